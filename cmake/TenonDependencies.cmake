@@ -1,0 +1,33 @@
+# Finds what Tenon links. On leaving: fmt::fmt-header-only, Threads::Threads, OpenMP::OpenMP_CXX, tenon_xxhash,
+# tenon_zstd, and when their options are on tenon_llvm (LLVM 19, static) and DNNL::dnnl (oneDNN 3).
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(fmt 9 REQUIRED)
+
+# tenon_archive(NAME LIBRARY HEADER): the static library where there is one, so that libtenon.so needs fewer others.
+function(tenon_archive name library header)
+  find_path(TENON_${name}_INCLUDE ${header} REQUIRED)
+  find_library(TENON_${name}_LIBRARY NAMES lib${library}.a ${library} REQUIRED)
+  add_library(tenon_${name} INTERFACE)
+  target_include_directories(tenon_${name} SYSTEM INTERFACE ${TENON_${name}_INCLUDE})
+  target_link_libraries(tenon_${name} INTERFACE ${TENON_${name}_LIBRARY})
+endfunction()
+tenon_archive(xxhash xxhash xxhash.h)
+tenon_archive(zstd zstd zstd.h)
+
+if(TENON_LLVM)
+  find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19)
+  llvm_map_components_to_libnames(TENON_LLVM_LIBRARIES orcjit passes native x86codegen x86asmparser asmparser irreader)
+  add_library(tenon_llvm INTERFACE)
+  target_link_libraries(tenon_llvm INTERFACE ${TENON_LLVM_LIBRARIES})
+  message(STATUS "LLVM ${LLVM_PACKAGE_VERSION} from ${LLVM_DIR}")
+endif()
+
+if(TENON_ONEDNN)
+  # The wheels onednn-devel-cpu-gomp and onednn-cpu-gomp unpack into the project's virtual environment.
+  find_package(dnnl 3 CONFIG HINTS ${PROJECT_SOURCE_DIR}/.venv/lib/cmake/dnnl ${TENON_VENV}/lib/cmake/dnnl)
+  if(NOT dnnl_FOUND)
+    message(FATAL_ERROR "oneDNN 3 not found: run ./dev build, give -Ddnnl_DIR=, or build without it: -DTENON_ONEDNN=OFF")
+  endif()
+  message(STATUS "oneDNN ${dnnl_VERSION} from ${dnnl_DIR}")
+endif()

@@ -1,0 +1,52 @@
+# One object target per layer, so that tests reach internal symbols and the shared library is made of the same objects.
+# On leaving, TENON_LAYERS lists them, lowest first.
+set(TENON_LAYERS "")
+
+# tenon_layer(NAME SOURCES globs... [EXCLUDE regex] LINK targets...): a room may be empty while it is being built.
+function(tenon_layer name)
+  cmake_parse_arguments(arg "" "EXCLUDE" "SOURCES;LINK;PRIVATE" ${ARGN})
+  list(TRANSFORM arg_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/)
+  file(GLOB sources CONFIGURE_DEPENDS ${arg_SOURCES})
+  if(arg_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX ${arg_EXCLUDE})
+  endif()
+  if(NOT sources)
+    set(sources ${PROJECT_BINARY_DIR}/empty/${name}.cc)
+    file(CONFIGURE OUTPUT ${sources} CONTENT "namespace tenon {}\n")
+  endif()
+  add_library(${name} OBJECT ${sources})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE})
+  set(TENON_LAYERS ${TENON_LAYERS} ${name} PARENT_SCOPE)
+endfunction()
+
+if(NOT TENON_LLVM)
+  set(no_llvm "/jit/orc\\.cc$")
+endif()
+set(backend_rooms backends/*.cc backends/reference/*.cc)
+if(TENON_LLVM)
+  list(APPEND backend_rooms backends/cpu/*.cc)
+endif()
+if(TENON_ONEDNN)
+  list(APPEND backend_rooms backends/onednn/*.cc)
+endif()
+
+tenon_layer(tenon_base SOURCES src/base/*.cc LINK fmt::fmt-header-only Threads::Threads PRIVATE tenon_xxhash tenon_zstd)
+tenon_layer(tenon_ir SOURCES src/ir/*.cc LINK tenon_base)
+tenon_layer(tenon_ops SOURCES src/ops/*.cc LINK tenon_ir)
+tenon_layer(tenon_passes SOURCES src/passes/*.cc LINK tenon_ops)
+tenon_layer(tenon_runtime SOURCES src/runtime/*.cc LINK tenon_passes)
+tenon_layer(tenon_jit SOURCES jit/*.cc EXCLUDE "${no_llvm}" LINK tenon_ops)
+tenon_layer(tenon_backends SOURCES ${backend_rooms} LINK tenon_jit tenon_runtime PRIVATE OpenMP::OpenMP_CXX)
+tenon_layer(tenon_api SOURCES src/api/*.cc LINK tenon_runtime)
+
+if(TENON_LLVM)
+  target_link_libraries(tenon_jit PRIVATE tenon_llvm)
+  # LLVM's headers are for jit/orc.cc alone; anywhere else they are not even found.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/jit/orc.cc PROPERTIES COMPILE_OPTIONS "-isystem;${LLVM_INCLUDE_DIRS}")
+endif()
+if(TENON_ONEDNN)
+  target_link_libraries(tenon_backends PRIVATE DNNL::dnnl)
+endif()
+set_source_files_properties(${PROJECT_SOURCE_DIR}/backends/list.cc PROPERTIES COMPILE_DEFINITIONS
+  "TENON_HAVE_LLVM=$<BOOL:${TENON_LLVM}>;TENON_HAVE_ONEDNN=$<BOOL:${TENON_ONEDNN}>")

@@ -1,0 +1,49 @@
+# The shared library libtenon.so.1 (everything but the command line), the archive that tests, benchmarks and the command
+# line link to reach internal symbols, and the executable `tenon`.
+
+# The manifest include/tenon/abi.txt names every exported function, one a line; the version script is made from it.
+set(abi_manifest ${PROJECT_SOURCE_DIR}/include/tenon/abi.txt)
+set(exported "")
+if(EXISTS ${abi_manifest})
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${abi_manifest})
+  file(STRINGS ${abi_manifest} abi_lines)
+  foreach(line IN LISTS abi_lines)
+    string(REGEX REPLACE "#.*" "" line "${line}")
+    string(STRIP "${line}" line)
+    if(line)
+      string(APPEND exported "    ${line};\n")
+    endif()
+  endforeach()
+endif()
+if(exported)
+  set(exported "  global:\n${exported}")
+endif()
+set(version_script ${PROJECT_BINARY_DIR}/tenon.map)
+file(CONFIGURE OUTPUT ${version_script} CONTENT "TENON_1 {\n@exported@  local: *;\n};\n" @ONLY)
+
+add_library(tenon SHARED)
+add_library(Tenon::tenon ALIAS tenon)
+target_link_libraries(tenon PRIVATE ${TENON_LAYERS})
+target_include_directories(tenon INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+set_target_properties(tenon PROPERTIES SOVERSION 1 VERSION 1.${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+                                       LINK_DEPENDS ${version_script} LINKER_LANGUAGE CXX)
+# No symbol of LLVM, fmt or the C++ library leaks into the host, and the library is never unloaded under a running kernel.
+target_link_options(tenon PRIVATE -Wl,--version-script=${version_script} -Wl,--exclude-libs,ALL -Wl,-z,nodelete
+                                  -Wl,--gc-sections)
+if(NOT TENON_SANITIZE)
+  target_link_options(tenon PRIVATE -static-libstdc++ -static-libgcc -Wl,-z,defs)
+endif()
+
+add_library(tenon_internal STATIC)
+set_target_properties(tenon_internal PROPERTIES LINKER_LANGUAGE CXX)
+target_link_libraries(tenon_internal PUBLIC ${TENON_LAYERS})
+
+file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cc)
+if(cli_sources)
+  find_package(CLI11 2 REQUIRED)
+  add_executable(tenon_cli ${cli_sources})
+  set_target_properties(tenon_cli PROPERTIES OUTPUT_NAME tenon)
+  target_link_libraries(tenon_cli PRIVATE tenon_internal CLI11::CLI11)
+  target_link_options(tenon_cli PRIVATE -Wl,--gc-sections)
+endif()
