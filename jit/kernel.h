@@ -1,0 +1,185 @@
+// Kernel: loops over scalars, between a group and machine code. Its scalar instructions are the map rows of the op
+// table. Nothing here knows a machine: no pointers, lanes or threads beyond which loop is `par` and which is `simd`.
+//
+//   kernel @softmax(N, M; in %x: f32, out %y: f32; local %row: f32[M]) {
+//     par %i in N {
+//       %mx = reduce maximum simd %j in M {
+//         %v = load %x[M*%i + %j]
+//         yield %v
+//       }
+//       %s = reduce add simd %j2 in M {
+//         %v2 = load %x[M*%i + %j2]
+//         %d = sub %v2, %mx
+//         %e = exp %d
+//         store %row[%j2], %e
+//         yield %e
+//       }
+//       for simd %j3 in M {
+//         %e3 = load %row[%j3]
+//         %q = div %e3, %s
+//         store %y[M*%i + %j3], %q
+//       }
+//     }
+//   }
+//
+// Sizes (N, M) are i64 arguments: one kernel serves every shape of its family. Addresses are in elements from the
+// buffer's base: a sum of terms factor*size*variable. Buffers of 16-bit floats load to f32 and store from f32 (round
+// to nearest even); bool buffers are bytes 0/1. The text prints and parses back exactly; the hash of the text without
+// the name is the kernel's identity. Tested by tests/kernel_test.cc and tests/jit/*.tn.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/ir/op.h"
+
+namespace tenon::jit {
+
+using Ref = uint32_t;  // a scalar value or loop variable of the kernel
+inline constexpr Ref kNoRef = ~Ref{0};
+
+// factor * sizes[size] * var; size -1 and var kNoRef stand for 1. var is a loop variable or an i64 value.
+struct Term {
+  int64_t factor = 1;
+  int size = -1;
+  Ref var = kNoRef;
+  friend bool operator==(const Term&, const Term&) = default;
+};
+using Address = std::vector<Term>;  // a sum; empty: 0
+
+// A loop extent or local length: factor * sizes[size].
+struct Extent {
+  int64_t factor = 1;
+  int size = -1;
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+
+struct Buffer {
+  enum class Role : uint8_t { in, out, local };
+  Role role = Role::in;
+  DType type = DType::f32;
+  std::string name;
+  Extent length;  // local only: elements, private to one iteration of the par nest
+};
+
+struct Axis {
+  Ref var = kNoRef;
+  Extent extent;
+};
+
+struct Stmt;
+using Block = std::vector<Stmt>;
+
+struct Stmt {
+  enum class Kind : uint8_t {
+    op,        // %r = add %a, %b          an elementwise row; result type by its type rule
+    cast,      // %r = cast.f32 %a         value conversion; out-of-range float to integer as the source framework on x86
+    bitcast,   // %r = bitcast.i32 %a
+    constant,  // %r = const.f32 1.5
+    size,      // %r = size N              a size argument as i64
+    index,     // %r = index %j            a loop variable as i64
+    load,      // %r = load %x[...]        type = compute_type(buffer)
+    store,     // store %y[...], %a
+    par,       // par %i in N, %k in K { } outermost only, exactly one per kernel; iterations are independent
+    loop,      // for %j in M { }          sequential
+    reduce,    // %r, %q = reduce add, maximum %j in M { ... yield %a, %b }   order fixed by the lane count, not threads
+    scan,      // %r = scan add %a         running fold over the innermost enclosing `for`, this iteration included
+  };
+  Kind kind = Kind::op;
+  OpId op = 0;                   // op, scan
+  DType type = DType::f32;       // of the result (op, cast, bitcast, constant, size, index, load, scan)
+  Ref result = kNoRef;
+  std::vector<Ref> args;         // operands; store: the stored value; index: the variable
+  Scalar literal;                // constant
+  int buffer = -1;               // load, store
+  Address address;               // load, store
+  int size = -1;                 // size
+  // par, loop, reduce:
+  std::vector<Axis> axes;        // nested, outermost first
+  bool simd = false;             // the last axis runs across vector lanes
+  int unroll = 1;                // simd reduce: independent accumulators
+  std::vector<OpId> combine;     // reduce: one row per result
+  std::vector<Ref> results;      // reduce
+  std::vector<Ref> yields;       // reduce
+  Block body;
+};
+
+struct Kernel {
+  std::string name;
+  std::vector<std::string> sizes;
+  std::vector<Buffer> buffers;   // ins and outs in argument order, then locals
+  std::vector<std::string> names;  // per Ref; may be empty
+  std::vector<DType> types;        // per Ref
+  Block body;                      // exactly one par statement
+
+  Ref add_ref(DType type, std::string name = {});
+};
+
+std::string print(const Kernel& kernel);
+Result<Kernel> parse_kernel(std::string_view text);  // errors give line and column
+// All invariants (listed at the top of verify_kernel.cc); every violation, one per line.
+Status verify(const Kernel& kernel);
+uint64_t identity(const Kernel& kernel);  // hash of the text without the name
+
+// Replaces every instruction whose row has a math column by its body. The emitters and the interpreter both run this,
+// so they agree bit for bit.
+void expand_math(Kernel& kernel);
+
+// The slow truth: runs the whole kernel. Checks every address against `lengths` (elements per in/out buffer).
+// Buffers in the order of Kernel::buffers without locals.
+struct BufferView {
+  void* data;
+  int64_t length;  // elements
+};
+Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers, const std::vector<int64_t>& sizes);
+
+// ---- machine code ----
+
+// What the emitter may use. Names: "sse2", "avx2" (with FMA and F16C), "avx512" (F, BW, DQ, VL).
+enum class Isa : uint8_t { sse2, avx2, avx512 };
+Isa host_isa();                          // the best the machine has, or what TENON_ISA forces
+std::string_view isa_name(Isa isa);
+int lanes(Isa isa);                      // of every simd loop: 4, 8, 16
+
+// The function behind a compiled kernel. `buffers` in the order of Kernel::buffers without locals; `scratch` is
+// 64-byte aligned and private to the calling thread, at least scratch_bytes(kernel, sizes) long; runs the par
+// iterations [begin, end) of par_iterations(kernel, sizes, lanes). Any split into ranges gives the same bits.
+using KernelFn = void (*)(void* const* buffers, const int64_t* sizes, char* scratch, int64_t begin, int64_t end);
+
+// Iterations of the flattened par nest; a simd par counts its last axis in vectors of `lanes`.
+int64_t par_iterations(const Kernel& kernel, const int64_t* sizes, int lanes);
+int64_t scratch_bytes(const Kernel& kernel, const int64_t* sizes);
+
+std::string emit_llvm(const Kernel& kernel, Isa isa);  // LLVM IR text of one module, symbol = kernel name
+
+// Code in memory; alive while somebody holds it.
+struct Code {
+  KernelFn function = nullptr;
+  std::string symbol;
+  std::shared_ptr<void> memory;
+};
+// One compiler per process, any thread; identical texts compile once (single flight). `texts`: see compile().
+class Compiler {
+ public:
+  static Compiler& get();
+  // Compiles the kernels in parallel, one result per kernel in order. Kernels equal up to their names share code.
+  Result<std::vector<std::shared_ptr<const Code>>> compile(const std::vector<const Kernel*>& kernels, Isa isa);
+  struct Stats {
+    int64_t compiled = 0;    // kernels that went through LLVM
+    int64_t shared = 0;      // requests answered by code already there
+    double milliseconds = 0; // sum over compile threads
+    int64_t code_bytes = 0;
+  };
+  Stats stats() const;
+
+ private:
+  struct Impl;
+  Compiler();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tenon::jit

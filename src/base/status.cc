@@ -1,0 +1,21 @@
+// See status.h. Tested by tests/base_test.cc.
+#include "src/base/status.h"
+
+namespace tenon {
+
+const char* code_name(Code code) {
+  switch (code) {
+    case Code::ok: return "ok";
+    case Code::invalid: return "invalid";
+    case Code::unsupported: return "unsupported";
+    case Code::environment: return "environment";
+    case Code::internal: return "internal";
+  }
+  return "unknown";
+}
+
+void check_failed(const char* file, int line, const char* condition, const std::string& message) {
+  throw InternalError(std::string(file) + ":" + std::to_string(line) + ": " + message + " (" + condition + ")");
+}
+
+}  // namespace tenon

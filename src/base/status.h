@@ -1,0 +1,82 @@
+// Status: the result of everything that can fail. Four sorts of failure, one word each:
+//   invalid      the caller's graph, tensor or option; the message names the node and both shapes or dtypes
+//   unsupported  an answer, not a failure: the framework keeps the op
+//   environment  a missing library, a driver code, a compiler log
+//   internal     our own bug, raised by TENON_CHECK and turned into a status at the door (src/api)
+// Result<T> is a value or such a Status. Tested by tests/base_test.cc.
+#pragma once
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace tenon {
+
+enum class Code { ok = 0, invalid, unsupported, environment, internal };
+
+const char* code_name(Code code);
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+  bool ok() const { return code_ == Code::ok; }
+  Code code() const { return code_; }
+  const std::string& message() const { return message_; }
+  // The same failure with "where: " in front.
+  Status at(const std::string& where) const { return ok() ? *this : Status(code_, where + ": " + message_); }
+
+ private:
+  Code code_ = Code::ok;
+  std::string message_;
+};
+
+inline Status invalid(std::string message) { return {Code::invalid, std::move(message)}; }
+inline Status unsupported(std::string message) { return {Code::unsupported, std::move(message)}; }
+inline Status environment(std::string message) { return {Code::environment, std::move(message)}; }
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}
+  Result(Status status) : status_(std::move(status)) {}
+  bool ok() const { return status_.ok(); }
+  const Status& status() const { return status_; }
+  T& operator*() { return *value_; }
+  const T& operator*() const { return *value_; }
+  T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
+
+ private:
+  Status status_;
+  std::optional<T> value_;
+};
+
+// Thrown by TENON_CHECK only; caught by src/api (and by the tests).
+struct InternalError : std::logic_error {
+  using std::logic_error::logic_error;
+};
+[[noreturn]] void check_failed(const char* file, int line, const char* condition, const std::string& message);
+
+}  // namespace tenon
+
+#define TENON_CHECK(condition, message)                                                  \
+  do {                                                                                   \
+    if (!(condition)) ::tenon::check_failed(__FILE__, __LINE__, #condition, (message));  \
+  } while (0)
+
+#define TENON_TRY(expression)                        \
+  do {                                               \
+    ::tenon::Status try_status_ = (expression);      \
+    if (!try_status_.ok()) return try_status_;       \
+  } while (0)
+
+#define TENON_CONCAT_(a, b) a##b
+#define TENON_CONCAT(a, b) TENON_CONCAT_(a, b)
+// TENON_ASSIGN(auto x, f()): x = the value of the Result f(), or return its Status.
+#define TENON_ASSIGN(target, expression) TENON_ASSIGN_(TENON_CONCAT(result_, __LINE__), target, expression)
+#define TENON_ASSIGN_(name, target, expression) \
+  auto name = (expression);                     \
+  if (!name.ok()) return name.status();         \
+  target = std::move(*name)

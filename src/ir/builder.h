@@ -1,0 +1,54 @@
+// Builder: the one way nodes come into a graph. Every add() fills default attributes, infers and checks the type.
+// Hosts and the parser use try_add and get a Status; passes and op bodies use the call operator, for which a refusal
+// is our own bug. Tested by tests/ir_test.cc.
+#pragma once
+
+#include <initializer_list>
+
+#include "src/ir/graph.h"
+#include "src/ir/op.h"
+
+namespace tenon {
+
+struct NamedAttr {
+  std::string_view name;
+  AttrValue value;
+};
+
+class Builder {
+ public:
+  explicit Builder(Graph& graph) : graph_(graph) {}
+
+  Graph& graph() { return graph_; }
+  DimTable& dims() { return *graph_.dims; }
+  const TensorType& type(ValueId v) const { return graph_.type(v); }
+  const Dims& shape(ValueId v) const { return graph_.type(v).shape; }
+
+  // Checks the type (rank <= kMaxRank, no negative constant size) and the name (unique if not empty).
+  Result<ValueId> try_input(std::string name, TensorType type);
+  Result<ValueId> try_add(OpId op, std::vector<ValueId> operands, std::vector<NamedAttr> attrs = {},
+                          std::string name = {});
+  // A node whose attributes are complete and in row order; only its type is inferred anew.
+  Result<ValueId> try_add(Node node);
+
+  // Braced lists, so operands are evaluated left to right: b(ops::mul, {x, y}).
+  ValueId operator()(OpId op, std::initializer_list<ValueId> operands, std::vector<NamedAttr> attrs = {});
+  ValueId add(Node node);
+  // A scalar f32 (or other) literal: full{value, shape=[], dtype}.
+  ValueId scalar(double value, DType dtype);
+  ValueId scalar_int(int64_t value, DType dtype);
+  ValueId cast(ValueId v, DType to);  // v itself when the type is already right
+  ValueId reshape(ValueId v, Dims shape);
+  // The dimension expression as an i64 or float scalar: dim{value}, cast to dtype.
+  ValueId size(Dim d, DType dtype);
+
+ private:
+  Graph& graph_;
+};
+
+// Attribute texts "axis=-1, shape=[N,4]" are read by the parser; defaults come from the row. Fills node.attrs.
+Status fill_attrs(const Op& row, std::vector<NamedAttr> given, std::vector<AttrValue>& out);
+// Runs the row's rules on a node whose operands and attributes are set.
+Result<TensorType> infer(const Graph& graph, const Node& node);
+
+}  // namespace tenon

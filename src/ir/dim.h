@@ -1,0 +1,106 @@
+// Dim: a symbolic size. A constant is held in the handle itself; anything else is an index into a DimTable, which
+// hash-conses expressions in a normal form, so that equal sizes are equal handles.
+//
+// Normal form: a sum of terms, each an integer times a product of atoms (sorted); an atom is a symbol, or a floor
+// division, remainder, max or min of normal forms. N*2+N is 3*N, (N+1)*M is M*N+M, (4*N)//4 is N, (4*N+8)%4 is 0.
+// Tables only grow; a table may be shared by graphs of one owner and is not locked. Tested by tests/dim_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+
+namespace tenon {
+
+struct Dim {
+  int64_t bits = 0;
+
+  constexpr Dim() = default;
+  constexpr Dim(int64_t constant) : bits(constant) {}
+  constexpr bool is_const() const { return bits >= kLowestConst; }
+  constexpr int64_t value() const { return bits; }  // of a constant
+  friend constexpr bool operator==(Dim, Dim) = default;
+  friend constexpr auto operator<=>(Dim a, Dim b) { return a.bits <=> b.bits; }
+
+  static constexpr int64_t kLowestConst = -(int64_t{1} << 62);
+};
+
+using Dims = std::vector<Dim>;
+
+class DimTable {
+ public:
+  enum class Kind : uint8_t { symbol, sum, floor_div, mod, max, min };
+  struct Term {
+    int64_t factor;
+    std::vector<Dim> atoms;  // sorted; empty: the constant term
+    friend bool operator==(const Term&, const Term&) = default;
+    friend auto operator<=>(const Term& a, const Term& b) {
+      if (auto c = a.atoms <=> b.atoms; c != 0) return c;
+      return a.factor <=> b.factor;
+    }
+  };
+  struct Expr {
+    Kind kind;
+    std::string symbol;       // kind symbol
+    std::vector<Term> terms;  // kind sum
+    Dim a, b;                 // the others
+    friend auto operator<=>(const Expr&, const Expr&) = default;
+    friend bool operator==(const Expr&, const Expr&) = default;
+  };
+
+  Dim symbol(std::string_view name);
+  std::optional<Dim> find_symbol(std::string_view name) const;
+  // Facts about a symbol: its inclusive range. They improve code, never correctness. Default [0, 2^62).
+  void set_range(Dim symbol, int64_t low, int64_t high);
+
+  Dim add(Dim a, Dim b);
+  Dim sub(Dim a, Dim b) { return add(a, mul(b, Dim(-1))); }
+  Dim mul(Dim a, Dim b);
+  Dim floor_div(Dim a, Dim b);  // a divisor of constant 0 is the caller's mistake: TENON_CHECK
+  Dim mod(Dim a, Dim b);        // sign of the divisor, as Python
+  Dim max(Dim a, Dim b);
+  Dim min(Dim a, Dim b);
+  Dim ceil_div(Dim a, Dim b) { return floor_div(add(a, sub(b, Dim(1))), b); }
+  Dim product(std::span<const Dim> dims);
+
+  // a / b when b is known to divide a for all values of the symbols.
+  std::optional<Dim> divide(Dim a, Dim b);
+  // Known bounds from the facts; nullopt where unknown.
+  std::optional<int64_t> lower_bound(Dim d) const;
+
+  std::string print(Dim d) const;
+  std::string print(std::span<const Dim> dims) const;  // "N,4,2*M"
+  // Parses an expression over + - * // % max(a,b) min(a,b) and parentheses; unknown names become symbols.
+  Result<Dim> parse(std::string_view text);
+
+  const Expr& expr(Dim d) const { return exprs_[index(d)]; }
+  bool is_symbol(Dim d) const { return !d.is_const() && expr(d).kind == Kind::symbol; }
+  // Symbols are numbered in order of appearance; `values` below is indexed by that number.
+  int symbol_number(Dim symbol) const;
+  int symbol_count() const { return static_cast<int>(symbols_.size()); }
+  Dim symbol_at(int number) const { return symbols_[number]; }
+  const std::string& symbol_name(Dim symbol) const { return expr(symbol).symbol; }
+  void collect_symbols(Dim d, std::vector<Dim>& out) const;
+
+  // The size for concrete symbol values; nullopt on overflow or division by zero.
+  std::optional<int64_t> eval(Dim d, std::span<const int64_t> values) const;
+
+ private:
+  static size_t index(Dim d) { return static_cast<size_t>(d.bits - INT64_MIN); }
+  Dim intern(Expr e);
+  std::vector<Term> terms_of(Dim d) const;
+  Dim from_terms(std::vector<Term> terms);
+
+  std::vector<Expr> exprs_;
+  std::map<Expr, int64_t> ids_;
+  std::vector<Dim> symbols_;
+  std::vector<std::pair<int64_t, int64_t>> ranges_;
+};
+
+}  // namespace tenon
