@@ -28,8 +28,8 @@ if(TENON_LLVM)
 endif()
 
 if(TENON_ONEDNN)
-  # The wheels onednn-devel-cpu-gomp and onednn-cpu-gomp unpack into the project's virtual environment.
-  find_package(dnnl 3 CONFIG HINTS ${PROJECT_SOURCE_DIR}/.venv/lib/cmake/dnnl ${TENON_VENV}/lib/cmake/dnnl)
+  set(TENON_VENV ${PROJECT_SOURCE_DIR}/.venv CACHE PATH "Virtual environment that holds oneDNN's wheels")
+  find_package(dnnl 3 CONFIG HINTS ${TENON_VENV}/lib/cmake/dnnl)
   if(NOT dnnl_FOUND)
     message(FATAL_ERROR "oneDNN 3 not found: run ./dev build, give -Ddnnl_DIR=, or build without it: -DTENON_ONEDNN=OFF")
   endif()

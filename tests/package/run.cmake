@@ -30,8 +30,7 @@ foreach(line IN LISTS lines)
 endforeach()
 file(WRITE ${WORK}/consumer/tenon_names.h "${names}")
 
-run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/consumer -DCMAKE_PREFIX_PATH=${WORK}/moved
-    "-DCMAKE_C_FLAGS=${FLAGS}" "-DCMAKE_CXX_FLAGS=${FLAGS}")
+run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/consumer -DCMAKE_PREFIX_PATH=${WORK}/moved)
 run(${CMAKE_COMMAND} --build ${WORK}/consumer)
 run(${WORK}/consumer/consumer)
 message("find_package: ${output}")
@@ -39,7 +38,7 @@ run(${WORK}/consumer/consumer_cxx)
 
 set(ENV{PKG_CONFIG_PATH} ${WORK}/moved/${LIBDIR}/pkgconfig)
 run(pkg-config --cflags --libs tenon)
-separate_arguments(flags UNIX_COMMAND "${FLAGS} ${output}")
+separate_arguments(flags UNIX_COMMAND "${output}")
 run(cc ${CMAKE_CURRENT_LIST_DIR}/consumer.c -I${WORK}/consumer -o ${WORK}/by_pkg_config ${flags}
     -Wl,-rpath,${WORK}/moved/${LIBDIR})
 run(${WORK}/by_pkg_config)

@@ -1,0 +1,144 @@
+"""Runs the test suites for `./dev test` and counts every test of every runner.
+
+Comes in: a comma-separated list of suites. Each suite is built and run through its own runner, whose output passes
+through; its JUnit files are then counted. Ends with a line per suite and one closing line `N passed, N failed, N skipped`.
+Exit status 0 only if every suite asked for was built, ran at least one test and failed none.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+JOBS = str(os.cpu_count() or 1)
+
+
+@dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    note: str = ""
+
+    def add(self, outcome):
+        setattr(self, outcome, getattr(self, outcome) + 1)
+
+    def __str__(self):
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def run(*command, **environment):
+    return subprocess.run([str(c) for c in command], cwd=ROOT, env={**os.environ, **environment}).returncode
+
+
+def outcome(case):
+    """Of one <testcase>, as GoogleTest, CTest and pytest write them."""
+    if case.find("failure") is not None or case.find("error") is not None:
+        return "failed"
+    if case.find("skipped") is not None or case.get("result") in ("skipped", "suppressed"):
+        return "skipped"
+    if case.get("status") in ("notrun", "disabled"):
+        return "skipped"
+    return "failed" if case.get("status") == "fail" else "passed"
+
+
+def cases(path):
+    return list(ElementTree.parse(path).iter("testcase"))
+
+
+def ctest(preset):
+    """The C++ tests of one preset. A GoogleTest executable counts as its test cases, anything else as one test."""
+    count = Count()
+    results = ROOT / "build" / preset / "test-results"
+    shutil.rmtree(results, ignore_errors=True)
+    results.mkdir(parents=True)
+    code = run("ctest", "--test-dir", results.parent, "-j", JOBS, "--output-on-failure", "--no-tests=error",
+               "--output-junit", results / "ctest.junit", GTEST_OUTPUT=f"xml:{results}/", GTEST_COLOR="no")
+    if not (results / "ctest.junit").exists():
+        return Count(note="ctest ran nothing")
+    for test in cases(results / "ctest.junit"):
+        inner = results / f"{test.get('name')}.xml"
+        outcomes = [outcome(case) for case in cases(inner)] if inner.exists() else [outcome(test)]
+        for each in outcomes:
+            count.add(each)
+        # A crash on the way out, or a sanitizer's report, fails an executable whose every case passed.
+        if outcome(test) == "failed" and "failed" not in outcomes:
+            count.add("failed")
+    if code != 0 and count.failed == 0:
+        count.note = f"ctest ended with {code}"
+    return count
+
+
+def suite_cpp():
+    if run("./dev", "_build_release"):
+        return Count(note="the build failed")
+    return ctest("release")
+
+
+def sanitized(preset):
+    if run("./dev", "_build_tests", preset):
+        return Count(note="the build failed")
+    return ctest(preset)
+
+
+def suite_asan():
+    return sanitized("asan")
+
+
+def suite_tsan():
+    return sanitized("tsan")
+
+
+def suite_python():
+    if run("./dev", "_build_release", "tenon"):
+        return Count(note="the build failed")
+    junit = ROOT / "build" / "release" / "pytest.junit"
+    junit.unlink(missing_ok=True)
+    code = run(sys.executable, "-m", "pytest", "-q", "--junitxml", junit, "tests")
+    count = Count()
+    if junit.exists():
+        for case in cases(junit):
+            count.add(outcome(case))
+    if code not in (0, 5) and count.failed == 0:
+        count.note = f"pytest ended with {code}"
+    return count
+
+
+def suite_lint():
+    """Formatting counts as one test."""
+    return Count(failed=1) if run("./dev", "_format_check") else Count(passed=1)
+
+
+SUITES = {"cpp": suite_cpp, "python": suite_python, "asan": suite_asan, "tsan": suite_tsan, "lint": suite_lint}
+
+
+def main():
+    wanted = sys.argv[1].split(",")
+    unknown = [name for name in wanted if name not in SUITES]
+    if unknown:
+        sys.exit(f"dev: no test suite '{unknown[0]}': {', '.join(SUITES)}")
+    total, lines, good = Count(), [], True
+    for name in wanted:
+        print(f"=== {name}", flush=True)
+        begin = time.monotonic()
+        count = SUITES[name]()
+        if not count.note and count.passed + count.failed == 0:
+            count.note = "no test ran"
+        if count.note:
+            count.failed += 1
+        good = good and count.failed == 0
+        seconds = time.monotonic() - begin
+        lines.append(f"{name:8} {count}  {seconds:6.1f} s" + (f"  ({count.note})" if count.note else ""))
+        for kind in ("passed", "failed", "skipped"):
+            setattr(total, kind, getattr(total, kind) + getattr(count, kind))
+    print("\n" + "\n".join(lines) + f"\n{total}", flush=True)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
