@@ -1,0 +1,149 @@
+"""Reads every #include of the sources and holds them to the house: docs/design.md section 3.
+
+Three rules: a layer includes only itself and what stands below it; a vendor's header appears in its own room only; our own
+headers are spelled in quotes from the repository root (`"src/ir/graph.h"`), the public ones as `"tenon/tenon.h"`.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A layer's files begin with the key; they may include what begins with one of the values.
+BASE = ["src/base/"]
+IR = ["src/ir/"] + BASE
+OPS = ["src/ops/"] + IR
+PASSES = ["src/passes/"] + OPS
+RUNTIME = ["src/runtime/"] + PASSES
+JIT = ["jit/"] + OPS
+BACKENDS = ["src/runtime/backend.h"] + JIT
+LAYERS = {
+    "src/base/": BASE,
+    "src/ir/": IR,
+    "src/ops/": OPS,
+    "src/passes/": PASSES,
+    "src/runtime/": RUNTIME,
+    "src/api/": ["src/api/", "tenon/"] + RUNTIME,
+    "src/cli/": ["src/cli/", "tenon/"] + RUNTIME,
+    "jit/": JIT,
+    # The list of back ends names every room; a room knows itself and nothing of its neighbours.
+    "backends/list.cc": ["backends/"] + BACKENDS,
+    "backends/reference/": ["backends/reference/"] + BACKENDS,
+    "backends/cpu/": ["backends/cpu/"] + BACKENDS,
+    "backends/onednn/": ["backends/onednn/"] + BACKENDS,
+    "bindings/": ["bindings/", "tenon/"],
+    "include/tenon/": ["tenon/"],
+}
+
+# Where a vendor's headers may appear; NOWHERE: the library is opened at run time through tables of our own.
+NOWHERE = ()
+ROOMS = [
+    (r"llvm(-c)?/", ("jit/orc.cc",)),
+    (r"(oneapi/)?dnnl", ("backends/onednn/",)),
+    (r"omp\.h$", ("backends/cpu/",)),
+    (r"xxh", ("src/base/",)),
+    (r"zstd", ("src/base/",)),
+    (r"CLI/", ("src/cli/",)),
+    (r"(cuda|nvrtc|cublas|cudnn|driver_types)", NOWHERE),
+    (r"(Python\.h|torch/|ATen/|c10/)", NOWHERE),
+]
+
+OURS = ("src/", "jit/", "backends/", "bindings/", "tenon/", "include/")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]*)"|<([^>\n]*)>|(\S.*))', re.MULTILINE)
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+def violations(path, text, exists=lambda header: True):
+    """The sentences that say what is wrong with the includes of `path`; `exists` tells whether one of our headers does."""
+    layer = max((key for key in LAYERS if path.startswith(key)), key=len, default=None)
+    if layer is None:
+        return [f"{path}: stands in no layer of tests/include_direction_test.py"]
+    found = []
+    for quoted, angled, other in INCLUDE.findall(COMMENT.sub("", text)):
+        header = quoted or angled
+        if other:
+            found.append(f"{path}: includes {other}: spell the header out")
+        for pattern, rooms in ROOMS:
+            if re.match(pattern, header) and not any(path.startswith(room) for room in rooms):
+                found.append(f"{path}: includes {header}, which belongs in {' '.join(rooms) or 'no room'}")
+        if angled and header.startswith(OURS) and not (layer == "include/tenon/" and header.startswith("tenon/")):
+            found.append(f"{path}: includes <{header}>: our own headers stand in quotes")
+        if quoted and not header.startswith(OURS):
+            found.append(f"{path}: includes \"{header}\": quotes are for our own headers, from the repository root")
+        elif quoted and not any(header.startswith(below) for below in LAYERS[layer]):
+            found.append(f"{path}: includes {header}: {layer} may include {' '.join(LAYERS[layer])}")
+        elif quoted and not exists(header):
+            found.append(f"{path}: includes {header}: there is no such file")
+    return found
+
+
+def sources():
+    for folder in ("src", "jit", "backends", "bindings", "include"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".h", ".hpp", ".cc", ".c", ".def", ".inc") and path.is_file():
+                yield path
+
+
+def test_every_include_follows_the_house():
+    paths = list(sources())
+    assert paths, "no source was read"
+    found, read = [], 0
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        read += len(INCLUDE.findall(text))
+        found += violations(path.relative_to(ROOT).as_posix(), text,
+                            lambda header: (ROOT / header).is_file() or (ROOT / "include" / header).is_file())
+    assert read, "no #include was read"
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("path, line", [
+    ("src/ir/graph.cc", '#include "src/ops/op.h"'),
+    ("src/base/hash.cc", '#include "src/ir/graph.h"'),
+    ("src/runtime/plan.cc", '#include "src/api/capi.h"'),
+    ("src/runtime/plan.cc", '#include "backends/cpu/cpu.h"'),
+    ("src/api/capi.cc", '#include "jit/kernel.h"'),
+    ("src/cli/run.cc", '  #  include "jit/kernel.h"'),
+    ("jit/lower.cc", '#include "src/runtime/backend.h"'),
+    ("jit/lower.cc", '#include "backends/cpu/cpu.h"'),
+    ("backends/cpu/cpu.cc", '#include "src/runtime/plan.h"'),
+    ("backends/cpu/cpu.cc", '#include "backends/onednn/onednn.h"'),
+    ("backends/cpu/cpu.cc", "#include <dnnl.hpp>"),
+    ("backends/cpu/cpu.cc", "#include <llvm/IR/Module.h>"),
+    ("backends/onednn/matmul.cc", "#include <omp.h>"),
+    ("jit/emit_llvm.cc", "#include <llvm/IR/Module.h>"),
+    ("jit/emit_llvm.cc", "#include <llvm-c/Core.h>"),
+    ("jit/emit_cuda.cc", "#include <nvrtc.h>"),
+    ("src/passes/fuse.cc", "#include <oneapi/dnnl/dnnl.hpp>"),
+    ("src/runtime/cache.cc", "#include <xxhash.h>"),
+    ("src/passes/fuse.cc", '#include "fuse.h"'),
+    ("src/passes/fuse.cc", "#include <src/ir/graph.h>"),
+    ("src/passes/fuse.cc", "#include FUSE_HEADER"),
+    ("bindings/mxnet/plugin.cc", '#include "src/ir/graph.h"'),
+    ("include/tenon/tenon.h", '#include "src/ir/graph.h"'),
+    ("src/elsewhere/x.cc", "#include <vector>"),
+])
+def test_a_planted_violation_is_seen(path, line):
+    text = f"#include <vector>\n{line}\nint x;\n"
+    assert len(violations(path, text)) == 1
+
+
+@pytest.mark.parametrize("path, line", [
+    ("src/passes/fuse.cc", '#include "src/ops/op.h"'),
+    ("src/api/capi.cc", '#include "tenon/tenon.h"'),
+    ("backends/cpu/cpu.cc", '#include "src/runtime/backend.h"'),
+    ("backends/cpu/threads.cc", "#include <omp.h>"),
+    ("backends/list.cc", '#include "backends/onednn/onednn.h"'),
+    ("backends/onednn/matmul.cc", "#include <dnnl.hpp>"),
+    ("jit/orc.cc", "#include <llvm/IR/Module.h>"),
+    ("include/tenon/tenon.hpp", "#include <tenon/tenon.h>"),
+    ("src/base/arena.cc", '/* #include "jit/orc.h" */'),
+])
+def test_an_allowed_include_is_let_through(path, line):
+    assert violations(path, line) == []
+
+
+def test_a_missing_header_is_seen():
+    assert violations("src/ir/graph.cc", '#include "src/ir/nothing.h"', lambda header: False)
