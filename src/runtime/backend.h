@@ -1,0 +1,96 @@
+// Backend: the one abstract class between the runtime and whatever computes. Three moments:
+//   bid      while a program is made: which nodes can it run, at what cost, or a sentence why not
+//   build    once per program: groups become executables (machine code, descriptors); sizes are still symbols
+//   prepare  once per plan: an executable becomes a step for concrete sizes; microseconds, never a compile
+// A step runs on the hot path: no allocation, no lock, any number of host threads at once.
+// Back ends are listed, not registered: all_backends() is defined in backends/list.cc.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/ir/graph.h"
+
+namespace tenon {
+
+// Runs fn(arg, begin, end) over a partition of [0, n); returns when all are done. Called from any thread.
+class Parallel {
+ public:
+  virtual ~Parallel() = default;
+  virtual int threads() const = 0;
+  // Each thread gets one contiguous range; `thread` is in [0, threads()).
+  using RangeFn = void (*)(void* arg, int thread, int64_t begin, int64_t end);
+  virtual void run(int64_t n, RangeFn fn, void* arg) = 0;
+};
+
+// Sizes of one plan: the values of the graph's symbols.
+struct Sizes {
+  const DimTable* table;
+  std::vector<int64_t> symbols;
+  int64_t eval(Dim d) const;  // TENON_CHECKs: sizes were validated when the plan was made
+  std::vector<int64_t> eval(std::span<const Dim> dims) const;
+};
+
+// Where a value lives in memory: its strides in elements. Dense row-major unless the binding says otherwise.
+struct Layout {
+  Dims strides;
+  bool dense = true;
+};
+
+class Step {
+ public:
+  virtual ~Step() = default;
+  // buffers: the executable's inputs, then its outputs. scratch: scratch_bytes() bytes, 64-byte aligned.
+  virtual void run(void* const* buffers, char* scratch, Parallel& parallel) const = 0;
+  virtual int64_t scratch_bytes(int threads) const = 0;
+};
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  std::vector<ValueId> inputs;   // materialised values it reads: graph inputs, constants, outputs of other groups
+  std::vector<ValueId> outputs;  // values it writes
+  // Outputs that may share the buffer of an input that dies here: (output position, input position).
+  std::vector<std::pair<int, int>> inplace;
+  virtual Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) = 0;
+  virtual std::string describe() const = 0;  // kernel text, or the library call with its post-ops
+  virtual int kernel_count() const { return 0; }
+};
+
+// What a back end sees of a program under construction.
+struct BuildContext {
+  const Graph& graph;
+  // The layout of every materialised value (by ValueId); other entries are empty.
+  const std::vector<Layout>& layouts;
+  const std::vector<bool>& materialised;
+  // Constants (nodes with op constant) never change for the life of the program: they may be packed.
+};
+
+struct Bid {
+  bool yes = false;
+  double cost = 0;   // relative; the lowest wins
+  std::string why;   // a sentence, for both answers
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  virtual Bid bid(const Graph& graph, ValueId node) const = 0;
+  // May `node` (a map whose operand `into` is computed by this group) join the group as an epilogue?
+  // `members` are in topological order, the first is the node that won the bid.
+  virtual Bid absorb(const Graph& graph, std::span<const ValueId> members, ValueId node) const = 0;
+  // One executable per group, in order. Members of a group are in topological order.
+  virtual Result<std::vector<std::unique_ptr<Executable>>> build(const BuildContext& context,
+                                                                 std::span<const std::vector<ValueId>> groups) = 0;
+  virtual std::string describe() const = 0;  // library and version, for doctor and build info
+};
+
+std::span<Backend* const> all_backends();  // backends/list.cc, in order of preference
+Parallel& default_parallel();              // backends/list.cc: OpenMP, shared with the host
+Backend* find_backend(std::string_view name);
+
+}  // namespace tenon

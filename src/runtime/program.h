@@ -1,0 +1,66 @@
+// Program: one graph, optimised and fused once with symbolic sizes, and the plans made from it.
+// Immutable after make(); run() may be called from any number of threads at once. Tested by tests/run_test.cc.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/ir/graph.h"
+#include "src/runtime/backend.h"
+
+namespace tenon {
+
+// A tensor of the host: borrowed for the call. Strides in elements; empty: dense row-major.
+struct Tensor {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::span<const int64_t> shape;
+  std::span<const int64_t> strides;
+};
+
+struct ProgramOptions {
+  bool freeze = false;          // params given to make() are constants: packed and folded once
+  Parallel* parallel = nullptr; // null: default_parallel()
+  std::vector<std::string> backends;  // names in order of preference; empty: all
+  size_t max_plans = 256;
+};
+
+struct ProgramStats {
+  int64_t nodes = 0;           // of the graph as given
+  int64_t nodes_fused = 0;     // nodes that share a group with another node
+  int64_t kernels = 0;         // kernels and library calls per run
+  int64_t kernels_compiled = 0;// kernels that went through the compiler for this program
+  int64_t steps = 0;
+  int64_t workspace_bytes = 0; // of the newest plan
+  int64_t plans = 0;
+  int64_t plan_hits = 0;
+  double compile_ms = 0;
+};
+
+class Program {
+ public:
+  // params: one per graph input when options.freeze, data null for the others; their bytes must outlive the program
+  // or the next update_params.
+  static Result<std::shared_ptr<Program>> make(const Graph& graph, const ProgramOptions& options,
+                                               std::span<const Tensor> params);
+  ~Program();
+  // Checks every tensor, then runs. Outputs are untouched on failure. Frozen inputs may have null data.
+  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+  // New bytes for the frozen params: folds and packs again. Not concurrent with run().
+  Status update_params(std::span<const Tensor> params);
+  std::string explain(bool json) const;
+  ProgramStats stats() const;
+  const Graph& graph() const;
+
+ private:
+  struct Impl;
+  Program();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tenon
