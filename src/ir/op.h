@@ -47,10 +47,12 @@ struct InferContext {
 using ShapeRule = Result<Dims> (*)(InferContext&);
 using TypeRule = Result<DType> (*)(InferContext&);
 
-// How to write the scalar operation in LLVM IR, per class of operand dtype: f float, s signed integer, u unsigned
-// integer, b bool. $0 $1 $2 operands, $T operand type (<16 x float>), $R result type, $N mangled operand type (v16f32),
-// $B the bit width of an operand's element. Several lines are allowed; the last one is the value, the earlier ones
-// define temporaries: "$a = fmul $T $0, $0\nfadd $T $a, $1". Empty: not defined for that class.
+// How to write the scalar operation in LLVM IR, per class of the last operand's dtype: f float, s signed integer, u
+// unsigned integer, b bool (an i1). $0 $1 $2 operands, $T type of the last operand (<16 x float>), $R result type,
+// $C i1 of as many lanes (where's condition, comparisons), $N mangled $T (v16f32), $B the bit width of an element of $T,
+// $[1] the constant 1 of type $T (splat (i32 1), or 1 in scalar code; also $[$B], $[-1], $[true]). Several lines are
+// allowed; the last one is the value, the earlier ones define temporaries: "$a = fmul $T $0, $0\nfadd $T $a, $1".
+// Empty: the row's math body is used for that class if there is one, else the op is not defined for it.
 struct LlvmSpelling {
   std::string_view f, s, u, b;
 };
@@ -66,10 +68,12 @@ struct Op {
   // The node in terms of other rows; operands are values of the builder's graph. Composites, and others where useful
   // (a contraction's body is its definition: windows, multiply, sum).
   std::function<ValueId(Builder&, const Node&)> body = {};
-  // The scalar operation in terms of simpler map rows (polynomials of exp, erf, ...), for f32 and f64.
+  // The scalar operation in terms of simpler map rows (polynomials of exp, erf, ...), for f32 and f64, in a few rows for
+  // integers: every class of the last operand for which `llvm` is empty.
   uint32_t (*math)(MathBuilder&, std::span<const uint32_t>) = nullptr;
   LlvmSpelling llvm = {};
   double (*eval)(const double*) = nullptr;              // float operands (comparisons give 0 or 1)
+  float (*eval_f32)(const float*) = nullptr;            // f32 operands, where rounding eval's result would be wrong: fma
   int64_t (*eval_int)(const int64_t*) = nullptr;        // integer and bool operands, before wrapping to the dtype
   std::string_view combine = {};                        // reduce, scan: the map row that folds
   double (*identity)(DType) = nullptr;                  // reduce, scan: its neutral element
