@@ -1,0 +1,96 @@
+"""The rule by which a compiled model is right: PyTorch's own benchmark rule, applied to every tensor of the output.
+
+`check(reference, result, exact, tolerance)` compares the output of eager and of the compiled model, both in the
+model's dtype, with eager in float64. Structure, shapes, dtypes and strides must agree. A floating tensor passes
+when it is close to eager by `tolerance` (absolute and relative), or else when its RMS distance from `exact` is at
+most `k` times eager's own plus tolerance/10: as good as eager, though not equal. Other dtypes must be equal.
+Outputs may nest tuples, lists, dicts, dataclasses, None and numbers. Tested by tests/torch/test_accuracy.py.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass
+class Verdict:
+    problems: list = field(default_factory=list)    # sentences; none means right
+    worst: float = 0.0                              # largest RMS error over its limit: below 1 passes by that rule
+
+    @property
+    def ok(self):
+        return not self.problems
+
+
+def check(reference, result, exact, tolerance):
+    verdict = Verdict()
+    ref, res, f64 = (dict(leaves(tree)) for tree in (reference, result, exact))
+    if list(ref) != list(res):
+        verdict.problems.append(f"output holds {', '.join(res) or 'nothing'}; eager's holds {', '.join(ref)}")
+        return verdict
+    for path in ref:
+        problem, share = compare(ref[path], res[path], f64[path], tolerance)
+        verdict.worst = max(verdict.worst, share)
+        if problem:
+            verdict.problems.append(f"{path}: {problem}")
+    return verdict
+
+
+def compare(ref, res, exact, tolerance):
+    """A sentence when `res` is wrong, else None; and its RMS error as a share of what the rule allows."""
+    if not isinstance(ref, torch.Tensor) or not isinstance(res, torch.Tensor):
+        same = type(ref) is type(res) and ref == res
+        return (None if same else f"{res!r} instead of {ref!r}"), 0.0
+    for what in ("dtype", "shape"):
+        if getattr(ref, what) != getattr(res, what):
+            return f"{what} {getattr(res, what)} instead of {getattr(ref, what)}", 0.0
+    if not same_strides(ref, res):
+        return f"strides {res.stride()} instead of {ref.stride()}", 0.0
+    if not ref.is_floating_point():
+        return (None if torch.equal(ref, res) else f"{(ref != res).sum()} of {ref.numel()} elements differ"), 0.0
+    limit = factor(ref, tolerance) * rms(ref, exact) + tolerance / 10
+    error = rms(res, exact)
+    if torch.allclose(ref, res, rtol=tolerance, atol=tolerance, equal_nan=True) or error <= limit:
+        return None, error / limit if error == error else 0.0
+    return f"RMS error {error:.3g}, allowed {limit:.3g} (eager {rms(ref, exact):.3g})", 0.0
+
+
+def factor(tensor, tolerance):
+    """How many times eager's error is still as good as eager: more where rounding or few elements make it erratic."""
+    pooled = tensor.dim() == 4 and tensor.shape[2:] == (1, 1)
+    erratic = tensor.dtype in (torch.float16, torch.bfloat16) or tensor.numel() < 1000 or pooled or tolerance >= 2e-2
+    return 3.0 if erratic else 2.0
+
+
+def rms(tensor, exact):
+    if tensor.numel() == 0:
+        return 0.0
+    return (tensor.double() - exact.double()).square().mean().sqrt().item()
+
+
+def same_strides(a, b):
+    """Strides of dimensions of size 1 say nothing, and an empty tensor has no order."""
+    return a.numel() == 0 or all(s == t for s, t, n in zip(a.stride(), b.stride(), a.shape) if n != 1)
+
+
+def leaves(tree, path="output"):
+    """(path, leaf) of everything in a nested output; a leaf is a tensor, a number, a string or None."""
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, dict):
+        tree = {f.name: getattr(tree, f.name) for f in dataclasses.fields(tree)}
+    if isinstance(tree, dict):      # transformers' outputs are dicts that leave out fields that are None
+        for key, value in tree.items():
+            yield from leaves(value, f"{path}.{key}")
+    elif isinstance(tree, (tuple, list)):
+        for i, value in enumerate(tree):
+            yield from leaves(value, f"{path}[{i}]")
+    else:
+        yield path, tree
+
+
+def in_float64(model, inputs):
+    """What the model would give were there no rounding; the model itself is left as it is."""
+    import copy
+    wide = copy.deepcopy(model).double()
+    with torch.no_grad():
+        return wide(*(x.double() if x.is_floating_point() else x for x in inputs))

@@ -1,0 +1,52 @@
+"""The models of the zoo are fit to test with: the same in each process, finite, and alive from input to output."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.models import accuracy, zoo     # noqa: E402
+
+
+@pytest.mark.parametrize("name", zoo.MODELS)
+def test_model_can_show_a_mistake(name):
+    model, inputs = zoo.build(name, tiny=True)
+    with torch.no_grad():
+        outputs, others = ([leaf for _, leaf in accuracy.leaves(model(*x))] for x in (inputs, zoo.other_inputs(inputs)))
+    assert not model.training
+    for out, other in zip(outputs, others, strict=True):
+        assert out.dtype == torch.float32 and out.isfinite().all()
+        assert 0.05 < out.std() < 20, "activations vanish or explode"
+        assert (out - other).std() > 0.1 * out.std(), "the output hardly depends on the input"
+        if out.dim() == 3:      # [batch, tokens, features]
+            assert (out - out.mean(1, keepdim=True)).std() > 0.1 * out.std(), "all tokens look alike"
+
+
+@pytest.mark.parametrize("name", zoo.MODELS)
+def test_no_parameter_hides_a_mistake(name):
+    model, _ = zoo.build(name, tiny=True)
+    for path, p in model.named_parameters():
+        assert p.std() > 0, f"{path} is constant"
+    for path, m in model.named_modules():
+        if isinstance(m, nn.BatchNorm2d):
+            assert m.running_mean.abs().max() > 0 and (m.running_var - 1).abs().max() > 0.05, path
+
+
+def test_the_same_model_twice():
+    model, inputs = zoo.build("resnet50", tiny=True)
+    torch.rand(1)       # somebody draws in between
+    again, same = zoo.build("resnet50", tiny=True)
+    assert torch.equal(inputs[0], same[0])
+    assert all(map(torch.equal, model.state_dict().values(), again.state_dict().values()))
+
+
+def test_full_sizes():
+    """Parameter counts of the published architectures."""
+    millions = {name: sum(p.numel() for p in zoo.build(name)[0].parameters()) / 1e6
+                for name in ("resnet50", "mobilenet_v3_large")}
+    assert millions["resnet50"] == pytest.approx(25.557, abs=0.001)
+    assert millions["mobilenet_v3_large"] == pytest.approx(5.483, abs=0.001)
