@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""`./dev demo`: real models through `torch.compile(model, backend="tenon")`, checked against eager and timed.
+
+Prints one table; the exit code is 1 when a model is wrong. Each model runs in a fresh process (worker.py).
+`--peers` adds Inductor, with and without freezing, its first call with empty caches (needs g++).
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.contenders import PEERS, missing_for_peers     # noqa: E402
+from bench.models.worker import Request, spawn             # noqa: E402
+from bench.models.zoo import MODELS                        # noqa: E402
+from bench.table import Progress, aligned                  # noqa: E402
+
+
+def main():
+    options = parse()
+    contenders = [options.backend, *(PEERS if options.peers else ())]
+    if options.peers and missing_for_peers():
+        sys.exit(f"demo: {missing_for_peers()}")
+    rows, wrong = [], []
+    for i, model in enumerate(options.models):
+        results = []
+        for contender in contenders:
+            with Progress(f"{model} with {contender} ({i + 1} of {len(options.models)} models)"):
+                results.append(spawn(Request(model, contender, options.tiny, options.threads)))
+        rows.append(row(results))
+        wrong += [(model, result) for result in results if result["problems"]]
+
+    name = options.backend
+    header = ["model", "eager ms", f"{name} ms", "ratio", "first s", "own s", "kernels", "fused", "fallbacks", "check"]
+    for peer in contenders[1:]:
+        header += [peer, "first s", "check"]
+    print(aligned(header, rows))
+    print(f"\n{options.threads} threads, f32, batch 1. ratio: eager's time over {name}'s. first s: first call, Dynamo's and "
+          f"AOTAutograd's\ntracing included; own s: Tenon's share of it. fused: graph nodes inside fused kernels, of all.")
+    for model, result in wrong:
+        print(f"\n{model} with {result['contender']}:")
+        for problem in result["problems"][:5] + result.get("log", []):
+            print(f"  {problem}")
+    names = list(dict.fromkeys(model for model, _ in wrong))
+    print(f"\nwrong: {', '.join(names)}" if wrong else f"\nall {len(rows)} models right")
+    return 1 if wrong else 0
+
+
+def row(results):
+    first = results[0]
+    get = first.get
+    fused = None if get("nodes_fused") is None else f"{get('nodes_fused')}/{show(get('nodes'))}"
+    own = None if get("compile_ms") is None else f"{get('compile_ms') / 1e3:.2f}"
+    cells = [get("model"), get("eager_ms"), get("compiled_ms"), times(first), seconds(first), own,
+             get("kernels_compiled"), fused, get("fallbacks"), verdict(first)]
+    for peer in results[1:]:
+        cells += [times(peer), seconds(peer), verdict(peer)]
+    return cells
+
+
+def show(value):
+    return "-" if value is None else value
+
+
+def times(result):
+    return f"{result['speedup']:.2f}x" if "speedup" in result else None
+
+
+def seconds(result):
+    return f"{result['first_s']:.1f}" if "first_s" in result else None
+
+
+def verdict(result):
+    return "WRONG" if result["problems"] else "ok"
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--models", type=chosen, default=list(MODELS), metavar="A,B", help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--peers", action="store_true", help="Inductor's columns too (needs g++)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tiny", action="store_true", help="the same structures, small sizes")
+    parser.add_argument("--backend", default="tenon", help="another torch.compile backend in Tenon's place")
+    return parser.parse_args()
+
+
+def chosen(text):
+    names = text.split(",")
+    unknown = [name for name in names if name not in MODELS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no model {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(main())

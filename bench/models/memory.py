@@ -1,0 +1,59 @@
+"""How much memory eager's intermediates take: the yardstick for Tenon's planned workspace.
+
+`peak_of_intermediates(call)` runs `call` once and returns the largest number of bytes that were alive at one time in
+tensors made by it. Inputs and parameters were there before and outputs belong to the caller: neither counts, as
+neither is part of Tenon's workspace. What an operator uses inside itself is not seen.
+Tested by tests/torch/test_bench.py.
+"""
+
+import weakref
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from bench.models import accuracy
+
+
+class Ledger(TorchDispatchMode):
+    """Notes every storage that an operator makes, and when it dies."""
+
+    def __init__(self, known):
+        super().__init__()
+        self.ids = {storage: None for storage in known}     # address of a live storage -> its number; None: not ours
+        self.events = []                                    # (number, bytes), bytes negative when it dies
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                self.note(tensor.untyped_storage())
+        return result
+
+    def note(self, storage):
+        address, size = storage._cdata, storage.nbytes()
+        if address in self.ids:
+            return
+        number = len(self.events)
+        self.ids[address] = number
+        self.events.append((number, size))
+
+        def died():
+            self.ids.pop(address, None)
+            self.events.append((number, -size))
+        weakref.finalize(storage, died)
+
+
+def peak_of_intermediates(module, inputs):
+    owned = [*module.parameters(), *module.buffers(), *inputs]
+    ledger = Ledger({t.untyped_storage()._cdata for t in owned})
+    with torch.no_grad(), ledger:
+        output = module(*inputs)
+    tensors = [leaf for _, leaf in accuracy.leaves(output) if isinstance(leaf, torch.Tensor)]
+    outputs = {ledger.ids.get(t.untyped_storage()._cdata) for t in tensors}
+    live = peak = 0
+    for number, size in list(ledger.events):
+        if number not in outputs:
+            live += size
+            peak = max(peak, live)
+    return peak

@@ -1,0 +1,119 @@
+"""Measures one model under one contender, in a process of its own.
+
+`measure(request)` does it here, `spawn(request)` in a fresh process, so that the first call is a first call and a
+crash is a result. The first call counts everything from `torch.compile` to the answer, after the model was built
+and run eagerly; Tenon's own share of it is what Tenon's counters say. Steady state: eager and compiled take turns.
+The answer is checked by the accuracy rule on the example inputs, on a second call and on inputs of other values.
+"""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Request:
+    model: str
+    contender: str = "tenon"
+    tiny: bool = False
+    threads: int = 2
+    rounds: int = 15
+    round_s: float = 0.1
+    memory: bool = False
+
+
+def measure(request):
+    import torch
+    from bench.contenders import compiled, tenon_stats
+    from bench.models import accuracy, memory, zoo
+    from bench.timing import interleave, speedup
+    from torch._dynamo.utils import counters
+
+    torch.set_num_threads(request.threads)
+    model, inputs = zoo.build(request.model, request.tiny)
+    others, tolerance = zoo.other_inputs(inputs), zoo.MODELS[request.model].tolerance
+    kept = [x.clone() for x in inputs]
+    result = asdict(request) | {"problems": []}
+    with torch.no_grad():
+        reference, again, reference_others = model(*inputs), model(*inputs), model(*others)
+        problems = accuracy.check(reference, again, reference, tolerance).problems
+        if problems:
+            raise RuntimeError(f"eager does not repeat itself: {problems[0]}")
+
+        start = time.perf_counter()
+        fast = compiled(model, request.contender)
+        answer = fast(*inputs)
+        result["first_s"] = time.perf_counter() - start
+        result |= tenon_stats(request.contender)
+
+        answers = [(inputs, reference, answer), (inputs, reference, fast(*inputs)),
+                   (others, reference_others, fast(*others))]
+        times = interleave({"eager": lambda: model(*inputs), "compiled": lambda: fast(*inputs)},
+                           request.rounds, request.round_s)
+        answers.append((others, reference_others, fast(*others)))
+        exact = {id(x): accuracy.in_float64(model, x) for x in (inputs, others)}
+
+    checks = [accuracy.check(ref, got, exact[id(x)], tolerance) for x, ref, got in answers]
+    result["problems"] += [p for check in checks for p in check.problems]
+    result["worst"] = max(check.worst for check in checks)
+    if not all(map(torch.equal, kept, inputs)):
+        result["problems"].append("the compiled model changed its inputs")
+    result["graphs"] = counters["stats"]["unique_graphs"]
+    if result["graphs"] == 0:
+        result["problems"].append("nothing was compiled")
+    result["fallbacks"] = tenon_stats(request.contender)["fallbacks"]     # those of later calls too
+    for name, seconds in times.items():
+        result[f"{name}_rounds_ms"] = [1e3 * s for s in seconds]
+        result[f"{name}_ms"] = 1e3 * statistics.median(seconds)
+        result[f"{name}_min_ms"] = 1e3 * min(seconds)
+    result["speedup"] = speedup(times["eager"], times["compiled"])
+    if request.memory:
+        result["eager_peak_bytes"] = memory.peak_of_intermediates(model, inputs)
+    return result
+
+
+def spawn(request, timeout_s=900):
+    """`measure` in a fresh process with empty caches; a crash or a hang comes back as a problem, with its last
+    words."""
+    with tempfile.TemporaryDirectory(prefix="tenon-bench-") as scratch:
+        out, log = Path(scratch, "result.json"), Path(scratch, "log")
+        caches = {name: str(Path(scratch, name)) for name in
+                  ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TMPDIR")}
+        for folder in caches.values():
+            os.mkdir(folder)
+        env = os.environ | caches | {"OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": python_path(),
+                                     "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        with open(log, "wb") as sink:
+            # A session of its own: a compiler started by the worker must not outlive it.
+            process = subprocess.Popen([sys.executable, "-m", "bench.models.worker", json.dumps(asdict(request)), out],
+                                       cwd=ROOT, env=env, stdout=sink, stderr=sink, start_new_session=True)
+            try:
+                code = process.wait(timeout_s)
+                end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            except subprocess.TimeoutExpired:
+                code, end = None, f"no result after {timeout_s} s"
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        if code == 0:
+            return json.loads(out.read_text())
+        words = log.read_text(errors="replace").strip().splitlines()
+        return asdict(request) | {"problems": [f"{end}: {words[-1] if words else 'no output'}"], "log": words[-12:]}
+
+
+def python_path():
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(json.dumps(measure(Request(**json.loads(sys.argv[1])))))
