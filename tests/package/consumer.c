@@ -4,7 +4,7 @@
 #include <tenon/tenon.h>
 
 typedef void (*any_function)(void);
-#define NAME(f) (any_function)f,
+#define NAME(f) (any_function) f,
 static const any_function functions[] = {
 #include "tenon_names.h"
 };
