@@ -1,0 +1,38 @@
+// What the rule files share: messages and attribute reading. A rule starts with `Rule r(c)`. Tested by tests/ops_test.cc.
+#pragma once
+
+#include "src/ops/rules.h"
+
+namespace tenon {
+
+struct Rule {
+  InferContext& c;
+  explicit Rule(InferContext& context) : c(context) {}
+
+  int operands() const { return static_cast<int>(c.node.inputs.size()); }
+  const Dims& shape(int i) const { return c.operand(i).shape; }
+  int rank(int i = 0) const { return c.operand(i).rank(); }
+  std::string print(std::span<const Dim> dims) const { return "[" + c.dims.print(dims) + "]"; }
+  std::string print(Dim d) const { return c.dims.print(d); }
+
+  Status refuse(const std::string& why) const { return invalid(describe_node(c.graph, c.node) + ": " + why); }
+  Status decline(const std::string& why) const { return unsupported(describe_node(c.graph, c.node) + ": " + why); }
+  Status prefix(const Status& status) const { return status.at(describe_node(c.graph, c.node)); }
+
+  const Dims& dims(std::string_view name) const { return attr_as<Dims>(c.node, name); }
+  // The attribute's constants; invalid when one of them is symbolic.
+  Result<std::vector<int64_t>> ints(std::string_view name) const;
+  Result<int64_t> integer(std::string_view name) const;
+  // Operand 0's axis named by the attribute.
+  Result<int> axis(std::string_view name) const;
+  // a == b must hold: nothing, or the refusal. `what` names both in the message.
+  Status agree(Dim a, Dim b, const std::string& what) const;
+  // Every size at least `low`, where constant.
+  Status at_least(std::span<const Dim> sizes, int64_t low, std::string_view name) const;
+  // One window along an axis: how many positions (size - dilation*(kernel-1) - 1) // stride + 1; refused below 0.
+  Result<Dim> positions(Dim size, Dim kernel, Dim stride, Dim dilation) const;
+  // attribute layout: true for channels_last.
+  Result<bool> channels_last() const;
+};
+
+}  // namespace tenon
