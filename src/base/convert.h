@@ -1,0 +1,67 @@
+// Conversions between number formats, once for the whole house: the evaluator, the kernel interpreter and the folded
+// constants agree because they call these. Bit arithmetic only, so that the host's rounding and denormal modes do not
+// matter.
+//   f32 -> f16, bf16   round to nearest, ties to even; too large is inf; NaN stays NaN (quiet, sign kept)
+//   f64 -> f16, bf16   through f32, as PyTorch
+//   float -> integer   towards zero. NaN and what does not fit i64 or i32 gives the lowest i64 or i32, as cvttsd2si;
+//                      i16, i8, u8 keep the low bits of the i32 (PyTorch 2.13 on x86: vector and scalar code agree)
+//   float -> bool      != 0, NaN is true
+//   integer -> integer keeps the low bits
+// Tested by tests/convert_test.cc.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+namespace tenon {
+
+inline float f16_to_f32(uint16_t half) {
+  const uint32_t sign = uint32_t{half & 0x8000u} << 16, exponent = (half >> 10) & 0x1f, mantissa = half & 0x3ff;
+  if (exponent == 0) {  // zero or denormal: mantissa * 2^-24, exact in f32
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(mantissa) * 0x1p-24f) | sign);
+  }
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | (mantissa << 13));
+  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+inline uint16_t f32_to_f16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffff;
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  uint32_t half = 0x7c00;
+  if (magnitude > 0x7f800000) {
+    half = 0x7e00 | ((magnitude >> 13) & 0x3ff);
+  } else if (magnitude < 0x33000000) {  // below 2^-25, half the smallest denormal
+    half = 0;
+  } else if (magnitude < 0x38800000) {  // below 2^-14: a denormal, counted in 2^-24
+    const uint32_t mantissa = (magnitude & 0x7fffff) | 0x800000, shift = 126 - (magnitude >> 23);
+    const uint32_t rest = mantissa & ((uint32_t{1} << shift) - 1), tie = uint32_t{1} << (shift - 1);
+    half = mantissa >> shift;
+    if (rest > tie || (rest == tie && (half & 1))) ++half;
+  } else if (magnitude < 0x47800000) {  // below 2^16; the carry of rounding may still make it inf
+    half = (magnitude + 0xfff + ((magnitude >> 13) & 1) - 0x38000000) >> 13;
+  }
+  return static_cast<uint16_t>(sign | half);
+}
+
+inline float bf16_to_f32(uint16_t half) { return std::bit_cast<float>(uint32_t{half} << 16); }
+
+inline uint16_t f32_to_bf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+// An f32 operand is exact in double, so one function serves both widths. Integer: int64_t, int32_t, int16_t, int8_t, uint8_t.
+template <class Integer>
+Integer float_to_int(double value) {
+  if constexpr (sizeof(Integer) == 8) {
+    const bool fits = value >= -0x1p63 && value < 0x1p63;
+    return fits ? static_cast<Integer>(value) : std::numeric_limits<Integer>::min();
+  } else {
+    const bool fits = value > -0x1p31 - 1 && value < 0x1p31;
+    return static_cast<Integer>(fits ? static_cast<int32_t>(value) : std::numeric_limits<int32_t>::min());
+  }
+}
+
+}  // namespace tenon

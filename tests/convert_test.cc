@@ -1,0 +1,82 @@
+// Number formats: every 16-bit pattern, every rounding boundary between neighbours, and the casts to integers that
+// have no mathematical answer.
+#include "src/base/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tenon {
+namespace {
+
+// Every finite half and the value between it and the next one: below rounds down, above up, the tie to even.
+template <class Load, class Store>
+void check_boundaries(uint16_t largest, Load load, Store store) {
+  for (uint32_t bits = 0; bits < largest; ++bits) {
+    const uint16_t low = static_cast<uint16_t>(bits), high = static_cast<uint16_t>(bits + 1);
+    const float a = load(low), b = load(high);
+    ASSERT_LT(a, b) << bits;
+    ASSERT_EQ(store(a), low);
+    ASSERT_EQ(store(-a), low | 0x8000);
+    const float middle = static_cast<float>((static_cast<double>(a) + static_cast<double>(b)) / 2);
+    ASSERT_EQ(store(middle), bits % 2 == 0 ? low : high) << bits;
+    ASSERT_EQ(store(std::nextafter(middle, a)), low) << bits;
+    ASSERT_EQ(store(std::nextafter(middle, b)), high) << bits;
+  }
+}
+
+TEST(Convert, HalfRoundsToNearestEven) {
+  check_boundaries(0x7bff, f16_to_f32, f32_to_f16);
+  EXPECT_EQ(f32_to_f16(65519.996f), 0x7bff);
+  EXPECT_EQ(f32_to_f16(65520.0f), 0x7c00);
+  EXPECT_EQ(f32_to_f16(-1e30f), 0xfc00);
+}
+
+TEST(Convert, HalfAgreesWithTheCompiler) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const float ours = f16_to_f32(static_cast<uint16_t>(bits));
+    const float theirs = static_cast<float>(std::bit_cast<_Float16>(static_cast<uint16_t>(bits)));
+    if (std::isnan(theirs)) {
+      EXPECT_TRUE(std::isnan(ours)) << bits;
+      EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(ours)))) << bits;
+    } else {
+      EXPECT_EQ(std::bit_cast<uint32_t>(ours), std::bit_cast<uint32_t>(theirs)) << bits;
+    }
+  }
+  for (uint64_t step = 0; step < 1u << 20; ++step) {  // a walk over all exponents and signs of f32
+    const float value = std::bit_cast<float>(static_cast<uint32_t>(step * 4099 + 17));
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(f32_to_f16(value), std::bit_cast<uint16_t>(static_cast<_Float16>(value))) << value;
+  }
+}
+
+TEST(Convert, Bfloat16RoundsToNearestEven) {
+  check_boundaries(0x7f7f, bf16_to_f32, f32_to_bf16);
+  EXPECT_EQ(f32_to_bf16(std::numeric_limits<float>::max()), 0x7f80);
+  EXPECT_EQ(f32_to_bf16(std::numeric_limits<float>::infinity()), 0x7f80);
+  for (uint32_t payload : {1u, 0xffffu, 0x10000u, 0x7fffffu})  // rounding must not carry a NaN into an infinity
+    EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::bit_cast<float>(0x7f800000u | payload))))) << payload;
+}
+
+// As PyTorch 2.13 on x86 answers for one element and for a vector.
+TEST(Convert, FloatToIntegerOutOfRange) {
+  const double nan = std::nan(""), inf = HUGE_VAL;
+  for (double v : {nan, inf, -inf, 1e30, -1e30}) {
+    EXPECT_EQ(float_to_int<int64_t>(v), std::numeric_limits<int64_t>::min());
+    EXPECT_EQ(float_to_int<int32_t>(v), std::numeric_limits<int32_t>::min());
+    EXPECT_EQ(float_to_int<int16_t>(v), 0);
+    EXPECT_EQ(float_to_int<int8_t>(v), 0);
+    EXPECT_EQ(float_to_int<uint8_t>(v), 0);
+  }
+  EXPECT_EQ(float_to_int<int64_t>(0x1p63), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(float_to_int<int32_t>(2147483647.9), 2147483647);
+  EXPECT_EQ(float_to_int<int32_t>(-2147483648.9), std::numeric_limits<int32_t>::min());
+  EXPECT_EQ(float_to_int<int32_t>(2147483648.0), std::numeric_limits<int32_t>::min());
+  EXPECT_EQ(float_to_int<int16_t>(70000.0), 4464);
+  EXPECT_EQ(float_to_int<int8_t>(300.7), 44);
+  EXPECT_EQ(float_to_int<uint8_t>(-300.7), 212);
+  EXPECT_EQ(float_to_int<uint8_t>(-0.9), 0);
+}
+
+}  // namespace
+}  // namespace tenon
