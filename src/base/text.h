@@ -1,0 +1,117 @@
+// Text: the lexer and the one literal printer and reader under all our text forms (graphs, kernels, sizes).
+// Source bytes come in, of any content; tokens with line and column come out. Nothing depends on the locale, and
+// print_double(x) reads back as the same double (every NaN as `nan`).
+//
+//   name      [A-Za-z_][A-Za-z0-9_.]*          at most kMaxName bytes
+//   integer   [0-9]+                           at most 2^64-1; a sign is a token of its own
+//   floating  digits with . or an exponent     inf and nan are names
+//   hex       0x[0-9a-fA-F]*                   bytes of data, not a number
+//   string    "..." with \" \\ \n \t \r \xHH
+//   punct     one character, or //             (the % of %x is one: see Lexer::value_name)
+//   comments run from ; to the end of the line
+// Tested by tests/base_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+
+namespace tenon {
+
+inline constexpr size_t kMaxName = size_t{1} << 20;
+
+struct Token {
+  enum class Kind : uint8_t { end, name, integer, floating, hex, string, punct, bad };
+  Kind kind = Kind::end;
+  std::string_view text;  // the bytes in the source
+  int line = 1;           // from 1
+  int column = 1;         // from 1, in bytes
+  uint64_t integer = 0;
+  double floating = 0;    // also of an integer
+  std::string string;     // decoded contents; of a bad token, what is wrong with it
+  size_t begin() const { return reinterpret_cast<size_t>(text.data()); }
+  size_t end() const { return begin() + text.size(); }
+  bool is(std::string_view word) const {
+    return (kind == Kind::name || kind == Kind::punct) && text == word;
+  }
+};
+
+class Lexer {
+ public:
+  // A place to come back to.
+  struct Mark {
+    size_t at;
+    int line;
+    size_t line_start;
+    Token token;
+  };
+
+  explicit Lexer(std::string_view source);  // the source must outlive the lexer and its tokens
+
+  const Token& peek() const { return token_; }
+  Token next();                              // the token in front, and move on
+  bool at_end() const { return token_.kind == Token::Kind::end; }
+  bool at(std::string_view word) const { return token_.is(word); }
+  bool accept(std::string_view word);        // a name or punctuation
+  Status expect(std::string_view word);      // "3:14: expected ')', found '}'"
+  Result<std::string_view> name(std::string_view what);   // what: "an op name"
+  // %x or %12: the part after the percent sign, which must follow it directly.
+  Result<std::string_view> value_name();
+  Result<int64_t> integer();                 // with an optional sign
+  Result<double> number();                   // integer, floating, inf, nan with an optional sign
+  Result<std::string> string();
+
+  // "line:column: message" at the token in front, or at the one given.
+  Status error(std::string message) const { return error(token_, std::move(message)); }
+  static Status error(const Token& token, std::string message);
+  Status expected(std::string_view what) const;  // "expected WHAT, found 'x'"
+  // Moves to the first token on a later line than `line`.
+  void skip_line(int line);
+
+  Mark mark() const { return {at_, line_, line_start_, token_}; }
+  void reset(const Mark& mark);
+
+ private:
+  Token scan();
+  Token scan_number();
+  Token scan_string();
+  Token make(Token::Kind kind, size_t begin) const;
+  Token bad(size_t begin, std::string why) const;
+
+  std::string_view source_;
+  size_t at_ = 0;
+  int line_ = 1;
+  size_t line_start_ = 0;
+  Token token_;
+};
+
+// Shortest decimal that reads back as x, with a point or exponent so that it is no integer; inf, -inf, nan.
+std::string print_double(double x);
+// The whole text as a double or a signed integer; nullopt if it is something else or out of range.
+std::optional<double> read_double(std::string_view text);
+std::optional<int64_t> read_int(std::string_view text);
+
+// "a\"b" with the quotes, as the lexer reads it.
+std::string quote(std::string_view text);
+bool is_name(std::string_view text);  // matches the name token
+std::string to_hex(const void* bytes, size_t size);  // "0x00ff"
+std::optional<std::string> from_hex(std::string_view text);  // with or without 0x; an even number of digits
+
+// The candidate nearest to `word` by edit distance, if it is near enough to be a slip; else nothing.
+class Nearest {
+ public:
+  explicit Nearest(std::string_view word) : word_(word) {}
+  void offer(std::string_view candidate);
+  const std::string& best() const { return best_; }
+  // ", did you mean 'x'?" or nothing.
+  std::string hint() const;
+
+ private:
+  std::string word_, best_;
+  size_t distance_ = SIZE_MAX;
+};
+
+}  // namespace tenon
