@@ -3,6 +3,9 @@
 //
 // Normal form: a sum of terms, each an integer times a product of atoms (sorted); an atom is a symbol, or a floor
 // division, remainder, max or min of normal forms. N*2+N is 3*N, (N+1)*M is M*N+M, (4*N)//4 is N, (4*N+8)%4 is 0.
+// A size that no int64 holds, or whose expression is too large to keep, is the one Dim overflow(), which absorbs
+// whatever is done with it and has no value. Simplification assumes the facts (set_range) and that no divisor is zero;
+// eval checks divisors, and the facts are the runtime's to check.
 // Tables only grow; a table may be shared by graphs of one owner and is not locked. Tested by tests/dim_test.cc.
 #pragma once
 
@@ -12,11 +15,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/base/status.h"
 
 namespace tenon {
+
+class Lexer;  // src/base/text.h
 
 struct Dim {
   int64_t bits = 0;
@@ -29,6 +35,8 @@ struct Dim {
   friend constexpr auto operator<=>(Dim a, Dim b) { return a.bits <=> b.bits; }
 
   static constexpr int64_t kLowestConst = -(int64_t{1} << 62);
+  // Whether a number may be made a Dim: lower ones would be taken for expressions.
+  static constexpr bool fits(int64_t constant) { return constant >= kLowestConst; }
 };
 
 using Dims = std::vector<Dim>;
@@ -54,13 +62,18 @@ class DimTable {
     friend bool operator==(const Expr&, const Expr&) = default;
   };
 
+  DimTable();
+
+  // The name must be a name of the text form (is_name in src/base/text.h): the host's is the door's to check.
   Dim symbol(std::string_view name);
   std::optional<Dim> find_symbol(std::string_view name) const;
   // Facts about a symbol: its inclusive range. They improve code, never correctness. Default [0, 2^62).
   void set_range(Dim symbol, int64_t low, int64_t high);
+  std::pair<int64_t, int64_t> range(Dim symbol) const { return ranges_[symbol_number(symbol)]; }
+  static constexpr int64_t kHighest = (int64_t{1} << 62) - 1;  // the default upper end
 
   Dim add(Dim a, Dim b);
-  Dim sub(Dim a, Dim b) { return add(a, mul(b, Dim(-1))); }
+  Dim sub(Dim a, Dim b);
   Dim mul(Dim a, Dim b);
   Dim floor_div(Dim a, Dim b);  // a divisor of constant 0 is the caller's mistake: TENON_CHECK
   Dim mod(Dim a, Dim b);        // sign of the divisor, as Python
@@ -68,16 +81,22 @@ class DimTable {
   Dim min(Dim a, Dim b);
   Dim ceil_div(Dim a, Dim b) { return floor_div(add(a, sub(b, Dim(1))), b); }
   Dim product(std::span<const Dim> dims);
+  Dim overflow();
+  bool is_overflow(Dim d) const { return d.bits == INT64_MIN; }
+  // Whether the handle is a constant or one of this table's expressions.
+  bool valid(Dim d) const { return d.is_const() || index(d) < exprs_.size(); }
 
   // a / b when b is known to divide a for all values of the symbols.
   std::optional<Dim> divide(Dim a, Dim b);
   // Known bounds from the facts; nullopt where unknown.
-  std::optional<int64_t> lower_bound(Dim d) const;
+  std::optional<int64_t> lower_bound(Dim d) const { return bounds(d).low; }
+  std::optional<int64_t> upper_bound(Dim d) const { return bounds(d).high; }
 
   std::string print(Dim d) const;
   std::string print(std::span<const Dim> dims) const;  // "N,4,2*M"
   // Parses an expression over + - * // % max(a,b) min(a,b) and parentheses; unknown names become symbols.
   Result<Dim> parse(std::string_view text);
+  Result<Dim> parse(Lexer& lexer);  // as much as is an expression
 
   const Expr& expr(Dim d) const { return exprs_[index(d)]; }
   bool is_symbol(Dim d) const { return !d.is_const() && expr(d).kind == Kind::symbol; }
@@ -92,15 +111,36 @@ class DimTable {
   std::optional<int64_t> eval(Dim d, std::span<const int64_t> values) const;
 
  private:
-  static size_t index(Dim d) { return static_cast<size_t>(d.bits - INT64_MIN); }
-  Dim intern(Expr e);
-  std::vector<Term> terms_of(Dim d) const;
-  Dim from_terms(std::vector<Term> terms);
+  using Terms = std::vector<Term>;
+  struct Bounds {
+    std::optional<int64_t> low, high;
+  };
 
-  std::vector<Expr> exprs_;
+  static size_t index(Dim d) { return static_cast<size_t>(d.bits) - static_cast<size_t>(INT64_MIN); }
+  Dim intern(Expr e);
+  Terms terms_of(Dim d) const;
+  Dim from_terms(Terms terms);  // in any order, with repetition
+  Dim floor_div_const(Dim a, int64_t b);  // b >= 1
+  Dim mod_const(Dim a, int64_t b);
+  Dim extremum(Kind kind, Dim a, Dim b);
+  bool never_less(Dim a, Dim b) const;  // a >= b by the facts
+  Bounds bounds(Dim d) const;
+  Bounds sum_bounds(const Terms& terms) const;
+  struct Printed {
+    std::string text;
+    int level;  // 1 atom, 2 product, 3 sum or negative
+    std::string inside(int highest) const { return level > highest ? "(" + text + ")" : text; }
+  };
+  Printed print_expr(Dim d) const;
+  std::string print_sum(const Terms& terms) const;
+
+  std::vector<Expr> exprs_;       // the first is overflow
+  std::vector<uint32_t> weight_;  // size of the expression as a tree
+  std::vector<uint32_t> depth_;
   std::map<Expr, int64_t> ids_;
   std::vector<Dim> symbols_;
   std::vector<std::pair<int64_t, int64_t>> ranges_;
+  std::map<int64_t, int> symbol_numbers_;
 };
 
 }  // namespace tenon

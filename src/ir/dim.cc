@@ -1,0 +1,715 @@
+// The normal form of sizes: see dim.h for what it is, and the rules above each function for how it is reached.
+// Tested by tests/dim_test.cc.
+#include "src/ir/dim.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/base/text.h"
+
+namespace tenon {
+namespace {
+
+using Term = DimTable::Term;
+using Terms = std::vector<Term>;
+
+// Beyond these an expression is overflow(): they keep recursion and time bounded for any input. Sizes of real models
+// stay below ten terms and five levels.
+constexpr uint32_t kMaxWeight = 1 << 14;
+constexpr uint32_t kMaxDepth = 128;
+constexpr size_t kMaxTerms = 512;
+constexpr int kMaxNesting = kMaxDepth;  // of parentheses in text
+
+int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+int64_t floor_remainder(int64_t a, int64_t b) {
+  int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+uint64_t magnitude(int64_t x) { return x < 0 ? -static_cast<uint64_t>(x) : static_cast<uint64_t>(x); }
+
+bool times(int64_t a, int64_t b, int64_t& out) { return !__builtin_mul_overflow(a, b, &out); }
+
+// Sorts, adds like terms and drops zeros. False if a factor does not fit a Dim.
+bool normalize(Terms& terms) {
+  std::sort(terms.begin(), terms.end());
+  size_t kept = 0;
+  for (size_t i = 0; i < terms.size();) {
+    size_t j = i;
+    __int128 factor = 0;
+    for (; j < terms.size() && terms[j].atoms == terms[i].atoms; ++j) factor += terms[j].factor;
+    if (factor < Dim::kLowestConst || factor > INT64_MAX) return false;
+    if (factor != 0) {
+      if (kept != i) terms[kept].atoms = std::move(terms[i].atoms);
+      terms[kept++].factor = static_cast<int64_t>(factor);
+    }
+    i = j;
+  }
+  terms.resize(kept);
+  return true;
+}
+
+Terms negated(Terms terms) {
+  for (Term& t : terms) t.factor = -t.factor;
+  return terms;
+}
+
+bool all_negative(const Terms& terms) {
+  return std::all_of(terms.begin(), terms.end(), [](const Term& t) { return t.factor < 0; });
+}
+
+int64_t constant_of(const Terms& terms) {
+  return !terms.empty() && terms[0].atoms.empty() ? terms[0].factor : 0;
+}
+
+bool multiply(const Term& a, const Term& b, Term& out) {
+  out.atoms.resize(a.atoms.size() + b.atoms.size());
+  std::merge(a.atoms.begin(), a.atoms.end(), b.atoms.begin(), b.atoms.end(), out.atoms.begin());
+  return times(a.factor, b.factor, out.factor);
+}
+
+bool divide_term(const Term& a, const Term& b, Term& out) {
+  if (a.factor % b.factor != 0) return false;
+  if (!std::includes(a.atoms.begin(), a.atoms.end(), b.atoms.begin(), b.atoms.end())) return false;
+  out.factor = a.factor / b.factor;
+  out.atoms.clear();
+  std::set_difference(a.atoms.begin(), a.atoms.end(), b.atoms.begin(), b.atoms.end(), std::back_inserter(out.atoms));
+  return true;
+}
+
+// By degree, then by atoms: an order that multiplication keeps, as long division needs.
+bool lower_monomial(const Term& a, const Term& b) {
+  if (a.atoms.size() != b.atoms.size()) return a.atoms.size() < b.atoms.size();
+  return a.atoms < b.atoms;
+}
+
+// The quotient if b divides a as a polynomial.
+std::optional<Terms> exact_quotient(Terms a, const Terms& b) {
+  Terms quotient;
+  const Term& b_lead = *std::max_element(b.begin(), b.end(), lower_monomial);
+  while (!a.empty()) {
+    Term q;
+    if (quotient.size() >= kMaxTerms || a.size() > 4 * kMaxTerms) return std::nullopt;
+    if (!divide_term(*std::max_element(a.begin(), a.end(), lower_monomial), b_lead, q)) return std::nullopt;
+    for (const Term& t : b) {
+      Term p;
+      if (!multiply(q, t, p) || p.factor == INT64_MIN) return std::nullopt;
+      p.factor = -p.factor;
+      a.push_back(std::move(p));
+    }
+    if (!normalize(a)) return std::nullopt;
+    quotient.push_back(std::move(q));
+  }
+  return quotient;
+}
+
+// The largest monomial that divides every term of a and b.
+Term common_factor(const Terms& a, const Terms& b) {
+  Term out{0, a[0].atoms};
+  for (const Terms* terms : {&a, &b})
+    for (const Term& t : *terms) {
+      std::vector<Dim> shared;
+      std::set_intersection(out.atoms.begin(), out.atoms.end(), t.atoms.begin(), t.atoms.end(),
+                            std::back_inserter(shared));
+      out.atoms = std::move(shared);
+      out.factor = std::gcd(out.factor, t.factor);
+    }
+  return out;
+}
+
+Terms divided(const Terms& terms, const Term& by) {
+  Terms out(terms.size());
+  for (size_t i = 0; i < terms.size(); ++i) divide_term(terms[i], by, out[i]);
+  return out;
+}
+
+}  // namespace
+
+DimTable::DimTable() {
+  exprs_.push_back({Kind::floor_div, {}, {}, Dim(1), Dim(0)});
+  weight_.push_back(1);
+  depth_.push_back(1);
+}
+
+Dim DimTable::overflow() {
+  Dim d;
+  d.bits = INT64_MIN;
+  return d;
+}
+
+Dim DimTable::symbol(std::string_view name) {
+  TENON_CHECK(is_name(name), "a symbol needs a name of letters, digits, _ and .");
+  if (auto known = find_symbol(name)) return *known;
+  Dim d = intern({Kind::symbol, std::string(name), {}, {}, {}});
+  symbol_numbers_[d.bits] = static_cast<int>(symbols_.size());
+  symbols_.push_back(d);
+  ranges_.emplace_back(0, kHighest);
+  return d;
+}
+
+std::optional<Dim> DimTable::find_symbol(std::string_view name) const {
+  auto it = ids_.find(Expr{Kind::symbol, std::string(name), {}, {}, {}});
+  if (it == ids_.end()) return std::nullopt;
+  Dim d;
+  d.bits = it->second;
+  return d;
+}
+
+int DimTable::symbol_number(Dim symbol) const {
+  auto it = symbol_numbers_.find(symbol.bits);
+  TENON_CHECK(it != symbol_numbers_.end(), "not a symbol: " + print(symbol));
+  return it->second;
+}
+
+void DimTable::set_range(Dim symbol, int64_t low, int64_t high) {
+  TENON_CHECK(low <= high, "empty range of " + print(symbol));
+  ranges_[symbol_number(symbol)] = {low, high};
+}
+
+Dim DimTable::intern(Expr e) {
+  auto [it, fresh] = ids_.try_emplace(e, 0);
+  if (fresh) {
+    uint64_t weight = 1;
+    uint32_t depth = 0;
+    auto count = [&](Dim d) {
+      weight += d.is_const() ? 1 : weight_[index(d)];
+      if (!d.is_const()) depth = std::max(depth, depth_[index(d)]);
+    };
+    for (const Term& t : e.terms) {
+      ++weight;
+      for (Dim atom : t.atoms) count(atom);
+    }
+    if (e.kind != Kind::symbol && e.kind != Kind::sum) {
+      count(e.a);
+      count(e.b);
+    }
+    if (weight > kMaxWeight || depth >= kMaxDepth) {
+      ids_.erase(it);
+      return overflow();
+    }
+    it->second = INT64_MIN + static_cast<int64_t>(exprs_.size());
+    exprs_.push_back(std::move(e));
+    weight_.push_back(static_cast<uint32_t>(weight));
+    depth_.push_back(depth + 1);
+  }
+  Dim d;
+  d.bits = it->second;
+  return d;
+}
+
+Terms DimTable::terms_of(Dim d) const {
+  if (d.is_const()) return d.value() == 0 ? Terms{} : Terms{{d.value(), {}}};
+  if (expr(d).kind == Kind::sum) return expr(d).terms;
+  return {{1, {d}}};
+}
+
+Dim DimTable::from_terms(Terms terms) {
+  if (!normalize(terms) || terms.size() > kMaxTerms) return overflow();
+  if (terms.empty()) return Dim(0);
+  if (terms.size() == 1 && terms[0].atoms.empty()) return Dim(terms[0].factor);
+  if (terms.size() == 1 && terms[0].factor == 1 && terms[0].atoms.size() == 1) return terms[0].atoms[0];
+  return intern({Kind::sum, {}, std::move(terms), {}, {}});
+}
+
+Dim DimTable::add(Dim a, Dim b) {
+  if (is_overflow(a) || is_overflow(b)) return overflow();
+  Terms terms = terms_of(a), more = terms_of(b);
+  terms.insert(terms.end(), more.begin(), more.end());
+  return from_terms(std::move(terms));
+}
+
+Dim DimTable::sub(Dim a, Dim b) {
+  if (is_overflow(a) || is_overflow(b)) return overflow();
+  Terms terms = terms_of(a), less = negated(terms_of(b));
+  terms.insert(terms.end(), less.begin(), less.end());
+  return from_terms(std::move(terms));
+}
+
+Dim DimTable::mul(Dim a, Dim b) {
+  if (is_overflow(a) || is_overflow(b)) return overflow();
+  Terms left = terms_of(a), right = terms_of(b), out;
+  if (left.size() * right.size() > kMaxTerms * 16) return overflow();
+  for (const Term& x : left)
+    for (const Term& y : right)
+      if (!multiply(x, y, out.emplace_back())) return overflow();
+  return from_terms(std::move(out));
+}
+
+Dim DimTable::product(std::span<const Dim> dims) {
+  Dim out(1);
+  // A zero makes the product zero, however large the others are.
+  if (std::find(dims.begin(), dims.end(), Dim(0)) != dims.end()) return Dim(0);
+  for (Dim d : dims) out = mul(out, d);
+  return out;
+}
+
+// x//(-b) == (-x)//b.
+// (q*b)//b == q. (g*x)//(g*b) == x//b. (q*b + x)//b == q + x//b for a monomial b.
+// x//b == 0 where 0 <= x < b.
+Dim DimTable::floor_div(Dim a, Dim b) {
+  TENON_CHECK(b != Dim(0), "size divided by zero: " + print(a) + "//0");
+  if (is_overflow(a) || is_overflow(b)) return overflow();
+  if (a == Dim(0)) return a;
+  if (b.is_const()) return b.value() > 0 ? floor_div_const(a, b.value()) : floor_div(sub(Dim(0), a), sub(Dim(0), b));
+  Terms x = terms_of(a), y = terms_of(b);
+  if (all_negative(y)) return floor_div(from_terms(negated(x)), from_terms(negated(y)));
+  if (auto q = exact_quotient(x, y)) return from_terms(*q);
+  Term common = common_factor(x, y);
+  if (common.factor != 1 || !common.atoms.empty())
+    return floor_div(from_terms(divided(x, common)), from_terms(divided(y, common)));
+  if (y.size() == 1) {
+    Terms whole, rest;
+    for (Term& t : x) {
+      Term q;
+      if (divide_term(t, y[0], q)) whole.push_back(std::move(q));
+      else rest.push_back(std::move(t));
+    }
+    if (!whole.empty()) return add(from_terms(std::move(whole)), floor_div(from_terms(std::move(rest)), b));
+  }
+  auto low = lower_bound(a), divisor = lower_bound(b);
+  if (low && *low >= 0 && divisor && *divisor >= 1 && never_less(b, add(a, Dim(1)))) return Dim(0);
+  return intern({Kind::floor_div, {}, {}, a, b});
+}
+
+// (q*b + x)//b == q + x//b. (g*x + k)//(g*b) == (x + k//g)//b. (x//c + k)//b == (x + c*k)//(c*b).
+Dim DimTable::floor_div_const(Dim a, int64_t b) {
+  if (a.is_const()) return Dim(floor_quotient(a.value(), b));
+  if (b == 1) return a;
+  Terms whole, rest;
+  int64_t divisor = b, shared = b;
+  for (Term& t : terms_of(a)) {
+    if (t.factor % b == 0) {
+      whole.push_back({t.factor / b, std::move(t.atoms)});
+    } else if (t.atoms.empty()) {
+      whole.push_back({floor_quotient(t.factor, b), {}});
+      rest.push_back({floor_remainder(t.factor, b), {}});
+    } else {
+      shared = std::gcd(shared, t.factor);
+      rest.push_back(std::move(t));
+    }
+  }
+  for (Term& t : rest) t.factor = floor_quotient(t.factor, shared);
+  divisor /= shared;
+  Dim front = from_terms(std::move(whole));
+  if (divisor == 1) return add(front, from_terms(std::move(rest)));
+  Dim inner = from_terms(std::move(rest));
+  if (is_overflow(inner)) return inner;
+  if (inner.is_const()) return add(front, Dim(floor_quotient(inner.value(), divisor)));
+  Terms terms = terms_of(inner);
+  if (terms.size() <= 2 && terms.back().factor == 1 && terms.back().atoms.size() == 1 &&
+      (terms.size() == 1 || terms[0].atoms.empty())) {
+    Dim x = terms.back().atoms[0];
+    int64_t both;
+    if (expr(x).kind == Kind::floor_div && expr(x).b.is_const() && times(expr(x).b.value(), divisor, both)) {
+      Dim c = expr(x).b;
+      return add(front, floor_div_const(add(expr(x).a, mul(c, Dim(constant_of(terms)))), both));
+    }
+  }
+  Bounds range = bounds(inner);
+  if (range.low && range.high && floor_quotient(*range.low, divisor) == floor_quotient(*range.high, divisor))
+    return add(front, Dim(floor_quotient(*range.low, divisor)));
+  return add(front, intern({Kind::floor_div, {}, {}, inner, Dim(divisor)}));
+}
+
+// x%(-b) == -((-x)%b).
+// (q*b)%b == 0. (g*x)%(g*b) == g*(x%b). (q*b + x)%b == x%b for a monomial b. (x%b)%b == x%b.
+// x%b == x where 0 <= x < b.
+Dim DimTable::mod(Dim a, Dim b) {
+  TENON_CHECK(b != Dim(0), "size divided by zero: " + print(a) + "%0");
+  if (is_overflow(a) || is_overflow(b)) return overflow();
+  if (a == Dim(0)) return a;
+  if (b.is_const())
+    return b.value() > 0 ? mod_const(a, b.value()) : sub(Dim(0), mod(sub(Dim(0), a), sub(Dim(0), b)));
+  Terms x = terms_of(a), y = terms_of(b);
+  if (all_negative(y)) return sub(Dim(0), mod(from_terms(negated(x)), from_terms(negated(y))));
+  if (exact_quotient(x, y)) return Dim(0);
+  Term common = common_factor(x, y);
+  if (common.factor != 1 || !common.atoms.empty()) {
+    Dim outside = from_terms({common});
+    return mul(outside, mod(from_terms(divided(x, common)), from_terms(divided(y, common))));
+  }
+  if (y.size() == 1) {
+    Terms rest;
+    Term q;
+    for (Term& t : x)
+      if (!divide_term(t, y[0], q)) rest.push_back(std::move(t));
+    if (rest.size() != x.size()) return mod(from_terms(std::move(rest)), b);
+  }
+  if (!a.is_const() && expr(a).kind == Kind::mod && expr(a).b == b) return a;
+  auto low = lower_bound(a), divisor = lower_bound(b);
+  if (low && *low >= 0 && divisor && *divisor >= 1 && never_less(b, add(a, Dim(1)))) return a;
+  return intern({Kind::mod, {}, {}, a, b});
+}
+
+// x%1 == 0. ((q*b + r)*x)%b == (r*x)%b. (x%(q*b) + y)%b == (x + y)%b.
+// (g*x + g*k + r)%(g*b) == g*((x + k)%b) + r for 0 <= r < g.
+Dim DimTable::mod_const(Dim a, int64_t b) {
+  if (a.is_const()) return Dim(floor_remainder(a.value(), b));
+  if (b == 1) return Dim(0);
+  Bounds range = bounds(a);
+  if (range.low && range.high && *range.low >= 0 && *range.high < b) return a;
+  Terms terms = terms_of(a), rest;
+  bool opened = false;
+  int64_t shared = b;
+  for (Term& t : terms) {
+    t.factor = floor_remainder(t.factor, b);
+    if (t.factor == 0) continue;
+    if (t.atoms.size() == 1 && expr(t.atoms[0]).kind == Kind::mod && expr(t.atoms[0]).b.is_const() &&
+        expr(t.atoms[0]).b.value() % b == 0) {
+      opened = true;
+      for (Term inner : terms_of(expr(t.atoms[0]).a)) {
+        inner.factor = static_cast<int64_t>(static_cast<__int128>(floor_remainder(inner.factor, b)) * t.factor % b);
+        rest.push_back(std::move(inner));
+      }
+      continue;
+    }
+    if (!t.atoms.empty()) shared = std::gcd(shared, t.factor);
+    rest.push_back(std::move(t));
+  }
+  if (opened) return mod_const(from_terms(std::move(rest)), b);
+  Dim reduced = from_terms(rest);
+  if (is_overflow(reduced)) return reduced;
+  if (reduced.is_const()) return Dim(floor_remainder(reduced.value(), b));
+  if (shared > 1) {
+    int64_t constant = constant_of(rest);
+    for (Term& t : rest) t.factor = floor_quotient(t.factor, shared);
+    Dim inside = mod_const(from_terms(std::move(rest)), b / shared);
+    return add(mul(Dim(shared), inside), Dim(floor_remainder(constant, shared)));
+  }
+  range = bounds(reduced);
+  if (range.low && range.high && *range.low >= 0 && *range.high < b) return reduced;
+  return intern({Kind::mod, {}, {}, reduced, Dim(b)});
+}
+
+Dim DimTable::max(Dim a, Dim b) { return extremum(Kind::max, a, b); }
+Dim DimTable::min(Dim a, Dim b) { return extremum(Kind::min, a, b); }
+
+// max(a, b) == a where a >= b by the facts. Nested ones are flattened and sorted: max(max(a,b),c) == max(a,max(b,c)).
+Dim DimTable::extremum(Kind kind, Dim a, Dim b) {
+  if (is_overflow(a) || is_overflow(b)) return overflow();
+  std::vector<Dim> todo{b, a}, kept;
+  while (!todo.empty()) {
+    Dim d = todo.back();
+    todo.pop_back();
+    if (!d.is_const() && expr(d).kind == kind) {
+      todo.push_back(expr(d).b);
+      todo.push_back(expr(d).a);
+      continue;
+    }
+    auto beats = [&](Dim x, Dim y) { return kind == Kind::max ? never_less(x, y) : never_less(y, x); };
+    if (std::any_of(kept.begin(), kept.end(), [&](Dim k) { return beats(k, d); })) continue;
+    std::erase_if(kept, [&](Dim k) { return beats(d, k); });
+    kept.push_back(d);
+  }
+  std::sort(kept.begin(), kept.end());
+  Dim out = kept[0];
+  for (size_t i = 1; i < kept.size(); ++i) {
+    out = intern({kind, {}, {}, std::min(out, kept[i]), std::max(out, kept[i])});
+    if (is_overflow(out)) return out;
+  }
+  return out;
+}
+
+std::optional<Dim> DimTable::divide(Dim a, Dim b) {
+  if (is_overflow(a) || is_overflow(b) || b == Dim(0)) return std::nullopt;
+  auto q = exact_quotient(terms_of(a), terms_of(b));
+  if (!q) return std::nullopt;
+  Dim out = from_terms(std::move(*q));
+  return is_overflow(out) ? std::nullopt : std::optional(out);
+}
+
+bool DimTable::never_less(Dim a, Dim b) const {
+  if (a == b) return true;
+  Terms terms = terms_of(a), less = negated(terms_of(b));
+  terms.insert(terms.end(), less.begin(), less.end());
+  if (!normalize(terms)) return false;
+  auto low = sum_bounds(terms).low;
+  return low && *low >= 0;
+}
+
+DimTable::Bounds DimTable::sum_bounds(const Terms& terms) const {
+  __int128 low = 0, high = 0;
+  bool has_low = true, has_high = true;
+  for (const Term& t : terms) {
+    Bounds product{t.factor, t.factor};
+    for (Dim atom : t.atoms) {
+      Bounds x = bounds(atom);
+      if (product.low && product.high && x.low && x.high) {
+        int64_t corner[4];
+        bool fits = times(*product.low, *x.low, corner[0]) && times(*product.low, *x.high, corner[1]) &&
+                    times(*product.high, *x.low, corner[2]) && times(*product.high, *x.high, corner[3]);
+        if (fits) {
+          product = {*std::min_element(corner, corner + 4), *std::max_element(corner, corner + 4)};
+          continue;
+        }
+      }
+      // Without both ends only signs are known.
+      bool up = product.low && *product.low >= 0, down = product.high && *product.high <= 0;
+      bool x_up = x.low && *x.low >= 0, x_down = x.high && *x.high <= 0;
+      int64_t end;
+      Bounds next;
+      if ((up && x_up) || (down && x_down)) next.low = up && x_up && times(*product.low, *x.low, end) ? end : 0;
+      if ((up && x_down) || (down && x_up)) next.high = 0;
+      if (down && x_up && times(*product.high, *x.low, end)) next.high = end;
+      product = next;
+    }
+    if (product.low) low += *product.low;
+    else has_low = false;
+    if (product.high) high += *product.high;
+    else has_high = false;
+  }
+  Bounds sum;
+  if (has_low && low >= INT64_MIN && low <= INT64_MAX) sum.low = static_cast<int64_t>(low);
+  if (has_high && high >= INT64_MIN && high <= INT64_MAX) sum.high = static_cast<int64_t>(high);
+  return sum;
+}
+
+DimTable::Bounds DimTable::bounds(Dim d) const {
+  if (d.is_const()) return {d.value(), d.value()};
+  if (is_overflow(d)) return {};
+  const Expr& e = expr(d);
+  if (e.kind == Kind::symbol) {
+    auto [low, high] = ranges_[symbol_number(d)];
+    return {low, high};
+  }
+  if (e.kind == Kind::sum) return sum_bounds(e.terms);
+  Bounds a = bounds(e.a), b = bounds(e.b), out;
+  auto either = [](std::optional<int64_t> x, std::optional<int64_t> y, bool greater) {
+    if (!x || !y) return x ? x : y;
+    return std::optional(greater ? std::max(*x, *y) : std::min(*x, *y));
+  };
+  switch (e.kind) {
+    case Kind::floor_div:
+      if (!b.low || *b.low < 1) break;
+      // With a positive divisor the quotient moves with the dividend; a larger divisor draws it towards zero.
+      if (a.low && *a.low >= 0) out.low = b.high ? *a.low / *b.high : 0;
+      else if (a.low) out.low = floor_quotient(*a.low, *b.low);
+      if (a.high && *a.high >= 0) out.high = *a.high / *b.low;
+      else if (a.high) out.high = b.high ? floor_quotient(*a.high, *b.high) : -1;
+      break;
+    case Kind::mod:
+      if (!b.low || *b.low < 1) break;
+      out.low = 0;
+      if (b.high) out.high = *b.high - 1;
+      if (a.low && *a.low >= 0) out.high = a.high ? either(out.high, a.high, false) : out.high;
+      break;
+    case Kind::max:
+      out.low = either(a.low, b.low, true);
+      if (a.high && b.high) out.high = std::max(*a.high, *b.high);
+      break;
+    case Kind::min:
+      out.high = either(a.high, b.high, false);
+      if (a.low && b.low) out.low = std::min(*a.low, *b.low);
+      break;
+    case Kind::symbol:
+    case Kind::sum: break;
+  }
+  return out;
+}
+
+void DimTable::collect_symbols(Dim d, std::vector<Dim>& out) const {
+  if (d.is_const() || is_overflow(d)) return;
+  const Expr& e = expr(d);
+  if (e.kind == Kind::symbol) {
+    if (std::find(out.begin(), out.end(), d) == out.end()) out.push_back(d);
+  } else if (e.kind == Kind::sum) {
+    for (const Term& t : e.terms)
+      for (Dim atom : t.atoms) collect_symbols(atom, out);
+  } else {
+    collect_symbols(e.a, out);
+    collect_symbols(e.b, out);
+  }
+}
+
+std::optional<int64_t> DimTable::eval(Dim d, std::span<const int64_t> values) const {
+  if (d.is_const()) return d.value();
+  const Expr& e = expr(d);
+  if (e.kind == Kind::symbol) {
+    size_t number = static_cast<size_t>(symbol_number(d));
+    return number < values.size() ? std::optional(values[number]) : std::nullopt;
+  }
+  if (e.kind == Kind::sum) {
+    __int128 sum = 0;
+    for (const Term& t : e.terms) {
+      int64_t product = t.factor;
+      bool fits = true;
+      for (Dim atom : t.atoms) {
+        auto x = eval(atom, values);
+        if (!x) return std::nullopt;
+        if (*x == 0) product = 0, fits = true;
+        else if (fits && product != 0) fits = times(product, *x, product);
+        if (product == 0) fits = true;
+      }
+      if (!fits) return std::nullopt;
+      sum += product;
+    }
+    if (sum < INT64_MIN || sum > INT64_MAX) return std::nullopt;
+    return static_cast<int64_t>(sum);
+  }
+  auto a = eval(e.a, values), b = eval(e.b, values);
+  if (!a || !b) return std::nullopt;
+  switch (e.kind) {
+    case Kind::floor_div:
+    case Kind::mod:
+      if (*b == 0 || (*a == INT64_MIN && *b == -1)) return std::nullopt;
+      return e.kind == Kind::mod ? floor_remainder(*a, *b) : floor_quotient(*a, *b);
+    case Kind::max: return std::max(*a, *b);
+    case Kind::min: return std::min(*a, *b);
+    case Kind::symbol:
+    case Kind::sum: break;
+  }
+  return std::nullopt;
+}
+
+// Terms are ordered by their text, not by handle, so that the text depends on names alone: first the positive ones,
+// the constant last, "N*M-K+1"; a positive constant leads if nothing else is positive, "1-N".
+std::string DimTable::print_sum(const Terms& terms) const {
+  struct Piece {
+    std::string text;
+    int64_t factor;
+  };
+  std::vector<Piece> pieces;
+  int64_t constant = 0;
+  for (const Term& t : terms) {
+    if (t.atoms.empty()) {
+      constant = t.factor;
+      continue;
+    }
+    std::vector<std::string> atoms;
+    bool alone = t.atoms.size() == 1 && t.factor == 1;
+    for (Dim atom : t.atoms) atoms.push_back(print_expr(atom).inside(alone ? 2 : 1));
+    std::sort(atoms.begin(), atoms.end());
+    std::string text;
+    for (const std::string& atom : atoms) text += (text.empty() ? "" : "*") + atom;
+    pieces.push_back({std::move(text), t.factor});
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+    if ((a.factor > 0) != (b.factor > 0)) return a.factor > 0;
+    return a.text < b.text;
+  });
+  bool leads = constant > 0 && !pieces.empty() && pieces[0].factor < 0;
+  std::string out = leads ? std::to_string(constant) : "";
+  for (const Piece& p : pieces) {
+    if (p.factor < 0) out += '-';
+    else if (!out.empty()) out += '+';
+    if (p.factor != 1 && p.factor != -1) out += std::to_string(magnitude(p.factor)) + "*";
+    out += p.text;
+  }
+  if (constant != 0 && !leads) out += (constant > 0 ? "+" : "") + std::to_string(constant);
+  return out;
+}
+
+DimTable::Printed DimTable::print_expr(Dim d) const {
+  if (d.is_const()) return {std::to_string(d.value()), d.value() < 0 ? 3 : 1};
+  const Expr& e = expr(d);
+  if (e.kind == Kind::symbol) return {e.symbol, 1};
+  if (e.kind == Kind::sum) return {print_sum(e.terms), e.terms.size() == 1 && e.terms[0].factor > 0 ? 2 : 3};
+  Printed a = print_expr(e.a), b = print_expr(e.b);
+  if (e.kind == Kind::floor_div) return {a.inside(1) + "//" + b.inside(1), 2};
+  if (e.kind == Kind::mod) return {a.inside(1) + "%" + b.inside(1), 2};
+  if (b.text < a.text) std::swap(a, b);
+  return {(e.kind == Kind::max ? "max(" : "min(") + a.text + "," + b.text + ")", 1};
+}
+
+std::string DimTable::print(Dim d) const { return print_expr(d).text; }
+
+std::string DimTable::print(std::span<const Dim> dims) const {
+  std::string out;
+  for (size_t i = 0; i < dims.size(); ++i) out += (i ? "," : "") + print(dims[i]);
+  return out;
+}
+
+namespace {
+
+// sum     = product { ("+" | "-") product }
+// product = atom { ("*" | "//" | "%") atom }
+// atom    = { "-" } (integer | symbol | ("max" | "min") "(" sum "," sum ")" | "(" sum ")")
+class DimParser {
+ public:
+  DimParser(DimTable& dims, Lexer& lexer) : dims_(dims), lexer_(lexer) {}
+
+  Result<Dim> sum() {
+    TENON_ASSIGN(Dim left, product());
+    while (lexer_.at("+") || lexer_.at("-")) {
+      bool plus = lexer_.next().text == "+";
+      TENON_ASSIGN(Dim right, product());
+      left = plus ? dims_.add(left, right) : dims_.sub(left, right);
+    }
+    return left;
+  }
+
+ private:
+  Result<Dim> product() {
+    TENON_ASSIGN(Dim left, atom());
+    while (lexer_.at("*") || lexer_.at("//") || lexer_.at("%")) {
+      Token sign = lexer_.next();
+      TENON_ASSIGN(Dim right, atom());
+      if (sign.text != "*" && right == Dim(0)) return Lexer::error(sign, "size divided by zero");
+      left = sign.text == "*" ? dims_.mul(left, right)
+             : sign.text == "//" ? dims_.floor_div(left, right) : dims_.mod(left, right);
+    }
+    return left;
+  }
+
+  Result<Dim> atom() {
+    bool negative = false;
+    while (lexer_.accept("-")) negative = !negative;
+    TENON_ASSIGN(Dim d, unsigned_atom());
+    return negative ? dims_.sub(Dim(0), d) : d;
+  }
+
+  Result<Dim> unsigned_atom() {
+    const Token& t = lexer_.peek();
+    if (t.kind == Token::Kind::integer) {
+      if (t.integer > static_cast<uint64_t>(INT64_MAX)) return lexer_.error("size beyond 64 bits");
+      return Dim(static_cast<int64_t>(lexer_.next().integer));
+    }
+    if (lexer_.at("(")) {
+      TENON_TRY(enter("("));
+      TENON_ASSIGN(Dim d, sum());
+      TENON_TRY(leave());
+      return d;
+    }
+    if (t.kind != Token::Kind::name) return lexer_.expected("a size");
+    Token name = lexer_.next();
+    if ((name.text == "max" || name.text == "min") && lexer_.at("(")) {
+      TENON_TRY(enter("("));
+      TENON_ASSIGN(Dim a, sum());
+      TENON_TRY(lexer_.expect(","));
+      TENON_ASSIGN(Dim b, sum());
+      TENON_TRY(leave());
+      return name.text == "max" ? dims_.max(a, b) : dims_.min(a, b);
+    }
+    return dims_.symbol(name.text);
+  }
+
+  Status enter(std::string_view open) {
+    if (++depth_ > kMaxNesting) return lexer_.error("size nested too deeply");
+    return lexer_.expect(open);
+  }
+  Status leave() {
+    --depth_;
+    return lexer_.expect(")");
+  }
+
+  DimTable& dims_;
+  Lexer& lexer_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Result<Dim> DimTable::parse(Lexer& lexer) {
+  Token first = lexer.peek();
+  TENON_ASSIGN(Dim d, DimParser(*this, lexer).sum());
+  if (is_overflow(d)) return Lexer::error(first, "size too large");
+  return d;
+}
+
+Result<Dim> DimTable::parse(std::string_view text) {
+  Lexer lexer(text);
+  TENON_ASSIGN(Dim d, parse(lexer));
+  if (!lexer.at_end()) return lexer.expected("the end of the size");
+  return d;
+}
+
+}  // namespace tenon
