@@ -4,6 +4,11 @@
 #pragma once
 
 #include <initializer_list>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "src/ir/graph.h"
 #include "src/ir/op.h"
@@ -24,7 +29,7 @@ class Builder {
   const TensorType& type(ValueId v) const { return graph_.type(v); }
   const Dims& shape(ValueId v) const { return graph_.type(v).shape; }
 
-  // Checks the type (rank <= kMaxRank, no negative constant size) and the name (unique if not empty).
+  // Checks the type (check_type) and the name: empty, or one the text form can spell and that is not taken.
   Result<ValueId> try_input(std::string name, TensorType type);
   Result<ValueId> try_add(OpId op, std::vector<ValueId> operands, std::vector<NamedAttr> attrs = {},
                           std::string name = {});
@@ -43,12 +48,23 @@ class Builder {
   ValueId size(Dim d, DType dtype);
 
  private:
+  // Refuses a name that is taken or cannot be spelled.
+  Status check_name(const std::string& name);
+  ValueId append(Node node);
+
   Graph& graph_;
+  std::unordered_map<std::string, ValueId> names_;  // of the first `named_` nodes
+  size_t named_ = 0;
 };
 
 // Attribute texts "axis=-1, shape=[N,4]" are read by the parser; defaults come from the row. Fills node.attrs.
 Status fill_attrs(const Op& row, std::vector<NamedAttr> given, std::vector<AttrValue>& out);
-// Runs the row's rules on a node whose operands and attributes are set.
+// Runs the row's rules on a node whose operands and attributes are set. Checks the number of operands, that they exist,
+// the number and kinds of attributes, and the resulting type. The node need not be in the graph.
 Result<TensorType> infer(const Graph& graph, const Node& node);
+// rank <= kMaxRank; sizes that have a value, none of them a negative constant; bytes of a constant shape within int64.
+Status check_type(const Graph& graph, const TensorType& type);
+// "%h = matmul(%x: f32[2,3], %w: f32[4,5])": how messages name a node.
+std::string describe(const Graph& graph, const Node& node);
 
 }  // namespace tenon
