@@ -15,6 +15,7 @@
 
 #include "src/ops/bodies.h"
 #include "src/ops/rules.h"
+#include "src/ops/scalar.h"
 
 namespace tenon {
 namespace {

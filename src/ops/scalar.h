@@ -1,0 +1,83 @@
+// Scalar: what elementwise rows compute on one element, where an expression is not enough. Used by the eval columns of
+// map.def. Floats as doubles, integers and bools as int64; the caller rounds or wraps to the dtype. The semantics are
+// PyTorch's on the CPU, without its errors: integer division by zero gives 0. Tested by tests/math_test.cc.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace tenon::scalar {
+
+inline int64_t add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+inline int64_t sub(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+inline int64_t mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
+template <class T>
+T sign(T a) {
+  return static_cast<T>((a > 0) - (a < 0));
+}
+
+// NaN wins; of two zeros the second.
+inline double maximum(double a, double b) { return a != a || a > b ? a : b; }
+inline double minimum(double a, double b) { return a != a || a < b ? a : b; }
+inline double clamp(double x, double low, double high) {
+  const double raised = low != low || x < low ? low : x;
+  return high != high || raised > high ? high : raised;
+}
+inline int64_t clamp(int64_t x, int64_t low, int64_t high) {
+  const int64_t raised = x < low ? low : x;
+  return raised > high ? high : raised;
+}
+
+inline double remainder(double a, double b) {
+  const double r = std::fmod(a, b);
+  return r != 0 && (b < 0) != (r < 0) ? r + b : r;
+}
+inline double floor_div(double a, double b) {
+  if (b == 0) return a / b;
+  const double r = std::fmod(a, b);
+  double q = (a - r) / b;
+  if (r != 0 && (b < 0) != (r < 0)) q -= 1;
+  if (q == 0) return std::copysign(0.0, a / b);
+  const double floor = std::floor(q);
+  return q - floor > 0.5 ? floor + 1 : floor;
+}
+
+inline int64_t trunc_div(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? sub(0, a) : a / b; }
+inline int64_t fmod(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+inline int64_t floor_div(int64_t a, int64_t b) {
+  const int64_t r = fmod(a, b);
+  return trunc_div(a, b) - (r != 0 && (r ^ b) < 0);
+}
+inline int64_t remainder(int64_t a, int64_t b) {
+  const int64_t r = fmod(a, b);
+  return r != 0 && (r ^ b) < 0 ? r + b : r;
+}
+
+// Negative exponents: 1 / a**-b rounded toward zero, with 0 for 0.
+inline int64_t pow(int64_t a, int64_t b) {
+  if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+  int64_t result = 1;
+  for (; b != 0; b >>= 1, a = mul(a, a))
+    if (b & 1) result = mul(result, a);
+  return result;
+}
+
+// Amounts beyond the width shift everything out: to 0, to the sign when a signed value goes right.
+inline int64_t shift_left(int64_t a, int64_t b) {
+  return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+}
+inline int64_t shift_right(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
+
+inline double sigmoid(double x) {
+  const double e = std::exp(-std::fabs(x));
+  return (x < 0 ? e : 1.0) / (1 + e);
+}
+
+}  // namespace tenon::scalar
