@@ -24,12 +24,13 @@
 //
 // Sizes (N, M) are i64 arguments: one kernel serves every shape of its family. Addresses are in elements from the
 // buffer's base: a sum of terms factor*size*variable. Buffers of 16-bit floats load to f32 and store from f32 (round
-// to nearest even); bool buffers are bytes 0/1. The text prints and parses back exactly; the hash of the text without
-// the name is the kernel's identity. Tested by tests/kernel_test.cc and tests/jit/*.tn.
+// to nearest even); bool buffers are bytes 0/1. The text prints and parses back exactly (grammar: kernel_parse.cc); the
+// hash of the text without its names is the kernel's identity. Tested by tests/kernel_test.cc and tests/jit/*.tn.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,16 +79,18 @@ struct Stmt {
   enum class Kind : uint8_t {
     op,        // %r = add %a, %b          an elementwise row; result type by its type rule
     cast,      // %r = cast.f32 %a         value conversion; out-of-range float to integer as the source framework on x86
+               //                          cast.bf16, cast.f16: an f32 rounded to what that type holds
     bitcast,   // %r = bitcast.i32 %a
     constant,  // %r = const.f32 1.5
     size,      // %r = size N              a size argument as i64
     index,     // %r = index %j            a loop variable as i64
     load,      // %r = load %x[...]        type = compute_type(buffer)
     store,     // store %y[...], %a
-    par,       // par %i in N, %k in K { } outermost only, exactly one per kernel; iterations are independent
+    par,       // par %i in N, simd %k in K { } outermost only, exactly one per kernel; iterations are independent
     loop,      // for %j in M { }          sequential
     reduce,    // %r, %q = reduce add, maximum %j in M { ... yield %a, %b }   order fixed by the lane count, not threads
-    scan,      // %r = scan add %a         running fold over the innermost enclosing `for`, this iteration included
+               // simd with accumulators: reduce add simd %j in M unroll 4 { ... }
+    scan,      // %r = scan add %a         running fold over the `for` it stands directly in, this iteration included
   };
   Kind kind = Kind::op;
   OpId op = 0;                   // op, scan
@@ -120,22 +123,36 @@ struct Kernel {
 };
 
 std::string print(const Kernel& kernel);
+std::string print_line(const Kernel& kernel, const Stmt& stmt);  // one statement, of a block its first line
+std::string canonical_text(const Kernel& kernel);  // the text with every name replaced by a number: equal code, equal text
 Result<Kernel> parse_kernel(std::string_view text);  // errors give line and column
 // All invariants (listed at the top of verify_kernel.cc); every violation, one per line.
 Status verify(const Kernel& kernel);
-uint64_t identity(const Kernel& kernel);  // hash of the text without the name
+uint64_t identity(const Kernel& kernel);  // hash of canonical_text
+
+// What the op table says about a row used on scalars. The spelling of the row for a last operand of this type; empty:
+// it has a math body there, or none.
+std::string_view spelling(const Op& row, DType last);
+// The result type of a map row; invalid if the row's type rule refuses, or if it has no scalar code for these types.
+Result<DType> scalar_result_type(OpId op, const std::vector<DType>& operands);
+// The value a reduce or scan that folds with this map row starts from, before the first element; nullopt: it cannot fold.
+std::optional<Scalar> combine_identity(OpId combine, DType type);
 
 // Replaces every instruction whose row has a math column by its body. The emitters and the interpreter both run this,
 // so they agree bit for bit.
 void expand_math(Kernel& kernel);
 
-// The slow truth: runs the whole kernel. Checks every address against `lengths` (elements per in/out buffer).
-// Buffers in the order of Kernel::buffers without locals.
+// The slow truth: runs the whole kernel. Checks every address against the buffers' lengths; buffers in the order of
+// Kernel::buffers without locals. `lanes` is the vector width whose machine code it equals bit for bit (but for the sign
+// and payload of a NaN). A simd reduce over the last axis' index k folds into lane k % lanes of vector
+// (k / lanes) % unroll, all starting from the identity; then the vectors are combined pairwise (0 with 1, 2 with 3, then
+// those), then the lanes by halves (l with l + lanes / 2, ...). Every other reduce and scan folds in order.
 struct BufferView {
   void* data;
   int64_t length;  // elements
 };
-Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers, const std::vector<int64_t>& sizes);
+Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers, const std::vector<int64_t>& sizes,
+                 int lanes = 16);
 
 // ---- machine code ----
 
@@ -151,8 +168,9 @@ int lanes(Isa isa);                      // of every simd loop: 4, 8, 16
 using KernelFn = void (*)(void* const* buffers, const int64_t* sizes, char* scratch, int64_t begin, int64_t end);
 
 // Iterations of the flattened par nest; a simd par counts its last axis in vectors of `lanes`.
+int64_t extent_value(const Extent& extent, const int64_t* sizes);
 int64_t par_iterations(const Kernel& kernel, const int64_t* sizes, int lanes);
-int64_t scratch_bytes(const Kernel& kernel, const int64_t* sizes);
+int64_t scratch_bytes(const Kernel& kernel, const int64_t* sizes);  // locals in order, each aligned to 64 bytes
 
 std::string emit_llvm(const Kernel& kernel, Isa isa);  // LLVM IR text of one module, symbol = kernel name
 

@@ -135,7 +135,7 @@ Token Lexer::scan() {
     if (c == '\n') {
       ++line_;
       line_start_ = at_ + 1;
-    } else if (c == ';') {
+    } else if (c == ';' && comments_) {
       while (at_ + 1 < source_.size() && source_[at_ + 1] != '\n') ++at_;
     } else if (c != ' ' && c != '\t' && c != '\r') {
       break;

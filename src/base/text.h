@@ -50,6 +50,8 @@ class Lexer {
   };
 
   explicit Lexer(std::string_view source);  // the source must outlive the lexer and its tokens
+  // Off: from the token after the one in front, ; is punctuation. The header of a kernel is separated by it.
+  void comments(bool on) { comments_ = on; }
 
   const Token& peek() const { return token_; }
   Token next();                              // the token in front, and move on
@@ -85,6 +87,7 @@ class Lexer {
   size_t at_ = 0;
   int line_ = 1;
   size_t line_start_ = 0;
+  bool comments_ = true;
   Token token_;
 };
 

@@ -1,0 +1,87 @@
+// Kernel: values, sizes and identity. Sizes come in as the kernel's i64 arguments, in order.
+// Tested by tests/kernel_test.cc.
+#include "jit/kernel.h"
+
+#include "src/base/hash.h"
+#include "src/ops/table.h"
+
+namespace tenon::jit {
+
+Ref Kernel::add_ref(DType type, std::string name) {
+  names.push_back(std::move(name));
+  types.push_back(type);
+  return static_cast<Ref>(types.size() - 1);
+}
+
+uint64_t identity(const Kernel& kernel) { return hash_bytes(canonical_text(kernel)); }
+
+int64_t extent_value(const Extent& extent, const int64_t* sizes) {
+  return extent.size < 0 ? extent.factor : extent.factor * sizes[extent.size];
+}
+
+int64_t par_iterations(const Kernel& kernel, const int64_t* sizes, int lanes) {
+  const Stmt& par = kernel.body[0];
+  int64_t count = 1;
+  for (size_t i = 0; i < par.axes.size(); ++i) {
+    int64_t n = extent_value(par.axes[i].extent, sizes);
+    if (par.simd && i + 1 == par.axes.size()) n = (n + lanes - 1) / lanes;
+    count *= n;
+  }
+  return count;
+}
+
+int64_t scratch_bytes(const Kernel& kernel, const int64_t* sizes) {
+  int64_t bytes = 0;
+  for (const Buffer& buffer : kernel.buffers)
+    if (buffer.role == Buffer::Role::local)
+      bytes += (extent_value(buffer.length, sizes) * size_of(buffer.type) + 63) / 64 * 64;
+  return bytes;
+}
+
+namespace {
+
+std::string type_list(const std::vector<DType>& types) {
+  std::string text;
+  for (DType t : types) text += (text.empty() ? "" : ", ") + std::string(name(t));
+  return text;
+}
+
+}  // namespace
+
+std::string_view spelling(const Op& row, DType last) {
+  if (is_float(last)) return row.llvm.f;
+  if (is_bool(last)) return row.llvm.b;
+  return info(last).is_signed ? row.llvm.s : row.llvm.u;
+}
+
+Result<DType> scalar_result_type(OpId id, const std::vector<DType>& operands) {
+  const Op& row = op(id);
+  std::string call = std::string(row.name) + "(" + type_list(operands) + ")";
+  if (row.kind != Kind::map || !row.attr_specs.empty() || !row.type)
+    return invalid(call + ": not a map row without attributes");
+  int count = static_cast<int>(operands.size());
+  if (count == 0 || (row.arity >= 0 && (count > row.arity || count < row.arity - row.optional)))
+    return invalid(call + ": takes " + std::to_string(row.arity) + " operands");
+  Graph graph;
+  Node node;
+  node.op = id;
+  for (DType type : operands) {
+    node.inputs.push_back(static_cast<ValueId>(graph.nodes.size()));
+    graph.nodes.emplace_back().type.dtype = type;
+  }
+  InferContext context{graph, node, *graph.dims};
+  TENON_ASSIGN(DType result, row.type(context));
+  if (spelling(row, operands.back()).empty() && !row.math) return invalid(call + ": has no scalar code");
+  return result;
+}
+
+std::optional<Scalar> combine_identity(OpId combine, DType type) {
+  for (int id = 0; id < op_count(); ++id) {
+    const Op& row = op(static_cast<OpId>(id));
+    if (!row.identity || row.combine != op(combine).name) continue;
+    return identity_of(row, type);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tenon::jit
