@@ -1,11 +1,49 @@
 // Bodies: ops in terms of other ops, for the body column of the rows. Each takes the node (operands are values of the
 // builder's graph, attributes complete) and returns the value that stands for it, of exactly the node's type. Sizes
-// may be symbolic. 16-bit floats are computed in f32 and rounded once at the end. Tested by tests/table_test.cc,
-// against PyTorch by tests/torch/test_ops.py.
+// may be symbolic. 16-bit floats are computed in f32 and rounded once, at the end. Numerics are PyTorch's: NaN
+// propagates, softmax of a row of -inf is NaN, attention over such a row is zero.
+// Tested by tests/table_test.cc, against PyTorch by tests/torch/test_ops.py.
 #pragma once
 
 #include "src/ir/builder.h"
 
 namespace tenon::bodies {
+
+// Activations (bodies_activation.cc).
+ValueId relu(Builder& b, const Node& node);
+ValueId leaky_relu(Builder& b, const Node& node);
+ValueId elu(Builder& b, const Node& node);
+ValueId gelu(Builder& b, const Node& node);
+ValueId silu(Builder& b, const Node& node);
+ValueId mish(Builder& b, const Node& node);
+ValueId softplus(Builder& b, const Node& node);
+ValueId hardswish(Builder& b, const Node& node);
+ValueId hardsigmoid(Builder& b, const Node& node);
+ValueId hardtanh(Builder& b, const Node& node);
+
+// Reductions made of others (bodies_reduce.cc).
+ValueId mean(Builder& b, const Node& node);
+ValueId var(Builder& b, const Node& node);
+ValueId argmax(Builder& b, const Node& node);
+ValueId argmin(Builder& b, const Node& node);
+ValueId softmax(Builder& b, const Node& node);
+ValueId log_softmax(Builder& b, const Node& node);
+ValueId logsumexp(Builder& b, const Node& node);
+
+// Norms (bodies_norm.cc).
+ValueId layer_norm(Builder& b, const Node& node);
+ValueId rms_norm(Builder& b, const Node& node);
+ValueId group_norm(Builder& b, const Node& node);
+ValueId instance_norm(Builder& b, const Node& node);
+ValueId batch_norm(Builder& b, const Node& node);
+
+// Contractions, and what is made of them (bodies_contract.cc, bodies_pool.cc).
+ValueId matmul(Builder& b, const Node& node);
+ValueId linear(Builder& b, const Node& node);
+ValueId attention(Builder& b, const Node& node);
+ValueId convolution(Builder& b, const Node& node);
+ValueId max_pool(Builder& b, const Node& node);
+ValueId avg_pool(Builder& b, const Node& node);
+ValueId adaptive_avg_pool(Builder& b, const Node& node);
 
 }  // namespace tenon::bodies

@@ -1,6 +1,7 @@
 // What the rule files share: messages and attribute reading. A rule starts with `Rule r(c)`. Tested by tests/ops_test.cc.
 #pragma once
 
+#include "src/ir/builder.h"
 #include "src/ops/rules.h"
 
 namespace tenon {
@@ -15,9 +16,9 @@ struct Rule {
   std::string print(std::span<const Dim> dims) const { return "[" + c.dims.print(dims) + "]"; }
   std::string print(Dim d) const { return c.dims.print(d); }
 
-  Status refuse(const std::string& why) const { return invalid(describe_node(c.graph, c.node) + ": " + why); }
-  Status decline(const std::string& why) const { return unsupported(describe_node(c.graph, c.node) + ": " + why); }
-  Status prefix(const Status& status) const { return status.at(describe_node(c.graph, c.node)); }
+  Status refuse(const std::string& why) const { return invalid(describe(c.graph, c.node) + ": " + why); }
+  Status decline(const std::string& why) const { return unsupported(describe(c.graph, c.node) + ": " + why); }
+  Status prefix(const Status& status) const { return status.at(describe(c.graph, c.node)); }
 
   const Dims& dims(std::string_view name) const { return attr_as<Dims>(c.node, name); }
   // The attribute's constants; invalid when one of them is symbolic.

@@ -17,8 +17,6 @@ std::optional<int> normal_axis(int64_t axis, int rank);
 Result<std::vector<bool>> axis_flags(const std::vector<int64_t>& axes, int rank);
 // NumPy broadcasting of two shapes; see the head of this file for symbols.
 Result<Dims> broadcast_shapes(const Dims& a, const Dims& b);
-// "softmax %y(%x: f32[2,3])": how messages name a node.
-std::string describe_node(const Graph& graph, const Node& node);
 
 namespace shapes {
 Result<Dims> declared(InferContext& c);     // input: the shape stands in the node
@@ -50,6 +48,8 @@ Result<Dims> pool(InferContext& c);           // attributes kernel strides paddi
 Result<Dims> adaptive_pool(InferContext& c);  // attributes output layout
 Result<Dims> attention(InferContext& c);
 Result<Dims> norm_last(InferContext& c);      // attribute axes_count; parameters have the normalised axes' shape
+Result<Dims> instance_norm(InferContext& c);  // norm_channels with at least one spatial axis
+Result<Dims> gelu(InferContext& c);           // operand 0's; checks attribute approximate
 Result<Dims> norm_channels(InferContext& c);  // parameters [C]; the channel axis is attribute axis, else by layout, else 1
 }  // namespace shapes
 

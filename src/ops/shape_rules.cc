@@ -41,18 +41,6 @@ Result<Dims> broadcast_shapes(const Dims& a, const Dims& b) {
   return out;
 }
 
-std::string describe_node(const Graph& graph, const Node& node) {
-  std::string text(op(node.op).name);
-  if (!node.name.empty()) text += " %" + node.name;
-  text += "(";
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (i == 8) return text + ", ...)";
-    if (i > 0) text += ", ";
-    text += graph.value_name(node.inputs[i]) + ": " + graph.print_type(graph.type(node.inputs[i]));
-  }
-  return text + ")";
-}
-
 Result<std::vector<int64_t>> Rule::ints(std::string_view name) const {
   std::vector<int64_t> out;
   for (Dim d : dims(name)) {
@@ -142,6 +130,12 @@ Result<Dims> iota(InferContext& c) {
 Result<Dims> scalar(InferContext&) { return Dims{}; }
 
 Result<Dims> same(InferContext& c) { return c.operand(0).shape; }
+
+Result<Dims> gelu(InferContext& c) {
+  const std::string& form = attr_as<std::string>(c.node, "approximate");
+  if (form != "none" && form != "tanh") return Rule(c).refuse("approximate is neither none nor tanh: " + form);
+  return same(c);
+}
 
 Result<Dims> same_axis(InferContext& c) {
   TENON_ASSIGN(const int axis, Rule(c).axis("axis"));

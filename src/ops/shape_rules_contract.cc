@@ -216,4 +216,10 @@ Result<Dims> norm_channels(InferContext& c) {
   return r.shape(0);
 }
 
+Result<Dims> instance_norm(InferContext& c) {
+  const Rule r(c);
+  if (r.rank() < 3) return r.refuse("needs a batch, channels and at least one spatial axis");
+  return norm_channels(c);
+}
+
 }  // namespace tenon::shapes

@@ -203,16 +203,23 @@ Status check_row(const Op& row) {
   return check_columns(with_specs).at(where);
 }
 
+double lowest(DType dtype) {
+  if (is_float(dtype)) return -std::numeric_limits<double>::infinity();
+  return info(dtype).is_signed ? -std::ldexp(1.0, 8 * size_of(dtype) - 1) : 0;
+}
+
+double highest(DType dtype) {
+  if (is_float(dtype)) return std::numeric_limits<double>::infinity();
+  if (is_bool(dtype)) return 1;
+  const int bits = 8 * size_of(dtype) - (info(dtype).is_signed ? 1 : 0);
+  return std::ldexp(1.0, bits) - 1;
+}
+
 Scalar identity_of(const Op& row, DType dtype) {
   const double value = row.identity(dtype);
   if (is_float(dtype)) return Scalar::of(value);
   if (is_bool(dtype)) return Scalar::of(int64_t{value > 0});
-  const int bits = 8 * size_of(dtype);
-  const int64_t highest = info(dtype).is_signed ? std::numeric_limits<int64_t>::max() >> (64 - bits) : (int64_t{1} << bits) - 1;
-  const int64_t lowest = info(dtype).is_signed ? -highest - 1 : 0;
-  if (value >= static_cast<double>(highest)) return Scalar::of(highest);
-  if (value <= static_cast<double>(lowest)) return Scalar::of(lowest);
-  return Scalar::of(static_cast<int64_t>(value));
+  return Scalar::of(value >= 0x1p63 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(value));
 }
 
 int op_count() { return table().count.load(std::memory_order_acquire); }

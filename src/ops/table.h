@@ -12,8 +12,10 @@ Result<std::vector<AttrSpec>> parse_attr_specs(std::string_view attrs);
 // Per kind: input no operands; map an eval column (unless a dtype attribute decides the result) or a body; reduce and
 // scan a combine row and an identity; contract and composite a body, and a composite no scalar columns.
 Status check_row(const Op& row);
-// The neutral element of a reduce or scan row as a literal of the dtype; integers saturate, so that the +inf of a
-// minimum is the dtype's largest value.
+// The least and the greatest value of a dtype as a double (infinities for floats; 2^63 stands for the greatest i64).
+double lowest(DType dtype);
+double highest(DType dtype);
+// The neutral element of a reduce or scan row as a literal of the dtype; all 64 bits are exact.
 Scalar identity_of(const Op& row, DType dtype);
 
 }  // namespace tenon
