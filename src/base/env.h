@@ -1,0 +1,45 @@
+// Env: the one table of TENON_* variables, each with its default and a sentence; `tenon env` prints it. Nothing else in
+// the project calls getenv. Values come from the process environment as it is at the moment the accessor states.
+// Tested by tests/base_test.cc.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon {
+
+// X(accessor, name, default, sentence)
+#define TENON_ENV(X)                                                                                                \
+  X(dump, "TENON_DUMP", "", "Comma list of stages whose text is logged as they are made (parse, a pass, kernel, llvm, all).") \
+  X(isa, "TENON_ISA", "", "Vector instructions of CPU kernels: sse2, avx2 or avx512; empty means the best the machine has.") \
+  X(num_threads, "TENON_NUM_THREADS", "0", "Threads of one run; 0 means as many as OpenMP would use.")             \
+  X(log, "TENON_LOG", "", "Comma list of topics to print to stderr while the host has set no logger; all for every topic.") \
+  X(verify, "TENON_VERIFY", "0", "1 checks every invariant between passes in release builds too.")
+
+struct EnvVar {
+  std::string_view name;
+  std::string_view fallback;
+  std::string_view meaning;
+};
+std::span<const EnvVar> env_vars();
+
+// The texts, default if unset, read from the environment at each call: env::dump(), env::isa(), ...
+namespace env {
+#define X(accessor, ...) std::string accessor();
+TENON_ENV(X)
+#undef X
+}  // namespace env
+
+// TENON_NUM_THREADS as a number, read once per process; 0 where it is none.
+int env_threads();
+// TENON_VERIFY=1, read once per process.
+bool env_verify();
+// Whether `item` or "all" is in the comma list.
+bool in_list(std::string_view list, std::string_view item);
+
+// One sentence for each TENON_* variable of the process that the table does not have, with the nearest name.
+std::vector<std::string> env_warnings();
+
+}  // namespace tenon

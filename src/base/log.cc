@@ -1,0 +1,51 @@
+// See log.h. Tested by tests/base_test.cc.
+#include "src/base/log.h"
+
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "src/base/env.h"
+
+namespace tenon {
+namespace {
+
+std::mutex mutex;
+Logger logger = nullptr;
+void* logger_user = nullptr;
+
+std::pair<Logger, void*> current() {
+  std::lock_guard lock(mutex);
+  return {logger, logger_user};
+}
+
+void print(const std::string& topic, const std::string& message) {
+  std::string line = "tenon " + topic + ": " + message + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+}  // namespace
+
+void set_logger(Logger to, void* user) {
+  std::lock_guard lock(mutex);
+  logger = to;
+  logger_user = user;
+}
+
+bool log_wanted(std::string_view topic) { return current().first || in_list(env::log(), topic); }
+
+void log(std::string_view topic, const std::string& message) {
+  std::string name(topic);
+  if (auto [to, user] = current(); to) to(user, name.c_str(), message.c_str());
+  else if (in_list(env::log(), topic)) print(name, message);
+}
+
+bool dump_wanted(std::string_view stage) { return in_list(env::dump(), stage); }
+
+void dump(std::string_view stage, const std::string& text) {
+  std::string topic = "dump." + std::string(stage);
+  if (auto [to, user] = current(); to) to(user, topic.c_str(), text.c_str());
+  else print(topic, "\n" + text);
+}
+
+}  // namespace tenon
