@@ -40,13 +40,15 @@ Lexer::Lexer(std::string_view source) : source_(source) { token_ = scan(); }
 
 Token Lexer::next() {
   Token out = std::move(token_);
+  last_line_ = out.line;
+  last_column_ = out.column + static_cast<int>(std::min<size_t>(out.text.size(), kMaxName));
   token_ = scan();
   return out;
 }
 
 bool Lexer::accept(std::string_view word) {
   if (!at(word)) return false;
-  token_ = scan();
+  next();
   return true;
 }
 
@@ -56,6 +58,12 @@ Status Lexer::expect(std::string_view word) {
 }
 
 Status Lexer::expected(std::string_view what) const {
+  if (by_lines_ && token_.line > last_line_) {
+    Token end;
+    end.line = last_line_;
+    end.column = last_column_;
+    return error(end, "expected " + std::string(what) + ", found the end of the line");
+  }
   if (token_.kind == Token::Kind::bad) return error(token_.string);
   return error("expected " + std::string(what) + ", found " + (at_end() ? "the end" : show(token_.text)));
 }
@@ -103,14 +111,21 @@ Result<std::string> Lexer::string() {
   return next().string;
 }
 
+void Lexer::begin_statement() {
+  by_lines_ = true;
+  last_line_ = token_.line;
+  last_column_ = token_.column;
+}
+
 void Lexer::skip_line(int line) {
-  while (!at_end() && token_.line <= line) token_ = scan();
+  while (!at_end() && token_.line <= line) next();
 }
 
 void Lexer::reset(const Mark& mark) {
   at_ = mark.at;
   line_ = mark.line;
   line_start_ = mark.line_start;
+  last_line_ = mark.last_line;
   token_ = mark.token;
 }
 

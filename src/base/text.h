@@ -46,6 +46,7 @@ class Lexer {
     size_t at;
     int line;
     size_t line_start;
+    int last_line;
     Token token;
   };
 
@@ -70,10 +71,14 @@ class Lexer {
   Status error(std::string message) const { return error(token_, std::move(message)); }
   static Status error(const Token& token, std::string message);
   Status expected(std::string_view what) const;  // "expected WHAT, found 'x'"
+  // For texts where a statement is a line: from here on, what is expected but stands on a later line is reported
+  // after the last token read, as "found the end of the line".
+  void begin_statement();
+  int last_line() const { return last_line_; }  // of the token read last
   // Moves to the first token on a later line than `line`.
   void skip_line(int line);
 
-  Mark mark() const { return {at_, line_, line_start_, token_}; }
+  Mark mark() const { return {at_, line_, line_start_, last_line_, token_}; }
   void reset(const Mark& mark);
 
  private:
@@ -88,6 +93,9 @@ class Lexer {
   int line_ = 1;
   size_t line_start_ = 0;
   bool comments_ = true;
+  int last_line_ = 0;
+  int last_column_ = 0;  // just after it
+  bool by_lines_ = false;
   Token token_;
 };
 

@@ -70,13 +70,15 @@ void convert(AttrValue& value, AttrKind kind) {
 }  // namespace
 
 std::string describe(const Graph& graph, const Node& node) {
-  std::string text = node.name.empty() ? "" : "%" + node.name + " = ";
+  // Names may be long, messages may not.
+  auto cut = [](const std::string& name) { return name.size() <= 80 ? name : name.substr(0, 80) + "..."; };
+  std::string text = node.name.empty() ? "" : "%" + cut(node.name) + " = ";
   text += node.op < op_count() ? std::string(op(node.op).name) : "op " + std::to_string(node.op);
   text += "(";
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (i == 8) return text + ", ...)";
     if (i) text += ", ";
-    text += graph.value_name(node.inputs[i]);
+    text += cut(graph.value_name(node.inputs[i]));
     if (node.inputs[i] < graph.nodes.size()) text += ": " + graph.print_type(graph.type(node.inputs[i]));
   }
   return text + ")";

@@ -1,0 +1,154 @@
+// See hash.h. Sums and products are hashed as sets, for their order follows the handles of the table, which depend on
+// the graph's history. Tested by tests/ir_test.cc.
+#include "src/ir/hash.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <unordered_map>
+
+#include "src/ir/op.h"
+
+namespace tenon {
+namespace {
+
+class GraphHasher {
+ public:
+  explicit GraphHasher(const Graph& graph) : graph_(graph) {}
+
+  Hash128 run() {
+    number(graph_.inputs.size());
+    for (const InputBinding& in : graph_.inputs) {
+      number(in.value);
+      type(graph_.type(in.value));
+      number(in.param);
+      maybe(in.strides);
+      number(in.symbol.has_value());
+      if (in.symbol) dim(*in.symbol);
+    }
+    number(graph_.nodes.size());
+    for (const Node& n : graph_.nodes) node(n);
+    number(graph_.outputs.size());
+    for (const OutputBinding& out : graph_.outputs) {
+      number(out.value);
+      maybe(out.strides);
+    }
+    number(graph_.groups.size());
+    for (const Group& g : graph_.groups) hasher_.text(g.backend);
+    for (Dim symbol : symbols_) {
+      auto [low, high] = graph_.dims->range(symbol);
+      number(low);
+      number(high);
+    }
+    return hasher_.finish();
+  }
+
+ private:
+  void number(uint64_t x) { hasher_.number(x); }
+
+  void floating(double x) { number(std::isnan(x) ? 0x7ff8000000000000 : std::bit_cast<uint64_t>(x)); }
+
+  void dim(Dim d) { hasher_.hash(dim_hash(d)); }
+
+  void dims(const Dims& dims) {
+    number(dims.size());
+    for (Dim d : dims) dim(d);
+  }
+
+  void maybe(const std::optional<Dims>& strides) {
+    number(strides.has_value());
+    if (strides) dims(*strides);
+  }
+
+  void type(const TensorType& t) {
+    number(static_cast<uint64_t>(t.dtype));
+    dims(t.shape);
+  }
+
+  Hash128 dim_hash(Dim d) {
+    auto known = dim_hashes_.find(d.bits);
+    if (known != dim_hashes_.end()) return known->second;
+    Hasher h;
+    if (d.is_const()) {
+      h.number(0).number(static_cast<uint64_t>(d.value()));
+    } else if (graph_.dims->is_overflow(d)) {
+      h.number(1);
+    } else {
+      const DimTable::Expr& e = graph_.dims->expr(d);
+      h.number(2 + static_cast<uint64_t>(e.kind));
+      if (e.kind == DimTable::Kind::symbol) {
+        h.number(symbols_.size());
+        symbols_.push_back(d);
+      } else if (e.kind == DimTable::Kind::sum) {
+        std::vector<Hash128> terms;
+        for (const DimTable::Term& t : e.terms) terms.push_back(term_hash(t));
+        add_sorted(h, std::move(terms));
+      } else if (e.kind == DimTable::Kind::max || e.kind == DimTable::Kind::min) {
+        add_sorted(h, {dim_hash(e.a), dim_hash(e.b)});
+      } else {
+        Hash128 a = dim_hash(e.a);
+        h.hash(a).hash(dim_hash(e.b));
+      }
+    }
+    return dim_hashes_[d.bits] = h.finish();
+  }
+
+  Hash128 term_hash(const DimTable::Term& t) {
+    std::vector<Hash128> atoms;
+    for (Dim atom : t.atoms) atoms.push_back(dim_hash(atom));
+    Hasher h;
+    h.number(static_cast<uint64_t>(t.factor));
+    add_sorted(h, std::move(atoms));
+    return h.finish();
+  }
+
+  static void add_sorted(Hasher& h, std::vector<Hash128> parts) {
+    std::sort(parts.begin(), parts.end());
+    h.number(parts.size());
+    for (const Hash128& part : parts) h.hash(part);
+  }
+
+  void node(const Node& n) {
+    hasher_.text(op(n.op).name);
+    number(n.inputs.size());
+    for (ValueId v : n.inputs) number(v);
+    number(n.attrs.size());
+    for (const AttrValue& value : n.attrs) attribute(value);
+    type(n.type);
+    number(static_cast<uint64_t>(static_cast<int64_t>(n.group)));
+  }
+
+  void attribute(const AttrValue& value) {
+    number(value.index());
+    switch (static_cast<AttrKind>(value.index())) {
+      case AttrKind::integer: return dim(std::get<Dim>(value));
+      case AttrKind::ints: return dims(std::get<Dims>(value));
+      case AttrKind::floating: return floating(std::get<double>(value));
+      case AttrKind::boolean: return number(std::get<bool>(value));
+      case AttrKind::text: hasher_.text(std::get<std::string>(value)); return;
+      case AttrKind::dtype: return number(static_cast<uint64_t>(std::get<DType>(value)));
+      case AttrKind::number: {
+        const Scalar& s = std::get<Scalar>(value);
+        number(s.is_int);
+        return s.is_int ? number(static_cast<uint64_t>(s.i)) : floating(s.d);
+      }
+      case AttrKind::data: {
+        const auto& data = std::get<std::shared_ptr<ConstantData>>(value);
+        hasher_.text(data ? std::string_view(static_cast<const char*>(data->bytes), data->size) : std::string_view());
+        return;
+      }
+    }
+  }
+
+  const Graph& graph_;
+  Hasher hasher_;
+  std::vector<Dim> symbols_;  // by first use
+  std::unordered_map<int64_t, Hash128> dim_hashes_;
+};
+
+}  // namespace
+
+Hash128 hash(const Graph& graph) { return GraphHasher(graph).run(); }
+
+}  // namespace tenon

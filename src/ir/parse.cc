@@ -1,0 +1,496 @@
+// Reads the text form of a graph. All of the grammar, over the tokens of src/base/text.h:
+//
+//   file    = graph { group }
+//   graph   = "graph" "@" NAME "(" [ input { "," input } ] ")" "{" { assume } { node } return "}"
+//   input   = VALUE ":" type [ "strides" "=" sizes ] [ "param" ] [ "=" SYMBOL ]
+//   assume  = "assume" SYMBOL "in" "[" INT "," ( INT | "inf" ) "]"       the symbol's range, both ends included
+//   node    = VALUE "=" OP [ "(" [ VALUE { "," VALUE } ] ")" ] [ "{" [ attr { "," attr } ] "}" ] [ ":" type ] [ "@" INT ]
+//   attr    = NAME "=" ( size | sizes | number | "true" | "false" | STRING | dtype | HEX )     as the op's row says
+//   return  = "return" VALUE [ "strides" "=" sizes ] { "," VALUE [ "strides" "=" sizes ] }
+//   group   = "group" INT "=" [ BACKEND ] STRING                         numbered 0, 1, 2, ...
+//   type    = dtype sizes
+//   sizes   = "[" [ size { "," size } ] "]"
+//   size    = an expression over integers, symbols, + - * // % max(a,b) min(a,b) and parentheses (src/ir/dim.h)
+//   VALUE   = "%" and a name, or digits: an unnamed value, which printing numbers anew
+//
+// Each assume, node, return and group stands on lines of its own. Values are defined before they are used. A symbol is
+// declared by its first use. Comments run from ; to the end of the line.
+//
+// An error ends its line; reading goes on with the next. What an erroneous line would have defined is known as broken,
+// so that its users are not reported too. Tested by tests/ir_test.cc and tests/ir/*.tn.
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <unordered_map>
+
+#include "src/base/text.h"
+#include "src/ir/builder.h"
+#include "src/ir/text.h"
+
+namespace tenon {
+namespace {
+
+constexpr ValueId kBroken = kNoValue;
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : lexer_(text), builder_(graph_) {}
+
+  Result<Graph> file() {
+    read_assumptions_ahead();
+    graph();
+    while (!stopped_ && !lexer_.at_end())
+      statement([&] { return lexer_.at("group") ? group() : lexer_.expected("a group or the end"); });
+    if (!stopped_) {
+      report_undefined();
+      check_groups();
+    }
+    if (!errors_.empty()) return all_errors();
+    return std::move(graph_);
+  }
+
+ private:
+  // ---- errors ----
+
+  // Messages are "line:column: ..." as the lexer makes them. Reading stops when there are too many.
+  void report(const Status& error) {
+    if (static_cast<int>(errors_.size()) == kMaxErrors) stopped_ = true;
+    else errors_.push_back(error);
+  }
+  void report(const Token& at, const std::string& message) { report(Lexer::error(at, message)); }
+
+  Status all_errors() {
+    auto place = [](const Status& error) {
+      const std::string& text = error.message();
+      std::pair<int, int> at;
+      const char* rest = std::from_chars(text.data(), text.data() + text.size(), at.first).ptr;
+      if (rest < text.data() + text.size()) std::from_chars(rest + 1, text.data() + text.size(), at.second);
+      return at;
+    };
+    std::stable_sort(errors_.begin(), errors_.end(),
+                     [&](const Status& a, const Status& b) { return place(a) < place(b); });
+    // Unsupported only if nothing is wrong beyond that.
+    Code code = errors_[0].code();
+    std::string text;
+    for (const Status& error : errors_) {
+      if (error.code() != Code::unsupported) code = Code::invalid;
+      text += (text.empty() ? "" : "\n") + error.message();
+    }
+    return {code, text + (stopped_ ? "\ntoo many errors" : "")};
+  }
+
+  // Runs one statement; on an error reports it and moves to the next line. A statement must end its line.
+  template <class F>
+  void statement(F&& read) {
+    lexer_.begin_statement();
+    Status status = read();
+    if (status.ok() && !lexer_.at_end() && !lexer_.at("}") && lexer_.peek().line == lexer_.last_line())
+      status = lexer_.expected("the end of the line");
+    if (status.ok()) return;
+    report(status);
+    lexer_.skip_line(lexer_.last_line());
+  }
+
+  // ---- names ----
+
+  Status define(const Token& at, std::string_view name, ValueId v) {
+    auto [it, fresh] = values_.try_emplace(name, v);
+    if (fresh) return {};
+    return Lexer::error(at, "%" + std::string(name.substr(0, 80)) + " is defined twice");
+  }
+
+  // The value, or kBroken after noting that the name is not defined yet.
+  Result<ValueId> value() {
+    Token at = lexer_.peek();
+    TENON_ASSIGN(std::string_view name, lexer_.value_name());
+    auto it = values_.find(name);
+    if (it != values_.end()) return it->second;
+    undefined_.push_back({at, name});
+    return kBroken;
+  }
+
+  void report_undefined() {
+    for (const auto& [at, name] : undefined_) {
+      std::string shown = "%" + std::string(name.substr(0, 80));
+      if (values_.contains(name)) {
+        report(at, shown + " is used before it is defined: nodes stand in topological order, without cycles");
+      } else if (!broken_header_) {
+        Nearest nearest(name);
+        if (values_.size() <= 1000)
+          for (const auto& [other, v] : values_) nearest.offer(other);
+        report(at, shown + " is not defined" + nearest.hint());
+      }
+    }
+  }
+
+  // ---- sizes, types, literals ----
+
+  Result<Dim> size() {
+    return graph_.dims->parse(lexer_);
+  }
+
+  Result<Dims> sizes() {
+    TENON_TRY(lexer_.expect("["));
+    Dims out;
+    if (lexer_.accept("]")) return out;
+    do {
+      TENON_ASSIGN(Dim d, size());
+      out.push_back(d);
+    } while (lexer_.accept(","));
+    TENON_TRY(lexer_.expect("]"));
+    return out;
+  }
+
+  Result<DType> dtype() {
+    if (lexer_.peek().kind != Token::Kind::name) return lexer_.expected("a dtype");
+    std::string_view text = lexer_.peek().text;
+    auto found = parse_dtype(text);
+    if (found) {
+      lexer_.next();
+      return *found;
+    }
+    Nearest nearest(text);
+    for (int i = 0; i < kDTypeCount; ++i) nearest.offer(name(static_cast<DType>(i)));
+    return lexer_.error("unknown dtype '" + std::string(text.substr(0, 80)) + "'" + nearest.hint());
+  }
+
+  Result<TensorType> type() {
+    TensorType out;
+    TENON_ASSIGN(out.dtype, dtype());
+    TENON_ASSIGN(out.shape, sizes());
+    return out;
+  }
+
+  Result<AttrValue> attr_value(AttrKind kind) {
+    switch (kind) {
+      case AttrKind::integer: {
+        TENON_ASSIGN(Dim d, size());
+        return AttrValue(d);
+      }
+      case AttrKind::ints: {
+        TENON_ASSIGN(Dims d, sizes());
+        return AttrValue(std::move(d));
+      }
+      case AttrKind::floating: {
+        TENON_ASSIGN(double x, lexer_.number());
+        return AttrValue(x);
+      }
+      case AttrKind::boolean:
+        if (!lexer_.at("true") && !lexer_.at("false")) return lexer_.expected("true or false");
+        return AttrValue(lexer_.next().text == "true");
+      case AttrKind::text: {
+        TENON_ASSIGN(std::string text, lexer_.string());
+        return AttrValue(std::move(text));
+      }
+      case AttrKind::dtype: {
+        TENON_ASSIGN(DType d, dtype());
+        return AttrValue(d);
+      }
+      case AttrKind::number: {
+        Lexer::Mark mark = lexer_.mark();
+        lexer_.accept("-");
+        bool whole = lexer_.peek().kind == Token::Kind::integer;
+        lexer_.reset(mark);
+        if (whole) {
+          TENON_ASSIGN(int64_t i, lexer_.integer());
+          return AttrValue(Scalar::of(i));
+        }
+        TENON_ASSIGN(double x, lexer_.number());
+        return AttrValue(Scalar::of(x));
+      }
+      case AttrKind::data: return data();
+    }
+    return lexer_.error("unknown kind of attribute");
+  }
+
+  Result<AttrValue> data() {
+    static std::atomic<uint64_t> next_id{1};
+    if (lexer_.peek().kind != Token::Kind::hex) return lexer_.expected("bytes such as 0x00ff");
+    auto bytes = from_hex(lexer_.peek().text);
+    if (!bytes) return lexer_.error("an odd number of hexadecimal digits");
+    lexer_.next();
+    auto owner = std::make_shared<const std::string>(std::move(*bytes));
+    auto out = std::make_shared<ConstantData>();
+    out->bytes = owner->data();
+    out->size = owner->size();
+    out->owner = owner;
+    out->id = next_id++;
+    return AttrValue(std::move(out));
+  }
+
+  Status strides(std::optional<Dims>& out) {
+    if (!lexer_.accept("strides")) return {};
+    TENON_TRY(lexer_.expect("="));
+    TENON_ASSIGN(out, sizes());
+    return {};
+  }
+
+  // ---- the graph ----
+
+  // Facts simplify sizes, also those of the header, which stands before them.
+  void read_assumptions_ahead() {
+    Lexer::Mark start = lexer_.mark();
+    while (!lexer_.at_end() && !lexer_.at("{")) lexer_.next();
+    lexer_.accept("{");
+    while (lexer_.at("assume") && assume().ok()) {
+    }
+    lexer_.reset(start);
+  }
+
+  Status assume() {
+    TENON_TRY(lexer_.expect("assume"));
+    TENON_ASSIGN(std::string_view symbol, lexer_.name("a symbol"));
+    TENON_TRY(lexer_.expect("in"));
+    TENON_TRY(lexer_.expect("["));
+    Token at = lexer_.peek();
+    TENON_ASSIGN(int64_t low, lexer_.integer());
+    TENON_TRY(lexer_.expect(","));
+    int64_t high = DimTable::kHighest;
+    if (!lexer_.accept("inf")) {
+      TENON_ASSIGN(high, lexer_.integer());
+    }
+    TENON_TRY(lexer_.expect("]"));
+    if (low > high) return Lexer::error(at, "empty range");
+    graph_.dims->set_range(graph_.dims->symbol(symbol), low, high);
+    return {};
+  }
+
+  void graph() {
+    Status head = header_start();
+    if (!head.ok()) {
+      report(head);
+      broken_header_ = true;
+      skip_to_body();
+    } else {
+      header_inputs();
+    }
+    if (!lexer_.accept("{")) {
+      report(lexer_.expected("'{'"));
+      broken_header_ = true;
+      skip_to_body();
+      if (!lexer_.accept("{")) return;
+    }
+    while (lexer_.at("assume")) statement([&] { return assume(); });
+    bool returned = false;
+    while (!stopped_ && !lexer_.at_end() && !lexer_.at("}")) {
+      statement([&]() -> Status {
+        if (returned) return lexer_.expected("'}' after return");
+        if (!lexer_.at("return")) return node();
+        returned = true;
+        return outputs();
+      });
+    }
+    if (stopped_) return;
+    if (!returned) report(lexer_.peek(), "the graph has no return");
+    if (lexer_.at_end()) report(lexer_.expected("'}'"));
+    lexer_.accept("}");
+  }
+
+  Status header_start() {
+    TENON_TRY(lexer_.expect("graph"));
+    TENON_TRY(lexer_.expect("@"));
+    TENON_ASSIGN(std::string_view name, lexer_.name("the graph's name"));
+    graph_.name = name;
+    return lexer_.expect("(");
+  }
+
+  void skip_to_body() {
+    while (!lexer_.at_end() && !lexer_.at("{")) lexer_.next();
+  }
+
+  void header_inputs() {
+    if (lexer_.accept(")")) return;
+    while (true) {
+      Status status = input();
+      if (!status.ok()) {
+        report(status);
+        // On to the comma or parenthesis that ends this input.
+        for (int depth = 0; !lexer_.at_end() && !lexer_.at("{"); lexer_.next()) {
+          if (lexer_.at("[") || lexer_.at("(")) ++depth;
+          if (depth == 0 && (lexer_.at(",") || lexer_.at(")"))) break;
+          if (lexer_.at("]") || lexer_.at(")")) --depth;
+        }
+      }
+      if (lexer_.accept(",")) continue;
+      if (!lexer_.at("{") && !lexer_.accept(")")) {
+        report(lexer_.expected("',' or ')'"));
+        broken_header_ = true;
+        skip_to_body();
+      }
+      return;
+    }
+  }
+
+  Status input() {
+    Token at = lexer_.peek();
+    auto name = lexer_.value_name();
+    if (!name.ok()) {
+      broken_header_ = true;
+      return name.status();
+    }
+    // Broken until the rest of it has been read.
+    TENON_TRY(define(at, *name, kBroken));
+    TENON_TRY(lexer_.expect(":"));
+    TENON_ASSIGN(TensorType type, this->type());
+    std::string kept = is_name(*name) ? std::string(*name) : std::string();
+    auto added = builder_.try_input(std::move(kept), std::move(type));
+    if (!added.ok()) return Lexer::error(at, added.status().message());
+    values_[*name] = *added;
+    InputBinding& in = graph_.inputs.back();
+    TENON_TRY(strides(in.strides));
+    in.param = lexer_.accept("param");
+    if (!lexer_.accept("=")) return {};
+    TENON_ASSIGN(std::string_view symbol, lexer_.name("a symbol"));
+    in.symbol = graph_.dims->symbol(symbol);
+    return {};
+  }
+
+  Status node() {
+    Token at = lexer_.peek();
+    if (!lexer_.at("%")) return lexer_.expected("a node such as %y = add(%a, %b), or return");
+    TENON_ASSIGN(std::string_view name, lexer_.value_name());
+    TENON_TRY(define(at, name, kBroken));
+    Node n;
+    if (is_name(name)) n.name = name;
+    TENON_TRY(lexer_.expect("="));
+    bool broken = false;
+    std::optional<TensorType> stated;
+    TENON_ASSIGN(Token type_at, node_body(n, broken, stated));
+    if (broken) return {};
+    auto added = builder_.try_add(std::move(n));
+    // The line was read whole, so reading goes on where it is.
+    if (!added.ok()) {
+      report(Status(added.status().code(), Lexer::error(at, added.status().message()).message()));
+      return {};
+    }
+    values_[name] = *added;
+    if (stated && *stated != graph_.type(*added))
+      report(type_at, "the text says " + graph_.print_type(*stated) + ", but " + describe(graph_, graph_.node(*added)) +
+                          " has type " + graph_.print_type(graph_.type(*added)));
+    return {};
+  }
+
+  // What follows the equals sign. Returns where the type stands, if it does.
+  Result<Token> node_body(Node& n, bool& broken, std::optional<TensorType>& stated) {
+    Token op_at = lexer_.peek();
+    TENON_ASSIGN(std::string_view op_name, lexer_.name("an op"));
+    auto id = find_op(op_name);
+    if (!id) {
+      Nearest nearest(op_name);
+      for (int i = 0; i < op_count(); ++i) nearest.offer(op(static_cast<OpId>(i)).name);
+      broken = true;
+      report(op_at, "unknown op '" + std::string(op_name.substr(0, 80)) + "'" + nearest.hint());
+    }
+    n.op = id.value_or(0);
+    if (lexer_.accept("(") && !lexer_.accept(")")) {
+      do {
+        TENON_ASSIGN(ValueId v, value());
+        broken |= v == kBroken;
+        n.inputs.push_back(v);
+      } while (lexer_.accept(","));
+      TENON_TRY(lexer_.expect(")"));
+    }
+    // Without the row the attributes cannot be read; the rest of the line is passed over.
+    if (!id) {
+      lexer_.skip_line(lexer_.last_line());
+      return op_at;
+    }
+    std::vector<NamedAttr> given;
+    if (lexer_.accept("{") && !lexer_.accept("}")) {
+      do {
+        TENON_TRY(attribute(op(*id), given));
+      } while (lexer_.accept(","));
+      TENON_TRY(lexer_.expect("}"));
+    }
+    Status filled = fill_attrs(op(*id), std::move(given), n.attrs);
+    if (!filled.ok()) {
+      broken = true;
+      report(op_at, filled.message());
+    }
+    Token type_at = lexer_.peek();
+    if (lexer_.accept(":")) {
+      type_at = lexer_.peek();
+      TENON_ASSIGN(stated, type());
+    }
+    if (lexer_.accept("@")) {
+      Token group_at = lexer_.peek();
+      TENON_ASSIGN(int64_t group, lexer_.integer());
+      if (group < 0 || group > std::numeric_limits<int>::max()) return Lexer::error(group_at, "no such group");
+      n.group = static_cast<int>(group);
+      group_uses_.emplace(n.group, group_at);
+    }
+    return type_at;
+  }
+
+  Status attribute(const Op& row, std::vector<NamedAttr>& given) {
+    Token at = lexer_.peek();
+    TENON_ASSIGN(std::string_view name, lexer_.name("an attribute"));
+    auto spec = std::find_if(row.attr_specs.begin(), row.attr_specs.end(), [&](auto& s) { return s.name == name; });
+    if (spec == row.attr_specs.end()) {
+      Nearest nearest(name);
+      for (const AttrSpec& s : row.attr_specs) nearest.offer(s.name);
+      return Lexer::error(at, std::string(row.name) + " has no attribute '" + std::string(name.substr(0, 80)) + "'" +
+                                  nearest.hint());
+    }
+    for (const NamedAttr& other : given)
+      if (other.name == name) return Lexer::error(at, "attribute " + spec->name + " given twice");
+    TENON_TRY(lexer_.expect("="));
+    TENON_ASSIGN(AttrValue value, attr_value(spec->kind));
+    given.push_back({spec->name, std::move(value)});
+    return {};
+  }
+
+  Status outputs() {
+    TENON_TRY(lexer_.expect("return"));
+    do {
+      TENON_ASSIGN(ValueId v, value());
+      OutputBinding out{v, {}};
+      TENON_TRY(strides(out.strides));
+      graph_.outputs.push_back(std::move(out));
+    } while (lexer_.accept(","));
+    return {};
+  }
+
+  Status group() {
+    TENON_TRY(lexer_.expect("group"));
+    Token at = lexer_.peek();
+    TENON_ASSIGN(int64_t number, lexer_.integer());
+    TENON_TRY(lexer_.expect("="));
+    Group g;
+    if (lexer_.peek().kind == Token::Kind::name) g.backend = lexer_.next().text;
+    TENON_ASSIGN(g.why, lexer_.string());
+    if (number != static_cast<int64_t>(graph_.groups.size()))
+      return Lexer::error(at, "groups are listed in order: expected group " + std::to_string(graph_.groups.size()));
+    graph_.groups.push_back(std::move(g));
+    return {};
+  }
+
+  void check_groups() {
+    auto known = static_cast<int>(graph_.groups.size());
+    for (auto it = group_uses_.lower_bound(known); it != group_uses_.end(); ++it)
+      report(it->second, "no such group " + std::to_string(it->first) + " after the graph");
+  }
+
+  struct Use {
+    Token at;
+    std::string_view name;
+  };
+
+  Lexer lexer_;
+  Graph graph_;
+  Builder builder_;
+  std::vector<Status> errors_;
+  std::unordered_map<std::string_view, ValueId> values_;
+  std::vector<Use> undefined_;
+  std::map<int, Token> group_uses_;  // the first of each
+  bool broken_header_ = false;       // inputs may be missing: unknown names are not reported
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Result<Graph> parse_graph(std::string_view text) { return Parser(text).file(); }
+
+}  // namespace tenon

@@ -1,0 +1,234 @@
+// The invariants of a graph:
+//   1. Every node's op is a row; operands are earlier nodes (topological order, hence no cycles).
+//   2. Attributes stand in row order, all present, of the row's kinds; sizes in them belong to the graph's table.
+//   3. Types are what the row's rules infer: rank <= 16, no negative size, bytes within 64 bits.
+//   4. Names are empty or unique, and spelled as the text form can.
+//   5. Nodes with op `input` and Graph::inputs correspond one to one; they have no operands and no attributes.
+//   6. There is an output; outputs are nodes of the graph. (The same value may be returned twice.)
+//   7. Strides of a binding have its rank and sizes that belong to the table.
+//   8. An input that defines a symbol is i64[]; no two inputs define the same one.
+//   9. Every symbol the graph uses stands in an input's shape or strides or is defined by an input.
+//  10. Node::group is -1 or a group of the graph; no group depends on itself through nodes outside it (free views
+//      belong to whoever reads them).
+// Every violation is collected; what cannot be looked at safely after one is skipped. Tested by tests/ir_test.cc.
+#include "src/ir/verify.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "src/base/text.h"
+#include "src/ir/builder.h"
+
+namespace tenon {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Graph& graph) : graph_(graph) {}
+
+  Status run() {
+    if (!is_name(graph_.name)) fail("the graph", "its name cannot be spelled in text");
+    auto input = find_op("input");
+    TENON_CHECK(input, "no row input");
+    input_ = *input;
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) node(v);
+    inputs();
+    outputs();
+    symbols();
+    if (operands_exist_) groups();
+    return errors_.empty() ? Status() : invalid(std::move(errors_));
+  }
+
+ private:
+  void fail(const std::string& where, const std::string& why) {
+    if (!errors_.empty()) errors_ += '\n';
+    errors_ += where + ": " + why;
+  }
+  void fail(ValueId v, const std::string& why) { fail(graph_.value_name(v), why); }
+  bool exists(ValueId v) const { return v < graph_.nodes.size(); }
+  bool is_input(ValueId v) const { return graph_.nodes[v].op == input_; }
+
+  // 1 to 4
+  void node(ValueId v) {
+    const Node& n = graph_.nodes[v];
+    if (!n.name.empty()) {
+      if (!is_name(n.name)) fail(v, "the name cannot be spelled in text");
+      if (!names_.emplace(n.name, v).second) fail(v, "the name is taken by an earlier node");
+    }
+    bool known = n.op < op_count(), ordered = true;
+    if (!known) fail(v, "unknown op number " + std::to_string(n.op));
+    for (ValueId operand : n.inputs) {
+      if (!exists(operand)) {
+        fail(v, "no such operand " + graph_.value_name(operand));
+        ordered = operands_exist_ = false;
+      } else if (operand >= v) {
+        fail(v, "operand " + graph_.value_name(operand) + " does not stand before it");
+        ordered = operands_exist_ = false;
+      }
+    }
+    Status type = check_type(graph_, n.type);
+    if (!type.ok()) fail(v, type.message());
+    sound_.push_back(type.ok());
+    if (!known || !ordered || !type.ok()) return;
+    for (ValueId operand : n.inputs)
+      if (!sound_[operand]) return;
+    if (is_input(v)) {
+      if (!n.inputs.empty() || !n.attrs.empty()) fail(v, "an input has no operands and no attributes");
+      return;
+    }
+    auto inferred = infer(graph_, n);
+    if (!inferred.ok()) return fail(v, inferred.status().message());
+    if (*inferred != n.type)
+      fail(v, "has type " + graph_.print_type(n.type) + ", inferred is " + graph_.print_type(*inferred));
+  }
+
+  // 5, 7, 8
+  void inputs() {
+    std::vector<int> listed(graph_.nodes.size());
+    std::map<Dim, ValueId> defined;
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      const InputBinding& in = graph_.inputs[i];
+      std::string where = "input " + std::to_string(i);
+      if (!exists(in.value)) {
+        fail(where, "no such value");
+        continue;
+      }
+      if (!is_input(in.value)) fail(in.value, "is listed as an input, but has op " + op_name(in.value));
+      if (++listed[in.value] == 2) fail(in.value, "is listed twice as an input");
+      strides(in.value, in.strides);
+      if (!in.symbol) continue;
+      if (!graph_.dims->valid(*in.symbol) || !graph_.dims->is_symbol(*in.symbol)) {
+        fail(in.value, "defines what is not a symbol");
+        continue;
+      }
+      if (graph_.type(in.value) != TensorType{DType::i64, {}})
+        fail(in.value, "defines a symbol, so it must be i64[]" +
+                           (sound_[in.value] ? ", not " + graph_.print_type(graph_.type(in.value)) : ""));
+      auto [other, fresh] = defined.emplace(*in.symbol, in.value);
+      if (!fresh)
+        fail(in.value, "defines " + graph_.dims->print(*in.symbol) + ", as " + graph_.value_name(other->second) + " does");
+    }
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v)
+      if (is_input(v) && listed[v] == 0) fail(v, "is not listed among the graph's inputs");
+  }
+
+  std::string op_name(ValueId v) const {
+    OpId id = graph_.nodes[v].op;
+    return id < op_count() ? std::string(op(id).name) : "number " + std::to_string(id);
+  }
+
+  // 6, 7
+  void outputs() {
+    if (graph_.outputs.empty()) fail("the graph", "it has no output");
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const OutputBinding& out = graph_.outputs[i];
+      if (exists(out.value)) strides(out.value, out.strides);
+      else fail("output " + std::to_string(i), "no such value");
+    }
+  }
+
+  void strides(ValueId v, const std::optional<Dims>& strides) {
+    if (!strides) return;
+    if (strides->size() != graph_.type(v).shape.size())
+      fail(v, std::to_string(strides->size()) + " strides for rank " + std::to_string(graph_.type(v).rank()));
+    for (Dim d : *strides)
+      if (!graph_.dims->valid(d) || graph_.dims->is_overflow(d)) return fail(v, "a stride without a value");
+  }
+
+  // 9
+  void symbols() {
+    const DimTable& table = *graph_.dims;
+    auto collect = [&](const Dims& dims, std::vector<Dim>& out) {
+      for (Dim d : dims)
+        if (table.valid(d)) table.collect_symbols(d, out);
+    };
+    std::vector<Dim> known;
+    for (const InputBinding& in : graph_.inputs) {
+      if (exists(in.value)) collect(graph_.type(in.value).shape, known);
+      if (in.strides) collect(*in.strides, known);
+      if (in.symbol && table.valid(*in.symbol)) collect({*in.symbol}, known);
+    }
+    std::set<Dim> reported(known.begin(), known.end());
+    auto check = [&](const std::string& where, const Dims& dims) {
+      std::vector<Dim> used;
+      collect(dims, used);
+      for (Dim d : used)
+        if (reported.insert(d).second) fail(where, "no input determines the symbol " + table.print(d));
+    };
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
+      std::string where = graph_.value_name(v);
+      check(where, graph_.type(v).shape);
+      for (const AttrValue& value : graph_.nodes[v].attrs) {
+        if (auto* d = std::get_if<Dim>(&value)) check(where, {*d});
+        if (auto* dims = std::get_if<Dims>(&value)) check(where, *dims);
+      }
+    }
+    for (const OutputBinding& out : graph_.outputs)
+      if (out.strides) check(graph_.value_name(out.value), *out.strides);
+  }
+
+  // 10: units are groups and single nodes; an edge from unit to unit skips free views. A unit in a cycle is found by
+  // removing, again and again, units whose sources have all been removed.
+  void groups() {
+    int group_count = static_cast<int>(graph_.groups.size());
+    bool known = true;
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
+      int group = graph_.nodes[v].group;
+      if (group >= -1 && group < group_count) continue;
+      fail(v, "no such group " + std::to_string(group));
+      known = false;
+    }
+    for (int g = 0; g < group_count; ++g) {
+      const std::string& backend = graph_.groups[g].backend;
+      if (!backend.empty() && !is_name(backend)) fail("group " + std::to_string(g), "its back end's name cannot be spelled");
+    }
+    if (!known || group_count == 0) return;
+    auto unit = [&](ValueId v) {
+      int group = graph_.nodes[v].group;
+      return group >= 0 ? static_cast<size_t>(group) : group_count + size_t{v};
+    };
+    std::vector<std::vector<size_t>> readers(group_count + graph_.nodes.size());
+    std::vector<int> waits(readers.size());
+    std::vector<ValueId> source(graph_.nodes.size());  // through free views
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
+      const Node& n = graph_.nodes[v];
+      source[v] = v;
+      if (n.group < 0 && n.op < op_count() && op(n.op).view && n.inputs.size() == 1) {
+        source[v] = source[n.inputs[0]];
+        continue;
+      }
+      for (ValueId operand : n.inputs) {
+        size_t from = unit(source[operand]), to = unit(v);
+        if (from == to) continue;
+        readers[from].push_back(to);
+        ++waits[to];
+      }
+    }
+    std::vector<size_t> ready;
+    for (size_t u = 0; u < readers.size(); ++u)
+      if (waits[u] == 0) ready.push_back(u);
+    while (!ready.empty()) {
+      size_t u = ready.back();
+      ready.pop_back();
+      for (size_t to : readers[u])
+        if (--waits[to] == 0) ready.push_back(to);
+    }
+    for (int g = 0; g < group_count; ++g)
+      if (waits[g] > 0) fail("group " + std::to_string(g), "it depends on itself, or on a group that does");
+  }
+
+  const Graph& graph_;
+  OpId input_ = 0;
+  std::string errors_;
+  std::unordered_map<std::string_view, ValueId> names_;
+  std::vector<bool> sound_;  // per node: its type may be printed and used
+  bool operands_exist_ = true;
+};
+
+}  // namespace
+
+Status verify(const Graph& graph) { return Verifier(graph).run(); }
+
+}  // namespace tenon

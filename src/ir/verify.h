@@ -1,0 +1,12 @@
+// verify: whether a graph keeps the invariants of graph.h; the list is at the top of verify.cc. Passes are held to it
+// between one another in debug builds. Tested by tests/ir_test.cc and tests/ir/verify_*.tn.
+#pragma once
+
+#include "src/ir/graph.h"
+
+namespace tenon {
+
+// Any graph comes in, however broken. The status (invalid) holds every violation, one per line, each naming its node.
+Status verify(const Graph& graph);
+
+}  // namespace tenon
