@@ -314,20 +314,23 @@ std::optional<std::string> from_hex(std::string_view text) {
 void Nearest::offer(std::string_view candidate) {
   constexpr size_t kLongest = 64;
   if (word_.size() > kLongest || candidate.size() > kLongest) return;
-  std::vector<size_t> row(candidate.size() + 1);
-  for (size_t j = 0; j <= candidate.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= word_.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= candidate.size(); ++j) {
-      size_t change = diagonal + (word_[i - 1] != candidate[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+  // Edits: insert, delete, replace, exchange two neighbours.
+  const size_t n = word_.size(), m = candidate.size();
+  std::vector<std::vector<size_t>> edits(n + 1, std::vector<size_t>(m + 1));
+  for (size_t i = 0; i <= n; ++i) {
+    for (size_t j = 0; j <= m; ++j) {
+      if (i == 0 || j == 0) {
+        edits[i][j] = i + j;
+        continue;
+      }
+      edits[i][j] = std::min({edits[i - 1][j] + 1, edits[i][j - 1] + 1,
+                              edits[i - 1][j - 1] + (word_[i - 1] != candidate[j - 1])});
+      if (i > 1 && j > 1 && word_[i - 1] == candidate[j - 2] && word_[i - 2] == candidate[j - 1])
+        edits[i][j] = std::min(edits[i][j], edits[i - 2][j - 2] + 1);
     }
   }
-  size_t allowed = std::max<size_t>(1, std::min(word_.size(), candidate.size()) / 3);
-  if (row.back() >= distance_ || row.back() > allowed) return;
-  distance_ = row.back();
+  if (edits[n][m] >= distance_ || edits[n][m] > std::max(n, m) / 3) return;
+  distance_ = edits[n][m];
   best_ = candidate;
 }
 

@@ -117,9 +117,9 @@ class Parser {
       if (values_.contains(name)) {
         report(at, shown + " is used before it is defined: nodes stand in topological order, without cycles");
       } else if (!broken_header_) {
-        Nearest nearest(name);
+        Nearest nearest("%" + std::string(name));
         if (values_.size() <= 1000)
-          for (const auto& [other, v] : values_) nearest.offer(other);
+          for (const auto& [other, v] : values_) nearest.offer("%" + std::string(other));
         report(at, shown + " is not defined" + nearest.hint());
       }
     }

@@ -1,0 +1,184 @@
+// Golden texts: every tests/**/*.tn says in its first line what runs, "; test VERB args". The whole file up to a line
+// "; ---" is the input (so that line numbers are the file's); what follows that line is the expected output.
+// TENON_BLESS=1 rewrites it: read the diff.
+//
+// A file with expected errors has no "; ---": each line that causes one says "; error: SUBSTRING", on the line itself or
+// on a line below it that has nothing else. Every reported error must be expected and every expected one reported. An
+// error "LINE:COLUMN: ..." belongs to its line, "%x: ..." to the line that defines %x, any other to the graph's first.
+//
+// A verb is one line in kVerbs: a function from the input to text.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/base/text.h"
+#include "src/ir/text.h"
+#include "src/ir/verify.h"
+
+namespace tenon {
+namespace {
+
+struct Verb {
+  std::string_view name;
+  Result<std::string> (*run)(std::string_view args, std::string_view input);
+};
+
+Result<std::string> cat(std::string_view, std::string_view input) {
+  TENON_ASSIGN(Graph graph, parse_graph(input));
+  return print(graph);
+}
+
+Result<std::string> verify_graph(std::string_view, std::string_view input) {
+  TENON_ASSIGN(Graph graph, parse_graph(input));
+  TENON_TRY(verify(graph));
+  return std::string("valid\n");
+}
+
+const Verb kVerbs[] = {
+    {"cat", cat},
+    {"verify", verify_graph},
+};
+
+// ---- the runner ----
+
+struct GoldenFile {
+  std::string verb, args;
+  std::string input;
+  bool has_output = false;
+  std::string output;
+  struct Expected {
+    int line;
+    std::string text;
+  };
+  std::vector<Expected> errors;
+  std::vector<std::string> lines;
+};
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+GoldenFile parse_file(const std::string& text) {
+  GoldenFile file;
+  size_t at = 0;
+  for (int number = 1; at < text.size(); ++number) {
+    size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    if (number == 1) {
+      std::istringstream words(line);
+      std::string semicolon, test;
+      words >> semicolon >> test >> file.verb;
+      if (semicolon != ";" || test != "test") file.verb.clear();
+      std::getline(words >> std::ws, file.args);
+    }
+    if (line == "; ---") {
+      file.has_output = true;
+      file.input = text.substr(0, at);
+      file.output = text.substr(std::min(end + 1, text.size()));
+      return file;
+    }
+    file.lines.push_back(line);
+    constexpr std::string_view kMark = "; error: ";
+    if (size_t mark = line.find(kMark); mark != line.npos) {
+      int cause = number;
+      auto alone = [&](int n) {
+        const std::string& other = file.lines[n - 1];
+        return other.find(kMark) != other.npos && other.find_first_not_of(' ') == other.find(kMark);
+      };
+      while (cause > 1 && alone(cause)) --cause;
+      file.errors.push_back({cause, line.substr(mark + kMark.size())});
+    }
+    at = end + 1;
+  }
+  file.input = text;
+  return file;
+}
+
+// The line an error belongs to.
+int line_of(const GoldenFile& file, const std::string& error) {
+  if (size_t colon = error.find(':'); colon != error.npos && colon > 0)
+    if (auto line = read_int(error.substr(0, colon))) return static_cast<int>(*line);
+  std::string start = error.substr(0, error.find(':'));
+  int graph_line = 1;
+  for (size_t i = 0; i < file.lines.size(); ++i) {
+    std::string_view line = file.lines[i];
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    if (line.substr(0, 5) == "graph" && graph_line == 1) graph_line = static_cast<int>(i) + 1;
+    if (start.substr(0, 1) != "%") continue;
+    if (line.substr(0, start.size() + 2) == start + " =") return static_cast<int>(i) + 1;
+    if (line.substr(0, 5) == "graph" && line.find(start + ":") != line.npos) return static_cast<int>(i) + 1;
+  }
+  return graph_line;
+}
+
+void check_errors(const GoldenFile& file, const Status& status) {
+  std::vector<bool> met(file.errors.size());
+  std::istringstream messages(status.message());
+  for (std::string error; std::getline(messages, error);) {
+    int line = line_of(file, error);
+    bool expected = false;
+    for (size_t i = 0; i < file.errors.size() && !expected; ++i) {
+      if (met[i] || file.errors[i].line != line || error.find(file.errors[i].text) == error.npos) continue;
+      met[i] = expected = true;
+    }
+    EXPECT_TRUE(expected) << "unexpected error at line " << line << ": " << error;
+  }
+  for (size_t i = 0; i < met.size(); ++i)
+    EXPECT_TRUE(met[i]) << "line " << file.errors[i].line << " did not report: " << file.errors[i].text << "\nreported:\n"
+                        << status.message();
+}
+
+void run_golden(const std::filesystem::path& path) {
+  std::string text = read_file(path);
+  GoldenFile file = parse_file(text);
+  const Verb* verb = nullptr;
+  for (const Verb& v : kVerbs)
+    if (v.name == file.verb) verb = &v;
+  ASSERT_TRUE(verb) << "the first line must be '; test VERB', VERB one of this file's table; it is '" << file.verb << "'";
+  Result<std::string> result = verb->run(file.args, file.input);
+  if (!file.errors.empty()) {
+    ASSERT_FALSE(file.has_output) << "errors and an output are expected";
+    ASSERT_FALSE(result.ok()) << "no error reported; output:\n" << *result;
+    return check_errors(file, result.status());
+  }
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  const char* bless = std::getenv("TENON_BLESS");
+  if (bless && std::string_view(bless) == "1") {
+    if (file.has_output && file.output == *result) return;
+    std::ofstream(path, std::ios::binary) << file.input << "; ---\n" << *result;
+    return;
+  }
+  ASSERT_TRUE(file.has_output) << "no '; ---' line: run with TENON_BLESS=1 and read the result";
+  EXPECT_EQ(file.output, *result);
+}
+
+std::vector<std::string> golden_files() {
+  std::vector<std::string> out;
+  std::filesystem::path root = std::filesystem::path(TENON_SOURCE_DIR) / "tests";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root))
+    if (entry.path().extension() == ".tn") out.push_back(std::filesystem::relative(entry.path(), root).string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+class Golden : public testing::TestWithParam<std::string> {};
+
+TEST_P(Golden, Text) { run_golden(std::filesystem::path(TENON_SOURCE_DIR) / "tests" / GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(, Golden, testing::ValuesIn(golden_files()), [](const auto& info) {
+  std::string name = info.param.substr(0, info.param.size() - 3);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+});
+
+}  // namespace
+}  // namespace tenon
