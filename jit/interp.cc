@@ -2,9 +2,11 @@
 // order of a simd reduce. Math bodies are expanded first, so that a map gives the bits machine code gives. Outputs may
 // have been written when an address turns out to be wrong. Tested by tests/kernel_test.cc.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <functional>
+#include <span>
 
 #include "jit/kernel.h"
 #include "src/base/convert.h"
@@ -47,11 +49,11 @@ Bits to_int(double x, DType t) {
 
 Bits of_scalar(const Scalar& s, DType t) { return is_float(t) ? of_double(s.as_double(), t) : wrap(s.i, t); }
 
+constexpr size_t kMaxArity = 8;
+
 // The meaning of a map row on scalars; the operand class is that of the last operand.
-Bits apply(const Op& row, const std::vector<Bits>& args, const std::vector<DType>& types, DType result) {
-  constexpr size_t kMaxArity = 8;
+Bits apply(const Op& row, std::span<const Bits> args, std::span<const DType> types, DType result) {
   DType last = types.back();
-  TENON_CHECK(args.size() <= kMaxArity, std::string(row.name));
   if (!is_float(last)) {
     TENON_CHECK(row.eval_int, std::string(row.name));
     return wrap(row.eval_int(args.data()), result);
@@ -158,13 +160,15 @@ class Interpreter {
         values_[s.result] = fold(s.op, s.type, values_[s.result], values_[s.args[0]]);
         return {};
       case K::op: {
-        std::vector<Bits> args;
-        std::vector<DType> types;
-        for (Ref ref : s.args) {
-          args.push_back(values_[ref]);
-          types.push_back(k_.types[ref]);
+        Bits args[kMaxArity];
+        DType types[kMaxArity];
+        size_t count = s.args.size();
+        TENON_CHECK(count <= kMaxArity, "an op of " + std::to_string(count) + " operands");
+        for (size_t i = 0; i < count; ++i) {
+          args[i] = values_[s.args[i]];
+          types[i] = k_.types[s.args[i]];
         }
-        values_[s.result] = apply(op(s.op), args, types, s.type);
+        values_[s.result] = apply(op(s.op), {args, count}, {types, count}, s.type);
         return {};
       }
       case K::cast:
@@ -216,7 +220,9 @@ class Interpreter {
   }
 
   Bits identity(OpId combine, DType t) const { return of_scalar(*combine_identity(combine, t), t); }
-  Bits fold(OpId combine, DType t, Bits a, Bits b) const { return apply(op(combine), {a, b}, {t, t}, t); }
+  Bits fold(OpId combine, DType t, Bits a, Bits b) const {
+    return apply(op(combine), std::array{a, b}, std::array{t, t}, t);
+  }
 
   static Bits cast(Bits v, DType from, DType to) {
     if (is_float(to)) {
