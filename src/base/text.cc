@@ -329,7 +329,9 @@ void Nearest::offer(std::string_view candidate) {
         edits[i][j] = std::min(edits[i][j], edits[i - 2][j - 2] + 1);
     }
   }
-  if (edits[n][m] >= distance_ || edits[n][m] > std::max(n, m) / 3) return;
+  // Ties go to the first in the alphabet, whatever the order of offers.
+  if (edits[n][m] > std::max(n, m) / 3 || edits[n][m] > distance_) return;
+  if (edits[n][m] == distance_ && best_ <= candidate) return;
   distance_ = edits[n][m];
   best_ = candidate;
 }

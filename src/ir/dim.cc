@@ -383,18 +383,27 @@ Dim DimTable::mod_const(Dim a, int64_t b) {
 Dim DimTable::max(Dim a, Dim b) { return extremum(Kind::max, a, b); }
 Dim DimTable::min(Dim a, Dim b) { return extremum(Kind::min, a, b); }
 
+std::vector<Dim> DimTable::flatten(Kind kind, Dim d) const {
+  std::vector<Dim> todo{d}, out;
+  while (!todo.empty()) {
+    Dim next = todo.back();
+    todo.pop_back();
+    if (next.is_const() || expr(next).kind != kind) {
+      out.push_back(next);
+    } else {
+      todo.push_back(expr(next).b);
+      todo.push_back(expr(next).a);
+    }
+  }
+  return out;
+}
+
 // max(a, b) == a where a >= b by the facts. Nested ones are flattened and sorted: max(max(a,b),c) == max(a,max(b,c)).
 Dim DimTable::extremum(Kind kind, Dim a, Dim b) {
   if (is_overflow(a) || is_overflow(b)) return overflow();
-  std::vector<Dim> todo{b, a}, kept;
-  while (!todo.empty()) {
-    Dim d = todo.back();
-    todo.pop_back();
-    if (!d.is_const() && expr(d).kind == kind) {
-      todo.push_back(expr(d).b);
-      todo.push_back(expr(d).a);
-      continue;
-    }
+  std::vector<Dim> operands = flatten(kind, a), more = flatten(kind, b), kept;
+  operands.insert(operands.end(), more.begin(), more.end());
+  for (Dim d : operands) {
     auto beats = [&](Dim x, Dim y) { return kind == Kind::max ? never_less(x, y) : never_less(y, x); };
     if (std::any_of(kept.begin(), kept.end(), [&](Dim k) { return beats(k, d); })) continue;
     std::erase_if(kept, [&](Dim k) { return beats(d, k); });
@@ -531,14 +540,14 @@ std::optional<int64_t> DimTable::eval(Dim d, std::span<const int64_t> values) co
     __int128 sum = 0;
     for (const Term& t : e.terms) {
       int64_t product = t.factor;
-      bool fits = true;
+      bool fits = true, zero = false;
       for (Dim atom : t.atoms) {
         auto x = eval(atom, values);
         if (!x) return std::nullopt;
-        if (*x == 0) product = 0, fits = true;
-        else if (fits && product != 0) fits = times(product, *x, product);
-        if (product == 0) fits = true;
+        zero |= *x == 0;
+        fits = fits && times(product, *x, product);
       }
+      if (zero) continue;
       if (!fits) return std::nullopt;
       sum += product;
     }
@@ -603,11 +612,14 @@ DimTable::Printed DimTable::print_expr(Dim d) const {
   const Expr& e = expr(d);
   if (e.kind == Kind::symbol) return {e.symbol, 1};
   if (e.kind == Kind::sum) return {print_sum(e.terms), e.terms.size() == 1 && e.terms[0].factor > 0 ? 2 : 3};
-  Printed a = print_expr(e.a), b = print_expr(e.b);
-  if (e.kind == Kind::floor_div) return {a.inside(1) + "//" + b.inside(1), 2};
-  if (e.kind == Kind::mod) return {a.inside(1) + "%" + b.inside(1), 2};
-  if (b.text < a.text) std::swap(a, b);
-  return {(e.kind == Kind::max ? "max(" : "min(") + a.text + "," + b.text + ")", 1};
+  if (e.kind == Kind::floor_div) return {print_expr(e.a).inside(1) + "//" + print_expr(e.b).inside(1), 2};
+  if (e.kind == Kind::mod) return {print_expr(e.a).inside(1) + "%" + print_expr(e.b).inside(1), 2};
+  std::vector<std::string> operands;
+  for (Dim side : flatten(e.kind, d)) operands.push_back(print(side));
+  std::sort(operands.begin(), operands.end());
+  std::string text;
+  for (size_t i = 0; i + 1 < operands.size(); ++i) text += (e.kind == Kind::max ? "max(" : "min(") + operands[i] + ",";
+  return {text + operands.back() + std::string(operands.size() - 1, ')'), 1};
 }
 
 std::string DimTable::print(Dim d) const { return print_expr(d).text; }

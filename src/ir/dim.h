@@ -123,6 +123,7 @@ class DimTable {
   Dim floor_div_const(Dim a, int64_t b);  // b >= 1
   Dim mod_const(Dim a, int64_t b);
   Dim extremum(Kind kind, Dim a, Dim b);
+  std::vector<Dim> flatten(Kind kind, Dim d) const;  // the operands of nested max or min
   bool never_less(Dim a, Dim b) const;  // a >= b by the facts
   Bounds bounds(Dim d) const;
   Bounds sum_bounds(const Terms& terms) const;
