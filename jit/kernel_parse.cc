@@ -75,8 +75,9 @@ class Parser {
     if (!buffers_.emplace(b.name, kernel_.buffers.size()).second)
       return Lexer::error(at, "buffer %" + b.name + " is named twice");
     TENON_TRY(lexer_.expect(":"));
+    Token type_at = lexer_.peek();
     TENON_ASSIGN(std::string_view type, lexer_.name("a dtype"));
-    TENON_ASSIGN(b.type, dtype(type));
+    TENON_ASSIGN(b.type, dtype(type, type_at));
     if (b.role == Buffer::Role::local) {
       TENON_TRY(lexer_.expect("["));
       TENON_TRY(extent(b.length));
@@ -288,8 +289,7 @@ class Parser {
     return Lexer::error(at, "unknown op " + std::string(word) + nearest.hint());
   }
 
-  Result<DType> dtype(std::string_view word) { return dtype(word, lexer_.peek()); }
-  Result<DType> dtype(std::string_view word, const Token& at) {
+  static Result<DType> dtype(std::string_view word, const Token& at) {
     std::optional<DType> type = parse_dtype(word);
     if (!type) return Lexer::error(at, "unknown dtype " + std::string(word));
     return *type;

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "jit/kernel.h"
 #include "src/base/text.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
@@ -39,9 +40,34 @@ Result<std::string> verify_graph(std::string_view, std::string_view input) {
   return std::string("valid\n");
 }
 
+Result<std::string> kernel(std::string_view, std::string_view input) {
+  TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
+  return jit::print(kernel);
+}
+
+// Errors name their statement; here its line is put in front.
+Result<std::string> verify_kernel(std::string_view, std::string_view input) {
+  TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
+  Status status = jit::verify(kernel);
+  if (status.ok()) return std::string("valid\n");
+  std::istringstream errors(status.message());
+  std::string located;
+  for (std::string error; std::getline(errors, error);) {
+    std::string statement = "kernel @";
+    if (size_t open = error.find('`'); open != error.npos) statement = error.substr(open + 1, error.find('`', open + 1) - open - 1);
+    std::istringstream lines{std::string(input)};
+    int number = 1;
+    for (std::string line; std::getline(lines, line) && line.find(statement) == line.npos;) ++number;
+    located += (located.empty() ? "" : "\n") + std::to_string(number) + ":1: " + error;
+  }
+  return invalid(located);
+}
+
 const Verb kVerbs[] = {
     {"cat", cat},
     {"verify", verify_graph},
+    {"kernel", kernel},
+    {"verify-kernel", verify_kernel},
 };
 
 // ---- the runner ----

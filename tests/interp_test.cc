@@ -6,7 +6,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "src/base/hash.h"
 #include "tests/kernel_gen.h"
 
 namespace tenon::jit {
