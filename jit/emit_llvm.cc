@@ -1,0 +1,641 @@
+// emit_llvm: a kernel as the text of one LLVM function, the twin of emit_cuda. Scalar instructions are templates
+// ($0 $T $R ..., the legend is in llvm_text.h); control flow, hoisting and repetition are llvm_function.h's.
+//
+//   define void @NAME(ptr %buffers, ptr %sizes, ptr %scratch, i64 %begin, i64 %end)
+//
+// Inside a simd axis a value is a vector of W = lanes(isa) elements whatever its dtype, unless it does not depend on the
+// axis: then it stays a scalar, in front of the loop. An axis is split into a loop over full vectors and a masked tail.
+// An address is, along the simd variable,
+//   uniform   the variable is absent               a scalar load
+//   unit      1 * variable                         a vector load; the tail is masked or goes through %stage
+//   strided   anything else                        one scalar load a lane
+//   gather    a term's variable is itself a vector llvm.masked.gather
+// Lanes beyond the end never touch memory: masked, or aimed at the last lane that is in.
+// No pointer is claimed noalias: a buffer may be reused in place when every element is read before it is written.
+// Loads of `in` buffers are hoisted, as nothing the kernel stores may be seen by them; no other load ever moves.
+// Tested by tests/emit_test.cc and tests/jit/*.tn.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "jit/kernel.h"
+#include "jit/llvm_function.h"
+#include "jit/llvm_text.h"
+
+namespace tenon::jit {
+namespace {
+
+struct Value {
+  std::string text;
+  DType type = DType::f32;
+  int lanes = 1;
+};
+
+// A simd axis being emitted: lane l of a vector is element base + l; only `count` lanes exist when masked.
+struct Simd {
+  Ref var = kNoRef;
+  Int base = 0;
+  bool masked = false;
+  Int count = 0;
+};
+
+// Where a load or store goes: see the legend.
+struct Place {
+  enum class Kind { uniform, unit, strided, gather };
+  Kind kind = Kind::uniform;
+  std::string pointer;  // of the element, or of lane 0
+  Int stride = 0;       // strided: elements between lanes
+  std::string offsets;  // gather: <W x i64>, elements from pointer
+};
+
+class Emitter {
+ public:
+  Emitter(const Kernel& kernel, Isa isa) : k_(kernel), isa_(isa), w_(jit::lanes(isa)), refs_(kernel.types.size()) {}
+
+  std::string run() {
+    for (const char* name : {"buffers", "sizes", "scratch", "begin", "end"}) {
+      f_.parameter(name);
+      f_.unique(name);
+    }
+    for (size_t i = 0; i < k_.sizes.size(); ++i) sizes_.push_back(Int(argument("i64", "%sizes", "i64", i, k_.sizes[i])));
+    Int scratch = 0;
+    int argument_index = 0;
+    for (const Buffer& b : k_.buffers) {
+      if (b.role != Buffer::Role::local) {
+        bases_.push_back(argument("ptr", "%buffers", "ptr", argument_index++, b.name));
+        continue;
+      }
+      bases_.push_back(f_.pure("getelementptr i8, ptr %scratch, i64 " + scratch.text, b.name));
+      Int bytes = f_.add(f_.mul(extent(b.length), size_of(b.type)), 63);
+      scratch = f_.add(scratch, bytes.known ? Int(*bytes.known / 64 * 64) : Int(f_.pure("and i64 " + bytes.text + ", -64")));
+    }
+    emit_par(k_.body[0]);
+    return "define void @" + k_.name + "(ptr %buffers, ptr %sizes, ptr %scratch, i64 %begin, i64 %end) " + attributes() +
+           " {\n" + f_.finish() + "}\n";
+  }
+
+ private:
+  std::string attributes() const {
+    switch (isa_) {
+      case Isa::sse2: return "nounwind \"target-cpu\"=\"x86-64\"";
+      case Isa::avx2: return "nounwind \"target-cpu\"=\"x86-64-v3\"";
+      case Isa::avx512: return "nounwind \"target-cpu\"=\"x86-64-v4\" \"prefer-vector-width\"=\"512\"";
+    }
+    return "";
+  }
+
+  std::string argument(const std::string& type, const std::string& array, const std::string& element, size_t index,
+                       const std::string& name) {
+    std::string at = array;
+    if (index) at = f_.entry("getelementptr " + element + ", ptr " + array + ", i64 " + std::to_string(index), name + ".at");
+    return f_.entry("load " + type + ", ptr " + at + ", align 8", name);
+  }
+
+  Int extent(const Extent& e) { return e.size < 0 ? Int(e.factor) : f_.mul(sizes_[e.size], e.factor); }
+  std::string hint(Ref ref) const {
+    return ref < k_.names.size() && !k_.names[ref].empty() ? k_.names[ref] : "v" + std::to_string(ref);
+  }
+
+  // ---- values ----
+
+  std::string expand_at(std::string_view text, const std::vector<std::string>& operands, DType operand, DType result,
+                        int lanes, const std::string& name) {
+    size_t left = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+    return expand({text, operand, result, lanes}, operands,
+                  [&](const std::string& line) { return f_.pure(line, left-- == 0 ? name : "t"); });
+  }
+
+  std::string vector(const Value& v) {
+    if (v.lanes == w_) return v.text;
+    const std::string type(register_type(v.type));
+    if (!v.text.starts_with('%')) return constant_at_lanes(type, v.text, w_);
+    const std::string wide = at_lanes(type, w_);
+    std::string first = f_.pure("insertelement " + wide + " poison, " + type + " " + v.text + ", i64 0");
+    return f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", w_) + " zeroinitializer",
+                   v.text.substr(1) + ".all");
+  }
+
+  // Operands as texts of the same number of lanes.
+  std::pair<std::vector<std::string>, int> level(const std::vector<Ref>& args) {
+    int lanes = 1;
+    for (Ref r : args) lanes = std::max(lanes, refs_[r].lanes);
+    std::vector<std::string> texts;
+    for (Ref r : args) texts.push_back(lanes == 1 ? refs_[r].text : vector(refs_[r]));
+    return {texts, lanes};
+  }
+
+  void define(Ref ref, std::string text, int lanes) { refs_[ref] = {std::move(text), compute_type(k_.types[ref]), lanes}; }
+
+  std::string combine(OpId id, DType type, int lanes, const std::string& a, const std::string& b, const std::string& name) {
+    std::string_view text = spelling(op(id), type);
+    TENON_CHECK(!text.empty(), std::string(op(id).name) + " cannot fold in LLVM");
+    return expand_at(text, {a, b}, type, type, lanes, name);
+  }
+
+  std::string lane_numbers(std::string_view type) const {
+    std::string text = "<";
+    for (int l = 0; l < w_; ++l) text += (l ? ", " : "") + std::string(type) + " " + std::to_string(l);
+    return text + ">";
+  }
+
+  std::string mask() {
+    if (simd_.count.known) {
+      std::string text = "<";
+      for (int l = 0; l < w_; ++l) text += std::string(l ? ", " : "") + (l < *simd_.count.known ? "i1 true" : "i1 false");
+      return text + ">";
+    }
+    std::string count = f_.pure("trunc i64 " + simd_.count.text + " to i32");
+    return f_.pure("icmp ult " + at_lanes("i32", w_) + " " + lane_numbers("i32") + ", " + vector({count, DType::i32, 1}), "mask");
+  }
+
+  // ---- addresses ----
+
+  std::string offset_pointer(std::string_view type, const std::string& base, const Int& elements) {
+    if (elements.is(0)) return base;
+    return f_.pure("getelementptr " + std::string(type) + ", ptr " + base + ", i64 " + elements.text, "at");
+  }
+
+  Place place(int buffer, const Address& address) {
+    Place p;
+    Int stride = 0;
+    bool varies = false;
+    std::map<int, Int> sums;  // scalar terms by how far in they are known
+    for (const Term& term : address) {
+      Int scale = term.size < 0 ? Int(term.factor) : f_.mul(sizes_[term.size], term.factor);
+      Int product = scale;
+      if (term.var != kNoRef && term.var == simd_.var) {
+        stride = f_.add(stride, scale);
+        varies = true;
+        product = f_.mul(scale, simd_.base);
+      } else if (term.var != kNoRef && refs_[term.var].lanes > 1) {
+        const std::string wide = at_lanes("i64", w_);
+        std::string part = refs_[term.var].text;
+        if (!scale.is(1)) part = f_.pure("mul " + wide + " " + part + ", " + vector({scale.text, DType::i64, 1}));
+        p.offsets = p.offsets.empty() ? part : f_.pure("add " + wide + " " + p.offsets + ", " + part);
+        continue;
+      } else if (term.var != kNoRef) {
+        const std::string& var = refs_[term.var].text;
+        product = f_.mul(scale, var.starts_with('%') ? Int(var) : Int(std::stoll(var)));
+      }
+      int at = product.known ? 0 : f_.position(product.text);
+      auto [it, is_new] = sums.try_emplace(at, product);
+      if (!is_new) it->second = f_.add(it->second, product);
+    }
+    const std::string_view type = memory_type(k_.buffers[buffer].type);
+    p.pointer = bases_[buffer];
+    for (const auto& [at, sum] : sums) p.pointer = offset_pointer(type, p.pointer, sum);
+    if (!p.offsets.empty()) {
+      p.kind = Place::Kind::gather;
+      const std::string wide = at_lanes("i64", w_);
+      if (varies) {
+        std::string step = vector({stride.text, DType::i64, 1});
+        std::string along = f_.pure("mul " + wide + " " + step + ", " + lane_numbers("i64"));
+        p.offsets = f_.pure("add " + wide + " " + p.offsets + ", " + along);
+      }
+      if (simd_.masked) p.offsets = clamp_lanes(p.offsets, "i64");
+    } else if (varies && !stride.is(0)) {
+      p.kind = stride.is(1) ? Place::Kind::unit : Place::Kind::strided;
+      p.stride = stride;
+    }
+    return p;
+  }
+
+  // The number of lane l, or of the last lane that is in.
+  Int lane(int l) {
+    if (!simd_.masked || l == 0) return l;
+    return f_.min(l, f_.sub(simd_.count, 1));
+  }
+
+  // A vector whose lanes beyond the end repeat the last one that is in.
+  std::string clamp_lanes(const std::string& value, std::string_view type) {
+    const std::string wide = at_lanes(type, w_);
+    std::string last = f_.pure("extractelement " + wide + " " + value + ", i64 " + lane(w_ - 1).text);
+    std::string first = f_.pure("insertelement " + wide + " poison, " + std::string(type) + " " + last + ", i64 0");
+    std::string all = f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", w_) + " zeroinitializer");
+    return f_.pure("select " + at_lanes("i1", w_) + " " + mask() + ", " + wide + " " + value + ", " + wide + " " + all);
+  }
+
+  bool has_masked_memory(DType type) const {
+    return isa_ == Isa::avx512 || (isa_ == Isa::avx2 && size_of(type) >= 4);
+  }
+
+  // A vector on the stack through which a tail is copied where the machine has no masked instruction for the type.
+  const std::string& stage() {
+    if (stage_.empty()) stage_ = f_.entry("alloca [" + std::to_string(w_ * 8) + " x i8], align 64", "stage");
+    return stage_;
+  }
+  void copy(const std::string& to, const std::string& from, int element) {
+    Int bytes = f_.mul(simd_.count, element);
+    f_.statement("call void @llvm.memcpy.p0.p0.i64(ptr " + to + ", ptr " + from + ", i64 " + bytes.text + ", i1 false)");
+  }
+
+  // ---- loads and stores ----
+
+  // One load instruction: moved out of loops if nothing the kernel writes can change it.
+  std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false) {
+    return b.role == Buffer::Role::in ? f_.invariant_load(line, name, uniform) : f_.here(line, name);
+  }
+
+  std::string read_lanes(const Buffer& b, const Place& p, const std::string& name) {
+    const std::string type(memory_type(b.type)), wide = at_lanes(type, w_), align = std::to_string(size_of(b.type));
+    switch (p.kind) {
+      case Place::Kind::uniform: return read(b, "load " + type + ", ptr " + p.pointer + ", align " + align, name, true);
+      case Place::Kind::unit:
+        if (!simd_.masked) return read(b, "load " + wide + ", ptr " + p.pointer + ", align " + align, name);
+        if (has_masked_memory(b.type))
+          return read(b, "call " + wide + " @llvm.masked.load." + memory_mangled(b.type) + ".p0(ptr " + p.pointer + ", i32 " + align +
+                             ", " + at_lanes("i1", w_) + " " + mask() + ", " + wide + " zeroinitializer)", name);
+        f_.statement("store " + wide + " zeroinitializer, ptr " + stage() + ", align 64");
+        copy(stage(), p.pointer, size_of(b.type));
+        return f_.here("load " + wide + ", ptr " + stage() + ", align 64", name);
+      case Place::Kind::strided: {
+        std::string all = "poison";
+        for (int l = 0; l < w_; ++l) {
+          std::string at = offset_pointer(type, p.pointer, f_.mul(lane(l), p.stride));
+          std::string one = read(b, "load " + type + ", ptr " + at + ", align " + align, name + ".lane");
+          all = f_.pure("insertelement " + wide + " " + all + ", " + type + " " + one + ", i64 " + std::to_string(l), name);
+        }
+        return all;
+      }
+      case Place::Kind::gather:
+        return read(b, "call " + wide + " @llvm.masked.gather." + memory_mangled(b.type) + ".v" + std::to_string(w_) + "p0(" +
+                           at_lanes("ptr", w_) + " " + pointers(type, p) + ", i32 " + align + ", " + at_lanes("i1", w_) + " " +
+                           constant_at_lanes("i1", "true", w_) + ", " + wide + " poison)", name);
+    }
+    return "";
+  }
+
+  std::string pointers(const std::string& type, const Place& p) {
+    return f_.pure("getelementptr " + type + ", ptr " + p.pointer + ", " + at_lanes("i64", w_) + " " + p.offsets, "at");
+  }
+
+  std::string memory_mangled(DType type) const {
+    std::string_view m = memory_type(type);
+    return "v" + std::to_string(w_) + (m == "double" ? "f64" : m == "float" ? "f32" : std::string(m));
+  }
+
+  void emit_load(const Stmt& s) {
+    const Buffer& b = k_.buffers[s.buffer];
+    Place p = place(s.buffer, s.address);
+    int lanes = p.kind == Place::Kind::uniform ? 1 : w_;
+    const std::string conversion = load_template(b.type);
+    const std::string name = hint(s.result);
+    std::string bits = read_lanes(b, p, conversion == "$0" ? name : name + ".bits");
+    define(s.result, expand_at(conversion, {bits}, b.type, compute_type(b.type), lanes, name), lanes);
+  }
+
+  void emit_store(const Stmt& s) {
+    const Buffer& b = k_.buffers[s.buffer];
+    Place p = place(s.buffer, s.address);
+    const Value& v = refs_[s.args[0]];
+    const std::string type(memory_type(b.type)), wide = at_lanes(type, w_), align = std::to_string(size_of(b.type));
+    // A scalar is converted before it is spread, so that happens once.
+    std::string bits = expand_at(store_template(b.type), {v.text}, v.type, b.type, v.lanes, "bits");
+    if (p.kind == Place::Kind::uniform) {
+      // Every lane writes the same element: the last one stays.
+      if (v.lanes > 1) bits = f_.pure("extractelement " + wide + " " + bits + ", i64 " + lane(w_ - 1).text);
+      f_.statement("store " + type + " " + bits + ", ptr " + p.pointer + ", align " + align);
+      return;
+    }
+    if (v.lanes == 1) {
+      DType kind = is_bool(b.type) ? DType::u8 : size_of(b.type) == 2 ? DType::i16 : b.type;
+      bits = vector({bits, kind, 1});
+    }
+    if (p.kind == Place::Kind::unit) {
+      if (!simd_.masked) {
+        f_.statement("store " + wide + " " + bits + ", ptr " + p.pointer + ", align " + align);
+      } else if (has_masked_memory(b.type)) {
+        f_.statement("call void @llvm.masked.store." + memory_mangled(b.type) + ".p0(" + wide + " " + bits + ", ptr " + p.pointer +
+                     ", i32 " + align + ", " + at_lanes("i1", w_) + " " + mask() + ")");
+      } else {
+        f_.statement("store " + wide + " " + bits + ", ptr " + stage() + ", align 64");
+        copy(p.pointer, stage(), size_of(b.type));
+      }
+      return;
+    }
+    if (simd_.masked) bits = clamp_lanes(bits, type);
+    if (p.kind == Place::Kind::strided) {
+      for (int l = 0; l < w_; ++l) {
+        std::string at = offset_pointer(type, p.pointer, f_.mul(lane(l), p.stride));
+        std::string one = f_.pure("extractelement " + wide + " " + bits + ", i64 " + std::to_string(l));
+        f_.statement("store " + type + " " + one + ", ptr " + at + ", align " + align);
+      }
+    } else {
+      // Lanes are written in order, so of equal addresses the last one stays, as in the kernel's own order.
+      f_.statement("call void @llvm.masked.scatter." + memory_mangled(b.type) + ".v" + std::to_string(w_) + "p0(" + wide + " " + bits +
+                   ", " + at_lanes("ptr", w_) + " " + pointers(type, p) + ", i32 " + align + ", " + at_lanes("i1", w_) + " " +
+                   constant_at_lanes("i1", "true", w_) + ")");
+    }
+  }
+
+  // ---- loops ----
+
+  // Elements [begin, end) of a simd axis, begin a multiple of W: full vectors, `unroll` of them at a time, then the rest
+  // one masked vector at a time. carried: unroll values per result, of which one vector's body sees its own;
+  // body(carried of this vector) leaves the next ones there.
+  using VectorBody = std::function<std::vector<std::string>(size_t vector)>;
+  void simd_axis(const Axis& axis, const Int& begin, const Int& end, int unroll, std::vector<Carried>& carried,
+                 const VectorBody& body, const std::vector<OpId>& folds) {
+    const Simd before = simd_;
+    const int64_t step = int64_t{w_} * unroll;
+    const size_t results = folds.size();
+    const std::string name = hint(axis.var);
+    auto fold = [&](size_t u, std::vector<Carried>& all, const std::string& keep) {
+      std::vector<std::string> values = body(u);
+      for (size_t r = 0; r < results; ++r) {
+        Carried& c = all[u * results + r];
+        std::string next = combine(folds[r], fold_types_[r], w_, c.value, values[r], c.hint);
+        c.value = keep.empty() ? next : f_.pure("select " + at_lanes("i1", w_) + " " + keep + ", " + c.type + " " + next + ", " + c.type + " " + c.value, c.hint);
+      }
+    };
+    f_.when_less(name + ".some", begin, end, false, carried, [&] {
+      f_.split([&] {
+        const Int count = f_.sub(end, begin);
+        const Int rest = f_.remainder(count, step);
+        const Int full = f_.sub(end, rest);
+        f_.loop(name, begin, full, false, carried, [&](const std::string& index) -> Int {
+          for (int u = 0; u < unroll; ++u) {
+            simd_ = {axis.var, f_.add(Int(index), int64_t{u} * w_), false, 0};
+            fold(u, carried, "");
+          }
+          return f_.add(Int(index), step);
+        });
+        auto masked = [&](const Int& base) {
+          Int left = f_.sub(end, base);
+          simd_ = {axis.var, base, true, unroll == 1 ? left : f_.min(left, w_)};
+        };
+        if (unroll == 1) {
+          f_.when_less(name + ".tail", full, end, true, carried, [&] {
+            masked(full);
+            fold(0, carried, results ? mask() : "");
+          });
+        } else {
+          f_.loop(name + ".tail", full, end, false, carried, [&](const std::string& index) -> Int {
+            masked(Int(index));
+            fold_rotating(carried, folds, unroll, f_.sub(Int(index), full), body);
+            return f_.add(Int(index), w_);
+          });
+        }
+      });
+    });
+    simd_ = before;
+  }
+
+  // The masked rest of an unrolled loop: the vector `from` elements behind the last full step folds into accumulator
+  // from / W. One copy of the body serves all of them.
+  void fold_rotating(std::vector<Carried>& carried, const std::vector<OpId>& folds, int unroll, const Int& from, const VectorBody& body) {
+    const size_t results = folds.size();
+    const std::string keep = mask();
+    std::vector<std::string> values = body(0);
+    std::vector<std::string> mine;
+    for (int u = 0; u < unroll; ++u) mine.push_back(f_.pure("icmp eq i64 " + from.text + ", " + std::to_string(u * w_)));
+    for (size_t r = 0; r < results; ++r) {
+      const std::string type = carried[r].type;
+      std::string old = carried[r].value;
+      for (int u = 1; u < unroll; ++u)
+        old = f_.pure("select i1 " + mine[u] + ", " + type + " " + carried[u * results + r].value + ", " + type + " " + old);
+      std::string next = combine(folds[r], fold_types_[r], w_, old, values[r], carried[r].hint);
+      next = f_.pure("select " + at_lanes("i1", w_) + " " + keep + ", " + type + " " + next + ", " + type + " " + old);
+      for (int u = 0; u < unroll; ++u) {
+        Carried& c = carried[u * results + r];
+        c.value = f_.pure("select i1 " + mine[u] + ", " + type + " " + next + ", " + type + " " + c.value, c.hint);
+      }
+    }
+  }
+
+  // Axes [from, count) as nested loops over scalars, then `body`.
+  void nest(const std::vector<Axis>& axes, size_t from, size_t count, std::vector<Carried>& carried, const std::function<void()>& body) {
+    if (from == count) return body();
+    f_.loop(hint(axes[from].var), 0, extent(axes[from].extent), false, carried, [&](const std::string& index) {
+      define(axes[from].var, index, 1);
+      nest(axes, from + 1, count, carried, body);
+      return f_.add(Int(index), 1);
+    });
+  }
+
+  int width() const { return simd_.var == kNoRef ? 1 : w_; }
+  std::string at_width(const Value& v) { return width() == 1 ? v.text : vector(v); }
+  std::string identity(OpId fold, DType type, int lanes) const {
+    auto value = combine_identity(fold, type);
+    TENON_CHECK(value, std::string(op(fold).name) + " has no identity");
+    return constant_at_lanes(register_type(type), literal(type, *value), lanes);
+  }
+
+  void emit_loop(const Stmt& s) {
+    std::vector<Carried> carried;
+    if (s.simd) {
+      nest(s.axes, 0, s.axes.size() - 1, carried, [&] {
+        simd_axis(s.axes.back(), 0, extent(s.axes.back().extent), 1, carried, [&](size_t) { return emit_block(s.body), std::vector<std::string>(); }, {});
+      });
+      return;
+    }
+    std::vector<Carried>* outer = std::exchange(scans_, &carried);
+    for (const Stmt& inner : s.body)
+      if (inner.kind == Stmt::Kind::scan) {
+        DType type = compute_type(inner.type);
+        carried.push_back({at_lanes(register_type(type), width()), hint(inner.result), identity(inner.op, type, width())});
+      }
+    nest(s.axes, 0, s.axes.size(), carried, [&] {
+      next_scan_ = 0;
+      emit_block(s.body);
+    });
+    scans_ = outer;
+  }
+
+  void emit_scan(const Stmt& s) {
+    Carried& c = (*scans_)[next_scan_++];
+    DType type = compute_type(s.type);
+    c.value = combine(s.op, type, width(), c.value, at_width(refs_[s.args[0]]), hint(s.result));
+    define(s.result, c.value, width());
+  }
+
+  void emit_reduce(const Stmt& s) {
+    const size_t results = s.combine.size();
+    const int lanes = s.simd ? w_ : width();
+    const int unroll = s.simd ? s.unroll : 1;
+    std::vector<DType> types;
+    for (Ref r : s.results) types.push_back(compute_type(k_.types[r]));
+    std::vector<Carried> carried;
+    for (int u = 0; u < unroll; ++u)
+      for (size_t r = 0; r < results; ++r)
+        carried.push_back({at_lanes(register_type(types[r]), lanes), hint(s.results[r]), identity(s.combine[r], types[r], lanes)});
+    std::vector<Carried>* outer_scans = std::exchange(scans_, nullptr);
+    const size_t next_scan = next_scan_;
+    const std::vector<DType> outer_types = std::exchange(fold_types_, types);
+    nest(s.axes, 0, s.axes.size() - (s.simd ? 1 : 0), carried, [&] {
+      if (!s.simd) {
+        emit_block(s.body);
+        for (size_t r = 0; r < results; ++r)
+          carried[r].value = combine(s.combine[r], types[r], lanes, carried[r].value, at_width(refs_[s.yields[r]]), carried[r].hint);
+        return;
+      }
+      simd_axis(s.axes.back(), 0, extent(s.axes.back().extent), unroll, carried, [&](size_t) {
+        emit_block(s.body);
+        std::vector<std::string> values;
+        for (Ref r : s.yields) values.push_back(vector(refs_[r]));
+        return values;
+      }, s.combine);
+    });
+    fold_types_ = outer_types;
+    scans_ = outer_scans;
+    next_scan_ = next_scan;
+    for (size_t r = 0; r < results; ++r) {
+      std::vector<std::string> values;
+      for (int u = 0; u < unroll; ++u) values.push_back(carried[u * results + r].value);
+      std::string value = fold_pairs(s.combine[r], types[r], lanes, values, hint(s.results[r]));
+      if (s.simd) value = fold_halves(s.combine[r], types[r], value, hint(s.results[r]));
+      define(s.results[r], value, s.simd ? 1 : lanes);
+    }
+  }
+
+  std::string fold_pairs(OpId fold, DType type, int lanes, std::vector<std::string> values, const std::string& name) {
+    while (values.size() > 1) {
+      std::vector<std::string> next;
+      for (size_t i = 0; i + 1 < values.size(); i += 2) next.push_back(combine(fold, type, lanes, values[i], values[i + 1], name));
+      if (values.size() % 2) next.push_back(values.back());
+      values = next;
+    }
+    return values[0];
+  }
+
+  std::string fold_halves(OpId fold, DType type, std::string value, const std::string& name) {
+    for (int lanes = w_; lanes > 1; lanes /= 2) {
+      const std::string wide = at_lanes(register_type(type), lanes);
+      std::string half[2];
+      for (int h = 0; h < 2; ++h) {
+        if (lanes == 2) {
+          half[h] = f_.pure("extractelement " + wide + " " + value + ", i64 " + std::to_string(h));
+          continue;
+        }
+        std::string numbers = "<";
+        for (int l = 0; l < lanes / 2; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(h * lanes / 2 + l);
+        half[h] = f_.pure("shufflevector " + wide + " " + value + ", " + wide + " poison, " + at_lanes("i32", lanes / 2) + " " + numbers + ">");
+      }
+      value = combine(fold, type, lanes / 2, half[0], half[1], name);
+    }
+    return value;
+  }
+
+  // The par nest as one range [begin, end). Its variables are found by division once, then counted like an odometer.
+  // A simd nest counts its last axis in vectors, and does all of a row's vectors in one inner loop.
+  void emit_par(const Stmt& s) {
+    std::vector<Carried> none;
+    const size_t outer = s.axes.size() - (s.simd ? 1 : 0);  // axes of the odometer
+    auto body = [&] { emit_block(s.body); };
+    auto vectors = [&](const Int& first, const Int& last) {  // of the simd axis
+      Int n = extent(s.axes.back().extent);
+      Int stop = f_.min(n, f_.mul(last, w_));
+      simd_axis(s.axes.back(), f_.mul(first, w_), stop, 1, none, [&](size_t) { return body(), std::vector<std::string>(); }, {});
+    };
+    if (s.simd && outer == 0) return vectors(Int("%begin"), Int("%end"));
+    f_.when_less("any", Int("%begin"), Int("%end"), false, none, [&] {
+      Int in_row = 0, row = Int("%begin");
+      std::string per_row;
+      if (s.simd) {
+        Int n = f_.divide(f_.add(extent(s.axes.back().extent), w_ - 1), w_);
+        per_row = n.text;
+        in_row = f_.here("srem i64 %begin, " + per_row);
+        row = f_.here("sdiv i64 %begin, " + per_row);
+      }
+      std::vector<Carried> state(outer + (s.simd ? 1 : 0));
+      for (size_t a = outer; a-- > 0;) {
+        const std::string n = extent(s.axes[a].extent).text;
+        std::string digit = a == 0 ? row.text : f_.here("srem i64 " + row.text + ", " + n);
+        if (a > 0) row = Int(f_.here("sdiv i64 " + row.text + ", " + n));
+        state[a] = {"i64", hint(s.axes[a].var), digit};
+      }
+      if (s.simd) state[outer] = {"i64", hint(s.axes[outer].var) + ".vector", in_row.text};
+      f_.loop("par", Int("%begin"), Int("%end"), true, state, [&](const std::string& at) -> Int {
+        for (size_t a = 0; a < outer; ++a) define(s.axes[a].var, state[a].value, 1);
+        Int done = 1;
+        if (s.simd) {
+          Int first = Int(state[outer].value);
+          Int left = f_.sub(Int("%end"), Int(at));
+          done = f_.min(left, f_.sub(Int(per_row), first));
+          vectors(first, f_.add(first, done));
+          state[outer].value = "0";
+        } else {
+          body();
+        }
+        Int carry = 1;
+        for (size_t a = outer; a-- > 0;) {
+          Int next = f_.add(Int(state[a].value), carry);
+          if (a > 0) {
+            std::string wrapped = f_.pure("icmp eq i64 " + next.text + ", " + extent(s.axes[a].extent).text);
+            carry = Int(f_.pure("zext i1 " + wrapped + " to i64"));
+            next = Int(f_.pure("select i1 " + wrapped + ", i64 0, i64 " + next.text));
+          }
+          state[a].value = next.text;
+        }
+        return f_.add(Int(at), done);
+      });
+    });
+  }
+
+  // ---- statements ----
+
+  void emit_block(const Block& block) {
+    for (const Stmt& s : block) emit_stmt(s);
+  }
+
+  void emit_stmt(const Stmt& s) {
+    switch (s.kind) {
+      case Stmt::Kind::op: {
+        auto [operands, lanes] = level(s.args);
+        DType operand = compute_type(k_.types[s.args.back()]);
+        std::string_view text = spelling(op(s.op), operand);
+        TENON_CHECK(!text.empty(), "no LLVM spelling: " + print_line(k_, s));
+        define(s.result, expand_at(text, operands, operand, compute_type(s.type), lanes, hint(s.result)), lanes);
+        return;
+      }
+      case Stmt::Kind::cast: {
+        const Value& v = refs_[s.args[0]];
+        define(s.result, expand_at(cast_template(v.type, s.type), {v.text}, v.type, s.type, v.lanes, hint(s.result)), v.lanes);
+        return;
+      }
+      case Stmt::Kind::bitcast: {
+        const Value& v = refs_[s.args[0]];
+        bool same = register_type(v.type) == register_type(s.type);
+        define(s.result, expand_at(same ? "$0" : "bitcast $T $0 to $R", {v.text}, v.type, s.type, v.lanes, hint(s.result)), v.lanes);
+        return;
+      }
+      case Stmt::Kind::constant: return define(s.result, literal(compute_type(s.type), s.literal), 1);
+      case Stmt::Kind::size: return define(s.result, sizes_[s.size].text, 1);
+      case Stmt::Kind::index: {
+        if (s.args[0] != simd_.var) return define(s.result, refs_[s.args[0]].text, 1);
+        std::string base = vector({simd_.base.text, DType::i64, 1});
+        return define(s.result, f_.pure("add " + at_lanes("i64", w_) + " " + base + ", " + lane_numbers("i64"), hint(s.result)), w_);
+      }
+      case Stmt::Kind::load: return emit_load(s);
+      case Stmt::Kind::store: return emit_store(s);
+      case Stmt::Kind::loop: return emit_loop(s);
+      case Stmt::Kind::reduce: return emit_reduce(s);
+      case Stmt::Kind::scan: return emit_scan(s);
+      case Stmt::Kind::par: break;
+    }
+    TENON_CHECK(false, "par inside the par nest");
+  }
+
+  const Kernel& k_;
+  const Isa isa_;
+  const int w_;
+  Function f_;
+  std::vector<Value> refs_;
+  std::vector<Int> sizes_;
+  std::vector<std::string> bases_;
+  std::string stage_;
+  Simd simd_;
+  std::vector<DType> fold_types_;            // of the reduce being emitted
+  std::vector<Carried>* scans_ = nullptr;    // of the innermost `for`
+  size_t next_scan_ = 0;
+};
+
+}  // namespace
+
+std::string emit_llvm(const Kernel& kernel, Isa isa) {
+  Kernel expanded = kernel;
+  expand_math(expanded);
+  return Emitter(expanded, isa).run();
+}
+
+}  // namespace tenon::jit
