@@ -1,0 +1,341 @@
+// Compiler: kernels to code in memory, and the only file that includes LLVM. A kernel's canonical text and ISA are its
+// identity: equal ones compile once, whoever asks first does it and the others wait. Several kernels share a module, as
+// LLVM's fixed cost per module is a third of a small kernel's compile time. LLVM is set up on first use; a fatal error
+// of LLVM leaves it by an exception (and leaks that module), so the host lives on. Tested by tests/emit_test.cc.
+#include "jit/orc.h"
+
+#include <llvm/AsmParser/Parser.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/ErrorHandling.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/SourceMgr.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <unordered_map>
+
+#include "jit/code_pool.h"
+#include "jit/kernel.h"
+#include "jit/link.h"
+
+namespace tenon::jit {
+namespace {
+
+constexpr unsigned kThreads = 4;      // of one compile() call
+constexpr size_t kBatch = 8;          // kernels a module; more gains nothing (bench/compile.cc)
+constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
+
+Status failed(const std::string& what) { return {tenon::Code::internal, "LLVM: " + what}; }
+
+struct LlvmFatal : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+const llvm::Target* target() {
+  static const llvm::Target* target = [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    llvm::install_fatal_error_handler([](void*, const char* reason, bool) { throw LlvmFatal(reason); });
+    std::string error;
+    return llvm::TargetRegistry::lookupTarget(kTriple, error);
+  }();
+  return target;
+}
+
+// TargetMachines cost a millisecond to make and serve one thread at a time.
+class Machines {
+ public:
+  std::unique_ptr<llvm::TargetMachine> take() {
+    {
+      std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        auto machine = std::move(free_.back());
+        free_.pop_back();
+        return machine;
+      }
+    }
+    if (!target()) return nullptr;
+    llvm::TargetOptions options;
+    options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+    // The functions' attributes name the CPU.
+    return std::unique_ptr<llvm::TargetMachine>(target()->createTargetMachine(
+        kTriple, "x86-64", "", options, llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+  }
+  void give_back(std::unique_ptr<llvm::TargetMachine> machine) {
+    std::lock_guard lock(mutex_);
+    if (free_.size() < kThreads) free_.push_back(std::move(machine));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<llvm::TargetMachine>> free_;
+};
+
+Machines& machines() {
+  static Machines& machines = *new Machines;
+  return machines;
+}
+
+// The emitter's text is already hoisted and without repetition, so no pass runs before code generation
+// (bench/compile.cc measures both).
+Result<std::string> generate(std::string_view text, llvm::TargetMachine& machine, llvm::LLVMContext& context) {
+  std::string complaints;
+  context.setDiagnosticHandlerCallBack(
+      [](const llvm::DiagnosticInfo* info, void* out) {
+        if (info->getSeverity() != llvm::DS_Error) return;
+        llvm::raw_string_ostream stream(*static_cast<std::string*>(out));
+        llvm::DiagnosticPrinterRawOStream printer(stream);
+        info->print(printer);
+      },
+      &complaints);
+  llvm::SMDiagnostic error;
+  std::unique_ptr<llvm::Module> module = llvm::parseAssembly(
+      llvm::MemoryBufferRef(llvm::StringRef(text.data(), text.size()), "kernel"), error, context);
+  if (!module) {
+    std::string message;
+    llvm::raw_string_ostream stream(message);
+    error.print("", stream, false);
+    return failed(message);
+  }
+  module->setTargetTriple(kTriple);
+  module->setDataLayout(machine.createDataLayout());
+#ifndef NDEBUG
+  std::string broken;
+  llvm::raw_string_ostream stream(broken);
+  if (llvm::verifyModule(*module, &stream)) return failed(broken);
+#endif
+  llvm::SmallVector<char, 0> object;
+  llvm::raw_svector_ostream out(object);
+  {
+    llvm::legacy::PassManager passes;
+    if (machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::ObjectFile, true))
+      return failed("cannot write an object");
+    passes.run(*module);
+  }
+  if (!complaints.empty()) return failed(complaints);
+  return std::string(object.begin(), object.end());
+}
+
+}  // namespace
+
+Result<std::string> compile_object(std::string_view text) {
+  std::unique_ptr<llvm::TargetMachine> machine = machines().take();
+  if (!machine) return failed("no X86 target");
+  auto* context = new llvm::LLVMContext;
+  try {
+    Result<std::string> object = generate(text, *machine, *context);
+    delete context;
+    machines().give_back(std::move(machine));
+    return object;
+  } catch (const LlvmFatal& fatal) {
+    machine.release();  // in an unknown state, like the context: better leaked than destroyed
+    return failed(fatal.what());
+  }
+}
+
+// One kernel text: being compiled, or compiled and perhaps dropped by its users since.
+struct Entry {
+  bool building = true;
+  Status status;
+  std::weak_ptr<const Code> code;
+  std::shared_ptr<const Code> fresh;  // held until all `waiting` requests have taken it
+  int waiting = 0;
+};
+
+struct Compiler::Impl {
+  std::mutex mutex;
+  std::condition_variable built;
+  std::unordered_map<std::string, std::shared_ptr<Entry>> entries;  // by isa and canonical text
+  size_t sweep_at = 1024;
+  Stats stats;
+
+  // Forgets code that nobody holds any more.
+  void sweep() {
+    if (entries.size() < sweep_at) return;
+    std::erase_if(entries, [](const auto& e) { return !e.second->building && e.second->code.expired(); });
+    sweep_at = std::max<size_t>(1024, 2 * entries.size());
+  }
+};
+
+namespace {
+
+struct Job {
+  const Kernel* kernel;
+  std::string key;
+  std::shared_ptr<Entry> entry;
+  Status status;
+  std::shared_ptr<const Code> code;
+};
+
+// One line per function in the file that `perf report` reads, if TENON_JIT_PROFILE=perf.
+void tell_perf(const Linked& linked) {
+  static const bool wanted = [] {
+    const char* profile = std::getenv("TENON_JIT_PROFILE");
+    return profile && std::string_view(profile) == "perf";
+  }();
+  if (!wanted) return;
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  std::FILE* file = std::fopen(("/tmp/perf-" + std::to_string(getpid()) + ".map").c_str(), "a");
+  if (!file) return;
+  for (const auto& [name, symbol] : linked.functions)
+    std::fprintf(file, "%llx %zx tenon %s\n", static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size, name.c_str());
+  std::fclose(file);
+}
+
+Status build(std::span<Job> jobs, Isa isa) {
+  std::string text;
+  std::unordered_map<std::string, int> names;
+  std::vector<std::string> symbols;
+  for (const Job& job : jobs) {
+    Kernel kernel = *job.kernel;
+    if (int count = names[kernel.name]++) kernel.name += "." + std::to_string(count);
+    text += emit_llvm(kernel, isa) + "\n";
+    symbols.push_back(kernel.name);
+  }
+  TENON_ASSIGN(std::string object, compile_object(text));
+  TENON_ASSIGN(Linked linked, link(object));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    auto it = linked.functions.find(symbols[i]);
+    if (it == linked.functions.end()) return failed("no function " + symbols[i]);
+    auto code = std::make_shared<jit::Code>();
+    code->function = reinterpret_cast<KernelFn>(it->second.address);
+    code->symbol = symbols[i];
+    code->memory = linked.memory;
+    jobs[i].code = std::move(code);
+  }
+  tell_perf(linked);
+  return {};
+}
+
+// A module's jobs. What emit_llvm refuses is our bug, but not worth the host's life.
+void build_or_fail(std::span<Job> jobs, Isa isa) {
+  Status status;
+  try {
+    status = build(jobs, isa);
+  } catch (const std::exception& error) {  // InternalError, or no memory
+    status = {tenon::Code::internal, error.what()};
+  }
+  for (Job& job : jobs) job.status = status;
+}
+
+void build_all(std::vector<Job>& jobs, Isa isa, double& milliseconds) {
+  const unsigned threads = std::min<unsigned>({kThreads, std::max(1u, std::thread::hardware_concurrency()), static_cast<unsigned>(jobs.size())});
+  const size_t batch = std::clamp<size_t>(jobs.size() / threads / 2, 1, kBatch);
+  std::atomic<size_t> next = 0;
+  std::atomic<int64_t> nanoseconds = 0;
+  auto work = [&] {
+    auto start = std::chrono::steady_clock::now();
+    for (;;) {
+      size_t begin = next.fetch_add(batch);
+      if (begin >= jobs.size()) break;
+      build_or_fail(std::span(jobs).subspan(begin, std::min(batch, jobs.size() - begin)), isa);
+    }
+    nanoseconds += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+  };
+  std::vector<std::thread> others;
+  for (unsigned t = 1; t < threads; ++t) {
+    try {
+      others.emplace_back(work);
+    } catch (const std::system_error&) {
+      break;  // no thread to be had: this one does the rest
+    }
+  }
+  work();
+  for (std::thread& t : others) t.join();
+  milliseconds = static_cast<double>(nanoseconds) / 1e6;
+}
+
+}  // namespace
+
+Compiler::Compiler() : impl_(std::make_unique<Impl>()) {}
+
+Compiler& Compiler::get() {
+  static Compiler& compiler = *new Compiler;
+  return compiler;
+}
+
+Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::vector<const Kernel*>& kernels, Isa isa) {
+  std::vector<std::shared_ptr<const jit::Code>> codes(kernels.size());
+  std::vector<std::shared_ptr<Entry>> entries(kernels.size());
+  std::vector<Job> jobs;
+  std::vector<std::string> keys;
+  for (const Kernel* kernel : kernels) {
+    TENON_TRY(verify(*kernel));
+    keys.push_back(std::string(isa_name(isa)) + "\n" + canonical_text(*kernel));
+  }
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->sweep();
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      std::shared_ptr<Entry>& entry = impl_->entries[keys[i]];
+      if (entry && !entry->building && (codes[i] = entry->code.lock())) {
+        ++impl_->stats.shared;
+        continue;
+      }
+      if (entry && entry->building) {
+        ++impl_->stats.shared;
+      } else {
+        entry = std::make_shared<Entry>();
+        jobs.push_back({kernels[i], keys[i], entry, {}, {}});
+      }
+      ++entry->waiting;
+      entries[i] = entry;
+    }
+  }
+  if (!jobs.empty()) {
+    double milliseconds = 0;
+    build_all(jobs, isa, milliseconds);
+    std::lock_guard lock(impl_->mutex);
+    impl_->stats.milliseconds += milliseconds;
+    for (Job& job : jobs) {
+      job.entry->building = false;
+      job.entry->status = job.status;
+      job.entry->code = job.entry->fresh = job.code;
+      if (!job.status.ok()) impl_->entries.erase(job.key);  // the next request tries again
+      else ++impl_->stats.compiled;
+    }
+    impl_->built.notify_all();
+  }
+  Status status;
+  std::unique_lock lock(impl_->mutex);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (codes[i]) continue;
+    Entry& entry = *entries[i];
+    impl_->built.wait(lock, [&] { return !entry.building; });
+    codes[i] = entry.fresh;
+    if (--entry.waiting == 0) entry.fresh.reset();
+    if (!entry.status.ok() && status.ok()) status = entry.status.at("kernel @" + kernels[i]->name);
+  }
+  if (!status.ok()) return status;
+  return codes;
+}
+
+Compiler::Stats Compiler::stats() const {
+  std::lock_guard lock(impl_->mutex);
+  Stats stats = impl_->stats;
+  stats.code_bytes = CodePool::get().bytes_in_use();
+  return stats;
+}
+
+}  // namespace tenon::jit
