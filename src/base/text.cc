@@ -80,6 +80,7 @@ Result<std::string_view> Lexer::name(std::string_view what) {
 Result<std::string_view> Lexer::value_name() {
   if (!at("%")) return expected("a value such as %x");
   Token percent = next();
+  if (token_.kind == Token::Kind::bad) return expected("a name");
   bool named = token_.kind == Token::Kind::name || token_.kind == Token::Kind::integer;
   if (!named || token_.begin() != percent.end()) return error(percent, "expected a name directly after '%'");
   return next().text;

@@ -18,6 +18,7 @@ class GraphHasher {
   explicit GraphHasher(const Graph& graph) : graph_(graph) {}
 
   Hash128 run() {
+    number_symbols();
     number(graph_.inputs.size());
     for (const InputBinding& in : graph_.inputs) {
       number(in.value);
@@ -66,6 +67,40 @@ class GraphHasher {
     dims(t.shape);
   }
 
+  size_t symbol_number(Dim symbol) {
+    auto [it, fresh] = numbers_.emplace(symbol.bits, symbols_.size());
+    if (fresh) symbols_.push_back(symbol);
+    return it->second;
+  }
+
+  // By first use in the inputs, where they mostly stand alone. Those that never do are told apart by name: then a
+  // renamed graph may hash differently, which costs a hit and nothing else.
+  void number_symbols() {
+    std::vector<Dim> others;
+    auto visit = [&](Dim d) {
+      if (graph_.dims->is_symbol(d)) symbol_number(d);
+      else graph_.dims->collect_symbols(d, others);
+    };
+    for (const InputBinding& in : graph_.inputs) {
+      for (Dim d : graph_.type(in.value).shape) visit(d);
+      for (Dim d : in.strides.value_or(Dims())) visit(d);
+      if (in.symbol) visit(*in.symbol);
+    }
+    for (const Node& n : graph_.nodes) {
+      for (const AttrValue& value : n.attrs) {
+        if (auto* d = std::get_if<Dim>(&value)) visit(*d);
+        if (auto* dims = std::get_if<Dims>(&value))
+          for (Dim d : *dims) visit(d);
+      }
+    }
+    for (const OutputBinding& out : graph_.outputs)
+      for (Dim d : out.strides.value_or(Dims())) visit(d);
+    std::sort(others.begin(), others.end(), [&](Dim a, Dim b) {
+      return graph_.dims->symbol_name(a) < graph_.dims->symbol_name(b);
+    });
+    for (Dim d : others) symbol_number(d);
+  }
+
   Hash128 dim_hash(Dim d) {
     auto known = dim_hashes_.find(d.bits);
     if (known != dim_hashes_.end()) return known->second;
@@ -78,8 +113,7 @@ class GraphHasher {
       const DimTable::Expr& e = graph_.dims->expr(d);
       h.number(2 + static_cast<uint64_t>(e.kind));
       if (e.kind == DimTable::Kind::symbol) {
-        h.number(symbols_.size());
-        symbols_.push_back(d);
+        h.number(symbol_number(d));
       } else if (e.kind == DimTable::Kind::sum) {
         std::vector<Hash128> terms;
         for (const DimTable::Term& t : e.terms) terms.push_back(term_hash(t));
@@ -143,7 +177,8 @@ class GraphHasher {
 
   const Graph& graph_;
   Hasher hasher_;
-  std::vector<Dim> symbols_;  // by first use
+  std::vector<Dim> symbols_;
+  std::unordered_map<int64_t, size_t> numbers_;  // in symbols_
   std::unordered_map<int64_t, Hash128> dim_hashes_;
 };
 

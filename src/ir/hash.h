@@ -8,7 +8,7 @@
 namespace tenon {
 
 // Covers ops by name, operands, types, attributes with the bytes of constants, bindings with strides, symbols by order of
-// first use with their ranges, outputs, and groups with their back ends. Leaves out names, origins and groups' reasons.
+// use in the inputs with their ranges, outputs, and groups with their back ends. Leaves out names, origins and groups' reasons.
 Hash128 hash(const Graph& graph);
 
 }  // namespace tenon
