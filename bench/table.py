@@ -50,7 +50,8 @@ class Progress:
     def tick(self):
         start = time.monotonic()
         while True:
-            print(f"\r\033[K... {self.what} ({time.monotonic() - start:.0f} s)", end="", file=sys.stderr, flush=True)
+            seconds = time.monotonic() - start
+            print(f"\r\033[K... {self.what} ({seconds:.0f} s)", end="", file=sys.stderr, flush=True)
             if self.done.wait(1.0):
                 return
 

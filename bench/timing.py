@@ -1,10 +1,13 @@
-"""Timing on a machine that others use too: contenders take turns, and what is reported is ratios within a round.
+"""Timing on a machine that others use too: contenders take turns, ratios are taken within a round.
 
-`interleave` times functions in alternating order; `Times` summarises one contender against another. A function is
-repeated within a round until the round is long enough for the clock. Nothing is thrown away but the warm-up.
+`interleave` times functions in alternating order, each repeated within a round until that is long enough for
+the clock; `speedup` compares two of them. Nothing is thrown away but the warm-up.
+Tested by tests/torch/test_bench.py.
 """
 
+import os
 import statistics
+import sys
 import time
 
 
@@ -15,27 +18,38 @@ def seconds(function, repeats=1):
     return (time.perf_counter() - start) / repeats
 
 
-def interleave(functions, rounds, round_s=0.05, warm_up=2):
-    """{name: seconds per call, one entry a round}. Every other round runs in reverse order."""
+def interleave(functions, rounds, round_s=0.05, warm_up=2, limit_s=60):
+    """{name: seconds per call, one entry a round}. Every other round runs in reverse order. On a machine so busy
+    that `limit_s` is over first, the rounds done by then (but at least three) have to do."""
     repeats = {}
     for name, function in functions.items():
         once = min(seconds(function) for _ in range(warm_up))
         repeats[name] = max(1, round(round_s / max(once, 1e-7)))
     times = {name: [] for name in functions}
+    start = time.perf_counter()
     for r in range(rounds):
+        if r >= 3 and time.perf_counter() - start > limit_s:
+            break
         for name in list(functions)[:: -1 if r % 2 else 1]:
             times[name].append(seconds(functions[name], repeats[name]))
     return times
 
 
 def speedup(base, other):
-    """How many times faster `other` is than `base`: the median over rounds, never of times from different rounds."""
+    """How many times faster `other` is than `base`: the median over rounds, never of times from different
+    rounds."""
     return statistics.median(b / o for b, o in zip(base, other, strict=True))
 
 
-def cpu_model():
+def describe_machine():
+    """The processor, its vectors, and how busy it was before we started: numbers from a busy machine say
+    so."""
     with open("/proc/cpuinfo") as f:
         fields = dict(line.split(":", 1) for line in f if ":" in line)
     fields = {key.strip(): value.strip() for key, value in fields.items()}
     simd = [name for name in ("avx2", "avx512f", "amx_tile") if name in fields.get("flags", "").split()]
-    return f"{fields.get('model name', 'unknown CPU')} ({', '.join(simd) or 'no AVX2'})"
+    load = os.getloadavg()[0]
+    if load > 0.5:      # a thread that waits for one off its CPU makes small kernels hundreds of times slower
+        print(f"warning: load {load:.1f}: others use this machine, times will be off", file=sys.stderr)
+    name = fields.get("model name", "unknown CPU")
+    return f"{name} ({', '.join(simd) or 'no AVX2'}), {os.cpu_count()} CPUs, load {load:.1f} at the start"

@@ -1,10 +1,12 @@
-"""The rule by which a compiled model is right: PyTorch's own benchmark rule, applied to every tensor of the output.
+"""The rule by which a compiled model is right: PyTorch's own benchmark rule, applied to every tensor of the
+output.
 
-`check(reference, result, exact, tolerance)` compares the output of eager and of the compiled model, both in the
-model's dtype, with eager in float64. Structure, shapes, dtypes and strides must agree. A floating tensor passes
-when it is close to eager by `tolerance` (absolute and relative), or else when its RMS distance from `exact` is at
-most `k` times eager's own plus tolerance/10: as good as eager, though not equal. Other dtypes must be equal.
-Outputs may nest tuples, lists, dicts, dataclasses, None and numbers. Tested by tests/torch/test_accuracy.py.
+`check(reference, result, exact, tolerance)` compares the output of eager and of the compiled model, both in
+the model's dtype, with eager in float64. Structure, shapes, dtypes and strides must agree. A floating tensor
+passes when it is close to eager by `tolerance` (absolute and relative), or else when its RMS distance from
+`exact` is at most `k` times eager's own plus tolerance/10: as good as eager, though not equal. Other dtypes
+must be equal. Outputs may nest tuples, lists, dicts, dataclasses, None and numbers. Tested by
+tests/torch/test_accuracy.py.
 """
 
 import dataclasses
@@ -16,7 +18,7 @@ import torch
 @dataclass
 class Verdict:
     problems: list = field(default_factory=list)    # sentences; none means right
-    worst: float = 0.0                              # largest RMS error over its limit: below 1 passes by that rule
+    worst: float = 0.0                              # largest RMS error as a share of its limit
 
     @property
     def ok(self):
@@ -48,7 +50,8 @@ def compare(ref, res, exact, tolerance):
     if not same_strides(ref, res):
         return f"strides {res.stride()} instead of {ref.stride()}", 0.0
     if not ref.is_floating_point():
-        return (None if torch.equal(ref, res) else f"{(ref != res).sum()} of {ref.numel()} elements differ"), 0.0
+        wrong = (ref != res).sum().item()
+        return (f"{wrong} of {ref.numel()} elements differ" if wrong else None), 0.0
     limit = factor(ref, tolerance) * rms(ref, exact) + tolerance / 10
     error = rms(res, exact)
     if torch.allclose(ref, res, rtol=tolerance, atol=tolerance, equal_nan=True) or error <= limit:
@@ -57,10 +60,11 @@ def compare(ref, res, exact, tolerance):
 
 
 def factor(tensor, tolerance):
-    """How many times eager's error is still as good as eager: more where rounding or few elements make it erratic."""
+    """How many times eager's error is still as good as eager: more where rounding or few elements make it
+    erratic."""
     pooled = tensor.dim() == 4 and tensor.shape[2:] == (1, 1)
-    erratic = tensor.dtype in (torch.float16, torch.bfloat16) or tensor.numel() < 1000 or pooled or tolerance >= 2e-2
-    return 3.0 if erratic else 2.0
+    half = tensor.dtype in (torch.float16, torch.bfloat16)
+    return 3.0 if half or pooled or tensor.numel() < 1000 or tolerance >= 2e-2 else 2.0
 
 
 def rms(tensor, exact):

@@ -1,7 +1,7 @@
 """ResNet-50 and MobileNetV3-Large, in the shape in which torchvision users meet them.
 
-ResNet: He et al. 2015, bottleneck blocks with the stride on the 3x3 convolution. MobileNetV3: Howard et al. 2019,
-table 1. Both map [N,3,H,W] images to [N,classes] logits. Tested by tests/torch/test_zoo.py.
+ResNet: He et al. 2015, bottleneck blocks with the stride on the 3x3 convolution. MobileNetV3: Howard et al.
+2019, table 1. Both map [N,3,H,W] images to [N,classes] logits. Tested by tests/torch/test_zoo.py.
 """
 
 from torch import nn
@@ -17,7 +17,8 @@ class Bottleneck(nn.Module):
     def __init__(self, c_in, width, stride):
         super().__init__()
         c_out = 4 * width
-        self.body = nn.Sequential(conv_bn(c_in, width, 1, act=nn.ReLU), conv_bn(width, width, 3, stride, act=nn.ReLU),
+        self.body = nn.Sequential(conv_bn(c_in, width, 1, act=nn.ReLU),
+                                  conv_bn(width, width, 3, stride, act=nn.ReLU),
                                   conv_bn(width, c_out, 1))
         self.shortcut = conv_bn(c_in, c_out, 1, stride) if stride != 1 or c_in != c_out else nn.Identity()
         self.relu = nn.ReLU(inplace=True)
@@ -46,7 +47,8 @@ class ResNet(nn.Module):
 class SqueezeExcite(nn.Module):
     def __init__(self, channels, squeezed):
         super().__init__()
-        self.gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, squeezed, 1), nn.ReLU(inplace=True),
+        self.gate = nn.Sequential(nn.AdaptiveAvgPool2d(1),
+                                  nn.Conv2d(channels, squeezed, 1), nn.ReLU(inplace=True),
                                   nn.Conv2d(squeezed, channels, 1), nn.Hardsigmoid(inplace=True))
 
     def forward(self, x):
@@ -77,9 +79,10 @@ def round_to_8(channels):
 # kernel, expanded channels, output channels, squeeze-excite, activation, stride
 RE, HS = nn.ReLU, nn.Hardswish
 MOBILENET_V3_LARGE = [
-    (3, 16, 16, False, RE, 1), (3, 64, 24, False, RE, 2), (3, 72, 24, False, RE, 1), (5, 72, 40, True, RE, 2),
-    (5, 120, 40, True, RE, 1), (5, 120, 40, True, RE, 1), (3, 240, 80, False, HS, 2), (3, 200, 80, False, HS, 1),
-    (3, 184, 80, False, HS, 1), (3, 184, 80, False, HS, 1), (3, 480, 112, True, HS, 1), (3, 672, 112, True, HS, 1),
+    (3, 16, 16, False, RE, 1), (3, 64, 24, False, RE, 2), (3, 72, 24, False, RE, 1),
+    (5, 72, 40, True, RE, 2), (5, 120, 40, True, RE, 1), (5, 120, 40, True, RE, 1),
+    (3, 240, 80, False, HS, 2), (3, 200, 80, False, HS, 1), (3, 184, 80, False, HS, 1),
+    (3, 184, 80, False, HS, 1), (3, 480, 112, True, HS, 1), (3, 672, 112, True, HS, 1),
     (5, 672, 160, True, HS, 2), (5, 960, 160, True, HS, 1), (5, 960, 160, True, HS, 1),
 ]
 
@@ -90,10 +93,11 @@ class MobileNetV3(nn.Module):
         scaled = lambda channels: round_to_8(channels * scale)
         c_in = scaled(16)
         layers = [conv_bn(3, c_in, 3, 2, act=HS, eps=1e-3)]
-        for kernel, expanded, c_out, squeeze, act, stride in MOBILENET_V3_LARGE:
-            layers.append(InvertedResidual(c_in, kernel, scaled(expanded), scaled(c_out), squeeze, act, stride))
+        for kernel, expanded, c_out, *rest in MOBILENET_V3_LARGE:
+            layers.append(InvertedResidual(c_in, kernel, scaled(expanded), scaled(c_out), *rest))
             c_in = scaled(c_out)
-        self.features = nn.Sequential(*layers, conv_bn(c_in, 6 * c_in, 1, act=HS, eps=1e-3), nn.AdaptiveAvgPool2d(1))
+        layers.append(conv_bn(c_in, 6 * c_in, 1, act=HS, eps=1e-3))
+        self.features = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1))
         hidden = scaled(1280)
         self.classifier = nn.Sequential(nn.Linear(6 * c_in, hidden), HS(inplace=True), nn.Dropout(0.2),
                                         nn.Linear(hidden, classes))

@@ -15,6 +15,7 @@ from bench.contenders import PEERS, missing_for_peers     # noqa: E402
 from bench.models.worker import Request, spawn             # noqa: E402
 from bench.models.zoo import MODELS                        # noqa: E402
 from bench.table import Progress, aligned                  # noqa: E402
+from bench.timing import describe_machine                  # noqa: E402
 
 
 def main():
@@ -22,22 +23,26 @@ def main():
     contenders = [options.backend, *(PEERS if options.peers else ())]
     if options.peers and missing_for_peers():
         sys.exit(f"demo: {missing_for_peers()}")
+    machine = describe_machine()
+    pace = (5, 0.02) if options.tiny else (15, 0.1)     # rounds, seconds each
     rows, wrong = [], []
     for i, model in enumerate(options.models):
         results = []
         for contender in contenders:
             with Progress(f"{model} with {contender} ({i + 1} of {len(options.models)} models)"):
-                results.append(spawn(Request(model, contender, options.tiny, options.threads)))
+                results.append(spawn(Request(model, contender, options.tiny, options.threads, *pace)))
         rows.append(row(results))
         wrong += [(model, result) for result in results if result["problems"]]
 
     name = options.backend
-    header = ["model", "eager ms", f"{name} ms", "ratio", "first s", "own s", "kernels", "fused", "fallbacks", "check"]
+    header = ["model", "eager ms", f"{name} ms", "ratio", "first s", "own s", "kernels", "fused", "fallbacks",
+              "check"]
     for peer in contenders[1:]:
         header += [peer, "first s", "check"]
     print(aligned(header, rows))
-    print(f"\n{options.threads} threads, f32, batch 1. ratio: eager's time over {name}'s. first s: first call, Dynamo's and "
-          f"AOTAutograd's\ntracing included; own s: Tenon's share of it. fused: graph nodes inside fused kernels, of all.")
+    print(f"\n{machine}. {options.threads} threads, f32, batch 1.\n"
+          f"ratio: eager's time over {name}'s. first s: the first call, Dynamo and AOTAutograd included;\n"
+          "own s: Tenon's share of it. fused: graph nodes inside fused kernels, of all.")
     for model, result in wrong:
         print(f"\n{model} with {result['contender']}:")
         for problem in result["problems"][:5] + result.get("log", []):
@@ -77,7 +82,7 @@ def verdict(result):
 
 def parse():
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--models", type=chosen, default=list(MODELS), metavar="A,B", help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--models", type=chosen, default=list(MODELS), metavar="A,B", help=", ".join(MODELS))
     parser.add_argument("--peers", action="store_true", help="Inductor's columns too (needs g++)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tiny", action="store_true", help="the same structures, small sizes")

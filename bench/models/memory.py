@@ -1,9 +1,9 @@
 """How much memory eager's intermediates take: the yardstick for Tenon's planned workspace.
 
-`peak_of_intermediates(call)` runs `call` once and returns the largest number of bytes that were alive at one time in
-tensors made by it. Inputs and parameters were there before and outputs belong to the caller: neither counts, as
-neither is part of Tenon's workspace. What an operator uses inside itself is not seen.
-Tested by tests/torch/test_bench.py.
+`peak_of_intermediates(call)` runs `call` once and returns the largest number of bytes that were alive at one
+time in tensors made by it. Inputs and parameters were there before and outputs belong to the caller: neither
+counts, as neither is part of Tenon's workspace. What an operator uses inside itself is not seen. Tested by
+tests/torch/test_bench.py.
 """
 
 import weakref
@@ -20,7 +20,7 @@ class Ledger(TorchDispatchMode):
 
     def __init__(self, known):
         super().__init__()
-        self.ids = {storage: None for storage in known}     # address of a live storage -> its number; None: not ours
+        self.ids = dict.fromkeys(known)     # address of a live storage -> its number; None: not ours
         self.events = []                                    # (number, bytes), bytes negative when it dies
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):

@@ -1,9 +1,9 @@
 """A small U-Net of the kind that denoises latents in Stable Diffusion.
 
-Residual blocks (group norm, SiLU, time embedding), one transformer block (self-attention, cross-attention on a text
-context, gated feed-forward), strided down-sampling, nearest up-sampling, skip connections by concatenation.
-`UNet(width, context)(latent [N,4,H,W], timestep [N], text [N,T,context])` gives the predicted noise [N,4,H,W];
-H and W are multiples of 4, width of 32. Tested by tests/torch/test_zoo.py.
+Residual blocks (group norm, SiLU, time embedding), one transformer block (self-attention, cross-attention on
+a text context, gated feed-forward), strided down-sampling, nearest up-sampling, skip connections by
+concatenation. `UNet(width, context)(latent [N,4,H,W], timestep [N], text [N,T,context])` gives the predicted
+noise [N,4,H,W]; H and W are multiples of 4, width of 32. Tested by tests/torch/test_zoo.py.
 """
 
 import math
@@ -15,7 +15,8 @@ from torch import nn
 
 def time_embedding(timestep, width):
     """Sinusoids of geometrically falling frequency, as in Vaswani et al. 2017."""
-    frequencies = torch.exp(torch.arange(width // 2, device=timestep.device) * (-math.log(10000.0) / (width // 2)))
+    steps = torch.arange(width // 2, device=timestep.device) / (width // 2)
+    frequencies = torch.exp(-math.log(10000.0) * steps)
     angles = timestep[:, None].float() * frequencies
     return torch.cat([angles.cos(), angles.sin()], dim=-1)
 
@@ -51,10 +52,11 @@ class Attention(nn.Module):
 class Transformer(nn.Module):
     def __init__(self, width, context, heads=4):
         super().__init__()
-        self.norm, self.proj_in, self.proj_out = nn.GroupNorm(32, width), nn.Linear(width, width), nn.Linear(width, width)
+        self.norm, self.proj_in = nn.GroupNorm(32, width), nn.Linear(width, width)
         self.norm1, self.self_attention = nn.LayerNorm(width), Attention(width, width, heads)
         self.norm2, self.cross_attention = nn.LayerNorm(width), Attention(width, context, heads)
-        self.norm3, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 8 * width), nn.Linear(4 * width, width)
+        self.norm3, self.up = nn.LayerNorm(width), nn.Linear(width, 8 * width)
+        self.down, self.proj_out = nn.Linear(4 * width, width), nn.Linear(width, width)
 
     def forward(self, x, context):
         h = self.proj_in(self.norm(x).flatten(2).transpose(1, 2))

@@ -1,9 +1,10 @@
 """Measures one model under one contender, in a process of its own.
 
-`measure(request)` does it here, `spawn(request)` in a fresh process, so that the first call is a first call and a
-crash is a result. The first call counts everything from `torch.compile` to the answer, after the model was built
-and run eagerly; Tenon's own share of it is what Tenon's counters say. Steady state: eager and compiled take turns.
-The answer is checked by the accuracy rule on the example inputs, on a second call and on inputs of other values.
+`measure(request)` does it here, `spawn(request)` in a fresh process, so that the first call is a first call
+and a crash is a result. The first call counts everything from `torch.compile` to the answer, after the model
+was built and run eagerly; Tenon's own share of it is what Tenon's counters say. Steady state: eager and
+compiled take turns. The answer is checked by the accuracy rule on the example inputs, on a second call and on
+inputs of other values.
 """
 
 import json
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+MATMUL = 1024       # side of the square product whose best rate stands for the machine's peak
 
 
 @dataclass
@@ -28,7 +30,7 @@ class Request:
     threads: int = 2
     rounds: int = 15
     round_s: float = 0.1
-    memory: bool = False
+    floors: bool = False        # flops and eager's memory too
 
 
 def measure(request):
@@ -57,8 +59,11 @@ def measure(request):
 
         answers = [(inputs, reference, answer), (inputs, reference, fast(*inputs)),
                    (others, reference_others, fast(*others))]
-        times = interleave({"eager": lambda: model(*inputs), "compiled": lambda: fast(*inputs)},
-                           request.rounds, request.round_s)
+        calls = {"eager": lambda: model(*inputs), "compiled": lambda: fast(*inputs)}
+        if request.floors:
+            a, b, c = (torch.rand(MATMUL, MATMUL) for _ in range(3))
+            calls["matmul"] = lambda: torch.mm(a, b, out=c)
+        times = interleave(calls, request.rounds, request.round_s)
         answers.append((others, reference_others, fast(*others)))
         exact = {id(x): accuracy.in_float64(model, x) for x in (inputs, others)}
 
@@ -76,14 +81,27 @@ def measure(request):
         result[f"{name}_ms"] = 1e3 * statistics.median(seconds)
         result[f"{name}_min_ms"] = 1e3 * min(seconds)
     result["speedup"] = speedup(times["eager"], times["compiled"])
-    if request.memory:
+    if request.floors:
         result["eager_peak_bytes"] = memory.peak_of_intermediates(model, inputs)
+        result["gflop"] = flops(model, inputs) / 1e9
+        result["matmul_gflops"] = 2 * MATMUL ** 3 / min(times["matmul"]) / 1e9
     return result
 
 
+def flops(model, inputs):
+    """Of matrix products, convolutions and attention; the fused attention operator is not counted by PyTorch,
+    so it is taken apart."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(*inputs)
+    return counter.get_total_flops()
+
+
 def spawn(request, timeout_s=900):
-    """`measure` in a fresh process with empty caches; a crash or a hang comes back as a problem, with its last
-    words."""
+    """`measure` in a fresh process with empty caches; a crash or a hang comes back as a problem, with its
+    last words."""
     with tempfile.TemporaryDirectory(prefix="tenon-bench-") as scratch:
         out, log = Path(scratch, "result.json"), Path(scratch, "log")
         caches = {name: str(Path(scratch, name)) for name in
@@ -94,8 +112,9 @@ def spawn(request, timeout_s=900):
                                      "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
         with open(log, "wb") as sink:
             # A session of its own: a compiler started by the worker must not outlive it.
-            process = subprocess.Popen([sys.executable, "-m", "bench.models.worker", json.dumps(asdict(request)), out],
-                                       cwd=ROOT, env=env, stdout=sink, stderr=sink, start_new_session=True)
+            command = [sys.executable, "-m", "bench.models.worker", json.dumps(asdict(request)), out]
+            process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=sink, stderr=sink,
+                                       start_new_session=True)
             try:
                 code = process.wait(timeout_s)
                 end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -108,7 +127,8 @@ def spawn(request, timeout_s=900):
         if code == 0:
             return json.loads(out.read_text())
         words = log.read_text(errors="replace").strip().splitlines()
-        return asdict(request) | {"problems": [f"{end}: {words[-1] if words else 'no output'}"], "log": words[-12:]}
+        problem = f"{end}: {words[-1] if words else 'no output'}"
+        return asdict(request) | {"problems": [problem], "log": words[-12:]}
 
 
 def python_path():

@@ -1,10 +1,10 @@
 """The models of the demo, the model benchmark and the model tests.
 
-`build(name, tiny)` returns `(model, inputs)`: the model in eval mode and the tuple it is called with. Architectures
-are real (`transformers` configurations, or torchvision-shaped code of our own); weights and inputs are random with
-a fixed seed, so nothing is downloaded and two processes build the same model. No parameter keeps a value that would
-hide a mistake: biases are not zero, norm weights not one, batch norm is not the identity, attention is not uniform.
-`tiny` keeps the structure and shrinks the sizes, for tests.
+`build(name, tiny)` returns `(model, inputs)`: the model in eval mode and the tuple it is called with.
+Architectures are real (`transformers` configurations, or torchvision-shaped code of our own); weights and
+inputs are random with a fixed seed, so nothing is downloaded and two processes build the same model. No
+parameter keeps a value that would hide a mistake: biases are not zero, norm weights not one, batch norm is
+not the identity, attention is not uniform. `tiny` keeps the structure and shrinks the sizes, for tests.
 Tested by tests/torch/test_zoo.py.
 """
 
@@ -34,18 +34,19 @@ def build(name, tiny=False):
 
 
 def other_inputs(inputs):
-    """The same shapes and types, other values: what was learnt from the first inputs must not show in the answer."""
+    """The same shapes and types, other values: what was learnt from the first inputs must not show in the
+    answer."""
     return tuple(x.flip(-1) for x in inputs)
 
 
-# Weights ----------------------------------------------------------------------------------------------------------
+# Weights --------------------------------------------------------------------------------------------------
 
 def randomise(model):
-    """Weights of variance 1/fan_in (2/fan_in before a rectifier), so activations neither vanish nor explode; queries
-    and keys twice that and other layers half, else attention averages all tokens into one. Vectors (biases, norm
-    weights) move away from the zeros and ones they start as."""
+    """Weights of variance 1/fan_in (2/fan_in before a rectifier), so activations neither vanish nor explode;
+    queries and keys twice that and other layers half, else attention averages all tokens into one. Vectors
+    (biases, norm weights) move away from the zeros and ones they start as."""
     for path, module in model.named_modules():
-        transposed = type(module).__name__ == "Conv1D"      # transformers' name for a linear layer stored [in, out]
+        transposed = type(module).__name__ == "Conv1D"      # a linear layer of transformers, stored [in, out]
         for p in module.parameters(recurse=False):
             if p.dim() < 2:
                 p.mul_(torch.empty_like(p).uniform_(0.75, 1.25)).add_(torch.randn_like(p), alpha=0.1)
@@ -59,8 +60,8 @@ def randomise(model):
 
 
 def settle_batch_norm(model, inputs):
-    """Running statistics as training would leave them: near those of the data, but not equal to them. Set in the
-    order of the forward pass, so that each layer sees what the layers before it really give."""
+    """Running statistics as training would leave them: near those of the data, but not equal to them. Set in
+    the order of the forward pass, so that each layer sees what the layers before it really give."""
     def settle(norm, args):
         var, mean = torch.var_mean(args[0], (0, 2, 3))
         var.clamp_(min=0.25 * var.mean())       # a channel that hardly moves must not be blown up
@@ -74,7 +75,7 @@ def settle_batch_norm(model, inputs):
         hook.remove()
 
 
-# Families ---------------------------------------------------------------------------------------------------------
+# Families -------------------------------------------------------------------------------------------------
 
 def image(tiny):
     side = 64 if tiny else 224
@@ -95,10 +96,12 @@ def mobilenet_v3_large(tiny):
     return model, image(tiny)
 
 
+ENCODER = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)     # tiny
+
+
 def bert_base(tiny):
     from transformers import BertConfig, BertModel
-    sizes = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=200)
-    config = BertConfig(**sizes if tiny else {})
+    config = BertConfig(**dict(ENCODER, vocab_size=200) if tiny else {})
     return BertModel(config), tokens(config.vocab_size, tiny)
 
 
@@ -121,8 +124,7 @@ def llama(tiny):
 
 def vit_b_16(tiny):
     from transformers import ViTConfig, ViTForImageClassification
-    sizes = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=64)
-    config = ViTConfig(num_labels=10 if tiny else 1000, **sizes if tiny else {})
+    config = ViTConfig(num_labels=10 if tiny else 1000, **dict(ENCODER, image_size=64) if tiny else {})
     return ViTForImageClassification(config), image(tiny)
 
 

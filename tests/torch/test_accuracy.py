@@ -1,4 +1,5 @@
-"""The accuracy rule: accepts what is as good as eager, rejects the rest. A rule that accepts all checks nothing."""
+"""The accuracy rule: accepts what is as good as eager, rejects the rest. A rule that accepts all checks
+nothing."""
 
 import sys
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ def test_rejects_an_offset_and_one_wrong_row():
 
 
 def test_far_from_eager_but_as_good_is_right():
-    """Eager itself is off by 1e-2: a result as near to the exact values passes, one five times as far does not."""
+    """Eager itself is off by 1e-2: a result as near to the exact values passes, one five times as far does
+    not."""
     ref, exact = tensors(4, 512, noise=1e-2)
     other = (exact - 1e-2 * torch.randn(4, 512, generator=torch.Generator().manual_seed(2))).float()
     assert not torch.allclose(ref, other, rtol=1e-4, atol=1e-4)

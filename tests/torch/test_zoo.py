@@ -1,4 +1,5 @@
-"""The models of the zoo are fit to test with: the same in each process, finite, and alive from input to output."""
+"""The models of the zoo are fit to test with: the same in each process, finite, and alive from input to
+output."""
 
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ from bench.models import accuracy, zoo     # noqa: E402
 def test_model_can_show_a_mistake(name):
     model, inputs = zoo.build(name, tiny=True)
     with torch.no_grad():
-        outputs, others = ([leaf for _, leaf in accuracy.leaves(model(*x))] for x in (inputs, zoo.other_inputs(inputs)))
+        outputs, others = ([leaf for _, leaf in accuracy.leaves(model(*x))]
+                           for x in (inputs, zoo.other_inputs(inputs)))
     assert not model.training
     for out, other in zip(outputs, others, strict=True):
         assert out.dtype == torch.float32 and out.isfinite().all()

@@ -1,0 +1,97 @@
+"""The instruments of the benchmarks: what they report is what happened."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from bench import table, timing                     # noqa: E402
+from bench.models import memory, worker             # noqa: E402
+
+
+class Steps(torch.nn.Module):
+    """1024 floats are 4096 bytes. Alive together at most: a and b, and never the output."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(1024))
+
+    def forward(self, x):
+        a = x + self.w              # 4096
+        b = a.view(32, 32) * 2      # 8192: a view is no memory
+        a = None                    # 4096
+        c = b.sum(0)                # 4096 + 128
+        return {"y": b + c}
+
+
+def test_peak_counts_intermediates_only():
+    assert memory.peak_of_intermediates(Steps(), (torch.ones(1024),)) == 8192
+    assert memory.peak_of_intermediates(torch.nn.Identity(), (torch.ones(1024),)) == 0
+    assert memory.peak_of_intermediates(torch.nn.ReLU(), (torch.ones(8),)) == 0     # all it makes is output
+
+
+def test_interleave_times_calls_in_turns():
+    order = []
+    calls = {"slow": lambda: (order.append("slow"), time.sleep(0.02)),
+             "slower": lambda: (order.append("slower"), time.sleep(0.04))}
+    times = timing.interleave(calls, rounds=4, round_s=0.001)
+    assert order[4:] == ["slow", "slower", "slower", "slow"] * 2        # after two warm-up calls of each
+    assert all(t >= 0.02 for t in times["slow"]) and all(t >= 0.04 for t in times["slower"])
+
+
+def test_interleave_stops_at_its_limit():
+    times = timing.interleave({"slow": lambda: time.sleep(0.01)}, rounds=50, round_s=0.001, limit_s=0.05)
+    assert 3 <= len(times["slow"]) <= 6
+
+
+def test_speedup_is_the_median_of_ratios_within_rounds():
+    assert timing.speedup([2.0, 20.0, 3.0], [1.0, 10.0, 1.0]) == 2.0
+
+
+def test_numbers_keep_their_digits():
+    assert [table.show(v) for v in (None, 7, 0.01234, 1.234, 123.4, 1234.0, 0.0)] == [
+        "-", "7", "0.0123", "1.23", "123", "1234", "0.0"]
+
+
+def test_worker_measures_a_model():
+    result = worker.spawn(worker.Request("unet_block", "eager", tiny=True, threads=1, rounds=2, round_s=0.001,
+                                         floors=True))
+    assert result["problems"] == [] and result["graphs"] == 1
+    assert len(result["eager_rounds_ms"]) == len(result["compiled_rounds_ms"]) == 2
+    for key in ("speedup", "first_s", "eager_peak_bytes", "gflop", "matmul_gflops"):
+        assert result[key] > 0, key
+
+
+def test_worker_reports_a_crash():
+    result = worker.spawn(worker.Request("unet_block", "no_such_backend", tiny=True))
+    assert "exit code 1" in result["problems"][0] and "no_such_backend" in " ".join(result["log"])
+
+
+def test_worker_reports_a_hang():
+    result = worker.spawn(worker.Request("unet_block", "eager", tiny=True), timeout_s=0.1)
+    assert "no result after 0.1 s" in result["problems"][0]
+
+
+WRONG_BACKEND = """
+import torch
+@torch._dynamo.register_backend
+def wrong(gm, example_inputs):
+    return lambda *args: tuple(t * 1.01 if t.is_floating_point() else t for t in gm(*args))
+"""
+
+
+@pytest.mark.parametrize("backend, code, last", [
+    ("eager", 0, "all 1 models right"), ("wrong", 1, "wrong: resnet50")])
+def test_demo_tells_right_from_wrong(tmp_path, monkeypatch, backend, code, last):
+    (tmp_path / "sitecustomize.py").write_text(WRONG_BACKEND if backend == "wrong" else "")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    command = [sys.executable, ROOT / "bench/models/demo.py", "--tiny", "--threads", "1"]
+    command += ["--models", "resnet50", "--backend", backend]
+    demo = subprocess.run(command, capture_output=True, text=True)
+    assert demo.returncode == code and demo.stdout.strip().splitlines()[-1] == last, demo.stdout + demo.stderr
