@@ -1,0 +1,72 @@
+// Index: where an element stands, as an affine expression of the loop axes of a kernel under construction.
+// Reading a value through a view means rewriting indices from result to operand; a reshape may find that an axis must
+// be split in two for the rewrite to stay affine, or a concatenation that an axis must be cut into segments: they
+// leave a Request, the axis list is changed, and lowering starts again. Tested by tests/lower_test.cc.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jit/kernel.h"
+#include "src/ir/dim.h"
+#include "src/ir/graph.h"
+
+namespace tenon::jit {
+
+// coef * (axis number id, or the kernel value id when dynamic)
+struct IndexTerm {
+  Dim coef;
+  bool dynamic = false;
+  uint32_t id = 0;
+  friend auto operator<=>(const IndexTerm&, const IndexTerm&) = default;
+};
+
+struct Index {
+  std::vector<IndexTerm> terms;  // sorted by (dynamic, id), no zero coefficient
+  Dim offset;
+  friend auto operator<=>(const Index&, const Index&) = default;
+  const IndexTerm* find_axis(uint32_t axis) const;
+};
+using Indices = std::vector<Index>;  // one per dimension of a value
+
+struct LoopAxis {
+  Dim extent;
+  Dim start;           // of this segment
+  Dim whole;           // extent before it was cut into segments
+  bool inner = false;  // a reduction or scan axis, or the chosen vector axis
+};
+
+struct Request {
+  enum class Kind { split, segment, decline } kind = Kind::decline;
+  uint32_t axis = 0;
+  Dim inner_extent;   // split: extent becomes (extent / inner_extent, inner_extent)
+  Dims bounds;        // segment: positions where the axis is cut, ascending, without 0 and extent
+  std::string why;    // decline
+};
+
+class IndexMath {
+ public:
+  IndexMath(DimTable& dims, const std::vector<LoopAxis>& axes) : dims_(dims), axes_(axes) {}
+
+  Index constant(Dim offset) const { return {{}, offset}; }
+  Index axis(uint32_t id) const;  // the axis variable plus its segment's start
+  Index dynamic(Ref value) const { return {{{Dim(1), true, value}}, Dim(0)}; }
+  Index add(const Index& a, const Index& b) const;
+  Index scale(const Index& a, Dim factor) const;
+  Index shift(const Index& a, Dim offset) const;
+
+  // The operand indices of a reshape from `operand` to `result` dims. False: see request().
+  bool reshape(const Dims& result, const Indices& at, const Dims& operand, Indices* out, Request* request) const;
+  // Sum of index * stride.
+  Index linear(const Indices& at, const Dims& strides) const;
+
+ private:
+  bool digits(const Index& linear, const Dims& dims, Indices* out, Request* request) const;
+  DimTable& dims_;
+  const std::vector<LoopAxis>& axes_;
+};
+
+Dims dense_strides(DimTable& dims, const Dims& shape);
+
+}  // namespace tenon::jit

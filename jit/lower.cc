@@ -1,0 +1,706 @@
+// See lower.h. The way: pick the axes of the group's domain; evaluate every output at the axes' indices, walking from
+// results to operands and rewriting indices on the way; what depends on par axes only lands before the inner loops;
+// a reduction opens a loop of its own when its result is first needed. Where an axis has to be split or cut, start
+// again with the new axes. When all addresses are known, schedule() says which axes become which loops.
+#include "jit/lower.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "jit/index.h"
+#include "jit/moves.h"
+#include "jit/scatter.h"
+#include "jit/schedule.h"
+#include "src/ops/names.h"
+
+namespace tenon::jit {
+namespace {
+
+constexpr int kLocalBase = 1 << 20;  // proto numbers of locals, until ins and outs are all known
+
+class Lowering final : public Evaluator {
+ public:
+  Lowering(const LowerInput& in, std::vector<LoopAxis> axes)
+      : Evaluator(in.graph), in_(in), axes_(std::move(axes)), index_(dims(), axes_) {
+    for (ValueId v : in.members) member_.insert(v);
+    for (ValueId v : in.members)
+      if (kind(v) == Kind::reduce) reduces_.push_back(v);
+      else if (kind(v) == Kind::scan) has_scan_ = true;
+  }
+
+  // ---- Evaluator: what moves.cc needs ----
+  const IndexMath& index() const override { return index_; }
+  const std::vector<LoopAxis>& axes() const override { return axes_; }
+  bool failed() const override { return request_.has_value(); }
+  Ref fail(Request request) override {
+    if (!request_) request_ = std::move(request);
+    return 0;
+  }
+  Ref emit(Stmt stmt, DType type, int extra_depth = 0) override {
+    int depth = extra_depth;
+    for (Ref a : stmt.args) depth = std::max(depth, depth_[a]);
+    stmt.type = type;
+    stmt.result = new_ref(type, depth);
+    block_at(depth).push_back(std::move(stmt));
+    return static_cast<Ref>(kernel_.types.size() - 1);
+  }
+  Ref scalar_op(OpId op, std::vector<Ref> args, DType type) override {
+    Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
+    return emit(std::move(s), type);
+  }
+  Ref cast_to(Ref value, DType type) override {
+    if (kernel_.types[value] == type) return value;
+    return emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, type);
+  }
+  Ref literal(DType type, Scalar value) override {
+    return emit(Stmt{.kind = Stmt::Kind::constant, .literal = value}, type);
+  }
+  Ref size_value(Dim d) override {
+    if (d.is_const()) return literal(DType::i64, Scalar::of(d.value()));
+    return emit(Stmt{.kind = Stmt::Kind::size, .size = size_number(d)}, DType::i64);
+  }
+  // The value of an index, as i64.
+  Ref index_value(const Index& at) override {
+    Ref sum = kNoRef;
+    auto plus = [&](Ref r) { sum = sum == kNoRef ? r : scalar_op(ops::add, {sum, r}, DType::i64); };
+    for (const IndexTerm& t : at.terms) {
+      Ref v = t.id;
+      if (!t.dynamic) {
+        fixed_.insert(t.id);
+        v = emit(Stmt{.kind = Stmt::Kind::index, .size = static_cast<int>(t.id)}, DType::i64, axes_[t.id].inner ? 1 : 0);
+      }
+      plus(t.coef == Dim(1) ? v : scalar_op(ops::mul, {v, size_value(t.coef)}, DType::i64));
+    }
+    if (at.offset != Dim(0) || sum == kNoRef) plus(size_value(at.offset));
+    return sum;
+  }
+  Ref eval(ValueId v, const Indices& at) override {
+    if (failed()) return 0;
+    auto key = std::pair(v, at);
+    for (Scope* s : {scopes_.empty() ? nullptr : &scopes_.back(), &par_})
+      if (s)
+        if (auto hit = s->memo.find(key); hit != s->memo.end()) return hit->second;
+    if (auto kept = kept_.find(key); kept != kept_.end() && !scopes_.empty())
+      return remember(key, emit_load(kept->second, kept_type_[kept->second], inner_linear()));
+    Ref r = eval_new(v, at);
+    if (failed()) return 0;
+    if (member_.count(v) && op(graph().node(v).op).expensive && depth_[r] == 1 && loops_using(v) > 1 && keep_rows_)
+      keep(key, r);
+    return remember(key, r);
+  }
+
+  // ---- the group ----
+  struct Outcome {
+    std::optional<Request> request;
+    std::optional<LoweredKernel> kernel;
+  };
+
+  Outcome run() {
+    const bool has_reduce = !reduces_.empty();
+    keep_rows_ = true;
+    build();
+    if (request_) return {request_, {}};
+    Schedule s = plan();
+    if (s.simd_par && has_reduce && kept_any_) {  // rows kept in locals belong to one lane: recompute instead
+      reset();
+      keep_rows_ = false;
+      build();
+      if (request_) return {request_, {}};
+      s = plan();
+    }
+    if (!has_reduce && !has_scan_ && s.classes.size() > 1) {  // the vector axis of nested maps becomes an inner loop
+      for (uint32_t a : s.classes[s.par.back()]) axes_[a].inner = true;
+      reset();
+      build();
+      if (request_) return {request_, {}};
+      s = plan();
+    }
+    finish(s);
+    return {{}, std::move(out_)};
+  }
+
+ private:
+  using Key = std::pair<ValueId, Indices>;
+  struct Scope {
+    Block block;
+    std::map<Key, Ref> memo;
+  };
+
+  Kind kind(ValueId v) const { return op(graph().node(v).op).kind; }
+
+  void reset() {
+    kernel_ = Kernel();
+    depth_.clear();
+    par_ = Scope();
+    scopes_.clear();
+    kept_.clear();
+    kept_type_.clear();
+    kept_any_ = false;
+    accesses_.clear();
+    fixed_.clear();
+    buffers_.clear();
+    locals_.clear();
+    size_dims_.clear();
+    loads_.clear();
+    stores_.clear();
+    out_.reset();
+  }
+
+  Ref new_ref(DType type, int depth) {
+    kernel_.types.push_back(type);
+    kernel_.names.emplace_back();
+    depth_.push_back(depth);
+    return static_cast<Ref>(kernel_.types.size() - 1);
+  }
+  Block& block_at(int depth) {
+    if (depth == 0) return par_.block;
+    if (scopes_.empty()) {
+      fail({Request::Kind::decline, 0, {}, {}, "a value along the reduced axis is used outside its loop"});
+      return par_.block;
+    }
+    return scopes_.back().block;
+  }
+  Ref remember(const Key& key, Ref r) {
+    (depth_[r] == 0 || scopes_.empty() ? par_ : scopes_.back()).memo.emplace(key, r);
+    return r;
+  }
+
+  int size_number(Dim d) {
+    for (size_t i = 0; i < size_dims_.size(); ++i)
+      if (size_dims_[i] == d) return static_cast<int>(i);
+    size_dims_.push_back(d);
+    return static_cast<int>(size_dims_.size() - 1);
+  }
+  int buffer_number(ValueId v) {
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      if (buffers_[i] == v) return static_cast<int>(i);
+    buffers_.push_back(v);
+    return static_cast<int>(buffers_.size() - 1);
+  }
+
+  int depth_of(const Index& at) const {
+    int depth = 0;
+    for (const IndexTerm& t : at.terms) depth = std::max(depth, t.dynamic ? depth_[t.id] : (axes_[t.id].inner ? 1 : 0));
+    return depth;
+  }
+  // Addresses are numbers of accesses_ until finish().
+  Ref emit_load(int buffer, DType type, const Index& address) {
+    Stmt s{.kind = Stmt::Kind::load, .buffer = buffer, .size = static_cast<int>(accesses_.size())};
+    accesses_.push_back({address, false});
+    loads_[buffer].push_back(address);
+    for (const IndexTerm& t : address.terms)
+      if (t.dynamic) s.args.push_back(t.id);  // for the depth only; dropped in finish()
+    return emit(std::move(s), type, depth_of(address));
+  }
+  void emit_store(int buffer, const Index& address, Ref value) {
+    int depth = std::max(depth_of(address), scopes_.empty() ? 0 : 1);
+    Stmt s{.kind = Stmt::Kind::store, .args = {value}, .buffer = buffer, .size = static_cast<int>(accesses_.size())};
+    accesses_.push_back({address, true});
+    if (buffer < kLocalBase) stores_.push_back(address);
+    block_at(depth).push_back(std::move(s));
+  }
+
+  Ref eval_new(ValueId v, const Indices& at) {
+    const Node& n = graph().node(v);
+    const Op& row = op(n.op);
+    if (!member_.count(v)) {
+      if (auto strides = in_.strides(v)) {
+        return emit_load(buffer_number(v), compute_type(n.type.dtype), index_.linear(at, *strides));
+      }
+      if (row.kind == Kind::input)
+        if (auto mover = find_move(n.op)) return mover(*this, n, at);  // full, iota, dim
+      if (!row.view) {
+        return fail({Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not available to this group"});
+      }
+    }
+    if (auto mover = find_move(n.op)) return mover(*this, n, at);
+    if (row.kind == Kind::map) {
+      std::vector<Ref> args;
+      for (ValueId o : n.inputs) args.push_back(eval(o, broadcast(at, graph().type(o).shape, n.type.shape)));
+      if (failed()) return 0;
+      if (n.op == ops::cast) return cast_to(args[0], compute_type(n.type.dtype));
+      if (n.op == ops::bitcast) return emit(Stmt{.kind = Stmt::Kind::bitcast, .args = args}, compute_type(n.type.dtype));
+      return scalar_op(n.op, std::move(args), compute_type(n.type.dtype));
+    }
+    if (row.kind == Kind::reduce) return reduce(v, at);
+    if (row.kind == Kind::scan) return scan(v, at);
+    return fail({Request::Kind::decline, 0, {}, {}, std::string(row.name) + " has no loops of its own"});
+  }
+
+  // ---- reductions ----
+  std::vector<bool> reduced_dims(const Node& n) const {
+    const int rank = graph().type(n.inputs[0]).rank();
+    std::vector<int64_t> list = attr_ints(n, "axes");
+    std::vector<bool> reduced(rank, list.empty());
+    for (int64_t a : list) reduced[a < 0 ? a + rank : a] = true;
+    return reduced;
+  }
+
+  // Index of the reduction's operand: result indices where it is kept, the inner axes where it is folded.
+  bool operand_index(ValueId v, const Indices& at, Indices* out) {
+    const Node& n = graph().node(v);
+    const Dims& shape = graph().type(n.inputs[0]).shape;
+    std::vector<bool> reduced = reduced_dims(n);
+    const bool keep = attr_as<bool>(n, "keepdims");
+    Dims inner_extents, folded;
+    Indices inner_at;
+    for (uint32_t a = 0; a < axes_.size(); ++a)
+      if (axes_[a].inner) inner_extents.push_back(axes_[a].extent), inner_at.push_back(index_.axis(a));
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (reduced[d]) folded.push_back(shape[d]);
+    Indices folded_at;
+    Request why;
+    if (!index_.reshape(inner_extents, inner_at, folded, &folded_at, &why)) {
+      if (why.kind == Request::Kind::decline) why.why = "two reductions fold different axes";
+      fail(why);
+      return false;
+    }
+    out->clear();
+    size_t k = 0, f = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (reduced[d]) {
+        out->push_back(folded_at[f++]);
+        if (keep) ++k;
+      } else {
+        out->push_back(at[k++]);
+      }
+    }
+    return true;
+  }
+
+  bool depends_on(ValueId v, ValueId target) {
+    std::vector<ValueId> work{v};
+    std::set<ValueId> seen;
+    while (!work.empty()) {
+      ValueId u = work.back();
+      work.pop_back();
+      if (u == target) return true;
+      if (u < target || !seen.insert(u).second) continue;
+      for (ValueId i : graph().node(u).inputs) work.push_back(i);
+    }
+    return false;
+  }
+
+  Ref reduce(ValueId v, const Indices& at) {
+    for (const Index& i : at)
+      if (depth_of(i) > 0)
+        return fail({Request::Kind::decline, 0, {}, {},
+                     graph().value_name(v) + " is read along the axes that reductions fold"});
+    // Independent reductions of the same shape share the loop.
+    std::vector<ValueId> together{v};
+    const Node& n = graph().node(v);
+    for (ValueId r : reduces_) {
+      const Node& m = graph().node(r);
+      if (r == v || par_.memo.count({r, at}) || m.type.shape != n.type.shape || reduced_dims(m) != reduced_dims(n) ||
+          graph().type(m.inputs[0]).shape != graph().type(n.inputs[0]).shape)
+        continue;
+      bool independent = true;
+      for (ValueId t : together) independent = independent && !depends_on(r, t) && !depends_on(t, r);
+      for (ValueId other : reduces_)  // and its own operands need no other open reduction
+        independent = independent && (other == r || !depends_on(r, other) || par_.memo.count({other, at}));
+      if (independent) together.push_back(r);
+    }
+    Stmt loop{.kind = Stmt::Kind::reduce};
+    scopes_.emplace_back();
+    for (ValueId r : together) {
+      Indices operand;
+      if (!operand_index(r, at, &operand)) return 0;
+      const Node& m = graph().node(r);
+      const DType acc = compute_type(m.type.dtype);
+      Ref y = eval(m.inputs[0], operand);
+      if (failed()) return 0;
+      if (kernel_.types[y] != acc) y = to_accumulator(y, acc);
+      loop.combine.push_back(*find_op(op(m.op).combine));
+      loop.yields.push_back(y);
+    }
+    loop.unroll = reduce_unroll(scopes_.back().block.size());
+    loop.body = std::move(scopes_.back().block);
+    scopes_.pop_back();
+    for (ValueId r : together) {
+      loop.results.push_back(new_ref(compute_type(graph().node(r).type.dtype), 0));
+      par_.memo.emplace(Key{r, at}, loop.results.back());
+    }
+    Ref result = loop.results[0];
+    par_.block.push_back(std::move(loop));
+    return result;
+  }
+  Ref to_accumulator(Ref y, DType acc) { return cast_to(y, acc); }
+
+  Ref scan(ValueId v, const Indices& at) {
+    const Node& n = graph().node(v);
+    int64_t axis = attr_int(n, "axis");
+    const int rank = n.type.rank();
+    if (axis < 0) axis += rank;
+    const Index& along = at[axis];
+    if (scopes_.empty() || along.terms.size() > 1 ||
+        (along.terms.size() == 1 && (along.terms[0].dynamic || !axes_[along.terms[0].id].inner ||
+                                     along.terms[0].coef != Dim(1) || along.offset != Dim(0) ||
+                                     axes_[along.terms[0].id].extent != n.type.shape[axis])))
+      return fail({Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not read in scan order"});
+    Ref x = eval(n.inputs[0], at);
+    if (failed()) return 0;
+    x = cast_to(x, compute_type(n.type.dtype));
+    Stmt s{.kind = Stmt::Kind::scan, .op = *find_op(op(n.op).combine), .args = {x}};
+    return emit(std::move(s), compute_type(n.type.dtype), 1);
+  }
+
+  // ---- values kept between the loops of a row ----
+  // In how many loops (reductions, and the final one) an expensive value would be computed.
+  int loops_using(ValueId v) {
+    int count = 0;
+    auto reaches = [&](ValueId from) {  // without crossing another reduction
+      std::vector<ValueId> work{from};
+      std::set<ValueId> seen;
+      while (!work.empty()) {
+        ValueId u = work.back();
+        work.pop_back();
+        if (u == v) return true;
+        if (u < v || !seen.insert(u).second || !member_or_view(u)) continue;
+        if (u != from && kind(u) == Kind::reduce) continue;
+        for (ValueId i : graph().node(u).inputs) work.push_back(i);
+      }
+      return false;
+    };
+    for (ValueId r : reduces_) count += reaches(r);
+    for (ValueId o : in_.outputs)
+      if (kind(o) != Kind::reduce && reaches(o)) return count + 1;
+    return count;
+  }
+  bool member_or_view(ValueId v) const { return member_.count(v) || op(graph().node(v).op).view; }
+
+  Index inner_linear() {
+    Dims extents;
+    Indices at;
+    for (uint32_t a = 0; a < axes_.size(); ++a)
+      if (axes_[a].inner) extents.push_back(axes_[a].extent), at.push_back(index_.axis(a));
+    return index_.linear(at, dense_strides(dims(), extents));
+  }
+  void keep(const Key& key, Ref value) {
+    Dims extents;
+    for (const LoopAxis& a : axes_)
+      if (a.inner) extents.push_back(a.extent);
+    const int local = kLocalBase + static_cast<int>(locals_.size());
+    locals_.push_back({kernel_.types[value], dims().product(extents)});
+    kept_[key] = local;
+    kept_type_[local] = kernel_.types[value];
+    kept_any_ = true;
+    emit_store(local, inner_linear(), value);
+  }
+
+  // ---- outputs ----
+  // A full output has an element for every point of the domain, a reduced one for every point of the par axes.
+  bool is_full(ValueId o) {
+    if (reduces_.empty()) return true;
+    Dims whole;
+    for (const LoopAxis& a : axes_) whole.push_back(a.whole);
+    return dims().product(graph().type(o).shape) == dims().product(whole);
+  }
+
+  void build() {
+    std::vector<ValueId> full, reduced;
+    for (ValueId o : in_.outputs) (is_full(o) ? full : reduced).push_back(o);
+    auto store_all = [&](const std::vector<ValueId>& outputs, bool inner_too) {
+      std::vector<std::pair<Index, Ref>> done;
+      for (ValueId o : outputs) {
+        Indices at;
+        if (!output_index(o, inner_too, &at)) return;
+        Ref r = eval(o, at);
+        if (failed()) return;
+        auto strides = in_.strides(o);
+        TENON_CHECK(strides.has_value(), "an output of a group is materialised");
+        done.emplace_back(index_.linear(at, *strides), r);
+      }
+      for (size_t i = 0; i < outputs.size(); ++i) emit_store(buffer_number(outputs[i]), done[i].first, done[i].second);
+    };
+    const bool loops = std::any_of(axes_.begin(), axes_.end(), [](const LoopAxis& a) { return a.inner; });
+    if (!full.empty()) {
+      if (loops) scopes_.emplace_back();
+      store_all(full, true);
+      if (failed()) return;
+      if (loops) {
+        Stmt loop{.kind = Stmt::Kind::loop, .body = std::move(scopes_.back().block)};
+        scopes_.pop_back();
+        par_.block.push_back(std::move(loop));
+      }
+    }
+    store_all(reduced, false);
+  }
+
+  // Shapes are matched with whole extents; a cut axis contributes its segment's start.
+  bool output_index(ValueId o, bool full, Indices* at) {
+    Dims extents;
+    Indices here;
+    for (uint32_t a = 0; a < axes_.size(); ++a) {
+      if (!full && axes_[a].inner) continue;
+      extents.push_back(axes_[a].whole);
+      here.push_back(index_.axis(a));
+    }
+    Request why;
+    if (!index_.reshape(extents, here, graph().type(o).shape, at, &why)) {
+      if (why.kind == Request::Kind::decline)
+        why.why = graph().value_name(o) + " has another shape than the group's loops";
+      fail(why);
+      return false;
+    }
+    return true;
+  }
+
+  // ---- from proto to kernel ----
+  Schedule plan() {
+    std::vector<bool> fixed(axes_.size(), false);
+    for (uint32_t a : fixed_) fixed[a] = true;
+    return schedule(dims(), axes_, accesses_, fixed, has_scan_);
+  }
+
+  Extent extent_of(Dim d) {
+    if (d == Dim(1)) return {1, -1};
+    return {1, size_number(d)};
+  }
+
+  void finish(const Schedule& s) {
+    class_of_.assign(axes_.size(), -1);
+    for (int c = 0; c < static_cast<int>(s.classes.size()); ++c)
+      for (uint32_t a : s.classes[c]) class_of_[a] = c;
+    schedule_ = &s;
+    LoweredKernel out;
+    std::vector<Axis> par_axes;
+    std::map<int, Ref> vars;
+    for (int c : s.par) par_axes.push_back(loop_axis(c, vars, "i"));
+    if (par_axes.empty()) par_axes.push_back({named_ref("i"), Extent{1, -1}});
+    Stmt par{.kind = Stmt::Kind::par, .axes = std::move(par_axes), .simd = s.simd_par};
+    par.body = finish_block(std::move(par_.block), vars);
+    std::set<ValueId> outs(in_.outputs.begin(), in_.outputs.end());
+    // Arguments first, then locals.
+    for (size_t b = 0; b < buffers_.size(); ++b) {
+      const ValueId v = buffers_[b];
+      Buffer buffer{outs.count(v) ? Buffer::Role::out : Buffer::Role::in, graph().type(v).dtype, {}, {}};
+      buffer.name = (outs.count(v) ? "y" : "x") + std::to_string(b);
+      kernel_.buffers.push_back(std::move(buffer));
+    }
+    for (size_t l = 0; l < locals_.size(); ++l)
+      kernel_.buffers.push_back({Buffer::Role::local, locals_[l].type, "t" + std::to_string(l), extent_of(locals_[l].length)});
+    kernel_.body.push_back(std::move(par));
+    for (size_t i = 0; i < size_dims_.size(); ++i) kernel_.sizes.push_back("s" + std::to_string(i));
+    kernel_.name = kernel_name();
+    out.inplace = inplace_inputs();
+    out.kernel = std::move(kernel_);
+    out.sizes = size_dims_;
+    out.buffers = buffers_;
+    out_ = std::move(out);
+  }
+
+  Ref named_ref(const char* prefix) {
+    Ref r = new_ref(DType::i64, 0);
+    kernel_.names[r] = prefix + std::to_string(var_count_++);
+    return r;
+  }
+  Axis loop_axis(int c, std::map<int, Ref>& vars, const char* prefix) {
+    Dim extent(1);
+    for (uint32_t a : schedule_->classes[c]) extent = dims().mul(extent, axes_[a].extent);
+    vars[c] = named_ref(prefix);
+    return {vars[c], extent_of(extent)};
+  }
+
+  Block finish_block(Block block, std::map<int, Ref> vars) {
+    Block out;
+    for (Stmt& s : block) {
+      switch (s.kind) {
+        case Stmt::Kind::load:
+          s.args.clear();
+          [[fallthrough]];
+        case Stmt::Kind::store:
+          s.address = address_of(accesses_[s.size].address, vars);
+          s.size = -1;
+          if (s.buffer >= kLocalBase) s.buffer = s.buffer - kLocalBase + static_cast<int>(buffers_.size());
+          break;
+        case Stmt::Kind::index: {
+          const int axis = s.size;
+          s.size = -1;
+          s.args = {vars.at(class_of_[axis])};
+          break;
+        }
+        case Stmt::Kind::loop:
+        case Stmt::Kind::reduce: {
+          std::map<int, Ref> here = vars;
+          for (int c : schedule_->inner) s.axes.push_back(loop_axis(c, here, "j"));
+          if (s.axes.empty()) s.axes.push_back({named_ref("j"), Extent{1, -1}});
+          s.simd = schedule_->simd_inner && !schedule_->inner.empty();
+          if (!s.simd) s.unroll = 1;
+          s.body = finish_block(std::move(s.body), here);
+          break;
+        }
+        default: break;
+      }
+      out.push_back(std::move(s));
+    }
+    return out;
+  }
+
+  Address address_of(const Index& at, const std::map<int, Ref>& vars) {
+    Address address;
+    auto push = [&](Dim coef, Ref var) {
+      if (coef == Dim(0)) return;
+      Term t{1, -1, var};
+      // Small factors stay in the text (they decide how memory is read); sizes become arguments.
+      if (coef.is_const() && coef.value() <= 1) t.factor = coef.value();
+      else t.size = size_number(coef);
+      address.push_back(t);
+    };
+    for (const IndexTerm& t : at.terms) {
+      if (t.dynamic) push(t.coef, t.id);
+      else if (schedule_->classes[class_of_[t.id]].back() == t.id) push(t.coef, vars.at(class_of_[t.id]));
+    }
+    push(at.offset, kNoRef);
+    return address;
+  }
+
+  std::string kernel_name() const {
+    std::string name;
+    std::string_view last;
+    int skipped = 0;
+    for (ValueId v : in_.members) {
+      const Op& row = op(graph().node(v).op);
+      if (row.view || row.kind == Kind::input || row.name == last) continue;
+      if (name.size() > 40) { ++skipped; continue; }
+      name += (name.empty() ? "" : "_") + std::string(row.name);
+      last = row.name;
+    }
+    if (skipped) name += "_and_" + std::to_string(skipped);
+    return (name.empty() ? "copy" : name) + "_" + std::string(tenon::name(graph().type(in_.outputs[0]).dtype));
+  }
+
+  // Inputs whose every read is at the address of the one output's only store, in the loop that stores or before.
+  std::vector<ValueId> inplace_inputs() const {
+    std::vector<ValueId> result;
+    if (in_.outputs.size() != 1) return result;
+    const ValueId o = in_.outputs[0];
+    for (const auto& [buffer, list] : loads_) {
+      if (buffer >= kLocalBase || buffers_[buffer] == o) continue;
+      const ValueId v = buffers_[buffer];
+      if (size_of(graph().type(v).dtype) != size_of(graph().type(o).dtype)) continue;
+      if (stores_.size() == 1 && std::all_of(list.begin(), list.end(), [&](const Index& i) { return i == stores_[0]; }))
+        result.push_back(v);
+    }
+    return result;
+  }
+
+  struct Local {
+    DType type;
+    Dim length;
+  };
+
+  const LowerInput& in_;
+  std::vector<LoopAxis> axes_;
+  IndexMath index_;
+  std::set<ValueId> member_;
+  std::vector<ValueId> reduces_;
+  bool has_scan_ = false;
+  bool keep_rows_ = true, kept_any_ = false;
+  std::optional<Request> request_;
+
+  Kernel kernel_;
+  std::vector<int> depth_;  // per Ref: 0 par level, 1 inner
+  Scope par_;
+  std::vector<Scope> scopes_;  // open inner loops
+  std::map<Key, int> kept_;
+  std::map<int, DType> kept_type_;
+  std::vector<Access> accesses_;
+  std::set<uint32_t> fixed_;
+  std::vector<ValueId> buffers_;
+  std::vector<Local> locals_;
+  Dims size_dims_;
+  std::optional<LoweredKernel> out_;
+  std::vector<int> class_of_;
+  const Schedule* schedule_ = nullptr;
+  int var_count_ = 0;
+  std::map<int, std::vector<Index>> loads_;  // per buffer
+  std::vector<Index> stores_;                // to outputs
+};
+
+// The axes of the group's domain before anything is split or cut.
+Result<std::vector<LoopAxis>> domain(const LowerInput& in) {
+  const Graph& g = in.graph;
+  ValueId root = in.outputs[0];
+  std::vector<bool> inner;
+  for (ValueId v : in.members) {
+    const Node& n = g.node(v);
+    const Kind kind = op(n.op).kind;
+    if (kind != Kind::reduce && kind != Kind::scan) continue;
+    if (!inner.empty() && kind == Kind::scan) return unsupported("a scan shares its loops with nothing");
+    if (!inner.empty()) continue;
+    root = n.inputs[0];
+    const int rank = g.type(root).rank();
+    if (kind == Kind::scan) {
+      inner.assign(rank, false);
+      int64_t axis = attr_int(n, "axis");
+      inner[axis < 0 ? axis + rank : axis] = true;
+    } else {
+      auto axes = attr_ints(n, "axes");
+      inner.assign(rank, axes.empty());
+      for (int64_t a : axes) inner[a < 0 ? a + rank : a] = true;
+    }
+  }
+  const Dims& shape = g.type(root).shape;
+  std::vector<LoopAxis> axes;
+  for (size_t d = 0; d < shape.size(); ++d)
+    axes.push_back({shape[d], Dim(0), shape[d], !inner.empty() && inner[d]});
+  return axes;
+}
+
+}  // namespace
+
+Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
+  std::vector<LoweredKernel> kernels;
+  DimTable& dims = *in.graph.dims;
+  bool empty = true;
+  for (ValueId o : in.outputs) empty = empty && dims.product(in.graph.type(o).shape) == Dim(0);
+  if (empty) return kernels;  // nothing to write
+  for (ValueId v : in.members)
+    if (is_scatter(in.graph.node(v).op)) return lower_scatter(in);
+
+  TENON_ASSIGN(std::vector<LoopAxis> first, domain(in));
+  std::vector<std::vector<LoopAxis>> work{first};
+  bool folds = false;
+  for (ValueId v : in.members) {
+    const Kind kind = op(in.graph.node(v).op).kind;
+    folds = folds || kind == Kind::reduce || kind == Kind::scan;
+  }
+  for (int tries = 0; !work.empty(); ++tries) {
+    if (tries > 64) return unsupported("the loops need more than 64 cuts");
+    std::vector<LoopAxis> axes = work.back();
+    work.pop_back();
+    if (!folds)
+      for (LoopAxis& a : axes) a.inner = false;
+    Lowering::Outcome outcome = Lowering(in, axes).run();
+    if (outcome.kernel) {
+      kernels.push_back(std::move(*outcome.kernel));
+      continue;
+    }
+    const Request& r = *outcome.request;
+    if (r.kind == Request::Kind::decline) return unsupported(r.why);
+    const LoopAxis axis = axes[r.axis];
+    if (r.kind == Request::Kind::split) {
+      auto outer = dims.divide(axis.extent, r.inner_extent);
+      TENON_CHECK(outer.has_value(), "a split divides its axis");
+      axes[r.axis] = {*outer, Dim(0), *outer, axis.inner};
+      axes.insert(axes.begin() + r.axis + 1, {r.inner_extent, Dim(0), r.inner_extent, axis.inner});
+      work.push_back(std::move(axes));
+      continue;
+    }
+    if (folds && axis.inner) return unsupported("a concatenation or padding runs along the folded axis");
+    Dims bounds{Dim(0)};
+    bounds.insert(bounds.end(), r.bounds.begin(), r.bounds.end());
+    bounds.push_back(axis.extent);
+    for (size_t i = bounds.size() - 1; i-- > 0;) {  // the first piece is lowered first
+      axes[r.axis].extent = dims.sub(bounds[i + 1], bounds[i]);
+      axes[r.axis].start = dims.add(axis.start, bounds[i]);
+      work.push_back(axes);
+    }
+  }
+  if (kernels.size() > 1)
+    for (size_t i = 0; i < kernels.size(); ++i) kernels[i].kernel.name += "_" + std::to_string(i);
+  return kernels;
+}
+
+}  // namespace tenon::jit

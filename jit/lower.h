@@ -1,0 +1,35 @@
+// lower: a group of graph nodes becomes kernels. What a group may hold: maps, views, gathers, concatenations, pads and
+// constants in any mix; reductions over one common set of axes with maps before, between and after; one scan; one
+// scatter. Whether a set of nodes is such a group is answered by trying: fusion asks lower() itself.
+// On leaving, kernels read only materialised values and write every output exactly once.
+// Tested by tests/lower_test.cc and tests/jit/lower_*.tn.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "jit/kernel.h"
+#include "src/ir/graph.h"
+
+namespace tenon::jit {
+
+struct LowerInput {
+  const Graph& graph;
+  std::span<const ValueId> members;  // in topological order
+  std::span<const ValueId> outputs;  // members whose values are needed outside
+  // Strides in elements of a materialised value; absent: the value is a view to read through.
+  std::function<std::optional<Dims>(ValueId)> strides;
+};
+
+struct LoweredKernel {
+  Kernel kernel;
+  Dims sizes;                     // the meaning of each size argument
+  std::vector<ValueId> buffers;   // what each in/out buffer is
+  std::vector<ValueId> inplace;   // inputs that are read only where the (single) output is written, before it is
+};
+
+// unsupported with a sentence when no schedule covers the members.
+Result<std::vector<LoweredKernel>> lower(const LowerInput& input);
+
+}  // namespace tenon::jit

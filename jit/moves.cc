@@ -1,0 +1,205 @@
+// See moves.h. Tested by tests/lower_test.cc.
+#include "jit/moves.h"
+
+#include <algorithm>
+
+#include "src/ops/names.h"
+
+namespace tenon::jit {
+namespace {
+
+const Dims& shape_of(Evaluator& e, const Node& n, int operand = 0) { return e.graph().type(n.inputs[operand]).shape; }
+
+int64_t axis_of(const Node& n, int rank) {
+  int64_t axis = attr_int(n, "axis");
+  return axis < 0 ? axis + rank : axis;
+}
+
+Ref reshape(Evaluator& e, const Node& n, const Indices& at) {
+  Indices operand;
+  Request why;
+  if (!e.index().reshape(n.type.shape, at, shape_of(e, n), &operand, &why)) return e.fail(std::move(why));
+  return e.eval(n.inputs[0], operand);
+}
+
+Ref transpose(Evaluator& e, const Node& n, const Indices& at) {
+  Indices operand(at.size());
+  auto perm = attr_ints(n, "perm");
+  for (size_t i = 0; i < at.size(); ++i) operand[perm[i] < 0 ? perm[i] + at.size() : perm[i]] = at[i];
+  return e.eval(n.inputs[0], operand);
+}
+
+Ref expand(Evaluator& e, const Node& n, const Indices& at) {
+  return e.eval(n.inputs[0], e.broadcast(at, shape_of(e, n), n.type.shape));
+}
+
+Ref slice(Evaluator& e, const Node& n, const Indices& at) {
+  Indices operand = at;
+  Index& i = operand[axis_of(n, n.type.rank())];
+  i = e.index().shift(e.index().scale(i, attr_as<Dim>(n, "step")), attr_as<Dim>(n, "start"));
+  return e.eval(n.inputs[0], operand);
+}
+
+Ref windows(Evaluator& e, const Node& n, const Indices& at) {
+  const size_t rank = shape_of(e, n).size();
+  auto axes = attr_ints(n, "axes");
+  const Dims &strides = attr_as<Dims>(n, "strides"), &dilations = attr_as<Dims>(n, "dilations");
+  Indices operand(at.begin(), at.begin() + rank);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    Index& i = operand[axes[k] < 0 ? axes[k] + rank : axes[k]];
+    i = e.index().add(e.index().scale(i, strides[k]), e.index().scale(at[rank + k], dilations[k]));
+  }
+  return e.eval(n.inputs[0], operand);
+}
+
+Ref flip(Evaluator& e, const Node& n, const Indices& at) {
+  Indices operand = at;
+  for (int64_t a : attr_ints(n, "axes")) {
+    if (a < 0) a += n.type.rank();
+    operand[a] = e.index().shift(e.index().scale(at[a], Dim(-1)), e.dims().sub(n.type.shape[a], Dim(1)));
+  }
+  return e.eval(n.inputs[0], operand);
+}
+
+// Where an index runs: [first, first + count), if it steps one by one along a single axis (or stands still).
+struct Run {
+  bool known = false;
+  int axis = -1;  // -1: a single position
+  Dim first, count;
+};
+Run run_of(Evaluator& e, const Index& i) {
+  if (i.terms.empty()) return {true, -1, i.offset, Dim(1)};
+  if (i.terms.size() > 1 || i.terms[0].dynamic || i.terms[0].coef != Dim(1)) return {};
+  return {true, static_cast<int>(i.terms[0].id), i.offset, e.axes()[i.terms[0].id].extent};
+}
+
+bool at_most(Evaluator& e, Dim a, Dim b) {
+  auto low = e.dims().lower_bound(e.dims().sub(b, a));
+  return low && *low >= 0;
+}
+
+// The piece [bounds[k], bounds[k+1]) that `run` lies in; -1 after asking for the axis to be cut at the bounds.
+int piece_of(Evaluator& e, const Run& run, const Dims& bounds, std::string_view op_name) {
+  const std::string name(op_name);
+  if (!run.known) {
+    e.decline(name + " is read at an index that is not one loop");
+    return -1;
+  }
+  const Dim last = e.dims().add(run.first, run.count);
+  for (size_t k = 0; k + 1 < bounds.size(); ++k)
+    if (at_most(e, bounds[k], run.first) && at_most(e, last, bounds[k + 1])) return static_cast<int>(k);
+  Request cut{Request::Kind::segment, static_cast<uint32_t>(std::max(run.axis, 0)), {}, {}, {}};
+  for (size_t k = 1; k + 1 < bounds.size(); ++k) {
+    Dim here = e.dims().sub(bounds[k], run.first);
+    if (at_most(e, here, Dim(0)) || at_most(e, run.count, here)) continue;
+    cut.bounds.push_back(here);
+  }
+  if (run.axis < 0 || cut.bounds.empty()) e.decline(name + ": the order of its pieces is not known");
+  else e.fail(std::move(cut));
+  return -1;
+}
+
+Ref concat(Evaluator& e, const Node& n, const Indices& at) {
+  const int64_t axis = axis_of(n, n.type.rank());
+  Dims bounds{Dim(0)};
+  for (ValueId v : n.inputs) bounds.push_back(e.dims().add(bounds.back(), e.graph().type(v).shape[axis]));
+  const int piece = piece_of(e, run_of(e, at[axis]), bounds, "concat");
+  if (piece < 0) return 0;
+  Indices operand = at;
+  operand[axis] = e.index().shift(at[axis], e.dims().sub(Dim(0), bounds[piece]));
+  return e.eval(n.inputs[piece], operand);
+}
+
+Ref pad(Evaluator& e, const Node& n, const Indices& at) {
+  const Dims &low = attr_as<Dims>(n, "low"), &shape = shape_of(e, n);
+  Indices operand = at;
+  for (size_t a = 0; a < at.size(); ++a) {
+    const Dim end = e.dims().add(low[a], shape[a]);
+    if (low[a] == Dim(0) && end == n.type.shape[a]) continue;
+    const int piece = piece_of(e, run_of(e, at[a]), {Dim::kLowestConst / 4, low[a], end, -(Dim::kLowestConst / 4)}, "pad");
+    if (piece < 0) return 0;
+    if (piece != 1) return e.literal(compute_type(n.type.dtype), attr_as<Scalar>(n, "value"));
+    operand[a] = e.index().shift(at[a], e.dims().sub(Dim(0), low[a]));
+  }
+  return e.eval(n.inputs[0], operand);
+}
+
+Ref gather(Evaluator& e, const Node& n, const Indices& at) {
+  const Dims& shape = shape_of(e, n);
+  const size_t axis = axis_of(n, static_cast<int>(shape.size()));
+  const size_t width = shape_of(e, n, 1).size();
+  Ref k = e.eval(n.inputs[1], Indices(at.begin() + axis, at.begin() + axis + width));
+  if (e.failed()) return 0;
+  Indices operand(at.begin(), at.begin() + axis);
+  operand.push_back(e.index().dynamic(wrapped_index(e, k, shape[axis])));
+  operand.insert(operand.end(), at.begin() + axis + width, at.end());
+  return e.eval(n.inputs[0], operand);
+}
+
+Ref take_along(Evaluator& e, const Node& n, const Indices& at) {
+  const Dims& shape = shape_of(e, n);
+  const size_t axis = axis_of(n, static_cast<int>(shape.size()));
+  Ref k = e.eval(n.inputs[1], at);
+  if (e.failed()) return 0;
+  Indices operand = e.broadcast(at, shape, n.type.shape);
+  operand[axis] = e.index().dynamic(wrapped_index(e, k, shape[axis]));
+  return e.eval(n.inputs[0], operand);
+}
+
+Ref full(Evaluator& e, const Node& n, const Indices&) {
+  return e.literal(compute_type(n.type.dtype), attr_as<Scalar>(n, "value"));
+}
+
+Ref iota(Evaluator& e, const Node& n, const Indices& at) {
+  const Scalar start = attr_as<Scalar>(n, "start"), step = attr_as<Scalar>(n, "step");
+  Ref i = e.index_value(at[axis_of(n, n.type.rank())]);
+  // As torch.arange: integers exactly, floats in double.
+  const DType wide = is_float(n.type.dtype) ? DType::f64 : DType::i64;
+  auto number = [&](const Scalar& s) { return e.literal(wide, s); };
+  i = e.cast_to(i, wide);
+  if (step.as_double() != 1) i = e.scalar_op(ops::mul, {i, number(step)}, wide);
+  if (start.as_double() != 0) i = e.scalar_op(ops::add, {i, number(start)}, wide);
+  return e.cast_to(i, compute_type(n.type.dtype));
+}
+
+Ref dim(Evaluator& e, const Node& n, const Indices&) {
+  return e.cast_to(e.size_value(attr_as<Dim>(n, "value")), compute_type(n.type.dtype));
+}
+
+struct Row {
+  OpId op;
+  Move move;
+};
+constexpr Row kMoves[] = {
+    {ops::reshape, reshape}, {ops::transpose, transpose}, {ops::expand, expand},         {ops::slice, slice},
+    {ops::windows, windows}, {ops::flip, flip},           {ops::concat, concat},         {ops::pad, pad},
+    {ops::gather, gather},   {ops::take_along, take_along}, {ops::full, full},           {ops::iota, iota},
+    {ops::dim, dim},
+};
+
+}  // namespace
+
+Move find_move(OpId op) {
+  for (const Row& row : kMoves)
+    if (row.op == op) return row.move;
+  return nullptr;
+}
+
+Ref wrapped_index(Evaluator& e, Ref index, Dim size) {
+  index = e.cast_to(index, DType::i64);
+  Ref zero = e.literal(DType::i64, Scalar::of(int64_t{0})), n = e.size_value(size);
+  Ref negative = e.scalar_op(ops::lt, {index, zero}, DType::b8);
+  Ref wrapped = e.scalar_op(ops::where, {negative, e.scalar_op(ops::add, {index, n}, DType::i64), index}, DType::i64);
+  Ref last = e.scalar_op(ops::sub, {n, e.literal(DType::i64, Scalar::of(int64_t{1}))}, DType::i64);
+  return e.scalar_op(ops::maximum, {e.scalar_op(ops::minimum, {wrapped, last}, DType::i64), zero}, DType::i64);
+}
+
+Indices Evaluator::broadcast(const Indices& at, const Dims& operand, const Dims& result) const {
+  Indices out(operand.size());
+  const size_t skip = result.size() - operand.size();
+  for (size_t i = 0; i < operand.size(); ++i)
+    if (operand[i] != Dim(1) || result[skip + i] == Dim(1)) out[i] = at[skip + i];
+  return out;
+}
+
+}  // namespace tenon::jit

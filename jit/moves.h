@@ -1,0 +1,45 @@
+// moves: what each op of kind move (and the literals full, iota, dim) means for indices: reading a result at an index
+// is reading its operands at other indices. Tested by tests/lower_test.cc.
+#pragma once
+
+#include <vector>
+
+#include "jit/index.h"
+
+namespace tenon::jit {
+
+// What lowering offers to a move while it walks from results to operands.
+class Evaluator {
+ public:
+  explicit Evaluator(const Graph& graph) : graph_(graph) {}
+  virtual ~Evaluator() = default;
+  const Graph& graph() const { return graph_; }
+  DimTable& dims() const { return *graph_.dims; }
+  // The scalar of value `v` at indices `at`, in the compute type of its dtype.
+  virtual Ref eval(ValueId v, const Indices& at) = 0;
+  virtual const IndexMath& index() const = 0;
+  virtual const std::vector<LoopAxis>& axes() const = 0;
+  virtual bool failed() const = 0;
+  virtual Ref fail(Request request) = 0;
+  Ref decline(std::string why) { return fail({Request::Kind::decline, 0, {}, {}, std::move(why)}); }
+
+  virtual Ref scalar_op(OpId op, std::vector<Ref> args, DType type) = 0;
+  virtual Ref cast_to(Ref value, DType type) = 0;
+  virtual Ref literal(DType type, Scalar value) = 0;
+  virtual Ref size_value(Dim d) = 0;            // i64
+  virtual Ref index_value(const Index& at) = 0;  // i64
+
+  // Indices of an operand that NumPy rules broadcast to `result`.
+  Indices broadcast(const Indices& at, const Dims& operand, const Dims& result) const;
+
+ private:
+  const Graph& graph_;
+};
+
+using Move = Ref (*)(Evaluator&, const Node& node, const Indices& at);
+Move find_move(OpId op);  // null for ops that are none
+
+// An index value brought into [0, size): negative ones count from the end, the rest is clamped.
+Ref wrapped_index(Evaluator& e, Ref index, Dim size);
+
+}  // namespace tenon::jit

@@ -1,0 +1,88 @@
+// See schedule.h. Tested by tests/schedule_test.cc.
+#include "jit/schedule.h"
+
+#include <algorithm>
+
+namespace tenon::jit {
+namespace {
+
+Dim coefficient(const Index& address, uint32_t axis) {
+  const IndexTerm* t = address.find_axis(axis);
+  return t ? t->coef : Dim(0);
+}
+
+// Outer and inner axis run as one loop when every access steps over them as over one.
+bool mergeable(DimTable& dims, const std::vector<LoopAxis>& axes, uint32_t outer, uint32_t inner,
+               const std::vector<Access>& accesses) {
+  return std::all_of(accesses.begin(), accesses.end(), [&](const Access& a) {
+    return coefficient(a.address, outer) == dims.mul(coefficient(a.address, inner), axes[inner].extent);
+  });
+}
+
+// Unit steps make vector loads, other steps make gathers; a store counts twice.
+int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<Access>& accesses) {
+  int score = 0;
+  for (const Access& a : accesses) {
+    const Dim c = coefficient(a.address, axes_of_class.back());
+    const int weight = a.store ? 2 : 1;
+    if (c == Dim(1)) score += weight;
+    else if (c != Dim(0)) score -= 2 * weight;
+  }
+  return score;
+}
+
+}  // namespace
+
+Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
+                  const std::vector<bool>& fixed, bool carried) {
+  Schedule s;
+  std::vector<bool> inner_class;
+  for (uint32_t a = 0; a < axes.size(); ++a) {
+    if (axes[a].extent == Dim(1)) continue;
+    bool merges = !s.classes.empty() && inner_class.back() == axes[a].inner && !fixed[a] &&
+                  !fixed[s.classes.back().back()] && !(carried && axes[a].inner) &&
+                  s.classes.back().back() + 1 == a &&
+                  mergeable(dims, axes, s.classes.back().back(), a, accesses);
+    if (merges) {
+      s.classes.back().push_back(a);
+    } else {
+      s.classes.push_back({a});
+      inner_class.push_back(axes[a].inner);
+    }
+  }
+  for (int c = 0; c < static_cast<int>(s.classes.size()); ++c) (inner_class[c] ? s.inner : s.par).push_back(c);
+
+  auto best_of = [&](const std::vector<int>& candidates) {
+    int best = -1, best_score = 0;
+    for (int c : candidates) {  // later (faster varying) classes win ties
+      int score = vector_score(s.classes[c], accesses);
+      if (best < 0 || score >= best_score) best = c, best_score = score;
+    }
+    return std::pair(best, best_score);
+  };
+  auto [best_par, par_score] = best_of(s.par);
+  auto [best_inner, inner_score] = best_of(s.inner);
+  auto to_back = [](std::vector<int>& order, int c) {
+    order.erase(std::find(order.begin(), order.end(), c));
+    order.push_back(c);
+  };
+  const bool inner_possible = best_inner >= 0 && !carried;
+  if (best_par >= 0 && (!inner_possible || par_score > inner_score)) {
+    s.simd_par = true;
+    to_back(s.par, best_par);
+  } else if (inner_possible) {
+    s.simd_inner = true;
+    to_back(s.inner, best_inner);
+  }
+  return s;
+}
+
+// Four chains of a 4-cycle add keep up with two loads a cycle; long bodies hide the latency themselves.
+int reduce_unroll(size_t statements) { return statements <= 6 ? 4 : statements <= 12 ? 2 : 1; }
+
+// About 4000 simple operations (roughly 1 us of vector code) pay for waking a thread.
+int64_t min_iterations_per_thread(int64_t operations_per_iteration) {
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, operations_per_iteration));
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,38 @@
+// schedule: how the loops of a lowered group run. The only place that knows tile sizes, unroll factors and grain.
+// Pure functions of the loop axes and the accesses; no machine is needed to test them. Tested by tests/schedule_test.cc.
+#pragma once
+
+#include <vector>
+
+#include "jit/index.h"
+
+namespace tenon::jit {
+
+struct Access {
+  Index address;  // in elements
+  bool store = false;
+};
+
+// Which loops there are in the end.
+struct Schedule {
+  std::vector<std::vector<uint32_t>> classes;  // axes merged into one loop each, outermost first; in domain order
+  std::vector<int> par;                        // classes of the par nest, outermost first
+  std::vector<int> inner;                      // classes of every inner loop, outermost first
+  bool simd_par = false;                       // the last par class runs across lanes (column and flat kernels)
+  bool simd_inner = false;                     // the last inner class does (row kernels, nested maps)
+};
+
+// fixed[a]: axis a must keep a loop of its own (its variable is used as a value).
+// carried: the inner axes are sequential (scan): they never run across lanes and never merge.
+Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
+                  const std::vector<bool>& fixed, bool carried);
+
+// Independent accumulators of a vector reduction whose body has `statements` scalar statements.
+int reduce_unroll(size_t statements);
+
+// Nodes one kernel may hold: keeps compile time near 10 ms and recursion shallow.
+inline constexpr size_t kMaxGroupNodes = 160;
+// Par iterations that are worth a second thread, given roughly how many scalar operations one iteration does.
+int64_t min_iterations_per_thread(int64_t operations_per_iteration);
+
+}  // namespace tenon::jit
