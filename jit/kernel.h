@@ -96,19 +96,19 @@ struct Stmt {
   OpId op = 0;                   // op, scan
   DType type = DType::f32;       // of the result (op, cast, bitcast, constant, size, index, load, scan)
   Ref result = kNoRef;
-  std::vector<Ref> args;         // operands; store: the stored value; index: the variable
-  Scalar literal;                // constant
+  std::vector<Ref> args = {};         // operands; store: the stored value; index: the variable
+  Scalar literal = {};                // constant
   int buffer = -1;               // load, store
-  Address address;               // load, store
+  Address address = {};               // load, store
   int size = -1;                 // size
   // par, loop, reduce:
-  std::vector<Axis> axes;        // nested, outermost first
+  std::vector<Axis> axes = {};        // nested, outermost first
   bool simd = false;             // the last axis runs across vector lanes
   int unroll = 1;                // simd reduce: independent accumulators
-  std::vector<OpId> combine;     // reduce: one row per result
-  std::vector<Ref> results;      // reduce
-  std::vector<Ref> yields;       // reduce
-  Block body;
+  std::vector<OpId> combine = {};     // reduce: one row per result
+  std::vector<Ref> results = {};      // reduce
+  std::vector<Ref> yields = {};       // reduce
+  Block body = {};
 };
 
 struct Kernel {

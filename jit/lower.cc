@@ -37,7 +37,7 @@ class Lowering final : public Evaluator {
     if (!request_) request_ = std::move(request);
     return 0;
   }
-  Ref emit(Stmt stmt, DType type, int extra_depth = 0) override {
+  Ref emit(Stmt stmt, DType type, int extra_depth = 0) {
     int depth = extra_depth;
     for (Ref a : stmt.args) depth = std::max(depth, depth_[a]);
     stmt.type = type;
@@ -656,9 +656,8 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
   bool empty = true;
   for (ValueId o : in.outputs) empty = empty && dims.product(in.graph.type(o).shape) == Dim(0);
   if (empty) return kernels;  // nothing to write
-  for (ValueId v : in.members)
-    if (is_scatter(in.graph.node(v).op)) return lower_scatter(in);
-
+  bool scatters = false;
+  for (ValueId v : in.members) scatters = scatters || is_scatter(in.graph.node(v).op);
   TENON_ASSIGN(std::vector<LoopAxis> first, domain(in));
   std::vector<std::vector<LoopAxis>> work{first};
   bool folds = false;
@@ -697,6 +696,10 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
       axes[r.axis].start = dims.add(axis.start, bounds[i]);
       work.push_back(axes);
     }
+  }
+  if (scatters) {  // so far the operand has been copied
+    TENON_ASSIGN(auto updates, lower_scatter(in));
+    kernels.push_back(std::move(updates[0]));
   }
   if (kernels.size() > 1)
     for (size_t i = 0; i < kernels.size(); ++i) kernels[i].kernel.name += "_" + std::to_string(i);

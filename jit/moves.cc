@@ -166,6 +166,9 @@ Ref dim(Evaluator& e, const Node& n, const Indices&) {
   return e.cast_to(e.size_value(attr_as<Dim>(n, "value")), compute_type(n.type.dtype));
 }
 
+// scatter and index_put start as a copy of their operand; jit/scatter.cc adds the updates.
+Ref first_operand(Evaluator& e, const Node& n, const Indices& at) { return e.eval(n.inputs[0], at); }
+
 struct Row {
   OpId op;
   Move move;
@@ -174,7 +177,7 @@ constexpr Row kMoves[] = {
     {ops::reshape, reshape}, {ops::transpose, transpose}, {ops::expand, expand},         {ops::slice, slice},
     {ops::windows, windows}, {ops::flip, flip},           {ops::concat, concat},         {ops::pad, pad},
     {ops::gather, gather},   {ops::take_along, take_along}, {ops::full, full},           {ops::iota, iota},
-    {ops::dim, dim},
+    {ops::dim, dim},         {ops::scatter, first_operand}, {ops::index_put, first_operand},
 };
 
 }  // namespace

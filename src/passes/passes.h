@@ -3,8 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "src/ir/builder.h"
@@ -13,37 +13,44 @@
 namespace tenon {
 
 // Rebuilds a graph node by node. `visit` gets each live node with its operands already renumbered, and returns the
-// value that stands for it: builder.add(node) keeps it. Nodes no output needs are not visited (dead code).
-Graph rewrite(const Graph& graph, const std::function<ValueId(Builder&, Node&& node, ValueId old)>& visit);
+// value that stands for it: builder.add(node) keeps it. Nodes that no output needs are not visited (dead code); inputs
+// always stay. Groups are dropped. Names survive where the node does.
+using Visit = std::function<ValueId(Builder& builder, Node&& node, ValueId old)>;
+Graph rewrite(const Graph& graph, const Visit& visit);
 
-// Algebra and views: the list of rules stands at the top of simplify.cc. Needs nothing, keeps everything.
+// Algebra and views: the rules stand at the top of simplify.cc.
 Graph simplify(const Graph& graph);
-// Common subexpressions: equal op, operands and attributes become one node. Effects are left alone.
+// Equal op, operands and attributes become one node. Effects are left alone.
 Graph cse(const Graph& graph);
-// Evaluates small constant subgraphs (full, iota, constant of at most 64 elements through maps and views).
-Graph fold(const Graph& graph);
-// Batch norm after a convolution with frozen weights moves into the weights. Needs frozen params as constants.
+// Batch norm after a convolution whose weights are constants moves into the weights.
 Graph fold_batch_norm(const Graph& graph);
 // Convolutions and poolings become channels_last; the transposes this takes are pushed out through maps,
 // reductions and concatenations until they meet their inverse. Types of inputs and outputs do not change.
 Graph layout(const Graph& graph);
-// Composites become their bodies, and so do contractions that no back end takes. `keep` says who stays.
+// Composites and contractions for which keep() is false become their bodies, all the way down.
 Graph expand(const Graph& graph, const std::function<bool(const Graph&, ValueId)>& keep);
+// Every output becomes a value that some group writes: inputs, constants, views and repeated outputs get a copy
+// (a reshape to the same shape, kept by giving it a group in fuse).
+Graph own_outputs(const Graph& graph);
 
-// What depends on frozen params only, as a graph of its own: its outputs, in order, are the constants with null data of
-// `main`. Views of params stay in main.
-struct SplitGraph {
-  Graph init;                    // inputs: the frozen params it needs
-  std::vector<size_t> init_inputs;  // which input of the original graph each one is
-  Graph main;                    // inputs: the others, and frozen params as constants
-  std::vector<ValueId> folded;   // constants of main, one per output of init
-  std::vector<std::pair<ValueId, size_t>> frozen;  // constants of main that are params themselves: (value, input)
+// What depends on constants only becomes a graph of its own, run once.
+struct Split {
+  Graph init;                     // no inputs; its outputs are the data of `folded`, in order
+  Graph main;
+  std::vector<ValueId> folded;    // constants of main whose data is still null
 };
-SplitGraph split(const Graph& graph, const std::vector<bool>& frozen);
+Split split_constants(const Graph& graph);
 
-// Forms groups: Node::group and Graph::groups are set. Every node that is not a free view, input or constant gets one.
-class Backend;
-Graph fuse(const Graph& graph, const std::function<std::string(const Graph&, ValueId)>& backend_of,
-           const std::function<bool(const Graph&, const std::vector<ValueId>&, ValueId, std::string*)>& absorb);
+// Who runs a node, and whether one more node may join a group. Answers carry a sentence.
+struct FuseRules {
+  std::function<std::string(ValueId)> backend;  // of a node that is neither view nor literal
+  // May `node` join a group of `backend` with these members (ascending)? For groups of more than one producer the
+  // members are their union.
+  std::function<bool(const std::string& backend, std::span<const ValueId> members, ValueId node, std::string* why)> join;
+  std::string loops;  // the back end that runs maps, reductions and moves
+};
+// Sets Node::group and Graph::groups: every node that is not a free view, literal, input or constant gets one, and so
+// do views that must exist in memory (outputs, operands no library can read through).
+Graph fuse(const Graph& graph, const std::function<FuseRules(const Graph&)>& rules);
 
 }  // namespace tenon

@@ -1,0 +1,59 @@
+// See group.h. Tested by tests/ir_test.cc.
+#include "src/ir/group.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tenon {
+
+Uses::Uses(const Graph& graph) : users_(graph.users()), is_output_(graph.nodes.size(), false) {
+  for (const OutputBinding& o : graph.outputs) is_output_[o.value] = true;
+}
+
+std::vector<ValueId> outputs_of(const Graph& graph, const Uses& uses, std::span<const ValueId> members) {
+  auto inside = [&](ValueId v) { return std::binary_search(members.begin(), members.end(), v); };
+  std::vector<ValueId> result;
+  for (ValueId m : members) {
+    std::vector<ValueId> work{m};
+    bool leaves = false;
+    while (!work.empty() && !leaves) {
+      const ValueId v = work.back();
+      work.pop_back();
+      leaves = uses.is_output(v);
+      for (ValueId u : uses.users(v)) {
+        if (inside(u)) continue;
+        if (is_inlined(graph, u)) work.push_back(u);
+        else leaves = true;
+      }
+    }
+    if (leaves) result.push_back(m);
+  }
+  return result;
+}
+
+std::vector<ValueId> inputs_of(const Graph& graph, std::span<const ValueId> members) {
+  std::set<ValueId> result;
+  std::vector<ValueId> work(members.begin(), members.end());
+  std::set<ValueId> seen;
+  auto inside = [&](ValueId v) { return std::binary_search(members.begin(), members.end(), v); };
+  while (!work.empty()) {
+    const ValueId v = work.back();
+    work.pop_back();
+    if (!seen.insert(v).second) continue;
+    for (ValueId i : graph.node(v).inputs) {
+      if (inside(i)) continue;
+      if (is_inlined(graph, i)) work.push_back(i);
+      else result.insert(i);
+    }
+  }
+  return {result.begin(), result.end()};
+}
+
+std::vector<std::vector<ValueId>> members_of_groups(const Graph& graph) {
+  std::vector<std::vector<ValueId>> members(graph.groups.size());
+  for (ValueId v = 0; v < graph.nodes.size(); ++v)
+    if (graph.node(v).group >= 0) members[graph.node(v).group].push_back(v);
+  return members;
+}
+
+}  // namespace tenon

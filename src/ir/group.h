@@ -1,0 +1,43 @@
+// Questions about sets of nodes: who leaves the set, what it reads, what is stored in memory at all.
+// Tested by tests/ir_test.cc.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "src/ir/graph.h"
+#include "src/ir/op.h"
+
+namespace tenon {
+
+// Written out at every use instead of being stored: full, iota, dim.
+inline bool is_literal(const Graph& graph, ValueId v) {
+  const Op& row = op(graph.node(v).op);
+  return row.kind == Kind::input && row.name != "input" && row.name != "constant";
+}
+// Computed where it is read: literals and views, unless a group owns them.
+inline bool is_inlined(const Graph& graph, ValueId v) {
+  return graph.node(v).group < 0 && (is_literal(graph, v) || op(graph.node(v).op).view);
+}
+
+// Reads of values by nodes and outputs, for one graph.
+class Uses {
+ public:
+  explicit Uses(const Graph& graph);
+  std::span<const ValueId> users(ValueId v) const { return users_[v]; }
+  bool is_output(ValueId v) const { return is_output_[v]; }
+
+ private:
+  std::vector<std::vector<ValueId>> users_;
+  std::vector<bool> is_output_;
+};
+
+// Members whose value is an output of the graph or is read, perhaps through views that belong to no group, by a node
+// outside. `members` ascending.
+std::vector<ValueId> outputs_of(const Graph& graph, const Uses& uses, std::span<const ValueId> members);
+// Values stored in memory that the members read, through views; ascending. Literals are not among them.
+std::vector<ValueId> inputs_of(const Graph& graph, std::span<const ValueId> members);
+// Members per group number.
+std::vector<std::vector<ValueId>> members_of_groups(const Graph& graph);
+
+}  // namespace tenon

@@ -1,0 +1,96 @@
+// See view.h. Tested by tests/view_test.cc.
+#include "src/ops/view.h"
+
+#include "src/ir/op.h"
+#include "src/ops/names.h"
+
+namespace tenon {
+namespace {
+
+int64_t wrap(int64_t axis, int64_t rank) { return axis < 0 ? axis + rank : axis; }
+
+// Strides of `to`, which has the same elements in the same order as `from`. Blocks of dimensions with equal products
+// are matched from the left; a block that merges dimensions needs them to be contiguous with each other.
+std::optional<Dims> reshape_strides(DimTable& dims, const Dims& from, const Dims& strides, const Dims& to) {
+  Dims out(to.size(), Dim(0));
+  size_t f = 0, t = 0;
+  while (f < from.size() || t < to.size()) {
+    if (f < from.size() && from[f] == Dim(1)) { ++f; continue; }
+    if (t < to.size() && to[t] == Dim(1)) { ++t; continue; }
+    if (f == from.size() || t == to.size()) return std::nullopt;
+    Dim step = strides[f], f_size = from[f], t_size = to[t];
+    size_t f_end = f + 1, t_end = t + 1;
+    while (f_size != t_size) {
+      if (f_end < from.size() && dims.divide(t_size, f_size)) {  // `to` spans several dimensions of `from`
+        if (from[f_end] != Dim(1)) {
+          if (step != dims.mul(strides[f_end], from[f_end])) return std::nullopt;
+          step = strides[f_end];
+          f_size = dims.mul(f_size, from[f_end]);
+        }
+        ++f_end;
+      } else if (t_end < to.size()) {
+        t_size = dims.mul(t_size, to[t_end++]);
+      } else {
+        return std::nullopt;
+      }
+    }
+    for (size_t k = t_end; k-- > t;) {
+      out[k] = step;
+      step = dims.mul(step, to[k]);
+    }
+    f = f_end;
+    t = t_end;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<View> view_of(const Graph& graph, ValueId value,
+                            const std::function<std::optional<Dims>(ValueId)>& strides_of) {
+  if (auto strides = strides_of(value)) return View{value, Dim(0), *strides};
+  const Node& n = graph.node(value);
+  if (!op(n.op).view) return std::nullopt;
+  auto below = view_of(graph, n.inputs[0], strides_of);
+  if (!below) return std::nullopt;
+  DimTable& dims = *graph.dims;
+  const Dims& shape = graph.type(n.inputs[0]).shape;
+  const Dims& strides = below->strides;
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  View v{below->base, below->offset, strides};
+  if (n.op == ops::reshape) {
+    auto reshaped = reshape_strides(dims, shape, strides, n.type.shape);
+    if (!reshaped) return std::nullopt;
+    v.strides = *reshaped;
+  } else if (n.op == ops::transpose) {
+    auto perm = attr_ints(n, "perm");
+    for (int64_t i = 0; i < rank; ++i) v.strides[i] = strides[wrap(perm[i], rank)];
+  } else if (n.op == ops::expand) {
+    const size_t skip = n.type.shape.size() - shape.size();
+    v.strides.assign(n.type.shape.size(), Dim(0));
+    for (int64_t i = 0; i < rank; ++i)
+      if (shape[i] != Dim(1) || n.type.shape[skip + i] == Dim(1)) v.strides[skip + i] = strides[i];
+  } else if (n.op == ops::slice) {
+    const int64_t axis = wrap(attr_int(n, "axis"), rank);
+    v.offset = dims.add(v.offset, dims.mul(attr_as<Dim>(n, "start"), strides[axis]));
+    v.strides[axis] = dims.mul(strides[axis], attr_as<Dim>(n, "step"));
+  } else if (n.op == ops::windows) {
+    auto axes = attr_ints(n, "axes");
+    for (size_t k = 0; k < axes.size(); ++k) {
+      const int64_t axis = wrap(axes[k], rank);
+      v.strides.push_back(dims.mul(strides[axis], attr_as<Dims>(n, "dilations")[k]));
+      v.strides[axis] = dims.mul(strides[axis], attr_as<Dims>(n, "strides")[k]);
+    }
+  } else if (n.op == ops::flip) {
+    for (int64_t a : attr_ints(n, "axes")) {
+      a = wrap(a, rank);
+      v.offset = dims.add(v.offset, dims.mul(dims.sub(shape[a], Dim(1)), strides[a]));
+      v.strides[a] = dims.mul(strides[a], Dim(-1));
+    }
+  } else {
+    return std::nullopt;
+  }
+  return v;
+}
+
+}  // namespace tenon

@@ -1,0 +1,26 @@
+// See passes.h. Bodies may contain composites themselves, so a node is expanded until nothing is left to expand.
+// Tested by tests/passes/expand_*.tn.
+#include "src/passes/passes.h"
+
+namespace tenon {
+
+Graph expand(const Graph& graph, const std::function<bool(const Graph&, ValueId)>& keep) {
+  Graph current = graph;
+  for (bool changed = true; changed;) {
+    changed = false;
+    current = rewrite(current, [&](Builder& b, Node&& node, ValueId old) {
+      const Op& row = op(node.op);
+      const bool may = row.kind == Kind::composite || row.kind == Kind::contract;
+      if (!may || !row.body || keep(current, old)) return b.add(std::move(node));
+      changed = true;
+      const ValueId body = row.body(b, node);
+      TENON_CHECK(b.type(body) == node.type, std::string("the body of ") + std::string(row.name) + " has type " +
+                                                 b.graph().print_type(b.type(body)) + " instead of " +
+                                                 b.graph().print_type(node.type));
+      return body;
+    });
+  }
+  return current;
+}
+
+}  // namespace tenon

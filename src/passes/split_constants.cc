@@ -1,0 +1,79 @@
+// See passes.h. A value is constant when all it reads is: constants, literals without symbols, and what maps, views
+// and the rest make of them. Views of constants and literals stay in main: they cost nothing there.
+// Tested by tests/passes_test.cc.
+#include "src/ir/group.h"
+#include "src/passes/passes.h"
+
+namespace tenon {
+namespace {
+
+bool has_symbols(const Dims& dims) {
+  for (Dim d : dims)
+    if (!d.is_const()) return true;
+  return false;
+}
+
+}  // namespace
+
+Split split_constants(const Graph& graph) {
+  const size_t n = graph.nodes.size();
+  std::vector<bool> fixed(n, false);
+  for (ValueId v = 0; v < n; ++v) {
+    const Node& node = graph.node(v);
+    const Op& row = op(node.op);
+    if (row.effect || row.name == "input" || has_symbols(node.type.shape)) continue;
+    bool all = true;
+    for (ValueId i : node.inputs) all = all && fixed[i];
+    for (const AttrValue& a : node.attrs) {
+      if (auto d = std::get_if<Dim>(&a)) all = all && d->is_const();
+      if (auto d = std::get_if<Dims>(&a)) all = all && !has_symbols(*d);
+    }
+    fixed[v] = all;
+  }
+  // What main needs to see of the constant part, looking through views.
+  std::vector<bool> needed(n, false);
+  auto need = [&](ValueId v) {
+    while (fixed[v] && op(graph.node(v).op).view) v = graph.node(v).inputs[0];
+    if (fixed[v] && op(graph.node(v).op).kind != Kind::input) needed[v] = true;
+  };
+  for (ValueId v = 0; v < n; ++v)
+    if (!fixed[v])
+      for (ValueId i : graph.node(v).inputs) need(i);
+  for (const OutputBinding& o : graph.outputs) need(o.value);
+
+  Split split;
+  Graph init_source = graph;
+  init_source.inputs.clear();
+  init_source.outputs.clear();
+  init_source.groups.clear();
+  std::vector<ValueId> order;
+  for (ValueId v = 0; v < n; ++v)
+    if (needed[v]) order.push_back(v), init_source.outputs.push_back({v, std::nullopt});
+  split.init = rewrite(init_source, [](Builder& b, Node&& node, ValueId) { return b.add(std::move(node)); });
+  split.init.name = graph.name + "_init";
+  std::vector<ValueId> stands(n, kNoValue);
+  split.main = rewrite(graph, [&](Builder& b, Node&& node, ValueId old) {
+    if (!needed[old]) return b.add(std::move(node));
+    auto data = std::make_shared<ConstantData>();
+    Node constant;
+    constant.op = *find_op("constant");
+    constant.origin = node.origin;
+    std::vector<NamedAttr> attrs{{"dtype", node.type.dtype}, {"shape", node.type.shape}, {"data", data}};
+    TENON_CHECK(fill_attrs(op(constant.op), std::move(attrs), constant.attrs).ok(), "constant attributes");
+    constant.type = node.type;
+    stands[old] = b.add(std::move(constant));
+    return stands[old];
+  });
+  // The operands of folded nodes are dead now.
+  std::vector<bool> is_folded(split.main.nodes.size(), false);
+  for (ValueId v : order) is_folded[stands[v]] = true;
+  std::vector<ValueId> renumbered(split.main.nodes.size(), kNoValue);
+  split.main = rewrite(split.main, [&](Builder& b, Node&& node, ValueId old) {
+    renumbered[old] = b.add(std::move(node));
+    return renumbered[old];
+  });
+  for (ValueId v : order) split.folded.push_back(renumbered[stands[v]]);
+  return split;
+}
+
+}  // namespace tenon
