@@ -1,0 +1,253 @@
+// See passes.h. Nodes are taken in order. A library node starts a group and takes its epilogue: the map that alone
+// reads its value, then the map that alone reads that one, as long as the library says yes. A node that loops run
+// joins the groups of its producers: all of them if one schedule covers the union, else the one it reads most bytes
+// from, else none. Whether a schedule covers a set is asked of the back end, so legality has one definition.
+// Merging must not make a cycle of groups. Tested by tests/passes/fuse_*.tn.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "src/ir/group.h"
+#include "src/ops/view.h"
+#include "src/passes/passes.h"
+
+namespace tenon {
+namespace {
+
+class Fuser {
+ public:
+  Fuser(Graph& graph, const FuseRules& rules) : g_(graph), rules_(rules), uses_(graph) {}
+
+  void run() {
+    group_of_.assign(g_.nodes.size(), -1);
+    place_library_groups();
+    for (ValueId v = 0; v < g_.nodes.size(); ++v)
+      if (group_of_[v] < 0 && wants_group(v)) join_producers(v);
+    number_groups();
+  }
+
+ private:
+  struct Draft {
+    std::string backend;
+    std::vector<ValueId> members;  // ascending
+    std::string why;
+  };
+
+  bool stored(ValueId v) const {
+    const Op& row = op(g_.node(v).op);
+    return group_of_[v] >= 0 || must_store_.count(v) || (row.kind != Kind::input && !row.view) || row.name == "input" ||
+           row.name == "constant";
+  }
+  bool wants_group(ValueId v) const {
+    const Op& row = op(g_.node(v).op);
+    return must_store_.count(v) || (row.kind != Kind::input && !row.view);
+  }
+
+  // Values that `v` reads from memory, through views that nobody stores.
+  void reads(ValueId v, std::set<ValueId>& out) const {
+    for (ValueId i : g_.node(v).inputs) {
+      if (stored(i)) out.insert(i);
+      else reads(i, out);
+    }
+  }
+
+  std::optional<Dims> strides(ValueId v) const {
+    if (!stored(v)) return std::nullopt;
+    for (const InputBinding& i : g_.inputs)
+      if (i.value == v && i.strides) return *i.strides;
+    Dims s(g_.type(v).shape.size(), Dim(1));
+    for (size_t i = s.size(); i-- > 1;) s[i - 1] = g_.dims->mul(s[i], g_.type(v).shape[i]);
+    return s;
+  }
+
+  void place_library_groups() {
+    for (const OutputBinding& o : g_.outputs)
+      if (op(g_.node(o.value).op).view || is_literal(g_, o.value)) must_store_.insert(o.value);
+    for (ValueId v = 0; v < g_.nodes.size(); ++v) {
+      const Op& row = op(g_.node(v).op);
+      if (row.kind == Kind::input || row.view || rules_.backend(v) == rules_.loops) continue;
+      for (ValueId i : g_.node(v).inputs) store_if_unreadable(i);
+    }
+    for (ValueId v = 0; v < g_.nodes.size(); ++v) {
+      const Op& row = op(g_.node(v).op);
+      if (row.kind == Kind::input || row.view || group_of_[v] >= 0) continue;
+      std::string backend = rules_.backend(v);
+      if (backend == rules_.loops) continue;
+      const int id = new_group(backend, v);
+      for (ValueId tail = v;;) {
+        if (uses_.is_output(tail) || uses_.users(tail).size() != 1) break;
+        const ValueId next = uses_.users(tail)[0];
+        const Op& next_row = op(g_.node(next).op);
+        if (next_row.kind != Kind::map || group_of_[next] >= 0) break;
+        if (std::count(g_.node(next).inputs.begin(), g_.node(next).inputs.end(), tail) != 1) break;
+        if (makes_cycle({id}, next)) break;
+        std::string why;
+        if (!rules_.join(backend, groups_[id].members, next, &why)) {
+          groups_[id].why = why;
+          break;
+        }
+        for (ValueId i : g_.node(next).inputs) store_if_unreadable(i);
+        add(id, next);
+        tail = next;
+      }
+    }
+  }
+
+  // Libraries read strided memory: literals and views that are no strides must be stored for them.
+  void store_if_unreadable(ValueId v) {
+    if (stored(v)) return;
+    if (is_literal(g_, v) || !view_of(g_, v, [&](ValueId u) { return strides(u); })) must_store_.insert(v);
+  }
+
+  int new_group(std::string backend, ValueId v) {
+    groups_.push_back({std::move(backend), {v}, {}});
+    group_of_[v] = static_cast<int>(groups_.size() - 1);
+    return group_of_[v];
+  }
+  void add(int id, ValueId v) {
+    auto& m = groups_[id].members;
+    m.insert(std::lower_bound(m.begin(), m.end(), v), v);
+    group_of_[v] = id;
+  }
+
+  // Would a group of these groups and `v` read something that is computed from them outside?
+  bool makes_cycle(const std::set<int>& merged, ValueId v) const {
+    ValueId lowest = v;
+    for (int id : merged) lowest = std::min(lowest, groups_[id].members.front());
+    auto in_set = [&](ValueId u) { return u == v || (group_of_[u] >= 0 && merged.count(group_of_[u])); };
+    std::set<ValueId> seen;
+    std::vector<ValueId> work;
+    for (int id : merged)
+      for (ValueId m : groups_[id].members) collect_outside(m, in_set, seen, work);
+    collect_outside(v, in_set, seen, work);
+    // Everything an outside value depends on; another group drags all its members in.
+    std::set<int> dragged;
+    while (!work.empty()) {
+      ValueId u = work.back();
+      work.pop_back();
+      std::vector<ValueId> nodes{u};
+      if (group_of_[u] >= 0) {
+        if (!dragged.insert(group_of_[u]).second) continue;
+        nodes = groups_[group_of_[u]].members;
+      }
+      for (ValueId m : nodes) {
+        std::set<ValueId> read;
+        reads(m, read);
+        for (ValueId i : read) {
+          if (in_set(i)) return true;
+          if (i >= lowest && seen.insert(i).second) work.push_back(i);
+          else if (group_of_[i] >= 0 && groups_[group_of_[i]].members.back() >= lowest && seen.insert(i).second)
+            work.push_back(i);
+        }
+      }
+    }
+    return false;
+  }
+  template <class InSet>
+  void collect_outside(ValueId m, const InSet& in_set, std::set<ValueId>& seen, std::vector<ValueId>& work) const {
+    std::set<ValueId> read;
+    reads(m, read);
+    for (ValueId i : read)
+      if (!in_set(i) && seen.insert(i).second) work.push_back(i);
+  }
+
+  void join_producers(ValueId v) {
+    const std::string backend = op(g_.node(v).op).view ? rules_.loops : rules_.backend(v);
+    std::set<ValueId> read;
+    reads(v, read);
+    std::map<int, int> producers;  // group -> rank of the largest value read from it
+    for (ValueId i : read) {
+      const int id = group_of_[i];
+      if (id < 0 || groups_[id].backend != rules_.loops || backend != rules_.loops) continue;
+      producers[id] = std::max(producers[id], g_.type(i).rank() * 2 + (g_.type(i).shape == g_.type(v).shape));
+    }
+    std::vector<std::set<int>> tries;
+    if (producers.size() > 1) {
+      std::set<int> all;
+      for (auto& [id, rank] : producers) all.insert(id);
+      tries.push_back(all);
+    }
+    std::vector<std::pair<int, int>> ranked;
+    for (auto& [id, rank] : producers) ranked.push_back({-rank, id});
+    std::sort(ranked.begin(), ranked.end());
+    for (auto& [rank, id] : ranked) tries.push_back({id});
+
+    std::string why;
+    for (const std::set<int>& set : tries) {
+      if (makes_cycle(set, v)) {
+        why = "another group between them would wait for both";
+        continue;
+      }
+      std::vector<ValueId> members;
+      for (int id : set) members.insert(members.end(), groups_[id].members.begin(), groups_[id].members.end());
+      std::sort(members.begin(), members.end());
+      // Stored views inside the set are read from memory by others only; inside they cost nothing either way.
+      if (!rules_.join(rules_.loops, members, v, &why)) continue;
+      const int target = *set.begin();
+      for (int id : set) {
+        if (id == target) continue;
+        for (ValueId m : groups_[id].members) group_of_[m] = target;
+        groups_[id].members.clear();
+      }
+      groups_[target].members = members;
+      add(target, v);
+      return;
+    }
+    const int id = new_group(backend, v);
+    if (!why.empty()) groups_[id].why = g_.value_name(v) + " starts a new group: " + why;
+  }
+
+  // Groups in the order in which they can run.
+  void number_groups() {
+    std::vector<std::set<int>> waits(groups_.size());
+    for (size_t id = 0; id < groups_.size(); ++id)
+      for (ValueId m : groups_[id].members) {
+        std::set<ValueId> read;
+        reads(m, read);
+        for (ValueId i : read)
+          if (group_of_[i] >= 0 && group_of_[i] != static_cast<int>(id)) waits[id].insert(group_of_[i]);
+      }
+    std::vector<int> number(groups_.size(), -1);
+    std::vector<int> order;
+    // Earliest last member first among those that are ready: keeps the host's order and short lifetimes.
+    std::vector<int> pending;
+    for (size_t id = 0; id < groups_.size(); ++id)
+      if (!groups_[id].members.empty()) pending.push_back(static_cast<int>(id));
+    std::sort(pending.begin(), pending.end(),
+              [&](int a, int b) { return groups_[a].members.back() < groups_[b].members.back(); });
+    while (!pending.empty()) {
+      bool moved = false;
+      for (size_t i = 0; i < pending.size(); ++i) {
+        const int id = pending[i];
+        if (!std::all_of(waits[id].begin(), waits[id].end(), [&](int w) { return number[w] >= 0; })) continue;
+        number[id] = static_cast<int>(order.size());
+        order.push_back(id);
+        pending.erase(pending.begin() + static_cast<long>(i));
+        moved = true;
+        break;
+      }
+      TENON_CHECK(moved, "groups wait for each other");
+    }
+    g_.groups.clear();
+    for (int id : order) g_.groups.push_back({groups_[id].backend, groups_[id].why});
+    for (ValueId v = 0; v < g_.nodes.size(); ++v) g_.nodes[v].group = group_of_[v] < 0 ? -1 : number[group_of_[v]];
+  }
+
+  Graph& g_;
+  const FuseRules& rules_;
+  Uses uses_;
+  std::vector<int> group_of_;
+  std::vector<Draft> groups_;
+  std::set<ValueId> must_store_;
+};
+
+}  // namespace
+
+Graph fuse(const Graph& graph, const std::function<FuseRules(const Graph&)>& rules) {
+  Graph out = rewrite(graph, [](Builder& b, Node&& node, ValueId) { return b.add(std::move(node)); });
+  FuseRules r = rules(out);
+  Fuser(out, r).run();
+  return out;
+}
+
+}  // namespace tenon

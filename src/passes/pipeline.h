@@ -1,0 +1,30 @@
+// The script: which pass runs when. Reads like the list in docs/design.md. Tested by tests/passes/*.tn.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/passes/passes.h"
+
+namespace tenon {
+
+// What the pipeline has to ask the back ends.
+struct Placement {
+  // The back end that runs this node as it is, or "" when its body must be used.
+  std::function<std::string(const Graph&, ValueId)> backend;
+  std::function<FuseRules(const Graph&)> rules;
+};
+
+// First half: on the whole graph, frozen params being constants. Second half: on each part after the split.
+Graph optimize(const Graph& graph);
+Graph form_groups(const Graph& graph, const Placement& placement);
+
+// A pass by name, for `tenon opt --pass=NAME` and the golden tests.
+struct NamedPass {
+  std::string_view name;
+  Graph (*run)(const Graph&);
+};
+const std::vector<NamedPass>& named_passes();
+
+}  // namespace tenon

@@ -1,0 +1,174 @@
+// See bind.h. Tested by tests/run_test.cc.
+#include "src/runtime/bind.h"
+
+#include <algorithm>
+
+namespace tenon {
+namespace {
+
+std::string list(std::span<const int64_t> values) {
+  std::string s = "[";
+  for (size_t i = 0; i < values.size(); ++i) s += (i ? "," : "") + std::to_string(values[i]);
+  return s + "]";
+}
+
+// Strides matter only where there is more than one element along an axis.
+bool strides_fit(const Plan::Expected& want, std::span<const int64_t> got) {
+  if (want.elements <= 1) return true;
+  if (got.empty()) {  // the host says: dense row-major
+    int64_t step = 1;
+    for (size_t i = want.shape.size(); i-- > 0;) {
+      if (want.shape[i] != 1 && want.strides[i] != step) return false;
+      step *= want.shape[i];
+    }
+    return true;
+  }
+  if (got.size() != want.shape.size()) return false;
+  for (size_t i = 0; i < got.size(); ++i)
+    if (want.shape[i] != 1 && want.strides[i] != got[i]) return false;
+  return true;
+}
+
+struct Extent {
+  uintptr_t begin = 0, end = 0;
+};
+Extent extent_of(const Plan::Expected& e, const Tensor& t) {
+  if (e.elements == 0 || !t.data) return {};
+  int64_t low = 0, high = 0;
+  for (size_t i = 0; i < e.shape.size(); ++i) {
+    const int64_t reach = e.strides[i] * (e.shape[i] - 1);
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto base = reinterpret_cast<uintptr_t>(t.data);
+  return {base + static_cast<uintptr_t>(low * size_of(t.dtype)),
+          base + static_cast<uintptr_t>((high + 1) * size_of(t.dtype))};
+}
+
+}  // namespace
+
+std::string print_shape(std::span<const int64_t> shape) { return list(shape); }
+
+Result<Binder> Binder::make(const Graph& graph) {
+  Binder binder;
+  const DimTable& dims = *graph.dims;
+  std::vector<bool> solved(dims.symbol_count(), false);
+  // Plain symbols first, then sizes of the form factor*symbol + offset.
+  for (bool plain : {true, false}) {
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      const InputBinding& in = graph.inputs[i];
+      if (in.symbol && plain) {
+        const int s = dims.symbol_number(*in.symbol);
+        if (!solved[s]) binder.sources_.push_back({s, static_cast<int>(i), -1, 1, 0}), solved[s] = true;
+      }
+      const Dims& shape = graph.type(in.value).shape;
+      for (size_t a = 0; a < shape.size(); ++a) {
+        if (shape[a].is_const()) continue;
+        const DimTable::Expr& e = dims.expr(shape[a]);
+        Source source{0, static_cast<int>(i), static_cast<int>(a), 1, 0};
+        if (e.kind == DimTable::Kind::symbol && plain) {
+          source.symbol = dims.symbol_number(shape[a]);
+        } else if (e.kind == DimTable::Kind::sum && !plain) {
+          int symbol = -1;
+          bool simple = true;
+          for (const DimTable::Term& t : e.terms) {
+            if (t.atoms.empty()) source.offset = t.factor;
+            else if (t.atoms.size() == 1 && dims.is_symbol(t.atoms[0]) && symbol < 0)
+              symbol = dims.symbol_number(t.atoms[0]), source.factor = t.factor;
+            else simple = false;
+          }
+          if (!simple || symbol < 0) continue;
+          source.symbol = symbol;
+        } else {
+          continue;
+        }
+        if (!solved[source.symbol]) binder.sources_.push_back(source), solved[source.symbol] = true;
+      }
+    }
+  }
+  // Symbols that only appear in unused expressions need no value; those that types or attributes use do.
+  std::vector<Dim> used;
+  for (const Node& n : graph.nodes) {
+    for (Dim d : n.type.shape) dims.collect_symbols(d, used);
+    for (const AttrValue& a : n.attrs) {
+      if (auto d = std::get_if<Dim>(&a)) dims.collect_symbols(*d, used);
+      if (auto d = std::get_if<Dims>(&a))
+        for (Dim x : *d) dims.collect_symbols(x, used);
+    }
+  }
+  for (Dim d : used)
+    if (!solved[dims.symbol_number(d)])
+      return invalid("no input determines the size " + dims.symbol_name(d) + " of graph @" + graph.name);
+  return binder;
+}
+
+Status Binder::solve(const Graph& graph, std::span<const Tensor> inputs, std::vector<int64_t>* symbols) const {
+  if (inputs.size() != graph.inputs.size())
+    return invalid("graph @" + graph.name + " takes " + std::to_string(graph.inputs.size()) + " inputs, got " +
+                   std::to_string(inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ValueId v = graph.inputs[i].value;
+    const TensorType& type = graph.type(v);
+    const Tensor& t = inputs[i];
+    if (t.dtype != type.dtype)
+      return invalid("input " + graph.value_name(v) + " is " + graph.print_type(type) + ", got dtype " +
+                     std::string(name(t.dtype)));
+    if (t.shape.size() != type.shape.size())
+      return invalid("input " + graph.value_name(v) + " is " + graph.print_type(type) + ", got shape " + list(t.shape));
+  }
+  symbols->assign(graph.dims->symbol_count(), 0);
+  for (const Source& s : sources_) {
+    const Tensor& t = inputs[s.input];
+    if (s.axis < 0) {
+      if (!t.data) return invalid("input " + graph.value_name(graph.inputs[s.input].value) + " has no data");
+      (*symbols)[s.symbol] = *static_cast<const int64_t*>(t.data);
+    } else {
+      const int64_t n = t.shape[s.axis] - s.offset;
+      if (n % s.factor != 0)
+        return invalid("input " + graph.value_name(graph.inputs[s.input].value) + " is " +
+                       graph.print_type(graph.type(graph.inputs[s.input].value)) + ", got shape " + list(t.shape));
+      (*symbols)[s.symbol] = n / s.factor;
+    }
+    if ((*symbols)[s.symbol] < 0)
+      return invalid("size " + graph.dims->symbol_name(graph.dims->symbol_at(s.symbol)) + " is negative: " +
+                     std::to_string((*symbols)[s.symbol]));
+  }
+  return {};
+}
+
+Status check_tensors(const Graph& graph, const Plan& plan, std::span<const Tensor> inputs,
+                     std::span<const Tensor> outputs) {
+  if (outputs.size() != graph.outputs.size())
+    return invalid("graph @" + graph.name + " has " + std::to_string(graph.outputs.size()) + " outputs, got " +
+                   std::to_string(outputs.size()));
+  auto check = [&](const char* what, ValueId v, const Plan::Expected& want, const Tensor& t) -> Status {
+    const TensorType& type = graph.type(v);
+    const std::string who = std::string(what) + " " + graph.value_name(v);
+    if (t.dtype != type.dtype)
+      return invalid(who + " is " + graph.print_type(type) + ", got dtype " + std::string(name(t.dtype)));
+    if (!std::equal(t.shape.begin(), t.shape.end(), want.shape.begin(), want.shape.end()))
+      return invalid(who + " is " + graph.print_type(type) + " = " + list(want.shape) + ", got shape " + list(t.shape));
+    if (!strides_fit(want, t.strides))
+      return invalid(who + " has strides " + list(want.strides) + ", got " + list(t.strides));
+    if (!t.data && want.elements > 0) return invalid(who + " has no data");
+    return {};
+  };
+  for (size_t i = 0; i < inputs.size(); ++i)
+    TENON_TRY(check("input", graph.inputs[i].value, plan.inputs[i], inputs[i]));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    TENON_TRY(check("output", graph.outputs[i].value, plan.outputs[i], outputs[i]));
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const Extent out = extent_of(plan.outputs[o], outputs[o]);
+    if (out.begin == out.end) continue;
+    auto overlaps = [&](const Extent& e) { return e.begin < out.end && out.begin < e.end; };
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (overlaps(extent_of(plan.inputs[i], inputs[i])))
+        return invalid("output " + graph.value_name(graph.outputs[o].value) + " overlaps input " +
+                       graph.value_name(graph.inputs[i].value));
+    for (size_t p = 0; p < o; ++p)
+      if (overlaps(extent_of(plan.outputs[p], outputs[p])))
+        return invalid("output " + graph.value_name(graph.outputs[o].value) + " overlaps another output");
+  }
+  return {};
+}
+
+}  // namespace tenon

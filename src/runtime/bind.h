@@ -1,0 +1,42 @@
+// bind: the host's tensors against a graph's inputs and outputs: solves the symbols from sizes, and checks dtype, rank,
+// sizes, strides, pointers and overlap before anything runs. Messages name the tensor and both shapes or dtypes.
+// Tested by tests/run_test.cc.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/ir/graph.h"
+#include "src/runtime/plan.h"
+#include "src/runtime/program.h"
+
+namespace tenon {
+
+// How symbol values are found, worked out once per program.
+class Binder {
+ public:
+  // invalid when some symbol is determined by no input.
+  static Result<Binder> make(const Graph& graph);
+
+  // Symbol values from the inputs' sizes (and the data of inputs that define a symbol). Checks counts, ranks, dtypes.
+  Status solve(const Graph& graph, std::span<const Tensor> inputs, std::vector<int64_t>* symbols) const;
+
+ private:
+  struct Source {
+    int symbol = 0;
+    int input = 0;
+    int axis = -1;      // -1: the input's value
+    int64_t factor = 1; // size = factor * symbol + offset
+    int64_t offset = 0;
+  };
+  std::vector<Source> sources_;
+};
+
+// Sizes, strides and pointers of every tensor against the plan.
+Status check_tensors(const Graph& graph, const Plan& plan, std::span<const Tensor> inputs,
+                     std::span<const Tensor> outputs);
+
+std::string print_shape(std::span<const int64_t> shape);
+
+}  // namespace tenon

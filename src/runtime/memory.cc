@@ -1,0 +1,83 @@
+// See memory.h. Tested by tests/memory_test.cc.
+#include "src/runtime/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <numeric>
+
+namespace tenon {
+
+int64_t assign_offsets(std::vector<Lifetime>& values) {
+  // Values that share a buffer are placed as one, alive over all their lifetimes.
+  const size_t n = values.size();
+  std::vector<int> root(n);
+  std::vector<int> first(n), last(n);
+  std::vector<int64_t> bytes(n);
+  for (size_t i = 0; i < n; ++i) {
+    root[i] = static_cast<int>(i);
+    while (values[root[i]].share >= 0) root[i] = values[root[i]].share;
+    first[i] = values[i].first, last[i] = values[i].last, bytes[i] = align_up(values[i].bytes);
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const int r = root[i];
+    first[r] = std::min(first[r], values[i].first);
+    last[r] = std::max(last[r], values[i].last);
+    bytes[r] = std::max(bytes[r], align_up(values[i].bytes));
+  }
+  std::vector<int> order;
+  for (size_t i = 0; i < n; ++i)
+    if (root[i] == static_cast<int>(i) && bytes[i] > 0) order.push_back(static_cast<int>(i));
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return std::pair(-bytes[a], a) < std::pair(-bytes[b], b); });
+  int64_t total = 0;
+  std::vector<int> placed;
+  for (int i : order) {
+    std::vector<std::pair<int64_t, int64_t>> busy;  // of those alive at the same time
+    for (int p : placed)
+      if (first[p] <= last[i] && first[i] <= last[p]) busy.push_back({values[p].offset, values[p].offset + bytes[p]});
+    std::sort(busy.begin(), busy.end());
+    int64_t at = 0;
+    for (auto [begin, end] : busy) {
+      if (at + bytes[i] <= begin) break;
+      at = std::max(at, end);
+    }
+    values[i].offset = at;
+    total = std::max(total, at + bytes[i]);
+    placed.push_back(i);
+  }
+  for (size_t i = 0; i < n; ++i) values[i].offset = values[root[i]].offset;
+  return total;
+}
+
+Arena::Arena(int64_t bytes) {
+  constexpr int64_t kHuge = int64_t{2} << 20;
+  const int64_t alignment = bytes >= kHuge ? kHuge : 4096;
+  size_ = (std::max<int64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  data_ = static_cast<char*>(std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(size_)));
+  if (!data_) throw std::bad_alloc();
+  // Fresh 4 KiB pages fill at 3 GB/s, huge pages at 20 GB/s.
+  if (alignment == kHuge) madvise(data_, static_cast<size_t>(size_), MADV_HUGEPAGE);
+}
+
+Arena::~Arena() { std::free(data_); }
+
+std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      std::unique_ptr<Arena> arena = std::move(free_.back());
+      free_.pop_back();
+      if (arena->size() >= bytes) return arena;
+    }
+  }
+  return std::make_unique<Arena>(bytes);
+}
+
+void ArenaPool::give(std::unique_ptr<Arena> arena) {
+  std::lock_guard lock(mutex_);
+  free_.push_back(std::move(arena));
+}
+
+}  // namespace tenon

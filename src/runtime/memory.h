@@ -1,0 +1,54 @@
+// Memory of a run: where intermediates live (planned once per plan), and the arenas they live in (kept between runs).
+// Tested by tests/memory_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace tenon {
+
+inline constexpr int64_t kAlign = 64;
+constexpr int64_t align_up(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+// One intermediate: alive from the step that writes it to the last step that reads it, both included.
+struct Lifetime {
+  int64_t bytes = 0;
+  int first = 0;
+  int last = 0;
+  int share = -1;  // lives in the buffer of this other one (in place); its own lifetime then starts where that ends
+  int64_t offset = 0;
+};
+
+// Sets the offsets (multiples of kAlign, lifetimes that meet never overlap); returns the total size.
+// First fit in order of decreasing size.
+int64_t assign_offsets(std::vector<Lifetime>& values);
+
+// A block that is kept and grown rarely; large ones are advised to huge pages.
+class Arena {
+ public:
+  explicit Arena(int64_t bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  char* data() const { return data_; }
+  int64_t size() const { return size_; }
+
+ private:
+  char* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+// Arenas not in use. take() reuses the one at hand if it is large enough. Any thread.
+class ArenaPool {
+ public:
+  std::unique_ptr<Arena> take(int64_t bytes);
+  void give(std::unique_ptr<Arena> arena);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Arena>> free_;
+};
+
+}  // namespace tenon

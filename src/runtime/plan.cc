@@ -1,0 +1,149 @@
+// See plan.h. Tested by tests/run_test.cc.
+#include "src/runtime/plan.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "src/ir/op.h"
+
+namespace tenon {
+
+int64_t Sizes::eval(Dim d) const {
+  if (d.is_const()) return d.value();
+  auto v = table->eval(d, symbols);
+  TENON_CHECK(v.has_value(), "size " + table->print(d) + " overflows");
+  return *v;
+}
+
+std::vector<int64_t> Sizes::eval(std::span<const Dim> dims) const {
+  std::vector<int64_t> out;
+  for (Dim d : dims) out.push_back(eval(d));
+  return out;
+}
+
+namespace {
+
+Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::optional<Dims>& strides) {
+  Plan::Expected e;
+  e.shape = sizes.eval(type.shape);
+  e.elements = 1;
+  for (int64_t n : e.shape) e.elements *= n;
+  if (strides) {
+    e.strides = sizes.eval(*strides);
+  } else {
+    e.strides.assign(e.shape.size(), 1);
+    for (size_t i = e.shape.size(); i-- > 1;) e.strides[i - 1] = e.strides[i] * std::max<int64_t>(1, e.shape[i]);
+  }
+  return e;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads) {
+  const Graph& g = *source.graph;
+  auto plan = std::make_unique<Plan>();
+  plan->symbols_ = symbols;
+  const Sizes sizes{g.dims.get(), std::move(symbols)};
+  for (const InputBinding& i : g.inputs) plan->inputs.push_back(expected(sizes, g.type(i.value), i.strides));
+  for (const OutputBinding& o : g.outputs) plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));
+
+  // Lifetimes of what lives in the workspace.
+  std::vector<int> slot(g.nodes.size(), -1);
+  std::vector<Lifetime> lifetimes;
+  for (size_t s = 0; s < source.executables.size(); ++s) {
+    const Executable& e = *source.executables[s];
+    for (ValueId v : e.outputs) {
+      if (source.output_of[v] >= 0) continue;
+      int64_t bytes = size_of(g.type(v).dtype);
+      for (int64_t n : sizes.eval(g.type(v).shape)) bytes *= n;
+      slot[v] = static_cast<int>(lifetimes.size());
+      lifetimes.push_back({bytes, static_cast<int>(s), static_cast<int>(s), -1, 0});
+    }
+    for (ValueId v : e.inputs)
+      if (slot[v] >= 0) lifetimes[slot[v]].last = static_cast<int>(s);
+  }
+  for (size_t s = 0; s < source.executables.size(); ++s) {
+    const Executable& e = *source.executables[s];
+    std::vector<bool> given(e.inputs.size(), false);
+    for (auto [out, in] : e.inplace) {
+      const int to = slot[e.outputs[out]], from = slot[e.inputs[in]];
+      if (to < 0 || from < 0 || given[in] || lifetimes[to].share >= 0) continue;
+      if (lifetimes[from].last != static_cast<int>(s) || lifetimes[from].bytes != lifetimes[to].bytes) continue;
+      lifetimes[to].share = from;
+      given[in] = true;
+    }
+  }
+  plan->intermediate_ = assign_offsets(lifetimes);
+
+  int64_t scratch = 0;
+  for (auto& e : source.executables) {
+    TENON_ASSIGN(std::unique_ptr<Step> step, e->prepare(sizes));
+    scratch = std::max(scratch, step->scratch_bytes(threads));
+    PlannedStep planned{std::move(step), static_cast<uint32_t>(plan->buffers_.size()), 0};
+    auto add = [&](ValueId v) {
+      BufferRef ref;
+      if (source.output_of[v] >= 0) ref = {BufferRef::Kind::output, source.output_of[v], 0, nullptr};
+      else if (source.input_of[v] >= 0) ref = {BufferRef::Kind::input, source.input_of[v], 0, nullptr};
+      else if (slot[v] >= 0) ref = {BufferRef::Kind::workspace, 0, lifetimes[slot[v]].offset, nullptr};
+      else ref = {BufferRef::Kind::constant, 0, 0, attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->bytes};
+      plan->buffers_.push_back(ref);
+    };
+    for (ValueId v : e->inputs) add(v);
+    for (ValueId v : e->outputs) add(v);
+    planned.buffer_count = static_cast<uint32_t>(e->inputs.size() + e->outputs.size());
+    plan->most_buffers_ = std::max<size_t>(plan->most_buffers_, planned.buffer_count);
+    plan->steps_.push_back(std::move(planned));
+  }
+  // Scratch of the running step stands behind the intermediates.
+  plan->workspace_ = plan->intermediate_ + align_up(scratch);
+  return plan;
+}
+
+template <class After>
+void Plan::walk(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel, After&& after) const {
+  std::unique_ptr<Arena> arena;
+  char* base = nullptr;
+  if (workspace_ > 0) {
+    arena = arenas.take(workspace_);
+    base = arena->data();
+  }
+  constexpr size_t kOnStack = 64;
+  void* on_stack[kOnStack];
+  std::vector<void*> on_heap;
+  void** pointers = on_stack;
+  if (most_buffers_ > kOnStack) {
+    on_heap.resize(most_buffers_);
+    pointers = on_heap.data();
+  }
+  for (const PlannedStep& s : steps_) {
+    const BufferRef* ref = &buffers_[s.first_buffer];
+    for (uint32_t i = 0; i < s.buffer_count; ++i, ++ref) {
+      switch (ref->kind) {
+        case BufferRef::Kind::input: pointers[i] = inputs[ref->index]; break;
+        case BufferRef::Kind::output: pointers[i] = outputs[ref->index]; break;
+        case BufferRef::Kind::constant: pointers[i] = const_cast<void*>(ref->constant); break;
+        case BufferRef::Kind::workspace: pointers[i] = base + ref->offset; break;
+      }
+    }
+    s.step->run(pointers, base + intermediate_, parallel);
+    after();
+  }
+  if (arena) arenas.give(std::move(arena));
+}
+
+void Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel) const {
+  walk(inputs, outputs, arenas, parallel, [] {});
+}
+
+std::vector<double> Plan::time_steps(void* const* in, void* const* out, ArenaPool& arenas, Parallel& parallel) const {
+  std::vector<double> seconds;
+  auto last = std::chrono::steady_clock::now();
+  walk(in, out, arenas, parallel, [&] {
+    auto now = std::chrono::steady_clock::now();
+    seconds.push_back(std::chrono::duration<double>(now - last).count());
+    last = now;
+  });
+  return seconds;
+}
+
+}  // namespace tenon

@@ -1,0 +1,68 @@
+// Plan: one concrete set of sizes for a program: steps in order, and for each step where its buffers are. Made in
+// microseconds plus what a library needs to create its primitives; immutable, run by any number of threads.
+// Tested by tests/run_test.cc.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/runtime/backend.h"
+#include "src/runtime/memory.h"
+
+namespace tenon {
+
+// Where a step finds one of its buffers.
+struct BufferRef {
+  enum class Kind : uint8_t { input, output, constant, workspace } kind = Kind::workspace;
+  int index = 0;       // input, output: position in the host's list
+  int64_t offset = 0;  // workspace
+  const void* constant = nullptr;
+};
+
+// What plans are made from; owned by the program.
+struct PlanSource {
+  const Graph* graph = nullptr;
+  std::vector<std::unique_ptr<Executable>> executables;  // one per group, in running order
+  std::vector<int> input_of;   // per value: position in the host's inputs, -1
+  std::vector<int> output_of;  // per value: position of its first output binding, -1
+};
+
+class Plan {
+ public:
+  static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads);
+
+  // Pointers are checked already. Workspace comes from `arenas`.
+  void run(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel) const;
+
+  const std::vector<int64_t>& symbols() const { return symbols_; }
+  int64_t workspace_bytes() const { return workspace_; }
+  int64_t intermediate_bytes() const { return intermediate_; }
+  size_t steps() const { return steps_.size(); }
+  // Expected sizes of every host tensor, for checking: shape and strides, flat.
+  struct Expected {
+    std::vector<int64_t> shape, strides;
+    int64_t elements = 0;
+  };
+  std::vector<Expected> inputs, outputs;
+  // A line per step with its time, for profiling: runs once, serially timed.
+  std::vector<double> time_steps(void* const* in, void* const* out, ArenaPool& arenas, Parallel& parallel) const;
+
+ private:
+  struct PlannedStep {
+    std::unique_ptr<Step> step;
+    uint32_t first_buffer = 0, buffer_count = 0;
+  };
+  template <class After>
+  void walk(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel, After&& after) const;
+
+  std::vector<int64_t> symbols_;
+  std::vector<PlannedStep> steps_;
+  std::vector<BufferRef> buffers_;
+  size_t most_buffers_ = 0;
+  int64_t workspace_ = 0;     // intermediates and scratch
+  int64_t intermediate_ = 0;  // intermediates alone
+};
+
+}  // namespace tenon
