@@ -14,9 +14,11 @@ namespace tenon {
 
 // Rebuilds a graph node by node. `visit` gets each live node with its operands already renumbered, and returns the
 // value that stands for it: builder.add(node) keeps it. Nodes that no output needs are not visited (dead code); inputs
-// always stay. Groups are dropped. Names survive where the node does.
+// are declared first and are not visited; `start` may then put other values in their place (map: old to new).
+// Groups are dropped. Names survive where the node does.
 using Visit = std::function<ValueId(Builder& builder, Node&& node, ValueId old)>;
-Graph rewrite(const Graph& graph, const Visit& visit);
+using Start = std::function<void(Builder& builder, std::vector<ValueId>& map)>;
+Graph rewrite(const Graph& graph, const Visit& visit, const Start& start = {});
 
 // Algebra and views: the rules stand at the top of simplify.cc.
 Graph simplify(const Graph& graph);

@@ -57,7 +57,8 @@ class Executable {
   std::vector<std::pair<int, int>> inplace;
   virtual Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) = 0;
   virtual std::string describe() const = 0;  // kernel text, or the library call with its post-ops
-  virtual int kernel_count() const { return 0; }
+  virtual int kernel_count() const { return 0; }  // 0: a library call
+  int kernels_compiled = 0;  // of its kernels, those that had to go through the compiler
 };
 
 // What a back end sees of a program under construction.

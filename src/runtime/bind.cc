@@ -135,8 +135,8 @@ Status Binder::solve(const Graph& graph, std::span<const Tensor> inputs, std::ve
   return {};
 }
 
-Status check_tensors(const Graph& graph, const Plan& plan, std::span<const Tensor> inputs,
-                     std::span<const Tensor> outputs) {
+Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<bool>& frozen,
+                     std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   if (outputs.size() != graph.outputs.size())
     return invalid("graph @" + graph.name + " has " + std::to_string(graph.outputs.size()) + " outputs, got " +
                    std::to_string(outputs.size()));
@@ -153,7 +153,7 @@ Status check_tensors(const Graph& graph, const Plan& plan, std::span<const Tenso
     return {};
   };
   for (size_t i = 0; i < inputs.size(); ++i)
-    TENON_TRY(check("input", graph.inputs[i].value, plan.inputs[i], inputs[i]));
+    if (!frozen[i]) TENON_TRY(check("input", graph.inputs[i].value, plan.inputs[i], inputs[i]));
   for (size_t i = 0; i < outputs.size(); ++i)
     TENON_TRY(check("output", graph.outputs[i].value, plan.outputs[i], outputs[i]));
   for (size_t o = 0; o < outputs.size(); ++o) {
@@ -161,7 +161,7 @@ Status check_tensors(const Graph& graph, const Plan& plan, std::span<const Tenso
     if (out.begin == out.end) continue;
     auto overlaps = [&](const Extent& e) { return e.begin < out.end && out.begin < e.end; };
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (overlaps(extent_of(plan.inputs[i], inputs[i])))
+      if (!frozen[i] && overlaps(extent_of(plan.inputs[i], inputs[i])))
         return invalid("output " + graph.value_name(graph.outputs[o].value) + " overlaps input " +
                        graph.value_name(graph.inputs[i].value));
     for (size_t p = 0; p < o; ++p)

@@ -33,9 +33,9 @@ class Binder {
   std::vector<Source> sources_;
 };
 
-// Sizes, strides and pointers of every tensor against the plan.
-Status check_tensors(const Graph& graph, const Plan& plan, std::span<const Tensor> inputs,
-                     std::span<const Tensor> outputs);
+// Sizes, strides and pointers of every tensor against the plan. Frozen inputs are not read and not checked.
+Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<bool>& frozen,
+                     std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
 std::string print_shape(std::span<const int64_t> shape);
 

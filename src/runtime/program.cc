@@ -1,13 +1,14 @@
 // See program.h. Tested by tests/run_test.cc.
 #include "src/runtime/program.h"
 
+#include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <map>
 
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ir/text.h"
+#include "src/ops/names.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/bind.h"
 #include "src/runtime/explain.h"
@@ -43,111 +44,71 @@ Backend* best_bid(const std::vector<Backend*>& backends, const Graph& graph, Val
   return best;
 }
 
-// Frozen params become constants. A param whose storage is a permutation of dense rows becomes a dense constant and a
-// transpose; any other layout stays an input.
-Graph freeze(const Graph& graph, std::span<const Tensor> params, std::vector<bool>* frozen) {
-  frozen->assign(graph.inputs.size(), false);
-  std::map<ValueId, size_t> input_of;
-  for (size_t i = 0; i < graph.inputs.size(); ++i) input_of[graph.inputs[i].value] = i;
+// The constant that stands for a frozen param, or kNoValue. A param whose storage is a permutation of dense rows becomes
+// a dense constant and a transpose; other layouts stay inputs.
+ValueId frozen_param(Builder& b, const TensorType& type, const InputBinding& binding, const Tensor& tensor) {
   static std::atomic<uint64_t> next_id{1};
-  Graph out = rewrite(graph, [&](Builder& b, Node&& node, ValueId old) -> ValueId {
-    auto it = input_of.find(old);
-    if (it == input_of.end() || it->second >= params.size() || !params[it->second].data) return b.add(std::move(node));
-    const Tensor& t = params[it->second];
-    const InputBinding& binding = graph.inputs[it->second];
-    const Dims& shape = node.type.shape;
-    std::vector<int64_t> perm(shape.size());
-    for (size_t i = 0; i < perm.size(); ++i) perm[i] = static_cast<int64_t>(i);
-    for (Dim d : shape)
-      if (!d.is_const()) return b.add(std::move(node));
-    if (binding.strides) {
-      for (Dim d : *binding.strides)
-        if (!d.is_const()) return b.add(std::move(node));
-      auto stride = [&](int64_t a) { return (*binding.strides)[a].value(); };
-      std::stable_sort(perm.begin(), perm.end(), [&](int64_t a, int64_t c) { return stride(a) > stride(c); });
-      int64_t step = 1;
-      for (size_t k = perm.size(); k-- > 0;) {
-        if (shape[perm[k]] != Dim(1) && stride(perm[k]) != step) return b.add(std::move(node));
-        step *= shape[perm[k]].value();
-      }
+  const size_t rank = type.shape.size();
+  std::vector<int64_t> perm(rank);
+  for (size_t i = 0; i < rank; ++i) perm[i] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < rank; ++i)
+    if (!type.shape[i].is_const() || (binding.strides && !(*binding.strides)[i].is_const())) return kNoValue;
+  if (binding.strides) {
+    auto stride = [&](int64_t a) { return (*binding.strides)[a].value(); };
+    std::stable_sort(perm.begin(), perm.end(), [&](int64_t x, int64_t y) { return stride(x) > stride(y); });
+    int64_t step = 1;
+    for (size_t k = rank; k-- > 0;) {
+      if (type.shape[perm[k]] != Dim(1) && stride(perm[k]) != step) return kNoValue;
+      step *= type.shape[perm[k]].value();
     }
-    Dims stored;
-    int64_t elements = 1;
-    for (int64_t a : perm) stored.push_back(shape[a]), elements *= shape[a].value();
-    auto data = std::make_shared<ConstantData>();
-    data->bytes = t.data;
-    data->size = static_cast<size_t>(elements) * size_of(node.type.dtype);
-    data->id = next_id.fetch_add(1);
-    (*frozen)[it->second] = true;
-    // The input itself stays declared, so that positions do not move; nothing reads it.
-    std::string name = node.name;
-    node.name = name.empty() ? "" : name + ".unused";
-    Node declared = node;
-    const ValueId kept = b.add(std::move(declared));
-    (void)kept;
-    ValueId c = b(*find_op("constant"), {}, {{"dtype", node.type.dtype}, {"shape", stored}, {"data", data}});
-    Dims back(perm.size());
-    bool moved = false;
-    for (size_t k = 0; k < perm.size(); ++k) {
-      back[perm[k]] = Dim(static_cast<int64_t>(k));
-      moved = moved || perm[k] != static_cast<int64_t>(k);
-    }
-    return moved ? b(*find_op("transpose"), {c}, {{"perm", back}}) : c;
-  });
-  // rewrite() mapped frozen inputs to their constants: point the bindings back at the declared inputs.
-  std::vector<ValueId> declared;
-  for (ValueId v = 0; v < out.nodes.size(); ++v)
-    if (op(out.node(v).op).name == "input") declared.push_back(v);
-  TENON_CHECK(declared.size() == out.inputs.size(), "inputs stay declared");
-  std::vector<size_t> by_position(graph.inputs.size());
-  for (size_t i = 0; i < by_position.size(); ++i) by_position[i] = i;
-  std::sort(by_position.begin(), by_position.end(),
-            [&](size_t a, size_t b) { return graph.inputs[a].value < graph.inputs[b].value; });
-  for (size_t k = 0; k < declared.size(); ++k) {
-    InputBinding& binding = out.inputs[by_position[k]];
-    binding.value = declared[k];
   }
-  return out;
+  Dims stored, back(rank);
+  int64_t bytes = size_of(type.dtype);
+  bool moved = false;
+  for (size_t k = 0; k < rank; ++k) {
+    stored.push_back(type.shape[perm[k]]);
+    bytes *= stored.back().value();
+    back[perm[k]] = Dim(static_cast<int64_t>(k));
+    moved = moved || perm[k] != static_cast<int64_t>(k);
+  }
+  auto data = std::make_shared<ConstantData>();
+  data->bytes = tensor.data;
+  data->size = static_cast<size_t>(bytes);
+  data->id = next_id.fetch_add(1);
+  ValueId c = b(ops::constant, {}, {{"dtype", type.dtype}, {"shape", stored}, {"data", data}});
+  return moved ? b(ops::transpose, {c}, {{"perm", back}}) : c;
 }
 
-}  // namespace
+Graph freeze(const Graph& graph, std::span<const Tensor> params, std::vector<bool>* frozen) {
+  frozen->assign(graph.inputs.size(), false);
+  return rewrite(
+      graph, [](Builder& b, Node&& node, ValueId) { return b.add(std::move(node)); },
+      [&](Builder& b, std::vector<ValueId>& map) {
+        for (size_t i = 0; i < graph.inputs.size() && i < params.size(); ++i) {
+          if (!params[i].data) continue;
+          const ValueId v = graph.inputs[i].value;
+          const ValueId constant = frozen_param(b, graph.type(v), graph.inputs[i], params[i]);
+          if (constant == kNoValue) continue;
+          map[v] = constant;
+          (*frozen)[i] = true;
+        }
+      });
+}
 
-struct Program::Impl {
-  Graph source;  // as the host gave it
-  ProgramOptions options;
-  std::vector<Backend*> backends;
-  std::vector<bool> frozen;
-  Split split;
-  Graph main;  // grouped
-  PlanSource plan_source;
-  Binder binder;
-  std::vector<std::shared_ptr<void>> folded_bytes;
-  std::shared_ptr<Program> init;
-  ProgramStats stats;
-  ArenaPool arenas;
+Dims dense(DimTable& dims, const Dims& shape) {
+  Dims strides(shape.size(), Dim(1));
+  for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = dims.mul(strides[i], shape[i]);
+  return strides;
+}
 
-  std::mutex mutex;  // plans
-  std::map<std::vector<int64_t>, std::shared_ptr<const Plan>> plans;
-  std::shared_ptr<const Plan> last;
-  std::atomic<int64_t> hits{0};
-
-  Parallel& parallel() const { return options.parallel ? *options.parallel : default_parallel(); }
-
-  Status build(std::span<const Tensor> params);
-  Status run_init();
-  Result<std::shared_ptr<const Plan>> plan(std::vector<int64_t> symbols);
+// A graph with its groups built.
+struct Built {
+  Graph graph;
+  PlanSource source;
+  int64_t nodes_fused = 0, kernels = 0, kernels_compiled = 0;
 };
 
-Program::Program() : impl_(std::make_unique<Impl>()) {}
-Program::~Program() = default;
-
-Status Program::Impl::build(std::span<const Tensor> params) {
-  const auto start = Clock::now();
-  Graph g = freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen);
-  g = optimize(g);
-  split = split_constants(g);
-  TENON_TRY(run_init());
-
+Status build(const Graph& from, const std::vector<Backend*>& backends, Built& built) {
   Placement placement;
   placement.backend = [&](const Graph& at, ValueId v) {
     const Op& row = op(at.node(v).op);
@@ -172,83 +133,121 @@ Status Program::Impl::build(std::span<const Tensor> params) {
     };
     return rules;
   };
-  main = form_groups(split.main, placement);
-  auto members = members_of_groups(main);
+  built.graph = form_groups(from, placement);
+  const Graph& g = built.graph;
+  auto members = members_of_groups(g);
 
-  std::vector<Layout> layouts(main.nodes.size());
-  std::vector<bool> materialised(main.nodes.size(), false);
-  plan_source.graph = &main;
-  plan_source.executables.clear();
-  plan_source.input_of.assign(main.nodes.size(), -1);
-  plan_source.output_of.assign(main.nodes.size(), -1);
+  std::vector<Layout> layouts(g.nodes.size());
+  std::vector<bool> materialised(g.nodes.size(), false);
+  PlanSource& source = built.source;
+  source.graph = &built.graph;
+  source.input_of.assign(g.nodes.size(), -1);
+  source.output_of.assign(g.nodes.size(), -1);
   auto store = [&](ValueId v, const std::optional<Dims>& strides) {
+    Dims row_major = dense(*g.dims, g.type(v).shape);
     materialised[v] = true;
-    Dims dense(main.type(v).shape.size(), Dim(1));
-    for (size_t i = dense.size(); i-- > 1;) dense[i - 1] = main.dims->mul(dense[i], main.type(v).shape[i]);
-    layouts[v] = {strides ? *strides : dense, !strides || *strides == dense};
+    layouts[v] = {strides ? *strides : row_major, !strides || *strides == row_major};
   };
-  for (size_t i = 0; i < main.inputs.size(); ++i) {
-    plan_source.input_of[main.inputs[i].value] = static_cast<int>(i);
-    store(main.inputs[i].value, main.inputs[i].strides);
+  for (size_t i = 0; i < g.inputs.size(); ++i) {
+    source.input_of[g.inputs[i].value] = static_cast<int>(i);
+    store(g.inputs[i].value, g.inputs[i].strides);
   }
-  for (ValueId v = 0; v < main.nodes.size(); ++v)
-    if (op(main.node(v).op).name == "constant" && main.node(v).group < 0) store(v, std::nullopt);
-  const Uses uses(main);
+  for (ValueId v = 0; v < g.nodes.size(); ++v)
+    if (g.node(v).op == ops::constant && g.node(v).group < 0) store(v, std::nullopt);
+  const Uses uses(g);
   for (auto& group : members)
-    for (ValueId v : outputs_of(main, uses, group)) store(v, std::nullopt);
-  for (size_t i = 0; i < main.outputs.size(); ++i) {
-    const ValueId v = main.outputs[i].value;
-    if (plan_source.output_of[v] < 0) {
-      plan_source.output_of[v] = static_cast<int>(i);
-      store(v, main.outputs[i].strides);
-    }
+    for (ValueId v : outputs_of(g, uses, group)) store(v, std::nullopt);
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    source.output_of[g.outputs[i].value] = static_cast<int>(i);
+    store(g.outputs[i].value, g.outputs[i].strides);
   }
-  const BuildContext context{main, layouts, materialised};
-  plan_source.executables.resize(members.size());
+
+  const BuildContext context{g, layouts, materialised};
+  source.executables.resize(members.size());
   std::map<std::string, std::vector<size_t>> by_backend;
-  for (size_t i = 0; i < members.size(); ++i) by_backend[main.groups[i].backend].push_back(i);
+  for (size_t i = 0; i < members.size(); ++i) by_backend[g.groups[i].backend].push_back(i);
   for (auto& [name, list] : by_backend) {
     Backend* b = find_backend(name);
     if (!b) {
-      const Node& n = main.node(members[list[0]][0]);
-      std::string why;
-      for (Backend* other : backends) why += "; " + std::string(other->name()) + ": " + other->bid(main, members[list[0]][0]).why;
-      return unsupported(main.value_name(members[list[0]][0]) + " = " + std::string(op(n.op).name) +
-                         ": no back end runs it" + why);
+      const ValueId v = members[list[0]][0];
+      std::string why = g.value_name(v) + " = " + std::string(op(g.node(v).op).name) + ": no back end runs it";
+      for (Backend* other : backends) why += "; " + std::string(other->name()) + ": " + other->bid(g, v).why;
+      return unsupported(why);
     }
     std::vector<std::vector<ValueId>> groups;
     for (size_t i : list) groups.push_back(members[i]);
-    TENON_ASSIGN(auto built, b->build(context, groups));
-    for (size_t k = 0; k < list.size(); ++k) plan_source.executables[list[k]] = std::move(built[k]);
+    TENON_ASSIGN(auto executables, b->build(context, groups));
+    for (size_t k = 0; k < list.size(); ++k) source.executables[list[k]] = std::move(executables[k]);
   }
-  TENON_ASSIGN(binder, Binder::make(source));
-
-  stats.nodes = static_cast<int64_t>(source.nodes.size() - source.inputs.size());
-  stats.nodes_fused = stats.kernels = stats.kernels_compiled = 0;
   for (auto& m : members)
-    if (m.size() > 1) stats.nodes_fused += static_cast<int64_t>(m.size());
-  for (auto& e : plan_source.executables) {
-    stats.kernels += std::max(1, e->kernel_count());
-    stats.kernels_compiled += e->kernels_compiled;
+    if (m.size() > 1) built.nodes_fused += static_cast<int64_t>(m.size());
+  for (auto& e : source.executables) {
+    built.kernels += std::max(1, e->kernel_count());
+    built.kernels_compiled += e->kernels_compiled;
   }
-  stats.steps = static_cast<int64_t>(plan_source.executables.size());
-  stats.compile_ms += ms_since(start);
   return {};
 }
 
-// Computes what depends on constants only.
-Status Program::Impl::run_init() {
-  folded_bytes.clear();
+// Runs the constant part once; its outputs become the data of main's constants.
+Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& backends, Parallel& parallel,
+                std::vector<std::unique_ptr<Arena>>& storage, Built* stats) {
+  static std::atomic<uint64_t> next_id{uint64_t{1} << 32};
   if (split.folded.empty()) return {};
-  ProgramOptions init_options = options;
-  init_options.freeze = false;
-  // The init graph is constant itself: it must not be split again.
-  auto program = std::shared_ptr<Program>(new Program());
-  program->impl_->source = split.init;
-  program->impl_->options = init_options;
-  program->impl_->backends = backends;
-  return program->impl_->build_constants(split, folded_bytes, &stats);
+  Built init;
+  TENON_TRY(build(split.init, backends, init));
+  TENON_ASSIGN(std::unique_ptr<Plan> plan,
+               Plan::make(init.source, std::vector<int64_t>(main.dims->symbol_count(), 0), parallel.threads()));
+  std::vector<void*> outputs;
+  for (size_t i = 0; i < split.folded.size(); ++i) {
+    const Node& node = main.node(split.folded[i]);
+    const int64_t bytes = plan->outputs[i].elements * size_of(node.type.dtype);
+    storage.push_back(std::make_unique<Arena>(bytes));
+    auto& data = *attr_as<std::shared_ptr<ConstantData>>(node, "data");
+    data.bytes = storage.back()->data();
+    data.size = static_cast<size_t>(bytes);
+    data.id = next_id.fetch_add(1);
+    outputs.push_back(storage.back()->data());
+  }
+  ArenaPool arenas;
+  plan->run(nullptr, outputs.data(), arenas, parallel);
+  stats->kernels_compiled += init.kernels_compiled;
+  return {};
 }
+
+}  // namespace
+
+struct Program::Impl {
+  Graph source;  // as the host gave it
+  ProgramOptions options;
+  std::vector<Backend*> backends;
+  std::vector<bool> frozen;
+  std::vector<std::unique_ptr<Arena>> folded;  // bytes of constants computed once
+  Built built;
+  Binder binder;
+  double compile_ms = 0;
+  ArenaPool arenas;
+
+  std::mutex mutex;  // guards plans and last
+  std::map<std::vector<int64_t>, std::shared_ptr<const Plan>> plans;
+  std::shared_ptr<const Plan> last;
+  std::atomic<int64_t> hits{0};
+
+  Parallel& parallel() const { return options.parallel ? *options.parallel : default_parallel(); }
+
+  Status make(std::span<const Tensor> params) {
+    const auto start = Clock::now();
+    Split split = split_constants(optimize(freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen)));
+    TENON_TRY(run_init(split, split.main, backends, parallel(), folded, &built));
+    TENON_TRY(build(split.main, backends, built));
+    TENON_ASSIGN(binder, Binder::make(source));
+    compile_ms += ms_since(start);
+    return {};
+  }
+  Result<std::shared_ptr<const Plan>> plan(std::vector<int64_t> symbols);
+};
+
+Program::Program() : impl_(std::make_unique<Impl>()) {}
+Program::~Program() = default;
 
 Result<std::shared_ptr<const Plan>> Program::Impl::plan(std::vector<int64_t> symbols) {
   std::lock_guard lock(mutex);
@@ -262,11 +261,10 @@ Result<std::shared_ptr<const Plan>> Program::Impl::plan(std::vector<int64_t> sym
     last = it->second;
     return last;
   }
-  TENON_ASSIGN(std::unique_ptr<Plan> made, Plan::make(plan_source, symbols, parallel().threads()));
+  TENON_ASSIGN(std::unique_ptr<Plan> made, Plan::make(built.source, symbols, parallel().threads()));
   if (plans.size() >= options.max_plans) plans.clear();
   last = std::shared_ptr<const Plan>(std::move(made));
   plans[symbols] = last;
-  stats.workspace_bytes = last->workspace_bytes();
   return last;
 }
 
@@ -279,7 +277,7 @@ Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const Program
   program->impl_->source = graph;
   program->impl_->options = options;
   program->impl_->backends = chosen_backends(options);
-  TENON_TRY(program->impl_->build(params));
+  TENON_TRY(program->impl_->make(params));
   return program;
 }
 
@@ -305,20 +303,28 @@ Status Program::update_params(std::span<const Tensor> params) {
   fresh->source = impl_->source;
   fresh->options = impl_->options;
   fresh->backends = impl_->backends;
-  TENON_TRY(fresh->build(params));
+  TENON_TRY(fresh->make(params));
   impl_ = std::move(fresh);
   return {};
 }
 
 std::string Program::explain(bool json) const {
-  const Plan* plan = impl_->last.get();
-  return tenon::explain(impl_->source, impl_->main, impl_->plan_source, plan, stats(), json);
+  std::lock_guard lock(impl_->mutex);
+  return tenon::explain(impl_->built.graph, impl_->built.source, impl_->last.get(), json);
 }
 
 ProgramStats Program::stats() const {
-  ProgramStats s = impl_->stats;
+  std::lock_guard lock(impl_->mutex);
+  ProgramStats s;
+  s.nodes = static_cast<int64_t>(impl_->source.nodes.size() - impl_->source.inputs.size());
+  s.nodes_fused = impl_->built.nodes_fused;
+  s.kernels = impl_->built.kernels;
+  s.kernels_compiled = impl_->built.kernels_compiled;
+  s.steps = static_cast<int64_t>(impl_->built.source.executables.size());
+  s.workspace_bytes = impl_->last ? impl_->last->workspace_bytes() : 0;
   s.plans = static_cast<int64_t>(impl_->plans.size());
   s.plan_hits = impl_->hits.load();
+  s.compile_ms = impl_->compile_ms;
   return s;
 }
 

@@ -1,0 +1,60 @@
+// See explain.h. Tested by tests/run_test.cc.
+#include "src/runtime/explain.h"
+
+#include "src/ir/group.h"
+#include "src/ir/text.h"
+
+namespace tenon {
+namespace {
+
+std::string quoted(const std::string& s) {
+  std::string out = "\"";
+  for (char c : s) {
+    if (c == '"' || c == '\\') (out += '\\') += c;
+    else if (c == '\n') out += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20) out += ' ';
+    else out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, bool json) {
+  auto members = members_of_groups(g);
+  std::string out;
+  if (json) {
+    out = "{\"graph\": " + quoted(print(g)) + ", \"steps\": [";
+    for (size_t i = 0; i < members.size(); ++i) {
+      out += (i ? ", " : "") + std::string("{\"backend\": ") + quoted(g.groups[i].backend) + ", \"nodes\": [";
+      for (size_t k = 0; k < members[i].size(); ++k)
+        out += (k ? ", " : "") + quoted(g.value_name(members[i][k]) + " = " + std::string(op(g.node(members[i][k]).op).name));
+      out += "], \"why\": " + quoted(g.groups[i].why) + ", \"runs\": " + quoted(source.executables[i]->describe()) + "}";
+    }
+    out += "]";
+    if (plan)
+      out += ", \"workspace_bytes\": " + std::to_string(plan->workspace_bytes()) +
+             ", \"intermediate_bytes\": " + std::to_string(plan->intermediate_bytes());
+    return out + "}";
+  }
+  out = print(g) + "\n";
+  for (size_t i = 0; i < members.size(); ++i) {
+    out += "step " + std::to_string(i) + " (" + g.groups[i].backend + "):";
+    for (ValueId v : members[i]) out += " " + std::string(op(g.node(v).op).name);
+    out += "\n";
+    if (!g.groups[i].why.empty()) out += "  ends here because " + g.groups[i].why + "\n";
+    std::string text = source.executables[i]->describe();
+    for (size_t at = 0; at < text.size();) {
+      size_t end = text.find('\n', at);
+      if (end == std::string::npos) end = text.size();
+      out += "  " + text.substr(at, end - at) + "\n";
+      at = end + 1;
+    }
+  }
+  if (plan)
+    out += "planned workspace: " + std::to_string(plan->workspace_bytes()) + " bytes, intermediates " +
+           std::to_string(plan->intermediate_bytes()) + " bytes\n";
+  return out;
+}
+
+}  // namespace tenon

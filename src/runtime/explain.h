@@ -1,0 +1,13 @@
+// explain: a program in words: the optimised graph with its groups, what each step runs, why groups end where they
+// do, and the planned memory. Tested by tests/run_test.cc.
+#pragma once
+
+#include <string>
+
+#include "src/runtime/plan.h"
+
+namespace tenon {
+
+std::string explain(const Graph& grouped, const PlanSource& source, const Plan* plan, bool json);
+
+}  // namespace tenon
