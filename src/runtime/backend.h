@@ -21,15 +21,16 @@ class Parallel {
  public:
   virtual ~Parallel() = default;
   virtual int threads() const = 0;
-  // Each thread gets one contiguous range; `thread` is in [0, threads()).
+  // At most `most` threads; each gets one contiguous range, `thread` is in [0, most).
   using RangeFn = void (*)(void* arg, int thread, int64_t begin, int64_t end);
-  virtual void run(int64_t n, RangeFn fn, void* arg) = 0;
+  virtual void run(int64_t n, int most, RangeFn fn, void* arg) = 0;
 };
 
 // Sizes of one plan: the values of the graph's symbols.
 struct Sizes {
   const DimTable* table;
   std::vector<int64_t> symbols;
+  int threads = 1;  // the most a step may use
   int64_t eval(Dim d) const;  // TENON_CHECKs: sizes were validated when the plan was made
   std::vector<int64_t> eval(std::span<const Dim> dims) const;
 };
@@ -45,7 +46,7 @@ class Step {
   virtual ~Step() = default;
   // buffers: the executable's inputs, then its outputs. scratch: scratch_bytes() bytes, 64-byte aligned.
   virtual void run(void* const* buffers, char* scratch, Parallel& parallel) const = 0;
-  virtual int64_t scratch_bytes(int threads) const = 0;
+  virtual int64_t scratch_bytes() const = 0;  // for all its threads together
 };
 
 class Executable {

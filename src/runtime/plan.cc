@@ -43,7 +43,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   const Graph& g = *source.graph;
   auto plan = std::make_unique<Plan>();
   plan->symbols_ = symbols;
-  const Sizes sizes{g.dims.get(), std::move(symbols)};
+  const Sizes sizes{g.dims.get(), std::move(symbols), threads};
   for (const InputBinding& i : g.inputs) plan->inputs.push_back(expected(sizes, g.type(i.value), i.strides));
   for (const OutputBinding& o : g.outputs) plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));
 
@@ -78,7 +78,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   int64_t scratch = 0;
   for (auto& e : source.executables) {
     TENON_ASSIGN(std::unique_ptr<Step> step, e->prepare(sizes));
-    scratch = std::max(scratch, step->scratch_bytes(threads));
+    scratch = std::max(scratch, step->scratch_bytes());
     PlannedStep planned{std::move(step), static_cast<uint32_t>(plan->buffers_.size()), 0};
     auto add = [&](ValueId v) {
       BufferRef ref;

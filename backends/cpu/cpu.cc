@@ -1,0 +1,225 @@
+// See cpu.h. A group is lowered to kernels; all kernels of a program are compiled in one batch. A step calls each of
+// its kernels over the par range, split in contiguous parts when there is enough work for more than one thread.
+#include "backends/cpu/cpu.h"
+
+#include <algorithm>
+
+#include "jit/kernel.h"
+#include "jit/lower.h"
+#include "jit/schedule.h"
+#include "src/ir/group.h"
+
+namespace tenon {
+namespace {
+
+// Scalar operations of one par iteration, counting inner loops by their extents.
+int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes) {
+  int64_t work = 0;
+  for (const jit::Stmt& s : block) {
+    if (s.axes.empty()) {
+      work += 1;
+      continue;
+    }
+    int64_t trips = 1;
+    for (const jit::Axis& a : s.axes) trips *= a.extent.factor * (a.extent.size < 0 ? 1 : sizes[a.extent.size]);
+    if (s.simd) trips = (trips + lanes - 1) / lanes;
+    work += trips * work_of(s.body, sizes, lanes);
+  }
+  return work;
+}
+
+struct Launch {
+  jit::KernelFn function;
+  std::vector<int64_t> sizes;
+  std::vector<int> buffers;  // positions in the step's buffer list
+  int64_t iterations = 0;
+  int64_t scratch = 0;       // bytes per thread
+  int threads = 1;
+};
+
+class KernelStep final : public Step {
+ public:
+  std::vector<Launch> launches;
+
+  int64_t scratch_bytes() const override {
+    int64_t most = 0;
+    for (const Launch& l : launches) most = std::max(most, l.scratch * l.threads);
+    return most;
+  }
+  void run(void* const* buffers, char* scratch, Parallel& parallel) const override {
+    for (const Launch& l : launches) {
+      void* arguments[kMaxBuffers];
+      for (size_t i = 0; i < l.buffers.size(); ++i) arguments[i] = buffers[l.buffers[i]];
+      if (l.threads == 1) {
+        l.function(arguments, l.sizes.data(), scratch, 0, l.iterations);
+        continue;
+      }
+      Call call{&l, arguments, scratch};
+      parallel.run(l.iterations, l.threads, run_range, &call);
+    }
+  }
+
+  static constexpr size_t kMaxBuffers = 128;
+
+ private:
+  struct Call {
+    const Launch* launch;
+    void* const* arguments;
+    char* scratch;
+  };
+  static void run_range(void* arg, int thread, int64_t begin, int64_t end) {
+    const Call& c = *static_cast<const Call*>(arg);
+    c.launch->function(c.arguments, c.launch->sizes.data(), c.scratch + thread * c.launch->scratch, begin, end);
+  }
+};
+
+class KernelGroup final : public Executable {
+ public:
+  std::vector<jit::LoweredKernel> kernels;
+  std::vector<std::shared_ptr<const jit::Code>> code;
+  jit::Isa isa;
+
+  Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    auto step = std::make_unique<KernelStep>();
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      const jit::LoweredKernel& lowered = kernels[k];
+      Launch l;
+      l.function = code[k]->function;
+      l.sizes = sizes.eval(lowered.sizes);
+      for (ValueId v : lowered.buffers) l.buffers.push_back(position(v));
+      const int width = jit::lanes(isa);
+      l.iterations = jit::par_iterations(lowered.kernel, l.sizes.data(), width);
+      l.scratch = align64(jit::scratch_bytes(lowered.kernel, l.sizes.data()));
+      const jit::Stmt& par = lowered.kernel.body.back();
+      const int64_t share = jit::min_iterations_per_thread(work_of(par.body, l.sizes.data(), width));
+      l.threads = static_cast<int>(std::clamp<int64_t>(l.iterations / share, 1, sizes.threads));
+      if (l.iterations > 0) step->launches.push_back(std::move(l));
+    }
+    return std::unique_ptr<Step>(std::move(step));
+  }
+  std::string describe() const override {
+    std::string text;
+    for (const auto& k : kernels) text += jit::print(k.kernel);
+    return text;
+  }
+  int kernel_count() const override { return static_cast<int>(kernels.size()); }
+
+ private:
+  static int64_t align64(int64_t n) { return (n + 63) / 64 * 64; }
+  int position(ValueId v) const {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i] == v) return static_cast<int>(i);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i] == v) return static_cast<int>(inputs.size() + i);
+    TENON_CHECK(false, "a kernel reads a value its group does not list");
+    return -1;
+  }
+};
+
+// Kinds that loops can run at all; whether a whole group fits one schedule is lower()'s answer.
+bool has_loops(const Op& row) {
+  return row.kind == Kind::map || row.kind == Kind::reduce || row.kind == Kind::scan || row.kind == Kind::move ||
+         row.kind == Kind::input;
+}
+
+class CpuBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cpu"; }
+
+  Bid bid(const Graph& graph, ValueId v) const override {
+    const Op& row = op(graph.node(v).op);
+    if (has_loops(row)) return {true, 1, "runs as loops"};
+    return {false, 0, std::string(row.name) + " has no loops of its own"};
+  }
+
+  Bid absorb(const Graph& graph, std::span<const ValueId> members, ValueId v) const override {
+    if (!has_loops(op(graph.node(v).op))) return {false, 0, "it has no loops of its own"};
+    if (members.size() + 1 > jit::kMaxGroupNodes) return {false, 0, "the group is full"};
+    std::vector<ValueId> all(members.begin(), members.end());
+    all.insert(std::lower_bound(all.begin(), all.end(), v), v);
+    const std::vector<ValueId> outputs = outputs_of(graph, Uses(graph), all);
+    if (outputs.size() + inputs_of(graph, all).size() > 24) return {false, 0, "more than 24 streams"};
+    auto lowered = jit::lower({graph, all, outputs, [&](ValueId u) { return draft_strides(graph, all, u); }});
+    if (!lowered.ok()) return {false, 0, lowered.status().message()};
+    return {true, 1, "one schedule covers it"};
+  }
+
+  Result<std::vector<std::unique_ptr<Executable>>> build(const BuildContext& context,
+                                                         std::span<const std::vector<ValueId>> groups) override {
+    const Graph& g = context.graph;
+    const Uses uses(g);
+    const jit::Isa isa = jit::host_isa();
+    std::vector<std::unique_ptr<KernelGroup>> built;
+    std::vector<const jit::Kernel*> kernels;
+    for (const std::vector<ValueId>& members : groups) {
+      auto group = std::make_unique<KernelGroup>();
+      group->isa = isa;
+      group->inputs = inputs_of(g, members);
+      group->outputs = outputs_of(g, uses, members);
+      auto strides = [&](ValueId v) -> std::optional<Dims> {
+        if (!context.materialised[v]) return std::nullopt;
+        return context.layouts[v].strides;
+      };
+      auto lowered = jit::lower({g, members, group->outputs, strides});
+      if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
+      group->kernels = std::move(*lowered);
+      for (const auto& k : group->kernels) {
+        if (k.buffers.size() > KernelStep::kMaxBuffers) return unsupported("a kernel of more than 128 buffers");
+        Status valid = jit::verify(k.kernel);
+        TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
+      }
+      set_inplace(g, *group);
+      built.push_back(std::move(group));
+    }
+    for (auto& group : built)
+      for (const auto& k : group->kernels) kernels.push_back(&k.kernel);
+    const int64_t before = jit::Compiler::get().stats().compiled;
+    TENON_ASSIGN(auto code, jit::Compiler::get().compile(kernels, isa));
+    if (!built.empty()) built[0]->kernels_compiled = static_cast<int>(jit::Compiler::get().stats().compiled - before);
+    std::vector<std::unique_ptr<Executable>> result;
+    size_t next = 0;
+    for (auto& group : built) {
+      for (size_t k = 0; k < group->kernels.size(); ++k) group->code.push_back(std::move(code[next++]));
+      result.push_back(std::move(group));
+    }
+    return result;
+  }
+
+  std::string describe() const override { return "LLVM, " + std::string(jit::isa_name(jit::host_isa())); }
+
+ private:
+  // While groups form, everything stored is taken to be dense.
+  static std::optional<Dims> draft_strides(const Graph& g, const std::vector<ValueId>& members, ValueId v) {
+    const bool member = std::binary_search(members.begin(), members.end(), v);
+    const Op& row = op(g.node(v).op);
+    if (!member && (row.view || is_literal(g, v))) return std::nullopt;
+    Dims strides(g.type(v).shape.size(), Dim(1));
+    for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = g.dims->mul(strides[i], g.type(v).shape[i]);
+    for (const InputBinding& in : g.inputs)
+      if (in.value == v && in.strides) return *in.strides;
+    return strides;
+  }
+
+  // An input may die into the output when every kernel that touches it reads it only where it writes.
+  static void set_inplace(const Graph&, KernelGroup& group) {
+    for (size_t i = 0; i < group.inputs.size(); ++i) {
+      if (group.outputs.size() != 1) return;
+      const ValueId v = group.inputs[i];
+      bool safe = true;
+      for (const auto& k : group.kernels) {
+        const bool reads = std::count(k.buffers.begin(), k.buffers.end(), v) > 0;
+        safe = safe && (!reads || std::count(k.inplace.begin(), k.inplace.end(), v) > 0);
+      }
+      if (safe) group.inplace.push_back({0, static_cast<int>(i)});
+    }
+  }
+};
+
+}  // namespace
+
+Backend& cpu_backend() {
+  static CpuBackend backend;
+  return backend;
+}
+
+}  // namespace tenon

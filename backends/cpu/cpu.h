@@ -1,0 +1,10 @@
+// The CPU back end: maps, reductions, scans and moves as compiled loops. Tested by tests/run_test.cc.
+#pragma once
+
+#include "src/runtime/backend.h"
+
+namespace tenon {
+
+Backend& cpu_backend();
+
+}  // namespace tenon

@@ -1,0 +1,31 @@
+// The back ends there are, in order of preference. One clicks, one sees.
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/threads.h"
+#if TENON_HAVE_ONEDNN
+#include "backends/onednn/onednn.h"
+#endif
+#include "backends/reference/reference.h"
+#include "src/runtime/backend.h"
+
+namespace tenon {
+
+std::span<Backend* const> all_backends() {
+  static Backend* const backends[] = {
+#if TENON_HAVE_ONEDNN
+      &onednn_backend(),
+#endif
+      &cpu_backend(),
+      &reference_backend(),
+  };
+  return backends;
+}
+
+Backend* find_backend(std::string_view name) {
+  for (Backend* b : all_backends())
+    if (b->name() == name) return b;
+  return nullptr;
+}
+
+Parallel& default_parallel() { return openmp_parallel(); }
+
+}  // namespace tenon
