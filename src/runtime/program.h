@@ -26,6 +26,7 @@ struct Tensor {
 struct ProgramOptions {
   bool freeze = false;          // params given to make() are constants: packed and folded once
   Parallel* parallel = nullptr; // null: default_parallel()
+  int threads = 0;              // at most this many; 0: as many as `parallel` has
   std::vector<std::string> backends;  // names in order of preference; empty: all
   size_t max_plans = 256;
 };

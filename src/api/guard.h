@@ -1,0 +1,72 @@
+// guard: what every exported function does around its body: exceptions become statuses, statuses become codes and the
+// thread's last error; NULLs, struct sizes and tensors are checked. Tested by tests/capi.c.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "include/tenon/tenon.h"
+#include "src/base/status.h"
+#include "src/runtime/program.h"
+
+namespace tenon::api {
+
+tenon_status report(const Status& status);  // sets the thread's last error on failure
+
+template <class Body>
+tenon_status guarded(Body&& body) noexcept {
+  try {
+    return report(body());
+  } catch (const InternalError& e) {
+    return report(Status(Code::internal, e.what()));
+  } catch (const std::bad_alloc&) {
+    return report(environment("out of memory"));
+  } catch (const std::exception& e) {
+    return report(Status(Code::internal, e.what()));
+  } catch (...) {
+    return report(Status(Code::internal, "an unknown exception"));
+  }
+}
+
+// A caller's structure of the given size over one of ours: what it lacks is zero, what we do not know must be zero.
+template <class T>
+Status read_struct(const T* given, const char* what, T* out) {
+  *out = T{};
+  out->struct_size = sizeof(T);
+  if (!given) return {};
+  const size_t size = given->struct_size;
+  if (size < sizeof(size_t) || size > 4096)
+    return invalid(std::string(what) + ": struct_size " + std::to_string(size) + " is not a size of this structure");
+  std::memcpy(out, given, size < sizeof(T) ? size : sizeof(T));
+  out->struct_size = sizeof(T);
+  const unsigned char* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(T); i < size; ++i)
+    if (bytes[i]) return unsupported(std::string(what) + ": a field this version does not know is set");
+  return {};
+}
+
+// Counts references of a handle.
+struct Counted {
+  std::atomic<int> references{1};
+};
+template <class T>
+void retain(T* handle) {
+  if (handle) handle->references.fetch_add(1, std::memory_order_relaxed);
+}
+template <class T>
+void release(T* handle) {
+  if (handle && handle->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete handle;
+}
+
+Status read_tensor(const tenon_tensor* given, const char* what, size_t position, Tensor* out);
+
+}  // namespace tenon::api
+
+struct tenon_graph : tenon::api::Counted {
+  tenon::Graph graph;
+};
+struct tenon_program : tenon::api::Counted {
+  std::shared_ptr<tenon::Program> program;
+};
