@@ -10,7 +10,7 @@ tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** ou
   return guarded([&]() -> tenon::Status {
     if (!text || !out) return tenon::invalid("tenon_graph_parse: text and out must not be NULL");
     *out = nullptr;
-    TENON_ASSIGN(tenon::Graph graph, tenon::parse({text, length == TENON_NTS ? std::strlen(text) : length}));
+    TENON_ASSIGN(tenon::Graph graph, tenon::parse_graph({text, length == TENON_NTS ? std::strlen(text) : length}));
     auto* handle = new tenon_graph;
     handle->graph = std::move(graph);
     *out = handle;

@@ -1,17 +1,11 @@
 // See passes.h. Two nodes are one when op, operands, attributes and type are equal. Tested by tests/passes/cse_*.tn.
 #include <map>
 
+#include "src/ir/text.h"
 #include "src/passes/passes.h"
 
 namespace tenon {
 namespace {
-
-// Scalars compare by bits, constants by the data they hold (not by content: folding shares those that matter).
-bool same_attr(const AttrValue& a, const AttrValue& b) {
-  if (a.index() != b.index()) return false;
-  if (auto d = std::get_if<double>(&a)) return Scalar::of(*d) == Scalar::of(std::get<double>(b));
-  return a == b;
-}
 
 bool same(const Node& a, const Node& b) {
   if (a.op != b.op || a.inputs != b.inputs || !(a.type == b.type) || a.attrs.size() != b.attrs.size()) return false;

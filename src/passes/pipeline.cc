@@ -4,15 +4,16 @@
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/ir/text.h"
+#include "src/ir/verify.h"
 
 namespace tenon {
 namespace {
 
 // Text of the graph after each pass (TENON_DUMP), and verify between passes (debug builds, TENON_VERIFY=1).
 Graph after(std::string_view pass, Graph graph) {
-  if (dump_enabled(pass)) dump(pass, print(graph));
+  if (dump_wanted(pass)) dump(pass, print(graph));
 #ifdef NDEBUG
-  const bool check = env_flag("TENON_VERIFY");
+  const bool check = env_verify();
 #else
   const bool check = true;
 #endif

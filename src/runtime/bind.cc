@@ -101,11 +101,13 @@ Result<Binder> Binder::make(const Graph& graph) {
   return binder;
 }
 
-Status Binder::solve(const Graph& graph, std::span<const Tensor> inputs, std::vector<int64_t>* symbols) const {
+Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
+                     std::vector<int64_t>* symbols) const {
   if (inputs.size() != graph.inputs.size())
     return invalid("graph @" + graph.name + " takes " + std::to_string(graph.inputs.size()) + " inputs, got " +
                    std::to_string(inputs.size()));
   for (size_t i = 0; i < inputs.size(); ++i) {
+    if (frozen[i]) continue;
     const ValueId v = graph.inputs[i].value;
     const TensorType& type = graph.type(v);
     const Tensor& t = inputs[i];

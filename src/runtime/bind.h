@@ -20,7 +20,8 @@ class Binder {
   static Result<Binder> make(const Graph& graph);
 
   // Symbol values from the inputs' sizes (and the data of inputs that define a symbol). Checks counts, ranks, dtypes.
-  Status solve(const Graph& graph, std::span<const Tensor> inputs, std::vector<int64_t>* symbols) const;
+  Status solve(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
+               std::vector<int64_t>* symbols) const;
 
  private:
   struct Source {

@@ -24,7 +24,7 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
   auto members = members_of_groups(g);
   std::string out;
   if (json) {
-    out = "{\"graph\": " + quoted(print(g)) + ", \"steps\": [";
+    out = "{\"graph\": " + quoted(print(g, {.data_limit = 16})) + ", \"steps\": [";
     for (size_t i = 0; i < members.size(); ++i) {
       out += (i ? ", " : "") + std::string("{\"backend\": ") + quoted(g.groups[i].backend) + ", \"nodes\": [";
       for (size_t k = 0; k < members[i].size(); ++k)
@@ -37,7 +37,7 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
              ", \"intermediate_bytes\": " + std::to_string(plan->intermediate_bytes());
     return out + "}";
   }
-  out = print(g) + "\n";
+  out = print(g, {.data_limit = 16}) + "\n";
   for (size_t i = 0; i < members.size(); ++i) {
     out += "step " + std::to_string(i) + " (" + g.groups[i].backend + "):";
     for (ValueId v : members[i]) out += " " + std::string(op(g.node(v).op).name);

@@ -7,7 +7,7 @@
 
 #include "src/ir/group.h"
 #include "src/ir/op.h"
-#include "src/ir/text.h"
+#include "src/ir/verify.h"
 #include "src/ops/names.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/bind.h"
@@ -233,6 +233,7 @@ struct Program::Impl {
   std::atomic<int64_t> hits{0};
 
   Parallel& parallel() const { return options.parallel ? *options.parallel : default_parallel(); }
+  int threads() const { return options.threads > 0 ? std::min(options.threads, parallel().threads()) : parallel().threads(); }
 
   Status make(std::span<const Tensor> params) {
     const auto start = Clock::now();
@@ -261,7 +262,7 @@ Result<std::shared_ptr<const Plan>> Program::Impl::plan(std::vector<int64_t> sym
     last = it->second;
     return last;
   }
-  TENON_ASSIGN(std::unique_ptr<Plan> made, Plan::make(built.source, symbols, parallel().threads()));
+  TENON_ASSIGN(std::unique_ptr<Plan> made, Plan::make(built.source, symbols, threads()));
   if (plans.size() >= options.max_plans) plans.clear();
   last = std::shared_ptr<const Plan>(std::move(made));
   plans[symbols] = last;
@@ -284,7 +285,7 @@ Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const Program
 Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   Impl& p = *impl_;
   std::vector<int64_t> symbols;
-  TENON_TRY(p.binder.solve(p.source, inputs, &symbols));
+  TENON_TRY(p.binder.solve(p.source, p.frozen, inputs, &symbols));
   TENON_ASSIGN(std::shared_ptr<const Plan> plan, p.plan(std::move(symbols)));
   TENON_TRY(check_tensors(p.source, *plan, p.frozen, inputs, outputs));
   void *in_stack[64], *out_stack[64];

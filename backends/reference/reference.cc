@@ -1,0 +1,127 @@
+// See reference.h. A group is one node; with the views and literals it reads through it becomes a small graph of its
+// own, which the evaluator (src/ops/eval.h) runs at the plan's sizes.
+#include "backends/reference/reference.h"
+
+#include <cstring>
+#include <map>
+
+#include "src/ir/builder.h"
+#include "src/ir/group.h"
+#include "src/ops/eval.h"
+
+namespace tenon {
+namespace {
+
+// Copies between the host's strides and dense rows.
+void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,
+                  const std::vector<int64_t>& to_strides, const std::vector<int64_t>& shape, int64_t item) {
+  walk(shape, {from_strides, to_strides}, [&](const std::vector<int64_t>& at) {
+    std::memcpy(to + at[1] * item, from + at[0] * item, static_cast<size_t>(item));
+  });
+}
+
+class EvaluateStep final : public Step {
+ public:
+  Graph graph;  // at concrete sizes
+  std::vector<std::vector<int64_t>> input_strides;
+  std::vector<int64_t> output_strides;
+
+  int64_t scratch_bytes() const override { return 0; }
+  void run(void* const* buffers, char*, Parallel&) const override {
+    std::vector<HostTensor> inputs;
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      const TensorType& type = graph.type(graph.inputs[i].value);
+      std::vector<int64_t> shape;
+      for (Dim d : type.shape) shape.push_back(d.value());
+      HostTensor t(type.dtype, shape);
+      copy_strided(static_cast<const char*>(buffers[i]), input_strides[i], reinterpret_cast<char*>(t.bytes.data()),
+                   dense_strides(shape), shape, size_of(type.dtype));
+      inputs.push_back(std::move(t));
+    }
+    auto outputs = evaluate(graph, inputs);
+    TENON_CHECK(outputs.ok(), outputs.status().message());
+    const HostTensor& y = (*outputs)[0];
+    copy_strided(reinterpret_cast<const char*>(y.bytes.data()), dense_strides(y.shape),
+                 static_cast<char*>(buffers[graph.inputs.size()]), output_strides, y.shape, size_of(y.dtype));
+  }
+};
+
+class EvaluateNode final : public Executable {
+ public:
+  Graph graph;
+  std::vector<Dims> input_strides;
+  Dims output_strides;
+  std::string name;
+
+  Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    auto step = std::make_unique<EvaluateStep>();
+    TENON_ASSIGN(step->graph, at_sizes(graph, sizes.symbols));
+    for (const Dims& s : input_strides) step->input_strides.push_back(sizes.eval(s));
+    step->output_strides = sizes.eval(output_strides);
+    return std::unique_ptr<Step>(std::move(step));
+  }
+  std::string describe() const override { return name + ", evaluated element by element"; }
+};
+
+class ReferenceBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "reference"; }
+  Bid bid(const Graph& graph, ValueId v) const override {
+    const Op& row = op(graph.node(v).op);
+    if (row.kind == Kind::opaque) return {false, 0, std::string(row.name) + " has no meaning here"};
+    return {true, 1e6, "evaluated element by element"};
+  }
+  Bid absorb(const Graph&, std::span<const ValueId>, ValueId) const override {
+    return {false, 0, "the evaluator takes one node at a time"};
+  }
+
+  Result<std::vector<std::unique_ptr<Executable>>> build(const BuildContext& context,
+                                                         std::span<const std::vector<ValueId>> groups) override {
+    std::vector<std::unique_ptr<Executable>> built;
+    const Graph& g = context.graph;
+    for (const std::vector<ValueId>& members : groups) {
+      auto e = std::make_unique<EvaluateNode>();
+      const ValueId target = members.back();
+      e->name = std::string(op(g.node(target).op).name);
+      e->inputs = inputs_of(g, members);
+      e->outputs = {target};
+      e->graph.name = e->name;
+      e->graph.dims = g.dims;
+      Builder b(e->graph);
+      std::map<ValueId, ValueId> map;
+      for (ValueId v : e->inputs) {
+        TENON_ASSIGN(map[v], b.try_input("", g.type(v)));
+        e->input_strides.push_back(context.layouts[v].strides);
+      }
+      TENON_TRY(copy_into(g, target, b, map));
+      e->graph.outputs.push_back({map[target], std::nullopt});
+      e->output_strides = context.layouts[target].strides;
+      built.push_back(std::move(e));
+    }
+    return built;
+  }
+  std::string describe() const override { return "evaluator in double"; }
+
+ private:
+  static Status copy_into(const Graph& g, ValueId v, Builder& b, std::map<ValueId, ValueId>& map) {
+    if (map.count(v)) return {};
+    Node node = g.node(v);
+    for (ValueId& i : node.inputs) {
+      TENON_TRY(copy_into(g, i, b, map));
+      i = map[i];
+    }
+    node.name.clear();
+    node.group = -1;
+    TENON_ASSIGN(map[v], b.try_add(std::move(node)));
+    return {};
+  }
+};
+
+}  // namespace
+
+Backend& reference_backend() {
+  static ReferenceBackend backend;
+  return backend;
+}
+
+}  // namespace tenon
