@@ -13,7 +13,6 @@ bool is_scatter(OpId op) { return op == ops::scatter || op == ops::index_put; }
 Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
   if (in.members.size() != 1) return unsupported("a scatter shares its loops with nothing");
   const Graph& g = in.graph;
-  DimTable& dims = *g.dims;
   const ValueId out = in.members[0];
   const Node& n = g.node(out);
   const TensorType &x = g.type(n.inputs[0]), &index = g.type(n.inputs[1]), &updates = g.type(n.inputs[2]);
