@@ -20,8 +20,9 @@ set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1")
 set(CMAKE_C_FLAGS_SANITIZE "-O1 -g1")
 
-# __FILE__ reads `src/ir/graph.cc` wherever the checkout lies.
-add_compile_options(-Wall -Wextra -ffunction-sections -fdata-sections -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+# __FILE__ reads `src/ir/graph.cc` wherever the checkout lies; ccache may hand the compiler a path relative to build/PRESET.
+add_compile_options(-Wall -Wextra -ffunction-sections -fdata-sections -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
+                    -fmacro-prefix-map=../../=)
 if(TENON_WERROR)
   add_compile_options(-Werror)
 endif()
