@@ -1,5 +1,5 @@
-// Number formats: every 16-bit pattern, every rounding boundary between neighbours, and the casts to integers that
-// have no mathematical answer.
+// Number formats: every 16-bit pattern, every rounding boundary between neighbours, and the casts to integers
+// that have no mathematical answer.
 #include "src/base/convert.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,8 @@ TEST(Convert, Bfloat16RoundsToNearestEven) {
   check_boundaries(0x7f7f, bf16_to_f32, f32_to_bf16);
   EXPECT_EQ(f32_to_bf16(std::numeric_limits<float>::max()), 0x7f80);
   EXPECT_EQ(f32_to_bf16(std::numeric_limits<float>::infinity()), 0x7f80);
-  for (uint32_t payload : {1u, 0xffffu, 0x10000u, 0x7fffffu})  // rounding must not carry a NaN into an infinity
+  for (uint32_t payload :
+       {1u, 0xffffu, 0x10000u, 0x7fffffu})  // rounding must not carry a NaN into an infinity
     EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::bit_cast<float>(0x7f800000u | payload))))) << payload;
 }
 

@@ -1,6 +1,6 @@
-// Walks every row of the op table: it has what its kind owes, samples of it infer over every dtype it takes, its body
-// makes exactly its type, and the evaluator computes it, symbolic sizes included. No op is known here by name; samples
-// come by shape rule from op_samples.h.
+// Walks every row of the op table: it has what its kind owes, samples of it infer over every dtype it takes,
+// its body makes exactly its type, and the evaluator computes it, symbolic sizes included. No op is known
+// here by name; samples come by shape rule from op_samples.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "src/ir/text.h"
 #include "src/ops/eval.h"
 #include "src/ops/names.h"
 #include "src/ops/table.h"
@@ -30,14 +31,16 @@ HostTensor small_integers(DType dtype, std::vector<int64_t> shape, unsigned seed
   return out;
 }
 
-std::vector<HostTensor> inputs_for(const Graph& graph, HostTensor (*make)(DType, std::vector<int64_t>, unsigned)) {
+std::vector<HostTensor> inputs_for(const Graph& graph,
+                                   HostTensor (*make)(DType, std::vector<int64_t>, unsigned)) {
   std::vector<int64_t> values(std::begin(kSymbolValues), std::end(kSymbolValues));
   values.resize(std::max<size_t>(graph.dims->symbol_count(), 3), 2);
   std::vector<HostTensor> inputs;
   for (const InputBinding& input : graph.inputs) {
     std::vector<int64_t> shape;
     for (Dim d : graph.type(input.value).shape) shape.push_back(*graph.dims->eval(d, values));
-    inputs.push_back(make(graph.type(input.value).dtype, std::move(shape), static_cast<unsigned>(inputs.size()) + 1));
+    inputs.push_back(
+        make(graph.type(input.value).dtype, std::move(shape), static_cast<unsigned>(inputs.size()) + 1));
   }
   return inputs;
 }
@@ -94,7 +97,8 @@ TEST(Table, EveryRowHasSamplesAndTakesSomeDType) {
     }
   });
   for (OpId id = 0; id < ops::built_in_count; ++id)
-    EXPECT_TRUE(id == ops::input || taken.contains(op(id).name)) << op(id).name << " has no sample in op_samples.h";
+    EXPECT_TRUE(id == ops::input || taken.contains(op(id).name))
+        << op(id).name << " has no sample in op_samples.h";
 }
 
 // Every sample infers for at least one dtype: a sample that no dtype fits would test nothing.
@@ -110,6 +114,21 @@ TEST(Table, EverySampleInfers) {
       }
       EXPECT_TRUE(fits) << label(op(id), sample, DType::u8) << ": " << why;
     }
+}
+
+TEST(Table, EverySamplePrintsAndParsesBack) {
+  for_each_sample([&](const Op& row, const Sample&, DType, const Graph& graph) {
+    const std::string text = print(graph);
+    const auto again = parse_graph(text);
+    ASSERT_TRUE(again.ok()) << again.status().message() << "\n" << text;
+    EXPECT_EQ(print(*again), text);
+    const Node &before = graph.node(graph.outputs[0].value), &after = again->node(again->outputs[0].value);
+    EXPECT_EQ(op(after.op).name, row.name);
+    ASSERT_EQ(after.attrs.size(), before.attrs.size());
+    for (size_t i = 0; i < before.attrs.size(); ++i)
+      EXPECT_EQ(print_attr(*again->dims, row.attr_specs[i].kind, after.attrs[i]),
+                print_attr(*graph.dims, row.attr_specs[i].kind, before.attrs[i]));
+  });
 }
 
 TEST(Table, BodiesMakeTheRowsOwnType) {
@@ -136,7 +155,8 @@ TEST(Table, EveryRowEvaluates) {
   });
 }
 
-// Where a row is evaluated by a loop of its own and has a body, both say the same, to the bit on small integers.
+// Where a row is evaluated by a loop of its own and has a body, both say the same, to the bit on small
+// integers.
 TEST(Table, DirectEvaluationEqualsTheBody) {
   int compared = 0;
   for_each_sample([&](const Op& row, const Sample&, DType, const Graph& graph) {
@@ -168,8 +188,8 @@ HostTensor converted(const HostTensor& from, DType to) {
   return out;
 }
 
-// Bodies compute 16-bit floats in f32 and round at the end: the result is the f64 result rounded, give or take the f32
-// arithmetic. linear and attention keep a rounded matmul inside.
+// Bodies compute 16-bit floats in f32 and round at the end: the result is the f64 result rounded, give or
+// take the f32 arithmetic. linear and attention keep a rounded matmul inside.
 TEST(Table, BodiesRoundSixteenBitFloatsOnce) {
   int compared = 0;
   for_each_sample([&](const Op& row, const Sample& sample, DType dtype, const Graph& graph) {
@@ -179,7 +199,8 @@ TEST(Table, BodiesRoundSixteenBitFloatsOnce) {
     std::vector<HostTensor> inputs = inputs_for(graph, normal_numbers), exact_inputs;
     for (size_t i = 0; i < inputs.size(); ++i)
       exact_inputs.push_back(converted(inputs[i], in_f64->type(in_f64->inputs[i].value).dtype));
-    const auto rounded = evaluate(graph, inputs, {.by_body = true}), exact = evaluate(*in_f64, exact_inputs, {.by_body = true});
+    const auto rounded = evaluate(graph, inputs, {.by_body = true}),
+               exact = evaluate(*in_f64, exact_inputs, {.by_body = true});
     ASSERT_TRUE(rounded.ok() && exact.ok());
     const HostTensor &y = (*rounded)[0], &z = (*exact)[0];
     const double half_ulp = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
@@ -243,7 +264,8 @@ TEST(Register, RefusesIncompleteRows) {
 }
 
 TEST(Register, AddsARowThatInfersAndEvaluates) {
-  std::string its_name = "doubled_scaled", its_attrs = "scale:float=0.5 axes:ints=[1,-2] word:text=abc flag:bool=true";
+  std::string its_name = "doubled_scaled",
+              its_attrs = "scale:float=0.5 axes:ints=[1,-2] word:text=abc flag:bool=true";
   Op row = doubled();
   row.name = its_name;
   row.attrs = its_attrs;
@@ -280,7 +302,8 @@ TEST(Register, WhileOthersRead) {
         ASSERT_TRUE(id.ok()) << id.status().message();
         EXPECT_EQ(op(*id).name, row_name);
         EXPECT_EQ(find_op(row_name), *id);
-        for (int other = 0; other < op_count(); other += 17) EXPECT_FALSE(op(static_cast<OpId>(other)).name.empty());
+        for (int other = 0; other < op_count(); other += 17)
+          EXPECT_FALSE(op(static_cast<OpId>(other)).name.empty());
       }
     });
   for (std::thread& thread : threads) thread.join();

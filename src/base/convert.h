@@ -1,10 +1,10 @@
-// Conversions between number formats, once for the whole house: the evaluator, the kernel interpreter and the folded
-// constants agree because they call these. Bit arithmetic only, so that the host's rounding and denormal modes do not
-// matter.
+// Conversions between number formats, once for the whole house: the evaluator, the kernel interpreter and the
+// folded constants agree because they call these. Bit arithmetic only, so that the host's rounding and
+// denormal modes do not matter.
 //   f32 -> f16, bf16   round to nearest, ties to even; too large is inf; NaN stays NaN (quiet, sign kept)
 //   f64 -> f16, bf16   through f32, as PyTorch
-//   float -> integer   towards zero. NaN and what does not fit i64 or i32 gives the lowest i64 or i32, as cvttsd2si;
-//                      i16, i8, u8 keep the low bits of the i32 (PyTorch 2.13 on x86: vector and scalar code agree)
+//   float -> integer   towards zero. NaN and what does not fit i64 or i32 gives the lowest i64 or i32, as
+//                      cvttsd2si; i16, i8, u8 keep the low bits of the i32 (PyTorch 2.13 on x86, vectors too)
 //   float -> bool      != 0, NaN is true
 //   integer -> integer keeps the low bits
 // Tested by tests/convert_test.cc.
@@ -17,7 +17,8 @@
 namespace tenon {
 
 inline float f16_to_f32(uint16_t half) {
-  const uint32_t sign = uint32_t{half & 0x8000u} << 16, exponent = (half >> 10) & 0x1f, mantissa = half & 0x3ff;
+  const uint32_t sign = uint32_t{half & 0x8000u} << 16, exponent = (half >> 10) & 0x1f,
+                 mantissa = half & 0x3ff;
   if (exponent == 0) {  // zero or denormal: mantissa * 2^-24, exact in f32
     return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(mantissa) * 0x1p-24f) | sign);
   }
@@ -52,7 +53,8 @@ inline uint16_t f32_to_bf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// An f32 operand is exact in double, so one function serves both widths. Integer: int64_t, int32_t, int16_t, int8_t, uint8_t.
+// An f32 operand is exact in double, so one function serves both widths. Integer: int64_t, int32_t, int16_t,
+// int8_t, uint8_t.
 template <class Integer>
 Integer float_to_int(double value) {
   if constexpr (sizeof(Integer) == 8) {

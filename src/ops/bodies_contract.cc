@@ -1,5 +1,5 @@
-// See bodies.h. The bodies of matmul and convolution are their definitions: every product is written out, then summed.
-// They are the reference in tests and the path for dtypes that no library takes.
+// See bodies.h. The bodies of matmul and convolution are their definitions: every product is written out,
+// then summed. They are the reference in tests and the path for dtypes that no library takes.
 #include <limits>
 
 #include "src/ops/body_help.h"
@@ -7,7 +7,9 @@
 namespace tenon::bodies {
 namespace {
 
-ValueId transpose(Builder& b, ValueId v, Dims perm) { return b(ops::transpose, {v}, {{"perm", std::move(perm)}}); }
+ValueId transpose(Builder& b, ValueId v, Dims perm) {
+  return b(ops::transpose, {v}, {{"perm", std::move(perm)}});
+}
 
 // Swaps the last two axes.
 ValueId transpose_last(Builder& b, ValueId v) {
@@ -25,7 +27,8 @@ Dims spatial_axes(int rank) {
   return axes;
 }
 
-// Puts stride - 1 zeros after every element of the spatial axes (those after the last one included), then pads.
+// Puts stride - 1 zeros after every element of the spatial axes (those after the last one included), then
+// pads.
 ValueId dilate_and_pad(Builder& b, ValueId x, const Dims& strides, const Dims& low, const Dims& high) {
   const Dims shape = b.shape(x);
   const size_t rank = shape.size();
@@ -83,8 +86,10 @@ ValueId attention(Builder& b, const Node& node) {
   if (has(node, 3)) scores = b(ops::add, {scores, b.cast(node.inputs[3], dtype)});
   const ValueId nothing = like(b, q, -std::numeric_limits<double>::infinity());
   if (attr_as<bool>(node, "causal")) {
-    const ValueId row = b(ops::iota, {}, {{"shape", Dims{length, Dim(1)}}, {"dtype", DType::i32}, {"axis", Dim(0)}});
-    const ValueId column = b(ops::iota, {}, {{"shape", Dims{Dim(1), keys}}, {"dtype", DType::i32}, {"axis", Dim(1)}});
+    const ValueId row =
+        b(ops::iota, {}, {{"shape", Dims{length, Dim(1)}}, {"dtype", DType::i32}, {"axis", Dim(0)}});
+    const ValueId column =
+        b(ops::iota, {}, {{"shape", Dims{Dim(1), keys}}, {"dtype", DType::i32}, {"axis", Dim(1)}});
     scores = b(ops::where, {b(ops::le, {column, row}), scores, nothing});
   }
   // Softmax, except that a row of -inf alone gives zeros: its shift is 0, its sum 0 is divided as 1.
@@ -101,8 +106,9 @@ ValueId attention(Builder& b, const Node& node) {
   return narrow(b, node, result);
 }
 
-// windows(pad(x)) [N, g, 1, C/g, positions..., kernel...] times w [1, g, O/g, C/g, 1..., kernel...], summed over C/g and
-// the kernel. Transposed: the same on x with zeros between its elements and the weight turned around, with stride 1.
+// windows(pad(x)) [N, g, 1, C/g, positions..., kernel...] times w [1, g, O/g, C/g, 1..., kernel...], summed
+// over C/g and the kernel. Transposed: the same on x with zeros between its elements and the weight turned
+// around, with stride 1.
 ValueId convolution(Builder& b, const Node& given) {
   if (is_channels_last(given)) {
     const ValueId y = convolution(b, channels_first(b, given));
@@ -118,7 +124,8 @@ ValueId convolution(Builder& b, const Node& given) {
   const Dims kernel(ws.begin() + 2, ws.end());
   const auto split = b.dims().divide(ws[0], groups);
   TENON_CHECK(split.has_value(), "channels fall into groups");
-  Dims strides = attr_as<Dims>(node, "strides"), low = attr_as<Dims>(node, "padding"), high = attr_as<Dims>(node, "padding_high");
+  Dims strides = attr_as<Dims>(node, "strides"), low = attr_as<Dims>(node, "padding"),
+       high = attr_as<Dims>(node, "padding_high");
   const Dims dilations = attr_as<Dims>(node, "dilations");
   const Dim in = transposed ? *split : ws[1], out = transposed ? ws[1] : *split;  // channels of one group
 
@@ -131,7 +138,8 @@ ValueId convolution(Builder& b, const Node& given) {
     }
     x = dilate_and_pad(b, x, strides, low, high);
     strides.assign(spatial, Dim(1));
-    w = b(ops::flip, {w}, {{"axes", spatial_axes(rank)}});  // [g * C/g, O/g, kernel...] -> [g, O/g, C/g, kernel...]
+    w = b(ops::flip, {w},
+          {{"axes", spatial_axes(rank)}});  // [g * C/g, O/g, kernel...] -> [g, O/g, C/g, kernel...]
     Dims apart = {groups, in, out}, swap = {Dim(0), Dim(2), Dim(1)};
     apart.insert(apart.end(), kernel.begin(), kernel.end());
     for (int i = 0; i < spatial; ++i) swap.push_back(Dim(3 + i));
@@ -142,7 +150,8 @@ ValueId convolution(Builder& b, const Node& given) {
     pad_high.insert(pad_high.end(), high.begin(), high.end());
     x = b(ops::pad, {x}, {{"low", pad_low}, {"high", pad_high}});
   }
-  x = b(ops::windows, {x}, {{"axes", spatial_axes(rank)}, {"sizes", kernel}, {"strides", strides}, {"dilations", dilations}});
+  x = b(ops::windows, {x},
+        {{"axes", spatial_axes(rank)}, {"sizes", kernel}, {"strides", strides}, {"dilations", dilations}});
 
   const Dims xs = b.shape(x);
   Dims x_shape = {xs[0], groups, Dim(1), in}, w_shape = {Dim(1), groups, out, in}, axes = {Dim(3)};

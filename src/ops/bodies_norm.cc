@@ -62,7 +62,8 @@ ValueId group_norm(Builder& b, const Node& node) {
   for (int i = 1; i <= rank; ++i)
     if (i != channel) axes.push_back(Dim(i));
   const ValueId y = b.reshape(standardise(b, b.reshape(x, split), axes, node), shape);
-  return narrow(b, node, scale_and_shift(b, node, 1, y, [&](ValueId v) { return along(b, v, rank, channel); }));
+  return narrow(b, node,
+                scale_and_shift(b, node, 1, y, [&](ValueId v) { return along(b, v, rank, channel); }));
 }
 
 ValueId instance_norm(Builder& b, const Node& node) {
@@ -72,8 +73,8 @@ ValueId instance_norm(Builder& b, const Node& node) {
   return narrow(b, node, scale_and_shift(b, node, 1, y, [&](ValueId v) { return along(b, v, rank, 1); }));
 }
 
-// x * scale + shift with scale = weight * rsqrt(var + eps) and shift = bias - mean * scale, both of one element per
-// channel, so that a frozen graph folds them into the convolution before.
+// x * scale + shift with scale = weight * rsqrt(var + eps) and shift = bias - mean * scale, both of one
+// element per channel, so that a frozen graph folds them into the convolution before.
 ValueId batch_norm(Builder& b, const Node& node) {
   const ValueId x = wide(b, node.inputs[0]);
   const int rank = b.type(x).rank();

@@ -25,19 +25,32 @@ ValueId fold_windows(Builder& b, OpId row, ValueId x, const Node& node, const Di
   pad_low.insert(pad_low.end(), low.begin(), low.end());
   pad_high.insert(pad_high.end(), high.begin(), high.end());
   const ValueId padded = b(ops::pad, {x}, {{"low", pad_low}, {"high", pad_high}, {"value", value}});
-  const ValueId seen = b(ops::windows, {padded}, {{"axes", counted_from(2, kernel.size())}, {"sizes", kernel}, {"strides", strides}, {"dilations", dilations}});
+  const ValueId seen = b(ops::windows, {padded},
+                         {{"axes", counted_from(2, kernel.size())},
+                          {"sizes", kernel},
+                          {"strides", strides},
+                          {"dilations", dilations}});
   return b(row, {seen}, {{"axes", counted_from(b.type(x).rank(), kernel.size())}});
 }
 
-// How many cells each window of one axis averages over: those of x, and with count_include_pad the padding that is
-// as wide on both sides; what padding_high has beyond padding is there for ceil_mode and never counts.
+// How many cells each window of one axis averages over: those of x, and with count_include_pad the padding
+// that is as wide on both sides; what padding_high has beyond padding is there for ceil_mode and never
+// counts.
 ValueId cells(Builder& b, Dim size, const Node& node, size_t axis, DType dtype) {
   const int64_t low = attr_ints(node, "padding")[axis], high = attr_ints(node, "padding_high")[axis];
   const bool include = attr_as<bool>(node, "count_include_pad");
   const int64_t in_low = include ? low : 0, in_high = include ? std::min(low, high) : 0;
-  const ValueId ones = b(ops::full, {}, {{"value", Scalar::of(int64_t{1})}, {"shape", Dims{b.dims().add(size, in_low + in_high)}}, {"dtype", dtype}});
-  const ValueId padded = b(ops::pad, {ones}, {{"low", Dims{Dim(low - in_low)}}, {"high", Dims{Dim(high - in_high)}}});
-  const ValueId seen = b(ops::windows, {padded}, {{"axes", Dims{Dim(0)}}, {"sizes", Dims{attr_as<Dims>(node, "kernel")[axis]}}, {"strides", Dims{attr_as<Dims>(node, "strides")[axis]}}, {"dilations", Dims{Dim(1)}}});
+  const ValueId ones = b(ops::full, {},
+                         {{"value", Scalar::of(int64_t{1})},
+                          {"shape", Dims{b.dims().add(size, in_low + in_high)}},
+                          {"dtype", dtype}});
+  const ValueId padded =
+      b(ops::pad, {ones}, {{"low", Dims{Dim(low - in_low)}}, {"high", Dims{Dim(high - in_high)}}});
+  const ValueId seen = b(ops::windows, {padded},
+                         {{"axes", Dims{Dim(0)}},
+                          {"sizes", Dims{attr_as<Dims>(node, "kernel")[axis]}},
+                          {"strides", Dims{attr_as<Dims>(node, "strides")[axis]}},
+                          {"dilations", Dims{Dim(1)}}});
   return b(ops::sum, {seen}, {{"axes", Dims{Dim(1)}}});
 }
 
@@ -77,7 +90,8 @@ ValueId max_pool(Builder& b, const Node& node) {
 ValueId avg_pool(Builder& b, const Node& node) {
   if (is_channels_last(node)) return channels_last_again(b, avg_pool(b, channels_first(b, node)));
   const ValueId x = wide(b, node.inputs[0]);
-  const auto kernel = attr_ints(node, "kernel"), low = attr_ints(node, "padding"), high = attr_ints(node, "padding_high");
+  const auto kernel = attr_ints(node, "kernel"), low = attr_ints(node, "padding"),
+             high = attr_ints(node, "padding_high");
   const size_t axes = kernel.size();
   const ValueId total = fold_windows(b, ops::sum, x, node, Dims(axes, Dim(1)), Scalar::of(int64_t{0}));
   int64_t constant = attr_int(node, "divisor");
@@ -93,7 +107,8 @@ ValueId avg_pool(Builder& b, const Node& node) {
   if (constant != 0) return narrow(b, node, b(ops::div, {total, like(b, x, static_cast<double>(constant))}));
   ValueId divisor = kNoValue;
   for (size_t i = 0; i < axes; ++i) {
-    const ValueId of_axis = along(b, cells(b, b.shape(x)[2 + i], node, i, dtype_of(b, x)), static_cast<int>(axes), static_cast<int>(i));
+    const ValueId of_axis = along(b, cells(b, b.shape(x)[2 + i], node, i, dtype_of(b, x)),
+                                  static_cast<int>(axes), static_cast<int>(i));
     divisor = i == 0 ? of_axis : b(ops::mul, {divisor, of_axis});
   }
   return narrow(b, node, b(ops::div, {total, divisor}));

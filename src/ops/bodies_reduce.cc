@@ -24,8 +24,8 @@ ValueId drop_axes(Builder& b, const Node& node, ValueId v, const Dims& axes, int
   return b.reshape(v, std::move(shape));
 }
 
-// First index of the extreme element: fold, compare, and take the smallest index that compares equal. A NaN is the
-// extreme whenever there is one, since max and min let NaN win.
+// First index of the extreme element: fold, compare, and take the smallest index that compares equal. A NaN
+// is the extreme whenever there is one, since max and min let NaN win.
 ValueId arg_extreme(Builder& b, const Node& node, OpId extreme) {
   const ValueId x = node.inputs[0];
   const int rank = b.type(x).rank();
@@ -46,7 +46,8 @@ ValueId arg_extreme(Builder& b, const Node& node, OpId extreme) {
 
 ValueId mean(Builder& b, const Node& node) {
   const ValueId x = wide(b, node.inputs[0]);
-  const ValueId total = b(ops::sum, {x}, {{"axes", axes_of(node)}, {"keepdims", attr_as<bool>(node, "keepdims")}});
+  const ValueId total =
+      b(ops::sum, {x}, {{"axes", axes_of(node)}, {"keepdims", attr_as<bool>(node, "keepdims")}});
   return narrow(b, node, b(ops::div, {total, count(b, x, folded(b, x, axes_of(node)))}));
 }
 
@@ -84,7 +85,8 @@ ValueId log_softmax(Builder& b, const Node& node) {
   return narrow(b, node, b(ops::sub, {shifted, b(ops::log, {total})}));
 }
 
-// The shift is the row's largest element where that is finite and 0 where it is infinite: inf - inf would be NaN.
+// The shift is the row's largest element where that is finite and 0 where it is infinite: inf - inf would be
+// NaN.
 ValueId logsumexp(Builder& b, const Node& node) {
   const ValueId x = wide(b, node.inputs[0]);
   const ValueId largest = fold(b, ops::max, x, axes_of(node));

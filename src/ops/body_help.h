@@ -1,5 +1,5 @@
-// Words that several bodies use. "Wide" means in the dtype that the arithmetic runs in: f32 for 16-bit floats.
-// Tested by tests/table_test.cc.
+// Words that several bodies use. "Wide" means in the dtype that the arithmetic runs in: f32 for 16-bit
+// floats. Tested by tests/table_test.cc.
 #pragma once
 
 #include "src/ops/bodies.h"
@@ -10,7 +10,9 @@ namespace tenon::bodies {
 inline DType dtype_of(Builder& b, ValueId v) { return b.type(v).dtype; }
 inline ValueId wide(Builder& b, ValueId v) { return b.cast(v, compute_type(dtype_of(b, v))); }
 // The result of wide arithmetic, back in the dtype of the node's first operand.
-inline ValueId narrow(Builder& b, const Node& node, ValueId v) { return b.cast(v, dtype_of(b, node.inputs[0])); }
+inline ValueId narrow(Builder& b, const Node& node, ValueId v) {
+  return b.cast(v, dtype_of(b, node.inputs[0]));
+}
 // A literal of v's dtype.
 inline ValueId like(Builder& b, ValueId v, double value) { return b.scalar(value, dtype_of(b, v)); }
 // A size as a literal of v's dtype.

@@ -36,7 +36,8 @@ Result<HostTensor> eval_body(const Graph& graph, const Node& node, Operands in, 
   inner.outputs.push_back({op(node.op).body(b, copy), std::nullopt});
   TENON_ASSIGN(std::vector<HostTensor> outputs, evaluate(inner, inputs, options));
   TENON_CHECK(inner.type(inner.outputs[0].value) == node.type,
-              "the body of " + describe(graph, node) + " makes " + inner.print_type(inner.type(inner.outputs[0].value)));
+              "the body of " + describe(graph, node) + " makes " +
+                  inner.print_type(inner.type(inner.outputs[0].value)));
   return std::move(outputs[0]);
 }
 
@@ -55,7 +56,7 @@ std::optional<int> only_unknown(const DimTable& dims, Dim d, const std::vector<b
   return unknown;
 }
 
-// values[unknown] such that d comes out as size, if d depends on it linearly.
+// values[unknown] such that d comes out as size, if d depends on it linearly and there is such a value.
 bool solve_linear(const DimTable& dims, Dim d, int64_t size, int unknown, std::vector<int64_t>& values) {
   values[unknown] = 0;
   const auto at_zero = dims.eval(d, values);
@@ -63,7 +64,7 @@ bool solve_linear(const DimTable& dims, Dim d, int64_t size, int unknown, std::v
   const auto at_one = dims.eval(d, values);
   int64_t slope, rest;
   if (!at_zero || !at_one || __builtin_sub_overflow(*at_one, *at_zero, &slope) || slope == 0) return false;
-  if (__builtin_sub_overflow(size, *at_zero, &rest)) return false;
+  if (__builtin_sub_overflow(size, *at_zero, &rest) || rest % slope != 0) return false;
   values[unknown] = rest / slope;
   return true;
 }
@@ -74,7 +75,8 @@ class AtSizes {
 
   Status apply(Dim& d) const {
     const auto value = dims_.eval(d, values_);
-    if (!value || !Dim::fits(*value)) return invalid("the size " + dims_.print(d) + " has no value at these sizes");
+    if (!value || !Dim::fits(*value))
+      return invalid("the size " + dims_.print(d) + " has no value at these sizes");
     d = Dim(*value);
     return {};
   }
@@ -113,9 +115,10 @@ Result<std::vector<int64_t>> solve_symbols(const Graph& graph, std::span<const s
     const InputBinding& input = graph.inputs[i];
     const TensorType& type = graph.type(input.value);
     if (type.shape.size() != shapes[i].size())
-      return invalid("input " + graph.value_name(input.value) + ": " + graph.print_type(type) + " needed, given " +
-                     print_sizes(shapes[i]));
-    for (size_t axis = 0; axis < shapes[i].size(); ++axis) facts.push_back({type.shape[axis], shapes[i][axis], i});
+      return invalid("input " + graph.value_name(input.value) + ": " + graph.print_type(type) +
+                     " needed, given " + print_sizes(shapes[i]));
+    for (size_t axis = 0; axis < shapes[i].size(); ++axis)
+      facts.push_back({type.shape[axis], shapes[i][axis], i});
     if (input.symbol) facts.push_back({*input.symbol, scalar(i), i});
   }
   for (bool progress = true; progress;) {
@@ -128,14 +131,17 @@ Result<std::vector<int64_t>> solve_symbols(const Graph& graph, std::span<const s
   }
   for (const Fact& fact : facts) {
     const InputBinding& input = graph.inputs[fact.input];
-    const std::string where = "input " + graph.value_name(input.value) + ": " + graph.print_type(graph.type(input.value));
-    if (only_unknown(dims, fact.d, known) != kNone) return invalid(where + ": the sizes do not tell " + dims.print(fact.d));
+    const std::string where =
+        "input " + graph.value_name(input.value) + ": " + graph.print_type(graph.type(input.value));
+    if (only_unknown(dims, fact.d, known) != kNone)
+      return invalid(where + ": the sizes do not tell " + dims.print(fact.d));
     if (dims.eval(fact.d, values) != fact.size)
       return invalid(where + " needed, given " + print_sizes(shapes[fact.input]) + ": " + dims.print(fact.d) +
                      " is not " + std::to_string(fact.size));
   }
   for (int i = 0; i < dims.symbol_count(); ++i)
-    if (known[i] && values[i] < 0) return invalid("the size " + dims.symbol_name(dims.symbol_at(i)) + " is negative");
+    if (known[i] && values[i] < 0)
+      return invalid("the size " + dims.symbol_name(dims.symbol_at(i)) + " is negative");
   return values;
 }
 
@@ -148,8 +154,8 @@ Result<Graph> at_sizes(const Graph& graph, std::span<const int64_t> values) {
     if (node.op == ops::input) continue;
     TENON_ASSIGN(const TensorType type, infer(out, node));
     if (!(type == node.type))
-      return invalid(describe(out, node) + ": its type " + out.print_type(node.type) + " is " + out.print_type(type) +
-                     " at these sizes");
+      return invalid(describe(out, node) + ": its type " + out.print_type(node.type) + " is " +
+                     out.print_type(type) + " at these sizes");
   }
   for (InputBinding& input : out.inputs) {
     input.symbol.reset();
@@ -163,9 +169,11 @@ Result<Graph> at_sizes(const Graph& graph, std::span<const int64_t> values) {
 Result<HostTensor> evaluate_node(const Graph& graph, const Node& node, Operands in, EvalOptions options) {
   const Op& row = op(node.op);
   const std::vector<int64_t> shape = sizes_of(node.type);
-  if (!element_bytes(node.type.dtype, shape)) return invalid(describe(graph, node) + ": the result is too large");
+  if (!element_bytes(node.type.dtype, shape))
+    return invalid(describe(graph, node) + ": the result is too large");
   const bool direct = !options.by_body && (node.op == ops::matmul || node.op == ops::convolution);
-  const bool by_columns = row.kind != Kind::contract && row.kind != Kind::composite && row.kind != Kind::opaque &&
+  const bool by_columns = row.kind != Kind::contract && row.kind != Kind::composite &&
+                          row.kind != Kind::opaque &&
                           !(row.kind == Kind::map && !row.eval && !row.eval_int && row.body);
   if (!direct && !by_columns) {
     if (row.body) return eval_body(graph, node, in, options);
@@ -185,15 +193,17 @@ Result<HostTensor> evaluate_node(const Graph& graph, const Node& node, Operands 
   return out;
 }
 
-Result<std::vector<HostTensor>> evaluate(const Graph& symbolic, std::span<const HostTensor> inputs, EvalOptions options) {
+Result<std::vector<HostTensor>> evaluate(const Graph& symbolic, std::span<const HostTensor> inputs,
+                                         EvalOptions options) {
   if (inputs.size() != symbolic.inputs.size())
-    return invalid(std::to_string(symbolic.inputs.size()) + " inputs needed, given " + std::to_string(inputs.size()));
+    return invalid(std::to_string(symbolic.inputs.size()) + " inputs needed, given " +
+                   std::to_string(inputs.size()));
   std::vector<std::vector<int64_t>> shapes;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ValueId v = symbolic.inputs[i].value;
     if (inputs[i].dtype != symbolic.type(v).dtype)
-      return invalid("input " + symbolic.value_name(v) + ": " + symbolic.print_type(symbolic.type(v)) + " needed, given " +
-                     std::string(name(inputs[i].dtype)));
+      return invalid("input " + symbolic.value_name(v) + ": " + symbolic.print_type(symbolic.type(v)) +
+                     " needed, given " + std::string(name(inputs[i].dtype)));
     shapes.push_back(inputs[i].shape);
   }
   TENON_ASSIGN(const std::vector<int64_t> values,

@@ -48,8 +48,10 @@ Status check_class(const Op& row, DType wide) {
 
 // Integers wrap, floats add up in double.
 Element multiply_add(Element sum, Element a, Element b, bool is_real) {
-  if (is_real) sum.d += a.d * b.d;
-  else sum.i = scalar::add(sum.i, scalar::mul(a.i, b.i));
+  if (is_real)
+    sum.d += a.d * b.d;
+  else
+    sum.i = scalar::add(sum.i, scalar::mul(a.i, b.i));
   return sum;
 }
 
@@ -81,24 +83,27 @@ Status eval_matmul(Operands in, HostTensor& out) {
   const bool real = is_float(out.dtype);
   walk(shape, {matrix_strides(a, true), matrix_strides(b, false), dense_strides(shape)}, [&](const auto& at) {
     Element sum;
-    for (int64_t k = 0; k < inner; ++k) sum = multiply_add(sum, a.get(at[0] + k), b.get(at[1] + k * step_b), real);
+    for (int64_t k = 0; k < inner; ++k)
+      sum = multiply_add(sum, a.get(at[0] + k), b.get(at[1] + k * step_b), real);
     out.set(at[2], sum);
   });
   return {};
 }
 
-// Every product of an input element with a weight lands in one result element: p = position of the result (of the
-// input, when transposed), q = p * stride - padding + k * dilation of the other.
+// Every product of an input element with a weight lands in one result element: p = position of the result (of
+// the input, when transposed), q = p * stride - padding + k * dilation of the other.
 Status eval_convolution(const Node& node, Operands in, HostTensor& out) {
   const HostTensor &x = *in[0], &w = *in[1];
   const bool transposed = attr_as<bool>(node, "transposed");
   const bool last = attr_as<std::string>(node, "layout") == "channels_last";
   const int64_t groups = attr_int(node, "groups");
-  const auto strides = attr_ints(node, "strides"), low = attr_ints(node, "padding"), dilations = attr_ints(node, "dilations");
+  const auto strides = attr_ints(node, "strides"), low = attr_ints(node, "padding"),
+             dilations = attr_ints(node, "dilations");
   const int axes = x.rank() - 2, channel = last ? x.rank() - 1 : 1, first = last ? 1 : 2;
   const int64_t batch = x.shape[0];
   const int64_t in_group = x.shape[channel] / groups, out_group = out.shape[channel] / groups;
-  const std::vector<int64_t> xs = dense_strides(x.shape), ys = dense_strides(out.shape), ws = dense_strides(w.shape);
+  const std::vector<int64_t> xs = dense_strides(x.shape), ys = dense_strides(out.shape),
+                             ws = dense_strides(w.shape);
   const HostTensor& moving = transposed ? x : out;
   const HostTensor& other = transposed ? out : x;
   std::vector<int64_t> space(moving.shape.begin() + first, moving.shape.begin() + first + axes);
@@ -110,9 +115,8 @@ Status eval_convolution(const Node& node, Operands in, HostTensor& out) {
   }
   std::vector<double> sums(static_cast<size_t>(out.count()));
   if (in.size() > 2)
-    walk(out.shape, {ys}, [&](const auto& at) {
-      sums[at[0]] = in[2]->get(at[0] / ys[channel] % out.shape[channel]).d;
-    });
+    walk(out.shape, {ys},
+         [&](const auto& at) { sums[at[0]] = in[2]->get(at[0] / ys[channel] % out.shape[channel]).d; });
   walk(space, units, [&](const auto& at) {
     int64_t x_base = 0, y_base = 0, w_base = 0;
     for (int i = 0; i < axes; ++i) {
@@ -128,7 +132,9 @@ Status eval_convolution(const Node& node, Operands in, HostTensor& out) {
           for (int64_t c = 0; c < in_group; ++c) {
             const int64_t from = n * xs[0] + (g * in_group + c) * xs[channel] + x_base;
             const int64_t to = n * ys[0] + (g * out_group + o) * ys[channel] + y_base;
-            const int64_t weight = (transposed ? (g * in_group + c) * ws[0] + o * ws[1] : (g * out_group + o) * ws[0] + c * ws[1]) + w_base;
+            const int64_t weight = (transposed ? (g * in_group + c) * ws[0] + o * ws[1]
+                                               : (g * out_group + o) * ws[0] + c * ws[1]) +
+                                   w_base;
             sums[to] += x.get(from).d * w.get(weight).d;
           }
   });
@@ -154,8 +160,11 @@ Status eval_source(const Node& node, HostTensor& out) {
     const std::vector<int64_t> dense = dense_strides(out.shape);
     for (int64_t i = 0; i < out.count(); ++i) {
       const int64_t index = out.rank() == 0 ? 0 : i / dense[axis] % out.shape[axis];
-      if (whole) out.set(i, convert_element({0, scalar::add(start.i, scalar::mul(step.i, index))}, DType::i64, out.dtype));
-      else out.set_number(i, start.as_double() + step.as_double() * static_cast<double>(index));
+      if (whole)
+        out.set(
+            i, convert_element({0, scalar::add(start.i, scalar::mul(step.i, index))}, DType::i64, out.dtype));
+      else
+        out.set_number(i, start.as_double() + step.as_double() * static_cast<double>(index));
     }
   } else {
     return unsupported("no value");
@@ -165,7 +174,8 @@ Status eval_source(const Node& node, HostTensor& out) {
 
 Status eval_map(const Node& node, Operands in, HostTensor& out) {
   if (node.op == ops::cast) {
-    for (int64_t i = 0; i < out.count(); ++i) out.set(i, convert_element(in[0]->get(i), in[0]->dtype, out.dtype));
+    for (int64_t i = 0; i < out.count(); ++i)
+      out.set(i, convert_element(in[0]->get(i), in[0]->dtype, out.dtype));
     return {};
   }
   if (node.op == ops::bitcast) {
@@ -201,9 +211,11 @@ Status eval_reduce(const Node& node, Operands in, HostTensor& out) {
   std::vector<int64_t> to = dense_strides(kept_shape);
   for (int i = 0; i < x.rank(); ++i)
     if (folded[i]) to[i] = 0;
-  std::vector<Element> sums(static_cast<size_t>(out.count()), element_of(identity_of(row, out.dtype), out.dtype));
+  std::vector<Element> sums(static_cast<size_t>(out.count()),
+                            element_of(identity_of(row, out.dtype), out.dtype));
   walk(x.shape, {dense_strides(x.shape), to}, [&](const auto& at) {
-    sums[at[1]] = apply_row(combine, out.dtype, {sums[at[1]], convert_element(x.get(at[0]), x.dtype, out.dtype)});
+    sums[at[1]] =
+        apply_row(combine, out.dtype, {sums[at[1]], convert_element(x.get(at[0]), x.dtype, out.dtype)});
   });
   for (int64_t i = 0; i < out.count(); ++i) out.set(i, sums[i]);
   return {};

@@ -42,7 +42,8 @@ Affine affine_of(const Node& node, const HostTensor& in, const HostTensor& out) 
         map.strides[i] = -dense[i];
       }
   } else if (node.op == ops::windows) {
-    const auto axes = attr_ints(node, "axes"), strides = attr_ints(node, "strides"), dilations = attr_ints(node, "dilations");
+    const auto axes = attr_ints(node, "axes"), strides = attr_ints(node, "strides"),
+               dilations = attr_ints(node, "dilations");
     for (size_t i = 0; i < axes.size(); ++i) {
       const int axis = *normal_axis(axes[i], in.rank());
       map.strides[axis] = dense[axis] * strides[i];
@@ -57,9 +58,8 @@ void eval_concat(const Node& node, Operands in, HostTensor& out) {
   const std::vector<int64_t> dense = dense_strides(out.shape);
   int64_t start = 0;
   for (const HostTensor* part : in) {
-    walk(part->shape, {dense_strides(part->shape), dense}, [&](const auto& at) {
-      copy_element(out, at[1] + start * dense[axis], *part, at[0]);
-    });
+    walk(part->shape, {dense_strides(part->shape), dense},
+         [&](const auto& at) { copy_element(out, at[1] + start * dense[axis], *part, at[0]); });
     start += part->shape[axis];
   }
 }
@@ -91,7 +91,9 @@ void put(const Node& node, HostTensor& out, int64_t to, const HostTensor& update
   if (attr_as<std::string>(node, "mode") == "set") return copy_element(out, to, updates, from);
   const Element a = out.get(to), b = updates.get(from);
   const bool any = is_bool(out.dtype);
-  out.set(to, {a.d + b.d, any ? a.i | b.i : static_cast<int64_t>(static_cast<uint64_t>(a.i) + static_cast<uint64_t>(b.i))});
+  out.set(to,
+          {a.d + b.d,
+           any ? a.i | b.i : static_cast<int64_t>(static_cast<uint64_t>(a.i) + static_cast<uint64_t>(b.i))});
 }
 
 // Rows along axis: x is [outer, size, inner], the indexed side [outer, indices, inner].
@@ -117,9 +119,8 @@ void walk_along(const Node& node, const HostTensor& x, const HostTensor& indices
   const int64_t step = x.rank() == 0 ? 1 : strides[axis], size = x.rank() == 0 ? 1 : x.shape[axis];
   for (int i = 0; i < x.rank(); ++i)
     if (i == axis || x.shape[i] == 1) strides[i] = 0;
-  walk(indices.shape, {strides, dense_strides(indices.shape)}, [&](const auto& at) {
-    f(at[0] + clamp_index(indices.get(at[1]).i, size) * step, at[1]);
-  });
+  walk(indices.shape, {strides, dense_strides(indices.shape)},
+       [&](const auto& at) { f(at[0] + clamp_index(indices.get(at[1]).i, size) * step, at[1]); });
 }
 
 }  // namespace
@@ -130,8 +131,12 @@ Status eval_move(const Node& node, Operands in, HostTensor& out) {
     case ops::reshape: out.bytes = x.bytes; return {};
     case ops::concat: eval_concat(node, in, out); return {};
     case ops::pad: eval_pad(node, x, out); return {};
-    case ops::gather: walk_rows(node, x, *in[1], [&](int64_t from, int64_t to) { copy_element(out, to, x, from); }); return {};
-    case ops::take_along: walk_along(node, x, *in[1], [&](int64_t from, int64_t to) { copy_element(out, to, x, from); }); return {};
+    case ops::gather:
+      walk_rows(node, x, *in[1], [&](int64_t from, int64_t to) { copy_element(out, to, x, from); });
+      return {};
+    case ops::take_along:
+      walk_along(node, x, *in[1], [&](int64_t from, int64_t to) { copy_element(out, to, x, from); });
+      return {};
     case ops::index_put:
       out.bytes = x.bytes;
       walk_rows(node, x, *in[1], [&](int64_t to, int64_t from) { put(node, out, to, *in[2], from); });
@@ -144,7 +149,8 @@ Status eval_move(const Node& node, Operands in, HostTensor& out) {
   }
   if (!op(node.op).view) return unsupported("no evaluation of this move");
   const Affine map = affine_of(node, x, out);
-  walk(out.shape, {map.strides, dense_strides(out.shape)}, [&](const auto& at) { copy_element(out, at[1], x, map.offset + at[0]); });
+  walk(out.shape, {map.strides, dense_strides(out.shape)},
+       [&](const auto& at) { copy_element(out, at[1], x, map.offset + at[0]); });
   return {};
 }
 

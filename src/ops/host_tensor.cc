@@ -105,7 +105,9 @@ double HostTensor::number(int64_t index) const {
   return is_float(dtype) ? e.d : static_cast<double>(e.i);
 }
 
-void HostTensor::set_number(int64_t index, double value) { set(index, convert_element(real(value), DType::f64, dtype)); }
+void HostTensor::set_number(int64_t index, double value) {
+  set(index, convert_element(real(value), DType::f64, dtype));
+}
 
 std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size());
@@ -122,7 +124,8 @@ std::optional<int64_t> element_bytes(DType dtype, const std::vector<int64_t>& sh
   for (int64_t size : shape)
     if (size == 0) return 0;
   for (int64_t size : shape)
-    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes) || bytes > int64_t{1} << 46) return std::nullopt;
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes) || bytes > int64_t{1} << 46)
+      return std::nullopt;
   return bytes;
 }
 

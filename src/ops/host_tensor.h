@@ -1,6 +1,6 @@
-// HostTensor: dense row-major elements in host memory, owned; what the evaluator computes on. Elements are read and
-// written through Element, which holds a float as a double and anything else as an int64; conversions are those of
-// src/base/convert.h. Tested by tests/eval_test.cc.
+// HostTensor: dense row-major elements in host memory, owned; what the evaluator computes on. Elements are
+// read and written through Element, which holds a float as a double and anything else as an int64;
+// conversions are those of src/base/convert.h. Tested by tests/eval_test.cc.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,11 @@ struct HostTensor {
   int rank() const { return static_cast<int>(shape.size()); }
   int64_t count() const;  // of elements
   Element get(int64_t index) const;
-  // A float is rounded once (to a 16-bit float through f32), an integer keeps its low bits, a bool its lowest.
+  // A float is rounded once (to a 16-bit float through f32), an integer keeps its low bits, a bool its
+  // lowest.
   void set(int64_t index, Element value);
-  double number(int64_t index) const;               // get, of any dtype, as a double
-  void set_number(int64_t index, double value);     // as cast from f64 does
+  double number(int64_t index) const;            // get, of any dtype, as a double
+  void set_number(int64_t index, double value);  // as cast from f64 does
 };
 
 // Row-major strides in elements.
@@ -43,7 +44,8 @@ std::optional<int64_t> element_bytes(DType dtype, const std::vector<int64_t>& sh
 Element convert_element(Element value, DType from, DType to);
 Element element_of(const Scalar& literal, DType dtype);
 
-// Walks all indices of `shape` in row-major order and calls f(offsets), offsets[k] = sum of index times strides[k].
+// Walks all indices of `shape` in row-major order and calls f(offsets), offsets[k] = sum of index times
+// strides[k].
 template <class F>
 void walk(const std::vector<int64_t>& shape, const std::vector<std::vector<int64_t>>& strides, F f) {
   const int rank = static_cast<int>(shape.size());

@@ -1,4 +1,5 @@
-// What the rule files share: messages and attribute reading. A rule starts with `Rule r(c)`. Tested by tests/ops_test.cc.
+// What the rule files share: messages and attribute reading. A rule starts with `Rule r(c)`. Tested by
+// tests/ops_test.cc.
 #pragma once
 
 #include "src/ir/builder.h"
@@ -30,7 +31,8 @@ struct Rule {
   Status agree(Dim a, Dim b, const std::string& what) const;
   // Every size at least `low`, where constant.
   Status at_least(std::span<const Dim> sizes, int64_t low, std::string_view name) const;
-  // One window along an axis: how many positions (size - dilation*(kernel-1) - 1) // stride + 1; refused below 0.
+  // One window along an axis: how many positions (size - dilation*(kernel-1) - 1) // stride + 1; refused
+  // below 0.
   Result<Dim> positions(Dim size, Dim kernel, Dim stride, Dim dilation) const;
   // attribute layout: true for channels_last.
   Result<bool> channels_last() const;

@@ -1,19 +1,23 @@
-// Rules: the named shape and type rules that rows refer to. A rule reads operand types and attributes and answers with
-// the result's sizes or dtype, or with a Status that names the node, its operands and their types.
+// Rules: the named shape and type rules that rows refer to. A rule reads operand types and attributes and
+// answers with the result's sizes or dtype, or with a Status that names the node, its operands and their
+// types.
 //
-// Symbolic sizes: two sizes agree when their normal forms are equal. Constants that conflict are `invalid`; sizes that
-// merely cannot be shown to agree (N against M, N against 4) are `unsupported`. Conditions that need an order or a
-// divisibility (slice bounds, windows, reshape) are refused when constants break them and accepted while symbolic;
-// at_sizes (src/ops/eval.h) checks them again once the sizes are known. Tested by tests/ops_test.cc.
+// Symbolic sizes: two sizes agree when their normal forms are equal. Constants that conflict are `invalid`;
+// sizes that merely cannot be shown to agree (N against M, N against 4) are `unsupported`. Conditions that
+// need an order or a divisibility (slice bounds, windows, reshape) are refused when constants break them and
+// accepted while symbolic; at_sizes (src/ops/eval.h) checks them again once the sizes are known. Tested by
+// tests/ops_test.cc.
 #pragma once
 
 #include "src/ir/op.h"
 
 namespace tenon {
 
-// The axis in [0, rank), or nullopt. A scalar counts as a vector of one: its axis is 0 or -1 and the answer 0.
+// The axis in [0, rank), or nullopt. A scalar counts as a vector of one: its axis is 0 or -1 and the answer
+// 0.
 std::optional<int> normal_axis(int64_t axis, int rank);
-// The listed axes as flags per axis; an empty list means all of them. Refuses what is out of range or listed twice.
+// The listed axes as flags per axis; an empty list means all of them. Refuses what is out of range or listed
+// twice.
 Result<std::vector<bool>> axis_flags(const std::vector<int64_t>& axes, int rank);
 // NumPy broadcasting of two shapes; see the head of this file for symbols.
 Result<Dims> broadcast_shapes(const Dims& a, const Dims& b);
@@ -44,30 +48,32 @@ Result<Dims> index_put(InferContext& c);
 Result<Dims> matmul(InferContext& c);
 Result<Dims> linear(InferContext& c);
 Result<Dims> convolution(InferContext& c);
-Result<Dims> pool(InferContext& c);           // attributes kernel strides padding padding_high dilations? layout
+Result<Dims> pool(InferContext& c);  // attributes kernel strides padding padding_high dilations? layout
 Result<Dims> adaptive_pool(InferContext& c);  // attributes output layout
 Result<Dims> attention(InferContext& c);
-Result<Dims> norm_last(InferContext& c);      // attribute axes_count; parameters have the normalised axes' shape
+Result<Dims> norm_last(InferContext& c);  // attribute axes_count; parameters have the normalised axes' shape
 Result<Dims> instance_norm(InferContext& c);  // norm_channels with at least one spatial axis
 Result<Dims> gelu(InferContext& c);           // operand 0's; checks attribute approximate
-Result<Dims> norm_channels(InferContext& c);  // parameters [C]; the channel axis is attribute axis, else by layout, else 1
+Result<Dims> norm_channels(
+    InferContext& c);  // parameters [C]; the channel axis is attribute axis, else by layout, else 1
 }  // namespace shapes
 
 namespace types {
-Result<DType> declared(InferContext& c);            // input: the dtype stands in the node
-Result<DType> any(InferContext& c);                 // all operands of one dtype, the result too
-Result<DType> number(InferContext& c);              // the same, not bool
-Result<DType> floating(InferContext& c);            // the same, a float
-Result<DType> integer(InferContext& c);             // the same, an integer, not bool
-Result<DType> bits(InferContext& c);                // the same, an integer or bool
-Result<DType> to_bool(InferContext& c);             // operands of one dtype, result bool
-Result<DType> number_to_bool(InferContext& c);      // operands of one dtype, not bool; result bool
-Result<DType> to_i64(InferContext& c);              // operands of one dtype, result i64
-Result<DType> where(InferContext& c);               // operand 0 bool, the others of one dtype, the result too
-Result<DType> from_dtype(InferContext& c);          // attribute dtype
-Result<DType> from_dtype_not_bool(InferContext& c); // attribute dtype, not bool
-Result<DType> same_width(InferContext& c);          // attribute dtype, as wide as the operand's
-Result<DType> indexed(InferContext& c);             // operand 1 i64 or i32, the others of one dtype, the result too
-Result<DType> float_params(InferContext& c);        // operand 0 a float, the others its dtype or f32 beside a 16-bit float
+Result<DType> declared(InferContext& c);        // input: the dtype stands in the node
+Result<DType> any(InferContext& c);             // all operands of one dtype, the result too
+Result<DType> number(InferContext& c);          // the same, not bool
+Result<DType> floating(InferContext& c);        // the same, a float
+Result<DType> integer(InferContext& c);         // the same, an integer, not bool
+Result<DType> bits(InferContext& c);            // the same, an integer or bool
+Result<DType> to_bool(InferContext& c);         // operands of one dtype, result bool
+Result<DType> number_to_bool(InferContext& c);  // operands of one dtype, not bool; result bool
+Result<DType> to_i64(InferContext& c);          // operands of one dtype, result i64
+Result<DType> where(InferContext& c);           // operand 0 bool, the others of one dtype, the result too
+Result<DType> from_dtype(InferContext& c);      // attribute dtype
+Result<DType> from_dtype_not_bool(InferContext& c);  // attribute dtype, not bool
+Result<DType> same_width(InferContext& c);           // attribute dtype, as wide as the operand's
+Result<DType> indexed(InferContext& c);  // operand 1 i64 or i32, the others of one dtype, the result too
+Result<DType> float_params(
+    InferContext& c);  // operand 0 a float, the others its dtype or f32 beside a 16-bit float
 }  // namespace types
 }  // namespace tenon

@@ -16,7 +16,8 @@ Result<std::vector<bool>> axis_flags(const std::vector<int64_t>& axes, int rank)
   std::vector<bool> seen(std::max(rank, 1));
   for (int64_t axis : axes) {
     auto normal = normal_axis(axis, rank);
-    if (!normal) return invalid("axis " + std::to_string(axis) + " is out of range for rank " + std::to_string(rank));
+    if (!normal)
+      return invalid("axis " + std::to_string(axis) + " is out of range for rank " + std::to_string(rank));
     if (seen[*normal]) return invalid("axis " + std::to_string(axis) + " is listed twice");
     seen[*normal] = true;
     if (rank > 0) flags[*normal] = true;
@@ -44,7 +45,8 @@ Result<Dims> broadcast_shapes(const Dims& a, const Dims& b) {
 Result<std::vector<int64_t>> Rule::ints(std::string_view name) const {
   std::vector<int64_t> out;
   for (Dim d : dims(name)) {
-    if (!d.is_const()) return refuse("attribute " + std::string(name) + " must be constant, not " + print(dims(name)));
+    if (!d.is_const())
+      return refuse("attribute " + std::string(name) + " must be constant, not " + print(dims(name)));
     out.push_back(d.value());
   }
   return out;
@@ -80,8 +82,8 @@ Result<Dim> Rule::positions(Dim size, Dim kernel, Dim stride, Dim dilation) cons
   const Dim reach = c.dims.mul(dilation, c.dims.sub(kernel, 1));
   const Dim room = c.dims.sub(c.dims.sub(size, reach), 1);
   if (room.is_const() && room.value() < 0)
-    return refuse("a window of " + print(kernel) + " with dilation " + print(dilation) + " is larger than the " +
-                  print(size) + " elements it moves over");
+    return refuse("a window of " + print(kernel) + " with dilation " + print(dilation) +
+                  " is larger than the " + print(size) + " elements it moves over");
   return c.dims.add(c.dims.floor_div(room, stride), 1);
 }
 
@@ -114,7 +116,8 @@ Result<Dims> constant(InferContext& c) {
   for (int64_t size : shape)
     if (size == 0) bytes = 0;
   if (overflow || static_cast<uint64_t>(bytes) != data->size)
-    return r.refuse("shape " + r.print(r.dims("shape")) + " does not fit " + std::to_string(data->size) + " bytes of data");
+    return r.refuse("shape " + r.print(r.dims("shape")) + " does not fit " + std::to_string(data->size) +
+                    " bytes of data");
   return r.dims("shape");
 }
 
@@ -133,7 +136,8 @@ Result<Dims> same(InferContext& c) { return c.operand(0).shape; }
 
 Result<Dims> gelu(InferContext& c) {
   const std::string& form = attr_as<std::string>(c.node, "approximate");
-  if (form != "none" && form != "tanh") return Rule(c).refuse("approximate is neither none nor tanh: " + form);
+  if (form != "none" && form != "tanh")
+    return Rule(c).refuse("approximate is neither none nor tanh: " + form);
   return same(c);
 }
 
@@ -149,7 +153,8 @@ Result<Dims> broadcast(InferContext& c) {
   for (int i = 1; i < r.operands(); ++i) {
     auto wider = broadcast_shapes(out, r.shape(i));
     if (!wider.ok()) {
-      const std::string text = "shapes " + r.print(out) + " and " + r.print(r.shape(i)) + " " + wider.status().message();
+      const std::string text =
+          "shapes " + r.print(out) + " and " + r.print(r.shape(i)) + " " + wider.status().message();
       return wider.status().code() == Code::invalid ? r.refuse(text) : r.decline(text);
     }
     out = std::move(*wider);
@@ -165,8 +170,10 @@ Result<Dims> reduce(InferContext& c) {
   const bool keep = attr_as<bool>(c.node, "keepdims");
   Dims out;
   for (int i = 0; i < r.rank(); ++i) {
-    if (!(*flags)[i]) out.push_back(r.shape(0)[i]);
-    else if (keep) out.push_back(Dim(1));
+    if (!(*flags)[i])
+      out.push_back(r.shape(0)[i]);
+    else if (keep)
+      out.push_back(Dim(1));
   }
   return out;
 }
@@ -177,8 +184,10 @@ Result<Dims> reduce_axis(InferContext& c) {
   Dims out = r.shape(0);
   if (out.empty()) return out;
   if (out[axis] == Dim(0)) return r.refuse("no element to choose along axis " + std::to_string(axis));
-  if (attr_as<bool>(c.node, "keepdims")) out[axis] = Dim(1);
-  else out.erase(out.begin() + axis);
+  if (attr_as<bool>(c.node, "keepdims"))
+    out[axis] = Dim(1);
+  else
+    out.erase(out.begin() + axis);
   return out;
 }
 
@@ -223,7 +232,8 @@ Result<Dims> transpose(InferContext& c) {
     out.push_back(r.shape(0)[*axis]);
   }
   if (static_cast<int>(out.size()) != r.rank() || perm.size() != out.size())
-    return r.refuse("perm " + r.print(r.dims("perm")) + " is no permutation of " + std::to_string(r.rank()) + " axes");
+    return r.refuse("perm " + r.print(r.dims("perm")) + " is no permutation of " + std::to_string(r.rank()) +
+                    " axes");
   return out;
 }
 
@@ -253,7 +263,8 @@ Result<Dims> slice(InferContext& c) {
     return gap.is_const() && gap.value() < 0;
   };
   if (wrong(0, start) || wrong(start, end) || wrong(end, size))
-    return r.refuse("bounds " + r.print(start) + " to " + r.print(end) + " do not lie within size " + r.print(size));
+    return r.refuse("bounds " + r.print(start) + " to " + r.print(end) + " do not lie within size " +
+                    r.print(size));
   Dims out = r.shape(0);
   out[axis] = c.dims.ceil_div(c.dims.sub(end, start), step);
   return out;
@@ -296,8 +307,9 @@ Result<Dims> concat(InferContext& c) {
   if (r.rank() == 0) return r.refuse("scalars have no axis to concatenate along");
   Dims out = r.shape(0);
   for (int i = 1; i < r.operands(); ++i) {
-    const std::string text = "operand 0 and operand " + std::to_string(i) + ", shapes " + r.print(r.shape(0)) + " and " +
-                             r.print(r.shape(i)) + " off axis " + std::to_string(axis);
+    const std::string text = "operand 0 and operand " + std::to_string(i) + ", shapes " +
+                             r.print(r.shape(0)) + " and " + r.print(r.shape(i)) + " off axis " +
+                             std::to_string(axis);
     if (r.rank(i) != r.rank()) return r.refuse(text + ": ranks differ");
     for (int d = 0; d < r.rank(); ++d)
       if (d != axis) TENON_TRY(r.agree(out[d], r.shape(i)[d], text));
@@ -326,7 +338,8 @@ Result<Dims> gather(InferContext& c) {
   out.insert(out.begin() + (r.rank() == 0 ? 0 : axis), r.shape(1).begin(), r.shape(1).end());
   if (r.rank() > 0 && r.shape(0)[axis] == Dim(0)) {
     const Dim count = c.dims.product(r.shape(1));
-    if (count.is_const() && count != Dim(0)) return r.refuse("no element to take along axis " + std::to_string(axis));
+    if (count.is_const() && count != Dim(0))
+      return r.refuse("no element to take along axis " + std::to_string(axis));
   }
   return out;
 }
@@ -334,7 +347,8 @@ Result<Dims> gather(InferContext& c) {
 Result<Dims> take_along(InferContext& c) {
   const Rule r(c);
   TENON_ASSIGN(const int axis, r.axis("axis"));
-  const std::string text = "shapes " + r.print(r.shape(0)) + " and " + r.print(r.shape(1)) + " off axis " + std::to_string(axis);
+  const std::string text =
+      "shapes " + r.print(r.shape(0)) + " and " + r.print(r.shape(1)) + " off axis " + std::to_string(axis);
   if (r.rank() != r.rank(1)) return r.refuse(text + ": ranks differ");
   for (int d = 0; d < r.rank(); ++d)
     if (d != axis && r.shape(0)[d] != Dim(1)) TENON_TRY(r.agree(r.shape(0)[d], r.shape(1)[d], text));
@@ -348,10 +362,13 @@ Result<Dims> scatter(InferContext& c) {
   if (mode != "set" && mode != "add") return r.refuse("mode is neither set nor add: " + mode);
   if (r.rank(1) != r.rank() || r.rank(2) != r.rank()) return r.refuse("operands differ in rank");
   for (int d = 0; d < r.rank(); ++d) {
-    TENON_TRY(r.agree(r.shape(1)[d], r.shape(2)[d], "indices " + r.print(r.shape(1)) + " and updates " + r.print(r.shape(2))));
+    TENON_TRY(r.agree(r.shape(1)[d], r.shape(2)[d],
+                      "indices " + r.print(r.shape(1)) + " and updates " + r.print(r.shape(2))));
     const Dim have = r.shape(0)[d], want = r.shape(1)[d];
     if (d == axis || (have.is_const() && want.is_const() && want <= have)) continue;
-    TENON_TRY(r.agree(have, want, "shapes " + r.print(r.shape(0)) + " and " + r.print(r.shape(1)) + " off axis " + std::to_string(axis)));
+    TENON_TRY(r.agree(have, want,
+                      "shapes " + r.print(r.shape(0)) + " and " + r.print(r.shape(1)) + " off axis " +
+                          std::to_string(axis)));
   }
   return r.shape(0);
 }

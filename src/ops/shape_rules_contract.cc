@@ -6,7 +6,8 @@
 namespace tenon::shapes {
 namespace {
 
-// Attribute lists of one entry per spatial axis; an empty list stands for `fallback` everywhere where one is given.
+// Attribute lists of one entry per spatial axis; an empty list stands for `fallback` everywhere where one is
+// given.
 Result<std::vector<int64_t>> per_axis(const Rule& r, std::string_view name, size_t axes, int64_t low,
                                       std::optional<int64_t> fallback = {}) {
   TENON_ASSIGN(std::vector<int64_t> values, r.ints(name));
@@ -19,9 +20,9 @@ Result<std::vector<int64_t>> per_axis(const Rule& r, std::string_view name, size
 }
 
 struct Spatial {
-  size_t axes;       // how many
-  int first;         // axis of the first
-  int channel;       // axis of the channels
+  size_t axes;  // how many
+  int first;    // axis of the first
+  int channel;  // axis of the channels
 };
 
 Result<Spatial> spatial(const Rule& r) {
@@ -38,7 +39,8 @@ bool has_attr(const Node& node, std::string_view name) {
 // Parameters from operand `first` on have exactly this shape.
 Status parameters(const Rule& r, int first, const Dims& shape) {
   for (int i = first; i < r.operands(); ++i) {
-    const std::string text = "operand " + std::to_string(i) + " " + r.print(r.shape(i)) + " where " + r.print(shape) + " is needed";
+    const std::string text = "operand " + std::to_string(i) + " " + r.print(r.shape(i)) + " where " +
+                             r.print(shape) + " is needed";
     if (r.shape(i).size() != shape.size()) return r.refuse(text);
     for (size_t d = 0; d < shape.size(); ++d) TENON_TRY(r.agree(r.shape(i)[d], shape[d], text));
   }
@@ -102,7 +104,8 @@ Result<Dims> convolution(InferContext& c) {
   TENON_TRY(r.agree(x[s.channel], inner, text + " with groups=" + std::to_string(groups) + ", channels"));
   const Dim split = w[0];  // the weight's first axis is the one that falls into groups
   if (split.is_const() && split.value() % groups != 0)
-    return r.refuse(text + ": " + r.print(split) + " channels do not fall into " + std::to_string(groups) + " groups");
+    return r.refuse(text + ": " + r.print(split) + " channels do not fall into " + std::to_string(groups) +
+                    " groups");
   const Dim channels = transposed ? c.dims.mul(w[1], groups) : w[0];
   TENON_TRY(parameters(r, 2, {channels}));
 
@@ -114,7 +117,8 @@ Result<Dims> convolution(InferContext& c) {
     if (transposed) {
       // (size - 1) * stride - low - high + dilation * (kernel - 1) + output_padding + 1
       const Dim reach = c.dims.mul(dilations[i], c.dims.sub(kernel, 1));
-      size = c.dims.add(c.dims.mul(c.dims.sub(size, 1), strides[i]), c.dims.add(reach, extra[i] + 1 - low[i] - high[i]));
+      size = c.dims.add(c.dims.mul(c.dims.sub(size, 1), strides[i]),
+                        c.dims.add(reach, extra[i] + 1 - low[i] - high[i]));
       TENON_TRY(r.at_least(std::span(&size, 1), 0, "result size"));
     } else {
       TENON_ASSIGN(size, r.positions(c.dims.add(size, low[i] + high[i]), kernel, strides[i], dilations[i]));
@@ -151,7 +155,8 @@ Result<Dims> adaptive_pool(InferContext& c) {
     Dim& size = out[s.first + i];
     if (size == Dim(0)) return r.refuse("no element to average");
     if (!size.is_const() && !c.dims.divide(size, output[i]))
-      return r.decline("size " + r.print(size) + " is not known to be a multiple of " + std::to_string(output[i]));
+      return r.decline("size " + r.print(size) + " is not known to be a multiple of " +
+                       std::to_string(output[i]));
     size = output[i];
   }
   return out;
@@ -168,9 +173,11 @@ Result<Dims> attention(InferContext& c) {
   TENON_TRY(r.agree(k[2], v[2], "length of k and v"));
   if (k[1] != q[1]) {
     const bool constant = q[1].is_const() && k[1].is_const();
-    const std::string text = "heads of q, " + r.print(q[1]) + ", are no multiple of the heads of k, " + r.print(k[1]);
+    const std::string text =
+        "heads of q, " + r.print(q[1]) + ", are no multiple of the heads of k, " + r.print(k[1]);
     if (constant && (k[1].value() == 0 || q[1].value() % k[1].value() != 0)) return r.refuse(text);
-    if (!constant && !c.dims.divide(q[1], k[1])) return r.decline("it cannot be shown that " + text + " is false");
+    if (!constant && !c.dims.divide(q[1], k[1]))
+      return r.decline("it cannot be shown that " + text + " is false");
   }
   if (r.operands() == 4) {
     const Dims scores = {q[0], q[1], q[2], k[2]};
@@ -186,7 +193,8 @@ Result<Dims> norm_last(InferContext& c) {
   const Rule r(c);
   TENON_ASSIGN(const int64_t count, r.integer("axes_count"));
   if (count < 1 || count > r.rank())
-    return r.refuse("axes_count " + std::to_string(count) + " is out of range for rank " + std::to_string(r.rank()));
+    return r.refuse("axes_count " + std::to_string(count) + " is out of range for rank " +
+                    std::to_string(r.rank()));
   const Dims& x = r.shape(0);
   TENON_TRY(parameters(r, 1, Dims(x.end() - count, x.end())));
   return x;
@@ -211,7 +219,8 @@ Result<Dims> norm_channels(InferContext& c) {
     if (channels.is_const() && channels.value() % groups != 0)
       return r.refuse(r.print(channels) + " channels do not fall into " + std::to_string(groups) + " groups");
     if (!channels.is_const() && !c.dims.divide(channels, groups))
-      return r.decline("channels " + r.print(channels) + " are not known to fall into " + std::to_string(groups) + " groups");
+      return r.decline("channels " + r.print(channels) + " are not known to fall into " +
+                       std::to_string(groups) + " groups");
   }
   return r.shape(0);
 }

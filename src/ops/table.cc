@@ -1,5 +1,5 @@
-// See src/ir/op.h and table.h. The built-in rows are made once, on first use; registered rows are appended and never
-// move or go away, so op() needs no lock.
+// See src/ir/op.h and table.h. The built-in rows are made once, on first use; registered rows are appended
+// and never move or go away, so op() needs no lock.
 #include "src/ops/table.h"
 
 #include <array>
@@ -73,8 +73,8 @@ bool is_name(std::string_view text) {
 
 std::optional<AttrKind> attr_kind(std::string_view word) {
   static constexpr std::pair<std::string_view, AttrKind> kWords[] = {
-      {"int", AttrKind::integer}, {"ints", AttrKind::ints},   {"float", AttrKind::floating},
-      {"bool", AttrKind::boolean}, {"text", AttrKind::text},  {"dtype", AttrKind::dtype},
+      {"int", AttrKind::integer},   {"ints", AttrKind::ints}, {"float", AttrKind::floating},
+      {"bool", AttrKind::boolean},  {"text", AttrKind::text}, {"dtype", AttrKind::dtype},
       {"number", AttrKind::number}, {"data", AttrKind::data},
   };
   for (auto [name, kind] : kWords)
@@ -129,14 +129,15 @@ Status check_columns(const Op& row) {
   auto lacks = [&](bool lacking, std::string what) {
     return lacking ? invalid("a " + std::string(kind_name(row.kind)) + " row needs " + what) : Status();
   };
-  const bool scalar_columns = row.math || row.eval || row.eval_int || !row.llvm.f.empty() || !row.llvm.s.empty() ||
-                              !row.llvm.u.empty() || !row.llvm.b.empty();
+  const bool scalar_columns = row.math || row.eval || row.eval_int || !row.llvm.f.empty() ||
+                              !row.llvm.s.empty() || !row.llvm.u.empty() || !row.llvm.b.empty();
   bool dtype_decides = false;
   for (const AttrSpec& spec : row.attr_specs) dtype_decides |= spec.kind == AttrKind::dtype;
   switch (row.kind) {
     case Kind::input: return lacks(row.arity != 0, "arity 0");
     case Kind::map:
-      return lacks(!row.eval && !row.eval_int && !row.body && !dtype_decides, "an eval or eval_int column, or a body");
+      return lacks(!row.eval && !row.eval_int && !row.body && !dtype_decides,
+                   "an eval or eval_int column, or a body");
     case Kind::reduce:
     case Kind::scan: {
       TENON_TRY(lacks(row.arity != 1, "one operand"));
@@ -193,7 +194,8 @@ Status check_row(const Op& row) {
   if (!is_name(row.name)) return invalid("op '" + std::string(row.name) + "': not a name");
   const std::string where = "op " + std::string(row.name);
   if (row.arity < -1 || row.arity > 64) return invalid(where + ": arity must be -1 or 0 to 64");
-  if (row.optional < 0 || row.optional > std::max(row.arity, 0)) return invalid(where + ": more optional operands than operands");
+  if (row.optional < 0 || row.optional > std::max(row.arity, 0))
+    return invalid(where + ": more optional operands than operands");
   if (!row.shape || !row.type) return invalid(where + ": needs a shape rule and a type rule");
   if (row.doc.empty()) return invalid(where + ": needs a sentence (doc)");
   auto specs = parse_attr_specs(row.attrs);
@@ -246,7 +248,8 @@ Result<OpId> register_op(Op row) {
   if (!row.combine.empty() && !t.ids.contains(row.combine))
     return invalid("op " + std::string(row.name) + ": combine names no row: " + std::string(row.combine));
   if (t.count.load() >= kMaxOps) return invalid("op " + std::string(row.name) + ": the table is full");
-  for (std::string_view* view : {&row.name, &row.attrs, &row.combine, &row.doc, &row.llvm.f, &row.llvm.s, &row.llvm.u, &row.llvm.b})
+  for (std::string_view* view :
+       {&row.name, &row.attrs, &row.combine, &row.doc, &row.llvm.f, &row.llvm.s, &row.llvm.u, &row.llvm.b})
     *view = t.keep(*view);
   return t.append(std::move(row));
 }

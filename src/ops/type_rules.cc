@@ -6,8 +6,8 @@ namespace {
 
 Status differ(const Rule& r, int i, int j) {
   return r.refuse("operands " + std::to_string(i) + " and " + std::to_string(j) + " differ in dtype, " +
-                  std::string(name(r.c.operand(i).dtype)) + " and " + std::string(name(r.c.operand(j).dtype)) +
-                  "; write a cast");
+                  std::string(name(r.c.operand(i).dtype)) + " and " +
+                  std::string(name(r.c.operand(j).dtype)) + "; write a cast");
 }
 
 // Operands from `first` on have one dtype.
