@@ -1,6 +1,7 @@
-// Scalar: what elementwise rows compute on one element, where an expression is not enough. Used by the eval columns of
-// map.def. Floats as doubles, integers and bools as int64; the caller rounds or wraps to the dtype. The semantics are
-// PyTorch's on the CPU, without its errors: integer division by zero gives 0. Tested by tests/math_test.cc.
+// Scalar: what elementwise rows compute on one element, where an expression is not enough. Used by the eval
+// columns of map.def. Floats as doubles, integers and bools as int64; the caller rounds or wraps to the
+// dtype. The semantics are PyTorch's on the CPU, without its errors: integer division by zero gives 0. Tested
+// by tests/math_test.cc.
 #pragma once
 
 #include <cmath>

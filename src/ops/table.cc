@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "src/ops/bodies.h"
+#include "src/ops/math.h"
 #include "src/ops/rules.h"
 #include "src/ops/scalar.h"
 
