@@ -122,7 +122,8 @@ def main():
         rows.append(row + [f"{gains[c][-1]:.2f}x" if c in times else None for c in contenders])
     header = ["kernel", "copy ms"] + [h for c in ["eager", *contenders] for h in (f"{c} ms", "/copy (best)")]
     print(aligned(header + [f"{c} vs eager" for c in contenders], rows))
-    print(f"\n{machine}, {options.threads} threads, {ROWS}x{COLS} f32, medians of {options.rounds} rounds.\n"
+    print(f"\n{machine}, {options.threads} threads, {ROWS}x{COLS} f32.\n"
+          f"Medians of at most {options.rounds} rounds. "
           "/copy: time over that of a plain copy of the same bytes, within a round (best: of the shortest).\n"
           "vs eager: eager's time over this one's, within a round.")
     for who, values in gains.items():

@@ -19,8 +19,8 @@ def seconds(function, repeats=1):
 
 
 def interleave(functions, rounds, round_s=0.05, warm_up=2, limit_s=60):
-    """{name: seconds per call, one entry a round}. Every other round runs in reverse order. On a machine so busy
-    that `limit_s` is over first, the rounds done by then (but at least three) have to do."""
+    """{name: seconds per call, one entry a round}. Every other round runs in reverse order. On a machine so
+    busy that `limit_s` is over first, the rounds done by then (but at least three) have to do."""
     repeats = {}
     for name, function in functions.items():
         once = min(seconds(function) for _ in range(warm_up))

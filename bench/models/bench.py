@@ -17,13 +17,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.contenders import PEERS, missing_for_peers     # noqa: E402
 from bench.models.demo import chosen                      # noqa: E402
-from bench.models.worker import ROOT, Request, spawn      # noqa: E402
+from bench.models.worker import ROOT, Request, clean_up_when_terminated, spawn     # noqa: E402
 from bench.models.zoo import MODELS                       # noqa: E402
 from bench.table import Progress, markdown                # noqa: E402
 from bench.timing import describe_machine, speedup        # noqa: E402
 
 
 def main():
+    clean_up_when_terminated()
     options = parse()
     contenders = [options.backend, *(PEERS if options.peers else ())]
     if options.peers and missing_for_peers():
@@ -41,7 +42,7 @@ def main():
     results = {m: [pooled[m, c] for c in contenders] for m in options.models}
 
     print(f"{machine}, {options.threads} threads, f32, batch 1, "
-          f"{options.processes} processes x {options.rounds} rounds; times: median (minimum)\n")
+          f"{options.processes} processes x at most {options.rounds} rounds; times: median (minimum)\n")
     header = ["model", "eager ms", *(f"{c} ms" for c in contenders), *(f"{c} vs eager" for c in contenders),
               "GFLOP", "eager of peak", f"{options.backend} of peak"]
     print(markdown(header, [steady(m, results[m]) for m in options.models]))

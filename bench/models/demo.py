@@ -12,13 +12,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.contenders import PEERS, missing_for_peers     # noqa: E402
-from bench.models.worker import Request, spawn             # noqa: E402
+from bench.models.worker import Request, clean_up_when_terminated, spawn     # noqa: E402
 from bench.models.zoo import MODELS                        # noqa: E402
 from bench.table import Progress, aligned                  # noqa: E402
 from bench.timing import describe_machine                  # noqa: E402
 
 
 def main():
+    clean_up_when_terminated()
     options = parse()
     contenders = [options.backend, *(PEERS if options.peers else ())]
     if options.peers and missing_for_peers():

@@ -78,6 +78,26 @@ def test_worker_reports_a_hang():
     assert "no result after 0.1 s" in result["problems"][0]
 
 
+def test_terminated_demo_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    demo = subprocess.Popen([sys.executable, ROOT / "bench/models/demo.py", "--tiny", "--backend", "eager"],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("tenon-bench-*/log")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)     # the worker's process follows its log
+        worker_of_demo = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
+        assert len(worker_of_demo) == 1
+        demo.terminate()
+        assert demo.wait(60) == 143
+        assert not list(tmp_path.glob("tenon-bench-*"))
+        assert not Path(f"/proc/{worker_of_demo[0]}").exists()
+    finally:
+        demo.kill()
+        demo.wait()
+
+
 WRONG_BACKEND = """
 import torch
 @torch._dynamo.register_backend
