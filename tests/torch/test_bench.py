@@ -106,8 +106,11 @@ def wrong(gm, example_inputs):
 """
 
 
+TOOLS = {"kernels": ["kernels.py", "sum_rows", "softmax"], "call": ["call.py"]}
+
+
 @pytest.mark.parametrize("backend, code", [("aot_eager", 0), ("wrong", 1), ("eager", 2)])
-@pytest.mark.parametrize("tool", [["kernels.py", "sum_rows", "softmax"], ["call.py"]], ids=["kernels", "call"])
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
 def test_small_benchmarks_tell_right_from_wrong(tmp_path, monkeypatch, tool, backend, code):
     (tmp_path / "sitecustomize.py").write_text(WRONG_BACKEND if backend == "wrong" else "")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
