@@ -1,0 +1,117 @@
+"""The part of Tenon's C ABI (include/tenon/tenon.h) that the PyTorch backend needs, over ctypes.
+
+Nothing is loaded at import: library() opens libtenon on first use. Every failing call raises Error with the status and
+the sentence of tenon_last_error(). Tested by tests/torch/.
+"""
+
+import ctypes
+import os
+import threading
+from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_size_t, c_void_p
+
+STATUS = {1: "invalid", 2: "unsupported", 3: "environment", 4: "internal"}
+TENSOR_WORDS = 6  # a DLTensor is 48 bytes: data, device, ndim and dtype, shape, strides, byte_offset
+
+
+class Error(RuntimeError):
+    def __init__(self, status, message):
+        self.status = STATUS.get(status, str(status))
+        self.sentence = message
+        super().__init__(f"{self.status}: {message}")
+
+
+class ProgramOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("freeze", c_int32), ("num_threads", c_int32)]
+
+
+class ProgramStats(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t)] + [
+        (name, c_int64)
+        for name in ("nodes", "nodes_fused", "kernels", "kernels_compiled", "steps", "workspace_bytes", "plans", "plan_hits")
+    ] + [("compile_ms", c_double)]
+
+    def as_dict(self):
+        return {name: getattr(self, name) for name, _ in self._fields_[1:]}
+
+
+_SIGNATURES = {
+    "tenon_last_error": (c_char_p, []),
+    "tenon_version_string": (c_char_p, []),
+    "tenon_graph_parse": (c_int32, [c_char_p, c_size_t, POINTER(c_void_p)]),
+    "tenon_graph_release": (None, [c_void_p]),
+    "tenon_program_create": (c_int32, [c_void_p, POINTER(ProgramOptions), c_void_p, c_size_t, POINTER(c_void_p)]),
+    "tenon_program_update_params": (c_int32, [c_void_p, c_void_p, c_size_t]),
+    "tenon_program_run": (c_int32, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t]),
+    "tenon_program_explain": (c_int32, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_size_t)]),
+    "tenon_program_get_stats": (c_int32, [c_void_p, POINTER(ProgramStats)]),
+    "tenon_program_release": (None, [c_void_p]),
+}
+
+_library = None
+_lock = threading.Lock()
+
+
+def library():
+    """libtenon: the file named by TENON_LIBRARY, else _lib/libtenon.so.1 beside this package."""
+    global _library
+    if _library is None:
+        with _lock:
+            if _library is None:
+                _library = _open()
+    return _library
+
+
+def _open():
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", "libtenon.so.1")
+    path = os.environ.get("TENON_LIBRARY") or beside
+    try:
+        lib = ctypes.CDLL(path)
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(lib, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as e:
+        raise OSError(f"tenon: cannot load the library {path} ({e}); set TENON_LIBRARY to libtenon.so.1") from None
+    return lib
+
+
+def check(status):
+    if status:
+        raise Error(status, (library().tenon_last_error() or b"").decode(errors="replace"))
+
+
+class Program:
+    """A tenon_program and its life. `pointers` are addresses of DLTensors, one per graph input, 0 for inputs that are
+    not frozen; the tensors behind them must live until the program dies or update_params."""
+
+    def __init__(self, text, freeze=False, num_threads=0, pointers=()):
+        lib = library()
+        self.handle = c_void_p()
+        self._release = lib.tenon_program_release
+        graph = c_void_p()
+        data = text.encode()
+        check(lib.tenon_graph_parse(data, len(data), ctypes.byref(graph)))
+        try:
+            options = ProgramOptions(ctypes.sizeof(ProgramOptions), int(freeze), num_threads)
+            params = (c_void_p * len(pointers))(*pointers) if freeze else None
+            check(lib.tenon_program_create(graph, ctypes.byref(options), params, len(pointers) if freeze else 0,
+                                           ctypes.byref(self.handle)))
+        finally:
+            lib.tenon_graph_release(graph)
+
+    def __del__(self):
+        handle, self.handle = getattr(self, "handle", None), None
+        if handle:
+            self._release(handle)
+
+    def update_params(self, pointers):
+        check(library().tenon_program_update_params(self.handle, (c_void_p * len(pointers))(*pointers), len(pointers)))
+
+    def explain(self, json=False):
+        text, length = c_char_p(), c_size_t()
+        check(library().tenon_program_explain(self.handle, int(json), ctypes.byref(text), ctypes.byref(length)))
+        return ctypes.string_at(text, length.value).decode()
+
+    def stats(self):
+        out = ProgramStats(ctypes.sizeof(ProgramStats))
+        check(library().tenon_program_get_stats(self.handle, ctypes.byref(out)))
+        return out.as_dict()

@@ -1,0 +1,27 @@
+"""Which ATen ops AOTAutograd takes apart before Tenon sees the graph: short, because attention, softmax, norms,
+convolutions, pooling, embedding and gelu are rows of our own table, and a whole op is a better unit to fuse.
+
+What has a row in rows.py is never in this list. Tested by tests/torch/test_lower.py.
+"""
+
+import functools
+
+NAMES = """
+_fused_rms_norm _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_no_update
+_batch_norm_with_update_functional _unsafe_masked_index _weight_norm_interface addcdiv addcmul addr aminmax
+binary_cross_entropy binary_cross_entropy_with_logits celu count_nonzero deg2rad diag_embed dist elu_backward
+frac glu hann_window heaviside huber_loss im2col isin lerp linspace log_sigmoid_forward logit logspace
+margin_ranking_loss mse_loss mvlgamma nan_to_num nll_loss_forward nll_loss2d_forward pixel_shuffle pixel_unshuffle
+rad2deg replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d reflection_pad3d
+selu sinc smooth_l1_loss soft_margin_loss softshrink special_entr special_erfcx special_log_ndtr special_xlog1py
+std_mean threshold tril_indices triu_indices upsample_bicubic2d upsample_bilinear2d upsample_linear1d
+upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d xlogy
+""".split()
+
+
+@functools.cache
+def table():
+    import torch
+    from torch._decomp import get_decompositions
+
+    return get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])

@@ -1,0 +1,332 @@
+"""ATen graph -> graph text, node by node: lower() gives each node its lines of text, or the sentence why it has none.
+
+The op table is rows.py; here are the words its rows are written in. A Value is a `%name` of the text with dtype and
+shape. An Emitter is one node's pen: each method writes one line and returns its Value, with the type already known, so
+that every line carries the type PyTorch expects and the library checks it. Lines of different nodes are independent;
+partition.py collects them into graphs. Tested by tests/torch/test_lower.py.
+"""
+
+import math
+import operator
+
+import torch
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
+from torch._prims_common import elementwise_dtypes
+
+from . import symexpr
+from .symexpr import Unsupported
+
+DTYPES = {
+    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
+    torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool",
+}
+FLOATS = {"f64", "f32", "f16", "bf16"}
+HALVES = {"f16", "bf16"}
+BOOL_RESULT = set("eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not".split())
+
+
+class Raw(str):
+    """Attribute text that is printed as it stands."""
+
+
+class Value:
+    __slots__ = ("name", "dtype", "shape", "fake")
+
+    def __init__(self, name, dtype, shape, fake=None):
+        self.name, self.dtype, self.shape, self.fake = name, dtype, tuple(shape), fake
+
+    @property
+    def rank(self):
+        return len(self.shape)
+
+
+class Line:
+    __slots__ = ("result", "head", "operands", "attrs", "symbols")
+
+    def __init__(self, result, head, operands, attrs, symbols):
+        self.result, self.head, self.operands, self.attrs, self.symbols = result, head, operands, attrs, symbols
+
+    def text(self):
+        operands = ", ".join("%" + v.name for v in self.operands)
+        operands = f"({operands})" if operands else ""
+        return f"  %{self.result.name} = {self.head}{operands}{self.attrs} : {type_text(self.result)}"
+
+
+class Lowered:
+    """What a node became: its lines, its result (a Value, or a tuple with None for results nobody reads)."""
+
+    __slots__ = ("lines", "result", "cheap")
+
+    def __init__(self, lines, result, cheap):
+        self.lines, self.result, self.cheap = lines, result, cheap
+
+
+def type_text(value):
+    return f"{value.dtype}[{','.join(symexpr.text(n) for n in value.shape)}]"
+
+
+def dtype_of(dtype):
+    if dtype not in DTYPES:
+        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')} is not one of Tenon's")
+    return DTYPES[dtype]
+
+
+def why_not(fake):
+    """The sentence why a tensor cannot enter or leave Tenon, or None."""
+    if fake.layout != torch.strided:
+        return f"a tensor of layout {str(fake.layout).removeprefix('torch.')}"
+    if fake.device.type != "cpu":
+        return f"a tensor on {fake.device.type}"
+    if fake.is_quantized:
+        return "a quantized tensor"
+    if fake.is_conj() or fake.is_neg():
+        return "a lazily conjugated or negated tensor"
+    if fake.dtype not in DTYPES:
+        return f"dtype {str(fake.dtype).removeprefix('torch.')} is not one of Tenon's"
+    if fake.dim() > 16:
+        return "a tensor of more than 16 axes"
+    return None
+
+
+def value_of(node):
+    """The Value of a node that the host computes."""
+    fake = node.meta.get("val")
+    if not isinstance(fake, torch.Tensor):
+        raise Unsupported(f"operand {node.name} is not a tensor")
+    if (why := why_not(fake)) is not None:
+        raise Unsupported(why)
+    return Value(node.name, DTYPES[fake.dtype], symexpr.sizes(fake.shape), fake)
+
+
+def attr_text(value, symbols):
+    if isinstance(value, Raw):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)  # the shortest decimal that reads back; inf, -inf, nan
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(attr_text(v, symbols) for v in value) + "]"
+    value = symexpr.size(value)
+    symbols |= symexpr.symbols(value)
+    return symexpr.text(value)
+
+
+class Emitter:
+    def __init__(self, node, table):
+        self.node, self.table = node, table
+        self.fake = node.meta.get("val")
+        self.lines = []
+
+    # The result PyTorch expects of this node.
+    @property
+    def dtype(self):
+        return dtype_of(self.fake.dtype)
+
+    @property
+    def shape(self):
+        return symexpr.sizes(self.fake.shape)
+
+    def used(self, index):
+        """Whether anybody reads result `index` of a node with several."""
+        return any(u.target is operator.getitem and u.args[1] == index and u.users for u in self.node.users)
+
+    def op(self, head, operands, dtype, shape, /, **attrs):
+        symbols = set()
+        shape = symexpr.sizes(shape)
+        for n in shape:
+            symbols |= symexpr.symbols(n)
+        text = ", ".join(f"{k}={attr_text(v, symbols)}" for k, v in attrs.items() if v is not None)
+        operands = [v for v in operands if v is not None]
+        result = Value(f"{self.node.name}.{len(self.lines)}", dtype, shape)
+        self.lines.append(Line(result, head, operands, "{" + text + "}" if text else "", symbols))
+        type_text(result)  # a size that cannot be written is refused here, not when the graph is printed
+        return result
+
+    # --- map ---
+    def map(self, head, *operands):
+        dtype = "bool" if head in BOOL_RESULT else operands[-1].dtype
+        return self.op(head, operands, dtype, broadcast(*(v.shape for v in operands)))
+
+    def cast(self, v, dtype):
+        return v if v.dtype == dtype else self.op("cast", [v], dtype, v.shape, dtype=Raw(dtype))
+
+    def full(self, value, dtype, shape=()):
+        if isinstance(value, (complex, torch.SymFloat, torch.SymBool)):
+            raise Unsupported(f"a {type(value).__name__} operand")
+        if isinstance(value, bool) and dtype != "bool":
+            value = int(value)
+        if isinstance(value, (int, float)):
+            if dtype not in FLOATS and dtype != "bool" and isinstance(value, float):
+                if not math.isfinite(value):
+                    raise Unsupported(f"{value} as {dtype}")
+                value = int(value)
+            if dtype == "bool":
+                value = int(bool(value))
+            return self.op("full", [], dtype, shape, value=Raw(repr(value)), shape=symexpr.sizes(shape), dtype=Raw(dtype))
+        v = self.op("dim", [], "i64", (), value=symexpr.size(value))
+        v = self.cast(v, dtype)
+        return self.expand(v, shape) if shape else v
+
+    def iota(self, shape, dtype="i64", axis=0, start=0, step=1):
+        return self.op("iota", [], dtype, shape, shape=symexpr.sizes(shape), dtype=Raw(dtype), axis=axis,
+                       start=Raw(repr(start)), step=Raw(repr(step)))
+
+    def scalar_like(self, v, number):
+        return self.full(number, v.dtype)
+
+    def promote(self, kind, *args):
+        """Tensors and numbers as Values of the dtype PyTorch computes in. 16-bit floats stay as they are, because
+        Tenon computes them in f32 anyway, unless a Python number takes part: it keeps its f32 precision."""
+        compute, result = elementwise_dtypes(*(a.fake if isinstance(a, Value) else _number(a) for a in args),
+                                             type_promotion_kind=kind)
+        if compute == torch.float32 and result in (torch.float16, torch.bfloat16):
+            if all(isinstance(a, Value) for a in args):
+                compute = result
+        dtype = dtype_of(compute)
+        return [self.cast(a, dtype) if isinstance(a, Value) else self.full(a, dtype) for a in args]
+
+    # --- reduce ---
+    def reduce(self, head, v, axes, keepdims=False, **attrs):
+        """axes None or []: all."""
+        axes = sorted(axis % max(v.rank, 1) for axis in axes) if axes else list(range(v.rank))
+        if v.rank == 0:
+            axes = []
+        shape = [1 if i in axes else n for i, n in enumerate(v.shape) if keepdims or i not in axes]
+        dtype = "bool" if head in ("any", "all") else v.dtype
+        return self.op(head, [v], dtype, shape, axes=axes, **attrs, keepdims=bool(keepdims))
+
+    # --- move ---
+    def reshape(self, v, shape):
+        shape = symexpr.sizes(shape)
+        return v if same_shape(v.shape, shape) else self.op("reshape", [v], v.dtype, shape, shape=shape)
+
+    def transpose(self, v, perm):
+        perm = [p % v.rank for p in perm] if v.rank else []
+        if perm == list(range(v.rank)):
+            return v
+        return self.op("transpose", [v], v.dtype, [v.shape[p] for p in perm], perm=perm)
+
+    def swap(self, v, a, b):
+        perm = list(range(v.rank))
+        perm[a], perm[b] = perm[b], perm[a]
+        return self.transpose(v, perm)
+
+    def expand(self, v, shape):
+        shape = symexpr.sizes(shape)
+        return v if same_shape(v.shape, shape) else self.op("expand", [v], v.dtype, shape, shape=shape)
+
+    def slice(self, v, axis, start, end, step=1):
+        """Bounds already normalised."""
+        axis %= v.rank
+        extent = v.shape[axis]
+        start, end = symexpr.size(start), symexpr.size(end)
+        if step == 1 and symexpr.same(start, 0) and symexpr.same(end, extent):
+            return v
+        length = symexpr.size(end - start) if step == 1 else floor_div(end - start + step - 1, step)
+        shape = list(v.shape)
+        shape[axis] = length
+        return self.op("slice", [v], v.dtype, shape, axis=axis, start=start, end=end, step=step)
+
+    def concat(self, values, axis):
+        if len(values) == 1:
+            return values[0]
+        axis %= values[0].rank
+        shape = list(values[0].shape)
+        shape[axis] = symexpr.size(sum(v.shape[axis] for v in values))
+        return self.op("concat", values, values[0].dtype, shape, axis=axis)
+
+    def gather(self, v, indices, axis=0):
+        axis %= v.rank
+        return self.op("gather", [v, indices], v.dtype, v.shape[:axis] + indices.shape + v.shape[axis + 1:], axis=axis)
+
+    # --- contract ---
+    def matmul(self, a, b):
+        batch = broadcast(a.shape[:-2], b.shape[:-2])
+        shape = batch + (a.shape[-2:-1] if a.rank > 1 else ()) + (b.shape[-1:] if b.rank > 1 else ())
+        return self.op("matmul", [a, b], a.dtype, shape)
+
+
+def _number(x):
+    return x if isinstance(x, (bool, int, float, complex)) else 1  # a size: any int promotes alike
+
+
+def floor_div(a, b):
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    return symexpr.size(symexpr.torch_functions.FloorDiv(symexpr.sympy.sympify(a), symexpr.sympy.sympify(b)))
+
+
+def same_shape(a, b):
+    return len(a) == len(b) and all(symexpr.same(x, y) for x, y in zip(a, b))
+
+
+def broadcast(*shapes):
+    """Sizes that differ and are not the constant 1 were proven equal while tracing: the first one stands."""
+    rank = max(len(s) for s in shapes)
+    result = []
+    for axis in range(-rank, 0):
+        extents = [s[axis] for s in shapes if len(s) >= -axis]
+        wide = [n for n in extents if not (isinstance(n, int) and n == 1)]
+        constant = [n for n in wide if isinstance(n, int)]
+        result.append(constant[0] if constant else wide[0] if wide else 1)
+    return tuple(result)
+
+
+def lower_node(node, values, table):
+    """The Lowered of one call_function node; Unsupported if there is none. `values`: node -> Value or tuple so far."""
+    if node.target is operator.getitem:
+        result = values.get(node.args[0])
+        if not isinstance(result, tuple):
+            raise Unsupported(f"a result of {node.args[0].target}, which runs in PyTorch")
+        if result[node.args[1]] is None:
+            raise Unsupported(f"result {node.args[1]} of {node.args[0].target}")
+        return Lowered([], result[node.args[1]], cheap=True)
+    row = table.get(str(node.target))
+    if row is None:
+        raise Unsupported(f"{node.target} has no row in the table")
+    e = Emitter(node, table)
+    fakes = node.meta.get("val")
+    for fake in fakes if isinstance(fakes, (tuple, list)) else [fakes]:
+        if isinstance(fake, torch.Tensor) and (why := why_not(fake)) is not None:
+            raise Unsupported(why)
+
+    def read(x):
+        if isinstance(x, torch.fx.Node):
+            if (v := values.get(x)) is None:
+                meta = x.meta.get("val")
+                v = size_argument(meta) if isinstance(meta, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value_of(x)
+            if isinstance(v, Value):
+                v = Value(v.name, v.dtype, v.shape, x.meta["val"])
+            return v
+        if isinstance(x, (list, tuple)):
+            return [read(y) for y in x]
+        return x
+
+    if (device := node.kwargs.get("device")) is not None and torch.device(device).type != "cpu":
+        raise Unsupported(f"a tensor on {torch.device(device).type}")
+    result = row.emit(e, *[read(a) for a in node.args], **{k: read(a) for k, a in node.kwargs.items()})
+    if isinstance(result, Value):
+        result = finish(e, result)
+    return Lowered(e.lines, result, cheap=row.view or not any(line.operands for line in e.lines))
+
+
+def size_argument(meta):
+    if isinstance(meta, torch.SymInt):
+        return symexpr.size(meta)
+    raise Unsupported(f"a {type(meta).__name__} operand")
+
+
+def finish(e, result):
+    """The result has the dtype and shape PyTorch expects, and the node's own name."""
+    if result.dtype != e.dtype:
+        result = e.cast(result, e.dtype)
+    if not same_shape(result.shape, e.shape):
+        if len(result.shape) != len(e.shape) or not any(result is line.result for line in e.lines):
+            raise Unsupported(f"{e.node.target}: shape {list(result.shape)}, where PyTorch has {list(e.shape)}")
+        result.shape = e.shape  # other words for the same sizes; the library checks it
+    if any(result is line.result for line in e.lines):
+        result.name = e.node.name
+    return result

@@ -1,0 +1,320 @@
+"""FX graph -> segments for Tenon and host steps between them, in an order that respects every dependency.
+
+Each node gets a level: what Tenon can take at level k forms segment k, what PyTorch must run at level k follows it.
+A Tenon node lies one level above the last PyTorch node it depends on, so the segments are convex by construction and
+as few as the longest alternation. Views and created tensors are repeated in every segment that reads them instead of
+being passed along. What leaves a segment has PyTorch's own strides; a view that PyTorch would share with another
+result is made on the host, as a view. Tested by tests/torch/test_fallback.py and test_aot_semantics.py.
+"""
+
+import operator
+
+import torch
+
+from . import lower, rows, symexpr
+from .lower import Value
+from .symexpr import Unsupported
+
+HOST_SIZE = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
+
+
+class Refused(Exception):
+    """The whole graph runs in PyTorch; the message says why."""
+
+
+class Segment:
+    """One graph for Tenon. inputs: fx nodes whose tensors go in; symbols: names of sizes that go in as scalars;
+    outputs: fx nodes whose results come out."""
+
+    def __init__(self, level):
+        self.level, self.inputs, self.symbols, self.outputs, self.lines, self.nodes = level, [], [], [], [], []
+
+
+class Partition:
+    def __init__(self, gm, table=None, banned=None):
+        """banned: node name -> sentence, for nodes that the library refused."""
+        self.gm, self.table, self.banned = gm, table or rows.TABLE, banned or {}
+        self.nodes = list(gm.graph.nodes)
+        self.position = {n: i for i, n in enumerate(self.nodes)}
+        self.fallbacks = {}  # node -> sentence
+        self.values = {}     # node -> Value or tuple of Values
+        self.lowered = {}    # node -> Lowered, of the nodes Tenon takes
+        self.level = {}
+        self.host_views = set()
+        self.copies = []     # (destination placeholder, source node)
+        self._refuse()
+        while True:
+            self._lower()
+            self._levels()
+            if not self._find_outputs():
+                break
+        self._segments()
+
+    # --- which nodes Tenon takes ---
+    def _refuse(self):
+        for n in self.nodes:
+            fake = n.meta.get("val")
+            if n.op == "placeholder" and isinstance(fake, torch.Tensor):
+                if type(fake) is not torch._subclasses.FakeTensor and type(fake) is not torch.Tensor:
+                    raise Refused(f"an input of type {type(fake).__name__}")
+                if (why := lower.why_not(fake)) is not None:
+                    raise Refused(f"an input is {why}" if why.startswith("a ") else f"an input has {why}")
+            if n.op in ("call_module", "call_method"):
+                raise Refused(f"a node of kind {n.op}")
+            if self._is_copy(n):
+                if n.args[0].op != "placeholder":
+                    raise Refused("a copy_ into something that is not an input")
+            elif n.op == "call_function" and isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable:
+                raise Refused(f"{n.target} writes to its operand")
+
+    @staticmethod
+    def _is_copy(n):
+        return n.op == "call_function" and n.target is torch.ops.aten.copy_.default
+
+    def is_size(self, n):
+        return n.op == "call_function" and isinstance(n.meta.get("val"), HOST_SIZE)
+
+    def _lower(self):
+        self.values, self.lowered, self.copies = {}, {}, []
+        for n in self.nodes:
+            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n):
+                continue
+            if self._is_copy(n):
+                self.copies.append((n.args[0], n.args[1]))
+                continue
+            try:
+                if n in self.fallbacks:
+                    continue
+                if n.name in self.banned:
+                    raise Unsupported(self.banned[n.name])
+                result = lower.lower_node(n, self.values, self.table)
+            except Unsupported as e:
+                if n.target is not operator.getitem:
+                    self.fallbacks[n] = str(e)
+                elif n.args[0] in self.lowered:  # a result its row does not offer: the whole node runs in PyTorch
+                    self.fallbacks[n.args[0]] = str(e)
+                    return self._lower()
+                continue
+            self.lowered[n], self.values[n] = result, result.result
+
+    @staticmethod
+    def _is_assertion(n):
+        return "assert" in str(n.target) and n.meta.get("val") is None
+
+    # --- levels ---
+    def _levels(self):
+        self.level = {}
+        self.symbol_source = {}  # symbol -> (node, None: the value itself, or "shape" or "stride", axis)
+        ordered = -1  # PyTorch nodes that draw random numbers or may have effects keep their order
+        for n in self.nodes:
+            operands = [self.level[d] for d in n.all_input_nodes if d in self.lowered]
+            hosts = [self.level[d] for d in n.all_input_nodes if d not in self.lowered]
+            if n in self.lowered:
+                symbols = [self.level[self.symbol_source[s][0]] + 1
+                           for line in self.lowered[n].lines for s in line.symbols if s in self.symbol_source]
+                self.level[n] = max([0, *operands, *(h + 1 for h in hosts), *symbols])
+            elif self.is_size(n) and self.size_text(n) is not None:
+                known = symexpr.symbols(symexpr.size(n.meta["val"]))
+                self.level[n] = max([-1, *(self.level[self.symbol_source[s][0]] for s in known)])
+            else:
+                self.level[n] = max([-1, *operands, *hosts])
+                if n.op == "call_function" and self._keeps_order(n):
+                    ordered = self.level[n] = max(ordered, self.level[n])
+                self._find_symbols(n)
+        for n in self.nodes:  # sizes that only a tensor input tells
+            if n.op == "placeholder":
+                self._find_symbols(n, of_tensor=True)
+
+    def _find_symbols(self, n, of_tensor=False):
+        """Where the value of each symbol can be read at run time: scalars first, then sizes of host tensors."""
+        val = n.meta.get("val")
+        found = []
+        if isinstance(val, torch.SymInt):
+            found = [(val, None, 0)]
+        elif isinstance(val, torch.Tensor) and val.layout == torch.strided and (of_tensor or n.op != "placeholder"):
+            found = [(s, "shape", i) for i, s in enumerate(val.shape)]
+            found += [(s, "stride", i) for i, s in enumerate(val.stride())]
+        for s, where, axis in found:
+            if isinstance(s, torch.SymInt) and symexpr.is_symbol(symexpr.size(s)):
+                self.symbol_source.setdefault(str(s.node.expr), (n, where, axis))
+
+    @staticmethod
+    def _keeps_order(n):
+        if not isinstance(n.target, torch._ops.OpOverload):
+            return isinstance(n.target, torch._ops.HigherOrderOperator)
+        return torch.Tag.nondeterministic_seeded in n.target.tags or n.target.namespace not in ("aten", "prims")
+
+    # --- what leaves a segment ---
+    def is_view(self, n):
+        if n.op != "call_function":
+            return False
+        if n.target is operator.getitem:
+            return n.args[0] in self.lowered and self.is_view(n.args[0])
+        row = self.table.get(str(n.target))
+        return n in self.lowered and row is not None and row.view
+
+    def root(self, n):
+        while self.is_view(n):
+            n = n.args[0]
+        return n
+
+    def _readers_on_host(self):
+        for n in self.nodes:
+            host = n.op == "call_function" and n not in self.lowered and not (self.is_size(n) and self.size_text(n) is not None)
+            if n.op == "output" or host:
+                yield from (d for d in n.all_input_nodes if isinstance(d.meta.get("val"), torch.Tensor))
+
+    def size_text(self, n):
+        """The Python expression of a size node, or None if it has to be computed as the graph says."""
+        value = n.meta["val"]
+        if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
+            return None
+        try:
+            value = symexpr.size(value)
+            known = all(self.symbol_source.get(s, (n,))[0] is not n for s in symexpr.symbols(value))
+            return symexpr.text(value) if known else None
+        except Unsupported:
+            return None
+
+    def _find_outputs(self):
+        """Fills wanted (nodes whose tensors the host reads) and host_views. True if a node had to be given up."""
+        self.host_views, self.wanted = set(), set()
+        readers = list(dict.fromkeys(self._readers_on_host()))
+        by_root = {}
+        for n in readers:
+            by_root.setdefault(self.root(n), []).append(n)
+        for root, members in by_root.items():
+            inside = root in self.lowered
+            for n in members:
+                fake = n.meta["val"]
+                overlapping = symexpr.overlaps(symexpr.sizes(fake.shape), symexpr.sizes(fake.stride()))
+                if n is root or (inside and len(members) == 1 and not overlapping):
+                    if inside and overlapping:
+                        self.fallbacks[n] = f"{n.target}: a result whose elements overlap in memory"
+                        return True
+                    self.wanted.add(n)
+                    continue
+                self.host_views.add(n)
+                self.wanted.add(root)
+        return False
+
+    # --- segments ---
+    def _segments(self):
+        """From the last level to the first, so that each knows what the later ones read."""
+        producer = {}
+        for n, low in self.lowered.items():
+            for line in low.lines:
+                producer[line.result.name] = n
+        sources = {n.name: n for n in self.nodes if n not in self.lowered}
+        wanted = {n for n in self.wanted if n in self.lowered}
+        segments = []
+        for level in sorted({self.level[n] for n in self.lowered}, reverse=True):
+            outputs = sorted((n for n in wanted if self.level[n] == level), key=self.position.get)
+            if not outputs:
+                continue
+            segment = Segment(level)
+            segment.outputs = outputs
+            taken, inputs, stack = set(), {}, [self.values[n].name for n in outputs]
+            while stack:
+                name = stack.pop()
+                n = producer.get(name)
+                if n is None:
+                    inputs[name] = sources[name]
+                elif self.level[n] == level or self.lowered[n].cheap:
+                    if n not in taken:
+                        taken.add(n)
+                        # Results of one node are written together.
+                        stack += [v.name for line in self.lowered[n].lines for v in line.operands
+                                  if producer.get(v.name) is not n]
+                else:
+                    inputs[name] = n
+                    # the earlier segment hands over the node whose Value has this name
+                    wanted.add(self._owner(name, n))
+            segment.nodes = sorted(taken, key=self.position.get)
+            segment.lines = [line for n in segment.nodes for line in self.lowered[n].lines]
+            segment.lines = self._live(segment)
+            segment.inputs = sorted(((self._owner(name, n), name) for name, n in inputs.items()),
+                                    key=lambda pair: self.position[pair[0]])
+            segments.append(segment)
+        self.segments = segments[::-1]
+        for segment in self.segments:
+            self._collect_symbols(segment)
+
+    def _owner(self, name, n):
+        """The fx node whose tensor is the Value `name` that node n wrote: itself, or the getitem that reads it."""
+        if n not in self.lowered or (isinstance(self.values[n], Value) and self.values[n].name == name):
+            return n
+        for user in n.users:
+            if user in self.lowered and isinstance(self.values.get(user), Value) and self.values[user].name == name:
+                return user
+        raise AssertionError(f"no node owns %{name}")
+
+    def _live(self, segment):
+        needed = {self.values[n].name for n in segment.outputs}
+        lines = []
+        for line in reversed(segment.lines):
+            if line.result.name in needed:
+                needed |= {v.name for v in line.operands}
+                lines.append(line)
+        return lines[::-1]
+
+    def _collect_symbols(self, segment):
+        symbols = set()
+        for line in segment.lines:
+            symbols |= line.symbols
+        for n in [n for n, _ in segment.inputs] + segment.outputs:
+            fake = n.meta["val"]
+            for s in (*symexpr.sizes(fake.shape), *symexpr.sizes(fake.stride())):
+                symbols |= symexpr.symbols(s)
+        segment.symbols = sorted(symbols)
+
+    # --- the text ---
+    def text(self, segment, name, params=()):
+        """The graph text of a segment. params: nodes that are static between calls."""
+        inputs = [f"%{symbol}: i64[] = {symbol}" for symbol in segment.symbols]
+        for n, value_name in segment.inputs:
+            fake = n.meta["val"]
+            value = Value(value_name, lower.dtype_of(fake.dtype), symexpr.sizes(fake.shape))
+            inputs.append(f"%{value_name}: {lower.type_text(value)}{stride_text(fake)}{' param' if n in params else ''}")
+        outputs = [f"%{self.values[n].name}{stride_text(n.meta['val'])}" for n in segment.outputs]
+        facts = self._facts(segment)
+        head = f"graph @{name}(" + ",\n    ".join(inputs) + ") {\n"
+        lines = "".join(line.text() + "\n" for line in segment.lines)
+        return head + "".join(facts) + lines + f"  return {', '.join(outputs)}\n}}\n"
+
+    def _facts(self, segment):
+        """What the tracer knows about the symbols, read without adding guards."""
+        ranges = {}
+        for n in self.nodes if segment.symbols else ():
+            val = n.meta.get("val")
+            for s in (val, *val.shape) if isinstance(val, torch.Tensor) else (val,):
+                if isinstance(s, torch.SymInt) and symexpr.is_symbol(s.node.expr) and s.node.shape_env is not None:
+                    ranges[str(s.node.expr)] = s.node.shape_env.var_to_range.get(s.node.expr)
+        for symbol in segment.symbols:
+            if (r := ranges.get(symbol)) is not None:
+                low = int(r.lower) if getattr(r.lower, "is_Integer", False) else 0
+                high = int(r.upper) if getattr(r.upper, "is_Integer", False) else 2**62 - 1
+                if low > 0 or high < 2**62 - 1:
+                    yield f"  assume {symbol} in [{max(low, 0)}, {min(high, 2**62 - 1)}]\n"
+
+    def order(self):
+        """Segments and host nodes (fx nodes) in the order of execution, copy_ nodes left out."""
+        steps = []
+        by_level = {s.level: s for s in self.segments}
+        hosts = [n for n in self.nodes if n.op == "call_function" and n not in self.lowered and not self._is_copy(n)]
+        hosts += sorted(self.host_views, key=self.position.get)
+        for level in range(-1, max([-1, *self.level.values()]) + 1):
+            if level in by_level:
+                steps.append(by_level[level])
+            steps += sorted((n for n in hosts if self._host_level(n) == level), key=self.position.get)
+        return steps
+
+    def _host_level(self, n):
+        return max(self.level[self.root(n)], -1) if n in self.host_views else self.level[n]
+
+
+def stride_text(fake):
+    shape, strides = symexpr.sizes(fake.shape), symexpr.sizes(fake.stride())
+    if symexpr.is_dense(shape, strides):
+        return ""
+    return f" strides=[{','.join(symexpr.text(s) for s in symexpr.normal_strides(shape, strides))}]"

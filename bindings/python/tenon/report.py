@@ -1,0 +1,153 @@
+"""What Tenon did: the counts of stats(), one record per compiled graph, and the Report of explain().
+
+Records are kept by weak reference beside their compiled functions; what a dead one had counted is added to the totals.
+Tested by tests/torch/test_fallback.py and test_backend.py.
+"""
+
+import collections
+import threading
+import time
+import weakref
+
+_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "compile_ms")
+_lock = threading.RLock()
+_live = weakref.WeakSet()
+_past = collections.Counter()  # of records that are gone
+_start = collections.Counter()  # what reset_stats() takes off
+_reasons = collections.Counter()
+_workspace = 0
+
+
+class Record:
+    """One graph that reached the backend."""
+
+    def __init__(self, name, nodes):
+        self.name, self.nodes = name, nodes
+        self.programs, self.texts, self.fallbacks, self.notes = [], [], [], []  # fallbacks: (node or "graph", op, why)
+        self.compiled, self.eager, self.seconds = None, False, 0.0
+        with _lock:
+            _live.add(self)
+
+    def fallback(self, node, op, why):
+        self.fallbacks.append((node, op, why))
+
+    def close(self):
+        """The compile is over: its fallbacks count."""
+        with _lock:
+            _reasons.update(why for _, _, why in self.fallbacks)
+
+    def counts(self):
+        total = collections.Counter(calls=self.compiled.calls() if self.compiled else 0, programs=len(self.programs))
+        for program in self.programs:
+            s = program.stats()
+            total.update({k: s[k] for k in _KEYS if k in s})
+        return total
+
+    def workspace(self):
+        return max([0, *(p.stats()["workspace_bytes"] for p in self.programs)])
+
+    def __del__(self):
+        global _workspace
+        try:
+            counts, workspace = self.counts(), self.workspace()
+        except Exception:  # at interpreter exit modules are gone before their objects
+            return
+        with _lock:
+            _past.update(counts)
+            _workspace = max(_workspace, workspace)
+
+    def to_dict(self):
+        import json
+
+        programs = []
+        for program, text in zip(self.programs, self.texts):
+            programs.append({"graph": text, "stats": program.stats(), "explain": _json(json, program)})
+        return {"name": self.name, "nodes": self.nodes, "runs_in_pytorch": self.eager, "programs": programs,
+                "host_steps": self.compiled.source if self.compiled else None, "seconds": self.seconds,
+                "fallbacks": [{"node": n, "op": o, "why": w} for n, o, w in self.fallbacks], "notes": list(self.notes)}
+
+    def __str__(self):
+        lines = [f"{self.name}: {self.nodes} nodes, compiled in {self.seconds * 1e3:.1f} ms"]
+        lines += [f"  note: {note}" for note in self.notes]
+        if self.eager:
+            lines.append("  runs in PyTorch as a whole")
+        for node, op, why in self.fallbacks:
+            lines.append(f"  in PyTorch: {op} ({node}): {why}")
+        for program, text in zip(self.programs, self.texts):
+            s = program.stats()
+            lines.append(f"  program: {s['nodes']} nodes, {s['nodes_fused']} fused, {s['kernels']} kernels, "
+                         f"{s['workspace_bytes']} bytes of workspace")
+            lines += ["    " + line for line in text.splitlines()]
+            lines += ["    " + line for line in program.explain().splitlines()]
+        return "\n".join(lines)
+
+
+def _json(json, program):
+    text = program.explain(json=True)
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _totals():
+    total = collections.Counter(_past)
+    for record in list(_live):
+        total.update(record.counts())
+    return total
+
+
+def stats():
+    with _lock:
+        total = _totals()
+        result = {k: total[k] - _start[k] for k in _KEYS}
+        result["workspace_bytes"] = max([_workspace, *(r.workspace() for r in list(_live))])
+        result["fallbacks"] = sum(_reasons.values())
+        result["fallback_reasons"] = dict(_reasons)
+        return result
+
+
+def reset_stats():
+    global _start, _workspace
+    with _lock:
+        _start, _workspace = _totals(), 0
+        _reasons.clear()
+
+
+class Report:
+    """str(): for reading; to_dict(): the same as data."""
+
+    def __init__(self, records, breaks, recompiles, result):
+        self.records, self.breaks, self.recompiles, self.result = records, breaks, recompiles, result
+
+    def to_dict(self):
+        return {"graphs": [r.to_dict() for r in self.records], "graph_breaks": self.breaks,
+                "fallbacks": sum(len(r.fallbacks) for r in self.records)}
+
+    def __str__(self):
+        lines = [f"{len(self.records)} graph(s), {sum(len(r.programs) for r in self.records)} program(s), "
+                 f"{sum(len(r.fallbacks) for r in self.records)} fallback(s)"]
+        lines += [f"graph break, {count} time(s): {why.splitlines()[0]}" for why, count in self.breaks.items()]
+        return "\n".join(lines + [str(r) for r in self.records])
+
+
+def explain(model, args, kwargs, tenon_options):
+    import torch
+    from torch._dynamo.utils import counters
+
+    from . import torch_backend
+
+    records = []
+
+    def collector(gm, example_inputs):
+        return torch_backend.compile_graph(gm, example_inputs, torch_backend.Options.parse(tenon_options), records)
+
+    model = getattr(model, "_orig_mod", model)
+    before = collections.Counter(counters["graph_break"])
+    result = torch.compile(model, backend=collector)(*args, **kwargs)
+    breaks = dict(collections.Counter(counters["graph_break"]) - before)
+    return Report(records, breaks, 0, result)
+
+
+def clock():
+    return time.perf_counter()

@@ -1,0 +1,424 @@
+"""The compiled function: one generated Python function per graph, called with one list of arguments.
+
+A call fills the data pointers of prepared DLTensors, allocates outputs with PyTorch's own strides, runs the programs
+and the host steps between them, and copies mutated inputs back at the end. All DLTensors of a call live in one block of
+words, a frame; frames are pooled, so calls from several threads never share one. Shapes that depend on symbols are
+written into the frame per call, static ones never again. Tested by tests/torch/test_aot_semantics.py.
+"""
+
+import ctypes
+import functools
+import itertools
+import operator
+import threading
+import time
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from . import _abi, lower, symexpr
+from .partition import Segment
+
+_DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32),
+           "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8)}
+_empty = torch._C._dynamo.guards._empty_strided_cpu
+_data_ptr = torch.Tensor.data_ptr
+_version = operator.attrgetter("_version")
+
+
+class Layout:
+    """The words of a frame: where each DLTensor stands, and what is known before a call."""
+
+    def __init__(self):
+        self.words, self.pointers, self.segments = [], [], []
+
+    def tensor(self, dtype, shape, strides):
+        """Adds a DLTensor; returns the index of its data word and [(word, size)] for what depends on symbols."""
+        code, bits = _DLPACK[dtype]
+        at, rank = len(self.words), len(shape)
+        self.words += [0, 1, rank | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0]
+        self.pointers += [(at + 3, at + 6), (at + 4, at + 6 + rank)]
+        late = []
+        for value in (*shape, *strides):
+            if not isinstance(value, int):
+                late.append((len(self.words), value))
+                value = 0
+            self.words.append(value)
+        self.words.append(0)  # so that the shape of rank 0 has an address too
+        return at, late
+
+    def word(self):
+        self.words.append(0)
+        return len(self.words) - 1
+
+    def scalar(self):
+        """Adds an i64 scalar with room for its value; returns the index of its data word and of the value."""
+        at, _ = self.tensor("i64", (), ())
+        value = self.word()
+        self.pointers.append((at, value))
+        return at, value
+
+    def make(self):
+        return Frame(self)
+
+
+class Frame:
+    """One call's block of words. `run` has a function per segment, its arguments bound."""
+
+    __slots__ = ("block", "words", "run", "_tables")
+
+    def __init__(self, layout):
+        self.block = (ctypes.c_int64 * len(layout.words))(*layout.words)
+        base = ctypes.addressof(self.block)
+        for at, to in layout.pointers:
+            self.block[at] = base + 8 * to
+        self.words = memoryview(self.block).cast("B").cast("q")
+        self.run, self._tables = [], []
+        for program, inputs, outputs in layout.segments:
+            tables = [(ctypes.c_void_p * max(len(t), 1))(*(None if at is None else base + 8 * at for at in t))
+                      for t in (inputs, outputs)]
+            self._tables += tables
+            self.run.append(functools.partial(_abi.library().tenon_program_run, program.handle,
+                                              ctypes.c_void_p(ctypes.addressof(tables[0])), len(inputs),
+                                              ctypes.c_void_p(ctypes.addressof(tables[1])), len(outputs)))
+
+
+class Frozen:
+    """Parameters packed into programs. A call compares data pointer and version of each; a difference re-packs.
+
+    Undetectable, and documented: writes through p.data or NumPy, which change neither. An alias of every parameter is
+    kept, so that a replaced tensor's address cannot come back with other contents.
+    """
+
+    def __init__(self, pool, indices, programs):
+        """indices: argument numbers; programs: (program, graph inputs, [(input number, number in indices)])."""
+        self.pool, self.programs, self.lock = pool, programs, threading.Lock()
+        self.pick = operator.itemgetter(*indices) if len(indices) > 1 else lambda args: (args[indices[0]],)
+        self.expected = None
+
+    def keep(self, tensors):
+        with _disable_current_modes():  # while compiling, PyTorch would want fake tensors
+            self.kept = [t.detach() for t in tensors]
+        return tuple(map(_data_ptr, tensors)), tuple(map(_version, tensors))
+
+    def current(self, args):
+        params = self.pick(args)
+        return (tuple(map(_data_ptr, params)), tuple(map(_version, params))) == self.expected
+
+    def refresh(self, args):
+        """Re-packs for the parameters in args. update_params must not run beside run, so this waits for all frames."""
+        with self.lock:
+            if self.current(args):
+                return
+            self.expected = None  # from here on every caller comes to the lock
+            while not self.pool.idle():
+                time.sleep(0)
+            tensors = self.pick(args)
+            expected = self.keep(tensors)
+            for program, count, picks in self.programs:
+                params = Params(count, [(number, tensors[i]) for number, i in picks] + program.constants)
+                program.update_params(params.addresses)
+            self.expected = expected
+
+
+class Params:
+    """DLTensors of real tensors, one address per graph input, None for an input that is not frozen."""
+
+    def __init__(self, count, numbered):
+        self.addresses, layout = [None] * count, Layout()
+        ats = [layout.tensor(lower.DTYPES[t.dtype], t.shape, symexpr.normal_strides(t.shape, t.stride()))[0]
+               for _, t in numbered]
+        self.frame = Frame(layout)
+        for (number, t), at in zip(numbered, ats):
+            self.frame.words[at] = t.data_ptr()
+            self.addresses[number] = ctypes.addressof(self.frame.block) + 8 * at
+
+
+class Pool:
+    def __init__(self, layout):
+        self.layout, self.free, self.made, self.lock = layout, [], 0, threading.Lock()
+
+    def make(self):
+        frame = self.layout.make()
+        with self.lock:
+            self.made += 1
+        return frame
+
+    def idle(self):
+        return len(self.free) == self.made
+
+
+def fixed(tensor, size, stride):
+    """A host result with the strides the tracer promised, for Tenon or for a view."""
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    if tensor.stride() == stride or symexpr.normal_strides(size, tensor.stride()) == symexpr.normal_strides(size, stride):
+        return tensor
+    return _empty(size, stride, tensor.dtype).copy_(tensor)
+
+
+def view_of(root, size, stride, offset):
+    return root.as_strided(size, stride, root.storage_offset() + offset)
+
+
+class Writer:
+    """Writes the function of one partition."""
+
+    def __init__(self, partition, programs):
+        self.p, self.programs = partition, programs  # programs: one per segment, with .frozen: set of its input nodes
+        self.layout, self.lines = Layout(), []
+        self.names, self.globals = {}, {"empty": _empty, "fixed": fixed, "view_of": view_of,
+                                      "fail": _abi.check}
+        self.counter = itertools.count()
+
+    def name(self, n):
+        if n not in self.names:
+            self.names[n] = f"v{len(self.names)}"
+        return self.names[n]
+
+    def constant(self, value):
+        name = f"c{next(self.counter)}"
+        self.globals[name] = value
+        return name
+
+    def line(self, text):
+        self.lines.append("        " + text)
+
+    def tuple_text(self, values):
+        values = [symexpr.text(symexpr.size(v)) for v in values]
+        return "(" + ", ".join(values) + ("," if len(values) == 1 else "") + ")"
+
+    def argument(self, x):
+        """An fx argument as Python text."""
+        if isinstance(x, torch.fx.Node):
+            if x.op == "get_attr":
+                return self.get_attr(x)
+            return self.name(x)
+        if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
+            inner = ", ".join(self.argument(y) for y in x)
+            return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"
+        if isinstance(x, dict):
+            return "{" + ", ".join(f"{k!r}: {self.argument(v)}" for k, v in x.items()) + "}"
+        if isinstance(x, slice):
+            return f"slice({self.argument(x.start)}, {self.argument(x.stop)}, {self.argument(x.step)})"
+        if x is None or isinstance(x, (bool, int, str)):
+            return repr(x)
+        if isinstance(x, torch.SymInt):
+            return symexpr.text(symexpr.size(x))
+        return self.constant(x)
+
+    def get_attr(self, n):
+        if n not in self.names:
+            self.names[n] = self.constant(operator.attrgetter(n.target)(self.p.gm))
+        return self.names[n]
+
+    def read_symbols(self, n):
+        """Assigns the symbols whose source is node n."""
+        for symbol, (source, where, axis) in self.p.symbol_source.items():
+            if source is n and symbol in self.symbols:
+                v = self.name(n)
+                self.line(f"{symbol} = {v}" if where is None else f"{symbol} = {v}.{where}[{axis}]" if where == "shape"
+                          else f"{symbol} = {v}.stride({axis})")
+
+    def write(self):
+        p = self.p
+        self.symbols = self._used_symbols()
+        self.in_place = self._find_in_place()
+        placeholders = [n for n in p.nodes if n.op == "placeholder"]
+        for n in placeholders:
+            self.read_symbols(n)
+        order = p.order()
+        last = self._last_reads(order)
+        for number, step in enumerate(order):
+            if isinstance(step, Segment):
+                self._segment(step)
+            elif step in p.host_views:
+                self._view(step)
+            else:
+                self._host(step)
+            for n in last.get(number, ()):
+                self.line(f"del {self.name(n)}")
+        for destination, source in p.copies:
+            if source not in self.in_place:
+                self.line(f"{self.name(destination)}.copy_({self.argument(source)})")
+        output = next(n for n in p.nodes if n.op == "output")
+        results = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
+        self.calls = self.layout.word()
+        self.line(f"words[{self.calls}] += 1")
+        self.line("return (" + "".join(self.argument(r) + ", " for r in results) + ")")
+        return placeholders
+
+    def _last_reads(self, order):
+        """Step number -> host tensors that no later step reads; they are dropped there, so memory is returned early."""
+        kept = {d for n in self.p.nodes if n.op == "output" or self.p._is_copy(n) for d in n.all_input_nodes}
+        kept |= {self.p.root(n) for n in kept}
+        last = {}
+        for number, step in enumerate(order):
+            reads = [n for n, _ in step.inputs] + step.outputs if isinstance(step, Segment) else [*step.all_input_nodes, step]
+            for n in reads:
+                last[n] = last[self.p.root(n)] = number
+        made = {n for step in order for n in (step.outputs if isinstance(step, Segment) else [step])}
+        kept |= {source for source, _, _ in self.p.symbol_source.values()}
+        result = {}
+        for n, number in last.items():
+            if n in made and n not in kept and number < len(order) - 1:
+                result.setdefault(number, []).append(n)
+        return result
+
+    def _used_symbols(self):
+        used = set()
+        for segment in self.p.segments:
+            used |= set(segment.symbols)
+        for n in self.p.nodes:
+            val = n.meta.get("val")
+            if self.p.is_size(n) and self.p.size_text(n) is not None:
+                used |= symexpr.symbols(symexpr.size(val))
+            elif isinstance(val, torch.Tensor) and n not in self.p.lowered and n.op == "call_function" or n in self.p.host_views:
+                for s in (*val.shape, *val.stride(), *((val.storage_offset(),) if n in self.p.host_views else ())):
+                    used |= symexpr.symbols(symexpr.size(s))
+        return used
+
+    def _segment(self, segment):
+        program = self.programs[segment]
+        inputs, late, retry = [], [], []
+        for symbol in segment.symbols:
+            at, word = self.layout.scalar()
+            inputs.append(at)
+            late.append((word, symbol))
+        for n, _ in segment.inputs:
+            if n in program.frozen:
+                inputs.append(None)
+                continue
+            at, sizes = self._tensor(n)
+            inputs.append(at)
+            late += sizes
+            self.line(f"words[{at}] = {self.argument(n)}.data_ptr()")
+        outputs = []
+        for n in segment.outputs:
+            at, sizes = self._tensor(n)
+            outputs.append(at)
+            late += sizes
+            v, fresh = self.name(n), self._empty(n)
+            if (destination := self.in_place.get(n)) is not None:
+                self.line(f"{v} = {self.name(destination)}")
+                retry.append((at, v, fresh))
+            else:
+                self.line(f"{v} = {fresh}")
+            self.line(f"words[{at}] = {v}.data_ptr()")
+        for word, value in late:
+            self.line(f"words[{word}] = {value if isinstance(value, str) else symexpr.text(value)}")
+        run = f"frame.run[{len(self.layout.segments)}]()"
+        self.layout.segments.append((program, inputs, outputs))
+        if not retry:
+            self.line(f"if status := {run}: fail(status)")
+            return
+        self.line(f"if {run}:  # the buffer may share memory with an input: nothing was written, so write elsewhere")
+        for at, v, fresh in retry:
+            self.line(f"    t{at} = {fresh}")
+            self.line(f"    words[{at}] = t{at}.data_ptr()")
+        self.line(f"    if status := {run}: fail(status)")
+        for at, v, _ in retry:
+            self.line(f"    {v}.copy_(t{at})")  # AOTAutograd counts the version of mutated inputs itself
+
+    def _empty(self, n):
+        fake = n.meta["val"]
+        return f"empty({self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())}, {self.constant(fake.dtype)})"
+
+    def _find_in_place(self):
+        """Segment outputs that may be written straight into the mutated input they end in: nobody else reads either."""
+        result = {}
+        read = {n for segment in self.p.segments for n, _ in segment.inputs} | {self.p.root(v) for v in self.p.host_views}
+        read |= {source for _, source in self.p.copies}
+        for destination, source in self.p.copies:
+            if source not in self.p.wanted or source not in self.p.lowered:
+                continue
+            if any(u not in self.p.lowered and not self.p._is_copy(u) for u in destination.users) or destination in read:
+                continue
+            if any(u not in self.p.lowered and not self.p._is_copy(u) for u in source.users) or source in result:
+                continue
+            if source in {self.p.root(v) for v in self.p.host_views}:
+                continue
+            if len([1 for _, other in self.p.copies if other is source]) != 1:
+                continue
+            to, value = destination.meta["val"], source.meta["val"]
+            same = [all(map(symexpr.same, symexpr.sizes(a), symexpr.sizes(b)))
+                    for a, b in ((to.shape, value.shape), (to.stride(), value.stride()))]
+            if to.dtype == value.dtype and to.dim() == value.dim() and all(same):
+                result[source] = destination
+        return result
+
+    def _tensor(self, n):
+        fake = n.meta["val"]
+        shape = symexpr.sizes(fake.shape)
+        return self.layout.tensor(lower.DTYPES[fake.dtype], shape,
+                                  symexpr.normal_strides(shape, symexpr.sizes(fake.stride())))
+
+    def _view(self, n):
+        root = self.p.root(n)
+        fake, base = n.meta["val"], root.meta["val"]
+        offset = symexpr.size(symexpr.size(fake.storage_offset()) - symexpr.size(base.storage_offset()))
+        self.line(f"{self.name(n)} = view_of({self.argument(root)}, {self.tuple_text(fake.shape)}, "
+                  f"{self.tuple_text(fake.stride())}, {symexpr.text(offset)})")
+
+    def _host(self, n):
+        v = self.name(n)
+        if self.p.is_size(n) and (text := self.p.size_text(n)) is not None:
+            self.line(f"{v} = {text}")
+            return
+        if n.target is operator.getitem:
+            self.line(f"{v} = {self.argument(n.args[0])}[{n.args[1]}]")
+        else:
+            arguments = [self.argument(a) for a in n.args] + [f"{k}={self.argument(a)}" for k, a in n.kwargs.items()]
+            self.line(f"{v} = {self.constant(n.target)}({', '.join(arguments)})")
+        self.read_symbols(n)
+        fake = n.meta.get("val")
+        if isinstance(fake, torch.Tensor) and lower.why_not(fake) is None:
+            if any(u in self.p.lowered or u in self.p.host_views for u in n.users):
+                self.line(f"{v} = fixed({v}, {self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())})")
+
+
+class Compiled:
+    """What report.py wants to know about a boxed function, without holding it."""
+
+    def __init__(self, source, pool, calls_word):
+        self.source, self.pool, self.calls_word = source, pool, calls_word
+
+    def calls(self):
+        """How often it ran: every frame counts its own calls."""
+        return sum(frame.words[self.calls_word] for frame in list(self.pool.free))
+
+
+def build(partition, programs, name):
+    """-> (boxed function, Compiled). programs: segment -> _abi.Program with .frozen (packed input node -> real tensor)."""
+    writer = Writer(partition, programs)
+    placeholders = writer.write()
+    pool = Pool(writer.layout)
+    frozen, tensors, packed = None, {}, []
+    for segment, program in programs.items():
+        numbers = {n: len(segment.symbols) + i for i, (n, _) in enumerate(segment.inputs) if n in program.frozen}
+        picks = []
+        for n, number in numbers.items():
+            if n.op == "placeholder":
+                tensors.setdefault(n, program.frozen[n])
+                picks.append((number, list(tensors).index(n)))
+        program.constants = [(number, program.frozen[n]) for n, number in numbers.items() if n.op != "placeholder"]
+        if picks:
+            packed.append((program, len(segment.symbols) + len(segment.inputs), picks))
+    if packed:
+        frozen = Frozen(pool, [placeholders.index(n) for n in tensors], packed)
+        frozen.expected = frozen.keep(list(tensors.values()))
+    names = [writer.name(n) for n in placeholders]
+    take = ["try:", "    frame = free.pop()", "except IndexError:", "    frame = make()"]
+    if frozen:
+        take = ["while True:", *("    " + line for line in take), "    if current(args): break", "    free.append(frame)",
+                "    refresh(args)"]
+    unpack = [f"        {', '.join(names)}, = args"] if names else []
+    source = "\n".join(["def call(args):", *("    " + line for line in take), "    try:", "        words = frame.words", *unpack,
+                        "        args.clear()", *writer.lines, "    finally:", "        free.append(frame)"]) + "\n"
+    scope = dict(writer.globals, free=pool.free, make=pool.make)
+    if frozen:
+        scope.update(current=frozen.current, refresh=frozen.refresh)
+    exec(compile(source, f"<tenon {name}>", "exec"), scope)
+    call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function
+    call._boxed_call = True
+    return call, Compiled(source, pool, writer.calls)

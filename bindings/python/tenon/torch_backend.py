@@ -1,0 +1,195 @@
+"""The torch.compile backend "tenon", found by its entry point in the group torch_dynamo_backends.
+
+Dynamo's graph goes through AOTAutograd; an inference graph is partitioned, lowered and compiled here, a training graph
+runs in PyTorch, correctly, and is counted. Errors of Tenon never reach the user unless fallback="error" asks for them.
+Tested by tests/torch/test_backend.py and test_aot_semantics.py.
+"""
+
+import dataclasses
+import difflib
+import itertools
+import logging
+
+import torch
+from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
+
+from . import _abi, decomps, report, runner
+from .partition import Partition, Refused
+from .symexpr import Unsupported
+
+log = logging.getLogger("tenon")
+_graphs = itertools.count()
+FALLBACKS = ("auto", "count", "error")
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+class OptionError(ValueError):
+    pass
+
+
+class FallbackError(RuntimeError):
+    """options={"fallback": "error"}, and something would run in PyTorch."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """fallback says what happens to what Tenon cannot take: "auto" runs it in PyTorch and counts it, "count" logs it as
+    well (logger "tenon", level INFO), "error" raises."""
+
+    freeze: bool = False  # pack parameters once; a changed parameter is packed again
+    fallback: str = "auto"
+    num_threads: int = 0  # 0: as many as PyTorch uses
+
+    @classmethod
+    def parse(cls, options):
+        options = dict(options or {})
+        known = {f.name: type(f.default) for f in dataclasses.fields(cls)}
+        for name, value in options.items():
+            if name not in known:
+                raise OptionError(f"tenon: unknown option {name!r}{_nearest(name, known)}")
+            if type(value) is not known[name]:
+                raise OptionError(f"tenon: option {name} is {value!r}, where a {known[name].__name__} is expected")
+        result = cls(**options)
+        if result.fallback not in FALLBACKS:
+            raise OptionError(f"tenon: option fallback is {result.fallback!r}{_nearest(result.fallback, FALLBACKS)}")
+        if result.num_threads < 0:
+            raise OptionError(f"tenon: option num_threads is {result.num_threads}, where 0 or more is expected")
+        return result
+
+
+def _nearest(name, known):
+    near = difflib.get_close_matches(str(name), list(known), 1, 0.4)
+    return (f"; did you mean {near[0]!r}?" if near else "") + f" (known: {', '.join(known)})"
+
+
+def tenon(gm, example_inputs, *, mode=None, options=None):
+    """The backend. `mode` is accepted for the names torch.compile knows and changes nothing."""
+    if mode is not None and mode not in MODES:
+        raise OptionError(f"tenon: unknown mode {mode!r}{_nearest(mode, MODES)}")
+    return compile_graph(gm, example_inputs, Options.parse(options))
+
+
+def _reset():
+    """torch._dynamo.reset() has dropped the compiled functions, and their programs with them; counts are kept."""
+
+
+tenon.reset = _reset
+
+
+def compile_graph(gm, example_inputs, options, records=None):
+    _abi.library()  # a missing library is the user's to know, not a fallback
+    real = _real_tensors(gm) if options.freeze else {}
+
+    def compiler(training):
+        def compile(graph, inputs):
+            record = report.Record(f"graph{next(_graphs)}", sum(n.op == "call_function" for n in graph.graph.nodes))
+            if records is not None:
+                records.append(record)
+            start = report.clock()
+            function = _compile(graph, options, real, record, training)
+            record.seconds = report.clock() - start
+            function._tenon_record = record  # lives as long as the function
+            return function
+        return compile
+
+    return aot_module_simplified(
+        gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
+        inference_compiler=compiler(None), decompositions=decomps.table(), keep_inference_input_mutations=True)
+
+
+def _real_tensors(gm):
+    """Graph input number -> the real tensor, for inputs that Dynamo holds to be static (parameters, buffers)."""
+    result = {}
+    for number, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder"):
+        example = getattr(n.meta.get("grapharg"), "example", None)
+        if isinstance(example, torch.Tensor):
+            result[number] = example
+    return result
+
+
+def _compile(gm, options, real, record, training):
+    try:
+        if training == "backward":
+            return make_boxed_func(gm.forward)  # counted with its forward graph
+        if training:
+            raise Refused("gradients are needed: training graphs run in PyTorch (compile under torch.no_grad())")
+        function, record.compiled = _build(gm, options, real, record)
+    except (Refused, Unsupported) as e:
+        record.fallback("graph", "the whole graph", str(e))
+        record.eager = True
+        function = make_boxed_func(gm.forward)
+    record.close()
+    for node, op, why in record.fallbacks:
+        log.log(logging.INFO if options.fallback == "count" else logging.DEBUG, "%s: %s (%s) runs in PyTorch: %s",
+                record.name, op, node, why)
+    if options.fallback == "error" and record.fallbacks:
+        node, op, why = record.fallbacks[0]
+        raise FallbackError(f"tenon: {op} ({node}) would run in PyTorch: {why}")
+    return function
+
+
+def _build(gm, options, real, record):
+    """Partitions and compiles; what the library refuses is banned from Tenon, and the rest is tried again."""
+    banned = {}
+    while True:
+        partition = Partition(gm, banned=banned)
+        static = _static_inputs(partition)
+        programs = {}
+        for number, segment in enumerate(partition.segments):
+            name = f"{record.name}_{number}" if len(partition.segments) > 1 else record.name
+            text = partition.text(segment, name, static)
+            try:
+                programs[segment] = _program(segment, text, static, options, real, record)
+            except _abi.Error as e:
+                refused = {n.name for n in (*segment.nodes, *segment.outputs)} - set(banned)
+                if not refused:
+                    raise Refused(f"Tenon's library: {e}") from None
+                banned.update({name: f"Tenon's library: {e}" for name in refused})
+                log.debug("%s: %s\n%s", name, e, text)
+                break
+        else:
+            break
+    record.programs = list(programs.values())
+    record.texts = [p.text for p in record.programs]
+    for n, why in partition.fallbacks.items():
+        record.fallback(n.name, str(n.target), why)
+    return runner.build(partition, programs, record.name)
+
+
+def _static_inputs(partition):
+    """Input nodes whose tensors are the same object call after call: parameters, buffers, and the graph's constants."""
+    context = torch._guards.TracingContext.try_get()
+    indices = set(getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or ())
+    mutated = {destination for destination, _ in partition.copies}
+    placeholders = [n for n in partition.nodes if n.op == "placeholder"]
+    result = {n: _input_number(n, i) for i, n in enumerate(placeholders) if n not in mutated}
+    result = {n: i for n, i in result.items() if i in indices}
+    return result | {n: None for n in partition.nodes if n.op == "get_attr"}
+
+
+def _input_number(n, position):
+    return getattr(n.meta.get("desc"), "idx", position)
+
+
+def _program(segment, text, static, options, real, record):
+    frozen = {}
+    if options.freeze:
+        for n, _ in segment.inputs:
+            if n in static:
+                tensor = _constant(n) if static[n] is None else real.get(static[n])
+                if tensor is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+                    continue
+                if tensor.is_inference():
+                    record.notes.append(f"{n.name} is an inference tensor: it has no version, so it is not frozen")
+                elif tuple(tensor.shape) == tuple(n.meta["val"].shape):
+                    frozen[n] = tensor
+    count = len(segment.symbols) + len(segment.inputs)
+    numbers = {n: len(segment.symbols) + i for i, (n, _) in enumerate(segment.inputs)}
+    params = runner.Params(count, [(numbers[n], t) for n, t in frozen.items()])
+    program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses)
+    program.text, program.frozen = text, frozen
+    return program
+
+
+def _constant(n):
+    return getattr(n.graph.owning_module, n.target)
