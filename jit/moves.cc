@@ -78,22 +78,21 @@ bool at_most(Evaluator& e, Dim a, Dim b) {
   return low && *low >= 0;
 }
 
-// Which piece `run` lies in, of those that the inner bounds (ascending) cut the axis into: 0 is below cuts[0]. -1 after
-// asking for the axis to be cut there.
-int piece_of(Evaluator& e, const Run& run, const Dims& cuts, std::string_view op_name) {
+// The piece [bounds[k], bounds[k+1]) that `run` lies in; -1 after asking for the axis to be cut at the bounds.
+int piece_of(Evaluator& e, const Run& run, const Dims& bounds, std::string_view op_name) {
   const std::string name(op_name);
   if (!run.known) {
     e.decline(name + " is read at an index that is not one loop");
     return -1;
   }
   const Dim last = e.dims().add(run.first, run.count);
-  for (size_t k = 0; k <= cuts.size(); ++k)
-    if ((k == 0 || at_most(e, cuts[k - 1], run.first)) && (k == cuts.size() || at_most(e, last, cuts[k])))
-      return static_cast<int>(k);
+  for (size_t k = 0; k + 1 < bounds.size(); ++k)
+    if (at_most(e, bounds[k], run.first) && at_most(e, last, bounds[k + 1])) return static_cast<int>(k);
   Request cut{Request::Kind::segment, static_cast<uint32_t>(std::max(run.axis, 0)), {}, {}, {}};
-  for (Dim c : cuts) {
-    Dim here = e.dims().sub(c, run.first);
-    if (!at_most(e, here, Dim(0)) && !at_most(e, run.count, here)) cut.bounds.push_back(here);
+  for (size_t k = 1; k + 1 < bounds.size(); ++k) {
+    Dim here = e.dims().sub(bounds[k], run.first);
+    if (at_most(e, here, Dim(0)) || at_most(e, run.count, here)) continue;
+    cut.bounds.push_back(here);
   }
   if (run.axis < 0 || cut.bounds.empty()) e.decline(name + ": the order of its pieces is not known");
   else e.fail(std::move(cut));
@@ -104,7 +103,7 @@ Ref concat(Evaluator& e, const Node& n, const Indices& at) {
   const int64_t axis = axis_of(n, n.type.rank());
   Dims bounds{Dim(0)};
   for (ValueId v : n.inputs) bounds.push_back(e.dims().add(bounds.back(), e.graph().type(v).shape[axis]));
-  const int piece = piece_of(e, run_of(e, at[axis]), Dims(bounds.begin() + 1, bounds.end() - 1), "concat");
+  const int piece = piece_of(e, run_of(e, at[axis]), bounds, "concat");
   if (piece < 0) return 0;
   Indices operand = at;
   operand[axis] = e.index().shift(at[axis], e.dims().sub(Dim(0), bounds[piece]));
@@ -117,7 +116,7 @@ Ref pad(Evaluator& e, const Node& n, const Indices& at) {
   for (size_t a = 0; a < at.size(); ++a) {
     const Dim end = e.dims().add(low[a], shape[a]);
     if (low[a] == Dim(0) && end == n.type.shape[a]) continue;
-    const int piece = piece_of(e, run_of(e, at[a]), {low[a], end}, "pad");
+    const int piece = piece_of(e, run_of(e, at[a]), {Dim::kLowestConst / 4, low[a], end, -(Dim::kLowestConst / 4)}, "pad");
     if (piece < 0) return 0;
     if (piece != 1) return e.literal(compute_type(n.type.dtype), attr_as<Scalar>(n, "value"));
     operand[a] = e.index().shift(at[a], e.dims().sub(Dim(0), low[a]));

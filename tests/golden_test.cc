@@ -63,20 +63,11 @@ Result<std::string> verify_kernel(std::string_view, std::string_view input) {
   return invalid(located);
 }
 
-Result<std::string> llvm(std::string_view args, std::string_view input) {
-  TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
-  TENON_TRY(jit::verify(kernel));
-  for (jit::Isa isa : {jit::Isa::sse2, jit::Isa::avx2, jit::Isa::avx512})
-    if (args == "isa=" + std::string(jit::isa_name(isa))) return jit::emit_llvm(kernel, isa);
-  return invalid("llvm takes isa=sse2, isa=avx2 or isa=avx512");
-}
-
 const Verb kVerbs[] = {
     {"cat", cat},
     {"verify", verify_graph},
     {"kernel", kernel},
     {"verify-kernel", verify_kernel},
-    {"llvm", llvm},
 };
 
 // ---- the runner ----

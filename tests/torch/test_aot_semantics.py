@@ -1,0 +1,468 @@
+"""What a function may do beyond returning fresh tensors: mutate, alias, share, return nothing, change shape and stride.
+
+Each case runs eager and compiled on equal inputs and compares results, inputs afterwards, strides, and aliasing.
+"""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tenon
+
+
+def leaves(x):
+    return torch.utils._pytree.tree_leaves(x)
+
+
+def copied(args):
+    """Equal tensors in equal memory: strides, gaps and sharing between arguments are kept."""
+    return copy.deepcopy(args)
+
+
+def same(a, b):
+    for x, y in zip(leaves(a), leaves(b), strict=True):
+        if isinstance(x, torch.Tensor):
+            torch.testing.assert_close(x, y, equal_nan=True)
+            assert x.dtype == y.dtype and x.shape == y.shape
+            assert x.numel() == 0 or all(n == 1 or s == t for n, s, t in zip(x.shape, x.stride(), y.stride())), (x.stride(), y.stride())
+        else:
+            assert type(x) is type(y) and x == y
+
+
+def check(f, *args, calls=2, native=True, mode=torch.no_grad, **options):
+    """Several calls on the same inputs, so that a stale buffer or an early write shows."""
+    ours, theirs = copied(args), copied(args)
+    compiled = torch.compile(f, backend="tenon", fullgraph=True, options=options or None)
+    with mode():
+        for _ in range(calls):
+            expected, got = f(*theirs), compiled(*ours)
+            same(got, expected)
+            same(ours, theirs)
+    if native:
+        s = tenon.stats()
+        assert s["fallback_reasons"] == {}, s
+    return compiled
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_modes(mode):
+    check(lambda x: x.relu() + 1, torch.randn(3, 4), mode=mode)
+
+
+# --- mutation ---
+def test_input_mutation():
+    def f(x, y):
+        x.add_(y)
+        y.mul_(2)
+        return x + y
+
+    check(f, torch.randn(3, 4), torch.randn(3, 4))
+
+
+def test_mutation_without_reading_writes_straight_into_the_input():
+    def f(x, out):
+        out.copy_(x.relu() * 2)
+
+    compiled = check(f, torch.randn(3, 4), torch.zeros(3, 4))
+    for mode in (torch.no_grad, torch.enable_grad):
+        x, out = torch.randn(3, 4), torch.zeros(3, 4)
+        pointer, version = out.data_ptr(), out._version
+        with mode():
+            compiled(x, out)
+        assert out.data_ptr() == pointer and out._version > version and torch.equal(out, x.relu() * 2)
+    with torch.no_grad():
+        (graph,) = tenon.explain(f, torch.randn(3, 4), torch.zeros(3, 4)).to_dict()["graphs"]
+    assert "empty" not in graph["host_steps"].split("if frame.run")[0] and ".copy_(v" not in graph["host_steps"]
+    check(f, torch.randn(3, 4), torch.zeros(4, 3).t())
+    check(f, torch.randn(3, 4), torch.zeros(3, 4, dtype=torch.float64))
+
+
+def test_mutated_input_that_shares_memory_with_another():
+    base = torch.randn(8)
+    f = lambda x, out: out.copy_(x.flip(0) * 2).sum()
+    theirs, ours = base.clone(), base.clone()
+    with torch.no_grad():
+        g = torch.compile(f, backend="tenon")
+        for b, h in ((theirs, f), (ours, g)):
+            b.result = h(b[:6], b[2:])
+    same(ours, theirs)
+    assert ours.result == theirs.result
+
+
+def test_swap():
+    def f(a, b):
+        t = a.clone()
+        a.copy_(b)
+        b.copy_(t)
+
+    check(f, torch.randn(3), torch.randn(3), calls=3)
+
+
+def test_mutation_through_views_and_scalars():
+    def f(x):
+        x[0] = 3
+        x[:, 1:3].mul_(2)
+        x.t()[2].add_(1)
+        return x[1]
+
+    check(f, torch.randn(3, 4))
+
+
+def test_cache_update():
+    def f(cache, new, at):
+        cache[:, at] = new
+        return cache.sum(1)
+
+    check(f, torch.zeros(2, 8, 3), torch.randn(2, 1, 3), torch.tensor([5]))
+
+
+def test_batch_norm_in_training_mode():
+    bn = torch.nn.BatchNorm1d(4)
+
+    def run(model, compiled, x):
+        with torch.no_grad():
+            return compiled(x)
+
+    twin = copy.deepcopy(bn)
+    g = torch.compile(bn, backend="tenon")
+    for _ in range(2):
+        x = torch.randn(6, 4)
+        same(run(bn, g, x), run(twin, twin, x))
+    same(list(bn.buffers()), list(twin.buffers()))
+
+
+# --- aliasing ---
+def test_views_of_inputs_alias_them():
+    def f(x):
+        return x.t(), x[1:], x.view(-1), x
+
+    g = check(f, torch.randn(3, 4), native=False)
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        results = g(x)
+        x.zero_()
+    assert all(r.abs().sum() == 0 for r in results)
+
+
+def test_outputs_that_alias_each_other():
+    def f(x):
+        y = x * 2
+        return y, y.t(), y[:, :1], y.expand(2, 3, 4)
+
+    g = check(f, torch.randn(3, 4))
+    with torch.no_grad():
+        y, transposed, column, wide = g(torch.randn(3, 4))
+        y.zero_()
+    assert transposed.sum() == 0 and column.sum() == 0 and wide.sum() == 0 and wide.stride() == (0, 4, 1)
+
+
+def test_expanded_output():
+    check(lambda x: (x * 2).expand(5, 3, 4), torch.randn(3, 4))
+    check(lambda x: (x.sum(1, keepdim=True)).expand(3, 4), torch.randn(3, 4))
+
+
+def test_sliced_output_has_the_gap_of_its_base():
+    check(lambda x: (x * 2)[:, 1:3], torch.randn(3, 4))
+
+
+def test_duplicate_outputs_and_fresh_ones():
+    def f(x):
+        y = x + 1
+        return y, y, x.clone(), x * 1
+
+    g = check(f, torch.randn(3))
+    x = torch.randn(3)
+    with torch.no_grad():
+        a, b, c, d = g(x)
+        c.zero_(), d.zero_()
+    assert a.data_ptr() == b.data_ptr() and x.abs().sum() > 0
+
+
+def test_none_and_constants():
+    def f(x):
+        return None, x + 1, 3, None, "text", (x.shape[0], [x.dim()])
+
+    check(f, torch.randn(3, 4))
+
+
+def test_output_is_an_input():
+    check(lambda x, y: (x, y + 1, y), torch.randn(3), torch.randn(3))
+
+
+def test_only_inputs():
+    check(lambda x: (x,), torch.randn(3), native=False)
+
+
+# --- parameters ---
+def test_tied_parameters():
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+            self.b.weight = self.a.weight
+
+        def forward(self, x):
+            return self.b(self.a(x).relu())
+
+    check(Tied(), torch.randn(2, 4))
+    torch._dynamo.reset()
+    check(Tied(), torch.randn(2, 4), freeze=True)
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_changed_weights_are_seen(freeze, library):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).eval()
+    g = torch.compile(model, backend="tenon", options={"freeze": freeze})
+    x = torch.randn(3, 4)
+
+    def agree():
+        with torch.no_grad():
+            same(g(x), model(x))
+
+    agree()
+    agree()
+    assert library.updates == 0
+    with torch.no_grad():
+        model[0].weight.mul_(2)
+    agree()
+    model[2].bias.data = torch.randn(4)
+    agree()
+    model[0].weight = torch.nn.Parameter(torch.randn(4, 4))
+    agree()
+    with torch.no_grad():
+        model[3].running_mean.add_(1)
+    agree()
+    model.load_state_dict({k: torch.rand_like(v) if v.is_floating_point() else v for k, v in model.state_dict().items()})
+    agree()
+    agree()
+    assert library.updates == (5 if freeze else 0)
+    assert tenon.stats()["programs"] == 1
+    assert (" param" in library.texts[0])
+
+
+def test_frozen_address_that_comes_back():
+    """A new tensor at the old address with the old version would be invisible; the alias kept prevents it."""
+    model = torch.nn.Linear(64, 64)
+    g = torch.compile(model, backend="tenon", options={"freeze": True})
+    x = torch.randn(3, 64)
+    with torch.no_grad():
+        g(x)
+        for _ in range(20):
+            model.weight.data = torch.randn(64, 64)
+            model.weight.data = torch.randn(64, 64)
+            same(g(x), model(x))
+
+
+def test_frozen_functions_in_threads():
+    import threading
+
+    model = torch.nn.Linear(8, 8)
+    g = torch.compile(model, backend="tenon", options={"freeze": True})
+    x, wrong, stop = torch.randn(4, 8), [], threading.Event()
+    with torch.no_grad():
+        g(x)
+
+    def work():
+        with torch.no_grad():
+            while not stop.is_set():
+                if not torch.isfinite(g(x)).all():
+                    wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    [t.start() for t in threads]
+    with torch.no_grad():
+        for _ in range(20):
+            model.weight.mul_(1.01)
+            g(x)
+    stop.set()
+    [t.join(60) for t in threads]
+    assert not wrong and not any(t.is_alive() for t in threads)
+    with torch.no_grad():
+        same(g(x), model(x))
+
+
+def test_buffers_that_change_are_not_frozen():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", torch.zeros(2))
+            self.w = torch.nn.Parameter(torch.randn(2))
+
+        def forward(self, x):
+            self.n.add_(1)
+            return x * self.n + self.w
+
+    model = Counter()
+    twin = copy.deepcopy(model)
+    g = torch.compile(model, backend="tenon", options={"freeze": True})
+    for _ in range(3):
+        x = torch.randn(2)
+        with torch.no_grad():
+            same(g(x), twin(x))
+    same(model.n, twin.n)
+
+
+# --- shapes, strides, dtypes ---
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (1, 1), (5, 1, 3)])
+def test_odd_shapes(shape):
+    check(lambda x: (x * 2 + 1, x.sum(), x.reshape(-1) + 1, x.unsqueeze(0) * 3), torch.randn(shape))
+
+
+def test_channels_last_in_and_out():
+    conv = torch.nn.Conv2d(3, 4, 3).eval()
+    x = torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    with torch.no_grad():
+        y = check(conv, x)(x)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    check(lambda x: F.max_pool2d(x.relu(), 2), x)
+    check(lambda x: x.contiguous(), x)
+    check(lambda x: x.to(memory_format=torch.channels_last) + 1, torch.randn(2, 3, 4, 4))
+
+
+def test_transposed_outputs():
+    g = check(lambda x: (x.t() + 1, (x + 1).permute(1, 0), x.t().exp().t()), torch.randn(3, 4))
+    with torch.no_grad():
+        assert [y.stride() for y in g(torch.randn(3, 4))] == [(1, 4), (1, 4), (4, 1)]
+
+
+def test_inputs_with_gaps_offsets_and_size_one_strides():
+    f = lambda x: x * 2 + 1
+    base = torch.randn(100)
+    check(f, base[1:13].view(3, 4))  # misaligned
+    check(f, base.as_strided((3, 4), (10, 2), 5))
+    check(f, base.as_strided((1, 4, 1), (77, 1, 55)))
+    check(f, base.as_strided((3, 4), (0, 1)))
+    check(f, base.as_strided((3, 4), (1, 1)))  # overlapping
+    check(lambda x: x.sum(0), base.as_strided((4, 1, 3), (3, 50, 1)))
+
+
+def test_integer_and_bool_inputs():
+    check(lambda x, m: (x + 1, x // 2, x.sum(), m & (x > 2), ~m, x.float() * 0.5, m.sum()), torch.arange(-5, 5), torch.rand(10) > 0.5)
+
+
+def test_python_scalars_as_arguments():
+    g = torch.compile(lambda x, n, s: x * n + s, backend="tenon")
+    with torch.no_grad():
+        for n, s in ((2, 0.5), (3, 0.5), (4, 1.5), (5, 2.5)):
+            x = torch.randn(4)
+            same(g(x, n, s), x * n + s)
+
+
+def test_autocast():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.GELU())
+
+    def f(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return model(x)
+
+    ours = torch.compile(f, backend="tenon")
+    x = torch.randn(4, 8)
+    with torch.no_grad():
+        got, expected = ours(x), f(x)
+    assert got.dtype == expected.dtype
+    torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        torch._dynamo.reset()
+        torch.testing.assert_close(torch.compile(model, backend="tenon")(x), model(x), rtol=2e-2, atol=2e-2)
+
+
+def test_grad_mode_without_gradients_is_inference():
+    check(lambda x: x * 2 + 1, torch.randn(3), mode=torch.enable_grad)
+
+
+def test_detached_parameters_in_grad_mode():
+    w = torch.nn.Parameter(torch.randn(3))
+    with torch.enable_grad():
+        y = torch.compile(lambda x: x * w.detach(), backend="tenon")(torch.randn(3))
+    assert not y.requires_grad
+
+
+# --- dynamic shapes ---
+def recompiles(f, shapes, *more, backend="tenon", dynamic=True):
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    g = torch.compile(f, backend=backend, dynamic=dynamic, fullgraph=True)
+    with torch.no_grad():
+        for shape in shapes:
+            x = torch.randn(shape)
+            same(g(x.clone(), *more), f(x.clone(), *more))
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+SYMBOLIC = {
+    "map": lambda x: x.relu() * 2 + 1,
+    "views": lambda x: ((x.t() + 1).reshape(-1), x.view(-1)[1:] * 2, x[:, None] + x[None], x.unsqueeze(1).expand(-1, 3, -1).reshape(x.shape[0] * 3, -1) + 1),
+    "sizes": lambda x: (x * x.shape[0], x.sum() / x.numel(), x + torch.arange(x.shape[1]), torch.zeros(x.shape[0], 2), torch.full((x.shape[1],), x.shape[0])),
+    "reduce": lambda x: (x.softmax(-1), x.mean(0), x.var(1), F.layer_norm(x, (x.shape[1],)), x.argmax(1)),
+    "matmul": lambda x: (x @ x.t(), (x.t() @ x).tril()),
+    "concat": lambda x: (torch.cat([x, x * 2], 0), F.pad(x, (1, 2)), torch.stack([x, x]), x.repeat(2, 1), x[-2:] + 1, x[:, : x.shape[1] // 2] * 2, x[:-1] + x[1:]),
+    "transposed": lambda x: ((x * 2).t(), (x * 2)[:, 1:], (x * 2).expand(3, *x.shape)),
+    "int_outputs": lambda x: (x + 1, x.shape[0], x.shape[0] * 2 + x.shape[1], x.numel() // 2),
+    "fallback": lambda x: torch.sort(x * 2)[0].relu().view(-1) + x.shape[0],
+    "pool": lambda x: (F.avg_pool1d(x[None], 2), F.conv1d(x[None, None].flatten(2), torch.ones(1, 1, 3), padding=1)),
+    "mutation": lambda x: (x.add_(1), x * 2)[1],
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_dynamic_shapes_add_no_guards(name):
+    """As many graphs as a backend that adds no guards, for sizes 4 to 7."""
+    shapes = [(4, 6), (5, 4), (6, 7), (7, 5)]
+    ours = recompiles(SYMBOLIC[name], shapes)
+    assert ours == recompiles(SYMBOLIC[name], shapes, backend="aot_eager")
+    assert ours == 1
+
+
+def test_dynamic_program_is_made_once(library):
+    recompiles(lambda x: x.exp().sum(1), [(4, 6), (5, 4), (6, 7)])
+    assert len(library.texts) == 1 and "assume" in library.texts[0]
+
+
+def test_dynamic_strides():
+    def f(x):
+        return x * 2 + 1, x.t().contiguous()
+
+    torch._dynamo.reset()
+    g = torch.compile(f, backend="tenon", dynamic=True)
+    with torch.no_grad():
+        for n, m in ((4, 6), (5, 7), (6, 9)):
+            for x in (torch.randn(m, n).t(), torch.randn(n, m + 3)[:, 1:-2], torch.randn(n, m)):
+                same(g(x), f(x))
+
+
+def test_automatic_dynamic_and_size_one():
+    f = lambda x: (x * 2).softmax(0)
+    g = torch.compile(f, backend="tenon")
+    with torch.no_grad():
+        for n in (4, 6, 1, 9, 0, 12):
+            x = torch.randn(n, 3)
+            same(g(x), f(x))
+
+
+def test_unbacked_sizes():
+    def f(x):
+        i = torch.nonzero(x > 0)
+        return i * 2 + 1, i.shape[0]
+
+    with torch.no_grad(), torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        g = torch.compile(f, backend="tenon", fullgraph=True)
+        for n in (5, 8):
+            x = torch.randn(n)
+            same(g(x), f(x))
+    assert list(tenon.stats()["fallback_reasons"]) == ["aten.nonzero.default has no row in the table"]
+
+
+def test_item():
+    def f(x, n):
+        k = n.item()
+        torch._check(k >= 2)
+        torch._check(k <= 100)
+        return x * k, torch.zeros(k) + 1
+
+    with torch.no_grad(), torch._dynamo.config.patch(capture_scalar_outputs=True):
+        g = torch.compile(f, backend="tenon", fullgraph=True)
+        for k in (3, 5):
+            x = torch.randn(4)
+            same(g(x, torch.tensor(k)), f(x, torch.tensor(k)))

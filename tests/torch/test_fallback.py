@@ -1,0 +1,178 @@
+"""What Tenon does not take runs in PyTorch inside the same function, counted with a sentence, never an exception."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tenon
+
+
+def run(f, *args, **options):
+    tenon.reset_stats()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        got = torch.compile(f, backend="tenon", fullgraph=True, options=options or None)(*args)
+    torch.testing.assert_close(got, f(*args))
+    return tenon.stats()
+
+
+def middle(x):
+    y = torch.sort(torch.relu(x) * 2, dim=-1)[0]
+    return y.sin() + x
+
+
+def test_unsupported_op_in_the_middle():
+    s = run(middle, torch.randn(4, 5))
+    assert s["fallback_reasons"] == {"aten.sort.default has no row in the table": 1}
+    assert s["fallbacks"] == 1 and s["programs"] == 2
+
+
+def test_error_on_request():
+    with pytest.raises(Exception, match="aten.sort.default .* would run in PyTorch: .* no row"), torch.no_grad():
+        torch.compile(middle, backend="tenon", options={"fallback": "error"})(torch.randn(4, 5))
+    run(lambda x: x.relu() + 1, torch.randn(3), fallback="error")
+
+
+def test_segments_are_few():
+    """Branches beside an unsupported op do not split further than the op itself does."""
+    def f(x):
+        a, b = torch.sort(x)
+        c = x.exp() + 1
+        d = torch.sort(c * 2)[0]
+        return (a * c).sum() + (d - b).relu() + x.tanh()
+
+    s = run(f, torch.randn(4, 5))
+    assert s["programs"] == 2 and s["fallbacks"] == 2
+
+
+def test_whole_graph_unsupported():
+    s = run(lambda x: torch.sort(x), torch.randn(5))
+    assert s["programs"] == 0 and s["fallbacks"] == 1
+
+
+def test_views_feed_unsupported_ops_without_copies(library):
+    """A transposed input is a view for PyTorch's own op, not an output of a program."""
+    s = run(lambda x: torch.sort(x.t()[1:])[0] + 1, torch.randn(4, 5))
+    assert s["programs"] == 1 and "transpose" not in library.texts[-1]
+
+
+def test_strides_reach_the_fallback():
+    def f(x):
+        return torch.as_strided(x.t() + 1, (2, 3), (1, 2)), torch.as_strided((x * 2).t(), (3,), (5,), 1) + 1
+
+    s = run(f, torch.randn(4, 5))
+    assert s["fallbacks"] == 2
+
+
+def test_random_numbers_come_from_pytorch_in_order():
+    def f(x):
+        return F.dropout(x * 2, 0.5, True) + torch.rand(3, 4) + torch.rand_like(x).sort()[0] + torch.randn(4)
+
+    x = torch.randn(3, 4)
+    torch.manual_seed(5)
+    expected = torch.compile(f, backend="aot_eager")(x)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        got = torch.compile(f, backend="tenon")(x)
+    torch.testing.assert_close(got, expected)
+    assert tenon.stats()["fallbacks"] == 5
+
+
+def test_library_refuses_a_program(library):
+    library.refuse = ("gelu",)
+    s = run(lambda x: F.gelu(x.exp()) + 1, torch.randn(3))
+    assert s["programs"] == 0 and list(s["fallback_reasons"]) == ["Tenon's library: unsupported: %gelu: gelu is refused"]
+    with pytest.raises(Exception, match="gelu is refused"), torch.no_grad():
+        torch._dynamo.reset()
+        torch.compile(lambda x: F.gelu(x), backend="tenon", options={"fallback": "error"})(torch.randn(3))
+    library.refuse = ("gelu",)
+    s = run(lambda x: F.gelu(torch.sort(x * 2)[0]).sort()[0] * 2, torch.randn(3))
+    assert s["programs"] == 2 and s["fallbacks"] == 3
+
+
+@pytest.mark.parametrize("make, sentence", [
+    (lambda: torch.randn(3, dtype=torch.complex64), "complex64"),
+    (lambda: torch.zeros(3, dtype=torch.float8_e4m3fn), "float8_e4m3fn"),
+    (lambda: torch.eye(3).to_sparse(), "sparse"),
+])
+def test_inputs_that_are_not_plain(make, sentence):
+    x = make()
+    with torch.no_grad():
+        torch.compile(lambda x: x.clone(), backend="tenon")(x)
+    s = tenon.stats()
+    assert s["programs"] == 0 and (s["fallbacks"] == 1 and sentence in next(iter(s["fallback_reasons"])) or s["calls"] == 0)
+
+
+def test_conjugated_and_negated_inputs():
+    x = torch.randn(4, dtype=torch.complex64)
+    run(lambda z: (z.conj() * 2).real + 1, x)
+    run(lambda y: y * 2 + 1, x.conj().imag)  # carries the neg bit
+    assert x.conj().imag.is_neg()
+
+
+def test_complex_inside():
+    def f(x):
+        z = torch.view_as_complex(x.reshape(2, 2, 2)).conj()
+        return torch.view_as_real(z * z).relu() * 2 + z.imag.unsqueeze(-1)
+
+    s = run(f, torch.randn(2, 4))
+    assert s["programs"] >= 1 and s["fallbacks"] >= 3
+
+
+def test_subclass_input_is_right():
+    class Tagged(torch.Tensor):
+        pass
+
+    x = torch.randn(3).as_subclass(Tagged)
+    with torch.no_grad():
+        assert torch.equal(torch.compile(lambda x: x * 2 + 1, backend="tenon")(x), x * 2 + 1)
+
+
+def test_control_flow_operator():
+    def f(p, x):
+        return torch.cond(p, lambda x: x.sin() + 1, lambda x: x.cos() - 1, (x * 2,)) * 3
+
+    for value in (True, False):
+        s = run(f, torch.tensor(value), torch.randn(4))
+        assert s["programs"] == 2 and s["fallbacks"] >= 1
+
+
+def test_custom_operator():
+    @torch.library.custom_op("tenon_test::shift", mutates_args=())
+    def shift(x: torch.Tensor, by: int) -> torch.Tensor:
+        return x + by
+
+    @shift.register_fake
+    def _(x, by):
+        return torch.empty_like(x)
+
+    s = run(lambda x: shift(x * 2, 3).relu(), torch.randn(4))
+    assert s["programs"] == 2 and s["fallback_reasons"] == {"tenon_test.shift.default has no row in the table": 1}
+
+
+def test_training_runs_in_pytorch_and_says_so():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.GELU(), torch.nn.Linear(8, 1))
+    twin = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.GELU(), torch.nn.Linear(8, 1))
+    twin.load_state_dict(model.state_dict())
+    compiled = torch.compile(model, backend="tenon")
+    for m, net in ((model, compiled), (twin, twin)):
+        optimizer = torch.optim.SGD(m.parameters(), 0.1)
+        torch.manual_seed(1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(torch.randn(5, 4)).square().mean().backward()
+            optimizer.step()
+    for (name, a), (_, b) in zip(model.state_dict().items(), twin.state_dict().items()):
+        torch.testing.assert_close(a, b, msg=name)
+    s = tenon.stats()
+    assert s["fallbacks"] == 1 and "gradients are needed" in next(iter(s["fallback_reasons"]))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="gradients are needed"):
+        torch.compile(model, backend="tenon", options={"fallback": "error"})(torch.randn(5, 4))
+
+
+def test_nothing_is_printed(capfd):
+    run(middle, torch.randn(4, 5))
+    out, err = capfd.readouterr()
+    assert out == "" and err == ""

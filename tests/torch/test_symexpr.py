@@ -1,0 +1,39 @@
+"""Sizes as text: what is written evaluates to what sympy says, and nothing is guarded."""
+
+import pytest
+import sympy
+from torch.utils._sympy.functions import FloorDiv, Identity, Max, Min, Mod, ModularIndexing, PythonMod
+
+from tenon import symexpr
+
+N, M = sympy.symbols("N M", integer=True, positive=True)
+EXPRESSIONS = [N, N + 1, 2 * N - M, N * M, -N, N * (M + 1), N**2, FloorDiv(N, 2), FloorDiv(N + 1, 2) * 2 - 1, Mod(N, 3), PythonMod(N, 3),
+               Max(N, M), Min(N, 2 * M), Max(N, M, 4), ModularIndexing(N, 2, 3), FloorDiv(N * M - 3, M + 1) + Mod(N - 1, 4) * 5,
+               -3 * N + 7 * M - 11, N - (M + 1) * (N + 2)]
+
+
+@pytest.mark.parametrize("e", EXPRESSIONS, ids=str)
+def test_text_means_the_same(e):
+    text = symexpr.text(symexpr.size(e))
+    for n in range(1, 7):
+        for m in range(1, 7):
+            assert eval(text, {"N": n, "M": m, "max": max, "min": min}) == int(e.subs({N: n, M: m})), text
+
+
+def test_identity_is_looked_through():
+    assert symexpr.text(Identity(N + M) * 3) in ("3*(M+N)", "3*(N+M)")
+
+
+@pytest.mark.parametrize("e", [N / 2, sympy.sqrt(N), sympy.sin(N), N**20, sympy.Rational(1, 2) * N * M])
+def test_not_a_size(e):
+    with pytest.raises(symexpr.Unsupported):
+        symexpr.text(symexpr.size(e))
+
+
+def test_strides():
+    assert symexpr.dense_strides((2, 3, 4)) == (12, 4, 1) and symexpr.dense_strides(()) == ()
+    assert symexpr.is_dense((1, 4, 1), (77, 1, 55)) and not symexpr.is_dense((2, 3), (1, 2))
+    assert symexpr.is_dense((0, 3), (99, 7)) and symexpr.is_dense((N, M), (M, 1))
+    assert symexpr.normal_strides((1, 3, 4), (100, 1, 3)) == (12, 1, 3)
+    assert symexpr.overlaps((3, 4), (0, 1)) and not symexpr.overlaps((3, 4), (9, 1)) and not symexpr.overlaps((2, 0, 3), (0, 3, 1))
+    assert symexpr.overlaps((3, 2), (1, 1)) and not symexpr.overlaps((1, 4), (0, 1))
