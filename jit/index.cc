@@ -77,7 +77,7 @@ bool IndexMath::digits(const Index& linear, const Dims& dims, Indices* out, Requ
       if (t.dynamic) break;
       // Crosses into the digit above: split the axis where its weight reaches `above`.
       auto inner = dims_.divide(above, t.coef);
-      if (inner && dims_.divide(axes_[t.id].extent, *inner) && axes_[t.id].start == Dim(0)) {
+      if (inner && dims_.divide(axes_[t.id].extent, *inner)) {
         *request = {Request::Kind::split, t.id, *inner, {}, {}};
         return false;
       }

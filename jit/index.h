@@ -30,11 +30,17 @@ struct Index {
 };
 using Indices = std::vector<Index>;  // one per dimension of a value
 
+// A dimension of the group's domain is one or several loop axes: its index is the sum of weight * (variable + start).
 struct LoopAxis {
   Dim extent;
   Dim start;           // of this segment
-  Dim whole;           // extent before it was cut into segments
   bool inner = false;  // a reduction or scan axis, or the chosen vector axis
+  uint32_t dim = 0;    // the dimension of the domain it belongs to
+  Dim weight = Dim(1);
+};
+struct DomainDim {
+  Dim extent;
+  bool folded = false;  // by the reductions, or run along by the scan
 };
 
 struct Request {

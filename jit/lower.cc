@@ -21,8 +21,8 @@ constexpr int kLocalBase = 1 << 20;  // proto numbers of locals, until ins and o
 
 class Lowering final : public Evaluator {
  public:
-  Lowering(const LowerInput& in, std::vector<LoopAxis> axes)
-      : Evaluator(in.graph), in_(in), axes_(std::move(axes)), index_(dims(), axes_) {
+  Lowering(const LowerInput& in, const std::vector<DomainDim>& domain, std::vector<LoopAxis> axes)
+      : Evaluator(in.graph), in_(in), domain_(domain), axes_(std::move(axes)), index_(dims(), axes_) {
     for (ValueId v : in.members) member_.insert(v);
     for (ValueId v : in.members)
       if (kind(v) == Kind::reduce) reduces_.push_back(v);
@@ -393,7 +393,7 @@ class Lowering final : public Evaluator {
   bool is_full(ValueId o) {
     if (reduces_.empty()) return true;
     Dims whole;
-    for (const LoopAxis& a : axes_) whole.push_back(a.whole);
+    for (const DomainDim& d : domain_) whole.push_back(d.extent);
     return dims().product(graph().type(o).shape) == dims().product(whole);
   }
 
@@ -427,14 +427,17 @@ class Lowering final : public Evaluator {
     store_all(reduced, false);
   }
 
-  // Shapes are matched with whole extents; a cut axis contributes its segment's start.
+  // Shapes are matched with the domain's; a cut axis contributes its segment's start.
   bool output_index(ValueId o, bool full, Indices* at) {
     Dims extents;
     Indices here;
-    for (uint32_t a = 0; a < axes_.size(); ++a) {
-      if (!full && axes_[a].inner) continue;
-      extents.push_back(axes_[a].whole);
-      here.push_back(index_.axis(a));
+    for (uint32_t d = 0; d < domain_.size(); ++d) {
+      if (!full && domain_[d].folded) continue;
+      extents.push_back(domain_[d].extent);
+      Index sum;
+      for (uint32_t a = 0; a < axes_.size(); ++a)
+        if (axes_[a].dim == d) sum = index_.add(sum, index_.scale(index_.axis(a), axes_[a].weight));
+      here.push_back(std::move(sum));
     }
     Request why;
     if (!index_.reshape(extents, here, graph().type(o).shape, at, &why)) {
@@ -591,6 +594,7 @@ class Lowering final : public Evaluator {
   };
 
   const LowerInput& in_;
+  const std::vector<DomainDim>& domain_;
   std::vector<LoopAxis> axes_;
   IndexMath index_;
   std::set<ValueId> member_;
@@ -618,8 +622,8 @@ class Lowering final : public Evaluator {
   std::vector<Index> stores_;                // to outputs
 };
 
-// The axes of the group's domain before anything is split or cut.
-Result<std::vector<LoopAxis>> domain(const LowerInput& in) {
+// What the group loops over: the operand of its reductions or scan, else its first output.
+Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
   const Graph& g = in.graph;
   ValueId root = in.outputs[0];
   std::vector<bool> inner;
@@ -642,10 +646,9 @@ Result<std::vector<LoopAxis>> domain(const LowerInput& in) {
     }
   }
   const Dims& shape = g.type(root).shape;
-  std::vector<LoopAxis> axes;
-  for (size_t d = 0; d < shape.size(); ++d)
-    axes.push_back({shape[d], Dim(0), shape[d], !inner.empty() && inner[d]});
-  return axes;
+  std::vector<DomainDim> domain;
+  for (size_t d = 0; d < shape.size(); ++d) domain.push_back({shape[d], !inner.empty() && inner[d]});
+  return domain;
 }
 
 }  // namespace
@@ -658,8 +661,10 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
   if (empty) return kernels;  // nothing to write
   bool scatters = false;
   for (ValueId v : in.members) scatters = scatters || is_scatter(in.graph.node(v).op);
-  TENON_ASSIGN(std::vector<LoopAxis> first, domain(in));
-  std::vector<std::vector<LoopAxis>> work{first};
+  TENON_ASSIGN(std::vector<DomainDim> domain, domain_of(in));
+  std::vector<std::vector<LoopAxis>> work(1);
+  for (uint32_t d = 0; d < domain.size(); ++d)
+    work[0].push_back({domain[d].extent, Dim(0), domain[d].folded, d, Dim(1)});
   bool folds = false;
   for (ValueId v : in.members) {
     const Kind kind = op(in.graph.node(v).op).kind;
@@ -669,9 +674,7 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
     if (tries > 64) return unsupported("the loops need more than 64 cuts");
     std::vector<LoopAxis> axes = work.back();
     work.pop_back();
-    if (!folds)
-      for (LoopAxis& a : axes) a.inner = false;
-    Lowering::Outcome outcome = Lowering(in, axes).run();
+    Lowering::Outcome outcome = Lowering(in, domain, axes).run();
     if (outcome.kernel) {
       kernels.push_back(std::move(*outcome.kernel));
       continue;
@@ -682,8 +685,8 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
     if (r.kind == Request::Kind::split) {
       auto outer = dims.divide(axis.extent, r.inner_extent);
       TENON_CHECK(outer.has_value(), "a split divides its axis");
-      axes[r.axis] = {*outer, Dim(0), *outer, axis.inner};
-      axes.insert(axes.begin() + r.axis + 1, {r.inner_extent, Dim(0), r.inner_extent, axis.inner});
+      axes[r.axis] = {*outer, Dim(0), axis.inner, axis.dim, dims.mul(axis.weight, r.inner_extent)};
+      axes.insert(axes.begin() + r.axis + 1, {r.inner_extent, axis.start, axis.inner, axis.dim, axis.weight});
       work.push_back(std::move(axes));
       continue;
     }

@@ -61,38 +61,43 @@ Ref flip(Evaluator& e, const Node& n, const Indices& at) {
   return e.eval(n.inputs[0], operand);
 }
 
-// Where an index runs: [first, first + count), if it steps one by one along a single axis (or stands still).
-struct Run {
-  bool known = false;
-  int axis = -1;  // -1: a single position
-  Dim first, count;
-};
-Run run_of(Evaluator& e, const Index& i) {
-  if (i.terms.empty()) return {true, -1, i.offset, Dim(1)};
-  if (i.terms.size() > 1 || i.terms[0].dynamic || i.terms[0].coef != Dim(1)) return {};
-  return {true, static_cast<int>(i.terms[0].id), i.offset, e.axes()[i.terms[0].id].extent};
-}
-
 bool at_most(Evaluator& e, Dim a, Dim b) {
   auto low = e.dims().lower_bound(e.dims().sub(b, a));
   return low && *low >= 0;
 }
 
-// The piece [bounds[k], bounds[k+1]) that `run` lies in; -1 after asking for the axis to be cut at the bounds.
-int piece_of(Evaluator& e, const Run& run, const Dims& bounds, std::string_view op_name) {
+// Where an index runs: within [first, first + count). It can be cut if it steps one by one along a single axis.
+struct Run {
+  bool known = false;
+  int axis = -1;  // -1: cannot be cut
+  Dim first, count;
+};
+Run run_of(Evaluator& e, const Index& i) {
+  Run run{true, -1, i.offset, Dim(1)};
+  for (const IndexTerm& t : i.terms) {
+    if (t.dynamic || !at_most(e, Dim(1), t.coef)) return {};
+    run.count = e.dims().add(run.count, e.dims().mul(t.coef, e.dims().sub(e.axes()[t.id].extent, Dim(1))));
+  }
+  if (i.terms.size() == 1 && i.terms[0].coef == Dim(1)) run.axis = static_cast<int>(i.terms[0].id);
+  return run;
+}
+
+// Which piece `run` lies in, of those that the inner bounds (ascending) cut the axis into: 0 is below cuts[0]. -1 after
+// asking for the axis to be cut there.
+int piece_of(Evaluator& e, const Run& run, const Dims& cuts, std::string_view op_name) {
   const std::string name(op_name);
   if (!run.known) {
-    e.decline(name + " is read at an index that is not one loop");
+    e.decline(name + " is read at an index that runs backwards or comes from data");
     return -1;
   }
   const Dim last = e.dims().add(run.first, run.count);
-  for (size_t k = 0; k + 1 < bounds.size(); ++k)
-    if (at_most(e, bounds[k], run.first) && at_most(e, last, bounds[k + 1])) return static_cast<int>(k);
+  for (size_t k = 0; k <= cuts.size(); ++k)
+    if ((k == 0 || at_most(e, cuts[k - 1], run.first)) && (k == cuts.size() || at_most(e, last, cuts[k])))
+      return static_cast<int>(k);
   Request cut{Request::Kind::segment, static_cast<uint32_t>(std::max(run.axis, 0)), {}, {}, {}};
-  for (size_t k = 1; k + 1 < bounds.size(); ++k) {
-    Dim here = e.dims().sub(bounds[k], run.first);
-    if (at_most(e, here, Dim(0)) || at_most(e, run.count, here)) continue;
-    cut.bounds.push_back(here);
+  for (Dim c : cuts) {
+    Dim here = e.dims().sub(c, run.first);
+    if (!at_most(e, here, Dim(0)) && !at_most(e, run.count, here)) cut.bounds.push_back(here);
   }
   if (run.axis < 0 || cut.bounds.empty()) e.decline(name + ": the order of its pieces is not known");
   else e.fail(std::move(cut));
@@ -103,7 +108,7 @@ Ref concat(Evaluator& e, const Node& n, const Indices& at) {
   const int64_t axis = axis_of(n, n.type.rank());
   Dims bounds{Dim(0)};
   for (ValueId v : n.inputs) bounds.push_back(e.dims().add(bounds.back(), e.graph().type(v).shape[axis]));
-  const int piece = piece_of(e, run_of(e, at[axis]), bounds, "concat");
+  const int piece = piece_of(e, run_of(e, at[axis]), Dims(bounds.begin() + 1, bounds.end() - 1), "concat");
   if (piece < 0) return 0;
   Indices operand = at;
   operand[axis] = e.index().shift(at[axis], e.dims().sub(Dim(0), bounds[piece]));
@@ -116,7 +121,7 @@ Ref pad(Evaluator& e, const Node& n, const Indices& at) {
   for (size_t a = 0; a < at.size(); ++a) {
     const Dim end = e.dims().add(low[a], shape[a]);
     if (low[a] == Dim(0) && end == n.type.shape[a]) continue;
-    const int piece = piece_of(e, run_of(e, at[a]), {Dim::kLowestConst / 4, low[a], end, -(Dim::kLowestConst / 4)}, "pad");
+    const int piece = piece_of(e, run_of(e, at[a]), {low[a], end}, "pad");
     if (piece < 0) return 0;
     if (piece != 1) return e.literal(compute_type(n.type.dtype), attr_as<Scalar>(n, "value"));
     operand[a] = e.index().shift(at[a], e.dims().sub(Dim(0), low[a]));
