@@ -68,7 +68,8 @@ bool IndexMath::digits(const Index& linear, const Dims& dims, Indices* out, Requ
       Dim above = k == 0 ? Dim(0) : strides[k - 1];  // the next larger digit's weight
       Dim reach = t.dynamic ? Dim(0) : dims_.mul(t.coef, axes_[t.id].extent);
       bool fits = k == 0 || (!t.dynamic && (reach == above || dims_.divide(above, reach).has_value()));
-      if (!fits && !t.dynamic && reach.is_const() && above.is_const() && reach.value() <= above.value()) fits = true;
+      if (!fits && !t.dynamic && reach.is_const() && above.is_const() && reach.value() <= above.value())
+        fits = true;
       if (fits) {
         digit[k] = add(digit[k], Index{{{*factor, t.dynamic, t.id}}, Dim(0)});
         placed = true;
@@ -84,7 +85,8 @@ bool IndexMath::digits(const Index& linear, const Dims& dims, Indices* out, Requ
       break;
     }
     if (!placed) {
-      *request = {Request::Kind::decline, 0, {}, {}, "a reshape does not align with the loops: " + dims_.print(dims)};
+      *request = {
+          Request::Kind::decline, 0, {}, {}, "a reshape does not align with the loops: " + dims_.print(dims)};
       return false;
     }
   }
@@ -100,7 +102,8 @@ bool IndexMath::digits(const Index& linear, const Dims& dims, Indices* out, Requ
     }
   }
   if (rest != Dim(0)) {
-    *request = {Request::Kind::decline, 0, {}, {}, "an offset does not align with a reshape: " + dims_.print(dims)};
+    *request = {
+        Request::Kind::decline, 0, {}, {}, "an offset does not align with a reshape: " + dims_.print(dims)};
     return false;
   }
   // A digit may only stay below its radix if its terms do not carry: with an offset this is not guaranteed.
@@ -112,7 +115,8 @@ bool IndexMath::digits(const Index& linear, const Dims& dims, Indices* out, Requ
         if (!t.dynamic) top = dims_.add(top, dims_.mul(t.coef, dims_.sub(axes_[t.id].extent, Dim(1))));
       auto room = dims_.lower_bound(dims_.sub(dims[k], dims_.add(top, Dim(1))));
       if (!room || *room < 0) {
-        *request = {Request::Kind::decline, 0, {}, {}, "a shifted index crosses a reshape: " + dims_.print(dims)};
+        *request = {
+            Request::Kind::decline, 0, {}, {}, "a shifted index crosses a reshape: " + dims_.print(dims)};
         return false;
       }
     }
@@ -127,8 +131,14 @@ bool IndexMath::reshape(const Dims& result, const Indices& at, const Dims& opera
   out->assign(operand.size(), Index{});
   size_t r = 0, o = 0;
   while (r < result.size() || o < operand.size()) {
-    if (r < result.size() && result[r] == Dim(1)) { ++r; continue; }
-    if (o < operand.size() && operand[o] == Dim(1)) { ++o; continue; }
+    if (r < result.size() && result[r] == Dim(1)) {
+      ++r;
+      continue;
+    }
+    if (o < operand.size() && operand[o] == Dim(1)) {
+      ++o;
+      continue;
+    }
     size_t r_end = r, o_end = o;
     Dim r_size(1), o_size(1);
     auto take_r = [&] { r_size = dims_.mul(r_size, result[r_end++]); };
@@ -137,15 +147,26 @@ bool IndexMath::reshape(const Dims& result, const Indices& at, const Dims& opera
     if (o_end < operand.size()) take_o();
     while (r_size != o_size && (r_end < result.size() || o_end < operand.size())) {
       bool grow_result;
-      if (r_end == result.size()) grow_result = false;
-      else if (o_end == operand.size()) grow_result = true;
-      else if (r_size.is_const() && o_size.is_const()) grow_result = r_size.value() < o_size.value();
-      else grow_result = dims_.divide(o_size, r_size).has_value();
-      if (grow_result) take_r(); else take_o();
+      if (r_end == result.size())
+        grow_result = false;
+      else if (o_end == operand.size())
+        grow_result = true;
+      else if (r_size.is_const() && o_size.is_const())
+        grow_result = r_size.value() < o_size.value();
+      else
+        grow_result = dims_.divide(o_size, r_size).has_value();
+      if (grow_result)
+        take_r();
+      else
+        take_o();
     }
     if (r_size != o_size) {
-      *request = {Request::Kind::decline, 0, {}, {},
-                  "a reshape from [" + dims_.print(operand) + "] to [" + dims_.print(result) + "] has no common factors"};
+      *request = {Request::Kind::decline,
+                  0,
+                  {},
+                  {},
+                  "a reshape from [" + dims_.print(operand) + "] to [" + dims_.print(result) +
+                      "] has no common factors"};
       return false;
     }
     Dims from(result.begin() + r, result.begin() + r_end), to(operand.begin() + o, operand.begin() + o_end);
@@ -154,8 +175,10 @@ bool IndexMath::reshape(const Dims& result, const Indices& at, const Dims& opera
     } else {
       Index sum = linear(Indices(at.begin() + r, at.begin() + r_end), dense_strides(dims_, from));
       Indices part;
-      if (to.size() == 1) part = {sum};
-      else if (!digits(sum, to, &part, request)) return false;
+      if (to.size() == 1)
+        part = {sum};
+      else if (!digits(sum, to, &part, request))
+        return false;
       std::copy(part.begin(), part.end(), out->begin() + o);
     }
     r = r_end;

@@ -46,9 +46,9 @@ struct DomainDim {
 struct Request {
   enum class Kind { split, segment, decline } kind = Kind::decline;
   uint32_t axis = 0;
-  Dim inner_extent;   // split: extent becomes (extent / inner_extent, inner_extent)
-  Dims bounds;        // segment: positions where the axis is cut, ascending, without 0 and extent
-  std::string why;    // decline
+  Dim inner_extent;  // split: extent becomes (extent / inner_extent, inner_extent)
+  Dims bounds;       // segment: positions where the axis is cut, ascending, without 0 and extent
+  std::string why;   // decline
 };
 
 class IndexMath {
@@ -63,7 +63,8 @@ class IndexMath {
   Index shift(const Index& a, Dim offset) const;
 
   // The operand indices of a reshape from `operand` to `result` dims. False: see request().
-  bool reshape(const Dims& result, const Indices& at, const Dims& operand, Indices* out, Request* request) const;
+  bool reshape(const Dims& result, const Indices& at, const Dims& operand, Indices* out,
+               Request* request) const;
   // Sum of index * stride.
   Index linear(const Indices& at, const Dims& strides) const;
 

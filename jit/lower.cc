@@ -25,8 +25,10 @@ class Lowering final : public Evaluator {
       : Evaluator(in.graph), in_(in), domain_(domain), axes_(std::move(axes)), index_(dims(), axes_) {
     for (ValueId v : in.members) member_.insert(v);
     for (ValueId v : in.members)
-      if (kind(v) == Kind::reduce) reduces_.push_back(v);
-      else if (kind(v) == Kind::scan) has_scan_ = true;
+      if (kind(v) == Kind::reduce)
+        reduces_.push_back(v);
+      else if (kind(v) == Kind::scan)
+        has_scan_ = true;
   }
 
   // ---- Evaluator: what moves.cc needs ----
@@ -68,7 +70,8 @@ class Lowering final : public Evaluator {
       Ref v = t.id;
       if (!t.dynamic) {
         fixed_.insert(t.id);
-        v = emit(Stmt{.kind = Stmt::Kind::index, .size = static_cast<int>(t.id)}, DType::i64, axes_[t.id].inner ? 1 : 0);
+        v = emit(Stmt{.kind = Stmt::Kind::index, .size = static_cast<int>(t.id)}, DType::i64,
+                 axes_[t.id].inner ? 1 : 0);
       }
       plus(t.coef == Dim(1) ? v : scalar_op(ops::mul, {v, size_value(t.coef)}, DType::i64));
     }
@@ -85,7 +88,8 @@ class Lowering final : public Evaluator {
       return remember(key, emit_load(kept->second, kept_type_[kept->second], inner_linear()));
     Ref r = eval_new(v, at);
     if (failed()) return 0;
-    if (member_.count(v) && op(graph().node(v).op).expensive && depth_[r] == 1 && loops_using(v) > 1 && keep_rows_)
+    if (member_.count(v) && op(graph().node(v).op).expensive && depth_[r] == 1 && loops_using(v) > 1 &&
+        keep_rows_)
       keep(key, r);
     return remember(key, r);
   }
@@ -109,7 +113,8 @@ class Lowering final : public Evaluator {
       if (request_) return {request_, {}};
       s = plan();
     }
-    if (!has_reduce && !has_scan_ && s.classes.size() > 1) {  // the vector axis of nested maps becomes an inner loop
+    if (!has_reduce && !has_scan_ &&
+        s.classes.size() > 1) {  // the vector axis of nested maps becomes an inner loop
       for (uint32_t a : s.classes[s.par.back()]) axes_[a].inner = true;
       reset();
       build();
@@ -181,7 +186,8 @@ class Lowering final : public Evaluator {
 
   int depth_of(const Index& at) const {
     int depth = 0;
-    for (const IndexTerm& t : at.terms) depth = std::max(depth, t.dynamic ? depth_[t.id] : (axes_[t.id].inner ? 1 : 0));
+    for (const IndexTerm& t : at.terms)
+      depth = std::max(depth, t.dynamic ? depth_[t.id] : (axes_[t.id].inner ? 1 : 0));
     return depth;
   }
   // Addresses are numbers of accesses_ until finish().
@@ -195,7 +201,10 @@ class Lowering final : public Evaluator {
   }
   void emit_store(int buffer, const Index& address, Ref value) {
     int depth = std::max(depth_of(address), scopes_.empty() ? 0 : 1);
-    Stmt s{.kind = Stmt::Kind::store, .args = {value}, .buffer = buffer, .size = static_cast<int>(accesses_.size())};
+    Stmt s{.kind = Stmt::Kind::store,
+           .args = {value},
+           .buffer = buffer,
+           .size = static_cast<int>(accesses_.size())};
     accesses_.push_back({address, true});
     if (buffer < kLocalBase) stores_.push_back(address);
     block_at(depth).push_back(std::move(s));
@@ -211,7 +220,8 @@ class Lowering final : public Evaluator {
       if (row.kind == Kind::input)
         if (auto mover = find_move(n.op)) return mover(*this, n, at);  // full, iota, dim
       if (!row.view) {
-        return fail({Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not available to this group"});
+        return fail(
+            {Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not available to this group"});
       }
     }
     if (auto mover = find_move(n.op)) return mover(*this, n, at);
@@ -220,7 +230,8 @@ class Lowering final : public Evaluator {
       for (ValueId o : n.inputs) args.push_back(eval(o, broadcast(at, graph().type(o).shape, n.type.shape)));
       if (failed()) return 0;
       if (n.op == ops::cast) return cast_to(args[0], compute_type(n.type.dtype));
-      if (n.op == ops::bitcast) return emit(Stmt{.kind = Stmt::Kind::bitcast, .args = args}, compute_type(n.type.dtype));
+      if (n.op == ops::bitcast)
+        return emit(Stmt{.kind = Stmt::Kind::bitcast, .args = args}, compute_type(n.type.dtype));
       return scalar_op(n.op, std::move(args), compute_type(n.type.dtype));
     }
     if (row.kind == Kind::reduce) return reduce(v, at);
@@ -285,14 +296,18 @@ class Lowering final : public Evaluator {
   Ref reduce(ValueId v, const Indices& at) {
     for (const Index& i : at)
       if (depth_of(i) > 0)
-        return fail({Request::Kind::decline, 0, {}, {},
+        return fail({Request::Kind::decline,
+                     0,
+                     {},
+                     {},
                      graph().value_name(v) + " is read along the axes that reductions fold"});
     // Independent reductions of the same shape share the loop.
     std::vector<ValueId> together{v};
     const Node& n = graph().node(v);
     for (ValueId r : reduces_) {
       const Node& m = graph().node(r);
-      if (r == v || par_.memo.count({r, at}) || m.type.shape != n.type.shape || reduced_dims(m) != reduced_dims(n) ||
+      if (r == v || par_.memo.count({r, at}) || m.type.shape != n.type.shape ||
+          reduced_dims(m) != reduced_dims(n) ||
           graph().type(m.inputs[0]).shape != graph().type(n.inputs[0]).shape)
         continue;
       bool independent = true;
@@ -334,9 +349,9 @@ class Lowering final : public Evaluator {
     if (axis < 0) axis += rank;
     const Index& along = at[axis];
     if (scopes_.empty() || along.terms.size() > 1 ||
-        (along.terms.size() == 1 && (along.terms[0].dynamic || !axes_[along.terms[0].id].inner ||
-                                     along.terms[0].coef != Dim(1) || along.offset != Dim(0) ||
-                                     axes_[along.terms[0].id].extent != n.type.shape[axis])))
+        (along.terms.size() == 1 &&
+         (along.terms[0].dynamic || !axes_[along.terms[0].id].inner || along.terms[0].coef != Dim(1) ||
+          along.offset != Dim(0) || axes_[along.terms[0].id].extent != n.type.shape[axis])))
       return fail({Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not read in scan order"});
     Ref x = eval(n.inputs[0], at);
     if (failed()) return 0;
@@ -411,7 +426,8 @@ class Lowering final : public Evaluator {
         TENON_CHECK(strides.has_value(), "an output of a group is materialised");
         done.emplace_back(index_.linear(at, *strides), r);
       }
-      for (size_t i = 0; i < outputs.size(); ++i) emit_store(buffer_number(outputs[i]), done[i].first, done[i].second);
+      for (size_t i = 0; i < outputs.size(); ++i)
+        emit_store(buffer_number(outputs[i]), done[i].first, done[i].second);
     };
     const bool loops = std::any_of(axes_.begin(), axes_.end(), [](const LoopAxis& a) { return a.inner; });
     if (!full.empty()) {
@@ -482,7 +498,8 @@ class Lowering final : public Evaluator {
       kernel_.buffers.push_back(std::move(buffer));
     }
     for (size_t l = 0; l < locals_.size(); ++l)
-      kernel_.buffers.push_back({Buffer::Role::local, locals_[l].type, "t" + std::to_string(l), extent_of(locals_[l].length)});
+      kernel_.buffers.push_back(
+          {Buffer::Role::local, locals_[l].type, "t" + std::to_string(l), extent_of(locals_[l].length)});
     kernel_.body.push_back(std::move(par));
     for (size_t i = 0; i < size_dims_.size(); ++i) kernel_.sizes.push_back("s" + std::to_string(i));
     kernel_.name = kernel_name();
@@ -509,9 +526,7 @@ class Lowering final : public Evaluator {
     Block out;
     for (Stmt& s : block) {
       switch (s.kind) {
-        case Stmt::Kind::load:
-          s.args.clear();
-          [[fallthrough]];
+        case Stmt::Kind::load: s.args.clear(); [[fallthrough]];
         case Stmt::Kind::store:
           s.address = address_of(accesses_[s.size].address, vars);
           s.size = -1;
@@ -546,13 +561,17 @@ class Lowering final : public Evaluator {
       if (coef == Dim(0)) return;
       Term t{1, -1, var};
       // Small factors stay in the text (they decide how memory is read); sizes become arguments.
-      if (coef.is_const() && coef.value() <= 1) t.factor = coef.value();
-      else t.size = size_number(coef);
+      if (coef.is_const() && coef.value() <= 1)
+        t.factor = coef.value();
+      else
+        t.size = size_number(coef);
       address.push_back(t);
     };
     for (const IndexTerm& t : at.terms) {
-      if (t.dynamic) push(t.coef, t.id);
-      else if (schedule_->classes[class_of_[t.id]].back() == t.id) push(t.coef, vars.at(class_of_[t.id]));
+      if (t.dynamic)
+        push(t.coef, t.id);
+      else if (schedule_->classes[class_of_[t.id]].back() == t.id)
+        push(t.coef, vars.at(class_of_[t.id]));
     }
     push(at.offset, kNoRef);
     return address;
@@ -565,12 +584,16 @@ class Lowering final : public Evaluator {
     for (ValueId v : in_.members) {
       const Op& row = op(graph().node(v).op);
       if (row.view || row.kind == Kind::input || row.name == last) continue;
-      if (name.size() > 40) { ++skipped; continue; }
+      if (name.size() > 40) {
+        ++skipped;
+        continue;
+      }
       name += (name.empty() ? "" : "_") + std::string(row.name);
       last = row.name;
     }
     if (skipped) name += "_and_" + std::to_string(skipped);
-    return (name.empty() ? "copy" : name) + "_" + std::string(tenon::name(graph().type(in_.outputs[0]).dtype));
+    return (name.empty() ? "copy" : name) + "_" +
+           std::string(tenon::name(graph().type(in_.outputs[0]).dtype));
   }
 
   // Inputs whose every read is at the address of the one output's only store, in the loop that stores or before.
@@ -582,7 +605,8 @@ class Lowering final : public Evaluator {
       if (buffer >= kLocalBase || buffers_[buffer] == o) continue;
       const ValueId v = buffers_[buffer];
       if (size_of(graph().type(v).dtype) != size_of(graph().type(o).dtype)) continue;
-      if (stores_.size() == 1 && std::all_of(list.begin(), list.end(), [&](const Index& i) { return i == stores_[0]; }))
+      if (stores_.size() == 1 &&
+          std::all_of(list.begin(), list.end(), [&](const Index& i) { return i == stores_[0]; }))
         result.push_back(v);
     }
     return result;

@@ -8,7 +8,9 @@
 namespace tenon::jit {
 namespace {
 
-const Dims& shape_of(Evaluator& e, const Node& n, int operand = 0) { return e.graph().type(n.inputs[operand]).shape; }
+const Dims& shape_of(Evaluator& e, const Node& n, int operand = 0) {
+  return e.graph().type(n.inputs[operand]).shape;
+}
 
 int64_t axis_of(const Node& n, int rank) {
   int64_t axis = attr_int(n, "axis");
@@ -99,8 +101,10 @@ int piece_of(Evaluator& e, const Run& run, const Dims& cuts, std::string_view op
     Dim here = e.dims().sub(c, run.first);
     if (!at_most(e, here, Dim(0)) && !at_most(e, run.count, here)) cut.bounds.push_back(here);
   }
-  if (run.axis < 0 || cut.bounds.empty()) e.decline(name + ": the order of its pieces is not known");
-  else e.fail(std::move(cut));
+  if (run.axis < 0 || cut.bounds.empty())
+    e.decline(name + ": the order of its pieces is not known");
+  else
+    e.fail(std::move(cut));
   return -1;
 }
 
@@ -179,10 +183,21 @@ struct Row {
   Move move;
 };
 constexpr Row kMoves[] = {
-    {ops::reshape, reshape}, {ops::transpose, transpose}, {ops::expand, expand},         {ops::slice, slice},
-    {ops::windows, windows}, {ops::flip, flip},           {ops::concat, concat},         {ops::pad, pad},
-    {ops::gather, gather},   {ops::take_along, take_along}, {ops::full, full},           {ops::iota, iota},
-    {ops::dim, dim},         {ops::scatter, first_operand}, {ops::index_put, first_operand},
+    {ops::reshape, reshape},
+    {ops::transpose, transpose},
+    {ops::expand, expand},
+    {ops::slice, slice},
+    {ops::windows, windows},
+    {ops::flip, flip},
+    {ops::concat, concat},
+    {ops::pad, pad},
+    {ops::gather, gather},
+    {ops::take_along, take_along},
+    {ops::full, full},
+    {ops::iota, iota},
+    {ops::dim, dim},
+    {ops::scatter, first_operand},
+    {ops::index_put, first_operand},
 };
 
 }  // namespace
@@ -197,9 +212,11 @@ Ref wrapped_index(Evaluator& e, Ref index, Dim size) {
   index = e.cast_to(index, DType::i64);
   Ref zero = e.literal(DType::i64, Scalar::of(int64_t{0})), n = e.size_value(size);
   Ref negative = e.scalar_op(ops::lt, {index, zero}, DType::b8);
-  Ref wrapped = e.scalar_op(ops::where, {negative, e.scalar_op(ops::add, {index, n}, DType::i64), index}, DType::i64);
+  Ref wrapped =
+      e.scalar_op(ops::where, {negative, e.scalar_op(ops::add, {index, n}, DType::i64), index}, DType::i64);
   Ref last = e.scalar_op(ops::sub, {n, e.literal(DType::i64, Scalar::of(int64_t{1}))}, DType::i64);
-  return e.scalar_op(ops::maximum, {e.scalar_op(ops::minimum, {wrapped, last}, DType::i64), zero}, DType::i64);
+  return e.scalar_op(ops::maximum, {e.scalar_op(ops::minimum, {wrapped, last}, DType::i64), zero},
+                     DType::i64);
 }
 
 Indices Evaluator::broadcast(const Indices& at, const Dims& operand, const Dims& result) const {

@@ -21,7 +21,8 @@ int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes) {
       continue;
     }
     int64_t trips = 1;
-    for (const jit::Axis& a : s.axes) trips *= a.extent.factor * (a.extent.size < 0 ? 1 : sizes[a.extent.size]);
+    for (const jit::Axis& a : s.axes)
+      trips *= a.extent.factor * (a.extent.size < 0 ? 1 : sizes[a.extent.size]);
     if (s.simd) trips = (trips + lanes - 1) / lanes;
     work += trips * work_of(s.body, sizes, lanes);
   }
@@ -33,7 +34,7 @@ struct Launch {
   std::vector<int64_t> sizes;
   std::vector<int> buffers;  // positions in the step's buffer list
   int64_t iterations = 0;
-  int64_t scratch = 0;       // bytes per thread
+  int64_t scratch = 0;  // bytes per thread
   int threads = 1;
 };
 
@@ -69,7 +70,8 @@ class KernelStep final : public Step {
   };
   static void run_range(void* arg, int thread, int64_t begin, int64_t end) {
     const Call& c = *static_cast<const Call*>(arg);
-    c.launch->function(c.arguments, c.launch->sizes.data(), c.scratch + thread * c.launch->scratch, begin, end);
+    c.launch->function(c.arguments, c.launch->sizes.data(), c.scratch + thread * c.launch->scratch, begin,
+                       end);
   }
 };
 
@@ -118,8 +120,8 @@ class KernelGroup final : public Executable {
 
 // Kinds that loops can run at all; whether a whole group fits one schedule is lower()'s answer.
 bool has_loops(const Op& row) {
-  return row.kind == Kind::map || row.kind == Kind::reduce || row.kind == Kind::scan || row.kind == Kind::move ||
-         row.kind == Kind::input;
+  return row.kind == Kind::map || row.kind == Kind::reduce || row.kind == Kind::scan ||
+         row.kind == Kind::move || row.kind == Kind::input;
 }
 
 class CpuBackend final : public Backend {
@@ -144,8 +146,8 @@ class CpuBackend final : public Backend {
     return {true, 1, "one schedule covers it"};
   }
 
-  Result<std::vector<std::unique_ptr<Executable>>> build(const BuildContext& context,
-                                                         std::span<const std::vector<ValueId>> groups) override {
+  Result<std::vector<std::unique_ptr<Executable>>> build(
+      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
     const Graph& g = context.graph;
     const Uses uses(g);
     const jit::Isa isa = jit::host_isa();
@@ -164,7 +166,8 @@ class CpuBackend final : public Backend {
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
       group->kernels = std::move(*lowered);
       for (const auto& k : group->kernels) {
-        if (k.buffers.size() > KernelStep::kMaxBuffers) return unsupported("a kernel of more than 128 buffers");
+        if (k.buffers.size() > KernelStep::kMaxBuffers)
+          return unsupported("a kernel of more than 128 buffers");
         Status valid = jit::verify(k.kernel);
         TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
       }
@@ -175,7 +178,8 @@ class CpuBackend final : public Backend {
       for (const auto& k : group->kernels) kernels.push_back(&k.kernel);
     const int64_t before = jit::Compiler::get().stats().compiled;
     TENON_ASSIGN(auto code, jit::Compiler::get().compile(kernels, isa));
-    if (!built.empty()) built[0]->kernels_compiled = static_cast<int>(jit::Compiler::get().stats().compiled - before);
+    if (!built.empty())
+      built[0]->kernels_compiled = static_cast<int>(jit::Compiler::get().stats().compiled - before);
     std::vector<std::unique_ptr<Executable>> result;
     size_t next = 0;
     for (auto& group : built) {

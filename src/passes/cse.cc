@@ -8,7 +8,8 @@ namespace tenon {
 namespace {
 
 bool same(const Node& a, const Node& b) {
-  if (a.op != b.op || a.inputs != b.inputs || !(a.type == b.type) || a.attrs.size() != b.attrs.size()) return false;
+  if (a.op != b.op || a.inputs != b.inputs || !(a.type == b.type) || a.attrs.size() != b.attrs.size())
+    return false;
   for (size_t i = 0; i < a.attrs.size(); ++i)
     if (!same_attr(a.attrs[i], b.attrs[i])) return false;
   return true;

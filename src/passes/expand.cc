@@ -14,9 +14,9 @@ Graph expand(const Graph& graph, const std::function<bool(const Graph&, ValueId)
       if (!may || !row.body || keep(current, old)) return b.add(std::move(node));
       changed = true;
       const ValueId body = row.body(b, node);
-      TENON_CHECK(b.type(body) == node.type, std::string("the body of ") + std::string(row.name) + " has type " +
-                                                 b.graph().print_type(b.type(body)) + " instead of " +
-                                                 b.graph().print_type(node.type));
+      TENON_CHECK(b.type(body) == node.type, std::string("the body of ") + std::string(row.name) +
+                                                 " has type " + b.graph().print_type(b.type(body)) +
+                                                 " instead of " + b.graph().print_type(node.type));
       return body;
     });
   }

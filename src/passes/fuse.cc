@@ -35,8 +35,8 @@ class Fuser {
 
   bool stored(ValueId v) const {
     const Op& row = op(g_.node(v).op);
-    return group_of_[v] >= 0 || must_store_.count(v) || (row.kind != Kind::input && !row.view) || row.name == "input" ||
-           row.name == "constant";
+    return group_of_[v] >= 0 || must_store_.count(v) || (row.kind != Kind::input && !row.view) ||
+           row.name == "input" || row.name == "constant";
   }
   bool wants_group(ValueId v) const {
     const Op& row = op(g_.node(v).op);
@@ -46,8 +46,10 @@ class Fuser {
   // Values that `v` reads from memory, through views that nobody stores.
   void reads(ValueId v, std::set<ValueId>& out) const {
     for (ValueId i : g_.node(v).inputs) {
-      if (stored(i)) out.insert(i);
-      else reads(i, out);
+      if (stored(i))
+        out.insert(i);
+      else
+        reads(i, out);
     }
   }
 
@@ -135,8 +137,10 @@ class Fuser {
         reads(m, read);
         for (ValueId i : read) {
           if (in_set(i)) return true;
-          if (i >= lowest && seen.insert(i).second) work.push_back(i);
-          else if (group_of_[i] >= 0 && groups_[group_of_[i]].members.back() >= lowest && seen.insert(i).second)
+          if (i >= lowest && seen.insert(i).second)
+            work.push_back(i);
+          else if (group_of_[i] >= 0 && groups_[group_of_[i]].members.back() >= lowest &&
+                   seen.insert(i).second)
             work.push_back(i);
         }
       }
@@ -144,7 +148,8 @@ class Fuser {
     return false;
   }
   template <class InSet>
-  void collect_outside(ValueId m, const InSet& in_set, std::set<ValueId>& seen, std::vector<ValueId>& work) const {
+  void collect_outside(ValueId m, const InSet& in_set, std::set<ValueId>& seen,
+                       std::vector<ValueId>& work) const {
     std::set<ValueId> read;
     reads(m, read);
     for (ValueId i : read)
@@ -179,7 +184,8 @@ class Fuser {
         continue;
       }
       std::vector<ValueId> members;
-      for (int id : set) members.insert(members.end(), groups_[id].members.begin(), groups_[id].members.end());
+      for (int id : set)
+        members.insert(members.end(), groups_[id].members.begin(), groups_[id].members.end());
       std::sort(members.begin(), members.end());
       // Stored views inside the set are read from memory by others only; inside they cost nothing either way.
       if (!rules_.join(rules_.loops, members, v, &why)) continue;
@@ -230,7 +236,8 @@ class Fuser {
     }
     g_.groups.clear();
     for (int id : order) g_.groups.push_back({groups_[id].backend, groups_[id].why});
-    for (ValueId v = 0; v < g_.nodes.size(); ++v) g_.nodes[v].group = group_of_[v] < 0 ? -1 : number[group_of_[v]];
+    for (ValueId v = 0; v < g_.nodes.size(); ++v)
+      g_.nodes[v].group = group_of_[v] < 0 ? -1 : number[group_of_[v]];
   }
 
   Graph& g_;

@@ -37,7 +37,8 @@ Graph optimize(const Graph& graph) {
 }
 
 Graph form_groups(const Graph& graph, const Placement& placement) {
-  Graph g = after("expand", expand(graph, [&](const Graph& at, ValueId v) { return !placement.backend(at, v).empty(); }));
+  Graph g = after(
+      "expand", expand(graph, [&](const Graph& at, ValueId v) { return !placement.backend(at, v).empty(); }));
   g = after("simplify", simplify(g));
   g = after("cse", cse(g));
   g = after("own_outputs", own_outputs(g));

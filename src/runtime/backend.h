@@ -30,7 +30,7 @@ class Parallel {
 struct Sizes {
   const DimTable* table;
   std::vector<int64_t> symbols;
-  int threads = 1;  // the most a step may use
+  int threads = 1;            // the most a step may use
   int64_t eval(Dim d) const;  // TENON_CHECKs: sizes were validated when the plan was made
   std::vector<int64_t> eval(std::span<const Dim> dims) const;
 };
@@ -52,14 +52,15 @@ class Step {
 class Executable {
  public:
   virtual ~Executable() = default;
-  std::vector<ValueId> inputs;   // materialised values it reads: graph inputs, constants, outputs of other groups
+  std::vector<ValueId>
+      inputs;  // materialised values it reads: graph inputs, constants, outputs of other groups
   std::vector<ValueId> outputs;  // values it writes
   // Outputs that may share the buffer of an input that dies here: (output position, input position).
   std::vector<std::pair<int, int>> inplace;
   virtual Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) = 0;
-  virtual std::string describe() const = 0;  // kernel text, or the library call with its post-ops
+  virtual std::string describe() const = 0;       // kernel text, or the library call with its post-ops
   virtual int kernel_count() const { return 0; }  // 0: a library call
-  int kernels_compiled = 0;  // of its kernels, those that had to go through the compiler
+  int kernels_compiled = 0;                       // of its kernels, those that had to go through the compiler
 };
 
 // What a back end sees of a program under construction.
@@ -73,8 +74,8 @@ struct BuildContext {
 
 struct Bid {
   bool yes = false;
-  double cost = 0;   // relative; the lowest wins
-  std::string why;   // a sentence, for both answers
+  double cost = 0;  // relative; the lowest wins
+  std::string why;  // a sentence, for both answers
 };
 
 class Backend {
@@ -86,8 +87,8 @@ class Backend {
   // `members` are in topological order, the first is the node that won the bid.
   virtual Bid absorb(const Graph& graph, std::span<const ValueId> members, ValueId node) const = 0;
   // One executable per group, in order. Members of a group are in topological order.
-  virtual Result<std::vector<std::unique_ptr<Executable>>> build(const BuildContext& context,
-                                                                 std::span<const std::vector<ValueId>> groups) = 0;
+  virtual Result<std::vector<std::unique_ptr<Executable>>> build(
+      const BuildContext& context, std::span<const std::vector<ValueId>> groups) = 0;
   virtual std::string describe() const = 0;  // library and version, for doctor and build info
 };
 

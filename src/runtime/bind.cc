@@ -71,10 +71,12 @@ Result<Binder> Binder::make(const Graph& graph) {
           int symbol = -1;
           bool simple = true;
           for (const DimTable::Term& t : e.terms) {
-            if (t.atoms.empty()) source.offset = t.factor;
+            if (t.atoms.empty())
+              source.offset = t.factor;
             else if (t.atoms.size() == 1 && dims.is_symbol(t.atoms[0]) && symbol < 0)
               symbol = dims.symbol_number(t.atoms[0]), source.factor = t.factor;
-            else simple = false;
+            else
+              simple = false;
           }
           if (!simple || symbol < 0) continue;
           source.symbol = symbol;
@@ -104,8 +106,8 @@ Result<Binder> Binder::make(const Graph& graph) {
 Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
                      std::vector<int64_t>* symbols) const {
   if (inputs.size() != graph.inputs.size())
-    return invalid("graph @" + graph.name + " takes " + std::to_string(graph.inputs.size()) + " inputs, got " +
-                   std::to_string(inputs.size()));
+    return invalid("graph @" + graph.name + " takes " + std::to_string(graph.inputs.size()) +
+                   " inputs, got " + std::to_string(inputs.size()));
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (frozen[i]) continue;
     const ValueId v = graph.inputs[i].value;
@@ -115,7 +117,8 @@ Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::s
       return invalid("input " + graph.value_name(v) + " is " + graph.print_type(type) + ", got dtype " +
                      std::string(name(t.dtype)));
     if (t.shape.size() != type.shape.size())
-      return invalid("input " + graph.value_name(v) + " is " + graph.print_type(type) + ", got shape " + list(t.shape));
+      return invalid("input " + graph.value_name(v) + " is " + graph.print_type(type) + ", got shape " +
+                     list(t.shape));
   }
   symbols->assign(graph.dims->symbol_count(), 0);
   for (const Source& s : sources_) {
@@ -127,12 +130,13 @@ Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::s
       const int64_t n = t.shape[s.axis] - s.offset;
       if (n % s.factor != 0)
         return invalid("input " + graph.value_name(graph.inputs[s.input].value) + " is " +
-                       graph.print_type(graph.type(graph.inputs[s.input].value)) + ", got shape " + list(t.shape));
+                       graph.print_type(graph.type(graph.inputs[s.input].value)) + ", got shape " +
+                       list(t.shape));
       (*symbols)[s.symbol] = n / s.factor;
     }
     if ((*symbols)[s.symbol] < 0)
-      return invalid("size " + graph.dims->symbol_name(graph.dims->symbol_at(s.symbol)) + " is negative: " +
-                     std::to_string((*symbols)[s.symbol]));
+      return invalid("size " + graph.dims->symbol_name(graph.dims->symbol_at(s.symbol)) +
+                     " is negative: " + std::to_string((*symbols)[s.symbol]));
   }
   return {};
 }
@@ -140,15 +144,16 @@ Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::s
 Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<bool>& frozen,
                      std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   if (outputs.size() != graph.outputs.size())
-    return invalid("graph @" + graph.name + " has " + std::to_string(graph.outputs.size()) + " outputs, got " +
-                   std::to_string(outputs.size()));
+    return invalid("graph @" + graph.name + " has " + std::to_string(graph.outputs.size()) +
+                   " outputs, got " + std::to_string(outputs.size()));
   auto check = [&](const char* what, ValueId v, const Plan::Expected& want, const Tensor& t) -> Status {
     const TensorType& type = graph.type(v);
     const std::string who = std::string(what) + " " + graph.value_name(v);
     if (t.dtype != type.dtype)
       return invalid(who + " is " + graph.print_type(type) + ", got dtype " + std::string(name(t.dtype)));
     if (!std::equal(t.shape.begin(), t.shape.end(), want.shape.begin(), want.shape.end()))
-      return invalid(who + " is " + graph.print_type(type) + " = " + list(want.shape) + ", got shape " + list(t.shape));
+      return invalid(who + " is " + graph.print_type(type) + " = " + list(want.shape) + ", got shape " +
+                     list(t.shape));
     if (!strides_fit(want, t.strides))
       return invalid(who + " has strides " + list(want.strides) + ", got " + list(t.strides));
     if (!t.data && want.elements > 0) return invalid(who + " has no data");

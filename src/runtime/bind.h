@@ -27,8 +27,8 @@ class Binder {
   struct Source {
     int symbol = 0;
     int input = 0;
-    int axis = -1;      // -1: the input's value
-    int64_t factor = 1; // size = factor * symbol + offset
+    int axis = -1;       // -1: the input's value
+    int64_t factor = 1;  // size = factor * symbol + offset
     int64_t offset = 0;
   };
   std::vector<Source> sources_;

@@ -10,10 +10,14 @@ namespace {
 std::string quoted(const std::string& s) {
   std::string out = "\"";
   for (char c : s) {
-    if (c == '"' || c == '\\') (out += '\\') += c;
-    else if (c == '\n') out += "\\n";
-    else if (static_cast<unsigned char>(c) < 0x20) out += ' ';
-    else out += c;
+    if (c == '"' || c == '\\')
+      (out += '\\') += c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out += ' ';
+    else
+      out += c;
   }
   return out + "\"";
 }
@@ -28,8 +32,10 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
     for (size_t i = 0; i < members.size(); ++i) {
       out += (i ? ", " : "") + std::string("{\"backend\": ") + quoted(g.groups[i].backend) + ", \"nodes\": [";
       for (size_t k = 0; k < members[i].size(); ++k)
-        out += (k ? ", " : "") + quoted(g.value_name(members[i][k]) + " = " + std::string(op(g.node(members[i][k]).op).name));
-      out += "], \"why\": " + quoted(g.groups[i].why) + ", \"runs\": " + quoted(source.executables[i]->describe()) + "}";
+        out += (k ? ", " : "") +
+               quoted(g.value_name(members[i][k]) + " = " + std::string(op(g.node(members[i][k]).op).name));
+      out += "], \"why\": " + quoted(g.groups[i].why) +
+             ", \"runs\": " + quoted(source.executables[i]->describe()) + "}";
     }
     out += "]";
     if (plan)

@@ -30,13 +30,15 @@ int64_t assign_offsets(std::vector<Lifetime>& values) {
   std::vector<int> order;
   for (size_t i = 0; i < n; ++i)
     if (root[i] == static_cast<int>(i) && bytes[i] > 0) order.push_back(static_cast<int>(i));
-  std::sort(order.begin(), order.end(), [&](int a, int b) { return std::pair(-bytes[a], a) < std::pair(-bytes[b], b); });
+  std::sort(order.begin(), order.end(),
+            [&](int a, int b) { return std::pair(-bytes[a], a) < std::pair(-bytes[b], b); });
   int64_t total = 0;
   std::vector<int> placed;
   for (int i : order) {
     std::vector<std::pair<int64_t, int64_t>> busy;  // of those alive at the same time
     for (int p : placed)
-      if (first[p] <= last[i] && first[i] <= last[p]) busy.push_back({values[p].offset, values[p].offset + bytes[p]});
+      if (first[p] <= last[i] && first[i] <= last[p])
+        busy.push_back({values[p].offset, values[p].offset + bytes[p]});
     std::sort(busy.begin(), busy.end());
     int64_t at = 0;
     for (auto [begin, end] : busy) {

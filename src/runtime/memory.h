@@ -17,7 +17,8 @@ struct Lifetime {
   int64_t bytes = 0;
   int first = 0;
   int last = 0;
-  int share = -1;  // lives in the buffer of this other one (in place); its own lifetime then starts where that ends
+  int share =
+      -1;  // lives in the buffer of this other one (in place); its own lifetime then starts where that ends
   int64_t offset = 0;
 };
 

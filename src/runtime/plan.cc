@@ -32,7 +32,8 @@ Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::o
     e.strides = sizes.eval(*strides);
   } else {
     e.strides.assign(e.shape.size(), 1);
-    for (size_t i = e.shape.size(); i-- > 1;) e.strides[i - 1] = e.strides[i] * std::max<int64_t>(1, e.shape[i]);
+    for (size_t i = e.shape.size(); i-- > 1;)
+      e.strides[i - 1] = e.strides[i] * std::max<int64_t>(1, e.shape[i]);
   }
   return e;
 }
@@ -45,7 +46,8 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   plan->symbols_ = symbols;
   const Sizes sizes{g.dims.get(), std::move(symbols), threads};
   for (const InputBinding& i : g.inputs) plan->inputs.push_back(expected(sizes, g.type(i.value), i.strides));
-  for (const OutputBinding& o : g.outputs) plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));
+  for (const OutputBinding& o : g.outputs)
+    plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));
 
   // Lifetimes of what lives in the workspace.
   std::vector<int> slot(g.nodes.size(), -1);
@@ -68,7 +70,8 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
     for (auto [out, in] : e.inplace) {
       const int to = slot[e.outputs[out]], from = slot[e.inputs[in]];
       if (to < 0 || from < 0 || given[in] || lifetimes[to].share >= 0) continue;
-      if (lifetimes[from].last != static_cast<int>(s) || lifetimes[from].bytes != lifetimes[to].bytes) continue;
+      if (lifetimes[from].last != static_cast<int>(s) || lifetimes[from].bytes != lifetimes[to].bytes)
+        continue;
       lifetimes[to].share = from;
       given[in] = true;
     }
@@ -82,10 +85,15 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
     PlannedStep planned{std::move(step), static_cast<uint32_t>(plan->buffers_.size()), 0};
     auto add = [&](ValueId v) {
       BufferRef ref;
-      if (source.output_of[v] >= 0) ref = {BufferRef::Kind::output, source.output_of[v], 0, nullptr};
-      else if (source.input_of[v] >= 0) ref = {BufferRef::Kind::input, source.input_of[v], 0, nullptr};
-      else if (slot[v] >= 0) ref = {BufferRef::Kind::workspace, 0, lifetimes[slot[v]].offset, nullptr};
-      else ref = {BufferRef::Kind::constant, 0, 0, attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->bytes};
+      if (source.output_of[v] >= 0)
+        ref = {BufferRef::Kind::output, source.output_of[v], 0, nullptr};
+      else if (source.input_of[v] >= 0)
+        ref = {BufferRef::Kind::input, source.input_of[v], 0, nullptr};
+      else if (slot[v] >= 0)
+        ref = {BufferRef::Kind::workspace, 0, lifetimes[slot[v]].offset, nullptr};
+      else
+        ref = {BufferRef::Kind::constant, 0, 0,
+               attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->bytes};
       plan->buffers_.push_back(ref);
     };
     for (ValueId v : e->inputs) add(v);
@@ -100,7 +108,8 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
 }
 
 template <class After>
-void Plan::walk(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel, After&& after) const {
+void Plan::walk(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel,
+                After&& after) const {
   std::unique_ptr<Arena> arena;
   char* base = nullptr;
   if (workspace_ > 0) {
@@ -135,7 +144,8 @@ void Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, Par
   walk(inputs, outputs, arenas, parallel, [] {});
 }
 
-std::vector<double> Plan::time_steps(void* const* in, void* const* out, ArenaPool& arenas, Parallel& parallel) const {
+std::vector<double> Plan::time_steps(void* const* in, void* const* out, ArenaPool& arenas,
+                                     Parallel& parallel) const {
   std::vector<double> seconds;
   auto last = std::chrono::steady_clock::now();
   walk(in, out, arenas, parallel, [&] {

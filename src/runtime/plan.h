@@ -25,7 +25,7 @@ struct BufferRef {
 struct PlanSource {
   const Graph* graph = nullptr;
   std::vector<std::unique_ptr<Executable>> executables;  // one per group, in running order
-  std::vector<int> input_of;   // per value: position in the host's inputs, -1
+  std::vector<int> input_of;                             // per value: position in the host's inputs, -1
   std::vector<int> output_of;  // per value: position of its first output binding, -1
 };
 
@@ -47,7 +47,8 @@ class Plan {
   };
   std::vector<Expected> inputs, outputs;
   // A line per step with its time, for profiling: runs once, serially timed.
-  std::vector<double> time_steps(void* const* in, void* const* out, ArenaPool& arenas, Parallel& parallel) const;
+  std::vector<double> time_steps(void* const* in, void* const* out, ArenaPool& arenas,
+                                 Parallel& parallel) const;
 
  private:
   struct PlannedStep {
@@ -55,7 +56,8 @@ class Plan {
     uint32_t first_buffer = 0, buffer_count = 0;
   };
   template <class After>
-  void walk(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel, After&& after) const;
+  void walk(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel,
+            After&& after) const;
 
   std::vector<int64_t> symbols_;
   std::vector<PlannedStep> steps_;

@@ -125,7 +125,8 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, Built& bu
       Backend* b = best_bid(backends, at, v);
       return b ? std::string(b->name()) : std::string("none");
     };
-    rules.join = [&](const std::string& backend, std::span<const ValueId> members, ValueId v, std::string* why) {
+    rules.join = [&](const std::string& backend, std::span<const ValueId> members, ValueId v,
+                     std::string* why) {
       Backend* b = find_backend(backend);
       Bid bid = b ? b->absorb(at, members, v) : Bid{};
       *why = bid.why;
@@ -170,7 +171,8 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, Built& bu
     Backend* b = find_backend(name);
     if (!b) {
       const ValueId v = members[list[0]][0];
-      std::string why = g.value_name(v) + " = " + std::string(op(g.node(v).op).name) + ": no back end runs it";
+      std::string why =
+          g.value_name(v) + " = " + std::string(op(g.node(v).op).name) + ": no back end runs it";
       for (Backend* other : backends) why += "; " + std::string(other->name()) + ": " + other->bid(g, v).why;
       return unsupported(why);
     }
@@ -195,8 +197,9 @@ Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& ba
   if (split.folded.empty()) return {};
   Built init;
   TENON_TRY(build(split.init, backends, init));
-  TENON_ASSIGN(std::unique_ptr<Plan> plan,
-               Plan::make(init.source, std::vector<int64_t>(main.dims->symbol_count(), 0), parallel.threads()));
+  TENON_ASSIGN(
+      std::unique_ptr<Plan> plan,
+      Plan::make(init.source, std::vector<int64_t>(main.dims->symbol_count(), 0), parallel.threads()));
   std::vector<void*> outputs;
   for (size_t i = 0; i < split.folded.size(); ++i) {
     const Node& node = main.node(split.folded[i]);
@@ -233,11 +236,14 @@ struct Program::Impl {
   std::atomic<int64_t> hits{0};
 
   Parallel& parallel() const { return options.parallel ? *options.parallel : default_parallel(); }
-  int threads() const { return options.threads > 0 ? std::min(options.threads, parallel().threads()) : parallel().threads(); }
+  int threads() const {
+    return options.threads > 0 ? std::min(options.threads, parallel().threads()) : parallel().threads();
+  }
 
   Status make(std::span<const Tensor> params) {
     const auto start = Clock::now();
-    Split split = split_constants(optimize(freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen)));
+    Split split = split_constants(
+        optimize(freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen)));
     TENON_TRY(run_init(split, split.main, backends, parallel(), folded, &built));
     TENON_TRY(build(split.main, backends, built));
     TENON_ASSIGN(binder, Binder::make(source));

@@ -24,20 +24,20 @@ struct Tensor {
 };
 
 struct ProgramOptions {
-  bool freeze = false;          // params given to make() are constants: packed and folded once
-  Parallel* parallel = nullptr; // null: default_parallel()
-  int threads = 0;              // at most this many; 0: as many as `parallel` has
+  bool freeze = false;                // params given to make() are constants: packed and folded once
+  Parallel* parallel = nullptr;       // null: default_parallel()
+  int threads = 0;                    // at most this many; 0: as many as `parallel` has
   std::vector<std::string> backends;  // names in order of preference; empty: all
   size_t max_plans = 256;
 };
 
 struct ProgramStats {
-  int64_t nodes = 0;           // of the graph as given
-  int64_t nodes_fused = 0;     // nodes that share a group with another node
-  int64_t kernels = 0;         // kernels and library calls per run
-  int64_t kernels_compiled = 0;// kernels that went through the compiler for this program
+  int64_t nodes = 0;             // of the graph as given
+  int64_t nodes_fused = 0;       // nodes that share a group with another node
+  int64_t kernels = 0;           // kernels and library calls per run
+  int64_t kernels_compiled = 0;  // kernels that went through the compiler for this program
   int64_t steps = 0;
-  int64_t workspace_bytes = 0; // of the newest plan
+  int64_t workspace_bytes = 0;  // of the newest plan
   int64_t plans = 0;
   int64_t plan_hits = 0;
   double compile_ms = 0;
