@@ -1,0 +1,53 @@
+// Helpers of the verbs: reading files and graphs, printing. Tested by tests/cli_test.py.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "src/cli/verbs.h"
+#include "src/ir/text.h"
+
+namespace tenon::cli {
+
+Result<std::string> read_file(const std::string& path) {
+  std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (!file) return environment(path + ": " + std::strerror(errno));
+  std::string text;
+  char block[1 << 16];
+  size_t n;
+  while ((n = std::fread(block, 1, sizeof block, file)) > 0) text.append(block, n);
+  const bool failed = std::ferror(file) != 0;
+  const std::string why = std::strerror(errno);
+  if (file != stdin) std::fclose(file);
+  if (failed) return environment(path + ": " + why);
+  return text;
+}
+
+Result<Graph> read_graph(const std::string& path) {
+  TENON_ASSIGN(std::string text, read_file(path));
+  auto graph = parse_graph(text);
+  if (graph.ok()) return graph;
+  const std::string where = (path == "-" ? "stdin" : path) + ":";
+  std::string message = where;
+  for (char c : graph.status().message()) {
+    message += c;
+    if (c == '\n') message += where;
+  }
+  return Status(graph.status().code(), message);
+}
+
+int fail(const Status& status) {
+  std::fprintf(stderr, "tenon: %s: %s\n", code_name(status.code()), status.message().c_str());
+  return kFailed;
+}
+
+int misuse(const std::string& sentence) {
+  std::fprintf(stderr, "tenon: %s\n", sentence.c_str());
+  return kUsage;
+}
+
+void print_line(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fputc('\n', stdout);
+}
+
+}  // namespace tenon::cli

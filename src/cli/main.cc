@@ -1,0 +1,69 @@
+// The command line `tenon`: reads the arguments and calls a verb (verbs.h). Exit status 0: done; 1: it failed, stderr says
+// why; 2: a mistake in the arguments. Tested by tests/cli_test.py.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "src/cli/verbs.h"
+#include "tenon/tenon.h"
+
+namespace {
+
+int read_and_call(int argc, char** argv) {
+  using namespace tenon::cli;
+  CLI::App app("Tenon: a JIT graph executor", "tenon");
+  app.set_version_flag("--version", std::string("tenon ") + tenon_version_string());
+  app.require_subcommand(1);
+  int result = kDone;
+
+  OptArgs opt_args;
+  CLI::App* opt_verb = app.add_subcommand("opt", "Run passes on a graph: text in, text out");
+  opt_verb->add_option("file", opt_args.file, "Graph as text; - reads stdin")->required();
+  opt_verb->add_option("--pass", opt_args.passes, "Passes, in this order; none only checks and prints")
+      ->delimiter(',');
+  opt_verb->callback([&] { result = opt(opt_args); });
+
+  RunArgs run_args;
+  CLI::App* run_verb =
+      app.add_subcommand("run", "Compile a graph and run it on .npy files or random numbers");
+  run_verb->add_option("file", run_args.file, "Graph as text; - reads stdin")->required();
+  run_verb->add_option("--input", run_args.inputs, "name=file.npy; the other inputs are random");
+  run_verb->add_option("--dim", run_args.dims, "N=4: a size of random inputs");
+  run_verb->add_option("--seed", run_args.seed, "Of the random inputs");
+  run_verb->add_option("--repeat", run_args.repeat, "Runs; the last one is timed")
+      ->check(CLI::PositiveNumber);
+  run_verb->add_option("--backend", run_args.backends, "Only these back ends, in order of preference")
+      ->delimiter(',');
+  run_verb->add_option("--output-dir", run_args.output_dir, "Writes every output as NAME.npy")
+      ->check(CLI::ExistingDirectory);
+  run_verb->add_flag("--explain", run_args.explain, "Print the groups and their kernels");
+  run_verb->callback([&] { result = run(run_args); });
+
+  app.add_subcommand("doctor", "What Tenon finds on this machine, and whether it computes")->callback([&] {
+    result = doctor();
+  });
+  app.add_subcommand("env", "The TENON_* variables")->callback([&] { result = env(); });
+
+  std::string op_name;
+  CLI::App* ops_verb = app.add_subcommand("ops", "The ops, or one of them");
+  ops_verb->add_option("name", op_name, "Of one op");
+  ops_verb->callback([&] { result = ops(op_name); });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kDone : kUsage;
+  }
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return read_and_call(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "tenon: internal: %s\n", e.what());
+    return tenon::cli::kFailed;
+  }
+}

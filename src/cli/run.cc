@@ -1,0 +1,273 @@
+// tenon run: compiles a graph's text and runs it on .npy files or random tensors; prints a line per tensor.
+// Tested by tests/cli_test.py.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "src/base/text.h"
+#include "src/cli/npy.h"
+#include "src/cli/verbs.h"
+#include "src/ops/eval.h"
+#include "src/runtime/program.h"
+
+namespace tenon::cli {
+namespace {
+
+// A tensor laid out as a binding declares.
+struct Placed {
+  std::vector<int64_t> strides;
+  std::vector<std::byte> bytes;
+  std::byte* base = nullptr;
+
+  Placed(const HostTensor& t, std::vector<int64_t> given) : strides(std::move(given)) {
+    int64_t low = 0, high = 0;
+    for (int a = 0; a < t.rank(); ++a) {
+      const int64_t reach = strides[a] * (std::max<int64_t>(t.shape[a], 1) - 1);
+      (reach < 0 ? low : high) += reach;
+    }
+    bytes.resize(static_cast<size_t>((high - low + 1) * size_of(t.dtype)));
+    base = bytes.data() - low * size_of(t.dtype);
+  }
+  // Copies elements one way; both are walked in row-major order.
+  template <class Copy>
+  void each(const HostTensor& t, Copy copy) {
+    const int64_t size = size_of(t.dtype);
+    walk(t.shape, {dense_strides(t.shape), strides}, [&](const std::vector<int64_t>& at) {
+      copy(at[0] * size, base + at[1] * size, static_cast<size_t>(size));
+    });
+  }
+};
+
+std::string label(const Graph& g, ValueId v) {
+  return g.node(v).name.empty() ? std::to_string(v) : g.node(v).name;
+}
+
+std::string print_sizes(const HostTensor& t) {
+  std::string s = std::string(name(t.dtype)) + "[";
+  for (size_t i = 0; i < t.shape.size(); ++i) s += (i ? "," : "") + std::to_string(t.shape[i]);
+  return s + "]";
+}
+
+std::string summary(const HostTensor& t) {
+  const int64_t n = t.count();
+  if (n == 0) return "empty";
+  double low = INFINITY, high = -INFINITY, sum = 0;
+  int64_t finite = 0, nans = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double x = t.number(i);
+    if (std::isnan(x))
+      ++nans;
+    else
+      low = std::min(low, x), high = std::max(high, x);
+    if (std::isfinite(x)) sum += x, ++finite;
+  }
+  std::string s = nans == n ? "" : fmt::format("min {:.6g}  max {:.6g}", low, high);
+  if (finite > 0) s += fmt::format("  mean {:.6g}", sum / static_cast<double>(finite));
+  if (nans > 0) s += fmt::format("  nan {}", nans);
+  s += "  [";
+  for (int64_t i = 0; i < std::min<int64_t>(n, 4); ++i)
+    s += fmt::format("{}{:.6g}", i ? " " : "", t.number(i));
+  return s + (n > 4 ? " ...]" : "]");
+}
+
+HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint64_t seed) {
+  HostTensor t(dtype, std::move(shape));
+  std::mt19937_64 rng(seed);
+  std::normal_distribution<double> normal;
+  for (int64_t i = 0; i < t.count(); ++i) {
+    if (is_float(dtype))
+      t.set(i, {normal(rng), 0});
+    else
+      t.set(i, {0, static_cast<int64_t>(rng() % 2)});  // 0 and 1: valid as indices, divisors aside
+  }
+  return t;
+}
+
+class Session {
+ public:
+  Session(const Graph& graph, const RunArgs& args) : g_(graph), args_(args) {}
+
+  Status prepare() {
+    TENON_TRY(read_inputs());
+    TENON_TRY(find_sizes());
+    for (size_t i = 0; i < g_.inputs.size(); ++i) {
+      const InputBinding& in = g_.inputs[i];
+      if (!given_[i]) {
+        TENON_ASSIGN(std::vector<int64_t> shape, sizes(g_.type(in.value).shape));
+        if (!element_bytes(g_.type(in.value).dtype, shape))
+          return invalid("input " + g_.value_name(in.value) + " is too large");
+        given_[i] = random_tensor(g_.type(in.value).dtype, std::move(shape), args_.seed * 1000003 + i);
+        if (in.symbol) given_[i]->set(0, {0, values_[g_.dims->symbol_number(*in.symbol)]});
+      }
+      TENON_ASSIGN(std::vector<int64_t> strides, strides_of(*given_[i], in.strides));
+      placed_.emplace_back(*given_[i], std::move(strides));
+      placed_.back().each(*given_[i], [&](int64_t from, std::byte* to, size_t size) {
+        std::copy_n(given_[i]->bytes.data() + from, size, to);
+      });
+    }
+    for (const OutputBinding& out : g_.outputs) {
+      const TensorType& type = g_.type(out.value);
+      TENON_ASSIGN(std::vector<int64_t> shape, sizes(type.shape));
+      if (!element_bytes(type.dtype, shape))
+        return invalid("output " + g_.value_name(out.value) + " is too large");
+      results_.emplace_back(type.dtype, std::move(shape));
+      TENON_ASSIGN(std::vector<int64_t> strides, strides_of(results_.back(), out.strides));
+      placed_.emplace_back(results_.back(), std::move(strides));
+    }
+    return {};
+  }
+
+  Status execute() {
+    ProgramOptions options;
+    options.backends = args_.backends;
+    auto start = std::chrono::steady_clock::now();
+    auto ms = [&] {
+      return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    };
+    TENON_ASSIGN(std::shared_ptr<Program> program, Program::make(g_, options, {}));
+    print_line(fmt::format("compiled in {:.2f} ms", ms()));
+    std::vector<Tensor> in, out;
+    for (size_t i = 0; i < placed_.size(); ++i) {
+      const HostTensor& t = i < given_.size() ? *given_[i] : results_[i - given_.size()];
+      (i < given_.size() ? in : out).push_back({placed_[i].base, t.dtype, t.shape, placed_[i].strides});
+    }
+    for (int i = 0; i < args_.repeat; ++i) {
+      start = std::chrono::steady_clock::now();
+      TENON_TRY(program->run(in, out));
+    }
+    print_line(fmt::format("ran in {:.4f} ms", ms()));
+    for (size_t i = 0; i < results_.size(); ++i)
+      placed_[given_.size() + i].each(results_[i], [&](int64_t to, std::byte* from, size_t size) {
+        std::copy_n(from, size, results_[i].bytes.data() + to);
+      });
+    if (args_.explain) print_line(program->explain(false));
+    return {};
+  }
+
+  Status report() const {
+    for (size_t i = 0; i < given_.size(); ++i) line("input ", g_.inputs[i].value, *given_[i]);
+    for (size_t i = 0; i < results_.size(); ++i) line("output", g_.outputs[i].value, results_[i]);
+    if (args_.output_dir.empty()) return {};
+    for (size_t i = 0; i < results_.size(); ++i)
+      TENON_TRY(write_npy(args_.output_dir + "/" + label(g_, g_.outputs[i].value) + ".npy", results_[i]));
+    return {};
+  }
+
+ private:
+  void line(const char* what, ValueId v, const HostTensor& t) const {
+    print_line(fmt::format("{} {:<8} {:<16} {}", what, g_.value_name(v), print_sizes(t), summary(t)));
+  }
+
+  Status read_inputs() {
+    given_.resize(g_.inputs.size());
+    for (const std::string& item : args_.inputs) {
+      const size_t equals = item.find('=');
+      std::string wanted = item.substr(0, equals);
+      if (!wanted.empty() && wanted[0] == '%') wanted.erase(0, 1);
+      size_t i = 0;
+      while (i < g_.inputs.size() && label(g_, g_.inputs[i].value) != wanted) ++i;
+      if (i == g_.inputs.size()) {
+        Nearest nearest(wanted);
+        for (const InputBinding& in : g_.inputs) nearest.offer(label(g_, in.value));
+        return invalid("the graph has no input " + wanted + nearest.hint());
+      }
+      TENON_ASSIGN(HostTensor t, read_npy(item.substr(equals + 1)));
+      const TensorType& type = g_.type(g_.inputs[i].value);
+      if (type.dtype == DType::bf16 && t.dtype == DType::f32) {
+        HostTensor narrow(DType::bf16, t.shape);
+        for (int64_t k = 0; k < t.count(); ++k) narrow.set(k, t.get(k));
+        t = std::move(narrow);
+      }
+      if (t.dtype != type.dtype || t.rank() != type.rank())
+        return invalid("input %" + wanted + " is " + g_.print_type(type) + ", the file has " +
+                       print_sizes(t));
+      given_[i] = std::move(t);
+    }
+    return {};
+  }
+
+  // Symbols from --dim, then from the files' shapes; the program checks that they agree.
+  Status find_sizes() {
+    const DimTable& dims = *g_.dims;
+    values_.assign(dims.symbol_count(), 0);
+    known_.assign(dims.symbol_count(), false);
+    for (const std::string& item : args_.dims) {
+      const size_t equals = item.find('=');
+      const auto symbol = dims.find_symbol(item.substr(0, equals));
+      if (!symbol) return invalid("the graph has no size " + item.substr(0, equals));
+      const auto value = read_int(item.substr(equals + 1));
+      if (!value || *value < 0) return invalid("--dim " + item + ": not a size");
+      values_[dims.symbol_number(*symbol)] = *value;
+      known_[dims.symbol_number(*symbol)] = true;
+    }
+    for (size_t i = 0; i < given_.size(); ++i) {
+      const Dims& shape = g_.type(g_.inputs[i].value).shape;
+      for (size_t a = 0; given_[i] && a < shape.size(); ++a) {
+        if (!dims.is_symbol(shape[a]) || known_[dims.symbol_number(shape[a])]) continue;
+        values_[dims.symbol_number(shape[a])] = given_[i]->shape[a];
+        known_[dims.symbol_number(shape[a])] = true;
+      }
+      if (given_[i] && g_.inputs[i].symbol) {
+        const int s = dims.symbol_number(*g_.inputs[i].symbol);
+        if (!known_[s] && given_[i]->count() == 1) values_[s] = given_[i]->get(0).i, known_[s] = true;
+      }
+    }
+    return {};
+  }
+
+  Result<std::vector<int64_t>> sizes(const Dims& dims) const {
+    std::vector<int64_t> out;
+    for (Dim d : dims) {
+      std::vector<Dim> symbols;
+      g_.dims->collect_symbols(d, symbols);
+      for (Dim s : symbols)
+        if (!known_[g_.dims->symbol_number(s)])
+          return invalid("the size " + g_.dims->symbol_name(s) + " is not known: give --dim " +
+                         g_.dims->symbol_name(s) + "=4");
+      const auto n = g_.dims->eval(d, values_);
+      if (!n || *n < 0) return invalid("the size " + g_.dims->print(d) + " is out of range");
+      out.push_back(*n);
+    }
+    return out;
+  }
+
+  Result<std::vector<int64_t>> strides_of(const HostTensor& t, const std::optional<Dims>& declared) const {
+    if (!declared) return dense_strides(t.shape);
+    std::vector<int64_t> out;
+    for (Dim d : *declared) {
+      const auto n = g_.dims->eval(d, values_);
+      if (!n) return invalid("the stride " + g_.dims->print(d) + " overflows");
+      out.push_back(*n);
+    }
+    return out;
+  }
+
+  const Graph& g_;
+  const RunArgs& args_;
+  std::vector<std::optional<HostTensor>> given_;  // inputs
+  std::vector<HostTensor> results_;
+  std::vector<Placed> placed_;  // inputs, then outputs
+  std::vector<int64_t> values_;
+  std::vector<bool> known_;
+};
+
+}  // namespace
+
+int run(const RunArgs& args) {
+  for (const auto* list : {&args.inputs, &args.dims})
+    for (const std::string& item : *list)
+      if (item.find('=') == item.npos) return misuse("'" + item + "' is not name=value");
+  auto graph = read_graph(args.file);
+  if (!graph.ok()) return fail(graph.status());
+  Session session(*graph, args);
+  Status status = session.prepare();
+  if (status.ok()) status = session.execute();
+  if (status.ok()) status = session.report();
+  return status.ok() ? kDone : fail(status);
+}
+
+}  // namespace tenon::cli

@@ -1,0 +1,47 @@
+// Verbs of the command line: main.cc reads the arguments with CLI11 and calls one of these. Each returns the exit status:
+// 0 done, 1 it failed and stderr says why; 2, a mistake in the arguments, is main's (and a verb's where only it can see).
+// Tested by tests/cli_test.py.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/ir/graph.h"
+
+namespace tenon::cli {
+
+inline constexpr int kDone = 0, kFailed = 1, kUsage = 2;
+
+struct OptArgs {
+  std::string file;  // "-": stdin
+  std::vector<std::string> passes;
+};
+int opt(const OptArgs& args);
+
+struct RunArgs {
+  std::string file;
+  std::vector<std::string> inputs;    // name=file.npy
+  std::vector<std::string> dims;      // N=4
+  std::vector<std::string> backends;  // empty: all
+  uint64_t seed = 0;
+  int repeat = 1;
+  std::string output_dir;  // empty: nothing is written
+  bool explain = false;
+};
+int run(const RunArgs& args);
+
+int doctor();
+int env();
+int ops(const std::string& name);  // "": all of them
+
+// Helpers of several verbs.
+Result<std::string> read_file(const std::string& path);  // "-": stdin
+Result<Graph> read_graph(const std::string& path);       // messages are "path:line:column: ..."
+int fail(const Status& status);                          // prints it; kFailed
+int misuse(const std::string& sentence);                 // prints it; kUsage
+void print_line(std::string_view text);                  // to stdout
+
+}  // namespace tenon::cli
