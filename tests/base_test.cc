@@ -70,13 +70,17 @@ std::vector<std::string> tokens(std::string_view text) {
 
 TEST(Lexer, TokensWithPlaces) {
   EXPECT_THAT(tokens("ab.c_1 %x//2\r\n\t; comment 1\n 0x0f 1.5e3 17 \"a\\\"b\" ;"),
-              ElementsAre("n1:1 ab.c_1", "p1:8 %", "n1:9 x", "p1:10 //", "i1:12 2", "h3:2 0x0f", "f3:7 1.5e3", "i3:13 17",
-                          "s3:16 \"a\\\"b\"", "e3:24 "));
+              ElementsAre("n1:1 ab.c_1", "p1:8 %", "n1:9 x", "p1:10 //", "i1:12 2", "h3:2 0x0f", "f3:7 1.5e3",
+                          "i3:13 17", "s3:16 \"a\\\"b\"", "e3:24 "));
 }
 
 TEST(Lexer, BadTokensSayWhy) {
-  for (auto [text, why] : {std::pair("\"abc", "without closing quote"), {"\"\\q\"", "unknown escape"}, {"1e999", "out of range"},
-                           {"12ab", "malformed number"}, {"99999999999999999999", "beyond 64 bits"}, {"\x01", "unexpected byte"},
+  for (auto [text, why] : {std::pair("\"abc", "without closing quote"),
+                           {"\"\\q\"", "unknown escape"},
+                           {"1e999", "out of range"},
+                           {"12ab", "malformed number"},
+                           {"99999999999999999999", "beyond 64 bits"},
+                           {"\x01", "unexpected byte"},
                            {"\xff", "unexpected byte '\\xff'"}}) {
     Lexer lexer(text);
     EXPECT_EQ(lexer.peek().kind, Token::Kind::bad) << text;
@@ -167,7 +171,9 @@ TEST(Literals, DoublesReadBackAndAreNoIntegers) {
     ASSERT_TRUE(back.ok()) << text;
     ASSERT_EQ(std::bit_cast<uint64_t>(*back), std::bit_cast<uint64_t>(x)) << text;
     ASSERT_TRUE(lexer.at_end());
-    ASSERT_NE(Lexer(text[0] == '-' ? std::string_view(text).substr(1) : std::string_view(text)).peek().kind, Token::Kind::integer) << text;
+    ASSERT_NE(Lexer(text[0] == '-' ? std::string_view(text).substr(1) : std::string_view(text)).peek().kind,
+              Token::Kind::integer)
+        << text;
   }
 }
 
@@ -225,8 +231,10 @@ TEST(Env, TableAccessorsAndWarnings) {
   unsetenv("TENON_ISA");
   setenv("TENON_DUMPS", "fuse", 1);
   setenv("TENON_WHATEVER", "1", 1);
-  EXPECT_THAT(env_warnings(), testing::UnorderedElementsAre(HasSubstr("TENON_DUMPS is not a variable of Tenon, did you mean 'TENON_DUMP'?"),
-                                                            testing::EndsWith("TENON_WHATEVER is not a variable of Tenon")));
+  EXPECT_THAT(env_warnings(),
+              testing::UnorderedElementsAre(
+                  HasSubstr("TENON_DUMPS is not a variable of Tenon, did you mean 'TENON_DUMP'?"),
+                  testing::EndsWith("TENON_WHATEVER is not a variable of Tenon")));
   unsetenv("TENON_DUMPS");
   unsetenv("TENON_WHATEVER");
   EXPECT_TRUE(env_warnings().empty());
@@ -267,9 +275,11 @@ TEST(Log, NothingWithoutALoggerOrATopic) {
 
 TEST(Log, TheHostsLoggerGetsEverything) {
   std::vector<std::string> seen;
-  set_logger([](void* user, const char* topic, const char* message) {
-    static_cast<std::vector<std::string>*>(user)->push_back(std::string(topic) + "|" + message);
-  }, &seen);
+  set_logger(
+      [](void* user, const char* topic, const char* message) {
+        static_cast<std::vector<std::string>*>(user)->push_back(std::string(topic) + "|" + message);
+      },
+      &seen);
   EXPECT_TRUE(log_wanted("plan"));
   testing::internal::CaptureStderr();
   log("plan", "three");

@@ -20,19 +20,65 @@ Dim read(DimTable& t, std::string_view text) {
 // What each text prints as: its normal form.
 TEST(Dim, NormalForm) {
   const std::pair<const char*, const char*> cases[] = {
-      {"2+3*4", "14"}, {"-7//2", "-4"}, {"-7%3", "2"}, {"7%-3", "-2"}, {"max(3,5)-min(3,5)", "2"},
-      {"N*2+N", "3*N"}, {"N-N", "0"}, {"N*0", "0"}, {"N+M-N", "M"}, {"(N+1)*M", "M+M*N"}, {"(N+1)*(N-1)", "N*N-1"},
-      {"N//1", "N"}, {"N%1", "0"}, {"N//N", "1"}, {"0//N", "0"}, {"N//-2", "(-N)//2"},
-      {"(4*N)//4", "N"}, {"(4*N+M)//4", "M//4+N"}, {"(4*N+3)//4", "N"}, {"(4*N+7)//4", "N+1"}, {"(6*N+2)//4", "(3*N+1)//2"},
-      {"(N//2)//3", "N//6"}, {"(N//2+5)//3", "(N+4)//6+1"}, {"(N*M+K)//M", "K//M+N"}, {"(2*N*M)//(4*M)", "N//2"},
-      {"(N*M+M)//(N+1)", "M"}, {"(N*N-1)//(N-1)", "N+1"}, {"(N%4)//4", "0"},
-      {"(4*N+3)%4", "3"}, {"(4*N+8)%4", "0"}, {"(5*N+M)%4", "(M+N)%4"}, {"(2*N)%4", "2*(N%2)"}, {"(2*N+3)%4", "2*((N+1)%2)+1"},
-      {"(N%8)%4", "N%4"}, {"(N%4)%8", "N%4"}, {"(N%8+M)%4", "(M+N)%4"}, {"(N*M+K)%M", "K%M"}, {"(N%M)%M", "N%M"},
-      {"max(N,0)", "N"}, {"max(N,-3)", "N"}, {"min(N,0)", "0"}, {"max(N,N+2)", "N+2"}, {"max(max(N,1),max(M,2))", "max(2,max(M,N))"},
-      {"max(N,M)-max(M,N)", "0"}, {"min(N,min(N,M))", "min(M,N)"}, {"max(N*M,0)", "M*N"}, {"max(N-1,0)", "max(0,N-1)"},
-      {"(N-1)//2+1", "(N+1)//2"}, {"((N-1)//2+1-1)//2+1", "(N+3)//4"},
-      {"1-N", "1-N"}, {"-N", "-N"}, {"-(N//4)", "-(N//4)"}, {"M-N//4", "M-(N//4)"}, {"3*(N//4)", "3*(N//4)"}, {"N//4%3", "(N//4)%3"},
-      {"N//(4%3+M)", "N//(M+1)"}, {"N*(M//K)", "(M//K)*N"}, {"5//N", "5//N"}, {"-5//N", "(-5)//N"},
+      {"2+3*4", "14"},
+      {"-7//2", "-4"},
+      {"-7%3", "2"},
+      {"7%-3", "-2"},
+      {"max(3,5)-min(3,5)", "2"},
+      {"N*2+N", "3*N"},
+      {"N-N", "0"},
+      {"N*0", "0"},
+      {"N+M-N", "M"},
+      {"(N+1)*M", "M+M*N"},
+      {"(N+1)*(N-1)", "N*N-1"},
+      {"N//1", "N"},
+      {"N%1", "0"},
+      {"N//N", "1"},
+      {"0//N", "0"},
+      {"N//-2", "(-N)//2"},
+      {"(4*N)//4", "N"},
+      {"(4*N+M)//4", "M//4+N"},
+      {"(4*N+3)//4", "N"},
+      {"(4*N+7)//4", "N+1"},
+      {"(6*N+2)//4", "(3*N+1)//2"},
+      {"(N//2)//3", "N//6"},
+      {"(N//2+5)//3", "(N+4)//6+1"},
+      {"(N*M+K)//M", "K//M+N"},
+      {"(2*N*M)//(4*M)", "N//2"},
+      {"(N*M+M)//(N+1)", "M"},
+      {"(N*N-1)//(N-1)", "N+1"},
+      {"(N%4)//4", "0"},
+      {"(4*N+3)%4", "3"},
+      {"(4*N+8)%4", "0"},
+      {"(5*N+M)%4", "(M+N)%4"},
+      {"(2*N)%4", "2*(N%2)"},
+      {"(2*N+3)%4", "2*((N+1)%2)+1"},
+      {"(N%8)%4", "N%4"},
+      {"(N%4)%8", "N%4"},
+      {"(N%8+M)%4", "(M+N)%4"},
+      {"(N*M+K)%M", "K%M"},
+      {"(N%M)%M", "N%M"},
+      {"max(N,0)", "N"},
+      {"max(N,-3)", "N"},
+      {"min(N,0)", "0"},
+      {"max(N,N+2)", "N+2"},
+      {"max(max(N,1),max(M,2))", "max(2,max(M,N))"},
+      {"max(N,M)-max(M,N)", "0"},
+      {"min(N,min(N,M))", "min(M,N)"},
+      {"max(N*M,0)", "M*N"},
+      {"max(N-1,0)", "max(0,N-1)"},
+      {"(N-1)//2+1", "(N+1)//2"},
+      {"((N-1)//2+1-1)//2+1", "(N+3)//4"},
+      {"1-N", "1-N"},
+      {"-N", "-N"},
+      {"-(N//4)", "-(N//4)"},
+      {"M-N//4", "M-(N//4)"},
+      {"3*(N//4)", "3*(N//4)"},
+      {"N//4%3", "(N//4)%3"},
+      {"N//(4%3+M)", "N//(M+1)"},
+      {"N*(M//K)", "(M//K)*N"},
+      {"5//N", "5//N"},
+      {"-5//N", "(-5)//N"},
   };
   for (auto [text, normal] : cases) {
     DimTable t;
@@ -83,8 +129,8 @@ TEST(Dim, OverflowIsAValueThatAbsorbs) {
   EXPECT_EQ(t.sub(INT64_MAX, INT64_MAX), Dim(0));
   EXPECT_TRUE(t.is_overflow(t.sub(Dim::kLowestConst, 1)));
   EXPECT_TRUE(t.is_overflow(t.mul(t.mul(n, big), 4)));
-  for (Dim d : {t.add(over, n), t.mul(over, 0), t.sub(over, over), t.floor_div(over, 2), t.mod(over, 2), t.max(over, n),
-                t.min(n, over), t.floor_div(n, over), t.mod(n, over), t.ceil_div(over, 3)})
+  for (Dim d : {t.add(over, n), t.mul(over, 0), t.sub(over, over), t.floor_div(over, 2), t.mod(over, 2),
+                t.max(over, n), t.min(n, over), t.floor_div(n, over), t.mod(n, over), t.ceil_div(over, 3)})
     EXPECT_TRUE(t.is_overflow(d));
   EXPECT_EQ(t.eval(over, {}), std::nullopt);
   EXPECT_EQ(t.lower_bound(over), std::nullopt);
@@ -130,9 +176,16 @@ TEST(Dim, Symbols) {
 
 TEST(Dim, ParseErrors) {
   DimTable t;
-  for (auto [text, why] : {std::pair("", "1:1: expected a size, found the end"), {"N+", "1:3: expected a size"}, {"N M", "1:3: expected the end"},
-                           {"(N", "expected ')'"}, {"max(N)", "expected ','"}, {"N//(M-M)", "1:2: size divided by zero"}, {"N%0", "divided by zero"},
-                           {"1.5", "expected a size"}, {"9223372036854775808", "beyond 64 bits"}, {"9223372036854775807+N*0+1", "too large"}})
+  for (auto [text, why] : {std::pair("", "1:1: expected a size, found the end"),
+                           {"N+", "1:3: expected a size"},
+                           {"N M", "1:3: expected the end"},
+                           {"(N", "expected ')'"},
+                           {"max(N)", "expected ','"},
+                           {"N//(M-M)", "1:2: size divided by zero"},
+                           {"N%0", "divided by zero"},
+                           {"1.5", "expected a size"},
+                           {"9223372036854775808", "beyond 64 bits"},
+                           {"9223372036854775807+N*0+1", "too large"}})
     EXPECT_THAT(t.parse(text).status().message(), HasSubstr(why)) << text;
   std::string nested(100000, '(');
   EXPECT_THAT(t.parse(nested).status().message(), HasSubstr("nested too deeply"));
@@ -157,7 +210,7 @@ Tree random_tree(std::mt19937& random, int depth) {
   int pick = static_cast<int>(random() % (depth > 0 ? 12 : 2));
   if (pick == 0) return {'n', static_cast<int64_t>(random() % 12) - 3, {}};
   if (pick == 1) return {'s', static_cast<int64_t>(random() % kSymbols), {}};
-  Tree t{"++-**//%%Mm"[(pick - 2) % 11], 0, {}};
+  Tree t{"++-**//%%Mm" [(pick - 2) % 11], 0, {}};
   t.sides.push_back(random_tree(random, depth - 1));
   t.sides.push_back(random_tree(random, depth - 1));
   return t;
@@ -228,12 +281,14 @@ TEST(Dim, RandomExpressionsEvaluateAsWritten) {
     auto lowest = t.lower_bound(*d), highest = t.upper_bound(*d);
     for (int trial = 0; trial < 8; ++trial) {
       int64_t values[kSymbols];
-      for (int i = 0; i < kSymbols; ++i) values[i] = low[i] + static_cast<int64_t>(random() % (std::min<int64_t>(high[i] - low[i], 40) + 1));
+      for (int i = 0; i < kSymbols; ++i)
+        values[i] = low[i] + static_cast<int64_t>(random() % (std::min<int64_t>(high[i] - low[i], 40) + 1));
       auto expected = plain(tree, values);
       if (!expected) continue;
       ++compared;
       auto got = t.eval(*d, values);
-      ASSERT_EQ(got, expected) << text << " with N=" << values[0] << " K=" << values[1] << " M2=" << values[2];
+      ASSERT_EQ(got, expected) << text << " with N=" << values[0] << " K=" << values[1]
+                               << " M2=" << values[2];
       ASSERT_LE(lowest.value_or(*expected), *expected) << text;
       ASSERT_GE(highest.value_or(*expected), *expected) << text;
     }

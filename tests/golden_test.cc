@@ -54,7 +54,8 @@ Result<std::string> verify_kernel(std::string_view, std::string_view input) {
   std::string located;
   for (std::string error; std::getline(errors, error);) {
     std::string statement = "kernel @";
-    if (size_t open = error.find('`'); open != error.npos) statement = error.substr(open + 1, error.find('`', open + 1) - open - 1);
+    if (size_t open = error.find('`'); open != error.npos)
+      statement = error.substr(open + 1, error.find('`', open + 1) - open - 1);
     std::istringstream lines{std::string(input)};
     int number = 1;
     for (std::string line; std::getline(lines, line) && line.find(statement) == line.npos;) ++number;
@@ -158,7 +159,8 @@ void check_errors(const GoldenFile& file, const Status& status) {
     EXPECT_TRUE(expected) << "unexpected error at line " << line << ": " << error;
   }
   for (size_t i = 0; i < met.size(); ++i)
-    EXPECT_TRUE(met[i]) << "line " << file.errors[i].line << " did not report: " << file.errors[i].text << "\nreported:\n"
+    EXPECT_TRUE(met[i]) << "line " << file.errors[i].line << " did not report: " << file.errors[i].text
+                        << "\nreported:\n"
                         << status.message();
 }
 
@@ -168,7 +170,8 @@ void run_golden(const std::filesystem::path& path) {
   const Verb* verb = nullptr;
   for (const Verb& v : kVerbs)
     if (v.name == file.verb) verb = &v;
-  ASSERT_TRUE(verb) << "the first line must be '; test VERB', VERB one of this file's table; it is '" << file.verb << "'";
+  ASSERT_TRUE(verb) << "the first line must be '; test VERB', VERB one of this file's table; it is '"
+                    << file.verb << "'";
   Result<std::string> result = verb->run(file.args, file.input);
   if (!file.errors.empty()) {
     ASSERT_FALSE(file.has_output) << "errors and an output are expected";
@@ -190,7 +193,8 @@ std::vector<std::string> golden_files() {
   std::vector<std::string> out;
   std::filesystem::path root = std::filesystem::path(TENON_SOURCE_DIR) / "tests";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root))
-    if (entry.path().extension() == ".tn") out.push_back(std::filesystem::relative(entry.path(), root).string());
+    if (entry.path().extension() == ".tn")
+      out.push_back(std::filesystem::relative(entry.path(), root).string());
   std::sort(out.begin(), out.end());
   return out;
 }

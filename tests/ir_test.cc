@@ -105,8 +105,10 @@ TEST(Builder, RefusalsNameTheNodeAndTypes) {
     return std::string(code_name(result.status().code())) + " " + result.status().message();
   };
   EXPECT_THAT(refusal(b.try_add(ops::matmul, {x, y}, {}, "h")),
-              AllOf(HasSubstr("invalid"), HasSubstr("h"), HasSubstr("matmul"), HasSubstr("f32[2,3]"), HasSubstr("f32[4,5]")));
-  EXPECT_THAT(refusal(b.try_add(ops::add, {x, i}, {}, "h")), AllOf(HasSubstr("f32"), HasSubstr("i32"), HasSubstr("h")));
+              AllOf(HasSubstr("invalid"), HasSubstr("h"), HasSubstr("matmul"), HasSubstr("f32[2,3]"),
+                    HasSubstr("f32[4,5]")));
+  EXPECT_THAT(refusal(b.try_add(ops::add, {x, i}, {}, "h")),
+              AllOf(HasSubstr("f32"), HasSubstr("i32"), HasSubstr("h")));
   EXPECT_THAT(refusal(b.try_add(ops::add, {x, x, x})), HasSubstr("takes 2 operands, given 3"));
   EXPECT_THAT(refusal(b.try_add(ops::concat, {}, {{"axis", Dim(0)}})), HasSubstr("at least 1 operand"));
   EXPECT_THAT(refusal(b.try_add(ops::linear, {x})), HasSubstr("takes 2 to 3 operands, given 1"));
@@ -116,17 +118,23 @@ TEST(Builder, RefusalsNameTheNodeAndTypes) {
   EXPECT_THAT(refusal(b.try_add(ops::neg, {x}, {}, "x")), HasSubstr("%x is taken"));
   EXPECT_THAT(refusal(b.try_add(ops::neg, {x}, {}, "a b")), HasSubstr("name"));
   EXPECT_THAT(refusal(b.try_input("x", {DType::f32, {}})), HasSubstr("%x is taken"));
-  EXPECT_THAT(refusal(b.try_input("z", {DType::f32, {-1}})), AllOf(HasSubstr("%z"), HasSubstr("negative size in f32[-1]")));
+  EXPECT_THAT(refusal(b.try_input("z", {DType::f32, {-1}})),
+              AllOf(HasSubstr("%z"), HasSubstr("negative size in f32[-1]")));
   EXPECT_THAT(refusal(b.try_input("z", {DType::f32, Dims(17, Dim(1))})), HasSubstr("rank 17 is above 16"));
   EXPECT_THAT(refusal(b.try_input("z", {DType::f32, {g.dims->overflow()}})), HasSubstr("too large"));
-  EXPECT_THAT(refusal(b.try_input("z", {DType::f32, {Dim(INT64_MIN + 1000)}})), HasSubstr("not of this graph"));
-  EXPECT_THAT(refusal(b.try_add(ops::sum, {x}, {{"axes", Dims{0}}, {"axes", Dims{0}}})), HasSubstr("given twice"));
+  EXPECT_THAT(refusal(b.try_input("z", {DType::f32, {Dim(INT64_MIN + 1000)}})),
+              HasSubstr("not of this graph"));
+  EXPECT_THAT(refusal(b.try_add(ops::sum, {x}, {{"axes", Dims{0}}, {"axes", Dims{0}}})),
+              HasSubstr("given twice"));
   EXPECT_THAT(refusal(b.try_add(ops::sum, {x}, {{"axis", Dims{0}}})), HasSubstr("needs attribute axes"));
   EXPECT_THAT(refusal(b.try_add(ops::sum, {x}, {{"axes", Dims{0}}, {"keepdim", true}}, "r")),
               AllOf(HasSubstr("%r"), HasSubstr("no attribute keepdim, did you mean 'keepdims'?")));
-  EXPECT_THAT(refusal(b.try_add(ops::sum, {x}, {{"axes", Dim(0)}})), HasSubstr("attribute axes must be a list of integers, not an integer"));
-  EXPECT_THAT(refusal(b.try_add(ops::full, {}, {{"value", 1.0}, {"shape", Dims{g.dims->overflow()}}, {"dtype", DType::f32}})),
-              HasSubstr("attribute shape: a size too large"));
+  EXPECT_THAT(refusal(b.try_add(ops::sum, {x}, {{"axes", Dim(0)}})),
+              HasSubstr("attribute axes must be a list of integers, not an integer"));
+  EXPECT_THAT(
+      refusal(b.try_add(ops::full, {},
+                        {{"value", 1.0}, {"shape", Dims{g.dims->overflow()}}, {"dtype", DType::f32}})),
+      HasSubstr("attribute shape: a size too large"));
   EXPECT_EQ(g.nodes.size(), 3u);
 }
 
@@ -163,7 +171,8 @@ TEST(DTypes, OneTable) {
 // ---- verify: broken in ways the parser cannot spell ----
 
 std::string broken(const std::function<void(Graph&)>& damage) {
-  Graph g = read("graph @g(%x: f32[N,2], %y: f32[N,2]) {\n  %a = add(%x, %y)\n  %b = sum(%a){axes=[0]}\n  return %b\n}");
+  Graph g = read(
+      "graph @g(%x: f32[N,2], %y: f32[N,2]) {\n  %a = add(%x, %y)\n  %b = sum(%a){axes=[0]}\n  return %b\n}");
   EXPECT_TRUE(verify(g).ok());
   damage(g);
   Status s = verify(g);
@@ -174,32 +183,46 @@ std::string broken(const std::function<void(Graph&)>& damage) {
 TEST(Verify, EveryInvariant) {
   EXPECT_THAT(broken([](Graph& g) { g.nodes[2].op = 50000; }), HasSubstr("%a: unknown op number 50000"));
   EXPECT_THAT(broken([](Graph& g) { g.nodes[2].inputs[1] = 9; }), HasSubstr("%a: no such operand %9"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[2].inputs[1] = 3; }), HasSubstr("%a: operand %b does not stand before it"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[2].inputs[1] = 2; }), HasSubstr("%a: operand %a does not stand before it"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[3].attrs.pop_back(); }), HasSubstr("%b: %b = sum(%a: f32[N,2]): needs 2 attributes, has 1"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[3].attrs[0] = true; }), HasSubstr("attribute axes must be a list of integers, not true or false"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[3].attrs[0] = Dims{Dim(INT64_MIN + 99)}; }), HasSubstr("not of this graph"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[3].type.dtype = DType::f64; }), HasSubstr("%b: has type f64[2], inferred is f32[2]"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[2].type.shape = {Dim(INT64_MIN + 99)}; }), HasSubstr("%a: a size that is not of this graph"));
+  EXPECT_THAT(broken([](Graph& g) { g.nodes[2].inputs[1] = 3; }),
+              HasSubstr("%a: operand %b does not stand before it"));
+  EXPECT_THAT(broken([](Graph& g) { g.nodes[2].inputs[1] = 2; }),
+              HasSubstr("%a: operand %a does not stand before it"));
+  EXPECT_THAT(broken([](Graph& g) { g.nodes[3].attrs.pop_back(); }),
+              HasSubstr("%b: %b = sum(%a: f32[N,2]): needs 2 attributes, has 1"));
+  EXPECT_THAT(broken([](Graph& g) { g.nodes[3].attrs[0] = true; }),
+              HasSubstr("attribute axes must be a list of integers, not true or false"));
+  EXPECT_THAT(broken([](Graph& g) { g.nodes[3].attrs[0] = Dims{Dim(INT64_MIN + 99)}; }),
+              HasSubstr("not of this graph"));
+  EXPECT_THAT(broken([](Graph& g) { g.nodes[3].type.dtype = DType::f64; }),
+              HasSubstr("%b: has type f64[2], inferred is f32[2]"));
+  EXPECT_THAT(broken([](Graph& g) { g.nodes[2].type.shape = {Dim(INT64_MIN + 99)}; }),
+              HasSubstr("%a: a size that is not of this graph"));
   EXPECT_THAT(broken([](Graph& g) { g.nodes[2].type.shape = Dims(20, Dim(1)); }), HasSubstr("rank 20"));
   EXPECT_THAT(broken([](Graph& g) { g.nodes[3].name = "a"; }), HasSubstr("%a: the name is taken"));
   EXPECT_THAT(broken([](Graph& g) { g.nodes[3].name = "3"; }), HasSubstr("cannot be spelled"));
   EXPECT_THAT(broken([](Graph& g) { g.name = "a b"; }), HasSubstr("the graph: its name"));
-  EXPECT_THAT(broken([](Graph& g) { g.inputs.pop_back(); }), HasSubstr("%y: is not listed among the graph's inputs"));
+  EXPECT_THAT(broken([](Graph& g) { g.inputs.pop_back(); }),
+              HasSubstr("%y: is not listed among the graph's inputs"));
   EXPECT_THAT(broken([](Graph& g) { g.inputs[1].value = 0; }), HasSubstr("%x: is listed twice"));
-  EXPECT_THAT(broken([](Graph& g) { g.inputs[1].value = 2; }), HasSubstr("%a: is listed as an input, but has op add"));
+  EXPECT_THAT(broken([](Graph& g) { g.inputs[1].value = 2; }),
+              HasSubstr("%a: is listed as an input, but has op add"));
   EXPECT_THAT(broken([](Graph& g) { g.inputs[1].value = 99; }), HasSubstr("input 1: no such value"));
   EXPECT_THAT(broken([](Graph& g) { g.nodes[0].inputs = {0}; }), HasSubstr("%x: operand %x"));
   EXPECT_THAT(broken([](Graph& g) { g.nodes[1].inputs = {0}; }), HasSubstr("%y: an input has no operands"));
   EXPECT_THAT(broken([](Graph& g) { g.outputs.clear(); }), HasSubstr("no output"));
   EXPECT_THAT(broken([](Graph& g) { g.outputs[0].value = 4; }), HasSubstr("output 0: no such value"));
-  EXPECT_THAT(broken([](Graph& g) { g.outputs[0].strides = Dims{1, 2}; }), HasSubstr("%b: 2 strides for rank 1"));
-  EXPECT_THAT(broken([](Graph& g) { g.outputs[0].strides = Dims{g.dims->overflow()}; }), HasSubstr("%b: a stride without a value"));
-  EXPECT_THAT(broken([](Graph& g) { g.outputs[0].strides = Dims{g.dims->symbol("Q")}; }), HasSubstr("no input determines the symbol Q"));
-  EXPECT_THAT(broken([](Graph& g) { g.inputs[1].symbol = Dim(3); }), HasSubstr("%y: defines what is not a symbol"));
+  EXPECT_THAT(broken([](Graph& g) { g.outputs[0].strides = Dims{1, 2}; }),
+              HasSubstr("%b: 2 strides for rank 1"));
+  EXPECT_THAT(broken([](Graph& g) { g.outputs[0].strides = Dims{g.dims->overflow()}; }),
+              HasSubstr("%b: a stride without a value"));
+  EXPECT_THAT(broken([](Graph& g) { g.outputs[0].strides = Dims{g.dims->symbol("Q")}; }),
+              HasSubstr("no input determines the symbol Q"));
+  EXPECT_THAT(broken([](Graph& g) { g.inputs[1].symbol = Dim(3); }),
+              HasSubstr("%y: defines what is not a symbol"));
   EXPECT_THAT(broken([](Graph& g) { g.nodes[2].group = 0; }), HasSubstr("%a: no such group 0"));
   EXPECT_THAT(broken([](Graph& g) { g.nodes[2].group = -2; }), HasSubstr("%a: no such group -2"));
-  EXPECT_THAT(broken([](Graph& g) { g.groups.push_back({"a b", ""}); }), HasSubstr("group 0: its back end's name"));
+  EXPECT_THAT(broken([](Graph& g) { g.groups.push_back({"a b", ""}); }),
+              HasSubstr("group 0: its back end's name"));
   // All of them together, in one go.
   std::string all = broken([](Graph& g) {
     g.nodes[2].inputs[1] = 9;
@@ -214,14 +237,17 @@ TEST(Verify, EveryInvariant) {
 
 TEST(Hash, FollowsStructureNotNames) {
   const std::string base =
-      "graph @g(%x: f32[N,M], %y: f32[N,M] param) {\n  %a = add(%x, %y)\n  %c = full{value=1, shape=[M], dtype=f32}\n"
-      "  %k = constant{dtype=i8, shape=[2], data=0x0102}\n  %b = sum(%a){axes=[0]}\n  return %b strides=[1], %c, %k\n}";
+      "graph @g(%x: f32[N,M], %y: f32[N,M] param) {\n  %a = add(%x, %y)\n  %c = full{value=1, shape=[M], "
+      "dtype=f32}\n"
+      "  %k = constant{dtype=i8, shape=[2], data=0x0102}\n  %b = sum(%a){axes=[0]}\n  return %b strides=[1], "
+      "%c, %k\n}";
   Hash128 h = hash(read(base));
   auto with = [&](std::vector<std::pair<std::string, std::string>> changes) {
     std::string text = base;
     for (auto& [from, to] : changes) {
       EXPECT_NE(text.find(from), text.npos) << from;
-      for (size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) text.replace(at, from.size(), to);
+      for (size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size())
+        text.replace(at, from.size(), to);
     }
     return hash(read(text));
   };
@@ -262,18 +288,23 @@ TEST(Hash, IgnoresTheTablesHistory) {
 TEST(Parse, ConstantsKeepTheirBytesAndCutOnlyForReading) {
   Graph g = read("graph @g() {\n  %k = constant{dtype=i8, shape=[4], data=0x0102ff00}\n  return %k\n}");
   const auto& data = attr_as<std::shared_ptr<ConstantData>>(g.node(0), "data");
-  EXPECT_EQ(std::string_view(static_cast<const char*>(data->bytes), data->size), std::string_view("\x01\x02\xff\x00", 4));
+  EXPECT_EQ(std::string_view(static_cast<const char*>(data->bytes), data->size),
+            std::string_view("\x01\x02\xff\x00", 4));
   EXPECT_THAT(print(g, {.data_limit = 2}), HasSubstr("data=0x0102..."));
   EXPECT_FALSE(parse_graph(print(g, {.data_limit = 2})).ok());
 }
 
 TEST(Parse, NamesUpToOneMebibyte) {
   std::string name(kMaxName, 'n');
-  std::string text = "graph @g(%" + name + ": f32[2]) {\n  %b = neg(%" + name + ") : f32[2]\n  return %b\n}\n";
+  std::string text =
+      "graph @g(%" + name + ": f32[2]) {\n  %b = neg(%" + name + ") : f32[2]\n  return %b\n}\n";
   EXPECT_EQ(print(read(text)), text);
   EXPECT_THAT(errors("graph @g(%" + name + "n: f32[2]) {\n}"), HasSubstr("1:11: name longer than 1 MiB"));
   // Messages stay short.
-  EXPECT_LT(errors("graph @g(%" + name + ": f32[2]) {\n  %b = add(%" + name + ", %" + name + "x)\n  %c = add(%" + name + ")\n}").size(), 2000u);
+  EXPECT_LT(errors("graph @g(%" + name + ": f32[2]) {\n  %b = add(%" + name + ", %" + name +
+                   "x)\n  %c = add(%" + name + ")\n}")
+                .size(),
+            2000u);
 }
 
 TEST(Parse, ManyErrorsStop) {
@@ -286,11 +317,13 @@ TEST(Parse, ManyErrorsStop) {
 
 TEST(Parse, DeepAndLongTexts) {
   std::string text = "graph @g(%x: f32[N]) {\n  %0 = neg(%x)\n";
-  for (int i = 1; i < 20000; ++i) text += "  %" + std::to_string(i) + " = neg(%" + std::to_string(i - 1) + ") : f32[N]\n";
+  for (int i = 1; i < 20000; ++i)
+    text += "  %" + std::to_string(i) + " = neg(%" + std::to_string(i - 1) + ") : f32[N]\n";
   Graph g = read(text + "  return %19999\n}");
   EXPECT_TRUE(verify(g).ok());
   EXPECT_EQ(print(read(print(g))), print(g));
-  EXPECT_THAT(errors("graph @g(%x: f32[" + std::string(1000000, '(') + "]) {\n}"), HasSubstr("nested too deeply"));
+  EXPECT_THAT(errors("graph @g(%x: f32[" + std::string(1000000, '(') + "]) {\n}"),
+              HasSubstr("nested too deeply"));
   EXPECT_FALSE(parse_graph(std::string(1000000, '{')).ok());
   EXPECT_FALSE(parse_graph(std::string(1000, '\0')).ok());
   EXPECT_FALSE(parse_graph("").ok());
@@ -306,7 +339,8 @@ TEST(Parse, UnsupportedIsNotInvalid) {
 
 std::vector<std::string> valid_texts() {
   std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(TENON_SOURCE_DIR) + "/tests")) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(std::string(TENON_SOURCE_DIR) + "/tests")) {
     if (entry.path().extension() != ".tn") continue;
     std::stringstream text;
     text << std::ifstream(entry.path()).rdbuf();
@@ -318,15 +352,45 @@ std::vector<std::string> valid_texts() {
 }
 
 std::string mutate(std::string text, const std::vector<std::string>& texts, std::mt19937& random) {
-  static const char* kPieces[] = {"%", "//", "0", "-1", "9223372036854775807", "4611686018427387904", "(", ")", "[", "]", "{", "}", "@", "=", ",", "\"", ":",
-                                  "N", "max(", "strides=[1]", " param", "assume N in [0, 3]\n", "return ", "\n", ";", "0x", "1e400", "nan", "f32[", "\xff"};
+  static const char* kPieces[] = {"%",
+                                  "//",
+                                  "0",
+                                  "-1",
+                                  "9223372036854775807",
+                                  "4611686018427387904",
+                                  "(",
+                                  ")",
+                                  "[",
+                                  "]",
+                                  "{",
+                                  "}",
+                                  "@",
+                                  "=",
+                                  ",",
+                                  "\"",
+                                  ":",
+                                  "N",
+                                  "max(",
+                                  "strides=[1]",
+                                  " param",
+                                  "assume N in [0, 3]\n",
+                                  "return ",
+                                  "\n",
+                                  ";",
+                                  "0x",
+                                  "1e400",
+                                  "nan",
+                                  "f32[",
+                                  "\xff"};
   auto at = [&](const std::string& s) { return s.empty() ? 0 : random() % s.size(); };
   for (int edits = 1 + static_cast<int>(random() % 3); edits-- > 0;) {
     size_t i = at(text), n = random() % 12;
     switch (random() % 7) {
       case 0: text.erase(i, n); break;
       case 1: text.insert(i, kPieces[random() % std::size(kPieces)]); break;
-      case 2: if (!text.empty()) text[i] = static_cast<char>(random()); break;
+      case 2:
+        if (!text.empty()) text[i] = static_cast<char>(random());
+        break;
       case 3: text.insert(at(text), text.substr(i, n)); break;
       case 4: text.resize(i); break;
       case 5: {  // a whole line twice, or from another text

@@ -36,16 +36,20 @@ bool log_wanted(std::string_view topic) { return current().first || in_list(env:
 
 void log(std::string_view topic, const std::string& message) {
   std::string name(topic);
-  if (auto [to, user] = current(); to) to(user, name.c_str(), message.c_str());
-  else if (in_list(env::log(), topic)) print(name, message);
+  if (auto [to, user] = current(); to)
+    to(user, name.c_str(), message.c_str());
+  else if (in_list(env::log(), topic))
+    print(name, message);
 }
 
 bool dump_wanted(std::string_view stage) { return in_list(env::dump(), stage); }
 
 void dump(std::string_view stage, const std::string& text) {
   std::string topic = "dump." + std::string(stage);
-  if (auto [to, user] = current(); to) to(user, topic.c_str(), text.c_str());
-  else print(topic, "\n" + text);
+  if (auto [to, user] = current(); to)
+    to(user, topic.c_str(), text.c_str());
+  else
+    print(topic, "\n" + text);
 }
 
 }  // namespace tenon

@@ -24,7 +24,8 @@ int hex_digit(char c) {
 std::string show(std::string_view text) {
   std::string out = "'";
   for (char c : text.substr(0, 40)) {
-    if (c >= ' ' && c < 0x7f) out += c;
+    if (c >= ' ' && c < 0x7f)
+      out += c;
     else {
       out += "\\x";
       out += "0123456789abcdef"[(c >> 4) & 15];
@@ -99,10 +100,14 @@ Result<int64_t> Lexer::integer() {
 Result<double> Lexer::number() {
   bool negative = accept("-");
   double x;
-  if (token_.kind == Token::Kind::integer || token_.kind == Token::Kind::floating) x = token_.floating;
-  else if (at("inf")) x = std::numeric_limits<double>::infinity();
-  else if (at("nan")) x = std::numeric_limits<double>::quiet_NaN();
-  else return expected("a number");
+  if (token_.kind == Token::Kind::integer || token_.kind == Token::Kind::floating)
+    x = token_.floating;
+  else if (at("inf"))
+    x = std::numeric_limits<double>::infinity();
+  else if (at("nan"))
+    x = std::numeric_limits<double>::quiet_NaN();
+  else
+    return expected("a number");
   next();
   return negative ? -x : x;
 }
@@ -271,15 +276,20 @@ std::optional<int64_t> read_int(std::string_view text) {
 std::string quote(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
-    if (c == '"' || c == '\\') (out += '\\') += c;
-    else if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else if (c == '\r') out += "\\r";
+    if (c == '"' || c == '\\')
+      (out += '\\') += c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (c == '\r')
+      out += "\\r";
     else if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) {
       out += "\\x";
       out += "0123456789abcdef"[(c >> 4) & 15];
       out += "0123456789abcdef"[c & 15];
-    } else out += c;
+    } else
+      out += c;
   }
   return out + '"';
 }

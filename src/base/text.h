@@ -30,13 +30,11 @@ struct Token {
   int line = 1;           // from 1
   int column = 1;         // from 1, in bytes
   uint64_t integer = 0;
-  double floating = 0;    // also of an integer
-  std::string string;     // decoded contents; of a bad token, what is wrong with it
+  double floating = 0;  // also of an integer
+  std::string string;   // decoded contents; of a bad token, what is wrong with it
   size_t begin() const { return reinterpret_cast<size_t>(text.data()); }
   size_t end() const { return begin() + text.size(); }
-  bool is(std::string_view word) const {
-    return (kind == Kind::name || kind == Kind::punct) && text == word;
-  }
+  bool is(std::string_view word) const { return (kind == Kind::name || kind == Kind::punct) && text == word; }
 };
 
 class Lexer {
@@ -55,16 +53,16 @@ class Lexer {
   void comments(bool on) { comments_ = on; }
 
   const Token& peek() const { return token_; }
-  Token next();                              // the token in front, and move on
+  Token next();  // the token in front, and move on
   bool at_end() const { return token_.kind == Token::Kind::end; }
   bool at(std::string_view word) const { return token_.is(word); }
-  bool accept(std::string_view word);        // a name or punctuation
-  Status expect(std::string_view word);      // "3:14: expected ')', found '}'"
-  Result<std::string_view> name(std::string_view what);   // what: "an op name"
+  bool accept(std::string_view word);                    // a name or punctuation
+  Status expect(std::string_view word);                  // "3:14: expected ')', found '}'"
+  Result<std::string_view> name(std::string_view what);  // what: "an op name"
   // %x or %12: the part after the percent sign, which must follow it directly.
   Result<std::string_view> value_name();
-  Result<int64_t> integer();                 // with an optional sign
-  Result<double> number();                   // integer, floating, inf, nan with an optional sign
+  Result<int64_t> integer();  // with an optional sign
+  Result<double> number();    // integer, floating, inf, nan with an optional sign
   Result<std::string> string();
 
   // "line:column: message" at the token in front, or at the one given.
@@ -107,8 +105,8 @@ std::optional<int64_t> read_int(std::string_view text);
 
 // "a\"b" with the quotes, as the lexer reads it.
 std::string quote(std::string_view text);
-bool is_name(std::string_view text);  // matches the name token
-std::string to_hex(const void* bytes, size_t size);  // "0x00ff"
+bool is_name(std::string_view text);                         // matches the name token
+std::string to_hex(const void* bytes, size_t size);          // "0x00ff"
 std::optional<std::string> from_hex(std::string_view text);  // with or without 0x; an even number of digits
 
 // The candidate nearest to `word` by edit distance, if it is near enough to be a slip; else nothing.

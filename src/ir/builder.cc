@@ -9,8 +9,8 @@
 namespace tenon {
 namespace {
 
-constexpr std::string_view kAttrKindNames[] = {"an integer", "a list of integers", "a float",  "true or false",
-                                               "text",       "a dtype",            "a number", "data"};
+constexpr std::string_view kAttrKindNames[] = {
+    "an integer", "a list of integers", "a float", "true or false", "text", "a dtype", "a number", "data"};
 static_assert(std::variant_size_v<AttrValue> == std::size(kAttrKindNames));
 static_assert(std::is_same_v<std::variant_alternative_t<static_cast<size_t>(AttrKind::data), AttrValue>,
                              std::shared_ptr<ConstantData>>);
@@ -31,8 +31,8 @@ Status check_arity(const Op& row, size_t given) {
   if (row.arity < 0) return given >= 1 ? Status() : invalid("takes at least 1 operand, given 0");
   size_t most = static_cast<size_t>(row.arity), least = most - static_cast<size_t>(row.optional);
   if (given >= least && given <= most) return {};
-  std::string takes = least == most ? count(most, "operand")
-                                    : std::to_string(least) + " to " + count(most, "operand");
+  std::string takes =
+      least == most ? count(most, "operand") : std::to_string(least) + " to " + count(most, "operand");
   return invalid("takes " + takes + ", given " + std::to_string(given));
 }
 
@@ -44,9 +44,11 @@ Status check_size(const DimTable& dims, Dim d) {
 
 Status check_attr(const Graph& graph, const AttrSpec& spec, const AttrValue& value) {
   if (!has_kind(value, spec.kind))
-    return invalid("attribute " + spec.name + " must be " + std::string(kAttrKindNames[static_cast<int>(spec.kind)]) +
-                   ", not " + std::string(kAttrKindNames[value.index()]));
-  if (spec.kind == AttrKind::integer) return check_size(*graph.dims, std::get<Dim>(value)).at("attribute " + spec.name);
+    return invalid("attribute " + spec.name + " must be " +
+                   std::string(kAttrKindNames[static_cast<int>(spec.kind)]) + ", not " +
+                   std::string(kAttrKindNames[value.index()]));
+  if (spec.kind == AttrKind::integer)
+    return check_size(*graph.dims, std::get<Dim>(value)).at("attribute " + spec.name);
   if (spec.kind == AttrKind::ints)
     for (Dim d : std::get<Dims>(value)) TENON_TRY(check_size(*graph.dims, d).at("attribute " + spec.name));
   if (spec.kind == AttrKind::data && !std::get<std::shared_ptr<ConstantData>>(value))
@@ -57,13 +59,17 @@ Status check_attr(const Graph& graph, const AttrSpec& spec, const AttrValue& val
 // A number given for a kind that can hold it: 2 for a float or number, 2.0 stays a float.
 void convert(AttrValue& value, AttrKind kind) {
   if (const Dim* d = std::get_if<Dim>(&value); d && d->is_const()) {
-    if (kind == AttrKind::floating) value = static_cast<double>(d->value());
-    else if (kind == AttrKind::number) value = Scalar::of(d->value());
+    if (kind == AttrKind::floating)
+      value = static_cast<double>(d->value());
+    else if (kind == AttrKind::number)
+      value = Scalar::of(d->value());
   } else if (const double* x = std::get_if<double>(&value)) {
     if (kind == AttrKind::number) value = Scalar::of(*x);
   } else if (const Scalar* s = std::get_if<Scalar>(&value)) {
-    if (kind == AttrKind::floating) value = s->as_double();
-    else if (kind == AttrKind::integer && s->is_int && Dim::fits(s->i)) value = Dim(s->i);
+    if (kind == AttrKind::floating)
+      value = s->as_double();
+    else if (kind == AttrKind::integer && s->is_int && Dim::fits(s->i))
+      value = Dim(s->i);
   }
 }
 
@@ -97,10 +103,13 @@ Status check_type(const Graph& graph, const TensorType& type) {
       continue;
     }
     if (d.value() < 0) return invalid("negative size in " + graph.print_type(type));
-    if (d.value() == 0) empty = true;
-    else if (fits) fits = !__builtin_mul_overflow(bytes, d.value(), &bytes);
+    if (d.value() == 0)
+      empty = true;
+    else if (fits)
+      fits = !__builtin_mul_overflow(bytes, d.value(), &bytes);
   }
-  if (constant && !empty && !fits) return invalid(graph.print_type(type) + " has more bytes than 64 bits can count");
+  if (constant && !empty && !fits)
+    return invalid(graph.print_type(type) + " has more bytes than 64 bits can count");
   return {};
 }
 
@@ -139,7 +148,8 @@ Result<TensorType> infer(const Graph& graph, const Node& node) {
   if (node.attrs.size() != row.attr_specs.size())
     return where(invalid("needs " + count(row.attr_specs.size(), "attribute") + ", has " +
                          std::to_string(node.attrs.size())));
-  for (size_t i = 0; i < node.attrs.size(); ++i) TENON_TRY(where(check_attr(graph, row.attr_specs[i], node.attrs[i])));
+  for (size_t i = 0; i < node.attrs.size(); ++i)
+    TENON_TRY(where(check_attr(graph, row.attr_specs[i], node.attrs[i])));
   TENON_CHECK(row.shape && row.type, "the row " + std::string(row.name) + " lacks a shape or type rule");
   InferContext context{graph, node, *graph.dims};
   TensorType type;
@@ -151,7 +161,8 @@ Result<TensorType> infer(const Graph& graph, const Node& node) {
 
 Status Builder::check_name(const std::string& name) {
   if (name.empty()) return {};
-  if (!is_name(name)) return invalid("a value's name starts with a letter or _ and goes on with letters, digits, _ and .");
+  if (!is_name(name))
+    return invalid("a value's name starts with a letter or _ and goes on with letters, digits, _ and .");
   if (named_ > graph_.nodes.size()) {
     names_.clear();
     named_ = 0;
@@ -173,7 +184,8 @@ ValueId Builder::append(Node node) {
 
 Result<ValueId> Builder::try_input(std::string name, TensorType type) {
   TENON_TRY(check_name(name));
-  TENON_TRY(check_type(graph_, type).at("input %" + (name.empty() ? std::to_string(graph_.nodes.size()) : name)));
+  TENON_TRY(
+      check_type(graph_, type).at("input %" + (name.empty() ? std::to_string(graph_.nodes.size()) : name)));
   Node node;
   node.op = row("input");
   node.type = std::move(type);
@@ -218,9 +230,10 @@ ValueId Builder::add(Node node) {
 ValueId Builder::scalar(double value, DType dtype) {
   static const OpId kFull = row("full");
   bool whole = !is_float(dtype) && value == std::floor(value) && std::abs(value) < 0x1p63;
-  return (*this)(kFull, {}, {{"value", whole ? Scalar::of(static_cast<int64_t>(value)) : Scalar::of(value)},
-                             {"shape", Dims{}},
-                             {"dtype", dtype}});
+  return (*this)(kFull, {},
+                 {{"value", whole ? Scalar::of(static_cast<int64_t>(value)) : Scalar::of(value)},
+                  {"shape", Dims{}},
+                  {"dtype", dtype}});
 }
 
 ValueId Builder::scalar_int(int64_t value, DType dtype) {
@@ -240,7 +253,8 @@ ValueId Builder::reshape(ValueId v, Dims shape) {
 
 ValueId Builder::size(Dim d, DType dtype) {
   static const OpId kDim = row("dim");
-  if (d.is_const()) return is_float(dtype) ? scalar(static_cast<double>(d.value()), dtype) : scalar_int(d.value(), dtype);
+  if (d.is_const())
+    return is_float(dtype) ? scalar(static_cast<double>(d.value()), dtype) : scalar_int(d.value(), dtype);
   return (*this)(kDim, {}, {{"value", d}, {"dtype", dtype}});
 }
 

@@ -72,7 +72,8 @@ bool divide_term(const Term& a, const Term& b, Term& out) {
   if (!std::includes(a.atoms.begin(), a.atoms.end(), b.atoms.begin(), b.atoms.end())) return false;
   out.factor = a.factor / b.factor;
   out.atoms.clear();
-  std::set_difference(a.atoms.begin(), a.atoms.end(), b.atoms.begin(), b.atoms.end(), std::back_inserter(out.atoms));
+  std::set_difference(a.atoms.begin(), a.atoms.end(), b.atoms.begin(), b.atoms.end(),
+                      std::back_inserter(out.atoms));
   return true;
 }
 
@@ -249,7 +250,8 @@ Dim DimTable::floor_div(Dim a, Dim b) {
   TENON_CHECK(b != Dim(0), "size divided by zero: " + print(a) + "//0");
   if (is_overflow(a) || is_overflow(b)) return overflow();
   if (a == Dim(0)) return a;
-  if (b.is_const()) return b.value() > 0 ? floor_div_const(a, b.value()) : floor_div(sub(Dim(0), a), sub(Dim(0), b));
+  if (b.is_const())
+    return b.value() > 0 ? floor_div_const(a, b.value()) : floor_div(sub(Dim(0), a), sub(Dim(0), b));
   Terms x = terms_of(a), y = terms_of(b);
   if (all_negative(y)) return floor_div(from_terms(negated(x)), from_terms(negated(y)));
   if (auto q = exact_quotient(x, y)) return from_terms(*q);
@@ -260,8 +262,10 @@ Dim DimTable::floor_div(Dim a, Dim b) {
     Terms whole, rest;
     for (Term& t : x) {
       Term q;
-      if (divide_term(t, y[0], q)) whole.push_back(std::move(q));
-      else rest.push_back(std::move(t));
+      if (divide_term(t, y[0], q))
+        whole.push_back(std::move(q));
+      else
+        rest.push_back(std::move(t));
     }
     if (!whole.empty()) return add(from_terms(std::move(whole)), floor_div(from_terms(std::move(rest)), b));
   }
@@ -357,7 +361,8 @@ Dim DimTable::mod_const(Dim a, int64_t b) {
         expr(t.atoms[0]).b.value() % b == 0) {
       opened = true;
       for (Term inner : terms_of(expr(t.atoms[0]).a)) {
-        inner.factor = static_cast<int64_t>(static_cast<__int128>(floor_remainder(inner.factor, b)) * t.factor % b);
+        inner.factor =
+            static_cast<int64_t>(static_cast<__int128>(floor_remainder(inner.factor, b)) * t.factor % b);
         rest.push_back(std::move(inner));
       }
       continue;
@@ -456,15 +461,20 @@ DimTable::Bounds DimTable::sum_bounds(const Terms& terms) const {
       bool x_up = x.low && *x.low >= 0, x_down = x.high && *x.high <= 0;
       int64_t end;
       Bounds next;
-      if ((up && x_up) || (down && x_down)) next.low = up && x_up && times(*product.low, *x.low, end) ? end : 0;
+      if ((up && x_up) || (down && x_down))
+        next.low = up && x_up && times(*product.low, *x.low, end) ? end : 0;
       if ((up && x_down) || (down && x_up)) next.high = 0;
       if (down && x_up && times(*product.high, *x.low, end)) next.high = end;
       product = next;
     }
-    if (product.low) low += *product.low;
-    else has_low = false;
-    if (product.high) high += *product.high;
-    else has_high = false;
+    if (product.low)
+      low += *product.low;
+    else
+      has_low = false;
+    if (product.high)
+      high += *product.high;
+    else
+      has_high = false;
   }
   Bounds sum;
   if (has_low && low >= INT64_MIN && low <= INT64_MAX) sum.low = static_cast<int64_t>(low);
@@ -490,10 +500,14 @@ DimTable::Bounds DimTable::bounds(Dim d) const {
     case Kind::floor_div:
       if (!b.low || *b.low < 1) break;
       // With a positive divisor the quotient moves with the dividend; a larger divisor draws it towards zero.
-      if (a.low && *a.low >= 0) out.low = b.high ? *a.low / *b.high : 0;
-      else if (a.low) out.low = floor_quotient(*a.low, *b.low);
-      if (a.high && *a.high >= 0) out.high = *a.high / *b.low;
-      else if (a.high) out.high = b.high ? floor_quotient(*a.high, *b.high) : -1;
+      if (a.low && *a.low >= 0)
+        out.low = b.high ? *a.low / *b.high : 0;
+      else if (a.low)
+        out.low = floor_quotient(*a.low, *b.low);
+      if (a.high && *a.high >= 0)
+        out.high = *a.high / *b.low;
+      else if (a.high)
+        out.high = b.high ? floor_quotient(*a.high, *b.high) : -1;
       break;
     case Kind::mod:
       if (!b.low || *b.low < 1) break;
@@ -598,8 +612,10 @@ std::string DimTable::print_sum(const Terms& terms) const {
   bool leads = constant > 0 && !pieces.empty() && pieces[0].factor < 0;
   std::string out = leads ? std::to_string(constant) : "";
   for (const Piece& p : pieces) {
-    if (p.factor < 0) out += '-';
-    else if (!out.empty()) out += '+';
+    if (p.factor < 0)
+      out += '-';
+    else if (!out.empty())
+      out += '+';
     if (p.factor != 1 && p.factor != -1) out += std::to_string(magnitude(p.factor)) + "*";
     out += p.text;
   }
@@ -618,7 +634,8 @@ DimTable::Printed DimTable::print_expr(Dim d) const {
   for (Dim side : flatten(e.kind, d)) operands.push_back(print(side));
   std::sort(operands.begin(), operands.end());
   std::string text;
-  for (size_t i = 0; i + 1 < operands.size(); ++i) text += (e.kind == Kind::max ? "max(" : "min(") + operands[i] + ",";
+  for (size_t i = 0; i + 1 < operands.size(); ++i)
+    text += (e.kind == Kind::max ? "max(" : "min(") + operands[i] + ",";
   return {text + operands.back() + std::string(operands.size() - 1, ')'), 1};
 }
 
@@ -656,8 +673,9 @@ class DimParser {
       Token sign = lexer_.next();
       TENON_ASSIGN(Dim right, atom());
       if (sign.text != "*" && right == Dim(0)) return Lexer::error(sign, "size divided by zero");
-      left = sign.text == "*" ? dims_.mul(left, right)
-             : sign.text == "//" ? dims_.floor_div(left, right) : dims_.mod(left, right);
+      left = sign.text == "*"    ? dims_.mul(left, right)
+             : sign.text == "//" ? dims_.floor_div(left, right)
+                                 : dims_.mod(left, right);
     }
     return left;
   }

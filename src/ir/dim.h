@@ -119,12 +119,12 @@ class DimTable {
   static size_t index(Dim d) { return static_cast<size_t>(d.bits) - static_cast<size_t>(INT64_MIN); }
   Dim intern(Expr e);
   Terms terms_of(Dim d) const;
-  Dim from_terms(Terms terms);  // in any order, with repetition
+  Dim from_terms(Terms terms);            // in any order, with repetition
   Dim floor_div_const(Dim a, int64_t b);  // b >= 1
   Dim mod_const(Dim a, int64_t b);
   Dim extremum(Kind kind, Dim a, Dim b);
   std::vector<Dim> flatten(Kind kind, Dim d) const;  // the operands of nested max or min
-  bool never_less(Dim a, Dim b) const;  // a >= b by the facts
+  bool never_less(Dim a, Dim b) const;               // a >= b by the facts
   Bounds bounds(Dim d) const;
   Bounds sum_bounds(const Terms& terms) const;
   struct Printed {

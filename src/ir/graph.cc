@@ -52,7 +52,8 @@ const AttrValue& attr(const Node& node, std::string_view name) {
 
 int64_t attr_int(const Node& node, std::string_view name) {
   Dim d = attr_as<Dim>(node, name);
-  TENON_CHECK(d.is_const(), "attribute " + std::string(name) + " of " + std::string(op(node.op).name) + " is symbolic");
+  TENON_CHECK(d.is_const(),
+              "attribute " + std::string(name) + " of " + std::string(op(node.op).name) + " is symbolic");
   return d.value();
 }
 

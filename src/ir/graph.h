@@ -56,7 +56,8 @@ struct ConstantData {
 };
 
 // One alternative per attribute kind (AttrKind in src/ir/op.h). Integers are Dims, so they may be symbolic.
-using AttrValue = std::variant<Dim, Dims, double, bool, std::string, DType, Scalar, std::shared_ptr<ConstantData>>;
+using AttrValue =
+    std::variant<Dim, Dims, double, bool, std::string, DType, Scalar, std::shared_ptr<ConstantData>>;
 
 struct Node {
   OpId op = 0;
@@ -70,9 +71,9 @@ struct Node {
 
 struct InputBinding {
   ValueId value = kNoValue;
-  bool param = false;          // static between calls: may be frozen (packed, folded)
-  std::optional<Dims> strides; // in elements; absent: dense row-major
-  std::optional<Dim> symbol;   // an i64[] input that defines this symbol's value
+  bool param = false;           // static between calls: may be frozen (packed, folded)
+  std::optional<Dims> strides;  // in elements; absent: dense row-major
+  std::optional<Dim> symbol;    // an i64[] input that defines this symbol's value
 };
 
 struct OutputBinding {
@@ -98,7 +99,7 @@ class Graph {
   const Node& node(ValueId v) const { return nodes[v]; }
   Node& node(ValueId v) { return nodes[v]; }
   const TensorType& type(ValueId v) const { return nodes[v].type; }
-  std::string value_name(ValueId v) const;  // "%h", or "%12"
+  std::string value_name(ValueId v) const;            // "%h", or "%12"
   std::string print_type(const TensorType& t) const;  // "f32[N,4]"
 
   // How many nodes (and outputs) read each value.

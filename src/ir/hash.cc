@@ -78,8 +78,10 @@ class GraphHasher {
   void number_symbols() {
     std::vector<Dim> others;
     auto visit = [&](Dim d) {
-      if (graph_.dims->is_symbol(d)) symbol_number(d);
-      else graph_.dims->collect_symbols(d, others);
+      if (graph_.dims->is_symbol(d))
+        symbol_number(d);
+      else
+        graph_.dims->collect_symbols(d, others);
     };
     for (const InputBinding& in : graph_.inputs) {
       for (Dim d : graph_.type(in.value).shape) visit(d);
@@ -95,9 +97,8 @@ class GraphHasher {
     }
     for (const OutputBinding& out : graph_.outputs)
       for (Dim d : out.strides.value_or(Dims())) visit(d);
-    std::sort(others.begin(), others.end(), [&](Dim a, Dim b) {
-      return graph_.dims->symbol_name(a) < graph_.dims->symbol_name(b);
-    });
+    std::sort(others.begin(), others.end(),
+              [&](Dim a, Dim b) { return graph_.dims->symbol_name(a) < graph_.dims->symbol_name(b); });
     for (Dim d : others) symbol_number(d);
   }
 
@@ -169,7 +170,8 @@ class GraphHasher {
       }
       case AttrKind::data: {
         const auto& data = std::get<std::shared_ptr<ConstantData>>(value);
-        hasher_.text(data ? std::string_view(static_cast<const char*>(data->bytes), data->size) : std::string_view());
+        hasher_.text(data ? std::string_view(static_cast<const char*>(data->bytes), data->size)
+                          : std::string_view());
         return;
       }
     }

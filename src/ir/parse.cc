@@ -56,8 +56,10 @@ class Parser {
 
   // Messages are "line:column: ..." as the lexer makes them. Reading stops when there are too many.
   void report(const Status& error) {
-    if (static_cast<int>(errors_.size()) == kMaxErrors) stopped_ = true;
-    else errors_.push_back(error);
+    if (static_cast<int>(errors_.size()) == kMaxErrors)
+      stopped_ = true;
+    else
+      errors_.push_back(error);
   }
   void report(const Token& at, const std::string& message) { report(Lexer::error(at, message)); }
 
@@ -127,9 +129,7 @@ class Parser {
 
   // ---- sizes, types, literals ----
 
-  Result<Dim> size() {
-    return graph_.dims->parse(lexer_);
-  }
+  Result<Dim> size() { return graph_.dims->parse(lexer_); }
 
   Result<Dims> sizes() {
     TENON_TRY(lexer_.expect("["));
@@ -367,8 +367,9 @@ class Parser {
     }
     values_[name] = *added;
     if (stated && *stated != graph_.type(*added))
-      report(type_at, "the text says " + graph_.print_type(*stated) + ", but " + describe(graph_, graph_.node(*added)) +
-                          " has type " + graph_.print_type(graph_.type(*added)));
+      report(type_at, "the text says " + graph_.print_type(*stated) + ", but " +
+                          describe(graph_, graph_.node(*added)) + " has type " +
+                          graph_.print_type(graph_.type(*added)));
     return {};
   }
 
@@ -417,7 +418,8 @@ class Parser {
     if (lexer_.accept("@")) {
       Token group_at = lexer_.peek();
       TENON_ASSIGN(int64_t group, lexer_.integer());
-      if (group < 0 || group > std::numeric_limits<int>::max()) return Lexer::error(group_at, "no such group");
+      if (group < 0 || group > std::numeric_limits<int>::max())
+        return Lexer::error(group_at, "no such group");
       n.group = static_cast<int>(group);
       group_uses_.emplace(n.group, group_at);
     }
@@ -427,12 +429,13 @@ class Parser {
   Status attribute(const Op& row, std::vector<NamedAttr>& given) {
     Token at = lexer_.peek();
     TENON_ASSIGN(std::string_view name, lexer_.name("an attribute"));
-    auto spec = std::find_if(row.attr_specs.begin(), row.attr_specs.end(), [&](auto& s) { return s.name == name; });
+    auto spec =
+        std::find_if(row.attr_specs.begin(), row.attr_specs.end(), [&](auto& s) { return s.name == name; });
     if (spec == row.attr_specs.end()) {
       Nearest nearest(name);
       for (const AttrSpec& s : row.attr_specs) nearest.offer(s.name);
-      return Lexer::error(at, std::string(row.name) + " has no attribute '" + std::string(name.substr(0, 80)) + "'" +
-                                  nearest.hint());
+      return Lexer::error(at, std::string(row.name) + " has no attribute '" +
+                                  std::string(name.substr(0, 80)) + "'" + nearest.hint());
     }
     for (const NamedAttr& other : given)
       if (other.name == name) return Lexer::error(at, "attribute " + spec->name + " given twice");
@@ -462,7 +465,8 @@ class Parser {
     if (lexer_.peek().kind == Token::Kind::name) g.backend = lexer_.next().text;
     TENON_ASSIGN(g.why, lexer_.string());
     if (number != static_cast<int64_t>(graph_.groups.size()))
-      return Lexer::error(at, "groups are listed in order: expected group " + std::to_string(graph_.groups.size()));
+      return Lexer::error(
+          at, "groups are listed in order: expected group " + std::to_string(graph_.groups.size()));
     graph_.groups.push_back(std::move(g));
     return {};
   }

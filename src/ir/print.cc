@@ -130,7 +130,8 @@ std::string print_node(const Graph& graph, ValueId v, const PrintOptions& option
   return Printer(graph, options).single(v);
 }
 
-std::string print_attr(const DimTable& dims, AttrKind kind, const AttrValue& value, const PrintOptions& options) {
+std::string print_attr(const DimTable& dims, AttrKind kind, const AttrValue& value,
+                       const PrintOptions& options) {
   switch (kind) {
     case AttrKind::integer: return dims.print(std::get<Dim>(value));
     case AttrKind::ints: return "[" + dims.print(std::get<Dims>(value)) + "]";

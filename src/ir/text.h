@@ -17,7 +17,8 @@ struct PrintOptions {
 std::string print(const Graph& graph, const PrintOptions& options = {});
 // One node's line, "%h = matmul(%x, %w) : f32[2,5]", without the newline; unnamed values by their id.
 std::string print_node(const Graph& graph, ValueId v, const PrintOptions& options = {});
-std::string print_attr(const DimTable& dims, AttrKind kind, const AttrValue& value, const PrintOptions& options = {});
+std::string print_attr(const DimTable& dims, AttrKind kind, const AttrValue& value,
+                       const PrintOptions& options = {});
 // Equality as the printer sees it: floats by bits (all NaNs alike), data by contents.
 bool same_attr(const AttrValue& a, const AttrValue& b);
 

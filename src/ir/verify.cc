@@ -108,7 +108,8 @@ class Verifier {
                            (sound_[in.value] ? ", not " + graph_.print_type(graph_.type(in.value)) : ""));
       auto [other, fresh] = defined.emplace(*in.symbol, in.value);
       if (!fresh)
-        fail(in.value, "defines " + graph_.dims->print(*in.symbol) + ", as " + graph_.value_name(other->second) + " does");
+        fail(in.value, "defines " + graph_.dims->print(*in.symbol) + ", as " +
+                           graph_.value_name(other->second) + " does");
     }
     for (ValueId v = 0; v < graph_.nodes.size(); ++v)
       if (is_input(v) && listed[v] == 0) fail(v, "is not listed among the graph's inputs");
@@ -124,8 +125,10 @@ class Verifier {
     if (graph_.outputs.empty()) fail("the graph", "it has no output");
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const OutputBinding& out = graph_.outputs[i];
-      if (exists(out.value)) strides(out.value, out.strides);
-      else fail("output " + std::to_string(i), "no such value");
+      if (exists(out.value))
+        strides(out.value, out.strides);
+      else
+        fail("output " + std::to_string(i), "no such value");
     }
   }
 
@@ -182,7 +185,8 @@ class Verifier {
     }
     for (int g = 0; g < group_count; ++g) {
       const std::string& backend = graph_.groups[g].backend;
-      if (!backend.empty() && !is_name(backend)) fail("group " + std::to_string(g), "its back end's name cannot be spelled");
+      if (!backend.empty() && !is_name(backend))
+        fail("group " + std::to_string(g), "its back end's name cannot be spelled");
     }
     if (!known || group_count == 0) return;
     auto unit = [&](ValueId v) {
