@@ -82,6 +82,38 @@ TEST(Interp, Pointwise) {
   EXPECT_THAT(interpret(k, {view(x), view(b), view(s), view(y)}, {3, -7}).message(), HasSubstr("a size is negative"));
 }
 
+TEST(Interp, SoftmaxWithALocalRow) {
+  Kernel k = parse(R"(kernel @softmax(N, M; in %x: f32, out %y: f32; local %row: f32[M]) {
+  par %i in N {
+    %mx = reduce maximum simd %j in M {
+      %v = load %x[M*%i + %j]
+      yield %v
+    }
+    %s = reduce add simd %j2 in M unroll 2 {
+      %v2 = load %x[M*%i + %j2]
+      %d = sub %v2, %mx
+      %e = exp %d
+      store %row[%j2], %e
+      yield %e
+    }
+    for simd %j3 in M {
+      %e3 = load %row[%j3]
+      %q = div %e3, %s
+      store %y[M*%i + %j3], %q
+    }
+  }
+}
+)");
+  const int n = 4, m = 37;
+  std::vector<float> x = floats(n * m, 3), y(n * m);
+  ASSERT_EQ(interpret(k, {view(x), view(y)}, {n, m}).message(), "");
+  for (int i = 0; i < n; ++i) {
+    double sum = 0;
+    for (int j = 0; j < m; ++j) sum += std::exp(double{x[i * m + j]});
+    for (int j = 0; j < m; ++j) EXPECT_NEAR(y[i * m + j], std::exp(double{x[i * m + j]}) / sum, 1e-7) << i << " " << j;
+  }
+}
+
 TEST(Interp, LayerNormSumsInTheOrderOfTheLanes) {
   Kernel k = parse(R"(kernel @norm(N, M; in %x: f32, out %y: f32, out %sums: f32) {
   par %i in N {
@@ -413,7 +445,7 @@ bool has_simd_reduce(const Block& block) {
 
 TEST(RandomKernels, AreValidAndRun) {
   int lane_independent = 0, reduces = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < 150; ++seed) {
     KernelCase c = random_kernel(seed);
     std::string text = print(c.kernel);
     ASSERT_EQ(verify(c.kernel).message(), "") << "seed " << seed << "\n" << text;
@@ -440,8 +472,8 @@ TEST(RandomKernels, AreValidAndRun) {
     ASSERT_EQ(interpret(c.kernel, views(c, d), c.sizes, 4).message(), "");
     ASSERT_EQ(first_difference(c, a, d), "") << "seed " << seed << "\n" << text;
   }
-  EXPECT_GT(lane_independent, 80);
-  EXPECT_GT(reduces, 80);
+  EXPECT_GT(lane_independent, 30);
+  EXPECT_GT(reduces, 30);
 }
 
 }  // namespace
