@@ -387,7 +387,7 @@ TEST(Interp, F32ComputesInF32) {
   par simd %i in N {
     %a = load %x[%i]
     %b = load %y[%i]
-    %fma = fma %a, %b, %b
+    %fma = fma %a, %a, %b
     %p = mul %a, %b
     %sum = add %p, %b
     %div = div %a, %b
@@ -411,10 +411,11 @@ TEST(Interp, F32ComputesInF32) {
     x[i] = std::bit_cast<float>(static_cast<uint32_t>(random()) & 0xbfffffff);
     y[i] = std::bit_cast<float>(static_cast<uint32_t>(random()) & 0xbfffffff);
   }
+  x[0] = 1 + 0x1p-12f, y[0] = 0x1p-80f;  // a square that ties in f32, and a little more than that
   ASSERT_EQ(interpret(k, {view(x), view(y), view(f), view(s), view(q), view(w)}, {2000}).message(), "");
   for (size_t i = 0; i < x.size(); ++i) {
     volatile float p = x[i] * y[i];
-    EXPECT_EQ(f[i], std::fma(x[i], y[i], y[i]));
+    EXPECT_EQ(f[i], std::fma(x[i], x[i], y[i]));
     EXPECT_EQ(s[i], p + y[i]);
     EXPECT_EQ(q[i], x[i] / y[i]);
     volatile double wide = double{x[i]} * 0.1;
