@@ -1,7 +1,7 @@
-// expand_math: rows with a math column become the simpler rows of their body, until none is left. A verified kernel
-// comes in; it leaves verified, values keep their names, and every constant of a body is there once, at the top of the
-// par body, however many bodies use it. Operand classes for which the row is spelled in machine code stay as they are.
-// Tested by tests/kernel_test.cc and tests/jit/*.tn.
+// expand_math: rows with a math column become the simpler rows of their body, until none is left. A verified
+// kernel comes in; it leaves verified, values keep their names, and every constant of a body is there once,
+// at the top of the par body, however many bodies use it. Operand classes for which the row is spelled in
+// machine code stay as they are. Tested by tests/kernel_test.cc and tests/jit/*.tn.
 #include <bit>
 #include <map>
 
@@ -17,7 +17,8 @@ class Expander final : public MathBuilder {
   void run() {
     Block& body = kernel_.body[0].body;
     expand(body);
-    body.insert(body.begin(), std::make_move_iterator(constants_.begin()), std::make_move_iterator(constants_.end()));
+    body.insert(body.begin(), std::make_move_iterator(constants_.begin()),
+                std::make_move_iterator(constants_.end()));
   }
 
   uint32_t op(OpId id, std::initializer_list<uint32_t> operands) override { return emit(id, {operands}); }
@@ -26,7 +27,8 @@ class Expander final : public MathBuilder {
   uint32_t constant(DType type, double value) override {
     // A float type holds the value rounded to it, so that bodies that differ only beyond f32 share.
     if (type == DType::f32) value = static_cast<float>(value);
-    return is_float(type) ? literal(type, Scalar::of(value)) : literal(type, Scalar::of(static_cast<int64_t>(value)));
+    return is_float(type) ? literal(type, Scalar::of(value))
+                          : literal(type, Scalar::of(static_cast<int64_t>(value)));
   }
   uint32_t constant_int(DType type, int64_t value) override {
     return is_float(type) ? constant(type, static_cast<double>(value)) : literal(type, Scalar::of(value));

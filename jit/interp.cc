@@ -1,6 +1,7 @@
-// interpret: the slow truth. One scalar at a time, in the order the text says; the only thing it knows of vectors is the
-// order of a simd reduce. Math bodies are expanded first, so that a map gives the bits machine code gives. Outputs may
-// have been written when an address turns out to be wrong. Tested by tests/kernel_test.cc.
+// interpret: the slow truth. One scalar at a time, in the order the text says; the only thing it knows of
+// vectors is the order of a simd reduce. Math bodies are expanded first, so that a map gives the bits machine
+// code gives. Outputs may have been written when an address turns out to be wrong. Tested by
+// tests/kernel_test.cc.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,7 +15,8 @@
 namespace tenon::jit {
 namespace {
 
-// The bits of a scalar of a known dtype: f64 as is, f32 in the low half, integers sign or zero extended, bool 0 or 1.
+// The bits of a scalar of a known dtype: f64 as is, f32 in the low half, integers sign or zero extended, bool
+// 0 or 1.
 using Bits = int64_t;
 
 float as_f32(Bits v) { return std::bit_cast<float>(static_cast<uint32_t>(v)); }
@@ -100,7 +102,8 @@ void write(void* base, int64_t i, DType t, Bits v) {
 
 class Interpreter {
  public:
-  Interpreter(const Kernel& kernel, const std::vector<BufferView>& views, const std::vector<int64_t>& sizes, int lanes)
+  Interpreter(const Kernel& kernel, const std::vector<BufferView>& views, const std::vector<int64_t>& sizes,
+              int lanes)
       : k_(kernel), sizes_(sizes), lanes_(lanes), views_(views), values_(kernel.types.size()) {}
 
   Status run() {
@@ -171,21 +174,11 @@ class Interpreter {
         values_[s.result] = apply(op(s.op), {args, count}, {types, count}, s.type);
         return {};
       }
-      case K::cast:
-        values_[s.result] = cast(values_[s.args[0]], k_.types[s.args[0]], s.type);
-        return {};
-      case K::bitcast:
-        values_[s.result] = bitcast(values_[s.args[0]], s.type);
-        return {};
-      case K::constant:
-        values_[s.result] = of_scalar(s.literal, s.type);
-        return {};
-      case K::size:
-        values_[s.result] = sizes_[s.size];
-        return {};
-      case K::index:
-        values_[s.result] = values_[s.args[0]];
-        return {};
+      case K::cast: values_[s.result] = cast(values_[s.args[0]], k_.types[s.args[0]], s.type); return {};
+      case K::bitcast: values_[s.result] = bitcast(values_[s.args[0]], s.type); return {};
+      case K::constant: values_[s.result] = of_scalar(s.literal, s.type); return {};
+      case K::size: values_[s.result] = sizes_[s.size]; return {};
+      case K::index: values_[s.result] = values_[s.args[0]]; return {};
       case K::par: break;
     }
     return {tenon::Code::internal, "a par within a par"};
@@ -199,7 +192,8 @@ class Interpreter {
     TENON_TRY(each(s.axes, 0, [&](int64_t index) {
       TENON_TRY(block(s.body));
       for (size_t r = 0; r < sums.size(); ++r) {
-        Bits& sum = sums[r][static_cast<size_t>(index) % width];  // vector (k / lanes) % unroll, lane k % lanes
+        Bits& sum =
+            sums[r][static_cast<size_t>(index) % width];  // vector (k / lanes) % unroll, lane k % lanes
         sum = fold(s.combine[r], k_.types[s.results[r]], sum, values_[s.yields[r]]);
       }
       return Status();
@@ -211,7 +205,8 @@ class Interpreter {
       size_t lanes = s.simd ? lanes_ : 1;
       for (int step = 1; s.simd && step < s.unroll; step *= 2)
         for (int vector = 0; vector < s.unroll; vector += 2 * step)
-          for (size_t lane = 0; lane < lanes; ++lane) combine(vector * lanes + lane, (vector + step) * lanes + lane);
+          for (size_t lane = 0; lane < lanes; ++lane)
+            combine(vector * lanes + lane, (vector + step) * lanes + lane);
       for (size_t half = lanes / 2; half > 0; half /= 2)
         for (size_t lane = 0; lane < half; ++lane) combine(lane, lane + half);
       values_[s.results[r]] = sums[r][0];
@@ -238,7 +233,9 @@ class Interpreter {
   }
 
   static Bits bitcast(Bits v, DType to) {
-    return to == DType::f32 ? static_cast<Bits>(static_cast<uint32_t>(v)) : to == DType::f64 ? v : wrap(v, to);
+    return to == DType::f32   ? static_cast<Bits>(static_cast<uint32_t>(v))
+           : to == DType::f64 ? v
+                              : wrap(v, to);
   }
 
   Result<int64_t> address(const Stmt& s) const {
@@ -250,8 +247,8 @@ class Interpreter {
     int64_t i = static_cast<int64_t>(sum);
     int64_t length = views_[s.buffer].length;
     if (i >= 0 && i < length) return i;
-    return invalid("kernel @" + k_.name + ": `" + print_line(k_, s) + "`: element " + std::to_string(i) + " of %" +
-                   k_.buffers[s.buffer].name + ", which has " + std::to_string(length));
+    return invalid("kernel @" + k_.name + ": `" + print_line(k_, s) + "`: element " + std::to_string(i) +
+                   " of %" + k_.buffers[s.buffer].name + ", which has " + std::to_string(length));
   }
 
   const Kernel& k_;
@@ -264,17 +261,22 @@ class Interpreter {
 
 }  // namespace
 
-Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers, const std::vector<int64_t>& sizes,
-                 int lanes) {
+Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers,
+                 const std::vector<int64_t>& sizes, int lanes) {
   TENON_TRY(verify(kernel));
-  auto refuse = [&](const std::string& message) { return invalid("kernel @" + kernel.name + ": " + message); };
-  size_t outer = std::ranges::count_if(kernel.buffers, [](const Buffer& b) { return b.role != Buffer::Role::local; });
+  auto refuse = [&](const std::string& message) {
+    return invalid("kernel @" + kernel.name + ": " + message);
+  };
+  size_t outer =
+      std::ranges::count_if(kernel.buffers, [](const Buffer& b) { return b.role != Buffer::Role::local; });
   if (buffers.size() != outer)
     return refuse("takes " + std::to_string(outer) + " buffers, got " + std::to_string(buffers.size()));
   if (sizes.size() != kernel.sizes.size())
-    return refuse("takes " + std::to_string(kernel.sizes.size()) + " sizes, got " + std::to_string(sizes.size()));
+    return refuse("takes " + std::to_string(kernel.sizes.size()) + " sizes, got " +
+                  std::to_string(sizes.size()));
   if (std::ranges::any_of(sizes, [](int64_t n) { return n < 0; })) return refuse("a size is negative");
-  if (lanes < 1 || !std::has_single_bit(static_cast<unsigned>(lanes))) return refuse("lanes is a power of two");
+  if (lanes < 1 || !std::has_single_bit(static_cast<unsigned>(lanes)))
+    return refuse("lanes is a power of two");
   Kernel expanded = kernel;
   expand_math(expanded);
   return Interpreter(expanded, buffers, sizes, lanes).run();

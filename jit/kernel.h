@@ -1,5 +1,6 @@
-// Kernel: loops over scalars, between a group and machine code. Its scalar instructions are the map rows of the op
-// table. Nothing here knows a machine: no pointers, lanes or threads beyond which loop is `par` and which is `simd`.
+// Kernel: loops over scalars, between a group and machine code. Its scalar instructions are the map rows of
+// the op table. Nothing here knows a machine: no pointers, lanes or threads beyond which loop is `par` and
+// which is `simd`.
 //
 //   kernel @softmax(N, M; in %x: f32, out %y: f32; local %row: f32[M]) {
 //     par %i in N {
@@ -22,10 +23,11 @@
 //     }
 //   }
 //
-// Sizes (N, M) are i64 arguments: one kernel serves every shape of its family. Addresses are in elements from the
-// buffer's base: a sum of terms factor*size*variable. Buffers of 16-bit floats load to f32 and store from f32 (round
-// to nearest even); bool buffers are bytes 0/1. The text prints and parses back exactly (grammar: kernel_parse.cc); the
-// hash of the text without its names is the kernel's identity. Tested by tests/kernel_test.cc and tests/jit/*.tn.
+// Sizes (N, M) are i64 arguments: one kernel serves every shape of its family. Addresses are in elements from
+// the buffer's base: a sum of terms factor*size*variable. Buffers of 16-bit floats load to f32 and store from
+// f32 (round to nearest even); bool buffers are bytes 0/1. The text prints and parses back exactly (grammar:
+// kernel_parse.cc); the hash of the text without its names is the kernel's identity. Tested by
+// tests/kernel_test.cc and tests/jit/*.tn.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +44,8 @@ namespace tenon::jit {
 
 using Ref = uint32_t;  // a scalar value or loop variable of the kernel
 inline constexpr Ref kNoRef = ~Ref{0};
+inline constexpr int kMaxLoopDepth =
+    64;  // nested statements; deeper text is refused rather than recursed into
 
 // factor * sizes[size] * var; size -1 and var kNoRef stand for 1. var is a loop variable or an i64 value.
 struct Term {
@@ -77,44 +81,42 @@ using Block = std::vector<Stmt>;
 
 struct Stmt {
   enum class Kind : uint8_t {
-    op,        // %r = add %a, %b          an elementwise row; result type by its type rule
-    cast,      // %r = cast.f32 %a         value conversion; out-of-range float to integer as the source framework on x86
-               //                          cast.bf16, cast.f16: an f32 rounded to what that type holds
+    op,    // %r = add %a, %b       an elementwise row; result type by its type rule
+    cast,  // %r = cast.f32 %a      conversion as in src/base/convert.h; cast.bf16, cast.f16: an f32, rounded
     bitcast,   // %r = bitcast.i32 %a
     constant,  // %r = const.f32 1.5
-    size,      // %r = size N              a size argument as i64
-    index,     // %r = index %j            a loop variable as i64
-    load,      // %r = load %x[...]        type = compute_type(buffer)
+    size,      // %r = size N           a size argument as i64
+    index,     // %r = index %j         a loop variable as i64
+    load,      // %r = load %x[...]     type = compute_type(buffer)
     store,     // store %y[...], %a
-    par,       // par %i in N, simd %k in K { } outermost only, exactly one per kernel; iterations are independent
-    loop,      // for %j in M { }          sequential
-    reduce,    // %r, %q = reduce add, maximum %j in M { ... yield %a, %b }   order fixed by the lane count, not threads
-               // simd with accumulators: reduce add simd %j in M unroll 4 { ... }
-    scan,      // %r = scan add %a         running fold over the `for` it stands directly in, this iteration included
+    par,       // par %i in N, simd %k in K { }   outermost only, exactly one; iterations are independent
+    loop,      // for %j in M { }       sequential
+    reduce,  // %r, %q = reduce add, maximum simd %j in M unroll 4 { ... yield %a, %b }   order: see interpret
+    scan,  // %r = scan add %a      running fold over the `for` it stands directly in, this iteration included
   };
   Kind kind = Kind::op;
-  OpId op = 0;                   // op, scan
-  DType type = DType::f32;       // of the result (op, cast, bitcast, constant, size, index, load, scan)
+  OpId op = 0;              // op, scan
+  DType type = DType::f32;  // of the result (op, cast, bitcast, constant, size, index, load, scan)
   Ref result = kNoRef;
-  std::vector<Ref> args = {};         // operands; store: the stored value; index: the variable
-  Scalar literal = {};                // constant
-  int buffer = -1;               // load, store
-  Address address = {};               // load, store
-  int size = -1;                 // size
+  std::vector<Ref> args = {};  // operands; store: the stored value; index: the variable
+  Scalar literal = {};         // constant
+  int buffer = -1;             // load, store
+  Address address = {};        // load, store
+  int size = -1;               // size
   // par, loop, reduce:
-  std::vector<Axis> axes = {};        // nested, outermost first
-  bool simd = false;             // the last axis runs across vector lanes
-  int unroll = 1;                // simd reduce: independent accumulators
-  std::vector<OpId> combine = {};     // reduce: one row per result
-  std::vector<Ref> results = {};      // reduce
-  std::vector<Ref> yields = {};       // reduce
+  std::vector<Axis> axes = {};     // nested, outermost first
+  bool simd = false;               // the last axis runs across vector lanes
+  int unroll = 1;                  // simd reduce: independent accumulators
+  std::vector<OpId> combine = {};  // reduce: one row per result
+  std::vector<Ref> results = {};   // reduce
+  std::vector<Ref> yields = {};    // reduce
   Block body = {};
 };
 
 struct Kernel {
   std::string name;
   std::vector<std::string> sizes;
-  std::vector<Buffer> buffers;   // ins and outs in argument order, then locals
+  std::vector<Buffer> buffers;     // ins and outs in argument order, then locals
   std::vector<std::string> names;  // per Ref; may be empty
   std::vector<DType> types;        // per Ref
   Block body;                      // exactly one par statement
@@ -124,53 +126,60 @@ struct Kernel {
 
 std::string print(const Kernel& kernel);
 std::string print_line(const Kernel& kernel, const Stmt& stmt);  // one statement, of a block its first line
-std::string canonical_text(const Kernel& kernel);  // the text with every name replaced by a number: equal code, equal text
+// The text with every name replaced by a number: equal code, equal text.
+std::string canonical_text(const Kernel& kernel);
 Result<Kernel> parse_kernel(std::string_view text);  // errors give line and column
 // All invariants (listed at the top of verify_kernel.cc); every violation, one per line.
 Status verify(const Kernel& kernel);
 uint64_t identity(const Kernel& kernel);  // hash of canonical_text
 
-// What the op table says about a row used on scalars. The spelling of the row for a last operand of this type; empty:
-// it has a math body there, or none.
+// What the op table says about a row used on scalars. The spelling of the row for a last operand of this
+// type; empty: it has a math body there, or none.
 std::string_view spelling(const Op& row, DType last);
-// The result type of a map row; invalid if the row's type rule refuses, or if it has no scalar code for these types.
+// The result type of a map row; invalid if the row's type rule refuses, or if it has no scalar code for these
+// types.
 Result<DType> scalar_result_type(OpId op, const std::vector<DType>& operands);
-// The value a reduce or scan that folds with this map row starts from, before the first element; nullopt: it cannot fold.
+// The value a reduce or scan that folds with this map row starts from, before the first element; nullopt: it
+// cannot fold.
 std::optional<Scalar> combine_identity(OpId combine, DType type);
 
-// Replaces every instruction whose row has a math column by its body. The emitters and the interpreter both run this,
-// so they agree bit for bit.
+// Replaces every instruction whose row has a math column by its body. The emitters and the interpreter both
+// run this, so they agree bit for bit.
 void expand_math(Kernel& kernel);
 
-// The slow truth: runs the whole kernel. Checks every address against the buffers' lengths; buffers in the order of
-// Kernel::buffers without locals. `lanes` is the vector width whose machine code it equals bit for bit (but for the sign
-// and payload of a NaN). A simd reduce over the last axis' index k folds into lane k % lanes of vector
-// (k / lanes) % unroll, all starting from the identity; then the vectors are combined pairwise (0 with 1, 2 with 3, then
-// those), then the lanes by halves (l with l + lanes / 2, ...). Every other reduce and scan folds in order.
+// The slow truth: runs the whole kernel. Checks every address against the buffers' lengths; buffers in the
+// order of Kernel::buffers without locals. `lanes` is the vector width whose machine code it equals bit for
+// bit (but for the sign and payload of a NaN). A simd reduce over the last axis' index k folds into lane k %
+// lanes of vector (k / lanes) % unroll, all starting from the identity; then the vectors are combined
+// pairwise (0 with 1, 2 with 3, then those), then the lanes by halves (l with l + lanes / 2, ...). Every
+// other reduce and scan folds in order.
 struct BufferView {
   void* data;
   int64_t length;  // elements
 };
-Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers, const std::vector<int64_t>& sizes,
-                 int lanes = 16);
+Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers,
+                 const std::vector<int64_t>& sizes, int lanes = 16);
 
 // ---- machine code ----
 
 // What the emitter may use. Names: "sse2", "avx2" (with FMA and F16C), "avx512" (F, BW, DQ, VL).
 enum class Isa : uint8_t { sse2, avx2, avx512 };
-Isa host_isa();                          // the best the machine has, or what TENON_ISA forces
+Isa host_isa();  // the best the machine has, or what TENON_ISA forces
 std::string_view isa_name(Isa isa);
-int lanes(Isa isa);                      // of every simd loop: 4, 8, 16
+int lanes(Isa isa);  // of every simd loop: 4, 8, 16
 
-// The function behind a compiled kernel. `buffers` in the order of Kernel::buffers without locals; `scratch` is
-// 64-byte aligned and private to the calling thread, at least scratch_bytes(kernel, sizes) long; runs the par
-// iterations [begin, end) of par_iterations(kernel, sizes, lanes). Any split into ranges gives the same bits.
-using KernelFn = void (*)(void* const* buffers, const int64_t* sizes, char* scratch, int64_t begin, int64_t end);
+// The function behind a compiled kernel. `buffers` in the order of Kernel::buffers without locals; `scratch`
+// is 64-byte aligned and private to the calling thread, at least scratch_bytes(kernel, sizes) long; runs the
+// par iterations [begin, end) of par_iterations(kernel, sizes, lanes). Any split into ranges gives the same
+// bits.
+using KernelFn = void (*)(void* const* buffers, const int64_t* sizes, char* scratch, int64_t begin,
+                          int64_t end);
 
 // Iterations of the flattened par nest; a simd par counts its last axis in vectors of `lanes`.
 int64_t extent_value(const Extent& extent, const int64_t* sizes);
 int64_t par_iterations(const Kernel& kernel, const int64_t* sizes, int lanes);
-int64_t scratch_bytes(const Kernel& kernel, const int64_t* sizes);  // locals in order, each aligned to 64 bytes
+// Locals in order, each aligned to 64 bytes.
+int64_t scratch_bytes(const Kernel& kernel, const int64_t* sizes);
 
 std::string emit_llvm(const Kernel& kernel, Isa isa);  // LLVM IR text of one module, symbol = kernel name
 
@@ -184,12 +193,14 @@ struct Code {
 class Compiler {
  public:
   static Compiler& get();
-  // Compiles the kernels in parallel, one result per kernel in order. Kernels equal up to their names share code.
-  Result<std::vector<std::shared_ptr<const Code>>> compile(const std::vector<const Kernel*>& kernels, Isa isa);
+  // Compiles the kernels in parallel, one result per kernel in order. Kernels equal up to their names share
+  // code.
+  Result<std::vector<std::shared_ptr<const Code>>> compile(const std::vector<const Kernel*>& kernels,
+                                                           Isa isa);
   struct Stats {
-    int64_t compiled = 0;    // kernels that went through LLVM
-    int64_t shared = 0;      // requests answered by code already there
-    double milliseconds = 0; // sum over compile threads
+    int64_t compiled = 0;     // kernels that went through LLVM
+    int64_t shared = 0;       // requests answered by code already there
+    double milliseconds = 0;  // sum over compile threads
     int64_t code_bytes = 0;
   };
   Stats stats() const;

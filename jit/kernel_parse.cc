@@ -1,10 +1,10 @@
-// parse_kernel: text to a kernel whose values are all defined, typed and named. Any bytes come in; what goes out prints
-// back to the same text (comments and spacing aside) and has the types the op table gives, but only verify knows
-// whether it is legal. Tested by tests/kernel_test.cc and tests/jit/*.tn.
+// parse_kernel: text to a kernel whose values are all defined, typed and named. Any bytes come in; what goes
+// out prints back to the same text (comments and spacing aside) and has the types the op table gives, but
+// only verify knows whether it is legal. Tested by tests/kernel_test.cc and tests/jit/*.tn.
 //
-//   kernel   := "kernel" "@" NAME "(" [SIZE {"," SIZE}] [";" buffer {"," buffer}] [";" local {"," local}] ")" block
-//   buffer   := ("in" | "out") VALUE ":" dtype          local := "local" VALUE ":" dtype "[" extent "]"
-//   block    := "{" {statement} "}"                     extent := INT | [INT "*"] SIZE
+//   kernel   := "kernel" "@" NAME "(" [SIZE {"," SIZE}] {";" buffer {"," buffer}} ")" block
+//   buffer   := ("in" | "out") VALUE ":" dtype | "local" VALUE ":" dtype "[" extent "]"
+//   block    := "{" {statement} "}"
 //   statement:= VALUE "=" OP VALUE {"," VALUE}
 //             | VALUE "=" ("cast." | "bitcast.") dtype VALUE
 //             | VALUE "=" "const." dtype NUMBER
@@ -12,11 +12,12 @@
 //             | VALUE "=" "load" place | "store" place "," VALUE
 //             | ("par" | "for") axes block
 //             | VALUE {"," VALUE} "=" "reduce" OP {"," OP} axes "{" {statement} "yield" VALUE {"," VALUE} "}"
-//   axes     := [VALUE "in" extent {"," VALUE "in" extent}] ["unroll" INT]      the last may be "simd" VALUE "in" extent
+//   axes     := [axis {"," axis}] ["unroll" INT]        axis := ["simd"] VALUE "in" extent, simd the last only
+//   extent   := INT | [INT "*"] SIZE
 //   place    := VALUE "[" address "]"                   address := ["-"] term {("+" | "-") term}
 //   term     := product of INT, SIZE, VALUE, each at most once and in this order; "0" alone is the empty sum
-// VALUE is %name or %12; a name stands for one value in the whole kernel. Comments run from ; to the end of the line,
-// except in the parentheses.
+// VALUE is %name or %12; a name stands for one value in the whole kernel. Comments run from ; to the end of
+// the line, except in the parentheses.
 #include <unordered_map>
 
 #include "jit/kernel.h"
@@ -24,8 +25,6 @@
 
 namespace tenon::jit {
 namespace {
-
-constexpr int kMaxDepth = 64;  // of nested loops; deeper text is refused rather than recursed into
 
 class Parser {
  public:
@@ -67,9 +66,12 @@ class Parser {
 
   Status buffer() {
     Buffer b;
-    if (lexer_.accept("local")) b.role = Buffer::Role::local;
-    else if (lexer_.accept("out")) b.role = Buffer::Role::out;
-    else if (!lexer_.accept("in")) return lexer_.expected("in, out or local");
+    if (lexer_.accept("local"))
+      b.role = Buffer::Role::local;
+    else if (lexer_.accept("out"))
+      b.role = Buffer::Role::out;
+    else if (!lexer_.accept("in"))
+      return lexer_.expected("in, out or local");
     Token at = lexer_.peek();
     TENON_ASSIGN(b.name, lexer_.value_name());
     if (!buffers_.emplace(b.name, kernel_.buffers.size()).second)
@@ -89,7 +91,8 @@ class Parser {
 
   // Up to the closing brace; `reduce`: the statement whose body this is, which owes a yield.
   Status block(Block& out, Stmt* reduce, int depth) {
-    if (depth > kMaxDepth) return lexer_.error("loops nested deeper than " + std::to_string(kMaxDepth));
+    if (depth > kMaxLoopDepth)
+      return lexer_.error("loops nested deeper than " + std::to_string(kMaxLoopDepth));
     while (!lexer_.accept("}")) {
       if (reduce && lexer_.accept("yield")) {
         TENON_TRY(values(reduce->yields));
@@ -134,12 +137,15 @@ class Parser {
       types.push_back(compute_type(s.type));
     }
     if (targets.size() != types.size())
-      return Lexer::error(at, std::to_string(types.size()) + " results for " + std::to_string(targets.size()) + " names");
+      return Lexer::error(
+          at, std::to_string(types.size()) + " results for " + std::to_string(targets.size()) + " names");
     for (size_t i = 0; i < targets.size(); ++i) {
       Ref ref = kNoRef;
       TENON_TRY(define(targets[i].at, targets[i].name, types[i], ref));
-      if (s.kind == Stmt::Kind::reduce) s.results.push_back(ref);
-      else s.result = ref;
+      if (s.kind == Stmt::Kind::reduce)
+        s.results.push_back(ref);
+      else
+        s.result = ref;
     }
     return {};
   }
@@ -158,7 +164,9 @@ class Parser {
     TENON_ASSIGN(std::string_view word, lexer_.name("an op"));
     auto typed = [&](std::string_view prefix) { return word.substr(0, prefix.size()) == prefix; };
     if (typed("cast.") || typed("bitcast.") || typed("const.")) {
-      s.kind = word[0] == 'b' ? Stmt::Kind::bitcast : typed("cast.") ? Stmt::Kind::cast : Stmt::Kind::constant;
+      s.kind = word[0] == 'b'   ? Stmt::Kind::bitcast
+               : typed("cast.") ? Stmt::Kind::cast
+                                : Stmt::Kind::constant;
       TENON_ASSIGN(s.type, dtype(word.substr(word.find('.') + 1), at));
       return s.kind == Stmt::Kind::constant ? literal(s.literal) : value(s.args.emplace_back());
     }
@@ -239,7 +247,8 @@ class Parser {
     t.factor = negative ? -1 : 1;
     if (lexer_.peek().kind == Token::Kind::integer) {
       Token number = lexer_.next();
-      if (number.integer > (uint64_t{1} << 63) - (negative ? 0 : 1)) return Lexer::error(number, "factor out of range");
+      if (number.integer > (uint64_t{1} << 63) - (negative ? 0 : 1))
+        return Lexer::error(number, "factor out of range");
       t.factor = static_cast<int64_t>(negative ? 0 - number.integer : number.integer);
       if (!lexer_.accept("*")) return {};
     }

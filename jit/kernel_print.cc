@@ -1,5 +1,6 @@
-// print: a kernel as text, in the grammar of kernel_parse.cc. Any kernel prints, also one that verify refuses; what
-// verify accepts parses back to the same text. Tested by tests/kernel_test.cc and tests/jit/*.tn.
+// print: a kernel as text, in the grammar of kernel_parse.cc. Any kernel prints, also one that verify
+// refuses; what verify accepts parses back to the same text. Tested by tests/kernel_test.cc and
+// tests/jit/*.tn.
 #include <unordered_set>
 
 #include "jit/kernel.h"
@@ -70,7 +71,8 @@ class Printer {
       case K::scan: return result(s) + "scan " + op_name(s.op) + " " + values(s.args);
       case K::cast: return result(s) + "cast." + std::string(name(s.type)) + " " + values(s.args);
       case K::bitcast: return result(s) + "bitcast." + std::string(name(s.type)) + " " + values(s.args);
-      case K::constant: return result(s) + "const." + std::string(name(s.type)) + " " + print_scalar(s.literal);
+      case K::constant:
+        return result(s) + "const." + std::string(name(s.type)) + " " + print_scalar(s.literal);
       case K::size: return result(s) + "size " + size(s.size);
       case K::index: return result(s) + "index " + values(s.args);
       case K::load: return result(s) + "load " + buffer(s.buffer) + "[" + address(s.address) + "]";

@@ -1,12 +1,13 @@
-// verify: the invariants of a kernel. Any kernel comes in, also a malformed one; on ok the emitters and the interpreter
-// need no further checks but of addresses. Every violation is reported, one per line, with the statement it is in.
+// verify: the invariants of a kernel. Any kernel comes in, also a malformed one; on ok the emitters and the
+// interpreter need no further checks but of addresses. Every violation is reported, one per line, with the
+// statement it is in.
 //
-//  names     the kernel, its sizes and its buffers have names the parser reads, sizes and buffers each only once
-//  buffers   in and out first, then locals; only locals have a length; a kernel whose par is simd has no locals
+//  names     the kernel, its sizes and its buffers have names the parser reads, none given twice
+//  buffers   in and out first, then locals; only locals have a length; a simd par has no locals
 //  par       the body is one par statement, and there is no other
-//  values    every value and loop variable is defined once, before its uses, in the block of a use or one around it
-//  types     no value is of a 16-bit float; a loop variable is i64 and is read only by index and in addresses
-//  op        a map row without attributes, operands fit its type rule, the result has its type, and it has scalar code
+//  values    every value and loop variable is defined once, before its uses, in their block or around it
+//  types     no value is of a 16-bit float; a loop variable is i64, read only by index and in addresses
+//  op        a map row without attributes, with scalar code for these operands; the type rule gives the result
 //  cast      from and to any dtype, a 16-bit float giving f32; bitcast keeps the width, and bool has none
 //  constant  a bool is 0 or 1, an integer in range and written as one
 //  load      has the compute type of the buffer; store: a value of that type, and never into an `in` buffer
@@ -26,8 +27,6 @@
 namespace tenon::jit {
 namespace {
 
-constexpr int kMaxDepth = 64;
-
 class Verifier {
  public:
   explicit Verifier(const Kernel& kernel) : k_(kernel), state_(kernel.types.size(), State::undefined) {
@@ -38,9 +37,11 @@ class Verifier {
   Status run() {
     names();
     buffers();
-    if (k_.names.size() != k_.types.size()) error("as many names as types of values, got " + std::to_string(k_.names.size()));
+    if (k_.names.size() != k_.types.size())
+      error("as many names as types of values, got " + std::to_string(k_.names.size()));
     for (size_t i = 0; i < k_.types.size(); ++i)
-      if (k_.types[i] != compute_type(k_.types[i])) error("a value of type " + std::string(name(k_.types[i])));
+      if (k_.types[i] != compute_type(k_.types[i]))
+        error("a value of type " + std::string(name(k_.types[i])));
     if (k_.body.size() != 1 || k_.body[0].kind != Stmt::Kind::par) error("the body is one par statement");
     block(k_.body, nullptr, 0);
     return errors_.empty() ? Status() : invalid("kernel @" + k_.name + ": " + errors_);
@@ -60,7 +61,8 @@ class Verifier {
     if (!is_name(k_.name)) error("the kernel's name is no name");
     std::unordered_set<std::string> sizes, buffers;
     for (const std::string& size : k_.sizes)
-      if (!is_name(size) || !sizes.insert(size).second) error("size '" + size + "' is no name or named twice");
+      if (!is_name(size) || !sizes.insert(size).second)
+        error("size '" + size + "' is no name or named twice");
     for (const Buffer& b : k_.buffers) {
       bool digits = !b.name.empty() && b.name.find_first_not_of("0123456789") == std::string::npos;
       if (!(is_name(b.name) || digits) || !buffers.insert(b.name).second)
@@ -100,9 +102,12 @@ class Verifier {
       error("uses a value that is not defined yet");
       return false;
     }
-    if (state_[ref] == State::gone) error("uses a value out of its scope");
-    else if (loop_variable_[ref] && !loop_variable) error("a loop variable is read through index");
-    else return true;
+    if (state_[ref] == State::gone)
+      error("uses a value out of its scope");
+    else if (loop_variable_[ref] && !loop_variable)
+      error("a loop variable is read through index");
+    else
+      return true;
     return false;
   }
 
@@ -125,7 +130,8 @@ class Verifier {
     for (const Term& t : s.address) {
       if (t.size != -1 && !size_ok(t.size)) error("the address names no size");
       if (t.var == kNoRef || !readable(t.var, true)) continue;
-      if (k_.types[t.var] != DType::i64) error("an address variable of type " + std::string(name(k_.types[t.var])));
+      if (k_.types[t.var] != DType::i64)
+        error("an address variable of type " + std::string(name(k_.types[t.var])));
       varies |= t.factor != 0 && varies_[t.var];
     }
     if (s.kind == K::store && simd_ && !varies) error("every lane stores to one place");
@@ -138,7 +144,8 @@ class Verifier {
       return false;
     }
     Result<DType> result = scalar_result_type(id, {type, type});
-    bool ok = result.ok() && *result == type && !spelling(op(id), type).empty() && combine_identity(id, type).has_value();
+    bool ok = result.ok() && *result == type && !spelling(op(id), type).empty() &&
+              combine_identity(id, type).has_value();
     if (!ok) error(std::string(op(id).name) + " does not fold " + std::string(name(type)));
     return ok;
   }
@@ -166,9 +173,7 @@ class Verifier {
         want = *type;
         break;
       }
-      case K::cast:
-        want = compute_type(s.type);
-        break;
+      case K::cast: want = compute_type(s.type); break;
       case K::bitcast:
         if (size_of(arg_type(s, 0)) != size_of(s.type) || is_bool(s.type) || is_bool(arg_type(s, 0)) ||
             s.type != compute_type(s.type))
@@ -196,8 +201,7 @@ class Verifier {
         want = arg_type(s, 0);
         foldable(s.op, want);
         break;
-      default:
-        break;
+      default: break;
     }
     bool own = s.kind == K::cast ? k_.types.size() > s.result && k_.types[s.result] == want
                                  : s.type == want && k_.types.size() > s.result && k_.types[s.result] == want;
@@ -241,8 +245,10 @@ class Verifier {
     }
     bool outer_simd = simd_;
     simd_ |= s.simd;
-    if (depth > kMaxDepth) error("nested deeper than " + std::to_string(kMaxDepth));
-    else block(s.body, &s, depth);
+    if (depth > kMaxLoopDepth)
+      error("nested deeper than " + std::to_string(kMaxLoopDepth));
+    else
+      block(s.body, &s, depth);
     at_ = &s;
     std::vector<bool> varies;
     if (reduce) varies = yields(s);
@@ -278,12 +284,16 @@ class Verifier {
       scan_allowed_ = loop && loop->kind == K::loop && !loop->simd && loop->axes.size() == 1;
       if (s.kind == K::par && loop) error("par is outermost only");
       bool has_body = s.kind == K::par || s.kind == K::loop || s.kind == K::reduce;
-      if (!has_body && !(s.body.empty() && s.axes.empty() && !s.simd && s.unroll == 1)) error("has a body but is no loop");
+      if (!has_body && !(s.body.empty() && s.axes.empty() && !s.simd && s.unroll == 1))
+        error("has a body but is no loop");
       if (s.kind != K::reduce && !(s.combine.empty() && s.results.empty() && s.yields.empty()))
         error("has yields but is no reduce");
-      if (has_body) this->loop(s, depth + 1);
-      else if (s.kind == K::store) store(s);
-      else instruction(s);
+      if (has_body)
+        this->loop(s, depth + 1);
+      else if (s.kind == K::store)
+        store(s);
+      else
+        instruction(s);
     }
     at_ = nullptr;
   }

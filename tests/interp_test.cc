@@ -1,5 +1,5 @@
-// The interpreter, on kernels written by hand against plain C++, and on random kernels against itself: other lane counts
-// where no simd reduce depends on them, printed and parsed text, expanded math.
+// The interpreter, on kernels written by hand against plain C++, and on random kernels against itself: other
+// lane counts where no simd reduce depends on them, printed and parsed text, expanded math.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,9 +77,12 @@ TEST(Interp, Pointwise) {
   // One row more than there is: the address is named, and so is who asked.
   std::string message = interpret(k, {view(x), view(b), view(s), view(y)}, {4, 7}).message();
   EXPECT_EQ(message, "kernel @bias: `%x1 = load %x[M*%i + %j]`: element 21 of %x, which has 21");
-  EXPECT_THAT(interpret(k, {view(x), view(b), view(y)}, {3, 7}).message(), HasSubstr("takes 4 buffers, got 3"));
-  EXPECT_THAT(interpret(k, {view(x), view(b), view(s), view(y)}, {3}).message(), HasSubstr("takes 2 sizes, got 1"));
-  EXPECT_THAT(interpret(k, {view(x), view(b), view(s), view(y)}, {3, -7}).message(), HasSubstr("a size is negative"));
+  EXPECT_THAT(interpret(k, {view(x), view(b), view(y)}, {3, 7}).message(),
+              HasSubstr("takes 4 buffers, got 3"));
+  EXPECT_THAT(interpret(k, {view(x), view(b), view(s), view(y)}, {3}).message(),
+              HasSubstr("takes 2 sizes, got 1"));
+  EXPECT_THAT(interpret(k, {view(x), view(b), view(s), view(y)}, {3, -7}).message(),
+              HasSubstr("a size is negative"));
 }
 
 TEST(Interp, SoftmaxWithALocalRow) {
@@ -110,7 +113,8 @@ TEST(Interp, SoftmaxWithALocalRow) {
   for (int i = 0; i < n; ++i) {
     double sum = 0;
     for (int j = 0; j < m; ++j) sum += std::exp(double{x[i * m + j]});
-    for (int j = 0; j < m; ++j) EXPECT_NEAR(y[i * m + j], std::exp(double{x[i * m + j]}) / sum, 1e-7) << i << " " << j;
+    for (int j = 0; j < m; ++j)
+      EXPECT_NEAR(y[i * m + j], std::exp(double{x[i * m + j]}) / sum, 1e-7) << i << " " << j;
   }
 }
 
@@ -347,7 +351,9 @@ TEST(Interp, HalvesRoundOnStore) {
 }
 
 TEST(Interp, IntegersWrapAndBoolsAreBytes) {
-  Kernel k = parse(R"(kernel @ints(N; in %x: i64, in %f: f32, in %p: bool, out %a: i64, out %b: i8, out %c: u8, out %d: bool, out %e: i32) {
+  Kernel k = parse(
+      R"(kernel @ints(N; in %x: i64, in %f: f32, in %p: bool, out %a: i64, out %b: i8,
+             out %c: u8, out %d: bool, out %e: i32) {
   par simd %i in N {
     %v = load %x[%i]
     %t = load %f[%i]
@@ -374,7 +380,9 @@ TEST(Interp, IntegersWrapAndBoolsAreBytes) {
   std::vector<uint8_t> p = {1, 0, 1}, c(3), d(3, 9);
   std::vector<int8_t> b(3);
   std::vector<int32_t> e(3);
-  ASSERT_EQ(interpret(k, {view(x), view(f), view(p), view(a), view(b), view(c), view(d), view(e)}, {3}).message(), "");
+  ASSERT_EQ(
+      interpret(k, {view(x), view(f), view(p), view(a), view(b), view(c), view(d), view(e)}, {3}).message(),
+      "");
   EXPECT_THAT(a, ElementsAre(0, 10000, 49));
   EXPECT_THAT(b, ElementsAre(0, -56, -14));
   EXPECT_THAT(c, ElementsAre(0, 255, 255));
@@ -383,7 +391,8 @@ TEST(Interp, IntegersWrapAndBoolsAreBytes) {
 }
 
 TEST(Interp, F32ComputesInF32) {
-  Kernel k = parse(R"(kernel @exact(N; in %x: f32, in %y: f32, out %f: f32, out %s: f32, out %q: f32, out %w: f64) {
+  Kernel k =
+      parse(R"(kernel @exact(N; in %x: f32, in %y: f32, out %f: f32, out %s: f32, out %q: f32, out %w: f64) {
   par simd %i in N {
     %a = load %x[%i]
     %b = load %y[%i]
@@ -440,8 +449,9 @@ TEST(Interp, LocalsStartPoisoned) {
 }
 
 bool has_simd_reduce(const Block& block) {
-  return std::ranges::any_of(
-      block, [](const Stmt& s) { return (s.kind == Stmt::Kind::reduce && s.simd) || has_simd_reduce(s.body); });
+  return std::ranges::any_of(block, [](const Stmt& s) {
+    return (s.kind == Stmt::Kind::reduce && s.simd) || has_simd_reduce(s.body);
+  });
 }
 
 TEST(RandomKernels, AreValidAndRun) {

@@ -1,10 +1,11 @@
-// random_kernel: a valid kernel and buffers that fit it, from a seed. For tests that run a kernel in two ways and compare
-// bits: the interpreter against machine code, one lane count against another, a text against its reparse.
-// What it draws from: every map row that has scalar code, every dtype, loads that broadcast, stride, run backwards or
-// follow a computed index, several outputs, locals, casts and bitcasts, par with and without simd, nested loops with
-// several axes, reduces (simd with accumulators, or not), scans, sizes that leave tails, empty loops.
-// Results do not depend on the order of par iterations or lanes: a store covers all par and simd variables one to one,
-// a local is read only where it was written. Bits of a NaN never become an integer. Tested by tests/interp_test.cc.
+// random_kernel: a valid kernel and buffers that fit it, from a seed. For tests that run a kernel in two ways
+// and compare bits: the interpreter against machine code, one lane count against another, a text against its
+// reparse. What it draws from: every map row that has scalar code, every dtype, loads that broadcast, stride,
+// run backwards or follow a computed index, several outputs, locals, casts and bitcasts, par with and without
+// simd, nested loops with several axes, reduces (simd with accumulators, or not), scans, sizes that leave
+// tails, empty loops. Results do not depend on the order of par iterations or lanes: a store covers all par
+// and simd variables one to one, a local is read only where it was written. Bits of a NaN never become an
+// integer. Tested by tests/interp_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +45,8 @@ inline bool same_element(DType t, const char* a, const char* b) {
     std::memcpy(&bits, p, size_of(t));
     if (t == DType::f64) return std::bit_cast<double>(bits);
     if (t == DType::f32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
-    return t == DType::f16 ? f16_to_f32(static_cast<uint16_t>(bits)) : bf16_to_f32(static_cast<uint16_t>(bits));
+    return t == DType::f16 ? f16_to_f32(static_cast<uint16_t>(bits))
+                           : bf16_to_f32(static_cast<uint16_t>(bits));
   };
   return is_float(t) && std::isnan(value(a)) && std::isnan(value(b));
 }
@@ -61,7 +63,8 @@ inline std::string first_difference(const KernelCase& c, const BufferBytes& a, c
         uint64_t bits = 0;
         std::memcpy(&bits, p, bytes);
         char text[20];
-        std::snprintf(text, sizeof text, "%0*llx", static_cast<int>(2 * bytes), static_cast<unsigned long long>(bits));
+        std::snprintf(text, sizeof text, "%0*llx", static_cast<int>(2 * bytes),
+                      static_cast<unsigned long long>(bits));
         return std::string(text);
       };
       return "%" + buffer.name + "[" + std::to_string(e) + "]: " + hex(x) + " and " + hex(y);
@@ -105,13 +108,18 @@ class KernelGenerator {
     int64_t length;
   };
 
-  int64_t between(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
+  int64_t between(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random_);
+  }
   bool chance(double p) { return std::uniform_real_distribution<double>(0, 1)(random_) < p; }
   template <class T>
-  const T& pick(const std::vector<T>& from) { return from[between(0, static_cast<int64_t>(from.size()) - 1)]; }
+  const T& pick(const std::vector<T>& from) {
+    return from[between(0, static_cast<int64_t>(from.size()) - 1)];
+  }
   DType any_type() {
-    static const std::vector<DType> kTypes = {DType::f32, DType::f32, DType::f32, DType::f32, DType::f64, DType::i64,
-                                              DType::i32, DType::i32, DType::i16, DType::i8,  DType::u8,  DType::b8};
+    static const std::vector<DType> kTypes = {DType::f32, DType::f32, DType::f32, DType::f32,
+                                              DType::f64, DType::i64, DType::i32, DType::i32,
+                                              DType::i16, DType::i8,  DType::u8,  DType::b8};
     return chance(0.5) ? main_type_ : pick(kTypes);
   }
   Ref use(Ref ref) {
@@ -154,7 +162,8 @@ class KernelGenerator {
   // ---- loops ----
   Extent extent(int64_t budget, int64_t& value) {
     Extent e{between(1, 6)};
-    if (!c_.sizes.empty() && chance(0.8)) e = {chance(0.15) ? 2 : 1, static_cast<int>(between(0, c_.sizes.size() - 1))};
+    if (!c_.sizes.empty() && chance(0.8))
+      e = {chance(0.15) ? 2 : 1, static_cast<int>(between(0, c_.sizes.size() - 1))};
     value = extent_value(e, c_.sizes.data());
     if (value > budget) e = {value = between(1, std::max<int64_t>(1, std::min<int64_t>(budget, 3)))};
     return e;
@@ -206,9 +215,7 @@ class KernelGenerator {
     int axes = chance(0.25) ? 2 : 1;
     if (chance(0.5)) {
       s.kind = K::reduce;
-      loop(s, axes, simd, [&] {
-        body_of_reduce(s, depth);
-      });
+      loop(s, axes, simd, [&] { body_of_reduce(s, depth); });
       if (s.simd && chance(0.5)) s.unroll = 1 << between(1, 3);
       for (Ref yield : s.yields) s.results.push_back(k_.add_ref(k_.types[yield]));
       values_.insert(values_.end(), s.results.begin(), s.results.end());
@@ -253,7 +260,8 @@ class KernelGenerator {
       for (int d = 0; d < kDTypeCount; ++d)
         for (OpId id = 0; id < op_count(); ++id) {
           DType dtype = static_cast<DType>(d);
-          if (op(id).kind != tenon::Kind::map || op(id).arity != 2 || spelling(op(id), dtype).empty()) continue;
+          if (op(id).kind != tenon::Kind::map || op(id).arity != 2 || spelling(op(id), dtype).empty())
+            continue;
           Result<DType> result = scalar_result_type(id, {dtype, dtype});
           if (result.ok() && *result == dtype && combine_identity(id, dtype)) t[d].push_back(id);
         }
@@ -301,9 +309,11 @@ class KernelGenerator {
   }
 
   double wild_float() {
-    static const std::vector<double> kWild = {0.0, -0.0, 1.0, -1.0, 0.5, INFINITY, -INFINITY, NAN, 1e-40, -1e-45, 1e-310,
-                                              0x1p-126, 0x1.fffffep127, -0x1.fffffep127, 0x1p31, -0x1p31, 0x1p63, 127.5,
-                                              -128.5, 255.5, 65504, 65520, 0x1.ffp-25, 2147483648.5, 88.7, -103.9, 1e308};
+    static const std::vector<double> kWild = {
+        0.0,    -0.0,       1.0,          -1.0,   0.5,      INFINITY,       -INFINITY,
+        NAN,    1e-40,      -1e-45,       1e-310, 0x1p-126, 0x1.fffffep127, -0x1.fffffep127,
+        0x1p31, -0x1p31,    0x1p63,       127.5,  -128.5,   255.5,          65504,
+        65520,  0x1.ffp-25, 2147483648.5, 88.7,   -103.9,   1e308};
     return pick(kWild);
   }
 
@@ -324,8 +334,8 @@ class KernelGenerator {
 
   void bitcast() {
     static const std::vector<std::pair<DType, DType>> kPairs = {
-        {DType::f32, DType::i32}, {DType::f64, DType::i64}, {DType::i32, DType::f32}, {DType::i64, DType::f64},
-        {DType::u8, DType::i8},   {DType::i8, DType::u8},
+        {DType::f32, DType::i32}, {DType::f64, DType::i64}, {DType::i32, DType::f32},
+        {DType::i64, DType::f64}, {DType::u8, DType::i8},   {DType::i8, DType::u8},
     };
     auto [from, to] = pick(kPairs);
     Ref x = value(from);
@@ -367,7 +377,8 @@ class KernelGenerator {
     return {factor, -1, var};
   }
 
-  // Adds stride*var to an address whose lowest and highest elements are tracked; negative strides run backwards.
+  // Adds stride*var to an address whose lowest and highest elements are tracked; negative strides run
+  // backwards.
   struct Place {
     Address address;
     int64_t low = 0, high = 0;
@@ -391,7 +402,8 @@ class KernelGenerator {
     if (type == DType::f32 && chance(0.3)) stored = chance(0.5) ? DType::f16 : DType::bf16;
     std::vector<int> known;
     for (size_t i = 0; i < k_.buffers.size(); ++i)
-      if (k_.buffers[i].role == Buffer::Role::in && k_.buffers[i].type == stored) known.push_back(static_cast<int>(i));
+      if (k_.buffers[i].role == Buffer::Role::in && k_.buffers[i].type == stored)
+        known.push_back(static_cast<int>(i));
     Place p;
     int64_t stride = 1;
     for (size_t i = vars_.size(); i-- > 0;) {
@@ -422,8 +434,10 @@ class KernelGenerator {
     s.buffer = local.buffer;
     for (size_t i = vars_.size(); i-- > 0 && s.address.empty();) {
       if (vars_[i].extent > local.length || vars_[i].extent == 0) continue;
-      if (chance(0.2)) s.address = {term(vars_[i].extent - 1, kNoRef), term(-1, vars_[i].ref)};
-      else s.address = {term(1, vars_[i].ref)};
+      if (chance(0.2))
+        s.address = {term(vars_[i].extent - 1, kNoRef), term(-1, vars_[i].ref)};
+      else
+        s.address = {term(1, vars_[i].ref)};
     }
     return push(std::move(s), type);
   }
@@ -454,7 +468,9 @@ class KernelGenerator {
     ++outputs_;
   }
 
-  DType storage(DType type) { return type == DType::f32 && chance(0.3) ? chance(0.5) ? DType::f16 : DType::bf16 : type; }
+  DType storage(DType type) {
+    return type == DType::f32 && chance(0.3) ? chance(0.5) ? DType::f16 : DType::bf16 : type;
+  }
 
   void store_local(const Axis& axis) {
     Ref ref = value(any_type());
@@ -512,7 +528,8 @@ class KernelGenerator {
   }
   uint64_t element(DType t, bool tame) {
     if (is_bool(t)) return between(0, 1);
-    if (!is_float(t)) return tame ? between(-20, 20) : chance(0.3) ? static_cast<uint64_t>(literal(t).i) : random_();
+    if (!is_float(t))
+      return tame ? between(-20, 20) : chance(0.3) ? static_cast<uint64_t>(literal(t).i) : random_();
     double x = tame ? std::uniform_real_distribution<double>(-4, 4)(random_) : wild_float();
     if (!tame && chance(0.3)) {  // any bits but a signalling NaN, which a conversion would change
       uint64_t bits = random_();
@@ -534,7 +551,7 @@ class KernelGenerator {
   std::vector<Local> locals_;     // filled in this block or one around it
   DType main_type_ = DType::f32;  // of half of what is made
   Block* block_ = nullptr;
-  bool simd_ = false;             // inside a simd loop
+  bool simd_ = false;      // inside a simd loop
   int64_t budget_ = 3000;  // iterations a loop may still multiply by
   int outputs_ = 0;
 };

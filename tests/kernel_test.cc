@@ -1,5 +1,5 @@
-// The kernel IR where golden texts do not reach: bad text of every sort, kernels made by hand that no text can spell,
-// identity, sizes, and math expansion of rows registered here.
+// The kernel IR where golden texts do not reach: bad text of every sort, kernels made by hand that no text
+// can spell, identity, sizes, and math expansion of rows registered here.
 #include "jit/kernel.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,8 @@ TEST(KernelText, ErrorsSayWhereAndWhat) {
       {with_body("%r = reduce add %j in N { }"), "a reduce ends with a yield"},
       {with_body("%r = reduce add %j in N { yield %r }"), "3:33: %r is not defined yet"},
       {with_body("for %j in N { yield %i }"), "3:15: expected a statement, found 'yield'"},
-      {with_body("%r, %s = reduce add, add %j in N { %v = load %x[0] yield %v }"), "3:10: 1 results for 2 names"},
+      {with_body("%r, %s = reduce add, add %j in N { %v = load %x[0] yield %v }"),
+       "3:10: 1 results for 2 names"},
       {with_body("100% \x01"), "3:1: expected a statement"},
   };
   for (const auto& [text, message] : cases) {
@@ -124,7 +125,8 @@ TEST(KernelText, NamesAreMadeUnique) {
   }
   k.body.push_back(par);
   std::string text = print(k);
-  for (const char* name : {"@no_name_(", "%v =", "%v.1 =", "%2 =", "%v2 =", "%v7_up =", "%v.1.5 ="}) EXPECT_THAT(text, HasSubstr(name));
+  for (const char* name : {"@no_name_(", "%v =", "%v.1 =", "%2 =", "%v2 =", "%v7_up =", "%v.1.5 ="})
+    EXPECT_THAT(text, HasSubstr(name));
   Result<Kernel> again = parse_kernel(text);
   ASSERT_TRUE(again.ok()) << again.status().message() << text;
   EXPECT_EQ(print(*again), text);
@@ -136,11 +138,16 @@ TEST(KernelIdentity, IgnoresNamesOnly) {
     EXPECT_TRUE(k.ok()) << k.status().message();
     return identity(*k);
   };
-  const std::string text = "kernel @a(N; in %x: f32, out %y: f32) { par %i in N { %v = load %x[%i] store %y[%i], %v } }";
-  const std::string named = "kernel @b(K; in %p: f32, out %q: f32) { par %j in K { %w = load %p[%j] store %q[%j], %w } }";
-  const std::string simd = "kernel @a(N; in %x: f32, out %y: f32) { par simd %i in N { %v = load %x[%i] store %y[%i], %v } }";
-  const std::string two = "kernel @a(N; in %x: f32, out %y: f32) { par %i in N { %v = load %x[2*%i] store %y[%i], %v } }";
-  const std::string type = "kernel @a(N; in %x: f16, out %y: f32) { par %i in N { %v = load %x[%i] store %y[%i], %v } }";
+  const std::string text =
+      "kernel @a(N; in %x: f32, out %y: f32) { par %i in N { %v = load %x[%i] store %y[%i], %v } }";
+  const std::string named =
+      "kernel @b(K; in %p: f32, out %q: f32) { par %j in K { %w = load %p[%j] store %q[%j], %w } }";
+  const std::string simd =
+      "kernel @a(N; in %x: f32, out %y: f32) { par simd %i in N { %v = load %x[%i] store %y[%i], %v } }";
+  const std::string two =
+      "kernel @a(N; in %x: f32, out %y: f32) { par %i in N { %v = load %x[2*%i] store %y[%i], %v } }";
+  const std::string type =
+      "kernel @a(N; in %x: f16, out %y: f32) { par %i in N { %v = load %x[%i] store %y[%i], %v } }";
   EXPECT_EQ(id(text), id(named));
   EXPECT_NE(id(text), id(simd));
   EXPECT_NE(id(text), id(two));
@@ -185,33 +192,55 @@ TEST(KernelVerify, DamageIsFound) {
     return verify(*k).message();
   };
   EXPECT_THAT(damaged([](Kernel& k, Block&) { k.name = "a b"; }), HasSubstr("the kernel's name is no name"));
-  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.sizes = {"N", "N"}; }), HasSubstr("size 'N' is no name or named twice"));
-  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.buffers[1].name = "x"; }), HasSubstr("buffer 'x' is no name or named twice"));
-  EXPECT_THAT(damaged([](Kernel& k, Block&) { std::swap(k.buffers[1], k.buffers[2]); }), HasSubstr("buffer %y after a local"));
-  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.buffers[0].length = {3}; }), HasSubstr("has a length but is no local"));
-  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.body[0].simd = true; }), HasSubstr("local %t in a kernel whose par is simd"));
+  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.sizes = {"N", "N"}; }),
+              HasSubstr("size 'N' is no name or named twice"));
+  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.buffers[1].name = "x"; }),
+              HasSubstr("buffer 'x' is no name or named twice"));
+  EXPECT_THAT(damaged([](Kernel& k, Block&) { std::swap(k.buffers[1], k.buffers[2]); }),
+              HasSubstr("buffer %y after a local"));
+  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.buffers[0].length = {3}; }),
+              HasSubstr("has a length but is no local"));
+  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.body[0].simd = true; }),
+              HasSubstr("local %t in a kernel whose par is simd"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { k.names.pop_back(); }), HasSubstr("as many names as types"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { k.types[1] = DType::f16; }), HasSubstr("a value of type f16"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { k.body.clear(); }), HasSubstr("the body is one par statement"));
-  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.body.push_back(k.body[0]); }), HasSubstr("the body is one par statement"));
-  EXPECT_THAT(damaged([](Kernel& k, Block& b) { Stmt s = b[0]; k.body = {s}; }), HasSubstr("the body is one par statement"));
+  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.body.push_back(k.body[0]); }),
+              HasSubstr("the body is one par statement"));
+  EXPECT_THAT(damaged([](Kernel& k, Block& b) {
+                Stmt s = b[0];
+                k.body = {s};
+              }),
+              HasSubstr("the body is one par statement"));
   EXPECT_THAT(damaged([](Kernel&, Block& b) { b[0].result = kNoRef; }), HasSubstr("defines no value"));
-  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].result = b[0].result; }), HasSubstr("defines a value twice"));
-  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].args = {99, b[0].result}; }), HasSubstr("uses a value that is not defined yet"));
-  EXPECT_THAT(damaged([](Kernel&, Block& b) { std::swap(b[0], b[2]); }), HasSubstr("uses a value that is not defined yet"));
+  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].result = b[0].result; }),
+              HasSubstr("defines a value twice"));
+  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].args = {99, b[0].result}; }),
+              HasSubstr("uses a value that is not defined yet"));
+  EXPECT_THAT(damaged([](Kernel&, Block& b) { std::swap(b[0], b[2]); }),
+              HasSubstr("uses a value that is not defined yet"));
   EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].args.pop_back(); }), HasSubstr("takes 2 operands"));
   EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].op = 9999; }), HasSubstr("unknown row"));
-  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].type = DType::f64; }), HasSubstr("the result is of type f32"));
+  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].type = DType::f64; }),
+              HasSubstr("the result is of type f32"));
   EXPECT_THAT(damaged([](Kernel&, Block& b) { b[0].buffer = 3; }), HasSubstr("names no buffer"));
-  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[0].address = {{1, 5, kNoRef}}; }), HasSubstr("the address names no size"));
-  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[1].axes[0].extent.size = 1; }), HasSubstr("an extent names no size"));
-  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[1].results.clear(); }), HasSubstr("1 rows, 1 yields, 0 results"));
-  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[1].combine = {ops::sub}; }), HasSubstr("sub does not fold f32"));
+  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[0].address = {{1, 5, kNoRef}}; }),
+              HasSubstr("the address names no size"));
+  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[1].axes[0].extent.size = 1; }),
+              HasSubstr("an extent names no size"));
+  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[1].results.clear(); }),
+              HasSubstr("1 rows, 1 yields, 0 results"));
+  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[1].combine = {ops::sub}; }),
+              HasSubstr("sub does not fold f32"));
   EXPECT_THAT(damaged([](Kernel&, Block& b) { b[1].combine = {9999}; }), HasSubstr("unknown row"));
-  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].body.push_back(b[0]); }), HasSubstr("has a body but is no loop"));
-  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].yields = {b[0].result}; }), HasSubstr("has yields but is no reduce"));
-  EXPECT_THAT(damaged([](Kernel& k, Block& b) { k.types[b[1].axes[0].var] = DType::i32; }), HasSubstr("a loop variable of type i32"));
-  EXPECT_THAT(damaged([](Kernel& k, Block& b) { k.types[b[1].results[0]] = DType::i32; }), HasSubstr("the result is of type f32"));
+  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].body.push_back(b[0]); }),
+              HasSubstr("has a body but is no loop"));
+  EXPECT_THAT(damaged([](Kernel&, Block& b) { b[2].yields = {b[0].result}; }),
+              HasSubstr("has yields but is no reduce"));
+  EXPECT_THAT(damaged([](Kernel& k, Block& b) { k.types[b[1].axes[0].var] = DType::i32; }),
+              HasSubstr("a loop variable of type i32"));
+  EXPECT_THAT(damaged([](Kernel& k, Block& b) { k.types[b[1].results[0]] = DType::i32; }),
+              HasSubstr("the result is of type f32"));
   EXPECT_THAT(damaged([](Kernel&, Block& b) { b[3].args.clear(); }), HasSubstr("takes 1 operands, got 0"));
   EXPECT_THAT(damaged([](Kernel&, Block& b) {
                 for (int i = 0; i < 70; ++i) b[1].body = {Stmt(b[1])};
@@ -221,8 +250,14 @@ TEST(KernelVerify, DamageIsFound) {
 
 // Rows whose meaning is a body: 1 + 2*a with two constants, and one in terms of it.
 OpId math_row(const char* name, uint32_t (*math)(MathBuilder&, std::span<const uint32_t>)) {
-  Op row{.name = name, .kind = tenon::Kind::map, .arity = 1, .shape = shapes::same, .type = types::floating, .math = math,
-         .eval = [](const double* x) { return x[0]; }, .doc = "test"};
+  Op row{.name = name,
+         .kind = tenon::Kind::map,
+         .arity = 1,
+         .shape = shapes::same,
+         .type = types::floating,
+         .math = math,
+         .eval = [](const double* x) { return x[0]; },
+         .doc = "test"};
   Result<OpId> id = register_op(row);
   EXPECT_TRUE(id.ok()) << id.status().message();
   return id.ok() ? *id : 0;
