@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch          # noqa: E402
 from torch import nn  # noqa: E402
 
-from bench.contenders import compiled, missing_for_peers     # noqa: E402
+from bench.contenders import compiled, contender, missing_for_peers     # noqa: E402
 from bench.models import accuracy                            # noqa: E402
 from bench.table import Progress, aligned                    # noqa: E402
 from bench.timing import describe_machine, interleave               # noqa: E402
@@ -98,7 +98,7 @@ def parse():
     parser.add_argument("--peers", action="store_true", help="Inductor too (needs g++)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--backend", default="tenon", help="another torch.compile backend in Tenon's place")
+    parser.add_argument("--backend", type=contender, default="tenon", help="another backend instead")
     return parser.parse_args()
 
 

@@ -4,6 +4,7 @@ Any other name is taken as a `torch.compile` backend without options (`aot_eager
 `tenon_stats` reads Tenon's own counters; a counter that is not there is None and printed as "-".
 """
 
+import argparse
 import shutil
 
 CONTENDERS = {
@@ -28,6 +29,13 @@ def tenon_stats(name):
     import tenon
     stats = tenon.stats()
     return {key: stats.get(key) for key in STATS}
+
+
+def contender(text):
+    """An argparse type: the names that the tables use for something else are refused."""
+    if text in ("eager", "copy", "no-op"):
+        raise argparse.ArgumentTypeError(f"{text} is measured already, beside the contender")
+    return text
 
 
 def missing_for_peers():

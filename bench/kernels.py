@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch                          # noqa: E402
 import torch.nn.functional as F       # noqa: E402
 
-from bench.contenders import compiled, missing_for_peers     # noqa: E402
+from bench.contenders import compiled, contender, missing_for_peers     # noqa: E402
 from bench.models import accuracy                            # noqa: E402
 from bench.table import Progress, aligned                    # noqa: E402
 from bench.timing import describe_machine, interleave, speedup      # noqa: E402
@@ -123,7 +123,7 @@ def main():
     header = ["kernel", "copy ms"] + [h for c in ["eager", *contenders] for h in (f"{c} ms", "/copy (best)")]
     print(aligned(header + [f"{c} vs eager" for c in contenders], rows))
     print(f"\n{machine}, {options.threads} threads, {ROWS}x{COLS} f32.\n"
-          f"Medians of at most {options.rounds} rounds. "
+          f"Medians of at most {options.rounds} rounds.\n"
           "/copy: time over that of a plain copy of the same bytes, within a round (best: of the shortest).\n"
           "vs eager: eager's time over this one's, within a round.")
     for who, values in gains.items():
@@ -140,7 +140,7 @@ def parse():
     parser.add_argument("--peers", action="store_true", help="Inductor too (needs g++)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--backend", default="tenon", help="another torch.compile backend in Tenon's place")
+    parser.add_argument("--backend", type=contender, default="tenon", help="another backend instead")
     return parser.parse_args()
 
 

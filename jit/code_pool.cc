@@ -76,7 +76,8 @@ CodePool& CodePool::get() {
 Result<std::shared_ptr<void>> CodePool::install(size_t bytes, const std::function<Status(char* at)>& write) {
   bytes = (std::max<size_t>(bytes, 1) + page_size() - 1) / page_size() * page_size();
   TENON_ASSIGN(char* at, impl_->take(bytes));
-  std::shared_ptr<void> pages(at, [impl = impl_, bytes](void* p) { impl->give_back(static_cast<char*>(p), bytes); });
+  std::shared_ptr<void> pages(
+      at, [impl = impl_, bytes](void* p) { impl->give_back(static_cast<char*>(p), bytes); });
   if (mprotect(at, bytes, PROT_READ | PROT_WRITE)) return system_error("mprotect to writable");
   Status written = write(at);
   if (mprotect(at, bytes, PROT_READ | PROT_EXEC)) return system_error("mprotect to executable");

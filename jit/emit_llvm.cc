@@ -50,14 +50,16 @@ struct Place {
 
 class Emitter {
  public:
-  Emitter(const Kernel& kernel, Isa isa) : k_(kernel), isa_(isa), w_(jit::lanes(isa)), refs_(kernel.types.size()) {}
+  Emitter(const Kernel& kernel, Isa isa)
+      : k_(kernel), isa_(isa), w_(jit::lanes(isa)), refs_(kernel.types.size()) {}
 
   std::string run() {
     for (const char* name : {"buffers", "sizes", "scratch", "begin", "end"}) {
       f_.parameter(name);
       f_.unique(name);
     }
-    for (size_t i = 0; i < k_.sizes.size(); ++i) sizes_.push_back(Int(argument("i64", "%sizes", "i64", i, k_.sizes[i])));
+    for (size_t i = 0; i < k_.sizes.size(); ++i)
+      sizes_.push_back(Int(argument("i64", "%sizes", "i64", i, k_.sizes[i])));
     Int scratch = 0;
     int argument_index = 0;
     for (const Buffer& b : k_.buffers) {
@@ -67,11 +69,12 @@ class Emitter {
       }
       bases_.push_back(f_.pure("getelementptr i8, ptr %scratch, i64 " + scratch.text, b.name));
       Int bytes = f_.add(f_.mul(extent(b.length), size_of(b.type)), 63);
-      scratch = f_.add(scratch, bytes.known ? Int(*bytes.known / 64 * 64) : Int(f_.pure("and i64 " + bytes.text + ", -64")));
+      scratch = f_.add(scratch, bytes.known ? Int(*bytes.known / 64 * 64)
+                                            : Int(f_.pure("and i64 " + bytes.text + ", -64")));
     }
     emit_par(k_.body[0]);
-    return "define void @" + k_.name + "(ptr %buffers, ptr %sizes, ptr %scratch, i64 %begin, i64 %end) " + attributes() +
-           " {\n" + f_.finish() + "}\n";
+    return "define void @" + k_.name + "(ptr %buffers, ptr %sizes, ptr %scratch, i64 %begin, i64 %end) " +
+           attributes() + " {\n" + f_.finish() + "}\n";
   }
 
  private:
@@ -84,10 +87,12 @@ class Emitter {
     return "";
   }
 
-  std::string argument(const std::string& type, const std::string& array, const std::string& element, size_t index,
-                       const std::string& name) {
+  std::string argument(const std::string& type, const std::string& array, const std::string& element,
+                       size_t index, const std::string& name) {
     std::string at = array;
-    if (index) at = f_.entry("getelementptr " + element + ", ptr " + array + ", i64 " + std::to_string(index), name + ".at");
+    if (index)
+      at = f_.entry("getelementptr " + element + ", ptr " + array + ", i64 " + std::to_string(index),
+                    name + ".at");
     return f_.entry("load " + type + ", ptr " + at + ", align 8", name);
   }
 
@@ -98,8 +103,8 @@ class Emitter {
 
   // ---- values ----
 
-  std::string expand_at(std::string_view text, const std::vector<std::string>& operands, DType operand, DType result,
-                        int lanes, const std::string& name) {
+  std::string expand_at(std::string_view text, const std::vector<std::string>& operands, DType operand,
+                        DType result, int lanes, const std::string& name) {
     size_t left = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
     return expand({text, operand, result, lanes}, operands,
                   [&](const std::string& line) { return f_.pure(line, left-- == 0 ? name : "t"); });
@@ -111,7 +116,8 @@ class Emitter {
     if (!v.text.starts_with('%')) return constant_at_lanes(type, v.text, w_);
     const std::string wide = at_lanes(type, w_);
     std::string first = f_.pure("insertelement " + wide + " poison, " + type + " " + v.text + ", i64 0");
-    return f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", w_) + " zeroinitializer",
+    return f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", w_) +
+                       " zeroinitializer",
                    v.text.substr(1) + ".all");
   }
 
@@ -124,9 +130,12 @@ class Emitter {
     return {texts, lanes};
   }
 
-  void define(Ref ref, std::string text, int lanes) { refs_[ref] = {std::move(text), compute_type(k_.types[ref]), lanes}; }
+  void define(Ref ref, std::string text, int lanes) {
+    refs_[ref] = {std::move(text), compute_type(k_.types[ref]), lanes};
+  }
 
-  std::string combine(OpId id, DType type, int lanes, const std::string& a, const std::string& b, const std::string& name) {
+  std::string combine(OpId id, DType type, int lanes, const std::string& a, const std::string& b,
+                      const std::string& name) {
     std::string_view text = spelling(op(id), type);
     TENON_CHECK(!text.empty(), std::string(op(id).name) + " cannot fold in LLVM");
     return expand_at(text, {a, b}, type, type, lanes, name);
@@ -141,11 +150,14 @@ class Emitter {
   std::string mask() {
     if (simd_.count.known) {
       std::string text = "<";
-      for (int l = 0; l < w_; ++l) text += std::string(l ? ", " : "") + (l < *simd_.count.known ? "i1 true" : "i1 false");
+      for (int l = 0; l < w_; ++l)
+        text += std::string(l ? ", " : "") + (l < *simd_.count.known ? "i1 true" : "i1 false");
       return text + ">";
     }
     std::string count = f_.pure("trunc i64 " + simd_.count.text + " to i32");
-    return f_.pure("icmp ult " + at_lanes("i32", w_) + " " + lane_numbers("i32") + ", " + vector({count, DType::i32, 1}), "mask");
+    return f_.pure(
+        "icmp ult " + at_lanes("i32", w_) + " " + lane_numbers("i32") + ", " + vector({count, DType::i32, 1}),
+        "mask");
   }
 
   // ---- addresses ----
@@ -170,7 +182,8 @@ class Emitter {
       } else if (term.var != kNoRef && refs_[term.var].lanes > 1) {
         const std::string wide = at_lanes("i64", w_);
         std::string part = refs_[term.var].text;
-        if (!scale.is(1)) part = f_.pure("mul " + wide + " " + part + ", " + vector({scale.text, DType::i64, 1}));
+        if (!scale.is(1))
+          part = f_.pure("mul " + wide + " " + part + ", " + vector({scale.text, DType::i64, 1}));
         p.offsets = p.offsets.empty() ? part : f_.pure("add " + wide + " " + p.offsets + ", " + part);
         continue;
       } else if (term.var != kNoRef) {
@@ -210,9 +223,12 @@ class Emitter {
   std::string clamp_lanes(const std::string& value, std::string_view type) {
     const std::string wide = at_lanes(type, w_);
     std::string last = f_.pure("extractelement " + wide + " " + value + ", i64 " + lane(w_ - 1).text);
-    std::string first = f_.pure("insertelement " + wide + " poison, " + std::string(type) + " " + last + ", i64 0");
-    std::string all = f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", w_) + " zeroinitializer");
-    return f_.pure("select " + at_lanes("i1", w_) + " " + mask() + ", " + wide + " " + value + ", " + wide + " " + all);
+    std::string first =
+        f_.pure("insertelement " + wide + " poison, " + std::string(type) + " " + last + ", i64 0");
+    std::string all = f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " +
+                              at_lanes("i32", w_) + " zeroinitializer");
+    return f_.pure("select " + at_lanes("i1", w_) + " " + mask() + ", " + wide + " " + value + ", " + wide +
+                   " " + all);
   }
 
   bool has_masked_memory(DType type) const {
@@ -226,7 +242,8 @@ class Emitter {
   }
   void copy(const std::string& to, const std::string& from, int element) {
     Int bytes = f_.mul(simd_.count, element);
-    f_.statement("call void @llvm.memcpy.p0.p0.i64(ptr " + to + ", ptr " + from + ", i64 " + bytes.text + ", i1 false)");
+    f_.statement("call void @llvm.memcpy.p0.p0.i64(ptr " + to + ", ptr " + from + ", i64 " + bytes.text +
+                 ", i1 false)");
   }
 
   // ---- loads and stores ----
@@ -237,14 +254,19 @@ class Emitter {
   }
 
   std::string read_lanes(const Buffer& b, const Place& p, const std::string& name) {
-    const std::string type(memory_type(b.type)), wide = at_lanes(type, w_), align = std::to_string(size_of(b.type));
+    const std::string type(memory_type(b.type)), wide = at_lanes(type, w_),
+                                                 align = std::to_string(size_of(b.type));
     switch (p.kind) {
-      case Place::Kind::uniform: return read(b, "load " + type + ", ptr " + p.pointer + ", align " + align, name, true);
+      case Place::Kind::uniform:
+        return read(b, "load " + type + ", ptr " + p.pointer + ", align " + align, name, true);
       case Place::Kind::unit:
         if (!simd_.masked) return read(b, "load " + wide + ", ptr " + p.pointer + ", align " + align, name);
         if (has_masked_memory(b.type))
-          return read(b, "call " + wide + " @llvm.masked.load." + memory_mangled(b.type) + ".p0(ptr " + p.pointer + ", i32 " + align +
-                             ", " + at_lanes("i1", w_) + " " + mask() + ", " + wide + " zeroinitializer)", name);
+          return read(b,
+                      "call " + wide + " @llvm.masked.load." + memory_mangled(b.type) + ".p0(ptr " +
+                          p.pointer + ", i32 " + align + ", " + at_lanes("i1", w_) + " " + mask() + ", " +
+                          wide + " zeroinitializer)",
+                      name);
         f_.statement("store " + wide + " zeroinitializer, ptr " + stage() + ", align 64");
         copy(stage(), p.pointer, size_of(b.type));
         return f_.here("load " + wide + ", ptr " + stage() + ", align 64", name);
@@ -253,20 +275,26 @@ class Emitter {
         for (int l = 0; l < w_; ++l) {
           std::string at = offset_pointer(type, p.pointer, f_.mul(lane(l), p.stride));
           std::string one = read(b, "load " + type + ", ptr " + at + ", align " + align, name + ".lane");
-          all = f_.pure("insertelement " + wide + " " + all + ", " + type + " " + one + ", i64 " + std::to_string(l), name);
+          all = f_.pure(
+              "insertelement " + wide + " " + all + ", " + type + " " + one + ", i64 " + std::to_string(l),
+              name);
         }
         return all;
       }
       case Place::Kind::gather:
-        return read(b, "call " + wide + " @llvm.masked.gather." + memory_mangled(b.type) + ".v" + std::to_string(w_) + "p0(" +
-                           at_lanes("ptr", w_) + " " + pointers(type, p) + ", i32 " + align + ", " + at_lanes("i1", w_) + " " +
-                           constant_at_lanes("i1", "true", w_) + ", " + wide + " poison)", name);
+        return read(b,
+                    "call " + wide + " @llvm.masked.gather." + memory_mangled(b.type) + ".v" +
+                        std::to_string(w_) + "p0(" + at_lanes("ptr", w_) + " " + pointers(type, p) +
+                        ", i32 " + align + ", " + at_lanes("i1", w_) + " " +
+                        constant_at_lanes("i1", "true", w_) + ", " + wide + " poison)",
+                    name);
     }
     return "";
   }
 
   std::string pointers(const std::string& type, const Place& p) {
-    return f_.pure("getelementptr " + type + ", ptr " + p.pointer + ", " + at_lanes("i64", w_) + " " + p.offsets, "at");
+    return f_.pure(
+        "getelementptr " + type + ", ptr " + p.pointer + ", " + at_lanes("i64", w_) + " " + p.offsets, "at");
   }
 
   std::string memory_mangled(DType type) const {
@@ -288,7 +316,8 @@ class Emitter {
     const Buffer& b = k_.buffers[s.buffer];
     Place p = place(s.buffer, s.address);
     const Value& v = refs_[s.args[0]];
-    const std::string type(memory_type(b.type)), wide = at_lanes(type, w_), align = std::to_string(size_of(b.type));
+    const std::string type(memory_type(b.type)), wide = at_lanes(type, w_),
+                                                 align = std::to_string(size_of(b.type));
     // A scalar is converted before it is spread, so that happens once.
     std::string bits = expand_at(store_template(b.type), {v.text}, v.type, b.type, v.lanes, "bits");
     if (p.kind == Place::Kind::uniform) {
@@ -305,8 +334,9 @@ class Emitter {
       if (!simd_.masked) {
         f_.statement("store " + wide + " " + bits + ", ptr " + p.pointer + ", align " + align);
       } else if (has_masked_memory(b.type)) {
-        f_.statement("call void @llvm.masked.store." + memory_mangled(b.type) + ".p0(" + wide + " " + bits + ", ptr " + p.pointer +
-                     ", i32 " + align + ", " + at_lanes("i1", w_) + " " + mask() + ")");
+        f_.statement("call void @llvm.masked.store." + memory_mangled(b.type) + ".p0(" + wide + " " + bits +
+                     ", ptr " + p.pointer + ", i32 " + align + ", " + at_lanes("i1", w_) + " " + mask() +
+                     ")");
       } else {
         f_.statement("store " + wide + " " + bits + ", ptr " + stage() + ", align 64");
         copy(p.pointer, stage(), size_of(b.type));
@@ -322,9 +352,10 @@ class Emitter {
       }
     } else {
       // Lanes are written in order, so of equal addresses the last one stays, as in the kernel's own order.
-      f_.statement("call void @llvm.masked.scatter." + memory_mangled(b.type) + ".v" + std::to_string(w_) + "p0(" + wide + " " + bits +
-                   ", " + at_lanes("ptr", w_) + " " + pointers(type, p) + ", i32 " + align + ", " + at_lanes("i1", w_) + " " +
-                   constant_at_lanes("i1", "true", w_) + ")");
+      f_.statement("call void @llvm.masked.scatter." + memory_mangled(b.type) + ".v" + std::to_string(w_) +
+                   "p0(" + wide + " " + bits + ", " + at_lanes("ptr", w_) + " " + pointers(type, p) +
+                   ", i32 " + align + ", " + at_lanes("i1", w_) + " " + constant_at_lanes("i1", "true", w_) +
+                   ")");
     }
   }
 
@@ -332,23 +363,26 @@ class Emitter {
 
   // Elements [begin, end) of a simd axis, begin a multiple of W: full vectors, `unroll` of them at a time, then the rest
   // one masked vector at a time. carried: unroll values per result, of which one vector's body sees its own;
-  // body(carried of this vector) leaves the next ones there.
-  using VectorBody = std::function<std::vector<std::string>(size_t vector)>;
-  void simd_axis(const Axis& axis, const Int& begin, const Int& end, int unroll, std::vector<Carried>& carried,
-                 const VectorBody& body, const std::vector<OpId>& folds) {
+  // body returns the values of one vector. sure: begin < end is known.
+  using VectorBody = std::function<std::vector<std::string>()>;
+  void simd_axis(const Axis& axis, const Int& begin, const Int& end, bool sure, int unroll,
+                 std::vector<Carried>& carried, const VectorBody& body, const std::vector<OpId>& folds) {
     const Simd before = simd_;
     const int64_t step = int64_t{w_} * unroll;
     const size_t results = folds.size();
     const std::string name = hint(axis.var);
     auto fold = [&](size_t u, std::vector<Carried>& all, const std::string& keep) {
-      std::vector<std::string> values = body(u);
+      std::vector<std::string> values = body();
       for (size_t r = 0; r < results; ++r) {
         Carried& c = all[u * results + r];
         std::string next = combine(folds[r], fold_types_[r], w_, c.value, values[r], c.hint);
-        c.value = keep.empty() ? next : f_.pure("select " + at_lanes("i1", w_) + " " + keep + ", " + c.type + " " + next + ", " + c.type + " " + c.value, c.hint);
+        c.value = keep.empty() ? next
+                               : f_.pure("select " + at_lanes("i1", w_) + " " + keep + ", " + c.type + " " +
+                                             next + ", " + c.type + " " + c.value,
+                                         c.hint);
       }
     };
-    f_.when_less(name + ".some", begin, end, false, carried, [&] {
+    const auto parts = [&] {
       f_.split([&] {
         const Int count = f_.sub(end, begin);
         const Int rest = f_.remainder(count, step);
@@ -377,40 +411,51 @@ class Emitter {
           });
         }
       });
-    });
+    };
+    if (sure)
+      parts();
+    else
+      f_.when_less(name + ".some", begin, end, false, carried, parts);
     simd_ = before;
   }
 
   // The masked rest of an unrolled loop: the vector `from` elements behind the last full step folds into accumulator
   // from / W. One copy of the body serves all of them.
-  void fold_rotating(std::vector<Carried>& carried, const std::vector<OpId>& folds, int unroll, const Int& from, const VectorBody& body) {
+  void fold_rotating(std::vector<Carried>& carried, const std::vector<OpId>& folds, int unroll,
+                     const Int& from, const VectorBody& body) {
     const size_t results = folds.size();
     const std::string keep = mask();
-    std::vector<std::string> values = body(0);
+    std::vector<std::string> values = body();
     std::vector<std::string> mine;
-    for (int u = 0; u < unroll; ++u) mine.push_back(f_.pure("icmp eq i64 " + from.text + ", " + std::to_string(u * w_)));
+    for (int u = 0; u < unroll; ++u)
+      mine.push_back(f_.pure("icmp eq i64 " + from.text + ", " + std::to_string(u * w_)));
     for (size_t r = 0; r < results; ++r) {
       const std::string type = carried[r].type;
       std::string old = carried[r].value;
       for (int u = 1; u < unroll; ++u)
-        old = f_.pure("select i1 " + mine[u] + ", " + type + " " + carried[u * results + r].value + ", " + type + " " + old);
+        old = f_.pure("select i1 " + mine[u] + ", " + type + " " + carried[u * results + r].value + ", " +
+                      type + " " + old);
       std::string next = combine(folds[r], fold_types_[r], w_, old, values[r], carried[r].hint);
-      next = f_.pure("select " + at_lanes("i1", w_) + " " + keep + ", " + type + " " + next + ", " + type + " " + old);
+      next = f_.pure("select " + at_lanes("i1", w_) + " " + keep + ", " + type + " " + next + ", " + type +
+                     " " + old);
       for (int u = 0; u < unroll; ++u) {
         Carried& c = carried[u * results + r];
-        c.value = f_.pure("select i1 " + mine[u] + ", " + type + " " + next + ", " + type + " " + c.value, c.hint);
+        c.value =
+            f_.pure("select i1 " + mine[u] + ", " + type + " " + next + ", " + type + " " + c.value, c.hint);
       }
     }
   }
 
   // Axes [from, count) as nested loops over scalars, then `body`.
-  void nest(const std::vector<Axis>& axes, size_t from, size_t count, std::vector<Carried>& carried, const std::function<void()>& body) {
+  void nest(const std::vector<Axis>& axes, size_t from, size_t count, std::vector<Carried>& carried,
+            const std::function<void()>& body) {
     if (from == count) return body();
-    f_.loop(hint(axes[from].var), 0, extent(axes[from].extent), false, carried, [&](const std::string& index) {
-      define(axes[from].var, index, 1);
-      nest(axes, from + 1, count, carried, body);
-      return f_.add(Int(index), 1);
-    });
+    f_.loop(hint(axes[from].var), 0, extent(axes[from].extent), false, carried,
+            [&](const std::string& index) {
+              define(axes[from].var, index, 1);
+              nest(axes, from + 1, count, carried, body);
+              return f_.add(Int(index), 1);
+            });
   }
 
   int width() const { return simd_.var == kNoRef ? 1 : w_; }
@@ -425,7 +470,8 @@ class Emitter {
     std::vector<Carried> carried;
     if (s.simd) {
       nest(s.axes, 0, s.axes.size() - 1, carried, [&] {
-        simd_axis(s.axes.back(), 0, extent(s.axes.back().extent), 1, carried, [&](size_t) { return emit_block(s.body), std::vector<std::string>(); }, {});
+        simd_axis(s.axes.back(), 0, extent(s.axes.back().extent), false, 1, carried,
+                  [&] { return emit_block(s.body), std::vector<std::string>(); }, {});
       });
       return;
     }
@@ -433,7 +479,8 @@ class Emitter {
     for (const Stmt& inner : s.body)
       if (inner.kind == Stmt::Kind::scan) {
         DType type = compute_type(inner.type);
-        carried.push_back({at_lanes(register_type(type), width()), hint(inner.result), identity(inner.op, type, width())});
+        carried.push_back(
+            {at_lanes(register_type(type), width()), hint(inner.result), identity(inner.op, type, width())});
       }
     nest(s.axes, 0, s.axes.size(), carried, [&] {
       next_scan_ = 0;
@@ -458,7 +505,8 @@ class Emitter {
     std::vector<Carried> carried;
     for (int u = 0; u < unroll; ++u)
       for (size_t r = 0; r < results; ++r)
-        carried.push_back({at_lanes(register_type(types[r]), lanes), hint(s.results[r]), identity(s.combine[r], types[r], lanes)});
+        carried.push_back({at_lanes(register_type(types[r]), lanes), hint(s.results[r]),
+                           identity(s.combine[r], types[r], lanes)});
     std::vector<Carried>* outer_scans = std::exchange(scans_, nullptr);
     const size_t next_scan = next_scan_;
     const std::vector<DType> outer_types = std::exchange(fold_types_, types);
@@ -466,15 +514,19 @@ class Emitter {
       if (!s.simd) {
         emit_block(s.body);
         for (size_t r = 0; r < results; ++r)
-          carried[r].value = combine(s.combine[r], types[r], lanes, carried[r].value, at_width(refs_[s.yields[r]]), carried[r].hint);
+          carried[r].value = combine(s.combine[r], types[r], lanes, carried[r].value,
+                                     at_width(refs_[s.yields[r]]), carried[r].hint);
         return;
       }
-      simd_axis(s.axes.back(), 0, extent(s.axes.back().extent), unroll, carried, [&](size_t) {
-        emit_block(s.body);
-        std::vector<std::string> values;
-        for (Ref r : s.yields) values.push_back(vector(refs_[r]));
-        return values;
-      }, s.combine);
+      simd_axis(
+          s.axes.back(), 0, extent(s.axes.back().extent), false, unroll, carried,
+          [&] {
+            emit_block(s.body);
+            std::vector<std::string> values;
+            for (Ref r : s.yields) values.push_back(vector(refs_[r]));
+            return values;
+          },
+          s.combine);
     });
     fold_types_ = outer_types;
     scans_ = outer_scans;
@@ -488,10 +540,12 @@ class Emitter {
     }
   }
 
-  std::string fold_pairs(OpId fold, DType type, int lanes, std::vector<std::string> values, const std::string& name) {
+  std::string fold_pairs(OpId fold, DType type, int lanes, std::vector<std::string> values,
+                         const std::string& name) {
     while (values.size() > 1) {
       std::vector<std::string> next;
-      for (size_t i = 0; i + 1 < values.size(); i += 2) next.push_back(combine(fold, type, lanes, values[i], values[i + 1], name));
+      for (size_t i = 0; i + 1 < values.size(); i += 2)
+        next.push_back(combine(fold, type, lanes, values[i], values[i + 1], name));
       if (values.size() % 2) next.push_back(values.back());
       values = next;
     }
@@ -508,8 +562,10 @@ class Emitter {
           continue;
         }
         std::string numbers = "<";
-        for (int l = 0; l < lanes / 2; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(h * lanes / 2 + l);
-        half[h] = f_.pure("shufflevector " + wide + " " + value + ", " + wide + " poison, " + at_lanes("i32", lanes / 2) + " " + numbers + ">");
+        for (int l = 0; l < lanes / 2; ++l)
+          numbers += (l ? ", i32 " : "i32 ") + std::to_string(h * lanes / 2 + l);
+        half[h] = f_.pure("shufflevector " + wide + " " + value + ", " + wide + " poison, " +
+                          at_lanes("i32", lanes / 2) + " " + numbers + ">");
       }
       value = combine(fold, type, lanes / 2, half[0], half[1], name);
     }
@@ -525,7 +581,8 @@ class Emitter {
     auto vectors = [&](const Int& first, const Int& last) {  // of the simd axis
       Int n = extent(s.axes.back().extent);
       Int stop = f_.min(n, f_.mul(last, w_));
-      simd_axis(s.axes.back(), f_.mul(first, w_), stop, 1, none, [&](size_t) { return body(), std::vector<std::string>(); }, {});
+      simd_axis(s.axes.back(), f_.mul(first, w_), stop, outer > 0, 1, none,
+                [&] { return body(), std::vector<std::string>(); }, {});
     };
     if (s.simd && outer == 0) return vectors(Int("%begin"), Int("%end"));
     f_.when_less("any", Int("%begin"), Int("%end"), false, none, [&] {
@@ -585,18 +642,24 @@ class Emitter {
         DType operand = compute_type(k_.types[s.args.back()]);
         std::string_view text = spelling(op(s.op), operand);
         TENON_CHECK(!text.empty(), "no LLVM spelling: " + print_line(k_, s));
-        define(s.result, expand_at(text, operands, operand, compute_type(s.type), lanes, hint(s.result)), lanes);
+        define(s.result, expand_at(text, operands, operand, compute_type(s.type), lanes, hint(s.result)),
+               lanes);
         return;
       }
       case Stmt::Kind::cast: {
         const Value& v = refs_[s.args[0]];
-        define(s.result, expand_at(cast_template(v.type, s.type), {v.text}, v.type, s.type, v.lanes, hint(s.result)), v.lanes);
+        define(s.result,
+               expand_at(cast_template(v.type, s.type), {v.text}, v.type, s.type, v.lanes, hint(s.result)),
+               v.lanes);
         return;
       }
       case Stmt::Kind::bitcast: {
         const Value& v = refs_[s.args[0]];
         bool same = register_type(v.type) == register_type(s.type);
-        define(s.result, expand_at(same ? "$0" : "bitcast $T $0 to $R", {v.text}, v.type, s.type, v.lanes, hint(s.result)), v.lanes);
+        define(
+            s.result,
+            expand_at(same ? "$0" : "bitcast $T $0 to $R", {v.text}, v.type, s.type, v.lanes, hint(s.result)),
+            v.lanes);
         return;
       }
       case Stmt::Kind::constant: return define(s.result, literal(compute_type(s.type), s.literal), 1);
@@ -604,7 +667,10 @@ class Emitter {
       case Stmt::Kind::index: {
         if (s.args[0] != simd_.var) return define(s.result, refs_[s.args[0]].text, 1);
         std::string base = vector({simd_.base.text, DType::i64, 1});
-        return define(s.result, f_.pure("add " + at_lanes("i64", w_) + " " + base + ", " + lane_numbers("i64"), hint(s.result)), w_);
+        return define(
+            s.result,
+            f_.pure("add " + at_lanes("i64", w_) + " " + base + ", " + lane_numbers("i64"), hint(s.result)),
+            w_);
       }
       case Stmt::Kind::load: return emit_load(s);
       case Stmt::Kind::store: return emit_store(s);
@@ -625,8 +691,8 @@ class Emitter {
   std::vector<std::string> bases_;
   std::string stage_;
   Simd simd_;
-  std::vector<DType> fold_types_;            // of the reduce being emitted
-  std::vector<Carried>* scans_ = nullptr;    // of the innermost `for`
+  std::vector<DType> fold_types_;          // of the reduce being emitted
+  std::vector<Carried>* scans_ = nullptr;  // of the innermost `for`
   size_t next_scan_ = 0;
 };
 

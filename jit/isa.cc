@@ -1,8 +1,7 @@
 // Which instruction sets the emitter may use, and how many lanes they have. TENON_ISA names a lower one than the
 // machine's best. Tested by tests/emit_test.cc.
-#include <cstdlib>
-
 #include "jit/kernel.h"
+#include "src/base/env.h"
 
 namespace tenon::jit {
 
@@ -18,8 +17,9 @@ namespace {
 // __builtin_cpu_supports asks the operating system too: AVX counts only if its registers are saved.
 Isa machine_isa() {
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                    __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
                     __builtin_cpu_supports("movbe");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
@@ -32,9 +32,9 @@ Isa machine_isa() {
 Isa host_isa() {
   static const Isa isa = [] {
     Isa best = machine_isa();
-    const char* wanted = std::getenv("TENON_ISA");
+    const std::string wanted = env::isa();
     for (Isa lower : {Isa::sse2, Isa::avx2})
-      if (wanted && wanted == isa_name(lower) && lower < best) best = lower;
+      if (wanted == isa_name(lower) && lower < best) best = lower;
     return best;
   }();
   return isa;

@@ -68,7 +68,9 @@ class Linker {
     size_t stub = 0;
   };
 
-  bool inside(uint64_t at, uint64_t size) const { return at <= object_.size() && size <= object_.size() - at; }
+  bool inside(uint64_t at, uint64_t size) const {
+    return at <= object_.size() && size <= object_.size() - at;
+  }
 
   Status read_sections() {
     if (object_.size() < sizeof(Elf64_Ehdr)) return damaged("too short");
@@ -76,14 +78,16 @@ class Linker {
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
         header.e_machine != EM_X86_64 || header.e_type != ET_REL || header.e_shentsize != sizeof(Elf64_Shdr))
       return damaged("not a relocatable x86-64 ELF file");
-    if (!inside(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr))) return damaged("section table out of the file");
+    if (!inside(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr)))
+      return damaged("section table out of the file");
     for (size_t i = 0; i < header.e_shnum; ++i) {
       Section s{read<Elf64_Shdr>(object_, header.e_shoff + i * sizeof(Elf64_Shdr)), {}};
       if (s.header.sh_type != SHT_NOBITS) {
         if (!inside(s.header.sh_offset, s.header.sh_size)) return damaged("section out of the file");
         s.bytes = object_.substr(s.header.sh_offset, s.header.sh_size);
       }
-      s.loaded = (s.header.sh_flags & SHF_ALLOC) && s.header.sh_size > 0 && s.header.sh_type != SHT_X86_64_UNWIND;
+      s.loaded =
+          (s.header.sh_flags & SHF_ALLOC) && s.header.sh_size > 0 && s.header.sh_type != SHT_X86_64_UNWIND;
       if (s.loaded && (s.header.sh_type != SHT_PROGBITS || (s.header.sh_flags & (SHF_WRITE | SHF_TLS))))
         return damaged("a section of writable data");
       sections_.push_back(s);
@@ -100,10 +104,12 @@ class Linker {
         auto raw = read<Elf64_Sym>(table.bytes, at);
         if (raw.st_name >= names.size() && raw.st_name != 0) return damaged("symbol name out of the table");
         size_t end = names.find('\0', raw.st_name);
-        Symbol s{raw.st_name ? names.substr(raw.st_name, end - raw.st_name) : "", raw.st_shndx, raw.st_value, raw.st_size};
+        Symbol s{raw.st_name ? names.substr(raw.st_name, end - raw.st_name) : "", raw.st_shndx, raw.st_value,
+                 raw.st_size};
         s.function = ELF64_ST_TYPE(raw.st_info) == STT_FUNC && ELF64_ST_BIND(raw.st_info) == STB_GLOBAL;
         bool placed = s.section < sections_.size() && sections_[s.section].loaded;
-        if (placed && s.value > sections_[s.section].header.sh_size) return damaged("symbol out of its section");
+        if (placed && s.value > sections_[s.section].header.sh_size)
+          return damaged("symbol out of its section");
         if (s.function && !placed) return damaged("function without code");
         symbols_.push_back(s);
       }
@@ -145,8 +151,10 @@ class Linker {
       std::memcpy(base_ + s.stub + sizeof kJump, &target, sizeof target);
     }
     for (const Section& s : sections_)
-      if (s.header.sh_type == SHT_RELA) TENON_TRY(relocate(s));
-      else if (s.header.sh_type == SHT_REL) return damaged("relocations without addends");
+      if (s.header.sh_type == SHT_RELA)
+        TENON_TRY(relocate(s));
+      else if (s.header.sh_type == SHT_REL)
+        return damaged("relocations without addends");
     return {};
   }
 
@@ -166,9 +174,7 @@ class Linker {
       char* where = base_ + target.offset + r.r_offset;
       int64_t value = reinterpret_cast<int64_t>(address(s)) + r.r_addend;
       switch (ELF64_R_TYPE(r.r_info)) {
-        case R_X86_64_64:
-          std::memcpy(where, &value, 8);
-          break;
+        case R_X86_64_64: std::memcpy(where, &value, 8); break;
         case R_X86_64_PC32:
         case R_X86_64_PLT32: {
           value -= reinterpret_cast<int64_t>(where);
@@ -177,8 +183,7 @@ class Linker {
           std::memcpy(where, &narrow, 4);
           break;
         }
-        default:
-          return damaged("relocation type " + std::to_string(ELF64_R_TYPE(r.r_info)));
+        default: return damaged("relocation type " + std::to_string(ELF64_R_TYPE(r.r_info)));
       }
     }
     return {};
@@ -197,8 +202,10 @@ void* runtime_symbol(std::string_view name) {
     std::string_view name;
     void* address;
   };
-#define F1(g) {#g, reinterpret_cast<void*>(static_cast<double (*)(double)>(::g))}, \
-              {#g "f", reinterpret_cast<void*>(static_cast<float (*)(float)>(::g##f))}
+#define F1(g)                                                              \
+  {#g, reinterpret_cast<void*>(static_cast<double (*)(double)>(::g))}, {   \
+    #g "f", reinterpret_cast<void*>(static_cast<float (*)(float)>(::g##f)) \
+  }
   // Beyond memcpy and fmod these are called only where the machine lacks an instruction (plain x86-64).
   static const Entry kEntries[] = {
       {"memcpy", reinterpret_cast<void*>(static_cast<void* (*)(void*, const void*, size_t)>(std::memcpy))},
@@ -207,7 +214,12 @@ void* runtime_symbol(std::string_view name) {
       {"fmaf", reinterpret_cast<void*>(static_cast<float (*)(float, float, float)>(::fmaf))},
       {"fmod", reinterpret_cast<void*>(static_cast<double (*)(double, double)>(::fmod))},
       {"fmodf", reinterpret_cast<void*>(static_cast<float (*)(float, float)>(::fmodf))},
-      F1(floor), F1(ceil), F1(trunc), F1(rint), F1(nearbyint), F1(roundeven),
+      F1(floor),
+      F1(ceil),
+      F1(trunc),
+      F1(rint),
+      F1(nearbyint),
+      F1(roundeven),
       {"__extendhfsf2", reinterpret_cast<void*>(__extendhfsf2)},
       {"__truncsfhf2", reinterpret_cast<void*>(__truncsfhf2)},
   };

@@ -135,8 +135,8 @@ void Function::leave(const std::string& value) {
   it->second = std::min(it->second, 2 * depth());
 }
 
-void Function::loop(std::string_view hint, const Int& begin, const Int& end, bool sure, std::vector<Carried>& carried,
-                    const LoopBody& body) {
+void Function::loop(std::string_view hint, const Int& begin, const Int& end, bool sure,
+                    std::vector<Carried>& carried, const LoopBody& body) {
   auto known = known_less(begin, end);
   if (known && !*known) return;
   const bool guarded = !sure && !known;
@@ -159,10 +159,13 @@ void Function::loop(std::string_view hint, const Int& begin, const Int& end, boo
   Region fresh;
   fresh.block = head;
   fresh.certain = !guarded;
-  enter(fresh, [&] {
-    next = body(index);
-    more = here("icmp slt i64 " + next.text + ", " + end.text, id + ".more");
-  }, inner);
+  enter(
+      fresh,
+      [&] {
+        next = body(index);
+        more = here("icmp slt i64 " + next.text + ", " + end.text, id + ".more");
+      },
+      inner);
 
   Region& outer = regions_.back();
   std::string& text = outer.body;
@@ -172,10 +175,11 @@ void Function::loop(std::string_view hint, const Int& begin, const Int& end, boo
     from = pre;
   }
   text += inner.pre + "  br label %" + head + "\n" + head + ":\n";
-  text += "  " + index + " = phi i64 [ " + begin.text + ", %" + from + " ], [ " + next.text + ", %" + inner.block + " ]\n";
+  text += "  " + index + " = phi i64 [ " + begin.text + ", %" + from + " ], [ " + next.text + ", %" +
+          inner.block + " ]\n";
   for (size_t i = 0; i < carried.size(); ++i)
-    text += "  " + phis[i] + " = phi " + carried[i].type + " [ " + starts[i] + ", %" + from + " ], [ " + carried[i].value +
-            ", %" + inner.block + " ]\n";
+    text += "  " + phis[i] + " = phi " + carried[i].type + " [ " + starts[i] + ", %" + from + " ], [ " +
+            carried[i].value + ", %" + inner.block + " ]\n";
   text += inner.body + "  br i1 " + more + ", label %" + head + ", label %" + done + "\n" + done + ":\n";
   const std::string before = outer.block;
   outer.block = done;
@@ -183,8 +187,8 @@ void Function::loop(std::string_view hint, const Int& begin, const Int& end, boo
     std::string last = carried[i].value;
     if (guarded) {
       last = "%" + unique(carried[i].hint);
-      text += "  " + last + " = phi " + carried[i].type + " [ " + starts[i] + ", %" + before + " ], [ " + carried[i].value +
-              ", %" + inner.block + " ]\n";
+      text += "  " + last + " = phi " + carried[i].type + " [ " + starts[i] + ", %" + before + " ], [ " +
+              carried[i].value + ", %" + inner.block + " ]\n";
     }
     leave(last);
     carried[i].value = last;

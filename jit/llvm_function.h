@@ -39,14 +39,18 @@ class Function {
   std::string unique(std::string_view hint);  // a name not used yet, without '%'
 
   // An instruction without side effects; `line` has no assignment. Written once per place, as far out as possible.
-  std::string pure(const std::string& line, std::string_view hint = "t") { return place(line, hint, floor(), true); }
+  std::string pure(const std::string& line, std::string_view hint = "t") {
+    return place(line, hint, floor(), true);
+  }
   // The same for a load from memory nobody writes: as far out as it is sure to be executed. everywhere: every part of
   // a split loop has it (see split).
   std::string invariant_load(const std::string& line, std::string_view hint, bool everywhere) {
     return place(line, hint, certain_position(everywhere), true);
   }
   // Right here, for what reads memory or may trap; `statement` for what has no value.
-  std::string here(const std::string& line, std::string_view hint = "t") { return place(line, hint, depth() * 2, false); }
+  std::string here(const std::string& line, std::string_view hint = "t") {
+    return place(line, hint, depth() * 2, false);
+  }
   void statement(const std::string& line) { regions_.back().body += "  " + line + "\n"; }
   // In the entry block, before everything that may loop.
   std::string entry(const std::string& line, std::string_view hint);
@@ -54,14 +58,15 @@ class Function {
   Int add(const Int& a, const Int& b);
   Int sub(const Int& a, const Int& b);
   Int mul(const Int& a, const Int& b);
-  Int divide(const Int& a, int64_t b);     // a >= 0, b > 0
+  Int divide(const Int& a, int64_t b);  // a >= 0, b > 0
   Int remainder(const Int& a, int64_t b);
   Int min(const Int& a, const Int& b);
 
   // for (index = begin; index < end; index = what the body returns). sure: begin < end is known; a region whose
   // condition is known too has no test in front.
   using LoopBody = std::function<Int(const std::string& index)>;
-  void loop(std::string_view hint, const Int& begin, const Int& end, bool sure, std::vector<Carried>& carried, const LoopBody& body);
+  void loop(std::string_view hint, const Int& begin, const Int& end, bool sure, std::vector<Carried>& carried,
+            const LoopBody& body);
   // if (a < b) body(). keep: what only the body needs is written there, not hoisted.
   void when_less(std::string_view hint, const Int& a, const Int& b, bool keep, std::vector<Carried>& carried,
                  const std::function<void()>& body);
@@ -87,9 +92,9 @@ class Function {
   void enter(Region region, const std::function<void()>& body, Region& out);
   std::string entry_;
   std::vector<Region> regions_;
-  std::unordered_map<std::string, int> positions_;            // "%name" -> position
-  std::unordered_map<std::string, std::string> numbered_;     // line -> "%name"
-  std::unordered_map<std::string, int> used_;                 // hint -> count
+  std::unordered_map<std::string, int> positions_;         // "%name" -> position
+  std::unordered_map<std::string, std::string> numbered_;  // line -> "%name"
+  std::unordered_map<std::string, int> used_;              // hint -> count
   bool split_ = false;
 };
 

@@ -38,8 +38,8 @@ std::string with_operand(std::string_view text, std::string_view value) {
 }
 
 bool is_llvm_type(std::string_view word) {
-  return word == "float" || word == "double" || word == "half" || word == "i1" || word == "i8" || word == "i16" ||
-         word == "i32" || word == "i64";
+  return word == "float" || word == "double" || word == "half" || word == "i1" || word == "i8" ||
+         word == "i16" || word == "i32" || word == "i64";
 }
 
 // Float to integer through the 32- or 64-bit instruction, whose out-of-range result is the lowest integer.
@@ -49,8 +49,8 @@ std::string float_to_int(DType to) {
   std::string text = "$m = call $T @llvm.fabs.$N($T $0)\n";
   text += std::string("$in = fcmp olt $T $m, $[") + (wide ? "9223372036854775808.0" : "2147483648.0") + "]\n";
   text += "$v = fptosi $T $0 to " + word + "\n";
-  std::string select =
-      "select $C $in, " + word + " $v, " + word + " " + word + (wide ? "[-9223372036854775808]" : "[-2147483648]");
+  std::string select = "select $C $in, " + word + " $v, " + word + " " + word +
+                       (wide ? "[-9223372036854775808]" : "[-2147483648]");
   if (size_of(to) >= 4) return text + select;
   return text + "$w = " + select + "\ntrunc $i32 $w to $R";
 }
@@ -108,7 +108,8 @@ std::string literal(DType type, const Scalar& value) {
   std::snprintf(text, sizeof text, "%.6e", v);
   // LLVM takes a decimal only if it is exact.
   if (!std::isfinite(v) || std::bit_cast<uint64_t>(std::strtod(text, nullptr)) != std::bit_cast<uint64_t>(v))
-    std::snprintf(text, sizeof text, "0x%016llX", static_cast<unsigned long long>(std::bit_cast<uint64_t>(v)));
+    std::snprintf(text, sizeof text, "0x%016llX",
+                  static_cast<unsigned long long>(std::bit_cast<uint64_t>(v)));
   return text;
 }
 
@@ -125,7 +126,8 @@ std::string expand(const Spelling& spelling, std::span<const std::string> operan
         continue;
       }
       size_t end = ++at;
-      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
+      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_'))
+        ++end;
       std::string_view word = text.substr(at, end - at);
       at = end;
       std::string_view type = word.empty() || word == "T" ? element : word;
@@ -150,7 +152,8 @@ std::string expand(const Spelling& spelling, std::span<const std::string> operan
         out += operands[index];
       } else {
         auto it = temporaries.find(word);
-        TENON_CHECK(it != temporaries.end(), "llvm spelling uses $" + std::string(word) + " before it is defined");
+        TENON_CHECK(it != temporaries.end(),
+                    "llvm spelling uses $" + std::string(word) + " before it is defined");
         out += it->second;
       }
     }
@@ -166,7 +169,8 @@ std::string expand(const Spelling& spelling, std::span<const std::string> operan
       return value.find(' ') == value.npos ? value : emit(value);
     }
     size_t equals = line.find(" = ");
-    TENON_CHECK(line.starts_with('$') && equals != line.npos, "llvm spelling line defines nothing: " + std::string(line));
+    TENON_CHECK(line.starts_with('$') && equals != line.npos,
+                "llvm spelling line defines nothing: " + std::string(line));
     std::string name(line.substr(1, equals - 1));
     temporaries[name] = emit(expand_line(expand_line, line.substr(equals + 3)));
     rest.remove_prefix(newline + 1);
@@ -192,7 +196,8 @@ std::string cast_template(DType from, DType to) {
   if (to == DType::f16 || to == DType::bf16) {
     std::string text;
     if (from != DType::f32) text = "$f = " + cast_template(from, DType::f32) + "\n";
-    std::string round = to == DType::f16 ? std::string(kKeepHalf) : std::string(kRoundBf16) + std::string(kKeepBf16);
+    std::string round =
+        to == DType::f16 ? std::string(kKeepHalf) : std::string(kRoundBf16) + std::string(kKeepBf16);
     return text + (from == DType::f32 ? round : with_operand(round, "$f"));
   }
   if (from == to) return "$0";

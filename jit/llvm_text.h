@@ -27,10 +27,10 @@ namespace tenon::jit {
 // The LLVM type of a value in registers (bool is i1) and in memory (bool is i8, the 16-bit floats are i16).
 std::string_view register_type(DType type);
 std::string_view memory_type(DType type);
-std::string at_lanes(std::string_view type, int lanes);                      // "float", 8 -> "<8 x float>"
+std::string at_lanes(std::string_view type, int lanes);  // "float", 8 -> "<8 x float>"
 std::string constant_at_lanes(std::string_view type, std::string_view literal, int lanes);
-std::string mangled(DType type, int lanes);                                  // "v8f32"
-std::string literal(DType type, const Scalar& value);                        // exact; infinities and NaN in hex
+std::string mangled(DType type, int lanes);            // "v8f32"
+std::string literal(DType type, const Scalar& value);  // exact; infinities and NaN in hex
 
 struct Spelling {
   std::string_view text;

@@ -413,6 +413,13 @@ class Lowering final : public Evaluator {
   }
 
   void build() {
+    // Reductions first, so that no loop is open when one starts and rows are kept by the first loop that computes them.
+    for (ValueId r : reduces_) {
+      Indices at;
+      if (!output_index(r, false, &at)) return;
+      eval(r, at);
+      if (failed()) return;
+    }
     std::vector<ValueId> full, reduced;
     for (ValueId o : in_.outputs) (is_full(o) ? full : reduced).push_back(o);
     auto store_all = [&](const std::vector<ValueId>& outputs, bool inner_too) {

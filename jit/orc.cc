@@ -26,7 +26,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -35,12 +34,14 @@
 #include "jit/code_pool.h"
 #include "jit/kernel.h"
 #include "jit/link.h"
+#include "src/base/env.h"
+#include "src/base/log.h"
 
 namespace tenon::jit {
 namespace {
 
-constexpr unsigned kThreads = 4;      // of one compile() call
-constexpr size_t kBatch = 8;          // kernels a module; more gains nothing (bench/compile.cc)
+constexpr unsigned kThreads = 4;  // of one compile() call
+constexpr size_t kBatch = 8;      // kernels a module; more gains nothing (bench/compile.cc)
 constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
 
 Status failed(const std::string& what) { return {tenon::Code::internal, "LLVM: " + what}; }
@@ -78,8 +79,9 @@ class Machines {
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
     // The functions' attributes name the CPU.
-    return std::unique_ptr<llvm::TargetMachine>(target()->createTargetMachine(
-        kTriple, "x86-64", "", options, llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+    return std::unique_ptr<llvm::TargetMachine>(
+        target()->createTargetMachine(kTriple, "x86-64", "", options, llvm::Reloc::PIC_,
+                                      llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
   }
   void give_back(std::unique_ptr<llvm::TargetMachine> machine) {
     std::lock_guard lock(mutex_);
@@ -98,7 +100,8 @@ Machines& machines() {
 
 // The emitter's text is already hoisted and without repetition, so no pass runs before code generation
 // (bench/compile.cc measures both).
-Result<std::string> generate(std::string_view text, llvm::TargetMachine& machine, llvm::LLVMContext& context) {
+Result<std::string> generate(std::string_view text, llvm::TargetMachine& machine,
+                             llvm::LLVMContext& context) {
   std::string complaints;
   context.setDiagnosticHandlerCallBack(
       [](const llvm::DiagnosticInfo* info, void* out) {
@@ -189,17 +192,16 @@ struct Job {
 
 // One line per function in the file that `perf report` reads, if TENON_JIT_PROFILE=perf.
 void tell_perf(const Linked& linked) {
-  static const bool wanted = [] {
-    const char* profile = std::getenv("TENON_JIT_PROFILE");
-    return profile && std::string_view(profile) == "perf";
-  }();
+  static const bool wanted = env::jit_profile() == "perf";
   if (!wanted) return;
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   std::FILE* file = std::fopen(("/tmp/perf-" + std::to_string(getpid()) + ".map").c_str(), "a");
   if (!file) return;
   for (const auto& [name, symbol] : linked.functions)
-    std::fprintf(file, "%llx %zx tenon %s\n", static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size, name.c_str());
+    std::fprintf(file, "%llx %zx tenon %s\n",
+                 static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size,
+                 name.c_str());
   std::fclose(file);
 }
 
@@ -210,9 +212,11 @@ Status build(std::span<Job> jobs, Isa isa) {
   for (const Job& job : jobs) {
     Kernel kernel = *job.kernel;
     if (int count = names[kernel.name]++) kernel.name += "." + std::to_string(count);
+    if (dump_wanted("kernel")) dump("kernel", print(kernel));
     text += emit_llvm(kernel, isa) + "\n";
     symbols.push_back(kernel.name);
   }
+  if (dump_wanted("llvm")) dump("llvm", text);
   TENON_ASSIGN(std::string object, compile_object(text));
   TENON_ASSIGN(Linked linked, link(object));
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -240,7 +244,8 @@ void build_or_fail(std::span<Job> jobs, Isa isa) {
 }
 
 void build_all(std::vector<Job>& jobs, Isa isa, double& milliseconds) {
-  const unsigned threads = std::min<unsigned>({kThreads, std::max(1u, std::thread::hardware_concurrency()), static_cast<unsigned>(jobs.size())});
+  const unsigned threads = std::min<unsigned>(
+      {kThreads, std::max(1u, std::thread::hardware_concurrency()), static_cast<unsigned>(jobs.size())});
   const size_t batch = std::clamp<size_t>(jobs.size() / threads / 2, 1, kBatch);
   std::atomic<size_t> next = 0;
   std::atomic<int64_t> nanoseconds = 0;
@@ -275,7 +280,8 @@ Compiler& Compiler::get() {
   return compiler;
 }
 
-Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::vector<const Kernel*>& kernels, Isa isa) {
+Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::vector<const Kernel*>& kernels,
+                                                                   Isa isa) {
   std::vector<std::shared_ptr<const jit::Code>> codes(kernels.size());
   std::vector<std::shared_ptr<Entry>> entries(kernels.size());
   std::vector<Job> jobs;
@@ -312,8 +318,10 @@ Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::ve
       job.entry->building = false;
       job.entry->status = job.status;
       job.entry->code = job.entry->fresh = job.code;
-      if (!job.status.ok()) impl_->entries.erase(job.key);  // the next request tries again
-      else ++impl_->stats.compiled;
+      if (!job.status.ok())
+        impl_->entries.erase(job.key);  // the next request tries again
+      else
+        ++impl_->stats.compiled;
     }
     impl_->built.notify_all();
   }

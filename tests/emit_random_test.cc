@@ -13,7 +13,8 @@ int64_t environment_number(const char* name, int64_t fallback) {
 }
 
 TEST(EmitRandom, MachineCodeAgrees) {
-  const int64_t first = environment_number("TENON_TEST_SEED", 1), count = environment_number("TENON_TEST_KERNELS", 200);
+  const int64_t first = environment_number("TENON_TEST_SEED", 1),
+                count = environment_number("TENON_TEST_KERNELS", 200);
   int failures = 0;
   for (int64_t seed = first; seed < first + count && failures < 5; ++seed) {
     KernelCase c = random_kernel(static_cast<uint64_t>(seed));
@@ -22,7 +23,8 @@ TEST(EmitRandom, MachineCodeAgrees) {
     if (wrong.empty()) continue;
     ++failures;
     std::string sizes;
-    for (size_t i = 0; i < c.sizes.size(); ++i) sizes += c.kernel.sizes[i] + "=" + std::to_string(c.sizes[i]) + " ";
+    for (size_t i = 0; i < c.sizes.size(); ++i)
+      sizes += c.kernel.sizes[i] + "=" + std::to_string(c.sizes[i]) + " ";
     ADD_FAILURE() << "TENON_TEST_SEED=" << seed << " " << sizes << "\n" << wrong << "\n" << print(c.kernel);
   }
 }

@@ -20,7 +20,8 @@ TEST(Emit, Pointwise) {
       store %y[%i], %5
       store %c[%i], %6
     }
-  })", sizes_around("N", {}));
+  })",
+        sizes_around("N", {}));
 }
 
 TEST(Emit, RowsWithBroadcasts) {
@@ -33,7 +34,8 @@ TEST(Emit, RowsWithBroadcasts) {
       %1 = sub %0, %b
       store %y[M*%i + %j], %1
     }
-  })", sizes_around("M", {{"N", 3}}));
+  })",
+        sizes_around("M", {{"N", 3}}));
 }
 
 TEST(Emit, SoftmaxShape) {
@@ -56,7 +58,8 @@ TEST(Emit, SoftmaxShape) {
         store %y[M*%i + %j3], %q
       }
     }
-  })", sizes_around("M", {{"N", 3}}));
+  })",
+        sizes_around("M", {{"N", 3}}));
 }
 
 TEST(Emit, ColumnReduceAndScan) {
@@ -74,7 +77,8 @@ TEST(Emit, ColumnReduceAndScan) {
       store %s[%j], %sum
       store %m[%j], %mx
     }
-  })", sizes_around("M", {{"N", 3}}));
+  })",
+        sizes_around("M", {{"N", 3}}));
 }
 
 TEST(Emit, StridesAndGathers) {
@@ -90,7 +94,8 @@ TEST(Emit, StridesAndGathers) {
       %u = load %x[M*%i + M - 1 - %j]
       store %two[2*%j + 2*M*%i], %u
     }
-  })", sizes_around("M", {{"N", 3}}));
+  })",
+        sizes_around("M", {{"N", 3}}));
 }
 
 }  // namespace

@@ -54,8 +54,7 @@ Result<std::string> verify_kernel(std::string_view, std::string_view input) {
   std::string located;
   for (std::string error; std::getline(errors, error);) {
     std::string statement = "kernel @";
-    if (size_t open = error.find('`'); open != error.npos)
-      statement = error.substr(open + 1, error.find('`', open + 1) - open - 1);
+    if (size_t open = error.find('`'); open != error.npos) statement = error.substr(open + 1, error.find('`', open + 1) - open - 1);
     std::istringstream lines{std::string(input)};
     int number = 1;
     for (std::string line; std::getline(lines, line) && line.find(statement) == line.npos;) ++number;
@@ -64,11 +63,20 @@ Result<std::string> verify_kernel(std::string_view, std::string_view input) {
   return invalid(located);
 }
 
+Result<std::string> llvm(std::string_view args, std::string_view input) {
+  TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
+  TENON_TRY(jit::verify(kernel));
+  for (jit::Isa isa : {jit::Isa::sse2, jit::Isa::avx2, jit::Isa::avx512})
+    if (args == "isa=" + std::string(jit::isa_name(isa))) return jit::emit_llvm(kernel, isa);
+  return invalid("llvm takes isa=sse2, isa=avx2 or isa=avx512");
+}
+
 const Verb kVerbs[] = {
     {"cat", cat},
     {"verify", verify_graph},
     {"kernel", kernel},
     {"verify-kernel", verify_kernel},
+    {"llvm", llvm},
 };
 
 // ---- the runner ----
@@ -159,8 +167,7 @@ void check_errors(const GoldenFile& file, const Status& status) {
     EXPECT_TRUE(expected) << "unexpected error at line " << line << ": " << error;
   }
   for (size_t i = 0; i < met.size(); ++i)
-    EXPECT_TRUE(met[i]) << "line " << file.errors[i].line << " did not report: " << file.errors[i].text
-                        << "\nreported:\n"
+    EXPECT_TRUE(met[i]) << "line " << file.errors[i].line << " did not report: " << file.errors[i].text << "\nreported:\n"
                         << status.message();
 }
 
@@ -170,8 +177,7 @@ void run_golden(const std::filesystem::path& path) {
   const Verb* verb = nullptr;
   for (const Verb& v : kVerbs)
     if (v.name == file.verb) verb = &v;
-  ASSERT_TRUE(verb) << "the first line must be '; test VERB', VERB one of this file's table; it is '"
-                    << file.verb << "'";
+  ASSERT_TRUE(verb) << "the first line must be '; test VERB', VERB one of this file's table; it is '" << file.verb << "'";
   Result<std::string> result = verb->run(file.args, file.input);
   if (!file.errors.empty()) {
     ASSERT_FALSE(file.has_output) << "errors and an output are expected";
@@ -193,8 +199,7 @@ std::vector<std::string> golden_files() {
   std::vector<std::string> out;
   std::filesystem::path root = std::filesystem::path(TENON_SOURCE_DIR) / "tests";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root))
-    if (entry.path().extension() == ".tn")
-      out.push_back(std::filesystem::relative(entry.path(), root).string());
+    if (entry.path().extension() == ".tn") out.push_back(std::filesystem::relative(entry.path(), root).string());
   std::sort(out.begin(), out.end());
   return out;
 }

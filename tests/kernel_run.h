@@ -26,7 +26,8 @@ class Fenced {
   Fenced(size_t bytes, bool at_end, size_t align) {
     size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     room_ = (bytes + page) / page * page;
-    map_ = static_cast<char*>(mmap(nullptr, room_ + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    map_ = static_cast<char*>(
+        mmap(nullptr, room_ + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(map_, page, PROT_NONE);
     mprotect(map_ + page + room_, page, PROT_NONE);
     std::memset(map_ + page, kCanary, room_);
@@ -61,7 +62,8 @@ inline Result<Compiled> compile_for(const Kernel& kernel, Isa isa) {
   std::string text = c.text;
   if (isa > host_isa()) {
     size_t at = text.find("\"target-cpu\""), end = text.find(" {", at);
-    text.replace(at, end - at, host_isa() == Isa::avx2 ? "\"target-cpu\"=\"x86-64-v3\"" : "\"target-cpu\"=\"x86-64\"");
+    text.replace(at, end - at,
+                 host_isa() == Isa::avx2 ? "\"target-cpu\"=\"x86-64-v3\"" : "\"target-cpu\"=\"x86-64\"");
   }
   TENON_ASSIGN(std::string object, compile_object(text));
   TENON_ASSIGN(c.linked, link(object));
@@ -70,7 +72,8 @@ inline Result<Compiled> compile_for(const Kernel& kernel, Isa isa) {
 }
 
 // The buffers after a run of [0, par iterations), cut into ranges at `cuts` (in order).
-inline BufferBytes run_machine(const KernelCase& c, const Compiled& code, Isa isa, bool at_end, const std::vector<double>& cuts) {
+inline BufferBytes run_machine(const KernelCase& c, const Compiled& code, Isa isa, bool at_end,
+                               const std::vector<double>& cuts) {
   std::vector<std::unique_ptr<Fenced>> fenced;
   std::vector<void*> pointers;
   for (size_t i = 0; i < c.data.size(); ++i) {
@@ -107,7 +110,8 @@ inline std::string disagreement(const KernelCase& c, const std::map<Isa, Compile
       BufferBytes got = run_machine(c, code, isa, round++ % 2 == 0, cuts);
       std::string difference = first_difference(c, got, want);
       if (!difference.empty())
-        return std::string(isa_name(isa)) + " with " + std::to_string(cuts.size()) + " cuts: " + difference + " is wanted";
+        return std::string(isa_name(isa)) + " with " + std::to_string(cuts.size()) + " cuts: " + difference +
+               " is wanted";
     }
   }
   return "";
@@ -136,11 +140,16 @@ inline void fill_tightly(KernelCase& c, unsigned seed) {
     for (int64_t e = 0; e < c.lengths.back(); ++e) {
       double x = std::uniform_real_distribution<double>(-4, 4)(random);
       uint64_t bits = 0;
-      if (is_bool(b.type)) bits = random() % 2;
-      else if (!is_float(b.type)) bits = random() % 8;
-      else if (b.type == DType::f64) bits = std::bit_cast<uint64_t>(x);
-      else if (b.type == DType::f32) bits = std::bit_cast<uint32_t>(static_cast<float>(x));
-      else bits = b.type == DType::f16 ? f32_to_f16(static_cast<float>(x)) : f32_to_bf16(static_cast<float>(x));
+      if (is_bool(b.type))
+        bits = random() % 2;
+      else if (!is_float(b.type))
+        bits = random() % 8;
+      else if (b.type == DType::f64)
+        bits = std::bit_cast<uint64_t>(x);
+      else if (b.type == DType::f32)
+        bits = std::bit_cast<uint32_t>(static_cast<float>(x));
+      else
+        bits = b.type == DType::f16 ? f32_to_f16(static_cast<float>(x)) : f32_to_bf16(static_cast<float>(x));
       std::memcpy(data.data() + e * size_of(b.type), &bits, size_of(b.type));
     }
   }
@@ -149,8 +158,10 @@ inline void fill_tightly(KernelCase& c, unsigned seed) {
     while (low < high) {
       c.lengths[i] = (low + high) / 2;
       BufferBytes data = c.data;
-      if (interpret(c.kernel, views(c, data), c.sizes, 16).ok()) high = c.lengths[i];
-      else low = c.lengths[i] + 1;
+      if (interpret(c.kernel, views(c, data), c.sizes, 16).ok())
+        high = c.lengths[i];
+      else
+        low = c.lengths[i] + 1;
     }
     c.lengths[i] = high;
     c.data[i].resize(high * size_of(c.kernel.buffers[i].type));

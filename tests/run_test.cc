@@ -1,6 +1,7 @@
 // Programs from end to end: text in, tensors out, compared with the evaluator.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <random>
 

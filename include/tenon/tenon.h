@@ -19,6 +19,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__GNUC__)
+#define TENON_API __attribute__((visibility("default")))
+#else
+#define TENON_API
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -62,18 +68,18 @@ typedef struct tenon_program tenon_program;
 /* ---- version and errors ---- */
 
 /* major << 16 | minor */
-uint32_t tenon_version(void);
+TENON_API uint32_t tenon_version(void);
 /* "0.1.0"; lives as long as the process. */
-const char* tenon_version_string(void);
+TENON_API const char* tenon_version_string(void);
 /* The message of the last call of this thread that failed; "" if none. Valid until the next failing call. */
-const char* tenon_last_error(void);
+TENON_API const char* tenon_last_error(void);
 
 /* ---- graphs ---- */
 
 /* Reads the text form (docs/graph_text.md). The message of a failure lists every error with line and column. */
-tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** out);
-void tenon_graph_retain(tenon_graph* graph);
-void tenon_graph_release(tenon_graph* graph);
+TENON_API tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** out);
+TENON_API void tenon_graph_retain(tenon_graph* graph);
+TENON_API void tenon_graph_release(tenon_graph* graph);
 
 /* ---- programs ---- */
 
@@ -85,16 +91,16 @@ typedef struct tenon_program_options {
 
 /* Optimises, fuses and compiles. With freeze, params holds one tensor per graph input, NULL for inputs that are not
  * frozen; their bytes are borrowed until the program is released or update_params is called. options may be NULL. */
-tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_options* options,
+TENON_API tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_options* options,
                                   const tenon_tensor* const* params, size_t n_params, tenon_program** out);
 /* New bytes for the frozen params: folds and packs again. Not while another thread runs the program. */
-tenon_status tenon_program_update_params(tenon_program* program, const tenon_tensor* const* params, size_t n_params);
+TENON_API tenon_status tenon_program_update_params(tenon_program* program, const tenon_tensor* const* params, size_t n_params);
 /* Runs on CPU tensors and returns when done. Inputs and outputs stand in the graph's order; frozen inputs may be NULL.
  * Outputs must not overlap each other or an input. Strides must be those the graph declares. */
-tenon_status tenon_program_run(tenon_program* program, const tenon_tensor* const* inputs, size_t n_inputs,
+TENON_API tenon_status tenon_program_run(tenon_program* program, const tenon_tensor* const* inputs, size_t n_inputs,
                                const tenon_tensor* const* outputs, size_t n_outputs);
 /* The optimised graph, its steps and the reasons, as text or JSON. Valid until this thread's next tenon_*_explain. */
-tenon_status tenon_program_explain(tenon_program* program, int32_t json, const char** text, size_t* length);
+TENON_API tenon_status tenon_program_explain(tenon_program* program, int32_t json, const char** text, size_t* length);
 
 typedef struct tenon_program_stats {
   size_t struct_size;
@@ -108,9 +114,9 @@ typedef struct tenon_program_stats {
   int64_t plan_hits;
   double compile_ms;        /* optimising, compiling and packing */
 } tenon_program_stats;
-tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats* out);
-void tenon_program_retain(tenon_program* program);
-void tenon_program_release(tenon_program* program);
+TENON_API tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats* out);
+TENON_API void tenon_program_retain(tenon_program* program);
+TENON_API void tenon_program_release(tenon_program* program);
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@
 #include <new>
 #include <string>
 
-#include "include/tenon/tenon.h"
+#include "tenon/tenon.h"
 #include "src/base/status.h"
 #include "src/runtime/program.h"
 

@@ -1,10 +1,195 @@
-// See passes.h. Tested by tests/passes/layout_*.tn.
+// See passes.h. One forward sweep: a convolution or pooling of channels_first data reads transpose(x, to last) and is
+// followed by transpose(y, to first). Transposes that meet an op on their way to the outputs pass through it:
+//   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z broadcast, or a tensor that gets the inverse view
+//   the axes of reductions, concatenations, paddings, slices, gathers, batch and group norms are renumbered
+// and a transpose that meets its inverse goes away (simplify). Graphs without convolutions and poolings stay as they are.
+// Tested by tests/passes/layout_*.tn.
+#include <algorithm>
+
+#include "src/ops/names.h"
+#include "src/passes/elementwise.h"
 #include "src/passes/passes.h"
 
 namespace tenon {
+namespace {
 
-Graph layout(const Graph& graph) {
-  return rewrite(graph, [](Builder& b, Node&& node, ValueId) { return b.add(std::move(node)); });
+using Perm = std::vector<int64_t>;
+
+Perm to_last(int64_t rank) {  // N C s.. -> N s.. C
+  Perm p{0};
+  for (int64_t i = 2; i < rank; ++i) p.push_back(i);
+  p.push_back(1);
+  return p;
 }
+Perm inverse(const Perm& p) {
+  Perm q(p.size());
+  for (size_t i = 0; i < p.size(); ++i) q[p[i]] = static_cast<int64_t>(i);
+  return q;
+}
+
+class LayoutPass {
+ public:
+  explicit LayoutPass(const Graph& graph) : source_(graph) {}
+
+  Graph run() {
+    return rewrite(source_, [&](Builder& b, Node&& node, ValueId) {
+      b_ = &b;
+      const Op& row = op(node.op);
+      if (row.kind == Kind::contract && node.op != ops::matmul) return channels_last(std::move(node));
+      if (auto sunk = sink(node)) return *sunk;
+      return b.add(std::move(node));
+    });
+  }
+
+ private:
+  ValueId transpose(ValueId x, const Perm& perm) {
+    const Node& n = b_->graph().node(x);
+    if (n.op == ops::transpose) {  // compose at once, so that pairs cancel on the way
+      Perm inner = attr_ints(n, "perm"), both;
+      for (int64_t p : perm) both.push_back(inner[p]);
+      const ValueId base = n.inputs[0];
+      if (std::is_sorted(both.begin(), both.end())) return base;
+      return make_transpose(base, both);
+    }
+    return std::is_sorted(perm.begin(), perm.end()) ? x : make_transpose(x, perm);
+  }
+  ValueId make_transpose(ValueId x, const Perm& perm) {
+    Dims p;
+    for (int64_t a : perm) p.push_back(Dim(a));
+    const ValueId v = (*b_)(ops::transpose, {x}, {{"perm", p}});
+    return v;
+  }
+
+  ValueId channels_last(Node&& node) {
+    const int64_t rank = static_cast<int64_t>(b_->shape(node.inputs[0]).size());
+    AttrValue& layout = attribute(node, "layout");
+    if (rank < 3 || std::get<std::string>(layout) != "channels_first") return b_->add(std::move(node));
+    layout = std::string("channels_last");
+    const Perm perm = to_last(rank);
+    node.inputs[0] = transpose(node.inputs[0], perm);
+    node.name.clear();
+    const ValueId y = b_->add(std::move(node));
+    from_here_.resize(b_->graph().nodes.size(), false);
+    const ValueId back = make_transpose(y, inverse(perm));
+    mark(back);
+    return back;
+  }
+
+  static AttrValue& attribute(Node& node, std::string_view name) {
+    const auto& specs = op(node.op).attr_specs;
+    for (size_t i = 0; i < specs.size(); ++i)
+      if (specs[i].name == name) return node.attrs[i];
+    TENON_CHECK(false, "no attribute " + std::string(name));
+    return node.attrs[0];
+  }
+  void mark(ValueId v) {
+    from_here_.resize(b_->graph().nodes.size(), false);
+    from_here_[v] = true;
+  }
+  // A transpose that this pass is carrying towards the outputs.
+  bool carried(ValueId v) const {
+    return v < from_here_.size() && from_here_[v] && b_->graph().node(v).op == ops::transpose;
+  }
+
+  std::optional<ValueId> sink(const Node& node) {
+    if (node.inputs.empty()) return {};
+    const Op& row = op(node.op);
+    const ValueId* first = nullptr;
+    for (const ValueId& v : node.inputs)
+      if (carried(v) && (!first || b_->shape(v).size() > b_->shape(*first).size())) first = &v;
+    if (!first) return {};
+    const Perm perm = attr_ints(b_->graph().node(*first), "perm");
+    const int64_t rank = static_cast<int64_t>(perm.size());
+    const Perm inv = inverse(perm);  // result axis a of the untransposed op is axis inv.. of what we see
+    Node moved = node;
+    moved.name.clear();
+    if (is_elementwise(row)) {
+      for (ValueId& v : moved.inputs) {
+        const int64_t r = static_cast<int64_t>(b_->shape(v).size());
+        if (r > rank) return {};
+        if (b_->dims().product(b_->shape(v)) == Dim(1) && r < rank) continue;
+        if (r < rank) {  // broadcast: spell out the leading ones, then view
+          Dims full(rank - r, Dim(1));
+          full.insert(full.end(), b_->shape(v).begin(), b_->shape(v).end());
+          v = b_->reshape(v, full);
+        }
+        v = transpose(v, inv);
+      }
+      return carry(std::move(moved), perm);
+    }
+    if (node.inputs[0] != *first) return {};
+    const ValueId x = b_->graph().node(*first).inputs[0];
+    if (folds_axes(row)) {
+      Dims axes;
+      std::vector<bool> folded(rank, false);
+      auto list = attr_ints(node, "axes");
+      for (int64_t a : list) axes.push_back(Dim(perm[wrap_axis(a, rank)])), folded[wrap_axis(a, rank)] = true;
+      if (list.empty()) folded.assign(rank, true);
+      std::sort(axes.begin(), axes.end());
+      attribute(moved, "axes") = axes;
+      moved.inputs[0] = x;
+      if (attr_as<bool>(node, "keepdims")) return carry(std::move(moved), perm);
+      // The axes that stay, in the order they have now and in the order the graph expects.
+      Perm rest, order;
+      for (int64_t a = 0; a < rank; ++a)
+        if (!folded[a]) rest.push_back(perm[a]);
+      Perm sorted = rest;
+      std::sort(sorted.begin(), sorted.end());
+      for (int64_t a : rest)
+        order.push_back(std::lower_bound(sorted.begin(), sorted.end(), a) - sorted.begin());
+      return carry(std::move(moved), order);
+    }
+    auto axis_moved = [&](std::string_view name) {
+      attribute(moved, name) = Dim(perm[wrap_axis(attr_int(node, name), rank)]);
+    };
+    if (node.op == ops::concat) {
+      for (ValueId& v : moved.inputs) v = transpose(v, inv);
+      axis_moved("axis");
+      return carry(std::move(moved), perm);
+    }
+    if (node.op == ops::slice || (node.op == ops::gather && b_->shape(node.inputs[1]).size() == 1)) {
+      moved.inputs[0] = x;
+      axis_moved("axis");
+      return carry(std::move(moved), perm);
+    }
+    if (node.op == ops::pad) {
+      Dims low(rank), high(rank);
+      for (int64_t a = 0; a < rank; ++a)
+        low[perm[a]] = attr_as<Dims>(node, "low")[a], high[perm[a]] = attr_as<Dims>(node, "high")[a];
+      attribute(moved, "low") = low;
+      attribute(moved, "high") = high;
+      moved.inputs[0] = x;
+      return carry(std::move(moved), perm);
+    }
+    if (node.op == ops::batch_norm) {
+      moved.inputs[0] = x;
+      axis_moved("axis");
+      return carry(std::move(moved), perm);
+    }
+    if (node.op == ops::group_norm && perm == inverse(to_last(rank)) &&
+        attr_as<std::string>(node, "layout") == "channels_first") {
+      moved.inputs[0] = x;
+      attribute(moved, "layout") = std::string("channels_last");
+      return carry(std::move(moved), perm);
+    }
+    return {};
+  }
+
+  ValueId carry(Node&& moved, const Perm& perm) {
+    const ValueId y = b_->add(std::move(moved));
+    if (std::is_sorted(perm.begin(), perm.end())) return y;
+    const ValueId back = make_transpose(y, perm);
+    mark(back);
+    return back;
+  }
+
+  const Graph& source_;
+  Builder* b_ = nullptr;
+  std::vector<bool> from_here_;
+};
+
+}  // namespace
+
+Graph layout(const Graph& graph) { return LayoutPass(graph).run(); }
 
 }  // namespace tenon

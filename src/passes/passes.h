@@ -37,9 +37,9 @@ Graph own_outputs(const Graph& graph);
 
 // What depends on constants only becomes a graph of its own, run once.
 struct Split {
-  Graph init;                     // no inputs; its outputs are the data of `folded`, in order
+  Graph init;  // no inputs; its outputs are the data of `folded`, in order
   Graph main;
-  std::vector<ValueId> folded;    // constants of main whose data is still null
+  std::vector<ValueId> folded;  // constants of main whose data is still null
 };
 Split split_constants(const Graph& graph);
 
@@ -48,7 +48,9 @@ struct FuseRules {
   std::function<std::string(ValueId)> backend;  // of a node that is neither view nor literal
   // May `node` join a group of `backend` with these members (ascending)? For groups of more than one producer the
   // members are their union.
-  std::function<bool(const std::string& backend, std::span<const ValueId> members, ValueId node, std::string* why)> join;
+  std::function<bool(const std::string& backend, std::span<const ValueId> members, ValueId node,
+                     std::string* why)>
+      join;
   std::string loops;  // the back end that runs maps, reductions and moves
 };
 // Sets Node::group and Graph::groups: every node that is not a free view, literal, input or constant gets one, and so

@@ -1,10 +1,258 @@
-// See passes.h. Tested by tests/passes/simplify_*.tn.
+// See passes.h. The rules, in the order they are tried. All are exact, NaN, infinities and signed zeros included; so
+// x + 0.0 (not x for x = -0) and x * 0 (not 0 for NaN) are left alone.
+//
+//   views      reshape(reshape(x)) = reshape(x)          reshape(x, shape of x) = x
+//              transpose(transpose(x, p), q) = transpose(x, p[q])      transpose(x, identity) = x
+//              transpose that moves only axes of size 1 = reshape
+//              expand(x, shape of x) = x                 slice(x, all of an axis) = x
+//              concat(x) = x                             pad by nothing = x
+//              reshape, expand, transpose of full = full
+//   hoisting   reshape(f(x, y..)) = f(reshape(x), reshape(y)..) for elementwise f of one user, when every y has the
+//              result's shape, is one element, or broadcasts over trailing axes that the reshape keeps
+//              reshape(matmul(a[M,K], b[K,N]), [B.., N]) = matmul(reshape(a, [B.., K]), b)
+//   numbers    cast to the own dtype = x                 cast of full = full
+//              cast(cast(x, wider), t) = cast(x, t) when the inner cast is exact
+//              x * 1 = x / 1 = x - 0 = x                 integer x + 0 = x
+//              pow(x, 1) = x, pow(x, 2) = square(x), pow(x, 3) = x * x * x (as PyTorch computes it)
+//              x / 2^k = x * 2^-k                        neg(neg(x)) = x      logical_not twice = x
+//
+// Hoisting moves every reshape towards the inputs and nothing moves one back, so the rounds end.
+// Tested by tests/passes/simplify_*.tn and tests/passes_test.cc.
+#include <cmath>
+
+#include "src/ops/names.h"
+#include "src/passes/elementwise.h"
 #include "src/passes/passes.h"
 
 namespace tenon {
+namespace {
+
+constexpr int kMaxRounds = 12;
+
+class Simplifier {
+ public:
+  explicit Simplifier(const Graph& graph) : source_(graph), uses_(graph.use_counts()) {}
+
+  Graph run() {
+    return rewrite(source_, [&](Builder& b, Node&& node, ValueId old) {
+      b_ = &b;
+      single_use_ = !source_.node(old).inputs.empty() && uses_[source_.node(old).inputs[0]] == 1;
+      using Rule = std::optional<ValueId> (Simplifier::*)(const Node&);
+      for (Rule rule : {&Simplifier::views, &Simplifier::literals, &Simplifier::hoist, &Simplifier::numbers})
+        if (auto v = (this->*rule)(node)) {
+          changed = true;
+          return *v;
+        }
+      return b.add(std::move(node));
+    });
+  }
+  bool changed = false;
+
+ private:
+  const Node& made(ValueId v) const { return b_->graph().node(v); }
+  bool is(ValueId v, OpId id) const { return made(v).op == id; }
+  const Dims& shape(ValueId v) const { return b_->shape(v); }
+  // The type the node will have.
+  TensorType type(const Node& n) const {
+    auto t = infer(b_->graph(), n);
+    TENON_CHECK(t.ok(), t.status().message());
+    return *t;
+  }
+
+  std::optional<ValueId> views(const Node& n) {
+    if (n.inputs.empty()) return {};
+    const ValueId x = n.inputs[0];
+    if (n.op == ops::reshape) {
+      const Dims to = type(n).shape;
+      if (to == shape(x)) return x;
+      if (is(x, ops::reshape)) return b_->reshape(made(x).inputs[0], to);
+    } else if (n.op == ops::transpose) {
+      std::vector<int64_t> perm = attr_ints(n, "perm");
+      const int64_t rank = static_cast<int64_t>(perm.size());
+      for (int64_t& p : perm) p = wrap_axis(p, rank);
+      if (is(x, ops::transpose)) {
+        std::vector<int64_t> inner = attr_ints(made(x), "perm");
+        for (int64_t& p : perm) p = wrap_axis(inner[p], rank);
+        return transposed(made(x).inputs[0], perm);
+      }
+      if (std::is_sorted(perm.begin(), perm.end())) return x;
+      std::vector<int64_t> long_axes;
+      for (int64_t p : perm)
+        if (shape(x)[p] != Dim(1)) long_axes.push_back(p);
+      if (std::is_sorted(long_axes.begin(), long_axes.end())) return b_->reshape(x, type(n).shape);
+    } else if (n.op == ops::expand) {
+      if (attr_as<Dims>(n, "shape") == shape(x)) return x;
+    } else if (n.op == ops::slice) {
+      const int64_t axis = wrap_axis(attr_int(n, "axis"), static_cast<int64_t>(shape(x).size()));
+      if (attr_as<Dim>(n, "start") == Dim(0) && attr_as<Dim>(n, "step") == Dim(1) &&
+          attr_as<Dim>(n, "end") == shape(x)[axis])
+        return x;
+    } else if (n.op == ops::concat) {
+      if (n.inputs.size() == 1) return x;
+    } else if (n.op == ops::pad) {
+      const Dims &low = attr_as<Dims>(n, "low"), &high = attr_as<Dims>(n, "high");
+      auto zero = [](Dim d) { return d == Dim(0); };
+      if (std::all_of(low.begin(), low.end(), zero) && std::all_of(high.begin(), high.end(), zero)) return x;
+    }
+    return {};
+  }
+
+  ValueId transposed(ValueId x, const std::vector<int64_t>& perm) {
+    if (std::is_sorted(perm.begin(), perm.end())) return x;
+    Dims p;
+    for (int64_t a : perm) p.push_back(Dim(a));
+    return (*b_)(ops::transpose, {x}, {{"perm", p}});
+  }
+
+  std::optional<ValueId> literals(const Node& n) {
+    if (n.inputs.size() != 1 || !is(n.inputs[0], ops::full)) return {};
+    const Node& full = made(n.inputs[0]);
+    const Scalar value = attr_as<Scalar>(full, "value");
+    if (n.op == ops::reshape || n.op == ops::expand || n.op == ops::transpose)
+      return (*b_)(ops::full, {}, {{"value", value}, {"shape", type(n).shape}, {"dtype", full.type.dtype}});
+    if (n.op == ops::cast) {
+      const DType to = attr_as<DType>(n, "dtype"), from = full.type.dtype;
+      // Where the literal means the same number in both: not out of range, not rounded.
+      const double d = value.as_double();
+      const bool small_integer = std::isfinite(d) && d == std::trunc(d) && std::abs(d) <= 100;
+      if (to == from || (small_integer && !is_bool(to) && !is_bool(from) && (d >= 0 || info(to).is_signed)) ||
+          (from == DType::f32 && to == DType::f64 && static_cast<double>(static_cast<float>(d)) == d))
+        return (*b_)(ops::full, {},
+                     {{"value", is_float(to) ? Scalar::of(d) : Scalar::of(static_cast<int64_t>(d))},
+                      {"shape", full.type.shape},
+                      {"dtype", to}});
+    }
+    return {};
+  }
+
+  // Trailing axes that a reshape from `from` to `to` leaves as they are.
+  static size_t kept_tail(const Dims& from, const Dims& to) {
+    size_t k = 0;
+    while (k < from.size() && k < to.size() && from[from.size() - 1 - k] == to[to.size() - 1 - k]) ++k;
+    return k;
+  }
+
+  std::optional<ValueId> hoist(const Node& n) {
+    if (n.op != ops::reshape || !single_use_) return {};
+    const Node inner = made(n.inputs[0]);
+    const Dims to = type(n).shape, from = inner.type.shape;
+    if (is_elementwise(op(inner.op)) && !op(inner.op).effect && inner.op != ops::bitcast) {
+      const size_t tail = kept_tail(from, to);
+      std::vector<ValueId> operands;
+      bool any_full = false;
+      for (ValueId v : inner.inputs) {
+        const Dims& s = shape(v);
+        if (s == from)
+          any_full = true;
+        else if (s.size() > tail && b_->dims().product(s) != Dim(1))
+          return {};
+      }
+      if (!any_full) return {};
+      for (ValueId v : inner.inputs) {
+        if (shape(v) == from)
+          operands.push_back(b_->reshape(v, to));
+        else if (b_->dims().product(shape(v)) == Dim(1))
+          operands.push_back(b_->reshape(v, {}));
+        else
+          operands.push_back(v);
+      }
+      Node hoisted;
+      hoisted.op = inner.op;
+      hoisted.inputs = std::move(operands);
+      hoisted.attrs = inner.attrs;
+      return b_->add(std::move(hoisted));
+    }
+    if (inner.op == ops::matmul && shape(inner.inputs[0]).size() == 2 && shape(inner.inputs[1]).size() == 2 &&
+        to.size() > 2 && to.back() == from.back()) {
+      Dims rows(to.begin(), to.end() - 1);
+      if (b_->dims().product(rows) != from[0]) return {};
+      rows.push_back(shape(inner.inputs[0])[1]);
+      const ValueId a = b_->reshape(inner.inputs[0], rows), w = inner.inputs[1];
+      return (*b_)(ops::matmul, {a, w});
+    }
+    return {};
+  }
+
+  // The number a value holds everywhere, if it is a literal.
+  std::optional<Scalar> literal(ValueId v) const {
+    if (is(v, ops::full)) return attr_as<Scalar>(made(v), "value");
+    if (made(v).op == ops::expand || made(v).op == ops::reshape) return literal(made(v).inputs[0]);
+    return {};
+  }
+
+  static bool exact_widening(DType from, DType to) {
+    if (from == to) return true;
+    if (is_float(from)) return to == DType::f64 || (to == DType::f32 && size_of(from) == 2);
+    if (is_bool(from)) return !is_bool(to);
+    if (is_float(to)) return size_of(from) * 8 <= (to == DType::f64 ? 32 : to == DType::f32 ? 16 : 8);
+    return is_integer(to) && size_of(to) > size_of(from) && (info(to).is_signed || !info(from).is_signed);
+  }
+
+  std::optional<ValueId> numbers(const Node& n) {
+    if (n.inputs.empty()) return {};
+    const ValueId x = n.inputs[0];
+    if (n.op == ops::cast) {
+      const DType to = attr_as<DType>(n, "dtype");
+      if (b_->type(x).dtype == to) return x;
+      if (is(x, ops::cast)) {
+        const ValueId y = made(x).inputs[0];
+        if (exact_widening(b_->type(y).dtype, b_->type(x).dtype)) return b_->cast(y, to);
+      }
+      return {};
+    }
+    if (n.op == ops::neg && is(x, ops::neg)) return made(x).inputs[0];
+    if (n.op == ops::logical_not && is(x, ops::logical_not) && is_bool(b_->type(made(x).inputs[0]).dtype))
+      return made(x).inputs[0];
+    if (n.inputs.size() != 2) return {};
+    const ValueId y = n.inputs[1];
+    const DType dtype = b_->type(x).dtype;
+    const TensorType result = type(n);
+    auto same = [&](ValueId v) { return b_->type(v) == result; };
+    auto number = [&](ValueId v) -> std::optional<double> {
+      auto s = literal(v);
+      if (!s) return {};
+      return s->as_double();
+    };
+    const auto a = number(x), c = number(y);
+    if (n.op == ops::mul && c == 1.0 && same(x)) return x;
+    if (n.op == ops::mul && a == 1.0 && same(y)) return y;
+    if (n.op == ops::div && c == 1.0 && same(x)) return x;
+    if (n.op == ops::sub && c == 0.0 && !std::signbit(*c) && same(x)) return x;
+    if (n.op == ops::add && is_integer(dtype) && c == 0.0 && same(x)) return x;
+    if (n.op == ops::add && is_integer(dtype) && a == 0.0 && same(y)) return y;
+    if (n.op == ops::pow && c && is_float(dtype) && same(x)) {
+      if (*c == 1) return x;
+      if (*c == 2) return (*b_)(ops::square, {x});
+      if (*c == 3) {
+        const ValueId squared = (*b_)(ops::mul, {x, x});
+        return (*b_)(ops::mul, {squared, x});
+      }
+    }
+    if (n.op == ops::div && c && is_float(dtype) && *c != 0 && std::isfinite(*c)) {
+      int exponent = 0;
+      // 2^k and its reciprocal are both normal numbers of every float dtype in this range.
+      if (std::abs(std::frexp(*c, &exponent)) == 0.5 && std::abs(exponent) <= 13)
+        return (*b_)(ops::mul, {x, b_->scalar(1.0 / *c, dtype)});
+    }
+    return {};
+  }
+
+  const Graph& source_;
+  std::vector<int> uses_;
+  Builder* b_ = nullptr;
+  bool single_use_ = false;
+};
+
+}  // namespace
 
 Graph simplify(const Graph& graph) {
-  return rewrite(graph, [](Builder& b, Node&& node, ValueId) { return b.add(std::move(node)); });
+  Graph current = graph;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    Simplifier simplifier(current);
+    current = simplifier.run();
+    if (!simplifier.changed) break;
+  }
+  return current;
 }
 
 }  // namespace tenon

@@ -54,7 +54,9 @@ Split split_constants(const Graph& graph) {
   std::vector<ValueId> stands(n, kNoValue);
   split.main = rewrite(graph, [&](Builder& b, Node&& node, ValueId old) {
     if (!needed[old]) return b.add(std::move(node));
-    auto data = std::make_shared<ConstantData>();
+    auto data = std::make_shared<ConstantData>();  // the size is known, the bytes come when init has run
+    data->size = static_cast<size_t>(size_of(node.type.dtype));
+    for (Dim d : node.type.shape) data->size *= static_cast<size_t>(d.value());
     Node constant;
     constant.op = *find_op("constant");
     constant.origin = node.origin;
