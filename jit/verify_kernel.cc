@@ -7,7 +7,7 @@
 //  par       the body is one par statement, and there is no other
 //  values    every value and loop variable is defined once, before its uses, in their block or around it
 //  types     no value is of a 16-bit float; a loop variable is i64, read only by index and in addresses
-//  op        a map row without attributes, with scalar code for these operands; the type rule gives the result
+//  op        a map row without attributes, with scalar code for its operands; types by its rule
 //  cast      from and to any dtype, a 16-bit float giving f32; bitcast keeps the width, and bool has none
 //  constant  a bool is 0 or 1, an integer in range and written as one
 //  load      has the compute type of the buffer; store: a value of that type, and never into an `in` buffer
