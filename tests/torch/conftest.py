@@ -7,11 +7,6 @@ import torch._dynamo
 import tenon
 from tenon import _abi
 
-from fake_library import FakeLibrary
-
-
-_abi._library = FakeLibrary()
-
 
 @pytest.fixture(autouse=True)
 def fresh():
@@ -23,10 +18,28 @@ def fresh():
     torch._dynamo.reset()
 
 
+class Spy:
+    """What went through _abi.Program: texts of graphs, number of re-packs. `refuse`: ops to answer with "unsupported"."""
+
+    def __init__(self):
+        self.texts, self.updates, self.refuse = [], 0, ()
+
+
 @pytest.fixture
-def library():
-    """The stand-in, with its own counts."""
-    lib = _abi._library
-    lib.texts, lib.updates, lib.refuse = [], 0, ()
-    yield lib
-    lib.refuse = ()
+def library(monkeypatch):
+    spy, create, update = Spy(), _abi.Program.__init__, _abi.Program.update_params
+
+    def init(self, text, *args):
+        spy.texts.append(text)
+        for op in spy.refuse:
+            if f"= {op}(" in text:
+                raise _abi.Error(2, f"{op} is refused")
+        create(self, text, *args)
+
+    def update_params(self, pointers):
+        spy.updates += 1
+        update(self, pointers)
+
+    monkeypatch.setattr(_abi.Program, "__init__", init)
+    monkeypatch.setattr(_abi.Program, "update_params", update_params)
+    return spy

@@ -1,0 +1,83 @@
+"""Every model of the zoo, tiny, through `torch.compile(backend="tenon")`: right, and without a single
+fallback.
+
+Inference with and without frozen weights. TENON_TEST_BACKEND names another torch.compile backend in Tenon's
+place, to tell a mistake of the test from one of Tenon; what only Tenon counts is then not asserted.
+"""
+
+import copy
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.models import accuracy, zoo     # noqa: E402
+
+BACKEND = os.environ.get("TENON_TEST_BACKEND", "tenon")
+
+
+class Backend:
+    """Compiles for the backend under test; `stats()` are Tenon's, None for a stand-in."""
+
+    def __init__(self, freeze):
+        self.options = {"freeze": freeze} if BACKEND == "tenon" else None
+
+    def compile(self, model):
+        return torch.compile(model, backend=BACKEND, options=self.options, fullgraph=True)
+
+    def stats(self):
+        if BACKEND != "tenon":
+            return None
+        import tenon
+        return tenon.stats()
+
+
+@pytest.fixture(params=[False, True], ids=["live", "frozen"])
+def backend(request):
+    torch._dynamo.reset()
+    if BACKEND == "tenon":
+        import tenon
+        tenon.reset_stats()
+    return Backend(request.param)
+
+
+def assert_right(name, model, inputs, answer):
+    reference, exact = model(*inputs), accuracy.in_float64(model, inputs)
+    assert accuracy.check(reference, answer, exact, zoo.MODELS[name].tolerance).problems == []
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", zoo.MODELS)
+def test_right_and_whole(name, backend):
+    model, inputs = zoo.build(name, tiny=True)
+    others, kept = zoo.other_inputs(inputs), [x.clone() for x in inputs]
+    fast = backend.compile(model)
+    first = fast(*inputs)
+    copied = copy.deepcopy(first)
+    assert_right(name, model, inputs, first)
+    assert_right(name, model, others, fast(*others))
+    assert_right(name, model, inputs, fast(*inputs))
+    assert all(map(torch.equal, kept, inputs)), "inputs were changed"
+    for (path, a), (_, b) in zip(accuracy.leaves(first), accuracy.leaves(copied), strict=True):
+        assert torch.equal(a, b), f"{path} of the first call was overwritten by a later one"
+    stats = backend.stats()
+    if stats is not None:
+        assert stats["fallbacks"] == 0 and stats["programs"] >= 1 and stats["nodes_fused"] > 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", zoo.MODELS)
+def test_without_freezing_a_changed_weight_is_seen(name):
+    torch._dynamo.reset()
+    model, inputs = zoo.build(name, tiny=True)
+    fast = Backend(freeze=False).compile(model)
+    before = [leaf.clone() for _, leaf in accuracy.leaves(fast(*inputs))]
+    for p in model.parameters():
+        p.mul_(1.125)
+    answer = fast(*inputs)
+    assert_right(name, model, inputs, answer)
+    assert not all(map(torch.equal, before, (leaf for _, leaf in accuracy.leaves(answer))))
