@@ -1,7 +1,7 @@
 // The back ends there are, in order of preference. One clicks, one sees.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
-#if TENON_HAVE_ONEDNN && __has_include("backends/onednn/onednn.h")
+#if TENON_HAVE_ONEDNN
 #include "backends/onednn/onednn.h"
 #endif
 #include "backends/reference/reference.h"
@@ -11,7 +11,7 @@ namespace tenon {
 
 std::span<Backend* const> all_backends() {
   static Backend* const backends[] = {
-#if TENON_HAVE_ONEDNN && __has_include("backends/onednn/onednn.h")
+#if TENON_HAVE_ONEDNN
       &onednn_backend(),
 #endif
       &cpu_backend(),

@@ -1,13 +1,5 @@
 // Programs from end to end: text in, tensors out, compared with the evaluator.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <random>
-
-#include "src/ir/text.h"
-#include "src/ops/eval.h"
-#include "src/runtime/program.h"
+#include "tests/run_help.h"
 
 namespace tenon {
 namespace {
@@ -17,19 +9,6 @@ struct Case {
   const char* text;
   std::vector<std::vector<int64_t>> shapes;  // of the inputs
 };
-
-HostTensor random_tensor(DType dtype, const std::vector<int64_t>& shape, uint32_t seed) {
-  HostTensor t(dtype, shape);
-  std::mt19937 rng(seed);
-  std::normal_distribution<double> normal;
-  for (int64_t i = 0; i < t.count(); ++i) {
-    if (is_float(dtype)) t.set(i, {normal(rng), 0});
-    else t.set(i, {0, static_cast<int64_t>(rng() % (is_bool(dtype) ? 2 : 5))});
-  }
-  return t;
-}
-
-Tensor view(HostTensor& t) { return {t.bytes.data(), t.dtype, t.shape, {}}; }
 
 void check(const Case& c, std::vector<std::string> backends = {}) {
   SCOPED_TRACE(c.name);
@@ -46,12 +25,12 @@ void check(const Case& c, std::vector<std::string> backends = {}) {
   ASSERT_TRUE(program.ok()) << program.status().message();
   std::vector<HostTensor> outputs;
   std::vector<Tensor> in, out;
-  for (HostTensor& t : inputs) in.push_back(view(t));
+  for (HostTensor& t : inputs) in.push_back(tensor_of(t));
   for (const HostTensor& e : *expected) {
     outputs.emplace_back(e.dtype, e.shape);
     std::memset(outputs.back().bytes.data(), 0xA5, outputs.back().bytes.size());
   }
-  for (HostTensor& t : outputs) out.push_back(view(t));
+  for (HostTensor& t : outputs) out.push_back(tensor_of(t));
   for (int round = 0; round < 2; ++round) {
     Status status = (*program)->run(in, out);
     ASSERT_TRUE(status.ok()) << status.message();

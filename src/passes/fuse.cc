@@ -1,13 +1,14 @@
 // See passes.h. Nodes are taken in order. A library node starts a group and takes its epilogue: the map that alone
-// reads its value, then the map that alone reads that one, as long as the library says yes. A node that loops run
-// joins the groups of its producers: all of them if one schedule covers the union, else the one it reads most bytes
-// from, else none. Whether a schedule covers a set is asked of the back end, so legality has one definition.
+// reads its value (or the composite that was kept for it), then the one that alone reads that one, as long as the
+// library says yes. A node that loops run joins the groups of its producers: all of them if one schedule covers the
+// union, else the one it reads most bytes from, else none. Whether a schedule covers a set is asked of the back end, so legality has one definition.
 // Merging must not make a cycle of groups. Tested by tests/passes/fuse_*.tn.
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "src/ir/group.h"
+#include "src/ops/names.h"
 #include "src/ops/view.h"
 #include "src/passes/passes.h"
 
@@ -80,7 +81,7 @@ class Fuser {
         if (uses_.is_output(tail) || uses_.users(tail).size() != 1) break;
         const ValueId next = uses_.users(tail)[0];
         const Op& next_row = op(g_.node(next).op);
-        if (next_row.kind != Kind::map || group_of_[next] >= 0) break;
+        if ((next_row.kind != Kind::map && next_row.kind != Kind::composite) || group_of_[next] >= 0) break;
         if (std::count(g_.node(next).inputs.begin(), g_.node(next).inputs.end(), tail) != 1) break;
         if (makes_cycle({id}, next)) break;
         std::string why;
@@ -88,13 +89,19 @@ class Fuser {
           groups_[id].why = why;
           break;
         }
-        for (ValueId i : g_.node(next).inputs) store_if_unreadable(i);
+        for (ValueId i : g_.node(next).inputs)
+          if (!is_number(i)) store_if_unreadable(i);
         add(id, next);
         tail = next;
       }
     }
   }
 
+  // One number everywhere: a library that took the epilogue has it as a parameter.
+  bool is_number(ValueId v) const {
+    while (op(g_.node(v).op).view && !stored(v)) v = g_.node(v).inputs[0];
+    return g_.node(v).op == ops::full && !stored(v);
+  }
   // Libraries read strided memory: literals and views that are no strides must be stored for them.
   void store_if_unreadable(ValueId v) {
     if (stored(v)) return;

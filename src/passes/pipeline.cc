@@ -37,10 +37,11 @@ Graph optimize(const Graph& graph) {
 }
 
 Graph form_groups(const Graph& graph, const Placement& placement) {
-  Graph g = after(
-      "expand", expand(graph, [&](const Graph& at, ValueId v) { return !placement.backend(at, v).empty(); }));
+  const auto keep = [&](const Graph& at, ValueId v) { return !placement.backend(at, v).empty(); };
+  Graph g = after("expand", expand(graph, keep));
   g = after("simplify", simplify(g));
   g = after("cse", cse(g));
+  g = after("expand", expand(g, keep));  // a composite kept for its neighbours may have lost them
   g = after("own_outputs", own_outputs(g));
   g = after("fuse", fuse(g, placement.rules));
   return g;

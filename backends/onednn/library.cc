@@ -1,0 +1,191 @@
+// See library.h.
+#include "backends/onednn/library.h"
+
+#include <map>
+#include <mutex>
+
+namespace tenon::onednn {
+namespace {
+
+using dnnl::memory;
+constexpr size_t kMost = 1024;
+
+memory::desc described(const Array& a) {
+  if (a.any) return {a.dims, type_of(a.dtype), memory::format_tag::any};
+  return {a.dims, type_of(a.dtype), a.strides};
+}
+
+dnnl::primitive_attr attributes(const Problem& p) {
+  dnnl::post_ops posts;
+  for (size_t i = 0; i < p.post_ops.size(); ++i) {
+    const PostOp& post = p.post_ops[i];
+    if (p.form == Form::pointwise && i == 0) continue;
+    if (post.operand < 0) posts.append_eltwise(post.algorithm, post.alpha, post.beta);
+    else posts.append_binary(post.algorithm, described(p.others[static_cast<size_t>(post.operand)]));
+  }
+  dnnl::primitive_attr attr;
+  attr.set_post_ops(posts);
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+memory::dims one_less(const std::vector<int64_t>& dilations) {
+  memory::dims out;
+  for (int64_t d : dilations) out.push_back(d - 1);
+  return out;
+}
+
+dnnl::primitive_desc describe(const Problem& p) {
+  const auto kind = dnnl::prop_kind::forward_inference;
+  const auto attr = attributes(p);
+  const auto& e = engine();
+  switch (p.form) {
+    case Form::matmul:
+      if (p.bias.present())
+        return dnnl::matmul::primitive_desc(e, described(p.source), described(p.weights), described(p.bias),
+                                            described(p.output), attr);
+      return dnnl::matmul::primitive_desc(e, described(p.source), described(p.weights), described(p.output), attr);
+    case Form::convolution: {
+      const auto alg = dnnl::algorithm::convolution_direct;
+      const auto bias = p.bias.present() ? described(p.bias) : memory::desc();
+      return dnnl::convolution_forward::primitive_desc(e, kind, alg, described(p.source), described(p.weights), bias,
+                                                       described(p.output), p.strides, one_less(p.dilations), p.low,
+                                                       p.high, attr);
+    }
+    case Form::deconvolution: {
+      const auto alg = dnnl::algorithm::deconvolution_direct;
+      const auto bias = p.bias.present() ? described(p.bias) : memory::desc();
+      return dnnl::deconvolution_forward::primitive_desc(e, kind, alg, described(p.source), described(p.weights), bias,
+                                                         described(p.output), p.strides, one_less(p.dilations), p.low,
+                                                         p.high, attr);
+    }
+    case Form::average:
+      return dnnl::pooling_forward::primitive_desc(
+          e, kind,
+          p.include_pad ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding,
+          described(p.source), described(p.output), p.strides, p.kernel, memory::dims(p.kernel.size(), 0), p.low, p.high,
+          attr);
+    case Form::pointwise: break;
+  }
+  const PostOp& first = p.post_ops[0];
+  return dnnl::eltwise_forward::primitive_desc(e, kind, first.algorithm, described(p.source), described(p.output),
+                                               first.alpha, first.beta, attr);
+}
+
+struct Cache {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<Offer>> offers;
+};
+Cache& cache() {
+  static Cache* kept = new Cache;  // steps may outlive static destruction
+  return *kept;
+}
+
+bool has_words(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
+
+// Arrays that the library cannot take as they are become plain. `plain`: all that are not weights of its own layout.
+Problem rearranged(const Problem& given, bool plain) {
+  Problem p = given;
+  const bool spatial = p.form != Form::matmul && p.form != Form::pointwise;
+  auto settle = [&](Array& a, bool channels_last) {
+    if (!a.present() || a.any) return;
+    if (plain || !descriptor_of(a)) a.strides = plain_strides(a.dims, channels_last);
+  };
+  settle(p.source, spatial);
+  settle(p.weights, false);
+  settle(p.output, spatial);
+  if (p.bias.present() && p.bias.dims.size() == 1 && p.bias.strides[0] != 1) p.bias.strides[0] = 1;
+  settle(p.bias, false);
+  for (Array& o : p.others) settle(o, spatial);
+  return p;
+}
+
+int rank(const Offer& o, bool spatial) {
+  if (!o.why.empty()) return 3;
+  if (o.reference) return 2;
+  return o.gemm && spatial ? 1 : 0;
+}
+
+}  // namespace
+
+const dnnl::engine& engine() {
+  static const dnnl::engine* kept = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *kept;
+}
+
+memory::data_type type_of(DType t) {
+  switch (t) {
+    case DType::bf16: return memory::data_type::bf16;
+    case DType::f16: return memory::data_type::f16;
+    default: return memory::data_type::f32;
+  }
+}
+
+std::optional<memory::desc> descriptor_of(const Array& a) {
+  for (size_t i = 0; i < a.dims.size(); ++i)
+    if (a.strides[i] < 1) return std::nullopt;
+  const memory::desc d(a.dims, type_of(a.dtype), a.strides, true);
+  if (!d.get(true)) return std::nullopt;
+  return d;
+}
+
+std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
+  const std::string key = problem.key();
+  std::lock_guard lock(cache().mutex);
+  auto& offers = cache().offers;
+  auto it = offers.find(key);
+  if (it == offers.end()) {
+    if (offers.size() >= kMost) offers.clear();
+    auto made = std::make_shared<Offer>();
+    try {
+      made->descriptor = describe(problem);
+      made->name = made->descriptor.impl_info_str();
+      made->reference = has_words(made->name, "ref");
+      made->gemm = has_words(made->name, "gemm");
+    } catch (const std::exception& failure) {
+      made->why = std::string("the library refuses: ") + failure.what();
+    }
+    it = offers.emplace(key, std::move(made)).first;
+  }
+  if (make && it->second->why.empty() && !it->second->primitive) {
+    auto complete = std::make_shared<Offer>(*it->second);
+    try {
+      complete->primitive = dnnl::primitive(complete->descriptor.get());
+    } catch (const std::exception& failure) {
+      complete->why = std::string("the library cannot make ") + complete->name + ": " + failure.what();
+    }
+    it->second = std::move(complete);  // earlier holders keep theirs
+  }
+  return it->second;
+}
+
+Choice choose(const Problem& problem, bool make) {
+  const bool spatial = problem.form == Form::convolution || problem.form == Form::deconvolution;
+  Choice best{rearranged(problem, false), nullptr};
+  best.offer = offer(best.problem, false);
+  if (rank(*best.offer, spatial) > 0) {
+    Choice other{rearranged(problem, true), nullptr};
+    other.offer = offer(other.problem, false);
+    if (rank(*other.offer, spatial) < rank(*best.offer, spatial)) best = std::move(other);
+  }
+  if (make) best.offer = offer(best.problem, true);
+  return best;
+}
+
+std::string title(const Problem& p, const Offer& offer, const std::string& name) {
+  std::string text = name + " ";
+  auto put = [&](const std::vector<int64_t>& dims) {
+    for (size_t i = 0; i < dims.size(); ++i) text += (i ? "x" : "") + std::to_string(dims[i]);
+  };
+  if (p.form == Form::matmul) {
+    std::vector<int64_t> sizes = p.output.dims;
+    sizes.insert(sizes.end() - 1, p.source.dims.back());
+    put(sizes);
+  } else {
+    put(p.source.dims);
+    if (p.weights.present()) text += " by ", put(p.weights.dims);
+  }
+  return text + " " + std::string(tenon::name(p.output.dtype)) + " " + (offer.why.empty() ? offer.name : offer.why);
+}
+
+}  // namespace tenon::onednn

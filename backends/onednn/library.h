@@ -1,0 +1,38 @@
+// The library itself: primitives made once per problem and kept for the life of the process, the last kMost of them.
+// Failures come back as sentences; no exception leaves. Tested by tests/onednn_test.cc.
+#pragma once
+
+#include "backends/onednn/problem.h"
+
+namespace tenon::onednn {
+
+// What the library offers for a problem whose arrays lie exactly as the problem says.
+struct Offer {
+  std::string why;   // not empty: the library refuses
+  std::string name;  // of the implementation
+  bool reference = false;
+  bool gemm = false;
+  dnnl::primitive_desc descriptor;
+  dnnl::primitive primitive;  // made when first asked for with `make`
+};
+
+const dnnl::engine& engine();
+dnnl::memory::data_type type_of(DType t);
+// The library's descriptor, nothing where it takes no such strides (negative, overlapping).
+std::optional<dnnl::memory::desc> descriptor_of(const Array& a);
+
+// Never null.
+std::shared_ptr<const Offer> offer(const Problem& problem, bool make);
+
+// The problem with every array as the library should get it, and its offer: arrays that it cannot or would better not
+// take in place lie elsewhere, plain, and have to be copied.
+struct Choice {
+  Problem problem;
+  std::shared_ptr<const Offer> offer;
+};
+Choice choose(const Problem& problem, bool make);
+
+// "matmul 128x768x768 f32 brg:avx512_core"
+std::string title(const Problem& problem, const Offer& offer, const std::string& name);
+
+}  // namespace tenon::onednn

@@ -1,0 +1,150 @@
+// See onednn.h. Whether a node or an epilogue is taken is asked of the library itself, at the sizes that are known and
+// kProbe for symbols: implementations named ref are refused, the node then becomes its body.
+#include "backends/onednn/onednn.h"
+
+#include <algorithm>
+
+#include "backends/onednn/call.h"
+#include "backends/onednn/library.h"
+#include "src/ir/group.h"
+#include "src/ops/names.h"
+
+namespace tenon {
+namespace {
+
+using namespace onednn;
+constexpr int64_t kProbe = 64;
+constexpr int kChain = 8;  // maps looked through between a library call and an activation
+
+bool is_root(const Node& node) {
+  return node.op == ops::matmul || node.op == ops::linear || node.op == ops::convolution || node.op == ops::avg_pool ||
+         node.op == ops::adaptive_avg_pool;
+}
+bool is_activation(const Node& node) { return op(node.op).kind == Kind::composite && activation(node).has_value(); }
+
+Sizes probe_sizes(const Graph& graph) {
+  Sizes sizes{graph.dims.get(), {}, default_parallel().threads()};
+  for (int i = 0; i < graph.dims->symbol_count(); ++i) {
+    auto [low, high] = graph.dims->range(graph.dims->symbol_at(i));
+    sizes.symbols.push_back(std::clamp(kProbe, low, high));
+  }
+  return sizes;
+}
+
+bool has_value(const Graph& graph, std::span<const ValueId> members, const Sizes& sizes) {
+  for (ValueId m : members) {
+    for (Dim d : graph.type(m).shape)
+      if (!d.is_const() && !graph.dims->eval(d, sizes.symbols)) return false;
+    for (ValueId i : graph.node(m).inputs)
+      for (Dim d : graph.type(i).shape)
+        if (!d.is_const() && !graph.dims->eval(d, sizes.symbols)) return false;
+  }
+  return true;
+}
+
+// While groups form, everything that is not a view is taken to be dense.
+std::optional<Dims> draft_strides(const Graph& graph, ValueId v) {
+  if (op(graph.node(v).op).view || is_literal(graph, v)) return std::nullopt;
+  for (const InputBinding& in : graph.inputs)
+    if (in.value == v && in.strides) return *in.strides;
+  Dims strides(graph.type(v).shape.size(), Dim(1));
+  for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = graph.dims->mul(strides[i], graph.type(v).shape[i]);
+  return strides;
+}
+
+Bid ask(const Graph& graph, std::span<const ValueId> members) {
+  auto recipe = make_recipe(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
+  if (!recipe.ok()) return {false, 0, recipe.status().message()};
+  const Sizes sizes = probe_sizes(graph);
+  if (!has_value(graph, members, sizes)) return {false, 0, "its sizes cannot be probed"};
+  Problem p = at_sizes(*recipe, sizes);
+  if (p.empty) return {true, 0.5, "nothing to compute"};
+  const Choice choice = choose(p, false);
+  const std::string text = title(choice.problem, *choice.offer, recipe->name);
+  if (!choice.offer->why.empty()) return {false, 0, text};
+  if (choice.offer->reference) return {false, 0, text + " is the library's reference code"};
+  return {true, 0.5, text};
+}
+
+class OneDnnBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "onednn"; }
+
+  Bid bid(const Graph& graph, ValueId v) const override {
+    const Node& node = graph.node(v);
+    if (is_root(node)) return ask(graph, std::span(&v, 1));
+    if (!is_activation(node)) return {false, 0, std::string(op(node.op).name) + " is no call of the library"};
+    const std::vector<int> uses = graph.use_counts();
+    std::vector<ValueId> chain{v};
+    return follows_root(graph, uses, node.inputs[0], chain);
+  }
+
+  Bid absorb(const Graph& graph, std::span<const ValueId> members, ValueId v) const override {
+    std::vector<ValueId> all(members.begin(), members.end());
+    if (!is_root(graph.node(all.front()))) return {false, 0, "a lone activation takes no epilogue"};
+    all.push_back(v);
+    return ask(graph, all);
+  }
+
+  Result<std::vector<std::unique_ptr<Executable>>> build(const BuildContext& context,
+                                                         std::span<const std::vector<ValueId>> groups) override {
+    const Graph& g = context.graph;
+    std::vector<std::unique_ptr<Executable>> built;
+    for (const std::vector<ValueId>& members : groups) {
+      auto call = std::make_unique<Call>();
+      call->inputs = inputs_of(g, members);
+      call->outputs = {members.back()};
+      auto recipe = make_recipe(g, members, [&](ValueId v) -> std::optional<Dims> {
+        if (!context.materialised[v]) return std::nullopt;
+        return context.layouts[v].strides;
+      });
+      if (!recipe.ok()) return recipe.status().at("group of " + g.value_name(members.back()));
+      call->recipe = std::move(*recipe);
+      for (Operand& o : call->recipe.operands) {
+        auto at = std::find(call->inputs.begin(), call->inputs.end(), o.base);
+        TENON_CHECK(at != call->inputs.end(), "the library reads a value its group does not list");
+        o.buffer = static_cast<int>(at - call->inputs.begin());
+      }
+      call->recipe.output.buffer = static_cast<int>(call->inputs.size());
+      call->fallback = call->recipe.name + post_op_names(call->recipe, false);
+      built.push_back(std::move(call));
+    }
+    return built;
+  }
+
+  std::string describe() const override {
+    const dnnl_version_t* v = dnnl_version();
+    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+  }
+
+ private:
+  // Whether `tail`, read once, is what a call of this back end makes of a root and maps, and takes `chain` (last node
+  // first) as well.
+  Bid follows_root(const Graph& graph, const std::vector<int>& uses, ValueId tail, std::vector<ValueId>& chain) const {
+    const Node& node = graph.node(tail);
+    if (uses[tail] != 1) return {false, 0, "what it reads is read elsewhere too"};
+    if (is_root(node)) {
+      std::vector<ValueId> members{tail};
+      members.insert(members.end(), chain.rbegin(), chain.rend());
+      return ask(graph, members);
+    }
+    Bid answer{false, 0, "it does not follow a library call"};
+    if ((op(node.op).kind != Kind::map && !is_activation(node)) || chain.size() >= kChain) return answer;
+    chain.push_back(tail);
+    for (ValueId i : node.inputs) {
+      Bid below = follows_root(graph, uses, i, chain);
+      if (below.yes) return below;
+    }
+    chain.pop_back();
+    return answer;
+  }
+};
+
+}  // namespace
+
+Backend& onednn_backend() {
+  static OneDnnBackend backend;
+  return backend;
+}
+
+}  // namespace tenon

@@ -1,0 +1,254 @@
+// See problem.h.
+#include "backends/onednn/problem.h"
+
+#include <algorithm>
+
+namespace tenon::onednn {
+namespace {
+
+Array array(const Operand& o, const Sizes& sizes, int operand) {
+  Array a;
+  a.dims = sizes.eval(o.shape);
+  a.strides = sizes.eval(o.strides);
+  a.dtype = o.dtype;
+  a.offset = sizes.eval(o.offset) * size_of(o.dtype);
+  a.operand = operand;
+  return a;
+}
+
+void insert_axis(Array& a, size_t at) {
+  a.dims.insert(a.dims.begin() + static_cast<long>(at), 1);
+  a.strides.insert(a.strides.begin() + static_cast<long>(at), 0);
+}
+void erase_axis(Array& a, size_t at) {
+  a.dims.erase(a.dims.begin() + static_cast<long>(at));
+  a.strides.erase(a.strides.begin() + static_cast<long>(at));
+}
+
+// Axis `at` and the next one become one, where every array either walks both evenly or stays put along both.
+bool merges(const Array& a, size_t at, const std::vector<int64_t>& full) {
+  if (a.dims[at] == 1 && a.dims[at + 1] == 1) return true;
+  return a.dims[at] == full[at] && a.dims[at + 1] == full[at + 1] && a.strides[at] == a.strides[at + 1] * a.dims[at + 1];
+}
+void merge(Array& a, size_t at) {
+  a.dims[at + 1] *= a.dims[at];
+  erase_axis(a, at);
+}
+
+void lower_matmul(Problem& p) {
+  Array &a = p.source, &b = p.weights, &c = p.output;
+  const bool row = a.dims.size() == 1, column = b.dims.size() == 1;
+  if (row) insert_axis(a, 0);
+  if (column) insert_axis(b, 1);
+  auto widen = [&](Array& y) {
+    if (row) insert_axis(y, y.dims.size() - (column ? 0 : 1));
+    if (column) insert_axis(y, y.dims.size());
+  };
+  widen(c);
+  for (Array& o : p.others) widen(o);
+  while (a.dims.size() < c.dims.size()) insert_axis(a, 0);
+  while (b.dims.size() < c.dims.size()) insert_axis(b, 0);
+  for (size_t i = 0; i + 2 < c.dims.size(); ++i) {
+    if (a.strides[i] == 0) a.dims[i] = 1;
+    if (b.strides[i] == 0) b.dims[i] = 1;
+  }
+  const size_t k = a.dims.size() - 1;
+  if (a.dims[k] == 0) {  // a sum over nothing
+    for (Array* x : {&a, &b}) {
+      for (int64_t& d : x->dims) d = std::max<int64_t>(d, 1);
+      x->strides = plain_strides(x->dims, false);
+      x->zero = true;
+      x->offset = 0;
+    }
+  }
+
+  std::vector<Array*> all{&a, &b, &c};
+  for (Array& o : p.others) all.push_back(&o);
+  for (size_t i = 0; i + 2 < c.dims.size();) {
+    const bool last = i + 3 == c.dims.size();
+    const std::vector<int64_t> full = c.dims;
+    if (full[i] == 1) {
+      for (Array* x : all) erase_axis(*x, i);
+    } else if (!last && std::all_of(all.begin(), all.end(), [&](Array* x) { return merges(*x, i, full); })) {
+      for (Array* x : all) merge(*x, i);
+    } else {
+      ++i;
+    }
+  }
+  // One weight matrix for all batches: they are more rows.
+  while (c.dims.size() > 2) {
+    const size_t i = c.dims.size() - 3;
+    const std::vector<int64_t> full = c.dims;
+    if (b.dims[i] != 1) break;
+    bool even = true;
+    for (Array* x : all)
+      if (x != &b) even = even && (full[i + 1] == 1 || (x == &a ? a.dims[i] == full[i] && a.strides[i] == a.strides[i + 1] * a.dims[i + 1]
+                                                               : merges(*x, i, full)));
+    if (!even) break;
+    for (Array* x : all) {
+      if (x == &b) erase_axis(*x, i);
+      else if (full[i + 1] == 1) erase_axis(*x, i + 1);
+      else merge(*x, i);
+    }
+  }
+}
+
+// N, space, C to N, C, space.
+void channels_second(Array& a) {
+  for (auto* v : {&a.dims, &a.strides}) std::rotate(v->begin() + 1, v->end() - 1, v->end());
+}
+
+void lower_spatial(Problem& p, const Recipe& recipe) {
+  if (recipe.channels_last) {
+    channels_second(p.source);
+    channels_second(p.output);
+    for (Array& o : p.others) channels_second(o);
+  }
+  if (p.form == Form::convolution || p.form == Form::deconvolution) {
+    Array& w = p.weights;
+    const int64_t g = recipe.groups;
+    if (p.form == Form::deconvolution) {  // [C, O/g, k..] to [g, O/g, C/g, k..]
+      w.dims.insert(w.dims.begin(), g);
+      w.strides.insert(w.strides.begin(), w.strides[0] * (w.dims[1] / g));
+      w.dims[1] /= g;
+      std::swap(w.dims[1], w.dims[2]);
+      std::swap(w.strides[1], w.strides[2]);
+      if (g == 1) erase_axis(w, 0);
+    } else if (g != 1) {  // [O, C/g, k..] to [g, O/g, C/g, k..]
+      w.dims.insert(w.dims.begin(), g);
+      w.strides.insert(w.strides.begin(), w.strides[0] * (w.dims[1] / g));
+      w.dims[1] /= g;
+    }
+    w.any = true;
+  }
+  // Windows of padding alone: a source of zeros takes its place.
+  for (size_t i = 2; i < p.source.dims.size(); ++i) {
+    if (p.source.dims[i] > 0) continue;
+    p.source.zero = true;
+    p.source.dims[i] = 1;
+    --(p.high[i - 2] > 0 ? p.high : p.low)[i - 2];
+  }
+  if (p.source.zero) {
+    p.source.strides = plain_strides(p.source.dims, false);
+    p.source.offset = 0;
+  }
+}
+
+// Axes of size 1 get the strides a library expects of them.
+void tidy(Array& a) {
+  const size_t n = a.dims.size();
+  for (size_t i = n; i-- > 0;) {
+    if (a.dims[i] != 1) continue;
+    a.strides[i] = i + 1 == n ? 1 : std::max<int64_t>(a.dims[i + 1] * a.strides[i + 1], 1);
+    if (i + 1 == n && n > 1 && a.dims[i - 1] != 1 && a.strides[i - 1] < 1) a.strides[i] = 1;
+  }
+  if (n > 1 && a.dims[n - 2] == 1 && a.strides[n - 1] > 1) a.strides[n - 2] = 1;
+}
+
+}  // namespace
+
+int64_t Array::count() const {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  return n;
+}
+
+std::vector<int64_t> plain_strides(const std::vector<int64_t>& dims, bool channels_last) {
+  std::vector<int64_t> strides(dims.size(), 1);
+  int64_t step = 1;
+  auto take = [&](size_t i) {
+    strides[i] = step;
+    step *= std::max<int64_t>(dims[i], 1);
+  };
+  if (channels_last) take(1);
+  for (size_t i = dims.size(); i-- > 0;)
+    if (!channels_last || i != 1) take(i);
+  return strides;
+}
+
+Problem at_sizes(const Recipe& recipe, const Sizes& sizes) {
+  Problem p;
+  p.form = recipe.form;
+  p.threads = sizes.threads;
+  p.output = array(recipe.output, sizes, -1);
+  p.empty = p.output.count() == 0;
+  if (p.empty) return p;
+  p.source = array(recipe.operands[0], sizes, 0);
+  const bool weighted = recipe.form != Form::average && recipe.form != Form::pointwise;
+  if (weighted) p.weights = array(recipe.operands[1], sizes, 1);
+  for (const PostOp& post : recipe.post_ops) {
+    p.post_ops.push_back(post);
+    if (post.operand < 0) continue;
+    p.post_ops.back().operand = static_cast<int>(p.others.size());
+    p.others.push_back(array(recipe.operands[static_cast<size_t>(post.operand)], sizes, post.operand));
+    Array& o = p.others.back();
+    for (size_t i = 0; i < o.dims.size(); ++i)
+      if (o.strides[i] == 0) o.dims[i] = 1;
+  }
+  p.kernel = sizes.eval(recipe.kernel);
+  p.strides = sizes.eval(recipe.strides);
+  p.low = recipe.low;
+  p.high = recipe.high;
+  p.dilations = recipe.dilations;
+  p.include_pad = recipe.include_pad;
+  if (p.form == Form::matmul) lower_matmul(p);
+  else if (p.form != Form::pointwise) lower_spatial(p, recipe);
+  if (p.output.dims.empty())
+    for (Array* x : {&p.source, &p.output}) insert_axis(*x, 0);
+  for (Array& o : p.others)
+    if (o.dims.empty()) insert_axis(o, 0);
+
+  // The first addition along the channels alone is the library's bias.
+  if (weighted && !p.post_ops.empty() && p.post_ops[0].algorithm == dnnl::algorithm::binary_add) {
+    const Array& o = p.others[0];
+    const size_t channel = p.form == Form::matmul ? o.dims.size() - 1 : 1;
+    bool is_bias = o.dims[channel] == p.output.dims[channel] && o.dtype == p.output.dtype;
+    for (size_t i = 0; i < o.dims.size(); ++i) is_bias = is_bias && (i == channel || o.dims[i] == 1);
+    if (is_bias) {
+      p.bias = o;
+      p.others.erase(p.others.begin());
+      p.post_ops.erase(p.post_ops.begin());
+      for (PostOp& post : p.post_ops)
+        if (post.operand >= 0) --post.operand;
+      if (p.form != Form::matmul) {
+        p.bias.dims = {p.bias.dims[1]};
+        p.bias.strides = {p.bias.strides[1]};
+      }
+    }
+  }
+  if (p.form == Form::matmul && p.output.dims.size() == 2 && !p.weights.zero && recipe.operands[1].constant)
+    p.weights.any = true;
+  for (Array* x : {&p.source, &p.weights, &p.bias, &p.output}) tidy(*x);
+  for (Array& o : p.others) tidy(o);
+  return p;
+}
+
+std::string Problem::key() const {
+  std::string text;
+  auto put = [&](int64_t v) { text.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  auto puts = [&](const std::vector<int64_t>& list) {
+    put(static_cast<int64_t>(list.size()));
+    for (int64_t v : list) put(v);
+  };
+  auto put_array = [&](const Array& a) {
+    puts(a.dims);
+    if (a.any) put(-1);
+    else puts(a.strides);
+    put(static_cast<int64_t>(a.dtype));
+  };
+  put(static_cast<int64_t>(form));
+  put(threads);
+  put(include_pad);
+  for (const Array* a : {&source, &weights, &bias, &output}) put_array(*a);
+  for (const Array& a : others) put_array(a);
+  for (const auto* list : {&kernel, &strides, &low, &high, &dilations}) puts(*list);
+  for (const PostOp& post : post_ops) {
+    put(static_cast<int64_t>(post.algorithm));
+    text.append(reinterpret_cast<const char*>(&post.alpha), sizeof post.alpha);
+    text.append(reinterpret_cast<const char*>(&post.beta), sizeof post.beta);
+    put(post.operand);
+  }
+  return text;
+}
+
+}  // namespace tenon::onednn

@@ -1,0 +1,246 @@
+// See recipe.h.
+#include "backends/onednn/recipe.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "src/ir/op.h"
+#include "src/ops/names.h"
+#include "src/ops/view.h"
+
+namespace tenon::onednn {
+namespace {
+
+using dnnl::algorithm;
+constexpr int kLibraryRank = 6;  // of the forms below; the library's own limit is 12
+
+Dims dense(DimTable& dims, const Dims& shape) {
+  Dims strides(shape.size(), Dim(1));
+  for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = dims.mul(strides[i], shape[i]);
+  return strides;
+}
+
+Operand read(const Graph& graph, ValueId v, const StridesOf& strides_of) {
+  const TensorType& type = graph.type(v);
+  Operand o;
+  o.dtype = type.dtype;
+  o.shape = type.shape;
+  if (auto view = view_of(graph, v, strides_of)) {
+    o.base = view->base;
+    o.strides = view->strides;
+    o.offset = view->offset;
+  } else {  // will be stored before this group runs
+    o.base = v;
+    o.strides = dense(*graph.dims, type.shape);
+  }
+  if (graph.node(o.base).op == ops::constant)
+    o.constant = attr_as<std::shared_ptr<ConstantData>>(graph.node(o.base), "data");
+  return o;
+}
+
+// The number a value is everywhere, through views.
+std::optional<double> literal(const Graph& graph, ValueId v) {
+  while (op(graph.node(v).op).view) v = graph.node(v).inputs[0];
+  if (graph.node(v).op != ops::full) return std::nullopt;
+  return attr_as<Scalar>(graph.node(v), "value").as_double();
+}
+
+// The operand with as many axes as the output, those it is repeated along of size 1; nothing if it is larger.
+std::optional<Operand> align(Operand o, const Dims& shape) {
+  if (o.shape.size() > shape.size()) return std::nullopt;
+  const size_t skip = shape.size() - o.shape.size();
+  o.shape.insert(o.shape.begin(), skip, Dim(1));
+  o.strides.insert(o.strides.begin(), skip, Dim(0));
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (o.shape[i] != Dim(1) && o.shape[i] != shape[i]) return std::nullopt;
+  return o;
+}
+
+// max(x, 0) that keeps NaN, which the library's relu does not: x * clamp(3e38 x, 0, 1). Exact but for subnormals;
+// -inf becomes NaN.
+PostOp relu() {
+  return {algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0, -1, "relu"};
+}
+
+Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& strides_of, Recipe& recipe) {
+  const Node& node = graph.node(v);
+  const Op& row = op(node.op);
+  if (node.type.shape != graph.type(before).shape) return unsupported("it repeats the library's result");
+  if (node.type.dtype != graph.type(before).dtype) return unsupported("it changes the dtype");
+  if (auto a = activation(node)) {
+    recipe.post_ops.push_back(*a);
+    return {};
+  }
+  if (row.kind != Kind::map || node.inputs.size() != 2)
+    return unsupported(std::string(row.name) + " is not a post-op of the library");
+  const bool first = node.inputs[0] == before;
+  const ValueId other = node.inputs[first ? 1 : 0];
+  if (other == before) return unsupported("it reads the library's result twice");
+  if (auto number = literal(graph, other)) {
+    const float c = static_cast<float>(*number);
+    if (node.op == ops::add) recipe.post_ops.push_back({algorithm::eltwise_linear, 1, c, -1, "add"});
+    else if (node.op == ops::mul) recipe.post_ops.push_back({algorithm::eltwise_linear, c, 0, -1, "mul"});
+    else if (node.op == ops::sub)
+      recipe.post_ops.push_back({algorithm::eltwise_linear, first ? 1.f : -1.f, first ? -c : c, -1, "sub"});
+    else if (node.op == ops::maximum && c == 0) recipe.post_ops.push_back(relu());
+    else return unsupported(std::string(row.name) + " with a number is not a post-op that keeps NaN and rounding");
+    return {};
+  }
+  algorithm alg;
+  if (node.op == ops::add) alg = algorithm::binary_add;
+  else if (node.op == ops::mul) alg = algorithm::binary_mul;
+  else if (node.op == ops::sub && first) alg = algorithm::binary_sub;
+  else if (node.op == ops::div && first) alg = algorithm::binary_div;
+  else return unsupported(std::string(row.name) + " is not a post-op of the library");
+  auto operand = align(read(graph, other, strides_of), node.type.shape);
+  if (!operand) return unsupported("its other operand is larger than the result");
+  recipe.post_ops.push_back({alg, 0, 0, static_cast<int>(recipe.operands.size()), std::string(row.name)});
+  recipe.operands.push_back(std::move(*operand));
+  return {};
+}
+
+// Biases are additions like any other; library.cc finds those that the library takes as its bias argument.
+void add_bias(Recipe& recipe, Operand bias, size_t axis) {
+  const Dims& shape = recipe.output.shape;
+  Operand o = bias;
+  o.shape.assign(shape.size(), Dim(1));
+  o.strides.assign(shape.size(), Dim(0));
+  o.shape[axis] = bias.shape[0];
+  o.strides[axis] = bias.strides[0];
+  recipe.post_ops.push_back({algorithm::binary_add, 0, 0, static_cast<int>(recipe.operands.size()), "add"});
+  recipe.operands.push_back(std::move(o));
+}
+
+Status read_convolution(const Graph& graph, const Node& node, const StridesOf& strides_of, Recipe& recipe) {
+  const bool transposed = attr_as<bool>(node, "transposed");
+  recipe.form = transposed ? Form::deconvolution : Form::convolution;
+  recipe.channels_last = attr_as<std::string>(node, "layout") == "channels_last";
+  recipe.strides = attr_as<Dims>(node, "strides");
+  recipe.low = attr_ints(node, "padding");
+  recipe.high = attr_ints(node, "padding_high");
+  recipe.dilations = attr_ints(node, "dilations");
+  recipe.groups = attr_int(node, "groups");
+  if (transposed) {
+    auto extra = attr_ints(node, "output_padding");
+    for (size_t i = 0; i < extra.size(); ++i) recipe.high[i] -= extra[i];
+  }
+  const Dims& weights = graph.type(node.inputs[1]).shape;
+  recipe.kernel.assign(weights.begin() + 2, weights.end());
+  for (Dim d : weights)
+    if (!d.is_const() || d.value() == 0) return unsupported("its weights have no known size");
+  if (node.inputs.size() > 2)
+    add_bias(recipe, read(graph, node.inputs[2], strides_of),
+             recipe.channels_last ? recipe.output.shape.size() - 1 : 1);
+  return {};
+}
+
+Status read_average(const Graph& graph, const Node& node, Recipe& recipe) {
+  recipe.form = Form::average;
+  recipe.channels_last = attr_as<std::string>(node, "layout") == "channels_last";
+  if (node.op == ops::avg_pool) {
+    recipe.kernel = attr_as<Dims>(node, "kernel");
+    recipe.strides = attr_as<Dims>(node, "strides");
+    recipe.low = attr_ints(node, "padding");
+    recipe.high = attr_ints(node, "padding_high");
+    recipe.include_pad = attr_as<bool>(node, "count_include_pad");
+    int64_t cells = 1;
+    for (size_t i = 0; i < recipe.kernel.size(); ++i) {
+      cells *= recipe.kernel[i].value();
+      if (recipe.include_pad && recipe.high[i] > recipe.low[i])
+        return unsupported("windows reach past the padding that counts");
+    }
+    const int64_t divisor = attr_int(node, "divisor");
+    if (divisor != 0 && divisor != cells) return unsupported("the library has no divisor of its own");
+    if (divisor != 0) recipe.include_pad = true;
+    return {};
+  }
+  const Dims& shape = graph.type(node.inputs[0]).shape;
+  auto output = attr_ints(node, "output");
+  for (size_t i = 0; i < output.size(); ++i) {
+    auto each = graph.dims->divide(shape[i + (recipe.channels_last ? 1 : 2)], Dim(output[i]));
+    if (!each) return unsupported("its windows are not equal");
+    recipe.kernel.push_back(*each);
+  }
+  recipe.strides = recipe.kernel;
+  recipe.low.assign(output.size(), 0);
+  recipe.high = recipe.low;
+  return {};
+}
+
+}  // namespace
+
+std::optional<PostOp> activation(const Node& node) {
+  const std::string name(op(node.op).name);
+  switch (node.op) {
+    case ops::relu: return relu();
+    case ops::gelu:
+      return PostOp{attr_as<std::string>(node, "approximate") == "tanh" ? algorithm::eltwise_gelu_tanh
+                                                                        : algorithm::eltwise_gelu_erf,
+                    0, 0, -1, name};
+    case ops::silu: return PostOp{algorithm::eltwise_swish, 1, 0, -1, name};
+    case ops::hardswish: return PostOp{algorithm::eltwise_hardswish, 1.f / 6, 0.5f, -1, name};
+    case ops::mish: return PostOp{algorithm::eltwise_mish, 0, 0, -1, name};
+    case ops::leaky_relu: {
+      const float slope = static_cast<float>(attr_as<double>(node, "slope"));
+      if (slope == 0) return relu();
+      return PostOp{algorithm::eltwise_relu, slope, 0, -1, name};
+    }
+    case ops::tanh: return PostOp{algorithm::eltwise_tanh, 0, 0, -1, name};
+    case ops::neg: return PostOp{algorithm::eltwise_linear, -1, 0, -1, name};
+    case ops::abs: return PostOp{algorithm::eltwise_abs, 0, 0, -1, name};
+    default: return std::nullopt;
+  }
+}
+
+Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members, const StridesOf& strides_of) {
+  const ValueId root = members.front(), last = members.back();
+  const Node& node = graph.node(root);
+  Recipe recipe;
+  recipe.name = std::string(op(node.op).name);
+  if (node.type.dtype != DType::f32 && node.type.dtype != DType::bf16 && node.type.dtype != DType::f16)
+    return unsupported("the library is not used for " + std::string(name(node.type.dtype)));
+  for (ValueId i : node.inputs)
+    if (graph.type(i).rank() > kLibraryRank) return unsupported("it has more than 6 axes");
+  recipe.output.base = last;
+  recipe.output.dtype = node.type.dtype;
+  recipe.output.shape = node.type.shape;
+  auto strides = strides_of(last);
+  recipe.output.strides = strides ? *strides : dense(*graph.dims, node.type.shape);
+  recipe.operands.push_back(read(graph, node.inputs[0], strides_of));
+
+  switch (node.op) {
+    case ops::matmul:
+      recipe.operands.push_back(read(graph, node.inputs[1], strides_of));
+      break;
+    case ops::linear: {
+      Operand w = read(graph, node.inputs[1], strides_of);
+      std::swap(w.shape[0], w.shape[1]);
+      std::swap(w.strides[0], w.strides[1]);
+      recipe.operands.push_back(std::move(w));
+      if (node.inputs.size() > 2)
+        add_bias(recipe, read(graph, node.inputs[2], strides_of), recipe.output.shape.size() - 1);
+      break;
+    }
+    case ops::convolution:
+      recipe.operands.push_back(read(graph, node.inputs[1], strides_of));
+      TENON_TRY(read_convolution(graph, node, strides_of, recipe));
+      break;
+    case ops::avg_pool:
+    case ops::adaptive_avg_pool:
+      TENON_TRY(read_average(graph, node, recipe));
+      break;
+    case ops::max_pool:
+      return unsupported("the library's max pooling loses NaN");
+    default: {
+      auto a = activation(node);
+      if (!a) return unsupported(std::string(op(node.op).name) + " is no call of the library");
+      recipe.form = Form::pointwise;
+      recipe.post_ops.push_back(*a);
+    }
+  }
+  for (size_t m = 1; m < members.size(); ++m)
+    TENON_TRY(append(graph, members[m - 1], members[m], strides_of, recipe));
+  return recipe;
+}
+
+}  // namespace tenon::onednn

@@ -1,0 +1,57 @@
+// Recipe: a group in the library's words while sizes are symbols: one root (matmul, convolution, ...) and the maps
+// behind it as post-ops. Operands are read in place: buffer, offset and strides. Whether the library has a fast
+// implementation is not asked here (library.h). Tested by tests/onednn_test.cc.
+#pragma once
+
+#include <dnnl.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/ir/graph.h"
+
+namespace tenon::onednn {
+
+struct Operand {
+  ValueId base = kNoValue;  // the value in memory underneath
+  int buffer = -1;          // its position among the step's buffers
+  DType dtype = DType::f32;
+  Dims shape, strides;
+  Dim offset;               // elements
+  std::shared_ptr<ConstantData> constant;  // set when base is a constant
+};
+
+struct PostOp {
+  dnnl::algorithm algorithm{};
+  float alpha = 0, beta = 0;
+  int operand = -1;  // in Recipe::operands, of the output's rank; -1: an activation
+  std::string name;
+};
+
+enum class Form { matmul, convolution, deconvolution, average, pointwise };
+
+struct Recipe {
+  Form form = Form::matmul;
+  std::string name;               // of the root's row
+  std::vector<Operand> operands;  // source, weights where the form has them, then those of the post-ops
+  Operand output;
+  std::vector<PostOp> post_ops;
+  bool channels_last = false;
+  Dims kernel, strides;
+  std::vector<int64_t> low, high, dilations;
+  int64_t groups = 1;
+  bool include_pad = true;
+};
+
+// Strides of a value that is in memory, nothing for one to read through.
+using StridesOf = std::function<std::optional<Dims>(ValueId)>;
+
+// The activation that a node alone is, or nothing. Those that lose NaN in the library are not among them.
+std::optional<PostOp> activation(const Node& node);
+// Members in topological order, the root first. unsupported, with the reason, when the library has no words for them.
+Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members, const StridesOf& strides_of);
+
+}  // namespace tenon::onednn

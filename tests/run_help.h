@@ -1,0 +1,29 @@
+// Programs from end to end: text in, tensors out, compared with the evaluator. For tests/run_test.cc and the back ends.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "src/ir/text.h"
+#include "src/ops/eval.h"
+#include "src/runtime/program.h"
+
+namespace tenon {
+
+inline HostTensor random_tensor(DType dtype, const std::vector<int64_t>& shape, uint32_t seed) {
+  HostTensor t(dtype, shape);
+  std::mt19937 rng(seed);
+  std::normal_distribution<double> normal;
+  for (int64_t i = 0; i < t.count(); ++i) {
+    if (is_float(dtype)) t.set(i, {normal(rng), 0});
+    else t.set(i, {0, static_cast<int64_t>(rng() % (is_bool(dtype) ? 2 : 5))});
+  }
+  return t;
+}
+
+inline Tensor tensor_of(HostTensor& t) { return {t.bytes.data(), t.dtype, t.shape, {}}; }
+
+}  // namespace tenon
