@@ -125,6 +125,10 @@ TEST(OneDnn, Matmul) {
         return %y
       })", {{5, 0}, {0, 21}, {21}}, "matmul"},
       {"ones", "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}", {{1, 1}, {1, 1}}, "matmul 1x1x1 f32"},
+      {"bf16, by the library where it is fast", "graph @f(%a: bf16[N,K], %b: bf16[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{5, 8}, {8, 21}}, "step"},
+      {"f16, by the library where it is fast", "graph @f(%a: f16[N,K], %b: f16[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{5, 8}, {8, 21}}, "step"},
       {"linear", "graph @f(%a: f32[A,B,K], %w: f32[M,K], %c: f32[M]) {\n %y = linear(%a, %w, %c)\n return %y\n}",
        {{2, 5, 8}, {21, 8}, {21}}, "linear 10x8x21 f32"},
   };
@@ -219,7 +223,9 @@ TEST(OneDnn, Convolution) {
        "convolution 2x16x5x6x7 by"},
       {"transposed", "graph @f(%x: f32[N,16,5,5], %w: f32[16,8,3,3], %b: f32[16]) {\n %y = convolution(%x, %w, %b){strides=[2,2], "
        "padding=[1,1], padding_high=[1,1], dilations=[1,1], groups=2, transposed=true, output_padding=[1,1]}\n return %y\n}",
-       {{2, 16, 5, 5}, {16, 8, 3, 3}, {16}}, "convolution"},
+       {{2, 16, 5, 5}, {16, 8, 3, 3}, {16}}, "convolution 2x16x5x5 by 2x8x8x3x3 f32"},
+      {"bf16, by the library where it is fast", "graph @f(%x: bf16[N,9,9,16], %w: bf16[32,16,3,3], %b: bf16[32]) {\n %y = convolution(%x, %w, %b){" CONV
+       ", layout=\"channels_last\"}\n %r = relu(%y)\n return %r\n}", {{2, 9, 9, 16}, {32, 16, 3, 3}, {32}}, "step"},
       {"no images", "graph @f(%x: f32[N,16,9,9], %w: f32[32,16,3,3]) {\n %y = convolution(%x, %w){" CONV "}\n return %y\n}",
        {{0, 16, 9, 9}, {32, 16, 3, 3}}, "convolution"},
       {"padding alone", "graph @f(%x: f32[N,16,H,9], %w: f32[32,16,3,3], %b: f32[32]) {\n %y = convolution(%x, %w, %b){strides=[1,1], "
@@ -267,6 +273,53 @@ TEST(OneDnn, NaN) {
   ran.inputs[0].set(16, {std::numeric_limits<double>::quiet_NaN(), 0});
   ran.run();
   EXPECT_TRUE(std::isnan(ran.outputs[0].number(0)));
+}
+
+// The host's strides of inputs and outputs are the library's; what it does not take is copied.
+TEST(OneDnn, StridedOutputs) {
+  auto graph = parse_graph(R"(graph @f(%a: f32[N,8] strides=[1,N], %b: f32[8,6]) {
+    %s = matmul(%a, %b)
+    %y = relu(%s)
+    return %y strides=[1,N]
+  })");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  HostTensor a = random_tensor(DType::f32, {8, 5}, 1), b = random_tensor(DType::f32, {8, 6}, 2), y(DType::f32, {6, 5});
+  auto program = Program::make(*graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  const std::vector<int64_t> a_shape{5, 8}, y_shape{5, 6}, strides{1, 5};
+  const std::vector<Tensor> in{{a.bytes.data(), DType::f32, a_shape, strides}, tensor_of(b)},
+      out{{y.bytes.data(), DType::f32, y_shape, strides}};
+  Status status = (*program)->run(in, out);
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (int64_t i = 0; i < 5; ++i)
+    for (int64_t j = 0; j < 6; ++j) {
+      double want = 0;
+      for (int64_t k = 0; k < 8; ++k) want += a.number(k * 5 + i) * b.number(k * 6 + j);
+      ASSERT_NEAR(y.number(j * 5 + i), std::max(want, 0.0), 1e-5) << i << " " << j;
+    }
+  EXPECT_NE((*program)->explain(false).find("post-ops: relu"), std::string::npos) << (*program)->explain(false);
+}
+
+// One program, many sizes: each plan has its primitive, all of them the same packed weights.
+TEST(OneDnn, PlansOfManySizes) {
+  auto graph = parse_graph("graph @f(%a: f32[A,B,24], %w: f32[40,24] param) {\n %y = linear(%a, %w)\n return %y\n}");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  HostTensor w = random_tensor(DType::f32, {40, 24}, 1);
+  ProgramOptions options;
+  options.freeze = true;
+  const std::vector<Tensor> params{{}, tensor_of(w)};
+  auto program = Program::make(*graph, options, params);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  for (int64_t rows : {3, 0, 1, 17, 64, 3}) {
+    HostTensor x = random_tensor(DType::f32, {2, rows, 24}, 2), y(DType::f32, {2, rows, 40});
+    auto expected = evaluate(*graph, std::vector<HostTensor>{x, w});
+    ASSERT_TRUE(expected.ok());
+    const std::vector<Tensor> in{tensor_of(x), {}}, out{tensor_of(y)};
+    Status status = (*program)->run(in, out);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int64_t i = 0; i < y.count(); ++i) ASSERT_NEAR(y.number(i), (*expected)[0].number(i), 3e-5) << rows << " " << i;
+  }
+  EXPECT_EQ((*program)->stats().plans, 5);
 }
 
 TEST(OneDnn, SeveralThreadsRunOneProgram) {

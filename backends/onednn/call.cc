@@ -215,7 +215,7 @@ class Layouter {
   }
 
   int packed(const Array& given, std::optional<memory::desc> here, const Operand& operand, const memory::desc& wanted) {
-    weights_packed = true;
+    weights_packed = weights_packed || given.operand == 1;
     for (const Packed& p : packed_)
       if (p.operand == given.operand && p.memory.get_desc() == wanted) return keep(p.memory);
     char* bytes = static_cast<char*>(const_cast<void*>(operand.constant->bytes)) + given.offset;

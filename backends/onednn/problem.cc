@@ -169,7 +169,7 @@ std::vector<int64_t> plain_strides(const std::vector<int64_t>& dims, bool channe
 Problem at_sizes(const Recipe& recipe, const Sizes& sizes) {
   Problem p;
   p.form = recipe.form;
-  p.threads = sizes.threads;
+  p.threads = default_parallel().threads();  // what the library asks OpenMP for
   p.output = array(recipe.output, sizes, -1);
   p.empty = p.output.count() == 0;
   if (p.empty) return p;
