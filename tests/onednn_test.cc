@@ -13,7 +13,7 @@ struct Case {
   const char* name;
   const char* text;
   std::vector<std::vector<int64_t>> shapes;
-  const char* shows;           // a part of explain()
+  const char* shows;             // a part of explain()
   std::vector<int> frozen = {};  // inputs given as params
 };
 
@@ -35,7 +35,8 @@ struct Ran {
         const double tolerance = outputs[o].dtype == DType::f32 ? 3e-5 : 2e-2;
         if (std::isnan(want) && std::isnan(got)) continue;
         ASSERT_NEAR(got, want, tolerance * std::max(1.0, std::abs(want)))
-            << "output " << o << " element " << i << "\n" << program->explain(false);
+            << "output " << o << " element " << i << "\n"
+            << program->explain(false);
       }
   }
 };
@@ -44,7 +45,8 @@ void make(const Case& c, Ran& ran) {
   auto graph = parse_graph(c.text);
   ASSERT_TRUE(graph.ok()) << graph.status().message();
   for (size_t i = 0; i < c.shapes.size(); ++i)
-    ran.inputs.push_back(random_tensor(graph->type(graph->inputs[i].value).dtype, c.shapes[i], static_cast<uint32_t>(i + 1)));
+    ran.inputs.push_back(
+        random_tensor(graph->type(graph->inputs[i].value).dtype, c.shapes[i], static_cast<uint32_t>(i + 1)));
   auto expected = evaluate(*graph, ran.inputs);
   ASSERT_TRUE(expected.ok()) << expected.status().message();
   ran.expected = std::move(*expected);
@@ -81,71 +83,124 @@ void check(const Case& c) {
 
 TEST(OneDnn, Matmul) {
   const Case cases[] = {
-      {"plain", "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}", {{5, 8}, {8, 21}}, "matmul 5x8x21 f32"},
-      {"transposed operands", R"(graph @f(%a: f32[K,N], %b: f32[M,K]) {
+      {"plain",
+       "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{5, 8}, {8, 21}},
+       "matmul 5x8x21 f32"},
+      {"transposed operands",
+       R"(graph @f(%a: f32[K,N], %b: f32[M,K]) {
         %s = transpose(%a){perm=[1,0]}
         %t = transpose(%b){perm=[1,0]}
         %y = matmul(%s, %t)
         return %y
-      })", {{8, 5}, {21, 8}}, "matmul 5x8x21 f32"},
-      {"rows of a batch", "graph @f(%a: f32[A,B,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
-       {{3, 5, 8}, {8, 21}}, "matmul 15x8x21 f32"},
-      {"batches", "graph @f(%a: f32[A,B,N,K], %b: f32[A,B,K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
-       {{2, 3, 5, 8}, {2, 3, 8, 7}}, "matmul 6x5x8x7 f32"},
-      {"heads", R"(graph @f(%q: f32[B,S,H,16], %k: f32[B,S,H,16]) {
+      })",
+       {{8, 5}, {21, 8}},
+       "matmul 5x8x21 f32"},
+      {"rows of a batch",
+       "graph @f(%a: f32[A,B,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{3, 5, 8}, {8, 21}},
+       "matmul 15x8x21 f32"},
+      {"batches",
+       "graph @f(%a: f32[A,B,N,K], %b: f32[A,B,K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{2, 3, 5, 8}, {2, 3, 8, 7}},
+       "matmul 6x5x8x7 f32"},
+      {"heads",
+       R"(graph @f(%q: f32[B,S,H,16], %k: f32[B,S,H,16]) {
         %a = transpose(%q){perm=[0,2,1,3]}
         %b = transpose(%k){perm=[0,2,3,1]}
         %y = matmul(%a, %b)
         return %y
-      })", {{2, 7, 3, 16}, {2, 7, 3, 16}}, "matmul 2x3x7x16x7 f32"},
-      {"broadcast batch", "graph @f(%a: f32[A,1,N,K], %b: f32[B,K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
-       {{2, 1, 5, 8}, {3, 8, 7}}, "matmul 2x3x5x8x7 f32"},
-      {"row", "graph @f(%a: f32[K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}", {{8}, {8, 21}}, "matmul 1x8x21 f32"},
-      {"column", "graph @f(%a: f32[N,K], %b: f32[K]) {\n %y = matmul(%a, %b)\n return %y\n}", {{5, 8}, {8}}, "matmul 5x8x1 f32"},
-      {"dot", "graph @f(%a: f32[K], %b: f32[K]) {\n %y = matmul(%a, %b)\n return %y\n}", {{8}, {8}}, "matmul 1x8x1 f32"},
-      {"column of batches", "graph @f(%a: f32[A,N,K], %b: f32[K]) {\n %y = matmul(%a, %b)\n return %y\n}",
-       {{2, 5, 8}, {8}}, "matmul 10x8x1 f32"},
-      {"row of batches", "graph @f(%a: f32[K], %b: f32[A,K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
-       {{8}, {2, 8, 5}}, "matmul 2x1x8x5 f32"},
-      {"every other column", R"(graph @f(%a: f32[N,16], %b: f32[8,M]) {
+      })",
+       {{2, 7, 3, 16}, {2, 7, 3, 16}},
+       "matmul 2x3x7x16x7 f32"},
+      {"broadcast batch",
+       "graph @f(%a: f32[A,1,N,K], %b: f32[B,K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{2, 1, 5, 8}, {3, 8, 7}},
+       "matmul 2x3x5x8x7 f32"},
+      {"row",
+       "graph @f(%a: f32[K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{8}, {8, 21}},
+       "matmul 1x8x21 f32"},
+      {"column",
+       "graph @f(%a: f32[N,K], %b: f32[K]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{5, 8}, {8}},
+       "matmul 5x8x1 f32"},
+      {"dot",
+       "graph @f(%a: f32[K], %b: f32[K]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{8}, {8}},
+       "matmul 1x8x1 f32"},
+      {"column of batches",
+       "graph @f(%a: f32[A,N,K], %b: f32[K]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{2, 5, 8}, {8}},
+       "matmul 10x8x1 f32"},
+      {"row of batches",
+       "graph @f(%a: f32[K], %b: f32[A,K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{8}, {2, 8, 5}},
+       "matmul 2x1x8x5 f32"},
+      {"every other column",
+       R"(graph @f(%a: f32[N,16], %b: f32[8,M]) {
         %s = slice(%a){axis=1, start=1, end=16, step=2}
         %y = matmul(%s, %b)
         return %y
-      })", {{5, 16}, {8, 21}}, "matmul 5x8x21 f32"},
-      {"flipped and repeated", R"(graph @f(%a: f32[N,8], %b: f32[8,1]) {
+      })",
+       {{5, 16}, {8, 21}},
+       "matmul 5x8x21 f32"},
+      {"flipped and repeated",
+       R"(graph @f(%a: f32[N,8], %b: f32[8,1]) {
         %s = flip(%a){axes=[1]}
         %t = expand(%b){shape=[8,6]}
         %y = matmul(%s, %t)
         return %y
-      })", {{5, 8}, {8, 1}}, "matmul 5x8x6 f32"},
-      {"no rows", "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}", {{0, 8}, {8, 21}}, "matmul"},
-      {"nothing to sum", R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[M]) {
+      })",
+       {{5, 8}, {8, 1}},
+       "matmul 5x8x6 f32"},
+      {"no rows",
+       "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{0, 8}, {8, 21}},
+       "matmul"},
+      {"nothing to sum",
+       R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[M]) {
         %s = matmul(%a, %b)
         %y = add(%s, %c)
         return %y
-      })", {{5, 0}, {0, 21}, {21}}, "matmul"},
-      {"ones", "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}", {{1, 1}, {1, 1}}, "matmul 1x1x1 f32"},
-      {"bf16, by the library where it is fast", "graph @f(%a: bf16[N,K], %b: bf16[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
-       {{5, 8}, {8, 21}}, "step"},
-      {"f16, by the library where it is fast", "graph @f(%a: f16[N,K], %b: f16[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
-       {{5, 8}, {8, 21}}, "step"},
-      {"linear", "graph @f(%a: f32[A,B,K], %w: f32[M,K], %c: f32[M]) {\n %y = linear(%a, %w, %c)\n return %y\n}",
-       {{2, 5, 8}, {21, 8}, {21}}, "linear 10x8x21 f32"},
+      })",
+       {{5, 0}, {0, 21}, {21}},
+       "matmul"},
+      {"ones",
+       "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{1, 1}, {1, 1}},
+       "matmul 1x1x1 f32"},
+      {"bf16, by the library where it is fast",
+       "graph @f(%a: bf16[N,K], %b: bf16[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{5, 8}, {8, 21}},
+       "step"},
+      {"f16, by the library where it is fast",
+       "graph @f(%a: f16[N,K], %b: f16[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{5, 8}, {8, 21}},
+       "step"},
+      {"linear",
+       "graph @f(%a: f32[A,B,K], %w: f32[M,K], %c: f32[M]) {\n %y = linear(%a, %w, %c)\n return %y\n}",
+       {{2, 5, 8}, {21, 8}, {21}},
+       "linear 10x8x21 f32"},
   };
   for (const Case& c : cases) check(c);
 }
 
 TEST(OneDnn, Epilogues) {
-  const std::string activations[] = {"relu(%s)", "gelu(%s)", "gelu(%s){approximate=\"tanh\"}", "silu(%s)", "hardswish(%s)",
-                                     "mish(%s)", "leaky_relu(%s){slope=0.1}", "tanh(%s)", "neg(%s)", "abs(%s)"};
+  const std::string activations[] = {
+      "relu(%s)",      "gelu(%s)", "gelu(%s){approximate=\"tanh\"}", "silu(%s)",
+      "hardswish(%s)", "mish(%s)", "leaky_relu(%s){slope=0.1}",      "tanh(%s)",
+      "neg(%s)",       "abs(%s)"};
   for (const std::string& a : activations) {
-    const std::string text = "graph @f(%a: f32[A,B,K], %w: f32[M,K], %c: f32[M]) {\n %s = linear(%a, %w, %c)\n %y = " + a +
-                             "\n return %y\n}";
+    const std::string text =
+        "graph @f(%a: f32[A,B,K], %w: f32[M,K], %c: f32[M]) {\n %s = linear(%a, %w, %c)\n %y = " + a +
+        "\n return %y\n}";
     const std::string shows = "post-ops: bias " + a.substr(0, a.find('('));
     check({a.c_str(), text.c_str(), {{2, 5, 8}, {21, 8}, {21}}, shows.c_str()});
   }
   const Case cases[] = {
-      {"bias, number, residual, relu", R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[M], %r: f32[N,M]) {
+      {"bias, number, residual, relu",
+       R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[M], %r: f32[N,M]) {
         %half = full(){value=0.5, shape=[], dtype=f32}
         %s = matmul(%a, %b)
         %t = add(%c, %s)
@@ -153,46 +208,70 @@ TEST(OneDnn, Epilogues) {
         %v = add(%u, %r)
         %y = relu(%v)
         return %y
-      })", {{5, 8}, {8, 21}, {21}, {5, 21}}, "post-ops: bias mul add relu"},
-      {"column operand, fused where the library is fast at it", R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[N,1]) {
+      })",
+       {{5, 8}, {8, 21}, {21}, {5, 21}},
+       "post-ops: bias mul add relu"},
+      {"column operand, fused where the library is fast at it",
+       R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[N,1]) {
         %s = matmul(%a, %b)
         %t = mul(%s, %c)
         %y = sub(%t, %c)
         return %y
-      })", {{5, 8}, {8, 21}, {5, 1}}, "matmul 5x8x21 f32"},
-      {"operand per batch, fused where the library is fast at it", R"(graph @f(%a: f32[A,N,K], %b: f32[A,K,M], %c: f32[A,1,1]) {
+      })",
+       {{5, 8}, {8, 21}, {5, 1}},
+       "matmul 5x8x21 f32"},
+      {"operand per batch, fused where the library is fast at it",
+       R"(graph @f(%a: f32[A,N,K], %b: f32[A,K,M], %c: f32[A,1,1]) {
         %s = matmul(%a, %b)
         %t = div(%s, %c)
         return %t
-      })", {{3, 5, 8}, {3, 8, 21}, {3, 1, 1}}, "matmul 3x5x8x21 f32"},
-      {"one operand", R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[]) {
+      })",
+       {{3, 5, 8}, {3, 8, 21}, {3, 1, 1}},
+       "matmul 3x5x8x21 f32"},
+      {"one operand",
+       R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[]) {
         %s = matmul(%a, %b)
         %t = add(%s, %c)
         return %t
-      })", {{5, 8}, {8, 21}, {}}, "post-ops: add"},
-      {"transposed residual", R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[M,N]) {
+      })",
+       {{5, 8}, {8, 21}, {}},
+       "post-ops: add"},
+      {"transposed residual",
+       R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[M,N]) {
         %s = matmul(%a, %b)
         %r = transpose(%c){perm=[1,0]}
         %t = add(%s, %r)
         return %t
-      })", {{5, 8}, {8, 21}, {21, 5}}, "post-ops: add"},
-      {"read twice: no epilogue, its activation expands", R"(graph @f(%a: f32[N,K], %b: f32[K,M]) {
+      })",
+       {{5, 8}, {8, 21}, {21, 5}},
+       "post-ops: add"},
+      {"read twice: no epilogue, its activation expands",
+       R"(graph @f(%a: f32[N,K], %b: f32[K,M]) {
         %s = matmul(%a, %b)
         %y = gelu(%s)
         return %y, %s
-      })", {{5, 8}, {8, 21}}, "matmul 5x8x21 f32"},
-      {"result of one is operand of the other", R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[K,M]) {
+      })",
+       {{5, 8}, {8, 21}},
+       "matmul 5x8x21 f32"},
+      {"result of one is operand of the other",
+       R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[K,M]) {
         %s = matmul(%a, %b)
         %t = matmul(%a, %c)
         %u = add(%s, %t)
         %y = relu(%u)
         return %y
-      })", {{5, 8}, {8, 21}, {8, 21}}, "post-ops: add relu"},
-      {"packed weights", R"(graph @f(%a: f32[N,K], %w: f32[M,K] param, %c: f32[M] param) {
+      })",
+       {{5, 8}, {8, 21}, {8, 21}},
+       "post-ops: add relu"},
+      {"packed weights",
+       R"(graph @f(%a: f32[N,K], %w: f32[M,K] param, %c: f32[M] param) {
         %s = linear(%a, %w, %c)
         %y = gelu(%s)
         return %y
-      })", {{128, 64}, {96, 64}, {96}}, "post-ops: bias gelu", {1, 2}},
+      })",
+       {{128, 64}, {96, 64}, {96}},
+       "post-ops: bias gelu",
+       {1, 2}},
   };
   for (const Case& c : cases) check(c);
 }
@@ -200,36 +279,81 @@ TEST(OneDnn, Epilogues) {
 TEST(OneDnn, Convolution) {
 #define CONV "strides=[2,2], padding=[1,1], padding_high=[1,1], dilations=[1,1]"
   const Case cases[] = {
-      {"channels first", "graph @f(%x: f32[N,16,9,9], %w: f32[32,16,3,3], %b: f32[32]) {\n %y = convolution(%x, %w, %b){" CONV "}\n"
-       " %r = relu(%y)\n return %r\n}", {{2, 16, 9, 9}, {32, 16, 3, 3}, {32}}, "post-ops: bias relu"},
-      {"channels last", "graph @f(%x: f32[N,9,9,16], %w: f32[32,16,3,3], %b: f32[32]) {\n %y = convolution(%x, %w, %b){" CONV
-       ", layout=\"channels_last\"}\n %r = relu(%y)\n return %r\n}", {{2, 9, 9, 16}, {32, 16, 3, 3}, {32}}, "post-ops: bias relu"},
-      {"frozen", "graph @f(%x: f32[N,9,9,16], %w: f32[32,16,3,3] param, %b: f32[32] param) {\n %y = convolution(%x, %w, %b){" CONV
-       ", layout=\"channels_last\"}\n return %y\n}", {{2, 9, 9, 16}, {32, 16, 3, 3}, {32}}, "weights packed", {1, 2}},
-      {"groups", "graph @f(%x: f32[N,16,9,9], %w: f32[32,8,3,3]) {\n %y = convolution(%x, %w){" CONV ", groups=2}\n return %y\n}",
-       {{2, 16, 9, 9}, {32, 8, 3, 3}}, "convolution 2x16x9x9 by 2x16x8x3x3 f32"},
-      {"depthwise", "graph @f(%x: f32[N,9,9,16], %w: f32[16,1,5,5]) {\n %y = convolution(%x, %w){strides=[1,1], padding=[2,2], "
-       "padding_high=[2,2], dilations=[1,1], groups=16, layout=\"channels_last\"}\n %r = hardswish(%y)\n return %r\n}",
-       {{2, 9, 9, 16}, {16, 1, 5, 5}}, "post-ops: hardswish"},
-      {"dilated, uneven padding", "graph @f(%x: f32[N,16,H,W], %w: f32[32,16,3,3]) {\n %y = convolution(%x, %w){strides=[1,2], "
-       "padding=[1,0], padding_high=[2,3], dilations=[2,1]}\n return %y\n}", {{2, 16, 9, 8}, {32, 16, 3, 3}}, "convolution 2x16x9x8 by"},
-      {"residual", "graph @f(%x: f32[N,8,8,16], %w: f32[16,16,1,1], %b: f32[16], %r: f32[N,8,8,16]) {\n %y = convolution(%x, %w, "
-       "%b){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1], layout=\"channels_last\"}\n %s = add(%y, %r)\n"
-       " %z = relu(%s)\n return %z\n}", {{2, 8, 8, 16}, {16, 16, 1, 1}, {16}, {2, 8, 8, 16}}, "post-ops: bias add relu"},
-      {"one axis", "graph @f(%x: f32[N,16,L], %w: f32[32,16,3]) {\n %y = convolution(%x, %w){strides=[1], padding=[1], "
-       "padding_high=[1], dilations=[1]}\n return %y\n}", {{2, 16, 20}, {32, 16, 3}}, "convolution 2x16x20 by"},
-      {"three axes", "graph @f(%x: f32[N,16,5,6,7], %w: f32[16,16,3,3,3]) {\n %y = convolution(%x, %w){strides=[1,1,1], "
-       "padding=[1,1,1], padding_high=[1,1,1], dilations=[1,1,1]}\n return %y\n}", {{2, 16, 5, 6, 7}, {16, 16, 3, 3, 3}},
+      {"channels first",
+       "graph @f(%x: f32[N,16,9,9], %w: f32[32,16,3,3], %b: f32[32]) {\n %y = convolution(%x, %w, %b){" CONV
+       "}\n"
+       " %r = relu(%y)\n return %r\n}",
+       {{2, 16, 9, 9}, {32, 16, 3, 3}, {32}},
+       "post-ops: bias relu"},
+      {"channels last",
+       "graph @f(%x: f32[N,9,9,16], %w: f32[32,16,3,3], %b: f32[32]) {\n %y = convolution(%x, %w, %b){" CONV
+       ", layout=\"channels_last\"}\n %r = relu(%y)\n return %r\n}",
+       {{2, 9, 9, 16}, {32, 16, 3, 3}, {32}},
+       "post-ops: bias relu"},
+      {"frozen",
+       "graph @f(%x: f32[N,9,9,16], %w: f32[32,16,3,3] param, %b: f32[32] param) {\n %y = convolution(%x, "
+       "%w, %b){" CONV ", layout=\"channels_last\"}\n return %y\n}",
+       {{2, 9, 9, 16}, {32, 16, 3, 3}, {32}},
+       "weights packed",
+       {1, 2}},
+      {"groups",
+       "graph @f(%x: f32[N,16,9,9], %w: f32[32,8,3,3]) {\n %y = convolution(%x, %w){" CONV
+       ", groups=2}\n return %y\n}",
+       {{2, 16, 9, 9}, {32, 8, 3, 3}},
+       "convolution 2x16x9x9 by 2x16x8x3x3 f32"},
+      {"depthwise",
+       "graph @f(%x: f32[N,9,9,16], %w: f32[16,1,5,5]) {\n %y = convolution(%x, %w){strides=[1,1], "
+       "padding=[2,2], "
+       "padding_high=[2,2], dilations=[1,1], groups=16, layout=\"channels_last\"}\n %r = hardswish(%y)\n "
+       "return %r\n}",
+       {{2, 9, 9, 16}, {16, 1, 5, 5}},
+       "post-ops: hardswish"},
+      {"dilated, uneven padding",
+       "graph @f(%x: f32[N,16,H,W], %w: f32[32,16,3,3]) {\n %y = convolution(%x, %w){strides=[1,2], "
+       "padding=[1,0], padding_high=[2,3], dilations=[2,1]}\n return %y\n}",
+       {{2, 16, 9, 8}, {32, 16, 3, 3}},
+       "convolution 2x16x9x8 by"},
+      {"residual",
+       "graph @f(%x: f32[N,8,8,16], %w: f32[16,16,1,1], %b: f32[16], %r: f32[N,8,8,16]) {\n %y = "
+       "convolution(%x, %w, "
+       "%b){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1], layout=\"channels_last\"}\n "
+       "%s = add(%y, %r)\n"
+       " %z = relu(%s)\n return %z\n}",
+       {{2, 8, 8, 16}, {16, 16, 1, 1}, {16}, {2, 8, 8, 16}},
+       "post-ops: bias add relu"},
+      {"one axis",
+       "graph @f(%x: f32[N,16,L], %w: f32[32,16,3]) {\n %y = convolution(%x, %w){strides=[1], padding=[1], "
+       "padding_high=[1], dilations=[1]}\n return %y\n}",
+       {{2, 16, 20}, {32, 16, 3}},
+       "convolution 2x16x20 by"},
+      {"three axes",
+       "graph @f(%x: f32[N,16,5,6,7], %w: f32[16,16,3,3,3]) {\n %y = convolution(%x, %w){strides=[1,1,1], "
+       "padding=[1,1,1], padding_high=[1,1,1], dilations=[1,1,1]}\n return %y\n}",
+       {{2, 16, 5, 6, 7}, {16, 16, 3, 3, 3}},
        "convolution 2x16x5x6x7 by"},
-      {"transposed", "graph @f(%x: f32[N,16,5,5], %w: f32[16,8,3,3], %b: f32[16]) {\n %y = convolution(%x, %w, %b){strides=[2,2], "
-       "padding=[1,1], padding_high=[1,1], dilations=[1,1], groups=2, transposed=true, output_padding=[1,1]}\n return %y\n}",
-       {{2, 16, 5, 5}, {16, 8, 3, 3}, {16}}, "convolution 2x16x5x5 by 2x8x8x3x3 f32"},
-      {"bf16, by the library where it is fast", "graph @f(%x: bf16[N,9,9,16], %w: bf16[32,16,3,3], %b: bf16[32]) {\n %y = convolution(%x, %w, %b){" CONV
-       ", layout=\"channels_last\"}\n %r = relu(%y)\n return %r\n}", {{2, 9, 9, 16}, {32, 16, 3, 3}, {32}}, "step"},
-      {"no images", "graph @f(%x: f32[N,16,9,9], %w: f32[32,16,3,3]) {\n %y = convolution(%x, %w){" CONV "}\n return %y\n}",
-       {{0, 16, 9, 9}, {32, 16, 3, 3}}, "convolution"},
-      {"padding alone", "graph @f(%x: f32[N,16,H,9], %w: f32[32,16,3,3], %b: f32[32]) {\n %y = convolution(%x, %w, %b){strides=[1,1], "
-       "padding=[2,1], padding_high=[2,1], dilations=[1,1]}\n return %y\n}", {{2, 16, 0, 9}, {32, 16, 3, 3}, {32}}, "convolution"},
+      {"transposed",
+       "graph @f(%x: f32[N,16,5,5], %w: f32[16,8,3,3], %b: f32[16]) {\n %y = convolution(%x, %w, "
+       "%b){strides=[2,2], "
+       "padding=[1,1], padding_high=[1,1], dilations=[1,1], groups=2, transposed=true, "
+       "output_padding=[1,1]}\n return %y\n}",
+       {{2, 16, 5, 5}, {16, 8, 3, 3}, {16}},
+       "convolution 2x16x5x5 by 2x8x8x3x3 f32"},
+      {"bf16, by the library where it is fast",
+       "graph @f(%x: bf16[N,9,9,16], %w: bf16[32,16,3,3], %b: bf16[32]) {\n %y = convolution(%x, %w, "
+       "%b){" CONV ", layout=\"channels_last\"}\n %r = relu(%y)\n return %r\n}",
+       {{2, 9, 9, 16}, {32, 16, 3, 3}, {32}},
+       "step"},
+      {"no images",
+       "graph @f(%x: f32[N,16,9,9], %w: f32[32,16,3,3]) {\n %y = convolution(%x, %w){" CONV
+       "}\n return %y\n}",
+       {{0, 16, 9, 9}, {32, 16, 3, 3}},
+       "convolution"},
+      {"padding alone",
+       "graph @f(%x: f32[N,16,H,9], %w: f32[32,16,3,3], %b: f32[32]) {\n %y = convolution(%x, %w, "
+       "%b){strides=[1,1], "
+       "padding=[2,1], padding_high=[2,1], dilations=[1,1]}\n return %y\n}",
+       {{2, 16, 0, 9}, {32, 16, 3, 3}, {32}},
+       "convolution"},
   };
 #undef CONV
   for (const Case& c : cases) check(c);
@@ -237,38 +361,70 @@ TEST(OneDnn, Convolution) {
 
 TEST(OneDnn, AveragePooling) {
   const Case cases[] = {
-      {"counted padding", "graph @f(%x: f32[N,9,9,16]) {\n %y = avg_pool(%x){kernel=[3,3], strides=[2,2], padding=[1,1], "
-       "padding_high=[1,1], layout=\"channels_last\"}\n return %y\n}", {{2, 9, 9, 16}}, "avg_pool 2x16x9x9 f32"},
-      {"padding that does not count", "graph @f(%x: f32[N,9,8,16]) {\n %y = avg_pool(%x){kernel=[3,3], strides=[2,2], padding=[1,0], "
-       "padding_high=[1,1], count_include_pad=false, layout=\"channels_last\"}\n return %y\n}", {{2, 9, 8, 16}}, "avg_pool 2x16x9x8 f32"},
-      {"ceil mode: by its body", "graph @f(%x: f32[N,16,8,8]) {\n %y = avg_pool(%x){kernel=[3,3], strides=[2,2], padding=[0,0], "
-       "padding_high=[1,1]}\n return %y\n}", {{2, 16, 8, 8}}, "kernel"},
-      {"adaptive", "graph @f(%x: f32[N,8,8,16]) {\n %y = adaptive_avg_pool(%x){output=[2,4], layout=\"channels_last\"}\n return %y\n}",
-       {{2, 8, 8, 16}}, "adaptive_avg_pool 2x16x8x8 f32"},
-      {"global", "graph @f(%x: f32[N,7,7,16]) {\n %y = adaptive_avg_pool(%x){output=[1,1], layout=\"channels_last\"}\n return %y\n}",
-       {{2, 7, 7, 16}}, "adaptive_avg_pool 2x16x7x7 f32"},
+      {"counted padding",
+       "graph @f(%x: f32[N,9,9,16]) {\n %y = avg_pool(%x){kernel=[3,3], strides=[2,2], padding=[1,1], "
+       "padding_high=[1,1], layout=\"channels_last\"}\n return %y\n}",
+       {{2, 9, 9, 16}},
+       "avg_pool 2x16x9x9 f32"},
+      {"padding that does not count",
+       "graph @f(%x: f32[N,9,8,16]) {\n %y = avg_pool(%x){kernel=[3,3], strides=[2,2], padding=[1,0], "
+       "padding_high=[1,1], count_include_pad=false, layout=\"channels_last\"}\n return %y\n}",
+       {{2, 9, 8, 16}},
+       "avg_pool 2x16x9x8 f32"},
+      {"ceil mode: by its body",
+       "graph @f(%x: f32[N,16,8,8]) {\n %y = avg_pool(%x){kernel=[3,3], strides=[2,2], padding=[0,0], "
+       "padding_high=[1,1]}\n return %y\n}",
+       {{2, 16, 8, 8}},
+       "kernel"},
+      {"adaptive",
+       "graph @f(%x: f32[N,8,8,16]) {\n %y = adaptive_avg_pool(%x){output=[2,4], layout=\"channels_last\"}\n "
+       "return %y\n}",
+       {{2, 8, 8, 16}},
+       "adaptive_avg_pool 2x16x8x8 f32"},
+      {"global",
+       "graph @f(%x: f32[N,7,7,16]) {\n %y = adaptive_avg_pool(%x){output=[1,1], layout=\"channels_last\"}\n "
+       "return %y\n}",
+       {{2, 7, 7, 16}},
+       "adaptive_avg_pool 2x16x7x7 f32"},
   };
   for (const Case& c : cases) check(c);
 }
 
 // NaN goes through every epilogue that the library is given, and through poolings.
 TEST(OneDnn, NaN) {
-  const std::string activations[] = {"relu(%s)", "gelu(%s)", "gelu(%s){approximate=\"tanh\"}", "silu(%s)", "hardswish(%s)",
-                                     "hardsigmoid(%s)", "hardtanh(%s)", "elu(%s)", "mish(%s)", "leaky_relu(%s){slope=0.1}",
-                                     "sigmoid(%s)", "tanh(%s)", "abs(%s)"};
+  const std::string activations[] = {"relu(%s)",
+                                     "gelu(%s)",
+                                     "gelu(%s){approximate=\"tanh\"}",
+                                     "silu(%s)",
+                                     "hardswish(%s)",
+                                     "hardsigmoid(%s)",
+                                     "hardtanh(%s)",
+                                     "elu(%s)",
+                                     "mish(%s)",
+                                     "leaky_relu(%s){slope=0.1}",
+                                     "sigmoid(%s)",
+                                     "tanh(%s)",
+                                     "abs(%s)"};
   for (const std::string& a : activations) {
     SCOPED_TRACE(a);
-    const std::string text = "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %s = matmul(%a, %b)\n %y = " + a + "\n return %y\n}";
+    const std::string text =
+        "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %s = matmul(%a, %b)\n %y = " + a + "\n return %y\n}";
     Ran ran;
     make({"", text.c_str(), {{5, 8}, {8, 40}}, ""}, ran);
     ASSERT_FALSE(HasFatalFailure());
     ran.inputs[0].set(3, {std::numeric_limits<double>::quiet_NaN(), 0});
     ran.run();
-    for (int64_t i = 0; i < 200; ++i) ASSERT_EQ(std::isnan(ran.outputs[0].number(i)), i < 40) << i << ran.program->explain(false);
+    for (int64_t i = 0; i < 200; ++i)
+      ASSERT_EQ(std::isnan(ran.outputs[0].number(i)), i < 40) << i << ran.program->explain(false);
   }
   Ran ran;
-  make({"", "graph @f(%x: f32[N,4,4,16]) {\n %y = max_pool(%x){kernel=[2,2], strides=[2,2], padding=[0,0], padding_high=[0,0], "
-            "layout=\"channels_last\"}\n return %y\n}", {{1, 4, 4, 16}}, ""}, ran);
+  make({"",
+        "graph @f(%x: f32[N,4,4,16]) {\n %y = max_pool(%x){kernel=[2,2], strides=[2,2], padding=[0,0], "
+        "padding_high=[0,0], "
+        "layout=\"channels_last\"}\n return %y\n}",
+        {{1, 4, 4, 16}},
+        ""},
+       ran);
   ASSERT_FALSE(HasFatalFailure());
   ran.inputs[0].set(16, {std::numeric_limits<double>::quiet_NaN(), 0});
   ran.run();
@@ -283,7 +439,8 @@ TEST(OneDnn, StridedOutputs) {
     return %y strides=[1,N]
   })");
   ASSERT_TRUE(graph.ok()) << graph.status().message();
-  HostTensor a = random_tensor(DType::f32, {8, 5}, 1), b = random_tensor(DType::f32, {8, 6}, 2), y(DType::f32, {6, 5});
+  HostTensor a = random_tensor(DType::f32, {8, 5}, 1), b = random_tensor(DType::f32, {8, 6}, 2),
+             y(DType::f32, {6, 5});
   auto program = Program::make(*graph, {}, {});
   ASSERT_TRUE(program.ok()) << program.status().message();
   const std::vector<int64_t> a_shape{5, 8}, y_shape{5, 6}, strides{1, 5};
@@ -297,12 +454,14 @@ TEST(OneDnn, StridedOutputs) {
       for (int64_t k = 0; k < 8; ++k) want += a.number(k * 5 + i) * b.number(k * 6 + j);
       ASSERT_NEAR(y.number(j * 5 + i), std::max(want, 0.0), 1e-5) << i << " " << j;
     }
-  EXPECT_NE((*program)->explain(false).find("post-ops: relu"), std::string::npos) << (*program)->explain(false);
+  EXPECT_NE((*program)->explain(false).find("post-ops: relu"), std::string::npos)
+      << (*program)->explain(false);
 }
 
 // One program, many sizes: each plan has its primitive, all of them the same packed weights.
 TEST(OneDnn, PlansOfManySizes) {
-  auto graph = parse_graph("graph @f(%a: f32[A,B,24], %w: f32[40,24] param) {\n %y = linear(%a, %w)\n return %y\n}");
+  auto graph =
+      parse_graph("graph @f(%a: f32[A,B,24], %w: f32[40,24] param) {\n %y = linear(%a, %w)\n return %y\n}");
   ASSERT_TRUE(graph.ok()) << graph.status().message();
   HostTensor w = random_tensor(DType::f32, {40, 24}, 1);
   ProgramOptions options;
@@ -317,18 +476,23 @@ TEST(OneDnn, PlansOfManySizes) {
     const std::vector<Tensor> in{tensor_of(x), {}}, out{tensor_of(y)};
     Status status = (*program)->run(in, out);
     ASSERT_TRUE(status.ok()) << status.message();
-    for (int64_t i = 0; i < y.count(); ++i) ASSERT_NEAR(y.number(i), (*expected)[0].number(i), 3e-5) << rows << " " << i;
+    for (int64_t i = 0; i < y.count(); ++i)
+      ASSERT_NEAR(y.number(i), (*expected)[0].number(i), 3e-5) << rows << " " << i;
   }
   EXPECT_EQ((*program)->stats().plans, 5);
 }
 
 TEST(OneDnn, SeveralThreadsRunOneProgram) {
-  const Case c = {"", R"(graph @f(%a: f32[N,K], %w: f32[M,K] param, %c: f32[M] param, %r: f32[N,M]) {
+  const Case c = {"",
+                  R"(graph @f(%a: f32[N,K], %w: f32[M,K] param, %c: f32[M] param, %r: f32[N,M]) {
     %s = linear(%a, %w, %c)
     %g = gelu(%s)
     %y = add(%g, %r)
     return %y
-  })", {{33, 64}, {96, 64}, {96}, {33, 96}}, "", {1, 2}};
+  })",
+                  {{33, 64}, {96, 64}, {96}, {33, 96}},
+                  "",
+                  {1, 2}};
   Ran first;
   make(c, first);
   ASSERT_FALSE(HasFatalFailure());
@@ -349,24 +513,27 @@ TEST(OneDnn, FastImplementations) {
     int64_t c, o, size, kernel, stride, groups;
   };
   const Shape shapes[] = {
-      {"ResNet-50 first", 3, 64, 224, 7, 2, 1},        {"ResNet-50 1x1", 64, 256, 56, 1, 1, 1},
-      {"ResNet-50 3x3", 128, 128, 28, 3, 1, 1},        {"ResNet-50 3x3 down", 256, 256, 28, 3, 2, 1},
-      {"ResNet-50 last", 2048, 512, 7, 1, 1, 1},       {"MobileNetV3 first", 3, 16, 224, 3, 2, 1},
+      {"ResNet-50 first", 3, 64, 224, 7, 2, 1},           {"ResNet-50 1x1", 64, 256, 56, 1, 1, 1},
+      {"ResNet-50 3x3", 128, 128, 28, 3, 1, 1},           {"ResNet-50 3x3 down", 256, 256, 28, 3, 2, 1},
+      {"ResNet-50 last", 2048, 512, 7, 1, 1, 1},          {"MobileNetV3 first", 3, 16, 224, 3, 2, 1},
       {"MobileNetV3 depthwise 3", 64, 64, 112, 3, 2, 64}, {"MobileNetV3 depthwise 5", 72, 72, 56, 5, 2, 72},
-      {"MobileNetV3 squeeze", 72, 24, 1, 1, 1, 1},     {"MobileNetV3 excite", 24, 72, 1, 1, 1, 1},
+      {"MobileNetV3 squeeze", 72, 24, 1, 1, 1, 1},        {"MobileNetV3 excite", 24, 72, 1, 1, 1, 1},
   };
   for (const Shape& s : shapes) {
     SCOPED_TRACE(s.name);
     auto n = [](int64_t v) { return std::to_string(v); };
     const std::string kernel = n(s.kernel), pad = n(s.kernel / 2);
-    const std::string text =
-        "graph @f(%x: f32[1," + n(s.size) + "," + n(s.size) + "," + n(s.c) + "], %w: f32[" + n(s.o) + "," + n(s.c / s.groups) +
-        "," + kernel + "," + kernel + "] param, %b: f32[" + n(s.o) + "] param) {\n %y = convolution(%x, %w, %b){strides=[" + n(s.stride) +
-        "," + n(s.stride) + "], padding=[" + pad + "," + pad + "], padding_high=[" + pad + "," + pad +
-        "], dilations=[1,1], groups=" + n(s.groups) + ", layout=\"channels_last\"}\n %r = relu(%y)\n return %r\n}";
+    const std::string text = "graph @f(%x: f32[1," + n(s.size) + "," + n(s.size) + "," + n(s.c) +
+                             "], %w: f32[" + n(s.o) + "," + n(s.c / s.groups) + "," + kernel + "," + kernel +
+                             "] param, %b: f32[" + n(s.o) +
+                             "] param) {\n %y = convolution(%x, %w, %b){strides=[" + n(s.stride) + "," +
+                             n(s.stride) + "], padding=[" + pad + "," + pad + "], padding_high=[" + pad +
+                             "," + pad + "], dilations=[1,1], groups=" + n(s.groups) +
+                             ", layout=\"channels_last\"}\n %r = relu(%y)\n return %r\n}";
     auto graph = parse_graph(text);
     ASSERT_TRUE(graph.ok()) << graph.status().message();
-    HostTensor w = random_tensor(DType::f32, {s.o, s.c / s.groups, s.kernel, s.kernel}, 1), b = random_tensor(DType::f32, {s.o}, 2);
+    HostTensor w = random_tensor(DType::f32, {s.o, s.c / s.groups, s.kernel, s.kernel}, 1),
+               b = random_tensor(DType::f32, {s.o}, 2);
     ProgramOptions options;
     options.freeze = true;
     const std::vector<Tensor> params{{}, tensor_of(w), tensor_of(b)};
@@ -383,16 +550,18 @@ TEST(OneDnn, FastImplementations) {
     EXPECT_EQ(shown.find("ref"), std::string::npos) << shown;
   }
   for (auto [k, m] : {std::pair{768, 768}, std::pair{3072, 768}, std::pair{768, 3072}}) {
-    const std::string text = "graph @f(%x: f32[128," + std::to_string(k) + "], %w: f32[" + std::to_string(m) + "," +
-                             std::to_string(k) + "] param, %b: f32[" + std::to_string(m) +
+    const std::string text = "graph @f(%x: f32[128," + std::to_string(k) + "], %w: f32[" + std::to_string(m) +
+                             "," + std::to_string(k) + "] param, %b: f32[" + std::to_string(m) +
                              "] param) {\n %y = linear(%x, %w, %b)\n %r = gelu(%y)\n return %r\n}";
     auto graph = parse_graph(text);
     ASSERT_TRUE(graph.ok()) << graph.status().message();
-    HostTensor w = random_tensor(DType::f32, {m, k}, 1), b = random_tensor(DType::f32, {m}, 2), x = random_tensor(DType::f32, {128, k}, 3);
+    HostTensor w = random_tensor(DType::f32, {m, k}, 1), b = random_tensor(DType::f32, {m}, 2),
+               x = random_tensor(DType::f32, {128, k}, 3);
     HostTensor y(DType::f32, {128, m});
     ProgramOptions options;
     options.freeze = true;
-    const std::vector<Tensor> params{{}, tensor_of(w), tensor_of(b)}, in{tensor_of(x), {}, {}}, outs{tensor_of(y)};
+    const std::vector<Tensor> params{{}, tensor_of(w), tensor_of(b)}, in{tensor_of(x), {}, {}},
+        outs{tensor_of(y)};
     auto program = Program::make(*graph, options, params);
     ASSERT_TRUE(program.ok()) << program.status().message();
     Status status = (*program)->run(in, outs);

@@ -18,8 +18,10 @@ inline HostTensor random_tensor(DType dtype, const std::vector<int64_t>& shape, 
   std::mt19937 rng(seed);
   std::normal_distribution<double> normal;
   for (int64_t i = 0; i < t.count(); ++i) {
-    if (is_float(dtype)) t.set(i, {normal(rng), 0});
-    else t.set(i, {0, static_cast<int64_t>(rng() % (is_bool(dtype) ? 2 : 5))});
+    if (is_float(dtype))
+      t.set(i, {normal(rng), 0});
+    else
+      t.set(i, {0, static_cast<int64_t>(rng() % (is_bool(dtype) ? 2 : 5))});
   }
   return t;
 }

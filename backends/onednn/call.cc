@@ -82,12 +82,14 @@ class CallStep final : public Step {
     for (const Zero& z : zeros) std::memset(base + z.offset, 0, static_cast<size_t>(z.bytes));
     for (const PlainCopy& c : before) copy(c, buffers, base);
     for (size_t i = 0; i < slots.size(); ++i)
-      TENON_CHECK(dnnl_memory_set_data_handle(set->memories[i].get(), slots[i].place.address(buffers, base)) ==
-                      dnnl_success, "memory handle");
+      TENON_CHECK(dnnl_memory_set_data_handle(set->memories[i].get(),
+                                              slots[i].place.address(buffers, base)) == dnnl_success,
+                  "memory handle");
     for (size_t r = 0; r < runs.size(); ++r)
       TENON_CHECK(dnnl_primitive_execute(runs[r].primitive.get(), set->stream.get(),
                                          static_cast<int>(set->arguments[r].size()),
-                                         set->arguments[r].data()) == dnnl_success, "oneDNN did not run");
+                                         set->arguments[r].data()) == dnnl_success,
+                  "oneDNN did not run");
     TENON_CHECK(dnnl_stream_wait(set->stream.get()) == dnnl_success, "oneDNN stream");
     for (const PlainCopy& c : after) copy(c, buffers, base);
     std::lock_guard lock(mutex_);
@@ -125,7 +127,8 @@ class CallStep final : public Step {
       for (const Slot& s : slots) set->memories.push_back(memory(s.descriptor, engine(), nullptr));
       for (const Run& r : runs) {
         auto& list = set->arguments.emplace_back();
-        for (auto [argument, slot] : r.arguments) list.push_back({argument, set->memories[static_cast<size_t>(slot)].get()});
+        for (auto [argument, slot] : r.arguments)
+          list.push_back({argument, set->memories[static_cast<size_t>(slot)].get()});
       }
       return set;
     } catch (const dnnl::error& failure) {
@@ -134,7 +137,8 @@ class CallStep final : public Step {
     return nullptr;
   }
   static void copy(const PlainCopy& c, void* const* buffers, char* base) {
-    copy_strided(c.from.address(buffers, base), c.from_strides, c.to.address(buffers, base), c.to_strides, c.dims, c.item);
+    copy_strided(c.from.address(buffers, base), c.from_strides, c.to.address(buffers, base), c.to_strides,
+                 c.dims, c.item);
   }
 
   mutable std::mutex mutex_;
@@ -185,7 +189,8 @@ class Layouter {
     output_place_ = buffer(recipe_.output.buffer, given.offset);
     const auto here = descriptor_of(given);
     if (here && *here == wanted) return step_.add(wanted, output_place_);
-    moved_ = step_.add(wanted, {Place::Kind::scratch, -1, step_.reserve(static_cast<int64_t>(wanted.get_size())), nullptr});
+    moved_ = step_.add(
+        wanted, {Place::Kind::scratch, -1, step_.reserve(static_cast<int64_t>(wanted.get_size())), nullptr});
     return moved_;
   }
   void finish_output(const Array& given) {
@@ -198,23 +203,27 @@ class Layouter {
     plain.strides = plain_strides(given.dims, false);
     const Place at{Place::Kind::scratch, -1, step_.reserve(plain.count() * size_of(plain.dtype)), nullptr};
     reorder(moved_, step_.add(*descriptor_of(plain), at));
-    step_.after.push_back({at, output_place_, given.dims, plain.strides, given.strides, size_of(given.dtype)});
+    step_.after.push_back(
+        {at, output_place_, given.dims, plain.strides, given.strides, size_of(given.dtype)});
   }
 
  private:
-  static Place buffer(int position, int64_t offset) { return {Place::Kind::buffer, position, offset, nullptr}; }
+  static Place buffer(int position, int64_t offset) {
+    return {Place::Kind::buffer, position, offset, nullptr};
+  }
 
   void reorder(int from, int to) {
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::reorder::primitive_desc d(engine(), step_.slots[static_cast<size_t>(from)].descriptor, engine(),
-                                          step_.slots[static_cast<size_t>(to)].descriptor, attr);
+    const dnnl::reorder::primitive_desc d(engine(), step_.slots[static_cast<size_t>(from)].descriptor,
+                                          engine(), step_.slots[static_cast<size_t>(to)].descriptor, attr);
     Run run{dnnl::reorder(d), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
     scratchpad(d.scratchpad_desc(), run);
     step_.runs.push_back(std::move(run));
   }
 
-  int packed(const Array& given, std::optional<memory::desc> here, const Operand& operand, const memory::desc& wanted) {
+  int packed(const Array& given, std::optional<memory::desc> here, const Operand& operand,
+             const memory::desc& wanted) {
     weights_packed = weights_packed || given.operand == 1;
     for (const Packed& p : packed_)
       if (p.operand == given.operand && p.memory.get_desc() == wanted) return keep(p.memory);
@@ -280,14 +289,16 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
       main.arguments.push_back({argument, place.input(array, wanted, pack)});
     };
     read(DNNL_ARG_SRC, given.source, d.query_md(dnnl::query::src_md, 0), false);
-    if (given.weights.present()) read(DNNL_ARG_WEIGHTS, given.weights, d.query_md(dnnl::query::weights_md, 0), true);
+    if (given.weights.present())
+      read(DNNL_ARG_WEIGHTS, given.weights, d.query_md(dnnl::query::weights_md, 0), true);
     if (given.bias.present()) read(DNNL_ARG_BIAS, given.bias, d.query_md(dnnl::query::weights_md, 1), true);
     const int first = p.form == Form::pointwise ? 1 : 0;
     for (size_t i = static_cast<size_t>(first); i < p.post_ops.size(); ++i) {
       const int other = p.post_ops[i].operand;
       if (other < 0) continue;
       read(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i) - first) | DNNL_ARG_SRC_1,
-           given.others[static_cast<size_t>(other)], *descriptor_of(p.others[static_cast<size_t>(other)]), true);
+           given.others[static_cast<size_t>(other)], *descriptor_of(p.others[static_cast<size_t>(other)]),
+           true);
     }
     main.arguments.push_back({DNNL_ARG_DST, place.output(given.output, d.query_md(dnnl::query::dst_md, 0))});
     place.scratchpad(d.scratchpad_desc(), main);

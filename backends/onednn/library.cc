@@ -20,8 +20,10 @@ dnnl::primitive_attr attributes(const Problem& p) {
   for (size_t i = 0; i < p.post_ops.size(); ++i) {
     const PostOp& post = p.post_ops[i];
     if (p.form == Form::pointwise && i == 0) continue;
-    if (post.operand < 0) posts.append_eltwise(post.algorithm, post.alpha, post.beta);
-    else posts.append_binary(post.algorithm, described(p.others[static_cast<size_t>(post.operand)]));
+    if (post.operand < 0)
+      posts.append_eltwise(post.algorithm, post.alpha, post.beta);
+    else
+      posts.append_binary(post.algorithm, described(p.others[static_cast<size_t>(post.operand)]));
   }
   dnnl::primitive_attr attr;
   attr.set_post_ops(posts);
@@ -44,32 +46,34 @@ dnnl::primitive_desc describe(const Problem& p) {
       if (p.bias.present())
         return dnnl::matmul::primitive_desc(e, described(p.source), described(p.weights), described(p.bias),
                                             described(p.output), attr);
-      return dnnl::matmul::primitive_desc(e, described(p.source), described(p.weights), described(p.output), attr);
+      return dnnl::matmul::primitive_desc(e, described(p.source), described(p.weights), described(p.output),
+                                          attr);
     case Form::convolution: {
       const auto alg = dnnl::algorithm::convolution_direct;
       const auto bias = p.bias.present() ? described(p.bias) : memory::desc();
-      return dnnl::convolution_forward::primitive_desc(e, kind, alg, described(p.source), described(p.weights), bias,
-                                                       described(p.output), p.strides, one_less(p.dilations), p.low,
-                                                       p.high, attr);
+      return dnnl::convolution_forward::primitive_desc(e, kind, alg, described(p.source),
+                                                       described(p.weights), bias, described(p.output),
+                                                       p.strides, one_less(p.dilations), p.low, p.high, attr);
     }
     case Form::deconvolution: {
       const auto alg = dnnl::algorithm::deconvolution_direct;
       const auto bias = p.bias.present() ? described(p.bias) : memory::desc();
-      return dnnl::deconvolution_forward::primitive_desc(e, kind, alg, described(p.source), described(p.weights), bias,
-                                                         described(p.output), p.strides, one_less(p.dilations), p.low,
-                                                         p.high, attr);
+      return dnnl::deconvolution_forward::primitive_desc(
+          e, kind, alg, described(p.source), described(p.weights), bias, described(p.output), p.strides,
+          one_less(p.dilations), p.low, p.high, attr);
     }
     case Form::average:
       return dnnl::pooling_forward::primitive_desc(
           e, kind,
-          p.include_pad ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding,
-          described(p.source), described(p.output), p.strides, p.kernel, memory::dims(p.kernel.size(), 0), p.low, p.high,
-          attr);
+          p.include_pad ? dnnl::algorithm::pooling_avg_include_padding
+                        : dnnl::algorithm::pooling_avg_exclude_padding,
+          described(p.source), described(p.output), p.strides, p.kernel, memory::dims(p.kernel.size(), 0),
+          p.low, p.high, attr);
     case Form::pointwise: break;
   }
   const PostOp& first = p.post_ops[0];
-  return dnnl::eltwise_forward::primitive_desc(e, kind, first.algorithm, described(p.source), described(p.output),
-                                               first.alpha, first.beta, attr);
+  return dnnl::eltwise_forward::primitive_desc(e, kind, first.algorithm, described(p.source),
+                                               described(p.output), first.alpha, first.beta, attr);
 }
 
 struct Cache {
@@ -185,7 +189,8 @@ std::string title(const Problem& p, const Offer& offer, const std::string& name)
     put(p.source.dims);
     if (p.weights.present()) text += " by ", put(p.weights.dims);
   }
-  return text + " " + std::string(tenon::name(p.output.dtype)) + " " + (offer.why.empty() ? offer.name : offer.why);
+  return text + " " + std::string(tenon::name(p.output.dtype)) + " " +
+         (offer.why.empty() ? offer.name : offer.why);
 }
 
 }  // namespace tenon::onednn

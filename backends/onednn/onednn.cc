@@ -17,10 +17,12 @@ constexpr int64_t kProbe = 64;
 constexpr int kChain = 8;  // maps looked through between a library call and an activation
 
 bool is_root(const Node& node) {
-  return node.op == ops::matmul || node.op == ops::linear || node.op == ops::convolution || node.op == ops::avg_pool ||
-         node.op == ops::adaptive_avg_pool;
+  return node.op == ops::matmul || node.op == ops::linear || node.op == ops::convolution ||
+         node.op == ops::avg_pool || node.op == ops::adaptive_avg_pool;
 }
-bool is_activation(const Node& node) { return op(node.op).kind == Kind::composite && activation(node).has_value(); }
+bool is_activation(const Node& node) {
+  return op(node.op).kind == Kind::composite && activation(node).has_value();
+}
 
 Sizes probe_sizes(const Graph& graph) {
   Sizes sizes{graph.dims.get(), {}, default_parallel().threads()};
@@ -48,7 +50,8 @@ std::optional<Dims> draft_strides(const Graph& graph, ValueId v) {
   for (const InputBinding& in : graph.inputs)
     if (in.value == v && in.strides) return *in.strides;
   Dims strides(graph.type(v).shape.size(), Dim(1));
-  for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = graph.dims->mul(strides[i], graph.type(v).shape[i]);
+  for (size_t i = strides.size(); i-- > 1;)
+    strides[i - 1] = graph.dims->mul(strides[i], graph.type(v).shape[i]);
   return strides;
 }
 
@@ -86,8 +89,8 @@ class OneDnnBackend final : public Backend {
     return ask(graph, all);
   }
 
-  Result<std::vector<std::unique_ptr<Executable>>> build(const BuildContext& context,
-                                                         std::span<const std::vector<ValueId>> groups) override {
+  Result<std::vector<std::unique_ptr<Executable>>> build(
+      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
     const Graph& g = context.graph;
     std::vector<std::unique_ptr<Executable>> built;
     for (const std::vector<ValueId>& members : groups) {
@@ -114,13 +117,15 @@ class OneDnnBackend final : public Backend {
 
   std::string describe() const override {
     const dnnl_version_t* v = dnnl_version();
-    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
+           std::to_string(v->patch);
   }
 
  private:
   // Whether `tail`, read once, is what a call of this back end makes of a root and maps, and takes `chain` (last node
   // first) as well.
-  Bid follows_root(const Graph& graph, const std::vector<int>& uses, ValueId tail, std::vector<ValueId>& chain) const {
+  Bid follows_root(const Graph& graph, const std::vector<int>& uses, ValueId tail,
+                   std::vector<ValueId>& chain) const {
     const Node& node = graph.node(tail);
     if (uses[tail] != 1) return {false, 0, "what it reads is read elsewhere too"};
     if (is_root(node)) {

@@ -28,7 +28,8 @@ void erase_axis(Array& a, size_t at) {
 // Axis `at` and the next one become one, where every array either walks both evenly or stays put along both.
 bool merges(const Array& a, size_t at, const std::vector<int64_t>& full) {
   if (a.dims[at] == 1 && a.dims[at + 1] == 1) return true;
-  return a.dims[at] == full[at] && a.dims[at + 1] == full[at + 1] && a.strides[at] == a.strides[at + 1] * a.dims[at + 1];
+  return a.dims[at] == full[at] && a.dims[at + 1] == full[at + 1] &&
+         a.strides[at] == a.strides[at + 1] * a.dims[at + 1];
 }
 void merge(Array& a, size_t at) {
   a.dims[at + 1] *= a.dims[at];
@@ -82,13 +83,18 @@ void lower_matmul(Problem& p) {
     if (b.dims[i] != 1) break;
     bool even = true;
     for (Array* x : all)
-      if (x != &b) even = even && (full[i + 1] == 1 || (x == &a ? a.dims[i] == full[i] && a.strides[i] == a.strides[i + 1] * a.dims[i + 1]
-                                                               : merges(*x, i, full)));
+      if (x != &b)
+        even = even && (full[i + 1] == 1 ||
+                        (x == &a ? a.dims[i] == full[i] && a.strides[i] == a.strides[i + 1] * a.dims[i + 1]
+                                 : merges(*x, i, full)));
     if (!even) break;
     for (Array* x : all) {
-      if (x == &b) erase_axis(*x, i);
-      else if (full[i + 1] == 1) erase_axis(*x, i + 1);
-      else merge(*x, i);
+      if (x == &b)
+        erase_axis(*x, i);
+      else if (full[i + 1] == 1)
+        erase_axis(*x, i + 1);
+      else
+        merge(*x, i);
     }
   }
 }
@@ -191,8 +197,10 @@ Problem at_sizes(const Recipe& recipe, const Sizes& sizes) {
   p.high = recipe.high;
   p.dilations = recipe.dilations;
   p.include_pad = recipe.include_pad;
-  if (p.form == Form::matmul) lower_matmul(p);
-  else if (p.form != Form::pointwise) lower_spatial(p, recipe);
+  if (p.form == Form::matmul)
+    lower_matmul(p);
+  else if (p.form != Form::pointwise)
+    lower_spatial(p, recipe);
   if (p.output.dims.empty())
     for (Array* x : {&p.source, &p.output}) insert_axis(*x, 0);
   for (Array& o : p.others)
@@ -232,8 +240,10 @@ std::string Problem::key() const {
   };
   auto put_array = [&](const Array& a) {
     puts(a.dims);
-    if (a.any) put(-1);
-    else puts(a.strides);
+    if (a.any)
+      put(-1);
+    else
+      puts(a.strides);
     put(static_cast<int64_t>(a.dtype));
   };
   put(static_cast<int64_t>(form));

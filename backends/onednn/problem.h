@@ -13,10 +13,10 @@ namespace tenon::onednn {
 struct Array {
   std::vector<int64_t> dims, strides;  // elements
   DType dtype = DType::f32;
-  int64_t offset = 0;   // bytes
-  int operand = -1;     // of the recipe; -1: the output
-  bool zero = false;    // stands for an operand without elements: zeros of these dims, nothing is read
-  bool any = false;     // the library chooses where the elements lie
+  int64_t offset = 0;  // bytes
+  int operand = -1;    // of the recipe; -1: the output
+  bool zero = false;   // stands for an operand without elements: zeros of these dims, nothing is read
+  bool any = false;    // the library chooses where the elements lie
 
   int64_t count() const;
   bool present() const { return operand >= -1 && !dims.empty(); }

@@ -58,9 +58,7 @@ std::optional<Operand> align(Operand o, const Dims& shape) {
 
 // max(x, 0) that keeps NaN, which the library's relu does not: x * clamp(3e38 x, 0, 1). Exact but for subnormals;
 // -inf becomes NaN.
-PostOp relu() {
-  return {algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0, -1, "relu"};
-}
+PostOp relu() { return {algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0, -1, "relu"}; }
 
 Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& strides_of, Recipe& recipe) {
   const Node& node = graph.node(v);
@@ -78,20 +76,30 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
   if (other == before) return unsupported("it reads the library's result twice");
   if (auto number = literal(graph, other)) {
     const float c = static_cast<float>(*number);
-    if (node.op == ops::add) recipe.post_ops.push_back({algorithm::eltwise_linear, 1, c, -1, "add"});
-    else if (node.op == ops::mul) recipe.post_ops.push_back({algorithm::eltwise_linear, c, 0, -1, "mul"});
+    if (node.op == ops::add)
+      recipe.post_ops.push_back({algorithm::eltwise_linear, 1, c, -1, "add"});
+    else if (node.op == ops::mul)
+      recipe.post_ops.push_back({algorithm::eltwise_linear, c, 0, -1, "mul"});
     else if (node.op == ops::sub)
       recipe.post_ops.push_back({algorithm::eltwise_linear, first ? 1.f : -1.f, first ? -c : c, -1, "sub"});
-    else if (node.op == ops::maximum && c == 0) recipe.post_ops.push_back(relu());
-    else return unsupported(std::string(row.name) + " with a number is not a post-op that keeps NaN and rounding");
+    else if (node.op == ops::maximum && c == 0)
+      recipe.post_ops.push_back(relu());
+    else
+      return unsupported(std::string(row.name) +
+                         " with a number is not a post-op that keeps NaN and rounding");
     return {};
   }
   algorithm alg;
-  if (node.op == ops::add) alg = algorithm::binary_add;
-  else if (node.op == ops::mul) alg = algorithm::binary_mul;
-  else if (node.op == ops::sub && first) alg = algorithm::binary_sub;
-  else if (node.op == ops::div && first) alg = algorithm::binary_div;
-  else return unsupported(std::string(row.name) + " is not a post-op of the library");
+  if (node.op == ops::add)
+    alg = algorithm::binary_add;
+  else if (node.op == ops::mul)
+    alg = algorithm::binary_mul;
+  else if (node.op == ops::sub && first)
+    alg = algorithm::binary_sub;
+  else if (node.op == ops::div && first)
+    alg = algorithm::binary_div;
+  else
+    return unsupported(std::string(row.name) + " is not a post-op of the library");
   auto operand = align(read(graph, other, strides_of), node.type.shape);
   if (!operand) return unsupported("its other operand is larger than the result");
   recipe.post_ops.push_back({alg, 0, 0, static_cast<int>(recipe.operands.size()), std::string(row.name)});
@@ -192,7 +200,8 @@ std::optional<PostOp> activation(const Node& node) {
   }
 }
 
-Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members, const StridesOf& strides_of) {
+Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members,
+                           const StridesOf& strides_of) {
   const ValueId root = members.front(), last = members.back();
   const Node& node = graph.node(root);
   Recipe recipe;
@@ -209,9 +218,7 @@ Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members,
   recipe.operands.push_back(read(graph, node.inputs[0], strides_of));
 
   switch (node.op) {
-    case ops::matmul:
-      recipe.operands.push_back(read(graph, node.inputs[1], strides_of));
-      break;
+    case ops::matmul: recipe.operands.push_back(read(graph, node.inputs[1], strides_of)); break;
     case ops::linear: {
       Operand w = read(graph, node.inputs[1], strides_of);
       std::swap(w.shape[0], w.shape[1]);
@@ -226,11 +233,8 @@ Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members,
       TENON_TRY(read_convolution(graph, node, strides_of, recipe));
       break;
     case ops::avg_pool:
-    case ops::adaptive_avg_pool:
-      TENON_TRY(read_average(graph, node, recipe));
-      break;
-    case ops::max_pool:
-      return unsupported("the library's max pooling loses NaN");
+    case ops::adaptive_avg_pool: TENON_TRY(read_average(graph, node, recipe)); break;
+    case ops::max_pool: return unsupported("the library's max pooling loses NaN");
     default: {
       auto a = activation(node);
       if (!a) return unsupported(std::string(op(node.op).name) + " is no call of the library");

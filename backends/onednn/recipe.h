@@ -20,7 +20,7 @@ struct Operand {
   int buffer = -1;          // its position among the step's buffers
   DType dtype = DType::f32;
   Dims shape, strides;
-  Dim offset;               // elements
+  Dim offset;                              // elements
   std::shared_ptr<ConstantData> constant;  // set when base is a constant
 };
 
