@@ -4,11 +4,19 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tenon)
 
 # The library finds its neighbours beside itself, then oneDNN where it was found when building.
-set_target_properties(tenon PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON
+# Where oneDNN was found; named here because CMake leaves link paths inside the project (.venv) out of the run path.
+set(TENON_RPATH "$ORIGIN")
+if(TENON_ONEDNN)
+  get_target_property(dnnl_file DNNL::dnnl LOCATION)
+  cmake_path(GET dnnl_file PARENT_PATH dnnl_folder)
+  list(APPEND TENON_RPATH ${dnnl_folder})
+endif()
+set_target_properties(tenon PROPERTIES INSTALL_RPATH "${TENON_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON
                                        BUILD_WITH_INSTALL_RPATH ON)
 install(TARGETS tenon EXPORT TenonTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET tenon_cli)
-  set_target_properties(tenon_cli PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)
+  set_target_properties(tenon_cli PROPERTIES INSTALL_RPATH "${TENON_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON
+                                             BUILD_WITH_INSTALL_RPATH ON)
   install(TARGETS tenon_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tenon DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
