@@ -1,6 +1,9 @@
 // The graph functions of tenon.h: check, translate, call. Tested by tests/capi.c.
 #include "src/api/guard.h"
+#include "src/ir/op.h"
 #include "src/ir/text.h"
+#include "src/ir/verify.h"
+#include "src/runtime/query.h"
 
 using tenon::api::guarded;
 
@@ -10,10 +13,49 @@ tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** ou
   return guarded([&]() -> tenon::Status {
     if (!text || !out) return tenon::invalid("tenon_graph_parse: text and out must not be NULL");
     *out = nullptr;
-    TENON_ASSIGN(tenon::Graph graph, tenon::parse_graph({text, length == TENON_NTS ? std::strlen(text) : length}));
+    TENON_ASSIGN(tenon::Graph graph,
+                 tenon::parse_graph({text, length == TENON_NTS ? std::strlen(text) : length}));
     auto* handle = new tenon_graph;
     handle->graph = std::move(graph);
     *out = handle;
+    return {};
+  });
+}
+
+tenon_status tenon_graph_print(const tenon_graph* graph, char* buffer, size_t capacity, size_t* length) {
+  return guarded([&]() -> tenon::Status {
+    TENON_TRY(tenon::api::check_finished(graph, "tenon_graph_print"));
+    if (!length) return tenon::invalid("tenon_graph_print: length is NULL");
+    const std::string text = tenon::print(graph->graph);
+    *length = text.size();
+    if (capacity == 0) return {};
+    if (!buffer) return tenon::invalid("tenon_graph_print: buffer is NULL");
+    if (capacity <= text.size())
+      return tenon::invalid("tenon_graph_print: the text needs " + std::to_string(text.size() + 1) +
+                            " bytes, given " + std::to_string(capacity));
+    std::memcpy(buffer, text.c_str(), text.size() + 1);
+    return {};
+  });
+}
+
+tenon_status tenon_graph_query(const tenon_graph* graph, tenon_device device, tenon_query_fn fn, void* user) {
+  return guarded([&]() -> tenon::Status {
+    TENON_TRY(tenon::api::check_finished(graph, "tenon_graph_query"));
+    if (!fn) return tenon::invalid("tenon_graph_query: fn is NULL");
+    const tenon::Graph& g = graph->graph;
+    TENON_TRY(tenon::verify(g));
+    std::vector<tenon::Answer> answers(g.nodes.size());
+    if (device.type == 1) {
+      answers = tenon::query(g);
+    } else {
+      for (tenon::Answer& a : answers) a.why = "no back end for device type " + std::to_string(device.type);
+    }
+    for (tenon::ValueId v = 0; v < g.nodes.size(); ++v) {
+      const tenon::Op& row = tenon::op(g.node(v).op);
+      if (row.kind == tenon::Kind::input) continue;
+      fn(user, v, g.value_name(v).c_str() + 1, row.name.data(), answers[v].backend.c_str(),
+         answers[v].why.c_str());
+    }
     return {};
   });
 }

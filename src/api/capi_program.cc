@@ -1,4 +1,5 @@
 // The program functions of tenon.h: check, translate, call. Tested by tests/capi.c.
+#include <algorithm>
 #include <vector>
 
 #include "src/api/guard.h"
@@ -13,7 +14,8 @@ constexpr size_t kOnStack = 64;
 // Tensors of a call; up to kOnStack of them without an allocation.
 class TensorList {
  public:
-  Status read(const tenon_tensor* const* given, size_t n, const char* what, const Graph* graph) {
+  Status read(const tenon_tensor* const* given, size_t n, const char* what, const Graph* graph,
+              bool params = false) {
     if (n > 0 && !given) return invalid(std::string(what) + "s are NULL");
     if (n > kOnStack) heap_.resize(n);
     list_ = {n > kOnStack ? heap_.data() : stack_, n};
@@ -21,15 +23,23 @@ class TensorList {
       list_[i] = Tensor();
       if (given[i]) {
         TENON_TRY(api::read_tensor(given[i], what, i, &list_[i]));
+        if (params && !list_[i].data && !empty(list_[i]))
+          return invalid("param " + std::to_string(i) + " has no data");
       } else if (graph && i < graph->inputs.size()) {
-        list_[i].dtype = graph->type(graph->inputs[i].value).dtype;  // absent: a frozen input, or refused later
+        list_[i].dtype =
+            graph->type(graph->inputs[i].value).dtype;  // absent: a frozen input, or refused later
       }
     }
     return {};
   }
+  Status read_params(const tenon_tensor* const* given, size_t n) {
+    return read(given, n, "param", nullptr, true);
+  }
   std::span<const Tensor> list() const { return list_; }
 
  private:
+  static bool empty(const Tensor& t) { return std::find(t.shape.begin(), t.shape.end(), 0) != t.shape.end(); }
+
   Tensor stack_[kOnStack];
   std::vector<Tensor> heap_;
   std::span<Tensor> list_;
@@ -43,29 +53,37 @@ extern "C" {
 tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_options* options,
                                   const tenon_tensor* const* params, size_t n_params, tenon_program** out) {
   return guarded([&]() -> tenon::Status {
-    if (!graph || !out) return tenon::invalid("tenon_program_create: graph and out must not be NULL");
+    if (!out) return tenon::invalid("tenon_program_create: out is NULL");
     *out = nullptr;
+    TENON_TRY(tenon::api::check_finished(graph, "tenon_program_create"));
     tenon_program_options given;
     TENON_TRY(tenon::api::read_struct(options, "tenon_program_options", &given));
     if (given.num_threads < 0) return tenon::invalid("num_threads is negative");
     tenon::ProgramOptions program_options;
     program_options.freeze = given.freeze != 0;
     program_options.threads = given.num_threads;
+    if (given.context) {
+      program_options.parallel = given.context->parallel.get();
+      if (given.num_threads == 0) program_options.threads = given.context->num_threads;
+    }
     tenon::TensorList tensors;
-    TENON_TRY(tensors.read(params, n_params, "param", nullptr));
+    TENON_TRY(tensors.read_params(params, n_params));
     TENON_ASSIGN(auto program, tenon::Program::make(graph->graph, program_options, tensors.list()));
     auto* handle = new tenon_program;
     handle->program = std::move(program);
+    handle->context = given.context;
+    tenon::api::retain(given.context);
     *out = handle;
     return {};
   });
 }
 
-tenon_status tenon_program_update_params(tenon_program* program, const tenon_tensor* const* params, size_t n_params) {
+tenon_status tenon_program_update_params(tenon_program* program, const tenon_tensor* const* params,
+                                         size_t n_params) {
   return guarded([&]() -> tenon::Status {
     if (!program) return tenon::invalid("tenon_program_update_params: program is NULL");
     tenon::TensorList tensors;
-    TENON_TRY(tensors.read(params, n_params, "param", nullptr));
+    TENON_TRY(tensors.read_params(params, n_params));
     return program->program->update_params(tensors.list());
   });
 }
@@ -95,15 +113,11 @@ tenon_status tenon_program_explain(tenon_program* program, int32_t json, const c
 tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats* out) {
   return guarded([&]() -> tenon::Status {
     if (!program || !out) return tenon::invalid("tenon_program_get_stats: an argument is NULL");
-    const size_t size = out->struct_size;
-    if (size < sizeof(size_t) || size > 4096) return tenon::invalid("tenon_program_stats: struct_size is not set");
     const tenon::ProgramStats s = program->program->stats();
-    const tenon_program_stats full = {size,    s.nodes,           s.nodes_fused, s.kernels,   s.kernels_compiled,
-                                      s.steps, s.workspace_bytes, s.plans,       s.plan_hits, s.compile_ms};
-    std::memset(out, 0, size);
-    std::memcpy(out, &full, size < sizeof(full) ? size : sizeof(full));
-    out->struct_size = size;
-    return {};
+    const tenon_program_stats full = {
+        0,       s.nodes,           s.nodes_fused, s.kernels,   s.kernels_compiled,
+        s.steps, s.workspace_bytes, s.plans,       s.plan_hits, s.compile_ms};
+    return tenon::api::write_struct(full, "tenon_program_stats", out);
   });
 }
 

@@ -1,6 +1,11 @@
 // See guard.h. Tested by tests/capi.c.
 #include "src/api/guard.h"
 
+#include <memory>
+#include <mutex>
+
+#include "src/runtime/backend.h"
+
 namespace tenon::api {
 namespace {
 
@@ -18,6 +23,13 @@ tenon_status report(const Status& status) {
   return static_cast<tenon_status>(status.code());
 }
 
+Status check_finished(const tenon_graph* graph, const char* function) {
+  if (!graph) return invalid(std::string(function) + ": graph is NULL");
+  if (!graph->finished)
+    return invalid(std::string(function) + ": graph @" + graph->graph.name + " is not finalized");
+  return {};
+}
+
 Status read_tensor(const tenon_tensor* given, const char* what, size_t position, Tensor* out) {
   auto who = [&] { return std::string(what) + " " + std::to_string(position); };
   if (given->device.type != 1)
@@ -25,8 +37,10 @@ Status read_tensor(const tenon_tensor* given, const char* what, size_t position,
   const auto dtype = dtype_from_dlpack(given->dtype.code, given->dtype.bits);
   if (!dtype || given->dtype.lanes != 1)
     return invalid(who() + " has dtype code " + std::to_string(given->dtype.code) + ", " +
-                   std::to_string(given->dtype.bits) + " bits, " + std::to_string(given->dtype.lanes) + " lanes");
-  if (given->ndim < 0 || given->ndim > kMaxRank) return invalid(who() + " has rank " + std::to_string(given->ndim));
+                   std::to_string(given->dtype.bits) + " bits, " + std::to_string(given->dtype.lanes) +
+                   " lanes");
+  if (given->ndim < 0 || given->ndim > kMaxRank)
+    return invalid(who() + " has rank " + std::to_string(given->ndim));
   if (given->ndim > 0 && !given->shape) return invalid(who() + " has no shape");
   const size_t rank = static_cast<size_t>(given->ndim);
   out->data = given->data ? static_cast<char*>(given->data) + given->byte_offset : nullptr;
@@ -43,4 +57,26 @@ extern "C" {
 uint32_t tenon_version(void) { return TENON_VERSION_MAJOR << 16 | TENON_VERSION_MINOR; }
 const char* tenon_version_string(void) { return "0.1.0"; }
 const char* tenon_last_error(void) { return tenon::api::last_error.c_str(); }
+void tenon_clear_error(void) { tenon::api::last_error.clear(); }
+
+const char* tenon_status_name(tenon_status status) {
+  if (status < TENON_OK || status > TENON_INTERNAL) return "unknown";
+  return tenon::code_name(static_cast<tenon::Code>(status));
+}
+
+const char* tenon_build_info(void) {
+  static const std::string* info = nullptr;
+  static std::once_flag once;
+  try {
+    std::call_once(once, [] {
+      auto text = std::make_unique<std::string>(std::string("tenon ") + tenon_version_string() + "\n");
+      for (tenon::Backend* b : tenon::all_backends())
+        *text += std::string(b->name()) + ": " + b->describe() + "\n";
+      info = text.release();
+    });
+  } catch (...) {
+    return "";
+  }
+  return info->c_str();
+}
 }

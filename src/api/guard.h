@@ -7,9 +7,10 @@
 #include <new>
 #include <string>
 
-#include "tenon/tenon.h"
 #include "src/base/status.h"
+#include "src/ir/builder.h"
 #include "src/runtime/program.h"
+#include "tenon/tenon.h"
 
 namespace tenon::api {
 
@@ -38,12 +39,26 @@ Status read_struct(const T* given, const char* what, T* out) {
   if (!given) return {};
   const size_t size = given->struct_size;
   if (size < sizeof(size_t) || size > 4096)
-    return invalid(std::string(what) + ": struct_size " + std::to_string(size) + " is not a size of this structure");
+    return invalid(std::string(what) + ": struct_size " + std::to_string(size) +
+                   " is not a size of this structure");
   std::memcpy(out, given, size < sizeof(T) ? size : sizeof(T));
   out->struct_size = sizeof(T);
   const unsigned char* bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof(T); i < size; ++i)
     if (bytes[i]) return unsupported(std::string(what) + ": a field this version does not know is set");
+  return {};
+}
+
+// Our structure into a caller's of the size it states; what the caller knows beyond ours becomes zero.
+template <class T>
+Status write_struct(const T& full, const char* what, T* out) {
+  const size_t size = out->struct_size;
+  if (size < sizeof(size_t) || size > 4096)
+    return invalid(std::string(what) + ": struct_size " + std::to_string(size) +
+                   " is not a size of this structure");
+  std::memset(static_cast<void*>(out), 0, size);
+  std::memcpy(static_cast<void*>(out), &full, size < sizeof(full) ? size : sizeof(full));
+  out->struct_size = size;
   return {};
 }
 
@@ -60,13 +75,30 @@ void release(T* handle) {
   if (handle && handle->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete handle;
 }
 
+// A graph that programs and queries can be made from.
+Status check_finished(const tenon_graph* graph, const char* function);
 Status read_tensor(const tenon_tensor* given, const char* what, size_t position, Tensor* out);
 
 }  // namespace tenon::api
 
+struct tenon_context : tenon::api::Counted {
+  std::unique_ptr<tenon::Parallel> parallel;  // null: OpenMP
+  int num_threads = 0;
+  bool logs = false;
+  ~tenon_context();
+};
 struct tenon_graph : tenon::api::Counted {
   tenon::Graph graph;
+  bool finished = true;
+  // Under construction:
+  std::unique_ptr<tenon::Builder> builder;
+  std::vector<tenon::Status> errors;
 };
 struct tenon_program : tenon::api::Counted {
   std::shared_ptr<tenon::Program> program;
+  tenon_context* context = nullptr;  // one reference
+  ~tenon_program() {
+    program.reset();
+    tenon::api::release(context);
+  }
 };

@@ -36,7 +36,20 @@ constexpr ValueId kBroken = kNoValue;
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : lexer_(text), builder_(graph_) {}
+  explicit Parser(std::string_view text, std::shared_ptr<DimTable> dims = std::make_shared<DimTable>())
+      : lexer_(text), builder_(graph_) {
+    graph_.dims = std::move(dims);
+  }
+
+  // The whole text is attributes of this row.
+  Result<std::vector<NamedAttr>> attributes(const Op& row) {
+    std::vector<NamedAttr> given;
+    while (!lexer_.at_end()) {
+      if (!given.empty()) TENON_TRY(lexer_.expect(","));
+      TENON_TRY(attribute(row, given));
+    }
+    return given;
+  }
 
   Result<Graph> file() {
     read_assumptions_ahead();
@@ -494,6 +507,22 @@ class Parser {
 };
 
 }  // namespace
+
+Result<std::vector<NamedAttr>> parse_attrs(const std::shared_ptr<DimTable>& dims, const Op& row,
+                                           std::string_view text) {
+  return Parser(text, dims).attributes(row);
+}
+
+Result<Dims> parse_sizes(DimTable& dims, std::string_view text) {
+  Lexer lexer(text);
+  Dims out;
+  while (!lexer.at_end()) {
+    if (!out.empty()) TENON_TRY(lexer.expect(","));
+    TENON_ASSIGN(Dim d, dims.parse(lexer));
+    out.push_back(d);
+  }
+  return out;
+}
 
 Result<Graph> parse_graph(std::string_view text) { return Parser(text).file(); }
 

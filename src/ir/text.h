@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/ir/builder.h"
 #include "src/ir/graph.h"
 #include "src/ir/op.h"
 
@@ -26,5 +27,10 @@ bool same_attr(const AttrValue& a, const AttrValue& b);
 // Types are inferred, and checked against the text where it states them. What verify() checks beyond that is not checked.
 inline constexpr int kMaxErrors = 100;
 Result<Graph> parse_graph(std::string_view text);
+
+// The attributes of one node, as between the braces: "axis=-1, shape=[N,4]"; sizes are of the table.
+Result<std::vector<NamedAttr>> parse_attrs(const std::shared_ptr<DimTable>& dims, const Op& row, std::string_view text);
+// "N,2*N,4"; "" is the empty list.
+Result<Dims> parse_sizes(DimTable& dims, std::string_view text);
 
 }  // namespace tenon

@@ -178,4 +178,38 @@ Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<boo
   return {};
 }
 
+Status check_params(const Graph& graph, std::span<const Tensor> params) {
+  if (params.empty()) return {};
+  if (params.size() != graph.inputs.size())
+    return invalid("graph @" + graph.name + " takes " + std::to_string(graph.inputs.size()) + " inputs, got " +
+                   std::to_string(params.size()) + " params");
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Tensor& t = params[i];
+    if (!t.data) continue;
+    const InputBinding& in = graph.inputs[i];
+    const TensorType& type = graph.type(in.value);
+    const std::string who = "param " + graph.value_name(in.value) + " is " + graph.print_type(type);
+    if (t.dtype != type.dtype) return invalid(who + ", got dtype " + std::string(name(t.dtype)));
+    bool fits = t.shape.size() == type.shape.size();
+    int64_t elements = 1;
+    for (size_t a = 0; fits && a < t.shape.size(); ++a) {
+      fits = t.shape[a] >= 0 && (!type.shape[a].is_const() || type.shape[a].value() == t.shape[a]);
+      elements *= t.shape[a];
+    }
+    if (!fits) return invalid(who + ", got shape " + list(t.shape));
+    Plan::Expected want{{t.shape.begin(), t.shape.end()}, {}, elements};
+    bool known = true;  // strides of symbols are not
+    want.strides.assign(t.shape.size(), 1);
+    for (size_t a = t.shape.size(); a-- > 1;)
+      want.strides[a - 1] = want.strides[a] * std::max<int64_t>(1, t.shape[a]);
+    for (size_t a = 0; in.strides && a < t.shape.size(); ++a) {
+      known = known && (*in.strides)[a].is_const();
+      if (known) want.strides[a] = (*in.strides)[a].value();
+    }
+    if (known && !strides_fit(want, t.strides))
+      return invalid(who + " with strides " + list(want.strides) + ", got " + list(t.strides));
+  }
+  return {};
+}
+
 }  // namespace tenon

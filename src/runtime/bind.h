@@ -38,6 +38,9 @@ class Binder {
 Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<bool>& frozen,
                      std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
+// Params to be frozen, one per input or none at all; those without data are passed over. Symbolic sizes fit anything.
+Status check_params(const Graph& graph, std::span<const Tensor> params);
+
 std::string print_shape(std::span<const int64_t> shape);
 
 }  // namespace tenon

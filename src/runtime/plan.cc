@@ -38,6 +38,46 @@ Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::o
   return e;
 }
 
+// The most bytes a tensor in memory may have, and the farthest its strides may reach: 64 TiB.
+constexpr int64_t kMost = int64_t{1} << 46;
+
+// Bytes of a value, checked: every size has a value, none is negative, their product fits.
+Result<int64_t> bytes_of(const Graph& g, const Sizes& sizes, ValueId v) {
+  const TensorType& type = g.type(v);
+  const std::string who = g.value_name(v) + ": " + g.print_type(type);
+  int64_t bytes = size_of(type.dtype);
+  bool empty = false, fits = true;
+  std::string shape;
+  for (Dim d : type.shape) {
+    const auto n = sizes.table->eval(d, sizes.symbols);
+    if (!n) return invalid(who + ": the size " + g.dims->print(d) + " has no value that 64 bits hold");
+    if (*n < 0) return invalid(who + ": the size " + g.dims->print(d) + " is negative: " + std::to_string(*n));
+    shape += (shape.empty() ? "" : ",") + std::to_string(*n);
+    if (*n == 0) empty = true;
+    else fits = fits && !__builtin_mul_overflow(bytes, *n, &bytes);
+  }
+  if (empty) return 0;
+  if (!fits) return invalid(who + " = [" + shape + "] has more bytes than 64 bits can count");
+  return bytes;
+}
+
+// What stands in memory is within kMost, strides included.
+Status check_extent(const Graph& g, const Sizes& sizes, ValueId v, const std::optional<Dims>& strides) {
+  TENON_ASSIGN(const int64_t bytes, bytes_of(g, sizes, v));
+  const std::string who = g.value_name(v) + ": " + g.print_type(g.type(v));
+  if (bytes > kMost) return invalid(who + " has " + std::to_string(bytes) + " bytes, more than any memory");
+  if (!strides || bytes == 0) return {};
+  __int128 reach = 0;
+  for (size_t a = 0; a < strides->size(); ++a) {
+    const auto stride = sizes.table->eval((*strides)[a], sizes.symbols);
+    if (!stride) return invalid(who + ": the stride " + g.dims->print((*strides)[a]) + " has no value that 64 bits hold");
+    const __int128 far = static_cast<__int128>(*stride) * (sizes.eval(g.type(v).shape[a]) - 1);
+    reach += far < 0 ? -far : far;
+    if (reach > kMost) return invalid(who + ": its strides reach farther than any memory");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads) {
@@ -45,6 +85,14 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   auto plan = std::make_unique<Plan>();
   plan->symbols_ = symbols;
   const Sizes sizes{g.dims.get(), std::move(symbols), threads};
+  for (ValueId v = 0; v < g.nodes.size(); ++v) {
+    auto bytes = bytes_of(g, sizes, v);
+    if (!bytes.ok()) return bytes.status();
+  }
+  for (const InputBinding& i : g.inputs) TENON_TRY(check_extent(g, sizes, i.value, i.strides));
+  for (const OutputBinding& o : g.outputs) TENON_TRY(check_extent(g, sizes, o.value, o.strides));
+  for (const auto& e : source.executables)
+    for (ValueId v : e->outputs) TENON_TRY(check_extent(g, sizes, v, std::nullopt));
   for (const InputBinding& i : g.inputs) plan->inputs.push_back(expected(sizes, g.type(i.value), i.strides));
   for (const OutputBinding& o : g.outputs)
     plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));

@@ -242,6 +242,7 @@ struct Program::Impl {
 
   Status make(std::span<const Tensor> params) {
     const auto start = Clock::now();
+    if (options.freeze) TENON_TRY(check_params(source, params));
     Split split = split_constants(
         optimize(freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen)));
     TENON_TRY(run_init(split, split.main, backends, parallel(), folded, &built));

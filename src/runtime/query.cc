@@ -1,0 +1,82 @@
+// See query.h. Tested by tests/capi.c.
+#include "src/runtime/query.h"
+
+#include "src/ir/builder.h"
+#include "src/ir/op.h"
+#include "src/ops/names.h"
+#include "src/passes/passes.h"
+
+namespace tenon {
+namespace {
+
+constexpr std::string_view kSlow = "reference";  // the evaluator: a body is preferred to it
+
+// The best bid; `why` collects the sentences of those that decline.
+Backend* direct(const Graph& g, ValueId v, std::string* why) {
+  Backend* best = nullptr;
+  double cost = 0;
+  std::string yes, no;
+  for (Backend* b : all_backends()) {
+    Bid bid = b->bid(g, v);
+    if (!bid.yes)
+      no += (no.empty() ? "" : "; ") + std::string(b->name()) + ": " + bid.why;
+    else if (!best || bid.cost < cost)
+      best = b, cost = bid.cost, yes = bid.why;
+  }
+  *why = best ? yes : no;
+  return best;
+}
+
+bool fast(const Graph& g, ValueId v) {
+  std::string why;
+  Backend* b = direct(g, v, &why);
+  return b && b->name() != kSlow;
+}
+
+// The node alone, its operands as inputs.
+Graph alone(const Graph& g, ValueId v) {
+  Graph out;
+  out.dims = g.dims;
+  Builder b(out);
+  Node node = g.node(v);
+  node.name.clear();
+  for (ValueId& operand : node.inputs) {
+    auto input = b.try_input("", g.type(operand));
+    TENON_CHECK(input.ok(), input.status().message());
+    operand = *input;
+  }
+  out.outputs.push_back({b.add(std::move(node)), std::nullopt});
+  return out;
+}
+
+Answer answer(const Graph& g, ValueId v) {
+  const Op& row = op(g.node(v).op);
+  if (row.kind == Kind::input) return {};
+  if (row.view) return {"cpu", "a view: read through, or copied where it must exist"};
+  std::string why;
+  Backend* b = direct(g, v, &why);
+  if (!row.body || (b && b->name() != kSlow)) return {b ? std::string(b->name()) : "", why};
+  // Through its body: every part of it must run.
+  const Graph body = expand(alone(g, v), [](const Graph& at, ValueId u) { return fast(at, u); });
+  Answer whole{"", "through its body"};
+  for (ValueId u = 0; u < body.nodes.size(); ++u) {
+    const Op& part = op(body.node(u).op);
+    if (part.kind == Kind::input || part.view) continue;
+    Backend* runs = direct(body, u, &why);
+    if (!runs) return {"", "its body needs " + std::string(part.name) + ": " + why};
+    if (("+" + whole.backend + "+").find("+" + std::string(runs->name()) + "+") == std::string::npos)
+      whole.backend += (whole.backend.empty() ? "" : "+") + std::string(runs->name());
+  }
+  if (whole.backend.empty()) whole.backend = "cpu";  // views alone
+  return whole;
+}
+
+}  // namespace
+
+std::vector<Answer> query(const Graph& graph) {
+  std::vector<Answer> answers;
+  for (ValueId v = 0; v < graph.nodes.size(); ++v) answers.push_back(answer(graph, v));
+  return answers;
+}
+
+}  // namespace tenon
