@@ -13,6 +13,7 @@
 #include "jit/scatter.h"
 #include "jit/schedule.h"
 #include "src/ops/names.h"
+#include "src/ops/rules.h"
 
 namespace tenon::jit {
 namespace {
@@ -241,11 +242,7 @@ class Lowering final : public Evaluator {
 
   // ---- reductions ----
   std::vector<bool> reduced_dims(const Node& n) const {
-    const int rank = graph().type(n.inputs[0]).rank();
-    std::vector<int64_t> list = attr_ints(n, "axes");
-    std::vector<bool> reduced(rank, list.empty());
-    for (int64_t a : list) reduced[a < 0 ? a + rank : a] = true;
-    return reduced;
+    return *axis_flags(attr_ints(n, "axes"), graph().type(n.inputs[0]).rank());
   }
 
   // Index of the reduction's operand: result indices where it is kept, the inner axes where it is folded.
@@ -346,6 +343,7 @@ class Lowering final : public Evaluator {
     const Node& n = graph().node(v);
     int64_t axis = attr_int(n, "axis");
     const int rank = n.type.rank();
+    if (rank == 0) return eval(n.inputs[0], at);
     if (axis < 0) axis += rank;
     const Index& along = at[axis];
     if (scopes_.empty() || along.terms.size() > 1 ||
@@ -658,23 +656,18 @@ Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
   const Graph& g = in.graph;
   ValueId root = in.outputs[0];
   std::vector<bool> inner;
+  bool folds = false, scans = false;
   for (ValueId v : in.members) {
     const Node& n = g.node(v);
     const Kind kind = op(n.op).kind;
     if (kind != Kind::reduce && kind != Kind::scan) continue;
-    if (!inner.empty() && kind == Kind::scan) return unsupported("a scan shares its loops with nothing");
-    if (!inner.empty()) continue;
+    if (folds && (kind == Kind::scan || scans)) return unsupported("a scan shares its loops with no other fold");
+    scans = scans || kind == Kind::scan;
+    if (folds) continue;
+    folds = true;
     root = n.inputs[0];
     const int rank = g.type(root).rank();
-    if (kind == Kind::scan) {
-      inner.assign(rank, false);
-      int64_t axis = attr_int(n, "axis");
-      inner[axis < 0 ? axis + rank : axis] = true;
-    } else {
-      auto axes = attr_ints(n, "axes");
-      inner.assign(rank, axes.empty());
-      for (int64_t a : axes) inner[a < 0 ? a + rank : a] = true;
-    }
+    inner = *axis_flags(kind == Kind::scan ? std::vector{attr_int(n, "axis")} : attr_ints(n, "axes"), rank);
   }
   const Dims& shape = g.type(root).shape;
   std::vector<DomainDim> domain;
