@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "src/ops/host_tensor.h"
 #include "src/ops/names.h"
+#include "src/ops/rules.h"
 
 namespace tenon::jit {
 namespace {
@@ -15,6 +17,12 @@ const Dims& shape_of(Evaluator& e, const Node& n, int operand = 0) {
 int64_t axis_of(const Node& n, int rank) {
   int64_t axis = attr_int(n, "axis");
   return axis < 0 ? axis + rank : axis;
+}
+
+// A number as an element of the dtype holds it.
+Ref number(Evaluator& e, const Scalar& value, DType dtype) {
+  const Element x = element_of(value, dtype);
+  return e.literal(compute_type(dtype), is_float(dtype) ? Scalar::of(x.d) : Scalar::of(x.i));
 }
 
 Ref reshape(Evaluator& e, const Node& n, const Indices& at) {
@@ -56,10 +64,10 @@ Ref windows(Evaluator& e, const Node& n, const Indices& at) {
 
 Ref flip(Evaluator& e, const Node& n, const Indices& at) {
   Indices operand = at;
-  for (int64_t a : attr_ints(n, "axes")) {
-    if (a < 0) a += n.type.rank();
-    operand[a] = e.index().shift(e.index().scale(at[a], Dim(-1)), e.dims().sub(n.type.shape[a], Dim(1)));
-  }
+  const std::vector<bool> flipped = *axis_flags(attr_ints(n, "axes"), n.type.rank());
+  for (size_t a = 0; a < at.size(); ++a)
+    if (flipped[a])
+      operand[a] = e.index().shift(e.index().scale(at[a], Dim(-1)), e.dims().sub(n.type.shape[a], Dim(1)));
   return e.eval(n.inputs[0], operand);
 }
 
@@ -127,7 +135,7 @@ Ref pad(Evaluator& e, const Node& n, const Indices& at) {
     if (low[a] == Dim(0) && end == n.type.shape[a]) continue;
     const int piece = piece_of(e, run_of(e, at[a]), {low[a], end}, "pad");
     if (piece < 0) return 0;
-    if (piece != 1) return e.literal(compute_type(n.type.dtype), attr_as<Scalar>(n, "value"));
+    if (piece != 1) return number(e, attr_as<Scalar>(n, "value"), n.type.dtype);
     operand[a] = e.index().shift(at[a], e.dims().sub(Dim(0), low[a]));
   }
   return e.eval(n.inputs[0], operand);
@@ -135,6 +143,7 @@ Ref pad(Evaluator& e, const Node& n, const Indices& at) {
 
 Ref gather(Evaluator& e, const Node& n, const Indices& at) {
   const Dims& shape = shape_of(e, n);
+  if (shape.empty()) return e.eval(n.inputs[0], {});  // a scalar has one element to take
   const size_t axis = axis_of(n, static_cast<int>(shape.size()));
   const size_t width = shape_of(e, n, 1).size();
   Ref k = e.eval(n.inputs[1], Indices(at.begin() + axis, at.begin() + axis + width));
@@ -147,6 +156,7 @@ Ref gather(Evaluator& e, const Node& n, const Indices& at) {
 
 Ref take_along(Evaluator& e, const Node& n, const Indices& at) {
   const Dims& shape = shape_of(e, n);
+  if (shape.empty()) return e.eval(n.inputs[0], {});
   const size_t axis = axis_of(n, static_cast<int>(shape.size()));
   Ref k = e.eval(n.inputs[1], at);
   if (e.failed()) return 0;
@@ -156,18 +166,17 @@ Ref take_along(Evaluator& e, const Node& n, const Indices& at) {
 }
 
 Ref full(Evaluator& e, const Node& n, const Indices&) {
-  return e.literal(compute_type(n.type.dtype), attr_as<Scalar>(n, "value"));
+  return number(e, attr_as<Scalar>(n, "value"), n.type.dtype);
 }
 
 Ref iota(Evaluator& e, const Node& n, const Indices& at) {
   const Scalar start = attr_as<Scalar>(n, "start"), step = attr_as<Scalar>(n, "step");
-  Ref i = e.index_value(at[axis_of(n, n.type.rank())]);
+  Ref i = e.index_value(at.empty() ? Index{} : at[axis_of(n, n.type.rank())]);
   // As torch.arange: integers exactly, floats in double.
   const DType wide = is_float(n.type.dtype) ? DType::f64 : DType::i64;
-  auto number = [&](const Scalar& s) { return e.literal(wide, s); };
   i = e.cast_to(i, wide);
-  if (step.as_double() != 1) i = e.scalar_op(ops::mul, {i, number(step)}, wide);
-  if (start.as_double() != 0) i = e.scalar_op(ops::add, {i, number(start)}, wide);
+  if (step.as_double() != 1) i = e.scalar_op(ops::mul, {i, number(e, step, wide)}, wide);
+  if (start.as_double() != 0) i = e.scalar_op(ops::add, {i, number(e, start, wide)}, wide);
   return e.cast_to(i, compute_type(n.type.dtype));
 }
 

@@ -87,11 +87,11 @@ Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
     at = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::cast, .args = {at}}, DType::i64));
   const Ref zero = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::constant, .literal = Scalar::of(int64_t{0})}, DType::i64));
   const Ref one = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::constant, .literal = Scalar::of(int64_t{1})}, DType::i64));
-  const Ref extent = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::size, .size = size(x.shape[axis])}, DType::i64));
+  const Ref extent = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::size, .size = size(rank ? x.shape[axis] : Dim(1))}, DType::i64));
   const Ref negative = op2(ops::lt, {at, zero}, DType::b8);
   at = op2(ops::where, {negative, op2(ops::add, {at, extent}, DType::i64), at}, DType::i64);
   at = op2(ops::maximum, {op2(ops::minimum, {at, op2(ops::sub, {extent, one}, DType::i64)}, DType::i64), zero}, DType::i64);
-  step(out_at, out_strides[axis], at);
+  if (rank > 0) step(out_at, out_strides[axis], at);
 
   const DType type = compute_type(x.dtype);
   Ref value = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::load, .buffer = update_buffer, .address = update_at}, type));

@@ -3,6 +3,7 @@
 
 #include "src/ir/op.h"
 #include "src/ops/names.h"
+#include "src/ops/rules.h"
 
 namespace tenon {
 namespace {
@@ -82,8 +83,9 @@ std::optional<View> view_of(const Graph& graph, ValueId value,
       v.strides[axis] = dims.mul(strides[axis], attr_as<Dims>(n, "strides")[k]);
     }
   } else if (n.op == ops::flip) {
-    for (int64_t a : attr_ints(n, "axes")) {
-      a = wrap(a, rank);
+    const std::vector<bool> flipped = *axis_flags(attr_ints(n, "axes"), static_cast<int>(rank));
+    for (int64_t a = 0; a < rank; ++a) {
+      if (!flipped[a]) continue;
       v.offset = dims.add(v.offset, dims.mul(dims.sub(shape[a], Dim(1)), strides[a]));
       v.strides[a] = dims.mul(strides[a], Dim(-1));
     }
