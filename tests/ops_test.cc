@@ -84,6 +84,8 @@ TEST(Rules, NameTheNodeAndWhatConflicts) {
       {"x: f32[2]", "pad(%x){low=[-2], high=[-1]}", {"at least 0"}},
       {"x: f32[5,3], i: f32[2]", "gather(%x, %i){axis=0}", {"indices must be i64 or i32, not f32"}},
       {"x: f32[0,3], i: i64[2]", "gather(%x, %i){axis=0}", {"no element to take"}},
+      {"x: f32[0,3], i: i64[2,3]", "take_along(%x, %i){axis=0}", {"no element to take"}},
+      {"x: f32[0,3], i: i64[2,3], u: f32[2,3]", "scatter(%x, %i, %u){axis=0}", {"no element to take"}},
       {"x: f32[5,3], i: i64[2,4]", "take_along(%x, %i){axis=0}", {"off axis 0", "3 and 4 differ"}},
       {"x: f32[5,3], i: i64[2,4], u: f32[2,4]", "scatter(%x, %i, %u){axis=0}", {"off axis 0"}},
       {"x: f32[5,3], i: i64[2,3], u: f32[2,2]",

@@ -34,6 +34,8 @@ struct Rule {
   // One window along an axis: how many positions (size - dilation*(kernel-1) - 1) // stride + 1; refused
   // below 0.
   Result<Dim> positions(Dim size, Dim kernel, Dim stride, Dim dilation) const;
+  // Indices (operand 1) have something to name along operand 0's axis, as far as both sizes are constant.
+  Status has_element(int axis) const;
   // attribute layout: true for channels_last.
   Result<bool> channels_last() const;
 };

@@ -87,6 +87,13 @@ Result<Dim> Rule::positions(Dim size, Dim kernel, Dim stride, Dim dilation) cons
   return c.dims.add(c.dims.floor_div(room, stride), 1);
 }
 
+Status Rule::has_element(int axis) const {
+  if (rank() == 0 || shape(0)[axis] != Dim(0)) return {};
+  const Dim count = c.dims.product(shape(1));
+  if (!count.is_const() || count == Dim(0)) return {};
+  return refuse("no element to take along axis " + std::to_string(axis));
+}
+
 Result<bool> Rule::channels_last() const {
   const std::string& layout = attr_as<std::string>(c.node, "layout");
   if (layout == "channels_last") return true;
@@ -336,11 +343,7 @@ Result<Dims> gather(InferContext& c) {
   Dims out = r.shape(0);
   if (!out.empty()) out.erase(out.begin() + axis);
   out.insert(out.begin() + (r.rank() == 0 ? 0 : axis), r.shape(1).begin(), r.shape(1).end());
-  if (r.rank() > 0 && r.shape(0)[axis] == Dim(0)) {
-    const Dim count = c.dims.product(r.shape(1));
-    if (count.is_const() && count != Dim(0))
-      return r.refuse("no element to take along axis " + std::to_string(axis));
-  }
+  TENON_TRY(r.has_element(axis));
   return out;
 }
 
@@ -352,6 +355,7 @@ Result<Dims> take_along(InferContext& c) {
   if (r.rank() != r.rank(1)) return r.refuse(text + ": ranks differ");
   for (int d = 0; d < r.rank(); ++d)
     if (d != axis && r.shape(0)[d] != Dim(1)) TENON_TRY(r.agree(r.shape(0)[d], r.shape(1)[d], text));
+  TENON_TRY(r.has_element(axis));
   return r.shape(1);
 }
 
@@ -370,6 +374,7 @@ Result<Dims> scatter(InferContext& c) {
                       "shapes " + r.print(r.shape(0)) + " and " + r.print(r.shape(1)) + " off axis " +
                           std::to_string(axis)));
   }
+  TENON_TRY(r.has_element(axis));
   return r.shape(0);
 }
 
