@@ -8,6 +8,7 @@
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ir/verify.h"
+#include "src/ops/eval.h"
 #include "src/ops/names.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/bind.h"
@@ -269,6 +270,8 @@ Result<std::shared_ptr<const Plan>> Program::Impl::plan(std::vector<int64_t> sym
     last = it->second;
     return last;
   }
+  // Conditions that symbols left open: slice bounds, windows, something to gather from.
+  if (!symbols.empty()) TENON_TRY(at_sizes(source, symbols).status());
   TENON_ASSIGN(std::unique_ptr<Plan> made, Plan::make(built.source, symbols, threads()));
   if (plans.size() >= options.max_plans) plans.clear();
   last = std::shared_ptr<const Plan>(std::move(made));
