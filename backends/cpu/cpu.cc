@@ -124,18 +124,24 @@ bool has_loops(const Op& row) {
          row.kind == Kind::move || row.kind == Kind::input;
 }
 
+DType operand_dtype(const Graph& graph, ValueId v) { return graph.type(graph.node(v).inputs[0]).dtype; }
+
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
 
   Bid bid(const Graph& graph, ValueId v) const override {
     const Op& row = op(graph.node(v).op);
+    // Kernels hold 16-bit floats as f32: they have no bits to show.
+    if (row.name == "bitcast" && (graph.type(v).dtype != compute_type(graph.type(v).dtype) ||
+                                  operand_dtype(graph, v) != compute_type(operand_dtype(graph, v))))
+      return {false, 0, "the bits of a 16-bit float are not those of a kernel's value"};
     if (has_loops(row)) return {true, 1, "runs as loops"};
     return {false, 0, std::string(row.name) + " has no loops of its own"};
   }
 
   Bid absorb(const Graph& graph, std::span<const ValueId> members, ValueId v) const override {
-    if (!has_loops(op(graph.node(v).op))) return {false, 0, "it has no loops of its own"};
+    if (Bid own = bid(graph, v); !own.yes) return own;
     if (members.size() + 1 > jit::kMaxGroupNodes) return {false, 0, "the group is full"};
     std::vector<ValueId> all(members.begin(), members.end());
     all.insert(std::lower_bound(all.begin(), all.end(), v), v);
