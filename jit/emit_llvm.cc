@@ -361,87 +361,101 @@ class Emitter {
 
   // ---- loops ----
 
-  // Elements [begin, end) of a simd axis, begin a multiple of W: full vectors, `unroll` of them at a time, then the rest
-  // one masked vector at a time. carried: unroll values per result, of which one vector's body sees its own;
-  // body returns the values of one vector. sure: begin < end is known.
-  using VectorBody = std::function<std::vector<std::string>()>;
-  void simd_axis(const Axis& axis, const Int& begin, const Int& end, bool sure, int unroll,
-                 std::vector<Carried>& carried, const VectorBody& body, const std::vector<OpId>& folds) {
+  // Whether the block has a load whose address leaves the variable out, which is worth a place in front of the loop.
+  bool reads_beside(const Block& block, Ref var) const {
+    return std::ranges::any_of(block, [&](const Stmt& s) {
+      if (s.kind != Stmt::Kind::load) return reads_beside(s.body, var);
+      return std::ranges::none_of(s.address, [&](const Term& t) { return t.var == var; });
+    });
+  }
+
+  // The values that the body of a simd reduce yields for one vector; none of other loops.
+  std::vector<std::string> emit_vector(const Stmt& s) {
+    emit_block(s.body);
+    std::vector<std::string> values;
+    for (Ref r : s.yields) values.push_back(vector(refs_[r]));
+    return values;
+  }
+
+  // Elements [begin, end) of the simd axis of `s`, begin a multiple of W: `unroll` full vectors at a time up to `full`,
+  // then the rest one masked vector at a time. carried: the accumulators, results of vector 0 first. sure: begin < end is known.
+  void simd_axis(const Stmt& s, const Int& begin, const Int& full, const Int& end, bool sure,
+                 std::vector<Carried>& carried) {
     const Simd before = simd_;
-    const int64_t step = int64_t{w_} * unroll;
-    const size_t results = folds.size();
+    const Axis& axis = s.axes.back();
+    const int64_t step = int64_t{w_} * s.unroll;
+    const size_t results = s.combine.size();
     const std::string name = hint(axis.var);
-    auto fold = [&](size_t u, std::vector<Carried>& all, const std::string& keep) {
-      std::vector<std::string> values = body();
+    auto emit_one = [&](size_t u, const std::string& keep) {
+      std::vector<std::string> values = emit_vector(s);
       for (size_t r = 0; r < results; ++r) {
-        Carried& c = all[u * results + r];
-        std::string next = combine(folds[r], fold_types_[r], w_, c.value, values[r], c.hint);
-        c.value = keep.empty() ? next
-                               : f_.pure("select " + at_lanes("i1", w_) + " " + keep + ", " + c.type + " " +
-                                             next + ", " + c.type + " " + c.value,
-                                         c.hint);
+        Carried& c = carried[u * results + r];
+        std::string next = combine(s.combine[r], refs_[s.yields[r]].type, w_, c.value, values[r], c.hint);
+        c.value = keep.empty() ? next : select(keep, c.type, next, c.value, c.hint);
       }
     };
     const auto parts = [&] {
       f_.split([&] {
-        const Int count = f_.sub(end, begin);
-        const Int rest = f_.remainder(count, step);
-        const Int full = f_.sub(end, rest);
         f_.loop(name, begin, full, false, carried, [&](const std::string& index) -> Int {
-          for (int u = 0; u < unroll; ++u) {
+          for (int u = 0; u < s.unroll; ++u) {
             simd_ = {axis.var, f_.add(Int(index), int64_t{u} * w_), false, 0};
-            fold(u, carried, "");
+            emit_one(u, "");
           }
           return f_.add(Int(index), step);
         });
-        auto masked = [&](const Int& base) {
-          Int left = f_.sub(end, base);
-          simd_ = {axis.var, base, true, unroll == 1 ? left : f_.min(left, w_)};
-        };
-        if (unroll == 1) {
+        if (s.unroll == 1) {
           f_.when_less(name + ".tail", full, end, true, carried, [&] {
-            masked(full);
-            fold(0, carried, results ? mask() : "");
+            simd_ = {axis.var, full, true, f_.sub(end, full)};
+            emit_one(0, results ? mask() : "");
           });
         } else {
           f_.loop(name + ".tail", full, end, false, carried, [&](const std::string& index) -> Int {
-            masked(Int(index));
-            fold_rotating(carried, folds, unroll, f_.sub(Int(index), full), body);
+            simd_ = {axis.var, Int(index), true, f_.min(f_.sub(end, Int(index)), w_)};
+            emit_any(s, carried, f_.sub(Int(index), full));
             return f_.add(Int(index), w_);
           });
         }
       });
     };
-    if (sure)
+    if (sure || !reads_beside(s.body, axis.var))
       parts();
     else
       f_.when_less(name + ".some", begin, end, false, carried, parts);
     simd_ = before;
   }
 
+  void whole_axis(const Stmt& s, std::vector<Carried>& carried) {
+    const Int n = extent(s.axes.back().extent);
+    simd_axis(s, 0, f_.sub(n, f_.remainder(n, int64_t{w_} * s.unroll)), n, false, carried);
+  }
+
+  std::string select(const std::string& mask, const std::string& type, const std::string& yes,
+                     const std::string& no, std::string_view name) {
+    return f_.pure(
+        "select " + at_lanes("i1", w_) + " " + mask + ", " + type + " " + yes + ", " + type + " " + no, name);
+  }
+
   // The masked rest of an unrolled loop: the vector `from` elements behind the last full step folds into accumulator
   // from / W. One copy of the body serves all of them.
-  void fold_rotating(std::vector<Carried>& carried, const std::vector<OpId>& folds, int unroll,
-                     const Int& from, const VectorBody& body) {
-    const size_t results = folds.size();
-    const std::string keep = mask();
-    std::vector<std::string> values = body();
+  void emit_any(const Stmt& s, std::vector<Carried>& carried, const Int& from) {
+    const size_t results = s.combine.size();
+    const std::string keep = mask(), lanes = at_lanes("i1", w_);
+    std::vector<std::string> values = emit_vector(s);
+    // Whose turn it is, as masks: a select by an i1 would become a branch.
+    const std::string at = vector({f_.pure("trunc i64 " + from.text + " to i32"), DType::i32, 1});
     std::vector<std::string> mine;
-    for (int u = 0; u < unroll; ++u)
-      mine.push_back(f_.pure("icmp eq i64 " + from.text + ", " + std::to_string(u * w_)));
+    for (int u = 0; u < s.unroll; ++u)
+      mine.push_back(f_.pure("icmp eq " + at_lanes("i32", w_) + " " + at + ", " +
+                             constant_at_lanes("i32", std::to_string(u * w_), w_)));
     for (size_t r = 0; r < results; ++r) {
-      const std::string type = carried[r].type;
+      const std::string &type = carried[r].type, &name = carried[r].hint;
       std::string old = carried[r].value;
-      for (int u = 1; u < unroll; ++u)
-        old = f_.pure("select i1 " + mine[u] + ", " + type + " " + carried[u * results + r].value + ", " +
-                      type + " " + old);
-      std::string next = combine(folds[r], fold_types_[r], w_, old, values[r], carried[r].hint);
-      next = f_.pure("select " + at_lanes("i1", w_) + " " + keep + ", " + type + " " + next + ", " + type +
-                     " " + old);
-      for (int u = 0; u < unroll; ++u) {
+      for (int u = 1; u < s.unroll; ++u)
+        old = select(mine[u], type, carried[u * results + r].value, old, name);
+      std::string next = combine(s.combine[r], refs_[s.yields[r]].type, w_, old, values[r], name);
+      for (int u = 0; u < s.unroll; ++u) {
         Carried& c = carried[u * results + r];
-        c.value =
-            f_.pure("select i1 " + mine[u] + ", " + type + " " + next + ", " + type + " " + c.value, c.hint);
+        c.value = select(f_.pure("and " + lanes + " " + keep + ", " + mine[u]), type, next, c.value, name);
       }
     }
   }
@@ -468,13 +482,7 @@ class Emitter {
 
   void emit_loop(const Stmt& s) {
     std::vector<Carried> carried;
-    if (s.simd) {
-      nest(s.axes, 0, s.axes.size() - 1, carried, [&] {
-        simd_axis(s.axes.back(), 0, extent(s.axes.back().extent), false, 1, carried,
-                  [&] { return emit_block(s.body), std::vector<std::string>(); }, {});
-      });
-      return;
-    }
+    if (s.simd) return nest(s.axes, 0, s.axes.size() - 1, carried, [&] { whole_axis(s, carried); });
     std::vector<Carried>* outer = std::exchange(scans_, &carried);
     for (const Stmt& inner : s.body)
       if (inner.kind == Stmt::Kind::scan) {
@@ -509,26 +517,14 @@ class Emitter {
                            identity(s.combine[r], types[r], lanes)});
     std::vector<Carried>* outer_scans = std::exchange(scans_, nullptr);
     const size_t next_scan = next_scan_;
-    const std::vector<DType> outer_types = std::exchange(fold_types_, types);
     nest(s.axes, 0, s.axes.size() - (s.simd ? 1 : 0), carried, [&] {
-      if (!s.simd) {
-        emit_block(s.body);
-        for (size_t r = 0; r < results; ++r)
-          carried[r].value = combine(s.combine[r], types[r], lanes, carried[r].value,
-                                     at_width(refs_[s.yields[r]]), carried[r].hint);
-        return;
+      if (s.simd) return whole_axis(s, carried);
+      emit_block(s.body);
+      for (size_t r = 0; r < results; ++r) {
+        Carried& c = carried[r];
+        c.value = combine(s.combine[r], types[r], lanes, c.value, at_width(refs_[s.yields[r]]), c.hint);
       }
-      simd_axis(
-          s.axes.back(), 0, extent(s.axes.back().extent), false, unroll, carried,
-          [&] {
-            emit_block(s.body);
-            std::vector<std::string> values;
-            for (Ref r : s.yields) values.push_back(vector(refs_[r]));
-            return values;
-          },
-          s.combine);
     });
-    fold_types_ = outer_types;
     scans_ = outer_scans;
     next_scan_ = next_scan;
     for (size_t r = 0; r < results; ++r) {
@@ -579,10 +575,9 @@ class Emitter {
     const size_t outer = s.axes.size() - (s.simd ? 1 : 0);  // axes of the odometer
     auto body = [&] { emit_block(s.body); };
     auto vectors = [&](const Int& first, const Int& last) {  // of the simd axis
-      Int n = extent(s.axes.back().extent);
-      Int stop = f_.min(n, f_.mul(last, w_));
-      simd_axis(s.axes.back(), f_.mul(first, w_), stop, outer > 0, 1, none,
-                [&] { return body(), std::vector<std::string>(); }, {});
+      const Int n = extent(s.axes.back().extent), rest = f_.remainder(n, w_), stop = f_.mul(last, w_);
+      const Int full = f_.min(stop, f_.sub(n, rest));
+      simd_axis(s, f_.mul(first, w_), full, rest.is(0) ? full : f_.min(stop, n), outer > 0, none);
     };
     if (s.simd && outer == 0) return vectors(Int("%begin"), Int("%end"));
     f_.when_less("any", Int("%begin"), Int("%end"), false, none, [&] {
@@ -691,7 +686,6 @@ class Emitter {
   std::vector<std::string> bases_;
   std::string stage_;
   Simd simd_;
-  std::vector<DType> fold_types_;          // of the reduce being emitted
   std::vector<Carried>* scans_ = nullptr;  // of the innermost `for`
   size_t next_scan_ = 0;
 };

@@ -12,6 +12,7 @@ namespace {
 
 std::optional<bool> known_less(const Int& a, const Int& b) {
   if (a.known && b.known) return *a.known < *b.known;
+  if (a.text == b.text) return false;
   return std::nullopt;
 }
 
@@ -28,10 +29,10 @@ std::string Function::unique(std::string_view hint) {
   return name;
 }
 
-int Function::position(const std::string& value) const {
+int Function::position(std::string_view value) const {
   if (!value.starts_with('%')) return 0;
   auto it = positions_.find(value);
-  TENON_CHECK(it != positions_.end(), "no value " + value + " in this function");
+  TENON_CHECK(it != positions_.end(), "no value " + std::string(value) + " in this function");
   return it->second;
 }
 
@@ -51,12 +52,16 @@ std::string Function::place(const std::string& line, std::string_view hint, int 
   if (number)
     if (auto it = numbered_.find(line); it != numbered_.end()) return it->second;
   int position = lowest;
+  bool constant = true;
   for (size_t at = 0; (at = line.find('%', at)) != line.npos;) {
     size_t end = at + 1;
     while (end < line.size() && is_name_char(line[end])) ++end;
-    position = std::max(position, this->position(line.substr(at, end - at)));
+    position = std::max(position, this->position(std::string_view(line).substr(at, end - at)));
+    constant = false;
     at = end;
   }
+  // An expression of constants stays beside its use: only within a block does instruction selection fold it into one.
+  if (constant) position = std::max(position, 2 * depth());
   std::string name = "%" + unique(hint);
   positions_[name] = position;
   Region& region = regions_[(position + 1) / 2];

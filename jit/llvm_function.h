@@ -73,7 +73,7 @@ class Function {
   // The regions that body enters are the parts of one loop that runs at least once.
   void split(const std::function<void()>& body);
 
-  int position(const std::string& value) const;
+  int position(std::string_view value) const;
   std::string finish();  // the body's text
 
  private:
@@ -92,9 +92,14 @@ class Function {
   void enter(Region region, const std::function<void()>& body, Region& out);
   std::string entry_;
   std::vector<Region> regions_;
-  std::unordered_map<std::string, int> positions_;         // "%name" -> position
-  std::unordered_map<std::string, std::string> numbered_;  // line -> "%name"
-  std::unordered_map<std::string, int> used_;              // hint -> count
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  template <class T>
+  using Map = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
+  Map<int> positions_;         // "%name" -> position
+  Map<std::string> numbered_;  // line -> "%name"
+  Map<int> used_;              // hint -> count
   bool split_ = false;
 };
 
