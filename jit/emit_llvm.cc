@@ -5,53 +5,20 @@
 //
 // Inside a simd axis a value is a vector of W = lanes(isa) elements whatever its dtype, unless it does not depend on the
 // axis: then it stays a scalar, in front of the loop. An axis is split into a loop over full vectors and a masked tail.
-// An address is, along the simd variable,
-//   uniform   the variable is absent               a scalar load
-//   unit      1 * variable                         a vector load; the tail is masked or goes through %stage
-//   strided   anything else                        one scalar load a lane
-//   gather    a term's variable is itself a vector llvm.masked.gather
-// Lanes beyond the end never touch memory: masked, or aimed at the last lane that is in.
 // No pointer is claimed noalias: a buffer may be reused in place when every element is read before it is written.
-// Loads of `in` buffers are hoisted, as nothing the kernel stores may be seen by them; no other load ever moves.
 // Tested by tests/emit_test.cc and tests/jit/*.tn.
 #include <algorithm>
-#include <map>
 #include <utility>
 
+#include "jit/emit_lanes.h"
 #include "jit/kernel.h"
-#include "jit/llvm_function.h"
-#include "jit/llvm_text.h"
 
 namespace tenon::jit {
 namespace {
 
-struct Value {
-  std::string text;
-  DType type = DType::f32;
-  int lanes = 1;
-};
-
-// A simd axis being emitted: lane l of a vector is element base + l; only `count` lanes exist when masked.
-struct Simd {
-  Ref var = kNoRef;
-  Int base = 0;
-  bool masked = false;
-  Int count = 0;
-};
-
-// Where a load or store goes: see the legend.
-struct Place {
-  enum class Kind { uniform, unit, strided, gather };
-  Kind kind = Kind::uniform;
-  std::string pointer;  // of the element, or of lane 0
-  Int stride = 0;       // strided: elements between lanes
-  std::string offsets;  // gather: <W x i64>, elements from pointer
-};
-
-class Emitter {
+class Emitter : LaneEmitter {
  public:
-  Emitter(const Kernel& kernel, Isa isa)
-      : k_(kernel), isa_(isa), w_(jit::lanes(isa)), refs_(kernel.types.size()) {}
+  Emitter(const Kernel& kernel, Isa isa) : LaneEmitter(kernel, isa) {}
 
   std::string run() {
     for (const char* name : {"buffers", "sizes", "scratch", "begin", "end"}) {
@@ -94,269 +61,6 @@ class Emitter {
       at = f_.entry("getelementptr " + element + ", ptr " + array + ", i64 " + std::to_string(index),
                     name + ".at");
     return f_.entry("load " + type + ", ptr " + at + ", align 8", name);
-  }
-
-  Int extent(const Extent& e) { return e.size < 0 ? Int(e.factor) : f_.mul(sizes_[e.size], e.factor); }
-  std::string hint(Ref ref) const {
-    return ref < k_.names.size() && !k_.names[ref].empty() ? k_.names[ref] : "v" + std::to_string(ref);
-  }
-
-  // ---- values ----
-
-  std::string expand_at(std::string_view text, const std::vector<std::string>& operands, DType operand,
-                        DType result, int lanes, const std::string& name) {
-    size_t left = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
-    return expand({text, operand, result, lanes}, operands,
-                  [&](const std::string& line) { return f_.pure(line, left-- == 0 ? name : "t"); });
-  }
-
-  std::string vector(const Value& v) {
-    if (v.lanes == w_) return v.text;
-    const std::string type(register_type(v.type));
-    if (!v.text.starts_with('%')) return constant_at_lanes(type, v.text, w_);
-    const std::string wide = at_lanes(type, w_);
-    std::string first = f_.pure("insertelement " + wide + " poison, " + type + " " + v.text + ", i64 0");
-    return f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", w_) +
-                       " zeroinitializer",
-                   v.text.substr(1) + ".all");
-  }
-
-  // Operands as texts of the same number of lanes.
-  std::pair<std::vector<std::string>, int> level(const std::vector<Ref>& args) {
-    int lanes = 1;
-    for (Ref r : args) lanes = std::max(lanes, refs_[r].lanes);
-    std::vector<std::string> texts;
-    for (Ref r : args) texts.push_back(lanes == 1 ? refs_[r].text : vector(refs_[r]));
-    return {texts, lanes};
-  }
-
-  void define(Ref ref, std::string text, int lanes) {
-    refs_[ref] = {std::move(text), compute_type(k_.types[ref]), lanes};
-  }
-
-  std::string combine(OpId id, DType type, int lanes, const std::string& a, const std::string& b,
-                      const std::string& name) {
-    std::string_view text = spelling(op(id), type);
-    TENON_CHECK(!text.empty(), std::string(op(id).name) + " cannot fold in LLVM");
-    return expand_at(text, {a, b}, type, type, lanes, name);
-  }
-
-  std::string lane_numbers(std::string_view type) const {
-    std::string text = "<";
-    for (int l = 0; l < w_; ++l) text += (l ? ", " : "") + std::string(type) + " " + std::to_string(l);
-    return text + ">";
-  }
-
-  std::string mask() {
-    if (simd_.count.known) {
-      std::string text = "<";
-      for (int l = 0; l < w_; ++l)
-        text += std::string(l ? ", " : "") + (l < *simd_.count.known ? "i1 true" : "i1 false");
-      return text + ">";
-    }
-    std::string count = f_.pure("trunc i64 " + simd_.count.text + " to i32");
-    return f_.pure(
-        "icmp ult " + at_lanes("i32", w_) + " " + lane_numbers("i32") + ", " + vector({count, DType::i32, 1}),
-        "mask");
-  }
-
-  // ---- addresses ----
-
-  std::string offset_pointer(std::string_view type, const std::string& base, const Int& elements) {
-    if (elements.is(0)) return base;
-    return f_.pure("getelementptr " + std::string(type) + ", ptr " + base + ", i64 " + elements.text, "at");
-  }
-
-  Place place(int buffer, const Address& address) {
-    Place p;
-    Int stride = 0;
-    bool varies = false;
-    std::map<int, Int> sums;  // scalar terms by how far in they are known
-    for (const Term& term : address) {
-      Int scale = term.size < 0 ? Int(term.factor) : f_.mul(sizes_[term.size], term.factor);
-      Int product = scale;
-      if (term.var != kNoRef && term.var == simd_.var) {
-        stride = f_.add(stride, scale);
-        varies = true;
-        product = f_.mul(scale, simd_.base);
-      } else if (term.var != kNoRef && refs_[term.var].lanes > 1) {
-        const std::string wide = at_lanes("i64", w_);
-        std::string part = refs_[term.var].text;
-        if (!scale.is(1))
-          part = f_.pure("mul " + wide + " " + part + ", " + vector({scale.text, DType::i64, 1}));
-        p.offsets = p.offsets.empty() ? part : f_.pure("add " + wide + " " + p.offsets + ", " + part);
-        continue;
-      } else if (term.var != kNoRef) {
-        const std::string& var = refs_[term.var].text;
-        product = f_.mul(scale, var.starts_with('%') ? Int(var) : Int(std::stoll(var)));
-      }
-      int at = product.known ? 0 : f_.position(product.text);
-      auto [it, is_new] = sums.try_emplace(at, product);
-      if (!is_new) it->second = f_.add(it->second, product);
-    }
-    const std::string_view type = memory_type(k_.buffers[buffer].type);
-    p.pointer = bases_[buffer];
-    for (const auto& [at, sum] : sums) p.pointer = offset_pointer(type, p.pointer, sum);
-    if (!p.offsets.empty()) {
-      p.kind = Place::Kind::gather;
-      const std::string wide = at_lanes("i64", w_);
-      if (varies) {
-        std::string step = vector({stride.text, DType::i64, 1});
-        std::string along = f_.pure("mul " + wide + " " + step + ", " + lane_numbers("i64"));
-        p.offsets = f_.pure("add " + wide + " " + p.offsets + ", " + along);
-      }
-      if (simd_.masked) p.offsets = clamp_lanes(p.offsets, "i64");
-    } else if (varies && !stride.is(0)) {
-      p.kind = stride.is(1) ? Place::Kind::unit : Place::Kind::strided;
-      p.stride = stride;
-    }
-    return p;
-  }
-
-  // The number of lane l, or of the last lane that is in.
-  Int lane(int l) {
-    if (!simd_.masked || l == 0) return l;
-    return f_.min(l, f_.sub(simd_.count, 1));
-  }
-
-  // A vector whose lanes beyond the end repeat the last one that is in.
-  std::string clamp_lanes(const std::string& value, std::string_view type) {
-    const std::string wide = at_lanes(type, w_);
-    std::string last = f_.pure("extractelement " + wide + " " + value + ", i64 " + lane(w_ - 1).text);
-    std::string first =
-        f_.pure("insertelement " + wide + " poison, " + std::string(type) + " " + last + ", i64 0");
-    std::string all = f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " +
-                              at_lanes("i32", w_) + " zeroinitializer");
-    return f_.pure("select " + at_lanes("i1", w_) + " " + mask() + ", " + wide + " " + value + ", " + wide +
-                   " " + all);
-  }
-
-  bool has_masked_memory(DType type) const {
-    return isa_ == Isa::avx512 || (isa_ == Isa::avx2 && size_of(type) >= 4);
-  }
-
-  // A vector on the stack through which a tail is copied where the machine has no masked instruction for the type.
-  const std::string& stage() {
-    if (stage_.empty()) stage_ = f_.entry("alloca [" + std::to_string(w_ * 8) + " x i8], align 64", "stage");
-    return stage_;
-  }
-  void copy(const std::string& to, const std::string& from, int element) {
-    Int bytes = f_.mul(simd_.count, element);
-    f_.statement("call void @llvm.memcpy.p0.p0.i64(ptr " + to + ", ptr " + from + ", i64 " + bytes.text +
-                 ", i1 false)");
-  }
-
-  // ---- loads and stores ----
-
-  // One load instruction: moved out of loops if nothing the kernel writes can change it.
-  std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false) {
-    return b.role == Buffer::Role::in ? f_.invariant_load(line, name, uniform) : f_.here(line, name);
-  }
-
-  std::string read_lanes(const Buffer& b, const Place& p, const std::string& name) {
-    const std::string type(memory_type(b.type)), wide = at_lanes(type, w_),
-                                                 align = std::to_string(size_of(b.type));
-    switch (p.kind) {
-      case Place::Kind::uniform:
-        return read(b, "load " + type + ", ptr " + p.pointer + ", align " + align, name, true);
-      case Place::Kind::unit:
-        if (!simd_.masked) return read(b, "load " + wide + ", ptr " + p.pointer + ", align " + align, name);
-        if (has_masked_memory(b.type))
-          return read(b,
-                      "call " + wide + " @llvm.masked.load." + memory_mangled(b.type) + ".p0(ptr " +
-                          p.pointer + ", i32 " + align + ", " + at_lanes("i1", w_) + " " + mask() + ", " +
-                          wide + " zeroinitializer)",
-                      name);
-        f_.statement("store " + wide + " zeroinitializer, ptr " + stage() + ", align 64");
-        copy(stage(), p.pointer, size_of(b.type));
-        return f_.here("load " + wide + ", ptr " + stage() + ", align 64", name);
-      case Place::Kind::strided: {
-        std::string all = "poison";
-        for (int l = 0; l < w_; ++l) {
-          std::string at = offset_pointer(type, p.pointer, f_.mul(lane(l), p.stride));
-          std::string one = read(b, "load " + type + ", ptr " + at + ", align " + align, name + ".lane");
-          all = f_.pure(
-              "insertelement " + wide + " " + all + ", " + type + " " + one + ", i64 " + std::to_string(l),
-              name);
-        }
-        return all;
-      }
-      case Place::Kind::gather:
-        return read(b,
-                    "call " + wide + " @llvm.masked.gather." + memory_mangled(b.type) + ".v" +
-                        std::to_string(w_) + "p0(" + at_lanes("ptr", w_) + " " + pointers(type, p) +
-                        ", i32 " + align + ", " + at_lanes("i1", w_) + " " +
-                        constant_at_lanes("i1", "true", w_) + ", " + wide + " poison)",
-                    name);
-    }
-    return "";
-  }
-
-  std::string pointers(const std::string& type, const Place& p) {
-    return f_.pure(
-        "getelementptr " + type + ", ptr " + p.pointer + ", " + at_lanes("i64", w_) + " " + p.offsets, "at");
-  }
-
-  std::string memory_mangled(DType type) const {
-    std::string_view m = memory_type(type);
-    return "v" + std::to_string(w_) + (m == "double" ? "f64" : m == "float" ? "f32" : std::string(m));
-  }
-
-  void emit_load(const Stmt& s) {
-    const Buffer& b = k_.buffers[s.buffer];
-    Place p = place(s.buffer, s.address);
-    int lanes = p.kind == Place::Kind::uniform ? 1 : w_;
-    const std::string conversion = load_template(b.type);
-    const std::string name = hint(s.result);
-    std::string bits = read_lanes(b, p, conversion == "$0" ? name : name + ".bits");
-    define(s.result, expand_at(conversion, {bits}, b.type, compute_type(b.type), lanes, name), lanes);
-  }
-
-  void emit_store(const Stmt& s) {
-    const Buffer& b = k_.buffers[s.buffer];
-    Place p = place(s.buffer, s.address);
-    const Value& v = refs_[s.args[0]];
-    const std::string type(memory_type(b.type)), wide = at_lanes(type, w_),
-                                                 align = std::to_string(size_of(b.type));
-    // A scalar is converted before it is spread, so that happens once.
-    std::string bits = expand_at(store_template(b.type), {v.text}, v.type, b.type, v.lanes, "bits");
-    if (p.kind == Place::Kind::uniform) {
-      // Every lane writes the same element: the last one stays.
-      if (v.lanes > 1) bits = f_.pure("extractelement " + wide + " " + bits + ", i64 " + lane(w_ - 1).text);
-      f_.statement("store " + type + " " + bits + ", ptr " + p.pointer + ", align " + align);
-      return;
-    }
-    if (v.lanes == 1) {
-      DType kind = is_bool(b.type) ? DType::u8 : size_of(b.type) == 2 ? DType::i16 : b.type;
-      bits = vector({bits, kind, 1});
-    }
-    if (p.kind == Place::Kind::unit) {
-      if (!simd_.masked) {
-        f_.statement("store " + wide + " " + bits + ", ptr " + p.pointer + ", align " + align);
-      } else if (has_masked_memory(b.type)) {
-        f_.statement("call void @llvm.masked.store." + memory_mangled(b.type) + ".p0(" + wide + " " + bits +
-                     ", ptr " + p.pointer + ", i32 " + align + ", " + at_lanes("i1", w_) + " " + mask() +
-                     ")");
-      } else {
-        f_.statement("store " + wide + " " + bits + ", ptr " + stage() + ", align 64");
-        copy(p.pointer, stage(), size_of(b.type));
-      }
-      return;
-    }
-    if (simd_.masked) bits = clamp_lanes(bits, type);
-    if (p.kind == Place::Kind::strided) {
-      for (int l = 0; l < w_; ++l) {
-        std::string at = offset_pointer(type, p.pointer, f_.mul(lane(l), p.stride));
-        std::string one = f_.pure("extractelement " + wide + " " + bits + ", i64 " + std::to_string(l));
-        f_.statement("store " + type + " " + one + ", ptr " + at + ", align " + align);
-      }
-    } else {
-      // Lanes are written in order, so of equal addresses the last one stays, as in the kernel's own order.
-      f_.statement("call void @llvm.masked.scatter." + memory_mangled(b.type) + ".v" + std::to_string(w_) +
-                   "p0(" + wide + " " + bits + ", " + at_lanes("ptr", w_) + " " + pointers(type, p) +
-                   ", i32 " + align + ", " + at_lanes("i1", w_) + " " + constant_at_lanes("i1", "true", w_) +
-                   ")");
-    }
   }
 
   // ---- loops ----
@@ -677,15 +381,6 @@ class Emitter {
     TENON_CHECK(false, "par inside the par nest");
   }
 
-  const Kernel& k_;
-  const Isa isa_;
-  const int w_;
-  Function f_;
-  std::vector<Value> refs_;
-  std::vector<Int> sizes_;
-  std::vector<std::string> bases_;
-  std::string stage_;
-  Simd simd_;
   std::vector<Carried>* scans_ = nullptr;  // of the innermost `for`
   size_t next_scan_ = 0;
 };

@@ -98,5 +98,69 @@ TEST(Emit, StridesAndGathers) {
         sizes_around("M", {{"N", 3}}));
 }
 
+TEST(Emit, NarrowTypesAndCasts) {
+  check(
+      R"(kernel @narrow(N, M; in %h: f16, in %b: bf16, in %c: i8, in %u: u8, in %f: bool, in %d: f64, out %oh: f16, out %ob: bf16, out %oc: i8, out %ou: u8, out %of: bool, out %od: f64) {
+    par %i in N, simd %j in M {
+      %0 = load %h[M*%i + %j]
+      %1 = load %b[M*%i + %j]
+      %2 = load %c[M*%i + %j]
+      %3 = load %u[M*%i + %j]
+      %4 = load %f[M*%i + %j]
+      %5 = load %d[M*%i + %j]
+      %6 = mul %0, %1
+      %7 = cast.i8 %6
+      %8 = add %7, %2
+      %9 = cast.u8 %5
+      %10 = bit_xor %9, %3
+      %11 = cast.bool %8
+      %12 = logical_xor %11, %4
+      %13 = cast.f64 %6
+      %14 = sub %13, %5
+      store %oh[M*%i + %j], %6
+      store %ob[M*%i + %j], %6
+      store %oc[M*%i + %j], %8
+      store %ou[M*%i + %j], %10
+      store %of[M*%i + %j], %12
+      store %od[M*%i + %j], %14
+    }
+  })",
+      sizes_around("M", {{"N", 2}}));
+}
+
+// An output may take an input's place when every element is read before it is written.
+TEST(Emit, OutputInPlaceOfAnInput) {
+  Result<Kernel> kernel = parse_kernel(R"(kernel @centre(N, M; in %x: f32, in %b: f32, out %y: f32) {
+    par %i in N {
+      %s = reduce add simd %j in M unroll 2 {
+        %v = load %x[M*%i + %j]
+        yield %v
+      }
+      for simd %j2 in M {
+        %w = load %x[M*%i + %j2]
+        %c = load %b[0]
+        %d = sub %w, %s
+        %e = mul %d, %c
+        store %y[M*%i + %j2], %e
+      }
+    }
+  })");
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  for (Isa isa : kAllIsas) {
+    Result<Compiled> code = compile_for(*kernel, isa);
+    ASSERT_TRUE(code.ok()) << code.status().message();
+    std::vector<float> x(5 * 37), b = {0.7f}, y(x.size());
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 11) - 4.3f;
+    auto view = [](std::vector<float>& data) {
+      return BufferView{data.data(), static_cast<int64_t>(data.size())};
+    };
+    ASSERT_TRUE(interpret(*kernel, {view(x), view(b), view(y)}, {5, 37}, lanes(isa)).ok());
+    const int64_t sizes[] = {5, 37};
+    void* buffers[] = {x.data(), b.data(), x.data()};
+    code->function(buffers, sizes, nullptr, 0, 5);
+    EXPECT_EQ(x, y) << isa_name(isa);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::jit

@@ -1,0 +1,98 @@
+// LaneEmitter: the part of emit_llvm.cc below control flow: values, addresses, loads and stores of one kernel, as scalars
+// or as vectors of W lanes. An address is, along the variable of the simd axis being emitted,
+//   uniform   the variable is absent               a scalar load
+//   unit      1 * variable                         a vector load; the tail is masked or goes through %stage
+//   strided   anything else                        one scalar load a lane
+//   gather    a term's variable is itself a vector llvm.masked.gather
+// Lanes beyond the end never touch memory: masked, or aimed at the last lane that is in. Loads of `in` buffers are
+// hoisted, as nothing the kernel stores may be seen by them; no other load ever moves.
+// Tested by tests/emit_test.cc and tests/jit/*.tn.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "jit/kernel.h"
+#include "jit/llvm_function.h"
+#include "jit/llvm_text.h"
+
+namespace tenon::jit {
+
+struct Value {
+  std::string text;
+  DType type = DType::f32;
+  int lanes = 1;
+};
+
+// A simd axis being emitted: lane l of a vector is element base + l; only `count` lanes exist when masked.
+struct Simd {
+  Ref var = kNoRef;
+  Int base = 0;
+  bool masked = false;
+  Int count = 0;
+};
+
+// Where a load or store goes: see the legend.
+struct Place {
+  enum class Kind { uniform, unit, strided, gather };
+  Kind kind = Kind::uniform;
+  std::string pointer;  // of the element, or of lane 0
+  Int stride = 0;       // strided: elements between lanes
+  std::string offsets;  // gather: <W x i64>, elements from pointer
+};
+
+class LaneEmitter {
+ protected:
+  LaneEmitter(const Kernel& kernel, Isa isa)
+      : k_(kernel), isa_(isa), w_(jit::lanes(isa)), refs_(kernel.types.size()) {}
+
+  Int extent(const Extent& e);
+  std::string hint(Ref ref) const;
+
+  // ---- values ----
+  std::string expand_at(std::string_view text, const std::vector<std::string>& operands, DType operand,
+                        DType result, int lanes, const std::string& name);
+  std::string vector(const Value& v);
+  // Operands as texts of the same number of lanes.
+  std::pair<std::vector<std::string>, int> level(const std::vector<Ref>& args);
+  void define(Ref ref, std::string text, int lanes);
+  std::string combine(OpId id, DType type, int lanes, const std::string& a, const std::string& b,
+                      const std::string& name);
+  std::string lane_numbers(std::string_view type) const;
+  std::string mask();
+
+  // ---- addresses ----
+  std::string offset_pointer(std::string_view type, const std::string& base, const Int& elements);
+  Place place(int buffer, const Address& address);
+  // The number of lane l, or of the last lane that is in.
+  Int lane(int l);
+  // A vector whose lanes beyond the end repeat the last one that is in.
+  std::string clamp_lanes(const std::string& value, std::string_view type);
+  bool has_masked_memory(DType type) const;
+  // A vector on the stack through which a tail is copied where the machine has no masked instruction for the type.
+  const std::string& stage();
+  void copy(const std::string& to, const std::string& from, int element);
+
+  // ---- loads and stores ----
+  // One load instruction: moved out of loops if nothing the kernel writes can change it.
+  std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false);
+  std::string read_lanes(const Buffer& b, const Place& p, const std::string& name);
+  std::string pointers(const std::string& type, const Place& p);
+  std::string memory_mangled(DType type) const;
+  void emit_load(const Stmt& s);
+  void emit_store(const Stmt& s);
+
+  const Kernel& k_;
+  const Isa isa_;
+  const int w_;
+  Function f_;
+  std::vector<Value> refs_;  // per Ref, once emitted
+  std::vector<Int> sizes_;
+  std::vector<std::string> bases_;  // per buffer
+  std::string stage_;
+  Simd simd_;  // var kNoRef outside simd axes
+};
+
+}  // namespace tenon::jit
