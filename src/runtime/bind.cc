@@ -104,7 +104,7 @@ Result<Binder> Binder::make(const Graph& graph) {
 }
 
 Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
-                     std::vector<int64_t>* symbols) const {
+                     std::span<int64_t> symbols) const {
   if (inputs.size() != graph.inputs.size())
     return invalid("graph @" + graph.name + " takes " + std::to_string(graph.inputs.size()) +
                    " inputs, got " + std::to_string(inputs.size()));
@@ -120,23 +120,23 @@ Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::s
       return invalid("input " + graph.value_name(v) + " is " + graph.print_type(type) + ", got shape " +
                      list(t.shape));
   }
-  symbols->assign(graph.dims->symbol_count(), 0);
+  std::fill(symbols.begin(), symbols.end(), 0);
   for (const Source& s : sources_) {
     const Tensor& t = inputs[s.input];
     if (s.axis < 0) {
       if (!t.data) return invalid("input " + graph.value_name(graph.inputs[s.input].value) + " has no data");
-      (*symbols)[s.symbol] = *static_cast<const int64_t*>(t.data);
+      symbols[s.symbol] = *static_cast<const int64_t*>(t.data);
     } else {
       const int64_t n = t.shape[s.axis] - s.offset;
       if (n % s.factor != 0)
         return invalid("input " + graph.value_name(graph.inputs[s.input].value) + " is " +
                        graph.print_type(graph.type(graph.inputs[s.input].value)) + ", got shape " +
                        list(t.shape));
-      (*symbols)[s.symbol] = n / s.factor;
+      symbols[s.symbol] = n / s.factor;
     }
-    if ((*symbols)[s.symbol] < 0)
+    if (symbols[s.symbol] < 0)
       return invalid("size " + graph.dims->symbol_name(graph.dims->symbol_at(s.symbol)) +
-                     " is negative: " + std::to_string((*symbols)[s.symbol]));
+                     " is negative: " + std::to_string(symbols[s.symbol]));
   }
   return {};
 }
@@ -146,17 +146,18 @@ Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<boo
   if (outputs.size() != graph.outputs.size())
     return invalid("graph @" + graph.name + " has " + std::to_string(graph.outputs.size()) +
                    " outputs, got " + std::to_string(outputs.size()));
+  // Nothing is built for a message before there is one to give.
   auto check = [&](const char* what, ValueId v, const Plan::Expected& want, const Tensor& t) -> Status {
     const TensorType& type = graph.type(v);
-    const std::string who = std::string(what) + " " + graph.value_name(v);
+    auto who = [&] { return std::string(what) + " " + graph.value_name(v); };
     if (t.dtype != type.dtype)
-      return invalid(who + " is " + graph.print_type(type) + ", got dtype " + std::string(name(t.dtype)));
+      return invalid(who() + " is " + graph.print_type(type) + ", got dtype " + std::string(name(t.dtype)));
     if (!std::equal(t.shape.begin(), t.shape.end(), want.shape.begin(), want.shape.end()))
-      return invalid(who + " is " + graph.print_type(type) + " = " + list(want.shape) + ", got shape " +
+      return invalid(who() + " is " + graph.print_type(type) + " = " + list(want.shape) + ", got shape " +
                      list(t.shape));
     if (!strides_fit(want, t.strides))
-      return invalid(who + " has strides " + list(want.strides) + ", got " + list(t.strides));
-    if (!t.data && want.elements > 0) return invalid(who + " has no data");
+      return invalid(who() + " has strides " + list(want.strides) + ", got " + list(t.strides));
+    if (!t.data && want.elements > 0) return invalid(who() + " has no data");
     return {};
   };
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -181,8 +182,8 @@ Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<boo
 Status check_params(const Graph& graph, std::span<const Tensor> params) {
   if (params.empty()) return {};
   if (params.size() != graph.inputs.size())
-    return invalid("graph @" + graph.name + " takes " + std::to_string(graph.inputs.size()) + " inputs, got " +
-                   std::to_string(params.size()) + " params");
+    return invalid("graph @" + graph.name + " takes " + std::to_string(graph.inputs.size()) +
+                   " inputs, got " + std::to_string(params.size()) + " params");
   for (size_t i = 0; i < params.size(); ++i) {
     const Tensor& t = params[i];
     if (!t.data) continue;

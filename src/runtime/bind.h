@@ -19,9 +19,9 @@ class Binder {
   // invalid when some symbol is determined by no input.
   static Result<Binder> make(const Graph& graph);
 
-  // Symbol values from the inputs' sizes (and the data of inputs that define a symbol). Checks counts, ranks, dtypes.
+  // Symbol values, by symbol number, from the inputs' sizes (and the data of inputs that define a symbol). Checks counts, ranks, dtypes.
   Status solve(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
-               std::vector<int64_t>* symbols) const;
+               std::span<int64_t> symbols) const;
 
  private:
   struct Source {

@@ -51,10 +51,13 @@ Result<int64_t> bytes_of(const Graph& g, const Sizes& sizes, ValueId v) {
   for (Dim d : type.shape) {
     const auto n = sizes.table->eval(d, sizes.symbols);
     if (!n) return invalid(who + ": the size " + g.dims->print(d) + " has no value that 64 bits hold");
-    if (*n < 0) return invalid(who + ": the size " + g.dims->print(d) + " is negative: " + std::to_string(*n));
+    if (*n < 0)
+      return invalid(who + ": the size " + g.dims->print(d) + " is negative: " + std::to_string(*n));
     shape += (shape.empty() ? "" : ",") + std::to_string(*n);
-    if (*n == 0) empty = true;
-    else fits = fits && !__builtin_mul_overflow(bytes, *n, &bytes);
+    if (*n == 0)
+      empty = true;
+    else
+      fits = fits && !__builtin_mul_overflow(bytes, *n, &bytes);
   }
   if (empty) return 0;
   if (!fits) return invalid(who + " = [" + shape + "] has more bytes than 64 bits can count");
@@ -70,7 +73,9 @@ Status check_extent(const Graph& g, const Sizes& sizes, ValueId v, const std::op
   __int128 reach = 0;
   for (size_t a = 0; a < strides->size(); ++a) {
     const auto stride = sizes.table->eval((*strides)[a], sizes.symbols);
-    if (!stride) return invalid(who + ": the stride " + g.dims->print((*strides)[a]) + " has no value that 64 bits hold");
+    if (!stride)
+      return invalid(who + ": the stride " + g.dims->print((*strides)[a]) +
+                     " has no value that 64 bits hold");
     const __int128 far = static_cast<__int128>(*stride) * (sizes.eval(g.type(v).shape[a]) - 1);
     reach += far < 0 ? -far : far;
     if (reach > kMost) return invalid(who + ": its strides reach farther than any memory");

@@ -252,18 +252,19 @@ struct Program::Impl {
     compile_ms += ms_since(start);
     return {};
   }
-  Result<std::shared_ptr<const Plan>> plan(std::vector<int64_t> symbols);
+  Result<std::shared_ptr<const Plan>> plan(std::span<const int64_t> values);
 };
 
 Program::Program() : impl_(std::make_unique<Impl>()) {}
 Program::~Program() = default;
 
-Result<std::shared_ptr<const Plan>> Program::Impl::plan(std::vector<int64_t> symbols) {
+Result<std::shared_ptr<const Plan>> Program::Impl::plan(std::span<const int64_t> values) {
   std::lock_guard lock(mutex);
-  if (last && last->symbols() == symbols) {
+  if (last && std::equal(values.begin(), values.end(), last->symbols().begin(), last->symbols().end())) {
     hits.fetch_add(1, std::memory_order_relaxed);
     return last;
   }
+  std::vector<int64_t> symbols(values.begin(), values.end());
   auto it = plans.find(symbols);
   if (it != plans.end()) {
     hits.fetch_add(1, std::memory_order_relaxed);
@@ -294,9 +295,13 @@ Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const Program
 
 Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   Impl& p = *impl_;
-  std::vector<int64_t> symbols;
-  TENON_TRY(p.binder.solve(p.source, p.frozen, inputs, &symbols));
-  TENON_ASSIGN(std::shared_ptr<const Plan> plan, p.plan(std::move(symbols)));
+  constexpr size_t kOnStack = 32;
+  const auto count = static_cast<size_t>(p.source.dims->symbol_count());
+  int64_t symbols_stack[kOnStack];
+  std::vector<int64_t> symbols_heap(count > kOnStack ? count : 0);
+  const std::span<int64_t> symbols(count > kOnStack ? symbols_heap.data() : symbols_stack, count);
+  TENON_TRY(p.binder.solve(p.source, p.frozen, inputs, symbols));
+  TENON_ASSIGN(std::shared_ptr<const Plan> plan, p.plan(symbols));
   TENON_TRY(check_tensors(p.source, *plan, p.frozen, inputs, outputs));
   void *in_stack[64], *out_stack[64];
   std::vector<void*> in_heap, out_heap;
