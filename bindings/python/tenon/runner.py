@@ -78,9 +78,9 @@ class Frame:
             tables = [(ctypes.c_void_p * max(len(t), 1))(*(None if at is None else base + 8 * at for at in t))
                       for t in (inputs, outputs)]
             self._tables += tables
-            self.run.append(functools.partial(_abi.library().tenon_program_run, program.handle,
-                                              ctypes.c_void_p(ctypes.addressof(tables[0])), len(inputs),
-                                              ctypes.c_void_p(ctypes.addressof(tables[1])), len(outputs)))
+            (inputs, n_in), (outputs, n_out) = ((ctypes.c_void_p(ctypes.addressof(t)), ctypes.c_size_t(len(ats)))
+                                                for t, ats in zip(tables, (inputs, outputs)))
+            self.run.append(functools.partial(_abi.run_function(), program.handle, inputs, n_in, outputs, n_out))
 
 
 class Frozen:
