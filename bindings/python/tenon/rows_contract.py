@@ -1,0 +1,170 @@
+"""Rows of matrix products, convolutions, pooling, norms and attention. How rows are written: rows.py.
+
+Tested by tests/torch/test_lower.py.
+"""
+
+import math
+
+from . import symexpr
+from .lower import HALVES, dtype_of, same_shape
+from .rows import row
+from .rows_map import scaled
+from .symexpr import Unsupported
+
+
+# --- contract ---------------------------------------------------------------------------------------------------------
+@row("mm", "bmm", "mv", "dot")
+def _(e, a, b):
+    return e.matmul(a, b)
+
+
+@row("addmm", "baddbmm", "addmv", "addbmm")
+def _(e, bias, a, b, beta=1, alpha=1):
+    product = e.matmul(a, b)
+    if e.node.target._opname == "addbmm":
+        product = e.reduce("sum", product, [0])
+    plain = _number_is(beta, 0) or (_number_is(beta, 1) and _number_is(alpha, 1))
+    if product.dtype in HALVES and not plain:
+        product, bias = e.cast(product, "f32"), e.cast(bias, "f32")
+    product = scaled(e, product, alpha)
+    return product if _number_is(beta, 0) else e.map("add", product, scaled(e, bias, beta))
+
+
+def _number_is(x, value):
+    return isinstance(x, (int, float)) and x == value
+
+
+@row("convolution")
+def _(e, x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
+    spatial = x.rank - 2
+    stride, padding, dilation, output_padding = (_each(n, spatial) for n in (stride, padding, dilation, output_padding))
+    return e.op("convolution", [x, w, bias], e.dtype, e.shape, strides=stride, padding=padding, padding_high=padding,
+                dilations=dilation, groups=groups, transposed=bool(transposed), output_padding=output_padding)
+
+
+def _each(values, count):
+    values = list(values) if isinstance(values, (list, tuple)) else [values]
+    return values * count if len(values) == 1 else values
+
+
+def _batched(e, x, spatial):
+    return x if x.rank == spatial + 2 else e.reshape(x, (1,) + x.shape)
+
+
+def _high_padding(x, shape, kernel, stride, padding, dilation, ceil_mode):
+    """What to pad at the end so that exactly the windows PyTorch takes fit."""
+    if not ceil_mode:
+        return list(padding)
+    extents, result = list(x.shape)[-len(kernel):], list(shape)[-len(kernel):]
+    needed = [(o - 1) * s + d * (k - 1) + 1 - n - p
+              for o, s, d, k, n, p in zip(result, stride, dilation, kernel, extents, padding)]
+    if not all(isinstance(n, int) for n in needed):
+        raise Unsupported("ceil_mode over a symbolic size")
+    return needed
+
+
+@row("max_pool2d_with_indices", "max_pool3d_with_indices")
+def _(e, x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    if e.used(1):
+        raise Unsupported("the indices of max pooling")
+    spatial = 2 if "2d" in e.node.target._opname else 3
+    kernel, padding, dilation = _each(kernel_size, spatial), _each(padding, spatial), _each(dilation, spatial)
+    stride = _each(stride, spatial) if stride else kernel
+    fake = symexpr.sizes(e.fake[0].shape)
+    batched = _batched(e, x, spatial)
+    high = _high_padding(x, fake, kernel, stride, padding, dilation, ceil_mode)
+    y = e.op("max_pool", [batched], x.dtype, batched.shape[:2] + fake[-spatial:], kernel=kernel, strides=stride,
+             padding=padding, padding_high=high, dilations=dilation)
+    return e.reshape(y, fake), None
+
+
+@row("avg_pool2d", "avg_pool3d")
+def _(e, x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    spatial = int(e.node.target._opname[-2])
+    kernel, padding = _each(kernel_size, spatial), _each(padding, spatial)
+    stride = _each(stride, spatial) if stride else kernel
+    high = _high_padding(x, e.shape, kernel, stride, padding, [1] * spatial, ceil_mode)
+    if ceil_mode and count_include_pad and any(h > p for h, p in zip(high, padding)) and not divisor_override:
+        if any(padding):
+            raise Unsupported("average pooling with ceil_mode and counted padding")
+        count_include_pad = False  # what hangs over the end is never counted
+    batched = _batched(e, x, spatial)
+    y = e.op("avg_pool", [batched], x.dtype, batched.shape[:2] + e.shape[-spatial:], kernel=kernel, strides=stride,
+             padding=padding, padding_high=high, count_include_pad=bool(count_include_pad),
+             divisor=divisor_override or None)
+    return e.reshape(y, e.shape)
+
+
+@row("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+def _(e, x, output_size):
+    spatial = int(e.node.target._opname[-2])
+    batched = _batched(e, x, spatial)
+    output = list(e.shape[-spatial:])
+    y = e.op("adaptive_avg_pool", [batched], x.dtype, batched.shape[:2] + tuple(output), output=output)
+    return e.reshape(y, e.shape)
+
+
+# --- norms and attention ----------------------------------------------------------------------------------------------
+def _parameters(e, x, weight, bias, extent):
+    """Norm parameters in x's dtype or f32; a missing weight before a bias is a full of ones."""
+    fit = lambda v: v if v is None or v.dtype == x.dtype or v.dtype == "f32" else e.cast(v, x.dtype)
+    weight, bias = fit(weight), fit(bias)
+    if weight is None and bias is not None:
+        weight = e.full(1, bias.dtype, [extent])
+    if weight is not None and bias is not None and weight.dtype != bias.dtype:
+        weight, bias = e.cast(weight, "f32"), e.cast(bias, "f32")
+    return [weight, bias]
+
+
+@row("native_layer_norm")
+def _(e, x, normalized_shape, weight, bias, eps):
+    count = len(normalized_shape)
+    weight, bias = _parameters(e, x, weight, bias, 1)
+    if weight is not None and weight.rank == 1 and count > 1:
+        weight = e.expand(e.reshape(weight, [1] * count), normalized_shape)
+    elif weight is not None and not same_shape(weight.shape, symexpr.sizes(normalized_shape)):
+        weight = e.expand(weight, normalized_shape)
+    y = e.op("layer_norm", [x, weight, bias], x.dtype, x.shape, axes_count=count, eps=float(eps))
+    mean = rstd = None
+    if e.used(1) or e.used(2):
+        axes, wide = list(range(x.rank - count, x.rank)), e.cast(x, "f32") if x.dtype in HALVES else x
+        mean = e.cast(e.reduce("mean", wide, axes, True), dtype_of(e.fake[1].dtype))
+        variance = e.reduce("var", wide, axes, True, correction=0.0)
+        rstd = e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps))))
+        rstd = e.cast(rstd, dtype_of(e.fake[2].dtype))
+    return y, mean, rstd
+
+
+@row("native_group_norm")
+def _(e, x, weight, bias, n, c, hxw, group, eps):
+    weight, bias = _parameters(e, x, weight, bias, x.shape[1])
+    return e.op("group_norm", [x, weight, bias], x.dtype, x.shape, groups=group, eps=float(eps)), None, None
+
+
+@row("_native_batch_norm_legit_no_training")
+def _(e, x, weight, bias, mean, var, momentum, eps):
+    extent = x.shape[1]
+    weight, bias = _parameters(e, x, weight, bias, extent)
+    parameters = [mean, var] + [v for v in (weight, bias) if v is not None]
+    if any(v.dtype != parameters[0].dtype for v in parameters):
+        parameters = [e.cast(v, "f32") for v in parameters]
+    y = e.op("batch_norm", [x, *parameters], x.dtype, x.shape, eps=float(eps))
+    empty = [e.full(0, dtype_of(f.dtype), f.shape) if e.used(i) else None for i, f in enumerate(e.fake) if i > 0]
+    return (y, *empty)
+
+
+@row("_scaled_dot_product_flash_attention_for_cpu")
+def _(e, q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
+    if dropout_p:
+        raise Unsupported("attention with dropout draws random numbers")
+    if e.used(1):
+        raise Unsupported("the log-sum-exp of attention")
+    if scale is None:
+        if not isinstance(q.shape[-1], int):
+            raise Unsupported("attention over a symbolic head size")
+        scale = 1.0 / math.sqrt(q.shape[-1])
+    if attn_mask is not None and attn_mask.dtype != q.dtype:
+        attn_mask = e.cast(attn_mask, q.dtype)
+    y = e.op("attention", [q, k, v, attn_mask], q.dtype, symexpr.sizes(e.fake[0].shape), causal=bool(is_causal),
+             scale=float(scale))
+    return y, None
