@@ -187,10 +187,4 @@ bool IndexMath::reshape(const Dims& result, const Indices& at, const Dims& opera
   return true;
 }
 
-Dims dense_strides(DimTable& dims, const Dims& shape) {
-  Dims strides(shape.size(), Dim(1));
-  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = dims.mul(strides[i], shape[i]);
-  return strides;
-}
-
 }  // namespace tenon::jit

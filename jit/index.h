@@ -11,6 +11,7 @@
 #include "jit/kernel.h"
 #include "src/ir/dim.h"
 #include "src/ir/graph.h"
+#include "src/ir/group.h"
 
 namespace tenon::jit {
 
@@ -73,7 +74,5 @@ class IndexMath {
   DimTable& dims_;
   const std::vector<LoopAxis>& axes_;
 };
-
-Dims dense_strides(DimTable& dims, const Dims& shape);
 
 }  // namespace tenon::jit

@@ -203,11 +203,7 @@ class CpuBackend final : public Backend {
     const bool member = std::binary_search(members.begin(), members.end(), v);
     const Op& row = op(g.node(v).op);
     if (!member && (row.view || is_literal(g, v))) return std::nullopt;
-    Dims strides(g.type(v).shape.size(), Dim(1));
-    for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = g.dims->mul(strides[i], g.type(v).shape[i]);
-    for (const InputBinding& in : g.inputs)
-      if (in.value == v && in.strides) return *in.strides;
-    return strides;
+    return stored_strides(g, v);
   }
 
   // An input may die into the output when every kernel that touches it reads it only where it writes.

@@ -47,12 +47,7 @@ bool has_value(const Graph& graph, std::span<const ValueId> members, const Sizes
 // While groups form, everything that is not a view is taken to be dense.
 std::optional<Dims> draft_strides(const Graph& graph, ValueId v) {
   if (op(graph.node(v).op).view || is_literal(graph, v)) return std::nullopt;
-  for (const InputBinding& in : graph.inputs)
-    if (in.value == v && in.strides) return *in.strides;
-  Dims strides(graph.type(v).shape.size(), Dim(1));
-  for (size_t i = strides.size(); i-- > 1;)
-    strides[i - 1] = graph.dims->mul(strides[i], graph.type(v).shape[i]);
-  return strides;
+  return stored_strides(graph, v);
 }
 
 Bid ask(const Graph& graph, std::span<const ValueId> members) {

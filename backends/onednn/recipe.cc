@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ops/names.h"
 #include "src/ops/view.h"
@@ -13,12 +14,6 @@ namespace {
 
 using dnnl::algorithm;
 constexpr int kLibraryRank = 6;  // of the forms below; the library's own limit is 12
-
-Dims dense(DimTable& dims, const Dims& shape) {
-  Dims strides(shape.size(), Dim(1));
-  for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = dims.mul(strides[i], shape[i]);
-  return strides;
-}
 
 Operand read(const Graph& graph, ValueId v, const StridesOf& strides_of) {
   const TensorType& type = graph.type(v);
@@ -31,7 +26,7 @@ Operand read(const Graph& graph, ValueId v, const StridesOf& strides_of) {
     o.offset = view->offset;
   } else {  // will be stored before this group runs
     o.base = v;
-    o.strides = dense(*graph.dims, type.shape);
+    o.strides = dense_strides(*graph.dims, type.shape);
   }
   if (graph.node(o.base).op == ops::constant)
     o.constant = attr_as<std::shared_ptr<ConstantData>>(graph.node(o.base), "data");
@@ -214,7 +209,7 @@ Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members,
   recipe.output.dtype = node.type.dtype;
   recipe.output.shape = node.type.shape;
   auto strides = strides_of(last);
-  recipe.output.strides = strides ? *strides : dense(*graph.dims, node.type.shape);
+  recipe.output.strides = strides ? *strides : dense_strides(*graph.dims, node.type.shape);
   recipe.operands.push_back(read(graph, node.inputs[0], strides_of));
 
   switch (node.op) {

@@ -6,6 +6,18 @@
 
 namespace tenon {
 
+Dims dense_strides(DimTable& dims, const Dims& shape) {
+  Dims strides(shape.size(), Dim(1));
+  for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = dims.mul(strides[i], shape[i]);
+  return strides;
+}
+
+Dims stored_strides(const Graph& graph, ValueId v) {
+  for (const InputBinding& in : graph.inputs)
+    if (in.value == v && in.strides) return *in.strides;
+  return dense_strides(*graph.dims, graph.type(v).shape);
+}
+
 Uses::Uses(const Graph& graph) : users_(graph.users()), is_output_(graph.nodes.size(), false) {
   for (const OutputBinding& o : graph.outputs) is_output_[o.value] = true;
 }

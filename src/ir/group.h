@@ -20,6 +20,11 @@ inline bool is_inlined(const Graph& graph, ValueId v) {
   return graph.node(v).group < 0 && (is_literal(graph, v) || op(graph.node(v).op).view);
 }
 
+// Row-major strides in elements.
+Dims dense_strides(DimTable& dims, const Dims& shape);
+// The strides of a value that is stored: those an input is bound to, else dense.
+Dims stored_strides(const Graph& graph, ValueId v);
+
 // Reads of values by nodes and outputs, for one graph.
 class Uses {
  public:

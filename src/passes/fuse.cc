@@ -56,11 +56,7 @@ class Fuser {
 
   std::optional<Dims> strides(ValueId v) const {
     if (!stored(v)) return std::nullopt;
-    for (const InputBinding& i : g_.inputs)
-      if (i.value == v && i.strides) return *i.strides;
-    Dims s(g_.type(v).shape.size(), Dim(1));
-    for (size_t i = s.size(); i-- > 1;) s[i - 1] = g_.dims->mul(s[i], g_.type(v).shape[i]);
-    return s;
+    return stored_strides(g_, v);
   }
 
   void place_library_groups() {

@@ -96,12 +96,6 @@ Graph freeze(const Graph& graph, std::span<const Tensor> params, std::vector<boo
       });
 }
 
-Dims dense(DimTable& dims, const Dims& shape) {
-  Dims strides(shape.size(), Dim(1));
-  for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = dims.mul(strides[i], shape[i]);
-  return strides;
-}
-
 // A graph with its groups built.
 struct Built {
   Graph graph;
@@ -146,7 +140,7 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, Built& bu
   source.input_of.assign(g.nodes.size(), -1);
   source.output_of.assign(g.nodes.size(), -1);
   auto store = [&](ValueId v, const std::optional<Dims>& strides) {
-    Dims row_major = dense(*g.dims, g.type(v).shape);
+    Dims row_major = dense_strides(*g.dims, g.type(v).shape);
     materialised[v] = true;
     layouts[v] = {strides ? *strides : row_major, !strides || *strides == row_major};
   };
