@@ -732,6 +732,78 @@ static void contexts(void) {
   free(x), free(y);
 }
 
+typedef struct heap {
+  size_t blocks, bytes;
+  int refuse;
+} heap;
+static void* heap_alloc(void* user, size_t bytes, size_t alignment) {
+  heap* h = (heap*)user;
+  if (h->refuse) return NULL;
+  ++h->blocks, h->bytes += bytes;
+  {
+    /* C99 has no aligned allocation: the block's start stands before it. */
+    char* block = (char*)malloc(bytes + alignment + sizeof(void*));
+    char* start = block + sizeof(void*);
+    start += (alignment - (uintptr_t)start % alignment) % alignment;
+    memcpy(start - sizeof(void*), &block, sizeof(void*));
+    return start;
+  }
+}
+static void heap_free(void* user, void* block, size_t bytes) {
+  heap* h = (heap*)user;
+  void* start;
+  memcpy(&start, (char*)block - sizeof(void*), sizeof(void*));
+  --h->blocks, h->bytes -= bytes;
+  free(start);
+}
+
+static void allocators(void) {
+  heap h = {0, 0, 0};
+  tenon_context* context = NULL;
+  tenon_context_options options;
+  tenon_program_options program_options;
+  tenon_program* program = NULL;
+  tenon_program_stats stats;
+  /* Two groups with a tensor between them: the second reads it column by column. */
+  tenon_graph* graph = parse(
+      "graph @f(%x: f32[8,8]) {\n  %a = softmax(%x){axis=0}\n  %b = softmax(%a){axis=1}\n  %c = matmul(%b, "
+      "%a)\n"
+      "  return %c\n}\n");
+  float x[64], y[64];
+  int64_t shape[2] = {8, 8};
+  tenon_tensor tx = tensor(x, f32, 2, shape), ty = tensor(y, f32, 2, shape);
+  const tenon_tensor *in[1], *out[1];
+  size_t i;
+  in[0] = &tx, out[0] = &ty;
+  for (i = 0; i < 64; ++i) x[i] = 1, y[i] = 77;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.alloc = heap_alloc, options.allocator_user = &h;
+  INVALID(tenon_context_create(&options, &context), "alloc|free");
+  options.free = heap_free;
+  OK(tenon_context_create(&options, &context));
+  memset(&program_options, 0, sizeof program_options);
+  program_options.struct_size = sizeof program_options;
+  program_options.context = context;
+  OK(tenon_program_create(graph, &program_options, NULL, 0, &program));
+  h.refuse = 1;
+  CHECK(tenon_program_run(program, in, 1, out, 1) == TENON_ENVIRONMENT &&
+        strstr(tenon_last_error(), "memory"));
+  for (i = 0; i < 64; ++i) CHECK(y[i] == 77);
+  h.refuse = 0;
+  OK(tenon_program_run(program, in, 1, out, 1));
+  CHECK(y[0] > 0.124f && y[0] < 0.126f);
+  stats.struct_size = sizeof stats;
+  OK(tenon_program_get_stats(program, &stats));
+  CHECK(h.blocks == 1 && h.bytes == (size_t)stats.workspace_bytes);
+  OK(tenon_program_run(program, in, 1, out, 1));
+  CHECK(h.blocks == 1); /* kept */
+  tenon_program_release(program);
+  CHECK(h.blocks == 0 && h.bytes == 0);
+  tenon_context_release(context);
+  tenon_graph_release(graph);
+}
+
 /* TENON_DUMP sends texts to the logger of the newest living context. */
 static void loggers(void) {
   host first = {0, 0, 0, 0}, second = {0, 0, 0, 0};
@@ -759,7 +831,7 @@ int main(int argc, char** argv) {
   } else {
     versions(), run_and_stats(), strided(), freeze();
     bad_tensors(), bad_text(), prints(), struct_sizes(), nulls();
-    ops(), build(), bad_build(), queries(), contexts();
+    ops(), build(), bad_build(), queries(), contexts(), allocators();
   }
   printf("%d checks, %d failures\n", checks, failures);
   return failures ? 1 : 0;

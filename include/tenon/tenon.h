@@ -93,6 +93,10 @@ typedef void (*tenon_range_fn)(void* arg, int32_t thread, int64_t begin, int64_t
  * number of its own and at most one range; returns when all are done. Called on the thread of tenon_program_run. */
 typedef void (*tenon_parallel_for_fn)(void* user, int64_t n, int32_t most, tenon_range_fn fn, void* arg);
 
+/* At least `bytes` bytes at a multiple of `alignment`, or NULL: the run then fails with TENON_ENVIRONMENT. Any thread. */
+typedef void* (*tenon_alloc_fn)(void* user, size_t bytes, size_t alignment);
+typedef void (*tenon_free_fn)(void* user, void* block, size_t bytes);
+
 typedef struct tenon_context_options {
   size_t struct_size;
   tenon_log_fn log; /* NULL: none. The process has one logger: that of the newest living context that brought one */
@@ -100,6 +104,9 @@ typedef struct tenon_context_options {
   tenon_parallel_for_fn parallel_for; /* NULL: OpenMP */
   void* parallel_user;
   int32_t num_threads; /* with parallel_for the number of its threads, at least 1; else at most this many, 0: as OpenMP says */
+  tenon_alloc_fn alloc; /* the workspace of runs; NULL: Tenon's own. Both or neither */
+  tenon_free_fn free;
+  void* allocator_user;
 } tenon_context_options;
 
 /* options may be NULL. Programs made with the context keep it alive. */

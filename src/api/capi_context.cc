@@ -1,4 +1,4 @@
-// The context functions of tenon.h: the host's logger and its threads. Tested by tests/capi.c.
+// The context functions of tenon.h: the host's logger, threads and memory. Tested by tests/capi.c.
 #include <algorithm>
 #include <mutex>
 #include <vector>
@@ -70,7 +70,9 @@ tenon_status tenon_context_create(const tenon_context_options* options, tenon_co
     if (given.num_threads < 0) return tenon::invalid("num_threads is negative");
     if (given.parallel_for && given.num_threads == 0)
       return tenon::invalid("parallel_for needs num_threads: how many it has");
+    if (!given.alloc != !given.free) return tenon::invalid("alloc and free go together");
     auto handle = std::make_unique<tenon_context>();
+    handle->allocator = {given.alloc, given.free, given.allocator_user};
     handle->num_threads = given.num_threads;
     if (given.parallel_for)
       handle->parallel =

@@ -68,6 +68,7 @@ tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_
     program_options.threads = given.num_threads;
     if (given.context) {
       program_options.parallel = given.context->parallel.get();
+      program_options.allocator = given.context->allocator;
       if (given.num_threads == 0) program_options.threads = given.context->num_threads;
     }
     tenon::TensorList tensors;

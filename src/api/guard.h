@@ -83,6 +83,7 @@ Status read_tensor(const tenon_tensor* given, const char* what, size_t position,
 
 struct tenon_context : tenon::api::Counted {
   std::unique_ptr<tenon::Parallel> parallel;  // null: OpenMP
+  tenon::Allocator allocator;
   int num_threads = 0;
   bool logs = false;
   ~tenon_context();

@@ -53,7 +53,13 @@ int64_t assign_offsets(std::vector<Lifetime>& values) {
   return total;
 }
 
-Arena::Arena(int64_t bytes) {
+Arena::Arena(int64_t bytes, const Allocator& allocator) : allocator_(allocator) {
+  if (allocator_.alloc) {
+    size_ = align_up(std::max<int64_t>(bytes, 1));
+    data_ = static_cast<char*>(allocator_.alloc(allocator_.user, static_cast<size_t>(size_), kAlign));
+    if (!data_) throw std::bad_alloc();
+    return;
+  }
   constexpr int64_t kHuge = int64_t{2} << 20;
   const int64_t alignment = bytes >= kHuge ? kHuge : 4096;
   size_ = (std::max<int64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
@@ -63,7 +69,12 @@ Arena::Arena(int64_t bytes) {
   if (alignment == kHuge) madvise(data_, static_cast<size_t>(size_), MADV_HUGEPAGE);
 }
 
-Arena::~Arena() { std::free(data_); }
+Arena::~Arena() {
+  if (allocator_.alloc)
+    allocator_.free(allocator_.user, data_, static_cast<size_t>(size_));
+  else
+    std::free(data_);
+}
 
 std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
   {
@@ -74,7 +85,7 @@ std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
       if (arena->size() >= bytes) return arena;
     }
   }
-  return std::make_unique<Arena>(bytes);
+  return std::make_unique<Arena>(bytes, allocator_);
 }
 
 void ArenaPool::give(std::unique_ptr<Arena> arena) {

@@ -2,6 +2,7 @@
 // Tested by tests/memory_test.cc.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -26,10 +27,17 @@ struct Lifetime {
 // First fit in order of decreasing size.
 int64_t assign_offsets(std::vector<Lifetime>& values);
 
+// Where blocks come from: the host's functions, or our own when `alloc` is null. alloc may return null.
+struct Allocator {
+  void* (*alloc)(void* user, size_t bytes, size_t alignment) = nullptr;
+  void (*free)(void* user, void* block, size_t bytes) = nullptr;
+  void* user = nullptr;
+};
+
 // A block that is kept and grown rarely; large ones are advised to huge pages.
 class Arena {
  public:
-  explicit Arena(int64_t bytes);
+  explicit Arena(int64_t bytes, const Allocator& allocator = {});  // throws std::bad_alloc
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -39,6 +47,7 @@ class Arena {
  private:
   char* data_ = nullptr;
   int64_t size_ = 0;
+  Allocator allocator_;
 };
 
 // Arenas not in use. take() reuses the one at hand if it is large enough. Any thread.
@@ -46,8 +55,10 @@ class ArenaPool {
  public:
   std::unique_ptr<Arena> take(int64_t bytes);
   void give(std::unique_ptr<Arena> arena);
+  void set_allocator(const Allocator& allocator) { allocator_ = allocator; }  // before the first take
 
  private:
+  Allocator allocator_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Arena>> free_;
 };

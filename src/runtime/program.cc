@@ -237,6 +237,7 @@ struct Program::Impl {
 
   Status make(std::span<const Tensor> params) {
     const auto start = Clock::now();
+    arenas.set_allocator(options.allocator);
     if (options.freeze) TENON_TRY(check_params(source, params));
     Split split = split_constants(
         optimize(freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen)));

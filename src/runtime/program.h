@@ -12,6 +12,7 @@
 #include "src/base/status.h"
 #include "src/ir/graph.h"
 #include "src/runtime/backend.h"
+#include "src/runtime/memory.h"
 
 namespace tenon {
 
@@ -29,6 +30,7 @@ struct ProgramOptions {
   int threads = 0;                    // at most this many; 0: as many as `parallel` has
   std::vector<std::string> backends;  // names in order of preference; empty: all
   size_t max_plans = 256;
+  Allocator allocator = {};  // of the workspace of runs
 };
 
 struct ProgramStats {
