@@ -56,12 +56,25 @@ class Lowering final : public Evaluator {
     if (kernel_.types[value] == type) return value;
     return emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, type);
   }
+  // An f32 that a 16-bit float can hold: what a cast the graph asks for leaves behind.
+  Ref round_to(Ref value, DType narrow) {
+    const Ref r = emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, DType::f32);
+    block_at(depth_[r]).back().type = narrow;
+    return r;
+  }
   Ref literal(DType type, Scalar value) override {
     return emit(Stmt{.kind = Stmt::Kind::constant, .literal = value}, type);
   }
   Ref size_value(Dim d) override {
     if (d.is_const()) return literal(DType::i64, Scalar::of(d.value()));
     return emit(Stmt{.kind = Stmt::Kind::size, .size = size_number(d)}, DType::i64);
+  }
+  std::optional<Ref> load_dense(ValueId v, const Index& position) override {
+    if (member_.count(v)) return {};
+    const auto strides = in_.strides(v);
+    const TensorType& type = graph().type(v);
+    if (!strides || *strides != dense_strides(dims(), type.shape)) return {};
+    return emit_load(buffer_number(v), compute_type(type.dtype), position);
   }
   // The value of an index, as i64.
   Ref index_value(const Index& at) override {
@@ -230,7 +243,11 @@ class Lowering final : public Evaluator {
       std::vector<Ref> args;
       for (ValueId o : n.inputs) args.push_back(eval(o, broadcast(at, graph().type(o).shape, n.type.shape)));
       if (failed()) return 0;
-      if (n.op == ops::cast) return cast_to(args[0], compute_type(n.type.dtype));
+      if (n.op == ops::cast) {
+        const DType to = n.type.dtype;
+        const bool narrows = size_of(to) == 2 && is_float(to) && graph().type(n.inputs[0]).dtype != to;
+        return narrows ? round_to(args[0], to) : cast_to(args[0], compute_type(to));
+      }
       if (n.op == ops::bitcast)
         return emit(Stmt{.kind = Stmt::Kind::bitcast, .args = args}, compute_type(n.type.dtype));
       return scalar_op(n.op, std::move(args), compute_type(n.type.dtype));
@@ -425,8 +442,12 @@ class Lowering final : public Evaluator {
       for (ValueId o : outputs) {
         Indices at;
         if (!output_index(o, inner_too, &at)) return;
-        Ref r = eval(o, at);
+        // Stores round to the buffer's dtype themselves.
+        const bool casts =
+            graph().node(o).op == ops::cast && compute_type(graph().type(o).dtype) == DType::f32;
+        Ref r = eval(casts ? graph().node(o).inputs[0] : o, at);
         if (failed()) return;
+        if (casts) r = cast_to(r, DType::f32);
         auto strides = in_.strides(o);
         TENON_CHECK(strides.has_value(), "an output of a group is materialised");
         done.emplace_back(index_.linear(at, *strides), r);
@@ -661,7 +682,8 @@ Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
     const Node& n = g.node(v);
     const Kind kind = op(n.op).kind;
     if (kind != Kind::reduce && kind != Kind::scan) continue;
-    if (folds && (kind == Kind::scan || scans)) return unsupported("a scan shares its loops with no other fold");
+    if (folds && (kind == Kind::scan || scans))
+      return unsupported("a scan shares its loops with no other fold");
     scans = scans || kind == Kind::scan;
     if (folds) continue;
     folds = true;

@@ -2,6 +2,7 @@
 // is reading its operands at other indices. Tested by tests/lower_test.cc.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "jit/index.h"
@@ -17,6 +18,8 @@ class Evaluator {
   DimTable& dims() const { return *graph_.dims; }
   // The scalar of value `v` at indices `at`, in the compute type of its dtype.
   virtual Ref eval(ValueId v, const Indices& at) = 0;
+  // A value stored as dense rows, read at a position counted in elements; nothing if it is not stored so.
+  virtual std::optional<Ref> load_dense(ValueId v, const Index& position) = 0;
   virtual const IndexMath& index() const = 0;
   virtual const std::vector<LoopAxis>& axes() const = 0;
   virtual bool failed() const = 0;
@@ -26,7 +29,7 @@ class Evaluator {
   virtual Ref scalar_op(OpId op, std::vector<Ref> args, DType type) = 0;
   virtual Ref cast_to(Ref value, DType type) = 0;
   virtual Ref literal(DType type, Scalar value) = 0;
-  virtual Ref size_value(Dim d) = 0;            // i64
+  virtual Ref size_value(Dim d) = 0;             // i64
   virtual Ref index_value(const Index& at) = 0;  // i64
 
   // Indices of an operand that NumPy rules broadcast to `result`.

@@ -64,7 +64,9 @@ class Fuser {
       if (op(g_.node(o.value).op).view || is_literal(g_, o.value)) must_store_.insert(o.value);
     for (ValueId v = 0; v < g_.nodes.size(); ++v) {
       const Op& row = op(g_.node(v).op);
-      if (row.kind == Kind::input || row.view || rules_.backend(v) == rules_.loops) continue;
+      if (row.kind == Kind::input || row.view) continue;
+      const bool scatters = g_.node(v).op == ops::scatter || g_.node(v).op == ops::index_put;
+      if (!scatters && rules_.backend(v) == rules_.loops) continue;
       for (ValueId i : g_.node(v).inputs) store_if_unreadable(i);
     }
     for (ValueId v = 0; v < g_.nodes.size(); ++v) {
