@@ -36,6 +36,8 @@ class Lowering final : public Evaluator {
   const IndexMath& index() const override { return index_; }
   const std::vector<LoopAxis>& axes() const override { return axes_; }
   bool failed() const override { return request_.has_value(); }
+  bool may_divide() const override { return in_.members.size() == 1; }
+  bool may_split(uint32_t axis) const override { return !has_scan_ || !axes_[axis].inner; }
   Ref fail(Request request) override {
     if (!request_) request_ = std::move(request);
     return 0;

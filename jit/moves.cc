@@ -26,12 +26,27 @@ Ref number(Evaluator& e, const Scalar& value, DType dtype) {
 }
 
 Ref reshape(Evaluator& e, const Node& n, const Indices& at) {
+  const Dims& made = n.type.shape;  // without elements: what stands in the loop is never used
+  if (std::count(made.begin(), made.end(), Dim(0))) return number(e, Scalar::of(int64_t{0}), n.type.dtype);
   // Dense rows have the same positions under any shape.
   const ValueId x = n.inputs[0];
   if (auto r = e.load_dense(x, e.index().linear(at, dense_strides(e.dims(), n.type.shape)))) return *r;
   Indices operand;
   Request why;
-  if (!e.index().reshape(n.type.shape, at, shape_of(e, n), &operand, &why)) return e.fail(std::move(why));
+  if (e.index().reshape(n.type.shape, at, shape_of(e, n), &operand, &why)) return e.eval(n.inputs[0], operand);
+  if (why.kind == Request::Kind::split && !e.may_split(why.axis))
+    why = {Request::Kind::decline, 0, {}, {}, "a reshape splits the axis of a scan"};
+  if (why.kind != Request::Kind::decline || !e.may_divide()) return e.fail(std::move(why));
+  // The element's number, written in the digits of the operand's sizes.
+  const Dims& shape = shape_of(e, n);
+  Ref number = e.index_value(e.index().linear(at, dense_strides(e.dims(), n.type.shape)));
+  operand.assign(shape.size(), Index{});
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] == Dim(1)) continue;
+    const Ref size = e.size_value(shape[d]);
+    operand[d] = e.index().dynamic(e.scalar_op(ops::fmod, {number, size}, DType::i64));
+    number = e.scalar_op(ops::trunc_div, {number, size}, DType::i64);
+  }
   return e.eval(n.inputs[0], operand);
 }
 

@@ -26,6 +26,10 @@ class Evaluator {
   virtual Ref fail(Request request) = 0;
   Ref decline(std::string why) { return fail({Request::Kind::decline, 0, {}, {}, std::move(why)}); }
 
+  // Whether reading across a reshape that loops cannot follow may cost divisions: a group of one node has no choice.
+  virtual bool may_divide() const = 0;
+  virtual bool may_split(uint32_t axis) const = 0;
+
   virtual Ref scalar_op(OpId op, std::vector<Ref> args, DType type) = 0;
   virtual Ref cast_to(Ref value, DType type) = 0;
   virtual Ref literal(DType type, Scalar value) = 0;

@@ -102,6 +102,40 @@ TEST(Run, Cases) {
         %r = relu(%y)
         return %r
       })", {{2, 4, 9, 9}, {6, 2, 3, 3}, {6}}},
+      {"reshape that loops cannot follow", R"(graph @f(%x: f32[A,B]) {
+        %a = slice(%x){axis=1, start=1, end=3}
+        %r = reshape(%a){shape=[2,A]}
+        %y = slice(%r){axis=1, start=1, end=A}
+        %c = cumsum(%y){axis=1}
+        return %y, %c
+      })", {{4, 4}}},
+      {"cumsum through a reshape of strided memory", R"(graph @f(%x: f32[M,4]) {
+        %t = transpose(%x){perm=[1,0]}
+        %r = reshape(%t){shape=[-1]}
+        %y = cumsum(%r){axis=0}
+        return %y
+      })", {{5, 4}}},
+      {"no elements through a reshape", R"(graph @f(%x: f32[N,0,6]) {
+        %r = reshape(%x){shape=[0,3,N,2]}
+        %y = sum(%r){axes=[0]}
+        return %y
+      })", {{5, 0, 6}}},
+      {"axes of a scalar", R"(graph @f(%x: f32[], %i: i64[K]) {
+        %a = argmax(%x){axis=0}
+        %c = cumsum(%x){axis=-1}
+        %g = gather(%x, %i){axis=0}
+        %f = flip(%g){axes=[]}
+        return %a, %c, %f
+      })", {{}, {3}}},
+      {"pad of integers with a number that is none", R"(graph @f(%x: i64[N]) {
+        %y = pad(%x){low=[1], high=[0], value=-0.5}
+        return %y
+      })", {{4}}},
+      {"a reduction beside a scan", R"(graph @f(%x: f32[N,M]) {
+        %c = cumsum(%x){axis=1}
+        %s = sum(%c){axes=[1]}
+        return %s
+      })", {{4, 5}}},
       {"empty", "graph @f(%x: f32[N,M]) {\n %y = exp(%x)\n %s = sum(%x){axes=[0]}\n return %y, %s\n}", {{0, 6}}},
       {"bf16", "graph @f(%x: bf16[N,M]) {\n %y = softmax(%x){axis=-1}\n return %y\n}", {{3, 50}}},
       {"scalar", "graph @f(%x: f32[], %y: f32[]) {\n %z = add(%x, %y)\n return %z\n}", {{}, {}}},
