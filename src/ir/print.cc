@@ -145,6 +145,7 @@ std::string print_attr(const DimTable& dims, AttrKind kind, const AttrValue& val
     }
     case AttrKind::data: {
       const auto& data = std::get<std::shared_ptr<ConstantData>>(value);
+      if (!data->bytes && data->size) return "missing";  // of a constant still to be folded
       if (data->size <= options.data_limit) return to_hex(data->bytes, data->size);
       return to_hex(data->bytes, options.data_limit) + "...";
     }
