@@ -106,6 +106,20 @@ def wrong(gm, example_inputs):
 """
 
 
+TOOLS = {"kernels": ["kernels.py", "sum_rows", "softmax"], "call": ["call.py"]}
+
+
+@pytest.mark.parametrize("backend, code", [("aot_eager", 0), ("wrong", 1), ("eager", 2)])
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_small_benchmarks_tell_right_from_wrong(tmp_path, monkeypatch, tool, backend, code):
+    (tmp_path / "sitecustomize.py").write_text(WRONG_BACKEND if backend == "wrong" else "")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    command = [sys.executable, ROOT / "bench" / tool[0], *tool[1:], "--threads", "1", "--rounds", "2"]
+    run = subprocess.run([*command, "--backend", backend], capture_output=True, text=True)
+    said = {0: "all answers right", 1: "with wrong: output: RMS error", 2: "is measured already"}[code]
+    assert run.returncode == code and said in run.stdout + run.stderr, run.stdout + run.stderr
+
+
 @pytest.mark.parametrize("backend, code, last", [
     ("eager", 0, "all 1 models right"), ("wrong", 1, "wrong: resnet50")])
 def test_demo_tells_right_from_wrong(tmp_path, monkeypatch, backend, code, last):
