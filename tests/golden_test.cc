@@ -6,7 +6,8 @@
 // on a line below it that has nothing else. Every reported error must be expected and every expected one reported. An
 // error "LINE:COLUMN: ..." belongs to its line, "%x: ..." to the line that defines %x, any other to the graph's first.
 //
-// A verb is one line in kVerbs: a function from the input to text.
+// A verb is one line in kVerbs, a function from the input to text: `pass NAME...` runs passes of
+// src/passes/pipeline.h one after another.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,6 +21,8 @@
 #include "src/base/text.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
+#include "src/passes/pipeline.h"
+#include "src/runtime/program.h"
 
 namespace tenon {
 namespace {
@@ -71,7 +74,40 @@ Result<std::string> llvm(std::string_view args, std::string_view input) {
   return invalid("llvm takes isa=sse2, isa=avx2 or isa=avx512");
 }
 
+// The whole way to kernels, on the loops and the evaluator alone: what a library takes is another test's.
+Result<std::string> explained(std::string_view input) {
+  TENON_ASSIGN(Graph graph, parse_graph(input));
+  ProgramOptions options;
+  options.backends = {"cpu", "reference"};
+  TENON_ASSIGN(std::shared_ptr<Program> program, Program::make(graph, options, {}));
+  return program->explain(false);
+}
+Result<std::string> fuse_graph(std::string_view, std::string_view input) {
+  TENON_ASSIGN(std::string text, explained(input));
+  return text.substr(0, text.find("\nstep "));
+}
+Result<std::string> lower_graph(std::string_view, std::string_view input) {
+  TENON_ASSIGN(std::string text, explained(input));
+  return text.substr(text.find("step "));
+}
+
+// The data of constants that are folded later is still missing after split_main: it is not verified.
+Result<std::string> pass(std::string_view names, std::string_view input) {
+  TENON_ASSIGN(Graph graph, parse_graph(input));
+  std::istringstream words{std::string(names)};
+  for (std::string name; words >> name;) {
+    auto found = std::find_if(named_passes().begin(), named_passes().end(), [&](const NamedPass& p) { return p.name == name; });
+    if (found == named_passes().end()) return invalid("no pass is called " + name);
+    graph = found->run(graph);
+    if (name != "split_main") TENON_TRY(verify(graph));
+  }
+  return print(graph, {.data_limit = 16});
+}
+
 const Verb kVerbs[] = {
+    {"pass", pass},
+    {"fuse", fuse_graph},
+    {"lower", lower_graph},
     {"cat", cat},
     {"verify", verify_graph},
     {"kernel", kernel},
