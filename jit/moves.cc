@@ -33,7 +33,8 @@ Ref reshape(Evaluator& e, const Node& n, const Indices& at) {
   if (auto r = e.load_dense(x, e.index().linear(at, dense_strides(e.dims(), n.type.shape)))) return *r;
   Indices operand;
   Request why;
-  if (e.index().reshape(n.type.shape, at, shape_of(e, n), &operand, &why)) return e.eval(n.inputs[0], operand);
+  if (e.index().reshape(n.type.shape, at, shape_of(e, n), &operand, &why))
+    return e.eval(n.inputs[0], operand);
   if (why.kind == Request::Kind::split && !e.may_split(why.axis))
     why = {Request::Kind::decline, 0, {}, {}, "a reshape splits the axis of a scan"};
   if (why.kind != Request::Kind::decline || !e.may_divide()) return e.fail(std::move(why));

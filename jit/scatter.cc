@@ -58,15 +58,19 @@ Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
 
   auto step = [&](Address& address, Dim stride, Ref var) {
     if (stride == Dim(0)) return;
-    if (stride == Dim(1)) address.push_back({1, -1, var});
-    else address.push_back({1, size(stride), var});
+    if (stride == Dim(1))
+      address.push_back({1, -1, var});
+    else
+      address.push_back({1, size(stride), var});
   };
   Address index_at, update_at, out_at;
   for (int d = 0; d < updates.rank(); ++d) {
     step(update_at, update_view->strides[d], vars[d]);
     const bool is_index = d >= axis && d < axis + width;
-    if (along) step(index_at, index_view->strides[d], vars[d]);
-    else if (is_index) step(index_at, index_view->strides[d - axis], vars[d]);
+    if (along)
+      step(index_at, index_view->strides[d], vars[d]);
+    else if (is_index)
+      step(index_at, index_view->strides[d - axis], vars[d]);
     if (!is_index) step(out_at, out_strides[d < axis ? d : d - width + 1], vars[d]);
   }
   step(index_at, index_view->offset, kNoRef);
@@ -82,21 +86,28 @@ Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
   auto op2 = [&](OpId id, std::vector<Ref> args, DType type) {
     return static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::op, .op = id, .args = std::move(args)}, type));
   };
-  Ref at = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::load, .buffer = index_buffer, .address = index_at}, index.dtype));
+  Ref at = static_cast<Ref>(
+      emit(Stmt{.kind = Stmt::Kind::load, .buffer = index_buffer, .address = index_at}, index.dtype));
   if (index.dtype != DType::i64)
     at = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::cast, .args = {at}}, DType::i64));
-  const Ref zero = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::constant, .literal = Scalar::of(int64_t{0})}, DType::i64));
-  const Ref one = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::constant, .literal = Scalar::of(int64_t{1})}, DType::i64));
-  const Ref extent = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::size, .size = size(rank ? x.shape[axis] : Dim(1))}, DType::i64));
+  const Ref zero = static_cast<Ref>(
+      emit(Stmt{.kind = Stmt::Kind::constant, .literal = Scalar::of(int64_t{0})}, DType::i64));
+  const Ref one = static_cast<Ref>(
+      emit(Stmt{.kind = Stmt::Kind::constant, .literal = Scalar::of(int64_t{1})}, DType::i64));
+  const Ref extent = static_cast<Ref>(
+      emit(Stmt{.kind = Stmt::Kind::size, .size = size(rank ? x.shape[axis] : Dim(1))}, DType::i64));
   const Ref negative = op2(ops::lt, {at, zero}, DType::b8);
   at = op2(ops::where, {negative, op2(ops::add, {at, extent}, DType::i64), at}, DType::i64);
-  at = op2(ops::maximum, {op2(ops::minimum, {at, op2(ops::sub, {extent, one}, DType::i64)}, DType::i64), zero}, DType::i64);
+  at = op2(ops::maximum,
+           {op2(ops::minimum, {at, op2(ops::sub, {extent, one}, DType::i64)}, DType::i64), zero}, DType::i64);
   if (rank > 0) step(out_at, out_strides[axis], at);
 
   const DType type = compute_type(x.dtype);
-  Ref value = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::load, .buffer = update_buffer, .address = update_at}, type));
+  Ref value = static_cast<Ref>(
+      emit(Stmt{.kind = Stmt::Kind::load, .buffer = update_buffer, .address = update_at}, type));
   if (attr_as<std::string>(n, "mode") == "add") {
-    const Ref old = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::load, .buffer = out_buffer, .address = out_at}, type));
+    const Ref old =
+        static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::load, .buffer = out_buffer, .address = out_at}, type));
     value = op2(type == DType::b8 ? ops::logical_or : ops::add, {old, value}, type);
   }
   body.push_back(Stmt{.kind = Stmt::Kind::store, .args = {value}, .buffer = out_buffer, .address = out_at});

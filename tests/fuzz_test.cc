@@ -16,9 +16,9 @@ uint64_t number(const char* name, uint64_t fallback) {
   return text && *text ? std::strtoull(text, nullptr, 10) : fallback;
 }
 
-constexpr double kMostUnsupported = 0.02;   // of the graphs
-constexpr double kMostSaysNothing = 0.05;   // of the elements
-constexpr int kMostFailures = 10;           // then stop: one bug fails many
+constexpr double kMostUnsupported = 0.02;  // of the graphs
+constexpr double kMostSaysNothing = 0.05;  // of the elements
+constexpr int kMostFailures = 10;          // then stop: one bug fails many
 
 TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
   const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 2000);
@@ -37,22 +37,27 @@ TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
     const CheckResult result = check_program(r.graph, r.inputs, r.frozen, backends);
     elements += result.elements;
     says_nothing += result.says_nothing;
-    if (result.kind == CheckResult::unsupported) ++unsupported, ++reasons[result.message + " (seed " + std::to_string(s) + ")"];
+    if (result.kind == CheckResult::unsupported)
+      ++unsupported, ++reasons[result.message + " (seed " + std::to_string(s) + ")"];
     if (result.kind != CheckResult::wrong) continue;
     ++failures;
     std::string sizes;
     for (size_t i = 0; i < r.symbols.size(); ++i)
-      sizes += " " + r.graph.dims->symbol_name(r.graph.dims->symbol_at(static_cast<int>(i))) + "=" + std::to_string(r.symbols[i]);
+      sizes += " " + r.graph.dims->symbol_name(r.graph.dims->symbol_at(static_cast<int>(i))) + "=" +
+               std::to_string(r.symbols[i]);
     std::string frozen;
     for (size_t i = 0; i < r.frozen.size(); ++i)
       if (r.frozen[i]) frozen += " " + r.graph.value_name(r.graph.inputs[i].value);
-    ADD_FAILURE() << "TENON_FUZZ_SEED=" << s << " TENON_FUZZ_COUNT=1\n; sizes" << sizes << (frozen.empty() ? "" : ", frozen" + frozen)
-                  << "\n" << text << "\n" << result.message;
+    ADD_FAILURE() << "TENON_FUZZ_SEED=" << s << " TENON_FUZZ_COUNT=1\n; sizes" << sizes
+                  << (frozen.empty() ? "" : ", frozen" + frozen) << "\n"
+                  << text << "\n"
+                  << result.message;
   }
   std::string list;
   for (const auto& [reason, n] : reasons) list += "\n  " + std::to_string(n) + " times: " + reason;
-  printf("%lld elements, %lld of them say nothing; %lld graphs unsupported%s\n", static_cast<long long>(elements),
-         static_cast<long long>(says_nothing), static_cast<long long>(unsupported), list.c_str());
+  printf("%lld elements, %lld of them say nothing; %lld graphs unsupported%s\n",
+         static_cast<long long>(elements), static_cast<long long>(says_nothing),
+         static_cast<long long>(unsupported), list.c_str());
   EXPECT_LE(static_cast<double>(unsupported), kMostUnsupported * static_cast<double>(count)) << list;
   EXPECT_LE(static_cast<double>(says_nothing), kMostSaysNothing * static_cast<double>(elements));
 }

@@ -57,7 +57,8 @@ Result<std::string> verify_kernel(std::string_view, std::string_view input) {
   std::string located;
   for (std::string error; std::getline(errors, error);) {
     std::string statement = "kernel @";
-    if (size_t open = error.find('`'); open != error.npos) statement = error.substr(open + 1, error.find('`', open + 1) - open - 1);
+    if (size_t open = error.find('`'); open != error.npos)
+      statement = error.substr(open + 1, error.find('`', open + 1) - open - 1);
     std::istringstream lines{std::string(input)};
     int number = 1;
     for (std::string line; std::getline(lines, line) && line.find(statement) == line.npos;) ++number;
@@ -96,7 +97,8 @@ Result<std::string> pass(std::string_view names, std::string_view input) {
   TENON_ASSIGN(Graph graph, parse_graph(input));
   std::istringstream words{std::string(names)};
   for (std::string name; words >> name;) {
-    auto found = std::find_if(named_passes().begin(), named_passes().end(), [&](const NamedPass& p) { return p.name == name; });
+    auto found = std::find_if(named_passes().begin(), named_passes().end(),
+                              [&](const NamedPass& p) { return p.name == name; });
     if (found == named_passes().end()) return invalid("no pass is called " + name);
     graph = found->run(graph);
     if (name != "split_main") TENON_TRY(verify(graph));
@@ -105,14 +107,8 @@ Result<std::string> pass(std::string_view names, std::string_view input) {
 }
 
 const Verb kVerbs[] = {
-    {"pass", pass},
-    {"fuse", fuse_graph},
-    {"lower", lower_graph},
-    {"cat", cat},
-    {"verify", verify_graph},
-    {"kernel", kernel},
-    {"verify-kernel", verify_kernel},
-    {"llvm", llvm},
+    {"pass", pass},           {"fuse", fuse_graph}, {"lower", lower_graph},           {"cat", cat},
+    {"verify", verify_graph}, {"kernel", kernel},   {"verify-kernel", verify_kernel}, {"llvm", llvm},
 };
 
 // ---- the runner ----
@@ -203,7 +199,8 @@ void check_errors(const GoldenFile& file, const Status& status) {
     EXPECT_TRUE(expected) << "unexpected error at line " << line << ": " << error;
   }
   for (size_t i = 0; i < met.size(); ++i)
-    EXPECT_TRUE(met[i]) << "line " << file.errors[i].line << " did not report: " << file.errors[i].text << "\nreported:\n"
+    EXPECT_TRUE(met[i]) << "line " << file.errors[i].line << " did not report: " << file.errors[i].text
+                        << "\nreported:\n"
                         << status.message();
 }
 
@@ -213,7 +210,8 @@ void run_golden(const std::filesystem::path& path) {
   const Verb* verb = nullptr;
   for (const Verb& v : kVerbs)
     if (v.name == file.verb) verb = &v;
-  ASSERT_TRUE(verb) << "the first line must be '; test VERB', VERB one of this file's table; it is '" << file.verb << "'";
+  ASSERT_TRUE(verb) << "the first line must be '; test VERB', VERB one of this file's table; it is '"
+                    << file.verb << "'";
   Result<std::string> result = verb->run(file.args, file.input);
   if (!file.errors.empty()) {
     ASSERT_FALSE(file.has_output) << "errors and an output are expected";
@@ -235,7 +233,8 @@ std::vector<std::string> golden_files() {
   std::vector<std::string> out;
   std::filesystem::path root = std::filesystem::path(TENON_SOURCE_DIR) / "tests";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root))
-    if (entry.path().extension() == ".tn") out.push_back(std::filesystem::relative(entry.path(), root).string());
+    if (entry.path().extension() == ".tn")
+      out.push_back(std::filesystem::relative(entry.path(), root).string());
   std::sort(out.begin(), out.end());
   return out;
 }

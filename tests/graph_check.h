@@ -33,7 +33,7 @@ inline constexpr double kSpread = 4;
 struct Wanted {
   HostTensor expected;  // the evaluator's
   bool rounded = false;
-  bool moved = true;    // by moves alone: signs of zeros too
+  bool moved = true;             // by moves alone: signs of zeros too
   std::vector<HostTensor> runs;  // floats in f64; the first is the reference
 };
 
@@ -59,10 +59,11 @@ inline bool rounds(const Node& node, DType from) {
   if (row.kind == Kind::reduce) return node.op == ops::sum || node.op == ops::prod;
   if (row.kind == Kind::scan || node.op == ops::scatter || node.op == ops::index_put) return true;
   if (row.kind != Kind::map) return false;
-  if (node.op == ops::cast) return !is_float(from) || size_of(from) > size_of(node.type.dtype) ||
-                                   (size_of(from) == 2 && from != node.type.dtype);
-  for (OpId exact : {ops::neg, ops::abs, ops::sign, ops::maximum, ops::minimum, ops::clamp, ops::where, ops::floor,
-                     ops::ceil, ops::round, ops::trunc, ops::bitcast})
+  if (node.op == ops::cast)
+    return !is_float(from) || size_of(from) > size_of(node.type.dtype) ||
+           (size_of(from) == 2 && from != node.type.dtype);
+  for (OpId exact : {ops::neg, ops::abs, ops::sign, ops::maximum, ops::minimum, ops::clamp, ops::where,
+                     ops::floor, ops::ceil, ops::round, ops::trunc, ops::bitcast})
     if (node.op == exact) return false;
   return true;
 }
@@ -118,7 +119,8 @@ class Walker {
     const Node& original = g_.node(v);
     const DType type = original.type.dtype;
     const Rounding r = rounding_of(type);
-    const bool rounding = rounds(original, original.inputs.empty() ? type : g_.type(original.inputs[0]).dtype);
+    const bool rounding =
+        rounds(original, original.inputs.empty() ? type : g_.type(original.inputs[0]).dtype);
     std::optional<HostTensor> scale;  // of a sum: the sum of absolute values
     double factor = 1;
     if (rounding && (node.op == ops::sum || node.op == ops::cumsum)) {
@@ -128,7 +130,9 @@ class Walker {
       TENON_ASSIGN(scale, evaluate_node(g_, node, one));
     }
     if (rounding && (node.op == ops::sum || node.op == ops::prod || node.op == ops::cumsum))
-      factor = 1 + (y.count() ? std::sqrt(static_cast<double>(in[0]->count()) / static_cast<double>(y.count())) : 0);
+      factor =
+          1 +
+          (y.count() ? std::sqrt(static_cast<double>(in[0]->count()) / static_cast<double>(y.count())) : 0);
     if (node.op == ops::cumsum && in[0]->rank()) factor = 1 + std::sqrt(static_cast<double>(in[0]->count()));
     if (node.op == ops::prod) factor *= factor;
     if (node.op == ops::scatter || node.op == ops::index_put) factor = 4;
@@ -139,11 +143,16 @@ class Walker {
       double x = y.get(i).d;
       if (rounding && run_ > 0 && std::isfinite(x)) {
         const double size = scale ? scale->get(i).d : std::fabs(x);
-        const double u = run_ == 1 ? 1 : run_ == 2 ? -1 : 2 * (static_cast<double>(rng_() >> 11) * 0x1p-53) - 1;
-        if (size > r.most) x = NAN;  // partial sums may overflow
-        else if (size != 0) x += u * (size * unit + (size < r.least / r.unit * 4 ? r.least * 2 : 0));
+        const double u = run_ == 1   ? 1
+                         : run_ == 2 ? -1
+                                     : 2 * (static_cast<double>(rng_() >> 11) * 0x1p-53) - 1;
+        if (size > r.most)
+          x = NAN;  // partial sums may overflow
+        else if (size != 0)
+          x += u * (size * unit + (size < r.least / r.unit * 4 ? r.least * 2 : 0));
       }
-      if (type == DType::f16 ? run_ % 2 == 1 && std::fabs(x) > r.most * 1.0001 : std::fabs(x) > r.most * (1 + r.unit))
+      if (type == DType::f16 ? run_ % 2 == 1 && std::fabs(x) > r.most * 1.0001
+                             : std::fabs(x) > r.most * (1 + r.unit))
         x = std::copysign(INFINITY, x);
       y.set(i, {x, 0});
     }
@@ -197,8 +206,10 @@ inline std::string compare(const Wanted& w, const HostTensor& got, int64_t i, bo
   const DType type = got.dtype;
   auto fail = [&](const std::string& want) {
     char text[80];
-    if (is_float(type)) std::snprintf(text, sizeof text, "%.9g", got.get(i).d);
-    else std::snprintf(text, sizeof text, "%lld", static_cast<long long>(got.get(i).i));
+    if (is_float(type))
+      std::snprintf(text, sizeof text, "%.9g", got.get(i).d);
+    else
+      std::snprintf(text, sizeof text, "%lld", static_cast<long long>(got.get(i).i));
     return "element " + std::to_string(i) + " is " + text + ", wanted " + want;
   };
   if (!is_float(type)) {
@@ -214,19 +225,23 @@ inline std::string compare(const Wanted& w, const HostTensor& got, int64_t i, bo
     return std::string(text);
   };
   if (!w.rounded) {
-    const bool same = want != want ? x != x : x == want && (!w.moved || std::signbit(x) == std::signbit(want));
+    const bool same =
+        want != want ? x != x : x == want && (!w.moved || std::signbit(x) == std::signbit(want));
     return same ? "" : fail(number(want));
   }
   const double reference = w.runs[0].get(i).d;
   double spread = 0;
   auto include = [&](double run) {
-    if (std::isfinite(run) && std::isfinite(reference)) spread = std::max(spread, std::fabs(run - reference));
-    else if (std::isnan(run) != std::isnan(reference) || (!std::isnan(run) && run != reference)) *says_nothing = true;
+    if (std::isfinite(run) && std::isfinite(reference))
+      spread = std::max(spread, std::fabs(run - reference));
+    else if (std::isnan(run) != std::isnan(reference) || (!std::isnan(run) && run != reference))
+      *says_nothing = true;
   };
   for (const HostTensor& run : w.runs) include(run.get(i).d);
   include(want);
   if (*says_nothing) return "";
-  if (!std::isfinite(reference)) return (reference != reference ? x != x : x == reference) ? "" : fail(number(reference));
+  if (!std::isfinite(reference))
+    return (reference != reference ? x != x : x == reference) ? "" : fail(number(reference));
   const check_help::Rounding r = check_help::rounding_of(type);
   const double tolerance = kSpread * spread + 4 * r.unit * std::fabs(reference) + 4 * r.least;
   // Where the tolerance reaches the largest number, inf may be meant.
@@ -263,10 +278,12 @@ struct Strided {
   template <class F>
   void each(F f) const {
     int64_t i = 0;
-    walk(shape, {strides}, [&](const auto& at) { f(i++, kMargin + static_cast<size_t>(at[0]) * size_of(dtype)); });
+    walk(shape, {strides},
+         [&](const auto& at) { f(i++, kMargin + static_cast<size_t>(at[0]) * size_of(dtype)); });
   }
   void write(const HostTensor& t) {
-    each([&](int64_t i, size_t at) { std::memcpy(&bytes[at], &t.bytes[i * size_of(dtype)], size_of(dtype)); });
+    each(
+        [&](int64_t i, size_t at) { std::memcpy(&bytes[at], &t.bytes[i * size_of(dtype)], size_of(dtype)); });
   }
   // The elements; false when a byte that belongs to none has changed.
   bool read(HostTensor* t) const {
@@ -279,8 +296,8 @@ struct Strided {
   }
 };
 
-inline std::vector<int64_t> steps_of(const DimTable& dims, const std::optional<Dims>& strides, const std::vector<int64_t>& shape,
-                                     std::span<const int64_t> symbols) {
+inline std::vector<int64_t> steps_of(const DimTable& dims, const std::optional<Dims>& strides,
+                                     const std::vector<int64_t>& shape, std::span<const int64_t> symbols) {
   if (!strides) return dense_strides(shape);
   std::vector<int64_t> out;
   for (Dim d : *strides) out.push_back(*dims.eval(d, symbols));
@@ -291,7 +308,8 @@ inline std::vector<int64_t> steps_of(const DimTable& dims, const std::optional<D
 
 // Compiles the graph and runs it twice. A difference, a refusal other than unsupported, or an InternalError is wrong.
 // An input of stride 0 has in all its places what it has in the first: `inputs` are changed accordingly.
-inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& inputs, const std::vector<bool>& frozen = {},
+inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& inputs,
+                                 const std::vector<bool>& frozen = {},
                                  std::vector<std::string> backends = {}) {
   using namespace check_help;
   CheckResult result;
@@ -308,7 +326,8 @@ inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& in
     if (!symbols.ok()) return wrong("symbols: " + symbols.status().message());
     std::vector<Strided> in, out;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      in.emplace_back(inputs[i].dtype, inputs[i].shape, steps_of(*graph.dims, graph.inputs[i].strides, inputs[i].shape, *symbols));
+      in.emplace_back(inputs[i].dtype, inputs[i].shape,
+                      steps_of(*graph.dims, graph.inputs[i].strides, inputs[i].shape, *symbols));
       in.back().write(inputs[i]);
       in.back().read(&inputs[i]);
     }
@@ -337,18 +356,22 @@ inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& in
       out_tensors.clear();
       for (size_t o = 0; o < want->size(); ++o) {
         const HostTensor& e = (*want)[o].expected;
-        out.emplace_back(e.dtype, e.shape, steps_of(*graph.dims, graph.outputs[o].strides, e.shape, *symbols));
+        out.emplace_back(e.dtype, e.shape,
+                         steps_of(*graph.dims, graph.outputs[o].strides, e.shape, *symbols));
       }
       for (Strided& s : out) out_tensors.push_back(s.tensor());
       const auto before = in;
       Status status = program->run(in_tensors, out_tensors);
       if (!status.ok()) return wrong("run: " + status.message() + "\n" + program->explain(false));
       for (size_t i = 0; i < in.size(); ++i)
-        if (in[i].bytes != before[i].bytes) return wrong("input " + std::to_string(i) + " was written\n" + program->explain(false));
+        if (in[i].bytes != before[i].bytes)
+          return wrong("input " + std::to_string(i) + " was written\n" + program->explain(false));
       for (size_t o = 0; o < out.size(); ++o) {
         HostTensor got((*want)[o].expected.dtype, (*want)[o].expected.shape);
-        const std::string where = "output " + std::to_string(o) + " " + graph.value_name(graph.outputs[o].value) + ": ";
-        if (!out[o].read(&got)) return wrong(where + "bytes beside the elements were written\n" + program->explain(false));
+        const std::string where =
+            "output " + std::to_string(o) + " " + graph.value_name(graph.outputs[o].value) + ": ";
+        if (!out[o].read(&got))
+          return wrong(where + "bytes beside the elements were written\n" + program->explain(false));
         for (int64_t i = 0; i < got.count(); ++i) {
           bool nothing = false;
           const std::string message = compare((*want)[o], got, i, &nothing);

@@ -60,7 +60,9 @@ class GraphGen {
   int below(int n) { return static_cast<int>(rng_() % static_cast<uint64_t>(n)); }
   bool chance(int percent) { return below(100) < percent; }
   template <class T>
-  T of(std::vector<T> list) { return list[below(static_cast<int>(list.size()))]; }
+  T of(std::vector<T> list) {
+    return list[below(static_cast<int>(list.size()))];
+  }
   double uniform() { return static_cast<double>(rng_() >> 11) * 0x1p-53; }
   double normal() {  // enough of one
     double sum = -6;
@@ -207,34 +209,49 @@ class GraphGen {
   // ---- one more node ----
   void grow() {
     const int p = below(100);
-    if (p < 30) map();
-    else if (p < 36) conversion();
-    else if (p < 56) view();
-    else if (p < 62) assemble();
-    else if (p < 67) index();
-    else if (p < 81) reduce();
-    else if (p < 83) add_axis(ops::cumsum);
-    else if (p < 86) scatter();
-    else if (p < 94) composite();
-    else if (p < 98) contract();
-    else source();
+    if (p < 30)
+      map();
+    else if (p < 36)
+      conversion();
+    else if (p < 56)
+      view();
+    else if (p < 62)
+      assemble();
+    else if (p < 67)
+      index();
+    else if (p < 81)
+      reduce();
+    else if (p < 83)
+      add_axis(ops::cumsum);
+    else if (p < 86)
+      scatter();
+    else if (p < 94)
+      composite();
+    else if (p < 98)
+      contract();
+    else
+      source();
   }
 
   void map() {
     OpId id;
     do id = static_cast<OpId>(below(ops::built_in_count));
     while (op(id).kind != Kind::map || id == ops::cast || id == ops::bitcast);
-    if (chance(30)) id = of<OpId>({ops::add, ops::sub, ops::mul, ops::maximum, ops::where, ops::lt, ops::div});
+    if (chance(30))
+      id = of<OpId>({ops::add, ops::sub, ops::mul, ops::maximum, ops::where, ops::lt, ops::div});
     const Op& row = op(id);
     Values in{pick()};
     if (row.eval && !row.eval_int && !is_float(dtype(in[0]))) in[0] = cast(in[0], DType::f32);
     if (!row.eval && is_float(dtype(in[0]))) in[0] = cast(in[0], chance(70) ? DType::i64 : DType::i32);
-    if (is_bool(dtype(in[0])) && row.type == types::number) in[0] = cast(in[0], chance(70) ? DType::i64 : DType::f32);
+    if (is_bool(dtype(in[0])) && row.type == types::number)
+      in[0] = cast(in[0], chance(70) ? DType::i64 : DType::f32);
     // Into the domain, else NaN would take over.
     if (row.arity == 1 && is_float(dtype(in[0])) && (row.low > -8 || row.high < 8) && chance(85)) {
       auto bound = [&](double x) { return b_.scalar(x, dtype(in[0])); };
       const double low = std::max(row.low, 1e-3 + std::min(row.low, 0.0) * 2);
-      if (auto v = add(ops::clamp, {in[0], bound(std::max(row.low, std::min(low, row.high))), bound(row.high)})) in[0] = *v;
+      if (auto v =
+              add(ops::clamp, {in[0], bound(std::max(row.low, std::min(low, row.high))), bound(row.high)}))
+        in[0] = *v;
     }
     for (int i = 1; i < row.arity; ++i) in.push_back(partner(shape(in[0]), dtype(in[0])));
     if (id == ops::where) {
@@ -250,8 +267,10 @@ class GraphGen {
   }
   void conversion() {
     const ValueId v = pick();
-    if (chance(85)) add(ops::cast, {v}, {{"dtype", random_dtype()}});
-    else add(ops::bitcast, {v}, {{"dtype", random_dtype()}});
+    if (chance(85))
+      add(ops::cast, {v}, {{"dtype", random_dtype()}});
+    else
+      add(ops::bitcast, {v}, {{"dtype", random_dtype()}});
   }
 
   Dim axis_name(int axis, int rank) { return Dim(chance(40) ? axis - rank : axis); }
@@ -260,7 +279,8 @@ class GraphGen {
     const Dims& s = shape(v);
     const int r = rank(v);
     switch (below(7)) {
-      case 0: case 1: return reshape(v);
+      case 0:
+      case 1: return reshape(v);
       case 2: {
         std::vector<int64_t> perm(r);
         std::iota(perm.begin(), perm.end(), 0);
@@ -290,7 +310,8 @@ class GraphGen {
             strides.push_back(Dim(1 + below(3)));
             dilations.push_back(Dim(1 + below(2)));
           }
-        return add(ops::windows, {v}, {{"axes", axes}, {"sizes", sizes}, {"strides", strides}, {"dilations", dilations}});
+        return add(ops::windows, {v},
+                   {{"axes", axes}, {"sizes", sizes}, {"strides", strides}, {"dilations", dilations}});
       }
     }
   }
@@ -329,7 +350,9 @@ class GraphGen {
       if (chance(50)) start = Dim(1);
       if (chance(40)) end = b_.dims().sub(d, Dim(1));
     }
-    return add(ops::slice, {v}, {{"axis", axis_name(axis, rank(v))}, {"start", start}, {"end", end}, {"step", Dim(1 + below(3))}});
+    return add(
+        ops::slice, {v},
+        {{"axis", axis_name(axis, rank(v))}, {"start", start}, {"end", end}, {"step", Dim(1 + below(3))}});
   }
   void assemble() {
     const ValueId v = pick();
@@ -388,7 +411,8 @@ class GraphGen {
     const int r = rank(v);
     if (r == 0) {
       const Dims s = chance(50) ? Dims{} : Dims{Dim(3)};
-      add(ops::index_put, {v, index_input(s, 1), partner_exact(s, dtype(v))}, {{"axis", Dim(0)}, {"mode", std::string("set")}});
+      add(ops::index_put, {v, index_input(s, 1), partner_exact(s, dtype(v))},
+          {{"axis", Dim(0)}, {"mode", std::string("set")}});
       return;
     }
     const int axis = below(r);
@@ -397,8 +421,12 @@ class GraphGen {
     const NamedAttr mode{"mode", std::string(is_bool(dtype(v)) || chance(50) ? "set" : "add")};
     Dims s = shape(v), index{Dim(1 + below(6))};
     s[axis] = index[0];
-    if (put) add(ops::index_put, {v, index_input(index, limit), partner_exact(s, dtype(v))}, {{"axis", axis_name(axis, r)}, mode});
-    else add(ops::scatter, {v, index_input(s, limit), partner_exact(s, dtype(v))}, {{"axis", axis_name(axis, r)}, mode});
+    if (put)
+      add(ops::index_put, {v, index_input(index, limit), partner_exact(s, dtype(v))},
+          {{"axis", axis_name(axis, r)}, mode});
+    else
+      add(ops::scatter, {v, index_input(s, limit), partner_exact(s, dtype(v))},
+          {{"axis", axis_name(axis, r)}, mode});
   }
   ValueId partner_exact(const Dims& s, DType type) {
     for (ValueId v : values_)
@@ -414,8 +442,8 @@ class GraphGen {
     return axes;
   }
   void reduce() {
-    const OpId id = of<OpId>({ops::sum, ops::sum, ops::sum, ops::max, ops::max, ops::min, ops::prod, ops::any, ops::all,
-                              ops::mean, ops::var, ops::logsumexp, ops::argmax, ops::argmin});
+    const OpId id = of<OpId>({ops::sum, ops::sum, ops::sum, ops::max, ops::max, ops::min, ops::prod, ops::any,
+                              ops::all, ops::mean, ops::var, ops::logsumexp, ops::argmax, ops::argmin});
     ValueId v = pick();
     if (op(id).type == types::floating) v = pick_float();
     if (is_bool(dtype(v)) && op(id).type == types::number) v = cast(v, DType::i64);
@@ -439,15 +467,18 @@ class GraphGen {
     const DType t = dtype(v), param = chance(50) ? t : compute_type(t);
     const NamedAttr eps{"eps", 1e-5};
     switch (below(10)) {
-      case 0: case 1: case 2: {
-        const OpId id = of<OpId>({ops::relu, ops::leaky_relu, ops::elu, ops::gelu, ops::silu, ops::mish, ops::softplus,
-                                  ops::hardswish, ops::hardsigmoid, ops::hardtanh});
+      case 0:
+      case 1:
+      case 2: {
+        const OpId id = of<OpId>({ops::relu, ops::leaky_relu, ops::elu, ops::gelu, ops::silu, ops::mish,
+                                  ops::softplus, ops::hardswish, ops::hardsigmoid, ops::hardtanh});
         std::vector<NamedAttr> attrs;
         if (id == ops::gelu && chance(50)) attrs.push_back({"approximate", std::string("tanh")});
         add(id, {v}, attrs);
         break;
       }
-      case 3: case 4: add_axis(ops::softmax); break;
+      case 3:
+      case 4: add_axis(ops::softmax); break;
       case 5: add_axis(ops::log_softmax); break;
       case 6: {
         if (r == 0) return;
@@ -488,9 +519,11 @@ class GraphGen {
         break;
       }
       default: {
-        const Dim batch = of(symbols_), length(1 + below(7)), keys(1 + below(9)), head(of<int64_t>({2, 4, 8}));
+        const Dim batch = of(symbols_), length(1 + below(7)), keys(1 + below(9)),
+                  head(of<int64_t>({2, 4, 8}));
         const int shared = 1 + below(2);
-        Values in{add_input(t, {batch, Dim(2), length, head}), add_input(t, {batch, Dim(2 / shared), keys, head}),
+        Values in{add_input(t, {batch, Dim(2), length, head}),
+                  add_input(t, {batch, Dim(2 / shared), keys, head}),
                   add_input(t, {batch, Dim(2 / shared), keys, Dim(4)})};
         if (chance(40)) in.push_back(add_input(t, {length, keys}));
         if (size(batch) <= 5) add(ops::attention, in, {{"causal", chance(50)}, {"scale", 0.5}});
@@ -538,13 +571,25 @@ class GraphGen {
       w.insert(w.end(), kernel.begin(), kernel.end());
       Values in{image, add_input(t, w)};
       if (chance(50)) in.push_back(add_input(t, {Dim(out)}));
-      add(ops::convolution, in, {{"strides", strides}, {"padding", low}, {"padding_high", high}, {"dilations", dilations},
-                                 {"groups", Dim(groups)}, {"transposed", transposed}, layout});
+      add(ops::convolution, in,
+          {{"strides", strides},
+           {"padding", low},
+           {"padding_high", high},
+           {"dilations", dilations},
+           {"groups", Dim(groups)},
+           {"transposed", transposed},
+           layout});
     } else if (chance(40)) {
-      add(ops::max_pool, {image}, {{"kernel", kernel}, {"strides", strides}, {"padding", low}, {"padding_high", high}, layout});
+      add(ops::max_pool, {image},
+          {{"kernel", kernel}, {"strides", strides}, {"padding", low}, {"padding_high", high}, layout});
     } else if (chance(60)) {
-      add(ops::avg_pool, {image}, {{"kernel", kernel}, {"strides", strides}, {"padding", low}, {"padding_high", high},
-                                   {"count_include_pad", chance(50)}, layout});
+      add(ops::avg_pool, {image},
+          {{"kernel", kernel},
+           {"strides", strides},
+           {"padding", low},
+           {"padding_high", high},
+           {"count_include_pad", chance(50)},
+           layout});
     } else {
       Dims output;
       for (int i = 0; i < axes; ++i) output.push_back(Dim(1 + below(3)));
@@ -555,9 +600,14 @@ class GraphGen {
     const DType t = random_dtype();
     if (chance(40)) {
       Dims s = random_shape(1);
-      const Scalar start = Scalar::of(int64_t{below(4)}), step = chance(70) ? Scalar::of(int64_t{1 + below(2)}) : Scalar::of(0.5);
-      add(ops::iota, {}, {{"shape", s}, {"dtype", t}, {"axis", axis_name(below(static_cast<int>(s.size())), static_cast<int>(s.size()))},
-                          {"start", start}, {"step", is_float(t) ? step : Scalar::of(int64_t{2})}});
+      const Scalar start = Scalar::of(int64_t{below(4)}),
+                   step = chance(70) ? Scalar::of(int64_t{1 + below(2)}) : Scalar::of(0.5);
+      add(ops::iota, {},
+          {{"shape", s},
+           {"dtype", t},
+           {"axis", axis_name(below(static_cast<int>(s.size())), static_cast<int>(s.size()))},
+           {"start", start},
+           {"step", is_float(t) ? step : Scalar::of(int64_t{2})}});
     } else if (chance(50)) {
       add(ops::full, {}, {{"value", Scalar::of(int64_t{below(3)})}, {"shape", random_shape()}, {"dtype", t}});
     } else {
@@ -570,7 +620,8 @@ class GraphGen {
     Graph& g = out_.graph;
     auto give = [&](ValueId v) { g.outputs.push_back({v, random_strides(shape(v), false)}); };
     give(values_.back());
-    for (int more = chance(50) ? below(4) : 0; more > 0; --more) give(values_[below(static_cast<int>(values_.size()))]);
+    for (int more = chance(50) ? below(4) : 0; more > 0; --more)
+      give(values_[below(static_cast<int>(values_.size()))]);
     if (chance(5)) give(g.outputs[0].value);
   }
   // A size that no input has as it is comes in as a number.

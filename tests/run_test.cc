@@ -16,7 +16,8 @@ void check(const Case& c, std::vector<std::string> backends = {}) {
   ASSERT_TRUE(graph.ok()) << graph.status().message();
   std::vector<HostTensor> inputs;
   for (size_t i = 0; i < c.shapes.size(); ++i)
-    inputs.push_back(random_tensor(graph->type(graph->inputs[i].value).dtype, c.shapes[i], static_cast<uint32_t>(i + 1)));
+    inputs.push_back(
+        random_tensor(graph->type(graph->inputs[i].value).dtype, c.shapes[i], static_cast<uint32_t>(i + 1)));
   auto expected = evaluate(*graph, inputs);
   ASSERT_TRUE(expected.ok()) << expected.status().message();
   ProgramOptions options;
@@ -39,30 +40,40 @@ void check(const Case& c, std::vector<std::string> backends = {}) {
         const double want = (*expected)[o].number(i), got = outputs[o].number(i);
         const double tolerance = outputs[o].dtype == DType::bf16 ? 2e-2 : 2e-5;
         ASSERT_NEAR(got, want, tolerance * std::max(1.0, std::abs(want)))
-            << "output " << o << " element " << i << "\n" << (*program)->explain(false);
+            << "output " << o << " element " << i << "\n"
+            << (*program)->explain(false);
       }
   }
 }
 
 TEST(Run, Cases) {
   const Case cases[] = {
-      {"pointwise with bias", R"(graph @f(%x: f32[N,M], %b: f32[M]) {
+      {"pointwise with bias",
+       R"(graph @f(%x: f32[N,M], %b: f32[M]) {
         %s = add(%x, %b)
         %y = gelu(%s)
         return %y
-      })", {{5, 37}, {37}}},
+      })",
+       {{5, 37}, {37}}},
       {"flat", "graph @f(%x: f32[N]) {\n %y = exp(%x)\n %z = mul(%y, %x)\n return %z\n}", {{1000}}},
       {"softmax", "graph @f(%x: f32[A,B,N]) {\n %y = softmax(%x){axis=-1}\n return %y\n}", {{3, 4, 65}}},
-      {"softmax over the first axis", "graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=0}\n return %y\n}", {{33, 40}}},
-      {"layer norm", R"(graph @f(%x: f32[N,M], %r: f32[N,M], %w: f32[M], %b: f32[M]) {
+      {"softmax over the first axis",
+       "graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=0}\n return %y\n}",
+       {{33, 40}}},
+      {"layer norm",
+       R"(graph @f(%x: f32[N,M], %r: f32[N,M], %w: f32[M], %b: f32[M]) {
         %s = add(%x, %r)
         %y = layer_norm(%s, %w, %b){axes_count=1, eps=1e-5}
         return %y, %s
-      })", {{7, 100}, {7, 100}, {100}, {100}}},
+      })",
+       {{7, 100}, {7, 100}, {100}, {100}}},
       {"column sum", "graph @f(%x: f32[N,M]) {\n %y = sum(%x){axes=[0]}\n return %y\n}", {{50, 70}}},
       {"all", "graph @f(%x: f32[N,M]) {\n %y = mean(%x){axes=[0,1]}\n return %y\n}", {{50, 70}}},
-      {"transpose", "graph @f(%x: f32[N,M]) {\n %t = transpose(%x){perm=[1,0]}\n %y = neg(%t)\n return %y\n}", {{9, 35}}},
-      {"rotary", R"(graph @f(%x: f32[B,H,S,64], %c: f32[S,64], %s: f32[S,64]) {
+      {"transpose",
+       "graph @f(%x: f32[N,M]) {\n %t = transpose(%x){perm=[1,0]}\n %y = neg(%t)\n return %y\n}",
+       {{9, 35}}},
+      {"rotary",
+       R"(graph @f(%x: f32[B,H,S,64], %c: f32[S,64], %s: f32[S,64]) {
         %a = slice(%x){axis=3, start=0, end=32}
         %b = slice(%x){axis=3, start=32, end=64}
         %n = neg(%b)
@@ -71,72 +82,105 @@ TEST(Run, Cases) {
         %q = mul(%r, %s)
         %y = add(%p, %q)
         return %y
-      })", {{2, 3, 5, 64}, {5, 64}, {5, 64}}},
-      {"embedding", "graph @f(%w: f32[V,D], %i: i64[B,S]) {\n %y = gather(%w, %i){axis=0}\n return %y\n}", {{10, 19}, {2, 3}}},
-      {"matmul by its body", "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}", {{5, 8}, {8, 21}}},
-      {"group norm", R"(graph @f(%x: f32[N,8,H,W], %w: f32[8], %b: f32[8]) {
+      })",
+       {{2, 3, 5, 64}, {5, 64}, {5, 64}}},
+      {"embedding",
+       "graph @f(%w: f32[V,D], %i: i64[B,S]) {\n %y = gather(%w, %i){axis=0}\n return %y\n}",
+       {{10, 19}, {2, 3}}},
+      {"matmul by its body",
+       "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
+       {{5, 8}, {8, 21}}},
+      {"group norm",
+       R"(graph @f(%x: f32[N,8,H,W], %w: f32[8], %b: f32[8]) {
         %y = group_norm(%x, %w, %b){groups=2, eps=1e-5}
         return %y
-      })", {{2, 8, 5, 7}, {8}, {8}}},
-      {"cumsum", "graph @f(%x: f32[N,M]) {\n %y = cumsum(%x){axis=1}\n %z = cumsum(%x){axis=0}\n return %y, %z\n}", {{5, 9}}},
+      })",
+       {{2, 8, 5, 7}, {8}, {8}}},
+      {"cumsum",
+       "graph @f(%x: f32[N,M]) {\n %y = cumsum(%x){axis=1}\n %z = cumsum(%x){axis=0}\n return %y, %z\n}",
+       {{5, 9}}},
       {"argmax", "graph @f(%x: f32[N,M]) {\n %y = argmax(%x){axis=1}\n return %y\n}", {{5, 33}}},
-      {"outputs that are inputs and views", R"(graph @f(%x: f32[N,M]) {
+      {"outputs that are inputs and views",
+       R"(graph @f(%x: f32[N,M]) {
         %t = transpose(%x){perm=[1,0]}
         return %x, %t, %t
-      })", {{4, 6}}},
-      {"pad and concat", R"(graph @f(%x: f32[N,M]) {
+      })",
+       {{4, 6}}},
+      {"pad and concat",
+       R"(graph @f(%x: f32[N,M]) {
         %p = pad(%x){low=[1,2], high=[0,1], value=3.0}
         %q = concat(%p, %p){axis=0}
         return %q
-      })", {{4, 6}}},
-      {"scatter", R"(graph @f(%x: f32[N,M], %i: i64[K], %u: f32[K,M]) {
+      })",
+       {{4, 6}}},
+      {"scatter",
+       R"(graph @f(%x: f32[N,M], %i: i64[K], %u: f32[K,M]) {
         %y = index_put(%x, %i, %u){axis=0, mode="add"}
         return %y
-      })", {{4, 6}, {9}, {9, 6}}},
-      {"attention", R"(graph @f(%q: f32[B,4,L,16], %k: f32[B,2,L,16], %v: f32[B,2,L,16]) {
+      })",
+       {{4, 6}, {9}, {9, 6}}},
+      {"attention",
+       R"(graph @f(%q: f32[B,4,L,16], %k: f32[B,2,L,16], %v: f32[B,2,L,16]) {
         %y = attention(%q, %k, %v){causal=true, scale=0.25}
         return %y
-      })", {{2, 4, 7, 16}, {2, 2, 7, 16}, {2, 2, 7, 16}}},
-      {"convolution", R"(graph @f(%x: f32[N,4,9,9], %w: f32[6,2,3,3], %b: f32[6]) {
+      })",
+       {{2, 4, 7, 16}, {2, 2, 7, 16}, {2, 2, 7, 16}}},
+      {"convolution",
+       R"(graph @f(%x: f32[N,4,9,9], %w: f32[6,2,3,3], %b: f32[6]) {
         %y = convolution(%x, %w, %b){strides=[2,2], padding=[1,1], padding_high=[1,1], dilations=[1,1], groups=2}
         %r = relu(%y)
         return %r
-      })", {{2, 4, 9, 9}, {6, 2, 3, 3}, {6}}},
-      {"reshape that loops cannot follow", R"(graph @f(%x: f32[A,B]) {
+      })",
+       {{2, 4, 9, 9}, {6, 2, 3, 3}, {6}}},
+      {"reshape that loops cannot follow",
+       R"(graph @f(%x: f32[A,B]) {
         %a = slice(%x){axis=1, start=1, end=3}
         %r = reshape(%a){shape=[2,A]}
         %y = slice(%r){axis=1, start=1, end=A}
         %c = cumsum(%y){axis=1}
         return %y, %c
-      })", {{4, 4}}},
-      {"cumsum through a reshape of strided memory", R"(graph @f(%x: f32[M,4]) {
+      })",
+       {{4, 4}}},
+      {"cumsum through a reshape of strided memory",
+       R"(graph @f(%x: f32[M,4]) {
         %t = transpose(%x){perm=[1,0]}
         %r = reshape(%t){shape=[-1]}
         %y = cumsum(%r){axis=0}
         return %y
-      })", {{5, 4}}},
-      {"no elements through a reshape", R"(graph @f(%x: f32[N,0,6]) {
+      })",
+       {{5, 4}}},
+      {"no elements through a reshape",
+       R"(graph @f(%x: f32[N,0,6]) {
         %r = reshape(%x){shape=[0,3,N,2]}
         %y = sum(%r){axes=[0]}
         return %y
-      })", {{5, 0, 6}}},
-      {"axes of a scalar", R"(graph @f(%x: f32[], %i: i64[K]) {
+      })",
+       {{5, 0, 6}}},
+      {"axes of a scalar",
+       R"(graph @f(%x: f32[], %i: i64[K]) {
         %a = argmax(%x){axis=0}
         %c = cumsum(%x){axis=-1}
         %g = gather(%x, %i){axis=0}
         %f = flip(%g){axes=[]}
         return %a, %c, %f
-      })", {{}, {3}}},
-      {"pad of integers with a number that is none", R"(graph @f(%x: i64[N]) {
+      })",
+       {{}, {3}}},
+      {"pad of integers with a number that is none",
+       R"(graph @f(%x: i64[N]) {
         %y = pad(%x){low=[1], high=[0], value=-0.5}
         return %y
-      })", {{4}}},
-      {"a reduction beside a scan", R"(graph @f(%x: f32[N,M]) {
+      })",
+       {{4}}},
+      {"a reduction beside a scan",
+       R"(graph @f(%x: f32[N,M]) {
         %c = cumsum(%x){axis=1}
         %s = sum(%c){axes=[1]}
         return %s
-      })", {{4, 5}}},
-      {"empty", "graph @f(%x: f32[N,M]) {\n %y = exp(%x)\n %s = sum(%x){axes=[0]}\n return %y, %s\n}", {{0, 6}}},
+      })",
+       {{4, 5}}},
+      {"empty",
+       "graph @f(%x: f32[N,M]) {\n %y = exp(%x)\n %s = sum(%x){axes=[0]}\n return %y, %s\n}",
+       {{0, 6}}},
       {"bf16", "graph @f(%x: bf16[N,M]) {\n %y = softmax(%x){axis=-1}\n return %y\n}", {{3, 50}}},
       {"scalar", "graph @f(%x: f32[], %y: f32[]) {\n %z = add(%x, %y)\n return %z\n}", {{}, {}}},
   };
