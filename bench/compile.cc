@@ -118,8 +118,8 @@ void batch(benchmark::State& state) {
     benchmark::DoNotOptimize(linked->bytes);
   }
   state.SetLabel("all three, milliseconds a kernel");
-  state.counters["ms_a_kernel"] =
-      benchmark::Counter(kCount * 1e-3, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["ms_a_kernel"] = benchmark::Counter(
+      kCount * 1e-3, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 void run(benchmark::State& state) {
@@ -132,13 +132,15 @@ void run(benchmark::State& state) {
   std::vector<void*> buffers = {x.data(), y.data(), y.data(), y.data()};
   if (state.range(0) == 0) buffers = {x.data(), w.data(), w.data(), y.data()};
   if (state.range(0) == 2) buffers = {x.data(), w.data(), w.data(), y.data()};
-  std::vector<int64_t> sizes = state.range(0) == 0 ? std::vector<int64_t>{count} : std::vector<int64_t>{rows, width};
+  std::vector<int64_t> sizes =
+      state.range(0) == 0 ? std::vector<int64_t>{count} : std::vector<int64_t>{rows, width};
   std::vector<char> scratch(scratch_bytes(k, sizes.data()) + 64);
   char* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
   const int64_t iterations = par_iterations(k, sizes.data(), lanes(host_isa()));
   for (auto _ : state) (*code)[0]->function(buffers.data(), sizes.data(), aligned, 0, iterations);
   state.counters["ns_an_element"] =
-      benchmark::Counter(static_cast<double>(count) * 1e-9, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+      benchmark::Counter(static_cast<double>(count) * 1e-9,
+                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 BENCHMARK(emit)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);

@@ -24,9 +24,10 @@ struct LowerInput {
 
 struct LoweredKernel {
   Kernel kernel;
-  Dims sizes;                     // the meaning of each size argument
-  std::vector<ValueId> buffers;   // what each in/out buffer is
-  std::vector<ValueId> inplace;   // inputs that are read only where the (single) output is written, before it is
+  Dims sizes;                    // the meaning of each size argument
+  std::vector<ValueId> buffers;  // what each in/out buffer is
+  std::vector<ValueId>
+      inplace;  // inputs that are read only where the (single) output is written, before it is
 };
 
 // unsupported with a sentence when no schedule covers the members.

@@ -25,8 +25,10 @@ int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<A
   for (const Access& a : accesses) {
     const Dim c = coefficient(a.address, axes_of_class.back());
     const int weight = a.store ? 2 : 1;
-    if (c == Dim(1)) score += weight;
-    else if (c != Dim(0)) score -= 2 * weight;
+    if (c == Dim(1))
+      score += weight;
+    else if (c != Dim(0))
+      score -= 2 * weight;
   }
   return score;
 }
@@ -50,7 +52,8 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
       inner_class.push_back(axes[a].inner);
     }
   }
-  for (int c = 0; c < static_cast<int>(s.classes.size()); ++c) (inner_class[c] ? s.inner : s.par).push_back(c);
+  for (int c = 0; c < static_cast<int>(s.classes.size()); ++c)
+    (inner_class[c] ? s.inner : s.par).push_back(c);
 
   auto best_of = [&](const std::vector<int>& candidates) {
     int best = -1, best_score = 0;

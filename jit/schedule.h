@@ -15,11 +15,12 @@ struct Access {
 
 // Which loops there are in the end.
 struct Schedule {
-  std::vector<std::vector<uint32_t>> classes;  // axes merged into one loop each, outermost first; in domain order
-  std::vector<int> par;                        // classes of the par nest, outermost first
-  std::vector<int> inner;                      // classes of every inner loop, outermost first
-  bool simd_par = false;                       // the last par class runs across lanes (column and flat kernels)
-  bool simd_inner = false;                     // the last inner class does (row kernels, nested maps)
+  std::vector<std::vector<uint32_t>>
+      classes;              // axes merged into one loop each, outermost first; in domain order
+  std::vector<int> par;     // classes of the par nest, outermost first
+  std::vector<int> inner;   // classes of every inner loop, outermost first
+  bool simd_par = false;    // the last par class runs across lanes (column and flat kernels)
+  bool simd_inner = false;  // the last inner class does (row kernels, nested maps)
 };
 
 // fixed[a]: axis a must keep a loop of its own (its variable is used as a value).

@@ -34,8 +34,8 @@ class EvaluateStep final : public Step {
       std::vector<int64_t> shape;
       for (Dim d : type.shape) shape.push_back(d.value());
       HostTensor t(type.dtype, shape);
-      copy_strided(static_cast<const char*>(buffers[i]), input_strides[i], reinterpret_cast<char*>(t.bytes.data()),
-                   dense_strides(shape), shape, size_of(type.dtype));
+      copy_strided(static_cast<const char*>(buffers[i]), input_strides[i],
+                   reinterpret_cast<char*>(t.bytes.data()), dense_strides(shape), shape, size_of(type.dtype));
       inputs.push_back(std::move(t));
     }
     auto outputs = evaluate(graph, inputs);
@@ -75,8 +75,8 @@ class ReferenceBackend final : public Backend {
     return {false, 0, "the evaluator takes one node at a time"};
   }
 
-  Result<std::vector<std::unique_ptr<Executable>>> build(const BuildContext& context,
-                                                         std::span<const std::vector<ValueId>> groups) override {
+  Result<std::vector<std::unique_ptr<Executable>>> build(
+      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
     std::vector<std::unique_ptr<Executable>> built;
     const Graph& g = context.graph;
     for (const std::vector<ValueId>& members : groups) {

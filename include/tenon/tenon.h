@@ -37,10 +37,10 @@ extern "C" {
 typedef int32_t tenon_status;
 enum {
   TENON_OK = 0,
-  TENON_INVALID = 1,      /* the caller's graph, tensor or option; the message names node and shapes or dtypes */
-  TENON_UNSUPPORTED = 2,  /* an answer: the framework keeps the op */
-  TENON_ENVIRONMENT = 3,  /* a missing library, a driver's code, a compiler's log */
-  TENON_INTERNAL = 4      /* our bug; the host survives */
+  TENON_INVALID = 1, /* the caller's graph, tensor or option; the message names node and shapes or dtypes */
+  TENON_UNSUPPORTED = 2, /* an answer: the framework keeps the op */
+  TENON_ENVIRONMENT = 3, /* a missing library, a driver's code, a compiler's log */
+  TENON_INTERNAL = 4     /* our bug; the host survives */
 };
 
 /* Byte for byte DLPack's DLTensor. */
@@ -99,11 +99,13 @@ typedef void (*tenon_free_fn)(void* user, void* block, size_t bytes);
 
 typedef struct tenon_context_options {
   size_t struct_size;
-  tenon_log_fn log; /* NULL: none. The process has one logger: that of the newest living context that brought one */
+  tenon_log_fn
+      log; /* NULL: none. The process has one logger: that of the newest living context that brought one */
   void* log_user;
   tenon_parallel_for_fn parallel_for; /* NULL: OpenMP */
   void* parallel_user;
-  int32_t num_threads; /* with parallel_for the number of its threads, at least 1; else at most this many, 0: as OpenMP says */
+  int32_t
+      num_threads; /* with parallel_for the number of its threads, at least 1; else at most this many, 0: as OpenMP says */
   tenon_alloc_fn alloc; /* the workspace of runs; NULL: Tenon's own. Both or neither */
   tenon_free_fn free;
   void* allocator_user;
@@ -153,7 +155,8 @@ TENON_API tenon_status tenon_op_register(const tenon_op_desc* desc);
 TENON_API tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** out);
 /* The text form of a finished graph. Writes at most `capacity` bytes, the last of them zero, and to *length what the
  * whole text needs without that zero: call with NULL and 0 first. TENON_INVALID if capacity is neither 0 nor enough. */
-TENON_API tenon_status tenon_graph_print(const tenon_graph* graph, char* buffer, size_t capacity, size_t* length);
+TENON_API tenon_status tenon_graph_print(const tenon_graph* graph, char* buffer, size_t capacity,
+                                         size_t* length);
 TENON_API void tenon_graph_retain(tenon_graph* graph);
 TENON_API void tenon_graph_release(tenon_graph* graph);
 
@@ -161,7 +164,7 @@ TENON_API void tenon_graph_release(tenon_graph* graph);
  * A step that fails says why, and the graph remembers: *out is then TENON_NO_VALUE, which later nodes may read without a
  * further complaint, and finalize fails with all messages, one a line. Names may be NULL; else they are unique. */
 typedef uint32_t tenon_value;
-#define TENON_NO_VALUE ((tenon_value)-1)
+#define TENON_NO_VALUE ((tenon_value) - 1)
 
 typedef struct tenon_input_options {
   size_t struct_size;
@@ -173,14 +176,16 @@ typedef struct tenon_input_options {
 /* name: of the graph; NULL: "main". */
 TENON_API tenon_status tenon_graph_create(const char* name, tenon_graph** out);
 /* dims: "N,2*N,4", "" for a scalar. options may be NULL. */
-TENON_API tenon_status tenon_graph_add_input(tenon_graph* graph, const char* name, tenon_dtype dtype, const char* dims,
-                                             const tenon_input_options* options, tenon_value* out);
+TENON_API tenon_status tenon_graph_add_input(tenon_graph* graph, const char* name, tenon_dtype dtype,
+                                             const char* dims, const tenon_input_options* options,
+                                             tenon_value* out);
 /* The bytes are copied. */
-TENON_API tenon_status tenon_graph_add_constant(tenon_graph* graph, const char* name, const tenon_tensor* data,
-                                                tenon_value* out);
+TENON_API tenon_status tenon_graph_add_constant(tenon_graph* graph, const char* name,
+                                                const tenon_tensor* data, tenon_value* out);
 /* attrs: "axis=-1, keepdims=true" as between the braces of the text form; NULL: none. */
-TENON_API tenon_status tenon_graph_add_node(tenon_graph* graph, const char* op, const tenon_value* inputs, size_t n_inputs,
-                                            const char* attrs, const char* name, tenon_value* out);
+TENON_API tenon_status tenon_graph_add_node(tenon_graph* graph, const char* op, const tenon_value* inputs,
+                                            size_t n_inputs, const char* attrs, const char* name,
+                                            tenon_value* out);
 /* strides: one text per output, as in tenon_input_options; entries, and strides itself, may be NULL. */
 TENON_API tenon_status tenon_graph_set_outputs(tenon_graph* graph, const tenon_value* values, size_t n_values,
                                                const char* const* strides);
@@ -189,9 +194,10 @@ TENON_API tenon_status tenon_graph_finalize(tenon_graph* graph);
 
 /* Which nodes run, and on what. One call of fn per node that is not an input or a constant, in order. backend: "" if none
  * runs it, else one name or several with "+" between; why: a sentence either way. The texts live for the call. */
-typedef void (*tenon_query_fn)(void* user, tenon_value node, const char* name, const char* op, const char* backend,
-                               const char* why);
-TENON_API tenon_status tenon_graph_query(const tenon_graph* graph, tenon_device device, tenon_query_fn fn, void* user);
+typedef void (*tenon_query_fn)(void* user, tenon_value node, const char* name, const char* op,
+                               const char* backend, const char* why);
+TENON_API tenon_status tenon_graph_query(const tenon_graph* graph, tenon_device device, tenon_query_fn fn,
+                                         void* user);
 
 /* ---- programs ---- */
 
@@ -205,15 +211,19 @@ typedef struct tenon_program_options {
 /* Optimises, fuses and compiles. With freeze, params holds one tensor per graph input, NULL for inputs that are not
  * frozen; their bytes are borrowed until the program is released or update_params is called. options may be NULL. */
 TENON_API tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_options* options,
-                                  const tenon_tensor* const* params, size_t n_params, tenon_program** out);
+                                            const tenon_tensor* const* params, size_t n_params,
+                                            tenon_program** out);
 /* New bytes for the frozen params: folds and packs again. Not while another thread runs the program. */
-TENON_API tenon_status tenon_program_update_params(tenon_program* program, const tenon_tensor* const* params, size_t n_params);
+TENON_API tenon_status tenon_program_update_params(tenon_program* program, const tenon_tensor* const* params,
+                                                   size_t n_params);
 /* Runs on CPU tensors and returns when done. Inputs and outputs stand in the graph's order; frozen inputs may be NULL.
  * Outputs must not overlap each other or an input. Strides must be those the graph declares. */
-TENON_API tenon_status tenon_program_run(tenon_program* program, const tenon_tensor* const* inputs, size_t n_inputs,
-                               const tenon_tensor* const* outputs, size_t n_outputs);
+TENON_API tenon_status tenon_program_run(tenon_program* program, const tenon_tensor* const* inputs,
+                                         size_t n_inputs, const tenon_tensor* const* outputs,
+                                         size_t n_outputs);
 /* The optimised graph, its steps and the reasons, as text or JSON. Valid until this thread's next tenon_*_explain. */
-TENON_API tenon_status tenon_program_explain(tenon_program* program, int32_t json, const char** text, size_t* length);
+TENON_API tenon_status tenon_program_explain(tenon_program* program, int32_t json, const char** text,
+                                             size_t* length);
 
 typedef struct tenon_program_stats {
   size_t struct_size;
@@ -222,10 +232,10 @@ typedef struct tenon_program_stats {
   int64_t kernels;          /* kernels and library calls of one run */
   int64_t kernels_compiled; /* kernels that went through the compiler for this program */
   int64_t steps;
-  int64_t workspace_bytes;  /* of the newest plan: intermediates and scratch */
+  int64_t workspace_bytes; /* of the newest plan: intermediates and scratch */
   int64_t plans;
   int64_t plan_hits;
-  double compile_ms;        /* optimising, compiling and packing */
+  double compile_ms; /* optimising, compiling and packing */
 } tenon_program_stats;
 TENON_API tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats* out);
 TENON_API void tenon_program_retain(tenon_program* program);

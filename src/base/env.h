@@ -11,12 +11,16 @@
 namespace tenon {
 
 // X(accessor, name, default, sentence)
-#define TENON_ENV(X)                                                                                                \
-  X(dump, "TENON_DUMP", "", "Comma list of stages whose text is logged as they are made (parse, a pass, kernel, llvm, all).") \
-  X(isa, "TENON_ISA", "", "Vector instructions of CPU kernels: sse2, avx2 or avx512; empty means the best the machine has.") \
-  X(jit_profile, "TENON_JIT_PROFILE", "", "perf writes the addresses of CPU kernels to /tmp/perf-PID.map, where perf report looks.") \
-  X(num_threads, "TENON_NUM_THREADS", "0", "Threads of one run; 0 means as many as OpenMP would use.")             \
-  X(log, "TENON_LOG", "", "Comma list of topics to print to stderr while the host has set no logger; all for every topic.") \
+#define TENON_ENV(X)                                                                                   \
+  X(dump, "TENON_DUMP", "",                                                                            \
+    "Comma list of stages whose text is logged as they are made (parse, a pass, kernel, llvm, all).")  \
+  X(isa, "TENON_ISA", "",                                                                              \
+    "Vector instructions of CPU kernels: sse2, avx2 or avx512; empty means the best the machine has.") \
+  X(jit_profile, "TENON_JIT_PROFILE", "",                                                              \
+    "perf writes the addresses of CPU kernels to /tmp/perf-PID.map, where perf report looks.")         \
+  X(num_threads, "TENON_NUM_THREADS", "0", "Threads of one run; 0 means as many as OpenMP would use.") \
+  X(log, "TENON_LOG", "",                                                                              \
+    "Comma list of topics to print to stderr while the host has set no logger; all for every topic.")  \
   X(verify, "TENON_VERIFY", "0", "1 checks every invariant between passes in release builds too.")
 
 struct EnvVar {

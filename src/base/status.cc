@@ -15,7 +15,8 @@ const char* code_name(Code code) {
 }
 
 void check_failed(const char* file, int line, const char* condition, const std::string& message) {
-  throw InternalError(std::string(file) + ":" + std::to_string(line) + ": " + message + " (" + condition + ")");
+  throw InternalError(std::string(file) + ":" + std::to_string(line) + ": " + message + " (" + condition +
+                      ")");
 }
 
 }  // namespace tenon

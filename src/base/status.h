@@ -61,15 +61,15 @@ struct InternalError : std::logic_error {
 
 }  // namespace tenon
 
-#define TENON_CHECK(condition, message)                                                  \
-  do {                                                                                   \
-    if (!(condition)) ::tenon::check_failed(__FILE__, __LINE__, #condition, (message));  \
+#define TENON_CHECK(condition, message)                                                 \
+  do {                                                                                  \
+    if (!(condition)) ::tenon::check_failed(__FILE__, __LINE__, #condition, (message)); \
   } while (0)
 
-#define TENON_TRY(expression)                        \
-  do {                                               \
-    ::tenon::Status try_status_ = (expression);      \
-    if (!try_status_.ok()) return try_status_;       \
+#define TENON_TRY(expression)                   \
+  do {                                          \
+    ::tenon::Status try_status_ = (expression); \
+    if (!try_status_.ok()) return try_status_;  \
   } while (0)
 
 #define TENON_CONCAT_(a, b) a##b

@@ -37,8 +37,9 @@ std::string cpu_features() {
 #define FEATURE(name) \
   if (__builtin_cpu_supports(name)) out += " " name;
   FEATURE("sse2")
-      FEATURE("sse4.2") FEATURE("avx") FEATURE("avx2") FEATURE("fma") FEATURE("avx512f") FEATURE("avx512bw")
-          FEATURE("avx512dq") FEATURE("avx512vl") FEATURE("avx512vnni") FEATURE("avx512bf16")
+  FEATURE("sse4.2")
+      FEATURE("avx") FEATURE("avx2") FEATURE("fma") FEATURE("avx512f") FEATURE("avx512bw") FEATURE("avx512dq")
+          FEATURE("avx512vl") FEATURE("avx512vnni") FEATURE("avx512bf16")
 #undef FEATURE
 #endif
               return out.empty()

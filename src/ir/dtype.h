@@ -8,7 +8,7 @@
 namespace tenon {
 
 // X(name, bytes, is_float, is_signed, DLPack code, DLPack bits)
-#define TENON_DTYPES(X)       \
+#define TENON_DTYPES(X)         \
   X(f64, 8, true, true, 2, 64)  \
   X(f32, 4, true, true, 2, 32)  \
   X(f16, 2, true, true, 2, 16)  \

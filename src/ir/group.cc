@@ -34,8 +34,10 @@ std::vector<ValueId> outputs_of(const Graph& graph, const Uses& uses, std::span<
       leaves = uses.is_output(v);
       for (ValueId u : uses.users(v)) {
         if (inside(u)) continue;
-        if (is_inlined(graph, u)) work.push_back(u);
-        else leaves = true;
+        if (is_inlined(graph, u))
+          work.push_back(u);
+        else
+          leaves = true;
       }
     }
     if (leaves) result.push_back(m);
@@ -54,8 +56,10 @@ std::vector<ValueId> inputs_of(const Graph& graph, std::span<const ValueId> memb
     if (!seen.insert(v).second) continue;
     for (ValueId i : graph.node(v).inputs) {
       if (inside(i)) continue;
-      if (is_inlined(graph, i)) work.push_back(i);
-      else result.insert(i);
+      if (is_inlined(graph, i))
+        work.push_back(i);
+      else
+        result.insert(i);
     }
   }
   return {result.begin(), result.end()};

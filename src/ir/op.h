@@ -60,9 +60,10 @@ struct LlvmSpelling {
 struct Op {
   std::string_view name;
   Kind kind = Kind::map;
-  int arity = 1;               // -1: one or more operands
-  int optional = 0;            // how many trailing operands may be left out
-  std::string_view attrs = {}; // "axes:ints keepdims:bool=false"; kinds int ints float bool text dtype number data
+  int arity = 1;     // -1: one or more operands
+  int optional = 0;  // how many trailing operands may be left out
+  std::string_view attrs =
+      {};  // "axes:ints keepdims:bool=false"; kinds int ints float bool text dtype number data
   ShapeRule shape = nullptr;
   TypeRule type = nullptr;
   // The node in terms of other rows; operands are values of the builder's graph. Composites, and others where useful
@@ -72,18 +73,19 @@ struct Op {
   // integers: every class of the last operand for which `llvm` is empty.
   uint32_t (*math)(MathBuilder&, std::span<const uint32_t>) = nullptr;
   LlvmSpelling llvm = {};
-  double (*eval)(const double*) = nullptr;              // float operands (comparisons give 0 or 1)
-  float (*eval_f32)(const float*) = nullptr;            // f32 operands, where rounding eval's result would be wrong: fma
-  int64_t (*eval_int)(const int64_t*) = nullptr;        // integer and bool operands, before wrapping to the dtype
-  std::string_view combine = {};                        // reduce, scan: the map row that folds
-  double (*identity)(DType) = nullptr;                  // reduce, scan: its neutral element
+  double (*eval)(const double*) = nullptr;  // float operands (comparisons give 0 or 1)
+  float (*eval_f32)(const float*) =
+      nullptr;  // f32 operands, where rounding eval's result would be wrong: fma
+  int64_t (*eval_int)(const int64_t*) = nullptr;  // integer and bool operands, before wrapping to the dtype
+  std::string_view combine = {};                  // reduce, scan: the map row that folds
+  double (*identity)(DType) = nullptr;            // reduce, scan: its neutral element
   bool commutative = false;
-  bool expensive = false;      // costs as much as exp: computed once, kept rather than recomputed
-  bool view = false;           // move: an affine index map, free when the consumer reads through it
-  bool effect = false;         // mutates or draws random numbers: never removed, merged or recomputed
-  double low = -8, high = 8;   // where tests sample it
-  double ulp = 0;              // how close f32 results are to the exact value; 0: exact or correctly rounded
-  std::string_view doc = {};   // one sentence with the formula
+  bool expensive = false;     // costs as much as exp: computed once, kept rather than recomputed
+  bool view = false;          // move: an affine index map, free when the consumer reads through it
+  bool effect = false;        // mutates or draws random numbers: never removed, merged or recomputed
+  double low = -8, high = 8;  // where tests sample it
+  double ulp = 0;             // how close f32 results are to the exact value; 0: exact or correctly rounded
+  std::string_view doc = {};  // one sentence with the formula
 
   std::vector<AttrSpec> attr_specs = {};  // made from attrs by the table
 };
@@ -109,8 +111,8 @@ class MathBuilder {
  public:
   virtual ~MathBuilder() = default;
   virtual uint32_t op(OpId id, std::initializer_list<uint32_t> operands) = 0;
-  virtual uint32_t cast(uint32_t value, DType to) = 0;      // numeric conversion
-  virtual uint32_t bitcast(uint32_t value, DType to) = 0;   // same bits
+  virtual uint32_t cast(uint32_t value, DType to) = 0;     // numeric conversion
+  virtual uint32_t bitcast(uint32_t value, DType to) = 0;  // same bits
   virtual uint32_t constant(DType type, double value) = 0;
   virtual uint32_t constant_int(DType type, int64_t value) = 0;
   virtual DType type_of(uint32_t value) const = 0;

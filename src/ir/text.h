@@ -29,7 +29,8 @@ inline constexpr int kMaxErrors = 100;
 Result<Graph> parse_graph(std::string_view text);
 
 // The attributes of one node, as between the braces: "axis=-1, shape=[N,4]"; sizes are of the table.
-Result<std::vector<NamedAttr>> parse_attrs(const std::shared_ptr<DimTable>& dims, const Op& row, std::string_view text);
+Result<std::vector<NamedAttr>> parse_attrs(const std::shared_ptr<DimTable>& dims, const Op& row,
+                                           std::string_view text);
 // "N,2*N,4"; "" is the empty list.
 Result<Dims> parse_sizes(DimTable& dims, std::string_view text);
 

@@ -16,8 +16,14 @@ std::optional<Dims> reshape_strides(DimTable& dims, const Dims& from, const Dims
   Dims out(to.size(), Dim(0));
   size_t f = 0, t = 0;
   while (f < from.size() || t < to.size()) {
-    if (f < from.size() && from[f] == Dim(1)) { ++f; continue; }
-    if (t < to.size() && to[t] == Dim(1)) { ++t; continue; }
+    if (f < from.size() && from[f] == Dim(1)) {
+      ++f;
+      continue;
+    }
+    if (t < to.size() && to[t] == Dim(1)) {
+      ++t;
+      continue;
+    }
     if (f == from.size() || t == to.size()) return std::nullopt;
     Dim step = strides[f], f_size = from[f], t_size = to[t];
     size_t f_end = f + 1, t_end = t + 1;
