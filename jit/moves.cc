@@ -126,7 +126,13 @@ int piece_of(Evaluator& e, const Run& run, const Dims& cuts, std::string_view op
   Request cut{Request::Kind::segment, static_cast<uint32_t>(std::max(run.axis, 0)), {}, {}, {}};
   for (Dim c : cuts) {
     Dim here = e.dims().sub(c, run.first);
-    if (!at_most(e, here, Dim(0)) && !at_most(e, run.count, here)) cut.bounds.push_back(here);
+    if (at_most(e, here, Dim(0)) || at_most(e, run.count, here)) continue;
+    if (!at_most(e, Dim(0), here) ||
+        !at_most(e, here, run.count)) {  // perhaps beyond the loop, for some sizes
+      e.decline(name + ": where its pieces meet is not known to lie within the loop");
+      return -1;
+    }
+    cut.bounds.push_back(here);
   }
   if (run.axis < 0 || cut.bounds.empty())
     e.decline(name + ": the order of its pieces is not known");

@@ -34,13 +34,13 @@ std::string cpu_model() {
 std::string cpu_features() {
   std::string out;
 #if defined(__x86_64__)
+  // clang-format off
 #define FEATURE(name) \
   if (__builtin_cpu_supports(name)) out += " " name;
-  FEATURE("sse2")
-  FEATURE("sse4.2")
-      FEATURE("avx") FEATURE("avx2") FEATURE("fma") FEATURE("avx512f") FEATURE("avx512bw") FEATURE("avx512dq")
-          FEATURE("avx512vl") FEATURE("avx512vnni") FEATURE("avx512bf16")
+  FEATURE("sse2") FEATURE("sse4.2") FEATURE("avx") FEATURE("avx2") FEATURE("fma") FEATURE("avx512f")
+  FEATURE("avx512bw") FEATURE("avx512dq") FEATURE("avx512vl") FEATURE("avx512vnni") FEATURE("avx512bf16")
 #undef FEATURE
+// clang-format on
 #endif
               return out.empty()
       ? " none known"

@@ -204,8 +204,14 @@ class Fuser {
       add(target, v);
       return;
     }
-    const int id = new_group(backend, v);
-    if (!why.empty()) groups_[id].why = g_.value_name(v) + " starts a new group: " + why;
+    std::string alone;
+    const bool covered =
+        backend != rules_.loops || rules_.last_resort.empty() || rules_.join(backend, {}, v, &alone);
+    const int id = new_group(covered ? backend : rules_.last_resort, v);
+    if (!covered)
+      groups_[id].why = "no schedule covers it: " + alone;
+    else if (!why.empty())
+      groups_[id].why = g_.value_name(v) + " starts a new group: " + why;
   }
 
   // Groups in the order in which they can run.

@@ -51,7 +51,8 @@ struct FuseRules {
   std::function<bool(const std::string& backend, std::span<const ValueId> members, ValueId node,
                      std::string* why)>
       join;
-  std::string loops;  // the back end that runs maps, reductions and moves
+  std::string loops;        // the back end that runs maps, reductions and moves
+  std::string last_resort;  // runs single nodes that no schedule covers; "": there is none
 };
 // Sets Node::group and Graph::groups: every node that is not a free view, literal, input or constant gets one, and so
 // do views that must exist in memory (outputs, operands no library can read through).

@@ -116,6 +116,8 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, Built& bu
   placement.rules = [&](const Graph& at) {
     FuseRules rules;
     rules.loops = "cpu";
+    for (Backend* b : backends)
+      if (b->name() == "reference") rules.last_resort = "reference";
     rules.backend = [&](ValueId v) {
       Backend* b = best_bid(backends, at, v);
       return b ? std::string(b->name()) : std::string("none");
