@@ -172,14 +172,15 @@ class Linker {
       if (r.r_offset > target.bytes.size() || target.bytes.size() - r.r_offset < (wide ? 8 : 4))
         return damaged("relocation out of its section");
       char* where = base_ + target.offset + r.r_offset;
-      int64_t value = reinterpret_cast<int64_t>(address(s)) + r.r_addend;
+      // Unsigned: a damaged addend wraps around, and is found out of range below.
+      uint64_t value = reinterpret_cast<uint64_t>(address(s)) + static_cast<uint64_t>(r.r_addend);
       switch (ELF64_R_TYPE(r.r_info)) {
         case R_X86_64_64: std::memcpy(where, &value, 8); break;
         case R_X86_64_PC32:
         case R_X86_64_PLT32: {
-          value -= reinterpret_cast<int64_t>(where);
-          auto narrow = static_cast<int32_t>(value);
-          if (narrow != value) return damaged("relocation out of range");
+          const auto offset = static_cast<int64_t>(value - reinterpret_cast<uint64_t>(where));
+          const auto narrow = static_cast<int32_t>(offset);
+          if (narrow != offset) return damaged("relocation out of range");
           std::memcpy(where, &narrow, 4);
           break;
         }

@@ -87,10 +87,16 @@ class Machines {
     std::lock_guard lock(mutex_);
     if (free_.size() < kThreads) free_.push_back(std::move(machine));
   }
+  // After a fatal error both are in an unknown state: never used again, and better kept than destroyed.
+  void bury(std::unique_ptr<llvm::TargetMachine> machine, llvm::LLVMContext* context) {
+    std::lock_guard lock(mutex_);
+    buried_.emplace_back(machine.release(), context);
+  }
 
  private:
   std::mutex mutex_;
   std::vector<std::unique_ptr<llvm::TargetMachine>> free_;
+  std::vector<std::pair<llvm::TargetMachine*, llvm::LLVMContext*>> buried_;
 };
 
 Machines& machines() {
@@ -151,7 +157,7 @@ Result<std::string> compile_object(std::string_view text) {
     machines().give_back(std::move(machine));
     return object;
   } catch (const LlvmFatal& fatal) {
-    machine.release();  // in an unknown state, like the context: better leaked than destroyed
+    machines().bury(std::move(machine), context);
     return failed(fatal.what());
   }
 }

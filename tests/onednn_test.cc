@@ -62,7 +62,7 @@ void make(const Case& c, Ran& ran) {
   ran.program = *program;
   for (const HostTensor& e : ran.expected) {
     ran.outputs.emplace_back(e.dtype, e.shape);
-    std::memset(ran.outputs.back().bytes.data(), 0xA5, ran.outputs.back().bytes.size());
+    std::fill(ran.outputs.back().bytes.begin(), ran.outputs.back().bytes.end(), std::byte{0xA5});
   }
 }
 

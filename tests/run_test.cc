@@ -29,7 +29,7 @@ void check(const Case& c, std::vector<std::string> backends = {}) {
   for (HostTensor& t : inputs) in.push_back(tensor_of(t));
   for (const HostTensor& e : *expected) {
     outputs.emplace_back(e.dtype, e.shape);
-    std::memset(outputs.back().bytes.data(), 0xA5, outputs.back().bytes.size());
+    std::fill(outputs.back().bytes.begin(), outputs.back().bytes.end(), std::byte{0xA5});
   }
   for (HostTensor& t : outputs) out.push_back(tensor_of(t));
   for (int round = 0; round < 2; ++round) {

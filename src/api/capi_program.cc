@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/api/guard.h"
+#include "src/runtime/bind.h"
 
 using tenon::api::guarded;
 
@@ -16,9 +17,10 @@ constexpr size_t kOnStack = 64;
 // Tensors of a call; up to kOnStack of them without an allocation.
 class TensorList {
  public:
-  Status read(const tenon_tensor* const* given, size_t n, const char* what, const Graph* graph,
+  Status read(const tenon_tensor* const* given, size_t n, const char* what, const Graph& graph,
               bool params = false) {
     if (n > 0 && !given) return invalid(std::string(what) + "s are NULL");
+    TENON_TRY(check_count(graph, what, n));
     if (n > kOnStack) heap_.resize(n);
     list_ = {n > kOnStack ? heap_.data() : reinterpret_cast<Tensor*>(stack_), n};
     for (size_t i = 0; i < n; ++i) {
@@ -27,15 +29,15 @@ class TensorList {
         TENON_TRY(api::read_tensor(given[i], what, i, &list_[i]));
         if (params && !list_[i].data && !empty(list_[i]))
           return invalid("param " + std::to_string(i) + " has no data");
-      } else if (graph && i < graph->inputs.size()) {
-        list_[i].dtype =
-            graph->type(graph->inputs[i].value).dtype;  // absent: a frozen input, or refused later
+      } else if (i < graph.inputs.size()) {
+        list_[i].dtype = graph.type(graph.inputs[i].value).dtype;  // absent: a frozen input, or refused later
       }
     }
     return {};
   }
-  Status read_params(const tenon_tensor* const* given, size_t n) {
-    return read(given, n, "param", nullptr, true);
+  // One param per input, or none at all.
+  Status read_params(const tenon_tensor* const* given, size_t n, const Graph& graph) {
+    return n == 0 ? Status() : read(given, n, "param", graph, true);
   }
   std::span<const Tensor> list() const { return list_; }
 
@@ -72,7 +74,7 @@ tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_
       if (given.num_threads == 0) program_options.threads = given.context->num_threads;
     }
     tenon::TensorList tensors;
-    TENON_TRY(tensors.read_params(params, n_params));
+    TENON_TRY(tensors.read_params(params, n_params, graph->graph));
     TENON_ASSIGN(auto program, tenon::Program::make(graph->graph, program_options, tensors.list()));
     auto* handle = new tenon_program;
     handle->program = std::move(program);
@@ -88,7 +90,7 @@ tenon_status tenon_program_update_params(tenon_program* program, const tenon_ten
   return guarded([&]() -> tenon::Status {
     if (!program) return tenon::invalid("tenon_program_update_params: program is NULL");
     tenon::TensorList tensors;
-    TENON_TRY(tensors.read_params(params, n_params));
+    TENON_TRY(tensors.read_params(params, n_params, program->program->graph()));
     return program->program->update_params(tensors.list());
   });
 }
@@ -98,8 +100,8 @@ tenon_status tenon_program_run(tenon_program* program, const tenon_tensor* const
   return guarded([&]() -> tenon::Status {
     if (!program) return tenon::invalid("tenon_program_run: program is NULL");
     tenon::TensorList in, out;
-    TENON_TRY(in.read(inputs, n_inputs, "input", &program->program->graph()));
-    TENON_TRY(out.read(outputs, n_outputs, "output", nullptr));
+    TENON_TRY(in.read(inputs, n_inputs, "input", program->program->graph()));
+    TENON_TRY(out.read(outputs, n_outputs, "output", program->program->graph()));
     return program->program->run(in.list(), out.list());
   });
 }

@@ -105,9 +105,7 @@ Result<Binder> Binder::make(const Graph& graph) {
 
 Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
                      std::span<int64_t> symbols) const {
-  if (inputs.size() != graph.inputs.size())
-    return invalid("graph @" + graph.name + " takes " + std::to_string(graph.inputs.size()) +
-                   " inputs, got " + std::to_string(inputs.size()));
+  TENON_TRY(check_count(graph, "input", inputs.size()));
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (frozen[i]) continue;
     const ValueId v = graph.inputs[i].value;
@@ -143,9 +141,7 @@ Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::s
 
 Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<bool>& frozen,
                      std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  if (outputs.size() != graph.outputs.size())
-    return invalid("graph @" + graph.name + " has " + std::to_string(graph.outputs.size()) +
-                   " outputs, got " + std::to_string(outputs.size()));
+  TENON_TRY(check_count(graph, "output", outputs.size()));
   // Nothing is built for a message before there is one to give.
   auto check = [&](const char* what, ValueId v, const Plan::Expected& want, const Tensor& t) -> Status {
     const TensorType& type = graph.type(v);
@@ -179,11 +175,18 @@ Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<boo
   return {};
 }
 
+Status check_count(const Graph& graph, std::string_view what, size_t given) {
+  const bool out = what == "output";
+  const size_t wanted = out ? graph.outputs.size() : graph.inputs.size();
+  if (given == wanted) return {};
+  return invalid("graph @" + graph.name + (out ? " has " : " takes ") + std::to_string(wanted) +
+                 (out ? " outputs" : " inputs") + ", got " + std::to_string(given) + " " + std::string(what) +
+                 (given == 1 ? "" : "s"));
+}
+
 Status check_params(const Graph& graph, std::span<const Tensor> params) {
   if (params.empty()) return {};
-  if (params.size() != graph.inputs.size())
-    return invalid("graph @" + graph.name + " takes " + std::to_string(graph.inputs.size()) +
-                   " inputs, got " + std::to_string(params.size()) + " params");
+  TENON_TRY(check_count(graph, "param", params.size()));
   for (size_t i = 0; i < params.size(); ++i) {
     const Tensor& t = params[i];
     if (!t.data) continue;

@@ -38,6 +38,9 @@ class Binder {
 Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<bool>& frozen,
                      std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
+// As many inputs, outputs or params ("input", ...) as the graph has? Asked before any of a caller's array is read.
+Status check_count(const Graph& graph, std::string_view what, size_t given);
+
 // Params to be frozen, one per input or none at all; those without data are passed over. Symbolic sizes fit anything.
 Status check_params(const Graph& graph, std::span<const Tensor> params);
 
