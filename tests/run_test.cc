@@ -1,4 +1,7 @@
 // Programs from end to end: text in, tensors out, compared with the evaluator.
+#include <atomic>
+#include <thread>
+
 #include "tests/run_help.h"
 
 namespace tenon {
@@ -188,6 +191,50 @@ TEST(Run, Cases) {
     check(c, {"cpu", "reference"});
     check(c);
   }
+}
+
+// Threads run one program at sizes that need new plans and at sizes that OpenMP shares out; others make the same program,
+// read its statistics and explain it.
+TEST(Run, ManyThreads) {
+  auto graph = parse_graph(
+      "graph @f(%x: f32[N,M], %b: f32[M]) {\n %s = add(%x, %b)\n %p = softmax(%s){axis=-1}\n"
+      " %c = sum(%p){axes=[0]}\n return %p, %c\n}");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  auto program = Program::make(*graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  struct Size {
+    std::vector<HostTensor> in, expected;
+  };
+  std::vector<Size> sizes;
+  for (int64_t n : {1, 2, 3, 5, 700}) {
+    Size size{{random_tensor(DType::f32, {n, 64}, 1), random_tensor(DType::f32, {64}, 2)}, {}};
+    auto expected = evaluate(*graph, size.in);
+    ASSERT_TRUE(expected.ok()) << expected.status().message();
+    size.expected = *expected;
+    sizes.push_back(std::move(size));
+  }
+  std::atomic<int> wrong = 0;
+  auto work = [&](size_t offset) {
+    for (size_t round = 0; round < 20; ++round) {
+      Size& size = sizes[(round + offset) % sizes.size()];
+      std::vector<HostTensor> outputs;
+      std::vector<Tensor> in, out;
+      for (HostTensor& t : size.in) in.push_back(tensor_of(t));
+      for (const HostTensor& e : size.expected) outputs.emplace_back(e.dtype, e.shape);
+      for (HostTensor& t : outputs) out.push_back(tensor_of(t));
+      auto own = offset % 2 ? Program::make(*graph, {}, {}) : program;
+      if (!own.ok() || !(*own)->run(in, out).ok()) ++wrong;
+      for (size_t o = 0; o < outputs.size(); ++o)
+        for (int64_t i = 0; i < outputs[o].count(); ++i)
+          if (std::abs(outputs[o].number(i) - size.expected[o].number(i)) > 1e-4) ++wrong;
+      if ((*program)->explain(round % 2).empty() || (*program)->stats().kernels == 0) ++wrong;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t) threads.emplace_back(work, t);
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ((*program)->stats().plans, static_cast<int64_t>(sizes.size()));
 }
 
 }  // namespace
