@@ -8,6 +8,7 @@
 // No pointer is claimed noalias: a buffer may be reused in place when every element is read before it is written.
 // Tested by tests/emit_test.cc and tests/jit/*.tn.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "jit/emit_lanes.h"
@@ -15,6 +16,9 @@
 
 namespace tenon::jit {
 namespace {
+
+// A reduce over a whole tile of no more elements has no loop.
+constexpr int64_t kUnrolledTile = 8;
 
 class Emitter : LaneEmitter {
  public:
@@ -81,7 +85,25 @@ class Emitter : LaneEmitter {
     return values;
   }
 
-  // Elements [begin, end) of the simd axis of `s`, begin a multiple of W: `unroll` full vectors at a time up to `full`,
+  // The values of a loop variable, from the first to behind the last.
+  std::pair<Int, Int> range(const Axis& axis) {
+    Int begin = 0, end = 0;
+    if (axis.of == kNoRef) {
+      end = extent(axis.extent);
+    } else {
+      const auto& [by, all] = tiles_.at(axis.of);
+      begin = f_.mul(Int(refs_[axis.of].text), by);
+      end = f_.min(f_.add(begin, by), all);
+    }
+    if (axis.by > 0) {
+      tiles_.insert_or_assign(axis.var, std::pair(axis.by, end));
+      begin = f_.divide(begin, axis.by);
+      end = f_.divide(f_.add(end, axis.by - 1), axis.by);
+    }
+    return {begin, end};
+  }
+
+  // Elements [begin, end) of the simd axis of `s`: `unroll` full vectors at a time up to `full`,
   // then the rest one masked vector at a time. carried: the accumulators, results of vector 0 first. sure: begin < end is known.
   void simd_axis(const Stmt& s, const Int& begin, const Int& full, const Int& end, bool sure,
                  std::vector<Carried>& carried) {
@@ -129,8 +151,10 @@ class Emitter : LaneEmitter {
   }
 
   void whole_axis(const Stmt& s, std::vector<Carried>& carried) {
-    const Int n = extent(s.axes.back().extent);
-    simd_axis(s, 0, f_.sub(n, f_.remainder(n, int64_t{w_} * s.unroll)), n, false, carried);
+    const Axis& axis = s.axes.back();
+    const auto [begin, end] = range(axis);
+    const Int rest = f_.remainder(f_.sub(end, begin), int64_t{w_} * s.unroll);
+    simd_axis(s, begin, f_.sub(end, rest), end, axis.of != kNoRef, carried);
   }
 
   std::string select(const std::string& mask, const std::string& type, const std::string& yes,
@@ -168,7 +192,8 @@ class Emitter : LaneEmitter {
   void nest(const std::vector<Axis>& axes, size_t from, size_t count, std::vector<Carried>& carried,
             const std::function<void()>& body) {
     if (from == count) return body();
-    f_.loop(hint(axes[from].var), 0, extent(axes[from].extent), false, carried,
+    const auto [begin, end] = range(axes[from]);
+    f_.loop(hint(axes[from].var), begin, end, axes[from].of != kNoRef, carried,
             [&](const std::string& index) {
               define(axes[from].var, index, 1);
               nest(axes, from + 1, count, carried, body);
@@ -221,14 +246,31 @@ class Emitter : LaneEmitter {
                            identity(s.combine[r], types[r], lanes)});
     std::vector<Carried>* outer_scans = std::exchange(scans_, nullptr);
     const size_t next_scan = next_scan_;
-    nest(s.axes, 0, s.axes.size() - (s.simd ? 1 : 0), carried, [&] {
+    const auto body = [&] {
       if (s.simd) return whole_axis(s, carried);
       emit_block(s.body);
       for (size_t r = 0; r < results; ++r) {
         Carried& c = carried[r];
         c.value = combine(s.combine[r], types[r], lanes, c.value, at_width(refs_[s.yields[r]]), c.hint);
       }
-    });
+    };
+    const Axis& last = s.axes.back();
+    if (!s.simd && s.axes.size() == 1 && last.of != kNoRef && last.by == 0 &&
+        tiles_.at(last.of).first <= kUnrolledTile) {
+      const auto [begin, end] = range(last);
+      const int64_t by = tiles_.at(last.of).first;
+      const Int whole = f_.add(begin, by - 1);
+      f_.when_less(hint(last.var) + ".whole", whole, end, false, carried, [&] {
+        for (int64_t i = 0; i < by; ++i) {
+          define(last.var, f_.add(begin, i).text, 1);
+          body();
+        }
+      });
+      f_.when_less(hint(last.var) + ".part", end, f_.add(begin, by), false, carried,
+                   [&] { nest(s.axes, 0, 1, carried, body); });
+    } else {
+      nest(s.axes, 0, s.axes.size() - (s.simd ? 1 : 0), carried, body);
+    }
     scans_ = outer_scans;
     next_scan_ = next_scan;
     for (size_t r = 0; r < results; ++r) {
@@ -295,7 +337,7 @@ class Emitter : LaneEmitter {
       }
       std::vector<Carried> state(outer + (s.simd ? 1 : 0));
       for (size_t a = outer; a-- > 0;) {
-        const std::string n = extent(s.axes[a].extent).text;
+        const std::string n = range(s.axes[a]).second.text;
         std::string digit = a == 0 ? row.text : f_.here("srem i64 " + row.text + ", " + n);
         if (a > 0) row = Int(f_.here("sdiv i64 " + row.text + ", " + n));
         state[a] = {"i64", hint(s.axes[a].var), digit};
@@ -317,7 +359,7 @@ class Emitter : LaneEmitter {
         for (size_t a = outer; a-- > 0;) {
           Int next = f_.add(Int(state[a].value), carry);
           if (a > 0) {
-            std::string wrapped = f_.pure("icmp eq i64 " + next.text + ", " + extent(s.axes[a].extent).text);
+            std::string wrapped = f_.pure("icmp eq i64 " + next.text + ", " + range(s.axes[a]).second.text);
             carry = Int(f_.pure("zext i1 " + wrapped + " to i64"));
             next = Int(f_.pure("select i1 " + wrapped + ", i64 0, i64 " + next.text));
           }
@@ -381,6 +423,8 @@ class Emitter : LaneEmitter {
     TENON_CHECK(false, "par inside the par nest");
   }
 
+  std::map<Ref, std::pair<int64_t, Int>>
+      tiles_;                              // by the variable that counts them: elements of one and of all
   std::vector<Carried>* scans_ = nullptr;  // of the innermost `for`
   size_t next_scan_ = 0;
 };

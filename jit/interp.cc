@@ -113,6 +113,7 @@ class Interpreter {
       locals_.emplace_back(length * size_of(b.type));
       views_.push_back({nullptr, length});
     }
+    tile_.resize(k_.types.size());
     const Stmt& par = k_.body[0];
     return each(par.axes, 0, [&](int64_t) {
       for (size_t i = 0, first = views_.size() - locals_.size(); i < locals_.size(); ++i) {
@@ -126,15 +127,24 @@ class Interpreter {
  private:
   using K = Stmt::Kind;
 
-  // Runs body(index of the last axis) for every point of the axes from `axis` on.
+  // Runs body(index of the last axis, from its first on) for every point of the axes from `axis` on.
   Status each(const std::vector<Axis>& axes, size_t axis, const std::function<Status(int64_t)>& body) {
-    if (axis == axes.size()) return body(axes.empty() ? 0 : values_[axes.back().var]);
-    int64_t count = extent_value(axes[axis].extent, sizes_.data());
-    for (int64_t i = 0; i < count; ++i) {
-      values_[axes[axis].var] = i;
+    if (axis == axes.size()) return body(axes.empty() ? 0 : values_[axes.back().var] - first(axes.back()));
+    const Axis& a = axes[axis];
+    int64_t end = a.of == kNoRef ? extent_value(a.extent, sizes_.data())
+                                 : std::min((values_[a.of] + 1) * tile_[a.of].by, tile_[a.of].end);
+    if (a.by > 0) {
+      tile_[a.var] = {a.by, end};
+      end = (end + a.by - 1) / a.by;
+    }
+    for (int64_t i = first(a); i < end; ++i) {
+      values_[a.var] = i;
       TENON_TRY(each(axes, axis + 1, body));
     }
     return {};
+  }
+  int64_t first(const Axis& a) const {
+    return a.of == kNoRef ? 0 : values_[a.of] * tile_[a.of].by / std::max<int64_t>(a.by, 1);
   }
 
   Status block(const Block& block) {
@@ -257,6 +267,10 @@ class Interpreter {
   std::vector<BufferView> views_;  // locals behind the caller's
   std::vector<std::vector<char>> locals_;
   std::vector<Bits> values_;
+  struct Tile {
+    int64_t by, end;  // elements of each, elements of all
+  };
+  std::vector<Tile> tile_;  // per loop variable that counts tiles
 };
 
 }  // namespace

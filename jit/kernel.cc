@@ -19,11 +19,18 @@ int64_t extent_value(const Extent& extent, const int64_t* sizes) {
   return extent.size < 0 ? extent.factor : extent.factor * sizes[extent.size];
 }
 
+int64_t axis_iterations(const Axis& axis, const int64_t* sizes, std::map<Ref, int64_t>* tiles) {
+  const int64_t elements = axis.of == kNoRef ? extent_value(axis.extent, sizes) : tiles->at(axis.of);
+  if (axis.by == 0) return elements;
+  if (tiles) (*tiles)[axis.var] = axis.by;
+  return (elements + axis.by - 1) / axis.by;
+}
+
 int64_t par_iterations(const Kernel& kernel, const int64_t* sizes, int lanes) {
   const Stmt& par = kernel.body[0];
   int64_t count = 1;
   for (size_t i = 0; i < par.axes.size(); ++i) {
-    int64_t n = extent_value(par.axes[i].extent, sizes);
+    int64_t n = axis_iterations(par.axes[i], sizes, nullptr);
     if (par.simd && i + 1 == par.axes.size()) n = (n + lanes - 1) / lanes;
     count *= n;
   }

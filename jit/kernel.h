@@ -31,6 +31,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,9 +72,15 @@ struct Buffer {
   Extent length;  // local only: elements, private to one iteration of the par nest
 };
 
+// %i in N         the elements 0 .. N-1
+// %t in N by 64   tiles of 64 elements, counted; the last one may be shorter
+// %i in %t        the elements of tile %t of a loop around: 64*%t up to 64*%t+63 or N-1
+// %u in %t by 8   its smaller tiles: %u counts tiles of 8 from element 0 on; 8 divides 64
 struct Axis {
   Ref var = kNoRef;
-  Extent extent;
+  Extent extent = {};  // unless of a tile
+  int64_t by = 0;      // elements of a tile; 0: an axis of elements
+  Ref of = kNoRef;     // the tile
 };
 
 struct Stmt;
@@ -177,6 +184,8 @@ using KernelFn = void (*)(void* const* buffers, const int64_t* sizes, char* scra
 
 // Iterations of the flattened par nest; a simd par counts its last axis in vectors of `lanes`.
 int64_t extent_value(const Extent& extent, const int64_t* sizes);
+// Iterations of one axis, that of a tile taken as whole. tiles: elements of each tile by its variable.
+int64_t axis_iterations(const Axis& axis, const int64_t* sizes, std::map<Ref, int64_t>* tiles);
 int64_t par_iterations(const Kernel& kernel, const int64_t* sizes, int lanes);
 // Locals in order, each aligned to 64 bytes.
 int64_t scratch_bytes(const Kernel& kernel, const int64_t* sizes);

@@ -137,7 +137,9 @@ class Printer {
     for (size_t i = 0; i < s.axes.size(); ++i) {
       text += i ? ", " : " ";
       if (s.simd && i + 1 == s.axes.size()) text += "simd ";
-      text += value(s.axes[i].var) + " in " + extent(s.axes[i].extent);
+      const Axis& axis = s.axes[i];
+      text += value(axis.var) + " in " + (axis.of == kNoRef ? extent(axis.extent) : value(axis.of));
+      if (axis.by != 0) text += " by " + std::to_string(axis.by);
     }
     if (s.unroll != 1) text += " unroll " + std::to_string(s.unroll);
     return text;

@@ -12,6 +12,7 @@
 //  constant  a bool is 0 or 1, an integer in range and written as one
 //  load      has the compute type of the buffer; store: a value of that type, and never into an `in` buffer
 //  address   sizes in range; variables are loop variables or i64 values
+//  tiles     a simd axis has none; one of a tile stands in a loop over them, is no par axis, and divides it
 //  loops     at least one axis (par: any number), extents not negative, nested no deeper than 64
 //  simd      no simd loop within another; a store within one has an address that changes with the lane
 //  reduce    as many rows as yields as results, of equal types; rows fold (combine_identity) and are spelled
@@ -32,6 +33,7 @@ class Verifier {
   explicit Verifier(const Kernel& kernel) : k_(kernel), state_(kernel.types.size(), State::undefined) {
     loop_variable_.resize(kernel.types.size());
     varies_.resize(kernel.types.size());
+    tile_.resize(kernel.types.size());
   }
 
   Status run() {
@@ -227,6 +229,18 @@ class Verifier {
     address(s);
   }
 
+  void tile(const Stmt& s, const Axis& axis, bool simd) {
+    if (axis.by < 0) error("a tile of negative size");
+    if (simd && axis.by > 0) error("tiles across lanes");
+    if (axis.of == kNoRef) return extent(axis.extent, "an extent");
+    if (!(axis.extent == Extent{})) error("an axis of a tile has the tile's extent");
+    if (s.kind == K::par) error("par runs over whole axes");
+    if (!readable(axis.of, true)) return;
+    if (tile_[axis.of] == 0) return error("the axis is of no tile");
+    if (axis.by > 0 && tile_[axis.of] % axis.by != 0)
+      error("tiles of " + std::to_string(axis.by) + " in tiles of " + std::to_string(tile_[axis.of]));
+  }
+
   void loop(const Stmt& s, int depth) {
     bool reduce = s.kind == K::reduce;
     if (s.axes.empty() && (s.kind != K::par || s.simd)) error("no axis");
@@ -235,12 +249,13 @@ class Verifier {
       error("unroll is 1, or 2, 4, 8 of a simd reduce");
     size_t scope = scope_.size();
     for (size_t i = 0; i < s.axes.size(); ++i) {
-      extent(s.axes[i].extent, "an extent");
+      tile(s, s.axes[i], s.simd && i + 1 == s.axes.size());
       Ref var = s.axes[i].var;
       define(var);
       if (var >= state_.size()) continue;
       if (k_.types[var] != DType::i64) error("a loop variable of type " + std::string(name(k_.types[var])));
       loop_variable_[var] = true;
+      if (s.axes[i].by > 0) tile_[var] = s.axes[i].by;
       varies_[var] = s.simd && i + 1 == s.axes.size();
     }
     bool outer_simd = simd_;
@@ -304,7 +319,8 @@ class Verifier {
   std::vector<State> state_;
   std::vector<Ref> scope_;
   std::vector<bool> loop_variable_;
-  std::vector<bool> varies_;  // per value: may differ between the lanes of the simd loop around it
+  std::vector<int64_t> tile_;  // per loop variable: elements of the tiles it counts
+  std::vector<bool> varies_;   // per value: may differ between the lanes of the simd loop around it
   bool simd_ = false;
   bool scan_allowed_ = false;
   bool address_varies_ = false;

@@ -2,7 +2,7 @@
 // and compare bits: the interpreter against machine code, one lane count against another, a text against its
 // reparse. What it draws from: every map row that has scalar code, every dtype, loads that broadcast, stride,
 // run backwards or follow a computed index, several outputs, locals, casts and bitcasts, par with and without
-// simd, nested loops with several axes, reduces (simd with accumulators, or not), scans, sizes that leave
+// simd, nested loops with several axes, tiles and their elements, reduces (simd with accumulators, or not), scans, sizes that leave
 // tails, empty loops. Results do not depend on the order of par iterations or lanes: a store covers all par
 // and simd variables one to one, a local is read only where it was written. Bits of a NaN never become an
 // integer. Tested by tests/interp_test.cc.
@@ -103,6 +103,10 @@ class KernelGenerator {
     int64_t extent;
     bool fixed;  // par or simd: a store must cover it
   };
+  struct Tile {
+    Ref ref;
+    int64_t by, elements;
+  };
   struct Local {
     int buffer;
     int64_t length;
@@ -172,15 +176,29 @@ class KernelGenerator {
   // Opens the axes, runs fill into the statement's body, and closes the scope.
   template <class Fill>
   void loop(Stmt& s, int axes, bool simd, Fill fill) {
-    size_t values = values_.size(), vars = vars_.size(), locals = locals_.size();
+    size_t values = values_.size(), vars = vars_.size(), locals = locals_.size(), tiles = tiles_.size();
     int64_t budget = budget_;
     s.simd = simd && axes > 0;
     for (int i = 0; i < axes; ++i) {
       int64_t n = 0;
-      Extent e = extent(budget_, n);
-      budget_ /= std::max<int64_t>(n, 1);
-      Ref var = k_.add_ref(DType::i64);
-      s.axes.push_back({var, e});
+      Axis axis;
+      Tile tile{kNoRef, 0, 0};
+      const bool elements = s.simd && i + 1 == axes;
+      if (s.kind != K::par && !tiles_.empty() && chance(0.5)) {
+        tile = pick(tiles_);
+        axis.of = tile.ref;
+        budget_ /= std::min(tile.by, tile.elements) + 1;
+        if (!elements && chance(0.3))
+          axis.by = tile.by >> between(0, std::countr_zero(static_cast<uint64_t>(tile.by)));
+      } else {
+        axis.extent = extent(budget_, tile.elements);
+        budget_ /= std::max<int64_t>(tile.elements, 1);
+        if (!elements && chance(0.25)) axis.by = between(0, 3) ? int64_t{1} << between(0, 5) : between(1, 12);
+      }
+      n = axis.by > 0 ? (tile.elements + axis.by - 1) / axis.by : tile.elements;
+      Ref var = axis.var = k_.add_ref(DType::i64);
+      s.axes.push_back(axis);
+      if (axis.by > 0) tiles_.push_back({var, axis.by, tile.elements});
       vars_.push_back({var, n, s.kind == K::par || (s.simd && i + 1 == axes)});
     }
     bool outer_simd = simd_;
@@ -194,6 +212,7 @@ class KernelGenerator {
     values_.resize(values);
     vars_.resize(vars);
     locals_.resize(locals);
+    tiles_.resize(tiles);
   }
 
   void body(int depth, bool par) {
@@ -224,6 +243,7 @@ class KernelGenerator {
       bool row = !simd_ && axes == 1 && chance(0.5);
       int64_t length = 0;
       loop(s, axes, simd, [&] {
+        row = row && s.axes[0].of == kNoRef && s.axes[0].by == 0;
         if (row) length = vars_.back().extent;
         if (axes == 1 && !simd)
           while (chance(0.4)) scan();
@@ -548,6 +568,7 @@ class KernelGenerator {
   std::vector<Ref> values_;       // in scope
   std::vector<bool> used_;        // per value
   std::vector<Var> vars_;         // in scope
+  std::vector<Tile> tiles_;       // loop variables in scope that count tiles
   std::vector<Local> locals_;     // filled in this block or one around it
   DType main_type_ = DType::f32;  // of half of what is made
   Block* block_ = nullptr;

@@ -169,6 +169,9 @@ TEST(KernelSizes, ParIterationsAndScratch) {
   EXPECT_EQ(par_iterations(*k, none, 16), 0);
   k->body[0].axes.clear();
   EXPECT_EQ(par_iterations(*k, sizes, 16), 1);
+  k = parse_kernel("kernel @t(N, M) { par %i in N, %t in 3*M by 4 { for %j in %t { } } }");
+  ASSERT_TRUE(k.ok()) << k.status().message();
+  EXPECT_EQ(par_iterations(*k, sizes, 16), 5 * 6);
 }
 
 // Damage that no text spells: one field of a valid kernel set to something it must not be.

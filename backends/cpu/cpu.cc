@@ -3,6 +3,7 @@
 #include "backends/cpu/cpu.h"
 
 #include <algorithm>
+#include <map>
 
 #include "jit/kernel.h"
 #include "jit/lower.h"
@@ -13,7 +14,8 @@ namespace tenon {
 namespace {
 
 // Scalar operations of one par iteration, counting inner loops by their extents.
-int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes) {
+int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes,
+                std::map<jit::Ref, int64_t>& tiles) {
   int64_t work = 0;
   for (const jit::Stmt& s : block) {
     if (s.axes.empty()) {
@@ -21,10 +23,9 @@ int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes) {
       continue;
     }
     int64_t trips = 1;
-    for (const jit::Axis& a : s.axes)
-      trips *= a.extent.factor * (a.extent.size < 0 ? 1 : sizes[a.extent.size]);
+    for (const jit::Axis& a : s.axes) trips *= jit::axis_iterations(a, sizes, &tiles);
     if (s.simd) trips = (trips + lanes - 1) / lanes;
-    work += trips * work_of(s.body, sizes, lanes);
+    work += trips * work_of(s.body, sizes, lanes, tiles);
   }
   return work;
 }
@@ -93,7 +94,9 @@ class KernelGroup final : public Executable {
       l.iterations = jit::par_iterations(lowered.kernel, l.sizes.data(), width);
       l.scratch = align64(jit::scratch_bytes(lowered.kernel, l.sizes.data()));
       const jit::Stmt& par = lowered.kernel.body.back();
-      const int64_t share = jit::min_iterations_per_thread(work_of(par.body, l.sizes.data(), width));
+      std::map<jit::Ref, int64_t> tiles;
+      for (const jit::Axis& a : par.axes) jit::axis_iterations(a, l.sizes.data(), &tiles);
+      const int64_t share = jit::min_iterations_per_thread(work_of(par.body, l.sizes.data(), width, tiles));
       l.threads = static_cast<int>(std::clamp<int64_t>(l.iterations / share, 1, sizes.threads));
       if (l.iterations > 0) step->launches.push_back(std::move(l));
     }
