@@ -12,6 +12,7 @@
 #include "jit/moves.h"
 #include "jit/scatter.h"
 #include "jit/schedule.h"
+#include "jit/tile.h"
 #include "src/ops/names.h"
 #include "src/ops/rules.h"
 
@@ -532,7 +533,7 @@ class Lowering final : public Evaluator {
     for (size_t i = 0; i < size_dims_.size(); ++i) kernel_.sizes.push_back("s" + std::to_string(i));
     kernel_.name = kernel_name();
     out.inplace = inplace_inputs();
-    out.kernel = std::move(kernel_);
+    out.kernel = tile_columns(std::move(kernel_));
     out.sizes = size_dims_;
     out.buffers = buffers_;
     out_ = std::move(out);

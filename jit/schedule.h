@@ -31,6 +31,11 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
 // Independent accumulators of a vector reduction whose body has `statements` scalar statements.
 int reduce_unroll(size_t statements);
 
+// Column reductions (tile.h). A tile of columns makes long runs of each row and keeps its sums in L1; few enough rows at
+// a time that lines at strides of a power of two find room there; as many in a block as blocks in some thousand rows.
+inline constexpr int64_t kColumnTile = 256;
+inline constexpr int64_t kRowsPerVisit = 4, kRowsPerBlock = 64;
+
 // Nodes one kernel may hold: keeps compile time near 10 ms and recursion shallow.
 inline constexpr size_t kMaxGroupNodes = 160;
 // Par iterations that are worth a second thread, given roughly how many scalar operations one iteration does.
