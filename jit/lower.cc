@@ -12,6 +12,7 @@
 #include "jit/moves.h"
 #include "jit/scatter.h"
 #include "jit/schedule.h"
+#include "jit/split.h"
 #include "jit/tile.h"
 #include "src/ops/names.h"
 #include "src/ops/rules.h"
@@ -533,7 +534,7 @@ class Lowering final : public Evaluator {
     for (size_t i = 0; i < size_dims_.size(); ++i) kernel_.sizes.push_back("s" + std::to_string(i));
     kernel_.name = kernel_name();
     out.inplace = inplace_inputs();
-    out.kernel = tile_columns(std::move(kernel_));
+    out.kernel = std::move(kernel_);
     out.sizes = size_dims_;
     out.buffers = buffers_;
     out_ = std::move(out);
@@ -725,7 +726,10 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
     work.pop_back();
     Lowering::Outcome outcome = Lowering(in, domain, axes).run();
     if (outcome.kernel) {
-      kernels.push_back(std::move(*outcome.kernel));
+      for (LoweredKernel& k : split_reduction(std::move(*outcome.kernel), dims)) {
+        k.kernel = tile_columns(std::move(k.kernel));
+        kernels.push_back(std::move(k));
+      }
       continue;
     }
     const Request& r = *outcome.request;

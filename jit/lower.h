@@ -22,10 +22,18 @@ struct LowerInput {
   std::function<std::optional<Dims>(ValueId)> strides;
 };
 
+// Memory between the kernels of a group, free again when the last that names it has run.
+struct Temp {
+  DType type;
+  Dim length;
+};
+inline constexpr ValueId kTempBuffer = 1u << 31;  // kTempBuffer + t in the list of buffers: temps[t]
+
 struct LoweredKernel {
   Kernel kernel;
   Dims sizes;                    // the meaning of each size argument
   std::vector<ValueId> buffers;  // what each in/out buffer is
+  std::vector<Temp> temps = {};
   std::vector<ValueId>
       inplace;  // inputs that are read only where the (single) output is written, before it is
 };

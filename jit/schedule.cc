@@ -83,6 +83,18 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
 // Four chains of a 4-cycle add keep up with two loads a cycle; long bodies hide the latency themselves.
 int reduce_unroll(size_t statements) { return statements <= 6 ? 4 : statements <= 12 ? 2 : 1; }
 
+// A part is worth waking a thread for, and as many parts as there are steps in one keep the errors of both small. Rows
+// that are many already keep all threads busy; they are split only where they are so long that errors would grow.
+int64_t reduction_part(const Dims& par, Dim elements, bool columns) {
+  constexpr int64_t kPart = 16384, kRowsOfPart = 1024, kFewRows = 64, kLongRow = 1 << 17;
+  static_assert(kRowsOfPart % kRowsPerBlock == 0);
+  if (columns) return elements.is_const() && elements.value() <= kRowsOfPart ? 0 : kRowsOfPart;
+  int64_t rows = 1;  // known to be no more
+  for (Dim d : par) rows = d.is_const() && rows < kFewRows ? rows * d.value() : kFewRows;
+  const bool few = rows < kFewRows && !(elements.is_const() && elements.value() <= kPart);
+  return few || (elements.is_const() && elements.value() >= kLongRow) ? kPart : 0;
+}
+
 // About 4000 simple operations (roughly 1 us of vector code) pay for waking a thread.
 int64_t min_iterations_per_thread(int64_t operations_per_iteration) {
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, operations_per_iteration));

@@ -36,6 +36,10 @@ int reduce_unroll(size_t statements);
 inline constexpr int64_t kColumnTile = 256;
 inline constexpr int64_t kRowsPerVisit = 4, kRowsPerBlock = 64;
 
+// Elements of a part if a reduction of `elements` (rows, where columns run across lanes) is to run as two kernels, parts
+// first (split.h); 0 for one kernel. par: the axes that are left.
+int64_t reduction_part(const Dims& par, Dim elements, bool columns);
+
 // Nodes one kernel may hold: keeps compile time near 10 ms and recursion shallow.
 inline constexpr size_t kMaxGroupNodes = 160;
 // Par iterations that are worth a second thread, given roughly how many scalar operations one iteration does.

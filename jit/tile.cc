@@ -150,9 +150,9 @@ class Columns {
 
     // A few rows into the part's sum.
     const Axis rows = reduce.axes.back();
-    Axis block{variable("b"), rows.extent, kRowsPerBlock, kNoRef};
+    Axis block{variable("b"), rows.extent, kRowsPerBlock, rows.of};
     Axis visit{variable("r"), {}, kRowsPerVisit, block.var};
-    if (!rounds) visit.extent = rows.extent, visit.of = kNoRef;
+    if (!rounds) visit.extent = rows.extent, visit.of = rows.of;
     Stmt outer{.kind = K::loop, .axes = reduce.axes};
     outer.axes.pop_back();
     Block body;

@@ -72,6 +72,31 @@ TEST(Run, Cases) {
        {{7, 100}, {7, 100}, {100}, {100}}},
       {"column sum", "graph @f(%x: f32[N,M]) {\n %y = sum(%x){axes=[0]}\n return %y\n}", {{50, 70}}},
       {"all", "graph @f(%x: f32[N,M]) {\n %y = mean(%x){axes=[0,1]}\n return %y\n}", {{50, 70}}},
+      {"all of many", "graph @f(%x: f32[N,M]) {\n %y = mean(%x){axes=[0,1]}\n return %y\n}", {{300, 700}}},
+      {"few long rows",
+       R"(graph @f(%x: f32[3,N], %w: f32[3,1]) {
+        %p = mul(%x, %w)
+        %s = sum(%p){axes=[1], keepdims=true}
+        %a = max(%p){axes=[1], keepdims=true}
+        %d = mul(%s, %a)
+        %y = add(%p, %d)
+        return %y, %s
+      })",
+       {{3, 40000}, {3, 1}}},
+      {"many rows of few columns",
+       R"(graph @f(%x: f32[N,M], %w: f32[M]) {
+        %p = mul(%x, %w)
+        %s = sum(%p){axes=[0]}
+        %q = mul(%p, %p)
+        %t = sum(%q){axes=[0]}
+        %y = sub(%t, %s)
+        return %y, %s
+      })",
+       {{5000, 5}, {5}}},
+      {"rows in batches",
+       "graph @f(%x: f32[B,N,M]) {\n %y = sum(%x){axes=[1]}\n %z = neg(%y)\n return %z\n}",
+       {{3, 2500, 300}}},
+      {"all of 16-bit floats", "graph @f(%x: bf16[N]) {\n %y = max(%x){axes=[0]}\n return %y\n}", {{60000}}},
       {"transpose",
        "graph @f(%x: f32[N,M]) {\n %t = transpose(%x){perm=[1,0]}\n %y = neg(%t)\n return %y\n}",
        {{9, 35}}},

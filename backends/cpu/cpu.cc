@@ -33,7 +33,12 @@ int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes,
 struct Launch {
   jit::KernelFn function;
   std::vector<int64_t> sizes;
-  std::vector<int> buffers;  // positions in the step's buffer list
+  struct Argument {
+    int buffer;      // position in the step's buffer list; -1: a temporary
+    int64_t offset;  // of a temporary in the step's scratch
+  };
+  std::vector<Argument> buffers;
+  int64_t temps = 0;  // bytes, in front of the threads' scratch
   int64_t iterations = 0;
   int64_t scratch = 0;  // bytes per thread
   int threads = 1;
@@ -45,18 +50,19 @@ class KernelStep final : public Step {
 
   int64_t scratch_bytes() const override {
     int64_t most = 0;
-    for (const Launch& l : launches) most = std::max(most, l.scratch * l.threads);
+    for (const Launch& l : launches) most = std::max(most, l.temps + l.scratch * l.threads);
     return most;
   }
   void run(void* const* buffers, char* scratch, Parallel& parallel) const override {
     for (const Launch& l : launches) {
       void* arguments[kMaxBuffers];
-      for (size_t i = 0; i < l.buffers.size(); ++i) arguments[i] = buffers[l.buffers[i]];
+      for (size_t i = 0; i < l.buffers.size(); ++i)
+        arguments[i] = l.buffers[i].buffer < 0 ? scratch + l.buffers[i].offset : buffers[l.buffers[i].buffer];
       if (l.threads == 1) {
-        l.function(arguments, l.sizes.data(), scratch, 0, l.iterations);
+        l.function(arguments, l.sizes.data(), scratch + l.temps, 0, l.iterations);
         continue;
       }
-      Call call{&l, arguments, scratch};
+      Call call{&l, arguments, scratch + l.temps};
       parallel.run(l.iterations, l.threads, run_range, &call);
     }
   }
@@ -89,7 +95,14 @@ class KernelGroup final : public Executable {
       Launch l;
       l.function = code[k]->function;
       l.sizes = sizes.eval(lowered.sizes);
-      for (ValueId v : lowered.buffers) l.buffers.push_back(position(v));
+      std::vector<int64_t> offsets;
+      for (const jit::Temp& t : lowered.temps) {
+        offsets.push_back(l.temps);
+        l.temps += align64(sizes.eval(t.length) * size_of(t.type));
+      }
+      for (ValueId v : lowered.buffers)
+        l.buffers.push_back(v < jit::kTempBuffer ? Launch::Argument{position(v), 0}
+                                                 : Launch::Argument{-1, offsets[v - jit::kTempBuffer]});
       const int width = jit::lanes(isa);
       l.iterations = jit::par_iterations(lowered.kernel, l.sizes.data(), width);
       l.scratch = align64(jit::scratch_bytes(lowered.kernel, l.sizes.data()));

@@ -1,0 +1,207 @@
+// See split.h.
+#include "jit/split.h"
+
+#include <algorithm>
+#include <set>
+
+#include "jit/schedule.h"
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+
+class Splitter {
+ public:
+  Splitter(LoweredKernel whole, DimTable& dims) : whole_(std::move(whole)), dims_(dims) {}
+
+  std::vector<LoweredKernel> run() {
+    std::vector<LoweredKernel> result;
+    if (!find() || !choose()) {
+      result.push_back(std::move(whole_));
+      return result;
+    }
+    result.push_back(first());
+    result.push_back(second());
+    return result;
+  }
+
+ private:
+  bool find() {
+    const Kernel& k = whole_.kernel;
+    for (const Buffer& b : k.buffers)
+      if (b.role == Buffer::Role::local) return false;
+    const Block& body = k.body[0].body;
+    for (size_t i = 0; i < body.size(); ++i) {
+      if (body[i].kind != K::reduce) continue;
+      if (reduce_) return false;
+      reduce_ = i;
+    }
+    if (!reduce_ || reduce().axes.size() != 1) return false;
+    // What it reads from the par level can be computed twice.
+    std::set<Ref> uses;
+    note_uses(reduce(), uses);
+    for (size_t i = *reduce_; i-- > 0;) {
+      const Stmt& s = body[i];
+      if (!uses.count(s.result)) continue;
+      if (s.kind == K::loop) return false;
+      note_uses(s, uses);
+      needed_.insert(i);
+    }
+    return std::ranges::all_of(reduce().body,
+                               [](const Stmt& s) { return s.axes.empty() && s.kind != K::store; });
+  }
+  bool choose() {
+    const Stmt& par = whole_.kernel.body[0];
+    columns_ = par.simd;
+    for (const Axis& a : par.axes) par_.push_back(extent(a.extent));
+    const Dim elements = extent(reduce().axes[0].extent);
+    const int64_t part = reduction_part(par_, elements, columns_);
+    if (part == 0) return false;
+    part_ = part;
+    parts_ = dims_.ceil_div(elements, Dim(part));
+    // Temporaries: [par..., parts], or [par..., parts, columns].
+    Dims shape = par_;
+    shape.insert(shape.end() - (columns_ ? 1 : 0), parts_);
+    strides_.assign(shape.size(), Dim(1));
+    for (size_t d = shape.size(); d-- > 1;) strides_[d - 1] = dims_.mul(strides_[d], shape[d]);
+    for (Ref r : reduce().results)
+      temps_.push_back({whole_.kernel.types[r], dims_.mul(strides_[0], shape[0])});
+    return !dims_.is_overflow(temps_[0].length);
+  }
+
+  LoweredKernel first() {
+    LoweredKernel out = whole_;
+    Kernel& k = out.kernel;
+    k.name += "_parts";
+    Stmt& par = k.body[0];
+    Block body;
+    for (size_t i : needed_) body.push_back(par.body[i]);
+    Stmt fold = reduce();
+    const Ref part = k.add_ref(DType::i64, "p");
+    par.axes.insert(par.axes.end() - (columns_ ? 1 : 0), {part, fold.axes[0].extent, part_});
+    fold.axes[0].extent = {};
+    fold.axes[0].of = part;
+    const int base = add_temps(out, Buffer::Role::out);
+    body.push_back(std::move(fold));
+    for (size_t r = 0; r < temps_.size(); ++r)
+      body.push_back({.kind = K::store,
+                      .args = {reduce().results[r]},
+                      .buffer = base + static_cast<int>(r),
+                      .address = place(out, par.axes)});
+    par.body = std::move(body);
+    drop_unused(out);
+    out.inplace = out.buffers;  // it writes no output
+    return out;
+  }
+
+  LoweredKernel second() {
+    LoweredKernel out = whole_;
+    Kernel& k = out.kernel;
+    const int base = add_temps(out, Buffer::Role::in);
+    Stmt& par = k.body[0];
+    Stmt& fold = par.body[*reduce_];
+    fold.axes = {{k.add_ref(DType::i64, "q"), {1, size(out, parts_)}}};
+    fold.body.clear();
+    std::vector<Axis> axes = par.axes;
+    axes.insert(axes.end() - (columns_ ? 1 : 0), fold.axes[0]);
+    for (size_t r = 0; r < temps_.size(); ++r) {
+      const Ref value = k.add_ref(temps_[r].type);
+      fold.body.push_back({.kind = K::load,
+                           .type = temps_[r].type,
+                           .result = value,
+                           .buffer = base + static_cast<int>(r),
+                           .address = place(out, axes)});
+      fold.yields[r] = value;
+    }
+    drop_unused(out);
+    return out;
+  }
+
+  const Stmt& reduce() const { return whole_.kernel.body[0].body[*reduce_]; }
+  static void note_uses(const Stmt& s, std::set<Ref>& uses) {
+    uses.insert(s.args.begin(), s.args.end());
+    uses.insert(s.yields.begin(), s.yields.end());
+    for (const Term& t : s.address) uses.insert(t.var);
+    for (const Stmt& inner : s.body) note_uses(inner, uses);
+  }
+  Dim extent(const Extent& e) const {
+    return e.size < 0 ? Dim(e.factor) : dims_.mul(Dim(e.factor), whole_.sizes[e.size]);
+  }
+  static int size(LoweredKernel& k, Dim d) {
+    for (size_t i = 0; i < k.sizes.size(); ++i)
+      if (k.sizes[i] == d) return static_cast<int>(i);
+    k.sizes.push_back(d);
+    k.kernel.sizes.emplace_back();
+    return static_cast<int>(k.sizes.size() - 1);
+  }
+  int add_temps(LoweredKernel& k, Buffer::Role role) const {
+    const int base = static_cast<int>(k.buffers.size());
+    for (size_t t = 0; t < temps_.size(); ++t) {
+      k.buffers.push_back(kTempBuffer + static_cast<ValueId>(t));
+      k.kernel.buffers.push_back({role, temps_[t].type, "w" + std::to_string(t), {}});
+    }
+    k.temps = temps_;
+    return base;
+  }
+  Address place(LoweredKernel& k, const std::vector<Axis>& axes) const {
+    Address at;
+    for (size_t a = 0; a < axes.size(); ++a)
+      at.push_back({1, strides_[a] == Dim(1) ? -1 : size(k, strides_[a]), axes[a].var});
+    return at;
+  }
+
+  // Buffers and sizes that no statement names any more; sizes get their names anew.
+  static void drop_unused(LoweredKernel& k) {
+    std::vector<bool> buffers(k.buffers.size()), sizes(k.sizes.size());
+    auto walk = [&](auto& self, Block& block, auto& buffer, auto& size) -> void {
+      for (Stmt& s : block) {
+        if (s.buffer >= 0) buffer(s.buffer);
+        if (s.size >= 0) size(s.size);
+        for (Term& t : s.address)
+          if (t.size >= 0) size(t.size);
+        for (Axis& a : s.axes)
+          if (a.extent.size >= 0) size(a.extent.size);
+        self(self, s.body, buffer, size);
+      }
+    };
+    auto note_buffer = [&](int b) { buffers[b] = true; };
+    auto note_size = [&](int s) { sizes[s] = true; };
+    walk(walk, k.kernel.body, note_buffer, note_size);
+    std::vector<int> buffer_at, size_at;
+    int left = 0;
+    for (bool used : buffers) buffer_at.push_back(used ? left++ : -1);
+    left = 0;
+    for (bool used : sizes) size_at.push_back(used ? left++ : -1);
+    for (size_t b = buffers.size(); b-- > 0;)
+      if (!buffers[b]) {
+        k.buffers.erase(k.buffers.begin() + static_cast<long>(b));
+        k.kernel.buffers.erase(k.kernel.buffers.begin() + static_cast<long>(b));
+      }
+    for (size_t s = sizes.size(); s-- > 0;)
+      if (!sizes[s]) k.sizes.erase(k.sizes.begin() + static_cast<long>(s));
+    k.kernel.sizes.clear();
+    for (size_t s = 0; s < k.sizes.size(); ++s) k.kernel.sizes.push_back("s" + std::to_string(s));
+    auto move_buffer = [&](int& b) { b = buffer_at[b]; };
+    auto move_size = [&](int& s) { s = size_at[s]; };
+    walk(walk, k.kernel.body, move_buffer, move_size);
+  }
+
+  LoweredKernel whole_;
+  DimTable& dims_;
+  std::optional<size_t> reduce_;  // in the par body
+  std::set<size_t> needed_;       // statements before it that it reads
+  bool columns_ = false;
+  Dims par_, strides_;
+  int64_t part_ = 0;
+  Dim parts_;
+  std::vector<Temp> temps_;
+};
+
+}  // namespace
+
+std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims) {
+  return Splitter(std::move(lowered), dims).run();
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,16 @@
+// split: a reduction of few or short rows over many elements as two kernels. The first folds parts of fixed size, each a
+// par iteration, into temporaries; the second folds those and does the rest. So all threads have work whatever the
+// shape, and errors grow with the length of a part and the number of parts. What a part is does not depend on threads.
+// When, and how long parts are, is schedule.h's. Tested by tests/split_test.cc and tests/jit/lower_full_sum.tn.
+#pragma once
+
+#include <vector>
+
+#include "jit/lower.h"
+
+namespace tenon::jit {
+
+// One kernel as lowering leaves it, before it is tiled; that one, or two in the order they run.
+std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims);
+
+}  // namespace tenon::jit
