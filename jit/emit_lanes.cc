@@ -212,13 +212,77 @@ std::string LaneEmitter::memory_mangled(DType type) const {
   return "v" + std::to_string(w_) + (m == "double" ? "f64" : m == "float" ? "f32" : std::string(m));
 }
 
+bool LaneEmitter::crosses(const Stmt& load, Ref var, const std::set<Ref>& computed) const {
+  if (load.kind != Stmt::Kind::load || k_.buffers[load.buffer].role != Buffer::Role::in) return false;
+  bool jumps = false, steps = false;
+  for (const Term& t : load.address) {
+    if (t.var == kNoRef) continue;
+    if (t.var == simd_.var) {
+      if (jumps || (t.size < 0 && t.factor == 1)) return false;
+      jumps = true;
+    } else if (t.var == var) {
+      if (steps || t.size >= 0 || t.factor != 1) return false;
+      steps = true;
+    } else if (computed.count(t.var) || refs_[t.var].lanes > 1) {
+      return false;
+    }
+  }
+  return jumps && steps;
+}
+
+std::vector<std::string> LaneEmitter::read_crossing(const Stmt& load) {
+  const Buffer& b = k_.buffers[load.buffer];
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_), name = hint(load.result);
+  const Place p = place(load.buffer, load.address);
+  std::vector<std::string> rows;
+  for (int l = 0; l < w_; ++l) {
+    const std::string at = offset_pointer(type, p.pointer, f_.mul(l, p.stride));
+    rows.push_back(read(b, "load " + wide + ", ptr " + at + ", align " + std::to_string(size_of(b.type)),
+                        name + ".row"));
+  }
+  auto shuffle = [&](const std::string& x, const std::string& y, const auto& from) {
+    std::string numbers = "<";
+    for (int l = 0; l < w_; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(from(l));
+    return f_.pure("shufflevector " + wide + " " + x + ", " + wide + " " + y + ", " + at_lanes("i32", w_) +
+                       " " + numbers + ">",
+                   name + ".turn");
+  };
+  // Blocks of four by four within groups of four lanes, then the groups.
+  for (int g = 0; g < w_; g += 4) {
+    auto pairs = [&](int half) {  // lanes 0 and 1, or 2 and 3, of two rows side by side
+      return [half, this](int l) { return (l & ~3) + half + (l & 3) / 2 + (l % 2) * w_; };
+    };
+    auto halves = [&](int half) {
+      return [half, this](int l) { return (l & ~3) + half + (l % 2) + (l & 2) / 2 * w_; };
+    };
+    const std::string low[2] = {shuffle(rows[g], rows[g + 1], pairs(0)),
+                                shuffle(rows[g + 2], rows[g + 3], pairs(0))},
+                      high[2] = {shuffle(rows[g], rows[g + 1], pairs(2)),
+                                 shuffle(rows[g + 2], rows[g + 3], pairs(2))};
+    rows[g] = shuffle(low[0], low[1], halves(0));
+    rows[g + 1] = shuffle(low[0], low[1], halves(2));
+    rows[g + 2] = shuffle(high[0], high[1], halves(0));
+    rows[g + 3] = shuffle(high[0], high[1], halves(2));
+  }
+  for (int d = 4; d < w_; d *= 2)
+    for (int r = 0; r < w_; ++r) {
+      if (r & d) continue;
+      const std::string x = rows[r], y = rows[r + d];
+      rows[r] = shuffle(x, y, [&](int l) { return l & d ? l - d + w_ : l; });
+      rows[r + d] = shuffle(x, y, [&](int l) { return l & d ? l + w_ : l + d; });
+    }
+  return rows;
+}
+
 void LaneEmitter::emit_load(const Stmt& s) {
   const Buffer& b = k_.buffers[s.buffer];
   Place p = place(s.buffer, s.address);
   int lanes = p.kind == Place::Kind::uniform ? 1 : w_;
   const std::string conversion = load_template(b.type);
   const std::string name = hint(s.result);
-  std::string bits = read_lanes(b, p, conversion == "$0" ? name : name + ".bits");
+  auto turned = turned_.find(&s);
+  std::string bits =
+      turned != turned_.end() ? turned->second : read_lanes(b, p, conversion == "$0" ? name : name + ".bits");
   define(s.result, expand_at(conversion, {bits}, b.type, compute_type(b.type), lanes, name), lanes);
 }
 

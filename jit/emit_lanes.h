@@ -9,6 +9,8 @@
 // Tested by tests/emit_test.cc and tests/jit/*.tn.
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -82,6 +84,11 @@ class LaneEmitter {
   std::string pointers(const std::string& type, const Place& p);
   std::string memory_mangled(DType type) const;
   void emit_load(const Stmt& s);
+  // Whether the load jumps from lane to lane but steps by one along `var`, in memory that the kernel never writes.
+  // computed: values there are only later.
+  bool crosses(const Stmt& load, Ref var, const std::set<Ref>& computed) const;
+  // The bits of such a load for W steps of `var` from its value on: W loads of whole vectors, turned in registers.
+  std::vector<std::string> read_crossing(const Stmt& load);
   void emit_store(const Stmt& s);
 
   const Kernel& k_;
@@ -92,7 +99,8 @@ class LaneEmitter {
   std::vector<Int> sizes_;
   std::vector<std::string> bases_;  // per buffer
   std::string stage_;
-  Simd simd_;  // var kNoRef outside simd axes
+  std::map<const Stmt*, std::string> turned_;  // loads whose bits are there already
+  Simd simd_;                                  // var kNoRef outside simd axes
 };
 
 }  // namespace tenon::jit

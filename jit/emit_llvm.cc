@@ -9,6 +9,7 @@
 // Tested by tests/emit_test.cc and tests/jit/*.tn.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "jit/emit_lanes.h"
@@ -209,9 +210,46 @@ class Emitter : LaneEmitter {
     return constant_at_lanes(register_type(type), literal(type, *value), lanes);
   }
 
+  // A loop within lanes that reads across them, W steps at a time: what it reads is a square, loaded by rows.
+  bool emit_turned(const Stmt& s) {
+    if (simd_.var == kNoRef || simd_.masked || s.axes.size() != 1) return false;
+    const Axis& axis = s.axes[0];
+    std::vector<const Stmt*> loads;
+    std::set<Ref> computed;
+    for (const Stmt& inner : s.body) {
+      if (inner.kind == Stmt::Kind::scan) return false;
+      computed.insert(inner.result);
+      computed.insert(inner.results.begin(), inner.results.end());
+      if (crosses(inner, axis.var, computed)) loads.push_back(&inner);
+    }
+    if (loads.empty()) return false;
+    std::vector<Carried> none;
+    const auto [begin, end] = range(axis);
+    const Int full = f_.sub(end, f_.remainder(f_.sub(end, begin), w_));
+    f_.loop(hint(axis.var), begin, full, false, none, [&](const std::string& index) {
+      define(axis.var, index, 1);
+      std::vector<std::vector<std::string>> squares;
+      for (const Stmt* load : loads) squares.push_back(read_crossing(*load));
+      for (int step = 0; step < w_; ++step) {
+        define(axis.var, f_.add(Int(index), step).text, 1);
+        for (size_t l = 0; l < loads.size(); ++l) turned_[loads[l]] = squares[l][step];
+        emit_block(s.body);
+      }
+      turned_.clear();
+      return f_.add(Int(index), w_);
+    });
+    f_.loop(hint(axis.var) + ".rest", full, end, false, none, [&](const std::string& index) {
+      define(axis.var, index, 1);
+      emit_block(s.body);
+      return f_.add(Int(index), 1);
+    });
+    return true;
+  }
+
   void emit_loop(const Stmt& s) {
     std::vector<Carried> carried;
     if (s.simd) return nest(s.axes, 0, s.axes.size() - 1, carried, [&] { whole_axis(s, carried); });
+    if (emit_turned(s)) return;
     std::vector<Carried>* outer = std::exchange(scans_, &carried);
     for (const Stmt& inner : s.body)
       if (inner.kind == Stmt::Kind::scan) {

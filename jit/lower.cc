@@ -727,7 +727,7 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
     Lowering::Outcome outcome = Lowering(in, domain, axes).run();
     if (outcome.kernel) {
       for (LoweredKernel& k : split_reduction(std::move(*outcome.kernel), dims)) {
-        k.kernel = tile_columns(std::move(k.kernel));
+        k.kernel = tile_transposed(tile_columns(std::move(k.kernel)), k.sizes);
         kernels.push_back(std::move(k));
       }
       continue;

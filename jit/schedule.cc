@@ -83,6 +83,13 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
 // Four chains of a 4-cycle add keep up with two loads a cycle; long bodies hide the latency themselves.
 int reduce_unroll(size_t statements) { return statements <= 6 ? 4 : statements <= 12 ? 2 : 1; }
 
+// Short axes keep whole lines in L1 from one turn to the next.
+bool tiles_transposed(Dim across, Dim along) {
+  constexpr int64_t kShort = 4;
+  auto is_short = [](Dim d) { return d.is_const() && d.value() < kShort; };
+  return !is_short(across) && !is_short(along);
+}
+
 // A part is worth waking a thread for, and as many parts as there are steps in one keep the errors of both small. Rows
 // that are many already keep all threads busy; they are split only where they are so long that errors would grow.
 int64_t reduction_part(const Dims& par, Dim elements, bool columns) {

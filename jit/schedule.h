@@ -36,6 +36,10 @@ int reduce_unroll(size_t statements);
 inline constexpr int64_t kColumnTile = 256;
 inline constexpr int64_t kRowsPerVisit = 4, kRowsPerBlock = 64;
 
+// Transposing maps (tile.h): elements of a tile along the axis that lanes jump over, and along the lanes' own.
+inline constexpr int64_t kTransposeAcross = 16, kTransposeAlong = 64;
+bool tiles_transposed(Dim across, Dim along);
+
 // Elements of a part if a reduction of `elements` (rows, where columns run across lanes) is to run as two kernels, parts
 // first (split.h); 0 for one kernel. par: the axes that are left.
 int64_t reduction_part(const Dims& par, Dim elements, bool columns);

@@ -229,7 +229,55 @@ class Columns {
   Block piece_, out_;
 };
 
+// The par axis along which some access steps by one while it jumps from lane to lane; -1: none.
+int crossing_axis(const Stmt& par, const Block& body, Ref lane) {
+  for (const Stmt& s : body) {
+    auto steps_by_one = [&](Ref var) {
+      return std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{1, -1, var}; });
+    };
+    const bool jumps = std::ranges::any_of(s.address, [&](const Term& t) { return t.var == lane; });
+    if (!jumps || steps_by_one(lane)) continue;
+    for (size_t a = 0; a < par.axes.size(); ++a)
+      if (steps_by_one(par.axes[a].var)) return static_cast<int>(a);
+  }
+  return -1;
+}
+
 }  // namespace
+
+Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
+  Stmt& par = kernel.body[0];
+  if (par.simd || par.body.empty()) return kernel;
+  const Stmt& map = par.body.back();
+  if (map.kind != K::loop || !map.simd || map.axes.size() != 1) return kernel;
+  if (std::any_of(par.body.begin(), par.body.end() - 1, has_body) || std::ranges::any_of(map.body, has_body))
+    return kernel;
+  const int cross = crossing_axis(par, map.body, map.axes[0].var);
+  if (cross < 0) return kernel;
+  const Axis across = par.axes[cross], along = map.axes[0];
+  auto known = [&](const Axis& a) { return a.extent.size < 0 ? Dim(a.extent.factor) : sizes[a.extent.size]; };
+  if (!tiles_transposed(known(across), known(along))) return kernel;
+
+  auto variable = [&](const char* prefix) {
+    return kernel.add_ref(DType::i64, prefix + std::to_string(kernel.types.size()));
+  };
+  const Axis outer_tile{variable("t"), across.extent, kTransposeAcross};
+  const Axis inner_tile{variable("t"), along.extent, kTransposeAlong};
+  Stmt inner{.kind = K::loop, .axes = {{.var = across.var, .of = outer_tile.var}}};
+  Stmt loop = std::move(par.body.back());
+  par.body.pop_back();
+  inner.body = std::move(par.body);
+  inner.body.insert(inner.body.end(), std::make_move_iterator(loop.body.begin()),
+                    std::make_move_iterator(loop.body.end()));
+  loop.axes[0] = {.var = along.var, .of = inner_tile.var};
+  loop.body.clear();
+  loop.body.push_back(std::move(inner));
+  par.axes[cross] = outer_tile;
+  par.axes.push_back(inner_tile);
+  par.body.clear();
+  par.body.push_back(std::move(loop));
+  return kernel;
+}
 
 Kernel tile_columns(Kernel kernel) {
   const Stmt& par = kernel.body[0];

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "jit/kernel.h"
+#include "src/ir/dim.h"
 
 namespace tenon::jit {
 
@@ -12,6 +13,7 @@ namespace tenon::jit {
 Kernel tile_columns(Kernel kernel);
 
 // Maps that read a buffer along one axis and write along another: both in tiles, so each line of memory is read once.
-Kernel tile_transposed(Kernel kernel);
+// sizes: what the size arguments are.
+Kernel tile_transposed(Kernel kernel, const Dims& sizes);
 
 }  // namespace tenon::jit

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
+#include "jit/schedule.h"
 #include "tests/kernel_run.h"
 
 namespace tenon::jit {
@@ -16,7 +19,7 @@ Kernel parsed(const std::string& text) {
 }
 
 // Both give the same bits, in the interpreter and as machine code, for all values of two sizes.
-void expect_same(const std::string& text, Kernel (*tile)(Kernel)) {
+void expect_same(const std::string& text, const std::function<Kernel(Kernel)>& tile) {
   const Kernel plain = parsed(text), tiled = tile(plain);
   ASSERT_NE(print(plain), print(tiled));
   ASSERT_EQ(verify(tiled).message(), "") << print(tiled);
@@ -93,6 +96,73 @@ TEST(TileColumns, WhatIsReducedNeedNotVary) {
     }
   })",
               tile_columns);
+}
+
+Kernel transposed(Kernel k) {
+  DimTable dims;
+  return tile_transposed(std::move(k), {dims.symbol("N"), dims.symbol("M")});
+}
+
+TEST(TileTransposed, OneOperand) {
+  for (const char* type : {"i32", "f64", "bf16", "u8"}) {
+    const std::string sum = std::string(type) == "bf16" ? "f32" : type;
+    expect_same("kernel @k(N, M; in %x: " + std::string(type) + ", in %w: " + sum + ", in %z: " + sum +
+                    ", out %y: " + sum + R"() {
+      par %i in N {
+        %s = load %w[%i]
+        for simd %j in M {
+          %v = load %x[%i + N*%j + 3]
+          %u = load %z[M*%i + %j]
+          %a = add %v, %u
+          %b = add %a, %s
+          store %y[M*%i + %j], %b
+        }
+      }
+    })",
+                transposed);
+  }
+}
+
+TEST(TileTransposed, BatchesAndTwoOperands) {
+  expect_same(R"(kernel @k(N, M; in %x: i32, in %z: i32, out %y: i32) {
+    par %b in 2, %i in N {
+      for simd %j in M {
+        %v = load %x[%i + 2*N*%j + N*%b]
+        %u = load %z[%i + N*%j]
+        %a = add %v, %u
+        %i64 = index %i
+        %c = cast.i32 %i64
+        %d = add %a, %c
+        store %y[2*M*%i + M*%b + %j], %d
+      }
+    }
+  })",
+              transposed);
+}
+
+// The step along the loop is that of a value which the loop itself computes: no square of memory.
+TEST(TileTransposed, AComputedIndexIsReadByLane) {
+  const std::string text = R"(kernel @k(N, M; in %x: i32, out %y: i32) {
+    par %t in N by 16 {
+      for simd %j in M {
+        for %i in %t {
+          %n = index %i
+          %half = load %x[%i]
+          %at = cast.i64 %half
+          %v = load %x[%i + 3*%j + %at]
+          store %y[M*%i + %j], %v
+        }
+      }
+    }
+  })";
+  check(text, {{{"N", 33}, {"M", 17}}, {{"N", 16}, {"M", 8}}});
+}
+
+TEST(Schedule, ShortAxesAreNotTiled) {
+  DimTable dims;
+  EXPECT_TRUE(tiles_transposed(dims.symbol("N"), Dim(64)));
+  EXPECT_FALSE(tiles_transposed(Dim(3), dims.symbol("N")));
+  EXPECT_FALSE(tiles_transposed(dims.symbol("N"), Dim(2)));
 }
 
 TEST(TileColumns, ErrorsStaySmall) {
