@@ -75,7 +75,9 @@ ValueId argmin(Builder& b, const Node& node) { return arg_extreme(b, node, ops::
 ValueId softmax(Builder& b, const Node& node) {
   const ValueId x = wide(b, node.inputs[0]);
   const ValueId e = b(ops::exp, {b(ops::sub, {x, fold(b, ops::max, x, only_axis(node))})});
-  return narrow(b, node, b(ops::div, {e, fold(b, ops::sum, e, only_axis(node))}));
+  // The sum is at least 1: one division a row, not one an element.
+  const ValueId scale = b(ops::reciprocal, {fold(b, ops::sum, e, only_axis(node))});
+  return narrow(b, node, b(ops::mul, {e, scale}));
 }
 
 ValueId log_softmax(Builder& b, const Node& node) {

@@ -83,16 +83,16 @@ Val power_f64(Val x, Val y) {
   const Val g = h * k, g_low = fma(h, k, -g) + (h * k_low + h_low * k);
   const Val sum = e + g, rest = (g - (sum - e)) + g_low;
   const Val log = sum + rest, log_low = rest - (log - sum);
-  const Val t = at_least(at_most(exponent_cases(a, y, y * log), 1100), -1100);
-  const Val t_low = where(abs(t) < 1100, fma(y, log, -t) + y * log_low, 0.0);
-  const Val shifted = t + magic(t);
-  const Val r = (t - (shifted - magic(t))) + where(t_low == t_low, t_low, 0.0);
+  const Val t = at_least(at_most(exponent_cases(a, y, y * log), 1080), -1080);
+  const Val t_low = where(abs(t) < 1080, fma(y, log, -t) + y * log_low, 0.0);
+  const Val shifted = t + exponent_magic(t);
+  const Val r = (t - (shifted - exponent_magic(t))) + where(t_low == t_low, t_low, 0.0);
   // 2^r as in exp2
   const Val power = polynomial(
       r, {1, 0x1.62e42fefa39efp-1, 0x1.ebfbdff82c5b3p-3, 0x1.c6b08d704a26fp-5, 0x1.3b2ab6fb9dacap-7,
           0x1.5d87fe78457b4p-10, 0x1.4309131675ab3p-13, 0x1.ffcbfe669076cp-17, 0x1.62bfb4c302ae8p-20,
           0x1.b52082d655ff4p-24, 0x1.e63b3aa01eda7p-28, 0x1.f0e67bd12c821p-32});
-  return power_cases(x, y, scale({power, bits(shifted)}));
+  return power_cases(x, y, scale({power, shifted}));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ Val erfc_positive(Val a) {
        0x1.0dad635157f8ap-19,  -0x1.9c23730e84f2p-29,  -0x1.3a9eeb4461a64p-21, -0x1.57e9a87189c15p-22,
        0x1.1b2ec86b42cf9p-26,  0x1.da1026b231e35p-24,  0x1.6273d6a0cbfbp-25,   -0x1.c889acb637708p-27,
        -0x1.84169c006b417p-27, -0x1.1f52dff2410f6p-31, 0x1.6a8120fa20eb1p-31});
-  return scale({e.p * (d * g), e.n_bits});
+  return scale_down({e.p * (d * g), e.shifted});
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ constexpr double kLog2E = 0x1.71547652b82fep+0;
 struct Reduced {
   Val shifted, r;  // magic + n; x - n ln 2
 };
-Reduced reduce(Val x) {
-  const Val shifted = fma(x, kLog2E, magic(x));
-  const Val n = shifted - magic(x);
+Reduced reduce(Val x, double magic) {
+  const Val shifted = fma(x, kLog2E, magic);
+  const Val n = shifted - magic;
   Val r = fma(n, pick(x, -kLn2HighF32, -kLn2High), x);
   r = fma(n, pick(x, -kLn2LowF32, -kLn2Low), r);
   return {shifted, r};
@@ -43,7 +43,7 @@ struct Hyperbolic {
   Val sinh_r, cosh_r, sinh_n, cosh_n;  // the latter two halved
 };
 Hyperbolic hyperbolic(Val x) {
-  const auto [shifted, r] = reduce(x);
+  const auto [shifted, r] = reduce(x, magic(x));
   const Val s = r * r;
   // sinh: relative error f32 2^-26, f64 2^-65; cosh: f32 2^-33, f64 2^-70
   const Val sinh_r = fma(r * s,
@@ -63,7 +63,7 @@ Hyperbolic hyperbolic(Val x) {
 }  // namespace
 
 ScaledExp scaled_exp(Val x, const Val* x_low) {
-  auto [shifted, r] = reduce(x);
+  auto [shifted, r] = reduce(x, exponent_magic(x));
   if (x_low) r = r + *x_low;
   // e^r, relative error f32 2^-28, f64 2^-57
   const Val p =
@@ -71,23 +71,34 @@ ScaledExp scaled_exp(Val x, const Val* x_low) {
                  {1, 1, 0x1.000000000000ap-1, 0x1.5555555555503p-3, 0x1.555555555060bp-5,
                   0x1.1111111124be7p-7, 0x1.6c16c184b2a92p-10, 0x1.a01a013df02a9p-13, 0x1.a019989bbbd7ap-16,
                   0x1.71def2e75804p-19, 0x1.28aec2da5dd3fp-22, 0x1.add84ae776405p-26});
-  return {p, bits(shifted)};
+  return {p, shifted};
 }
+
+namespace {
+
+// p 2^n = p (2^n / step) step, where the power in the middle is normal.
+Val scale_by(ScaledExp e, Val step) {
+  return e.p * from_bits((bits(e.shifted) << mantissa(e.p)) - bits(step)) * step;
+}
+
+}  // namespace
 
 Val scale(ScaledExp e) {
-  const int shift = mantissa(e.p);
-  const Val half = e.n_bits >> 1, rest = e.n_bits - half;  // the bits of `magic` are shifted out below
-  auto power = [&](Val n) { return from_bits((n << shift) + n.of_int(one_bits(e.p))); };
-  return e.p * power(half) * power(rest);
+  return scale_by(e, where(e.shifted < exponent_magic(e.p), e.p.of(0x1p-64), 0x1p64));
 }
 
+Val scale_down(ScaledExp e) { return scale_by(e, e.p.of(0x1p-64)); }
+
+// Far below the range the result is put in, not computed: a product that underflows takes a processor long, and a
+// masked softmax has many.
 Val exp(Val x) {
-  return scale(scaled_exp(at_least(at_most(x, pick(x, 88.73, 709.79)), pick(x, -104, -745.2))));
+  const Val top = at_most(x, pick(x, 88.73, 709.79));
+  return where(x < pick(x, -104, -745.2), 0.0, scale(scaled_exp(top)));
 }
 
 Val expm1(Val a) {
   const Val x = at_least(at_most(a, pick(a, 88.73, 709.79)), pick(a, -20, -40));
-  const auto [shifted, r] = reduce(x);
+  const auto [shifted, r] = reduce(x, magic(x));
   const Val q = fma(r * r, expm1_tail(r), r);
   const Val half = power_of_two(shifted, -1);  // 2^(n-1): 2^n would overflow too early
   const Val result = 2 * fma(half, q, half - 0.5);
@@ -95,7 +106,7 @@ Val expm1(Val a) {
 }
 
 Val one_minus_exp(Val x) {
-  const auto [shifted, r] = reduce(x);
+  const auto [shifted, r] = reduce(x, magic(x));
   const Val power = power_of_two(shifted, 0);
   return fma(-power, fma(r * r, expm1_tail(r), r), 1 - power);
 }
@@ -106,22 +117,22 @@ uint32_t expm1(MathBuilder& b, Operands x) { return expm1(Val(b, x[0])).id; }
 uint32_t exp2(MathBuilder& b, Operands operands) {
   const Val a(b, operands[0]);
   const Val x = at_least(at_most(a, pick(a, 128.5, 1024.5)), pick(a, -151, -1076));
-  const Val shifted = x + magic(x);
-  const Val r = x - (shifted - magic(x));
+  const Val shifted = x + exponent_magic(x);
+  const Val r = x - (shifted - exponent_magic(x));
   // 2^r on |r| <= 1/2, relative error f32 2^-26, f64 2^-57
   const Val p = polynomial(
       r, {1, 0x1.62e43p-1, 0x1.ebfb94p-3, 0x1.c6af9ep-5, 0x1.3b6818p-7, 0x1.5ef4ep-10, 0x1.1797bep-13},
       {1, 0x1.62e42fefa39efp-1, 0x1.ebfbdff82c5b3p-3, 0x1.c6b08d704a26fp-5, 0x1.3b2ab6fb9dacap-7,
        0x1.5d87fe78457b4p-10, 0x1.4309131675ab3p-13, 0x1.ffcbfe669076cp-17, 0x1.62bfb4c302ae8p-20,
        0x1.b52082d655ff4p-24, 0x1.e63b3aa01eda7p-28, 0x1.f0e67bd12c821p-32});
-  return scale({p, bits(shifted)}).id;
+  return scale({p, shifted}).id;
 }
 
 // With e = e^-|x|, which never overflows: e / (1 + e) = e - e y and 1 / (1 + e) = 1 - y, where y = e / (1 +
 // e); so the rounding of 1 + e hardly counts, and denormal results stay.
 uint32_t sigmoid(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
-  const Val e = scale(scaled_exp(at_least(-abs(x), pick(x, -104, -745.2))));
+  const Val e = scale_down(scaled_exp(at_least(-abs(x), pick(x, -104, -745.2))));
   const Val top = where(x < 0, e, 1.0);
   return fma(-top, e / (e + 1), top).id;
 }
@@ -131,7 +142,7 @@ uint32_t sigmoid(MathBuilder& b, Operands operands) {
 uint32_t tanh(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
   const Val a = 2 * at_most(abs(x), pick(x, 9.1, 22));
-  const auto [shifted, r] = reduce(a);
+  const auto [shifted, r] = reduce(a, magic(a));
   const Val q = fma(r * r, expm1_tail(r), r), power = power_of_two(shifted, 0);
   const Val e = fma(power, q, power - 1);
   const Val small = e < 2;

@@ -106,14 +106,17 @@ inline Val flip_sign(Val magnitude, Val of) {
 inline double magic(Val x) { return pick(x, 0x1.8p23, 0x1.8p52); }
 
 // Shared between the families.
-// e^x = p * 2^n, ready to be scaled: p in [0.7, 1.42], n in the low bits of `n_bits` (the float magic + n).
+// magic and twice the exponent's bias: shifted left by mantissa(x), the sum is 2^n times that of 1.0.
+inline double exponent_magic(Val x) { return magic(x) + pick(x, 254, 2046); }
+// e^x = p * 2^n, ready to be scaled: p in [0.7, 1.42], shifted = exponent_magic + n.
 struct ScaledExp {
-  Val p, n_bits;
+  Val p, shifted;
 };
 // x + x_low, where x_low is a correction below x's ulp; x must be inside exp's range.
 ScaledExp scaled_exp(Val x, const Val* x_low = nullptr);
-// p * 2^n in two steps, so that denormal results are rounded once and large ones reach inf.
+// p * 2^n in two steps, so that denormal results are rounded once and large ones reach inf; the latter: n <= 0.
 Val scale(ScaledExp e);
+Val scale_down(ScaledExp e);
 // x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)], for x > 0 and finite; e as a float.
 struct SplitExponent {
   Val e, f;
