@@ -21,6 +21,10 @@ namespace {
 // A reduce over a whole tile of no more elements has no loop.
 constexpr int64_t kUnrolledTile = 8;
 
+// Statements of a body of which four, or two, vectors are done at once: longer ones cost more to compile and need more
+// registers.
+constexpr int kMostForFour = 64, kMostForTwo = 128;
+
 class Emitter : LaneEmitter {
  public:
   Emitter(const Kernel& kernel, Isa isa) : LaneEmitter(kernel, isa) {}
@@ -104,41 +108,99 @@ class Emitter : LaneEmitter {
     return {begin, end};
   }
 
-  // Elements [begin, end) of the simd axis of `s`: `unroll` full vectors at a time up to `full`,
-  // then the rest one masked vector at a time. carried: the accumulators, results of vector 0 first. sure: begin < end is known.
-  void simd_axis(const Stmt& s, const Int& begin, const Int& full, const Int& end, bool sure,
+  // Whether a load or store of the body goes to each lane's element on its own.
+  bool lane_by_lane(const Stmt& loop, const Stmt& s) const {
+    return std::ranges::any_of(s.address, [&](const Term& t) {
+      if (t.var == loop.axes.back().var) return t.size >= 0 || t.factor != 1;
+      return t.var != kNoRef &&
+             std::ranges::any_of(loop.body, [&](const Stmt& i) { return i.result == t.var; });
+    });
+  }
+
+  // Full vectors of a simd axis that one step of its loop does, a multiple of the accumulators. A body without loops is
+  // emitted statement by statement for all of them, so that chains of dependent instructions run side by side (a core
+  // holds the instructions of only two or three long bodies at once) and share the loads of constants.
+  int vectors_at_once(const Stmt& s) const {
+    int work = 0;
+    for (const Stmt& inner : s.body) {
+      if (!inner.axes.empty() || inner.kind == Stmt::Kind::scan) return s.unroll;
+      // What is written may only be read at the very same place.
+      if (inner.kind == Stmt::Kind::store)
+        for (const Stmt& other : s.body)
+          if (other.kind == Stmt::Kind::load && other.buffer == inner.buffer &&
+              other.address != inner.address)
+            return s.unroll;
+      work += inner.kind == Stmt::Kind::constant ? 0 : lane_by_lane(s, inner) ? kMostForFour : 1;
+    }
+    const int wanted = work <= kMostForFour ? 4 : work <= kMostForTwo ? 2 : 1;
+    return (wanted + s.unroll - 1) / s.unroll * s.unroll;
+  }
+
+  // The same as emit_vector for `count` vectors, the first at `base`.
+  std::vector<std::vector<std::string>> emit_vectors(const Stmt& s, const Int& base, int count) {
+    const Ref var = s.axes.back().var;
+    auto at = [&](int u) { return Simd{var, f_.add(base, int64_t{u} * w_), false, 0}; };
+    std::vector<std::vector<std::string>> values(count);
+    const bool nested = std::ranges::any_of(s.body, [](const Stmt& i) { return !i.axes.empty(); });
+    if (nested || count == 1) {
+      for (int u = 0; u < count; ++u) {
+        simd_ = at(u);
+        values[u] = emit_vector(s);
+      }
+      return values;
+    }
+    std::vector<std::vector<Value>> refs(count, refs_);
+    for (const Stmt& inner : s.body)
+      for (int u = 0; u < count; ++u) {
+        simd_ = at(u);
+        std::swap(refs_, refs[u]);
+        emit_stmt(inner);
+        std::swap(refs_, refs[u]);
+      }
+    for (int u = 0; u < count; ++u)
+      for (Ref r : s.yields) values[u].push_back(vector(refs[u][r]));
+    return values;
+  }
+
+  // Elements [begin, end) of the simd axis of `s`, `at_once` full vectors a step up to `full`,
+  // then the rest one masked vector at a time. carried: the accumulators, results of vector 0 first. sure: begin < end
+  // is known.
+  void simd_axis(const Stmt& s, const Int& begin, const Int& full, const Int& end, int at_once, bool sure,
                  std::vector<Carried>& carried) {
     const Simd before = simd_;
     const Axis& axis = s.axes.back();
-    const int64_t step = int64_t{w_} * s.unroll;
     const size_t results = s.combine.size();
     const std::string name = hint(axis.var);
-    auto emit_one = [&](size_t u, const std::string& keep) {
-      std::vector<std::string> values = emit_vector(s);
+    auto fold = [&](size_t u, const std::vector<std::string>& values, const std::string& keep) {
       for (size_t r = 0; r < results; ++r) {
-        Carried& c = carried[u * results + r];
-        std::string next = combine(s.combine[r], refs_[s.yields[r]].type, w_, c.value, values[r], c.hint);
+        Carried& c = carried[u % s.unroll * results + r];
+        std::string next =
+            combine(s.combine[r], compute_type(k_.types[s.yields[r]]), w_, c.value, values[r], c.hint);
         c.value = keep.empty() ? next : select(keep, c.type, next, c.value, c.hint);
       }
     };
     const auto parts = [&] {
       f_.split([&] {
         f_.loop(name, begin, full, false, carried, [&](const std::string& index) -> Int {
-          for (int u = 0; u < s.unroll; ++u) {
-            simd_ = {axis.var, f_.add(Int(index), int64_t{u} * w_), false, 0};
-            emit_one(u, "");
-          }
-          return f_.add(Int(index), step);
+          auto values = emit_vectors(s, Int(index), at_once);
+          for (int u = 0; u < at_once; ++u) fold(u, values[u], "");
+          return f_.add(Int(index), int64_t{w_} * at_once);
         });
-        if (s.unroll == 1) {
+        if (at_once == 1) {
           f_.when_less(name + ".tail", full, end, true, carried, [&] {
             simd_ = {axis.var, full, true, f_.sub(end, full)};
-            emit_one(0, results ? mask() : "");
+            std::vector<std::string> values = emit_vector(s);
+            fold(0, values, results ? mask() : "");
           });
         } else {
           f_.loop(name + ".tail", full, end, false, carried, [&](const std::string& index) -> Int {
             simd_ = {axis.var, Int(index), true, f_.min(f_.sub(end, Int(index)), w_)};
-            emit_any(s, carried, f_.sub(Int(index), full));
+            if (s.unroll == 1) {
+              std::vector<std::string> values = emit_vector(s);
+              fold(0, values, results ? mask() : "");
+            } else {
+              emit_any(s, carried, f_.remainder(f_.sub(Int(index), full), int64_t{s.unroll} * w_));
+            }
             return f_.add(Int(index), w_);
           });
         }
@@ -154,8 +216,9 @@ class Emitter : LaneEmitter {
   void whole_axis(const Stmt& s, std::vector<Carried>& carried) {
     const Axis& axis = s.axes.back();
     const auto [begin, end] = range(axis);
-    const Int rest = f_.remainder(f_.sub(end, begin), int64_t{w_} * s.unroll);
-    simd_axis(s, begin, f_.sub(end, rest), end, axis.of != kNoRef, carried);
+    const int at_once = vectors_at_once(s);
+    const Int rest = f_.remainder(f_.sub(end, begin), int64_t{w_} * at_once);
+    simd_axis(s, begin, f_.sub(end, rest), end, at_once, axis.of != kNoRef, carried);
   }
 
   std::string select(const std::string& mask, const std::string& type, const std::string& yes,
@@ -360,8 +423,12 @@ class Emitter : LaneEmitter {
     auto body = [&] { emit_block(s.body); };
     auto vectors = [&](const Int& first, const Int& last) {  // of the simd axis
       const Int n = extent(s.axes.back().extent), rest = f_.remainder(n, w_), stop = f_.mul(last, w_);
-      const Int full = f_.min(stop, f_.sub(n, rest));
-      simd_axis(s, f_.mul(first, w_), full, rest.is(0) ? full : f_.min(stop, n), outer > 0, none);
+      const Int begin = f_.mul(first, w_), whole = f_.min(stop, f_.sub(n, rest));
+      const int at_once = vectors_at_once(s);
+      const Int full =
+          at_once == 1 ? whole : f_.sub(whole, f_.remainder(f_.sub(whole, begin), int64_t{w_} * at_once));
+      const Int end = rest.is(0) ? whole : f_.min(stop, n);
+      simd_axis(s, begin, full, end, at_once, outer > 0, none);
     };
     if (s.simd && outer == 0) return vectors(Int("%begin"), Int("%end"));
     f_.when_less("any", Int("%begin"), Int("%end"), false, none, [&] {

@@ -12,6 +12,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/SourceMgr.h>
@@ -56,6 +57,10 @@ const llvm::Target* target() {
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
+    // The emitter's order is the one we want: vectors side by side. LLVM's scheduler would undo it to save registers.
+    auto& options = llvm::cl::getRegisteredOptions();
+    if (auto found = options.find("enable-misched"); found != options.end())
+      found->second->addOccurrence(0, "enable-misched", "false");
     llvm::install_fatal_error_handler([](void*, const char* reason, bool) { throw LlvmFatal(reason); });
     std::string error;
     return llvm::TargetRegistry::lookupTarget(kTriple, error);
