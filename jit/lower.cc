@@ -106,9 +106,7 @@ class Lowering final : public Evaluator {
       return remember(key, emit_load(kept->second, kept_type_[kept->second], inner_linear()));
     Ref r = eval_new(v, at);
     if (failed()) return 0;
-    if (member_.count(v) && op(graph().node(v).op).expensive && depth_[r] == 1 && loops_using(v) > 1 &&
-        keep_rows_)
-      keep(key, r);
+    if (keep_rows_ && depth_[r] == 1 && keeps(v)) keep(key, r);
     return remember(key, r);
   }
 
@@ -380,6 +378,48 @@ class Lowering final : public Evaluator {
   }
 
   // ---- values kept between the loops of a row ----
+  // Whether a row of this value is worth a local: several loops read it, and computing it anew costs more.
+  bool worth_keeping(ValueId v) {
+    if (!member_.count(v) || kind(v) != Kind::map || loops_using(v) < 2) return false;
+    auto [it, is_new] = worth_.try_emplace(v, false);
+    if (!is_new) return it->second;
+    Dims row, par;
+    for (const LoopAxis& a : axes_) (a.inner ? row : par).push_back(a.extent);
+    const bool expensive = op(graph().node(v).op).expensive;
+    return worth_[v] = keeps_row({expensive, stream_bytes(v)}, dims().product(row), par);
+  }
+  // Not where each loop reads it through another such value only.
+  bool keeps(ValueId v) {
+    if (!worth_keeping(v)) return false;
+    int users = 0;
+    for (ValueId u : in_.members) {
+      const auto& inputs = graph().node(u).inputs;
+      if (!std::count(inputs.begin(), inputs.end(), v)) continue;
+      if (!worth_keeping(u) || loops_using(u) < loops_using(v)) return true;
+      ++users;
+    }
+    return users == 0 || std::count(in_.outputs.begin(), in_.outputs.end(), v);
+  }
+  // Bytes of memory an element of v is computed from, not counting what is broadcast or kept.
+  int64_t stream_bytes(ValueId v) {
+    std::set<ValueId> seen;
+    std::vector<ValueId> work{v};
+    const Dim elements = dims().product(graph().type(v).shape);
+    int64_t bytes = 0;
+    while (!work.empty()) {
+      const Node& n = graph().node(work.back());
+      work.pop_back();
+      for (ValueId i : n.inputs) {
+        if (!seen.insert(i).second || (member_.count(i) && (kind(i) == Kind::reduce || worth_keeping(i))))
+          continue;
+        if (member_or_view(i))
+          work.push_back(i);
+        else if (dims().product(graph().type(i).shape) == elements)
+          bytes += size_of(graph().type(i).dtype);
+      }
+    }
+    return bytes;
+  }
   // In how many loops (reductions, and the final one) an expensive value would be computed.
   int loops_using(ValueId v) {
     int count = 0;
@@ -663,6 +703,7 @@ class Lowering final : public Evaluator {
   std::vector<Scope> scopes_;  // open inner loops
   std::map<Key, int> kept_;
   std::map<int, DType> kept_type_;
+  std::map<ValueId, bool> worth_;  // keeping
   std::vector<Access> accesses_;
   std::set<uint32_t> fixed_;
   std::vector<ValueId> buffers_;

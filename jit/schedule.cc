@@ -83,6 +83,15 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
 // Four chains of a 4-cycle add keep up with two loads a cycle; long bodies hide the latency themselves.
 int reduce_unroll(size_t statements) { return statements <= 6 ? 4 : statements <= 12 ? 2 : 1; }
 
+// A local costs a store once and a load each time, both in L1 or L2: no more than two operands, of which the second loop
+// and the third find nothing in L1 if the row is long. Few rows of any length may run in parts, which have no locals.
+bool keeps_row(Recomputed value, Dim row, const Dims& par) {
+  constexpr int64_t kTwoOperands = 8, kLongRow = 1 << 16;
+  if (value.expensive) return true;
+  const bool many = std::any_of(par.begin(), par.end(), [](Dim d) { return !d.is_const(); });
+  return value.stream_bytes >= kTwoOperands && (row.is_const() ? row.value() <= kLongRow : many);
+}
+
 // Short axes keep whole lines in L1 from one turn to the next.
 bool tiles_transposed(Dim across, Dim along) {
   constexpr int64_t kShort = 4;

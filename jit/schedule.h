@@ -28,6 +28,13 @@ struct Schedule {
 Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
                   const std::vector<bool>& fixed, bool carried);
 
+// Whether a value that several loops over a row compute is kept in a local of a row's length instead.
+struct Recomputed {
+  bool expensive;        // the op itself
+  int64_t stream_bytes;  // of an element's operands in memory that are as large as the value
+};
+bool keeps_row(Recomputed value, Dim row, const Dims& par);
+
 // Independent accumulators of a vector reduction whose body has `statements` scalar statements.
 int reduce_unroll(size_t statements);
 

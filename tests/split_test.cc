@@ -1,36 +1,12 @@
-// Which reductions run in parts (schedule.h), and that parts keep errors small.
+// Reductions in parts keep errors small. Which reductions run so: tests/schedule_test.cc; that they are right: run_test.cc.
 #include "jit/split.h"
 
 #include <gtest/gtest.h>
 
-#include "jit/schedule.h"
 #include "tests/run_help.h"
 
 namespace tenon {
 namespace {
-
-using jit::reduction_part;
-
-TEST(ReductionPart, FewRowsOfManyElements) {
-  DimTable dims;
-  const Dim n = dims.symbol("N");
-  EXPECT_GT(reduction_part({}, n, false), 0);  // all of any size
-  EXPECT_GT(reduction_part({Dim(2), Dim(4)}, n, false), 0);
-  EXPECT_EQ(reduction_part({n}, n, false), 0);  // as many rows as there are, one each
-  EXPECT_EQ(reduction_part({Dim(4096)}, Dim(1024), false), 0);
-  EXPECT_EQ(reduction_part({Dim(2)}, Dim(1024), false), 0);  // too little for two
-  EXPECT_GT(reduction_part({Dim(4096)}, Dim(1 << 20), false),
-            0);  // in one chain of additions errors would grow
-}
-
-TEST(ReductionPart, ColumnsOfManyRows) {
-  DimTable dims;
-  const Dim n = dims.symbol("N");
-  EXPECT_GT(reduction_part({n}, n, true), 0);
-  EXPECT_GT(reduction_part({Dim(3)}, Dim(100000), true), 0);
-  EXPECT_EQ(reduction_part({n}, Dim(512), true), 0);
-  EXPECT_EQ(reduction_part({}, n, true) % jit::kRowsPerBlock, 0);
-}
 
 double error_of(const char* text, const std::vector<int64_t>& shape) {
   auto graph = parse_graph(text);

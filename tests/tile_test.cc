@@ -5,7 +5,6 @@
 
 #include <functional>
 
-#include "jit/schedule.h"
 #include "tests/kernel_run.h"
 
 namespace tenon::jit {
@@ -156,13 +155,6 @@ TEST(TileTransposed, AComputedIndexIsReadByLane) {
     }
   })";
   check(text, {{{"N", 33}, {"M", 17}}, {{"N", 16}, {"M", 8}}});
-}
-
-TEST(Schedule, ShortAxesAreNotTiled) {
-  DimTable dims;
-  EXPECT_TRUE(tiles_transposed(dims.symbol("N"), Dim(64)));
-  EXPECT_FALSE(tiles_transposed(Dim(3), dims.symbol("N")));
-  EXPECT_FALSE(tiles_transposed(dims.symbol("N"), Dim(2)));
 }
 
 TEST(TileColumns, ErrorsStaySmall) {
