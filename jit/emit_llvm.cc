@@ -14,6 +14,7 @@
 
 #include "jit/emit_lanes.h"
 #include "jit/kernel.h"
+#include "jit/prefetch.h"
 
 namespace tenon::jit {
 namespace {
@@ -48,6 +49,7 @@ class Emitter : LaneEmitter {
       scratch = f_.add(scratch, bytes.known ? Int(*bytes.known / 64 * 64)
                                             : Int(f_.pure("and i64 " + bytes.text + ", -64")));
     }
+    prefetches_ = prefetches(k_);
     emit_par(k_.body[0]);
     return "define void @" + k_.name + "(ptr %buffers, ptr %sizes, ptr %scratch, i64 %begin, i64 %end) " +
            attributes() + " {\n" + f_.finish() + "}\n";
@@ -136,6 +138,40 @@ class Emitter : LaneEmitter {
     return (wanted + s.unroll - 1) / s.unroll * s.unroll;
   }
 
+  // Where a prefetched buffer begins, seen from this row: chosen in front of all loops. In the place of a row too long to
+  // be kept stands what the loop has just read.
+  std::string prefetch_base(const Prefetch& p, const Stmt& loop) {
+    const Buffer& b = k_.buffers[p.buffer];
+    const auto first = std::ranges::find(prefetches_, Buffer::Role::in,
+                                         [&](const Prefetch& q) { return k_.buffers[q.buffer].role; });
+    const std::string& present =
+        b.role == Buffer::Role::in || first == prefetches_.end() ? bases_[p.buffer] : bases_[first->buffer];
+    std::string wanted = bases_[p.buffer];
+    for (const Term& t : p.step)
+      wanted = offset_pointer(memory_type(b.type), wanted,
+                              t.size < 0 ? Int(t.factor) : f_.mul(sizes_[t.size], t.factor));
+    const std::string fits = f_.pure(
+        "icmp sle i64 " + extent(loop.axes[0].extent).text + ", " + std::to_string(kLongestRowAhead), "fits");
+    return f_.pure("select i1 " + fits + ", ptr " + wanted + ", ptr " + present, b.name + ".ahead");
+  }
+
+  // One instruction per cache line of the `count` vectors from `base`.
+  void emit_prefetches(const Stmt& s, const Int& base, int count) {
+    for (const Prefetch& p : prefetches_) {
+      if (p.loop != &s) continue;
+      const std::string ahead = prefetch_base(p, s);
+      const std::string kept = std::exchange(bases_[p.buffer], ahead);
+      const int line = 64 / size_of(k_.buffers[p.buffer].type);
+      for (int u = 0; u < count; ++u) {
+        if (u * w_ % line) continue;
+        simd_ = {s.axes[0].var, f_.add(base, int64_t{u} * w_), false, 0};
+        f_.statement("call void @llvm.prefetch.p0(ptr " + place(p.buffer, p.address).pointer +
+                     ", i32 0, i32 3, i32 1)");
+      }
+      bases_[p.buffer] = kept;
+    }
+  }
+
   // The same as emit_vector for `count` vectors, the first at `base`.
   std::vector<std::vector<std::string>> emit_vectors(const Stmt& s, const Int& base, int count) {
     const Ref var = s.axes.back().var;
@@ -182,6 +218,7 @@ class Emitter : LaneEmitter {
     const auto parts = [&] {
       f_.split([&] {
         f_.loop(name, begin, full, false, carried, [&](const std::string& index) -> Int {
+          emit_prefetches(s, Int(index), at_once);
           auto values = emit_vectors(s, Int(index), at_once);
           for (int u = 0; u < at_once; ++u) fold(u, values[u], "");
           return f_.add(Int(index), int64_t{w_} * at_once);
@@ -529,7 +566,8 @@ class Emitter : LaneEmitter {
   }
 
   std::map<Ref, std::pair<int64_t, Int>>
-      tiles_;                              // by the variable that counts them: elements of one and of all
+      tiles_;  // by the variable that counts them: elements of one and of all
+  std::vector<Prefetch> prefetches_;
   std::vector<Carried>* scans_ = nullptr;  // of the innermost `for`
   size_t next_scan_ = 0;
 };

@@ -7,6 +7,7 @@
 
 #include <random>
 
+#include "jit/prefetch.h"
 #include "src/ops/names.h"
 #include "src/ops/rules.h"
 #include "tests/kernel_gen.h"
@@ -318,6 +319,45 @@ TEST(ExpandMath, SharesConstantsAndKeepsNames) {
   }
 }
 )");
+}
+
+// "x from pass 1" for the next row, "y of pass 1" for this one; passes are counted from 0.
+std::string prefetched(const std::string& text) {
+  auto k = parse_kernel(text);
+  EXPECT_TRUE(k.ok()) << k.status().message();
+  if (!k.ok()) return "";
+  std::string all;
+  for (const Prefetch& p : prefetches(*k)) {
+    int pass = 0;
+    for (const Stmt& s : k->body[0].body) {
+      if (&s == p.loop) break;
+      pass += !s.axes.empty();
+    }
+    EXPECT_EQ(p.address.back().var, p.loop->axes[0].var);
+    all += (all.empty() ? "" : ", ") + k->buffers[p.buffer].name + (p.step.empty() ? " of " : " from ") +
+           std::to_string(pass);
+  }
+  return all;
+}
+
+TEST(Prefetch, RowsAreAskedForByThePassesInTheMiddle) {
+  const std::string head = "kernel @k(N, M; in %x: f32, in %w: f32, out %y: f32) {\npar %i in N {\n";
+  const std::string first = "%s = reduce add simd %j in M { %v = load %x[M*%i + %j]  yield %v }\n";
+  const std::string middle =
+      "%q = reduce add simd %k in M { %u = load %x[M*%i + %k]  %b = load %w[%k]  %d = mul %u, %b  yield %d "
+      "}\n";
+  const std::string last = "for simd %l in M { store %y[M*%i + %l], %s }\n}\n}\n";
+  EXPECT_EQ(prefetched(head + first + middle + last), "x from 1, y of 1");
+  EXPECT_EQ(prefetched(head + first + last), "x from 1, y of 0");
+  // One pass; steps of another size; a row that every iteration reads; columns; another length.
+  EXPECT_EQ(
+      prefetched(head + "for simd %l in M { %v = load %x[M*%i + %l]  store %y[M*%i + %l], %v }\n}\n}\n"), "");
+  EXPECT_EQ(prefetched(head + "%s = reduce add simd %j in M { %v = load %x[M*%i + 2*%j]  yield %v }\n" +
+                       "for simd %l in M { store %y[M*%l + %i], %s }\n}\n}\n"),
+            "");
+  EXPECT_EQ(prefetched(head + "%s = reduce add simd %j in M { %v = load %x[%j]  yield %v }\n" + last),
+            "y of 0");
+  EXPECT_EQ(prefetched(head + first + "for simd %l in N { store %y[N*%i + %l], %s }\n}\n}\n"), "");
 }
 
 }  // namespace
