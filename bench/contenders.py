@@ -23,6 +23,28 @@ def compiled(function, name, **keywords):
     return torch.compile(function, backend=backend, options=options, **keywords)
 
 
+def on_kept_outputs(function, args):
+    """A call that runs Tenon's program of `function` again on the memory of one call, its outputs included: the kernel
+    alone. None where PyTorch has steps of its own, or there are several programs."""
+    import torch
+    from tenon import torch_backend
+    records, options = [], torch_backend.Options.parse(CONTENDERS["tenon"][1])
+    fast = torch.compile(function, fullgraph=True, backend=lambda graph, inputs: torch_backend.compile_graph(
+        graph, inputs, options, records))
+    outputs = fast(*args)
+    if len(records) != 1 or records[0].fallbacks or not records[0].compiled:
+        return None
+    frame = records[0].compiled.pool.free.pop()     # no other call may put its outputs there
+    if len(frame.run) != 1:
+        return None
+
+    def run(program=frame.run[0]):
+        if program():
+            raise RuntimeError("the program fails on memory it has run on")
+    run.outputs, run.keeps = outputs, (frame, fast, args)
+    return run
+
+
 def tenon_stats(name):
     if not name.startswith("tenon"):
         return dict.fromkeys(STATS)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """`./dev bench kernels`: fused kernels on 4096x1024 f32, against eager and a copy of the same bytes.
 
-A kernel's bytes are each input read once and each output written once; the floor is `torch.Tensor.copy_`
-moving as many (half read, half written), between buffers that are kept, with the same threads, in the same
-rounds. Everyone else gets output memory as PyTorch hands it out. Every answer is checked against eager first.
-`--peers` adds Inductor (needs g++).
+A kernel's bytes are each input read once and each output written once; a floor moves as many (half read, half written)
+with the same threads, in the same rounds. There are two, as fresh pages for the output cost more than many a kernel:
+- `clone`, for calls that get new output memory from PyTorch: eager, and everyone under torch.compile;
+- `copy_` between buffers that are kept, for Tenon's kernel alone, run again on the memory of one call.
+Every answer is checked against eager first. `--peers` adds Inductor (needs g++).
 """
 
 import argparse
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch                          # noqa: E402
 import torch.nn.functional as F       # noqa: E402
 
-from bench.contenders import compiled, contender, missing_for_peers     # noqa: E402
+from bench.contenders import compiled, contender, missing_for_peers, on_kept_outputs     # noqa: E402
 from bench.models import accuracy                            # noqa: E402
 from bench.table import Progress, aligned                    # noqa: E402
 from bench.timing import describe_machine, interleave, speedup      # noqa: E402
@@ -74,7 +75,8 @@ def kernels():
 
 
 def measure(function, args, contenders, rounds):
-    """(seconds per call by name, problems by name) of one kernel; "copy" is the floor."""
+    """(seconds per call by name, problems by name) of one kernel; "copy" and "clone" are the floors, "kept" is Tenon's
+    kernel alone."""
     torch._dynamo.reset()
     reference = function(*args)
     exact = function(*(a.double() if a.is_floating_point() else a for a in args))
@@ -89,12 +91,21 @@ def measure(function, args, contenders, rounds):
     floats = sum(t.numel() * t.element_size() for t in (*args, reference)) // 4
     source, target = torch.ones(floats // 2), torch.ones(floats // 2)
     calls["copy"] = lambda: target.copy_(source)
+    calls["clone"] = source.clone
+    if "tenon" in calls:
+        torch._dynamo.reset()
+        if kept := on_kept_outputs(function, args):
+            calls["kept"] = kept
     return interleave(calls, rounds, round_s=0.02), problems
 
 
-def over_copy(times, who):
-    best = min(times[who]) / min(times["copy"])
-    return f"{1 / speedup(times['copy'], times[who]):.2f} ({best:.2f})"
+def over(floor, times, who):
+    best = min(times[who]) / min(times[floor])
+    return f"{1 / speedup(times[floor], times[who]):.2f} ({best:.2f})"
+
+
+def cells(times, who, floor):
+    return [1e3 * statistics.median(times[who]), over(floor, times, who)] if who in times else [None, None]
 
 
 def main():
@@ -113,18 +124,20 @@ def main():
         with Progress(name), torch.no_grad():
             times, problems = measure(*table[name], contenders, options.rounds)
         wrong += [f"{name} with {who}: {text}" for who, texts in problems.items() for text in texts]
-        row = [name, 1e3 * statistics.median(times["copy"])]
+        row = [name, *(1e3 * statistics.median(times[floor]) for floor in ("copy", "clone"))]
+        row += cells(times, "kept", "copy")
         for who in ["eager", *contenders]:
-            known = who in times
-            row += [1e3 * statistics.median(times[who]), over_copy(times, who)] if known else [None, None]
-            if known and who != "eager":
+            row += cells(times, who, "clone")
+            if who in times and who != "eager":
                 gains[who].append(speedup(times["eager"], times[who]))
         rows.append(row + [f"{gains[c][-1]:.2f}x" if c in times else None for c in contenders])
-    header = ["kernel", "copy ms"] + [h for c in ["eager", *contenders] for h in (f"{c} ms", "/copy (best)")]
+    header = ["kernel", "copy ms", "clone ms", "kept ms", "/copy (best)"]
+    header += [h for c in ["eager", *contenders] for h in (f"{c} ms", "/clone (best)")]
     print(aligned(header + [f"{c} vs eager" for c in contenders], rows))
     print(f"\n{machine}, {options.threads} threads, {ROWS}x{COLS} f32.\n"
           f"Medians of at most {options.rounds} rounds.\n"
-          "/copy: time over that of a plain copy of the same bytes, within a round (best: of the shortest).\n"
+          "kept: Tenon's kernel alone, on memory that is there; /copy: over a plain copy_ of the same bytes.\n"
+          "/clone: a call that gets new memory over a clone that does (best: of the shortest).\n"
           "vs eager: eager's time over this one's, within a round.")
     for who, values in gains.items():
         if values:

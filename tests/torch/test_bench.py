@@ -11,7 +11,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench import table, timing                     # noqa: E402
+from bench import contenders, table, timing         # noqa: E402
 from bench.models import memory, worker             # noqa: E402
 
 
@@ -52,6 +52,15 @@ def test_interleave_stops_at_its_limit():
 
 def test_speedup_is_the_median_of_ratios_within_rounds():
     assert timing.speedup([2.0, 20.0, 3.0], [1.0, 10.0, 1.0]) == 2.0
+
+
+def test_kept_outputs_are_written_again():
+    x = torch.ones(4)
+    run = contenders.on_kept_outputs(lambda x: x + 1, (x,))
+    x.fill_(5)
+    run()
+    assert run.outputs.tolist() == [6.0] * 4
+    assert contenders.on_kept_outputs(lambda x: torch.linalg.inv(x) + 1, (torch.eye(2),)) is None
 
 
 def test_numbers_keep_their_digits():
