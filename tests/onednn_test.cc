@@ -567,9 +567,49 @@ TEST(OneDnn, FastImplementations) {
     Status status = (*program)->run(in, outs);
     ASSERT_TRUE(status.ok()) << status.message();
     const std::string shown = (*program)->explain(false);
-    EXPECT_NE(shown.find("post-ops: bias gelu"), std::string::npos) << shown;
+    EXPECT_NE(shown.find("weights packed, post-ops: bias gelu"), std::string::npos) << shown;
     EXPECT_EQ(shown.find("ref"), std::string::npos) << shown;
+    EXPECT_EQ(shown.find("gemm"), std::string::npos) << shown;
   }
+}
+
+// Products with frozen weights, in whichever form the library takes them.
+TEST(OneDnn, FrozenWeights) {
+  const char* text =
+      R"(graph @f(%a: f32[N,24], %w: f32[M,24] param, %b: f32[M] param, %r: f32[N,M], %c: f32[M]) {
+    %s = linear(%a, %w, %b)
+    %x = mul(%s, %c)
+    %y = add(%x, %r)
+    %z = relu(%y)
+    return %z
+  })";
+  for (int64_t rows : {1, 2, 13, 64})
+    for (int64_t columns : {1, 8, 37, 96}) {
+      SCOPED_TRACE(std::to_string(rows) + " rows, " + std::to_string(columns) + " columns");
+      check({"rows",
+             text,
+             {{rows, 24}, {columns, 24}, {columns}, {rows, columns}, {columns}},
+             "post-ops: bias mul add relu",
+             {1, 2}});
+    }
+  check({"a part of wider rows",
+         R"(graph @f(%a: f32[N,40], %w: f32[16,32] param) {
+        %s = slice(%a){axis=1, start=3, end=19}
+        %y = matmul(%s, %w)
+        return %y
+      })",
+         {{9, 40}, {16, 32}},
+         "matmul 9x16x32 f32",
+         {1}});
+  check({"columns of the source",
+         R"(graph @f(%a: f32[K,N], %w: f32[K,32] param) {
+        %s = transpose(%a){perm=[1,0]}
+        %y = matmul(%s, %w)
+        return %y
+      })",
+         {{16, 9}, {16, 32}},
+         "matmul 9x16x32 f32",
+         {1}});
 }
 
 }  // namespace

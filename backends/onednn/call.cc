@@ -275,12 +275,12 @@ std::string post_op_names(const Recipe& recipe, bool bias) {
 
 Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   auto step = std::make_unique<CallStep>();
-  const Problem given = at_sizes(recipe, sizes);
-  if (given.empty) return std::unique_ptr<Step>(std::move(step));
-  const Choice choice = choose(given, true);
-  const Problem& p = choice.problem;
+  const Problem asked = at_sizes(recipe, sizes);
+  if (asked.empty) return std::unique_ptr<Step>(std::move(step));
+  const Choice choice = choose(asked, true);
+  const Problem &given = choice.given, &p = choice.problem;
   const Offer& o = *choice.offer;
-  if (!o.why.empty()) return environment(title(p, o, recipe.name));
+  if (!o.why.empty()) return environment(title(asked, o, recipe.name));
   try {
     Layouter place(recipe, packed_, *step);
     const dnnl::primitive_desc& d = o.descriptor;
@@ -304,7 +304,7 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
     place.scratchpad(d.scratchpad_desc(), main);
     step->runs.push_back(std::move(main));
     place.finish_output(given.output);
-    text_ = title(p, o, recipe.name) + (place.weights_packed ? ", weights packed" : "") +
+    text_ = title(asked, o, recipe.name) + (place.weights_packed ? ", weights packed" : "") +
             post_op_names(recipe, given.bias.present());
   } catch (const dnnl::error& failure) {
     return environment(recipe.name + ": " + failure.what());

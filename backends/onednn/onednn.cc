@@ -55,10 +55,10 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
   if (!recipe.ok()) return {false, 0, recipe.status().message()};
   const Sizes sizes = probe_sizes(graph);
   if (!has_value(graph, members, sizes)) return {false, 0, "its sizes cannot be probed"};
-  Problem p = at_sizes(*recipe, sizes);
+  const Problem p = at_sizes(*recipe, sizes);
   if (p.empty) return {true, 0.5, "nothing to compute"};
   const Choice choice = choose(p, false);
-  const std::string text = title(choice.problem, *choice.offer, recipe->name);
+  const std::string text = title(p, *choice.offer, recipe->name);
   if (!choice.offer->why.empty()) return {false, 0, text};
   if (choice.offer->reference) return {false, 0, text + " is the library's reference code"};
   return {true, 0.5, text};

@@ -231,6 +231,30 @@ Problem at_sizes(const Recipe& recipe, const Sizes& sizes) {
   return p;
 }
 
+std::optional<Problem> as_convolution(const Problem& matmul) {
+  Problem p = matmul;
+  if (p.form != Form::matmul || !p.weights.any || p.output.dims.size() != 2) return std::nullopt;
+  auto pixels = [](Array& a) {  // [rows, columns] to [1, columns, 1, rows]
+    const int64_t rows = a.dims[0], step = a.strides[0];
+    a.dims = {1, a.dims[1], 1, rows};
+    a.strides = {rows * step, a.strides[1], rows * step, step};
+  };
+  pixels(p.source);
+  pixels(p.output);
+  for (Array& o : p.others) pixels(o);
+  Array& w = p.weights;  // [K, N] to [N, K, 1, 1]
+  w.dims = {w.dims[1], w.dims[0], 1, 1};
+  w.strides = {w.strides[1], w.strides[0], 1, 1};
+  if (p.bias.present()) {
+    p.bias.dims = {p.bias.dims[1]};
+    p.bias.strides = {p.bias.strides[1]};
+  }
+  p.form = Form::convolution;
+  p.strides = p.dilations = {1, 1};
+  p.low = p.high = {0, 0};
+  return p;
+}
+
 std::string Problem::key() const {
   std::string text;
   auto put = [&](int64_t v) { text.append(reinterpret_cast<const char*>(&v), sizeof v); };
