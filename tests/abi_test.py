@@ -1,7 +1,7 @@
 """The surface of libtenon.so.1: what it exports is the manifest include/tenon/abi.txt and nothing else, what the header
 declares is the manifest too, and the header compiles alone in every language mode it promises.
 
-The library is the one beside the command line: build/release/libtenon.so.1, or beside what TENON_CLI names.
+The library is build/release/libtenon.so.1, or what TENON_LIBRARY names.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include"
-LIBRARY = Path(os.environ.get("TENON_CLI", ROOT / "build" / "release" / "tenon")).parent / "libtenon.so.1"
+LIBRARY = Path(os.environ.get("TENON_LIBRARY", ROOT / "build" / "release" / "libtenon.so.1"))
 
 
 def manifest():

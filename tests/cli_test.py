@@ -1,6 +1,6 @@
 """The command line `tenon`, as a user meets it: verbs, their output, exit statuses 0, 1 and 2.
 
-The binary is build/release/tenon, or what TENON_CLI names.
+The binary is build/release/bin/tenon, or what TENON_CLI names.
 """
 
 import os
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-CLI = Path(os.environ.get("TENON_CLI", ROOT / "build" / "release" / "tenon"))
+CLI = Path(os.environ.get("TENON_CLI", ROOT / "build" / "release" / "bin" / "tenon"))
 
 GRAPH = """graph @f(%x: f32[N,4], %b: f32[4]) {
   %s = add(%x, %b)

@@ -95,7 +95,7 @@ def suite_tsan():
 
 
 def suite_python():
-    if run("./dev", "_build_release", "tenon"):
+    if run("./dev", "_build_release", "tenon", "tenon_cli"):
         return Count(note="the build failed")
     junit = ROOT / "build" / "release" / "pytest.junit"
     junit.unlink(missing_ok=True)
