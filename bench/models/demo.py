@@ -43,7 +43,7 @@ def main():
     print(aligned(header, rows))
     print(f"\n{machine}. {options.threads} threads, f32, batch 1.\n"
           f"ratio: eager's time over {name}'s. first s: the first call, Dynamo and AOTAutograd included;\n"
-          "own s: Tenon's share of it. fused: graph nodes inside fused kernels, of all.")
+          "own s: Tenon's share of it. fused: nodes in a group with others, of all that run. Weights are frozen.")
     for model, result in wrong:
         print(f"\n{model} with {result['contender']}:")
         for problem in result["problems"][:5] + result.get("log", []):

@@ -227,8 +227,8 @@ TENON_API tenon_status tenon_program_explain(tenon_program* program, int32_t jso
 
 typedef struct tenon_program_stats {
   size_t struct_size;
-  int64_t nodes;            /* of the graph as given */
-  int64_t nodes_fused;      /* nodes that share a group with another */
+  int64_t nodes;            /* in groups: what the optimised graph has left to run */
+  int64_t nodes_fused;      /* those of them that share a group with another */
   int64_t kernels;          /* kernels and library calls of one run */
   int64_t kernels_compiled; /* kernels that went through the compiler for this program */
   int64_t steps;

@@ -100,7 +100,7 @@ Graph freeze(const Graph& graph, std::span<const Tensor> params, std::vector<boo
 struct Built {
   Graph graph;
   PlanSource source;
-  int64_t nodes_fused = 0, kernels = 0, kernels_compiled = 0;
+  int64_t nodes = 0, nodes_fused = 0, kernels = 0, kernels_compiled = 0;
 };
 
 Status build(const Graph& from, const std::vector<Backend*>& backends, Built& built) {
@@ -178,8 +178,10 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, Built& bu
     TENON_ASSIGN(auto executables, b->build(context, groups));
     for (size_t k = 0; k < list.size(); ++k) source.executables[list[k]] = std::move(executables[k]);
   }
-  for (auto& m : members)
+  for (auto& m : members) {
+    built.nodes += static_cast<int64_t>(m.size());
     if (m.size() > 1) built.nodes_fused += static_cast<int64_t>(m.size());
+  }
   for (auto& e : source.executables) {
     built.kernels += std::max(1, e->kernel_count());
     built.kernels_compiled += e->kernels_compiled;
@@ -329,7 +331,7 @@ std::string Program::explain(bool json) const {
 ProgramStats Program::stats() const {
   std::lock_guard lock(impl_->mutex);
   ProgramStats s;
-  s.nodes = static_cast<int64_t>(impl_->source.nodes.size() - impl_->source.inputs.size());
+  s.nodes = impl_->built.nodes;
   s.nodes_fused = impl_->built.nodes_fused;
   s.kernels = impl_->built.kernels;
   s.kernels_compiled = impl_->built.kernels_compiled;

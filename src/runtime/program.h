@@ -34,8 +34,8 @@ struct ProgramOptions {
 };
 
 struct ProgramStats {
-  int64_t nodes = 0;             // of the graph as given
-  int64_t nodes_fused = 0;       // nodes that share a group with another node
+  int64_t nodes = 0;             // in groups: what the optimised graph has left to run
+  int64_t nodes_fused = 0;       // those of them that share a group with another node
   int64_t kernels = 0;           // kernels and library calls per run
   int64_t kernels_compiled = 0;  // kernels that went through the compiler for this program
   int64_t steps = 0;

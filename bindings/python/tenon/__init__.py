@@ -10,8 +10,9 @@ __all__ = ["explain", "reset_stats", "stats"]
 
 
 def stats():
-    """What Tenon has done in this process since the start or reset_stats(), as a dict: calls, programs, nodes,
-    nodes_fused, kernels_compiled, compile_ms, workspace_bytes (largest of a program), fallbacks and fallback_reasons
+    """What Tenon has done in this process since the start or reset_stats(), as a dict: calls, programs, nodes (left to
+    run by the optimiser), nodes_fused (in a group with others),
+    kernels_compiled, compile_ms, workspace_bytes (largest of a program), fallbacks and fallback_reasons
     (sentence -> count of what runs in PyTorch instead)."""
     from . import report
 
