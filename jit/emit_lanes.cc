@@ -6,6 +6,9 @@
 
 namespace tenon::jit {
 
+// Up to this many elements from lane to lane, what lies between is loaded too.
+constexpr int64_t kWideStride = 8;
+
 Int LaneEmitter::extent(const Extent& e) {
   return e.size < 0 ? Int(e.factor) : f_.mul(sizes_[e.size], e.factor);
 }
@@ -181,6 +184,8 @@ std::string LaneEmitter::read_lanes(const Buffer& b, const Place& p, const std::
       copy(stage(), p.pointer, size_of(b.type));
       return f_.here("load " + wide + ", ptr " + stage() + ", align 64", name);
     case Place::Kind::strided: {
+      if (!simd_.masked && p.stride.known && *p.stride.known > 1 && *p.stride.known <= kWideStride)
+        return read_apart(b, p, *p.stride.known, name);
       std::string all = "poison";
       for (int l = 0; l < w_; ++l) {
         std::string at = offset_pointer(type, p.pointer, f_.mul(lane(l), p.stride));
@@ -200,6 +205,22 @@ std::string LaneEmitter::read_lanes(const Buffer& b, const Place& p, const std::
                   name);
   }
   return "";
+}
+
+// Elements a few apart: all from the first to the last are loaded, and most of them dropped.
+std::string LaneEmitter::read_apart(const Buffer& b, const Place& p, int64_t stride,
+                                    const std::string& name) {
+  const std::string type(memory_type(b.type));
+  const int count = static_cast<int>((w_ - 1) * stride + 1);
+  const std::string span = at_lanes(type, count);
+  const std::string whole =
+      read(b, "load " + span + ", ptr " + p.pointer + ", align " + std::to_string(size_of(b.type)),
+           name + ".span");
+  std::string numbers = "<";
+  for (int l = 0; l < w_; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(l * stride);
+  return f_.pure("shufflevector " + span + " " + whole + ", " + span + " poison, " + at_lanes("i32", w_) +
+                     " " + numbers + ">",
+                 name);
 }
 
 std::string LaneEmitter::pointers(const std::string& type, const Place& p) {

@@ -130,8 +130,15 @@ class Lowering final : public Evaluator {
       s = plan();
     }
     if (!has_reduce && !has_scan_ &&
-        s.classes.size() > 1) {  // the vector axis of nested maps becomes an inner loop
-      for (uint32_t a : s.classes[s.par.back()]) axes_[a].inner = true;
+        s.classes.size() >
+            1) {  // the vector axis of nested maps becomes an inner loop, or those it runs around do
+      bool around = false;
+      for (int c = s.par.back() + 1; c < static_cast<int>(s.classes.size()); ++c) {
+        if (!is_narrow(merged_extent(dims(), axes_, s.classes[c]))) continue;
+        for (uint32_t a : s.classes[c]) axes_[a].inner = around = true;
+      }
+      if (!around)
+        for (uint32_t a : s.classes[s.par.back()]) axes_[a].inner = true;
       reset();
       build();
       if (request_) return {request_, {}};
@@ -631,7 +638,7 @@ class Lowering final : public Evaluator {
       if (coef == Dim(0)) return;
       Term t{1, -1, var};
       // Small factors stay in the text (they decide how memory is read); sizes become arguments.
-      if (coef.is_const() && coef.value() <= 1)
+      if (coef.is_const() && coef.value() < kNarrow)
         t.factor = coef.value();
       else
         t.size = size_number(coef);
@@ -768,7 +775,7 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
     Lowering::Outcome outcome = Lowering(in, domain, axes).run();
     if (outcome.kernel) {
       for (LoweredKernel& k : split_reduction(std::move(*outcome.kernel), dims)) {
-        k.kernel = tile_transposed(tile_columns(std::move(k.kernel)), k.sizes);
+        k.kernel = tile_transposed(tile_columns(std::move(k.kernel), k.sizes), k.sizes);
         kernels.push_back(std::move(k));
       }
       continue;

@@ -35,6 +35,14 @@ int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<A
 
 }  // namespace
 
+Dim merged_extent(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<uint32_t>& merged) {
+  Dim extent(1);
+  for (uint32_t a : merged) extent = dims.mul(extent, axes[a].extent);
+  return extent;
+}
+
+bool is_narrow(Dim extent) { return extent.is_const() && extent.value() < kNarrow; }
+
 Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
                   const std::vector<bool>& fixed, bool carried) {
   Schedule s;
@@ -56,9 +64,11 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
     (inner_class[c] ? s.inner : s.par).push_back(c);
 
   auto best_of = [&](const std::vector<int>& candidates) {
-    int best = -1, best_score = 0;
+    int best = -1;
+    std::pair<bool, int> best_score;
     for (int c : candidates) {  // later (faster varying) classes win ties
-      int score = vector_score(s.classes[c], accesses);
+      const std::pair score(!is_narrow(merged_extent(dims, axes, s.classes[c])),
+                            vector_score(s.classes[c], accesses));
       if (best < 0 || score >= best_score) best = c, best_score = score;
     }
     return std::pair(best, best_score);

@@ -23,6 +23,11 @@ struct Schedule {
   bool simd_inner = false;  // the last inner class does (row kernels, nested maps)
 };
 
+// Loops of so few iterations leave lanes idle: they are the vector's only if there is no other.
+inline constexpr int64_t kNarrow = 8;
+bool is_narrow(Dim extent);
+Dim merged_extent(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<uint32_t>& merged);
+
 // fixed[a]: axis a must keep a loop of its own (its variable is used as a value).
 // carried: the inner axes are sequential (scan): they never run across lanes and never merge.
 Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,

@@ -229,6 +229,12 @@ class Columns {
   Block piece_, out_;
 };
 
+// The extent where it is a size or a number; the whole of a tile.
+Dim known(const Axis& a, const Dims& sizes) {
+  if (a.of != kNoRef) return Dim(kNarrow);
+  return a.extent.size < 0 ? Dim(a.extent.factor) : sizes[a.extent.size];
+}
+
 // The par axis along which some access steps by one while it jumps from lane to lane; -1: none.
 int crossing_axis(const Stmt& par, const Block& body, Ref lane) {
   for (const Stmt& s : body) {
@@ -255,8 +261,7 @@ Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
   const int cross = crossing_axis(par, map.body, map.axes[0].var);
   if (cross < 0) return kernel;
   const Axis across = par.axes[cross], along = map.axes[0];
-  auto known = [&](const Axis& a) { return a.extent.size < 0 ? Dim(a.extent.factor) : sizes[a.extent.size]; };
-  if (!tiles_transposed(known(across), known(along))) return kernel;
+  if (!tiles_transposed(known(across, sizes), known(along, sizes))) return kernel;
 
   auto variable = [&](const char* prefix) {
     return kernel.add_ref(DType::i64, prefix + std::to_string(kernel.types.size()));
@@ -279,11 +284,11 @@ Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
   return kernel;
 }
 
-Kernel tile_columns(Kernel kernel) {
+Kernel tile_columns(Kernel kernel, const Dims& sizes) {
   const Stmt& par = kernel.body[0];
   bool reduces = false, nested = false;
   for (const Stmt& s : par.body) {
-    reduces = reduces || s.kind == K::reduce;
+    reduces = reduces || (s.kind == K::reduce && !is_narrow(known(s.axes.back(), sizes)));
     nested =
         nested || std::ranges::any_of(s.body, [](const Stmt& i) { return has_body(i) || i.kind == K::scan; });
   }

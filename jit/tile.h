@@ -10,10 +10,10 @@ namespace tenon::jit {
 
 // Reductions whose par axis runs across lanes: instead of every vector of columns walking all rows, a tile of columns
 // is summed row after row into locals. Rows are added a few at a time, in blocks, so errors grow with neither.
-Kernel tile_columns(Kernel kernel);
+// sizes: what the size arguments are.
+Kernel tile_columns(Kernel kernel, const Dims& sizes);
 
 // Maps that read a buffer along one axis and write along another: both in tiles, so each line of memory is read once.
-// sizes: what the size arguments are.
 Kernel tile_transposed(Kernel kernel, const Dims& sizes);
 
 }  // namespace tenon::jit

@@ -93,6 +93,17 @@ TEST(Run, Cases) {
         return %y, %s
       })",
        {{5000, 5}, {5}}},
+      {"narrow rows",
+       R"(graph @f(%x: bf16[B,N,3], %w: f32[3], %z: f32[N,7]) {
+        %c = cast(%x){dtype=f32}
+        %p = mul(%c, %w)
+        %y = softmax(%p){axis=-1}
+        %s = slice(%z){axis=1, start=2, end=5}
+        %q = add(%p, %s)
+        %t = exp(%q)
+        return %y, %t
+      })",
+       {{2, 101, 3}, {3}, {101, 7}}},
       {"rows in batches",
        "graph @f(%x: f32[B,N,M]) {\n %y = sum(%x){axes=[1]}\n %z = neg(%y)\n return %z\n}",
        {{3, 2500, 300}}},

@@ -34,6 +34,28 @@ TEST(TilesTransposed, NotShortAxes) {
   EXPECT_FALSE(tiles_transposed(dims.symbol("N"), Dim(2)));
 }
 
+Index address(std::vector<std::pair<uint32_t, Dim>> terms) {
+  Index at;
+  for (const auto& [axis, coef] : terms) at.terms.push_back({coef, false, axis});
+  return at;
+}
+
+// y[i, j] = x[i, j] * w[j]
+Schedule rows_of(DimTable& dims, Dim columns, bool inner) {
+  const std::vector<LoopAxis> axes = {{dims.symbol("N"), Dim(0), false, 0}, {columns, Dim(0), inner, 1}};
+  const Index whole = address({{0, columns}, {1, Dim(1)}});
+  return schedule(dims, axes, {{whole}, {address({{1, Dim(1)}})}, {whole, true}}, {false, false}, false);
+}
+
+TEST(Schedule, LanesRunOverRowsWhereRowsAreNarrow) {
+  DimTable dims;
+  EXPECT_EQ(rows_of(dims, Dim(64), false).par, (std::vector{0, 1}));
+  EXPECT_EQ(rows_of(dims, dims.symbol("M"), false).par, (std::vector{0, 1}));
+  EXPECT_EQ(rows_of(dims, Dim(3), false).par, (std::vector{1, 0}));  // the vector axis stands last
+  EXPECT_TRUE(rows_of(dims, Dim(64), true).simd_inner);
+  EXPECT_TRUE(rows_of(dims, Dim(3), true).simd_par);
+}
+
 TEST(KeepsRow, WhatCostsMoreThanALocal) {
   DimTable dims;
   const Dim n = dims.symbol("N");
