@@ -45,8 +45,9 @@ uint32_t erf(MathBuilder& b, Operands operands) {
   // 1 - e^v with v = log(erfc(|a|)), a polynomial whose first coefficient is the sum of two f32; relative
   // error of erf 2^-24.6 on |a| <= 3.93, beyond which erf rounds to 1.
   const Val x = at_most(abs(a), 3.93);
-  const Val tail = polynomial(x, {0x1.f7ac92p-25, -0x1.45f2bcp-1, -0x1.a51948p-4, 0x1.3c3d78p-6,
-                                  -0x1.75f9dcp-13, -0x1.4d322ep-10, 0x1.967ebp-12, -0x1.5cf07cp-15});
+  const Val tail = polynomial_by_pairs(x, x * x,
+                                       {0x1.f7ac92p-25, -0x1.45f2bcp-1, -0x1.a51948p-4, 0x1.3c3d78p-6,
+                                        -0x1.75f9dcp-13, -0x1.4d322ep-10, 0x1.967ebp-12, -0x1.5cf07cp-15});
   return flip_sign(one_minus_exp(fma(x, -0x1.20dd76p+0, x * tail)), a).id;
 }
 

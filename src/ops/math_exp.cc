@@ -30,8 +30,11 @@ Val power_of_two(Val shifted, int offset) {
 
 // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2; relative error of e^r - 1: f32 2^-26, f64 2^-61.
 Val expm1_tail(Val r) {
-  return polynomial(
-      r, {0x1.fffffep-2, 0x1.5554aap-3, 0x1.55579ep-5, 0x1.122c8cp-7, 0x1.6ab0f4p-10},
+  if (!r.wide())
+    return polynomial_by_pairs(r, r * r,
+                               {0x1.fffffep-2, 0x1.5554aap-3, 0x1.55579ep-5, 0x1.122c8cp-7, 0x1.6ab0f4p-10});
+  return polynomial_by_pairs(
+      r, r * r,
       {0x1p-1, 0x1.5555555555559p-3, 0x1.5555555555558p-5, 0x1.111111110f724p-7, 0x1.6c16c16c17503p-10,
        0x1.a01a01afa286fp-13, 0x1.a01a0199c59d7p-16, 0x1.71ddf8f2c74a4p-19, 0x1.27e50209ad869p-22,
        0x1.af5ddf221947dp-26, 0x1.1f2c4c2eb1b67p-29});
@@ -106,7 +109,9 @@ Val expm1(Val a) {
 }
 
 Val one_minus_exp(Val x) {
-  const auto [shifted, r] = reduce(x, magic(x));
+  const Val shifted = fma(x, kLog2E, magic(x));
+  // Without the low part of ln 2: its share of e^x is below 2^-26 of the result.
+  const Val r = fma(shifted - magic(x), -kLn2HighF32, x);
   const Val power = power_of_two(shifted, 0);
   return fma(-power, fma(r * r, expm1_tail(r), r), 1 - power);
 }
