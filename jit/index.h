@@ -1,7 +1,7 @@
 // Index: where an element stands, as an affine expression of the loop axes of a kernel under construction.
 // Reading a value through a view means rewriting indices from result to operand; a reshape may find that an axis must
 // be split in two for the rewrite to stay affine, or a concatenation that an axis must be cut into segments: they
-// leave a Request, the axis list is changed, and lowering starts again. Tested by tests/lower_test.cc.
+// leave a Request, the axis list is changed, and lowering starts again. Tested by tests/jit/lower_*.tn.
 #pragma once
 
 #include <optional>

@@ -2,7 +2,7 @@
 // constants in any mix; reductions over one common set of axes with maps before, between and after; one scan; one
 // scatter. Whether a set of nodes is such a group is answered by trying: fusion asks lower() itself.
 // On leaving, kernels read only materialised values and write every output exactly once.
-// Tested by tests/lower_test.cc and tests/jit/lower_*.tn.
+// Tested by tests/jit/lower_*.tn, tests/run_test.cc and tests/fuzz_test.cc.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // moves: what each op of kind move (and the literals full, iota, dim) means for indices: reading a result at an index
-// is reading its operands at other indices. Tested by tests/lower_test.cc.
+// is reading its operands at other indices. Tested by tests/jit/lower_*.tn.
 #pragma once
 
 #include <optional>
