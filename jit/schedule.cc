@@ -109,6 +109,10 @@ bool tiles_transposed(Dim across, Dim along) {
   return !is_short(across) && !is_short(along);
 }
 
+// So few that lines at strides of a power of two find room in L1. Long bodies hide the load and the store, and should not
+// be written more often than needed.
+int64_t rows_per_visit(size_t statements) { return statements <= 6 ? 4 : 1; }
+
 // A part is worth waking a thread for, and as many parts as there are steps in one keep the errors of both small. Rows
 // that are many already keep all threads busy; they are split only where they are so long that errors would grow.
 int64_t reduction_part(const Dims& par, Dim elements, bool columns) {

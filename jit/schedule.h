@@ -43,10 +43,11 @@ bool keeps_row(Recomputed value, Dim row, const Dims& par);
 // Independent accumulators of a vector reduction whose body has `statements` scalar statements.
 int reduce_unroll(size_t statements);
 
-// Column reductions (tile.h). A tile of columns makes long runs of each row and keeps its sums in L1; few enough rows at
-// a time that lines at strides of a power of two find room there; as many in a block as blocks in some thousand rows.
-inline constexpr int64_t kColumnTile = 256;
-inline constexpr int64_t kRowsPerVisit = 4, kRowsPerBlock = 64;
+// Column reductions (tile.h). A tile of columns makes long runs of each row and keeps its sums in L1; as many
+// rows in a block as blocks in some thousand rows.
+inline constexpr int64_t kColumnTile = 256, kRowsPerBlock = 64;
+// Rows that are summed in registers before their sum joins that of the block, by the size of the body.
+int64_t rows_per_visit(size_t statements);
 
 // Transposing maps (tile.h): elements of a tile along the axis that lanes jump over, and along the lanes' own.
 inline constexpr int64_t kTransposeAcross = 16, kTransposeAlong = 64;

@@ -148,20 +148,28 @@ class Columns {
       return over_columns(std::move(body));
     };
 
-    // A few rows into the part's sum.
+    // The rows of a block into the block's sum, a few of them at a time where that is cheaper than a load and a store each.
     const Axis rows = reduce.axes.back();
-    Axis block{variable("b"), rows.extent, kRowsPerBlock, rows.of};
-    Axis visit{variable("r"), {}, kRowsPerVisit, block.var};
-    if (!rounds) visit.extent = rows.extent, visit.of = rows.of;
+    const Axis block{variable("b"), rows.extent, kRowsPerBlock, rows.of};
+    const std::vector<OpId> combine = reduce.combine;
+    const std::vector<Ref> named = reduce.results;
+    const int64_t together = rows_per_visit(reduce.body.size());
+    Axis visit = rows;
     Stmt outer{.kind = K::loop, .axes = reduce.axes};
     outer.axes.pop_back();
     Block body;
-    std::vector<Ref> folded;
-    for (Ref& r : reduce.results) folded.push_back(k_.add_ref(k_.types[r]));
-    std::vector<OpId> combine = reduce.combine;
-    std::vector<Ref> named = std::exchange(reduce.results, folded);
-    reduce.axes = {{.var = rows.var, .of = visit.var}};
-    body.push_back(std::move(reduce));
+    std::vector<Ref> folded = reduce.yields;
+    if (together > 1) {
+      visit.var = variable("r");
+      visit.by = together;
+      for (size_t r = 0; r < results; ++r) folded[r] = k_.add_ref(k_.types[named[r]]);
+      reduce.results = folded;
+      reduce.axes = {{.var = rows.var, .of = visit.var}};
+      body.push_back(std::move(reduce));
+    } else {
+      body = std::move(reduce.body);
+    }
+    if (rounds) visit.extent = {}, visit.of = block.var;
     for (size_t r = 0; r < results; ++r) fold(body, combine[r], parts[r], folded[r]);
     Block inside;
     inside.push_back(over_columns(std::move(body)));

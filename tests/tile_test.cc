@@ -88,6 +88,32 @@ TEST(TileColumns, MapsOverRowsReadWhatReductionsLeave) {
               by_columns);
 }
 
+// Small whole numbers: their sums are the same in any order.
+TEST(TileColumns, FloatsInBlocks) {
+  for (const char* more : {"", R"(
+        %v2 = add %v1, %v1
+        %v3 = sub %v2, %v1
+        %v4 = neg %v3
+        %v5 = abs %v4
+        %v6 = add %v5, %v4
+        %v7 = sub %v6, %v5)"}) {
+    const std::string last = *more ? "%v7" : "%v1";
+    expect_same(R"(kernel @k(N, M; in %x: i32, out %s: f32, out %t: f32) {
+    par simd %c in M {
+      %a, %b = reduce add, maximum %r in N {
+        %v0 = load %x[M*%r + %c]
+        %v1 = cast.f32 %v0)" +
+                    std::string(more) + "\n        yield " + last + ", " + last + R"(
+      }
+      %d = sub %b, %a
+      store %s[%c], %a
+      store %t[%c], %d
+    }
+  })",
+                by_columns);
+  }
+}
+
 TEST(TileColumns, WhatIsReducedNeedNotVary) {
   expect_same(R"(kernel @k(N, M; in %w: i32, out %y: i32) {
     par simd %c in M {
