@@ -90,6 +90,8 @@ class Splitter {
                       .buffer = base + static_cast<int>(r),
                       .address = place(out, par.axes)});
     par.body = std::move(body);
+    // Rows that lie within each other are read together.
+    if (!columns_) std::rotate(par.axes.begin(), par.axes.end() - 1, par.axes.end());
     drop_unused(out);
     out.inplace = out.buffers;  // it writes no output
     return out;
