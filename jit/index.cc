@@ -1,4 +1,4 @@
-// See index.h. Tested by tests/lower_test.cc.
+// See index.h. Tested by tests/golden_test.cc, tests/run_test.cc.
 #include "jit/index.h"
 
 #include <algorithm>

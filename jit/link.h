@@ -1,6 +1,6 @@
 // link: a relocatable x86-64 ELF object in memory becomes running code in the pool. Only what our emitter needs: one
 // block per object, calls into a fixed table of C functions, no global data, no constructors, no unwind tables. Every
-// offset is checked, so a damaged object is a Status. Tested by tests/link_test.cc.
+// offset is checked, so a damaged object is a Status. Tested by tests/compiler_test.cc.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// See moves.h. Tested by tests/lower_test.cc.
+// See moves.h. Tested by tests/golden_test.cc, tests/run_test.cc.
 #include "jit/moves.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // scatter and index_put as two kernels: the operand is copied, then the updates are written one after another in the
 // order of their indices (the last one wins, or all are added), in parallel over the other axes.
-// Tested by tests/lower_test.cc.
+// Tested by tests/golden_test.cc, tests/run_test.cc.
 #pragma once
 
 #include "jit/lower.h"

@@ -53,7 +53,7 @@ tenon_status tenon_graph_query(const tenon_graph* graph, tenon_device device, te
     for (tenon::ValueId v = 0; v < g.nodes.size(); ++v) {
       const tenon::Op& row = tenon::op(g.node(v).op);
       if (row.kind == tenon::Kind::input) continue;
-      fn(user, v, g.value_name(v).c_str() + 1, row.name.data(), answers[v].backend.c_str(),
+      fn(user, v, g.value_name(v).c_str() + 1, std::string(row.name).c_str(), answers[v].backend.c_str(),
          answers[v].why.c_str());
     }
     return {};

@@ -208,10 +208,10 @@ Token Lexer::scan_number() {
     return bad(begin, "malformed number " + show(source_.substr(begin, at_ - begin)));
   }
   Token t = make(floating ? Token::Kind::floating : Token::Kind::integer, begin);
-  const char* last = t.text.data() + t.text.size();
-  if (std::from_chars(t.text.data(), last, t.floating).ec != std::errc{})
+  const char *first = t.text.data(), *last = first + t.text.size();
+  if (std::from_chars(first, last, t.floating).ec != std::errc{})
     return bad(begin, "number out of range " + show(t.text));
-  if (!floating && std::from_chars(t.text.data(), last, t.integer).ec != std::errc{})
+  if (!floating && std::from_chars(first, last, t.integer).ec != std::errc{})
     return bad(begin, "integer beyond 64 bits " + show(t.text));
   return t;
 }

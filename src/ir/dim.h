@@ -9,6 +9,7 @@
 // Tables only grow; a table may be shared by graphs of one owner and is not locked. Tested by tests/dim_test.cc.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -48,7 +49,7 @@ class DimTable {
     int64_t factor;
     std::vector<Dim> atoms;  // sorted; empty: the constant term
     friend bool operator==(const Term&, const Term&) = default;
-    friend auto operator<=>(const Term& a, const Term& b) {
+    friend std::strong_ordering operator<=>(const Term& a, const Term& b) {
       if (auto c = a.atoms <=> b.atoms; c != 0) return c;
       return a.factor <=> b.factor;
     }
@@ -58,7 +59,7 @@ class DimTable {
     std::string symbol;       // kind symbol
     std::vector<Term> terms;  // kind sum
     Dim a, b;                 // the others
-    friend auto operator<=>(const Expr&, const Expr&) = default;
+    friend std::strong_ordering operator<=>(const Expr&, const Expr&) = default;
     friend bool operator==(const Expr&, const Expr&) = default;
   };
 

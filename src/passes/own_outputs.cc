@@ -1,4 +1,4 @@
-// See passes.h. Tested by tests/passes/own_outputs_*.tn.
+// See passes.h. Tested by tests/passes/own_outputs.tn.
 #include <set>
 
 #include "src/ir/group.h"

@@ -1,0 +1,111 @@
+// Where intermediates lie, and the arenas they lie in.
+#include "src/runtime/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace tenon {
+namespace {
+
+Lifetime lifetime(int64_t bytes, int first, int last, int share = -1) { return {bytes, first, last, share}; }
+
+TEST(Offsets, AChainTakesTwoBuffers) {
+  std::vector<Lifetime> values;
+  for (int i = 0; i < 10; ++i) values.push_back(lifetime(1000, i, i + 1));
+  EXPECT_EQ(assign_offsets(values), 2 * align_up(1000));
+}
+
+TEST(Offsets, InPlaceValuesAreOne) {
+  std::vector<Lifetime> values{lifetime(1000, 0, 1), lifetime(1000, 1, 2, 0), lifetime(1000, 2, 3, 1),
+                               lifetime(64, 0, 3)};
+  EXPECT_EQ(assign_offsets(values), align_up(1000) + 64);
+  EXPECT_EQ(values[0].offset, values[1].offset);
+  EXPECT_EQ(values[0].offset, values[2].offset);
+}
+
+TEST(Offsets, OfNothing) {
+  std::vector<Lifetime> none;
+  EXPECT_EQ(assign_offsets(none), 0);
+  std::vector<Lifetime> empty{lifetime(0, 0, 5), lifetime(0, 2, 3)};
+  EXPECT_EQ(assign_offsets(empty), 0);
+}
+
+// Values alive together never overlap, every offset is aligned, and no more is taken than all of them side by side.
+TEST(Offsets, Random) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Lifetime> values;
+    const int n = 1 + static_cast<int>(random() % 40);
+    int64_t sum = 0, most = 0;
+    for (int i = 0; i < n; ++i) {
+      const int first = static_cast<int>(random() % 30);
+      values.push_back(
+          lifetime(static_cast<int64_t>(random() % 5000), first, first + static_cast<int>(random() % 8)));
+      sum += align_up(values.back().bytes);
+    }
+    for (int step = 0; step < 40; ++step) {
+      int64_t alive = 0;
+      for (const Lifetime& v : values)
+        if (v.first <= step && step <= v.last) alive += align_up(v.bytes);
+      most = std::max(most, alive);
+    }
+    const int64_t total = assign_offsets(values);
+    EXPECT_LE(total, sum);
+    EXPECT_GE(total, most);
+    for (const Lifetime& a : values) {
+      EXPECT_EQ(a.offset % kAlign, 0);
+      if (a.bytes) EXPECT_LE(a.offset + a.bytes, total);
+      for (const Lifetime& b : values) {
+        if (&a == &b || !a.bytes || !b.bytes || a.last < b.first || b.last < a.first) continue;
+        EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
+      }
+    }
+  }
+}
+
+TEST(ArenaPool, KeepsWhatIsLargeEnough) {
+  ArenaPool pool;
+  auto small = pool.take(100);
+  char* const at = small->data();
+  pool.give(std::move(small));
+  auto again = pool.take(4000);
+  EXPECT_EQ(again->data(), at) << "a block is a page at least";
+  pool.give(std::move(again));
+  EXPECT_GE(pool.take(1 << 20)->size(), 1 << 20);
+}
+
+TEST(ArenaPool, HostsMemory) {
+  struct Host {
+    int64_t held = 0, calls = 0;
+    bool refuse = false;
+  } host;
+  Allocator allocator;
+  allocator.user = &host;
+  allocator.alloc = [](void* user, size_t bytes, size_t alignment) -> void* {
+    auto* h = static_cast<Host*>(user);
+    if (h->refuse) return nullptr;
+    ++h->calls;
+    h->held += static_cast<int64_t>(bytes);
+    return std::aligned_alloc(alignment, bytes);
+  };
+  allocator.free = [](void* user, void* block, size_t bytes) {
+    static_cast<Host*>(user)->held -= static_cast<int64_t>(bytes);
+    std::free(block);
+  };
+  {
+    ArenaPool pool;
+    pool.set_allocator(allocator);
+    pool.give(pool.take(1000));
+    pool.give(pool.take(1000));
+    EXPECT_EQ(host.calls, 1);
+    EXPECT_EQ(host.held, align_up(1000));
+    host.refuse = true;
+    EXPECT_THROW(pool.take(1 << 20), std::bad_alloc);
+  }
+  EXPECT_EQ(host.held, 0);
+}
+
+}  // namespace
+}  // namespace tenon
