@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <map>
 
-namespace tenon::jit {
+#include "jit/schedule.h"
 
-// Up to this many elements from lane to lane, what lies between is loaded too.
-constexpr int64_t kWideStride = 8;
+namespace tenon::jit {
 
 Int LaneEmitter::extent(const Extent& e) {
   return e.size < 0 ? Int(e.factor) : f_.mul(sizes_[e.size], e.factor);

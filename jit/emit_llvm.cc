@@ -15,16 +15,10 @@
 #include "jit/emit_lanes.h"
 #include "jit/kernel.h"
 #include "jit/prefetch.h"
+#include "jit/schedule.h"
 
 namespace tenon::jit {
 namespace {
-
-// A reduce over a whole tile of no more elements has no loop.
-constexpr int64_t kUnrolledTile = 8;
-
-// Statements of a body of which four, or two, vectors are done at once: longer ones cost more to compile and need more
-// registers.
-constexpr int kMostForFour = 64, kMostForTwo = 128;
 
 class Emitter : LaneEmitter {
  public:
@@ -134,7 +128,7 @@ class Emitter : LaneEmitter {
             return s.unroll;
       work += inner.kind == Stmt::Kind::constant ? 0 : lane_by_lane(s, inner) ? kMostForFour : 1;
     }
-    const int wanted = work <= kMostForFour ? 4 : work <= kMostForTwo ? 2 : 1;
+    const int wanted = jit::vectors_at_once(work);
     return (wanted + s.unroll - 1) / s.unroll * s.unroll;
   }
 

@@ -16,9 +16,6 @@ struct Prefetch {
   Address step;     // from this row to the one that is wanted; empty: 0
 };
 
-// Rows of more elements leave the cache before they are used.
-inline constexpr int64_t kLongestRowAhead = 16384;
-
 std::vector<Prefetch> prefetches(const Kernel& kernel);
 
 }  // namespace tenon::jit

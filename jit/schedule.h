@@ -57,6 +57,20 @@ bool tiles_transposed(Dim across, Dim along);
 // first (split.h); 0 for one kernel. par: the axes that are left.
 int64_t reduction_part(const Dims& par, Dim elements, bool columns);
 
+// ---- what the emitters ask ----
+// A reduce over a whole tile of no more elements has no loop.
+inline constexpr int64_t kUnrolledTile = 8;
+// Up to this many elements from lane to lane, what lies between is loaded too.
+inline constexpr int64_t kWideStride = 8;
+// Rows of more elements leave the cache before they are used: none is asked for ahead of time.
+inline constexpr int64_t kLongestRowAhead = 16384;
+// Vectors of a simd loop that are done side by side, by the statements of its body (a lane-by-lane one counts as
+// kMostForFour): long bodies cost more to compile and need more registers.
+inline constexpr int kMostForFour = 64, kMostForTwo = 128;
+constexpr int vectors_at_once(int statements) {
+  return statements <= kMostForFour ? 4 : statements <= kMostForTwo ? 2 : 1;
+}
+
 // Nodes one kernel may hold: keeps compile time near 10 ms and recursion shallow.
 inline constexpr size_t kMaxGroupNodes = 160;
 // Par iterations that are worth a second thread, given roughly how many scalar operations one iteration does.
