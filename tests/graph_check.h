@@ -360,6 +360,7 @@ inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& in
                          steps_of(*graph.dims, graph.outputs[o].strides, e.shape, *symbols));
       }
       for (Strided& s : out) out_tensors.push_back(s.tensor());
+      // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): in_tensors point into `in`
       const auto before = in;
       Status status = program->run(in_tensors, out_tensors);
       if (!status.ok()) return wrong("run: " + status.message() + "\n" + program->explain(false));
