@@ -9,11 +9,6 @@
 namespace tenon::jit {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == '.';
-}
-
 // A name the parser reads: letters first, or all digits.
 std::string clean(std::string name) {
   bool digits = true;

@@ -27,7 +27,7 @@ T read(std::string_view bytes, size_t at) {
   return value;
 }
 
-Status damaged(const std::string& what) { return {Code::internal, "object code: " + what}; }
+Status damaged(const std::string& what) { return {tenon::Code::internal, "object code: " + what}; }
 
 constexpr size_t kStub = 16;
 constexpr unsigned char kJump[] = {0xff, 0x25, 0, 0, 0, 0};  // jmp *0(%rip), the address follows

@@ -2,10 +2,10 @@
 #include "jit/llvm_function.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "src/base/status.h"
+#include "src/base/text.h"
 
 namespace tenon::jit {
 namespace {
@@ -16,14 +16,12 @@ std::optional<bool> known_less(const Int& a, const Int& b) {
   return std::nullopt;
 }
 
-bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
-
 }  // namespace
 
 std::string Function::unique(std::string_view hint) {
   std::string base;
   for (char c : hint) base += is_name_char(c) ? c : '_';
-  if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0]))) base = "v" + base;
+  if (base.empty() || is_digit(base[0])) base = "v" + base;
   std::string name = base;
   while (!used_.try_emplace(name).second) name = base + "." + std::to_string(++used_[base]);
   return name;

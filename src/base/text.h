@@ -105,6 +105,10 @@ std::optional<int64_t> read_int(std::string_view text);
 
 // "a\"b" with the quotes, as the lexer reads it.
 std::string quote(std::string_view text);
+// Characters of names, whatever the locale: letters, digits, underscore, dot.
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+constexpr bool is_name_char(char c) { return is_letter(c) || is_digit(c) || c == '.'; }
 bool is_name(std::string_view text);                         // matches the name token
 std::string to_hex(const void* bytes, size_t size);          // "0x00ff"
 std::optional<std::string> from_hex(std::string_view text);  // with or without 0x; an even number of digits
