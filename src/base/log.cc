@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "src/base/env.h"
@@ -13,6 +14,10 @@ namespace {
 std::mutex mutex;
 Logger logger = nullptr;
 void* logger_user = nullptr;
+std::set<std::string>& headed() {  // topics whose header is out
+  static std::set<std::string>& kept = *new std::set<std::string>;
+  return kept;
+}
 
 std::pair<Logger, void*> current() {
   std::lock_guard lock(mutex);
@@ -30,6 +35,7 @@ void set_logger(Logger to, void* user) {
   std::lock_guard lock(mutex);
   logger = to;
   logger_user = user;
+  headed().clear();
 }
 
 bool log_wanted(std::string_view topic) { return current().first || in_list(env::log(), topic); }
@@ -40,6 +46,28 @@ void log(std::string_view topic, const std::string& message) {
     to(user, name.c_str(), message.c_str());
   else if (in_list(env::log(), topic))
     print(name, message);
+}
+
+void log_row(std::string_view topic, const std::string& header, std::initializer_list<std::string> values) {
+  if (!log_wanted(topic)) return;
+  bool first;
+  {
+    std::lock_guard lock(mutex);
+    first = headed().emplace(topic).second;
+  }
+  if (first) log(topic, header);
+  std::string row;
+  for (const std::string& v : values) {
+    if (&v != values.begin()) row += ',';
+    if (v.find_first_of(",\"\n") == std::string::npos) {
+      row += v;
+      continue;
+    }
+    row += '"';
+    for (char c : v) (row += c) += c == '"' ? "\"" : "";
+    row += '"';
+  }
+  log(topic, row);
 }
 
 bool dump_wanted(std::string_view stage) { return in_list(env::dump(), stage); }

@@ -3,6 +3,7 @@
 // dump() is for the text of a stage that TENON_DUMP names. Any thread may call anything. Tested by tests/base_test.cc.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,8 @@ void set_logger(Logger logger, void* user);
 // Whether log() would reach anyone: ask before building a costly message.
 bool log_wanted(std::string_view topic);
 void log(std::string_view topic, const std::string& message);
+// One row of comma-separated values, quoted where they need it. The header goes out first, once per topic and logger.
+void log_row(std::string_view topic, const std::string& header, std::initializer_list<std::string> values);
 
 // Whether TENON_DUMP names the stage.
 bool dump_wanted(std::string_view stage);
