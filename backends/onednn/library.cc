@@ -1,8 +1,9 @@
 // See library.h.
 #include "backends/onednn/library.h"
 
-#include <map>
+#include <list>
 #include <mutex>
+#include <unordered_map>
 
 namespace tenon::onednn {
 namespace {
@@ -89,9 +90,34 @@ dnnl::primitive_desc best_of(const Problem& p) {
   return first;
 }
 
-struct Cache {
+// One problem: what is known of it, worked out by the first who asks under a mutex of its own.
+struct Known {
   std::mutex mutex;
-  std::map<std::string, std::shared_ptr<Offer>> offers;
+  std::shared_ptr<const Offer> offer;
+};
+// The last kMost problems that were asked about.
+class Cache {
+ public:
+  std::shared_ptr<Known> at(std::string key) {
+    std::lock_guard lock(mutex_);
+    if (auto found = where_.find(key); found != where_.end()) {
+      order_.splice(order_.begin(), order_, found->second);
+      return found->second->second;
+    }
+    order_.emplace_front(std::move(key), std::make_shared<Known>());
+    where_.emplace(order_.front().first, order_.begin());
+    if (order_.size() > kMost) {
+      where_.erase(order_.back().first);
+      order_.pop_back();
+    }
+    return order_.front().second;
+  }
+
+ private:
+  using Order = std::list<std::pair<std::string, std::shared_ptr<Known>>>;  // the latest first
+  std::mutex mutex_;
+  Order order_;
+  std::unordered_map<std::string_view, Order::iterator> where_;  // keys stand in order_
 };
 Cache& cache() {
   static Cache* kept = new Cache;  // steps may outlive static destruction
@@ -145,12 +171,9 @@ std::optional<memory::desc> descriptor_of(const Array& a) {
 }
 
 std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
-  const std::string key = problem.key();
-  std::lock_guard lock(cache().mutex);
-  auto& offers = cache().offers;
-  auto it = offers.find(key);
-  if (it == offers.end()) {
-    if (offers.size() >= kMost) offers.clear();
+  const std::shared_ptr<Known> known = cache().at(problem.key());
+  std::lock_guard lock(known->mutex);
+  if (!known->offer) {
     auto made = std::make_shared<Offer>();
     try {
       made->descriptor = best_of(problem);
@@ -160,18 +183,18 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
     } catch (const std::exception& failure) {
       made->why = std::string("the library refuses: ") + failure.what();
     }
-    it = offers.emplace(key, std::move(made)).first;
+    known->offer = std::move(made);
   }
-  if (make && it->second->why.empty() && !it->second->primitive) {
-    auto complete = std::make_shared<Offer>(*it->second);
+  if (make && known->offer->why.empty() && !known->offer->primitive) {
+    auto complete = std::make_shared<Offer>(*known->offer);
     try {
       complete->primitive = dnnl::primitive(complete->descriptor.get());
     } catch (const std::exception& failure) {
       complete->why = std::string("the library cannot make ") + complete->name + ": " + failure.what();
     }
-    it->second = std::move(complete);  // earlier holders keep theirs
+    known->offer = std::move(complete);  // earlier holders keep theirs
   }
-  return it->second;
+  return known->offer;
 }
 
 Choice choose(const Problem& problem, bool make) {
