@@ -479,7 +479,7 @@ TEST(OneDnn, PlansOfManySizes) {
     for (int64_t i = 0; i < y.count(); ++i)
       ASSERT_NEAR(y.number(i), (*expected)[0].number(i), 3e-5) << rows << " " << i;
   }
-  EXPECT_EQ((*program)->stats().plans, 5);
+  EXPECT_EQ((*program)->stats().plans.plans, 5);
 }
 
 TEST(OneDnn, SeveralThreadsRunOneProgram) {

@@ -270,7 +270,7 @@ TEST(Run, ManyThreads) {
   for (size_t t = 0; t < 4; ++t) threads.emplace_back(work, t);
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ((*program)->stats().plans, static_cast<int64_t>(sizes.size()));
+  EXPECT_EQ((*program)->stats().plans.plans, static_cast<int64_t>(sizes.size()));
 }
 
 }  // namespace

@@ -53,6 +53,12 @@ class KernelStep final : public Step {
     for (const Launch& l : launches) most = std::max(most, l.temps + l.scratch * l.threads);
     return most;
   }
+  int64_t bytes() const override {
+    size_t sum = sizeof *this + launches.capacity() * sizeof(Launch);
+    for (const Launch& l : launches)
+      sum += l.sizes.capacity() * sizeof(int64_t) + l.buffers.capacity() * sizeof(Launch::Argument);
+    return static_cast<int64_t>(sum);
+  }
   void run(void* const* buffers, char* scratch, Parallel& parallel) const override {
     for (const Launch& l : launches) {
       void* arguments[kMaxBuffers];

@@ -65,6 +65,9 @@ struct Run {
   std::vector<std::pair<int, int>> arguments;  // of the library, slot
 };
 
+constexpr size_t kObject =
+    1024;  // an object of the library with what it holds, measured on memory descriptors
+
 class CallStep final : public Step {
  public:
   int64_t scratch = 0;
@@ -75,7 +78,14 @@ class CallStep final : public Step {
   std::vector<memory> kept;  // packed weights, as long as the step lives
 
   int64_t scratch_bytes() const override { return scratch; }
-
+  // The primitive is the library's; that of a call is shared by all plans that ask for the same.
+  int64_t bytes() const override {
+    size_t sum = sizeof *this + slots.size() * (sizeof(Slot) + kObject) +
+                 runs.size() * (sizeof(Run) + kObject) + zeros.size() * sizeof(Zero) +
+                 (before.size() + after.size()) * kObject;
+    for (const Run& r : runs) sum += r.arguments.size() * sizeof r.arguments[0];
+    return static_cast<int64_t>(sum + slots.size() * kObject);  // and one set of memory objects
+  }
   void run(void* const* buffers, char* base, Parallel&) const override {
     if (runs.empty()) return;
     std::unique_ptr<Set> set = take();
@@ -148,8 +158,8 @@ class CallStep final : public Step {
 // Builds the step: where every array of the problem lies, and what has to be moved first.
 class Layouter {
  public:
-  Layouter(const Recipe& recipe, std::vector<Packed>& packed, CallStep& step)
-      : recipe_(recipe), packed_(packed), step_(step) {}
+  Layouter(const Recipe& recipe, std::mutex& mutex, std::vector<Packed>& packed, CallStep& step)
+      : recipe_(recipe), mutex_(mutex), packed_(packed), step_(step) {}
   bool weights_packed = false;
 
   // The slot from which the library reads `given`, as `wanted`.
@@ -225,6 +235,7 @@ class Layouter {
   int packed(const Array& given, std::optional<memory::desc> here, const Operand& operand,
              const memory::desc& wanted) {
     weights_packed = weights_packed || given.operand == 1;
+    std::lock_guard lock(mutex_);  // packed once, whoever comes first
     for (const Packed& p : packed_)
       if (p.operand == given.operand && p.memory.get_desc() == wanted) return keep(p.memory);
     char* bytes = static_cast<char*>(const_cast<void*>(operand.constant->bytes)) + given.offset;
@@ -258,6 +269,7 @@ class Layouter {
 
  private:
   const Recipe& recipe_;
+  std::mutex& mutex_;
   std::vector<Packed>& packed_;
   CallStep& step_;
   Place output_place_;
@@ -273,6 +285,11 @@ std::string post_op_names(const Recipe& recipe, bool bias) {
   return text;
 }
 
+std::string Call::describe() const {
+  std::lock_guard lock(mutex_);
+  return text_.empty() ? fallback : text_;
+}
+
 Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   auto step = std::make_unique<CallStep>();
   const Problem asked = at_sizes(recipe, sizes);
@@ -282,7 +299,7 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   const Offer& o = *choice.offer;
   if (!o.why.empty()) return environment(title(asked, o, recipe.name));
   try {
-    Layouter place(recipe, packed_, *step);
+    Layouter place(recipe, mutex_, packed_, *step);
     const dnnl::primitive_desc& d = o.descriptor;
     Run main{o.primitive, {}};
     auto read = [&](int argument, const Array& array, const memory::desc& wanted, bool pack) {
@@ -304,8 +321,10 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
     place.scratchpad(d.scratchpad_desc(), main);
     step->runs.push_back(std::move(main));
     place.finish_output(given.output);
-    text_ = title(asked, o, recipe.name) + (place.weights_packed ? ", weights packed" : "") +
-            post_op_names(recipe, given.bias.present());
+    std::string text = title(asked, o, recipe.name) + (place.weights_packed ? ", weights packed" : "") +
+                       post_op_names(recipe, given.bias.present());
+    std::lock_guard lock(mutex_);
+    text_ = std::move(text);
   } catch (const dnnl::error& failure) {
     return environment(recipe.name + ": " + failure.what());
   }

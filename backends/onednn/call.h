@@ -3,6 +3,8 @@
 // once: its memory objects come from a pool. Tested by tests/onednn_test.cc.
 #pragma once
 
+#include <mutex>
+
 #include "backends/onednn/recipe.h"
 #include "src/runtime/backend.h"
 
@@ -19,9 +21,10 @@ class Call final : public Executable {
   std::string fallback;  // describe() before the first plan
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override;
-  std::string describe() const override { return text_.empty() ? fallback : text_; }
+  std::string describe() const override;
 
  private:
+  mutable std::mutex mutex_;    // of what follows
   std::vector<Packed> packed_;  // per weight layout that some plan asked for
   std::string text_;
 };

@@ -27,6 +27,12 @@ class EvaluateStep final : public Step {
   std::vector<int64_t> output_strides;
 
   int64_t scratch_bytes() const override { return 0; }
+  int64_t bytes() const override {
+    constexpr size_t kNode = 512, kAxis = sizeof(int64_t);  // a node with its attributes, roughly
+    size_t sum = sizeof *this + graph.nodes.size() * kNode + output_strides.size() * kAxis;
+    for (const auto& s : input_strides) sum += sizeof s + s.size() * kAxis;
+    return static_cast<int64_t>(sum);
+  }
   void run(void* const* buffers, char*, Parallel&) const override {
     std::vector<HostTensor> inputs;
     for (size_t i = 0; i < graph.inputs.size(); ++i) {

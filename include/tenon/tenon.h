@@ -106,7 +106,8 @@ typedef struct tenon_context_options {
   void* parallel_user;
   int32_t
       num_threads; /* with parallel_for the number of its threads, at least 1; else at most this many, 0: as OpenMP says */
-  tenon_alloc_fn alloc; /* the workspace of runs; NULL: Tenon's own. Both or neither */
+  tenon_alloc_fn
+      alloc; /* the workspace of runs and constants folded or packed; NULL: Tenon's own. Both or neither */
   tenon_free_fn free;
   void* allocator_user;
 } tenon_context_options;
@@ -206,6 +207,8 @@ typedef struct tenon_program_options {
   int32_t freeze;      /* nonzero: the params given are constants, packed and folded once */
   int32_t num_threads; /* at most this many; 0: as the context says, without one as the host's OpenMP does */
   tenon_context* context; /* NULL: none */
+  int64_t max_plans;      /* kept at most, one per set of sizes; the least used go first. 0: 1024 */
+  int64_t max_plan_bytes; /* all together, about. 0: 64 MiB. One plan is kept whatever the limits */
 } tenon_program_options;
 
 /* Optimises, fuses and compiles. With freeze, params holds one tensor per graph input, NULL for inputs that are not
@@ -213,9 +216,13 @@ typedef struct tenon_program_options {
 TENON_API tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_options* options,
                                             const tenon_tensor* const* params, size_t n_params,
                                             tenon_program** out);
-/* New bytes for the frozen params: folds and packs again. Not while another thread runs the program. */
+/* New bytes for the frozen params: folds and packs again, and makes plans anew. Runs under way in other threads end with
+ * the former bytes, which nobody reads any more when this returns. Not from within a run (a parallel_for). */
 TENON_API tenon_status tenon_program_update_params(tenon_program* program, const tenon_tensor* const* params,
                                                    size_t n_params);
+/* New limits, as in tenon_program_options; what is beyond them goes at once. Plans that run end in peace. */
+TENON_API tenon_status tenon_program_set_limits(tenon_program* program, int64_t max_plans,
+                                                int64_t max_plan_bytes);
 /* Runs on CPU tensors and returns when done. Inputs and outputs stand in the graph's order; frozen inputs may be NULL.
  * Outputs must not overlap each other or an input. Strides must be those the graph declares. */
 TENON_API tenon_status tenon_program_run(tenon_program* program, const tenon_tensor* const* inputs,
@@ -236,6 +243,12 @@ typedef struct tenon_program_stats {
   int64_t plans;
   int64_t plan_hits;
   double compile_ms; /* optimising, compiling and packing */
+  /* Counted from the last update_params: */
+  int64_t plan_misses;    /* sizes that needed a plan, also those refused */
+  int64_t plan_waits;     /* runs that waited for another thread to make their plan */
+  int64_t plan_evictions; /* plans dropped for want of room */
+  int64_t plan_bytes;     /* held by plans, about */
+  double plan_ms;         /* spent making plans */
 } tenon_program_stats;
 TENON_API tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats* out);
 TENON_API void tenon_program_retain(tenon_program* program);

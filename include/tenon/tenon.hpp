@@ -245,6 +245,10 @@ class Program : public Handle<tenon_program, tenon_program_retain, tenon_program
     TensorList in(inputs), out(outputs);
     check(tenon_program_run(get(), in.data(), in.size(), out.data(), out.size()));
   }
+  // 0: the default.
+  void set_limits(int64_t max_plans, int64_t max_plan_bytes) {
+    check(tenon_program_set_limits(get(), max_plans, max_plan_bytes));
+  }
   tenon_program_stats stats() const {
     tenon_program_stats s = init<tenon_program_stats>();
     check(tenon_program_get_stats(get(), &s));

@@ -51,6 +51,15 @@ class TensorList {
   std::span<Tensor> list_;
 };
 
+Result<PlanLimits> plan_limits(int64_t plans, int64_t bytes) {
+  if (plans < 0) return invalid("max_plans is negative: " + std::to_string(plans));
+  if (bytes < 0) return invalid("max_plan_bytes is negative: " + std::to_string(bytes));
+  PlanLimits limits;
+  if (plans > 0) limits.plans = plans;
+  if (bytes > 0) limits.bytes = bytes;
+  return limits;
+}
+
 }  // namespace
 }  // namespace tenon
 
@@ -68,6 +77,7 @@ tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_
     tenon::ProgramOptions program_options;
     program_options.freeze = given.freeze != 0;
     program_options.threads = given.num_threads;
+    TENON_ASSIGN(program_options.limits, tenon::plan_limits(given.max_plans, given.max_plan_bytes));
     if (given.context) {
       program_options.parallel = given.context->parallel.get();
       program_options.allocator = given.context->allocator;
@@ -92,6 +102,15 @@ tenon_status tenon_program_update_params(tenon_program* program, const tenon_ten
     tenon::TensorList tensors;
     TENON_TRY(tensors.read_params(params, n_params, program->program->graph()));
     return program->program->update_params(tensors.list());
+  });
+}
+
+tenon_status tenon_program_set_limits(tenon_program* program, int64_t max_plans, int64_t max_plan_bytes) {
+  return guarded([&]() -> tenon::Status {
+    if (!program) return tenon::invalid("tenon_program_set_limits: program is NULL");
+    TENON_ASSIGN(const tenon::PlanLimits limits, tenon::plan_limits(max_plans, max_plan_bytes));
+    program->program->set_limits(limits);
+    return {};
   });
 }
 
@@ -121,9 +140,13 @@ tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats
   return guarded([&]() -> tenon::Status {
     if (!program || !out) return tenon::invalid("tenon_program_get_stats: an argument is NULL");
     const tenon::ProgramStats s = program->program->stats();
-    const tenon_program_stats full = {
-        0,       s.nodes,           s.nodes_fused, s.kernels,   s.kernels_compiled,
-        s.steps, s.workspace_bytes, s.plans,       s.plan_hits, s.compile_ms};
+    tenon_program_stats full = {};
+    full.nodes = s.nodes, full.nodes_fused = s.nodes_fused;
+    full.kernels = s.kernels, full.kernels_compiled = s.kernels_compiled;
+    full.steps = s.steps, full.workspace_bytes = s.workspace_bytes;
+    full.plans = s.plans.plans, full.plan_hits = s.plans.hits, full.compile_ms = s.compile_ms;
+    full.plan_misses = s.plans.misses, full.plan_waits = s.plans.waits;
+    full.plan_evictions = s.plans.evictions, full.plan_bytes = s.plans.bytes, full.plan_ms = s.plans.make_ms;
     return tenon::api::write_struct(full, "tenon_program_stats", out);
   });
 }

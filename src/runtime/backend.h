@@ -1,7 +1,8 @@
 // Backend: the one abstract class between the runtime and whatever computes. Three moments:
 //   bid      while a program is made: which nodes can it run, at what cost, or a sentence why not
 //   build    once per program: groups become executables (machine code, descriptors); sizes are still symbols
-//   prepare  once per plan: an executable becomes a step for concrete sizes; microseconds, never a compile
+//   prepare  once per plan: an executable becomes a step for concrete sizes; microseconds, never a compile. Any
+//            number of threads at once, also for one executable
 // A step runs on the hot path: no allocation, no lock, any number of host threads at once.
 // Back ends are listed, not registered: all_backends() is defined in backends/list.cc.
 #pragma once
@@ -47,6 +48,7 @@ class Step {
   // buffers: the executable's inputs, then its outputs. scratch: scratch_bytes() bytes, 64-byte aligned.
   virtual void run(void* const* buffers, char* scratch, Parallel& parallel) const = 0;
   virtual int64_t scratch_bytes() const = 0;  // for all its threads together
+  virtual int64_t bytes() const = 0;          // what the step itself holds, about
 };
 
 class Executable {

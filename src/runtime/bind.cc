@@ -139,6 +139,15 @@ Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::s
   return {};
 }
 
+std::string Binder::where(const Graph& graph, int symbol) const {
+  for (const Source& s : sources_) {
+    if (s.symbol != symbol) continue;
+    const std::string input = graph.value_name(graph.inputs[static_cast<size_t>(s.input)].value);
+    return s.axis < 0 ? "the value of " + input : "axis " + std::to_string(s.axis) + " of " + input;
+  }
+  return "";
+}
+
 Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<bool>& frozen,
                      std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   TENON_TRY(check_count(graph, "output", outputs.size()));

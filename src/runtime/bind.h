@@ -22,6 +22,8 @@ class Binder {
   // Symbol values, by symbol number, from the inputs' sizes (and the data of inputs that define a symbol). Checks counts, ranks, dtypes.
   Status solve(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
                std::span<int64_t> symbols) const;
+  // Where the symbol is read: "axis 0 of %x".
+  std::string where(const Graph& graph, int symbol) const;
 
  private:
   struct Source {

@@ -76,21 +76,40 @@ Arena::~Arena() {
     std::free(data_);
 }
 
+ArenaPool::~ArenaPool() {
+  for (auto& s : spare_) delete s.load();
+}
+
 std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
-  {
+  std::unique_ptr<Arena> arena;
+  for (auto& s : spare_)
+    if (s.load(std::memory_order_relaxed))
+      if (arena.reset(s.exchange(nullptr, std::memory_order_acq_rel)); arena) break;
+  if (!arena && more_count_.load(std::memory_order_relaxed) > 0) {
     std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-      std::unique_ptr<Arena> arena = std::move(free_.back());
-      free_.pop_back();
-      if (arena->size() >= bytes) return arena;
+    if (!more_.empty()) {
+      arena = std::move(more_.back());
+      more_.pop_back();
+      more_count_.store(more_.size(), std::memory_order_relaxed);
     }
   }
+  if (arena && arena->size() >= bytes) return arena;
+  // Sizes that grow step by step do not ask for fresh pages at every step.
+  if (arena) bytes = std::max(bytes, arena->size() + arena->size() / 4);
+  arena.reset();
   return std::make_unique<Arena>(bytes, allocator_);
 }
 
 void ArenaPool::give(std::unique_ptr<Arena> arena) {
+  for (auto& s : spare_) {
+    Arena* none = nullptr;
+    if (!s.load(std::memory_order_relaxed) &&
+        s.compare_exchange_strong(none, arena.get(), std::memory_order_acq_rel))
+      return static_cast<void>(arena.release());
+  }
   std::lock_guard lock(mutex_);
-  free_.push_back(std::move(arena));
+  more_.push_back(std::move(arena));
+  more_count_.store(more_.size(), std::memory_order_relaxed);
 }
 
 }  // namespace tenon

@@ -2,6 +2,8 @@
 // Tested by tests/memory_test.cc.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,17 +52,21 @@ class Arena {
   Allocator allocator_;
 };
 
-// Arenas not in use. take() reuses the one at hand if it is large enough. Any thread.
+// Arenas not in use: as many as there were runs at once, none smaller than the run needed that had it last. Any thread,
+// and without a lock while few threads run.
 class ArenaPool {
  public:
-  std::unique_ptr<Arena> take(int64_t bytes);
+  explicit ArenaPool(const Allocator& allocator = {}) : allocator_(allocator) {}
+  ~ArenaPool();
+  std::unique_ptr<Arena> take(int64_t bytes);  // throws std::bad_alloc
   void give(std::unique_ptr<Arena> arena);
-  void set_allocator(const Allocator& allocator) { allocator_ = allocator; }  // before the first take
 
  private:
   Allocator allocator_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Arena>> free_;
+  std::array<std::atomic<Arena*>, 8> spare_ = {};
+  std::mutex mutex_;  // of more_
+  std::vector<std::unique_ptr<Arena>> more_;
+  std::atomic<size_t> more_count_{0};
 };
 
 }  // namespace tenon

@@ -193,6 +193,16 @@ void Plan::walk(void* const* inputs, void* const* outputs, ArenaPool& arenas, Pa
   if (arena) arenas.give(std::move(arena));
 }
 
+int64_t Plan::bytes() const {
+  size_t sum = sizeof *this + symbols_.capacity() * sizeof(int64_t) +
+               steps_.capacity() * sizeof(PlannedStep) + buffers_.capacity() * sizeof(BufferRef);
+  for (const auto* list : {&inputs, &outputs})
+    for (const Expected& e : *list)
+      sum += sizeof e + (e.shape.capacity() + e.strides.capacity()) * sizeof(int64_t);
+  for (const PlannedStep& s : steps_) sum += static_cast<size_t>(s.step->bytes());
+  return static_cast<int64_t>(sum);
+}
+
 void Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel) const {
   walk(inputs, outputs, arenas, parallel, [] {});
 }

@@ -39,7 +39,7 @@ class Plan {
   const std::vector<int64_t>& symbols() const { return symbols_; }
   int64_t workspace_bytes() const { return workspace_; }
   int64_t intermediate_bytes() const { return intermediate_; }
-  size_t steps() const { return steps_.size(); }
+  int64_t bytes() const;  // of the plan and its steps, about
   // Expected sizes of every host tensor, for checking: shape and strides, flat.
   struct Expected {
     std::vector<int64_t> shape, strides;

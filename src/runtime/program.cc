@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <thread>
 
 #include "src/ir/group.h"
 #include "src/ir/op.h"
@@ -14,6 +15,7 @@
 #include "src/runtime/bind.h"
 #include "src/runtime/explain.h"
 #include "src/runtime/plan.h"
+#include "src/runtime/plan_log.h"
 
 namespace tenon {
 namespace {
@@ -191,7 +193,7 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, Built& bu
 
 // Runs the constant part once; its outputs become the data of main's constants.
 Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& backends, Parallel& parallel,
-                std::vector<std::unique_ptr<Arena>>& storage, Built* stats) {
+                const Allocator& allocator, std::vector<std::unique_ptr<Arena>>& storage, Built* stats) {
   static std::atomic<uint64_t> next_id{uint64_t{1} << 32};
   if (split.folded.empty()) return {};
   Built init;
@@ -203,14 +205,14 @@ Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& ba
   for (size_t i = 0; i < split.folded.size(); ++i) {
     const Node& node = main.node(split.folded[i]);
     const int64_t bytes = plan->outputs[i].elements * size_of(node.type.dtype);
-    storage.push_back(std::make_unique<Arena>(bytes));
+    storage.push_back(std::make_unique<Arena>(bytes, allocator));
     auto& data = *attr_as<std::shared_ptr<ConstantData>>(node, "data");
     data.bytes = storage.back()->data();
     data.size = static_cast<size_t>(bytes);
     data.id = next_id.fetch_add(1);
     outputs.push_back(storage.back()->data());
   }
-  ArenaPool arenas;
+  ArenaPool arenas(allocator);
   plan->run(nullptr, outputs.data(), arenas, parallel);
   stats->kernels_compiled += init.kernels_compiled;
   return {};
@@ -218,9 +220,11 @@ Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& ba
 
 }  // namespace
 
+// All that frozen params can change; replaced as a whole by update_params.
 struct Program::Impl {
-  Graph source;  // as the host gave it
-  ProgramOptions options;
+  const Graph& source;
+  const int64_t number;
+  const ProgramOptions options;
   std::vector<Backend*> backends;
   std::vector<bool> frozen;
   std::vector<std::unique_ptr<Arena>> folded;  // bytes of constants computed once
@@ -228,11 +232,15 @@ struct Program::Impl {
   Binder binder;
   double compile_ms = 0;
   ArenaPool arenas;
+  PlanCache plans;
 
-  std::mutex mutex;  // guards plans and last
-  std::map<std::vector<int64_t>, std::shared_ptr<const Plan>> plans;
-  std::shared_ptr<const Plan> last;
-  std::atomic<int64_t> hits{0};
+  Impl(const Graph& graph, int64_t id, const ProgramOptions& given)
+      : source(graph),
+        number(id),
+        options(given),
+        backends(chosen_backends(given)),
+        arenas(given.allocator),
+        plans(given.limits) {}
 
   Parallel& parallel() const { return options.parallel ? *options.parallel : default_parallel(); }
   int threads() const {
@@ -241,67 +249,63 @@ struct Program::Impl {
 
   Status make(std::span<const Tensor> params) {
     const auto start = Clock::now();
-    arenas.set_allocator(options.allocator);
     if (options.freeze) TENON_TRY(check_params(source, params));
     Split split = split_constants(
         optimize(freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen)));
-    TENON_TRY(run_init(split, split.main, backends, parallel(), folded, &built));
+    TENON_TRY(run_init(split, split.main, backends, parallel(), options.allocator, folded, &built));
     TENON_TRY(build(split.main, backends, built));
     TENON_ASSIGN(binder, Binder::make(source));
     compile_ms += ms_since(start);
+    log_program(number, source, built.kernels, built.kernels_compiled, compile_ms);
     return {};
   }
-  Result<std::shared_ptr<const Plan>> plan(std::span<const int64_t> values);
+  Result<PlanCache::Use> make_plan(std::span<const int64_t> symbols) {
+    const std::optional<PlanCache::Watch> watch = watch_plans(number, source, binder);
+    return plans.find_or_make(
+        symbols,
+        [&]() -> Result<std::unique_ptr<Plan>> {
+          // Conditions that symbols left open: slice bounds, windows, something to gather from.
+          if (!symbols.empty()) TENON_TRY(at_sizes(source, symbols).status());
+          return Plan::make(built.source, {symbols.begin(), symbols.end()}, threads());
+        },
+        watch ? &*watch : nullptr);
+  }
 };
 
-Program::Program() : impl_(std::make_unique<Impl>()) {}
-Program::~Program() = default;
-
-Result<std::shared_ptr<const Plan>> Program::Impl::plan(std::span<const int64_t> values) {
-  std::lock_guard lock(mutex);
-  if (last && std::equal(values.begin(), values.end(), last->symbols().begin(), last->symbols().end())) {
-    hits.fetch_add(1, std::memory_order_relaxed);
-    return last;
-  }
-  std::vector<int64_t> symbols(values.begin(), values.end());
-  auto it = plans.find(symbols);
-  if (it != plans.end()) {
-    hits.fetch_add(1, std::memory_order_relaxed);
-    last = it->second;
-    return last;
-  }
-  // Conditions that symbols left open: slice bounds, windows, something to gather from.
-  if (!symbols.empty()) TENON_TRY(at_sizes(source, symbols).status());
-  TENON_ASSIGN(std::unique_ptr<Plan> made, Plan::make(built.source, symbols, threads()));
-  if (plans.size() >= options.max_plans) plans.clear();
-  last = std::shared_ptr<const Plan>(std::move(made));
-  plans[symbols] = last;
-  return last;
+namespace {
+std::atomic<int64_t> next_program{1};
 }
+
+Program::Program(const Graph& graph, const ProgramOptions& options)
+    : source_(graph), number_(next_program.fetch_add(1)), options_(options) {}
+Program::~Program() { delete impl_.load(); }
 
 Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const ProgramOptions& options,
                                                std::span<const Tensor> params) {
   TENON_TRY(verify(graph));
   for (const std::string& name : options.backends)
     if (!find_backend(name)) return invalid("no back end is called " + name);
-  auto program = std::shared_ptr<Program>(new Program());
-  program->impl_->source = graph;
-  program->impl_->options = options;
-  program->impl_->backends = chosen_backends(options);
-  TENON_TRY(program->impl_->make(params));
+  auto program = std::shared_ptr<Program>(new Program(graph, options));
+  auto impl = std::make_unique<Impl>(program->source_, program->number_, options);
+  TENON_TRY(impl->make(params));
+  program->impl_.store(impl.release());
   return program;
 }
 
 Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  Impl& p = *impl_;
+  const Pin<Impl> pin(impl_);
+  Impl& p = *pin;
   constexpr size_t kOnStack = 32;
-  const auto count = static_cast<size_t>(p.source.dims->symbol_count());
+  const auto count = static_cast<size_t>(source_.dims->symbol_count());
   int64_t symbols_stack[kOnStack];
   std::vector<int64_t> symbols_heap(count > kOnStack ? count : 0);
   const std::span<int64_t> symbols(count > kOnStack ? symbols_heap.data() : symbols_stack, count);
-  TENON_TRY(p.binder.solve(p.source, p.frozen, inputs, symbols));
-  TENON_ASSIGN(std::shared_ptr<const Plan> plan, p.plan(symbols));
-  TENON_TRY(check_tensors(p.source, *plan, p.frozen, inputs, outputs));
+  TENON_TRY(p.binder.solve(source_, p.frozen, inputs, symbols));
+  PlanCache::Use plan = p.plans.find(symbols);
+  if (!plan) {
+    TENON_ASSIGN(plan, p.make_plan(symbols));
+  }
+  TENON_TRY(check_tensors(source_, *plan, p.frozen, inputs, outputs));
   void *in_stack[64], *out_stack[64];
   std::vector<void*> in_heap, out_heap;
   void **in = in_stack, **out = out_stack;
@@ -314,35 +318,46 @@ Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outp
 }
 
 Status Program::update_params(std::span<const Tensor> params) {
-  auto fresh = std::make_unique<Impl>();
-  fresh->source = impl_->source;
-  fresh->options = impl_->options;
-  fresh->backends = impl_->backends;
+  std::lock_guard lock(update_);
+  auto fresh = std::make_unique<Impl>(source_, number_, options_);
   TENON_TRY(fresh->make(params));
-  impl_ = std::move(fresh);
+  const std::unique_ptr<Impl> former(impl_.exchange(fresh.release()));
+  while (pinned(former.get())) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return {};
 }
 
+void Program::set_limits(const PlanLimits& limits) {
+  Pin<Impl> p;
+  {
+    std::lock_guard lock(update_);
+    options_.limits = limits;
+    p = Pin<Impl>(impl_);
+  }
+  const std::optional<PlanCache::Watch> watch = watch_plans(number_, source_, p->binder);
+  p->plans.set_limits(limits, watch ? &*watch : nullptr);
+}
+
 std::string Program::explain(bool json) const {
-  std::lock_guard lock(impl_->mutex);
-  return tenon::explain(impl_->built.graph, impl_->built.source, impl_->last.get(), json);
+  const Pin<Impl> p(impl_);
+  const PlanCache::Use newest = p->plans.newest();
+  return tenon::explain(p->built.graph, p->built.source, newest ? &*newest : nullptr, json);
 }
 
 ProgramStats Program::stats() const {
-  std::lock_guard lock(impl_->mutex);
+  const Pin<Impl> p(impl_);
+  const PlanCache::Use newest = p->plans.newest();
   ProgramStats s;
-  s.nodes = impl_->built.nodes;
-  s.nodes_fused = impl_->built.nodes_fused;
-  s.kernels = impl_->built.kernels;
-  s.kernels_compiled = impl_->built.kernels_compiled;
-  s.steps = static_cast<int64_t>(impl_->built.source.executables.size());
-  s.workspace_bytes = impl_->last ? impl_->last->workspace_bytes() : 0;
-  s.plans = static_cast<int64_t>(impl_->plans.size());
-  s.plan_hits = impl_->hits.load();
-  s.compile_ms = impl_->compile_ms;
+  s.nodes = p->built.nodes;
+  s.nodes_fused = p->built.nodes_fused;
+  s.kernels = p->built.kernels;
+  s.kernels_compiled = p->built.kernels_compiled;
+  s.steps = static_cast<int64_t>(p->built.source.executables.size());
+  s.workspace_bytes = newest ? newest->workspace_bytes() : 0;
+  s.plans = p->plans.stats();
+  s.compile_ms = p->compile_ms;
   return s;
 }
 
-const Graph& Program::graph() const { return impl_->source; }
+const Graph& Program::graph() const { return source_; }
 
 }  // namespace tenon

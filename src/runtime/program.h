@@ -1,5 +1,5 @@
-// Program: one graph, optimised and fused once with symbolic sizes, and the plans made from it.
-// Immutable after make(); run() may be called from any number of threads at once. Tested by tests/run_test.cc.
+// Program: one graph, optimised and fused once with symbolic sizes, and the plans made from it. Everything may be called
+// from any number of threads at once. Tested by tests/run_test.cc and tests/cache_test.cc.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include "src/base/status.h"
 #include "src/ir/graph.h"
 #include "src/runtime/backend.h"
+#include "src/runtime/cache.h"
 #include "src/runtime/memory.h"
 
 namespace tenon {
@@ -29,8 +30,8 @@ struct ProgramOptions {
   Parallel* parallel = nullptr;       // null: default_parallel()
   int threads = 0;                    // at most this many; 0: as many as `parallel` has
   std::vector<std::string> backends;  // names in order of preference; empty: all
-  size_t max_plans = 256;
-  Allocator allocator = {};  // of the workspace of runs
+  PlanLimits limits = {};
+  Allocator allocator = {};  // of the workspace of runs and of folded constants
 };
 
 struct ProgramStats {
@@ -40,8 +41,7 @@ struct ProgramStats {
   int64_t kernels_compiled = 0;  // kernels that went through the compiler for this program
   int64_t steps = 0;
   int64_t workspace_bytes = 0;  // of the newest plan
-  int64_t plans = 0;
-  int64_t plan_hits = 0;
+  PlanStats plans = {};
   double compile_ms = 0;
 };
 
@@ -54,16 +54,23 @@ class Program {
   ~Program();
   // Checks every tensor, then runs. Outputs are untouched on failure. Frozen inputs may have null data.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
-  // New bytes for the frozen params: folds and packs again. Not concurrent with run().
+  // New bytes for the frozen params: folds and packs again. Calls of run() under way end with the former ones; when this
+  // returns, nobody reads those any more. Not from within a run.
   Status update_params(std::span<const Tensor> params);
+  void set_limits(const PlanLimits& limits);
   std::string explain(bool json) const;
   ProgramStats stats() const;
   const Graph& graph() const;
 
  private:
   struct Impl;
-  Program();
-  std::unique_ptr<Impl> impl_;
+  Program(const Graph& graph, const ProgramOptions& options);
+
+  const Graph source_;  // as the host gave it
+  const int64_t number_;
+  std::mutex update_;       // of what follows; runs do not take it
+  ProgramOptions options_;  // its limits are those in force
+  std::atomic<Impl*> impl_{nullptr};
 };
 
 }  // namespace tenon

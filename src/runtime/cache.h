@@ -1,0 +1,137 @@
+// PlanCache: the plans of one program by the values of its symbols. A plan at hand is found without a lock, an
+// allocation or a write that other threads wait for. One that is not is made once: whoever asks for it meanwhile waits,
+// whoever asks for another does not. The number and the bytes of plans are bounded; those not used for longest go first,
+// by second chance, and a plan that still runs is freed when it ends. Any thread; tested by tests/cache_test.cc.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/runtime/pin.h"
+#include "src/runtime/plan.h"
+
+namespace tenon {
+
+struct PlanLimits {
+  int64_t plans = 1024;
+  int64_t bytes = int64_t{64} << 20;
+};
+
+struct PlanStats {
+  int64_t plans = 0;
+  int64_t bytes = 0;  // of plans at hand, and of evicted ones that still run
+  int64_t hits = 0;
+  int64_t misses = 0;     // plans that had to be made, also those that could not be
+  int64_t waits = 0;      // calls that found their plan in the making
+  int64_t evictions = 0;  // for want of room
+  double make_ms = 0;
+};
+
+class PlanCache {
+  struct Entry {
+    uint64_t hash = 0;
+    std::unique_ptr<const Plan> plan;
+    int64_t bytes = 0;
+    int handed = 0;  // to waiters that have not pinned it yet
+    std::list<std::unique_ptr<Entry>>::iterator at;
+    std::atomic<bool> used{false};
+  };
+
+ public:
+  // Keeps a plan alive, evicted or not. Empty where there is none.
+  class Use {
+   public:
+    Use() = default;
+    const Plan& operator*() const { return *entry_->plan; }
+    const Plan* operator->() const { return entry_->plan.get(); }
+    explicit operator bool() const { return static_cast<bool>(entry_); }
+
+   private:
+    friend PlanCache;
+    explicit Use(Pin<Entry> entry) : entry_(std::move(entry)) {}
+    Pin<Entry> entry_;
+  };
+  using Make = std::function<Result<std::unique_ptr<Plan>>()>;
+  // What happens to a key, for the log; called without a lock held. `near`: the plan at hand with the fewest other
+  // values, or null.
+  enum class Event { miss, wait, evict };
+  using Watch = std::function<void(Event, std::span<const int64_t> key, const Plan* near)>;
+
+  explicit PlanCache(const PlanLimits& limits = {});
+  ~PlanCache();  // no use may be left
+  PlanCache(const PlanCache&) = delete;
+  PlanCache& operator=(const PlanCache&) = delete;
+
+  // The plan at hand, or empty. The hot path.
+  Use find(std::span<const int64_t> key);
+  // The plan at hand, or made by `make`, which no lock is held around. Its failure is that of every caller who waited.
+  Result<Use> find_or_make(std::span<const int64_t> key, const Make& make, const Watch* watch = nullptr);
+
+  // The newest plan stays whatever the limits. Takes effect at once.
+  void set_limits(const PlanLimits& limits, const Watch* watch = nullptr);
+  PlanLimits limits() const;
+  PlanStats stats() const;
+  Use newest() const;
+
+ private:
+  // A table of buckets; what does not fit in its bucket makes the table grow. Tables only grow, so that all of a cache
+  // together are smaller than twice the last.
+  static constexpr size_t kBucket = 8;
+  struct Slot {
+    std::atomic<uint64_t> hash{0};
+    std::atomic<Entry*> entry{nullptr};
+  };
+  struct Table {
+    explicit Table(size_t buckets) : mask(buckets - 1), slots(buckets * kBucket) {}
+    size_t mask;
+    std::vector<Slot> slots;
+    Slot* bucket(uint64_t hash) { return &slots[(hash & mask) * kBucket]; }
+  };
+  // A plan in the making.
+  struct Flight {
+    std::vector<int64_t> key;
+    std::condition_variable done;
+    int waiting = 0;
+    bool ended = false, again = false;
+    Status status;
+    Entry* entry = nullptr;
+  };
+  struct alignas(64) Counter {
+    std::atomic<int64_t> value{0};
+  };
+  using Doomed = std::vector<std::unique_ptr<Entry>>;
+  using Keys = std::vector<std::vector<int64_t>>;
+
+  void count_hit() { hits_[thread_number() % hits_.size()].value.fetch_add(1, std::memory_order_relaxed); }
+  // All under the mutex. What has to be freed is moved to `doomed`, to be freed after it.
+  Entry* look(std::span<const int64_t> key, uint64_t hash) const;
+  void insert(std::unique_ptr<Entry> entry);
+  static bool place(Table& table, Entry* entry);
+  void grow();
+  void unlink(Entry* entry);
+  void shrink(Doomed& doomed, Keys* evicted);
+  void sweep(Doomed& doomed);
+  Use nearest(std::span<const int64_t> key) const;
+
+  std::atomic<Table*> table_;
+  std::array<Counter, 8> hits_;
+
+  mutable std::mutex mutex_;
+  PlanLimits limits_;
+  std::vector<std::unique_ptr<Table>> tables_;
+  std::list<std::unique_ptr<Entry>> entries_;  // the next to be evicted first
+  Doomed retired_;                             // evicted, but in use
+  std::vector<std::shared_ptr<Flight>> flights_;
+  Entry* newest_ = nullptr;
+  int64_t bytes_ = 0, retired_bytes_ = 0, misses_ = 0, waits_ = 0, evictions_ = 0;
+  double make_ms_ = 0;
+};
+
+}  // namespace tenon

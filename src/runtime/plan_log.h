@@ -1,0 +1,16 @@
+// What the log says of programs and their plans: one line each under the topics "program" and "plan", comma-separated
+// under a header line, with the sentence that explains it. Tested by tests/cache_test.cc.
+#pragma once
+
+#include <optional>
+
+#include "src/runtime/bind.h"
+#include "src/runtime/cache.h"
+
+namespace tenon {
+
+void log_program(int64_t program, const Graph& graph, int64_t kernels, int64_t compiled, double ms);
+// Nothing while nobody listens.
+std::optional<PlanCache::Watch> watch_plans(int64_t program, const Graph& graph, const Binder& binder);
+
+}  // namespace tenon
