@@ -10,13 +10,14 @@ namespace tenon {
 
 int64_t Sizes::eval(Dim d) const {
   if (d.is_const()) return d.value();
-  auto v = table->eval(d, symbols);
+  const auto v = table->eval(d, symbols);
   TENON_CHECK(v.has_value(), "size " + table->print(d) + " overflows");
   return *v;
 }
 
 std::vector<int64_t> Sizes::eval(std::span<const Dim> dims) const {
   std::vector<int64_t> out;
+  out.reserve(dims.size());
   for (Dim d : dims) out.push_back(eval(d));
   return out;
 }
@@ -41,9 +42,25 @@ Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::o
 // The most bytes a tensor in memory may have, and the farthest its strides may reach: 64 TiB.
 constexpr int64_t kMost = int64_t{1} << 46;
 
-// Bytes of a value, checked: every size has a value, none is negative, their product fits.
+// Bytes of a value; negative where some size has no value or is negative, or their product does not fit.
+int64_t plain_bytes(const Sizes& sizes, const TensorType& type) {
+  int64_t bytes = size_of(type.dtype);
+  bool empty = false, fits = true;
+  for (Dim d : type.shape) {
+    const auto n = d.is_const() ? std::optional(d.value()) : sizes.table->eval(d, sizes.symbols);
+    if (!n || *n < 0) return -1;
+    if (*n == 0)
+      empty = true;
+    else
+      fits = fits && !__builtin_mul_overflow(bytes, *n, &bytes);
+  }
+  return empty ? 0 : fits ? bytes : -1;
+}
+
+// The same, checked, with a sentence for what is wrong.
 Result<int64_t> bytes_of(const Graph& g, const Sizes& sizes, ValueId v) {
   const TensorType& type = g.type(v);
+  if (const int64_t bytes = plain_bytes(sizes, type); bytes >= 0) return bytes;
   const std::string who = g.value_name(v) + ": " + g.print_type(type);
   int64_t bytes = size_of(type.dtype);
   bool empty = false, fits = true;
@@ -67,18 +84,18 @@ Result<int64_t> bytes_of(const Graph& g, const Sizes& sizes, ValueId v) {
 // What stands in memory is within kMost, strides included.
 Status check_extent(const Graph& g, const Sizes& sizes, ValueId v, const std::optional<Dims>& strides) {
   TENON_ASSIGN(const int64_t bytes, bytes_of(g, sizes, v));
-  const std::string who = g.value_name(v) + ": " + g.print_type(g.type(v));
-  if (bytes > kMost) return invalid(who + " has " + std::to_string(bytes) + " bytes, more than any memory");
+  auto who = [&] { return g.value_name(v) + ": " + g.print_type(g.type(v)); };
+  if (bytes > kMost) return invalid(who() + " has " + std::to_string(bytes) + " bytes, more than any memory");
   if (!strides || bytes == 0) return {};
   __int128 reach = 0;
   for (size_t a = 0; a < strides->size(); ++a) {
     const auto stride = sizes.table->eval((*strides)[a], sizes.symbols);
     if (!stride)
-      return invalid(who + ": the stride " + g.dims->print((*strides)[a]) +
+      return invalid(who() + ": the stride " + g.dims->print((*strides)[a]) +
                      " has no value that 64 bits hold");
     const __int128 far = static_cast<__int128>(*stride) * (sizes.eval(g.type(v).shape[a]) - 1);
     reach += far < 0 ? -far : far;
-    if (reach > kMost) return invalid(who + ": its strides reach farther than any memory");
+    if (reach > kMost) return invalid(who() + ": its strides reach farther than any memory");
   }
   return {};
 }
@@ -109,8 +126,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
     const Executable& e = *source.executables[s];
     for (ValueId v : e.outputs) {
       if (source.output_of[v] >= 0) continue;
-      int64_t bytes = size_of(g.type(v).dtype);
-      for (int64_t n : sizes.eval(g.type(v).shape)) bytes *= n;
+      const int64_t bytes = plain_bytes(sizes, g.type(v));
       slot[v] = static_cast<int>(lifetimes.size());
       lifetimes.push_back({bytes, static_cast<int>(s), static_cast<int>(s), -1, 0});
     }

@@ -9,10 +9,10 @@
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ir/verify.h"
-#include "src/ops/eval.h"
 #include "src/ops/names.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/bind.h"
+#include "src/runtime/conditions.h"
 #include "src/runtime/explain.h"
 #include "src/runtime/plan.h"
 #include "src/runtime/plan_log.h"
@@ -220,9 +220,16 @@ Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& ba
 
 }  // namespace
 
+// Tables of sizes are not locked, and a host may use its graph from several threads.
+Graph with_own_sizes(const Graph& graph) {
+  Graph own = graph;
+  own.dims = std::make_shared<DimTable>(*graph.dims);
+  return own;
+}
+
 // All that frozen params can change; replaced as a whole by update_params.
 struct Program::Impl {
-  const Graph& source;
+  const Graph source;  // with sizes of its own: passes add to them
   const int64_t number;
   const ProgramOptions options;
   std::vector<Backend*> backends;
@@ -230,12 +237,13 @@ struct Program::Impl {
   std::vector<std::unique_ptr<Arena>> folded;  // bytes of constants computed once
   Built built;
   Binder binder;
+  Conditions conditions;
   double compile_ms = 0;
   ArenaPool arenas;
   PlanCache plans;
 
   Impl(const Graph& graph, int64_t id, const ProgramOptions& given)
-      : source(graph),
+      : source(with_own_sizes(graph)),
         number(id),
         options(given),
         backends(chosen_backends(given)),
@@ -255,6 +263,7 @@ struct Program::Impl {
     TENON_TRY(run_init(split, split.main, backends, parallel(), options.allocator, folded, &built));
     TENON_TRY(build(split.main, backends, built));
     TENON_ASSIGN(binder, Binder::make(source));
+    conditions = Conditions(source);
     compile_ms += ms_since(start);
     log_program(number, source, built.kernels, built.kernels_compiled, compile_ms);
     return {};
@@ -264,8 +273,7 @@ struct Program::Impl {
     return plans.find_or_make(
         symbols,
         [&]() -> Result<std::unique_ptr<Plan>> {
-          // Conditions that symbols left open: slice bounds, windows, something to gather from.
-          if (!symbols.empty()) TENON_TRY(at_sizes(source, symbols).status());
+          TENON_TRY(conditions.check(symbols));
           return Plan::make(built.source, {symbols.begin(), symbols.end()}, threads());
         },
         watch ? &*watch : nullptr);
@@ -277,7 +285,7 @@ std::atomic<int64_t> next_program{1};
 }
 
 Program::Program(const Graph& graph, const ProgramOptions& options)
-    : source_(graph), number_(next_program.fetch_add(1)), options_(options) {}
+    : source_(with_own_sizes(graph)), number_(next_program.fetch_add(1)), options_(options) {}
 Program::~Program() { delete impl_.load(); }
 
 Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const ProgramOptions& options,

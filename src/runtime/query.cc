@@ -73,7 +73,10 @@ Answer answer(const Graph& g, ValueId v) {
 
 }  // namespace
 
-std::vector<Answer> query(const Graph& graph) {
+std::vector<Answer> query(const Graph& given) {
+  Graph graph = given;
+  graph.dims =
+      std::make_shared<DimTable>(*given.dims);  // bodies add to it; the graph may be in use elsewhere
   std::vector<Answer> answers;
   for (ValueId v = 0; v < graph.nodes.size(); ++v) answers.push_back(answer(graph, v));
   return answers;

@@ -1,0 +1,120 @@
+// See conditions.h.
+#include "src/runtime/conditions.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "src/ir/builder.h"
+#include "src/ir/op.h"
+#include "src/ir/text.h"
+#include "src/ops/eval.h"
+#include "src/ops/names.h"
+#include "src/ops/rules.h"
+
+namespace tenon {
+namespace {
+
+bool constant(const Dims& dims) {
+  return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_const(); });
+}
+
+bool never_negative(const DimTable& dims, Dim d) {
+  const auto low = dims.lower_bound(d);
+  return low && *low >= 0;
+}
+
+// Whether a node whose rule holds for symbols holds for all their values. The symbols themselves are never negative.
+bool closed(const Graph& g, DimTable& dims, const Node& node) {
+  const ShapeRule rule = op(node.op).shape;
+  auto attr = [&](std::string_view name) { return attr_as<Dim>(node, name); };
+  auto list = [&](std::string_view name) -> const Dims& { return attr_as<Dims>(node, name); };
+  bool symbolic = !constant(node.type.shape);
+  for (ValueId i : node.inputs) symbolic = symbolic || !constant(g.type(i).shape);
+  for (const AttrValue& a : node.attrs) {
+    if (auto d = std::get_if<Dim>(&a)) symbolic = symbolic || !d->is_const();
+    if (auto d = std::get_if<Dims>(&a)) symbolic = symbolic || !constant(*d);
+  }
+  if (!symbolic) return true;
+  for (Dim d : node.type.shape)
+    if (!never_negative(dims, d)) return false;
+  // Equal sizes stay equal, 1 stays 1.
+  for (ShapeRule same : {&shapes::same, &shapes::same_axis, &shapes::gelu, &shapes::broadcast,
+                         &shapes::scalar, &shapes::reduce, &shapes::transpose, &shapes::flip, &shapes::concat,
+                         &shapes::matmul, &shapes::linear, &shapes::expand, &shapes::from_shape})
+    if (rule == same) return true;
+  if (rule == &shapes::reduce_axis || rule == &shapes::gather || rule == &shapes::take_along) {
+    const Dims& shape = g.type(node.inputs[0]).shape;
+    if (shape.empty()) return true;
+    int64_t axis = attr("axis").value();
+    if (axis < 0) axis += static_cast<int64_t>(shape.size());
+    const auto low = dims.lower_bound(shape[static_cast<size_t>(axis)]);
+    return low && *low >= 1;
+  }
+  if (rule == &shapes::slice) {
+    const Dims& shape = g.type(node.inputs[0]).shape;
+    int64_t axis = attr("axis").value();
+    if (axis < 0) axis += static_cast<int64_t>(shape.size());
+    const Dim start = attr("start"), end = attr("end"), size = shape[static_cast<size_t>(axis)];
+    return never_negative(dims, start) && never_negative(dims, dims.sub(end, start)) &&
+           never_negative(dims, dims.sub(size, end));
+  }
+  if (rule == &shapes::reshape) {
+    const Dims& out = list("shape");
+    return std::find(out.begin(), out.end(), Dim(-1)) == out.end() &&
+           dims.product(out) == dims.product(g.type(node.inputs[0]).shape);
+  }
+  return false;
+}
+
+size_t hash_of(const Graph& g, const Node& node) {
+  size_t h = node.op;
+  auto mix = [&](Dim d) { h = (h ^ static_cast<size_t>(d.bits)) * 0x9E3779B97F4A7C15; };
+  for (ValueId i : node.inputs)
+    for (Dim d : g.type(i).shape) mix(d);
+  for (const AttrValue& a : node.attrs) {
+    if (auto d = std::get_if<Dim>(&a)) mix(*d);
+    if (auto d = std::get_if<Dims>(&a))
+      for (Dim x : *d) mix(x);
+  }
+  return h;
+}
+
+bool alike(const Graph& g, const Node& a, const Node& b) {
+  if (a.op != b.op || a.inputs.size() != b.inputs.size()) return false;
+  if (!std::equal(a.attrs.begin(), a.attrs.end(), b.attrs.begin(), b.attrs.end(), same_attr)) return false;
+  for (size_t i = 0; i < a.inputs.size(); ++i)
+    if (!(g.type(a.inputs[i]) == g.type(b.inputs[i]))) return false;
+  return true;
+}
+
+}  // namespace
+
+Conditions::Conditions(const Graph& graph) {
+  open_.name = graph.name;
+  open_.dims = std::make_shared<DimTable>(*graph.dims);  // the graph may be in use elsewhere
+  Builder b(open_);
+  std::unordered_multimap<size_t, const Node*> asked;
+  for (const Node& given : graph.nodes) {
+    if (given.op == ops::input || closed(graph, *open_.dims, given)) continue;
+    const size_t hash = hash_of(graph, given);
+    auto [from, to] = asked.equal_range(hash);
+    if (std::any_of(from, to, [&](const auto& other) { return alike(graph, given, *other.second); }))
+      continue;
+    asked.emplace(hash, &given);
+    Node node = given;
+    node.group = -1;
+    for (ValueId& i : node.inputs) {
+      auto input = b.try_input("", graph.type(i));
+      TENON_CHECK(input.ok(), input.status().message());
+      i = *input;
+    }
+    b.add(std::move(node));
+    ++count_;
+  }
+}
+
+Status Conditions::check(std::span<const int64_t> symbols) const {
+  return count_ == 0 ? Status() : at_sizes(open_, symbols).status();
+}
+
+}  // namespace tenon
