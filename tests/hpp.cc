@@ -26,7 +26,9 @@ void run() {
   EXPECT(tenon::Graph::parse(graph.print()).print() == graph.print());
   EXPECT(graph.query().size() == 2 && graph.query()[0].op == "mul" && !graph.query()[0].backend.empty());
 
-  tenon::Program program(graph), same = program;
+  tenon::Program program(graph);
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): that copies share a program is what is tested
+  tenon::Program same = program;
   float in[] = {1, 2, 3, 4}, out[] = {0, 0};
   same.run(std::vector<tenon::Tensor>{tenon::Tensor(in, {2, 2})},
            std::vector<tenon::Tensor>{tenon::Tensor(out, {2})});
