@@ -2,8 +2,15 @@
 #include "backends/cpu/threads.h"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "src/runtime/fork.h"
 
 namespace tenon {
 namespace {
@@ -27,7 +34,61 @@ class OpenMp final : public Parallel {
   }
 };
 
+// The thread that works for the one thread a fork came with. It waits for jobs as long as the process lives.
+struct Worker {
+  std::mutex mutex;
+  std::condition_variable changed;
+  void (*job)(void*) = nullptr;
+  void* arg = nullptr;
+  int threads = 1;
+  std::exception_ptr thrown;
+
+  void work() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return job != nullptr; });
+      omp_set_num_threads(threads);
+      try {
+        job(arg);
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      job = nullptr;
+      changed.notify_all();
+    }
+  }
+};
+thread_local Worker* worker = nullptr;
+thread_local bool lost = false;
+
 }  // namespace
+
+void watch_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(nullptr, nullptr, [] {
+      lost = true;
+      worker = nullptr;  // the parent's, if it is a fork itself: never freed
+    });
+  });
+}
+
+bool threads_lost() { return lost && omp_get_max_threads() > 1; }
+
+void on_new_thread(void (*job)(void*), void* arg) {
+  if (!worker) {
+    Worker* fresh = new Worker;  // never destroyed: its thread may outlive static destruction
+    std::thread([fresh] { fresh->work(); }).detach();
+    worker = fresh;
+  }
+  std::unique_lock lock(worker->mutex);
+  worker->job = job;
+  worker->arg = arg;
+  worker->threads = omp_get_max_threads();
+  worker->changed.notify_all();
+  worker->changed.wait(lock, [] { return worker->job == nullptr; });
+  if (worker->thrown) std::rethrow_exception(std::exchange(worker->thrown, nullptr));
+}
 
 Parallel& openmp_parallel() {
   static OpenMp parallel;

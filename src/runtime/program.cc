@@ -14,6 +14,7 @@
 #include "src/runtime/bind.h"
 #include "src/runtime/conditions.h"
 #include "src/runtime/explain.h"
+#include "src/runtime/fork.h"
 #include "src/runtime/plan.h"
 #include "src/runtime/plan_log.h"
 
@@ -294,13 +295,18 @@ Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const Program
   for (const std::string& name : options.backends)
     if (!find_backend(name)) return invalid("no back end is called " + name);
   auto program = std::shared_ptr<Program>(new Program(graph, options));
+  watch_forks();
   auto impl = std::make_unique<Impl>(program->source_, program->number_, options);
-  TENON_TRY(impl->make(params));
+  TENON_TRY(where_threads_are([&] { return impl->make(params); }));
   program->impl_.store(impl.release());
   return program;
 }
 
 Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  return where_threads_are([&] { return run_here(inputs, outputs); });
+}
+
+Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   const Pin<Impl> pin(impl_);
   Impl& p = *pin;
   constexpr size_t kOnStack = 32;
@@ -328,7 +334,7 @@ Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outp
 Status Program::update_params(std::span<const Tensor> params) {
   std::lock_guard lock(update_);
   auto fresh = std::make_unique<Impl>(source_, number_, options_);
-  TENON_TRY(fresh->make(params));
+  TENON_TRY(where_threads_are([&] { return fresh->make(params); }));
   const std::unique_ptr<Impl> former(impl_.exchange(fresh.release()));
   while (pinned(former.get())) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return {};

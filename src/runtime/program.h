@@ -65,6 +65,7 @@ class Program {
  private:
   struct Impl;
   Program(const Graph& graph, const ProgramOptions& options);
+  Status run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
   const Graph source_;  // as the host gave it
   const int64_t number_;

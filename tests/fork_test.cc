@@ -1,0 +1,94 @@
+// Forks: a child of a process that has used OpenMP and oneDNN runs the same program, new sizes and new programs.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <omp.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/run_help.h"
+
+namespace tenon {
+namespace {
+
+constexpr char kText[] = R"(graph @f(%x: f32[N,256], %w: f32[256,256]) {
+  %m = matmul(%x, %w)
+  %g = gelu(%m)
+  %y = softmax(%g){axis=-1}
+  return %y
+})";
+
+std::shared_ptr<Program> make() {
+  auto graph = parse_graph(kText);
+  auto program = Program::make(*graph, {}, {});
+  return program.ok() ? *program : nullptr;
+}
+
+// Every row sums to one.
+bool runs(Program& program, int64_t n) {
+  std::vector<float> x(static_cast<size_t>(n) * 256, 0.5f), w(256 * 256, 0.01f), y(x.size());
+  const int64_t rows[] = {n, 256}, square[] = {256, 256};
+  const Tensor in[] = {{x.data(), DType::f32, rows, {}}, {w.data(), DType::f32, square, {}}};
+  const Tensor out[] = {{y.data(), DType::f32, rows, {}}};
+  if (!program.run(in, out).ok()) return false;
+  for (float v : y)
+    if (std::abs(v * 256 - 1) > 1e-3f) return false;
+  return true;
+}
+
+// The exit status of a child that does `body`, -1 for one that has not ended after 20 seconds.
+template <class Body>
+int child(Body&& body) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(body());
+  int status = 0;
+  for (int i = 0; i < 2000; ++i) {
+    if (waitpid(pid, &status, WNOHANG) == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, &status, 0);
+  return -1;
+}
+
+class Fork : public testing::Test {
+ protected:
+  void SetUp() override { omp_set_num_threads(4); }  // also where there is one core
+};
+
+TEST_F(Fork, ChildRuns) {
+  auto program = make();
+  ASSERT_TRUE(program && runs(*program, 2048));
+  const int status = child([&] {
+    if (!runs(*program, 2048)) return 1;  // a plan that is there
+    if (!runs(*program, 1999)) return 2;  // a new one
+    auto other = make();
+    if (!other || !runs(*other, 2048)) return 3;
+    int in_thread = 0;
+    std::thread([&] { in_thread = runs(*program, 2048); }).join();
+    if (!in_thread) return 4;
+    // A fork of the fork.
+    return child([&] { return runs(*program, 2048) ? 0 : 5; });
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(runs(*program, 2048)) << "the parent goes on";
+}
+
+TEST_F(Fork, WhileOthersRun) {
+  auto program = make();
+  ASSERT_TRUE(program && runs(*program, 300));
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&, t] {
+      while (!stop) runs(*program, 300 + t);
+    });
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(child([&] { return runs(*program, 300) ? 0 : 1; }), 0);
+  stop = true;
+  for (std::thread& t : threads) t.join();
+}
+
+}  // namespace
+}  // namespace tenon
