@@ -66,7 +66,7 @@ struct Run {
 };
 
 constexpr size_t kObject =
-    1024;  // an object of the library with what it holds, measured on memory descriptors
+    1024;  // an object of the library with what it holds; a guess, the library does not say
 
 class CallStep final : public Step {
  public:

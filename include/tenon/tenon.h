@@ -106,8 +106,7 @@ typedef struct tenon_context_options {
   void* parallel_user;
   int32_t
       num_threads; /* with parallel_for the number of its threads, at least 1; else at most this many, 0: as OpenMP says */
-  tenon_alloc_fn
-      alloc; /* the workspace of runs and constants folded or packed; NULL: Tenon's own. Both or neither */
+  tenon_alloc_fn alloc; /* the workspace of runs and constants folded; NULL: Tenon's own. Both or neither */
   tenon_free_fn free;
   void* allocator_user;
 } tenon_context_options;

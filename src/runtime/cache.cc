@@ -23,8 +23,7 @@ bool same(const Plan& plan, std::span<const int64_t> key) {
   return std::equal(key.begin(), key.end(), plan.symbols().begin(), plan.symbols().end());
 }
 
-constexpr size_t kMostBuckets =
-    4;  // per plan that may be at hand; a table at rest has about half a bucket each
+constexpr size_t kMostBuckets = 4;  // per plan that may be at hand
 
 constexpr PlanLimits at_least_one(PlanLimits limits) {
   return {std::max<int64_t>(limits.plans, 1), std::max<int64_t>(limits.bytes, 0)};
