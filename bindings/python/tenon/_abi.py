@@ -88,7 +88,10 @@ def check(status):
 
 class Program:
     """A tenon_program and its life. `pointers` are addresses of DLTensors, one per graph input, 0 for inputs that are
-    not frozen; the tensors behind them must live until the program dies or update_params."""
+    not frozen; the tensors behind them must live until the program dies or update_params. last_words(program) is called
+    before it dies."""
+
+    last_words = None
 
     def __init__(self, text, freeze=False, num_threads=0, pointers=()):
         lib = library()
@@ -106,9 +109,16 @@ class Program:
             lib.tenon_graph_release(graph)
 
     def __del__(self):
-        handle, self.handle = getattr(self, "handle", None), None
-        if handle:
-            self._release(handle)
+        handle = getattr(self, "handle", None)
+        if not handle:
+            return
+        try:
+            if self.last_words:
+                self.last_words(self)
+        except Exception:  # at interpreter exit modules are gone before their objects
+            pass
+        self.handle = None
+        self._release(handle)
 
     def update_params(self, pointers):
         check(library().tenon_program_update_params(self.handle, (c_void_p * len(pointers))(*pointers), len(pointers)))

@@ -46,10 +46,13 @@ class Line:
     def __init__(self, result, head, operands, attrs, symbols):
         self.result, self.head, self.operands, self.attrs, self.symbols = result, head, operands, attrs, symbols
 
-    def text(self):
-        operands = ", ".join("%" + v.name for v in self.operands)
+    def text(self, size=symexpr.text, name=str):
+        """size, name: how a size and the name of a value are written."""
+        operands = ", ".join("%" + name(v.name) for v in self.operands)
         operands = f"({operands})" if operands else ""
-        return f"  %{self.result.name} = {self.head}{operands}{self.attrs} : {type_text(self.result)}"
+        attrs = ", ".join(f"{k}={attr_text(v, size)}" for k, v in self.attrs.items())
+        attrs = "{" + attrs + "}" if attrs else ""
+        return f"  %{name(self.result.name)} = {self.head}{operands}{attrs} : {type_text(self.result, size)}"
 
 
 class Lowered:
@@ -61,8 +64,8 @@ class Lowered:
         self.lines, self.result, self.cheap = lines, result, cheap
 
 
-def type_text(value):
-    return f"{value.dtype}[{','.join(symexpr.text(n) for n in value.shape)}]"
+def type_text(value, size=symexpr.text):
+    return f"{value.dtype}[{','.join(size(n) for n in value.shape)}]"
 
 
 def dtype_of(dtype):
@@ -98,7 +101,7 @@ def value_of(node):
     return Value(node.name, DTYPES[fake.dtype], symexpr.sizes(fake.shape), fake)
 
 
-def attr_text(value, symbols):
+def attr_text(value, size):
     if isinstance(value, Raw):
         return value
     if isinstance(value, bool):
@@ -108,10 +111,8 @@ def attr_text(value, symbols):
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
     if isinstance(value, (list, tuple)):
-        return "[" + ",".join(attr_text(v, symbols) for v in value) + "]"
-    value = symexpr.size(value)
-    symbols |= symexpr.symbols(value)
-    return symexpr.text(value)
+        return "[" + ",".join(attr_text(v, size) for v in value) + "]"
+    return size(symexpr.size(value))
 
 
 class Emitter:
@@ -135,20 +136,32 @@ class Emitter:
 
     def op(self, head, operands, dtype, shape, /, **attrs):
         symbols = set()
-        shape = symexpr.sizes(shape)
-        for n in shape:
-            symbols |= symexpr.symbols(n)
-        text = ", ".join(f"{k}={attr_text(v, symbols)}" for k, v in attrs.items() if v is not None)
+
+        def collect(n):
+            symbols.update(symexpr.symbols(n))
+            return symexpr.text(n)
+
+        attrs = {k: v for k, v in attrs.items() if v is not None}
         operands = [v for v in operands if v is not None]
-        result = Value(f"{self.node.name}.{len(self.lines)}", dtype, shape)
-        self.lines.append(Line(result, head, operands, "{" + text + "}" if text else "", symbols))
-        type_text(result)  # a size that cannot be written is refused here, not when the graph is printed
+        result = Value(f"{self.node.name}.{len(self.lines)}", dtype, symexpr.sizes(shape))
+        self.lines.append(Line(result, head, operands, attrs, symbols))
+        self.lines[-1].text(collect)  # a size that cannot be written is refused here, not when the graph is printed
         return result
 
     # --- map ---
     def map(self, head, *operands):
         dtype = "bool" if head in BOOL_RESULT else operands[-1].dtype
-        return self.op(head, operands, dtype, broadcast(*(v.shape for v in operands)))
+        shape = broadcast(*(v.shape for v in operands))
+        return self.op(head, [self.fit(v, shape) for v in operands], dtype, shape)
+
+    def fit(self, v, shape, but=None):
+        """The same Value in sizes that a guard of the tracer holds equal to its own, though algebra does not show it: a
+        cut to where it ends. The library checks at run time that it does not lie beyond. Axis `but` stays."""
+        for axis in range(-v.rank, 0):
+            a, b = v.shape[axis], shape[axis]
+            if axis != but and not (isinstance(a, int) and a == 1) and not symexpr.same(a, b):
+                v = self.slice(v, axis, 0, b)
+        return v
 
     def cast(self, v, dtype):
         return v if v.dtype == dtype else self.op("cast", [v], dtype, v.shape, dtype=Raw(dtype))
@@ -233,7 +246,9 @@ class Emitter:
     def concat(self, values, axis):
         if len(values) == 1:
             return values[0]
-        axis %= values[0].rank
+        rank = values[0].rank
+        axis %= rank
+        values = [self.fit(v, values[0].shape, but=axis - rank) for v in values]
         shape = list(values[0].shape)
         shape[axis] = symexpr.size(sum(v.shape[axis] for v in values))
         return self.op("concat", values, values[0].dtype, shape, axis=axis)
@@ -264,7 +279,7 @@ def same_shape(a, b):
 
 
 def broadcast(*shapes):
-    """Sizes that differ and are not the constant 1 were proven equal while tracing: the first one stands."""
+    """Sizes that differ and are not the constant 1 were proven equal while tracing: a constant or the first one stands."""
     rank = max(len(s) for s in shapes)
     result = []
     for axis in range(-rank, 0):

@@ -15,6 +15,7 @@ from . import lower, rows, symexpr
 from .lower import Value
 from .symexpr import Unsupported
 
+HIGHEST = 2**62 - 1  # of a symbol
 HOST_SIZE = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
 
@@ -271,31 +272,40 @@ class Partition:
     # --- the text ---
     def text(self, segment, name, params=()):
         """The graph text of a segment. params: nodes that are static between calls."""
-        inputs = [f"%{symbol}: i64[] = {symbol}" for symbol in segment.symbols]
+        symbols = [f"%{symbol}: i64[] = {symbol}" for symbol in segment.symbols]
+        inputs, lines = self.body(segment, params)
+        facts = [f"  assume {symbol} in [{low}, {high}]\n" for symbol, (low, high) in self.ranges(segment).items()
+                 if low > 0 or high < HIGHEST]
+        return f"graph @{name}(" + ",\n    ".join([*symbols, *inputs]) + ") {\n" + "".join([*facts, *lines]) + "}\n"
+
+    def body(self, segment, params, size=symexpr.text, name=str):
+        """(inputs, lines) of the text; size, name: how a size and the name of a value are written."""
+        inputs, lines = [], []
         for n, value_name in segment.inputs:
             fake = n.meta["val"]
             value = Value(value_name, lower.dtype_of(fake.dtype), symexpr.sizes(fake.shape))
-            inputs.append(f"%{value_name}: {lower.type_text(value)}{stride_text(fake)}{' param' if n in params else ''}")
-        outputs = [f"%{self.values[n].name}{stride_text(n.meta['val'])}" for n in segment.outputs]
-        facts = self._facts(segment)
-        head = f"graph @{name}(" + ",\n    ".join(inputs) + ") {\n"
-        lines = "".join(line.text() + "\n" for line in segment.lines)
-        return head + "".join(facts) + lines + f"  return {', '.join(outputs)}\n}}\n"
+            inputs.append(f"%{name(value_name)}: {lower.type_text(value, size)}{stride_text(fake, size)}"
+                          f"{' param' if n in params else ''}")
+        lines = [line.text(size, name) + "\n" for line in segment.lines]
+        outputs = [f"%{name(self.values[n].name)}{stride_text(n.meta['val'], size)}" for n in segment.outputs]
+        return inputs, [*lines, f"  return {', '.join(outputs)}\n"]
 
-    def _facts(self, segment):
-        """What the tracer knows about the symbols, read without adding guards."""
-        ranges = {}
+    def ranges(self, segment):
+        """Symbol -> (lowest, highest): what the tracer knows, read without adding guards. Dynamo gives size 1 a graph of
+        its own, so symbols start at 2 there; Tenon's start at 1, for that graph is mostly the same one (reuse.py)."""
+        known = {}
         for n in self.nodes if segment.symbols else ():
             val = n.meta.get("val")
             for s in (val, *val.shape) if isinstance(val, torch.Tensor) else (val,):
                 if isinstance(s, torch.SymInt) and symexpr.is_symbol(s.node.expr) and s.node.shape_env is not None:
-                    ranges[str(s.node.expr)] = s.node.shape_env.var_to_range.get(s.node.expr)
+                    known[str(s.node.expr)] = s.node.shape_env.var_to_range.get(s.node.expr)
+        result = {}
         for symbol in segment.symbols:
-            if (r := ranges.get(symbol)) is not None:
-                low = int(r.lower) if getattr(r.lower, "is_Integer", False) else 0
-                high = int(r.upper) if getattr(r.upper, "is_Integer", False) else 2**62 - 1
-                if low > 0 or high < 2**62 - 1:
-                    yield f"  assume {symbol} in [{max(low, 0)}, {min(high, 2**62 - 1)}]\n"
+            r = known.get(symbol)
+            low = int(r.lower) if getattr(getattr(r, "lower", None), "is_Integer", False) else 0
+            high = int(r.upper) if getattr(getattr(r, "upper", None), "is_Integer", False) else HIGHEST
+            result[symbol] = max(1 if low == 2 else low, 0), min(high, HIGHEST)
+        return result
 
     def order(self):
         """Segments and host nodes (fx nodes) in the order of execution, copy_ nodes left out."""
@@ -313,8 +323,8 @@ class Partition:
         return max(self.level[self.root(n)], -1) if n in self.host_views else self.level[n]
 
 
-def stride_text(fake):
+def stride_text(fake, size=symexpr.text):
     shape, strides = symexpr.sizes(fake.shape), symexpr.sizes(fake.stride())
     if symexpr.is_dense(shape, strides):
         return ""
-    return f" strides=[{','.join(symexpr.text(s) for s in symexpr.normal_strides(shape, strides))}]"
+    return f" strides=[{','.join(size(s) for s in symexpr.normal_strides(shape, strides))}]"

@@ -1,6 +1,7 @@
 """What Tenon did: the counts of stats(), one record per compiled graph, and the Report of explain().
 
-Records are kept by weak reference beside their compiled functions; what a dead one had counted is added to the totals.
+Records and programs are kept by weak reference beside their compiled functions, which may share programs; what a dead
+one had counted is added to the totals.
 Tested by tests/torch/test_fallback.py and test_backend.py.
 """
 
@@ -11,7 +12,8 @@ import weakref
 
 _KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "compile_ms")
 _lock = threading.RLock()
-_live = weakref.WeakSet()
+_live = weakref.WeakSet()  # records
+_programs = weakref.WeakSet()
 _past = collections.Counter()  # of records that are gone
 _start = collections.Counter()  # what reset_stats() takes off
 _reasons = collections.Counter()
@@ -36,25 +38,16 @@ class Record:
         with _lock:
             _reasons.update(why for _, _, why in self.fallbacks)
 
-    def counts(self):
-        total = collections.Counter(calls=self.compiled.calls() if self.compiled else 0, programs=len(self.programs))
-        for program in self.programs:
-            s = program.stats()
-            total.update({k: s[k] for k in _KEYS if k in s})
-        return total
-
-    def workspace(self):
-        return max([0, *(p.stats()["workspace_bytes"] for p in self.programs)])
+    def calls(self):
+        return self.compiled.calls() if self.compiled else 0
 
     def __del__(self):
-        global _workspace
         try:
-            counts, workspace = self.counts(), self.workspace()
+            calls = self.calls()
         except Exception:  # at interpreter exit modules are gone before their objects
             return
         with _lock:
-            _past.update(counts)
-            _workspace = max(_workspace, workspace)
+            _past["calls"] += calls
 
     def to_dict(self):
         import json
@@ -90,10 +83,31 @@ def _json(json, program):
         return text
 
 
+def born(program):
+    """A program was made: it counts until it dies, and what it did counts from then on."""
+    with _lock:
+        _programs.add(program)
+    program.last_words = _buried
+
+
+def _buried(program):
+    global _workspace
+    s = program.stats()
+    with _lock:
+        _past.update(_counts(s))
+        _workspace = max(_workspace, s["workspace_bytes"])
+
+
+def _counts(stats):
+    return {"programs": 1} | {k: stats[k] for k in _KEYS if k in stats}
+
+
 def _totals():
     total = collections.Counter(_past)
     for record in list(_live):
-        total.update(record.counts())
+        total["calls"] += record.calls()
+    for program in list(_programs):
+        total.update(_counts(program.stats()))
     return total
 
 
@@ -101,7 +115,7 @@ def stats():
     with _lock:
         total = _totals()
         result = {k: total[k] - _start[k] for k in _KEYS}
-        result["workspace_bytes"] = max([_workspace, *(r.workspace() for r in list(_live))])
+        result["workspace_bytes"] = max([_workspace, *(p.stats()["workspace_bytes"] for p in list(_programs))])
         result["fallbacks"] = sum(_reasons.values())
         result["fallback_reasons"] = dict(_reasons)
         return result

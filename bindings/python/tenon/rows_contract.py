@@ -165,6 +165,7 @@ def _(e, q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
         scale = 1.0 / math.sqrt(q.shape[-1])
     if attn_mask is not None and attn_mask.dtype != q.dtype:
         attn_mask = e.cast(attn_mask, q.dtype)
+    v = e.fit(v, k.shape, but=-1)
     y = e.op("attention", [q, k, v, attn_mask], q.dtype, symexpr.sizes(e.fake[0].shape), causal=bool(is_causal),
              scale=float(scale))
     return y, None

@@ -128,7 +128,7 @@ def _(e, a, b):
     return e.map("logical_and" if a.dtype == "bool" else "mul", a, b)
 
 
-@row("div.Tensor", "div.Scalar")
+@row("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def _(e, a, b):
     return e.map("div", *e.promote(Promotion.INT_TO_FLOAT, a, b))
 

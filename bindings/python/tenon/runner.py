@@ -7,23 +7,22 @@ written into the frame per call, static ones never again. Tested by tests/torch/
 """
 
 import ctypes
-import functools
 import itertools
 import operator
+import re
 import threading
 import time
+import weakref
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import _abi, lower, symexpr
+from . import _abi, door, lower, symexpr
 from .partition import Segment
 
 _DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32),
            "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8)}
 _empty = torch._C._dynamo.guards._empty_strided_cpu
-_data_ptr = torch.Tensor.data_ptr
-_version = operator.attrgetter("_version")
 
 
 class Layout:
@@ -63,9 +62,9 @@ class Layout:
 
 
 class Frame:
-    """One call's block of words. `run` has a function per segment, its arguments bound."""
+    """One call's block of words. `run` has a function per segment, its arguments bound; `at` is the frame for the door."""
 
-    __slots__ = ("block", "words", "run", "_tables")
+    __slots__ = ("block", "words", "run", "at", "_tables")
 
     def __init__(self, layout):
         self.block = (ctypes.c_int64 * len(layout.words))(*layout.words)
@@ -78,45 +77,42 @@ class Frame:
             tables = [(ctypes.c_void_p * max(len(t), 1))(*(None if at is None else base + 8 * at for at in t))
                       for t in (inputs, outputs)]
             self._tables += tables
-            (inputs, n_in), (outputs, n_out) = ((ctypes.c_void_p(ctypes.addressof(t)), ctypes.c_size_t(len(ats)))
-                                                for t, ats in zip(tables, (inputs, outputs)))
-            self.run.append(functools.partial(_abi.run_function(), program.handle, inputs, n_in, outputs, n_out))
+            self.run.append(door.chosen.step(program, *zip(tables, (len(inputs), len(outputs)))))
+        self.at = door.chosen.at(self)
 
 
 class Frozen:
     """Parameters packed into programs. A call compares data pointer and version of each; a difference re-packs.
 
-    Undetectable, and documented: writes through p.data or NumPy, which change neither. An alias of every parameter is
-    kept, so that a replaced tensor's address cannot come back with other contents.
+    Functions that share the programs share this. Undetectable, and documented: writes through p.data or NumPy, which
+    change neither. An alias of every parameter is kept, so that a replaced tensor's address cannot come back with other
+    contents.
     """
 
-    def __init__(self, pool, indices, programs):
-        """indices: argument numbers; programs: (program, graph inputs, [(input number, number in indices)])."""
-        self.pool, self.programs, self.lock = pool, programs, threading.Lock()
-        self.pick = operator.itemgetter(*indices) if len(indices) > 1 else lambda args: (args[indices[0]],)
-        self.expected = None
+    def __init__(self, programs, tensors):
+        """programs: (program, graph inputs, input numbers); `tensors` fill these numbers, one after the other."""
+        self.programs, self.pools, self.lock = programs, weakref.WeakSet(), threading.Lock()
+        self.expected = self.keep(tensors)
+        for program, _, _ in programs:
+            program.frozen_with = weakref.ref(self)
 
     def keep(self, tensors):
         with _disable_current_modes():  # while compiling, PyTorch would want fake tensors
             self.kept = [t.detach() for t in tensors]
-        return tuple(map(_data_ptr, tensors)), tuple(map(_version, tensors))
+        return door.chosen.state(tensors, door.chosen.plan(range(len(tensors))))
 
-    def current(self, args):
-        params = self.pick(args)
-        return (tuple(map(_data_ptr, params)), tuple(map(_version, params))) == self.expected
-
-    def refresh(self, args):
-        """Re-packs for the parameters in args. update_params must not run beside run, so this waits for all frames."""
+    def refresh(self, args, indices, plan):
+        """Re-packs for args[indices]. update_params must not run beside run, so this waits for all frames."""
         with self.lock:
-            if self.current(args):
+            if door.chosen.current(args, plan, self.expected):
                 return
             self.expected = None  # from here on every caller comes to the lock
-            while not self.pool.idle():
+            while not all(pool.idle() for pool in list(self.pools)):
                 time.sleep(0)
-            tensors = self.pick(args)
-            expected = self.keep(tensors)
-            for program, count, picks in self.programs:
-                params = Params(count, [(number, tensors[i]) for number, i in picks] + program.constants)
+            tensors = [args[i] for i in indices]
+            expected, left = self.keep(tensors), iter(tensors)
+            for program, count, numbers in self.programs:
+                params = Params(count, [(number, next(left)) for number in numbers] + program.constants)
                 program.update_params(params.addresses)
             self.expected = expected
 
@@ -164,8 +160,8 @@ def view_of(root, size, stride, offset):
 class Writer:
     """Writes the function of one partition."""
 
-    def __init__(self, partition, programs):
-        self.p, self.programs = partition, programs  # programs: one per segment, with .frozen: set of its input nodes
+    def __init__(self, partition, uses):
+        self.p, self.uses = partition, uses
         self.layout, self.lines = Layout(), []
         self.names, self.globals = {}, {"empty": _empty, "fixed": fixed, "view_of": view_of,
                                       "fail": _abi.check}
@@ -224,8 +220,8 @@ class Writer:
         p = self.p
         self.symbols = self._used_symbols()
         self.in_place = self._find_in_place()
-        placeholders = [n for n in p.nodes if n.op == "placeholder"]
-        for n in placeholders:
+        self.placeholders = [n for n in p.nodes if n.op == "placeholder"]
+        for n in self.placeholders:
             self.read_symbols(n)
         order = p.order()
         last = self._last_reads(order)
@@ -245,8 +241,11 @@ class Writer:
         results = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
         self.calls = self.layout.word()
         self.line(f"words[{self.calls}] += 1")
+        self.line("args.clear()")
         self.line("return (" + "".join(self.argument(r) + ", " for r in results) + ")")
-        return placeholders
+        named = set(re.findall(r"\bv\d+\b", "\n".join(self.lines)))
+        unpack = [f"        {name} = args[{i}]" for i, n in enumerate(self.placeholders) if (name := self.name(n)) in named]
+        self.lines = [*unpack, *self.lines]
 
     def _last_reads(self, order):
         """Step number -> host tensors that no later step reads; they are dropped there, so memory is returned early."""
@@ -279,20 +278,25 @@ class Writer:
         return used
 
     def _segment(self, segment):
-        program = self.programs[segment]
-        inputs, late, retry = [], [], []
-        for symbol in segment.symbols:
+        use = self.uses[segment]
+        inputs, late, retry, bound = [], [], [], []
+        for value in use.symbols:
             at, word = self.layout.scalar()
             inputs.append(at)
-            late.append((word, symbol))
+            late.append((word, value))
         for n, _ in segment.inputs:
-            if n in program.frozen:
+            if n in use.frozen:
                 inputs.append(None)
                 continue
             at, sizes = self._tensor(n)
             inputs.append(at)
             late += sizes
-            self.line(f"words[{at}] = {self.argument(n)}.data_ptr()")
+            if n.op == "placeholder":
+                bound.append((self.placeholders.index(n), at))
+            else:
+                self.line(f"pointer(at, {at}, {self.argument(n)})")
+        if bound:
+            self.line(f"bind(at, {self.constant(door.chosen.plan(*zip(*bound)))}, args)")
         outputs = []
         for n in segment.outputs:
             at, sizes = self._tensor(n)
@@ -300,22 +304,21 @@ class Writer:
             late += sizes
             v, fresh = self.name(n), self._empty(n)
             if (destination := self.in_place.get(n)) is not None:
-                self.line(f"{v} = {self.name(destination)}")
-                retry.append((at, v, fresh))
-            else:
-                self.line(f"{v} = {fresh}")
-            self.line(f"words[{at}] = {v}.data_ptr()")
+                fresh, retry = self.name(destination), [*retry, (at, v, fresh)]
+            self.line(f"{v} = pointer(at, {at}, {fresh})")
         for word, value in late:
-            self.line(f"words[{word}] = {value if isinstance(value, str) else symexpr.text(value)}")
+            if isinstance(value, int):
+                self.layout.words[word] = value
+            else:
+                self.line(f"words[{word}] = {value if isinstance(value, str) else symexpr.text(value)}")
         run = f"frame.run[{len(self.layout.segments)}]()"
-        self.layout.segments.append((program, inputs, outputs))
+        self.layout.segments.append((use.program, inputs, outputs))
         if not retry:
             self.line(f"if status := {run}: fail(status)")
             return
         self.line(f"if {run}:  # the buffer may share memory with an input: nothing was written, so write elsewhere")
         for at, v, fresh in retry:
-            self.line(f"    t{at} = {fresh}")
-            self.line(f"    words[{at}] = t{at}.data_ptr()")
+            self.line(f"    t{at} = pointer(at, {at}, {fresh})")
         self.line(f"    if status := {run}: fail(status)")
         for at, v, _ in retry:
             self.line(f"    {v}.copy_(t{at})")  # AOTAutograd counts the version of mutated inputs itself
@@ -377,6 +380,16 @@ class Writer:
                 self.line(f"{v} = fixed({v}, {self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())})")
 
 
+def shared_frozen(uses):
+    """What the programs' parameters are packed with, if another function made all of them, and nothing else."""
+    packed = [use.program for use in uses.values() if use.frozen]
+    made_with = [getattr(program, "frozen_with", lambda: None)() for program in packed]
+    frozen = made_with[0] if made_with else None
+    if frozen and all(m is frozen for m in made_with) and [p for p, _, _ in frozen.programs] == packed:
+        return frozen
+    return None
+
+
 class Compiled:
     """What report.py wants to know about a boxed function, without holding it."""
 
@@ -388,36 +401,39 @@ class Compiled:
         return sum(frame.words[self.calls_word] for frame in list(self.pool.free))
 
 
-def build(partition, programs, name):
-    """-> (boxed function, Compiled). programs: segment -> _abi.Program with .frozen (packed input node -> real tensor)."""
-    writer = Writer(partition, programs)
-    placeholders = writer.write()
+class Use:
+    """A program in the place of a segment. symbols: the value of each of its symbols; frozen: input nodes that are packed
+    into it -> their tensors, at the input numbers `numbers`."""
+
+    def __init__(self, program, symbols, frozen, numbers):
+        self.program, self.symbols, self.frozen, self.numbers = program, symbols, frozen, numbers
+
+
+def build(partition, uses, name):
+    """-> (boxed function, Compiled). uses: segment -> Use."""
+    writer = Writer(partition, uses)
+    writer.write()
     pool = Pool(writer.layout)
-    frozen, tensors, packed = None, {}, []
-    for segment, program in programs.items():
-        numbers = {n: len(segment.symbols) + i for i, (n, _) in enumerate(segment.inputs) if n in program.frozen}
-        picks = []
-        for n, number in numbers.items():
-            if n.op == "placeholder":
-                tensors.setdefault(n, program.frozen[n])
-                picks.append((number, list(tensors).index(n)))
-        program.constants = [(number, program.frozen[n]) for n, number in numbers.items() if n.op != "placeholder"]
-        if picks:
-            packed.append((program, len(segment.symbols) + len(segment.inputs), picks))
+    frozen, indices, tensors, packed = None, [], [], []
+    for segment, use in uses.items():
+        named = [(number, n) for number, n in zip(use.numbers, use.frozen) if n.op == "placeholder"]
+        use.program.constants = [(number, use.frozen[n]) for number, n in zip(use.numbers, use.frozen)
+                                 if n.op != "placeholder"]
+        if named:
+            packed.append((use.program, len(use.symbols) + len(segment.inputs), [number for number, _ in named]))
+            indices += [writer.placeholders.index(n) for _, n in named]
+            tensors += [use.frozen[n] for _, n in named]
     if packed:
-        frozen = Frozen(pool, [placeholders.index(n) for n in tensors], packed)
-        frozen.expected = frozen.keep(list(tensors.values()))
-    names = [writer.name(n) for n in placeholders]
+        frozen = shared_frozen(uses) or Frozen(packed, tensors)
+        frozen.pools.add(pool)
     take = ["try:", "    frame = free.pop()", "except IndexError:", "    frame = make()"]
+    scope = dict(writer.globals, free=pool.free, make=pool.make, bind=door.chosen.bind, pointer=door.chosen.pointer)
     if frozen:
-        take = ["while True:", *("    " + line for line in take), "    if current(args): break", "    free.append(frame)",
-                "    refresh(args)"]
-    unpack = [f"        {', '.join(names)}, = args"] if names else []
-    source = "\n".join(["def call(args):", *("    " + line for line in take), "    try:", "        words = frame.words", *unpack,
-                        "        args.clear()", *writer.lines, "    finally:", "        free.append(frame)"]) + "\n"
-    scope = dict(writer.globals, free=pool.free, make=pool.make)
-    if frozen:
-        scope.update(current=frozen.current, refresh=frozen.refresh)
+        take = ["while True:", *("    " + line for line in take), "    if current(args, params, frozen.expected): break",
+                "    free.append(frame)", "    frozen.refresh(args, indices, params)"]
+        scope.update(frozen=frozen, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current)
+    source = "\n".join(["def call(args):", *("    " + line for line in take), "    try:", "        words, at = frame.words, frame.at",
+                        *writer.lines, "    finally:", "        free.append(frame)"]) + "\n"
     exec(compile(source, f"<tenon {name}>", "exec"), scope)
     call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function
     call._boxed_call = True

@@ -13,7 +13,7 @@ import logging
 import torch
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
-from . import _abi, decomps, report, runner
+from . import _abi, decomps, report, reuse, runner
 from .partition import Partition, Refused
 from .symexpr import Unsupported
 
@@ -134,26 +134,57 @@ def _build(gm, options, real, record):
     while True:
         partition = Partition(gm, banned=banned)
         static = _static_inputs(partition)
-        programs = {}
+        frozen = {s: _frozen_inputs(s, static, real, record) if options.freeze else {} for s in partition.segments}
+        uses = _living(partition, static, frozen, options)
         for number, segment in enumerate(partition.segments):
             name = f"{record.name}_{number}" if len(partition.segments) > 1 else record.name
-            text = partition.text(segment, name, static)
             try:
-                programs[segment] = _program(segment, text, static, options, real, record)
+                if segment not in uses:
+                    uses[segment] = _program(partition, segment, name, static, frozen[segment], options)
             except _abi.Error as e:
                 refused = {n.name for n in (*segment.nodes, *segment.outputs)} - set(banned)
                 if not refused:
                     raise Refused(f"Tenon's library: {e}") from None
                 banned.update({name: f"Tenon's library: {e}" for name in refused})
-                log.debug("%s: %s\n%s", name, e, text)
+                log.debug("%s: %s\n%s", name, e, partition.text(segment, name, static))
                 break
         else:
             break
-    record.programs = list(programs.values())
-    record.texts = [p.text for p in record.programs]
+    uses = {segment: uses[segment] for segment in partition.segments}
+    record.programs = [use.program for use in uses.values()]
+    record.texts = [program.text for program in record.programs]
     for n, why in partition.fallbacks.items():
         record.fallback(n.name, str(n.target), why)
-    return runner.build(partition, programs, record.name)
+    function = runner.build(partition, uses, record.name)
+    for program in record.programs:
+        if program.last_words is None:  # made here
+            report.born(program)
+            reuse.remember(program)
+    return function
+
+
+def _living(partition, static, frozen, options):
+    """Segments that programs of other functions can run -> Use. Programs with packed parameters are taken together or
+    not at all: packing anew concerns all of a function's programs."""
+    uses = {}
+    for segment in partition.segments:
+        template = _template(partition, segment, static, frozen[segment], options)
+        if (found := reuse.find(template)) is not None:
+            uses[segment] = runner.Use(*found, frozen[segment], _numbers(segment, frozen[segment], len(found[1])))
+    packed = {segment for segment in partition.segments if frozen[segment]}
+    if packed <= set(uses) and runner.shared_frozen({s: uses[s] for s in partition.segments if s in packed}):
+        return uses
+    return {segment: use for segment, use in uses.items() if segment not in packed}
+
+
+def _template(partition, segment, static, frozen, options):
+    tensors = list(zip(_numbers(segment, frozen, 0), frozen.values()))
+    return reuse.Template(partition, segment, static, tensors, options.num_threads)
+
+
+def _numbers(segment, frozen, symbols):
+    """The graph input numbers of the frozen nodes."""
+    return [symbols + i for i, (n, _) in enumerate(segment.inputs) if n in frozen]
 
 
 def _static_inputs(partition):
@@ -171,24 +202,28 @@ def _input_number(n, position):
     return getattr(n.meta.get("desc"), "idx", position)
 
 
-def _program(segment, text, static, options, real, record):
+def _frozen_inputs(segment, static, real, record):
+    """Input nodes of the segment that can be packed -> their tensors, in the order of the inputs."""
     frozen = {}
-    if options.freeze:
-        for n, _ in segment.inputs:
-            if n in static:
-                tensor = _constant(n) if static[n] is None else real.get(static[n])
-                if tensor is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-                    continue
-                if tensor.is_inference():
-                    record.notes.append(f"{n.name} is an inference tensor: it has no version, so it is not frozen")
-                elif tuple(tensor.shape) == tuple(n.meta["val"].shape):
-                    frozen[n] = tensor
-    count = len(segment.symbols) + len(segment.inputs)
-    numbers = {n: len(segment.symbols) + i for i, (n, _) in enumerate(segment.inputs)}
-    params = runner.Params(count, [(numbers[n], t) for n, t in frozen.items()])
+    for n, _ in segment.inputs:
+        if n in static:
+            tensor = _constant(n) if static[n] is None else real.get(static[n])
+            if tensor is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+                continue
+            if tensor.is_inference():
+                record.notes.append(f"{n.name} is an inference tensor: it has no version, so it is not frozen")
+            elif tuple(tensor.shape) == tuple(n.meta["val"].shape):
+                frozen[n] = tensor
+    return frozen
+
+
+def _program(partition, segment, name, static, frozen, options):
+    numbers = _numbers(segment, frozen, len(segment.symbols))
+    params = runner.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
+    text = partition.text(segment, name, static)
     program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses)
-    program.text, program.frozen = text, frozen
-    return program
+    program.text, program.template = text, _template(partition, segment, static, frozen, options)
+    return runner.Use(program, list(segment.symbols), frozen, numbers)
 
 
 def _constant(n):

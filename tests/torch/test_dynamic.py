@@ -1,0 +1,235 @@
+"""New shapes: no guards or recompiles of ours, one program for all sizes, nothing compiled for a size seen late."""
+
+import gc
+import random
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import tenon
+from tenon import reuse, torch_backend
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.models import zoo        # noqa: E402
+
+
+def whole():
+    stats = tenon.stats()
+    assert stats["fallback_reasons"] == {}
+    return stats
+
+
+def run(function, shapes, make, dynamic=None, tolerance=1e-4, **options):
+    """Runs all shapes, compares each with eager; returns kernels compiled up to and including each."""
+    g = torch.compile(function, backend="tenon", dynamic=dynamic, fullgraph=True, options=options or None)
+    kernels = []
+    with torch.no_grad():
+        for shape in shapes:
+            args = make(*shape)
+            torch.testing.assert_close(g(*args), function(*args), rtol=tolerance, atol=tolerance, equal_nan=True)
+            kernels.append(whole()["kernels_compiled"])
+    return kernels
+
+
+# --- one program for all sizes ---
+class Logits(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.model, _ = zoo.build(name, tiny=True)
+
+    def forward(self, x):
+        return self.model(x)[0]
+
+
+@pytest.mark.parametrize("name", ["bert_base", "gpt2"])
+def test_sixty_batches_and_lengths(name):
+    """From size 2 on: Dynamo gives size 1 a graph of its own, which may differ in more than sizes."""
+    r = random.Random(name)
+    shapes = [(r.randint(2, 8), r.randint(2, 64)) for _ in range(60)]
+    kernels = run(Logits(name), shapes, lambda *s: (torch.randint(200, s),), tolerance=1e-3, freeze=True)
+    distinct = [len(set(shapes[: i + 1])) for i in range(60)]
+    assert kernels[-1] == kernels[distinct.index(5)]
+    assert whole()["programs"] <= 3     # of one size, of a batch or a length, of both
+
+
+def test_cache_of_keys_grows_by_one():
+    def step(q, k, v, cache_k, cache_v):
+        k, v = torch.cat([cache_k, k], 2), torch.cat([cache_v, v], 2)
+        return F.scaled_dot_product_attention(q, k, v), k, v
+
+    torch.manual_seed(0)
+    g = torch.compile(step, backend="tenon", fullgraph=True)
+    ours = theirs = (torch.zeros(1, 2, 0, 8),) * 2
+    kernels = []
+    with torch.no_grad():
+        for _ in range(40):
+            new = [torch.randn(1, 2, 1, 8) for _ in range(3)]
+            (a, *ours), (b, *theirs) = g(*new, *ours), step(*new, *theirs)
+            torch.testing.assert_close(a, b)
+            kernels.append(whole()["kernels_compiled"])
+    assert kernels[-1] == kernels[2]
+
+
+SIZES = [0, 1, 2, 3, 5, 7, 8, 16, 31, 64, 97]
+CASES = {
+    "join": lambda x: x.reshape(x.shape[0] * x.shape[1], 4) @ torch.ones(4, 3),
+    "split": lambda x: x.reshape(-1, 2, 2).sum(1),
+    "product": lambda x: (x.view(-1) * (x.shape[0] * x.shape[1])).view(x.shape),
+    "quotient": lambda x: x[: x.shape[0] // 2] * 2 + (x.shape[1] // 3),
+    "remainder": lambda x: x * (x.shape[0] % 4 + 1),
+    "pad": lambda x: F.pad(x, (0, 0, 1, 2)).relu(),
+    "heads": lambda x: x.view(*x.shape[:2], 2, 2).transpose(1, 2).softmax(-1),
+    "mask": lambda x: x + torch.ones(x.shape[1], x.shape[1]).tril().sum(1)[:, None],
+    "norm": lambda x: F.layer_norm(x, (4,)) + x.mean(1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", CASES)
+def test_sizes(name, dynamic):
+    r = random.Random(name)
+    shapes = [(r.choice(SIZES), r.choice(SIZES)) for _ in range(12)]
+    with torch._dynamo.config.patch(recompile_limit=32):
+        run(CASES[name], shapes, lambda a, b: (torch.randn(a, b, 4),), dynamic)
+
+
+def test_image_sizes():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3),
+                          nn.Upsample(scale_factor=2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)).eval()
+    shapes = [(random.Random(i).randint(1, 3), 20 + 3 * i % 17, 20 + 5 * i % 23) for i in range(12)]
+    kernels = run(model, shapes, lambda b, h, w: (torch.randn(b, 3, h, w),), freeze=True)
+    assert kernels[-1] == kernels[6]
+
+
+def test_mark_dynamic():
+    def f(x):
+        return (x * 2).softmax(-1)
+
+    g = torch.compile(f, backend="tenon", fullgraph=True)
+    with torch.no_grad():
+        for n in (4, 9, 300):
+            x = torch.randn(n, 6)
+            torch._dynamo.mark_dynamic(x, 0)
+            torch.testing.assert_close(g(x), f(x))
+    assert whole()["programs"] == 1
+
+
+# --- guards ---
+def guards_after(function, args, backend, dynamic):
+    """The guards on sizes that stand when the backend has returned."""
+    torch._dynamo.reset()
+    found = []
+
+    def spy(gm, inputs):
+        compiled = backend(gm, inputs)
+        environment = torch._guards.TracingContext.get().fake_mode.shape_env
+        found.append(sorted(str(guard.expr) for guard in environment.guards))
+        return compiled
+
+    with torch.no_grad():
+        torch.compile(function, backend=spy, dynamic=dynamic)(*args)
+    return found
+
+
+def compile_here(gm, inputs):
+    return torch_backend.tenon(gm, inputs, options={"fallback": "error"})
+
+
+@pytest.mark.parametrize("name", [*CASES, *zoo.MODELS])
+def test_no_guard_is_ours(name):
+    from torch._dynamo.backends.debugging import aot_eager
+
+    function, args = (CASES[name], (torch.randn(6, 5, 4),)) if name in CASES else zoo.build(name, tiny=True)
+    ours = guards_after(function, args, compile_here, dynamic=True)
+    assert ours == guards_after(function, args, aot_eager, dynamic=True)
+    assert ours
+
+
+# --- one program for several graphs ---
+def fresh(function):
+    """A function of its own, so that Dynamo traces it anew."""
+    scope = {"function": function}
+    exec("def call(*args): return function(*args)", scope)
+    return scope["call"]
+
+
+def test_size_one_runs_the_program_of_all_sizes(library):
+    f = lambda x: (x.exp() + x.shape[1]).sum(1)
+    g = torch.compile(f, backend="tenon", dynamic=True)
+    with torch.no_grad():
+        for n in (4, 1, 7):
+            x = torch.randn(n, 5)
+            torch.testing.assert_close(g(x), f(x))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 2
+    assert len(library.texts) == 1 == whole()["programs"]
+
+
+def test_equal_layers_share_a_program(library):
+    torch.manual_seed(0)
+    layers = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8)) for _ in range(3)).eval()
+    x = torch.randn(4, 8)
+    with torch.no_grad():
+        for layer in layers:
+            torch.testing.assert_close(torch.compile(fresh(layer), backend="tenon")(x), layer(x))
+    assert len(library.texts) == 1
+
+
+def test_frozen_programs_are_shared_by_the_same_parameters_only(library):
+    torch.manual_seed(0)
+    a, b = nn.Linear(8, 8).eval(), nn.Linear(8, 8).eval()
+    freeze = {"freeze": True}
+    with torch.no_grad():
+        one, two = (torch.compile(fresh(m), backend="tenon", options=freeze) for m in (a, b))
+        x = torch.randn(4, 8)
+        torch.testing.assert_close(one(x), a(x))
+        torch.testing.assert_close(two(x), b(x))
+        assert len(library.texts) == 2
+        for n in (6, 7, 1):             # now dynamic: another program; size 1 is the dynamic one again
+            x = torch.randn(n, 8)
+            torch.testing.assert_close(one(x), a(x))
+        assert len(library.texts) == 3
+        a.weight.mul_(2)                # packed once for the functions that share
+        updates = library.updates
+        for n in (5, 1, 4, 9):
+            x = torch.randn(n, 8)
+            torch.testing.assert_close(one(x), a(x))
+        assert library.updates == updates + 1
+        a.weight = nn.Parameter(torch.randn(8, 8))
+        for n in (1, 5, 4):
+            x = torch.randn(n, 8)
+            torch.testing.assert_close(one(x), a(x))
+
+
+def test_what_differs_is_not_shared(library):
+    x = torch.randn(4, 6)
+    functions = [lambda x: x * 2, lambda x: x * 3, lambda x: x.sum(0), lambda x: x.sum(1), lambda x: x + x.t().t(),
+                 lambda x: x[:2] + 1, lambda x: x[1:3] + 1, lambda x: (x * 2).t()]
+    with torch.no_grad():
+        for f in functions:
+            torch.testing.assert_close(torch.compile(f, backend="tenon")(x), f(x))
+            torch.testing.assert_close(torch.compile(fresh(f), backend="tenon")(x.double()), f(x.double()))
+    assert len(library.texts) == 2 * len(functions)
+
+
+# --- what is held ---
+def test_reset_frees_programs():
+    gc.collect()
+    assert reuse.living() == 0
+    model = nn.Linear(8, 8).eval()
+    g = torch.compile(model, backend="tenon", options={"freeze": True})
+    with torch.no_grad():
+        for n in (4, 5, 1):
+            g(torch.randn(n, 8))
+    assert reuse.living() == 2
+    weight = weakref.ref(model.weight)
+    torch._dynamo.reset()
+    del g, model
+    gc.collect()
+    assert reuse.living() == 0 and not reuse._programs and weight() is None
