@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""`./dev bench shapes`: what new shapes cost, through `torch.compile`, against eager.
+
+Sentences of random batch and length (BERT, GPT-2), a decode loop whose cache of keys grows step by step, images of
+random sizes (ResNet-50, a U-Net), and many shapes of a ten-node graph. Every shape is called twice more after its first
+call: "new ms" is the median of first call minus the later ones, over shapes that brought no new graph. "compiles late"
+are kernels compiled after the fifth distinct shape. `--tiny` shrinks the models, `--shapes` the count.
+"""
+
+import argparse
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch                        # noqa: E402
+import torch.nn.functional as F     # noqa: E402
+
+from bench.call import in_float64        # noqa: E402
+from bench.contenders import compiled, contender, missing_for_peers, tenon_stats     # noqa: E402
+from bench.models import accuracy, zoo                      # noqa: E402
+from bench.models.worker import python_path                 # noqa: E402
+from bench.table import Progress, aligned                   # noqa: E402
+from bench.timing import describe_machine                   # noqa: E402
+
+HEADER = ["workload", "contender", "shapes", "graphs", "compiles late", "new ms", "worst new ms", "new / later", "total s",
+          "vs eager"]
+
+
+def sentences(name, options, r):
+    model, _ = zoo.build(name, options.tiny)
+    vocab = model.config.vocab_size
+    longest = 64 if options.tiny else 512
+    shapes = [(r.randint(1, 8), r.randint(1, longest)) for _ in range(options.shapes)]
+    return model, shapes, lambda b, n: (torch.randint(vocab, (b, n)),), zoo.MODELS[name].tolerance
+
+
+def images(name, options, r):
+    model, inputs = zoo.build(name, options.tiny)
+    low, high, step = ((33, 96, 1) if name == "resnet50" else (2, 6, 4)) if options.tiny else (
+        (160, 320, 1) if name == "resnet50" else (6, 12, 4))
+    count = min(options.shapes, 40)
+    shapes = [(step * r.randint(low, high), step * r.randint(low, high)) for _ in range(count)]
+    image = inputs[0]
+    return (model, shapes, lambda h, w: (torch.randn(*image.shape[:2], h, w), *inputs[1:]), zoo.MODELS[name].tolerance)
+
+
+def decode(options, r):
+    def step(q, k, v, keys, values):
+        keys, values = torch.cat([keys, k], 2), torch.cat([values, v], 2)
+        return F.scaled_dot_product_attention(q, keys, values), keys, values
+
+    steps = min(1024, 4 * options.shapes)
+    make = lambda n: tuple(torch.randn(1, 12, m, 64) for m in (1, 1, 1, n, n))
+    return step, [(n,) for n in range(1, steps + 1)], make, 1e-4
+
+
+def workloads(options):
+    names = {"bert_base": sentences, "gpt2": sentences, "decode": lambda _, *a: decode(*a), "resnet50": images,
+             "unet_block": images}
+    return {name: names[name] for name in options.workloads if name in names}
+
+
+def follow(call, shapes, make, later=2):
+    """Per distinct shape (first call's seconds, least of the later calls, whether it brought a graph), Tenon's kernels
+    so far, and for every seventh the arguments and the answer."""
+    from torch._dynamo.utils import counters
+
+    rows, kernels, answers, distinct = [], [], [], set()
+    for shape in shapes:
+        args = make(*shape)
+        before = counters["stats"]["unique_graphs"]
+        start = time.perf_counter()
+        answer = call(*args)
+        first = time.perf_counter() - start
+        if shape not in distinct:
+            distinct.add(shape)
+            rest = []
+            for _ in range(later):
+                start = time.perf_counter()
+                call(*args)
+                rest.append(time.perf_counter() - start)
+            rows.append((first, min(rest), counters["stats"]["unique_graphs"] > before))
+            kernels.append(tenon_stats("tenon")["kernels_compiled"])
+            if len(rows) % 7 == 1:
+                answers.append((args, answer))
+    return rows, kernels, answers
+
+
+def measure(name, make_workload, options):
+    r, wrong, table = random.Random(0), [], []
+    function, shapes, make, tolerance = make_workload(name, options, r)
+    with torch.no_grad():
+        function(*make(*shapes[0]))
+        eager, _, _ = follow(function, shapes, make)
+        spent = sum(first for first, _, _ in eager)
+        table.append([name, "eager", len(eager), None, None, None, None, None, spent, None])
+        for who in (options.backend, *(["inductor"] if options.peers else [])):
+            torch._dynamo.reset()
+            torch._dynamo.utils.counters.clear()
+            keywords = {"dynamic": True} if who == "inductor" else {}
+            rows, kernels, answers = follow(compiled(function, who, **keywords), shapes, make)
+            for args, answer in answers:
+                problems = accuracy.check(function(*args), answer, in_float64(function, args), tolerance).problems
+                wrong += [f"{name} with {who}: {text}" for text in problems]
+            steady = [(first, rest) for first, rest, graph in rows if not graph] or [(float("nan"),) * 2]
+            new = [1e3 * (first - rest) for first, rest in steady]
+            late = kernels[-1] - kernels[min(4, len(kernels) - 1)] if who.startswith("tenon") else None
+            total = sum(first for first, _, _ in rows)
+            table.append([name, who, len(rows), torch._dynamo.utils.counters["stats"]["unique_graphs"], late,
+                          statistics.median(new), max(new), statistics.median(a / b for a, b in steady), total,
+                          f"{spent / total:.2f}x"])
+    return table, wrong
+
+
+def many_shapes(options):
+    """Memory of a ten-node graph over many shapes, after the first 200: [MiB resident, mappings]."""
+    def ten(x, y):
+        for _ in range(3):
+            x = (x * y + 1).tanh()
+        return x.softmax(-1)
+
+    g = compiled(ten, options.backend, dynamic=True)
+    with torch.no_grad():
+        for i in range(options.many + 200):
+            if i == 200:
+                before = resident(), mappings()
+            x = torch.ones(2 + i % 97, 2 + i // 97)
+            g(x, x)
+    return resident() - before[0], mappings() - before[1]
+
+
+def resident():
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+def mappings():
+    return len(Path("/proc/self/maps").read_text().splitlines())
+
+
+SECOND = """
+import sys, torch, tenon
+from bench.models import zoo
+model, inputs = zoo.build("bert_base", sys.argv[1] == "True")
+with torch.no_grad():
+    torch.compile(model, backend="tenon", options={"freeze": True})(*inputs)
+print(tenon.stats()["compile_ms"])
+"""
+
+
+def warm_start(options):
+    """Tenon's ms of BERT's first call in a first and a second process that share a cache directory."""
+    with tempfile.TemporaryDirectory(prefix="tenon-bench-") as cache:
+        env = os.environ | {"TENON_CACHE_DIR": cache, "PYTHONPATH": python_path()}
+        run = lambda: subprocess.run([sys.executable, "-c", SECOND, str(options.tiny)], env=env, capture_output=True,
+                                     text=True, check=True)
+        return [float(run().stdout.split()[-1]) for _ in range(2)]
+
+
+def main():
+    options = parse()
+    if options.peers and missing_for_peers():
+        sys.exit(f"bench shapes: {missing_for_peers()}")
+    machine = describe_machine()
+    torch.set_num_threads(options.threads)
+    table, wrong = [], []
+    for name, make_workload in workloads(options).items():
+        with Progress(name):
+            rows, problems = measure(name, make_workload, options)
+        table, wrong = table + rows, wrong + problems
+    print(aligned(HEADER, table))
+    print(f"\n{machine}, {options.threads} threads, no_grad")
+    if "many" in options.workloads:
+        with Progress(f"{options.many} shapes"):
+            grown, maps = many_shapes(options)
+        print(f"{options.many} shapes of a ten-node graph: {grown:+.1f} MiB resident, {maps:+d} memory mappings")
+    if "warm" in options.workloads:
+        with Progress("two processes"):
+            cold, warm = warm_start(options)
+        print(f"BERT's first call, Tenon's share: {cold:.0f} ms, in a second process {warm:.0f} ms")
+    print("\n".join(wrong) if wrong else "all answers right")
+    return 1 if wrong else 0
+
+
+def parse():
+    known = ("bert_base", "gpt2", "decode", "resnet50", "unet_block", "many", "warm")
+    parser = argparse.ArgumentParser(prog="./dev bench shapes", description=__doc__.split("\n\n")[0])
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(known)}; default: all")
+    parser.add_argument("--shapes", type=int, default=300, help="per model; images at most 40, decode steps four times it")
+    parser.add_argument("--many", type=int, default=10000, help="shapes of the ten-node graph")
+    parser.add_argument("--tiny", action="store_true", help="small models")
+    parser.add_argument("--peers", action="store_true", help="Inductor with dynamic=True too (needs g++)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--backend", type=contender, default="tenon", help="another backend instead")
+    options = parser.parse_args()
+    for name in options.workloads:
+        if name not in known:
+            parser.error(f"no workload '{name}': {', '.join(known)}")
+    options.workloads = options.workloads or known
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
