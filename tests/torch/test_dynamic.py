@@ -38,26 +38,6 @@ def run(function, shapes, make, dynamic=None, tolerance=1e-4, **options):
 
 
 # --- one program for all sizes ---
-class Logits(nn.Module):
-    def __init__(self, name):
-        super().__init__()
-        self.model, _ = zoo.build(name, tiny=True)
-
-    def forward(self, x):
-        return self.model(x)[0]
-
-
-@pytest.mark.parametrize("name", ["bert_base", "gpt2"])
-def test_sixty_batches_and_lengths(name):
-    """From size 2 on: Dynamo gives size 1 a graph of its own, which may differ in more than sizes."""
-    r = random.Random(name)
-    shapes = [(r.randint(2, 8), r.randint(2, 64)) for _ in range(60)]
-    kernels = run(Logits(name), shapes, lambda *s: (torch.randint(200, s),), tolerance=1e-3, freeze=True)
-    distinct = [len(set(shapes[: i + 1])) for i in range(60)]
-    assert kernels[-1] == kernels[distinct.index(5)]
-    assert whole()["programs"] <= 3     # of one size, of a batch or a length, of both
-
-
 def test_cache_of_keys_grows_by_one():
     def step(q, k, v, cache_k, cache_v):
         k, v = torch.cat([cache_k, k], 2), torch.cat([cache_v, v], 2)
