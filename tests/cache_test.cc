@@ -218,7 +218,9 @@ TEST(Program, TenThousandShapes) {
     // Each pair once, small and large in turn, so that what grows keeps growing.
     const int64_t n = 1 + i * 37 % 100, m = 1 + i / 100;
     ASSERT_TRUE(host.run(*program, n, m).ok());
-    if (n < 30) ASSERT_TRUE(host.right(n, m)) << n << " " << m;
+    if (n < 30) {
+      ASSERT_TRUE(host.right(n, m)) << n << " " << m;
+    }
     ASSERT_LE(program->stats().plans.plans, 200);
     if (i == 200) before = memory_now();
   }
