@@ -18,7 +18,7 @@ OPS = ["src/ops/"] + IR
 PASSES = ["src/passes/"] + OPS
 RUNTIME = ["src/runtime/"] + PASSES
 JIT = ["jit/"] + OPS
-BACKENDS = ["src/runtime/backend.h"] + JIT
+BACKENDS = ["src/runtime/backend.h", "src/runtime/fork.h"] + JIT
 LAYERS = {
     "src/base/": BASE,
     "src/ir/": IR,
@@ -47,7 +47,8 @@ ROOMS = [
     (r"zstd", ("src/base/",)),
     (r"CLI/", ("src/cli/",)),
     (r"(cuda|nvrtc|cublas|cudnn|driver_types)", NOWHERE),
-    (r"(Python\.h|torch/|ATen/|c10/)", NOWHERE),
+    (r"Python\.h$", ("bindings/python/",)),
+    (r"(torch/|ATen/|c10/)", NOWHERE),
 ]
 
 OURS = ("src/", "jit/", "backends/", "bindings/", "tenon/", "include/")
