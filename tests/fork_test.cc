@@ -1,4 +1,5 @@
-// Forks: a child of a process that has used OpenMP and oneDNN runs the same program, new sizes and new programs.
+// Forks: a child of a process that has used OpenMP and oneDNN runs the same program, new sizes and new programs. And
+// the end of a process whose threads are at work.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +89,25 @@ TEST_F(Fork, WhileOthersRun) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(child([&] { return runs(*program, 300) ? 0 : 1; }), 0);
   stop = true;
   for (std::thread& t : threads) t.join();
+}
+
+// Threads at work when main() ends: the code they execute must not go before they do.
+TEST_F(Fork, ExitWhileOthersRun) {
+  for (int i = 0; i < 12; ++i) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      auto program = make();
+      for (int t = 0; t < 2; ++t)
+        std::thread([program, t] {
+          for (int64_t n = 1;; ++n) runs(*program, 200 + (n + t) % 50);
+        }).detach();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 + 10 * i));
+      std::exit(7);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << "status " << status;
+  }
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // See call.h.
 #include "backends/onednn/call.h"
 
+#include <atomic>
 #include <cstring>
 #include <mutex>
 
+#include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
 
 namespace tenon::onednn {
@@ -88,6 +90,7 @@ class CallStep final : public Step {
   }
   void run(void* const* buffers, char* base, Parallel&) const override {
     if (runs.empty()) return;
+    const InLibrary here;
     std::unique_ptr<Set> set = take();
     for (const Zero& z : zeros) std::memset(base + z.offset, 0, static_cast<size_t>(z.bytes));
     for (const PlainCopy& c : before) copy(c, buffers, base);
@@ -102,6 +105,7 @@ class CallStep final : public Step {
                   "oneDNN did not run");
     TENON_CHECK(dnnl_stream_wait(set->stream.get()) == dnnl_success, "oneDNN stream");
     for (const PlainCopy& c : after) copy(c, buffers, base);
+    if (!used_.exchange(true, std::memory_order_relaxed)) used_anew();
     std::lock_guard lock(mutex_);
     free_.push_back(std::move(set));
   }
@@ -151,6 +155,7 @@ class CallStep final : public Step {
                  c.dims, c.item);
   }
 
+  mutable std::atomic<bool> used_{false};
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Set>> free_;
 };
@@ -291,6 +296,7 @@ std::string Call::describe() const {
 }
 
 Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
+  const InLibrary here;  // it packs weights
   auto step = std::make_unique<CallStep>();
   const Problem asked = at_sizes(recipe, sizes);
   if (asked.empty) return std::unique_ptr<Step>(std::move(step));

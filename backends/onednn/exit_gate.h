@@ -1,0 +1,21 @@
+// exit_gate: the end of the process while threads run. oneDNN keeps code in static objects, whose destructors unmap it at
+// exit under the feet of whoever executes it. So a handler of ours runs before them: it lets nobody enter the library any
+// more and waits for those inside. Who comes too late sleeps until the process is gone.
+// Tested by tests/fork_test.cc.
+#pragma once
+
+namespace tenon::onednn {
+
+// Stands around every use of the library that executes something. May nest.
+class InLibrary {
+ public:
+  InLibrary();
+  ~InLibrary();
+  InLibrary(const InLibrary&) = delete;
+  InLibrary& operator=(const InLibrary&) = delete;
+};
+
+// After a first use, which may have made new static objects: their destructors must run after the handler.
+void used_anew();
+
+}  // namespace tenon::onednn
