@@ -118,6 +118,9 @@ class Expander final : public MathBuilder {
 
 }  // namespace
 
-void expand_math(Kernel& kernel) { Expander(kernel).run(); }
+void expand_math(Kernel& kernel) {
+  kernel.names.resize(kernel.types.size());  // they may be left out, but new values have some
+  Expander(kernel).run();
+}
 
 }  // namespace tenon::jit

@@ -1,6 +1,7 @@
 // Which instruction sets the emitter may use, and how many lanes they have. TENON_ISA names a lower one than the
 // machine's best. Tested by tests/emit_test.cc.
 #include "jit/kernel.h"
+#include "src/base/cpu.h"
 #include "src/base/env.h"
 
 namespace tenon::jit {
@@ -10,21 +11,22 @@ std::string_view isa_name(Isa isa) {
   return kNames[static_cast<int>(isa)];
 }
 
+// The sets of LLVM's x86-64, x86-64-v3 and x86-64-v4, which the emitter names, above what every x86-64 has.
+std::string_view isa_needs(Isa isa) {
+  static constexpr std::string_view kNeeds[] = {
+      "x86-64", "avx2,fma,bmi,bmi2,f16c,lzcnt,movbe",
+      "avx2,fma,bmi,bmi2,f16c,lzcnt,movbe,avx512f,avx512bw,avx512cd,avx512dq,avx512vl"};
+  return kNeeds[static_cast<int>(isa)];
+}
+
 int lanes(Isa isa) { return 4 << static_cast<int>(isa); }
 
 namespace {
 
-// __builtin_cpu_supports asks the operating system too: AVX counts only if its registers are saved.
 Isa machine_isa() {
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                    __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
-                    __builtin_cpu_supports("movbe");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl");
-  return avx512 ? Isa::avx512 : avx2 ? Isa::avx2 : Isa::sse2;
+  for (Isa isa : {Isa::avx512, Isa::avx2})
+    if (cpu_lacks(isa_needs(isa)).empty()) return isa;
+  return Isa::sse2;
 }
 
 }  // namespace

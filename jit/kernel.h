@@ -173,6 +173,7 @@ Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers,
 enum class Isa : uint8_t { sse2, avx2, avx512 };
 Isa host_isa();  // the best the machine has, or what TENON_ISA forces
 std::string_view isa_name(Isa isa);
+std::string_view isa_needs(Isa isa);  // the instruction sets, for cpu_lacks()
 int lanes(Isa isa);  // of every simd loop: 4, 8, 16
 
 // The function behind a compiled kernel. `buffers` in the order of Kernel::buffers without locals; `scratch`
@@ -208,9 +209,13 @@ class Compiler {
                                                            Isa isa);
   struct Stats {
     int64_t compiled = 0;     // kernels that went through LLVM
+    int64_t from_disk = 0;    // kernels that an earlier process had compiled
     int64_t shared = 0;       // requests answered by code already there
     double milliseconds = 0;  // sum over compile threads
     int64_t code_bytes = 0;
+    // of the cache on disk (src/base/store.h)
+    int64_t disk_misses = 0, disk_refused = 0, disk_stores = 0, disk_failed_stores = 0;
+    int64_t disk_bytes_read = 0, disk_bytes_written = 0;
   };
   Stats stats() const;
 

@@ -1,10 +1,12 @@
 // Compiler: kernels to code in memory, and the only file that includes LLVM. A kernel's canonical text and ISA are its
 // identity: equal ones compile once, whoever asks first does it and the others wait. Several kernels share a module, as
-// LLVM's fixed cost per module is a third of a small kernel's compile time. LLVM is set up on first use; a fatal error
+// LLVM's fixed cost per module is a third of a small kernel's compile time. Code that an earlier process left on disk is
+// taken from there (object_cache.h). LLVM is set up on first use; a fatal error
 // of LLVM leaves it by an exception (and leaks that module), so the host lives on. Tested by tests/emit_test.cc.
 #include "jit/orc.h"
 
 #include <llvm/AsmParser/Parser.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/LLVMContext.h>
@@ -35,6 +37,7 @@
 #include "jit/code_pool.h"
 #include "jit/kernel.h"
 #include "jit/link.h"
+#include "jit/object_cache.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 
@@ -44,6 +47,9 @@ namespace {
 constexpr unsigned kThreads = 4;  // of one compile() call
 constexpr size_t kBatch = 8;      // kernels a module; more gains nothing (bench/compile.cc)
 constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
+
+// Part of every key on disk. TENON_CODE_GENERATOR is a hash of this file, of object_slice.cc and of LLVM's libraries.
+constexpr const char* kProducer = "LLVM " LLVM_VERSION_STRING " " TENON_CODE_GENERATOR;
 
 Status failed(const std::string& what) { return {tenon::Code::internal, "LLVM: " + what}; }
 
@@ -85,6 +91,7 @@ class Machines {
     if (!target()) return nullptr;
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+    options.FunctionSections = true;  // for slice()
     // The functions' attributes name the CPU.
     return std::unique_ptr<llvm::TargetMachine>(
         target()->createTargetMachine(kTriple, "x86-64", "", options, llvm::Reloc::PIC_,
@@ -199,61 +206,87 @@ struct Job {
   const Kernel* kernel;
   std::string key;
   std::shared_ptr<Entry> entry;
-  Status status;
-  std::shared_ptr<const Code> code;
+  Status status = {};
+  std::shared_ptr<const Code> code = {};
+  std::string text = {};  // LLVM's, the function named @kernel
+  ObjectRequest object = {};
+  bool from_disk = false;
 };
 
 // One line per function in the file that `perf report` reads, if TENON_JIT_PROFILE=perf.
-void tell_perf(const Linked& linked) {
+void tell_perf(const std::string& name, const Linked::Symbol& symbol) {
   static const bool wanted = env::jit_profile() == "perf";
   if (!wanted) return;
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   std::FILE* file = std::fopen(("/tmp/perf-" + std::to_string(getpid()) + ".map").c_str(), "a");
   if (!file) return;
-  for (const auto& [name, symbol] : linked.functions)
-    std::fprintf(file, "%llx %zx tenon %s\n",
-                 static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size,
-                 name.c_str());
+  std::fprintf(file, "%llx %zx tenon %s\n",
+               static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size,
+               name.c_str());
   std::fclose(file);
 }
 
-Status build(std::span<Job> jobs, Isa isa) {
+void finish(Job& job, const Linked& linked, const Linked::Symbol& symbol) {
+  auto code = std::make_shared<jit::Code>();
+  code->function = reinterpret_cast<KernelFn>(symbol.address);
+  code->symbol = job.kernel->name;
+  code->memory = linked.memory;
+  job.code = std::move(code);
+  tell_perf(job.kernel->name, symbol);
+}
+
+constexpr std::string_view kHead = "define void @";
+constexpr std::string_view kPlainName = "kernel";
+
+// Equal code, equal text: what a person named is numbered.
+Kernel without_names(const Kernel& kernel) {
+  Kernel plain = kernel;
+  plain.name = kPlainName;
+  plain.names.assign(plain.types.size(), "");
+  for (size_t i = 0; i < plain.sizes.size(); ++i) plain.sizes[i] = "s" + std::to_string(i);
+  for (size_t i = 0; i < plain.buffers.size(); ++i) plain.buffers[i].name = "b" + std::to_string(i);
+  return plain;
+}
+
+// Emits the job's text; whether the code for it was on disk.
+bool emit_or_find(Job& job, Isa isa) {
+  if (dump_wanted("kernel")) dump("kernel", print(*job.kernel));
+  if (dump_wanted("llvm")) dump("llvm", emit_llvm(*job.kernel, isa));
+  job.text = emit_llvm(without_names(*job.kernel), isa);
+  TENON_CHECK(job.text.starts_with(std::string(kHead) + std::string(kPlainName) + "("), job.text);
+  job.object = {object_key(job.text, kProducer), job.key, job.kernel->name, isa};
+  std::optional<Linked> linked = ObjectCache::get().find(job.object);
+  if (!linked) return false;
+  finish(job, *linked, linked->functions.begin()->second);
+  return job.from_disk = true;
+}
+
+// One module of all these jobs.
+Status compile_jobs(std::span<Job* const> jobs) {
   std::string text;
-  std::unordered_map<std::string, int> names;
-  std::vector<std::string> symbols;
-  for (const Job& job : jobs) {
-    Kernel kernel = *job.kernel;
-    if (int count = names[kernel.name]++) kernel.name += "." + std::to_string(count);
-    if (dump_wanted("kernel")) dump("kernel", print(kernel));
-    text += emit_llvm(kernel, isa) + "\n";
-    symbols.push_back(kernel.name);
-  }
-  if (dump_wanted("llvm")) dump("llvm", text);
+  auto symbol = [](size_t i) { return std::string(kPlainName) + std::to_string(i); };
+  for (size_t i = 0; i < jobs.size(); ++i)
+    text += std::string(kHead) + symbol(i) + jobs[i]->text.substr(kHead.size() + kPlainName.size()) + "\n";
   TENON_ASSIGN(std::string object, compile_object(text));
   TENON_ASSIGN(Linked linked, link(object));
   for (size_t i = 0; i < jobs.size(); ++i) {
-    auto it = linked.functions.find(symbols[i]);
-    if (it == linked.functions.end()) return failed("no function " + symbols[i]);
-    auto code = std::make_shared<jit::Code>();
-    code->function = reinterpret_cast<KernelFn>(it->second.address);
-    code->symbol = symbols[i];
-    code->memory = linked.memory;
-    jobs[i].code = std::move(code);
+    auto it = linked.functions.find(symbol(i));
+    if (it == linked.functions.end()) return failed("no function " + symbol(i));
+    finish(*jobs[i], linked, it->second);
+    ObjectCache::get().keep(jobs[i]->object, object, symbol(i), kProducer);
   }
-  tell_perf(linked);
   return {};
 }
 
-// A module's jobs. What emit_llvm refuses is our bug, but not worth the host's life.
-void build_or_fail(std::span<Job> jobs, Isa isa) {
-  Status status;
+// What emit_llvm refuses is our bug, but not worth the host's life.
+template <class Work>
+Status or_internal(Work work) {
   try {
-    status = build(jobs, isa);
+    return work();
   } catch (const std::exception& error) {  // InternalError, or no memory
-    status = {tenon::Code::internal, error.what()};
+    return {tenon::Code::internal, error.what()};
   }
-  for (Job& job : jobs) job.status = status;
 }
 
 void build_all(std::vector<Job>& jobs, Isa isa, double& milliseconds) {
@@ -264,11 +297,23 @@ void build_all(std::vector<Job>& jobs, Isa isa, double& milliseconds) {
   std::atomic<int64_t> nanoseconds = 0;
   auto work = [&] {
     auto start = std::chrono::steady_clock::now();
-    for (;;) {
-      size_t begin = next.fetch_add(batch);
-      if (begin >= jobs.size()) break;
-      build_or_fail(std::span(jobs).subspan(begin, std::min(batch, jobs.size() - begin)), isa);
+    std::vector<Job*> missing;
+    auto compile_missing = [&] {
+      if (missing.empty()) return;
+      const Status status = or_internal([&] { return compile_jobs(missing); });
+      for (Job* job : missing) job->status = status;
+      missing.clear();
+    };
+    for (size_t i; (i = next++) < jobs.size();) {
+      bool found = false;
+      jobs[i].status = or_internal([&]() -> Status {
+        found = emit_or_find(jobs[i], isa);
+        return {};
+      });
+      if (!found && jobs[i].status.ok()) missing.push_back(&jobs[i]);
+      if (missing.size() >= batch) compile_missing();
     }
+    compile_missing();
     nanoseconds += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
   };
   std::vector<std::thread> others;
@@ -316,7 +361,7 @@ Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::ve
         ++impl_->stats.shared;
       } else {
         entry = std::make_shared<Entry>();
-        jobs.push_back({kernels[i], keys[i], entry, {}, {}});
+        jobs.push_back({kernels[i], keys[i], entry});
       }
       ++entry->waiting;
       entries[i] = entry;
@@ -334,7 +379,7 @@ Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::ve
       if (!job.status.ok())
         impl_->entries.erase(job.key);  // the next request tries again
       else
-        ++impl_->stats.compiled;
+        ++(job.from_disk ? impl_->stats.from_disk : impl_->stats.compiled);
     }
     impl_->built.notify_all();
   }
@@ -356,6 +401,13 @@ Compiler::Stats Compiler::stats() const {
   std::lock_guard lock(impl_->mutex);
   Stats stats = impl_->stats;
   stats.code_bytes = CodePool::get().bytes_in_use();
+  const Store::Stats disk = ObjectCache::get().stats();
+  stats.disk_misses = disk.misses;
+  stats.disk_refused = disk.refused;
+  stats.disk_stores = disk.stores;
+  stats.disk_failed_stores = disk.failed_stores;
+  stats.disk_bytes_read = disk.bytes_read;
+  stats.disk_bytes_written = disk.bytes_written;
   return stats;
 }
 

@@ -125,6 +125,109 @@ def test_doctor():
     assert "cpu" in done.stdout and "reference" in done.stdout and "all is well" in done.stdout
 
 
+@pytest.fixture
+def cached(tmp_path):
+    """The command line with a directory of its own for kernels."""
+    folder = tmp_path / "kernels"
+
+    def call(*args, stdin="", **environment):
+        return tenon(*args, stdin=stdin, **{"TENON_CACHE": "on", "TENON_CACHE_DIR": str(folder), **environment})
+    call.folder = folder
+    return call
+
+
+def run_graph(call, text=GRAPH, **environment):
+    done = call("run", "-", "--dim", "N=3", "--backend", "cpu", stdin=text, TENON_LOG="cache", **environment)
+    assert done.returncode == 0, done.stderr
+    events = [line.split("tenon cache: ")[1] for line in done.stderr.splitlines() if line.startswith("tenon cache: ")]
+    assert events[0] == "event,kernel,isa,key,bytes,why"
+    return [line.split(",")[0] for line in events[1:]], [line for line in done.stdout.splitlines() if line.startswith("output")]
+
+
+def test_cache_is_found_by_the_next_process(cached):
+    assert cached("cache", "stat").returncode == 0 and not cached.folder.exists()
+    cold, warm = run_graph(cached), run_graph(cached)
+    assert cold[0] == ["miss", "store"] and warm[0] == ["hit"] and cold[1] == warm[1]
+    assert run_graph(cached, TENON_CACHE="read")[0] == ["hit"]
+    assert run_graph(cached, TENON_CACHE="off")[0] == ["off"]
+    assert "kernels    1" in cached("cache", "stat").stdout
+    listed = cached("cache", "ls").stdout.splitlines()
+    assert len(listed) == 1 and "LLVM 19" in listed[0] and listed[0][:32] in [f.name[:32] for f in cached.folder.iterdir()]
+
+
+def test_cache_verify_names_what_is_damaged(cached):
+    run_graph(cached)
+    assert cached("cache", "verify").stdout == "1 kernels, 0 damaged\n"
+    entry, = cached.folder.glob("*.tk1")
+    entry.write_bytes(entry.read_bytes()[:-1])
+    done = cached("cache", "verify")
+    assert done.returncode == 1 and f"{entry.name}: the file is cut short" in done.stdout
+    assert "unusable: the file is cut short" in cached("cache", "ls").stdout
+    done = cached("cache", "verify", "--remove")
+    assert done.returncode == 0 and "removed" in done.stdout and not entry.exists()
+    assert run_graph(cached)[0] == ["miss", "store"]
+    entry.write_bytes(b"")
+    assert run_graph(cached)[0] == ["refused", "store"]
+
+
+def test_cache_prune(cached):
+    run_graph(cached)
+    run_graph(cached, GRAPH.replace("mul(", "sub("))
+    assert "removed 0 kernels" in cached("cache", "prune").stdout
+    assert "removed 2 kernels" in cached("cache", "prune", "--bytes", "0").stdout
+    assert not list(cached.folder.glob("*.tk1"))
+    assert run_graph(cached, TENON_CACHE_BYTES="1K")[0] == ["miss", "unstored"]
+
+
+def test_cache_export_and_import(cached, tmp_path):
+    assert cached("cache", "export", tmp_path / "none").returncode == 1
+    run_graph(cached)
+    run_graph(cached, TENON_ISA="sse2")
+    done = cached("cache", "export", tmp_path / "archive")
+    assert done.returncode == 0 and done.stdout.startswith("2 kernels"), done.stderr
+    there = {"TENON_CACHE_DIR": str(tmp_path / "there")}
+    done = cached("cache", "import", tmp_path / "archive", **there)
+    assert done.returncode == 0 and done.stdout.startswith("2 kernels"), done.stderr
+    assert run_graph(cached, **there)[0] == ["hit"]
+    (tmp_path / "archive").write_bytes((tmp_path / "archive").read_bytes()[:-10])
+    done = cached("cache", "import", tmp_path / "archive", TENON_CACHE_DIR=str(tmp_path / "cut"))
+    assert done.stdout.startswith("1 kernels") and "ends in the middle" in done.stderr
+    assert cached("cache", "import", tmp_path / "none").returncode == 1
+    (tmp_path / "text").write_text("hello, world")
+    assert "not an archive" in cached("cache", "import", tmp_path / "text").stderr
+
+
+def test_cache_off_and_unusable(cached, tmp_path):
+    done = cached("cache", "ls", TENON_CACHE="off")
+    assert done.returncode == 1 and "TENON_CACHE=off" in done.stderr
+    assert cached("cache").returncode == 2 and cached("cache", "import").returncode == 2
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    unsafe = {"TENON_CACHE_DIR": str(tmp_path / "open")}
+    done = cached("cache", "stat", **unsafe)
+    assert done.returncode == 1 and "may be written by others" in done.stderr
+    assert run_graph(cached, **unsafe)[0] == ["miss", "unstored"]
+    assert "unusable" in cached("doctor", **unsafe).stdout
+
+
+def test_eight_processes_on_one_cold_cache(cached):
+    command = [str(CLI), "run", "-", "--dim", "N=3", "--backend", "cpu"]
+    environment = {**os.environ, "TENON_CACHE": "on", "TENON_CACHE_DIR": str(cached.folder)}
+    several = [subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+               for _ in range(8)]
+    outputs = {line for each in several for line in each.communicate(GRAPH, timeout=300)[0].splitlines()
+               if line.startswith("output")}
+    assert all(each.returncode == 0 for each in several) and len(outputs) == 1
+    assert [f.suffix for f in cached.folder.iterdir() if f.name != "written"] == [".tk1"]
+    assert cached("cache", "verify").returncode == 0
+
+
+def test_doctor_tells_of_the_cache(cached):
+    assert "cache        off: TENON_CACHE=off" in tenon("doctor", TENON_CACHE="off").stdout
+    assert " 0 refused, 3 stored" in cached("doctor").stdout
+    assert " 0 not found, 0 refused, 0 stored" in cached("doctor").stdout
+
+
 def test_env_lists_the_table_and_warns():
     done = tenon("env", TENON_ISA="avx2", TENON_ISSA="1")
     assert done.returncode == 0

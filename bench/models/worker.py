@@ -105,10 +105,10 @@ def spawn(request, timeout_s=900):
     with tempfile.TemporaryDirectory(prefix="tenon-bench-") as scratch:
         out, log = Path(scratch, "result.json"), Path(scratch, "log")
         caches = {name: str(Path(scratch, name)) for name in
-                  ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TMPDIR")}
+                  ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TENON_CACHE_DIR", "TMPDIR")}
         for folder in caches.values():
             os.mkdir(folder)
-        env = os.environ | caches | {"OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": python_path(),
+        env = os.environ | caches | {"TENON_CACHE": "on", "OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": python_path(),
                                      "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
         with open(log, "wb") as sink:
             # A session of its own: a compiler started by the worker must not outlive it.

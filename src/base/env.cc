@@ -45,6 +45,12 @@ bool env_verify() {
   return verify;
 }
 
+std::string env_cache_home() {
+  if (std::string xdg = read("XDG_CACHE_HOME", ""); xdg.starts_with('/')) return xdg;
+  if (std::string home = read("HOME", ""); home.starts_with('/')) return home + "/.cache";
+  return "";
+}
+
 bool in_list(std::string_view list, std::string_view item) {
   while (!list.empty()) {
     size_t comma = std::min(list.find(','), list.size());

@@ -12,6 +12,12 @@ namespace tenon {
 
 // X(accessor, name, default, sentence)
 #define TENON_ENV(X)                                                                                   \
+  X(cache, "TENON_CACHE", "on",                                                                        \
+    "Compiled kernels on disk: on, read (nothing is written) or off.")                                 \
+  X(cache_bytes, "TENON_CACHE_BYTES", "1G",                                                            \
+    "What the kernels on disk may take; the longest unused go. K, M, G and T may follow the number.")  \
+  X(cache_dir, "TENON_CACHE_DIR", "",                                                                  \
+    "Directory of the kernels on disk; empty means $XDG_CACHE_HOME/tenon or ~/.cache/tenon.")          \
   X(dump, "TENON_DUMP", "",                                                                            \
     "Comma list of stages whose text is logged as they are made (parse, a pass, kernel, llvm, all).")  \
   X(isa, "TENON_ISA", "",                                                                              \
@@ -41,6 +47,8 @@ TENON_ENV(X)
 int env_threads();
 // TENON_VERIFY=1, read once per process.
 bool env_verify();
+// The user's directory for caches: XDG_CACHE_HOME, else .cache in HOME; empty where neither is an absolute path.
+std::string env_cache_home();
 // Whether `item` or "all" is in the comma list.
 bool in_list(std::string_view list, std::string_view item);
 

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "src/base/env.h"
+#include "src/base/store.h"
 #include "src/base/text.h"
 #include "src/cli/verbs.h"
 #include "src/ir/text.h"
@@ -90,6 +91,22 @@ Status check(std::string_view backend) {
   return {};
 }
 
+// Where kernels are kept on disk, and what the checks above found and left there.
+std::string cache_state() {
+  Store& store = Store::process();
+  if (store.options().mode == StoreMode::off) return "off: " + store.options().why;
+  const Result<std::vector<Store::Item>> items = store.list();
+  if (!items.ok()) return "unusable: " + items.status().message();
+  int64_t bytes = 0;
+  for (const Store::Item& item : *items) bytes += item.bytes;
+  const Store::Stats s = store.stats();
+  return fmt::format(
+      "{}: {} kernels, {:.1f} of {:.0f} MiB; just now {} found, {} not found, {} refused, {} stored{}",
+      store.options().directory, items->size(), static_cast<double>(bytes) / (1 << 20),
+      static_cast<double>(store.options().limit) / (1 << 20), s.hits, s.misses - s.refused, s.refused,
+      s.stores, s.failed_stores > 0 ? ", WRITING FAILS" : "");
+}
+
 }  // namespace
 
 int doctor() {
@@ -106,6 +123,7 @@ int doctor() {
                            status.ok() ? "computes" : "FAILS: " + status.message()));
     if (!status.ok()) result = kFailed;
   }
+  print_line("cache        " + cache_state());
   for (const std::string& warning : env_warnings()) print_line("warning      " + warning);
   print_line(result == kDone ? "all is well" : "something is wrong: see above");
   return result;

@@ -39,6 +39,29 @@ int read_and_call(int argc, char** argv) {
   run_verb->add_flag("--explain", run_args.explain, "Print the groups and their kernels");
   run_verb->callback([&] { result = run(run_args); });
 
+  CacheArgs cache_args;
+  CLI::App* cache_verb = app.add_subcommand("cache", "The compiled kernels on disk");
+  cache_verb->require_subcommand(1);
+  auto cache_part = [&](const std::string& name, const std::string& meaning) {
+    CLI::App* part = cache_verb->add_subcommand(name, meaning);
+    part->callback([&, name] {
+      cache_args.verb = name;
+      result = cache(cache_args);
+    });
+    return part;
+  };
+  cache_part("ls", "The kernels, one a line, the longest unused first");
+  cache_part("stat", "Where they are, how many, how large");
+  cache_part("prune", "Remove the longest unused ones above the limit, and what dead processes left behind")
+      ->add_option("--bytes", cache_args.bytes, "Down to this size instead; 0 removes all")
+      ->transform(CLI::AsSizeValue(false));
+  cache_part("verify", "Read every kernel and check it; exit status 1 if one is damaged")
+      ->add_flag("--remove", cache_args.remove, "Remove the damaged ones");
+  cache_part("export", "Write them into one file")->add_option("file", cache_args.file)->required();
+  cache_part("import", "Take over what this machine can use of such a file")
+      ->add_option("file", cache_args.file)
+      ->required();
+
   app.add_subcommand("doctor", "What Tenon finds on this machine, and whether it computes")->callback([&] {
     result = doctor();
   });

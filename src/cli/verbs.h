@@ -33,6 +33,15 @@ struct RunArgs {
 };
 int run(const RunArgs& args);
 
+// One of these at a time.
+struct CacheArgs {
+  std::string verb;  // ls, stat, prune, verify, export, import
+  std::string file;
+  int64_t bytes = -1;   // prune: to this size; -1: to the limit
+  bool remove = false;  // verify: what is damaged
+};
+int cache(const CacheArgs& args);
+
 int doctor();
 int env();
 int ops(const std::string& name);  // "": all of them
