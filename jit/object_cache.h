@@ -1,6 +1,6 @@
 // ObjectCache: compiled kernels on disk, between the Compiler and the Store. The key is a hash of all that decides the
 // machine code: the LLVM text (which says the instruction set) and the code generator with its settings. Hashing the
-// kernel and a version of the emitter would save the emission, under a tenth of a millisecond a kernel, but somebody
+// kernel and a version of the emitter would save the emission, a small part of a compile, but somebody
 // would have to know everything the emitter reads and remember to count the version up; the text cannot be forgotten.
 // Every event is a line of the topic "cache". Any thread. Tested by tests/object_cache_test.cc.
 #pragma once
