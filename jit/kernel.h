@@ -174,7 +174,7 @@ enum class Isa : uint8_t { sse2, avx2, avx512 };
 Isa host_isa();  // the best the machine has, or what TENON_ISA forces
 std::string_view isa_name(Isa isa);
 std::string_view isa_needs(Isa isa);  // the instruction sets, for cpu_lacks()
-int lanes(Isa isa);  // of every simd loop: 4, 8, 16
+int lanes(Isa isa);                   // of every simd loop: 4, 8, 16
 
 // The function behind a compiled kernel. `buffers` in the order of Kernel::buffers without locals; `scratch`
 // is 64-byte aligned and private to the calling thread, at least scratch_bytes(kernel, sizes) long; runs the

@@ -12,8 +12,7 @@ namespace tenon {
 
 // X(accessor, name, default, sentence)
 #define TENON_ENV(X)                                                                                   \
-  X(cache, "TENON_CACHE", "on",                                                                        \
-    "Compiled kernels on disk: on, read (nothing is written) or off.")                                 \
+  X(cache, "TENON_CACHE", "on", "Compiled kernels on disk: on, read (nothing is written) or off.")     \
   X(cache_bytes, "TENON_CACHE_BYTES", "1G",                                                            \
     "What the kernels on disk may take; the longest unused go. K, M, G and T may follow the number.")  \
   X(cache_dir, "TENON_CACHE_DIR", "",                                                                  \
