@@ -200,16 +200,17 @@ def test_what_differs_is_not_shared(library):
 
 # --- what is held ---
 def test_reset_frees_programs():
+    torch._dynamo.reset()
     gc.collect()
-    assert reuse.living() == 0
+    before = reuse.living()  # of other tests' functions that live on
     model = nn.Linear(8, 8).eval()
     g = torch.compile(model, backend="tenon", options={"freeze": True})
     with torch.no_grad():
         for n in (4, 5, 1):
             g(torch.randn(n, 8))
-    assert reuse.living() == 2
+    assert reuse.living() == before + 2
     weight = weakref.ref(model.weight)
     torch._dynamo.reset()
     del g, model
     gc.collect()
-    assert reuse.living() == 0 and not reuse._programs and weight() is None
+    assert reuse.living() == before and weight() is None
