@@ -11,7 +11,7 @@
 namespace tenon::jit {
 namespace {
 
-Status broken(const std::string& what) { return {Code::internal, "slicing an object: " + what}; }
+Status broken(const std::string& what) { return {tenon::Code::internal, "slicing an object: " + what}; }
 
 template <class T>
 std::string_view bytes_of(const T& value) {

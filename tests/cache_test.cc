@@ -212,7 +212,7 @@ TEST(Program, TenThousandShapes) {
   options.limits.plans = 200;
   auto program = ten_nodes(options);
   TenNodes host(128 * 128);
-  Memory before;
+  [[maybe_unused]] Memory before;
   const int shapes = 10000;
   for (int i = 0; i < shapes; ++i) {
     // Each pair once, small and large in turn, so that what grows keeps growing.
@@ -224,7 +224,7 @@ TEST(Program, TenThousandShapes) {
     ASSERT_LE(program->stats().plans.plans, 200);
     if (i == 200) before = memory_now();
   }
-  const Memory after = memory_now();
+  [[maybe_unused]] const Memory after = memory_now();
   const PlanStats s = program->stats().plans;
   EXPECT_EQ(s.misses, shapes);
   EXPECT_EQ(s.evictions, shapes - 200);

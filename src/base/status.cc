@@ -1,6 +1,9 @@
 // See status.h. Tested by tests/base_test.cc.
 #include "src/base/status.h"
 
+#include <cerrno>
+#include <cstring>
+
 namespace tenon {
 
 const char* code_name(Code code) {
@@ -13,6 +16,8 @@ const char* code_name(Code code) {
   }
   return "unknown";
 }
+
+Status system_error(const std::string& what) { return environment(what + ": " + std::strerror(errno)); }
 
 void check_failed(const char* file, int line, const char* condition, const std::string& message) {
   throw InternalError(std::string(file) + ":" + std::to_string(line) + ": " + message + " (" + condition +

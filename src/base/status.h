@@ -35,6 +35,8 @@ class [[nodiscard]] Status {
 inline Status invalid(std::string message) { return {Code::invalid, std::move(message)}; }
 inline Status unsupported(std::string message) { return {Code::unsupported, std::move(message)}; }
 inline Status environment(std::string message) { return {Code::environment, std::move(message)}; }
+// What the system says of the call that just failed (errno), after `what`.
+Status system_error(const std::string& what);
 
 template <class T>
 class [[nodiscard]] Result {

@@ -30,8 +30,6 @@ constexpr int64_t kBlock = 4096;                              // bytes that one 
 constexpr const char* kWritten = "written";
 constexpr std::string_view kSuffix = ".tk", kTemporary = ".tmp-";
 
-Status system_error(const std::string& what) { return environment(what + ": " + std::strerror(errno)); }
-
 struct Descriptor {
   int fd = -1;
   explicit Descriptor(int number) : fd(number) {}

@@ -13,11 +13,9 @@
 namespace tenon {
 namespace {
 
-constexpr std::string_view kMagic = "TENONCA1";
+constexpr std::string_view kArchiveMagic = "TENONCA1";
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
-
-Status system_error(const std::string& path) { return environment(path + ": " + std::strerror(errno)); }
 
 bool put(std::FILE* file, std::string_view bytes) {
   return std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
@@ -33,7 +31,7 @@ Result<int64_t> export_store(Store& from, const std::string& path, const Skipped
   File file(std::fopen(aside.c_str(), "wbx"), &std::fclose);
   if (!file) return system_error(aside);
   int64_t count = 0;
-  bool good = put(file.get(), kMagic);
+  bool good = put(file.get(), kArchiveMagic);
   for (const Store::Item& item : items) {
     const Result<StoreEntry> entry = from.read(item.file);
     if (!entry.ok()) {
@@ -59,7 +57,8 @@ Result<int64_t> import_store(Store& to, const std::string& path, const Skipped& 
   File file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (!file) return system_error(path);
   char magic[8];
-  if (std::fread(magic, 1, sizeof magic, file.get()) != sizeof magic || std::string_view(magic, 8) != kMagic)
+  if (std::fread(magic, 1, sizeof magic, file.get()) != sizeof magic ||
+      std::string_view(magic, 8) != kArchiveMagic)
     return invalid(path + " is not an archive of kernels");
   int64_t count = 0;
   std::string bytes;

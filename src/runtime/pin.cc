@@ -14,20 +14,20 @@ constexpr int kCells = 8;
 struct alignas(64) Record {
   PinCell cells[kCells] = {};
 };
-struct Node {
+struct Holder {
   Record record;
-  Node* next = nullptr;
+  Holder* next = nullptr;
   unsigned number = 0;
   std::atomic<bool> taken{true};
 };
 
-std::atomic<Node*> records{nullptr};
+std::atomic<Holder*> records{nullptr};
 std::atomic<unsigned> record_count{0};
-thread_local Node* own = nullptr;
+thread_local Holder* own = nullptr;
 
 // Gives the record back when the thread ends. Pins that still stand keep their cells.
 struct Owner {
-  Node* node = nullptr;
+  Holder* node = nullptr;
   ~Owner() {
     if (node) node->taken.store(false, std::memory_order_release);
     own = nullptr;
@@ -37,22 +37,22 @@ thread_local Owner owner;
 
 // The child of a fork has one thread: what the others had pinned is pinned by nobody.
 void forget_other_threads() {
-  for (Node* n = records.load(); n; n = n->next) {
+  for (Holder* n = records.load(); n; n = n->next) {
     if (n == own) continue;
     for (PinCell& c : n->record.cells) c.store(nullptr, std::memory_order_relaxed);
     n->taken.store(false, std::memory_order_relaxed);
   }
 }
 
-PinCell* empty_cell(Node* n) {
+PinCell* empty_cell(Holder* n) {
   for (PinCell& c : n->record.cells)
     if (!c.load(std::memory_order_relaxed)) return &c;
   return nullptr;
 }
 
 // A record with an empty cell.
-Node* take_record() {
-  for (Node* n = records.load(std::memory_order_acquire); n; n = n->next) {
+Holder* take_record() {
+  for (Holder* n = records.load(std::memory_order_acquire); n; n = n->next) {
     bool taken = false;
     if (!n->taken.compare_exchange_strong(taken, true, std::memory_order_acquire)) continue;
     if (empty_cell(n)) return n;
@@ -60,7 +60,7 @@ Node* take_record() {
   }
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, forget_other_threads); });
-  Node* n = new Node;
+  Holder* n = new Holder;
   n->number = record_count.fetch_add(1);
   n->next = records.load();
   while (!records.compare_exchange_weak(n->next, n)) {
@@ -76,8 +76,8 @@ PinCell* quick_cell() noexcept { return own ? empty_cell(own) : nullptr; }
 
 PinCell* any_cell() {
   // Calls nested deeper than a record reaches: the full one is handed on with its pins.
-  Node* full = own;
-  Node* fresh = take_record();
+  Holder* full = own;
+  Holder* fresh = take_record();
   if (full) full->taken.store(false, std::memory_order_release);
   own = owner.node = fresh;
   return empty_cell(fresh);
@@ -86,7 +86,7 @@ PinCell* any_cell() {
 }  // namespace pin_detail
 
 bool pinned(const void* object) {
-  for (Node* n = records.load(); n; n = n->next)
+  for (Holder* n = records.load(); n; n = n->next)
     for (PinCell& c : n->record.cells)
       if (c.load(std::memory_order_seq_cst) == object) return true;
   return false;

@@ -99,12 +99,16 @@ Graph freeze(const Graph& graph, std::span<const Tensor> params, std::vector<boo
       });
 }
 
+}  // namespace
+
 // A graph with its groups built.
 struct Built {
   Graph graph;
   PlanSource source;
   int64_t nodes = 0, nodes_fused = 0, kernels = 0, kernels_compiled = 0;
 };
+
+namespace {
 
 Status build(const Graph& from, const std::vector<Backend*>& backends, Built& built) {
   Placement placement;
