@@ -96,7 +96,7 @@ TEST(Compiler, FewMappingsAndNoneWritableAndExecutable) {
   std::vector<std::shared_ptr<const jit::Code>> kept;
   Kernel first = adder("first", -1);
   kept.push_back((*compiler.compile({&first}, host_isa()))[0]);
-  const Maps before = maps();
+  [[maybe_unused]] const Maps before = maps();
   for (int batch = 0; batch < 50; ++batch) {
     std::vector<Kernel> kernels;
     for (int i = 0; i < 10; ++i) kernels.push_back(adder("many", 3000 + batch * 10 + i));
