@@ -314,14 +314,26 @@ TEST(Store, KilledWritersLeaveNothingTorn) {
   const int kills = more ? std::atoi(more) : 200;
   constexpr uint64_t kEntries = 40;
   constexpr size_t kBytes = 60000;
+#ifdef __SANITIZE_THREAD__
+  constexpr uint64_t kLongestLife = 40000;  // us, in which a child gets to write
+#else
+  constexpr uint64_t kLongestLife = 4000;
+#endif
   std::mt19937_64 random(3);
   for (int round = 0; round < kills; ++round) {
+    int started[2];
+    ASSERT_EQ(pipe(started), 0);
     const pid_t child = fork();
     if (child == 0) {
       Store store(at(directory));
+      (void)!write(started[1], "", 1);
       for (uint64_t n = round;; ++n) (void)store.save(entry_of(n % kEntries, kBytes + n % kEntries));
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    char byte;
+    ASSERT_EQ(read(started[0], &byte, 1), 1);
+    close(started[0]);
+    close(started[1]);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % kLongestLife));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     if (round % 20 && round != kills - 1) continue;
