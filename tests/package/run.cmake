@@ -30,7 +30,7 @@ foreach(line IN LISTS lines)
 endforeach()
 file(WRITE ${WORK}/consumer/tenon_names.h "${names}")
 
-run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/consumer -DCMAKE_PREFIX_PATH=${WORK}/moved)
+run(${CMAKE_COMMAND} -G Ninja -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/consumer -DCMAKE_PREFIX_PATH=${WORK}/moved)
 run(${CMAKE_COMMAND} --build ${WORK}/consumer)
 run(${WORK}/consumer/consumer)
 message("find_package: ${output}")
