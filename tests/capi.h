@@ -1,0 +1,40 @@
+/* For tests/capi*.c: a host in C99 that checks what the library answers. Counts and helpers are in capi.c; every file of
+ * tests lists its functions here and capi.c calls them. */
+#ifndef TENON_TESTS_CAPI_H_
+#define TENON_TESTS_CAPI_H_
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tenon/tenon.h"
+
+void check_at(const char* file, int line, int good, const char* what);
+#define CHECK(condition) check_at(__FILE__, __LINE__, (condition) != 0, #condition)
+#define OK(call) check_at(__FILE__, __LINE__, (call) == TENON_OK, #call)
+
+/* The call fails with this status, and its message has every one of the words (separated by |). */
+void refused_at(const char* file, int line, tenon_status got, tenon_status want, const char* words,
+                const char* what);
+#define REFUSED(call, status, words) \
+  (tenon_clear_error(), refused_at(__FILE__, __LINE__, (call), status, words, #call))
+#define INVALID(call, words) REFUSED(call, TENON_INVALID, words)
+#define UNSUPPORTED(call, words) REFUSED(call, TENON_UNSUPPORTED, words)
+
+extern const tenon_dtype f32, f64, i64;
+tenon_tensor tensor(void* data, tenon_dtype dtype, int32_t ndim, int64_t* shape);
+tenon_graph* parse(const char* text);
+tenon_program* compile(const char* text);
+
+/* y = x w + x of f32[N,4] and f32[4]. */
+extern const char kScale[];
+
+/* capi_graph.c */
+void bad_text(void), prints(void), ops(void), build(void), bad_build(void), queries(void);
+/* capi_run.c */
+void run_and_stats(void), strided(void), freeze(void), bad_tensors(void), contexts(void), allocators(void);
+void loggers(void);
+/* capi_faults.c */
+void struct_sizes(void), nulls(void);
+
+#endif /* TENON_TESTS_CAPI_H_ */
