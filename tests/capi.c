@@ -85,10 +85,13 @@ int main(int argc, char** argv) {
   /* The library reads TENON_DUMP when it is used; a second process has it from its start. */
   if (argc > 1 && !strcmp(argv[1], "--loggers")) {
     loggers();
+  } else if (argc > 1 && !strcmp(argv[1], "--disk")) {
+    disk_cache();
   } else {
     versions(), run_and_stats(), strided(), freeze();
     bad_tensors(), bad_text(), prints(), struct_sizes(), nulls();
     ops(), build(), bad_build(), queries(), contexts(), allocators();
+    plan_limits(), no_disk_cache();
   }
   printf("%d checks, %d failures\n", checks, failures);
   return failures ? 1 : 0;

@@ -36,5 +36,7 @@ void run_and_stats(void), strided(void), freeze(void), bad_tensors(void), contex
 void loggers(void);
 /* capi_faults.c */
 void struct_sizes(void), nulls(void);
+/* capi_cache.c */
+void plan_limits(void), no_disk_cache(void), disk_cache(void);
 
 #endif /* TENON_TESTS_CAPI_H_ */

@@ -33,6 +33,8 @@ void run() {
   same.run(std::vector<tenon::Tensor>{tenon::Tensor(in, {2, 2})},
            std::vector<tenon::Tensor>{tenon::Tensor(out, {2})});
   EXPECT(out[0] == 8 && out[1] == 18);
+  same.set_limits(5, 0);
+  EXPECT(same.stats().plans == 1 && tenon::cache_stats().hits == 0);
   EXPECT(same.stats().nodes == program.stats().nodes && !program.explain().empty() &&
          program.explain(true)[0] == '{');
   try {

@@ -253,6 +253,26 @@ TENON_API tenon_status tenon_program_get_stats(tenon_program* program, tenon_pro
 TENON_API void tenon_program_retain(tenon_program* program);
 TENON_API void tenon_program_release(tenon_program* program);
 
+/* ---- kernels on disk (docs/cache.md) ---- */
+
+typedef struct tenon_cache_stats {
+  size_t struct_size;
+  const char* directory; /* "" where none is used. Lives as long as the process, as `off` */
+  const char* off;       /* why nothing is read and written; "" where it is */
+  /* Of this process: */
+  int64_t hits;          /* kernels taken from the directory */
+  int64_t misses;        /* kernels that were not there, or not to be used */
+  int64_t refused;       /* of the misses: there, but damaged, another kernel, or not for this machine */
+  int64_t damaged;       /* of the refused: useless to everybody */
+  int64_t writes;        /* kernels stored */
+  int64_t failed_writes; /* kernels compiled and not stored, the disk being full or read-only, say */
+  int64_t removed;       /* files: useless ones, and the longest unused for want of room */
+  int64_t bytes_read;
+  int64_t bytes_written;
+} tenon_cache_stats;
+/* Set out->struct_size before the call. */
+TENON_API tenon_status tenon_cache_get_stats(tenon_cache_stats* out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -271,6 +271,13 @@ class Program : public Handle<tenon_program, tenon_program_retain, tenon_program
   }
 };
 
+// Of the kernels on disk, in this process.
+inline tenon_cache_stats cache_stats() {
+  tenon_cache_stats s = init<tenon_cache_stats>();
+  check(tenon_cache_get_stats(&s));
+  return s;
+}
+
 }  // namespace tenon
 
 #endif  // TENON_TENON_HPP_

@@ -229,6 +229,7 @@ Store::Found Store::load(const Hash128& key, std::string_view text) {
   }
   ++count_.misses;
   ++count_.refused;
+  if (useless) ++count_.damaged;
   if (useless && options_.mode == StoreMode::on && remove(file).ok()) found.why += "; removed";
   return found;
 }
@@ -237,6 +238,7 @@ void Store::reject(const Hash128& key) {
   --count_.hits;
   ++count_.misses;
   ++count_.refused;
+  ++count_.damaged;
   if (options_.mode == StoreMode::on) (void)remove(store_file_name(key));
 }
 
@@ -365,7 +367,7 @@ Result<Store::Pruned> Store::prune_in(int dir, int64_t limit) {
 }
 
 Store::Stats Store::stats() const {
-  return {count_.hits,          count_.misses,     count_.refused,       count_.stores,
+  return {count_.hits,          count_.misses,     count_.refused,       count_.damaged, count_.stores,
           count_.failed_stores, count_.bytes_read, count_.bytes_written, count_.removed};
 }
 

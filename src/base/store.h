@@ -71,7 +71,8 @@ class Store {
 
   // Of this process.
   struct Stats {
-    int64_t hits = 0, misses = 0, refused = 0, stores = 0, failed_stores = 0;  // a refusal is a miss too
+    // A refusal is a miss too; damaged are the refused that no load would ever take.
+    int64_t hits = 0, misses = 0, refused = 0, damaged = 0, stores = 0, failed_stores = 0;
     int64_t bytes_read = 0, bytes_written = 0, removed = 0;
   };
   Stats stats() const;
@@ -86,8 +87,8 @@ class Store {
   std::atomic<int> dir_ = -1;
   std::atomic<bool> read_only_ = false;
   struct Counters {
-    std::atomic<int64_t> hits{0}, misses{0}, refused{0}, stores{0}, failed_stores{0}, bytes_read{0},
-        bytes_written{0}, removed{0};
+    std::atomic<int64_t> hits{0}, misses{0}, refused{0}, damaged{0}, stores{0}, failed_stores{0},
+        bytes_read{0}, bytes_written{0}, removed{0};
   } count_;
 };
 

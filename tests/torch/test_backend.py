@@ -1,5 +1,6 @@
 """How the backend is found, called and configured."""
 
+import os
 import subprocess
 import sys
 
@@ -76,7 +77,8 @@ def test_options_and_modes():
 
 
 def test_stats_count_and_start_anew():
-    keys = {"calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "compile_ms", "workspace_bytes", "fallbacks", "fallback_reasons"}
+    keys = {"calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "compile_ms", "workspace_bytes", "fallbacks", "fallback_reasons",
+            "disk_hits", "disk_misses", "disk_damaged", "disk_writes", "disk_bytes_read", "disk_bytes_written"}
     assert set(tenon.stats()) == keys
     with torch.no_grad():
         g = torch.compile(f, backend="tenon")
@@ -89,6 +91,33 @@ def test_stats_count_and_start_anew():
     with torch.no_grad():
         g(torch.ones(3))
     assert tenon.stats()["calls"] == 1
+
+
+DISK = """
+import torch, tenon
+def counts():
+    return tuple(tenon.stats()["disk_" + k] for k in ("hits", "misses", "damaged", "writes"))
+assert counts() == (0, 0, 0, 0)
+with torch.no_grad():
+    torch.compile(lambda x: (x * 2 + 1).relu(), backend="tenon")(torch.ones(8))
+print(*counts(), tenon.stats()["disk_bytes_read"] > 0, tenon.stats()["disk_bytes_written"] > 0)
+tenon.reset_stats()
+assert counts() == (0, 0, 0, 0)
+"""
+
+
+def test_stats_count_kernels_on_disk(tmp_path):
+    def run():
+        environment = os.environ | {"TENON_CACHE": "on", "TENON_CACHE_DIR": str(tmp_path / "kernels")}
+        done = subprocess.run([sys.executable, "-c", DISK], capture_output=True, text=True, env=environment, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    assert run() == ["0", "1", "0", "1", "False", "True"]
+    assert run() == ["1", "0", "0", "0", "True", "False"]
+    entry, = (tmp_path / "kernels").glob("*.tk*")
+    entry.write_bytes(entry.read_bytes()[:-1])
+    assert run() == ["0", "1", "1", "1", "False", "True"]
 
 
 def test_programs_go_with_their_functions():

@@ -28,10 +28,17 @@ class ProgramStats(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t)] + [
         (name, c_int64)
         for name in ("nodes", "nodes_fused", "kernels", "kernels_compiled", "steps", "workspace_bytes", "plans", "plan_hits")
-    ] + [("compile_ms", c_double)]
+    ] + [("compile_ms", c_double)] + [
+        (name, c_int64) for name in ("plan_misses", "plan_waits", "plan_evictions", "plan_bytes")
+    ] + [("plan_ms", c_double)]
 
     def as_dict(self):
         return {name: getattr(self, name) for name, _ in self._fields_[1:]}
+
+
+class CacheStats(ctypes.Structure):
+    COUNTS = ("hits", "misses", "refused", "damaged", "writes", "failed_writes", "removed", "bytes_read", "bytes_written")
+    _fields_ = [("struct_size", c_size_t), ("directory", c_char_p), ("off", c_char_p)] + [(name, c_int64) for name in COUNTS]
 
 
 _SIGNATURES = {
@@ -45,6 +52,7 @@ _SIGNATURES = {
     "tenon_program_explain": (c_int32, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_size_t)]),
     "tenon_program_get_stats": (c_int32, [c_void_p, POINTER(ProgramStats)]),
     "tenon_program_release": (None, [c_void_p]),
+    "tenon_cache_get_stats": (c_int32, [POINTER(CacheStats)]),
 }
 
 _library = None
@@ -84,6 +92,14 @@ def run_function():
 def check(status):
     if status:
         raise Error(status, (library().tenon_last_error() or b"").decode(errors="replace"))
+
+
+def cache_stats():
+    """Of the kernels on disk, in this process: CacheStats.COUNTS, all 0 before the library is loaded."""
+    out = CacheStats(ctypes.sizeof(CacheStats))
+    if _library is not None:
+        check(_library.tenon_cache_get_stats(ctypes.byref(out)))
+    return {name: getattr(out, name) for name in CacheStats.COUNTS}
 
 
 class Program:

@@ -10,7 +10,10 @@ import threading
 import time
 import weakref
 
+from . import _abi
+
 _KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "compile_ms")
+_DISK = {f"disk_{k}": k for k in ("hits", "misses", "damaged", "writes", "bytes_read", "bytes_written")}
 _lock = threading.RLock()
 _live = weakref.WeakSet()  # records
 _programs = weakref.WeakSet()
@@ -108,13 +111,15 @@ def _totals():
         total["calls"] += record.calls()
     for program in list(_programs):
         total.update(_counts(program.stats()))
+    disk = _abi.cache_stats()
+    total.update({key: disk[name] for key, name in _DISK.items()})
     return total
 
 
 def stats():
     with _lock:
         total = _totals()
-        result = {k: total[k] - _start[k] for k in _KEYS}
+        result = {k: total[k] - _start[k] for k in (*_KEYS, *_DISK)}
         result["workspace_bytes"] = max([_workspace, *(p.stats()["workspace_bytes"] for p in list(_programs))])
         result["fallbacks"] = sum(_reasons.values())
         result["fallback_reasons"] = dict(_reasons)
