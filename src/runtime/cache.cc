@@ -23,7 +23,7 @@ bool same(const Plan& plan, std::span<const int64_t> key) {
   return std::equal(key.begin(), key.end(), plan.symbols().begin(), plan.symbols().end());
 }
 
-constexpr size_t kMostBuckets = 4;  // per plan that may be at hand
+constexpr size_t kMostBuckets = 4;  // per plan
 
 constexpr PlanLimits at_least_one(PlanLimits limits) {
   return {std::max<int64_t>(limits.plans, 1), std::max<int64_t>(limits.bytes, 0)};
@@ -154,7 +154,7 @@ void PlanCache::insert(std::unique_ptr<Entry> entry) {
   try {
     while (!place(*tables_.back(), fresh)) {
       // Keys chosen to meet in one bucket do not make the table grow for ever.
-      if (tables_.back()->mask < kMostBuckets * std::bit_ceil(static_cast<uint64_t>(limits_.plans)))
+      if (tables_.back()->mask < kMostBuckets * std::bit_ceil(entries_.size()))
         grow();
       else
         unlink(tables_.back()->bucket(fresh->hash)->entry.load(std::memory_order_relaxed));
