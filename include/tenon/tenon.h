@@ -182,7 +182,7 @@ TENON_API tenon_status tenon_graph_add_input(tenon_graph* graph, const char* nam
 /* The bytes are copied. */
 TENON_API tenon_status tenon_graph_add_constant(tenon_graph* graph, const char* name,
                                                 const tenon_tensor* data, tenon_value* out);
-/* attrs: "axis=-1, keepdims=true" as between the braces of the text form; NULL: none. */
+/* attrs: "axis=-1, keepdims=true" as between the braces of the text form; NULL: none. out may be one of the inputs. */
 TENON_API tenon_status tenon_graph_add_node(tenon_graph* graph, const char* op, const tenon_value* inputs,
                                             size_t n_inputs, const char* attrs, const char* name,
                                             tenon_value* out);

@@ -19,20 +19,22 @@ Status keep(tenon_graph* graph, const Status& status) {
   return status;
 }
 
-// One step of building: body gives the new value.
+// One step of building: body gives the new value. `out` may point into the body's operands.
 template <class Body>
 tenon_status step(tenon_graph* graph, const char* function, tenon_value* out, Body&& body) {
-  return guarded([&]() -> Status {
-    if (out) *out = TENON_NO_VALUE;
+  tenon_value value = TENON_NO_VALUE;
+  const tenon_status status = guarded([&]() -> Status {
     if (!graph) return invalid(std::string(function) + ": graph is NULL");
     if (!graph->builder)
       return invalid(std::string(function) + ": graph @" + graph->graph.name + " is finished");
     if (!out) return keep(graph, invalid(std::string(function) + ": out is NULL"));
     Result<ValueId> v = body();
     if (!v.ok()) return keep(graph, v.status());
-    *out = *v;
+    value = *v;
     return {};
   });
+  if (out) *out = value;
+  return status;
 }
 
 std::string text(const char* s) { return s ? s : ""; }
