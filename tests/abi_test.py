@@ -1,5 +1,6 @@
 """The surface of libtenon.so.1: what it exports is the manifest include/tenon/abi.txt and nothing else, what the header
-declares is the manifest too, and the header compiles alone in every language mode it promises.
+declares is the manifest too, and the header compiles alone in every language mode it promises. What the frozen headers
+of tests/abi declare is declared as it was.
 
 The library is build/release/libtenon.so.1, or what TENON_LIBRARY names.
 """
@@ -61,3 +62,42 @@ def test_the_header_compiles_alone(tmp_path, language, standard):
 def test_the_cpp_header_compiles_alone(standard):
     subprocess.run(["g++", "-x", "c++", f"-std={standard}", "-pedantic-errors", "-Wall", "-Wextra", "-Werror",
                     "-fsyntax-only", f"-I{INCLUDE}", "-include", "tenon/tenon.hpp", "/dev/null"], check=True)
+
+
+def header_code(path):
+    return re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+
+
+def structures(code):
+    """Name -> declarations of the fields, in order."""
+    found = re.findall(r"typedef struct (\w+) \{(.*?)\} \1;", code, flags=re.DOTALL)
+    return {name: [" ".join(d.split()) for d in body.split(";") if d.strip()] for name, body in found}
+
+
+def functions(code):
+    found = re.findall(r"TENON_API\b([^;]*?)\b(tenon_\w+)\s*(\([^;]*\));", code)
+    return {name: " ".join((result + arguments).split()) for result, name, arguments in found}
+
+
+def callbacks(code):
+    return {" ".join(d.split()) for d in re.findall(r"typedef \w[^;{]*\(\*\w+\)[^;]*;", code)}
+
+
+@pytest.mark.parametrize("frozen", sorted((ROOT / "tests/abi").glob("tenon_*.h")), ids=lambda p: p.name)
+def test_what_was_declared_is_declared_as_it_was(frozen):
+    then, now = header_code(frozen), header_code(INCLUDE / "tenon/tenon.h")
+    assert len(functions(then)) > 30 and len(structures(then)) > 8 and len(callbacks(then)) > 5
+    for name, signature in functions(then).items():
+        assert functions(now).get(name) == signature, name
+    for name, fields in structures(then).items():
+        grown = structures(now).get(name, [])
+        assert grown[:len(fields)] == fields, name
+        assert grown == fields or fields[0] == "size_t struct_size", f"{name} has no struct_size and has grown"
+    assert callbacks(then) <= callbacks(now)
+
+
+def test_every_field_has_its_offset_locked():
+    locked = re.findall(r"^LOCK\((\w+), (\w+), \d+\);$", (ROOT / "tests/abi/offsets.c").read_text(), flags=re.MULTILINE)
+    fields = [(name, re.search(r"\w+$", d).group()) for name, all in structures(header_code(INCLUDE / "tenon/tenon.h")).items()
+              for d in all]
+    assert locked == fields
