@@ -112,8 +112,9 @@ Run run_of(Evaluator& e, const Index& i) {
 }
 
 // Which piece `run` lies in, of those that the inner bounds (ascending) cut the axis into: 0 is below cuts[0]. -1 after
-// asking for the axis to be cut there.
-int piece_of(Evaluator& e, const Run& run, const Dims& cuts, std::string_view op_name) {
+// asking for the axis to be cut there. whole: all bounds lie within [0, whole].
+int piece_of(Evaluator& e, const Run& run, const Dims& cuts, std::optional<Dim> whole,
+             std::string_view op_name) {
   const std::string name(op_name);
   if (!run.known) {
     e.decline(name + " is read at an index that runs backwards or comes from data");
@@ -123,12 +124,13 @@ int piece_of(Evaluator& e, const Run& run, const Dims& cuts, std::string_view op
   for (size_t k = 0; k <= cuts.size(); ++k)
     if ((k == 0 || at_most(e, cuts[k - 1], run.first)) && (k == cuts.size() || at_most(e, last, cuts[k])))
       return static_cast<int>(k);
+  const bool within = run.first == Dim(0) && run.count == whole;
   Request cut{Request::Kind::segment, static_cast<uint32_t>(std::max(run.axis, 0)), {}, {}, {}};
   for (Dim c : cuts) {
     Dim here = e.dims().sub(c, run.first);
     if (at_most(e, here, Dim(0)) || at_most(e, run.count, here)) continue;
-    if (!at_most(e, Dim(0), here) ||
-        !at_most(e, here, run.count)) {  // perhaps beyond the loop, for some sizes
+    // Perhaps beyond the loop, for some sizes.
+    if (!within && (!at_most(e, Dim(0), here) || !at_most(e, here, run.count))) {
       e.decline(name + ": where its pieces meet is not known to lie within the loop");
       return -1;
     }
@@ -145,7 +147,8 @@ Ref concat(Evaluator& e, const Node& n, const Indices& at) {
   const int64_t axis = axis_of(n, n.type.rank());
   Dims bounds{Dim(0)};
   for (ValueId v : n.inputs) bounds.push_back(e.dims().add(bounds.back(), e.graph().type(v).shape[axis]));
-  const int piece = piece_of(e, run_of(e, at[axis]), Dims(bounds.begin() + 1, bounds.end() - 1), "concat");
+  const int piece =
+      piece_of(e, run_of(e, at[axis]), Dims(bounds.begin() + 1, bounds.end() - 1), bounds.back(), "concat");
   if (piece < 0) return 0;
   Indices operand = at;
   operand[axis] = e.index().shift(at[axis], e.dims().sub(Dim(0), bounds[piece]));
@@ -158,7 +161,7 @@ Ref pad(Evaluator& e, const Node& n, const Indices& at) {
   for (size_t a = 0; a < at.size(); ++a) {
     const Dim end = e.dims().add(low[a], shape[a]);
     if (low[a] == Dim(0) && end == n.type.shape[a]) continue;
-    const int piece = piece_of(e, run_of(e, at[a]), {low[a], end}, "pad");
+    const int piece = piece_of(e, run_of(e, at[a]), {low[a], end}, std::nullopt, "pad");
     if (piece < 0) return 0;
     if (piece != 1) return number(e, attr_as<Scalar>(n, "value"), n.type.dtype);
     operand[a] = e.index().shift(at[a], e.dims().sub(Dim(0), low[a]));
