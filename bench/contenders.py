@@ -1,4 +1,4 @@
-"""What is measured against eager: a name, and how `torch.compile` is called for it.
+"""What is measured against eager: a name, and how `torch.compile` is called for it: backend, options, other arguments.
 
 Any other name is taken as a `torch.compile` backend without options (`aot_eager`, `eager`, ...).
 `tenon_stats` reads Tenon's own counters; a counter that is not there is None and printed as "-".
@@ -10,6 +10,8 @@ import shutil
 CONTENDERS = {
     "tenon": ("tenon", {"freeze": True}),
     "tenon_unfrozen": ("tenon", {"freeze": False}),
+    "tenon_symbolic": ("tenon", {"freeze": True}, {"dynamic": True}),
+    "tenon_specialized": ("tenon", {"freeze": True, "specialize": "wait"}, {"dynamic": True}),
     "inductor": ("inductor", None),
     "inductor_freeze": ("inductor", {"freezing": True}),
 }
@@ -19,8 +21,8 @@ STATS = ("compile_ms", "kernels_compiled", "nodes", "nodes_fused", "fallbacks", 
 
 def compiled(function, name, **keywords):
     import torch
-    backend, options = CONTENDERS.get(name, (name, None))
-    return torch.compile(function, backend=backend, options=options, **keywords)
+    backend, options, *others = CONTENDERS.get(name, (name, None))
+    return torch.compile(function, backend=backend, options=options, **keywords, **dict(*others))
 
 
 def on_kept_outputs(function, args):

@@ -198,15 +198,16 @@ struct Code {
   KernelFn function = nullptr;
   std::string symbol;
   std::shared_ptr<void> memory;
+  int64_t bytes = 0;  // of the function
 };
 // One compiler per process, any thread; identical texts compile once (single flight). `texts`: see compile().
 class Compiler {
  public:
   static Compiler& get();
   // Compiles the kernels in parallel, one result per kernel in order. Kernels equal up to their names share
-  // code.
-  Result<std::vector<std::shared_ptr<const Code>>> compile(const std::vector<const Kernel*>& kernels,
-                                                           Isa isa);
+  // code. compiled: how many of them this call put through LLVM.
+  Result<std::vector<std::shared_ptr<const Code>>> compile(const std::vector<const Kernel*>& kernels, Isa isa,
+                                                           int* compiled = nullptr);
   struct Stats {
     int64_t compiled = 0;     // kernels that went through LLVM
     int64_t from_disk = 0;    // kernels that an earlier process had compiled

@@ -232,6 +232,7 @@ void finish(Job& job, const Linked& linked, const Linked::Symbol& symbol) {
   code->function = reinterpret_cast<KernelFn>(symbol.address);
   code->symbol = job.kernel->name;
   code->memory = linked.memory;
+  code->bytes = static_cast<int64_t>(symbol.size);
   job.code = std::move(code);
   tell_perf(job.kernel->name, symbol);
 }
@@ -339,7 +340,8 @@ Compiler& Compiler::get() {
 }
 
 Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::vector<const Kernel*>& kernels,
-                                                                   Isa isa) {
+                                                                   Isa isa, int* compiled) {
+  if (compiled) *compiled = 0;
   std::vector<std::shared_ptr<const jit::Code>> codes(kernels.size());
   std::vector<std::shared_ptr<Entry>> entries(kernels.size());
   std::vector<Job> jobs;
@@ -380,6 +382,7 @@ Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::ve
         impl_->entries.erase(job.key);  // the next request tries again
       else
         ++(job.from_disk ? impl_->stats.from_disk : impl_->stats.compiled);
+      if (compiled && job.status.ok() && !job.from_disk) ++*compiled;
     }
     impl_->built.notify_all();
   }

@@ -37,6 +37,6 @@ void loggers(void);
 /* capi_faults.c */
 void struct_sizes(void), nulls(void);
 /* capi_cache.c */
-void plan_limits(void), no_disk_cache(void), disk_cache(void);
+void plan_limits(void), specialized(void), no_disk_cache(void), disk_cache(void);
 
 #endif /* TENON_TESTS_CAPI_H_ */

@@ -28,6 +28,27 @@ static tenon_program_stats stats_of(tenon_program* program) {
   return stats;
 }
 
+void specialized(void) {
+  tenon_graph* graph = parse(kScale);
+  tenon_program* program = NULL;
+  tenon_program_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.specialize = 3;
+  INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "specialize is 3");
+  options.specialize = TENON_SPECIALIZE_WAIT, options.reserved = 1;
+  INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "reserved");
+  options.reserved = 0;
+  OK(tenon_program_create(graph, &options, NULL, 0, &program));
+  run_rows(program, 3);
+  CHECK(stats_of(program).kernels_specialized == 1);
+  run_rows(program, 2);
+  run_rows(program, 2);
+  CHECK(stats_of(program).kernels_specialized == 2 && stats_of(program).specialize_refused == 0);
+  tenon_program_release(program);
+  tenon_graph_release(graph);
+}
+
 void plan_limits(void) {
   tenon_graph* graph = parse(kScale);
   tenon_program* program = NULL;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "backends/cpu/hot_kernel.h"
 #include "jit/kernel.h"
 #include "jit/lower.h"
 #include "jit/schedule.h"
@@ -32,6 +33,7 @@ int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes,
 
 struct Launch {
   jit::KernelFn function;
+  std::shared_ptr<HotKernel> hot;  // null: `function` always
   std::vector<int64_t> sizes;
   struct Argument {
     int buffer;      // position in the step's buffer list; -1: a temporary
@@ -64,12 +66,13 @@ class KernelStep final : public Step {
       void* arguments[kMaxBuffers];
       for (size_t i = 0; i < l.buffers.size(); ++i)
         arguments[i] = l.buffers[i].buffer < 0 ? scratch + l.buffers[i].offset : buffers[l.buffers[i].buffer];
-      if (l.threads == 1) {
-        l.function(arguments, l.sizes.data(), scratch + l.temps, 0, l.iterations);
+      if (!l.hot) {
+        launch(l, l.function, arguments, scratch, parallel);
         continue;
       }
-      Call call{&l, arguments, scratch + l.temps};
-      parallel.run(l.iterations, l.threads, run_range, &call);
+      const HotKernel::Turn turn = l.hot->begin();
+      launch(l, turn.function, arguments, scratch, parallel);
+      l.hot->end(turn);
     }
   }
 
@@ -78,13 +81,19 @@ class KernelStep final : public Step {
  private:
   struct Call {
     const Launch* launch;
+    jit::KernelFn function;
     void* const* arguments;
     char* scratch;
   };
+  static void launch(const Launch& l, jit::KernelFn function, void* const* arguments, char* scratch,
+                     Parallel& parallel) {
+    if (l.threads == 1) return function(arguments, l.sizes.data(), scratch + l.temps, 0, l.iterations);
+    Call call{&l, function, arguments, scratch + l.temps};
+    parallel.run(l.iterations, l.threads, run_range, &call);
+  }
   static void run_range(void* arg, int thread, int64_t begin, int64_t end) {
     const Call& c = *static_cast<const Call*>(arg);
-    c.launch->function(c.arguments, c.launch->sizes.data(), c.scratch + thread * c.launch->scratch, begin,
-                       end);
+    c.function(c.arguments, c.launch->sizes.data(), c.scratch + thread * c.launch->scratch, begin, end);
   }
 };
 
@@ -117,7 +126,10 @@ class KernelGroup final : public Executable {
       for (const jit::Axis& a : par.axes) jit::axis_iterations(a, l.sizes.data(), &tiles);
       const int64_t share = jit::min_iterations_per_thread(work_of(par.body, l.sizes.data(), width, tiles));
       l.threads = static_cast<int>(std::clamp<int64_t>(l.iterations / share, 1, sizes.threads));
-      if (l.iterations > 0) step->launches.push_back(std::move(l));
+      if (l.iterations == 0) continue;
+      if (sizes.specialize && !l.sizes.empty())
+        l.hot = HotKernel::make(lowered.kernel, l.sizes, code[k], isa, sizes.specialize);
+      step->launches.push_back(std::move(l));
     }
     return std::unique_ptr<Step>(std::move(step));
   }
@@ -204,10 +216,9 @@ class CpuBackend final : public Backend {
     }
     for (auto& group : built)
       for (const auto& k : group->kernels) kernels.push_back(&k.kernel);
-    const int64_t before = jit::Compiler::get().stats().compiled;
-    TENON_ASSIGN(auto code, jit::Compiler::get().compile(kernels, isa));
-    if (!built.empty())
-      built[0]->kernels_compiled = static_cast<int>(jit::Compiler::get().stats().compiled - before);
+    int compiled = 0;
+    TENON_ASSIGN(auto code, jit::Compiler::get().compile(kernels, isa, &compiled));
+    if (!built.empty()) built[0]->kernels_compiled = compiled;
     std::vector<std::unique_ptr<Executable>> result;
     size_t next = 0;
     for (auto& group : built) {

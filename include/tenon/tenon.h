@@ -201,6 +201,15 @@ TENON_API tenon_status tenon_graph_query(const tenon_graph* graph, tenon_device 
 
 /* ---- programs ---- */
 
+/* Kernels take sizes as arguments. A hot one may be compiled again with the sizes of a plan as constants; the results
+ * are the same bits. */
+enum {
+  TENON_SPECIALIZE_OFF = 0,
+  TENON_SPECIALIZE_BACKGROUND =
+      1,                    /* by one thread of low priority, within limits; kept where calls are faster */
+  TENON_SPECIALIZE_WAIT = 2 /* every kernel of every plan, before its first run */
+};
+
 typedef struct tenon_program_options {
   size_t struct_size;
   int32_t freeze;      /* nonzero: the params given are constants, packed and folded once */
@@ -208,6 +217,8 @@ typedef struct tenon_program_options {
   tenon_context* context; /* NULL: none */
   int64_t max_plans;      /* kept at most, one per set of sizes; the least used go first. 0: 1024 */
   int64_t max_plan_bytes; /* all together, about. 0: 64 MiB. One plan is kept whatever the limits */
+  int32_t specialize;     /* TENON_SPECIALIZE_... */
+  int32_t reserved;       /* 0 */
 } tenon_program_options;
 
 /* Optimises, fuses and compiles. With freeze, params holds one tensor per graph input, NULL for inputs that are not
@@ -243,11 +254,13 @@ typedef struct tenon_program_stats {
   int64_t plan_hits;
   double compile_ms; /* optimising, compiling and packing */
   /* Counted from the last update_params: */
-  int64_t plan_misses;    /* sizes that needed a plan, also those refused */
-  int64_t plan_waits;     /* runs that waited for another thread to make their plan */
-  int64_t plan_evictions; /* plans dropped for want of room */
-  int64_t plan_bytes;     /* held by plans, about */
-  double plan_ms;         /* spent making plans */
+  int64_t plan_misses;         /* sizes that needed a plan, also those refused */
+  int64_t plan_waits;          /* runs that waited for another thread to make their plan */
+  int64_t plan_evictions;      /* plans dropped for want of room */
+  int64_t plan_bytes;          /* held by plans, about */
+  double plan_ms;              /* spent making plans */
+  int64_t kernels_specialized; /* launches that were given their sizes as constants */
+  int64_t specialize_refused;  /* launches for which that was no faster, or beyond the limits */
 } tenon_program_stats;
 TENON_API tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats* out);
 TENON_API void tenon_program_retain(tenon_program* program);

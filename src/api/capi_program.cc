@@ -51,6 +51,16 @@ class TensorList {
   std::span<Tensor> list_;
 };
 
+Result<SpecializeMode> specialize_mode(const tenon_program_options& given) {
+  if (given.reserved) return invalid("tenon_program_options: reserved is not 0");
+  switch (given.specialize) {
+    case TENON_SPECIALIZE_OFF: return SpecializeMode::off;
+    case TENON_SPECIALIZE_BACKGROUND: return SpecializeMode::background;
+    case TENON_SPECIALIZE_WAIT: return SpecializeMode::wait;
+  }
+  return invalid("specialize is " + std::to_string(given.specialize) + ", no TENON_SPECIALIZE_...");
+}
+
 Result<PlanLimits> plan_limits(int64_t plans, int64_t bytes) {
   if (plans < 0) return invalid("max_plans is negative: " + std::to_string(plans));
   if (bytes < 0) return invalid("max_plan_bytes is negative: " + std::to_string(bytes));
@@ -78,6 +88,7 @@ tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_
     program_options.freeze = given.freeze != 0;
     program_options.threads = given.num_threads;
     TENON_ASSIGN(program_options.limits, tenon::plan_limits(given.max_plans, given.max_plan_bytes));
+    TENON_ASSIGN(program_options.specialize, tenon::specialize_mode(given));
     if (given.context) {
       program_options.parallel = given.context->parallel.get();
       program_options.allocator = given.context->allocator;
@@ -147,6 +158,7 @@ tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats
     full.plans = s.plans.plans, full.plan_hits = s.plans.hits, full.compile_ms = s.compile_ms;
     full.plan_misses = s.plans.misses, full.plan_waits = s.plans.waits;
     full.plan_evictions = s.plans.evictions, full.plan_bytes = s.plans.bytes, full.plan_ms = s.plans.make_ms;
+    full.kernels_specialized = s.specialized, full.specialize_refused = s.specialize_refused;
     return tenon::api::write_struct(full, "tenon_program_stats", out);
   });
 }

@@ -7,6 +7,7 @@
 // Back ends are listed, not registered: all_backends() is defined in backends/list.cc.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,11 +28,22 @@ class Parallel {
   virtual void run(int64_t n, int most, RangeFn fn, void* arg) = 0;
 };
 
+// Whether kernels are compiled again with the sizes of a plan as constants: never, when they turn out to be hot and off
+// the calling thread, or with every plan. And what came of it, per program.
+enum class SpecializeMode : uint8_t { off, background, wait };
+struct Specialization {
+  explicit Specialization(SpecializeMode m) : mode(m) {}
+  const SpecializeMode mode;
+  std::atomic<int64_t> kept{0};     // kernels that run with constants, or did in plans gone since
+  std::atomic<int64_t> refused{0};  // those that were not faster, or not within the limits
+};
+
 // Sizes of one plan: the values of the graph's symbols.
 struct Sizes {
   const DimTable* table;
   std::vector<int64_t> symbols;
-  int threads = 1;            // the most a step may use
+  int threads = 1;                                  // the most a step may use
+  std::shared_ptr<Specialization> specialize = {};  // null: off
   int64_t eval(Dim d) const;  // TENON_CHECKs: sizes were validated when the plan was made
   std::vector<int64_t> eval(std::span<const Dim> dims) const;
 };

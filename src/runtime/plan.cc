@@ -102,11 +102,12 @@ Status check_extent(const Graph& g, const Sizes& sizes, ValueId v, const std::op
 
 }  // namespace
 
-Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads) {
+Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads,
+                                         std::shared_ptr<Specialization> specialize) {
   const Graph& g = *source.graph;
   auto plan = std::make_unique<Plan>();
   plan->symbols_ = symbols;
-  const Sizes sizes{g.dims.get(), std::move(symbols), threads};
+  const Sizes sizes{g.dims.get(), std::move(symbols), threads, std::move(specialize)};
   for (ValueId v = 0; v < g.nodes.size(); ++v) {
     auto bytes = bytes_of(g, sizes, v);
     if (!bytes.ok()) return bytes.status();

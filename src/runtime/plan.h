@@ -31,7 +31,8 @@ struct PlanSource {
 
 class Plan {
  public:
-  static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads);
+  static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads,
+                                            std::shared_ptr<Specialization> specialize = {});
 
   // Pointers are checked already. Workspace comes from `arenas`.
   void run(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel) const;

@@ -244,6 +244,7 @@ struct Program::Impl {
   Binder binder;
   Conditions conditions;
   double compile_ms = 0;
+  std::shared_ptr<Specialization> specialize;
   ArenaPool arenas;
   PlanCache plans;
 
@@ -252,6 +253,9 @@ struct Program::Impl {
         number(id),
         options(given),
         backends(chosen_backends(given)),
+        specialize(given.specialize == SpecializeMode::off
+                       ? nullptr
+                       : std::make_shared<Specialization>(given.specialize)),
         arenas(given.allocator),
         plans(given.limits) {}
 
@@ -279,7 +283,7 @@ struct Program::Impl {
         symbols,
         [&]() -> Result<std::unique_ptr<Plan>> {
           TENON_TRY(conditions.check(symbols));
-          return Plan::make(built.source, {symbols.begin(), symbols.end()}, threads());
+          return Plan::make(built.source, {symbols.begin(), symbols.end()}, threads(), specialize);
         },
         watch ? &*watch : nullptr);
   }
@@ -371,6 +375,10 @@ ProgramStats Program::stats() const {
   s.kernels_compiled = p->built.kernels_compiled;
   s.steps = static_cast<int64_t>(p->built.source.executables.size());
   s.workspace_bytes = newest ? newest->workspace_bytes() : 0;
+  if (p->specialize) {
+    s.specialized = p->specialize->kept;
+    s.specialize_refused = p->specialize->refused;
+  }
   s.plans = p->plans.stats();
   s.compile_ms = p->compile_ms;
   return s;

@@ -31,6 +31,7 @@ struct ProgramOptions {
   int threads = 0;                    // at most this many; 0: as many as `parallel` has
   std::vector<std::string> backends;  // names in order of preference; empty: all
   PlanLimits limits = {};
+  SpecializeMode specialize = SpecializeMode::off;
   Allocator allocator = {};  // of the workspace of runs and of folded constants
 };
 
@@ -41,6 +42,8 @@ struct ProgramStats {
   int64_t kernels_compiled = 0;  // kernels that went through the compiler for this program
   int64_t steps = 0;
   int64_t workspace_bytes = 0;  // of the newest plan
+  int64_t specialized = 0;      // Specialization::kept
+  int64_t specialize_refused = 0;
   PlanStats plans = {};
   double compile_ms = 0;
 };

@@ -1,6 +1,6 @@
 /* Where every field of every public structure stands, for all of major version 0: a line here is added with its field and
- * never changed. Compiled against the header of today and against the frozen one; tests/abi_test.py sees that no field is
- * without its line. Structures of a fixed size are DLPack's. */
+ * never changed. Compiled against the header of today and against the frozen one, which lacks what came later;
+ * tests/abi_test.py sees that no field is without its line. Structures of a fixed size are DLPack's. */
 #ifdef TENON_FROZEN
 #include TENON_FROZEN
 #else
@@ -67,6 +67,10 @@ LOCK(tenon_program_options, num_threads, 12);
 LOCK(tenon_program_options, context, 16);
 LOCK(tenon_program_options, max_plans, 24);
 LOCK(tenon_program_options, max_plan_bytes, 32);
+#ifndef TENON_FROZEN
+LOCK(tenon_program_options, specialize, 40);
+LOCK(tenon_program_options, reserved, 44);
+#endif
 
 LOCK(tenon_program_stats, struct_size, 0);
 LOCK(tenon_program_stats, nodes, 8);
@@ -83,6 +87,10 @@ LOCK(tenon_program_stats, plan_waits, 88);
 LOCK(tenon_program_stats, plan_evictions, 96);
 LOCK(tenon_program_stats, plan_bytes, 104);
 LOCK(tenon_program_stats, plan_ms, 112);
+#ifndef TENON_FROZEN
+LOCK(tenon_program_stats, kernels_specialized, 120);
+LOCK(tenon_program_stats, specialize_refused, 128);
+#endif
 
 LOCK(tenon_cache_stats, struct_size, 0);
 LOCK(tenon_cache_stats, directory, 8);
@@ -106,3 +114,8 @@ VALUE(TENON_NTS, SIZE_MAX);
 VALUE(TENON_NO_VALUE, UINT32_MAX);
 VALUE(sizeof(tenon_status), 4);
 VALUE(sizeof(tenon_value), 4);
+#ifndef TENON_FROZEN
+VALUE(TENON_SPECIALIZE_OFF, 0);
+VALUE(TENON_SPECIALIZE_BACKGROUND, 1);
+VALUE(TENON_SPECIALIZE_WAIT, 2);
+#endif

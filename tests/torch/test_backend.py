@@ -49,12 +49,13 @@ def f(x):
 
 @pytest.mark.parametrize("options, sentence", [
     ({"frezee": True}, "unknown option 'frezee'; did you mean 'freeze'?"),
-    ({"zzz": 1}, "unknown option 'zzz' (known: freeze, fallback, num_threads)"),
+    ({"zzz": 1}, "unknown option 'zzz' (known: freeze, fallback, num_threads, specialize)"),
     ({"freeze": 1}, "option freeze is 1, where a bool is expected"),
     ({"num_threads": True}, "option num_threads is True, where a int is expected"),
     ({"num_threads": -1}, "option num_threads is -1, where 0 or more is expected"),
     ({"fallback": "eror"}, "option fallback is 'eror'; did you mean 'error'?"),
     ({"fallback": None}, "option fallback is None, where a str is expected"),
+    ({"specialize": "on"}, "option specialize is 'on'"),
 ])
 def test_wrong_options(options, sentence):
     with pytest.raises(OptionError) as e:
@@ -66,7 +67,7 @@ def test_wrong_options(options, sentence):
 
 
 def test_options_and_modes():
-    assert Options.parse(None) == Options(False, "auto", 0)
+    assert Options.parse(None) == Options(False, "auto", 0, "off")
     x = torch.randn(4)
     for kwargs in ({"options": {"num_threads": 1, "fallback": "count", "freeze": True}}, {"mode": "max-autotune"}, {"mode": "default"}):
         torch._dynamo.reset()
@@ -76,8 +77,23 @@ def test_options_and_modes():
         torch_backend.tenon(None, [], mode="max-autotun")
 
 
+def test_specialized_kernels_give_the_same_bits():
+    def rows(x, b):
+        return torch.softmax(x + b, -1).sum(0)
+
+    inputs = [(torch.randn(n, m), torch.randn(m)) for n, m in ((3, 5), (64, 33))]
+    with torch.no_grad():
+        off = torch.compile(rows, backend="tenon", dynamic=True)
+        want = [off(*i) for i in inputs]
+        assert tenon.stats()["kernels_specialized"] == 0
+        torch._dynamo.reset()
+        wait = torch.compile(rows, backend="tenon", dynamic=True, options={"specialize": "wait"})
+        assert all(torch.equal(wait(*i), w) for i, w in zip(inputs, want))
+    assert tenon.stats()["kernels_specialized"] >= 2
+
+
 def test_stats_count_and_start_anew():
-    keys = {"calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "compile_ms", "workspace_bytes", "fallbacks", "fallback_reasons",
+    keys = {"calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "compile_ms", "workspace_bytes", "fallbacks", "fallback_reasons",
             "disk_hits", "disk_misses", "disk_damaged", "disk_writes", "disk_bytes_read", "disk_bytes_written"}
     assert set(tenon.stats()) == keys
     with torch.no_grad():

@@ -20,8 +20,12 @@ class Error(RuntimeError):
         super().__init__(f"{self.status}: {message}")
 
 
+SPECIALIZE = ("off", "background", "wait")  # TENON_SPECIALIZE_...
+
+
 class ProgramOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("freeze", c_int32), ("num_threads", c_int32)]
+    _fields_ = [("struct_size", c_size_t), ("freeze", c_int32), ("num_threads", c_int32), ("context", c_void_p),
+                ("max_plans", c_int64), ("max_plan_bytes", c_int64), ("specialize", c_int32), ("reserved", c_int32)]
 
 
 class ProgramStats(ctypes.Structure):
@@ -30,7 +34,7 @@ class ProgramStats(ctypes.Structure):
         for name in ("nodes", "nodes_fused", "kernels", "kernels_compiled", "steps", "workspace_bytes", "plans", "plan_hits")
     ] + [("compile_ms", c_double)] + [
         (name, c_int64) for name in ("plan_misses", "plan_waits", "plan_evictions", "plan_bytes")
-    ] + [("plan_ms", c_double)]
+    ] + [("plan_ms", c_double), ("kernels_specialized", c_int64), ("specialize_refused", c_int64)]
 
     def as_dict(self):
         return {name: getattr(self, name) for name, _ in self._fields_[1:]}
@@ -109,7 +113,7 @@ class Program:
 
     last_words = None
 
-    def __init__(self, text, freeze=False, num_threads=0, pointers=()):
+    def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off"):
         lib = library()
         self.handle = c_void_p()
         self._release = lib.tenon_program_release
@@ -117,7 +121,8 @@ class Program:
         data = text.encode()
         check(lib.tenon_graph_parse(data, len(data), ctypes.byref(graph)))
         try:
-            options = ProgramOptions(ctypes.sizeof(ProgramOptions), int(freeze), num_threads)
+            options = ProgramOptions(ctypes.sizeof(ProgramOptions), int(freeze), num_threads,
+                                     specialize=SPECIALIZE.index(specialize))
             params = (c_void_p * len(pointers))(*pointers) if freeze else None
             check(lib.tenon_program_create(graph, ctypes.byref(options), params, len(pointers) if freeze else 0,
                                            ctypes.byref(self.handle)))

@@ -34,11 +34,13 @@ class FallbackError(RuntimeError):
 @dataclasses.dataclass(frozen=True)
 class Options:
     """fallback says what happens to what Tenon cannot take: "auto" runs it in PyTorch and counts it, "count" logs it as
-    well (logger "tenon", level INFO), "error" raises."""
+    well (logger "tenon", level INFO), "error" raises. specialize: whether hot kernels are compiled again with their sizes
+    as constants, "background" by a thread of low priority, "wait" all of them before they first run; same bits."""
 
     freeze: bool = False  # pack parameters once; a changed parameter is packed again
     fallback: str = "auto"
     num_threads: int = 0  # 0: as many as PyTorch uses
+    specialize: str = "off"
 
     @classmethod
     def parse(cls, options):
@@ -50,8 +52,9 @@ class Options:
             if type(value) is not known[name]:
                 raise OptionError(f"tenon: option {name} is {value!r}, where a {known[name].__name__} is expected")
         result = cls(**options)
-        if result.fallback not in FALLBACKS:
-            raise OptionError(f"tenon: option fallback is {result.fallback!r}{_nearest(result.fallback, FALLBACKS)}")
+        for name, choices in (("fallback", FALLBACKS), ("specialize", _abi.SPECIALIZE)):
+            if (value := getattr(result, name)) not in choices:
+                raise OptionError(f"tenon: option {name} is {value!r}{_nearest(value, choices)}")
         if result.num_threads < 0:
             raise OptionError(f"tenon: option num_threads is {result.num_threads}, where 0 or more is expected")
         return result
@@ -179,7 +182,7 @@ def _living(partition, static, frozen, options):
 
 def _template(partition, segment, static, frozen, options):
     tensors = list(zip(_numbers(segment, frozen, 0), frozen.values()))
-    return reuse.Template(partition, segment, static, tensors, options.num_threads)
+    return reuse.Template(partition, segment, static, tensors, (options.num_threads, options.specialize))
 
 
 def _numbers(segment, frozen, symbols):
@@ -221,7 +224,7 @@ def _program(partition, segment, name, static, frozen, options):
     numbers = _numbers(segment, frozen, len(segment.symbols))
     params = runner.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
     text = partition.text(segment, name, static)
-    program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses)
+    program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, options.specialize)
     program.text, program.template = text, _template(partition, segment, static, frozen, options)
     return runner.Use(program, list(segment.symbols), frozen, numbers)
 
