@@ -29,7 +29,7 @@ def on_kept_outputs(function, args):
     """A call that runs Tenon's program of `function` again on the memory of one call, its outputs included: the kernel
     alone. None where PyTorch has steps of its own, or there are several programs."""
     import torch
-    from tenon import torch_backend
+    from tenon import _abi, door, torch_backend
     records, options = [], torch_backend.Options.parse(CONTENDERS["tenon"][1])
     fast = torch.compile(function, fullgraph=True, backend=lambda graph, inputs: torch_backend.compile_graph(
         graph, inputs, options, records))
@@ -37,11 +37,14 @@ def on_kept_outputs(function, args):
     if len(records) != 1 or records[0].fallbacks or not records[0].compiled:
         return None
     frame = records[0].compiled.pool.free.pop()     # no other call may put its outputs there
-    if len(frame.run) != 1:
+    segments = records[0].compiled.pool.layout.segments
+    if len(segments) != 1:
         return None
+    program, *tables = segments[0]
+    arguments = [a for place in tables for a in door.table(frame, place)]
 
-    def run(program=frame.run[0]):
-        if program():
+    def run(run=_abi.run_function(), handle=program.handle):
+        if run(handle, *arguments):
             raise RuntimeError("the program fails on memory it has run on")
     run.outputs, run.keeps = outputs, (frame, fast, args)
     return run

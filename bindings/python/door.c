@@ -38,14 +38,30 @@ typedef int32_t (*Run)(void*, const void*, size_t, const void*, size_t); /* teno
 static const Exchange* exchange;
 static PyObject* version_name;
 
-/* The address of the first element; NULL with a Python error where the object is no tensor of the host. */
-static int address(PyObject* object, int64_t* out) {
+/* What torch's tensor is made of, borrowed; -1 with a Python error where the object is no tensor of the host. */
+static int tensor_of(PyObject* object, Tensor* out) {
+  if (exchange && exchange->from_object(object, out) == 0) return 0;
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "tenon: an argument is not a tensor with memory");
+  return -1;
+}
+
+static int64_t first_element(const Tensor* t) { return (int64_t)(intptr_t)t->data + (int64_t)t->byte_offset; }
+
+/* words: the tensor's place in a frame, its data word first (runner.py, Layout.tensor). rank: of a tensor whose shape and
+ * strides are written as well; -1: they stand there already. */
+static int bind_one(int64_t* words, int64_t rank, PyObject* object) {
   Tensor t;
-  if (!exchange || exchange->from_object(object, &t) != 0) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "tenon: an argument is not a tensor with memory");
+  if (tensor_of(object, &t) != 0) return -1;
+  words[0] = first_element(&t);
+  if (rank < 0) return 0;
+  if (t.ndim != rank) {
+    PyErr_Format(PyExc_TypeError, "tenon: a tensor of rank %d, not %d", (int)t.ndim, (int)rank);
     return -1;
   }
-  *out = (int64_t)(intptr_t)t.data + (int64_t)t.byte_offset;
+  for (int64_t i = 0; i < rank; i++) {
+    words[6 + i] = t.shape[i];
+    words[6 + rank + i] = t.strides[i];
+  }
   return 0;
 }
 
@@ -71,53 +87,161 @@ static int takes(Py_ssize_t count, Py_ssize_t expected) {
   return count == expected;
 }
 
-/* bind(words, plan, args): words[plan[2i+1]] = the address of args[plan[2i]]. words: the address of the frame. */
-static PyObject* bind(PyObject* self, PyObject* const* a, Py_ssize_t n) {
-  (void)self;
-  if (!takes(n, 3)) return NULL;
+/* For each (i, w, rank) of the plan, args[i] at word w. */
+static int bind_all(int64_t* words, const int64_t* plan, Py_ssize_t count, PyObject* args) {
+  for (Py_ssize_t i = 0; i + 2 < count; i += 3) {
+    PyObject* object = item(args, plan[i]);
+    if (!object || bind_one(words + plan[i + 1], plan[i + 2], object) != 0) return -1;
+  }
+  return 0;
+}
+
+/* One program of a compiled function. */
+typedef struct {
+  Run run;
+  void* program;
+  int64_t inputs, n_inputs, outputs, n_outputs; /* words of the tables of tensors, and their lengths */
+  int64_t count;                                /* word that counts calls; -1: none */
+  PyObject* plan;                               /* of bind_all */
+  PyObject* made;  /* per output (word, rank, arguments of empty, or None: an argument of the call) */
+  PyObject* empty; /* makes a tensor */
+  PyObject* fail;  /* raises for a status; or None: the call returns None */
+  PyObject* owner; /* of the program */
+} Step;
+
+static const char kStep[] = "tenon step";
+
+static void step_free(PyObject* capsule) {
+  Step* s = PyCapsule_GetPointer(capsule, kStep);
+  Py_XDECREF(s->plan);
+  Py_XDECREF(s->made);
+  Py_XDECREF(s->empty);
+  Py_XDECREF(s->fail);
+  Py_XDECREF(s->owner);
+  PyMem_Free(s);
+}
+
+/* A new tuple of the outputs, bound; those without arguments are taken from `given`. */
+static PyObject* make_outputs(const Step* s, int64_t* words, PyObject* const* given, Py_ssize_t n_given) {
+  PyObject* outputs = PyTuple_New((Py_ssize_t)s->n_outputs);
+  Py_ssize_t used = 0;
+  for (Py_ssize_t i = 0; outputs && i < s->n_outputs; i++) {
+    PyObject* row = PyTuple_GetItem(s->made, i);
+    PyObject* arguments = PyTuple_GetItem(row, 2);
+    PyObject* tensor = NULL;
+    if (arguments != Py_None) {
+      tensor = PyObject_CallObject(s->empty, arguments);
+    } else if (used < n_given) {
+      tensor = given[used++];
+      Py_INCREF(tensor);
+    } else {
+      PyErr_SetString(PyExc_TypeError, "tenon: fewer outputs than the program has");
+    }
+    const int64_t word = PyLong_AsLongLong(PyTuple_GetItem(row, 0)),
+                  rank = PyLong_AsLongLong(PyTuple_GetItem(row, 1));
+    if (!tensor || bind_one(words + word, rank, tensor) != 0) {
+      Py_XDECREF(tensor);
+      Py_CLEAR(outputs);
+      break;
+    }
+    PyTuple_SetItem(outputs, i, tensor);
+  }
+  return outputs;
+}
+
+/* step(words, args, output...) -> tuple of outputs, with the interpreter lock released while the program runs. */
+static PyObject* call_step(PyObject* self, PyObject* const* a, Py_ssize_t n) {
+  Step* s = PyCapsule_GetPointer(self, kStep);
+  if (!s) return NULL;
+  if (n < 2)
+    return PyErr_Format(PyExc_TypeError, "tenon: a step takes a frame and a list, not %zd arguments", n);
   int64_t* words = PyLong_AsVoidPtr(a[0]);
   Py_ssize_t count;
-  const int64_t* plan = plan_of(a[1], &count);
-  if (!words || !plan) return NULL;
-  for (Py_ssize_t i = 0; i + 1 < count; i += 2) {
-    PyObject* object = item(a[2], plan[i]);
-    if (!object || address(object, &words[plan[i + 1]]) != 0) return NULL;
-  }
-  Py_RETURN_NONE;
+  const int64_t* plan = plan_of(s->plan, &count);
+  if (!words || !plan || bind_all(words, plan, count, a[1]) != 0) return NULL;
+  PyObject* outputs = make_outputs(s, words, a + 2, n - 2);
+  if (!outputs) return NULL;
+  if (s->count >= 0) words[s->count]++;
+  int32_t status;
+  Py_BEGIN_ALLOW_THREADS status =
+      s->run(s->program, words + s->inputs, (size_t)s->n_inputs, words + s->outputs, (size_t)s->n_outputs);
+  Py_END_ALLOW_THREADS if (status == 0) return outputs;
+  Py_DECREF(outputs);
+  if (s->fail == Py_None) Py_RETURN_NONE;
+  PyObject* result = PyObject_CallFunction(s->fail, "i", status);
+  Py_XDECREF(result);
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "tenon: a program failed");
+  return NULL;
 }
 
-/* pointer(words, word, tensor) -> tensor: words[word] = its address. */
+static PyMethodDef step_method = {"step", (PyCFunction)(void (*)(void))call_step, METH_FASTCALL,
+                                  "step(words, args, output...) -> tuple of outputs"};
+
+static int are_outputs(PyObject* made) {
+  if (!PyTuple_Check(made)) return 0;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(made); i++) {
+    PyObject* row = PyTuple_GetItem(made, i);
+    if (!PyTuple_Check(row) || PyTuple_Size(row) != 3) return 0;
+    PyObject* arguments = PyTuple_GetItem(row, 2);
+    if (!PyLong_Check(PyTuple_GetItem(row, 0)) || !PyLong_Check(PyTuple_GetItem(row, 1)) ||
+        !(arguments == Py_None || PyTuple_Check(arguments)))
+      return 0;
+  }
+  return 1;
+}
+
+/* step(function, program, owner, plan, (inputs, n), (outputs, n), made, empty, fail, count) -> a step. */
+static PyObject* step(PyObject* self, PyObject* args) {
+  (void)self;
+  Step* s = PyMem_Calloc(1, sizeof *s);
+  if (!s) return PyErr_NoMemory();
+  PyObject *capsule = PyCapsule_New(s, kStep, step_free), *function, *program;
+  if (!capsule) {
+    PyMem_Free(s);
+    return NULL;
+  }
+  PyObject *owner, *plan, *made, *empty, *fail;
+  long long in[2], out[2], count;
+  if (!PyArg_ParseTuple(args, "OOOO!(LL)(LL)OOOL:step", &function, &program, &owner, &PyBytes_Type, &plan,
+                        &in[0], &in[1], &out[0], &out[1], &made, &empty, &fail, &count))
+    goto failed;
+  if (!are_outputs(made) || PyTuple_Size(made) != out[1]) {
+    PyErr_SetString(PyExc_TypeError, "tenon: outputs are (word, rank, arguments or None) each");
+    goto failed;
+  }
+  void* address = PyLong_AsVoidPtr(function);
+  s->program = PyLong_AsVoidPtr(program);
+  if (PyErr_Occurred()) goto failed;
+  memcpy(&s->run, &address, sizeof s->run);
+  s->inputs = in[0], s->n_inputs = in[1], s->outputs = out[0], s->n_outputs = out[1], s->count = count;
+  Py_INCREF(s->owner = owner);
+  Py_INCREF(s->plan = plan);
+  Py_INCREF(s->made = made);
+  Py_INCREF(s->empty = empty);
+  Py_INCREF(s->fail = fail);
+  PyObject* result = PyCFunction_NewEx(&step_method, capsule, NULL);
+  Py_DECREF(capsule);
+  return result;
+failed:
+  Py_DECREF(capsule);
+  return NULL;
+}
+
+/* pointer(words, word, rank, tensor): the tensor at the word, as bind_one does it. */
 static PyObject* pointer(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   (void)self;
-  if (!takes(n, 3)) return NULL;
+  if (!takes(n, 4)) return NULL;
   int64_t* words = PyLong_AsVoidPtr(a[0]);
-  const Py_ssize_t word = PyLong_AsSsize_t(a[1]);
-  if (!words || (word == -1 && PyErr_Occurred()) || address(a[2], &words[word]) != 0) return NULL;
-  Py_INCREF(a[2]);
-  return a[2];
-}
-
-/* run(function, program, inputs, n_inputs, outputs, n_outputs) -> status, with the interpreter lock released. */
-static PyObject* run(PyObject* self, PyObject* const* a, Py_ssize_t n) {
-  (void)self;
-  if (!takes(n, 6)) return NULL;
-  void* function = PyLong_AsVoidPtr(a[0]);
-  void* program = PyLong_AsVoidPtr(a[1]);
-  const void* inputs = PyLong_AsVoidPtr(a[2]);
-  const size_t n_inputs = PyLong_AsSize_t(a[3]);
-  const void* outputs = PyLong_AsVoidPtr(a[4]);
-  const size_t n_outputs = PyLong_AsSize_t(a[5]);
-  if (PyErr_Occurred()) return NULL;
-  Run call;
-  memcpy(&call, &function, sizeof call);
-  int32_t status;
-  Py_BEGIN_ALLOW_THREADS status = call(program, inputs, n_inputs, outputs, n_outputs);
-  Py_END_ALLOW_THREADS return PyLong_FromLong(status);
+  const Py_ssize_t word = PyLong_AsSsize_t(a[1]), rank = PyLong_AsSsize_t(a[2]);
+  if (!words || PyErr_Occurred() || bind_one(words + word, rank, a[3]) != 0) return NULL;
+  Py_RETURN_NONE;
 }
 
 /* Address and version of a tensor. */
 static int state_of(PyObject* tensor, int64_t out[2]) {
-  if (address(tensor, &out[0]) != 0) return -1;
+  Tensor t;
+  if (tensor_of(tensor, &t) != 0) return -1;
+  out[0] = first_element(&t);
   PyObject* version = PyObject_GetAttr(tensor, version_name);
   if (!version) return -1;
   out[1] = PyLong_AsLongLong(version);
@@ -179,11 +303,9 @@ static PyObject* open_(PyObject* self, PyObject* capsule) {
 
 static PyMethodDef methods[] = {
     {"open", open_, METH_O, "open(capsule)"},
-    {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "bind(words, plan, args)"},
-    {"pointer", (PyCFunction)(void (*)(void))pointer, METH_FASTCALL,
-     "pointer(words, word, tensor) -> tensor"},
-    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL,
-     "run(function, program, inputs, n, outputs, n) -> status"},
+    {"pointer", (PyCFunction)(void (*)(void))pointer, METH_FASTCALL, "pointer(words, word, rank, tensor)"},
+    {"step", step, METH_VARARGS,
+     "step(function, program, owner, plan, inputs, outputs, made, empty, fail, count) -> a step"},
     {"state", (PyCFunction)(void (*)(void))state, METH_FASTCALL, "state(args, indices) -> bytes"},
     {"current", (PyCFunction)(void (*)(void))current, METH_FASTCALL, "current(args, indices, state) -> bool"},
     {NULL, NULL, 0, NULL}};

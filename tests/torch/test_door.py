@@ -1,5 +1,6 @@
 """The two ways a call reads tensors, in C and through ctypes: the same results, errors and re-packs."""
 
+import ctypes
 import gc
 import os
 import subprocess
@@ -115,27 +116,41 @@ def test_other_threads_run_meanwhile(way):
 
 @pytest.mark.skipif(not IN_C.in_c, reason="the extension was not built: Python's headers are missing")
 def test_wrong_arguments_are_errors():
-    module, block = IN_C.module, torch.zeros(8, dtype=torch.int64)
-    at, plan = block.data_ptr(), IN_C.plan([0], [0])
+    module, block = IN_C.module, torch.zeros(16, dtype=torch.int64)
+    at, plan, x = block.data_ptr(), IN_C.plan([0], [0], [-1]), torch.ones(2)
+
+    class Program:
+        handle = ctypes.c_void_p(1)
+
+    def step(plan=plan, made=()):
+        return IN_C.step(Program, plan, (0, 0), (0, len(made)), made, None, -1)
+
     for call, error in (
-        (lambda: module.bind(at, plan, [object()]), (TypeError, RuntimeError)),
-        (lambda: module.bind(at, plan, [torch.ones(2, device="meta")]), RuntimeError),
-        (lambda: module.bind(at, plan, []), IndexError),
-        (lambda: module.bind(at, plan, (torch.ones(2),)), (SystemError, IndexError)),
-        (lambda: module.bind(at, "text", [torch.ones(2)]), TypeError),
-        (lambda: module.bind("text", plan, [torch.ones(2)]), (TypeError, SystemError)),
-        (lambda: module.bind(at), TypeError),
-        (lambda: module.pointer(at, "0", torch.ones(2)), TypeError),
-        (lambda: module.pointer(at, 0, 3), (TypeError, RuntimeError)),
-        (lambda: module.run(0, 0), TypeError),
+        (lambda: step()(at, [object()]), (TypeError, RuntimeError)),
+        (lambda: step()(at, [torch.ones(2, device="meta")]), RuntimeError),
+        (lambda: step()(at, []), IndexError),
+        (lambda: step()(at, (x,)), (SystemError, IndexError)),
+        (lambda: step()(at), TypeError),
+        (lambda: step()("text", [x]), (TypeError, SystemError)),
+        (lambda: step("text"), TypeError),
+        (lambda: step(made=[3]), TypeError),
+        (lambda: step(made=[(0, -1)]), TypeError),
+        (lambda: step(made=[(0, -1, "text")]), TypeError),
+        (lambda: step(made=[(0, -1, None)])(at, [x]), TypeError),
+        (lambda: step(made=[(0, -1, (1, 2, 3))])(at, [x]), (TypeError, RuntimeError)),
+        (lambda: step(IN_C.plan([0], [0], [2]))(at, [x]), TypeError),
+        (lambda: module.step(1, 2), TypeError),
+        (lambda: module.pointer(at, "0", -1, x), TypeError),
+        (lambda: module.pointer(at, 0, -1, 3), (TypeError, RuntimeError)),
+        (lambda: module.pointer(at, 0, 3, x), TypeError),
+        (lambda: module.pointer(at), TypeError),
         (lambda: module.state([3], IN_C.plan([0])), (TypeError, RuntimeError)),
         (lambda: module.current([], IN_C.plan([0]), b"\0" * 16), IndexError),
         (lambda: module.open(3), ValueError),
     ):
         with pytest.raises(error):
             call()
-    assert block.eq(0).all()
-    x = torch.ones(2)
-    module.bind(at, plan, [x])
-    assert block[0] == x.data_ptr()
+    block.zero_()  # a tensor is bound before a later one is found wrong
+    module.pointer(at, 1, 1, x)
+    assert block.tolist() == [0, x.data_ptr(), *[0] * 5, 2, 1, *[0] * 7]
     assert module.current([x], IN_C.plan([0]), None) is False

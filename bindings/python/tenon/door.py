@@ -1,14 +1,17 @@
 """The steps of a call that are done once per tensor: in C (_lib/_door.abi3.so, from door.c) or, where that cannot be
 loaded, in Python over ctypes. runner.py's generated functions call them; both ways have the same functions:
 
-at(frame) is what bind and pointer take as `at`. bind(at, plan, args) writes the address of args[i] into word w of the
-frame for each (i, w) of the plan. pointer(at, w, tensor) does so for one tensor, and returns it. step(...) is a function
-that runs a program. state(args, plan) tells address and version of the tensors args[i]; current(args, plan, state),
-whether they still are these. `in_c` says which. TENON_DOOR=ctypes chooses ctypes. Tested by tests/torch/test_door.py.
+at(frame) is what the others take as `at`. pointer(at, w, rank, tensor) writes a tensor's address into word w of the frame,
+and its shape and strides behind it unless rank is -1. step(program, plan, inputs, outputs, made, fail, count) is a function
+f(at, args, output...) that does so with args[i] for each (i, w, rank) of the plan, makes the outputs, does so with these,
+runs the program, and returns the tuple of outputs. inputs and outputs: the first word of the frame's
+table of tensors, and how many. made: per output (w, rank, arguments of `empty`, or None: the caller gives it). fail(status)
+raises; without it a failure gives None. count: the word that counts calls, or -1. state(args, plan) tells address and
+version of the tensors args[i]; current(args, plan, state), whether they still are these. `in_c` says which.
+TENON_DOOR=ctypes chooses ctypes. Tested by tests/torch/test_door.py.
 """
 
 import ctypes
-import functools
 import os
 import struct
 
@@ -17,11 +20,20 @@ import torch
 from . import _abi
 
 
+empty = torch._C._dynamo.guards._empty_strided_cpu  # (shape, strides, dtype)
+
+
+def table(frame, place):
+    """A table of tensors in a frame, as two arguments of the C function."""
+    word, count = place
+    return ctypes.c_void_p(ctypes.addressof(frame.block) + 8 * word), ctypes.c_size_t(count)
+
+
 class InC:
     in_c = True
 
     def __init__(self, module):
-        self.bind, self.pointer, self.state, self.current = module.bind, module.pointer, module.state, module.current
+        self.pointer, self.state, self.current = module.pointer, module.state, module.current
         self.module = module
 
     @staticmethod
@@ -33,11 +45,9 @@ class InC:
     def at(frame):
         return ctypes.addressof(frame.block)
 
-    def step(self, program, inputs, outputs):
-        """inputs, outputs: ctypes arrays of addresses, and how many count."""
+    def step(self, program, plan, inputs, outputs, made, fail, count):
         function = ctypes.cast(_abi.run_function(), ctypes.c_void_p).value
-        tables = [n for table, count in (inputs, outputs) for n in (ctypes.addressof(table), count)]
-        return functools.partial(self.module.run, function, program.handle.value, *tables)
+        return self.module.step(function, program.handle.value, program, plan, inputs, outputs, tuple(made), empty, fail, count)
 
 
 class InPython:
@@ -49,23 +59,34 @@ class InPython:
 
     @staticmethod
     def at(frame):
-        return frame.words
+        return frame
 
     @staticmethod
-    def bind(words, plan, args):
-        for i, word in plan:
-            words[word] = args[i].data_ptr()
-
-    @staticmethod
-    def pointer(words, word, tensor):
+    def pointer(frame, word, rank, tensor):
+        words = frame.words
         words[word] = tensor.data_ptr()
-        return tensor
+        if rank >= 0:
+            for i, n in enumerate((*tensor.shape, *tensor.stride()), word + 6):
+                words[i] = n
 
-    @staticmethod
-    def step(program, inputs, outputs):
-        tables = [x for table, count in (inputs, outputs)
-                  for x in (ctypes.c_void_p(ctypes.addressof(table)), ctypes.c_size_t(count))]
-        return functools.partial(_abi.run_function(), program.handle, *tables)
+    @classmethod
+    def step(cls, program, plan, inputs, outputs, made, fail, count):
+        run = _abi.run_function()
+
+        def step(frame, args, *given):
+            for i, word, rank in plan:
+                cls.pointer(frame, word, rank, args[i])
+            given = iter(given)
+            results = tuple(next(given) if arguments is None else empty(*arguments) for _, _, arguments in made)
+            for (word, rank, _), tensor in zip(made, results):
+                cls.pointer(frame, word, rank, tensor)
+            if count >= 0:
+                frame.words[count] += 1
+            if status := run(program.handle, *table(frame, inputs), *table(frame, outputs)):
+                return fail(status) if fail else None
+            return results
+
+        return step
 
     @staticmethod
     def state(args, plan):

@@ -1,7 +1,7 @@
 """The compiled function: one generated Python function per graph, called with one list of arguments.
 
-A call fills the data pointers of prepared DLTensors, allocates outputs with PyTorch's own strides, runs the programs
-and the host steps between them, and copies mutated inputs back at the end. All DLTensors of a call live in one block of
+A call runs programs and the host steps between them, and copies mutated inputs back at the end. A program's step (door.py)
+fills prepared DLTensors and allocates outputs with PyTorch's own strides. All DLTensors of a call live in one block of
 words, a frame; frames are pooled, so calls from several threads never share one. Shapes that depend on symbols are
 written into the frame per call, static ones never again. Tested by tests/torch/test_aot_semantics.py.
 """
@@ -22,7 +22,6 @@ from .partition import Segment
 
 _DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32),
            "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8)}
-_empty = torch._C._dynamo.guards._empty_strided_cpu
 
 
 class Layout:
@@ -32,19 +31,22 @@ class Layout:
         self.words, self.pointers, self.segments = [], [], []
 
     def tensor(self, dtype, shape, strides):
-        """Adds a DLTensor; returns the index of its data word and [(word, size)] for what depends on symbols."""
+        """Adds a DLTensor; returns the index of its data word, and its rank if a size depends on symbols, else -1."""
         code, bits = _DLPACK[dtype]
         at, rank = len(self.words), len(shape)
         self.words += [0, 1, rank | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0]
         self.pointers += [(at + 3, at + 6), (at + 4, at + 6 + rank)]
-        late = []
-        for value in (*shape, *strides):
-            if not isinstance(value, int):
-                late.append((len(self.words), value))
-                value = 0
-            self.words.append(value)
+        static = all(isinstance(value, int) for value in (*shape, *strides))
+        self.words += [*shape, *strides] if static else [0] * (2 * rank)
         self.words.append(0)  # so that the shape of rank 0 has an address too
-        return at, late
+        return at, -1 if static else rank
+
+    def table(self, ats):
+        """Adds a list of addresses of DLTensors, None for NULL; returns (its first word, its length)."""
+        start = len(self.words)
+        self.words += [0] * len(ats)
+        self.pointers += [(start + i, at) for i, at in enumerate(ats) if at is not None]
+        return start, len(ats)
 
     def word(self):
         self.words.append(0)
@@ -62,9 +64,9 @@ class Layout:
 
 
 class Frame:
-    """One call's block of words. `run` has a function per segment, its arguments bound; `at` is the frame for the door."""
+    """One call's block of words. `at` is the frame for the door."""
 
-    __slots__ = ("block", "words", "run", "at", "_tables")
+    __slots__ = ("block", "words", "at")
 
     def __init__(self, layout):
         self.block = (ctypes.c_int64 * len(layout.words))(*layout.words)
@@ -72,12 +74,6 @@ class Frame:
         for at, to in layout.pointers:
             self.block[at] = base + 8 * to
         self.words = memoryview(self.block).cast("B").cast("q")
-        self.run, self._tables = [], []
-        for program, inputs, outputs in layout.segments:
-            tables = [(ctypes.c_void_p * max(len(t), 1))(*(None if at is None else base + 8 * at for at in t))
-                      for t in (inputs, outputs)]
-            self._tables += tables
-            self.run.append(door.chosen.step(program, *zip(tables, (len(inputs), len(outputs)))))
         self.at = door.chosen.at(self)
 
 
@@ -150,7 +146,7 @@ def fixed(tensor, size, stride):
         tensor = tensor.resolve_neg()
     if tensor.stride() == stride or symexpr.normal_strides(size, tensor.stride()) == symexpr.normal_strides(size, stride):
         return tensor
-    return _empty(size, stride, tensor.dtype).copy_(tensor)
+    return door.empty(size, stride, tensor.dtype).copy_(tensor)
 
 
 def view_of(root, size, stride, offset):
@@ -163,7 +159,7 @@ class Writer:
     def __init__(self, partition, uses):
         self.p, self.uses = partition, uses
         self.layout, self.lines = Layout(), []
-        self.names, self.globals = {}, {"empty": _empty, "fixed": fixed, "view_of": view_of,
+        self.names, self.globals = {}, {"empty": door.empty, "fixed": fixed, "view_of": view_of,
                                       "fail": _abi.check}
         self.counter = itertools.count()
 
@@ -218,6 +214,7 @@ class Writer:
 
     def write(self):
         p = self.p
+        self.calls = self.layout.word()
         self.symbols = self._used_symbols()
         self.in_place = self._find_in_place()
         self.placeholders = [n for n in p.nodes if n.op == "placeholder"]
@@ -239,8 +236,8 @@ class Writer:
                 self.line(f"{self.name(destination)}.copy_({self.argument(source)})")
         output = next(n for n in p.nodes if n.op == "output")
         results = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
-        self.calls = self.layout.word()
-        self.line(f"words[{self.calls}] += 1")
+        if not self.layout.segments:
+            self.line(f"words[{self.calls}] += 1")
         self.line("args.clear()")
         self.line("return (" + "".join(self.argument(r) + ", " for r in results) + ")")
         named = set(re.findall(r"\bv\d+\b", "\n".join(self.lines)))
@@ -278,50 +275,66 @@ class Writer:
         return used
 
     def _segment(self, segment):
-        use = self.uses[segment]
-        inputs, late, retry, bound = [], [], [], []
+        use, number = self.uses[segment], len(self.layout.segments)
+        inputs, bound = [], []
         for value in use.symbols:
             at, word = self.layout.scalar()
             inputs.append(at)
-            late.append((word, value))
-        for n, _ in segment.inputs:
-            if n in use.frozen:
-                inputs.append(None)
-                continue
-            at, sizes = self._tensor(n)
-            inputs.append(at)
-            late += sizes
-            if n.op == "placeholder":
-                bound.append((self.placeholders.index(n), at))
-            else:
-                self.line(f"pointer(at, {at}, {self.argument(n)})")
-        if bound:
-            self.line(f"bind(at, {self.constant(door.chosen.plan(*zip(*bound)))}, args)")
-        outputs = []
-        for n in segment.outputs:
-            at, sizes = self._tensor(n)
-            outputs.append(at)
-            late += sizes
-            v, fresh = self.name(n), self._empty(n)
-            if (destination := self.in_place.get(n)) is not None:
-                fresh, retry = self.name(destination), [*retry, (at, v, fresh)]
-            self.line(f"{v} = pointer(at, {at}, {fresh})")
-        for word, value in late:
             if isinstance(value, int):
                 self.layout.words[word] = value
             else:
                 self.line(f"words[{word}] = {value if isinstance(value, str) else symexpr.text(value)}")
-        run = f"frame.run[{len(self.layout.segments)}]()"
-        self.layout.segments.append((use.program, inputs, outputs))
+        for n, _ in segment.inputs:
+            if n in use.frozen:
+                inputs.append(None)
+                continue
+            at, rank = self._tensor(n)
+            inputs.append(at)
+            if n.op == "placeholder":
+                bound.append((self.placeholders.index(n), at, rank))
+            else:
+                self.line(f"pointer(at, {at}, {rank}, {self.argument(n)})")
+        outputs, made, given, retry = [], [], [], []
+        for n in segment.outputs:
+            at, rank = self._tensor(n)
+            outputs.append(at)
+            destination = self.in_place.get(n)
+            if rank < 0 and destination is None:
+                made.append((at, rank, self._empty_arguments(n)))
+                continue
+            made.append((at, rank, None))
+            given.append((self._empty(n), destination and self.name(destination)))
+            if destination is not None:
+                retry.append((len(made) - 1, self.name(destination)))
+        tables = self.layout.table(inputs), self.layout.table(outputs)
+        self.layout.segments.append((use.program, *tables))
+        count = self.calls if number == 0 else -1
+
+        def step(name, fail, count):
+            plan = door.chosen.plan(*zip(*bound)) if bound else door.chosen.plan()
+            self.globals[name] = door.chosen.step(use.program, plan, *tables, made, fail, count)
+
+        def call(name, arguments):
+            return f"{name}({', '.join(['at', 'args', *arguments])})"
+
+        names = "".join(f"{self.name(n)}, " for n in segment.outputs)
+        step(f"step{number}", None if retry else _abi.check, count)
+        result = call(f"step{number}", [destination or fresh for fresh, destination in given])
         if not retry:
-            self.line(f"if status := {run}: fail(status)")
+            self.line(f"{names}= {result}" if names else result)
             return
-        self.line(f"if {run}:  # the buffer may share memory with an input: nothing was written, so write elsewhere")
-        for at, v, fresh in retry:
-            self.line(f"    t{at} = pointer(at, {at}, {fresh})")
-        self.line(f"    if status := {run}: fail(status)")
-        for at, v, _ in retry:
-            self.line(f"    {v}.copy_(t{at})")  # AOTAutograd counts the version of mutated inputs itself
+        step(f"again{number}", _abi.check, -1)
+        self.line(f"r = {result}")
+        self.line("if r is None:  # the buffer may share memory with an input: nothing was written, so write elsewhere")
+        self.line(f"    r = list({call(f'again{number}', [fresh for fresh, _ in given])})")
+        for i, destination in retry:
+            self.line(f"    {destination}.copy_(r[{i}])")  # AOTAutograd counts the version of mutated inputs itself
+            self.line(f"    r[{i}] = {destination}")
+        self.line(f"{names}= r")
+
+    def _empty_arguments(self, n):
+        fake = n.meta["val"]
+        return symexpr.sizes(fake.shape), symexpr.sizes(fake.stride()), fake.dtype
 
     def _empty(self, n):
         fake = n.meta["val"]
@@ -427,13 +440,13 @@ def build(partition, uses, name):
         frozen = shared_frozen(uses) or Frozen(packed, tensors)
         frozen.pools.add(pool)
     take = ["try:", "    frame = free.pop()", "except IndexError:", "    frame = make()"]
-    scope = dict(writer.globals, free=pool.free, make=pool.make, bind=door.chosen.bind, pointer=door.chosen.pointer)
+    scope = dict(writer.globals, free=pool.free, make=pool.make, pointer=door.chosen.pointer)
     if frozen:
         take = ["while True:", *("    " + line for line in take), "    if current(args, params, frozen.expected): break",
                 "    free.append(frame)", "    frozen.refresh(args, indices, params)"]
         scope.update(frozen=frozen, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current)
-    source = "\n".join(["def call(args):", *("    " + line for line in take), "    try:", "        words, at = frame.words, frame.at",
-                        *writer.lines, "    finally:", "        free.append(frame)"]) + "\n"
+    words = ["        words = frame.words"] * any("words[" in line for line in writer.lines)
+    source = "\n".join(["def call(args):", *("    " + line for line in take), "    try:", "        at = frame.at", *words, *writer.lines, "    finally:", "        free.append(frame)"]) + "\n"
     exec(compile(source, f"<tenon {name}>", "exec"), scope)
     call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function
     call._boxed_call = True
