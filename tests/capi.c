@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
     versions(), run_and_stats(), strided(), freeze();
     bad_tensors(), bad_text(), prints(), struct_sizes(), nulls();
     ops(), build(), bad_build(), queries(), contexts(), allocators();
-    plan_limits(), specialized(), no_disk_cache();
+    sizes(), plan_limits(), specialized(), no_disk_cache();
   }
   printf("%d checks, %d failures\n", checks, failures);
   return failures ? 1 : 0;

@@ -36,6 +36,8 @@ void run_and_stats(void), strided(void), freeze(void), bad_tensors(void), contex
 void loggers(void);
 /* capi_faults.c */
 void struct_sizes(void), nulls(void);
+/* capi_sizes.c */
+void sizes(void);
 /* capi_cache.c */
 void plan_limits(void), specialized(void), no_disk_cache(void), disk_cache(void);
 

@@ -43,7 +43,10 @@ Status read_tensor(const tenon_tensor* given, const char* what, size_t position,
     return invalid(who() + " has rank " + std::to_string(given->ndim));
   if (given->ndim > 0 && !given->shape) return invalid(who() + " has no shape");
   const size_t rank = static_cast<size_t>(given->ndim);
-  out->data = given->data ? static_cast<char*>(given->data) + given->byte_offset : nullptr;
+  // As a number: an offset may well wrap round.
+  out->data = given->data
+                  ? reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(given->data) + given->byte_offset)
+                  : nullptr;
   out->dtype = *dtype;
   out->shape = {given->shape, rank};
   out->strides = given->strides ? std::span<const int64_t>(given->strides, rank) : std::span<const int64_t>();

@@ -126,10 +126,23 @@ class Verifier {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const OutputBinding& out = graph_.outputs[i];
       if (exists(out.value))
-        strides(out.value, out.strides);
+        strides(out.value, out.strides), each_element_once(out.value, out.strides);
       else
         fail("output " + std::to_string(i), "no such value");
     }
+  }
+
+  // What symbols leave open is asked when a plan is made.
+  void each_element_once(ValueId v, const std::optional<Dims>& strides) {
+    const Dims& shape = graph_.type(v).shape;
+    if (!strides || strides->size() != shape.size()) return;
+    std::vector<int64_t> sizes, steps;
+    for (size_t a = 0; a < shape.size(); ++a) {
+      if (!shape[a].is_const() || !(*strides)[a].is_const()) return;
+      sizes.push_back(shape[a].value()), steps.push_back((*strides)[a].value());
+    }
+    if (may_overlap(sizes, steps))
+      fail(v, "the output's strides [" + graph_.dims->print(*strides) + "] let elements overlap");
   }
 
   void strides(ValueId v, const std::optional<Dims>& strides) {
@@ -234,5 +247,21 @@ class Verifier {
 }  // namespace
 
 Status verify(const Graph& graph) { return Verifier(graph).run(); }
+
+bool may_overlap(std::span<const int64_t> shape, std::span<const int64_t> strides) {
+  std::vector<std::pair<__int128, int64_t>> axes;  // stride, size
+  for (size_t a = 0; a < shape.size(); ++a) {
+    if (shape[a] == 0) return false;
+    const __int128 stride = strides[a];
+    if (shape[a] > 1) axes.emplace_back(stride < 0 ? -stride : stride, shape[a]);
+  }
+  std::sort(axes.begin(), axes.end());
+  __int128 reach = 0;  // of the axes with smaller strides
+  for (auto [stride, size] : axes) {
+    if (stride <= reach) return true;
+    reach += stride * (size - 1);
+  }
+  return false;
+}
 
 }  // namespace tenon

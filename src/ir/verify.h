@@ -2,11 +2,17 @@
 // between one another in debug builds. Tested by tests/ir_test.cc and tests/ir/verify_*.tn.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "src/ir/graph.h"
 
 namespace tenon {
 
 // Any graph comes in, however broken. The status (invalid) holds every violation, one per line, each naming its node.
 Status verify(const Graph& graph);
+// Whether two elements of a tensor may stand in one place. Never wrong where it says no; of layouts that interleave axes
+// it says yes.
+bool may_overlap(std::span<const int64_t> shape, std::span<const int64_t> strides);
 
 }  // namespace tenon

@@ -44,6 +44,25 @@ Extent extent_of(const Plan::Expected& e, const Tensor& t) {
           base + static_cast<uintptr_t>((high + 1) * size_of(t.dtype))};
 }
 
+std::string symbol_name(const Graph& graph, int symbol) {
+  return graph.dims->symbol_name(graph.dims->symbol_at(symbol));
+}
+
+// Shape as asked and as given, and why that was asked.
+std::string mismatch(const Graph& graph, const Binder& binder, ValueId v, std::span<const int64_t> want,
+                     std::span<const int64_t> got, std::span<const int64_t> symbols) {
+  const TensorType& type = graph.type(v);
+  std::string text =
+      graph.value_name(v) + " is " + graph.print_type(type) + " = " + list(want) + ", got shape " + list(got);
+  for (size_t a = 0; a < want.size() && a < got.size() && want.size() == got.size(); ++a) {
+    if (want[a] == got[a]) continue;
+    if (const std::string why = binder.because(graph, type.shape[a], symbols); !why.empty())
+      text += ": " + why;
+    break;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string print_shape(std::span<const int64_t> shape) { return list(shape); }
@@ -97,6 +116,10 @@ Result<Binder> Binder::make(const Graph& graph) {
         for (Dim x : *d) dims.collect_symbols(x, used);
     }
   }
+  // verify() takes strides for a source of symbols; here sizes alone are.
+  for (const InputBinding& in : graph.inputs)
+    if (in.strides)
+      for (Dim d : *in.strides) dims.collect_symbols(d, used);
   for (Dim d : used)
     if (!solved[dims.symbol_number(d)])
       return invalid("no input determines the size " + dims.symbol_name(d) + " of graph @" + graph.name);
@@ -124,17 +147,24 @@ Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::s
     if (s.axis < 0) {
       if (!t.data) return invalid("input " + graph.value_name(graph.inputs[s.input].value) + " has no data");
       symbols[s.symbol] = *static_cast<const int64_t*>(t.data);
+    } else if (s.factor == 1 && s.offset == 0) {
+      symbols[s.symbol] = t.shape[s.axis];
     } else {
-      const int64_t n = t.shape[s.axis] - s.offset;
-      if (n % s.factor != 0)
-        return invalid("input " + graph.value_name(graph.inputs[s.input].value) + " is " +
-                       graph.print_type(graph.type(graph.inputs[s.input].value)) + ", got shape " +
-                       list(t.shape));
-      symbols[s.symbol] = n / s.factor;
+      auto wrong = [&](const std::string& why) {
+        const ValueId v = graph.inputs[s.input].value;
+        return invalid("input " + graph.value_name(v) + " is " + graph.print_type(graph.type(v)) +
+                       ", got shape " + list(t.shape) + why);
+      };
+      int64_t n = t.shape[s.axis];
+      if (n < 0) return wrong(": axis " + std::to_string(s.axis) + " is negative");
+      if (__builtin_sub_overflow(n, s.offset, &n))
+        return wrong(": " + symbol_name(graph, s.symbol) + " has no value that 64 bits hold");
+      if (n % s.factor != 0) return wrong("");
+      symbols[s.symbol] = n / s.factor;  // no overflow: n > INT64_MIN, as the size is not negative
     }
     if (symbols[s.symbol] < 0)
-      return invalid("size " + graph.dims->symbol_name(graph.dims->symbol_at(s.symbol)) +
-                     " is negative: " + std::to_string(symbols[s.symbol]));
+      return invalid("size " + symbol_name(graph, s.symbol) + ", " + where(graph, s.symbol) +
+                     ", is negative: " + std::to_string(symbols[s.symbol]));
   }
   return {};
 }
@@ -148,8 +178,42 @@ std::string Binder::where(const Graph& graph, int symbol) const {
   return "";
 }
 
-Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<bool>& frozen,
-                     std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+std::string Binder::because(const Graph& graph, Dim size, std::span<const int64_t> symbols) const {
+  std::vector<Dim> used;
+  graph.dims->collect_symbols(size, used);
+  std::string text;
+  for (Dim d : used) {
+    const int s = graph.dims->symbol_number(d);
+    text += (text.empty() ? "" : "; ") + graph.dims->symbol_name(d) + " is " + std::to_string(symbols[s]);
+    if (const std::string from = where(graph, s); !from.empty()) text += ", " + from;
+  }
+  return text;
+}
+
+Status Binder::check_inputs(const Graph& graph, const std::vector<bool>& frozen,
+                            std::span<const Tensor> inputs, std::span<const int64_t> symbols) const {
+  std::vector<int64_t> want;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (frozen[i]) continue;
+    const ValueId v = graph.inputs[i].value;
+    want.clear();
+    for (Dim d : graph.type(v).shape) {
+      const auto n = d.is_const() ? std::optional(d.value()) : graph.dims->eval(d, symbols);
+      if (!n)
+        return invalid("input " + graph.value_name(v) + " is " + graph.print_type(graph.type(v)) +
+                       ": the size " + graph.dims->print(d) +
+                       " has no value that 64 bits hold: " + because(graph, d, symbols));
+      want.push_back(*n);
+    }
+    if (!std::equal(want.begin(), want.end(), inputs[i].shape.begin(), inputs[i].shape.end()))
+      return invalid("input " + mismatch(graph, *this, v, want, inputs[i].shape, symbols));
+  }
+  return {};
+}
+
+Status check_tensors(const Graph& graph, const Binder& binder, const Plan& plan,
+                     const std::vector<bool>& frozen, std::span<const Tensor> inputs,
+                     std::span<const Tensor> outputs) {
   TENON_TRY(check_count(graph, "output", outputs.size()));
   // Nothing is built for a message before there is one to give.
   auto check = [&](const char* what, ValueId v, const Plan::Expected& want, const Tensor& t) -> Status {
@@ -158,10 +222,11 @@ Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<boo
     if (t.dtype != type.dtype)
       return invalid(who() + " is " + graph.print_type(type) + ", got dtype " + std::string(name(t.dtype)));
     if (!std::equal(t.shape.begin(), t.shape.end(), want.shape.begin(), want.shape.end()))
-      return invalid(who() + " is " + graph.print_type(type) + " = " + list(want.shape) + ", got shape " +
-                     list(t.shape));
+      return invalid(std::string(what) + " " +
+                     mismatch(graph, binder, v, want.shape, t.shape, plan.symbols()));
     if (!strides_fit(want, t.strides))
-      return invalid(who() + " has strides " + list(want.strides) + ", got " + list(t.strides));
+      return invalid(who() + " has strides " + list(want.strides) + ", got " +
+                     (t.strides.empty() ? "none: dense row-major" : list(t.strides)));
     if (!t.data && want.elements > 0) return invalid(who() + " has no data");
     return {};
   };
@@ -206,9 +271,10 @@ Status check_params(const Graph& graph, std::span<const Tensor> params) {
     bool fits = t.shape.size() == type.shape.size();
     int64_t elements = 1;
     for (size_t a = 0; fits && a < t.shape.size(); ++a) {
-      fits = t.shape[a] >= 0 && (!type.shape[a].is_const() || type.shape[a].value() == t.shape[a]);
-      elements *= t.shape[a];
+      fits = t.shape[a] >= 0 && (!type.shape[a].is_const() || type.shape[a].value() == t.shape[a]) &&
+             !__builtin_mul_overflow(elements, std::max<int64_t>(1, t.shape[a]), &elements);
     }
+    if (std::find(t.shape.begin(), t.shape.end(), 0) != t.shape.end()) elements = 0;
     if (!fits) return invalid(who + ", got shape " + list(t.shape));
     Plan::Expected want{{t.shape.begin(), t.shape.end()}, {}, elements};
     bool known = true;  // strides of symbols are not

@@ -22,8 +22,13 @@ class Binder {
   // Symbol values, by symbol number, from the inputs' sizes (and the data of inputs that define a symbol). Checks counts, ranks, dtypes.
   Status solve(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
                std::span<int64_t> symbols) const;
+  // Every size of every input against the symbols: contradictions, named with both inputs. Frozen inputs are not read.
+  Status check_inputs(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
+                      std::span<const int64_t> symbols) const;
   // Where the symbol is read: "axis 0 of %x".
   std::string where(const Graph& graph, int symbol) const;
+  // What a size is made of: "N is 2, axis 0 of %x; M is 4, axis 1 of %x". "" for a constant.
+  std::string because(const Graph& graph, Dim size, std::span<const int64_t> symbols) const;
 
  private:
   struct Source {
@@ -37,8 +42,9 @@ class Binder {
 };
 
 // Sizes, strides and pointers of every tensor against the plan. Frozen inputs are not read and not checked.
-Status check_tensors(const Graph& graph, const Plan& plan, const std::vector<bool>& frozen,
-                     std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+Status check_tensors(const Graph& graph, const Binder& binder, const Plan& plan,
+                     const std::vector<bool>& frozen, std::span<const Tensor> inputs,
+                     std::span<const Tensor> outputs);
 
 // As many inputs, outputs or params ("input", ...) as the graph has? Asked before any of a caller's array is read.
 Status check_count(const Graph& graph, std::string_view what, size_t given);

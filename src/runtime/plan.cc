@@ -5,6 +5,8 @@
 #include <chrono>
 
 #include "src/ir/op.h"
+#include "src/ir/verify.h"
+#include "src/runtime/bind.h"
 
 namespace tenon {
 
@@ -27,14 +29,17 @@ namespace {
 Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::optional<Dims>& strides) {
   Plan::Expected e;
   e.shape = sizes.eval(type.shape);
-  e.elements = 1;
-  for (int64_t n : e.shape) e.elements *= n;
+  // Where there is nothing, the other axes may be of any length, and no stride matters.
+  const bool empty = std::find(e.shape.begin(), e.shape.end(), 0) != e.shape.end();
+  e.elements = empty ? 0 : 1;
+  if (!empty)
+    for (int64_t n : e.shape) e.elements *= n;
+  e.strides.assign(e.shape.size(), 1);
+  if (empty) return e;
   if (strides) {
     e.strides = sizes.eval(*strides);
   } else {
-    e.strides.assign(e.shape.size(), 1);
-    for (size_t i = e.shape.size(); i-- > 1;)
-      e.strides[i - 1] = e.strides[i] * std::max<int64_t>(1, e.shape[i]);
+    for (size_t i = e.shape.size(); i-- > 1;) e.strides[i - 1] = e.strides[i] * e.shape[i];
   }
   return e;
 }
@@ -117,8 +122,13 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   for (const auto& e : source.executables)
     for (ValueId v : e->outputs) TENON_TRY(check_extent(g, sizes, v, std::nullopt));
   for (const InputBinding& i : g.inputs) plan->inputs.push_back(expected(sizes, g.type(i.value), i.strides));
-  for (const OutputBinding& o : g.outputs)
+  for (const OutputBinding& o : g.outputs) {
     plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));
+    const Plan::Expected& e = plan->outputs.back();
+    if (o.strides && may_overlap(e.shape, e.strides))
+      return invalid(g.value_name(o.value) + " = " + print_shape(e.shape) + ": the output's strides " +
+                     print_shape(e.strides) + " let elements overlap");
+  }
 
   // Lifetimes of what lives in the workspace.
   std::vector<int> slot(g.nodes.size(), -1);

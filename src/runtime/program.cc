@@ -325,9 +325,10 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   TENON_TRY(p.binder.solve(source_, p.frozen, inputs, symbols));
   PlanCache::Use plan = p.plans.find(symbols);
   if (!plan) {
+    TENON_TRY(p.binder.check_inputs(source_, p.frozen, inputs, symbols));
     TENON_ASSIGN(plan, p.make_plan(symbols));
   }
-  TENON_TRY(check_tensors(source_, *plan, p.frozen, inputs, outputs));
+  TENON_TRY(check_tensors(source_, p.binder, *plan, p.frozen, inputs, outputs));
   void *in_stack[64], *out_stack[64];
   std::vector<void*> in_heap, out_heap;
   void **in = in_stack, **out = out_stack;
