@@ -1,6 +1,7 @@
 // Conditions: what symbols left open in a graph, asked again when a plan is made: slice bounds, windows, reshapes,
 // something to gather from. Worked out once per program: nodes that no sizes can make wrong are left out, and of those
 // that say the same one is kept, so that a plan of most graphs costs no inference at all.
+// Tested by tests/conditions_test.cc.
 #pragma once
 
 #include <span>
