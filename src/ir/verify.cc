@@ -141,8 +141,9 @@ class Verifier {
       if (!shape[a].is_const() || !(*strides)[a].is_const()) return;
       sizes.push_back(shape[a].value()), steps.push_back((*strides)[a].value());
     }
-    if (may_overlap(sizes, steps))
-      fail(v, "the output's strides [" + graph_.dims->print(*strides) + "] let elements overlap");
+    if (repeats(sizes, steps))
+      fail(v,
+           "the output's strides [" + graph_.dims->print(*strides) + "] put several elements in one place");
   }
 
   void strides(ValueId v, const std::optional<Dims>& strides) {
@@ -248,20 +249,13 @@ class Verifier {
 
 Status verify(const Graph& graph) { return Verifier(graph).run(); }
 
-bool may_overlap(std::span<const int64_t> shape, std::span<const int64_t> strides) {
-  std::vector<std::pair<__int128, int64_t>> axes;  // stride, size
+bool repeats(std::span<const int64_t> shape, std::span<const int64_t> strides) {
+  bool found = false;
   for (size_t a = 0; a < shape.size(); ++a) {
     if (shape[a] == 0) return false;
-    const __int128 stride = strides[a];
-    if (shape[a] > 1) axes.emplace_back(stride < 0 ? -stride : stride, shape[a]);
+    found = found || (shape[a] > 1 && strides[a] == 0);
   }
-  std::sort(axes.begin(), axes.end());
-  __int128 reach = 0;  // of the axes with smaller strides
-  for (auto [stride, size] : axes) {
-    if (stride <= reach) return true;
-    reach += stride * (size - 1);
-  }
-  return false;
+  return found;
 }
 
 }  // namespace tenon

@@ -125,9 +125,9 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   for (const OutputBinding& o : g.outputs) {
     plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));
     const Plan::Expected& e = plan->outputs.back();
-    if (o.strides && may_overlap(e.shape, e.strides))
+    if (o.strides && repeats(e.shape, e.strides))
       return invalid(g.value_name(o.value) + " = " + print_shape(e.shape) + ": the output's strides " +
-                     print_shape(e.strides) + " let elements overlap");
+                     print_shape(e.strides) + " put several elements in one place");
   }
 
   // Lifetimes of what lives in the workspace.
