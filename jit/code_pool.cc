@@ -9,6 +9,8 @@
 #include <map>
 #include <mutex>
 
+#include "src/base/no_fork.h"
+
 namespace tenon::jit {
 namespace {
 
@@ -31,6 +33,7 @@ struct CodePool::Impl {
   int64_t in_use = 0;
 
   Result<char*> take(size_t bytes) {
+    const NoFork no_fork;
     std::lock_guard lock(mutex);
     auto it = free.begin();
     while (it != free.end() && it->second < bytes) ++it;
@@ -48,6 +51,7 @@ struct CodePool::Impl {
   }
 
   void give_back(char* at, size_t bytes) {
+    const NoFork no_fork;
     std::lock_guard lock(mutex);
     in_use -= static_cast<int64_t>(bytes);
     auto next = free.lower_bound(at);
@@ -86,6 +90,7 @@ Result<std::shared_ptr<void>> CodePool::install(size_t bytes, const std::functio
 }
 
 int64_t CodePool::bytes_in_use() const {
+  const NoFork no_fork;
   std::lock_guard lock(impl_->mutex);
   return impl_->in_use;
 }

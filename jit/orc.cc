@@ -40,6 +40,7 @@
 #include "jit/object_cache.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
+#include "src/base/no_fork.h"
 
 namespace tenon::jit {
 namespace {
@@ -162,6 +163,7 @@ Result<std::string> generate(std::string_view text, llvm::TargetMachine& machine
 }  // namespace
 
 Result<std::string> compile_object(std::string_view text) {
+  const NoFork no_fork;
   std::unique_ptr<llvm::TargetMachine> machine = machines().take();
   if (!machine) return failed("no X86 target");
   auto* context = new llvm::LLVMContext;
@@ -320,7 +322,10 @@ void build_all(std::vector<Job>& jobs, Isa isa, double& milliseconds) {
   std::vector<std::thread> others;
   for (unsigned t = 1; t < threads; ++t) {
     try {
-      others.emplace_back(work);
+      others.emplace_back([&] {
+        const NoFork::Helper helper;
+        work();
+      });
     } catch (const std::system_error&) {
       break;  // no thread to be had: this one does the rest
     }
@@ -342,6 +347,7 @@ Compiler& Compiler::get() {
 Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::vector<const Kernel*>& kernels,
                                                                    Isa isa, int* compiled) {
   if (compiled) *compiled = 0;
+  const NoFork no_fork;
   std::vector<std::shared_ptr<const jit::Code>> codes(kernels.size());
   std::vector<std::shared_ptr<Entry>> entries(kernels.size());
   std::vector<Job> jobs;
@@ -401,6 +407,7 @@ Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::ve
 }
 
 Compiler::Stats Compiler::stats() const {
+  const NoFork no_fork;
   std::lock_guard lock(impl_->mutex);
   Stats stats = impl_->stats;
   stats.code_bytes = CodePool::get().bytes_in_use();

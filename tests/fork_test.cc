@@ -9,6 +9,7 @@
 #include <chrono>
 #include <thread>
 
+#include "src/base/log.h"
 #include "tests/run_help.h"
 
 namespace tenon {
@@ -38,6 +39,8 @@ bool runs(Program& program, int64_t n) {
     if (std::abs(v * 256 - 1) > 1e-3f) return false;
   return true;
 }
+
+constexpr int kForks = 60;
 
 // The exit status of a child that does `body`, -1 for one that has not ended after 20 seconds.
 template <class Body>
@@ -89,6 +92,54 @@ TEST_F(Fork, WhileOthersRun) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(child([&] { return runs(*program, 300) ? 0 : 1; }), 0);
   stop = true;
   for (std::thread& t : threads) t.join();
+}
+
+// Threads that hold every lock of ours at some moment: of programs, plans, kernels in the making, libraries' primitives,
+// the log. The child needs them all.
+TEST_F(Fork, WhileOthersMakeProgramsAndPlans) {
+  static std::atomic<int64_t> lines{0};
+  set_logger([](void*, const char*, const char*) { ++lines; }, nullptr);
+  ProgramOptions few;
+  few.limits.plans = 2;
+  auto graph = parse_graph(kText);
+  auto shared = Program::make(*graph, few, {});
+  ASSERT_TRUE(shared.ok() && runs(**shared, 10));
+  std::atomic<bool> stop{false};
+  std::atomic<int> made{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int64_t n = 1; !stop; ++n) {
+        if (t < 2) {
+          runs(**shared, 1 + (2 * n + t) % 40);
+        } else {
+          // A constant of its own: a kernel that nobody has compiled.
+          char text[200];
+          std::snprintf(text, sizeof text,
+                        "graph @own(%%x: f32[N]) {\n %%c = constant{dtype=f32, shape=[], data=0x%08x}\n"
+                        " %%y = add(%%x, %%c)\n return %%y\n}",
+                        static_cast<unsigned>(0x40000000 + 2 * n + t));
+          auto own = parse_graph(text);
+          made += own.ok() && Program::make(*own, {}, {}).ok();
+        }
+      }
+    });
+  for (int i = 0; i < kForks; ++i) {
+    const int status = child([&] {
+      if (!runs(**shared, 100 + i)) return 1;
+      auto other = make();
+      if (!other || !runs(*other, 50)) return 2;
+      (*shared)->set_limits({1, 1});
+      return (*shared)->stats().plans.plans == 1 ? 0 : 3;
+    });
+    EXPECT_EQ(status, 0) << "fork " << i;
+    if (status != 0) break;
+  }
+  stop = true;
+  for (std::thread& t : threads) t.join();
+  set_logger(nullptr, nullptr);
+  EXPECT_GT(made, 0);
+  EXPECT_GT(lines, 0);
 }
 
 // Threads at work when main() ends: the code they execute must not go before they do.

@@ -106,8 +106,8 @@ class CallStep final : public Step {
     TENON_CHECK(dnnl_stream_wait(set->stream.get()) == dnnl_success, "oneDNN stream");
     for (const PlainCopy& c : after) copy(c, buffers, base);
     if (!used_.exchange(true, std::memory_order_relaxed)) used_anew();
-    std::lock_guard lock(mutex_);
-    free_.push_back(std::move(set));
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock) free_.push_back(std::move(set));
   }
 
   int64_t reserve(int64_t bytes) {
@@ -128,8 +128,9 @@ class CallStep final : public Step {
   };
   std::unique_ptr<Set> take() const {
     {
-      std::lock_guard lock(mutex_);
-      if (!free_.empty()) {
+      // Never waited for: in the child of a fork it may be held by a thread of the parent.
+      std::unique_lock lock(mutex_, std::try_to_lock);
+      if (lock && !free_.empty()) {
         std::unique_ptr<Set> set = std::move(free_.back());
         free_.pop_back();
         return set;

@@ -5,6 +5,7 @@
 
 #include "src/api/guard.h"
 #include "src/base/log.h"
+#include "src/base/no_fork.h"
 
 namespace tenon {
 namespace {
@@ -54,6 +55,7 @@ Loggers& loggers() {
 tenon_context::~tenon_context() {
   if (!logs) return;
   tenon::Loggers& all = tenon::loggers();
+  const tenon::NoFork no_fork;
   std::lock_guard lock(all.mutex);
   std::erase_if(all.entries, [&](const auto& e) { return e.context == this; });
   all.settle();
@@ -79,6 +81,7 @@ tenon_status tenon_context_create(const tenon_context_options* options, tenon_co
           std::make_unique<tenon::HostParallel>(given.parallel_for, given.parallel_user, given.num_threads);
     if (given.log) {
       tenon::Loggers& all = tenon::loggers();
+      const tenon::NoFork no_fork;
       std::lock_guard lock(all.mutex);
       all.entries.push_back({handle.get(), given.log, given.log_user});
       handle->logs = true;

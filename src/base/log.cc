@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/base/env.h"
+#include "src/base/no_fork.h"
 
 namespace tenon {
 namespace {
@@ -20,6 +21,7 @@ std::set<std::string>& headed() {  // topics whose header is out
 }
 
 std::pair<Logger, void*> current() {
+  const NoFork no_fork;
   std::lock_guard lock(mutex);
   return {logger, logger_user};
 }
@@ -32,6 +34,7 @@ void print(const std::string& topic, const std::string& message) {
 }  // namespace
 
 void set_logger(Logger to, void* user) {
+  const NoFork no_fork;
   std::lock_guard lock(mutex);
   logger = to;
   logger_user = user;
@@ -52,6 +55,7 @@ void log_row(std::string_view topic, const std::string& header, std::initializer
   if (!log_wanted(topic)) return;
   bool first;
   {
+    const NoFork no_fork;
     std::lock_guard lock(mutex);
     first = headed().emplace(topic).second;
   }

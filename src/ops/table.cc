@@ -13,6 +13,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "src/base/no_fork.h"
 #include "src/ops/bodies.h"
 #include "src/ops/math.h"
 #include "src/ops/rules.h"
@@ -236,6 +237,7 @@ const Op& op(OpId id) {
 
 std::optional<OpId> find_op(std::string_view name) {
   Table& t = table();
+  const NoFork no_fork;
   std::shared_lock lock(t.mutex);
   auto it = t.ids.find(name);
   return it == t.ids.end() ? std::nullopt : std::optional<OpId>(it->second);
@@ -244,6 +246,7 @@ std::optional<OpId> find_op(std::string_view name) {
 Result<OpId> register_op(Op row) {
   TENON_TRY(check_row(row));
   Table& t = table();
+  const NoFork no_fork;
   std::unique_lock lock(t.mutex);
   if (t.ids.contains(row.name)) return invalid("op " + std::string(row.name) + ": the name is taken");
   if (!row.combine.empty() && !t.ids.contains(row.combine))

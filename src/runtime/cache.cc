@@ -7,6 +7,8 @@
 #include <bit>
 #include <chrono>
 
+#include "src/base/no_fork.h"
+
 namespace tenon {
 namespace {
 
@@ -54,6 +56,7 @@ PlanCache::Use PlanCache::find(std::span<const int64_t> key) {
 
 Result<PlanCache::Use> PlanCache::find_or_make(std::span<const int64_t> key, const Make& make,
                                                const Watch* watch) {
+  const NoFork no_fork;
   const uint64_t hash = hash_of(key);
   std::shared_ptr<Flight> flight;
   std::unique_lock lock(mutex_);
@@ -241,6 +244,7 @@ PlanCache::Use PlanCache::nearest(std::span<const int64_t> key) const {
 }
 
 void PlanCache::set_limits(const PlanLimits& limits, const Watch* watch) {
+  const NoFork no_fork;
   Doomed doomed;
   Keys evicted;
   {
@@ -253,11 +257,13 @@ void PlanCache::set_limits(const PlanLimits& limits, const Watch* watch) {
 }
 
 PlanLimits PlanCache::limits() const {
+  const NoFork no_fork;
   std::lock_guard lock(mutex_);
   return limits_;
 }
 
 PlanStats PlanCache::stats() const {
+  const NoFork no_fork;
   std::lock_guard lock(mutex_);
   PlanStats s;
   s.plans = static_cast<int64_t>(entries_.size());
@@ -268,6 +274,7 @@ PlanStats PlanCache::stats() const {
 }
 
 PlanCache::Use PlanCache::newest() const {
+  const NoFork no_fork;
   std::lock_guard lock(mutex_);
   return newest_ ? Use(Pin<Entry>::of(newest_)) : Use();
 }

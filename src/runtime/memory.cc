@@ -8,6 +8,8 @@
 #include <new>
 #include <numeric>
 
+#include "src/base/no_fork.h"
+
 namespace tenon {
 
 int64_t assign_offsets(std::vector<Lifetime>& values) {
@@ -86,6 +88,7 @@ std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
     if (s.load(std::memory_order_relaxed))
       if (arena.reset(s.exchange(nullptr, std::memory_order_acq_rel)); arena) break;
   if (!arena && more_count_.load(std::memory_order_relaxed) > 0) {
+    const NoFork no_fork;
     std::lock_guard lock(mutex_);
     if (!more_.empty()) {
       arena = std::move(more_.back());
@@ -107,6 +110,7 @@ void ArenaPool::give(std::unique_ptr<Arena> arena) {
         s.compare_exchange_strong(none, arena.get(), std::memory_order_acq_rel))
       return static_cast<void>(arena.release());
   }
+  const NoFork no_fork;
   std::lock_guard lock(mutex_);
   more_.push_back(std::move(arena));
   more_count_.store(more_.size(), std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 #include <map>
 #include <thread>
 
+#include "src/base/no_fork.h"
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ir/verify.h"
@@ -265,6 +266,7 @@ struct Program::Impl {
   }
 
   Status make(std::span<const Tensor> params) {
+    const NoFork no_fork;
     const auto start = Clock::now();
     if (options.freeze) TENON_TRY(check_params(source, params));
     Split split = split_constants(
@@ -341,10 +343,16 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
 }
 
 Status Program::update_params(std::span<const Tensor> params) {
-  std::lock_guard lock(update_);
-  auto fresh = std::make_unique<Impl>(source_, number_, options_);
-  TENON_TRY(where_threads_are([&] { return fresh->make(params); }));
-  const std::unique_ptr<Impl> former(impl_.exchange(fresh.release()));
+  std::unique_ptr<Impl> former;
+  TENON_TRY(where_threads_are([&]() -> Status {
+    const NoFork no_fork;
+    std::lock_guard lock(update_);
+    auto fresh = std::make_unique<Impl>(source_, number_, options_);
+    TENON_TRY(fresh->make(params));
+    former.reset(impl_.exchange(fresh.release()));
+    return {};
+  }));
+  // Outside of both: a run that holds the former may be about to make a plan.
   while (pinned(former.get())) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return {};
 }
@@ -352,6 +360,7 @@ Status Program::update_params(std::span<const Tensor> params) {
 void Program::set_limits(const PlanLimits& limits) {
   Pin<Impl> p;
   {
+    const NoFork no_fork;
     std::lock_guard lock(update_);
     options_.limits = limits;
     p = Pin<Impl>(impl_);
@@ -361,6 +370,7 @@ void Program::set_limits(const PlanLimits& limits) {
 }
 
 std::string Program::explain(bool json) const {
+  const NoFork no_fork;
   const Pin<Impl> p(impl_);
   const PlanCache::Use newest = p->plans.newest();
   return tenon::explain(p->built.graph, p->built.source, newest ? &*newest : nullptr, json);
