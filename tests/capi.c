@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
     disk_cache();
   } else {
     versions(), run_and_stats(), strided(), freeze();
-    bad_tensors(), bad_text(), prints(), struct_sizes(), nulls();
+    bad_tensors(), bad_text(), prints(), struct_sizes(), nulls(), allocation_failures();
     ops(), build(), bad_build(), queries(), contexts(), allocators();
     sizes(), plan_limits(), specialized(), no_disk_cache();
   }

@@ -29,13 +29,23 @@ tenon_program* compile(const char* text);
 /* y = x w + x of f32[N,4] and f32[4]. */
 extern const char kScale[];
 
+/* Memory of a host: what is out, and when it fails. */
+typedef struct heap {
+  size_t blocks, bytes;
+  int refuse;
+  size_t asked, fail_at; /* the fail_at-th allocation fails, counted from 0; */
+  int sticky;            /* and all after it */
+} heap;
+void* heap_alloc(void* user, size_t bytes, size_t alignment);
+void heap_free(void* user, void* block, size_t bytes);
+
 /* capi_graph.c */
 void bad_text(void), prints(void), ops(void), build(void), bad_build(void), queries(void);
 /* capi_run.c */
 void run_and_stats(void), strided(void), freeze(void), bad_tensors(void), contexts(void), allocators(void);
 void loggers(void);
 /* capi_faults.c */
-void struct_sizes(void), nulls(void);
+void struct_sizes(void), nulls(void), allocation_failures(void);
 /* capi_sizes.c */
 void sizes(void);
 /* capi_cache.c */

@@ -96,3 +96,118 @@ void nulls(void) {
   tenon_program_release(program);
   tenon_graph_release(graph);
 }
+
+/* ---- memory ---- */
+
+enum { kMostRows = 600 };
+static float fx[kMostRows * 8], fy[kMostRows * 8], fw[64], fv[64];
+
+/* Softmax and product need room between them; the params are folded into others. */
+static const char kFolding[] =
+    "graph @f(%x: f32[N,8], %w: f32[8,8] param, %v: f32[8,8] param) {\n  %a = mul(%w, %v)\n"
+    "  %b = matmul(%a, %w)\n  %c = softmax(%x){axis=0}\n  %d = softmax(%c){axis=1}\n  %e = matmul(%d, %b)\n"
+    "  %f = softmax(%e){axis=0}\n  %g = add(%f, %c)\n  return %g\n}\n";
+
+static tenon_status run_folding(tenon_program* program, int64_t rows) {
+  int64_t shape[2];
+  tenon_tensor tx = tensor(fx, f32, 2, shape), ty = tensor(fy, f32, 2, shape);
+  const tenon_tensor *in[3] = {NULL, NULL, NULL}, *out[1];
+  shape[0] = rows, shape[1] = 8;
+  in[0] = &tx, out[0] = &ty;
+  return tenon_program_run(program, in, 3, out, 1);
+}
+
+static void fill_y(void) {
+  size_t i;
+  for (i = 0; i < kMostRows * 8; ++i) fy[i] = 77;
+}
+static int y_untouched(void) {
+  size_t i, touched = 0;
+  for (i = 0; i < kMostRows * 8; ++i) touched += fy[i] != 77;
+  return touched == 0;
+}
+/* Equal rows: softmax over them is 1 / rows, and of the products too. */
+static int y_right(int64_t rows) {
+  int64_t i, wrong = 0;
+  float want = 2.0f / (float)rows;
+  for (i = 0; i < 8 * rows; ++i) wrong += !(fy[i] > 0.999f * want && fy[i] < 1.001f * want);
+  return wrong == 0;
+}
+
+typedef struct scene {
+  tenon_graph* graph;
+  tenon_program_options options;
+  tenon_program* program;
+  const tenon_tensor* params[3];
+  int64_t rows;
+} scene;
+static tenon_status create(scene* s) {
+  return tenon_program_create(s->graph, &s->options, s->params, 3, &s->program);
+}
+static tenon_status run_rows(scene* s) { return run_folding(s->program, s->rows); }
+static tenon_status update(scene* s) { return tenon_program_update_params(s->program, s->params, 3); }
+
+/* The first allocation of `what` fails, then the second, and so on until none is left to fail; gives their number. A
+ * failure leaves no block more than there were, the outputs as they were, and a program that runs. */
+static size_t fail_each(heap* h, scene* s, tenon_status (*what)(scene*)) {
+  const size_t blocks = h->blocks, bytes = h->bytes;
+  size_t n;
+  for (n = 0; n < 100; ++n) {
+    tenon_status status;
+    int failed;
+    fill_y();
+    h->asked = 0, h->fail_at = n;
+    status = what(s);
+    failed = h->asked > n;
+    h->fail_at = SIZE_MAX;
+    if (!failed) {
+      CHECK(status == TENON_OK);
+      return n;
+    }
+    CHECK(status == TENON_ENVIRONMENT && strstr(tenon_last_error(), "memory"));
+    CHECK(y_untouched() && h->blocks <= blocks && h->bytes <= bytes);
+    if (what == create) CHECK(s->program == NULL);
+    if (what == update) {
+      OK(run_folding(s->program, s->rows)); /* with the former params */
+      CHECK(y_right(s->rows) && h->blocks == blocks && h->bytes == bytes);
+    }
+  }
+  CHECK(n < 100);
+  return n;
+}
+
+void allocation_failures(void) {
+  heap h = {0, 0, 0, 0, SIZE_MAX, 0};
+  tenon_context* context = NULL;
+  tenon_context_options host;
+  int64_t square[2] = {8, 8};
+  tenon_tensor tw = tensor(fw, f32, 2, square), tv = tensor(fv, f32, 2, square);
+  scene s;
+  size_t i;
+  for (i = 0; i < kMostRows * 8; ++i) fx[i] = 0.5f;
+  for (i = 0; i < 64; ++i) fw[i] = 0.01f * (float)i, fv[i] = 1;
+  memset(&host, 0, sizeof host);
+  host.struct_size = sizeof host;
+  host.alloc = heap_alloc, host.free = heap_free, host.allocator_user = &h;
+  OK(tenon_context_create(&host, &context));
+  memset(&s, 0, sizeof s);
+  s.graph = parse(kFolding);
+  s.options.struct_size = sizeof s.options;
+  s.options.freeze = 1, s.options.context = context;
+  s.params[1] = &tw, s.params[2] = &tv;
+  for (h.sticky = 0; h.sticky < 2; ++h.sticky) { /* that one alone; it and all after it */
+    CHECK(fail_each(&h, &s, create) >= 2 && h.blocks > 0);
+    s.rows = 4;
+    CHECK(fail_each(&h, &s, run_rows) == 1 && y_right(4));
+    CHECK(fail_each(&h, &s, run_rows) == 0 && y_right(4)); /* what it needs is there */
+    s.rows = kMostRows;                                    /* a new plan, and more room */
+    CHECK(fail_each(&h, &s, run_rows) == 1 && y_right(kMostRows));
+    CHECK(fail_each(&h, &s, update) >= 2);
+    OK(run_rows(&s));
+    CHECK(y_right(kMostRows));
+    tenon_program_release(s.program);
+    CHECK(h.blocks == 0 && h.bytes == 0);
+  }
+  tenon_graph_release(s.graph);
+  tenon_context_release(context);
+}

@@ -259,13 +259,9 @@ void contexts(void) {
   free(x), free(y);
 }
 
-typedef struct heap {
-  size_t blocks, bytes;
-  int refuse;
-} heap;
-static void* heap_alloc(void* user, size_t bytes, size_t alignment) {
+void* heap_alloc(void* user, size_t bytes, size_t alignment) {
   heap* h = (heap*)user;
-  if (h->refuse) return NULL;
+  if (h->refuse || h->asked++ == h->fail_at || (h->sticky && h->asked > h->fail_at)) return NULL;
   ++h->blocks, h->bytes += bytes;
   {
     /* C99 has no aligned allocation: the block's start stands before it. */
@@ -276,7 +272,7 @@ static void* heap_alloc(void* user, size_t bytes, size_t alignment) {
     return start;
   }
 }
-static void heap_free(void* user, void* block, size_t bytes) {
+void heap_free(void* user, void* block, size_t bytes) {
   heap* h = (heap*)user;
   void* start;
   memcpy(&start, (char*)block - sizeof(void*), sizeof(void*));
@@ -285,7 +281,7 @@ static void heap_free(void* user, void* block, size_t bytes) {
 }
 
 void allocators(void) {
-  heap h = {0, 0, 0};
+  heap h = {0, 0, 0, 0, SIZE_MAX, 0};
   tenon_context* context = NULL;
   tenon_context_options options;
   tenon_program_options program_options;
