@@ -38,6 +38,26 @@ def run(function, shapes, make, dynamic=None, tolerance=1e-4, **options):
 
 
 # --- one program for all sizes ---
+class Logits(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.model, _ = zoo.build(name, tiny=True)
+
+    def forward(self, x):
+        return self.model(x)[0]
+
+
+@pytest.mark.parametrize("name", ["bert_base", "gpt2"])
+def test_sixty_batches_and_lengths(name):
+    """Size 1 too, which PyTorch traces anew, and where it and the model leave out views that do nothing."""
+    r = random.Random(name)
+    shapes = [(r.randint(1, 8), r.randint(1, 64)) for _ in range(57)] + [(1, 9), (5, 1), (1, 1)]
+    kernels = run(Logits(name), shapes, lambda *s: (torch.randint(200, s),), tolerance=1e-3, freeze=True)
+    distinct = [len(set(shapes[: i + 1])) for i in range(60)]
+    assert kernels[-1] == kernels[distinct.index(5)]
+    assert whole()["programs"] <= 3  # of one size, of a batch or a length, of both
+
+
 def test_cache_of_keys_grows_by_one():
     def step(q, k, v, cache_k, cache_v):
         k, v = torch.cat([cache_k, k], 2), torch.cat([cache_v, v], 2)
@@ -151,6 +171,22 @@ def test_size_one_runs_the_program_of_all_sizes(library):
     assert len(library.texts) == 1 == whole()["programs"]
 
 
+def test_views_that_do_nothing_at_size_one(library):
+    """PyTorch leaves out x[:, :1] where it is all of x, and the function an expand."""
+    def f(x, y):
+        y = y if y.shape[0] == x.shape[0] else y.expand(x.shape[0], -1)
+        x = torch.cat([x[:, :1] - 1, x], 1)[:, 1:] * y
+        rows, columns = torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])[None]
+        return torch.cat([x[rows, columns], x[:1, :1].expand(x.shape[0], 1)], 1)
+
+    g = torch.compile(f, backend="tenon", dynamic=True)
+    with torch.no_grad():
+        for a, b in ((4, 5), (1, 5), (4, 1), (1, 1), (7, 2)):
+            x, y = torch.randn(a, b), torch.randn(1, b)
+            torch.testing.assert_close(g(x, y), f(x, y))
+    assert len(library.texts) == 1
+
+
 def test_equal_layers_share_a_program(library):
     torch.manual_seed(0)
     layers = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8)) for _ in range(3)).eval()
@@ -190,7 +226,8 @@ def test_frozen_programs_are_shared_by_the_same_parameters_only(library):
 def test_what_differs_is_not_shared(library):
     x = torch.randn(4, 6)
     functions = [lambda x: x * 2, lambda x: x * 3, lambda x: x.sum(0), lambda x: x.sum(1), lambda x: x + x.t().t(),
-                 lambda x: x[:2] + 1, lambda x: x[1:3] + 1, lambda x: (x * 2).t()]
+                 lambda x: x[:2] + 1, lambda x: x[1:3] + 1, lambda x: (x * 2).t(),
+                 lambda x: torch.cat([x + 1, x], 0), lambda x: torch.cat([x, x + 1], 0)]
     with torch.no_grad():
         for f in functions:
             torch.testing.assert_close(torch.compile(f, backend="tenon")(x), f(x))

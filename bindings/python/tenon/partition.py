@@ -273,22 +273,12 @@ class Partition:
     def text(self, segment, name, params=()):
         """The graph text of a segment. params: nodes that are static between calls."""
         symbols = [f"%{symbol}: i64[] = {symbol}" for symbol in segment.symbols]
-        inputs, lines = self.body(segment, params)
+        inputs = [input_text(n, value_name, n in params) for n, value_name in segment.inputs]
+        lines = [line.text() + "\n" for line in segment.lines]
+        outputs = ", ".join(f"%{self.values[n].name}{stride_text(n.meta['val'])}" for n in segment.outputs)
         facts = [f"  assume {symbol} in [{low}, {high}]\n" for symbol, (low, high) in self.ranges(segment).items()
                  if low > 0 or high < HIGHEST]
-        return f"graph @{name}(" + ",\n    ".join([*symbols, *inputs]) + ") {\n" + "".join([*facts, *lines]) + "}\n"
-
-    def body(self, segment, params, size=symexpr.text, name=str):
-        """(inputs, lines) of the text; size, name: how a size and the name of a value are written."""
-        inputs, lines = [], []
-        for n, value_name in segment.inputs:
-            fake = n.meta["val"]
-            value = Value(value_name, lower.dtype_of(fake.dtype), symexpr.sizes(fake.shape))
-            inputs.append(f"%{name(value_name)}: {lower.type_text(value, size)}{stride_text(fake, size)}"
-                          f"{' param' if n in params else ''}")
-        lines = [line.text(size, name) + "\n" for line in segment.lines]
-        outputs = [f"%{name(self.values[n].name)}{stride_text(n.meta['val'], size)}" for n in segment.outputs]
-        return inputs, [*lines, f"  return {', '.join(outputs)}\n"]
+        return f"graph @{name}(" + ",\n    ".join([*symbols, *inputs]) + ") {\n" + "".join([*facts, *lines]) + f"  return {outputs}\n}}\n"
 
     def ranges(self, segment):
         """Symbol -> (lowest, highest): what the tracer knows, read without adding guards. Dynamo gives size 1 a graph of
@@ -321,6 +311,13 @@ class Partition:
 
     def _host_level(self, n):
         return max(self.level[self.root(n)], -1) if n in self.host_views else self.level[n]
+
+
+def input_text(n, value_name, param, size=symexpr.text, name=str):
+    """size, name: how a size and the name of a value are written."""
+    fake = n.meta["val"]
+    value = Value(value_name, lower.dtype_of(fake.dtype), symexpr.sizes(fake.shape))
+    return f"%{name(value_name)}: {lower.type_text(value, size)}{stride_text(fake, size)}{' param' if param else ''}"
 
 
 def stride_text(fake, size=symexpr.text):

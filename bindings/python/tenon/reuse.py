@@ -1,49 +1,109 @@
-"""Programs that serve more than one graph: the same lines up to names and sizes are compiled once.
+"""Programs that serve more than one graph: the same lines up to names, sizes and no-ops are compiled once.
 
 Dynamo traces a function anew for a size that became dynamic, for size 1, and for every layer that is compiled by itself;
-the graphs often differ in nothing but sizes. A Template is a graph's text with the names numbered and the sizes taken
-out. A living program whose template has the same text serves a graph if there is a value for each of its symbols that
-makes its sizes the graph's: `N` may become 7, 1, or another `M`, within the range that its text assumes. Programs are held
-weakly: with their last function they are gone. Tested by tests/torch/test_dynamic.py.
+the graphs often differ in nothing but sizes, and in views that do nothing at one of the sizes: PyTorch, or the model's
+own code, leaves them out there. A living program serves a graph if there is a value for each of its symbols that makes
+its lines the graph's, views that do nothing left out of both: `N` may become 7, 1, or another `M`, within the range that
+its text assumes. Programs are held weakly: with their last function they are gone. Tested by tests/torch/test_dynamic.py.
 """
 
+import itertools
 import threading
 import weakref
 
 import sympy
 
 from . import symexpr
-from .partition import HIGHEST
+from .lower import same_shape
+from .partition import HIGHEST, input_text, stride_text
 
 KEPT = 16  # of programs with one template text
 _lock = threading.RLock()  # a program may die, and be forgotten, in the middle of anything
 _programs = {}  # key -> weak references, oldest first
 
 
+VIEWS = ("reshape", "expand", "slice", "concat")  # may do nothing
+
+
+class Line:
+    """A line, input or output of a graph: its text without names and sizes, its sizes, and the names it reads."""
+
+    def __init__(self, text, result=None, reads=()):
+        self.sizes = []
+        self.text = text(lambda n: self.sizes.append(n) or "?")
+        self.result, self.reads, self.view = result, [v.name for v in reads], None
+
+    def does(self, head, attrs, shape, shapes):
+        """Remembers what a view does. shape, shapes: of the result, and of what is read."""
+        if head in VIEWS:
+            self.view, self.axis, self.step = head, attrs.get("axis"), attrs.get("step", 1)
+            self.shape, self.shapes = shape, shapes
+        return self
+
+    def what_stays(self, put):
+        """The names it reads, the empty parts of a concat left out; or one name, if it is nothing but that value."""
+        if self.view is None:
+            return self.reads
+        if self.view == "concat":
+            parts = [name for name, shape in zip(self.reads, self.shapes) if put(shape[self.axis]) != 0] or self.reads[:1]
+            return parts[0] if len(parts) == 1 else parts
+        # A slice as long as its axis is all of it: it has no other place to begin.
+        nothing = same_shape([put(n) for n in self.shapes[0]], [put(n) for n in self.shape]) and self.step == 1
+        return self.reads[0] if nothing else self.reads
+
+
+def anonymous(name):
+    return ""
+
+
 class Template:
     def __init__(self, partition, segment, params, frozen, options):
         """frozen: [(input number, tensor)] that are packed into the program."""
-        self.sizes, names = [], {}
-        inputs, lines = partition.body(segment, params, lambda n: self.sizes.append(n) or "?",
-                                       lambda name: names.setdefault(name, str(len(names))))
+        self.inputs = [Line(lambda size: input_text(n, name, n in params, size, anonymous), name)
+                       for n, name in segment.inputs]
+        self.lines = [Line(lambda size: line.text(size, anonymous), line.result.name, line.operands)
+                      .does(line.head, line.attrs, line.result.shape, [v.shape for v in line.operands])
+                      for line in segment.lines]
+        self.outputs = [Line(lambda size: stride_text(n.meta["val"], size), None, [partition.values[n]])
+                        for n in segment.outputs]
         self.symbols, self.ranges = list(segment.symbols), partition.ranges(segment)
         self.frozen = frozen
-        self.key = ("\n".join([*inputs, *lines]), tuple(number for number, _ in frozen), options)
+        self.lasting = [*self.inputs, *(line for line in self.lines if line.view is None), *self.outputs]
+        self.key = ("\n".join(line.text for line in self.lasting), tuple(number for number, _ in frozen), options)
 
     def values_for(self, other):
-        """What this template's symbols have to be, in their order, to make its sizes those of `other`; or None."""
+        """What this template's symbols have to be, in their order, to be `other`, which has the same key; or None."""
         if any(a is not b for (_, a), (_, b) in zip(self.frozen, other.frozen)):
             return None
-        pairs = dict.fromkeys(zip(self.sizes, other.sizes))
+        pairs = [pair for a, b in zip(self.lasting, other.lasting) for pair in zip(a.sizes, b.sizes)]
         values = {str(a): b for a, b in reversed(pairs) if symexpr.is_symbol(a)}
         if set(values) != set(self.symbols) or not all(other._lies_in(values[s], self.ranges[s]) for s in values):
             return None
-        for a, b in pairs:
-            if not isinstance(a, int):
-                a = symexpr.size(a.xreplace({s: sympy.sympify(values[str(s)]) for s in a.free_symbols}))
-            if not symexpr.same(a, b):
-                return None
-        return [values[s] for s in self.symbols]
+        known = {}
+
+        def put(n):
+            if isinstance(n, int):
+                return n
+            if n not in known:
+                known[n] = symexpr.size(n.xreplace({s: sympy.sympify(values[str(s)]) for s in n.free_symbols}))
+            return known[n]
+
+        mine, theirs = self._normal(put), other._normal(lambda n: n)
+        if all(a == b and same_shape(m, t) for (*a, m), (*b, t) in itertools.zip_longest(mine, theirs, fillvalue=(None, ()))):
+            return [values[s] for s in self.symbols]
+        return None
+
+    def _normal(self, put):
+        """(text, numbers of what is read, sizes) of each line that does something."""
+        numbers, count = {}, 0
+        for line in (*self.inputs, *self.lines, *self.outputs):
+            reads = line.what_stays(put)
+            if isinstance(reads, str):
+                numbers[line.result] = numbers[reads]
+                continue
+            numbers[line.result] = count
+            count += 1
+            yield line.text, [numbers[name] for name in reads], [put(n) for n in line.sizes]
 
     def _lies_in(self, value, within):
         low, high = (value, value) if isinstance(value, int) else self.ranges.get(str(value), (0, HIGHEST))

@@ -369,9 +369,9 @@ def _outer(indices, axes):
     for i in axes:
         shape = (1,) * (rank - indices[i].rank) + indices[i].shape
         own = [a for a, n in enumerate(shape) if not (isinstance(n, int) and n == 1)]
-        if len(own) != 1 or own[0] <= last:
+        if len(own) > 1 or own and own[0] <= last:
             return False
-        last = own[0]
+        last = own[0] if own else last
     return True
 
 
