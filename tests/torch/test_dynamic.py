@@ -1,6 +1,7 @@
 """New shapes: no guards or recompiles of ours, one program for all sizes, nothing compiled for a size seen late."""
 
 import gc
+import itertools
 import random
 import sys
 import weakref
@@ -153,10 +154,13 @@ def test_no_guard_is_ours(name):
 
 
 # --- one program for several graphs ---
+numbers = itertools.count()
+
+
 def fresh(function):
-    """A function of its own, so that Dynamo traces it anew."""
+    """A function of its own, so that Dynamo traces it anew, and has seen no size of it."""
     scope = {"function": function}
-    exec("def call(*args): return function(*args)", scope)
+    exec(compile("def call(*args): return function(*args)", f"<fresh {next(numbers)}>", "exec"), scope)
     return scope["call"]
 
 
@@ -235,6 +239,48 @@ def test_what_differs_is_not_shared(library):
     assert len(library.texts) == 2 * len(functions)
 
 
+@pytest.mark.parametrize("freeze", [False, True])
+def test_the_program_of_all_sizes_takes_the_place_of_the_first(library, freeze):
+    """Dynamo's graphs: of (4, 5); of (n, 5); of (n, m); of (1, m)."""
+    torch.manual_seed(0)
+    layer = nn.Linear(8, 8).eval()
+    f = lambda x: layer(x).softmax(1)
+    g = torch.compile(f, backend="tenon", options={"freeze": freeze})
+    before, calls = reuse.living(), 0
+    with torch.no_grad():
+        for a, b, programs in ((4, 5, 1), (6, 5, 2), (4, 5, 2), (6, 7, 3), (1, 7, 3), (6, 5, 3), (4, 5, 3), (1, 5, 3)):
+            x = torch.randn(a, b, 8)
+            torch.testing.assert_close(g(x), f(x))
+            calls += 1
+            assert len(library.texts) == programs == whole()["programs"] and reuse.living() == before + 1
+            assert whole()["calls"] == calls
+        layer.weight.mul_(2)
+        updates = library.updates
+        for a, b in ((4, 5), (6, 7), (1, 3), (6, 5), (4, 5)):
+            x = torch.randn(a, b, 8)
+            torch.testing.assert_close(g(x), f(x))
+        assert library.updates == updates + freeze
+        layer.weight = nn.Parameter(torch.randn(8, 8))
+        for a, b in ((6, 5), (4, 5), (6, 7)):
+            x = torch.randn(a, b, 8)
+            torch.testing.assert_close(g(x), f(x))
+        assert whole()["calls"] == calls + 8
+
+
+def test_no_place_is_taken_by_a_program_of_other_sizes(library):
+    f = lambda x: x.exp().sum(1)
+    living = reuse.living()
+    functions = [torch.compile(fresh(f), backend="tenon") for _ in range(3)]
+    with torch.no_grad():
+        for i, (g, mark) in enumerate(zip(functions, (None, 0, 1))):
+            x = torch.randn(4, 6)
+            if mark is not None:
+                torch._dynamo.mark_dynamic(x, mark)
+            torch.testing.assert_close(g(x), f(x))
+            assert reuse.living() == living + max(i, 1)  # of (4, 6); of (n, 6), which serves it; of (4, n) as well
+    assert len(library.texts) == 3
+
+
 # --- what is held ---
 def test_reset_frees_programs():
     torch._dynamo.reset()
@@ -245,7 +291,7 @@ def test_reset_frees_programs():
     with torch.no_grad():
         for n in (4, 5, 1):
             g(torch.randn(n, 8))
-    assert reuse.living() == before + 2
+    assert reuse.living() == before + 1
     weight = weakref.ref(model.weight)
     torch._dynamo.reset()
     del g, model

@@ -112,6 +112,7 @@ class Program:
     before it dies."""
 
     last_words = None
+    frozen_with = None  # weak reference to what packed its parameters (runner.Frozen)
 
     def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off"):
         lib = library()

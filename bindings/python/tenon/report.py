@@ -28,7 +28,7 @@ class Record:
 
     def __init__(self, name, nodes):
         self.name, self.nodes = name, nodes
-        self.programs, self.texts, self.fallbacks, self.notes = [], [], [], []  # fallbacks: (node or "graph", op, why)
+        self.fallbacks, self.notes = [], []  # fallbacks: (node or "graph", op, why)
         self.compiled, self.eager, self.seconds = None, False, 0.0
         with _lock:
             _live.add(self)
@@ -40,6 +40,10 @@ class Record:
         """The compile is over: its fallbacks count."""
         with _lock:
             _reasons.update(why for _, _, why in self.fallbacks)
+
+    @property
+    def programs(self):
+        return self.compiled.programs() if self.compiled else []
 
     def calls(self):
         return self.compiled.calls() if self.compiled else 0
@@ -56,8 +60,8 @@ class Record:
         import json
 
         programs = []
-        for program, text in zip(self.programs, self.texts):
-            programs.append({"graph": text, "stats": program.stats(), "explain": _json(json, program)})
+        for program in self.programs:
+            programs.append({"graph": program.text, "stats": program.stats(), "explain": _json(json, program)})
         return {"name": self.name, "nodes": self.nodes, "runs_in_pytorch": self.eager, "programs": programs,
                 "host_steps": self.compiled.source if self.compiled else None, "seconds": self.seconds,
                 "fallbacks": [{"node": n, "op": o, "why": w} for n, o, w in self.fallbacks], "notes": list(self.notes)}
@@ -69,11 +73,11 @@ class Record:
             lines.append("  runs in PyTorch as a whole")
         for node, op, why in self.fallbacks:
             lines.append(f"  in PyTorch: {op} ({node}): {why}")
-        for program, text in zip(self.programs, self.texts):
+        for program in self.programs:
             s = program.stats()
             lines.append(f"  program: {s['nodes']} nodes, {s['nodes_fused']} fused, {s['kernels']} kernels, "
                          f"{s['workspace_bytes']} bytes of workspace")
-            lines += ["    " + line for line in text.splitlines()]
+            lines += ["    " + line for line in program.text.splitlines()]
             lines += ["    " + line for line in program.explain().splitlines()]
         return "\n".join(lines)
 

@@ -4,7 +4,9 @@ Dynamo traces a function anew for a size that became dynamic, for size 1, and fo
 the graphs often differ in nothing but sizes, and in views that do nothing at one of the sizes: PyTorch, or the model's
 own code, leaves them out there. A living program serves a graph if there is a value for each of its symbols that makes
 its lines the graph's, views that do nothing left out of both: `N` may become 7, 1, or another `M`, within the range that
-its text assumes. Programs are held weakly: with their last function they are gone. Tested by tests/torch/test_dynamic.py.
+its text assumes. A program that can stand for another one, as that of all sizes can for that of the first, takes its
+place in the functions that run it. Programs and functions are held weakly: with its last function a program is gone.
+Tested by tests/torch/test_dynamic.py.
 """
 
 import itertools
@@ -19,6 +21,7 @@ from .partition import HIGHEST, input_text, stride_text
 
 KEPT = 16  # of programs with one template text
 _lock = threading.RLock()  # a program may die, and be forgotten, in the middle of anything
+_functions = weakref.WeakSet()  # runner.Compiled
 _programs = {}  # key -> weak references, oldest first
 
 
@@ -120,8 +123,29 @@ def find(template):
     return None
 
 
-def remember(program):
-    """For find(), as long as somebody else holds the program. It has .template."""
+def remember(compiled, made):
+    """A function, and the programs that were made for it, for find() as long as somebody else holds them."""
+    with _lock:
+        for program in made:
+            _remember(program)
+        for other in list(_functions) if made else ():
+            after = [_successor(use, made) for use in other.uses]
+            if any(after):
+                other.move([new or (use.program, use.symbols) for new, use in zip(after, other.uses)])
+        _functions.add(compiled)
+
+
+def _successor(use, made):
+    """(program, values of its symbols) of a program that can stand for the use's and for its graph; or None."""
+    for program in made:
+        t = program.template
+        if t.key == use.template.key and t.values_for(use.program.template) is not None:
+            if (values := t.values_for(use.template)) is not None:
+                return program, values
+    return None
+
+
+def _remember(program):
     key = program.template.key
 
     def forget(reference):
@@ -133,8 +157,7 @@ def remember(program):
                 _programs.pop(key, None)
 
     reference = weakref.ref(program, forget)
-    with _lock:
-        _programs[key] = [*_programs.get(key, ()), reference][-KEPT:]
+    _programs[key] = [*_programs.get(key, ()), reference][-KEPT:]
 
 
 def living():

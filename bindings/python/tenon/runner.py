@@ -13,6 +13,7 @@ import re
 import threading
 import time
 import weakref
+from typing import NamedTuple
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -28,7 +29,7 @@ class Layout:
     """The words of a frame: where each DLTensor stands, and what is known before a call."""
 
     def __init__(self):
-        self.words, self.pointers, self.segments = [], [], []
+        self.words, self.pointers, self.segments, self.frozen = [], [], [], None
 
     def tensor(self, dtype, shape, strides):
         """Adds a DLTensor; returns the index of its data word, and its rank if a size depends on symbols, else -1."""
@@ -59,14 +60,47 @@ class Layout:
         self.pointers.append((at, value))
         return at, value
 
+    def bind(self):
+        """Makes the functions that run the segments."""
+        self.steps = []
+        for s in self.segments:
+            table = self.table(s.inputs)
+            self.steps += [door.chosen.step(s.program, plan, table, s.outputs, *rest) for plan, *rest in s.steps]
+        return self
+
+    def with_programs(self, programs, frozen):
+        """The same words and more, for other programs. programs: (program, value of each of its symbols) per segment; a
+        value is an int, or the symbol of a value that the program before it was told too."""
+        new = Layout()
+        new.words, new.pointers, new.frozen = list(self.words), list(self.pointers), frozen
+        for (program, values), s in zip(programs, self.segments):
+            scalars = dict(zip(map(str, s.values), s.inputs))
+            for value in values:
+                if str(value) not in scalars:
+                    scalars[str(value)], word = new.scalar()
+                    new.words[word] = value
+            inputs = [scalars[str(value)] for value in values] + s.inputs[len(s.values):]
+            new.segments.append(s._replace(program=program, values=values, inputs=inputs))
+        return new.bind()
+
     def make(self):
         return Frame(self)
 
 
-class Frame:
-    """One call's block of words. `at` is the frame for the door."""
+class Part(NamedTuple):
+    """A segment in a layout."""
 
-    __slots__ = ("block", "words", "at")
+    program: _abi.Program
+    values: list   # of its symbols
+    inputs: list   # their words, None for what is packed into the program
+    outputs: tuple  # first word of their table, and how many
+    steps: list    # (plan, made, fail, count) of door.step
+
+
+class Frame:
+    """One call's block of words. `at` is the frame for the door; `steps` run the programs, which are packed with `frozen`."""
+
+    __slots__ = ("block", "words", "at", "steps", "frozen")
 
     def __init__(self, layout):
         self.block = (ctypes.c_int64 * len(layout.words))(*layout.words)
@@ -74,7 +108,7 @@ class Frame:
         for at, to in layout.pointers:
             self.block[at] = base + 8 * to
         self.words = memoryview(self.block).cast("B").cast("q")
-        self.at = door.chosen.at(self)
+        self.at, self.steps, self.frozen = door.chosen.at(self), layout.steps, layout.frozen
 
 
 class Frozen:
@@ -120,7 +154,7 @@ class Params:
         self.addresses, layout = [None] * count, Layout()
         ats = [layout.tensor(lower.DTYPES[t.dtype], t.shape, symexpr.normal_strides(t.shape, t.stride()))[0]
                for _, t in numbered]
-        self.frame = Frame(layout)
+        self.frame = layout.bind().make()
         for (number, t), at in zip(numbered, ats):
             self.frame.words[at] = t.data_ptr()
             self.addresses[number] = ctypes.addressof(self.frame.block) + 8 * at
@@ -129,12 +163,25 @@ class Params:
 class Pool:
     def __init__(self, layout):
         self.layout, self.free, self.made, self.lock = layout, [], 0, threading.Lock()
+        self.calls = 0  # of frames that are gone
 
     def make(self):
         frame = self.layout.make()
         with self.lock:
             self.made += 1
         return frame
+
+    def move(self, layout, calls_word):
+        """Frames of another layout from now on. One in use comes back and stays what it is, which is right too."""
+        self.layout = layout
+        with self.lock:
+            for _ in range(len(self.free)):
+                try:
+                    frame = self.free.pop()
+                except IndexError:  # taken by a call
+                    break
+                self.calls += frame.words[calls_word]
+                self.made -= 1
 
     def idle(self):
         return len(self.free) == self.made
@@ -158,7 +205,7 @@ class Writer:
 
     def __init__(self, partition, uses):
         self.p, self.uses = partition, uses
-        self.layout, self.lines = Layout(), []
+        self.layout, self.lines, self.steps = Layout(), [], []
         self.names, self.globals = {}, {"empty": door.empty, "fixed": fixed, "view_of": view_of,
                                       "fail": _abi.check}
         self.counter = itertools.count()
@@ -306,24 +353,20 @@ class Writer:
             given.append((self._empty(n), destination and self.name(destination)))
             if destination is not None:
                 retry.append((len(made) - 1, self.name(destination)))
-        tables = self.layout.table(inputs), self.layout.table(outputs)
-        self.layout.segments.append((use.program, *tables))
+        plan = door.chosen.plan(*zip(*bound)) if bound else door.chosen.plan()
         count = self.calls if number == 0 else -1
-
-        def step(name, fail, count):
-            plan = door.chosen.plan(*zip(*bound)) if bound else door.chosen.plan()
-            self.globals[name] = door.chosen.step(use.program, plan, *tables, made, fail, count)
+        steps = [(plan, made, None if retry else _abi.check, count), (plan, made, _abi.check, -1)][:2 if retry else 1]
+        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), steps))
+        self.steps += [f"step{number}", f"again{number}"][:len(steps)]
 
         def call(name, arguments):
             return f"{name}({', '.join(['at', 'args', *arguments])})"
 
         names = "".join(f"{self.name(n)}, " for n in segment.outputs)
-        step(f"step{number}", None if retry else _abi.check, count)
         result = call(f"step{number}", [destination or fresh for fresh, destination in given])
         if not retry:
             self.line(f"{names}= {result}" if names else result)
             return
-        step(f"again{number}", _abi.check, -1)
         self.line(f"r = {result}")
         self.line("if r is None:  # the buffer may share memory with an input: nothing was written, so write elsewhere")
         self.line(f"    r = list({call(f'again{number}', [fresh for fresh, _ in given])})")
@@ -393,40 +436,59 @@ class Writer:
                 self.line(f"{v} = fixed({v}, {self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())})")
 
 
-def shared_frozen(uses):
-    """What the programs' parameters are packed with, if another function made all of them, and nothing else."""
-    packed = [use.program for use in uses.values() if use.frozen]
-    made_with = [getattr(program, "frozen_with", lambda: None)() for program in packed]
-    frozen = made_with[0] if made_with else None
-    if frozen and all(m is frozen for m in made_with) and [p for p, _, _ in frozen.programs] == packed:
-        return frozen
-    return None
+def packed_together(uses):
+    """(True, what the programs' parameters are packed with) if one function made all that are packed, and nothing else;
+    None if they hold only constants. Else (False, None): packing anew concerns all of a function's programs."""
+    packed = [use.program for use in uses if use.template.frozen]
+    made_with = [program.frozen_with and program.frozen_with() for program in packed]
+    if all(program.frozen_with is None for program in packed):
+        return True, None
+    frozen = made_with[0]
+    together = frozen and all(m is frozen for m in made_with) and [p for p, _, _ in frozen.programs] == packed
+    return (True, frozen) if together else (False, None)
 
 
 class Compiled:
-    """What report.py wants to know about a boxed function, without holding it."""
+    """A boxed function as others see it, without holding it."""
 
-    def __init__(self, source, pool, calls_word):
-        self.source, self.pool, self.calls_word = source, pool, calls_word
+    def __init__(self, source, pool, calls_word, uses):
+        self.source, self.pool, self.calls_word, self.uses = source, pool, calls_word, uses
 
     def calls(self):
         """How often it ran: every frame counts its own calls."""
-        return sum(frame.words[self.calls_word] for frame in list(self.pool.free))
+        return self.pool.calls + sum(frame.words[self.calls_word] for frame in list(self.pool.free))
+
+    def programs(self):
+        return [use.program for use in self.uses]
+
+    def move(self, found):
+        """To other programs: (program, values of its symbols) per use. Nothing happens if they are not packed together,
+        or depend on a size that this function does not tell its programs."""
+        uses = [Use(*pair, use.template) for pair, use in zip(found, self.uses)]
+        told = [{str(v) for v in use.symbols} for use in self.uses]
+        together, frozen = packed_together(uses)
+        if not together or any(not isinstance(v, int) and str(v) not in t for use, t in zip(uses, told) for v in use.symbols):
+            return
+        if frozen:
+            frozen.pools.add(self.pool)
+        self.pool.move(self.pool.layout.with_programs(found, frozen), self.calls_word)
+        self.uses = uses
 
 
 class Use:
-    """A program in the place of a segment. symbols: the value of each of its symbols; frozen: input nodes that are packed
-    into it -> their tensors, at the input numbers `numbers`."""
+    """A program in the place of a segment, whose template is `template`. symbols: the value of each of its symbols;
+    frozen: input nodes that are packed into it -> their tensors, at the input numbers `numbers`."""
 
-    def __init__(self, program, symbols, frozen, numbers):
-        self.program, self.symbols, self.frozen, self.numbers = program, symbols, frozen, numbers
+    def __init__(self, program, symbols, template, frozen=None, numbers=()):
+        self.program, self.symbols, self.template = program, symbols, template
+        self.frozen, self.numbers = frozen or {}, numbers
 
 
 def build(partition, uses, name):
     """-> (boxed function, Compiled). uses: segment -> Use."""
     writer = Writer(partition, uses)
     writer.write()
-    pool = Pool(writer.layout)
+    pool = Pool(writer.layout.bind())
     frozen, indices, tensors, packed = None, [], [], []
     for segment, use in uses.items():
         named = [(number, n) for number, n in zip(use.numbers, use.frozen) if n.op == "placeholder"]
@@ -437,17 +499,21 @@ def build(partition, uses, name):
             indices += [writer.placeholders.index(n) for _, n in named]
             tensors += [use.frozen[n] for _, n in named]
     if packed:
-        frozen = shared_frozen(uses) or Frozen(packed, tensors)
+        frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)
         frozen.pools.add(pool)
+        pool.layout.frozen = frozen
     take = ["try:", "    frame = free.pop()", "except IndexError:", "    frame = make()"]
     scope = dict(writer.globals, free=pool.free, make=pool.make, pointer=door.chosen.pointer)
     if frozen:
-        take = ["while True:", *("    " + line for line in take), "    if current(args, params, frozen.expected): break",
-                "    free.append(frame)", "    frozen.refresh(args, indices, params)"]
-        scope.update(frozen=frozen, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current)
+        take = ["while True:", *("    " + line for line in take), "    if current(args, params, frame.frozen.expected): break",
+                "    free.append(frame)", "    frame.frozen.refresh(args, indices, params)"]
+        scope.update(indices=indices, params=door.chosen.plan(indices), current=door.chosen.current)
     words = ["        words = frame.words"] * any("words[" in line for line in writer.lines)
-    source = "\n".join(["def call(args):", *("    " + line for line in take), "    try:", "        at = frame.at", *words, *writer.lines, "    finally:", "        free.append(frame)"]) + "\n"
+    steps = [f"        {', '.join(writer.steps)}, = frame.steps"] * bool(writer.steps)
+    source = "\n".join(["def call(args):", *("    " + line for line in take), "    try:", "        at = frame.at", *steps, *words,
+                        *writer.lines, "    finally:", "        free.append(frame)"]) + "\n"
     exec(compile(source, f"<tenon {name}>", "exec"), scope)
     call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function
     call._boxed_call = True
-    return call, Compiled(source, pool, writer.calls)
+    light = [Use(use.program, use.symbols, use.template) for use in uses.values()]  # which hold no graph
+    return call, Compiled(source, pool, writer.calls, light)

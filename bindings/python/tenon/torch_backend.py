@@ -153,16 +153,14 @@ def _build(gm, options, real, record):
                 break
         else:
             break
-    uses = {segment: uses[segment] for segment in partition.segments}
-    record.programs = [use.program for use in uses.values()]
-    record.texts = [program.text for program in record.programs]
     for n, why in partition.fallbacks.items():
         record.fallback(n.name, str(n.target), why)
-    function = runner.build(partition, uses, record.name)
-    for program in record.programs:
-        if program.last_words is None:  # made here
-            report.born(program)
-            reuse.remember(program)
+    function = runner.build(partition, {segment: uses[segment] for segment in partition.segments}, record.name)
+    _, compiled = function
+    made = [program for program in compiled.programs() if program.last_words is None]
+    for program in made:
+        report.born(program)
+    reuse.remember(compiled, made)
     return function
 
 
@@ -173,9 +171,9 @@ def _living(partition, static, frozen, options):
     for segment in partition.segments:
         template = _template(partition, segment, static, frozen[segment], options)
         if (found := reuse.find(template)) is not None:
-            uses[segment] = runner.Use(*found, frozen[segment], _numbers(segment, frozen[segment], len(found[1])))
+            uses[segment] = runner.Use(*found, template, frozen[segment], _numbers(segment, frozen[segment], len(found[1])))
     packed = {segment for segment in partition.segments if frozen[segment]}
-    if packed <= set(uses) and runner.shared_frozen({s: uses[s] for s in partition.segments if s in packed}):
+    if packed <= set(uses) and runner.packed_together([uses[s] for s in partition.segments if s in packed])[0]:
         return uses
     return {segment: use for segment, use in uses.items() if segment not in packed}
 
@@ -226,7 +224,7 @@ def _program(partition, segment, name, static, frozen, options):
     text = partition.text(segment, name, static)
     program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, options.specialize)
     program.text, program.template = text, _template(partition, segment, static, frozen, options)
-    return runner.Use(program, list(segment.symbols), frozen, numbers)
+    return runner.Use(program, list(segment.symbols), program.template, frozen, numbers)
 
 
 def _constant(n):
