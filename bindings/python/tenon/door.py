@@ -23,10 +23,10 @@ from . import _abi
 empty = torch._C._dynamo.guards._empty_strided_cpu  # (shape, strides, dtype)
 
 
-def table(frame, place):
+def table(words, place):
     """A table of tensors in a frame, as two arguments of the C function."""
     word, count = place
-    return ctypes.c_void_p(ctypes.addressof(frame.block) + 8 * word), ctypes.c_size_t(count)
+    return ctypes.c_void_p(ctypes.addressof(words.obj) + 8 * word), ctypes.c_size_t(count)
 
 
 class InC:
@@ -59,11 +59,10 @@ class InPython:
 
     @staticmethod
     def at(frame):
-        return frame
+        return frame.words
 
     @staticmethod
-    def pointer(frame, word, rank, tensor):
-        words = frame.words
+    def pointer(words, word, rank, tensor):
         words[word] = tensor.data_ptr()
         if rank >= 0:
             for i, n in enumerate((*tensor.shape, *tensor.stride()), word + 6):
@@ -73,16 +72,16 @@ class InPython:
     def step(cls, program, plan, inputs, outputs, made, fail, count):
         run = _abi.run_function()
 
-        def step(frame, args, *given):
+        def step(words, args, *given):
             for i, word, rank in plan:
-                cls.pointer(frame, word, rank, args[i])
+                cls.pointer(words, word, rank, args[i])
             given = iter(given)
             results = tuple(next(given) if arguments is None else empty(*arguments) for _, _, arguments in made)
             for (word, rank, _), tensor in zip(made, results):
-                cls.pointer(frame, word, rank, tensor)
+                cls.pointer(words, word, rank, tensor)
             if count >= 0:
-                frame.words[count] += 1
-            if status := run(program.handle, *table(frame, inputs), *table(frame, outputs)):
+                words[count] += 1
+            if status := run(program.handle, *table(words, inputs), *table(words, outputs)):
                 return fail(status) if fail else None
             return results
 
