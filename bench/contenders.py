@@ -16,7 +16,7 @@ CONTENDERS = {
     "inductor_freeze": ("inductor", {"freezing": True}),
 }
 PEERS = ("inductor", "inductor_freeze")
-STATS = ("compile_ms", "kernels_compiled", "nodes", "nodes_fused", "fallbacks", "programs", "workspace_bytes")
+STATS = ("compile_ms", "kernels_compiled", "nodes", "nodes_fused", "fallbacks", "programs", "workspace_bytes", "plan_misses", "plan_ms")
 
 
 def compiled(function, name, **keywords):

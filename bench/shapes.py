@@ -4,7 +4,7 @@
 Sentences of random batch and length (BERT, GPT-2), a decode loop whose cache of keys grows step by step, images of
 random sizes (ResNet-50, a U-Net), and many shapes of a ten-node graph. Every shape is called twice more after its first
 call: "new ms" is the median of first call minus the later ones, over shapes that brought no new graph. "compiles late"
-are kernels compiled after the fifth distinct shape. `--tiny` shrinks the models, `--shapes` the count.
+are kernels compiled after the fifth distinct shape, "plan us" is the time in making a program's plan, per plan. `--tiny` shrinks the models, `--shapes` the count.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from bench.models.worker import python_path                 # noqa: E402
 from bench.table import Progress, aligned                   # noqa: E402
 from bench.timing import describe_machine                   # noqa: E402
 
-HEADER = ["workload", "contender", "shapes", "graphs", "compiles late", "new ms", "worst new ms", "new / later", "total s",
+HEADER = ["workload", "contender", "shapes", "graphs", "compiles late", "plan us", "new ms", "worst new ms", "new / later", "total s",
           "vs eager"]
 
 
@@ -100,10 +100,11 @@ def measure(name, make_workload, options):
         function(*make(*shapes[0]))
         eager, _, _ = follow(function, shapes, make)
         spent = sum(first for first, _, _ in eager)
-        table.append([name, "eager", len(eager), None, None, None, None, None, spent, None])
+        table.append([name, "eager", len(eager), *[None] * 6, spent, None])
         for who in (options.backend, *(["inductor"] if options.peers else [])):
             torch._dynamo.reset()
             torch._dynamo.utils.counters.clear()
+            before = tenon_stats(who)
             keywords = {"dynamic": True} if who == "inductor" else {}
             rows, kernels, answers = follow(compiled(function, who, **keywords), shapes, make)
             for args, answer in answers:
@@ -113,8 +114,9 @@ def measure(name, make_workload, options):
             new = [1e3 * (first - rest) for first, rest in steady]
             late = kernels[-1] - kernels[min(4, len(kernels) - 1)] if who.startswith("tenon") else None
             total = sum(first for first, _, _ in rows)
+            plans = [tenon_stats(who)[key] - before[key] if late is not None else None for key in ("plan_ms", "plan_misses")]
             table.append([name, who, len(rows), torch._dynamo.utils.counters["stats"]["unique_graphs"], late,
-                          statistics.median(new), max(new), statistics.median(a / b for a, b in steady), total,
+                          1e3 * plans[0] / plans[1] if late is not None else None, statistics.median(new), max(new), statistics.median(a / b for a, b in steady), total,
                           f"{spent / total:.2f}x"])
     return table, wrong
 

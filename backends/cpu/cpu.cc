@@ -101,10 +101,21 @@ class KernelGroup final : public Executable {
  public:
   std::vector<jit::LoweredKernel> kernels;
   std::vector<std::shared_ptr<const jit::Code>> code;
+  std::vector<std::vector<int>>
+      positions;  // per kernel and buffer, in the step's buffer list; -1: a temporary
   jit::Isa isa;
+
+  // Once inputs, outputs and kernels are there.
+  void find_positions() {
+    for (const jit::LoweredKernel& k : kernels) {
+      std::vector<int>& list = positions.emplace_back();
+      for (ValueId v : k.buffers) list.push_back(v < jit::kTempBuffer ? position(v) : -1);
+    }
+  }
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     auto step = std::make_unique<KernelStep>();
+    step->launches.reserve(kernels.size());
     for (size_t k = 0; k < kernels.size(); ++k) {
       const jit::LoweredKernel& lowered = kernels[k];
       Launch l;
@@ -115,9 +126,11 @@ class KernelGroup final : public Executable {
         offsets.push_back(l.temps);
         l.temps += align64(sizes.eval(t.length) * size_of(t.type));
       }
-      for (ValueId v : lowered.buffers)
-        l.buffers.push_back(v < jit::kTempBuffer ? Launch::Argument{position(v), 0}
-                                                 : Launch::Argument{-1, offsets[v - jit::kTempBuffer]});
+      l.buffers.reserve(lowered.buffers.size());
+      for (size_t b = 0; b < lowered.buffers.size(); ++b)
+        l.buffers.push_back(positions[k][b] >= 0
+                                ? Launch::Argument{positions[k][b], 0}
+                                : Launch::Argument{-1, offsets[lowered.buffers[b] - jit::kTempBuffer]});
       const int width = jit::lanes(isa);
       l.iterations = jit::par_iterations(lowered.kernel, l.sizes.data(), width);
       l.scratch = align64(jit::scratch_bytes(lowered.kernel, l.sizes.data()));
@@ -211,6 +224,7 @@ class CpuBackend final : public Backend {
         Status valid = jit::verify(k.kernel);
         TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
       }
+      group->find_positions();
       set_inplace(g, *group);
       built.push_back(std::move(group));
     }

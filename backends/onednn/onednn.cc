@@ -50,7 +50,21 @@ std::optional<Dims> draft_strides(const Graph& graph, ValueId v) {
   return stored_strides(graph, v);
 }
 
+// A batch of products of which each has one row or one column: every element of the matrices is used once. Loops read them
+// as fast as the library does, fuse with what stands around, and need no primitive for each new size.
+bool is_batch_of_vectors(const Graph& graph, const Node& node) {
+  if (node.op != ops::matmul) return false;
+  const Dims &a = graph.type(node.inputs[0]).shape, &b = graph.type(node.inputs[1]).shape;
+  if (a.size() < 3 || a.size() != b.size()) return false;
+  const size_t batch = a.size() - 2;
+  if (a[batch] != Dim(1) && b[batch + 1] != Dim(1)) return false;
+  return std::equal(a.begin(), a.begin() + static_cast<long>(batch), b.begin()) &&
+         std::any_of(a.begin(), a.begin() + static_cast<long>(batch), [](Dim d) { return d != Dim(1); });
+}
+
 Bid ask(const Graph& graph, std::span<const ValueId> members) {
+  if (is_batch_of_vectors(graph, graph.node(members[0])))
+    return {false, 0, "a batch of products of one row or column: loops read the matrices as fast"};
   auto recipe = make_recipe(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
   if (!recipe.ok()) return {false, 0, recipe.status().message()};
   const Sizes sizes = probe_sizes(graph);

@@ -150,7 +150,7 @@ Result<Graph> at_sizes(const Graph& graph, std::span<const int64_t> values) {
   Graph out = graph;
   out.dims = std::make_shared<DimTable>();
   for (Node& node : out.nodes) {
-    TENON_TRY(sizes.apply(node).at(describe(graph, node)));
+    if (Status status = sizes.apply(node); !status.ok()) return status.at(describe(graph, node));
     if (node.op == ops::input) continue;
     TENON_ASSIGN(const TensorType type, infer(out, node));
     if (!(type == node.type))

@@ -18,13 +18,9 @@ bool constant(const Dims& dims) {
   return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_const(); });
 }
 
-bool never_negative(const DimTable& dims, Dim d) {
-  const auto low = dims.lower_bound(d);
-  return low && *low >= 0;
-}
-
-// Whether a node whose rule holds for symbols holds for all their values. The symbols themselves are never negative.
-bool closed(const Graph& g, DimTable& dims, const Node& node) {
+// Whether a node whose rule holds for symbols holds for all values of them that leave `needs`, to which it adds, not
+// negative. The symbols themselves never are.
+bool closed(const Graph& g, DimTable& dims, const Node& node, Dims& needs) {
   const ShapeRule rule = op(node.op).shape;
   auto attr = [&](std::string_view name) { return attr_as<Dim>(node, name); };
   auto list = [&](std::string_view name) -> const Dims& { return attr_as<Dims>(node, name); };
@@ -35,28 +31,32 @@ bool closed(const Graph& g, DimTable& dims, const Node& node) {
     if (auto d = std::get_if<Dims>(&a)) symbolic = symbolic || !constant(*d);
   }
   if (!symbolic) return true;
-  for (Dim d : node.type.shape)
-    if (!never_negative(dims, d)) return false;
+  auto need = [&](Dim d) {
+    const auto low = dims.lower_bound(d);
+    if (!low || *low < 0) needs.push_back(d);
+  };
+  for (Dim d : node.type.shape) need(d);
   // Equal sizes stay equal, 1 stays 1.
-  for (ShapeRule same : {&shapes::same, &shapes::same_axis, &shapes::gelu, &shapes::broadcast,
-                         &shapes::scalar, &shapes::reduce, &shapes::transpose, &shapes::flip, &shapes::concat,
-                         &shapes::matmul, &shapes::linear, &shapes::expand, &shapes::from_shape})
+  for (ShapeRule same :
+       {&shapes::same, &shapes::same_axis, &shapes::gelu, &shapes::broadcast, &shapes::scalar,
+        &shapes::reduce, &shapes::transpose, &shapes::flip, &shapes::concat, &shapes::matmul, &shapes::linear,
+        &shapes::attention, &shapes::expand, &shapes::from_shape})
     if (rule == same) return true;
   if (rule == &shapes::reduce_axis || rule == &shapes::gather || rule == &shapes::take_along) {
     const Dims& shape = g.type(node.inputs[0]).shape;
     if (shape.empty()) return true;
     int64_t axis = attr("axis").value();
     if (axis < 0) axis += static_cast<int64_t>(shape.size());
-    const auto low = dims.lower_bound(shape[static_cast<size_t>(axis)]);
-    return low && *low >= 1;
+    need(dims.sub(shape[static_cast<size_t>(axis)], Dim(1)));
+    return true;
   }
   if (rule == &shapes::slice) {
     const Dims& shape = g.type(node.inputs[0]).shape;
     int64_t axis = attr("axis").value();
     if (axis < 0) axis += static_cast<int64_t>(shape.size());
     const Dim start = attr("start"), end = attr("end"), size = shape[static_cast<size_t>(axis)];
-    return never_negative(dims, start) && never_negative(dims, dims.sub(end, start)) &&
-           never_negative(dims, dims.sub(size, end));
+    need(start), need(dims.sub(end, start)), need(dims.sub(size, end));
+    return true;
   }
   if (rule == &shapes::reshape) {
     const Dims& out = list("shape");
@@ -95,7 +95,14 @@ Conditions::Conditions(const Graph& graph) {
   Builder b(open_);
   std::unordered_multimap<size_t, const Node*> asked;
   for (const Node& given : graph.nodes) {
-    if (given.op == ops::input || closed(graph, *open_.dims, given)) continue;
+    if (given.op == ops::input) continue;
+    Dims needs;
+    const bool cheap = closed(graph, *open_.dims, given, needs);
+    if (cheap && needs.empty()) continue;
+    if (cheap)
+      for (Dim d : needs)
+        if (std::find(needs_.begin(), needs_.end(), d) == needs_.end()) needs_.push_back(d);
+    ask_ = ask_ || !cheap;
     const size_t hash = hash_of(graph, given);
     auto [from, to] = asked.equal_range(hash);
     if (std::any_of(from, to, [&](const auto& other) { return alike(graph, given, *other.second); }))
@@ -114,7 +121,12 @@ Conditions::Conditions(const Graph& graph) {
 }
 
 Status Conditions::check(std::span<const int64_t> symbols) const {
-  return count_ == 0 ? Status() : at_sizes(open_, symbols).status();
+  auto holds = [&](Dim d) {
+    const auto n = open_.dims->eval(d, symbols);
+    return n && *n >= 0;
+  };
+  if (!ask_ && std::all_of(needs_.begin(), needs_.end(), holds)) return {};
+  return at_sizes(open_, symbols).status();
 }
 
 }  // namespace tenon

@@ -1,7 +1,7 @@
 // Conditions: what symbols left open in a graph, asked again when a plan is made: slice bounds, windows, reshapes,
 // something to gather from. Worked out once per program: nodes that no sizes can make wrong are left out, and of those
-// that say the same one is kept, so that a plan of most graphs costs no inference at all.
-// Tested by tests/conditions_test.cc.
+// that say the same one is kept. Of most that stay it is known which sizes must not be negative; where all are as they must
+// be, a plan costs no inference at all. Tested by tests/conditions_test.cc.
 #pragma once
 
 #include <span>
@@ -16,11 +16,13 @@ class Conditions {
   explicit Conditions(const Graph& graph);
   // By symbol number. The messages are those of at_sizes (src/ops/eval.h).
   Status check(std::span<const int64_t> symbols) const;
-  size_t nodes() const { return count_; }  // asked at every new set of sizes
+  size_t nodes() const { return count_; }  // left open
 
  private:
-  Graph open_;  // the nodes that are asked, their operands as inputs
+  Graph open_;  // the open nodes, their operands as inputs
   size_t count_ = 0;
+  Dims needs_;        // not negative: nothing is wrong
+  bool ask_ = false;  // some open node has more to it than needs_
 };
 
 }  // namespace tenon

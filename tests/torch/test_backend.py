@@ -93,7 +93,7 @@ def test_specialized_kernels_give_the_same_bits():
 
 
 def test_stats_count_and_start_anew():
-    keys = {"calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "compile_ms", "workspace_bytes", "fallbacks", "fallback_reasons",
+    keys = {"calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "compile_ms", "plan_misses", "plan_ms", "workspace_bytes", "fallbacks", "fallback_reasons",
             "disk_hits", "disk_misses", "disk_damaged", "disk_writes", "disk_bytes_read", "disk_bytes_written"}
     assert set(tenon.stats()) == keys
     with torch.no_grad():

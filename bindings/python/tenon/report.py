@@ -12,7 +12,7 @@ import weakref
 
 from . import _abi
 
-_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "compile_ms")
+_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "compile_ms", "plan_misses", "plan_ms")
 _DISK = {f"disk_{k}": k for k in ("hits", "misses", "damaged", "writes", "bytes_read", "bytes_written")}
 _lock = threading.RLock()
 _live = weakref.WeakSet()  # records
