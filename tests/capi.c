@@ -89,9 +89,9 @@ int main(int argc, char** argv) {
     disk_cache();
   } else {
     versions(), run_and_stats(), strided(), freeze();
-    bad_tensors(), bad_text(), prints(), struct_sizes(), nulls(), allocation_failures();
+    bad_tensors(), bad_text(), prints(), struct_sizes(), every_struct_size(), nulls(), allocation_failures();
     ops(), build(), bad_build(), queries(), contexts(), allocators();
-    sizes(), plan_limits(), specialized(), no_disk_cache();
+    sizes(), threads(), plan_limits(), specialized(), no_disk_cache();
   }
   printf("%d checks, %d failures\n", checks, failures);
   return failures ? 1 : 0;

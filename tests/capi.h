@@ -45,7 +45,9 @@ void bad_text(void), prints(void), ops(void), build(void), bad_build(void), quer
 void run_and_stats(void), strided(void), freeze(void), bad_tensors(void), contexts(void), allocators(void);
 void loggers(void);
 /* capi_faults.c */
-void struct_sizes(void), nulls(void), allocation_failures(void);
+void struct_sizes(void), every_struct_size(void), nulls(void), allocation_failures(void);
+/* capi_threads.c */
+void threads(void);
 /* capi_sizes.c */
 void sizes(void);
 /* capi_cache.c */

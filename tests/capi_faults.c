@@ -12,6 +12,7 @@ typedef union room {
   tenon_op_info info;
   tenon_op_desc desc;
   tenon_input_options input;
+  tenon_cache_stats cache;
   unsigned char bytes[256];
 } room;
 
@@ -70,6 +71,102 @@ void struct_sizes(void) {
   CHECK(r.stats.steps == 1 && r.bytes[sizeof r.stats] == 0 && r.bytes[sizeof r.stats + 16] == 0xAB);
   tenon_program_release(program);
   tenon_graph_release(graph);
+}
+
+/* Options that a caller gives, each in a call that succeeds when nothing is set. */
+static tenon_graph* scale;
+static tenon_status give_program(room* r) {
+  tenon_program* p = NULL;
+  tenon_status status = tenon_program_create(scale, &r->program, NULL, 0, &p);
+  CHECK((status == TENON_OK) == (p != NULL));
+  tenon_program_release(p);
+  return status;
+}
+static tenon_status give_context(room* r) {
+  tenon_context* c = NULL;
+  tenon_status status = tenon_context_create(&r->context, &c);
+  CHECK((status == TENON_OK) == (c != NULL));
+  tenon_context_release(c);
+  return status;
+}
+static tenon_status give_input(room* r) {
+  tenon_graph* g = NULL;
+  tenon_value v = 0;
+  tenon_status status;
+  OK(tenon_graph_create(NULL, &g));
+  status = tenon_graph_add_input(g, "x", f32, "4", &r->input, &v);
+  CHECK((status == TENON_OK) == (v != TENON_NO_VALUE));
+  tenon_graph_release(g);
+  return status;
+}
+/* Filled by the library. */
+static tenon_program* filled;
+static tenon_status take_stats(room* r) { return tenon_program_get_stats(filled, &r->stats); }
+static tenon_status take_info(room* r) { return tenon_op_describe("exp", &r->info); }
+static tenon_status take_cache(room* r) { return tenon_cache_get_stats(&r->cache); }
+
+void every_struct_size(void) {
+  static const struct {
+    const char* name;
+    size_t size;
+    tenon_status (*call)(room*);
+    int taken;
+  } cases[] = {
+      {"tenon_program_options", sizeof(tenon_program_options), give_program, 0},
+      {"tenon_context_options", sizeof(tenon_context_options), give_context, 0},
+      {"tenon_input_options", sizeof(tenon_input_options), give_input, 0},
+      {"tenon_program_stats", sizeof(tenon_program_stats), take_stats, 1},
+      {"tenon_op_info", sizeof(tenon_op_info), take_info, 1},
+      {"tenon_cache_stats", sizeof(tenon_cache_stats), take_cache, 1},
+  };
+  const size_t known_to_all = sizeof(size_t);
+  size_t i, size, at;
+  room r;
+  scale = parse(kScale);
+  filled = compile(kScale);
+  for (i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    const unsigned char fill = cases[i].taken ? 0xAB : 0;
+    char words[100];
+    memset(&r, fill, sizeof r);
+    snprintf(words, sizeof words, "%s|struct_size", cases[i].name);
+    for (size = 0; size < known_to_all; ++size) {
+      r.struct_size = size;
+      INVALID(cases[i].call(&r), words);
+    }
+    r.struct_size = 4097;
+    INVALID(cases[i].call(&r), words);
+    r.struct_size = SIZE_MAX;
+    INVALID(cases[i].call(&r), words);
+    /* Of any age: what stands behind the caller's structure is neither read nor written. */
+    for (size = known_to_all; size <= sizeof r; ++size) {
+      memset(&r, fill, sizeof r);
+      if (!cases[i].taken) memset(r.bytes + size, 0xAB, sizeof r - size);
+      r.struct_size = size;
+      OK(cases[i].call(&r));
+      CHECK(r.struct_size == size);
+      for (at = size; at < sizeof r; ++at) CHECK(r.bytes[at] == 0xAB);
+      if (cases[i].taken) /* what this library does not know is zero */
+        for (at = cases[i].size; at < size; ++at) CHECK(r.bytes[at] == 0);
+    }
+    if (cases[i].taken) continue;
+    /* A field of a later version: refused by any byte of it. */
+    for (at = cases[i].size; at < cases[i].size + 24; ++at) {
+      memset(&r, 0, sizeof r);
+      r.struct_size = cases[i].size + 24;
+      r.bytes[at] = 1;
+      UNSUPPORTED(cases[i].call(&r), cases[i].name);
+    }
+  }
+  tenon_program_release(filled);
+  tenon_graph_release(scale);
+  /* An op lives as long as the process: its description is refused only. */
+  memset(&r, 0, sizeof r);
+  r.struct_size = 7;
+  INVALID(tenon_op_register(&r.desc), "tenon_op_desc|struct_size 7");
+  r.struct_size = sizeof r.desc + 8, r.bytes[sizeof r.desc + 7] = 1;
+  UNSUPPORTED(tenon_op_register(&r.desc), "tenon_op_desc");
+  r.bytes[sizeof r.desc + 7] = 0;
+  INVALID(tenon_op_register(&r.desc), "NULL"); /* read, and found without a name */
 }
 
 void nulls(void) {
