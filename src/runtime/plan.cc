@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <unordered_set>
 
 #include "src/ir/op.h"
 #include "src/ir/verify.h"
@@ -107,13 +108,19 @@ Status check_extent(const Graph& g, const Sizes& sizes, ValueId v, const std::op
 
 }  // namespace
 
+void PlanSource::find_sized() {
+  std::unordered_set<std::string> seen;
+  for (ValueId v = 0; v < graph->nodes.size(); ++v)
+    if (seen.insert(graph->print_type(graph->type(v))).second) sized.push_back(v);
+}
+
 Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads,
                                          std::shared_ptr<Specialization> specialize) {
   const Graph& g = *source.graph;
   auto plan = std::make_unique<Plan>();
   plan->symbols_ = symbols;
   const Sizes sizes{g.dims.get(), std::move(symbols), threads, std::move(specialize)};
-  for (ValueId v = 0; v < g.nodes.size(); ++v) {
+  for (ValueId v : source.sized) {
     auto bytes = bytes_of(g, sizes, v);
     if (!bytes.ok()) return bytes.status();
   }
@@ -121,6 +128,9 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   for (const OutputBinding& o : g.outputs) TENON_TRY(check_extent(g, sizes, o.value, o.strides));
   for (const auto& e : source.executables)
     for (ValueId v : e->outputs) TENON_TRY(check_extent(g, sizes, v, std::nullopt));
+  plan->inputs.reserve(g.inputs.size());
+  plan->outputs.reserve(g.outputs.size());
+  plan->steps_.reserve(source.executables.size());
   for (const InputBinding& i : g.inputs) plan->inputs.push_back(expected(sizes, g.type(i.value), i.strides));
   for (const OutputBinding& o : g.outputs) {
     plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));

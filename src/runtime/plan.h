@@ -27,6 +27,9 @@ struct PlanSource {
   std::vector<std::unique_ptr<Executable>> executables;  // one per group, in running order
   std::vector<int> input_of;                             // per value: position in the host's inputs, -1
   std::vector<int> output_of;  // per value: position of its first output binding, -1
+  std::vector<ValueId> sized;  // one value of each type
+
+  void find_sized();  // once the graph is there
 };
 
 class Plan {

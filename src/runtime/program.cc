@@ -147,6 +147,7 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, Built& bu
   std::vector<bool> materialised(g.nodes.size(), false);
   PlanSource& source = built.source;
   source.graph = &built.graph;
+  source.find_sized();
   source.input_of.assign(g.nodes.size(), -1);
   source.output_of.assign(g.nodes.size(), -1);
   auto store = [&](ValueId v, const std::optional<Dims>& strides) {
