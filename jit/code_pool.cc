@@ -4,8 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -19,10 +17,6 @@ constexpr size_t kReservation = size_t{64} << 20;  // address space, not memory
 size_t page_size() {
   static const size_t size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return size;
-}
-
-Status system_error(const char* what) {
-  return environment(std::string("memory for code: ") + what + ": " + std::strerror(errno));
 }
 
 }  // namespace
@@ -40,7 +34,7 @@ struct CodePool::Impl {
     if (it == free.end()) {
       size_t size = std::max(kReservation, bytes);
       void* at = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (at == MAP_FAILED) return system_error("mmap");
+      if (at == MAP_FAILED) return system_error("memory for code: mmap");
       it = free.emplace(static_cast<char*>(at), size).first;
     }
     auto [at, size] = *it;
@@ -82,9 +76,11 @@ Result<std::shared_ptr<void>> CodePool::install(size_t bytes, const std::functio
   TENON_ASSIGN(char* at, impl_->take(bytes));
   std::shared_ptr<void> pages(
       at, [impl = impl_, bytes](void* p) { impl->give_back(static_cast<char*>(p), bytes); });
-  if (mprotect(at, bytes, PROT_READ | PROT_WRITE)) return system_error("mprotect to writable");
+  if (mprotect(at, bytes, PROT_READ | PROT_WRITE))
+    return system_error("memory for code: mprotect to writable");
   Status written = write(at);
-  if (mprotect(at, bytes, PROT_READ | PROT_EXEC)) return system_error("mprotect to executable");
+  if (mprotect(at, bytes, PROT_READ | PROT_EXEC))
+    return system_error("memory for code: mprotect to executable");
   TENON_TRY(written);
   return pages;
 }

@@ -2,6 +2,7 @@
 // Tested by tests/kernel_test.cc.
 #include "jit/kernel.h"
 
+#include "src/base/align.h"
 #include "src/base/hash.h"
 #include "src/ops/table.h"
 
@@ -14,6 +15,14 @@ Ref Kernel::add_ref(DType type, std::string name) {
 }
 
 uint64_t identity(const Kernel& kernel) { return hash_bytes(canonical_text(kernel)); }
+
+void collect_uses(const Stmt& s, std::set<Ref>& uses) {
+  uses.insert(s.args.begin(), s.args.end());
+  uses.insert(s.yields.begin(), s.yields.end());
+  for (const Term& t : s.address)
+    if (t.var != kNoRef) uses.insert(t.var);
+  for (const Stmt& inner : s.body) collect_uses(inner, uses);
+}
 
 int64_t extent_value(const Extent& extent, const int64_t* sizes) {
   return extent.size < 0 ? extent.factor : extent.factor * sizes[extent.size];
@@ -41,7 +50,7 @@ int64_t scratch_bytes(const Kernel& kernel, const int64_t* sizes) {
   int64_t bytes = 0;
   for (const Buffer& buffer : kernel.buffers)
     if (buffer.role == Buffer::Role::local)
-      bytes += (extent_value(buffer.length, sizes) * size_of(buffer.type) + 63) / 64 * 64;
+      bytes += align_up(extent_value(buffer.length, sizes) * size_of(buffer.type));
   return bytes;
 }
 

@@ -34,6 +34,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -139,6 +140,8 @@ Result<Kernel> parse_kernel(std::string_view text);  // errors give line and col
 // All invariants (listed at the top of verify_kernel.cc); every violation, one per line.
 Status verify(const Kernel& kernel);
 uint64_t identity(const Kernel& kernel);  // hash of canonical_text
+// Adds what the statement and those within read: values, and variables of addresses.
+void collect_uses(const Stmt& stmt, std::set<Ref>& uses);
 
 // What the op table says about a row used on scalars. The spelling of the row for a last operand of this
 // type; empty: it has a math body there, or none.

@@ -3,12 +3,13 @@
 #include "jit/llvm_text.h"
 
 #include <bit>
-#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+
+#include "src/base/text.h"
 
 namespace tenon::jit {
 namespace {
@@ -126,8 +127,7 @@ std::string expand(const Spelling& spelling, std::span<const std::string> operan
         continue;
       }
       size_t end = ++at;
-      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_'))
-        ++end;
+      while (end < text.size() && (is_letter(text[end]) || is_digit(text[end]))) ++end;
       std::string_view word = text.substr(at, end - at);
       at = end;
       std::string_view type = word.empty() || word == "T" ? element : word;
@@ -146,7 +146,7 @@ std::string expand(const Spelling& spelling, std::span<const std::string> operan
         out += mangled(spelling.operand, spelling.lanes);
       } else if (word == "B") {
         out += std::to_string(is_bool(spelling.operand) ? 1 : 8 * size_of(compute_type(spelling.operand)));
-      } else if (word.size() == 1 && std::isdigit(static_cast<unsigned char>(word[0]))) {
+      } else if (word.size() == 1 && is_digit(word[0])) {
         size_t index = static_cast<size_t>(word[0] - '0');
         TENON_CHECK(index < operands.size(), "llvm spelling wants operand " + std::string(word));
         out += operands[index];

@@ -40,12 +40,12 @@ class Splitter {
     if (!reduce_ || reduce().axes.size() != 1) return false;
     // What it reads from the par level can be computed twice.
     std::set<Ref> uses;
-    note_uses(reduce(), uses);
+    collect_uses(reduce(), uses);
     for (size_t i = *reduce_; i-- > 0;) {
       const Stmt& s = body[i];
       if (!uses.count(s.result)) continue;
       if (s.kind == K::loop) return false;
-      note_uses(s, uses);
+      collect_uses(s, uses);
       needed_.insert(i);
     }
     return std::ranges::all_of(reduce().body,
@@ -121,12 +121,6 @@ class Splitter {
   }
 
   const Stmt& reduce() const { return whole_.kernel.body[0].body[*reduce_]; }
-  static void note_uses(const Stmt& s, std::set<Ref>& uses) {
-    uses.insert(s.args.begin(), s.args.end());
-    uses.insert(s.yields.begin(), s.yields.end());
-    for (const Term& t : s.address) uses.insert(t.var);
-    for (const Stmt& inner : s.body) note_uses(inner, uses);
-  }
   Dim extent(const Extent& e) const {
     return e.size < 0 ? Dim(e.factor) : dims_.mul(Dim(e.factor), whole_.sizes[e.size]);
   }

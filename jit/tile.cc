@@ -16,16 +16,6 @@ using K = Stmt::Kind;
 bool has_body(const Stmt& s) { return s.kind == K::par || s.kind == K::loop || s.kind == K::reduce; }
 
 // Every value that the statements read, those of their addresses too.
-void collect_uses(const Block& block, std::set<Ref>& uses) {
-  for (const Stmt& s : block) {
-    uses.insert(s.args.begin(), s.args.end());
-    uses.insert(s.yields.begin(), s.yields.end());
-    for (const Term& t : s.address)
-      if (t.var != kNoRef) uses.insert(t.var);
-    collect_uses(s.body, uses);
-  }
-}
-
 void replace_uses(Block& block, const std::map<Ref, Ref>& by) {
   auto replace = [&](Ref& ref) {
     if (auto it = by.find(ref); it != by.end()) ref = it->second;
@@ -53,7 +43,7 @@ class Columns {
     par.simd = false;
     for (const Stmt& s : par.body) {
       std::set<Ref> uses;
-      collect_uses({&s, &s + 1}, uses);
+      collect_uses(s, uses);
       const bool varies = s.kind == K::reduce || uses.count(column_) ||
                           std::ranges::any_of(uses, [&](Ref r) { return varies_.count(r); });
       if (!varies) continue;
@@ -202,7 +192,7 @@ class Columns {
       }
     for (Stmt* p : pieces) {
       std::set<Ref> uses;
-      collect_uses(p->body, uses);
+      collect_uses(*p, uses);
       const Ref column = p->axes[0].var;
       Block loads;
       std::map<Ref, Ref> renamed;

@@ -9,6 +9,7 @@
 #include "jit/kernel.h"
 #include "jit/lower.h"
 #include "jit/schedule.h"
+#include "src/base/align.h"
 #include "src/ir/group.h"
 
 namespace tenon {
@@ -124,7 +125,7 @@ class KernelGroup final : public Executable {
       std::vector<int64_t> offsets;
       for (const jit::Temp& t : lowered.temps) {
         offsets.push_back(l.temps);
-        l.temps += align64(sizes.eval(t.length) * size_of(t.type));
+        l.temps += align_up(sizes.eval(t.length) * size_of(t.type));
       }
       l.buffers.reserve(lowered.buffers.size());
       for (size_t b = 0; b < lowered.buffers.size(); ++b)
@@ -133,7 +134,7 @@ class KernelGroup final : public Executable {
                                 : Launch::Argument{-1, offsets[lowered.buffers[b] - jit::kTempBuffer]});
       const int width = jit::lanes(isa);
       l.iterations = jit::par_iterations(lowered.kernel, l.sizes.data(), width);
-      l.scratch = align64(jit::scratch_bytes(lowered.kernel, l.sizes.data()));
+      l.scratch = align_up(jit::scratch_bytes(lowered.kernel, l.sizes.data()));
       const jit::Stmt& par = lowered.kernel.body.back();
       std::map<jit::Ref, int64_t> tiles;
       for (const jit::Axis& a : par.axes) jit::axis_iterations(a, l.sizes.data(), &tiles);
@@ -154,7 +155,6 @@ class KernelGroup final : public Executable {
   int kernel_count() const override { return static_cast<int>(kernels.size()); }
 
  private:
-  static int64_t align64(int64_t n) { return (n + 63) / 64 * 64; }
   int position(ValueId v) const {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i] == v) return static_cast<int>(i);

@@ -7,6 +7,7 @@
 
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
+#include "src/base/align.h"
 
 namespace tenon::onednn {
 namespace {
@@ -112,7 +113,7 @@ class CallStep final : public Step {
 
   int64_t reserve(int64_t bytes) {
     const int64_t at = scratch;
-    scratch += (bytes + 63) / 64 * 64;
+    scratch += align_up(bytes);
     return at;
   }
   int add(memory::desc descriptor, Place place) {

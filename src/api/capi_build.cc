@@ -1,6 +1,5 @@
 // The functions of tenon.h that build a graph step by step. A failing step is reported at once and kept for finalize.
 // Tested by tests/capi*.c.
-#include <atomic>
 
 #include "src/api/guard.h"
 #include "src/base/text.h"
@@ -80,7 +79,6 @@ Result<ValueId> add_input(tenon_graph* graph, const char* name, tenon_dtype dtyp
 }
 
 Result<ValueId> add_constant(tenon_graph* graph, const char* name, const tenon_tensor* data) {
-  static std::atomic<uint64_t> next_id{uint64_t{1} << 48};
   const std::string who = "constant " + shown(name);
   if (!data) return invalid(who + ": data is NULL");
   Tensor tensor;
@@ -104,7 +102,7 @@ Result<ValueId> add_constant(tenon_graph* graph, const char* name, const tenon_t
   constant->bytes = owner->data();
   constant->size = owner->size();
   constant->owner = owner;
-  constant->id = next_id.fetch_add(1);
+  constant->id = next_constant_id();
   return graph->builder->try_add(
       ops::constant, {},
       {{"dtype", tensor.dtype}, {"shape", Dims(shape.begin(), shape.end())}, {"data", constant}}, text(name));

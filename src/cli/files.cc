@@ -1,7 +1,5 @@
 // Helpers of the verbs: reading files and graphs, printing. Tested by tests/cli_test.py.
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 #include "src/cli/verbs.h"
 #include "src/ir/text.h"
@@ -10,15 +8,15 @@ namespace tenon::cli {
 
 Result<std::string> read_file(const std::string& path) {
   std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  if (!file) return environment(path + ": " + std::strerror(errno));
+  if (!file) return system_error(path);
   std::string text;
   char block[1 << 16];
   size_t n;
   while ((n = std::fread(block, 1, sizeof block, file)) > 0) text.append(block, n);
   const bool failed = std::ferror(file) != 0;
-  const std::string why = std::strerror(errno);
+  const Status status = failed ? system_error(path) : Status();
   if (file != stdin) std::fclose(file);
-  if (failed) return environment(path + ": " + why);
+  if (failed) return status;
   return text;
 }
 

@@ -2,7 +2,6 @@
 #include "src/cli/npy.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -101,9 +100,9 @@ Status write_npy(const std::string& path, const HostTensor& tensor) {
   file += header;
   file.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
   std::FILE* out = std::fopen(path.c_str(), "wb");
-  if (!out) return environment(path + ": " + std::strerror(errno));
+  if (!out) return system_error(path);
   const bool written = std::fwrite(file.data(), 1, file.size(), out) == file.size();
-  if (std::fclose(out) != 0 || !written) return environment(path + ": " + std::strerror(errno));
+  if (std::fclose(out) != 0 || !written) return system_error(path);
   return {};
 }
 

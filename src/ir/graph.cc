@@ -2,12 +2,18 @@
 #include "src/ir/graph.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 
 #include "src/ir/op.h"
 
 namespace tenon {
+
+uint64_t next_constant_id() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
 bool operator==(const Scalar& a, const Scalar& b) {
   if (a.is_int != b.is_int) return false;

@@ -52,8 +52,9 @@ struct ConstantData {
   const void* bytes = nullptr;
   size_t size = 0;
   std::shared_ptr<const void> owner;
-  uint64_t id = 0;  // distinct per constant; packed copies are found by it
+  uint64_t id = 0;  // next_constant_id(); packed copies are found by it
 };
+uint64_t next_constant_id();  // distinct in the process; any thread
 
 // One alternative per attribute kind (AttrKind in src/ir/op.h). Integers are Dims, so they may be symbolic.
 using AttrValue =

@@ -19,7 +19,6 @@
 // An error ends its line; reading goes on with the next. What an erroneous line would have defined is known as broken,
 // so that its users are not reported too. Tested by tests/ir_test.cc and tests/ir/*.tn.
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -219,7 +218,6 @@ class Parser {
   }
 
   Result<AttrValue> data() {
-    static std::atomic<uint64_t> next_id{1};
     if (lexer_.peek().kind != Token::Kind::hex) return lexer_.expected("bytes such as 0x00ff");
     auto bytes = from_hex(lexer_.peek().text);
     if (!bytes) return lexer_.error("an odd number of hexadecimal digits");
@@ -229,7 +227,7 @@ class Parser {
     out->bytes = owner->data();
     out->size = owner->size();
     out->owner = owner;
-    out->id = next_id++;
+    out->id = next_constant_id();
     return AttrValue(std::move(out));
   }
 

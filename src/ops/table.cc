@@ -2,6 +2,7 @@
 // and never move or go away, so op() needs no lock.
 #include "src/ops/table.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -14,6 +15,7 @@
 #include <unordered_map>
 
 #include "src/base/no_fork.h"
+#include "src/base/text.h"
 #include "src/ops/bodies.h"
 #include "src/ops/math.h"
 #include "src/ops/rules.h"
@@ -64,13 +66,10 @@ Table& table() {
   return table;
 }
 
-bool is_name(std::string_view text) {
-  auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (text.empty() || !letter(text[0])) return false;
-  for (char c : text)
-    if (!letter(c) && !digit(c)) return false;
-  return true;
+// A name token without dots.
+bool is_plain_name(std::string_view text) {
+  return !text.empty() && is_letter(text[0]) &&
+         std::ranges::all_of(text, [](char c) { return is_letter(c) || is_digit(c); });
 }
 
 std::optional<AttrKind> attr_kind(std::string_view word) {
@@ -115,7 +114,8 @@ std::optional<AttrValue> parse_default(AttrKind kind, std::string_view text) {
     case AttrKind::floating: return floating ? std::optional<AttrValue>(*floating) : std::nullopt;
     case AttrKind::boolean:
       return text == "true" || text == "false" ? std::optional<AttrValue>(text == "true") : std::nullopt;
-    case AttrKind::text: return is_name(text) ? std::optional<AttrValue>(std::string(text)) : std::nullopt;
+    case AttrKind::text:
+      return is_plain_name(text) ? std::optional<AttrValue>(std::string(text)) : std::nullopt;
     case AttrKind::dtype:
       if (auto dtype = parse_dtype(text)) return *dtype;
       return std::nullopt;
@@ -177,7 +177,7 @@ Result<std::vector<AttrSpec>> parse_attr_specs(std::string_view attrs) {
     if (colon == item.npos) return invalid(text + "needs name:kind");
     AttrSpec spec;
     spec.name = item.substr(0, colon);
-    if (!is_name(spec.name)) return invalid(text + "not a name");
+    if (!is_plain_name(spec.name)) return invalid(text + "not a name");
     for (const AttrSpec& other : specs)
       if (other.name == spec.name) return invalid(text + "named twice");
     auto kind = attr_kind(item.substr(colon + 1, equals == item.npos ? item.npos : equals - colon - 1));
@@ -193,7 +193,7 @@ Result<std::vector<AttrSpec>> parse_attr_specs(std::string_view attrs) {
 }
 
 Status check_row(const Op& row) {
-  if (!is_name(row.name)) return invalid("op '" + std::string(row.name) + "': not a name");
+  if (!is_plain_name(row.name)) return invalid("op '" + std::string(row.name) + "': not a name");
   const std::string where = "op " + std::string(row.name);
   if (row.arity < -1 || row.arity > 64) return invalid(where + ": arity must be -1 or 0 to 64");
   if (row.optional < 0 || row.optional > std::max(row.arity, 0))

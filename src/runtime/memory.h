@@ -10,10 +10,9 @@
 #include <mutex>
 #include <vector>
 
-namespace tenon {
+#include "src/base/align.h"
 
-inline constexpr int64_t kAlign = 64;
-constexpr int64_t align_up(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+namespace tenon {
 
 // One intermediate: alive from the step that writes it to the last step that reads it, both included.
 struct Lifetime {

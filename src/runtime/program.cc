@@ -52,7 +52,6 @@ Backend* best_bid(const std::vector<Backend*>& backends, const Graph& graph, Val
 // The constant that stands for a frozen param, or kNoValue. A param whose storage is a permutation of dense rows becomes
 // a dense constant and a transpose; other layouts stay inputs.
 ValueId frozen_param(Builder& b, const TensorType& type, const InputBinding& binding, const Tensor& tensor) {
-  static std::atomic<uint64_t> next_id{1};
   const size_t rank = type.shape.size();
   std::vector<int64_t> perm(rank);
   for (size_t i = 0; i < rank; ++i) perm[i] = static_cast<int64_t>(i);
@@ -79,7 +78,7 @@ ValueId frozen_param(Builder& b, const TensorType& type, const InputBinding& bin
   auto data = std::make_shared<ConstantData>();
   data->bytes = tensor.data;
   data->size = static_cast<size_t>(bytes);
-  data->id = next_id.fetch_add(1);
+  data->id = next_constant_id();
   ValueId c = b(ops::constant, {}, {{"dtype", type.dtype}, {"shape", stored}, {"data", data}});
   return moved ? b(ops::transpose, {c}, {{"perm", back}}) : c;
 }
@@ -201,7 +200,6 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, Built& bu
 // Runs the constant part once; its outputs become the data of main's constants.
 Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& backends, Parallel& parallel,
                 const Allocator& allocator, std::vector<std::unique_ptr<Arena>>& storage, Built* stats) {
-  static std::atomic<uint64_t> next_id{uint64_t{1} << 32};
   if (split.folded.empty()) return {};
   Built init;
   TENON_TRY(build(split.init, backends, init));
@@ -216,7 +214,7 @@ Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& ba
     auto& data = *attr_as<std::shared_ptr<ConstantData>>(node, "data");
     data.bytes = storage.back()->data();
     data.size = static_cast<size_t>(bytes);
-    data.id = next_id.fetch_add(1);
+    data.id = next_constant_id();
     outputs.push_back(storage.back()->data());
   }
   ArenaPool arenas(allocator);
