@@ -144,7 +144,7 @@ TEST_F(Fork, WhileOthersMakeProgramsAndPlans) {
 
 // Threads at work when main() ends: the code they execute must not go before they do.
 TEST_F(Fork, ExitWhileOthersRun) {
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 40; ++i) {  // also in the first runs, which make code and static objects
     const pid_t pid = fork();
     if (pid == 0) {
       auto program = make();
@@ -152,7 +152,7 @@ TEST_F(Fork, ExitWhileOthersRun) {
         std::thread([program, t] {
           for (int64_t n = 1;; ++n) runs(*program, 200 + (n + t) % 50);
         }).detach();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20 + 10 * i));
+      std::this_thread::sleep_for(std::chrono::milliseconds(4 * i));
       std::exit(7);
     }
     int status = 0;

@@ -1,6 +1,8 @@
 // exit_gate: the end of the process while threads run. oneDNN keeps code in static objects, whose destructors unmap it at
 // exit under the feet of whoever executes it. So a handler of ours runs before them: it lets nobody enter the library any
-// more and waits for those inside. Who comes too late sleeps until the process is gone.
+// more and waits for those inside. Who comes too late sleeps until the process is gone. A static object that is made while
+// the process already ends, or in the run that is under way then, is behind the handler: so where the library is a shared
+// object, what it asks to be destroyed at exit from its first use on is not destroyed at all.
 // Tested by tests/fork_test.cc.
 #pragma once
 
