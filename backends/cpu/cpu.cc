@@ -271,7 +271,7 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 Backend& cpu_backend() {
-  static CpuBackend backend;
+  static CpuBackend& backend = *new CpuBackend;  // never destroyed: threads may be at work at exit
   return backend;
 }
 

@@ -91,7 +91,7 @@ void on_new_thread(void (*job)(void*), void* arg) {
 }
 
 Parallel& openmp_parallel() {
-  static OpenMp parallel;
+  static OpenMp& parallel = *new OpenMp;  // never destroyed: threads may run programs at exit
   return parallel;
 }
 

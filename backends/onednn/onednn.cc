@@ -157,7 +157,7 @@ class OneDnnBackend final : public Backend {
 }  // namespace
 
 Backend& onednn_backend() {
-  static OneDnnBackend backend;
+  static OneDnnBackend& backend = *new OneDnnBackend;  // never destroyed: threads may be at work at exit
   return backend;
 }
 

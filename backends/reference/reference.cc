@@ -126,7 +126,8 @@ class ReferenceBackend final : public Backend {
 }  // namespace
 
 Backend& reference_backend() {
-  static ReferenceBackend backend;
+  static ReferenceBackend& backend =
+      *new ReferenceBackend;  // never destroyed: threads may be at work at exit
   return backend;
 }
 
