@@ -96,7 +96,10 @@ int change_slots(dl_phdr_info* object, size_t, void* inner) {
 InLibrary::InLibrary() {
   if (depth++ > 0) return;
   static std::once_flag once;
-  std::call_once(once, [] { dl_iterate_phdr(change_slots, reinterpret_cast<void*>(&dnnl_version)); });
+  std::call_once(once, [] {
+    dl_iterate_phdr(change_slots, reinterpret_cast<void*>(&dnnl_version));
+    std::atexit(close_gate);  // before the destructors of what was made when the library was loaded
+  });
   inside.fetch_add(1);
   if (!closed.load() || exiting) return;
   inside.fetch_sub(1);

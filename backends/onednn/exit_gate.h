@@ -8,7 +8,7 @@
 
 namespace tenon::onednn {
 
-// Stands around every use of the library that executes something. May nest.
+// Stands around every use of the library that executes something or makes a primitive. May nest.
 class InLibrary {
  public:
   InLibrary();
