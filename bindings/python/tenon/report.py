@@ -30,6 +30,7 @@ class Record:
         self.name, self.nodes = name, nodes
         self.fallbacks, self.notes = [], []  # fallbacks: (node or "graph", op, why)
         self.compiled, self.eager, self.seconds = None, False, 0.0
+        self.parameters = set()  # arguments that are the same tensors call after call
         with _lock:
             _live.add(self)
 

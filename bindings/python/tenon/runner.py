@@ -29,7 +29,8 @@ class Layout:
     """The words of a frame: where each DLTensor stands, and what is known before a call."""
 
     def __init__(self):
-        self.words, self.pointers, self.segments, self.frozen = [], [], [], None
+        self.words, self.pointers, self.segments, self.frozen = [0], [], [], None
+        self.calls = 0  # the word that counts calls
 
     def tensor(self, dtype, shape, strides):
         """Adds a DLTensor; returns the index of its data word, and its rank if a size depends on symbols, else -1."""
@@ -63,9 +64,12 @@ class Layout:
     def bind(self):
         """Makes the functions that run the segments."""
         self.steps = []
-        for s in self.segments:
-            table = self.table(s.inputs)
-            self.steps += [door.chosen.step(s.program, plan, table, s.outputs, *rest) for plan, *rest in s.steps]
+        for number, s in enumerate(self.segments):
+            plan, table = door.chosen.plan(*zip(*s.bound)), self.table(s.inputs)
+            calls = [(_abi.check, self.calls)] if not s.retry else [(None, self.calls), (_abi.check, -1)]
+            for fail, count in calls:
+                count = count if number == 0 else -1
+                self.steps.append(door.chosen.step(s.program, plan, table, s.outputs, s.made, fail, count))
         return self
 
     def with_programs(self, programs, frozen):
@@ -91,10 +95,12 @@ class Part(NamedTuple):
     """A segment in a layout."""
 
     program: _abi.Program
-    values: list   # of its symbols
-    inputs: list   # their words, None for what is packed into the program
+    values: list    # of its symbols
+    inputs: list    # their words, None for what is packed into the program
     outputs: tuple  # first word of their table, and how many
-    steps: list    # (plan, made, fail, count) of door.step
+    bound: list     # (argument, word, rank) of what is bound: plan of door.step
+    made: list      # of door.step
+    retry: bool     # a second step follows, for when the first one refuses its buffers
 
 
 class Frame:
@@ -171,7 +177,7 @@ class Pool:
             self.made += 1
         return frame
 
-    def move(self, layout, calls_word):
+    def move(self, layout):
         """Frames of another layout from now on. One in use comes back and stays what it is, which is right too."""
         self.layout = layout
         with self.lock:
@@ -180,7 +186,7 @@ class Pool:
                     frame = self.free.pop()
                 except IndexError:  # taken by a call
                     break
-                self.calls += frame.words[calls_word]
+                self.calls += frame.words[layout.calls]
                 self.made -= 1
 
     def idle(self):
@@ -206,8 +212,7 @@ class Writer:
     def __init__(self, partition, uses):
         self.p, self.uses = partition, uses
         self.layout, self.lines, self.steps = Layout(), [], []
-        self.names, self.globals = {}, {"empty": door.empty, "fixed": fixed, "view_of": view_of,
-                                      "fail": _abi.check}
+        self.names, self.globals = {}, {}
         self.counter = itertools.count()
 
     def name(self, n):
@@ -261,7 +266,6 @@ class Writer:
 
     def write(self):
         p = self.p
-        self.calls = self.layout.word()
         self.symbols = self._used_symbols()
         self.in_place = self._find_in_place()
         self.placeholders = [n for n in p.nodes if n.op == "placeholder"]
@@ -284,12 +288,17 @@ class Writer:
         output = next(n for n in p.nodes if n.op == "output")
         results = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
         if not self.layout.segments:
-            self.line(f"words[{self.calls}] += 1")
+            self.line(f"words[{self.layout.calls}] += 1")
         self.line("args.clear()")
         self.line("return (" + "".join(self.argument(r) + ", " for r in results) + ")")
         named = set(re.findall(r"\bv\d+\b", "\n".join(self.lines)))
         unpack = [f"        {name} = args[{i}]" for i, n in enumerate(self.placeholders) if (name := self.name(n)) in named]
         self.lines = [*unpack, *self.lines]
+
+    def body(self):
+        steps = [f"        {', '.join(self.steps)}, = frame.steps"] * bool(self.steps)
+        words = ["        words = frame.words"] * any("words[" in line for line in self.lines)
+        return "\n".join(["        at = frame.at", *steps, *words, *self.lines])
 
     def _last_reads(self, order):
         """Step number -> host tensors that no later step reads; they are dropped there, so memory is returned early."""
@@ -353,11 +362,8 @@ class Writer:
             given.append((self._empty(n), destination and self.name(destination)))
             if destination is not None:
                 retry.append((len(made) - 1, self.name(destination)))
-        plan = door.chosen.plan(*zip(*bound)) if bound else door.chosen.plan()
-        count = self.calls if number == 0 else -1
-        steps = [(plan, made, None if retry else _abi.check, count), (plan, made, _abi.check, -1)][:2 if retry else 1]
-        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), steps))
-        self.steps += [f"step{number}", f"again{number}"][:len(steps)]
+        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), bound, made, bool(retry)))
+        self.steps += [f"step{number}", f"again{number}"][:2 if retry else 1]
 
         def call(name, arguments):
             return f"{name}({', '.join(['at', 'args', *arguments])})"
@@ -451,12 +457,17 @@ def packed_together(uses):
 class Compiled:
     """A boxed function as others see it, without holding it."""
 
-    def __init__(self, source, pool, calls_word, uses):
-        self.source, self.pool, self.calls_word, self.uses = source, pool, calls_word, uses
+    def __init__(self, body, constants, pool, indices, uses):
+        """indices: the arguments that are packed into programs."""
+        self.body, self.constants, self.pool, self.indices, self.uses = body, constants, pool, indices, uses
+
+    @property
+    def source(self):
+        return whole(self.body, bool(self.indices))
 
     def calls(self):
         """How often it ran: every frame counts its own calls."""
-        return self.pool.calls + sum(frame.words[self.calls_word] for frame in list(self.pool.free))
+        return self.pool.calls + sum(frame.words[self.pool.layout.calls] for frame in list(self.pool.free))
 
     def programs(self):
         return [use.program for use in self.uses]
@@ -471,7 +482,7 @@ class Compiled:
             return
         if frozen:
             frozen.pools.add(self.pool)
-        self.pool.move(self.pool.layout.with_programs(found, frozen), self.calls_word)
+        self.pool.move(self.pool.layout.with_programs(found, frozen))
         self.uses = uses
 
 
@@ -488,8 +499,7 @@ def build(partition, uses, name):
     """-> (boxed function, Compiled). uses: segment -> Use."""
     writer = Writer(partition, uses)
     writer.write()
-    pool = Pool(writer.layout.bind())
-    frozen, indices, tensors, packed = None, [], [], []
+    indices, tensors, packed = [], [], []
     for segment, use in uses.items():
         named = [(number, n) for number, n in zip(use.numbers, use.frozen) if n.op == "placeholder"]
         use.program.constants = [(number, use.frozen[n]) for number, n in zip(use.numbers, use.frozen)
@@ -499,21 +509,30 @@ def build(partition, uses, name):
             indices += [writer.placeholders.index(n) for _, n in named]
             tensors += [use.frozen[n] for _, n in named]
     if packed:
-        frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)
-        frozen.pools.add(pool)
-        pool.layout.frozen = frozen
+        writer.layout.frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)
+    light = [Use(use.program, use.symbols, use.template) for use in uses.values()]  # which hold no graph
+    return assemble(writer.body(), writer.globals, writer.layout, indices, light, name)
+
+
+def whole(body, packed):
+    """The text of the function. packed: whether parameters have to be looked at."""
     take = ["try:", "    frame = free.pop()", "except IndexError:", "    frame = make()"]
-    scope = dict(writer.globals, free=pool.free, make=pool.make, pointer=door.chosen.pointer)
-    if frozen:
-        take = ["while True:", *("    " + line for line in take), "    if current(args, params, frame.frozen.expected): break",
+    if packed:
+        take = ["while True:", *("    " + line for line in take),
+                "    if current(args, params, frame.frozen.expected): break",
                 "    free.append(frame)", "    frame.frozen.refresh(args, indices, params)"]
-        scope.update(indices=indices, params=door.chosen.plan(indices), current=door.chosen.current)
-    words = ["        words = frame.words"] * any("words[" in line for line in writer.lines)
-    steps = [f"        {', '.join(writer.steps)}, = frame.steps"] * bool(writer.steps)
-    source = "\n".join(["def call(args):", *("    " + line for line in take), "    try:", "        at = frame.at", *steps, *words,
-                        *writer.lines, "    finally:", "        free.append(frame)"]) + "\n"
-    exec(compile(source, f"<tenon {name}>", "exec"), scope)
+    return "\n".join(["def call(args):", *("    " + line for line in take), "    try:", body,
+                      "    finally:", "        free.append(frame)"]) + "\n"
+
+
+def assemble(body, constants, layout, indices, uses, name):
+    """-> (boxed function, Compiled)."""
+    pool = Pool(layout.bind())
+    if layout.frozen:
+        layout.frozen.pools.add(pool)
+    scope = dict(constants, free=pool.free, make=pool.make, pointer=door.chosen.pointer, empty=door.empty, fixed=fixed,
+                 view_of=view_of, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current)
+    exec(compile(whole(body, bool(indices)), f"<tenon {name}>", "exec"), scope)
     call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function
     call._boxed_call = True
-    light = [Use(use.program, use.symbols, use.template) for use in uses.values()]  # which hold no graph
-    return call, Compiled(source, pool, writer.calls, light)
+    return call, Compiled(body, constants, pool, indices, uses)

@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import itertools
 import logging
+import uuid
 
 import torch
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
@@ -81,7 +82,9 @@ tenon.reset = _reset
 
 def compile_graph(gm, example_inputs, options, records=None):
     _abi.library()  # a missing library is the user's to know, not a fallback
-    real = _real_tensors(gm) if options.freeze else {}
+    saving = _saving()
+    now = dataclasses.replace(options, freeze=False) if saving else options  # what is saved packs at its first call
+    real = _real_tensors(gm) if now.freeze else {}
 
     def compiler(training):
         def compile(graph, inputs):
@@ -89,15 +92,41 @@ def compile_graph(gm, example_inputs, options, records=None):
             if records is not None:
                 records.append(record)
             start = report.clock()
-            function = _compile(graph, options, real, record, training)
+            function = _compile(graph, now, real, record, training)
+            if saving:
+                function = _savable(function, options, record)
             record.seconds = report.clock() - start
             function._tenon_record = record  # lives as long as the function
             return function
         return compile
 
-    return aot_module_simplified(
-        gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
-        inference_compiler=compiler(None), decompositions=decomps.table(), keep_inference_input_mutations=True)
+    tag = f"tenon {uuid.uuid4()}" if saving else torch.compiler.config.cache_key_tag
+    with torch.compiler.config.patch(cache_key_tag=tag):  # nothing of an earlier run may come out of PyTorch's own cache
+        compiled = aot_module_simplified(
+            gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
+            inference_compiler=compiler(None), decompositions=decomps.table(), keep_inference_input_mutations=True)
+    if saving:
+        from . import saved
+
+        return saved.Saved(compiled)
+    return compiled
+
+
+def _saving():
+    """Whether this is torch.compile(...).aot_compile: AOTAutograd keeps a form of what it makes that can be saved."""
+    config = torch._functorch.config
+    return config.bundled_autograd_cache and config.force_autograd_cache
+
+
+def _savable(function, options, record):
+    from . import saved
+
+    if record.compiled is None:
+        why = record.fallbacks[0][2] if record.fallbacks else "the graph runs in PyTorch"
+        raise saved.SavedError(f"tenon: a graph that runs in PyTorch cannot be saved: {why}")
+    if options.freeze and record.parameters:
+        return saved.Function(data=saved.dump(record.compiled, options, record, record.parameters))
+    return saved.Function(function, record.compiled, options)
 
 
 def _real_tensors(gm):
@@ -157,6 +186,8 @@ def _build(gm, options, real, record):
         record.fallback(n.name, str(n.target), why)
     function = runner.build(partition, {segment: uses[segment] for segment in partition.segments}, record.name)
     _, compiled = function
+    order = [n for n in partition.nodes if n.op == "placeholder"]
+    record.parameters = {order.index(n) for n, number in static.items() if number is not None}
     made = [program for program in compiled.programs() if program.last_words is None]
     for program in made:
         report.born(program)
