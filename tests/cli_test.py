@@ -168,6 +168,11 @@ def test_cache_verify_names_what_is_damaged(cached):
     assert run_graph(cached)[0] == ["miss", "store"]
     entry.write_bytes(b"")
     assert run_graph(cached)[0] == ["refused", "store"]
+    newer = entry.with_suffix(".tk2")  # a later library's, with contents that this one cannot judge
+    newer.write_bytes(b"new")
+    done = cached("cache", "verify", "--remove")
+    assert done.returncode == 0 and done.stdout == "1 kernels, 0 damaged; 1 of another version, not looked at\n"
+    assert newer.exists() and run_graph(cached)[0] == ["hit"]
 
 
 def test_cache_prune(cached):

@@ -67,8 +67,13 @@ int stat(Store& store, const std::vector<Store::Item>& items) {
 }
 
 int verify(Store& store, const std::vector<Store::Item>& items, bool remove) {
-  int bad = 0;
+  int bad = 0, others = 0;
+  const std::string format = ".tk" + std::to_string(kStoreFormat);
   for (const Store::Item& item : items) {
+    if (!item.file.ends_with(format)) {  // of another version of the library, which may still want it
+      ++others;
+      continue;
+    }
     const Result<StoreEntry> entry = store.read(item.file);
     if (entry.ok()) continue;
     ++bad;
@@ -76,7 +81,8 @@ int verify(Store& store, const std::vector<Store::Item>& items, bool remove) {
     if (remove) line += store.remove(item.file).ok() ? ": removed" : ": cannot be removed";
     print_line(line);
   }
-  print_line(fmt::format("{} kernels, {} damaged", items.size(), bad));
+  print_line(fmt::format("{} kernels, {} damaged{}", items.size() - static_cast<size_t>(others), bad,
+                         others ? fmt::format("; {} of another version, not looked at", others) : ""));
   return bad == 0 || remove ? kDone : kFailed;
 }
 
