@@ -271,13 +271,19 @@ Status compile_jobs(std::span<Job* const> jobs) {
   auto symbol = [](size_t i) { return std::string(kPlainName) + std::to_string(i); };
   for (size_t i = 0; i < jobs.size(); ++i)
     text += std::string(kHead) + symbol(i) + jobs[i]->text.substr(kHead.size() + kPlainName.size()) + "\n";
+  const auto start = std::chrono::steady_clock::now();
   TENON_ASSIGN(std::string object, compile_object(text));
   TENON_ASSIGN(Linked linked, link(object));
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   for (size_t i = 0; i < jobs.size(); ++i) {
     auto it = linked.functions.find(symbol(i));
     if (it == linked.functions.end()) return failed("no function " + symbol(i));
     finish(*jobs[i], linked, it->second);
     ObjectCache::get().keep(jobs[i]->object, object, symbol(i), kProducer);
+    log_row("compile", "kernel,isa,bytes,ms,why",
+            {jobs[i]->kernel->name, std::string(isa_name(jobs[i]->object.isa)),
+             std::to_string(it->second.size), std::to_string(took.count() / static_cast<double>(jobs.size())),
+             "neither this process nor the disk has its code"});
   }
   return {};
 }

@@ -320,6 +320,13 @@ TEST(Program, LogSaysWhy) {
   for (const std::string& l : lines)
     if (l.starts_with("program: ") || l.starts_with("plan: ")) seen.push_back(l);
   ASSERT_EQ(seen.size(), 6u) << testing::PrintToString(seen);
+  auto columns = [](const std::string& line) {
+    int count = 1;
+    bool quoted = false;
+    for (char c : line) quoted = quoted != (c == '"'), count += c == ',' && !quoted;
+    return count;
+  };
+  for (const std::string& l : seen) EXPECT_EQ(columns(l), l.starts_with("program") ? 7 : 5) << l;
   EXPECT_EQ(seen[0], "program: program,graph,nodes,kernels,compiled,ms,symbols");
   EXPECT_NE(seen[1].find(",@ten,"), std::string::npos) << seen[1];
   EXPECT_EQ(seen[2], "plan: event,program,graph,sizes,why");

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -208,8 +209,19 @@ TEST(ObjectCache, ManyThreads) {
 
 struct Lines {
   std::mutex mutex;
-  std::string text;
+  std::string text, compiled;
 };
+
+// Columns of one row of comma-separated values; commas between quotes are text.
+int columns(const std::string& line) {
+  int count = 1;
+  bool quoted = false;
+  for (char c : line) {
+    quoted = quoted != (c == '"');
+    count += c == ',' && !quoted;
+  }
+  return count;
+}
 
 TEST(ObjectCache, EveryEventIsALineThatSaysWhy) {
   ScratchDirectory scratch;
@@ -219,6 +231,7 @@ TEST(ObjectCache, EveryEventIsALineThatSaysWhy) {
         auto& out = *static_cast<Lines*>(user);
         std::lock_guard lock(out.mutex);
         if (std::string(topic) == "cache") out.text += std::string(message) + "\n";
+        if (std::string(topic) == "compile") out.compiled += std::string(message) + "\n";
       },
       &lines);
   {
@@ -236,8 +249,26 @@ TEST(ObjectCache, EveryEventIsALineThatSaysWhy) {
     EXPECT_THAT(lines.text, HasSubstr("the file is empty; removed"));
   }
   set_logger(nullptr, nullptr);
-  std::istringstream stream(lines.text);
-  for (std::string line; std::getline(stream, line);) EXPECT_GE(std::ranges::count(line, ','), 5) << line;
+  // A header once, and every row as long as it; one row for every event and for every kernel compiled.
+  std::istringstream stream(lines.text), compiled(lines.compiled);
+  std::map<std::string, int> events;
+  for (std::string line; std::getline(stream, line);) {
+    EXPECT_EQ(columns(line), 6) << line;
+    ++events[line.substr(0, line.find(','))];
+  }
+  EXPECT_EQ(events, (std::map<std::string, int>{
+                        {"event", 1}, {"miss", 2}, {"store", 3}, {"hit", 1}, {"refused", 1}}));
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(compiled, line);) {
+    EXPECT_EQ(columns(line), 5) << line;
+    rows.push_back(line);
+  }
+  ASSERT_EQ(rows.size(), 4u) << lines.compiled;
+  EXPECT_EQ(rows[0], "kernel,isa,bytes,ms,why");
+  for (size_t i = 1; i < rows.size(); ++i) {
+    EXPECT_TRUE(rows[i].starts_with("adder," + std::string(isa_name(host_isa())) + ",")) << rows[i];
+    EXPECT_THAT(rows[i], HasSubstr("neither this process nor the disk has its code"));
+  }
 }
 
 TEST(Slice, EveryFunctionAlone) {
