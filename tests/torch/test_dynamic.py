@@ -3,6 +3,7 @@
 import gc
 import itertools
 import random
+import re
 import sys
 import weakref
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._dynamo.backends.debugging import aot_eager
 
 import tenon
 from tenon import reuse, torch_backend
@@ -40,9 +42,15 @@ def run(function, shapes, make, dynamic=None, tolerance=1e-4, **options):
 
 # --- one program for all sizes ---
 class Logits(nn.Module):
+    """A model of one layer."""
+
     def __init__(self, name):
         super().__init__()
         self.model, _ = zoo.build(name, tiny=True)
+        for module in self.model.modules():
+            for child, layers in list(module.named_children()):
+                if isinstance(layers, nn.ModuleList):
+                    setattr(module, child, layers[:1])
 
     def forward(self, x):
         return self.model(x)[0]
@@ -123,34 +131,111 @@ def test_mark_dynamic():
 
 
 # --- guards ---
-def guards_after(function, args, backend, dynamic):
-    """The guards on sizes that stand when the backend has returned."""
+def guards_with(backend, function, shapes, make, dynamic):
+    """Per graph, in order: the guards of Dynamo, and the guards on sizes among them. dynamic: or the axes to mark."""
     torch._dynamo.reset()
-    found = []
+    found, environments = [], []
 
     def spy(gm, inputs):
-        compiled = backend(gm, inputs)
-        environment = torch._guards.TracingContext.get().fake_mode.shape_env
-        found.append(sorted(str(guard.expr) for guard in environment.guards))
-        return compiled
+        environments.append(torch._guards.TracingContext.get().fake_mode.shape_env)
+        return backend(gm, inputs)
 
+    def keep_all(guards):
+        names = sorted((g.guard_type, re.sub(r"\d+", "0", g.name)) for g in guards)  # some names carry running numbers
+        found.append((names, sorted(str(guard.expr) for guard in environments[-1].guards)))
+        return [True] * len(guards)
+
+    marked = dynamic if isinstance(dynamic, tuple) else ()
+    g = torch.compile(function, backend=spy, dynamic=None if marked else dynamic, options={"guard_filter_fn": keep_all})
     with torch.no_grad():
-        torch.compile(function, backend=spy, dynamic=dynamic)(*args)
+        for shape in shapes:
+            args = make(*shape)
+            for axis in marked:
+                for x in args:
+                    if x.dim() > 1:
+                        torch._dynamo.mark_dynamic(x, axis)
+            for a, b in zip(*map(torch.utils._pytree.tree_leaves, (g(*args), function(*args)))):
+                torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
     return found
 
 
-def compile_here(gm, inputs):
+def compile_here(gm, inputs, **_):
     return torch_backend.tenon(gm, inputs, options={"fallback": "error"})
 
 
-@pytest.mark.parametrize("name", [*CASES, *zoo.MODELS])
-def test_no_guard_is_ours(name):
-    from torch._dynamo.backends.debugging import aot_eager
+def eager_here(gm, inputs, **_):
+    return aot_eager(gm, inputs)
 
-    function, args = (CASES[name], (torch.randn(6, 5, 4),)) if name in CASES else zoo.build(name, tiny=True)
-    ours = guards_after(function, args, compile_here, dynamic=True)
-    assert ours == guards_after(function, args, aot_eager, dynamic=True)
-    assert ours
+
+def one_more(gm, inputs, **_):
+    """A backend that asks whether two sizes are equal."""
+    sizes = [n for n in inputs if isinstance(n, torch.SymInt)]
+    bool(sizes[0] == 3 * sizes[0] - 10)
+    return aot_eager(gm, inputs)
+
+
+class Block(nn.Module):
+    """A layer of a transformer."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x):
+        q, k, v = (y.view(*x.shape[:2], 2, 4).transpose(1, 2) for y in self.qkv(self.norm(x)).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + F.gelu(self.out(y.transpose(1, 2).reshape(x.shape)))
+
+
+class Picture(nn.Module):
+    """Down, up, and the two joined, over sizes that need not be even."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 1, 1)
+        self.norm, self.head = nn.BatchNorm2d(4), nn.Linear(7, 2)
+
+    def forward(self, x):
+        y = F.interpolate(self.up(F.silu(self.norm(self.down(x)))), scale_factor=2.0)
+        y = F.pad(y, (0, x.shape[3] - y.shape[3], 0, x.shape[2] - y.shape[2]))
+        return self.head(torch.cat([x, y], 1).mean((2, 3)))
+
+
+GUARDED = {name: (function, ((6, 5), (6, 7), (1, 7)), (0, 1), lambda *s: (torch.randn(*s, 4),))
+           for name, function in CASES.items()}
+GUARDED["block"] = (Block().eval(), ((3, 5), (3, 7), (1, 9)), (0, 1), lambda *s: (torch.randn(*s, 8),))
+GUARDED["picture"] = (Picture().eval(), ((2, 12, 14), (3, 12, 14), (3, 13, 17)), (0, 2),
+                      lambda b, h, w: (torch.randn(b, 3, h, w),))
+
+
+@pytest.mark.parametrize("name, dynamic", [(name, dynamic) for name in GUARDED for dynamic in (None, True)] +
+                         [(name, "marked") for name in ("norm", "heads", "block", "picture")])
+def test_no_guard_is_ours(name, dynamic):
+    function, shapes, axes, make = GUARDED[name]
+    dynamic = axes if dynamic == "marked" else dynamic
+    ours = guards_with(compile_here, function, shapes, make, dynamic)
+    assert ours == guards_with(eager_here, function, shapes, make, dynamic)
+    assert ours and all(names for names, _ in ours)
+
+
+def test_a_guard_more_is_seen():
+    function, shapes, _, make = GUARDED["norm"]
+    theirs, more = (guards_with(b, function, shapes, make, True) for b in (eager_here, one_more))
+    assert more != theirs and len(more[0][1]) == len(theirs[0][1]) + 1
+
+
+def more_of(inputs, times):
+    """The same inputs in a batch `times` as large."""
+    return [x.repeat(times, *[1] * (x.dim() - 1)) if x.dim() > 1 else x for x in inputs]
+
+
+@pytest.mark.parametrize("name", ["llama", "resnet50", "unet_block"])
+def test_models_in_batches_of_any_size(name):
+    """Right, whole, and with aot_eager's guards."""
+    model, inputs = zoo.build(name, tiny=True)
+    make = lambda batch: more_of(inputs, batch)
+    ours = guards_with(compile_here, model, ((2,), (3,)), make, (0,))
+    assert ours == guards_with(eager_here, model, ((2,), (3,)), make, (0,)) and len(ours) >= 1
 
 
 # --- one program for several graphs ---
