@@ -5,6 +5,7 @@ Any other name is taken as a `torch.compile` backend without options (`aot_eager
 """
 
 import argparse
+import ctypes
 import shutil
 
 CONTENDERS = {
@@ -40,10 +41,11 @@ def on_kept_outputs(function, args):
     segments = records[0].compiled.pool.layout.segments
     if len(segments) != 1:
         return None
-    program, *tables = segments[0]
-    arguments = [a for place in tables for a in door.table(frame, place)]
+    part, base = segments[0], ctypes.addressof(frame.block)
+    inputs = (ctypes.c_void_p * len(part.inputs))(*(None if at is None else base + 8 * at for at in part.inputs))
+    arguments = [inputs, ctypes.c_size_t(len(inputs)), *door.table(frame, part.outputs)]
 
-    def run(run=_abi.run_function(), handle=program.handle):
+    def run(run=_abi.run_function(), handle=part.program.handle):
         if run(handle, *arguments):
             raise RuntimeError("the program fails on memory it has run on")
     run.outputs, run.keeps = outputs, (frame, fast, args)
