@@ -16,19 +16,44 @@ const char kGraph[] =
     "neg(%h)\n"
     "  %j = mul(%i, %b)\n  %k = add(%f, %j)\n  return %k\n}\n";
 
+// The program of a graph on one thread, and on leaving what its plans cost. max_plans: 0: the default.
+class Timed {
+ public:
+  Timed(benchmark::State& state, const char* text, int64_t max_plans) : state_(state) {
+    tenon_program_options options = {};
+    options.struct_size = sizeof options;
+    options.max_plans = max_plans;
+    options.num_threads = 1;
+    if (tenon_graph_parse(text, TENON_NTS, &graph_) ||
+        tenon_program_create(graph_, &options, nullptr, 0, &program_))
+      state.SkipWithError(tenon_last_error());
+  }
+  Timed(const Timed&) = delete;
+  ~Timed() {
+    if (program_) report();
+    tenon_program_release(program_);
+    tenon_graph_release(graph_);
+  }
+  tenon_program* program() const { return program_; }  // NULL: the benchmark is skipped
+
+ private:
+  void report() {
+    tenon_program_stats stats = {};
+    stats.struct_size = sizeof stats;
+    tenon_program_get_stats(program_, &stats);
+    state_.counters["plan_us"] = 1e3 * stats.plan_ms / static_cast<double>(stats.plan_misses);
+    state_.counters["plan_bytes"] = static_cast<double>(stats.plan_bytes) / static_cast<double>(stats.plans);
+  }
+
+  benchmark::State& state_;
+  tenon_graph* graph_ = nullptr;
+  tenon_program* program_ = nullptr;
+};
+
 // Sizes run from 1 to `many`, of which `kept` plans are kept.
 void run(benchmark::State& state, int64_t many, int64_t kept) {
-  tenon_graph* graph = nullptr;
-  tenon_program* program = nullptr;
-  tenon_program_options options = {};
-  options.struct_size = sizeof options;
-  options.max_plans = kept;
-  options.num_threads = 1;
-  if (tenon_graph_parse(kGraph, TENON_NTS, &graph) ||
-      tenon_program_create(graph, &options, nullptr, 0, &program)) {
-    state.SkipWithError(tenon_last_error());
-    return;
-  }
+  const Timed timed(state, kGraph, kept);
+  if (!timed.program()) return;
   std::vector<float> x(4 * 1024), b(1024), y(4 * 1024);
   int64_t two[2] = {4, 1};
   tenon_tensor tensors[3] = {{x.data(), {1, 0}, 2, {2, 32, 1}, two, nullptr, 0},
@@ -37,15 +62,8 @@ void run(benchmark::State& state, int64_t many, int64_t kept) {
   const tenon_tensor *in[2] = {&tensors[0], &tensors[1]}, *out[1] = {&tensors[2]};
   for (auto _ : state) {
     two[1] = two[1] % many + 1;
-    if (tenon_program_run(program, in, 2, out, 1)) state.SkipWithError(tenon_last_error());
+    if (tenon_program_run(timed.program(), in, 2, out, 1)) state.SkipWithError(tenon_last_error());
   }
-  tenon_program_stats stats = {};
-  stats.struct_size = sizeof stats;
-  tenon_program_get_stats(program, &stats);
-  state.counters["plan_us"] = 1e3 * stats.plan_ms / static_cast<double>(stats.plan_misses);
-  state.counters["plan_bytes"] = static_cast<double>(stats.plan_bytes) / static_cast<double>(stats.plans);
-  tenon_program_release(program);
-  tenon_graph_release(graph);
 }
 
 const char kDecode[] =
@@ -56,16 +74,8 @@ const char kDecode[] =
     "  %y = attention(%q, %k2, %v3){causal=false, scale=0.25}\n  return %k2, %v2, %y\n}\n";
 
 void decode(benchmark::State& state) {
-  tenon_graph* graph = nullptr;
-  tenon_program* program = nullptr;
-  tenon_program_options options = {};
-  options.struct_size = sizeof options;
-  options.num_threads = 1;
-  if (tenon_graph_parse(kDecode, TENON_NTS, &graph) ||
-      tenon_program_create(graph, &options, nullptr, 0, &program)) {
-    state.SkipWithError(tenon_last_error());
-    return;
-  }
+  const Timed timed(state, kDecode, 0);
+  if (!timed.program()) return;
   constexpr int64_t kSteps = 1024;
   std::vector<float> small(32), old[2], next[2], y(32);
   for (auto* list : {&old[0], &old[1], &next[0], &next[1]}) list->resize(2 * 16 * (kSteps + 1));
@@ -80,16 +90,12 @@ void decode(benchmark::State& state) {
   const tenon_tensor* outputs[3] = {&out[0], &out[1], &out[2]};
   for (auto _ : state) {
     before[2] = before[2] % kSteps + 1, after[2] = before[2] + 1;
-    if (before[2] == 1) tenon_program_set_limits(program, 1, 0), tenon_program_set_limits(program, 0, 0);
-    if (tenon_program_run(program, inputs, 5, outputs, 3)) state.SkipWithError(tenon_last_error());
+    if (before[2] == 1) {
+      tenon_program_set_limits(timed.program(), 1, 0);
+      tenon_program_set_limits(timed.program(), 0, 0);
+    }
+    if (tenon_program_run(timed.program(), inputs, 5, outputs, 3)) state.SkipWithError(tenon_last_error());
   }
-  tenon_program_stats stats = {};
-  stats.struct_size = sizeof stats;
-  tenon_program_get_stats(program, &stats);
-  state.counters["plan_us"] = 1e3 * stats.plan_ms / static_cast<double>(stats.plan_misses);
-  state.counters["plan_bytes"] = static_cast<double>(stats.plan_bytes) / static_cast<double>(stats.plans);
-  tenon_program_release(program);
-  tenon_graph_release(graph);
 }
 BENCHMARK(decode);
 
