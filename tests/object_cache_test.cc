@@ -182,11 +182,7 @@ TEST(ObjectCache, EightProcessesOnOneColdDirectory) {
     }
     children.push_back(child);
   }
-  for (pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
+  expect_all_well(children);
   Disk disk(scratch / "c");
   const int64_t before = compiled();
   for (int64_t i = 0; i < 12; ++i) EXPECT_TRUE(adds(400 + i));

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "src/base/store.h"
 
@@ -60,6 +61,15 @@ int in_child(Work work) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+// Waits until the children have ended, each with status 0.
+inline void expect_all_well(const std::vector<pid_t>& children) {
+  for (pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
 }
 
 }  // namespace tenon

@@ -376,11 +376,7 @@ TEST(Store, EightProcessesAndPruning) {
     }
     children.push_back(child);
   }
-  for (pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
+  expect_all_well(children);
   // While one prunes, the others store on; the next to store makes up for it.
   Store store(at(directory, kLimit));
   ASSERT_TRUE(store.save(entry_of(200, 4000)).ok());
