@@ -1,5 +1,8 @@
 """What Tenon does not take runs in PyTorch inside the same function, counted with a sentence, never an exception."""
 
+import logging
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -31,6 +34,29 @@ def test_error_on_request():
     with pytest.raises(Exception, match="aten.sort.default .* would run in PyTorch: .* no row"), torch.no_grad():
         torch.compile(middle, backend="tenon", options={"fallback": "error"})(torch.randn(4, 5))
     run(lambda x: x.relu() + 1, torch.randn(3), fallback="error")
+
+
+def test_a_line_says_what_falls_back_and_why(caplog, library):
+    """logger "tenon": INFO with "count", DEBUG with "auto"; the graph's name, the op, its node and the reason."""
+    x, z = torch.randn(4, 5), torch.randn(3, dtype=torch.complex64)
+    cases = [(middle, x, (), "aten.sort.default (sort) runs in PyTorch: aten.sort.default has no row in the table"),
+             (lambda x: F.gelu(x), x, ("gelu",),
+              "aten.gelu.default (gelu) runs in PyTorch: Tenon's library: unsupported: gelu is refused"),
+             (lambda z: z.clone(), z, (), "the whole graph (graph) runs in PyTorch: ")]
+    for fallback, level in (("count", logging.INFO), ("auto", logging.DEBUG)):
+        for f, argument, library.refuse, line in cases:
+            caplog.clear()
+            with caplog.at_level(logging.DEBUG, "tenon"):
+                why, = run(f, argument, fallback=fallback)["fallback_reasons"]
+            said = [r for r in caplog.records if r.name == "tenon" and "runs in PyTorch" in r.msg]
+            assert [r.levelno for r in said] == [level]
+            name, text = said[0].getMessage().split(": ", 1)
+            assert re.fullmatch(r"graph\d+", name) and text.startswith(line) and text.endswith(": " + why)
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "tenon"):
+        run(middle, torch.randn(4, 5))  # counted only
+        run(lambda x: x * 2 + 1, torch.randn(4, 5), fallback="count")  # nothing falls back
+    assert not [r for r in caplog.records if r.name == "tenon"]
 
 
 def test_segments_are_few():
