@@ -217,9 +217,6 @@ class Compiler {
     int64_t shared = 0;       // requests answered by code already there
     double milliseconds = 0;  // sum over compile threads
     int64_t code_bytes = 0;
-    // of the cache on disk (src/base/store.h)
-    int64_t disk_misses = 0, disk_refused = 0, disk_stores = 0, disk_failed_stores = 0;
-    int64_t disk_bytes_read = 0, disk_bytes_written = 0;
   };
   Stats stats() const;
 

@@ -37,7 +37,6 @@ class ObjectCache {
   // Keeps the function of this name out of the object, if that is possible.
   void keep(const ObjectRequest& request, std::string_view object, std::string_view function,
             std::string_view producer);
-  Store::Stats stats() const { return store_.stats(); }
 
  private:
   void tell(const char* event, const ObjectRequest& request, int64_t bytes, const std::string& why) const;

@@ -417,13 +417,6 @@ Compiler::Stats Compiler::stats() const {
   std::lock_guard lock(impl_->mutex);
   Stats stats = impl_->stats;
   stats.code_bytes = CodePool::get().bytes_in_use();
-  const Store::Stats disk = ObjectCache::get().stats();
-  stats.disk_misses = disk.misses;
-  stats.disk_refused = disk.refused;
-  stats.disk_stores = disk.stores;
-  stats.disk_failed_stores = disk.failed_stores;
-  stats.disk_bytes_read = disk.bytes_read;
-  stats.disk_bytes_written = disk.bytes_written;
   return stats;
 }
 
