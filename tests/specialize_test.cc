@@ -4,9 +4,15 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "backends/cpu/hot_kernel.h"
+#include "src/base/log.h"
 #include "tests/kernel_gen.h"
 #include "tests/run_help.h"
 
@@ -128,6 +134,108 @@ TEST(Specialize, RoomIsFreeAgainWhenPlansAreGone) {
     wait.run(4, 5 + i);
     EXPECT_EQ(wait.program->stats().specialized, std::min<int64_t>(4, wait.program->stats().kernels));
   }
+}
+
+// ---- the log ----
+
+using testing::MatchesRegex;
+
+// The lines of the topic "specialize" that appear while it lives. Static, as a thread may be late with one.
+class Lines {
+ public:
+  Lines() {
+    std::lock_guard lock(mutex_);
+    all_.clear();
+    set_logger(
+        [](void*, const char* topic, const char* message) {
+          std::lock_guard lock(mutex_);
+          if (std::string_view(topic) == "specialize") all_.emplace_back(message);
+        },
+        nullptr);
+  }
+  ~Lines() { set_logger(nullptr, nullptr); }
+
+  static std::vector<std::string> all() {
+    std::lock_guard lock(mutex_);
+    return all_;
+  }
+  static std::vector<std::string> of(const std::string& event) {
+    std::vector<std::string> lines = all();
+    std::erase_if(lines, [&](const std::string& l) { return !l.starts_with(event + ","); });
+    return lines;
+  }
+
+ private:
+  static inline std::mutex mutex_;
+  static inline std::vector<std::string> all_;
+};
+
+TEST(SpecializeLog, SaysWhatIsKeptAndWhatTheLimitsRefuse) {
+  SpecializeLimits few = at_once();
+  few.kernels = 2;
+  {
+    const Limits limits(few);
+    const Lines lines;
+    const Rows wait(SpecializeMode::wait);
+    wait.run(4, 5);
+    const size_t kernels = static_cast<size_t>(wait.program->stats().kernels);
+    ASSERT_GT(kernels, 2u);
+    const std::vector<std::string> all = Lines::all();
+    ASSERT_EQ(all.size(), 1 + kernels) << "a header and a line for each kernel";
+    EXPECT_EQ(all[0], "event,kernel,sizes,why");
+    for (size_t i = 1; i <= 2; ++i)
+      EXPECT_THAT(all[i], MatchesRegex("kept,[A-Za-z0-9_]+,[145 ]+,asked to wait for it"));
+    for (size_t i = 3; i <= kernels; ++i)
+      EXPECT_THAT(all[i], MatchesRegex("refused,[A-Za-z0-9_]+,[145 ]+,2 kernels are specialized already"));
+    EXPECT_THAT(all, testing::Contains(testing::HasSubstr(",4 5,")));
+  }
+  few.kernels = 1, few.bytes = 0;
+  const Limits limits(few);
+  const Lines lines;
+  const Rows wait(SpecializeMode::wait);
+  wait.run(4, 5);
+  for (const std::string& l : Lines::of("refused"))
+    EXPECT_THAT(l, MatchesRegex("refused,[A-Za-z0-9_]+,[145 ]+,specialized kernels have 0 bytes already"));
+  EXPECT_EQ(static_cast<int64_t>(Lines::of("refused").size()), wait.program->stats().kernels);
+}
+
+// Hot kernels: compiled first, then kept or dropped after the turns, whichever the times in the line say.
+TEST(SpecializeLog, SaysWhatTheTurnsDecided) {
+  const Limits limits(at_once());
+  const Lines lines;
+  const Rows hot(SpecializeMode::background);
+  const size_t kernels = static_cast<size_t>(hot.program->stats().kernels);
+  const auto stop = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (Lines::of("kept").size() + Lines::of("dropped").size() < kernels &&
+         std::chrono::steady_clock::now() < stop)
+    hot.run(33, 129);
+  const std::vector<std::string> all = Lines::all();
+  ASSERT_EQ(all.size(), 1 + 2 * kernels) << testing::PrintToString(all);
+  EXPECT_EQ(all[0], "event,kernel,sizes,why");
+  std::set<std::string> compiled;
+  int64_t kept = 0;
+  for (size_t i = 1; i < all.size(); ++i) {
+    char event[16], kernel[200], sizes[32];
+    long long special = 0, general = 0;
+    if (all[i].starts_with("compiled,")) {
+      ASSERT_EQ(std::sscanf(all[i].c_str(), "compiled,%199[^,],%31[^,],hot", kernel, sizes), 2) << all[i];
+      EXPECT_TRUE(all[i].ends_with(",hot")) << all[i];
+      EXPECT_TRUE(compiled.insert(kernel).second) << "twice: " << all[i];
+      continue;
+    }
+    ASSERT_EQ(std::sscanf(all[i].c_str(),
+                          "%15[^,],%199[^,],%31[^,],\"%lld ns with constants, %lld ns with arguments\"",
+                          event, kernel, sizes, &special, &general),
+              5)
+        << all[i];
+    EXPECT_TRUE(compiled.contains(kernel)) << "before it was compiled: " << all[i];
+    EXPECT_THAT(std::string(sizes), MatchesRegex("(33 129|129 33)( [0-9]+)?"));
+    EXPECT_GT(special, 0);
+    EXPECT_EQ(event, std::string(special <= 0.97 * static_cast<double>(general) ? "kept" : "dropped"));
+    kept += event == std::string("kept");
+  }
+  EXPECT_EQ(kept, hot.program->stats().specialized);
+  EXPECT_EQ(static_cast<int64_t>(kernels) - kept, hot.program->stats().specialize_refused);
 }
 
 }  // namespace
