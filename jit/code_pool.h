@@ -2,7 +2,7 @@
 // copied in and executable afterwards, never both. Neighbouring pages of equal protection are one mapping to the
 // system, so thousands of kernels cost a handful of mappings. The memory is private: a forked child keeps its own
 // copy, whatever the parent frees or compiles later (a shared double mapping could not give that).
-// Tested by tests/compiler_test.cc.
+// Tested by tests/compiler_test.cc and tests/noexec_test.cc.
 #pragma once
 
 #include <cstdint>
