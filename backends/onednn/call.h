@@ -1,19 +1,15 @@
-// A group as an executable: a recipe, and the packed copies of its constant weights. prepare() chooses a primitive and
-// lays out scratch: the library's own, then arrays it does not take in place. A step may run on several threads at
-// once: its memory objects come from a pool. Tested by tests/onednn_test.cc.
+// A group as an executable: a recipe, and the packed copies of its constant weights. prepare() finds the layout for the
+// sizes, which calls of equal recipes share, and packs what it wants packed. A step may run on several threads at once.
+// Tested by tests/onednn_test.cc.
 #pragma once
 
+#include <list>
 #include <mutex>
 
-#include "backends/onednn/recipe.h"
+#include "backends/onednn/layout.h"
 #include "src/runtime/backend.h"
 
 namespace tenon::onednn {
-
-struct Packed {
-  int operand;
-  dnnl::memory memory;
-};
 
 class Call final : public Executable {
  public:
@@ -24,12 +20,15 @@ class Call final : public Executable {
   std::string describe() const override;
 
  private:
-  mutable std::mutex mutex_;    // of what follows
-  std::vector<Packed> packed_;  // per weight layout that some plan asked for
-  std::string text_;
-};
+  struct Packed {
+    int operand;
+    dnnl::memory memory;
+  };
+  const dnnl::memory& packed(const Layout::Pack& pack);  // under mutex_
 
-// ": bias gelu" and the like, for describe().
-std::string post_op_names(const Recipe& recipe, bool bias);
+  mutable std::mutex mutex_;  // of what follows
+  std::list<Packed> packed_;  // per weight layout that some plan asked for
+  std::shared_ptr<const Layout> latest_;
+};
 
 }  // namespace tenon::onednn

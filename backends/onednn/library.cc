@@ -1,11 +1,8 @@
 // See library.h.
 #include "backends/onednn/library.h"
 
-#include <list>
-#include <mutex>
-#include <unordered_map>
-
 #include "backends/onednn/exit_gate.h"
+#include "backends/onednn/recent.h"
 
 namespace tenon::onednn {
 namespace {
@@ -84,46 +81,16 @@ bool has_words(const std::string& text, const char* word) { return text.find(wor
 // The library's first choice, except where it is known to be wrong: with AVX2 its convolution of 1x1 by batches of small
 // products loses a tenth to the older one on most shapes, and two thirds with 3072 channels.
 dnnl::primitive_desc best_of(const Problem& p) {
-  dnnl::primitive_desc first = describe(p);
-  if (!has_words(first.impl_info_str(), "brgconv_1x1:avx2")) return first;
-  dnnl::primitive_desc other = describe(p);
-  while (other.next_impl())
-    if (has_words(other.impl_info_str(), "jit_1x1:avx2")) return other;
-  return first;
+  dnnl::primitive_desc best = describe(p);
+  if (!has_words(best.impl_info_str(), "brgconv_1x1:avx2")) return best;
+  while (best.next_impl())
+    if (has_words(best.impl_info_str(), "jit_1x1:avx2")) return best;
+  return describe(p);
 }
 
-// One problem: what is known of it, worked out by the first who asks under a mutex of its own.
-struct Known {
-  std::mutex mutex;
-  std::shared_ptr<const Offer> offer;
-};
-// The last kMost problems that were asked about.
-class Cache {
- public:
-  std::shared_ptr<Known> at(std::string key) {
-    std::lock_guard lock(mutex_);
-    if (auto found = where_.find(key); found != where_.end()) {
-      order_.splice(order_.begin(), order_, found->second);
-      return found->second->second;
-    }
-    order_.emplace_front(std::move(key), std::make_shared<Known>());
-    where_.emplace(order_.front().first, order_.begin());
-    if (order_.size() > kMost) {
-      where_.erase(order_.back().first);
-      order_.pop_back();
-    }
-    return order_.front().second;
-  }
-
- private:
-  using Order = std::list<std::pair<std::string, std::shared_ptr<Known>>>;  // the latest first
-  std::mutex mutex_;
-  Order order_;
-  std::unordered_map<std::string_view, Order::iterator> where_;  // keys stand in order_
-};
-Cache& cache() {
-  static Cache* kept = new Cache;  // steps may outlive static destruction
-  return *kept;
+Recent<const Offer>& offers() {
+  static auto& kept = *new Recent<const Offer>(kMost);  // steps may outlive static destruction
+  return kept;
 }
 
 // Arrays that the library cannot take as they are become plain. `plain`: all that are not weights of its own layout.
@@ -141,6 +108,23 @@ Problem rearranged(const Problem& given, bool plain) {
   settle(p.bias, false);
   for (Array& o : p.others) settle(o, spatial);
   return p;
+}
+
+Choice choice(const Problem& given, bool plain) {
+  Choice c{given, rearranged(given, plain), nullptr};
+  c.offer = offer(c.problem, false);
+  return c;
+}
+
+// Whether the library multiplies by these constant weights as they are, not packed. Asked once for any number of rows.
+bool multiplies_plain(const Problem& product) {
+  constexpr int64_t kRows = 64;
+  Problem p = product;
+  const int64_t rows = p.output.dims[0];
+  p.source.dims[0] = p.output.dims[0] = kRows;
+  for (Array& o : p.others)
+    if (o.dims[0] == rows) o.dims[0] = kRows;
+  return choice(p, false).offer->gemm;
 }
 
 int rank(const Offer& o, bool spatial) {
@@ -174,9 +158,9 @@ std::optional<memory::desc> descriptor_of(const Array& a) {
 
 std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
   const InLibrary here;  // which looks into its cache of primitives
-  const std::shared_ptr<Known> known = cache().at(problem.key());
+  const auto known = offers().at(problem.key());
   std::lock_guard lock(known->mutex);
-  if (!known->offer) {
+  if (!known->value) {
     auto made = std::make_shared<Offer>();
     try {
       made->descriptor = best_of(problem);
@@ -186,38 +170,35 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
     } catch (const std::exception& failure) {
       made->why = std::string("the library refuses: ") + failure.what();
     }
-    known->offer = std::move(made);
+    known->value = std::move(made);
   }
-  if (make && known->offer->why.empty() && !known->offer->primitive) {
-    auto complete = std::make_shared<Offer>(*known->offer);
+  if (make && known->value->why.empty() && !known->value->primitive) {
+    auto complete = std::make_shared<Offer>(*known->value);
     try {
       complete->primitive = dnnl::primitive(complete->descriptor.get());
     } catch (const std::exception& failure) {
       complete->why = std::string("the library cannot make ") + complete->name + ": " + failure.what();
     }
-    known->offer = std::move(complete);  // earlier holders keep theirs
+    known->value = std::move(complete);  // earlier holders keep theirs
   }
-  return known->offer;
+  return known->value;
 }
 
 Choice choose(const Problem& problem, bool make) {
   const bool spatial = problem.form == Form::convolution || problem.form == Form::deconvolution;
-  auto choice = [](const Problem& given, bool plain) {
-    Choice c{given, rearranged(given, plain), nullptr};
-    c.offer = offer(c.problem, false);
-    return c;
+  auto chosen = [&]() -> Choice {
+    // A single row is bound by reading the weights, which a plain matrix allows at full speed.
+    if (problem.output.dims[0] > 1)
+      if (auto convolution = as_convolution(problem); convolution && multiplies_plain(problem)) {
+        Choice c = choice(*convolution, false);
+        if (c.offer->why.empty() && has_words(c.offer->name, "1x1")) return c;
+      }
+    Choice best = choice(problem, false);
+    if (rank(*best.offer, spatial) == 0) return best;
+    Choice plain = choice(problem, true);
+    return rank(*plain.offer, spatial) < rank(*best.offer, spatial) ? plain : best;
   };
-  Choice best = choice(problem, false);
-  if (rank(*best.offer, spatial) > 0) {
-    Choice other = choice(problem, true);
-    if (rank(*other.offer, spatial) < rank(*best.offer, spatial)) best = std::move(other);
-  }
-  // A single row is bound by reading the weights, which a plain matrix allows at full speed.
-  if (best.offer->gemm && problem.output.dims[0] > 1)
-    if (auto convolution = as_convolution(problem)) {
-      Choice other = choice(*convolution, false);
-      if (other.offer->why.empty() && has_words(other.offer->name, "1x1")) best = std::move(other);
-    }
+  Choice best = chosen();
   if (make) best.offer = offer(best.problem, true);
   return best;
 }

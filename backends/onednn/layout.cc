@@ -1,0 +1,263 @@
+// See layout.h.
+#include "backends/onednn/layout.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "backends/onednn/exit_gate.h"
+#include "backends/onednn/library.h"
+#include "backends/onednn/recent.h"
+#include "src/base/align.h"
+
+namespace tenon::onednn {
+
+using dnnl::memory;
+
+void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,
+                  const std::vector<int64_t>& to_strides, const std::vector<int64_t>& dims, int64_t item) {
+  int64_t at[kMaxRank + 2] = {};
+  const size_t rank = dims.size();
+  for (;;) {
+    std::memcpy(to, from, static_cast<size_t>(item));
+    size_t axis = rank;
+    for (;;) {
+      if (axis == 0) return;
+      --axis;
+      from += from_strides[axis] * item;
+      to += to_strides[axis] * item;
+      if (++at[axis] < dims[axis]) break;
+      from -= from_strides[axis] * item * dims[axis];
+      to -= to_strides[axis] * item * dims[axis];
+      at[axis] = 0;
+    }
+  }
+}
+
+std::unique_ptr<Layout::Set> Layout::take() const {
+  {
+    // Never waited for: in the child of a fork it may be held by a thread of the parent.
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock && !free_.empty()) {
+      std::unique_ptr<Set> set = std::move(free_.back());
+      free_.pop_back();
+      return set;
+    }
+  }
+  try {
+    auto set = std::make_unique<Set>();
+    set->stream = dnnl::stream(engine());
+    set->memories.reserve(slots_.size());
+    for (const Slot& s : slots_) set->memories.push_back(memory(s.descriptor, engine(), nullptr));
+    for (const Run& r : runs_) {
+      auto& list = set->arguments.emplace_back();
+      for (auto [argument, slot] : r.arguments)
+        list.push_back({argument, set->memories[static_cast<size_t>(slot)].get()});
+    }
+    return set;
+  } catch (const dnnl::error& failure) {
+    TENON_CHECK(false, failure.what());
+  }
+  return nullptr;
+}
+
+void Layout::run(void* const* buffers, char* scratch, void* const* fixed) const {
+  auto address = [&](const Place& p) {
+    switch (p.kind) {
+      case Place::Kind::buffer: return static_cast<char*>(buffers[p.index]) + p.offset;
+      case Place::Kind::scratch: return scratch + p.offset;
+      case Place::Kind::fixed: break;
+    }
+    return static_cast<char*>(fixed[p.index]);
+  };
+  auto copy = [&](const PlainCopy& c) {
+    copy_strided(address(c.from), c.from_strides, address(c.to), c.to_strides, c.dims, c.item);
+  };
+  const InLibrary here;
+  std::unique_ptr<Set> set = take();
+  for (const Zero& z : zeros_) std::memset(scratch + z.offset, 0, static_cast<size_t>(z.bytes));
+  for (const PlainCopy& c : before_) copy(c);
+  for (size_t i = 0; i < slots_.size(); ++i)
+    TENON_CHECK(dnnl_memory_set_data_handle(set->memories[i].get(), address(slots_[i].place)) == dnnl_success,
+                "memory handle");
+  for (size_t r = 0; r < runs_.size(); ++r)
+    TENON_CHECK(dnnl_primitive_execute(runs_[r].primitive.get(), set->stream.get(),
+                                       static_cast<int>(set->arguments[r].size()),
+                                       set->arguments[r].data()) == dnnl_success,
+                "oneDNN did not run");
+  TENON_CHECK(dnnl_stream_wait(set->stream.get()) == dnnl_success, "oneDNN stream");
+  for (const PlainCopy& c : after_) copy(c);
+  if (!used_.exchange(true, std::memory_order_relaxed)) used_anew();
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) free_.push_back(std::move(set));
+}
+
+// Builds a layout: where every array of the problem lies, and what has to be moved first.
+class Layouter {
+ public:
+  Layouter(const Recipe& recipe, Layout& layout) : recipe_(recipe), layout_(layout) {}
+
+  // Fails by throwing what the library throws.
+  void build(const Problem& asked, const Choice& choice) {
+    const Problem &given = choice.given, &p = choice.problem;
+    const dnnl::primitive_desc& d = choice.offer->descriptor;
+    Layout::Run main{choice.offer->primitive, {}};
+    auto read = [&](int argument, const Array& array, const memory::desc& wanted, bool pack) {
+      main.arguments.push_back({argument, input(array, wanted, pack)});
+    };
+    read(DNNL_ARG_SRC, given.source, d.query_md(dnnl::query::src_md, 0), false);
+    if (given.weights.present())
+      read(DNNL_ARG_WEIGHTS, given.weights, d.query_md(dnnl::query::weights_md, 0), true);
+    if (given.bias.present()) read(DNNL_ARG_BIAS, given.bias, d.query_md(dnnl::query::weights_md, 1), true);
+    const int first = p.form == Form::pointwise ? 1 : 0;
+    for (size_t i = static_cast<size_t>(first); i < p.post_ops.size(); ++i) {
+      const int other = p.post_ops[i].operand;
+      if (other < 0) continue;
+      read(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i) - first) | DNNL_ARG_SRC_1,
+           given.others[static_cast<size_t>(other)], *descriptor_of(p.others[static_cast<size_t>(other)]),
+           true);
+    }
+    main.arguments.push_back({DNNL_ARG_DST, output(given.output, d.query_md(dnnl::query::dst_md, 0))});
+    scratchpad(d.scratchpad_desc(), main);
+    layout_.runs_.push_back(std::move(main));
+    finish_output(given.output);
+    const bool packed = std::any_of(layout_.packs_.begin(), layout_.packs_.end(),
+                                    [](const Layout::Pack& pack) { return pack.given.operand == 1; });
+    layout_.text_ = title(asked, *choice.offer, recipe_.name) + (packed ? ", weights packed" : "") +
+                    post_op_names(recipe_, given.bias.present());
+  }
+
+ private:
+  using Place = Layout::Place;
+  using Kind = Place::Kind;
+
+  // The slot from which the library reads `given`, as `wanted`.
+  int input(const Array& given, const memory::desc& wanted, bool pack) {
+    if (given.zero) {
+      const int64_t bytes = static_cast<int64_t>(wanted.get_size());
+      const Place zeros = scratch(bytes);
+      layout_.zeros_.push_back({zeros.offset, bytes});
+      return add(wanted, zeros);
+    }
+    const Operand& operand = recipe_.operands[static_cast<size_t>(given.operand)];
+    const Place from{Kind::buffer, operand.buffer, given.offset};
+    const auto here = descriptor_of(given);
+    if (here && *here == wanted) return add(wanted, from);
+    if (pack && operand.constant) {
+      layout_.packs_.push_back({given, wanted});
+      return add(wanted, {Kind::fixed, static_cast<int>(layout_.packs_.size() - 1), 0});
+    }
+    if (here) return moved(add(*here, from), wanted);
+    Array plain = given;
+    plain.strides = plain_strides(given.dims, false);
+    auto there = descriptor_of(plain);
+    Array as_wanted = plain;
+    as_wanted.strides = plain_strides(given.dims, given.dims.size() > 2);
+    if (auto d = descriptor_of(as_wanted); d && *d == wanted) plain = as_wanted, there = d;
+    const Place to = scratch(plain.count() * size_of(plain.dtype));
+    layout_.before_.push_back({from, to, given.dims, given.strides, plain.strides, size_of(given.dtype)});
+    return *there == wanted ? add(wanted, to) : moved(add(*there, to), wanted);
+  }
+
+  // The slot the library writes; finish_output() moves it home.
+  int output(const Array& given, const memory::desc& wanted) {
+    home_ = {Kind::buffer, recipe_.output.buffer, given.offset};
+    const auto here = descriptor_of(given);
+    if (here && *here == wanted) return add(wanted, home_);
+    away_ = add(wanted, scratch(static_cast<int64_t>(wanted.get_size())));
+    return away_;
+  }
+  void finish_output(const Array& given) {
+    if (away_ < 0) return;
+    if (auto here = descriptor_of(given)) {
+      reorder(away_, add(*here, home_));
+      return;
+    }
+    Array plain = given;
+    plain.strides = plain_strides(given.dims, false);
+    const Place at = scratch(plain.count() * size_of(plain.dtype));
+    reorder(away_, add(*descriptor_of(plain), at));
+    layout_.after_.push_back({at, home_, given.dims, plain.strides, given.strides, size_of(given.dtype)});
+  }
+
+  int moved(int source, const memory::desc& wanted) {
+    const int target = add(wanted, scratch(static_cast<int64_t>(wanted.get_size())));
+    reorder(source, target);
+    return target;
+  }
+  void reorder(int from, int to) {
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::reorder::primitive_desc d(engine(), layout_.slots_[static_cast<size_t>(from)].descriptor,
+                                          engine(), layout_.slots_[static_cast<size_t>(to)].descriptor, attr);
+    Layout::Run run{dnnl::reorder(d), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+    scratchpad(d.scratchpad_desc(), run);
+    layout_.runs_.push_back(std::move(run));
+  }
+  void scratchpad(const memory::desc& d, Layout::Run& run) {
+    if (d.get_size() == 0) return;
+    run.arguments.push_back({DNNL_ARG_SCRATCHPAD, add(d, scratch(static_cast<int64_t>(d.get_size())))});
+  }
+
+  Place scratch(int64_t bytes) {
+    const Place at{Kind::scratch, -1, layout_.scratch_};
+    layout_.scratch_ += align_up(bytes);
+    return at;
+  }
+  int add(memory::desc descriptor, Place place) {
+    layout_.slots_.push_back({std::move(descriptor), place});
+    return static_cast<int>(layout_.slots_.size() - 1);
+  }
+
+  const Recipe& recipe_;
+  Layout& layout_;
+  Place home_;
+  int away_ = -1;
+};
+
+namespace {
+
+constexpr size_t kMost = 1024;
+
+// Equal for calls that one layout serves.
+std::string key_of(const Recipe& recipe, const Problem& asked) {
+  std::string key = recipe.name + asked.key();
+  auto put = [&](const Array& a) {
+    const Operand& o = a.operand < 0 ? recipe.output : recipe.operands[static_cast<size_t>(a.operand)];
+    for (int64_t v :
+         {a.offset, int64_t{a.operand}, int64_t{o.buffer}, int64_t{a.zero}, int64_t{o.constant != nullptr}})
+      key.append(reinterpret_cast<const char*>(&v), sizeof v);
+    // Weights that may lie anywhere still lie somewhere.
+    key.append(reinterpret_cast<const char*>(a.strides.data()), a.strides.size() * sizeof(int64_t));
+  };
+  for (const Array* a : {&asked.source, &asked.weights, &asked.bias, &asked.output}) put(*a);
+  for (const Array& a : asked.others) put(a);
+  return key;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Layout>> layout_of(const Recipe& recipe, const Problem& asked) {
+  static auto& known = *new Recent<const Layout>(kMost);  // steps may outlive static destruction
+  const auto entry = known.at(key_of(recipe, asked));
+  std::lock_guard lock(entry->mutex);
+  if (entry->value) return entry->value;
+  const Choice choice = choose(asked, true);
+  if (!choice.offer->why.empty()) return environment(title(asked, *choice.offer, recipe.name));
+  try {
+    auto made = std::make_shared<Layout>();
+    Layouter(recipe, *made).build(asked, choice);
+    entry->value = std::move(made);
+  } catch (const dnnl::error& failure) {
+    return environment(recipe.name + ": " + failure.what());
+  }
+  return entry->value;
+}
+
+std::string post_op_names(const Recipe& recipe, bool bias) {
+  std::string text;
+  for (size_t i = recipe.form == Form::pointwise ? 1 : 0; i < recipe.post_ops.size(); ++i)
+    text += (text.empty() ? ", post-ops: " : " ") + (bias && i == 0 ? "bias" : recipe.post_ops[i].name);
+  return text;
+}
+
+}  // namespace tenon::onednn

@@ -1,0 +1,80 @@
+// Layout: how a problem's arrays reach a primitive: which lie where it wants them, which are moved first, and where
+// everything stands in scratch. Calls that ask for the same share one, however many weights they have; only their
+// packed weights are theirs. Any thread. Tested by tests/onednn_test.cc.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "backends/onednn/problem.h"
+
+namespace tenon::onednn {
+
+class Layout {
+ public:
+  // A constant operand as the library wants it, to be packed once by each call; `fixed` of run() in this order.
+  struct Pack {
+    Array given;
+    dnnl::memory::desc wanted;
+  };
+
+  int64_t scratch_bytes() const { return scratch_; }
+  const std::vector<Pack>& packs() const { return packs_; }
+  const std::string& text() const { return text_; }  // for describe()
+  void run(void* const* buffers, char* scratch, void* const* fixed) const;
+
+ private:
+  friend class Layouter;
+  struct Place {
+    enum class Kind { buffer, scratch, fixed } kind = Kind::scratch;
+    int index = -1;      // of a buffer, of a pack
+    int64_t offset = 0;  // bytes
+  };
+  struct Slot {
+    dnnl::memory::desc descriptor;
+    Place place;
+  };
+  struct PlainCopy {
+    Place from, to;
+    std::vector<int64_t> dims, from_strides, to_strides;
+    int64_t item;
+  };
+  struct Zero {
+    int64_t offset, bytes;
+  };
+  struct Run {
+    dnnl::primitive primitive;
+    std::vector<std::pair<int, int>> arguments;  // of the library, slot
+  };
+  // The library's objects of one run; one set per thread that is in it.
+  struct Set {
+    dnnl::stream stream;
+    std::vector<dnnl::memory> memories;
+    std::vector<std::vector<dnnl_exec_arg_t>> arguments;
+  };
+  std::unique_ptr<Set> take() const;
+
+  int64_t scratch_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<Zero> zeros_;
+  std::vector<PlainCopy> before_, after_;
+  std::vector<Run> runs_;
+  std::vector<Pack> packs_;
+  std::string text_;
+
+  mutable std::atomic<bool> used_{false};
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Set>> free_;
+};
+
+// environment when the library refuses; `asked` is the recipe at sizes, not empty.
+Result<std::shared_ptr<const Layout>> layout_of(const Recipe& recipe, const Problem& asked);
+
+// Element by element, for strides that the library does not describe.
+void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,
+                  const std::vector<int64_t>& to_strides, const std::vector<int64_t>& dims, int64_t item);
+
+// ": bias gelu" and the like, for describe().
+std::string post_op_names(const Recipe& recipe, bool bias);
+
+}  // namespace tenon::onednn
