@@ -187,12 +187,13 @@ class CpuBackend final : public Backend {
     return {false, 0, std::string(row.name) + " has no loops of its own"};
   }
 
-  Bid absorb(const Graph& graph, std::span<const ValueId> members, ValueId v) const override {
+  Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
+             ValueId v) const override {
     if (Bid own = bid(graph, v); !own.yes) return own;
     if (members.size() + 1 > jit::kMaxGroupNodes) return {false, 0, "the group is full"};
     std::vector<ValueId> all(members.begin(), members.end());
     all.insert(std::lower_bound(all.begin(), all.end(), v), v);
-    const std::vector<ValueId> outputs = outputs_of(graph, Uses(graph), all);
+    const std::vector<ValueId> outputs = outputs_of(graph, uses, all);
     if (outputs.size() + inputs_of(graph, all).size() > 24) return {false, 0, "more than 24 streams"};
     auto lowered = jit::lower({graph, all, outputs, [&](ValueId u) { return draft_strides(graph, all, u); }});
     if (!lowered.ok()) return {false, 0, lowered.status().message()};

@@ -91,7 +91,7 @@ class OneDnnBackend final : public Backend {
     return follows_root(graph, uses, node.inputs[0], chain);
   }
 
-  Bid absorb(const Graph& graph, std::span<const ValueId> members, ValueId v) const override {
+  Bid absorb(const Graph& graph, const Uses&, std::span<const ValueId> members, ValueId v) const override {
     std::vector<ValueId> all(members.begin(), members.end());
     if (!is_root(graph.node(all.front()))) return {false, 0, "a lone activation takes no epilogue"};
     all.push_back(v);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/ir/graph.h"
+#include "src/ir/group.h"
 
 namespace tenon {
 
@@ -99,7 +99,8 @@ class Backend {
   virtual Bid bid(const Graph& graph, ValueId node) const = 0;
   // May `node` (a map whose operand `into` is computed by this group) join the group as an epilogue?
   // `members` are in topological order, the first is the node that won the bid.
-  virtual Bid absorb(const Graph& graph, std::span<const ValueId> members, ValueId node) const = 0;
+  virtual Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
+                     ValueId node) const = 0;
   // One executable per group, in order. Members of a group are in topological order.
   virtual Result<std::vector<std::unique_ptr<Executable>>> build(
       const BuildContext& context, std::span<const std::vector<ValueId>> groups) = 0;

@@ -125,14 +125,17 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, Built& bu
     rules.loops = "cpu";
     for (Backend* b : backends)
       if (b->name() == "reference") rules.last_resort = "reference";
-    rules.backend = [&](ValueId v) {
-      Backend* b = best_bid(backends, at, v);
+    auto best = std::make_shared<std::vector<Backend*>>(at.nodes.size());
+    rules.backend = [&, best](ValueId v) {
+      Backend*& b = (*best)[v];
+      if (!b) b = best_bid(backends, at, v);
       return b ? std::string(b->name()) : std::string("none");
     };
-    rules.join = [&](const std::string& backend, std::span<const ValueId> members, ValueId v,
-                     std::string* why) {
+    auto uses = std::make_shared<Uses>(at);
+    rules.join = [&, uses](const std::string& backend, std::span<const ValueId> members, ValueId v,
+                           std::string* why) {
       Backend* b = find_backend(backend);
-      Bid bid = b ? b->absorb(at, members, v) : Bid{};
+      Bid bid = b ? b->absorb(at, *uses, members, v) : Bid{};
       *why = bid.why;
       return bid.yes;
     };
