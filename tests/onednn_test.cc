@@ -1,6 +1,8 @@
 // The oneDNN back end against the evaluator: operands in every layout, each epilogue, sizes without elements, several
 // threads in one program, frozen weights. Every case names what explain() must show, so that a case that the library
 // never ran fails.
+#include <atomic>
+#include <cstdlib>
 #include <limits>
 #include <thread>
 
@@ -480,6 +482,52 @@ TEST(OneDnn, PlansOfManySizes) {
       ASSERT_NEAR(y.number(i), (*expected)[0].number(i), 3e-5) << rows << " " << i;
   }
   EXPECT_EQ((*program)->stats().plans.plans, 5);
+}
+
+// Equal calls share what they know of the library but not their weights, and packed weights are the host's memory.
+TEST(OneDnn, PackedWeightsAreTheHostsMemory) {
+  const char* text = R"(graph @f(%a: f32[N,96], %w: f32[96,96] param, %v: f32[96,96] param) {
+    %s = linear(%a, %w)
+    %y = linear(%s, %v)
+    return %y
+  })";
+  struct Heap {
+    std::atomic<int64_t> now{0};
+  } heap;
+  auto graph = parse_graph(text);
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  HostTensor w = random_tensor(DType::f32, {96, 96}, 1), v = random_tensor(DType::f32, {96, 96}, 2);
+  ProgramOptions options;
+  options.freeze = true;
+  options.allocator.user = &heap;
+  options.allocator.alloc = [](void* user, size_t bytes, size_t alignment) {
+    Heap& h = *static_cast<Heap*>(user);
+    h.now += static_cast<int64_t>(bytes);
+    return std::aligned_alloc(alignment, bytes);
+  };
+  options.allocator.free = [](void* user, void* block, size_t bytes) {
+    static_cast<Heap*>(user)->now -= static_cast<int64_t>(bytes);
+    std::free(block);
+  };
+  {
+    const std::vector<Tensor> params{{}, tensor_of(w), tensor_of(v)};
+    auto program = Program::make(*graph, options, params);
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    for (int64_t rows : {8, 5}) {
+      HostTensor x = random_tensor(DType::f32, {rows, 96}, 3);
+      HostTensor y(DType::f32, {rows, 96});
+      auto expected = evaluate(*graph, std::vector<HostTensor>{x, w, v});
+      ASSERT_TRUE(expected.ok());
+      const std::vector<Tensor> in{tensor_of(x), {}, {}}, out{tensor_of(y)};
+      Status status = (*program)->run(in, out);
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (int64_t i = 0; i < y.count(); ++i)
+        ASSERT_NEAR(y.number(i), (*expected)[0].number(i), 1e-3) << rows << " " << i;
+    }
+    EXPECT_NE((*program)->explain(false).find("weights packed"), std::string::npos);
+    EXPECT_GE(heap.now, 2 * 96 * 96 * 4);
+  }
+  EXPECT_EQ(heap.now, 0);
 }
 
 TEST(OneDnn, SeveralThreadsRunOneProgram) {

@@ -11,17 +11,17 @@ using dnnl::memory;
 
 class CallStep final : public Step {
  public:
-  std::shared_ptr<const Layout> layout;  // null: no output elements
-  std::vector<memory> kept;              // packed weights, as long as the step lives
-  std::vector<void*> fixed;              // their addresses
+  std::shared_ptr<const Arrangement> arrangement;  // null: no output elements
+  std::vector<std::shared_ptr<char>> packed;       // weights, as long as the step lives
+  std::vector<void*> fixed;                        // where they are
 
-  int64_t scratch_bytes() const override { return layout ? layout->scratch_bytes() : 0; }
-  // Primitives and layouts are the library's, shared by all plans that ask for the same.
+  int64_t scratch_bytes() const override { return arrangement ? arrangement->scratch_bytes() : 0; }
+  // Primitives and arrangements are the library's, shared by all plans that ask for the same.
   int64_t bytes() const override {
-    return static_cast<int64_t>(sizeof *this + fixed.size() * (sizeof(void*) + sizeof(memory)));
+    return static_cast<int64_t>(sizeof *this + fixed.size() * (sizeof fixed[0] + sizeof packed[0]));
   }
   void run(void* const* buffers, char* scratch, Parallel&) const override {
-    if (layout) layout->run(buffers, scratch, fixed.data());
+    if (arrangement) arrangement->run(buffers, scratch, fixed.data());
   }
 };
 
@@ -32,10 +32,10 @@ std::string Call::describe() const {
   return latest_ ? latest_->text() : fallback;
 }
 
-const memory& Call::packed(const Layout::Pack& pack) {
+std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
   const Array& given = pack.given;
   for (const Packed& p : packed_)
-    if (p.operand == given.operand && p.memory.get_desc() == pack.wanted) return p.memory;
+    if (p.operand == given.operand && p.descriptor == pack.wanted) return p.bytes;
   const Operand& operand = recipe.operands[static_cast<size_t>(given.operand)];
   char* bytes = static_cast<char*>(const_cast<void*>(operand.constant->bytes)) + given.offset;
   std::vector<char> plain_bytes;
@@ -48,11 +48,13 @@ const memory& Call::packed(const Layout::Pack& pack) {
     bytes = plain_bytes.data();
     here = descriptor_of(plain);
   }
-  memory from(*here, engine(), bytes), to(pack.wanted, engine());
+  std::shared_ptr<char> room = store->take(static_cast<int64_t>(pack.wanted.get_size()));
+  memory from(*here, engine(), bytes), to(pack.wanted, engine(), room.get());
   dnnl::stream stream(engine());
   dnnl::reorder(from, to).execute(stream, from, to);
   stream.wait();
-  return packed_.emplace_back(given.operand, to).memory;
+  packed_.push_back({given.operand, pack.wanted, room});
+  return room;
 }
 
 Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
@@ -60,17 +62,17 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   auto step = std::make_unique<CallStep>();
   const Problem asked = at_sizes(recipe, sizes);
   if (asked.empty) return std::unique_ptr<Step>(std::move(step));
-  TENON_ASSIGN(step->layout, layout_of(recipe, asked));
+  TENON_ASSIGN(step->arrangement, arrangement_of(recipe, asked));
   std::lock_guard lock(mutex_);  // packed once, whoever comes first
   try {
-    for (const Layout::Pack& pack : step->layout->packs()) {
-      step->kept.push_back(packed(pack));
-      step->fixed.push_back(step->kept.back().get_data_handle());
+    for (const Arrangement::Pack& pack : step->arrangement->packs()) {
+      step->packed.push_back(packed(pack));
+      step->fixed.push_back(step->packed.back().get());
     }
   } catch (const dnnl::error& failure) {
     return environment(recipe.name + ": " + failure.what());
   }
-  latest_ = step->layout;
+  latest_ = step->arrangement;
   return std::unique_ptr<Step>(std::move(step));
 }
 

@@ -1,12 +1,12 @@
-// A group as an executable: a recipe, and the packed copies of its constant weights. prepare() finds the layout for the
+// A group as an executable: a recipe, and the packed copies of its constant weights. prepare() finds the arrangement for the
 // sizes, which calls of equal recipes share, and packs what it wants packed. A step may run on several threads at once.
 // Tested by tests/onednn_test.cc.
 #pragma once
 
-#include <list>
 #include <mutex>
 
-#include "backends/onednn/layout.h"
+#include "backends/onednn/arrangement.h"
+#include "backends/onednn/packed_store.h"
 #include "src/runtime/backend.h"
 
 namespace tenon::onednn {
@@ -15,6 +15,7 @@ class Call final : public Executable {
  public:
   Recipe recipe;
   std::string fallback;  // describe() before the first plan
+  std::shared_ptr<PackedStore> store;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override;
   std::string describe() const override;
@@ -22,13 +23,14 @@ class Call final : public Executable {
  private:
   struct Packed {
     int operand;
-    dnnl::memory memory;
+    dnnl::memory::desc descriptor;
+    std::shared_ptr<char> bytes;
   };
-  const dnnl::memory& packed(const Layout::Pack& pack);  // under mutex_
+  std::shared_ptr<char> packed(const Arrangement::Pack& pack);  // under mutex_
 
-  mutable std::mutex mutex_;  // of what follows
-  std::list<Packed> packed_;  // per weight layout that some plan asked for
-  std::shared_ptr<const Layout> latest_;
+  mutable std::mutex mutex_;    // of what follows
+  std::vector<Packed> packed_;  // per weight layout that some plan asked for
+  std::shared_ptr<const Arrangement> latest_;
 };
 
 }  // namespace tenon::onednn

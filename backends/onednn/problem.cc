@@ -140,12 +140,14 @@ void lower_spatial(Problem& p, const Recipe& recipe) {
   }
 }
 
-// Axes of size 1 get the strides a library expects of them.
+// Axes of size 1 get the strides a library expects of them: the first one steps over all the rest, whatever lies innermost.
 void tidy(Array& a) {
   const size_t n = a.dims.size();
+  int64_t all = 1;
+  for (size_t i = 1; i < n; ++i) all = std::max(all, a.dims[i] * a.strides[i]);
   for (size_t i = n; i-- > 0;) {
     if (a.dims[i] != 1) continue;
-    a.strides[i] = i + 1 == n ? 1 : std::max<int64_t>(a.dims[i + 1] * a.strides[i + 1], 1);
+    a.strides[i] = i + 1 == n ? 1 : i == 0 ? all : std::max<int64_t>(a.dims[i + 1] * a.strides[i + 1], 1);
     if (i + 1 == n && n > 1 && a.dims[i - 1] != 1 && a.strides[i - 1] < 1) a.strides[i] = 1;
   }
   if (n > 1 && a.dims[n - 2] == 1 && a.strides[n - 1] > 1) a.strides[n - 2] = 1;

@@ -15,6 +15,7 @@
 
 #include "src/base/status.h"
 #include "src/ir/group.h"
+#include "src/runtime/memory.h"
 
 namespace tenon {
 
@@ -83,7 +84,9 @@ struct BuildContext {
   // The layout of every materialised value (by ValueId); other entries are empty.
   const std::vector<Layout>& layouts;
   const std::vector<bool>& materialised;
-  // Constants (nodes with op constant) never change for the life of the program: they may be packed.
+  // Constants (nodes with op constant) never change for the life of the program: they may be packed, into memory of this
+  // allocator.
+  const Allocator& allocator;
 };
 
 struct Bid {

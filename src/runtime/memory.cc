@@ -55,7 +55,7 @@ int64_t assign_offsets(std::vector<Lifetime>& values) {
   return total;
 }
 
-Arena::Arena(int64_t bytes, const Allocator& allocator) : allocator_(allocator) {
+Arena::Arena(int64_t bytes, const Allocator& allocator, bool huge) : allocator_(allocator) {
   if (allocator_.alloc) {
     size_ = align_up(std::max<int64_t>(bytes, 1));
     data_ = static_cast<char*>(allocator_.alloc(allocator_.user, static_cast<size_t>(size_), kAlign));
@@ -63,7 +63,7 @@ Arena::Arena(int64_t bytes, const Allocator& allocator) : allocator_(allocator) 
     return;
   }
   constexpr int64_t kHuge = int64_t{2} << 20;
-  const int64_t alignment = bytes >= kHuge ? kHuge : 4096;
+  const int64_t alignment = huge && bytes >= kHuge ? kHuge : 4096;
   size_ = (std::max<int64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   data_ = static_cast<char*>(std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(size_)));
   if (!data_) throw std::bad_alloc();

@@ -35,10 +35,11 @@ struct Allocator {
   void* user = nullptr;
 };
 
-// A block that is kept and grown rarely; large ones are advised to huge pages.
+// A block that is kept and grown rarely; large ones are advised to huge pages if wanted. Where memory that is free goes back
+// to the host of a virtual machine, a huge page costs milliseconds: not for what is filled once.
 class Arena {
  public:
-  explicit Arena(int64_t bytes, const Allocator& allocator = {});  // throws std::bad_alloc
+  explicit Arena(int64_t bytes, const Allocator& allocator = {}, bool huge = true);  // throws std::bad_alloc
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

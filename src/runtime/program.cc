@@ -110,7 +110,8 @@ struct Built {
 
 namespace {
 
-Status build(const Graph& from, const std::vector<Backend*>& backends, Built& built) {
+Status build(const Graph& from, const std::vector<Backend*>& backends, const Allocator& allocator,
+             Built& built) {
   Placement placement;
   placement.backend = [&](const Graph& at, ValueId v) {
     const Op& row = op(at.node(v).op);
@@ -171,7 +172,7 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, Built& bu
     store(g.outputs[i].value, g.outputs[i].strides);
   }
 
-  const BuildContext context{g, layouts, materialised};
+  const BuildContext context{g, layouts, materialised, allocator};
   source.executables.resize(members.size());
   std::map<std::string, std::vector<size_t>> by_backend;
   for (size_t i = 0; i < members.size(); ++i) by_backend[g.groups[i].backend].push_back(i);
@@ -205,7 +206,7 @@ Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& ba
                 const Allocator& allocator, std::vector<std::unique_ptr<Arena>>& storage, Built* stats) {
   if (split.folded.empty()) return {};
   Built init;
-  TENON_TRY(build(split.init, backends, init));
+  TENON_TRY(build(split.init, backends, allocator, init));
   TENON_ASSIGN(
       std::unique_ptr<Plan> plan,
       Plan::make(init.source, std::vector<int64_t>(main.dims->symbol_count(), 0), parallel.threads()));
@@ -274,7 +275,7 @@ struct Program::Impl {
     Split split = split_constants(
         optimize(freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen)));
     TENON_TRY(run_init(split, split.main, backends, parallel(), options.allocator, folded, &built));
-    TENON_TRY(build(split.main, backends, built));
+    TENON_TRY(build(split.main, backends, options.allocator, built));
     TENON_ASSIGN(binder, Binder::make(source));
     conditions = Conditions(source);
     compile_ms += ms_since(start);

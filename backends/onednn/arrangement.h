@@ -1,4 +1,4 @@
-// Layout: how a problem's arrays reach a primitive: which lie where it wants them, which are moved first, and where
+// Arrangement: how a problem's arrays reach a primitive: which lie where it wants them, which are moved first, and where
 // everything stands in scratch. Calls that ask for the same share one, however many weights they have; only their
 // packed weights are theirs. Any thread. Tested by tests/onednn_test.cc.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace tenon::onednn {
 
-class Layout {
+class Arrangement {
  public:
   // A constant operand as the library wants it, to be packed once by each call; `fixed` of run() in this order.
   struct Pack {
@@ -24,7 +24,7 @@ class Layout {
   void run(void* const* buffers, char* scratch, void* const* fixed) const;
 
  private:
-  friend class Layouter;
+  friend class Arranger;
   struct Place {
     enum class Kind { buffer, scratch, fixed } kind = Kind::scratch;
     int index = -1;      // of a buffer, of a pack
@@ -68,7 +68,7 @@ class Layout {
 };
 
 // environment when the library refuses; `asked` is the recipe at sizes, not empty.
-Result<std::shared_ptr<const Layout>> layout_of(const Recipe& recipe, const Problem& asked);
+Result<std::shared_ptr<const Arrangement>> arrangement_of(const Recipe& recipe, const Problem& asked);
 
 // Element by element, for strides that the library does not describe.
 void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,

@@ -1,5 +1,5 @@
-// See layout.h.
-#include "backends/onednn/layout.h"
+// See arrangement.h.
+#include "backends/onednn/arrangement.h"
 
 #include <atomic>
 #include <cstring>
@@ -33,7 +33,7 @@ void copy_strided(const char* from, const std::vector<int64_t>& from_strides, ch
   }
 }
 
-std::unique_ptr<Layout::Set> Layout::take() const {
+std::unique_ptr<Arrangement::Set> Arrangement::take() const {
   {
     // Never waited for: in the child of a fork it may be held by a thread of the parent.
     std::unique_lock lock(mutex_, std::try_to_lock);
@@ -60,7 +60,7 @@ std::unique_ptr<Layout::Set> Layout::take() const {
   return nullptr;
 }
 
-void Layout::run(void* const* buffers, char* scratch, void* const* fixed) const {
+void Arrangement::run(void* const* buffers, char* scratch, void* const* fixed) const {
   auto address = [&](const Place& p) {
     switch (p.kind) {
       case Place::Kind::buffer: return static_cast<char*>(buffers[p.index]) + p.offset;
@@ -91,16 +91,16 @@ void Layout::run(void* const* buffers, char* scratch, void* const* fixed) const 
   if (lock) free_.push_back(std::move(set));
 }
 
-// Builds a layout: where every array of the problem lies, and what has to be moved first.
-class Layouter {
+// Builds an arrangement: where every array of the problem lies, and what has to be moved first.
+class Arranger {
  public:
-  Layouter(const Recipe& recipe, Layout& layout) : recipe_(recipe), layout_(layout) {}
+  Arranger(const Recipe& recipe, Arrangement& arrangement) : recipe_(recipe), arrangement_(arrangement) {}
 
   // Fails by throwing what the library throws.
   void build(const Problem& asked, const Choice& choice) {
     const Problem &given = choice.given, &p = choice.problem;
     const dnnl::primitive_desc& d = choice.offer->descriptor;
-    Layout::Run main{choice.offer->primitive, {}};
+    Arrangement::Run main{choice.offer->primitive, {}};
     auto read = [&](int argument, const Array& array, const memory::desc& wanted, bool pack) {
       main.arguments.push_back({argument, input(array, wanted, pack)});
     };
@@ -118,16 +118,16 @@ class Layouter {
     }
     main.arguments.push_back({DNNL_ARG_DST, output(given.output, d.query_md(dnnl::query::dst_md, 0))});
     scratchpad(d.scratchpad_desc(), main);
-    layout_.runs_.push_back(std::move(main));
+    arrangement_.runs_.push_back(std::move(main));
     finish_output(given.output);
-    const bool packed = std::any_of(layout_.packs_.begin(), layout_.packs_.end(),
-                                    [](const Layout::Pack& pack) { return pack.given.operand == 1; });
-    layout_.text_ = title(asked, *choice.offer, recipe_.name) + (packed ? ", weights packed" : "") +
-                    post_op_names(recipe_, given.bias.present());
+    const bool packed = std::any_of(arrangement_.packs_.begin(), arrangement_.packs_.end(),
+                                    [](const Arrangement::Pack& pack) { return pack.given.operand == 1; });
+    arrangement_.text_ = title(asked, *choice.offer, recipe_.name) + (packed ? ", weights packed" : "") +
+                         post_op_names(recipe_, given.bias.present());
   }
 
  private:
-  using Place = Layout::Place;
+  using Place = Arrangement::Place;
   using Kind = Place::Kind;
 
   // The slot from which the library reads `given`, as `wanted`.
@@ -135,7 +135,7 @@ class Layouter {
     if (given.zero) {
       const int64_t bytes = static_cast<int64_t>(wanted.get_size());
       const Place zeros = scratch(bytes);
-      layout_.zeros_.push_back({zeros.offset, bytes});
+      arrangement_.zeros_.push_back({zeros.offset, bytes});
       return add(wanted, zeros);
     }
     const Operand& operand = recipe_.operands[static_cast<size_t>(given.operand)];
@@ -143,8 +143,8 @@ class Layouter {
     const auto here = descriptor_of(given);
     if (here && *here == wanted) return add(wanted, from);
     if (pack && operand.constant) {
-      layout_.packs_.push_back({given, wanted});
-      return add(wanted, {Kind::fixed, static_cast<int>(layout_.packs_.size() - 1), 0});
+      arrangement_.packs_.push_back({given, wanted});
+      return add(wanted, {Kind::fixed, static_cast<int>(arrangement_.packs_.size() - 1), 0});
     }
     if (here) return moved(add(*here, from), wanted);
     Array plain = given;
@@ -154,7 +154,8 @@ class Layouter {
     as_wanted.strides = plain_strides(given.dims, given.dims.size() > 2);
     if (auto d = descriptor_of(as_wanted); d && *d == wanted) plain = as_wanted, there = d;
     const Place to = scratch(plain.count() * size_of(plain.dtype));
-    layout_.before_.push_back({from, to, given.dims, given.strides, plain.strides, size_of(given.dtype)});
+    arrangement_.before_.push_back(
+        {from, to, given.dims, given.strides, plain.strides, size_of(given.dtype)});
     return *there == wanted ? add(wanted, to) : moved(add(*there, to), wanted);
   }
 
@@ -176,7 +177,8 @@ class Layouter {
     plain.strides = plain_strides(given.dims, false);
     const Place at = scratch(plain.count() * size_of(plain.dtype));
     reorder(away_, add(*descriptor_of(plain), at));
-    layout_.after_.push_back({at, home_, given.dims, plain.strides, given.strides, size_of(given.dtype)});
+    arrangement_.after_.push_back(
+        {at, home_, given.dims, plain.strides, given.strides, size_of(given.dtype)});
   }
 
   int moved(int source, const memory::desc& wanted) {
@@ -187,29 +189,30 @@ class Layouter {
   void reorder(int from, int to) {
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::reorder::primitive_desc d(engine(), layout_.slots_[static_cast<size_t>(from)].descriptor,
-                                          engine(), layout_.slots_[static_cast<size_t>(to)].descriptor, attr);
-    Layout::Run run{dnnl::reorder(d), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+    const dnnl::reorder::primitive_desc d(engine(), arrangement_.slots_[static_cast<size_t>(from)].descriptor,
+                                          engine(), arrangement_.slots_[static_cast<size_t>(to)].descriptor,
+                                          attr);
+    Arrangement::Run run{dnnl::reorder(d), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
     scratchpad(d.scratchpad_desc(), run);
-    layout_.runs_.push_back(std::move(run));
+    arrangement_.runs_.push_back(std::move(run));
   }
-  void scratchpad(const memory::desc& d, Layout::Run& run) {
+  void scratchpad(const memory::desc& d, Arrangement::Run& run) {
     if (d.get_size() == 0) return;
     run.arguments.push_back({DNNL_ARG_SCRATCHPAD, add(d, scratch(static_cast<int64_t>(d.get_size())))});
   }
 
   Place scratch(int64_t bytes) {
-    const Place at{Kind::scratch, -1, layout_.scratch_};
-    layout_.scratch_ += align_up(bytes);
+    const Place at{Kind::scratch, -1, arrangement_.scratch_};
+    arrangement_.scratch_ += align_up(bytes);
     return at;
   }
   int add(memory::desc descriptor, Place place) {
-    layout_.slots_.push_back({std::move(descriptor), place});
-    return static_cast<int>(layout_.slots_.size() - 1);
+    arrangement_.slots_.push_back({std::move(descriptor), place});
+    return static_cast<int>(arrangement_.slots_.size() - 1);
   }
 
   const Recipe& recipe_;
-  Layout& layout_;
+  Arrangement& arrangement_;
   Place home_;
   int away_ = -1;
 };
@@ -218,7 +221,7 @@ namespace {
 
 constexpr size_t kMost = 1024;
 
-// Equal for calls that one layout serves.
+// Equal for calls that one arrangement serves.
 std::string key_of(const Recipe& recipe, const Problem& asked) {
   std::string key = recipe.name + asked.key();
   auto put = [&](const Array& a) {
@@ -236,16 +239,16 @@ std::string key_of(const Recipe& recipe, const Problem& asked) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Layout>> layout_of(const Recipe& recipe, const Problem& asked) {
-  static auto& known = *new Recent<const Layout>(kMost);  // steps may outlive static destruction
+Result<std::shared_ptr<const Arrangement>> arrangement_of(const Recipe& recipe, const Problem& asked) {
+  static auto& known = *new Recent<const Arrangement>(kMost);  // steps may outlive static destruction
   const auto entry = known.at(key_of(recipe, asked));
   std::lock_guard lock(entry->mutex);
   if (entry->value) return entry->value;
   const Choice choice = choose(asked, true);
   if (!choice.offer->why.empty()) return environment(title(asked, *choice.offer, recipe.name));
   try {
-    auto made = std::make_shared<Layout>();
-    Layouter(recipe, *made).build(asked, choice);
+    auto made = std::make_shared<Arrangement>();
+    Arranger(recipe, *made).build(asked, choice);
     entry->value = std::move(made);
   } catch (const dnnl::error& failure) {
     return environment(recipe.name + ": " + failure.what());
