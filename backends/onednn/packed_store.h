@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "src/runtime/memory.h"
+#include "src/runtime/backend.h"
 
 namespace tenon::onednn {
 
