@@ -85,7 +85,7 @@ def why_not(fake):
     if fake.is_conj() or fake.is_neg():
         return "a lazily conjugated or negated tensor"
     if fake.dtype not in DTYPES:
-        return f"dtype {str(fake.dtype).removeprefix('torch.')} is not one of Tenon's"
+        return f"a tensor of dtype {str(fake.dtype).removeprefix('torch.')}, which is not one of Tenon's"
     if fake.dim() > 16:
         return "a tensor of more than 16 axes"
     return None

@@ -59,7 +59,7 @@ class Partition:
                 if type(fake) is not torch._subclasses.FakeTensor and type(fake) is not torch.Tensor:
                     raise Refused(f"an input of type {type(fake).__name__}")
                 if (why := lower.why_not(fake)) is not None:
-                    raise Refused(f"an input is {why}" if why.startswith("a ") else f"an input has {why}")
+                    raise Refused(f"an input is {why}")
             if n.op in ("call_module", "call_method"):
                 raise Refused(f"a node of kind {n.op}")
             if self._is_copy(n):
