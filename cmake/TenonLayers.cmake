@@ -40,6 +40,24 @@ tenon_layer(tenon_jit SOURCES jit/*.cc EXCLUDE "${no_llvm}" LINK tenon_ops)
 tenon_layer(tenon_backends SOURCES ${backend_rooms} LINK tenon_jit tenon_runtime PRIVATE OpenMP::OpenMP_CXX)
 tenon_layer(tenon_api SOURCES src/api/*.cc LINK tenon_runtime)
 
+# What stands in front of every CUDA kernel is a text of the library.
+foreach(part IN ITEMS primitives prelude)
+  set(cuda_file ${PROJECT_SOURCE_DIR}/jit/cuda_${part}.cuh)
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda_file})
+  file(READ ${cuda_file} cuda_${part})
+endforeach()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/jit/cuda_texts.cc @ONLY CONTENT [=[
+#include "jit/emit_cuda.h"
+
+namespace tenon::jit {
+
+std::string_view cuda_primitives() { return R"cuda(@cuda_primitives@)cuda"; }
+std::string_view cuda_prelude() { return R"cuda(@cuda_prelude@)cuda"; }
+
+}  // namespace tenon::jit
+]=])
+target_sources(tenon_jit PRIVATE ${PROJECT_BINARY_DIR}/jit/cuda_texts.cc)
+
 if(TENON_LLVM)
   target_link_libraries(tenon_jit PRIVATE tenon_llvm)
   # LLVM's headers are for jit/orc.cc alone; anywhere else they are not even found.

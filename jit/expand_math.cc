@@ -12,7 +12,8 @@ namespace {
 
 class Expander final : public MathBuilder {
  public:
-  explicit Expander(Kernel& kernel) : kernel_(kernel) {}
+  using Spelled = bool (*)(const Op&, DType);
+  Expander(Kernel& kernel, Spelled spelled) : kernel_(kernel), spelled_(spelled) {}
 
   void run() {
     Block& body = kernel_.body[0].body;
@@ -65,7 +66,7 @@ class Expander final : public MathBuilder {
 
   bool has_math(OpId id, const std::vector<Ref>& args) const {
     const Op& row = tenon::op(id);
-    return row.math && spelling(row, kernel_.types[args.back()]).empty();
+    return row.math && !spelled_(row, kernel_.types[args.back()]);
   }
 
   Ref emit(OpId id, std::vector<Ref> args) {
@@ -110,6 +111,7 @@ class Expander final : public MathBuilder {
   }
 
   Kernel& kernel_;
+  const Spelled spelled_;
   Block* out_ = nullptr;
   Block constants_;
   std::map<std::pair<DType, int64_t>, Ref> known_;
@@ -119,8 +121,12 @@ class Expander final : public MathBuilder {
 }  // namespace
 
 void expand_math(Kernel& kernel) {
+  expand_math(kernel, [](const Op& row, DType last) { return !spelling(row, last).empty(); });
+}
+
+void expand_math(Kernel& kernel, bool (*spelled)(const Op& row, DType last)) {
   kernel.names.resize(kernel.types.size());  // they may be left out, but new values have some
-  Expander(kernel).run();
+  Expander(kernel, spelled).run();
 }
 
 }  // namespace tenon::jit

@@ -153,9 +153,10 @@ Result<DType> scalar_result_type(OpId op, const std::vector<DType>& operands);
 // cannot fold.
 std::optional<Scalar> combine_identity(OpId combine, DType type);
 
-// Replaces every instruction whose row has a math column by its body. The emitters and the interpreter both
-// run this, so they agree bit for bit.
+// Replaces every instruction whose row has a math column by its body, unless `spelled` says that machine code has the row for
+// that type of its last operand. The LLVM emitter and the interpreter run this with spelling(), so they agree bit for bit.
 void expand_math(Kernel& kernel);
+void expand_math(Kernel& kernel, bool (*spelled)(const Op& row, DType last));
 
 // The slow truth: runs the whole kernel. Checks every address against the buffers' lengths; buffers in the
 // order of Kernel::buffers without locals. `lanes` is the vector width whose machine code it equals bit for

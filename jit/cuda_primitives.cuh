@@ -1,0 +1,85 @@
+// What the prelude needs of a device. The twin for hosts is tests/cuda_host.h; tests/emit_cuda_test.cc holds both to the
+// same names.
+#define TN_FN __device__ __forceinline__
+
+TN_FN float tn_as_float(unsigned int x) { return __uint_as_float(x); }
+TN_FN unsigned int tn_as_bits(float x) { return __float_as_uint(x); }
+TN_FN float tn_inf() { return __uint_as_float(0x7f800000u); }
+TN_FN float tn_half_to_float(unsigned short x) {
+  float r;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
+  return r;
+}
+TN_FN unsigned short tn_float_to_half(float x) {
+  unsigned short r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
+  return r;
+}
+TN_FN unsigned short tn_float_to_bf16(float x) {
+  unsigned short r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
+  return r;
+}
+
+TN_FN float tn_fast_div(float a, float b) { return __fdividef(a, b); }
+TN_FN float tn_fast_sqrt(float a) {
+  float r;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}
+TN_FN float tn_fast_rsqrt(float a) {
+  float r;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}
+TN_FN float tn_fast_exp2(float a) {
+  float r;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}
+TN_FN float tn_fast_log2(float a) {
+  float r;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}
+TN_FN float tn_fast_tanh(float a) {
+  float r;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}
+
+// The value of the thread `d` places away by exclusive or, within groups of T threads.
+template <int T>
+TN_FN unsigned int tn_team_mask() {
+  if (T >= 32) return 0xffffffffu;
+  return ((1u << (T & 31)) - 1u) << (threadIdx.x % 32 / T * T);
+}
+template <int T, class V>
+TN_FN V tn_shuffle_xor(V x, int d) {
+  static_assert(sizeof(V) == 1 || sizeof(V) == 2 || sizeof(V) == 4 || sizeof(V) == 8, "");
+  constexpr int words = sizeof(V) == 8 ? 2 : 1;
+  union { V value; unsigned int word[words]; } bits;
+  bits.word[0] = 0;
+  bits.value = x;
+#pragma unroll
+  for (int w = 0; w < words; ++w) bits.word[w] = __shfl_xor_sync(tn_team_mask<T>(), bits.word[w], d);
+  return bits.value;
+}
+
+// Bytes that lie together, aligned to all of them (to 16 where they are more).
+template <int Bytes> struct tn_word;
+template <> struct tn_word<1> { unsigned char at; };
+template <> struct tn_word<2> { unsigned short at; };
+template <> struct tn_word<4> { unsigned int at; };
+template <> struct tn_word<8> { uint2 at; };
+template <> struct tn_word<16> { uint4 at; };
+template <> struct tn_word<32> { uint4 at[2]; };
+template <> struct tn_word<64> { uint4 at[4]; };
+// To registers from memory, and back.
+template <int Bytes>
+TN_FN void tn_read(void* to, const void* from) { *(tn_word<Bytes>*)to = *(const tn_word<Bytes>*)from; }
+template <int Bytes>
+TN_FN void tn_write(void* to, const void* from) { *(tn_word<Bytes>*)to = *(const tn_word<Bytes>*)from; }
+
+#define TN_SHARED __shared__
+#define TN_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]

@@ -1,0 +1,278 @@
+// See schedule_cuda.h.
+#include "jit/schedule_cuda.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <optional>
+
+#include "src/base/align.h"
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+using Form = CudaSchedule::Form;
+using Locals = CudaSchedule::Locals;
+
+constexpr int kBlock = 256;
+constexpr int64_t kKeptShare = 2;  // of a thread's registers, the part that keeps a row
+constexpr int kMostChunks = 8;     // steps of a row that a thread keeps
+constexpr int kBlocksPerMultiprocessor = 32;
+constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
+
+template <class Visit>
+void each_statement(const Block& block, const Visit& visit) {
+  for (const Stmt& s : block) {
+    visit(s);
+    each_statement(s.body, visit);
+  }
+}
+
+bool has_tiles(const Stmt& s) {
+  return std::any_of(s.axes.begin(), s.axes.end(), [](const Axis& a) { return a.by > 0 || a.of != kNoRef; });
+}
+
+// What a team can share: simd loops that stand directly in the par nest or in plain loops, whose locals are each written and
+// read by the same lanes, and no output that is read back.
+class Rows {
+ public:
+  Rows(const Kernel& kernel, std::span<const int64_t> sizes) : k_(kernel), sizes_(sizes) {
+    if (k_.body[0].simd || has_tiles(k_.body[0])) return;
+    possible_ = true;
+    walk(k_.body[0].body, nullptr, 0);
+    possible_ = possible_ && longest_ >= 0;
+  }
+  bool possible() const { return possible_; }
+  bool fits_registers() const { return even_; }
+  int64_t longest() const { return longest_; }  // elements of a simd axis
+  // Of an element of the row that stays in registers: locals, and what several loops load.
+  int64_t kept_bytes() const {
+    int64_t bytes = 0;
+    for (const auto& [buffer, at] : locals_) bytes += size_of(k_.buffers[buffer].type);
+    for (const auto& [buffer, loops] : loads_)
+      if (loops > 1) bytes += size_of(k_.buffers[buffer].type);
+    return bytes;
+  }
+
+ private:
+  void walk(const Block& block, const Stmt* simd, int depth) {
+    for (const Stmt& s : block) {
+      if (s.kind == K::scan || has_tiles(s)) possible_ = false;
+      if (s.kind == K::load && k_.buffers[s.buffer].role == Buffer::Role::out) possible_ = false;
+      if ((s.kind == K::load || s.kind == K::store) && k_.buffers[s.buffer].role == Buffer::Role::local)
+        local(s, simd);
+      if (s.kind == K::load && simd && k_.buffers[s.buffer].role == Buffer::Role::in) ++loads_[s.buffer];
+      if (s.simd) {
+        const int64_t n = extent_value(s.axes.back().extent, sizes_.data());
+        even_ = even_ && depth == 0 && s.axes.size() == 1 && (longest_ < 0 || longest_ == n);
+        longest_ = std::max(longest_, n);
+      }
+      walk(s.body, s.simd ? &s : simd, depth + 1);
+    }
+  }
+  void local(const Stmt& s, const Stmt* simd) {
+    if (!simd) return static_cast<void>(possible_ = false);
+    // The address in terms of the loop's axes, and how long these are.
+    std::vector<std::array<int64_t, 4>> at;
+    for (const Term& t : s.address) {
+      int64_t axis = -1;
+      for (size_t a = 0; a < simd->axes.size(); ++a)
+        if (simd->axes[a].var == t.var) axis = static_cast<int64_t>(a);
+      if (axis < 0) return static_cast<void>(possible_ = false);
+      const Extent& e = simd->axes[static_cast<size_t>(axis)].extent;
+      at.push_back(
+          {axis, t.size < 0 ? t.factor : t.factor * sizes_[t.size], extent_value(e, sizes_.data()), 0});
+    }
+    std::sort(at.begin(), at.end());
+    auto [it, is_new] = locals_.try_emplace(s.buffer, at);
+    if (!is_new && it->second != at) possible_ = false;
+    even_ = even_ && at.size() == 1 && at[0][1] == 1;
+  }
+
+  const Kernel& k_;
+  std::span<const int64_t> sizes_;
+  bool possible_ = false, even_ = true;
+  int64_t longest_ = -1;
+  std::map<int, std::vector<std::array<int64_t, 4>>> locals_;
+  std::map<int, int> loads_;  // of inputs, in simd loops
+};
+
+// Whether every access to neighbours starts at a multiple of `vector` elements, and no simd axis ends within one if `whole`.
+struct Alignment {
+  bool aligned = true, whole = true;
+};
+Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vector, int64_t bytes) {
+  Alignment result;
+  auto walk = [&](auto& self, const Block& block, Ref simd) -> void {
+    for (const Stmt& s : block) {
+      if ((s.kind == K::load || s.kind == K::store) && simd != kNoRef) {
+        bool together = false;
+        int64_t rest = 0;
+        for (const Term& t : s.address) {
+          const int64_t scale = t.size < 0 ? t.factor : t.factor * sizes[t.size];
+          if (t.var == simd && scale == 1)
+            together = true;
+          else
+            rest |= scale;
+        }
+        const bool local = k.buffers[s.buffer].role == Buffer::Role::local;
+        const int64_t width = int64_t{vector} * size_of(k.buffers[s.buffer].type);
+        if (together && (rest % vector != 0 || (!local && std::min<int64_t>(width, 16) > bytes)))
+          result.aligned = false;
+      }
+      const Ref inner = s.simd ? s.axes.back().var : simd;
+      if (s.simd && extent_value(s.axes.back().extent, sizes.data()) % vector != 0) result.whole = false;
+      self(self, s.body, inner);
+    }
+  };
+  walk(walk, k.body, kNoRef);
+  return result;
+}
+
+// Bytes of the widest element that lanes read or write side by side.
+int widest_neighbour(const Kernel& k) {
+  int64_t widest = 1;
+  auto walk = [&](auto& self, const Block& block, Ref simd) -> void {
+    for (const Stmt& s : block) {
+      const bool lanes =
+          std::any_of(s.address.begin(), s.address.end(), [&](const Term& t) { return t.var == simd; });
+      if (simd != kNoRef && lanes && k.buffers[s.buffer].role != Buffer::Role::local)
+        widest = std::max<int64_t>(widest, size_of(k.buffers[s.buffer].type));
+      self(self, s.body, s.simd ? s.axes.back().var : simd);
+    }
+  };
+  walk(walk, k.body, kNoRef);
+  return static_cast<int>(widest);
+}
+
+// The farthest element that some access reaches, where loop variables alone decide; nothing where values do.
+std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes) {
+  std::map<Ref, int64_t> last;
+  int64_t most = 0;
+  bool known = true;
+  auto walk = [&](auto& self, const Block& block) -> void {
+    for (const Stmt& s : block) {
+      for (const Axis& a : s.axes) {
+        const int64_t all = a.of == kNoRef ? extent_value(a.extent, sizes.data()) : last.at(a.of);
+        last[a.var] = std::max<int64_t>(all, 1);
+      }
+      if (s.kind == K::load || s.kind == K::store) {
+        __int128 sum = 0;
+        for (const Term& t : s.address) {
+          const __int128 scale = t.size < 0 ? t.factor : static_cast<__int128>(t.factor) * sizes[t.size];
+          const __int128 far = scale < 0 ? -scale : scale;
+          if (t.var != kNoRef && !last.count(t.var))
+            known = false;
+          else
+            sum += far * (t.var == kNoRef ? 1 : last.at(t.var));
+        }
+        most = static_cast<int64_t>(std::max<__int128>(most, std::min<__int128>(sum, INT64_MAX)));
+      }
+      self(self, s.body);
+    }
+  };
+  walk(walk, k.body);
+  return known ? std::optional(most) : std::nullopt;
+}
+
+int64_t par_count(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes) {
+  return par_iterations(k, sizes.data(), s.form == Form::flat ? s.vector : 1);
+}
+
+bool has_locals(const Kernel& k) {
+  return std::any_of(k.buffers.begin(), k.buffers.end(),
+                     [](const Buffer& b) { return b.role == Buffer::Role::local; });
+}
+int64_t local_bytes(const Kernel& k, std::span<const int64_t> sizes) {
+  int64_t bytes = 0;
+  for (const Buffer& b : k.buffers)
+    if (b.role == Buffer::Role::local)
+      bytes += (extent_value(b.length, sizes.data()) * size_of(b.type) + 15) / 16 * 16;
+  return bytes;
+}
+
+}  // namespace
+
+std::string describe(const CudaSchedule& s) {
+  std::string text = s.form == Form::flat ? "flat" : "row";
+  text += " " + std::to_string(s.team) + "x" + std::to_string(s.block / s.team) + " vector " +
+          std::to_string(s.vector);
+  if (s.locals == Locals::registers) text += " registers " + std::to_string(s.chunks);
+  if (s.locals == Locals::shared) text += " shared";
+  if (s.locals == Locals::global) text += " global";
+  return text + (s.whole ? " whole" : "") + (s.wide ? " wide" : "") + (s.approximate ? " approximate" : "");
+}
+
+CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device,
+                           int64_t alignment, int64_t longest_buffer) {
+  CudaSchedule s;
+  s.block = kBlock;
+  bool simd = k.body[0].simd;
+  s.approximate = true;
+  for (const Buffer& b : k.buffers) {
+    if (b.role == Buffer::Role::out)
+      s.approximate = s.approximate && is_float(b.type) && size_of(b.type) == 2;
+  }
+  const auto far = farthest(k, sizes);
+  s.wide = !far ? longest_buffer < 0 || longest_buffer > kIndex32 : *far > kIndex32;
+  s.wide = s.wide || par_iterations(k, sizes.data(), 1) > kIndex32;
+
+  const Rows rows(k, sizes);
+  const bool row = rows.possible() && rows.longest() > 1;
+  if (row || simd) {
+    for (int v = std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
+      const Alignment a = alignment_of(k, sizes, v, alignment);
+      const int64_t length = row ? rows.longest() : extent_value(k.body[0].axes.back().extent, sizes.data());
+      if (!a.aligned || length < v) continue;
+      s.vector = v;
+      s.whole = a.whole;
+      break;
+    }
+    if (s.vector == 1) s.whole = true;
+  }
+  if (!row) {
+    if (has_locals(k)) s.locals = Locals::global;
+    return s;
+  }
+  s.form = Form::row;
+  const int64_t vectors = (rows.longest() + s.vector - 1) / s.vector;
+  if (vectors <= 128) {
+    s.team = static_cast<int>(
+        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, std::min<int64_t>(vectors, 32)))));
+  } else {
+    int64_t team = 128;
+    while (team < 512 && vectors > team * 4) team *= 2;
+    if (vectors > team * kMostChunks) team = 1024;
+    s.team = s.block = static_cast<int>(team);
+  }
+  const int64_t chunks = (vectors + s.team - 1) / s.team;
+  const int64_t room = std::min<int64_t>(device.registers / s.block, 255) * 4 / kKeptShare;
+  if (rows.fits_registers() && chunks <= kMostChunks && chunks * s.vector * rows.kept_bytes() <= room) {
+    s.locals = Locals::registers;
+    s.chunks = static_cast<int>(chunks);
+  } else if (has_locals(k)) {
+    s.locals =
+        local_bytes(k, sizes) * (s.block / s.team) <= device.shared_bytes ? Locals::shared : Locals::global;
+  }
+  return s;
+}
+
+CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes,
+                       const CudaDevice& device) {
+  CudaLaunch launch;
+  launch.threads = s.block;
+  const int64_t teams = s.block / s.team;
+  const int64_t count = par_count(k, s, sizes);
+  const int64_t most = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor;
+  launch.blocks = std::min((count + teams - 1) / teams, most);
+  if (s.locals == Locals::shared) launch.shared_bytes = local_bytes(k, sizes) * teams;
+  if (s.locals == Locals::global) {
+    launch.scratch_stride = local_bytes(k, sizes);
+    launch.scratch_bytes = launch.scratch_stride * teams * launch.blocks;
+  }
+  return launch;
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,65 @@
+// schedule_cuda: how a kernel runs on a GPU: which threads share an iteration of the par nest, how many elements a thread
+// takes at once, where locals lie. Pure functions of the kernel, its sizes and a description of the device; no device is
+// needed to test them. Tested by tests/schedule_cuda_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "jit/kernel.h"
+
+namespace tenon::jit {
+
+struct CudaDevice {
+  std::string name;
+  int architecture = 90;  // compute capability: 10 * major + minor
+  int multiprocessors = 132;
+  int threads_per_multiprocessor = 2048;
+  int64_t registers = 65536;           // per multiprocessor, 32 bits each
+  int64_t shared_bytes = 232448;       // that one block may ask for
+  int64_t bytes_in_flight = 46 << 10;  // per multiprocessor, to keep the memory busy
+};
+
+struct CudaSchedule {
+  enum class Form : uint8_t {
+    flat,  // a thread per par iteration; where the par nest is simd, per `vector` elements of its last axis
+    row,   // a team of threads per par iteration, which shares the simd loops within
+  };
+  enum class Locals : uint8_t {
+    none,
+    registers,  // each thread keeps the elements it computes, and what it loads in more than one loop
+    shared,     // shared memory of the block, per team
+    global,     // scratch memory, per team
+  };
+  Form form = Form::flat;
+  Locals locals = Locals::none;
+  int block = 256;           // threads
+  int team = 1;              // threads per par iteration: a power of two up to 32, or all of the block
+  int vector = 1;            // elements of a simd axis per thread and step
+  int chunks = 0;            // row, registers: steps of a simd loop, unrolled; 0: a loop
+  bool whole = false;        // simd axes are multiples of `vector`
+  bool wide = false;         // 64-bit indices
+  bool approximate = false;  // functions good enough for results of 16 bits
+  friend bool operator==(const CudaSchedule&, const CudaSchedule&) = default;
+};
+
+// "row 32x8 vector 4 registers 2": for logs and golden texts.
+std::string describe(const CudaSchedule& schedule);
+
+// sizes: of the kernel's size arguments. alignment: bytes to which all pointers are aligned. longest_buffer: elements, where values
+// are addresses (-1: unknown).
+CudaSchedule cuda_schedule(const Kernel& kernel, std::span<const int64_t> sizes, const CudaDevice& device,
+                           int64_t alignment = 16, int64_t longest_buffer = -1);
+
+struct CudaLaunch {
+  int64_t blocks = 0;  // 0: nothing to do
+  int threads = 0;
+  int64_t shared_bytes = 0;    // dynamic
+  int64_t scratch_bytes = 0;   // of locals in global memory
+  int64_t scratch_stride = 0;  // per team
+};
+CudaLaunch cuda_launch(const Kernel& kernel, const CudaSchedule& schedule, std::span<const int64_t> sizes,
+                       const CudaDevice& device);
+
+}  // namespace tenon::jit

@@ -1,0 +1,292 @@
+// CUDA text against the interpreter, on the host (tests/cuda_host.h): random kernels bit for bit, kernels of real groups in
+// every type, length and alignment, and faults planted in the text, which the host must find.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/cuda_kernels.h"
+#include "tests/cuda_run.h"
+
+namespace tenon::jit {
+namespace {
+
+constexpr int kOrders[] = {0, 1, 7};
+
+// 64-byte aligned copies of a case's buffers, plus `shift` bytes, between canaries.
+class Memory {
+ public:
+  Memory(const BufferBytes& data, size_t shift = 0) : sizes_(data.size()) {
+    for (size_t i = 0; i < data.size(); ++i) {
+      sizes_[i] = data[i].size();
+      rooms_.emplace_back(data[i].size() + 256 + shift, kCanary);
+      char* at = rooms_.back().data() + 64;
+      at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64 + shift;
+      std::memcpy(at, data[i].data(), data[i].size());
+      pointers.push_back(at);
+    }
+  }
+  BufferBytes bytes() const {
+    BufferBytes out;
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      const char* at = static_cast<const char*>(pointers[i]);
+      out.emplace_back(at, at + sizes_[i]);
+    }
+    return out;
+  }
+  bool intact() const {
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      const char* at = static_cast<const char*>(pointers[i]);
+      for (const char& c : rooms_[i])
+        if ((&c < at || &c >= at + sizes_[i]) && c != kCanary) return false;
+    }
+    return true;
+  }
+  std::vector<void*> pointers;
+
+ private:
+  static constexpr char kCanary = 0x39;
+  std::vector<std::vector<char>> rooms_;
+  std::vector<size_t> sizes_;
+};
+
+bool has_locals(const Kernel& k) {
+  return std::ranges::any_of(k.buffers, [](const Buffer& b) { return b.role == Buffer::Role::local; });
+}
+
+void set_unroll(Block& block, int unroll) {
+  for (Stmt& s : block) {
+    s.unroll = unroll;
+    set_unroll(s.body, unroll);
+  }
+}
+
+// Random kernels, in every form whose sums have the order of the interpreter with some number of lanes.
+TEST(EmitCuda, RandomKernelsAgree) {
+  const char* first_text = std::getenv("TENON_TEST_SEED");
+  const char* count_text = std::getenv("TENON_TEST_KERNELS");
+  const int64_t first = first_text ? std::atoll(first_text) : 1,
+                count = count_text ? std::atoll(count_text) : 60;
+  struct Try {
+    int64_t seed;
+    KernelCase c;
+    CudaKernel kernel;
+    int lanes;  // of the interpreter
+  };
+  std::vector<Try> tries[2];  // by width of indices
+  int rows = 0, vectors = 0;
+  for (int64_t seed = first; seed < first + count; ++seed) {
+    KernelCase c = random_kernel(static_cast<uint64_t>(seed));
+    set_unroll(c.kernel.body, 1);
+    expand_math(c.kernel);
+    CudaSchedule plain;
+    plain.locals = has_locals(c.kernel) ? CudaSchedule::Locals::global : CudaSchedule::Locals::none;
+    plain.whole = true;
+    plain.wide = seed % 2;
+    auto add = [&](const CudaSchedule& s, int lanes, const char* suffix) {
+      Kernel k = c.kernel;
+      k.name = "k" + std::to_string(seed) + suffix;
+      tries[s.wide].push_back({seed, c, {k, s}, lanes});
+    };
+    add(plain, 1, "_plain");
+    CudaSchedule own = cuda_schedule(c.kernel, c.sizes, {});
+    own.approximate = false;
+    if (own.form == CudaSchedule::Form::flat) {
+      vectors += own.vector > 1;
+      add(own, 1, "_own");
+      continue;
+    }
+    if (own.team > 32 || own.locals == CudaSchedule::Locals::registers) {
+      own.team = 8;
+      own.block = 64;
+      own.locals = has_locals(c.kernel) ? CudaSchedule::Locals::shared : CudaSchedule::Locals::none;
+      own.chunks = 0;
+    }
+    own.vector = 1;
+    own.whole = true;
+    ++rows;
+    add(own, own.team, "_team");
+  }
+  EXPECT_GT(rows, count / 20);
+  EXPECT_GT(vectors, count / 20);
+  for (const std::vector<Try>& list : tries) {
+    if (list.empty()) continue;
+    std::vector<CudaKernel> kernels;
+    for (const Try& t : list) kernels.push_back(t.kernel);
+    auto program = CudaProgram::compile(kernels);
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    for (const Try& t : list) {
+      std::printf("%s%s%s\n", print(t.kernel.kernel).c_str(),
+                  emit_cuda(t.kernel.kernel, t.kernel.schedule).c_str(), "");
+      SCOPED_TRACE("TENON_TEST_SEED=" + std::to_string(t.seed) + " " + describe(t.kernel.schedule));
+      BufferBytes want = t.c.data;
+      Status status = interpret(t.c.kernel, views(t.c, want), t.c.sizes, t.lanes);
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (int order : kOrders) {
+        Memory memory(t.c.data);
+        ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
+        EXPECT_TRUE(memory.intact()) << "written beside a buffer";
+        const std::string difference = first_difference(t.c, memory.bytes(), want);
+        EXPECT_EQ(difference, "") << print(t.kernel.kernel) << emit_cuda(t.kernel.kernel, t.kernel.schedule);
+        if (!difference.empty()) return;
+      }
+    }
+  }
+}
+
+// ---- kernels of real groups ----
+
+double element(DType t, const char* p) {
+  if (t == DType::f32) {
+    float x;
+    std::memcpy(&x, p, 4);
+    return x;
+  }
+  if (t == DType::b8) return *p;
+  uint16_t x;
+  std::memcpy(&x, p, 2);
+  return t == DType::bf16 ? bf16_to_f32(x) : f16_to_f32(x);
+}
+
+// Empty when every element is as near as its type allows, sums of `terms` terms included.
+std::string distance(const KernelCase& c, const BufferBytes& got, const BufferBytes& want, int64_t terms) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    const Buffer& b = c.kernel.buffers[i];
+    if (b.role != Buffer::Role::out) continue;
+    const double unit = b.type == DType::bf16  ? 0x1p-8
+                        : b.type == DType::f16 ? 0x1p-10
+                        : b.type == DType::b8  ? 0
+                                               : 0x1p-22;
+    int64_t off = 0;
+    for (int64_t e = 0; e < c.lengths[i]; ++e) {
+      const double x = element(b.type, got[i].data() + e * size_of(b.type)),
+                   y = element(b.type, want[i].data() + e * size_of(b.type));
+      if (std::isnan(x) && std::isnan(y)) continue;
+      const double room = unit * (1 + std::abs(y)) + 0x1p-23 * 3 * std::sqrt(static_cast<double>(terms));
+      if (b.type == DType::b8 && x != y && ++off <= 1 + c.lengths[i] / 1000)
+        continue;  // a zero of the function between
+      if (!(std::abs(x - y) <= room))
+        return "%" + b.name + "[" + std::to_string(e) + "] = " + std::to_string(x) + ", " +
+               std::to_string(y) + " is wanted";
+    }
+  }
+  return "";
+}
+
+struct RealTry {
+  KernelCase c;
+  CudaKernel kernel;
+};
+// With the schedules of their own sizes; equal texts once.
+std::vector<RealTry> real_tries(bool approximate) {
+  std::vector<RealTry> tries;
+  int next = 0;
+  for (const char* text : kCudaTexts)
+    for (DType type : {DType::f32, DType::bf16, DType::f16})
+      for (const auto& [n, m] : std::vector<std::pair<int64_t, int64_t>>{{0, 8},
+                                                                         {3, 0},
+                                                                         {1, 1},
+                                                                         {5, 2},
+                                                                         {3, 31},
+                                                                         {70, 64},
+                                                                         {2, 127},
+                                                                         {9, 128},
+                                                                         {4, 257},
+                                                                         {3, 768},
+                                                                         {2, 1021},
+                                                                         {2, 4096},
+                                                                         {1, 20011},
+                                                                         {1, 70000}}) {
+        if (m == 0 && std::string_view(text).find("@halved") != std::string_view::npos) continue;
+        if (n == 0 || m == 0) {
+          if (type != DType::f32) continue;
+        }
+        RealTry t{real_case(text, type, n, m), {}};
+        t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, {}, 16, 1 << 20)};
+        if (t.kernel.schedule.wide || t.kernel.schedule.approximate != approximate) continue;
+        t.kernel.kernel.name += "_" + std::to_string(next++);
+        tries.push_back(std::move(t));
+      }
+  return tries;
+}
+
+TEST(EmitCuda, RealGroupsAgree) {
+  std::map<std::string, int> forms;
+  for (bool approximate : {false, true}) {
+    const std::vector<RealTry> tries = real_tries(approximate);
+    std::vector<CudaKernel> kernels;
+    for (const RealTry& t : tries) kernels.push_back(t.kernel);
+    auto program = CudaProgram::compile(kernels);
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    for (const RealTry& t : tries) {
+      SCOPED_TRACE(t.kernel.kernel.name + " " + std::to_string(t.c.sizes[0]) + "x" +
+                   std::to_string(t.c.sizes[1]) + " " + describe(t.kernel.schedule));
+      ++forms[std::string(t.kernel.schedule.form == CudaSchedule::Form::row ? "row" : "flat") + " " +
+              std::to_string(static_cast<int>(t.kernel.schedule.locals)) +
+              (t.kernel.schedule.team > 32 ? " block" : "")];
+      BufferBytes want = t.c.data;
+      ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes).ok());
+      BufferBytes first;
+      for (int order : kOrders) {
+        Memory memory(t.c.data);
+        ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
+        ASSERT_TRUE(memory.intact()) << "written beside a buffer";
+        const BufferBytes got = memory.bytes();
+        if (first.empty()) first = got;
+        ASSERT_EQ(first_difference(t.c, got, first), "") << "another order of threads";
+        ASSERT_EQ(distance(t.c, got, want, std::max(t.c.sizes[0], t.c.sizes[1])), "")
+            << emit_cuda(t.kernel.kernel, t.kernel.schedule);
+      }
+    }
+  }
+  // flat; rows of parts of a warp and of a block, in registers, in shared memory, in neither.
+  for (const char* form : {"flat 0", "row 1", "row 1 block", "row 3 block"})
+    EXPECT_GT(forms[form], 0) << form;
+}
+
+// ---- what the host must find ----
+
+struct Planted {
+  const char* what;
+  int text;  // of kCudaTexts
+  int64_t n, m;
+  const char *from, *to;
+  size_t shift;
+};
+
+TEST(EmitCuda, PlantedFaultsAreFound) {
+  const Planted faults[] = {
+      {"nothing", 0, 3, 4096, "", "", 0},
+      {"no barrier between the warps' sums", 0, 3, 4096, "    __syncthreads();\n", "", 0},
+      {"one turn for all sums", 0, 3, 4096, "    turn ^= 1;\n", "", 0},
+      {"a barrier for some threads only", 0, 3, 4096, "    __syncthreads();\n",
+       "    if (lane) __syncthreads();\n", 0},
+      {"a whole vector stored at the end", 7, 127, 1, "w0, count);", "w0);", 0},
+      {"vectors at any address", 2, 4, 64, "", "", 4},
+  };
+  for (const Planted& f : faults) {
+    SCOPED_TRACE(f.what);
+    const KernelCase c = real_case(kCudaTexts[f.text], DType::f32, f.n, f.m);
+    const CudaKernel k{c.kernel, cuda_schedule(c.kernel, c.sizes, {}, 16, 1 << 20)};
+    bool planted = !*f.from;
+    auto program = CudaProgram::compile({k}, [&](std::string& text) {
+      if (!*f.from) return;
+      for (size_t at; (at = text.find(f.from)) != text.npos; planted = true)
+        text.replace(at, std::strlen(f.from), f.to);
+    });
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    ASSERT_TRUE(planted);
+    BufferBytes want = c.data;
+    ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
+    std::string found;
+    for (int order : kOrders) {
+      Memory memory(c.data, f.shift);
+      const std::string error = (*program)->run(k, memory.pointers.data(), c.sizes, order);
+      found += error + (memory.intact() ? "" : "written beside a buffer ") +
+               distance(c, memory.bytes(), want, f.m);
+    }
+    EXPECT_EQ(!found.empty(), std::strcmp(f.what, "nothing") != 0) << found;
+  }
+}
+
+}  // namespace
+}  // namespace tenon::jit

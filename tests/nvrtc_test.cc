@@ -1,0 +1,250 @@
+// CUDA text through NVRTC, which needs no GPU: every schedule compiles for every architecture, spills nothing and leaves room
+// for its threads; vectors are vectors in the PTX; instructions per element stay what they were. And what is said where the
+// compiler or a part of it is missing. Where no NVRTC is found the tests of code are skipped, and say where they looked.
+#include "jit/nvrtc.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "jit/emit_cuda.h"
+#include "tests/cuda_kernels.h"
+
+namespace tenon::jit {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The wheel of the project's own environment, where no variable names another.
+const Result<const Nvrtc*>& nvrtc() {
+  static const Result<const Nvrtc*> found = [] {
+    std::error_code none;
+    if (!std::getenv("TENON_NVRTC"))
+      for (const fs::directory_entry& python :
+           fs::directory_iterator(fs::path(TENON_SOURCE_DIR) / ".venv/lib", none))
+        if (const fs::path folder = python.path() / "site-packages/nvidia/cu13/lib"; fs::exists(folder))
+          setenv("TENON_NVRTC", folder.c_str(), 1);
+    return Nvrtc::get();
+  }();
+  return found;
+}
+#define NEEDS_NVRTC() \
+  if (!nvrtc().ok()) GTEST_SKIP() << nvrtc().status().message()
+
+struct Built {
+  CudaSchedule schedule;
+  CudaBinary binary;
+  std::string what;
+};
+Result<Built> build(int text, DType type, int64_t n, int64_t m, int architecture, bool ptx = false) {
+  const KernelCase c = real_case(kCudaTexts[text], type, n, m);
+  Built b;
+  b.schedule = cuda_schedule(c.kernel, c.sizes, {}, 16, 1 << 20);
+  b.what = c.kernel.name + " " + std::string(name(type)) + " " + std::to_string(n) + "x" + std::to_string(m) +
+           " sm_" + std::to_string(architecture) + " " + describe(b.schedule);
+  TENON_ASSIGN(b.binary, (*nvrtc())->compile(cuda_source(c.kernel, b.schedule), c.kernel.name, architecture,
+                                             b.schedule.approximate, ptx));
+  return b;
+}
+
+TEST(Nvrtc, EveryScheduleFitsEveryArchitecture) {
+  NEEDS_NVRTC();
+  std::vector<double> ms;
+  std::map<std::string, int> seen;
+  for (int architecture : {80, 90, 100, 120})
+    for (int text = 0; text < static_cast<int>(std::size(kCudaTexts)); ++text)
+      for (DType type : {DType::f32, DType::bf16, DType::f16})
+        for (const auto& [n, m] :
+             std::vector<std::pair<int64_t, int64_t>>{{64, 100}, {64, 4096}, {8, 32768}}) {
+          if (architecture != 90 && m != 4096) continue;
+          auto built = build(text, type, n, m, architecture);
+          ASSERT_TRUE(built.ok()) << built.status().message();
+          SCOPED_TRACE(built->what);
+          EXPECT_EQ(built->binary.spill_bytes, 0) << built->binary.registers << " registers";
+          EXPECT_GT(built->binary.registers, 0);
+          EXPECT_LE(built->binary.registers * built->schedule.block, 65536);
+          EXPECT_LE(built->binary.registers, 128);
+          EXPECT_GT(built->binary.code_bytes, 0);
+          ms.push_back(built->binary.milliseconds);
+        }
+  std::sort(ms.begin(), ms.end());
+  std::printf("%zu kernels, median %.0f ms, longest %.0f ms\n", ms.size(), ms[ms.size() / 2], ms.back());
+}
+
+int count(const std::string& text, const std::string& what) {
+  int n = 0;
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+TEST(Nvrtc, NeighboursAreReadAsVectors) {
+  NEEDS_NVRTC();
+  for (int text : {0, 1, 2})
+    for (DType type : {DType::f32, DType::bf16}) {
+      auto built = build(text, type, 64, 4096, 90, true);
+      ASSERT_TRUE(built.ok()) << built.status().message();
+      SCOPED_TRACE(built->what);
+      EXPECT_GT(count(built->binary.ptx, "ld.global.v4") + count(built->binary.ptx, "ld.global.nc.v4"), 0)
+          << built->binary.ptx;
+      EXPECT_GT(count(built->binary.ptx, "st.global.v4"), 0) << built->binary.ptx;
+      EXPECT_EQ(count(built->binary.ptx, "ld.local"), 0);
+    }
+  // Exact sums and products stay apart.
+  auto exact = build(2, DType::f32, 64, 4096, 90, true);
+  ASSERT_TRUE(exact.ok());
+  EXPECT_FALSE(exact->schedule.approximate);
+}
+
+// Instructions of sm_90 code per element that a thread computes (16 bytes each): what a memory-bound kernel can afford is
+// about 29 for 16-bit types. A band around what NVRTC 13.0 made.
+TEST(Nvrtc, InstructionsPerElement) {
+  NEEDS_NVRTC();
+  struct Band {
+    int text;
+    DType type;
+    int64_t m;
+    double most;
+  };
+  const Band bands[] = {{2, DType::bf16, 4096, 48},
+                        {2, DType::f32, 4096, 51},
+                        {0, DType::bf16, 4096, 27},
+                        {1, DType::bf16, 4096, 27}};
+  for (const Band& b : bands) {
+    auto built = build(b.text, b.type, 64, b.m, 90);
+    ASSERT_TRUE(built.ok()) << built.status().message();
+    const int64_t elements = int64_t{built->schedule.vector} * std::max(built->schedule.chunks, 1);
+    const double each = static_cast<double>(built->binary.code_bytes) / 16 / static_cast<double>(elements);
+    std::printf("%s: %.1f instructions per element, %d registers\n", built->what.c_str(), each,
+                built->binary.registers);
+    EXPECT_LE(each, b.most) << built->what;
+  }
+}
+
+TEST(Nvrtc, SeveralThreadsCompile) {
+  NEEDS_NVRTC();
+  std::vector<std::thread> threads;
+  std::vector<Status> said(4);
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back(
+        [&said, t] { said[static_cast<size_t>(t)] = build(t % 3, DType::f32, 4, 64 + t, 90).status(); });
+  for (std::thread& t : threads) t.join();
+  for (const Status& s : said) EXPECT_TRUE(s.ok()) << s.message();
+}
+
+TEST(Nvrtc, WrongTextComesWithTheLog) {
+  NEEDS_NVRTC();
+  auto built =
+      (*nvrtc())->compile("extern \"C\" __global__ void f(float* p) { p[0] = undeclared; }", "f", 90);
+  ASSERT_FALSE(built.ok());
+  EXPECT_NE(built.status().message().find("\"undeclared\" is undefined"), std::string::npos)
+      << built.status().message();
+  auto old = (*nvrtc())->compile("extern \"C\" __global__ void f() {}", "f", 20);
+  ASSERT_FALSE(old.ok());
+}
+
+TEST(Nvrtc, ArchitectureOfADevice) {
+  NEEDS_NVRTC();
+  EXPECT_EQ(*(*nvrtc())->architecture_for(90), 90);
+  EXPECT_EQ(*(*nvrtc())->architecture_for(80), 80);
+  auto none = (*nvrtc())->architecture_for(35);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.status().message().find("sm_35"), std::string::npos);
+}
+
+// ---- loading ----
+
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/tenon-nvrtc-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~Folder() { fs::remove_all(path); }
+  fs::path path;
+};
+
+LibrarySearch search_in(const fs::path& folder) {
+  LibrarySearch s = Nvrtc::search();
+  s.variable = "TENON_TEST_NVRTC";
+  setenv("TENON_TEST_NVRTC", folder.c_str(), 1);
+  return s;
+}
+
+TEST(Nvrtc, MissingLibrary) {
+  const Folder empty;
+  auto opened = Nvrtc::open(search_in(empty.path));
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.status().message().find("libnvrtc.so.13"), std::string::npos) << opened.status().message();
+  EXPECT_NE(opened.status().message().find("TENON_TEST_NVRTC"), std::string::npos)
+      << opened.status().message();
+  auto off = Nvrtc::open(search_in("off"));
+  ASSERT_FALSE(off.ok());
+  EXPECT_NE(off.status().message().find("off"), std::string::npos);
+}
+
+TEST(Nvrtc, NotALibrary) {
+  const Folder folder;
+  std::ofstream(folder.path / "libnvrtc.so.13") << "this is no library";
+  auto opened = Nvrtc::open(search_in(folder.path));
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.status().message().find((folder.path / "libnvrtc.so.13").string()), std::string::npos)
+      << opened.status().message();
+}
+
+TEST(Nvrtc, AnotherLibraryUnderItsName) {
+  const Folder folder;
+  Dl_info here;
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&std::getenv), &here), 0);  // libc
+  fs::copy_file(here.dli_fname, folder.path / "libnvrtc.so.13");
+  auto opened = Nvrtc::open(search_in(folder.path));
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.status().message().find("has no nvrtcVersion"), std::string::npos)
+      << opened.status().message();
+}
+
+TEST(Nvrtc, WithoutItsBuiltins) {
+  NEEDS_NVRTC();
+  // In a process of its own: here the builtins are loaded already.
+  const Folder folder;
+  fs::copy_file((*nvrtc())->path(), folder.path / "libnvrtc.so.13");
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("TENON_NVRTC", folder.path.c_str(), 1);
+    setenv("TENON_NVRTC_CHILD", "1", 1);
+    execl("/proc/self/exe", "nvrtc_test", "--gtest_filter=NvrtcChild.*", static_cast<char*>(nullptr));
+    _exit(99);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+TEST(NvrtcChild, SaysWhatIsMissing) {
+  if (!std::getenv("TENON_NVRTC_CHILD")) GTEST_SKIP() << "runs within WithoutItsBuiltins";
+  auto compiler = Nvrtc::get();
+  ASSERT_TRUE(compiler.ok()) << compiler.status().message();
+  auto built = (*compiler)->compile("extern \"C\" __global__ void f() {}", "f", 90);
+  ASSERT_FALSE(built.ok());
+  EXPECT_NE(built.status().message().find("builtin"), std::string::npos) << built.status().message();
+}
+
+TEST(Nvrtc, PtxasWords) {
+  CudaBinary b;
+  read_ptxas(
+      "ptxas info    : Compiling entry function 'f' for 'sm_90'\nptxas info    : Function properties for f\n "
+      "   8 bytes stack frame, 12 bytes "
+      "spill stores, 20 bytes spill loads\nptxas info    : Used 255 registers, used 1 barriers, 512 bytes "
+      "smem, 400 bytes cmem[0]\n",
+      b);
+  EXPECT_EQ(b.registers, 255);
+  EXPECT_EQ(b.spill_bytes, 32);
+  EXPECT_EQ(b.shared_bytes, 512);
+}
+
+}  // namespace
+}  // namespace tenon::jit
