@@ -23,7 +23,7 @@ endfunction()
 if(NOT TENON_LLVM)
   set(no_llvm "/jit/orc\\.cc$")
 endif()
-set(backend_rooms backends/*.cc backends/reference/*.cc)
+set(backend_rooms backends/*.cc backends/reference/*.cc backends/cuda/*.cc)  # CUDA is opened at run time
 if(TENON_LLVM)
   list(APPEND backend_rooms backends/cpu/*.cc)
 endif()

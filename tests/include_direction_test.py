@@ -33,6 +33,7 @@ LAYERS = {
     "backends/reference/": ["backends/reference/"] + BACKENDS,
     "backends/cpu/": ["backends/cpu/"] + BACKENDS,
     "backends/onednn/": ["backends/onednn/"] + BACKENDS,
+    "backends/cuda/": ["backends/cuda/"] + BACKENDS,
     "bindings/": ["bindings/", "tenon/"],
     "include/tenon/": ["tenon/"],
 }
@@ -112,6 +113,8 @@ def test_every_include_follows_the_house():
     ("backends/cpu/cpu.cc", '#include "src/runtime/plan.h"'),
     ("backends/cpu/cpu.cc", '#include "backends/onednn/onednn.h"'),
     ("backends/cpu/cpu.cc", "#include <dnnl.hpp>"),
+    ("backends/cuda/driver.cc", "#include <cuda.h>"),
+    ("backends/cuda/driver.cc", '#include "backends/cpu/threads.h"'),
     ("backends/cpu/cpu.cc", "#include <llvm/IR/Module.h>"),
     ("backends/onednn/matmul.cc", "#include <omp.h>"),
     ("jit/emit_llvm.cc", "#include <llvm/IR/Module.h>"),

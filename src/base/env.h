@@ -17,6 +17,9 @@ namespace tenon {
     "What the kernels on disk may take; the longest unused go. K, M, G and T may follow the number.")  \
   X(cache_dir, "TENON_CACHE_DIR", "",                                                                  \
     "Directory of the kernels on disk; empty means $XDG_CACHE_HOME/tenon or ~/.cache/tenon.")          \
+  X(cublaslt, "TENON_CUBLASLT", "", "cuBLASLt: a file, a folder or off; empty means to look for it.")  \
+  X(cuda_driver, "TENON_CUDA_DRIVER", "", "The CUDA driver, likewise.")                                \
+  X(cudnn, "TENON_CUDNN", "", "cuDNN, likewise.")                                                      \
   X(dump, "TENON_DUMP", "",                                                                            \
     "Comma list of stages whose text is logged as they are made (parse, a pass, kernel, llvm, all).")  \
   X(isa, "TENON_ISA", "",                                                                              \
@@ -26,6 +29,7 @@ namespace tenon {
   X(num_threads, "TENON_NUM_THREADS", "0", "Threads of one run; 0 means as many as OpenMP would use.") \
   X(log, "TENON_LOG", "",                                                                              \
     "Comma list of topics to print to stderr while the host has set no logger; all for every topic.")  \
+  X(nvrtc, "TENON_NVRTC", "", "NVIDIA's run-time compiler, likewise.")                                 \
   X(verify, "TENON_VERIFY", "0", "1 checks every invariant between passes in release builds too.")
 
 struct EnvVar {

@@ -1,0 +1,108 @@
+// See device.h.
+#include "backends/cuda/device.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr int kOldestArchitecture = 80;  // conversions to bf16
+
+// Bytes on their way that keep the memory of a whole device busy: latency times bandwidth. The latency is the one at which
+// NVIDIA's measured 32 KB per multiprocessor of an H100 come out (github.com/NVIDIA/cccl, issue 4790).
+constexpr double kMemoryLatency = 1.25e-6;
+
+int64_t bytes_in_flight(const Driver& driver, CuDevice device, const jit::CudaDevice& described) {
+  int kilohertz = 0, bits = 0;
+  if (driver.cuDeviceGetAttribute.error_of(&kilohertz, kCuMemoryClock, device) != 0 ||
+      driver.cuDeviceGetAttribute.error_of(&bits, kCuMemoryBusWidth, device) != 0 || kilohertz <= 0 ||
+      bits <= 0)
+    return described.bytes_in_flight;
+  const double bandwidth = 2.0 * kilohertz * 1e3 * bits / 8;  // two transfers a clock
+  return static_cast<int64_t>(bandwidth * kMemoryLatency / described.multiprocessors);
+}
+
+}  // namespace
+
+Result<jit::CudaDevice> describe(const Driver& driver, int ordinal) {
+  if (ordinal < 0 || ordinal >= driver.devices())
+    return invalid("there is no GPU " + std::to_string(ordinal) + ": the driver has " +
+                   std::to_string(driver.devices()));
+  CuDevice device = 0;
+  TENON_TRY(driver.cuDeviceGet(&device, ordinal));
+  jit::CudaDevice d;
+  char name[256] = {};
+  TENON_TRY(driver.cuDeviceGetName(name, sizeof name, device));
+  d.name = name;
+  int major = 0, minor = 0, registers = 0, shared_bytes = 0;
+  TENON_TRY(driver.cuDeviceGetAttribute(&major, kCuCapabilityMajor, device));
+  TENON_TRY(driver.cuDeviceGetAttribute(&minor, kCuCapabilityMinor, device));
+  d.architecture = 10 * major + minor;
+  if (d.architecture < kOldestArchitecture)
+    return unsupported(d.name + " is an sm_" + std::to_string(d.architecture) + "; sm_" +
+                       std::to_string(kOldestArchitecture) + " or newer is needed");
+  TENON_TRY(driver.cuDeviceGetAttribute(&d.multiprocessors, kCuMultiprocessors, device));
+  TENON_TRY(driver.cuDeviceGetAttribute(&d.threads_per_multiprocessor, kCuThreadsPerMultiprocessor, device));
+  TENON_TRY(driver.cuDeviceGetAttribute(&registers, kCuRegistersPerMultiprocessor, device));
+  TENON_TRY(driver.cuDeviceGetAttribute(&shared_bytes, kCuSharedBytesOptin, device));
+  if (d.multiprocessors <= 0) return environment(d.name + " has no multiprocessors, says the driver");
+  d.registers = registers;
+  d.shared_bytes = shared_bytes;
+  d.bytes_in_flight = bytes_in_flight(driver, device, d);
+  return d;
+}
+
+Result<std::unique_ptr<Device>> Device::open(const Driver& driver, int ordinal) {
+  std::unique_ptr<Device> d(new Device(driver, ordinal));
+  TENON_ASSIGN(d->description_, describe(driver, ordinal));
+  TENON_TRY(driver.cuDeviceGet(&d->handle_, ordinal));
+  TENON_TRY(driver.cuDevicePrimaryCtxRetain(&d->context_, d->handle_));
+  return d;
+}
+
+Device::~Device() {
+  if (context_) driver_.cuDevicePrimaryCtxRelease_v2.error_of(handle_);
+}
+
+Current::Current(const Device& device) : driver_(device.driver()) {
+  CuContext now = nullptr;
+  status_ = driver_.cuCtxGetCurrent(&now);
+  if (!status_.ok() || now == device.context()) return;
+  status_ = driver_.cuCtxPushCurrent_v2(device.context());
+  pushed_ = status_.ok();
+}
+
+Current::~Current() {
+  CuContext popped = nullptr;
+  if (pushed_) driver_.cuCtxPopCurrent_v2.error_of(&popped);
+}
+
+Result<std::unique_ptr<Library>> Library::load(const Device& device, const std::string& code) {
+  std::unique_ptr<Library> l(new Library(device));
+  TENON_TRY(
+      device.driver().cuLibraryLoadData(&l->handle_, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  return l;
+}
+
+Library::~Library() {
+  if (handle_) device_.driver().cuLibraryUnload.error_of(handle_);
+}
+
+Result<CuFunction> Library::function(const std::string& name, int64_t dynamic_shared_bytes) const {
+  const Driver& driver = device_.driver();
+  CuKernel kernel = nullptr;
+  Status found = driver.cuLibraryGetKernel(&kernel, handle_, name.c_str());
+  if (!found.ok()) return found.at("kernel " + name);
+  if (dynamic_shared_bytes > kCuDefaultSharedBytes) {
+    Status set = driver.cuKernelSetAttribute(kCuMaxDynamicSharedBytes, static_cast<int>(dynamic_shared_bytes),
+                                             kernel, device_.handle());
+    if (!set.ok())
+      return set.at("kernel " + name + " with " + std::to_string(dynamic_shared_bytes) + " shared bytes");
+  }
+  Current current(device_);
+  TENON_TRY(current.status());
+  CuFunction function = nullptr;
+  Status loaded = driver.cuKernelGetFunction(&function, kernel);
+  if (!loaded.ok()) return loaded.at("kernel " + name);
+  return function;
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,76 @@
+// Device: a GPU and its primary context, which the process shares with the framework; Current: that context on the calling
+// thread for a while; Library: loaded machine code. What is retained, pushed or loaded is given back by the destructors.
+// Nothing here waits for the GPU. Any thread, but a Current belongs to its own. Tested by tests/cuda_driver_test.cc.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/cuda/driver.h"
+#include "jit/schedule_cuda.h"
+
+namespace tenon::cuda {
+
+// What the driver says of a device; makes no context. unsupported where it is older than sm_80.
+Result<jit::CudaDevice> describe(const Driver& driver, int ordinal);
+
+class Device {
+ public:
+  // invalid where there is no such device. The driver outlives the device, the device what is loaded on it.
+  static Result<std::unique_ptr<Device>> open(const Driver& driver, int ordinal);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const Driver& driver() const { return driver_; }
+  int ordinal() const { return ordinal_; }
+  CuDevice handle() const { return handle_; }
+  CuContext context() const { return context_; }
+  const jit::CudaDevice& description() const { return description_; }
+
+ private:
+  Device(const Driver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
+
+  const Driver& driver_;
+  int ordinal_;
+  CuDevice handle_ = 0;
+  CuContext context_ = nullptr;
+  jit::CudaDevice description_;
+};
+
+// Pushes the device's context unless it is the current one; pops what it pushed.
+class Current {
+ public:
+  explicit Current(const Device& device);
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  // Not ok: the context is not current.
+  const Status& status() const { return status_; }
+
+ private:
+  const Driver& driver_;
+  Status status_;
+  bool pushed_ = false;
+};
+
+class Library {
+ public:
+  // code: a cubin, copied by the driver.
+  static Result<std::unique_ptr<Library>> load(const Device& device, const std::string& code);
+  ~Library();
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  // The kernel in the device's context, loaded onto the device now, since that may be forbidden later (while a stream
+  // captures). dynamic_shared_bytes: the most that a launch will ask for.
+  Result<CuFunction> function(const std::string& name, int64_t dynamic_shared_bytes = 0) const;
+
+ private:
+  explicit Library(const Device& device) : device_(device) {}
+
+  const Device& device_;
+  CuLibrary handle_ = nullptr;
+};
+
+}  // namespace tenon::cuda
