@@ -1,6 +1,7 @@
 // The back ends there are, in order of preference. One clicks, one sees.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
+#include "backends/cuda/report.h"
 #if TENON_HAVE_ONEDNN
 #include "backends/onednn/onednn.h"
 #endif
@@ -25,6 +26,8 @@ Backend* find_backend(std::string_view name) {
     if (b->name() == name) return b;
   return nullptr;
 }
+
+std::vector<ReportLine> gpu_report() { return cuda::report(); }
 
 Parallel& default_parallel() { return openmp_parallel(); }
 

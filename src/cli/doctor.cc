@@ -1,5 +1,6 @@
 // tenon doctor: what Tenon finds on this machine, and whether every back end computes: a small graph runs on each and is
-// compared with the evaluator. Exit status 1 when one does not. Tested by tests/cli_test.py.
+// compared with the evaluator. What is there of a GPU is told, not run. Exit status 1 when a back end fails.
+// Tested by tests/cli_test.py.
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -123,6 +124,7 @@ int doctor() {
                            status.ok() ? "computes" : "FAILS: " + status.message()));
     if (!status.ok()) result = kFailed;
   }
+  for (const ReportLine& line : gpu_report()) print_line(fmt::format("{:<12} {}", line.label, line.text));
   print_line("cache        " + cache_state());
   for (const std::string& warning : env_warnings()) print_line("warning      " + warning);
   print_line(result == kDone ? "all is well" : "something is wrong: see above");

@@ -110,7 +110,14 @@ class Backend {
   virtual std::string describe() const = 0;  // library and version, for doctor and build info
 };
 
+// A line of `tenon doctor`.
+struct ReportLine {
+  std::string label;
+  std::string text;
+};
+
 std::span<Backend* const> all_backends();  // backends/list.cc, in order of preference
+std::vector<ReportLine> gpu_report();      // backends/list.cc: what of a GPU is there, or why not
 Parallel& default_parallel();              // backends/list.cc: OpenMP, shared with the host
 Backend* find_backend(std::string_view name);
 
