@@ -5,6 +5,7 @@ The binary is build/release/bin/tenon, or what TENON_CLI names.
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,54 @@ def test_doctor():
     done = tenon("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "cpu" in done.stdout and "reference" in done.stdout and "all is well" in done.stdout
+
+
+MOCK = CLI.parent.parent / "tests" / "libcuda_mock.so"
+NO_GPU = {"TENON_CUDA_DRIVER": "off", "TENON_NVRTC": "off", "TENON_CUBLASLT": "off", "TENON_CUDNN": "off"}
+
+
+def doctor(**environment):
+    """Its lines, by what they tell of."""
+    done = tenon("doctor", **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {line[:12].strip(): line[13:] for line in done.stdout.splitlines()}
+
+
+def test_doctor_says_why_the_gpu_is_off(tmp_path):
+    lines = doctor(**NO_GPU)
+    assert lines["GPU"] == "off: no CUDA driver"
+    assert lines["CUDA driver"] == "the CUDA driver is off: TENON_CUDA_DRIVER=off"
+    for library in ("NVRTC", "cuBLASLt", "cuDNN"):
+        assert lines[library] == f"{library} is off: TENON_{library.upper()}=off"
+    lines = doctor(**{name: str(tmp_path / "none") for name in NO_GPU})
+    assert all(str(tmp_path / "none") in lines[library] for library in ("CUDA driver", "NVRTC", "cuBLASLt", "cuDNN"))
+
+
+def test_doctor_tells_of_the_gpus():
+    assert MOCK.is_file(), f"{MOCK} is not built"
+    there = {"TENON_CUDA_DRIVER": str(MOCK), "TENON_CUBLASLT": str(MOCK), "TENON_CUDNN": str(MOCK)}
+    lines = doctor(**{**NO_GPU, **there}, CUDA_MOCK="devices=2")
+    assert lines["GPU"] == "off: no NVRTC"
+    assert lines["CUDA driver"] == f"{MOCK}, CUDA 13.0"
+    assert lines["GPU 0"].startswith("Mock 0: sm_90, 132 multiprocessors, ") and lines["GPU 1"].startswith("Mock 1: ")
+    assert lines["cuBLASLt"] == f"{MOCK}, version 13.1.2" and lines["cuDNN"] == f"{MOCK}, version 9.19.1"
+    lines = doctor(**{**NO_GPU, **there}, CUDA_MOCK="architecture=75")
+    assert lines["GPU"] == "off: no GPU that can be used"
+    assert lines["GPU 0"] == "Mock 0 is an sm_75; sm_80 or newer is needed"
+    lines = doctor(**{**NO_GPU, **there}, CUDA_MOCK="devices=0")
+    assert lines["GPU"] == "off: no CUDA driver" and "CUDA_ERROR_NO_DEVICE (100)" in lines["CUDA driver"]
+
+
+def test_doctor_tells_of_nvrtc():
+    folders = [os.environ.get("TENON_NVRTC", ""), *(path + "/nvidia/cu13/lib" for path in sys.path), "/usr/local/cuda/lib64"]
+    nvrtc = next((folder for folder in folders if folder and list(Path(folder).glob("libnvrtc.so*"))), "")
+    there = {**NO_GPU, "TENON_CUDA_DRIVER": str(MOCK), "TENON_NVRTC": nvrtc}
+    lines = doctor(**there)
+    if "version" not in lines["NVRTC"]:
+        pytest.skip(lines["NVRTC"])
+    assert "sm_90" in lines["NVRTC"] and lines["GPU"] == "1 usable"
+    lines = doctor(**there, CUDA_MOCK="architecture=999")
+    assert lines["GPU"] == "off: no GPU that can be used" and "makes no code for sm_999" in lines["GPU 0"]
 
 
 @pytest.fixture

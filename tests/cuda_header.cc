@@ -1,0 +1,83 @@
+// backends/cuda/driver_api.h against NVIDIA's cuda.h: it compiles, or the two differ. Empty where there is no such header,
+// which CMake says.
+#if __has_include(<cuda.h>)
+#include "backends/cuda/driver_api.h"
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace tenon::cuda {
+namespace {
+
+// Passed in the same way: whole numbers of one size, or pointers to what is alike; handles are pointers to anything.
+template <class Ours, class Theirs>
+constexpr bool alike() {
+  using A = std::remove_cv_t<Ours>;
+  using B = std::remove_cv_t<Theirs>;
+  if constexpr (std::is_pointer_v<A> && std::is_pointer_v<B>) {
+    return std::is_const_v<std::remove_pointer_t<A>> == std::is_const_v<std::remove_pointer_t<B>> &&
+           alike<std::remove_pointer_t<A>, std::remove_pointer_t<B>>();
+  } else if constexpr ((std::is_integral_v<A> || std::is_enum_v<A>) &&
+                       (std::is_integral_v<B> || std::is_enum_v<B>)) {
+    return sizeof(A) == sizeof(B);
+  } else {
+    return std::is_same_v<A, B> || (std::is_class_v<A> && std::is_class_v<B>);
+  }
+}
+
+template <class Ours, class Theirs>
+struct Same : std::false_type {};
+template <class... A, class R, class... B>
+struct Same<int(A...), R(B...)> {
+  static constexpr bool check() {
+    if constexpr (sizeof...(A) == sizeof...(B))
+      return alike<int, R>() && (alike<A, B>() && ...);
+    else
+      return false;
+  }
+  static constexpr bool value = check();
+};
+static_assert(!alike<int, unsigned long long>() && !alike<int*, char*>() && !alike<void*, int>());
+static_assert(!Same<int(int), CUresult(int, int)>::value && !Same<int(const char*), CUresult(char*)>::value);
+
+#define X(name, ...) static_assert(Same<int(__VA_ARGS__), decltype(name)>::value, #name);
+TENON_CUDA_DRIVER(X)
+#undef X
+
+static_assert(sizeof(CuKernelNode) == sizeof(CUDA_KERNEL_NODE_PARAMS));
+#define SAME_PLACE(ours, theirs)                                                             \
+  static_assert(offsetof(CuKernelNode, ours) == offsetof(CUDA_KERNEL_NODE_PARAMS, theirs) && \
+                alike<decltype(CuKernelNode::ours), decltype(CUDA_KERNEL_NODE_PARAMS::theirs)>())
+SAME_PLACE(function, func);
+SAME_PLACE(grid_x, gridDimX);
+SAME_PLACE(grid_y, gridDimY);
+SAME_PLACE(grid_z, gridDimZ);
+SAME_PLACE(block_x, blockDimX);
+SAME_PLACE(block_y, blockDimY);
+SAME_PLACE(block_z, blockDimZ);
+SAME_PLACE(shared_bytes, sharedMemBytes);
+SAME_PLACE(arguments, kernelParams);
+SAME_PLACE(extra, extra);
+SAME_PLACE(kernel, kern);
+SAME_PLACE(context, ctx);
+
+static_assert(kCuOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kCuNoDevice == CUDA_ERROR_NO_DEVICE &&
+              kCuNotFound == CUDA_ERROR_NOT_FOUND);
+#define SAME_NUMBER(ours, theirs) static_assert(static_cast<int>(ours) == static_cast<int>(theirs))
+SAME_NUMBER(kCuMultiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+SAME_NUMBER(kCuMemoryClock, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
+SAME_NUMBER(kCuMemoryBusWidth, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
+SAME_NUMBER(kCuThreadsPerMultiprocessor, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+SAME_NUMBER(kCuCapabilityMajor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+SAME_NUMBER(kCuCapabilityMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+SAME_NUMBER(kCuRegistersPerMultiprocessor, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+SAME_NUMBER(kCuSharedBytesOptin, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+SAME_NUMBER(kCuMaxDynamicSharedBytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+SAME_NUMBER(kCuPointerDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+SAME_NUMBER(kCuNotCapturing, CU_STREAM_CAPTURE_STATUS_NONE);
+
+}  // namespace
+}  // namespace tenon::cuda
+#endif

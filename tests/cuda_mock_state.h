@@ -1,0 +1,247 @@
+// What the parts of the mock driver (cuda_mock*.cc) share: its objects, its one state, and the way of every call.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/driver_api.h"
+
+#define TN_DRIVER extern "C" __attribute__((visibility("default"))) int
+#define TN_CONTROL extern "C" __attribute__((visibility("default")))
+
+// The driver's functions are declared as the list has them, so that a definition that differs does not compile.
+using namespace tenon::cuda;
+extern "C" {
+#define X(name, ...) __attribute__((visibility("default"))) int name(__VA_ARGS__);
+TENON_CUDA_DRIVER(X)
+#undef X
+}
+
+namespace tenon::cuda::mock {
+
+// Empty or null, or what went wrong. order: of threads, as tests/cuda_host.h has it.
+using Entry = const char* (*)(void** arguments, int64_t blocks, unsigned threads, int64_t shared, int order);
+
+constexpr int kInvalidValue = 1, kNotInitialized = 3, kInvalidImage = 200, kInvalidContext = 201,
+              kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719, kCaptureForbids = 900;
+constexpr size_t kAlign = 256;
+constexpr char kCanary = '\x5a';
+
+struct Settings {
+  std::map<std::string, int> values{{"devices", 1},           {"version", 13000}, {"architecture", 90},
+                                    {"multiprocessors", 132}, {"threads", 2048},  {"registers", 65536},
+                                    {"shared", 232448},       {"clock", 3201000}, {"width", 6144}};
+  void read(const char* text) {
+    std::istringstream words(text ? text : "");
+    for (std::string word; words >> word;) {
+      const size_t equals = word.find('=');
+      const auto value = values.find(word.substr(0, equals));
+      if (equals == word.npos || value == values.end()) std::abort();  // a mistake in a test
+      value->second = std::atoi(word.c_str() + equals + 1);
+    }
+  }
+  int operator[](const char* name) const { return values.at(name); }
+};
+
+struct Named {
+  std::string name;
+};
+struct Context : Named {
+  int device = 0;
+  int retained = 0;
+};
+struct Memory : Named {
+  char* block = nullptr;  // null: adopted
+  char* data = nullptr;
+  size_t bytes = 0;
+  int device = 0;
+};
+struct KernelOf : Named {
+  Entry entry = nullptr;
+  std::string kinds;
+  unsigned most_shared = kCuDefaultSharedBytes;
+};
+struct LibraryOfKernels : Named {
+  void* object = nullptr;
+  std::map<std::string, std::unique_ptr<KernelOf>> kernels;
+  ~LibraryOfKernels() {
+    if (object) dlclose(object);
+  }
+};
+struct Launch {
+  KernelOf* kernel = nullptr;
+  unsigned grid[3] = {}, block[3] = {}, shared = 0;
+  std::vector<uint64_t> values;  // of the arguments
+  void** given = nullptr;        // where their kinds are not known, and only during the call
+};
+struct Node : Named {
+  Launch launch;
+};
+struct Graph : Named {
+  std::vector<std::unique_ptr<Node>> nodes;
+};
+struct Exec : Named {
+  std::vector<std::pair<const Node*, Launch>> launches;
+};
+struct Event : Named {
+  bool recorded = false;
+  std::chrono::steady_clock::time_point time;
+};
+
+template <class T>
+using Objects = std::map<const void*, std::unique_ptr<T>>;
+
+struct State {
+  std::recursive_mutex lock;
+  Settings settings;
+  bool initialized = false;
+  std::string log, faults, text;
+  std::map<std::string, int> calls;
+  struct Planned {
+    std::string name;
+    int at, code;
+  };
+  std::vector<Planned> failures;
+  std::map<std::string, int> made;  // objects of a kind, for their names
+  std::map<int, Context> contexts;  // by device
+  std::vector<std::unique_ptr<Memory>> memory;
+  Objects<LibraryOfKernels> libraries;
+  std::set<const void*> kernels;
+  Objects<Graph> graphs;
+  Objects<Exec> execs;
+  Objects<Event> events;
+  std::map<void*, int> capturing, stream_device;
+  int order = 0;
+
+  State() { settings.read(std::getenv("CUDA_MOCK")); }
+  std::string number(const std::string& kind) { return kind + std::to_string(++made[kind]); }
+};
+inline State& state() {
+  static State& s = *new State;  // the driver of a process outlives its destructors
+  return s;
+}
+inline thread_local std::vector<Context*> stack;
+
+template <class... A>
+std::string cat(const A&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+inline Memory* memory_at(uint64_t address, bool with_end = true) {
+  for (const auto& m : state().memory) {
+    const auto begin = reinterpret_cast<uint64_t>(m->data);
+    if (address >= begin && (address < begin + m->bytes || (with_end && address == begin + m->bytes)))
+      return m.get();
+  }
+  return nullptr;
+}
+
+inline std::string place(uint64_t address) {
+  if (!address) return "null";
+  const Memory* m = memory_at(address, false);
+  if (!m) m = memory_at(address);
+  if (!m) return "elsewhere";
+  const uint64_t offset = address - reinterpret_cast<uint64_t>(m->data);
+  return m->name + (offset ? cat("+", offset) : "");
+}
+
+inline bool within(uint64_t address, size_t bytes) {
+  const Memory* m = memory_at(address);
+  return m && bytes <= m->bytes - (address - reinterpret_cast<uint64_t>(m->data));
+}
+
+inline std::string of(CuStream stream) { return cat(" stream ", reinterpret_cast<uintptr_t>(stream)); }
+
+inline bool captures(CuStream stream) {
+  const auto found = state().capturing.find(stream);
+  return found != state().capturing.end() && found->second != 0;
+}
+
+template <class T, class Handle>
+T* find(Objects<T>& objects, Handle handle) {
+  const auto found = objects.find(handle);
+  return found == objects.end() ? nullptr : found->second.get();
+}
+template <class Handle, class T>
+Handle keep(Objects<T>& objects, std::unique_ptr<T> object) {
+  T* at = object.get();
+  objects[at] = std::move(object);
+  return reinterpret_cast<Handle>(at);
+}
+inline KernelOf* kernel_of(const void* handle) {
+  return state().kernels.count(handle) ? static_cast<KernelOf*>(const_cast<void*>(handle)) : nullptr;
+}
+
+inline void fault(const std::string& what) {
+  state().faults += what + "\n";
+  state().log += "FAULT " + what + "\n";
+}
+
+inline void check_canaries(const Memory& m, const std::string& when) {
+  if (!m.block) return;
+  auto spoiled = [&](const char* at, size_t bytes) {
+    return std::find_if(at, at + bytes, [](char c) { return c != kCanary; }) - at;
+  };
+  if (spoiled(m.block, kAlign) != static_cast<ptrdiff_t>(kAlign))
+    fault(m.name + " is written below, " + when);
+  const ptrdiff_t after = spoiled(m.data + m.bytes, kAlign);
+  if (after != static_cast<ptrdiff_t>(kAlign))
+    fault(cat(m.name, " of ", m.bytes, " bytes is written at +", m.bytes + static_cast<size_t>(after), ", ",
+              when));
+}
+
+enum class Needs { nothing, init, context };
+
+// One call: counted, refused where that was asked for or something is missing, else done; then written down.
+template <class F>
+int call(const char* name, Needs needs, F&& body) {
+  State& s = state();
+  const std::lock_guard guard(s.lock);
+  const int nth = ++s.calls[name];
+  int planned = 0;
+  for (const auto& f : s.failures)
+    if (f.name == name && f.at == nth) planned = f.code;
+  static const std::set<std::string> gives_back{"cuDevicePrimaryCtxRelease_v2",
+                                                "cuCtxPopCurrent_v2",
+                                                "cuLibraryUnload",
+                                                "cuMemFreeAsync",
+                                                "cuEventDestroy_v2",
+                                                "cuGraphExecDestroy",
+                                                "cuGraphDestroy"};
+  std::string text;
+  int code = 0;
+  if (!planned || gives_back.count(name)) {
+    if (needs != Needs::nothing && !s.initialized)
+      code = kNotInitialized;
+    else if (needs == Needs::context && (stack.empty() || stack.back()->retained == 0))
+      code = kInvalidContext;
+    else
+      code = body(text);
+  }
+  if (planned) code = planned;
+  s.log += name + (text.empty() ? "" : " " + text) + (code ? cat(" -> ", code) : "") + "\n";
+  return code;
+}
+
+// Of cuda_mock_kernel.cc. False: the driver would refuse the launch.
+bool make_launch(Launch& l, KernelOf* kernel, const CuKernelNode& n);
+std::string describe(const Launch& l);
+int execute(const Launch& l);
+
+}  // namespace tenon::cuda::mock
+
+using namespace tenon::cuda::mock;
