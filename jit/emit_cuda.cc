@@ -19,9 +19,9 @@ using K = Stmt::Kind;
 using Form = CudaSchedule::Form;
 using Locals = CudaSchedule::Locals;
 
-class Emitter {
+class CudaEmitter {
  public:
-  Emitter(const Kernel& kernel, const CudaSchedule& schedule) : k_(kernel), s_(schedule) {
+  CudaEmitter(const Kernel& kernel, const CudaSchedule& schedule) : k_(kernel), s_(schedule) {
     varies_.assign(k_.types.size(), false);
     array_.assign(k_.types.size(), false);
     vector_ = s_.form == Form::row || par().simd ? s_.vector : 1;
@@ -604,7 +604,7 @@ class Emitter {
 std::string emit_cuda(const Kernel& kernel, const CudaSchedule& schedule) {
   Kernel expanded = kernel;
   expand_math(expanded, cuda_spells);
-  return Emitter(expanded, schedule).run();
+  return CudaEmitter(expanded, schedule).run();
 }
 
 std::string cuda_settings(const CudaSchedule& schedule) {

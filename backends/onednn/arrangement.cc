@@ -219,7 +219,7 @@ class Arranger {
 
 namespace {
 
-constexpr size_t kMost = 1024;
+constexpr size_t kMostArrangements = 1024;
 
 // Equal for calls that one arrangement serves.
 std::string key_of(const Recipe& recipe, const Problem& asked) {
@@ -240,7 +240,8 @@ std::string key_of(const Recipe& recipe, const Problem& asked) {
 }  // namespace
 
 Result<std::shared_ptr<const Arrangement>> arrangement_of(const Recipe& recipe, const Problem& asked) {
-  static auto& known = *new Recent<const Arrangement>(kMost);  // steps may outlive static destruction
+  static auto& known =
+      *new Recent<const Arrangement>(kMostArrangements);  // steps may outlive static destruction
   const auto entry = known.at(key_of(recipe, asked));
   std::lock_guard lock(entry->mutex);
   if (entry->value) return entry->value;

@@ -8,7 +8,7 @@ namespace tenon::onednn {
 namespace {
 
 using dnnl::memory;
-constexpr size_t kMost = 1024;
+constexpr size_t kMostProblems = 1024;
 
 memory::desc described(const Array& a) {
   if (a.any) return {a.dims, type_of(a.dtype), memory::format_tag::any};
@@ -89,7 +89,7 @@ dnnl::primitive_desc best_of(const Problem& p) {
 }
 
 Recent<const Offer>& offers() {
-  static auto& kept = *new Recent<const Offer>(kMost);  // steps may outlive static destruction
+  static auto& kept = *new Recent<const Offer>(kMostProblems);  // steps may outlive static destruction
   return kept;
 }
 

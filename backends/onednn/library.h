@@ -1,5 +1,5 @@
 // The library itself: primitives made once per problem, also when several threads ask at once, and kept for the life of
-// the process, the kMost of them that were asked for last.
+// the process, those of them that were asked for last.
 // Failures come back as sentences; no exception leaves. Tested by tests/onednn_test.cc.
 #pragma once
 
