@@ -245,9 +245,11 @@ static tenon_status run_rows(scene* s) { return run_folding(s->program, s->rows)
 static tenon_status update(scene* s) { return tenon_program_update_params(s->program, s->params, 3); }
 
 /* The first allocation of `what` fails, then the second, and so on until none is left to fail; gives their number. A
- * failure leaves no block more than there were, the outputs as they were, and a program that runs. */
+ * failure leaves no block more than there were (but for packed weights, which the program keeps), the outputs as they
+ * were, and a program that runs. */
 static size_t fail_each(heap* h, scene* s, tenon_status (*what)(scene*)) {
-  const size_t blocks = h->blocks, bytes = h->bytes;
+  const size_t packed = what == run_rows ? 1 : 0;
+  const size_t blocks = h->blocks + packed, bytes = h->bytes + packed * (64 << 10);
   size_t n;
   for (n = 0; n < 100; ++n) {
     tenon_status status;
@@ -295,7 +297,8 @@ void allocation_failures(void) {
   for (h.sticky = 0; h.sticky < 2; ++h.sticky) { /* that one alone; it and all after it */
     CHECK(fail_each(&h, &s, create) >= 2 && h.blocks > 0);
     s.rows = 4;
-    CHECK(fail_each(&h, &s, run_rows) == 1 && y_right(4));
+    i = fail_each(&h, &s, run_rows); /* room for the run, and for packed weights where the library packs */
+    CHECK(i >= 1 && i <= 2 && y_right(4));
     CHECK(fail_each(&h, &s, run_rows) == 0 && y_right(4)); /* what it needs is there */
     s.rows = kMostRows;                                    /* a new plan, and more room */
     CHECK(fail_each(&h, &s, run_rows) == 1 && y_right(kMostRows));

@@ -21,7 +21,7 @@ class Memory {
       rooms_.emplace_back(data[i].size() + 256 + shift, kCanary);
       char* at = rooms_.back().data() + 64;
       at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64 + shift;
-      std::memcpy(at, data[i].data(), data[i].size());
+      std::copy(data[i].begin(), data[i].end(), at);
       pointers.push_back(at);
     }
   }
