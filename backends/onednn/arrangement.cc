@@ -1,7 +1,6 @@
 // See arrangement.h.
 #include "backends/onednn/arrangement.h"
 
-#include <atomic>
 #include <cstring>
 
 #include "backends/onednn/exit_gate.h"

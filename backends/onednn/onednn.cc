@@ -102,17 +102,15 @@ class OneDnnBackend final : public Backend {
       const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
     const Graph& g = context.graph;
     std::vector<std::unique_ptr<Executable>> built;
-    int64_t constants = 0;
-    for (const std::vector<ValueId>& members : groups)
-      for (ValueId v : inputs_of(g, members))
-        if (g.node(v).op == ops::constant)
-          constants +=
-              align_up(static_cast<int64_t>(attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->size));
-    const auto store = std::make_shared<PackedStore>(context.allocator, constants);
+    const auto store = std::make_shared<PackedStore>(context.allocator);
     for (const std::vector<ValueId>& members : groups) {
       auto call = std::make_unique<Call>();
       call->store = store;
       call->inputs = inputs_of(g, members);
+      for (ValueId v : call->inputs)
+        if (g.node(v).op == ops::constant)
+          store->expect(
+              static_cast<int64_t>(attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->size));
       call->outputs = {members.back()};
       auto recipe = make_recipe(g, members, [&](ValueId v) -> std::optional<Dims> {
         if (!context.materialised[v]) return std::nullopt;

@@ -5,6 +5,11 @@
 
 namespace tenon::onednn {
 
+void PackedStore::expect(int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  expected_ += align_up(bytes);
+}
+
 std::shared_ptr<char> PackedStore::take(int64_t bytes) {
   constexpr int64_t kBlock = int64_t{64} << 20;
   bytes = align_up(std::max<int64_t>(bytes, 1));

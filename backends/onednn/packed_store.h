@@ -11,14 +11,14 @@ namespace tenon::onednn {
 
 class PackedStore {
  public:
-  // expected: bytes of all weights that may come.
-  PackedStore(const Allocator& allocator, int64_t expected) : allocator_(allocator), expected_(expected) {}
+  explicit PackedStore(const Allocator& allocator) : allocator_(allocator) {}
+  void expect(int64_t bytes);                 // of one more weight that may come
   std::shared_ptr<char> take(int64_t bytes);  // throws std::bad_alloc
 
  private:
   const Allocator allocator_;
-  std::mutex mutex_;  // of what follows
-  int64_t expected_;
+  std::mutex mutex_;      // of what follows
+  int64_t expected_ = 0;  // bytes
   std::shared_ptr<Arena> block_;
   int64_t used_ = 0;  // bytes of block_
 };
