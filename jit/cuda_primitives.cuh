@@ -1,9 +1,8 @@
-// What the prelude needs of a device. The twin for hosts is tests/cuda_host.h; tests/emit_cuda_test.cc holds both to the
-// same names.
+// What the prelude needs of a device. The twin for hosts is tests/cuda_host.h. What one of them lacks does not compile:
+// tests/nvrtc_test.cc compiles every schedule with this one, tests/emit_cuda_test.cc with the other.
 #define TN_FN __device__ __forceinline__
 
 TN_FN float tn_as_float(unsigned int x) { return __uint_as_float(x); }
-TN_FN unsigned int tn_as_bits(float x) { return __float_as_uint(x); }
 TN_FN float tn_inf() { return __uint_as_float(0x7f800000u); }
 TN_FN float tn_half_to_float(unsigned short x) {
   float r;
@@ -22,31 +21,17 @@ TN_FN unsigned short tn_float_to_bf16(float x) {
 }
 
 TN_FN float tn_fast_div(float a, float b) { return __fdividef(a, b); }
-TN_FN float tn_fast_sqrt(float a) {
-  float r;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
-  return r;
-}
-TN_FN float tn_fast_rsqrt(float a) {
-  float r;
-  asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
-  return r;
-}
-TN_FN float tn_fast_exp2(float a) {
-  float r;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
-  return r;
-}
-TN_FN float tn_fast_log2(float a) {
-  float r;
-  asm("lg2.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
-  return r;
-}
-TN_FN float tn_fast_tanh(float a) {
-  float r;
-  asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
-  return r;
-}
+#define TN_FAST(name, instruction)                         \
+  TN_FN float tn_fast_##name(float a) {                    \
+    float r;                                               \
+    asm(instruction " %0, %1;" : "=f"(r) : "f"(a));        \
+    return r;                                              \
+  }
+TN_FAST(sqrt, "sqrt.approx.f32")
+TN_FAST(rsqrt, "rsqrt.approx.f32")
+TN_FAST(exp2, "ex2.approx.f32")
+TN_FAST(log2, "lg2.approx.f32")
+TN_FAST(tanh, "tanh.approx.f32")
 
 // The value of the thread `d` places away by exclusive or, within groups of T threads.
 template <int T>

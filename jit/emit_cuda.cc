@@ -4,13 +4,11 @@
 #include "jit/emit_cuda.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 #include <set>
 
 #include "jit/cuda_text.h"
-#include "src/base/text.h"
 
 namespace tenon::jit {
 namespace {
@@ -135,8 +133,7 @@ class CudaEmitter {
 
     std::string total;
     for (size_t a = 0; a < s.axes.size(); ++a) {
-      define_tile(s.axes[a]);
-      std::string count = axis_count(s.axes[a]);
+      std::string count = range(s.axes[a]).end;
       if (s.simd && a + 1 == s.axes.size() && vector_ > 1)
         count = whole_ ? "(" + count + ") / " + number(vector_)
                        : "(" + count + " + " + number(vector_ - 1) + ") / " + number(vector_);
@@ -174,7 +171,7 @@ class CudaEmitter {
   }
 
   void place_locals() {
-    std::string at;  // bytes in front of this local
+    bool begun = false;
     for (size_t b = 0; b < k_.buffers.size(); ++b) {
       const Buffer& buffer = k_.buffers[b];
       if (buffer.role != Buffer::Role::local) continue;
@@ -184,24 +181,26 @@ class CudaEmitter {
         continue;
       }
       const std::string teams = number(s_.block / team_);
-      if (at.empty()) {
+      if (!begun) {
         if (s_.locals == Locals::shared)
           line("char* local = shared + threadIdx.x / " + number(team_) + " * " + shared_stride() + ";");
         else
           line("char* local = scratch + ((tn_i64)blockIdx.x * " + teams + " + threadIdx.x / " +
                number(team_) + ") * scratch_stride;");
-        at = "0";
+        begun = true;
       }
       line(memory + "* " + pointer(b) + " = (" + memory + "*)local;");
-      line("local += (" + extent(buffer.length) + " * " + number(size_of(buffer.type)) + " + 15) / 16 * 16;");
+      line("local += " + room(buffer) + ";");
     }
+  }
+  // Bytes of a local, as jit/schedule_cuda.cc counts them.
+  std::string room(const Buffer& local) const {
+    return "(" + extent(local.length) + " * " + number(size_of(local.type)) + " + 15) / 16 * 16";
   }
   std::string shared_stride() const {
     std::string sum;
     for (const Buffer& buffer : k_.buffers)
-      if (buffer.role == Buffer::Role::local)
-        sum += (sum.empty() ? "(" : " + ") + std::string("(") + extent(buffer.length) + " * " +
-               number(size_of(buffer.type)) + " + 15) / 16 * 16";
+      if (buffer.role == Buffer::Role::local) sum += (sum.empty() ? "(" : " + ") + room(buffer);
     return sum + ")";
   }
 
@@ -225,14 +224,6 @@ class CudaEmitter {
     }
     return r;
   }
-  void define_tile(const Axis& axis) {
-    if (axis.by > 0) tiles_[axis.var] = {axis.by, extent(axis.extent)};
-  }
-  std::string axis_count(const Axis& axis) {
-    const std::string all = extent(axis.extent);
-    return axis.by > 0 ? "(" + all + " + " + number(axis.by - 1) + ") / " + number(axis.by) : all;
-  }
-
   // Axes [0, count) one after the other, then `body`.
   void nest(const std::vector<Axis>& axes, size_t count, const std::function<void()>& body) {
     for (size_t a = 0; a < count; ++a) {

@@ -22,11 +22,12 @@ constexpr int kMostChunks = 8;     // steps of a row that a thread keeps
 constexpr int kBlocksPerMultiprocessor = 32;
 constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
 
+// visit(statement, variable of the simd axis it stands in or kNoRef), outer statements first.
 template <class Visit>
-void each_statement(const Block& block, const Visit& visit) {
+void each_statement(const Block& block, const Visit& visit, Ref simd = kNoRef) {
   for (const Stmt& s : block) {
-    visit(s);
-    each_statement(s.body, visit);
+    visit(s, simd);
+    each_statement(s.body, visit, s.simd ? s.axes.back().var : simd);
   }
 }
 
@@ -75,15 +76,14 @@ class Rows {
   void local(const Stmt& s, const Stmt* simd) {
     if (!simd) return static_cast<void>(possible_ = false);
     // The address in terms of the loop's axes, and how long these are.
-    std::vector<std::array<int64_t, 4>> at;
+    std::vector<std::array<int64_t, 3>> at;
     for (const Term& t : s.address) {
       int64_t axis = -1;
       for (size_t a = 0; a < simd->axes.size(); ++a)
         if (simd->axes[a].var == t.var) axis = static_cast<int64_t>(a);
       if (axis < 0) return static_cast<void>(possible_ = false);
       const Extent& e = simd->axes[static_cast<size_t>(axis)].extent;
-      at.push_back(
-          {axis, t.size < 0 ? t.factor : t.factor * sizes_[t.size], extent_value(e, sizes_.data()), 0});
+      at.push_back({axis, t.size < 0 ? t.factor : t.factor * sizes_[t.size], extent_value(e, sizes_.data())});
     }
     std::sort(at.begin(), at.end());
     auto [it, is_new] = locals_.try_emplace(s.buffer, at);
@@ -95,7 +95,7 @@ class Rows {
   std::span<const int64_t> sizes_;
   bool possible_ = false, even_ = true;
   int64_t longest_ = -1;
-  std::map<int, std::vector<std::array<int64_t, 4>>> locals_;
+  std::map<int, std::vector<std::array<int64_t, 3>>> locals_;
   std::map<int, int> loads_;  // of inputs, in simd loops
 };
 
@@ -105,46 +105,36 @@ struct Alignment {
 };
 Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vector, int64_t bytes) {
   Alignment result;
-  auto walk = [&](auto& self, const Block& block, Ref simd) -> void {
-    for (const Stmt& s : block) {
-      if ((s.kind == K::load || s.kind == K::store) && simd != kNoRef) {
-        bool together = false;
-        int64_t rest = 0;
-        for (const Term& t : s.address) {
-          const int64_t scale = t.size < 0 ? t.factor : t.factor * sizes[t.size];
-          if (t.var == simd && scale == 1)
-            together = true;
-          else
-            rest |= scale;
-        }
-        const bool local = k.buffers[s.buffer].role == Buffer::Role::local;
-        const int64_t width = int64_t{vector} * size_of(k.buffers[s.buffer].type);
-        if (together && (rest % vector != 0 || (!local && std::min<int64_t>(width, 16) > bytes)))
-          result.aligned = false;
-      }
-      const Ref inner = s.simd ? s.axes.back().var : simd;
-      if (s.simd && extent_value(s.axes.back().extent, sizes.data()) % vector != 0) result.whole = false;
-      self(self, s.body, inner);
+  each_statement(k.body, [&](const Stmt& s, Ref simd) {
+    if (s.simd && extent_value(s.axes.back().extent, sizes.data()) % vector != 0) result.whole = false;
+    if ((s.kind != K::load && s.kind != K::store) || simd == kNoRef) return;
+    bool together = false;
+    int64_t rest = 0;
+    for (const Term& t : s.address) {
+      const int64_t scale = t.size < 0 ? t.factor : t.factor * sizes[t.size];
+      if (t.var == simd && scale == 1)
+        together = true;
+      else
+        rest |= scale;
     }
-  };
-  walk(walk, k.body, kNoRef);
+    const bool local = k.buffers[s.buffer].role == Buffer::Role::local;
+    const int64_t width = int64_t{vector} * size_of(k.buffers[s.buffer].type);
+    if (together && (rest % vector != 0 || (!local && std::min<int64_t>(width, 16) > bytes)))
+      result.aligned = false;
+  });
   return result;
 }
 
 // Bytes of the widest element that lanes read or write side by side.
 int widest_neighbour(const Kernel& k) {
-  int64_t widest = 1;
-  auto walk = [&](auto& self, const Block& block, Ref simd) -> void {
-    for (const Stmt& s : block) {
-      const bool lanes =
-          std::any_of(s.address.begin(), s.address.end(), [&](const Term& t) { return t.var == simd; });
-      if (simd != kNoRef && lanes && k.buffers[s.buffer].role != Buffer::Role::local)
-        widest = std::max<int64_t>(widest, size_of(k.buffers[s.buffer].type));
-      self(self, s.body, s.simd ? s.axes.back().var : simd);
-    }
-  };
-  walk(walk, k.body, kNoRef);
-  return static_cast<int>(widest);
+  int widest = 1;
+  each_statement(k.body, [&](const Stmt& s, Ref simd) {
+    const bool lanes =
+        std::any_of(s.address.begin(), s.address.end(), [&](const Term& t) { return t.var == simd; });
+    if (simd != kNoRef && lanes && k.buffers[s.buffer].role != Buffer::Role::local)
+      widest = std::max(widest, static_cast<int>(size_of(k.buffers[s.buffer].type)));
+  });
+  return widest;
 }
 
 // The farthest element that some access reaches, where loop variables alone decide; nothing where values do.
@@ -175,10 +165,6 @@ std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes)
   };
   walk(walk, k.body);
   return known ? std::optional(most) : std::nullopt;
-}
-
-int64_t par_count(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes) {
-  return par_iterations(k, sizes.data(), s.form == Form::flat ? s.vector : 1);
 }
 
 bool has_locals(const Kernel& k) {
@@ -264,7 +250,7 @@ CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const i
   CudaLaunch launch;
   launch.threads = s.block;
   const int64_t teams = s.block / s.team;
-  const int64_t count = par_count(k, s, sizes);
+  const int64_t count = par_iterations(k, sizes.data(), s.form == Form::flat ? s.vector : 1);
   const int64_t most = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor;
   launch.blocks = std::min((count + teams - 1) / teams, most);
   if (s.locals == Locals::shared) launch.shared_bytes = local_bytes(k, sizes) * teams;

@@ -154,11 +154,6 @@ TN_FN float tn_as_float(unsigned int x) {
   std::memcpy(&r, &x, 4);
   return r;
 }
-TN_FN unsigned int tn_as_bits(float x) {
-  unsigned int r;
-  std::memcpy(&r, &x, 4);
-  return r;
-}
 TN_FN float tn_inf() { return tn_as_float(0x7f800000u); }
 #include "src/base/convert.h"
 TN_FN float tn_half_to_float(unsigned short x) { return tenon::f16_to_f32(x); }
