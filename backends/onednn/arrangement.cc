@@ -7,30 +7,11 @@
 #include "backends/onednn/library.h"
 #include "backends/onednn/recent.h"
 #include "src/base/align.h"
+#include "src/ops/host_tensor.h"
 
 namespace tenon::onednn {
 
 using dnnl::memory;
-
-void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,
-                  const std::vector<int64_t>& to_strides, const std::vector<int64_t>& dims, int64_t item) {
-  int64_t at[kMaxRank + 2] = {};
-  const size_t rank = dims.size();
-  for (;;) {
-    std::memcpy(to, from, static_cast<size_t>(item));
-    size_t axis = rank;
-    for (;;) {
-      if (axis == 0) return;
-      --axis;
-      from += from_strides[axis] * item;
-      to += to_strides[axis] * item;
-      if (++at[axis] < dims[axis]) break;
-      from -= from_strides[axis] * item * dims[axis];
-      to -= to_strides[axis] * item * dims[axis];
-      at[axis] = 0;
-    }
-  }
-}
 
 std::unique_ptr<Arrangement::Set> Arrangement::take() const {
   {

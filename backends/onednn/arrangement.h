@@ -70,10 +70,6 @@ class Arrangement {
 // environment when the library refuses; `asked` is the recipe at sizes, not empty.
 Result<std::shared_ptr<const Arrangement>> arrangement_of(const Recipe& recipe, const Problem& asked);
 
-// Element by element, for strides that the library does not describe.
-void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,
-                  const std::vector<int64_t>& to_strides, const std::vector<int64_t>& dims, int64_t item);
-
 // ": bias gelu" and the like, for describe().
 std::string post_op_names(const Recipe& recipe, bool bias);
 

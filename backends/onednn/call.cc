@@ -3,6 +3,7 @@
 
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
+#include "src/ops/host_tensor.h"
 
 namespace tenon::onednn {
 namespace {

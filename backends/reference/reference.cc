@@ -2,7 +2,6 @@
 // own, which the evaluator (src/ops/eval.h) runs at the plan's sizes.
 #include "backends/reference/reference.h"
 
-#include <cstring>
 #include <map>
 
 #include "src/ir/builder.h"
@@ -11,14 +10,6 @@
 
 namespace tenon {
 namespace {
-
-// Copies between the host's strides and dense rows.
-void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,
-                  const std::vector<int64_t>& to_strides, const std::vector<int64_t>& shape, int64_t item) {
-  walk(shape, {from_strides, to_strides}, [&](const std::vector<int64_t>& at) {
-    std::memcpy(to + at[1] * item, from + at[0] * item, static_cast<size_t>(item));
-  });
-}
 
 class EvaluateStep final : public Step {
  public:

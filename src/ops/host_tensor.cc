@@ -142,4 +142,26 @@ Element element_of(const Scalar& literal, DType dtype) {
                         : convert_element(real(literal.d), DType::f64, dtype);
 }
 
+void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,
+                  const std::vector<int64_t>& to_strides, const std::vector<int64_t>& shape, int64_t item) {
+  for (int64_t size : shape)
+    if (size == 0) return;
+  int64_t at[kMaxRank + 2] = {};
+  const size_t rank = shape.size();
+  for (;;) {
+    std::memcpy(to, from, static_cast<size_t>(item));
+    size_t axis = rank;
+    for (;;) {
+      if (axis == 0) return;
+      --axis;
+      from += from_strides[axis] * item;
+      to += to_strides[axis] * item;
+      if (++at[axis] < shape[axis]) break;
+      from -= from_strides[axis] * item * shape[axis];
+      to -= to_strides[axis] * item * shape[axis];
+      at[axis] = 0;
+    }
+  }
+}
+
 }  // namespace tenon

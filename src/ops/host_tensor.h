@@ -44,6 +44,10 @@ std::optional<int64_t> element_bytes(DType dtype, const std::vector<int64_t>& sh
 Element convert_element(Element value, DType from, DType to);
 Element element_of(const Scalar& literal, DType dtype);
 
+// Element by element of `item` bytes, strides in elements; without an allocation. At most kMaxRank + 2 axes.
+void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,
+                  const std::vector<int64_t>& to_strides, const std::vector<int64_t>& shape, int64_t item);
+
 // Walks all indices of `shape` in row-major order and calls f(offsets), offsets[k] = sum of index times
 // strides[k].
 template <class F>
