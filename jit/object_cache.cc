@@ -4,7 +4,6 @@
 #include <atomic>
 #include <ctime>
 
-#include "jit/object_slice.h"
 #include "src/base/log.h"
 
 namespace tenon::jit {
@@ -14,8 +13,8 @@ std::atomic<ObjectCache*> replaced = nullptr;
 
 }  // namespace
 
-Hash128 object_key(std::string_view llvm_text, std::string_view producer) {
-  return Hasher().text("tenon object").text(producer).text(llvm_text).finish();
+Hash128 object_key(std::string_view emitted, std::string_view producer) {
+  return Hasher().text("tenon object").text(producer).text(emitted).finish();
 }
 
 ObjectCache& ObjectCache::get() {
@@ -30,14 +29,15 @@ void ObjectCache::tell(const char* event, const ObjectRequest& request, int64_t 
                        const std::string& why) const {
   if (!log_wanted("cache")) return;
   log_row("cache", "event,kernel,isa,key,bytes,why",
-          {event, std::string(request.name), std::string(isa_name(request.isa)), request.key.hex(),
+          {event, std::string(request.name), std::string(request.target), request.key.hex(),
            std::to_string(bytes), why});
 }
 
-std::optional<Linked> ObjectCache::find(const ObjectRequest& request) {
+bool ObjectCache::find(const ObjectRequest& request,
+                       const std::function<Status(const std::string& object)>& use) {
   if (!on()) {
     tell("off", request, 0, store_.options().why);
-    return std::nullopt;
+    return false;
   }
   Store::Found found = store_.load(request.key, request.text);
   if (found.kind == Store::Found::absent) {
@@ -45,34 +45,32 @@ std::optional<Linked> ObjectCache::find(const ObjectRequest& request) {
     tell("miss", request, 0,
          usable.ok() ? "no process has stored this code for this instruction set and code generator"
                      : "there is no directory to read: " + usable.message());
-    return std::nullopt;
+    return false;
   }
   if (found.kind == Store::Found::refused) {
     tell("refused", request, 0, found.why);
-    return std::nullopt;
+    return false;
   }
-  Result<Linked> linked = link(found.entry.object);
-  if (linked.ok() && linked->functions.size() == 1) {
+  const Status used = use(found.entry.object);
+  if (used.ok()) {
     tell("hit", request, found.bytes, "read from disk: no code was generated");
-    return std::move(*linked);
+    return true;
   }
   store_.reject(request.key);
-  tell("refused", request, 0, linked.ok() ? "it holds no single function" : linked.status().message());
-  return std::nullopt;
+  tell("refused", request, 0, used.message());
+  return false;
 }
 
-void ObjectCache::keep(const ObjectRequest& request, std::string_view object, std::string_view function,
-                       std::string_view producer) {
+void ObjectCache::keep(const ObjectRequest& request, Result<std::string> object, std::string_view producer) {
   if (store_.options().mode != StoreMode::on) return;
-  const Result<std::string> alone = slice(object, function);
-  if (!alone.ok()) return tell("unstored", request, 0, alone.status().message());
+  if (!object.ok()) return tell("unstored", request, 0, object.status().message());
   StoreEntry entry;
   entry.key = request.key;
-  entry.needs = isa_needs(request.isa);
+  entry.needs = request.needs;
   entry.name = request.name;
   entry.producer = producer;
   entry.text = request.text;
-  entry.object = *alone;
+  entry.object = std::move(*object);
   entry.created = std::time(nullptr);
   const Result<int64_t> bytes = store_.save(entry);
   if (bytes.ok())

@@ -38,6 +38,7 @@
 #include "jit/kernel.h"
 #include "jit/link.h"
 #include "jit/object_cache.h"
+#include "jit/object_slice.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/no_fork.h"
@@ -258,11 +259,13 @@ bool emit_or_find(Job& job, Isa isa) {
   if (dump_wanted("llvm")) dump("llvm", emit_llvm(*job.kernel, isa));
   job.text = emit_llvm(without_names(*job.kernel), isa);
   TENON_CHECK(job.text.starts_with(std::string(kHead) + std::string(kPlainName) + "("), job.text);
-  job.object = {object_key(job.text, kProducer), job.key, job.kernel->name, isa};
-  std::optional<Linked> linked = ObjectCache::get().find(job.object);
-  if (!linked) return false;
-  finish(job, *linked, linked->functions.begin()->second);
-  return job.from_disk = true;
+  job.object = {object_key(job.text, kProducer), job.key, job.kernel->name, isa_name(isa), isa_needs(isa)};
+  return job.from_disk = ObjectCache::get().find(job.object, [&](const std::string& object) -> Status {
+    TENON_ASSIGN(const Linked linked, link(object));
+    if (linked.functions.size() != 1) return failed("it holds no single function");
+    finish(job, linked, linked.functions.begin()->second);
+    return {};
+  });
 }
 
 // One module of all these jobs.
@@ -279,10 +282,10 @@ Status compile_jobs(std::span<Job* const> jobs) {
     auto it = linked.functions.find(symbol(i));
     if (it == linked.functions.end()) return failed("no function " + symbol(i));
     finish(*jobs[i], linked, it->second);
-    ObjectCache::get().keep(jobs[i]->object, object, symbol(i), kProducer);
+    ObjectCache::get().keep(jobs[i]->object, slice(object, symbol(i)), kProducer);
     log_row("compile", "kernel,isa,bytes,ms,why",
-            {jobs[i]->kernel->name, std::string(isa_name(jobs[i]->object.isa)),
-             std::to_string(it->second.size), std::to_string(took.count() / static_cast<double>(jobs.size())),
+            {jobs[i]->kernel->name, std::string(jobs[i]->object.target), std::to_string(it->second.size),
+             std::to_string(took.count() / static_cast<double>(jobs.size())),
              "neither this process nor the disk has its code"});
   }
   return {};

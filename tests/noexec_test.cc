@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "jit/kernel.h"
 #include "jit/object_cache.h"
 #include "tests/run_help.h"
 #include "tests/store_help.h"

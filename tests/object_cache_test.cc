@@ -11,6 +11,8 @@
 #include <random>
 #include <thread>
 
+#include "jit/kernel.h"
+#include "jit/link.h"
 #include "jit/object_slice.h"
 #include "jit/orc.h"
 #include "src/base/log.h"
