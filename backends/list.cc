@@ -1,6 +1,7 @@
 // The back ends there are, in order of preference. One clicks, one sees.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
+#include "backends/cuda/cuda.h"
 #include "backends/cuda/report.h"
 #if TENON_HAVE_ONEDNN
 #include "backends/onednn/onednn.h"
@@ -17,6 +18,7 @@ std::span<Backend* const> all_backends() {
 #endif
       &cpu_backend(),
       &reference_backend(),
+      &cuda_backend(),
   };
   return backends;
 }

@@ -64,8 +64,9 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
     work.pop_back();
     Lowered outcome = lower_axes(in, domain, axes);
     if (outcome.kernel) {
-      for (LoweredKernel& k : split_reduction(std::move(*outcome.kernel), dims)) {
-        k.kernel = tile_transposed(tile_columns(std::move(k.kernel), k.sizes), k.sizes);
+      for (LoweredKernel& k : split_reduction(std::move(*outcome.kernel), dims, in.target)) {
+        if (in.target == Target::cpu)
+          k.kernel = tile_transposed(tile_columns(std::move(k.kernel), k.sizes), k.sizes);
         kernels.push_back(std::move(k));
       }
       continue;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "jit/kernel.h"
+#include "jit/target.h"
 #include "src/ir/graph.h"
 
 namespace tenon::jit {
@@ -20,6 +21,7 @@ struct LowerInput {
   std::span<const ValueId> outputs;  // members whose values are needed outside
   // Strides in elements of a materialised value; absent: the value is a view to read through.
   std::function<std::optional<Dims>(ValueId)> strides;
+  Target target = Target::cpu;
 };
 
 // Memory between the kernels of a group, free again when the last that names it has run.

@@ -115,10 +115,12 @@ int64_t rows_per_visit(size_t statements) { return statements <= 6 ? 4 : 1; }
 
 // A part is worth waking a thread for, and as many parts as there are steps in one keep the errors of both small. Rows
 // that are many already keep all threads busy; they are split only where they are so long that errors would grow.
-int64_t reduction_part(const Dims& par, Dim elements, bool columns) {
-  constexpr int64_t kPart = 16384, kRowsOfPart = 1024, kFewRows = 64, kLongRow = 1 << 17;
+int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target) {
+  constexpr int64_t kPart = 16384, kRowsOfPart = 1024, kRowsOfPartOnGpu = 128, kFewRows = 64,
+                    kLongRow = 1 << 17;
   static_assert(kRowsOfPart % kRowsPerBlock == 0);
-  if (columns) return elements.is_const() && elements.value() <= kRowsOfPart ? 0 : kRowsOfPart;
+  const int64_t rows_of_part = target == Target::gpu ? kRowsOfPartOnGpu : kRowsOfPart;
+  if (columns) return elements.is_const() && elements.value() <= rows_of_part ? 0 : rows_of_part;
   int64_t rows = 1;  // known to be no more
   for (Dim d : par) rows = d.is_const() && rows < kFewRows ? rows * d.value() : kFewRows;
   const bool few = rows < kFewRows && !(elements.is_const() && elements.value() <= kPart);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "jit/index.h"
+#include "jit/target.h"
 
 namespace tenon::jit {
 
@@ -55,7 +56,7 @@ bool tiles_transposed(Dim across, Dim along);
 
 // Elements of a part if a reduction of `elements` (rows, where columns run across lanes) is to run as two kernels, parts
 // first (split.h); 0 for one kernel. par: the axes that are left.
-int64_t reduction_part(const Dims& par, Dim elements, bool columns);
+int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target = Target::cpu);
 
 // ---- what the emitters ask ----
 // A reduce over a whole tile of no more elements has no loop.

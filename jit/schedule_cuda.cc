@@ -192,7 +192,7 @@ std::string describe(const CudaSchedule& s) {
 }
 
 CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device,
-                           int64_t alignment, int64_t longest_buffer) {
+                           int64_t alignment, int64_t longest_buffer, int ease) {
   CudaSchedule s;
   s.block = kBlock;
   bool simd = k.body[0].simd;
@@ -208,7 +208,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   const Rows rows(k, sizes);
   const bool row = rows.possible() && rows.longest() > 1;
   if (row || simd) {
-    for (int v = std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
+    for (int v = ease >= 2 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
       const Alignment a = alignment_of(k, sizes, v, alignment);
       const int64_t length = row ? rows.longest() : extent_value(k.body[0].axes.back().extent, sizes.data());
       if (!a.aligned || length < v) continue;
@@ -235,7 +235,8 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   }
   const int64_t chunks = (vectors + s.team - 1) / s.team;
   const int64_t room = std::min<int64_t>(device.registers / s.block, 255) * 4 / kKeptShare;
-  if (rows.fits_registers() && chunks <= kMostChunks && chunks * s.vector * rows.kept_bytes() <= room) {
+  if (ease == 0 && rows.fits_registers() && chunks <= kMostChunks &&
+      chunks * s.vector * rows.kept_bytes() <= room) {
     s.locals = Locals::registers;
     s.chunks = static_cast<int>(chunks);
   } else if (has_locals(k)) {

@@ -48,9 +48,11 @@ struct CudaSchedule {
 std::string describe(const CudaSchedule& schedule);
 
 // sizes: of the kernel's size arguments. alignment: bytes to which all pointers are aligned. longest_buffer: elements, where values
-// are addresses (-1: unknown).
+// are addresses (-1: unknown). ease: how often the compiler ran out of registers: from 1 on no row is kept in them, from 2
+// on a thread takes one element at once.
 CudaSchedule cuda_schedule(const Kernel& kernel, std::span<const int64_t> sizes, const CudaDevice& device,
-                           int64_t alignment = 16, int64_t longest_buffer = -1);
+                           int64_t alignment = 16, int64_t longest_buffer = -1, int ease = 0);
+inline constexpr int kMostEase = 2;
 
 struct CudaLaunch {
   int64_t blocks = 0;  // 0: nothing to do

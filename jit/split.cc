@@ -13,7 +13,8 @@ using K = Stmt::Kind;
 
 class Splitter {
  public:
-  Splitter(LoweredKernel whole, DimTable& dims) : whole_(std::move(whole)), dims_(dims) {}
+  Splitter(LoweredKernel whole, DimTable& dims, Target target)
+      : whole_(std::move(whole)), dims_(dims), target_(target) {}
 
   std::vector<LoweredKernel> run() {
     std::vector<LoweredKernel> result;
@@ -56,7 +57,7 @@ class Splitter {
     columns_ = par.simd;
     for (const Axis& a : par.axes) par_.push_back(extent(a.extent));
     const Dim elements = extent(reduce().axes[0].extent);
-    const int64_t part = reduction_part(par_, elements, columns_);
+    const int64_t part = reduction_part(par_, elements, columns_, target_);
     if (part == 0) return false;
     part_ = part;
     parts_ = dims_.ceil_div(elements, Dim(part));
@@ -185,6 +186,7 @@ class Splitter {
 
   LoweredKernel whole_;
   DimTable& dims_;
+  const Target target_;
   std::optional<size_t> reduce_;  // in the par body
   std::set<size_t> needed_;       // statements before it that it reads
   bool columns_ = false;
@@ -196,8 +198,8 @@ class Splitter {
 
 }  // namespace
 
-std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims) {
-  return Splitter(std::move(lowered), dims).run();
+std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims, Target target) {
+  return Splitter(std::move(lowered), dims, target).run();
 }
 
 }  // namespace tenon::jit

@@ -11,6 +11,7 @@
 namespace tenon::jit {
 
 // One kernel as lowering leaves it, before it is tiled; that one, or two in the order they run.
-std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims);
+std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims,
+                                           Target target = Target::cpu);
 
 }  // namespace tenon::jit

@@ -87,6 +87,10 @@ int main(int argc, char** argv) {
     loggers();
   } else if (argc > 1 && !strcmp(argv[1], "--disk")) {
     disk_cache();
+  } else if (argc > 2 && !strcmp(argv[1], "--device")) {
+    device(argv[2]);
+  } else if (argc > 1 && !strcmp(argv[1], "--no-device")) {
+    no_device();
   } else {
     versions(), run_and_stats(), strided(), freeze();
     bad_tensors(), bad_text(), prints(), struct_sizes(), every_struct_size(), nulls(), allocation_failures();

@@ -53,4 +53,7 @@ void sizes(void);
 /* capi_cache.c */
 void plan_limits(void), specialized(void), no_disk_cache(void), disk_cache(void);
 
+/* capi_device.c; mock: the file of libcuda_mock.so */
+void device(const char* mock), no_device(void);
+
 #endif /* TENON_TESTS_CAPI_H_ */

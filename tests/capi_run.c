@@ -136,8 +136,8 @@ void bad_tensors(void) {
   BAD(ty.shape = NULL, "output 0|shape");
   BAD(tx.strides = strides, "%x|[4,1]|[8,1]");
   BAD(ty.strides = strides, "%z|[4,1]|[8,1]");
-  BAD(tx.device.type = 2, "input 0|device type 2");
-  BAD(ty.device.type = 2, "output 0|device type 2");
+  BAD(tx.device.type = 2, "input %x|device 0 of type 2|CPU");
+  BAD(ty.device.type = 2, "output %z|device 0 of type 2|CPU");
   BAD(in[0] = NULL, "%x");
   BAD(out[0] = NULL, "%z");
   FRESH;

@@ -190,50 +190,88 @@ TN_DRIVER cuPointerGetAttribute(void* value, int attribute, CuAddress address) {
   });
 }
 
+namespace {
+
+int allocate(CuAddress* address, size_t bytes, std::string& text) {
+  if (bytes == 0) return kInvalidValue;
+  auto m = std::make_unique<Memory>();
+  m->block =
+      static_cast<char*>(std::aligned_alloc(kAlign, kAlign + (bytes + 2 * kAlign - 1) / kAlign * kAlign));
+  if (!m->block) return kCuOutOfMemory;
+  std::memset(m->block, kCanary, kAlign);
+  m->data = m->block + kAlign;
+  std::memset(m->data, 0xff, bytes);
+  std::memset(m->data + bytes, kCanary, kAlign);
+  m->bytes = bytes;
+  m->device = stack.back()->device;
+  m->name = state().number("M");
+  text += " = " + m->name;
+  *address = reinterpret_cast<CuAddress>(m->data);
+  state().memory.push_back(std::move(m));
+  return 0;
+}
+
+int release(CuAddress address) {
+  auto& all = state().memory;
+  for (auto m = all.begin(); m != all.end(); ++m)
+    if ((*m)->block && reinterpret_cast<CuAddress>((*m)->data) == address) {
+      check_canaries(**m, "when it was freed");
+      std::free((*m)->block);
+      all.erase(m);
+      return 0;
+    }
+  return kInvalidValue;
+}
+
+int copy_in(CuAddress to, const void* from, size_t bytes) {
+  if (!within(to, bytes)) return kInvalidValue;
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return 0;
+}
+
+}  // namespace
+
+TN_DRIVER cuMemAlloc_v2(CuAddress* address, size_t bytes) {
+  return call("cuMemAlloc_v2", Needs::context, [&](std::string& text) {
+    text = cat(bytes);
+    for (const auto& [stream, status] : state().capturing)
+      if (status) return kCaptureForbids;
+    return allocate(address, bytes, text);
+  });
+}
+
+TN_DRIVER cuMemFree_v2(CuAddress address) {
+  return call("cuMemFree_v2", Needs::context, [&](std::string& text) {
+    text = place(address);
+    return release(address);
+  });
+}
+
 TN_DRIVER cuMemAllocAsync(CuAddress* address, size_t bytes, CuStream stream) {
   return call("cuMemAllocAsync", Needs::context, [&](std::string& text) {
     text = cat(bytes, of(stream));
-    if (captures(stream)) return kCaptureForbids;
-    if (bytes == 0) return kInvalidValue;
-    auto m = std::make_unique<Memory>();
-    m->block =
-        static_cast<char*>(std::aligned_alloc(kAlign, kAlign + (bytes + 2 * kAlign - 1) / kAlign * kAlign));
-    if (!m->block) return kCuOutOfMemory;
-    std::memset(m->block, kCanary, kAlign);
-    m->data = m->block + kAlign;
-    std::memset(m->data, 0xff, bytes);
-    std::memset(m->data + bytes, kCanary, kAlign);
-    m->bytes = bytes;
-    m->device = stack.back()->device;
-    m->name = state().number("M");
-    text += " = " + m->name;
-    *address = reinterpret_cast<CuAddress>(m->data);
-    state().memory.push_back(std::move(m));
-    return 0;
+    return captures(stream) ? kCaptureForbids : allocate(address, bytes, text);
   });
 }
 
 TN_DRIVER cuMemFreeAsync(CuAddress address, CuStream stream) {
   return call("cuMemFreeAsync", Needs::context, [&](std::string& text) {
     text = place(address) + of(stream);
-    auto& all = state().memory;
-    for (auto m = all.begin(); m != all.end(); ++m)
-      if ((*m)->block && reinterpret_cast<CuAddress>((*m)->data) == address) {
-        check_canaries(**m, "when it was freed");
-        std::free((*m)->block);
-        all.erase(m);
-        return 0;
-      }
-    return kInvalidValue;
+    return release(address);
+  });
+}
+
+TN_DRIVER cuMemcpyHtoD_v2(CuAddress to, const void* from, size_t bytes) {
+  return call("cuMemcpyHtoD_v2", Needs::context, [&](std::string& text) {
+    text = cat(place(to), " ", bytes);
+    return copy_in(to, from, bytes);
   });
 }
 
 TN_DRIVER cuMemcpyHtoDAsync_v2(CuAddress to, const void* from, size_t bytes, CuStream stream) {
   return call("cuMemcpyHtoDAsync_v2", Needs::context, [&](std::string& text) {
     text = cat(place(to), " ", bytes, of(stream));
-    if (!within(to, bytes)) return kInvalidValue;
-    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
-    return 0;
+    return copy_in(to, from, bytes);
   });
 }
 

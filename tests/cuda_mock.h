@@ -16,7 +16,8 @@ struct CudaMock {
   // What is alive, retained or pushed on this thread, and every fault so far; empty where nothing is.
   const char* (*leaks)() = nullptr;
   void (*reset)() = nullptr;
-  // The nth call of `name` from now on, counted from 1, fails with `code`. What gives something back gives it back all the same.
+  // The nth call of `name` from now on, counted from 1, fails with `code`; 0: none does. What gives something back gives it
+  // back all the same.
   void (*fail)(const char* name, int nth, int code) = nullptr;
   // Calls of `name` since reset().
   int (*calls)(const char* name) = nullptr;

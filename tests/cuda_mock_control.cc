@@ -56,6 +56,8 @@ TN_CONTROL void tn_mock_reset() {
 
 TN_CONTROL void tn_mock_fail(const char* name, int nth, int code) {
   const std::lock_guard guard(state().lock);
+  if (nth == 0)
+    return static_cast<void>(std::erase_if(state().failures, [&](const auto& f) { return f.name == name; }));
   state().failures.push_back({name, state().calls[name] + nth, code});
 }
 

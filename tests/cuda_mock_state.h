@@ -218,6 +218,7 @@ int call(const char* name, Needs needs, F&& body) {
   static const std::set<std::string> gives_back{"cuDevicePrimaryCtxRelease_v2",
                                                 "cuCtxPopCurrent_v2",
                                                 "cuLibraryUnload",
+                                                "cuMemFree_v2",
                                                 "cuMemFreeAsync",
                                                 "cuEventDestroy_v2",
                                                 "cuGraphExecDestroy",

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,34 +23,55 @@ struct CudaKernel {
   CudaSchedule schedule;
 };
 
+// A folder that goes with the object.
+class HostFolder {
+ public:
+  HostFolder() {
+    char name[] = "/tmp/tenon-cuda-XXXXXX";
+    TENON_CHECK(mkdtemp(name), "no directory");
+    path = name;
+  }
+  HostFolder(const HostFolder&) = delete;
+  ~HostFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  std::string path;
+};
+
+// What stands in front of kernels with these settings on the host.
+inline std::string host_prelude(const CudaSchedule& schedule) {
+  return cuda_settings(schedule) + "#include \"tests/cuda_host.h\"\n" + std::string(cuda_prelude());
+}
+
+// The text as folder/NAME.so; its path. environment, with what the host's compiler says.
+inline Result<std::string> host_object(const std::string& folder, const std::string& name,
+                                       const std::string& text) {
+  const std::string source = folder + "/" + name + ".cc", object = folder + "/" + name + ".so",
+                    log = folder + "/log";
+  std::ofstream(source) << text;
+  const std::string command = std::string(TENON_CXX) +
+                              " -std=c++20 -O0 -w -fPIC -shared -ffp-contract=off -I" + TENON_SOURCE_DIR +
+                              " -o " + object + " " + source + " > " + log + " 2>&1";
+  if (std::system(command.c_str()) == 0) return object;
+  std::ifstream file(log);
+  const std::string said((std::istreambuf_iterator<char>(file)), {});
+  return environment(said.substr(0, 4000) + "\n" + text.substr(text.size() > 6000 ? text.size() - 6000 : 0));
+}
+
 class CudaProgram {
  public:
   // All kernels of one width of indices and one grade of functions; their names differ. `edit` may spoil the text.
   static Result<std::unique_ptr<CudaProgram>> compile(const std::vector<CudaKernel>& kernels,
                                                       const std::function<void(std::string&)>& edit = {}) {
-    std::string text =
-        cuda_settings(kernels[0].schedule) + "#include \"tests/cuda_host.h\"\n" + std::string(cuda_prelude());
+    std::string text = host_prelude(kernels[0].schedule);
     for (const CudaKernel& k : kernels) {
       TENON_CHECK(cuda_settings(k.schedule) == cuda_settings(kernels[0].schedule), "one setting per program");
       text += emit_cuda(k.kernel, k.schedule) + launcher(k);
     }
     if (edit) edit(text);
     auto program = std::make_unique<CudaProgram>();
-    char directory[] = "/tmp/tenon-cuda-XXXXXX";
-    if (!mkdtemp(directory)) return environment("no directory");
-    program->directory_ = directory;
-    const std::string source = program->directory_ + "/kernels.cc",
-                      object = program->directory_ + "/kernels.so", log = program->directory_ + "/log";
-    std::ofstream(source) << text;
-    const std::string command = std::string(TENON_CXX) +
-                                " -std=c++20 -O0 -w -fPIC -shared -ffp-contract=off -I" + TENON_SOURCE_DIR +
-                                " -o " + object + " " + source + " > " + log + " 2>&1";
-    if (std::system(command.c_str()) != 0) {
-      std::ifstream file(log);
-      std::string said((std::istreambuf_iterator<char>(file)), {});
-      return environment(said.substr(0, 4000) + "\n" +
-                         text.substr(text.size() > 6000 ? text.size() - 6000 : 0));
-    }
+    TENON_ASSIGN(const std::string object, host_object(program->folder_.path, "kernels", text));
     program->library_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!program->library_) return environment(dlerror());
     return program;
@@ -58,8 +80,6 @@ class CudaProgram {
   CudaProgram(const CudaProgram&) = delete;
   ~CudaProgram() {
     if (library_) dlclose(library_);
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
   }
 
   // Empty, or what went wrong.
@@ -96,7 +116,7 @@ class CudaProgram {
            k.kernel.name + "(" + call + "); }, blocks, threads, shared, order);\n}\n";
   }
 
-  std::string directory_;
+  HostFolder folder_;
   void* library_ = nullptr;
 };
 

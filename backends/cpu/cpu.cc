@@ -7,7 +7,7 @@
 
 #include "backends/cpu/hot_kernel.h"
 #include "jit/kernel.h"
-#include "jit/lower.h"
+#include "jit/lowered.h"
 #include "jit/schedule.h"
 #include "src/base/align.h"
 #include "src/ir/group.h"
@@ -62,19 +62,20 @@ class KernelStep final : public Step {
       sum += l.sizes.capacity() * sizeof(int64_t) + l.buffers.capacity() * sizeof(Launch::Argument);
     return static_cast<int64_t>(sum);
   }
-  void run(void* const* buffers, char* scratch, Parallel& parallel) const override {
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     for (const Launch& l : launches) {
       void* arguments[kMaxBuffers];
       for (size_t i = 0; i < l.buffers.size(); ++i)
         arguments[i] = l.buffers[i].buffer < 0 ? scratch + l.buffers[i].offset : buffers[l.buffers[i].buffer];
       if (!l.hot) {
-        launch(l, l.function, arguments, scratch, parallel);
+        launch(l, l.function, arguments, scratch, on.parallel);
         continue;
       }
       const HotKernel::Turn turn = l.hot->begin();
-      launch(l, turn.function, arguments, scratch, parallel);
+      launch(l, turn.function, arguments, scratch, on.parallel);
       l.hot->end(turn);
     }
+    return {};
   }
 
   static constexpr size_t kMaxBuffers = 128;
@@ -105,14 +106,6 @@ class KernelGroup final : public Executable {
   std::vector<std::vector<int>>
       positions;  // per kernel and buffer, in the step's buffer list; -1: a temporary
   jit::Isa isa;
-
-  // Once inputs, outputs and kernels are there.
-  void find_positions() {
-    for (const jit::LoweredKernel& k : kernels) {
-      std::vector<int>& list = positions.emplace_back();
-      for (ValueId v : k.buffers) list.push_back(v < jit::kTempBuffer ? position(v) : -1);
-    }
-  }
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     auto step = std::make_unique<KernelStep>();
@@ -153,50 +146,24 @@ class KernelGroup final : public Executable {
     return text;
   }
   int kernel_count() const override { return static_cast<int>(kernels.size()); }
-
- private:
-  int position(ValueId v) const {
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i] == v) return static_cast<int>(i);
-    for (size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i] == v) return static_cast<int>(inputs.size() + i);
-    TENON_CHECK(false, "a kernel reads a value its group does not list");
-    return -1;
-  }
 };
-
-// Kinds that loops can run at all; whether a whole group fits one schedule is lower()'s answer.
-bool has_loops(const Op& row) {
-  return row.kind == Kind::map || row.kind == Kind::reduce || row.kind == Kind::scan ||
-         row.kind == Kind::move || row.kind == Kind::input;
-}
-
-DType operand_dtype(const Graph& graph, ValueId v) { return graph.type(graph.node(v).inputs[0]).dtype; }
 
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
+  bool runs_loops() const override { return true; }
 
   Bid bid(const Graph& graph, ValueId v) const override {
-    const Op& row = op(graph.node(v).op);
-    // Kernels hold 16-bit floats as f32: they have no bits to show.
-    if (row.name == "bitcast" && (graph.type(v).dtype != compute_type(graph.type(v).dtype) ||
-                                  operand_dtype(graph, v) != compute_type(operand_dtype(graph, v))))
-      return {false, 0, "the bits of a 16-bit float are not those of a kernel's value"};
-    if (has_loops(row)) return {true, 1, "runs as loops"};
-    return {false, 0, std::string(row.name) + " has no loops of its own"};
+    const Status loops = jit::has_loops(graph, v);
+    return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
   }
 
   Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
              ValueId v) const override {
     if (Bid own = bid(graph, v); !own.yes) return own;
-    if (members.size() + 1 > jit::kMaxGroupNodes) return {false, 0, "the group is full"};
     std::vector<ValueId> all(members.begin(), members.end());
     all.insert(std::lower_bound(all.begin(), all.end(), v), v);
-    const std::vector<ValueId> outputs = outputs_of(graph, uses, all);
-    if (outputs.size() + inputs_of(graph, all).size() > 24) return {false, 0, "more than 24 streams"};
-    auto lowered = jit::lower({graph, all, outputs, [&](ValueId u) { return draft_strides(graph, all, u); }});
-    if (!lowered.ok()) return {false, 0, lowered.status().message()};
+    if (Status covered = jit::covers(graph, uses, all); !covered.ok()) return {false, 0, covered.message()};
     return {true, 1, "one schedule covers it"};
   }
 
@@ -225,8 +192,8 @@ class CpuBackend final : public Backend {
         Status valid = jit::verify(k.kernel);
         TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
       }
-      group->find_positions();
-      set_inplace(g, *group);
+      group->positions = jit::positions(group->kernels, group->inputs, group->outputs);
+      group->inplace = jit::inplace(group->kernels, group->inputs, group->outputs);
       built.push_back(std::move(group));
     }
     for (auto& group : built)
@@ -244,29 +211,6 @@ class CpuBackend final : public Backend {
   }
 
   std::string describe() const override { return "LLVM, " + std::string(jit::isa_name(jit::host_isa())); }
-
- private:
-  // While groups form, everything stored is taken to be dense.
-  static std::optional<Dims> draft_strides(const Graph& g, const std::vector<ValueId>& members, ValueId v) {
-    const bool member = std::binary_search(members.begin(), members.end(), v);
-    const Op& row = op(g.node(v).op);
-    if (!member && (row.view || is_literal(g, v))) return std::nullopt;
-    return stored_strides(g, v);
-  }
-
-  // An input may die into the output when every kernel that touches it reads it only where it writes.
-  static void set_inplace(const Graph&, KernelGroup& group) {
-    for (size_t i = 0; i < group.inputs.size(); ++i) {
-      if (group.outputs.size() != 1) return;
-      const ValueId v = group.inputs[i];
-      bool safe = true;
-      for (const auto& k : group.kernels) {
-        const bool reads = std::count(k.buffers.begin(), k.buffers.end(), v) > 0;
-        safe = safe && (!reads || std::count(k.inplace.begin(), k.inplace.end(), v) > 0);
-      }
-      if (safe) group.inplace.push_back({0, static_cast<int>(i)});
-    }
-  }
 };
 
 }  // namespace

@@ -76,6 +76,9 @@ constexpr unsigned kCuDefaultSharedBytes =
   X(cuStreamGetCtx, CuStream stream, CuContext* context)                                                     \
   X(cuStreamSynchronize, CuStream stream)                                                                    \
   X(cuPointerGetAttribute, void* value, int attribute, CuAddress address)                                    \
+  X(cuMemAlloc_v2, CuAddress* address, size_t bytes)                                                         \
+  X(cuMemFree_v2, CuAddress address)                                                                         \
+  X(cuMemcpyHtoD_v2, CuAddress to, const void* from, size_t bytes)                                           \
   X(cuMemAllocAsync, CuAddress* address, size_t bytes, CuStream stream)                                      \
   X(cuMemFreeAsync, CuAddress address, CuStream stream)                                                      \
   X(cuMemcpyHtoDAsync_v2, CuAddress to, const void* from, size_t bytes, CuStream stream)                     \

@@ -21,8 +21,9 @@ class CallStep final : public Step {
   int64_t bytes() const override {
     return static_cast<int64_t>(sizeof *this + fixed.size() * (sizeof fixed[0] + sizeof packed[0]));
   }
-  void run(void* const* buffers, char* scratch, Parallel&) const override {
+  Status run(void* const* buffers, char* scratch, const RunOn&) const override {
     if (arrangement) arrangement->run(buffers, scratch, fixed.data());
+    return {};
   }
 };
 

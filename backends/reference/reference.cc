@@ -24,7 +24,7 @@ class EvaluateStep final : public Step {
     for (const auto& s : input_strides) sum += sizeof s + s.size() * kAxis;
     return static_cast<int64_t>(sum);
   }
-  void run(void* const* buffers, char*, Parallel&) const override {
+  Status run(void* const* buffers, char*, const RunOn&) const override {
     std::vector<HostTensor> inputs;
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const TensorType& type = graph.type(graph.inputs[i].value);
@@ -40,6 +40,7 @@ class EvaluateStep final : public Step {
     const HostTensor& y = (*outputs)[0];
     copy_strided(reinterpret_cast<const char*>(y.bytes.data()), dense_strides(y.shape),
                  static_cast<char*>(buffers[graph.inputs.size()]), output_strides, y.shape, size_of(y.dtype));
+    return {};
   }
 };
 

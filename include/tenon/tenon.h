@@ -45,7 +45,7 @@ enum {
 
 /* Byte for byte DLPack's DLTensor. */
 typedef struct tenon_device {
-  int32_t type; /* 1: CPU */
+  int32_t type; /* 1: CPU, 2: CUDA */
   int32_t id;
 } tenon_device;
 typedef struct tenon_dtype {
@@ -97,6 +97,14 @@ typedef void (*tenon_parallel_for_fn)(void* user, int64_t n, int32_t most, tenon
 typedef void* (*tenon_alloc_fn)(void* user, size_t bytes, size_t alignment);
 typedef void (*tenon_free_fn)(void* user, void* block, size_t bytes);
 
+/* The same on another device: memory of `device`, at a multiple of 256 bytes, that may be used in the order of `stream` from
+ * now on; what *token is set to comes back with the block. free is told the same stream; work queued there before may still
+ * use the block. Called on the thread of tenon_program_run_on. */
+typedef void* (*tenon_device_alloc_fn)(void* user, tenon_device device, size_t bytes, void* stream,
+                                       void** token);
+typedef void (*tenon_device_free_fn)(void* user, tenon_device device, void* block, size_t bytes, void* stream,
+                                     void* token);
+
 typedef struct tenon_context_options {
   size_t struct_size;
   tenon_log_fn
@@ -109,6 +117,10 @@ typedef struct tenon_context_options {
   tenon_alloc_fn alloc; /* the workspace of runs and constants folded; NULL: Tenon's own. Both or neither */
   tenon_free_fn free;
   void* allocator_user;
+  tenon_device_alloc_fn
+      device_alloc; /* the workspace of runs on a GPU; NULL: the driver's pool. Both or neither */
+  tenon_device_free_fn device_free;
+  void* device_allocator_user;
 } tenon_context_options;
 
 /* options may be NULL. Programs made with the context keep it alive. */
@@ -219,6 +231,12 @@ typedef struct tenon_program_options {
   int64_t max_plan_bytes; /* all together, about. 0: 64 MiB. One plan is kept whatever the limits */
   int32_t specialize;     /* TENON_SPECIALIZE_... */
   int32_t reserved;       /* 0 */
+  tenon_device
+      device; /* where it runs, and its inputs and outputs are; type 0: the CPU. freeze is for the CPU only */
+  int32_t
+      device_graphs; /* nonzero: on a GPU, plans of several kernels become a CUDA graph after some runs, unless the
+                          * caller's stream captures; it is patched when pointers change */
+  int32_t reserved2; /* 0 */
 } tenon_program_options;
 
 /* Optimises, fuses and compiles. With freeze, params holds one tensor per graph input, NULL for inputs that are not
@@ -233,11 +251,19 @@ TENON_API tenon_status tenon_program_update_params(tenon_program* program, const
 /* New limits, as in tenon_program_options; what is beyond them goes at once. Plans that run end in peace. */
 TENON_API tenon_status tenon_program_set_limits(tenon_program* program, int64_t max_plans,
                                                 int64_t max_plan_bytes);
-/* Runs on CPU tensors and returns when done. Inputs and outputs stand in the graph's order; frozen inputs may be NULL.
+/* Runs on CPU tensors and returns when done (a program on a GPU: as tenon_program_run_on with the default stream). Inputs and outputs stand in the graph's order; frozen inputs may be NULL.
  * Outputs must not overlap each other or an input. Strides must be those the graph declares. */
 TENON_API tenon_status tenon_program_run(tenon_program* program, const tenon_tensor* const* inputs,
                                          size_t n_inputs, const tenon_tensor* const* outputs,
                                          size_t n_outputs);
+/* The same on `stream` (a CUstream, as cudaStream_t; NULL: the default one) of the program's device: queues the work and
+ * returns before it is done; never waits for the device. Inputs that define a symbol stay on the CPU. The first run with new
+ * sizes makes a plan and may compile, which a stream that captures refuses (TENON_ENVIRONMENT); later runs can be captured.
+ * What the driver refuses is TENON_ENVIRONMENT with its words; outputs may then be written in part. For a program of the
+ * CPU, stream must be NULL and this is tenon_program_run. */
+TENON_API tenon_status tenon_program_run_on(tenon_program* program, const tenon_tensor* const* inputs,
+                                            size_t n_inputs, const tenon_tensor* const* outputs,
+                                            size_t n_outputs, void* stream);
 /* The optimised graph, its steps and the reasons, as text or JSON. Valid until this thread's next tenon_*_explain. */
 TENON_API tenon_status tenon_program_explain(tenon_program* program, int32_t json, const char** text,
                                              size_t* length);

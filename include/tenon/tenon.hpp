@@ -236,14 +236,17 @@ class Program : public Handle<tenon_program, tenon_program_retain, tenon_program
     TensorList list(params);
     check(tenon_program_update_params(get(), list.data(), list.size()));
   }
-  void run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const {
+  // stream: of a program on a GPU, which queues its work there.
+  void run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+           void* stream = nullptr) const {
     TensorList in(inputs), out(outputs);
-    check(tenon_program_run(get(), in.data(), in.size(), out.data(), out.size()));
+    check(tenon_program_run_on(get(), in.data(), in.size(), out.data(), out.size(), stream));
   }
   // For frozen inputs, which may be nullptr.
-  void run(const std::vector<const Tensor*>& inputs, const std::vector<const Tensor*>& outputs) const {
+  void run(const std::vector<const Tensor*>& inputs, const std::vector<const Tensor*>& outputs,
+           void* stream = nullptr) const {
     TensorList in(inputs), out(outputs);
-    check(tenon_program_run(get(), in.data(), in.size(), out.data(), out.size()));
+    check(tenon_program_run_on(get(), in.data(), in.size(), out.data(), out.size(), stream));
   }
   // 0: the default.
   void set_limits(int64_t max_plans, int64_t max_plan_bytes) {

@@ -28,6 +28,30 @@ class HostParallel final : public Parallel {
   int threads_;
 };
 
+// The host's memory of one device.
+class HostDeviceMemory final : public DeviceMemory {
+ public:
+  HostDeviceMemory(const tenon_context& context, DeviceId device)
+      : context_(context), device_{device.type, device.index} {}
+  Result<Block> take(int64_t bytes, void* stream) override {
+    Block block;
+    block.data = context_.device_alloc(context_.device_allocator_user, device_, static_cast<size_t>(bytes),
+                                       stream, &block.token);
+    if (!block.data)
+      return environment("the host has no " + std::to_string(bytes) + " bytes on device " +
+                         std::to_string(device_.id));
+    return block;
+  }
+  void give(const Block& block, int64_t bytes, void* stream) override {
+    context_.device_free(context_.device_allocator_user, device_, block.data, static_cast<size_t>(bytes),
+                         stream, block.token);
+  }
+
+ private:
+  const tenon_context& context_;
+  const tenon_device device_;
+};
+
 // The living contexts that brought a logger; the newest has the word.
 struct Loggers {
   struct Entry {
@@ -61,6 +85,16 @@ tenon_context::~tenon_context() {
   all.settle();
 }
 
+tenon::DeviceMemory* tenon_context::device_memory(tenon::DeviceId device) {
+  if (!device_alloc || device.is_cpu()) return nullptr;
+  const tenon::NoFork no_fork;
+  std::lock_guard lock(mutex_);
+  for (auto& [id, memory] : device_memories_)
+    if (id == device) return memory.get();
+  return device_memories_.emplace_back(device, std::make_unique<tenon::HostDeviceMemory>(*this, device))
+      .second.get();
+}
+
 extern "C" {
 
 tenon_status tenon_context_create(const tenon_context_options* options, tenon_context** out) {
@@ -73,9 +107,14 @@ tenon_status tenon_context_create(const tenon_context_options* options, tenon_co
     if (given.parallel_for && given.num_threads == 0)
       return tenon::invalid("parallel_for needs num_threads: how many it has");
     if (!given.alloc != !given.free) return tenon::invalid("alloc and free go together");
+    if (!given.device_alloc != !given.device_free)
+      return tenon::invalid("device_alloc and device_free go together");
     auto handle = std::make_unique<tenon_context>();
     handle->allocator = {given.alloc, given.free, given.allocator_user};
     handle->num_threads = given.num_threads;
+    handle->device_alloc = given.device_alloc;
+    handle->device_free = given.device_free;
+    handle->device_allocator_user = given.device_allocator_user;
     if (given.parallel_for)
       handle->parallel =
           std::make_unique<tenon::HostParallel>(given.parallel_for, given.parallel_user, given.num_threads);

@@ -44,12 +44,7 @@ tenon_status tenon_graph_query(const tenon_graph* graph, tenon_device device, te
     if (!fn) return tenon::invalid("tenon_graph_query: fn is NULL");
     const tenon::Graph& g = graph->graph;
     TENON_TRY(tenon::verify(g));
-    std::vector<tenon::Answer> answers(g.nodes.size());
-    if (device.type == 1) {
-      answers = tenon::query(g);
-    } else {
-      for (tenon::Answer& a : answers) a.why = "no back end for device type " + std::to_string(device.type);
-    }
+    const std::vector<tenon::Answer> answers = tenon::query(g, device.type);
     for (tenon::ValueId v = 0; v < g.nodes.size(); ++v) {
       const tenon::Op& row = tenon::op(g.node(v).op);
       if (row.kind == tenon::Kind::input) continue;

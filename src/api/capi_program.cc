@@ -52,7 +52,7 @@ class TensorList {
 };
 
 Result<SpecializeMode> specialize_mode(const tenon_program_options& given) {
-  if (given.reserved) return invalid("tenon_program_options: reserved is not 0");
+  if (given.reserved || given.reserved2) return invalid("tenon_program_options: reserved is not 0");
   switch (given.specialize) {
     case TENON_SPECIALIZE_OFF: return SpecializeMode::off;
     case TENON_SPECIALIZE_BACKGROUND: return SpecializeMode::background;
@@ -89,7 +89,10 @@ tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_
     program_options.threads = given.num_threads;
     TENON_ASSIGN(program_options.limits, tenon::plan_limits(given.max_plans, given.max_plan_bytes));
     TENON_ASSIGN(program_options.specialize, tenon::specialize_mode(given));
+    program_options.graphs = given.device_graphs != 0;
+    if (given.device.type != 0) program_options.device = {given.device.type, given.device.id};
     if (given.context) {
+      program_options.device_memory = given.context->device_memory(program_options.device);
       program_options.parallel = given.context->parallel.get();
       program_options.allocator = given.context->allocator;
       if (given.num_threads == 0) program_options.threads = given.context->num_threads;
@@ -127,12 +130,17 @@ tenon_status tenon_program_set_limits(tenon_program* program, int64_t max_plans,
 
 tenon_status tenon_program_run(tenon_program* program, const tenon_tensor* const* inputs, size_t n_inputs,
                                const tenon_tensor* const* outputs, size_t n_outputs) {
+  return tenon_program_run_on(program, inputs, n_inputs, outputs, n_outputs, nullptr);
+}
+
+tenon_status tenon_program_run_on(tenon_program* program, const tenon_tensor* const* inputs, size_t n_inputs,
+                                  const tenon_tensor* const* outputs, size_t n_outputs, void* stream) {
   return guarded([&]() -> tenon::Status {
     if (!program) return tenon::invalid("tenon_program_run: program is NULL");
     tenon::TensorList in, out;
     TENON_TRY(in.read(inputs, n_inputs, "input", program->program->graph()));
     TENON_TRY(out.read(outputs, n_outputs, "output", program->program->graph()));
-    return program->program->run(in.list(), out.list());
+    return program->program->run(in.list(), out.list(), stream);
   });
 }
 

@@ -32,8 +32,7 @@ Status check_finished(const tenon_graph* graph, const char* function) {
 
 Status read_tensor(const tenon_tensor* given, const char* what, size_t position, Tensor* out) {
   auto who = [&] { return std::string(what) + " " + std::to_string(position); };
-  if (given->device.type != 1)
-    return invalid(who() + " is on device type " + std::to_string(given->device.type) + ", not on the CPU");
+  out->device = {given->device.type, given->device.id};
   const auto dtype = dtype_from_dlpack(given->dtype.code, given->dtype.bits);
   if (!dtype || given->dtype.lanes != 1)
     return invalid(who() + " has dtype code " + std::to_string(given->dtype.code) + ", " +

@@ -4,8 +4,12 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/ir/builder.h"
@@ -86,7 +90,16 @@ struct tenon_context : tenon::api::Counted {
   tenon::Allocator allocator;
   int num_threads = 0;
   bool logs = false;
+  tenon_device_alloc_fn device_alloc = nullptr;
+  tenon_device_free_fn device_free = nullptr;
+  void* device_allocator_user = nullptr;
+  // The host's memory of a device; null where it brings none. Lives as long as the context.
+  tenon::DeviceMemory* device_memory(tenon::DeviceId device);
   ~tenon_context();
+
+ private:
+  std::mutex mutex_;  // of what follows
+  std::vector<std::pair<tenon::DeviceId, std::unique_ptr<tenon::DeviceMemory>>> device_memories_;
 };
 struct tenon_graph : tenon::api::Counted {
   tenon::Graph graph;

@@ -27,6 +27,7 @@ std::string time_text(int64_t seconds) {
 
 // The best set a kernel needs says enough in a list.
 std::string needs_text(const std::string& needs) {
+  if (needs.empty()) return "gpu";
   return needs.find("avx512") != needs.npos ? "avx512" : needs.find("avx2") != needs.npos ? "avx2" : "x86-64";
 }
 

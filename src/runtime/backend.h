@@ -1,8 +1,9 @@
-// Backend: the one abstract class between the runtime and whatever computes. Three moments:
+// Backend: the one abstract class between the runtime and whatever computes. Four moments:
 //   bid      while a program is made: which nodes can it run, at what cost, or a sentence why not
 //   build    once per program: groups become executables (machine code, descriptors); sizes are still symbols
-//   prepare  once per plan: an executable becomes a step for concrete sizes; microseconds, never a compile. Any
-//            number of threads at once, also for one executable
+//   compile  before prepare, for all executables of a plan at once: what depends on sizes and takes long, if anything
+//   prepare  once per plan: an executable becomes a step for concrete sizes; microseconds. Any number of threads at once,
+//            also for one executable
 // A step runs on the hot path: no allocation, no lock, any number of host threads at once.
 // Back ends are listed, not registered: all_backends() is defined in backends/list.cc.
 #pragma once
@@ -27,6 +28,59 @@ class Parallel {
   // At most `most` threads; each gets one contiguous range, `thread` is in [0, most).
   using RangeFn = void (*)(void* arg, int thread, int64_t begin, int64_t end);
   virtual void run(int64_t n, int most, RangeFn fn, void* arg) = 0;
+};
+
+// Where tensors live, in DLPack's numbers.
+struct DeviceId {
+  static constexpr int kCpu = 1, kCuda = 2;
+  int type = kCpu;
+  int index = 0;
+  bool is_cpu() const { return type == kCpu; }
+  friend bool operator==(const DeviceId&, const DeviceId&) = default;
+};
+
+// Memory of a device, taken and given back in the order of a stream: what was queued before may still use a block when it
+// is given back. Any thread.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  struct Block {
+    void* data = nullptr;
+    void* token = nullptr;  // whatever the owner of the memory wants to know it by
+  };
+  virtual Result<Block> take(int64_t bytes, void* stream) = 0;  // aligned to 256 bytes
+  virtual void give(const Block& block, int64_t bytes, void* stream) = 0;
+};
+
+// A plan's launches, gathered instead of queued, so that the device starts them as one. One thread at a time.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void begin() = 0;  // anew
+  virtual Status launch(
+      void* stream) = 0;  // what came since; only what differs from the last time is told to the device
+};
+
+// What a program needs of a device beside its steps. Any thread.
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+  virtual DeviceMemory& pool() = 0;  // where a host brings no memory of its own
+  // A copy of bytes of the host, ready when this returns; goes back when nobody holds it and no queued work can use it.
+  virtual Result<std::shared_ptr<void>> keep(const void* bytes, int64_t size) = 0;
+  // Whether work can be queued on the stream; with `prepare`, whether plans can be made meanwhile, for which a stream that
+  // captures leaves no room.
+  virtual Status check_stream(void* stream, bool prepare) = 0;
+  virtual bool captures(void* stream) = 0;
+  virtual std::unique_ptr<Recording> recording() = 0;  // null: there are enough of them
+};
+
+// What a run may use.
+struct RunOn {
+  Parallel& parallel;
+  void* stream = nullptr;  // of the program's device; a step that uses one queues its work and does not wait
+  DeviceMemory* memory = nullptr;   // of the workspace; null: the host's
+  DeviceRuntime* graphs = nullptr;  // of the device, where plans may be launched as one
 };
 
 // Whether kernels are compiled again with the sizes of a plan as constants: never, when they turn out to be hot and off
@@ -59,7 +113,11 @@ class Step {
  public:
   virtual ~Step() = default;
   // buffers: the executable's inputs, then its outputs. scratch: scratch_bytes() bytes, 64-byte aligned.
-  virtual void run(void* const* buffers, char* scratch, Parallel& parallel) const = 0;
+  // What fails is what the system or a device refused: sizes and pointers are checked already.
+  virtual Status run(void* const* buffers, char* scratch, const RunOn& on) const = 0;
+  // Kernels that record() adds; 0: it cannot be recorded.
+  virtual int recordable() const { return 0; }
+  virtual Status record(void* const*, char*, Recording&) const { return {}; }
   virtual int64_t scratch_bytes() const = 0;  // for all its threads together
   virtual int64_t bytes() const = 0;          // what the step itself holds, about
 };
@@ -87,6 +145,7 @@ struct BuildContext {
   // Constants (nodes with op constant) never change for the life of the program: they may be packed, into memory of this
   // allocator.
   const Allocator& allocator;
+  DeviceId device = {};
 };
 
 struct Bid {
@@ -99,6 +158,10 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  virtual int device_type() const { return DeviceId::kCpu; }
+  virtual bool runs_loops() const { return false; }  // one back end per type of device does
+  // Of a device of this type; null for the CPU. Kept for the life of the process. environment, unsupported: why there is none.
+  virtual Result<DeviceRuntime*> runtime(int) { return nullptr; }
   virtual Bid bid(const Graph& graph, ValueId node) const = 0;
   // May `node` (a map whose operand `into` is computed by this group) join the group as an epilogue?
   // `members` are in topological order, the first is the node that won the bid.
@@ -107,7 +170,10 @@ class Backend {
   // One executable per group, in order. Members of a group are in topological order.
   virtual Result<std::vector<std::unique_ptr<Executable>>> build(
       const BuildContext& context, std::span<const std::vector<ValueId>> groups) = 0;
-  virtual std::string describe() const = 0;  // library and version, for doctor and build info
+  // What of its executables' prepare() takes long, for all of them at once. compiled: increased by the kernels that went
+  // through the compiler.
+  virtual Status compile(std::span<Executable* const>, const Sizes&, int*) { return {}; }
+  virtual std::string describe() const = 0;  // library and version, for build info; opens nothing
 };
 
 // A line of `tenon doctor`.

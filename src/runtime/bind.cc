@@ -249,6 +249,28 @@ Status check_tensors(const Graph& graph, const Binder& binder, const Plan& plan,
   return {};
 }
 
+Status check_devices(const Graph& graph, DeviceId device, const std::vector<bool>& frozen,
+                     std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  TENON_TRY(check_count(graph, "input", inputs.size()));
+  TENON_TRY(check_count(graph, "output", outputs.size()));
+  auto place = [](DeviceId d) {
+    return d.is_cpu() ? std::string("the CPU")
+                      : "device " + std::to_string(d.index) + " of type " + std::to_string(d.type);
+  };
+  auto check = [&](const char* what, ValueId v, DeviceId want, const Tensor& t) -> Status {
+    if (want == t.device || (want.is_cpu() && t.device.is_cpu()) || !t.data) return {};
+    return invalid(std::string(what) + " " + graph.value_name(v) + " is on " + place(t.device) + ", not on " +
+                   place(want));
+  };
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!frozen[i])
+      TENON_TRY(
+          check("input", graph.inputs[i].value, graph.inputs[i].symbol ? DeviceId() : device, inputs[i]));
+  for (size_t o = 0; o < outputs.size(); ++o)
+    TENON_TRY(check("output", graph.outputs[o].value, device, outputs[o]));
+  return {};
+}
+
 Status check_count(const Graph& graph, std::string_view what, size_t given) {
   const bool out = what == "output";
   const size_t wanted = out ? graph.outputs.size() : graph.inputs.size();

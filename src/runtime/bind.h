@@ -46,6 +46,10 @@ Status check_tensors(const Graph& graph, const Binder& binder, const Plan& plan,
                      const std::vector<bool>& frozen, std::span<const Tensor> inputs,
                      std::span<const Tensor> outputs);
 
+// Every tensor on the program's device; inputs that define a symbol on the host.
+Status check_devices(const Graph& graph, DeviceId device, const std::vector<bool>& frozen,
+                     std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+
 // As many inputs, outputs or params ("input", ...) as the graph has? Asked before any of a caller's array is read.
 Status check_count(const Graph& graph, std::string_view what, size_t given);
 

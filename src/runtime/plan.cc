@@ -2,9 +2,9 @@
 #include "src/runtime/plan.h"
 
 #include <algorithm>
-#include <chrono>
 #include <unordered_set>
 
+#include "src/base/log.h"
 #include "src/ir/op.h"
 #include "src/ir/verify.h"
 #include "src/runtime/bind.h"
@@ -168,10 +168,15 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   }
   plan->intermediate_ = assign_offsets(lifetimes);
 
+  for (auto& [backend, executables] : source.by_backend)
+    TENON_TRY(backend->compile(executables, sizes, &plan->kernels_compiled));
   int64_t scratch = 0;
+  bool recorded = true;
   for (auto& e : source.executables) {
     TENON_ASSIGN(std::unique_ptr<Step> step, e->prepare(sizes));
     scratch = std::max(scratch, step->scratch_bytes());
+    if (step->recordable() == 0) recorded = false;
+    plan->recordable_ += step->recordable();
     PlannedStep planned{std::move(step), static_cast<uint32_t>(plan->buffers_.size()), 0};
     auto add = [&](ValueId v) {
       BufferRef ref;
@@ -183,7 +188,8 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
         ref = {BufferRef::Kind::workspace, 0, lifetimes[slot[v]].offset, nullptr};
       else
         ref = {BufferRef::Kind::constant, 0, 0,
-               attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->bytes};
+               source.constant_at.empty() ? attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->bytes
+                                          : source.constant_at[v]};
       plan->buffers_.push_back(ref);
     };
     for (ValueId v : e->inputs) add(v);
@@ -192,20 +198,46 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
     plan->most_buffers_ = std::max<size_t>(plan->most_buffers_, planned.buffer_count);
     plan->steps_.push_back(std::move(planned));
   }
+  if (!recorded) plan->recordable_ = 0;
   // Scratch of the running step stands behind the intermediates.
   plan->workspace_ = plan->intermediate_ + align_up(scratch);
   return plan;
 }
 
-template <class After>
-void Plan::walk(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel,
-                After&& after) const {
-  std::unique_ptr<Arena> arena;
-  char* base = nullptr;
-  if (workspace_ > 0) {
-    arena = arenas.take(workspace_);
-    base = arena->data();
+namespace {
+
+// The workspace of one run; given back when it ends.
+class Workspace {
+ public:
+  Workspace(ArenaPool& arenas, const RunOn& on) : arenas_(arenas), on_(on) {}
+  Workspace(const Workspace&) = delete;
+  ~Workspace() {
+    if (arena_) arenas_.give(std::move(arena_));
+    if (block_.data) on_.memory->give(block_, bytes_, on_.stream);
   }
+  Result<char*> take(int64_t bytes) {
+    if (bytes == 0) return nullptr;
+    if (!on_.memory) {
+      arena_ = arenas_.take(bytes);
+      return arena_->data();
+    }
+    TENON_ASSIGN(block_, on_.memory->take(bytes, on_.stream));
+    bytes_ = bytes;
+    return static_cast<char*>(block_.data);
+  }
+
+ private:
+  ArenaPool& arenas_;
+  const RunOn& on_;
+  std::unique_ptr<Arena> arena_;
+  DeviceMemory::Block block_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+template <class Each>
+Status Plan::for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const {
   constexpr size_t kOnStack = 64;
   void* on_stack[kOnStack];
   std::vector<void*> on_heap;
@@ -224,10 +256,48 @@ void Plan::walk(void* const* inputs, void* const* outputs, ArenaPool& arenas, Pa
         case BufferRef::Kind::workspace: pointers[i] = base + ref->offset; break;
       }
     }
-    s.step->run(pointers, base + intermediate_, parallel);
-    after();
+    TENON_TRY(each(*s.step, pointers, base + intermediate_));
   }
-  if (arena) arenas.give(std::move(arena));
+  return {};
+}
+
+// done: the run is over; else it has yet to be made step by step. What the device refuses as a whole it may well take in steps.
+Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on,
+                        bool* done) const {
+  constexpr int kFewestKernels = 4, kRunsFirst = 3;
+  if (recordable_ < kFewestKernels || as_one_.given_up) return {};
+  if (as_one_.runs < kRunsFirst) return ++as_one_.runs, Status();
+  std::unique_lock lock(as_one_.mutex, std::try_to_lock);
+  if (!lock || on.graphs->captures(on.stream)) return {};
+  std::unique_ptr<Recording>& recording = as_one_.recording;
+  if (!recording) recording = on.graphs->recording();
+  if (!recording) return {};
+  recording->begin();
+  TENON_TRY(for_each_step(inputs, outputs, base, [&](const Step& step, void* const* pointers, char* scratch) {
+    return step.record(pointers, scratch, *recording);
+  }));
+  const Status launched = recording->launch(on.stream);
+  if (!launched.ok()) {
+    recording.reset();
+    as_one_.given_up = true;
+    log("warning", "launched kernel by kernel from now on: " + launched.message());
+    return {};
+  }
+  *done = true;
+  return {};
+}
+
+Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on) const {
+  Workspace workspace(arenas, on);
+  TENON_ASSIGN(char* base, workspace.take(workspace_));
+  if (on.graphs) {
+    bool done = false;
+    TENON_TRY(run_as_one(inputs, outputs, base, on, &done));
+    if (done) return {};
+  }
+  return for_each_step(inputs, outputs, base, [&](const Step& step, void* const* pointers, char* scratch) {
+    return step.run(pointers, scratch, on);
+  });
 }
 
 int64_t Plan::bytes() const {
@@ -238,22 +308,6 @@ int64_t Plan::bytes() const {
       sum += sizeof e + (e.shape.capacity() + e.strides.capacity()) * sizeof(int64_t);
   for (const PlannedStep& s : steps_) sum += static_cast<size_t>(s.step->bytes());
   return static_cast<int64_t>(sum);
-}
-
-void Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel) const {
-  walk(inputs, outputs, arenas, parallel, [] {});
-}
-
-std::vector<double> Plan::time_steps(void* const* in, void* const* out, ArenaPool& arenas,
-                                     Parallel& parallel) const {
-  std::vector<double> seconds;
-  auto last = std::chrono::steady_clock::now();
-  walk(in, out, arenas, parallel, [&] {
-    auto now = std::chrono::steady_clock::now();
-    seconds.push_back(std::chrono::duration<double>(now - last).count());
-    last = now;
-  });
-  return seconds;
 }
 
 }  // namespace tenon

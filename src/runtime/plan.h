@@ -3,7 +3,9 @@
 // Tested by tests/run_test.cc.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +30,8 @@ struct PlanSource {
   std::vector<int> input_of;                             // per value: position in the host's inputs, -1
   std::vector<int> output_of;  // per value: position of its first output binding, -1
   std::vector<ValueId> sized;  // one value of each type
+  std::vector<std::pair<Backend*, std::vector<Executable*>>> by_backend;
+  std::vector<const void*> constant_at;  // per value: its bytes on the program's device; empty: on the host
 
   void find_sized();  // once the graph is there
 };
@@ -37,8 +41,9 @@ class Plan {
   static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads,
                                             std::shared_ptr<Specialization> specialize = {});
 
-  // Pointers are checked already. Workspace comes from `arenas`.
-  void run(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel) const;
+  // Pointers are checked already. Workspace comes from `arenas`, or from on.memory. What fails is what the system or a device
+  // refused; outputs may then be written in part.
+  Status run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on) const;
 
   const std::vector<int64_t>& symbols() const { return symbols_; }
   int64_t workspace_bytes() const { return workspace_; }
@@ -50,19 +55,28 @@ class Plan {
     int64_t elements = 0;
   };
   std::vector<Expected> inputs, outputs;
-  // A line per step with its time, for profiling: runs once, serially timed.
-  std::vector<double> time_steps(void* const* in, void* const* out, ArenaPool& arenas,
-                                 Parallel& parallel) const;
+  int kernels_compiled = 0;  // for these sizes
 
  private:
+  // Calls each(step, pointers, scratch) for the steps in order until one fails.
+  template <class Each>
+  Status for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const;
+  Status run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on, bool* done) const;
+
+  // Launches of all steps as one: from the kRunsFirst-th run on, by one thread at a time.
+  struct AsOne {
+    std::mutex mutex;
+    std::unique_ptr<Recording> recording;
+    std::atomic<int> runs{0};
+    std::atomic<bool> given_up{false};
+  };
+  mutable AsOne as_one_;
+  int recordable_ = 0;  // kernels; 0: some step cannot be recorded
+
   struct PlannedStep {
     std::unique_ptr<Step> step;
     uint32_t first_buffer = 0, buffer_count = 0;
   };
-  template <class After>
-  void walk(void* const* inputs, void* const* outputs, ArenaPool& arenas, Parallel& parallel,
-            After&& after) const;
-
   std::vector<int64_t> symbols_;
   std::vector<PlannedStep> steps_;
   std::vector<BufferRef> buffers_;

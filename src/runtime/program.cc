@@ -18,6 +18,7 @@
 #include "src/runtime/fork.h"
 #include "src/runtime/plan.h"
 #include "src/runtime/plan_log.h"
+#include "src/runtime/query.h"
 
 namespace tenon {
 namespace {
@@ -27,10 +28,17 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+std::vector<Backend*> backends_of(int device_type) {
+  std::vector<Backend*> list;
+  for (Backend* b : all_backends())
+    if (b->device_type() == device_type) list.push_back(b);
+  return list;
+}
+
 std::vector<Backend*> chosen_backends(const ProgramOptions& options) {
   std::vector<Backend*> chosen;
   if (options.backends.empty()) {
-    for (Backend* b : all_backends()) chosen.push_back(b);
+    chosen = backends_of(options.device.type);
   } else {
     for (const std::string& name : options.backends)
       if (Backend* b = find_backend(name)) chosen.push_back(b);
@@ -111,21 +119,23 @@ struct Built {
 namespace {
 
 Status build(const Graph& from, const std::vector<Backend*>& backends, const Allocator& allocator,
-             Built& built) {
+             DeviceId device, Built& built) {
   Placement placement;
   placement.backend = [&](const Graph& at, ValueId v) {
     const Op& row = op(at.node(v).op);
     if (row.kind == Kind::input || row.view) return std::string();
     Backend* b = best_bid(backends, at, v);
+    if (!b && host_keeps(row, device.type)) return std::string("none");
     // A body is preferred to the slow interpreter; what has neither stays for the error below.
     if (b && b->name() == "reference" && row.body) return std::string();
     return b ? std::string(b->name()) : std::string();
   };
   placement.rules = [&](const Graph& at) {
     FuseRules rules;
-    rules.loops = "cpu";
-    for (Backend* b : backends)
+    for (Backend* b : backends) {
+      if (b->runs_loops()) rules.loops = b->name();
       if (b->name() == "reference") rules.last_resort = "reference";
+    }
     auto best = std::make_shared<std::vector<Backend*>>(at.nodes.size());
     rules.backend = [&, best](ValueId v) {
       Backend*& b = (*best)[v];
@@ -172,7 +182,7 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, const All
     store(g.outputs[i].value, g.outputs[i].strides);
   }
 
-  const BuildContext context{g, layouts, materialised, allocator};
+  const BuildContext context{g, layouts, materialised, allocator, device};
   source.executables.resize(members.size());
   std::map<std::string, std::vector<size_t>> by_backend;
   for (size_t i = 0; i < members.size(); ++i) by_backend[g.groups[i].backend].push_back(i);
@@ -188,7 +198,11 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, const All
     std::vector<std::vector<ValueId>> groups;
     for (size_t i : list) groups.push_back(members[i]);
     TENON_ASSIGN(auto executables, b->build(context, groups));
-    for (size_t k = 0; k < list.size(); ++k) source.executables[list[k]] = std::move(executables[k]);
+    std::vector<Executable*>& all = source.by_backend.emplace_back(b, std::vector<Executable*>()).second;
+    for (size_t k = 0; k < list.size(); ++k) {
+      all.push_back(executables[k].get());
+      source.executables[list[k]] = std::move(executables[k]);
+    }
   }
   for (auto& m : members) {
     built.nodes += static_cast<int64_t>(m.size());
@@ -206,7 +220,7 @@ Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& ba
                 const Allocator& allocator, std::vector<std::unique_ptr<Arena>>& storage, Built* stats) {
   if (split.folded.empty()) return {};
   Built init;
-  TENON_TRY(build(split.init, backends, allocator, init));
+  TENON_TRY(build(split.init, backends, allocator, {}, init));
   TENON_ASSIGN(
       std::unique_ptr<Plan> plan,
       Plan::make(init.source, std::vector<int64_t>(main.dims->symbol_count(), 0), parallel.threads()));
@@ -222,7 +236,7 @@ Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& ba
     outputs.push_back(storage.back()->data());
   }
   ArenaPool arenas(allocator);
-  plan->run(nullptr, outputs.data(), arenas, parallel);
+  TENON_TRY(plan->run(nullptr, outputs.data(), arenas, {parallel}));
   stats->kernels_compiled += init.kernels_compiled;
   return {};
 }
@@ -247,6 +261,9 @@ struct Program::Impl {
   Built built;
   Binder binder;
   Conditions conditions;
+  DeviceRuntime* runtime = nullptr;  // null: the CPU
+  std::vector<std::shared_ptr<void>> uploaded;
+  std::atomic<int64_t> compiled_for_plans{0};
   double compile_ms = 0;
   std::shared_ptr<Specialization> specialize;
   ArenaPool arenas;
@@ -264,6 +281,9 @@ struct Program::Impl {
         plans(given.limits) {}
 
   Parallel& parallel() const { return options.parallel ? *options.parallel : default_parallel(); }
+  DeviceMemory* memory() const {
+    return !runtime ? nullptr : options.device_memory ? options.device_memory : &runtime->pool();
+  }
   int threads() const {
     return options.threads > 0 ? std::min(options.threads, parallel().threads()) : parallel().threads();
   }
@@ -272,14 +292,51 @@ struct Program::Impl {
     const NoFork no_fork;
     const auto start = Clock::now();
     if (options.freeze) TENON_TRY(check_params(source, params));
+    if (!options.device.is_cpu()) TENON_TRY(check_for_device());
     Split split = split_constants(
         optimize(freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen)));
-    TENON_TRY(run_init(split, split.main, backends, parallel(), options.allocator, folded, &built));
-    TENON_TRY(build(split.main, backends, options.allocator, built));
+    if (options.device.is_cpu()) {
+      TENON_TRY(run_init(split, split.main, backends, parallel(), options.allocator, folded, &built));
+    } else {
+      for (Backend* b : backends) {
+        TENON_ASSIGN(DeviceRuntime * of_backend, b->runtime(options.device.index));
+        if (!runtime) runtime = of_backend;
+      }
+      if (!runtime)
+        return unsupported("no back end runs on device type " + std::to_string(options.device.type));
+      TENON_TRY(
+          run_init(split, split.main, backends_of(DeviceId::kCpu), default_parallel(), {}, folded, &built));
+    }
+    TENON_TRY(build(split.main, backends, options.allocator, options.device, built));
+    if (runtime) TENON_TRY(upload());
     TENON_ASSIGN(binder, Binder::make(source));
     conditions = Conditions(source);
     compile_ms += ms_since(start);
     log_program(number, source, built.kernels, built.kernels_compiled, compile_ms);
+    return {};
+  }
+  Status check_for_device() const {
+    if (options.freeze) return unsupported("params are packed for programs of the CPU only");
+    const Uses uses(source);
+    for (const InputBinding& i : source.inputs)
+      if (i.symbol && (!uses.users(i.value).empty() || uses.is_output(i.value)))
+        return unsupported(source.value_name(i.value) +
+                           " defines a symbol, on the host; a device cannot read it");
+    return {};
+  }
+  // Copies the constants that steps read to the device.
+  Status upload() {
+    const Graph& g = built.graph;
+    built.source.constant_at.resize(g.nodes.size());
+    for (ValueId v = 0; v < g.nodes.size(); ++v) {
+      if (g.node(v).op != ops::constant || g.node(v).group >= 0) continue;
+      const auto& data = *attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data");
+      const auto bytes = static_cast<int64_t>(data.size);
+      if (bytes == 0) continue;
+      TENON_ASSIGN(std::shared_ptr<void> copy, runtime->keep(data.bytes, bytes));
+      built.source.constant_at[v] = copy.get();
+      uploaded.push_back(std::move(copy));
+    }
     return {};
   }
   Result<PlanCache::Use> make_plan(std::span<const int64_t> symbols) {
@@ -288,7 +345,10 @@ struct Program::Impl {
         symbols,
         [&]() -> Result<std::unique_ptr<Plan>> {
           TENON_TRY(conditions.check(symbols));
-          return Plan::make(built.source, {symbols.begin(), symbols.end()}, threads(), specialize);
+          TENON_ASSIGN(auto plan,
+                       Plan::make(built.source, {symbols.begin(), symbols.end()}, threads(), specialize));
+          compiled_for_plans += plan->kernels_compiled;
+          return plan;
         },
         watch ? &*watch : nullptr);
   }
@@ -315,11 +375,11 @@ Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const Program
   return program;
 }
 
-Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  return where_threads_are([&] { return run_here(inputs, outputs); });
+Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream) {
+  return where_threads_are([&] { return run_here(inputs, outputs, stream); });
 }
 
-Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream) {
   const Pin<Impl> pin(impl_);
   Impl& p = *pin;
   constexpr size_t kOnStack = 32;
@@ -327,10 +387,16 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   int64_t symbols_stack[kOnStack];
   std::vector<int64_t> symbols_heap(count > kOnStack ? count : 0);
   const std::span<int64_t> symbols(count > kOnStack ? symbols_heap.data() : symbols_stack, count);
+  TENON_TRY(check_devices(source_, p.options.device, p.frozen, inputs, outputs));
+  if (p.runtime)
+    TENON_TRY(p.runtime->check_stream(stream, false));
+  else if (stream)
+    return invalid("a stream is given, and the program runs on the CPU");
   TENON_TRY(p.binder.solve(source_, p.frozen, inputs, symbols));
   PlanCache::Use plan = p.plans.find(symbols);
   if (!plan) {
     TENON_TRY(p.binder.check_inputs(source_, p.frozen, inputs, symbols));
+    if (p.runtime) TENON_TRY(p.runtime->check_stream(stream, true));
     TENON_ASSIGN(plan, p.make_plan(symbols));
   }
   TENON_TRY(check_tensors(source_, p.binder, *plan, p.frozen, inputs, outputs));
@@ -341,8 +407,8 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   if (outputs.size() > 64) out_heap.resize(outputs.size()), out = out_heap.data();
   for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i].data;
   for (size_t i = 0; i < outputs.size(); ++i) out[i] = outputs[i].data;
-  plan->run(in, out, p.arenas, p.parallel());
-  return {};
+  return plan->run(in, out, p.arenas,
+                   {p.parallel(), stream, p.memory(), p.options.graphs ? p.runtime : nullptr});
 }
 
 Status Program::update_params(std::span<const Tensor> params) {
@@ -386,7 +452,7 @@ ProgramStats Program::stats() const {
   s.nodes = p->built.nodes;
   s.nodes_fused = p->built.nodes_fused;
   s.kernels = p->built.kernels;
-  s.kernels_compiled = p->built.kernels_compiled;
+  s.kernels_compiled = p->built.kernels_compiled + p->compiled_for_plans;
   s.steps = static_cast<int64_t>(p->built.source.executables.size());
   s.workspace_bytes = newest ? newest->workspace_bytes() : 0;
   if (p->specialize) {

@@ -23,16 +23,21 @@ struct Tensor {
   DType dtype = DType::f32;
   std::span<const int64_t> shape;
   std::span<const int64_t> strides;
+  DeviceId device = {};
 };
 
 struct ProgramOptions {
   bool freeze = false;                // params given to make() are constants: packed and folded once
   Parallel* parallel = nullptr;       // null: default_parallel()
   int threads = 0;                    // at most this many; 0: as many as `parallel` has
-  std::vector<std::string> backends;  // names in order of preference; empty: all
+  DeviceId device = {};               // where inputs and outputs lie, and where it runs
+  std::vector<std::string> backends;  // names in order of preference; empty: all of the device
   PlanLimits limits = {};
   SpecializeMode specialize = SpecializeMode::off;
-  Allocator allocator = {};  // of the workspace of runs and of folded constants
+  Allocator allocator = {};  // of the workspace of runs and of folded constants, on the CPU
+  bool graphs =
+      false;  // on a device: plans of several small kernels are launched as one from their fourth run on
+  DeviceMemory* device_memory = nullptr;  // of the workspace of runs on another device; null: the driver's
 };
 
 struct ProgramStats {
@@ -56,7 +61,8 @@ class Program {
                                                std::span<const Tensor> params);
   ~Program();
   // Checks every tensor, then runs. Outputs are untouched on failure. Frozen inputs may have null data.
-  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+  // stream: of the program's device; the work is queued there, and this returns before it is done.
+  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream = nullptr);
   // New bytes for the frozen params: folds and packs again. Calls of run() under way end with the former ones; when this
   // returns, nobody reads those any more. Not from within a run.
   Status update_params(std::span<const Tensor> params);
@@ -68,7 +74,7 @@ class Program {
  private:
   struct Impl;
   Program(const Graph& graph, const ProgramOptions& options);
-  Status run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+  Status run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream);
 
   const Graph source_;  // as the host gave it
   const int64_t number_;

@@ -13,24 +13,26 @@ namespace {
 constexpr std::string_view kSlow = "reference";  // the evaluator: a body is preferred to it
 
 // The best bid; `why` collects the sentences of those that decline.
-Backend* direct(const Graph& g, ValueId v, std::string* why) {
+Backend* direct(const Graph& g, ValueId v, int device_type, std::string* why) {
   Backend* best = nullptr;
   double cost = 0;
   std::string yes, no;
   for (Backend* b : all_backends()) {
+    if (b->device_type() != device_type) continue;
     Bid bid = b->bid(g, v);
     if (!bid.yes)
       no += (no.empty() ? "" : "; ") + std::string(b->name()) + ": " + bid.why;
     else if (!best || bid.cost < cost)
       best = b, cost = bid.cost, yes = bid.why;
   }
+  if (no.empty()) no = "no back end for device type " + std::to_string(device_type);
   *why = best ? yes : no;
   return best;
 }
 
-bool fast(const Graph& g, ValueId v) {
+bool fast(const Graph& g, ValueId v, int device_type) {
   std::string why;
-  Backend* b = direct(g, v, &why);
+  Backend* b = direct(g, v, device_type, &why);
   return b && b->name() != kSlow;
 }
 
@@ -50,37 +52,46 @@ Graph alone(const Graph& g, ValueId v) {
   return out;
 }
 
-Answer answer(const Graph& g, ValueId v) {
+Answer answer(const Graph& g, ValueId v, int device_type) {
   const Op& row = op(g.node(v).op);
   if (row.kind == Kind::input) return {};
-  if (row.view) return {"cpu", "a view: read through, or copied where it must exist"};
+  std::string loops;
+  for (Backend* b : all_backends())
+    if (b->runs_loops() && b->device_type() == device_type) loops = b->name();
+  if (row.view && !loops.empty()) return {loops, "a view: read through, or copied where it must exist"};
   std::string why;
-  Backend* b = direct(g, v, &why);
+  Backend* b = direct(g, v, device_type, &why);
   if (!row.body || (b && b->name() != kSlow)) return {b ? std::string(b->name()) : "", why};
+  if (host_keeps(row, device_type)) return {"", why};
   // Through its body: every part of it must run.
-  const Graph body = expand(alone(g, v), [](const Graph& at, ValueId u) { return fast(at, u); });
+  const Graph body =
+      expand(alone(g, v), [&](const Graph& at, ValueId u) { return fast(at, u, device_type); });
   Answer whole{"", "through its body"};
   for (ValueId u = 0; u < body.nodes.size(); ++u) {
     const Op& part = op(body.node(u).op);
     if (part.kind == Kind::input || part.view) continue;
-    Backend* runs = direct(body, u, &why);
+    Backend* runs = direct(body, u, device_type, &why);
     if (!runs) return {"", "its body needs " + std::string(part.name) + ": " + why};
     if (("+" + whole.backend + "+").find("+" + std::string(runs->name()) + "+") == std::string::npos)
       whole.backend += (whole.backend.empty() ? "" : "+") + std::string(runs->name());
   }
-  if (whole.backend.empty()) whole.backend = "cpu";  // views alone
+  if (whole.backend.empty()) whole.backend = loops;  // views alone
   return whole;
 }
 
 }  // namespace
 
-std::vector<Answer> query(const Graph& given) {
+bool host_keeps(const Op& row, int device_type) {
+  return row.kind == Kind::contract && device_type != DeviceId::kCpu;
+}
+
+std::vector<Answer> query(const Graph& given, int device_type) {
   const NoFork no_fork;  // back ends look into caches of theirs
   Graph graph = given;
   graph.dims =
       std::make_shared<DimTable>(*given.dims);  // bodies add to it; the graph may be in use elsewhere
   std::vector<Answer> answers;
-  for (ValueId v = 0; v < graph.nodes.size(); ++v) answers.push_back(answer(graph, v));
+  for (ValueId v = 0; v < graph.nodes.size(); ++v) answers.push_back(answer(graph, v, device_type));
   return answers;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/ir/graph.h"
+#include "src/ir/op.h"
 #include "src/runtime/backend.h"
 
 namespace tenon {
@@ -15,7 +16,11 @@ struct Answer {
   std::string why;      // a sentence, for both answers
 };
 
+// Whether an op that no back end takes is left to the host although it has a body: on a GPU a product as loops over memory
+// would be far slower than what any host has.
+bool host_keeps(const Op& row, int device_type);
+
 // One answer per node of a verified graph; inputs and constants have empty ones.
-std::vector<Answer> query(const Graph& graph);
+std::vector<Answer> query(const Graph& graph, int device_type = DeviceId::kCpu);
 
 }  // namespace tenon

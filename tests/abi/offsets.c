@@ -39,6 +39,11 @@ LOCK(tenon_context_options, num_threads, 40);
 LOCK(tenon_context_options, alloc, 48);
 LOCK(tenon_context_options, free, 56);
 LOCK(tenon_context_options, allocator_user, 64);
+#ifndef TENON_FROZEN
+LOCK(tenon_context_options, device_alloc, 72);
+LOCK(tenon_context_options, device_free, 80);
+LOCK(tenon_context_options, device_allocator_user, 88);
+#endif
 
 LOCK(tenon_op_info, struct_size, 0);
 LOCK(tenon_op_info, name, 8);
@@ -70,6 +75,11 @@ LOCK(tenon_program_options, max_plan_bytes, 32);
 #ifndef TENON_FROZEN
 LOCK(tenon_program_options, specialize, 40);
 LOCK(tenon_program_options, reserved, 44);
+#ifndef TENON_FROZEN
+LOCK(tenon_program_options, device, 48);
+LOCK(tenon_program_options, device_graphs, 56);
+LOCK(tenon_program_options, reserved2, 60);
+#endif
 #endif
 
 LOCK(tenon_program_stats, struct_size, 0);

@@ -1,0 +1,355 @@
+// See cuda.h. A step is a list of launches with their size arguments ready; a run adds pointers. A pointer that is not
+// aligned to 16 bytes takes the form of the launch whose vectors are single elements, compiled when it first comes.
+#include "backends/cuda/cuda.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "backends/cuda/code.h"
+#include "backends/cuda/memory.h"
+#include "backends/cuda/recording.h"
+#include "jit/lowered.h"
+#include "src/base/align.h"
+
+namespace tenon {
+namespace {
+
+using cuda::CuFunction;
+constexpr int64_t kVector = 16;  // bytes that one thread reads or writes at once
+
+// How a kernel runs at concrete sizes, for pointers of one alignment.
+struct Form {
+  jit::CudaSchedule schedule;
+  jit::CudaLaunch launch;
+};
+
+// A kernel on a device, in as many forms as plans have asked for. Any thread.
+class DeviceKernel {
+ public:
+  DeviceKernel(const cuda::Device& device, jit::LoweredKernel lowered)
+      : device_(device), lowered_(std::move(lowered)) {}
+
+  const cuda::Device& device() const { return device_; }
+  const jit::LoweredKernel& lowered() const { return lowered_; }
+
+  // The fastest that does not spill, as far as is known.
+  Form form(std::span<const int64_t> sizes, int64_t alignment, int64_t longest) const {
+    Form f;
+    for (int ease = 0; ease <= jit::kMostEase; ++ease) {
+      f.schedule =
+          jit::cuda_schedule(lowered_.kernel, sizes, device_.description(), alignment, longest, ease);
+      std::lock_guard lock(mutex_);
+      const Loaded* known = find(f.schedule);
+      if (!known || !known->spills) break;
+    }
+    f.launch = jit::cuda_launch(lowered_.kernel, f.schedule, sizes, device_.description());
+    return f;
+  }
+  // Null: not loaded for so many shared bytes yet.
+  CuFunction function(const Form& form) const {
+    std::lock_guard lock(mutex_);
+    const Loaded* known = find(form.schedule);
+    return known && known->shared_bytes >= form.launch.shared_bytes ? known->function : nullptr;
+  }
+  cuda::Wanted wanted(const Form& form) const {
+    return {&lowered_.kernel, form.schedule, form.launch.shared_bytes};
+  }
+  void add(const cuda::Wanted& loaded) {
+    std::lock_guard lock(mutex_);
+    Loaded* known = const_cast<Loaded*>(find(loaded.schedule));
+    if (!known) known = &loaded_.emplace_back();
+    *known = {loaded.schedule, loaded.function, std::max(loaded.shared_bytes, known->shared_bytes),
+              loaded.spill_bytes > 0};
+  }
+
+ private:
+  struct Loaded {
+    jit::CudaSchedule schedule;
+    CuFunction function = nullptr;
+    int64_t shared_bytes = 0;
+    bool spills = false;
+  };
+  const Loaded* find(const jit::CudaSchedule& schedule) const {
+    for (const Loaded& l : loaded_)
+      if (l.schedule == schedule) return &l;
+    return nullptr;
+  }
+
+  const cuda::Device& device_;
+  const jit::LoweredKernel lowered_;
+  mutable std::mutex mutex_;
+  std::vector<Loaded> loaded_;
+};
+
+// Loads what is missing of these forms, and easier ones where the compiler spilled.
+struct Missing {
+  DeviceKernel* kernel;
+  std::vector<int64_t> sizes;
+  int64_t alignment, longest;
+};
+Status load_missing(const cuda::Device& device, std::span<const Missing> all, int* compiled) {
+  for (int round = 0; round <= jit::kMostEase; ++round) {
+    std::vector<cuda::Wanted> wanted;
+    std::vector<DeviceKernel*> of;
+    for (const Missing& m : all) {
+      const Form form = m.kernel->form(m.sizes, m.alignment, m.longest);
+      if (m.kernel->function(form)) continue;
+      wanted.push_back(m.kernel->wanted(form));
+      of.push_back(m.kernel);
+    }
+    if (wanted.empty()) break;
+    TENON_TRY(cuda::load(device, wanted, compiled));
+    for (size_t i = 0; i < wanted.size(); ++i) of[i]->add(wanted[i]);
+  }
+  return {};
+}
+
+struct Launch {
+  DeviceKernel* kernel = nullptr;
+  std::vector<int64_t> sizes;
+  struct Argument {
+    int buffer;      // position in the step's buffer list; -1: a temporary
+    int64_t offset;  // of a temporary in the step's scratch
+  };
+  std::vector<Argument> buffers;
+  int64_t longest = 0;            // elements of the longest buffer
+  int64_t temps = 0;              // bytes, in front of the locals
+  Form aligned, single;           // the latter takes pointers of any alignment
+  CuFunction function = nullptr;  // of the aligned form
+  int64_t scratch_bytes() const {
+    return temps + std::max(aligned.launch.scratch_bytes, single.launch.scratch_bytes);
+  }
+};
+
+class CudaStep final : public Step {
+ public:
+  const cuda::Device* device = nullptr;
+  std::vector<Launch> launches;
+
+  int64_t scratch_bytes() const override {
+    int64_t most = 0;
+    for (const Launch& l : launches) most = std::max(most, l.scratch_bytes());
+    return most;
+  }
+  int64_t bytes() const override {
+    size_t sum = sizeof *this;
+    for (const Launch& l : launches)
+      sum += sizeof l + l.sizes.size() * sizeof(int64_t) + l.buffers.size() * sizeof(Launch::Argument);
+    return static_cast<int64_t>(sum);
+  }
+
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
+    const cuda::Current current(*device);
+    TENON_TRY(current.status());
+    const auto stream = static_cast<cuda::CuStream>(on.stream);
+    for (const Launch& l : launches) {
+      cuda::Work w;
+      TENON_TRY(fill(w, l, buffers, scratch, stream));
+      TENON_TRY(w.queue(*device, stream));
+    }
+    return {};
+  }
+  int recordable() const override { return static_cast<int>(launches.size()); }
+  Status record(void* const* buffers, char* scratch, Recording& recording) const override {
+    for (const Launch& l : launches) {
+      cuda::Work w;
+      TENON_TRY(fill(w, l, buffers, scratch, nullptr));
+      cuda::add(recording, w);
+    }
+    return {};
+  }
+
+ private:
+  Status fill(cuda::Work& w, const Launch& l, void* const* buffers, char* scratch,
+              cuda::CuStream stream) const {
+    uint64_t bits = 0;
+    for (const Launch::Argument& a : l.buffers) {
+      w.add(reinterpret_cast<uint64_t>(a.buffer < 0 ? scratch + a.offset : buffers[a.buffer]));
+      bits |= w.values[w.count - 1];
+    }
+    const Form* form = &l.aligned;
+    w.function = l.function;
+    if (bits % kVector != 0 && l.aligned.schedule != l.single.schedule) {
+      form = &l.single;
+      TENON_ASSIGN(w.function, single(l, stream));
+    }
+    for (int64_t size : l.sizes)
+      w.add(static_cast<uint64_t>(size));  // 32 bits of it, where indices have no more
+    if (form->schedule.locals == jit::CudaSchedule::Locals::global) {
+      w.add(reinterpret_cast<uint64_t>(scratch + l.temps));
+      w.add(static_cast<uint64_t>(form->launch.scratch_stride));
+    }
+    w.blocks = static_cast<unsigned>(form->launch.blocks);
+    w.threads = static_cast<unsigned>(form->launch.threads);
+    w.shared_bytes = static_cast<unsigned>(form->launch.shared_bytes);
+    return {};
+  }
+
+  // Compiled when a pointer that is not aligned first comes.
+  Result<CuFunction> single(const Launch& l, cuda::CuStream stream) const {
+    if (CuFunction ready = l.kernel->function(l.single)) return ready;
+    int capturing = cuda::kCuNotCapturing;
+    TENON_TRY(device->driver().cuStreamIsCapturing(stream, &capturing));
+    if (capturing != cuda::kCuNotCapturing)
+      return environment("the stream captures, and kernel @" + l.kernel->lowered().kernel.name +
+                         " is not compiled for tensors that are not aligned to 16 bytes: run once with them "
+                         "before the capture");
+    cuda::Wanted wanted = l.kernel->wanted(l.single);
+    TENON_TRY(cuda::load(*device, {&wanted, 1}));
+    l.kernel->add(wanted);
+    return wanted.function;
+  }
+};
+
+class CudaGroup final : public Executable {
+ public:
+  const cuda::Device* device = nullptr;
+  std::vector<std::unique_ptr<DeviceKernel>> kernels;
+  std::vector<std::vector<int>> positions;
+  std::vector<std::vector<Dim>> lengths;  // per kernel and buffer: elements from first to last
+
+  // What of the kernels these sizes need; nothing of those that have nothing to do.
+  void missing(const Sizes& sizes, std::vector<Missing>& list) const {
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      Missing m{kernels[k].get(), sizes.eval(kernels[k]->lowered().sizes), kVector, longest(k, sizes)};
+      if (jit::par_iterations(kernels[k]->lowered().kernel, m.sizes.data(), 1) > 0)
+        list.push_back(std::move(m));
+    }
+  }
+
+  Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    auto step = std::make_unique<CudaStep>();
+    step->device = device;
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      const jit::LoweredKernel& lowered = kernels[k]->lowered();
+      Launch l;
+      l.kernel = kernels[k].get();
+      l.sizes = sizes.eval(lowered.sizes);
+      if (jit::par_iterations(lowered.kernel, l.sizes.data(), 1) == 0) continue;
+      l.longest = longest(k, sizes);
+      std::vector<int64_t> offsets;
+      for (const jit::Temp& t : lowered.temps) {
+        offsets.push_back(l.temps);
+        l.temps += align_up(sizes.eval(t.length) * size_of(t.type));
+      }
+      for (size_t b = 0; b < lowered.buffers.size(); ++b)
+        l.buffers.push_back(positions[k][b] >= 0
+                                ? Launch::Argument{positions[k][b], 0}
+                                : Launch::Argument{-1, offsets[lowered.buffers[b] - jit::kTempBuffer]});
+      if (l.buffers.size() + l.sizes.size() + 2 > cuda::Work::kMostArguments)
+        return unsupported("a kernel of too many arguments");
+      l.single = kernels[k]->form(l.sizes, 1, l.longest);
+      // There after compile(), unless another thread has learnt since that it spills.
+      for (;;) {
+        l.aligned = kernels[k]->form(l.sizes, kVector, l.longest);
+        if ((l.function = kernels[k]->function(l.aligned))) break;
+        const Missing one{kernels[k].get(), l.sizes, kVector, l.longest};
+        TENON_TRY(load_missing(*device, {&one, 1}, nullptr));
+      }
+      step->launches.push_back(std::move(l));
+    }
+    return std::unique_ptr<Step>(std::move(step));
+  }
+  std::string describe() const override {
+    std::string text;
+    for (const auto& k : kernels) text += jit::print(k->lowered().kernel);
+    return text;
+  }
+  int kernel_count() const override { return static_cast<int>(kernels.size()); }
+
+ private:
+  int64_t longest(size_t k, const Sizes& sizes) const {
+    int64_t most = 0;
+    for (const jit::Temp& t : kernels[k]->lowered().temps) most = std::max(most, sizes.eval(t.length));
+    for (Dim length : lengths[k]) most = std::max(most, sizes.eval(length));
+    return most;
+  }
+};
+
+class CudaBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cuda"; }
+  int device_type() const override { return DeviceId::kCuda; }
+  bool runs_loops() const override { return true; }
+  Result<DeviceRuntime*> runtime(int index) override { return cuda::runtime_of(index); }
+
+  Bid bid(const Graph& graph, ValueId v) const override {
+    const Status loops = jit::has_loops(graph, v);
+    return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
+  }
+
+  Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
+             ValueId v) const override {
+    if (Bid own = bid(graph, v); !own.yes) return own;
+    std::vector<ValueId> all(members.begin(), members.end());
+    all.insert(std::lower_bound(all.begin(), all.end(), v), v);
+    if (Status covered = jit::covers(graph, uses, all, jit::Target::gpu); !covered.ok())
+      return {false, 0, covered.message()};
+    return {true, 1, "one schedule covers it"};
+  }
+
+  Result<std::vector<std::unique_ptr<Executable>>> build(
+      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
+    const Graph& g = context.graph;
+    const Uses uses(g);
+    TENON_ASSIGN(const cuda::Device* device, cuda::device(context.device.index));
+    std::vector<std::unique_ptr<Executable>> built;
+    for (const std::vector<ValueId>& members : groups) {
+      auto group = std::make_unique<CudaGroup>();
+      group->device = device;
+      group->inputs = inputs_of(g, members);
+      group->outputs = outputs_of(g, uses, members);
+      auto strides = [&](ValueId v) -> std::optional<Dims> {
+        if (!context.materialised[v]) return std::nullopt;
+        return context.layouts[v].strides;
+      };
+      auto lowered = jit::lower({g, members, group->outputs, strides, jit::Target::gpu});
+      if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
+      for (const auto& k : *lowered) {
+        Status valid = jit::verify(k.kernel);
+        TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
+        std::vector<Dim>& lengths = group->lengths.emplace_back();
+        for (ValueId v : k.buffers) lengths.push_back(v < jit::kTempBuffer ? reach(g, context, v) : Dim(0));
+      }
+      group->positions = jit::positions(*lowered, group->inputs, group->outputs);
+      group->inplace = jit::inplace(*lowered, group->inputs, group->outputs);
+      for (jit::LoweredKernel& k : *lowered)
+        group->kernels.push_back(std::make_unique<DeviceKernel>(*device, std::move(k)));
+      built.push_back(std::move(group));
+    }
+    return built;
+  }
+
+  Status compile(std::span<Executable* const> executables, const Sizes& sizes, int* compiled) override {
+    std::vector<Missing> list;
+    const cuda::Device* device = nullptr;
+    for (Executable* e : executables) {
+      const auto& group = static_cast<const CudaGroup&>(*e);
+      device = group.device;
+      group.missing(sizes, list);
+    }
+    return list.empty() ? Status() : load_missing(*device, list, compiled);
+  }
+
+  std::string describe() const override { return "kernels through NVRTC, opened on first use"; }
+
+ private:
+  // Elements from the first to the last of a value in memory, about: size times stride of the axis that reaches farthest is no
+  // more than their sum.
+  static Dim reach(const Graph& g, const BuildContext& context, ValueId v) {
+    DimTable& dims = *g.dims;
+    Dim sum(1);
+    const Dims &shape = g.type(v).shape, &strides = context.layouts[v].strides;
+    for (size_t a = 0; a < shape.size(); ++a) sum = dims.add(sum, dims.mul(shape[a], strides[a]));
+    return sum;
+  }
+};
+
+}  // namespace
+
+Backend& cuda_backend() {
+  static CudaBackend& backend = *new CudaBackend;  // never destroyed: threads may be at work at exit
+  return backend;
+}
+
+}  // namespace tenon

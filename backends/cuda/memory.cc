@@ -1,0 +1,104 @@
+// See memory.h.
+#include "backends/cuda/memory.h"
+
+#include <map>
+#include <mutex>
+
+#include "backends/cuda/code.h"
+#include "backends/cuda/recording.h"
+
+namespace tenon::cuda {
+namespace {
+
+CuAddress address(void* block) { return reinterpret_cast<CuAddress>(block); }
+
+// The driver's own pool, in the order of a stream.
+class Pool final : public DeviceMemory {
+ public:
+  explicit Pool(const Device& device) : device_(device) {}
+
+  Result<Block> take(int64_t bytes, void* stream) override {
+    const Current current(device_);
+    TENON_TRY(current.status());
+    CuAddress block = 0;
+    Status taken =
+        device_.driver().cuMemAllocAsync(&block, static_cast<size_t>(bytes), static_cast<CuStream>(stream));
+    if (!taken.ok()) return taken.at(std::to_string(bytes) + " bytes of " + device_.description().name);
+    return Block{reinterpret_cast<void*>(block), nullptr};
+  }
+  void give(const Block& block, int64_t, void* stream) override {
+    const Current current(device_);
+    device_.driver().cuMemFreeAsync.error_of(address(block.data), static_cast<CuStream>(stream));
+  }
+
+ private:
+  const Device& device_;
+};
+
+class Runtime final : public DeviceRuntime {
+ public:
+  explicit Runtime(const Device& device) : device_(device), pool_(device) {}
+
+  DeviceMemory& pool() override { return pool_; }
+
+  // cuMemFree waits until the device is done with the block.
+  Result<std::shared_ptr<void>> keep(const void* bytes, int64_t size) override {
+    const Current current(device_);
+    TENON_TRY(current.status());
+    CuAddress block = 0;
+    Status taken = driver().cuMemAlloc_v2(&block, static_cast<size_t>(size));
+    if (!taken.ok()) return taken.at(std::to_string(size) + " bytes of " + device_.description().name);
+    std::shared_ptr<void> kept(reinterpret_cast<void*>(block), [this](void* b) {
+      const Current again(device_);
+      driver().cuMemFree_v2.error_of(address(b));
+    });
+    TENON_TRY(driver().cuMemcpyHtoD_v2(block, bytes, static_cast<size_t>(size)));
+    return kept;
+  }
+
+  Status check_stream(void* stream, bool prepare) override {
+    const Current current(device_);
+    TENON_TRY(current.status());
+    const auto s = static_cast<CuStream>(stream);
+    if (prepare)
+      return captures(stream) ? environment(
+                                    "the stream captures, and there is no plan for these sizes yet: run "
+                                    "once with them before the capture")
+                              : Status();
+    CuContext context = nullptr;
+    TENON_TRY(driver().cuStreamGetCtx(s, &context));
+    if (context != device_.context())
+      return invalid("the stream belongs to another device or context than the program's " +
+                     device_.description().name);
+    return {};
+  }
+
+  bool captures(void* stream) override {
+    const Current current(device_);
+    int capturing = kCuNotCapturing;
+    return !current.status().ok() ||
+           driver().cuStreamIsCapturing.error_of(static_cast<CuStream>(stream), &capturing) != 0 ||
+           capturing != kCuNotCapturing;
+  }
+
+  std::unique_ptr<Recording> recording() override { return record_graph(device_); }
+
+ private:
+  const Driver& driver() const { return device_.driver(); }
+  const Device& device_;
+  Pool pool_;
+};
+
+}  // namespace
+
+Result<DeviceRuntime*> runtime_of(int ordinal) {
+  TENON_ASSIGN(const Device* opened, device(ordinal));
+  static auto& mutex = *new std::mutex;
+  static auto& all = *new std::map<const Device*, std::unique_ptr<Runtime>>;
+  std::lock_guard lock(mutex);
+  std::unique_ptr<Runtime>& runtime = all[opened];
+  if (!runtime) runtime = std::make_unique<Runtime>(*opened);
+  return runtime.get();
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,11 @@
+// Target: what lowering makes kernels for. On a GPU every element has a thread: loops stay whole, and columns are summed in
+// shorter parts (schedule.h).
+#pragma once
+
+#include <cstdint>
+
+namespace tenon::jit {
+
+enum class Target : uint8_t { cpu, gpu };
+
+}  // namespace tenon::jit

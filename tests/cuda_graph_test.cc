@@ -1,0 +1,159 @@
+// Plans launched as CUDA graphs, under the mock driver: when one is made, what is patched, when it is left alone, that it computes
+// what launches one by one do, and that every refusal of the driver ends in plain launches.
+#include "tests/cuda_program_help.h"
+
+namespace tenon {
+namespace {
+
+// Sums over rows and columns in turn: each kernel needs the one before as a whole.
+constexpr const char* kChain = R"(graph @f(%x: f32[N,M]) {
+  %a = sum(%x){axes=[0], keepdims=true}
+  %b = mul(%x, %a)
+  %c = sum(%b){axes=[1], keepdims=true}
+  %d = tanh(%c)
+  %e = sum(%d){axes=[0], keepdims=true}
+  %f = add(%x, %e)
+  %g = sum(%f){axes=[0], keepdims=true}
+  %h = mul(%f, %g)
+  %i = sum(%h){axes=[1], keepdims=true}
+  %k = tanh(%i)
+  %o = add(%k, %x)
+  return %o
+})";
+
+// Memory of a host, always in the same place.
+struct Held final : DeviceMemory {
+  explicit Held(Block b) : block(b) {}
+  Result<Block> take(int64_t, void*) override { return block; }
+  void give(const Block&, int64_t, void*) override {}
+  Block block;
+};
+
+class CudaGraphs : public CudaProgramTest {
+ protected:
+  void SetUp() override {
+    CudaProgramTest::SetUp();
+    options.graphs = true;
+    graph = parsed(kChain);
+    auto made = Program::make(graph, options, {});
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    program = *made;
+  }
+  void run(int64_t n = 3, int64_t m = 40, uint32_t seed = 1) {
+    check(*program, graph, {random_tensor(DType::f32, {n, m}, seed)});
+  }
+  static int count(const std::string& call) { return mock().calls(call.c_str()); }
+
+  Graph graph;
+  std::shared_ptr<Program> program;
+};
+
+TEST_F(CudaGraphs, FromTheFourthRunOn) {
+  const int launched = count("cuLaunchKernel"), started = count("cuGraphLaunch"),
+            made = count("cuGraphCreate");
+  for (int i = 0; i < 3; ++i) run();
+  const int kernels = (count("cuLaunchKernel") - launched) / 3;
+  EXPECT_GE(kernels, 4);
+  EXPECT_EQ(count("cuGraphLaunch"), started);
+  for (int i = 0; i < 4; ++i) run(3, 40, static_cast<uint32_t>(i));
+  EXPECT_EQ(count("cuLaunchKernel") - launched, 3 * kernels);
+  EXPECT_EQ(count("cuGraphLaunch") - started, 4);
+  EXPECT_EQ(count("cuGraphCreate") - made, 1);
+}
+
+// Tensors move: only what differs is told to the device.
+TEST_F(CudaGraphs, PointersArePatched) {
+  auto block = memory().take(1 << 16, kStream);
+  ASSERT_TRUE(block.ok());
+  Held held(*block);
+  options.device_memory = &held;
+  auto other = Program::make(graph, options, {});
+  ASSERT_TRUE(other.ok());
+  program = *other;
+  for (int i = 0; i < 4; ++i) run();
+  const int patched = count("cuGraphExecKernelNodeSetParams_v2"), made = count("cuGraphInstantiateWithFlags");
+  const std::vector<HostTensor> kept{random_tensor(DType::f32, {3, 40}, 9)};
+  HostTensor blank(DType::f32, {3, 40}), input = kept[0];
+  OnDevice x(memory(), input), y(memory(), blank);  // elsewhere than before
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(program->run(std::vector<Tensor>{x.tensor()}, std::vector<Tensor>{y.tensor()}, kStream).ok());
+  EXPECT_EQ(count("cuGraphInstantiateWithFlags"), made);
+  EXPECT_GT(count("cuGraphExecKernelNodeSetParams_v2"), patched);
+  const int after = count("cuGraphExecKernelNodeSetParams_v2");
+  const HostTensor first = y.read();
+  auto expected = evaluate(graph, kept);
+  ASSERT_TRUE(expected.ok());
+  for (int64_t i = 0; i < first.count(); ++i)
+    ASSERT_NEAR(first.number(i), (*expected)[0].number(i), 1e-4) << program->explain(false);
+  OnDevice z(memory(), blank);
+  ASSERT_TRUE(program->run(std::vector<Tensor>{x.tensor()}, std::vector<Tensor>{z.tensor()}, kStream).ok());
+  // Of all kernels only the last one writes the output.
+  EXPECT_EQ(count("cuGraphExecKernelNodeSetParams_v2"), after + 1);
+  memory().give(*block, 1 << 16, kStream);
+}
+
+TEST_F(CudaGraphs, NotWhileTheStreamCaptures) {
+  for (int i = 0; i < 5; ++i) run();
+  const int started = count("cuGraphLaunch");
+  HostTensor in = random_tensor(DType::f32, {3, 40}, 2), blank(DType::f32, {3, 40});
+  OnDevice x(memory(), in), y(memory(), blank);
+  auto block = memory().take(1 << 16, kStream);
+  ASSERT_TRUE(block.ok());
+  Held held(*block);  // the driver's pool gives none while a stream captures
+  options.device_memory = &held;
+  auto other = Program::make(graph, options, {});
+  ASSERT_TRUE(other.ok());
+  const std::vector<Tensor> inputs{x.tensor()}, outputs{y.tensor()};
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE((*other)->run(inputs, outputs, kStream).ok());
+  EXPECT_EQ(count("cuGraphLaunch"), started + 2);
+  mock().capture(kStream, 1);
+  const int launched = count("cuLaunchKernel");
+  EXPECT_TRUE((*other)->run(inputs, outputs, kStream).ok());
+  EXPECT_EQ(count("cuGraphLaunch"), started + 2);
+  EXPECT_GT(count("cuLaunchKernel"), launched);
+  mock().capture(kStream, 0);
+  EXPECT_TRUE((*other)->run(inputs, outputs, kStream).ok());
+  EXPECT_EQ(count("cuGraphLaunch"), started + 3);
+  memory().give(*block, 1 << 16, kStream);
+}
+
+// One graph per set of sizes; they go with their plans, and the program leaves none.
+TEST_F(CudaGraphs, GoWithTheirPlans) {
+  program->set_limits({2, 1 << 20});
+  for (int64_t m : {8, 16, 24, 32})
+    for (int i = 0; i < 5; ++i) run(2, m);
+  const std::string now = mock().leaks();
+  int alive = 0;
+  for (size_t at = now.find("executable X"); at != now.npos; at = now.find("executable X", at + 1)) ++alive;
+  EXPECT_EQ(alive, 2) << now;
+  program.reset();
+  for (const char* left : {"executable", "graph", "memory"})
+    EXPECT_EQ(std::string(mock().leaks()).find(left), std::string::npos) << mock().leaks();
+}
+
+TEST_F(CudaGraphs, WhatTheDriverRefusesIsLaunchedKernelByKernel) {
+  for (const char* call :
+       {"cuGraphCreate", "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags", "cuGraphLaunch"})
+    for (int nth : {1, 2}) {
+      SCOPED_TRACE(std::string(call) + " " + std::to_string(nth));
+      auto fresh = Program::make(graph, options, {});
+      ASSERT_TRUE(fresh.ok());
+      program = *fresh;
+      mock().fail(call, nth, 2);
+      for (int i = 0; i < 6; ++i) run();
+      mock().fail(call, 0, 0);
+      program.reset();
+    }
+  auto fresh = Program::make(graph, options, {});
+  program = *fresh;
+  for (int i = 0; i < 4; ++i) run();
+  mock().fail("cuGraphExecKernelNodeSetParams_v2", 1, 1);
+  for (int i = 0; i < 4; ++i) run(3, 40, static_cast<uint32_t>(i));
+  mock().fail("cuGraphExecKernelNodeSetParams_v2", 0, 0);
+  program.reset();
+  EXPECT_EQ(std::string(mock().leaks()).find("executable"), std::string::npos) << mock().leaks();
+  EXPECT_EQ(std::string(mock().leaks()).find("graph"), std::string::npos) << mock().leaks();
+}
+
+}  // namespace
+}  // namespace tenon

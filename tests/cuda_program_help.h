@@ -1,0 +1,99 @@
+// Programs on a device for tests/cuda_*_test.cc: the mock driver and the mock NVRTC, whose memory and code are the host's.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/code.h"
+#include "backends/cuda/memory.h"
+#include "tests/cuda_mock.h"
+#include "tests/run_help.h"
+
+namespace tenon {
+
+inline const CudaMock& mock() { return CudaMock::get(); }
+inline void* const kStream = reinterpret_cast<void*>(7);
+
+// A tensor on the device, `shift` bytes behind the beginning of its memory.
+class OnDevice {
+ public:
+  OnDevice(DeviceMemory& memory, HostTensor& tensor, int64_t shift = 0)
+      : memory_(memory), tensor_(tensor), bytes_(static_cast<int64_t>(tensor.bytes.size()) + shift) {
+    auto block = memory.take(std::max<int64_t>(bytes_, 1), kStream);
+    TENON_CHECK(block.ok(), block.status().message());
+    block_ = *block;
+    data_ = static_cast<char*>(block_.data) + shift;
+    std::memcpy(data_, tensor.bytes.data(), tensor.bytes.size());  // the mock's memory is the host's
+  }
+  OnDevice(const OnDevice&) = delete;
+  ~OnDevice() { memory_.give(block_, bytes_, kStream); }
+  Tensor tensor() const { return {data_, tensor_.dtype, tensor_.shape, {}, {DeviceId::kCuda, 0}}; }
+  HostTensor read() const {
+    HostTensor t(tensor_.dtype, tensor_.shape);
+    std::memcpy(t.bytes.data(), data_, t.bytes.size());
+    return t;
+  }
+
+ private:
+  DeviceMemory& memory_;
+  HostTensor& tensor_;
+  const int64_t bytes_;
+  DeviceMemory::Block block_;
+  char* data_ = nullptr;
+};
+
+class CudaProgramTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    setenv("TENON_CUDA_DRIVER", TENON_CUDA_MOCK, 1);
+    setenv("TENON_NVRTC", TENON_NVRTC_MOCK, 1);
+    mock().reset();
+  }
+  void SetUp() override { options.device = {DeviceId::kCuda, 0}; }
+
+  DeviceMemory& memory() {
+    auto r = cuda::runtime_of(0);
+    TENON_CHECK(r.ok(), r.status().message());
+    return (*r)->pool();
+  }
+  // Runs on the device and compares with the evaluator.
+  void check(Program& program, const Graph& graph, std::vector<HostTensor> inputs, int64_t shift = 0) {
+    auto expected = evaluate(graph, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status().message();
+    std::vector<std::unique_ptr<OnDevice>> in, out;
+    std::vector<Tensor> in_list, out_list;
+    for (HostTensor& t : inputs) {
+      in.push_back(std::make_unique<OnDevice>(memory(), t, shift));
+      in_list.push_back(in.back()->tensor());
+    }
+    std::vector<HostTensor> blank;
+    for (const HostTensor& e : *expected) blank.emplace_back(e.dtype, e.shape);
+    for (HostTensor& t : blank) {
+      std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0xA5});
+      out.push_back(std::make_unique<OnDevice>(memory(), t, shift));
+      out_list.push_back(out.back()->tensor());
+    }
+    Status status = program.run(in_list, out_list, kStream);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (size_t o = 0; o < out.size(); ++o) {
+      const HostTensor got = out[o]->read();
+      for (int64_t i = 0; i < got.count(); ++i) {
+        const double want = (*expected)[o].number(i), tolerance = got.dtype == DType::f32 ? 3e-5 : 2e-2;
+        ASSERT_NEAR(got.number(i), want, tolerance * std::max(1.0, std::abs(want)))
+            << "output " << o << " element " << i << "\n"
+            << program.explain(false);
+      }
+    }
+  }
+
+  ProgramOptions options;
+};
+
+inline Graph parsed(const char* text) {
+  auto graph = parse_graph(text);
+  TENON_CHECK(graph.ok(), graph.status().message());
+  return *graph;
+}
+
+}  // namespace tenon

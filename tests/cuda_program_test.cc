@@ -1,0 +1,182 @@
+// Programs on a GPU from end to end, without one: kernels run on the host under the mock driver. Answers, what is launched on
+// which stream, plans of several sizes, tensors that are not aligned, and every call of the driver failing in turn.
+#include <sstream>
+
+#include "jit/object_cache.h"
+#include "tests/cuda_program_help.h"
+#include "tests/store_help.h"
+
+namespace tenon {
+namespace {
+
+using CudaPrograms = CudaProgramTest;
+
+constexpr const char* kNorms = R"(graph @f(%x: f32[N,M], %b: f32[M]) {
+  %y = add(%x, %b)
+  %g = gelu(%y)
+  %n = layer_norm(%g){axes_count=1, eps=1e-5}
+  %s = softmax(%n){axis=-1}
+  %t = sum(%s){axes=[0]}
+  return %s, %t
+})";
+
+TEST_F(CudaPrograms, SeveralSizes) {
+  const Graph graph = parsed(kNorms);
+  auto program = Program::make(graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  for (const auto& [n, m] :
+       std::vector<std::pair<int64_t, int64_t>>{{3, 64}, {5, 33}, {1, 1}, {0, 8}, {300, 16}, {3, 64}})
+    check(**program, graph, {random_tensor(DType::f32, {n, m}, 1), random_tensor(DType::f32, {m}, 2)});
+  // On the caller's stream, and nobody waited for the device but who copied the inputs there.
+  std::istringstream log(mock().log());
+  int launches = 0;
+  for (std::string line; std::getline(log, line);) {
+    if (!line.starts_with("cuLaunchKernel")) continue;
+    ++launches;
+    EXPECT_TRUE(line.ends_with("stream 7")) << line;
+  }
+  EXPECT_GE(launches, 6);
+}
+
+TEST_F(CudaPrograms, SixteenBitTypes) {
+  for (const char* type : {"bf16", "f16"}) {
+    std::string text = kNorms;
+    for (size_t at; (at = text.find("f32")) != text.npos;) text.replace(at, 3, type);
+    const Graph graph = parsed(text.c_str());
+    auto program = Program::make(graph, options, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    const DType t = type[0] == 'b' ? DType::bf16 : DType::f16;
+    check(**program, graph, {random_tensor(t, {4, 72}, 1), random_tensor(t, {72}, 2)});
+  }
+}
+
+TEST_F(CudaPrograms, UnalignedTensors) {
+  const Graph graph = parsed("graph @f(%x: f32[N]) {\n %y = exp(%x)\n return %y\n}");
+  auto program = Program::make(graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  for (int64_t shift : {0, 4, 8, 0}) check(**program, graph, {random_tensor(DType::f32, {1024}, 1)}, shift);
+}
+
+TEST_F(CudaPrograms, Constants) {
+  const Graph graph = parsed(
+      "graph @f(%x: f32[N,3]) {\n %c = constant(){dtype=f32, shape=[3], data=0x0000c03f000000c000008040}\n "
+      "%y = "
+      "mul(%x, %c)\n return %y\n}");
+  auto program = Program::make(graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  check(**program, graph, {random_tensor(DType::f32, {7, 3}, 1)});
+}
+
+// What the device refuses becomes a status with the driver's words; nothing is left behind, and the next run is right.
+TEST_F(CudaPrograms, EveryCallFailsInTurn) {
+  const Graph graph = parsed(kNorms);
+  auto program = Program::make(graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  auto inputs = [] {
+    return std::vector<HostTensor>{random_tensor(DType::f32, {3, 40}, 1), random_tensor(DType::f32, {40}, 2)};
+  };
+  check(**program, graph, inputs());
+  const std::string before = mock().leaks();
+  for (const char* call : {"cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuMemAllocAsync", "cuLaunchKernel"})
+    for (int nth : {1, 2, 3}) {
+      SCOPED_TRACE(std::string(call) + " " + std::to_string(nth));
+      std::vector<HostTensor> in = inputs();
+      auto expected = evaluate(graph, in);
+      {
+        OnDevice x(memory(), in[0]), b(memory(), in[1]), s(memory(), (*expected)[0]),
+            t(memory(), (*expected)[1]);
+        mock().fail(call, nth, 2);
+        const Status status = (*program)->run(std::vector<Tensor>{x.tensor(), b.tensor()},
+                                              std::vector<Tensor>{s.tensor(), t.tensor()}, kStream);
+        if (!status.ok()) {
+          EXPECT_NE(status.message().find("CUDA_ERROR_OUT_OF_MEMORY (2)"), std::string::npos)
+              << status.message();
+        }
+        EXPECT_TRUE(!status.ok() || nth > 1 || std::string(call) != "cuLaunchKernel");
+        mock().fail(call, 0, 0);
+      }
+      EXPECT_EQ(std::string(mock().leaks()), before);
+    }
+  check(**program, graph, inputs());
+}
+
+// A kernel whose row does not fit into registers runs in an easier form, which is remembered.
+TEST_F(CudaPrograms, WhatSpillsRunsInAnEasierForm) {
+  const Graph graph =
+      parsed("graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=-1}\n %z = mul(%y, %y)\n return %z\n}");
+  auto program = Program::make(graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  setenv("TENON_NVRTC_MOCK_LOG",
+         "ptxas info : Used 255 registers\n 16 bytes spill stores, 16 bytes spill loads", 1);
+  check(**program, graph, {random_tensor(DType::f32, {4, 192}, 1)});
+  unsetenv("TENON_NVRTC_MOCK_LOG");
+  EXPECT_EQ((*program)->stats().kernels_compiled,
+            3);  // in registers, in shared memory, one element at a time
+  check(**program, graph, {random_tensor(DType::f32, {7, 192}, 1)});
+  EXPECT_EQ((*program)->stats().kernels_compiled, 3);
+}
+
+// What one process compiles the next one finds on disk, unless it is damaged there.
+TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
+  ScratchDirectory scratch;
+  Store store(at(scratch / "c"));
+  jit::ObjectCache cache(store);
+  jit::ObjectCache::replace(&cache);
+  const Graph graph =
+      parsed("graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=-1}\n %z = exp(%y)\n return %z\n}");
+  auto compiled = [&] {
+    cuda::forget_all();  // as a new process
+    auto program = Program::make(graph, options, {});
+    TENON_CHECK(program.ok(), program.status().message());
+    check(**program, graph, {random_tensor(DType::f32, {4, 64}, 1)});
+    return (*program)->stats().kernels_compiled;
+  };
+  EXPECT_EQ(compiled(), 1);
+  EXPECT_EQ(compiled(), 0);
+  EXPECT_EQ(store.stats().hits, 1);
+  auto items = store.list();
+  ASSERT_TRUE(items.ok());
+  ASSERT_EQ(items->size(), 1u);
+  const std::string path = scratch / "c/" + items->front().file, good = file_bytes(path);
+  std::string bytes = good;
+  bytes[bytes.size() / 2] ^= 1;
+  write_bytes(path, bytes);
+  EXPECT_EQ(compiled(), 1);
+  EXPECT_EQ(file_bytes(path).size(), good.size());
+  // Checksums that are right around what is none of ours.
+  auto entry = store.read(items->front().file);
+  ASSERT_TRUE(entry.ok());
+  for (const char* object : {"", "registers", "registers 3 spills 0", "registers 3 spills 0\n"}) {
+    entry->object = object;
+    ASSERT_TRUE(store.save(*entry).ok());
+    EXPECT_EQ(compiled(), 1) << object;
+  }
+  jit::ObjectCache::replace(nullptr);
+  cuda::forget_all();
+}
+
+TEST_F(CudaPrograms, NothingIsLeftWhenAProgramGoes) {
+  const Graph graph = parsed(kNorms);
+  const std::string before = [&] {
+    (void)memory();
+    return std::string(mock().leaks());
+  }();
+  {
+    auto program = Program::make(graph, options, {});
+    ASSERT_TRUE(program.ok());
+    check(**program, graph, {random_tensor(DType::f32, {3, 64}, 1), random_tensor(DType::f32, {64}, 2)});
+  }
+  cuda::forget_all();
+  EXPECT_EQ(std::string(mock().leaks()), "");
+}
+
+TEST_F(CudaPrograms, NoSuchDevice) {
+  options.device.index = 3;
+  auto program = Program::make(parsed(kNorms), options, {});
+  ASSERT_FALSE(program.ok());
+  EXPECT_NE(program.status().message().find("there is no GPU 3"), std::string::npos)
+      << program.status().message();
+}
+
+}  // namespace
+}  // namespace tenon
