@@ -43,7 +43,7 @@ def on_kept_outputs(function, args):
         return None
     part, base = segments[0], ctypes.addressof(frame.block)
     inputs = (ctypes.c_void_p * len(part.inputs))(*(None if at is None else base + 8 * at for at in part.inputs))
-    arguments = [inputs, ctypes.c_size_t(len(inputs)), *door.table(frame.words, part.outputs)]
+    arguments = [inputs, ctypes.c_size_t(len(inputs)), *door.table(frame.words, part.outputs), None]
 
     def run(run=_abi.run_function(), handle=part.program.handle):
         if run(handle, *arguments):

@@ -21,19 +21,33 @@ typedef struct {
   uint64_t byte_offset;
 } Tensor; /* DLTensor */
 
+typedef struct Managed {
+  uint32_t major, minor;
+  void* context;
+  void (*deleter)(struct Managed* self);
+  uint64_t flags;
+  Tensor tensor;
+} Managed; /* DLManagedTensorVersioned */
+
 typedef struct {
   struct {
     uint32_t major, minor;
     void* previous;
   } header;
-  void* allocate;
+  /* Memory for a tensor like the prototype, in the order of its device's current stream. */
+  int (*allocate)(Tensor* prototype, struct Managed** out, void* error_context,
+                  void (*set_error)(void* error_context, const char* kind, const char* message));
   void* managed_from_object;
   void* managed_to_object;
   int (*from_object)(void* object, Tensor* out); /* borrowed, no stream is synchronised */
-  void* current_stream;
+  int (*current_stream)(int32_t device_type, int32_t device_id, void** out);
 } Exchange; /* DLPackExchangeAPI */
 
-typedef int32_t (*Run)(void*, const void*, size_t, const void*, size_t); /* tenon_program_run */
+enum { CPU = 1 };
+typedef struct {
+  int32_t type, id;
+} Device;                                                                       /* tenon_device */
+typedef int32_t (*Run)(void*, const void*, size_t, const void*, size_t, void*); /* tenon_program_run_on */
 
 static const Exchange* exchange;
 static PyObject* version_name;
@@ -47,11 +61,20 @@ static int tensor_of(PyObject* object, Tensor* out) {
 
 static int64_t first_element(const Tensor* t) { return (int64_t)(intptr_t)t->data + (int64_t)t->byte_offset; }
 
-/* words: the tensor's place in a frame, its data word first (runner.py, Layout.tensor). rank: of a tensor whose shape and
+static int64_t device_word(int32_t type, int32_t id) {
+  return (int64_t)((uint64_t)(uint32_t)id << 32 | (uint32_t)type);
+}
+
+/* words: the tensor's place in a frame, its data word first and its device word behind it (runner.py, Layout.tensor). rank: of a tensor whose shape and
  * strides are written as well; -1: they stand there already. */
 static int bind_one(int64_t* words, int64_t rank, PyObject* object) {
   Tensor t;
   if (tensor_of(object, &t) != 0) return -1;
+  if (device_word(t.device_type, t.device_id) != words[1]) {
+    PyErr_Format(PyExc_TypeError, "tenon: a tensor on device %d of type %d, not %d of type %d",
+                 (int)t.device_id, (int)t.device_type, (int)(words[1] >> 32), (int)(int32_t)words[1]);
+    return -1;
+  }
   words[0] = first_element(&t);
   if (rank < 0) return 0;
   if (t.ndim != rank) {
@@ -102,6 +125,7 @@ typedef struct {
   void* program;
   int64_t inputs, n_inputs, outputs, n_outputs; /* words of the tables of tensors, and their lengths */
   int64_t count;                                /* word that counts calls; -1: none */
+  int32_t device_type, device_id;               /* of the program */
   PyObject* plan;                               /* of bind_all */
   PyObject* made;  /* per output (word, rank, arguments of empty, or None: an argument of the call) */
   PyObject* empty; /* makes a tensor */
@@ -161,10 +185,16 @@ static PyObject* call_step(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   if (!words || !plan || bind_all(words, plan, count, a[1]) != 0) return NULL;
   PyObject* outputs = make_outputs(s, words, a + 2, n - 2);
   if (!outputs) return NULL;
+  void* stream = NULL;
+  if (s->device_type != CPU && exchange->current_stream(s->device_type, s->device_id, &stream) != 0) {
+    Py_DECREF(outputs);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "tenon: the device has no current stream");
+    return NULL;
+  }
   if (s->count >= 0) words[s->count]++;
   int32_t status;
-  Py_BEGIN_ALLOW_THREADS status =
-      s->run(s->program, words + s->inputs, (size_t)s->n_inputs, words + s->outputs, (size_t)s->n_outputs);
+  Py_BEGIN_ALLOW_THREADS status = s->run(s->program, words + s->inputs, (size_t)s->n_inputs,
+                                         words + s->outputs, (size_t)s->n_outputs, stream);
   Py_END_ALLOW_THREADS if (status == 0) return outputs;
   Py_DECREF(outputs);
   if (s->fail == Py_None) Py_RETURN_NONE;
@@ -190,7 +220,7 @@ static int are_outputs(PyObject* made) {
   return 1;
 }
 
-/* step(function, program, owner, plan, (inputs, n), (outputs, n), made, empty, fail, count) -> a step. */
+/* step(function, program, owner, plan, (inputs, n), (outputs, n), made, empty, fail, count, (device type, id)) -> a step. */
 static PyObject* step(PyObject* self, PyObject* args) {
   (void)self;
   Step* s = PyMem_Calloc(1, sizeof *s);
@@ -202,8 +232,9 @@ static PyObject* step(PyObject* self, PyObject* args) {
   }
   PyObject *owner, *plan, *made, *empty, *fail;
   long long in[2], out[2], count;
-  if (!PyArg_ParseTuple(args, "OOOO!(LL)(LL)OOOL:step", &function, &program, &owner, &PyBytes_Type, &plan,
-                        &in[0], &in[1], &out[0], &out[1], &made, &empty, &fail, &count))
+  int type, id;
+  if (!PyArg_ParseTuple(args, "OOOO!(LL)(LL)OOOL(ii):step", &function, &program, &owner, &PyBytes_Type, &plan,
+                        &in[0], &in[1], &out[0], &out[1], &made, &empty, &fail, &count, &type, &id))
     goto failed;
   if (!are_outputs(made) || PyTuple_Size(made) != out[1]) {
     PyErr_SetString(PyExc_TypeError, "tenon: outputs are (word, rank, arguments or None) each");
@@ -213,6 +244,7 @@ static PyObject* step(PyObject* self, PyObject* args) {
   s->program = PyLong_AsVoidPtr(program);
   if (PyErr_Occurred()) goto failed;
   memcpy(&s->run, &address, sizeof s->run);
+  s->device_type = type, s->device_id = id;
   s->inputs = in[0], s->n_inputs = in[1], s->outputs = out[0], s->n_outputs = out[1], s->count = count;
   Py_INCREF(s->owner = owner);
   Py_INCREF(s->plan = plan);
@@ -288,12 +320,45 @@ static PyObject* current(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   Py_RETURN_TRUE;
 }
 
+/* Workspace on a device, as tenon_context_options asks for it: from PyTorch, and so in the order of its current stream, which is
+ * the one the program runs on. Called without the interpreter lock. */
+static void no_error(void* context, const char* kind, const char* message) {
+  (void)context, (void)kind, (void)message;
+}
+static void* device_alloc(void* user, Device device, size_t bytes, void* stream, void** token) {
+  (void)user, (void)stream;
+  int64_t shape = (int64_t)bytes, stride = 1;
+  Tensor prototype = {NULL,   device.type, device.id, 1, 1u | 8u << 8 | 1u << 16,
+                      &shape, &stride,     0}; /* uint8 */
+  Managed* managed = NULL;
+  if (exchange->allocate(&prototype, &managed, NULL, no_error) != 0 || !managed) return NULL;
+  *token = managed;
+  return (char*)managed->tensor.data + managed->tensor.byte_offset;
+}
+static void device_free(void* user, Device device, void* block, size_t bytes, void* stream, void* token) {
+  (void)user, (void)device, (void)block, (void)bytes, (void)stream;
+  Managed* managed = token;
+  if (managed->deleter) managed->deleter(managed);
+}
+
+/* device_memory() -> addresses of the two, or None where PyTorch's table lacks what they need. */
+static PyObject* device_memory(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  if (!exchange || !exchange->allocate) Py_RETURN_NONE;
+  void* (*take)(void*, Device, size_t, void*, void**) = device_alloc;
+  void (*give)(void*, Device, void*, size_t, void*, void*) = device_free;
+  void *take_at, *give_at;
+  memcpy(&take_at, &take, sizeof take_at);
+  memcpy(&give_at, &give, sizeof give_at);
+  return Py_BuildValue("(NN)", PyLong_FromVoidPtr(take_at), PyLong_FromVoidPtr(give_at));
+}
+
 /* open(capsule): the exchange table, before any other function. */
 static PyObject* open_(PyObject* self, PyObject* capsule) {
   (void)self;
   const Exchange* table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
   if (!table) return NULL;
-  if (table->header.major != 1 || !table->from_object) {
+  if (table->header.major != 1 || !table->from_object || !table->current_stream) {
     PyErr_Format(PyExc_ImportError, "tenon: DLPack %u.%u, not 1", table->header.major, table->header.minor);
     return NULL;
   }
@@ -305,7 +370,9 @@ static PyMethodDef methods[] = {
     {"open", open_, METH_O, "open(capsule)"},
     {"pointer", (PyCFunction)(void (*)(void))pointer, METH_FASTCALL, "pointer(words, word, rank, tensor)"},
     {"step", step, METH_VARARGS,
-     "step(function, program, owner, plan, inputs, outputs, made, empty, fail, count) -> a step"},
+     "step(function, program, owner, plan, inputs, outputs, made, empty, fail, count, device) -> a step"},
+    {"device_memory", device_memory, METH_NOARGS,
+     "device_memory() -> (address of alloc, address of free) or None"},
     {"state", (PyCFunction)(void (*)(void))state, METH_FASTCALL, "state(args, indices) -> bytes"},
     {"current", (PyCFunction)(void (*)(void))current, METH_FASTCALL, "current(args, indices, state) -> bool"},
     {NULL, NULL, 0, NULL}};

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import tenon
-from tenon import door
+from tenon import _abi, door
 
 IN_PYTHON = door.InPython()
 IN_C = door.load()
@@ -117,13 +117,14 @@ def test_other_threads_run_meanwhile(way):
 @pytest.mark.skipif(not IN_C.in_c, reason="the extension was not built: Python's headers are missing")
 def test_wrong_arguments_are_errors():
     module, block = IN_C.module, torch.zeros(16, dtype=torch.int64)
+    block[1] = 1  # the device of the tensor at word 0: the CPU
     at, plan, x = block.data_ptr(), IN_C.plan([0], [0], [-1]), torch.ones(2)
 
     class Program:
         handle = ctypes.c_void_p(1)
 
     def step(plan=plan, made=()):
-        return IN_C.step(Program, plan, (0, 0), (0, len(made)), made, None, -1)
+        return IN_C.step(Program, plan, (0, 0), (0, len(made)), made, None, -1, _abi.CPU)
 
     for call, error in (
         (lambda: step()(at, [object()]), (TypeError, RuntimeError)),
@@ -151,6 +152,7 @@ def test_wrong_arguments_are_errors():
         with pytest.raises(error):
             call()
     block.zero_()  # a tensor is bound before a later one is found wrong
+    block[2] = 1  # the device
     module.pointer(at, 1, 1, x)
-    assert block.tolist() == [0, x.data_ptr(), *[0] * 5, 2, 1, *[0] * 7]
+    assert block.tolist() == [0, x.data_ptr(), 1, *[0] * 4, 2, 1, *[0] * 7]
     assert module.current([x], IN_C.plan([0]), None) is False

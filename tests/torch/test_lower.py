@@ -282,8 +282,8 @@ def test_every_row_is_covered():
     seen = set()
     original = lower.lower_node
 
-    def spy(node, values, table):
-        result = original(node, values, table)
+    def spy(node, values, *others):
+        result = original(node, values, *others)
         seen.add(str(node.target))
         return result
 

@@ -25,7 +25,15 @@ SPECIALIZE = ("off", "background", "wait")  # TENON_SPECIALIZE_...
 
 class ProgramOptions(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("freeze", c_int32), ("num_threads", c_int32), ("context", c_void_p),
-                ("max_plans", c_int64), ("max_plan_bytes", c_int64), ("specialize", c_int32), ("reserved", c_int32)]
+                ("max_plans", c_int64), ("max_plan_bytes", c_int64), ("specialize", c_int32), ("reserved", c_int32),
+                ("device_type", c_int32), ("device_id", c_int32), ("device_graphs", c_int32), ("reserved2", c_int32)]
+
+
+class ContextOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("log", c_void_p), ("log_user", c_void_p), ("parallel_for", c_void_p),
+                ("parallel_user", c_void_p), ("num_threads", c_int32), ("alloc", c_void_p), ("free", c_void_p),
+                ("allocator_user", c_void_p), ("device_alloc", c_void_p), ("device_free", c_void_p),
+                ("device_allocator_user", c_void_p)]
 
 
 class ProgramStats(ctypes.Structure):
@@ -45,14 +53,22 @@ class CacheStats(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("directory", c_char_p), ("off", c_char_p)] + [(name, c_int64) for name in COUNTS]
 
 
+class Device(ctypes.Structure):
+    _fields_ = [("type", c_int32), ("id", c_int32)]
+
+
+CPU, CUDA = (1, 0), 2  # (type, id) as in a DLTensor, and a type
+
 _SIGNATURES = {
     "tenon_last_error": (c_char_p, []),
     "tenon_version_string": (c_char_p, []),
     "tenon_graph_parse": (c_int32, [c_char_p, c_size_t, POINTER(c_void_p)]),
     "tenon_graph_release": (None, [c_void_p]),
+    "tenon_graph_query": (c_int32, [c_void_p, Device, c_void_p, c_void_p]),
+    "tenon_context_create": (c_int32, [POINTER(ContextOptions), POINTER(c_void_p)]),
     "tenon_program_create": (c_int32, [c_void_p, POINTER(ProgramOptions), c_void_p, c_size_t, POINTER(c_void_p)]),
     "tenon_program_update_params": (c_int32, [c_void_p, c_void_p, c_size_t]),
-    "tenon_program_run": (c_int32, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t]),
+    "tenon_program_run_on": (c_int32, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p]),
     "tenon_program_explain": (c_int32, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_size_t)]),
     "tenon_program_get_stats": (c_int32, [c_void_p, POINTER(ProgramStats)]),
     "tenon_program_release": (None, [c_void_p]),
@@ -87,8 +103,8 @@ def _open():
 
 
 def run_function():
-    """tenon_program_run without declared argument types: it takes prepared ctypes objects only, a third faster."""
-    function = library()["tenon_program_run"]
+    """tenon_program_run_on without declared argument types: it takes prepared ctypes objects only, a third faster."""
+    function = library()["tenon_program_run_on"]
     function.restype = c_int32
     return function
 
@@ -106,6 +122,34 @@ def cache_stats():
     return {name: getattr(out, name) for name in CacheStats.COUNTS}
 
 
+def context(alloc, free):
+    """A tenon_context for the life of the process, whose programs take their memory on devices from C functions at these
+    addresses."""
+    options, out = ContextOptions(ctypes.sizeof(ContextOptions), device_alloc=alloc, device_free=free), c_void_p()
+    check(library().tenon_context_create(ctypes.byref(options), ctypes.byref(out)))
+    return out
+
+
+_QUERY = ctypes.CFUNCTYPE(None, c_void_p, ctypes.c_uint32, c_char_p, c_char_p, c_char_p, c_char_p)
+
+
+def refused(text, device):
+    """Name of each value of a graph that no back end computes on a device of this type -> the sentence why."""
+    lib, graph, data, result = library(), c_void_p(), text.encode(), {}
+
+    @_QUERY
+    def each(user, node, name, op, backend, why):
+        if not backend:
+            result[name.decode()] = why.decode()
+
+    check(lib.tenon_graph_parse(data, len(data), ctypes.byref(graph)))
+    try:
+        check(lib.tenon_graph_query(graph, Device(*device), ctypes.cast(each, c_void_p), None))
+    finally:
+        lib.tenon_graph_release(graph)
+    return result
+
+
 class Program:
     """A tenon_program and its life. `pointers` are addresses of DLTensors, one per graph input, 0 for inputs that are
     not frozen; the tensors behind them must live until the program dies or update_params. last_words(program) is called
@@ -114,7 +158,8 @@ class Program:
     last_words = None
     frozen_with = None  # weak reference to what packed its parameters (runner.Frozen)
 
-    def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off"):
+    def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off", device=CPU, context=None, graphs=False):
+        """context: of memory on the device, from context()."""
         lib = library()
         self.handle = c_void_p()
         self._release = lib.tenon_program_release
@@ -123,7 +168,8 @@ class Program:
         check(lib.tenon_graph_parse(data, len(data), ctypes.byref(graph)))
         try:
             options = ProgramOptions(ctypes.sizeof(ProgramOptions), int(freeze), num_threads,
-                                     specialize=SPECIALIZE.index(specialize))
+                                     context, specialize=SPECIALIZE.index(specialize), device_type=device[0],
+                                     device_id=device[1], device_graphs=int(graphs))
             params = (c_void_p * len(pointers))(*pointers) if freeze else None
             check(lib.tenon_program_create(graph, ctypes.byref(options), params, len(pointers) if freeze else 0,
                                            ctypes.byref(self.handle)))

@@ -2,11 +2,12 @@
 loaded, in Python over ctypes. runner.py's generated functions call them; both ways have the same functions:
 
 at(frame) is what the others take as `at`. pointer(at, w, rank, tensor) writes a tensor's address into word w of the frame,
-and its shape and strides behind it unless rank is -1. step(program, plan, inputs, outputs, made, fail, count) is a function
+and its shape and strides behind it unless rank is -1. step(program, plan, inputs, outputs, made, fail, count, device) is a function
 f(at, args, output...) that does so with args[i] for each (i, w, rank) of the plan, makes the outputs, does so with these,
 runs the program, and returns the tuple of outputs. inputs and outputs: the first word of the frame's
 table of tensors, and how many. made: per output (w, rank, arguments of `empty`, or None: the caller gives it). fail(status)
-raises; without it a failure gives None. count: the word that counts calls, or -1. state(args, plan) tells address and
+raises; without it a failure gives None. count: the word that counts calls, or -1. device: (type, id) of the program; on a GPU it
+runs on PyTorch's current stream. state(args, plan) tells address and
 version of the tensors args[i]; current(args, plan, state), whether they still are these. `in_c` says which.
 TENON_DOOR=ctypes chooses ctypes. Tested by tests/torch/test_door.py.
 """
@@ -20,7 +21,25 @@ import torch
 from . import _abi
 
 
-empty = torch._C._dynamo.guards._empty_strided_cpu  # (shape, strides, dtype)
+def empty_on(device):
+    """A function (shape, strides, dtype) that makes a tensor on the device."""
+    if device[0] != _abi.CUDA:
+        return torch._C._dynamo.guards._empty_strided_cpu
+    if torch.cuda.device_count() == 1:
+        return torch._C._dynamo.guards._empty_strided_cuda  # on the current device
+    where = torch.device("cuda", device[1])
+    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=where)
+
+
+def context(device):
+    """The tenon_context whose memory on the device is PyTorch's; None on the CPU, and where Tenon takes the driver's."""
+    global _context
+    if device[0] == _abi.CUDA and _context is None and chosen.in_c and (memory := chosen.module.device_memory()):
+        _context = _abi.context(*memory)
+    return _context if device[0] == _abi.CUDA else None
+
+
+_context = None
 
 
 def table(words, place):
@@ -45,9 +64,10 @@ class InC:
     def at(frame):
         return ctypes.addressof(frame.block)
 
-    def step(self, program, plan, inputs, outputs, made, fail, count):
+    def step(self, program, plan, inputs, outputs, made, fail, count, device):
         function = ctypes.cast(_abi.run_function(), ctypes.c_void_p).value
-        return self.module.step(function, program.handle.value, program, plan, inputs, outputs, tuple(made), empty, fail, count)
+        return self.module.step(function, program.handle.value, program, plan, inputs, outputs, tuple(made),
+                                empty_on(device), fail, count, device)
 
 
 class InPython:
@@ -69,8 +89,9 @@ class InPython:
                 words[i] = n
 
     @classmethod
-    def step(cls, program, plan, inputs, outputs, made, fail, count):
-        run = _abi.run_function()
+    def step(cls, program, plan, inputs, outputs, made, fail, count, device):
+        run, empty = _abi.run_function(), empty_on(device)
+        stream = torch._C._cuda_getCurrentRawStream if device[0] == _abi.CUDA else lambda _: None
 
         def step(words, args, *given):
             for i, word, rank in plan:
@@ -81,7 +102,8 @@ class InPython:
                 cls.pointer(words, word, rank, tensor)
             if count >= 0:
                 words[count] += 1
-            if status := run(program.handle, *table(words, inputs), *table(words, outputs)):
+            on = ctypes.c_void_p(stream(device[1]))
+            if status := run(program.handle, *table(words, inputs), *table(words, outputs), on):
                 return fail(status) if fail else None
             return results
 

@@ -74,12 +74,15 @@ def dtype_of(dtype):
     return DTYPES[dtype]
 
 
-def why_not(fake):
-    """The sentence why a tensor cannot enter or leave Tenon, or None."""
+CPU = torch.device("cpu")
+
+
+def why_not(fake, device=CPU):
+    """The sentence why a tensor cannot enter or leave Tenon, or None. device: of the graph."""
     if fake.layout != torch.strided:
         return f"a tensor of layout {str(fake.layout).removeprefix('torch.')}"
-    if fake.device.type != "cpu":
-        return f"a tensor on {fake.device.type}"
+    if not same_device(fake.device, device):
+        return f"a tensor on {fake.device}" + (f" in a graph on {device}" if device != CPU else "")
     if fake.is_quantized:
         return "a quantized tensor"
     if fake.is_conj() or fake.is_neg():
@@ -91,12 +94,22 @@ def why_not(fake):
     return None
 
 
-def value_of(node):
+def same_device(device, of_graph):
+    """Whether `device`, which may lack a number, is the graph's."""
+    return device.type == of_graph.type and device.index in (None, of_graph.index)
+
+
+def is_moved(fake, device):
+    """Whether a tensor of the host is a number that PyTorch would take for one on the device: it is copied there."""
+    return device != CPU and fake.device == CPU and fake.dim() == 0
+
+
+def value_of(node, device=CPU):
     """The Value of a node that the host computes."""
     fake = node.meta.get("val")
     if not isinstance(fake, torch.Tensor):
         raise Unsupported(f"operand {node.name} is not a tensor")
-    if (why := why_not(fake)) is not None:
+    if (why := why_not(fake, CPU if is_moved(fake, device) else device)) is not None:
         raise Unsupported(why)
     return Value(node.name, DTYPES[fake.dtype], symexpr.sizes(fake.shape), fake)
 
@@ -290,8 +303,9 @@ def broadcast(*shapes):
     return tuple(result)
 
 
-def lower_node(node, values, table):
-    """The Lowered of one call_function node; Unsupported if there is none. `values`: node -> Value or tuple so far."""
+def lower_node(node, values, table, device=CPU):
+    """The Lowered of one call_function node; Unsupported if there is none. `values`: node -> Value or tuple so far;
+    device: of the graph."""
     if node.target is operator.getitem:
         result = values.get(node.args[0])
         if not isinstance(result, tuple):
@@ -305,14 +319,14 @@ def lower_node(node, values, table):
     e = Emitter(node, table)
     fakes = node.meta.get("val")
     for fake in fakes if isinstance(fakes, (tuple, list)) else [fakes]:
-        if isinstance(fake, torch.Tensor) and (why := why_not(fake)) is not None:
+        if isinstance(fake, torch.Tensor) and (why := why_not(fake, device)) is not None:
             raise Unsupported(why)
 
     def read(x):
         if isinstance(x, torch.fx.Node):
             if (v := values.get(x)) is None:
                 meta = x.meta.get("val")
-                v = size_argument(meta) if isinstance(meta, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value_of(x)
+                v = size_argument(meta) if isinstance(meta, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value_of(x, device)
             if isinstance(v, Value):
                 v = Value(v.name, v.dtype, v.shape, x.meta["val"])
             return v
@@ -320,8 +334,8 @@ def lower_node(node, values, table):
             return [read(y) for y in x]
         return x
 
-    if (device := node.kwargs.get("device")) is not None and torch.device(device).type != "cpu":
-        raise Unsupported(f"a tensor on {torch.device(device).type}")
+    if (on := node.kwargs.get("device")) is not None and not same_device(torch.device(on), device):
+        raise Unsupported(f"a tensor on {on}")
     result = row.emit(e, *[read(a) for a in node.args], **{k: read(a) for k, a in node.kwargs.items()})
     if isinstance(result, Value):
         result = finish(e, result)

@@ -11,7 +11,7 @@ import operator
 
 import torch
 
-from . import lower, rows, symexpr
+from . import _abi, lower, rows, symexpr
 from .lower import Value
 from .symexpr import Unsupported
 
@@ -36,6 +36,7 @@ class Partition:
         """banned: node name -> sentence, for nodes that the library refused."""
         self.gm, self.table, self.banned = gm, table or rows.TABLE, banned or {}
         self.nodes = list(gm.graph.nodes)
+        self.device = self._device()
         self.position = {n: i for i, n in enumerate(self.nodes)}
         self.fallbacks = {}  # node -> sentence
         self.values = {}     # node -> Value or tuple of Values
@@ -51,6 +52,19 @@ class Partition:
                 break
         self._segments()
 
+    def _device(self):
+        """Of the tensors: a GPU where one of them is on it, else the CPU."""
+        fakes = [f for n in self.nodes for f in _tensors(n.meta.get("val"))]
+        gpus = {fake.device for fake in fakes if fake.device.type == "cuda"}
+        if len(gpus) > 1:
+            raise Refused("tensors on " + " and ".join(sorted(map(str, gpus))))
+        return gpus.pop() if gpus else lower.CPU
+
+    @property
+    def place(self):
+        """The device as a DLTensor has it."""
+        return (_abi.CUDA, self.device.index or 0) if self.device.type == "cuda" else _abi.CPU
+
     # --- which nodes Tenon takes ---
     def _refuse(self):
         for n in self.nodes:
@@ -58,7 +72,7 @@ class Partition:
             if n.op == "placeholder" and isinstance(fake, torch.Tensor):
                 if type(fake) is not torch._subclasses.FakeTensor and type(fake) is not torch.Tensor:
                     raise Refused(f"an input of type {type(fake).__name__}")
-                if (why := lower.why_not(fake)) is not None:
+                if (why := lower.why_not(fake, fake.device)) is not None:
                     raise Refused(f"an input is {why}")
             if n.op in ("call_module", "call_method"):
                 raise Refused(f"a node of kind {n.op}")
@@ -88,7 +102,7 @@ class Partition:
                     continue
                 if n.name in self.banned:
                     raise Unsupported(self.banned[n.name])
-                result = lower.lower_node(n, self.values, self.table)
+                result = lower.lower_node(n, self.values, self.table, self.device)
             except Unsupported as e:
                 if n.target is not operator.getitem:
                     self.fallbacks[n] = str(e)
@@ -311,6 +325,10 @@ class Partition:
 
     def _host_level(self, n):
         return max(self.level[self.root(n)], -1) if n in self.host_views else self.level[n]
+
+
+def _tensors(val):
+    return [v for v in (val if isinstance(val, (tuple, list)) else [val]) if isinstance(v, torch.Tensor)]
 
 
 def input_text(n, value_name, param, size=symexpr.text, name=str):

@@ -28,15 +28,17 @@ _DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64
 class Layout:
     """The words of a frame: where each DLTensor stands, and what is known before a call."""
 
-    def __init__(self):
-        self.words, self.pointers, self.segments, self.frozen = [0], [], [], None
+    def __init__(self, device=_abi.CPU):
+        """device: of the tensors, (type, id) as in a DLTensor."""
+        self.words, self.pointers, self.segments, self.frozen, self.device = [0], [], [], None, tuple(device)
         self.calls = 0  # the word that counts calls
 
-    def tensor(self, dtype, shape, strides):
+    def tensor(self, dtype, shape, strides, device=None):
         """Adds a DLTensor; returns the index of its data word, and its rank if a size depends on symbols, else -1."""
+        kind, number = device or self.device
         code, bits = _DLPACK[dtype]
         at, rank = len(self.words), len(shape)
-        self.words += [0, 1, rank | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0]
+        self.words += [0, kind | number << 32, rank | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0]
         self.pointers += [(at + 3, at + 6), (at + 4, at + 6 + rank)]
         static = all(isinstance(value, int) for value in (*shape, *strides))
         self.words += [*shape, *strides] if static else [0] * (2 * rank)
@@ -56,7 +58,7 @@ class Layout:
 
     def scalar(self):
         """Adds an i64 scalar with room for its value; returns the index of its data word and of the value."""
-        at, _ = self.tensor("i64", (), ())
+        at, _ = self.tensor("i64", (), (), _abi.CPU)
         value = self.word()
         self.pointers.append((at, value))
         return at, value
@@ -69,13 +71,13 @@ class Layout:
             calls = [(_abi.check, self.calls)] if not s.retry else [(None, self.calls), (_abi.check, -1)]
             for fail, count in calls:
                 count = count if number == 0 else -1
-                self.steps.append(door.chosen.step(s.program, plan, table, s.outputs, s.made, fail, count))
+                self.steps.append(door.chosen.step(s.program, plan, table, s.outputs, s.made, fail, count, self.device))
         return self
 
     def with_programs(self, programs, frozen):
         """The same words and more, for other programs. programs: (program, value of each of its symbols) per segment; a
         value is an int, or the symbol of a value that the program before it was told too."""
-        new = Layout()
+        new = Layout(self.device)
         new.words, new.pointers, new.frozen = list(self.words), list(self.pointers), frozen
         for (program, values), s in zip(programs, self.segments):
             scalars = dict(zip(map(str, s.values), s.inputs))
@@ -199,7 +201,11 @@ def fixed(tensor, size, stride):
         tensor = tensor.resolve_neg()
     if tensor.stride() == stride or symexpr.normal_strides(size, tensor.stride()) == symexpr.normal_strides(size, stride):
         return tensor
-    return door.empty(size, stride, tensor.dtype).copy_(tensor)
+    return torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def to_device(scalar, device):
+    return scalar.to(device, non_blocking=True)
 
 
 def view_of(root, size, stride, offset):
@@ -211,7 +217,7 @@ class Writer:
 
     def __init__(self, partition, uses):
         self.p, self.uses = partition, uses
-        self.layout, self.lines, self.steps = Layout(), [], []
+        self.layout, self.lines, self.steps = Layout(partition.place), [], []
         self.names, self.globals = {}, {}
         self.counter = itertools.count()
 
@@ -346,7 +352,11 @@ class Writer:
                 continue
             at, rank = self._tensor(n)
             inputs.append(at)
-            if n.op == "placeholder":
+            if lower.is_moved(n.meta["val"], self.p.device):
+                moved = f"m{next(self.counter)}"  # lives until the call ends
+                self.line(f"{moved} = to_device({self.argument(n)}, {self.constant(self.p.device)})")
+                self.line(f"pointer(at, {at}, {rank}, {moved})")
+            elif n.op == "placeholder":
                 bound.append((self.placeholders.index(n), at, rank))
             else:
                 self.line(f"pointer(at, {at}, {rank}, {self.argument(n)})")
@@ -437,7 +447,7 @@ class Writer:
             self.line(f"{v} = {self.constant(n.target)}({', '.join(arguments)})")
         self.read_symbols(n)
         fake = n.meta.get("val")
-        if isinstance(fake, torch.Tensor) and lower.why_not(fake) is None:
+        if isinstance(fake, torch.Tensor) and lower.why_not(fake, self.p.device) is None:
             if any(u in self.p.lowered or u in self.p.host_views for u in n.users):
                 self.line(f"{v} = fixed({v}, {self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())})")
 
@@ -530,8 +540,8 @@ def assemble(body, constants, layout, indices, uses, name):
     pool = Pool(layout.bind())
     if layout.frozen:
         layout.frozen.pools.add(pool)
-    scope = dict(constants, free=pool.free, make=pool.make, pointer=door.chosen.pointer, empty=door.empty, fixed=fixed,
-                 view_of=view_of, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current)
+    scope = dict(constants, free=pool.free, make=pool.make, pointer=door.chosen.pointer, empty=door.empty_on(layout.device), fixed=fixed,
+                 to_device=to_device, view_of=view_of, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current)
     exec(compile(whole(body, bool(indices)), f"<tenon {name}>", "exec"), scope)
     call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function
     call._boxed_call = True

@@ -18,9 +18,9 @@ import torch
 from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable, SerializableCallable
 from torch._inductor.output_code import OutputCode
 
-from . import _abi, report, runner
+from . import _abi, door, report, runner
 
-FORMAT = 1  # of the envelope and of what is in it
+FORMAT = 2  # of the envelope and of what is in it
 _MAGIC = b"tenon saved function\n"
 
 
@@ -142,7 +142,8 @@ def dump(compiled, options, record, pack=()):
                       "inputs": inputs, "numbers": numbers, "outputs": s.outputs, "made": made, "retry": s.retry,
                       "bound": [row for row in s.bound if row[0] not in pack]})
     return {"name": record.name, "nodes": record.nodes, "num_threads": options.num_threads, "specialize": options.specialize,
-            "body": compiled.body, "words": layout.words, "pointers": layout.pointers, "parts": parts, "indices": indices,
+            "device_graphs": options.device_graphs,
+            "body": compiled.body, "device": layout.device, "words": layout.words, "pointers": layout.pointers, "parts": parts, "indices": indices,
             "constants": {name: _encode(value) for name, value in compiled.constants.items()}}
 
 
@@ -150,12 +151,13 @@ def _load(data, args):
     """-> (boxed function, Compiled). args: of the first call, where parameters are packed."""
     if any(args[i].is_inference() for i in data["indices"]):
         raise SavedError("tenon: parameters made under inference_mode have no version, so they cannot be packed")
-    layout, packed, left = runner.Layout(), [], iter(data["indices"])
+    layout, packed, left = runner.Layout(data["device"]), [], iter(data["indices"])
     layout.words, layout.pointers = data["words"], [tuple(p) for p in data["pointers"]]
     for part in data["parts"]:
         inputs, numbers = part["inputs"], part["numbers"]
         params = runner.Params(len(inputs), [(number, args[next(left)]) for number in numbers])
-        program = _abi.Program(part["text"], bool(numbers), data["num_threads"], params.addresses, data["specialize"])
+        program = _abi.Program(part["text"], bool(numbers), data["num_threads"], params.addresses, data["specialize"],
+                               layout.device, door.context(layout.device), data["device_graphs"])
         program.text, program.constants = part["text"], []
         if numbers:
             packed.append((program, len(inputs), numbers))

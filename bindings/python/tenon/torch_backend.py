@@ -14,7 +14,7 @@ import uuid
 import torch
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
-from . import _abi, decomps, report, reuse, runner
+from . import _abi, decomps, door, report, reuse, runner
 from .partition import Partition, Refused
 from .symexpr import Unsupported
 
@@ -38,10 +38,11 @@ class Options:
     well (logger "tenon", level INFO), "error" raises. specialize: whether hot kernels are compiled again with their sizes
     as constants, "background" by a thread of low priority, "wait" all of them before they first run; same bits."""
 
-    freeze: bool = False  # pack parameters once; a changed parameter is packed again
+    freeze: bool = False  # on the CPU: pack parameters once; a changed parameter is packed again
     fallback: str = "auto"
     num_threads: int = 0  # 0: as many as PyTorch uses
     specialize: str = "off"
+    device_graphs: bool = False  # on a GPU: launch several kernels as one CUDA graph; mode="reduce-overhead" asks for it too
 
     @classmethod
     def parse(cls, options):
@@ -67,10 +68,13 @@ def _nearest(name, known):
 
 
 def tenon(gm, example_inputs, *, mode=None, options=None):
-    """The backend. `mode` is accepted for the names torch.compile knows and changes nothing."""
+    """The backend. `mode` is one that torch.compile knows; "reduce-overhead" and "max-autotune" ask for device_graphs."""
     if mode is not None and mode not in MODES:
         raise OptionError(f"tenon: unknown mode {mode!r}{_nearest(mode, MODES)}")
-    return compile_graph(gm, example_inputs, Options.parse(options))
+    parsed = Options.parse(options)
+    if mode in ("reduce-overhead", "max-autotune"):
+        parsed = dataclasses.replace(parsed, device_graphs=True)
+    return compile_graph(gm, example_inputs, parsed)
 
 
 def _reset():
@@ -166,7 +170,8 @@ def _build(gm, options, real, record):
     while True:
         partition = Partition(gm, banned=banned)
         static = _static_inputs(partition)
-        frozen = {s: _frozen_inputs(s, static, real, record) if options.freeze else {} for s in partition.segments}
+        freezes = options.freeze and partition.place == _abi.CPU
+        frozen = {s: _frozen_inputs(s, static, real, record) if freezes else {} for s in partition.segments}
         uses = _living(partition, static, frozen, options)
         for number, segment in enumerate(partition.segments):
             name = f"{record.name}_{number}" if len(partition.segments) > 1 else record.name
@@ -174,10 +179,10 @@ def _build(gm, options, real, record):
                 if segment not in uses:
                     uses[segment] = _program(partition, segment, name, static, frozen[segment], options)
             except _abi.Error as e:
-                refused = {n.name for n in (*segment.nodes, *segment.outputs)} - set(banned)
-                if not refused:
+                refused = _refused(partition, segment, name, static, str(e))
+                if not refused.keys() - banned.keys():
                     raise Refused(f"Tenon's library: {e}") from None
-                banned.update({name: f"Tenon's library: {e}" for name in refused})
+                banned.update(refused)
                 log.debug("%s: %s\n%s", name, e, partition.text(segment, name, static))
                 break
         else:
@@ -193,6 +198,14 @@ def _build(gm, options, real, record):
         report.born(program)
     reuse.remember(compiled, made)
     return function
+
+
+def _refused(partition, segment, name, static, message):
+    """Node name -> sentence: those of the segment that no back end of the device takes, or else all of them."""
+    values = _abi.refused(partition.text(segment, name, static), partition.place)
+    refused = {n.name: f"Tenon's library: {values[line.result.name]}" for n in segment.nodes
+               for line in partition.lowered[n].lines if line.result.name in values}
+    return refused or {n.name: f"Tenon's library: {message}" for n in (*segment.nodes, *segment.outputs)}
 
 
 def _living(partition, static, frozen, options):
@@ -211,7 +224,8 @@ def _living(partition, static, frozen, options):
 
 def _template(partition, segment, static, frozen, options):
     tensors = list(zip(_numbers(segment, frozen, 0), frozen.values()))
-    return reuse.Template(partition, segment, static, tensors, (options.num_threads, options.specialize))
+    return reuse.Template(partition, segment, static, tensors,
+                          (options.num_threads, options.specialize, partition.place, options.device_graphs))
 
 
 def _numbers(segment, frozen, symbols):
@@ -253,7 +267,8 @@ def _program(partition, segment, name, static, frozen, options):
     numbers = _numbers(segment, frozen, len(segment.symbols))
     params = runner.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
     text = partition.text(segment, name, static)
-    program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, options.specialize)
+    program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, options.specialize,
+                           partition.place, door.context(partition.place), options.device_graphs)
     program.text, program.template = text, _template(partition, segment, static, frozen, options)
     return runner.Use(program, list(segment.symbols), program.template, frozen, numbers)
 

@@ -1,0 +1,216 @@
+"""Graphs on a GPU, without one: the tensors of traced graphs are said to be on cuda:0, PyTorch's exchange table says so of real
+ones, and the mock driver runs the kernels (tests/cuda_mock.cc) on the host's memory. What PyTorch itself does on a GPU is
+not seen here: its allocator, its streams, its own kernels.
+"""
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch._subclasses import FakeTensor
+
+import tenon
+from tenon import _abi, door, partition, runner, torch_backend
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.models import accuracy, zoo     # noqa: E402
+
+GPU, STREAM = torch.device("cuda", 0), 7
+MOCKS = Path(os.environ.get("TENON_LIBRARY") or Path(_abi.__file__).parent / "_lib" / "libtenon.so.1").parent / "tests"
+pytestmark = pytest.mark.skipif(not door.chosen.in_c, reason="the extension was not built: Python's headers are missing")
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("dtype", ctypes.c_uint32), ("shape", ctypes.c_void_p),
+                ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64)]
+
+
+class Managed(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                ("flags", ctypes.c_uint64), ("tensor", Tensor)]
+
+
+ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Tensor), ctypes.POINTER(ctypes.POINTER(Managed)), ctypes.c_void_p,
+                            ctypes.c_void_p)
+FROM_OBJECT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
+STREAM_OF = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+
+
+class Exchange(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("previous", ctypes.c_void_p), ("allocate", ALLOCATE),
+                ("managed_from_object", ctypes.c_void_p), ("managed_to_object", ctypes.c_void_p),
+                ("from_object", FROM_OBJECT), ("current_stream", STREAM_OF)]
+
+
+class Gpu:
+    """The mock driver, and PyTorch's table as it would be with tensors on a GPU."""
+
+    def __init__(self):
+        self.mock = ctypes.CDLL(str(MOCKS / "libcuda_mock.so"))
+        self.mock.tn_mock_log.restype = self.mock.tn_mock_leaks.restype = ctypes.c_char_p
+        address, self.allocated, self.wrong_device = ctypes.pythonapi.PyCapsule_GetPointer, 0, None
+        address.restype, address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        self.capsule = torch.Tensor.__dlpack_c_exchange_api__
+        real = Exchange.from_address(address(self.capsule, b"dlpack_exchange_api"))
+
+        def allocate(prototype, out, error_context, set_error):
+            assert (prototype[0].device_type, prototype[0].device_id) == (2, 0)
+            prototype[0].device_type = 1
+            self.allocated += 1
+            return real.allocate(prototype, out, error_context, set_error)
+
+        def from_object(tensor, out):
+            status = real.from_object(tensor, out)
+            out[0].device_type = 1 if tensor is self.wrong_device else 2
+            return status
+
+        def stream_of(kind, number, out):
+            assert (kind, number) == (2, 0)
+            out[0] = STREAM
+            return 0
+
+        self.keep = ALLOCATE(allocate), FROM_OBJECT(from_object), STREAM_OF(stream_of)
+        self.table = Exchange(real.major, real.minor, None, self.keep[0], None, None, self.keep[1], self.keep[2])
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self.fake = new(ctypes.addressof(self.table), b"dlpack_exchange_api", None)
+
+    def launches(self):
+        return [line for line in self.mock.tn_mock_log().decode().splitlines() if line.startswith("cuLaunchKernel")]
+
+
+@pytest.fixture(scope="module")
+def machine():
+    os.environ["TENON_CUDA_DRIVER"], os.environ["TENON_NVRTC"] = (str(MOCKS / f"lib{n}_mock.so") for n in ("cuda", "nvrtc"))
+    return Gpu()
+
+
+@pytest.fixture
+def gpu(machine, monkeypatch):
+    """PyTorch with a GPU, for graphs compiled meanwhile."""
+    machine.allocated, machine.wrong_device = 0, None
+    monkeypatch.setattr(door, "empty_on", lambda device: torch._C._dynamo.guards._empty_strided_cpu)
+    monkeypatch.setattr(runner, "to_device", lambda scalar, device: scalar.clone())
+    compile = torch_backend._compile
+
+    def on_gpu(gm, *args):
+        for n in gm.graph.nodes:
+            for fake in partition._tensors(n.meta.get("val")):
+                if isinstance(fake, FakeTensor) and not (n.op == "placeholder" and fake.dim() == 0 and machine.scalars_stay):
+                    fake.fake_device = GPU
+            if "device" in n.kwargs:
+                n.kwargs = {**n.kwargs, "device": GPU}
+        return compile(gm, *args)
+
+    machine.scalars_stay = False
+    monkeypatch.setattr(torch_backend, "_compile", on_gpu)
+    door.chosen.module.open(machine.fake)
+    yield machine
+    torch._dynamo.reset()
+    door.chosen.module.open(machine.capsule)
+
+
+@torch.no_grad()
+def test_a_graph_runs_on_the_current_stream(gpu):
+    def f(x, y):
+        return torch.softmax(x * y + 1, -1), x.sum(0)
+
+    g, before = torch.compile(f, backend="tenon", fullgraph=True), len(gpu.launches())
+    for n in (5, 8, 3):
+        x, y = torch.randn(n, 33), torch.randn(33)
+        for got, want in zip(g(x, y), f(x, y), strict=True):
+            torch.testing.assert_close(got, want)
+    launches = gpu.launches()[before:]
+    assert len(launches) >= 6 and all(line.endswith(f"stream {STREAM}") for line in launches)
+    assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits(gpu, dtype):
+    def f(x, w):
+        return torch.nn.functional.layer_norm(torch.nn.functional.gelu(x), (64,), w)
+
+    x, w = torch.randn(7, 64, dtype=dtype), torch.randn(64, dtype=dtype)
+    torch.testing.assert_close(torch.compile(f, backend="tenon")(x, w), f(x, w), atol=2e-2, rtol=2e-2)
+    assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_workspace_is_pytorchs(gpu):
+    def f(x):
+        return torch.softmax(x, 0).sum(-1) * x.var()
+
+    x = torch.randn(500, 40)
+    torch.testing.assert_close(torch.compile(f, backend="tenon")(x), f(x))
+    assert gpu.allocated > 0 and b"cuMemAllocAsync" not in gpu.mock.tn_mock_log()
+
+
+@torch.no_grad()
+def test_numbers_on_the_host_are_copied(gpu):
+    gpu.scalars_stay = True
+    x, s = torch.randn(4, 5), torch.tensor(2.5)
+    torch.testing.assert_close(torch.compile(lambda x, s: (x * s).exp(), backend="tenon", fullgraph=True)(x, s), (x * s).exp())
+    assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_a_tensor_on_another_device_is_an_error(gpu):
+    g, x = torch.compile(lambda x: x + 1, backend="tenon"), torch.randn(9)
+    g(x)
+    gpu.wrong_device = y = torch.randn(9)
+    with pytest.raises(TypeError, match="device 0 of type 1, not 0 of type 2"):
+        g(y)
+    torch.testing.assert_close(g(x), x + 1)
+
+
+@torch.no_grad()
+def test_what_the_device_lacks_runs_in_pytorch(gpu):
+    def f(x, w):
+        return torch.relu(x @ w + 1) * 2
+
+    x, w = torch.randn(6, 7), torch.randn(7, 8)
+    torch.testing.assert_close(torch.compile(f, backend="tenon")(x, w), f(x, w))
+    stats = tenon.stats()
+    assert stats["fallbacks"] == 1 and stats["programs"] == 1
+
+
+@torch.no_grad()
+def test_a_driver_that_fails_is_an_error_and_the_next_call_is_right(gpu):
+    g, x = torch.compile(lambda x: torch.tanh(x) * 3, backend="tenon"), torch.randn(9)
+    g(x)
+    gpu.mock.tn_mock_fail(b"cuLaunchKernel", 1, 2)
+    with pytest.raises(_abi.Error, match="CUDA_ERROR_OUT_OF_MEMORY"):
+        g(x)
+    torch.testing.assert_close(g(x), torch.tanh(x) * 3)
+
+
+@torch.no_grad()
+def test_reduce_overhead_launches_cuda_graphs(gpu):
+    def f(x):
+        for _ in range(3):
+            x = torch.tanh(x.sum(0, keepdim=True) + x) * x.sum(1, keepdim=True)
+        return x
+
+    g, x, before = torch.compile(f, backend="tenon", mode="reduce-overhead"), torch.randn(6, 9), len(gpu.launches())
+    for i in range(5):
+        torch.testing.assert_close(g(x + i), f(x + i))
+    launches = len(gpu.launches()) - before
+    torch.testing.assert_close(g(x), f(x))
+    assert len(gpu.launches()) - before == launches and b"cuGraphLaunch" in gpu.mock.tn_mock_log()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", zoo.MODELS)
+def test_models(gpu, name):
+    model, inputs = zoo.build(name, tiny=True)
+    fast = torch.compile(model, backend="tenon", fullgraph=True)
+    for given in (inputs, zoo.other_inputs(inputs)):
+        reference, exact = model(*given), accuracy.in_float64(model, given)
+        assert accuracy.check(reference, fast(*given), exact, zoo.MODELS[name].tolerance).problems == []
+    assert gpu.launches() and tenon.stats()["nodes_fused"] > 0
