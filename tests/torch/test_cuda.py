@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.models import accuracy, zoo     # noqa: E402
 
 GPU, STREAM = torch.device("cuda", 0), 7
-MOCKS = Path(os.environ.get("TENON_LIBRARY") or Path(_abi.__file__).parent / "_lib" / "libtenon.so.1").parent / "tests"
+LIBRARY = Path(os.environ.get("TENON_LIBRARY") or Path(_abi.__file__).parent / "_lib" / "libtenon.so.1")
+MOCKS = LIBRARY.resolve().parent / "tests"
 pytestmark = pytest.mark.skipif(not door.chosen.in_c, reason="the extension was not built: Python's headers are missing")
 
 
