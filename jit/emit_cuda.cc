@@ -1,6 +1,6 @@
-// See emit_cuda.h. A value that depends on the axis of a simd loop is one per lane: within TN_EACH, which repeats what
-// follows for the `vector` elements of a thread. Loads of elements that lie together come before it as vectors, stores
-// after it. Everything else is a scalar that all threads of a team compute alike.
+// See emit_cuda.h. Control flow: which threads do which iterations of the par nest and of the simd loops within, where locals
+// lie, how loops run and reductions fold. The statements between are CudaLanes'. What does not differ from lane to lane is
+// a scalar that all threads of a team compute alike.
 #include "jit/emit_cuda.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <set>
 
 #include "jit/cuda_text.h"
+#include "jit/emit_cuda_lanes.h"
 
 namespace tenon::jit {
 namespace {
@@ -17,15 +18,9 @@ using K = Stmt::Kind;
 using Form = CudaSchedule::Form;
 using Locals = CudaSchedule::Locals;
 
-class CudaEmitter {
+class CudaEmitter final : CudaLanes {
  public:
-  CudaEmitter(const Kernel& kernel, const CudaSchedule& schedule) : k_(kernel), s_(schedule) {
-    varies_.assign(k_.types.size(), false);
-    array_.assign(k_.types.size(), false);
-    vector_ = s_.form == Form::row || par().simd ? s_.vector : 1;
-    team_ = s_.form == Form::row ? s_.team : 1;
-    whole_ = s_.whole || vector_ == 1;
-  }
+  CudaEmitter(const Kernel& kernel, const CudaSchedule& schedule) : CudaLanes(kernel, schedule) {}
 
   std::string run() {
     text_ = "#undef TN_EACH\n#define TN_EACH _Pragma(\"unroll\") for (int v = 0; v < " + number(vector_) +
@@ -50,74 +45,6 @@ class CudaEmitter {
 
  private:
   const Stmt& par() const { return k_.body[0]; }
-
-  // ---- text ----
-
-  void line(const std::string& text) {
-    text_ += std::string(static_cast<size_t>(depth_) * 2, ' ') + text + "\n";
-  }
-  void open(const std::string& text) {
-    line(text + " {");
-    ++depth_;
-  }
-  void close() {
-    --depth_;
-    line("}");
-  }
-  static std::string number(int64_t n) { return std::to_string(n); }
-  std::string pointer(size_t buffer) const {
-    return (k_.buffers[buffer].role == Buffer::Role::local ? "t" : "p") + std::to_string(buffer);
-  }
-  static std::string variable(Ref ref) { return "j" + std::to_string(ref); }
-  static std::string value(Ref ref) { return "v" + std::to_string(ref); }
-  std::string type(Ref ref) const { return std::string(cuda_type(compute_type(k_.types[ref]))); }
-
-  // As it is read here: within TN_EACH what differs from lane to lane may stand in an array.
-  std::string use(Ref ref) const {
-    return loop_variable_.count(ref) ? variable(ref) : value(ref) + (array_[ref] ? "[v]" : "");
-  }
-
-  std::string extent(const Extent& e) const {
-    if (e.size < 0) return cuda_index(e.factor);
-    return e.factor == 1 ? "s" + number(e.size) : cuda_index(e.factor) + " * s" + number(e.size);
-  }
-
-  // ---- addresses ----
-
-  enum class Reach { same, together, apart };  // from lane to lane
-  Reach reach(const Stmt& s) const {
-    int steps = 0;
-    bool apart = false;
-    for (const Term& t : s.address) {
-      if (t.var == kNoRef) continue;
-      if (t.var == simd_) {
-        ++steps;
-        apart = apart || t.size >= 0 || t.factor != 1;
-      } else if (varies_[t.var]) {
-        apart = true;
-      }
-    }
-    return apart || steps > 1 ? Reach::apart : steps ? Reach::together : Reach::same;
-  }
-
-  // each: of lane v.
-  std::string address(const Stmt& s, bool each) const {
-    std::string sum;
-    for (const Term& t : s.address) {
-      std::string product;
-      if (t.factor != 1 || (t.size < 0 && t.var == kNoRef)) product = cuda_index(t.factor);
-      auto times = [&](const std::string& factor) { product += (product.empty() ? "" : " * ") + factor; };
-      if (t.size >= 0) times("s" + number(t.size));
-      if (t.var != kNoRef) {
-        if (t.var == simd_)
-          times(each && vector_ > 1 ? "(" + variable(t.var) + " + v)" : variable(t.var));
-        else
-          times(loop_variable_.count(t.var) ? variable(t.var) : "(tn_ix)" + use(t.var));
-      }
-      sum += (sum.empty() ? "" : " + ") + product;
-    }
-    return sum.empty() ? "0" : sum;
-  }
 
   // ---- the par nest ----
 
@@ -156,14 +83,11 @@ class CudaEmitter {
       if (a > 0) line("rest /= n" + number(static_cast<int64_t>(a)) + ";");
     }
     place_locals();
-    for (const auto& [stmt, kept] : kept_loads_)
-      if (kept.first)
-        line("tn_vec<" + std::string(cuda_memory_type(k_.buffers[stmt->buffer].type)) + ", " +
-             number(vector_) + "> " + kept.name + "[" + number(s_.chunks) + "];");
+    declare_kept_loads();
     if (s.simd) {
       enter_lanes(s.axes.back());
       emit_lanes(s.body, {});
-      simd_ = kNoRef;
+      leave_lanes();
     } else {
       for (const Stmt& inner : s.body) emit_uniform(inner);
     }
@@ -236,14 +160,6 @@ class CudaEmitter {
     for (size_t a = 0; a < count; ++a) close();
   }
 
-  void enter_lanes(const Axis& axis) {
-    simd_ = axis.var;
-    varies_[axis.var] = true;
-    if (!whole_)
-      line("const int count = tn_count(" + variable(axis.var) + ", " + extent(axis.extent) + ", " +
-           number(vector_) + ");");
-  }
-
   // A simd loop of a team, or of the one thread it has; `tail` is done for each lane after the body.
   void simd_loop(const Stmt& s, const std::function<void()>& tail) {
     nest(s.axes, s.axes.size() - 1, [&] {
@@ -265,7 +181,7 @@ class CudaEmitter {
       }
       enter_lanes(axis);
       emit_lanes(s.body, tail, s.yields);
-      simd_ = kNoRef;
+      leave_lanes();
       if (s_.chunks > 0) close();
       close();
     });
@@ -276,57 +192,10 @@ class CudaEmitter {
     TENON_CHECK(v, std::string(op(fold).name) + " has no identity");
     return cuda_literal(compute_type(t), *v);
   }
-  static std::string fold_call(OpId fold, const std::string& a, const std::string& b) {
-    return "tn_" + std::string(op(fold).name) + "(" + a + ", " + b + ")";
-  }
-  static std::string accumulator(Ref ref) { return "a" + std::to_string(ref); }
 
-  // ---- statements that all threads of a team do alike ----
+  // ---- what stands between statements ----
 
-  void emit_uniform(const Stmt& s) {
-    switch (s.kind) {
-      case K::load:
-        return line("const " + type(s.result) + " " + value(s.result) + " = tn_get(" +
-                    pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, false) + "]);");
-      case K::store: {
-        const std::string put = "tn_put(" + pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, false) +
-                                "], " + use(s.args[0]) + ");";
-        return line(team_ > 1 ? "if (lane == 0) " + put : put);
-      }
-      case K::loop: return emit_loop(s);
-      case K::reduce: return emit_reduce(s);
-      case K::scan: return emit_scan(s);
-      case K::par: TENON_CHECK(false, "par inside the par nest"); return;
-      default: return line(scalar(s));
-    }
-  }
-
-  std::string scalar(const Stmt& s) const {
-    return "const " + type(s.result) + " " + value(s.result) + " = " + expression(s) + ";";
-  }
-  std::string expression(const Stmt& s) const {
-    switch (s.kind) {
-      case K::op: {
-        std::string call = "tn_" + std::string(op(s.op).name) + "(";
-        for (size_t i = 0; i < s.args.size(); ++i) call += (i ? ", " : "") + use(s.args[i]);
-        return call + ")";
-      }
-      case K::cast: {
-        if (s.type == DType::bf16) return "tn_round_bf16(" + use(s.args[0]) + ")";
-        if (s.type == DType::f16) return "tn_round_f16(" + use(s.args[0]) + ")";
-        return "tn_cast<" + std::string(cuda_type(s.type)) + ">(" + use(s.args[0]) + ")";
-      }
-      case K::bitcast: return "tn_bitcast<" + std::string(cuda_type(s.type)) + ">(" + use(s.args[0]) + ")";
-      case K::constant: return cuda_literal(compute_type(s.type), s.literal);
-      case K::size: return "(tn_i64)s" + number(s.size);
-      case K::index:
-        return "(tn_i64)" + (s.args[0] == simd_ && vector_ > 1 ? "(" + variable(s.args[0]) + " + v)"
-                                                               : variable(s.args[0]));
-      default: break;
-    }
-    TENON_CHECK(false, "not a scalar statement");
-    return "";
-  }
+  void emit_control(const Stmt& s) override { s.kind == K::loop ? emit_loop(s) : emit_reduce(s); }
 
   void declare(Ref ref, bool lanes, const std::string& name, const std::string& first) {
     if (lanes)
@@ -345,12 +214,6 @@ class CudaEmitter {
       if (lanes) return emit_lanes(s.body, {});
       for (const Stmt& inner : s.body) emit_uniform(inner);
     });
-  }
-
-  void emit_scan(const Stmt& s) {
-    const std::string a = accumulator(s.result);
-    line(a + " = " + fold_call(s.op, a, use(s.args[0])) + ";");
-    line("const " + type(s.result) + " " + value(s.result) + " = " + a + ";");
   }
 
   void emit_reduce(const Stmt& s) {
@@ -391,203 +254,8 @@ class CudaEmitter {
     }
   }
 
-  // ---- statements for the lanes of a thread ----
-
-  bool reads_lanes(const Stmt& s) const {
-    auto lane = [&](Ref r) { return varies_[r]; };
-    if (std::ranges::any_of(s.args, lane)) return true;
-    return std::ranges::any_of(s.address, [&](const Term& t) { return t.var != kNoRef && varies_[t.var]; });
-  }
-
-  // Statements up to the next loop, or to a load of what one of them has stored.
-  static std::vector<std::vector<const Stmt*>> segments(const Block& block) {
-    std::vector<std::vector<const Stmt*>> list(1);
-    std::set<int> stored;
-    for (const Stmt& s : block) {
-      const bool loop = !s.axes.empty() || s.kind == K::scan;
-      if (loop || (s.kind == K::load && stored.count(s.buffer))) {
-        list.emplace_back();
-        stored.clear();
-      }
-      list.back().push_back(&s);
-      if (s.kind == K::store) stored.insert(s.buffer);
-      if (loop) list.emplace_back();
-    }
-    return list;
-  }
-
-  // yields: what `tail` reads.
-  void emit_lanes(const Block& block, const std::function<void()>& tail,
-                  const std::vector<Ref>& yields = {}) {
-    const auto list = segments(block);
-    for (size_t i = 0; i < list.size(); ++i) {
-      // What later segments read stands in arrays.
-      std::set<Ref> later;
-      if (i + 1 < list.size()) later.insert(yields.begin(), yields.end());
-      for (size_t n = i + 1; n < list.size(); ++n)
-        for (const Stmt* s : list[n]) collect_uses(*s, later);
-      const bool last = i + 1 == list.size();
-      if (list[i].size() == 1 && !list[i][0]->axes.empty()) {
-        emit_uniform(*list[i][0]);
-      } else if (list[i].size() == 1 && list[i][0]->kind == K::scan) {
-        emit_lane_scan(*list[i][0]);
-      } else {
-        emit_segment(list[i], later, last ? tail : std::function<void()>());
-        continue;
-      }
-      if (last && tail) emit_segment({}, {}, tail);
-    }
-  }
-
-  void emit_lane_scan(const Stmt& s) {
-    const std::string a = accumulator(s.result);
-    varies_[s.result] = array_[s.result] = true;
-    line(type(s.result) + " " + value(s.result) + "[" + number(vector_) + "];");
-    line("TN_EACH " + value(s.result) + "[v] = " + a + "[v] = " + fold_call(s.op, a + "[v]", use(s.args[0])) +
-         ";");
-  }
-
-  std::string count_argument() const { return whole_ ? "" : ", count"; }
-
-  void emit_segment(const std::vector<const Stmt*>& list, const std::set<Ref>& later,
-                    const std::function<void()>& tail) {
-    std::vector<const Stmt*> each, stores;
-    for (const Stmt* s : list) {
-      if (s->kind == K::store) {
-        each.push_back(s);
-        continue;
-      }
-      const bool lanes = reads_lanes(*s) || (s->kind == K::index && s->args[0] == simd_);
-      if (!lanes) {
-        emit_uniform(*s);
-        continue;
-      }
-      varies_[s->result] = true;
-      if (s->kind == K::load && reach(*s) == Reach::together) load_vector(*s);
-      each.push_back(s);
-    }
-    for (const Stmt* s : each)
-      if (s->kind != K::store && later.count(s->result)) {
-        array_[s->result] = true;
-        line(type(s->result) + " " + value(s->result) + "[" + number(vector_) + "];");
-      }
-    for (const Stmt* s : each)
-      if (s->kind == K::store && reach(*s) == Reach::together && !in_registers(*s))
-        line("tn_vec<" + std::string(cuda_memory_type(k_.buffers[s->buffer].type)) + ", " + number(vector_) +
-             "> " + stored(*s) + ";");
-    if (each.empty() && !tail) return;
-    open("TN_EACH");
-    for (const Stmt* s : each) emit_each(*s);
-    if (tail) tail();
-    close();
-    for (const Stmt* s : each)
-      if (s->kind == K::store && reach(*s) == Reach::together && !in_registers(*s))
-        line("tn_store<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s->buffer)) + " + (" +
-             address(*s, false) + ")" + ", " + stored(*s) + count_argument() + ");");
-  }
-
-  bool in_registers(const Stmt& s) const {
-    return s_.locals == Locals::registers && k_.buffers[s.buffer].role == Buffer::Role::local;
-  }
-  std::string stored(const Stmt& s) {
-    auto [it, is_new] = stored_.try_emplace(&s, static_cast<int>(stored_.size()));
-    return "w" + number(it->second);
-  }
-  // The vector that a load of neighbours reads.
-  std::string loaded(const Stmt& s) const {
-    const auto kept = kept_loads_.find(&s);
-    return kept == kept_loads_.end() ? "x" + std::to_string(s.result) : kept->second.name + "[c]";
-  }
-  void load_vector(const Stmt& s) {
-    if (in_registers(s)) return;
-    const auto kept = kept_loads_.find(&s);
-    if (kept != kept_loads_.end() && !kept->second.first) return;
-    const std::string load = " = tn_load<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s.buffer)) +
-                             " + (" + address(s, false) + ")" + count_argument() + ");";
-    if (kept != kept_loads_.end())
-      line(loaded(s) + load);
-    else
-      line("const tn_vec<" + std::string(cuda_memory_type(k_.buffers[s.buffer].type)) + ", " +
-           number(vector_) + "> " + loaded(s) + load);
-  }
-
-  void emit_each(const Stmt& s) {
-    const std::string at = in_registers_index();
-    if (s.kind == K::store) {
-      const std::string what = use(s.args[0]), buffer = pointer(static_cast<size_t>(s.buffer));
-      if (in_registers(s)) return line("tn_put(" + buffer + "[" + at + "], " + what + ");");
-      if (reach(s) == Reach::together) return line("tn_put(" + stored(s) + ".at[v], " + what + ");");
-      return line((whole_ ? "" : "if (v < count) ") + std::string("tn_put(") + buffer + "[" +
-                  address(s, true) + "], " + what + ");");
-    }
-    std::string computed;
-    if (s.kind != K::load)
-      computed = expression(s);
-    else if (in_registers(s))
-      computed = "tn_get(" + pointer(static_cast<size_t>(s.buffer)) + "[" + at + "])";
-    else if (reach(s) == Reach::together)
-      computed = "tn_get(" + loaded(s) + ".at[v])";
-    else
-      computed = (whole_ ? "" : "v >= count ? " + type(s.result) + "(0) : ") + std::string("tn_get(") +
-                 pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, true) + "])";
-    line((array_[s.result] ? value(s.result) + "[v]" : "const " + type(s.result) + " " + value(s.result)) +
-         " = " + computed + ";");
-  }
-  std::string in_registers_index() const { return vector_ > 1 ? "c * " + number(vector_) + " + v" : "c"; }
-
-  // ---- loads that several loops over the row repeat ----
-
-  struct Kept {
-    std::string name;
-    bool first;
-  };
-  void find_kept_loads() {
-    std::map<std::string, std::vector<const Stmt*>> same;
-    std::vector<std::string> order;
-    for (const Stmt& loop : par().body) {
-      if (!loop.simd) continue;
-      simd_ = loop.axes.back().var;
-      varies_[simd_] = true;
-      std::set<std::string> here;
-      for (const Stmt& s : loop.body) {
-        if (s.kind != K::load || k_.buffers[s.buffer].role != Buffer::Role::in || reach(s) != Reach::together)
-          continue;
-        std::string key = std::to_string(s.buffer);
-        bool outside = true;
-        for (const Term& t : s.address) {
-          key += " " + std::to_string(t.factor) + "," + std::to_string(t.size) + ",";
-          key += t.var == simd_ ? "lane" : t.var == kNoRef ? "" : std::to_string(t.var);
-          for (const Stmt& other : loop.body) outside = outside && (t.var == kNoRef || other.result != t.var);
-        }
-        if (!outside) continue;
-        if (same[key].empty()) order.push_back(key);
-        same[key].push_back(&s);
-      }
-    }
-    simd_ = kNoRef;
-    int number = 0;
-    for (const std::string& key : order) {
-      const auto& list = same[key];
-      if (list.size() < 2) continue;
-      const std::string name = "k" + std::to_string(number++);
-      for (const Stmt* s : list) kept_loads_[s] = {name, s == list.front()};
-    }
-  }
-
-  const Kernel& k_;
-  const CudaSchedule& s_;
-  std::string text_;
-  int depth_ = 1;
-  int vector_ = 1, team_ = 1;
-  bool whole_ = true;
-  Ref simd_ = kNoRef;
-  std::vector<bool> varies_;  // from lane to lane
-  std::vector<bool> array_;   // stands in an array of all lanes
-  std::set<Ref> loop_variable_;
   std::map<Ref, std::pair<int64_t, std::string>>
       tiles_;  // by the variable that counts them: elements of one and of all
-  std::map<const Stmt*, int> stored_;
-  std::map<const Stmt*, Kept> kept_loads_;
 };
 
 }  // namespace
