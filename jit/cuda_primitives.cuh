@@ -30,6 +30,8 @@ TN_FN float tn_fast_div(float a, float b) { return __fdividef(a, b); }
 TN_FAST(sqrt, "sqrt.approx.f32")
 TN_FAST(rsqrt, "rsqrt.approx.f32")
 TN_FAST(exp2, "ex2.approx.f32")
+TN_FAST(exp2_flushed, "ex2.approx.ftz.f32")  // what is below 2^-126 counts as 0
+TN_FAST(reciprocal, "rcp.approx.ftz.f32")
 TN_FAST(log2, "lg2.approx.f32")
 TN_FAST(tanh, "tanh.approx.f32")
 

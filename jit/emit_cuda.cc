@@ -10,6 +10,7 @@
 
 #include "jit/cuda_text.h"
 #include "jit/emit_cuda_lanes.h"
+#include "src/ops/names.h"
 
 namespace tenon::jit {
 namespace {
@@ -258,10 +259,39 @@ class CudaEmitter final : CudaLanes {
       tiles_;  // by the variable that counts them: elements of one and of all
 };
 
+// 1 + erf(z) as erfc(-z): it keeps its digits where the sum would cancel, and costs less. Sums that nobody reads any more are
+// the compiler's to drop.
+void use_erfc(Kernel& k) {
+  std::map<Ref, Ref> erf_of;  // by result
+  std::set<Ref> ones;
+  auto walk = [&](auto& self, Block& block) -> void {
+    for (size_t i = 0; i < block.size(); ++i) {
+      self(self, block[i].body);
+      Stmt& s = block[i];
+      if (s.kind == K::constant && is_float(s.type) &&
+          (s.literal.is_int ? s.literal.i == 1 : s.literal.d == 1))
+        ones.insert(s.result);
+      if (s.kind != K::op) continue;
+      if (s.op == ops::erf) erf_of[s.result] = s.args[0];
+      if (s.op != ops::add) continue;
+      const size_t one = ones.count(s.args[0]) ? 0 : 1;
+      const auto erf = erf_of.find(s.args[1 - one]);
+      if (!ones.count(s.args[one]) || erf == erf_of.end()) continue;
+      Stmt negative{
+          .kind = K::op, .op = ops::neg, .type = s.type, .result = k.add_ref(s.type), .args = {erf->second}};
+      s.op = ops::erfc;
+      s.args = {negative.result};
+      block.insert(block.begin() + static_cast<long>(i++), std::move(negative));
+    }
+  };
+  walk(walk, k.body);
+}
+
 }  // namespace
 
 std::string emit_cuda(const Kernel& kernel, const CudaSchedule& schedule) {
   Kernel expanded = kernel;
+  if (schedule.approximate) use_erfc(expanded);
   expand_math(expanded, cuda_spells);
   return CudaEmitter(expanded, schedule).run();
 }

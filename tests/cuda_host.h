@@ -164,6 +164,8 @@ TN_FN float tn_fast_div(float a, float b) { return a / b; }
 TN_FN float tn_fast_sqrt(float a) { return std::sqrt(a); }
 TN_FN float tn_fast_rsqrt(float a) { return 1 / std::sqrt(a); }
 TN_FN float tn_fast_exp2(float a) { return std::exp2(a); }
+TN_FN float tn_fast_exp2_flushed(float a) { return a < -126 ? 0 : std::exp2(a); }
+TN_FN float tn_fast_reciprocal(float a) { return std::abs(a) > 0x1p126f ? std::copysign(0.0f, a) : 1 / a; }
 TN_FN float tn_fast_log2(float a) { return std::log2(a); }
 TN_FN float tn_fast_tanh(float a) { return std::tanh(a); }
 

@@ -243,6 +243,62 @@ TEST(EmitCuda, RealGroupsAgree) {
     EXPECT_GT(forms[form], 0) << form;
 }
 
+// ---- functions that are good enough for 16 bits ----
+
+struct Approximate {
+  const char* name;
+  const char* body;  // %o of %x, with constants %one, %half, %r = sqrt(1/2)
+  double (*exact)(double);
+};
+
+double exact_gelu(double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5)); }
+
+// An eighth of the step between neighbours of f16, or 2^-30, is what they may be off.
+TEST(EmitCuda, ApproximateFunctions) {
+  const Approximate all[] = {
+      {"gelu", "%z = mul %x, %r\n%e = erf %z\n%f = add %e, %one\n%h = mul %x, %half\n%o = mul %h, %f",
+       exact_gelu},
+      {"gelu2", "%z = mul %x, %r\n%e = erf %z\n%f = add %one, %e\n%h = mul %x, %half\n%o = mul %h, %f",
+       exact_gelu},
+      {"erf", "%o = erf %x", [](double x) { return std::erf(x); }},
+      {"erfc", "%o = erfc %x", [](double x) { return std::erfc(x); }},
+      {"sigmoid", "%o = sigmoid %x", [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {"silu", "%s = sigmoid %x\n%o = mul %x, %s", [](double x) { return x / (1 + std::exp(-x)); }},
+  };
+  constexpr int64_t kSamples = 200001;
+  std::vector<float> x, y(kSamples);
+  for (int64_t i = 0; i < kSamples; ++i) x.push_back(static_cast<float>((i - kSamples / 2) * 1e-4));  // to 10
+  for (int e = -40; e < 0; ++e) x[static_cast<size_t>(e + 40)] = std::ldexp(1.3f, e);
+  std::vector<CudaKernel> kernels;
+  for (const Approximate& a : all) {
+    const auto kernel =
+        parse_kernel("kernel @approximate_" + std::string(a.name) +
+                     "(N; in %in: f32, out %out: f32) {\npar simd %i in N {\n%one = const.f32 1.0\n%half = "
+                     "const.f32 0.5\n%r = const.f32 0.70710678118\n%x = load %in[%i]\n" +
+                     a.body + "\nstore %out[%i], %o\n}\n}");
+    ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+    CudaSchedule s;
+    s.whole = s.approximate = true;
+    kernels.push_back({*kernel, s});
+  }
+  const auto program = CudaProgram::compile(kernels);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    void* buffers[] = {x.data(), y.data()};
+    ASSERT_EQ((*program)->run(kernels[k], buffers, {kSamples}, 0), "");
+    double worst = 0;
+    float where = 0;
+    for (int64_t i = 0; i < kSamples; ++i) {
+      const double want = all[k].exact(x[static_cast<size_t>(i)]);
+      const double step = std::ldexp(1.0, std::max(std::ilogb(want) - 10, -27));
+      const double off = std::abs(y[static_cast<size_t>(i)] - want) / step;
+      if (!(off <= worst)) worst = off, where = x[static_cast<size_t>(i)];
+    }
+    std::printf("%s: %.4f of a step, at %g\n", all[k].name, worst, where);
+    EXPECT_LE(worst, 0.125) << all[k].name << " of " << where;
+  }
+}
+
 // ---- what the host must find ----
 
 struct Planted {

@@ -126,6 +126,43 @@ TEST(Nvrtc, InstructionsPerElement) {
   }
 }
 
+// Maps of 16-bit tensors, with what each statement costs: a memory-bound one has room for about 22.
+constexpr struct {
+  const char *name, *body;
+  double most;
+} kMaps[] = {
+    {"copy", "%o = cast.f32 %x", 9},
+    {"relu", "%zero = const.f32 0.0\n%o = maximum %x, %zero", 10},
+    {"silu", "%s = sigmoid %x\n%o = mul %x, %s", 14},
+    {"gelu_tanh",
+     "%a = mul %x, %x\n%b = mul %a, %x\n%c = const.f32 0.044715\n%d = mul %b, %c\n%e = add %x, %d\n"
+     "%f = const.f32 0.7978845608\n%g = mul %e, %f\n%p = tanh %g\n%half = const.f32 0.5\n%h = mul %x, %half\n"
+     "%one = const.f32 1.0\n%q = add %p, %one\n%o = mul %h, %q",
+     15},
+    {"gelu",
+     "%r = const.f32 0.70710678118\n%z = mul %x, %r\n%p = erf %z\n%half = const.f32 0.5\n%h = mul %x, %half\n"
+     "%one = const.f32 1.0\n%q = add %p, %one\n%o = mul %h, %q",
+     22}};
+
+TEST(Nvrtc, InstructionsOfMaps) {
+  NEEDS_NVRTC();
+  for (const auto& m : kMaps) {
+    const auto kernel =
+        parse_kernel("kernel @" + std::string(m.name) +
+                     "(N; in %in: bf16, out %out: bf16) {\npar simd %i in N {\n%x = load %in[%i]\n" + m.body +
+                     "\nstore %out[%i], %o\n}\n}");
+    ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+    const std::vector<int64_t> sizes{1 << 24};
+    const CudaSchedule s = cuda_schedule(*kernel, sizes, {});
+    auto built = (*nvrtc())->compile(cuda_source(*kernel, s), kernel->name, 90, s.approximate);
+    ASSERT_TRUE(built.ok()) << built.status().message();
+    const double each = static_cast<double>(built->code_bytes) / 16 / s.vector;
+    std::printf("%s: %.1f instructions per element, %d registers\n", m.name, each, built->registers);
+    EXPECT_LE(each, m.most) << m.name;
+    EXPECT_GT(each, m.most / 3) << m.name << " has a band that says nothing";
+  }
+}
+
 TEST(Nvrtc, SeveralThreadsCompile) {
   NEEDS_NVRTC();
   std::vector<std::thread> threads;
