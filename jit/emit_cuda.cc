@@ -10,6 +10,7 @@
 
 #include "jit/cuda_text.h"
 #include "jit/emit_cuda_lanes.h"
+#include "jit/transposing.h"
 #include "src/ops/names.h"
 
 namespace tenon::jit {
@@ -21,7 +22,9 @@ using Locals = CudaSchedule::Locals;
 
 class CudaEmitter final : CudaLanes {
  public:
-  CudaEmitter(const Kernel& kernel, const CudaSchedule& schedule) : CudaLanes(kernel, schedule) {}
+  // map: what kernel is of, for the tiled form.
+  CudaEmitter(const Kernel& kernel, const CudaSchedule& schedule, const TransposingMap* map = nullptr)
+      : CudaLanes(kernel, schedule), map_(map) {}
 
   std::string run() {
     text_ = "#undef TN_EACH\n#define TN_EACH _Pragma(\"unroll\") for (int v = 0; v < " + number(vector_) +
@@ -40,7 +43,7 @@ class CudaEmitter final : CudaLanes {
     if (s_.locals == Locals::global) parameters += ", char* scratch, tn_ix scratch_stride";
     text_ += parameters + ") {\n";
     if (s_.locals == Locals::registers) find_kept_loads();
-    emit_par();
+    map_ ? emit_tiles() : emit_par();
     return text_ + "}\n";
   }
 
@@ -59,30 +62,9 @@ class CudaEmitter final : CudaLanes {
     if (team_ > 1) line("int turn = 0;");
     if (s_.locals == Locals::shared) line("TN_DYNAMIC_SHARED(shared);");
 
-    std::string total;
-    for (size_t a = 0; a < s.axes.size(); ++a) {
-      std::string count = range(s.axes[a]).end;
-      if (s.simd && a + 1 == s.axes.size() && vector_ > 1)
-        count = whole_ ? "(" + count + ") / " + number(vector_)
-                       : "(" + count + " + " + number(vector_ - 1) + ") / " + number(vector_);
-      line("const tn_ix n" + number(static_cast<int64_t>(a)) + " = " + count + ";");
-      total += (total.empty() ? "n" : " * n") + number(static_cast<int64_t>(a));
-    }
-    if (total.empty()) total = "1";
-    const int teams = s_.block / team_;
-    open("for (tn_ix at = (tn_ix)blockIdx.x * " + number(teams) + " + threadIdx.x" +
-         (team_ > 1 ? " / " + number(team_) : "") + "; at < " + total + "; at += (tn_ix)gridDim.x * " +
-         number(teams) + ")");
-    if (s.axes.size() > 1) line("tn_ix rest = at;");
-    for (size_t a = s.axes.size(); a-- > 0;) {
-      loop_variable_.insert(s.axes[a].var);
-      std::string digit = s.axes.size() == 1 ? "at"
-                          : a == 0           ? "rest"
-                                             : "rest % n" + number(static_cast<int64_t>(a));
-      if (s.simd && a + 1 == s.axes.size() && vector_ > 1) digit = "(" + digit + ") * " + number(vector_);
-      line("const tn_ix " + variable(s.axes[a].var) + " = " + digit + ";");
-      if (a > 0) line("rest /= n" + number(static_cast<int64_t>(a)) + ";");
-    }
+    std::vector<int> steps(s.axes.size(), 1);
+    if (s.simd) steps.back() = vector_;
+    open_nest(steps, whole_, team_, "j");
     place_locals();
     declare_kept_loads();
     if (s.simd) {
@@ -93,6 +75,36 @@ class CudaEmitter final : CudaLanes {
       for (const Stmt& inner : s.body) emit_uniform(inner);
     }
     close();
+  }
+
+  // The loop over what teams share: the par nest, of whose axes a team takes so many elements at once. `whole`: these divide the
+  // axes. What is taken begins at variables named by `prefix`.
+  void open_nest(const std::vector<int>& steps, bool whole, int team, const char* prefix) {
+    const std::vector<Axis>& axes = par().axes;
+    std::string total;
+    for (size_t a = 0; a < axes.size(); ++a) {
+      std::string count = range(axes[a]).end;
+      if (steps[a] > 1)
+        count = "(" + count + (whole ? "" : " + " + number(steps[a] - 1)) + ") / " + number(steps[a]);
+      line("const tn_ix n" + number(static_cast<int64_t>(a)) + " = " + count + ";");
+      total += (total.empty() ? "n" : " * n") + number(static_cast<int64_t>(a));
+    }
+    if (total.empty()) total = "1";
+    const int teams = s_.block / team;
+    open("for (tn_ix at = (tn_ix)blockIdx.x * " + number(teams) + " + threadIdx.x" +
+         (team > 1 ? " / " + number(team) : "") + "; at < " + total + "; at += (tn_ix)gridDim.x * " +
+         number(teams) + ")");
+    if (axes.size() > 1) line("tn_ix rest = at;");
+    for (size_t a = axes.size(); a-- > 0;) {
+      loop_variable_.insert(axes[a].var);
+      std::string digit = axes.size() == 1 ? "at"
+                          : a == 0         ? "rest"
+                                           : "rest % n" + number(static_cast<int64_t>(a));
+      if (steps[a] > 1) digit = "(" + digit + ") * " + number(steps[a]);
+      line("const tn_ix " + (steps[a] > 1 ? prefix + std::to_string(axes[a].var) : variable(axes[a].var)) +
+           " = " + digit + ";");
+      if (a > 0) line("rest /= n" + number(static_cast<int64_t>(a)) + ";");
+    }
   }
 
   void place_locals() {
@@ -127,6 +139,87 @@ class CudaEmitter final : CudaLanes {
     for (const Buffer& buffer : k_.buffers)
       if (buffer.role == Buffer::Role::local) sum += (sum.empty() ? "(" : " + ") + room(buffer);
     return sum + ")";
+  }
+
+  // ---- the par nest in tiles of two axes ----
+
+  // A block takes a tile of `along` times `across` elements. Statements run with lanes along the one; what lies together along
+  // the other is read before them, and written after them, with lanes along that, by way of a copy of the tile in
+  // shared memory. There the elements along `across` lie together, and one more, so that no two lanes meet in a bank.
+  void emit_tiles() {
+    const int tile[] = {s_.along, s_.across};
+    std::vector<int> steps;
+    for (const Axis& a : par().axes)
+      steps.push_back(a.var == map_->along.var ? tile[0] : a.var == map_->across.var ? tile[1] : 1);
+    std::vector<const Stmt*> loads, stores;
+    int64_t bytes = 0;
+    line("TN_DYNAMIC_SHARED(shared);");
+    for (size_t i : map_->crossing) {
+      const Stmt& s = par().body[i];
+      (s.kind == K::load ? loads : stores).push_back(&s);
+      const DType t = k_.buffers[s.buffer].type;
+      const std::string memory(cuda_memory_type(t)), name = "q" + number(static_cast<int64_t>(i));
+      line(memory + "* " + name + " = (" + memory + "*)(shared + " + number(bytes) + ");");
+      elements_[&s] = name + "[(column + v) * " + number(s_.across + 1) + " + row]";
+      turned_[&s] = name + "[row * " + number(s_.across + 1) + " + column + v]";
+      bytes += cuda_tile_bytes(s_, t);
+    }
+    open_nest(steps, false, s_.block, "f");
+    if (!loads.empty()) {
+      for (const Stmt* s : loads)
+        line(vector_type(*s) + " x" + std::to_string(s->result) + "[" + number(steps_of_tile()) + "];");
+      over_tile(false, "", [&] {
+        for (const Stmt* s : loads)
+          line("x" + std::to_string(s->result) + "[c] = tn_load<" + number(vector_) + ">(" +
+               pointer(static_cast<size_t>(s->buffer)) + " + (" + address(*s, false) + ")" +
+               count_argument() + ");");
+      });
+      over_tile(false, "", [&] {
+        for (const Stmt* s : loads)
+          line("TN_EACH " + turned_[s] + " = x" + std::to_string(s->result) + "[c].at[v];");
+      });
+      line("__syncthreads();");
+    }
+    over_tile(true, par().body.size() > kLongBody ? " 2" : "", [&] {
+      enter_lanes(map_->along);
+      emit_lanes(par().body, {});
+      leave_lanes();
+    });
+    line("__syncthreads();");
+    if (!stores.empty()) {
+      over_tile(false, "", [&] {
+        for (size_t i = 0; i < stores.size(); ++i) {
+          const Stmt* s = stores[i];
+          const std::string name = "y" + std::to_string(i);
+          line(vector_type(*s) + " " + name + ";");
+          line("TN_EACH " + name + ".at[v] = " + turned_[s] + ";");
+          line("tn_store<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s->buffer)) + " + (" +
+               address(*s, false) + "), " + name + count_argument() + ");");
+        }
+      });
+      if (loads.empty()) line("__syncthreads();");
+    }
+    close();
+  }
+  int steps_of_tile() const { return s_.along * s_.across / (vector_ * s_.block); }
+
+  // The elements of the tile that this thread has where lanes run along the one axis or the other.
+  void over_tile(bool along, const char* unroll, const std::function<void()>& body) {
+    const Axis &lanes = along ? map_->along : map_->across, &rows = along ? map_->across : map_->along;
+    const int width = (along ? s_.along : s_.across) / vector_;  // threads
+    auto first = [](const Axis& a) { return "f" + std::to_string(a.var); };
+    line("#pragma unroll" + std::string(unroll));
+    open("for (int c = 0; c < " + number(steps_of_tile()) + "; ++c)");
+    line("const int row = c * " + number(s_.block / width) + " + threadIdx.x / " + number(width) +
+         ", column = threadIdx.x % " + number(width) + (vector_ > 1 ? " * " + number(vector_) : "") + ";");
+    line("const tn_ix " + variable(rows.var) + " = " + first(rows) + " + row, " + variable(lanes.var) +
+         " = " + first(lanes) + " + column;");
+    open("if (" + variable(rows.var) + " < " + extent(rows.extent) + " && " + variable(lanes.var) + " < " +
+         extent(lanes.extent) + ")");
+    if (!along) count_lanes(lanes);
+    body();
+    close();
+    close();
   }
 
   // ---- loops ----
@@ -255,6 +348,10 @@ class CudaEmitter final : CudaLanes {
     }
   }
 
+  static constexpr size_t kLongBody = 16;  // statements that are not repeated for every step of a tile
+
+  const TransposingMap* map_;
+  std::map<const Stmt*, std::string> turned_;  // elements of a tile with lanes along its other axis
   std::map<Ref, std::pair<int64_t, std::string>>
       tiles_;  // by the variable that counts them: elements of one and of all
 };
@@ -293,6 +390,11 @@ std::string emit_cuda(const Kernel& kernel, const CudaSchedule& schedule) {
   Kernel expanded = kernel;
   if (schedule.approximate) use_erfc(expanded);
   expand_math(expanded, cuda_spells);
+  if (schedule.form == Form::tiled) {
+    const auto map = transposing_map(expanded);
+    TENON_CHECK(map, "a tiled schedule of a kernel that transposes nothing");
+    return CudaEmitter(map->kernel, schedule, &*map).run();
+  }
   return CudaEmitter(expanded, schedule).run();
 }
 

@@ -34,7 +34,7 @@ std::vector<std::vector<const Stmt*>> segments(const Block& block) {
 CudaLanes::CudaLanes(const Kernel& kernel, const CudaSchedule& schedule) : k_(kernel), s_(schedule) {
   varies_.assign(k_.types.size(), false);
   array_.assign(k_.types.size(), false);
-  vector_ = s_.form == Form::row || k_.body[0].simd ? s_.vector : 1;
+  vector_ = s_.form != Form::flat || k_.body[0].simd ? s_.vector : 1;
   team_ = s_.form == Form::row ? s_.team : 1;
   whole_ = s_.whole || vector_ == 1;
 }
@@ -89,7 +89,6 @@ CudaLanes::Reach CudaLanes::reach(const Stmt& s) const {
   return apart || steps > 1 ? Reach::apart : steps ? Reach::together : Reach::same;
 }
 
-// each: of lane v.
 std::string CudaLanes::address(const Stmt& s, bool each) const {
   std::string sum;
   for (const Term& t : s.address) {
@@ -168,6 +167,9 @@ std::string CudaLanes::fold_call(OpId fold, const std::string& a, const std::str
 void CudaLanes::enter_lanes(const Axis& axis) {
   simd_ = axis.var;
   varies_[axis.var] = true;
+  count_lanes(axis);
+}
+void CudaLanes::count_lanes(const Axis& axis) {
   if (!whole_)
     line("const int count = tn_count(" + variable(axis.var) + ", " + extent(axis.extent) + ", " +
          number(vector_) + ");");
@@ -233,7 +235,7 @@ void CudaLanes::emit_segment(const std::vector<const Stmt*>& list, const std::se
       line(type(s->result) + " " + value(s->result) + "[" + number(vector_) + "];");
     }
   for (const Stmt* s : each)
-    if (s->kind == K::store && reach(*s) == Reach::together && !in_registers(*s))
+    if (s->kind == K::store && reach(*s) == Reach::together && element(*s).empty())
       line(vector_type(*s) + " " + stored(*s) + ";");
   if (each.empty() && !tail) return;
   open("TN_EACH");
@@ -241,13 +243,17 @@ void CudaLanes::emit_segment(const std::vector<const Stmt*>& list, const std::se
   if (tail) tail();
   close();
   for (const Stmt* s : each)
-    if (s->kind == K::store && reach(*s) == Reach::together && !in_registers(*s))
+    if (s->kind == K::store && reach(*s) == Reach::together && element(*s).empty())
       line("tn_store<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s->buffer)) + " + (" +
            address(*s, false) + ")" + ", " + stored(*s) + count_argument() + ");");
 }
 
-bool CudaLanes::in_registers(const Stmt& s) const {
-  return s_.locals == Locals::registers && k_.buffers[s.buffer].role == Buffer::Role::local;
+// Where an access finds the element of lane v, if not in its buffer.
+std::string CudaLanes::element(const Stmt& s) const {
+  if (const auto it = elements_.find(&s); it != elements_.end()) return it->second;
+  if (s_.locals != Locals::registers || k_.buffers[s.buffer].role != Buffer::Role::local) return "";
+  return pointer(static_cast<size_t>(s.buffer)) + "[c" +
+         (vector_ > 1 ? " * " + number(vector_) + " + v" : "") + "]";
 }
 std::string CudaLanes::stored(const Stmt& s) {
   auto [it, is_new] = stored_.try_emplace(&s, static_cast<int>(stored_.size()));
@@ -259,7 +265,7 @@ std::string CudaLanes::loaded(const Stmt& s) const {
   return kept == kept_loads_.end() ? "x" + std::to_string(s.result) : kept->second.name + "[c]";
 }
 void CudaLanes::load_vector(const Stmt& s) {
-  if (in_registers(s)) return;
+  if (!element(s).empty()) return;
   const auto kept = kept_loads_.find(&s);
   if (kept != kept_loads_.end() && !kept->second.first) return;
   const std::string load = " = tn_load<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s.buffer)) +
@@ -271,29 +277,22 @@ void CudaLanes::load_vector(const Stmt& s) {
 }
 
 void CudaLanes::emit_each(const Stmt& s) {
-  const std::string at = in_registers_index();
-  if (s.kind == K::store) {
-    const std::string what = use(s.args[0]), buffer = pointer(static_cast<size_t>(s.buffer));
-    if (in_registers(s)) return line("tn_put(" + buffer + "[" + at + "], " + what + ");");
-    if (reach(s) == Reach::together) return line("tn_put(" + stored(s) + ".at[v], " + what + ");");
-    return line((whole_ ? "" : "if (v < count) ") + std::string("tn_put(") + buffer + "[" + address(s, true) +
-                "], " + what + ");");
-  }
-  std::string computed;
-  if (s.kind != K::load)
-    computed = expression(s);
-  else if (in_registers(s))
-    computed = "tn_get(" + pointer(static_cast<size_t>(s.buffer)) + "[" + at + "])";
-  else if (reach(s) == Reach::together)
-    computed = "tn_get(" + loaded(s) + ".at[v])";
-  else
-    computed = (whole_ ? "" : "v >= count ? " + type(s.result) + "(0) : ") + std::string("tn_get(") +
-               pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, true) + "])";
+  const bool access = s.kind == K::load || s.kind == K::store;
+  std::string at = access ? element(s) : "";
+  const bool together = access && at.empty() && reach(s) == Reach::together,
+             guarded = access && at.empty() && !together && !whole_;
+  if (together)
+    at = (s.kind == K::load ? loaded(s) : stored(s)) + ".at[v]";
+  else if (access && at.empty())
+    at = pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, true) + "]";
+  if (s.kind == K::store)
+    return line((guarded ? "if (v < count) " : "") + std::string("tn_put(") + at + ", " + use(s.args[0]) +
+                ");");
+  const std::string computed =
+      access ? (guarded ? "v >= count ? " + type(s.result) + "(0) : " : "") + "tn_get(" + at + ")"
+             : expression(s);
   line((array_[s.result] ? value(s.result) + "[v]" : "const " + type(s.result) + " " + value(s.result)) +
        " = " + computed + ";");
-}
-std::string CudaLanes::in_registers_index() const {
-  return vector_ > 1 ? "c * " + number(vector_) + " + v" : "c";
 }
 
 // ---- loads that several loops over the row repeat ----

@@ -39,6 +39,8 @@ class CudaLanes {
   std::string use(Ref ref) const;
   std::string extent(const Extent& e) const;
   static std::string fold_call(OpId fold, const std::string& a, const std::string& b);
+  std::string address(const Stmt& s, bool each) const;  // each: of lane v
+  std::string count_argument() const { return whole_ ? "" : ", count"; }
 
   // ---- statements ----
   // One that all threads of a team do alike.
@@ -47,6 +49,7 @@ class CudaLanes {
   void emit_lanes(const Block& block, const std::function<void()>& tail, const std::vector<Ref>& yields = {});
   // From here on lanes are along this axis.
   void enter_lanes(const Axis& axis);
+  void count_lanes(const Axis& axis);  // that are left before its end
   void leave_lanes() { simd_ = kNoRef; }
   // Loads that several loops over a row repeat are kept in registers; declares them.
   void find_kept_loads();
@@ -62,11 +65,12 @@ class CudaLanes {
   std::vector<bool> varies_;  // from lane to lane
   std::vector<bool> array_;   // stands in an array of all lanes
   std::set<Ref> loop_variable_;
+  std::map<const Stmt*, std::string>
+      elements_;  // of lane v, of accesses that go elsewhere than to their buffer
 
  private:
   enum class Reach { same, together, apart };  // from lane to lane
   Reach reach(const Stmt& s) const;
-  std::string address(const Stmt& s, bool each) const;
   std::string scalar(const Stmt& s) const;
   std::string expression(const Stmt& s) const;
   bool reads_lanes(const Stmt& s) const;
@@ -74,12 +78,10 @@ class CudaLanes {
   void emit_segment(const std::vector<const Stmt*>& list, const std::set<Ref>& later,
                     const std::function<void()>& tail);
   void emit_each(const Stmt& s);
-  bool in_registers(const Stmt& s) const;
+  std::string element(const Stmt& s) const;
   std::string stored(const Stmt& s);
   std::string loaded(const Stmt& s) const;
   void load_vector(const Stmt& s);
-  std::string in_registers_index() const;
-  std::string count_argument() const { return whole_ ? "" : ", count"; }
 
   struct Kept {
     std::string name;

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "jit/transposing.h"
 #include "src/base/align.h"
 
 namespace tenon::jit {
@@ -20,6 +21,8 @@ constexpr int kBlock = 256;
 constexpr int64_t kKeptShare = 2;  // of a thread's registers, the part that keeps a row
 constexpr int kMostChunks = 8;     // steps of a row that a thread keeps
 constexpr int kBlocksPerMultiprocessor = 32;
+constexpr int kTile = 64, kSmallTile = 32;  // elements on a side
+constexpr int kShortestRun = 32;            // bytes: what memory gives at once
 constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
 
 // visit(statement, variable of the simd axis it stands in or kNoRef), outer statements first.
@@ -100,12 +103,16 @@ class Rows {
 };
 
 // Whether every access to neighbours starts at a multiple of `vector` elements, and no simd axis ends within one if `whole`.
+// map: its crossing statements have their neighbours along its other axis.
 struct Alignment {
   bool aligned = true, whole = true;
 };
-Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vector, int64_t bytes) {
+Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vector, int64_t bytes,
+                       const TransposingMap* map = nullptr) {
   Alignment result;
+  if (map) result.whole = extent_value(map->across.extent, sizes.data()) % vector == 0;
   each_statement(k.body, [&](const Stmt& s, Ref simd) {
+    if (map && map->crosses(s)) simd = map->across.var;
     if (s.simd && extent_value(s.axes.back().extent, sizes.data()) % vector != 0) result.whole = false;
     if ((s.kind != K::load && s.kind != K::store) || simd == kNoRef) return;
     bool together = false;
@@ -123,6 +130,57 @@ Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vect
       result.aligned = false;
   });
   return result;
+}
+
+// A map that transposes, in tiles, where that pays: there are runs worth the name along both axes, and enough tiles for all
+// multiprocessors. False: `s` stays as it is.
+bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const CudaDevice& device,
+              int64_t alignment, CudaSchedule& s) {
+  const int64_t along = extent_value(map.along.extent, sizes.data()),
+                across = extent_value(map.across.extent, sizes.data()),
+                elements = par_iterations(map.kernel, sizes.data(), 1);
+  int narrowest = 8;
+  int64_t widths = 0;  // of an element of every tile
+  for (size_t i : map.crossing) {
+    const int width = static_cast<int>(size_of(map.kernel.buffers[map.statement(i).buffer].type));
+    narrowest = std::min(narrowest, width);
+    widths += width;
+  }
+  if (std::min(along, across) * narrowest < kShortestRun) return false;
+  if (elements < int64_t{device.multiprocessors} * kSmallTile * kSmallTile) return false;
+  // As many blocks as threads allow should fit beside each other.
+  const int64_t blocks = device.threads_per_multiprocessor / kBlock,
+                room = std::min(device.shared_bytes / blocks, int64_t{48} << 10);
+  int side = kTile;
+  if (elements < int64_t{2} * device.multiprocessors * side * side || side * (side + 1) * widths > room)
+    side = kSmallTile;
+  auto length = [](int64_t extent, int most) {
+    return static_cast<int>(
+        std::min<int64_t>(most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)))));
+  };
+  CudaSchedule tiled = s;
+  tiled.form = Form::tiled;
+  tiled.team = s.block;
+  tiled.along = length(along, side);
+  tiled.across = length(across, side);
+  // A short axis makes tiles longer along the other.
+  if (tiled.along < side)
+    tiled.across = length(across, std::min(kBlock, side * side / tiled.along));
+  else
+    tiled.along = length(along, std::min(kBlock, side * side / tiled.across));
+  int64_t bytes = 0;
+  for (size_t i : map.crossing)
+    bytes += cuda_tile_bytes(tiled, map.kernel.buffers[map.statement(i).buffer].type);
+  if (bytes > device.shared_bytes) return false;
+  for (int v = std::max(1, 4 / narrowest); v >= 1; v /= 2) {
+    const Alignment a = alignment_of(map.kernel, sizes, v, alignment, &map);
+    if (tiled.along * tiled.across < kBlock * v || (!a.aligned && v > 1)) continue;
+    tiled.vector = v;
+    tiled.whole = a.whole;
+    s = tiled;
+    return true;
+  }
+  return false;
 }
 
 // Bytes of the widest element that lanes read or write side by side.
@@ -181,10 +239,16 @@ int64_t local_bytes(const Kernel& k, std::span<const int64_t> sizes) {
 
 }  // namespace
 
+int64_t cuda_tile_bytes(const CudaSchedule& s, DType type) {
+  return (int64_t{s.along} * (s.across + 1) * size_of(type) + 15) / 16 * 16;
+}
+
 std::string describe(const CudaSchedule& s) {
-  std::string text = s.form == Form::flat ? "flat" : "row";
-  text += " " + std::to_string(s.team) + "x" + std::to_string(s.block / s.team) + " vector " +
-          std::to_string(s.vector);
+  std::string text = s.form == Form::tiled
+                         ? "tiled " + std::to_string(s.along) + "x" + std::to_string(s.across)
+                         : (s.form == Form::flat ? "flat " : "row ") + std::to_string(s.team) + "x" +
+                               std::to_string(s.block / s.team);
+  text += " vector " + std::to_string(s.vector);
   if (s.locals == Locals::registers) text += " registers " + std::to_string(s.chunks);
   if (s.locals == Locals::shared) text += " shared";
   if (s.locals == Locals::global) text += " global";
@@ -205,6 +269,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   s.wide = !far ? longest_buffer < 0 || longest_buffer > kIndex32 : *far > kIndex32;
   s.wide = s.wide || par_iterations(k, sizes.data(), 1) > kIndex32;
 
+  if (const auto map = transposing_map(k); map && tile_map(*map, sizes, device, alignment, s)) return s;
   const Rows rows(k, sizes);
   const bool row = rows.possible() && rows.longest() > 1;
   if (row || simd) {
@@ -250,9 +315,21 @@ CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const i
                        const CudaDevice& device) {
   CudaLaunch launch;
   launch.threads = s.block;
+  const int64_t most = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor;
+  if (s.form == Form::tiled) {
+    const auto map = transposing_map(k);
+    int64_t tiles = 1;
+    for (const Axis& a : map->kernel.body[0].axes) {
+      const int64_t step = a.var == map->along.var ? s.along : a.var == map->across.var ? s.across : 1;
+      tiles *= (extent_value(a.extent, sizes.data()) + step - 1) / step;
+    }
+    launch.blocks = std::min(tiles, most);
+    for (size_t i : map->crossing)
+      launch.shared_bytes += cuda_tile_bytes(s, map->kernel.buffers[map->statement(i).buffer].type);
+    return launch;
+  }
   const int64_t teams = s.block / s.team;
   const int64_t count = par_iterations(k, sizes.data(), s.form == Form::flat ? s.vector : 1);
-  const int64_t most = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor;
   launch.blocks = std::min((count + teams - 1) / teams, most);
   if (s.locals == Locals::shared) launch.shared_bytes = local_bytes(k, sizes) * teams;
   if (s.locals == Locals::global) {

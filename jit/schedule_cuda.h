@@ -23,8 +23,9 @@ struct CudaDevice {
 
 struct CudaSchedule {
   enum class Form : uint8_t {
-    flat,  // a thread per par iteration; where the par nest is simd, per `vector` elements of its last axis
-    row,   // a team of threads per par iteration, which shares the simd loops within
+    flat,   // a thread per par iteration; where the par nest is simd, per `vector` elements of its last axis
+    row,    // a team of threads per par iteration, which shares the simd loops within
+    tiled,  // a block per tile of two axes of a map that transposes (jit/transposing.h)
   };
   enum class Locals : uint8_t {
     none,
@@ -34,10 +35,12 @@ struct CudaSchedule {
   };
   Form form = Form::flat;
   Locals locals = Locals::none;
-  int block = 256;           // threads
-  int team = 1;              // threads per par iteration: a power of two up to 32, or all of the block
-  int vector = 1;            // elements of a simd axis per thread and step
-  int chunks = 0;            // row, registers: steps of a simd loop, unrolled; 0: a loop
+  int block = 256;  // threads
+  int team = 1;     // threads per par iteration: a power of two up to 32, or all of the block
+  int vector = 1;   // elements of a simd axis per thread and step
+  int chunks = 0;   // row, registers: steps of a simd loop, unrolled; 0: a loop
+  int along = 0,
+      across = 0;  // tiled: elements of a tile along the axis of lanes, and along the other; powers of two
   bool whole = false;        // simd axes are multiples of `vector`
   bool wide = false;         // 64-bit indices
   bool approximate = false;  // functions good enough for results of 16 bits
@@ -53,6 +56,9 @@ std::string describe(const CudaSchedule& schedule);
 CudaSchedule cuda_schedule(const Kernel& kernel, std::span<const int64_t> sizes, const CudaDevice& device,
                            int64_t alignment = 16, int64_t longest_buffer = -1, int ease = 0);
 inline constexpr int kMostEase = 2;
+
+// Of one tile in shared memory.
+int64_t cuda_tile_bytes(const CudaSchedule& schedule, DType type);
 
 struct CudaLaunch {
   int64_t blocks = 0;  // 0: nothing to do

@@ -82,9 +82,9 @@ class CudaProgram {
     if (library_) dlclose(library_);
   }
 
-  // Empty, or what went wrong.
+  // Empty, or what went wrong. most_blocks: of the grid.
   std::string run(const CudaKernel& k, void* const* buffers, const std::vector<int64_t>& sizes, int order,
-                  const CudaDevice& device = {}) const {
+                  const CudaDevice& device = {}, int64_t most_blocks = INT64_MAX) const {
     using Run =
         const char* (*)(void* const*, const int64_t*, char*, int64_t, int64_t, unsigned, int64_t, int);
     const auto run = reinterpret_cast<Run>(dlsym(library_, ("run_" + k.kernel.name).c_str()));
@@ -92,8 +92,8 @@ class CudaProgram {
     const CudaLaunch l = cuda_launch(k.kernel, k.schedule, sizes, device);
     std::vector<char> scratch(static_cast<size_t>(l.scratch_bytes) + 16, '\xff');
     char* aligned = scratch.data() + (16 - reinterpret_cast<uintptr_t>(scratch.data()) % 16) % 16;
-    return run(buffers, sizes.data(), aligned, l.scratch_stride, l.blocks, static_cast<unsigned>(l.threads),
-               l.shared_bytes, order);
+    return run(buffers, sizes.data(), aligned, l.scratch_stride, std::min(l.blocks, most_blocks),
+               static_cast<unsigned>(l.threads), l.shared_bytes, order);
   }
 
  private:

@@ -5,49 +5,11 @@
 #include <map>
 
 #include "tests/cuda_kernels.h"
+#include "tests/cuda_memory.h"
 #include "tests/cuda_run.h"
 
 namespace tenon::jit {
 namespace {
-
-constexpr int kOrders[] = {0, 1, 7};
-
-// 64-byte aligned copies of a case's buffers, plus `shift` bytes, between canaries.
-class Memory {
- public:
-  Memory(const BufferBytes& data, size_t shift = 0) : sizes_(data.size()) {
-    for (size_t i = 0; i < data.size(); ++i) {
-      sizes_[i] = data[i].size();
-      rooms_.emplace_back(data[i].size() + 256 + shift, kCanary);
-      char* at = rooms_.back().data() + 64;
-      at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64 + shift;
-      std::copy(data[i].begin(), data[i].end(), at);
-      pointers.push_back(at);
-    }
-  }
-  BufferBytes bytes() const {
-    BufferBytes out;
-    for (size_t i = 0; i < sizes_.size(); ++i) {
-      const char* at = static_cast<const char*>(pointers[i]);
-      out.emplace_back(at, at + sizes_[i]);
-    }
-    return out;
-  }
-  bool intact() const {
-    for (size_t i = 0; i < sizes_.size(); ++i) {
-      const char* at = static_cast<const char*>(pointers[i]);
-      for (const char& c : rooms_[i])
-        if ((&c < at || &c >= at + sizes_[i]) && c != kCanary) return false;
-    }
-    return true;
-  }
-  std::vector<void*> pointers;
-
- private:
-  static constexpr char kCanary = 0x39;
-  std::vector<std::vector<char>> rooms_;
-  std::vector<size_t> sizes_;
-};
 
 bool has_locals(const Kernel& k) {
   return std::ranges::any_of(k.buffers, [](const Buffer& b) { return b.role == Buffer::Role::local; });
@@ -115,13 +77,11 @@ TEST(EmitCuda, RandomKernelsAgree) {
     auto program = CudaProgram::compile(kernels);
     ASSERT_TRUE(program.ok()) << program.status().message();
     for (const Try& t : list) {
-      std::printf("%s%s%s\n", print(t.kernel.kernel).c_str(),
-                  emit_cuda(t.kernel.kernel, t.kernel.schedule).c_str(), "");
       SCOPED_TRACE("TENON_TEST_SEED=" + std::to_string(t.seed) + " " + describe(t.kernel.schedule));
       BufferBytes want = t.c.data;
       Status status = interpret(t.c.kernel, views(t.c, want), t.c.sizes, t.lanes);
       ASSERT_TRUE(status.ok()) << status.message();
-      for (int order : kOrders) {
+      for (int order : kThreadOrders) {
         Memory memory(t.c.data);
         ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
         EXPECT_TRUE(memory.intact()) << "written beside a buffer";
@@ -226,7 +186,7 @@ TEST(EmitCuda, RealGroupsAgree) {
       BufferBytes want = t.c.data;
       ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes).ok());
       BufferBytes first;
-      for (int order : kOrders) {
+      for (int order : kThreadOrders) {
         Memory memory(t.c.data);
         ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
         ASSERT_TRUE(memory.intact()) << "written beside a buffer";
@@ -334,7 +294,7 @@ TEST(EmitCuda, PlantedFaultsAreFound) {
     BufferBytes want = c.data;
     ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
     std::string found;
-    for (int order : kOrders) {
+    for (int order : kThreadOrders) {
       Memory memory(c.data, f.shift);
       const std::string error = (*program)->run(k, memory.pointers.data(), c.sizes, order);
       found += error + (memory.intact() ? "" : "written beside a buffer ") +

@@ -17,12 +17,14 @@
 #include <fstream>
 #include <sstream>
 
+#include "jit/emit_cuda.h"
 #include "jit/kernel.h"
 #include "src/base/text.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/program.h"
+#include "tests/cuda_devices.h"
 
 namespace tenon {
 namespace {
@@ -75,6 +77,30 @@ Result<std::string> llvm(std::string_view args, std::string_view input) {
   return invalid("llvm takes isa=sse2, isa=avx2 or isa=avx512");
 }
 
+// A kernel as a GPU runs it at some sizes: "device=H100 sizes=1024,512". Names of devices have no spaces: "RTX_4090".
+Result<std::string> cuda(std::string_view args, std::string_view input) {
+  TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
+  TENON_TRY(jit::verify(kernel));
+  std::istringstream words{std::string(args)};
+  std::string device;
+  std::vector<int64_t> sizes;
+  for (std::string word; words >> word;) {
+    std::istringstream values(word.substr(word.find('=') + 1));
+    if (word.starts_with("device="))
+      std::getline(values, device);
+    else
+      for (std::string size; std::getline(values, size, ',');) sizes.push_back(std::stoll(size));
+  }
+  if (device.empty() || sizes.size() != kernel.sizes.size())
+    return invalid("cuda takes device=NAME and sizes=LIST, as many as the kernel has");
+  std::replace(device.begin(), device.end(), '_', ' ');
+  const jit::CudaDevice d = jit::cuda_device(device);
+  const jit::CudaSchedule s = jit::cuda_schedule(kernel, sizes, d);
+  const jit::CudaLaunch l = jit::cuda_launch(kernel, s, sizes, d);
+  return "// " + jit::describe(s) + ": " + std::to_string(l.blocks) + " blocks of " + std::to_string(l.threads) +
+         " threads, " + std::to_string(l.shared_bytes) + " shared bytes\n" + jit::emit_cuda(kernel, s);
+}
+
 // The whole way to kernels, on the loops and the evaluator alone: what a library takes is another test's.
 Result<std::string> explained(std::string_view input) {
   TENON_ASSIGN(Graph graph, parse_graph(input));
@@ -109,6 +135,7 @@ Result<std::string> pass(std::string_view names, std::string_view input) {
 const Verb kVerbs[] = {
     {"pass", pass},           {"fuse", fuse_graph}, {"lower", lower_graph},           {"cat", cat},
     {"verify", verify_graph}, {"kernel", kernel},   {"verify-kernel", verify_kernel}, {"llvm", llvm},
+    {"cuda", cuda},
 };
 
 // ---- the runner ----

@@ -15,6 +15,7 @@
 
 #include "jit/emit_cuda.h"
 #include "tests/cuda_kernels.h"
+#include "tests/cuda_transposing.h"
 
 namespace tenon::jit {
 namespace {
@@ -42,15 +43,26 @@ struct Built {
   CudaBinary binary;
   std::string what;
 };
-Result<Built> build(int text, DType type, int64_t n, int64_t m, int architecture, bool ptx = false) {
-  const KernelCase c = real_case(kCudaTexts[text], type, n, m);
+Result<Built> build(const Kernel& kernel, const std::vector<int64_t>& sizes, int architecture,
+                    bool ptx = false) {
   Built b;
-  b.schedule = cuda_schedule(c.kernel, c.sizes, {}, 16, 1 << 20);
-  b.what = c.kernel.name + " " + std::string(name(type)) + " " + std::to_string(n) + "x" + std::to_string(m) +
-           " sm_" + std::to_string(architecture) + " " + describe(b.schedule);
-  TENON_ASSIGN(b.binary, (*nvrtc())->compile(cuda_source(c.kernel, b.schedule), c.kernel.name, architecture,
+  b.schedule = cuda_schedule(kernel, sizes, {}, 16, 1 << 20);
+  b.what = kernel.name + " sm_" + std::to_string(architecture) + " " + describe(b.schedule);
+  TENON_ASSIGN(b.binary, (*nvrtc())->compile(cuda_source(kernel, b.schedule), kernel.name, architecture,
                                              b.schedule.approximate, ptx));
   return b;
+}
+Result<Built> build(int text, DType type, int64_t n, int64_t m, int architecture, bool ptx = false) {
+  const KernelCase c = real_case(kCudaTexts[text], type, n, m);
+  TENON_ASSIGN(Built b, build(c.kernel, c.sizes, architecture, ptx));
+  b.what += " " + std::string(name(type)) + " " + std::to_string(n) + "x" + std::to_string(m);
+  return b;
+}
+
+int count(const std::string& text, const std::string& what) {
+  int n = 0;
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++n;
+  return n;
 }
 
 TEST(Nvrtc, EveryScheduleFitsEveryArchitecture) {
@@ -77,10 +89,31 @@ TEST(Nvrtc, EveryScheduleFitsEveryArchitecture) {
   std::printf("%zu kernels, median %.0f ms, longest %.0f ms\n", ms.size(), ms[ms.size() / 2], ms.back());
 }
 
-int count(const std::string& text, const std::string& what) {
-  int n = 0;
-  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++n;
-  return n;
+// All of a tile is asked for before any of it is waited for.
+TEST(Nvrtc, TilesFitEveryArchitecture) {
+  NEEDS_NVRTC();
+  for (int architecture : {80, 90, 100, 120})
+    for (const char* text : kTransposingTexts)
+      for (DType type : {DType::f32, DType::bf16, DType::i8, DType::f64}) {
+        const Kernel kernel = transposing_case(text, type, 1, 1, 1).kernel;
+        std::vector<int64_t> sizes{8, 1024, 1024, 1 << 20, 8192, 8192};
+        sizes.resize(kernel.sizes.size());
+        auto built = build(kernel, sizes, architecture, true);
+        ASSERT_TRUE(built.ok()) << built.status().message();
+        SCOPED_TRACE(built->what + " " + std::string(name(type)));
+        EXPECT_EQ(built->schedule.form, CudaSchedule::Form::tiled);
+        EXPECT_EQ(built->binary.spill_bytes, 0);
+        EXPECT_LE(built->binary.registers, 128);
+        const std::string& ptx = built->binary.ptx;
+        EXPECT_EQ(count(ptx, "ld.local"), 0);
+        if (kernel.name != "turn") continue;
+        const size_t barrier = ptx.find("bar.sync");
+        const int steps = built->schedule.along * built->schedule.across / (256 * built->schedule.vector);
+        const std::string before = ptx.substr(0, ptx.find("st.shared"));
+        EXPECT_LT(ptx.find("st.shared"), barrier) << ptx;
+        EXPECT_EQ(count(before, "ld.global"), steps) << ptx;
+        EXPECT_EQ(count(ptx, "ld.global"), steps);
+      }
 }
 
 TEST(Nvrtc, NeighboursAreReadAsVectors) {

@@ -3,20 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/cuda_devices.h"
 #include "tests/cuda_kernels.h"
+#include "tests/cuda_transposing.h"
 
 namespace tenon::jit {
 namespace {
-
-CudaDevice device(const std::string& name) {
-  CudaDevice d;
-  d.name = name;
-  if (name == "A100") d.architecture = 80, d.multiprocessors = 108, d.shared_bytes = 166912;
-  if (name == "RTX 4090")
-    d.architecture = 89, d.multiprocessors = 128, d.threads_per_multiprocessor = 1536,
-    d.shared_bytes = 101376;
-  return d;
-}
 
 struct Expected {
   int text;
@@ -54,14 +46,58 @@ TEST(CudaSchedule, Words) {
   for (const Expected& e : all) {
     const KernelCase c = real_case(kCudaTexts[e.text], e.type, 2, 2);
     const std::vector<int64_t> sizes{e.n, e.m};
-    const CudaSchedule s = cuda_schedule(c.kernel, sizes, device(e.device), 16, 1 << 20);
+    const CudaSchedule s = cuda_schedule(c.kernel, sizes, cuda_device(e.device), 16, 1 << 20);
     EXPECT_EQ(describe(s), e.words) << c.kernel.name << " " << name(e.type) << " " << e.n << "x" << e.m << " "
                                     << e.device;
-    const CudaLaunch l = cuda_launch(c.kernel, s, sizes, device(e.device));
+    const CudaLaunch l = cuda_launch(c.kernel, s, sizes, cuda_device(e.device));
     EXPECT_LE(l.threads, 1024);
     EXPECT_EQ(l.threads % 32, 0);
-    EXPECT_LE(l.shared_bytes, device(e.device).shared_bytes);
+    EXPECT_LE(l.shared_bytes, cuda_device(e.device).shared_bytes);
     EXPECT_EQ(l.blocks == 0, e.n * e.m == 0);
+  }
+}
+
+struct ExpectedTiles {
+  int text;
+  DType type;
+  int64_t b, n, m;
+  const char* device;
+  const char* words;
+  int64_t blocks, shared_bytes;
+};
+
+// Tiles where memory would be read in jumps; where there is little, or runs are short, it stays as it is.
+TEST(CudaSchedule, Tiles) {
+  const ExpectedTiles all[] = {
+      {0, DType::f32, 1, 4096, 4096, "H100", "tiled 64x64 vector 1 whole", 4096, 16640},
+      {0, DType::bf16, 1, 4096, 4096, "H200", "tiled 64x64 vector 2 whole", 4096, 8320},
+      {0, DType::bf16, 1, 4096, 4096, "A100", "tiled 64x64 vector 2 whole", 3456, 8320},
+      {0, DType::bf16, 1, 4095, 4096, "H100", "tiled 64x64 vector 1 whole", 4096, 8320},
+      {0, DType::i8, 1, 4096, 4096, "H100", "tiled 64x64 vector 4 whole", 4096, 4160},
+      {0, DType::f64, 1, 4096, 4096, "H100", "tiled 32x32 vector 1 whole", 4224, 8448},
+      {0, DType::f32, 1, 4096, 4096, "RTX 4090", "tiled 64x64 vector 1 whole", 4096, 16640},
+      {1, DType::f32, 1, 4096, 4096, "RTX 4090", "tiled 32x32 vector 1 whole", 4096, 8448},
+      {0, DType::f32, 1, 1024, 1024, "H100", "tiled 32x32 vector 1 whole", 1024, 4224},
+      {0, DType::f32, 1, 256, 256, "H100", "row 32x8 vector 4 registers 2 whole", 32, 0},
+      {0, DType::f32, 1, 1 << 20, 3, "H100", "row 4x64 vector 1 registers 1 whole", 4224, 0},
+      {0, DType::f32, 1, 1 << 20, 12, "H100", "tiled 16x256 vector 1 whole", 4096, 16448},
+      {2, DType::bf16, 1, 16, 1 << 20, "H100", "tiled 256x16 vector 2 whole", 4096, 8704},
+      {3, DType::bf16, 64, 512, 64, "H100", "tiled 64x64 vector 2 whole", 512, 16640},
+      {3, DType::bf16, 64, 512, 65, "H100", "tiled 64x64 vector 1 whole", 1024, 16640},
+      {4, DType::f16, 12, 512, 512, "H100", "tiled 64x64 vector 2 whole", 768, 8320},
+  };
+  for (const ExpectedTiles& e : all) {
+    const KernelCase c = transposing_case(kTransposingTexts[e.text], e.type, e.b, 1, 1);
+    std::vector<int64_t> sizes{e.b, e.n, e.m, e.n * e.m, e.b * e.n, e.b * e.m};
+    sizes.resize(c.kernel.sizes.size());
+    SCOPED_TRACE(c.kernel.name + " " + std::string(name(e.type)) + " " + std::to_string(e.n) + "x" +
+                 std::to_string(e.m) + " " + e.device);
+    CudaSchedule s = cuda_schedule(c.kernel, sizes, cuda_device(e.device));
+    s.approximate = false;
+    EXPECT_EQ(describe(s), e.words);
+    const CudaLaunch l = cuda_launch(c.kernel, s, sizes, cuda_device(e.device));
+    EXPECT_EQ(l.blocks, e.blocks);
+    EXPECT_EQ(l.shared_bytes, e.shared_bytes);
   }
 }
 

@@ -1,0 +1,113 @@
+// Maps that transpose, as lowering leaves them for a GPU, with data of any type. Used by emit_cuda_tiles_test.cc,
+// schedule_cuda_test.cc and nvrtc_test.cc.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "tests/kernel_gen.h"
+
+namespace tenon::jit {
+
+// $T: the type of the tensors. Sizes: B, N, M, and products.
+inline constexpr const char* kTransposingTexts[] = {
+    R"(kernel @turn(B, N, M, NM; in %x: $T, out %y: $T) {
+      par %i in N {
+        for simd %j in M {
+          %v = load %x[%i + N*%j]
+          store %y[M*%i + %j], %v
+        }
+      }
+    })",
+    // Two tensors turned, one not, one along either axis.
+    R"(kernel @turn_and_choose(B, N, M, NM; in %x: $T, in %z: $T, in %w: $T, in %a: $T, in %b: $T, out %y: $T) {
+      par %i in N {
+        %a0 = load %a[%i]
+        for simd %j in M {
+          %v = load %x[%i + N*%j]
+          %u = load %z[%i + N*%j]
+          %w0 = load %w[M*%i + %j]
+          %b0 = load %b[%j]
+          %p = eq %v, %u
+          %q = eq %a0, %b0
+          %r = where %p, %w0, %v
+          %s = where %q, %r, %u
+          store %y[M*%i + %j], %s
+        }
+      }
+    })",
+    // The output is turned; another one is not.
+    R"(kernel @turn_output(B, N, M, NM; in %x: $T, out %y: $T, out %p: bool) {
+      par %i in N {
+        for simd %j in M {
+          %v = load %x[M*%i + %j]
+          %b = eq %v, %v
+          store %y[%i + N*%j], %v
+          store %p[M*%i + %j], %b
+        }
+      }
+    })",
+    R"(kernel @turn_batch(B, N, M, NM; in %x: $T, out %y: $T, out %z: $T) {
+      par %k in B, %i in N, simd %j in M {
+        %v = load %x[NM*%k + %i + N*%j]
+        store %y[NM*%k + M*%i + %j], %v
+        store %z[NM*%k + %i + N*%j], %v
+      }
+    })",
+    // [M, B, N] becomes [N, B, M].
+    R"(kernel @turn_around(B, N, M, NM, BN, BM; in %x: $T, out %y: $T) {
+      par %i in N, %k in B {
+        for simd %j in M {
+          %v = load %x[BN*%j + N*%k + %i]
+          store %y[BM*%i + M*%k + %j], %v
+        }
+      }
+    })"};
+
+// Elements that an access reaches, from 0; every term follows a loop variable.
+inline int64_t reach_of(const Stmt& access, const std::vector<int64_t>& sizes,
+                        const std::map<Ref, int64_t>& extents) {
+  int64_t last = 0;
+  for (const Term& t : access.address) {
+    const int64_t extent = t.var == kNoRef ? 2 : extents.at(t.var);
+    if (extent == 0) return 0;
+    last += t.factor * (t.size < 0 ? 1 : sizes[static_cast<size_t>(t.size)]) * (extent - 1);
+  }
+  return last + 1;
+}
+
+inline KernelCase transposing_case(const char* text, DType type, int64_t b, int64_t n, int64_t m) {
+  std::string typed = text;
+  for (size_t at; (at = typed.find("$T")) != typed.npos;) typed.replace(at, 2, name(type));
+  auto kernel = parse_kernel(typed);
+  TENON_CHECK(kernel.ok(), kernel.status().message());
+  KernelCase c;
+  c.kernel = *kernel;
+  c.sizes = {b, n, m, n * m, b * n, b * m};
+  c.sizes.resize(c.kernel.sizes.size());
+  std::map<Ref, int64_t> extents;
+  c.lengths.assign(c.kernel.buffers.size(), 0);
+  auto walk = [&](auto& self, const Block& block) -> void {
+    for (const Stmt& s : block) {
+      for (const Axis& a : s.axes) extents[a.var] = extent_value(a.extent, c.sizes.data());
+      if (s.buffer >= 0) {
+        int64_t& length = c.lengths[static_cast<size_t>(s.buffer)];
+        length = std::max(length, reach_of(s, c.sizes, extents));
+      }
+      self(self, s.body);
+    }
+  };
+  walk(walk, c.kernel.body);
+  std::mt19937 random(static_cast<unsigned>(n * 131 + m));
+  for (size_t i = 0; i < c.lengths.size(); ++i) {
+    const Buffer& buffer = c.kernel.buffers[i];
+    std::vector<char>& bytes =
+        c.data.emplace_back(static_cast<size_t>(c.lengths[i]) * size_of(buffer.type), '\x5a');
+    if (buffer.role == Buffer::Role::in)
+      for (char& byte : bytes) byte = static_cast<char>(is_bool(buffer.type) ? random() % 2 : random() % 251);
+  }
+  return c;
+}
+
+}  // namespace tenon::jit
