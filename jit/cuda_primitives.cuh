@@ -68,5 +68,8 @@ TN_FN void tn_read(void* to, const void* from) { *(tn_word<Bytes>*)to = *(const 
 template <int Bytes>
 TN_FN void tn_write(void* to, const void* from) { *(tn_word<Bytes>*)to = *(const tn_word<Bytes>*)from; }
 
+// What was loaded above it stays above it, so that several loads are on their way at once.
+TN_FN void tn_loads_first() { asm volatile("" ::: "memory"); }
+
 #define TN_SHARED __shared__
 #define TN_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]

@@ -310,6 +310,42 @@ class CudaEmitter final : CudaLanes {
     });
   }
 
+  // The loops of a reduction around `body`: one step, its folds included. Where the schedule says so several steps of the
+  // innermost are taken together: what they load is asked for before the first is folded.
+  void fold_in_order(const Stmt& s, const std::function<void()>& body) {
+    const std::vector<const Stmt*> loads = s_.ahead > 1 ? loads_ahead(s.body) : std::vector<const Stmt*>();
+    if (loads.empty()) return nest(s.axes, s.axes.size(), body);
+    nest(s.axes, s.axes.size() - 1, [&] {
+      const Axis& axis = s.axes.back();
+      const Range r = range(axis);
+      const std::string var = variable(axis.var), at = "g" + std::to_string(axis.var),
+                        end = "e" + std::to_string(axis.var), steps = number(s_.ahead);
+      loop_variable_.insert(axis.var);
+      auto each_step = [&](const std::function<void()>& step) {
+        line("#pragma unroll");
+        open("for (int u = 0; u < " + steps + "; ++u)");
+        line("const tn_ix " + var + " = " + at + " + u;");
+        step();
+        close();
+      };
+      line("const tn_ix " + end + " = " + r.end + ";");
+      line("tn_ix " + at + " = " + r.begin + ";");
+      open("for (; " + at + " + " + number(s_.ahead - 1) + " < " + end + "; " + at + " += " + steps + ")");
+      for (const Stmt* load : loads) declare_ahead(*load, s_.ahead);
+      each_step([&] {
+        for (const Stmt* load : loads) load_ahead(*load);
+      });
+      line("tn_loads_first();");
+      begin_ahead(loads);
+      each_step(body);
+      end_ahead();
+      close();
+      open("for (tn_ix " + var + " = " + at + "; " + var + " < " + end + "; ++" + var + ")");
+      body();
+      close();
+    });
+  }
+
   void emit_reduce(const Stmt& s) {
     const bool lanes = simd_ != kNoRef;  // then it folds for each lane
     for (size_t r = 0; r < s.results.size(); ++r) {
@@ -331,7 +367,7 @@ class CudaEmitter final : CudaLanes {
         close();
       });
     } else {
-      nest(s.axes, s.axes.size(), [&] {
+      fold_in_order(s, [&] {
         if (lanes) return emit_lanes(s.body, [&] { fold("[v]"); }, s.yields);
         for (const Stmt& inner : s.body) emit_uniform(inner);
         fold("");

@@ -113,7 +113,10 @@ void CudaLanes::emit_uniform(const Stmt& s) {
   switch (s.kind) {
     case K::load:
       return line("const " + type(s.result) + " " + value(s.result) + " = tn_get(" +
-                  pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, false) + "]);");
+                  (ahead_.count(&s)
+                       ? loaded(s)
+                       : pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, false) + "]") +
+                  ");");
     case K::store: {
       const std::string put = "tn_put(" + pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, false) +
                               "], " + use(s.args[0]) + ");";
@@ -262,14 +265,18 @@ std::string CudaLanes::stored(const Stmt& s) {
 // The vector that a load of neighbours reads.
 std::string CudaLanes::loaded(const Stmt& s) const {
   const auto kept = kept_loads_.find(&s);
-  return kept == kept_loads_.end() ? "x" + std::to_string(s.result) : kept->second.name + "[c]";
+  if (kept != kept_loads_.end()) return kept->second.name + "[c]";
+  return "x" + std::to_string(s.result) + (ahead_.count(&s) ? "[u]" : "");
+}
+std::string CudaLanes::vector_at(const Stmt& s) const {
+  return "tn_load<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s.buffer)) + " + (" +
+         address(s, false) + ")" + count_argument() + ")";
 }
 void CudaLanes::load_vector(const Stmt& s) {
-  if (!element(s).empty()) return;
+  if (!element(s).empty() || ahead_.count(&s)) return;
   const auto kept = kept_loads_.find(&s);
   if (kept != kept_loads_.end() && !kept->second.first) return;
-  const std::string load = " = tn_load<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s.buffer)) +
-                           " + (" + address(s, false) + ")" + count_argument() + ");";
+  const std::string load = " = " + vector_at(s) + ";";
   if (kept != kept_loads_.end())
     line(loaded(s) + load);
   else
@@ -293,6 +300,36 @@ void CudaLanes::emit_each(const Stmt& s) {
              : expression(s);
   line((array_[s.result] ? value(s.result) + "[v]" : "const " + type(s.result) + " " + value(s.result)) +
        " = " + computed + ";");
+}
+
+// ---- loads of several steps of a loop ----
+
+std::vector<const Stmt*> CudaLanes::loads_ahead(const Block& body) const {
+  std::set<Ref> computed;
+  std::vector<const Stmt*> loads;
+  for (const Stmt& s : body) {
+    if (!s.axes.empty() || s.kind == K::scan || s.kind == K::store) return {};
+    computed.insert(s.result);
+  }
+  for (const Stmt& s : body) {
+    if (s.kind != K::load || k_.buffers[s.buffer].role != Buffer::Role::in || reach(s) == Reach::apart)
+      continue;
+    if (std::ranges::none_of(s.address,
+                             [&](const Term& t) { return t.var != kNoRef && computed.count(t.var); }))
+      loads.push_back(&s);
+  }
+  return loads;
+}
+void CudaLanes::declare_ahead(const Stmt& s, int steps) {
+  const std::string memory(cuda_memory_type(k_.buffers[s.buffer].type));
+  line((reach(s) == Reach::same ? memory : vector_type(s)) + " x" + std::to_string(s.result) + "[" +
+       number(steps) + "];");
+}
+void CudaLanes::load_ahead(const Stmt& s) {
+  line("x" + std::to_string(s.result) + "[u] = " +
+       (reach(s) == Reach::same ? pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, false) + "]"
+                                : vector_at(s)) +
+       ";");
 }
 
 // ---- loads that several loops over the row repeat ----

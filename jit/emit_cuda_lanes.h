@@ -54,6 +54,13 @@ class CudaLanes {
   // Loads that several loops over a row repeat are kept in registers; declares them.
   void find_kept_loads();
   void declare_kept_loads();
+  // Of the body of a loop: loads of inputs that follow nothing the body computes. None where it has loops or stores.
+  std::vector<const Stmt*> loads_ahead(const Block& body) const;
+  // Such a load of step u, declared for `steps`; the body finds it there between begin_ahead and end_ahead.
+  void declare_ahead(const Stmt& s, int steps);
+  void load_ahead(const Stmt& s);
+  void begin_ahead(const std::vector<const Stmt*>& loads) { ahead_.insert(loads.begin(), loads.end()); }
+  void end_ahead() { ahead_.clear(); }
 
   const Kernel& k_;
   const CudaSchedule& s_;
@@ -81,6 +88,7 @@ class CudaLanes {
   std::string element(const Stmt& s) const;
   std::string stored(const Stmt& s);
   std::string loaded(const Stmt& s) const;
+  std::string vector_at(const Stmt& s) const;
   void load_vector(const Stmt& s);
 
   struct Kept {
@@ -88,6 +96,7 @@ class CudaLanes {
     bool first;
   };
   std::map<const Stmt*, int> stored_;
+  std::set<const Stmt*> ahead_;
   std::map<const Stmt*, Kept> kept_loads_;
   std::vector<const Stmt*> first_loads_;  // of those that are kept
 };

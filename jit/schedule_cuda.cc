@@ -17,12 +17,14 @@ using K = Stmt::Kind;
 using Form = CudaSchedule::Form;
 using Locals = CudaSchedule::Locals;
 
-constexpr int kBlock = 256;
+constexpr int kBlock = 256, kSmallestBlock = 64;
 constexpr int64_t kKeptShare = 2;  // of a thread's registers, the part that keeps a row
 constexpr int kMostChunks = 8;     // steps of a row that a thread keeps
 constexpr int kBlocksPerMultiprocessor = 32;
 constexpr int kTile = 64, kSmallTile = 32;  // elements on a side
 constexpr int kShortestRun = 32;            // bytes: what memory gives at once
+constexpr int64_t kBytesAhead = 128;        // a thread's, of a reduction in order
+constexpr int kMostAhead = 16;
 constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
 
 // visit(statement, variable of the simd axis it stands in or kNoRef), outer statements first.
@@ -225,6 +227,44 @@ std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes)
   return known ? std::optional(most) : std::nullopt;
 }
 
+// Bytes that a step of the widest reduction in order loads with these vectors, and its steps; 0: there is none.
+struct InOrder {
+  int64_t bytes = 0, steps = 0;
+};
+InOrder reduction_in_order(const Kernel& k, std::span<const int64_t> sizes, int vector) {
+  InOrder widest;
+  each_statement(k.body, [&](const Stmt& s, Ref simd) {
+    if (s.kind != K::reduce || s.simd) return;
+    InOrder here;
+    for (const Stmt& inner : s.body) {
+      if (inner.kind != K::load) continue;
+      const bool lanes = std::ranges::any_of(inner.address, [&](const Term& t) { return t.var == simd; });
+      here.bytes += size_of(k.buffers[inner.buffer].type) * (lanes ? vector : 1);
+    }
+    const Axis& axis = s.axes.back();
+    here.steps = axis.of == kNoRef ? extent_value(axis.extent, sizes.data()) : 0;
+    for (const Axis& a : k.body[0].axes)
+      if (a.var == axis.of) here.steps = a.by;
+    if (here.bytes > widest.bytes) widest = here;
+  });
+  return widest;
+}
+
+// A thread that walks along a column has little to do at once: short vectors and small blocks make more of them, and what it
+// loads in several steps it asks for together.
+void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device, int64_t alignment,
+             CudaSchedule& s) {
+  if (reduction_in_order(k, sizes, 1).bytes == 0) return;
+  const int64_t enough = int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4;
+  auto threads = [&] { return par_iterations(k, sizes.data(), s.vector); };
+  while (s.vector > 1 && threads() < enough) s.vector /= 2;
+  s.whole = alignment_of(k, sizes, s.vector, alignment).whole;
+  while (s.block > kSmallestBlock && threads() < int64_t{2} * device.multiprocessors * s.block) s.block /= 2;
+  const InOrder r = reduction_in_order(k, sizes, s.vector);
+  const int64_t most = std::min<int64_t>({kBytesAhead / r.bytes, r.steps, kMostAhead});
+  s.ahead = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
+}
+
 bool has_locals(const Kernel& k) {
   return std::any_of(k.buffers.begin(), k.buffers.end(),
                      [](const Buffer& b) { return b.role == Buffer::Role::local; });
@@ -252,6 +292,7 @@ std::string describe(const CudaSchedule& s) {
   if (s.locals == Locals::registers) text += " registers " + std::to_string(s.chunks);
   if (s.locals == Locals::shared) text += " shared";
   if (s.locals == Locals::global) text += " global";
+  if (s.ahead > 1) text += " ahead " + std::to_string(s.ahead);
   return text + (s.whole ? " whole" : "") + (s.wide ? " wide" : "") + (s.approximate ? " approximate" : "");
 }
 
@@ -285,6 +326,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   }
   if (!row) {
     if (has_locals(k)) s.locals = Locals::global;
+    columns(k, sizes, device, alignment, s);
     return s;
   }
   s.form = Form::row;

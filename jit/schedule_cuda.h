@@ -41,6 +41,7 @@ struct CudaSchedule {
   int chunks = 0;   // row, registers: steps of a simd loop, unrolled; 0: a loop
   int along = 0,
       across = 0;  // tiled: elements of a tile along the axis of lanes, and along the other; powers of two
+  int ahead = 1;   // flat: steps of a reduction in order whose loads come before the first of them folds
   bool whole = false;        // simd axes are multiples of `vector`
   bool wide = false;         // 64-bit indices
   bool approximate = false;  // functions good enough for results of 16 bits

@@ -278,6 +278,8 @@ TEST(EmitCuda, PlantedFaultsAreFound) {
        "    if (lane) __syncthreads();\n", 0},
       {"a whole vector stored at the end", 7, 127, 1, "w0, count);", "w0);", 0},
       {"vectors at any address", 2, 4, 64, "", "", 4},
+      {"rows behind the last of a column", 4, 29, 16, " + 15 < e", " < e", 0},
+      {"the first rows of a column again", 4, 45, 16, "= g1 + u;", "= u;", 0},
   };
   for (const Planted& f : faults) {
     SCOPED_TRACE(f.what);

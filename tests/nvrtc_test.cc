@@ -116,6 +116,33 @@ TEST(Nvrtc, TilesFitEveryArchitecture) {
       }
 }
 
+// Columns: the loads of several rows come before the first of them is added.
+TEST(Nvrtc, RowsAreLoadedAhead) {
+  NEEDS_NVRTC();
+  for (int architecture : {80, 90, 100, 120})
+    for (DType type : {DType::f32, DType::bf16}) {
+      const Kernel kernel = real_case(kCudaTexts[4], type, 1, 1).kernel;
+      auto built = build(kernel, {1024, 1 << 20}, architecture, true);
+      ASSERT_TRUE(built.ok()) << built.status().message();
+      SCOPED_TRACE(built->what);
+      const std::string& ptx = built->binary.ptx;
+      EXPECT_EQ(built->schedule.ahead, 8);
+      EXPECT_EQ(built->schedule.vector, type == DType::f32 ? 4 : 8);
+      int most = 0;
+      for (size_t begin = 0; begin < ptx.size();) {
+        const size_t end =
+            std::min({ptx.find("\tadd.f32", begin), ptx.find("\tadd.rn.f32", begin), ptx.size()});
+        most = std::max(most, count(ptx.substr(begin, end - begin), "ld.global.v4"));
+        begin = end + 1;
+      }
+      EXPECT_EQ(most, 8) << ptx;
+      // Eight vectors of four registers, and sums.
+      EXPECT_GE(built->binary.registers, 36);
+      EXPECT_EQ(built->binary.spill_bytes, 0);
+      EXPECT_LE(built->binary.registers, 128);
+    }
+}
+
 TEST(Nvrtc, NeighboursAreReadAsVectors) {
   NEEDS_NVRTC();
   for (int text : {0, 1, 2})
