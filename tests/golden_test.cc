@@ -97,8 +97,9 @@ Result<std::string> cuda(std::string_view args, std::string_view input) {
   const jit::CudaDevice d = jit::cuda_device(device);
   const jit::CudaSchedule s = jit::cuda_schedule(kernel, sizes, d);
   const jit::CudaLaunch l = jit::cuda_launch(kernel, s, sizes, d);
-  return "// " + jit::describe(s) + ": " + std::to_string(l.blocks) + " blocks of " + std::to_string(l.threads) +
-         " threads, " + std::to_string(l.shared_bytes) + " shared bytes\n" + jit::emit_cuda(kernel, s);
+  return "// " + jit::describe(s) + ": " + std::to_string(l.blocks) + " blocks of " +
+         std::to_string(l.threads) + " threads, " + std::to_string(l.shared_bytes) + " shared bytes\n" +
+         jit::emit_cuda(kernel, s);
 }
 
 // The whole way to kernels, on the loops and the evaluator alone: what a library takes is another test's.
