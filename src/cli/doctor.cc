@@ -119,6 +119,7 @@ int doctor() {
                          env_threads() > 0 ? fmt::format(", TENON_NUM_THREADS={}", env_threads()) : ""));
   int result = kDone;
   for (Backend* backend : all_backends()) {
+    if (backend->device_type() != DeviceId::kCpu) continue;
     const Status status = check(backend->name());
     print_line(fmt::format("{:<12} {}: {}", backend->name(), backend->describe(),
                            status.ok() ? "computes" : "FAILS: " + status.message()));

@@ -366,7 +366,9 @@ Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const Program
                                                std::span<const Tensor> params) {
   TENON_TRY(verify(graph));
   for (const std::string& name : options.backends)
-    if (!find_backend(name)) return invalid("no back end is called " + name);
+    if (const Backend* b = find_backend(name); !b || b->device_type() != options.device.type)
+      return invalid(b ? "back end " + name + " runs on another type of device"
+                       : "no back end is called " + name);
   auto program = std::shared_ptr<Program>(new Program(graph, options));
   watch_forks();
   auto impl = std::make_unique<Impl>(program->source_, program->number_, options);

@@ -143,7 +143,7 @@ def test_another_version_is_told(tmp_path):
 
     cls, data = artifacts(tmp_path)
     magic, head, body = data.split(b"\n", 2)
-    for key, value in (("format", 2), ("torch", "2.99.0")):
+    for key, value in (("format", 1), ("torch", "2.99.0")):
         other = json.dumps(json.loads(head) | {key: value, "tenon": "9.8.7"}).encode()
         with pytest.raises(SavedError, match=f"saved by Tenon 9.8.7 .*{value}.*; this is Tenon .*: save it again"):
             cls.deserialize_compile_artifacts(b"\n".join([magic, other, body]))

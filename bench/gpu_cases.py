@@ -1,0 +1,105 @@
+"""What `./dev gpu` checks and measures: fused kernels by schedule, with sizes and the bandwidth they should reach.
+
+A case is a function of tensors. `sizes` are for the table of bandwidths; `odd` for correctness: aligned, odd, one, prime and nothing.
+`target` is the bandwidth to reach on an H200 (4.8 TB/s) in TB/s; other devices scale it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Callable
+
+import torch
+import torch.nn.functional as F
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    function: Callable
+    make: Callable              # (size, dtype, device) -> arguments
+    size: tuple                 # of the table
+    target: float
+    odd: tuple = ((64, 256), (37, 129), (1, 1), (13, 1031), (3, 40000), (0, 8))
+    least_axes: int = 2
+
+
+def rows(size, dtype, device, count=1):
+    return tuple(torch.randn(size, device=device).to(dtype) for _ in range(count))
+
+
+def with_vector(count):
+    def make(size, dtype, device):
+        weight = (torch.rand(size[-1], device=device) + 0.5).to(dtype)
+        return (*rows(size, dtype, device, count), weight)
+    return make
+
+
+def pair(size, dtype, device):
+    return rows(size, dtype, device, 2)
+
+
+def swapped(size, dtype, device):
+    return rows((*size[:-2], size[-1], size[-2]), dtype, device)
+
+
+def labels(size, dtype, device):
+    return (*rows(size, dtype, device), torch.randint(max(size[-1], 1), size[:1], device=device))
+
+
+def rms_norm(x, w):
+    y = x.float()
+    return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * w
+
+
+def add_rms_norm(x, r, w):
+    s = x + r
+    return rms_norm(s, w), s
+
+
+CASES = [
+    Case("relu", lambda x: F.relu(x), rows, (8192, 8192), 3.9),
+    Case("silu", lambda x: F.silu(x), rows, (8192, 8192), 3.9),
+    Case("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), rows, (8192, 8192), 3.9),
+    Case("gelu erf", lambda x: F.gelu(x), rows, (8192, 8192), 3.8),
+    Case("add + bias", lambda x, y, b: x + y + b, with_vector(2), (8192, 8192), 3.95),
+    Case("swiglu", lambda x, y: F.silu(x) * y, pair, (8192, 8192), 3.95),
+    Case("softmax 1024", lambda x: F.softmax(x, -1), rows, (16384, 1024), 3.5),
+    Case("softmax 4096", lambda x: F.softmax(x, -1), rows, (16384, 4096), 3.9),
+    Case("softmax 8192", lambda x: F.softmax(x, -1), rows, (16384, 8192), 4.0),
+    Case("softmax short rows", lambda x: F.softmax(x, -1), rows, (131072, 256), 3.2),
+    Case("softmax long rows", lambda x: F.softmax(x, -1), rows, (2048, 65536), 3.8),
+    Case("layer_norm", lambda x, w: F.layer_norm(x, x.shape[-1:], w), with_vector(1), (16384, 4096), 3.8),
+    Case("rms_norm", rms_norm, with_vector(1), (8192, 8192), 4.0),
+    Case("add + rms_norm", add_rms_norm, with_vector(2), (8192, 8192), 4.0),
+    Case("cross_entropy", lambda x, t: F.cross_entropy(x.float(), t, reduction="none"), labels, (8192, 32768), 3.9,
+         ((64, 256), (37, 129), (1, 1), (13, 1031), (3, 40000))),
+    Case("sum", lambda x: x.float().sum(), rows, (16384, 8192), 4.1),
+    Case("sum of columns", lambda x: x.sum(0), rows, (16384, 4096), 3.8),
+    Case("variance of columns", lambda x: x.float().var(0), rows, (16384, 4096), 3.8, ((64, 256), (37, 129), (13, 1031))),
+    Case("transpose", lambda x: x.transpose(-1, -2).contiguous(), swapped, (8192, 8192), 3.5),
+    Case("transpose + add", lambda x: (x.transpose(-1, -2) + 1).contiguous(), swapped, (8192, 8192), 3.5),
+    Case("0213", lambda x: x.transpose(1, 2).contiguous(), rows, (32, 2048, 16, 64), 3.5,
+         ((2, 3, 4, 5), (1, 17, 8, 64), (5, 1, 1, 1))),
+]
+
+
+def tolerance(dtype):
+    return {torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}[dtype]
+
+
+def moved(arguments, results):
+    """Unavoidable bytes: every argument read once, every result written once."""
+    results = results if isinstance(results, tuple) else (results,)
+    return sum(t.numel() * t.element_size() for t in (*arguments, *results))
+
+
+def close(got, want, dtype):
+    """The largest distance, as a share of what is allowed; NaN where a value is missing."""
+    worst = 0.0
+    for g, w in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True):
+        if g.shape != w.shape:
+            return math.nan
+        if g.numel():
+            share = (g.double() - w.double()).abs() / (tolerance(dtype) * w.double().abs().clamp(min=1))
+            worst = max(worst, share.max().item()) if not torch.isnan(share).any() else math.nan
+    return worst

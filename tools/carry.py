@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""`./dev gpu pack FILE` and `./dev gpu --carried FILE`: what is built here, for a machine that cannot build it.
+
+An archive of the Python package with libtenon, the extension module and oneDNN in it, stripped, and of the command
+tenon: everything but Python and PyTorch. Unpacked into build/carried, it is used by setting PYTHONPATH and LD_LIBRARY_PATH.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE, RELEASE, CARRIED = ROOT / "bindings/python", ROOT / "build/release", ROOT / "build/carried"
+
+
+def library_of(binary, name):
+    """The file that the loader takes for `name` in a binary."""
+    listed = subprocess.run(["ldd", str(binary)], check=True, capture_output=True, text=True).stdout
+    found = re.search(rf"^\s*{re.escape(name)} => (\S+)", listed, re.MULTILINE)
+    if not found:
+        sys.exit(f"carry: {binary} does not say where {name} is")
+    return Path(found[1])
+
+
+def metadata(folder):
+    """What makes torch.compile find the back end by its name."""
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    info = folder / f"{project['name']}-{project['version']}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    lines = [f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in points.items())
+             for group, points in project["entry-points"].items()]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+
+
+def pack(archive):
+    with tempfile.TemporaryDirectory() as work:
+        site, bin = Path(work, "site"), Path(work, "bin")
+        shutil.copytree(PACKAGE / "tenon", site / "tenon", ignore=shutil.ignore_patterns("_lib", "__pycache__"))
+        libraries = site / "tenon/_lib"
+        libraries.mkdir()
+        bin.mkdir()
+        metadata(site)
+        files = {libraries / "libtenon.so.1": RELEASE / "libtenon.so.1", libraries / "_door.abi3.so": RELEASE / "_door.abi3.so",
+                 libraries / "libdnnl.so.3": library_of(RELEASE / "libtenon.so.1", "libdnnl.so.3"), bin / "tenon": RELEASE / "bin/tenon"}
+        for to, source in files.items():
+            subprocess.run(["strip", "--strip-unneeded", "-o", str(to), str(source.resolve())], check=True)
+        with tarfile.open(archive, "w:xz", preset=3) as tar:
+            for part in ("site", "bin"):
+                tar.add(Path(work, part), part)
+    print(f"{archive}: {Path(archive).stat().st_size / 2**20:.1f} MiB")
+
+
+def run(archive, command):
+    """Unpacks and runs the command with it."""
+    shutil.rmtree(CARRIED, ignore_errors=True)
+    CARRIED.mkdir(parents=True)
+    with tarfile.open(archive) as tar:
+        tar.extractall(CARRIED, filter="data")
+    site = CARRIED / "site"
+    before = {name: os.environ.get(name, "") for name in ("PYTHONPATH", "LD_LIBRARY_PATH")}
+    os.environ["PYTHONPATH"] = f"{site}:{before['PYTHONPATH']}".rstrip(":")
+    os.environ["LD_LIBRARY_PATH"] = f"{site / 'tenon/_lib'}:{before['LD_LIBRARY_PATH']}".rstrip(":")
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    verb, archive, *rest = sys.argv[1:]
+    {"pack": lambda: pack(archive), "run": lambda: run(archive, rest)}[verb]()
