@@ -70,25 +70,28 @@ TEST_F(CudaGraphs, PointersArePatched) {
   auto other = Program::make(graph, options, {});
   ASSERT_TRUE(other.ok());
   program = *other;
-  for (int i = 0; i < 4; ++i) run();
-  const int patched = count("cuGraphExecKernelNodeSetParams_v2"), made = count("cuGraphInstantiateWithFlags");
-  const std::vector<HostTensor> kept{random_tensor(DType::f32, {3, 40}, 9)};
-  HostTensor blank(DType::f32, {3, 40}), input = kept[0];
-  OnDevice x(memory(), input), y(memory(), blank);  // elsewhere than before
-  for (int i = 0; i < 3; ++i)
-    ASSERT_TRUE(program->run(std::vector<Tensor>{x.tensor()}, std::vector<Tensor>{y.tensor()}, kStream).ok());
+  std::vector<HostTensor> in{random_tensor(DType::f32, {3, 40}, 9)};
+  HostTensor blank(DType::f32, {3, 40}), same = in[0];
+  // All alive at once, so in different places.
+  OnDevice x(memory(), in[0]), other_x(memory(), same), y(memory(), blank), other_y(memory(), blank);
+  auto run_on = [&](const OnDevice& from, const OnDevice& to) {
+    return program->run(std::vector<Tensor>{from.tensor()}, std::vector<Tensor>{to.tensor()}, kStream).ok();
+  };
+  auto patched = [] { return count("cuGraphExecKernelNodeSetParams_v2"); };
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(run_on(x, y));
+  const int made = count("cuGraphInstantiateWithFlags"), before = patched();
+  ASSERT_TRUE(run_on(x, y));
+  EXPECT_EQ(patched(), before);
+  ASSERT_TRUE(run_on(x, other_y));
+  EXPECT_EQ(patched(), before + 1);  // of all kernels only the last one writes the output
+  ASSERT_TRUE(run_on(other_x, other_y));
+  EXPECT_GT(patched(), before + 1);
   EXPECT_EQ(count("cuGraphInstantiateWithFlags"), made);
-  EXPECT_GT(count("cuGraphExecKernelNodeSetParams_v2"), patched);
-  const int after = count("cuGraphExecKernelNodeSetParams_v2");
-  const HostTensor first = y.read();
-  auto expected = evaluate(graph, kept);
+  auto expected = evaluate(graph, in);
   ASSERT_TRUE(expected.ok());
-  for (int64_t i = 0; i < first.count(); ++i)
-    ASSERT_NEAR(first.number(i), (*expected)[0].number(i), 1e-4) << program->explain(false);
-  OnDevice z(memory(), blank);
-  ASSERT_TRUE(program->run(std::vector<Tensor>{x.tensor()}, std::vector<Tensor>{z.tensor()}, kStream).ok());
-  // Of all kernels only the last one writes the output.
-  EXPECT_EQ(count("cuGraphExecKernelNodeSetParams_v2"), after + 1);
+  const HostTensor got = other_y.read();
+  for (int64_t i = 0; i < got.count(); ++i)
+    ASSERT_NEAR(got.number(i), (*expected)[0].number(i), 1e-4) << program->explain(false);
   memory().give(*block, 1 << 16, kStream);
 }
 
