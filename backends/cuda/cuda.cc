@@ -3,9 +3,9 @@
 #include "backends/cuda/cuda.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "backends/cuda/code.h"
+#include "backends/cuda/forms.h"
 #include "backends/cuda/memory.h"
 #include "backends/cuda/recording.h"
 #include "jit/lowered.h"
@@ -15,94 +15,10 @@ namespace tenon {
 namespace {
 
 using cuda::CuFunction;
+using cuda::DeviceKernel;
+using cuda::Form;
+using cuda::Missing;
 constexpr int64_t kVector = 16;  // bytes that one thread reads or writes at once
-
-// How a kernel runs at concrete sizes, for pointers of one alignment.
-struct Form {
-  jit::CudaSchedule schedule;
-  jit::CudaLaunch launch;
-};
-
-// A kernel on a device, in as many forms as plans have asked for. Any thread.
-class DeviceKernel {
- public:
-  DeviceKernel(const cuda::Device& device, jit::LoweredKernel lowered)
-      : device_(device), lowered_(std::move(lowered)) {}
-
-  const cuda::Device& device() const { return device_; }
-  const jit::LoweredKernel& lowered() const { return lowered_; }
-
-  // The fastest that does not spill, as far as is known.
-  Form form(std::span<const int64_t> sizes, int64_t alignment, int64_t longest) const {
-    Form f;
-    for (int ease = 0; ease <= jit::kMostEase; ++ease) {
-      f.schedule =
-          jit::cuda_schedule(lowered_.kernel, sizes, device_.description(), alignment, longest, ease);
-      std::lock_guard lock(mutex_);
-      const Loaded* known = find(f.schedule);
-      if (!known || !known->spills) break;
-    }
-    f.launch = jit::cuda_launch(lowered_.kernel, f.schedule, sizes, device_.description());
-    return f;
-  }
-  // Null: not loaded for so many shared bytes yet.
-  CuFunction function(const Form& form) const {
-    std::lock_guard lock(mutex_);
-    const Loaded* known = find(form.schedule);
-    return known && known->shared_bytes >= form.launch.shared_bytes ? known->function : nullptr;
-  }
-  cuda::Wanted wanted(const Form& form) const {
-    return {&lowered_.kernel, form.schedule, form.launch.shared_bytes};
-  }
-  void add(const cuda::Wanted& loaded) {
-    std::lock_guard lock(mutex_);
-    Loaded* known = const_cast<Loaded*>(find(loaded.schedule));
-    if (!known) known = &loaded_.emplace_back();
-    *known = {loaded.schedule, loaded.function, std::max(loaded.shared_bytes, known->shared_bytes),
-              loaded.spill_bytes > 0};
-  }
-
- private:
-  struct Loaded {
-    jit::CudaSchedule schedule;
-    CuFunction function = nullptr;
-    int64_t shared_bytes = 0;
-    bool spills = false;
-  };
-  const Loaded* find(const jit::CudaSchedule& schedule) const {
-    for (const Loaded& l : loaded_)
-      if (l.schedule == schedule) return &l;
-    return nullptr;
-  }
-
-  const cuda::Device& device_;
-  const jit::LoweredKernel lowered_;
-  mutable std::mutex mutex_;
-  std::vector<Loaded> loaded_;
-};
-
-// Loads what is missing of these forms, and easier ones where the compiler spilled.
-struct Missing {
-  DeviceKernel* kernel;
-  std::vector<int64_t> sizes;
-  int64_t alignment, longest;
-};
-Status load_missing(const cuda::Device& device, std::span<const Missing> all, int* compiled) {
-  for (int round = 0; round <= jit::kMostEase; ++round) {
-    std::vector<cuda::Wanted> wanted;
-    std::vector<DeviceKernel*> of;
-    for (const Missing& m : all) {
-      const Form form = m.kernel->form(m.sizes, m.alignment, m.longest);
-      if (m.kernel->function(form)) continue;
-      wanted.push_back(m.kernel->wanted(form));
-      of.push_back(m.kernel);
-    }
-    if (wanted.empty()) break;
-    TENON_TRY(cuda::load(device, wanted, compiled));
-    for (size_t i = 0; i < wanted.size(); ++i) of[i]->add(wanted[i]);
-  }
-  return {};
-}
 
 struct Launch {
   DeviceKernel* kernel = nullptr;
@@ -244,7 +160,7 @@ class CudaGroup final : public Executable {
         l.aligned = kernels[k]->form(l.sizes, kVector, l.longest);
         if ((l.function = kernels[k]->function(l.aligned))) break;
         const Missing one{kernels[k].get(), l.sizes, kVector, l.longest};
-        TENON_TRY(load_missing(*device, {&one, 1}, nullptr));
+        TENON_TRY(cuda::load_missing(*device, {&one, 1}, nullptr));
       }
       step->launches.push_back(std::move(l));
     }
@@ -328,7 +244,7 @@ class CudaBackend final : public Backend {
       device = group.device;
       group.missing(sizes, list);
     }
-    return list.empty() ? Status() : load_missing(*device, list, compiled);
+    return list.empty() ? Status() : cuda::load_missing(*device, list, compiled);
   }
 
   std::string describe() const override { return "kernels through NVRTC, opened on first use"; }

@@ -1,0 +1,62 @@
+// Forms: how a kernel runs on a device, by sizes and alignment, and which of these are loaded. Any thread.
+// Tested by tests/cuda_program_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backends/cuda/code.h"
+#include "jit/lower.h"
+
+namespace tenon::cuda {
+
+// At concrete sizes, for pointers of one alignment.
+struct Form {
+  jit::CudaSchedule schedule;
+  jit::CudaLaunch launch;
+};
+
+// A kernel on a device, in as many forms as plans have asked for.
+class DeviceKernel {
+ public:
+  DeviceKernel(const Device& device, jit::LoweredKernel lowered)
+      : device_(device), lowered_(std::move(lowered)) {}
+
+  const Device& device() const { return device_; }
+  const jit::LoweredKernel& lowered() const { return lowered_; }
+
+  // The fastest that does not spill, as far as is known. longest: elements of the longest buffer.
+  Form form(std::span<const int64_t> sizes, int64_t alignment, int64_t longest) const;
+  // Null: not loaded for so many shared bytes yet.
+  CuFunction function(const Form& form) const;
+  Wanted wanted(const Form& form) const {
+    return {&lowered_.kernel, form.schedule, form.launch.shared_bytes};
+  }
+  void add(const Wanted& loaded);
+
+ private:
+  struct Loaded {
+    jit::CudaSchedule schedule;
+    CuFunction function = nullptr;
+    int64_t shared_bytes = 0;
+    bool spills = false;
+  };
+  const Loaded* find(const jit::CudaSchedule& schedule) const;
+
+  const Device& device_;
+  const jit::LoweredKernel lowered_;
+  mutable std::mutex mutex_;
+  std::vector<Loaded> loaded_;
+};
+
+struct Missing {
+  DeviceKernel* kernel;
+  std::vector<int64_t> sizes;
+  int64_t alignment, longest;
+};
+// Loads what is missing of these forms, and easier ones where the compiler spilled. compiled: as in load().
+Status load_missing(const Device& device, std::span<const Missing> all, int* compiled);
+
+}  // namespace tenon::cuda
