@@ -20,7 +20,7 @@ using cuda::Form;
 using cuda::Missing;
 constexpr int64_t kVector = 16;  // bytes that one thread reads or writes at once
 
-struct Launch {
+struct DeviceLaunch {
   DeviceKernel* kernel = nullptr;
   std::vector<int64_t> sizes;
   struct Argument {
@@ -40,17 +40,17 @@ struct Launch {
 class CudaStep final : public Step {
  public:
   const cuda::Device* device = nullptr;
-  std::vector<Launch> launches;
+  std::vector<DeviceLaunch> launches;
 
   int64_t scratch_bytes() const override {
     int64_t most = 0;
-    for (const Launch& l : launches) most = std::max(most, l.scratch_bytes());
+    for (const DeviceLaunch& l : launches) most = std::max(most, l.scratch_bytes());
     return most;
   }
   int64_t bytes() const override {
     size_t sum = sizeof *this;
-    for (const Launch& l : launches)
-      sum += sizeof l + l.sizes.size() * sizeof(int64_t) + l.buffers.size() * sizeof(Launch::Argument);
+    for (const DeviceLaunch& l : launches)
+      sum += sizeof l + l.sizes.size() * sizeof(int64_t) + l.buffers.size() * sizeof(DeviceLaunch::Argument);
     return static_cast<int64_t>(sum);
   }
 
@@ -58,7 +58,7 @@ class CudaStep final : public Step {
     const cuda::Current current(*device);
     TENON_TRY(current.status());
     const auto stream = static_cast<cuda::CuStream>(on.stream);
-    for (const Launch& l : launches) {
+    for (const DeviceLaunch& l : launches) {
       cuda::Work w;
       TENON_TRY(fill(w, l, buffers, scratch, stream));
       TENON_TRY(w.queue(*device, stream));
@@ -67,7 +67,7 @@ class CudaStep final : public Step {
   }
   int recordable() const override { return static_cast<int>(launches.size()); }
   Status record(void* const* buffers, char* scratch, Recording& recording) const override {
-    for (const Launch& l : launches) {
+    for (const DeviceLaunch& l : launches) {
       cuda::Work w;
       TENON_TRY(fill(w, l, buffers, scratch, nullptr));
       cuda::add(recording, w);
@@ -76,10 +76,10 @@ class CudaStep final : public Step {
   }
 
  private:
-  Status fill(cuda::Work& w, const Launch& l, void* const* buffers, char* scratch,
+  Status fill(cuda::Work& w, const DeviceLaunch& l, void* const* buffers, char* scratch,
               cuda::CuStream stream) const {
     uint64_t bits = 0;
-    for (const Launch::Argument& a : l.buffers) {
+    for (const DeviceLaunch::Argument& a : l.buffers) {
       w.add(reinterpret_cast<uint64_t>(a.buffer < 0 ? scratch + a.offset : buffers[a.buffer]));
       bits |= w.values[w.count - 1];
     }
@@ -102,7 +102,7 @@ class CudaStep final : public Step {
   }
 
   // Compiled when a pointer that is not aligned first comes.
-  Result<CuFunction> single(const Launch& l, cuda::CuStream stream) const {
+  Result<CuFunction> single(const DeviceLaunch& l, cuda::CuStream stream) const {
     if (CuFunction ready = l.kernel->function(l.single)) return ready;
     int capturing = cuda::kCuNotCapturing;
     TENON_TRY(device->driver().cuStreamIsCapturing(stream, &capturing));
@@ -138,7 +138,7 @@ class CudaGroup final : public Executable {
     step->device = device;
     for (size_t k = 0; k < kernels.size(); ++k) {
       const jit::LoweredKernel& lowered = kernels[k]->lowered();
-      Launch l;
+      DeviceLaunch l;
       l.kernel = kernels[k].get();
       l.sizes = sizes.eval(lowered.sizes);
       if (jit::par_iterations(lowered.kernel, l.sizes.data(), 1) == 0) continue;
@@ -150,8 +150,8 @@ class CudaGroup final : public Executable {
       }
       for (size_t b = 0; b < lowered.buffers.size(); ++b)
         l.buffers.push_back(positions[k][b] >= 0
-                                ? Launch::Argument{positions[k][b], 0}
-                                : Launch::Argument{-1, offsets[lowered.buffers[b] - jit::kTempBuffer]});
+                                ? DeviceLaunch::Argument{positions[k][b], 0}
+                                : DeviceLaunch::Argument{-1, offsets[lowered.buffers[b] - jit::kTempBuffer]});
       if (l.buffers.size() + l.sizes.size() + 2 > cuda::Work::kMostArguments)
         return unsupported("a kernel of too many arguments");
       l.single = kernels[k]->form(l.sizes, 1, l.longest);
