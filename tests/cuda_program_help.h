@@ -24,14 +24,15 @@ class OnDevice {
     TENON_CHECK(block.ok(), block.status().message());
     block_ = *block;
     data_ = static_cast<char*>(block_.data) + shift;
-    std::memcpy(data_, tensor.bytes.data(), tensor.bytes.size());  // the mock's memory is the host's
+    if (!tensor.bytes.empty())
+      std::memcpy(data_, tensor.bytes.data(), tensor.bytes.size());  // the mock's memory is the host's
   }
   OnDevice(const OnDevice&) = delete;
   ~OnDevice() { memory_.give(block_, bytes_, kStream); }
   Tensor tensor() const { return {data_, tensor_.dtype, tensor_.shape, {}, {DeviceId::kCuda, 0}}; }
   HostTensor read() const {
     HostTensor t(tensor_.dtype, tensor_.shape);
-    std::memcpy(t.bytes.data(), data_, t.bytes.size());
+    if (!t.bytes.empty()) std::memcpy(t.bytes.data(), data_, t.bytes.size());
     return t;
   }
 
