@@ -2,6 +2,7 @@
 // with the host's compiler, with the GPU of tests/cuda_host.h in the place of the primitives of a device; its "cubin" is a
 // TENONSO:PATH, which the mock driver runs (tests/cuda_mock.cc). Objects are kept in the build tree under the hash of what they
 // were made from, so a text is compiled once. TENON_NVRTC_MOCK_LOG: what the log holds, for reports of ptxas.
+// TENON_NVRTC_MOCK_RUN=off: nothing is compiled, and launches are only written down.
 #include <unistd.h>
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #define TN_NVRTC extern "C" __attribute__((visibility("default"))) int
 
@@ -31,30 +33,36 @@ uint64_t fnv(const std::string& text, uint64_t hash = 14695981039346656037u) {
   return hash;
 }
 
-// What the mock driver calls for the kernel: its arguments come as pointers to their values.
-std::string entry_of(const std::string& text) {
+// A kernel's name, and for each argument its type and kind (tests/cuda_mock.cc).
+struct Signature {
+  std::string name, kinds;
+  std::vector<std::string> types;
+};
+
+Signature signature_of(const std::string& text) {
   const std::string mark = "extern \"C\" __global__ void __launch_bounds__(";
-  std::string entries;
-  for (size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
-    const size_t name_at = text.find(") ", at + mark.size()) + 2;
-    const size_t open = text.find('(', name_at), close = text.find(')', open);
-    const std::string name = text.substr(name_at, open - name_at);
-    const bool wide = text.find("#define TN_WIDE 1") != text.npos;
-    std::string call, kinds;
-    std::istringstream parameters(text.substr(open + 1, close - open - 1));
-    for (std::string p; std::getline(parameters, p, ',');) {
-      const bool pointer = p.find('*') != p.npos;
-      const std::string type = p.substr(0, p.rfind(' '));
-      call += (call.empty() ? "*(" : ", *(") + type + "*)a[" + std::to_string(kinds.size()) + "]";
-      kinds += pointer ? 'p' : wide ? '8' : '4';
-    }
-    entries += "extern \"C\" const char mock_signature_" + name + "[] = \"" + kinds +
-               "\";\nextern \"C\" const char* mock_" + name +
-               "(void** a, int64_t blocks, unsigned threads, int64_t shared, int order) {\n  "
-               "return tn_host_launch([=] { " +
-               name + "(" + call + "); }, blocks, threads, shared, order);\n}\n";
+  const size_t name_at = text.find(") ", text.find(mark) + mark.size()) + 2;
+  const size_t open = text.find('(', name_at), close = text.find(')', open);
+  const bool wide = text.find("#define TN_WIDE 1") != text.npos;
+  Signature s{text.substr(name_at, open - name_at), "", {}};
+  std::istringstream parameters(text.substr(open + 1, close - open - 1));
+  for (std::string p; std::getline(parameters, p, ',');) {
+    s.types.push_back(p.substr(0, p.rfind(' ')));
+    s.kinds += p.find('*') != p.npos ? 'p' : wide ? '8' : '4';
   }
-  return entries;
+  return s;
+}
+
+// What the mock driver calls for the kernel: its arguments come as pointers to their values.
+std::string entry_of(const Signature& s) {
+  std::string call;
+  for (size_t i = 0; i < s.types.size(); ++i)
+    call += (call.empty() ? "*(" : ", *(") + s.types[i] + "*)a[" + std::to_string(i) + "]";
+  return "extern \"C\" const char mock_signature_" + s.name + "[] = \"" + s.kinds +
+         "\";\nextern \"C\" const char* mock_" + s.name +
+         "(void** a, int64_t blocks, unsigned threads, int64_t shared, int order) {\n  "
+         "return tn_host_launch([=] { " +
+         s.name + "(" + call + "); }, blocks, threads, shared, order);\n}\n";
 }
 
 constexpr const char* kCompile = TENON_CXX " -std=c++20 -O0 -w -fPIC -ffp-contract=off ";
@@ -101,7 +109,7 @@ std::string object_of(std::string text, std::string& log) {
     return "";
   }
   text.replace(at, primitives.size(), "#include \"tests/cuda_host.h\"\n");
-  text += entry_of(text);
+  text += entry_of(signature_of(text));
   const std::string folder = prepared(header);
   const std::string object = folder + "/" + hex(fnv(text)) + ".so";
   const bool good = made_once(object, [&](const std::string& own) {
@@ -146,6 +154,10 @@ TN_NVRTC nvrtcCreateProgram(void** program, const char* text, const char*, int, 
 }
 TN_NVRTC nvrtcCompileProgram(void* program, int, const char* const*) {
   Program& p = *of(program);
+  if (const char* run = std::getenv("TENON_NVRTC_MOCK_RUN"); run && !std::strcmp(run, "off")) {
+    const Signature s = signature_of(p.text);
+    return p.cubin = "TENONLIST:" + s.name + "=" + s.kinds, p.log = given_log(), 0;
+  }
   const std::string object = object_of(p.text, p.log);
   if (object.empty()) return 6;
   p.log = given_log();
