@@ -89,8 +89,8 @@ int main(int argc, char** argv) {
     disk_cache();
   } else if (argc > 2 && !strcmp(argv[1], "--device")) {
     device(argv[2]);
-  } else if (argc > 1 && !strcmp(argv[1], "--no-device")) {
-    no_device();
+  } else if (argc > 2 && !strcmp(argv[1], "--no-device")) {
+    no_device(argv[2]);
   } else {
     versions(), run_and_stats(), strided(), freeze();
     bad_tensors(), bad_text(), prints(), struct_sizes(), every_struct_size(), nulls(), allocation_failures();

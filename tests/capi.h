@@ -53,7 +53,7 @@ void sizes(void);
 /* capi_cache.c */
 void plan_limits(void), specialized(void), no_disk_cache(void), disk_cache(void);
 
-/* capi_device.c; mock: the file of libcuda_mock.so */
-void device(const char* mock), no_device(void);
+/* capi_device.c; mock: the file of libcuda_mock.so; why: words of the sentence that says what is missing */
+void device(const char* mock), no_device(const char* why);
 
 #endif /* TENON_TESTS_CAPI_H_ */

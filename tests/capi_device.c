@@ -191,9 +191,9 @@ void device(const char* mock) {
   tenon_program_release(program);
 }
 
-void no_device(void) {
+void no_device(const char* why) {
   tenon_program* none = NULL;
-  REFUSED(create(kDouble, NULL, 0, &none), TENON_ENVIRONMENT, "TENON_CUDA_DRIVER");
+  REFUSED(create(kDouble, NULL, 0, &none), TENON_ENVIRONMENT, why);
   CHECK(none == NULL);
   program = compile(kDouble);
   tenon_program_release(program);

@@ -9,6 +9,7 @@
 #include "backends/cuda/memory.h"
 #include "backends/cuda/recording.h"
 #include "jit/lowered.h"
+#include "jit/nvrtc.h"
 #include "src/base/align.h"
 
 namespace tenon {
@@ -209,6 +210,9 @@ class CudaBackend final : public Backend {
     const Graph& g = context.graph;
     const Uses uses(g);
     TENON_ASSIGN(const cuda::Device* device, cuda::device(context.device.index));
+    // Plans need it; a host should know now, while it can still do without us.
+    TENON_ASSIGN(const jit::Nvrtc* nvrtc, jit::Nvrtc::get());
+    TENON_TRY(nvrtc->architecture_for(device->description().architecture).status());
     std::vector<std::unique_ptr<Executable>> built;
     for (const std::vector<ValueId>& members : groups) {
       auto group = std::make_unique<CudaGroup>();
