@@ -105,6 +105,22 @@ TN_FN V tn_team_fold(V x, F fold, tn_u64 (*slots)[32], int& turn) {
   return x;
 }
 
+// The same over the C blocks of a cluster, T threads each, all of which must come here. parts: 2 of each block. No block may
+// end before all have left their last fold: tn_cluster_barrier.
+template <int T, int C, class V, class F>
+TN_FN V tn_cluster_fold(V x, F fold, tn_u64 (*slots)[32], tn_u64* parts, int& turn) {
+  static_assert(T > 32, "its fold alternates turns");
+  x = tn_team_fold<T>(x, fold, slots, turn);
+  if (threadIdx.x == 0) *(V*)&parts[turn] = x;
+  tn_cluster_barrier();
+  union { tn_u64 all; V value; } part;
+  part.all = tn_cluster_read(&parts[turn], threadIdx.x % C);
+  x = part.value;
+#pragma unroll
+  for (int d = C / 2; d > 0; d /= 2) x = fold(x, tn_shuffle_xor<C>(x, d));
+  return x;
+}
+
 // ---- map rows ----
 
 template <class T> struct tn_unsigned_of;

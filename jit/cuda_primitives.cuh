@@ -73,3 +73,27 @@ TN_FN void tn_loads_first() { asm volatile("" ::: "memory"); }
 
 #define TN_SHARED __shared__
 #define TN_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
+
+// A kernel whose blocks come in clusters, which run at the same time: from sm_90 on. Ranks are 0 to Blocks - 1, in the order
+// of blockIdx.
+#define TN_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
+#if __CUDA_ARCH__ >= 900
+template <int Blocks>
+TN_FN unsigned int tn_cluster_rank() {
+  unsigned int r;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+  return r;
+}
+// All threads of the cluster; what they have written to shared memory before is seen by all after.
+TN_FN void tn_cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// What stands at the same place in the shared memory of another block.
+TN_FN unsigned long long tn_cluster_read(const unsigned long long* mine, unsigned int rank) {
+  unsigned int here = (unsigned int)__cvta_generic_to_shared(mine), there;
+  unsigned long long r;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+  asm volatile("ld.shared::cluster.u64 %0, [%1];" : "=l"(r) : "r"(there) : "memory");
+  return r;
+}
+#endif

@@ -29,7 +29,6 @@ class CudaEmitter final : CudaLanes {
   std::string run() {
     text_ = "#undef TN_EACH\n#define TN_EACH _Pragma(\"unroll\") for (int v = 0; v < " + number(vector_) +
             "; ++v)\n";
-    text_ += "extern \"C\" __global__ void __launch_bounds__(" + number(s_.block) + ", 1) " + k_.name + "(";
     std::string parameters;
     for (size_t b = 0; b < k_.buffers.size(); ++b) {
       const Buffer& buffer = k_.buffers[b];
@@ -41,7 +40,9 @@ class CudaEmitter final : CudaLanes {
     for (size_t i = 0; i < k_.sizes.size(); ++i)
       parameters += (parameters.empty() ? "" : ", ") + std::string("tn_ix s") + std::to_string(i);
     if (s_.locals == Locals::global) parameters += ", char* scratch, tn_ix scratch_stride";
-    text_ += parameters + ") {\n";
+    const std::string call = k_.name + "(" + parameters + ")", kernel = "extern \"C\" __global__ ";
+    if (s_.cluster > 1) text_ += kernel + "TN_CLUSTER(" + number(s_.cluster) + ") void " + call + ";\n";
+    text_ += kernel + "void __launch_bounds__(" + number(s_.block) + ", 1) " + call + " {\n";
     if (s_.locals == Locals::registers) find_kept_loads();
     map_ ? emit_tiles() : emit_par();
     return text_ + "}\n";
@@ -54,7 +55,13 @@ class CudaEmitter final : CudaLanes {
 
   void emit_par() {
     const Stmt& s = par();
-    if (team_ > 1) line("const int lane = threadIdx.x % " + number(team_) + ";");
+    if (s_.cluster > 1) {
+      line("const int lane = (int)tn_cluster_rank<" + number(s_.cluster) + ">() * " + number(team_) +
+           " + threadIdx.x;");
+      line("TN_SHARED tn_u64 parts[2];");
+    } else if (team_ > 1) {
+      line("const int lane = threadIdx.x % " + number(team_) + ";");
+    }
     if (team_ > 32)
       line("TN_SHARED tn_u64 slots[2][32];");
     else if (team_ > 1)
@@ -75,6 +82,7 @@ class CudaEmitter final : CudaLanes {
       for (const Stmt& inner : s.body) emit_uniform(inner);
     }
     close();
+    if (s_.cluster > 1) line("tn_cluster_barrier();");
   }
 
   // The loop over what teams share: the par nest, of whose axes a team takes so many elements at once. `whole`: these divide the
@@ -91,9 +99,13 @@ class CudaEmitter final : CudaLanes {
     }
     if (total.empty()) total = "1";
     const int teams = s_.block / team;
-    open("for (tn_ix at = (tn_ix)blockIdx.x * " + number(teams) + " + threadIdx.x" +
-         (team > 1 ? " / " + number(team) : "") + "; at < " + total + "; at += (tn_ix)gridDim.x * " +
-         number(teams) + ")");
+    if (s_.cluster > 1)
+      open("for (tn_ix at = blockIdx.x / " + number(s_.cluster) + "; at < " + total + "; at += gridDim.x / " +
+           number(s_.cluster) + ")");
+    else
+      open("for (tn_ix at = (tn_ix)blockIdx.x * " + number(teams) + " + threadIdx.x" +
+           (team > 1 ? " / " + number(team) : "") + "; at < " + total + "; at += (tn_ix)gridDim.x * " +
+           number(teams) + ")");
     if (axes.size() > 1) line("tn_ix rest = at;");
     for (size_t a = axes.size(); a-- > 0;) {
       loop_variable_.insert(axes[a].var);
@@ -119,7 +131,9 @@ class CudaEmitter final : CudaLanes {
       }
       const std::string teams = number(s_.block / team_);
       if (!begun) {
-        if (s_.locals == Locals::shared)
+        if (s_.cluster > 1)
+          line("char* local = shared;");
+        else if (s_.locals == Locals::shared)
           line("char* local = shared + threadIdx.x / " + number(team_) + " * " + shared_stride() + ";");
         else
           line("char* local = scratch + ((tn_i64)blockIdx.x * " + teams + " + threadIdx.x / " +
@@ -132,6 +146,11 @@ class CudaEmitter final : CudaLanes {
   }
   // Bytes of a local, as jit/schedule_cuda.cc counts them.
   std::string room(const Buffer& local) const {
+    if (s_.cluster > 1) {
+      const int64_t own = int64_t{vector_} * s_.block, step = own * s_.cluster;
+      return "(" + extent(local.length) + " + " + number(step - 1) + ") / " + number(step) + " * " +
+             number(own * size_of(local.type));
+    }
     return "(" + extent(local.length) + " * " + number(size_of(local.type)) + " + 15) / 16 * 16";
   }
   std::string shared_stride() const {
@@ -261,7 +280,8 @@ class CudaEmitter final : CudaLanes {
       const Range r = range(axis);
       const std::string var = variable(axis.var);
       loop_variable_.insert(axis.var);
-      const int step = team_ * vector_;
+      const int step = team_ * s_.cluster * vector_;
+      const bool own = s_.cluster > 1 && s_.locals == Locals::shared;
       const std::string first = team_ > 1 ? vector_ > 1 ? "lane * " + number(vector_) : "lane" : "0";
       if (s_.chunks > 0) {
         line("#pragma unroll");
@@ -270,8 +290,9 @@ class CudaEmitter final : CudaLanes {
         open("if (" + var + " < " + r.end + ")");
       } else {
         const std::string begin = r.begin == "0" ? first : first == "0" ? r.begin : r.begin + " + " + first;
-        open("for (tn_ix " + var + " = " + begin + "; " + var + " < " + r.end + "; " + var +
-             " += " + number(step) + ")");
+        open("for (tn_ix " + var + " = " + begin + (own ? ", own = threadIdx.x * " + number(vector_) : "") +
+             "; " + var + " < " + r.end + "; " + var + " += " + number(step) +
+             (own ? ", own += " + number(team_ * vector_) : "") + ")");
       }
       enter_lanes(axis);
       emit_lanes(s.body, tail, s.yields);
@@ -378,8 +399,10 @@ class CudaEmitter final : CudaLanes {
       const std::string t = type(s.results[r]), a = accumulator(s.results[r]);
       std::string whole = a;
       if (s.simd && team_ > 1)
-        whole = "tn_team_fold<" + number(team_) + ">(" + a + ", [](" + t + " a, " + t + " b) { return " +
-                fold_call(s.combine[r], "a", "b") + "; }, slots, turn)";
+        whole = (s_.cluster > 1 ? "tn_cluster_fold<" + number(team_) + ", " + number(s_.cluster)
+                                : "tn_team_fold<" + number(team_)) +
+                ">(" + a + ", [](" + t + " a, " + t + " b) { return " + fold_call(s.combine[r], "a", "b") +
+                "; }, slots, " + (s_.cluster > 1 ? "parts, " : "") + "turn)";
       line("const " + t + " " + value(s.results[r]) + " = " + whole + ";");
     }
   }

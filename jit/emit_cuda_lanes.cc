@@ -90,6 +90,9 @@ CudaLanes::Reach CudaLanes::reach(const Stmt& s) const {
 }
 
 std::string CudaLanes::address(const Stmt& s, bool each) const {
+  // Of a local that a cluster shares a block has the elements of its own threads.
+  if (s_.cluster > 1 && k_.buffers[s.buffer].role == Buffer::Role::local)
+    return each && vector_ > 1 ? "own + v" : "own";
   std::string sum;
   for (const Term& t : s.address) {
     std::string product;

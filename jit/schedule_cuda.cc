@@ -25,6 +25,9 @@ constexpr int kTile = 64, kSmallTile = 32;  // elements on a side
 constexpr int kShortestRun = 32;            // bytes: what memory gives at once
 constexpr int64_t kBytesAhead = 128;        // a thread's, of a reduction in order
 constexpr int kMostAhead = 16;
+constexpr int64_t kFoldsBytes = 1 << 10;  // of shared memory, for what folds exchange
+constexpr int kFirstWithClusters = 90;    // architecture
+constexpr int kMostBlocksOfCluster = 8;   // that every device takes
 constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
 
 // visit(statement, variable of the simd axis it stands in or kNoRef), outer statements first.
@@ -52,6 +55,8 @@ class Rows {
   }
   bool possible() const { return possible_; }
   bool fits_registers() const { return even_; }
+  // Whether a row is gone through more than once.
+  bool again() const { return loops_ > 1; }
   int64_t longest() const { return longest_; }  // elements of a simd axis
   // Of an element of the row that stays in registers: locals, and what several loops load.
   int64_t kept_bytes() const {
@@ -74,6 +79,7 @@ class Rows {
         const int64_t n = extent_value(s.axes.back().extent, sizes_.data());
         even_ = even_ && depth == 0 && s.axes.size() == 1 && (longest_ < 0 || longest_ == n);
         longest_ = std::max(longest_, n);
+        ++loops_;
       }
       walk(s.body, s.simd ? &s : simd, depth + 1);
     }
@@ -100,6 +106,7 @@ class Rows {
   std::span<const int64_t> sizes_;
   bool possible_ = false, even_ = true;
   int64_t longest_ = -1;
+  int loops_ = 0;
   std::map<int, std::vector<std::array<int64_t, 3>>> locals_;
   std::map<int, int> loads_;  // of inputs, in simd loops
 };
@@ -137,7 +144,7 @@ Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vect
 // A map that transposes, in tiles, where that pays: there are runs worth the name along both axes, and enough tiles for all
 // multiprocessors. False: `s` stays as it is.
 bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const CudaDevice& device,
-              int64_t alignment, CudaSchedule& s) {
+              int64_t alignment, int ease, CudaSchedule& s) {
   const int64_t along = extent_value(map.along.extent, sizes.data()),
                 across = extent_value(map.across.extent, sizes.data()),
                 elements = par_iterations(map.kernel, sizes.data(), 1);
@@ -174,7 +181,7 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
   for (size_t i : map.crossing)
     bytes += cuda_tile_bytes(tiled, map.kernel.buffers[map.statement(i).buffer].type);
   if (bytes > device.shared_bytes) return false;
-  for (int v = std::max(1, 4 / narrowest); v >= 1; v /= 2) {
+  for (int v = ease >= 2 ? 1 : std::max(1, 4 / narrowest); v >= 1; v /= 2) {
     const Alignment a = alignment_of(map.kernel, sizes, v, alignment, &map);
     if (tiled.along * tiled.across < kBlock * v || (!a.aligned && v > 1)) continue;
     tiled.vector = v;
@@ -253,13 +260,14 @@ InOrder reduction_in_order(const Kernel& k, std::span<const int64_t> sizes, int 
 // A thread that walks along a column has little to do at once: short vectors and small blocks make more of them, and what it
 // loads in several steps it asks for together.
 void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device, int64_t alignment,
-             CudaSchedule& s) {
+             int ease, CudaSchedule& s) {
   if (reduction_in_order(k, sizes, 1).bytes == 0) return;
   const int64_t enough = int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4;
   auto threads = [&] { return par_iterations(k, sizes.data(), s.vector); };
   while (s.vector > 1 && threads() < enough) s.vector /= 2;
   s.whole = alignment_of(k, sizes, s.vector, alignment).whole;
   while (s.block > kSmallestBlock && threads() < int64_t{2} * device.multiprocessors * s.block) s.block /= 2;
+  if (ease > 0) return;
   const InOrder r = reduction_in_order(k, sizes, s.vector);
   const int64_t most = std::min<int64_t>({kBytesAhead / r.bytes, r.steps, kMostAhead});
   s.ahead = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
@@ -269,8 +277,16 @@ bool has_locals(const Kernel& k) {
   return std::any_of(k.buffers.begin(), k.buffers.end(),
                      [](const Buffer& b) { return b.role == Buffer::Role::local; });
 }
-int64_t local_bytes(const Kernel& k, std::span<const int64_t> sizes) {
+// Of a team; the part of one block where a cluster shares them.
+int64_t local_bytes(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes) {
   int64_t bytes = 0;
+  if (s.cluster > 1) {
+    const int64_t own = int64_t{s.vector} * s.block, step = own * s.cluster;
+    for (const Buffer& b : k.buffers)
+      if (b.role == Buffer::Role::local)
+        bytes += (extent_value(b.length, sizes.data()) + step - 1) / step * own * size_of(b.type);
+    return bytes;
+  }
   for (const Buffer& b : k.buffers)
     if (b.role == Buffer::Role::local)
       bytes += (extent_value(b.length, sizes.data()) * size_of(b.type) + 15) / 16 * 16;
@@ -289,6 +305,7 @@ std::string describe(const CudaSchedule& s) {
                          : (s.form == Form::flat ? "flat " : "row ") + std::to_string(s.team) + "x" +
                                std::to_string(s.block / s.team);
   text += " vector " + std::to_string(s.vector);
+  if (s.cluster > 1) text += " cluster " + std::to_string(s.cluster);
   if (s.locals == Locals::registers) text += " registers " + std::to_string(s.chunks);
   if (s.locals == Locals::shared) text += " shared";
   if (s.locals == Locals::global) text += " global";
@@ -310,7 +327,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   s.wide = !far ? longest_buffer < 0 || longest_buffer > kIndex32 : *far > kIndex32;
   s.wide = s.wide || par_iterations(k, sizes.data(), 1) > kIndex32;
 
-  if (const auto map = transposing_map(k); map && tile_map(*map, sizes, device, alignment, s)) return s;
+  if (const auto map = transposing_map(k); map && tile_map(*map, sizes, device, alignment, ease, s)) return s;
   const Rows rows(k, sizes);
   const bool row = rows.possible() && rows.longest() > 1;
   if (row || simd) {
@@ -326,7 +343,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   }
   if (!row) {
     if (has_locals(k)) s.locals = Locals::global;
-    columns(k, sizes, device, alignment, s);
+    columns(k, sizes, device, alignment, ease, s);
     return s;
   }
   s.form = Form::row;
@@ -342,13 +359,32 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   }
   const int64_t chunks = (vectors + s.team - 1) / s.team;
   const int64_t room = std::min<int64_t>(device.registers / s.block, 255) * 4 / kKeptShare;
-  if (ease == 0 && rows.fits_registers() && chunks <= kMostChunks &&
-      chunks * s.vector * rows.kept_bytes() <= room) {
+  // Steps in which a cluster goes through a row that its registers keep; 0: they do not.
+  auto kept_chunks = [&](int64_t cluster) {
+    const int64_t steps = (chunks + cluster - 1) / cluster;
+    const bool fits = ease == 0 && rows.fits_registers() && steps <= kMostChunks &&
+                      steps * s.vector * rows.kept_bytes() <= room;
+    return fits ? static_cast<int>(steps) : 0;
+  };
+  s.chunks = kept_chunks(1);
+  const int64_t shared_room = device.shared_bytes - kFoldsBytes;
+  const bool shared = local_bytes(k, s, sizes) * (s.block / s.team) <= shared_room;
+  if (s.chunks == 0 && device.architecture >= kFirstWithClusters && s.team == s.block && rows.again() &&
+      rows.fits_registers() && !(has_locals(k) && shared)) {
+    for (int c = 2; c <= kMostBlocksOfCluster && s.chunks == 0; c *= 2)
+      if ((s.chunks = kept_chunks(c)) > 0) s.cluster = c;
+    for (int c = 2; c <= kMostBlocksOfCluster && s.cluster == 1 && has_locals(k); c *= 2) {
+      CudaSchedule wider = s;
+      wider.cluster = c;
+      if (local_bytes(k, wider, sizes) <= shared_room) s.cluster = c;
+    }
+  }
+  if (s.chunks > 0) {
     s.locals = Locals::registers;
-    s.chunks = static_cast<int>(chunks);
+  } else if (s.cluster > 1) {
+    s.locals = Locals::shared;
   } else if (has_locals(k)) {
-    s.locals =
-        local_bytes(k, sizes) * (s.block / s.team) <= device.shared_bytes ? Locals::shared : Locals::global;
+    s.locals = shared ? Locals::shared : Locals::global;
   }
   return s;
 }
@@ -372,10 +408,11 @@ CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const i
   }
   const int64_t teams = s.block / s.team;
   const int64_t count = par_iterations(k, sizes.data(), s.form == Form::flat ? s.vector : 1);
-  launch.blocks = std::min((count + teams - 1) / teams, most);
-  if (s.locals == Locals::shared) launch.shared_bytes = local_bytes(k, sizes) * teams;
+  launch.blocks = std::min((count + teams - 1) / teams, most / s.cluster) * s.cluster;
+  launch.cluster = s.cluster;
+  if (s.locals == Locals::shared) launch.shared_bytes = local_bytes(k, s, sizes) * teams;
   if (s.locals == Locals::global) {
-    launch.scratch_stride = local_bytes(k, sizes);
+    launch.scratch_stride = local_bytes(k, s, sizes);
     launch.scratch_bytes = launch.scratch_stride * teams * launch.blocks;
   }
   return launch;

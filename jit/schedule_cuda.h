@@ -39,6 +39,8 @@ struct CudaSchedule {
   int team = 1;     // threads per par iteration: a power of two up to 32, or all of the block
   int vector = 1;   // elements of a simd axis per thread and step
   int chunks = 0;   // row, registers: steps of a simd loop, unrolled; 0: a loop
+  int cluster =
+      1;  // row: blocks per par iteration, from sm_90 on; each keeps the elements of its own threads
   int along = 0,
       across = 0;  // tiled: elements of a tile along the axis of lanes, and along the other; powers of two
   int ahead = 1;   // flat: steps of a reduction in order whose loads come before the first of them folds
@@ -63,6 +65,7 @@ int64_t cuda_tile_bytes(const CudaSchedule& schedule, DType type);
 
 struct CudaLaunch {
   int64_t blocks = 0;  // 0: nothing to do
+  int cluster = 1;     // blocks that run together, as the kernel itself says; divides `blocks`
   int threads = 0;
   int64_t shared_bytes = 0;    // dynamic
   int64_t scratch_bytes = 0;   // of locals in global memory

@@ -1,5 +1,5 @@
 // Memory of a kernel that runs on the host, with canaries around it, and the orders in which its threads run. Used by
-// emit_cuda_test.cc, emit_cuda_tiles_test.cc.
+// emit_cuda_test.cc, emit_cuda_tiles_test.cc and emit_cuda_cluster_test.cc.
 #pragma once
 
 #include "tests/kernel_gen.h"

@@ -161,7 +161,9 @@ std::vector<RealTry> real_tries(bool approximate) {
           if (type != DType::f32) continue;
         }
         RealTry t{real_case(text, type, n, m), {}};
-        t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, {}, 16, 1 << 20)};
+        CudaDevice device;
+        device.architecture = m == 70000 && type == DType::f32 ? 80 : 90;  // without clusters, and with them
+        t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, device, 16, 1 << 20)};
         if (t.kernel.schedule.wide || t.kernel.schedule.approximate != approximate) continue;
         t.kernel.kernel.name += "_" + std::to_string(next++);
         tries.push_back(std::move(t));
@@ -182,7 +184,9 @@ TEST(EmitCuda, RealGroupsAgree) {
                    std::to_string(t.c.sizes[1]) + " " + describe(t.kernel.schedule));
       ++forms[std::string(t.kernel.schedule.form == CudaSchedule::Form::row ? "row" : "flat") + " " +
               std::to_string(static_cast<int>(t.kernel.schedule.locals)) +
-              (t.kernel.schedule.team > 32 ? " block" : "")];
+              (t.kernel.schedule.cluster > 1 ? " cluster"
+               : t.kernel.schedule.team > 32 ? " block"
+                                             : "")];
       BufferBytes want = t.c.data;
       ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes).ok());
       BufferBytes first;
@@ -199,7 +203,7 @@ TEST(EmitCuda, RealGroupsAgree) {
     }
   }
   // flat; rows of parts of a warp and of a block, in registers, in shared memory, in neither.
-  for (const char* form : {"flat 0", "row 1", "row 1 block", "row 3 block"})
+  for (const char* form : {"flat 0", "row 1", "row 1 block", "row 1 cluster", "row 3 block"})
     EXPECT_GT(forms[form], 0) << form;
 }
 

@@ -116,6 +116,35 @@ TEST(Nvrtc, TilesFitEveryArchitecture) {
       }
 }
 
+// Rows of a cluster, in registers and in shared memory; sm_80 has no clusters, and its kernels no word of them.
+TEST(Nvrtc, ClustersFitWhatHasThem) {
+  NEEDS_NVRTC();
+  for (int architecture : {80, 90, 100, 120})
+    for (int text : {0, 1})
+      for (const auto& [type, m] : std::vector<std::pair<DType, int64_t>>{
+               {DType::f32, 65536}, {DType::bf16, 131072}, {DType::bf16, 262144}}) {
+        const Kernel kernel = real_case(kCudaTexts[text], type, 1, 1).kernel;
+        CudaDevice device;
+        device.architecture = architecture;
+        const std::vector<int64_t> sizes{64, m};
+        const CudaSchedule s = cuda_schedule(kernel, sizes, device, 16, 1 << 20);
+        SCOPED_TRACE(kernel.name + " sm_" + std::to_string(architecture) + " " + describe(s));
+        auto built =
+            (*nvrtc())->compile(cuda_source(kernel, s), kernel.name, architecture, s.approximate, true);
+        ASSERT_TRUE(built.ok()) << built.status().message();
+        EXPECT_EQ(built->spill_bytes, 0) << built->registers;
+        EXPECT_EQ(s.cluster > 1, architecture >= 90);
+        EXPECT_EQ(count(built->ptx, "cluster") > 0, architecture >= 90) << built->ptx;
+        if (architecture < 90) continue;
+        EXPECT_NE(built->ptx.find(".reqnctapercluster " + std::to_string(s.cluster)), std::string::npos)
+            << built->ptx;
+        EXPECT_GT(count(built->ptx, "ld.shared::cluster.u64"), 0);
+        EXPECT_GT(count(built->ptx, "barrier.cluster.arrive.release"), 1);
+        auto old = (*nvrtc())->compile(cuda_source(kernel, s), kernel.name, 80, s.approximate);
+        EXPECT_FALSE(old.ok());
+      }
+}
+
 // Columns: the loads of several rows come before the first of them is added.
 TEST(Nvrtc, RowsAreLoadedAhead) {
   NEEDS_NVRTC();

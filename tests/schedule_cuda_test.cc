@@ -24,9 +24,20 @@ TEST(CudaSchedule, Words) {
       {0, DType::bf16, 16384, 1024, "H100", "row 32x8 vector 8 registers 4 whole approximate"},
       {0, DType::bf16, 16384, 4096, "H100", "row 128x1 vector 8 registers 4 whole approximate"},
       {0, DType::bf16, 16384, 8192, "H100", "row 256x1 vector 8 registers 4 whole approximate"},
-      {0, DType::f32, 8192, 65536, "H100", "row 1024x1 vector 4 global whole"},
-      {0, DType::bf16, 2048, 262144, "H100", "row 1024x1 vector 8 global whole approximate"},
+      {0, DType::f32, 8192, 65536, "H100", "row 1024x1 vector 4 cluster 4 registers 4 whole"},
+      {0, DType::f32, 8192, 65536, "H200", "row 1024x1 vector 4 cluster 4 registers 4 whole"},
+      {0, DType::f32, 8192, 65536, "A100", "row 1024x1 vector 4 global whole"},
+      {0, DType::f32, 8192, 65536, "RTX 4090", "row 1024x1 vector 4 global whole"},
+      {0, DType::bf16, 2048, 131072, "H100", "row 1024x1 vector 8 cluster 8 registers 2 whole approximate"},
+      {0, DType::bf16, 2048, 262144, "H100", "row 1024x1 vector 8 cluster 8 shared whole approximate"},
+      {0, DType::bf16, 2048, 262143, "H200", "row 1024x1 vector 1 cluster 8 shared whole approximate"},
+      {0, DType::f32, 16, 1 << 20, "H100", "row 1024x1 vector 4 global whole"},
+      {1, DType::f32, 4096, 65536, "H100", "row 1024x1 vector 4 cluster 2 registers 8 whole"},
+      {1, DType::f32, 4096, 65536, "A100", "row 1024x1 vector 4 whole"},
+      {1, DType::bf16, 4096, 1 << 20, "H100", "row 1024x1 vector 8 whole wide approximate"},
       {0, DType::f32, 128, 50000, "H100", "row 1024x1 vector 4 shared whole"},
+      {0, DType::f32, 128, 57856, "H100", "row 1024x1 vector 4 shared whole"},
+      {0, DType::f32, 128, 58112, "H100", "row 1024x1 vector 4 cluster 4 registers 4 whole"},
       {0, DType::f32, 128, 50000, "RTX 4090", "row 1024x1 vector 4 global whole"},
       {0, DType::f32, 128, 50000, "A100", "row 1024x1 vector 4 global whole"},
       {0, DType::f32, 131072, 128, "H100", "row 32x8 vector 4 registers 1 whole"},
@@ -57,8 +68,10 @@ TEST(CudaSchedule, Words) {
     const CudaLaunch l = cuda_launch(c.kernel, s, sizes, cuda_device(e.device));
     EXPECT_LE(l.threads, 1024);
     EXPECT_EQ(l.threads % 32, 0);
-    EXPECT_LE(l.shared_bytes, cuda_device(e.device).shared_bytes);
+    EXPECT_LE(l.shared_bytes + 528, cuda_device(e.device).shared_bytes);  // and the slots of folds
     EXPECT_EQ(l.blocks == 0, e.n * e.m == 0);
+    EXPECT_EQ(l.cluster, s.cluster);
+    EXPECT_EQ(l.blocks % s.cluster, 0);
   }
 }
 
