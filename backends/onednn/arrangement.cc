@@ -5,8 +5,8 @@
 
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
-#include "backends/onednn/recent.h"
 #include "src/base/align.h"
+#include "src/base/recent.h"
 #include "src/ops/host_tensor.h"
 
 namespace tenon::onednn {

@@ -2,7 +2,7 @@
 #include "backends/onednn/library.h"
 
 #include "backends/onednn/exit_gate.h"
-#include "backends/onednn/recent.h"
+#include "src/base/recent.h"
 
 namespace tenon::onednn {
 namespace {

@@ -1,5 +1,5 @@
 // Recent: what was worked out for a key, by the first who asked under a mutex of that key, and kept for the `most` keys
-// that were asked for last. Any thread. Tested by tests/onednn_test.cc.
+// that were asked for last. Any thread. Tested by tests/onednn_test.cc and tests/cublaslt_test.cc.
 #pragma once
 
 #include <list>
@@ -8,7 +8,7 @@
 #include <string>
 #include <unordered_map>
 
-namespace tenon::onednn {
+namespace tenon {
 
 template <class T>
 class Recent {
@@ -34,6 +34,11 @@ class Recent {
     }
     return order_.front().second;
   }
+  void clear() {
+    std::lock_guard lock(mutex_);
+    where_.clear();
+    order_.clear();
+  }
 
  private:
   using Order = std::list<std::pair<std::string, std::shared_ptr<Entry>>>;  // the latest first
@@ -43,4 +48,4 @@ class Recent {
   std::unordered_map<std::string_view, typename Order::iterator> where_;  // keys stand in order_
 };
 
-}  // namespace tenon::onednn
+}  // namespace tenon
