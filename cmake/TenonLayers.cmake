@@ -23,7 +23,8 @@ endfunction()
 if(NOT TENON_LLVM)
   set(no_llvm "/jit/orc\\.cc$")
 endif()
-set(backend_rooms backends/*.cc backends/reference/*.cc backends/cuda/*.cc)  # CUDA is opened at run time
+# NVIDIA's libraries are opened at run time.
+set(backend_rooms backends/*.cc backends/reference/*.cc backends/cuda/*.cc backends/cublaslt/*.cc)
 if(TENON_LLVM)
   list(APPEND backend_rooms backends/cpu/*.cc)
 endif()

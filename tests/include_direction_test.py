@@ -34,6 +34,8 @@ LAYERS = {
     "backends/cpu/": ["backends/cpu/"] + BACKENDS,
     "backends/onednn/": ["backends/onednn/"] + BACKENDS,
     "backends/cuda/": ["backends/cuda/"] + BACKENDS,
+    # NVIDIA's libraries run on the devices, contexts and streams of their driver's room.
+    "backends/cublaslt/": ["backends/cublaslt/", "backends/cuda/"] + BACKENDS,
     "bindings/": ["bindings/", "tenon/"],
     "include/tenon/": ["tenon/"],
 }
@@ -115,6 +117,9 @@ def test_every_include_follows_the_house():
     ("backends/cpu/cpu.cc", "#include <dnnl.hpp>"),
     ("backends/cuda/driver.cc", "#include <cuda.h>"),
     ("backends/cuda/driver.cc", '#include "backends/cpu/threads.h"'),
+    ("backends/cuda/cuda.cc", '#include "backends/cublaslt/cublaslt.h"'),
+    ("backends/cublaslt/library.cc", "#include <cublasLt.h>"),
+    ("backends/cublaslt/cublaslt.cc", '#include "backends/onednn/recipe.h"'),
     ("backends/cpu/cpu.cc", "#include <llvm/IR/Module.h>"),
     ("backends/onednn/matmul.cc", "#include <omp.h>"),
     ("jit/emit_llvm.cc", "#include <llvm/IR/Module.h>"),
@@ -140,6 +145,7 @@ def test_a_planted_violation_is_seen(path, line):
     ("backends/cpu/cpu.cc", '#include "src/runtime/backend.h"'),
     ("backends/cpu/threads.cc", "#include <omp.h>"),
     ("backends/list.cc", '#include "backends/onednn/onednn.h"'),
+    ("backends/cublaslt/library.cc", '#include "backends/cuda/device.h"'),
     ("backends/onednn/matmul.cc", "#include <dnnl.hpp>"),
     ("jit/orc.cc", "#include <llvm/IR/Module.h>"),
     ("include/tenon/tenon.hpp", "#include <tenon/tenon.h>"),

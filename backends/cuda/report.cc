@@ -2,6 +2,7 @@
 #include "backends/cuda/report.h"
 
 #include "backends/cuda/device.h"
+#include "backends/cuda/libraries.h"
 #include "jit/nvrtc.h"
 
 namespace tenon::cuda {
@@ -50,14 +51,8 @@ std::vector<ReportLine> report() {
     lines.push_back({"GPU " + std::to_string(i), status.ok() ? sentence(*device) : status.message()});
   }
   lines.push_back({"NVRTC", nvrtc.ok() ? describe(**nvrtc) : nvrtc.status().message()});
-  lines.push_back({"cuBLASLt", version_of({"cuBLASLt",
-                                           {"libcublasLt.so.13", "libcublasLt.so.12"},
-                                           "TENON_CUBLASLT",
-                                           {"nvidia/cu13/lib", "nvidia/cublas/lib"},
-                                           ""},
-                                          "cublasLtGetVersion")});
-  lines.push_back({"cuDNN", version_of({"cuDNN", {"libcudnn.so.9"}, "TENON_CUDNN", {"nvidia/cudnn/lib"}, ""},
-                                       "cudnnGetVersion")});
+  lines.push_back({"cuBLASLt", version_of(cublaslt_search(), "cublasLtGetVersion")});
+  lines.push_back({"cuDNN", version_of(cudnn_search(), "cudnnGetVersion")});
   std::string state = std::to_string(usable) + " usable";
   if (!driver.ok())
     state = "off: no CUDA driver";

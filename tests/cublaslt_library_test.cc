@@ -1,0 +1,251 @@
+// cuBLASLt that is not there, lacks something, is too old or fails, on the mock (cublaslt_mock.cc); descriptors made and read
+// back with NVIDIA's own library where one is found, for which no GPU is needed. Declarations against NVIDIA's header:
+// cublaslt_header.cc.
+#include "backends/cublaslt/library.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "backends/cuda/libraries.h"
+#include "tests/cublaslt_mock.h"
+#include "tests/cuda_mock.h"
+
+namespace tenon::cublaslt {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+LibrarySearch only_file(const std::string& soname) { return {"cuBLASLt", {soname}, "", {}, ""}; }
+const CublasLtMock& lt() { return CublasLtMock::get(); }
+
+TEST(CublasLtLibrary, SaysWhereItLooked) {
+  const auto none = Library::open(only_file("libcublasLt_that_is_not_there.so.13"));
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().code(), Code::environment);
+  EXPECT_EQ(none.status().message(), "cuBLASLt was not found; tried libcublasLt_that_is_not_there.so.13");
+  const char* before = std::getenv("TENON_CUBLASLT");
+  const std::string kept = before ? before : "";
+  setenv("TENON_CUBLASLT", "off", 1);
+  EXPECT_EQ(Library::open(cuda::cublaslt_search()).status().message(), "cuBLASLt is off: TENON_CUBLASLT=off");
+  setenv("TENON_CUBLASLT", TENON_CUBLASLT_MOCK, 1);
+  const auto found = Library::open(cuda::cublaslt_search());
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ((*found)->path(), TENON_CUBLASLT_MOCK);
+  EXPECT_EQ((*found)->version(), 130002u);
+  EXPECT_EQ(version_text((*found)->version()), "13.0.2");
+  before ? setenv("TENON_CUBLASLT", kept.c_str(), 1) : unsetenv("TENON_CUBLASLT");
+}
+
+// Every function in turn: a copy of the mock in which its name is another.
+TEST(CublasLtLibrary, NamesTheFunctionItLacks) {
+  std::ifstream file(TENON_CUBLASLT_MOCK, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(file)), {});
+  ASSERT_FALSE(whole.empty());
+  char directory[] = "/tmp/tenon-cublaslt-XXXXXX";
+  ASSERT_TRUE(mkdtemp(directory));
+  for (const char* function : {
+#define X(name, ...) #name,
+           TENON_CUBLASLT_FUNCTIONS(X)
+#undef X
+               "cublasLtGetVersion",
+           "cublasLtGetStatusName", "cublasLtGetStatusString"}) {
+    std::string copy = whole;
+    const std::string name = std::string(1, '\0') + function + std::string(1, '\0');
+    size_t times = 0;
+    for (size_t at = copy.find(name); at != copy.npos; at = copy.find(name, at + 1), ++times)
+      copy[at + 1] = 'k';
+    ASSERT_GT(times, 0u) << function;
+    const std::string path = std::string(directory) + "/" + function + ".so";
+    std::ofstream(path, std::ios::binary) << copy;
+    EXPECT_EQ(Library::open(only_file(path)).status().message(), path + " has no " + function);
+  }
+  fs::remove_all(directory);
+}
+
+TEST(CublasLtLibrary, TooOld) {
+  lt().set("version", 111103);
+  const auto old = Library::open(only_file(TENON_CUBLASLT_MOCK));
+  ASSERT_FALSE(old.ok());
+  EXPECT_EQ(old.status().message(),
+            "cuBLASLt " TENON_CUBLASLT_MOCK " is of version 11.11.3; 12.0.0 or newer is needed");
+  lt().set("version", 120000);
+  EXPECT_TRUE(Library::open(only_file(TENON_CUBLASLT_MOCK)).ok());
+  lt().reset();
+}
+
+TEST(CublasLtLibrary, FailuresAreInItsWords) {
+  const auto library = Library::open(only_file(TENON_CUBLASLT_MOCK));
+  ASSERT_TRUE(library.ok());
+  const Status failed = (*library)->failure("cublasLtCreate", 1);
+  EXPECT_EQ(failed.code(), Code::environment);
+  EXPECT_EQ(failed.message(),
+            "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1): the library was not initialized");
+  EXPECT_EQ((*library)->failure("cublasLtMatmul", 4711).message(), "cublasLtMatmul: status (4711)");
+}
+
+TEST(CublasLtLibrary, HandleOfADevice) {
+  setenv("TENON_CUDA_DRIVER", TENON_CUDA_MOCK, 1);
+  CudaMock::get().reset();
+  const auto library = Library::open(only_file(TENON_CUBLASLT_MOCK));
+  const auto driver = cuda::Driver::open({"the CUDA driver", {TENON_CUDA_MOCK}, "", {}, ""});
+  ASSERT_TRUE(library.ok() && driver.ok());
+  const auto device = cuda::Device::open(**driver, 0);
+  ASSERT_TRUE(device.ok());
+  {
+    const auto handle = Handle::open(**library, **device);
+    ASSERT_TRUE(handle.ok()) << handle.status().message();
+    EXPECT_STREQ(lt().leaks(), "1 handles alive\n");
+  }
+  EXPECT_STREQ(lt().leaks(), "");
+  lt().fail("cublasLtCreate", 1, kLtInternalError);
+  EXPECT_EQ(Handle::open(**library, **device).status().message(),
+            "cublasLtCreate: CUBLAS_STATUS_INTERNAL_ERROR (14)");
+  CudaMock::get().fail("cuCtxGetCurrent", 1, 999);
+  EXPECT_THAT(Handle::open(**library, **device).status().message(), HasSubstr("CUDA_ERROR_UNKNOWN (999)"));
+  EXPECT_STREQ(lt().leaks(), "");
+}
+
+// NVIDIA's library: what TENON_CUBLASLT named when the test began, the toolkit's, or that of the wheel in .venv.
+class RealCublasLt : public testing::Test {
+ protected:
+  static std::string find() {
+    std::vector<std::string> folders{"/usr/local/cuda/lib64"};
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(TENON_SOURCE_DIR "/.venv/lib", ignored))
+      for (const char* wheel : {"/site-packages/nvidia/cu13/lib", "/site-packages/nvidia/cublas/lib"})
+        folders.push_back(entry.path().string() + wheel);
+    if (const char* given = std::getenv("TENON_CUBLASLT"); given && std::string(given) != "off") {
+      if (!fs::is_directory(given)) return given;
+      folders.insert(folders.begin(), given);
+    }
+    for (const std::string& folder : folders)
+      for (const char* name : {"/libcublasLt.so.13", "/libcublasLt.so.12"})
+        if (fs::exists(folder + name, ignored)) return folder + name;
+    return "";
+  }
+  void SetUp() override {
+    static const std::string path = find();
+    if (path.empty()) {
+      std::cerr
+          << "NVIDIA's cuBLASLt is not here: declarations are not tried on it (TENON_CUBLASLT names one)\n";
+      GTEST_SKIP();
+    }
+    auto opened = Library::open(only_file(path));
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    library = std::move(*opened);
+    const auto file = SharedLibrary::open(only_file(path));
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(file->resolve("cublasLtMatmulDescGetAttribute", matmul_get).ok());
+    ASSERT_TRUE(file->resolve("cublasLtMatrixLayoutGetAttribute", layout_get).ok());
+    ASSERT_TRUE(file->resolve("cublasLtMatmulPreferenceGetAttribute", preference_get).ok());
+  }
+  // Sets, reads back, and is refused with another number of bytes.
+  template <class Object, class T>
+  static void round_trip(const Function<int(Object, int, const void*, size_t)>& set,
+                         int (*get)(Object, int, void*, size_t, size_t*), Object object, int attribute,
+                         T value) {
+    SCOPED_TRACE(attribute);
+    EXPECT_EQ(set.status_of(object, attribute, &value, sizeof value), kLtSuccess);
+    T back{};
+    size_t bytes = 0;
+    EXPECT_EQ(get(object, attribute, &back, sizeof back, &bytes), kLtSuccess);
+    EXPECT_EQ(bytes, sizeof value);
+    EXPECT_EQ(back, value);
+    const char longer[2 * sizeof value] = {};
+    EXPECT_EQ(set.status_of(object, attribute, longer, sizeof longer), kLtInvalidValue);
+    EXPECT_EQ(set.status_of(object, attribute, longer, sizeof value / 2), kLtInvalidValue);
+  }
+
+  std::unique_ptr<Library> library;
+  int (*matmul_get)(LtMatmul, int, void*, size_t, size_t*) = nullptr;
+  int (*layout_get)(LtLayout, int, void*, size_t, size_t*) = nullptr;
+  int (*preference_get)(LtPreference, int, void*, size_t, size_t*) = nullptr;
+};
+
+TEST_F(RealCublasLt, NamesItsStatuses) {
+  EXPECT_GE(library->version(), 120000u);
+  for (const auto& [status, name] : {std::pair{kLtNotInitialized, "CUBLAS_STATUS_NOT_INITIALIZED"},
+                                     {kLtAllocFailed, "CUBLAS_STATUS_ALLOC_FAILED"},
+                                     {kLtInvalidValue, "CUBLAS_STATUS_INVALID_VALUE"},
+                                     {kLtArchMismatch, "CUBLAS_STATUS_ARCH_MISMATCH"},
+                                     {kLtExecutionFailed, "CUBLAS_STATUS_EXECUTION_FAILED"},
+                                     {kLtInternalError, "CUBLAS_STATUS_INTERNAL_ERROR"},
+                                     {kLtNotSupported, "CUBLAS_STATUS_NOT_SUPPORTED"}})
+    EXPECT_THAT(library->failure("f", status).message(),
+                HasSubstr(std::string("f: ") + name + " (" + std::to_string(status) + ")"));
+}
+
+TEST_F(RealCublasLt, MatmulDescriptors) {
+  for (const auto& [compute, scale] : {std::pair<int, int>{kLtCompute32F, kLtF32}, {kLtCompute64F, kLtF64}}) {
+    LtMatmul matmul = nullptr;
+    ASSERT_TRUE(library->cublasLtMatmulDescCreate(&matmul, compute, scale).ok());
+    const auto& set = library->cublasLtMatmulDescSetAttribute;
+    round_trip<LtMatmul, int32_t>(set, matmul_get, matmul, kLtTransposeA, kLtTransposed);
+    round_trip<LtMatmul, int32_t>(set, matmul_get, matmul, kLtTransposeB, kLtTransposed);
+    for (uint32_t epilogue : {kLtNoEpilogue, uint32_t{kLtRelu}, uint32_t{kLtGelu}, uint32_t{kLtBias},
+                              kLtRelu | kLtBias, kLtGelu | kLtBias})
+      round_trip<LtMatmul, uint32_t>(set, matmul_get, matmul, kLtEpilogue, epilogue);
+    round_trip<LtMatmul, const void*>(set, matmul_get, matmul, kLtBiasPointer, &matmul);
+    EXPECT_TRUE(library->cublasLtMatmulDescDestroy(matmul).ok());
+  }
+}
+
+TEST_F(RealCublasLt, Layouts) {
+  for (int type : {kLtF32, kLtF64, kLtF16, kLtBf16}) {
+    LtLayout layout = nullptr;
+    ASSERT_TRUE(library->cublasLtMatrixLayoutCreate(&layout, type, 5, 7, 9).ok());
+    uint32_t type_back = 99;
+    uint64_t rows = 0, columns = 0;
+    int64_t ld = 0;
+    size_t bytes = 0;
+    EXPECT_EQ(layout_get(layout, 0, &type_back, sizeof type_back, &bytes), kLtSuccess);
+    EXPECT_EQ(layout_get(layout, 2, &rows, sizeof rows, &bytes), kLtSuccess);
+    EXPECT_EQ(layout_get(layout, 3, &columns, sizeof columns, &bytes), kLtSuccess);
+    EXPECT_EQ(layout_get(layout, 4, &ld, sizeof ld, &bytes), kLtSuccess);
+    EXPECT_EQ(std::tuple(type_back, rows, columns, ld),
+              std::tuple(static_cast<uint32_t>(type), uint64_t{5}, uint64_t{7}, int64_t{9}));
+    round_trip<LtLayout, int32_t>(library->cublasLtMatrixLayoutSetAttribute, layout_get, layout,
+                                  kLtBatchCount, 3);
+    round_trip<LtLayout, int64_t>(library->cublasLtMatrixLayoutSetAttribute, layout_get, layout,
+                                  kLtBatchStride, int64_t{1} << 33);
+    EXPECT_TRUE(library->cublasLtMatrixLayoutDestroy(layout).ok());
+  }
+}
+
+TEST_F(RealCublasLt, Preferences) {
+  LtPreference preference = nullptr;
+  ASSERT_TRUE(library->cublasLtMatmulPreferenceCreate(&preference).ok());
+  const auto& set = library->cublasLtMatmulPreferenceSetAttribute;
+  uint32_t mask = 0;
+  size_t bytes = 0;
+  EXPECT_EQ(preference_get(preference, kLtReductionMask, &mask, sizeof mask, &bytes), kLtSuccess);
+  EXPECT_EQ(mask, kLtAnyReduction);  // its default
+  round_trip<LtPreference, uint64_t>(set, preference_get, preference, kLtMaxWorkspace, 32 << 20);
+  round_trip<LtPreference, uint32_t>(set, preference_get, preference, kLtReductionMask,
+                                     kLtReductionInComputeType);
+  for (int attribute : {kLtAlignmentA, kLtAlignmentB, kLtAlignmentC, kLtAlignmentD}) {
+    uint32_t alignment = 0;
+    EXPECT_EQ(preference_get(preference, attribute, &alignment, sizeof alignment, &bytes), kLtSuccess);
+    EXPECT_EQ(alignment, 256u);  // its default
+    round_trip<LtPreference, uint32_t>(set, preference_get, preference, attribute, 16);
+  }
+  EXPECT_TRUE(library->cublasLtMatmulPreferenceDestroy(preference).ok());
+}
+
+TEST_F(RealCublasLt, NoHandleWithoutAGpu) {
+  if (fs::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is a GPU";
+  LtHandle handle = nullptr;
+  EXPECT_THAT(library->cublasLtCreate(&handle).message(),
+              testing::StartsWith("cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)"));
+}
+
+}  // namespace
+}  // namespace tenon::cublaslt
