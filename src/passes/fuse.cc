@@ -66,8 +66,9 @@ class Fuser {
       const Op& row = op(g_.node(v).op);
       if (row.kind == Kind::input || row.view) continue;
       const bool scatters = g_.node(v).op == ops::scatter || g_.node(v).op == ops::index_put;
-      if (!scatters && rules_.backend(v) == rules_.loops) continue;
-      for (ValueId i : g_.node(v).inputs) store_if_unreadable(i);
+      const std::string backend = rules_.backend(v);
+      if (!scatters && backend == rules_.loops) continue;
+      for (ValueId i : g_.node(v).inputs) store_if_unreadable(i, v, backend);
     }
     for (ValueId v = 0; v < g_.nodes.size(); ++v) {
       const Op& row = op(g_.node(v).op);
@@ -88,7 +89,7 @@ class Fuser {
           break;
         }
         for (ValueId i : g_.node(next).inputs)
-          if (!is_number(i)) store_if_unreadable(i);
+          if (!is_number(i)) store_if_unreadable(i, next, backend);
         add(id, next);
         tail = next;
       }
@@ -100,10 +101,12 @@ class Fuser {
     while (op(g_.node(v).op).view && !stored(v)) v = g_.node(v).inputs[0];
     return g_.node(v).op == ops::full && !stored(v);
   }
-  // Libraries read strided memory: literals and views that are no strides must be stored for them.
-  void store_if_unreadable(ValueId v) {
+  // Libraries read strided memory: literals and views that are no strides, or none they take, must be stored for them.
+  void store_if_unreadable(ValueId v, ValueId node, const std::string& backend) {
     if (stored(v)) return;
-    if (is_literal(g_, v) || !view_of(g_, v, [&](ValueId u) { return strides(u); })) must_store_.insert(v);
+    if (is_literal(g_, v) || !view_of(g_, v, [&](ValueId u) { return strides(u); }) ||
+        (rules_.reads && !rules_.reads(backend, node, v)))
+      must_store_.insert(v);
   }
 
   int new_group(std::string backend, ValueId v) {

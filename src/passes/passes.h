@@ -51,6 +51,8 @@ struct FuseRules {
   std::function<bool(const std::string& backend, std::span<const ValueId> members, ValueId node,
                      std::string* why)>
       join;
+  // Whether `node`, run by `backend`, reads its operand, a strided view, where it lies. Empty: always.
+  std::function<bool(const std::string& backend, ValueId node, ValueId operand)> reads = {};
   std::string loops;        // the back end that runs maps, reductions and moves
   std::string last_resort;  // runs single nodes that no schedule covers; "": there is none
 };

@@ -163,6 +163,8 @@ class Backend {
   // Of a device of this type; null for the CPU. Kept for the life of the process. environment, unsupported: why there is none.
   virtual Result<DeviceRuntime*> runtime(int) { return nullptr; }
   virtual Bid bid(const Graph& graph, ValueId node) const = 0;
+  // Whether `node` reads its operand, a strided view, where it lies; else that is stored first, densely.
+  virtual bool reads(const Graph&, ValueId /*node*/, ValueId /*operand*/) const { return true; }
   // May `node` (a map whose operand `into` is computed by this group) join the group as an epilogue?
   // `members` are in topological order, the first is the node that won the bid.
   virtual Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,

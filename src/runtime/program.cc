@@ -143,6 +143,10 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, const All
       return b ? std::string(b->name()) : std::string("none");
     };
     auto uses = std::make_shared<Uses>(at);
+    rules.reads = [&](const std::string& backend, ValueId node, ValueId operand) {
+      Backend* b = find_backend(backend);
+      return !b || b->reads(at, node, operand);
+    };
     rules.join = [&, uses](const std::string& backend, std::span<const ValueId> members, ValueId v,
                            std::string* why) {
       Backend* b = find_backend(backend);
