@@ -1,6 +1,7 @@
 // The back ends there are, in order of preference. One clicks, one sees.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
+#include "backends/cublaslt/cublaslt.h"
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/report.h"
 #if TENON_HAVE_ONEDNN
@@ -16,9 +17,7 @@ std::span<Backend* const> all_backends() {
 #if TENON_HAVE_ONEDNN
       &onednn_backend(),
 #endif
-      &cpu_backend(),
-      &reference_backend(),
-      &cuda_backend(),
+      &cpu_backend(),    &reference_backend(), &cuda_backend(), &cublaslt_backend(),
   };
   return backends;
 }

@@ -87,7 +87,9 @@ class Gpu:
 
 @pytest.fixture(scope="module")
 def machine():
-    os.environ["TENON_CUDA_DRIVER"], os.environ["TENON_NVRTC"] = (str(MOCKS / f"lib{n}_mock.so") for n in ("cuda", "nvrtc"))
+    for variable, name in (("CUDA_DRIVER", "cuda"), ("NVRTC", "nvrtc"), ("CUBLASLT", "cublaslt")):
+        os.environ[f"TENON_{variable}"] = str(MOCKS / f"lib{name}_mock.so")
+    os.environ["CUBLASLT_MOCK"] = "memory=0"  # PyTorch's tensors are not in the mock driver's memory
     return Gpu()
 
 
@@ -173,12 +175,29 @@ def test_a_tensor_on_another_device_is_an_error(gpu):
 @torch.no_grad()
 def test_what_the_device_lacks_runs_in_pytorch(gpu):
     def f(x, w):
-        return torch.relu(x @ w + 1) * 2
+        return torch.relu(torch.nn.functional.conv1d(x, w) + 1) * 2
 
-    x, w = torch.randn(6, 7), torch.randn(7, 8)
+    x, w = torch.randn(2, 6, 7), torch.randn(8, 6, 3)
     torch.testing.assert_close(torch.compile(f, backend="tenon")(x, w), f(x, w))
     stats = tenon.stats()
     assert stats["fallbacks"] == 1 and stats["programs"] == 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_products_of_matrices(gpu, dtype):
+    def f(x, w, b, r):
+        h = torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b), approximate="tanh")
+        return torch.softmax(h @ h.transpose(-1, -2) + r, -1), torch.addmm(r, h[0], h[1].t())
+
+    products = ctypes.CDLL(str(MOCKS / "libcublaslt_mock.so")).tn_lt_calls
+    before, tolerance = products(b"cublasLtMatmul"), 2e-2 if dtype == torch.bfloat16 else 1e-5
+    g = torch.compile(f, backend="tenon", fullgraph=True)
+    for n in (5, 8):
+        given = [torch.randn(s, dtype=dtype) for s in ((3, n, 7), (9, 7), (9,), (n, n))]
+        for got, want in zip(g(*given), f(*given), strict=True):
+            torch.testing.assert_close(got, want, atol=tolerance, rtol=tolerance)
+    assert tenon.stats()["fallbacks"] == 0 and products(b"cublasLtMatmul") - before == 6
 
 
 @torch.no_grad()
