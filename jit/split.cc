@@ -202,4 +202,17 @@ std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims
   return Splitter(std::move(lowered), dims, target).run();
 }
 
+bool walks_columns_again(const LoweredKernel& lowered, DimTable& dims, Target target) {
+  const Stmt& par = lowered.kernel.body[0];
+  if (!par.simd) return false;
+  int walks = 0;
+  for (const Stmt& s : par.body) {
+    if (s.axes.size() != 1) continue;
+    const Extent& e = s.axes[0].extent;
+    const Dim steps = e.size < 0 ? Dim(e.factor) : dims.mul(Dim(e.factor), lowered.sizes[e.size]);
+    walks += reduction_part({}, steps, true, target) > 0;
+  }
+  return walks > 1;
+}
+
 }  // namespace tenon::jit

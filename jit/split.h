@@ -14,4 +14,8 @@ namespace tenon::jit {
 std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims,
                                            Target target = Target::cpu);
 
+// Whether a kernel whose columns run across lanes walks along them more than once, far enough for parts each time: no split
+// takes it apart, so on a GPU only as many threads as columns would have work.
+bool walks_columns_again(const LoweredKernel& lowered, DimTable& dims, Target target);
+
 }  // namespace tenon::jit

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "jit/lowered.h"
 #include "tests/run_help.h"
 
 namespace tenon {
@@ -30,6 +31,33 @@ TEST(SplitReduction, ErrorsDoNotGrowWithTheLength) {
       error_of("graph @f(%x: f32[N]) {\n %y = sum(%x){axes=[0], keepdims=true}\n return %y\n}", {4000000}),
       5e-7);
   EXPECT_LT(error_of("graph @f(%x: f32[N,1]) {\n %y = sum(%x){axes=[0]}\n return %y\n}", {1000000, 1}), 5e-7);
+}
+
+// All nodes of a graph as one group.
+Status one_group(const std::string& type, const char* body, jit::Target target) {
+  auto graph = parse_graph("graph @f(%x: " + type + ") {\n" + body + "\n return %y\n}");
+  TENON_CHECK(graph.ok(), graph.status().message());
+  std::vector<ValueId> members;
+  for (ValueId v = 0; v < graph->nodes.size(); ++v)
+    if (op(graph->node(v).op).kind != Kind::input) members.push_back(v);
+  return jit::covers(*graph, Uses(*graph), members, target);
+}
+
+// A GPU has enough threads for a column reduction only in parts, which a second walk along the columns would prevent.
+TEST(SplitReduction, ColumnsAreWalkedOnceOnAGpu) {
+  using jit::Target;
+  constexpr const char *kOnce = "%s = sum(%x){axes=[0], keepdims=true}\n%y = neg(%s)",
+                       *kTwice = "%s = sum(%x){axes=[0], keepdims=true}\n%y = sub(%x, %s)",
+                       *kSums =
+                           "%s = sum(%x){axes=[0], keepdims=true}\n%d = sub(%x, %s)\n%y = sum(%d){axes=[0]}",
+                       *kRows = "%s = sum(%x){axes=[1], keepdims=true}\n%y = sub(%x, %s)";
+  for (const char* body : {kOnce, kTwice, kSums, kRows})
+    EXPECT_TRUE(one_group("f32[N,M]", body, Target::cpu).ok()) << body;
+  for (const char* body : {kOnce, kRows}) EXPECT_TRUE(one_group("f32[N,M]", body, Target::gpu).ok()) << body;
+  for (const char* body : {kTwice, kSums}) {
+    EXPECT_EQ(one_group("f32[N,M]", body, Target::gpu).message(), "on a GPU columns are walked along once");
+    EXPECT_TRUE(one_group("f32[100,M]", body, Target::gpu).ok()) << body;
+  }
 }
 
 }  // namespace
