@@ -449,6 +449,11 @@ std::string emit_cuda(const Kernel& kernel, const CudaSchedule& schedule) {
   Kernel expanded = kernel;
   if (schedule.approximate) use_erfc(expanded);
   expand_math(expanded, cuda_spells);
+  if (schedule.merged) {
+    const auto map = merged_map(expanded);
+    TENON_CHECK(map, "a merged schedule of a kernel that is no map");
+    expanded = *map;
+  }
   if (schedule.form == Form::tiled) {
     const auto map = transposing_map(expanded);
     TENON_CHECK(map, "a tiled schedule of a kernel that transposes nothing");

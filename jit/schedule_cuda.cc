@@ -302,8 +302,8 @@ int64_t cuda_tile_bytes(const CudaSchedule& s, DType type) {
 std::string describe(const CudaSchedule& s) {
   std::string text = s.form == Form::tiled
                          ? "tiled " + std::to_string(s.along) + "x" + std::to_string(s.across)
-                         : (s.form == Form::flat ? "flat " : "row ") + std::to_string(s.team) + "x" +
-                               std::to_string(s.block / s.team);
+                         : (s.form == Form::flat ? s.merged ? "flat merged " : "flat " : "row ") +
+                               std::to_string(s.team) + "x" + std::to_string(s.block / s.team);
   text += " vector " + std::to_string(s.vector);
   if (s.cluster > 1) text += " cluster " + std::to_string(s.cluster);
   if (s.locals == Locals::registers) text += " registers " + std::to_string(s.chunks);
@@ -357,6 +357,14 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
     if (vectors > team * kMostChunks) team = 1024;
     s.team = s.block = static_cast<int>(team);
   }
+  // Few rows of a map, and long ones: every vector of them has a thread of its own.
+  if (vectors > s.team && par_iterations(k, sizes.data(), 1) * s.team <
+                              int64_t{device.multiprocessors} * device.threads_per_multiprocessor)
+    if (const auto map = merged_map(k); map && !simd) {
+      CudaSchedule flat = cuda_schedule(*map, sizes, device, alignment, longest_buffer, ease);
+      flat.merged = true;
+      return flat;
+    }
   const int64_t chunks = (vectors + s.team - 1) / s.team;
   const int64_t room = std::min<int64_t>(device.registers / s.block, 255) * 4 / kKeptShare;
   // Steps in which a cluster goes through a row that its registers keep; 0: they do not.
@@ -391,6 +399,11 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
 
 CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes,
                        const CudaDevice& device) {
+  if (s.merged) {
+    CudaSchedule flat = s;
+    flat.merged = false;
+    return cuda_launch(*merged_map(k), flat, sizes, device);
+  }
   CudaLaunch launch;
   launch.threads = s.block;
   const int64_t most = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor;

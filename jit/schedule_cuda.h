@@ -43,9 +43,10 @@ struct CudaSchedule {
       1;  // row: blocks per par iteration, from sm_90 on; each keeps the elements of its own threads
   int along = 0,
       across = 0;  // tiled: elements of a tile along the axis of lanes, and along the other; powers of two
-  int ahead = 1;   // flat: steps of a reduction in order whose loads come before the first of them folds
-  bool whole = false;        // simd axes are multiples of `vector`
-  bool wide = false;         // 64-bit indices
+  bool merged = false;  // flat: the inner loop of a map is part of the par nest (jit/transposing.h)
+  int ahead = 1;        // flat: steps of a reduction in order whose loads come before the first of them folds
+  bool whole = false;   // simd axes are multiples of `vector`
+  bool wide = false;    // 64-bit indices
   bool approximate = false;  // functions good enough for results of 16 bits
   friend bool operator==(const CudaSchedule&, const CudaSchedule&) = default;
 };

@@ -51,19 +51,28 @@ const Axis* stepping_axis(const Stmt& par, const Stmt& s) {
 
 }  // namespace
 
-std::optional<TransposingMap> transposing_map(const Kernel& kernel) {
+std::optional<Kernel> merged_map(const Kernel& kernel) {
   for (const Buffer& b : kernel.buffers)
     if (b.role == Buffer::Role::local) return std::nullopt;
-  TransposingMap map{kernel, {}, {}, {}};
-  Stmt& par = map.kernel.body[0];
-  if (!merge_loop(par) || par.axes.size() < 2) return std::nullopt;
+  Kernel merged = kernel;
+  Stmt& par = merged.body[0];
+  if (!merge_loop(par)) return std::nullopt;
   for (const Axis& a : par.axes)
     if (a.by > 0 || a.of != kNoRef) return std::nullopt;
+  for (const Stmt& s : par.body)
+    if (s.kind == K::load && kernel.buffers[s.buffer].role == Buffer::Role::out) return std::nullopt;
+  return merged;
+}
+
+std::optional<TransposingMap> transposing_map(const Kernel& kernel) {
+  auto merged = merged_map(kernel);
+  if (!merged || merged->body[0].axes.size() < 2) return std::nullopt;
+  TransposingMap map{std::move(*merged), {}, {}, {}};
+  const Stmt& par = map.kernel.body[0];
   map.along = par.axes.back();
   for (size_t i = 0; i < par.body.size(); ++i) {
     const Stmt& s = par.body[i];
     if (s.kind != K::load && s.kind != K::store) continue;
-    if (s.kind == K::load && kernel.buffers[s.buffer].role == Buffer::Role::out) return std::nullopt;
     const Axis* step = stepping_axis(par, s);
     if (!step || (!map.crossing.empty() && step->var != map.across.var)) continue;
     map.across = *step;

@@ -23,7 +23,10 @@ struct TransposingMap {
   }
 };
 
-// Nothing where the kernel has inner loops besides, locals, tiles, reads its own output, or has no such access.
+// A kernel that is one map, its inner loop made part of the par nest; nothing where it has other loops, locals or tiles, or reads
+// its own output.
+std::optional<Kernel> merged_map(const Kernel& kernel);
+// Nothing where the kernel is no such map, or no access of it jumps.
 std::optional<TransposingMap> transposing_map(const Kernel& kernel);
 
 }  // namespace tenon::jit

@@ -2,6 +2,8 @@
 // tail, tiles of any shape, and faults planted in the text.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "jit/transposing.h"
 #include "tests/cuda_memory.h"
 #include "tests/cuda_run.h"
@@ -110,6 +112,25 @@ TEST(EmitCudaTiles, TilesOfAnyShape) {
         t.kernel.kernel.name += "_" + std::to_string(next++);
         tries.push_back(std::move(t));
       }
+  check_tiles(tries);
+}
+
+// Maps of few long rows, whose inner loop becomes part of the par nest.
+TEST(EmitCudaTiles, MergedMaps) {
+  std::vector<TileTry> tries;
+  int next = 0;
+  for (const char* text : kTransposingTexts)
+    for (const auto& [n, m, vector] : std::vector<std::array<int64_t, 3>>{
+             {1, 1, 1}, {3, 1001, 1}, {0, 7, 1}, {5, 0, 1}, {2, 1024, 4}, {1, 259, 1}}) {
+      TileTry t{transposing_case(text, DType::i32, 2, n, m), {}};
+      CudaSchedule s;
+      s.vector = static_cast<int>(vector);
+      s.whole = true;
+      s.merged = true;
+      t.kernel = {t.c.kernel, s};
+      t.kernel.kernel.name += "_" + std::to_string(next++);
+      tries.push_back(std::move(t));
+    }
   check_tiles(tries);
 }
 
