@@ -2,8 +2,9 @@
 """`./dev bench shapes`: what new shapes cost, through `torch.compile`, against eager.
 
 Sentences of random batch and length (BERT, GPT-2), a decode loop whose cache of keys grows step by step, images of
-random sizes (ResNet-50, a U-Net), and many shapes of a ten-node graph. Every shape is called twice more after its first
-call: "new ms" is the median of first call minus the later ones, over shapes that brought no new graph. "compiles late"
+random sizes (ResNet-50, a U-Net), and many shapes of a ten-node graph. Every shape is called again, `--later` times, after its first
+call: "new ms" is the median of first call minus the best of these, over shapes that brought no new graph. "total s" are
+the first calls alone, tracing and compiling included. "compiles late"
 are kernels compiled after the fifth distinct shape, "plan us" is the time in making a program's plan, per plan. `--tiny` shrinks the models, `--shapes` the count.
 """
 
@@ -31,6 +32,9 @@ from bench.timing import describe_machine                   # noqa: E402
 
 HEADER = ["workload", "contender", "shapes", "graphs", "compiles late", "plan us", "new ms", "worst new ms", "new / later", "total s",
           "vs eager"]
+
+
+MOST_ANSWERS = 8    # that are compared with eager and with float64, which takes longer than everything else
 
 
 def sentences(name, options, r):
@@ -67,9 +71,9 @@ def workloads(options):
     return {name: names[name] for name in options.workloads if name in names}
 
 
-def follow(call, shapes, make, later=2):
+def follow(call, shapes, make, later):
     """Per distinct shape (first call's seconds, least of the later calls, whether it brought a graph), Tenon's kernels
-    so far, and for every seventh the arguments and the answer."""
+    so far, and for some the arguments and the answer."""
     from torch._dynamo.utils import counters
 
     rows, kernels, answers, distinct = [], [], [], set()
@@ -86,9 +90,9 @@ def follow(call, shapes, make, later=2):
                 start = time.perf_counter()
                 call(*args)
                 rest.append(time.perf_counter() - start)
-            rows.append((first, min(rest), counters["stats"]["unique_graphs"] > before))
+            rows.append((first, min(rest, default=float("nan")), counters["stats"]["unique_graphs"] > before))
             kernels.append(tenon_stats("tenon")["kernels_compiled"])
-            if len(rows) % 7 == 1:
+            if len(rows) % 7 == 1 and len(answers) < MOST_ANSWERS:
                 answers.append((args, answer))
     return rows, kernels, answers
 
@@ -98,7 +102,7 @@ def measure(name, make_workload, options):
     function, shapes, make, tolerance = make_workload(name, options, r)
     with torch.no_grad():
         function(*make(*shapes[0]))
-        eager, _, _ = follow(function, shapes, make)
+        eager = follow(function, shapes, make, later=0)[0]
         spent = sum(first for first, _, _ in eager)
         table.append([name, "eager", len(eager), *[None] * 6, spent, None])
         for who in (options.backend, *(["inductor"] if options.peers else [])):
@@ -106,7 +110,7 @@ def measure(name, make_workload, options):
             torch._dynamo.utils.counters.clear()
             before = tenon_stats(who)
             keywords = {"dynamic": True} if who == "inductor" else {}
-            rows, kernels, answers = follow(compiled(function, who, **keywords), shapes, make)
+            rows, kernels, answers = follow(compiled(function, who, **keywords), shapes, make, options.later)
             for args, answer in answers:
                 problems = accuracy.check(function(*args), answer, in_float64(function, args), tolerance).problems
                 wrong += [f"{name} with {who}: {text}" for text in problems]
@@ -199,6 +203,7 @@ def parse():
     parser = argparse.ArgumentParser(prog="./dev bench shapes", description=__doc__.split("\n\n")[0])
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(known)}; default: all")
     parser.add_argument("--shapes", type=int, default=300, help="per model; images at most 40, decode steps four times it")
+    parser.add_argument("--later", type=int, default=2, help="calls of a shape after its first one")
     parser.add_argument("--many", type=int, default=10000, help="shapes of the ten-node graph")
     parser.add_argument("--tiny", action="store_true", help="small models")
     parser.add_argument("--peers", action="store_true", help="Inductor with dynamic=True too (needs g++)")
