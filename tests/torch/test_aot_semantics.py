@@ -52,6 +52,18 @@ def test_modes(mode):
 
 
 # --- mutation ---
+@pytest.mark.parametrize("f", [
+    lambda x, y: x.mul_(2), lambda x, y: (x.add_(y), x + 1), lambda x, y: (y.mul_(2), x.add_(y)), lambda x, y: x.t().mul_(3),
+    lambda x, y: (x.add_(1), x[1:]), lambda x, y: x.copy_(y).add_(1)], ids=range(6))
+def test_a_mutated_input_is_returned(f):
+    g = check(f, torch.randn(4, 4), torch.randn(4, 4))
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    with torch.no_grad():
+        result = leaves(g(x, y))
+    for got, want in zip(result, leaves(f(x, y)), strict=True):
+        assert got.data_ptr() == want.data_ptr() or want.data_ptr() not in (x.data_ptr(), y.data_ptr())
+
+
 def test_input_mutation():
     def f(x, y):
         x.add_(y)

@@ -243,7 +243,7 @@ class Writer:
         if isinstance(x, torch.fx.Node):
             if x.op == "get_attr":
                 return self.get_attr(x)
-            return self.name(x)
+            return self.name(x.args[0] if self.p._is_copy(x) else x)  # a copy_ gives back what it wrote to
         if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
             inner = ", ".join(self.argument(y) for y in x)
             return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"
