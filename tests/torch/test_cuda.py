@@ -201,13 +201,42 @@ def test_products_of_matrices(gpu, dtype):
 
 
 @torch.no_grad()
-def test_a_driver_that_fails_is_an_error_and_the_next_call_is_right(gpu):
+def test_a_call_that_the_driver_refuses_runs_in_pytorch(gpu):
     g, x = torch.compile(lambda x: torch.tanh(x) * 3, backend="tenon"), torch.randn(9)
+    g(x)
+    launches = len(gpu.launches())
+    for _ in range(2):
+        gpu.mock.tn_mock_fail(b"cuLaunchKernel", 1, 2)
+        torch.testing.assert_close(g(x), torch.tanh(x) * 3)
+    (why,) = tenon.stats()["fallback_reasons"]
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in why and tenon.stats()["fallbacks"] == 1
+    torch.testing.assert_close(g(x), torch.tanh(x) * 3)
+    assert len(gpu.launches()) == launches + 3
+
+
+@torch.no_grad()
+def test_a_call_that_the_driver_refuses_is_an_error_where_that_is_asked_for(gpu):
+    g, x = torch.compile(lambda x: torch.tanh(x) * 3, backend="tenon", options={"fallback": "error"}), torch.randn(9)
     g(x)
     gpu.mock.tn_mock_fail(b"cuLaunchKernel", 1, 2)
     with pytest.raises(_abi.Error, match="CUDA_ERROR_OUT_OF_MEMORY"):
         g(x)
     torch.testing.assert_close(g(x), torch.tanh(x) * 3)
+
+
+@torch.no_grad()
+def test_inputs_that_may_be_written_are_not_computed_from_again(gpu):
+    def f(x, y):
+        x.copy_(y * 2)
+        return y + 1
+
+    g, x, y = torch.compile(f, backend="tenon"), torch.ones(9), torch.ones(9)
+    torch.testing.assert_close(g(x, y), y + 1)
+    for nth in (1, 2):  # a program that writes in place is tried again, elsewhere
+        gpu.mock.tn_mock_fail(b"cuLaunchKernel", nth, 2)
+    with pytest.raises(_abi.Error, match="CUDA_ERROR_OUT_OF_MEMORY"):
+        g(x, y)
+    torch.testing.assert_close(x, torch.full((9,), 2.0))
 
 
 @torch.no_grad()

@@ -42,6 +42,13 @@ class Record:
         with _lock:
             _reasons.update(why for _, _, why in self.fallbacks)
 
+    def refused_call(self, why):
+        """A call had to run in PyTorch; each reason counts once."""
+        with _lock:
+            if not any(known == why for _, _, known in self.fallbacks):
+                self.fallbacks.append(("a call", "the whole graph", why))
+                _reasons[why] += 1
+
     @property
     def programs(self):
         return self.compiled.programs() if self.compiled else []

@@ -505,8 +505,9 @@ class Use:
         self.frozen, self.numbers = frozen or {}, numbers
 
 
-def build(partition, uses, name):
-    """-> (boxed function, Compiled). uses: segment -> Use."""
+def build(partition, uses, name, instead=None):
+    """-> (boxed function, Compiled). uses: segment -> Use. instead(args, error): computes the results where a program fails,
+    unless inputs may have been written by then."""
     writer = Writer(partition, uses)
     writer.write()
     indices, tensors, packed = [], [], []
@@ -521,7 +522,7 @@ def build(partition, uses, name):
     if packed:
         writer.layout.frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)
     light = [Use(use.program, use.symbols, use.template) for use in uses.values()]  # which hold no graph
-    return assemble(writer.body(), writer.globals, writer.layout, indices, light, name)
+    return assemble(writer.body(), writer.globals, writer.layout, indices, light, name, None if writer.in_place else instead)
 
 
 def whole(body, packed):
@@ -532,15 +533,21 @@ def whole(body, packed):
                 "    if current(args, params, frame.frozen.expected): break",
                 "    free.append(frame)", "    frame.frozen.refresh(args, indices, params)"]
     return "\n".join(["def call(args):", *("    " + line for line in take), "    try:", body,
+                      "    except Error as error:", "        return instead(args, error)",
                       "    finally:", "        free.append(frame)"]) + "\n"
 
 
-def assemble(body, constants, layout, indices, uses, name):
+def give_up(args, error):
+    raise error
+
+
+def assemble(body, constants, layout, indices, uses, name, instead=None):
     """-> (boxed function, Compiled)."""
     pool = Pool(layout.bind())
     if layout.frozen:
         layout.frozen.pools.add(pool)
-    scope = dict(constants, free=pool.free, make=pool.make, pointer=door.chosen.pointer, empty=door.empty_on(layout.device), fixed=fixed,
+    scope = dict(constants, Error=_abi.Error, instead=instead or give_up, free=pool.free, make=pool.make,
+                 pointer=door.chosen.pointer, empty=door.empty_on(layout.device), fixed=fixed,
                  to_device=to_device, view_of=view_of, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current)
     exec(compile(whole(body, bool(indices)), f"<tenon {name}>", "exec"), scope)
     call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function

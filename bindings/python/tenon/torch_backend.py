@@ -189,7 +189,8 @@ def _build(gm, options, real, record):
             break
     for n, why in partition.fallbacks.items():
         record.fallback(n.name, str(n.target), why)
-    function = runner.build(partition, {segment: uses[segment] for segment in partition.segments}, record.name)
+    instead = _instead(gm, record, options) if partition.place != _abi.CPU else None
+    function = runner.build(partition, {segment: uses[segment] for segment in partition.segments}, record.name, instead)
     _, compiled = function
     order = [n for n in partition.nodes if n.op == "placeholder"]
     record.parameters = {order.index(n) for n, number in static.items() if number is not None}
@@ -198,6 +199,20 @@ def _build(gm, options, real, record):
         report.born(program)
     reuse.remember(compiled, made)
     return function
+
+
+def _instead(gm, record, options):
+    """What runs the graph where a program cannot: on a GPU kernels are compiled, and algorithms looked for, by size, so that
+    a call may be the first to learn that there is none, or that the driver has no memory."""
+    eager = make_boxed_func(gm.forward)
+
+    def run(args, error):
+        if options.fallback == "error" or error.status not in ("unsupported", "environment"):
+            raise error
+        record.refused_call(str(error))
+        log.log(logging.INFO if options.fallback == "count" else logging.DEBUG, "%s: a call runs in PyTorch: %s", record.name, error)
+        return eager(args)
+    return run
 
 
 def _refused(partition, segment, name, static, message):
