@@ -254,7 +254,7 @@ TEST(EmitCuda, ApproximateFunctions) {
     float where = 0;
     for (int64_t i = 0; i < kSamples; ++i) {
       const double want = all[k].exact(x[static_cast<size_t>(i)]);
-      const double step = std::ldexp(1.0, std::max(std::ilogb(want) - 10, -27));
+      const double step = std::ldexp(1.0, std::max(std::ilogb(want), -17) - 10);  // ilogb(0): INT_MIN
       const double off = std::abs(y[static_cast<size_t>(i)] - want) / step;
       if (!(off <= worst)) worst = off, where = x[static_cast<size_t>(i)];
     }
