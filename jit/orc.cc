@@ -31,7 +31,6 @@
 #include <cstdio>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
 #include <unordered_map>
 
 #include "jit/code_pool.h"
@@ -39,6 +38,7 @@
 #include "jit/link.h"
 #include "jit/object_cache.h"
 #include "jit/object_slice.h"
+#include "src/base/crew.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/no_fork.h"
@@ -46,8 +46,8 @@
 namespace tenon::jit {
 namespace {
 
-constexpr unsigned kThreads = 4;  // of one compile() call
-constexpr size_t kBatch = 8;      // kernels a module; more gains nothing (bench/compile.cc)
+constexpr size_t kThreads = 4;  // of one compile() call
+constexpr size_t kBatch = 8;    // kernels a module; more gains nothing (bench/compile.cc)
 constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
 
 // Part of every key on disk. TENON_CODE_GENERATOR is a hash of this file, of object_slice.cc and of LLVM's libraries.
@@ -302,8 +302,7 @@ Status or_internal(Work work) {
 }
 
 void build_all(std::vector<Job>& jobs, Isa isa, double& milliseconds) {
-  const unsigned threads = std::min<unsigned>(
-      {kThreads, std::max(1u, std::thread::hardware_concurrency()), static_cast<unsigned>(jobs.size())});
+  const size_t threads = crew_size(kThreads, jobs.size());
   const size_t batch = std::clamp<size_t>(jobs.size() / threads / 2, 1, kBatch);
   std::atomic<size_t> next = 0;
   std::atomic<int64_t> nanoseconds = 0;
@@ -328,19 +327,7 @@ void build_all(std::vector<Job>& jobs, Isa isa, double& milliseconds) {
     compile_missing();
     nanoseconds += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
   };
-  std::vector<std::thread> others;
-  for (unsigned t = 1; t < threads; ++t) {
-    try {
-      others.emplace_back([&] {
-        const NoFork::Helper helper;
-        work();
-      });
-    } catch (const std::system_error&) {
-      break;  // no thread to be had: this one does the rest
-    }
-  }
-  work();
-  for (std::thread& t : others) t.join();
+  run_on_crew(kThreads, jobs.size(), work);
   milliseconds = static_cast<double>(nanoseconds) / 1e6;
 }
 

@@ -1,22 +1,20 @@
 // See code.h.
 #include "backends/cuda/code.h"
 
-#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "jit/cuda_code.h"
 #include "jit/emit_cuda.h"
+#include "src/base/crew.h"
 #include "src/base/no_fork.h"
 
 namespace tenon::cuda {
 namespace {
 
-constexpr unsigned kThreads = 8;  // of one load()
+constexpr size_t kThreads = 8;  // of one load()
 
 // One kernel in one form on one device; worked out by the first who asks.
 struct Entry {
@@ -88,21 +86,7 @@ Status load(const Device& device, std::span<Wanted> wanted, int* compiled) {
   auto work = [&] {
     for (size_t i; (i = next++) < wanted.size();) said[i] = load_one(device, *entries[i], wanted[i], count);
   };
-  const size_t threads =
-      std::min<size_t>({kThreads, std::max(1u, std::thread::hardware_concurrency()), wanted.size()});
-  std::vector<std::thread> others;
-  for (size_t t = 1; t < threads; ++t) {
-    try {
-      others.emplace_back([&] {
-        const NoFork::Helper helper;
-        work();
-      });
-    } catch (const std::system_error&) {
-      break;  // no thread to be had: this one does the rest
-    }
-  }
-  work();
-  for (std::thread& t : others) t.join();
+  run_on_crew(kThreads, wanted.size(), work);
   if (compiled) *compiled += count;
   for (size_t i = 0; i < wanted.size(); ++i)
     if (!said[i].ok()) return said[i].at("kernel @" + wanted[i].kernel->name);
