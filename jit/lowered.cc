@@ -34,6 +34,14 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
   return lower({graph, members, outputs, strides, target}).status();
 }
 
+Status may_join(const Graph& graph, const Uses& uses, std::span<const ValueId> members, ValueId v,
+                Target target) {
+  TENON_TRY(has_loops(graph, v));
+  std::vector<ValueId> all(members.begin(), members.end());
+  all.insert(std::lower_bound(all.begin(), all.end(), v), v);
+  return covers(graph, uses, all, target);
+}
+
 std::vector<std::vector<int>> positions(std::span<const LoweredKernel> kernels,
                                         std::span<const ValueId> inputs, std::span<const ValueId> outputs) {
   auto position = [&](ValueId v) {

@@ -18,6 +18,10 @@ Status has_loops(const Graph& graph, ValueId v);
 Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
               Target target = Target::cpu);
 
+// Whether the node may join the group of `members`. unsupported: why not. uses: of the graph.
+Status may_join(const Graph& graph, const Uses& uses, std::span<const ValueId> members, ValueId v,
+                Target target = Target::cpu);
+
 // Per kernel and buffer its position among a step's buffers, the group's inputs and then its outputs; -1: a temporary.
 std::vector<std::vector<int>> positions(std::span<const LoweredKernel> kernels,
                                         std::span<const ValueId> inputs, std::span<const ValueId> outputs);

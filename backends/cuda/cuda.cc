@@ -197,11 +197,8 @@ class CudaBackend final : public Backend {
 
   Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
              ValueId v) const override {
-    if (Bid own = bid(graph, v); !own.yes) return own;
-    std::vector<ValueId> all(members.begin(), members.end());
-    all.insert(std::lower_bound(all.begin(), all.end(), v), v);
-    if (Status covered = jit::covers(graph, uses, all, jit::Target::gpu); !covered.ok())
-      return {false, 0, covered.message()};
+    const Status joins = jit::may_join(graph, uses, members, v, jit::Target::gpu);
+    if (!joins.ok()) return {false, 0, joins.message()};
     return {true, 1, "one schedule covers it"};
   }
 

@@ -24,7 +24,6 @@ class DeviceKernel {
   DeviceKernel(const Device& device, jit::LoweredKernel lowered)
       : device_(device), lowered_(std::move(lowered)) {}
 
-  const Device& device() const { return device_; }
   const jit::LoweredKernel& lowered() const { return lowered_; }
 
   // The fastest that does not spill, as far as is known. longest: elements of the longest buffer.
