@@ -2,6 +2,7 @@
 // which CMake says.
 #if __has_include(<cublasLt.h>)
 #include "backends/cublaslt/api.h"
+#include "tests/same_call.h"
 
 #include <cublasLt.h>
 
@@ -11,39 +12,11 @@
 namespace tenon::cublaslt {
 namespace {
 
-// Passed in the same way: whole numbers of one size, or pointers to what is alike; handles are pointers to anything.
-template <class Ours, class Theirs>
-constexpr bool matches() {
-  using A = std::remove_cv_t<Ours>;
-  using B = std::remove_cv_t<Theirs>;
-  if constexpr (std::is_pointer_v<A> && std::is_pointer_v<B>) {
-    return std::is_const_v<std::remove_pointer_t<A>> == std::is_const_v<std::remove_pointer_t<B>> &&
-           matches<std::remove_pointer_t<A>, std::remove_pointer_t<B>>();
-  } else if constexpr ((std::is_integral_v<A> || std::is_enum_v<A>) &&
-                       (std::is_integral_v<B> || std::is_enum_v<B>)) {
-    return sizeof(A) == sizeof(B);
-  } else {
-    return std::is_same_v<A, B> || (std::is_class_v<A> && std::is_class_v<B>);
-  }
-}
+static_assert(!alike<int, size_t>() && !alike<int*, char*>() && !alike<void*, int>());
+static_assert(!Same<int(int), cublasStatus_t(int, int)>::value &&
+              !Same<int(const char*), cublasStatus_t(char*)>::value);
 
-template <class Ours, class Theirs>
-struct SameCall : std::false_type {};
-template <class... A, class R, class... B>
-struct SameCall<int(A...), R(B...)> {
-  static constexpr bool check() {
-    if constexpr (sizeof...(A) == sizeof...(B))
-      return matches<int, R>() && (matches<A, B>() && ...);
-    else
-      return false;
-  }
-  static constexpr bool value = check();
-};
-static_assert(!matches<int, size_t>() && !matches<int*, char*>() && !matches<void*, int>());
-static_assert(!SameCall<int(int), cublasStatus_t(int, int)>::value &&
-              !SameCall<int(const char*), cublasStatus_t(char*)>::value);
-
-#define X(name, ...) static_assert(SameCall<int(__VA_ARGS__), decltype(name)>::value, #name);
+#define X(name, ...) static_assert(Same<int(__VA_ARGS__), decltype(name)>::value, #name);
 TENON_CUBLASLT_FUNCTIONS(X)
 #undef X
 static_assert(std::is_same_v<decltype(cublasLtGetVersion), size_t()>);
