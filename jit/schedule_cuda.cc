@@ -2,11 +2,11 @@
 #include "jit/schedule_cuda.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <map>
 #include <optional>
 
+#include "jit/cuda_rows.h"
 #include "jit/transposing.h"
 #include "src/base/align.h"
 
@@ -38,78 +38,6 @@ void each_statement(const Block& block, const Visit& visit, Ref simd = kNoRef) {
     each_statement(s.body, visit, s.simd ? s.axes.back().var : simd);
   }
 }
-
-bool has_tiles(const Stmt& s) {
-  return std::any_of(s.axes.begin(), s.axes.end(), [](const Axis& a) { return a.by > 0 || a.of != kNoRef; });
-}
-
-// What a team can share: simd loops that stand directly in the par nest or in plain loops, whose locals are each written and
-// read by the same lanes, and no output that is read back.
-class Rows {
- public:
-  Rows(const Kernel& kernel, std::span<const int64_t> sizes) : k_(kernel), sizes_(sizes) {
-    if (k_.body[0].simd || has_tiles(k_.body[0])) return;
-    possible_ = true;
-    walk(k_.body[0].body, nullptr, 0);
-    possible_ = possible_ && longest_ >= 0;
-  }
-  bool possible() const { return possible_; }
-  bool fits_registers() const { return even_; }
-  // Whether a row is gone through more than once.
-  bool again() const { return loops_ > 1; }
-  int64_t longest() const { return longest_; }  // elements of a simd axis
-  // Of an element of the row that stays in registers: locals, and what several loops load.
-  int64_t kept_bytes() const {
-    int64_t bytes = 0;
-    for (const auto& [buffer, at] : locals_) bytes += size_of(k_.buffers[buffer].type);
-    for (const auto& [buffer, loops] : loads_)
-      if (loops > 1) bytes += size_of(k_.buffers[buffer].type);
-    return bytes;
-  }
-
- private:
-  void walk(const Block& block, const Stmt* simd, int depth) {
-    for (const Stmt& s : block) {
-      if (s.kind == K::scan || has_tiles(s)) possible_ = false;
-      if (s.kind == K::load && k_.buffers[s.buffer].role == Buffer::Role::out) possible_ = false;
-      if ((s.kind == K::load || s.kind == K::store) && k_.buffers[s.buffer].role == Buffer::Role::local)
-        local(s, simd);
-      if (s.kind == K::load && simd && k_.buffers[s.buffer].role == Buffer::Role::in) ++loads_[s.buffer];
-      if (s.simd) {
-        const int64_t n = extent_value(s.axes.back().extent, sizes_.data());
-        even_ = even_ && depth == 0 && s.axes.size() == 1 && (longest_ < 0 || longest_ == n);
-        longest_ = std::max(longest_, n);
-        ++loops_;
-      }
-      walk(s.body, s.simd ? &s : simd, depth + 1);
-    }
-  }
-  void local(const Stmt& s, const Stmt* simd) {
-    if (!simd) return static_cast<void>(possible_ = false);
-    // The address in terms of the loop's axes, and how long these are.
-    std::vector<std::array<int64_t, 3>> at;
-    for (const Term& t : s.address) {
-      int64_t axis = -1;
-      for (size_t a = 0; a < simd->axes.size(); ++a)
-        if (simd->axes[a].var == t.var) axis = static_cast<int64_t>(a);
-      if (axis < 0) return static_cast<void>(possible_ = false);
-      const Extent& e = simd->axes[static_cast<size_t>(axis)].extent;
-      at.push_back({axis, t.size < 0 ? t.factor : t.factor * sizes_[t.size], extent_value(e, sizes_.data())});
-    }
-    std::sort(at.begin(), at.end());
-    auto [it, is_new] = locals_.try_emplace(s.buffer, at);
-    if (!is_new && it->second != at) possible_ = false;
-    even_ = even_ && at.size() == 1 && at[0][1] == 1;
-  }
-
-  const Kernel& k_;
-  std::span<const int64_t> sizes_;
-  bool possible_ = false, even_ = true;
-  int64_t longest_ = -1;
-  int loops_ = 0;
-  std::map<int, std::vector<std::array<int64_t, 3>>> locals_;
-  std::map<int, int> loads_;  // of inputs, in simd loops
-};
 
 // Whether every access to neighbours starts at a multiple of `vector` elements, and no simd axis ends within one if `whole`.
 // map: its crossing statements have their neighbours along its other axis.
@@ -328,7 +256,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   s.wide = s.wide || par_iterations(k, sizes.data(), 1) > kIndex32;
 
   if (const auto map = transposing_map(k); map && tile_map(*map, sizes, device, alignment, ease, s)) return s;
-  const Rows rows(k, sizes);
+  const CudaRows rows(k, sizes);
   const bool row = rows.possible() && rows.longest() > 1;
   if (row || simd) {
     for (int v = ease >= 2 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {

@@ -1,0 +1,67 @@
+// See cuda_rows.h.
+#include "jit/cuda_rows.h"
+
+#include <algorithm>
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+
+bool has_tiles(const Stmt& s) {
+  return std::any_of(s.axes.begin(), s.axes.end(), [](const Axis& a) { return a.by > 0 || a.of != kNoRef; });
+}
+
+}  // namespace
+
+CudaRows::CudaRows(const Kernel& kernel, std::span<const int64_t> sizes) : k_(kernel), sizes_(sizes) {
+  if (k_.body[0].simd || has_tiles(k_.body[0])) return;
+  possible_ = true;
+  walk(k_.body[0].body, nullptr, 0);
+  possible_ = possible_ && longest_ >= 0;
+}
+
+int64_t CudaRows::kept_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [buffer, at] : locals_) bytes += size_of(k_.buffers[buffer].type);
+  for (const auto& [buffer, loops] : loads_)
+    if (loops > 1) bytes += size_of(k_.buffers[buffer].type);
+  return bytes;
+}
+
+void CudaRows::walk(const Block& block, const Stmt* simd, int depth) {
+  for (const Stmt& s : block) {
+    if (s.kind == K::scan || has_tiles(s)) possible_ = false;
+    if (s.kind == K::load && k_.buffers[s.buffer].role == Buffer::Role::out) possible_ = false;
+    if ((s.kind == K::load || s.kind == K::store) && k_.buffers[s.buffer].role == Buffer::Role::local)
+      local(s, simd);
+    if (s.kind == K::load && simd && k_.buffers[s.buffer].role == Buffer::Role::in) ++loads_[s.buffer];
+    if (s.simd) {
+      const int64_t n = extent_value(s.axes.back().extent, sizes_.data());
+      even_ = even_ && depth == 0 && s.axes.size() == 1 && (longest_ < 0 || longest_ == n);
+      longest_ = std::max(longest_, n);
+      ++loops_;
+    }
+    walk(s.body, s.simd ? &s : simd, depth + 1);
+  }
+}
+
+void CudaRows::local(const Stmt& s, const Stmt* simd) {
+  if (!simd) return static_cast<void>(possible_ = false);
+  // The address in terms of the loop's axes, and how long these are.
+  std::vector<std::array<int64_t, 3>> at;
+  for (const Term& t : s.address) {
+    int64_t axis = -1;
+    for (size_t a = 0; a < simd->axes.size(); ++a)
+      if (simd->axes[a].var == t.var) axis = static_cast<int64_t>(a);
+    if (axis < 0) return static_cast<void>(possible_ = false);
+    const Extent& e = simd->axes[static_cast<size_t>(axis)].extent;
+    at.push_back({axis, t.size < 0 ? t.factor : t.factor * sizes_[t.size], extent_value(e, sizes_.data())});
+  }
+  std::sort(at.begin(), at.end());
+  auto [it, is_new] = locals_.try_emplace(s.buffer, at);
+  if (!is_new && it->second != at) possible_ = false;
+  even_ = even_ && at.size() == 1 && at[0][1] == 1;
+}
+
+}  // namespace tenon::jit

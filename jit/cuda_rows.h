@@ -1,0 +1,40 @@
+// CudaRows: what a team of threads can share of a kernel: simd loops that stand directly in the par nest or in plain loops,
+// whose locals are each written and read by the same lanes, and no output that is read back. At concrete sizes, for
+// schedule_cuda.cc. Tested by tests/schedule_cuda_test.cc.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "jit/kernel.h"
+
+namespace tenon::jit {
+
+class CudaRows {
+ public:
+  CudaRows(const Kernel& kernel, std::span<const int64_t> sizes);
+  bool possible() const { return possible_; }
+  bool fits_registers() const { return even_; }
+  // Whether a row is gone through more than once.
+  bool again() const { return loops_ > 1; }
+  int64_t longest() const { return longest_; }  // elements of a simd axis
+  // Of an element of the row that stays in registers: locals, and what several loops load.
+  int64_t kept_bytes() const;
+
+ private:
+  void walk(const Block& block, const Stmt* simd, int depth);
+  void local(const Stmt& s, const Stmt* simd);
+
+  const Kernel& k_;
+  std::span<const int64_t> sizes_;
+  bool possible_ = false, even_ = true;
+  int64_t longest_ = -1;
+  int loops_ = 0;
+  std::map<int, std::vector<std::array<int64_t, 3>>> locals_;
+  std::map<int, int> loads_;  // of inputs, in simd loops
+};
+
+}  // namespace tenon::jit
