@@ -55,6 +55,7 @@ class CudaEmitter final : CudaLanes {
 
   void emit_par() {
     const Stmt& s = par();
+    if (s_.ahead > 1 && is_map(k_)) return emit_vectors_ahead();
     if (s_.cluster > 1) {
       line("const int lane = (int)tn_cluster_rank<" + number(s_.cluster) + ">() * " + number(team_) +
            " + threadIdx.x;");
@@ -88,6 +89,19 @@ class CudaEmitter final : CudaLanes {
   // The loop over what teams share: the par nest, of whose axes a team takes so many elements at once. `whole`: these divide the
   // axes. What is taken begins at variables named by `prefix`.
   void open_nest(const std::vector<int>& steps, bool whole, int team, const char* prefix) {
+    const std::string total = count_nest(steps, whole);
+    const int teams = s_.block / team;
+    if (s_.cluster > 1)
+      open("for (tn_ix at = blockIdx.x / " + number(s_.cluster) + "; at < " + total + "; at += gridDim.x / " +
+           number(s_.cluster) + ")");
+    else
+      open("for (tn_ix at = (tn_ix)blockIdx.x * " + number(teams) + " + threadIdx.x" +
+           (team > 1 ? " / " + number(team) : "") + "; at < " + total + "; at += (tn_ix)gridDim.x * " +
+           number(teams) + ")");
+    place_in_nest(steps, prefix);
+  }
+  // How many there are.
+  std::string count_nest(const std::vector<int>& steps, bool whole) {
     const std::vector<Axis>& axes = par().axes;
     std::string total;
     for (size_t a = 0; a < axes.size(); ++a) {
@@ -97,15 +111,11 @@ class CudaEmitter final : CudaLanes {
       line("const tn_ix n" + number(static_cast<int64_t>(a)) + " = " + count + ";");
       total += (total.empty() ? "n" : " * n") + number(static_cast<int64_t>(a));
     }
-    if (total.empty()) total = "1";
-    const int teams = s_.block / team;
-    if (s_.cluster > 1)
-      open("for (tn_ix at = blockIdx.x / " + number(s_.cluster) + "; at < " + total + "; at += gridDim.x / " +
-           number(s_.cluster) + ")");
-    else
-      open("for (tn_ix at = (tn_ix)blockIdx.x * " + number(teams) + " + threadIdx.x" +
-           (team > 1 ? " / " + number(team) : "") + "; at < " + total + "; at += (tn_ix)gridDim.x * " +
-           number(teams) + ")");
+    return total.empty() ? "1" : total;
+  }
+  // Where number `at` of them begins.
+  void place_in_nest(const std::vector<int>& steps, const char* prefix) {
+    const std::vector<Axis>& axes = par().axes;
     if (axes.size() > 1) line("tn_ix rest = at;");
     for (size_t a = axes.size(); a-- > 0;) {
       loop_variable_.insert(axes[a].var);
@@ -117,6 +127,43 @@ class CudaEmitter final : CudaLanes {
            " = " + digit + ";");
       if (a > 0) line("rest /= n" + number(static_cast<int64_t>(a)) + ";");
     }
+  }
+
+  // A map of which a thread takes several vectors, those of a block side by side: what all of them load is asked for before
+  // the first is computed.
+  void emit_vectors_ahead() {
+    const Stmt& s = par();
+    const Axis& lanes = s.axes.back();
+    std::vector<int> steps(s.axes.size(), 1);
+    steps.back() = vector_;
+    const std::string of_block = number(int64_t{s_.block} * s_.ahead);
+    line("const tn_ix total = " + count_nest(steps, whole_) + ";");
+    open("for (tn_ix first = (tn_ix)blockIdx.x * " + of_block +
+         " + threadIdx.x; first < total; first += (tn_ix)gridDim.x * " + of_block + ")");
+    auto each_vector = [&](const std::function<void()>& body) {
+      line("#pragma unroll");
+      open("for (int u = 0; u < " + number(s_.ahead) + "; ++u)");
+      line("const tn_ix at = first + u * " + number(s_.block) + ";");
+      open("if (at < total)");
+      place_in_nest(steps, "j");
+      enter_lanes(lanes);
+      body();
+      close();
+      close();
+    };
+    simd_ = lanes.var;
+    varies_[simd_] = true;
+    const std::vector<const Stmt*> loads = loads_ahead(s.body);
+    for (const Stmt* load : loads) declare_ahead(*load, s_.ahead);
+    each_vector([&] {
+      for (const Stmt* load : loads) load_ahead(*load);
+    });
+    line("tn_loads_first();");
+    begin_ahead(loads);
+    each_vector([&] { emit_lanes(s.body, {}); });
+    end_ahead();
+    leave_lanes();
+    close();
   }
 
   void place_locals() {

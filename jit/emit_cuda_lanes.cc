@@ -311,7 +311,7 @@ std::vector<const Stmt*> CudaLanes::loads_ahead(const Block& body) const {
   std::set<Ref> computed;
   std::vector<const Stmt*> loads;
   for (const Stmt& s : body) {
-    if (!s.axes.empty() || s.kind == K::scan || s.kind == K::store) return {};
+    if (!s.axes.empty() || s.kind == K::scan) return {};
     computed.insert(s.result);
   }
   for (const Stmt& s : body) {

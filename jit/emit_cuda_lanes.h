@@ -54,7 +54,7 @@ class CudaLanes {
   // Loads that several loops over a row repeat are kept in registers; declares them.
   void find_kept_loads();
   void declare_kept_loads();
-  // Of the body of a loop: loads of inputs that follow nothing the body computes. None where it has loops or stores.
+  // Of the body of a loop: loads of inputs that follow nothing the body computes. None where it has loops.
   std::vector<const Stmt*> loads_ahead(const Block& body) const;
   // Such a load of step u, declared for `steps`; the body finds it there between begin_ahead and end_ahead.
   void declare_ahead(const Stmt& s, int steps);

@@ -25,6 +25,9 @@ constexpr int kTile = 64, kSmallTile = 32;  // elements on a side
 constexpr int kShortestRun = 32;            // bytes: what memory gives at once
 constexpr int64_t kBytesAhead = 128;        // a thread's, of a reduction in order
 constexpr int kMostAhead = 16;
+constexpr int kMostVectorsAhead = 8;      // of a map
+constexpr int64_t kFewestWaves = 8;       // of blocks: fewer would leave multiprocessors idle at the end
+constexpr size_t kLongestAhead = 64;      // statements of a map that takes several vectors
 constexpr int64_t kFoldsBytes = 1 << 10;  // of shared memory, for what folds exchange
 constexpr int kFirstWithClusters = 90;    // architecture
 constexpr int kMostBlocksOfCluster = 8;   // that every device takes
@@ -201,6 +204,43 @@ void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& 
   s.ahead = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
 }
 
+// Bytes that memory gives one vector of a map, not counting what other rows read too; 0 where a load follows a value.
+int64_t bytes_of_vector(const Kernel& k, std::span<const int64_t> sizes, int vector) {
+  const Stmt& par = k.body[0];
+  int64_t bytes = 0;
+  for (const Stmt& s : par.body) {
+    if (s.kind != K::load) continue;
+    auto steps = [&](Ref var) {
+      return std::ranges::any_of(s.address, [&](const Term& t) { return t.var == var; });
+    };
+    const bool follows = std::ranges::any_of(s.address, [&](const Term& t) {
+      return t.var != kNoRef && std::ranges::none_of(par.axes, [&](const Axis& a) { return a.var == t.var; });
+    });
+    if (follows) return 0;
+    const bool whole = std::ranges::all_of(
+        par.axes, [&](const Axis& a) { return steps(a.var) || extent_value(a.extent, sizes.data()) == 1; });
+    const bool together =
+        std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{1, -1, par.axes.back().var}; });
+    if (whole && together) bytes += vector * size_of(k.buffers[s.buffer].type);
+  }
+  return bytes;
+}
+
+// Vectors that a thread of a map takes at once, so that a multiprocessor full of threads has enough bytes on their way. Few
+// waves of blocks stay as many as they are.
+int vectors_ahead(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device, int ease,
+                  int vector) {
+  if (ease > 0 || !is_map(k) || k.body[0].body.size() > kLongestAhead) return 1;
+  const int64_t bytes = bytes_of_vector(k, sizes, vector) * device.threads_per_multiprocessor,
+                threads = int64_t{device.multiprocessors} * device.threads_per_multiprocessor,
+                waves = par_iterations(k, sizes.data(), vector) / std::max<int64_t>(threads, 1);
+  int ahead = 1;
+  while (bytes > 0 && ahead < kMostVectorsAhead && ahead * bytes < device.bytes_in_flight &&
+         waves >= kFewestWaves * ahead * 2)
+    ahead *= 2;
+  return ahead;
+}
+
 bool has_locals(const Kernel& k) {
   return std::any_of(k.buffers.begin(), k.buffers.end(),
                      [](const Buffer& b) { return b.role == Buffer::Role::local; });
@@ -225,6 +265,12 @@ int64_t local_bytes(const Kernel& k, const CudaSchedule& s, std::span<const int6
 
 int64_t cuda_tile_bytes(const CudaSchedule& s, DType type) {
   return (int64_t{s.along} * (s.across + 1) * size_of(type) + 15) / 16 * 16;
+}
+
+bool is_map(const Kernel& kernel) {
+  const Stmt& par = kernel.body[0];
+  return par.simd &&
+         std::ranges::all_of(par.body, [](const Stmt& s) { return s.axes.empty() && s.kind != K::scan; });
 }
 
 std::string describe(const CudaSchedule& s) {
@@ -271,6 +317,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   }
   if (!row) {
     if (has_locals(k)) s.locals = Locals::global;
+    s.ahead = vectors_ahead(k, sizes, device, ease, s.vector);
     columns(k, sizes, device, alignment, ease, s);
     return s;
   }
@@ -347,9 +394,9 @@ CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const i
       launch.shared_bytes += cuda_tile_bytes(s, map->kernel.buffers[map->statement(i).buffer].type);
     return launch;
   }
-  const int64_t teams = s.block / s.team;
+  const int64_t teams = s.block / s.team, at_once = is_map(k) ? teams * s.ahead : teams;
   const int64_t count = par_iterations(k, sizes.data(), s.form == Form::flat ? s.vector : 1);
-  launch.blocks = std::min((count + teams - 1) / teams, most / s.cluster) * s.cluster;
+  launch.blocks = std::min((count + at_once - 1) / at_once, most / s.cluster) * s.cluster;
   launch.cluster = s.cluster;
   if (s.locals == Locals::shared) launch.shared_bytes = local_bytes(k, s, sizes) * teams;
   if (s.locals == Locals::global) {

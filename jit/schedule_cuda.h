@@ -44,15 +44,20 @@ struct CudaSchedule {
   int along = 0,
       across = 0;  // tiled: elements of a tile along the axis of lanes, and along the other; powers of two
   bool merged = false;  // flat: the inner loop of a map is part of the par nest (jit/transposing.h)
-  int ahead = 1;        // flat: steps of a reduction in order whose loads come before the first of them folds
-  bool whole = false;   // simd axes are multiples of `vector`
-  bool wide = false;    // 64-bit indices
+  int ahead =
+      1;  // flat: steps of a reduction in order, or vectors of a map, that a thread loads before the first of
+          // them folds or is computed
+  bool whole = false;        // simd axes are multiples of `vector`
+  bool wide = false;         // 64-bit indices
   bool approximate = false;  // functions good enough for results of 16 bits
   friend bool operator==(const CudaSchedule&, const CudaSchedule&) = default;
 };
 
 // "row 32x8 vector 4 registers 2": for logs and golden texts.
 std::string describe(const CudaSchedule& schedule);
+
+// Whether the kernel is one map: lanes along its par nest, nothing but scalars within.
+bool is_map(const Kernel& kernel);
 
 // sizes: of the kernel's size arguments. alignment: bytes to which all pointers are aligned. longest_buffer: elements, where values
 // are addresses (-1: unknown). ease: how often the compiler ran out of registers: from 1 on no row is kept in them, from 2

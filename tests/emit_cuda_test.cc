@@ -53,6 +53,7 @@ TEST(EmitCuda, RandomKernelsAgree) {
     CudaSchedule own = cuda_schedule(c.kernel, c.sizes, {});
     own.approximate = false;
     if (own.form == CudaSchedule::Form::flat) {
+      if (is_map(c.kernel)) own.ahead = 1 << seed % 4;
       vectors += own.vector > 1;
       add(own, 1, "_own");
       continue;
@@ -171,40 +172,67 @@ std::vector<RealTry> real_tries(bool approximate) {
   return tries;
 }
 
+// All of one grade of functions: against the interpreter, and the same in every order of threads.
+void check_real(const std::vector<RealTry>& tries) {
+  std::vector<CudaKernel> kernels;
+  for (const RealTry& t : tries) kernels.push_back(t.kernel);
+  auto program = CudaProgram::compile(kernels);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  for (const RealTry& t : tries) {
+    SCOPED_TRACE(t.kernel.kernel.name + " " + std::to_string(t.c.sizes[0]) + "x" +
+                 std::to_string(t.c.sizes[1]) + " " + describe(t.kernel.schedule));
+    BufferBytes want = t.c.data;
+    ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes).ok());
+    BufferBytes first;
+    for (int order : kThreadOrders) {
+      Memory memory(t.c.data);
+      ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
+      ASSERT_TRUE(memory.intact()) << "written beside a buffer";
+      const BufferBytes got = memory.bytes();
+      if (first.empty()) first = got;
+      ASSERT_EQ(first_difference(t.c, got, first), "") << "another order of threads";
+      ASSERT_EQ(distance(t.c, got, want, std::max(t.c.sizes[0], t.c.sizes[1])), "")
+          << emit_cuda(t.kernel.kernel, t.kernel.schedule);
+    }
+  }
+}
+
 TEST(EmitCuda, RealGroupsAgree) {
   std::map<std::string, int> forms;
   for (bool approximate : {false, true}) {
     const std::vector<RealTry> tries = real_tries(approximate);
-    std::vector<CudaKernel> kernels;
-    for (const RealTry& t : tries) kernels.push_back(t.kernel);
-    auto program = CudaProgram::compile(kernels);
-    ASSERT_TRUE(program.ok()) << program.status().message();
-    for (const RealTry& t : tries) {
-      SCOPED_TRACE(t.kernel.kernel.name + " " + std::to_string(t.c.sizes[0]) + "x" +
-                   std::to_string(t.c.sizes[1]) + " " + describe(t.kernel.schedule));
+    for (const RealTry& t : tries)
       ++forms[std::string(t.kernel.schedule.form == CudaSchedule::Form::row ? "row" : "flat") + " " +
               std::to_string(static_cast<int>(t.kernel.schedule.locals)) +
               (t.kernel.schedule.cluster > 1 ? " cluster"
                : t.kernel.schedule.team > 32 ? " block"
                                              : "")];
-      BufferBytes want = t.c.data;
-      ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes).ok());
-      BufferBytes first;
-      for (int order : kThreadOrders) {
-        Memory memory(t.c.data);
-        ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
-        ASSERT_TRUE(memory.intact()) << "written beside a buffer";
-        const BufferBytes got = memory.bytes();
-        if (first.empty()) first = got;
-        ASSERT_EQ(first_difference(t.c, got, first), "") << "another order of threads";
-        ASSERT_EQ(distance(t.c, got, want, std::max(t.c.sizes[0], t.c.sizes[1])), "")
-            << emit_cuda(t.kernel.kernel, t.kernel.schedule);
-      }
-    }
+    check_real(tries);
   }
   // flat; rows of parts of a warp and of a block, in registers, in shared memory, in neither.
   for (const char* form : {"flat 0", "row 1", "row 1 block", "row 1 cluster", "row 3 block"})
     EXPECT_GT(forms[form], 0) << form;
+}
+
+// Maps of which a thread takes several vectors at once: lengths that leave the last block some, one or none.
+TEST(EmitCuda, SeveralVectorsOfAMap) {
+  for (bool approximate : {false, true}) {
+    std::vector<RealTry> tries;
+    for (int text : {2, 6, 7})
+      for (DType type : {DType::f32, DType::bf16})
+        for (int ahead : {2, 8})
+          for (const auto& [n, m] : std::vector<std::pair<int64_t, int64_t>>{
+                   {0, 8}, {1, 1}, {3, 31}, {2, 127}, {9, 128}, {5, 1021}, {3, 4096}}) {
+            RealTry t{real_case(kCudaTexts[text], type, n, m), {}};
+            t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, {}, 16, 1 << 20)};
+            if (t.kernel.schedule.approximate != approximate) continue;
+            ASSERT_TRUE(is_map(t.c.kernel));
+            t.kernel.schedule.ahead = ahead;
+            t.kernel.kernel.name += "_" + std::to_string(tries.size());
+            tries.push_back(std::move(t));
+          }
+    check_real(tries);
+  }
 }
 
 // ---- functions that are good enough for 16 bits ----
@@ -271,6 +299,7 @@ struct Planted {
   int64_t n, m;
   const char *from, *to;
   size_t shift;
+  int ahead = 0;  // vectors of a map
 };
 
 TEST(EmitCuda, PlantedFaultsAreFound) {
@@ -284,11 +313,14 @@ TEST(EmitCuda, PlantedFaultsAreFound) {
       {"vectors at any address", 2, 4, 64, "", "", 4},
       {"rows behind the last of a column", 4, 29, 16, " + 15 < e", " < e", 0},
       {"the first rows of a column again", 4, 45, 16, "= g1 + u;", "= u;", 0},
+      {"vectors behind the last of a map", 7, 1808, 1, "if (at < total)", "if (true)", 0, 2},
+      {"the first vector of a map again", 7, 1808, 1, "at = first + u * 256", "at = first", 0, 2},
   };
   for (const Planted& f : faults) {
     SCOPED_TRACE(f.what);
     const KernelCase c = real_case(kCudaTexts[f.text], DType::f32, f.n, f.m);
-    const CudaKernel k{c.kernel, cuda_schedule(c.kernel, c.sizes, {}, 16, 1 << 20)};
+    CudaKernel k{c.kernel, cuda_schedule(c.kernel, c.sizes, {}, 16, 1 << 20)};
+    if (f.ahead > 0) k.schedule.ahead = f.ahead;
     bool planted = !*f.from;
     auto program = CudaProgram::compile({k}, [&](std::string& text) {
       if (!*f.from) return;

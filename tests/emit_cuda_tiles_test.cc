@@ -125,6 +125,7 @@ TEST(EmitCudaTiles, MergedMaps) {
       TileTry t{transposing_case(text, DType::i32, 2, n, m), {}};
       CudaSchedule s;
       s.vector = static_cast<int>(vector);
+      s.ahead = next % 3 == 2 ? 4 : 1;
       s.whole = true;
       s.merged = true;
       t.kernel = {t.c.kernel, s};

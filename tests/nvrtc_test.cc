@@ -172,6 +172,27 @@ TEST(Nvrtc, RowsAreLoadedAhead) {
     }
 }
 
+// Maps: several vectors of a thread are on their way before the first is computed.
+TEST(Nvrtc, VectorsAreLoadedAhead) {
+  NEEDS_NVRTC();
+  for (int architecture : {80, 90, 100, 120})
+    for (DType type : {DType::f32, DType::bf16})
+      for (int text : {2, 7}) {
+        const Kernel kernel = real_case(kCudaTexts[text], type, 1, 1).kernel;
+        auto built = build(kernel, {1 << (text == 7 ? 28 : 14), 1 << 14}, architecture, true);
+        ASSERT_TRUE(built.ok()) << built.status().message();
+        SCOPED_TRACE(built->what);
+        const std::string& ptx = built->binary.ptx;
+        EXPECT_EQ(built->schedule.ahead, 2);
+        const int streams = text == 7 ? 1 : 2;  // the bias comes along
+        EXPECT_EQ(count(ptx.substr(0, ptx.find("st.global")), "ld.global"), 2 * streams) << ptx;
+        EXPECT_EQ(count(ptx, "ld.global"), 2 * streams) << ptx;
+        EXPECT_EQ(count(ptx, "ld.local"), 0);
+        EXPECT_EQ(built->binary.spill_bytes, 0);
+        EXPECT_LE(built->binary.registers, 64);
+      }
+}
+
 TEST(Nvrtc, NeighboursAreReadAsVectors) {
   NEEDS_NVRTC();
   for (int text : {0, 1, 2})
@@ -241,14 +262,18 @@ TEST(Nvrtc, InstructionsOfMaps) {
                      "(N; in %in: bf16, out %out: bf16) {\npar simd %i in N {\n%x = load %in[%i]\n" + m.body +
                      "\nstore %out[%i], %o\n}\n}");
     ASSERT_TRUE(kernel.ok()) << kernel.status().message();
-    const std::vector<int64_t> sizes{1 << 24};
-    const CudaSchedule s = cuda_schedule(*kernel, sizes, {});
-    auto built = (*nvrtc())->compile(cuda_source(*kernel, s), kernel->name, 90, s.approximate);
-    ASSERT_TRUE(built.ok()) << built.status().message();
-    const double each = static_cast<double>(built->code_bytes) / 16 / s.vector;
-    std::printf("%s: %.1f instructions per element, %d registers\n", m.name, each, built->registers);
-    EXPECT_LE(each, m.most) << m.name;
-    EXPECT_GT(each, m.most / 3) << m.name << " has a band that says nothing";
+    for (const auto& [length, ahead] : {std::pair{1 << 24, 1}, std::pair{1 << 26, 2}}) {
+      const std::vector<int64_t> sizes{length};
+      const CudaSchedule s = cuda_schedule(*kernel, sizes, {});
+      EXPECT_EQ(s.ahead, ahead);
+      auto built = (*nvrtc())->compile(cuda_source(*kernel, s), kernel->name, 90, s.approximate);
+      ASSERT_TRUE(built.ok()) << built.status().message();
+      const double each = static_cast<double>(built->code_bytes) / 16 / (s.vector * s.ahead);
+      std::printf("%s: %.1f instructions per element, %d registers, %d ahead\n", m.name, each,
+                  built->registers, ahead);
+      EXPECT_LE(each, m.most) << m.name;
+      EXPECT_GT(each, m.most / 3) << m.name << " has a band that says nothing";
+    }
   }
 }
 

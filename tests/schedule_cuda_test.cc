@@ -47,7 +47,9 @@ TEST(CudaSchedule, Words) {
       {1, DType::bf16, 8192, 8192, "A100", "row 256x1 vector 8 registers 4 whole approximate"},
       {1, DType::f32, 4096, 1023, "H100", "row 256x1 vector 1 registers 4 whole"},
       {2, DType::f32, 8192, 8192, "H100", "flat 1x256 vector 4 whole"},
-      {2, DType::bf16, 8192, 8190, "H100", "flat 1x256 vector 2 whole"},
+      {2, DType::f32, 8192, 8192, "H200", "flat 1x256 vector 4 ahead 2 whole"},
+      {2, DType::bf16, 8192, 8190, "H100", "flat 1x256 vector 2 ahead 4 whole"},
+      {2, DType::bf16, 8192, 8191, "H200", "flat 1x256 vector 1 ahead 8 whole"},
       {3, DType::f16, 512, 768, "H100", "flat 1x256 vector 4 ahead 2 whole approximate"},
       {4, DType::f32, 16384, 4096, "H100", "flat 1x64 vector 1 ahead 16 whole"},
       {4, DType::f32, 16384, 4096, "H200", "flat 1x64 vector 1 ahead 16 whole"},
@@ -58,6 +60,12 @@ TEST(CudaSchedule, Words) {
       {5, DType::f32, 128, 128, "H100", "flat 1x256 vector 1"},
       {6, DType::f32, 64, 64, "H100", "flat 1x256 vector 4 whole"},
       {7, DType::bf16, 1001, 1, "H100", "flat 1x256 vector 8 approximate"},
+      {7, DType::bf16, 1 << 25, 1, "H200", "flat 1x256 vector 8 whole approximate"},
+      {7, DType::bf16, 1 << 26, 1, "H200", "flat 1x256 vector 8 ahead 2 whole approximate"},
+      {7, DType::bf16, (1 << 26) + 1, 1, "H200", "flat 1x256 vector 8 ahead 2 approximate"},
+      {7, DType::bf16, 1 << 26, 1, "H100", "flat 1x256 vector 8 whole approximate"},
+      {7, DType::f32, 1 << 28, 1, "A100", "flat 1x256 vector 4 whole"},
+      {7, DType::f32, 1 << 28, 1, "RTX 4090", "flat 1x256 vector 4 whole"},
   };
   for (const Expected& e : all) {
     const KernelCase c = real_case(kCudaTexts[e.text], e.type, 2, 2);
@@ -134,6 +142,20 @@ TEST(CudaSchedule, Alignment) {
   EXPECT_EQ(words(64, 4), "flat 1x256 vector 1 whole");
   EXPECT_EQ(words(66, 16), "flat 1x256 vector 2 whole");
   EXPECT_EQ(words(67, 16), "flat 1x256 vector 1 whole");
+}
+
+// A thread of a map takes several vectors at once where registers are left, and a block as many as its threads do.
+TEST(CudaSchedule, VectorsAhead) {
+  const KernelCase c = real_case(kCudaTexts[7], DType::f32, 2, 1);
+  const std::vector<int64_t> sizes{(1 << 26) - 4, 1};
+  CudaDevice device;
+  device.threads_per_multiprocessor = 1024;
+  const CudaSchedule s = cuda_schedule(c.kernel, sizes, device);
+  EXPECT_EQ(describe(s), "flat 1x256 vector 4 ahead 4 whole");
+  EXPECT_EQ(describe(cuda_schedule(c.kernel, sizes, device, 16, -1, 1)), "flat 1x256 vector 4 whole");
+  const std::vector<int64_t> few{4096, 1};
+  EXPECT_EQ(cuda_launch(c.kernel, s, few, device).blocks, 1);
+  EXPECT_EQ(cuda_launch(c.kernel, s, std::vector<int64_t>{4100, 1}, device).blocks, 2);
 }
 
 // Indices have 64 bits where an element may lie beyond 2^31, or where nobody knows.
