@@ -8,14 +8,16 @@ namespace {
 
 using K = Stmt::Kind;
 
-bool has_tiles(const Stmt& s) {
-  return std::any_of(s.axes.begin(), s.axes.end(), [](const Axis& a) { return a.by > 0 || a.of != kNoRef; });
-}
-
 }  // namespace
 
+const Axis* tiled_axis(const Kernel& kernel, const Axis& axis) {
+  for (const Axis& a : kernel.body[0].axes)
+    if (a.var == axis.of && a.by > 0) return &a;
+  return nullptr;
+}
+
 CudaRows::CudaRows(const Kernel& kernel, std::span<const int64_t> sizes) : k_(kernel), sizes_(sizes) {
-  if (k_.body[0].simd || has_tiles(k_.body[0])) return;
+  if (k_.body[0].simd) return;
   possible_ = true;
   walk(k_.body[0].body, nullptr, 0);
   possible_ = possible_ && longest_ >= 0;
@@ -31,14 +33,20 @@ int64_t CudaRows::kept_bytes() const {
 
 void CudaRows::walk(const Block& block, const Stmt* simd, int depth) {
   for (const Stmt& s : block) {
-    if (s.kind == K::scan || has_tiles(s)) possible_ = false;
+    if (s.kind == K::scan) possible_ = false;
+    for (const Axis& a : s.axes)
+      if (a.by > 0 || (a.of != kNoRef && !tiled_axis(k_, a))) possible_ = false;
     if (s.kind == K::load && k_.buffers[s.buffer].role == Buffer::Role::out) possible_ = false;
     if ((s.kind == K::load || s.kind == K::store) && k_.buffers[s.buffer].role == Buffer::Role::local)
       local(s, simd);
     if (s.kind == K::load && simd && k_.buffers[s.buffer].role == Buffer::Role::in) ++loads_[s.buffer];
     if (s.simd) {
-      const int64_t n = extent_value(s.axes.back().extent, sizes_.data());
-      even_ = even_ && depth == 0 && s.axes.size() == 1 && (longest_ < 0 || longest_ == n);
+      const Axis& a = s.axes.back();
+      const Axis* tiles = tiled_axis(k_, a);
+      int64_t n = extent_value(tiles ? tiles->extent : a.extent, sizes_.data());
+      if (tiles) n = std::min(n, tiles->by);
+      even_ = even_ && depth == 0 && s.axes.size() == 1 && (longest_ < 0 || (longest_ == n && tile_ == a.of));
+      tile_ = a.of;
       longest_ = std::max(longest_, n);
       ++loops_;
     }
@@ -47,7 +55,7 @@ void CudaRows::walk(const Block& block, const Stmt* simd, int depth) {
 }
 
 void CudaRows::local(const Stmt& s, const Stmt* simd) {
-  if (!simd) return static_cast<void>(possible_ = false);
+  if (!simd || simd->axes.back().of != kNoRef) return static_cast<void>(possible_ = false);
   // The address in terms of the loop's axes, and how long these are.
   std::vector<std::array<int64_t, 3>> at;
   for (const Term& t : s.address) {

@@ -1,6 +1,6 @@
 // CudaRows: what a team of threads can share of a kernel: simd loops that stand directly in the par nest or in plain loops,
-// whose locals are each written and read by the same lanes, and no output that is read back. At concrete sizes, for
-// schedule_cuda.cc. Tested by tests/schedule_cuda_test.cc.
+// or run over a tile of one of its axes, whose locals are each written and read by the same lanes, and no output that is read
+// back. At concrete sizes, for schedule_cuda.cc. Tested by tests/schedule_cuda_test.cc.
 #pragma once
 
 #include <array>
@@ -12,6 +12,9 @@
 #include "jit/kernel.h"
 
 namespace tenon::jit {
+
+// The axis of the par nest through a tile of which this one runs; null: it runs through none of these.
+const Axis* tiled_axis(const Kernel& kernel, const Axis& axis);
 
 class CudaRows {
  public:
@@ -32,6 +35,7 @@ class CudaRows {
   std::span<const int64_t> sizes_;
   bool possible_ = false, even_ = true;
   int64_t longest_ = -1;
+  Ref tile_ = kNoRef;  // of the simd loops
   int loops_ = 0;
   std::map<int, std::vector<std::array<int64_t, 3>>> locals_;
   std::map<int, int> loads_;  // of inputs, in simd loops

@@ -76,7 +76,7 @@ class CudaEmitter final : CudaLanes {
     place_locals();
     declare_kept_loads();
     if (s.simd) {
-      enter_lanes(s.axes.back());
+      enter_lanes(s.axes.back(), extent(s.axes.back().extent));
       emit_lanes(s.body, {});
       leave_lanes();
     } else {
@@ -146,7 +146,7 @@ class CudaEmitter final : CudaLanes {
       line("const tn_ix at = first + u * " + number(s_.block) + ";");
       open("if (at < total)");
       place_in_nest(steps, "j");
-      enter_lanes(lanes);
+      enter_lanes(lanes, extent(lanes.extent));
       body();
       close();
       close();
@@ -247,7 +247,7 @@ class CudaEmitter final : CudaLanes {
       line("__syncthreads();");
     }
     over_tile(true, par().body.size() > kLongBody ? " 2" : "", [&] {
-      enter_lanes(map_->along);
+      enter_lanes(map_->along, extent(map_->along.extent));
       emit_lanes(par().body, {});
       leave_lanes();
     });
@@ -282,7 +282,7 @@ class CudaEmitter final : CudaLanes {
          " = " + first(lanes) + " + column;");
     open("if (" + variable(rows.var) + " < " + extent(rows.extent) + " && " + variable(lanes.var) + " < " +
          extent(lanes.extent) + ")");
-    if (!along) count_lanes(lanes);
+    if (!along) count_lanes(lanes, extent(lanes.extent));
     body();
     close();
     close();
@@ -324,16 +324,22 @@ class CudaEmitter final : CudaLanes {
   void simd_loop(const Stmt& s, const std::function<void()>& tail) {
     nest(s.axes, s.axes.size() - 1, [&] {
       const Axis& axis = s.axes.back();
-      const Range r = range(axis);
+      Range r = range(axis);
       const std::string var = variable(axis.var);
       loop_variable_.insert(axis.var);
+      if (axis.of != kNoRef) {
+        const std::string end = "e" + std::to_string(axis.var);
+        line("const tn_ix " + end + " = " + r.end + ";");
+        r.end = end;
+      }
       const int step = team_ * s_.cluster * vector_;
       const bool own = s_.cluster > 1 && s_.locals == Locals::shared;
       const std::string first = team_ > 1 ? vector_ > 1 ? "lane * " + number(vector_) : "lane" : "0";
       if (s_.chunks > 0) {
         line("#pragma unroll");
         open("for (int c = 0; c < " + number(s_.chunks) + "; ++c)");
-        line("const tn_ix " + var + " = (tn_ix)c * " + number(step) + " + " + first + ";");
+        line("const tn_ix " + var + " = " + (r.begin == "0" ? "" : r.begin + " + ") + "(tn_ix)c * " +
+             number(step) + " + " + first + ";");
         open("if (" + var + " < " + r.end + ")");
       } else {
         const std::string begin = r.begin == "0" ? first : first == "0" ? r.begin : r.begin + " + " + first;
@@ -341,7 +347,7 @@ class CudaEmitter final : CudaLanes {
              "; " + var + " < " + r.end + "; " + var + " += " + number(step) +
              (own ? ", own += " + number(team_ * vector_) : "") + ")");
       }
-      enter_lanes(axis);
+      enter_lanes(axis, r.end);
       emit_lanes(s.body, tail, s.yields);
       leave_lanes();
       if (s_.chunks > 0) close();

@@ -170,15 +170,14 @@ std::string CudaLanes::fold_call(OpId fold, const std::string& a, const std::str
 
 // ---- statements for the lanes of a thread ----
 
-void CudaLanes::enter_lanes(const Axis& axis) {
+void CudaLanes::enter_lanes(const Axis& axis, const std::string& end) {
   simd_ = axis.var;
   varies_[axis.var] = true;
-  count_lanes(axis);
+  count_lanes(axis, end);
 }
-void CudaLanes::count_lanes(const Axis& axis) {
+void CudaLanes::count_lanes(const Axis& axis, const std::string& end) {
   if (!whole_)
-    line("const int count = tn_count(" + variable(axis.var) + ", " + extent(axis.extent) + ", " +
-         number(vector_) + ");");
+    line("const int count = tn_count(" + variable(axis.var) + ", " + end + ", " + number(vector_) + ");");
 }
 
 bool CudaLanes::reads_lanes(const Stmt& s) const {

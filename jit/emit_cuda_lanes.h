@@ -48,8 +48,8 @@ class CudaLanes {
   // Those of a simd loop, or of a loop within; `tail` is done for each lane after them and reads `yields`.
   void emit_lanes(const Block& block, const std::function<void()>& tail, const std::vector<Ref>& yields = {});
   // From here on lanes are along this axis.
-  void enter_lanes(const Axis& axis);
-  void count_lanes(const Axis& axis);  // that are left before its end
+  void enter_lanes(const Axis& axis, const std::string& end);
+  void count_lanes(const Axis& axis, const std::string& end);  // that are left before it
   void leave_lanes() { simd_ = kNoRef; }
   // Loads that several loops over a row repeat are kept in registers; declares them.
   void find_kept_loads();

@@ -53,7 +53,12 @@ Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vect
   if (map) result.whole = extent_value(map->across.extent, sizes.data()) % vector == 0;
   each_statement(k.body, [&](const Stmt& s, Ref simd) {
     if (map && map->crosses(s)) simd = map->across.var;
-    if (s.simd && extent_value(s.axes.back().extent, sizes.data()) % vector != 0) result.whole = false;
+    if (s.simd) {
+      const Axis* tiles = tiled_axis(k, s.axes.back());
+      const Extent& e = tiles ? tiles->extent : s.axes.back().extent;
+      if (extent_value(e, sizes.data()) % vector != 0) result.whole = false;
+      if (tiles && tiles->by % vector != 0) result.aligned = result.whole = false;
+    }
     if ((s.kind != K::load && s.kind != K::store) || simd == kNoRef) return;
     bool together = false;
     int64_t rest = 0;

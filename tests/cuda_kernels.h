@@ -1,5 +1,5 @@
 // Kernels as real groups have them, with data: softmax, layer_norm, a bias and gelu, sums of embeddings, of columns, a running
-// sum, a reversal. Used by emit_cuda_test.cc and nvrtc_test.cc.
+// sum, a reversal, a sum in parts. Used by emit_cuda_test.cc and nvrtc_test.cc.
 #pragma once
 
 #include <random>
@@ -122,6 +122,15 @@ inline constexpr const char* kCudaTexts[] = {
         %h = const.f32 0.5
         %o = mul %v, %h
         store %y[%i], %o
+      }
+    })",
+    R"(kernel @sum_parts(N, M; in %x: $T, out %y: $T) {
+      par %p in M by 1024 {
+        %s = reduce add simd %j in %p unroll 4 {
+          %v = load %x[%j]
+          yield %v
+        }
+        store %y[%p], %s
       }
     })"};
 

@@ -313,6 +313,8 @@ TEST(EmitCuda, PlantedFaultsAreFound) {
       {"vectors at any address", 2, 4, 64, "", "", 4},
       {"rows behind the last of a column", 4, 29, 16, " + 15 < e", " < e", 0},
       {"the first rows of a column again", 4, 45, 16, "= g1 + u;", "= u;", 0},
+      {"every part is the first", 8, 1, 4096, " = j0 * 1024 + (tn_ix)c", " = (tn_ix)c", 0},
+      {"elements behind the last part", 8, 1, 4090, "(tn_ix)(s1))", "(tn_ix)(s1 + 8))", 0},
       {"vectors behind the last of a map", 7, 1808, 1, "if (at < total)", "if (true)", 0, 2},
       {"the first vector of a map again", 7, 1808, 1, "at = first + u * 256", "at = first", 0, 2},
   };
