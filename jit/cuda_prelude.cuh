@@ -121,6 +121,27 @@ TN_FN V tn_cluster_fold(V x, F fold, tn_u64 (*slots)[32], tn_u64* parts, int& tu
   return x;
 }
 
+// The folds of N columns of a thread over the R threads of a block of T that share them: in the first of these, by halves.
+// parts: T * N values of the block. All threads of the block must come here.
+template <int T, int R, class V, int N, class F>
+TN_FN void tn_rows_fold(V (&x)[N], F fold, tn_u64* parts) {
+  V* all = (V*)parts;
+  const int row = threadIdx.x / (T / R);
+  __syncthreads();
+#pragma unroll
+  for (int d = R / 2; d > 0; d /= 2) {
+    if (row >= d && row < 2 * d) {
+#pragma unroll
+      for (int v = 0; v < N; ++v) all[v * T + threadIdx.x] = x[v];
+    }
+    __syncthreads();
+    if (row < d) {
+#pragma unroll
+      for (int v = 0; v < N; ++v) x[v] = fold(x[v], all[v * T + threadIdx.x + d * (T / R)]);
+    }
+  }
+}
+
 // ---- map rows ----
 
 template <class T> struct tn_unsigned_of;

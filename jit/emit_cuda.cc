@@ -56,6 +56,7 @@ class CudaEmitter final : CudaLanes {
   void emit_par() {
     const Stmt& s = par();
     if (s_.ahead > 1 && is_map(k_)) return emit_vectors_ahead();
+    if (s_.rows > 1) return emit_shared_columns();
     if (s_.cluster > 1) {
       line("const int lane = (int)tn_cluster_rank<" + number(s_.cluster) + ">() * " + number(team_) +
            " + threadIdx.x;");
@@ -162,6 +163,35 @@ class CudaEmitter final : CudaLanes {
     begin_ahead(loads);
     each_vector([&] { emit_lanes(s.body, {}); });
     end_ahead();
+    leave_lanes();
+    close();
+  }
+
+  // Columns of which `rows` threads of a block take every so manieth row each: they meet where the reduction ends, and the first
+  // does what comes behind it. Threads beyond the last column take that one too, and leave nothing.
+  void emit_shared_columns() {
+    const Stmt& s = par();
+    const auto fold = std::ranges::find_if(s.body, [](const Stmt& inner) { return !inner.axes.empty(); });
+    const std::string columns = number(s_.block / s_.rows);
+    std::vector<int> steps(s.axes.size(), 1);
+    steps.back() = vector_;
+    int widest = 1;
+    for (Ref r : fold->results) widest = std::max(widest, static_cast<int>(size_of(k_.types[r])));
+    line("TN_SHARED tn_u64 parts[" + number(int64_t{s_.block} * vector_ * widest / 8) + "];");
+    line("const int row = threadIdx.x / " + columns + ", column = threadIdx.x % " + columns + ";");
+    line("const tn_ix total = " + count_nest(steps, whole_) + ";");
+    open("for (tn_ix first = (tn_ix)blockIdx.x * " + columns +
+         "; first < total; first += (tn_ix)gridDim.x * " + columns + ")");
+    line("const tn_ix at = tn_minimum((tn_ix)(first + column), (tn_ix)(total - 1));");
+    place_in_nest(steps, "j");
+    enter_lanes(s.axes.back(), extent(s.axes.back().extent));
+    const Block shared(s.body.begin(), fold + 1), rest(fold + 1, s.body.end());
+    std::set<Ref> later;
+    for (const Stmt& inner : rest) collect_uses(inner, later);
+    emit_lanes(shared, {}, {later.begin(), later.end()});
+    open("if (row == 0 && first + column < total)");
+    emit_lanes(rest, {});
+    close();
     leave_lanes();
     close();
   }
@@ -385,36 +415,43 @@ class CudaEmitter final : CudaLanes {
   }
 
   // The loops of a reduction around `body`: one step, its folds included. Where the schedule says so several steps of the
-  // innermost are taken together: what they load is asked for before the first is folded.
+  // innermost are taken together: what they load is asked for before the first is folded. Threads that share a column take
+  // turns.
   void fold_in_order(const Stmt& s, const std::function<void()>& body) {
     const std::vector<const Stmt*> loads = s_.ahead > 1 ? loads_ahead(s.body) : std::vector<const Stmt*>();
-    if (loads.empty()) return nest(s.axes, s.axes.size(), body);
+    if (loads.empty() && s_.rows == 1) return nest(s.axes, s.axes.size(), body);
     nest(s.axes, s.axes.size() - 1, [&] {
+      const bool turns = s_.rows > 1;
       const Axis& axis = s.axes.back();
       const Range r = range(axis);
       const std::string var = variable(axis.var), at = "g" + std::to_string(axis.var),
-                        end = "e" + std::to_string(axis.var), steps = number(s_.ahead);
+                        end = "e" + std::to_string(axis.var), steps = number(s_.ahead),
+                        all = number(int64_t{s_.ahead} * s_.rows);
       loop_variable_.insert(axis.var);
       auto each_step = [&](const std::function<void()>& step) {
         line("#pragma unroll");
         open("for (int u = 0; u < " + steps + "; ++u)");
-        line("const tn_ix " + var + " = " + at + " + u;");
+        line("const tn_ix " + var + " = " + at + " + u" + (turns ? " * " + number(s_.rows) : "") + ";");
         step();
         close();
       };
       line("const tn_ix " + end + " = " + r.end + ";");
-      line("tn_ix " + at + " = " + r.begin + ";");
-      open("for (; " + at + " + " + number(s_.ahead - 1) + " < " + end + "; " + at + " += " + steps + ")");
-      for (const Stmt* load : loads) declare_ahead(*load, s_.ahead);
-      each_step([&] {
-        for (const Stmt* load : loads) load_ahead(*load);
-      });
-      line("tn_loads_first();");
-      begin_ahead(loads);
-      each_step(body);
-      end_ahead();
-      close();
-      open("for (tn_ix " + var + " = " + at + "; " + var + " < " + end + "; ++" + var + ")");
+      line("tn_ix " + at + " = " + r.begin + (turns ? " + row" : "") + ";");
+      if (!loads.empty()) {
+        open("for (; " + at + " + " + number((s_.ahead - 1) * s_.rows) + " < " + end + "; " + at +
+             " += " + all + ")");
+        for (const Stmt* load : loads) declare_ahead(*load, s_.ahead);
+        each_step([&] {
+          for (const Stmt* load : loads) load_ahead(*load);
+        });
+        line("tn_loads_first();");
+        begin_ahead(loads);
+        each_step(body);
+        end_ahead();
+        close();
+      }
+      open("for (tn_ix " + var + " = " + at + "; " + var + " < " + end + "; " +
+           (turns ? var + " += " + number(s_.rows) : "++" + var) + ")");
       body();
       close();
     });
@@ -446,6 +483,11 @@ class CudaEmitter final : CudaLanes {
         for (const Stmt& inner : s.body) emit_uniform(inner);
         fold("");
       });
+    }
+    for (size_t r = 0; lanes && s_.rows > 1 && r < s.results.size(); ++r) {
+      const std::string t = type(s.results[r]);
+      line("tn_rows_fold<" + number(s_.block) + ", " + number(s_.rows) + ">(" + value(s.results[r]) +
+           ", [](" + t + " a, " + t + " b) { return " + fold_call(s.combine[r], "a", "b") + "; }, parts);");
     }
     if (lanes) return;
     for (size_t r = 0; r < s.results.size(); ++r) {

@@ -25,6 +25,8 @@ constexpr int kTile = 64, kSmallTile = 32;  // elements on a side
 constexpr int kShortestRun = 32;            // bytes: what memory gives at once
 constexpr int64_t kBytesAhead = 128;        // a thread's, of a reduction in order
 constexpr int kMostAhead = 16;
+constexpr int kMostRows = 32;             // threads that share a column
+constexpr int64_t kFewestSteps = 4;       // of each of them
 constexpr int kMostVectorsAhead = 8;      // of a map
 constexpr int64_t kFewestWaves = 8;       // of blocks: fewer would leave multiprocessors idle at the end
 constexpr size_t kLongestAhead = 64;      // statements of a map that takes several vectors
@@ -193,19 +195,41 @@ InOrder reduction_in_order(const Kernel& k, std::span<const int64_t> sizes, int 
   return widest;
 }
 
-// A thread that walks along a column has little to do at once: short vectors and small blocks make more of them, and what it
-// loads in several steps it asks for together.
+// Whether threads can share the columns of a kernel: one reduction in order stands in its par nest, no other loop, and nothing is
+// stored before its end.
+bool shares_columns(const Kernel& k) {
+  const Stmt& par = k.body[0];
+  int folds = 0;
+  for (const Stmt& s : par.body) {
+    if (s.kind == K::loop || s.kind == K::scan || s.simd || (s.kind == K::store && folds == 0)) return false;
+    folds += s.kind == K::reduce;
+    if (std::ranges::any_of(s.body, [](const Stmt& i) { return !i.axes.empty() || i.kind == K::store; }))
+      return false;
+  }
+  return par.simd && folds == 1;
+}
+
+// Where there are few columns several threads of a block share the rows of each; if that is not enough, short vectors and small
+// blocks make more threads. What one loads in several steps it asks for together.
 void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device, int64_t alignment,
              int ease, CudaSchedule& s) {
-  if (reduction_in_order(k, sizes, 1).bytes == 0) return;
-  const int64_t enough = int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4;
-  auto threads = [&] { return par_iterations(k, sizes.data(), s.vector); };
-  while (s.vector > 1 && threads() < enough) s.vector /= 2;
+  const InOrder single = reduction_in_order(k, sizes, 1);
+  if (single.bytes == 0) return;
+  const int64_t enough =
+      device.multiprocessors * std::max<int64_t>(device.bytes_in_flight / kBytesAhead, kBlock);
+  auto threads = [&] { return par_iterations(k, sizes.data(), s.vector) * s.rows; };
+  while (shares_columns(k) && s.rows < kMostRows && threads() < enough &&
+         single.steps >= 2 * kFewestSteps * s.rows)
+    s.rows *= 2;
+  auto run = [&] { return s.block / s.rows * s.vector * widest_neighbour(k); };  // bytes of a row
+  while (s.vector > 1 && (s.rows == 1 ? threads() < enough : threads() < enough / 2 && run() > kShortestRun))
+    s.vector /= 2;
   s.whole = alignment_of(k, sizes, s.vector, alignment).whole;
-  while (s.block > kSmallestBlock && threads() < int64_t{2} * device.multiprocessors * s.block) s.block /= 2;
+  while (s.rows == 1 && s.block > kSmallestBlock && threads() < int64_t{2} * device.multiprocessors * s.block)
+    s.block /= 2;
   if (ease > 0) return;
   const InOrder r = reduction_in_order(k, sizes, s.vector);
-  const int64_t most = std::min<int64_t>({kBytesAhead / r.bytes, r.steps, kMostAhead});
+  const int64_t most = std::min<int64_t>({kBytesAhead / r.bytes, r.steps / s.rows, kMostAhead});
   s.ahead = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
 }
 
@@ -284,6 +308,7 @@ std::string describe(const CudaSchedule& s) {
                          : (s.form == Form::flat ? s.merged ? "flat merged " : "flat " : "row ") +
                                std::to_string(s.team) + "x" + std::to_string(s.block / s.team);
   text += " vector " + std::to_string(s.vector);
+  if (s.rows > 1) text += " rows " + std::to_string(s.rows);
   if (s.cluster > 1) text += " cluster " + std::to_string(s.cluster);
   if (s.locals == Locals::registers) text += " registers " + std::to_string(s.chunks);
   if (s.locals == Locals::shared) text += " shared";
@@ -399,7 +424,7 @@ CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const i
       launch.shared_bytes += cuda_tile_bytes(s, map->kernel.buffers[map->statement(i).buffer].type);
     return launch;
   }
-  const int64_t teams = s.block / s.team, at_once = is_map(k) ? teams * s.ahead : teams;
+  const int64_t teams = s.block / s.team / s.rows, at_once = is_map(k) ? teams * s.ahead : teams;
   const int64_t count = par_iterations(k, sizes.data(), s.form == Form::flat ? s.vector : 1);
   launch.blocks = std::min((count + at_once - 1) / at_once, most / s.cluster) * s.cluster;
   launch.cluster = s.cluster;

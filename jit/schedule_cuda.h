@@ -44,9 +44,9 @@ struct CudaSchedule {
   int along = 0,
       across = 0;  // tiled: elements of a tile along the axis of lanes, and along the other; powers of two
   bool merged = false;  // flat: the inner loop of a map is part of the par nest (jit/transposing.h)
-  int ahead =
-      1;  // flat: steps of a reduction in order, or vectors of a map, that a thread loads before the first of
-          // them folds or is computed
+  // flat: steps of a reduction in order, or vectors of a map, that a thread loads before the first folds or is computed.
+  int ahead = 1;
+  int rows = 1;              // flat: threads that share each column of a reduction in order; a power of two
   bool whole = false;        // simd axes are multiples of `vector`
   bool wide = false;         // 64-bit indices
   bool approximate = false;  // functions good enough for results of 16 bits

@@ -54,6 +54,7 @@ TEST(EmitCuda, RandomKernelsAgree) {
     own.approximate = false;
     if (own.form == CudaSchedule::Form::flat) {
       if (is_map(c.kernel)) own.ahead = 1 << seed % 4;
+      own.rows = 1;  // the order of sums
       vectors += own.vector > 1;
       add(own, 1, "_own");
       continue;
@@ -311,8 +312,13 @@ TEST(EmitCuda, PlantedFaultsAreFound) {
        "    if (lane) __syncthreads();\n", 0},
       {"a whole vector stored at the end", 7, 127, 1, "w0, count);", "w0);", 0},
       {"vectors at any address", 2, 4, 64, "", "", 4},
-      {"rows behind the last of a column", 4, 29, 16, " + 15 < e", " < e", 0},
-      {"the first rows of a column again", 4, 45, 16, "= g1 + u;", "= u;", 0},
+      {"rows behind the last of a column", 4, 3, 16, " + 1 < e", " < e", 0},
+      {"the first rows of a column again", 4, 6, 16, "= g1 + u;", "= u;", 0},
+      {"rows behind the last of a shared column", 4, 29, 16, " + 12 < e", " < e", 0},
+      {"all threads of a column take the same rows", 4, 45, 16, " + row;", ";", 0},
+      {"no barrier before the threads of a column meet", 4, 45, 16, "    __syncthreads();\n    if (row < d)",
+       "    if (row < d)", 0},
+      {"every thread of a column leaves its sum", 4, 45, 18, "if (row == 0 && ", "if (", 0},
       {"every part is the first", 8, 1, 4096, " = j0 * 1024 + (tn_ix)c", " = (tn_ix)c", 0},
       {"elements behind the last part", 8, 1, 4090, "(tn_ix)(s1))", "(tn_ix)(s1 + 8))", 0},
       {"vectors behind the last of a map", 7, 1808, 1, "if (at < total)", "if (true)", 0, 2},

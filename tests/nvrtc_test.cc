@@ -172,6 +172,24 @@ TEST(Nvrtc, RowsAreLoadedAhead) {
     }
 }
 
+// Columns whose rows threads share: they meet in shared memory.
+TEST(Nvrtc, ThreadsShareColumns) {
+  NEEDS_NVRTC();
+  for (int architecture : {80, 90, 100, 120})
+    for (DType type : {DType::f32, DType::bf16}) {
+      auto built = build(real_case(kCudaTexts[4], type, 1, 1).kernel, {16384, 4096}, architecture, true);
+      ASSERT_TRUE(built.ok()) << built.status().message();
+      SCOPED_TRACE(built->what);
+      EXPECT_GT(built->schedule.rows, 1);
+      EXPECT_EQ(built->schedule.ahead * built->schedule.vector * size_of(type), 128);
+      const std::string& ptx = built->binary.ptx;
+      EXPECT_GE(count(ptx, "bar.sync"), 2);
+      EXPECT_EQ(count(ptx, "ld.local"), 0);
+      EXPECT_EQ(built->binary.spill_bytes, 0);
+      EXPECT_LE(built->binary.registers, 128);
+    }
+}
+
 // Maps: several vectors of a thread are on their way before the first is computed.
 TEST(Nvrtc, VectorsAreLoadedAhead) {
   NEEDS_NVRTC();
@@ -191,7 +209,7 @@ TEST(Nvrtc, VectorsAreLoadedAhead) {
         EXPECT_EQ(built->binary.spill_bytes, 0);
         EXPECT_LE(built->binary.registers, 64);
       }
-}
+}  // namespace
 
 TEST(Nvrtc, NeighboursAreReadAsVectors) {
   NEEDS_NVRTC();
