@@ -64,8 +64,8 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
     work.pop_back();
     Lowered outcome = lower_axes(in, domain, axes);
     if (outcome.kernel) {
-      if (in.target == Target::gpu && walks_columns_again(*outcome.kernel, dims, in.target))
-        return unsupported("on a GPU columns are walked along once");
+      if (in.target == Target::gpu && walks_again(*outcome.kernel, dims))
+        return unsupported("on a GPU columns and channels are walked along once");
       for (LoweredKernel& k : split_reduction(std::move(*outcome.kernel), dims, in.target)) {
         if (in.target == Target::cpu)
           k.kernel = tile_transposed(tile_columns(std::move(k.kernel), k.sizes), k.sizes);

@@ -63,12 +63,19 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
   for (int c = 0; c < static_cast<int>(s.classes.size()); ++c)
     (inner_class[c] ? s.inner : s.par).push_back(c);
 
+  // What the inner loops do decides, not what is done once before or after them.
+  std::vector<Access> repeated;
+  for (const Access& a : accesses) {
+    bool inside = s.inner.empty();
+    for (const IndexTerm& t : a.address.terms) inside = inside || t.dynamic || axes[t.id].inner;
+    if (inside) repeated.push_back(a);
+  }
   auto best_of = [&](const std::vector<int>& candidates) {
     int best = -1;
     std::pair<bool, int> best_score;
     for (int c : candidates) {  // later (faster varying) classes win ties
       const std::pair score(!is_narrow(merged_extent(dims, axes, s.classes[c])),
-                            vector_score(s.classes[c], accesses));
+                            vector_score(s.classes[c], repeated));
       if (best < 0 || score >= best_score) best = c, best_score = score;
     }
     return std::pair(best, best_score);
@@ -113,17 +120,43 @@ bool tiles_transposed(Dim across, Dim along) {
 // be written more often than needed.
 int64_t rows_per_visit(size_t statements) { return statements <= 6 ? 4 : 1; }
 
+namespace {
+
+// Whether so many rows, as far as is known, are fewer than `many`.
+bool fewer(const Dims& par, int64_t many) {
+  int64_t rows = 1;
+  for (Dim d : par) rows = d.is_const() && rows < many && d.value() < many ? rows * d.value() : many;
+  return rows < many;
+}
+
+// A block of a GPU takes a part, which its registers hold, or shares the rows of columns. The channels of images, in parts of
+// several images: none of few elements, and none where there are enough channels.
+int64_t part_on_gpu(const Dims& par, Dim elements, bool columns, Dim inner) {
+  constexpr int64_t kPart = 8192, kRowsOfPart = 512, kLeast = 1024, kFewRows = 64, kFewChannels = 1024,
+                    kLongRow = 1 << 17;
+  auto longer = [&](int64_t most) { return !(elements.is_const() && elements.value() <= most); };
+  if (inner != Dim(1)) {
+    const int64_t least = columns ? kRowsOfPart : kLeast;
+    const int64_t part =
+        inner.is_const() ? std::max<int64_t>(least / std::max<int64_t>(inner.value(), 1), 1) : 1;
+    return longer(part) && (columns || fewer(par, kFewChannels)) ? part : 0;
+  }
+  if (columns) return longer(kRowsOfPart) ? kRowsOfPart : 0;
+  const bool few = fewer(par, kFewRows) && longer(kPart);
+  return few || (elements.is_const() && elements.value() >= kLongRow) ? kPart : 0;
+}
+
+}  // namespace
+
 // A part is worth waking a thread for, and as many parts as there are steps in one keep the errors of both small. Rows
 // that are many already keep all threads busy; they are split only where they are so long that errors would grow.
-int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target) {
-  constexpr int64_t kPart = 16384, kRowsOfPart = 1024, kRowsOfPartOnGpu = 128, kFewRows = 64,
-                    kLongRow = 1 << 17;
+int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target, Dim inner) {
+  constexpr int64_t kPart = 16384, kRowsOfPart = 1024, kFewRows = 64, kLongRow = 1 << 17;
   static_assert(kRowsOfPart % kRowsPerBlock == 0);
-  const int64_t rows_of_part = target == Target::gpu ? kRowsOfPartOnGpu : kRowsOfPart;
-  if (columns) return elements.is_const() && elements.value() <= rows_of_part ? 0 : rows_of_part;
-  int64_t rows = 1;  // known to be no more
-  for (Dim d : par) rows = d.is_const() && rows < kFewRows ? rows * d.value() : kFewRows;
-  const bool few = rows < kFewRows && !(elements.is_const() && elements.value() <= kPart);
+  if (target == Target::gpu) return part_on_gpu(par, elements, columns, inner);
+  if (inner != Dim(1)) return 0;
+  if (columns) return elements.is_const() && elements.value() <= kRowsOfPart ? 0 : kRowsOfPart;
+  const bool few = fewer(par, kFewRows) && !(elements.is_const() && elements.value() <= kPart);
   return few || (elements.is_const() && elements.value() >= kLongRow) ? kPart : 0;
 }
 

@@ -55,8 +55,13 @@ inline constexpr int64_t kTransposeAcross = 16, kTransposeAlong = 64;
 bool tiles_transposed(Dim across, Dim along);
 
 // Elements of a part if a reduction of `elements` (rows, where columns run across lanes) is to run as two kernels, parts
-// first (split.h); 0 for one kernel. par: the axes that are left.
-int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target = Target::cpu);
+// first (split.h); 0 for one kernel. par: the axes that are left. inner: elements that the reduction goes through for each,
+// where it runs over two axes that others lie between; those are split on a GPU only.
+int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target = Target::cpu,
+                       Dim inner = Dim(1));
+
+// Columns of more rows are walked along no more than once on a GPU (split.h).
+inline constexpr int64_t kMostRowsAgain = 128;
 
 // ---- what the emitters ask ----
 // A reduce over a whole tile of no more elements has no loop.

@@ -38,7 +38,7 @@ class Splitter {
       if (reduce_) return false;
       reduce_ = i;
     }
-    if (!reduce_ || reduce().axes.size() != 1) return false;
+    if (!reduce_ || reduce().axes.size() > (target_ == Target::gpu ? 2 : 1)) return false;
     // What it reads from the par level can be computed twice.
     std::set<Ref> uses;
     collect_uses(reduce(), uses);
@@ -57,7 +57,8 @@ class Splitter {
     columns_ = par.simd;
     for (const Axis& a : par.axes) par_.push_back(extent(a.extent));
     const Dim elements = extent(reduce().axes[0].extent);
-    const int64_t part = reduction_part(par_, elements, columns_, target_);
+    const Dim inner = reduce().axes.size() > 1 ? extent(reduce().axes[1].extent) : Dim(1);
+    const int64_t part = reduction_part(par_, elements, columns_, target_, inner);
     if (part == 0) return false;
     part_ = part;
     parts_ = dims_.ceil_div(elements, Dim(part));
@@ -202,15 +203,22 @@ std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims
   return Splitter(std::move(lowered), dims, target).run();
 }
 
-bool walks_columns_again(const LoweredKernel& lowered, DimTable& dims, Target target) {
+bool walks_again(const LoweredKernel& lowered, DimTable& dims) {
   const Stmt& par = lowered.kernel.body[0];
-  if (!par.simd) return false;
+  auto extent = [&](const Axis& a) {
+    return a.extent.size < 0 ? Dim(a.extent.factor)
+                             : dims.mul(Dim(a.extent.factor), lowered.sizes[a.extent.size]);
+  };
+  Dims rows;
+  for (const Axis& a : par.axes) rows.push_back(extent(a));
   int walks = 0;
   for (const Stmt& s : par.body) {
-    if (s.axes.size() != 1) continue;
-    const Extent& e = s.axes[0].extent;
-    const Dim steps = e.size < 0 ? Dim(e.factor) : dims.mul(Dim(e.factor), lowered.sizes[e.size]);
-    walks += reduction_part({}, steps, true, target) > 0;
+    if (s.axes.empty()) continue;
+    const Dim steps = extent(s.axes[0]);
+    if (s.axes.size() == 1)
+      walks += par.simd && !(steps.is_const() && steps.value() <= kMostRowsAgain);
+    else if (s.axes.size() == 2)
+      walks += reduction_part(rows, steps, par.simd, Target::gpu, extent(s.axes[1])) > 0;
   }
   return walks > 1;
 }

@@ -1,7 +1,7 @@
-// split: a reduction of few or short rows over many elements as two kernels. The first folds parts of fixed size, each a
-// par iteration, into temporaries; the second folds those and does the rest. So all threads have work whatever the
-// shape, and errors grow with the length of a part and the number of parts. What a part is does not depend on threads.
-// When, and how long parts are, is schedule.h's. Tested by tests/split_test.cc and tests/jit/lower_full_sum.tn.
+// split: a reduction of few or short rows over many elements as two kernels; on a GPU that of the channels of images too, in
+// parts of several images. The first folds parts of fixed size, each a par iteration, into temporaries; the second folds those and
+// does the rest. So all threads have work whatever the shape, and errors grow with the length of a part and the number of parts.
+// What a part is does not depend on threads. When, and how long parts are, is schedule.h's. Tested by tests/split_test.cc and tests/jit/lower_full_sum.tn.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,8 @@ namespace tenon::jit {
 std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims,
                                            Target target = Target::cpu);
 
-// Whether a kernel whose columns run across lanes walks along them more than once, far enough for parts each time: no split
-// takes it apart, so on a GPU only as many threads as columns would have work.
-bool walks_columns_again(const LoweredKernel& lowered, DimTable& dims, Target target);
+// Whether a kernel for a GPU walks more than once along columns, or along the channels of images, far enough for parts each time:
+// no split takes it apart, so only as many threads or teams as there are columns or channels would have work.
+bool walks_again(const LoweredKernel& lowered, DimTable& dims);
 
 }  // namespace tenon::jit

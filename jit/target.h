@@ -1,5 +1,5 @@
-// Target: what lowering makes kernels for. On a GPU every element has a thread: loops stay whole, and columns are summed in
-// shorter parts (schedule.h).
+// Target: what lowering makes kernels for. On a GPU every element has a thread: loops stay whole, and sums have shorter parts
+// (schedule.h).
 #pragma once
 
 #include <cstdint>

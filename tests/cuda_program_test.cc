@@ -38,6 +38,28 @@ TEST_F(CudaPrograms, SeveralSizes) {
   EXPECT_GE(launches, 6);
 }
 
+// Sums in two kernels: of everything, of the channels of images, of columns over one axis and over two.
+TEST_F(CudaPrograms, SumsInParts) {
+  const struct {
+    const char *type, *axes;
+    std::vector<std::vector<int64_t>> shapes;
+  } sums[] = {{"[N,M]", "[0,1]", {{100, 300}, {1, 8193}, {3, 5}, {0, 4}}},
+              {"[N,6,H,W]", "[0,2,3]", {{9, 6, 5, 7}, {1, 6, 40, 33}, {4, 6, 1, 1}, {0, 6, 2, 2}}},
+              {"[N,M]", "[0]", {{1500, 33}, {513, 64}, {1, 7}, {0, 8}}},
+              {"[N,3,M,16]", "[0,2]", {{5, 3, 700, 16}, {1, 3, 2, 16}}}};
+  for (const auto& s : sums) {
+    const Graph graph = parsed((std::string("graph @f(%x: f32") + s.type +
+                                ") {\n %q = mul(%x, %x)\n %s = sum(%q){axes=" + s.axes +
+                                "}\n %t = sum(%x){axes=" + s.axes + "}\n %y = sqrt(%s)\n return %y, %t\n}")
+                                   .c_str());
+    auto program = Program::make(graph, options, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    EXPECT_NE((*program)->explain(false).find("_parts_0"), std::string::npos) << (*program)->explain(false);
+    for (const std::vector<int64_t>& shape : s.shapes)
+      check(**program, graph, {random_tensor(DType::f32, shape, 1)});
+  }
+}
+
 TEST_F(CudaPrograms, SixteenBitTypes) {
   for (const char* type : {"bf16", "f16"}) {
     std::string text = kNorms;

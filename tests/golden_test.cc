@@ -19,7 +19,9 @@
 
 #include "jit/emit_cuda.h"
 #include "jit/kernel.h"
+#include "jit/lower.h"
 #include "src/base/text.h"
+#include "src/ir/group.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/passes/pipeline.h"
@@ -102,6 +104,23 @@ Result<std::string> cuda(std::string_view args, std::string_view input) {
          jit::emit_cuda(kernel, s);
 }
 
+// A graph as one group, as a GPU runs it.
+Result<std::string> lower_gpu(std::string_view, std::string_view input) {
+  TENON_ASSIGN(Graph graph, parse_graph(input));
+  std::vector<ValueId> members;
+  for (ValueId v = 0; v < graph.nodes.size(); ++v)
+    if (op(graph.node(v).op).kind != Kind::input && !op(graph.node(v).op).view) members.push_back(v);
+  const std::vector<ValueId> outputs = outputs_of(graph, Uses(graph), members);
+  auto strides = [&](ValueId v) -> std::optional<Dims> {
+    if (op(graph.node(v).op).view) return std::nullopt;
+    return dense_strides(*graph.dims, graph.type(v).shape);
+  };
+  TENON_ASSIGN(auto kernels, jit::lower({graph, members, outputs, strides, jit::Target::gpu}));
+  std::string text;
+  for (const jit::LoweredKernel& k : kernels) text += print(k.kernel);
+  return text;
+}
+
 // The whole way to kernels, on the loops and the evaluator alone: what a library takes is another test's.
 Result<std::string> explained(std::string_view input) {
   TENON_ASSIGN(Graph graph, parse_graph(input));
@@ -134,9 +153,9 @@ Result<std::string> pass(std::string_view names, std::string_view input) {
 }
 
 const Verb kVerbs[] = {
-    {"pass", pass},           {"fuse", fuse_graph}, {"lower", lower_graph},           {"cat", cat},
-    {"verify", verify_graph}, {"kernel", kernel},   {"verify-kernel", verify_kernel}, {"llvm", llvm},
-    {"cuda", cuda},
+    {"pass", pass},           {"fuse", fuse_graph},     {"lower", lower_graph},           {"cat", cat},
+    {"verify", verify_graph}, {"kernel", kernel},       {"verify-kernel", verify_kernel}, {"llvm", llvm},
+    {"cuda", cuda},           {"lower-gpu", lower_gpu},
 };
 
 // ---- the runner ----

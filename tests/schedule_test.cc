@@ -27,6 +27,28 @@ TEST(ReductionPart, ColumnsOfManyRows) {
   EXPECT_EQ(reduction_part({}, n, true) % kRowsPerBlock, 0);
 }
 
+// On a GPU parts are what a block keeps in flight; the channels of images have parts of several images.
+TEST(ReductionPart, OnAGpu) {
+  DimTable dims;
+  const Dim n = dims.symbol("N");
+  auto part = [](const Dims& par, Dim elements, bool columns, Dim inner = Dim(1)) {
+    return reduction_part(par, elements, columns, Target::gpu, inner);
+  };
+  EXPECT_EQ(part({}, n, false), 8192);
+  EXPECT_EQ(part({}, Dim(8192), false), 0);
+  EXPECT_EQ(part({n}, n, false), 0);
+  EXPECT_EQ(part({n}, n, true), 512);
+  EXPECT_EQ(part({n}, Dim(512), true), 0);
+  EXPECT_EQ(part({Dim(64)}, n, false, Dim(112 * 112)), 1);
+  EXPECT_EQ(part({Dim(512)}, n, false, Dim(49)), 20);
+  EXPECT_EQ(part({Dim(64)}, Dim(20), false, Dim(49)), 0);
+  EXPECT_EQ(part({Dim(64)}, n, false, n), 1);
+  EXPECT_EQ(part({Dim(2048)}, n, false, Dim(49)), 0);
+  EXPECT_EQ(part({n}, n, false, Dim(49)), 0);
+  EXPECT_EQ(part({Dim(12), Dim(64)}, n, true, Dim(128)), 4);
+  EXPECT_EQ(reduction_part({Dim(64)}, n, false, Target::cpu, Dim(49)), 0);
+}
+
 TEST(TilesTransposed, NotShortAxes) {
   DimTable dims;
   EXPECT_TRUE(tiles_transposed(dims.symbol("N"), Dim(64)));

@@ -55,9 +55,23 @@ TEST(SplitReduction, ColumnsAreWalkedOnceOnAGpu) {
     EXPECT_TRUE(one_group("f32[N,M]", body, Target::cpu).ok()) << body;
   for (const char* body : {kOnce, kRows}) EXPECT_TRUE(one_group("f32[N,M]", body, Target::gpu).ok()) << body;
   for (const char* body : {kTwice, kSums}) {
-    EXPECT_EQ(one_group("f32[N,M]", body, Target::gpu).message(), "on a GPU columns are walked along once");
+    EXPECT_EQ(one_group("f32[N,M]", body, Target::gpu).message(),
+              "on a GPU columns and channels are walked along once");
     EXPECT_TRUE(one_group("f32[100,M]", body, Target::gpu).ok()) << body;
   }
+}
+
+// Nor has it for the channels of images, unless they are many or the images few.
+TEST(SplitReduction, ChannelsAreWalkedOnceOnAGpu) {
+  using jit::Target;
+  constexpr const char *kOnce = "%s = sum(%x){axes=[0,2,3]}\n%y = neg(%s)",
+                       *kTwice = "%s = sum(%x){axes=[0,2,3], keepdims=true}\n%y = sub(%x, %s)";
+  EXPECT_TRUE(one_group("f32[N,64,H,W]", kOnce, Target::gpu).ok());
+  EXPECT_EQ(one_group("f32[N,64,H,W]", kTwice, Target::gpu).message(),
+            "on a GPU columns and channels are walked along once");
+  EXPECT_TRUE(one_group("f32[N,64,H,W]", kTwice, Target::cpu).ok());
+  for (const char* type : {"f32[N,2048,H,W]", "f32[N,C,H,W]", "f32[1,64,H,W]", "f32[8,64,7,7]"})
+    EXPECT_TRUE(one_group(type, kTwice, Target::gpu).ok()) << type;
 }
 
 }  // namespace
