@@ -1,5 +1,5 @@
-// CudaLanes: the part of emit_cuda.cc below control flow, as emit_lanes is of emit_llvm.cc: values, addresses, loads and
-// stores of one kernel, for the one thread that computes them. A value that depends on the axis of the simd loop being
+// CudaLanes: the part of emit_cuda.cc below control flow, which is CudaLoops', as emit_lanes is of emit_llvm.cc: values, addresses,
+// loads and stores of one kernel, for the one thread that computes them. A value that depends on the axis of the simd loop being
 // emitted is one per lane: within TN_EACH, which repeats what follows for the `vector` elements of a thread. Loads of
 // elements that lie together come before it as vectors, stores after it. Everything else is a scalar.
 // Tested by tests/emit_cuda_test.cc and tests/jit/*.tn.

@@ -1,0 +1,195 @@
+// See emit_cuda_loops.h.
+#include "jit/emit_cuda_loops.h"
+
+#include <algorithm>
+
+#include "jit/cuda_text.h"
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+using Locals = CudaSchedule::Locals;
+
+}  // namespace
+
+CudaLoops::Range CudaLoops::range(const Axis& axis) {
+  Range r{"0", axis.of == kNoRef ? extent(axis.extent) : ""};
+  if (axis.of != kNoRef) {
+    const auto& [by, all] = tiles_.at(axis.of);
+    r.begin = variable(axis.of) + " * " + number(by);
+    r.end = "tn_minimum((tn_ix)(" + variable(axis.of) + " * " + number(by) + " + " + number(by) +
+            "), (tn_ix)(" + all + "))";
+  }
+  if (axis.by > 0) {
+    tiles_[axis.var] = {axis.by, r.end};
+    r.begin = r.begin == "0" ? "0" : "(" + r.begin + ") / " + number(axis.by);
+    r.end = "(" + r.end + " + " + number(axis.by - 1) + ") / " + number(axis.by);
+  }
+  return r;
+}
+// Axes [0, count) one after the other, then `body`.
+void CudaLoops::nest(const std::vector<Axis>& axes, size_t count, const std::function<void()>& body) {
+  for (size_t a = 0; a < count; ++a) {
+    const Range r = range(axes[a]);
+    const std::string var = variable(axes[a].var);
+    loop_variable_.insert(axes[a].var);
+    open("for (tn_ix " + var + " = " + r.begin + "; " + var + " < " + r.end + "; ++" + var + ")");
+  }
+  body();
+  for (size_t a = 0; a < count; ++a) close();
+}
+
+// A simd loop of a team, or of the one thread it has; `tail` is done for each lane after the body.
+void CudaLoops::simd_loop(const Stmt& s, const std::function<void()>& tail) {
+  nest(s.axes, s.axes.size() - 1, [&] {
+    const Axis& axis = s.axes.back();
+    Range r = range(axis);
+    const std::string var = variable(axis.var);
+    loop_variable_.insert(axis.var);
+    if (axis.of != kNoRef) {
+      const std::string end = "e" + std::to_string(axis.var);
+      line("const tn_ix " + end + " = " + r.end + ";");
+      r.end = end;
+    }
+    const int step = team_ * s_.cluster * vector_;
+    const bool own = s_.cluster > 1 && s_.locals == Locals::shared;
+    const std::string first = team_ > 1 ? vector_ > 1 ? "lane * " + number(vector_) : "lane" : "0";
+    if (s_.chunks > 0) {
+      line("#pragma unroll");
+      open("for (int c = 0; c < " + number(s_.chunks) + "; ++c)");
+      line("const tn_ix " + var + " = " + (r.begin == "0" ? "" : r.begin + " + ") + "(tn_ix)c * " +
+           number(step) + " + " + first + ";");
+      open("if (" + var + " < " + r.end + ")");
+    } else {
+      const std::string begin = r.begin == "0" ? first : first == "0" ? r.begin : r.begin + " + " + first;
+      open("for (tn_ix " + var + " = " + begin + (own ? ", own = threadIdx.x * " + number(vector_) : "") +
+           "; " + var + " < " + r.end + "; " + var + " += " + number(step) +
+           (own ? ", own += " + number(team_ * vector_) : "") + ")");
+    }
+    enter_lanes(axis, r.end);
+    emit_lanes(s.body, tail, s.yields);
+    leave_lanes();
+    if (s_.chunks > 0) close();
+    close();
+  });
+}
+
+std::string CudaLoops::identity(OpId fold, DType t) const {
+  const auto v = combine_identity(fold, t);
+  TENON_CHECK(v, std::string(op(fold).name) + " has no identity");
+  return cuda_literal(compute_type(t), *v);
+}
+
+// ---- what stands between statements ----
+
+void CudaLoops::emit_control(const Stmt& s) { s.kind == K::loop ? emit_loop(s) : emit_reduce(s); }
+
+void CudaLoops::declare(Ref ref, bool lanes, const std::string& name, const std::string& first) {
+  if (lanes)
+    line(type(ref) + " " + name + "[" + number(vector_) + "]; TN_EACH " + name + "[v] = " + first + ";");
+  else
+    line(type(ref) + " " + name + " = " + first + ";");
+}
+
+void CudaLoops::emit_loop(const Stmt& s) {
+  if (s.simd) return simd_loop(s, {});
+  const bool lanes = simd_ != kNoRef;
+  for (const Stmt& inner : s.body)
+    if (inner.kind == K::scan)
+      declare(inner.result, lanes, accumulator(inner.result), identity(inner.op, inner.type));
+  nest(s.axes, s.axes.size(), [&] {
+    if (lanes) return emit_lanes(s.body, {});
+    for (const Stmt& inner : s.body) emit_uniform(inner);
+  });
+}
+
+// The loops of a reduction around `body`: one step, its folds included. Where the schedule says so several steps of the
+// innermost are taken together: what they load is asked for before the first is folded. Threads that share a column take
+// turns.
+void CudaLoops::fold_in_order(const Stmt& s, const std::function<void()>& body) {
+  const std::vector<const Stmt*> loads = s_.ahead > 1 ? loads_ahead(s.body) : std::vector<const Stmt*>();
+  if (loads.empty() && s_.rows == 1) return nest(s.axes, s.axes.size(), body);
+  nest(s.axes, s.axes.size() - 1, [&] {
+    const bool turns = s_.rows > 1;
+    const Axis& axis = s.axes.back();
+    const Range r = range(axis);
+    const std::string var = variable(axis.var), at = "g" + std::to_string(axis.var),
+                      end = "e" + std::to_string(axis.var), steps = number(s_.ahead),
+                      all = number(int64_t{s_.ahead} * s_.rows);
+    loop_variable_.insert(axis.var);
+    auto each_step = [&](const std::function<void()>& step) {
+      line("#pragma unroll");
+      open("for (int u = 0; u < " + steps + "; ++u)");
+      line("const tn_ix " + var + " = " + at + " + u" + (turns ? " * " + number(s_.rows) : "") + ";");
+      step();
+      close();
+    };
+    line("const tn_ix " + end + " = " + r.end + ";");
+    line("tn_ix " + at + " = " + r.begin + (turns ? " + row" : "") + ";");
+    if (!loads.empty()) {
+      open("for (; " + at + " + " + number((s_.ahead - 1) * s_.rows) + " < " + end + "; " + at +
+           " += " + all + ")");
+      for (const Stmt* load : loads) declare_ahead(*load, s_.ahead);
+      each_step([&] {
+        for (const Stmt* load : loads) load_ahead(*load);
+      });
+      line("tn_loads_first();");
+      begin_ahead(loads);
+      each_step(body);
+      end_ahead();
+      close();
+    }
+    open("for (tn_ix " + var + " = " + at + "; " + var + " < " + end + "; " +
+         (turns ? var + " += " + number(s_.rows) : "++" + var) + ")");
+    body();
+    close();
+  });
+}
+
+void CudaLoops::emit_reduce(const Stmt& s) {
+  const bool lanes = simd_ != kNoRef;  // then it folds for each lane
+  for (size_t r = 0; r < s.results.size(); ++r) {
+    if (lanes) varies_[s.results[r]] = array_[s.results[r]] = true;
+    const std::string name = lanes ? value(s.results[r]) : accumulator(s.results[r]);
+    declare(s.results[r], lanes, name, identity(s.combine[r], k_.types[s.results[r]]));
+  }
+  auto fold = [&](const std::string& suffix) {
+    for (size_t r = 0; r < s.results.size(); ++r) {
+      const std::string a = (lanes ? value(s.results[r]) : accumulator(s.results[r])) + suffix;
+      line(a + " = " + fold_call(s.combine[r], a, use(s.yields[r])) + ";");
+    }
+  };
+  if (s.simd) {
+    simd_loop(s, [&] {
+      if (whole_) return fold("");
+      open("if (v < count)");
+      fold("");
+      close();
+    });
+  } else {
+    fold_in_order(s, [&] {
+      if (lanes) return emit_lanes(s.body, [&] { fold("[v]"); }, s.yields);
+      for (const Stmt& inner : s.body) emit_uniform(inner);
+      fold("");
+    });
+  }
+  for (size_t r = 0; lanes && s_.rows > 1 && r < s.results.size(); ++r) {
+    const std::string t = type(s.results[r]);
+    line("tn_rows_fold<" + number(s_.block) + ", " + number(s_.rows) + ">(" + value(s.results[r]) + ", [](" +
+         t + " a, " + t + " b) { return " + fold_call(s.combine[r], "a", "b") + "; }, parts);");
+  }
+  if (lanes) return;
+  for (size_t r = 0; r < s.results.size(); ++r) {
+    const std::string t = type(s.results[r]), a = accumulator(s.results[r]);
+    std::string whole = a;
+    if (s.simd && team_ > 1)
+      whole = (s_.cluster > 1 ? "tn_cluster_fold<" + number(team_) + ", " + number(s_.cluster)
+                              : "tn_team_fold<" + number(team_)) +
+              ">(" + a + ", [](" + t + " a, " + t + " b) { return " + fold_call(s.combine[r], "a", "b") +
+              "; }, slots, " + (s_.cluster > 1 ? "parts, " : "") + "turn)";
+    line("const " + t + " " + value(s.results[r]) + " = " + whole + ";");
+  }
+}
+
+}  // namespace tenon::jit

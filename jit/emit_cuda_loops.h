@@ -1,0 +1,40 @@
+// CudaLoops: the part of emit_cuda.cc between the par nest and CudaLanes: loops and reductions, of one thread, of a team that
+// shares a row, of threads that share a column. Tested by tests/emit_cuda_test.cc and tests/jit/*.tn.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jit/emit_cuda_lanes.h"
+
+namespace tenon::jit {
+
+class CudaLoops : protected CudaLanes {
+ protected:
+  using CudaLanes::CudaLanes;
+  ~CudaLoops() = default;
+
+  void emit_control(const Stmt& s) override;
+  // The values of a loop variable; of one that counts tiles, remembers what these are.
+  struct Range {
+    std::string begin, end;
+  };
+  Range range(const Axis& axis);
+
+ private:
+  void nest(const std::vector<Axis>& axes, size_t count, const std::function<void()>& body);
+  void simd_loop(const Stmt& s, const std::function<void()>& tail);
+  std::string identity(OpId fold, DType t) const;
+  void declare(Ref ref, bool lanes, const std::string& name, const std::string& first);
+  void emit_loop(const Stmt& s);
+  void fold_in_order(const Stmt& s, const std::function<void()>& body);
+  void emit_reduce(const Stmt& s);
+
+  std::map<Ref, std::pair<int64_t, std::string>>
+      tiles_;  // by the variable that counts them: elements of one and of all
+};
+
+}  // namespace tenon::jit
