@@ -266,9 +266,12 @@ std::string CudaLanes::stored(const Stmt& s) {
 }
 // The vector that a load of neighbours reads.
 std::string CudaLanes::loaded(const Stmt& s) const {
+  return kept_loads_.count(&s) || ahead_.count(&s) ? loaded_ahead(s) : "x" + std::to_string(s.result);
+}
+std::string CudaLanes::loaded_ahead(const Stmt& s) const {
   const auto kept = kept_loads_.find(&s);
   if (kept != kept_loads_.end()) return kept->second.name + "[c]";
-  return "x" + std::to_string(s.result) + (ahead_.count(&s) ? "[u]" : "");
+  return "x" + std::to_string(s.result) + "[" + step_ + "]";
 }
 std::string CudaLanes::vector_at(const Stmt& s) const {
   return "tn_load<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s.buffer)) + " + (" +
@@ -322,13 +325,30 @@ std::vector<const Stmt*> CudaLanes::loads_ahead(const Block& body) const {
   }
   return loads;
 }
+std::vector<const Stmt*> CudaLanes::loads_of_chunks(const Block& body) const {
+  std::vector<const Stmt*> loads, others;
+  int64_t bytes = 0;
+  for (const Stmt* s : loads_ahead(body)) {
+    if (reach(*s) != Reach::together) continue;
+    const auto kept = kept_loads_.find(s);
+    if (kept == kept_loads_.end()) {
+      others.push_back(s);
+      bytes += int64_t{s_.chunks} * vector_ * size_of(k_.buffers[s->buffer].type);
+    } else if (kept->second.first) {
+      loads.push_back(s);
+    }
+  }
+  if (bytes <= kBytesAhead) loads.insert(loads.end(), others.begin(), others.end());
+  return loads;
+}
 void CudaLanes::declare_ahead(const Stmt& s, int steps) {
+  if (kept_loads_.count(&s)) return;
   const std::string memory(cuda_memory_type(k_.buffers[s.buffer].type));
   line((reach(s) == Reach::same ? memory : vector_type(s)) + " x" + std::to_string(s.result) + "[" +
        number(steps) + "];");
 }
 void CudaLanes::load_ahead(const Stmt& s) {
-  line("x" + std::to_string(s.result) + "[u] = " +
+  line(loaded_ahead(s) + " = " +
        (reach(s) == Reach::same ? pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, false) + "]"
                                 : vector_at(s)) +
        ";");

@@ -56,7 +56,10 @@ class CudaLanes {
   void declare_kept_loads();
   // Of the body of a loop: loads of inputs that follow nothing the body computes. None where it has loops.
   std::vector<const Stmt*> loads_ahead(const Block& body) const;
-  // Such a load of step u, declared for `steps`; the body finds it there between begin_ahead and end_ahead.
+  // Of a loop whose chunks are unrolled: loads of neighbours that come for all of them before the first is computed: those that
+  // are kept anyway, and others as far as registers go.
+  std::vector<const Stmt*> loads_of_chunks(const Block& body) const;
+  // Such a load of step `step_`, declared for `steps`; the body finds it there between begin_ahead and end_ahead.
   void declare_ahead(const Stmt& s, int steps);
   void load_ahead(const Stmt& s);
   void begin_ahead(const std::vector<const Stmt*>& loads) { ahead_.insert(loads.begin(), loads.end()); }
@@ -71,6 +74,7 @@ class CudaLanes {
   Ref simd_ = kNoRef;         // whose axis lanes are along
   std::vector<bool> varies_;  // from lane to lane
   std::vector<bool> array_;   // stands in an array of all lanes
+  const char* step_ = "u";    // of what is loaded ahead
   std::set<Ref> loop_variable_;
   std::map<const Stmt*, std::string>
       elements_;  // of lane v, of accesses that go elsewhere than to their buffer
@@ -88,6 +92,7 @@ class CudaLanes {
   std::string element(const Stmt& s) const;
   std::string stored(const Stmt& s);
   std::string loaded(const Stmt& s) const;
+  std::string loaded_ahead(const Stmt& s) const;
   std::string vector_at(const Stmt& s) const;
   void load_vector(const Stmt& s);
 

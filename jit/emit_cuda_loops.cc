@@ -40,39 +40,66 @@ void CudaLoops::nest(const std::vector<Axis>& axes, size_t count, const std::fun
   for (size_t a = 0; a < count; ++a) close();
 }
 
-// A simd loop of a team, or of the one thread it has; `tail` is done for each lane after the body.
+// A simd loop of a team, or of the one thread it has; `tail` is done for each lane after the body. What the chunks of a row load
+// is asked for before the first of them is computed.
 void CudaLoops::simd_loop(const Stmt& s, const std::function<void()>& tail) {
   nest(s.axes, s.axes.size() - 1, [&] {
     const Axis& axis = s.axes.back();
     Range r = range(axis);
-    const std::string var = variable(axis.var);
     loop_variable_.insert(axis.var);
     if (axis.of != kNoRef) {
       const std::string end = "e" + std::to_string(axis.var);
       line("const tn_ix " + end + " = " + r.end + ";");
       r.end = end;
     }
-    const int step = team_ * s_.cluster * vector_;
-    const bool own = s_.cluster > 1 && s_.locals == Locals::shared;
-    const std::string first = team_ > 1 ? vector_ > 1 ? "lane * " + number(vector_) : "lane" : "0";
-    if (s_.chunks > 0) {
-      line("#pragma unroll");
-      open("for (int c = 0; c < " + number(s_.chunks) + "; ++c)");
-      line("const tn_ix " + var + " = " + (r.begin == "0" ? "" : r.begin + " + ") + "(tn_ix)c * " +
-           number(step) + " + " + first + ";");
-      open("if (" + var + " < " + r.end + ")");
-    } else {
-      const std::string begin = r.begin == "0" ? first : first == "0" ? r.begin : r.begin + " + " + first;
-      open("for (tn_ix " + var + " = " + begin + (own ? ", own = threadIdx.x * " + number(vector_) : "") +
-           "; " + var + " < " + r.end + "; " + var + " += " + number(step) +
-           (own ? ", own += " + number(team_ * vector_) : "") + ")");
+    if (s_.chunks == 0) return over_row(axis, r, [&] { emit_lanes(s.body, tail, s.yields); });
+    simd_ = axis.var;
+    varies_[simd_] = true;
+    const std::vector<const Stmt*> loads =
+        s_.chunks > 1 ? loads_of_chunks(s.body) : std::vector<const Stmt*>();
+    if (!loads.empty()) {
+      step_ = "c";
+      for (const Stmt* load : loads) declare_ahead(*load, s_.chunks);
+      over_chunks(axis, r, [&] {
+        for (const Stmt* load : loads) load_ahead(*load);
+      });
+      line("tn_loads_first();");
+      begin_ahead(loads);
     }
-    enter_lanes(axis, r.end);
-    emit_lanes(s.body, tail, s.yields);
-    leave_lanes();
-    if (s_.chunks > 0) close();
-    close();
+    over_chunks(axis, r, [&] { emit_lanes(s.body, tail, s.yields); });
+    end_ahead();
+    step_ = "u";
   });
+}
+
+// The lanes of this thread in steps of its team: as many as the row has, or unrolled.
+void CudaLoops::over_row(const Axis& axis, const Range& r, const std::function<void()>& body) {
+  const std::string var = variable(axis.var), first = first_lane();
+  const bool own = s_.cluster > 1 && s_.locals == Locals::shared;
+  const std::string begin = r.begin == "0" ? first : first == "0" ? r.begin : r.begin + " + " + first;
+  open("for (tn_ix " + var + " = " + begin + (own ? ", own = threadIdx.x * " + number(vector_) : "") + "; " +
+       var + " < " + r.end + "; " + var + " += " + number(team_ * s_.cluster * vector_) +
+       (own ? ", own += " + number(team_ * vector_) : "") + ")");
+  enter_lanes(axis, r.end);
+  body();
+  leave_lanes();
+  close();
+}
+void CudaLoops::over_chunks(const Axis& axis, const Range& r, const std::function<void()>& body) {
+  const std::string var = variable(axis.var);
+  line("#pragma unroll");
+  open("for (int c = 0; c < " + number(s_.chunks) + "; ++c)");
+  line("const tn_ix " + var + " = " + (r.begin == "0" ? "" : r.begin + " + ") + "(tn_ix)c * " +
+       number(team_ * s_.cluster * vector_) + " + " + first_lane() + ";");
+  open("if (" + var + " < " + r.end + ")");
+  enter_lanes(axis, r.end);
+  body();
+  leave_lanes();
+  close();
+  close();
+}
+std::string CudaLoops::first_lane() const {
+  return team_ > 1 ? vector_ > 1 ? "lane * " + number(vector_) : "lane" : "0";
 }
 
 std::string CudaLoops::identity(OpId fold, DType t) const {

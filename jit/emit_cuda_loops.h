@@ -27,6 +27,9 @@ class CudaLoops : protected CudaLanes {
  private:
   void nest(const std::vector<Axis>& axes, size_t count, const std::function<void()>& body);
   void simd_loop(const Stmt& s, const std::function<void()>& tail);
+  void over_row(const Axis& axis, const Range& r, const std::function<void()>& body);
+  void over_chunks(const Axis& axis, const Range& r, const std::function<void()>& body);
+  std::string first_lane() const;
   std::string identity(OpId fold, DType t) const;
   void declare(Ref ref, bool lanes, const std::string& name, const std::string& first);
   void emit_loop(const Stmt& s);

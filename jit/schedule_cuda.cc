@@ -23,7 +23,6 @@ constexpr int kMostChunks = 8;     // steps of a row that a thread keeps
 constexpr int kBlocksPerMultiprocessor = 32;
 constexpr int kTile = 64, kSmallTile = 32;  // elements on a side
 constexpr int kShortestRun = 32;            // bytes: what memory gives at once
-constexpr int64_t kBytesAhead = 128;        // a thread's, of a reduction in order
 constexpr int kMostAhead = 16;
 constexpr int kMostRows = 32;             // threads that share a column
 constexpr int64_t kFewestSteps = 4;       // of each of them

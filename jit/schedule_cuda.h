@@ -66,6 +66,9 @@ CudaSchedule cuda_schedule(const Kernel& kernel, std::span<const int64_t> sizes,
                            int64_t alignment = 16, int64_t longest_buffer = -1, int ease = 0);
 inline constexpr int kMostEase = 2;
 
+// That a thread has on their way, of columns and of the chunks of a row: registers for as many.
+inline constexpr int64_t kBytesAhead = 128;
+
 // Of one tile in shared memory.
 int64_t cuda_tile_bytes(const CudaSchedule& schedule, DType type);
 

@@ -159,6 +159,7 @@ std::vector<RealTry> real_tries(bool approximate) {
                                                                          {1, 20011},
                                                                          {1, 70000}}) {
         if (m == 0 && std::string_view(text).find("@halved") != std::string_view::npos) continue;
+        if (n == 0 && std::string_view(text).find("@sum_parts") != std::string_view::npos) continue;
         if (n == 0 || m == 0) {
           if (type != DType::f32) continue;
         }
@@ -308,12 +309,12 @@ TEST(EmitCuda, PlantedFaultsAreFound) {
       {"nothing", 0, 3, 4096, "", "", 0},
       {"no barrier between the warps' sums", 0, 3, 4096, "    __syncthreads();\n", "", 0},
       {"one turn for all sums", 0, 3, 4096, "    turn ^= 1;\n", "", 0},
-      {"a barrier for some threads only", 0, 3, 4096, "    __syncthreads();\n",
-       "    if (lane) __syncthreads();\n", 0},
+      {"a barrier for some threads only", 0, 3, 4096, "    __syncthreads();\n    x = mine",
+       "    if (lane) __syncthreads();\n    x = mine", 0},
       {"a whole vector stored at the end", 7, 127, 1, "w0, count);", "w0);", 0},
       {"vectors at any address", 2, 4, 64, "", "", 4},
       {"rows behind the last of a column", 4, 3, 16, " + 1 < e", " < e", 0},
-      {"the first rows of a column again", 4, 6, 16, "= g1 + u;", "= u;", 0},
+      {"the first rows of a column again", 4, 127, 16, "= g1 + u", "= u", 0},
       {"rows behind the last of a shared column", 4, 29, 16, " + 12 < e", " < e", 0},
       {"all threads of a column take the same rows", 4, 45, 16, " + row;", ";", 0},
       {"no barrier before the threads of a column meet", 4, 45, 16, "    __syncthreads();\n    if (row < d)",
