@@ -82,7 +82,7 @@ Answer answer(const Graph& g, ValueId v, int device_type) {
 }  // namespace
 
 bool host_keeps(const Op& row, int device_type) {
-  return row.kind == Kind::contract && device_type != DeviceId::kCpu;
+  return row.kind == Kind::contract && row.arity > 1 && device_type != DeviceId::kCpu;
 }
 
 std::vector<Answer> query(const Graph& given, int device_type) {

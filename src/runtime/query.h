@@ -17,7 +17,7 @@ struct Answer {
 };
 
 // Whether an op that no back end takes is left to the host although it has a body: on a GPU a product as loops over memory
-// would be far slower than what any host has.
+// would be far slower than what any host has; poolings, of one operand, would not.
 bool host_keeps(const Op& row, int device_type);
 
 // One answer per node of a verified graph; inputs and constants have empty ones.
