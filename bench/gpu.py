@@ -80,8 +80,8 @@ def compiled(function, who, options, **keywords):
     return function if who == "eager" else torch.compile(function, backend=backend, **keywords)
 
 
-def cases(options):
-    return [case for case in gpu_cases.CASES if not options.cases or case.name in options.cases]
+def cases(options, among=gpu_cases.CASES):
+    return [case for case in among if not options.cases or case.name in options.cases]
 
 
 def poison(device):
@@ -94,7 +94,7 @@ def poison(device):
 def check(options, clock):
     """Rows (case, type, size, worst distance as a share of what is allowed)."""
     found = []
-    for case in cases(options):
+    for case in cases(options, gpu_cases.CASES + gpu_cases.LIBRARIES):
         for name, dtype in DTYPES.items():
             torch._dynamo.reset()
             fast = compiled(case.function, "tenon", options, dynamic=True)

@@ -83,6 +83,38 @@ CASES = [
 ]
 
 
+
+def filtered(outer, groups=1, kernel=3, transposed=False):
+    """An image, filters and a bias."""
+    def make(size, dtype, device):
+        channels = size[1] // groups
+        weights = (size[1], outer // groups) if transposed else (outer, channels)
+        w = torch.randn((*weights, *[kernel] * (len(size) - 2)), device=device) / math.sqrt(channels * kernel ** 2)
+        return (*rows(size, dtype, device), w.to(dtype), torch.randn(outer, device=device).to(dtype))
+    return make
+
+
+def multiplied(size, dtype, device):
+    w = torch.randn((96, size[-1]), device=device) / math.sqrt(max(size[-1], 1))
+    return (*rows(size, dtype, device), w.to(dtype), torch.randn(96, device=device).to(dtype))
+
+
+IMAGES = ((2, 16, 28, 28), (1, 16, 7, 13), (3, 16, 1, 1), (5, 16, 31, 17))
+
+# What libraries run, and poolings: for correctness alone.
+LIBRARIES = [
+    Case("linear + tanh-gelu", lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh"), multiplied, (), 0),
+    Case("conv2d + relu", lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), filtered(24), (), 0, IMAGES),
+    Case("conv2d by 2", lambda x, w, b: F.conv2d(x, w, b, 2, 1) + 1, filtered(24), (), 0, IMAGES),
+    Case("conv2d 1x1", lambda x, w, b: F.conv2d(x, w, b), filtered(32, kernel=1), (), 0, IMAGES),
+    Case("conv2d of groups", lambda x, w, b: F.conv2d(x, w, b, 1, 2, 2, groups=4), filtered(24, 4), (), 0, IMAGES),
+    Case("conv2d per channel", lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=16), filtered(16, 16), (), 0, IMAGES),
+    Case("conv1d", lambda x, w, b: F.conv1d(x, w, b, padding=1), filtered(24), (), 0, ((2, 16, 100), (1, 16, 1), (3, 16, 31))),
+    Case("conv_transpose2d", lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1), filtered(24, transposed=True), (), 0, IMAGES),
+    Case("pooling", lambda x: (F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 1, 1), F.adaptive_avg_pool2d(x, 1)), rows, (), 0, IMAGES),
+]
+
+
 def tolerance(dtype):
     return {torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}[dtype]
 
