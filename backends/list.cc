@@ -4,6 +4,7 @@
 #include "backends/cublaslt/cublaslt.h"
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/report.h"
+#include "backends/cudnn/cudnn.h"
 #if TENON_HAVE_ONEDNN
 #include "backends/onednn/onednn.h"
 #endif
@@ -17,7 +18,7 @@ std::span<Backend* const> all_backends() {
 #if TENON_HAVE_ONEDNN
       &onednn_backend(),
 #endif
-      &cpu_backend(),    &reference_backend(), &cuda_backend(), &cublaslt_backend(),
+      &cpu_backend(),    &reference_backend(), &cuda_backend(), &cublaslt_backend(), &cudnn_backend(),
   };
   return backends;
 }

@@ -36,6 +36,7 @@ LAYERS = {
     "backends/cuda/": ["backends/cuda/"] + BACKENDS,
     # NVIDIA's libraries run on the devices, contexts and streams of their driver's room.
     "backends/cublaslt/": ["backends/cublaslt/", "backends/cuda/"] + BACKENDS,
+    "backends/cudnn/": ["backends/cudnn/", "backends/cuda/"] + BACKENDS,
     "bindings/": ["bindings/", "tenon/"],
     "include/tenon/": ["tenon/"],
 }
@@ -120,6 +121,8 @@ def test_every_include_follows_the_house():
     ("backends/cuda/cuda.cc", '#include "backends/cublaslt/cublaslt.h"'),
     ("backends/cublaslt/library.cc", "#include <cublasLt.h>"),
     ("backends/cublaslt/cublaslt.cc", '#include "backends/onednn/recipe.h"'),
+    ("backends/cudnn/library.cc", "#include <cudnn.h>"),
+    ("backends/cudnn/cudnn.cc", '#include "backends/cublaslt/recipe.h"'),
     ("backends/cpu/cpu.cc", "#include <llvm/IR/Module.h>"),
     ("backends/onednn/matmul.cc", "#include <omp.h>"),
     ("jit/emit_llvm.cc", "#include <llvm/IR/Module.h>"),
@@ -146,6 +149,7 @@ def test_a_planted_violation_is_seen(path, line):
     ("backends/cpu/threads.cc", "#include <omp.h>"),
     ("backends/list.cc", '#include "backends/onednn/onednn.h"'),
     ("backends/cublaslt/library.cc", '#include "backends/cuda/device.h"'),
+    ("backends/cudnn/library.cc", '#include "backends/cuda/device.h"'),
     ("backends/onednn/matmul.cc", "#include <dnnl.hpp>"),
     ("jit/orc.cc", "#include <llvm/IR/Module.h>"),
     ("include/tenon/tenon.hpp", "#include <tenon/tenon.h>"),

@@ -95,7 +95,7 @@ def suite_tsan():
 
 
 def suite_python():
-    if run("./dev", "_build_release", "tenon", "tenon_cli", "cuda_mock", "nvrtc_mock", "cublaslt_mock"):
+    if run("./dev", "_build_release", "tenon", "tenon_cli", "cuda_mock", "nvrtc_mock", "cublaslt_mock", "cudnn_mock"):
         return Count(note="the build failed")
     junit = ROOT / "build" / "release" / "pytest.junit"
     junit.unlink(missing_ok=True)

@@ -42,6 +42,10 @@ Graph form_groups(const Graph& graph, const Placement& placement) {
   g = after("simplify", simplify(g));
   g = after("cse", cse(g));
   g = after("expand", expand(g, keep));  // a composite kept for its neighbours may have lost them
+  if (placement.arrange)
+    g = after("arrange", rewrite(g, [&](Builder& b, Node&& node, ValueId v) {
+                return placement.arrange(b, std::move(node), g, v);
+              }));
   g = after("own_outputs", own_outputs(g));
   g = after("fuse", fuse(g, placement.rules));
   return g;

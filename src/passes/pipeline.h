@@ -14,6 +14,8 @@ struct Placement {
   // The back end that runs this node as it is, or "" when its body must be used.
   std::function<std::string(const Graph&, ValueId)> backend;
   std::function<FuseRules(const Graph&)> rules;
+  // What a node of this graph, whose operands are values of the builder already, becomes before groups form. Empty: itself.
+  std::function<ValueId(Builder&, Node&&, const Graph&, ValueId)> arrange = {};
 };
 
 // First half: on the whole graph, frozen params being constants. Second half: on each part after the split.

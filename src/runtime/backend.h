@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/ir/builder.h"
 #include "src/ir/group.h"
 #include "src/runtime/memory.h"
 
@@ -163,6 +164,9 @@ class Backend {
   // Of a device of this type; null for the CPU. Kept for the life of the process. environment, unsupported: why there is none.
   virtual Result<DeviceRuntime*> runtime(int) { return nullptr; }
   virtual Bid bid(const Graph& graph, ValueId node) const = 0;
+  // What `node`, for which this back end bids best, becomes before groups form: itself, or nodes around it that make the same
+  // value, where an operand has to lie otherwise, or loops are better at a part of it. On devices; contractions only.
+  virtual ValueId arrange(Builder& b, Node node) const { return b.add(std::move(node)); }
   // Whether `node` reads its operand, a strided view, where it lies; else that is stored first, densely.
   virtual bool reads(const Graph&, ValueId /*node*/, ValueId /*operand*/) const { return true; }
   // May `node` (a map whose operand `into` is computed by this group) join the group as an epilogue?

@@ -87,9 +87,9 @@ class Gpu:
 
 @pytest.fixture(scope="module")
 def machine():
-    for variable, name in (("CUDA_DRIVER", "cuda"), ("NVRTC", "nvrtc"), ("CUBLASLT", "cublaslt")):
+    for variable, name in (("CUDA_DRIVER", "cuda"), ("NVRTC", "nvrtc"), ("CUBLASLT", "cublaslt"), ("CUDNN", "cudnn")):
         os.environ[f"TENON_{variable}"] = str(MOCKS / f"lib{name}_mock.so")
-    os.environ["CUBLASLT_MOCK"] = "memory=0"  # PyTorch's tensors are not in the mock driver's memory
+    os.environ["CUBLASLT_MOCK"] = os.environ["CUDNN_MOCK"] = "memory=0"  # PyTorch's tensors are not in the mock driver's memory
     return Gpu()
 
 
@@ -175,9 +175,9 @@ def test_a_tensor_on_another_device_is_an_error(gpu):
 @torch.no_grad()
 def test_what_the_device_lacks_runs_in_pytorch(gpu):
     def f(x, w):
-        return torch.relu(torch.nn.functional.conv1d(x, w) + 1) * 2
+        return torch.relu(x @ w + 1) * 2
 
-    x, w = torch.randn(2, 6, 7), torch.randn(8, 6, 3)
+    x, w = torch.randint(-9, 9, (6, 7)), torch.randint(-9, 9, (7, 3))
     torch.testing.assert_close(torch.compile(f, backend="tenon")(x, w), f(x, w))
     stats = tenon.stats()
     assert stats["fallbacks"] == 1 and stats["programs"] == 1
@@ -198,6 +198,43 @@ def test_products_of_matrices(gpu, dtype):
         for got, want in zip(g(*given), f(*given), strict=True):
             torch.testing.assert_close(got, want, atol=tolerance, rtol=tolerance)
     assert tenon.stats()["fallbacks"] == 0 and products(b"cublasLtMatmul") - before == 6
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_convolutions(gpu, dtype, order):
+    f = torch.nn.functional
+
+    def g(x, v, w, b, t):
+        h = f.max_pool2d(torch.relu(f.conv2d(x, v, b, stride=2, padding=1)), 3, 2, 1)
+        h = h + f.conv2d(h, w, b, padding=2, groups=2, dilation=2)
+        return f.conv_transpose2d(h, t, stride=2), f.adaptive_avg_pool2d(h, 1), f.conv1d(h[..., 0], w[..., 0], groups=2)
+
+    executed = ctypes.CDLL(str(MOCKS / "libcudnn_mock.so")).tn_dnn_calls
+    before, tolerance = executed(b"cudnnBackendExecute"), 2e-2 if dtype == torch.bfloat16 else 1e-5
+    fast = torch.compile(g, backend="tenon", fullgraph=True)
+    for n in (2, 3):
+        given = [torch.randn(s, dtype=dtype) * 0.3 for s in ((n, 3, 17, 15), (8, 3, 3, 3), (8, 4, 3, 3), (8,), (8, 5, 2, 2))]
+        given = [t.to(memory_format=order) if t.dim() == 4 else t for t in given]
+        for got, want in zip(fast(*given), g(*given), strict=True):
+            torch.testing.assert_close(got, want, atol=tolerance, rtol=tolerance)
+    assert tenon.stats()["fallbacks"] == 0 and executed(b"cudnnBackendExecute") - before == 8
+
+
+@torch.no_grad()
+def test_a_convolution_without_an_engine_runs_in_pytorch(gpu):
+    mock = ctypes.CDLL(str(MOCKS / "libcudnn_mock.so"))
+    x, w = torch.randn(2, 5, 9, 9), torch.randn(4, 5, 3, 3)
+    g = torch.compile(lambda x, w: torch.relu(torch.nn.functional.conv2d(x, w)), backend="tenon")
+    mock.tn_dnn_engines(b"fail=4000|fail=3000")
+    try:
+        for _ in range(2):
+            torch.testing.assert_close(g(x, w), torch.relu(torch.nn.functional.conv2d(x, w)))
+    finally:
+        mock.tn_dnn_engines(b"workspace=4096|")
+    (why,) = tenon.stats()["fallback_reasons"]
+    assert "cuDNN has no engine for 2x5x9x9 by 4x5x3x3 f32" in why and tenon.stats()["fallbacks"] == 1
 
 
 @torch.no_grad()
@@ -263,3 +300,4 @@ def test_models(gpu, name):
         reference, exact = model(*given), accuracy.in_float64(model, given)
         assert accuracy.check(reference, fast(*given), exact, zoo.MODELS[name].tolerance).problems == []
     assert gpu.launches() and tenon.stats()["nodes_fused"] > 0
+    assert tenon.stats()["fallbacks"] == 0

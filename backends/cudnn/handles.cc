@@ -1,0 +1,93 @@
+// See handles.h.
+#include "backends/cudnn/handles.h"
+
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "backends/cuda/code.h"
+
+namespace tenon::cudnn {
+namespace {
+
+struct AllHandles {
+  std::mutex mutex;
+  std::map<int, std::unique_ptr<Handles>> devices;
+};
+AllHandles& all_handles() {
+  static AllHandles& all = *new AllHandles;  // steps may outlive static destruction
+  return all;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Handle>> Handle::open(const Library& library, const cuda::Device& device, int number) {
+  std::unique_ptr<Handle> h(new Handle(library, device, number));
+  const cuda::Current current(device);
+  TENON_TRY(current.status());
+  TENON_TRY(library.check("cudnnCreate", library.cudnnCreate(&h->raw_)));
+  return h;
+}
+
+Handle::~Handle() {
+  if (!raw_) return;
+  const cuda::Current current(device_);
+  library_.cudnnDestroy(raw_);
+}
+
+Result<Handles*> Handles::of(int ordinal) {
+  TENON_ASSIGN(const Library* library, Library::get());
+  TENON_ASSIGN(const cuda::Device* device, cuda::device(ordinal));
+  AllHandles& all = all_handles();
+  std::lock_guard lock(all.mutex);
+  std::unique_ptr<Handles>& place = all.devices[ordinal];
+  if (!place) place = std::make_unique<Handles>(*library, *device);
+  return place.get();
+}
+
+Handles::~Handles() {
+  while (take()) {
+  }
+}
+
+std::unique_ptr<Handle> Handles::take() {
+  for (std::atomic<Handle*>& place : idle_)
+    if (place.load(std::memory_order_relaxed))
+      if (Handle* handle = place.exchange(nullptr, std::memory_order_acq_rel))
+        return std::unique_ptr<Handle>(handle);
+  return nullptr;
+}
+
+void Handles::give(std::unique_ptr<Handle> handle) {
+  for (std::atomic<Handle*>& place : idle_) {
+    Handle* none = nullptr;
+    if (!place.compare_exchange_strong(none, handle.get(), std::memory_order_acq_rel)) continue;
+    handle.release();
+    return;
+  }
+  TENON_CHECK(false, "more handles than places");
+}
+
+Result<Handles::Lease> Handles::lease() {
+  for (;;) {
+    std::unique_ptr<Handle> handle = take();
+    if (handle) return Lease(handle.release(), GiveBack{this});
+    {
+      std::lock_guard lock(mutex_);
+      if (opened_ < kMost) {
+        TENON_ASSIGN(handle, Handle::open(library, device, opened_));
+        ++opened_;
+        return Lease(handle.release(), GiveBack{this});
+      }
+    }
+    std::this_thread::yield();
+  }
+}
+
+void forget_handles() {
+  AllHandles& all = all_handles();
+  std::lock_guard lock(all.mutex);
+  all.devices.clear();
+}
+
+}  // namespace tenon::cudnn

@@ -1,0 +1,116 @@
+// backends/cudnn/api.h against NVIDIA's cudnn_graph.h: it compiles, or the two differ. Empty where there is no such header,
+// which CMake says.
+#if __has_include(<cudnn_graph.h>)
+#include "backends/cudnn/api.h"
+#include "tests/same_call.h"
+
+#include <cudnn_graph.h>
+
+#include <type_traits>
+
+namespace tenon::cudnn {
+namespace {
+
+#define X(name, ...) static_assert(Same<int(__VA_ARGS__), decltype(name)>::value, #name);
+TENON_CUDNN_FUNCTIONS(X)
+#undef X
+static_assert(std::is_same_v<decltype(cudnnGetVersion), size_t()>);
+static_assert(std::is_same_v<decltype(cudnnGetErrorString), const char*(cudnnStatus_t)>);
+static_assert(std::is_same_v<decltype(cudnnGetLastErrorString), void(char*, size_t)>);
+static_assert(std::is_same_v<DnnDescriptor, cudnnBackendDescriptor_t>);
+
+// Values of attributes are read as what they are there.
+static_assert(sizeof(DnnDataType) == sizeof(cudnnDataType_t));
+static_assert(sizeof(DnnConvolutionMode) == sizeof(cudnnConvolutionMode_t));
+static_assert(sizeof(DnnHeuristic) == sizeof(cudnnBackendHeurMode_t));
+static_assert(sizeof(DnnBehavior) == sizeof(cudnnBackendBehaviorNote_t));
+static_assert(sizeof(DnnNumerics) == sizeof(cudnnBackendNumericalNote_t));
+static_assert(kDnnMostNotes > CUDNN_NUMERICAL_NOTE_TYPE_COUNT &&
+              kDnnMostNotes > CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#define SAME_VALUE(ours, theirs) static_assert(static_cast<int>(ours) == static_cast<int>(theirs))
+SAME_VALUE(kDnnSuccess, CUDNN_STATUS_SUCCESS);
+SAME_VALUE(kDnnNotInitialized, CUDNN_STATUS_NOT_INITIALIZED);
+SAME_VALUE(kDnnBadParam, CUDNN_STATUS_BAD_PARAM);
+SAME_VALUE(kDnnNotSupported, CUDNN_STATUS_NOT_SUPPORTED);
+static_assert(is_not_supported(CUDNN_STATUS_NOT_SUPPORTED_LAYOUT) &&
+              !is_not_supported(CUDNN_STATUS_BAD_PARAM) &&
+              !is_not_supported(CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED));
+SAME_VALUE(kDnnInternalError, CUDNN_STATUS_INTERNAL_ERROR);
+SAME_VALUE(kDnnExecutionFailed, CUDNN_STATUS_EXECUTION_FAILED);
+SAME_VALUE(kDnnF32, CUDNN_DATA_FLOAT);
+SAME_VALUE(kDnnF64, CUDNN_DATA_DOUBLE);
+SAME_VALUE(kDnnF16, CUDNN_DATA_HALF);
+SAME_VALUE(kDnnBf16, CUDNN_DATA_BFLOAT16);
+SAME_VALUE(kDnnCrossCorrelation, CUDNN_CROSS_CORRELATION);
+SAME_VALUE(kDnnFallback, CUDNN_HEUR_MODE_FALLBACK);
+SAME_VALUE(kDnnModeA, CUDNN_HEUR_MODE_A);
+SAME_VALUE(kDnnCompilesAtRunTime, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
+SAME_VALUE(kDnnTensorCore, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+SAME_VALUE(kDnnDownConverts, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+SAME_VALUE(kDnnReducedPrecision, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
+SAME_VALUE(kDnnNondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+SAME_VALUE(kDnnConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+SAME_VALUE(kDnnEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+SAME_VALUE(kDnnEngineConfig, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+SAME_VALUE(kDnnHeuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+SAME_VALUE(kDnnPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+SAME_VALUE(kDnnConvolutionForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+SAME_VALUE(kDnnConvolutionBackwardData, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+SAME_VALUE(kDnnGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+SAME_VALUE(kDnnVariantPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+SAME_VALUE(kDnnTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+SAME_VALUE(kDnnTypeHandle, CUDNN_TYPE_HANDLE);
+SAME_VALUE(kDnnTypeDataType, CUDNN_TYPE_DATA_TYPE);
+SAME_VALUE(kDnnTypeInt64, CUDNN_TYPE_INT64);
+SAME_VALUE(kDnnTypeFloat, CUDNN_TYPE_FLOAT);
+SAME_VALUE(kDnnTypeDouble, CUDNN_TYPE_DOUBLE);
+SAME_VALUE(kDnnTypePointer, CUDNN_TYPE_VOID_PTR);
+SAME_VALUE(kDnnTypeConvolutionMode, CUDNN_TYPE_CONVOLUTION_MODE);
+SAME_VALUE(kDnnTypeHeuristic, CUDNN_TYPE_HEUR_MODE);
+SAME_VALUE(kDnnTypeNumerics, CUDNN_TYPE_NUMERICAL_NOTE);
+SAME_VALUE(kDnnTypeDescriptor, CUDNN_TYPE_BACKEND_DESCRIPTOR);
+SAME_VALUE(kDnnTypeBehavior, CUDNN_TYPE_BEHAVIOR_NOTE);
+SAME_VALUE(kDnnConvolutionCompute, CUDNN_ATTR_CONVOLUTION_COMP_TYPE);
+SAME_VALUE(kDnnConvolutionModeIs, CUDNN_ATTR_CONVOLUTION_CONV_MODE);
+SAME_VALUE(kDnnConvolutionDilations, CUDNN_ATTR_CONVOLUTION_DILATIONS);
+SAME_VALUE(kDnnConvolutionStrides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+SAME_VALUE(kDnnConvolutionPaddingAfter, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+SAME_VALUE(kDnnConvolutionPaddingBefore, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+SAME_VALUE(kDnnConvolutionAxes, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS);
+SAME_VALUE(kDnnHeuristicsMode, CUDNN_ATTR_ENGINEHEUR_MODE);
+SAME_VALUE(kDnnHeuristicsGraph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+SAME_VALUE(kDnnHeuristicsResults, CUDNN_ATTR_ENGINEHEUR_RESULTS);
+SAME_VALUE(kDnnEngineConfigEngine, CUDNN_ATTR_ENGINECFG_ENGINE);
+SAME_VALUE(kDnnPlanHandle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
+SAME_VALUE(kDnnPlanEngineConfig, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+SAME_VALUE(kDnnPlanWorkspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+SAME_VALUE(kDnnForwardAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA);
+SAME_VALUE(kDnnForwardBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA);
+SAME_VALUE(kDnnForwardConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+SAME_VALUE(kDnnForwardW, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W);
+SAME_VALUE(kDnnForwardX, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X);
+SAME_VALUE(kDnnForwardY, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
+SAME_VALUE(kDnnBackwardAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA);
+SAME_VALUE(kDnnBackwardBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA);
+SAME_VALUE(kDnnBackwardConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC);
+SAME_VALUE(kDnnBackwardW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W);
+SAME_VALUE(kDnnBackwardDx, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX);
+SAME_VALUE(kDnnBackwardDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY);
+SAME_VALUE(kDnnGraphHandle, CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
+SAME_VALUE(kDnnGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+SAME_VALUE(kDnnTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+SAME_VALUE(kDnnTensorDataType, CUDNN_ATTR_TENSOR_DATA_TYPE);
+SAME_VALUE(kDnnTensorDims, CUDNN_ATTR_TENSOR_DIMENSIONS);
+SAME_VALUE(kDnnTensorStrides, CUDNN_ATTR_TENSOR_STRIDES);
+SAME_VALUE(kDnnTensorId, CUDNN_ATTR_TENSOR_UNIQUE_ID);
+SAME_VALUE(kDnnPackIds, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+SAME_VALUE(kDnnPackPointers, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+SAME_VALUE(kDnnPackWorkspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+SAME_VALUE(kDnnEngineNumerics, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
+SAME_VALUE(kDnnEngineBehavior, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE);
+
+}  // namespace
+}  // namespace tenon::cudnn
+#endif

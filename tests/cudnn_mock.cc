@@ -1,0 +1,342 @@
+// A cuDNN without a GPU, for tests: libcudnn_mock.so has the functions of backends/cudnn/api.h, checks what the library checks
+// (attributes with their types and counts, what is finalized, sizes that fit together, alignment as it was promised, workspace,
+// the context, and that a handle and a plan serve one thread at a time) and computes convolutions in double on the memory of
+// the mock driver, the one TENON_CUDA_DRIVER names. Workspace is spoiled, and so it shows when somebody else uses it. It
+// fails where it is told to (cudnn_mock.h has the controls).
+#include "tests/cudnn_mock_state.h"
+
+#define TN_DNN extern "C" __attribute__((visibility("default"))) int
+#define TN_CONTROL extern "C" __attribute__((visibility("default")))
+
+// The functions are declared as the list has them, so that a definition that differs does not compile.
+extern "C" {
+#define X(name, ...) __attribute__((visibility("default"))) int name(__VA_ARGS__);
+TENON_CUDNN_FUNCTIONS(X)
+#undef X
+}
+
+namespace {
+
+int finalize_tensor(const Object& o) {
+  const Array a = array_of(o);
+  const auto alignment = value_of<int64_t>(o, kDnnTensorAlignment);
+  if (a.strides.size() != a.dims.size()) return fault("as many strides as dims");
+  for (int64_t d : a.dims)
+    if (d <= 0) return fault("a tensor without elements");
+  if (!a.layout()) return fault("a tensor of neither order, or not dense");
+  if (alignment <= 0 || alignment % item_size(a.type)) return fault("an alignment of less than an element");
+  return kDnnSuccess;
+}
+
+int finalize_operation(const Object& o) {
+  Operation op;
+  if (!operation_of(o, op)) return kDnnBadParam;
+  const Job job = job_of(op);
+  const bool wide = job.x.type == kDnnF64;
+  const int alpha = op.backward ? kDnnBackwardAlpha : kDnnForwardAlpha,
+            beta = op.backward ? kDnnBackwardBeta : kDnnForwardBeta;
+  const int type = wide ? kDnnTypeDouble : kDnnTypeFloat;
+  if (o.values.at(alpha).type != type || o.values.at(beta).type != type)
+    return fault("factors of a type that does not fit");
+  if ((wide ? value_of<double>(o, alpha) : double{value_of<float>(o, alpha)}) != 1 ||
+      (wide ? value_of<double>(o, beta) : double{value_of<float>(o, beta)}) != 0)
+    return fault("factors that nobody needs");
+  if (value_of<int32_t>(*op.convolution, kDnnConvolutionCompute) != (wide ? kDnnF64 : kDnnF32))
+    return fault("a type of computation that does not fit");
+  const std::string wrong = job.check();
+  return wrong.empty() ? int{kDnnSuccess} : fault(wrong);
+}
+
+int finalize(Object& o) {
+  State& s = state();
+  for (const Rule& r : kRules)
+    if (r.descriptor == o.type && !o.values.count(r.attribute))
+      return fault(cat("attribute ", r.attribute, " is missing"));
+  switch (o.type) {
+    case kDnnTensor: return finalize_tensor(o);
+    case kDnnConvolution: {
+      const auto axes = value_of<int64_t>(o, kDnnConvolutionAxes);
+      for (int a : {kDnnConvolutionStrides, kDnnConvolutionDilations, kDnnConvolutionPaddingBefore,
+                    kDnnConvolutionPaddingAfter})
+        if (o.values.at(a).count != axes) return fault("a list for every axis of space");
+      if (value_of<int32_t>(o, kDnnConvolutionModeIs) != kDnnCrossCorrelation)
+        return fault("a kernel turned around");
+      return kDnnSuccess;
+    }
+    case kDnnConvolutionForward:
+    case kDnnConvolutionBackwardData: return finalize_operation(o);
+    case kDnnGraph: {
+      const auto* op = value_of<const Object*>(o, kDnnGraphOperations);
+      if (!s.objects.count(op) || !op->final) return fault("an operation that is not finalized");
+      if (!s.handles.count(value_of<const Handle*>(o, kDnnGraphHandle)))
+        return fault("a handle that is none");
+      return kDnnSuccess;
+    }
+    case kDnnHeuristics: {
+      const auto mode = value_of<int32_t>(o, kDnnHeuristicsMode);
+      if (mode != kDnnModeA && mode != kDnnFallback)
+        return fault("a mode of heuristics that is not asked for");
+      return part_of(o, kDnnHeuristicsGraph, kDnnGraph) ? kDnnSuccess : kDnnBadParam;
+    }
+    case kDnnPlan: {
+      const Object* config = part_of(o, kDnnPlanEngineConfig, kDnnEngineConfig);
+      const auto* handle = value_of<const Handle*>(o, kDnnPlanHandle);
+      if (!config) return kDnnBadParam;
+      if (!s.handles.count(handle)) return fault("a handle that is none");
+      if (handle->context != current_context()) return fault("the context of another device");
+      o.engine = config->engine;
+      o.graph = config->graph;
+      Operation op;
+      if (!operation_of(*operation_in(*o.graph), op)) return kDnnBadParam;
+      if (value_of<int64_t>(*op.x, kDnnTensorAlignment) < o.engine->aligned) return kDnnNotSupported;
+      return o.engine->fails;
+    }
+    case kDnnVariantPack: return kDnnSuccess;
+    default: return fault(cat("a descriptor of type ", o.type, " is finalized"));
+  }
+}
+
+Object* object_of(DnnDescriptor descriptor) {
+  auto* o = static_cast<Object*>(descriptor);
+  return state().objects.count(o) ? o : nullptr;
+}
+
+template <class T>
+int hand_out(const std::vector<T>& from, int64_t most, int64_t* count, void* values) {
+  *count = static_cast<int64_t>(from.size());
+  if (values) std::memcpy(values, from.data(), sizeof(T) * static_cast<size_t>(std::min(most, *count)));
+  return kDnnSuccess;
+}
+
+int get(const Object& o, int attribute, int type, int64_t most, int64_t* count, void* values) {
+  const std::pair<int, int> asked{attribute, type};
+  if (o.type == kDnnHeuristics && o.final &&
+      asked == std::pair{int{kDnnHeuristicsResults}, int{kDnnTypeDescriptor}}) {
+    const auto& list = state().engines[value_of<int32_t>(o, kDnnHeuristicsMode) == kDnnFallback];
+    *count = static_cast<int64_t>(list.size());
+    for (int64_t i = 0; values && i < std::min(most, *count); ++i) {
+      Object* config = object_of(static_cast<DnnDescriptor*>(values)[i]);
+      if (!config || config->type != kDnnEngineConfig || config->final)
+        return fault("results need new configurations");
+      config->engine = &list[static_cast<size_t>(i)];
+      config->graph = value_of<const Object*>(o, kDnnHeuristicsGraph);
+      config->final = true;
+    }
+    return kDnnSuccess;
+  }
+  if (o.type == kDnnEngineConfig && o.final &&
+      asked == std::pair{int{kDnnEngineConfigEngine}, int{kDnnTypeDescriptor}}) {
+    Object* engine = object_of(*static_cast<DnnDescriptor*>(values));
+    if (!engine || engine->type != kDnnEngine || engine->final || most != 1)
+      return fault("an engine needs a new one");
+    engine->engine = o.engine;
+    engine->final = true;
+    *count = 1;
+    return kDnnSuccess;
+  }
+  if (o.type == kDnnEngine && o.final && asked == std::pair{int{kDnnEngineNumerics}, int{kDnnTypeNumerics}})
+    return hand_out(o.engine->numerics, most, count, values);
+  if (o.type == kDnnEngine && o.final && asked == std::pair{int{kDnnEngineBehavior}, int{kDnnTypeBehavior}})
+    return hand_out(o.engine->behavior, most, count, values);
+  if (o.type == kDnnPlan && o.final && asked == std::pair{int{kDnnPlanWorkspace}, int{kDnnTypeInt64}})
+    return hand_out(std::vector<int64_t>{o.engine->workspace}, most, count, values);
+  return fault(cat("nobody can get attribute ", attribute, " of a descriptor of type ", o.type));
+}
+
+int execute(Handle& handle, Object& plan, const Object& pack, std::unique_lock<std::mutex>& guard) {
+  State& s = state();
+  if (handle.context != current_context()) return fault("the context of another device");
+  if (handle.setter != std::this_thread::get_id()) return fault("another thread set the handle's stream");
+  if (value_of<const Handle*>(plan, kDnnPlanHandle) != &handle) return fault("a plan of another handle");
+  if (handle.busy || plan.busy) return fault("a handle or a plan that two threads use");
+  if (!s.objects.count(plan.graph) || !s.objects.count(operation_in(*plan.graph)))
+    return fault("the graph of a plan is gone");
+  Operation op;
+  if (!operation_of(*operation_in(*plan.graph), op)) return kDnnBadParam;
+  const auto ids = list_of<int64_t>(pack, kDnnPackIds);
+  const auto pointers = list_of<char*>(pack, kDnnPackPointers);
+  auto where = [&](const Object& tensor) {
+    const auto at = std::find(ids.begin(), ids.end(), value_of<int64_t>(tensor, kDnnTensorId));
+    return at == ids.end() ? nullptr : pointers[static_cast<size_t>(at - ids.begin())];
+  };
+  const Job job = job_of(op);
+  char* data[] = {where(*op.x), where(*op.w), where(*op.y)};
+  const Array* arrays[] = {&job.x, &job.w, &job.y};
+  const Object* tensors[] = {op.x, op.w, op.y};
+  const int result = op.backward ? 0 : 2;
+  for (int t = 0; t < 3; ++t) {
+    const auto alignment = static_cast<uintptr_t>(value_of<int64_t>(*tensors[t], kDnnTensorAlignment));
+    if (!data[t] || reinterpret_cast<uintptr_t>(data[t]) % alignment)
+      return fault("a pointer less aligned than promised");
+    if (!on_device(data[t], arrays[t]->bytes())) return fault("a tensor that is not in the device's memory");
+    if (t != result && data[t] < data[result] + arrays[result]->bytes() &&
+        data[result] < data[t] + arrays[t]->bytes())
+      return fault("the result lies in an operand");
+  }
+  if (const int64_t room = plan.engine->workspace) {
+    auto* w = value_of<char*>(pack, kDnnPackWorkspace);
+    if (!on_device(w, room) || reinterpret_cast<uintptr_t>(w) % 256)
+      return fault("workspace that is not the device's, or not aligned");
+    std::memset(w, 0xa5, static_cast<size_t>(room));
+  }
+  s.log += cat(job.text(), ", engine ", plan.engine->name, " aligned ",
+               value_of<int64_t>(*op.x, kDnnTensorAlignment), " stream ",
+               reinterpret_cast<uintptr_t>(handle.stream), "\n");
+  handle.busy = plan.busy = true;
+  guard.unlock();
+  job.run(data[0], data[1], data[2]);
+  guard.lock();
+  handle.busy = plan.busy = false;
+  return kDnnSuccess;
+}
+
+}  // namespace
+
+TN_CONTROL size_t cudnnGetVersion() { return static_cast<size_t>(state().settings["version"]); }
+
+TN_CONTROL const char* cudnnGetErrorString(int status) {
+  switch (status) {
+    case kDnnSuccess: return "CUDNN_STATUS_SUCCESS";
+    case kDnnNotInitialized: return "CUDNN_STATUS_NOT_INITIALIZED";
+    case kDnnBadParam: return "CUDNN_STATUS_BAD_PARAM";
+    case kDnnNotSupported: return "CUDNN_STATUS_NOT_SUPPORTED";
+    case kDnnInternalError: return "CUDNN_STATUS_INTERNAL_ERROR";
+    case kDnnExecutionFailed: return "CUDNN_STATUS_EXECUTION_FAILED";
+    default: return "";
+  }
+}
+TN_CONTROL void cudnnGetLastErrorString(char* text, size_t bytes) {
+  const std::lock_guard guard(state().lock);
+  std::strncpy(text, state().last.c_str(), bytes);
+}
+
+TN_DNN cudnnCreate(DnnHandle* handle) {
+  return call("cudnnCreate", [&](auto&) {
+    const void* context = current_context();
+    if (!context) return int{kDnnNotInitialized};
+    auto* h = new Handle{context};
+    state().handles.insert(h);
+    return *handle = reinterpret_cast<DnnHandle>(h), int{kDnnSuccess};
+  });
+}
+TN_DNN cudnnDestroy(DnnHandle handle) {
+  return call("cudnnDestroy", [&](auto&) {
+    auto* h = reinterpret_cast<Handle*>(handle);
+    if (!state().handles.erase(h)) return fault("a handle is destroyed that is none");
+    if (h->busy) return fault("a handle is destroyed in use");
+    delete h;
+    return int{kDnnSuccess};
+  });
+}
+TN_DNN cudnnSetStream(DnnHandle handle, DnnStream stream) {
+  return call("cudnnSetStream", [&](auto&) {
+    auto* h = reinterpret_cast<Handle*>(handle);
+    if (!state().handles.count(h)) return fault("a handle that is none");
+    if (h->busy) return fault("a handle that two threads use");
+    h->stream = stream;
+    h->setter = std::this_thread::get_id();
+    return int{kDnnSuccess};
+  });
+}
+
+TN_DNN cudnnBackendCreateDescriptor(int type, DnnDescriptor* descriptor) {
+  return call("cudnnBackendCreateDescriptor", [&](auto&) {
+    auto* o = new Object{type};
+    state().objects.insert(o);
+    return *descriptor = o, int{kDnnSuccess};
+  });
+}
+TN_DNN cudnnBackendDestroyDescriptor(DnnDescriptor descriptor) {
+  return call("cudnnBackendDestroyDescriptor", [&](auto&) {
+    const Object* o = object_of(descriptor);
+    if (!o) return fault("a descriptor is destroyed that is none");
+    if (o->busy) return fault("a plan is destroyed in use");
+    state().objects.erase(o);
+    delete o;
+    return int{kDnnSuccess};
+  });
+}
+TN_DNN cudnnBackendSetAttribute(DnnDescriptor descriptor, int attribute, int type, int64_t count,
+                                const void* values) {
+  return call("cudnnBackendSetAttribute", [&](auto&) {
+    Object* o = object_of(descriptor);
+    if (!o || o->final) return fault("no descriptor, or a finalized one");
+    for (const Rule& r : kRules) {
+      if (r.descriptor != o->type || r.attribute != attribute) continue;
+      const bool fits = r.type == type || (r.type == kDnnTypeFloat && type == kDnnTypeDouble);
+      if (!fits || count < r.least || count > r.most || !values)
+        return fault(cat("attribute ", attribute, " of type ", type, ", ", count, " of them"));
+      o->values[attribute] = {
+          type, count,
+          std::string(static_cast<const char*>(values), item_of(type) * static_cast<size_t>(count))};
+      return int{kDnnSuccess};
+    }
+    return fault(cat("descriptors of type ", o->type, " have no attribute ", attribute));
+  });
+}
+TN_DNN cudnnBackendFinalize(DnnDescriptor descriptor) {
+  return call("cudnnBackendFinalize", [&](auto&) {
+    Object* o = object_of(descriptor);
+    if (!o || o->final) return fault("no descriptor, or a finalized one");
+    const int status = finalize(*o);
+    o->final = status == kDnnSuccess;
+    return status;
+  });
+}
+TN_DNN cudnnBackendGetAttribute(DnnDescriptor descriptor, int attribute, int type, int64_t most,
+                                int64_t* count, void* values) {
+  return call("cudnnBackendGetAttribute", [&](auto&) {
+    const Object* o = object_of(descriptor);
+    return o && count ? get(*o, attribute, type, most, count, values) : fault("a descriptor that is none");
+  });
+}
+TN_DNN cudnnBackendExecute(DnnHandle handle, DnnDescriptor plan, DnnDescriptor pack) {
+  return call("cudnnBackendExecute", [&](auto& guard) {
+    auto* h = reinterpret_cast<Handle*>(handle);
+    Object *p = object_of(plan), *v = object_of(pack);
+    if (!state().handles.count(h)) return fault("a handle that is none");
+    if (!p || p->type != kDnnPlan || !p->final) return fault("a plan that is none");
+    if (!v || v->type != kDnnVariantPack || !v->final) return fault("a pack that is none");
+    return execute(*h, *p, *v, guard);
+  });
+}
+
+TN_CONTROL const char* tn_dnn_log() {
+  const std::lock_guard guard(state().lock);
+  state().text = state().log;
+  return state().text.c_str();
+}
+TN_CONTROL const char* tn_dnn_leaks() {
+  State& s = state();
+  const std::lock_guard guard(s.lock);
+  s.text = s.faults;
+  if (!s.handles.empty()) s.text += cat(s.handles.size(), " handles alive\n");
+  if (!s.objects.empty()) s.text += cat(s.objects.size(), " descriptors alive\n");
+  return s.text.c_str();
+}
+TN_CONTROL void tn_dnn_reset() {
+  const std::lock_guard guard(state().lock);
+  state().reset();
+}
+TN_CONTROL void tn_dnn_fail(const char* name, int nth, int code) {
+  State& s = state();
+  const std::lock_guard guard(s.lock);
+  if (nth == 0)
+    std::erase_if(s.failures, [&](const auto& f) { return f.name == name; });
+  else
+    s.failures.push_back({name, s.calls[name] + nth, code});
+}
+TN_CONTROL int tn_dnn_calls(const char* name) {
+  const std::lock_guard guard(state().lock);
+  return state().calls[name];
+}
+TN_CONTROL void tn_dnn_set(const char* name, int value) {
+  State& s = state();
+  const std::lock_guard guard(s.lock);
+  if (!s.settings.count(name)) std::abort();  // a mistake in a test
+  s.settings[name] = value;
+}
+TN_CONTROL void tn_dnn_engines(const char* text) {
+  const std::lock_guard guard(state().lock);
+  state().plan_engines(text);
+}
