@@ -4,28 +4,12 @@
 
 #include <algorithm>
 
-#include "src/base/convert.h"
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ops/names.h"
-#include "src/ops/view.h"
 
 namespace tenon::cublaslt {
 namespace {
-
-Operand read(const Graph& graph, ValueId v, const StridesOf& strides_of) {
-  Operand o;
-  o.shape = graph.type(v).shape;
-  if (auto view = view_of(graph, v, strides_of)) {
-    o.base = view->base;
-    o.strides = view->strides;
-    o.offset = view->offset;
-  } else {  // will be stored before this group runs
-    o.base = v;
-    o.strides = dense_strides(*graph.dims, o.shape);
-  }
-  return o;
-}
 
 void insert_axis(Operand& o, size_t at) {
   o.shape.insert(o.shape.begin() + static_cast<long>(at), Dim(1));
@@ -80,21 +64,6 @@ void turn(Recipe& r) {
   if (r.added) swap_matrix(*r.added);
 }
 
-// The number a value is everywhere, through views, as its dtype holds it.
-std::optional<double> literal(const Graph& graph, ValueId v) {
-  const DType dtype = graph.type(v).dtype;
-  while (op(graph.node(v).op).view) v = graph.node(v).inputs[0];
-  if (graph.node(v).op != ops::full) return std::nullopt;
-  const double d = attr_as<Scalar>(graph.node(v), "value").as_double();
-  const float f = static_cast<float>(d);
-  switch (dtype) {
-    case DType::f64: return d;
-    case DType::f16: return f16_to_f32(f32_to_f16(f));
-    case DType::bf16: return bf16_to_f32(f32_to_bf16(f));
-    default: return f;
-  }
-}
-
 // The axes of vectors, which a matrix has and the graph's shapes have not.
 struct Vectors {
   bool row = false, column = false;
@@ -107,7 +76,7 @@ struct Vectors {
 // Adds the value `v`, or takes it away: the bias where it is a vector along N, else C.
 Status add(const Graph& graph, ValueId v, bool minus, const TensorType& result, const StridesOf& strides_of,
            const Vectors& vectors, Recipe& r) {
-  Operand given = read(graph, v, strides_of);
+  Operand given = operand_of(graph, v, strides_of);
   while (given.shape.size() < result.shape.size()) insert_axis(given, 0);
   vectors.widen(given);
   const auto o = spread(std::move(given), r.result.shape);
@@ -145,7 +114,7 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
   const bool first = node.inputs[0] == before;
   const ValueId other = node.inputs[first ? 1 : 0];
   if (other == before) return unsupported("it reads the library's result twice");
-  if (const auto number = literal(graph, other)) {
+  if (const auto number = number_of(graph, other)) {
     // alpha of 0 would hide what is not finite.
     if (node.op != ops::mul || *number == 0 || r.added || r.bias || r.alpha != 1)
       return unsupported(name + " with a number is no epilogue of cuBLASLt here");
@@ -160,7 +129,7 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
 }  // namespace
 
 bool reads_in_place(const Graph& graph, ValueId operand, const StridesOf& strides_of) {
-  Operand o = read(graph, operand, strides_of);
+  Operand o = operand_of(graph, operand, strides_of);
   if (o.base == operand) return true;
   while (o.shape.size() < 2) insert_axis(o, 0);
   return check_readable(*graph.dims, o, "").ok();
@@ -184,8 +153,7 @@ Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members,
   if (!is_product(node)) return unsupported(std::string(op(node.op).name) + " is no call of cuBLASLt");
   if (!is_float(r.dtype)) return unsupported("cuBLASLt is not used for " + std::string(name(r.dtype)));
   auto in_place = [&](ValueId v) {
-    if (reads_in_place(graph, v, strides_of)) return read(graph, v, strides_of);
-    return Operand{v, -1, graph.type(v).shape, dense_strides(dims, graph.type(v).shape), Dim(0)};
+    return reads_in_place(graph, v, strides_of) ? operand_of(graph, v, strides_of) : stored_operand(graph, v);
   };
   r.a = in_place(node.inputs[0]);
   r.b = in_place(node.inputs[1]);

@@ -3,27 +3,18 @@
 // Tested by tests/cublaslt_recipe_test.cc.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 
-#include "src/ir/graph.h"
+#include "src/ops/operand.h"
 
 namespace tenon::cublaslt {
 
 enum class Activation : uint8_t { none, relu, gelu };
 
-// A value in memory; its last two axes are those of a matrix, the others of the batch. Where it is repeated along an axis
-// of the batch the stride is 0.
-struct Operand {
-  ValueId base = kNoValue;  // the value in memory underneath
-  int buffer = -1;          // its position among the step's buffers
-  Dims shape, strides;
-  Dim offset;  // elements
-};
-
 struct Recipe {
   DType dtype = DType::f32;
+  // The last two axes of each are those of a matrix, the others of the batch.
   Operand a, b;                  // [batch..., M, K] and [batch..., K, N]
   Operand result;                // [batch..., M, N], N innermost in memory
   std::optional<Operand> added;  // C, likewise
@@ -31,9 +22,6 @@ struct Recipe {
   Activation activation = Activation::none;
   double alpha = 1, beta = 0;
 };
-
-// Strides of a value that is in memory, nothing for one to read through.
-using StridesOf = std::function<std::optional<Dims>(ValueId)>;
 
 // Whether a group may begin with it: a matmul, a linear.
 bool is_product(const Node& node);

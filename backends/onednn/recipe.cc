@@ -7,38 +7,12 @@
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ops/names.h"
-#include "src/ops/view.h"
 
 namespace tenon::onednn {
 namespace {
 
 using dnnl::algorithm;
 constexpr int kLibraryRank = 6;  // of the forms below; the library's own limit is 12
-
-Operand read(const Graph& graph, ValueId v, const StridesOf& strides_of) {
-  const TensorType& type = graph.type(v);
-  Operand o;
-  o.dtype = type.dtype;
-  o.shape = type.shape;
-  if (auto view = view_of(graph, v, strides_of)) {
-    o.base = view->base;
-    o.strides = view->strides;
-    o.offset = view->offset;
-  } else {  // will be stored before this group runs
-    o.base = v;
-    o.strides = dense_strides(*graph.dims, type.shape);
-  }
-  if (graph.node(o.base).op == ops::constant)
-    o.constant = attr_as<std::shared_ptr<ConstantData>>(graph.node(o.base), "data");
-  return o;
-}
-
-// The number a value is everywhere, through views.
-std::optional<double> literal(const Graph& graph, ValueId v) {
-  while (op(graph.node(v).op).view) v = graph.node(v).inputs[0];
-  if (graph.node(v).op != ops::full) return std::nullopt;
-  return attr_as<Scalar>(graph.node(v), "value").as_double();
-}
 
 // The operand with as many axes as the output, those it is repeated along of size 1; nothing if it is larger.
 std::optional<Operand> align(Operand o, const Dims& shape) {
@@ -69,7 +43,7 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
   const bool first = node.inputs[0] == before;
   const ValueId other = node.inputs[first ? 1 : 0];
   if (other == before) return unsupported("it reads the library's result twice");
-  if (auto number = literal(graph, other)) {
+  if (auto number = number_of(graph, other)) {
     const float c = static_cast<float>(*number);
     if (node.op == ops::add)
       recipe.post_ops.push_back({algorithm::eltwise_linear, 1, c, -1, "add"});
@@ -95,7 +69,7 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
     alg = algorithm::binary_div;
   else
     return unsupported(std::string(row.name) + " is not a post-op of the library");
-  auto operand = align(read(graph, other, strides_of), node.type.shape);
+  auto operand = align(operand_of(graph, other, strides_of), node.type.shape);
   if (!operand) return unsupported("its other operand is larger than the result");
   recipe.post_ops.push_back({alg, 0, 0, static_cast<int>(recipe.operands.size()), std::string(row.name)});
   recipe.operands.push_back(std::move(*operand));
@@ -132,7 +106,7 @@ Status read_convolution(const Graph& graph, const Node& node, const StridesOf& s
   for (Dim d : weights)
     if (!d.is_const() || d.value() == 0) return unsupported("its weights have no known size");
   if (node.inputs.size() > 2)
-    add_bias(recipe, read(graph, node.inputs[2], strides_of),
+    add_bias(recipe, operand_of(graph, node.inputs[2], strides_of),
              recipe.channels_last ? recipe.output.shape.size() - 1 : 1);
   return {};
 }
@@ -210,21 +184,21 @@ Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members,
   recipe.output.shape = node.type.shape;
   auto strides = strides_of(last);
   recipe.output.strides = strides ? *strides : dense_strides(*graph.dims, node.type.shape);
-  recipe.operands.push_back(read(graph, node.inputs[0], strides_of));
+  recipe.operands.push_back(operand_of(graph, node.inputs[0], strides_of));
 
   switch (node.op) {
-    case ops::matmul: recipe.operands.push_back(read(graph, node.inputs[1], strides_of)); break;
+    case ops::matmul: recipe.operands.push_back(operand_of(graph, node.inputs[1], strides_of)); break;
     case ops::linear: {
-      Operand w = read(graph, node.inputs[1], strides_of);
+      Operand w = operand_of(graph, node.inputs[1], strides_of);
       std::swap(w.shape[0], w.shape[1]);
       std::swap(w.strides[0], w.strides[1]);
       recipe.operands.push_back(std::move(w));
       if (node.inputs.size() > 2)
-        add_bias(recipe, read(graph, node.inputs[2], strides_of), recipe.output.shape.size() - 1);
+        add_bias(recipe, operand_of(graph, node.inputs[2], strides_of), recipe.output.shape.size() - 1);
       break;
     }
     case ops::convolution:
-      recipe.operands.push_back(read(graph, node.inputs[1], strides_of));
+      recipe.operands.push_back(operand_of(graph, node.inputs[1], strides_of));
       TENON_TRY(read_convolution(graph, node, strides_of, recipe));
       break;
     case ops::avg_pool:

@@ -4,25 +4,14 @@
 #pragma once
 
 #include <dnnl.hpp>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "src/ir/graph.h"
+#include "src/ops/operand.h"
 
 namespace tenon::onednn {
-
-struct Operand {
-  ValueId base = kNoValue;  // the value in memory underneath
-  int buffer = -1;          // its position among the step's buffers
-  DType dtype = DType::f32;
-  Dims shape, strides;
-  Dim offset;                              // elements
-  std::shared_ptr<ConstantData> constant;  // set when base is a constant
-};
 
 struct PostOp {
   dnnl::algorithm algorithm{};
@@ -45,9 +34,6 @@ struct Recipe {
   int64_t groups = 1;
   bool include_pad = true;
 };
-
-// Strides of a value that is in memory, nothing for one to read through.
-using StridesOf = std::function<std::optional<Dims>(ValueId)>;
 
 // The activation that a node alone is, or nothing. Those that lose NaN in the library are not among them.
 std::optional<PostOp> activation(const Node& node);

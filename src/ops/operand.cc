@@ -1,0 +1,48 @@
+// See operand.h.
+#include "src/ops/operand.h"
+
+#include "src/base/convert.h"
+#include "src/ir/group.h"
+#include "src/ir/op.h"
+#include "src/ops/names.h"
+#include "src/ops/view.h"
+
+namespace tenon {
+
+Operand stored_operand(const Graph& graph, ValueId v) {
+  const TensorType& type = graph.type(v);
+  Operand o;
+  o.base = v;
+  o.dtype = type.dtype;
+  o.shape = type.shape;
+  o.strides = dense_strides(*graph.dims, type.shape);
+  if (graph.node(v).op == ops::constant)
+    o.constant = attr_as<std::shared_ptr<ConstantData>>(graph.node(v), "data");
+  return o;
+}
+
+Operand operand_of(const Graph& graph, ValueId v, const StridesOf& strides_of) {
+  const auto view = view_of(graph, v, strides_of);
+  if (!view) return stored_operand(graph, v);
+  Operand o = stored_operand(graph, view->base);
+  o.shape = graph.type(v).shape;
+  o.strides = view->strides;
+  o.offset = view->offset;
+  return o;
+}
+
+std::optional<double> number_of(const Graph& graph, ValueId v) {
+  const DType dtype = graph.type(v).dtype;
+  while (op(graph.node(v).op).view) v = graph.node(v).inputs[0];
+  if (graph.node(v).op != ops::full) return std::nullopt;
+  const double d = attr_as<Scalar>(graph.node(v), "value").as_double();
+  const float f = static_cast<float>(d);
+  switch (dtype) {
+    case DType::f64: return d;
+    case DType::f16: return f16_to_f32(f32_to_f16(f));
+    case DType::bf16: return bf16_to_f32(f32_to_bf16(f));
+    default: return f;
+  }
+}
+
+}  // namespace tenon
