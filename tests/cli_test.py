@@ -172,6 +172,8 @@ def test_doctor_tells_of_nvrtc():
     assert "sm_90" in lines["NVRTC"] and lines["GPU"] == "1 usable"
     lines = doctor(**there, CUDA_MOCK="architecture=999")
     assert lines["GPU"] == "off: no GPU that can be used" and "makes no code for sm_999" in lines["GPU 0"]
+    if "version 13." in lines["NVRTC"]:
+        assert "the driver of CUDA 12.8 does not load" in doctor(**there, CUDA_MOCK="version=12080")["GPU 0"]
 
 
 @pytest.fixture

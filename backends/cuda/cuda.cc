@@ -209,7 +209,7 @@ class CudaBackend final : public Backend {
     TENON_ASSIGN(const cuda::Device* device, cuda::device(context.device.index));
     // Plans need it; a host should know now, while it can still do without us.
     TENON_ASSIGN(const jit::Nvrtc* nvrtc, jit::Nvrtc::get());
-    TENON_TRY(nvrtc->architecture_for(device->description().architecture).status());
+    TENON_TRY(cuda::check_compiler(device->driver(), *nvrtc, device->description().architecture));
     std::vector<std::unique_ptr<Executable>> built;
     for (const std::vector<ValueId>& members : groups) {
       auto group = std::make_unique<CudaGroup>();

@@ -50,6 +50,14 @@ Result<jit::CudaDevice> describe(const Driver& driver, int ordinal) {
   return d;
 }
 
+Status check_compiler(const Driver& driver, const jit::Nvrtc& nvrtc, int architecture) {
+  const int major = nvrtc.version() / 100;
+  if (major > driver.version() / 1000)
+    return environment("NVRTC is of CUDA " + std::to_string(major) + ", whose code the driver of CUDA " +
+                       version_text(driver.version()) + " does not load");
+  return nvrtc.architecture_for(architecture).status();
+}
+
 Result<std::unique_ptr<Device>> Device::open(const Driver& driver, int ordinal) {
   std::unique_ptr<Device> d(new Device(driver, ordinal));
   TENON_ASSIGN(d->description_, describe(driver, ordinal));

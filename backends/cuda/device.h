@@ -7,12 +7,17 @@
 #include <string>
 
 #include "backends/cuda/driver.h"
+#include "jit/nvrtc.h"
 #include "jit/schedule_cuda.h"
 
 namespace tenon::cuda {
 
 // What the driver says of a device; makes no context. unsupported where it is older than sm_80.
 Result<jit::CudaDevice> describe(const Driver& driver, int ordinal);
+
+// Whether a device of this driver runs what the compiler makes. environment: the driver is of an older major version, and loads no code
+// of a newer one; unsupported: the compiler makes none for the architecture.
+Status check_compiler(const Driver& driver, const jit::Nvrtc& nvrtc, int architecture);
 
 class Device {
  public:

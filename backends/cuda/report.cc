@@ -46,7 +46,7 @@ std::vector<ReportLine> report() {
   for (int i = 0; driver.ok() && i < (*driver)->devices(); ++i) {
     const auto device = describe(**driver, i);
     Status status = device.status();
-    if (status.ok() && nvrtc.ok()) status = (*nvrtc)->architecture_for(device->architecture).status();
+    if (status.ok() && nvrtc.ok()) status = check_compiler(**driver, **nvrtc, device->architecture);
     usable += status.ok();
     lines.push_back({"GPU " + std::to_string(i), status.ok() ? sentence(*device) : status.message()});
   }
