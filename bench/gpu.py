@@ -2,13 +2,14 @@
 """`./dev gpu`: everything that needs a GPU, in one run of at most ten minutes, into gpu.json and a page, gpu.md.
 
 What was found (`tenon doctor`); every schedule on random data with poisoned outputs, against eager in float64; a part of that
-under compute-sanitizer; bandwidths of fused kernels against eager, a copy and Inductor in the same run; what a call costs the
-host; models in bf16 against eager and Inductor. A part that fails or finds no time is said, and the others go on. `--device cpu --tiny`
-tries the script itself. Sections: --only check,sanitizer,bandwidth,host,models.
+under compute-sanitizer; bandwidths of fused kernels against eager, a copy and Inductor in the same run; products of matrices with
+what follows them likewise; what a call costs the host; models in bf16 against eager and Inductor. A part that fails or finds no
+time is said, and the others go on. `--device cpu --tiny` tries the script itself. Sections: --only check,sanitizer,bandwidth,products,host,models.
 """
 
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
@@ -94,7 +95,7 @@ def poison(device):
 def check(options, clock):
     """Rows (case, type, size, worst distance as a share of what is allowed)."""
     found = []
-    for case in cases(options, gpu_cases.CASES + gpu_cases.LIBRARIES):
+    for case in cases(options, gpu_cases.CASES + gpu_cases.LIBRARIES + gpu_cases.PRODUCTS):
         for name, dtype in DTYPES.items():
             torch._dynamo.reset()
             fast = compiled(case.function, "tenon", options, dynamic=True)
@@ -132,32 +133,50 @@ def copies(case, dtype, clock, tiny):
     return [first, *(case.make(size, dtype, clock.device) for _ in range(0 if tiny else min(7, 256 * 2**20 // one)))], one
 
 
+def race(case, options, clock):
+    """Median seconds of a call in bf16 per contender and of a copy of as many bytes, in turns; and these bytes."""
+    dtype = torch.bfloat16
+    sets, one = copies(case, dtype, clock, options.tiny)
+    like = torch.empty(max(one // 2 // dtype.itemsize, 1), dtype=dtype, device=clock.device)
+    other = torch.empty_like(like)
+    calls = {"copy": lambda: other.copy_(like)}
+    for who in contenders(options):
+        torch._dynamo.reset()
+        fast = compiled(case.function, who, options, dynamic=False)
+        for _ in range(3):
+            for arguments in sets:
+                fast(*arguments)
+        clock.wait()
+        calls[who] = clock.graphed(lambda f=fast: [f(*arguments) for arguments in sets] and None)
+    times = {who: [] for who in calls}
+    for _ in range(3 if options.tiny else 50):
+        for who, call in calls.items():
+            times[who].append(clock.once(call) / (1 if who == "copy" else len(sets)))
+    return {who: statistics.median(t) for who, t in times.items()}, one
+
+
 def bandwidth(options, clock):
     rows = []
-    dtype = torch.bfloat16
     for case in cases(options):
         if clock.left() < 120:
             return rows, "out of time"
-        sets, one = copies(case, dtype, clock, options.tiny)
-        like = torch.empty(max(one // 2 // dtype.itemsize, 1), dtype=dtype, device=clock.device)
-        other = torch.empty_like(like)
-        calls = {"copy": lambda: other.copy_(like)}
-        for who in contenders(options):
-            torch._dynamo.reset()
-            fast = compiled(case.function, who, options, dynamic=False)
-            for _ in range(3):
-                for arguments in sets:
-                    fast(*arguments)
-            clock.wait()
-            calls[who] = clock.graphed(lambda f=fast: [f(*arguments) for arguments in sets] and None)
-        times = {who: [] for who in calls}
-        for _ in range(3 if options.tiny else 50):
-            for who, call in calls.items():
-                times[who].append(clock.once(call) / (1 if who == "copy" else len(sets)))
-        speed = {who: one / statistics.median(t) / 1e12 for who, t in times.items()}
+        seconds, one = race(case, options, clock)
+        speed = {who: one / s / 1e12 for who, s in seconds.items()}
         target = case.target * options.bandwidth / 4.8
         rows.append([case.name, one / 2**20, *(speed.get(w) for w in ("copy", "eager", "inductor", "tenon")), target,
                      speed["tenon"] / target])
+    return rows, None
+
+
+def products(options, clock):
+    rows = []
+    for case in cases(options, gpu_cases.PRODUCTS):
+        if clock.left() < 90:
+            return rows, "out of time"
+        seconds, _ = race(case, options, clock)
+        speed = {who: 2 * math.prod(case.size) / s / 1e12 for who, s in seconds.items()}
+        rows.append([case.name, "x".join(map(str, case.size)), *(speed.get(w) for w in ("eager", "inductor", "tenon")),
+                     seconds["eager"] / seconds["tenon"]])
     return rows, None
 
 
@@ -227,6 +246,8 @@ SECTIONS = {
     "check": (check, "Wrong answers", ["case", "type", "size", "distance / allowed"]),
     "bandwidth": (bandwidth, "Bandwidth, TB/s, bf16, captured, rotating buffers",
                   ["kernel", "MiB", "copy", "eager", "inductor", "tenon", "target", "tenon / target"]),
+    "products": (products, "Products of matrices, TFLOP/s, bf16, captured",
+                 ["kernel", "rows x columns x terms", "eager", "inductor", "tenon", "eager / tenon"]),
     "host": (host, "Host, us per call", ["graph", "contender", "us"]),
     "models": (models, "Models, bf16: times of eager over the contender's",
                ["model", "eager ms", "inductor", "tenon", "first call s", "fallbacks", "answer"]),

@@ -1,7 +1,8 @@
 """What `./dev gpu` checks and measures: fused kernels by schedule, with sizes and the bandwidth they should reach.
 
-A case is a function of tensors. `sizes` are for the table of bandwidths; `odd` for correctness: aligned, odd, one, prime and nothing.
-`target` is the bandwidth to reach on an H200 (4.8 TB/s) in TB/s; other devices scale it.
+A case is a function of tensors. `size` is for the tables; `odd` for correctness: aligned, odd, one, prime and nothing.
+`target` is the bandwidth to reach on an H200 (4.8 TB/s) in TB/s; other devices scale it. Products of matrices have none: their
+size is (rows, columns, terms), and what counts is arithmetic.
 """
 
 import math
@@ -83,7 +84,6 @@ CASES = [
 ]
 
 
-
 def filtered(outer, groups=1, kernel=3, transposed=False):
     """An image, filters and a bias."""
     def make(size, dtype, device):
@@ -94,16 +94,10 @@ def filtered(outer, groups=1, kernel=3, transposed=False):
     return make
 
 
-def multiplied(size, dtype, device):
-    w = torch.randn((96, size[-1]), device=device) / math.sqrt(max(size[-1], 1))
-    return (*rows(size, dtype, device), w.to(dtype), torch.randn(96, device=device).to(dtype))
-
-
 IMAGES = ((2, 16, 28, 28), (1, 16, 7, 13), (3, 16, 1, 1), (5, 16, 31, 17))
 
 # What libraries run, and poolings: for correctness alone.
 LIBRARIES = [
-    Case("linear + tanh-gelu", lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh"), multiplied, (), 0),
     Case("conv2d + relu", lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), filtered(24), (), 0, IMAGES),
     Case("conv2d by 2", lambda x, w, b: F.conv2d(x, w, b, 2, 1) + 1, filtered(24), (), 0, IMAGES),
     Case("conv2d 1x1", lambda x, w, b: F.conv2d(x, w, b), filtered(32, kernel=1), (), 0, IMAGES),
@@ -112,6 +106,31 @@ LIBRARIES = [
     Case("conv1d", lambda x, w, b: F.conv1d(x, w, b, padding=1), filtered(24), (), 0, ((2, 16, 100), (1, 16, 1), (3, 16, 31))),
     Case("conv_transpose2d", lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1), filtered(24, transposed=True), (), 0, IMAGES),
     Case("pooling", lambda x: (F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 1, 1), F.adaptive_avg_pool2d(x, 1)), rows, (), 0, IMAGES),
+]
+
+
+def operands(*more):
+    """x [rows, terms], weight [columns, terms], then tensors whose shapes `more` gives."""
+    def make(size, dtype, device):
+        m, n, k = size
+        shapes = [(m, k), (n, k), *(shape(m, n) for shape in more)]
+        return tuple((torch.randn(shape, device=device) / (math.sqrt(k) if i == 1 and k else 1)).to(dtype)
+                     for i, shape in enumerate(shapes))
+    return make
+
+
+BIAS, RESIDUAL = (lambda m, n: (n,)), (lambda m, n: (m, n))
+ODD_PRODUCTS = ((64, 256, 128), (37, 129, 65), (1, 1, 1), (13, 1031, 7), (0, 8, 8), (8, 8, 0))
+PRODUCTS = [
+    Case(name, function, make, size, math.nan, ODD_PRODUCTS)
+    for name, function, make, size in [
+        ("linear", F.linear, operands(BIAS), (8192, 4096, 4096)),
+        ("linear + gelu tanh", lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh"), operands(BIAS), (8192, 16384, 4096)),
+        ("linear + gelu erf", lambda x, w, b: F.gelu(F.linear(x, w, b)), operands(BIAS), (8192, 16384, 4096)),
+        ("linear + relu", lambda x, w, b: F.relu(F.linear(x, w, b)), operands(BIAS), (8192, 16384, 4096)),
+        ("linear + residual", lambda x, w, b, r: F.linear(x, w, b) + r, operands(BIAS, RESIDUAL), (8192, 4096, 16384)),
+        ("one row", F.linear, operands(BIAS), (1, 16384, 4096)),
+    ]
 ]
 
 

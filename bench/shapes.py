@@ -5,7 +5,8 @@ Sentences of random batch and length (BERT, GPT-2), a decode loop whose cache of
 random sizes (ResNet-50, a U-Net), and many shapes of a ten-node graph. Every shape is called again, `--later` times, after its first
 call: "new ms" is the median of first call minus the best of these, over shapes that brought no new graph. "total s" are
 the first calls alone, tracing and compiling included. "compiles late"
-are kernels compiled after the fifth distinct shape, "plan us" is the time in making a program's plan, per plan. `--tiny` shrinks the models, `--shapes` the count.
+are kernels compiled after the fifth distinct shape, "plan us" is the time in making a program's plan, per plan, with the
+weights that the first one packs. `--tiny` shrinks the models, `--shapes` the count.
 """
 
 import argparse
@@ -102,7 +103,8 @@ def measure(name, make_workload, options):
     function, shapes, make, tolerance = make_workload(name, options, r)
     with torch.no_grad():
         function(*make(*shapes[0]))
-        eager = follow(function, shapes, make, later=0)[0]
+        with Progress(f"{name}: eager"):
+            eager = follow(function, shapes, make, later=0)[0]
         spent = sum(first for first, _, _ in eager)
         table.append([name, "eager", len(eager), *[None] * 6, spent, None])
         for who in (options.backend, *(["inductor"] if options.peers else [])):
@@ -110,7 +112,8 @@ def measure(name, make_workload, options):
             torch._dynamo.utils.counters.clear()
             before = tenon_stats(who)
             keywords = {"dynamic": True} if who == "inductor" else {}
-            rows, kernels, answers = follow(compiled(function, who, **keywords), shapes, make, options.later)
+            with Progress(f"{name}: {who}"):
+                rows, kernels, answers = follow(compiled(function, who, **keywords), shapes, make, options.later)
             for args, answer in answers:
                 problems = accuracy.check(function(*args), answer, in_float64(function, args), tolerance).problems
                 wrong += [f"{name} with {who}: {text}" for text in problems]
@@ -120,8 +123,8 @@ def measure(name, make_workload, options):
             total = sum(first for first, _, _ in rows)
             plans = [tenon_stats(who)[key] - before[key] if late is not None else None for key in ("plan_ms", "plan_misses")]
             table.append([name, who, len(rows), torch._dynamo.utils.counters["stats"]["unique_graphs"], late,
-                          1e3 * plans[0] / plans[1] if late is not None else None, statistics.median(new), max(new), statistics.median(a / b for a, b in steady), total,
-                          f"{spent / total:.2f}x"])
+                          1e3 * plans[0] / plans[1] if late is not None else None, statistics.median(new), max(new),
+                          statistics.median(a / b for a, b in steady), total, f"{spent / total:.2f}x"])
     return table, wrong
 
 
@@ -180,8 +183,7 @@ def main():
     torch.set_num_threads(options.threads)
     table, wrong = [], []
     for name, make_workload in workloads(options).items():
-        with Progress(name):
-            rows, problems = measure(name, make_workload, options)
+        rows, problems = measure(name, make_workload, options)
         table, wrong = table + rows, wrong + problems
     print(aligned(HEADER, table))
     print(f"\n{machine}, {options.threads} threads, no_grad")

@@ -147,12 +147,12 @@ def test_the_gpu_script_tells_right_from_wrong(tmp_path, monkeypatch, backend, c
     (tmp_path / "sitecustomize.py").write_text(WRONG_BACKEND if backend == "wrong" else "")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     command = [sys.executable, ROOT / "bench/gpu.py", "--device", "cpu", "--tiny", "--no-peers", "--backend", backend]
-    command += ["--cases", "softmax 1024,sum", "--out", tmp_path / "out"]
+    command += ["--cases", "softmax 1024,sum,linear", "--out", tmp_path / "out"]
     run = subprocess.run([*command, *(["--only", "check"] if code else [])], capture_output=True, text=True)
     page = (tmp_path / "out" / "gpu.md").read_text()
     assert run.returncode == code and said in page, run.stdout + run.stderr
     sections = json.loads((tmp_path / "out" / "gpu.json").read_text())["sections"]
-    assert set(sections) == ({"check"} if code else {"check", "bandwidth", "host", "models", "sanitizer"})
+    assert set(sections) == ({"check"} if code else {"check", "bandwidth", "products", "host", "models", "sanitizer"})
     assert not any(part["error"] for part in sections.values())
 
 
