@@ -113,7 +113,7 @@ void device(const char* mock) {
   OK(create(kDouble, NULL, 0, &program));
   OK(RUN(stream));
   right();
-  CHECK(strstr(mock_log(), "cuMemAllocAsync") != NULL);
+  CHECK(strstr(mock_log(), "cuMemAllocFromPoolAsync") != NULL);
   tenon_program_release(program);
   OK(create(kDouble, context, 0, &program));
   OK(RUN(stream));

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -219,6 +220,37 @@ double activated(const Given& g, double x) {
   return x;
 }
 
+// A call with all that it reads of its descriptors, to be done now or whenever the graph that captured it is launched.
+struct Product {
+  Matmul m;
+  Layout a, b, c, d;
+  const char *left, *right, *added;
+  char *result, *workspace;
+  size_t workspace_bytes;
+  double by, with;
+
+  void operator()() const {
+    if (workspace) std::memset(workspace, 0xa5, workspace_bytes);
+    const Given g{&m, &a, &b, &c, &d};
+    const int64_t item = size_of(d.type);
+    auto at = [&](const char* base, const Layout& l, int64_t n, int64_t row, int64_t column) {
+      return load(d.type, base + (row + column * l.ld + n * l.stride) * item);
+    };
+    for (int64_t n = 0; n < d.batch; ++n)
+      for (int64_t j = 0; j < d.columns; ++j)
+        for (int64_t i = 0; i < d.rows; ++i) {
+          double sum = 0;
+          for (int64_t k = 0; k < g.k(); ++k)
+            sum += (m.transposed[0] ? at(left, a, n, k, i) : at(left, a, n, i, k)) *
+                   (m.transposed[1] ? at(right, b, n, j, k) : at(right, b, n, k, j));
+          sum *= by;
+          if (with != 0) sum += with * at(added, c, n, i, j);
+          if (g.has(kLtBias)) sum += load(d.type, m.bias + i * item);
+          store(d.type, result + (i + j * d.ld + n * d.stride) * item, activated(g, sum));
+        }
+  }
+};
+
 template <class T>
 int destroy(std::set<const T*>& all, const void* handle, const char* what) {
   auto* object = static_cast<const T*>(handle);
@@ -426,29 +458,29 @@ TN_LT cublasLtMatmul(LtHandle handle, LtMatmul matmul, const void* alpha, const 
       if (!on_device(g.m->bias, g.d->rows * item)) return fault("a bias that is not in the device's memory");
     }
     if (workspace_bytes < room) return fault("too little workspace");
-    if (room) {
-      auto* w = static_cast<char*>(workspace);
-      if (!on_device(w, static_cast<int64_t>(workspace_bytes)) || reinterpret_cast<uintptr_t>(w) % 256)
-        return fault("workspace that is not the device's, or not aligned");
-      std::memset(w, 0xa5, workspace_bytes);
-    }
+    if (room && (!on_device(static_cast<char*>(workspace), static_cast<int64_t>(workspace_bytes)) ||
+                 reinterpret_cast<uintptr_t>(workspace) % 256))
+      return fault("workspace that is not the device's, or not aligned");
     s.log += cat("cublasLtMatmul ", g.text(), " alpha ", by, " beta ", with, " stream ",
                  reinterpret_cast<uintptr_t>(stream), "\n");
-    for (int64_t n = 0; n < g.d->batch; ++n)
-      for (int64_t j = 0; j < g.d->columns; ++j)
-        for (int64_t i = 0; i < g.d->rows; ++i) {
-          auto at = [&](const char* base, const Layout& l, int64_t row, int64_t column) {
-            return load(type, base + (row + column * l.ld + n * l.stride) * item);
-          };
-          double sum = 0;
-          for (int64_t k = 0; k < g.k(); ++k)
-            sum += (g.m->transposed[0] ? at(left, *g.a, k, i) : at(left, *g.a, i, k)) *
-                   (g.m->transposed[1] ? at(right, *g.b, j, k) : at(right, *g.b, k, j));
-          sum *= by;
-          if (with != 0) sum += with * at(added, *g.c, i, j);
-          if (g.has(kLtBias)) sum += load(type, g.m->bias + i * item);
-          store(type, result + (i + j * g.d->ld + n * g.d->stride) * item, activated(g, sum));
-        }
+    const Product product{*g.m,
+                          *g.a,
+                          *g.b,
+                          *g.c,
+                          *g.d,
+                          left,
+                          right,
+                          added,
+                          result,
+                          room ? static_cast<char*>(workspace) : nullptr,
+                          workspace_bytes,
+                          by,
+                          with};
+    auto* queue = driver<void(void*, const std::function<void()>&, const char*)>("tn_mock_queue");
+    if (queue)
+      queue(stream, product, g.text().c_str());
+    else
+      product();
     return int{kLtSuccess};
   });
 }

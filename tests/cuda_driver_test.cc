@@ -127,9 +127,9 @@ TEST_F(CudaDriver, OpensWithoutAContext) {
 
 TEST_F(CudaDriver, FailuresAreInTheDriversWords) {
   const auto d = driver();
-  EXPECT_EQ(d->failure("cuMemAllocAsync", 2).code(), Code::environment);
-  EXPECT_EQ(d->failure("cuMemAllocAsync", 2).message(),
-            "cuMemAllocAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory");
+  EXPECT_EQ(d->failure("cuMemAllocFromPoolAsync", 2).code(), Code::environment);
+  EXPECT_EQ(d->failure("cuMemAllocFromPoolAsync", 2).message(),
+            "cuMemAllocFromPoolAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory");
   EXPECT_EQ(d->failure("cuInit", 4711).message(), "cuInit: error 4711");
 }
 

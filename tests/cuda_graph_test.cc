@@ -1,5 +1,6 @@
 // Plans launched as CUDA graphs, under the mock driver: when one is made, what is patched, when it is left alone, that it computes
 // what launches one by one do, and that every refusal of the driver ends in plain launches.
+#include "backends/cuda/recording.h"
 #include "tests/cuda_program_help.h"
 
 namespace tenon {
@@ -134,6 +135,39 @@ TEST_F(CudaGraphs, GoWithTheirPlans) {
     EXPECT_EQ(std::string(mock().leaks()).find(left), std::string::npos) << mock().leaks();
 }
 
+// There are so many graphs at most, and one that is not launched any more makes room.
+TEST_F(CudaGraphs, TheOldestMakesRoom) {
+  setenv("TENON_NVRTC_MOCK_RUN", "off", 1);  // launches are counted, not run
+  std::string text = kChain;
+  text.replace(text.find("tanh(%c)"), 8, "exp(%c)");  // nobody has compiled it yet
+  graph = parsed(text.c_str());
+  program = *Program::make(graph, options, {});
+  HostTensor host(DType::f32, {3, 512});
+  OnDevice x(memory(), host), y(memory(), host);
+  auto run = [&](int64_t n, int64_t m) {
+    const std::vector<int64_t> shape{n, m};
+    Tensor in = x.tensor(), out = y.tensor();
+    in.shape = out.shape = shape;
+    ASSERT_TRUE(program->run(std::vector<Tensor>{in}, std::vector<Tensor>{out}, kStream).ok());
+  };
+  program->set_limits({2 * cuda::kMostGraphs, 1 << 24});
+  auto made = [] { return count("cuGraphInstantiateWithFlags"); };
+  const int before = made(), gone = count("cuGraphExecDestroy"), most = static_cast<int>(cuda::kMostGraphs);
+  for (int64_t g = 0; g < most; ++g)
+    for (int i = 0; i < 4; ++i) run(3, 40 + g);
+  EXPECT_EQ(made() - before, most);
+  for (int i = 0; i < 8; ++i) run(3, 200);
+  EXPECT_EQ(made() - before, most);
+  for (uint64_t i = 0; i < cuda::kForgottenAfter; ++i) run(3, 41);
+  for (int i = 0; i < 8; ++i) run(3, 200);
+  EXPECT_EQ(made() - before, most + 1);
+  EXPECT_EQ(count("cuGraphExecDestroy") - gone, 1);
+  const int started = count("cuGraphLaunch");
+  for (int i = 0; i < 4; ++i) run(3, 40);  // whose graph is gone
+  EXPECT_EQ(count("cuGraphLaunch"), started);
+  unsetenv("TENON_NVRTC_MOCK_RUN");
+}
+
 TEST_F(CudaGraphs, WhatTheDriverRefusesIsLaunchedKernelByKernel) {
   for (const char* call :
        {"cuGraphCreate", "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags", "cuGraphLaunch"})
@@ -148,7 +182,7 @@ TEST_F(CudaGraphs, WhatTheDriverRefusesIsLaunchedKernelByKernel) {
       program.reset();
     }
   auto fresh = Program::make(graph, options, {});
-  program = *fresh;
+  program = std::move(*fresh);
   for (int i = 0; i < 4; ++i) run();
   mock().fail("cuGraphExecKernelNodeSetParams_v2", 1, 1);
   for (int i = 0; i < 4; ++i) run(3, 40, static_cast<uint32_t>(i));

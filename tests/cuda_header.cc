@@ -35,6 +35,17 @@ SAME_PLACE(extra, extra);
 SAME_PLACE(kernel, kern);
 SAME_PLACE(context, ctx);
 
+static_assert(sizeof(CuPoolProperties) == sizeof(CUmemPoolProps) &&
+              offsetof(CuPoolProperties, allocation_type) == offsetof(CUmemPoolProps, allocType) &&
+              offsetof(CuPoolProperties, handle_types) == offsetof(CUmemPoolProps, handleTypes) &&
+              offsetof(CuPoolProperties, location_type) ==
+                  offsetof(CUmemPoolProps, location) + offsetof(CUmemLocation, type) &&
+              offsetof(CuPoolProperties, location) ==
+                  offsetof(CUmemPoolProps, location) + offsetof(CUmemLocation, id) &&
+              offsetof(CuPoolProperties, most_bytes) == offsetof(CUmemPoolProps, maxSize) &&
+              offsetof(CuPoolProperties, usage) == offsetof(CUmemPoolProps, usage) &&
+              offsetof(CuPoolProperties, reserved) == offsetof(CUmemPoolProps, reserved));
+
 static_assert(kCuOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kCuNoDevice == CUDA_ERROR_NO_DEVICE &&
               kCuNotFound == CUDA_ERROR_NOT_FOUND);
 #define SAME_NUMBER(ours, theirs) static_assert(static_cast<int>(ours) == static_cast<int>(theirs))
@@ -49,6 +60,11 @@ SAME_NUMBER(kCuSharedBytesOptin, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK
 SAME_NUMBER(kCuMaxDynamicSharedBytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 SAME_NUMBER(kCuPointerDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 SAME_NUMBER(kCuNotCapturing, CU_STREAM_CAPTURE_STATUS_NONE);
+SAME_NUMBER(kCuNonBlocking, CU_STREAM_NON_BLOCKING);
+SAME_NUMBER(kCuRelaxedCapture, CU_STREAM_CAPTURE_MODE_RELAXED);
+SAME_NUMBER(kCuPinned, CU_MEM_ALLOCATION_TYPE_PINNED);
+SAME_NUMBER(kCuDeviceLocation, CU_MEM_LOCATION_TYPE_DEVICE);
+SAME_NUMBER(kCuReleaseThreshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
 
 }  // namespace
 }  // namespace tenon::cuda

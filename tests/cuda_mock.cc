@@ -181,6 +181,50 @@ TN_DRIVER cuStreamSynchronize(CuStream stream) {
   });
 }
 
+TN_DRIVER cuStreamCreate(CuStream* stream, unsigned flags) {
+  return call("cuStreamCreate", Needs::context, [&](std::string& text) {
+    if (flags > kCuNonBlocking) return kInvalidValue;
+    auto s = std::make_unique<Named>();
+    s->name = text = state().number("S");
+    return *stream = keep<CuStream>(state().streams, std::move(s)), 0;
+  });
+}
+
+TN_DRIVER cuStreamDestroy_v2(CuStream stream) {
+  return call("cuStreamDestroy_v2", Needs::context, [&](std::string& text) {
+    const Named* s = find(state().streams, stream);
+    if (!s) return kInvalidHandle;
+    text = s->name;
+    state().captured.erase(stream);
+    state().streams.erase(stream);
+    return 0;
+  });
+}
+
+TN_DRIVER cuStreamBeginCapture_v2(CuStream stream, int mode) {
+  return call("cuStreamBeginCapture_v2", Needs::context, [&](std::string& text) {
+    const Named* s = find(state().streams, stream);
+    if (!s) return kInvalidHandle;
+    text = cat(s->name, " mode ", mode);
+    if (captures(stream) || mode != kCuRelaxedCapture) return kInvalidValue;
+    state().captured[stream] = std::make_unique<Graph>();
+    return 0;
+  });
+}
+
+TN_DRIVER cuStreamEndCapture(CuStream stream, CuGraph* graph) {
+  return call("cuStreamEndCapture", Needs::context, [&](std::string& text) {
+    const auto found = state().captured.find(stream);
+    *graph = nullptr;
+    if (found == state().captured.end()) return kInvalidValue;
+    std::unique_ptr<Graph> g = std::move(found->second);
+    state().captured.erase(found);
+    g->name = state().number("G");
+    text = cat(state().streams.at(stream)->name, " = ", g->name, " of ", g->nodes.size());
+    return *graph = keep<CuGraph>(state().graphs, std::move(g)), 0;
+  });
+}
+
 TN_DRIVER cuPointerGetAttribute(void* value, int attribute, CuAddress address) {
   return call("cuPointerGetAttribute", Needs::init, [&](std::string& text) {
     text = cat(attribute, " of ", place(address));
@@ -234,8 +278,7 @@ int copy_in(CuAddress to, const void* from, size_t bytes) {
 TN_DRIVER cuMemAlloc_v2(CuAddress* address, size_t bytes) {
   return call("cuMemAlloc_v2", Needs::context, [&](std::string& text) {
     text = cat(bytes);
-    for (const auto& [stream, status] : state().capturing)
-      if (status) return kCaptureForbids;
+    if (strict_capture()) return kCaptureForbids;
     return allocate(address, bytes, text);
   });
 }
@@ -247,9 +290,44 @@ TN_DRIVER cuMemFree_v2(CuAddress address) {
   });
 }
 
-TN_DRIVER cuMemAllocAsync(CuAddress* address, size_t bytes, CuStream stream) {
-  return call("cuMemAllocAsync", Needs::context, [&](std::string& text) {
+TN_DRIVER cuMemPoolCreate(CuPool* pool, const CuPoolProperties* p) {
+  return call("cuMemPoolCreate", Needs::init, [&](std::string& text) {
+    text = cat("of ", p->location);
+    const bool good = p->allocation_type == kCuPinned && p->location_type == kCuDeviceLocation &&
+                      p->location >= 0 && p->location < state().settings["devices"] && !p->handle_types &&
+                      !p->security_attributes && !p->most_bytes && !p->usage;
+    if (!good) return kInvalidValue;
+    auto* made = new char;
+    state().pools.insert(made);
+    return *pool = reinterpret_cast<CuPool>(made), 0;
+  });
+}
+
+TN_DRIVER cuMemPoolSetAttribute(CuPool pool, int attribute, void* value) {
+  return call("cuMemPoolSetAttribute", Needs::init, [&](std::string& text) {
+    if (!state().pools.count(pool) || attribute != kCuReleaseThreshold) return kInvalidValue;
+    return text = cat("keeps ", *static_cast<uint64_t*>(value)), 0;
+  });
+}
+
+TN_DRIVER cuMemPoolTrimTo(CuPool pool, size_t bytes) {
+  return call("cuMemPoolTrimTo", Needs::init, [&](std::string& text) {
+    text = cat(bytes);
+    return state().pools.count(pool) ? 0 : kInvalidValue;
+  });
+}
+
+TN_DRIVER cuMemPoolDestroy(CuPool pool) {
+  return call("cuMemPoolDestroy", Needs::init, [&](std::string&) {
+    if (!state().pools.erase(pool)) return kInvalidValue;
+    return delete reinterpret_cast<char*>(pool), 0;
+  });
+}
+
+TN_DRIVER cuMemAllocFromPoolAsync(CuAddress* address, size_t bytes, CuPool pool, CuStream stream) {
+  return call("cuMemAllocFromPoolAsync", Needs::context, [&](std::string& text) {
     text = cat(bytes, of(stream));
+    if (!state().pools.count(pool)) return kInvalidValue;
     return captures(stream) ? kCaptureForbids : allocate(address, bytes, text);
   });
 }
@@ -288,8 +366,7 @@ TN_DRIVER cuMemsetD8Async(CuAddress to, unsigned char value, size_t bytes, CuStr
   return call("cuMemsetD8Async", Needs::context, [&](std::string& text) {
     text = cat(place(to), " ", bytes, " x ", int{value}, of(stream));
     if (!within(to, bytes)) return kInvalidValue;
-    std::memset(reinterpret_cast<void*>(to), value, bytes);
-    return 0;
+    return queue(stream, {{}, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); }, text});
   });
 }
 

@@ -21,6 +21,7 @@ TN_CONTROL const char* tn_mock_leaks() {
   tell("graph", s.graphs);
   tell("executable", s.execs);
   tell("event", s.events);
+  tell("stream", s.streams);
   for (const auto& m : s.memory) {
     check_canaries(*m, "seen at the end");
     if (m->block) text += cat("memory ", m->name, " of ", m->bytes, " bytes is not freed\n");
@@ -42,6 +43,8 @@ TN_CONTROL void tn_mock_reset() {
   s.execs.clear();
   s.events.clear();
   s.capturing.clear();
+  s.captured.clear();
+  s.streams.clear();
   s.stream_device.clear();
   s.calls.clear();
   s.failures.clear();
@@ -79,6 +82,12 @@ TN_CONTROL void tn_mock_order(int order) {
 TN_CONTROL void tn_mock_capture(void* stream, int status) {
   const std::lock_guard guard(state().lock);
   state().capturing[stream] = status;
+}
+
+// For other mocks: what a library puts on a stream.
+TN_CONTROL void tn_mock_queue(void* stream, const std::function<void()>& work, const char* text) {
+  const std::lock_guard guard(state().lock);
+  queue(static_cast<CuStream>(stream), {{}, work, text});
 }
 
 TN_CONTROL void tn_mock_stream_device(void* stream, int device) {

@@ -55,6 +55,32 @@ int execute(const Launch& l) {
   return s.faults == before ? 0 : kIllegalAddress;
 }
 
+std::string describe(const Item& item) {
+  std::string text = item.launch.kernel ? describe(item.launch) : item.text;
+  for (const Item& child : item.child) text += (text.empty() ? "" : "; ") + describe(child);
+  return text;
+}
+
+int execute(const Item& item) {
+  if (item.launch.kernel) return execute(item.launch);
+  if (item.work) item.work();
+  for (const Item& child : item.child)
+    if (const int code = execute(child)) return code;
+  return 0;
+}
+
+int queue(CuStream stream, const Item& item) {
+  if (!captures(stream)) return execute(item);
+  const auto graph = state().captured.find(stream);
+  if (graph == state().captured.end()) return 0;
+  auto node = std::make_unique<Node>();
+  node->name = state().number("N");
+  node->item = item;
+  if (!item.launch.values.empty()) node->item.launch.given = nullptr;
+  graph->second->nodes.push_back(std::move(node));
+  return 0;
+}
+
 }  // namespace tenon::cuda::mock
 
 namespace {
@@ -117,8 +143,7 @@ void unload(LibraryOfKernels& library) {
 TN_DRIVER cuLibraryLoadData(CuLibrary* library, const void* code, int*, void**, unsigned, int*, void**,
                             unsigned) {
   return call("cuLibraryLoadData", Needs::init, [&](std::string& text) {
-    for (const auto& [stream, status] : state().capturing)
-      if (status != 0) return kCaptureForbids;
+    if (strict_capture()) return kCaptureForbids;
     auto made = std::make_unique<LibraryOfKernels>();
     const char* bytes = static_cast<const char*>(code);
     if (std::strncmp(bytes, "TENONSO:", 8) == 0) made->object = dlopen(bytes + 8, RTLD_NOW | RTLD_LOCAL);
@@ -187,7 +212,7 @@ TN_DRIVER cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, 
                                    arguments, extra, nullptr, nullptr});
     text = describe(l) + of(stream) + (captures(stream) ? " captured" : "");
     if (!good) return kInvalidValue;
-    return captures(stream) ? 0 : execute(l);
+    return queue(stream, {l, {}});
   });
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -86,14 +87,21 @@ struct Launch {
   std::vector<uint64_t> values;  // of the arguments
   void** given = nullptr;        // where their kinds are not known, and only during the call
 };
-struct Node : Named {
+// What a stream is given: a kernel, something that a mock does, or all of another graph.
+struct Item {
   Launch launch;
+  std::function<void()> work;
+  std::string text = {};
+  std::vector<Item> child = {};
+};
+struct Node : Named {
+  Item item;
 };
 struct Graph : Named {
   std::vector<std::unique_ptr<Node>> nodes;
 };
 struct Exec : Named {
-  std::vector<std::pair<const Node*, Launch>> launches;
+  std::vector<std::pair<const Node*, Item>> items;
 };
 struct Event : Named {
   bool recorded = false;
@@ -122,7 +130,10 @@ struct State {
   Objects<Graph> graphs;
   Objects<Exec> execs;
   Objects<Event> events;
-  std::map<void*, int> capturing, stream_device;
+  std::map<const void*, int> capturing, stream_device;
+  Objects<Named> streams;                                  // those that were created
+  std::map<const void*, std::unique_ptr<Graph>> captured;  // by streams that were told to capture
+  std::set<const void*> pools;                             // of memory; they last as long as the process
   int order = 0;
 
   State() { settings.read(std::getenv("CUDA_MOCK")); }
@@ -168,7 +179,12 @@ inline std::string of(CuStream stream) { return cat(" stream ", reinterpret_cast
 
 inline bool captures(CuStream stream) {
   const auto found = state().capturing.find(stream);
-  return found != state().capturing.end() && found->second != 0;
+  return state().captured.count(stream) || (found != state().capturing.end() && found->second != 0);
+}
+// A capture that looks at what others do meanwhile.
+inline bool strict_capture() {
+  return std::any_of(state().capturing.begin(), state().capturing.end(),
+                     [](const auto& stream) { return stream.second != 0; });
 }
 
 template <class T, class Handle>
@@ -222,7 +238,9 @@ int call(const char* name, Needs needs, F&& body) {
                                                 "cuMemFreeAsync",
                                                 "cuEventDestroy_v2",
                                                 "cuGraphExecDestroy",
-                                                "cuGraphDestroy"};
+                                                "cuGraphDestroy",
+                                                "cuStreamDestroy_v2",
+                                                "cuStreamEndCapture"};
   std::string text;
   int code = 0;
   if (!planned || gives_back.count(name)) {
@@ -241,7 +259,11 @@ int call(const char* name, Needs needs, F&& body) {
 // Of cuda_mock_kernel.cc. False: the driver would refuse the launch.
 bool make_launch(Launch& l, KernelOf* kernel, const CuKernelNode& n);
 std::string describe(const Launch& l);
+std::string describe(const Item& item);
 int execute(const Launch& l);
+int execute(const Item& item);
+// Does it now, or adds it to what the stream captures.
+int queue(CuStream stream, const Item& item);
 
 }  // namespace tenon::cuda::mock
 

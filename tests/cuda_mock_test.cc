@@ -47,7 +47,7 @@ class MockDriver : public testing::Test {
   }
   CuAddress allocate(size_t bytes) {
     CuAddress memory = 0;
-    EXPECT_TRUE(driver->cuMemAllocAsync(&memory, bytes, kStream).ok());
+    EXPECT_TRUE(driver->cuMemAlloc_v2(&memory, bytes).ok());
     return memory;
   }
   std::vector<float> read(CuAddress memory, size_t n) {
@@ -161,7 +161,7 @@ TEST_F(MockDriver, CapturesForbid) {
   EXPECT_THAT(last_line(), EndsWith("(M1, 4) stream 3 captured\n"));
   EXPECT_TRUE(std::isnan(read(memory, 4)[0]));
   CuAddress more = 0;
-  EXPECT_THAT(driver->cuMemAllocAsync(&more, 16, kStream).message(), HasSubstr("STREAM_CAPTURE_UNSUPPORTED"));
+  EXPECT_THAT(driver->cuMemAlloc_v2(&more, 16).message(), HasSubstr("STREAM_CAPTURE_UNSUPPORTED"));
   EXPECT_THAT(driver->cuStreamSynchronize(kStream).message(), HasSubstr("STREAM_CAPTURE_UNSUPPORTED"));
   EXPECT_THAT(Library::load(*gpu, "TENONLIST:a").status().message(), HasSubstr("STREAM_CAPTURE_UNSUPPORTED"));
   mock().capture(kStream, 0);

@@ -99,7 +99,8 @@ TEST_F(CudaPrograms, EveryCallFailsInTurn) {
   };
   check(**program, graph, inputs());
   const std::string before = mock().leaks();
-  for (const char* call : {"cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuMemAllocAsync", "cuLaunchKernel"})
+  for (const char* call :
+       {"cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuMemAllocFromPoolAsync", "cuLaunchKernel"})
     for (int nth : {1, 2, 3}) {
       SCOPED_TRACE(std::string(call) + " " + std::to_string(nth));
       std::vector<HostTensor> in = inputs();
@@ -120,6 +121,46 @@ TEST_F(CudaPrograms, EveryCallFailsInTurn) {
       EXPECT_EQ(std::string(mock().leaks()), before);
     }
   check(**program, graph, inputs());
+}
+
+TEST_F(CudaPrograms, CompilerNewerThanTheDriver) {
+  const auto nvrtc = jit::Nvrtc::get();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().message();
+  auto check = [&](const char* version) {
+    mock().set((std::string("version=") + version).c_str());
+    const auto driver = cuda::Driver::open({"the CUDA driver", {TENON_CUDA_MOCK}, "", {}, ""});
+    TENON_CHECK(driver.ok(), driver.status().message());
+    return cuda::check_compiler(**driver, **nvrtc, 90);
+  };
+  EXPECT_EQ(check("12080").code(), Code::environment);
+  EXPECT_EQ(check("12080").message(),
+            "NVRTC is of CUDA 13, whose code the driver of CUDA 12.8 does not load");
+  EXPECT_TRUE(check("13010").ok());
+  EXPECT_TRUE(check("13000").ok());
+}
+
+// The pool keeps what it once had; out of memory, it gives back what nobody uses and asks again.
+TEST_F(CudaPrograms, Pool) {
+  auto runtime = cuda::runtime_of(0);
+  ASSERT_TRUE(runtime.ok()) << runtime.status().message();
+  DeviceMemory& pool = (*runtime)->pool();
+  auto block = pool.take(100, kStream);
+  ASSERT_TRUE(block.ok()) << block.status().message();
+  pool.give(*block, 100, kStream);
+  EXPECT_LE(mock().calls("cuMemPoolCreate"), 1);
+  const int trimmed = mock().calls("cuMemPoolTrimTo");
+  mock().fail("cuMemAllocFromPoolAsync", 1, cuda::kCuOutOfMemory);
+  block = pool.take(100, kStream);
+  EXPECT_TRUE(block.ok()) << block.status().message();
+  EXPECT_EQ(mock().calls("cuMemPoolTrimTo"), trimmed + 1);
+  pool.give(*block, 100, kStream);
+  mock().fail("cuMemAllocFromPoolAsync", 1, cuda::kCuOutOfMemory);
+  mock().fail("cuMemAllocFromPoolAsync", 2, cuda::kCuOutOfMemory);
+  block = pool.take(100, kStream);
+  EXPECT_EQ(block.status().code(), Code::environment);
+  EXPECT_EQ(block.status().message(),
+            "100 bytes of Mock 0: cuMemAllocFromPoolAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory");
+  mock().fail("cuMemAllocFromPoolAsync", 0, 0);
 }
 
 // A kernel whose row does not fit into registers runs in an easier form, which is remembered.

@@ -10,6 +10,7 @@
 #include "backends/cublaslt/choice.h"
 #include "backends/cublaslt/problem.h"
 #include "backends/cublaslt/recipe.h"
+#include "backends/cuda/recording.h"
 #include "src/ir/group.h"
 #include "src/ops/names.h"
 
@@ -59,7 +60,23 @@ class ProductStep final : public Step {
   }
 
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
+    return work_.empty ? Status() : queue(buffers, scratch, static_cast<cuda::CuStream>(on.stream));
+  }
+  int recordable() const override { return work_.empty ? 0 : static_cast<int>(work_.calls()); }
+  Status record(void* const* buffers, char* scratch, Recording& recording) const override {
     if (work_.empty) return {};
+    uint64_t words[Work::kMatrices + 2] = {};
+    for (int m = 0; m < Work::kMatrices; ++m)
+      words[m] = work_.buffers[m] < 0 ? 0 : reinterpret_cast<uint64_t>(buffers[work_.buffers[m]]);
+    if (work_.bias_buffer >= 0)
+      words[Work::kMatrices] = reinterpret_cast<uint64_t>(buffers[work_.bias_buffer]);
+    words[Work::kMatrices + 1] = reinterpret_cast<uint64_t>(scratch);
+    return cuda::add(recording, this, words,
+                     [&](cuda::CuStream stream) { return queue(buffers, scratch, stream); });
+  }
+
+ private:
+  Status queue(void* const* buffers, char* scratch, cuda::CuStream stream) const {
     const cuda::Current current(handle_->device());
     TENON_TRY(current.status());
     char* zeros = reinterpret_cast<char*>(round_up(reinterpret_cast<int64_t>(scratch)));
@@ -78,14 +95,13 @@ class ProductStep final : public Step {
     TENON_ASSIGN(const Choice* choice, choice_for(bits));
     if (work_.zeros > 0)
       TENON_TRY(handle_->device().driver().cuMemsetD8Async(reinterpret_cast<cuda::CuAddress>(zeros), 0,
-                                                           static_cast<size_t>(work_.zeros),
-                                                           static_cast<cuda::CuStream>(on.stream)));
+                                                           static_cast<size_t>(work_.zeros), stream));
     char* workspace = choice->workspace_bytes() > 0 ? zeros + round_up(work_.zeros) : nullptr;
     int64_t index[kMaxRank] = {};
     while (true) {
       const Pointers at{pointers[0], pointers[1], pointers[2], const_cast<char*>(pointers[3]),
                         bias,        workspace};
-      TENON_TRY(choice->run(work_.alpha, work_.beta, at, on.stream));
+      TENON_TRY(choice->run(work_.alpha, work_.beta, at, stream));
       size_t axis = work_.outer.size();
       for (; axis-- > 0;) {
         const Work::Axis& a = work_.outer[axis];
@@ -98,8 +114,6 @@ class ProductStep final : public Step {
       if (axis == static_cast<size_t>(-1)) return {};
     }
   }
-
- private:
   // For pointers whose bits are these, together.
   Result<const Choice*> choice_for(uintptr_t bits) const {
     const int alignment = __builtin_ctzll(bits | uintptr_t{1} << kAlignmentBits);

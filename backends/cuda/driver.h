@@ -19,7 +19,7 @@ class Call;
 template <class... A>
 class Call<int(A...)> {
  public:
-  // environment: "cuMemAllocAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
+  // environment: "cuMemAllocFromPoolAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
   Status operator()(A... arguments) const {
     const int error = function_(arguments...);
     return error == 0 ? Status() : failure(error);

@@ -1,5 +1,5 @@
 // The part of the CUDA driver's interface that Tenon calls, as declared by us, so that no NVIDIA header is needed: handles,
-// numbers, one structure and one list of functions. The list is read by Driver (driver.h), which resolves it at run time, by
+// numbers, structures and one list of functions. The list is read by Driver (driver.h), which resolves it at run time, by
 // the mock driver (tests/cuda_mock.cc), and by tests/cuda_header.cc, which compares everything here with NVIDIA's cuda.h
 // where that is installed. All of it is there since CUDA 12.0; functions return 0 or an error's number.
 #pragma once
@@ -19,6 +19,7 @@ using CuEvent = struct CuEventTag*;
 using CuGraph = struct CuGraphTag*;
 using CuGraphExec = struct CuGraphExecTag*;
 using CuGraphNode = struct CuGraphNodeTag*;
+using CuPool = struct CuPoolTag*;  // of memory, in the order of streams
 
 struct CuKernelNode {
   CuFunction function;
@@ -30,6 +31,17 @@ struct CuKernelNode {
   CuKernel kernel;    // read where `function` is null
   CuContext context;  // likewise
 };
+
+struct CuPoolProperties {
+  int allocation_type, handle_types;
+  int location_type, location;
+  void* security_attributes;
+  size_t most_bytes;  // 0: as many as there are
+  unsigned short usage;
+  unsigned char reserved[54];
+};
+constexpr int kCuPinned = 1, kCuDeviceLocation = 1;  // of a pool
+constexpr int kCuReleaseThreshold = 4;  // uint64_t, bytes that a pool keeps when nobody uses them
 
 constexpr int kCuOutOfMemory = 2, kCuNoDevice = 100, kCuNotFound = 500;
 enum CuDeviceAttribute {
@@ -45,6 +57,8 @@ enum CuDeviceAttribute {
 constexpr int kCuMaxDynamicSharedBytes = 8;  // of a kernel
 constexpr int kCuPointerDeviceOrdinal = 9;   // of memory
 constexpr int kCuNotCapturing = 0;           // of a stream
+constexpr unsigned kCuNonBlocking = 1;       // likewise: it does not wait for the default stream
+constexpr int kCuRelaxedCapture = 2;         // what others do meanwhile is not looked at
 constexpr unsigned kCuDefaultSharedBytes =
     48 << 10;  // dynamic, that a launch may ask for without kCuMaxDynamicSharedBytes
 
@@ -75,11 +89,19 @@ constexpr unsigned kCuDefaultSharedBytes =
   X(cuStreamIsCapturing, CuStream stream, int* status)                                                       \
   X(cuStreamGetCtx, CuStream stream, CuContext* context)                                                     \
   X(cuStreamSynchronize, CuStream stream)                                                                    \
+  X(cuStreamCreate, CuStream* stream, unsigned flags)                                                        \
+  X(cuStreamDestroy_v2, CuStream stream)                                                                     \
+  X(cuStreamBeginCapture_v2, CuStream stream, int mode)                                                      \
+  X(cuStreamEndCapture, CuStream stream, CuGraph* graph)                                                     \
   X(cuPointerGetAttribute, void* value, int attribute, CuAddress address)                                    \
   X(cuMemAlloc_v2, CuAddress* address, size_t bytes)                                                         \
   X(cuMemFree_v2, CuAddress address)                                                                         \
   X(cuMemcpyHtoD_v2, CuAddress to, const void* from, size_t bytes)                                           \
-  X(cuMemAllocAsync, CuAddress* address, size_t bytes, CuStream stream)                                      \
+  X(cuMemPoolCreate, CuPool* pool, const CuPoolProperties* properties)                                       \
+  X(cuMemPoolSetAttribute, CuPool pool, int attribute, void* value)                                          \
+  X(cuMemPoolTrimTo, CuPool pool, size_t bytes)                                                              \
+  X(cuMemPoolDestroy, CuPool pool)                                                                           \
+  X(cuMemAllocFromPoolAsync, CuAddress* address, size_t bytes, CuPool pool, CuStream stream)                 \
   X(cuMemFreeAsync, CuAddress address, CuStream stream)                                                      \
   X(cuMemcpyHtoDAsync_v2, CuAddress to, const void* from, size_t bytes, CuStream stream)                     \
   X(cuMemcpyDtoHAsync_v2, void* to, CuAddress from, size_t bytes, CuStream stream)                           \
@@ -91,8 +113,11 @@ constexpr unsigned kCuDefaultSharedBytes =
   X(cuGraphCreate, CuGraph* graph, unsigned flags)                                                           \
   X(cuGraphAddKernelNode_v2, CuGraphNode* node, CuGraph graph, const CuGraphNode* after, size_t after_count, \
     const CuKernelNode* kernel)                                                                              \
+  X(cuGraphAddChildGraphNode, CuGraphNode* node, CuGraph graph, const CuGraphNode* after,                    \
+    size_t after_count, CuGraph child)                                                                       \
   X(cuGraphInstantiateWithFlags, CuGraphExec* exec, CuGraph graph, unsigned long long flags)                 \
   X(cuGraphExecKernelNodeSetParams_v2, CuGraphExec exec, CuGraphNode node, const CuKernelNode* kernel)       \
+  X(cuGraphExecChildGraphNodeSetParams, CuGraphExec exec, CuGraphNode node, CuGraph child)                   \
   X(cuGraphLaunch, CuGraphExec exec, CuStream stream)                                                        \
   X(cuGraphExecDestroy, CuGraphExec exec)                                                                    \
   X(cuGraphDestroy, CuGraph graph)

@@ -1,6 +1,7 @@
 // See memory.h.
 #include "backends/cuda/memory.h"
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -12,7 +13,9 @@ namespace {
 
 CuAddress address(void* block) { return reinterpret_cast<CuAddress>(block); }
 
-// The driver's own pool, in the order of a stream.
+// A pool of the driver's that only Tenon uses, in the order of streams. It keeps what it once had, since a pool that gives memory
+// back whenever somebody waits for the device asks for it again with the next run; when there is no more, it gives back what is
+// unused and is asked once more.
 class Pool final : public DeviceMemory {
  public:
   explicit Pool(const Device& device) : device_(device) {}
@@ -20,19 +23,51 @@ class Pool final : public DeviceMemory {
   Result<Block> take(int64_t bytes, void* stream) override {
     const Current current(device_);
     TENON_TRY(current.status());
+    TENON_ASSIGN(const CuPool pool, opened());
     CuAddress block = 0;
-    Status taken =
-        device_.driver().cuMemAllocAsync(&block, static_cast<size_t>(bytes), static_cast<CuStream>(stream));
-    if (!taken.ok()) return taken.at(std::to_string(bytes) + " bytes of " + device_.description().name);
+    auto ask = [&] {
+      return driver().cuMemAllocFromPoolAsync.error_of(&block, static_cast<size_t>(bytes), pool,
+                                                       static_cast<CuStream>(stream));
+    };
+    int error = ask();
+    if (error == kCuOutOfMemory && driver().cuMemPoolTrimTo.error_of(pool, 0) == 0) error = ask();
+    if (error != 0)
+      return driver()
+          .failure("cuMemAllocFromPoolAsync", error)
+          .at(std::to_string(bytes) + " bytes of " + device_.description().name);
     return Block{reinterpret_cast<void*>(block), nullptr};
   }
   void give(const Block& block, int64_t, void* stream) override {
     const Current current(device_);
-    device_.driver().cuMemFreeAsync.error_of(address(block.data), static_cast<CuStream>(stream));
+    driver().cuMemFreeAsync.error_of(address(block.data), static_cast<CuStream>(stream));
   }
 
  private:
+  // Made when first asked for, never destroyed.
+  Result<CuPool> opened() {
+    if (CuPool ready = pool_.load(std::memory_order_acquire)) return ready;
+    std::lock_guard lock(mutex_);
+    if (CuPool ready = pool_.load(std::memory_order_relaxed)) return ready;
+    CuPoolProperties properties{};
+    properties.allocation_type = kCuPinned;
+    properties.location_type = kCuDeviceLocation;
+    properties.location = device_.handle();
+    CuPool pool = nullptr;
+    TENON_TRY(driver().cuMemPoolCreate(&pool, &properties));
+    uint64_t everything = UINT64_MAX;
+    Status set = driver().cuMemPoolSetAttribute(pool, kCuReleaseThreshold, &everything);
+    if (!set.ok()) {
+      driver().cuMemPoolDestroy.error_of(pool);
+      return set;
+    }
+    pool_.store(pool, std::memory_order_release);
+    return pool;
+  }
+  const Driver& driver() const { return device_.driver(); }
+
   const Device& device_;
+  std::mutex mutex_;
+  std::atomic<CuPool> pool_{nullptr};
 };
 
 class Runtime final : public DeviceRuntime {

@@ -1,9 +1,12 @@
 // Launches, one by one or as a CUDA graph: a kernel with its arguments as steps make it, and a recording of several, built as a
-// chain of kernel nodes, never by capture. Tested by tests/cuda_graph_test.cc.
+// chain of nodes: kernels directly, a library's call from what it queues while a stream captures. The process has so many
+// graphs at most; one that has not been launched for long makes room for another. Tested by tests/cuda_graph_test.cc.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 
 #include "backends/cuda/device.h"
 #include "src/runtime/backend.h"
@@ -24,9 +27,14 @@ struct Work {
 
 // Adds to a recording of this device's.
 void add(Recording& recording, const Work& work);
+// A library's call, known by `call`. `queue` puts it on a stream, again only where a word differs from the last time.
+Status add(Recording& recording, const void* call, std::span<const uint64_t> words,
+           const std::function<Status(CuStream)>& queue);
 
-// Null: the device has as many as it may.
+// Null: the process has as many as it may, and launches them all.
 std::unique_ptr<Recording> record_graph(const Device& device);
-inline constexpr int kMostGraphs = 64;  // of the process
+inline constexpr size_t kMostGraphs = 64;
+// A graph makes room for another when so many launches of others have passed it by.
+inline constexpr uint64_t kForgottenAfter = 4 * kMostGraphs;
 
 }  // namespace tenon::cuda

@@ -57,7 +57,7 @@ class DeviceMemory {
 class Recording {
  public:
   virtual ~Recording() = default;
-  virtual void begin() = 0;  // anew
+  virtual bool begin() = 0;  // anew; false: the device has taken it back
   virtual Status launch(
       void* stream) = 0;  // what came since; only what differs from the last time is told to the device
 };
@@ -116,8 +116,8 @@ class Step {
   // buffers: the executable's inputs, then its outputs. scratch: scratch_bytes() bytes, 64-byte aligned.
   // What fails is what the system or a device refused: sizes and pointers are checked already.
   virtual Status run(void* const* buffers, char* scratch, const RunOn& on) const = 0;
-  // Kernels that record() adds; 0: it cannot be recorded.
-  virtual int recordable() const { return 0; }
+  // Kernels and library calls that record() adds; negative: it cannot be recorded.
+  virtual int recordable() const { return -1; }
   virtual Status record(void* const*, char*, Recording&) const { return {}; }
   virtual int64_t scratch_bytes() const = 0;  // for all its threads together
   virtual int64_t bytes() const = 0;          // what the step itself holds, about

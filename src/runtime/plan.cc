@@ -175,7 +175,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   for (auto& e : source.executables) {
     TENON_ASSIGN(std::unique_ptr<Step> step, e->prepare(sizes));
     scratch = std::max(scratch, step->scratch_bytes());
-    if (step->recordable() == 0) recorded = false;
+    recorded = recorded && step->recordable() >= 0;
     plan->recordable_ += step->recordable();
     PlannedStep planned{std::move(step), static_cast<uint32_t>(plan->buffers_.size()), 0};
     auto add = [&](ValueId v) {
@@ -271,12 +271,16 @@ Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, c
   if (!lock || on.graphs->captures(on.stream)) return {};
   std::unique_ptr<Recording>& recording = as_one_.recording;
   if (!recording) recording = on.graphs->recording();
-  if (!recording) return {};
-  recording->begin();
-  TENON_TRY(for_each_step(inputs, outputs, base, [&](const Step& step, void* const* pointers, char* scratch) {
-    return step.record(pointers, scratch, *recording);
-  }));
-  const Status launched = recording->launch(on.stream);
+  if (!recording || !recording->begin()) {
+    recording.reset();
+    as_one_.runs = 0;  // others are launched more often
+    return {};
+  }
+  Status launched =
+      for_each_step(inputs, outputs, base, [&](const Step& step, void* const* pointers, char* scratch) {
+        return step.record(pointers, scratch, *recording);
+      });
+  if (launched.ok()) launched = recording->launch(on.stream);
   if (!launched.ok()) {
     recording.reset();
     as_one_.given_up = true;

@@ -71,7 +71,7 @@ class Plan {
     std::atomic<bool> given_up{false};
   };
   mutable AsOne as_one_;
-  int recordable_ = 0;  // kernels; 0: some step cannot be recorded
+  int recordable_ = 0;  // kernels and library calls; 0: some step cannot be recorded
 
   struct PlannedStep {
     std::unique_ptr<Step> step;

@@ -151,7 +151,7 @@ def test_workspace_is_pytorchs(gpu):
 
     x = torch.randn(500, 40)
     torch.testing.assert_close(torch.compile(f, backend="tenon")(x), f(x))
-    assert gpu.allocated > 0 and b"cuMemAllocAsync" not in gpu.mock.tn_mock_log()
+    assert gpu.allocated > 0 and b"cuMemAllocFromPoolAsync" not in gpu.mock.tn_mock_log()
 
 
 @torch.no_grad()
@@ -181,6 +181,33 @@ def test_what_the_device_lacks_runs_in_pytorch(gpu):
     torch.testing.assert_close(torch.compile(f, backend="tenon")(x, w), f(x, w))
     stats = tenon.stats()
     assert stats["fallbacks"] == 1 and stats["programs"] == 1
+
+
+@torch.no_grad()
+def test_attention_of_a_gpu_is_pytorchs(gpu):
+    """What scaled_dot_product_attention becomes there: an operator of nine results, some of them sizes or nothing."""
+    attention = torch.ops.aten._scaled_dot_product_flash_attention
+
+    def flash(q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=scale)
+        seed = torch.zeros(2, dtype=torch.uint64)
+        return y, y.new_zeros(q.shape[:3]), None, None, q.shape[2], k.shape[2], seed, seed[0].clone(), y.new_empty(0)
+
+    def f(x):
+        y = attention(x * 2, x + 1, torch.tanh(x), 0.0, True, scale=0.3)[0]
+        return torch.softmax(y, -1)
+
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_scaled_dot_product_flash_attention", flash, "CPU")
+    try:
+        g = torch.compile(f, backend="tenon", fullgraph=True)
+        for n in (5, 8, 3):
+            x = torch.randn(2, 3, n, 8)
+            torch.testing.assert_close(g(x), f(x))
+    finally:
+        library._destroy()
+    (why,) = tenon.stats()["fallback_reasons"]
+    assert "_scaled_dot_product_flash_attention" in why and tenon.stats()["programs"] == 4  # two, static and dynamic
 
 
 @torch.no_grad()
