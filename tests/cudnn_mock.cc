@@ -104,7 +104,7 @@ Object* object_of(DnnDescriptor descriptor) {
 template <class T>
 int hand_out(const std::vector<T>& from, int64_t most, int64_t* count, void* values) {
   *count = static_cast<int64_t>(from.size());
-  if (values) std::memcpy(values, from.data(), sizeof(T) * static_cast<size_t>(std::min(most, *count)));
+  if (values) std::copy_n(from.begin(), std::min(most, *count), static_cast<T*>(values));
   return kDnnSuccess;
 }
 
