@@ -2,11 +2,11 @@
 """`./dev bench shapes`: what new shapes cost, through `torch.compile`, against eager.
 
 Sentences of random batch and length (BERT, GPT-2), a decode loop whose cache of keys grows step by step, images of
-random sizes (ResNet-50, a U-Net), and many shapes of a ten-node graph. Every shape is called again, `--later` times, after its first
-call: "new ms" is the median of first call minus the best of these, over shapes that brought no new graph. "total s" are
-the first calls alone, tracing and compiling included. "compiles late"
-are kernels compiled after the fifth distinct shape, "plan us" is the time in making a program's plan, per plan, with the
-weights that the first one packs. `--tiny` shrinks the models, `--shapes` the count.
+random sizes (ResNet-50, a U-Net), and many shapes of a ten-node graph. Eager and a contender are called in turns, shape by shape; the
+contender again, `--later` times, after its first call: "new ms" is the median of first call minus the best of these, over
+shapes that brought no new graph. "total s" are the first calls alone, tracing and compiling included, "eager s" those of
+eager in between. "compiles late" are kernels compiled after the fifth distinct shape, "plan us" is the time in making a
+program's plan, per plan, with the weights that the first one packs. `--tiny` shrinks the models, `--shapes` the count.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from bench.table import Progress, aligned                   # noqa: E402
 from bench.timing import describe_machine                   # noqa: E402
 
 HEADER = ["workload", "contender", "shapes", "graphs", "compiles late", "plan us", "new ms", "worst new ms", "new / later", "total s",
-          "vs eager"]
+          "eager s", "eager / total"]
 
 
 MOST_ANSWERS = 8    # that are compared with eager and with float64, which takes longer than everything else
@@ -72,29 +72,31 @@ def workloads(options):
     return {name: names[name] for name in options.workloads if name in names}
 
 
-def follow(call, shapes, make, later):
-    """Per distinct shape (first call's seconds, least of the later calls, whether it brought a graph), Tenon's kernels
-    so far, and for some the arguments and the answer."""
+def timed(call, args):
+    start = time.perf_counter()
+    result = call(*args)
+    return time.perf_counter() - start, result
+
+
+def follow(call, eager, shapes, make, later):
+    """Per distinct shape (first call's seconds, least of the later calls, eager's, whether it brought a graph), Tenon's
+    kernels so far, and for some the arguments and the answer."""
     from torch._dynamo.utils import counters
 
     rows, kernels, answers, distinct = [], [], [], set()
     for shape in shapes:
+        if shape in distinct:
+            continue
+        distinct.add(shape)
         args = make(*shape)
         before = counters["stats"]["unique_graphs"]
-        start = time.perf_counter()
-        answer = call(*args)
-        first = time.perf_counter() - start
-        if shape not in distinct:
-            distinct.add(shape)
-            rest = []
-            for _ in range(later):
-                start = time.perf_counter()
-                call(*args)
-                rest.append(time.perf_counter() - start)
-            rows.append((first, min(rest, default=float("nan")), counters["stats"]["unique_graphs"] > before))
-            kernels.append(tenon_stats("tenon")["kernels_compiled"])
-            if len(rows) % 7 == 1 and len(answers) < MOST_ANSWERS:
-                answers.append((args, answer))
+        usual, _ = timed(eager, args)
+        first, answer = timed(call, args)
+        rest = [timed(call, args)[0] for _ in range(later)]
+        rows.append((first, min(rest, default=float("nan")), usual, counters["stats"]["unique_graphs"] > before))
+        kernels.append(tenon_stats("tenon")["kernels_compiled"])
+        if len(rows) % 7 == 1 and len(answers) < MOST_ANSWERS:
+            answers.append((args, answer))
     return rows, kernels, answers
 
 
@@ -103,28 +105,24 @@ def measure(name, make_workload, options):
     function, shapes, make, tolerance = make_workload(name, options, r)
     with torch.no_grad():
         function(*make(*shapes[0]))
-        with Progress(f"{name}: eager"):
-            eager = follow(function, shapes, make, later=0)[0]
-        spent = sum(first for first, _, _ in eager)
-        table.append([name, "eager", len(eager), *[None] * 6, spent, None])
         for who in (options.backend, *(["inductor"] if options.peers else [])):
             torch._dynamo.reset()
             torch._dynamo.utils.counters.clear()
             before = tenon_stats(who)
             keywords = {"dynamic": True} if who == "inductor" else {}
             with Progress(f"{name}: {who}"):
-                rows, kernels, answers = follow(compiled(function, who, **keywords), shapes, make, options.later)
+                rows, kernels, answers = follow(compiled(function, who, **keywords), function, shapes, make, options.later)
             for args, answer in answers:
                 problems = accuracy.check(function(*args), answer, in_float64(function, args), tolerance).problems
                 wrong += [f"{name} with {who}: {text}" for text in problems]
-            steady = [(first, rest) for first, rest, graph in rows if not graph] or [(float("nan"),) * 2]
+            steady = [(first, rest) for first, rest, _, graph in rows if not graph] or [(float("nan"),) * 2]
             new = [1e3 * (first - rest) for first, rest in steady]
             late = kernels[-1] - kernels[min(4, len(kernels) - 1)] if who.startswith("tenon") else None
-            total = sum(first for first, _, _ in rows)
+            total, spent = (sum(row[i] for row in rows) for i in (0, 2))
             plans = [tenon_stats(who)[key] - before[key] if late is not None else None for key in ("plan_ms", "plan_misses")]
             table.append([name, who, len(rows), torch._dynamo.utils.counters["stats"]["unique_graphs"], late,
                           1e3 * plans[0] / plans[1] if late is not None else None, statistics.median(new), max(new),
-                          statistics.median(a / b for a, b in steady), total, f"{spent / total:.2f}x"])
+                          statistics.median(a / b for a, b in steady), total, spent, f"{spent / total:.2f}x"])
     return table, wrong
 
 
