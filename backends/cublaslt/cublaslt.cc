@@ -167,14 +167,6 @@ class Product final : public Executable {
   std::string latest_;  // the problem of the newest plan
 };
 
-// While groups form, everything that is not a view is taken to lie as inputs and outputs are bound, else dense.
-std::optional<Dims> bound_strides(const Graph& graph, ValueId v) {
-  if (op(graph.node(v).op).view || is_literal(graph, v)) return std::nullopt;
-  for (const OutputBinding& out : graph.outputs)
-    if (out.value == v && out.strides) return out.strides;
-  return stored_strides(graph, v);
-}
-
 Bid ask_recipe(const Graph& graph, std::span<const ValueId> members) {
   const auto recipe = make_recipe(graph, members, [&](ValueId v) { return bound_strides(graph, v); });
   if (!recipe.ok()) return {false, 0, recipe.status().message()};

@@ -117,14 +117,6 @@ class Convolution final : public Executable {
   std::string latest_;  // the problem of the newest plan
 };
 
-// While groups form, everything that is not a view is taken to lie as inputs and outputs are bound, else dense.
-std::optional<Dims> bound_strides(const Graph& graph, ValueId v) {
-  if (op(graph.node(v).op).view || is_literal(graph, v)) return std::nullopt;
-  for (const OutputBinding& out : graph.outputs)
-    if (out.value == v && out.strides) return out.strides;
-  return stored_strides(graph, v);
-}
-
 class CudnnBackend final : public Backend {
  public:
   std::string_view name() const override { return "cudnn"; }

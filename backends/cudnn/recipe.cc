@@ -45,9 +45,8 @@ bool same_memory(const Dims& shape, const Dims& a, const Dims& b) {
 
 Operand read(const Graph& graph, const Node& node, int operand, const StridesOf& strides_of) {
   const ValueId v = node.inputs[static_cast<size_t>(operand)];
-  const auto view = view_of(graph, v, strides_of);
-  if (!view || !reads_in_place(graph, node, operand, strides_of)) return {v, -1, graph.type(v).shape, Dim(0)};
-  return {view->base, -1, graph.type(v).shape, view->offset};
+  return reads_in_place(graph, node, operand, strides_of) ? operand_of(graph, v, strides_of)
+                                                          : stored_operand(graph, v);
 }
 
 void channels_second(Dims& shape) { std::rotate(shape.begin() + 1, shape.end() - 1, shape.end()); }
@@ -80,7 +79,7 @@ Result<Recipe> make_recipe(const Graph& graph, ValueId convolution, const Stride
   }
   r.x = read(graph, node, 0, strides_of);
   r.w = read(graph, node, 1, strides_of);
-  r.y = {convolution, -1, node.type.shape, Dim(0)};
+  r.y = stored_operand(graph, convolution);
   const auto written = strides_of(convolution);
   if (written && !same_memory(r.y.shape, *written, dense_strides(*graph.dims, r.y.shape)))
     return unsupported("cuDNN cannot write its result with these strides");

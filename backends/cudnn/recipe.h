@@ -3,30 +3,17 @@
 // bias is added by loops, with what follows. Tested by tests/cudnn_recipe_test.cc.
 #pragma once
 
-#include <functional>
-#include <optional>
-
 #include "src/ir/builder.h"
-#include "src/ir/graph.h"
+#include "src/ops/operand.h"
 
 namespace tenon::cudnn {
-
-struct Operand {
-  ValueId base = kNoValue;  // the value in memory underneath
-  int buffer = -1;          // its position among the step's buffers
-  Dims shape;               // of x and y N, C, then space, whatever the layout
-  Dim offset;               // elements
-};
 
 struct Recipe {
   DType dtype = DType::f32;
   bool transposed = false, channels_last = false;
-  Operand x, w, y;
+  Operand x, w, y;  // shapes of x and y: N, C, then space, whatever the layout
   std::vector<int64_t> low, high, strides, dilations;
 };
-
-// Strides of a value that is in memory, nothing for one to read through.
-using StridesOf = std::function<std::optional<Dims>(ValueId)>;
 
 // Whether the library takes this operand (0: x, 1: the weights) as it lies.
 bool reads_in_place(const Graph& graph, const Node& node, int operand, const StridesOf& strides_of);

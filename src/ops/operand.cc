@@ -31,6 +31,13 @@ Operand operand_of(const Graph& graph, ValueId v, const StridesOf& strides_of) {
   return o;
 }
 
+std::optional<Dims> bound_strides(const Graph& graph, ValueId v) {
+  if (op(graph.node(v).op).view || is_literal(graph, v)) return std::nullopt;
+  for (const OutputBinding& out : graph.outputs)
+    if (out.value == v && out.strides) return out.strides;
+  return stored_strides(graph, v);
+}
+
 std::optional<double> number_of(const Graph& graph, ValueId v) {
   const DType dtype = graph.type(v).dtype;
   while (op(graph.node(v).op).view) v = graph.node(v).inputs[0];

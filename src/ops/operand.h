@@ -27,6 +27,9 @@ Operand operand_of(const Graph& graph, ValueId v, const StridesOf& strides_of);
 // `v` itself, stored densely before.
 Operand stored_operand(const Graph& graph, ValueId v);
 
+// Strides while groups form: what is no view and no literal is taken to lie as inputs and outputs are bound, else dense.
+std::optional<Dims> bound_strides(const Graph& graph, ValueId v);
+
 // The number a value is everywhere, through views, as its dtype holds it.
 std::optional<double> number_of(const Graph& graph, ValueId v);
 
