@@ -621,6 +621,48 @@ TEST(OneDnn, FastImplementations) {
   }
 }
 
+// Whatever axes have one element: a batch of one is no batch to the library, and masks repeat along other axes then.
+TEST(OneDnn, AttentionOfAnySizeIsFast) {
+  for (const char* mask : {"1,1,N,N", "B,1,N,N", "B,1,1,N", "1,3,N,N", "B,3,N,N", "N,N"}) {
+    const std::string text = std::string(
+                                 "graph @f(%q: f32[B,N,3,16], %k: f32[B,N,3,16], %v: f32[B,N,3,16], "
+                                 "%m: f32[") +
+                             mask + R"(]) {
+      %a = transpose(%q){perm=[0,2,1,3]}
+      %b = transpose(%k){perm=[0,2,1,3]}
+      %c = transpose(%v){perm=[0,2,1,3]}
+      %y = attention(%a, %b, %c, %m){scale=0.25}
+      return %y
+    })";
+    auto graph = parse_graph(text);
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+    auto program = Program::make(*graph, {}, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    for (int64_t b : {2, 1, 3})
+      for (int64_t n : {17, 2, 1}) {
+        SCOPED_TRACE(std::string(mask) + ": B=" + std::to_string(b) + " N=" + std::to_string(n));
+        std::vector<int64_t> shape;
+        for (const char* c = mask; *c; c += c[1] ? 2 : 1)
+          shape.push_back(*c == 'B' ? b : *c == 'N' ? n : *c - '0');
+        std::vector<HostTensor> inputs;
+        for (uint32_t i = 0; i < 3; ++i) inputs.push_back(random_tensor(DType::f32, {b, n, 3, 16}, i));
+        inputs.push_back(random_tensor(DType::f32, shape, 3));
+        auto expected = evaluate(*graph, inputs);
+        ASSERT_TRUE(expected.ok()) << expected.status().message();
+        HostTensor y(DType::f32, {b, 3, n, 16});
+        std::vector<Tensor> in;
+        for (HostTensor& t : inputs) in.push_back(tensor_of(t));
+        const std::vector<Tensor> out{tensor_of(y)};
+        Status status = (*program)->run(in, out);
+        ASSERT_TRUE(status.ok()) << status.message();
+        for (int64_t i = 0; i < y.count(); ++i) ASSERT_NEAR(y.number(i), (*expected)[0].number(i), 3e-5) << i;
+        const std::string shown = (*program)->explain(false);
+        for (const char* end : {"\n", ","})  // a refusal says more behind it
+          EXPECT_EQ(shown.find(std::string(" f32 ref:any") + end), std::string::npos) << shown;
+      }
+  }
+}
+
 // Products with frozen weights, in whichever form the library takes them.
 TEST(OneDnn, FrozenWeights) {
   const char* text =

@@ -194,9 +194,14 @@ Choice choose(const Problem& problem, bool make) {
         if (c.offer->why.empty() && has_words(c.offer->name, "1x1")) return c;
       }
     Choice best = choice(problem, false);
-    if (rank(*best.offer, spatial) == 0) return best;
-    Choice plain = choice(problem, true);
-    return rank(*plain.offer, spatial) < rank(*best.offer, spatial) ? plain : best;
+    auto consider = [&](const Problem& other, bool plain) {
+      if (rank(*best.offer, spatial) == 0) return;
+      Choice c = choice(other, plain);
+      if (rank(*c.offer, spatial) < rank(*best.offer, spatial)) best = std::move(c);
+    };
+    consider(problem, true);
+    if (const auto batch = in_one_batch(problem)) consider(*batch, false);
+    return best;
   };
   Choice best = chosen();
   if (make) best.offer = offer(best.problem, true);

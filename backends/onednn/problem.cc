@@ -257,6 +257,19 @@ std::optional<Problem> as_convolution(const Problem& matmul) {
   return p;
 }
 
+std::optional<Problem> in_one_batch(const Problem& matmul) {
+  Problem p = matmul;
+  if (p.form != Form::matmul || p.output.dims.size() < 3) return std::nullopt;
+  std::vector<Array*> all{&p.source, &p.weights, &p.output};
+  if (p.bias.present()) all.push_back(&p.bias);
+  for (Array& o : p.others) all.push_back(&o);
+  for (Array* x : all) {
+    insert_axis(*x, 0);
+    tidy(*x);
+  }
+  return p;
+}
+
 std::string Problem::key() const {
   std::string text;
   auto put = [&](int64_t v) { text.append(reinterpret_cast<const char*>(&v), sizeof v); };

@@ -40,6 +40,8 @@ Problem at_sizes(const Recipe& recipe, const Sizes& sizes);
 // A product of one matrix with constant weights, said as a convolution of 1x1: rows are pixels, columns channels. Nothing
 // where it is none of these. The same post-ops in the same order.
 std::optional<Problem> as_convolution(const Problem& matmul);
+// The same product in a batch of one. The library has code for some post-ops in a batch of batches only.
+std::optional<Problem> in_one_batch(const Problem& matmul);
 // Row-major strides, or those with the second axis innermost.
 std::vector<int64_t> plain_strides(const std::vector<int64_t>& dims, bool channels_last);
 
