@@ -597,6 +597,10 @@ class GraphGen {
     }
   }
   void source() {
+    if (chance(20)) {
+      add(ops::random_uniform, {add_input(DType::i64, {})}, {{"shape", random_shape()}});
+      return;
+    }
     const DType t = random_dtype();
     if (chance(40)) {
       Dims s = random_shape(1);

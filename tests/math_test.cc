@@ -221,7 +221,7 @@ TEST_P(MathBody, IsWithinTheRowsUlp) {
 std::vector<OpId> rows_with_float_body() {
   std::vector<OpId> out;
   for (int id = 0; id < op_count(); ++id)
-    if (const Op& row = op(static_cast<OpId>(id)); row.math && row.llvm.f.empty())
+    if (const Op& row = op(static_cast<OpId>(id)); row.math && row.eval && row.llvm.f.empty())
       out.push_back(static_cast<OpId>(id));
   return out;
 }
@@ -267,6 +267,30 @@ TEST(MapRows, IntegerPowerBodyIsExact) {
         EXPECT_EQ(run_body(op(ops::pow), x).i, evaluate(op(ops::pow), x).i)
             << name(type) << " " << a << "^" << e;
       }
+}
+
+// The known answers of Random123, both words, and that the body is the same function.
+TEST(MapRows, PhiloxHasThePublishedAnswers) {
+  struct {
+    uint32_t counter[2], key, block[2];
+  } constexpr kAnswers[] = {{{0, 0}, 0, {0xff1dae59, 0x6cd10df2}},
+                            {{0xffffffff, 0xffffffff}, 0xffffffff, {0x2c3f628b, 0xab4fd7ad}},
+                            {{0x243f6a88, 0x85a308d3}, 0x13198a2e, {0xdd7ce038, 0xf62a4c12}}};
+  auto both = [](const uint32_t* words) { return static_cast<int64_t>(uint64_t{words[1]} << 32 | words[0]); };
+  const Op& row = op(ops::philox);
+  for (const auto& a : kAnswers)
+    for (int64_t beyond : {int64_t{0}, int64_t{0x5eed} << 32}) {  // only the low half of the key counts
+      const std::vector<Number> x = {integer(DType::i64, both(a.counter)),
+                                     integer(DType::i64, beyond | a.key)};
+      EXPECT_EQ(evaluate(row, x).i, both(a.block));
+      EXPECT_EQ(run_body(row, x).i, both(a.block));
+    }
+  std::mt19937_64 any(3);
+  for (int n = 0; n < 10000; ++n) {
+    const std::vector<Number> x = {integer(DType::i64, static_cast<int64_t>(any())),
+                                   integer(DType::i64, static_cast<int64_t>(any()))};
+    ASSERT_EQ(run_body(row, x).i, evaluate(row, x).i);
+  }
 }
 
 double f(OpId id, std::initializer_list<double> x) { return op(id).eval(x.begin()); }

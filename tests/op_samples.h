@@ -38,6 +38,9 @@ inline Table make_table() {
                            {{}, {{"value", Scalar::of(int64_t{7})}, {"shape", Dims{}}, f32}, ""}};
   t[shapes::iota] = {{{}, {{"shape", Dims{2, 3}}, f32, {"axis", Dim(-1)}}, "2,3"},
                      {{}, {{"shape", Dims{}}, f32}, ""}};
+  t[shapes::seeded] = {{{""}, {{"shape", Dims{2, 3}}}, "2,3"},
+                       {{""}, {{"shape", Dims{}}}, ""},
+                       {{""}, {{"shape", Dims{4, 0}}}, "4,0"}};
   t[shapes::scalar] = {{{}, {{"value", Dim(3)}}, ""}};
   const NamedAttr i64{"dtype", DType::i64};
   t[shapes::same] = {

@@ -82,7 +82,7 @@ struct Op {
   bool commutative = false;
   bool expensive = false;     // costs as much as exp: computed once, kept rather than recomputed
   bool view = false;          // move: an affine index map, free when the consumer reads through it
-  bool effect = false;        // mutates or draws random numbers: never removed, merged or recomputed
+  bool effect = false;        // mutates, or draws from a state: never removed, merged or recomputed
   double low = -8, high = 8;  // where tests sample it
   double ulp = 0;             // how close f32 results are to the exact value; 0: exact or correctly rounded
   std::string_view doc = {};  // one sentence with the formula

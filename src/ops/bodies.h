@@ -21,6 +21,9 @@ ValueId hardswish(Builder& b, const Node& node);
 ValueId hardsigmoid(Builder& b, const Node& node);
 ValueId hardtanh(Builder& b, const Node& node);
 
+// Random numbers (bodies_random.cc).
+ValueId random_uniform(Builder& b, const Node& node);
+
 // Reductions made of others (bodies_reduce.cc).
 ValueId mean(Builder& b, const Node& node);
 ValueId var(Builder& b, const Node& node);

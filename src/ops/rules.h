@@ -27,6 +27,7 @@ Result<Dims> declared(InferContext& c);     // input: the shape stands in the no
 Result<Dims> constant(InferContext& c);     // attribute shape, and data of that many elements
 Result<Dims> from_shape(InferContext& c);   // attribute shape
 Result<Dims> iota(InferContext& c);         // attributes shape, axis
+Result<Dims> seeded(InferContext& c);       // attribute shape; operand 0 is a scalar
 Result<Dims> scalar(InferContext& c);       // []
 Result<Dims> same(InferContext& c);         // operand 0's
 Result<Dims> same_axis(InferContext& c);    // operand 0's, and attribute axis is one of its axes
@@ -68,6 +69,8 @@ Result<DType> bits(InferContext& c);            // the same, an integer or bool
 Result<DType> to_bool(InferContext& c);         // operands of one dtype, result bool
 Result<DType> number_to_bool(InferContext& c);  // operands of one dtype, not bool; result bool
 Result<DType> to_i64(InferContext& c);          // operands of one dtype, result i64
+Result<DType> i64(InferContext& c);             // all operands i64, the result too
+Result<DType> i64_to_f32(InferContext& c);      // all operands i64, result f32
 Result<DType> where(InferContext& c);           // operand 0 bool, the others of one dtype, the result too
 Result<DType> from_dtype(InferContext& c);      // attribute dtype
 Result<DType> from_dtype_not_bool(InferContext& c);  // attribute dtype, not bool

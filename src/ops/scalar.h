@@ -76,6 +76,22 @@ inline int64_t shift_left(int64_t a, int64_t b) {
 }
 inline int64_t shift_right(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
 
+// Philox2x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011): ten rounds of a
+// multiplication whose halves are mixed with the key. For each key a permutation of the counters.
+inline constexpr int64_t kPhiloxFactor = 0xd256d193, kPhiloxWeyl = 0x9e3779b9;
+inline constexpr int kPhiloxRounds = 10;
+inline int64_t philox(int64_t counter, int64_t key) {
+  auto x = static_cast<uint32_t>(counter), y = static_cast<uint32_t>(static_cast<uint64_t>(counter) >> 32);
+  auto k = static_cast<uint32_t>(key);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t product = static_cast<uint64_t>(x) * static_cast<uint64_t>(kPhiloxFactor);
+    x = static_cast<uint32_t>(product >> 32) ^ k ^ y;
+    y = static_cast<uint32_t>(product);
+    k += static_cast<uint32_t>(kPhiloxWeyl);
+  }
+  return static_cast<int64_t>(static_cast<uint64_t>(y) << 32 | x);
+}
+
 inline double sigmoid(double x) {
   const double e = std::exp(-std::fabs(x));
   return (x < 0 ? e : 1.0) / (1 + e);

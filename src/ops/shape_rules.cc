@@ -137,6 +137,12 @@ Result<Dims> iota(InferContext& c) {
   return shape;
 }
 
+Result<Dims> seeded(InferContext& c) {
+  const Rule r(c);
+  if (r.rank() != 0) return r.refuse("the seed must be a scalar, not of shape " + r.print(r.shape(0)));
+  return from_shape(c);
+}
+
 Result<Dims> scalar(InferContext&) { return Dims{}; }
 
 Result<Dims> same(InferContext& c) { return c.operand(0).shape; }

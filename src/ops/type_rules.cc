@@ -64,6 +64,16 @@ Result<DType> to_i64(InferContext& c) {
   return DType::i64;
 }
 
+Result<DType> i64(InferContext& c) {
+  return one_of(c, [](DType t) { return t == DType::i64; }, "i64");
+}
+
+Result<DType> i64_to_f32(InferContext& c) {
+  TENON_ASSIGN(const DType operand, i64(c));
+  static_cast<void>(operand);
+  return DType::f32;
+}
+
 Result<DType> where(InferContext& c) {
   const Rule r(c);
   if (!is_bool(c.operand(0).dtype))
