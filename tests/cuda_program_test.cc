@@ -38,6 +38,32 @@ TEST_F(CudaPrograms, SeveralSizes) {
   EXPECT_GE(launches, 6);
 }
 
+// Numbers that depend on seed and place alone, whatever thread draws them: a dropout, its mask, and the bits themselves.
+TEST_F(CudaPrograms, RandomNumbers) {
+  const Graph graph = parsed(R"(graph @f(%x: f32[N,M], %s: i64[2]) {
+    %s1 = slice(%s){axis=0, start=1, end=2}
+    %seed = reshape(%s1){shape=[]}
+    %u = random_uniform(%seed){shape=[N,M]}
+    %p = full{value=0.9, shape=[], dtype=f32}
+    %k = lt(%u, %p)
+    %f = cast(%k){dtype=f32}
+    %d = mul(%x, %f)
+    %b = bitcast(%u){dtype=i32}
+    %m = full{value=65535, shape=[], dtype=i32}
+    %l = bit_and(%b, %m)
+    %n = layer_norm(%d){axes_count=1, eps=1e-5}
+    return %d, %k, %l, %n
+  })");
+  auto program = Program::make(graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  for (const auto& [n, m] :
+       std::vector<std::pair<int64_t, int64_t>>{{3, 64}, {5, 33}, {1, 1}, {0, 8}, {300, 16}}) {
+    HostTensor seeds(DType::i64, {2});
+    seeds.set(1, {0, n * 0x123456789abcd - m});
+    check(**program, graph, {random_tensor(DType::f32, {n, m}, 1), seeds});
+  }
+}
+
 // Sums in two kernels: of everything, of the channels of images, of columns over one axis and over two.
 TEST_F(CudaPrograms, SumsInParts) {
   const struct {

@@ -49,13 +49,14 @@ def f(x):
 
 @pytest.mark.parametrize("options, sentence", [
     ({"frezee": True}, "unknown option 'frezee'; did you mean 'freeze'?"),
-    ({"zzz": 1}, "unknown option 'zzz' (known: freeze, fallback, num_threads, specialize, device_graphs)"),
+    ({"zzz": 1}, "unknown option 'zzz' (known: freeze, fallback, num_threads, specialize, rng, device_graphs)"),
     ({"freeze": 1}, "option freeze is 1, where a bool is expected"),
     ({"num_threads": True}, "option num_threads is True, where a int is expected"),
     ({"num_threads": -1}, "option num_threads is -1, where 0 or more is expected"),
     ({"fallback": "eror"}, "option fallback is 'eror'; did you mean 'error'?"),
     ({"fallback": None}, "option fallback is None, where a str is expected"),
     ({"specialize": "on"}, "option specialize is 'on'"),
+    ({"rng": "fats"}, "option rng is 'fats'; did you mean 'fast'?"),
 ])
 def test_wrong_options(options, sentence):
     with pytest.raises(OptionError) as e:

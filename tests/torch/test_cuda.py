@@ -13,7 +13,7 @@ import torch
 from torch._subclasses import FakeTensor
 
 import tenon
-from tenon import _abi, door, partition, runner, torch_backend
+from tenon import _abi, door, partition, runner, seeds, torch_backend
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -142,6 +142,30 @@ def test_sixteen_bits(gpu, dtype):
     x, w = torch.randn(7, 64, dtype=dtype), torch.randn(64, dtype=dtype)
     torch.testing.assert_close(torch.compile(f, backend="tenon")(x, w), f(x, w), atol=2e-2, rtol=2e-2)
     assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_random_numbers(gpu, monkeypatch):
+    plant = seeds.plant
+
+    def on_host(gm):  # this PyTorch has no generator of a GPU
+        planted = plant(gm)
+        assert planted.node.kwargs["device"] == planted.node.meta["val"].device == GPU
+        planted.node.kwargs = {**planted.node.kwargs, "device": torch.device("cpu")}
+        return planted
+
+    monkeypatch.setattr(seeds, "plant", on_host)
+    f = lambda x: (torch.nn.functional.dropout(x, 0.25) * 3, torch.nn.functional.dropout(x, 0.5))  # noqa: E731
+    x, on_gpu = torch.ones(200, 33), torch.compile(f, backend="tenon", options={"rng": "fast"})
+    torch.manual_seed(5)
+    got, other = on_gpu(x), on_gpu(x)
+    assert tenon.stats()["fallbacks"] == 0 and not torch.equal(got[0], other[0])
+    monkeypatch.undo()
+    door.chosen.module.open(gpu.capsule)
+    torch._dynamo.reset()
+    torch.manual_seed(5)
+    for a, b in zip(got, torch.compile(f, backend="tenon", options={"rng": "fast"})(x), strict=True):
+        assert torch.equal(a, b)  # the same numbers as on the CPU
 
 
 @torch.no_grad()

@@ -200,6 +200,7 @@ CASES = {
     "copies": (lambda x: (x.clone(), x.t().contiguous(), x.to(torch.float64), x.t().clone(), x.bool(), x.to(torch.int32), aten.copy(x, x[0].double()), x.detach().clone(), aten.alias(x + 1), aten.detach(x + 1), aten.lift_fresh_copy(x)), (X,), F32 + (torch.float64,)),
     "casts": (lambda x: [x.to(d) for d in ANY], (t(3, 5, low=0, high=100),), ANY),
     "convert": (lambda x: torch.ops.prims.convert_element_type(x, torch.float64), (X,), F32),
+    "dropout_backward": (lambda x: aten.native_dropout_backward(x, x > 0, 1 / 0.9), (X,), FLOATS),
     "dropout": (lambda x: (F.dropout(x, 0.5, False), aten.native_dropout(x, 0.5, False)[0] + 1, aten.native_dropout(x, 0.5, False)[1]), (X,), F32),
     "views": (lambda x: [y + 1 for y in (x.view(5, 3), x.reshape(-1), x[:, None], x.unsqueeze(0).squeeze(0), x.view(1, 3, 1, 5).squeeze(), x.view(1, 3, 1, 5).squeeze((0, 2)), x.t(), x.transpose(0, 1), x.permute(1, 0), x.expand(2, 3, 5), x[1], x[:, -2], x[1:], x[:, ::2], x[-2:, 1:-1], x[5:], x[:, 1:100], *x.split(2, 1), *x.split([1, 2]), *x.unbind(1), *x.chunk(2), x.diagonal(), x.diagonal(1), x.diagonal(-1), aten._unsafe_view(x, [5, 3]), x.t()[1:4:2])], (X,), (torch.float32, torch.int64, torch.bool)[:2]),
     "view_scalar": (lambda x: (x.t() + 1, x.transpose(0, 0) * 2, x.view(1, 1) + 1, x.unsqueeze(0) + 1, x.expand(3) + 1, aten.alias(x) + 1), (t(),), F32),
@@ -294,6 +295,10 @@ def test_every_row_is_covered():
                 torch._dynamo.reset()
                 with torch.no_grad():
                     torch.compile(f, backend="tenon", fullgraph=True)(*[m(dtype) for m in makers])
+        torch._dynamo.reset()
+        drawn = torch.compile(lambda x: (torch.bernoulli(x, 0.5), torch.rand(3, 5), torch.rand_like(x)), backend="tenon",
+                              fullgraph=True, options={"rng": "fast"})  # tests/torch/test_random.py looks at the numbers
+        drawn(torch.zeros(3, 5))
     finally:
         lower.lower_node = partition.lower.lower_node = original
     families = set(UNARY) | set(BINARY) | set("abs floor ceil trunc round sign relu neg square bitwise_not isnan isinf isfinite "

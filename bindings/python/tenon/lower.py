@@ -129,8 +129,9 @@ def attr_text(value, size):
 
 
 class Emitter:
-    def __init__(self, node, table):
-        self.node, self.table = node, table
+    def __init__(self, node, table, seed=None):
+        """seed: (Value of the graph's seeds, which of them is the node's); None: PyTorch draws its random numbers."""
+        self.node, self.table, self.seed = node, table, seed
         self.fake = node.meta.get("val")
         self.lines = []
 
@@ -202,6 +203,14 @@ class Emitter:
 
     def scalar_like(self, v, number):
         return self.full(number, v.dtype)
+
+    def uniform(self, shape):
+        """Random numbers of [0, 1) as f32, from the node's seed."""
+        if self.seed is None:
+            raise Unsupported(f'{self.node.target} draws random numbers as PyTorch does, unless options={{"rng": "fast"}}')
+        seeds, i = self.seed
+        seed = self.reshape(self.slice(seeds, 0, i, i + 1), [])
+        return self.op("random_uniform", [seed], "f32", shape, shape=symexpr.sizes(shape))
 
     def promote(self, kind, *args):
         """Tensors and numbers as Values of the dtype PyTorch computes in. 16-bit floats stay as they are, because
@@ -303,9 +312,9 @@ def broadcast(*shapes):
     return tuple(result)
 
 
-def lower_node(node, values, table, device=CPU):
+def lower_node(node, values, table, device=CPU, seed=None):
     """The Lowered of one call_function node; Unsupported if there is none. `values`: node -> Value or tuple so far;
-    device: of the graph."""
+    device: of the graph; seed: as in Emitter."""
     if node.target is operator.getitem:
         result = values.get(node.args[0])
         if not isinstance(result, tuple):
@@ -316,7 +325,7 @@ def lower_node(node, values, table, device=CPU):
     row = table.get(str(node.target))
     if row is None:
         raise Unsupported(f"{node.target} has no row in the table")
-    e = Emitter(node, table)
+    e = Emitter(node, table, seed)
     fakes = node.meta.get("val")
     for fake in fakes if isinstance(fakes, (tuple, list)) else [fakes]:
         if isinstance(fake, torch.Tensor) and (why := why_not(fake, device)) is not None:

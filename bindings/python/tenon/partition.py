@@ -32,9 +32,10 @@ class Segment:
 
 
 class Partition:
-    def __init__(self, gm, table=None, banned=None):
-        """banned: node name -> sentence, for nodes that the library refused."""
-        self.gm, self.table, self.banned = gm, table or rows.TABLE, banned or {}
+    def __init__(self, gm, table=None, banned=None, seeds=None):
+        """banned: node name -> sentence, for nodes that the library refused. seeds: seeds.Seeds, for nodes that draw in
+        Tenon; their node runs in PyTorch and is no fallback."""
+        self.gm, self.table, self.banned, self.seeds = gm, table or rows.TABLE, banned or {}, seeds
         self.nodes = list(gm.graph.nodes)
         self.device = self._device()
         self.position = {n: i for i, n in enumerate(self.nodes)}
@@ -92,7 +93,7 @@ class Partition:
     def _lower(self):
         self.values, self.lowered, self.copies = {}, {}, []
         for n in self.nodes:
-            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n):
+            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or self._is_seeds(n):
                 continue
             if self._is_copy(n):
                 self.copies.append((n.args[0], n.args[1]))
@@ -102,7 +103,8 @@ class Partition:
                     continue
                 if n.name in self.banned:
                     raise Unsupported(self.banned[n.name])
-                result = lower.lower_node(n, self.values, self.table, self.device)
+                seed = self.seeds and self.seeds.of(n, self.device)
+                result = lower.lower_node(n, self.values, self.table, self.device, seed)
             except Unsupported as e:
                 if n.target is not operator.getitem:
                     self.fallbacks[n] = str(e)
@@ -115,6 +117,9 @@ class Partition:
     @staticmethod
     def _is_assertion(n):
         return "assert" in str(n.target) and n.meta.get("val") is None
+
+    def _is_seeds(self, n):
+        return self.seeds is not None and n is self.seeds.node
 
     # --- levels ---
     def _levels(self):
@@ -315,7 +320,9 @@ class Partition:
         """Segments and host nodes (fx nodes) in the order of execution, copy_ nodes left out."""
         steps = []
         by_level = {s.level: s for s in self.segments}
-        hosts = [n for n in self.nodes if n.op == "call_function" and n not in self.lowered and not self._is_copy(n)]
+        read = {n for segment in self.segments for n, _ in segment.inputs}
+        hosts = [n for n in self.nodes if n.op == "call_function" and n not in self.lowered and not self._is_copy(n)
+                 and (n in read or not self._is_seeds(n))]
         hosts += sorted(self.host_views, key=self.position.get)
         for level in range(-1, max([-1, *self.level.values()]) + 1):
             if level in by_level:

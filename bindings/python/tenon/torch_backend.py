@@ -14,13 +14,14 @@ import uuid
 import torch
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
-from . import _abi, decomps, door, report, reuse, runner
+from . import _abi, decomps, door, report, reuse, runner, seeds
 from .partition import Partition, Refused
 from .symexpr import Unsupported
 
 log = logging.getLogger("tenon")
 _graphs = itertools.count()
 FALLBACKS = ("auto", "count", "error")
+RNGS = ("torch", "fast")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -36,12 +37,16 @@ class FallbackError(RuntimeError):
 class Options:
     """fallback says what happens to what Tenon cannot take: "auto" runs it in PyTorch and counts it, "count" logs it as
     well (logger "tenon", level INFO), "error" raises. specialize: whether hot kernels are compiled again with their sizes
-    as constants, "background" by a thread of low priority, "wait" all of them before they first run; same bits."""
+    as constants, "background" by a thread of low priority, "wait" all of them before they first run; same bits. rng: who draws
+    random numbers, "torch", in an order and with results as in eager mode, or "fast", Tenon's kernels, from seeds that
+    PyTorch draws: the same distribution, reproducible with torch.manual_seed, but other numbers than eager mode's. Graphs
+    that need gradients run in PyTorch and draw there."""
 
     freeze: bool = False  # on the CPU: pack parameters once; a changed parameter is packed again
     fallback: str = "auto"
     num_threads: int = 0  # 0: as many as PyTorch uses
     specialize: str = "off"
+    rng: str = "torch"
     device_graphs: bool = False  # on a GPU: launch several kernels as one CUDA graph; mode="reduce-overhead" asks for it too
 
     @classmethod
@@ -54,7 +59,7 @@ class Options:
             if type(value) is not known[name]:
                 raise OptionError(f"tenon: option {name} is {value!r}, where a {known[name].__name__} is expected")
         result = cls(**options)
-        for name, choices in (("fallback", FALLBACKS), ("specialize", _abi.SPECIALIZE)):
+        for name, choices in (("fallback", FALLBACKS), ("specialize", _abi.SPECIALIZE), ("rng", RNGS)):
             if (value := getattr(result, name)) not in choices:
                 raise OptionError(f"tenon: option {name} is {value!r}{_nearest(value, choices)}")
         if result.num_threads < 0:
@@ -166,9 +171,9 @@ def _compile(gm, options, real, record, training):
 
 def _build(gm, options, real, record):
     """Partitions and compiles; what the library refuses is banned from Tenon, and the rest is tried again."""
-    banned = {}
+    banned, planted = {}, seeds.plant(gm) if options.rng == "fast" else None
     while True:
-        partition = Partition(gm, banned=banned)
+        partition = Partition(gm, banned=banned, seeds=planted)
         static = _static_inputs(partition)
         freezes = options.freeze and partition.place == _abi.CPU
         frozen = {s: _frozen_inputs(s, static, real, record) if freezes else {} for s in partition.segments}

@@ -1,0 +1,221 @@
+"""options={"rng": "fast"}: dropout and its kin in Tenon's kernels. Which numbers they draw, from which seeds, what becomes of
+them in 16 bits, under symbolic sizes, frozen and saved; and that PyTorch draws where Tenon does not."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+import tenon
+
+aten = torch.ops.aten
+FAST = {"rng": "fast"}
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def fast(f, **options):
+    return torch.compile(f, backend="tenon", fullgraph=True, dynamic=options.pop("dynamic", None), options={**FAST, **options})
+
+
+def uniform(seed, count):
+    """random_uniform of docs/ops.md, number by number."""
+    numbers, low = [], 0xFFFFFFFF
+    for place in range(count):
+        x, y, key = place & low, (place ^ seed) >> 32 & low, seed & low
+        for _ in range(10):
+            product = x * 0xD256D193
+            x, y, key = product >> 32 ^ key ^ y, product & low, key + 0x9E3779B9 & low
+        numbers.append((x >> 8) / 2**24)
+    return torch.tensor(numbers)
+
+
+def seeds(manual_seed, count):
+    torch.manual_seed(manual_seed)
+    return torch.randint(-2**63, 2**63 - 1, [count]).tolist()
+
+
+def about(mask, q):
+    """Whether so many of the mask's elements are set as chance allows: five sigma."""
+    return abs(mask.sum().item() - mask.numel() * q) <= 5 * math.sqrt(mask.numel() * q * (1 - q))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropout(dtype, p):
+    x = torch.randn(128, 257).to(dtype)
+    x[0, :4] = torch.tensor([math.inf, -math.inf, math.nan, -0.0])
+    y, mask = fast(lambda x: aten.native_dropout(x, p, True))(x)
+    assert mask.dtype == torch.bool and mask.shape == x.shape and y.dtype == dtype
+    assert about(mask, 1 - p)
+    torch.testing.assert_close(y, (x * mask).mul(1 / (1 - p)), rtol=0, atol=0, equal_nan=True)  # as PyTorch has it
+    assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_the_numbers_are_those_of_the_seeds():
+    def f(x):
+        return F.dropout(x, 0.25), torch.rand_like(x), torch.rand(7), torch.bernoulli(x, 0.75), F.dropout(x, 0.5)
+
+    x = torch.ones(6, 5)
+    a, b, c, d, e = seeds(3, 5)
+    torch.manual_seed(3)
+    got = fast(f)(x)
+    expected = [(uniform(a, 30) < 0.75) / 0.75, uniform(b, 30), uniform(c, 7), uniform(d, 30) < 0.75, (uniform(e, 30) < 0.5) * 2]
+    for g, want in zip(got, expected, strict=True):
+        torch.testing.assert_close(g.flatten(), want.float())
+    assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_bias_dropout_and_residual_are_one_kernel(library):
+    def f(x, b, r):
+        return F.layer_norm(F.dropout(x + b, 0.1) + r, (48,))
+
+    x, b, r = torch.randn(4, 9, 48), torch.randn(48), torch.randn(4, 9, 48)
+    g = fast(f)
+    torch.manual_seed(1)
+    y = g(x, b, r)
+    kept = (uniform(*seeds(1, 1), x.numel()) < 1 - 0.1).reshape(x.shape)
+    torch.testing.assert_close(y, F.layer_norm((x + b) * kept / (1 - 0.1) + r, (48,)), rtol=1e-4, atol=1e-4)
+    s = tenon.stats()
+    assert len(library.texts) == 1 and s["kernels_compiled"] == 1 and s["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_manual_seed_reproduces_and_calls_differ():
+    g, x = fast(lambda x: (F.dropout(x, 0.5), F.dropout(x, 0.5))), torch.ones(1000)
+    torch.manual_seed(7)
+    first, second = g(x), g(x)
+    torch.manual_seed(7)
+    again = g(x)
+    assert all(map(torch.equal, first, again))
+    masks = [y != 0 for y in (*first, *second)]
+    for i, a in enumerate(masks):
+        for b in masks[:i]:
+            assert about(a == b, 0.5)  # as those of two independent coins
+
+
+@torch.no_grad()
+def test_sizes_that_change(library):
+    g = fast(lambda x: F.dropout(x * 2, 0.3), dynamic=True)
+    for shape in ((4, 8), (3, 5), (40, 33), (9, 2)):
+        n = math.prod(shape)
+        expected = (uniform(*seeds(n, 1), n) < 0.7).reshape(shape) * (1 / 0.7) * 2
+        torch.manual_seed(n)
+        torch.testing.assert_close(g(torch.ones(shape)), expected)
+    assert len(library.texts) == 1
+
+
+@torch.no_grad()
+def test_what_draws_nothing():
+    def f(x):
+        return (F.dropout(x, 0.5, False), F.dropout(x, 0.0), F.dropout(x, 1.0), *aten.native_dropout(x, 0.5, False),
+                *aten.native_dropout(x, 0.0, True), *aten.native_dropout(x, 1.0, True), torch.bernoulli(x, 1.0), torch.bernoulli(x, 0.0))
+
+    x = torch.randn(5, 6)
+    for got, want in zip(fast(f)(x), f(x), strict=True):
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,), (2, 3, 4, 5)])
+def test_shapes(shape):
+    y = fast(lambda x: F.dropout(x, 0.5))(torch.ones(shape))
+    assert y.shape == shape and set(y.flatten().tolist()) <= {0.0, 2.0}
+    x = torch.ones(4, 3, 16, 16).contiguous(memory_format=torch.channels_last)
+    y = fast(lambda x: F.dropout2d(x, 0.5))(x)  # whole channels
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert all(set(c.flatten().tolist()) in ({0.0}, {2.0}) for image in y for c in image)
+    assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_pytorch_draws_what_the_library_refuses(library):
+    library.refuse = ("random_uniform",)
+    x = torch.ones(300, 300)
+    y = fast(lambda x: F.dropout(x + 1, 0.25).exp())(x)
+    assert about(y != 1, 0.75) and tenon.stats()["fallbacks"] >= 1
+    torch._dynamo.reset()
+    torch.manual_seed(2)
+    y = fast(lambda x: F.dropout(x, 0.25))(x)  # nobody reads a seed, so none is drawn
+    torch.manual_seed(2)
+    assert torch.equal(y, aten.native_dropout(x, 0.25, True)[0])
+
+
+@torch.no_grad()
+def test_halves_and_integers_that_pytorch_draws():
+    y = fast(lambda x: torch.rand_like(x))(torch.ones(1000, dtype=torch.bfloat16))
+    assert 0 <= y.min() and y.max() < 1  # rounded to 8 bits, 24 would reach 1
+    y = fast(lambda x: torch.bernoulli(x, 0.5))(torch.ones(1000, dtype=torch.int64))
+    assert y.dtype == torch.int64 and about(y, 0.5)
+
+
+@torch.no_grad()
+def test_frozen():
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Dropout(0.5), torch.nn.ReLU())
+    model[0].bias.fill_(10)  # no zeros but dropped ones
+    g, x = fast(model, freeze=True), torch.randn(20, 32)
+    torch.manual_seed(4)
+    first, second = g(x), g(x)
+    torch.manual_seed(4)
+    assert torch.equal(g(x), first) and about((first != 0) == (second != 0), 0.5)
+    torch.testing.assert_close(first, torch.relu(model[0](x)) * (first != 0) * 2)
+    model[0].bias.add_(1)
+    y = g(x)
+    torch.testing.assert_close(y, torch.relu(model[0](x)) * (y != 0) * 2)
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_gradients_belong_to_what_was_kept(checkpointed):
+    def block(x, w):
+        return F.dropout(x * w, 0.5) * x
+
+    def f(x, w):
+        return checkpoint(block, x, w, use_reentrant=False) if checkpointed else block(x, w)
+
+    x, w = torch.rand(40, 50) + 1, torch.ones(40, 50, requires_grad=True)
+    y = fast(f)(x, w)
+    y.sum().backward()
+    assert about(y != 0, 0.5)
+    torch.testing.assert_close(w.grad, (y != 0) * 2 * x * x)
+
+
+SOURCE = """
+import torch
+def dropped(x):
+    return torch.nn.functional.dropout(x, 0.5) * 3
+"""
+LOAD = """
+import sys, torch, tenon, source
+with torch.no_grad():
+    loaded = torch.compiler.load_compiled_function(open(sys.argv[1], "rb"))
+    x = torch.ones(1000)
+    torch.manual_seed(9)
+    a, b = loaded(x), loaded(x)
+    torch.manual_seed(9)
+    assert torch.equal(loaded(x), a) and 400 < ((a != 0) == (b != 0)).sum() < 600
+    print(int((a != 0).sum()))
+assert tenon.stats()["fallbacks"] == 0
+"""
+
+
+def test_saved_functions_draw_anew(tmp_path, monkeypatch):
+    (tmp_path / "source.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import source
+
+    with torch.no_grad():
+        saved = fast(source.dropped).aot_compile(((torch.ones(1000),), {}))
+        torch.manual_seed(9)
+        kept = int((saved(torch.ones(1000)) != 0).sum())
+    saved.save_compiled_function(str(tmp_path / "dropped"))
+    here = subprocess.run([sys.executable, "-c", LOAD, str(tmp_path / "dropped")], cwd=tmp_path, capture_output=True, text=True,
+                          env={**__import__("os").environ, "PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}"})
+    assert here.returncode == 0, here.stderr
+    assert int(here.stdout) == kept
