@@ -1,15 +1,14 @@
-// See cublaslt.h. A step holds one choice of the library per alignment of its pointers. The one for 16 bytes is made with the
-// plan; one for less when such pointers first come, within the workspace of the other.
+// See cublaslt.h. A step holds one choice of the library per alignment of its pointers; those for less than 16 bytes make do with
+// the workspace of the one for 16.
 #include "backends/cublaslt/cublaslt.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <mutex>
 
 #include "backends/cublaslt/choice.h"
 #include "backends/cublaslt/problem.h"
 #include "backends/cublaslt/recipe.h"
+#include "backends/cuda/by_alignment.h"
 #include "backends/cuda/recording.h"
 #include "src/ir/group.h"
 #include "src/ops/names.h"
@@ -20,8 +19,6 @@ namespace {
 
 constexpr int64_t kMostWorkspace = int64_t{32} << 20;  // what PyTorch offers on Hopper
 constexpr int64_t kWorkspaceAlignment = 256;
-// More than this is not asked of pointers: the widest accesses, those of vectors and of TMA alike, want no more.
-constexpr int kAlignmentBits = 4;
 constexpr int kChain = 4;  // nodes looked through between a product and an activation
 
 int64_t round_up(int64_t bytes) {
@@ -34,16 +31,17 @@ class ProductStep final : public Step {
 
   // Once, before the first run.
   Status choose() {
-    auto chosen = Choice::of(*handle_, work_.problem, 1 << kAlignmentBits, kMostWorkspace);
+    auto best = [&] { return Choice::of(*handle_, work_.problem, choices_.kMost, kMostWorkspace); };
+    auto chosen = best();
     if (!chosen.ok() && chosen.status().code() == Code::unsupported && work_.problem.batch > 1) {
       work_.unroll_batch();
-      chosen = Choice::of(*handle_, work_.problem, 1 << kAlignmentBits, kMostWorkspace);
+      chosen = best();
     }
     if (!chosen.ok()) return chosen.status();
     workspace_ = (*chosen)->workspace_bytes();
     for (const Work::Axis& axis : work_.outer)
       for (int64_t bytes : axis.bytes) step_bits_ |= static_cast<uintptr_t>(bytes);
-    keep(kAlignmentBits, std::move(*chosen));
+    choices_.keep_most(std::move(*chosen));
     return {};
   }
   const Work& work() const { return work_; }
@@ -52,12 +50,7 @@ class ProductStep final : public Step {
     const int64_t bytes = round_up(work_.zeros) + workspace_;
     return bytes > 0 ? bytes + kWorkspaceAlignment - kAlign : 0;  // scratch is aligned to kAlign
   }
-  int64_t bytes() const override {
-    std::lock_guard lock(mutex_);
-    int64_t sum = sizeof *this;
-    for (const auto& choice : kept_) sum += choice->bytes();
-    return sum;
-  }
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + choices_.bytes(); }
 
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     return work_.empty ? Status() : queue(buffers, scratch, static_cast<cuda::CuStream>(on.stream));
@@ -92,7 +85,9 @@ class ProductStep final : public Step {
       bias = static_cast<char*>(buffers[work_.bias_buffer]) + work_.bias_offset;
       bits |= reinterpret_cast<uintptr_t>(bias);
     }
-    TENON_ASSIGN(const Choice* choice, choice_for(bits));
+    TENON_ASSIGN(const Choice* choice, choices_.at(bits, [&](int64_t alignment) {
+      return Choice::of(*handle_, work_.problem, alignment, workspace_);
+    }));
     if (work_.zeros > 0)
       TENON_TRY(handle_->device().driver().cuMemsetD8Async(reinterpret_cast<cuda::CuAddress>(zeros), 0,
                                                            static_cast<size_t>(work_.zeros), stream));
@@ -114,27 +109,12 @@ class ProductStep final : public Step {
       if (axis == static_cast<size_t>(-1)) return {};
     }
   }
-  // For pointers whose bits are these, together.
-  Result<const Choice*> choice_for(uintptr_t bits) const {
-    const int alignment = __builtin_ctzll(bits | uintptr_t{1} << kAlignmentBits);
-    if (const Choice* ready = by_alignment_[alignment].load(std::memory_order_acquire)) return ready;
-    TENON_ASSIGN(auto chosen, Choice::of(*handle_, work_.problem, int64_t{1} << alignment, workspace_));
-    return keep(alignment, std::move(chosen));
-  }
-  const Choice* keep(int alignment, std::shared_ptr<const Choice> choice) const {
-    std::lock_guard lock(mutex_);
-    const Choice* kept = kept_.emplace_back(std::move(choice)).get();
-    by_alignment_[alignment].store(kept, std::memory_order_release);
-    return kept;
-  }
 
   const Handle* handle_;
   Work work_;
   int64_t workspace_ = 0;
   uintptr_t step_bits_ = 0;  // of the distances between calls
-  mutable std::array<std::atomic<const Choice*>, kAlignmentBits + 1> by_alignment_{};
-  mutable std::mutex mutex_;  // of what follows
-  mutable std::vector<std::shared_ptr<const Choice>> kept_;
+  cuda::ByAlignment<Choice> choices_;
 };
 
 class Product final : public Executable {

@@ -1,12 +1,11 @@
-// See cudnn.h. A step holds one choice of the library per alignment of its pointers. The one for 16 bytes is made with the plan;
-// one for less when such pointers first come, within the workspace of the other.
+// See cudnn.h. A step holds one choice of the library per alignment of its pointers; those for less than 16 bytes make do with the
+// workspace of the one for 16.
 #include "backends/cudnn/cudnn.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <mutex>
 
+#include "backends/cuda/by_alignment.h"
 #include "backends/cudnn/choice.h"
 #include "backends/cudnn/problem.h"
 #include "backends/cudnn/recipe.h"
@@ -19,7 +18,6 @@ namespace {
 
 constexpr int64_t kMostWorkspace = int64_t{512} << 20;
 constexpr int64_t kWorkspaceAlignment = 256;
-constexpr int kAlignmentBits = 4;  // of pointers, that engines are asked for: vectors of 16 bytes
 
 char* align_workspace(char* scratch) {
   const auto at = reinterpret_cast<uintptr_t>(scratch);
@@ -32,21 +30,16 @@ class ConvolutionStep final : public Step {
 
   // Once, before the first run.
   Status choose() {
-    TENON_ASSIGN(auto chosen, Choice::of(*handles_, work_.problem, 1 << kAlignmentBits, kMostWorkspace));
+    TENON_ASSIGN(auto chosen, Choice::of(*handles_, work_.problem, choices_.kMost, kMostWorkspace));
     workspace_ = chosen->workspace_bytes();
-    keep(kAlignmentBits, std::move(chosen));
+    choices_.keep_most(std::move(chosen));
     return {};
   }
 
   int64_t scratch_bytes() const override {
     return workspace_ > 0 ? workspace_ + kWorkspaceAlignment - kAlign : 0;  // scratch is aligned to kAlign
   }
-  int64_t bytes() const override {
-    std::lock_guard lock(mutex_);
-    int64_t sum = sizeof *this;
-    for (const auto& choice : kept_) sum += choice->bytes();
-    return sum;
-  }
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + choices_.bytes(); }
 
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     if (work_.empty) return {};
@@ -62,32 +55,18 @@ class ConvolutionStep final : public Step {
       return handles_->device.driver().cuMemsetD8Async(reinterpret_cast<cuda::CuAddress>(at[2]), 0,
                                                        static_cast<size_t>(work_.result_bytes),
                                                        static_cast<cuda::CuStream>(on.stream));
-    TENON_ASSIGN(const Choice* choice, choice_for(bits));
+    TENON_ASSIGN(const Choice* choice, choices_.at(bits, [&](int64_t alignment) {
+      return Choice::of(*handles_, work_.problem, alignment, workspace_);
+    }));
     char* workspace = choice->workspace_bytes() > 0 ? align_workspace(scratch) : nullptr;
     return choice->run({at[0], at[1], at[2], workspace}, on.stream);
   }
 
  private:
-  // For pointers whose bits are these, together.
-  Result<const Choice*> choice_for(uintptr_t bits) const {
-    const int alignment = __builtin_ctzll(bits | uintptr_t{1} << kAlignmentBits);
-    if (const Choice* ready = by_alignment_[alignment].load(std::memory_order_acquire)) return ready;
-    TENON_ASSIGN(auto chosen, Choice::of(*handles_, work_.problem, int64_t{1} << alignment, workspace_));
-    return keep(alignment, std::move(chosen));
-  }
-  const Choice* keep(int alignment, std::shared_ptr<const Choice> choice) const {
-    std::lock_guard lock(mutex_);
-    const Choice* kept = kept_.emplace_back(std::move(choice)).get();
-    by_alignment_[alignment].store(kept, std::memory_order_release);
-    return kept;
-  }
-
   Handles* handles_;
   Work work_;
   int64_t workspace_ = 0;
-  mutable std::array<std::atomic<const Choice*>, kAlignmentBits + 1> by_alignment_{};
-  mutable std::mutex mutex_;  // of what follows
-  mutable std::vector<std::shared_ptr<const Choice>> kept_;
+  cuda::ByAlignment<Choice> choices_;
 };
 
 class Convolution final : public Executable {
