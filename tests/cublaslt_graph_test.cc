@@ -25,7 +25,7 @@ class CublasLtGraphs : public CublasLt {
     ASSERT_TRUE(block.ok());
     held.block = *block;
     options.device_memory = &held;
-    graph = parsed(typed(kLayers, "f32").c_str());
+    graph = parsed(typed(kLayers, "f32"));
     program = make(graph);
     inputs = inputs_of(graph, {4, 16, 8});
     tensors = std::make_unique<Tensors>(memory(), inputs);

@@ -5,17 +5,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 
 #include "backends/cuda/libraries.h"
 #include "tests/cublaslt_mock.h"
 #include "tests/cuda_mock.h"
+#include "tests/library_help.h"
 
 namespace tenon::cublaslt {
 namespace {
@@ -31,43 +27,26 @@ TEST(CublasLtLibrary, SaysWhereItLooked) {
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().code(), Code::environment);
   EXPECT_EQ(none.status().message(), "cuBLASLt was not found; tried libcublasLt_that_is_not_there.so.13");
-  const char* before = std::getenv("TENON_CUBLASLT");
-  const std::string kept = before ? before : "";
-  setenv("TENON_CUBLASLT", "off", 1);
+  const Variable variable("TENON_CUBLASLT");
+  variable.set("off");
   EXPECT_EQ(Library::open(cuda::cublaslt_search()).status().message(), "cuBLASLt is off: TENON_CUBLASLT=off");
-  setenv("TENON_CUBLASLT", TENON_CUBLASLT_MOCK, 1);
+  variable.set(TENON_CUBLASLT_MOCK);
   const auto found = Library::open(cuda::cublaslt_search());
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ((*found)->path(), TENON_CUBLASLT_MOCK);
   EXPECT_EQ((*found)->version(), 130002u);
   EXPECT_EQ(version_text((*found)->version()), "13.0.2");
-  before ? setenv("TENON_CUBLASLT", kept.c_str(), 1) : unsetenv("TENON_CUBLASLT");
 }
 
-// Every function in turn: a copy of the mock in which its name is another.
 TEST(CublasLtLibrary, NamesTheFunctionItLacks) {
-  std::ifstream file(TENON_CUBLASLT_MOCK, std::ios::binary);
-  const std::string whole((std::istreambuf_iterator<char>(file)), {});
-  ASSERT_FALSE(whole.empty());
-  char directory[] = "/tmp/tenon-cublaslt-XXXXXX";
-  ASSERT_TRUE(mkdtemp(directory));
-  for (const char* function : {
+  constexpr const char* functions[] = {
 #define X(name, ...) #name,
-           TENON_CUBLASLT_FUNCTIONS(X)
+      TENON_CUBLASLT_FUNCTIONS(X)
 #undef X
-               "cublasLtGetVersion",
-           "cublasLtGetStatusName", "cublasLtGetStatusString"}) {
-    std::string copy = whole;
-    const std::string name = std::string(1, '\0') + function + std::string(1, '\0');
-    size_t times = 0;
-    for (size_t at = copy.find(name); at != copy.npos; at = copy.find(name, at + 1), ++times)
-      copy[at + 1] = 'k';
-    ASSERT_GT(times, 0u) << function;
-    const std::string path = std::string(directory) + "/" + function + ".so";
-    std::ofstream(path, std::ios::binary) << copy;
-    EXPECT_EQ(Library::open(only_file(path)).status().message(), path + " has no " + function);
-  }
-  fs::remove_all(directory);
+          "cublasLtGetVersion",
+      "cublasLtGetStatusName", "cublasLtGetStatusString"};
+  check_lacking(TENON_CUBLASLT_MOCK, functions,
+                [](const std::string& path) { return Library::open(only_file(path)); });
 }
 
 TEST(CublasLtLibrary, TooOld) {

@@ -3,28 +3,15 @@
 // context) and computes products in double on the memory of the mock driver, the one TENON_CUDA_DRIVER names. An algorithm
 // serves the problem it was chosen for and no other. Workspace is spoiled, and so it shows when somebody else uses it.
 // It fails where it is told to (cublaslt_mock.h has the controls).
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <numbers>
 #include <set>
-#include <sstream>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "backends/cublaslt/api.h"
-#include "backends/cuda/driver_api.h"
-#include "src/base/convert.h"
+#include "tests/mock_library.h"
 
-#define TN_LT extern "C" __attribute__((visibility("default"))) int
-#define TN_CONTROL extern "C" __attribute__((visibility("default")))
+#define TN_LT TN_CONTROL int
 
 // The functions are declared as the list has them, so that a definition that differs does not compile.
 using namespace tenon::cublaslt;
@@ -57,26 +44,15 @@ struct Preference {
   uint32_t alignment[4] = {256, 256, 256, 256};
 };
 
-struct State {
-  std::mutex lock;
-  std::map<std::string, int> settings;
-  std::string log, faults, text;
-  std::map<std::string, int> calls;
-  struct Planned {
-    std::string name;
-    int at, code;
-  };
-  std::vector<Planned> failures;
+struct State : MockLibrary {
   std::set<const Handle*> handles;
   std::set<const Matmul*> matmuls;
   std::set<const Layout*> layouts;
   std::set<const Preference*> preferences;
   State() { reset(); }
   void reset() {
-    settings = {{"workspace", 4096}, {"version", 130002}, {"batched", 1}, {"aligned", 1}, {"memory", 1}};
-    if (const char* given = std::getenv("CUBLASLT_MOCK"); given && std::string(given) == "memory=0")
-      settings["memory"] = 0;
-    log.clear(), faults.clear(), calls.clear(), failures.clear();
+    settings_are({{"workspace", 4096}, {"version", 130002}, {"batched", 1}, {"aligned", 1}}, "CUBLASLT_MOCK");
+    forget_calls();
   }
 };
 State& state() {
@@ -84,72 +60,15 @@ State& state() {
   return s;
 }
 
-template <class... A>
-std::string cat(const A&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
-}
-
+// Where a bias has been told and is not yet read, others come in between.
 template <class F>
 int call(const char* name, F&& body) {
-  State& s = state();
-  // Where a bias has been told and is not yet read, others come in between.
-  if (std::string(name) == "cublasLtMatmul") std::this_thread::yield();
-  const std::lock_guard guard(s.lock);
-  const int nth = ++s.calls[name];
-  int planned = 0;
-  for (const auto& f : s.failures)
-    if (f.name == name && f.at == nth) planned = f.code;
-  const bool gives_back = std::string(name).ends_with("Destroy");
-  const int code = !planned || gives_back ? body() : 0;
-  return planned ? planned : code;
-}
-
-// What the mock asks of the driver.
-template <class F>
-F* driver(const char* name) {
-  const char* path = std::getenv("TENON_CUDA_DRIVER");
-  void* library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : nullptr;
-  return library ? reinterpret_cast<F*>(dlsym(library, name)) : nullptr;
-}
-const void* current_context() {
-  auto* get = driver<int(tenon::cuda::CuContext*)>("cuCtxGetCurrent");
-  tenon::cuda::CuContext context = nullptr;
-  return get && get(&context) == 0 ? context : nullptr;
-}
-bool on_device(const char* begin, int64_t bytes) {
-  if (!state().settings["memory"]) return begin != nullptr;
-  auto* get = driver<int(void*, int, unsigned long long)>("cuPointerGetAttribute");
-  int device = -1;
-  auto there = [&](const char* p) {
-    return get(&device, tenon::cuda::kCuPointerDeviceOrdinal, reinterpret_cast<unsigned long long>(p)) == 0;
-  };
-  return get && there(begin) && there(begin + bytes - 1);
+  return state().call(name, "cublasLtMatmul", [&](auto&) { return body(); });
 }
 
 int fault(const std::string& what) {
   state().faults += what + "\n";
   return kLtInvalidValue;
-}
-
-int64_t size_of(int type) { return type == kLtF64 ? 8 : type == kLtF32 ? 4 : 2; }
-double load(int type, const char* p) {
-  switch (type) {
-    case kLtF64: return *reinterpret_cast<const double*>(p);
-    case kLtF32: return *reinterpret_cast<const float*>(p);
-    case kLtF16: return tenon::f16_to_f32(*reinterpret_cast<const uint16_t*>(p));
-    default: return tenon::bf16_to_f32(*reinterpret_cast<const uint16_t*>(p));
-  }
-}
-void store(int type, char* p, double value) {
-  const auto narrow = static_cast<float>(value);
-  switch (type) {
-    case kLtF64: *reinterpret_cast<double*>(p) = value; break;
-    case kLtF32: *reinterpret_cast<float*>(p) = narrow; break;
-    case kLtF16: *reinterpret_cast<uint16_t*>(p) = tenon::f32_to_f16(narrow); break;
-    default: *reinterpret_cast<uint16_t*>(p) = tenon::f32_to_bf16(narrow);
-  }
 }
 
 // A problem as its descriptors say it.
@@ -186,7 +105,7 @@ struct Given {
     if (m->epilogue != kLtNoEpilogue && wide) return kLtNotSupported;
     if (m->epilogue != kLtNoEpilogue && d->batch > 1 && !s.settings["batched"]) return kLtNotSupported;
     if (has(kLtBias) &&
-        (!m->bias || reinterpret_cast<uintptr_t>(m->bias) % static_cast<size_t>(size_of(d->type))))
+        (!m->bias || reinterpret_cast<uintptr_t>(m->bias) % static_cast<size_t>(item_size(d->type))))
       return fault("a bias nowhere");
     return kLtSuccess;
   }
@@ -232,7 +151,7 @@ struct Product {
   void operator()() const {
     if (workspace) std::memset(workspace, 0xa5, workspace_bytes);
     const Given g{&m, &a, &b, &c, &d};
-    const int64_t item = size_of(d.type);
+    const int64_t item = item_size(d.type);
     auto at = [&](const char* base, const Layout& l, int64_t n, int64_t row, int64_t column) {
       return load(d.type, base + (row + column * l.ld + n * l.stride) * item);
     };
@@ -293,7 +212,7 @@ TN_CONTROL const char* cublasLtGetStatusString(int status) {
 
 TN_LT cublasLtCreate(LtHandle* handle) {
   return call("cublasLtCreate", [&] {
-    const void* context = current_context();
+    const void* context = State::current_context();
     if (!context) return int{kLtNotInitialized};
     auto* h = new Handle{context};
     state().handles.insert(h);
@@ -387,7 +306,8 @@ TN_LT cublasLtMatmulAlgoGetHeuristic(LtHandle handle, LtMatmul matmul, LtLayout 
     State& s = state();
     auto* p = as<Preference>(preference);
     if (!s.handles.count(as<Handle>(handle))) return fault("a handle that is none");
-    if (as<Handle>(handle)->context != current_context()) return fault("the context of another device");
+    if (as<Handle>(handle)->context != State::current_context())
+      return fault("the context of another device");
     if (!s.preferences.count(p) || wanted < 1) return fault("no preference");
     const Given g{as<Matmul>(matmul), as<Layout>(a), as<Layout>(b), as<Layout>(c), as<Layout>(d)};
     *count = 0;
@@ -400,7 +320,7 @@ TN_LT cublasLtMatmulAlgoGetHeuristic(LtHandle handle, LtMatmul matmul, LtLayout 
     };
     if (const int status = g.check(); status != kLtSuccess) return end(status);
     line += cat(" ", g.text(), " aligned ", alignment, " reduction ", p->reduction);
-    if (size_of(g.d->type) == 2 && p->reduction != kLtReductionInComputeType)
+    if (item_size(g.d->type) == 2 && p->reduction != kLtReductionInComputeType)
       return fault("16-bit floats summed in 16 bits"), end(kLtInvalidValue);
     if (alignment < static_cast<uint32_t>(s.settings["aligned"])) return end(kLtSuccess);
     if (g.has(kLtBias) && reinterpret_cast<uintptr_t>(g.m->bias) % alignment != 0)
@@ -422,7 +342,8 @@ TN_LT cublasLtMatmul(LtHandle handle, LtMatmul matmul, const void* alpha, const 
   return call("cublasLtMatmul", [&] {
     State& s = state();
     if (!s.handles.count(as<Handle>(handle))) return fault("a handle that is none");
-    if (as<Handle>(handle)->context != current_context()) return fault("the context of another device");
+    if (as<Handle>(handle)->context != State::current_context())
+      return fault("the context of another device");
     const Given g{as<Matmul>(matmul), as<Layout>(a_layout), as<Layout>(b_layout), as<Layout>(c_layout),
                   as<Layout>(d_layout)};
     if (const int status = g.check(); status != kLtSuccess) return status;
@@ -430,7 +351,7 @@ TN_LT cublasLtMatmul(LtHandle handle, LtMatmul matmul, const void* alpha, const 
       return fault("an algorithm of another problem");
     const uint64_t room = algorithm->data[2], alignment = algorithm->data[3];
     const int type = g.d->type;
-    const int64_t item = size_of(type);
+    const int64_t item = item_size(type);
     const bool wide = type == kLtF64;
     auto number = [&](const void* p) {
       return wide ? *static_cast<const double*>(p) : double{*static_cast<const float*>(p)};
@@ -444,7 +365,8 @@ TN_LT cublasLtMatmul(LtHandle handle, LtMatmul matmul, const void* alpha, const 
         {left, g.a}, {right, g.b}, {added, g.c}, {result, g.d}};
     for (auto [at, layout] : all) {
       if (reinterpret_cast<uintptr_t>(at) % alignment) return fault("a pointer less aligned than promised");
-      if (!on_device(at, reach(*layout) * item)) return fault("a matrix that is not in the device's memory");
+      if (!s.on_device(at, reach(*layout) * item))
+        return fault("a matrix that is not in the device's memory");
       const bool written = at == result && layout == g.d;
       const bool copied = at == added && layout == g.c;
       if (!written && !copied && at < result + reach(*g.d) * item && result < at + reach(*layout) * item)
@@ -455,10 +377,11 @@ TN_LT cublasLtMatmul(LtHandle handle, LtMatmul matmul, const void* alpha, const 
     if (g.has(kLtBias)) {
       if (reinterpret_cast<uintptr_t>(g.m->bias) % alignment)
         return fault("a bias less aligned than promised");
-      if (!on_device(g.m->bias, g.d->rows * item)) return fault("a bias that is not in the device's memory");
+      if (!s.on_device(g.m->bias, g.d->rows * item))
+        return fault("a bias that is not in the device's memory");
     }
     if (workspace_bytes < room) return fault("too little workspace");
-    if (room && (!on_device(static_cast<char*>(workspace), static_cast<int64_t>(workspace_bytes)) ||
+    if (room && (!s.on_device(static_cast<char*>(workspace), static_cast<int64_t>(workspace_bytes)) ||
                  reinterpret_cast<uintptr_t>(workspace) % 256))
       return fault("workspace that is not the device's, or not aligned");
     s.log += cat("cublasLtMatmul ", g.text(), " alpha ", by, " beta ", with, " stream ",
@@ -476,52 +399,27 @@ TN_LT cublasLtMatmul(LtHandle handle, LtMatmul matmul, const void* alpha, const 
                           workspace_bytes,
                           by,
                           with};
-    auto* queue = driver<void(void*, const std::function<void()>&, const char*)>("tn_mock_queue");
-    if (queue)
-      queue(stream, product, g.text().c_str());
-    else
-      product();
+    State::queue(stream, product, g.text());
     return int{kLtSuccess};
   });
 }
 
-TN_CONTROL const char* tn_lt_log() {
-  const std::lock_guard guard(state().lock);
-  state().text = state().log;
-  return state().text.c_str();
-}
+TN_CONTROLS(tn_lt_)
 TN_CONTROL const char* tn_lt_leaks() {
   State& s = state();
   const std::lock_guard guard(s.lock);
-  s.text = s.faults;
+  std::string text = s.faults;
   auto tell = [&](const char* what, const auto& all) {
-    if (!all.empty()) s.text += cat(all.size(), " ", what, " alive\n");
+    if (!all.empty()) text += cat(all.size(), " ", what, " alive\n");
   };
   tell("handles", s.handles);
   tell("matmul descriptors", s.matmuls);
   tell("layouts", s.layouts);
   tell("preferences", s.preferences);
-  return s.text.c_str();
+  return s.say(text);
 }
 TN_CONTROL void tn_lt_reset() {
   const std::lock_guard guard(state().lock);
   state().reset();
 }
-TN_CONTROL void tn_lt_fail(const char* name, int nth, int code) {
-  State& s = state();
-  const std::lock_guard guard(s.lock);
-  if (nth == 0)
-    std::erase_if(s.failures, [&](const auto& f) { return f.name == name; });
-  else
-    s.failures.push_back({name, s.calls[name] + nth, code});
-}
-TN_CONTROL int tn_lt_calls(const char* name) {
-  const std::lock_guard guard(state().lock);
-  return state().calls[name];
-}
-TN_CONTROL void tn_lt_set(const char* name, int value) {
-  State& s = state();
-  const std::lock_guard guard(s.lock);
-  if (!s.settings.count(name)) std::abort();  // a mistake in a test
-  s.settings[name] = value;
-}
+TN_CONTROL void tn_lt_set(const char* name, int value) { state().set(name, value); }

@@ -1,15 +1,12 @@
 // Programs with products of matrices on a GPU, without one: cuBLASLt is its mock (cublaslt_mock.cc), which checks what it is
 // told and computes in double, and kernels run under the mock driver. Answers, epilogues, plans of several sizes, tensors that
 // are not aligned, batches, threads, every call of the library failing in turn, and no library at all.
-#include <thread>
-
 #include "tests/cublaslt_help.h"
 
 namespace tenon {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 using Lines = std::vector<std::string>;
 
 constexpr const char* kFunctions[] = {
@@ -22,7 +19,7 @@ TEST_F(CublasLt, EpilogueAndLoopsBehind) {
   for (const char* type : {"f32", "bf16", "f16"}) {
     SCOPED_TRACE(type);
     lt().reset();
-    const Graph graph = parsed(typed(kMlp, type).c_str());
+    const Graph graph = parsed(typed(kMlp, type));
     const auto program = make(graph);
     EXPECT_THAT(program->explain(false),
                 testing::ContainsRegex(
@@ -51,7 +48,7 @@ TEST_F(CublasLt, DoublePrecision) {
 }
 
 TEST_F(CublasLt, SeveralSizes) {
-  const Graph graph = parsed(typed(kMlp, "f32").c_str());
+  const Graph graph = parsed(typed(kMlp, "f32"));
   const auto program = make(graph);
   for (const auto& symbols : std::vector<std::vector<int64_t>>{{4, 5, 3},
                                                                {1, 5, 3},
@@ -78,7 +75,7 @@ TEST_F(CublasLt, NothingToSum) {
   return %a
 })";
   for (const char* type : {"f32", "bf16"}) {
-    const Graph graph = parsed(typed(residual, type).c_str());
+    const Graph graph = parsed(typed(residual, type));
     const auto program = make(graph);
     check(*program, graph, {4, 0, 3});
     check(*program, graph, {4, 5, 3});
@@ -169,7 +166,7 @@ TEST_F(CublasLt, Attention) {
   return %y
 })";
   for (const char* type : {"f32", "bf16"}) {
-    const Graph graph = parsed(typed(text, type).c_str());
+    const Graph graph = parsed(typed(text, type));
     const auto program = make(graph);
     check(*program, graph, {3, 5, 7});
     check(*program, graph, {1, 1, 7});
@@ -219,7 +216,7 @@ TEST_F(CublasLt, InPlace) {
   %y = matmul(%s, %w)
   return %y
 })";
-  const Graph graph = parsed(text.c_str());
+  const Graph graph = parsed(text);
   const auto program = make(graph);
   check(*program, graph, {});
   EXPECT_LT(program->stats().workspace_bytes, 2 * 16 * 16 * 4 + 512);
@@ -279,19 +276,18 @@ TEST_F(CublasLt, ResultsWithStrides) {
 }
 
 TEST_F(CublasLt, AlignmentOfPointers) {
-  const Graph graph = parsed(typed(kMlp, "bf16").c_str());
+  const Graph graph = parsed(typed(kMlp, "bf16"));
   const auto program = make(graph);
   for (int64_t shift : {0, 8, 4, 2, 32, 2, 4, 8}) check(*program, graph, {4, 8, 16}, shift);
-  std::istringstream log(lt().log());
   std::vector<std::string> asked;
-  for (std::string line; std::getline(log, line);)
+  for (const std::string& line : lines())
     if (const size_t at = line.find("aligned "); at != line.npos)
       asked.push_back(line.substr(at + 8, line.find(' ', at + 8) - at - 8));
   EXPECT_EQ(asked, (Lines{"16", "8", "4", "2"}));
 }
 
 TEST_F(CublasLt, ChoicesAreShared) {
-  const Graph graph = parsed(typed(kMlp, "f32").c_str());
+  const Graph graph = parsed(typed(kMlp, "f32"));
   const auto first = make(graph), second = make(graph);
   check(*first, graph, {4, 5, 3});
   check(*second, graph, {4, 5, 3});
@@ -300,7 +296,7 @@ TEST_F(CublasLt, ChoicesAreShared) {
 }
 
 TEST_F(CublasLt, Workspace) {
-  const Graph graph = parsed(typed(kMlp, "f32").c_str());
+  const Graph graph = parsed(typed(kMlp, "f32"));
   for (int bytes : {0, 1, 4096, 40 << 20}) {
     lt().set("workspace", bytes);
     cublaslt::forget_choices();
@@ -329,7 +325,7 @@ TEST_F(CublasLt, NoEpilogueForBatches) {
 
 TEST_F(CublasLt, NoAlgorithm) {
   lt().set("aligned", 32);
-  const Graph graph = parsed(typed(kMlp, "f32").c_str());
+  const Graph graph = parsed(typed(kMlp, "f32"));
   const auto program = make(graph);
   std::vector<HostTensor> got{HostTensor(DType::f32, {4, 3})};
   Status status = run(*program, inputs_of(graph, {4, 5, 3}), got);
@@ -353,49 +349,12 @@ TEST_F(CublasLt, EveryCallFailsInTurn) {
   %s = add(%m, %b)
   return %s
 })");
-  auto once = [&](bool expect_ok) -> Status {
-    auto program = Program::make(graph, options, {});
-    if (!program.ok()) return program.status();
-    std::vector<HostTensor> got{HostTensor(DType::f32, {2, 3, 7, 4})};
-    Status status = run(**program, inputs_of(graph, {7}), got);
-    if (status.ok() && expect_ok) check(**program, graph, {7});
-    return status;
-  };
-  auto forget = [] {
-    cublaslt::forget_choices();
-    cublaslt::forget_library();
-  };
-  ASSERT_TRUE(once(true).ok());
-  forget();
-  ASSERT_STREQ(lt().leaks(), "");
-  lt().reset();
-  ASSERT_TRUE(once(false).ok());
-  forget();
-  std::map<std::string, int> calls;
-  for (const char* function : kFunctions) {
-    calls[function] = lt().calls(function);
-    EXPECT_GE(calls[function], 1) << function;
-  }
-  const std::string before = mock().leaks();
-  int failed = 0;
-  for (const auto& [function, times] : calls)
-    for (int nth = 1; nth <= times; ++nth) {
-      SCOPED_TRACE(function + ", call " + std::to_string(nth));
-      lt().reset();
-      lt().fail(function.c_str(), nth, cublaslt::kLtInternalError);
-      const Status status = once(false);
-      EXPECT_EQ(status.ok(), function.ends_with("Destroy")) << status.message();
-      if (!status.ok()) {
-        EXPECT_EQ(status.code(), Code::environment);
-        EXPECT_THAT(status.message(), HasSubstr(function + ": CUBLAS_STATUS_INTERNAL_ERROR (14)"));
-        ++failed;
-      }
-      lt().fail(function.c_str(), 0, 0);
-      EXPECT_TRUE(once(true).ok());  // nothing of the failure is kept
-      forget();
-      EXPECT_STREQ(lt().leaks(), "");
-      EXPECT_EQ(mock().leaks(), before);
-    }
+  const int failed = fail_in_turn(kFunctions, graph, {7}, cublaslt::kLtInternalError,
+                                  [](const Status& status, const std::string& function) {
+                                    EXPECT_EQ(status.code(), Code::environment);
+                                    EXPECT_THAT(status.message(),
+                                                HasSubstr(function + ": CUBLAS_STATUS_INTERNAL_ERROR (14)"));
+                                  });
   EXPECT_GE(failed, 20);
 }
 
@@ -415,24 +374,7 @@ TEST_F(CublasLt, Threads) {
   const Graph graph = parsed(
       "graph @f(%x: f32[4,5], %w: f32[5,3], %b: f32[3]) {\n %m = matmul(%x, %w)\n %s = add(%m, %b)\n return "
       "%s\n}");
-  const auto program = make(graph);
-  std::atomic<int> wrong = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      std::vector<HostTensor> inputs = inputs_of(graph, {});
-      inputs[2] = random_tensor(DType::f32, {3}, static_cast<uint32_t>(100 + t));
-      const auto expected = evaluate(graph, inputs);
-      for (int i = 0; i < 200; ++i) {
-        std::vector<HostTensor> got{HostTensor(DType::f32, {4, 3})};
-        bool ok = run(*program, inputs, got).ok();
-        for (int64_t e = 0; ok && e < got[0].count(); ++e)
-          ok = std::abs(got[0].number(e) - (*expected)[0].number(e)) < 3e-5;
-        wrong += !ok;
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  EXPECT_EQ(wrong, 0);
+  check_threads(graph, {}, 2, 200);
   EXPECT_EQ(lt().calls("cublasLtMatmulAlgoGetHeuristic"), 1);
 }
 
@@ -449,7 +391,7 @@ TEST_F(CublasLt, OfAnotherDevice) {
 TEST_F(CublasLt, NoLibrary) {
   setenv("TENON_CUBLASLT", "off", 1);
   cublaslt::forget_library();
-  const Graph graph = parsed(typed(kMlp, "f32").c_str());
+  const Graph graph = parsed(typed(kMlp, "f32"));
   const Bid bid = find_backend("cublaslt")->bid(graph, 3);
   EXPECT_FALSE(bid.yes);
   EXPECT_EQ(bid.why, "cuBLASLt is off: TENON_CUBLASLT=off");

@@ -4,15 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "backends/cuda/device.h"
 #include "backends/cuda/report.h"
 #include "tests/cuda_mock.h"
+#include "tests/library_help.h"
 
 namespace tenon::cuda {
 namespace {
@@ -63,40 +59,22 @@ TEST(CudaNoDriver, SaysWhereItLooked) {
   EXPECT_THAT(none.status().message(),
               HasSubstr("the CUDA driver was not found; tried libcuda_that_is_not_there.so.1"));
 
-  setenv("TENON_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
+  const Variable variable("TENON_CUDA_DRIVER");
+  variable.set("/nowhere/libcuda.so.1");
   const auto nowhere = Driver::open(Driver::search());
   EXPECT_THAT(nowhere.status().message(), HasSubstr("/nowhere/libcuda.so.1"));
-  setenv("TENON_CUDA_DRIVER", "off", 1);
+  variable.set("off");
   EXPECT_EQ(Driver::open(Driver::search()).status().message(),
             "the CUDA driver is off: TENON_CUDA_DRIVER=off");
-  setenv("TENON_CUDA_DRIVER", TENON_CUDA_MOCK, 1);
+  variable.set(TENON_CUDA_MOCK);
   const auto found = Driver::open(Driver::search());
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ((*found)->path(), TENON_CUDA_MOCK);
-  unsetenv("TENON_CUDA_DRIVER");
 }
 
-// Every function in turn: a copy of the mock in which its name is another.
 TEST(CudaNoDriver, NamesTheFunctionItLacks) {
-  std::ifstream file(TENON_CUDA_MOCK, std::ios::binary);
-  const std::string whole((std::istreambuf_iterator<char>(file)), {});
-  ASSERT_FALSE(whole.empty());
-  char directory[] = "/tmp/tenon-cuda-XXXXXX";
-  ASSERT_TRUE(mkdtemp(directory));
-  for (const char* function : kFunctions) {
-    std::string copy = whole;
-    const std::string name = std::string(1, '\0') + function + std::string(1, '\0');
-    size_t times = 0;
-    for (size_t at = copy.find(name); at != copy.npos; at = copy.find(name, at + 1), ++times)
-      copy[at + 1] = 'k';
-    ASSERT_GT(times, 0u) << function;
-    const std::string path = std::string(directory) + "/" + function + ".so";
-    std::ofstream(path, std::ios::binary) << copy;
-    const auto lacking = Driver::open(only(path));
-    EXPECT_EQ(lacking.status().code(), Code::environment);
-    EXPECT_EQ(lacking.status().message(), path + " has no " + function);
-  }
-  std::filesystem::remove_all(directory);
+  check_lacking(TENON_CUDA_MOCK, kFunctions,
+                [](const std::string& path) { return Driver::open(only(path)); });
 }
 
 TEST_F(CudaDriver, TooOld) {

@@ -140,7 +140,7 @@ TEST_F(CudaGraphs, TheOldestMakesRoom) {
   setenv("TENON_NVRTC_MOCK_RUN", "off", 1);  // launches are counted, not run
   std::string text = kChain;
   text.replace(text.find("tanh(%c)"), 8, "exp(%c)");  // nobody has compiled it yet
-  graph = parsed(text.c_str());
+  graph = parsed(text);
   program = *Program::make(graph, options, {});
   HostTensor host(DType::f32, {3, 512});
   OnDevice x(memory(), host), y(memory(), host);

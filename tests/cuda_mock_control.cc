@@ -1,11 +1,7 @@
 // The controls of the mock driver, which cuda_mock.h explains.
 #include "tests/cuda_mock_state.h"
 
-TN_CONTROL const char* tn_mock_log() {
-  const std::lock_guard guard(state().lock);
-  state().text = state().log;
-  return state().text.c_str();
-}
+TN_CONTROLS(tn_mock_)
 
 TN_CONTROL const char* tn_mock_leaks() {
   State& s = state();
@@ -26,8 +22,7 @@ TN_CONTROL const char* tn_mock_leaks() {
     check_canaries(*m, "seen at the end");
     if (m->block) text += cat("memory ", m->name, " of ", m->bytes, " bytes is not freed\n");
   }
-  s.text = text;
-  return s.text.c_str();
+  return s.say(text);
 }
 
 TN_CONTROL void tn_mock_reset() {
@@ -46,27 +41,12 @@ TN_CONTROL void tn_mock_reset() {
   s.captured.clear();
   s.streams.clear();
   s.stream_device.clear();
-  s.calls.clear();
-  s.failures.clear();
+  s.forget_calls();
   s.made.clear();
-  s.log.clear();
-  s.faults.clear();
   s.order = 0;
   s.initialized = false;
   s.settings = {};
   s.settings.read(std::getenv("CUDA_MOCK"));
-}
-
-TN_CONTROL void tn_mock_fail(const char* name, int nth, int code) {
-  const std::lock_guard guard(state().lock);
-  if (nth == 0)
-    return static_cast<void>(std::erase_if(state().failures, [&](const auto& f) { return f.name == name; }));
-  state().failures.push_back({name, state().calls[name] + nth, code});
-}
-
-TN_CONTROL int tn_mock_calls(const char* name) {
-  const std::lock_guard guard(state().lock);
-  return state().calls[name];
 }
 
 TN_CONTROL void tn_mock_set(const char* settings) {

@@ -9,18 +9,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <set>
-#include <sstream>
-#include <string>
-#include <vector>
 
 #include "backends/cuda/driver_api.h"
+#include "tests/mock_calls.h"
 
-#define TN_DRIVER extern "C" __attribute__((visibility("default"))) int
-#define TN_CONTROL extern "C" __attribute__((visibility("default")))
+#define TN_DRIVER TN_CONTROL int
 
 // The driver's functions are declared as the list has them, so that a definition that differs does not compile.
 using namespace tenon::cuda;
@@ -111,17 +106,10 @@ struct Event : Named {
 template <class T>
 using Objects = std::map<const void*, std::unique_ptr<T>>;
 
-struct State {
+struct State : MockCalls {
   std::recursive_mutex lock;
   Settings settings;
   bool initialized = false;
-  std::string log, faults, text;
-  std::map<std::string, int> calls;
-  struct Planned {
-    std::string name;
-    int at, code;
-  };
-  std::vector<Planned> failures;
   std::map<std::string, int> made;  // objects of a kind, for their names
   std::map<int, Context> contexts;  // by device
   std::vector<std::unique_ptr<Memory>> memory;
@@ -144,13 +132,6 @@ inline State& state() {
   return s;
 }
 inline thread_local std::vector<Context*> stack;
-
-template <class... A>
-std::string cat(const A&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
-}
 
 inline Memory* memory_at(uint64_t address, bool with_end = true) {
   for (const auto& m : state().memory) {
@@ -227,10 +208,7 @@ template <class F>
 int call(const char* name, Needs needs, F&& body) {
   State& s = state();
   const std::lock_guard guard(s.lock);
-  const int nth = ++s.calls[name];
-  int planned = 0;
-  for (const auto& f : s.failures)
-    if (f.name == name && f.at == nth) planned = f.code;
+  const int planned = s.begin(name);
   static const std::set<std::string> gives_back{"cuDevicePrimaryCtxRelease_v2",
                                                 "cuCtxPopCurrent_v2",
                                                 "cuLibraryUnload",

@@ -44,6 +44,18 @@ class OnDevice {
   char* data_ = nullptr;
 };
 
+inline Graph parsed(const std::string& text) {
+  auto graph = parse_graph(text);
+  TENON_CHECK(graph.ok(), graph.status().message());
+  return *graph;
+}
+
+// With this type for every T.
+inline std::string typed(std::string text, const std::string& type) {
+  for (size_t at; (at = text.find("T[")) != text.npos;) text.replace(at, 1, type);
+  return text;
+}
+
 class CudaProgramTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -53,48 +65,59 @@ class CudaProgramTest : public testing::Test {
   }
   void SetUp() override { options.device = {DeviceId::kCuda, 0}; }
 
-  DeviceMemory& memory() {
-    auto r = cuda::runtime_of(0);
+  virtual std::string faults() const { return mock().leaks(); }
+  DeviceMemory& memory() const {
+    auto r = cuda::runtime_of(options.device.index);
     TENON_CHECK(r.ok(), r.status().message());
     return (*r)->pool();
   }
-  // Runs on the device and compares with the evaluator.
-  void check(Program& program, const Graph& graph, std::vector<HostTensor> inputs, int64_t shift = 0) {
-    auto expected = evaluate(graph, inputs);
-    ASSERT_TRUE(expected.ok()) << expected.status().message();
+  std::shared_ptr<Program> make(const Graph& graph) const {
+    auto program = Program::make(graph, options, {});
+    TENON_CHECK(program.ok(), program.status().message());
+    return *program;
+  }
+  // Tensors `shift` bytes behind an aligned address.
+  Status run(Program& program, std::vector<HostTensor> inputs, std::vector<HostTensor>& outputs,
+             int64_t shift = 0) const {
     std::vector<std::unique_ptr<OnDevice>> in, out;
     std::vector<Tensor> in_list, out_list;
-    for (HostTensor& t : inputs) {
-      in.push_back(std::make_unique<OnDevice>(memory(), t, shift));
-      in_list.push_back(in.back()->tensor());
-    }
-    std::vector<HostTensor> blank;
-    for (const HostTensor& e : *expected) blank.emplace_back(e.dtype, e.shape);
-    for (HostTensor& t : blank) {
+    auto take = [&](HostTensor& t, auto& kept, auto& list) {
+      kept.push_back(std::make_unique<OnDevice>(memory(), t, shift));
+      list.push_back(kept.back()->tensor());
+      list.back().device = options.device;
+    };
+    for (HostTensor& t : inputs) take(t, in, in_list);
+    for (HostTensor& t : outputs) {
       std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0xA5});
-      out.push_back(std::make_unique<OnDevice>(memory(), t, shift));
-      out_list.push_back(out.back()->tensor());
+      take(t, out, out_list);
     }
-    Status status = program.run(in_list, out_list, kStream);
-    ASSERT_TRUE(status.ok()) << status.message();
-    for (size_t o = 0; o < out.size(); ++o) {
-      const HostTensor got = out[o]->read();
-      for (int64_t i = 0; i < got.count(); ++i) {
-        const double want = (*expected)[o].number(i), tolerance = got.dtype == DType::f32 ? 3e-5 : 2e-2;
-        ASSERT_NEAR(got.number(i), want, tolerance * std::max(1.0, std::abs(want)))
+    TENON_TRY(program.run(in_list, out_list, kStream));
+    for (size_t o = 0; o < out.size(); ++o) outputs[o] = out[o]->read();
+    return {};
+  }
+  // Runs on the device and compares with the evaluator.
+  void check(Program& program, const Graph& graph, const std::vector<HostTensor>& inputs,
+             int64_t shift = 0) const {
+    auto expected = evaluate(graph, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status().message();
+    std::vector<HostTensor> got;
+    for (const HostTensor& e : *expected) got.emplace_back(e.dtype, e.shape);
+    const Status status = run(program, inputs, got, shift);
+    ASSERT_TRUE(status.ok()) << status.message() << "\n" << faults() << program.explain(false);
+    for (size_t o = 0; o < got.size(); ++o)
+      for (int64_t i = 0; i < got[o].count(); ++i) {
+        const double want = (*expected)[o].number(i);
+        const double tolerance = got[o].dtype == DType::f64   ? 1e-12
+                                 : got[o].dtype == DType::f32 ? 3e-5
+                                                              : 2e-2;
+        if (std::isnan(want) && std::isnan(got[o].number(i))) continue;
+        ASSERT_NEAR(got[o].number(i), want, tolerance * std::max(1.0, std::abs(want)))
             << "output " << o << " element " << i << "\n"
             << program.explain(false);
       }
-    }
   }
 
   ProgramOptions options;
 };
-
-inline Graph parsed(const char* text) {
-  auto graph = parse_graph(text);
-  TENON_CHECK(graph.ok(), graph.status().message());
-  return *graph;
-}
 
 }  // namespace tenon

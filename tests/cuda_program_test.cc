@@ -76,8 +76,7 @@ TEST_F(CudaPrograms, SumsInParts) {
   for (const auto& s : sums) {
     const Graph graph = parsed((std::string("graph @f(%x: f32") + s.type +
                                 ") {\n %q = mul(%x, %x)\n %s = sum(%q){axes=" + s.axes +
-                                "}\n %t = sum(%x){axes=" + s.axes + "}\n %y = sqrt(%s)\n return %y, %t\n}")
-                                   .c_str());
+                                "}\n %t = sum(%x){axes=" + s.axes + "}\n %y = sqrt(%s)\n return %y, %t\n}"));
     auto program = Program::make(graph, options, {});
     ASSERT_TRUE(program.ok()) << program.status().message();
     EXPECT_NE((*program)->explain(false).find("_parts_0"), std::string::npos) << (*program)->explain(false);
@@ -90,7 +89,7 @@ TEST_F(CudaPrograms, SixteenBitTypes) {
   for (const char* type : {"bf16", "f16"}) {
     std::string text = kNorms;
     for (size_t at; (at = text.find("f32")) != text.npos;) text.replace(at, 3, type);
-    const Graph graph = parsed(text.c_str());
+    const Graph graph = parsed(text);
     auto program = Program::make(graph, options, {});
     ASSERT_TRUE(program.ok()) << program.status().message();
     const DType t = type[0] == 'b' ? DType::bf16 : DType::f16;

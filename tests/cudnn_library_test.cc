@@ -4,20 +4,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <thread>
 
 #include "backends/cuda/libraries.h"
 #include "backends/cudnn/handles.h"
 #include "tests/cuda_mock.h"
 #include "tests/cudnn_mock.h"
+#include "tests/library_help.h"
 
 namespace tenon::cudnn {
 namespace {
@@ -34,17 +30,15 @@ TEST(CudnnLibrary, SaysWhereItLooked) {
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().code(), Code::environment);
   EXPECT_EQ(none.status().message(), "cuDNN was not found; tried libcudnn_that_is_not_there.so.9");
-  const char* before = std::getenv("TENON_CUDNN");
-  const std::string kept = before ? before : "";
-  setenv("TENON_CUDNN", "off", 1);
+  const Variable variable("TENON_CUDNN");
+  variable.set("off");
   EXPECT_EQ(Library::open(cuda::cudnn_search()).status().message(), "cuDNN is off: TENON_CUDNN=off");
-  setenv("TENON_CUDNN", TENON_CUDNN_MOCK, 1);
+  variable.set(TENON_CUDNN_MOCK);
   const auto found = Library::open(cuda::cudnn_search());
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ((*found)->path(), TENON_CUDNN_MOCK);
   EXPECT_EQ((*found)->version(), 91901u);
   EXPECT_EQ(version_text((*found)->version()), "9.19.1");
-  before ? setenv("TENON_CUDNN", kept.c_str(), 1) : unsetenv("TENON_CUDNN");
 }
 
 // A folder of the wheel's form, in the place of the library's own name.
@@ -52,41 +46,24 @@ TEST(CudnnLibrary, OfAFolder) {
   char directory[] = "/tmp/tenon-cudnn-XXXXXX";
   ASSERT_TRUE(mkdtemp(directory));
   fs::create_symlink(TENON_CUDNN_MOCK, std::string(directory) + "/libcudnn.so.9");
-  const char* before = std::getenv("TENON_CUDNN");
-  const std::string kept = before ? before : "";
-  setenv("TENON_CUDNN", directory, 1);
+  const Variable variable("TENON_CUDNN");
+  variable.set(directory);
   EXPECT_TRUE(Library::open(cuda::cudnn_search()).ok());
   fs::remove(std::string(directory) + "/libcudnn.so.9");
   EXPECT_EQ(Library::open(cuda::cudnn_search()).status().message(),
             "cuDNN is not where TENON_CUDNN says: " + std::string(directory) + "/libcudnn.so.9");
-  before ? setenv("TENON_CUDNN", kept.c_str(), 1) : unsetenv("TENON_CUDNN");
   fs::remove_all(directory);
 }
 
-// Every function in turn: a copy of the mock in which its name is another.
 TEST(CudnnLibrary, NamesTheFunctionItLacks) {
-  std::ifstream file(TENON_CUDNN_MOCK, std::ios::binary);
-  const std::string whole((std::istreambuf_iterator<char>(file)), {});
-  ASSERT_FALSE(whole.empty());
-  char directory[] = "/tmp/tenon-cudnn-XXXXXX";
-  ASSERT_TRUE(mkdtemp(directory));
-  for (const char* function : {
+  constexpr const char* functions[] = {
 #define X(name, ...) #name,
-           TENON_CUDNN_FUNCTIONS(X)
+      TENON_CUDNN_FUNCTIONS(X)
 #undef X
-               "cudnnGetVersion",
-           "cudnnGetErrorString", "cudnnGetLastErrorString"}) {
-    std::string copy = whole;
-    const std::string name = std::string(1, '\0') + function + std::string(1, '\0');
-    size_t times = 0;
-    for (size_t at = copy.find(name); at != copy.npos; at = copy.find(name, at + 1), ++times)
-      copy[at + 1] = 'k';
-    ASSERT_GT(times, 0u) << function;
-    const std::string path = std::string(directory) + "/" + function + ".so";
-    std::ofstream(path, std::ios::binary) << copy;
-    EXPECT_EQ(Library::open(only_file(path)).status().message(), path + " has no " + function);
-  }
-  fs::remove_all(directory);
+          "cudnnGetVersion",
+      "cudnnGetErrorString", "cudnnGetLastErrorString"};
+  check_lacking(TENON_CUDNN_MOCK, functions,
+                [](const std::string& path) { return Library::open(only_file(path)); });
 }
 
 TEST(CudnnLibrary, TooOld) {

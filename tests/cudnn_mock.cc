@@ -5,8 +5,7 @@
 // fails where it is told to (cudnn_mock.h has the controls).
 #include "tests/cudnn_mock_state.h"
 
-#define TN_DNN extern "C" __attribute__((visibility("default"))) int
-#define TN_CONTROL extern "C" __attribute__((visibility("default")))
+#define TN_DNN TN_CONTROL int
 
 // The functions are declared as the list has them, so that a definition that differs does not compile.
 extern "C" {
@@ -83,7 +82,7 @@ int finalize(Object& o) {
       const auto* handle = value_of<const Handle*>(o, kDnnPlanHandle);
       if (!config) return kDnnBadParam;
       if (!s.handles.count(handle)) return fault("a handle that is none");
-      if (handle->context != current_context()) return fault("the context of another device");
+      if (handle->context != State::current_context()) return fault("the context of another device");
       o.engine = config->engine;
       o.graph = config->graph;
       Operation op;
@@ -145,7 +144,7 @@ int get(const Object& o, int attribute, int type, int64_t most, int64_t* count, 
 
 int execute(Handle& handle, Object& plan, const Object& pack, std::unique_lock<std::mutex>& guard) {
   State& s = state();
-  if (handle.context != current_context()) return fault("the context of another device");
+  if (handle.context != State::current_context()) return fault("the context of another device");
   if (handle.setter != std::this_thread::get_id()) return fault("another thread set the handle's stream");
   if (value_of<const Handle*>(plan, kDnnPlanHandle) != &handle) return fault("a plan of another handle");
   if (handle.busy || plan.busy) return fault("a handle or a plan that two threads use");
@@ -168,14 +167,15 @@ int execute(Handle& handle, Object& plan, const Object& pack, std::unique_lock<s
     const auto alignment = static_cast<uintptr_t>(value_of<int64_t>(*tensors[t], kDnnTensorAlignment));
     if (!data[t] || reinterpret_cast<uintptr_t>(data[t]) % alignment)
       return fault("a pointer less aligned than promised");
-    if (!on_device(data[t], arrays[t]->bytes())) return fault("a tensor that is not in the device's memory");
+    if (!s.on_device(data[t], arrays[t]->bytes()))
+      return fault("a tensor that is not in the device's memory");
     if (t != result && data[t] < data[result] + arrays[result]->bytes() &&
         data[result] < data[t] + arrays[t]->bytes())
       return fault("the result lies in an operand");
   }
   if (const int64_t room = plan.engine->workspace) {
     auto* w = value_of<char*>(pack, kDnnPackWorkspace);
-    if (!on_device(w, room) || reinterpret_cast<uintptr_t>(w) % 256)
+    if (!s.on_device(w, room) || reinterpret_cast<uintptr_t>(w) % 256)
       return fault("workspace that is not the device's, or not aligned");
     std::memset(w, 0xa5, static_cast<size_t>(room));
   }
@@ -212,7 +212,7 @@ TN_CONTROL void cudnnGetLastErrorString(char* text, size_t bytes) {
 
 TN_DNN cudnnCreate(DnnHandle* handle) {
   return call("cudnnCreate", [&](auto&) {
-    const void* context = current_context();
+    const void* context = State::current_context();
     if (!context) return int{kDnnNotInitialized};
     auto* h = new Handle{context};
     state().handles.insert(h);
@@ -301,41 +301,20 @@ TN_DNN cudnnBackendExecute(DnnHandle handle, DnnDescriptor plan, DnnDescriptor p
   });
 }
 
-TN_CONTROL const char* tn_dnn_log() {
-  const std::lock_guard guard(state().lock);
-  state().text = state().log;
-  return state().text.c_str();
-}
+TN_CONTROLS(tn_dnn_)
 TN_CONTROL const char* tn_dnn_leaks() {
   State& s = state();
   const std::lock_guard guard(s.lock);
-  s.text = s.faults;
-  if (!s.handles.empty()) s.text += cat(s.handles.size(), " handles alive\n");
-  if (!s.objects.empty()) s.text += cat(s.objects.size(), " descriptors alive\n");
-  return s.text.c_str();
+  std::string text = s.faults;
+  if (!s.handles.empty()) text += cat(s.handles.size(), " handles alive\n");
+  if (!s.objects.empty()) text += cat(s.objects.size(), " descriptors alive\n");
+  return s.say(text);
 }
 TN_CONTROL void tn_dnn_reset() {
   const std::lock_guard guard(state().lock);
   state().reset();
 }
-TN_CONTROL void tn_dnn_fail(const char* name, int nth, int code) {
-  State& s = state();
-  const std::lock_guard guard(s.lock);
-  if (nth == 0)
-    std::erase_if(s.failures, [&](const auto& f) { return f.name == name; });
-  else
-    s.failures.push_back({name, s.calls[name] + nth, code});
-}
-TN_CONTROL int tn_dnn_calls(const char* name) {
-  const std::lock_guard guard(state().lock);
-  return state().calls[name];
-}
-TN_CONTROL void tn_dnn_set(const char* name, int value) {
-  State& s = state();
-  const std::lock_guard guard(s.lock);
-  if (!s.settings.count(name)) std::abort();  // a mistake in a test
-  s.settings[name] = value;
-}
+TN_CONTROL void tn_dnn_set(const char* name, int value) { state().set(name, value); }
 TN_CONTROL void tn_dnn_engines(const char* text) {
   const std::lock_guard guard(state().lock);
   state().plan_engines(text);

@@ -1,35 +1,9 @@
 // What the mock of cuDNN (cudnn_mock.cc) computes: one convolution, or its gradient for x, in double, on tensors of any strides.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "backends/cudnn/api.h"
-#include "src/base/convert.h"
+#include "tests/mock_library.h"
 
 namespace {
-
-inline int64_t item_size(int type) {
-  return type == tenon::cudnn::kDnnF64 ? 8 : type == tenon::cudnn::kDnnF32 ? 4 : 2;
-}
-inline double load(int type, const char* p) {
-  switch (type) {
-    case tenon::cudnn::kDnnF64: return *reinterpret_cast<const double*>(p);
-    case tenon::cudnn::kDnnF32: return *reinterpret_cast<const float*>(p);
-    case tenon::cudnn::kDnnF16: return tenon::f16_to_f32(*reinterpret_cast<const uint16_t*>(p));
-    default: return tenon::bf16_to_f32(*reinterpret_cast<const uint16_t*>(p));
-  }
-}
-inline void store(int type, char* p, double value) {
-  const auto narrow = static_cast<float>(value);
-  switch (type) {
-    case tenon::cudnn::kDnnF64: *reinterpret_cast<double*>(p) = value; break;
-    case tenon::cudnn::kDnnF32: *reinterpret_cast<float*>(p) = narrow; break;
-    case tenon::cudnn::kDnnF16: *reinterpret_cast<uint16_t*>(p) = tenon::f32_to_f16(narrow); break;
-    default: *reinterpret_cast<uint16_t*>(p) = tenon::f32_to_bf16(narrow);
-  }
-}
 
 struct Array {
   int type;

@@ -2,21 +2,11 @@
 // pretends to have, calls that are to fail.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <set>
-#include <sstream>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "backends/cuda/driver_api.h"
-#include "backends/cudnn/api.h"
 #include "tests/cudnn_mock_compute.h"
 
 using namespace tenon::cudnn;
@@ -49,26 +39,16 @@ struct Object {
   bool busy = false;
 };
 
-struct State {
-  std::mutex lock;
-  std::map<std::string, int> settings;
-  std::string log, faults, text, last;
-  std::map<std::string, int> calls;
-  struct Planned {
-    std::string name;
-    int at, code;
-  };
-  std::vector<Planned> failures;
+struct State : MockLibrary {
   std::set<const Handle*> handles;
   std::set<const Object*> objects;
   std::vector<Engine> engines[2];                            // of mode A, of the fallback
   std::vector<std::unique_ptr<std::vector<Engine>>> former;  // that plans may still name
   State() { reset(); }
   void reset() {
-    settings = {{"version", 91901}, {"memory", 1}};
-    if (const char* given = std::getenv("CUDNN_MOCK"); given && std::string(given) == "memory=0")
-      settings["memory"] = 0;
-    log.clear(), faults.clear(), calls.clear(), failures.clear(), last.clear();
+    settings_are({{"version", 91901}}, "CUDNN_MOCK");
+    forget_calls();
+    last.clear();
     plan_engines("workspace=4096|");
   }
   void plan_engines(const std::string& given) {
@@ -106,49 +86,9 @@ State& state() {
   return s;
 }
 
-template <class... A>
-std::string cat(const A&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
-}
-
 template <class F>
 int call(const char* name, F&& body) {
-  State& s = state();
-  if (std::string(name) == "cudnnBackendExecute") std::this_thread::yield();  // others come in between
-  std::unique_lock guard(s.lock);
-  const int nth = ++s.calls[name];
-  int planned = 0;
-  for (const auto& f : s.failures)
-    if (f.name == name && f.at == nth) planned = f.code;
-  s.last.clear();
-  const bool gives_back = std::string(name).find("Destroy") != std::string::npos;
-  const int code = !planned || gives_back ? body(guard) : 0;
-  if (planned) s.last = "as planned";
-  return planned ? planned : code;
-}
-
-// What the mock asks of the driver.
-template <class F>
-F* driver(const char* name) {
-  const char* path = std::getenv("TENON_CUDA_DRIVER");
-  void* library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : nullptr;
-  return library ? reinterpret_cast<F*>(dlsym(library, name)) : nullptr;
-}
-const void* current_context() {
-  auto* get = driver<int(tenon::cuda::CuContext*)>("cuCtxGetCurrent");
-  tenon::cuda::CuContext context = nullptr;
-  return get && get(&context) == 0 ? context : nullptr;
-}
-bool on_device(const char* begin, int64_t bytes) {
-  if (!state().settings["memory"]) return begin != nullptr;
-  auto* get = driver<int(void*, int, unsigned long long)>("cuPointerGetAttribute");
-  int device = -1;
-  auto there = [&](const char* p) {
-    return get(&device, tenon::cuda::kCuPointerDeviceOrdinal, reinterpret_cast<unsigned long long>(p)) == 0;
-  };
-  return get && there(begin) && there(begin + bytes - 1);
+  return state().call(name, "cudnnBackendExecute", body);
 }
 
 int fault(const std::string& what) {

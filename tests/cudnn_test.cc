@@ -1,135 +1,20 @@
 // Programs with convolutions on a GPU, without one: cuDNN is its mock (cudnn_mock.cc), which checks what it is told and computes
 // in double, and kernels run under the mock driver. Answers, layouts, plans of several sizes, engines, tensors that are not
 // aligned, threads, every call of the library failing in turn, and no library at all. Poolings, which loops run.
-#include "backends/cudnn/choice.h"
-
-#include <gmock/gmock.h>
-
-#include <cmath>
 #include <limits>
-#include <map>
-#include <sstream>
-#include <thread>
 
-#include "tests/cuda_program_help.h"
-#include "tests/cudnn_mock.h"
+#include "tests/cudnn_help.h"
 
 namespace tenon {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
-
-const CudnnMock& dnn() { return CudnnMock::get(); }
 
 constexpr const char* kFunctions[] = {
 #define X(name, ...) #name,
     TENON_CUDNN_FUNCTIONS(X)
 #undef X
-};
-
-std::string typed(std::string text, const std::string& type) {
-  for (size_t at; (at = text.find("T[")) != text.npos;) text.replace(at, 1, type);
-  return text;
-}
-
-class Cudnn : public CudaProgramTest {
- protected:
-  static void SetUpTestSuite() {
-    CudaProgramTest::SetUpTestSuite();
-    setenv("TENON_CUDNN", TENON_CUDNN_MOCK, 1);
-    setenv("TENON_CUBLASLT", "off", 1);
-    mock().set("devices=2");
-  }
-  void SetUp() override {
-    CudaProgramTest::SetUp();
-    dnn().reset();
-    cudnn::forget_choices();
-  }
-  // No fault was found by the mocks; of the library only handles and choices are alive.
-  void TearDown() override {
-    cudnn::forget_choices();
-    cudnn::forget_library();
-    EXPECT_STREQ(dnn().leaks(), "");
-    EXPECT_THAT(mock().leaks(), Not(HasSubstr("written")));
-  }
-
-  std::shared_ptr<Program> make(const Graph& graph) {
-    auto program = Program::make(graph, options, {});
-    TENON_CHECK(program.ok(), program.status().message());
-    return *program;
-  }
-  static std::vector<HostTensor> inputs_of(const Graph& graph, const std::vector<int64_t>& symbols) {
-    std::vector<HostTensor> inputs;
-    for (const InputBinding& in : graph.inputs) {
-      std::vector<int64_t> shape;
-      for (Dim d : graph.type(in.value).shape) shape.push_back(*graph.dims->eval(d, symbols));
-      inputs.push_back(
-          random_tensor(graph.type(in.value).dtype, shape, static_cast<uint32_t>(inputs.size() + 1)));
-    }
-    return inputs;
-  }
-  // Tensors `shift` bytes behind an aligned address.
-  Status run(Program& program, std::vector<HostTensor> inputs, std::vector<HostTensor>& outputs,
-             int64_t shift = 0) {
-    auto runtime = cuda::runtime_of(options.device.index);
-    TENON_CHECK(runtime.ok(), runtime.status().message());
-    std::vector<std::unique_ptr<OnDevice>> in, out;
-    std::vector<Tensor> in_list, out_list;
-    auto take = [&](HostTensor& t, auto& kept, auto& list) {
-      kept.push_back(std::make_unique<OnDevice>((*runtime)->pool(), t, shift));
-      list.push_back(kept.back()->tensor());
-      list.back().device = options.device;
-    };
-    for (HostTensor& t : inputs) take(t, in, in_list);
-    for (HostTensor& t : outputs) {
-      std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0xA5});
-      take(t, out, out_list);
-    }
-    TENON_TRY(program.run(in_list, out_list, kStream));
-    for (size_t o = 0; o < out.size(); ++o) outputs[o] = out[o]->read();
-    return {};
-  }
-  // Runs at these sizes and compares with the evaluator.
-  void check(Program& program, const Graph& graph, const std::vector<int64_t>& symbols, int64_t shift = 0) {
-    std::vector<HostTensor> inputs = inputs_of(graph, symbols);
-    auto expected = evaluate(graph, inputs);
-    ASSERT_TRUE(expected.ok()) << expected.status().message();
-    std::vector<HostTensor> got;
-    for (const HostTensor& e : *expected) got.emplace_back(e.dtype, e.shape);
-    const Status status = run(program, inputs, got, shift);
-    ASSERT_TRUE(status.ok()) << status.message() << "\n" << dnn().leaks() << program.explain(false);
-    for (size_t o = 0; o < got.size(); ++o)
-      for (int64_t i = 0; i < got[o].count(); ++i) {
-        const double want = (*expected)[o].number(i);
-        const double tolerance = got[o].dtype == DType::f64   ? 1e-12
-                                 : got[o].dtype == DType::f32 ? 3e-5
-                                                              : 2e-2;
-        if (std::isnan(want) && std::isnan(got[o].number(i))) continue;
-        ASSERT_NEAR(got[o].number(i), want, tolerance * std::max(1.0, std::abs(want)))
-            << "output " << o << " element " << i << "\n"
-            << program.explain(false);
-      }
-  }
-  void check(const std::string& text, const std::vector<int64_t>& symbols = {}) {
-    const Graph graph = parsed(text.c_str());
-    check(*make(graph), graph, symbols);
-  }
-  static std::vector<std::string> convolutions() {
-    std::vector<std::string> lines;
-    std::istringstream log(dnn().log());
-    for (std::string line; std::getline(log, line);) lines.push_back(line);
-    return lines;
-  }
-  static std::vector<std::string> engines() {
-    std::vector<std::string> names;
-    for (const std::string& line : convolutions()) {
-      const size_t at = line.find("engine ") + 7;
-      names.push_back(line.substr(at, line.find(' ', at) - at));
-    }
-    return names;
-  }
 };
 
 const std::string kBlock = R"(graph @f(%x: T[N,4,H,7], %w: T[6,4,3,3], %b: T[6], %r: T[N,6,H,7]) {
@@ -149,24 +34,24 @@ TEST_F(Cudnn, LoopsAround) {
   for (const char* type : {"f32", "bf16", "f16"}) {
     SCOPED_TRACE(type);
     dnn().reset();
-    const Graph graph = parsed(typed(kBlock, type).c_str());
+    const Graph graph = parsed(typed(kBlock, type));
     const auto program = make(graph);
     EXPECT_THAT(program->explain(false), HasSubstr("(cudnn): convolution\n"));
     check(*program, graph, {2, 5});
     EXPECT_THAT(program->explain(false),
                 HasSubstr("cuDNN convolution 2x4x5x7 by 6x4x3x3 " + std::string(type) + ", pad 1x1\n"));
-    EXPECT_THAT(convolutions(), ElementsAre("forward 2x4x5x7 by 6x4x3x3 " + std::string(type) +
-                                            " nhwc pad 1x1, engine A0 aligned 16 stream 7"));
+    EXPECT_THAT(lines(), ElementsAre("forward 2x4x5x7 by 6x4x3x3 " + std::string(type) +
+                                     " nhwc pad 1x1, engine A0 aligned 16 stream 7"));
   }
 }
 
 TEST_F(Cudnn, DoublePrecision) {
   check(typed(kBlock, "f64"), {2, 5});
-  EXPECT_THAT(convolutions()[0], HasSubstr(" f64 nhwc"));
+  EXPECT_THAT(lines()[0], HasSubstr(" f64 nhwc"));
 }
 
 TEST_F(Cudnn, SeveralSizes) {
-  const Graph graph = parsed(typed(kBlock, "f32").c_str());
+  const Graph graph = parsed(typed(kBlock, "f32"));
   const auto program = make(graph);
   const std::vector<std::vector<int64_t>> sizes{{2, 5}, {1, 5}, {2, 1}, {0, 5}, {1, 1}, {3, 13}, {2, 5}};
   for (const auto& symbols : sizes) {
@@ -201,7 +86,7 @@ TEST_F(Cudnn, OneAndThreeAxes) {
   check(one("%x: bf16[2,4,5,6,7], %w: bf16[6,4,2,1,3]",
             "strides=[1,2,1], padding=[0,1,1], padding_high=[1,1,0], dilations=[1,1,2]"));
   EXPECT_THAT(
-      convolutions(),
+      lines(),
       ElementsAre(HasSubstr("forward 2x4x1x9 by 6x4x1x3 f32 nhwc stride 1x2 dilation 1x2 pad 0x1 to 0x0"),
                   HasSubstr("forward 2x4x5x6x7 by 6x4x2x1x3 bf16 nhwc stride 1x2x1 dilation 1x1x2")));
 }
@@ -216,7 +101,7 @@ TEST_F(Cudnn, Transposed) {
   }
   check(one("%x: f16[2,6,5], %w: f16[6,2,3]",
             "strides=[2], padding=[1], padding_high=[1], dilations=[1], transposed=true"));
-  for (const std::string& line : convolutions()) EXPECT_THAT(line, HasSubstr("backward "));
+  for (const std::string& line : lines()) EXPECT_THAT(line, HasSubstr("backward "));
   EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 4);
 }
 
@@ -225,8 +110,7 @@ TEST_F(Cudnn, NothingToSum) {
   check(one("%x: f32[2,0,4,5], %w: f32[6,0,3,3], %b: f32[6]", k2d, "%x, %w, %b"));
   const Graph graph =
       parsed(one("%x: bf16[N,4,H,5], %w: bf16[6,4,2,3], %b: bf16[6]",
-                 "strides=[1,1], padding=[2,0], padding_high=[1,0], dilations=[1,1]", "%x, %w, %b")
-                 .c_str());
+                 "strides=[1,1], padding=[2,0], padding_high=[1,0], dilations=[1,1]", "%x, %w, %b"));
   const auto program = make(graph);
   for (int64_t height : {0, 3, 0}) check(*program, graph, {2, height});
   EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 1);
@@ -238,11 +122,11 @@ TEST_F(Cudnn, WeightsInTheLibrarysOrder) {
   %y = convolution(%x, %w){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1], layout="channels_last"}
   return %y
 })";
-  const Graph graph = parsed(text.c_str());
+  const Graph graph = parsed(text);
   EXPECT_EQ(make(graph)->stats().steps, 1);
   std::string other = text;
   other.erase(other.find(" strides=[36"), 20);
-  const Graph dense = parsed(other.c_str());
+  const Graph dense = parsed(other);
   const auto program = make(dense);
   EXPECT_EQ(program->stats().steps, 2);
   check(*program, dense, {});
@@ -284,20 +168,14 @@ TEST_F(Cudnn, SeveralConvolutions) {
 }
 
 TEST_F(Cudnn, AlignmentOfPointers) {
-  const Graph graph =
-      parsed(one("%x: bf16[2,9,7,4], %w: bf16[6,4,1,1]", k2d + ", layout=\"channels_last\"").c_str());
+  const Graph graph = parsed(one("%x: bf16[2,9,7,4], %w: bf16[6,4,1,1]", k2d + ", layout=\"channels_last\""));
   const auto program = make(graph);
   for (int64_t shift : {0, 8, 4, 2, 32, 2, 4, 8}) check(*program, graph, {}, shift);
-  std::vector<std::string> aligned;
-  for (const std::string& line : convolutions()) {
-    const size_t at = line.find("aligned ") + 8;
-    aligned.push_back(line.substr(at, line.find(' ', at) - at));
-  }
-  EXPECT_THAT(aligned, ElementsAre("16", "8", "4", "2", "16", "2", "4", "8"));
+  EXPECT_THAT(words_behind("aligned"), ElementsAre("16", "8", "4", "2", "16", "2", "4", "8"));
 }
 
 TEST_F(Cudnn, ChoicesAreShared) {
-  const Graph graph = parsed(typed(kBlock, "f32").c_str());
+  const Graph graph = parsed(typed(kBlock, "f32"));
   const auto first = make(graph), second = make(graph);
   check(*first, graph, {2, 5});
   const int finalized = dnn().calls("cudnnBackendFinalize");
@@ -307,7 +185,7 @@ TEST_F(Cudnn, ChoicesAreShared) {
 }
 
 TEST_F(Cudnn, Workspace) {
-  const Graph graph = parsed(typed(kBlock, "f32").c_str());
+  const Graph graph = parsed(typed(kBlock, "f32"));
   for (int bytes : {0, 1, 4096, 3 << 20}) {
     dnn().engines(("workspace=" + std::to_string(bytes) + "|").c_str());
     cudnn::forget_choices();
@@ -325,7 +203,7 @@ TEST_F(Cudnn, Engines) {
     dnn().engines(list.c_str());
     cudnn::forget_choices();
     check(typed(kBlock, type), {2, 5});
-    return engines().at(0);
+    return words_behind("engine").at(0);
   };
   for (const char* type : {"f32", "bf16", "f64"}) {
     SCOPED_TRACE(type);
@@ -342,7 +220,7 @@ TEST_F(Cudnn, Engines) {
 }
 
 TEST_F(Cudnn, NoEngine) {
-  const Graph graph = parsed(typed(kBlock, "f32").c_str());
+  const Graph graph = parsed(typed(kBlock, "f32"));
   const auto program = make(graph);
   std::vector<HostTensor> got{HostTensor(DType::f32, {2, 6, 5, 7})};
   const auto why = [&](const char* list) {
@@ -361,8 +239,7 @@ TEST_F(Cudnn, NoEngine) {
             begin + ": an engine wants 1073741824 bytes of workspace, and 536870912 are there");
   // One for aligned tensors alone.
   dnn().engines("aligned=16|");
-  const Graph lone =
-      parsed(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", k2d + ", layout=\"channels_last\"").c_str());
+  const Graph lone = parsed(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", k2d + ", layout=\"channels_last\""));
   const auto direct = make(lone);
   check(*direct, lone, {});
   got = {HostTensor(DType::f32, {2, 9, 7, 6})};
@@ -374,7 +251,7 @@ TEST_F(Cudnn, NoEngine) {
 
 // What the library says of an operation before it names engines.
 TEST_F(Cudnn, GraphThatIsRefused) {
-  const Graph graph = parsed(one("%x: f32[2,4,9,7], %w: f32[6,4,1,1]", k2d).c_str());
+  const Graph graph = parsed(one("%x: f32[2,4,9,7], %w: f32[6,4,1,1]", k2d));
   const auto program = make(graph);
   std::vector<HostTensor> got{HostTensor(DType::f32, {2, 6, 9, 7})};
   dnn().fail("cudnnBackendFinalize", 6, 3004);  // after three tensors, the convolution, the operation
@@ -387,57 +264,20 @@ TEST_F(Cudnn, GraphThatIsRefused) {
 }
 
 TEST_F(Cudnn, EveryCallFailsInTurn) {
-  const Graph graph = parsed(typed(kBlock, "f32").c_str());
-  auto once = [&](bool expect_ok) -> Status {
-    auto program = Program::make(graph, options, {});
-    if (!program.ok()) return program.status();
-    std::vector<HostTensor> got{HostTensor(DType::f32, {2, 6, 5, 7})};
-    Status status = run(**program, inputs_of(graph, {2, 5}), got);
-    if (status.ok() && expect_ok) check(**program, graph, {2, 5});
-    return status;
-  };
-  auto forget = [] {
-    cudnn::forget_choices();
-    cudnn::forget_library();
-  };
-  ASSERT_TRUE(once(true).ok());
-  forget();
-  ASSERT_STREQ(dnn().leaks(), "");
-  dnn().reset();
-  ASSERT_TRUE(once(false).ok());
-  forget();
-  std::map<std::string, int> calls;
-  for (const char* function : kFunctions) {
-    calls[function] = dnn().calls(function);
-    EXPECT_GE(calls[function], 1) << function;
-  }
-  const std::string before = mock().leaks();
-  int failed = 0;
-  for (const auto& [function, times] : calls)
-    for (int nth = 1; nth <= times; ++nth) {
-      SCOPED_TRACE(function + ", call " + std::to_string(nth));
-      dnn().reset();
-      dnn().fail(function.c_str(), nth, cudnn::kDnnInternalError);
-      const Status status = once(false);
-      EXPECT_EQ(status.ok(), function.find("Destroy") != function.npos) << status.message();
-      if (!status.ok()) {
-        EXPECT_TRUE(status.code() == Code::environment || status.code() == Code::unsupported)
-            << status.message();
-        EXPECT_THAT(status.message(), HasSubstr(function));
-        EXPECT_THAT(status.message(), HasSubstr("CUDNN_STATUS_INTERNAL_ERROR (4000)"));
-        ++failed;
-      }
-      dnn().fail(function.c_str(), 0, 0);
-      EXPECT_TRUE(once(true).ok());  // nothing of the failure is kept
-      forget();
-      EXPECT_STREQ(dnn().leaks(), "");
-      EXPECT_EQ(mock().leaks(), before);
-    }
+  const Graph graph = parsed(typed(kBlock, "f32"));
+  const int failed =
+      fail_in_turn(kFunctions, graph, {2, 5}, cudnn::kDnnInternalError,
+                   [](const Status& status, const std::string& function) {
+                     EXPECT_TRUE(status.code() == Code::environment || status.code() == Code::unsupported)
+                         << status.message();
+                     EXPECT_THAT(status.message(), HasSubstr(function));
+                     EXPECT_THAT(status.message(), HasSubstr("CUDNN_STATUS_INTERNAL_ERROR (4000)"));
+                   });
   EXPECT_GE(failed, 40);
 }
 
 TEST_F(Cudnn, DriverFails) {
-  const Graph graph = parsed(one("%x: f32[2,C,4,5], %w: f32[6,C,1,1]", k2d).c_str());
+  const Graph graph = parsed(one("%x: f32[2,C,4,5], %w: f32[6,C,1,1]", k2d));
   const auto program = make(graph);
   check(*program, graph, {0});
   std::vector<HostTensor> got{HostTensor(DType::f32, {2, 6, 4, 5})};
@@ -449,31 +289,14 @@ TEST_F(Cudnn, DriverFails) {
 
 // The mock refuses a handle or a plan that two threads use.
 TEST_F(Cudnn, Threads) {
-  const Graph graph = parsed(typed(kBlock, "f32").c_str());
-  const auto program = make(graph);
-  std::atomic<int> wrong = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      std::vector<HostTensor> inputs = inputs_of(graph, {2, 5});
-      inputs[0] = random_tensor(DType::f32, {2, 4, 5, 7}, static_cast<uint32_t>(100 + t));
-      const auto expected = evaluate(graph, inputs);
-      for (int i = 0; i < 50; ++i) {
-        std::vector<HostTensor> got{HostTensor(DType::f32, {2, 6, 5, 7})};
-        bool ok = run(*program, inputs, got).ok();
-        for (int64_t e = 0; ok && e < got[0].count(); ++e)
-          ok = std::abs(got[0].number(e) - (*expected)[0].number(e)) < 3e-5;
-        wrong += !ok;
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  EXPECT_EQ(wrong, 0);
+  const Graph graph = parsed(typed(kBlock, "f32"));
+  check_threads(graph, {2, 5}, 0, 50);
   EXPECT_GE(dnn().calls("cudnnCreate"), 1);
   EXPECT_LE(dnn().calls("cudnnCreate"), 5);
 }
 
 TEST_F(Cudnn, OfAnotherDevice) {
-  const Graph graph = parsed(one("%x: f32[2,4,9,7], %w: f32[6,4,3,3]", k2d).c_str());
+  const Graph graph = parsed(one("%x: f32[2,4,9,7], %w: f32[6,4,3,3]", k2d));
   check(*make(graph), graph, {});
   options.device.index = 1;
   check(*make(graph), graph, {});  // the mock refuses a handle in another device's context
@@ -483,8 +306,7 @@ TEST_F(Cudnn, OfAnotherDevice) {
 TEST_F(Cudnn, ConvolutionsItHasNot) {
   const auto strided =
       Program::make(parsed(("graph @f(%x: f32[2,9,7,4], %w: f32[6,4,1,1]) {\n %y = convolution(%x, %w){" +
-                            k2d + ", layout=\"channels_last\"}\n return %y strides=[378,1,54,9]\n}")
-                               .c_str()),
+                            k2d + ", layout=\"channels_last\"}\n return %y strides=[378,1,54,9]\n}")),
                     options, {});
   EXPECT_EQ(strided.status().code(), Code::unsupported);
   EXPECT_THAT(strided.status().message(),
@@ -494,7 +316,7 @@ TEST_F(Cudnn, ConvolutionsItHasNot) {
 TEST_F(Cudnn, NoLibrary) {
   setenv("TENON_CUDNN", "off", 1);
   cudnn::forget_library();
-  const Graph graph = parsed(typed(kBlock, "f32").c_str());
+  const Graph graph = parsed(typed(kBlock, "f32"));
   const Bid bid = find_backend("cudnn")->bid(graph, 4);
   EXPECT_FALSE(bid.yes);
   EXPECT_EQ(bid.why, "cuDNN is off: TENON_CUDNN=off");
