@@ -1,7 +1,7 @@
 // Plans launched as CUDA graphs, under the mock driver: when one is made, what is patched, when it is left alone, that it computes
 // what launches one by one do, and that every refusal of the driver ends in plain launches.
 #include "backends/cuda/recording.h"
-#include "tests/cuda_program_help.h"
+#include "tests/cuda_graph_help.h"
 
 namespace tenon {
 namespace {
@@ -21,14 +21,6 @@ constexpr const char* kChain = R"(graph @f(%x: f32[N,M]) {
   %o = add(%k, %x)
   return %o
 })";
-
-// Memory of a host, always in the same place.
-struct Held final : DeviceMemory {
-  explicit Held(Block b) : block(b) {}
-  Result<Block> take(int64_t, void*) override { return block; }
-  void give(const Block&, int64_t, void*) override {}
-  Block block;
-};
 
 class CudaGraphs : public CudaProgramTest {
  protected:
@@ -64,9 +56,7 @@ TEST_F(CudaGraphs, FromTheFourthRunOn) {
 
 // Tensors move: only what differs is told to the device.
 TEST_F(CudaGraphs, PointersArePatched) {
-  auto block = memory().take(1 << 16, kStream);
-  ASSERT_TRUE(block.ok());
-  Held held(*block);
+  Held held(memory(), 1 << 16);
   options.device_memory = &held;
   auto other = Program::make(graph, options, {});
   ASSERT_TRUE(other.ok());
@@ -93,7 +83,6 @@ TEST_F(CudaGraphs, PointersArePatched) {
   const HostTensor got = other_y.read();
   for (int64_t i = 0; i < got.count(); ++i)
     ASSERT_NEAR(got.number(i), (*expected)[0].number(i), 1e-4) << program->explain(false);
-  memory().give(*block, 1 << 16, kStream);
 }
 
 TEST_F(CudaGraphs, NotWhileTheStreamCaptures) {
@@ -101,9 +90,7 @@ TEST_F(CudaGraphs, NotWhileTheStreamCaptures) {
   const int started = count("cuGraphLaunch");
   HostTensor in = random_tensor(DType::f32, {3, 40}, 2), blank(DType::f32, {3, 40});
   OnDevice x(memory(), in), y(memory(), blank);
-  auto block = memory().take(1 << 16, kStream);
-  ASSERT_TRUE(block.ok());
-  Held held(*block);  // the driver's pool gives none while a stream captures
+  Held held(memory(), 1 << 16);  // the driver's pool gives none while a stream captures
   options.device_memory = &held;
   auto other = Program::make(graph, options, {});
   ASSERT_TRUE(other.ok());
@@ -118,7 +105,6 @@ TEST_F(CudaGraphs, NotWhileTheStreamCaptures) {
   mock().capture(kStream, 0);
   EXPECT_TRUE((*other)->run(inputs, outputs, kStream).ok());
   EXPECT_EQ(count("cuGraphLaunch"), started + 3);
-  memory().give(*block, 1 << 16, kStream);
 }
 
 // One graph per set of sizes; they go with their plans, and the program leaves none.

@@ -208,6 +208,7 @@ TN_DRIVER cuStreamBeginCapture_v2(CuStream stream, int mode) {
     text = cat(s->name, " mode ", mode);
     if (captures(stream) || mode != kCuRelaxedCapture) return kInvalidValue;
     state().captured[stream] = std::make_unique<Graph>();
+    state().captured[stream]->thread = std::this_thread::get_id();
     return 0;
   });
 }

@@ -70,6 +70,14 @@ TN_CONTROL void tn_mock_queue(void* stream, const std::function<void()>& work, c
   queue(static_cast<CuStream>(stream), {{}, work, text});
 }
 
+// Likewise: whether a stream captures, one that forbids anybody to make anything meanwhile, or one of this thread's.
+TN_CONTROL int tn_mock_captures() {
+  const std::lock_guard guard(state().lock);
+  return strict_capture() || std::ranges::any_of(state().captured, [](const auto& stream) {
+           return stream.second->thread == std::this_thread::get_id();
+         });
+}
+
 TN_CONTROL void tn_mock_stream_device(void* stream, int device) {
   const std::lock_guard guard(state().lock);
   state().stream_device[stream] = device;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <thread>
 
 #include "backends/cuda/driver_api.h"
 #include "tests/mock_calls.h"
@@ -94,6 +95,7 @@ struct Node : Named {
 };
 struct Graph : Named {
   std::vector<std::unique_ptr<Node>> nodes;
+  std::thread::id thread = {};  // that captures it
 };
 struct Exec : Named {
   std::vector<std::pair<const Node*, Item>> items;

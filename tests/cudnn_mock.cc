@@ -1,8 +1,9 @@
 // A cuDNN without a GPU, for tests: libcudnn_mock.so has the functions of backends/cudnn/api.h, checks what the library checks
 // (attributes with their types and counts, what is finalized, sizes that fit together, alignment as it was promised, workspace,
-// the context, and that a handle and a plan serve one thread at a time) and computes convolutions in double on the memory of
-// the mock driver, the one TENON_CUDA_DRIVER names. Workspace is spoiled, and so it shows when somebody else uses it. It
-// fails where it is told to (cudnn_mock.h has the controls).
+// the context, that a handle and a plan serve one thread at a time, and that none is made while a stream captures) and computes
+// convolutions in double on the memory of the mock driver, the one TENON_CUDA_DRIVER names: at once, or when a graph is
+// launched. Workspace is spoiled, and so it shows when somebody else uses it. It fails where it is told to (cudnn_mock.h has the
+// controls).
 #include "tests/cudnn_mock_state.h"
 
 #define TN_DNN TN_CONTROL int
@@ -73,6 +74,7 @@ int finalize(Object& o) {
     }
     case kDnnHeuristics: {
       const auto mode = value_of<int32_t>(o, kDnnHeuristicsMode);
+      if (State::captures()) return fault("engines are asked for while a stream captures");
       if (mode != kDnnModeA && mode != kDnnFallback)
         return fault("a mode of heuristics that is not asked for");
       return part_of(o, kDnnHeuristicsGraph, kDnnGraph) ? kDnnSuccess : kDnnBadParam;
@@ -81,6 +83,7 @@ int finalize(Object& o) {
       const Object* config = part_of(o, kDnnPlanEngineConfig, kDnnEngineConfig);
       const auto* handle = value_of<const Handle*>(o, kDnnPlanHandle);
       if (!config) return kDnnBadParam;
+      if (State::captures()) return fault("a plan is made while a stream captures");
       if (!s.handles.count(handle)) return fault("a handle that is none");
       if (handle->context != State::current_context()) return fault("the context of another device");
       o.engine = config->engine;
@@ -173,18 +176,20 @@ int execute(Handle& handle, Object& plan, const Object& pack, std::unique_lock<s
         data[result] < data[t] + arrays[t]->bytes())
       return fault("the result lies in an operand");
   }
-  if (const int64_t room = plan.engine->workspace) {
-    auto* w = value_of<char*>(pack, kDnnPackWorkspace);
-    if (!s.on_device(w, room) || reinterpret_cast<uintptr_t>(w) % 256)
-      return fault("workspace that is not the device's, or not aligned");
-    std::memset(w, 0xa5, static_cast<size_t>(room));
-  }
+  const int64_t room = plan.engine->workspace;
+  auto* workspace = value_of<char*>(pack, kDnnPackWorkspace);
+  if (room && (!s.on_device(workspace, room) || reinterpret_cast<uintptr_t>(workspace) % 256))
+    return fault("workspace that is not the device's, or not aligned");
   s.log += cat(job.text(), ", engine ", plan.engine->name, " aligned ",
                value_of<int64_t>(*op.x, kDnnTensorAlignment), " stream ",
                reinterpret_cast<uintptr_t>(handle.stream), "\n");
   handle.busy = plan.busy = true;
   guard.unlock();
-  job.run(data[0], data[1], data[2]);
+  const auto run = [=, x = data[0], w = data[1], y = data[2]] {
+    if (room) std::memset(workspace, 0xa5, static_cast<size_t>(room));
+    job.run(x, w, y);
+  };
+  State::queue(handle.stream, run, job.text());
   guard.lock();
   handle.busy = plan.busy = false;
   return kDnnSuccess;
@@ -214,6 +219,7 @@ TN_DNN cudnnCreate(DnnHandle* handle) {
   return call("cudnnCreate", [&](auto&) {
     const void* context = State::current_context();
     if (!context) return int{kDnnNotInitialized};
+    if (State::captures()) return fault("a handle is made while a stream captures");
     auto* h = new Handle{context};
     state().handles.insert(h);
     return *handle = reinterpret_cast<DnnHandle>(h), int{kDnnSuccess};

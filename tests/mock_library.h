@@ -66,6 +66,10 @@ struct MockLibrary : MockCalls {
     };
     return get && there(begin) && there(begin + bytes - 1);
   }
+  static bool captures() {
+    auto* captures = driver<int()>("tn_mock_captures");
+    return captures && captures();
+  }
   // Now, or whenever the graph is launched that the stream captures.
   static void queue(const void* stream, const std::function<void()>& work, const std::string& text) {
     auto* put = driver<void(const void*, const std::function<void()>&, const char*)>("tn_mock_queue");

@@ -53,7 +53,11 @@ class ProductStep final : public Step {
   int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + choices_.bytes(); }
 
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
-    return work_.empty ? Status() : queue(buffers, scratch, static_cast<cuda::CuStream>(on.stream));
+    if (work_.empty) return {};
+    const cuda::Current current(handle_->device());
+    TENON_TRY(current.status());
+    cuda::StreamTarget target(handle_->device(), on.stream);
+    return queue(buffers, scratch, target);
   }
   int recordable() const override { return work_.empty ? 0 : static_cast<int>(work_.calls()); }
   Status record(void* const* buffers, char* scratch, Recording& recording) const override {
@@ -63,15 +67,13 @@ class ProductStep final : public Step {
       words[m] = work_.buffers[m] < 0 ? 0 : reinterpret_cast<uint64_t>(buffers[work_.buffers[m]]);
     if (work_.bias_buffer >= 0)
       words[Work::kMatrices] = reinterpret_cast<uint64_t>(buffers[work_.bias_buffer]);
-    words[Work::kMatrices + 1] = reinterpret_cast<uint64_t>(scratch);
+    if (scratch_bytes() > 0) words[Work::kMatrices + 1] = reinterpret_cast<uint64_t>(scratch);
     return cuda::add(recording, this, words,
-                     [&](cuda::CuStream stream) { return queue(buffers, scratch, stream); });
+                     [&](cuda::CallTarget& target) { return queue(buffers, scratch, target); });
   }
 
  private:
-  Status queue(void* const* buffers, char* scratch, cuda::CuStream stream) const {
-    const cuda::Current current(handle_->device());
-    TENON_TRY(current.status());
+  Status queue(void* const* buffers, char* scratch, cuda::CallTarget& target) const {
     char* zeros = reinterpret_cast<char*>(round_up(reinterpret_cast<int64_t>(scratch)));
     const char* pointers[Work::kMatrices];
     uintptr_t bits = step_bits_;
@@ -85,9 +87,11 @@ class ProductStep final : public Step {
       bias = static_cast<char*>(buffers[work_.bias_buffer]) + work_.bias_offset;
       bits |= reinterpret_cast<uintptr_t>(bias);
     }
+    // Also while the caller captures: what the library chooses by knows nothing of the device.
     TENON_ASSIGN(const Choice* choice, choices_.at(bits, [&](int64_t alignment) {
       return Choice::of(*handle_, work_.problem, alignment, workspace_);
     }));
+    TENON_ASSIGN(const cuda::CuStream stream, target.begin());
     if (work_.zeros > 0)
       TENON_TRY(handle_->device().driver().cuMemsetD8Async(reinterpret_cast<cuda::CuAddress>(zeros), 0,
                                                            static_cast<size_t>(work_.zeros), stream));

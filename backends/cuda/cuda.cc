@@ -105,12 +105,9 @@ class CudaStep final : public Step {
   // Compiled when a pointer that is not aligned first comes.
   Result<CuFunction> single(const DeviceLaunch& l, cuda::CuStream stream) const {
     if (CuFunction ready = l.kernel->function(l.single)) return ready;
-    int capturing = cuda::kCuNotCapturing;
-    TENON_TRY(device->driver().cuStreamIsCapturing(stream, &capturing));
-    if (capturing != cuda::kCuNotCapturing)
-      return environment("the stream captures, and kernel @" + l.kernel->lowered().kernel.name +
-                         " is not compiled for tensors that are not aligned to 16 bytes: run once with them "
-                         "before the capture");
+    TENON_TRY(cuda::may_make(*device, stream,
+                             "kernel @" + l.kernel->lowered().kernel.name +
+                                 " is not compiled for tensors that are not aligned to 16 bytes"));
     cuda::Wanted wanted = l.kernel->wanted(l.single);
     TENON_TRY(cuda::load(*device, {&wanted, 1}));
     l.kernel->add(wanted);

@@ -83,6 +83,13 @@ Current::~Current() {
   if (pushed_) driver_.cuCtxPopCurrent_v2.error_of(&popped);
 }
 
+Status may_make(const Device& device, CuStream stream, const std::string& what) {
+  int capturing = kCuNotCapturing;
+  TENON_TRY(device.driver().cuStreamIsCapturing(stream, &capturing));
+  if (capturing == kCuNotCapturing) return {};
+  return environment("the stream captures, and " + what + ": run once with them before the capture");
+}
+
 Result<std::unique_ptr<Library>> Library::load(const Device& device, const std::string& code) {
   std::unique_ptr<Library> l(new Library(device));
   TENON_TRY(

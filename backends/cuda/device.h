@@ -59,6 +59,9 @@ class Current {
   bool pushed_ = false;
 };
 
+// environment where the stream captures, as nothing can be allocated, loaded or compiled then; `what` says what is missing.
+Status may_make(const Device& device, CuStream stream, const std::string& what);
+
 class Library {
  public:
   // code: a cubin, copied by the driver.

@@ -70,7 +70,7 @@ class Graph final : public Recording {
     n.changed = true;
   }
   Status add(const void* call, std::span<const uint64_t> words,
-             const std::function<Status(CuStream)>& queue) {
+             const std::function<Status(CallTarget&)>& queue) {
     Node& n = following();
     rebuild_ = rebuild_ || n.what != call || !n.call;
     if (n.what == call && n.call && std::ranges::equal(n.values, words)) return {};
@@ -132,12 +132,25 @@ class Graph final : public Recording {
     return nodes_[next_++];
   }
   // On a stream of its own, which nothing ever runs on.
-  Status capture(const std::function<Status(CuStream)>& queue, CuGraph* graph) {
+  struct Capture final : CallTarget {
+    explicit Capture(Graph& g) : graph(g) {}
+    Status may_make(const std::string&) override { return {}; }
+    Result<CuStream> begin() override {
+      const Driver& driver = graph.driver();
+      if (!graph.stream_) TENON_TRY(driver.cuStreamCreate(&graph.stream_, kCuNonBlocking));
+      TENON_TRY(driver.cuStreamBeginCapture_v2(graph.stream_, kCuRelaxedCapture));
+      begun = true;
+      return graph.stream_;
+    }
+    Graph& graph;
+    bool begun = false;
+  };
+  Status capture(const std::function<Status(CallTarget&)>& queue, CuGraph* graph) {
     const Current current(device_);
     TENON_TRY(current.status());
-    if (!stream_) TENON_TRY(driver().cuStreamCreate(&stream_, kCuNonBlocking));
-    TENON_TRY(driver().cuStreamBeginCapture_v2(stream_, kCuRelaxedCapture));
-    Status queued = queue(stream_);
+    Capture target(*this);
+    Status queued = queue(target);
+    if (!target.begun) return queued;
     Status ended = driver().cuStreamEndCapture(stream_, graph);
     if (queued.ok() && ended.ok()) return {};
     drop(*graph);
@@ -223,7 +236,7 @@ Status Work::queue(const Device& device, CuStream stream) const {
 
 void add(Recording& recording, const Work& work) { static_cast<Graph&>(recording).add(work); }
 Status add(Recording& recording, const void* call, std::span<const uint64_t> words,
-           const std::function<Status(CuStream)>& queue) {
+           const std::function<Status(CallTarget&)>& queue) {
   return static_cast<Graph&>(recording).add(call, words, queue);
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "backends/cuda/device.h"
 #include "src/runtime/backend.h"
@@ -25,11 +26,36 @@ struct Work {
   Status queue(const Device& device, CuStream stream) const;
 };
 
+// Where a library's call is put: a stream, or a recording. What the call needs is made before begin(), since that may allocate,
+// load and compile, which a capture forbids.
+class CallTarget {
+ public:
+  // environment: the caller captures already, and `what` says what is missing.
+  virtual Status may_make(const std::string& what) = 0;
+  // The stream for the call; once.
+  virtual Result<CuStream> begin() = 0;
+
+ protected:
+  ~CallTarget() = default;
+};
+class StreamTarget final : public CallTarget {
+ public:
+  StreamTarget(const Device& device, void* stream)
+      : device_(device), stream_(static_cast<CuStream>(stream)) {}
+  Status may_make(const std::string& what) override { return cuda::may_make(device_, stream_, what); }
+  Result<CuStream> begin() override { return stream_; }
+
+ private:
+  const Device& device_;
+  const CuStream stream_;
+};
+
 // Adds to a recording of this device's.
 void add(Recording& recording, const Work& work);
-// A library's call, known by `call`. `queue` puts it on a stream, again only where a word differs from the last time.
+// A library's call, known by `call`. `queue` puts it where it is told, with the device's context current, again only where a word
+// differs from the last time.
 Status add(Recording& recording, const void* call, std::span<const uint64_t> words,
-           const std::function<Status(CuStream)>& queue);
+           const std::function<Status(CallTarget&)>& queue);
 
 // Null: the process has as many as it may, and launches them all.
 std::unique_ptr<Recording> record_graph(const Device& device);

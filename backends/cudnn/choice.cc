@@ -156,7 +156,7 @@ Result<bool> Choice::takes(const Handle& handle, Descriptor& config) {
   }
   config_.emplace(std::move(config));
   workspace_ = workspace;
-  plans_[static_cast<size_t>(handle.number())] = std::move(made);
+  plan_of(handle) = std::move(made);
   return true;
 }
 
@@ -183,7 +183,7 @@ Status Choice::choose(const Handle& handle) {
 }
 
 Result<std::shared_ptr<const Choice>> Choice::of(Handles& handles, const Problem& problem, int64_t alignment,
-                                                 int64_t most_workspace) {
+                                                 int64_t most_workspace, cuda::CallTarget* target) {
   const auto entry =
       kept_choices().at(std::to_string(handles.device.ordinal()) + " " + std::to_string(alignment) + " " +
                         std::to_string(most_workspace) + " " + problem.key());
@@ -192,6 +192,7 @@ Result<std::shared_ptr<const Choice>> Choice::of(Handles& handles, const Problem
   const cuda::Current current(handles.device);
   TENON_TRY(current.status());
   auto made = std::make_shared<Choice>(handles, problem, alignment, most_workspace);
+  if (target) TENON_TRY(made->may_make(*target));
   TENON_ASSIGN(const Handles::Lease handle, handles.lease());
   TENON_TRY(made->describe(*handle));
   TENON_TRY(made->choose(*handle));
@@ -199,24 +200,51 @@ Result<std::shared_ptr<const Choice>> Choice::of(Handles& handles, const Problem
   return entry->value;
 }
 
-Status Choice::run(const Pointers& p, void* stream) const {
-  const Library& l = handles_.library;
-  TENON_ASSIGN(const Handles::Lease handle, handles_.lease());
-  std::unique_ptr<Descriptor>& mine = plans_[static_cast<size_t>(handle->number())];
-  if (!mine) {
-    std::lock_guard lock(making_);
-    Status refused;
-    TENON_ASSIGN(mine, plan(*handle, *config_, &refused));
-    TENON_TRY(std::move(refused));
+Status Choice::may_make(cuda::CallTarget& target) const {
+  return target.may_make("cuDNN has no plan yet for " + problem_.text() + " of tensors aligned to " +
+                         std::to_string(alignment_) + " bytes");
+}
+
+Status Choice::make_plan(const Handle& handle) const {
+  if (plan_of(handle)) return {};
+  std::lock_guard lock(making_);
+  Status refused;
+  TENON_ASSIGN(plan_of(handle), plan(handle, *config_, &refused));
+  return refused;
+}
+
+Result<Choice::Ready> Choice::ready(cuda::CallTarget& target) const {
+  Handles::Lease handle = handles_.idle();
+  if (!handle || !plan_of(*handle)) {
+    if (const Status may = may_make(target); may.ok()) {
+      if (!handle) {
+        TENON_ASSIGN(handle, handles_.lease());
+      }
+      TENON_TRY(make_plan(*handle));
+    } else {
+      std::vector<Handles::Lease> without;  // go back when another is found
+      while (handle && !plan_of(*handle)) {
+        without.push_back(std::move(handle));
+        handle = handles_.idle();
+      }
+      if (!handle) return may;
+    }
   }
-  TENON_TRY(l.check("cudnnSetStream", l.cudnnSetStream(handle->raw(), static_cast<DnnStream>(stream))));
+  const DnnDescriptor plan = plan_of(*handle)->raw();
+  return Ready{std::move(handle), plan};
+}
+
+Status Choice::run(const Ready& ready, const Pointers& p, void* stream) const {
+  const Library& l = handles_.library;
+  const DnnHandle handle = ready.handle->raw();
+  TENON_TRY(l.check("cudnnSetStream", l.cudnnSetStream(handle, static_cast<DnnStream>(stream))));
   TENON_ASSIGN(Descriptor pack, Descriptor::make(l, kDnnVariantPack, "its pointers"));
   const void* pointers[] = {p.x, p.w, p.y};
   TENON_TRY(pack.set_raw(kDnnPackIds, kDnnTypeInt64, Work::kTensors, kIds));
   TENON_TRY(pack.set_raw(kDnnPackPointers, kDnnTypePointer, Work::kTensors, pointers));
   TENON_TRY(pack.set(kDnnPackWorkspace, kDnnTypePointer, p.workspace));
   TENON_TRY(pack.finalize());
-  return l.check("cudnnBackendExecute", l.cudnnBackendExecute(handle->raw(), mine->raw(), pack.raw()));
+  return l.check("cudnnBackendExecute", l.cudnnBackendExecute(handle, ready.plan, pack.raw()));
 }
 
 void forget_choices() { kept_choices().clear(); }

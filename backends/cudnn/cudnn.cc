@@ -30,7 +30,7 @@ class ConvolutionStep final : public Step {
 
   // Once, before the first run.
   Status choose() {
-    TENON_ASSIGN(auto chosen, Choice::of(*handles_, work_.problem, choices_.kMost, kMostWorkspace));
+    TENON_ASSIGN(auto chosen, Choice::of(*handles_, work_.problem, choices_.kMost, kMostWorkspace, nullptr));
     workspace_ = chosen->workspace_bytes();
     choices_.keep_most(std::move(chosen));
     return {};
@@ -45,24 +45,43 @@ class ConvolutionStep final : public Step {
     if (work_.empty) return {};
     const cuda::Current current(handles_->device);
     TENON_TRY(current.status());
+    cuda::StreamTarget target(handles_->device, on.stream);
+    Choice::Ready ready;
+    return queue(buffers, scratch, target, ready);
+  }
+  int recordable() const override { return work_.empty ? 0 : 1; }
+  Status record(void* const* buffers, char* scratch, Recording& recording) const override {
+    if (work_.empty) return {};
+    uint64_t words[Work::kTensors + 1] = {};
+    for (int t = 0; t < Work::kTensors; ++t) words[t] = reinterpret_cast<uint64_t>(buffers[work_.buffers[t]]);
+    if (workspace_ > 0) words[Work::kTensors] = reinterpret_cast<uint64_t>(scratch);
+    Choice::Ready ready;  // until the capture has ended
+    return cuda::add(recording, this, words,
+                     [&](cuda::CallTarget& target) { return queue(buffers, scratch, target, ready); });
+  }
+
+ private:
+  Status queue(void* const* buffers, char* scratch, cuda::CallTarget& target, Choice::Ready& ready) const {
     char* at[Work::kTensors];
     uintptr_t bits = 0;
     for (int t = 0; t < Work::kTensors; ++t) {
       at[t] = static_cast<char*>(buffers[work_.buffers[t]]) + work_.offsets[t];
       bits |= reinterpret_cast<uintptr_t>(at[t]);
     }
-    if (work_.zeros)
+    if (work_.zeros) {
+      TENON_ASSIGN(const cuda::CuStream stream, target.begin());
       return handles_->device.driver().cuMemsetD8Async(reinterpret_cast<cuda::CuAddress>(at[2]), 0,
-                                                       static_cast<size_t>(work_.result_bytes),
-                                                       static_cast<cuda::CuStream>(on.stream));
+                                                       static_cast<size_t>(work_.result_bytes), stream);
+    }
     TENON_ASSIGN(const Choice* choice, choices_.at(bits, [&](int64_t alignment) {
-      return Choice::of(*handles_, work_.problem, alignment, workspace_);
+      return Choice::of(*handles_, work_.problem, alignment, workspace_, &target);
     }));
+    TENON_ASSIGN(ready, choice->ready(target));
+    TENON_ASSIGN(const cuda::CuStream stream, target.begin());
     char* workspace = choice->workspace_bytes() > 0 ? align_workspace(scratch) : nullptr;
-    return choice->run({at[0], at[1], at[2], workspace}, on.stream);
+    return choice->run(ready, {at[0], at[1], at[2], workspace}, stream);
   }
 
- private:
   Handles* handles_;
   Work work_;
   int64_t workspace_ = 0;

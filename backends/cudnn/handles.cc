@@ -70,12 +70,11 @@ void Handles::give(std::unique_ptr<Handle> handle) {
 
 Result<Handles::Lease> Handles::lease() {
   for (;;) {
-    std::unique_ptr<Handle> handle = take();
-    if (handle) return Lease(handle.release(), GiveBack{this});
+    if (Lease handle = idle()) return handle;
     {
       std::lock_guard lock(mutex_);
       if (opened_ < kMost) {
-        TENON_ASSIGN(handle, Handle::open(library, device, opened_));
+        TENON_ASSIGN(std::unique_ptr<Handle> handle, Handle::open(library, device, opened_));
         ++opened_;
         return Lease(handle.release(), GiveBack{this});
       }

@@ -1,6 +1,7 @@
 // Handles: those of cuDNN on one device. The library allows a handle, and an execution plan too
 // (github.com/pytorch/pytorch/pull/103939), one thread at a time, and a stream is set on a handle before each run: so a thread
-// leases a handle for a run, without a lock, and plans belong to handles. Any thread. Tested by tests/cudnn_library_test.cc.
+// leases a handle for a run, or for the capture of one, without a lock, and plans belong to handles. Any thread.
+// Tested by tests/cudnn_library_test.cc.
 #pragma once
 
 #include <array>
@@ -51,6 +52,8 @@ class Handles {
     void operator()(Handle* handle) const { to->give(std::unique_ptr<Handle>(handle)); }
   };
   using Lease = std::unique_ptr<Handle, GiveBack>;
+  // Null where none is idle.
+  Lease idle() { return Lease(take().release(), GiveBack{this}); }
   // The device's context is current. Where all are leased one is opened, or the thread waits if they are many.
   Result<Lease> lease();
 

@@ -63,14 +63,6 @@ class Plan {
   Status for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const;
   Status run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on, bool* done) const;
 
-  // Launches of all steps as one: from the kRunsFirst-th run on, by one thread at a time.
-  struct AsOne {
-    std::mutex mutex;
-    std::unique_ptr<Recording> recording;
-    std::atomic<int> runs{0};
-    std::atomic<bool> given_up{false};
-  };
-  mutable AsOne as_one_;
   int recordable_ = 0;  // kernels and library calls; 0: some step cannot be recorded
 
   struct PlannedStep {
@@ -83,6 +75,16 @@ class Plan {
   size_t most_buffers_ = 0;
   int64_t workspace_ = 0;     // intermediates and scratch
   int64_t intermediate_ = 0;  // intermediates alone
+
+  // Launches of all steps as one: from the kRunsFirst-th run on, by one thread at a time. Goes before the steps, which own what
+  // is launched.
+  struct AsOne {
+    std::mutex mutex;
+    std::unique_ptr<Recording> recording;
+    std::atomic<int> runs{0};
+    std::atomic<bool> given_up{false};
+  };
+  mutable AsOne as_one_;
 };
 
 }  // namespace tenon
