@@ -35,7 +35,7 @@ TEST(CublasLtLibrary, SaysWhereItLooked) {
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ((*found)->path(), TENON_CUBLASLT_MOCK);
   EXPECT_EQ((*found)->version(), 130002u);
-  EXPECT_EQ(version_text((*found)->version()), "13.0.2");
+  EXPECT_EQ(cuda::release_text((*found)->version()), "13.0.2");
 }
 
 TEST(CublasLtLibrary, NamesTheFunctionItLacks) {

@@ -38,7 +38,7 @@ TEST(CudnnLibrary, SaysWhereItLooked) {
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ((*found)->path(), TENON_CUDNN_MOCK);
   EXPECT_EQ((*found)->version(), 91901u);
-  EXPECT_EQ(version_text((*found)->version()), "9.19.1");
+  EXPECT_EQ(cuda::release_text((*found)->version()), "9.19.1");
 }
 
 // A folder of the wheel's form, in the place of the library's own name.

@@ -9,6 +9,7 @@
 #include "backends/cublaslt/problem.h"
 #include "backends/cublaslt/recipe.h"
 #include "backends/cuda/by_alignment.h"
+#include "backends/cuda/libraries.h"
 #include "backends/cuda/recording.h"
 #include "src/ir/group.h"
 #include "src/ops/names.h"
@@ -259,7 +260,7 @@ class CublasLtBackend final : public Backend {
 
   std::string describe() const override {
     const Library* library = Library::opened();
-    return library ? "cuBLASLt " + version_text(library->version())
+    return library ? "cuBLASLt " + cuda::release_text(library->version())
                    : "cuBLASLt, opened with the first matmul";
   }
 };

@@ -1,11 +1,6 @@
 // See library.h.
 #include "backends/cublaslt/library.h"
 
-#include <map>
-#include <mutex>
-#include <optional>
-
-#include "backends/cuda/code.h"
 #include "backends/cuda/libraries.h"
 
 namespace tenon::cublaslt {
@@ -13,47 +8,25 @@ namespace {
 
 constexpr size_t kOldestLibrary = 120000;
 
-struct OpenLibrary {
-  std::mutex mutex;
-  std::optional<Result<std::unique_ptr<Library>>> library;  // nothing: nobody asked
-  std::map<int, std::unique_ptr<Handle>> handles;
-};
-OpenLibrary& open_library() {
-  static OpenLibrary& all = *new OpenLibrary;  // steps may outlive static destruction
+cuda::OpenOnce<Library>& the_library() {
+  static auto& library = *new cuda::OpenOnce<Library>;  // steps may outlive static destruction
+  return library;
+}
+cuda::OfDevices<const Handle>& handles() {
+  static auto& all = *new cuda::OfDevices<const Handle>;
   return all;
 }
 
 }  // namespace
 
-std::string version_text(size_t version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
-
-Result<const Library*> Library::get() {
-  OpenLibrary& o = open_library();
-  std::lock_guard lock(o.mutex);
-  if (!o.library) o.library.emplace(open(cuda::cublaslt_search()));
-  if (!o.library->ok()) return o.library->status();
-  return (*o.library)->get();
-}
-
-const Library* Library::opened() {
-  OpenLibrary& o = open_library();
-  std::lock_guard lock(o.mutex);
-  return o.library && o.library->ok() ? (*o.library)->get() : nullptr;
-}
+Result<const Library*> Library::get() { return the_library().get(cuda::cublaslt_search); }
+const Library* Library::opened() { return the_library().opened(); }
 
 Result<std::unique_ptr<Library>> Library::open(const LibrarySearch& search) {
   std::unique_ptr<Library> l(new Library);
   TENON_ASSIGN(l->file_, SharedLibrary::open(search));
   // The version first: it says more about an old library than the first function it lacks.
-  size_t (*version)() = nullptr;
-  TENON_TRY(l->file_.resolve("cublasLtGetVersion", version));
-  l->version_ = version();
-  if (l->version_ < kOldestLibrary)
-    return environment("cuBLASLt " + l->path() + " is of version " + version_text(l->version_) + "; " +
-                       version_text(kOldestLibrary) + " or newer is needed");
+  TENON_ASSIGN(l->version_, cuda::version_of(l->file_, search.what, "cublasLtGetVersion", kOldestLibrary));
   TENON_TRY(l->file_.resolve("cublasLtGetStatusName", l->status_name_));
   TENON_TRY(l->file_.resolve("cublasLtGetStatusString", l->status_text_));
 #define X(name, ...) TENON_TRY(l->name.resolve(l->file_, #name, l.get()));
@@ -86,21 +59,12 @@ Handle::~Handle() {
 
 Result<const Handle*> handle_of(int ordinal) {
   TENON_ASSIGN(const Library* library, Library::get());
-  TENON_ASSIGN(const cuda::Device* device, cuda::device(ordinal));
-  OpenLibrary& o = open_library();
-  std::lock_guard lock(o.mutex);
-  std::unique_ptr<Handle>& place = o.handles[ordinal];
-  if (!place) {
-    TENON_ASSIGN(place, Handle::open(*library, *device));
-  }
-  return place.get();
+  return handles().at(ordinal, [&](const cuda::Device& device) { return Handle::open(*library, device); });
 }
 
 void forget_library() {
-  OpenLibrary& o = open_library();
-  std::lock_guard lock(o.mutex);
-  o.handles.clear();
-  o.library.reset();
+  handles().forget();
+  the_library().forget();
 }
 
 }  // namespace tenon::cublaslt

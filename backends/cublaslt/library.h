@@ -75,9 +75,6 @@ Status Function<int(A...)>::failure(int status) const {
   return library_->failure(name_, status);
 }
 
-// 130002 as "13.0.2".
-std::string version_text(size_t version);
-
 class Handle {
  public:
   static Result<std::unique_ptr<Handle>> open(const Library& library, const cuda::Device& device);

@@ -14,16 +14,12 @@ std::string sentence(const jit::CudaDevice& d) {
          std::to_string(d.bytes_in_flight >> 10) + " KiB in flight";
 }
 
-// "PATH, version 9.19.1", of a library whose `symbol` gives major * 10000 + minor * 100 + patch.
-std::string version_of(const LibrarySearch& search, const char* symbol) {
+// "PATH, version 9.19.1"; or why not.
+std::string described(const LibrarySearch& search, const char* symbol) {
   const Result<SharedLibrary> library = SharedLibrary::open(search);
   if (!library.ok()) return library.status().message();
-  size_t (*version)() = nullptr;
-  const Status found = library->resolve(symbol, version);
-  if (!found.ok()) return found.message();
-  const size_t v = version();
-  return library->path() + ", version " + std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) +
-         "." + std::to_string(v % 100);
+  const Result<size_t> version = version_of(*library, search.what, symbol);
+  return version.ok() ? library->path() + ", version " + release_text(*version) : version.status().message();
 }
 
 std::string describe(const jit::Nvrtc& nvrtc) {
@@ -51,8 +47,8 @@ std::vector<ReportLine> report() {
     lines.push_back({"GPU " + std::to_string(i), status.ok() ? sentence(*device) : status.message()});
   }
   lines.push_back({"NVRTC", nvrtc.ok() ? describe(**nvrtc) : nvrtc.status().message()});
-  lines.push_back({"cuBLASLt", version_of(cublaslt_search(), "cublasLtGetVersion")});
-  lines.push_back({"cuDNN", version_of(cudnn_search(), "cudnnGetVersion")});
+  lines.push_back({"cuBLASLt", described(cublaslt_search(), "cublasLtGetVersion")});
+  lines.push_back({"cuDNN", described(cudnn_search(), "cudnnGetVersion")});
   std::string state = std::to_string(usable) + " usable";
   if (!driver.ok())
     state = "off: no CUDA driver";

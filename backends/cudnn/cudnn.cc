@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "backends/cuda/by_alignment.h"
+#include "backends/cuda/libraries.h"
 #include "backends/cudnn/choice.h"
 #include "backends/cudnn/problem.h"
 #include "backends/cudnn/recipe.h"
@@ -185,7 +186,8 @@ class CudnnBackend final : public Backend {
 
   std::string describe() const override {
     const Library* library = Library::opened();
-    return library ? "cuDNN " + version_text(library->version()) : "cuDNN, opened with the first convolution";
+    return library ? "cuDNN " + cuda::release_text(library->version())
+                   : "cuDNN, opened with the first convolution";
   }
 };
 

@@ -1,21 +1,15 @@
 // See handles.h.
 #include "backends/cudnn/handles.h"
 
-#include <map>
-#include <mutex>
 #include <thread>
 
-#include "backends/cuda/code.h"
+#include "backends/cuda/libraries.h"
 
 namespace tenon::cudnn {
 namespace {
 
-struct AllHandles {
-  std::mutex mutex;
-  std::map<int, std::unique_ptr<Handles>> devices;
-};
-AllHandles& all_handles() {
-  static AllHandles& all = *new AllHandles;  // steps may outlive static destruction
+cuda::OfDevices<Handles>& all_handles() {
+  static auto& all = *new cuda::OfDevices<Handles>;  // steps may outlive static destruction
   return all;
 }
 
@@ -37,12 +31,9 @@ Handle::~Handle() {
 
 Result<Handles*> Handles::of(int ordinal) {
   TENON_ASSIGN(const Library* library, Library::get());
-  TENON_ASSIGN(const cuda::Device* device, cuda::device(ordinal));
-  AllHandles& all = all_handles();
-  std::lock_guard lock(all.mutex);
-  std::unique_ptr<Handles>& place = all.devices[ordinal];
-  if (!place) place = std::make_unique<Handles>(*library, *device);
-  return place.get();
+  return all_handles().at(ordinal, [&](const cuda::Device& device) -> Result<std::unique_ptr<Handles>> {
+    return std::make_unique<Handles>(*library, device);
+  });
 }
 
 Handles::~Handles() {
@@ -83,10 +74,6 @@ Result<Handles::Lease> Handles::lease() {
   }
 }
 
-void forget_handles() {
-  AllHandles& all = all_handles();
-  std::lock_guard lock(all.mutex);
-  all.devices.clear();
-}
+void forget_handles() { all_handles().forget(); }
 
 }  // namespace tenon::cudnn

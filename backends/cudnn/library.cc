@@ -1,9 +1,6 @@
 // See library.h.
 #include "backends/cudnn/library.h"
 
-#include <mutex>
-#include <optional>
-
 #include "backends/cuda/libraries.h"
 #include "backends/cudnn/handles.h"
 
@@ -12,49 +9,21 @@ namespace {
 
 constexpr size_t kOldestLibrary = 90000;
 
-struct OpenLibrary {
-  std::mutex mutex;
-  std::optional<Result<std::unique_ptr<Library>>> library;  // nothing: nobody asked
-};
-OpenLibrary& open_library() {
-  static OpenLibrary& all = *new OpenLibrary;  // steps may outlive static destruction
-  return all;
+cuda::OpenOnce<Library>& the_library() {
+  static auto& library = *new cuda::OpenOnce<Library>;  // steps may outlive static destruction
+  return library;
 }
 
 }  // namespace
 
-std::string version_text(size_t version) {
-  if (version < 10000)  // as before 9: 8907
-    return std::to_string(version / 1000) + "." + std::to_string(version / 100 % 10) + "." +
-           std::to_string(version % 100);
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
-
-Result<const Library*> Library::get() {
-  OpenLibrary& o = open_library();
-  std::lock_guard lock(o.mutex);
-  if (!o.library) o.library.emplace(open(cuda::cudnn_search()));
-  if (!o.library->ok()) return o.library->status();
-  return (*o.library)->get();
-}
-
-const Library* Library::opened() {
-  OpenLibrary& o = open_library();
-  std::lock_guard lock(o.mutex);
-  return o.library && o.library->ok() ? (*o.library)->get() : nullptr;
-}
+Result<const Library*> Library::get() { return the_library().get(cuda::cudnn_search); }
+const Library* Library::opened() { return the_library().opened(); }
 
 Result<std::unique_ptr<Library>> Library::open(const LibrarySearch& search) {
   std::unique_ptr<Library> l(new Library);
   TENON_ASSIGN(l->file_, SharedLibrary::open(search));
   // The version first: it says more about an old library than the first function it lacks.
-  size_t (*version)() = nullptr;
-  TENON_TRY(l->file_.resolve("cudnnGetVersion", version));
-  l->version_ = version();
-  if (l->version_ < kOldestLibrary)
-    return environment("cuDNN " + l->path() + " is of version " + version_text(l->version_) + "; " +
-                       version_text(kOldestLibrary) + " or newer is needed");
+  TENON_ASSIGN(l->version_, cuda::version_of(l->file_, search.what, "cudnnGetVersion", kOldestLibrary));
   TENON_TRY(l->file_.resolve("cudnnGetErrorString", l->status_text_));
   TENON_TRY(l->file_.resolve("cudnnGetLastErrorString", l->last_text_));
 #define X(name, ...) TENON_TRY(l->file_.resolve(#name, l->name));
@@ -87,9 +56,7 @@ Result<int64_t> Descriptor::get(int attribute, int type, int64_t most, void* val
 
 void forget_library() {
   forget_handles();
-  OpenLibrary& o = open_library();
-  std::lock_guard lock(o.mutex);
-  o.library.reset();
+  the_library().forget();
 }
 
 }  // namespace tenon::cudnn

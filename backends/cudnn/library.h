@@ -47,9 +47,6 @@ class Library {
   void (*last_text_)(char* text, size_t bytes) = nullptr;
 };
 
-// 91901 as "9.19.1".
-std::string version_text(size_t version);
-
 // Goes back with its owner. Statuses say "cudnnBackendFinalize of its tensor": `what` is what it describes.
 class Descriptor {
  public:
