@@ -7,9 +7,11 @@
 #include <cstdlib>
 #include <limits>
 #include <locale>
+#include <memory>
 #include <random>
 
 #include "src/base/env.h"
+#include "src/base/function_ref.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
@@ -247,6 +249,22 @@ TEST(Env, TableAccessorsAndWarnings) {
 // ---- hash ----
 
 // Values of the algorithm's specification for the empty input.
+TEST(FunctionRef, CallsWhatItWasGiven) {
+  int sum = 0;
+  auto add = [&sum, times = 0](int n) mutable { return sum += n, ++times; };
+  const FunctionRef<int(int)> ref = add;
+  const FunctionRef<int(int)> copy = ref;  // of the reference: both call `add` itself
+  EXPECT_EQ(ref(3), 1);
+  EXPECT_EQ(copy(4), 2);
+  EXPECT_EQ(add(5), 3);
+  EXPECT_EQ(sum, 12);
+  const auto length = [](std::unique_ptr<std::string> text, size_t& place) { place = text->size(); };
+  size_t place = 0;
+  const FunctionRef<void(std::unique_ptr<std::string>, size_t&)> measure = length;
+  measure(std::make_unique<std::string>("four"), place);
+  EXPECT_EQ(place, 4u);
+}
+
 TEST(Hash, IsXxh3) {
   EXPECT_EQ(hash_bytes(""), 0x2D06800538D394C2u);
   EXPECT_EQ(hash128("").hex(), "99aa06d3014798d86001c324468d497f");

@@ -69,8 +69,7 @@ class Graph final : public Recording {
     n.values.assign(w.values, w.values + w.count);
     n.changed = true;
   }
-  Status add(const void* call, std::span<const uint64_t> words,
-             const std::function<Status(CallTarget&)>& queue) {
+  Status add(const void* call, std::span<const uint64_t> words, FunctionRef<Status(CallTarget&)> queue) {
     Node& n = following();
     rebuild_ = rebuild_ || n.what != call || !n.call;
     if (n.what == call && n.call && std::ranges::equal(n.values, words)) return {};
@@ -145,7 +144,7 @@ class Graph final : public Recording {
     Graph& graph;
     bool begun = false;
   };
-  Status capture(const std::function<Status(CallTarget&)>& queue, CuGraph* graph) {
+  Status capture(FunctionRef<Status(CallTarget&)> queue, CuGraph* graph) {
     const Current current(device_);
     TENON_TRY(current.status());
     Capture target(*this);
@@ -236,7 +235,7 @@ Status Work::queue(const Device& device, CuStream stream) const {
 
 void add(Recording& recording, const Work& work) { static_cast<Graph&>(recording).add(work); }
 Status add(Recording& recording, const void* call, std::span<const uint64_t> words,
-           const std::function<Status(CallTarget&)>& queue) {
+           FunctionRef<Status(CallTarget&)> queue) {
   return static_cast<Graph&>(recording).add(call, words, queue);
 }
 

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "backends/cuda/device.h"
+#include "src/base/function_ref.h"
 #include "src/runtime/backend.h"
 
 namespace tenon::cuda {
@@ -55,7 +55,7 @@ void add(Recording& recording, const Work& work);
 // A library's call, known by `call`. `queue` puts it where it is told, with the device's context current, again only where a word
 // differs from the last time.
 Status add(Recording& recording, const void* call, std::span<const uint64_t> words,
-           const std::function<Status(CallTarget&)>& queue);
+           FunctionRef<Status(CallTarget&)> queue);
 
 // Null: the process has as many as it may, and launches them all.
 std::unique_ptr<Recording> record_graph(const Device& device);
