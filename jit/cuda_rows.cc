@@ -12,7 +12,7 @@ using K = Stmt::Kind;
 
 const Axis* tiled_axis(const Kernel& kernel, const Axis& axis) {
   for (const Axis& a : kernel.body[0].axes)
-    if (a.var == axis.of && a.by > 0) return &a;
+    if (a.var == axis.of && a.counts_tiles()) return &a;
   return nullptr;
 }
 
@@ -35,7 +35,7 @@ void CudaRows::walk(const Block& block, const Stmt* simd, int depth) {
   for (const Stmt& s : block) {
     if (s.kind == K::scan) possible_ = false;
     for (const Axis& a : s.axes)
-      if (a.by > 0 || (a.of != kNoRef && !tiled_axis(k_, a))) possible_ = false;
+      if (a.counts_tiles() || (a.of != kNoRef && !tiled_axis(k_, a))) possible_ = false;
     if (s.kind == K::load && k_.buffers[s.buffer].role == Buffer::Role::out) possible_ = false;
     if ((s.kind == K::load || s.kind == K::store) && k_.buffers[s.buffer].role == Buffer::Role::local)
       local(s, simd);
@@ -44,7 +44,7 @@ void CudaRows::walk(const Block& block, const Stmt* simd, int depth) {
       const Axis& a = s.axes.back();
       const Axis* tiles = tiled_axis(k_, a);
       int64_t n = extent_value(tiles ? tiles->extent : a.extent, sizes_.data());
-      if (tiles) n = std::min(n, tiles->by);
+      if (tiles) n = std::min(n, extent_value(tiles->by, sizes_.data()));
       even_ = even_ && depth == 0 && (longest_ < 0 || (longest_ == n && tile_ == a.of));
       nested_ = nested_ || s.axes.size() > 1;
       tile_ = a.of;

@@ -17,14 +17,15 @@ CudaLoops::Range CudaLoops::range(const Axis& axis) {
   Range r{"0", axis.of == kNoRef ? extent(axis.extent) : ""};
   if (axis.of != kNoRef) {
     const auto& [by, all] = tiles_.at(axis.of);
-    r.begin = variable(axis.of) + " * " + number(by);
-    r.end = "tn_minimum((tn_ix)(" + variable(axis.of) + " * " + number(by) + " + " + number(by) +
-            "), (tn_ix)(" + all + "))";
+    r.begin = variable(axis.of) + " * " + by;
+    r.end = "tn_minimum((tn_ix)(" + variable(axis.of) + " * " + by + " + " + by + "), (tn_ix)(" + all + "))";
   }
-  if (axis.by > 0) {
-    tiles_[axis.var] = {axis.by, r.end};
-    r.begin = r.begin == "0" ? "0" : "(" + r.begin + ") / " + number(axis.by);
-    r.end = "(" + r.end + " + " + number(axis.by - 1) + ") / " + number(axis.by);
+  if (axis.counts_tiles()) {
+    const bool known = axis.by.size < 0;
+    const std::string by = known || axis.by.factor == 1 ? extent(axis.by) : "(" + extent(axis.by) + ")";
+    tiles_[axis.var] = {by, r.end};
+    r.begin = r.begin == "0" ? "0" : "(" + r.begin + ") / " + by;
+    r.end = "(" + r.end + " + " + (known ? number(axis.by.factor - 1) : by + " - 1") + ") / " + by;
   }
   return r;
 }

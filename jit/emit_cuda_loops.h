@@ -36,7 +36,7 @@ class CudaLoops : protected CudaLanes {
   void fold_in_order(const Stmt& s, const std::function<void()>& body);
   void emit_reduce(const Stmt& s);
 
-  std::map<Ref, std::pair<int64_t, std::string>>
+  std::map<Ref, std::pair<std::string, std::string>>
       tiles_;  // by the variable that counts them: elements of one and of all
 };
 

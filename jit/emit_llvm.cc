@@ -96,10 +96,11 @@ class Emitter : LaneEmitter {
       begin = f_.mul(Int(refs_[axis.of].text), by);
       end = f_.min(f_.add(begin, by), all);
     }
-    if (axis.by > 0) {
-      tiles_.insert_or_assign(axis.var, std::pair(axis.by, end));
-      begin = f_.divide(begin, axis.by);
-      end = f_.divide(f_.add(end, axis.by - 1), axis.by);
+    if (axis.counts_tiles()) {
+      const Int by = extent(axis.by);
+      tiles_.insert_or_assign(axis.var, std::pair(by, end));
+      begin = f_.divide(begin, by);
+      end = f_.divide(f_.add(end, f_.sub(by, 1)), by);
     }
     return {begin, end};
   }
@@ -387,10 +388,10 @@ class Emitter : LaneEmitter {
       }
     };
     const Axis& last = s.axes.back();
-    if (!s.simd && s.axes.size() == 1 && last.of != kNoRef && last.by == 0 &&
-        tiles_.at(last.of).first <= kUnrolledTile) {
+    if (!s.simd && s.axes.size() == 1 && last.of != kNoRef && !last.counts_tiles() &&
+        tiles_.at(last.of).first.known.value_or(kUnrolledTile + 1) <= kUnrolledTile) {
       const auto [begin, end] = range(last);
-      const int64_t by = tiles_.at(last.of).first;
+      const int64_t by = *tiles_.at(last.of).first.known;
       const Int whole = f_.add(begin, by - 1);
       f_.when_less(hint(last.var) + ".whole", whole, end, false, carried, [&] {
         for (int64_t i = 0; i < by; ++i) {
@@ -559,8 +560,7 @@ class Emitter : LaneEmitter {
     TENON_CHECK(false, "par inside the par nest");
   }
 
-  std::map<Ref, std::pair<int64_t, Int>>
-      tiles_;  // by the variable that counts them: elements of one and of all
+  std::map<Ref, std::pair<Int, Int>> tiles_;  // by the variable that counts them: elements of one and of all
   std::vector<Prefetch> prefetches_;
   std::vector<Carried>* scans_ = nullptr;  // of the innermost `for`
   size_t next_scan_ = 0;

@@ -133,9 +133,11 @@ class Interpreter {
     const Axis& a = axes[axis];
     int64_t end = a.of == kNoRef ? extent_value(a.extent, sizes_.data())
                                  : std::min((values_[a.of] + 1) * tile_[a.of].by, tile_[a.of].end);
-    if (a.by > 0) {
-      tile_[a.var] = {a.by, end};
-      end = (end + a.by - 1) / a.by;
+    if (a.counts_tiles()) {
+      const int64_t by = extent_value(a.by, sizes_.data());
+      if (by < 1) return invalid("kernel @" + k_.name + ": tiles without elements");
+      tile_[a.var] = {by, end};
+      end = (end + by - 1) / by;
     }
     for (int64_t i = first(a); i < end; ++i) {
       values_[a.var] = i;
@@ -144,7 +146,7 @@ class Interpreter {
     return {};
   }
   int64_t first(const Axis& a) const {
-    return a.of == kNoRef ? 0 : values_[a.of] * tile_[a.of].by / std::max<int64_t>(a.by, 1);
+    return a.of == kNoRef ? 0 : values_[a.of] * tile_[a.of].by / (a.counts_tiles() ? tile_[a.var].by : 1);
   }
 
   Status block(const Block& block) {

@@ -30,9 +30,11 @@ int64_t extent_value(const Extent& extent, const int64_t* sizes) {
 
 int64_t axis_iterations(const Axis& axis, const int64_t* sizes, std::map<Ref, int64_t>* tiles) {
   const int64_t elements = axis.of == kNoRef ? extent_value(axis.extent, sizes) : tiles->at(axis.of);
-  if (axis.by == 0) return elements;
-  if (tiles) (*tiles)[axis.var] = axis.by;
-  return (elements + axis.by - 1) / axis.by;
+  if (!axis.counts_tiles()) return elements;
+  const int64_t by = extent_value(axis.by, sizes);
+  TENON_CHECK(by > 0, "tiles without elements");
+  if (tiles) (*tiles)[axis.var] = by;
+  return (elements + by - 1) / by;
 }
 
 int64_t par_iterations(const Kernel& kernel, const int64_t* sizes, int lanes) {

@@ -75,13 +75,15 @@ struct Buffer {
 
 // %i in N         the elements 0 .. N-1
 // %t in N by 64   tiles of 64 elements, counted; the last one may be shorter
+// %t in N by P    likewise, of as many as a size says: one at least
 // %i in %t        the elements of tile %t of a loop around: 64*%t up to 64*%t+63 or N-1
 // %u in %t by 8   its smaller tiles: %u counts tiles of 8 from element 0 on; 8 divides 64
 struct Axis {
   Ref var = kNoRef;
-  Extent extent = {};  // unless of a tile
-  int64_t by = 0;      // elements of a tile; 0: an axis of elements
-  Ref of = kNoRef;     // the tile
+  Extent extent = {};   // unless of a tile
+  Extent by = {0, -1};  // elements of a tile; 0: an axis of elements
+  Ref of = kNoRef;      // the tile
+  bool counts_tiles() const { return by.factor > 0; }
 };
 
 struct Stmt;

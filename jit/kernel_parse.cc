@@ -12,7 +12,7 @@
 //             | VALUE "=" "load" place | "store" place "," VALUE
 //             | ("par" | "for") axes block
 //             | VALUE {"," VALUE} "=" "reduce" OP {"," OP} axes "{" {statement} "yield" VALUE {"," VALUE} "}"
-//   axes     := [axis {"," axis}] ["unroll" INT]        axis := ["simd"] VALUE "in" (extent | VALUE) ["by" INT], simd last only
+//   axes     := [axis {"," axis}] ["unroll" INT]        axis := ["simd"] VALUE "in" (extent | VALUE) ["by" extent]| VALUE) ["by" INT], simd last only
 //   extent   := INT | [INT "*"] SIZE
 //   place    := VALUE "[" address "]"                   address := ["-"] term {("+" | "-") term}
 //   term     := product of INT, SIZE, VALUE, each at most once and in this order; "0" alone is the empty sum
@@ -220,8 +220,8 @@ class Parser {
           TENON_TRY(extent(axis.extent));
         if (lexer_.accept("by")) {
           Token by = lexer_.peek();
-          TENON_ASSIGN(axis.by, lexer_.integer());
-          if (axis.by < 1) return Lexer::error(by, "a tile has at least one element");
+          TENON_TRY(extent(axis.by));
+          if (axis.by.factor < 1) return Lexer::error(by, "a tile has at least one element");
         }
         TENON_TRY(define(at, std::string(name), DType::i64, axis.var));
       } while (lexer_.accept(","));

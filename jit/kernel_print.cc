@@ -134,7 +134,7 @@ class Printer {
       if (s.simd && i + 1 == s.axes.size()) text += "simd ";
       const Axis& axis = s.axes[i];
       text += value(axis.var) + " in " + (axis.of == kNoRef ? extent(axis.extent) : value(axis.of));
-      if (axis.by != 0) text += " by " + std::to_string(axis.by);
+      if (axis.by != Extent{0, -1}) text += " by " + extent(axis.by);
     }
     if (s.unroll != 1) text += " unroll " + std::to_string(s.unroll);
     return text;

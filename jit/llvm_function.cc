@@ -99,9 +99,9 @@ Int Function::mul(const Int& a, const Int& b) {
   return pure("mul i64 " + a.text + ", " + b.text);
 }
 
-Int Function::divide(const Int& a, int64_t b) {
-  if (a.known) return *a.known / b;
-  return b == 1 ? a : Int(pure("udiv i64 " + a.text + ", " + std::to_string(b)));
+Int Function::divide(const Int& a, const Int& b) {
+  if (a.known && b.known) return *a.known / *b.known;
+  return b.is(1) ? a : a.is(0) ? Int(0) : Int(pure("udiv i64 " + a.text + ", " + b.text));
 }
 
 Int Function::remainder(const Int& a, int64_t b) {

@@ -58,7 +58,7 @@ class Function {
   Int add(const Int& a, const Int& b);
   Int sub(const Int& a, const Int& b);
   Int mul(const Int& a, const Int& b);
-  Int divide(const Int& a, int64_t b);  // a >= 0, b > 0
+  Int divide(const Int& a, const Int& b);  // a >= 0, b > 0
   Int remainder(const Int& a, int64_t b);
   Int min(const Int& a, const Int& b);
 

@@ -58,7 +58,7 @@ Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vect
       const Axis* tiles = tiled_axis(k, s.axes.back());
       const Extent& e = tiles ? tiles->extent : s.axes.back().extent;
       if (extent_value(e, sizes.data()) % vector != 0) result.whole = false;
-      if (tiles && tiles->by % vector != 0) result.aligned = result.whole = false;
+      if (tiles && extent_value(tiles->by, sizes.data()) % vector != 0) result.aligned = result.whole = false;
     }
     if ((s.kind != K::load && s.kind != K::store) || simd == kNoRef) return;
     bool together = false;
@@ -188,7 +188,7 @@ InOrder reduction_in_order(const Kernel& k, std::span<const int64_t> sizes, int 
     const Axis& axis = s.axes.back();
     here.steps = axis.of == kNoRef ? extent_value(axis.extent, sizes.data()) : 0;
     for (const Axis& a : k.body[0].axes)
-      if (a.var == axis.of) here.steps = a.by;
+      if (a.var == axis.of) here.steps = extent_value(a.by, sizes.data());
     if (here.bytes > widest.bytes) widest = here;
   });
   return widest;

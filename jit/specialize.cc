@@ -29,8 +29,10 @@ class Substitution {
       for (Term& t : s.address)
         if (t.size >= 0) t = {times(t.factor, sizes_[t.size]), -1, t.var};
       std::erase_if(s.address, [](const Term& t) { return t.factor == 0; });
-      for (Axis& a : s.axes)
+      for (Axis& a : s.axes) {
         if (a.of == kNoRef) apply(a.extent);
+        apply(a.by);
+      }
       apply(s.body);
     }
   }

@@ -81,7 +81,7 @@ class Splitter {
     for (size_t i : needed_) body.push_back(par.body[i]);
     Stmt fold = reduce();
     const Ref part = k.add_ref(DType::i64, "p");
-    par.axes.insert(par.axes.end() - (columns_ ? 1 : 0), {part, fold.axes[0].extent, part_});
+    par.axes.insert(par.axes.end() - (columns_ ? 1 : 0), {part, fold.axes[0].extent, {part_}});
     fold.axes[0].extent = {};
     fold.axes[0].of = part;
     const int base = add_temps(out, Buffer::Role::out);

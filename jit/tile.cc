@@ -39,7 +39,7 @@ class Columns {
     Stmt par = std::move(k_.body[0]);
     column_ = par.axes.back().var;
     par.axes.back().var = tile_ = variable("t");
-    par.axes.back().by = kColumnTile;
+    par.axes.back().by = {kColumnTile};
     par.simd = false;
     for (const Stmt& s : par.body) {
       std::set<Ref> uses;
@@ -140,7 +140,7 @@ class Columns {
 
     // The rows of a block into the block's sum, a few of them at a time where that is cheaper than a load and a store each.
     const Axis rows = reduce.axes.back();
-    const Axis block{variable("b"), rows.extent, kRowsPerBlock, rows.of};
+    const Axis block{variable("b"), rows.extent, {kRowsPerBlock}, rows.of};
     const std::vector<OpId> combine = reduce.combine;
     const std::vector<Ref> named = reduce.results;
     const int64_t together = rows_per_visit(reduce.body.size());
@@ -151,7 +151,7 @@ class Columns {
     std::vector<Ref> folded = reduce.yields;
     if (together > 1) {
       visit.var = variable("r");
-      visit.by = together;
+      visit.by = {together};
       for (size_t r = 0; r < results; ++r) folded[r] = k_.add_ref(k_.types[named[r]]);
       reduce.results = folded;
       reduce.axes = {{.var = rows.var, .of = visit.var}};
@@ -264,8 +264,8 @@ Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
   auto variable = [&](const char* prefix) {
     return kernel.add_ref(DType::i64, prefix + std::to_string(kernel.types.size()));
   };
-  const Axis outer_tile{variable("t"), across.extent, kTransposeAcross};
-  const Axis inner_tile{variable("t"), along.extent, kTransposeAlong};
+  const Axis outer_tile{variable("t"), across.extent, {kTransposeAcross}};
+  const Axis inner_tile{variable("t"), along.extent, {kTransposeAlong}};
   Stmt inner{.kind = K::loop, .axes = {{.var = across.var, .of = outer_tile.var}}};
   Stmt loop = std::move(par.body.back());
   par.body.pop_back();

@@ -12,7 +12,8 @@
 //  constant  a bool is 0 or 1, an integer in range and written as one
 //  load      has the compute type of the buffer; store: a value of that type, and never into an `in` buffer
 //  address   sizes in range; variables are loop variables or i64 values
-//  tiles     a simd axis has none; one of a tile stands in a loop over them, is no par axis, and divides it
+//  tiles     a simd axis has none; one of a tile stands in a loop over them, is no par axis, and divides it;
+//            tiles of a size are not cut again
 //  loops     at least one axis (par: any number), extents not negative, nested no deeper than 64
 //  simd      no simd loop within another; a store within one has an address that changes with the lane
 //  reduce    as many rows as yields as results, of equal types; rows fold (combine_identity) and are spelled
@@ -230,15 +231,17 @@ class Verifier {
   }
 
   void tile(const Stmt& s, const Axis& axis, bool simd) {
-    if (axis.by < 0) error("a tile of negative size");
-    if (simd && axis.by > 0) error("tiles across lanes");
+    extent(axis.by, "a tile");
+    if (simd && axis.counts_tiles()) error("tiles across lanes");
     if (axis.of == kNoRef) return extent(axis.extent, "an extent");
     if (!(axis.extent == Extent{})) error("an axis of a tile has the tile's extent");
     if (s.kind == K::par) error("par runs over whole axes");
     if (!readable(axis.of, true)) return;
     if (tile_[axis.of] == 0) return error("the axis is of no tile");
-    if (axis.by > 0 && tile_[axis.of] % axis.by != 0)
-      error("tiles of " + std::to_string(axis.by) + " in tiles of " + std::to_string(tile_[axis.of]));
+    if (!axis.counts_tiles()) return;
+    if (axis.by.size >= 0 || tile_[axis.of] < 0) return error("tiles within tiles of a size");
+    if (tile_[axis.of] % axis.by.factor != 0)
+      error("tiles of " + std::to_string(axis.by.factor) + " in tiles of " + std::to_string(tile_[axis.of]));
   }
 
   void loop(const Stmt& s, int depth) {
@@ -255,7 +258,7 @@ class Verifier {
       if (var >= state_.size()) continue;
       if (k_.types[var] != DType::i64) error("a loop variable of type " + std::string(name(k_.types[var])));
       loop_variable_[var] = true;
-      if (s.axes[i].by > 0) tile_[var] = s.axes[i].by;
+      if (s.axes[i].counts_tiles()) tile_[var] = s.axes[i].by.size < 0 ? s.axes[i].by.factor : -1;
       varies_[var] = s.simd && i + 1 == s.axes.size();
     }
     bool outer_simd = simd_;
@@ -319,7 +322,7 @@ class Verifier {
   std::vector<State> state_;
   std::vector<Ref> scope_;
   std::vector<bool> loop_variable_;
-  std::vector<int64_t> tile_;  // per loop variable: elements of the tiles it counts
+  std::vector<int64_t> tile_;  // per loop variable: elements of the tiles it counts; -1: a size
   std::vector<bool> varies_;   // per value: may differ between the lanes of the simd loop around it
   bool simd_ = false;
   bool scan_allowed_ = false;

@@ -106,6 +106,7 @@ class KernelGenerator {
   struct Tile {
     Ref ref;
     int64_t by, elements;
+    bool sized = false;
   };
   struct Local {
     int buffer;
@@ -173,6 +174,12 @@ class KernelGenerator {
     return e;
   }
 
+  Extent tile_length() {
+    for (size_t s = 0; s < c_.sizes.size(); ++s)
+      if (c_.sizes[s] > 0 && chance(0.2)) return {chance(0.3) ? 2 : 1, static_cast<int>(s)};
+    return {between(0, 3) ? int64_t{1} << between(0, 5) : between(1, 12)};
+  }
+
   // Opens the axes, runs fill into the statement's body, and closes the scope.
   template <class Fill>
   void loop(Stmt& s, int axes, bool simd, Fill fill) {
@@ -188,17 +195,18 @@ class KernelGenerator {
         tile = pick(tiles_);
         axis.of = tile.ref;
         budget_ /= std::min(tile.by, tile.elements) + 1;
-        if (!elements && chance(0.3))
-          axis.by = tile.by >> between(0, std::countr_zero(static_cast<uint64_t>(tile.by)));
+        if (!elements && !tile.sized && chance(0.3))
+          axis.by = {tile.by >> between(0, std::countr_zero(static_cast<uint64_t>(tile.by)))};
       } else {
         axis.extent = extent(budget_, tile.elements);
         budget_ /= std::max<int64_t>(tile.elements, 1);
-        if (!elements && chance(0.25)) axis.by = between(0, 3) ? int64_t{1} << between(0, 5) : between(1, 12);
+        if (!elements && chance(0.25)) axis.by = tile_length();
       }
-      n = axis.by > 0 ? (tile.elements + axis.by - 1) / axis.by : tile.elements;
+      const int64_t by = extent_value(axis.by, c_.sizes.data());
+      n = by > 0 ? (tile.elements + by - 1) / by : tile.elements;
       Ref var = axis.var = k_.add_ref(DType::i64);
       s.axes.push_back(axis);
-      if (axis.by > 0) tiles_.push_back({var, axis.by, tile.elements});
+      if (by > 0) tiles_.push_back({var, by, tile.elements, axis.by.size >= 0});
       vars_.push_back({var, n, s.kind == K::par || (s.simd && i + 1 == axes)});
     }
     bool outer_simd = simd_;
@@ -243,7 +251,7 @@ class KernelGenerator {
       bool row = !simd_ && axes == 1 && chance(0.5);
       int64_t length = 0;
       loop(s, axes, simd, [&] {
-        row = row && s.axes[0].of == kNoRef && s.axes[0].by == 0;
+        row = row && s.axes[0].of == kNoRef && !s.axes[0].counts_tiles();
         if (row) length = vars_.back().extent;
         if (axes == 1 && !simd)
           while (chance(0.4)) scan();
