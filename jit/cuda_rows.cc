@@ -45,7 +45,7 @@ void CudaRows::walk(const Block& block, const Stmt* simd, int depth) {
       const Axis* tiles = tiled_axis(k_, a);
       int64_t n = extent_value(tiles ? tiles->extent : a.extent, sizes_.data());
       if (tiles) n = std::min(n, extent_value(tiles->by, sizes_.data()));
-      even_ = even_ && depth == 0 && (longest_ < 0 || (longest_ == n && tile_ == a.of));
+      even_ = even_ && depth <= 1 && (longest_ < 0 || (longest_ == n && tile_ == a.of));
       nested_ = nested_ || s.axes.size() > 1;
       tile_ = a.of;
       longest_ = std::max(longest_, n);

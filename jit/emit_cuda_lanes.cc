@@ -356,11 +356,14 @@ void CudaLanes::load_ahead(const Stmt& s) {
 
 // ---- loads that several loops over the row repeat ----
 
-void CudaLanes::find_kept_loads() {
+void CudaLanes::find_kept_loads(const Block& block) {
   std::map<std::string, std::vector<const Stmt*>> same;
   std::vector<std::string> order;
-  for (const Stmt& loop : k_.body[0].body) {
-    if (!loop.simd) continue;
+  for (const Stmt& loop : block) {
+    if (!loop.simd) {
+      if (loop.kind == K::loop) find_kept_loads(loop.body);
+      continue;
+    }
     simd_ = loop.axes.back().var;
     varies_[simd_] = true;
     for (const Stmt& s : loop.body) {
@@ -379,11 +382,10 @@ void CudaLanes::find_kept_loads() {
     }
   }
   simd_ = kNoRef;
-  int number = 0;
   for (const std::string& key : order) {
     const auto& list = same[key];
     if (list.size() < 2) continue;
-    const std::string name = "k" + std::to_string(number++);
+    const std::string name = "k" + std::to_string(first_loads_.size());
     for (const Stmt* s : list) kept_loads_[s] = {name, s == list.front()};
     first_loads_.push_back(list.front());
   }

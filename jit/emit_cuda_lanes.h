@@ -52,7 +52,7 @@ class CudaLanes {
   void count_lanes(const Axis& axis, const std::string& end);  // that are left before it
   void leave_lanes() { simd_ = kNoRef; }
   // Loads that several loops over a row repeat are kept in registers; declares them.
-  void find_kept_loads();
+  void find_kept_loads(const Block& block);
   void declare_kept_loads();
   // Of the body of a loop: loads of inputs that follow nothing the body computes. None where it has loops.
   std::vector<const Stmt*> loads_ahead(const Block& body) const;

@@ -24,7 +24,7 @@ class Lowering final : public Evaluator {
         kept_rows_(in, axes_) {
     for (ValueId v : in.members) member_.insert(v);
     for (ValueId v : in.members)
-      if (kind(v) == Kind::reduce)
+      if (kind(v) == Kind::reduce && !is_sum(v))
         reduces_.push_back(v);
       else if (kind(v) == Kind::scan)
         has_scan_ = true;
@@ -370,16 +370,36 @@ class Lowering final : public Evaluator {
       if (axes_[a].inner) extents.push_back(axes_[a].extent), at.push_back(index_.axis(a));
     return index_.linear(at, dense_strides(dims(), extents));
   }
-  void keep(const Key& key, Ref value) {
+  int new_local(DType type) {
     Dims extents;
     for (const LoopAxis& a : axes_)
       if (a.inner) extents.push_back(a.extent);
-    const int local = kLocalBase + static_cast<int>(proto_.locals.size());
-    proto_.locals.push_back({proto_.kernel.types[value], dims().product(extents)});
+    proto_.locals.push_back({type, dims().product(extents)});
+    return kLocalBase + static_cast<int>(proto_.locals.size()) - 1;
+  }
+  void keep(const Key& key, Ref value) {
+    const int local = new_local(proto_.kernel.types[value]);
     kept_[key] = local;
     kept_type_[local] = proto_.kernel.types[value];
     kept_any_ = true;
     emit_store(local, inner_linear(), value);
+  }
+
+  // ---- sums over the par axes ----
+  bool is_sum(ValueId v) const { return std::count(in_.sums.begin(), in_.sums.end(), v) > 0; }
+  // The element of the row at hand joins those of the rows before.
+  void add_up(ValueId v) {
+    const Node& n = graph().node(v);
+    const DType type = compute_type(n.type.dtype);
+    const OpId fold = *find_op(op(n.op).combine);
+    Indices at;
+    if (!output_index(n.inputs[0], true, &at)) return;
+    const Ref y = eval(n.inputs[0], at);
+    if (failed()) return;
+    const int local = new_local(type);
+    const Ref old = emit_load(local, type, inner_linear());
+    emit_store(local, inner_linear(), scalar_op(fold, {old, cast_to(y, type)}, type));
+    proto_.sums.push_back({v, local, fold});
   }
 
   // ---- outputs ----
@@ -400,7 +420,8 @@ class Lowering final : public Evaluator {
       if (failed()) return;
     }
     std::vector<ValueId> full, reduced;
-    for (ValueId o : in_.outputs) (is_full(o) ? full : reduced).push_back(o);
+    for (ValueId o : in_.outputs)
+      if (!is_sum(o)) (is_full(o) ? full : reduced).push_back(o);
     auto store_all = [&](const std::vector<ValueId>& outputs, bool inner_too) {
       std::vector<std::pair<Index, Ref>> done;
       for (ValueId o : outputs) {
@@ -420,9 +441,11 @@ class Lowering final : public Evaluator {
         emit_store(buffer_number(outputs[i]), done[i].first, done[i].second);
     };
     const bool loops = std::any_of(axes_.begin(), axes_.end(), [](const LoopAxis& a) { return a.inner; });
-    if (!full.empty()) {
+    if (!full.empty() || !in_.sums.empty()) {
       if (loops) scopes_.emplace_back();
       store_all(full, true);
+      for (ValueId v : in_.sums)
+        if (!failed()) add_up(v);
       if (failed()) return;
       if (loops) {
         Stmt loop{.kind = Stmt::Kind::loop, .body = std::move(scopes_.back().block)};

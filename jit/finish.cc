@@ -39,6 +39,10 @@ class Finisher {
     for (size_t i = 0; i < proto_.sizes.size(); ++i) proto_.kernel.sizes.push_back("s" + std::to_string(i));
     proto_.kernel.name = kernel_name();
     out.inplace = inplace_inputs();
+    for (LoweredKernel::Sum s : proto_.sums) {
+      s.buffer += static_cast<int>(proto_.buffers.size()) - kLocalBase;
+      out.sums.push_back(s);
+    }
     out.kernel = std::move(proto_.kernel);
     out.sizes = proto_.sizes;
     out.buffers = proto_.buffers;

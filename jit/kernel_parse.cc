@@ -220,6 +220,7 @@ class Parser {
           TENON_TRY(extent(axis.extent));
         if (lexer_.accept("by")) {
           Token by = lexer_.peek();
+          axis.by = {1, -1};
           TENON_TRY(extent(axis.by));
           if (axis.by.factor < 1) return Lexer::error(by, "a tile has at least one element");
         }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "jit/proto.h"
+#include "jit/row_blocks.h"
 #include "jit/scatter.h"
 #include "jit/split.h"
 #include "jit/tile.h"
@@ -28,6 +29,7 @@ Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
       return unsupported("a scan shares its loops with no other fold");
     scans = scans || kind == Kind::scan;
     if (folds) continue;
+    if (std::count(in.sums.begin(), in.sums.end(), v)) continue;
     folds = true;
     root = n.inputs[0];
     const int rank = g.type(root).rank();
@@ -41,7 +43,9 @@ Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
 
 }  // namespace
 
-Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
+Result<std::vector<LoweredKernel>> lower(const LowerInput& given) {
+  LowerInput in = given;
+  if (in.target == Target::gpu) in.sums = sums_beside_rows(in);
   std::vector<LoweredKernel> kernels;
   DimTable& dims = *in.graph.dims;
   bool empty = true;
@@ -64,6 +68,11 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& in) {
     work.pop_back();
     Lowered outcome = lower_axes(in, domain, axes);
     if (outcome.kernel) {
+      if (!in.sums.empty()) {
+        if (!work.empty() || !kernels.empty()) return unsupported("sums beside rows that are cut in pieces");
+        TENON_ASSIGN(kernels, rows_in_blocks(std::move(*outcome.kernel), in));
+        continue;
+      }
       if (in.target == Target::gpu && walks_again(*outcome.kernel, dims))
         return unsupported("on a GPU columns and channels are walked along once");
       for (LoweredKernel& k : split_reduction(std::move(*outcome.kernel), dims, in.target)) {

@@ -22,6 +22,8 @@ struct LowerInput {
   // Strides in elements of a materialised value; absent: the value is a view to read through.
   std::function<std::optional<Dims>(ValueId)> strides;
   Target target = Target::cpu;
+  std::vector<ValueId> sums =
+      {};  // set by lower(): what is added up beside the loops over rows (row_blocks.h)
 };
 
 // Memory between the kernels of a group, free again when the last that names it has run.
@@ -36,6 +38,13 @@ struct LoweredKernel {
   Dims sizes;                    // the meaning of each size argument
   std::vector<ValueId> buffers;  // what each in/out buffer is
   std::vector<Temp> temps = {};
+  // Locals in which every par iteration is to add up a reduction of the group: row_blocks.h sees to that.
+  struct Sum {
+    ValueId value;
+    int buffer;
+    OpId fold;
+  };
+  std::vector<Sum> sums = {};
   std::vector<ValueId>
       inplace;  // inputs that are read only where the (single) output is written, before it is
 };

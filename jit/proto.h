@@ -28,6 +28,7 @@ struct Proto {
   Dims sizes;                               // the meaning of each size argument
   std::map<int, std::vector<Index>> loads;  // per buffer
   std::vector<Index> stores;                // to outputs
+  std::vector<LoweredKernel::Sum> sums;     // their buffers are locals
 
   int size_number(Dim d);
 };

@@ -160,6 +160,18 @@ int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target targe
   return few || (elements.is_const() && elements.value() >= kLongRow) ? kPart : 0;
 }
 
+// About four blocks for every multiprocessor there may be; what they leave is little beside what they read.
+Dim rows_of_block(DimTable& dims, Dim rows) {
+  constexpr int64_t kBlocks = 512, kFewest = 4;
+  return dims.max(Dim(kFewest), dims.ceil_div(rows, Dim(kBlocks)));
+}
+
+// Of more, sums and rows do not fit into registers; of fewer, a block has little to do.
+bool adds_up_columns(Dim columns) {
+  constexpr int64_t kFewest = 128, kMost = 8192;
+  return columns.is_const() && columns.value() >= kFewest && columns.value() <= kMost;
+}
+
 // About 4000 simple operations (roughly 1 us of vector code) pay for waking a thread.
 int64_t min_iterations_per_thread(int64_t operations_per_iteration) {
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, operations_per_iteration));

@@ -63,6 +63,11 @@ int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target targe
 // Columns of more rows are walked along no more than once on a GPU (split.h).
 inline constexpr int64_t kMostRowsAgain = 128;
 
+// Rows beside which columns are added up on a GPU (row_blocks.h): how many of them a block goes through, and whether it can keep
+// the sums of so many columns.
+Dim rows_of_block(DimTable& dims, Dim rows);
+bool adds_up_columns(Dim columns);
+
 // ---- what the emitters ask ----
 // A reduce over a whole tile of no more elements has no loop.
 inline constexpr int64_t kUnrolledTile = 8;

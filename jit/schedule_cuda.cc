@@ -361,14 +361,19 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
     if (vectors > team * kMostChunks) team = 1024;
     s.team = s.block = static_cast<int>(team);
   }
+  const int64_t iterations = par_iterations(k, sizes.data(), 1);
   // Few rows of a map, and long ones: every vector of them has a thread of its own.
-  if (vectors > s.team && par_iterations(k, sizes.data(), 1) * s.team <
-                              int64_t{device.multiprocessors} * device.threads_per_multiprocessor)
+  if (vectors > s.team &&
+      iterations * s.team < int64_t{device.multiprocessors} * device.threads_per_multiprocessor)
     if (const auto map = merged_map(k); map && !simd) {
       CudaSchedule flat = cuda_schedule(*map, sizes, device, alignment, longest_buffer, ease);
       flat.merged = true;
       return flat;
     }
+  // Few other rows: a block each, though some of its threads have nothing to do.
+  if (s.team == 32 && vectors > 32 &&
+      iterations * s.team < int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4)
+    s.team = s.block = 128;
   const int64_t chunks = (vectors + s.team - 1) / s.team;
   const int64_t room = std::min<int64_t>(device.registers / s.block, 255) * 4 / kKeptShare;
   // Steps in which a cluster goes through a row that its registers keep; 0: they do not.

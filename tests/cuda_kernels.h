@@ -1,5 +1,6 @@
 // Kernels as real groups have them, with data: softmax, layer_norm, a bias and gelu, sums of embeddings, of columns, a running
-// sum, a reversal, a sum in parts. Used by emit_cuda_test.cc and nvrtc_test.cc.
+// sum, a reversal, a sum in parts, a norm's
+// backward pass. Used by emit_cuda_test.cc and nvrtc_test.cc.
 #pragma once
 
 #include <random>
@@ -131,6 +132,41 @@ inline constexpr const char* kCudaTexts[] = {
           yield %v
         }
         store %y[%p], %s
+      }
+    })",
+    R"(kernel @norm_backward(N, M; in %x: $T, in %d: $T, in %w: $T, out %y: $T, out %p: $T; local %a: f32[M]) {
+      par %b in N by 4 {
+        %z = const.f32 0.0
+        %n = const.f32 0.001
+        for simd %c in M {
+          store %a[%c], %z
+        }
+        for %i in %b {
+          %s = reduce add simd %j in M unroll 4 {
+            %v = load %x[M*%i + %j]
+            %g = load %d[M*%i + %j]
+            %q = mul %v, %g
+            yield %q
+          }
+          %m = mul %s, %n
+          for simd %k in M {
+            %v2 = load %x[M*%i + %k]
+            %g2 = load %d[M*%i + %k]
+            %w2 = load %w[%k]
+            %h = mul %g2, %w2
+            %u = mul %v2, %m
+            %o = sub %h, %u
+            store %y[M*%i + %k], %o
+            %a0 = load %a[%k]
+            %e = mul %v2, %g2
+            %a1 = add %a0, %e
+            store %a[%k], %a1
+          }
+        }
+        for simd %l in M {
+          %t = load %a[%l]
+          store %p[M*%b + %l], %t
+        }
       }
     })"};
 

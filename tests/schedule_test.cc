@@ -49,6 +49,15 @@ TEST(ReductionPart, OnAGpu) {
   EXPECT_EQ(reduction_part({Dim(64)}, n, false, Target::cpu, Dim(49)), 0);
 }
 
+TEST(RowsOfBlock, ABlockIsNoMoreThanManyShare) {
+  DimTable dims;
+  EXPECT_EQ(rows_of_block(dims, Dim(16384)), Dim(32));
+  EXPECT_EQ(rows_of_block(dims, Dim(16385)), Dim(33));
+  EXPECT_EQ(rows_of_block(dims, Dim(100)), Dim(4));
+  EXPECT_TRUE(adds_up_columns(Dim(4096)));
+  for (Dim columns : {Dim(64), Dim(16384), dims.symbol("M")}) EXPECT_FALSE(adds_up_columns(columns));
+}
+
 TEST(TilesTransposed, NotShortAxes) {
   DimTable dims;
   EXPECT_TRUE(tiles_transposed(dims.symbol("N"), Dim(64)));

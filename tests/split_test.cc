@@ -61,6 +61,23 @@ TEST(SplitReduction, ColumnsAreWalkedOnceOnAGpu) {
   }
 }
 
+// Sums of columns beside rows are one group on a GPU where a block can keep them, and where no member reads them.
+TEST(RowBlocks, SumsBesideRows) {
+  using jit::Target;
+  constexpr const char *kBeside =
+                           "%s = sum(%x){axes=[1], keepdims=true}\n%d = sub(%x, %s)\n%y = sum(%d){axes=[0]}",
+                       *kRead =
+                           "%s = sum(%x){axes=[1], keepdims=true}\n%d = sub(%x, %s)\n%c = sum(%d){axes=[0]}\n"
+                           "%y = neg(%c)";
+  EXPECT_TRUE(one_group("f32[N,1024]", kBeside, Target::gpu).ok());
+  EXPECT_EQ(one_group("f32[N,1024]", kRead, Target::gpu).message(),
+            "%c has another shape than the group's loops");
+  for (const char* type : {"f32[N,64]", "f32[N,16384]", "f32[N,M]"})
+    EXPECT_EQ(one_group(type, kBeside, Target::gpu).message(), "%y has another shape than the group's loops");
+  EXPECT_EQ(one_group("f32[N,1024]", kBeside, Target::cpu).message(),
+            "%y has another shape than the group's loops");
+}
+
 // Nor has it for the channels of images, unless they are many or the images few.
 TEST(SplitReduction, ChannelsAreWalkedOnceOnAGpu) {
   using jit::Target;

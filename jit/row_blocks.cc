@@ -1,0 +1,200 @@
+// See row_blocks.h.
+#include "jit/row_blocks.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "jit/schedule.h"
+#include "src/ops/names.h"
+#include "src/ops/rules.h"
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+
+class RowBlocks {
+ public:
+  RowBlocks(LoweredKernel rows, const LowerInput& in) : rows_(std::move(rows)), in_(in) {}
+
+  Result<std::vector<LoweredKernel>> run() {
+    const Stmt& par = rows_.kernel.body[0];
+    if (par.simd || par.axes.size() != 1 || par.body.empty())
+      return unsupported("sums beside rows that are no single loop");
+    const Stmt& map =
+        *std::find_if(par.body.rbegin(), par.body.rend(), [](const Stmt& s) { return !s.axes.empty(); });
+    if (map.kind != K::loop || !map.simd || map.axes.size() != 1)
+      return unsupported("sums beside rows whose elements are no single loop");
+    columns_ = map.axes[0].extent;
+    DimTable& dims = *in_.graph.dims;
+    for (const LoweredKernel::Sum& s : rows_.sums) {
+      const auto strides = in_.strides(s.value);
+      if (!strides || *strides != dense_strides(dims, in_.graph.type(s.value).shape))
+        return unsupported("sums beside rows into memory that is not dense");
+    }
+    const Dim rows = dim(par.axes[0].extent);
+    of_block_ = rows_of_block(dims, rows);
+    blocks_ = dims.ceil_div(rows, of_block_);
+    for (const LoweredKernel::Sum& s : rows_.sums)
+      temps_.push_back({rows_.kernel.buffers[s.buffer].type, dims.mul(blocks_, dim(columns_))});
+    if (dims.is_overflow(temps_[0].length)) return unsupported("sums beside too many rows");
+    std::vector<LoweredKernel> kernels{first(), second()};
+    return kernels;
+  }
+
+ private:
+  Dim dim(const Extent& e) const {
+    return e.size < 0 ? Dim(e.factor) : in_.graph.dims->mul(Dim(e.factor), rows_.sizes[e.size]);
+  }
+  // for simd %c in COLUMNS { body }
+  Stmt over_columns(Kernel& k, const std::function<Block(Ref)>& body) const {
+    const Ref c = k.add_ref(DType::i64, "c" + std::to_string(k.types.size()));
+    return {.kind = K::loop, .axes = {{c, columns_}}, .simd = true, .body = body(c)};
+  }
+
+  LoweredKernel first() {
+    LoweredKernel out = rows_;
+    Kernel& k = out.kernel;
+    const int temps = add_temps(out);
+    const auto count = static_cast<int>(temps_.size());
+    const int width = size_of_columns(out);
+    const Ref block = k.add_ref(DType::i64, "b");
+    Stmt par = std::move(k.body[0]);
+    Stmt rows{.kind = K::loop, .axes = {{.var = par.axes[0].var, .of = block}}, .body = std::move(par.body)};
+    par.axes[0].var = block;
+    par.axes[0].by = of_block_.is_const() ? Extent{of_block_.value()} : Extent{1, size(out, of_block_)};
+    par.body.clear();
+    for (const LoweredKernel::Sum& s : out.sums) {
+      const DType type = k.buffers[s.buffer + count].type;
+      const Ref zero = k.add_ref(type);
+      par.body.push_back(
+          {.kind = K::constant, .type = type, .result = zero, .literal = *combine_identity(s.fold, type)});
+      par.body.push_back(over_columns(k, [&](Ref c) {
+        return Block{{.kind = K::store, .args = {zero}, .buffer = s.buffer + count, .address = {{1, -1, c}}}};
+      }));
+    }
+    par.body.push_back(std::move(rows));
+    for (int t = 0; t < count; ++t)
+      par.body.push_back(over_columns(k, [&](Ref c) {
+        const int local = out.sums[t].buffer + count;
+        const Ref sum = k.add_ref(k.buffers[local].type);
+        return Block{
+            {.kind = K::load, .type = k.types[sum], .result = sum, .buffer = local, .address = {{1, -1, c}}},
+            {.kind = K::store, .args = {sum}, .buffer = temps + t, .address = at(width, block, c)}};
+      }));
+    k.body[0] = std::move(par);
+    k.name += "_blocks";
+    out.sums.clear();
+    return out;
+  }
+
+  LoweredKernel second() {
+    LoweredKernel out;
+    Kernel& k = out.kernel;
+    k.name = rows_.kernel.name + "_sums";
+    out.temps = temps_;
+    Stmt fold{.kind = K::reduce};
+    Block stores;
+    const int width = size_of_columns(out), blocks = size(out, blocks_);
+    const Ref column = k.add_ref(DType::i64, "j"), block = k.add_ref(DType::i64, "b");
+    fold.axes = {{block, {1, blocks}}};
+    for (size_t t = 0; t < temps_.size(); ++t) {
+      const LoweredKernel::Sum& s = rows_.sums[t];
+      const DType type = temps_[t].type;
+      const auto to = static_cast<int>(k.buffers.size());
+      k.buffers.push_back({Buffer::Role::out, in_.graph.type(s.value).dtype, "y" + std::to_string(to), {}});
+      k.buffers.push_back({Buffer::Role::in, type, "w" + std::to_string(t), {}});
+      out.buffers.push_back(s.value);
+      out.buffers.push_back(kTempBuffer + static_cast<ValueId>(t));
+      const Ref part = k.add_ref(type), sum = k.add_ref(type);
+      fold.body.push_back({.kind = K::load,
+                           .type = type,
+                           .result = part,
+                           .buffer = to + 1,
+                           .address = at(width, block, column)});
+      fold.combine.push_back(s.fold);
+      fold.yields.push_back(part);
+      fold.results.push_back(sum);
+      stores.push_back({.kind = K::store, .args = {sum}, .buffer = to, .address = {{1, -1, column}}});
+    }
+    Stmt par{.kind = K::par, .axes = {{column, columns_of(out)}}, .simd = true};
+    par.body.push_back(std::move(fold));
+    par.body.insert(par.body.end(), std::make_move_iterator(stores.begin()),
+                    std::make_move_iterator(stores.end()));
+    k.body.push_back(std::move(par));
+    return out;
+  }
+
+  static int size(LoweredKernel& k, Dim d) {
+    for (size_t i = 0; i < k.sizes.size(); ++i)
+      if (k.sizes[i] == d) return static_cast<int>(i);
+    k.sizes.push_back(d);
+    k.kernel.sizes.push_back("s" + std::to_string(k.sizes.size() - 1));
+    return static_cast<int>(k.sizes.size() - 1);
+  }
+  int size_of_columns(LoweredKernel& k) const { return size(k, dim(columns_)); }
+  Extent columns_of(LoweredKernel& k) const { return {1, size_of_columns(k)}; }
+  static Address at(int width, Ref block, Ref column) { return {{1, width, block}, {1, -1, column}}; }
+
+  // In front of the locals, which move up.
+  int add_temps(LoweredKernel& k) const {
+    const auto base = static_cast<int>(k.buffers.size()), count = static_cast<int>(temps_.size());
+    auto move = [&](auto& self, Block& block) -> void {
+      for (Stmt& s : block) {
+        if (s.buffer >= base) s.buffer += count;
+        self(self, s.body);
+      }
+    };
+    move(move, k.kernel.body);
+    for (int t = 0; t < count; ++t) {
+      k.buffers.push_back(kTempBuffer + static_cast<ValueId>(t));
+      k.kernel.buffers.insert(k.kernel.buffers.begin() + base + t,
+                              {Buffer::Role::out, temps_[t].type, "w" + std::to_string(t), {}});
+    }
+    k.temps = temps_;
+    return base;
+  }
+
+  LoweredKernel rows_;
+  const LowerInput& in_;
+  Extent columns_;
+  Dim of_block_, blocks_;
+  std::vector<Temp> temps_;
+};
+
+}  // namespace
+
+std::vector<ValueId> sums_beside_rows(const LowerInput& in) {
+  const Graph& g = in.graph;
+  std::vector<ValueId> rows, sums;
+  auto flags = [&](ValueId v) {
+    return *axis_flags(attr_ints(g.node(v), "axes"), g.type(g.node(v).inputs[0]).rank());
+  };
+  for (ValueId v : in.members) {
+    const Kind kind = op(g.node(v).op).kind;
+    if (kind == Kind::scan || kind == Kind::move) return {};
+    if (kind == Kind::reduce) (flags(v).empty() || flags(v).back() ? rows : sums).push_back(v);
+  }
+  if (rows.empty() || sums.empty()) return {};
+  const Dims& shape = g.type(g.node(rows[0]).inputs[0]).shape;
+  std::vector<bool> along = flags(rows[0]);
+  Dims row;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (along[d]) row.push_back(shape[d]);
+  if (!adds_up_columns(g.dims->product(row))) return {};
+  along.flip();
+  for (ValueId v : sums) {
+    const bool read = std::ranges::any_of(
+        in.members, [&](ValueId m) { return std::ranges::count(g.node(m).inputs, v) > 0; });
+    if (read || !std::count(in.outputs.begin(), in.outputs.end(), v) || flags(v) != along ||
+        g.type(g.node(v).inputs[0]).shape != shape)
+      return {};
+  }
+  return sums;
+}
+
+Result<std::vector<LoweredKernel>> rows_in_blocks(LoweredKernel rows, const LowerInput& in) {
+  return RowBlocks(std::move(rows), in).run();
+}
+
+}  // namespace tenon::jit
