@@ -1,7 +1,8 @@
 // See passes.h. Nodes are taken in order. A library node starts a group and takes its epilogue: the map that alone
 // reads its value (or the composite that was kept for it), then the one that alone reads that one, as long as the
 // library says yes. A node that loops run joins the groups of its producers: all of them if one schedule covers the
-// union, else the one it reads most bytes from, else none. Whether a schedule covers a set is asked of the back end, so legality has one definition.
+// union, else the one it reads most bytes from, else none. A reduction of stored values alone joins a group that reads
+// the same tensor anyway. Whether a schedule covers a set is asked of the back end, so legality has one definition.
 // Merging must not make a cycle of groups. Tested by tests/passes/fuse_*.tn.
 #include <algorithm>
 #include <map>
@@ -164,6 +165,23 @@ class Fuser {
       if (!in_set(i) && seen.insert(i).second) work.push_back(i);
   }
 
+  // Groups of loops that read this stored value, the newest first.
+  std::vector<int> readers_of(ValueId v) const {
+    std::vector<int> found;
+    if (!stored(v)) return found;
+    for (int id = static_cast<int>(groups_.size()); id-- > 0;) {
+      if (groups_[id].backend != rules_.loops) continue;
+      const auto& members = groups_[id].members;
+      if (std::any_of(members.begin(), members.end(), [&](ValueId m) {
+            std::set<ValueId> read;
+            reads(m, read);
+            return read.count(v) > 0;
+          }))
+        found.push_back(id);
+    }
+    return found;
+  }
+
   void join_producers(ValueId v) {
     const std::string backend = op(g_.node(v).op).view ? rules_.loops : rules_.backend(v);
     std::set<ValueId> read;
@@ -184,6 +202,8 @@ class Fuser {
     for (auto& [id, rank] : producers) ranked.push_back({-rank, id});
     std::sort(ranked.begin(), ranked.end());
     for (auto& [rank, id] : ranked) tries.push_back({id});
+    if (tries.empty() && backend == rules_.loops && op(g_.node(v).op).kind == Kind::reduce)
+      for (int id : readers_of(g_.node(v).inputs[0])) tries.push_back({id});
 
     std::string why;
     for (const std::set<int>& set : tries) {
