@@ -57,6 +57,22 @@ def add_rms_norm(x, r, w):
     return rms_norm(s, w), s
 
 
+def rms_norm_backward(x, d, w):
+    y, g = x.float(), d.float() * w
+    r = torch.rsqrt(y.square().mean(-1, keepdim=True) + 1e-6)
+    h = y * r
+    return ((g - h * (g * h).mean(-1, keepdim=True)) * r).to(x.dtype), (d * h).sum(0).to(w.dtype)
+
+
+def layer_norm_backward(x, d, w):
+    y, e = x.float(), d.float()
+    g, m = e * w, y.mean(-1, keepdim=True)
+    r = torch.rsqrt((y - m).square().mean(-1, keepdim=True) + 1e-5)
+    h = (y - m) * r
+    dx = (g - g.mean(-1, keepdim=True) - h * (g * h).mean(-1, keepdim=True)) * r
+    return dx.to(x.dtype), (e * h).sum(0).to(w.dtype), e.sum(0).to(w.dtype)
+
+
 CASES = [
     Case("relu", lambda x: F.relu(x), rows, (8192, 8192), 3.9),
     Case("silu", lambda x: F.silu(x), rows, (8192, 8192), 3.9),
@@ -72,6 +88,8 @@ CASES = [
     Case("layer_norm", lambda x, w: F.layer_norm(x, x.shape[-1:], w), with_vector(1), (16384, 4096), 3.8),
     Case("rms_norm", rms_norm, with_vector(1), (8192, 8192), 4.0),
     Case("add + rms_norm", add_rms_norm, with_vector(2), (8192, 8192), 4.0),
+    Case("rms_norm backward", rms_norm_backward, with_vector(2), (8192, 8192), 3.4),
+    Case("layer_norm backward", layer_norm_backward, with_vector(2), (16384, 4096), 3.4),
     Case("cross_entropy", lambda x, t: F.cross_entropy(x.float(), t, reduction="none"), labels, (8192, 32768), 3.9,
          ((64, 256), (37, 129), (1, 1), (13, 1031), (3, 40000))),
     Case("sum", lambda x: x.float().sum(), rows, (16384, 8192), 4.1),

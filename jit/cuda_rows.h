@@ -1,5 +1,6 @@
 // CudaRows: what a team of threads can share of a kernel: simd loops that stand in the par nest or in plain loops within, or run
-// over a tile of one of its axes, whose locals are each written and read by the same lanes, and no output that is read back. At concrete sizes, for schedule_cuda.cc. Tested by tests/schedule_cuda_test.cc.
+// over a tile of one of its axes, whose locals are each written and read by the same lanes, and no output that is read back.
+// At concrete sizes, for schedule_cuda.cc. Tested by tests/schedule_cuda_test.cc.
 #pragma once
 
 #include <array>

@@ -19,13 +19,12 @@ class RowBlocks {
 
   Result<std::vector<LoweredKernel>> run() {
     const Stmt& par = rows_.kernel.body[0];
-    if (par.simd || par.axes.size() != 1 || par.body.empty())
-      return unsupported("sums beside rows that are no single loop");
-    const Stmt& map =
-        *std::find_if(par.body.rbegin(), par.body.rend(), [](const Stmt& s) { return !s.axes.empty(); });
-    if (map.kind != K::loop || !map.simd || map.axes.size() != 1)
+    if (par.simd || par.axes.size() != 1) return unsupported("sums beside rows that are no single loop");
+    const auto map =
+        std::find_if(par.body.rbegin(), par.body.rend(), [](const Stmt& s) { return !s.axes.empty(); });
+    if (map == par.body.rend() || map->kind != K::loop || !map->simd || map->axes.size() != 1)
       return unsupported("sums beside rows whose elements are no single loop");
-    columns_ = map.axes[0].extent;
+    columns_ = map->axes[0].extent;
     DimTable& dims = *in_.graph.dims;
     for (const LoweredKernel::Sum& s : rows_.sums) {
       const auto strides = in_.strides(s.value);

@@ -1,6 +1,5 @@
 // Kernels as real groups have them, with data: softmax, layer_norm, a bias and gelu, sums of embeddings, of columns, a running
-// sum, a reversal, a sum in parts, a norm's
-// backward pass. Used by emit_cuda_test.cc and nvrtc_test.cc.
+// sum, a reversal, a sum in parts, the backward pass of a norm. Used by emit_cuda_test.cc and nvrtc_test.cc.
 #pragma once
 
 #include <random>

@@ -56,6 +56,13 @@ inline std::string typed(std::string text, const std::string& type) {
   return text;
 }
 
+// The same elements, rounded to another type.
+inline HostTensor as(DType type, const HostTensor& t) {
+  HostTensor result(type, t.shape);
+  for (int64_t i = 0; i < t.count(); ++i) result.set(i, convert_element(t.get(i), t.dtype, type));
+  return result;
+}
+
 class CudaProgramTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -95,13 +102,17 @@ class CudaProgramTest : public testing::Test {
     for (size_t o = 0; o < out.size(); ++o) outputs[o] = out[o]->read();
     return {};
   }
-  // Runs on the device and compares with the evaluator.
+  // Runs on the device and compares with the evaluator; `graph` may have wider types than the program.
   void check(Program& program, const Graph& graph, const std::vector<HostTensor>& inputs,
              int64_t shift = 0) const {
-    auto expected = evaluate(graph, inputs);
+    std::vector<HostTensor> same, got;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      same.push_back(as(graph.type(graph.inputs[i].value).dtype, inputs[i]));
+    auto expected = evaluate(graph, same);
     ASSERT_TRUE(expected.ok()) << expected.status().message();
-    std::vector<HostTensor> got;
-    for (const HostTensor& e : *expected) got.emplace_back(e.dtype, e.shape);
+    const Graph& own = program.graph();
+    for (size_t o = 0; o < expected->size(); ++o)
+      got.emplace_back(own.type(own.outputs[o].value).dtype, (*expected)[o].shape);
     const Status status = run(program, inputs, got, shift);
     ASSERT_TRUE(status.ok()) << status.message() << "\n" << faults() << program.explain(false);
     for (size_t o = 0; o < got.size(); ++o)

@@ -85,34 +85,36 @@ TEST_F(CudaPrograms, SumsInParts) {
   }
 }
 
-// The backward pass of a norm: one kernel reads the inputs, a second adds up what its blocks leave.
+// The backward pass of a norm: one kernel reads the inputs, a second adds up what its blocks leave. With 16 bits the kernel is
+// compared with 32: it rounds nothing between, and the evaluator every value, which many rows add up.
 TEST_F(CudaPrograms, NormBackward) {
-  for (const char* type : {"f32", "bf16"}) {
-    std::string text = R"(graph @f(%x: f32[N,160], %d: f32[N,160], %w: f32[160], %r: f32[N,1]) {
-      %h = mul(%x, %r)
-      %g = mul(%d, %w)
-      %p = mul(%g, %h)
-      %s = mean(%p){axes=[1], keepdims=true}
-      %q = mul(%h, %s)
-      %o = sub(%g, %q)
-      %y = mul(%o, %r)
-      %e = mul(%d, %h)
-      %v = sum(%e){axes=[0]}
-      %b = sum(%d){axes=[0]}
-      return %y, %v, %b
-    })";
-    for (size_t at = 0; (at = text.find("f32", at)) != text.npos; ++at) text.replace(at, 3, type);
-    const DType t = type[0] == 'b' ? DType::bf16 : DType::f32;
-    const Graph graph = parsed(text.c_str());
-    auto program = Program::make(graph, options, {});
+  constexpr const char* kBackward = R"(graph @f(%x: f32[N,160], %d: f32[N,160], %w: f32[160], %r: f32[N,1]) {
+    %h = mul(%x, %r)
+    %g = mul(%d, %w)
+    %p = mul(%g, %h)
+    %s = mean(%p){axes=[1], keepdims=true}
+    %q = mul(%h, %s)
+    %o = sub(%g, %q)
+    %y = mul(%o, %r)
+    %e = mul(%d, %h)
+    %v = sum(%e){axes=[0]}
+    %b = sum(%d){axes=[0]}
+    return %y, %v, %b
+  })";
+  const Graph wide = parsed(kBackward);
+  for (DType type : {DType::f32, DType::bf16, DType::f16}) {
+    std::string text = kBackward;
+    for (size_t at = 0; (at = text.find("f32", at)) != text.npos; ++at) text.replace(at, 3, name(type));
+    auto program = Program::make(parsed(text.c_str()), options, {});
     ASSERT_TRUE(program.ok()) << program.status().message();
-    EXPECT_NE((*program)->explain(false).find("_blocks_0"), std::string::npos) << (*program)->explain(false);
-    EXPECT_NE((*program)->explain(false).find("_sums_1"), std::string::npos);
-    // The evaluator rounds every value to 16 bits, the kernel none between: over many rows that shows.
-    for (int64_t n : t == DType::f32 ? std::vector<int64_t>{1, 32, 33, 100, 0} : std::vector<int64_t>{1, 5})
-      check(**program, graph,
-            {random_tensor(t, {n, 160}, 1), random_tensor(t, {n, 160}, 2), random_tensor(t, {160}, 3),
-             random_tensor(t, {n, 1}, 4)});
+    const std::string kernels = (*program)->explain(false);
+    EXPECT_NE(kernels.find("_blocks_0"), std::string::npos) << kernels;
+    EXPECT_NE(kernels.find("_sums_1"), std::string::npos) << kernels;
+    EXPECT_EQ((*program)->stats().kernels, 2) << kernels;
+    for (int64_t n : {1, 32, 33, 100, 0})
+      check(**program, wide,
+            {random_tensor(type, {n, 160}, 1), random_tensor(type, {n, 160}, 2),
+             random_tensor(type, {160}, 3), random_tensor(type, {n, 1}, 4)});
   }
 }
 
