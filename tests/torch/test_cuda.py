@@ -169,6 +169,25 @@ def test_random_numbers(gpu, monkeypatch):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_backward_pass_of_a_norm_reads_its_inputs_once(gpu, dtype):
+    aten, shape = torch.ops.aten, [256]
+
+    def f(grad, x, w, b, mean, rstd):
+        return aten.native_layer_norm_backward(grad, x, shape, mean, rstd, w, b, [True, True, True])
+
+    x, grad, w, b = (torch.randn(*s, dtype=dtype) for s in ((40, 256), (40, 256), (256,), (256,)))
+    given = grad, x, w, b, *aten.native_layer_norm(x, shape, w, b, 1e-5)[1:]
+    g, before = torch.compile(f, backend="tenon", fullgraph=True), len(gpu.launches())
+    got, launches = g(*given), gpu.launches()[before:]
+    assert "_blocks_0" in launches[0] and "_sums_1" in launches[1], launches
+    assert len(launches) == (2 if dtype == torch.float32 else 4) and all("cast_bf16" in line for line in launches[2:]), launches
+    tolerance = 1e-4 if dtype == torch.float32 else 3e-2
+    for y, want in zip(got, f(*given), strict=True):
+        torch.testing.assert_close(y, want, atol=tolerance, rtol=tolerance)
+
+
+@torch.no_grad()
 def test_workspace_is_pytorchs(gpu):
     def f(x):
         return torch.softmax(x, 0).sum(-1) * x.var()

@@ -38,6 +38,11 @@ def layouts(shape, dtype, low=-4, high=4):
         yield make(shape, dtype, low, high).contiguous(memory_format=torch.channels_last)
 
 
+def layer_norm_gradients(g, x, shape, w, b, mask=(True, True, True)):
+    _, mean, rstd = aten.native_layer_norm(x, shape, w, b, 1e-5)
+    return [y for y in aten.native_layer_norm_backward(g, x, shape, mean, rstd, w, b, mask) if y is not None]
+
+
 covered = set()
 
 
@@ -234,7 +239,11 @@ CASES = {
     "pool3d": (lambda x: (F.max_pool3d(x, 2), F.adaptive_avg_pool3d(x, 2), F.avg_pool3d(x, 2, 1, 1)), (t(2, 3, 4, 5, 6),), F32),
     "avg_pool": (lambda x: (F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), F.avg_pool2d(x, 2, 2, 0, ceil_mode=True), F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False), F.avg_pool2d(x, 2, divisor_override=3), F.avg_pool1d(x[0], 3, 2), F.avg_pool2d(x[0], 2)), (img,), F32),
     "adaptive_pool": (lambda x: (F.adaptive_avg_pool2d(x, 1), F.adaptive_avg_pool2d(x, (3, 5)), F.adaptive_avg_pool1d(x[0], 4), F.adaptive_avg_pool2d(x[0], 2)), (img,), F32),
+    "activation_gradients": (lambda g, x: (aten.sigmoid_backward(g, x), aten.tanh_backward(g, x), aten.silu_backward(g, x), aten.gelu_backward(g, x), aten.gelu_backward(g, x, approximate="tanh"), aten.threshold_backward(g, x, 0.5), aten.leaky_relu_backward(g, x, 0.2, False), aten.hardtanh_backward(g, x, -1, 1.5), aten.hardsigmoid_backward(g, x), aten.hardswish_backward(g, x), aten.native_dropout_backward(g, x > 0, 1.25)), (X, X), FLOATS),
+    "gradient_ends": (lambda x: (aten.threshold_backward(x, x, 3), aten.hardtanh_backward(x, x, -3, 3), aten.hardsigmoid_backward(x, x), aten.hardswish_backward(x, x), aten.leaky_relu_backward(x, x, 0.1, False)), (lambda d: torch.tensor([-3.0, 3.0, 0.0, -0.0, math.nan, math.inf, -math.inf], dtype=d),), FLOATS),
+    "softmax_gradients": (lambda g, x: [f(g, y(x, a), a, x.dtype) for a in (-1, 0) for f, y in ((aten._softmax_backward_data, torch.softmax), (aten._log_softmax_backward_data, torch.log_softmax))], (X, X), FLOATS),
     "layer_norm": (lambda x, w, b: (F.layer_norm(x, (8,)), F.layer_norm(x, (8,), w, b), F.layer_norm(x, (8,), w), F.layer_norm(x, (8,), None, b), F.layer_norm(x, (9, 8), None, b.expand(9, 8)), *aten.native_layer_norm(x, [8], w, b, 1e-5)), (img, t(8), t(8)), FLOATS),
+    "layer_norm_gradient": (lambda g, x, w, b: (*layer_norm_gradients(g, x, [8], w, b), *layer_norm_gradients(g, x, [8], None, None, (True, False, False)), *layer_norm_gradients(g, x, [9, 8], w.expand(9, 8), None, (True, True, False)), *layer_norm_gradients(g[0, 0, 0], x[0, 0, 0], [8], w, b)), (img, img, t(8), t(8)), F32 + (torch.float64,)),
     "group_norm": (lambda x, w, b: (F.group_norm(x, 3, w, b), F.group_norm(x, 2), F.group_norm(x, 2, None, b), F.instance_norm(x, None, None, w, b)), (img, t(6), t(6)), F32),
     "batch_norm": (lambda x, m, v, w, b: (F.batch_norm(x, m, v, w, b), F.batch_norm(x, m, v), aten._native_batch_norm_legit_no_training(x, w, b, m, v, 0.1, 1e-5)[1]), (img, t(6), t(6, low=0.5), t(6), t(6)), F32),
     "rms_norm": (lambda x, w: F.rms_norm(x, (8,), w), (img, t(8)), F32 + (torch.bfloat16,)),
@@ -263,6 +272,20 @@ def test_channels_last(name):
     args = [m(torch.float32) for m in makers]
     args = [a.contiguous(memory_format=torch.channels_last) if a.dim() == 4 else a for a in args]
     compare(f, args, **LOOSE[torch.float32])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_layer_norm_gradients_of_16_bits(dtype):
+    """Against float64, because eager adds up rows in fewer bits."""
+    def f(g, x, w, mean, rstd):
+        return aten.native_layer_norm_backward(g, x, [8], mean, rstd, w, w, [True, True, True])
+
+    g, x, w = make((40, 8), dtype), make((40, 8), dtype), make((8,), dtype)
+    args = g, x, w, *aten.native_layer_norm(x, [8], w, w, 1e-5)[1:]
+    with torch.no_grad():
+        for got, want in zip(torch.compile(f, backend="tenon", fullgraph=True)(*args), f(*[a.double() for a in args])):
+            assert got.dtype == dtype
+            torch.testing.assert_close(got.double(), want, rtol=1e-2, atol=1e-3 * float(want.abs().max()))
 
 
 def test_nan_and_infinity():

@@ -410,8 +410,6 @@ def _(e, *_, **__):
     return e.uniform(e.shape)
 
 
-
-
 @row("copy")
 def _(e, x, source, non_blocking=False):
     return e.expand(e.cast(source, e.dtype), e.shape)
