@@ -21,6 +21,31 @@ typedef tn_u32 tn_ix;
 struct tn_b8 { tn_u8 bits; };
 struct tn_bf16 { unsigned short bits; };
 struct tn_f16 { unsigned short bits; };
+struct tn_f8e4m3fn { tn_u8 bits; };
+struct tn_f8e5m2 { tn_u8 bits; };
+
+TN_FN tn_u32 tn_bits(float x) {
+  union { float value; tn_u32 bits; } u;
+  u.value = x;
+  return u.bits;
+}
+// To nearest, ties to even. What is below the normal numbers is added to a number whose last place is theirs.
+template <int Mantissa, int Bias>
+TN_FN tn_u8 tn_float_to_f8(float x, tn_u32 most) {
+  const tn_u32 bits = tn_bits(x), a = bits & 0x7fffffffu;
+  tn_u32 r = (a + (1u << (22 - Mantissa)) - 1u + ((a >> (23 - Mantissa)) & 1u) - ((127u - Bias) << 23)) >> (23 - Mantissa);
+  if (a < (128u - Bias) << 23) r = tn_bits(tn_as_float(a) + (float)(1 << (24 - Bias - Mantissa))) - ((151u - Bias - Mantissa) << 23);
+  r = a > 0x7f800000u ? 0x7fu : r < most ? r : most;
+  return (tn_u8)(r | (bits >> 24 & 0x80u));
+}
+TN_FN tn_u8 tn_float_to_f8e4m3fn(float x) { return tn_float_to_f8<3, 7>(x, 0x7e); }
+TN_FN tn_u8 tn_float_to_f8e5m2(float x) { return tn_float_to_f8<2, 15>(x, 0x7c); }
+TN_FN float tn_f8e4m3fn_to_float(tn_u32 x) {
+  const tn_u32 a = x & 0x7fu, sign = (x & 0x80u) << 24;
+  const tn_u32 small = tn_bits(tn_as_float((a << 20) + (121u << 23)) - 0.015625f);
+  return tn_as_float(sign | (a < 8u ? small : a == 0x7fu ? 0x7fc00000u : (a << 20) + (120u << 23)));
+}
+TN_FN float tn_f8e5m2_to_float(tn_u32 x) { return tn_half_to_float((unsigned short)(x << 8)); }
 
 TN_FN float tn_get(float x) { return x; }
 TN_FN double tn_get(double x) { return x; }
@@ -32,6 +57,8 @@ TN_FN tn_u8 tn_get(tn_u8 x) { return x; }
 TN_FN bool tn_get(tn_b8 x) { return x.bits != 0; }
 TN_FN float tn_get(tn_bf16 x) { return tn_as_float((tn_u32)x.bits << 16); }
 TN_FN float tn_get(tn_f16 x) { return tn_half_to_float(x.bits); }
+TN_FN float tn_get(tn_f8e4m3fn x) { return tn_f8e4m3fn_to_float(x.bits); }
+TN_FN float tn_get(tn_f8e5m2 x) { return tn_f8e5m2_to_float(x.bits); }
 
 TN_FN void tn_put(float& to, float x) { to = x; }
 TN_FN void tn_put(double& to, double x) { to = x; }
@@ -43,6 +70,8 @@ TN_FN void tn_put(tn_u8& to, tn_u8 x) { to = x; }
 TN_FN void tn_put(tn_b8& to, bool x) { to.bits = x; }
 TN_FN void tn_put(tn_bf16& to, float x) { to.bits = tn_float_to_bf16(x); }
 TN_FN void tn_put(tn_f16& to, float x) { to.bits = tn_float_to_half(x); }
+TN_FN void tn_put(tn_f8e4m3fn& to, float x) { to.bits = tn_float_to_f8e4m3fn(x); }
+TN_FN void tn_put(tn_f8e5m2& to, float x) { to.bits = tn_float_to_f8e5m2(x); }
 
 // N elements side by side.
 template <class T, int N>
@@ -325,6 +354,8 @@ template <class To, class From> TN_FN To tn_cast(From x) { return tn_cast_of<To,
 // Rounded to what the type holds, as a float.
 template <class From> TN_FN float tn_round_bf16(From x) { return tn_as_float((tn_u32)tn_float_to_bf16(tn_cast<float>(x)) << 16); }
 template <class From> TN_FN float tn_round_f16(From x) { return tn_half_to_float(tn_float_to_half(tn_cast<float>(x))); }
+template <class From> TN_FN float tn_round_f8e4m3fn(From x) { return tn_f8e4m3fn_to_float(tn_float_to_f8e4m3fn(tn_cast<float>(x))); }
+template <class From> TN_FN float tn_round_f8e5m2(From x) { return tn_f8e5m2_to_float(tn_float_to_f8e5m2(tn_cast<float>(x))); }
 template <class To, class From> TN_FN To tn_bitcast(From x) {
   union { From from; To to; } bits;
   bits.from = x;

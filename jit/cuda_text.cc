@@ -14,7 +14,9 @@ std::string_view cuda_type(DType type) {
   switch (type) {
     case DType::f32:
     case DType::bf16:
-    case DType::f16: return "float";
+    case DType::f16:
+    case DType::f8e4m3fn:
+    case DType::f8e5m2: return "float";
     case DType::f64: return "double";
     case DType::i64: return "tn_i64";
     case DType::i32: return "tn_i32";
@@ -30,6 +32,8 @@ std::string_view cuda_memory_type(DType type) {
   switch (type) {
     case DType::bf16: return "tn_bf16";
     case DType::f16: return "tn_f16";
+    case DType::f8e4m3fn: return "tn_f8e4m3fn";
+    case DType::f8e5m2: return "tn_f8e5m2";
     case DType::b8: return "tn_b8";
     default: return cuda_type(type);
   }

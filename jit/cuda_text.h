@@ -8,7 +8,7 @@
 
 namespace tenon::jit {
 
-// The type of a value in registers (16-bit floats are computed as float) and in memory.
+// The type of a value in registers (narrow floats are computed as float) and in memory.
 std::string_view cuda_type(DType type);
 std::string_view cuda_memory_type(DType type);
 std::string cuda_literal(DType type, const Scalar& value);  // exact

@@ -148,8 +148,7 @@ std::string CudaLanes::expression(const Stmt& s) const {
       return call + ")";
     }
     case K::cast: {
-      if (s.type == DType::bf16) return "tn_round_bf16(" + use(s.args[0]) + ")";
-      if (s.type == DType::f16) return "tn_round_f16(" + use(s.args[0]) + ")";
+      if (is_narrow(s.type)) return "tn_round_" + std::string(name(s.type)) + "(" + use(s.args[0]) + ")";
       return "tn_cast<" + std::string(cuda_type(s.type)) + ">(" + use(s.args[0]) + ")";
     }
     case K::bitcast: return "tn_bitcast<" + std::string(cuda_type(s.type)) + ">(" + use(s.args[0]) + ")";

@@ -321,7 +321,9 @@ void LaneEmitter::emit_store(const Stmt& s) {
     return;
   }
   if (v.lanes == 1) {
-    DType kind = is_bool(b.type) ? DType::u8 : size_of(b.type) == 2 ? DType::i16 : b.type;
+    DType kind = is_bool(b.type) || is_storage(b.type) ? DType::u8
+                 : size_of(b.type) == 2                ? DType::i16
+                                                       : b.type;
     bits = vector({bits, kind, 1});
   }
   if (p.kind == Place::Kind::unit) {

@@ -56,7 +56,7 @@ class Lowering final : public Evaluator {
     if (proto_.kernel.types[value] == type) return value;
     return emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, type);
   }
-  // An f32 that a 16-bit float can hold: what a cast the graph asks for leaves behind.
+  // An f32 that a narrow float can hold: what a cast the graph asks for leaves behind.
   Ref round_to(Ref value, DType narrow) {
     const Ref r = emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, DType::f32);
     block_at(depth_[r]).back().type = narrow;
@@ -232,7 +232,7 @@ class Lowering final : public Evaluator {
       if (failed()) return 0;
       if (n.op == ops::cast) {
         const DType to = n.type.dtype;
-        const bool narrows = size_of(to) == 2 && is_float(to) && graph().type(n.inputs[0]).dtype != to;
+        const bool narrows = is_narrow(to) && graph().type(n.inputs[0]).dtype != to;
         return narrows ? round_to(args[0], to) : cast_to(args[0], compute_type(to));
       }
       if (n.op == ops::bitcast)

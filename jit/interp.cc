@@ -11,6 +11,7 @@
 
 #include "jit/kernel.h"
 #include "src/base/convert.h"
+#include "src/ir/narrow.h"
 
 namespace tenon::jit {
 namespace {
@@ -82,8 +83,10 @@ Bits read(const void* base, int64_t i, DType t) {
   switch (t) {
     case DType::f64: return at(int64_t{});
     case DType::f32: return at(uint32_t{});
-    case DType::f16: return of_f32(f16_to_f32(at(uint16_t{})));
-    case DType::bf16: return of_f32(bf16_to_f32(at(uint16_t{})));
+    case DType::f16:
+    case DType::bf16: return of_f32(widened(t, at(uint16_t{})));
+    case DType::f8e4m3fn:
+    case DType::f8e5m2: return of_f32(widened(t, at(uint8_t{})));
     case DType::i64: return at(int64_t{});
     case DType::i32: return at(int32_t{});
     case DType::i16: return at(int16_t{});
@@ -95,8 +98,7 @@ Bits read(const void* base, int64_t i, DType t) {
 }
 
 void write(void* base, int64_t i, DType t, Bits v) {
-  if (t == DType::f16) v = f32_to_f16(as_f32(v));
-  if (t == DType::bf16) v = f32_to_bf16(as_f32(v));
+  if (is_narrow(t)) v = narrowed(t, as_f32(v));
   std::memcpy(static_cast<char*>(base) + i * size_of(t), &v, size_of(t));  // little endian: the low bytes
 }
 
@@ -237,8 +239,7 @@ class Interpreter {
       float narrow = is_float(from) ? static_cast<float>(as_double(v, from)) : static_cast<float>(v);
       if (to == DType::f64) return of_f64(as_double(v, from));
       if (to == DType::f32) return from == DType::f32 ? v : of_f32(narrow);
-      if (to == DType::f16) return of_f32(f16_to_f32(f32_to_f16(narrow)));
-      return of_f32(bf16_to_f32(f32_to_bf16(narrow)));
+      return of_f32(rounded(to, narrow));
     }
     if (is_bool(to)) return is_float(from) ? as_double(v, from) != 0 : v != 0;
     return is_float(from) ? to_int(as_double(v, from), to) : wrap(v, to);

@@ -24,7 +24,7 @@
 //   }
 //
 // Sizes (N, M) are i64 arguments: one kernel serves every shape of its family. Addresses are in elements from
-// the buffer's base: a sum of terms factor*size*variable. Buffers of 16-bit floats load to f32 and store from
+// the buffer's base: a sum of terms factor*size*variable. Buffers of narrow floats load to f32 and store from
 // f32 (round to nearest even); bool buffers are bytes 0/1. The text prints and parses back exactly (grammar:
 // kernel_parse.cc); the hash of the text without its names is the kernel's identity. Tested by
 // tests/kernel_test.cc and tests/jit/*.tn.

@@ -12,7 +12,7 @@
 //             | VALUE "=" "load" place | "store" place "," VALUE
 //             | ("par" | "for") axes block
 //             | VALUE {"," VALUE} "=" "reduce" OP {"," OP} axes "{" {statement} "yield" VALUE {"," VALUE} "}"
-//   axes     := [axis {"," axis}] ["unroll" INT]        axis := ["simd"] VALUE "in" (extent | VALUE) ["by" extent]| VALUE) ["by" INT], simd last only
+//   axes     := [axis {"," axis}] ["unroll" INT]        axis := ["simd"] VALUE "in" (extent | VALUE) ["by" extent], simd last only
 //   extent   := INT | [INT "*"] SIZE
 //   place    := VALUE "[" address "]"                   address := ["-"] term {("+" | "-") term}
 //   term     := product of INT, SIZE, VALUE, each at most once and in this order; "0" alone is the empty sum

@@ -32,11 +32,86 @@ constexpr std::string_view kToBf16 = "$t = lshr $i32 $k, $i32[16]\ntrunc $i32 $t
 constexpr std::string_view kKeepBf16 = "$t = and $i32 $k, $i32[-65536]\nbitcast $i32 $t to $float";
 constexpr std::string_view kKeepHalf = "$h = fptrunc $float $0 to $half\nfpext $half $h to $float";
 
+// Floats of 8 bits: bits of the mantissa, what exponents are biased by, and what larger numbers become.
+struct Narrowest {
+  int mantissa, bias, most;
+};
+constexpr Narrowest kE4M3fn{3, 7, 0x7e}, kE5M2{2, 15, 0x7c};
+
+// $w: the bits as i32, to nearest, ties to even. What is below the normal numbers is added to a number whose last place is
+// theirs.
+std::string round_narrowest(const Narrowest& n) {
+  const int dropped = 23 - n.mantissa, magic = 24 - n.bias - n.mantissa;
+  auto word = [](int64_t v) { return "$i32[" + std::to_string(v) + "]"; };
+  return "$b = bitcast $float $0 to $i32\n"
+         "$n = fcmp uno $float $0, $0\n"
+         "$a = and $i32 $b, $i32[2147483647]\n"
+         "$u = lshr $i32 $a, " +
+         word(dropped) +
+         "\n"
+         "$o = and $i32 $u, $i32[1]\n"
+         "$h = add $i32 $o, " +
+         word((int64_t{1} << (dropped - 1)) - 1 - (int64_t{127 - n.bias} << 23)) +
+         "\n"
+         "$r = add $i32 $a, $h\n"
+         "$q = lshr $i32 $r, " +
+         word(dropped) +
+         "\n"
+         "$x = bitcast $i32 $a to $float\n"
+         "$y = fadd $float $x, $float[" +
+         std::to_string(1 << magic) +
+         ".0]\n"
+         "$z = bitcast $float $y to $i32\n"
+         "$d = sub $i32 $z, " +
+         word(int64_t{127 + magic} << 23) +
+         "\n"
+         "$l = icmp ult $i32 $a, " +
+         word(int64_t{128 - n.bias} << 23) +
+         "\n"
+         "$m = select $C $l, $i32 $d, $i32 $q\n"
+         "$s = icmp ult $i32 $m, " +
+         word(n.most) +
+         "\n"
+         "$c = select $C $s, $i32 $m, $i32 " +
+         word(n.most) +
+         "\n"
+         "$k = select $C $n, $i32 $i32[127], $i32 $c\n"
+         "$p = lshr $i32 $b, $i32[24]\n"
+         "$g = and $i32 $p, $i32[128]\n"
+         "$w = or $i32 $k, $g\n";
+}
+
+// From $w. e5m2 is the upper half of f16.
+constexpr std::string_view kWidenE5M2 =
+    "$s = shl $i32 $w, $i32[8]\n"
+    "$t = trunc $i32 $s to $i16\n"
+    "$h = bitcast $i16 $t to $half\n"
+    "fpext $half $h to $float";
+constexpr std::string_view kWidenE4M3fn =
+    "$a = and $i32 $w, $i32[127]\n"
+    "$s = shl $i32 $a, $i32[20]\n"
+    "$n = add $i32 $s, $i32[1006632960]\n"
+    "$d = add $i32 $s, $i32[1015021568]\n"
+    "$x = bitcast $i32 $d to $float\n"
+    "$y = fsub $float $x, $float[0.015625]\n"
+    "$z = bitcast $float $y to $i32\n"
+    "$l = icmp ult $i32 $a, $i32[8]\n"
+    "$m = select $C $l, $i32 $z, $i32 $n\n"
+    "$q = icmp eq $i32 $a, $i32[127]\n"
+    "$k = select $C $q, $i32 $i32[2143289344], $i32 $m\n"
+    "$p = and $i32 $w, $i32[128]\n"
+    "$g = shl $i32 $p, $i32[24]\n"
+    "$v = or $i32 $k, $g\n"
+    "bitcast $i32 $v to $float";
+
 std::string with_operand(std::string_view text, std::string_view value) {
   std::string out(text);
   for (size_t at = 0; (at = out.find("$0", at)) != out.npos; at += value.size()) out.replace(at, 2, value);
   return out;
 }
+
+const Narrowest& narrowest(DType type) { return type == DType::f8e5m2 ? kE5M2 : kE4M3fn; }
+std::string_view widen_of(DType type) { return type == DType::f8e5m2 ? kWidenE5M2 : kWidenE4M3fn; }
 
 bool is_llvm_type(std::string_view word) {
   return word == "float" || word == "double" || word == "half" || word == "i1" || word == "i8" ||
@@ -63,7 +138,9 @@ std::string_view register_type(DType type) {
     case DType::f64: return "double";
     case DType::f32:
     case DType::f16:
-    case DType::bf16: return "float";
+    case DType::bf16:
+    case DType::f8e4m3fn:
+    case DType::f8e5m2: return "float";
     case DType::b8: return "i1";
     default: return memory_type(type);
   }
@@ -180,6 +257,7 @@ std::string expand(const Spelling& spelling, std::span<const std::string> operan
 std::string load_template(DType memory) {
   if (memory == DType::f16) return std::string(kFromHalf);
   if (memory == DType::bf16) return std::string(kFromBf16);
+  if (is_storage(memory)) return "$w = zext $i8 $0 to $i32\n" + std::string(widen_of(memory));
   if (memory == DType::b8) return "icmp ne $i8 $0, $i8[0]";
   return "$0";
 }
@@ -187,17 +265,20 @@ std::string load_template(DType memory) {
 std::string store_template(DType memory) {
   if (memory == DType::f16) return std::string(kToHalf);
   if (memory == DType::bf16) return std::string(kRoundBf16) + std::string(kToBf16);
+  if (is_storage(memory)) return round_narrowest(narrowest(memory)) + "trunc $i32 $w to $i8";
   if (memory == DType::b8) return "zext $C $0 to $i8";
   return "$0";
 }
 
 std::string cast_template(DType from, DType to) {
   from = compute_type(from);
-  if (to == DType::f16 || to == DType::bf16) {
+  if (is_narrow(to)) {
     std::string text;
     if (from != DType::f32) text = "$f = " + cast_template(from, DType::f32) + "\n";
-    std::string round =
-        to == DType::f16 ? std::string(kKeepHalf) : std::string(kRoundBf16) + std::string(kKeepBf16);
+    const std::string round = to == DType::f16 ? std::string(kKeepHalf)
+                              : to == DType::bf16
+                                  ? std::string(kRoundBf16) + std::string(kKeepBf16)
+                                  : round_narrowest(narrowest(to)) + std::string(widen_of(to));
     return text + (from == DType::f32 ? round : with_operand(round, "$f"));
   }
   if (from == to) return "$0";

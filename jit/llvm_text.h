@@ -24,7 +24,7 @@
 
 namespace tenon::jit {
 
-// The LLVM type of a value in registers (bool is i1) and in memory (bool is i8, the 16-bit floats are i16).
+// The LLVM type of a value in registers (bool is i1) and in memory (bool is i8, narrow floats are i16 and i8).
 std::string_view register_type(DType type);
 std::string_view memory_type(DType type);
 std::string at_lanes(std::string_view type, int lanes);  // "float", 8 -> "<8 x float>"
@@ -43,10 +43,10 @@ struct Spelling {
 std::string expand(const Spelling& spelling, std::span<const std::string> operands,
                    const std::function<std::string(const std::string& line)>& emit);
 
-// A value conversion as the interpreter does it (src/base/convert.h). To f16 or bf16: rounded to what that type holds,
+// A value conversion as the interpreter does it (src/base/convert.h). To a narrow float: rounded to what that type holds,
 // the result is an f32.
 std::string cast_template(DType from, DType to);
-// From memory bits to the value computed with, and back: f16 and bf16 to and from f32, bytes to and from i1.
+// From memory bits to the value computed with, and back: narrow floats to and from f32, bytes to and from i1.
 std::string load_template(DType memory);
 std::string store_template(DType memory);
 

@@ -323,8 +323,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   bool simd = k.body[0].simd;
   s.approximate = true;
   for (const Buffer& b : k.buffers) {
-    if (b.role == Buffer::Role::out)
-      s.approximate = s.approximate && is_float(b.type) && size_of(b.type) == 2;
+    if (b.role == Buffer::Role::out) s.approximate = s.approximate && is_narrow(b.type);
   }
   const auto far = farthest(k, sizes);
   s.wide = !far ? longest_buffer < 0 || longest_buffer > kIndex32 : *far > kIndex32;

@@ -1,6 +1,6 @@
 // Number formats: every 16-bit pattern, every rounding boundary between neighbours, and the casts to integers
 // that have no mathematical answer.
-#include "src/base/convert.h"
+#include "src/ir/narrow.h"
 
 #include <gtest/gtest.h>
 
@@ -11,13 +11,13 @@ namespace {
 
 // Every finite half and the value between it and the next one: below rounds down, above up, the tie to even.
 template <class Load, class Store>
-void check_boundaries(uint16_t largest, Load load, Store store) {
+void check_boundaries(uint16_t largest, Load load, Store store, uint16_t sign = 0x8000) {
   for (uint32_t bits = 0; bits < largest; ++bits) {
     const uint16_t low = static_cast<uint16_t>(bits), high = static_cast<uint16_t>(bits + 1);
     const float a = load(low), b = load(high);
     ASSERT_LT(a, b) << bits;
     ASSERT_EQ(store(a), low);
-    ASSERT_EQ(store(-a), low | 0x8000);
+    ASSERT_EQ(store(-a), low | sign);
     const float middle = static_cast<float>((static_cast<double>(a) + static_cast<double>(b)) / 2);
     ASSERT_EQ(store(middle), bits % 2 == 0 ? low : high) << bits;
     ASSERT_EQ(store(std::nextafter(middle, a)), low) << bits;
@@ -57,6 +57,35 @@ TEST(Convert, Bfloat16RoundsToNearestEven) {
   for (uint32_t payload :
        {1u, 0xffffu, 0x10000u, 0x7fffffu})  // rounding must not carry a NaN into an infinity
     EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::bit_cast<float>(0x7f800000u | payload))))) << payload;
+}
+
+// Eight bits: all finite ones, then where numbers end.
+TEST(Convert, EightBitsRoundToNearestEven) {
+  auto load = [](DType t) { return [t](uint16_t bits) { return widened(t, bits); }; };
+  auto store = [](DType t) { return [t](float value) { return narrowed(t, value); }; };
+  const float inf = HUGE_VALF, nan = std::nanf("");
+  constexpr DType e4 = DType::f8e4m3fn, e5 = DType::f8e5m2;
+  check_boundaries(0x7e, load(e4), store(e4), 0x80);
+  EXPECT_EQ(widened(e4, 1), 0x1p-9f);
+  EXPECT_EQ(widened(e4, 0x7e), 448);
+  for (float v : {464.0f, 464.00003f, 480.0f, 1e30f, inf}) {  // there is no inf
+    EXPECT_EQ(narrowed(e4, v), 0x7e) << v;
+    EXPECT_EQ(narrowed(e4, -v), 0xfe) << v;
+  }
+  EXPECT_EQ(narrowed(e4, nan), 0x7f);
+  EXPECT_TRUE(std::isnan(widened(e4, 0x7f)) && std::isnan(widened(e4, 0xff)));
+  check_boundaries(0x7b, load(e5), store(e5), 0x80);
+  EXPECT_EQ(widened(e5, 1), 0x1p-16f);
+  EXPECT_EQ(widened(e5, 0x7b), 57344);
+  for (float v : {61440.0f, 1e30f, inf}) EXPECT_EQ(narrowed(e5, -v), 0xfc) << v;
+  EXPECT_EQ(narrowed(e5, 61439.9f), 0x7b);
+  EXPECT_EQ(narrowed(e5, nan), 0x7f);
+  for (uint16_t bits : {0x7c, 0xfc}) EXPECT_TRUE(std::isinf(widened(e5, bits))) << bits;
+  for (uint16_t bits : {0x7d, 0x7e, 0x7f, 0xff}) EXPECT_TRUE(std::isnan(widened(e5, bits))) << bits;
+  for (DType t : {e4, e5}) {
+    EXPECT_EQ(narrowed(t, 1e-40f), 0);
+    EXPECT_EQ(narrowed(t, -0.0f), 0x80);
+  }
 }
 
 // As PyTorch 2.13 on x86 answers for one element and for a vector.

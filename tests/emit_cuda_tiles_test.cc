@@ -64,8 +64,8 @@ void check_tiles(const std::vector<TileTry>& tries) {
 
 // The schedule of their own sizes, where that is tiles, else small tiles all the same.
 TEST(EmitCudaTiles, EveryTypeAndSize) {
-  const DType types[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64,
-                         DType::i32, DType::i16, DType::i8,  DType::u8,   DType::b8};
+  const DType types[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::f8e4m3fn, DType::f8e5m2,
+                         DType::i64, DType::i32, DType::i16, DType::i8,   DType::u8,       DType::b8};
   struct Sizes {
     int64_t b, n, m;
   };

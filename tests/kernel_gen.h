@@ -17,7 +17,7 @@
 #include <random>
 
 #include "jit/kernel.h"
-#include "src/base/convert.h"
+#include "src/ir/narrow.h"
 #include "src/ops/names.h"
 
 namespace tenon::jit {
@@ -45,8 +45,7 @@ inline bool same_element(DType t, const char* a, const char* b) {
     std::memcpy(&bits, p, size_of(t));
     if (t == DType::f64) return std::bit_cast<double>(bits);
     if (t == DType::f32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
-    return t == DType::f16 ? f16_to_f32(static_cast<uint16_t>(bits))
-                           : bf16_to_f32(static_cast<uint16_t>(bits));
+    return widened(t, static_cast<uint16_t>(bits));
   };
   return is_float(t) && std::isnan(value(a)) && std::isnan(value(b));
 }
@@ -338,19 +337,18 @@ class KernelGenerator {
 
   double wild_float() {
     static const std::vector<double> kWild = {
-        0.0,    -0.0,       1.0,          -1.0,   0.5,      INFINITY,       -INFINITY,
-        NAN,    1e-40,      -1e-45,       1e-310, 0x1p-126, 0x1.fffffep127, -0x1.fffffep127,
-        0x1p31, -0x1p31,    0x1p63,       127.5,  -128.5,   255.5,          65504,
-        65520,  0x1.ffp-25, 2147483648.5, 88.7,   -103.9,   1e308};
+        0.0,    -0.0,       1.0,          -1.0,    0.5,      INFINITY,       -INFINITY,
+        NAN,    1e-40,      -1e-45,       1e-310,  0x1p-126, 0x1.fffffep127, -0x1.fffffep127,
+        0x1p31, -0x1p31,    0x1p63,       127.5,   -128.5,   255.5,          65504,
+        65520,  0x1.ffp-25, 2147483648.5, 88.7,    -103.9,   1e308,          464,
+        -464.1, 61440,      -61439,       0x1p-10, 0x1p-17};
     return pick(kWild);
   }
 
   void step() {
     double kind = std::uniform_real_distribution<double>(0, 1)(random_);
     if (kind < 0.10) {
-      static const std::vector<DType> kTo = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64,
-                                             DType::i32, DType::i16, DType::i8,  DType::u8,   DType::b8};
-      unary(K::cast, value(any_type()), pick(kTo));
+      unary(K::cast, value(any_type()), static_cast<DType>(between(0, kDTypeCount - 1)));
     } else if (kind < 0.14) {
       bitcast();
     } else if (kind < 0.2) {
@@ -427,7 +425,7 @@ class KernelGenerator {
     if (!locals_.empty() && chance(0.4))
       if (Ref ref = load_local(type); ref != kNoRef) return ref;
     DType stored = type;
-    if (type == DType::f32 && chance(0.3)) stored = chance(0.5) ? DType::f16 : DType::bf16;
+    if (type == DType::f32 && chance(0.4)) stored = narrow_type();
     std::vector<int> known;
     for (size_t i = 0; i < k_.buffers.size(); ++i)
       if (k_.buffers[i].role == Buffer::Role::in && k_.buffers[i].type == stored)
@@ -496,9 +494,11 @@ class KernelGenerator {
     ++outputs_;
   }
 
-  DType storage(DType type) {
-    return type == DType::f32 && chance(0.3) ? chance(0.5) ? DType::f16 : DType::bf16 : type;
+  DType narrow_type() {
+    static const std::vector<DType> kNarrow = {DType::f16, DType::bf16, DType::f8e4m3fn, DType::f8e5m2};
+    return pick(kNarrow);
   }
+  DType storage(DType type) { return type == DType::f32 && chance(0.4) ? narrow_type() : type; }
 
   void store_local(const Axis& axis) {
     Ref ref = value(any_type());
@@ -566,7 +566,7 @@ class KernelGenerator {
     }
     if (t == DType::f64) return std::bit_cast<uint64_t>(x);
     float f = static_cast<float>(x);
-    return t == DType::f32 ? std::bit_cast<uint32_t>(f) : t == DType::f16 ? f32_to_f16(f) : f32_to_bf16(f);
+    return t == DType::f32 ? std::bit_cast<uint32_t>(f) : narrowed(t, f);
   }
 
   std::mt19937_64 random_;

@@ -149,7 +149,7 @@ inline void fill_tightly(KernelCase& c, unsigned seed) {
       else if (b.type == DType::f32)
         bits = std::bit_cast<uint32_t>(static_cast<float>(x));
       else
-        bits = b.type == DType::f16 ? f32_to_f16(static_cast<float>(x)) : f32_to_bf16(static_cast<float>(x));
+        bits = narrowed(b.type, static_cast<float>(x));
       std::memcpy(data.data() + e * size_of(b.type), &bits, size_of(b.type));
     }
   }

@@ -278,6 +278,7 @@ TEST(Nvrtc, InstructionsPerElement) {
 constexpr struct {
   const char *name, *body;
   double most;
+  const char* out = "bf16";
 } kMaps[] = {
     {"copy", "%o = cast.f32 %x", 9},
     {"relu", "%zero = const.f32 0.0\n%o = maximum %x, %zero", 10},
@@ -290,15 +291,15 @@ constexpr struct {
     {"gelu",
      "%r = const.f32 0.70710678118\n%z = mul %x, %r\n%p = erf %z\n%half = const.f32 0.5\n%h = mul %x, %half\n"
      "%one = const.f32 1.0\n%q = add %p, %one\n%o = mul %h, %q",
-     22}};
+     22},
+    {"quantize", "%s = const.f32 16.0\n%o = mul %x, %s", 28, "f8e4m3fn"}};
 
 TEST(Nvrtc, InstructionsOfMaps) {
   NEEDS_NVRTC();
   for (const auto& m : kMaps) {
     const auto kernel =
-        parse_kernel("kernel @" + std::string(m.name) +
-                     "(N; in %in: bf16, out %out: bf16) {\npar simd %i in N {\n%x = load %in[%i]\n" + m.body +
-                     "\nstore %out[%i], %o\n}\n}");
+        parse_kernel("kernel @" + std::string(m.name) + "(N; in %in: bf16, out %out: " + m.out +
+                     ") {\npar simd %i in N {\n%x = load %in[%i]\n" + m.body + "\nstore %out[%i], %o\n}\n}");
     ASSERT_TRUE(kernel.ok()) << kernel.status().message();
     for (const auto& [length, ahead] : {std::pair{1 << 24, 1}, std::pair{1 << 26, 2}}) {
       const std::vector<int64_t> sizes{length};

@@ -49,7 +49,7 @@ typedef struct tenon_device {
   int32_t id;
 } tenon_device;
 typedef struct tenon_dtype {
-  uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool */
+  uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 float8_e4m3fn, 12 float8_e5m2 */
   uint8_t bits;
   uint16_t lanes; /* 1 */
 } tenon_dtype;

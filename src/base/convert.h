@@ -2,7 +2,8 @@
 // folded constants agree because they call these. Bit arithmetic only, so that the host's rounding and
 // denormal modes do not matter.
 //   f32 -> f16, bf16   round to nearest, ties to even; too large is inf; NaN stays NaN (quiet, sign kept)
-//   f64 -> f16, bf16   through f32, as PyTorch
+//   f32 -> f8          likewise, but f8e4m3fn has no inf: too large is 448 (PyTorch 2.13); of NaN there is one of each sign
+//   f64 -> f16 ... f8  through f32, as PyTorch
 //   float -> integer   towards zero. NaN and what does not fit i64 or i32 gives the lowest i64 or i32, as
 //                      cvttsd2si; i16, i8, u8 keep the low bits of the i32 (PyTorch 2.13 on x86, vectors too)
 //   float -> bool      != 0, NaN is true
@@ -52,6 +53,38 @@ inline uint16_t f32_to_bf16(float value) {
   if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>((bits >> 16) | 0x40);
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
+
+// Of `Mantissa` bits, `Bias` what is added to exponents; what rounds to more than `most` is that.
+template <int Mantissa, int Bias>
+uint8_t f32_to_f8(float value, uint32_t most) {
+  constexpr int kDropped = 23 - Mantissa;
+  const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffff,
+                 sign = (bits >> 24) & 0x80;
+  if (magnitude > 0x7f800000) return static_cast<uint8_t>(sign | 0x7f);
+  uint32_t result = 0;
+  if (magnitude >= uint32_t{128 - Bias} << 23) {
+    const uint32_t odd = (magnitude >> kDropped) & 1, half = uint32_t{1} << (kDropped - 1);
+    result = (magnitude + (half - 1) + odd - (uint32_t{127 - Bias} << 23)) >> kDropped;
+  } else if (const uint32_t shift = 128 - Bias - (magnitude >> 23) + kDropped; shift < 32) {
+    const uint32_t mantissa = (magnitude & 0x7fffff) | 0x800000;
+    const uint32_t rest = mantissa & ((uint32_t{1} << shift) - 1), tie = uint32_t{1} << (shift - 1);
+    result = mantissa >> shift;
+    if (rest > tie || (rest == tie && (result & 1))) ++result;
+  }
+  return static_cast<uint8_t>(sign | (result < most ? result : most));
+}
+
+inline uint8_t f32_to_f8e4m3fn(float value) { return f32_to_f8<3, 7>(value, 0x7e); }
+inline uint8_t f32_to_f8e5m2(float value) { return f32_to_f8<2, 15>(value, 0x7c); }
+
+inline float f8e4m3fn_to_f32(uint8_t bits) {
+  const uint32_t sign = uint32_t{bits & 0x80u} << 24, magnitude = bits & 0x7f;
+  if (magnitude == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000);
+  if (magnitude < 8)  // zero or denormal
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-9f) | sign);
+  return std::bit_cast<float>(sign | ((magnitude << 20) + (120u << 23)));
+}
+inline float f8e5m2_to_f32(uint8_t bits) { return f16_to_f32(static_cast<uint16_t>(bits << 8)); }
 
 // An f32 operand is exact in double, so one function serves both widths. Integer: int64_t, int32_t, int16_t,
 // int8_t, uint8_t.

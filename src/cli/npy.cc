@@ -82,7 +82,7 @@ Result<HostTensor> read_npy(const std::string& path) {
 }
 
 Status write_npy(const std::string& path, const HostTensor& tensor) {
-  if (tensor.dtype == DType::bf16) {
+  if (is_narrow(tensor.dtype) && tensor.dtype != DType::f16) {
     HostTensor wide(DType::f32, tensor.shape);
     for (int64_t i = 0; i < tensor.count(); ++i) wide.set(i, tensor.get(i));
     return write_npy(path, wide);

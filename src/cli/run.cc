@@ -177,8 +177,8 @@ class Session {
       }
       TENON_ASSIGN(HostTensor t, read_npy(item.substr(equals + 1)));
       const TensorType& type = g_.type(g_.inputs[i].value);
-      if (type.dtype == DType::bf16 && t.dtype == DType::f32) {
-        HostTensor narrow(DType::bf16, t.shape);
+      if (is_narrow(type.dtype) && type.dtype != DType::f16 && t.dtype == DType::f32) {
+        HostTensor narrow(type.dtype, t.shape);
         for (int64_t k = 0; k < t.count(); ++k) narrow.set(k, t.get(k));
         t = std::move(narrow);
       }

@@ -1,4 +1,5 @@
-// DType: the element types, as one table. 16-bit floats compute and accumulate in f32. Tested by tests/ir_test.cc.
+// DType: the element types, as one table. Narrow floats compute and accumulate in f32; those of 8 bits are kept, cast and moved,
+// and nothing else, as in PyTorch. Tested by tests/ir_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,18 @@
 namespace tenon {
 
 // X(name, bytes, is_float, is_signed, DLPack code, DLPack bits)
-#define TENON_DTYPES(X)         \
-  X(f64, 8, true, true, 2, 64)  \
-  X(f32, 4, true, true, 2, 32)  \
-  X(f16, 2, true, true, 2, 16)  \
-  X(bf16, 2, true, true, 4, 16) \
-  X(i64, 8, false, true, 0, 64) \
-  X(i32, 4, false, true, 0, 32) \
-  X(i16, 2, false, true, 0, 16) \
-  X(i8, 1, false, true, 0, 8)   \
-  X(u8, 1, false, false, 1, 8)  \
+#define TENON_DTYPES(X)             \
+  X(f64, 8, true, true, 2, 64)      \
+  X(f32, 4, true, true, 2, 32)      \
+  X(f16, 2, true, true, 2, 16)      \
+  X(bf16, 2, true, true, 4, 16)     \
+  X(f8e4m3fn, 1, true, true, 10, 8) \
+  X(f8e5m2, 1, true, true, 12, 8)   \
+  X(i64, 8, false, true, 0, 64)     \
+  X(i32, 4, false, true, 0, 32)     \
+  X(i16, 2, false, true, 0, 16)     \
+  X(i8, 1, false, true, 0, 8)       \
+  X(u8, 1, false, false, 1, 8)      \
   X(b8, 1, false, false, 6, 8)
 
 // b8 prints and parses as "bool".
@@ -49,8 +52,12 @@ constexpr int size_of(DType t) { return info(t).bytes; }
 constexpr bool is_float(DType t) { return info(t).is_float; }
 constexpr bool is_bool(DType t) { return t == DType::b8; }
 constexpr bool is_integer(DType t) { return !is_float(t) && !is_bool(t); }
-// The dtype values of type t have inside a kernel: f32 for the 16-bit floats, else t.
-constexpr DType compute_type(DType t) { return t == DType::f16 || t == DType::bf16 ? DType::f32 : t; }
+// Narrower than f32.
+constexpr bool is_narrow(DType t) { return is_float(t) && size_of(t) < 4; }
+// Kept, cast and moved; to compute with it is to cast first.
+constexpr bool is_storage(DType t) { return is_float(t) && size_of(t) == 1; }
+// The dtype values of type t have inside a kernel: f32 for narrow floats, else t.
+constexpr DType compute_type(DType t) { return is_narrow(t) ? DType::f32 : t; }
 
 inline std::optional<DType> parse_dtype(std::string_view text) {
   for (int i = 0; i < kDTypeCount; ++i)

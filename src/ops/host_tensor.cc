@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/base/convert.h"
+#include "src/ir/narrow.h"
 
 namespace tenon {
 namespace {
@@ -27,8 +28,10 @@ Element whole(int64_t i) { return {0, i}; }
 double round_to(double value, DType dtype) {
   switch (dtype) {
     case DType::f32: return static_cast<float>(value);
-    case DType::f16: return f16_to_f32(f32_to_f16(static_cast<float>(value)));
-    case DType::bf16: return bf16_to_f32(f32_to_bf16(static_cast<float>(value)));
+    case DType::f16:
+    case DType::bf16:
+    case DType::f8e4m3fn:
+    case DType::f8e5m2: return rounded(dtype, static_cast<float>(value));
     default: return value;
   }
 }
@@ -72,8 +75,10 @@ Element HostTensor::get(int64_t index) const {
   switch (dtype) {
     case DType::f64: return real(load<double>(at, index));
     case DType::f32: return real(load<float>(at, index));
-    case DType::f16: return real(f16_to_f32(load<uint16_t>(at, index)));
-    case DType::bf16: return real(bf16_to_f32(load<uint16_t>(at, index)));
+    case DType::f16:
+    case DType::bf16: return real(widened(dtype, load<uint16_t>(at, index)));
+    case DType::f8e4m3fn:
+    case DType::f8e5m2: return real(widened(dtype, load<uint8_t>(at, index)));
     case DType::i64: return whole(load<int64_t>(at, index));
     case DType::i32: return whole(load<int32_t>(at, index));
     case DType::i16: return whole(load<int16_t>(at, index));
@@ -89,8 +94,11 @@ void HostTensor::set(int64_t index, Element value) {
   switch (dtype) {
     case DType::f64: return store(at, index, value.d);
     case DType::f32: return store(at, index, static_cast<float>(value.d));
-    case DType::f16: return store(at, index, f32_to_f16(static_cast<float>(value.d)));
-    case DType::bf16: return store(at, index, f32_to_bf16(static_cast<float>(value.d)));
+    case DType::f16:
+    case DType::bf16: return store(at, index, narrowed(dtype, static_cast<float>(value.d)));
+    case DType::f8e4m3fn:
+    case DType::f8e5m2:
+      return store(at, index, static_cast<uint8_t>(narrowed(dtype, static_cast<float>(value.d))));
     case DType::i64: return store(at, index, value.i);
     case DType::i32: return store(at, index, static_cast<int32_t>(value.i));
     case DType::i16: return store(at, index, static_cast<int16_t>(value.i));

@@ -1,8 +1,8 @@
 // See operand.h.
 #include "src/ops/operand.h"
 
-#include "src/base/convert.h"
 #include "src/ir/group.h"
+#include "src/ir/narrow.h"
 #include "src/ir/op.h"
 #include "src/ops/names.h"
 #include "src/ops/view.h"
@@ -44,12 +44,7 @@ std::optional<double> number_of(const Graph& graph, ValueId v) {
   if (graph.node(v).op != ops::full) return std::nullopt;
   const double d = attr_as<Scalar>(graph.node(v), "value").as_double();
   const float f = static_cast<float>(d);
-  switch (dtype) {
-    case DType::f64: return d;
-    case DType::f16: return f16_to_f32(f32_to_f16(f));
-    case DType::bf16: return bf16_to_f32(f32_to_bf16(f));
-    default: return f;
-  }
+  return dtype == DType::f64 ? d : is_narrow(dtype) ? rounded(dtype, f) : f;
 }
 
 }  // namespace tenon

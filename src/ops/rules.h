@@ -61,7 +61,8 @@ Result<Dims> norm_channels(
 
 namespace types {
 Result<DType> declared(InferContext& c);        // input: the dtype stands in the node
-Result<DType> any(InferContext& c);             // all operands of one dtype, the result too
+Result<DType> moved(InferContext& c);           // all operands of one dtype, the result too
+Result<DType> any(InferContext& c);             // the same, one that is computed with (is_storage)
 Result<DType> number(InferContext& c);          // the same, not bool
 Result<DType> floating(InferContext& c);        // the same, a float
 Result<DType> integer(InferContext& c);         // the same, an integer, not bool

@@ -1,4 +1,5 @@
 // See rules.h.
+#include "src/ops/names.h"
 #include "src/ops/rule_help.h"
 
 namespace tenon::types {
@@ -10,6 +11,10 @@ Status differ(const Rule& r, int i, int j) {
                   std::string(name(r.c.operand(j).dtype)) + "; write a cast");
 }
 
+Status only_kept(const Rule& r, DType dtype) {
+  return r.refuse(std::string(name(dtype)) + " is not computed with; write a cast");
+}
+
 // Operands from `first` on have one dtype.
 Result<DType> one_dtype(const Rule& r, int first = 0) {
   for (int i = first + 1; i < r.operands(); ++i)
@@ -19,7 +24,7 @@ Result<DType> one_dtype(const Rule& r, int first = 0) {
 
 Result<DType> one_of(InferContext& c, bool (*accepts)(DType), const char* what) {
   const Rule r(c);
-  TENON_ASSIGN(const DType dtype, one_dtype(r));
+  TENON_ASSIGN(const DType dtype, any(c));
   if (!accepts(dtype)) return r.refuse(std::string("needs ") + what + ", not " + std::string(name(dtype)));
   return dtype;
 }
@@ -28,7 +33,13 @@ Result<DType> one_of(InferContext& c, bool (*accepts)(DType), const char* what) 
 
 Result<DType> declared(InferContext& c) { return c.node.type.dtype; }
 
-Result<DType> any(InferContext& c) { return one_dtype(Rule(c)); }
+Result<DType> moved(InferContext& c) { return one_dtype(Rule(c)); }
+
+Result<DType> any(InferContext& c) {
+  const Rule r(c);
+  TENON_ASSIGN(const DType dtype, one_dtype(r));
+  return is_storage(dtype) ? Result<DType>(only_kept(r, dtype)) : dtype;
+}
 
 Result<DType> number(InferContext& c) {
   return one_of(c, [](DType t) { return !is_bool(t); }, "a number dtype");
@@ -47,7 +58,7 @@ Result<DType> bits(InferContext& c) {
 }
 
 Result<DType> to_bool(InferContext& c) {
-  TENON_ASSIGN(const DType operand, one_dtype(Rule(c)));
+  TENON_ASSIGN(const DType operand, any(c));
   static_cast<void>(operand);
   return DType::b8;
 }
@@ -59,7 +70,7 @@ Result<DType> number_to_bool(InferContext& c) {
 }
 
 Result<DType> to_i64(InferContext& c) {
-  TENON_ASSIGN(const DType operand, one_dtype(Rule(c)));
+  TENON_ASSIGN(const DType operand, any(c));
   static_cast<void>(operand);
   return DType::i64;
 }
@@ -86,6 +97,7 @@ Result<DType> from_dtype(InferContext& c) { return attr_as<DType>(c.node, "dtype
 Result<DType> from_dtype_not_bool(InferContext& c) {
   const DType dtype = attr_as<DType>(c.node, "dtype");
   if (is_bool(dtype)) return Rule(c).refuse("dtype must be a number dtype, not bool");
+  if (is_storage(dtype)) return only_kept(Rule(c), dtype);
   return dtype;
 }
 
@@ -103,13 +115,17 @@ Result<DType> indexed(InferContext& c) {
     return r.refuse("indices must be i64 or i32, not " + std::string(name(index)));
   for (int i = 2; i < r.operands(); ++i)
     if (c.operand(i).dtype != c.operand(0).dtype) return differ(r, 0, i);
-  return c.operand(0).dtype;
+  const DType dtype = c.operand(0).dtype;
+  const bool puts = c.node.op == ops::scatter || c.node.op == ops::index_put;
+  if (is_storage(dtype) && puts && attr_as<std::string>(c.node, "mode") == "add") return only_kept(r, dtype);
+  return dtype;
 }
 
 Result<DType> float_params(InferContext& c) {
   const Rule r(c);
   const DType dtype = c.operand(0).dtype;
   if (!is_float(dtype)) return r.refuse("needs a float dtype, not " + std::string(name(dtype)));
+  if (is_storage(dtype)) return only_kept(r, dtype);
   for (int i = 1; i < r.operands(); ++i)
     if (c.operand(i).dtype != dtype && c.operand(i).dtype != compute_type(dtype)) return differ(r, 0, i);
   return dtype;

@@ -114,7 +114,8 @@ class Simplifier {
       const DType to = attr_as<DType>(n, "dtype"), from = full.type.dtype;
       // Where the literal means the same number in both: not out of range, not rounded.
       const double d = value.as_double();
-      const bool small_integer = std::isfinite(d) && d == std::trunc(d) && std::abs(d) <= 100;
+      const bool small_integer = std::isfinite(d) && d == std::trunc(d) && std::abs(d) <= 100 &&
+                                 !is_storage(to) && !is_storage(from);
       if (to == from || (small_integer && !is_bool(to) && !is_bool(from) && (d >= 0 || info(to).is_signed)) ||
           (from == DType::f32 && to == DType::f64 && static_cast<double>(static_cast<float>(d)) == d))
         return (*b_)(ops::full, {},
@@ -182,9 +183,12 @@ class Simplifier {
 
   static bool exact_widening(DType from, DType to) {
     if (from == to) return true;
-    if (is_float(from)) return to == DType::f64 || (to == DType::f32 && size_of(from) == 2);
+    if (is_float(from))
+      return to == DType::f64 || (to == DType::f32 && is_narrow(from)) ||
+             (!is_storage(to) && is_storage(from));
     if (is_bool(from)) return !is_bool(to);
-    if (is_float(to)) return size_of(from) * 8 <= (to == DType::f64 ? 32 : to == DType::f32 ? 16 : 8);
+    if (is_float(to))
+      return !is_storage(to) && size_of(from) * 8 <= (to == DType::f64 ? 32 : to == DType::f32 ? 16 : 8);
     return is_integer(to) && size_of(to) > size_of(from) && (info(to).is_signed || !info(from).is_signed);
   }
 

@@ -19,9 +19,12 @@ from .symexpr import Unsupported
 DTYPES = {
     torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
     torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool",
+    torch.float8_e4m3fn: "f8e4m3fn", torch.float8_e5m2: "f8e5m2",
 }
-FLOATS = {"f64", "f32", "f16", "bf16"}
+FLOATS = {"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"}
 HALVES = {"f16", "bf16"}
+STORAGE = {"f8e4m3fn", "f8e5m2"}  # cast and moved, and nothing else
+MOVES = set("cast full reshape transpose expand slice windows flip concat pad gather take_along scatter index_put where".split())
 BOOL_RESULT = set("eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not".split())
 
 
@@ -157,6 +160,9 @@ class Emitter:
 
         attrs = {k: v for k, v in attrs.items() if v is not None}
         operands = [v for v in operands if v is not None]
+        for kind in STORAGE.intersection([dtype, *(v.dtype for v in operands)]):
+            if head not in MOVES or attrs.get("mode") == "add":
+                raise Unsupported(f"{head} of {kind}, which is only cast and moved")
         result = Value(f"{self.node.name}.{len(self.lines)}", dtype, symexpr.sizes(shape))
         self.lines.append(Line(result, head, operands, attrs, symbols))
         self.lines[-1].text(collect)  # a size that cannot be written is refused here, not when the graph is printed

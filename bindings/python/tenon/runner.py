@@ -22,7 +22,7 @@ from . import _abi, door, lower, symexpr
 from .partition import Segment
 
 _DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32),
-           "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8)}
+           "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8), "f8e4m3fn": (10, 8), "f8e5m2": (12, 8)}
 
 
 class Layout:

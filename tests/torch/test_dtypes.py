@@ -1,0 +1,54 @@
+"""Types of tensors that few operations know: floats of 8 bits."""
+
+import pytest
+import torch
+
+import tenon
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("wide", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_floats_of_8_bits_are_cast_as_pytorch_casts(dtype, wide):
+    every = torch.arange(256, dtype=torch.uint8).view(dtype)
+    ends = torch.tensor([0.0, -0.0, 448, 464, 464.1, 480, 57344, 61439, 61440, 1e30, float("inf"), float("nan"), 1e-40, 2**-10, 2**-17])
+    some = torch.randint(-2**31, 2**31 - 1, (50_000,), dtype=torch.int32).view(torch.float32)
+    values = torch.cat([every.float(), (every[:-1].float() + every[1:].float()) / 2, ends, -ends, some]).to(wide)
+
+    def both(x, small):
+        narrow = x.to(dtype)
+        return narrow, narrow.to(wide), small.to(wide), small.float() + 1
+
+    options = {"fallback": "error"}
+    with torch.no_grad():
+        got = torch.compile(both, backend="tenon", options=options)(values, every)
+        want = both(values, every)
+    assert got[0].dtype == dtype
+    same = got[0].view(torch.uint8) == want[0].view(torch.uint8)
+    assert (same | (got[1].isnan() & want[1].isnan())).all()
+    for a, b in zip(got[1:], want[1:]):
+        torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+
+
+def test_quantization_to_8_bits_is_fused():
+    def quantize(x):
+        scale = 448 / x.abs().amax(-1, keepdim=True).float().clamp(min=1e-12)
+        return (x.float() * scale).clamp(-448, 448).to(torch.float8_e4m3fn), scale
+
+    x = torch.randn(7, 300, dtype=torch.bfloat16)
+    with torch.no_grad():
+        fast = torch.compile(quantize, backend="tenon", dynamic=True, options={"fallback": "error"})
+        for n in (7, 1, 64):
+            (narrow, scale), (want, wanted) = fast(x[:n].contiguous()), quantize(x[:n])
+            assert torch.equal(scale, wanted) and torch.equal(narrow.view(torch.uint8), want.view(torch.uint8))
+    assert tenon.stats()["kernels_compiled"] == 1
+
+
+def test_tensors_of_8_bits_move_and_what_computes_with_them_stays():
+    small = torch.randn(6, 8).to(torch.float8_e5m2)
+
+    def moves(x):
+        return torch.cat([x.view(torch.uint8), x.t().contiguous().view(torch.uint8).reshape(6, 8)]), x.float().sum(1), x == x
+
+    with torch.no_grad():
+        for a, b in zip(torch.compile(moves, backend="tenon")(small), moves(small)):
+            assert torch.equal(a, b)
