@@ -47,6 +47,7 @@ void CudaRows::walk(const Block& block, const Stmt* simd, int depth) {
       if (tiles) n = std::min(n, extent_value(tiles->by, sizes_.data()));
       even_ = even_ && depth <= 1 && (longest_ < 0 || (longest_ == n && tile_ == a.of));
       nested_ = nested_ || s.axes.size() > 1;
+      several_ = several_ || depth > 0;
       tile_ = a.of;
       longest_ = std::max(longest_, n);
       ++loops_;

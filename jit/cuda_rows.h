@@ -21,6 +21,8 @@ class CudaRows {
   CudaRows(const Kernel& kernel, std::span<const int64_t> sizes);
   bool possible() const { return possible_; }
   bool fits_registers() const { return even_ && (!nested_ || (loops_ == 1 && locals_.empty())); }
+  // Whether a par iteration has rows of its own, one after another.
+  bool several() const { return several_; }
   // Whether a row is gone through more than once.
   bool again() const { return loops_ > 1; }
   int64_t longest() const { return longest_; }  // elements of a simd axis
@@ -33,7 +35,7 @@ class CudaRows {
 
   const Kernel& k_;
   std::span<const int64_t> sizes_;
-  bool possible_ = false, even_ = true, nested_ = false;
+  bool possible_ = false, even_ = true, nested_ = false, several_ = false;
   int64_t longest_ = -1;
   Ref tile_ = kNoRef;  // of the simd loops
   int loops_ = 0;

@@ -48,15 +48,14 @@ std::string cuda_literal(DType type, const Scalar& value) {
                                  : std::to_string(i) + (type == DType::i64 ? "ll" : "");
     return type == DType::i64 ? text : std::string(cuda_type(type)) + "(" + text + ")";
   }
-  const double d = value.is_int ? static_cast<double>(value.i) : value.d;
   const bool is_double = type == DType::f64;
+  const double d = is_double ? value.as_double() : static_cast<double>(static_cast<float>(value.as_double()));
   auto wide = [&](const std::string& text) { return is_double ? "(double)" + text : text; };
   if (std::isnan(d)) return wide("tn_as_float(0x7fc00000u)");
   if (std::isinf(d)) return wide(d < 0 ? "(-tn_inf())" : "tn_inf()");
   char text[48];
-  const double held = is_double ? d : static_cast<double>(static_cast<float>(d));
-  std::snprintf(text, sizeof text, is_double ? "%a" : "%af", held);
-  return std::signbit(held) ? "(" + std::string(text) + ")" : text;
+  std::snprintf(text, sizeof text, is_double ? "%a" : "%af", d);
+  return std::signbit(d) ? "(" + std::string(text) + ")" : text;
 }
 
 std::string cuda_index(int64_t value) {

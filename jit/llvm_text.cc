@@ -243,7 +243,7 @@ std::string expand(const Spelling& spelling, std::span<const std::string> operan
     std::string_view line = rest.substr(0, newline);
     if (newline == rest.npos) {
       std::string value = expand_line(expand_line, line);
-      return value.find(' ') == value.npos ? value : emit(value);
+      return line.find(' ') == line.npos ? value : emit(value);  // "splat (i64 0)" is a value too
     }
     size_t equals = line.find(" = ");
     TENON_CHECK(line.starts_with('$') && equals != line.npos,

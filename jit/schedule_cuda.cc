@@ -355,8 +355,10 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
     s.team = static_cast<int>(
         std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, std::min<int64_t>(vectors, 32)))));
   } else {
+    // Sums that are kept from row to row take registers too.
+    const int64_t each = rows.several() ? 2 : 4;
     int64_t team = 128;
-    while (team < 512 && vectors > team * 4) team *= 2;
+    while (team < 512 && vectors > team * each) team *= 2;
     if (vectors > team * kMostChunks) team = 1024;
     s.team = s.block = static_cast<int>(team);
   }

@@ -69,7 +69,7 @@ TEST(CudaSchedule, Words) {
       {8, DType::f32, 1, (1 << 20) + 1, "A100", "row 128x1 vector 4 registers 2"},
       {8, DType::f32, 1, 100, "RTX 4090", "row 32x8 vector 4 registers 1 whole"},
       {9, DType::bf16, 2048, 768, "H200", "row 128x1 vector 8 registers 1 whole approximate"},
-      {9, DType::bf16, 16384, 4096, "H100", "row 128x1 vector 8 registers 4 whole approximate"},
+      {9, DType::bf16, 16384, 4096, "H100", "row 256x1 vector 8 registers 2 whole approximate"},
       {9, DType::f32, 8192, 1024, "A100", "row 128x1 vector 4 registers 2 whole"},
       {9, DType::f32, 4096, 20000, "RTX 4090", "row 1024x1 vector 4 shared whole"},
       {7, DType::bf16, 1 << 25, 1, "H200", "flat 1x256 vector 8 whole approximate"},
