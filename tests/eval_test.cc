@@ -137,6 +137,20 @@ TEST(Eval, CausalAttentionSeesUpToItsOwnColumn) {
   EXPECT_THAT(numbers((*y)[0]), ElementsAre(2, 3, 3));
 }
 
+TEST(Eval, AttentionWithHeadsLast) {
+  const auto text = [](const std::string& sizes, const std::string& layout) {
+    return "graph @g(%q: f32[" + sizes + ",1], %k: f32[" + sizes + ",1]) {\n  %y = attention(%q, %k, %k){causal=true, scale=0.5" +
+           layout + "}\n  return %y\n}\n";
+  };
+  const std::vector<double> q{1, 2, 3, 4, 5, 6}, k{-1, 2, 1, 3, 0, 2}, last_q{1, 4, 2, 5, 3, 6}, last_k{-1, 3, 2, 0, 1, 2};
+  const auto first = run(text("1,2,3", ""), {tensor(DType::f32, {1, 2, 3, 1}, q), tensor(DType::f32, {1, 2, 3, 1}, k)});
+  const auto last = run(text("1,3,2", ", layout=\"heads_last\""),
+                        {tensor(DType::f32, {1, 3, 2, 1}, last_q), tensor(DType::f32, {1, 3, 2, 1}, last_k)});
+  ASSERT_TRUE(first.ok() && last.ok());
+  const std::vector<double> y = numbers((*first)[0]);
+  EXPECT_THAT(numbers((*last)[0]), ElementsAre(y[0], y[3], y[1], y[4], y[2], y[5]));
+}
+
 TEST(Eval, NanWinsInPoolsAndPaddingNever) {
   const char* pool = "max_pool(%x){kernel=[2], strides=[2], padding=[1], padding_high=[1]}";
   EXPECT_THAT(numbers(one_node(pool, tensor(DType::f32, {1, 1, 4}, {-5, -7, kNan, -1}))),

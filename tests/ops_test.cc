@@ -154,6 +154,12 @@ TEST(Rules, NameTheNodeAndWhatConflicts) {
       {"q: f32[1,2,4,8], m: f32[2,1,4,4]",
        "attention(%q, %q, %q, %m){scale=1.0}",
        {"mask [2,1,4,4] against scores [1,2,4,4]"}},
+      {"q: f32[1,4,2,8], k: f32[1,5,3,8]",
+       "attention(%q, %k, %k){scale=1.0, layout=\"heads_last\"}",
+       {"heads of q, 2, are no multiple of the heads of k, 3"}},
+      {"q: f32[1,2,4,8]",
+       "attention(%q, %q, %q){scale=1.0, layout=\"heads\"}",
+       {"layout is neither heads_first nor heads_last: heads"}},
   };
   for (const Refusal& r : cases) expect_refused(r);
 }

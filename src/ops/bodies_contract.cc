@@ -70,7 +70,14 @@ ValueId linear(Builder& b, const Node& node) {
 }
 
 // Heads that share k and v become rows of one matrix, [B, Hkv, G*L, D], so that no operand is repeated.
-ValueId attention(Builder& b, const Node& node) {
+ValueId attention(Builder& b, const Node& given) {
+  if (attr_as<std::string>(given, "layout") == "heads_last") {
+    const Dims swap = {Dim(0), Dim(2), Dim(1), Dim(3)};
+    Node first = with_layout(given, "heads_first");
+    for (size_t i = 0; i < 3; ++i) first.inputs[i] = transpose(b, given.inputs[i], swap);
+    return transpose(b, attention(b, first), swap);
+  }
+  const Node& node = given;
   const ValueId q = wide(b, node.inputs[0]), k = wide(b, node.inputs[1]), v = wide(b, node.inputs[2]);
   const DType dtype = dtype_of(b, q);
   const Dims qs = b.shape(q), ks = b.shape(k);

@@ -46,13 +46,18 @@ Dims to_channels_last(int rank) {
 
 bool is_channels_last(const Node& node) { return attr_as<std::string>(node, "layout") == "channels_last"; }
 
-Node channels_first(Builder& b, const Node& node) {
+Node with_layout(const Node& node, const std::string& layout) {
   Node copy = node;
-  const ValueId x = node.inputs[0];
-  copy.inputs[0] = b(ops::transpose, {x}, {{"perm", to_channels_first(b.type(x).rank())}});
   const auto& specs = op(node.op).attr_specs;
   for (size_t i = 0; i < specs.size(); ++i)
-    if (specs[i].name == "layout") copy.attrs[i] = std::string("channels_first");
+    if (specs[i].name == "layout") copy.attrs[i] = layout;
+  return copy;
+}
+
+Node channels_first(Builder& b, const Node& node) {
+  Node copy = with_layout(node, "channels_first");
+  const ValueId x = node.inputs[0];
+  copy.inputs[0] = b(ops::transpose, {x}, {{"perm", to_channels_first(b.type(x).rank())}});
   return copy;
 }
 

@@ -34,6 +34,8 @@ Dims to_channels_first(int rank);
 Dims to_channels_last(int rank);
 // "channels_last" given as the attribute layout.
 bool is_channels_last(const Node& node);
+// A copy of the node with another attribute layout.
+Node with_layout(const Node& node, const std::string& layout);
 // A copy of the node on x in channels_first, as the bodies of convolution and pooling want it.
 Node channels_first(Builder& b, const Node& node);
 

@@ -36,8 +36,8 @@ struct Rule {
   Result<Dim> positions(Dim size, Dim kernel, Dim stride, Dim dilation) const;
   // Indices (operand 1) have something to name along operand 0's axis, as far as both sizes are constant.
   Status has_element(int axis) const;
-  // attribute layout: true for channels_last.
-  Result<bool> channels_last() const;
+  // attribute layout, WHAT_first or WHAT_last: whether the latter.
+  Result<bool> last(const std::string& what) const;
 };
 
 }  // namespace tenon

@@ -94,11 +94,11 @@ Status Rule::has_element(int axis) const {
   return refuse("no element to take along axis " + std::to_string(axis));
 }
 
-Result<bool> Rule::channels_last() const {
+Result<bool> Rule::last(const std::string& what) const {
   const std::string& layout = attr_as<std::string>(c.node, "layout");
-  if (layout == "channels_last") return true;
-  if (layout == "channels_first") return false;
-  return refuse("layout is neither channels_first nor channels_last: " + layout);
+  if (layout == what + "_last") return true;
+  if (layout == what + "_first") return false;
+  return refuse("layout is neither " + what + "_first nor " + what + "_last: " + layout);
 }
 
 namespace shapes {

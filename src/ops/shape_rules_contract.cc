@@ -26,7 +26,7 @@ struct Spatial {
 };
 
 Result<Spatial> spatial(const Rule& r) {
-  TENON_ASSIGN(const bool last, r.channels_last());
+  TENON_ASSIGN(const bool last, r.last("channels"));
   if (r.rank() < 3 || r.rank() > 5) return r.refuse("needs a batch, channels and 1 to 3 spatial axes");
   return Spatial{static_cast<size_t>(r.rank() - 2), last ? 1 : 2, last ? r.rank() - 1 : 1};
 }
@@ -164,8 +164,11 @@ Result<Dims> adaptive_pool(InferContext& c) {
 
 Result<Dims> attention(InferContext& c) {
   const Rule r(c);
-  const Dims &q = r.shape(0), &k = r.shape(1), &v = r.shape(2);
+  TENON_ASSIGN(const bool last, r.last("heads"));
+  Dims q = r.shape(0), k = r.shape(1), v = r.shape(2);
   if (q.size() != 4 || k.size() != 4 || v.size() != 4) return r.refuse("q, k and v need rank 4");
+  if (last)
+    for (Dims* shape : {&q, &k, &v}) std::swap((*shape)[1], (*shape)[2]);
   TENON_TRY(r.agree(q[0], k[0], "batch of q and k"));
   TENON_TRY(r.agree(q[0], v[0], "batch of q and v"));
   TENON_TRY(r.agree(q[3], k[3], "head size of q and k"));
@@ -186,7 +189,7 @@ Result<Dims> attention(InferContext& c) {
     if (!wide.ok() && wide.status().code() == Code::unsupported) return r.decline(text);
     if (!wide.ok() || *wide != scores) return r.refuse(text);
   }
-  return Dims{q[0], q[1], q[2], v[3]};
+  return last ? Dims{q[0], q[2], q[1], v[3]} : Dims{q[0], q[1], q[2], v[3]};
 }
 
 Result<Dims> norm_last(InferContext& c) {
@@ -208,7 +211,7 @@ Result<Dims> norm_channels(InferContext& c) {
     TENON_ASSIGN(axis, r.axis("axis"));
   }
   if (has_attr(c.node, "layout")) {
-    TENON_ASSIGN(const bool last, r.channels_last());
+    TENON_ASSIGN(const bool last, r.last("channels"));
     if (last) axis = r.rank() - 1;
   }
   const Dim channels = r.shape(0)[axis];

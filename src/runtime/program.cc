@@ -125,7 +125,7 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, const All
     const Op& row = op(at.node(v).op);
     if (row.kind == Kind::input || row.view) return std::string();
     Backend* b = best_bid(backends, at, v);
-    if (!b && host_keeps(row, device.type)) return std::string("none");
+    if (!b && host_keeps(at.node(v), device.type)) return std::string("none");
     // A body is preferred to the slow interpreter; what has neither stays for the error below.
     if (b && b->name() == "reference" && row.body) return std::string();
     return b ? std::string(b->name()) : std::string();
@@ -158,7 +158,9 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, const All
   };
   if (!device.is_cpu())
     placement.arrange = [&](Builder& b, Node&& node, const Graph& at, ValueId v) {
-      const Backend* best = op(node.op).kind == Kind::contract ? best_bid(backends, at, v) : nullptr;
+      const Kind kind = op(node.op).kind;
+      const bool may = kind == Kind::contract || kind == Kind::composite;
+      const Backend* best = may ? best_bid(backends, at, v) : nullptr;
       return best ? best->arrange(b, std::move(node)) : b.add(std::move(node));
     };
   built.graph = form_groups(from, placement);

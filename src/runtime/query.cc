@@ -62,7 +62,7 @@ Answer answer(const Graph& g, ValueId v, int device_type) {
   std::string why;
   Backend* b = direct(g, v, device_type, &why);
   if (!row.body || (b && b->name() != kSlow)) return {b ? std::string(b->name()) : "", why};
-  if (host_keeps(row, device_type)) return {"", why};
+  if (host_keeps(g.node(v), device_type)) return {"", why};
   // Through its body: every part of it must run.
   const Graph body =
       expand(alone(g, v), [&](const Graph& at, ValueId u) { return fast(at, u, device_type); });
@@ -81,8 +81,11 @@ Answer answer(const Graph& g, ValueId v, int device_type) {
 
 }  // namespace
 
-bool host_keeps(const Op& row, int device_type) {
-  return row.kind == Kind::contract && row.arity > 1 && device_type != DeviceId::kCpu;
+bool host_keeps(const Node& node, int device_type) {
+  if (device_type == DeviceId::kCpu) return false;
+  const Op& row = op(node.op);
+  return (row.kind == Kind::contract && row.arity > 1) ||
+         (node.op == ops::attention && attr_as<bool>(node, "whole"));
 }
 
 std::vector<Answer> query(const Graph& given, int device_type) {
