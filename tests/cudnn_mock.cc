@@ -1,7 +1,7 @@
 // A cuDNN without a GPU, for tests: libcudnn_mock.so has the functions of backends/cudnn/api.h, checks what the library checks
 // (attributes with their types and counts, what is finalized, sizes that fit together, alignment as it was promised, workspace,
 // the context, that a handle and a plan serve one thread at a time, and that none is made while a stream captures) and computes
-// convolutions in double on the memory of the mock driver, the one TENON_CUDA_DRIVER names: at once, or when a graph is
+// convolutions and graphs of products, maps and reductions in double on the memory of the mock driver, the one TENON_CUDA_DRIVER names: at once, or when a graph is
 // launched. Workspace is spoiled, and so it shows when somebody else uses it. It fails where it is told to (cudnn_mock.h has the
 // controls).
 #include "tests/cudnn_mock_state.h"
@@ -23,7 +23,8 @@ int finalize_tensor(const Object& o) {
   if (a.strides.size() != a.dims.size()) return fault("as many strides as dims");
   for (int64_t d : a.dims)
     if (d <= 0) return fault("a tensor without elements");
-  if (!a.layout()) return fault("a tensor of neither order, or not dense");
+  for (int64_t s : a.strides)
+    if (s <= 0) return fault("a stride that is none");
   if (alignment <= 0 || alignment % item_size(a.type)) return fault("an alignment of less than an element");
   return kDnnSuccess;
 }
@@ -32,6 +33,8 @@ int finalize_operation(const Object& o) {
   Operation op;
   if (!operation_of(o, op)) return kDnnBadParam;
   const Job job = job_of(op);
+  for (const Array* a : {&job.x, &job.w, &job.y})
+    if (!a->layout()) return fault("a tensor of neither order, or not dense");
   const bool wide = job.x.type == kDnnF64;
   const int alpha = op.backward ? kDnnBackwardAlpha : kDnnForwardAlpha,
             beta = op.backward ? kDnnBackwardBeta : kDnnForwardBeta;
@@ -47,10 +50,14 @@ int finalize_operation(const Object& o) {
   return wrong.empty() ? int{kDnnSuccess} : fault(wrong);
 }
 
+int64_t alignment_of(const Call& call) {
+  return value_of<int64_t>(*call.tensors.begin()->second, kDnnTensorAlignment);
+}
+
 int finalize(Object& o) {
   State& s = state();
   for (const Rule& r : kRules)
-    if (r.descriptor == o.type && !o.values.count(r.attribute))
+    if (r.descriptor == o.type && r.least && !o.values.count(r.attribute))
       return fault(cat("attribute ", r.attribute, " is missing"));
   switch (o.type) {
     case kDnnTensor: return finalize_tensor(o);
@@ -66,12 +73,16 @@ int finalize(Object& o) {
     case kDnnConvolutionForward:
     case kDnnConvolutionBackwardData: return finalize_operation(o);
     case kDnnGraph: {
-      const auto* op = value_of<const Object*>(o, kDnnGraphOperations);
-      if (!s.objects.count(op) || !op->final) return fault("an operation that is not finalized");
       if (!s.handles.count(value_of<const Handle*>(o, kDnnGraphHandle)))
         return fault("a handle that is none");
-      return kDnnSuccess;
+      return call_of(o) ? kDnnSuccess : kDnnBadParam;
     }
+    case kDnnPointwise:
+    case kDnnPointwiseOperation:
+    case kDnnProduct:
+    case kDnnProductOperation:
+    case kDnnReduction:
+    case kDnnReductionOperation: return kDnnSuccess;
     case kDnnHeuristics: {
       const auto mode = value_of<int32_t>(o, kDnnHeuristicsMode);
       if (State::captures()) return fault("engines are asked for while a stream captures");
@@ -88,9 +99,9 @@ int finalize(Object& o) {
       if (handle->context != State::current_context()) return fault("the context of another device");
       o.engine = config->engine;
       o.graph = config->graph;
-      Operation op;
-      if (!operation_of(*operation_in(*o.graph), op)) return kDnnBadParam;
-      if (value_of<int64_t>(*op.x, kDnnTensorAlignment) < o.engine->aligned) return kDnnNotSupported;
+      const auto planned = call_of(*o.graph);
+      if (!planned) return kDnnBadParam;
+      if (alignment_of(*planned) < o.engine->aligned) return kDnnNotSupported;
       return o.engine->fails;
     }
     case kDnnVariantPack: return kDnnSuccess;
@@ -151,45 +162,48 @@ int execute(Handle& handle, Object& plan, const Object& pack, std::unique_lock<s
   if (handle.setter != std::this_thread::get_id()) return fault("another thread set the handle's stream");
   if (value_of<const Handle*>(plan, kDnnPlanHandle) != &handle) return fault("a plan of another handle");
   if (handle.busy || plan.busy) return fault("a handle or a plan that two threads use");
-  if (!s.objects.count(plan.graph) || !s.objects.count(operation_in(*plan.graph)))
-    return fault("the graph of a plan is gone");
-  Operation op;
-  if (!operation_of(*operation_in(*plan.graph), op)) return kDnnBadParam;
+  if (!s.objects.count(plan.graph)) return fault("the graph of a plan is gone");
+  const auto planned = call_of(*plan.graph);
+  if (!planned) return kDnnBadParam;
   const auto ids = list_of<int64_t>(pack, kDnnPackIds);
   const auto pointers = list_of<char*>(pack, kDnnPackPointers);
-  auto where = [&](const Object& tensor) {
-    const auto at = std::find(ids.begin(), ids.end(), value_of<int64_t>(tensor, kDnnTensorId));
-    return at == ids.end() ? nullptr : pointers[static_cast<size_t>(at - ids.begin())];
-  };
-  const Job job = job_of(op);
-  char* data[] = {where(*op.x), where(*op.w), where(*op.y)};
-  const Array* arrays[] = {&job.x, &job.w, &job.y};
-  const Object* tensors[] = {op.x, op.w, op.y};
-  const int result = op.backward ? 0 : 2;
-  for (int t = 0; t < 3; ++t) {
-    const auto alignment = static_cast<uintptr_t>(value_of<int64_t>(*tensors[t], kDnnTensorAlignment));
-    if (!data[t] || reinterpret_cast<uintptr_t>(data[t]) % alignment)
+  if (ids.size() != pointers.size() || ids.size() != planned->tensors.size())
+    return fault("pointers that are not those of the graph");
+  std::map<int64_t, char*> data;
+  std::map<int64_t, int64_t> bytes;
+  auto numbers = std::make_shared<std::map<int64_t, float>>();  // as they are now
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!planned->tensors.count(ids[i])) return fault("a tensor that is not the graph's");
+    const Object& tensor = *planned->tensors.at(ids[i]);
+    data[ids[i]] = pointers[i];
+    if (says(tensor, kDnnTensorIsNumber)) {
+      std::memcpy(&(*numbers)[ids[i]], pointers[i], sizeof(float));
+      data[ids[i]] = reinterpret_cast<char*>(&(*numbers)[ids[i]]);
+      continue;
+    }
+    const auto alignment = static_cast<uintptr_t>(value_of<int64_t>(tensor, kDnnTensorAlignment));
+    if (!pointers[i] || reinterpret_cast<uintptr_t>(pointers[i]) % alignment)
       return fault("a pointer less aligned than promised");
-    if (!s.on_device(data[t], arrays[t]->bytes()))
-      return fault("a tensor that is not in the device's memory");
-    if (t != result && data[t] < data[result] + arrays[result]->bytes() &&
-        data[result] < data[t] + arrays[t]->bytes())
-      return fault("the result lies in an operand");
+    bytes[ids[i]] = array_of(tensor).bytes();
+    if (!s.on_device(pointers[i], bytes[ids[i]])) return fault("a tensor that is not in the device's memory");
   }
+  for (const auto& [id, size] : bytes)
+    if (id != planned->result && data[id] < data[planned->result] + bytes[planned->result] &&
+        data[planned->result] < data[id] + size)
+      return fault("the result lies in an operand");
   const int64_t room = plan.engine->workspace;
   auto* workspace = value_of<char*>(pack, kDnnPackWorkspace);
   if (room && (!s.on_device(workspace, room) || reinterpret_cast<uintptr_t>(workspace) % 256))
     return fault("workspace that is not the device's, or not aligned");
-  s.log += cat(job.text(), ", engine ", plan.engine->name, " aligned ",
-               value_of<int64_t>(*op.x, kDnnTensorAlignment), " stream ",
+  s.log += cat(planned->text, ", engine ", plan.engine->name, " aligned ", alignment_of(*planned), " stream ",
                reinterpret_cast<uintptr_t>(handle.stream), "\n");
   handle.busy = plan.busy = true;
   guard.unlock();
-  const auto run = [=, x = data[0], w = data[1], y = data[2]] {
+  const auto run = [room, workspace, data, numbers, does = planned->run] {
     if (room) std::memset(workspace, 0xa5, static_cast<size_t>(room));
-    job.run(x, w, y);
+    does(data);
   };
-  State::queue(handle.stream, run, job.text());
+  State::queue(handle.stream, run, planned->text);
   guard.lock();
   handle.busy = plan.busy = false;
   return kDnnSuccess;

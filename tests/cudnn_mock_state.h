@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <set>
 
-#include "tests/cudnn_mock_compute.h"
-
-using namespace tenon::cudnn;
+#include "tests/cudnn_mock_graph.h"
 
 namespace {
 
@@ -97,7 +96,7 @@ int fault(const std::string& what) {
   return kDnnBadParam;
 }
 
-// An attribute as it must be given, and none may be missing: its type, and how many.
+// An attribute as it must be given: its type, and how many; it may be missing where that may be none.
 struct Rule {
   int descriptor, attribute, type;
   int64_t least, most;
@@ -109,6 +108,26 @@ constexpr Rule kRules[] = {
     {kDnnTensor, kDnnTensorAlignment, kDnnTypeInt64, 1, 1},
     {kDnnTensor, kDnnTensorDims, kDnnTypeInt64, 4, kMostDims},
     {kDnnTensor, kDnnTensorStrides, kDnnTypeInt64, 4, kMostDims},
+    {kDnnTensor, kDnnTensorIsVirtual, kDnnTypeBool, 0, 1},
+    {kDnnTensor, kDnnTensorIsNumber, kDnnTypeBool, 0, 1},
+    {kDnnPointwise, kDnnPointwiseMode, kDnnTypePointwise, 1, 1},
+    {kDnnPointwise, kDnnPointwiseCompute, kDnnTypeDataType, 1, 1},
+    {kDnnPointwise, kDnnPointwiseAxis, kDnnTypeInt64, 0, 1},
+    {kDnnPointwiseOperation, kDnnPointwiseIs, kDnnTypeDescriptor, 1, 1},
+    {kDnnPointwiseOperation, kDnnPointwiseX, kDnnTypeDescriptor, 1, 1},
+    {kDnnPointwiseOperation, kDnnPointwiseB, kDnnTypeDescriptor, 0, 1},
+    {kDnnPointwiseOperation, kDnnPointwiseT, kDnnTypeDescriptor, 0, 1},
+    {kDnnPointwiseOperation, kDnnPointwiseY, kDnnTypeDescriptor, 1, 1},
+    {kDnnProduct, kDnnProductCompute, kDnnTypeDataType, 1, 1},
+    {kDnnProductOperation, kDnnProductIs, kDnnTypeDescriptor, 1, 1},
+    {kDnnProductOperation, kDnnProductA, kDnnTypeDescriptor, 1, 1},
+    {kDnnProductOperation, kDnnProductB, kDnnTypeDescriptor, 1, 1},
+    {kDnnProductOperation, kDnnProductC, kDnnTypeDescriptor, 1, 1},
+    {kDnnReduction, kDnnReductionMode, kDnnTypeReduction, 1, 1},
+    {kDnnReduction, kDnnReductionCompute, kDnnTypeDataType, 1, 1},
+    {kDnnReductionOperation, kDnnReductionIs, kDnnTypeDescriptor, 1, 1},
+    {kDnnReductionOperation, kDnnReductionX, kDnnTypeDescriptor, 1, 1},
+    {kDnnReductionOperation, kDnnReductionY, kDnnTypeDescriptor, 1, 1},
     {kDnnConvolution, kDnnConvolutionAxes, kDnnTypeInt64, 1, 1},
     {kDnnConvolution, kDnnConvolutionCompute, kDnnTypeDataType, 1, 1},
     {kDnnConvolution, kDnnConvolutionModeIs, kDnnTypeConvolutionMode, 1, 1},
@@ -129,17 +148,20 @@ constexpr Rule kRules[] = {
     {kDnnConvolutionBackwardData, kDnnBackwardAlpha, kDnnTypeFloat, 1, 1},
     {kDnnConvolutionBackwardData, kDnnBackwardBeta, kDnnTypeFloat, 1, 1},
     {kDnnGraph, kDnnGraphHandle, kDnnTypeHandle, 1, 1},
-    {kDnnGraph, kDnnGraphOperations, kDnnTypeDescriptor, 1, 1},
+    {kDnnGraph, kDnnGraphOperations, kDnnTypeDescriptor, 1, 64},
     {kDnnHeuristics, kDnnHeuristicsGraph, kDnnTypeDescriptor, 1, 1},
     {kDnnHeuristics, kDnnHeuristicsMode, kDnnTypeHeuristic, 1, 1},
     {kDnnPlan, kDnnPlanHandle, kDnnTypeHandle, 1, 1},
     {kDnnPlan, kDnnPlanEngineConfig, kDnnTypeDescriptor, 1, 1},
-    {kDnnVariantPack, kDnnPackIds, kDnnTypeInt64, 3, 3},
-    {kDnnVariantPack, kDnnPackPointers, kDnnTypePointer, 3, 3},
+    {kDnnVariantPack, kDnnPackIds, kDnnTypeInt64, 3, 8},
+    {kDnnVariantPack, kDnnPackPointers, kDnnTypePointer, 3, 8},
     {kDnnVariantPack, kDnnPackWorkspace, kDnnTypePointer, 1, 1},
 };
 size_t item_of(int type) {
   switch (type) {
+    case kDnnTypeBool: return sizeof(bool);
+    case kDnnTypePointwise:
+    case kDnnTypeReduction:
     case kDnnTypeDataType:
     case kDnnTypeConvolutionMode:
     case kDnnTypeHeuristic:
@@ -194,8 +216,73 @@ Job job_of(const Operation& op) {
           list_of<int64_t>(*op.convolution, kDnnConvolutionStrides),
           list_of<int64_t>(*op.convolution, kDnnConvolutionDilations)};
 }
-const Object* operation_in(const Object& graph) {
-  return value_of<const Object*>(graph, kDnnGraphOperations);
+bool says(const Object& tensor, int attribute) {
+  return tensor.values.count(attribute) && tensor.values.at(attribute).bytes[0];
+}
+int64_t id_of(const Object& tensor) { return value_of<int64_t>(tensor, kDnnTensorId); }
+
+// A graph as it runs: its tensors in memory, numbers among them, and what it does with them.
+struct Call {
+  std::map<int64_t, const Object*> tensors;
+  int64_t result = 0;
+  std::string text;
+  std::function<void(const std::map<int64_t, char*>&)> run;
+};
+
+bool add_node(const Object& o, GraphJob& job, Call& call) {
+  const bool maps = o.type == kDnnPointwiseOperation, reduces = o.type == kDnnReductionOperation;
+  const Object* how = maps      ? part_of(o, kDnnPointwiseIs, kDnnPointwise)
+                      : reduces ? part_of(o, kDnnReductionIs, kDnnReduction)
+                                : part_of(o, kDnnProductIs, kDnnProduct);
+  if (!how) return false;
+  Node node{o.type};
+  if (maps) node.mode = value_of<int32_t>(*how, kDnnPointwiseMode);
+  if (reduces) node.mode = value_of<int32_t>(*how, kDnnReductionMode);
+  if (how->values.count(kDnnPointwiseAxis) && maps) node.axis = value_of<int64_t>(*how, kDnnPointwiseAxis);
+  const auto add = [&](int attribute) {
+    const Object* t = part_of(o, attribute, kDnnTensor);
+    if (!t) return int64_t{0};
+    const bool within = says(*t, kDnnTensorIsVirtual);
+    job.tensors[id_of(*t)] = {array_of(*t), within, says(*t, kDnnTensorIsNumber)};
+    if (!within) call.tensors[id_of(*t)] = t;
+    return id_of(*t);
+  };
+  for (int a : maps      ? std::vector<int>{kDnnPointwiseX, kDnnPointwiseB, kDnnPointwiseT}
+               : reduces ? std::vector<int>{kDnnReductionX}
+                         : std::vector<int>{kDnnProductA, kDnnProductB})
+    if (o.values.count(a)) node.inputs.push_back(add(a));
+  node.output = add(maps ? kDnnPointwiseY : reduces ? kDnnReductionY : kDnnProductC);
+  job.nodes.push_back(std::move(node));
+  return true;
+}
+
+// Of a finalized graph, or of one that is about to be; nothing and a fault where it is none.
+std::optional<Call> call_of(const Object& graph) {
+  Call call;
+  const auto list = list_of<const Object*>(graph, kDnnGraphOperations);
+  for (const Object* o : list)
+    if (!state().objects.count(o) || !o->final)
+      return fault("an operation that is not there, or not finalized"), std::nullopt;
+  if (list[0]->type == kDnnConvolutionForward || list[0]->type == kDnnConvolutionBackwardData) {
+    Operation op;
+    if (list.size() != 1) return fault("a convolution is alone"), std::nullopt;
+    if (!operation_of(*list[0], op)) return std::nullopt;
+    const int64_t x = id_of(*op.x), w = id_of(*op.w), y = id_of(*op.y);
+    call.tensors = {{x, op.x}, {w, op.w}, {y, op.y}};
+    call.result = op.backward ? x : y;
+    const Job job = job_of(op);
+    call.text = job.text();
+    call.run = [=](const std::map<int64_t, char*>& data) { job.run(data.at(x), data.at(w), data.at(y)); };
+    return call;
+  }
+  GraphJob job;
+  for (const Object* o : list)
+    if (!add_node(*o, job, call)) return std::nullopt;
+  if (const std::string wrong = job.check(); !wrong.empty()) return fault(wrong), std::nullopt;
+  call.result = job.result();
+  call.text = job.text();
+  call.run = [job](const std::map<int64_t, char*>& data) { job.run(data); };
+  return call;
 }
 
 }  // namespace

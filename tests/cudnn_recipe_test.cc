@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/cudnn/problem.h"
+#include "backends/cudnn/convolution.h"
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ir/text.h"
@@ -45,11 +45,16 @@ std::string why_not(const std::string& text) {
   const auto recipe = recipe_of(g);
   return recipe.ok() ? "" : recipe.status().message();
 }
-Work work_of(const std::string& text, std::vector<int64_t> symbols = {}) {
+struct Sized : Work {
+  ConvolutionProblem problem;
+};
+Sized sized(const std::string& text, std::vector<int64_t> symbols = {}) {
   const Graph g = parsed(text);
   auto recipe = recipe_of(g);
   TENON_CHECK(recipe.ok(), recipe.status().message());
-  return at_sizes(*recipe, Sizes{g.dims.get(), std::move(symbols)});
+  Sized at{at_sizes(*recipe, Sizes{g.dims.get(), std::move(symbols)}), {}};
+  at.problem = dynamic_cast<const ConvolutionProblem&>(*at.Work::problem);
+  return at;
 }
 bool reads(const std::string& text, int operand) {
   const Graph g = parsed(text);
@@ -72,10 +77,10 @@ const std::string k2d = "strides=[1,1], padding=[0,0], padding_high=[0,0], dilat
 const std::string kLast2d = k2d + ", layout=\"channels_last\"";
 
 TEST(CudnnRecipe, ChannelsFirst) {
-  const Work w = work_of(one("%x: f32[N,4,9,7], %w: f32[6,2,3,3]",
-                             "strides=[2,1], padding=[1,0], padding_high=[0,2], dilations=[1,2], groups=2"),
-                         {5});
-  const Problem& p = w.problem;
+  const Sized w = sized(one("%x: f32[N,4,9,7], %w: f32[6,2,3,3]",
+                            "strides=[2,1], padding=[1,0], padding_high=[0,2], dilations=[1,2], groups=2"),
+                        {5});
+  const ConvolutionProblem& p = w.problem;
   EXPECT_EQ(p.x, (std::vector<int64_t>{5, 4, 9, 7}));
   EXPECT_EQ(p.w, (std::vector<int64_t>{6, 2, 3, 3}));
   EXPECT_EQ(p.y, (std::vector<int64_t>{5, 6, 4, 5}));
@@ -86,8 +91,8 @@ TEST(CudnnRecipe, ChannelsFirst) {
 }
 
 TEST(CudnnRecipe, ChannelsLast) {
-  const Work w = work_of(one("%x: bf16[2,9,7,4], %w: bf16[6,4,1,1]", kLast2d));
-  const Problem& p = w.problem;
+  const Sized w = sized(one("%x: bf16[2,9,7,4], %w: bf16[6,4,1,1]", kLast2d));
+  const ConvolutionProblem& p = w.problem;
   EXPECT_EQ(p.x, (std::vector<int64_t>{2, 4, 9, 7}));
   EXPECT_EQ(p.y, (std::vector<int64_t>{2, 6, 9, 7}));
   EXPECT_EQ(p.strides_of(p.x), (std::vector<int64_t>{252, 1, 28, 4}));
@@ -96,27 +101,27 @@ TEST(CudnnRecipe, ChannelsLast) {
 }
 
 TEST(CudnnRecipe, OneAndThreeAxes) {
-  const Work line = work_of(
+  const Sized line = sized(
       one("%x: f32[2,4,9], %w: f32[6,4,3]", "strides=[2], padding=[1], padding_high=[1], dilations=[1]"));
   EXPECT_EQ(line.problem.text(), "2x4x1x9 by 6x4x1x3 f32, channels first stride 1x2 pad 0x1");
   EXPECT_EQ(line.problem.y, (std::vector<int64_t>{2, 6, 1, 5}));
-  const Work space = work_of(one("%x: f16[2,5,6,7,4], %w: f16[6,4,1,1,1]",
-                                 "strides=[1,2,1], padding=[0,0,0], padding_high=[0,0,0], dilations=[1,1,1], "
-                                 "layout=\"channels_last\""));
+  const Sized space = sized(one("%x: f16[2,5,6,7,4], %w: f16[6,4,1,1,1]",
+                                "strides=[1,2,1], padding=[0,0,0], padding_high=[0,0,0], dilations=[1,1,1], "
+                                "layout=\"channels_last\""));
   EXPECT_EQ(space.problem.text(), "2x4x5x6x7 by 6x4x1x1x1 f16, stride 1x2x1");
 }
 
 TEST(CudnnRecipe, Transposed) {
   const std::string sizes = "%x: f32[2,6,4,5], %w: f32[6,4,3,3]";
-  const Work w = work_of(one(sizes,
-                             "strides=[2,2], padding=[1,1], padding_high=[1,1], dilations=[1,1], "
-                             "transposed=true, output_padding=[1,0]"));
+  const Sized w = sized(one(sizes,
+                            "strides=[2,2], padding=[1,1], padding_high=[1,1], dilations=[1,1], "
+                            "transposed=true, output_padding=[1,0]"));
   EXPECT_EQ(w.problem.y, (std::vector<int64_t>{2, 4, 8, 9}));
   EXPECT_EQ(w.problem.text(), "2x6x4x5 by 6x4x3x3 f32, transposed channels first stride 2x2 pad 1x1");
   // Beyond a stride it is padding that is not taken away.
-  const Work far = work_of(one(sizes,
-                               "strides=[1,1], padding=[1,1], padding_high=[1,1], dilations=[2,2], "
-                               "transposed=true, output_padding=[1,0]"));
+  const Sized far = sized(one(sizes,
+                              "strides=[1,1], padding=[1,1], padding_high=[1,1], dilations=[2,2], "
+                              "transposed=true, output_padding=[1,0]"));
   EXPECT_EQ(far.problem.high, (std::vector<int64_t>{0, 1}));
   EXPECT_EQ(why_not(one(sizes,
                         "strides=[1,1], padding=[1,1], padding_high=[0,1], dilations=[2,2], "
@@ -148,11 +153,11 @@ TEST(CudnnRecipe, WhatIsReadInPlace) {
 }
 
 TEST(CudnnRecipe, PartsOfABatchAreReadWithAnOffset) {
-  const Work w = work_of(
+  const Sized w = sized(
       "graph @f(%a: f32[5,9,7,4], %w: f32[6,4,1,1]) {\n %x = slice(%a){axis=0, start=1, end=3}\n "
       "%y = convolution(%x, %w){" +
       kLast2d + "}\n return %y\n}");
-  EXPECT_EQ(w.offsets[0], 252 * 4);
+  EXPECT_EQ(w.tensors[0].offset, 252 * 4);
   EXPECT_EQ(w.problem.x[0], 2);
 }
 
@@ -188,30 +193,30 @@ TEST(CudnnRecipe, NothingToDo) {
   const std::string text = one("%x: f32[N,S,7,C], %w: f32[O,C,1,1]",
                                "strides=[1,1], padding=[1,0], padding_high=[1,0], dilations=[1,1], "
                                "layout=\"channels_last\"");
-  EXPECT_TRUE(work_of(text, {0, 9, 4, 6}).empty);
-  EXPECT_TRUE(work_of(text, {2, 9, 4, 0}).empty);
-  const Work no_channels = work_of(text, {2, 9, 0, 6}), padding_alone = work_of(text, {2, 0, 4, 6});
+  EXPECT_TRUE(sized(text, {0, 9, 4, 6}).empty);
+  EXPECT_TRUE(sized(text, {2, 9, 4, 0}).empty);
+  const Sized no_channels = sized(text, {2, 9, 0, 6}), padding_alone = sized(text, {2, 0, 4, 6});
   EXPECT_TRUE(no_channels.zeros && !no_channels.empty);
   EXPECT_EQ(no_channels.result_bytes, 2 * 11 * 7 * 6 * 4);
   EXPECT_TRUE(padding_alone.zeros && !padding_alone.empty);
-  EXPECT_FALSE(work_of(text, {2, 9, 4, 6}).zeros);
+  EXPECT_FALSE(sized(text, {2, 9, 4, 6}).zeros);
 }
 
 TEST(CudnnRecipe, KeysTellProblemsApart) {
   const std::string sizes = "%x: f32[N,4,9,7], %w: f32[6,4,3,3]";
-  const std::string key = work_of(one(sizes, k2d), {2}).problem.key();
-  EXPECT_EQ(key, work_of(one(sizes, k2d), {2}).problem.key());
-  EXPECT_NE(key, work_of(one(sizes, k2d), {3}).problem.key());
-  EXPECT_NE(key, work_of(one("%x: f16[N,4,9,7], %w: f16[6,4,3,3]", k2d), {2}).problem.key());
+  const std::string key = sized(one(sizes, k2d), {2}).problem.key();
+  EXPECT_EQ(key, sized(one(sizes, k2d), {2}).problem.key());
+  EXPECT_NE(key, sized(one(sizes, k2d), {3}).problem.key());
+  EXPECT_NE(key, sized(one("%x: f16[N,4,9,7], %w: f16[6,4,3,3]", k2d), {2}).problem.key());
   for (const char* other : {"strides=[1,2], padding=[0,0], padding_high=[0,0], dilations=[1,1]",
                             "strides=[1,1], padding=[0,1], padding_high=[0,0], dilations=[1,1]",
                             "strides=[1,1], padding=[0,0], padding_high=[0,1], dilations=[1,1]",
                             "strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,2]"})
-    EXPECT_NE(key, work_of(one(sizes, other), {2}).problem.key()) << other;
+    EXPECT_NE(key, sized(one(sizes, other), {2}).problem.key()) << other;
   const std::string square = "%x: f32[2,6,6,6], %w: f32[6,6,1,1]";
-  EXPECT_NE(work_of(one(square, k2d)).problem.key(), work_of(one(square, kLast2d)).problem.key());
-  EXPECT_NE(work_of(one(square, k2d)).problem.key(),
-            work_of(one(square, k2d + ", transposed=true")).problem.key());
+  EXPECT_NE(sized(one(square, k2d)).problem.key(), sized(one(square, kLast2d)).problem.key());
+  EXPECT_NE(sized(one(square, k2d)).problem.key(),
+            sized(one(square, k2d + ", transposed=true")).problem.key());
 }
 
 }  // namespace

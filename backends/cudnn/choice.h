@@ -8,9 +8,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "backends/cuda/recording.h"
+#include "backends/cudnn/engines.h"
 #include "backends/cudnn/handles.h"
 #include "backends/cudnn/problem.h"
 
@@ -18,21 +20,19 @@ namespace tenon::cudnn {
 
 // Of a call, on the device.
 struct Pointers {
-  const void *x, *w;
-  void* y;
+  std::span<void* const> tensors;  // in the order of the problem, the result last
   void* workspace;
 };
 
 class Choice {
  public:
   // The best for pointers of which all are multiples of `alignment` bytes and for so much workspace. unsupported where the
-  // library has none. Engines whose results differ from run to run are left out, as are those that compute in fewer bits
-  // than the dtype: TF32 among them. One that has to compile first is taken where there is no other. target: for which call, null:
-  // for none yet.
-  static Result<std::shared_ptr<const Choice>> of(Handles& handles, const Problem& problem, int64_t alignment,
-                                                  int64_t most_workspace, cuda::CallTarget* target);
+  // library has none. target: for which call, null: for none yet.
+  static Result<std::shared_ptr<const Choice>> of(Handles& handles, std::shared_ptr<const Problem> problem,
+                                                  int64_t alignment, int64_t most_workspace,
+                                                  cuda::CallTarget* target);
 
-  int64_t workspace_bytes() const { return workspace_; }
+  int64_t workspace_bytes() const { return engine_->workspace; }
   int64_t bytes() const { return sizeof *this + 16384; }  // about, with what the library holds
   // A handle with its plan, leased for a run.
   struct Ready {
@@ -44,29 +44,24 @@ class Choice {
   Status run(const Ready& ready, const Pointers& pointers, void* stream) const;
 
   // Use of().
-  Choice(Handles& handles, const Problem& problem, int64_t alignment, int64_t most_workspace);
+  Choice(Handles& handles, std::shared_ptr<const Problem> problem, int64_t alignment);
 
  private:
   Status may_make(cuda::CallTarget& target) const;
-  Status describe(const Handle& handle);
-  Status choose(const Handle& handle);
-  Result<std::vector<Descriptor>> engines(DnnHeuristic mode) const;
-  Result<bool> takes(const Handle& handle, Descriptor& config);
-  Result<std::unique_ptr<Descriptor>> plan(const Handle& handle, const Descriptor& config,
-                                           Status* refused) const;
+  Status choose(const Handle& handle, int64_t most_workspace);
   Status make_plan(const Handle& handle) const;
   std::unique_ptr<Descriptor>& plan_of(const Handle& handle) const {
     return plans_[static_cast<size_t>(handle.number())];
   }
 
   Handles& handles_;
-  const Problem problem_;
-  const int64_t alignment_, most_workspace_;
-  std::vector<Descriptor> parts_;  // of the graph, which is the last one
-  std::optional<Descriptor> config_;
-  int64_t workspace_ = 0;
-  std::string refusal_;        // of the first engine that could not be used
-  mutable std::mutex making_;  // a plan, of config_
+  const std::shared_ptr<const Problem> problem_;
+  Operations operations_;
+  const std::vector<float> numbers_;
+  std::vector<int64_t> ids_;  // of tensors and numbers
+  std::optional<Descriptor> graph_;
+  std::unique_ptr<Engine> engine_;
+  mutable std::mutex making_;  // a plan, of engine_
   // By the number of the handle, whose holder alone comes here.
   mutable std::array<std::unique_ptr<Descriptor>, Handles::kMost> plans_;
 };

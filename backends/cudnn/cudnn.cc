@@ -3,13 +3,14 @@
 #include "backends/cudnn/cudnn.h"
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 
 #include "backends/cuda/by_alignment.h"
 #include "backends/cuda/libraries.h"
+#include "backends/cudnn/attention.h"
 #include "backends/cudnn/choice.h"
-#include "backends/cudnn/problem.h"
-#include "backends/cudnn/recipe.h"
+#include "backends/cudnn/convolution.h"
 #include "src/ir/group.h"
 #include "src/ops/names.h"
 
@@ -25,9 +26,9 @@ char* align_workspace(char* scratch) {
   return scratch + (kWorkspaceAlignment - at % kWorkspaceAlignment) % kWorkspaceAlignment;
 }
 
-class ConvolutionStep final : public Step {
+class CallStep final : public Step {
  public:
-  ConvolutionStep(Handles* handles, Work work) : handles_(handles), work_(std::move(work)) {}
+  CallStep(Handles* handles, Work work) : handles_(handles), work_(std::move(work)) {}
 
   // Once, before the first run.
   Status choose() {
@@ -53,9 +54,10 @@ class ConvolutionStep final : public Step {
   int recordable() const override { return work_.empty ? 0 : 1; }
   Status record(void* const* buffers, char* scratch, Recording& recording) const override {
     if (work_.empty) return {};
-    uint64_t words[Work::kTensors + 1] = {};
-    for (int t = 0; t < Work::kTensors; ++t) words[t] = reinterpret_cast<uint64_t>(buffers[work_.buffers[t]]);
-    if (workspace_ > 0) words[Work::kTensors] = reinterpret_cast<uint64_t>(scratch);
+    uint64_t words[Work::kMost + 1] = {};
+    for (size_t t = 0; t < work_.tensors.size(); ++t)
+      words[t] = reinterpret_cast<uint64_t>(buffers[work_.tensors[t].buffer]);
+    if (workspace_ > 0) words[Work::kMost] = reinterpret_cast<uint64_t>(scratch);
     Choice::Ready ready;  // until the capture has ended
     return cuda::add(recording, this, words,
                      [&](cuda::CallTarget& target) { return queue(buffers, scratch, target, ready); });
@@ -63,15 +65,16 @@ class ConvolutionStep final : public Step {
 
  private:
   Status queue(void* const* buffers, char* scratch, cuda::CallTarget& target, Choice::Ready& ready) const {
-    char* at[Work::kTensors];
+    void* at[Work::kMost];
     uintptr_t bits = 0;
-    for (int t = 0; t < Work::kTensors; ++t) {
-      at[t] = static_cast<char*>(buffers[work_.buffers[t]]) + work_.offsets[t];
+    const size_t count = work_.tensors.size();
+    for (size_t t = 0; t < count; ++t) {
+      at[t] = static_cast<char*>(buffers[work_.tensors[t].buffer]) + work_.tensors[t].offset;
       bits |= reinterpret_cast<uintptr_t>(at[t]);
     }
     if (work_.zeros) {
       TENON_ASSIGN(const cuda::CuStream stream, target.begin());
-      return handles_->device.driver().cuMemsetD8Async(reinterpret_cast<cuda::CuAddress>(at[2]), 0,
+      return handles_->device.driver().cuMemsetD8Async(reinterpret_cast<cuda::CuAddress>(at[count - 1]), 0,
                                                        static_cast<size_t>(work_.result_bytes), stream);
     }
     TENON_ASSIGN(const Choice* choice, choices_.at(bits, [&](int64_t alignment) {
@@ -80,7 +83,7 @@ class ConvolutionStep final : public Step {
     TENON_ASSIGN(ready, choice->ready(target));
     TENON_ASSIGN(const cuda::CuStream stream, target.begin());
     char* workspace = choice->workspace_bytes() > 0 ? align_workspace(scratch) : nullptr;
-    return choice->run(ready, {at[0], at[1], at[2], workspace}, stream);
+    return choice->run(ready, {std::span(at, count), workspace}, stream);
   }
 
   Handles* handles_;
@@ -89,16 +92,17 @@ class ConvolutionStep final : public Step {
   cuda::ByAlignment<Choice> choices_;
 };
 
-class Convolution final : public Executable {
+class Call final : public Executable {
  public:
   Handles* handles = nullptr;
-  Recipe recipe;
+  std::string name;  // "cuDNN convolution"
+  std::function<Work(const Sizes&)> work;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
-    Work work = at_sizes(recipe, sizes);
-    const bool chooses = !work.empty && !work.zeros;
-    std::string text = chooses ? work.problem.text() : "";
-    auto step = std::make_unique<ConvolutionStep>(handles, std::move(work));
+    Work at = work(sizes);
+    const bool chooses = at.chooses();
+    std::string text = chooses ? at.problem->text() : "";
+    auto step = std::make_unique<CallStep>(handles, std::move(at));
     if (chooses) {
       TENON_TRY(step->choose());
       std::lock_guard lock(mutex_);
@@ -108,7 +112,7 @@ class Convolution final : public Executable {
   }
   std::string describe() const override {
     std::lock_guard lock(mutex_);
-    return latest_.empty() ? "cuDNN convolution" : "cuDNN convolution " + latest_;
+    return latest_.empty() ? name : name + " " + latest_;
   }
 
  private:
@@ -123,71 +127,93 @@ class CudnnBackend final : public Backend {
 
   Bid bid(const Graph& graph, ValueId v) const override {
     const Node& node = graph.node(v);
-    if (node.op != ops::convolution)
-      return {false, 0, std::string(op(node.op).name) + " is no call of cuDNN"};
-    if (!is_float(node.type.dtype))
-      return {false, 0, "cuDNN is not used for " + std::string(tenon::name(node.type.dtype))};
-    const auto recipe = make_recipe(graph, v, [&](ValueId u) { return bound_strides(graph, u); });
-    if (!recipe.ok()) return {false, 0, recipe.status().message()};
+    const std::string called(op(node.op).name);
+    Status may = unsupported(called + " is no call of cuDNN");
+    if (node.op == ops::convolution && !is_float(node.type.dtype))
+      may = unsupported("cuDNN is not used for " + std::string(tenon::name(node.type.dtype)));
+    else if (node.op == ops::convolution)
+      may = make_recipe(graph, v, [&](ValueId u) { return bound_strides(graph, u); }).status();
+    else if (node.op == ops::attention)
+      may = takes_attention(graph, node);
+    if (!may.ok()) return {false, 0, may.message()};
     if (const auto driver = cuda::Driver::get(); !driver.ok()) return {false, 0, driver.status().message()};
     if (const auto library = Library::get(); !library.ok()) return {false, 0, library.status().message()};
-    return {true, 0.5, "cuDNN convolution"};
+    return {true, 0.5, "cuDNN " + called};
   }
 
   ValueId arrange(Builder& b, Node node) const override {
-    if (node.op != ops::convolution) return b.add(std::move(node));
+    if (node.op == ops::attention) return arrange_attention(b, std::move(node));
     return cudnn::arrange(b, std::move(node), [&](ValueId u) { return bound_strides(b.graph(), u); });
   }
 
   bool reads(const Graph& graph, ValueId node, ValueId operand) const override {
     const Node& n = graph.node(node);
-    for (int o = 0; o < 2; ++o)
-      if (n.inputs[static_cast<size_t>(o)] == operand &&
-          !reads_in_place(graph, n, o, [&](ValueId v) { return bound_strides(graph, v); }))
+    const StridesOf strides_of = [&](ValueId v) { return bound_strides(graph, v); };
+    for (int o = 0; o < static_cast<int>(n.inputs.size()); ++o)
+      if (n.inputs[static_cast<size_t>(o)] == operand && !reads_in_place(graph, n, o, strides_of))
         return false;
     return true;
   }
 
   Bid absorb(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
-    return {false, 0, "what follows a convolution of cuDNN runs as loops"};
+    return {false, 0, "what follows a call of cuDNN runs as loops"};
   }
 
   Result<std::vector<std::unique_ptr<Executable>>> build(
       const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
-    const Graph& g = context.graph;
     TENON_ASSIGN(Handles * handles, Handles::of(context.device.index));
     std::vector<std::unique_ptr<Executable>> built;
     for (const std::vector<ValueId>& members : groups) {
-      const ValueId v = members.front();
-      auto convolution = std::make_unique<Convolution>();
-      convolution->handles = handles;
-      convolution->inputs = inputs_of(g, members);
-      convolution->outputs = {v};
-      const StridesOf strides_of = [&](ValueId u) -> std::optional<Dims> {
-        if (!context.materialised[u]) return std::nullopt;
-        return context.layouts[u].strides;
-      };
-      auto recipe = make_recipe(g, v, strides_of);
-      if (!recipe.ok()) return recipe.status().at("group of " + g.value_name(v));
-      Recipe& r = convolution->recipe = std::move(*recipe);
-      for (int o = 0; o < 2; ++o) {
-        TENON_CHECK(reads_in_place(g, g.node(v), o, strides_of),
-                    "an operand lies otherwise than it was stored");
-        Operand& operand = o == 0 ? r.x : r.w;
-        auto at = std::find(convolution->inputs.begin(), convolution->inputs.end(), operand.base);
-        TENON_CHECK(at != convolution->inputs.end(), "the library reads a value its group does not list");
-        operand.buffer = static_cast<int>(at - convolution->inputs.begin());
-      }
-      r.y.buffer = static_cast<int>(convolution->inputs.size());
-      built.push_back(std::move(convolution));
+      auto call = std::make_unique<Call>();
+      call->handles = handles;
+      call->inputs = inputs_of(context.graph, members);
+      call->outputs = {members.front()};
+      TENON_TRY(describe_call(context, members.front(), *call)
+                    .at("group of " + context.graph.value_name(members.front())));
+      built.push_back(std::move(call));
     }
     return built;
   }
 
   std::string describe() const override {
     const Library* library = Library::opened();
-    return library ? "cuDNN " + cuda::release_text(library->version())
-                   : "cuDNN, opened with the first convolution";
+    return library ? "cuDNN " + cuda::release_text(library->version()) : "cuDNN, opened with its first call";
+  }
+
+ private:
+  static bool reads_in_place(const Graph& graph, const Node& node, int operand, const StridesOf& strides_of) {
+    return node.op == ops::attention ? reads_attention(graph, node, operand, strides_of)
+                                     : cudnn::reads_in_place(graph, node, operand, strides_of);
+  }
+
+  // What the call is, with buffers as the executable has them.
+  static Status describe_call(const BuildContext& context, ValueId v, Call& call) {
+    const Graph& g = context.graph;
+    const Node& node = g.node(v);
+    const StridesOf strides_of = [&](ValueId u) -> std::optional<Dims> {
+      if (!context.materialised[u]) return std::nullopt;
+      return context.layouts[u].strides;
+    };
+    const auto place = [&](std::initializer_list<Operand*> operands, Operand& result) {
+      for (int o = 0; Operand * operand : operands) {
+        TENON_CHECK(reads_in_place(g, node, o++, strides_of), "an operand lies otherwise than it was stored");
+        const auto at = std::find(call.inputs.begin(), call.inputs.end(), operand->base);
+        TENON_CHECK(at != call.inputs.end(), "the library reads a value its group does not list");
+        operand->buffer = static_cast<int>(at - call.inputs.begin());
+      }
+      result.buffer = static_cast<int>(call.inputs.size());
+    };
+    call.name = "cuDNN " + std::string(op(node.op).name);
+    if (node.op == ops::attention) {
+      TENON_ASSIGN(AttentionRecipe r, attention_recipe(g, v, strides_of));
+      place({&r.q, &r.k, &r.v}, r.y);
+      call.work = [r = std::move(r)](const Sizes& sizes) { return at_sizes(r, sizes); };
+    } else {
+      TENON_ASSIGN(Recipe r, make_recipe(g, v, strides_of));
+      place({&r.x, &r.w}, r.y);
+      call.work = [r = std::move(r)](const Sizes& sizes) { return at_sizes(r, sizes); };
+    }
+    return {};
   }
 };
 

@@ -1,40 +1,52 @@
-// Problem: a convolution at concrete sizes, as cuDNN takes it: N, C, then two or three axes of space. Work: a recipe at sizes: a
-// problem and where its tensors are, or what is left where one of them has no elements.
-// Tested by tests/cudnn_recipe_test.cc.
+// Problem: a call of the library at concrete sizes, as the library takes it. Work: a call at sizes: its problem and where its
+// tensors are, or what is left where one of them has no elements. Tested by tests/cudnn_recipe_test.cc.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "backends/cudnn/recipe.h"
+#include "backends/cudnn/operations.h"
+#include "src/ops/operand.h"
 #include "src/runtime/backend.h"
 
 namespace tenon::cudnn {
 
-// y from x and w. A transposed one is the gradient, for its x, of the convolution that makes our x of our y.
-struct Problem {
+class Problem {
+ public:
+  virtual ~Problem() = default;
   DType dtype = DType::f32;
-  bool transposed = false, channels_last = false;
-  std::vector<int64_t> x, w, y;  // dims
-  std::vector<int64_t> low, high, strides, dilations;
 
-  std::vector<int64_t> strides_of(
-      const std::vector<int64_t>& dims) const;  // of a tensor of these dims, dense
-  std::string key() const;                      // equal for problems that one plan serves
-  std::string text() const;                     // "2x64x56x56 by 128x64x3x3 bf16, stride 2x2 pad 1x1"
+  virtual std::string key() const = 0;  // equal for problems that one plan serves
+  virtual std::string text() const = 0;
+  // The operations. Tensors in memory come first, the operands before the result, then numbers.
+  virtual Status describe(Operations& operations) const = 0;
+  virtual std::vector<float> numbers() const { return {}; }
+  // Whether engines that use tensor cores compute in the dtype's bits.
+  bool tensor_cores() const { return dtype != DType::f32; }
 };
 
 struct Work {
-  static constexpr int kTensors = 3;  // x, w, y
+  static constexpr int kMost = 4;  // tensors
+  struct Tensor {
+    int buffer = -1;
+    int64_t offset = 0;  // bytes
+  };
 
-  bool empty = false;  // y has no elements: nothing to run
-  bool zeros = false;  // a sum over nothing: y is zeros
-  Problem problem;
-  int buffers[kTensors] = {-1, -1, -1};
-  int64_t offsets[kTensors] = {};  // bytes
+  bool empty = false;  // the result has no elements: nothing to run
+  bool zeros = false;  // a sum over nothing: the result is zeros
+  std::shared_ptr<const Problem> problem;
+  std::vector<Tensor> tensors;  // the result is the last one
   int64_t result_bytes = 0;
+
+  bool chooses() const { return !empty && !zeros; }
 };
 
-Work at_sizes(const Recipe& recipe, const Sizes& sizes);
+std::string by(const std::vector<int64_t>& dims);                     // "2x64x56x56"
+void add_to_key(std::string& key, const std::vector<int64_t>& list);  // their bytes
+
+// Where the tensors are, and whether there is nothing in one of them.
+Work work_of(std::span<const Operand* const> operands, const Sizes& sizes);
 
 }  // namespace tenon::cudnn

@@ -1,0 +1,184 @@
+// See attention.h.
+#include "backends/cudnn/attention.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "src/ir/op.h"
+#include "src/ops/names.h"
+#include "src/ops/view.h"
+
+namespace tenon::cudnn {
+namespace {
+
+constexpr int64_t kVector = 16;    // bytes: what the library's kernels read at once
+constexpr int64_t kLongest = 256;  // of a head, elements
+
+bool heads_last(const Node& node) { return attr_as<std::string>(node, "layout") == "heads_last"; }
+
+// [B,L,H,D] as [B,H,L,D].
+Operations::Shape heads_second(const Operand& o, const Sizes& sizes) {
+  Operations::Shape s{sizes.eval(o.shape), sizes.eval(o.strides)};
+  std::swap(s.dims[1], s.dims[2]);
+  std::swap(s.strides[1], s.strides[2]);
+  // An axis of one element may have been given any stride.
+  for (size_t i = s.dims.size() - 1; i-- > 0;)
+    if (s.dims[i] == 1) s.strides[i] = s.dims[3] * kVector;
+  return s;
+}
+
+}  // namespace
+
+Status takes_attention(const Graph& graph, const Node& node) {
+  const DType dtype = node.type.dtype;
+  if (dtype != DType::f16 && dtype != DType::bf16)
+    return unsupported("cuDNN computes attention of f16 and bf16, and f32 in fewer bits");
+  if (node.inputs.size() > 3) return unsupported("attention with a mask is not given to cuDNN");
+  for (ValueId v : node.inputs) {
+    if (graph.type(v).dtype != dtype) return unsupported("operands of different dtypes");
+    for (Dim d : graph.type(v).shape)
+      if (!d.is_const()) return unsupported("cuDNN would compile attention anew for every size");
+  }
+  for (ValueId v : node.inputs) {
+    const int64_t head = graph.type(v).shape[3].value();
+    if (head == 0 || head * size_of(dtype) % kVector != 0 || head > kLongest)
+      return unsupported("cuDNN has no attention with heads of " + std::to_string(head) + " elements");
+  }
+  return {};
+}
+
+bool reads_attention(const Graph& graph, const Node& node, int operand, const StridesOf& strides_of) {
+  const ValueId v = node.inputs[static_cast<size_t>(operand)];
+  const auto view = view_of(graph, v, strides_of);
+  if (!view) return false;
+  const Dims& shape = graph.type(v).shape;
+  if (std::find(shape.begin(), shape.end(), Dim(0)) != shape.end()) return true;  // the library is not called
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const Dim stride = view->strides[i];
+    if (shape[i] == Dim(1)) continue;
+    if (!stride.is_const() || stride.value() <= 0) return false;
+    if (i + 1 == shape.size() ? stride != Dim(1)
+                              : stride.value() * size_of(graph.type(v).dtype) % kVector != 0)
+      return false;
+  }
+  return true;
+}
+
+ValueId arrange_attention(Builder& b, Node node) {
+  if (heads_last(node)) return b.add(std::move(node));
+  const Dims swap = {Dim(0), Dim(2), Dim(1), Dim(3)};
+  for (ValueId& v : node.inputs) v = b(ops::transpose, {v}, {{"perm", swap}});
+  const ValueId y = b(ops::attention, {node.inputs[0], node.inputs[1], node.inputs[2]},
+                      {{"causal", attr_as<bool>(node, "causal")},
+                       {"scale", attr_as<double>(node, "scale")},
+                       {"layout", std::string("heads_last")},
+                       {"whole", attr_as<bool>(node, "whole")}});
+  return b(ops::transpose, {y}, {{"perm", swap}});
+}
+
+Result<AttentionRecipe> attention_recipe(const Graph& graph, ValueId attention, const StridesOf& strides_of) {
+  const Node& node = graph.node(attention);
+  TENON_TRY(takes_attention(graph, node));
+  TENON_CHECK(heads_last(node), "attention that was not arranged");
+  AttentionRecipe r;
+  r.dtype = node.type.dtype;
+  r.causal = attr_as<bool>(node, "causal");
+  r.scale = static_cast<float>(attr_as<double>(node, "scale"));
+  Operand* operands[] = {&r.q, &r.k, &r.v};
+  for (int o = 0; o < 3; ++o) {
+    const ValueId v = node.inputs[static_cast<size_t>(o)];
+    *operands[o] = reads_attention(graph, node, o, strides_of) ? operand_of(graph, v, strides_of)
+                                                               : stored_operand(graph, v);
+  }
+  r.y = stored_operand(graph, attention);
+  const auto written = strides_of(attention);
+  if (written && *written != r.y.strides)
+    return unsupported("cuDNN does not write the result of attention with these strides");
+  return r;
+}
+
+Work at_sizes(const AttentionRecipe& r, const Sizes& sizes) {
+  const Operand* operands[] = {&r.q, &r.k, &r.v, &r.y};
+  Work work = work_of(operands, sizes);
+  auto p = std::make_shared<AttentionProblem>();
+  p->dtype = r.dtype;
+  p->causal = r.causal;
+  p->scale = r.scale;
+  p->q = heads_second(r.q, sizes);
+  p->k = heads_second(r.k, sizes);
+  p->v = heads_second(r.v, sizes);
+  p->y = heads_second(r.y, sizes);
+  work.problem = std::move(p);
+  return work;
+}
+
+std::string AttentionProblem::key() const {
+  std::string key = "attention ";
+  add_to_key(key, {static_cast<int64_t>(dtype), causal});
+  for (const auto* shape : {&q, &k, &v, &y}) {
+    add_to_key(key, shape->dims);
+    add_to_key(key, shape->strides);
+  }
+  return key + std::to_string(scale);
+}
+
+std::string AttentionProblem::text() const {
+  return by(q.dims) + " by " + by(k.dims) + (v.dims[3] == k.dims[3] ? "" : " and " + by(v.dims)) + " " +
+         std::string(name(dtype)) + (causal ? ", causal" : "");
+}
+
+std::vector<float> AttentionProblem::numbers() const {
+  // The least number, not minus infinity: of a row there is always a column left.
+  if (causal) return {scale, std::numeric_limits<float>::lowest()};
+  return {scale};
+}
+
+Status AttentionProblem::describe(Operations& o) const {
+  Operations::Shape turned = k;  // [B,H,D,L]
+  std::swap(turned.dims[2], turned.dims[3]);
+  std::swap(turned.strides[2], turned.strides[3]);
+  TENON_ASSIGN(const Descriptor* dq, o.tensor(q, dtype, "its q"));
+  TENON_ASSIGN(const Descriptor* dk, o.tensor(turned, dtype, "its k"));
+  TENON_ASSIGN(const Descriptor* dv, o.tensor(v, dtype, "its v"));
+  TENON_ASSIGN(const Descriptor* dy, o.tensor(y, dtype, "its y"));
+  TENON_ASSIGN(const Descriptor* factor, o.number("its scale"));
+
+  const std::vector<int64_t> all{q.dims[0], q.dims[1], q.dims[2], k.dims[2]};
+  const std::vector<int64_t> one{all[0], all[1], all[2], 1};  // a number a row
+  auto scores = [&](DnnDataType type = kDnnF32) { return o.between(all, type, "its scores"); };
+  auto row = [&] { return o.between(one, kDnnF32, "a number of its rows"); };
+  TENON_ASSIGN(const Descriptor* products, scores());
+  TENON_TRY(o.product(*dq, *dk, *products));
+  TENON_ASSIGN(const Descriptor* s, scores());
+  TENON_TRY(o.pointwise({kDnnMul, products, factor, nullptr, s}));
+  if (causal) {
+    TENON_ASSIGN(const Descriptor* least, o.number("what is hidden"));
+    TENON_ASSIGN(const Descriptor* rows, scores(kDnnI32));
+    TENON_ASSIGN(const Descriptor* columns, scores(kDnnI32));
+    TENON_ASSIGN(const Descriptor* seen, scores(kDnnBoolean));
+    TENON_ASSIGN(const Descriptor* left, scores());
+    TENON_TRY(o.pointwise({kDnnIndex, s, nullptr, nullptr, rows, 2}));
+    TENON_TRY(o.pointwise({kDnnIndex, s, nullptr, nullptr, columns, 3}));
+    TENON_TRY(o.pointwise({kDnnGreaterOrEqual, rows, columns, nullptr, seen}));
+    TENON_TRY(o.pointwise({kDnnSelect, s, least, seen, left}));
+    s = left;
+  }
+  TENON_ASSIGN(const Descriptor* largest, row());
+  TENON_ASSIGN(const Descriptor* shifted, scores());
+  TENON_ASSIGN(const Descriptor* e, scores());
+  TENON_ASSIGN(const Descriptor* total, row());
+  TENON_ASSIGN(const Descriptor* log, row());
+  TENON_ASSIGN(const Descriptor* statistics, row());
+  TENON_ASSIGN(const Descriptor* weights, scores(library_type(dtype)));
+  TENON_TRY(o.reduce(kDnnReduceMax, *s, *largest));
+  TENON_TRY(o.pointwise({kDnnSub, s, largest, nullptr, shifted}));
+  TENON_TRY(o.pointwise({kDnnExp, shifted, nullptr, nullptr, e}));
+  TENON_TRY(o.reduce(kDnnReduceAdd, *e, *total));
+  // Nobody reads the logarithm of the sum, but without it the library does not see that this is attention (9.28).
+  TENON_TRY(o.pointwise({kDnnLog, total, nullptr, nullptr, log}));
+  TENON_TRY(o.pointwise({kDnnAdd, log, largest, nullptr, statistics}));
+  TENON_TRY(o.pointwise({kDnnDiv, e, total, nullptr, weights}));
+  return o.product(*weights, *dv, *dy);
+}
+
+}  // namespace tenon::cudnn

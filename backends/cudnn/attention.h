@@ -1,0 +1,40 @@
+// Attention as one call of cuDNN: softmax(scale q k^T) v, whose scores are never stored. The library compiles a kernel for every
+// set of sizes, which takes it a third of a second, so it is asked only where sizes are no symbols. Heads stand behind the
+// length ([B,L,H,D]), as models hold them: the result is then read in place by what follows.
+// Tested by tests/cudnn_attention_test.cc; on NVIDIA's library by tests/cudnn_plan_test.cc.
+#pragma once
+
+#include "backends/cudnn/problem.h"
+#include "src/ir/builder.h"
+
+namespace tenon::cudnn {
+
+struct AttentionRecipe {
+  DType dtype = DType::f16;
+  bool causal = false;
+  float scale = 1;
+  Operand q, k, v, y;  // [B,L,H,D]; fewer heads of k and v serve several of q each
+};
+
+struct AttentionProblem final : Problem {
+  bool causal = false;
+  float scale = 1;
+  Operations::Shape q, k, v, y;  // [B,H,L,D]
+
+  std::string key() const override;
+  std::string text() const override;  // "2x12x512x64 by 2x12x512x64 bf16, causal"
+  Status describe(Operations& operations) const override;
+  std::vector<float> numbers() const override;
+};
+
+// ok, or unsupported where the library is not asked, with the reason.
+Status takes_attention(const Graph& graph, const Node& attention);
+// Whether the library takes this operand (0: q, 1: k, 2: v) as it lies: of [B,L,H,D] the last axis dense, the others 16 bytes apart
+// or a multiple of that.
+bool reads_attention(const Graph& graph, const Node& attention, int operand, const StridesOf& strides_of);
+// The node with heads behind the length, and views around it.
+ValueId arrange_attention(Builder& b, Node attention);
+Result<AttentionRecipe> attention_recipe(const Graph& graph, ValueId attention, const StridesOf& strides_of);
+Work at_sizes(const AttentionRecipe& recipe, const Sizes& sizes);
+
+}  // namespace tenon::cudnn

@@ -1,0 +1,33 @@
+// Engines: what the library's heuristics name for a graph, and the first of it that can be used. Left out are engines whose results
+// differ from run to run, and those that compute in fewer bits than the dtype: TF32 among them. One that has to compile first
+// is taken where there is no other. Tested by tests/cudnn_test.cc; on NVIDIA's library by tests/cudnn_plan_test.cc.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cudnn/library.h"
+
+namespace tenon::cudnn {
+
+// What plans are made for: the device of a handle, or, without one, a device that need not be here.
+struct Target {
+  DnnHandle handle = nullptr;
+  const Descriptor* device = nullptr;
+};
+
+struct Engine {
+  Descriptor config;
+  int64_t workspace = 0;  // bytes
+  std::unique_ptr<Descriptor> plan;
+};
+// `graph` is finalized. Nothing where there is none, and then `why` is what the library said of the first it could not use.
+Result<std::unique_ptr<Engine>> find_engine(const Library& library, const Target& target,
+                                            const Descriptor& graph, bool tensor_cores,
+                                            int64_t most_workspace, std::string* why);
+// Another plan of an engine. Null, and what the library says, where it does not make one.
+Result<std::unique_ptr<Descriptor>> make_plan(const Library& library, const Target& target,
+                                              const Descriptor& config, Status* refused);
+
+}  // namespace tenon::cudnn
