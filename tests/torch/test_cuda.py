@@ -226,31 +226,70 @@ def test_what_the_device_lacks_runs_in_pytorch(gpu):
     assert stats["fallbacks"] == 1 and stats["programs"] == 1
 
 
+@pytest.fixture(params=["flash", "efficient", "cudnn"])
+def attention(request):
+    """What scaled_dot_product_attention becomes on a GPU: an operator of several results, some of them sizes or nothing."""
+    kind = request.param
+
+    def run(q, k, v, *more, scale=None):
+        bias = None if kind == "flash" else more[0]
+        causal = any(more[1:2] if kind == "flash" else more[3:4])  # left out where it is False
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=causal, scale=scale)
+        sums, seed = y.new_zeros((*q.shape[:3], 1)[:4 if kind == "cudnn" else 3], dtype=torch.float32), torch.zeros(2, dtype=torch.uint64)
+        if kind == "efficient":
+            return y, sums, seed[0].clone(), seed[1].clone()
+        return y, sums, None, None, q.shape[2], k.shape[2], seed, seed[0].clone(), y.new_empty(0)
+
+    name = f"_scaled_dot_product_{kind}_attention"
+    library = torch.library.Library("aten", "IMPL")
+    library.impl(name, run, "CPU")
+    operator = getattr(torch.ops.aten, name)
+    yield lambda q, k, v, causal=False, bias=None, **kw: operator(q, k, v, *(() if kind == "flash" else (bias, False)), 0.0, causal, **kw)
+    library._destroy()
+
+
 @torch.no_grad()
-def test_attention_of_a_gpu_is_pytorchs(gpu):
-    """What scaled_dot_product_attention becomes there: an operator of nine results, some of them sizes or nothing."""
-    attention = torch.ops.aten._scaled_dot_product_flash_attention
-
-    def flash(q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
-        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=scale)
-        seed = torch.zeros(2, dtype=torch.uint64)
-        return y, y.new_zeros(q.shape[:3]), None, None, q.shape[2], k.shape[2], seed, seed[0].clone(), y.new_empty(0)
-
+def test_attention_that_the_library_has_not_is_pytorchs(gpu, attention):
     def f(x):
-        y = attention(x * 2, x + 1, torch.tanh(x), 0.0, True, scale=0.3)[0]
+        y = attention(x * 2, x + 1, torch.tanh(x), True, scale=0.3)[0]
         return torch.softmax(y, -1)
 
-    library = torch.library.Library("aten", "IMPL")
-    library.impl("_scaled_dot_product_flash_attention", flash, "CPU")
-    try:
-        g = torch.compile(f, backend="tenon", fullgraph=True)
-        for n in (5, 8, 3):
-            x = torch.randn(2, 3, n, 8)
-            torch.testing.assert_close(g(x), f(x))
-    finally:
-        library._destroy()
+    g = torch.compile(f, backend="tenon", fullgraph=True)
+    for n in (5, 8, 3):
+        x = torch.randn(2, 3, n, 8)
+        torch.testing.assert_close(g(x), f(x))
     (why,) = tenon.stats()["fallback_reasons"]
-    assert "_scaled_dot_product_flash_attention" in why and tenon.stats()["programs"] == 4  # two, static and dynamic
+    assert "cuDNN computes attention of f16 and bf16, and f32 in fewer bits" in why
+    assert tenon.stats()["programs"] == 4  # two, static and dynamic
+
+
+@torch.no_grad()
+def test_attention_of_a_gpu(gpu, attention):
+    """One program, which cuDNN's attention is a part of; with sizes that change it is PyTorch's."""
+    def f(x):
+        q, k, v = (t.unflatten(-1, (3, 16)).transpose(1, 2) for t in x.chunk(3, -1))
+        return torch.softmax(attention(q, k, v, True)[0].transpose(1, 2).flatten(2), -1)
+
+    g = torch.compile(f, backend="tenon", fullgraph=True)
+    x = torch.randn(2, 5, 144, dtype=torch.bfloat16)
+    torch.testing.assert_close(g(x), f(x), rtol=2e-2, atol=2e-2)
+    assert tenon.stats()["fallbacks"] == 0 and tenon.stats()["programs"] == 1
+    for n in (8, 3):
+        x = torch.randn(2, n, 144, dtype=torch.bfloat16)
+        torch.testing.assert_close(g(x), f(x), rtol=2e-2, atol=2e-2)
+    (why,) = tenon.stats()["fallback_reasons"]
+    assert "cuDNN would compile attention anew for every size" in why
+
+
+@torch.no_grad()
+def test_what_attention_knows_of_its_rows_is_pytorchs(gpu, attention):
+    def f(x):
+        results = attention(x, x, x)
+        return results[0] + results[1].sum()
+
+    x = torch.randn(2, 3, 5, 16, dtype=torch.bfloat16)
+    torch.testing.assert_close(torch.compile(f, backend="tenon")(x), f(x), rtol=2e-2, atol=2e-2)
+    assert tenon.stats()["fallbacks"] == 1
 
 
 @torch.no_grad()

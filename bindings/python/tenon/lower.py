@@ -333,7 +333,7 @@ def lower_node(node, values, table, device=CPU, seed=None):
         raise Unsupported(f"{node.target} has no row in the table")
     e = Emitter(node, table, seed)
     fakes = node.meta.get("val")
-    for fake in fakes if isinstance(fakes, (tuple, list)) else [fakes]:
+    for fake in [f for i, f in enumerate(fakes) if e.used(i)] if isinstance(fakes, (tuple, list)) else [fakes]:
         if isinstance(fake, torch.Tensor) and (why := why_not(fake, device)) is not None:
             raise Unsupported(why)
 

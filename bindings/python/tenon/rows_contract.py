@@ -153,19 +153,41 @@ def _(e, x, weight, bias, mean, var, momentum, eps):
     return (y, *empty)
 
 
-@row("_scaled_dot_product_flash_attention_for_cpu")
-def _(e, q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
+def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
+    """The first result; nobody may read the others: log-sum-exps, and what a backward pass draws its numbers from."""
+    results = len(e.fake)
     if dropout_p:
         raise Unsupported("attention with dropout draws random numbers")
-    if e.used(1):
+    if any(e.used(i) for i in range(1, results)):
         raise Unsupported("the log-sum-exp of attention")
     if scale is None:
         if not isinstance(q.shape[-1], int):
             raise Unsupported("attention over a symbolic head size")
         scale = 1.0 / math.sqrt(q.shape[-1])
-    if attn_mask is not None and attn_mask.dtype != q.dtype:
-        attn_mask = e.cast(attn_mask, q.dtype)
+    if mask is not None and mask.dtype != q.dtype:
+        mask = e.cast(mask, q.dtype)
     v = e.fit(v, k.shape, but=-1)
-    y = e.op("attention", [q, k, v, attn_mask], q.dtype, symexpr.sizes(e.fake[0].shape), causal=bool(is_causal),
-             scale=float(scale))
-    return y, None
+    y = e.op("attention", [q, k, v, mask], q.dtype, symexpr.sizes(e.fake[0].shape), causal=bool(is_causal),
+             scale=float(scale), whole=whole)
+    return (y,) + (None,) * (results - 1)
+
+
+@row("_scaled_dot_product_flash_attention_for_cpu")
+def _(e, q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
+    return _attention(e, q, k, v, dropout_p, is_causal, attn_mask, scale, None)
+
+
+# On a GPU PyTorch has attention that stores no scores: Tenon takes it where a library can do that, too.
+@row("_scaled_dot_product_flash_attention")
+def _(e, q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, scale=None):
+    return _attention(e, q, k, v, dropout_p, is_causal, None, scale, True)
+
+
+@row("_scaled_dot_product_efficient_attention")
+def _(e, q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, scale=None):
+    return _attention(e, q, k, v, dropout_p, is_causal, attn_bias, scale, True)
+
+
+@row("_scaled_dot_product_cudnn_attention")
+def _(e, q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, scale=None):
+    return _attention(e, q, k, v, dropout_p, is_causal, attn_bias, scale, True)
