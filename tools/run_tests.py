@@ -51,14 +51,15 @@ def cases(path):
     return list(ElementTree.parse(path).iter("testcase"))
 
 
-def ctest(preset):
+def ctest(preset, *choice, **environment):
     """The C++ tests of one preset. A GoogleTest executable counts as its test cases, anything else as one test."""
     count = Count()
     results = ROOT / "build" / preset / "test-results"
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
     code = run("ctest", "--test-dir", results.parent, "-j", JOBS, "--output-on-failure", "--no-tests=error",
-               "--output-junit", results / "ctest.junit", GTEST_OUTPUT=f"xml:{results}/", GTEST_COLOR="no")
+               "--output-junit", results / "ctest.junit", *choice, GTEST_OUTPUT=f"xml:{results}/", GTEST_COLOR="no",
+               **{name: str(value) for name, value in environment.items()})
     if not (results / "ctest.junit").exists():
         return Count(note="ctest ran nothing")
     for test in cases(results / "ctest.junit"):
@@ -114,7 +115,27 @@ def suite_lint():
     return Count(failed=1) if run("./dev", "_format_check") else Count(passed=1)
 
 
-SUITES = {"cpp": suite_cpp, "python": suite_python, "asan": suite_asan, "tsan": suite_tsan, "lint": suite_lint}
+def suite_nvidia():
+    """What Tenon declares and describes of cuBLASLt and cuDNN, on NVIDIA's own libraries, which need no GPU for that: headers
+    compared, descriptors made, graphs planned for GPUs that are not here. About a gigabyte, into build/nvidia; not part of `./dev test`."""
+    wheels = ROOT / "build" / "nvidia"
+    packages = (ROOT / "tools" / "nvidia-libraries.txt").read_text()
+    stamp = wheels / "installed"
+    if not stamp.exists() or stamp.read_text() != packages:
+        shutil.rmtree(wheels, ignore_errors=True)
+        if run(sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--target", wheels, "-r", "tools/nvidia-libraries.txt"):
+            return Count(note="pip could not install NVIDIA's libraries")
+        stamp.write_text(packages)
+        (ROOT / "build" / "release" / "build.ninja").unlink(missing_ok=True)  # to be configured with their headers
+    names = ["cublaslt_library_test", "cudnn_library_test", "cudnn_plan_test"]
+    if run("./dev", "_build_release", *names):
+        return Count(note="the build failed")
+    return ctest("release", "-R", f"^({'|'.join(names)})$", TENON_CUBLASLT=wheels / "nvidia" / "cu13" / "lib",
+                 TENON_CUDNN=wheels / "nvidia" / "cudnn" / "lib")
+
+
+SUITES = {"cpp": suite_cpp, "python": suite_python, "asan": suite_asan, "tsan": suite_tsan, "lint": suite_lint,
+          "nvidia": suite_nvidia}
 
 
 def main():
