@@ -28,7 +28,7 @@ DnnDataType library_type(DType t) {
 struct Notes {
   bool fits = true, compiles = false;
 };
-Result<Notes> notes_of(const Library& library, const Descriptor& config, DType dtype) {
+Result<Notes> notes_of(const Library& library, const Descriptor& config, const Problem& problem) {
   TENON_ASSIGN(const Descriptor engine, Descriptor::make(library, kDnnEngine, "an engine"));
   DnnDescriptor raw = engine.raw();  // is filled in
   TENON_TRY(config.get(kDnnEngineConfigEngine, kDnnTypeDescriptor, 1, &raw).status());
@@ -40,7 +40,7 @@ Result<Notes> notes_of(const Library& library, const Descriptor& config, DType d
   TENON_ASSIGN(count, engine.get(kDnnEngineNumerics, kDnnTypeNumerics, kDnnMostNotes, list));
   for (int64_t i = 0; i < std::min<int64_t>(count, kDnnMostNotes); ++i)
     if (list[i] == kDnnNondeterministic || list[i] == kDnnDownConverts || list[i] == kDnnReducedPrecision ||
-        (list[i] == kDnnTensorCore && dtype == DType::f32))
+        (list[i] == kDnnTensorCore && problem.dtype == DType::f32 && !problem.tf32))
       notes.fits = false;
   return notes;
 }
@@ -165,7 +165,7 @@ Status Choice::choose(const Handle& handle) {
   for (DnnHeuristic mode : {kDnnModeA, kDnnFallback}) {
     TENON_ASSIGN(std::vector<Descriptor> list, engines(mode));
     for (Descriptor& config : list) {
-      TENON_ASSIGN(const Notes notes, notes_of(handles_.library, config, problem_.dtype));
+      TENON_ASSIGN(const Notes notes, notes_of(handles_.library, config, problem_));
       if (notes.fits && notes.compiles) {
         compiling.push_back(std::move(config));
       } else if (notes.fits) {

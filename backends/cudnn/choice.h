@@ -27,8 +27,8 @@ class Choice {
  public:
   // The best for pointers of which all are multiples of `alignment` bytes and for so much workspace. unsupported where the
   // library has none. Engines whose results differ from run to run are left out, as are those that compute in fewer bits
-  // than the dtype: TF32 among them. One that has to compile first is taken where there is no other. target: for which call, null:
-  // for none yet.
+  // than the dtype: TF32 among them, unless the problem allows it. One that has to compile first is taken where there is no
+  // other. target: for which call, null: for none yet.
   static Result<std::shared_ptr<const Choice>> of(Handles& handles, const Problem& problem, int64_t alignment,
                                                   int64_t most_workspace, cuda::CallTarget* target);
 

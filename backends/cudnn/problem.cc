@@ -48,6 +48,7 @@ Work at_sizes(const Recipe& recipe, const Sizes& sizes) {
   work.empty = work.result_bytes == 0;
   work.zeros = !work.empty && (count(p.x) == 0 || count(p.w) == 0);
   p.dtype = recipe.dtype;
+  p.tf32 = recipe.tf32;
   p.transposed = recipe.transposed;
   p.channels_last = recipe.channels_last;
   p.low = recipe.low;
@@ -73,7 +74,7 @@ std::vector<int64_t> Problem::strides_of(const std::vector<int64_t>& dims) const
 std::string Problem::key() const {
   std::string key;
   auto put = [&](int64_t v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
-  for (int64_t v : {static_cast<int64_t>(dtype), int64_t{transposed}, int64_t{channels_last},
+  for (int64_t v : {static_cast<int64_t>(dtype), int64_t{tf32}, int64_t{transposed}, int64_t{channels_last},
                     static_cast<int64_t>(x.size())})
     put(v);
   for (const auto* list : {&x, &w, &y, &low, &high, &strides, &dilations})
@@ -82,7 +83,7 @@ std::string Problem::key() const {
 }
 
 std::string Problem::text() const {
-  std::string said = by(x) + " by " + by(w) + " " + std::string(name(dtype));
+  std::string said = by(x) + " by " + by(w) + " " + std::string(name(dtype)) + (tf32 ? " tf32" : "");
   std::string more;
   if (transposed) more += " transposed";
   if (!channels_last) more += " channels first";

@@ -14,7 +14,7 @@ namespace tenon::cudnn {
 // y from x and w. A transposed one is the gradient, for its x, of the convolution that makes our x of our y.
 struct Problem {
   DType dtype = DType::f32;
-  bool transposed = false, channels_last = false;
+  bool tf32 = false, transposed = false, channels_last = false;
   std::vector<int64_t> x, w, y;  // dims
   std::vector<int64_t> low, high, strides, dilations;
 
