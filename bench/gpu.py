@@ -8,6 +8,7 @@ time is said, and the others go on. `--device cpu --tiny` tries the script itsel
 """
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -29,7 +30,7 @@ from bench.contenders import tenon_stats                     # noqa: E402
 from bench.models import accuracy, zoo                       # noqa: E402
 from bench.table import Progress, markdown                   # noqa: E402
 
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+DTYPES = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 class Clock:
@@ -92,26 +93,49 @@ def poison(device):
             torch.full((size,), float("nan"), device=device)
 
 
+@contextlib.contextmanager
+def tf32(allowed):
+    """PyTorch's flags, which eager and Tenon follow both. Where TF32 is allowed either may have no engine of it for a case, so
+    that eager's own distance is no measure: f32 is checked without."""
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    products.allow_tf32 = convolutions.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        products.allow_tf32, convolutions.allow_tf32 = before
+
+
 def check(options, clock):
     """Rows (case, type, size, worst distance as a share of what is allowed)."""
-    found = []
-    for case in cases(options, gpu_cases.CASES + gpu_cases.LIBRARIES + gpu_cases.PRODUCTS):
-        for name, dtype in DTYPES.items():
-            torch._dynamo.reset()
-            fast = compiled(case.function, "tenon", options, dynamic=True)
-            for size in case.odd[:2] if options.tiny else case.odd:
-                if clock.left() < 30:
+    found, of_libraries = [], gpu_cases.LIBRARIES + gpu_cases.PRODUCTS
+    for case in cases(options, gpu_cases.CASES + of_libraries):
+        for name in DTYPES:
+            if name == "tf32" and case not in of_libraries:
+                continue
+            with tf32(name == "tf32"):
+                if not check_case(case, name, options, clock, found):
                     return found, "out of time"
-                arguments = case.make(size, dtype, clock.device)
-                exact = case.function(*(a.double() if a.is_floating_point() else a for a in arguments))
-                eager = case.function(*arguments)
-                poison(clock.device)
-                got = fast(*arguments)
-                clock.wait()
-                worst, own = gpu_cases.close(got, exact, dtype), gpu_cases.close(eager, exact, dtype)
-                if not worst <= max(1.0, 2 * own):
-                    found.append([case.name, name, "x".join(map(str, size)), worst])
     return found, None
+
+
+def check_case(case, name, options, clock, found):
+    """Adds to found; whether there was time."""
+    torch._dynamo.reset()
+    fast = compiled(case.function, "tenon", options, dynamic=True)
+    for size in case.odd[:2] if options.tiny else case.odd:
+        if clock.left() < 30:
+            return False
+        arguments = case.make(size, DTYPES[name], clock.device)
+        exact = case.function(*(a.double() if a.is_floating_point() else a for a in arguments))
+        eager = case.function(*arguments)
+        poison(clock.device)
+        got = fast(*arguments)
+        clock.wait()
+        worst, own = gpu_cases.close(got, exact, name), gpu_cases.close(eager, exact, name)
+        if not worst <= max(1.0, 2 * own):
+            found.append([case.name, name, "x".join(map(str, size)), worst])
+    return True
 
 
 def sanitizer(options, clock):

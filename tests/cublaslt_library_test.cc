@@ -163,7 +163,8 @@ TEST_F(RealCublasLt, NamesItsStatuses) {
 }
 
 TEST_F(RealCublasLt, MatmulDescriptors) {
-  for (const auto& [compute, scale] : {std::pair<int, int>{kLtCompute32F, kLtF32}, {kLtCompute64F, kLtF64}}) {
+  for (const auto& [compute, scale] :
+       {std::pair<int, int>{kLtCompute32F, kLtF32}, {kLtComputeTf32, kLtF32}, {kLtCompute64F, kLtF64}}) {
     LtMatmul matmul = nullptr;
     ASSERT_TRUE(library->cublasLtMatmulDescCreate(&matmul, compute, scale).ok());
     const auto& set = library->cublasLtMatmulDescSetAttribute;

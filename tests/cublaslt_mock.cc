@@ -91,7 +91,10 @@ struct Given {
     }
     if (d->batch > 1 && d->stride == 0) return fault("results in one place");
     const bool wide = d->type == kLtF64;
-    if (m->compute != (wide ? kLtCompute64F : kLtCompute32F) || m->scale_type != (wide ? kLtF64 : kLtF32))
+    const bool fits =
+        wide ? m->compute == kLtCompute64F
+             : m->compute == kLtCompute32F || (m->compute == kLtComputeTf32 && d->type == kLtF32);
+    if (!fits || m->scale_type != (wide ? kLtF64 : kLtF32))
       return fault("a type of computation that does not fit");
     const int64_t a_rows = m->transposed[0] ? a->columns : a->rows,
                   b_rows = m->transposed[1] ? b->columns : b->rows,
@@ -114,9 +117,9 @@ struct Given {
   std::string text() const {
     static const std::map<int, const char*> names{
         {kLtF32, "f32"}, {kLtF64, "f64"}, {kLtF16, "f16"}, {kLtBf16, "bf16"}};
-    std::string t =
-        cat(names.at(d->type), " ", m->transposed[0] ? "T" : "N", m->transposed[1] ? "T" : "N", " ", d->rows,
-            "x", d->columns, "x", k(), " ld ", a->ld, " ", b->ld, " ", c->ld, " ", d->ld);
+    std::string t = cat(names.at(d->type), m->compute == kLtComputeTf32 ? " tf32 " : " ",
+                        m->transposed[0] ? "T" : "N", m->transposed[1] ? "T" : "N", " ", d->rows, "x",
+                        d->columns, "x", k(), " ld ", a->ld, " ", b->ld, " ", c->ld, " ", d->ld);
     if (d->batch > 1)
       t += cat(" batch ", d->batch, " by ", a->stride, " ", b->stride, " ", c->stride, " ", d->stride);
     if (m->epilogue != kLtNoEpilogue) t += cat(" epilogue ", m->epilogue);

@@ -11,6 +11,8 @@
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ir/text.h"
+#include "src/ops/names.h"
+#include "src/passes/passes.h"
 
 namespace tenon::cublaslt {
 namespace {
@@ -261,6 +263,25 @@ TEST(CublasLtRecipe, WhyNot) {
   EXPECT_EQ(why_not(with_epilogue(" %m2 = add(%m, %m)\n")), "it reads the library's result twice");
 }
 
+// Of f32 alone, and of a linear as of a matmul.
+TEST(CublasLtRecipe, Tf32) {
+  auto text_of = [](const std::string& type, const std::string& product) {
+    std::string text = "graph @f(%x: T[4,5], %w: T[5,5]) {\n %m = " + product + "\n return %m\n}";
+    for (size_t at; (at = text.find("T[")) != text.npos;) text.replace(at, 1, type);
+    return work_of(text).problem.text();
+  };
+  for (const char* product : {"matmul(%x, %w){tf32=true}", "linear(%x, %w){tf32=true}"}) {
+    EXPECT_EQ(text_of("f32", product), "4x5x5 f32 tf32");
+    EXPECT_EQ(text_of("bf16", product), "4x5x5 bf16");
+    EXPECT_EQ(text_of("f64", product), "4x5x5 f64");
+  }
+  EXPECT_EQ(text_of("f32", "matmul(%x, %w){tf32=false}"), "4x5x5 f32");
+  const Graph linear =
+      parsed("graph @f(%x: f32[4,5], %w: f32[3,5]) {\n %m = linear(%x, %w){tf32=true}\n return %m\n}");
+  const auto is_matmul = [](const Graph& g, ValueId v) { return g.node(v).op == ops::matmul; };
+  EXPECT_THAT(print(expand(linear, is_matmul)), HasSubstr("{tf32=true} : f32[4,3]"));
+}
+
 // What is known at run time alone.
 TEST(CublasLtRecipe, StridesThatOverlap) {
   const Graph g =
@@ -279,6 +300,9 @@ TEST(CublasLtRecipe, KeysTellProblemsApart) {
   const Problem p = work_of(text, {4, 5, 3}).problem;
   EXPECT_EQ(p.key(), work_of(text, {4, 5, 3}).problem.key());
   EXPECT_NE(p.key(), work_of(text, {5, 4, 3}).problem.key());
+  std::string tf32 = text;
+  tf32.replace(tf32.find("%w)\n"), 3, "%w){tf32=true}");
+  EXPECT_NE(p.key(), work_of(tf32, {4, 5, 3}).problem.key());
   EXPECT_NE(p.key(), work_of(with_epilogue(" %m2 = add(%m, %b)\n"), {4}).problem.key());
   EXPECT_NE(work_of(with_epilogue(" %m2 = add(%m, %c)\n"), {4}).problem.key(),
             work_of(with_epilogue(" %m2 = add(%m, %b)\n"), {4}).problem.key());

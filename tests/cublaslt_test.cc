@@ -47,6 +47,23 @@ TEST_F(CublasLt, DoublePrecision) {
   EXPECT_EQ(products(), Lines{"f64 NN 3x4x5 ld 3 5 3 3 alpha 1 beta 1 stream 7"});
 }
 
+// Where the graph allows it, and as another problem than f32 to the end.
+TEST_F(CublasLt, Tf32) {
+  std::string text = kMlp;
+  text.replace(text.find("%w)"), 3, "%w){tf32=true}");
+  check(typed(text, "f32"), {4, 5, 3});
+  check(typed(kMlp, "f32"), {4, 5, 3});
+  check(typed(text, "bf16"), {4, 5, 3});
+  check(
+      "graph @f(%x: f32[4,5], %w: f32[3,5], %b: f32[3]) {\n %l = linear(%x, %w, %b){tf32=true}\n return "
+      "%l\n}");
+  EXPECT_EQ(products(), (Lines{"f32 tf32 NN 3x4x5 ld 3 5 3 3 epilogue 36 alpha 1 beta 0 stream 7",
+                               "f32 NN 3x4x5 ld 3 5 3 3 epilogue 36 alpha 1 beta 0 stream 7",
+                               "bf16 NN 3x4x5 ld 3 5 3 3 epilogue 36 alpha 1 beta 0 stream 7",
+                               "f32 tf32 TN 3x4x5 ld 5 5 3 3 epilogue 4 alpha 1 beta 0 stream 7"}));
+  EXPECT_EQ(lt().calls("cublasLtMatmulAlgoGetHeuristic"), 4);
+}
+
 TEST_F(CublasLt, SeveralSizes) {
   const Graph graph = parsed(typed(kMlp, "f32"));
   const auto program = make(graph);

@@ -189,6 +189,17 @@ TEST(CudnnRecipe, ResultsWithStrides) {
             "");
 }
 
+// Of f32 alone; what a convolution becomes keeps it.
+TEST(CudnnRecipe, Tf32) {
+  const std::string tf32 = kLast2d + ", tf32=true";
+  EXPECT_EQ(sized(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", tf32)).problem.text(),
+            "2x4x9x7 by 6x4x1x1 f32 tf32");
+  EXPECT_EQ(sized(one("%x: bf16[2,9,7,4], %w: bf16[6,4,1,1]", tf32)).problem.text(),
+            "2x4x9x7 by 6x4x1x1 bf16");
+  EXPECT_THAT(arranged(one("%x: f32[2,9,7,4], %w: f32[6,4,3,3], %b: f32[6]", tf32, "%x, %w, %b")),
+              HasSubstr("layout=\"channels_last\", tf32=true} : f32[2,7,5,6]"));
+}
+
 TEST(CudnnRecipe, NothingToDo) {
   const std::string text = one("%x: f32[N,S,7,C], %w: f32[O,C,1,1]",
                                "strides=[1,1], padding=[1,0], padding_high=[1,0], dilations=[1,1], "
@@ -213,6 +224,7 @@ TEST(CudnnRecipe, KeysTellProblemsApart) {
                             "strides=[1,1], padding=[0,0], padding_high=[0,1], dilations=[1,1]",
                             "strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,2]"})
     EXPECT_NE(key, sized(one(sizes, other), {2}).problem.key()) << other;
+  EXPECT_NE(key, sized(one(sizes, k2d + ", tf32=true"), {2}).problem.key());
   const std::string square = "%x: f32[2,6,6,6], %w: f32[6,6,1,1]";
   EXPECT_NE(sized(one(square, k2d)).problem.key(), sized(one(square, kLast2d)).problem.key());
   EXPECT_NE(sized(one(square, k2d)).problem.key(),

@@ -198,11 +198,11 @@ TEST_F(Cudnn, Workspace) {
 
 // The first that fits: the numbers of the dtype, the same ones every time, room, nothing to compile; then the others.
 TEST_F(Cudnn, Engines) {
-  const auto first = [&](const std::string& list, const std::string& type) {
+  const auto first = [&](const std::string& list, const std::string& type, const std::string& text = kBlock) {
     dnn().reset();
     dnn().engines(list.c_str());
     cudnn::forget_choices();
-    check(typed(kBlock, type), {2, 5});
+    check(typed(text, type), {2, 5});
     return words_behind("engine").at(0);
   };
   for (const char* type : {"f32", "bf16", "f64"}) {
@@ -213,10 +213,15 @@ TEST_F(Cudnn, Engines) {
     EXPECT_EQ(first("compiles fail=4000;compiles workspace=64|compiles", type), "A1");
     EXPECT_EQ(first("|random;compiles", type), "F1");
   }
-  // TF32 is not f32.
+  // TF32 is not f32, unless the graph allows it.
   EXPECT_EQ(first("tensorcore;workspace=8|", "f32"), "A1");
   EXPECT_EQ(first("tensorcore;workspace=8|", "bf16"), "A0");
   EXPECT_EQ(first("tensorcore;workspace=8|", "f64"), "A0");
+  std::string tf32 = kBlock;
+  tf32.replace(tf32.find("dilations=[1,1]"), 15, "dilations=[1,1], tf32=true");
+  EXPECT_EQ(first("tensorcore;workspace=8|", "f32", tf32), "A0");
+  EXPECT_EQ(first("workspace=8;tensorcore|", "f32", tf32), "A0");
+  EXPECT_EQ(first("tensorcore down;tensorcore reduced;random tensorcore;tensorcore|", "f32", tf32), "A3");
 }
 
 TEST_F(Cudnn, NoEngine) {

@@ -40,7 +40,7 @@ enum LtStatus {
 };
 
 enum LtType { kLtF32 = 0, kLtF64 = 1, kLtF16 = 2, kLtBf16 = 14 };
-enum LtCompute { kLtCompute32F = 68, kLtCompute64F = 70 };  // the former without TF32
+enum LtCompute { kLtCompute32F = 68, kLtCompute64F = 70, kLtComputeTf32 = 77 };  // the first without TF32
 enum LtOperation : int32_t { kLtAsStored = 0, kLtTransposed = 1 };
 
 enum LtMatmulAttribute {

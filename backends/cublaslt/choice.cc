@@ -63,9 +63,9 @@ Status Choice::describe(const Problem& p) {
 Result<std::unique_ptr<Descriptor<LtMatmul>>> Choice::matmul(const void* bias) const {
   const Library& l = handle_.library();
   const bool wide = problem_.dtype == DType::f64;
+  const int compute = wide ? kLtCompute64F : problem_.tf32 ? kLtComputeTf32 : kLtCompute32F;
   auto m = std::make_unique<Descriptor<LtMatmul>>(l, &Library::cublasLtMatmulDescDestroy);
-  TENON_TRY(
-      l.cublasLtMatmulDescCreate(m->place(), wide ? kLtCompute64F : kLtCompute32F, wide ? kLtF64 : kLtF32));
+  TENON_TRY(l.cublasLtMatmulDescCreate(m->place(), compute, wide ? kLtF64 : kLtF32));
   const int32_t a = problem_.a.transposed ? kLtTransposed : kLtAsStored,
                 b = problem_.b.transposed ? kLtTransposed : kLtAsStored;
   TENON_TRY(l.cublasLtMatmulDescSetAttribute(m->raw(), kLtTransposeA, &a, sizeof a));

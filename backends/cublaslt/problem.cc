@@ -130,6 +130,7 @@ Result<Work> at_sizes(const Recipe& recipe, const Sizes& sizes) {
 
   Problem& p = w.problem;
   p.dtype = recipe.dtype;
+  p.tf32 = recipe.tf32;
   p.bias = recipe.bias.has_value();
   p.added = recipe.added.has_value();
   p.activation = recipe.activation;
@@ -184,8 +185,8 @@ void Work::unroll_batch() {
 std::string Problem::key() const {
   std::string text;
   auto put = [&](int64_t v) { text.append(reinterpret_cast<const char*>(&v), sizeof v); };
-  for (int64_t v :
-       {static_cast<int64_t>(dtype), int64_t{bias}, int64_t{added}, static_cast<int64_t>(activation), batch})
+  for (int64_t v : {static_cast<int64_t>(dtype), int64_t{tf32}, int64_t{bias}, int64_t{added},
+                    static_cast<int64_t>(activation), batch})
     put(v);
   for (const Matrix* m : {&a, &b, &c, &d})
     for (int64_t v : {m->rows, m->columns, m->ld, m->batch_stride, int64_t{m->transposed}}) put(v);
@@ -197,7 +198,7 @@ std::string Problem::text() const {
   const std::string epilogue = epilogue_text(bias, added, activation);
   return (batch > 1 ? std::to_string(batch) + " of " : "") + std::to_string(d.columns) + "x" +
          std::to_string(d.rows) + "x" + std::to_string(terms) + " " + std::string(name(dtype)) +
-         (epilogue.empty() ? "" : ",") + epilogue;
+         (tf32 ? " tf32" : "") + (epilogue.empty() ? "" : ",") + epilogue;
 }
 
 }  // namespace tenon::cublaslt

@@ -22,7 +22,7 @@ struct Matrix {
 // D = activation(alpha * op(A) * op(B) + beta * C + bias), bias along the rows of D.
 struct Problem {
   DType dtype = DType::f32;
-  bool bias = false, added = false;
+  bool tf32 = false, bias = false, added = false;
   Activation activation = Activation::none;
   int64_t batch = 1;
   Matrix a, b, c, d;  // c is d where nothing is added

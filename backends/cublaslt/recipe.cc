@@ -152,6 +152,7 @@ Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members,
   r.dtype = node.type.dtype;
   if (!is_product(node)) return unsupported(std::string(op(node.op).name) + " is no call of cuBLASLt");
   if (!is_float(r.dtype)) return unsupported("cuBLASLt is not used for " + std::string(name(r.dtype)));
+  r.tf32 = r.dtype == DType::f32 && attr_as<bool>(node, "tf32");
   auto in_place = [&](ValueId v) {
     return reads_in_place(graph, v, strides_of) ? operand_of(graph, v, strides_of) : stored_operand(graph, v);
   };

@@ -14,6 +14,7 @@ enum class Activation : uint8_t { none, relu, gelu };
 
 struct Recipe {
   DType dtype = DType::f32;
+  bool tf32 = false;  // may be used; of f32 alone
   // The last two axes of each are those of a matrix, the others of the batch.
   Operand a, b;                  // [batch..., M, K] and [batch..., K, N]
   Operand result;                // [batch..., M, N], N innermost in memory

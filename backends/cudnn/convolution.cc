@@ -26,6 +26,7 @@ Work at_sizes(const Recipe& recipe, const Sizes& sizes) {
   Work work = work_of(operands, sizes);
   auto p = std::make_shared<ConvolutionProblem>();
   p->dtype = recipe.dtype;
+  p->tf32 = recipe.tf32;
   p->x = sizes.eval(recipe.x.shape);
   p->w = sizes.eval(recipe.w.shape);
   p->y = sizes.eval(recipe.y.shape);
@@ -54,13 +55,14 @@ std::vector<int64_t> ConvolutionProblem::strides_of(const std::vector<int64_t>& 
 
 std::string ConvolutionProblem::key() const {
   std::string key = "convolution ";
-  add_to_key(key, {static_cast<int64_t>(dtype), transposed, channels_last, static_cast<int64_t>(x.size())});
+  add_to_key(key,
+             {static_cast<int64_t>(dtype), tf32, transposed, channels_last, static_cast<int64_t>(x.size())});
   for (const auto* list : {&x, &w, &y, &low, &high, &strides, &dilations}) add_to_key(key, *list);
   return key;
 }
 
 std::string ConvolutionProblem::text() const {
-  std::string said = by(x) + " by " + by(w) + " " + std::string(name(dtype));
+  std::string said = by(x) + " by " + by(w) + " " + std::string(name(dtype)) + (tf32 ? " tf32" : "");
   std::string more;
   if (transposed) more += " transposed";
   if (!channels_last) more += " channels first";

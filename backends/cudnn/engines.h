@@ -1,5 +1,5 @@
 // Engines: what the library's heuristics name for a graph, and the first of it that can be used. Left out are engines whose results
-// differ from run to run, and those that compute in fewer bits than the dtype: TF32 among them. One that has to compile first
+// differ from run to run, and those that compute in fewer bits than the dtype: TF32 among them, unless it is allowed. One that has to compile first
 // is taken where there is no other. Tested by tests/cudnn_test.cc; on NVIDIA's library by tests/cudnn_plan_test.cc.
 #pragma once
 
@@ -22,7 +22,7 @@ struct Engine {
   int64_t workspace = 0;  // bytes
   std::unique_ptr<Descriptor> plan;
 };
-// `graph` is finalized. Nothing where there is none, and then `why` is what the library said of the first it could not use.
+// `graph` is finalized. tensor_cores: engines that use them may be taken. Nothing where there is none, and then `why` is what the library said of the first it could not use.
 Result<std::unique_ptr<Engine>> find_engine(const Library& library, const Target& target,
                                             const Descriptor& graph, bool tensor_cores,
                                             int64_t most_workspace, std::string* why);

@@ -17,14 +17,15 @@ class Problem {
  public:
   virtual ~Problem() = default;
   DType dtype = DType::f32;
+  bool tf32 = false;  // may be used
 
   virtual std::string key() const = 0;  // equal for problems that one plan serves
   virtual std::string text() const = 0;
   // The operations. Tensors in memory come first, the operands before the result, then numbers.
   virtual Status describe(Operations& operations) const = 0;
   virtual std::vector<float> numbers() const { return {}; }
-  // Whether engines that use tensor cores compute in the dtype's bits.
-  bool tensor_cores() const { return dtype != DType::f32; }
+  // Whether engines that use tensor cores compute in the dtype's bits, or may do otherwise.
+  bool tensor_cores() const { return dtype != DType::f32 || tf32; }
 };
 
 struct Work {

@@ -64,6 +64,7 @@ Result<Recipe> make_recipe(const Graph& graph, ValueId convolution, const Stride
   const Node& node = graph.node(convolution);
   Recipe r;
   r.dtype = node.type.dtype;
+  r.tf32 = r.dtype == DType::f32 && attr_as<bool>(node, "tf32");
   r.transposed = attr_as<bool>(node, "transposed");
   r.channels_last = is_channels_last(node);
   r.low = attr_ints(node, "padding");

@@ -10,6 +10,7 @@ namespace tenon::cudnn {
 
 struct Recipe {
   DType dtype = DType::f32;
+  bool tf32 = false;  // may be used; of f32 alone
   bool transposed = false, channels_last = false;
   Operand x, w, y;  // shapes of x and y: N, C, then space, whatever the layout
   std::vector<int64_t> low, high, strides, dilations;

@@ -65,7 +65,8 @@ ValueId matmul(Builder& b, const Node& node) {
 }
 
 ValueId linear(Builder& b, const Node& node) {
-  const ValueId y = b(ops::matmul, {node.inputs[0], transpose_last(b, node.inputs[1])});
+  const ValueId y = b(ops::matmul, {node.inputs[0], transpose_last(b, node.inputs[1])},
+                      {{"tf32", attr_as<bool>(node, "tf32")}});
   return has(node, 2) ? b(ops::add, {y, node.inputs[2]}) : y;
 }
 

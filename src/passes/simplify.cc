@@ -169,7 +169,7 @@ class Simplifier {
       if (b_->dims().product(rows) != from[0]) return {};
       rows.push_back(shape(inner.inputs[0])[1]);
       const ValueId a = b_->reshape(inner.inputs[0], rows), w = inner.inputs[1];
-      return (*b_)(ops::matmul, {a, w});
+      return (*b_)(ops::matmul, {a, w}, {{"tf32", attr_as<bool>(inner, "tf32")}});
     }
     return {};
   }

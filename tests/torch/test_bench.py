@@ -151,6 +151,7 @@ def test_the_gpu_script_tells_right_from_wrong(tmp_path, monkeypatch, backend, c
     run = subprocess.run([*command, *(["--only", "check"] if code else [])], capture_output=True, text=True)
     page = (tmp_path / "out" / "gpu.md").read_text()
     assert run.returncode == code and said in page, run.stdout + run.stderr
+    assert ("| linear | tf32 | 64x256x128 |" in page) == bool(code) and "| sum | tf32" not in page
     sections = json.loads((tmp_path / "out" / "gpu.json").read_text())["sections"]
     assert set(sections) == ({"check"} if code else {"check", "bandwidth", "products", "host", "models", "sanitizer"})
     assert not any(part["error"] for part in sections.values())

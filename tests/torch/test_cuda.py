@@ -331,6 +331,92 @@ def test_convolutions(gpu, dtype, order):
     assert tenon.stats()["fallbacks"] == 0 and executed(b"cudnnBackendExecute") - before == 8
 
 
+FLAGS = {  # what is set, in PyTorch's words: whether products and convolutions may then use TF32
+    "": (False, True),
+    "cuda.matmul.allow_tf32 = True": (True, True),
+    "cudnn.allow_tf32 = False": (False, False),
+    "cudnn.allow_tf32 = False; cuda.matmul.allow_tf32 = True": (True, False),
+    "cuda.matmul.fp32_precision = 'tf32'; cudnn.conv.fp32_precision = 'ieee'": (True, False),
+    "cudnn.allow_tf32 = False; cudnn.conv.fp32_precision = 'tf32'": (False, True),
+    "cuda.matmul.allow_tf32 = True; cuda.matmul.fp32_precision = 'ieee'": (False, True),
+    "fp32_precision = 'ieee'; cudnn.conv.fp32_precision = 'none'": (False, False),
+    "fp32_precision = 'tf32'": (True, True),
+}
+
+
+@pytest.fixture
+def flags():
+    """PyTorch's flags, as they were afterwards."""
+    get, put, words = torch._C._get_fp32_precision_getter, torch._C._set_fp32_precision_setter, ("conv", "rnn", "matmul")
+    before = {word: get("cuda", word) for word in words}
+    yield torch.backends
+    put("generic", "all", "none")
+    put("cuda", "all", "none")
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
+    for word in words:
+        put("cuda", word, before[word])
+
+
+def set_flags(backends, statements):
+    for statement in filter(None, statements.split("; ")):
+        exec("backends." + statement, {"backends": backends})
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("statements", FLAGS)
+def test_tf32_is_what_pytorchs_flags_say(gpu, library, flags, statements):
+    f = torch.nn.functional
+
+    def g(x, w, m, b):
+        y = f.conv2d(x, w).flatten(1)
+        return f.linear(y, m, b), y @ m.t(), torch.baddbmm(b, y[None], m.t()[None]), y @ m[0], f.conv1d(x[..., 0], w[..., 0])
+
+    given = [torch.randn(2, 3, 4, 4), torch.randn(3, 3, 2, 2), torch.randn(5, 27), torch.randn(5)]
+    wide = [t.double() for t in given]
+    set_flags(flags, statements)
+    for arguments, says in ((given, FLAGS[statements]), (wide, (False, False))):
+        for got, want in zip(torch.compile(g, backend="tenon", fullgraph=True)(*arguments), g(*arguments), strict=True):
+            torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
+        lines = library.texts[-1].splitlines()
+        products = ["tf32=true" in line for line in lines if "= matmul(" in line]
+        convolutions = ["tf32=true" in line for line in lines if "= convolution(" in line]
+        assert products == [says[0]] * 3 + [False] and convolutions == [says[1]] * 2  # the last product is with a vector
+    assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_tf32_is_no_matter_of_the_cpu(library, flags):
+    flags.fp32_precision = "tf32"
+    x = torch.randn(2, 3, 3)
+    torch.testing.assert_close(torch.compile(lambda x: torch.conv1d(x @ x, x), backend="tenon")(x), torch.conv1d(x @ x, x))
+    assert len(library.texts) == 1 and "= convolution(" in library.texts[0] and "tf32" not in library.texts[0]
+
+
+@torch.no_grad()
+def test_tf32_makes_another_program(gpu, library, flags):
+    """PyTorch guards the flag of products: they are compiled anew when it changes. Convolutions keep what it was."""
+    log = ctypes.CDLL(str(MOCKS / "libcublaslt_mock.so")).tn_lt_log
+    log.restype = ctypes.c_char_p
+
+    def last():
+        return [line for line in log().decode().splitlines() if line.startswith("cublasLtMatmul ")][-1].split(" NN")[0]
+
+    conv2d, x, w = torch.nn.functional.conv2d, torch.randn(2, 3, 4, 4), torch.randn(3, 3, 1, 1)
+    product, first, second = (torch.compile(f, backend="tenon") for f in (
+        lambda x: x @ x, lambda x, w: conv2d(x, w), lambda x, w: conv2d(x, w)))
+    for tf32, said in ((False, "f32"), (True, "f32 tf32"), (False, "f32")):
+        flags.cuda.matmul.allow_tf32 = tf32
+        product(x)
+        assert last() == "cublasLtMatmul " + said
+    assert len(library.texts) == 2
+    first(x, w)
+    flags.cudnn.allow_tf32 = False
+    first(x, w)
+    assert len(library.texts) == 3 and "tf32=true" in library.texts[2]
+    second(x, w)
+    assert len(library.texts) == 4 and "tf32" not in library.texts[3]
+
+
 @torch.no_grad()
 def test_a_convolution_without_an_engine_runs_in_pytorch(gpu):
     mock = ctypes.CDLL(str(MOCKS / "libcudnn_mock.so"))

@@ -132,9 +132,10 @@ def attr_text(value, size):
 
 
 class Emitter:
-    def __init__(self, node, table, seed=None):
-        """seed: (Value of the graph's seeds, which of them is the node's); None: PyTorch draws its random numbers."""
-        self.node, self.table, self.seed = node, table, seed
+    def __init__(self, node, table, seed=None, device=CPU):
+        """seed: (Value of the graph's seeds, which of them is the node's); None: PyTorch draws its random numbers.
+        device: of the graph."""
+        self.node, self.table, self.seed, self.device = node, table, seed, device
         self.fake = node.meta.get("val")
         self.lines = []
 
@@ -289,7 +290,14 @@ class Emitter:
     def matmul(self, a, b):
         batch = broadcast(a.shape[:-2], b.shape[:-2])
         shape = batch + (a.shape[-2:-1] if a.rank > 1 else ()) + (b.shape[-1:] if b.rank > 1 else ())
-        return self.op("matmul", [a, b], a.dtype, shape)
+        tf32 = self.tf32(a, torch.backends.cuda.matmul) if a.rank > 1 and b.rank > 1 else None  # else a gemv of PyTorch's
+        return self.op("matmul", [a, b], a.dtype, shape, tf32=tf32)
+
+    def tf32(self, v, flags):
+        """The attribute: True where PyTorch's flags say at this moment that a GPU may use TF32, else None. flags: matmul of
+        torch.backends.cuda or conv of torch.backends.cudnn. Their fp32_precision follows allow_tf32, which cannot be read
+        once both were set."""
+        return True if self.device.type == "cuda" and v.dtype == "f32" and flags.fp32_precision == "tf32" else None
 
 
 def _number(x):
@@ -331,7 +339,7 @@ def lower_node(node, values, table, device=CPU, seed=None):
     row = table.get(str(node.target))
     if row is None:
         raise Unsupported(f"{node.target} has no row in the table")
-    e = Emitter(node, table, seed)
+    e = Emitter(node, table, seed, device)
     fakes = node.meta.get("val")
     for fake in [f for i, f in enumerate(fakes) if e.used(i)] if isinstance(fakes, (tuple, list)) else [fakes]:
         if isinstance(fake, torch.Tensor) and (why := why_not(fake, device)) is not None:

@@ -5,6 +5,8 @@ Tested by tests/torch/test_lower.py.
 
 import math
 
+import torch
+
 from . import symexpr
 from .lower import HALVES, dtype_of, same_shape
 from .rows import row
@@ -39,7 +41,8 @@ def _(e, x, w, bias, stride, padding, dilation, transposed, output_padding, grou
     spatial = x.rank - 2
     stride, padding, dilation, output_padding = (_each(n, spatial) for n in (stride, padding, dilation, output_padding))
     return e.op("convolution", [x, w, bias], e.dtype, e.shape, strides=stride, padding=padding, padding_high=padding,
-                dilations=dilation, groups=groups, transposed=bool(transposed), output_padding=output_padding)
+                dilations=dilation, groups=groups, transposed=bool(transposed), output_padding=output_padding,
+                tf32=e.tf32(x, torch.backends.cudnn.conv))
 
 
 def _each(values, count):
