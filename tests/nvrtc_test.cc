@@ -15,6 +15,7 @@
 
 #include "jit/emit_cuda.h"
 #include "tests/cuda_kernels.h"
+#include "tests/cuda_rows.h"
 #include "tests/cuda_transposing.h"
 
 namespace tenon::jit {
@@ -87,6 +88,24 @@ TEST(Nvrtc, EveryScheduleFitsEveryArchitecture) {
         }
   std::sort(ms.begin(), ms.end());
   std::printf("%zu kernels, median %.0f ms, longest %.0f ms\n", ms.size(), ms[ms.size() / 2], ms.back());
+}
+
+// Every map row and every cast, in every type and in both grades.
+TEST(Nvrtc, EveryRowCompiles) {
+  NEEDS_NVRTC();
+  for (int architecture : {80, 90, 100, 120})
+    for (DType type :
+         {DType::f32, DType::f64, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8, DType::b8})
+      for (bool narrow : {false, true}) {
+        if (narrow && type != DType::f32) continue;
+        const RowsKernel rows = rows_kernel(type, narrow);
+        CudaSchedule s = cuda_schedule(rows.kernel, std::vector<int64_t>{1 << 20}, {}, 16, 1 << 20);
+        s.approximate = narrow;
+        const auto built =
+            (*nvrtc())->compile(cuda_source(rows.kernel, s), rows.kernel.name, architecture, narrow);
+        EXPECT_TRUE(built.ok()) << rows.kernel.name << " sm_" << architecture << ": "
+                                << built.status().message();
+      }
 }
 
 // All of a tile is asked for before any of it is waited for.
