@@ -26,8 +26,11 @@ constexpr const char* kErrors[][2] = {
     {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {"CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+    {"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
+    {"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
     {"CUDA_ERROR_UNKNOWN", "unknown error"}};
-constexpr int kErrorNumbers[] = {1, 2, 3, 100, 101, 200, 201, 400, 500, 700, 719, 900, 999};
+constexpr int kErrorNumbers[] = {1, 2, 3, 100, 101, 200, 201, 400, 500, 700, 719, 900, 901, 906, 999};
 
 const int* number_of(int error) {
   return std::find(std::begin(kErrorNumbers), std::end(kErrorNumbers), error);
@@ -156,6 +159,7 @@ TN_DRIVER cuCtxPopCurrent_v2(CuContext* context) {
 TN_DRIVER cuStreamIsCapturing(CuStream stream, int* status) {
   return call("cuStreamIsCapturing", Needs::init, [&](std::string& text) {
     text = of(stream).substr(1);
+    if (legacy(stream) && strict_capture()) return kCaptureImplicit;
     const auto found = state().capturing.find(stream);
     return *status = found == state().capturing.end() ? 0 : found->second, 0;
   });
@@ -164,6 +168,7 @@ TN_DRIVER cuStreamIsCapturing(CuStream stream, int* status) {
 TN_DRIVER cuStreamGetCtx(CuStream stream, CuContext* context) {
   return call("cuStreamGetCtx", Needs::init, [&](std::string& text) {
     text = of(stream).substr(1);
+    if (captures(stream)) return invalidate(stream);
     const auto found = state().stream_device.find(stream);
     if (found != state().stream_device.end()) {
       *context = reinterpret_cast<CuContext>(&state().contexts[found->second]);
@@ -177,7 +182,7 @@ TN_DRIVER cuStreamGetCtx(CuStream stream, CuContext* context) {
 TN_DRIVER cuStreamSynchronize(CuStream stream) {
   return call("cuStreamSynchronize", Needs::context, [&](std::string& text) {
     text = of(stream).substr(1);
-    return captures(stream) ? kCaptureForbids : 0;
+    return captures(stream) ? invalidate(stream) : 0;
   });
 }
 
@@ -220,6 +225,7 @@ TN_DRIVER cuStreamEndCapture(CuStream stream, CuGraph* graph) {
     if (found == state().captured.end()) return kInvalidValue;
     std::unique_ptr<Graph> g = std::move(found->second);
     state().captured.erase(found);
+    if (g->invalidated) return kCaptureInvalidated;
     g->name = state().number("G");
     text = cat(state().streams.at(stream)->name, " = ", g->name, " of ", g->nodes.size());
     return *graph = keep<CuGraph>(state().graphs, std::move(g)), 0;

@@ -32,7 +32,8 @@ namespace tenon::cuda::mock {
 using Entry = const char* (*)(void** arguments, int64_t blocks, unsigned threads, int64_t shared, int order);
 
 constexpr int kInvalidValue = 1, kNotInitialized = 3, kInvalidImage = 200, kInvalidContext = 201,
-              kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719, kCaptureForbids = 900;
+              kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719, kCaptureForbids = 900,
+              kCaptureInvalidated = 901, kCaptureImplicit = 906;
 constexpr size_t kAlign = 256;
 constexpr char kCanary = '\x5a';
 
@@ -96,6 +97,7 @@ struct Node : Named {
 struct Graph : Named {
   std::vector<std::unique_ptr<Node>> nodes;
   std::thread::id thread = {};  // that captures it
+  bool invalidated = false;
 };
 struct Exec : Named {
   std::vector<std::pair<const Node*, Item>> items;
@@ -164,7 +166,16 @@ inline bool captures(CuStream stream) {
   const auto found = state().capturing.find(stream);
   return state().captured.count(stream) || (found != state().capturing.end() && found->second != 0);
 }
-// A capture that looks at what others do meanwhile.
+// What must not be done on a stream that captures ends its capture, too.
+inline int invalidate(CuStream stream) {
+  if (const auto told = state().capturing.find(stream); told != state().capturing.end()) told->second = 2;
+  if (const auto own = state().captured.find(stream); own != state().captured.end())
+    own->second->invalidated = true;
+  return kCaptureForbids;
+}
+// The default stream, which waits for every other one but those made with kCuNonBlocking, unless threads have one each.
+inline bool legacy(CuStream stream) { return reinterpret_cast<uintptr_t>(stream) <= 1; }
+// A capture that looks at what others do meanwhile, on a stream that the default one would wait for.
 inline bool strict_capture() {
   return std::any_of(state().capturing.begin(), state().capturing.end(),
                      [](const auto& stream) { return stream.second != 0; });

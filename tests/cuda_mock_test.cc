@@ -169,6 +169,34 @@ TEST_F(MockDriver, CapturesForbid) {
   EXPECT_TRUE(Library::load(*gpu, "TENONLIST:a").ok());
 }
 
+// Whoever does it, the capture is lost with it.
+TEST_F(MockDriver, CapturesAreLost) {
+  auto status = [&](CuStream stream) {
+    int now = -1;
+    const Status asked = driver->cuStreamIsCapturing(stream, &now);
+    return asked.ok() ? std::to_string(now) : asked.message();
+  };
+  const auto legacy = static_cast<CuStream>(nullptr);
+  CuContext context = nullptr;
+  EXPECT_EQ(status(legacy), "0");
+  mock().capture(kStream, 1);
+  EXPECT_THAT(status(legacy), HasSubstr("STREAM_CAPTURE_IMPLICIT (906)"));
+  EXPECT_EQ(status(kStream), "1");
+  EXPECT_THAT(driver->cuStreamGetCtx(kStream, &context).message(),
+              HasSubstr("STREAM_CAPTURE_UNSUPPORTED (900)"));
+  EXPECT_EQ(status(kStream), "2");
+
+  CuStream own = nullptr;
+  CuGraph graph = nullptr;
+  ASSERT_TRUE(driver->cuStreamCreate(&own, kCuNonBlocking).ok());
+  ASSERT_TRUE(driver->cuStreamBeginCapture_v2(own, kCuRelaxedCapture).ok());
+  EXPECT_FALSE(driver->cuStreamSynchronize(own).ok());
+  EXPECT_THAT(driver->cuStreamEndCapture(own, &graph).message(),
+              HasSubstr("STREAM_CAPTURE_INVALIDATED (901)"));
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_TRUE(driver->cuStreamDestroy_v2(own).ok());
+}
+
 TEST_F(MockDriver, KnowsWhereMemoryAndStreamsAre) {
   const auto other = must(Device::open(*driver, 1));
   const CuAddress memory = allocate(16);

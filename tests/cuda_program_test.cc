@@ -181,6 +181,38 @@ TEST_F(CudaPrograms, EveryCallFailsInTurn) {
   check(**program, graph, inputs());
 }
 
+// What has run before goes into the caller's capture; what has not is refused. Neither ends the capture.
+TEST_F(CudaPrograms, CapturesGoOn) {
+  auto program = make(parsed("graph @f(%x: f32[N]) {\n %y = exp(%x)\n return %y\n}"));
+  HostTensor zeros(DType::f32, {64});
+  OnDevice x(memory(), zeros), y(memory(), zeros);
+  auto run = [&](int64_t n, void* stream) {
+    Tensor in = x.tensor(), out = y.tensor();
+    in.shape = out.shape = {&n, 1};
+    return program->run(std::vector<Tensor>{in}, std::vector<Tensor>{out}, stream);
+  };
+  auto capturing = [&] {
+    int status = -1;
+    EXPECT_TRUE(
+        (*cuda::Driver::get())->cuStreamIsCapturing(static_cast<cuda::CuStream>(kStream), &status).ok());
+    return status;
+  };
+  ASSERT_TRUE(run(64, kStream).ok());
+  mock().capture(kStream, 1);
+  EXPECT_TRUE(run(64, kStream).ok());
+  EXPECT_NE(std::string(mock().log()).find("stream 7 captured\n"), std::string::npos);
+  EXPECT_EQ(capturing(), 1);
+  EXPECT_EQ(
+      run(8, kStream).message(),
+      "the stream captures, and there is no plan for these sizes yet: run once with them before the capture");
+  EXPECT_EQ(capturing(), 1);
+  // The default stream waits for the one that captures.
+  EXPECT_NE(run(64, nullptr).message().find("STREAM_CAPTURE_IMPLICIT (906)"), std::string::npos);
+  EXPECT_EQ(capturing(), 1);
+  mock().capture(kStream, 0);
+  EXPECT_TRUE(run(8, kStream).ok());
+}
+
 TEST_F(CudaPrograms, CompilerNewerThanTheDriver) {
   const auto nvrtc = jit::Nvrtc::get();
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().message();

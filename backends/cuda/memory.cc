@@ -91,15 +91,21 @@ class Runtime final : public DeviceRuntime {
     return kept;
   }
 
+  // Whose stream it is may not be asked while it captures, as that would end the capture; the driver still refuses launches
+  // on another device's.
   Status check_stream(void* stream, bool prepare) override {
     const Current current(device_);
     TENON_TRY(current.status());
     const auto s = static_cast<CuStream>(stream);
-    if (prepare)
-      return captures(stream) ? environment(
-                                    "the stream captures, and there is no plan for these sizes yet: run "
-                                    "once with them before the capture")
-                              : Status();
+    int capturing = kCuNotCapturing;
+    TENON_TRY(driver().cuStreamIsCapturing(s, &capturing));
+    if (capturing != kCuNotCapturing)
+      return prepare ? environment(
+                           "the stream captures, and there is no plan for these sizes yet: run once with "
+                           "them before "
+                           "the capture")
+                     : Status();
+    if (prepare) return {};
     CuContext context = nullptr;
     TENON_TRY(driver().cuStreamGetCtx(s, &context));
     if (context != device_.context())
