@@ -200,7 +200,7 @@ TEST_F(CudaDriver, LibraryGivesLoadedFunctions) {
   {
     const auto library = Library::load(*gpu, "TENONLIST:small=p8,large");
     ASSERT_TRUE(library.ok()) << library.status().message();
-    EXPECT_TRUE((*library)->function("small", kCuDefaultSharedBytes).ok());
+    EXPECT_TRUE((*library)->function("small").ok());
     EXPECT_EQ(mock().calls("cuKernelSetAttribute"), 0);
     EXPECT_TRUE((*library)->function("large", 200 << 10).ok());
     EXPECT_THAT(mock().log(), HasSubstr("cuKernelSetAttribute large 8 = 204800 on 0\n"));

@@ -34,6 +34,10 @@ static tn_dim threadIdx, blockIdx, blockDim, gridDim;
 
 extern "C" char __start_tn_shared[], __stop_tn_shared[];
 TN_SHARED char tn_shared_is_a_section[16];
+// What the kernels of this object have without asking for it at a launch.
+static int64_t tn_host_shared_bytes() {
+  return __stop_tn_shared - __start_tn_shared - static_cast<int64_t>(sizeof tn_shared_is_a_section);
+}
 
 namespace tn_host {
 

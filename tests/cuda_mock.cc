@@ -5,7 +5,8 @@
 //   TENONLIST:fill=p8,add=ppp4   kernels by name, with the kinds of their arguments (p: a pointer; 4, 8: an integer of as many
 //                                bytes) where they are to be printed or kept by graphs; launches are only written down
 //   TENONSO:PATH                 a shared object: launches of NAME run its function mock_NAME, of type Entry, where it has one;
-//                                its text mock_signature_NAME holds the kinds of arguments
+//                                its text mock_signature_NAME holds the kinds of arguments, mock_shared_NAME() says how much shared
+//                                memory it has of its own
 //   an ELF file                  a cubin: kernels are its sections .text.NAME; launches are only written down
 // Launches run when they are made; a captured one does not run.
 // This file: devices, contexts, streams, memory, events.

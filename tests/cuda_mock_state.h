@@ -69,7 +69,8 @@ struct Memory : Named {
 struct KernelOf : Named {
   Entry entry = nullptr;
   std::string kinds;
-  unsigned most_shared = kCuDefaultSharedBytes;
+  unsigned own_shared = 0,
+           most_shared = kCuDefaultSharedBytes;  // of each block: its own, and with what launches ask for
 };
 struct LibraryOfKernels : Named {
   void* object = nullptr;

@@ -137,6 +137,17 @@ TEST_F(CudaPrograms, UnalignedTensors) {
   for (int64_t shift : {0, 4, 8, 0}) check(**program, graph, {random_tensor(DType::f32, {1024}, 1)}, shift);
 }
 
+// What a launch may ask for without being allowed more is 48 KiB less what the kernel has of its own, here for folds.
+TEST_F(CudaPrograms, RowsOfNearlyAllSharedMemory) {
+  const Graph graph = parsed("graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=-1}\n return %y\n}");
+  auto program = make(graph);
+  for (int64_t m : {12161, 12287, 12289}) {
+    check(*program, graph, {random_tensor(DType::f32, {2, m}, 1)});
+    const std::string wish = " shared " + std::to_string((4 * m + 15) / 16 * 16) + " ";
+    EXPECT_NE(std::string(mock().log()).find(wish), std::string::npos) << wish;
+  }
+}
+
 TEST_F(CudaPrograms, Constants) {
   const Graph graph = parsed(
       "graph @f(%x: f32[N,3]) {\n %c = constant(){dtype=f32, shape=[3], data=0x0000c03f000000c000008040}\n "

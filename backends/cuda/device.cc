@@ -106,7 +106,8 @@ Result<CuFunction> Library::function(const std::string& name, int64_t dynamic_sh
   CuKernel kernel = nullptr;
   Status found = driver.cuLibraryGetKernel(&kernel, handle_, name.c_str());
   if (!found.ok()) return found.at("kernel " + name);
-  if (dynamic_shared_bytes > kCuDefaultSharedBytes) {
+  // Without it, what launches may ask for is kCuDefaultSharedBytes less what the kernel has of its own.
+  if (dynamic_shared_bytes > 0) {
     Status set = driver.cuKernelSetAttribute(kCuMaxDynamicSharedBytes, static_cast<int>(dynamic_shared_bytes),
                                              kernel, device_.handle());
     if (!set.ok())

@@ -60,7 +60,7 @@ constexpr int kCuNotCapturing = 0;           // of a stream
 constexpr unsigned kCuNonBlocking = 1;       // likewise: it does not wait for the default stream
 constexpr int kCuRelaxedCapture = 2;         // what others do meanwhile is not looked at
 constexpr unsigned kCuDefaultSharedBytes =
-    48 << 10;  // dynamic, that a launch may ask for without kCuMaxDynamicSharedBytes
+    48 << 10;  // of a block, a kernel's own and what a launch asks for, without kCuMaxDynamicSharedBytes
 
 // X(name, parameters...)
 #define TENON_CUDA_DRIVER(X)                                                                                 \
