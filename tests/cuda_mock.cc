@@ -183,13 +183,16 @@ TN_DRIVER cuStreamGetCtx(CuStream stream, CuContext* context) {
 TN_DRIVER cuStreamSynchronize(CuStream stream) {
   return call("cuStreamSynchronize", Needs::context, [&](std::string& text) {
     text = of(stream).substr(1);
-    return captures(stream) ? invalidate(stream) : 0;
+    if (captures(stream)) return invalidate(stream);
+    if (unsafe()) return kCaptureForbids;
+    return finish_copies(stream), 0;
   });
 }
 
 TN_DRIVER cuStreamCreate(CuStream* stream, unsigned flags) {
   return call("cuStreamCreate", Needs::context, [&](std::string& text) {
     if (flags > kCuNonBlocking) return kInvalidValue;
+    if (unsafe()) return kCaptureForbids;
     auto s = std::make_unique<Named>();
     s->name = text = state().number("S");
     return *stream = keep<CuStream>(state().streams, std::move(s)), 0;
@@ -201,7 +204,9 @@ TN_DRIVER cuStreamDestroy_v2(CuStream stream) {
     const Named* s = find(state().streams, stream);
     if (!s) return kInvalidHandle;
     text = s->name;
+    if (unsafe()) return kCaptureForbids;
     state().captured.erase(stream);
+    state().copies.erase(stream);  // what nobody waited for
     state().streams.erase(stream);
     return 0;
   });
@@ -230,6 +235,14 @@ TN_DRIVER cuStreamEndCapture(CuStream stream, CuGraph* graph) {
     g->name = state().number("G");
     text = cat(state().streams.at(stream)->name, " = ", g->name, " of ", g->nodes.size());
     return *graph = keep<CuGraph>(state().graphs, std::move(g)), 0;
+  });
+}
+
+TN_DRIVER cuThreadExchangeStreamCaptureMode(int* mode) {
+  return call("cuThreadExchangeStreamCaptureMode", Needs::init, [&](std::string& text) {
+    if (*mode < 0 || *mode > kCuRelaxedCapture) return kInvalidValue;
+    text = cat(capture_mode, " to ", *mode);
+    return std::swap(*mode, capture_mode), 0;
   });
 }
 
@@ -275,9 +288,13 @@ int release(CuAddress address) {
   return kInvalidValue;
 }
 
-int copy_in(CuAddress to, const void* from, size_t bytes) {
+// As with the driver, the host's bytes are read now and reach the device when its stream gets there.
+int copy_in(CuAddress to, const void* from, size_t bytes, CuStream stream) {
   if (!within(to, bytes)) return kInvalidValue;
-  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  const char* read = static_cast<const char*>(from);
+  state().copies[stream].push_back([to, staged = std::string(read, bytes)] {
+    if (within(to, staged.size())) std::memcpy(reinterpret_cast<void*>(to), staged.data(), staged.size());
+  });
   return 0;
 }
 
@@ -286,7 +303,7 @@ int copy_in(CuAddress to, const void* from, size_t bytes) {
 TN_DRIVER cuMemAlloc_v2(CuAddress* address, size_t bytes) {
   return call("cuMemAlloc_v2", Needs::context, [&](std::string& text) {
     text = cat(bytes);
-    if (strict_capture()) return kCaptureForbids;
+    if (unsafe()) return kCaptureForbids;
     return allocate(address, bytes, text);
   });
 }
@@ -294,6 +311,7 @@ TN_DRIVER cuMemAlloc_v2(CuAddress* address, size_t bytes) {
 TN_DRIVER cuMemFree_v2(CuAddress address) {
   return call("cuMemFree_v2", Needs::context, [&](std::string& text) {
     text = place(address);
+    if (unsafe()) return kCaptureForbids;
     return release(address);
   });
 }
@@ -305,6 +323,7 @@ TN_DRIVER cuMemPoolCreate(CuPool* pool, const CuPoolProperties* p) {
                       p->location >= 0 && p->location < state().settings["devices"] && !p->handle_types &&
                       !p->security_attributes && !p->most_bytes && !p->usage;
     if (!good) return kInvalidValue;
+    if (unsafe()) return kCaptureForbids;
     auto* made = new char;
     state().pools.insert(made);
     return *pool = reinterpret_cast<CuPool>(made), 0;
@@ -321,6 +340,7 @@ TN_DRIVER cuMemPoolSetAttribute(CuPool pool, int attribute, void* value) {
 TN_DRIVER cuMemPoolTrimTo(CuPool pool, size_t bytes) {
   return call("cuMemPoolTrimTo", Needs::init, [&](std::string& text) {
     text = cat(bytes);
+    if (unsafe()) return kCaptureForbids;
     return state().pools.count(pool) ? 0 : kInvalidValue;
   });
 }
@@ -347,17 +367,10 @@ TN_DRIVER cuMemFreeAsync(CuAddress address, CuStream stream) {
   });
 }
 
-TN_DRIVER cuMemcpyHtoD_v2(CuAddress to, const void* from, size_t bytes) {
-  return call("cuMemcpyHtoD_v2", Needs::context, [&](std::string& text) {
-    text = cat(place(to), " ", bytes);
-    return copy_in(to, from, bytes);
-  });
-}
-
 TN_DRIVER cuMemcpyHtoDAsync_v2(CuAddress to, const void* from, size_t bytes, CuStream stream) {
   return call("cuMemcpyHtoDAsync_v2", Needs::context, [&](std::string& text) {
     text = cat(place(to), " ", bytes, of(stream));
-    return copy_in(to, from, bytes);
+    return copy_in(to, from, bytes, stream);
   });
 }
 
@@ -365,6 +378,7 @@ TN_DRIVER cuMemcpyDtoHAsync_v2(void* to, CuAddress from, size_t bytes, CuStream 
   return call("cuMemcpyDtoHAsync_v2", Needs::context, [&](std::string& text) {
     text = cat(place(from), " ", bytes, of(stream));
     if (!within(from, bytes)) return kInvalidValue;
+    if (!captures(stream)) finish_copies(stream);
     std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
     return 0;
   });

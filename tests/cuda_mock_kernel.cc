@@ -70,8 +70,12 @@ int execute(const Item& item) {
   return 0;
 }
 
+void finish_copies(CuStream stream) {
+  for (const auto& copy : std::exchange(state().copies[stream], {})) copy();
+}
+
 int queue(CuStream stream, const Item& item) {
-  if (!captures(stream)) return execute(item);
+  if (!captures(stream)) return finish_copies(stream), execute(item);
   const auto graph = state().captured.find(stream);
   if (graph == state().captured.end()) return 0;
   auto node = std::make_unique<Node>();
@@ -147,7 +151,7 @@ void unload(LibraryOfKernels& library) {
 TN_DRIVER cuLibraryLoadData(CuLibrary* library, const void* code, int*, void**, unsigned, int*, void**,
                             unsigned) {
   return call("cuLibraryLoadData", Needs::init, [&](std::string& text) {
-    if (strict_capture()) return kCaptureForbids;
+    if (unsafe()) return kCaptureForbids;
     auto made = std::make_unique<LibraryOfKernels>();
     const char* bytes = static_cast<const char*>(code);
     if (std::strncmp(bytes, "TENONSO:", 8) == 0) made->object = dlopen(bytes + 8, RTLD_NOW | RTLD_LOCAL);
@@ -167,6 +171,7 @@ TN_DRIVER cuLibraryUnload(CuLibrary library) {
     LibraryOfKernels* l = find(state().libraries, library);
     if (!l) return kInvalidHandle;
     text = l->name;
+    if (unsafe()) return kCaptureForbids;
     unload(*l);
     state().libraries.erase(library);
     return 0;
@@ -201,6 +206,7 @@ TN_DRIVER cuKernelGetFunction(CuFunction* function, CuKernel kernel) {
     KernelOf* k = kernel_of(kernel);
     if (!k) return kInvalidHandle;
     text = k->name + " in " + stack.back()->name;
+    if (unsafe()) return kCaptureForbids;
     return *function = reinterpret_cast<CuFunction>(k), 0;
   });
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "backends/cuda/driver_api.h"
 #include "tests/mock_calls.h"
@@ -127,6 +128,7 @@ struct State : MockCalls {
   Objects<Named> streams;                                  // those that were created
   std::map<const void*, std::unique_ptr<Graph>> captured;  // by streams that were told to capture
   std::set<const void*> pools;                             // of memory; they last as long as the process
+  std::map<const void*, std::vector<std::function<void()>>> copies;  // by streams, not done yet
   int order = 0;
 
   State() { settings.read(std::getenv("CUDA_MOCK")); }
@@ -137,6 +139,7 @@ inline State& state() {
   return s;
 }
 inline thread_local std::vector<Context*> stack;
+inline thread_local int capture_mode = 0;  // of this thread; 0: what it does may end the captures of all
 
 inline Memory* memory_at(uint64_t address, bool with_end = true) {
   for (const auto& m : state().memory) {
@@ -180,6 +183,15 @@ inline bool legacy(CuStream stream) { return reinterpret_cast<uintptr_t>(stream)
 inline bool strict_capture() {
   return std::any_of(state().capturing.begin(), state().capturing.end(),
                      [](const auto& stream) { return stream.second != 0; });
+}
+
+// What the driver refuses, ending the captures, to threads that have not said that it has nothing to do with them. The driver's
+// documentation has no list of such calls; here it is all that allocates, loads or waits.
+inline bool unsafe() {
+  if (!strict_capture() || capture_mode == kCuRelaxedCapture) return false;
+  for (auto& [stream, status] : state().capturing)
+    if (status != 0) status = 2;
+  return true;
 }
 
 template <class T, class Handle>
@@ -254,6 +266,8 @@ std::string describe(const Launch& l);
 std::string describe(const Item& item);
 int execute(const Launch& l);
 int execute(const Item& item);
+// The copies to the device that the stream still has to do.
+void finish_copies(CuStream stream);
 // Does it now, or adds it to what the stream captures.
 int queue(CuStream stream, const Item& item);
 

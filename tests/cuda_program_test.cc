@@ -192,6 +192,13 @@ TEST_F(CudaPrograms, EveryCallFailsInTurn) {
   check(**program, graph, inputs());
 }
 
+int capturing() {
+  int status = -1;
+  const Status asked =
+      (*cuda::Driver::get())->cuStreamIsCapturing(static_cast<cuda::CuStream>(kStream), &status);
+  return asked.ok() ? status : -1;
+}
+
 // What has run before goes into the caller's capture; what has not is refused. Neither ends the capture.
 TEST_F(CudaPrograms, CapturesGoOn) {
   auto program = make(parsed("graph @f(%x: f32[N]) {\n %y = exp(%x)\n return %y\n}"));
@@ -201,12 +208,6 @@ TEST_F(CudaPrograms, CapturesGoOn) {
     Tensor in = x.tensor(), out = y.tensor();
     in.shape = out.shape = {&n, 1};
     return program->run(std::vector<Tensor>{in}, std::vector<Tensor>{out}, stream);
-  };
-  auto capturing = [&] {
-    int status = -1;
-    EXPECT_TRUE(
-        (*cuda::Driver::get())->cuStreamIsCapturing(static_cast<cuda::CuStream>(kStream), &status).ok());
-    return status;
   };
   ASSERT_TRUE(run(64, kStream).ok());
   mock().capture(kStream, 1);
@@ -317,6 +318,34 @@ TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
   }
   jit::ObjectCache::replace(nullptr);
   cuda::forget_all();
+}
+
+// Programs and plans are made, and go, while another stream captures, and leave it alone.
+TEST_F(CudaPrograms, MadeWhileAnotherStreamCaptures) {
+  const Graph graph = parsed(R"(graph @f(%x: f32[N,3]) {
+    %c = constant(){dtype=f32, shape=[3], data=0x0000c03f000000c000008040}
+    %y = mul(%x, %c)
+    %s = sum(%y){axes=[0]}
+    return %s
+  })");
+  cuda::forget_all();  // kernels are loaded anew
+  HostTensor ones(DType::f32, {5, 3}), blank(DType::f32, {3});
+  for (int64_t i = 0; i < 15; ++i) ones.set(i, {1, 1});
+  OnDevice x(memory(), ones), s(memory(), blank);
+  mock().capture(kStream, 1);
+  {
+    const auto program = make(graph);
+    void* const other = reinterpret_cast<void*>(8);
+    const Status ran = program->run(std::vector<Tensor>{x.tensor()}, std::vector<Tensor>{s.tensor()}, other);
+    EXPECT_TRUE(ran.ok()) << ran.message();
+    EXPECT_EQ(s.read().number(1), -10.0);
+    mock().fail("cuMemAllocFromPoolAsync", 1, cuda::kCuOutOfMemory);
+    auto block = memory().take(100, other);
+    EXPECT_TRUE(block.ok()) << block.status().message();
+    memory().give(*block, 100, other);
+  }
+  EXPECT_EQ(capturing(), 1);
+  mock().capture(kStream, 0);
 }
 
 TEST_F(CudaPrograms, NothingIsLeftWhenAProgramGoes) {

@@ -93,10 +93,10 @@ constexpr unsigned kCuDefaultSharedBytes =
   X(cuStreamDestroy_v2, CuStream stream)                                                                     \
   X(cuStreamBeginCapture_v2, CuStream stream, int mode)                                                      \
   X(cuStreamEndCapture, CuStream stream, CuGraph* graph)                                                     \
+  X(cuThreadExchangeStreamCaptureMode, int* mode)                                                            \
   X(cuPointerGetAttribute, void* value, int attribute, CuAddress address)                                    \
   X(cuMemAlloc_v2, CuAddress* address, size_t bytes)                                                         \
   X(cuMemFree_v2, CuAddress address)                                                                         \
-  X(cuMemcpyHtoD_v2, CuAddress to, const void* from, size_t bytes)                                           \
   X(cuMemPoolCreate, CuPool* pool, const CuPoolProperties* properties)                                       \
   X(cuMemPoolSetAttribute, CuPool pool, int attribute, void* value)                                          \
   X(cuMemPoolTrimTo, CuPool pool, size_t bytes)                                                              \
