@@ -86,6 +86,7 @@ TN_FN unsigned int tn_cluster_rank() {
 }
 // All threads of the cluster; what they have written to shared memory before is seen by all after.
 TN_FN void tn_cluster_barrier() {
+  __syncwarp();  // before what is aligned, where a thread may have gone a way of its own
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 // What stands at the same place in the shared memory of another block.

@@ -140,6 +140,12 @@ TEST(Nvrtc, ClustersFitWhatHasThem) {
             << built->ptx;
         EXPECT_GT(count(built->ptx, "ld.shared::cluster.u64"), 0);
         EXPECT_GT(count(built->ptx, "barrier.cluster.arrive.release"), 1);
+        // It is aligned: a warp comes to it as one.
+        const std::string &ptx = built->ptx, arrive = "barrier.cluster.arrive";
+        for (size_t at = ptx.find(arrive); at != ptx.npos; at = ptx.find(arrive, at + 1)) {
+          const size_t together = ptx.rfind("bar.warp.sync", at);
+          EXPECT_EQ(count(ptx.substr(std::min(together, at), at - std::min(together, at)), ";"), 1) << ptx;
+        }
         auto old = (*nvrtc())->compile(cuda_source(kernel, s), kernel.name, 80, s.approximate);
         EXPECT_FALSE(old.ok());
       }
