@@ -20,7 +20,12 @@ TN_FN unsigned short tn_float_to_bf16(float x) {
   return r;
 }
 
-TN_FN float tn_fast_div(float a, float b) { return __fdividef(a, b); }
+// __fdividef is 0 or NaN where b is above 2^126.
+TN_FN float tn_fast_div(float a, float b) {
+  float r;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
 #define TN_FAST(name, instruction)                         \
   TN_FN float tn_fast_##name(float a) {                    \
     float r;                                               \

@@ -293,6 +293,50 @@ TEST(EmitCuda, ApproximateFunctions) {
   }
 }
 
+// Quotients over the whole range of f32, which bf16 shares.
+TEST(EmitCuda, ApproximateQuotients) {
+  std::vector<float> x;
+  for (int e = -126; e < 128; ++e) x.push_back(std::ldexp(e % 2 ? 1.3f : -1.7f, e));
+  for (float special : {0.0f, -0.0f, std::numeric_limits<float>::infinity(),
+                        -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+    x.push_back(special);
+  const auto n = static_cast<int64_t>(x.size());
+  const auto kernel =
+      parse_kernel(R"(kernel @quotients(N, M; in %a: f32, in %b: f32, out %q: f32, out %r: f32) {
+    par simd %i in N {
+      for %j in M {
+        %x = load %a[%i]
+        %y = load %b[%j]
+        %d = div %x, %y
+        %e = reciprocal %y
+        store %q[M*%i + %j], %d
+        store %r[M*%i + %j], %e
+      }
+    }
+  })");
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  CudaSchedule s;
+  s.whole = s.approximate = true;
+  const CudaKernel k{*kernel, s};
+  const auto program = CudaProgram::compile({k});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  std::vector<float> q(x.size() * x.size()), r(q.size());
+  void* buffers[] = {x.data(), x.data(), q.data(), r.data()};
+  ASSERT_EQ((*program)->run(k, buffers, {n, n}, 0), "");
+  auto good = [](float got, float want) {
+    if (std::isnan(want) || std::isinf(want) || want == 0)
+      return std::isnan(want) ? std::isnan(got) : got == want;
+    return std::abs(got - want) <=
+           std::ldexp(std::abs(want), -20) + 0x1p-126f / 256;  // or less than bf16 has
+  };
+  for (size_t i = 0; i < x.size(); ++i)
+    for (size_t j = 0; j < x.size(); ++j) {
+      const size_t at = i * x.size() + j;
+      ASSERT_TRUE(good(q[at], x[i] / x[j])) << x[i] << " / " << x[j] << " = " << q[at];
+      ASSERT_TRUE(good(r[at], 1 / x[j])) << "1 / " << x[j] << " = " << r[at];
+    }
+}
+
 // ---- what the host must find ----
 
 struct Planted {

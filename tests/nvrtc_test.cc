@@ -298,6 +298,7 @@ constexpr struct {
      "%r = const.f32 0.70710678118\n%z = mul %x, %r\n%p = erf %z\n%half = const.f32 0.5\n%h = mul %x, %half\n"
      "%one = const.f32 1.0\n%q = add %p, %one\n%o = mul %h, %q",
      22},
+    {"quotient", "%d = const.f32 3.0\n%e = add %x, %d\n%o = div %x, %e", 16},
     {"quantize", "%s = const.f32 16.0\n%o = mul %x, %s", 28, "f8e4m3fn"}};
 
 TEST(Nvrtc, InstructionsOfMaps) {
@@ -311,9 +312,10 @@ TEST(Nvrtc, InstructionsOfMaps) {
       const std::vector<int64_t> sizes{length};
       const CudaSchedule s = cuda_schedule(*kernel, sizes, {});
       EXPECT_EQ(s.ahead, ahead);
-      auto built = (*nvrtc())->compile(cuda_source(*kernel, s), kernel->name, 90, s.approximate);
+      auto built = (*nvrtc())->compile(cuda_source(*kernel, s), kernel->name, 90, s.approximate, true);
       ASSERT_TRUE(built.ok()) << built.status().message();
       const double each = static_cast<double>(built->code_bytes) / 16 / (s.vector * s.ahead);
+      EXPECT_EQ(built->ptx.find("div.approx"), std::string::npos) << "which is 0 beyond 2^126";
       std::printf("%s: %.1f instructions per element, %d registers, %d ahead\n", m.name, each,
                   built->registers, ahead);
       EXPECT_LE(each, m.most) << m.name;
