@@ -38,7 +38,6 @@ TN_FAST(exp2, "ex2.approx.f32")
 TN_FAST(exp2_flushed, "ex2.approx.ftz.f32")  // what is below 2^-126 counts as 0
 TN_FAST(reciprocal, "rcp.approx.ftz.f32")
 TN_FAST(log2, "lg2.approx.f32")
-TN_FAST(tanh, "tanh.approx.f32")
 
 // The value of the thread `d` places away by exclusive or, within groups of T threads.
 template <int T>

@@ -223,7 +223,6 @@ TN_FN float tn_fast_exp2(float a) { return std::exp2(a); }
 TN_FN float tn_fast_exp2_flushed(float a) { return a < -126 ? 0 : std::exp2(a); }
 TN_FN float tn_fast_reciprocal(float a) { return std::abs(a) > 0x1p126f ? std::copysign(0.0f, a) : 1 / a; }
 TN_FN float tn_fast_log2(float a) { return std::log2(a); }
-TN_FN float tn_fast_tanh(float a) { return std::tanh(a); }
 
 template <int T, class V>
 static V tn_shuffle_xor(V x, int d) {

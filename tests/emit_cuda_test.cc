@@ -245,6 +245,9 @@ struct Approximate {
   double (*exact)(double);
 };
 
+double exact_gelu_tanh(double x) {
+  return x / (1 + std::exp(-2 * 0.7978845608 * (x + 0.044715 * x * x * x)));
+}
 double exact_gelu(double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5)); }
 
 // An eighth of the step between neighbours of f16, or 2^-30, is what they may be off.
@@ -257,6 +260,12 @@ TEST(EmitCuda, ApproximateFunctions) {
       {"erf", "%o = erf %x", [](double x) { return std::erf(x); }},
       {"erfc", "%o = erfc %x", [](double x) { return std::erfc(x); }},
       {"sigmoid", "%o = sigmoid %x", [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {"tanh", "%o = tanh %x", [](double x) { return std::tanh(x); }},
+      {"gelu_tanh",
+       "%a = mul %x, %x\n%b = mul %a, %x\n%c = const.f32 0.044715\n%d = mul %b, %c\n%e = add %x, %d\n"
+       "%f = const.f32 0.7978845608\n%g = mul %e, %f\n%p = tanh %g\n%h = mul %x, %half\n%q = add %p, %one\n"
+       "%o = mul %h, %q",
+       exact_gelu_tanh},
       {"silu", "%s = sigmoid %x\n%o = mul %x, %s", [](double x) { return x / (1 + std::exp(-x)); }},
   };
   constexpr int64_t kSamples = 200001;

@@ -293,7 +293,8 @@ constexpr struct {
      "%a = mul %x, %x\n%b = mul %a, %x\n%c = const.f32 0.044715\n%d = mul %b, %c\n%e = add %x, %d\n"
      "%f = const.f32 0.7978845608\n%g = mul %e, %f\n%p = tanh %g\n%half = const.f32 0.5\n%h = mul %x, %half\n"
      "%one = const.f32 1.0\n%q = add %p, %one\n%o = mul %h, %q",
-     15},
+     19},
+    {"tanh_alone", "%o = tanh %x", 15},
     {"gelu",
      "%r = const.f32 0.70710678118\n%z = mul %x, %r\n%p = erf %z\n%half = const.f32 0.5\n%h = mul %x, %half\n"
      "%one = const.f32 1.0\n%q = add %p, %one\n%o = mul %h, %q",
