@@ -20,7 +20,12 @@ TN_FN unsigned short tn_float_to_bf16(float x) {
   return r;
 }
 
-TN_FN float tn_fast_div(float a, float b) { return __fdividef(a, b); }
+// __fdividef is 0 or NaN where b is above 2^126.
+TN_FN float tn_fast_div(float a, float b) {
+  float r;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
 #define TN_FAST(name, instruction)                         \
   TN_FN float tn_fast_##name(float a) {                    \
     float r;                                               \
@@ -33,7 +38,6 @@ TN_FAST(exp2, "ex2.approx.f32")
 TN_FAST(exp2_flushed, "ex2.approx.ftz.f32")  // what is below 2^-126 counts as 0
 TN_FAST(reciprocal, "rcp.approx.ftz.f32")
 TN_FAST(log2, "lg2.approx.f32")
-TN_FAST(tanh, "tanh.approx.f32")
 
 // The value of the thread `d` places away by exclusive or, within groups of T threads.
 template <int T>
@@ -86,6 +90,7 @@ TN_FN unsigned int tn_cluster_rank() {
 }
 // All threads of the cluster; what they have written to shared memory before is seen by all after.
 TN_FN void tn_cluster_barrier() {
+  __syncwarp();  // before what is aligned, where a thread may have gone a way of its own
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 // What stands at the same place in the shared memory of another block.

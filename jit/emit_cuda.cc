@@ -323,10 +323,10 @@ class CudaEmitter final : CudaLoops {
   std::map<const Stmt*, std::string> turned_;  // elements of a tile with lanes along its other axis
 };
 
-// 1 + erf(z) as erfc(-z): it keeps its digits where the sum would cancel, and costs less. Sums that nobody reads any more are
-// the compiler's to drop.
-void use_erfc(Kernel& k) {
-  std::map<Ref, Ref> erf_of;  // by result
+// 1 + erf(z) as erfc(-z), and 1 + tanh(z) as twice the sigmoid of 2z: they keep their digits where the sum would cancel, and cost less.
+// Functions that nobody reads any more are the compiler's to drop.
+void use_complements(Kernel& k) {
+  std::map<Ref, std::pair<OpId, Ref>> functions;  // of what, by result
   std::set<Ref> ones;
   auto walk = [&](auto& self, Block& block) -> void {
     for (size_t i = 0; i < block.size(); ++i) {
@@ -336,16 +336,27 @@ void use_erfc(Kernel& k) {
           (s.literal.is_int ? s.literal.i == 1 : s.literal.d == 1))
         ones.insert(s.result);
       if (s.kind != K::op) continue;
-      if (s.op == ops::erf) erf_of[s.result] = s.args[0];
+      if (s.op == ops::erf || s.op == ops::tanh) functions[s.result] = {s.op, s.args[0]};
       if (s.op != ops::add) continue;
       const size_t one = ones.count(s.args[0]) ? 0 : 1;
-      const auto erf = erf_of.find(s.args[1 - one]);
-      if (!ones.count(s.args[one]) || erf == erf_of.end()) continue;
-      Stmt negative{
-          .kind = K::op, .op = ops::neg, .type = s.type, .result = k.add_ref(s.type), .args = {erf->second}};
-      s.op = ops::erfc;
-      s.args = {negative.result};
-      block.insert(block.begin() + static_cast<long>(i++), std::move(negative));
+      const auto f = functions.find(s.args[1 - one]);
+      if (!ones.count(s.args[one]) || f == functions.end()) continue;
+      const auto [op, z] = f->second;
+      const DType type = s.type;
+      std::vector<Stmt> before;
+      auto add = [&](OpId row, std::vector<Ref> args) {
+        before.push_back({.kind = K::op, .op = row, .type = type, .result = k.add_ref(type), .args = args});
+        return before.back().result;
+      };
+      if (op == ops::erf) {
+        s.args = {add(ops::neg, {z})};
+        s.op = ops::erfc;
+      } else {
+        const Ref half = add(ops::sigmoid, {add(ops::add, {z, z})});
+        s.args = {half, half};
+      }
+      block.insert(block.begin() + static_cast<long>(i), before.begin(), before.end());
+      i += before.size();
     }
   };
   walk(walk, k.body);
@@ -355,7 +366,7 @@ void use_erfc(Kernel& k) {
 
 std::string emit_cuda(const Kernel& kernel, const CudaSchedule& schedule) {
   Kernel expanded = kernel;
-  if (schedule.approximate) use_erfc(expanded);
+  if (schedule.approximate) use_complements(expanded);
   expand_math(expanded, cuda_spells);
   if (schedule.merged) {
     const auto map = merged_map(expanded);

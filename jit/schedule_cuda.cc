@@ -416,7 +416,11 @@ CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const i
   }
   CudaLaunch launch;
   launch.threads = s.block;
-  const int64_t most = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor;
+  // Every block has scratch of its own: no more of them than threads that run at once.
+  const int64_t per_multiprocessor = s.locals == Locals::global
+                                         ? std::max(1, device.threads_per_multiprocessor / s.block)
+                                         : kBlocksPerMultiprocessor;
+  const int64_t most = device.multiprocessors * per_multiprocessor;
   if (s.form == Form::tiled) {
     const auto map = transposing_map(k);
     int64_t tiles = 1;

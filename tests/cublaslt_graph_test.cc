@@ -106,6 +106,22 @@ TEST_F(CublasLtGraphs, ChoicesAreMadeBeforeACaptureBegins) {
   run_on();
 }
 
+// Handles, plans and graphs are made while another stream captures, and leave it alone.
+TEST_F(CublasLtGraphs, WhileAnotherStreamCaptures) {
+  forget();
+  const auto other = reinterpret_cast<cuda::CuStream>(8);
+  mock().capture(other, 1);
+  const int started = count("cuGraphLaunch");
+  program = make(graph);
+  for (int i = 0; i < 5; ++i) run_on();
+  EXPECT_EQ(count("cuGraphLaunch") - started, 2);
+  program.reset();
+  int status = 0;
+  EXPECT_TRUE((*cuda::Driver::get())->cuStreamIsCapturing(other, &status).ok());
+  EXPECT_EQ(status, 1);
+  mock().capture(other, 0);
+}
+
 TEST_F(CublasLtGraphs, EveryRefusalEndsInPlainCalls) {
   refuse_in_turn();
   program = make(graph);

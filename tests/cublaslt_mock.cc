@@ -217,6 +217,7 @@ TN_LT cublasLtCreate(LtHandle* handle) {
   return call("cublasLtCreate", [&] {
     const void* context = State::current_context();
     if (!context) return int{kLtNotInitialized};
+    if (State::captures()) return fault("a handle is made while a stream captures");
     auto* h = new Handle{context};
     state().handles.insert(h);
     return *handle = as<LtHandleTag>(h), int{kLtSuccess};

@@ -200,7 +200,7 @@ TEST_F(CudaDriver, LibraryGivesLoadedFunctions) {
   {
     const auto library = Library::load(*gpu, "TENONLIST:small=p8,large");
     ASSERT_TRUE(library.ok()) << library.status().message();
-    EXPECT_TRUE((*library)->function("small", kCuDefaultSharedBytes).ok());
+    EXPECT_TRUE((*library)->function("small").ok());
     EXPECT_EQ(mock().calls("cuKernelSetAttribute"), 0);
     EXPECT_TRUE((*library)->function("large", 200 << 10).ok());
     EXPECT_THAT(mock().log(), HasSubstr("cuKernelSetAttribute large 8 = 204800 on 0\n"));
@@ -233,7 +233,9 @@ Status launch_once() {
 TEST_F(CudaDriver, EveryCallFailsInTurn) {
   ASSERT_TRUE(launch_once().ok());
   std::vector<std::pair<const char*, int>> calls;
-  for (const char* function : kFunctions) calls.emplace_back(function, mock().calls(function));
+  for (const char* function : kFunctions)
+    if (std::string(function) != "cuThreadExchangeStreamCaptureMode")  // which refuses wrong modes only
+      calls.emplace_back(function, mock().calls(function));
   int failed = 0;
   for (const auto& [function, times] : calls)
     for (int nth = 1; nth <= times; ++nth) {

@@ -5,7 +5,8 @@
 //   TENONLIST:fill=p8,add=ppp4   kernels by name, with the kinds of their arguments (p: a pointer; 4, 8: an integer of as many
 //                                bytes) where they are to be printed or kept by graphs; launches are only written down
 //   TENONSO:PATH                 a shared object: launches of NAME run its function mock_NAME, of type Entry, where it has one;
-//                                its text mock_signature_NAME holds the kinds of arguments
+//                                its text mock_signature_NAME holds the kinds of arguments, mock_shared_NAME() says how much shared
+//                                memory it has of its own
 //   an ELF file                  a cubin: kernels are its sections .text.NAME; launches are only written down
 // Launches run when they are made; a captured one does not run.
 // This file: devices, contexts, streams, memory, events.
@@ -26,8 +27,11 @@ constexpr const char* kErrors[][2] = {
     {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {"CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+    {"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
+    {"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
     {"CUDA_ERROR_UNKNOWN", "unknown error"}};
-constexpr int kErrorNumbers[] = {1, 2, 3, 100, 101, 200, 201, 400, 500, 700, 719, 900, 999};
+constexpr int kErrorNumbers[] = {1, 2, 3, 100, 101, 200, 201, 400, 500, 700, 719, 900, 901, 906, 999};
 
 const int* number_of(int error) {
   return std::find(std::begin(kErrorNumbers), std::end(kErrorNumbers), error);
@@ -156,6 +160,7 @@ TN_DRIVER cuCtxPopCurrent_v2(CuContext* context) {
 TN_DRIVER cuStreamIsCapturing(CuStream stream, int* status) {
   return call("cuStreamIsCapturing", Needs::init, [&](std::string& text) {
     text = of(stream).substr(1);
+    if (legacy(stream) && strict_capture()) return kCaptureImplicit;
     const auto found = state().capturing.find(stream);
     return *status = found == state().capturing.end() ? 0 : found->second, 0;
   });
@@ -164,6 +169,7 @@ TN_DRIVER cuStreamIsCapturing(CuStream stream, int* status) {
 TN_DRIVER cuStreamGetCtx(CuStream stream, CuContext* context) {
   return call("cuStreamGetCtx", Needs::init, [&](std::string& text) {
     text = of(stream).substr(1);
+    if (captures(stream)) return invalidate(stream);
     const auto found = state().stream_device.find(stream);
     if (found != state().stream_device.end()) {
       *context = reinterpret_cast<CuContext>(&state().contexts[found->second]);
@@ -177,13 +183,16 @@ TN_DRIVER cuStreamGetCtx(CuStream stream, CuContext* context) {
 TN_DRIVER cuStreamSynchronize(CuStream stream) {
   return call("cuStreamSynchronize", Needs::context, [&](std::string& text) {
     text = of(stream).substr(1);
-    return captures(stream) ? kCaptureForbids : 0;
+    if (captures(stream)) return invalidate(stream);
+    if (unsafe()) return kCaptureForbids;
+    return finish_copies(stream), 0;
   });
 }
 
 TN_DRIVER cuStreamCreate(CuStream* stream, unsigned flags) {
   return call("cuStreamCreate", Needs::context, [&](std::string& text) {
     if (flags > kCuNonBlocking) return kInvalidValue;
+    if (unsafe()) return kCaptureForbids;
     auto s = std::make_unique<Named>();
     s->name = text = state().number("S");
     return *stream = keep<CuStream>(state().streams, std::move(s)), 0;
@@ -195,7 +204,9 @@ TN_DRIVER cuStreamDestroy_v2(CuStream stream) {
     const Named* s = find(state().streams, stream);
     if (!s) return kInvalidHandle;
     text = s->name;
+    if (unsafe()) return kCaptureForbids;
     state().captured.erase(stream);
+    state().copies.erase(stream);  // what nobody waited for
     state().streams.erase(stream);
     return 0;
   });
@@ -220,9 +231,18 @@ TN_DRIVER cuStreamEndCapture(CuStream stream, CuGraph* graph) {
     if (found == state().captured.end()) return kInvalidValue;
     std::unique_ptr<Graph> g = std::move(found->second);
     state().captured.erase(found);
+    if (g->invalidated) return kCaptureInvalidated;
     g->name = state().number("G");
     text = cat(state().streams.at(stream)->name, " = ", g->name, " of ", g->nodes.size());
     return *graph = keep<CuGraph>(state().graphs, std::move(g)), 0;
+  });
+}
+
+TN_DRIVER cuThreadExchangeStreamCaptureMode(int* mode) {
+  return call("cuThreadExchangeStreamCaptureMode", Needs::init, [&](std::string& text) {
+    if (*mode < 0 || *mode > kCuRelaxedCapture) return kInvalidValue;
+    text = cat(capture_mode, " to ", *mode);
+    return std::swap(*mode, capture_mode), 0;
   });
 }
 
@@ -268,9 +288,13 @@ int release(CuAddress address) {
   return kInvalidValue;
 }
 
-int copy_in(CuAddress to, const void* from, size_t bytes) {
+// As with the driver, the host's bytes are read now and reach the device when its stream gets there.
+int copy_in(CuAddress to, const void* from, size_t bytes, CuStream stream) {
   if (!within(to, bytes)) return kInvalidValue;
-  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  const char* read = static_cast<const char*>(from);
+  state().copies[stream].push_back([to, staged = std::string(read, bytes)] {
+    if (within(to, staged.size())) std::memcpy(reinterpret_cast<void*>(to), staged.data(), staged.size());
+  });
   return 0;
 }
 
@@ -279,7 +303,7 @@ int copy_in(CuAddress to, const void* from, size_t bytes) {
 TN_DRIVER cuMemAlloc_v2(CuAddress* address, size_t bytes) {
   return call("cuMemAlloc_v2", Needs::context, [&](std::string& text) {
     text = cat(bytes);
-    if (strict_capture()) return kCaptureForbids;
+    if (unsafe()) return kCaptureForbids;
     return allocate(address, bytes, text);
   });
 }
@@ -287,6 +311,7 @@ TN_DRIVER cuMemAlloc_v2(CuAddress* address, size_t bytes) {
 TN_DRIVER cuMemFree_v2(CuAddress address) {
   return call("cuMemFree_v2", Needs::context, [&](std::string& text) {
     text = place(address);
+    if (unsafe()) return kCaptureForbids;
     return release(address);
   });
 }
@@ -298,6 +323,7 @@ TN_DRIVER cuMemPoolCreate(CuPool* pool, const CuPoolProperties* p) {
                       p->location >= 0 && p->location < state().settings["devices"] && !p->handle_types &&
                       !p->security_attributes && !p->most_bytes && !p->usage;
     if (!good) return kInvalidValue;
+    if (unsafe()) return kCaptureForbids;
     auto* made = new char;
     state().pools.insert(made);
     return *pool = reinterpret_cast<CuPool>(made), 0;
@@ -314,6 +340,7 @@ TN_DRIVER cuMemPoolSetAttribute(CuPool pool, int attribute, void* value) {
 TN_DRIVER cuMemPoolTrimTo(CuPool pool, size_t bytes) {
   return call("cuMemPoolTrimTo", Needs::init, [&](std::string& text) {
     text = cat(bytes);
+    if (unsafe()) return kCaptureForbids;
     return state().pools.count(pool) ? 0 : kInvalidValue;
   });
 }
@@ -340,17 +367,10 @@ TN_DRIVER cuMemFreeAsync(CuAddress address, CuStream stream) {
   });
 }
 
-TN_DRIVER cuMemcpyHtoD_v2(CuAddress to, const void* from, size_t bytes) {
-  return call("cuMemcpyHtoD_v2", Needs::context, [&](std::string& text) {
-    text = cat(place(to), " ", bytes);
-    return copy_in(to, from, bytes);
-  });
-}
-
 TN_DRIVER cuMemcpyHtoDAsync_v2(CuAddress to, const void* from, size_t bytes, CuStream stream) {
   return call("cuMemcpyHtoDAsync_v2", Needs::context, [&](std::string& text) {
     text = cat(place(to), " ", bytes, of(stream));
-    return copy_in(to, from, bytes);
+    return copy_in(to, from, bytes, stream);
   });
 }
 
@@ -358,6 +378,7 @@ TN_DRIVER cuMemcpyDtoHAsync_v2(void* to, CuAddress from, size_t bytes, CuStream 
   return call("cuMemcpyDtoHAsync_v2", Needs::context, [&](std::string& text) {
     text = cat(place(from), " ", bytes, of(stream));
     if (!within(from, bytes)) return kInvalidValue;
+    if (!captures(stream)) finish_copies(stream);
     std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
     return 0;
   });

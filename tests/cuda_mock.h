@@ -12,7 +12,8 @@ class CudaMock : public MockControls {
   void (*set)(const char* settings) = nullptr;
   // The order of threads that kernels are run in.
   void (*order)(int order) = nullptr;
-  // 0: the stream does not capture; else cuStreamIsCapturing says so, and what must not be done meanwhile fails.
+  // 0: the stream does not capture; 1: it does, in the mode that looks at everybody, cuStreamIsCapturing says so, and what must not be
+  // done meanwhile fails and makes it 2, as the driver does: the capture is lost.
   void (*capture)(void* stream, int status) = nullptr;
   void (*stream_device)(void* stream, int device) = nullptr;
   // Memory of the host counts as a device's, H1, H2 … in the log, until it is adopted with 0 bytes.

@@ -9,6 +9,7 @@ TN_CONTROL const char* tn_mock_leaks() {
   std::string text = s.faults;
   for (const auto& [device, c] : s.contexts)
     if (c.retained) text += cat("context ", c.name, " is retained ", c.retained, " times\n");
+  if (capture_mode != 0) text += cat("this thread's mode of captures is ", capture_mode, "\n");
   for (const Context* c : stack) text += "context " + c->name + " is on the stack\n";
   auto tell = [&](const char* kind, const auto& objects) {
     for (const auto& [at, object] : objects) text += cat(kind, " ", object->name, " is alive\n");
@@ -41,6 +42,8 @@ TN_CONTROL void tn_mock_reset() {
   s.captured.clear();
   s.streams.clear();
   s.stream_device.clear();
+  s.copies.clear();
+  capture_mode = 0;
   s.forget_calls();
   s.made.clear();
   s.order = 0;
@@ -70,10 +73,10 @@ TN_CONTROL void tn_mock_queue(void* stream, const std::function<void()>& work, c
   queue(static_cast<CuStream>(stream), {{}, work, text});
 }
 
-// Likewise: whether a stream captures, one that forbids anybody to make anything meanwhile, or one of this thread's.
+// Likewise: whether a stream captures, one that forbids this thread to make anything meanwhile, or one of this thread's.
 TN_CONTROL int tn_mock_captures() {
   const std::lock_guard guard(state().lock);
-  return strict_capture() || std::ranges::any_of(state().captured, [](const auto& stream) {
+  return unsafe() || std::ranges::any_of(state().captured, [](const auto& stream) {
            return stream.second->thread == std::this_thread::get_id();
          });
 }

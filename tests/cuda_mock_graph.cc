@@ -88,6 +88,7 @@ TN_DRIVER cuGraphInstantiateWithFlags(CuGraphExec* exec, CuGraph graph, unsigned
   return call("cuGraphInstantiateWithFlags", Needs::context, [&](std::string& text) {
     const Graph* g = find(state().graphs, graph);
     if (!g) return kInvalidHandle;
+    if (unsafe()) return kCaptureForbids;
     auto x = std::make_unique<Exec>();
     for (const auto& n : g->nodes) x->items.emplace_back(n.get(), n->item);
     x->name = state().number("X");

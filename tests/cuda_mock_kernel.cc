@@ -11,7 +11,8 @@ bool make_launch(Launch& l, KernelOf* kernel, const CuKernelNode& n) {
   const uint64_t threads = uint64_t{n.block_x} * n.block_y * n.block_z;
   if (!n.grid_x || !n.grid_y || !n.grid_z || n.grid_x > 2147483647u || n.grid_y > 65535 || n.grid_z > 65535)
     return false;
-  if (threads == 0 || threads > 1024 || n.shared_bytes > kernel->most_shared || n.extra) return false;
+  if (threads == 0 || threads > 1024 || kernel->own_shared + n.shared_bytes > kernel->most_shared || n.extra)
+    return false;
   for (size_t i = 0; i < kernel->kinds.size(); ++i) {
     if (!n.arguments || !n.arguments[i]) return false;
     uint64_t value = 0;
@@ -69,8 +70,12 @@ int execute(const Item& item) {
   return 0;
 }
 
+void finish_copies(CuStream stream) {
+  for (const auto& copy : std::exchange(state().copies[stream], {})) copy();
+}
+
 int queue(CuStream stream, const Item& item) {
-  if (!captures(stream)) return execute(item);
+  if (!captures(stream)) return finish_copies(stream), execute(item);
   const auto graph = state().captured.find(stream);
   if (graph == state().captured.end()) return 0;
   auto node = std::make_unique<Node>();
@@ -131,7 +136,10 @@ KernelOf* kernel_named(LibraryOfKernels& library, const std::string& name) {
   if (!library.object) return nullptr;
   const auto entry = reinterpret_cast<Entry>(dlsym(library.object, ("mock_" + name).c_str()));
   const auto* kinds = static_cast<const char*>(dlsym(library.object, ("mock_signature_" + name).c_str()));
-  return add_kernel(library, name, kinds ? kinds : "", entry);
+  const auto shared = reinterpret_cast<int64_t (*)()>(dlsym(library.object, ("mock_shared_" + name).c_str()));
+  KernelOf* k = add_kernel(library, name, kinds ? kinds : "", entry);
+  if (shared) k->own_shared = static_cast<unsigned>(shared());
+  return k;
 }
 
 void unload(LibraryOfKernels& library) {
@@ -143,7 +151,7 @@ void unload(LibraryOfKernels& library) {
 TN_DRIVER cuLibraryLoadData(CuLibrary* library, const void* code, int*, void**, unsigned, int*, void**,
                             unsigned) {
   return call("cuLibraryLoadData", Needs::init, [&](std::string& text) {
-    if (strict_capture()) return kCaptureForbids;
+    if (unsafe()) return kCaptureForbids;
     auto made = std::make_unique<LibraryOfKernels>();
     const char* bytes = static_cast<const char*>(code);
     if (std::strncmp(bytes, "TENONSO:", 8) == 0) made->object = dlopen(bytes + 8, RTLD_NOW | RTLD_LOCAL);
@@ -163,6 +171,7 @@ TN_DRIVER cuLibraryUnload(CuLibrary library) {
     LibraryOfKernels* l = find(state().libraries, library);
     if (!l) return kInvalidHandle;
     text = l->name;
+    if (unsafe()) return kCaptureForbids;
     unload(*l);
     state().libraries.erase(library);
     return 0;
@@ -185,9 +194,10 @@ TN_DRIVER cuKernelSetAttribute(int attribute, int value, CuKernel kernel, CuDevi
     KernelOf* k = kernel_of(kernel);
     if (!k) return kInvalidHandle;
     text = cat(k->name, " ", attribute, " = ", value, " on ", device);
-    if (attribute != kCuMaxDynamicSharedBytes || value < 0 || value > state().settings["shared"])
+    const auto all = static_cast<int64_t>(k->own_shared) + value;
+    if (attribute != kCuMaxDynamicSharedBytes || value < 0 || all > state().settings["shared"])
       return kInvalidValue;
-    return k->most_shared = static_cast<unsigned>(value), 0;
+    return k->most_shared = static_cast<unsigned>(all), 0;
   });
 }
 
@@ -196,6 +206,7 @@ TN_DRIVER cuKernelGetFunction(CuFunction* function, CuKernel kernel) {
     KernelOf* k = kernel_of(kernel);
     if (!k) return kInvalidHandle;
     text = k->name + " in " + stack.back()->name;
+    if (unsafe()) return kCaptureForbids;
     return *function = reinterpret_cast<CuFunction>(k), 0;
   });
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "backends/cuda/driver_api.h"
 #include "tests/mock_calls.h"
@@ -32,7 +33,8 @@ namespace tenon::cuda::mock {
 using Entry = const char* (*)(void** arguments, int64_t blocks, unsigned threads, int64_t shared, int order);
 
 constexpr int kInvalidValue = 1, kNotInitialized = 3, kInvalidImage = 200, kInvalidContext = 201,
-              kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719, kCaptureForbids = 900;
+              kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719, kCaptureForbids = 900,
+              kCaptureInvalidated = 901, kCaptureImplicit = 906;
 constexpr size_t kAlign = 256;
 constexpr char kCanary = '\x5a';
 
@@ -68,7 +70,8 @@ struct Memory : Named {
 struct KernelOf : Named {
   Entry entry = nullptr;
   std::string kinds;
-  unsigned most_shared = kCuDefaultSharedBytes;
+  unsigned own_shared = 0,
+           most_shared = kCuDefaultSharedBytes;  // of each block: its own, and with what launches ask for
 };
 struct LibraryOfKernels : Named {
   void* object = nullptr;
@@ -96,6 +99,7 @@ struct Node : Named {
 struct Graph : Named {
   std::vector<std::unique_ptr<Node>> nodes;
   std::thread::id thread = {};  // that captures it
+  bool invalidated = false;
 };
 struct Exec : Named {
   std::vector<std::pair<const Node*, Item>> items;
@@ -124,6 +128,7 @@ struct State : MockCalls {
   Objects<Named> streams;                                  // those that were created
   std::map<const void*, std::unique_ptr<Graph>> captured;  // by streams that were told to capture
   std::set<const void*> pools;                             // of memory; they last as long as the process
+  std::map<const void*, std::vector<std::function<void()>>> copies;  // by streams, not done yet
   int order = 0;
 
   State() { settings.read(std::getenv("CUDA_MOCK")); }
@@ -134,6 +139,7 @@ inline State& state() {
   return s;
 }
 inline thread_local std::vector<Context*> stack;
+inline thread_local int capture_mode = 0;  // of this thread; 0: what it does may end the captures of all
 
 inline Memory* memory_at(uint64_t address, bool with_end = true) {
   for (const auto& m : state().memory) {
@@ -164,10 +170,28 @@ inline bool captures(CuStream stream) {
   const auto found = state().capturing.find(stream);
   return state().captured.count(stream) || (found != state().capturing.end() && found->second != 0);
 }
-// A capture that looks at what others do meanwhile.
+// What must not be done on a stream that captures ends its capture, too.
+inline int invalidate(CuStream stream) {
+  if (const auto told = state().capturing.find(stream); told != state().capturing.end()) told->second = 2;
+  if (const auto own = state().captured.find(stream); own != state().captured.end())
+    own->second->invalidated = true;
+  return kCaptureForbids;
+}
+// The default stream, which waits for every other one but those made with kCuNonBlocking, unless threads have one each.
+inline bool legacy(CuStream stream) { return reinterpret_cast<uintptr_t>(stream) <= 1; }
+// A capture that looks at what others do meanwhile, on a stream that the default one would wait for.
 inline bool strict_capture() {
   return std::any_of(state().capturing.begin(), state().capturing.end(),
                      [](const auto& stream) { return stream.second != 0; });
+}
+
+// What the driver refuses, ending the captures, to threads that have not said that it has nothing to do with them. The driver's
+// documentation has no list of such calls; here it is all that allocates, loads or waits.
+inline bool unsafe() {
+  if (!strict_capture() || capture_mode == kCuRelaxedCapture) return false;
+  for (auto& [stream, status] : state().capturing)
+    if (status != 0) status = 2;
+  return true;
 }
 
 template <class T, class Handle>
@@ -242,6 +266,8 @@ std::string describe(const Launch& l);
 std::string describe(const Item& item);
 int execute(const Launch& l);
 int execute(const Item& item);
+// The copies to the device that the stream still has to do.
+void finish_copies(CuStream stream);
 // Does it now, or adds it to what the stream captures.
 int queue(CuStream stream, const Item& item);
 

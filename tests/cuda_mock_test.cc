@@ -86,6 +86,25 @@ TEST_F(MockDriver, RunsAndWritesDownLaunches) {
   EXPECT_TRUE(driver->cuMemFreeAsync(memory, kStream).ok());
 }
 
+// Bytes of the host are there when the stream has been waited for, or for what comes behind them on it.
+TEST_F(MockDriver, CopiesTakeTheirTime) {
+  const CuAddress memory = allocate(4);
+  const auto other = reinterpret_cast<CuStream>(4);
+  float one = 1;
+  auto copy = [&] { return driver->cuMemcpyHtoDAsync_v2(memory, &one, sizeof one, other); };
+  ASSERT_TRUE(copy().ok());
+  EXPECT_TRUE(std::isnan(read(memory, 1)[0]));
+  EXPECT_TRUE(driver->cuStreamSynchronize(kStream).ok());
+  EXPECT_TRUE(std::isnan(read(memory, 1)[0]));
+  EXPECT_TRUE(driver->cuStreamSynchronize(other).ok());
+  EXPECT_EQ(read(memory, 1)[0], 1);
+  one = 2;
+  ASSERT_TRUE(copy().ok());
+  EXPECT_EQ(read(memory, 1)[0], 1);
+  EXPECT_TRUE(driver->cuMemcpyDtoHAsync_v2(&one, memory, sizeof one, other).ok());
+  EXPECT_EQ(one, 2);
+}
+
 TEST_F(MockDriver, SeesWhatKernelsDoWrong) {
   const CuAddress memory = allocate(20);
   EXPECT_THAT(launch(must(library->function("broken")), memory, 0).message(), HasSubstr("LAUNCH_FAILED"));
@@ -161,12 +180,58 @@ TEST_F(MockDriver, CapturesForbid) {
   EXPECT_THAT(last_line(), EndsWith("(M1, 4) stream 3 captured\n"));
   EXPECT_TRUE(std::isnan(read(memory, 4)[0]));
   CuAddress more = 0;
-  EXPECT_THAT(driver->cuMemAlloc_v2(&more, 16).message(), HasSubstr("STREAM_CAPTURE_UNSUPPORTED"));
-  EXPECT_THAT(driver->cuStreamSynchronize(kStream).message(), HasSubstr("STREAM_CAPTURE_UNSUPPORTED"));
-  EXPECT_THAT(Library::load(*gpu, "TENONLIST:a").status().message(), HasSubstr("STREAM_CAPTURE_UNSUPPORTED"));
+  CuLibrary loaded = nullptr;
+  const auto forbidden = HasSubstr("STREAM_CAPTURE_UNSUPPORTED");
+  auto load = [&] {
+    return driver->cuLibraryLoadData(&loaded, "TENONLIST:a", nullptr, nullptr, 0, nullptr, nullptr, 0);
+  };
+  EXPECT_THAT(driver->cuMemAlloc_v2(&more, 16).message(), forbidden);
+  EXPECT_THAT(driver->cuStreamSynchronize(kStream).message(), forbidden);
+  EXPECT_THAT(load().message(), forbidden);
+  int mode = kCuRelaxedCapture;
+  ASSERT_TRUE(driver->cuThreadExchangeStreamCaptureMode(&mode).ok());
+  EXPECT_EQ(mode, 0);
+  EXPECT_THAT(mock().leaks(), HasSubstr("mode of captures is 2"));
+  EXPECT_TRUE(driver->cuMemAlloc_v2(&more, 16).ok());
+  EXPECT_THAT(driver->cuStreamSynchronize(kStream).message(), forbidden);
+  EXPECT_TRUE(load().ok());
+  EXPECT_TRUE(driver->cuThreadExchangeStreamCaptureMode(&mode).ok());
   mock().capture(kStream, 0);
   EXPECT_TRUE(driver->cuStreamSynchronize(kStream).ok());
   EXPECT_TRUE(Library::load(*gpu, "TENONLIST:a").ok());
+}
+
+// Whoever does it, the capture is lost with it.
+TEST_F(MockDriver, CapturesAreLost) {
+  auto status = [&](CuStream stream) {
+    int now = -1;
+    const Status asked = driver->cuStreamIsCapturing(stream, &now);
+    return asked.ok() ? std::to_string(now) : asked.message();
+  };
+  const auto legacy = static_cast<CuStream>(nullptr);
+  CuContext context = nullptr;
+  EXPECT_EQ(status(legacy), "0");
+  mock().capture(kStream, 1);
+  EXPECT_THAT(status(legacy), HasSubstr("STREAM_CAPTURE_IMPLICIT (906)"));
+  EXPECT_EQ(status(kStream), "1");
+  EXPECT_THAT(driver->cuStreamGetCtx(kStream, &context).message(),
+              HasSubstr("STREAM_CAPTURE_UNSUPPORTED (900)"));
+  EXPECT_EQ(status(kStream), "2");
+  mock().capture(kStream, 1);
+  CuAddress more = 0;
+  EXPECT_FALSE(driver->cuMemAlloc_v2(&more, 16).ok());
+  EXPECT_EQ(status(kStream), "2");
+  mock().capture(kStream, 0);
+
+  CuStream own = nullptr;
+  CuGraph graph = nullptr;
+  ASSERT_TRUE(driver->cuStreamCreate(&own, kCuNonBlocking).ok());
+  ASSERT_TRUE(driver->cuStreamBeginCapture_v2(own, kCuRelaxedCapture).ok());
+  EXPECT_FALSE(driver->cuStreamSynchronize(own).ok());
+  EXPECT_THAT(driver->cuStreamEndCapture(own, &graph).message(),
+              HasSubstr("STREAM_CAPTURE_INVALIDATED (901)"));
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_TRUE(driver->cuStreamDestroy_v2(own).ok());
 }
 
 TEST_F(MockDriver, KnowsWhereMemoryAndStreamsAre) {

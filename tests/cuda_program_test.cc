@@ -137,6 +137,17 @@ TEST_F(CudaPrograms, UnalignedTensors) {
   for (int64_t shift : {0, 4, 8, 0}) check(**program, graph, {random_tensor(DType::f32, {1024}, 1)}, shift);
 }
 
+// What a launch may ask for without being allowed more is 48 KiB less what the kernel has of its own, here for folds.
+TEST_F(CudaPrograms, RowsOfNearlyAllSharedMemory) {
+  const Graph graph = parsed("graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=-1}\n return %y\n}");
+  auto program = make(graph);
+  for (int64_t m : {12161, 12287, 12289}) {
+    check(*program, graph, {random_tensor(DType::f32, {2, m}, 1)});
+    const std::string wish = " shared " + std::to_string((4 * m + 15) / 16 * 16) + " ";
+    EXPECT_NE(std::string(mock().log()).find(wish), std::string::npos) << wish;
+  }
+}
+
 TEST_F(CudaPrograms, Constants) {
   const Graph graph = parsed(
       "graph @f(%x: f32[N,3]) {\n %c = constant(){dtype=f32, shape=[3], data=0x0000c03f000000c000008040}\n "
@@ -179,6 +190,39 @@ TEST_F(CudaPrograms, EveryCallFailsInTurn) {
       EXPECT_EQ(std::string(mock().leaks()), before);
     }
   check(**program, graph, inputs());
+}
+
+int capturing() {
+  int status = -1;
+  const Status asked =
+      (*cuda::Driver::get())->cuStreamIsCapturing(static_cast<cuda::CuStream>(kStream), &status);
+  return asked.ok() ? status : -1;
+}
+
+// What has run before goes into the caller's capture; what has not is refused. Neither ends the capture.
+TEST_F(CudaPrograms, CapturesGoOn) {
+  auto program = make(parsed("graph @f(%x: f32[N]) {\n %y = exp(%x)\n return %y\n}"));
+  HostTensor zeros(DType::f32, {64});
+  OnDevice x(memory(), zeros), y(memory(), zeros);
+  auto run = [&](int64_t n, void* stream) {
+    Tensor in = x.tensor(), out = y.tensor();
+    in.shape = out.shape = {&n, 1};
+    return program->run(std::vector<Tensor>{in}, std::vector<Tensor>{out}, stream);
+  };
+  ASSERT_TRUE(run(64, kStream).ok());
+  mock().capture(kStream, 1);
+  EXPECT_TRUE(run(64, kStream).ok());
+  EXPECT_NE(std::string(mock().log()).find("stream 7 captured\n"), std::string::npos);
+  EXPECT_EQ(capturing(), 1);
+  EXPECT_EQ(
+      run(8, kStream).message(),
+      "the stream captures, and there is no plan for these sizes yet: run once with them before the capture");
+  EXPECT_EQ(capturing(), 1);
+  // The default stream waits for the one that captures.
+  EXPECT_NE(run(64, nullptr).message().find("STREAM_CAPTURE_IMPLICIT (906)"), std::string::npos);
+  EXPECT_EQ(capturing(), 1);
+  mock().capture(kStream, 0);
+  EXPECT_TRUE(run(8, kStream).ok());
 }
 
 TEST_F(CudaPrograms, CompilerNewerThanTheDriver) {
@@ -274,6 +318,34 @@ TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
   }
   jit::ObjectCache::replace(nullptr);
   cuda::forget_all();
+}
+
+// Programs and plans are made, and go, while another stream captures, and leave it alone.
+TEST_F(CudaPrograms, MadeWhileAnotherStreamCaptures) {
+  const Graph graph = parsed(R"(graph @f(%x: f32[N,3]) {
+    %c = constant(){dtype=f32, shape=[3], data=0x0000c03f000000c000008040}
+    %y = mul(%x, %c)
+    %s = sum(%y){axes=[0]}
+    return %s
+  })");
+  cuda::forget_all();  // kernels are loaded anew
+  HostTensor ones(DType::f32, {5, 3}), blank(DType::f32, {3});
+  for (int64_t i = 0; i < 15; ++i) ones.set(i, {1, 1});
+  OnDevice x(memory(), ones), s(memory(), blank);
+  mock().capture(kStream, 1);
+  {
+    const auto program = make(graph);
+    void* const other = reinterpret_cast<void*>(8);
+    const Status ran = program->run(std::vector<Tensor>{x.tensor()}, std::vector<Tensor>{s.tensor()}, other);
+    EXPECT_TRUE(ran.ok()) << ran.message();
+    EXPECT_EQ(s.read().number(1), -10.0);
+    mock().fail("cuMemAllocFromPoolAsync", 1, cuda::kCuOutOfMemory);
+    auto block = memory().take(100, other);
+    EXPECT_TRUE(block.ok()) << block.status().message();
+    memory().give(*block, 100, other);
+  }
+  EXPECT_EQ(capturing(), 1);
+  mock().capture(kStream, 0);
 }
 
 TEST_F(CudaPrograms, NothingIsLeftWhenAProgramGoes) {

@@ -245,6 +245,9 @@ struct Approximate {
   double (*exact)(double);
 };
 
+double exact_gelu_tanh(double x) {
+  return x / (1 + std::exp(-2 * 0.7978845608 * (x + 0.044715 * x * x * x)));
+}
 double exact_gelu(double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5)); }
 
 // An eighth of the step between neighbours of f16, or 2^-30, is what they may be off.
@@ -257,6 +260,12 @@ TEST(EmitCuda, ApproximateFunctions) {
       {"erf", "%o = erf %x", [](double x) { return std::erf(x); }},
       {"erfc", "%o = erfc %x", [](double x) { return std::erfc(x); }},
       {"sigmoid", "%o = sigmoid %x", [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {"tanh", "%o = tanh %x", [](double x) { return std::tanh(x); }},
+      {"gelu_tanh",
+       "%a = mul %x, %x\n%b = mul %a, %x\n%c = const.f32 0.044715\n%d = mul %b, %c\n%e = add %x, %d\n"
+       "%f = const.f32 0.7978845608\n%g = mul %e, %f\n%p = tanh %g\n%h = mul %x, %half\n%q = add %p, %one\n"
+       "%o = mul %h, %q",
+       exact_gelu_tanh},
       {"silu", "%s = sigmoid %x\n%o = mul %x, %s", [](double x) { return x / (1 + std::exp(-x)); }},
   };
   constexpr int64_t kSamples = 200001;
@@ -291,6 +300,50 @@ TEST(EmitCuda, ApproximateFunctions) {
     std::printf("%s: %.4f of a step, at %g\n", all[k].name, worst, where);
     EXPECT_LE(worst, 0.125) << all[k].name << " of " << where;
   }
+}
+
+// Quotients over the whole range of f32, which bf16 shares.
+TEST(EmitCuda, ApproximateQuotients) {
+  std::vector<float> x;
+  for (int e = -126; e < 128; ++e) x.push_back(std::ldexp(e % 2 ? 1.3f : -1.7f, e));
+  for (float special : {0.0f, -0.0f, std::numeric_limits<float>::infinity(),
+                        -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+    x.push_back(special);
+  const auto n = static_cast<int64_t>(x.size());
+  const auto kernel =
+      parse_kernel(R"(kernel @quotients(N, M; in %a: f32, in %b: f32, out %q: f32, out %r: f32) {
+    par simd %i in N {
+      for %j in M {
+        %x = load %a[%i]
+        %y = load %b[%j]
+        %d = div %x, %y
+        %e = reciprocal %y
+        store %q[M*%i + %j], %d
+        store %r[M*%i + %j], %e
+      }
+    }
+  })");
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  CudaSchedule s;
+  s.whole = s.approximate = true;
+  const CudaKernel k{*kernel, s};
+  const auto program = CudaProgram::compile({k});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  std::vector<float> q(x.size() * x.size()), r(q.size());
+  void* buffers[] = {x.data(), x.data(), q.data(), r.data()};
+  ASSERT_EQ((*program)->run(k, buffers, {n, n}, 0), "");
+  auto good = [](float got, float want) {
+    if (std::isnan(want) || std::isinf(want) || want == 0)
+      return std::isnan(want) ? std::isnan(got) : got == want;
+    return std::abs(got - want) <=
+           std::ldexp(std::abs(want), -20) + 0x1p-126f / 256;  // or less than bf16 has
+  };
+  for (size_t i = 0; i < x.size(); ++i)
+    for (size_t j = 0; j < x.size(); ++j) {
+      const size_t at = i * x.size() + j;
+      ASSERT_TRUE(good(q[at], x[i] / x[j])) << x[i] << " / " << x[j] << " = " << q[at];
+      ASSERT_TRUE(good(r[at], 1 / x[j])) << "1 / " << x[j] << " = " << r[at];
+    }
 }
 
 // ---- what the host must find ----

@@ -59,7 +59,8 @@ std::string entry_of(const Signature& s) {
   for (size_t i = 0; i < s.types.size(); ++i)
     call += (call.empty() ? "*(" : ", *(") + s.types[i] + "*)a[" + std::to_string(i) + "]";
   return "extern \"C\" const char mock_signature_" + s.name + "[] = \"" + s.kinds +
-         "\";\nextern \"C\" const char* mock_" + s.name +
+         "\";\nextern \"C\" int64_t mock_shared_" + s.name +
+         "() { return tn_host_shared_bytes(); }\nextern \"C\" const char* mock_" + s.name +
          "(void** a, int64_t blocks, unsigned threads, int64_t shared, int order) {\n  "
          "return tn_host_launch([=] { " +
          s.name + "(" + call + "); }, blocks, threads, shared, order);\n}\n";

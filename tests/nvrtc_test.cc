@@ -159,6 +159,12 @@ TEST(Nvrtc, ClustersFitWhatHasThem) {
             << built->ptx;
         EXPECT_GT(count(built->ptx, "ld.shared::cluster.u64"), 0);
         EXPECT_GT(count(built->ptx, "barrier.cluster.arrive.release"), 1);
+        // It is aligned: a warp comes to it as one.
+        const std::string &ptx = built->ptx, arrive = "barrier.cluster.arrive";
+        for (size_t at = ptx.find(arrive); at != ptx.npos; at = ptx.find(arrive, at + 1)) {
+          const size_t together = ptx.rfind("bar.warp.sync", at);
+          EXPECT_EQ(count(ptx.substr(std::min(together, at), at - std::min(together, at)), ";"), 1) << ptx;
+        }
         auto old = (*nvrtc())->compile(cuda_source(kernel, s), kernel.name, 80, s.approximate);
         EXPECT_FALSE(old.ok());
       }
@@ -306,11 +312,13 @@ constexpr struct {
      "%a = mul %x, %x\n%b = mul %a, %x\n%c = const.f32 0.044715\n%d = mul %b, %c\n%e = add %x, %d\n"
      "%f = const.f32 0.7978845608\n%g = mul %e, %f\n%p = tanh %g\n%half = const.f32 0.5\n%h = mul %x, %half\n"
      "%one = const.f32 1.0\n%q = add %p, %one\n%o = mul %h, %q",
-     15},
+     19},
+    {"tanh_alone", "%o = tanh %x", 15},
     {"gelu",
      "%r = const.f32 0.70710678118\n%z = mul %x, %r\n%p = erf %z\n%half = const.f32 0.5\n%h = mul %x, %half\n"
      "%one = const.f32 1.0\n%q = add %p, %one\n%o = mul %h, %q",
      22},
+    {"quotient", "%d = const.f32 3.0\n%e = add %x, %d\n%o = div %x, %e", 16},
     {"quantize", "%s = const.f32 16.0\n%o = mul %x, %s", 28, "f8e4m3fn"}};
 
 TEST(Nvrtc, InstructionsOfMaps) {
@@ -324,9 +332,10 @@ TEST(Nvrtc, InstructionsOfMaps) {
       const std::vector<int64_t> sizes{length};
       const CudaSchedule s = cuda_schedule(*kernel, sizes, {});
       EXPECT_EQ(s.ahead, ahead);
-      auto built = (*nvrtc())->compile(cuda_source(*kernel, s), kernel->name, 90, s.approximate);
+      auto built = (*nvrtc())->compile(cuda_source(*kernel, s), kernel->name, 90, s.approximate, true);
       ASSERT_TRUE(built.ok()) << built.status().message();
       const double each = static_cast<double>(built->code_bytes) / 16 / (s.vector * s.ahead);
+      EXPECT_EQ(built->ptx.find("div.approx"), std::string::npos) << "which is 0 beyond 2^126";
       std::printf("%s: %.1f instructions per element, %d registers, %d ahead\n", m.name, each,
                   built->registers, ahead);
       EXPECT_LE(each, m.most) << m.name;

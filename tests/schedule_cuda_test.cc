@@ -95,6 +95,23 @@ TEST(CudaSchedule, Words) {
   }
 }
 
+// Rows kept in global memory take room for the blocks that run at once, however many there are.
+TEST(CudaSchedule, RowsInGlobalMemory) {
+  const KernelCase c = real_case(kCudaTexts[0], DType::f32, 2, 2);
+  constexpr int64_t kRow = 50257;
+  for (const auto& [device, at_once] : {std::pair{"A100", 2 * 108}, std::pair{"RTX 4090", 128}})
+    for (int ease : {0, kMostEase})
+      for (int64_t n : {3, 8192}) {
+        const std::vector<int64_t> sizes{n, kRow};
+        const CudaSchedule s = cuda_schedule(c.kernel, sizes, cuda_device(device), 16, 1 << 20, ease);
+        EXPECT_EQ(describe(s), "row 1024x1 vector 1 global whole");
+        const CudaLaunch l = cuda_launch(c.kernel, s, sizes, cuda_device(device));
+        EXPECT_EQ(l.blocks, std::min<int64_t>(n, at_once)) << device;
+        EXPECT_GE(l.scratch_stride, 4 * kRow);
+        EXPECT_LE(l.scratch_bytes, l.blocks * (4 * kRow + 64)) << device;
+      }
+}
+
 struct ExpectedTiles {
   int text;
   DType type;

@@ -83,6 +83,14 @@ Current::~Current() {
   if (pushed_) driver_.cuCtxPopCurrent_v2.error_of(&popped);
 }
 
+Relaxed::Relaxed(const Driver& driver) : driver_(driver) {
+  if (driver_.cuThreadExchangeStreamCaptureMode.error_of(&former_) != 0) former_ = kCuRelaxedCapture;
+}
+
+Relaxed::~Relaxed() {
+  if (former_ != kCuRelaxedCapture) driver_.cuThreadExchangeStreamCaptureMode.error_of(&former_);
+}
+
 Status may_make(const Device& device, CuStream stream, const std::string& what) {
   int capturing = kCuNotCapturing;
   TENON_TRY(device.driver().cuStreamIsCapturing(stream, &capturing));
@@ -92,21 +100,26 @@ Status may_make(const Device& device, CuStream stream, const std::string& what) 
 
 Result<std::unique_ptr<Library>> Library::load(const Device& device, const std::string& code) {
   std::unique_ptr<Library> l(new Library(device));
+  const Relaxed relaxed(device.driver());
   TENON_TRY(
       device.driver().cuLibraryLoadData(&l->handle_, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
   return l;
 }
 
 Library::~Library() {
-  if (handle_) device_.driver().cuLibraryUnload.error_of(handle_);
+  if (!handle_) return;
+  const Relaxed relaxed(device_.driver());
+  device_.driver().cuLibraryUnload.error_of(handle_);
 }
 
 Result<CuFunction> Library::function(const std::string& name, int64_t dynamic_shared_bytes) const {
   const Driver& driver = device_.driver();
+  const Relaxed relaxed(driver);
   CuKernel kernel = nullptr;
   Status found = driver.cuLibraryGetKernel(&kernel, handle_, name.c_str());
   if (!found.ok()) return found.at("kernel " + name);
-  if (dynamic_shared_bytes > kCuDefaultSharedBytes) {
+  // Without it, what launches may ask for is kCuDefaultSharedBytes less what the kernel has of its own.
+  if (dynamic_shared_bytes > 0) {
     Status set = driver.cuKernelSetAttribute(kCuMaxDynamicSharedBytes, static_cast<int>(dynamic_shared_bytes),
                                              kernel, device_.handle());
     if (!set.ok())

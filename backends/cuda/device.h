@@ -59,6 +59,20 @@ class Current {
   bool pushed_ = false;
 };
 
+// While it lives, this thread may allocate, load and wait although some stream captures, of whichever thread: what Tenon makes is no
+// part of anybody's capture, which the driver would end otherwise. Where the driver will not have it, those calls fail.
+class Relaxed {
+ public:
+  explicit Relaxed(const Driver& driver);
+  ~Relaxed();
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+
+ private:
+  const Driver& driver_;
+  int former_ = kCuRelaxedCapture;
+};
+
 // environment where the stream captures, as nothing can be allocated, loaded or compiled then; `what` says what is missing.
 Status may_make(const Device& device, CuStream stream, const std::string& what);
 

@@ -60,7 +60,7 @@ constexpr int kCuNotCapturing = 0;           // of a stream
 constexpr unsigned kCuNonBlocking = 1;       // likewise: it does not wait for the default stream
 constexpr int kCuRelaxedCapture = 2;         // what others do meanwhile is not looked at
 constexpr unsigned kCuDefaultSharedBytes =
-    48 << 10;  // dynamic, that a launch may ask for without kCuMaxDynamicSharedBytes
+    48 << 10;  // of a block, a kernel's own and what a launch asks for, without kCuMaxDynamicSharedBytes
 
 // X(name, parameters...)
 #define TENON_CUDA_DRIVER(X)                                                                                 \
@@ -93,10 +93,10 @@ constexpr unsigned kCuDefaultSharedBytes =
   X(cuStreamDestroy_v2, CuStream stream)                                                                     \
   X(cuStreamBeginCapture_v2, CuStream stream, int mode)                                                      \
   X(cuStreamEndCapture, CuStream stream, CuGraph* graph)                                                     \
+  X(cuThreadExchangeStreamCaptureMode, int* mode)                                                            \
   X(cuPointerGetAttribute, void* value, int attribute, CuAddress address)                                    \
   X(cuMemAlloc_v2, CuAddress* address, size_t bytes)                                                         \
   X(cuMemFree_v2, CuAddress address)                                                                         \
-  X(cuMemcpyHtoD_v2, CuAddress to, const void* from, size_t bytes)                                           \
   X(cuMemPoolCreate, CuPool* pool, const CuPoolProperties* properties)                                       \
   X(cuMemPoolSetAttribute, CuPool pool, int attribute, void* value)                                          \
   X(cuMemPoolTrimTo, CuPool pool, size_t bytes)                                                              \

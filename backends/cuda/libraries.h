@@ -59,6 +59,7 @@ class OfDevices {
     std::lock_guard lock(mutex_);
     std::unique_ptr<T>& place = all_[ordinal];
     if (!place) {
+      const Relaxed relaxed(device->driver());
       TENON_ASSIGN(place, make(*device));
     }
     return place.get();

@@ -30,7 +30,10 @@ class Pool final : public DeviceMemory {
                                                        static_cast<CuStream>(stream));
     };
     int error = ask();
-    if (error == kCuOutOfMemory && driver().cuMemPoolTrimTo.error_of(pool, 0) == 0) error = ask();
+    if (error == kCuOutOfMemory) {
+      const Relaxed relaxed(driver());
+      if (driver().cuMemPoolTrimTo.error_of(pool, 0) == 0) error = ask();
+    }
     if (error != 0)
       return driver()
           .failure("cuMemAllocFromPoolAsync", error)
@@ -48,6 +51,7 @@ class Pool final : public DeviceMemory {
     if (CuPool ready = pool_.load(std::memory_order_acquire)) return ready;
     std::lock_guard lock(mutex_);
     if (CuPool ready = pool_.load(std::memory_order_relaxed)) return ready;
+    const Relaxed relaxed(driver());
     CuPoolProperties properties{};
     properties.allocation_type = kCuPinned;
     properties.location_type = kCuDeviceLocation;
@@ -80,26 +84,34 @@ class Runtime final : public DeviceRuntime {
   Result<std::shared_ptr<void>> keep(const void* bytes, int64_t size) override {
     const Current current(device_);
     TENON_TRY(current.status());
+    const Relaxed relaxed(driver());
     CuAddress block = 0;
     Status taken = driver().cuMemAlloc_v2(&block, static_cast<size_t>(size));
     if (!taken.ok()) return taken.at(std::to_string(size) + " bytes of " + device_.description().name);
     std::shared_ptr<void> kept(reinterpret_cast<void*>(block), [this](void* b) {
       const Current again(device_);
+      const Relaxed again_relaxed(driver());
       driver().cuMemFree_v2.error_of(address(b));
     });
-    TENON_TRY(driver().cuMemcpyHtoD_v2(block, bytes, static_cast<size_t>(size)));
+    TENON_TRY(copy(block, bytes, static_cast<size_t>(size)));
     return kept;
   }
 
+  // Whose stream it is may not be asked while it captures, as that would end the capture; the driver still refuses launches
+  // on another device's.
   Status check_stream(void* stream, bool prepare) override {
     const Current current(device_);
     TENON_TRY(current.status());
     const auto s = static_cast<CuStream>(stream);
-    if (prepare)
-      return captures(stream) ? environment(
-                                    "the stream captures, and there is no plan for these sizes yet: run "
-                                    "once with them before the capture")
-                              : Status();
+    int capturing = kCuNotCapturing;
+    TENON_TRY(driver().cuStreamIsCapturing(s, &capturing));
+    if (capturing != kCuNotCapturing)
+      return prepare ? environment(
+                           "the stream captures, and there is no plan for these sizes yet: run once with "
+                           "them before "
+                           "the capture")
+                     : Status();
+    if (prepare) return {};
     CuContext context = nullptr;
     TENON_TRY(driver().cuStreamGetCtx(s, &context));
     if (context != device_.context())
@@ -119,6 +131,15 @@ class Runtime final : public DeviceRuntime {
   std::unique_ptr<Recording> recording() override { return record_graph(device_); }
 
  private:
+  // Over a stream of its own: the default one waits for others, and its copy may still be under way when the call is back.
+  Status copy(CuAddress to, const void* bytes, size_t size) {
+    CuStream stream = nullptr;
+    TENON_TRY(driver().cuStreamCreate(&stream, kCuNonBlocking));
+    Status done = driver().cuMemcpyHtoDAsync_v2(to, bytes, size, stream);
+    if (done.ok()) done = driver().cuStreamSynchronize(stream);
+    driver().cuStreamDestroy_v2.error_of(stream);
+    return done;
+  }
   const Driver& driver() const { return device_.driver(); }
   const Device& device_;
   Pool pool_;

@@ -91,6 +91,7 @@ class Graph final : public Recording {
       rebuild_ = true;
     }
     TENON_TRY(check_captures());
+    const Relaxed relaxed(driver());
     if (rebuild_ || !exec_ || !patch()) {
       forget_graph();
       TENON_TRY(build());
@@ -147,6 +148,7 @@ class Graph final : public Recording {
   Status capture(FunctionRef<Status(CallTarget&)> queue, CuGraph* graph) {
     const Current current(device_);
     TENON_TRY(current.status());
+    const Relaxed relaxed(driver());
     Capture target(*this);
     Status queued = queue(target);
     if (!target.begun) return queued;
@@ -201,6 +203,7 @@ class Graph final : public Recording {
     for (Node& n : nodes_) drop(n.call);
     if (!stream_) return;
     const Current current(device_);
+    const Relaxed relaxed(driver());
     driver().cuStreamDestroy_v2.error_of(stream_);
     stream_ = nullptr;
   }

@@ -38,10 +38,12 @@ std::string path_of(void* handle, const std::string& fallback) {
   return fallback;
 }
 
-// A library without a search path of its own finds its companion when that is loaded already.
-void open_companion(const std::string& folder, const std::string& begin) {
-  if (begin.empty()) return;
+// A library without a search path of its own finds its companion, when it first needs it, if that is loaded already.
+void open_companion(const std::string& path, const std::string& begin) {
+  const size_t slash = path.rfind('/');
+  if (begin.empty() || slash == path.npos) return;
   std::error_code ignored;
+  const fs::path folder = path.substr(0, slash);
   for (const fs::directory_entry& file : fs::directory_iterator(folder, ignored))
     if (file.path().filename().string().starts_with(begin))
       dlopen(file.path().c_str(), RTLD_NOW | RTLD_GLOBAL);
@@ -63,11 +65,11 @@ Result<SharedLibrary> SharedLibrary::open(const LibrarySearch& search) {
         tried += (tried.empty() ? "" : ", ") + name;
         return false;
       }
-      open_companion(name.substr(0, slash), search.beside);
     }
     library.handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
     if (library.handle_) {
       library.path_ = path_of(library.handle_, name);
+      open_companion(library.path_, search.beside);
       return true;
     }
     if (!flags) {

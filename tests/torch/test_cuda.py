@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch._subclasses import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tenon
 from tenon import _abi, door, partition, runner, seeds, torch_backend
@@ -98,7 +99,8 @@ def gpu(machine, monkeypatch):
     """PyTorch with a GPU, for graphs compiled meanwhile."""
     machine.allocated, machine.wrong_device = 0, None
     monkeypatch.setattr(door, "empty_on", lambda device: torch._C._dynamo.guards._empty_strided_cpu)
-    monkeypatch.setattr(runner, "to_device", lambda scalar, device: scalar.clone())
+    to_device = runner.to_device
+    monkeypatch.setattr(runner, "to_device", lambda scalar, device: to_device(scalar, torch.device("cpu")))
     compile = torch_backend._compile
 
     def on_gpu(gm, *args):
@@ -203,6 +205,35 @@ def test_numbers_on_the_host_are_copied(gpu):
     x, s = torch.randn(4, 5), torch.tensor(2.5)
     torch.testing.assert_close(torch.compile(lambda x, s: (x * s).exp(), backend="tenon", fullgraph=True)(x, s), (x * s).exp())
     assert tenon.stats()["fallbacks"] == 0
+
+
+class Calls(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, call, types, args=(), kwargs=None):
+        self.names.append(call.name())
+        return call(*args, **(kwargs or {}))
+
+
+def test_numbers_on_the_host_can_be_captured():
+    """Memory of the host that is not pinned cannot be read within a capture: the number is an argument of the call."""
+    with Calls() as calls:
+        there = runner.to_device(torch.tensor(2.5), torch.device("meta"))
+    assert there.device.type == "meta" and there.shape == ()
+    assert not [name for name in calls.names if "copy" in name], calls.names
+
+    def bytes_of(tensor):
+        return tensor.reshape(1).view(torch.uint8).tolist()
+
+    for number, dtype in ((2.5, torch.float8_e4m3fn), (1e-3, torch.bfloat16), (65504, torch.float16), (0.1, torch.float32), (0.1, torch.float64),
+                          (float("nan"), torch.float32), (-2**63, torch.int64), (2**63 - 1, torch.int64), (-7, torch.int8),
+                          (255, torch.uint8), (True, torch.bool)):
+        scalar = torch.tensor(number).to(dtype)
+        there = runner.to_device(scalar, torch.device("cpu"))
+        assert there.dtype == dtype and there.data_ptr() != scalar.data_ptr()
+        assert bytes_of(there) == bytes_of(scalar)
 
 
 @torch.no_grad()

@@ -205,7 +205,8 @@ def fixed(tensor, size, stride):
 
 
 def to_device(scalar, device):
-    return scalar.to(device, non_blocking=True)
+    """A copy on the device, as of now also for a capture, which may not read the host's memory."""
+    return torch.full((), scalar.item(), dtype=scalar.dtype, device=device)
 
 
 def view_of(root, size, stride, offset):
