@@ -143,6 +143,19 @@ TEST_F(CudnnGraphs, WhileTheCallerCaptures) {
   EXPECT_EQ(dnn().calls("cudnnCreate"), 2);
 }
 
+// What a handle and a plan take is no part of somebody else's capture.
+TEST_F(CudnnGraphs, WhileAnotherStreamCaptures) {
+  const auto other = reinterpret_cast<void*>(9);
+  mock().capture(other, 1);
+  program = make(graph);
+  EXPECT_TRUE(try_on(*tensors).ok());
+  const auto leased = handles().lease();
+  EXPECT_TRUE(try_on(*tensors).ok());  // another handle, with plans of its own
+  mock().capture(other, 0);
+  EXPECT_EQ(dnn().calls("cudnnCreate"), 2);
+  EXPECT_THAT(dnn().leaks(), testing::Not(HasSubstr("captures")));
+}
+
 TEST_F(CudnnGraphs, Threads) {
   options.device_memory = nullptr;
   check_threads(graph, kSizes, 0, 30);

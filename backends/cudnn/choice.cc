@@ -54,6 +54,7 @@ Result<std::shared_ptr<const Choice>> Choice::of(Handles& handles, std::shared_p
   if (entry->value) return entry->value;
   const cuda::Current current(handles.device);
   TENON_TRY(current.status());
+  const cuda::Relaxed relaxed(handles.device.driver());
   auto made = std::make_shared<Choice>(handles, std::move(problem), alignment);
   if (target) TENON_TRY(made->may_make(*target));
   TENON_ASSIGN(const Handles::Lease handle, handles.lease());
@@ -70,6 +71,7 @@ Status Choice::may_make(cuda::CallTarget& target) const {
 Status Choice::make_plan(const Handle& handle) const {
   if (plan_of(handle)) return {};
   std::lock_guard lock(making_);
+  const cuda::Relaxed relaxed(handles_.device.driver());
   Status refused;
   TENON_ASSIGN(plan_of(handle),
                cudnn::make_plan(handles_.library, {handle.raw()}, engine_->config, &refused));

@@ -19,6 +19,7 @@ Result<std::unique_ptr<Handle>> Handle::open(const Library& library, const cuda:
   std::unique_ptr<Handle> h(new Handle(library, device, number));
   const cuda::Current current(device);
   TENON_TRY(current.status());
+  const cuda::Relaxed relaxed(device.driver());
   TENON_TRY(library.check("cudnnCreate", library.cudnnCreate(&h->raw_)));
   return h;
 }
