@@ -132,7 +132,7 @@ def measure(name, options, arguments, seconds, environment):
         with open(log, "ab") as sink:
             process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
                                        start_new_session=True)
-        died = wait(process, out, end + LATE * seconds, options.patience or SECTIONS[name].patience)
+        died = wait(process, out, end + LATE * seconds, SECTIONS[name].patience)
         part = read(out)
         if died:
             last = "\n".join(log.read_text(errors="replace")[-1500:].splitlines()[-12:])
@@ -280,7 +280,6 @@ def parse(arguments=None):
     parser.add_argument("--bandwidth", type=float, default=None, help="of the memory, TB/s: scales the targets")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--patience", type=int, help="seconds without a row after which a work is killed")
     parser.add_argument("--here", choices=SECTIONS, help=argparse.SUPPRESS)      # a section, in this process
     parser.add_argument("--skip", type=int, default=0, help=argparse.SUPPRESS)   # its first works
     options = parser.parse_args(arguments)

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 from bench import gpu, gpu_cases, gpu_check, gpu_forms, gpu_speed, gpu_tools      # noqa: E402
 
 BACKENDS = """
-import os, sys, time
+import os, sys
 import torch
 if os.environ.get("WITHOUT"):
     sys.modules[os.environ["WITHOUT"]] = None
@@ -26,7 +26,7 @@ def wrong(gm, example_inputs, **options):
 @torch._dynamo.register_backend
 def faulty(gm, example_inputs, **options):
     if "silu" in gm.code:
-        {"raises": lambda: 1 / 0, "dies": os.abort, "hangs": lambda: time.sleep(1000)}[os.environ["FAULT"]]()
+        {"raises": lambda: 1 / 0, "dies": os.abort}[os.environ["FAULT"]]()
     return gm
 """
 
@@ -39,7 +39,7 @@ def script(tmp_path, monkeypatch):
     def run(*arguments, backend="aot_eager", **environment):
         import os
         before = os.environ.get("PYTHONPATH", "")
-        for name, value in {"PYTHONPATH": f"{tmp_path}:{before}", **environment}.items():
+        for name, value in {"PYTHONPATH": f"{tmp_path}:{before}", "OMP_NUM_THREADS": "1", **environment}.items():
             monkeypatch.setenv(name, value)
         command = [sys.executable, ROOT / "bench/gpu.py", "--device", "cpu", "--tiny", "--no-peers", "--backend", backend]
         done = subprocess.run([*command, "--out", tmp_path / "out", *arguments], capture_output=True, text=True)
@@ -68,14 +68,13 @@ def test_wrong_answers_are_told(script):
     assert "calls: 6 of 6 rows wrong" in page and all(part["state"] == "done" for part in sections.values())
 
 
-@pytest.mark.parametrize("fault", ["raises", "dies", "hangs"])
+@pytest.mark.parametrize("fault", ["raises", "dies"])
 def test_what_fails_takes_no_other_rows(script, fault):
     arguments = ["--only", "check", "--cases", "relu,silu,sum", "--seconds", "3000"]
-    arguments += ["--patience", "25"] if fault == "hangs" else []
     status, sections, page = script(*arguments, backend="faulty", FAULT=fault)
     part = sections["check"]
     assert status == 1 and [label for label, _ in part["failed"]] == ["silu f32", "silu bf16", "silu f16"], part["failed"]
-    said = {"raises": "ZeroDivisionError", "dies": "its process ended with -6", "hangs": "its process hung for 25 s"}[fault]
+    said = {"raises": "ZeroDivisionError", "dies": "its process ended with -6"}[fault]
     assert said in part["failed"][0][1] and "**failed: silu bf16**" in page
     types, cases = ("f32", "bf16", "f16"), ("relu", "relu", "sum", "sum")
     assert [row[:2] for row in part["rows"]] == [[case, type] for type in types for case in cases]
@@ -167,7 +166,7 @@ def test_tables_are_summed_up():
 
 def test_forms_that_were_not_reached_are_told():
     row = lambda case, meant, forms: [case, "f32", "1x1", meant, forms, 0.0, "right"]       # noqa: E731
-    rows = [row("a", "tiled", "flat 1x256"), row("a", "tiled", "tiled 32x32"), row("b", r"cluster \d", "row 1024x1")]
+    rows = [row("a", "tiled", "tiled 32x32"), row("a", "tiled", "flat 1x256"), row("b", r"cluster \d", "row 1024x1")]
     part = {"rows": rows, "state": "done", "failed": []}
     assert gpu.summary("schedules", part) == [r"forms not reached: cluster \d (b)"]
 
