@@ -1,352 +1,287 @@
 #!/usr/bin/env python3
 """`./dev gpu`: everything that needs a GPU, in one run of at most ten minutes, into gpu.json and a page, gpu.md.
 
-What was found (`tenon doctor`); every schedule on random data with poisoned outputs, against eager in float64; a part of that
-under compute-sanitizer; bandwidths of fused kernels against eager, a copy and Inductor in the same run; products of matrices with
-what follows them likewise; what a call costs the host; models in bf16 against eager and Inductor. A part that fails or finds no
-time is said, and the others go on. `--device cpu --tiny` tries the script itself. Sections: --only check,sanitizer,bandwidth,products,host,models.
+What was found (`tenon doctor`); every kind of kernel on random data with poisoned outputs, against eager in float64; sizes that
+reach every form of a kernel; captures and streams; bandwidths of fused kernels and products of matrices against eager, a copy and
+Inductor in the same run; what a call costs the host; models against eager and Inductor; a part under compute-sanitizer.
+
+Each section is a process of its own with its share of the seconds: one that fails, hangs or makes the device refuse all
+further work takes nothing from the others, and goes on behind what did so. Rows are written as they come. The status is 1 where
+something is wrong or failed, 3 where that was not seen but not everything ran. `--device cpu --tiny` tries the script itself.
 """
 
 import argparse
-import contextlib
 import json
-import math
 import os
-import shutil
-import statistics
+import re
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Callable
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import torch                          # noqa: E402
 
-from bench import gpu_cases                                  # noqa: E402
-from bench.contenders import tenon_stats                     # noqa: E402
-from bench.models import accuracy, zoo                       # noqa: E402
+from bench import gpu_check, gpu_speed                       # noqa: E402
+from bench.gpu_tools import Clock, Skip                      # noqa: E402
 from bench.table import Progress, markdown                   # noqa: E402
 
-DTYPES = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+LOST = 75           # a section's status where the device refuses further work
+LATE = 0.15         # of its share that a section may take beyond it before it is killed
 
 
-class Clock:
-    """Seconds of a GPU, or of the CPU where the script is tried."""
-
-    def __init__(self, device, budget):
-        self.device, self.gpu, self.end = device, device.type == "cuda", time.monotonic() + budget
-
-    def left(self):
-        return self.end - time.monotonic()
-
-    def wait(self):
-        if self.gpu:
-            torch.cuda.synchronize()
-
-    def once(self, call):
-        if not self.gpu:
-            start = time.perf_counter()
-            call()
-            return time.perf_counter() - start
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) / 1e3
-
-    def graphed(self, call):
-        """The call captured, so that what is timed is the GPU; the call itself where it cannot be."""
-        if not self.gpu:
-            return call
-        try:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                call()
-            return graph.replay
-        except RuntimeError as error:
-            print(f"not captured: {error}", file=sys.stderr)
-            torch.cuda.synchronize()
-            return call
+@dataclass(frozen=True)
+class Section:
+    works: Callable         # options -> (name, work) each; work(clock) yields rows
+    share: int              # of the seconds
+    patience: int           # seconds without a row after which a work hangs
+    title: str
+    header: list            # a last column "answer" holds "right", or what is wrong
+    brief: bool = False     # the page shows what is wrong alone
 
 
-def contenders(options):
-    return ["eager", "tenon", *([] if options.no_peers else ["inductor"])]
-
-
-def compiled(function, who, options, **keywords):
-    backend = options.backend if who == "tenon" else who
-    return function if who == "eager" else torch.compile(function, backend=backend, **keywords)
-
-
-def cases(options, among=gpu_cases.CASES):
-    return [case for case in among if not options.cases or case.name in options.cases]
-
-
-def poison(device):
-    """Memory that PyTorch hands out next holds NaN."""
-    if device.type == "cuda":
-        for size in (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 26):
-            torch.full((size,), float("nan"), device=device)
-
-
-@contextlib.contextmanager
-def tf32(allowed):
-    """PyTorch's flags, which eager and Tenon follow both. Where TF32 is allowed either may have no engine of it for a case, so
-    that eager's own distance is no measure: f32 is checked without."""
-    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = products.allow_tf32, convolutions.allow_tf32
-    products.allow_tf32 = convolutions.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        products.allow_tf32, convolutions.allow_tf32 = before
-
-
-def check(options, clock):
-    """Rows (case, type, size, worst distance as a share of what is allowed)."""
-    found, of_libraries = [], gpu_cases.LIBRARIES + gpu_cases.PRODUCTS
-    for case in cases(options, gpu_cases.CASES + of_libraries):
-        for name in DTYPES:
-            if name == "tf32" and case not in of_libraries:
-                continue
-            with tf32(name == "tf32"):
-                if not check_case(case, name, options, clock, found):
-                    return found, "out of time"
-    return found, None
-
-
-def check_case(case, name, options, clock, found):
-    """Adds to found; whether there was time."""
-    torch._dynamo.reset()
-    fast = compiled(case.function, "tenon", options, dynamic=True)
-    for size in case.odd[:2] if options.tiny else case.odd:
-        if clock.left() < 30:
-            return False
-        arguments = case.make(size, DTYPES[name], clock.device)
-        exact = case.function(*(a.double() if a.is_floating_point() else a for a in arguments))
-        eager = case.function(*arguments)
-        poison(clock.device)
-        got = fast(*arguments)
-        clock.wait()
-        worst, own = gpu_cases.close(got, exact, name), gpu_cases.close(eager, exact, name)
-        if not worst <= max(1.0, 2 * own):
-            found.append([case.name, name, "x".join(map(str, size)), worst])
-    return True
-
-
-def sanitizer(options, clock):
-    """What compute-sanitizer says of a part of the checks; None: it is not there."""
-    tool = shutil.which("compute-sanitizer")
-    if tool is None:
-        return None
-    command = [tool, "--tool", "memcheck", "--error-exitcode", "9", sys.executable, __file__, "--only", "check", "--tiny",
-               "--out", str(options.out / "sanitizer"), "--seconds", str(int(min(150, clock.left() - 60)))]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
-    return {"errors": done.returncode == 9, "code": done.returncode, "said": (done.stdout + done.stderr)[-2000:]}
-
-
-def copies(case, dtype, clock, tiny):
-    """As many sets of arguments as are larger than any L2 cache."""
-    size = tuple(max(1, n // 64) if n > 64 else n for n in case.size) if tiny else case.size
-    first = case.make(size, dtype, clock.device)
-    one = gpu_cases.moved(first, case.function(*first))
-    return [first, *(case.make(size, dtype, clock.device) for _ in range(0 if tiny else min(7, 256 * 2**20 // one)))], one
-
-
-def race(case, options, clock):
-    """Median seconds of a call in bf16 per contender and of a copy of as many bytes, in turns; and these bytes."""
-    dtype = torch.bfloat16
-    sets, one = copies(case, dtype, clock, options.tiny)
-    like = torch.empty(max(one // 2 // dtype.itemsize, 1), dtype=dtype, device=clock.device)
-    other = torch.empty_like(like)
-    calls = {"copy": lambda: other.copy_(like)}
-    for who in contenders(options):
-        torch._dynamo.reset()
-        fast = compiled(case.function, who, options, dynamic=False)
-        for _ in range(3):
-            for arguments in sets:
-                fast(*arguments)
-        clock.wait()
-        calls[who] = clock.graphed(lambda f=fast: [f(*arguments) for arguments in sets] and None)
-    times = {who: [] for who in calls}
-    for _ in range(3 if options.tiny else 50):
-        for who, call in calls.items():
-            times[who].append(clock.once(call) / (1 if who == "copy" else len(sets)))
-    return {who: statistics.median(t) for who, t in times.items()}, one
-
-
-def bandwidth(options, clock):
-    rows = []
-    for case in cases(options):
-        if clock.left() < 120:
-            return rows, "out of time"
-        seconds, one = race(case, options, clock)
-        speed = {who: one / s / 1e12 for who, s in seconds.items()}
-        target = case.target * options.bandwidth / 4.8
-        rows.append([case.name, one / 2**20, *(speed.get(w) for w in ("copy", "eager", "inductor", "tenon")), target,
-                     speed["tenon"] / target])
-    return rows, None
-
-
-def products(options, clock):
-    rows = []
-    for case in cases(options, gpu_cases.PRODUCTS):
-        if clock.left() < 90:
-            return rows, "out of time"
-        seconds, _ = race(case, options, clock)
-        speed = {who: 2 * math.prod(case.size) / s / 1e12 for who, s in seconds.items()}
-        rows.append([case.name, "x".join(map(str, case.size)), *(speed.get(w) for w in ("eager", "inductor", "tenon")),
-                     seconds["eager"] / seconds["tenon"]])
-    return rows, None
-
-
-def host(options, clock):
-    """Microseconds of the host per call, on tensors of next to no work."""
-    def chain(x):
-        for _ in range(3):
-            x = torch.tanh(x.sum(0, keepdim=True) + x) * x.sum(1, keepdim=True)
-        return x
-
-    x, rows = torch.randn(16, 16, device=clock.device), []
-    for what, function in (("x + 1", lambda x: x + 1), ("several kernels", chain)):
-        for who in [*contenders(options), "tenon, CUDA graphs"]:
-            torch._dynamo.reset()
-            keywords = {"mode": "reduce-overhead"} if "graphs" in who else {}
-            fast = compiled(function, who.partition(",")[0], options, **keywords)
-            for _ in range(10):
-                fast(x)
-            clock.wait()
-            samples = []
-            for _ in range(20):
-                start = time.perf_counter()
-                for _ in range(50):
-                    fast(x)
-                samples.append((time.perf_counter() - start) / 50)
-                clock.wait()
-            rows.append([what, who, 1e6 * statistics.median(samples)])
-    return rows, None
-
-
-def models(options, clock):
-    rows = []
-    for name in zoo.MODELS:
-        if clock.left() < 60:
-            return rows, "out of time"
-        model, inputs = zoo.build(name, options.tiny)
-        exact = accuracy.in_float64(model, inputs)
-        dtype = torch.bfloat16
-        model = model.to(clock.device, dtype)
-        inputs = tuple(x.to(clock.device, dtype if x.is_floating_point() else x.dtype) for x in inputs)
-        seconds, problems = {}, []
-        reference = model(*inputs)
-        for who in contenders(options):
-            torch._dynamo.reset()
-            fast = compiled(model, who, options)
-            start = time.perf_counter()
-            answer = fast(*inputs)
-            clock.wait()
-            first = time.perf_counter() - start
-            if who == "tenon":
-                problems = accuracy.check(reference, answer, moved_to(exact, clock.device), 2e-2).problems
-                first_call, stats = first, tenon_stats(options.backend)
-            for _ in range(3):
-                fast(*inputs)
-            seconds[who] = statistics.median(clock.once(lambda f=fast: f(*inputs)) for _ in range(5 if options.tiny else 30))
-        rows.append([name, 1e3 * seconds["eager"], *(seconds["eager"] / seconds[w] if w in seconds else None
-                                                     for w in ("inductor", "tenon")),
-                     first_call, stats["fallbacks"], "; ".join(problems) or "right"])
-    return rows, None
-
-
-def moved_to(tree, device):
-    return torch.utils._pytree.tree_map(lambda x: x.to(device) if isinstance(x, torch.Tensor) else x, tree)
-
-
+RATIOS, FIRST = ["eager / tenon", "inductor / tenon"], ["compile ms", "inductor's first call s", "notes"]
 SECTIONS = {
-    "check": (check, "Wrong answers", ["case", "type", "size", "distance / allowed"]),
-    "bandwidth": (bandwidth, "Bandwidth, TB/s, bf16, captured, rotating buffers",
-                  ["kernel", "MiB", "copy", "eager", "inductor", "tenon", "target", "tenon / target"]),
-    "products": (products, "Products of matrices, TFLOP/s, bf16, captured",
-                 ["kernel", "rows x columns x terms", "eager", "inductor", "tenon", "eager / tenon"]),
-    "host": (host, "Host, us per call", ["graph", "contender", "us"]),
-    "models": (models, "Models, bf16: times of eager over the contender's",
-               ["model", "eager ms", "inductor", "tenon", "first call s", "fallbacks", "answer"]),
-    "sanitizer": (sanitizer, "compute-sanitizer", []),
+    "check": Section(gpu_check.check, 110, 40, "Every kind of kernel",
+                     ["case", "type", "size", "distance / allowed", "answer"], True),
+    "schedules": Section(gpu_check.schedules, 60, 40, "Every form of a kernel",
+                         ["case", "type", "size", "meant", "forms", "distance / allowed", "answer"]),
+    "calls": Section(gpu_check.calls, 30, 30, "Captures and streams", ["call", "type", "answer"]),
+    "bandwidth": Section(gpu_speed.bandwidth, 130, 60, "Bandwidth, GB/s, bf16, captured, rotating buffers",
+                         ["kernel", "MiB", "copy", "eager", "inductor", "tenon", "target", "tenon / target", *RATIOS, *FIRST]),
+    "products": Section(gpu_speed.products, 25, 60, "Products of matrices, TFLOP/s, bf16, captured",
+                        ["kernel", "rows x columns x terms", "eager", "inductor", "tenon", *RATIOS, *FIRST]),
+    "host": Section(gpu_speed.host, 25, 40, "Host, us per call", ["steps", "kernels", "contender", "us", "us per kernel"]),
+    "models": Section(gpu_speed.models, 130, 90, "Models: times over Tenon's",
+                      ["model", "type", "eager ms", *RATIOS, "first call s", "compile ms", "fallbacks", "answer"]),
+    "sanitizer": Section(gpu_check.sanitizer, 55, 600, "compute-sanitizer", ["tool", "section", "rows", "found", "answer"]),
 }
+
+
+# A section's process ---------------------------------------------------------------------------------------
+
+def here(name, options):
+    """Runs a section in this process, from its work number options.skip on, into lines of JSON."""
+    clock = Clock(torch.device(options.device), options.seconds)
+    works = list(SECTIONS[name].works(options))
+    with open(options.out / f"{name}.jsonl", "a") as lines, torch.no_grad():
+        def say(**what):
+            print(json.dumps(what), file=lines, flush=True)
+
+        say(of=len(works))
+        for label, work in islice(works, options.skip, None):
+            if clock.left() <= 0:
+                return 0
+            say(begun=label)
+            try:
+                for row in work(clock):
+                    say(row=row)
+                clock.wait()
+            except Skip as why:
+                say(skipped=str(why))
+            except Exception:
+                say(failed=traceback.format_exc(limit=-5))
+            say(done=label)
+            if not clock.alive():
+                return LOST
+            if clock.gpu:
+                torch.cuda.empty_cache()
+    return 0
+
+
+# The run ---------------------------------------------------------------------------------------------------
+
+def read(file):
+    """What a section's process has said so far."""
+    part = {"of": None, "begun": 0, "done": 0, "rows": [], "skipped": [], "failed": []}
+    label = None
+    for line in file.read_text().splitlines() if file.exists() else []:
+        try:
+            said = json.loads(line)
+        except ValueError:      # it died in the middle of it
+            continue
+        part["of"] = said.get("of", part["of"])
+        label = said.get("begun", label)
+        part["begun"] += "begun" in said
+        part["done"] += "done" in said
+        for kind in ("skipped", "failed"):
+            if kind in said:
+                part[kind].append([label, said[kind]])
+        if "row" in said:
+            part["rows"].append(said["row"])
+    return part
+
+
+def measure(name, options, arguments, seconds, environment):
+    """A section in a process of its own, and in another behind the work at which one dies; all that they said."""
+    out, end = options.out / f"{name}.jsonl", time.monotonic() + seconds
+    log = out.with_suffix(".log")
+    out.write_text("")
+    log.write_text("")
+    while (left := end - time.monotonic()) > 0:
+        command = [sys.executable, __file__, *arguments, "--here", name, "--seconds", f"{left:.1f}",
+                   "--skip", str(read(out)["begun"])]
+        with open(log, "ab") as sink:
+            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
+                                       start_new_session=True)
+        died = wait(process, out, end + LATE * seconds, SECTIONS[name].patience)
+        part = read(out)
+        if died:
+            last = "\n".join(log.read_text(errors="replace")[-1500:].splitlines()[-12:])
+            with open(out, "a") as lines:
+                print("", json.dumps({"failed": f"its process {died}: {last}"}), sep="\n", file=lines)
+                if part["begun"] > part["done"]:
+                    print(json.dumps({"done": None}), file=lines)
+        if process.returncode != LOST and (not died or part["begun"] == part["done"]):
+            break
+    part = read(out)
+    part["state"] = ("done" if part["done"] == part["of"] else "not run" if not part["begun"] else
+                     f"out of time: {part['done']} of {part['of']}")
+    return part
+
+
+def wait(process, out, end, patience):
+    """Why the process ended before it should; None: it ended well, or at the end of its time."""
+    start = time.time()
+    try:
+        while process.poll() is None:
+            if time.monotonic() > end:
+                return None
+            if time.time() - max(start, out.stat().st_mtime) > patience:
+                return f"hung for {patience} s"
+            time.sleep(0.05)
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)      # what it started dies with it
+        except ProcessLookupError:
+            pass
+        process.wait()
+    return None if process.returncode in (0, LOST) else f"ended with {process.returncode}"
+
+
+def wrong(name, part):
+    judged = SECTIONS[name].header[-1] == "answer"
+    return [row for row in part["rows"] if judged and row[-1] != "right"]
+
+
+def problems(sections):
+    """Sentences on what is wrong or failed; and on what did not run."""
+    bad, missing = [], []
+    for name, part in sections.items():
+        if rows := wrong(name, part):
+            bad.append(f"{name}: {len(rows)} of {len(part['rows'])} rows wrong")
+        if part["failed"]:
+            bad.append(f"{name}: {len(part['failed'])} failed")
+        if part["state"] != "done":
+            missing.append(f"{name}: {part['state']}")
+    return bad, missing
+
+
+def summary(name, part):
+    said = gpu_speed.summary(SECTIONS[name].header, part["rows"]) if part["rows"] else []
+    if name == "schedules" and part["rows"]:
+        came = {(row[0], row[3]): False for row in part["rows"]}
+        for case, _, _, meant, forms, *_ in part["rows"]:
+            came[case, meant] |= bool(re.search(meant, forms))
+        missed = [f"{meant} ({case})" for (case, meant), yes in came.items() if not yes]
+        said.append("forms not reached: " + (", ".join(missed) or "none"))
+    return said
+
+
+def page(result):
+    bad, missing = problems(result["sections"])
+    lines = [f"# `./dev gpu`: {result['machine']['device']}", "",
+             *(f"- **{what}**" for what in (bad + missing or ["all right"])), "",
+             "```", json.dumps(result["machine"], indent=1), "```", "", "```", result["doctor"].strip(), "```"]
+    for name, part in result["sections"].items():
+        section = SECTIONS[name]
+        rows = wrong(name, part) if section.brief else part["rows"]
+        lines += ["", f"## {section.title}", ""]
+        if part["state"] != "done":
+            lines += [f"**{part['state']}**", ""]
+        if section.brief:
+            lines += [f"{len(part['rows']) - len(rows)} of {len(part['rows'])} rows right.", ""]
+        if rows:
+            lines += [markdown(section.header, [list(map(one_line, row)) for row in rows]), ""]
+        lines += [f"- {said}" for said in part["summary"]]
+        lines += [f"- skipped: {label}: {why}" for label, why in part["skipped"]]
+        for label, why in part["failed"]:
+            lines += ["", f"**failed: {label}**", "", "```", why.strip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def one_line(cell):
+    return cell.replace("\n", " ").replace("|", "/") if isinstance(cell, str) else cell
+
+
+def clocks():
+    command = ["nvidia-smi", "--query-gpu=clocks.sm,clocks.mem,driver_version", "--format=csv"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"nvidia-smi says nothing: {error}"
 
 
 def machine(device):
     if device.type != "cuda":
         return {"device": "cpu"}
     properties = torch.cuda.get_device_properties(device)
-    asked = "clocks.sm,clocks.mem,driver_version"
-    clocks = subprocess.run(["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"], capture_output=True, text=True)
-    return {"device": properties.name, "multiprocessors": properties.multi_processor_count, asked: clocks.stdout.strip(),
+    return {"device": properties.name, "multiprocessors": properties.multi_processor_count, "clocks": clocks(),
             "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
-
-
-def page(result):
-    lines = [f"# `./dev gpu`: {result['machine']['device']}", "", "```", json.dumps(result["machine"], indent=1), "```", "",
-             "```", result["doctor"].strip(), "```"]
-    for name, (_, title, header) in SECTIONS.items():
-        part = result["sections"].get(name)
-        if part is None:
-            continue
-        lines += ["", f"## {title}", ""]
-        if part.get("error"):
-            lines.append(part["error"])
-        if isinstance(part.get("rows"), list):
-            lines.append(markdown(header, part["rows"]) if part["rows"] else "none")
-        elif "rows" in part:
-            lines.append("not installed" if part["rows"] is None else f"```\n{json.dumps(part['rows'], indent=1)}\n```")
-    return "\n".join(lines) + "\n"
 
 
 def doctor():
     for command in (ROOT / "build/carried/bin/tenon", ROOT / "build/release/bin/tenon"):
-        if command.exists():
-            return subprocess.run([str(command), "doctor"], capture_output=True, text=True).stdout
+        try:
+            return subprocess.run([str(command), "doctor"], capture_output=True, text=True, timeout=60).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            pass
     return "the command tenon is not built\n"
 
 
-def run(options):
-    device = torch.device(options.device)
-    clock = Clock(device, options.seconds)
-    result = {"machine": machine(device), "doctor": doctor(), "sections": {}}
-    for name, (section, _, _) in SECTIONS.items():
-        if options.only and name not in options.only:
-            continue
-        part = result["sections"][name] = {}
-        try:
-            with Progress(name), torch.no_grad():
-                answer = section(options, clock)
-            part["rows"], part["error"] = answer if isinstance(answer, tuple) else (answer, None)
-        except Exception:
-            part["error"] = traceback.format_exc(limit=-6)
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "gpu.json").write_text(json.dumps(result, indent=1))
-        (options.out / "gpu.md").write_text(page(result))
+def run(options, arguments):
+    end = time.monotonic() + options.seconds
+    options.out.mkdir(parents=True, exist_ok=True)
+    names = [name for name in SECTIONS if not options.only or name in options.only]
+    result = {"machine": machine(torch.device(options.device)), "doctor": doctor(), "sections": {}}
+    with tempfile.TemporaryDirectory(prefix="tenon-gpu-") as caches:        # kernels are compiled in this run
+        environment = {**os.environ, "TENON_CACHE_DIR": f"{caches}/tenon", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
+                       "TRITON_CACHE_DIR": f"{caches}/triton"}
+        for i, name in enumerate(names):
+            share = SECTIONS[name].share / sum(SECTIONS[n].share for n in names[i:])
+            with Progress(name):
+                part = measure(name, options, arguments, share * (end - time.monotonic()) / (1 + LATE), environment)
+            part["summary"] = summary(name, part)
+            result["sections"][name] = part
+            (options.out / "gpu.json").write_text(json.dumps(result, indent=1))
+            (options.out / "gpu.md").write_text(page(result))
     print(page(result))
-    wrong = result["sections"].get("check", {})
-    failed = [name for name, part in result["sections"].items() if part.get("error") not in (None, "out of time")]
-    return 1 if failed or wrong.get("rows") else 0
+    bad, missing = problems(result["sections"])
+    return 1 if bad else 3 if missing else 0
 
 
 def parse(arguments=None):
     parser = argparse.ArgumentParser(prog="./dev gpu", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu")
-    parser.add_argument("--seconds", type=int, default=540, help="of the whole run")
-    parser.add_argument("--only", type=lambda text: text.split(","), help=f"of {','.join(SECTIONS)}")
-    parser.add_argument("--cases", type=lambda text: text.split(","), help="of gpu_cases.py; all")
+    names = lambda text: text.split(",")        # noqa: E731
+    parser.add_argument("--out", type=lambda text: Path(text).resolve(), default=ROOT / "build" / "gpu")
+    parser.add_argument("--seconds", type=float, default=540, help="of the whole run")
+    parser.add_argument("--only", type=names, help=f"of {','.join(SECTIONS)}")
+    parser.add_argument("--cases", type=names, help="of gpu_cases.py and gpu_forms.py, and models; all")
     parser.add_argument("--backend", default="tenon", help="another back end in its place")
     parser.add_argument("--no-peers", action="store_true", help="without Inductor")
     parser.add_argument("--bandwidth", type=float, default=None, help="of the memory, TB/s: scales the targets")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--here", choices=SECTIONS, help=argparse.SUPPRESS)      # a section, in this process
+    parser.add_argument("--skip", type=int, default=0, help=argparse.SUPPRESS)   # its first works
     options = parser.parse_args(arguments)
     if options.only and (unknown := set(options.only) - set(SECTIONS)):
         parser.error(f"no section {', '.join(sorted(unknown))}")
@@ -359,4 +294,5 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(run(parse()))
+    options = parse()
+    sys.exit(here(options.here, options) if options.here else run(options, sys.argv[1:]))

@@ -1,6 +1,5 @@
 """The instruments of the benchmarks: what they report is what happened."""
 
-import json
 import subprocess
 import sys
 import time
@@ -139,25 +138,3 @@ def test_demo_tells_right_from_wrong(tmp_path, monkeypatch, backend, code, last)
     command += ["--models", "resnet50", "--backend", backend]
     demo = subprocess.run(command, capture_output=True, text=True)
     assert demo.returncode == code and demo.stdout.strip().splitlines()[-1] == last, demo.stdout + demo.stderr
-
-
-@pytest.mark.parametrize("backend, code, said", [("aot_eager", 0, "| bert_base |"), ("wrong", 1, "| softmax 1024 | f32 | 64x256 |")])
-def test_the_gpu_script_tells_right_from_wrong(tmp_path, monkeypatch, backend, code, said):
-    """On the CPU."""
-    (tmp_path / "sitecustomize.py").write_text(WRONG_BACKEND if backend == "wrong" else "")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    command = [sys.executable, ROOT / "bench/gpu.py", "--device", "cpu", "--tiny", "--no-peers", "--backend", backend]
-    command += ["--cases", "softmax 1024,sum,linear", "--out", tmp_path / "out"]
-    run = subprocess.run([*command, *(["--only", "check"] if code else [])], capture_output=True, text=True)
-    page = (tmp_path / "out" / "gpu.md").read_text()
-    assert run.returncode == code and said in page, run.stdout + run.stderr
-    assert ("| linear | tf32 | 64x256x128 |" in page) == bool(code) and "| sum | tf32" not in page
-    sections = json.loads((tmp_path / "out" / "gpu.json").read_text())["sections"]
-    assert set(sections) == ({"check"} if code else {"check", "bandwidth", "products", "host", "models", "sanitizer"})
-    assert not any(part["error"] for part in sections.values())
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_the_gpu_script_needs_a_gpu():
-    run = subprocess.run([sys.executable, ROOT / "bench/gpu.py"], capture_output=True, text=True)
-    assert run.returncode == 2 and "no GPU" in run.stderr

@@ -1,0 +1,109 @@
+"""What `./dev gpu` checks beside gpu_cases.py: sizes that reach every form a kernel has on an H100 (jit/schedule_cuda.h).
+
+`form` is a part of what describe() says of the schedule a case is meant to reach. What is exact is computed on the GPU in
+float64, in parts of whole rows where a row's result follows from that row alone.
+Tested by tests/torch/test_gpu_forms.py, with a driver of ours.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Callable
+
+import torch
+import torch.nn.functional as F
+
+from bench.gpu_cases import pair, rms_norm_backward, rows, swapped, wide, with_vector
+
+PART = 1 << 26      # elements that are computed in float64 at once
+
+
+@dataclass(frozen=True)
+class Big:
+    name: str
+    form: str
+    function: Callable
+    make: Callable          # (size, dtype, device) -> arguments
+    sizes: tuple            # the smallest first
+    types: tuple = ("f32", "bf16")
+    join: Callable = None   # of the results of parts of rows; without it all is computed at once
+
+
+def filled(size, dtype, device):
+    """Of one type from the start: f32 would take twice the memory."""
+    return (torch.empty(size, dtype=dtype, device=device).normal_(),)
+
+
+def unaligned(size, dtype, device):
+    return tuple(rows((math.prod(size) + 1,), dtype, device)[0][1:].view(size) for _ in range(2))
+
+
+def softmax(x):
+    return F.softmax(x, -1)
+
+
+def total(parts):
+    return torch.stack(parts).sum(0)
+
+
+BIG = [
+    Big("transpose", "tiled", lambda x: x.transpose(-1, -2).contiguous(), swapped, ((512, 512), (1100, 1031), (4096, 4096))),
+    Big("transpose + add", "tiled", lambda x, y: x.transpose(-1, -2) * 2 + y,
+        lambda size, dtype, device: (*swapped(size, dtype, device), *rows(size, dtype, device)), ((512, 512), (1100, 1031))),
+    Big("0213", "row", lambda x: x.transpose(1, 2).contiguous(), rows, ((4, 128, 8, 64), (8, 512, 16, 64), (3, 301, 13, 65))),
+    Big("transpose of a short axis", "tiled", lambda x: x.transpose(-1, -2).contiguous(), swapped, ((1 << 14, 16), (1 << 18, 24))),
+    Big("rows of a cluster", "cluster", softmax, rows, ((4, 65536), (64, 65536), (131, 131072)), join=torch.cat),
+    Big("rows of a cluster, one by one", "cluster", softmax, rows, ((2, 131071), (7, 99991)), join=torch.cat),
+    Big("rows of a cluster, shared memory", r"cluster \d shared", softmax, rows,
+        ((1, 1 << 18), (16, 1 << 18), (5, (1 << 18) - 1)), ("bf16", "f16"), torch.cat),
+    Big("layer_norm of a cluster", "cluster", lambda x, w: F.layer_norm(x, x.shape[-1:], w), with_vector(1),
+        ((2, 131072), (33, 150001))),
+    Big("rows in global memory", "global", softmax, rows, ((1, 1 << 20), (16, 1 << 20), (3, (1 << 20) + 1)), ("f32",), torch.cat),
+    Big("vectors in flight", r"flat .*ahead", lambda x: wide(F.silu(x)), rows, ((8192, 8192), (8191, 8193)), ("bf16", "f16"),
+        torch.cat),
+    Big("maps of many waves", "flat", lambda x, y: F.silu(x) * y, pair, ((8192, 8192), (4099, 16411)), join=torch.cat),
+    Big("pointers aligned to one element", "vector 1", lambda x, y: x * y + 1, unaligned, ((64, 1024), (4096, 4099)),
+        join=torch.cat),
+    Big("a split sum", "row", lambda x: wide(x).sum(), rows, ((1 << 18,), (1 << 26,), ((1 << 24) + 3,))),
+    Big("split sums of few rows", "row", lambda x: wide(x).mean(-1), rows, ((2, 1 << 17), (3, (1 << 23) + 1))),
+    Big("columns that threads share", "rows", lambda x: wide(x).sum(0), rows, ((2048, 128), (100000, 33), (16384, 1024))),
+    Big("columns of a norm's backward", "row", rms_norm_backward, with_vector(2), ((512, 512), (8192, 2048))),
+    Big("64-bit indices", "wide", lambda x: F.relu(x) + 1, filled, (((1 << 31) + 7,),), ("bf16",), torch.cat),
+    Big("64-bit indices, rows", "wide", softmax, filled, ((32771, 65536),), ("bf16",), torch.cat),
+    Big("64-bit indices, a sum", "wide", lambda x: wide(x).sum(), filled, (((1 << 31) + 7,),), ("bf16",), total),
+]
+
+
+def bytes_of(case, size, dtype):
+    """What a check of it takes, about: arguments, results of eager and of Tenon, and as much again for what eager makes."""
+    return 8 * math.prod(size) * dtype.itemsize
+
+
+def parts(case, arguments):
+    """Arguments of the parts that are computed at once, and where the part's result lies in the whole."""
+    first = arguments[0]
+    if case.join is None:
+        yield arguments, ...
+        return
+    step = max(1, PART // max(1, first[0].numel()))
+    for start in range(0, len(first), step):
+        here = slice(start, start + step)
+        yield tuple(a[here] if a.shape[:1] == first.shape[:1] else a for a in arguments), here
+
+
+def compare(case, arguments, got, close):
+    """The largest distance of Tenon's result from what is exact and of eager's, as close(result, exact) says."""
+    worst, own, exacts = 0.0, 0.0, []
+    for here, at in parts(case, arguments):
+        exact = case.function(*(a.double() if a.is_floating_point() else a for a in here))
+        if case.join is total:
+            exacts.append(exact)
+            continue
+        of_part = got[at] if isinstance(got, torch.Tensor) else got
+        worst, own = (larger(a, b) for a, b in
+                      ((worst, close(of_part, exact)), (own, close(case.function(*here), exact))))
+    return (close(got, total(exacts)), 0.0) if exacts else (worst, own)
+
+
+def larger(a, b):
+    """NaN if one is."""
+    return math.nan if math.isnan(a) or math.isnan(b) else max(a, b)

@@ -1,0 +1,38 @@
+"""The sizes of bench/gpu_forms.py reach the forms they are meant for, on a GPU that is not there: the mock driver says that it is
+as large as an H100, and runs the kernels on the host's memory."""
+
+import math
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from test_cuda import gpu, machine, pytestmark  # noqa: F401
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench import gpu_cases, gpu_forms, gpu_tools     # noqa: E402
+
+MOST = 1 << 20      # elements: more take the mock too long
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("case", [c for c in gpu_forms.BIG if math.prod(c.sizes[0]) <= MOST], ids=lambda c: c.name)
+def test_forms_are_reached(gpu, case, tmp_path, monkeypatch):     # noqa: F811
+    monkeypatch.setenv("TENON_CACHE", "off")
+    log, kept, came = open(tmp_path / "log", "ab"), os.dup(2), []
+    os.dup2(log.fileno(), 2)
+    try:
+        for name in case.types:
+            torch._dynamo.reset()
+            arguments = case.make(case.sizes[0], gpu_tools.DTYPES[name], torch.device("cpu"))
+            with gpu_tools.forms() as said:
+                got = torch.compile(case.function, backend="tenon", dynamic=True)(*arguments)
+            came.append(said)
+            worst, own = gpu_forms.compare(case, arguments, got, lambda a, b: gpu_cases.close(a, b, name))
+            assert worst <= max(1, 2 * own)
+    finally:
+        os.dup2(kept, 2)
+    assert all(any(re.search(case.form, form) for form in said) for said in came), came
