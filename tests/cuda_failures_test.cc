@@ -1,6 +1,6 @@
-// Every call of the driver fails in turn, from the first of the process on: in a child each, a program is made, with constants, kernels of
-// several forms, workspace and CUDA graphs, and run on two streams' worth of sizes. Whatever fails is a status that names the call and the
-// driver's code; what succeeds is right; the failure is over when it is over, but for what a process learns once.
+// Every call of the driver fails in turn, from the first of the process on: in a child each, a program is made, with a constant, kernels
+// of several forms, workspace and CUDA graphs, and run six times. Whatever fails is a status that names the call and the driver's
+// code; what succeeds is right; the failure is over when it is over, but for what a process learns once.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
