@@ -139,11 +139,13 @@ TEST(Eval, CausalAttentionSeesUpToItsOwnColumn) {
 
 TEST(Eval, AttentionWithHeadsLast) {
   const auto text = [](const std::string& sizes, const std::string& layout) {
-    return "graph @g(%q: f32[" + sizes + ",1], %k: f32[" + sizes + ",1]) {\n  %y = attention(%q, %k, %k){causal=true, scale=0.5" +
-           layout + "}\n  return %y\n}\n";
+    return "graph @g(%q: f32[" + sizes + ",1], %k: f32[" + sizes +
+           ",1]) {\n  %y = attention(%q, %k, %k){causal=true, scale=0.5" + layout + "}\n  return %y\n}\n";
   };
-  const std::vector<double> q{1, 2, 3, 4, 5, 6}, k{-1, 2, 1, 3, 0, 2}, last_q{1, 4, 2, 5, 3, 6}, last_k{-1, 3, 2, 0, 1, 2};
-  const auto first = run(text("1,2,3", ""), {tensor(DType::f32, {1, 2, 3, 1}, q), tensor(DType::f32, {1, 2, 3, 1}, k)});
+  const std::vector<double> q{1, 2, 3, 4, 5, 6}, k{-1, 2, 1, 3, 0, 2}, last_q{1, 4, 2, 5, 3, 6},
+      last_k{-1, 3, 2, 0, 1, 2};
+  const auto first =
+      run(text("1,2,3", ""), {tensor(DType::f32, {1, 2, 3, 1}, q), tensor(DType::f32, {1, 2, 3, 1}, k)});
   const auto last = run(text("1,3,2", ", layout=\"heads_last\""),
                         {tensor(DType::f32, {1, 3, 2, 1}, last_q), tensor(DType::f32, {1, 3, 2, 1}, last_k)});
   ASSERT_TRUE(first.ok() && last.ok());
