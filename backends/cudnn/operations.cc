@@ -65,43 +65,45 @@ Status Operations::operation(Descriptor part) {
   return {};
 }
 
+Status Operations::apply(Descriptor how, const Applied& applied) {
+  TENON_TRY(done(std::move(how)));
+  TENON_ASSIGN(Descriptor operation, make(applied.type, applied.what));
+  TENON_TRY(operation.set(applied.is, last()));
+  for (const auto& [attribute, tensor] : applied.tensors)
+    if (tensor) TENON_TRY(operation.set(attribute, *tensor));
+  return this->operation(std::move(operation));
+}
+
 Status Operations::pointwise(const Pointwise& p) {
   TENON_ASSIGN(Descriptor mode, make(kDnnPointwise, "a map"));
   TENON_TRY(mode.set(kDnnPointwiseMode, kDnnTypePointwise, p.mode));
   TENON_TRY(mode.set(kDnnPointwiseCompute, kDnnTypeDataType, kDnnF32));
   if (p.axis >= 0) TENON_TRY(mode.set(kDnnPointwiseAxis, kDnnTypeInt64, p.axis));
-  TENON_TRY(done(std::move(mode)));
-  TENON_ASSIGN(Descriptor operation, make(kDnnPointwiseOperation, "the operation of a map"));
-  TENON_TRY(operation.set(kDnnPointwiseIs, last()));
-  TENON_TRY(operation.set(kDnnPointwiseX, *p.x));
-  if (p.b) TENON_TRY(operation.set(kDnnPointwiseB, *p.b));
-  if (p.t) TENON_TRY(operation.set(kDnnPointwiseT, *p.t));
-  TENON_TRY(operation.set(kDnnPointwiseY, *p.y));
-  return this->operation(std::move(operation));
+  return apply(
+      std::move(mode),
+      {kDnnPointwiseOperation,
+       "the operation of a map",
+       kDnnPointwiseIs,
+       {{kDnnPointwiseX, p.x}, {kDnnPointwiseB, p.b}, {kDnnPointwiseT, p.t}, {kDnnPointwiseY, p.y}}});
 }
 
 Status Operations::product(const Descriptor& a, const Descriptor& b, const Descriptor& c) {
   TENON_ASSIGN(Descriptor how, make(kDnnProduct, "a product"));
   TENON_TRY(how.set(kDnnProductCompute, kDnnTypeDataType, kDnnF32));
-  TENON_TRY(done(std::move(how)));
-  TENON_ASSIGN(Descriptor operation, make(kDnnProductOperation, "the operation of a product"));
-  TENON_TRY(operation.set(kDnnProductIs, last()));
-  TENON_TRY(operation.set(kDnnProductA, a));
-  TENON_TRY(operation.set(kDnnProductB, b));
-  TENON_TRY(operation.set(kDnnProductC, c));
-  return this->operation(std::move(operation));
+  return apply(std::move(how), {kDnnProductOperation,
+                                "the operation of a product",
+                                kDnnProductIs,
+                                {{kDnnProductA, &a}, {kDnnProductB, &b}, {kDnnProductC, &c}}});
 }
 
 Status Operations::reduce(DnnReduction mode, const Descriptor& x, const Descriptor& y) {
   TENON_ASSIGN(Descriptor how, make(kDnnReduction, "a reduction"));
   TENON_TRY(how.set(kDnnReductionMode, kDnnTypeReduction, mode));
   TENON_TRY(how.set(kDnnReductionCompute, kDnnTypeDataType, kDnnF32));
-  TENON_TRY(done(std::move(how)));
-  TENON_ASSIGN(Descriptor operation, make(kDnnReductionOperation, "the operation of a reduction"));
-  TENON_TRY(operation.set(kDnnReductionIs, last()));
-  TENON_TRY(operation.set(kDnnReductionX, x));
-  TENON_TRY(operation.set(kDnnReductionY, y));
-  return this->operation(std::move(operation));
+  return apply(std::move(how), {kDnnReductionOperation,
+                                "the operation of a reduction",
+                                kDnnReductionIs,
+                                {{kDnnReductionX, &x}, {kDnnReductionY, &y}}});
 }
 
 Result<Descriptor> Operations::graph(DnnHandle handle) const {

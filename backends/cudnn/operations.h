@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backends/cudnn/library.h"
@@ -48,6 +49,14 @@ class Operations {
   int tensors() const { return tensors_; }  // of the call, and numbers
 
  private:
+  // What `how` says, on tensors by their attributes, as far as they are there.
+  struct Applied {
+    int type;
+    const char* what;
+    int is;
+    std::vector<std::pair<int, const Descriptor*>> tensors;
+  };
+  Status apply(Descriptor how, const Applied& applied);
   Result<const Descriptor*> finished(Descriptor tensor, const Shape& shape, DnnDataType type, int64_t id);
 
   std::vector<std::unique_ptr<Descriptor>> parts_;
