@@ -106,11 +106,11 @@ class Runtime final : public DeviceRuntime {
     int capturing = kCuNotCapturing;
     TENON_TRY(driver().cuStreamIsCapturing(s, &capturing));
     if (capturing != kCuNotCapturing)
-      return prepare ? environment(
-                           "the stream captures, and there is no plan for these sizes yet: run once with "
-                           "them before "
-                           "the capture")
-                     : Status();
+      return prepare
+                 ? environment(
+                       "the stream captures, and there is no plan for these sizes yet: run once with them "
+                       "before the capture")
+                 : Status();
     if (prepare) return {};
     CuContext context = nullptr;
     TENON_TRY(driver().cuStreamGetCtx(s, &context));
