@@ -66,6 +66,18 @@ TEST_F(CudnnAttention, Sizes) {
   EXPECT_THAT(lines().back(), HasSubstr("attention 2x4x5x8 by 2x2x6x8 f16"));
 }
 
+// The scale is a number of the call: no plan is made for it, and each call has its own.
+TEST_F(CudnnAttention, ScalesShareAPlan) {
+  const Graph graph = parsed(sized("2,4,7", "2,4,9", "scale=0.25")),
+              other = parsed(sized("2,4,7", "2,4,9", "scale=-1.5"));
+  const auto first = make(graph), second = make(other);
+  check(*first, graph, {});
+  const int finalized = dnn().calls("cudnnBackendFinalize");
+  check(*second, other, {});
+  check(*first, graph, {});
+  EXPECT_EQ(dnn().calls("cudnnBackendFinalize"), finalized + 2);  // the pointers of two runs
+}
+
 // What a model does: heads of one product are views of it, and the result is its rows again.
 TEST_F(CudnnAttention, NothingIsCopied) {
   const std::string text = R"(graph @f(%x: bf16[2,7,3,4,16]) {

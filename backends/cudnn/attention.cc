@@ -119,7 +119,7 @@ std::string AttentionProblem::key() const {
     add_to_key(key, shape->dims);
     add_to_key(key, shape->strides);
   }
-  return key + std::to_string(scale);
+  return key;
 }
 
 std::string AttentionProblem::text() const {

@@ -19,10 +19,7 @@ Recent<const Choice>& kept_choices() {
 }  // namespace
 
 Choice::Choice(Handles& handles, std::shared_ptr<const Problem> problem, int64_t alignment)
-    : handles_(handles),
-      problem_(std::move(problem)),
-      operations_(handles.library, alignment),
-      numbers_(problem_->numbers()) {}
+    : handles_(handles), problem_(std::move(problem)), operations_(handles.library, alignment) {}
 
 Status Choice::choose(const Handle& handle, int64_t most_workspace) {
   TENON_TRY(problem_->describe(operations_));
@@ -105,10 +102,10 @@ Status Choice::run(const Ready& ready, const Pointers& p, void* stream) const {
   TENON_TRY(l.check("cudnnSetStream", l.cudnnSetStream(handle, static_cast<DnnStream>(stream))));
   TENON_ASSIGN(Descriptor pack, Descriptor::make(l, kDnnVariantPack, "its pointers"));
   const void* pointers[kMostPointers];
-  const size_t tensors = p.tensors.size(), all = tensors + numbers_.size();
+  const size_t tensors = p.tensors.size(), all = tensors + p.numbers.size();
   TENON_CHECK(all == ids_.size() && all <= kMostPointers, "a call's tensors are those of its problem");
   std::copy(p.tensors.begin(), p.tensors.end(), pointers);
-  for (size_t i = 0; i < numbers_.size(); ++i) pointers[tensors + i] = &numbers_[i];
+  for (size_t i = 0; i < p.numbers.size(); ++i) pointers[tensors + i] = &p.numbers[i];
   TENON_TRY(pack.set_raw(kDnnPackIds, kDnnTypeInt64, static_cast<int64_t>(all), ids_.data()));
   TENON_TRY(pack.set_raw(kDnnPackPointers, kDnnTypePointer, static_cast<int64_t>(all), pointers));
   TENON_TRY(pack.set(kDnnPackWorkspace, kDnnTypePointer, p.workspace));

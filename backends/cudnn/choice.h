@@ -21,6 +21,7 @@ namespace tenon::cudnn {
 // Of a call, on the device.
 struct Pointers {
   std::span<void* const> tensors;  // in the order of the problem, the result last
+  std::span<const float> numbers;  // of the host
   void* workspace;
 };
 
@@ -57,7 +58,6 @@ class Choice {
   Handles& handles_;
   const std::shared_ptr<const Problem> problem_;
   Operations operations_;
-  const std::vector<float> numbers_;
   std::vector<int64_t> ids_;  // of tensors and numbers
   std::optional<Descriptor> graph_;
   std::unique_ptr<Engine> engine_;

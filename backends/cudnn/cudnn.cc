@@ -28,7 +28,8 @@ char* align_workspace(char* scratch) {
 
 class CallStep final : public Step {
  public:
-  CallStep(Handles* handles, Work work) : handles_(handles), work_(std::move(work)) {}
+  CallStep(Handles* handles, Work work)
+      : handles_(handles), work_(std::move(work)), numbers_(work_.problem->numbers()) {}
 
   // Once, before the first run.
   Status choose() {
@@ -83,11 +84,12 @@ class CallStep final : public Step {
     TENON_ASSIGN(ready, choice->ready(target));
     TENON_ASSIGN(const cuda::CuStream stream, target.begin());
     char* workspace = choice->workspace_bytes() > 0 ? align_workspace(scratch) : nullptr;
-    return choice->run(ready, {std::span(at, count), workspace}, stream);
+    return choice->run(ready, {std::span(at, count), numbers_, workspace}, stream);
   }
 
   Handles* handles_;
   Work work_;
+  std::vector<float> numbers_;
   int64_t workspace_ = 0;
   cuda::ByAlignment<Choice> choices_;
 };

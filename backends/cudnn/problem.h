@@ -19,7 +19,7 @@ class Problem {
   DType dtype = DType::f32;
   bool tf32 = false;  // may be used
 
-  virtual std::string key() const = 0;  // equal for problems that one plan serves
+  virtual std::string key() const = 0;  // equal for problems that one plan serves, whatever their numbers
   virtual std::string text() const = 0;
   // The operations. Tensors in memory come first, the operands before the result, then numbers.
   virtual Status describe(Operations& operations) const = 0;
