@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "jit/pieces.h"
 #include "jit/schedule.h"
 #include "src/ops/names.h"
 #include "src/ops/rules.h"
@@ -42,9 +43,7 @@ class RowBlocks {
   }
 
  private:
-  Dim dim(const Extent& e) const {
-    return e.size < 0 ? Dim(e.factor) : in_.graph.dims->mul(Dim(e.factor), rows_.sizes[e.size]);
-  }
+  Dim dim(const Extent& e) const { return dim_of(e, rows_, *in_.graph.dims); }
   // for simd %c in COLUMNS { body }
   Stmt over_columns(Kernel& k, const std::function<Block(Ref)>& body) const {
     const Ref c = k.add_ref(DType::i64, "c" + std::to_string(k.types.size()));
@@ -54,28 +53,29 @@ class RowBlocks {
   LoweredKernel first() {
     LoweredKernel out = rows_;
     Kernel& k = out.kernel;
-    const int temps = add_temps(out);
+    const int temps = add_temps(out, temps_, temps_.size(), Buffer::Role::out);
     const auto count = static_cast<int>(temps_.size());
     const int width = size_of_columns(out);
     const Ref block = k.add_ref(DType::i64, "b");
     Stmt par = std::move(k.body[0]);
     Stmt rows{.kind = K::loop, .axes = {{.var = par.axes[0].var, .of = block}}, .body = std::move(par.body)};
     par.axes[0].var = block;
-    par.axes[0].by = of_block_.is_const() ? Extent{of_block_.value()} : Extent{1, size(out, of_block_)};
+    par.axes[0].by =
+        of_block_.is_const() ? Extent{of_block_.value()} : Extent{1, size_argument(out, of_block_)};
     par.body.clear();
     for (const LoweredKernel::Sum& s : out.sums) {
-      const DType type = k.buffers[s.buffer + count].type;
+      const DType type = k.buffers[s.buffer].type;
       const Ref zero = k.add_ref(type);
       par.body.push_back(
           {.kind = K::constant, .type = type, .result = zero, .literal = *combine_identity(s.fold, type)});
       par.body.push_back(over_columns(k, [&](Ref c) {
-        return Block{{.kind = K::store, .args = {zero}, .buffer = s.buffer + count, .address = {{1, -1, c}}}};
+        return Block{{.kind = K::store, .args = {zero}, .buffer = s.buffer, .address = {{1, -1, c}}}};
       }));
     }
     par.body.push_back(std::move(rows));
     for (int t = 0; t < count; ++t)
       par.body.push_back(over_columns(k, [&](Ref c) {
-        const int local = out.sums[t].buffer + count;
+        const int local = out.sums[t].buffer;
         const Ref sum = k.add_ref(k.buffers[local].type);
         return Block{
             {.kind = K::load, .type = k.types[sum], .result = sum, .buffer = local, .address = {{1, -1, c}}},
@@ -94,7 +94,7 @@ class RowBlocks {
     out.temps = temps_;
     Stmt fold{.kind = K::reduce};
     Block stores;
-    const int width = size_of_columns(out), blocks = size(out, blocks_);
+    const int width = size_of_columns(out), blocks = size_argument(out, blocks_);
     const Ref column = k.add_ref(DType::i64, "j"), block = k.add_ref(DType::i64, "b");
     fold.axes = {{block, {1, blocks}}};
     for (size_t t = 0; t < temps_.size(); ++t) {
@@ -124,35 +124,9 @@ class RowBlocks {
     return out;
   }
 
-  static int size(LoweredKernel& k, Dim d) {
-    for (size_t i = 0; i < k.sizes.size(); ++i)
-      if (k.sizes[i] == d) return static_cast<int>(i);
-    k.sizes.push_back(d);
-    k.kernel.sizes.push_back("s" + std::to_string(k.sizes.size() - 1));
-    return static_cast<int>(k.sizes.size() - 1);
-  }
-  int size_of_columns(LoweredKernel& k) const { return size(k, dim(columns_)); }
+  int size_of_columns(LoweredKernel& k) const { return size_argument(k, dim(columns_)); }
   Extent columns_of(LoweredKernel& k) const { return {1, size_of_columns(k)}; }
   static Address at(int width, Ref block, Ref column) { return {{1, width, block}, {1, -1, column}}; }
-
-  // In front of the locals, which move up.
-  int add_temps(LoweredKernel& k) const {
-    const auto base = static_cast<int>(k.buffers.size()), count = static_cast<int>(temps_.size());
-    auto move = [&](auto& self, Block& block) -> void {
-      for (Stmt& s : block) {
-        if (s.buffer >= base) s.buffer += count;
-        self(self, s.body);
-      }
-    };
-    move(move, k.kernel.body);
-    for (int t = 0; t < count; ++t) {
-      k.buffers.push_back(kTempBuffer + static_cast<ValueId>(t));
-      k.kernel.buffers.insert(k.kernel.buffers.begin() + base + t,
-                              {Buffer::Role::out, temps_[t].type, "w" + std::to_string(t), {}});
-    }
-    k.temps = temps_;
-    return base;
-  }
 
   LoweredKernel rows_;
   const LowerInput& in_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "jit/pieces.h"
 #include "jit/schedule.h"
 
 namespace tenon::jit {
@@ -84,7 +85,7 @@ class Splitter {
     par.axes.insert(par.axes.end() - (columns_ ? 1 : 0), {part, fold.axes[0].extent, {part_}});
     fold.axes[0].extent = {};
     fold.axes[0].of = part;
-    const int base = add_temps(out, Buffer::Role::out);
+    const int base = add_temps(out, temps_, temps_.size(), Buffer::Role::out);
     body.push_back(std::move(fold));
     for (size_t r = 0; r < temps_.size(); ++r)
       body.push_back({.kind = K::store,
@@ -102,10 +103,10 @@ class Splitter {
   LoweredKernel second() {
     LoweredKernel out = whole_;
     Kernel& k = out.kernel;
-    const int base = add_temps(out, Buffer::Role::in);
+    const int base = add_temps(out, temps_, temps_.size(), Buffer::Role::in);
     Stmt& par = k.body[0];
     Stmt& fold = par.body[*reduce_];
-    fold.axes = {{k.add_ref(DType::i64, "q"), {1, size(out, parts_)}}};
+    fold.axes = {{k.add_ref(DType::i64, "q"), {1, size_argument(out, parts_)}}};
     fold.body.clear();
     std::vector<Axis> axes = par.axes;
     axes.insert(axes.end() - (columns_ ? 1 : 0), fold.axes[0]);
@@ -123,66 +124,12 @@ class Splitter {
   }
 
   const Stmt& reduce() const { return whole_.kernel.body[0].body[*reduce_]; }
-  Dim extent(const Extent& e) const {
-    return e.size < 0 ? Dim(e.factor) : dims_.mul(Dim(e.factor), whole_.sizes[e.size]);
-  }
-  static int size(LoweredKernel& k, Dim d) {
-    for (size_t i = 0; i < k.sizes.size(); ++i)
-      if (k.sizes[i] == d) return static_cast<int>(i);
-    k.sizes.push_back(d);
-    k.kernel.sizes.emplace_back();
-    return static_cast<int>(k.sizes.size() - 1);
-  }
-  int add_temps(LoweredKernel& k, Buffer::Role role) const {
-    const int base = static_cast<int>(k.buffers.size());
-    for (size_t t = 0; t < temps_.size(); ++t) {
-      k.buffers.push_back(kTempBuffer + static_cast<ValueId>(t));
-      k.kernel.buffers.push_back({role, temps_[t].type, "w" + std::to_string(t), {}});
-    }
-    k.temps = temps_;
-    return base;
-  }
+  Dim extent(const Extent& e) const { return dim_of(e, whole_, dims_); }
   Address place(LoweredKernel& k, const std::vector<Axis>& axes) const {
     Address at;
     for (size_t a = 0; a < axes.size(); ++a)
-      at.push_back({1, strides_[a] == Dim(1) ? -1 : size(k, strides_[a]), axes[a].var});
+      at.push_back({1, strides_[a] == Dim(1) ? -1 : size_argument(k, strides_[a]), axes[a].var});
     return at;
-  }
-
-  // Buffers and sizes that no statement names any more; sizes get their names anew.
-  static void drop_unused(LoweredKernel& k) {
-    std::vector<bool> buffers(k.buffers.size()), sizes(k.sizes.size());
-    auto walk = [&](auto& self, Block& block, auto& buffer, auto& size) -> void {
-      for (Stmt& s : block) {
-        if (s.buffer >= 0) buffer(s.buffer);
-        if (s.size >= 0) size(s.size);
-        for (Term& t : s.address)
-          if (t.size >= 0) size(t.size);
-        for (Axis& a : s.axes)
-          if (a.extent.size >= 0) size(a.extent.size);
-        self(self, s.body, buffer, size);
-      }
-    };
-    auto note_buffer = [&](int b) { buffers[b] = true; };
-    auto note_size = [&](int s) { sizes[s] = true; };
-    walk(walk, k.kernel.body, note_buffer, note_size);
-    std::vector<int> buffer_at, size_at;
-    int left = 0;
-    for (bool used : buffers) buffer_at.push_back(used ? left++ : -1);
-    left = 0;
-    for (bool used : sizes) size_at.push_back(used ? left++ : -1);
-    for (size_t b = buffers.size(); b-- > 0;)
-      if (!buffers[b]) {
-        k.buffers.erase(k.buffers.begin() + static_cast<long>(b));
-        k.kernel.buffers.erase(k.kernel.buffers.begin() + static_cast<long>(b));
-      }
-    for (size_t s = sizes.size(); s-- > 0;)
-      if (!sizes[s]) k.sizes.erase(k.sizes.begin() + static_cast<long>(s));
-    k.kernel.sizes.clear();
-    for (size_t s = 0; s < k.sizes.size(); ++s) k.kernel.sizes.push_back("s" + std::to_string(s));
-    auto move_buffer = [&](int& b) { b = buffer_at[b]; };
-    auto move_size = [&](int& s) { s = size_at[s]; };
-    walk(walk, k.kernel.body, move_buffer, move_size);
   }
 
   LoweredKernel whole_;
@@ -205,10 +152,7 @@ std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims
 
 bool walks_again(const LoweredKernel& lowered, DimTable& dims) {
   const Stmt& par = lowered.kernel.body[0];
-  auto extent = [&](const Axis& a) {
-    return a.extent.size < 0 ? Dim(a.extent.factor)
-                             : dims.mul(Dim(a.extent.factor), lowered.sizes[a.extent.size]);
-  };
+  auto extent = [&](const Axis& a) { return dim_of(a.extent, lowered, dims); };
   Dims rows;
   for (const Axis& a : par.axes) rows.push_back(extent(a));
   int walks = 0;

@@ -281,6 +281,64 @@ TEST_F(CudaPrograms, WhatSpillsRunsInAnEasierForm) {
   EXPECT_EQ((*program)->stats().kernels_compiled, 3);
 }
 
+// One that spills in its easier form too runs as two, from then on in all plans; what crosses lies in temporaries.
+TEST_F(CudaPrograms, WhatSpillsStillIsCutInTwo) {
+  constexpr const char* kRows = R"(graph @f(%x: T[N,M], %b: T[M]) {
+    %y = add(%x, %b)
+    %s = softmax(%y){axis=-1}
+    %t = tanh(%s)
+    %u = exp(%t)
+    %g = gelu(%u)
+    %a = add(%g, %b)
+    %v = sin(%a)
+    %w = cos(%v)
+    return %w
+  })";
+  constexpr const char* kMap = R"(graph @f(%x: T[N,M], %b: T[M]) {
+    %y = add(%x, %b)
+    %t = tanh(%y)
+    %u = exp(%t)
+    %g = gelu(%u)
+    %a = add(%g, %y)
+    %h = gelu(%a)
+    %v = sin(%h)
+    %c = cos(%v)
+    %w = mul(%c, %x)
+    return %w
+  })";
+  for (const char* text : {kRows, kMap})
+    for (DType type : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(typed(text, std::string(name(type))));
+      const Graph graph = parsed(typed(text, std::string(name(type))));
+      cuda::forget_all();
+      auto program = make(graph);
+      const std::string kernels = program->explain(false);
+      const size_t begin = kernels.find("kernel @") + 8;
+      const std::string kernel = kernels.substr(begin, kernels.find('(', begin) - begin);
+      auto run = [&](int64_t n, int64_t shift) {
+        check(*program, parsed(typed(text, "f32")),
+              {random_tensor(type, {n, 72}, 1), random_tensor(type, {72}, 2)}, shift);
+      };
+      const int launches = mock().calls("cuLaunchKernel");
+      setenv("TENON_NVRTC_MOCK_LOG",
+             "ptxas info : Used 255 registers\n 8 bytes spill stores, 8 bytes spill loads", 1);
+      setenv("TENON_NVRTC_MOCK_LOG_OF", (" " + kernel + "(").c_str(), 1);
+      run(4, 0);
+      const int64_t compiled = program->stats().kernels_compiled;
+      unsetenv("TENON_NVRTC_MOCK_LOG");
+      unsetenv("TENON_NVRTC_MOCK_LOG_OF");
+      EXPECT_GE(compiled, 3);
+      EXPECT_EQ(mock().calls("cuLaunchKernel"), launches + 2);
+      EXPECT_NE(std::string(mock().log()).find(kernel + "_1 "), std::string::npos);
+      run(7, 0);
+      EXPECT_EQ(program->stats().kernels_compiled, compiled);
+      EXPECT_EQ(mock().calls("cuLaunchKernel"), launches + 4);
+      run(0, 0);
+      run(5, 2 * size_of(type));  // compiled for any alignment
+      EXPECT_EQ(mock().calls("cuLaunchKernel"), launches + 6);
+    }
+}
+
 // What one process compiles the next one finds on disk, unless it is damaged there.
 TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
   ScratchDirectory scratch;

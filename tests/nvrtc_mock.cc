@@ -1,7 +1,8 @@
 // NVRTC without a GPU, for tests: libnvrtc_mock.so has the functions that jit/nvrtc.cc asks for. It compiles a kernel's text
 // with the host's compiler, with the GPU of tests/cuda_host.h in the place of the primitives of a device; its "cubin" is a
 // TENONSO:PATH, which the mock driver runs (tests/cuda_mock.cc). Objects are kept in the build tree under the hash of what they
-// were made from, so a text is compiled once. TENON_NVRTC_MOCK_LOG: what the log holds, for reports of ptxas.
+// were made from, so a text is compiled once. TENON_NVRTC_MOCK_LOG: what the log holds, for reports of ptxas; with
+// TENON_NVRTC_MOCK_LOG_OF only that of texts in which this stands.
 // TENON_NVRTC_MOCK_RUN=off: nothing is compiled, and launches are only written down.
 #include <unistd.h>
 
@@ -124,9 +125,10 @@ std::string object_of(std::string text, std::string& log) {
   return good ? object : "";
 }
 
-std::string given_log() {
-  const char* text = std::getenv("TENON_NVRTC_MOCK_LOG");
-  return text ? text : "ptxas info    : Used 32 registers, 0 bytes spill stores, 0 bytes spill loads";
+std::string given_log(const Program& program) {
+  const char *text = std::getenv("TENON_NVRTC_MOCK_LOG"), *of = std::getenv("TENON_NVRTC_MOCK_LOG_OF");
+  const bool here = text && (!of || program.text.find(of) != std::string::npos);
+  return here ? text : "ptxas info    : Used 32 registers, 0 bytes spill stores, 0 bytes spill loads";
 }
 
 template <class Text>
@@ -157,11 +159,11 @@ TN_NVRTC nvrtcCompileProgram(void* program, int, const char* const*) {
   Program& p = *of(program);
   if (const char* run = std::getenv("TENON_NVRTC_MOCK_RUN"); run && !std::strcmp(run, "off")) {
     const Signature s = signature_of(p.text);
-    return p.cubin = "TENONLIST:" + s.name + "=" + s.kinds, p.log = given_log(), 0;
+    return p.cubin = "TENONLIST:" + s.name + "=" + s.kinds, p.log = given_log(p), 0;
   }
   const std::string object = object_of(p.text, p.log);
   if (object.empty()) return 6;
-  p.log = given_log();
+  p.log = given_log(p);
   p.cubin = "TENONSO:" + object;
   return 0;
 }

@@ -8,6 +8,7 @@
 #include "backends/cuda/forms.h"
 #include "backends/cuda/memory.h"
 #include "backends/cuda/recording.h"
+#include "jit/cut.h"
 #include "jit/lowered.h"
 #include "jit/nvrtc.h"
 #include "src/base/align.h"
@@ -21,20 +22,29 @@ using cuda::Form;
 using cuda::Missing;
 constexpr int64_t kVector = 16;  // bytes that one thread reads or writes at once
 
+// A form with its arguments behind the pointers as every run passes them.
+struct ReadyForm {
+  Form form;
+  CuFunction function = nullptr;  // null: not loaded when the plan was made
+  std::vector<uint64_t>
+      values;  // sizes; where locals are in global memory, room for the pointer to it, and the stride
+};
+
 struct DeviceLaunch {
   DeviceKernel* kernel = nullptr;
-  std::vector<int64_t> sizes;
   struct Argument {
     int buffer;      // position in the step's buffer list; -1: a temporary
     int64_t offset;  // of a temporary in the step's scratch
   };
   std::vector<Argument> buffers;
-  int64_t longest = 0;            // elements of the longest buffer
-  int64_t temps = 0;              // bytes, in front of the locals
-  Form aligned, single;           // the latter takes pointers of any alignment
-  CuFunction function = nullptr;  // of the aligned form
+  int64_t temps = 0;          // bytes, in front of the locals
+  ReadyForm aligned, single;  // the latter takes pointers of any alignment
   int64_t scratch_bytes() const {
-    return temps + std::max(aligned.launch.scratch_bytes, single.launch.scratch_bytes);
+    return temps + std::max(aligned.form.launch.scratch_bytes, single.form.launch.scratch_bytes);
+  }
+  int64_t bytes() const {
+    return static_cast<int64_t>(sizeof *this + buffers.size() * sizeof(Argument) +
+                                (aligned.values.size() + single.values.size()) * sizeof(uint64_t));
   }
 };
 
@@ -49,10 +59,9 @@ class CudaStep final : public Step {
     return most;
   }
   int64_t bytes() const override {
-    size_t sum = sizeof *this;
-    for (const DeviceLaunch& l : launches)
-      sum += sizeof l + l.sizes.size() * sizeof(int64_t) + l.buffers.size() * sizeof(DeviceLaunch::Argument);
-    return static_cast<int64_t>(sum);
+    int64_t sum = sizeof *this;
+    for (const DeviceLaunch& l : launches) sum += l.bytes();
+    return sum;
   }
 
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
@@ -84,99 +93,132 @@ class CudaStep final : public Step {
       w.add(reinterpret_cast<uint64_t>(a.buffer < 0 ? scratch + a.offset : buffers[a.buffer]));
       bits |= w.values[w.count - 1];
     }
-    const Form* form = &l.aligned;
-    w.function = l.function;
-    if (bits % kVector != 0 && l.aligned.schedule != l.single.schedule) {
-      form = &l.single;
-      TENON_ASSIGN(w.function, single(l, stream));
+    const bool single = bits % kVector != 0 && l.aligned.form.schedule != l.single.form.schedule;
+    const ReadyForm& ready = single ? l.single : l.aligned;
+    w.function = ready.function;
+    if (single) {
+      TENON_ASSIGN(w.function, loaded(l, stream));
     }
-    for (int64_t size : l.sizes)
-      w.add(static_cast<uint64_t>(size));  // 32 bits of it, where indices have no more
-    if (form->schedule.locals == jit::CudaSchedule::Locals::global) {
-      w.add(reinterpret_cast<uint64_t>(scratch + l.temps));
-      w.add(static_cast<uint64_t>(form->launch.scratch_stride));
-    }
-    w.blocks = static_cast<unsigned>(form->launch.blocks);
-    w.threads = static_cast<unsigned>(form->launch.threads);
-    w.shared_bytes = static_cast<unsigned>(form->launch.shared_bytes);
+    for (uint64_t value : ready.values) w.add(value);
+    if (ready.form.schedule.locals == jit::CudaSchedule::Locals::global)
+      w.values[w.count - 2] = reinterpret_cast<uint64_t>(scratch + l.temps);
+    w.blocks = static_cast<unsigned>(ready.form.launch.blocks);
+    w.threads = static_cast<unsigned>(ready.form.launch.threads);
+    w.shared_bytes = static_cast<unsigned>(ready.form.launch.shared_bytes);
     return {};
   }
 
-  // Compiled when a pointer that is not aligned first comes.
-  Result<CuFunction> single(const DeviceLaunch& l, cuda::CuStream stream) const {
-    if (CuFunction ready = l.kernel->function(l.single)) return ready;
+  // Of the form for any alignment, which is compiled when a pointer that is not aligned first comes.
+  Result<CuFunction> loaded(const DeviceLaunch& l, cuda::CuStream stream) const {
+    if (CuFunction ready = l.kernel->function(l.single.form)) return ready;
     TENON_TRY(cuda::may_make(*device, stream,
                              "kernel @" + l.kernel->lowered().kernel.name +
                                  " is not compiled for tensors that are not aligned to 16 bytes"));
-    cuda::Wanted wanted = l.kernel->wanted(l.single);
+    cuda::Wanted wanted = l.kernel->wanted(l.single.form);
     TENON_TRY(cuda::load(*device, {&wanted, 1}));
     l.kernel->add(wanted);
     return wanted.function;
   }
 };
 
+// A kernel of a group, and the two that it becomes where it spills.
+struct Piece {
+  DeviceKernel kernel;
+  std::vector<int> positions;
+  std::vector<Dim> lengths;  // per buffer: elements from first to last
+  std::vector<std::unique_ptr<Piece>> halves = {};
+
+  int64_t longest(const Sizes& sizes) const {
+    int64_t most = 0;
+    for (const jit::Temp& t : kernel.lowered().temps) most = std::max(most, sizes.eval(t.length));
+    for (Dim length : lengths) most = std::max(most, sizes.eval(length));
+    return most;
+  }
+};
+
+// How a piece is launched at the sizes of a plan.
+struct Sized {
+  Piece& piece;
+  std::vector<int64_t> sizes;
+  int64_t longest;
+  Form aligned;
+};
+
 class CudaGroup final : public Executable {
  public:
   const cuda::Device* device = nullptr;
-  std::vector<std::unique_ptr<DeviceKernel>> kernels;
-  std::vector<std::vector<int>> positions;
-  std::vector<std::vector<Dim>> lengths;  // per kernel and buffer: elements from first to last
+  std::vector<std::unique_ptr<Piece>> pieces;
 
-  // What of the kernels these sizes need; nothing of those that have nothing to do.
-  void missing(const Sizes& sizes, std::vector<Missing>& list) const {
-    for (size_t k = 0; k < kernels.size(); ++k) {
-      Missing m{kernels[k].get(), sizes.eval(kernels[k]->lowered().sizes), kVector, longest(k, sizes)};
-      if (jit::par_iterations(kernels[k]->lowered().kernel, m.sizes.data(), 1) > 0)
-        list.push_back(std::move(m));
-    }
+  // What of the kernels these sizes need and is not loaded, as far as is known without compiling it.
+  std::vector<Missing> missing(const Sizes& sizes) {
+    std::vector<Missing> list;
+    for (const Sized& s : sized(sizes))
+      if (!s.piece.kernel.function(s.aligned)) list.push_back({&s.piece.kernel, s.aligned});
+    return list;
   }
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    // There after compile(), unless another thread has learnt since that something spills.
+    for (;;) {
+      const std::vector<Missing> list = missing(sizes);
+      if (list.empty()) break;
+      TENON_TRY(cuda::load_missing(*device, list, nullptr));
+    }
     auto step = std::make_unique<CudaStep>();
     step->device = device;
-    for (size_t k = 0; k < kernels.size(); ++k) {
-      const jit::LoweredKernel& lowered = kernels[k]->lowered();
+    for (Sized& s : sized(sizes)) {
+      const jit::LoweredKernel& lowered = s.piece.kernel.lowered();
       DeviceLaunch l;
-      l.kernel = kernels[k].get();
-      l.sizes = sizes.eval(lowered.sizes);
-      if (jit::par_iterations(lowered.kernel, l.sizes.data(), 1) == 0) continue;
-      l.longest = longest(k, sizes);
+      l.kernel = &s.piece.kernel;
       std::vector<int64_t> offsets;
       for (const jit::Temp& t : lowered.temps) {
         offsets.push_back(l.temps);
         l.temps += align_up(sizes.eval(t.length) * size_of(t.type));
       }
       for (size_t b = 0; b < lowered.buffers.size(); ++b)
-        l.buffers.push_back(positions[k][b] >= 0
-                                ? DeviceLaunch::Argument{positions[k][b], 0}
+        l.buffers.push_back(s.piece.positions[b] >= 0
+                                ? DeviceLaunch::Argument{s.piece.positions[b], 0}
                                 : DeviceLaunch::Argument{-1, offsets[lowered.buffers[b] - jit::kTempBuffer]});
-      if (l.buffers.size() + l.sizes.size() + 2 > cuda::Work::kMostArguments)
+      if (l.buffers.size() + s.sizes.size() + 2 > cuda::Work::kMostArguments)
         return unsupported("a kernel of too many arguments");
-      l.single = kernels[k]->form(l.sizes, 1, l.longest);
-      // There after compile(), unless another thread has learnt since that it spills.
-      for (;;) {
-        l.aligned = kernels[k]->form(l.sizes, kVector, l.longest);
-        if ((l.function = kernels[k]->function(l.aligned))) break;
-        const Missing one{kernels[k].get(), l.sizes, kVector, l.longest};
-        TENON_TRY(cuda::load_missing(*device, {&one, 1}, nullptr));
-      }
+      l.single = ready(s, l.kernel->form(s.sizes, 1, s.longest));
+      l.aligned = ready(s, s.aligned);
+      TENON_CHECK(l.aligned.function, "a kernel that was loaded is not there");
       step->launches.push_back(std::move(l));
     }
     return std::unique_ptr<Step>(std::move(step));
   }
   std::string describe() const override {
     std::string text;
-    for (const auto& k : kernels) text += jit::print(k->lowered().kernel);
+    for (const auto& p : pieces) text += jit::print(p->kernel.lowered().kernel);
     return text;
   }
-  int kernel_count() const override { return static_cast<int>(kernels.size()); }
+  int kernel_count() const override { return static_cast<int>(pieces.size()); }
 
  private:
-  int64_t longest(size_t k, const Sizes& sizes) const {
-    int64_t most = 0;
-    for (const jit::Temp& t : kernels[k]->lowered().temps) most = std::max(most, sizes.eval(t.length));
-    for (Dim length : lengths[k]) most = std::max(most, sizes.eval(length));
-    return most;
+  // The launches, but for kernels that have nothing to do.
+  std::vector<Sized> sized(const Sizes& sizes) {
+    std::vector<Sized> list;
+    for (const auto& p : pieces) add(*p, sizes, list);
+    return list;
+  }
+  static void add(Piece& p, const Sizes& sizes, std::vector<Sized>& list) {
+    Sized s{p, sizes.eval(p.kernel.lowered().sizes), p.longest(sizes), {}};
+    if (jit::par_iterations(p.kernel.lowered().kernel, s.sizes.data(), 1) == 0) return;
+    s.aligned = p.kernel.form(s.sizes, kVector, s.longest);
+    if (!s.aligned.spills || p.halves.empty()) return list.push_back(std::move(s));
+    for (const auto& half : p.halves) add(*half, sizes, list);
+  }
+  static ReadyForm ready(const Sized& s, Form form) {
+    ReadyForm r{std::move(form), nullptr, {}};
+    r.function = s.piece.kernel.function(r.form);
+    for (int64_t size : s.sizes)
+      r.values.push_back(static_cast<uint64_t>(size));  // 32 bits of it, where indices have no more
+    if (r.form.schedule.locals == jit::CudaSchedule::Locals::global) {
+      r.values.push_back(0);
+      r.values.push_back(static_cast<uint64_t>(r.form.launch.scratch_stride));
+    }
+    return r;
   }
 };
 
@@ -219,35 +261,49 @@ class CudaBackend final : public Backend {
       };
       auto lowered = jit::lower({g, members, group->outputs, strides, jit::Target::gpu});
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
-      for (const auto& k : *lowered) {
-        Status valid = jit::verify(k.kernel);
-        TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
-        std::vector<Dim>& lengths = group->lengths.emplace_back();
-        for (ValueId v : k.buffers) lengths.push_back(v < jit::kTempBuffer ? reach(g, context, v) : Dim(0));
-      }
-      group->positions = jit::positions(*lowered, group->inputs, group->outputs);
       group->inplace = jit::inplace(*lowered, group->inputs, group->outputs);
       for (jit::LoweredKernel& k : *lowered)
-        group->kernels.push_back(std::make_unique<DeviceKernel>(*device, std::move(k)));
+        group->pieces.push_back(piece(context, *device, *group, std::move(k)));
       built.push_back(std::move(group));
     }
     return built;
   }
 
   Status compile(std::span<Executable* const> executables, const Sizes& sizes, int* compiled) override {
-    std::vector<Missing> list;
-    const cuda::Device* device = nullptr;
-    for (Executable* e : executables) {
-      const auto& group = static_cast<const CudaGroup&>(*e);
-      device = group.device;
-      group.missing(sizes, list);
+    for (;;) {  // what spills is missing in another form then
+      std::vector<Missing> list;
+      const cuda::Device* device = nullptr;
+      for (Executable* e : executables) {
+        auto& group = static_cast<CudaGroup&>(*e);
+        device = group.device;
+        std::ranges::move(group.missing(sizes), std::back_inserter(list));
+      }
+      if (list.empty()) return {};
+      TENON_TRY(cuda::load_missing(*device, list, compiled));
     }
-    return list.empty() ? Status() : cuda::load_missing(*device, list, compiled);
   }
 
   std::string describe() const override { return "kernels through NVRTC, opened on first use"; }
 
  private:
+  static std::unique_ptr<Piece> piece(const BuildContext& context, const cuda::Device& device,
+                                      const CudaGroup& group, jit::LoweredKernel k) {
+    const Status valid = jit::verify(k.kernel);
+    TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
+    const Graph& g = context.graph;
+    std::vector<Dim> lengths;
+    for (ValueId v : k.buffers) lengths.push_back(v < jit::kTempBuffer ? reach(g, context, v) : Dim(0));
+    std::vector<int> positions = jit::positions({&k, 1}, group.inputs, group.outputs)[0];
+    auto halves = jit::cut(k, *g.dims);
+    auto whole = std::unique_ptr<Piece>(
+        new Piece{{device, std::move(k), /*whole=*/!halves}, std::move(positions), std::move(lengths)});
+    if (halves) {
+      whole->halves.push_back(piece(context, device, group, std::move(halves->first)));
+      whole->halves.push_back(piece(context, device, group, std::move(halves->second)));
+    }
+    return whole;
+  }
+
   // Elements from the first to the last of a value in memory, about: size times stride of the axis that reaches farthest is no
   // more than their sum.
   static Dim reach(const Graph& g, const BuildContext& context, ValueId v) {

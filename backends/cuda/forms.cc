@@ -9,11 +9,12 @@ namespace tenon::cuda {
 
 Form DeviceKernel::form(std::span<const int64_t> sizes, int64_t alignment, int64_t longest) const {
   Form f;
-  for (int ease = 0; ease <= jit::kMostEase; ++ease) {
+  for (int ease = 0; ease <= most_ease_; ++ease) {
     f.schedule = jit::cuda_schedule(lowered_.kernel, sizes, device_.description(), alignment, longest, ease);
     std::lock_guard lock(mutex_);
     const Loaded* known = find(f.schedule);
-    if (!known || !known->spills) break;
+    f.spills = known && known->spills;
+    if (!f.spills) break;
   }
   f.launch = jit::cuda_launch(lowered_.kernel, f.schedule, sizes, device_.description());
   return f;
@@ -41,25 +42,17 @@ const DeviceKernel::Loaded* DeviceKernel::find(const jit::CudaSchedule& schedule
 }
 
 Status load_missing(const Device& device, std::span<const Missing> all, int* compiled) {
-  for (int round = 0; round <= jit::kMostEase; ++round) {
-    std::vector<Wanted> wanted;
-    std::vector<DeviceKernel*> of;
-    for (const Missing& m : all) {
-      const Form form = m.kernel->form(m.sizes, m.alignment, m.longest);
-      if (m.kernel->function(form)) continue;
-      wanted.push_back(m.kernel->wanted(form));
-      of.push_back(m.kernel);
-    }
-    if (wanted.empty()) break;
-    TENON_TRY(load(device, wanted, compiled));
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      of[i]->add(wanted[i]);
-      if (wanted[i].spill_bytes > 0)
-        log_row(
-            "schedule", "kernel,schedule,spill_bytes,why",
-            {wanted[i].kernel->name, jit::describe(wanted[i].schedule), std::to_string(wanted[i].spill_bytes),
-             "its threads ran out of registers: an easier schedule takes its place, if there is one"});
-    }
+  std::vector<Wanted> wanted;
+  for (const Missing& m : all) wanted.push_back(m.kernel->wanted(m.form));
+  TENON_TRY(load(device, wanted, compiled));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    all[i].kernel->add(wanted[i]);
+    if (wanted[i].spill_bytes > 0)
+      log_row(
+          "schedule", "kernel,schedule,spill_bytes,why",
+          {wanted[i].kernel->name, jit::describe(wanted[i].schedule), std::to_string(wanted[i].spill_bytes),
+           "its threads ran out of registers: an easier schedule takes its place, or two kernels, if there "
+           "are any"});
   }
   return {};
 }
