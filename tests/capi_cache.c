@@ -38,7 +38,9 @@ void specialized(void) {
   INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "specialize is 3");
   options.specialize = TENON_SPECIALIZE_WAIT, options.reserved = 1;
   INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "reserved");
-  options.reserved = 0;
+  options.reserved = 0, options.device_graphs = 3;
+  INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "device_graphs is 3");
+  options.device_graphs = TENON_DEVICE_GRAPHS_NEVER;
   OK(tenon_program_create(graph, &options, NULL, 0, &program));
   run_rows(program, 3);
   CHECK(stats_of(program).kernels_specialized == 1);

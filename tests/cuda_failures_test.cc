@@ -38,7 +38,7 @@ std::string attempts() {
   const Graph graph = parsed(kText);
   ProgramOptions options;
   options.device = {DeviceId::kCuda, 0};
-  options.graphs = true;
+  options.graphs = DeviceGraphs::always;
   std::shared_ptr<Program> program;
   std::string said;
   std::vector<HostTensor> inputs{random_tensor(DType::f32, {5, 6}, 1), random_tensor(DType::f32, {6}, 2)};

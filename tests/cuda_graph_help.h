@@ -54,7 +54,7 @@ class GraphsOf : public Library {
   void SetUp() override {
     Library::SetUp();
     held = std::make_unique<Held>(this->memory(), 1 << 20);
-    this->options.graphs = true;
+    this->options.graphs = DeviceGraphs::always;
     this->options.device_memory = held.get();
   }
   void TearDown() override {

@@ -26,7 +26,7 @@ class CudaGraphs : public CudaProgramTest {
  protected:
   void SetUp() override {
     CudaProgramTest::SetUp();
-    options.graphs = true;
+    options.graphs = DeviceGraphs::always;
     graph = parsed(kChain);
     auto made = Program::make(graph, options, {});
     ASSERT_TRUE(made.ok()) << made.status().message();
@@ -119,6 +119,31 @@ TEST_F(CudaGraphs, GoWithTheirPlans) {
   program.reset();
   for (const char* left : {"executable", "graph", "memory"})
     EXPECT_EQ(std::string(mock().leaks()).find(left), std::string::npos) << mock().leaks();
+}
+
+// Unless told otherwise, plans whose kernels are done before the next could be launched.
+TEST_F(CudaGraphs, OfSmallKernels) {
+  setenv("TENON_NVRTC_MOCK_RUN", "off", 1);  // launches are counted, not run
+  HostTensor host(DType::f32, {2048, 4096});
+  OnDevice x(memory(), host), y(memory(), host);
+  Held held(memory(), 256 << 20);
+  options.device_memory = &held;
+  auto started = [&](DeviceGraphs graphs, int64_t n) {
+    options.graphs = graphs;
+    const auto fresh = make(graph);
+    const std::vector<int64_t> shape{n, 4096};
+    Tensor in = x.tensor(), out = y.tensor();
+    in.shape = out.shape = shape;
+    const int before = count("cuGraphLaunch");
+    for (int i = 0; i < 5; ++i)
+      EXPECT_TRUE(fresh->run(std::vector<Tensor>{in}, std::vector<Tensor>{out}, kStream).ok());
+    return count("cuGraphLaunch") - before;
+  };
+  EXPECT_EQ(started(DeviceGraphs::of_small_kernels, 256), 2);
+  EXPECT_EQ(started(DeviceGraphs::of_small_kernels, 2048), 0);
+  EXPECT_EQ(started(DeviceGraphs::always, 2048), 2);
+  EXPECT_EQ(started(DeviceGraphs::never, 256), 0);
+  unsetenv("TENON_NVRTC_MOCK_RUN");
 }
 
 // There are so many graphs at most, and one that is not launched any more makes room.

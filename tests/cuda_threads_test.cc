@@ -31,7 +31,7 @@ class CudaThreads : public CudaProgramTest {
 };
 
 TEST_F(CudaThreads, RunEvictCompileAndGo) {
-  options.graphs = true;
+  options.graphs = DeviceGraphs::always;
   options.limits = {3, 1 << 20};
   const Graph graph = parsed(kSteps);
   auto made = Program::make(graph, options, {});

@@ -191,7 +191,7 @@ TEST_F(CudnnAttention, InGraphsOfTheDevice) {
   %y = tanh(%i)
   return %y
 })");
-  options.graphs = true;
+  options.graphs = DeviceGraphs::always;
   const auto program = make(graph);
   EXPECT_GE(program->stats().steps, 4);
   for (int i = 0; i < 8; ++i) check(*program, graph, {});

@@ -213,6 +213,15 @@ TENON_API tenon_status tenon_graph_query(const tenon_graph* graph, tenon_device 
 
 /* ---- programs ---- */
 
+/* On a GPU a plan of four kernels and library calls or more can be launched as one CUDA graph from its fourth run on, unless
+ * the caller's stream captures; the graph is patched where pointers change. */
+enum {
+  TENON_DEVICE_GRAPHS_AUTO =
+      0, /* where kernels are so small that launching them one by one takes longer than they do */
+  TENON_DEVICE_GRAPHS_ALWAYS = 1,
+  TENON_DEVICE_GRAPHS_NEVER = 2
+};
+
 /* Kernels take sizes as arguments. A hot one may be compiled again with the sizes of a plan as constants; the results
  * are the same bits. */
 enum {
@@ -233,10 +242,8 @@ typedef struct tenon_program_options {
   int32_t reserved;       /* 0 */
   tenon_device
       device; /* where it runs, and its inputs and outputs are; type 0: the CPU. freeze is for the CPU only */
-  int32_t
-      device_graphs; /* nonzero: on a GPU, plans of several kernels become a CUDA graph after some runs, unless the
-                          * caller's stream captures; it is patched when pointers change */
-  int32_t reserved2; /* 0 */
+  int32_t device_graphs; /* TENON_DEVICE_GRAPHS_...: which plans become a CUDA graph */
+  int32_t reserved2;     /* 0 */
 } tenon_program_options;
 
 /* Optimises, fuses and compiles. With freeze, params holds one tensor per graph input, NULL for inputs that are not

@@ -61,6 +61,15 @@ Result<SpecializeMode> specialize_mode(const tenon_program_options& given) {
   return invalid("specialize is " + std::to_string(given.specialize) + ", no TENON_SPECIALIZE_...");
 }
 
+Result<DeviceGraphs> device_graphs(int32_t given) {
+  switch (given) {
+    case TENON_DEVICE_GRAPHS_AUTO: return DeviceGraphs::of_small_kernels;
+    case TENON_DEVICE_GRAPHS_ALWAYS: return DeviceGraphs::always;
+    case TENON_DEVICE_GRAPHS_NEVER: return DeviceGraphs::never;
+  }
+  return invalid("device_graphs is " + std::to_string(given) + ", no TENON_DEVICE_GRAPHS_...");
+}
+
 Result<PlanLimits> plan_limits(int64_t plans, int64_t bytes) {
   if (plans < 0) return invalid("max_plans is negative: " + std::to_string(plans));
   if (bytes < 0) return invalid("max_plan_bytes is negative: " + std::to_string(bytes));
@@ -89,7 +98,7 @@ tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_
     program_options.threads = given.num_threads;
     TENON_ASSIGN(program_options.limits, tenon::plan_limits(given.max_plans, given.max_plan_bytes));
     TENON_ASSIGN(program_options.specialize, tenon::specialize_mode(given));
-    program_options.graphs = given.device_graphs != 0;
+    TENON_ASSIGN(program_options.graphs, tenon::device_graphs(given.device_graphs));
     if (given.device.type != 0) program_options.device = {given.device.type, given.device.id};
     if (given.context) {
       program_options.device_memory = given.context->device_memory(program_options.device);

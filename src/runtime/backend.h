@@ -76,6 +76,10 @@ class DeviceRuntime {
   virtual std::unique_ptr<Recording> recording() = 0;  // null: there are enough of them
 };
 
+// Which plans on a device are launched as one, from their fourth run on: those of several kernels, if these are so small that
+// launching them one by one takes longer than they do; all of several kernels; none.
+enum class DeviceGraphs : uint8_t { of_small_kernels, always, never };
+
 // What a run may use.
 struct RunOn {
   Parallel& parallel;

@@ -45,6 +45,9 @@ Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::o
   return e;
 }
 
+// Bytes that a kernel reads and writes in about the time it takes a host to launch it, 5 us at 3.35 TB/s (H100).
+constexpr int64_t kSmallKernel = int64_t{16} << 20;
+
 // The most bytes a tensor in memory may have, and the farthest its strides may reach: 64 TiB.
 constexpr int64_t kMost = int64_t{1} << 46;
 
@@ -170,8 +173,9 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
 
   for (auto& [backend, executables] : source.by_backend)
     TENON_TRY(backend->compile(executables, sizes, &plan->kernels_compiled));
-  int64_t scratch = 0;
-  bool recorded = true;
+  int64_t scratch = 0, moved = 0;
+  const bool only_small = source.graphs == DeviceGraphs::of_small_kernels;
+  bool recorded = source.graphs != DeviceGraphs::never;
   for (auto& e : source.executables) {
     TENON_ASSIGN(std::unique_ptr<Step> step, e->prepare(sizes));
     scratch = std::max(scratch, step->scratch_bytes());
@@ -179,6 +183,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
     plan->recordable_ += step->recordable();
     PlannedStep planned{std::move(step), static_cast<uint32_t>(plan->buffers_.size()), 0};
     auto add = [&](ValueId v) {
+      if (only_small) moved += plain_bytes(sizes, g.type(v));
       BufferRef ref;
       if (source.output_of[v] >= 0)
         ref = {BufferRef::Kind::output, source.output_of[v], 0, nullptr};
@@ -198,7 +203,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
     plan->most_buffers_ = std::max<size_t>(plan->most_buffers_, planned.buffer_count);
     plan->steps_.push_back(std::move(planned));
   }
-  if (!recorded) plan->recordable_ = 0;
+  if (!recorded || (only_small && moved > plan->recordable_ * kSmallKernel)) plan->recordable_ = 0;
   // Scratch of the running step stands behind the intermediates.
   plan->workspace_ = plan->intermediate_ + align_up(scratch);
   return plan;

@@ -33,6 +33,7 @@ struct PlanSource {
   std::vector<std::pair<Backend*, std::vector<Executable*>>> by_backend;
   std::vector<const void*> constant_at;  // per value: its bytes on the program's device; empty: on the host
 
+  DeviceGraphs graphs = DeviceGraphs::never;
   void find_sized();  // once the graph is there
 };
 

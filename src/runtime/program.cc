@@ -319,7 +319,10 @@ struct Program::Impl {
           run_init(split, split.main, backends_of(DeviceId::kCpu), default_parallel(), {}, folded, &built));
     }
     TENON_TRY(build(split.main, backends, options.allocator, options.device, built));
-    if (runtime) TENON_TRY(upload());
+    if (runtime) {
+      built.source.graphs = options.graphs;
+      TENON_TRY(upload());
+    }
     TENON_ASSIGN(binder, Binder::make(source));
     conditions = Conditions(source);
     compile_ms += ms_since(start);
@@ -421,7 +424,7 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i].data;
   for (size_t i = 0; i < outputs.size(); ++i) out[i] = outputs[i].data;
   return plan->run(in, out, p.arenas,
-                   {p.parallel(), stream, p.memory(), p.options.graphs ? p.runtime : nullptr});
+                   {p.parallel(), stream, p.memory(), p.runtime});
 }
 
 Status Program::update_params(std::span<const Tensor> params) {

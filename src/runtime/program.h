@@ -35,8 +35,7 @@ struct ProgramOptions {
   PlanLimits limits = {};
   SpecializeMode specialize = SpecializeMode::off;
   Allocator allocator = {};  // of the workspace of runs and of folded constants, on the CPU
-  bool graphs =
-      false;  // on a device: plans of several small kernels are launched as one from their fourth run on
+  DeviceGraphs graphs = DeviceGraphs::of_small_kernels;
   DeviceMemory* device_memory = nullptr;  // of the workspace of runs on another device; null: the driver's
 };
 

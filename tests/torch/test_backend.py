@@ -56,6 +56,8 @@ def f(x):
     ({"fallback": "eror"}, "option fallback is 'eror'; did you mean 'error'?"),
     ({"fallback": None}, "option fallback is None, where a str is expected"),
     ({"specialize": "on"}, "option specialize is 'on'"),
+    ({"device_graphs": True}, "option device_graphs is True, where a str is expected"),
+    ({"device_graphs": "allways"}, "option device_graphs is 'allways'; did you mean 'always'?"),
     ({"rng": "fats"}, "option rng is 'fats'; did you mean 'fast'?"),
 ])
 def test_wrong_options(options, sentence):

@@ -21,6 +21,7 @@ class Error(RuntimeError):
 
 
 SPECIALIZE = ("off", "background", "wait")  # TENON_SPECIALIZE_...
+DEVICE_GRAPHS = ("auto", "always", "never")  # TENON_DEVICE_GRAPHS_...
 
 
 class ProgramOptions(ctypes.Structure):
@@ -158,7 +159,7 @@ class Program:
     last_words = None
     frozen_with = None  # weak reference to what packed its parameters (runner.Frozen)
 
-    def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off", device=CPU, context=None, graphs=False):
+    def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off", device=CPU, context=None, graphs="auto"):
         """context: of memory on the device, from context()."""
         lib = library()
         self.handle = c_void_p()
@@ -169,7 +170,7 @@ class Program:
         try:
             options = ProgramOptions(ctypes.sizeof(ProgramOptions), int(freeze), num_threads,
                                      context, specialize=SPECIALIZE.index(specialize), device_type=device[0],
-                                     device_id=device[1], device_graphs=int(graphs))
+                                     device_id=device[1], device_graphs=DEVICE_GRAPHS.index(graphs))
             params = (c_void_p * len(pointers))(*pointers) if freeze else None
             check(lib.tenon_program_create(graph, ctypes.byref(options), params, len(pointers) if freeze else 0,
                                            ctypes.byref(self.handle)))

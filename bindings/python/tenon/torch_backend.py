@@ -23,6 +23,7 @@ _graphs = itertools.count()
 FALLBACKS = ("auto", "count", "error")
 RNGS = ("torch", "fast")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+GRAPHS_OF_MODE = {"reduce-overhead": "always", "max-autotune": "always", "max-autotune-no-cudagraphs": "never"}
 
 
 class OptionError(ValueError):
@@ -40,14 +41,15 @@ class Options:
     as constants, "background" by a thread of low priority, "wait" all of them before they first run; same bits. rng: who draws
     random numbers, "torch", in an order and with results as in eager mode, or "fast", Tenon's kernels, from seeds that
     PyTorch draws: the same distribution, reproducible with torch.manual_seed, but other numbers than eager mode's. Graphs
-    that need gradients run in PyTorch and draw there."""
+    that need gradients run in PyTorch and draw there. device_graphs, on a GPU: which programs of several kernels are launched as
+    one CUDA graph, "auto", those of small kernels, "always" or "never"."""
 
     freeze: bool = False  # on the CPU: pack parameters once; a changed parameter is packed again
     fallback: str = "auto"
     num_threads: int = 0  # 0: as many as PyTorch uses
     specialize: str = "off"
     rng: str = "torch"
-    device_graphs: bool = False  # on a GPU: launch several kernels as one CUDA graph; mode="reduce-overhead" asks for it too
+    device_graphs: str = "auto"
 
     @classmethod
     def parse(cls, options):
@@ -59,7 +61,8 @@ class Options:
             if type(value) is not known[name]:
                 raise OptionError(f"tenon: option {name} is {value!r}, where a {known[name].__name__} is expected")
         result = cls(**options)
-        for name, choices in (("fallback", FALLBACKS), ("specialize", _abi.SPECIALIZE), ("rng", RNGS)):
+        for name, choices in (("fallback", FALLBACKS), ("specialize", _abi.SPECIALIZE), ("rng", RNGS),
+                              ("device_graphs", _abi.DEVICE_GRAPHS)):
             if (value := getattr(result, name)) not in choices:
                 raise OptionError(f"tenon: option {name} is {value!r}{_nearest(value, choices)}")
         if result.num_threads < 0:
@@ -73,12 +76,13 @@ def _nearest(name, known):
 
 
 def tenon(gm, example_inputs, *, mode=None, options=None):
-    """The backend. `mode` is one that torch.compile knows; "reduce-overhead" and "max-autotune" ask for device_graphs."""
+    """The backend. `mode` is one that torch.compile knows; "reduce-overhead" and "max-autotune" ask for
+    device_graphs="always", "max-autotune-no-cudagraphs" for "never"."""
     if mode is not None and mode not in MODES:
         raise OptionError(f"tenon: unknown mode {mode!r}{_nearest(mode, MODES)}")
     parsed = Options.parse(options)
-    if mode in ("reduce-overhead", "max-autotune"):
-        parsed = dataclasses.replace(parsed, device_graphs=True)
+    if mode in GRAPHS_OF_MODE:
+        parsed = dataclasses.replace(parsed, device_graphs=GRAPHS_OF_MODE[mode])
     return compile_graph(gm, example_inputs, parsed)
 
 
