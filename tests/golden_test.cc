@@ -27,6 +27,7 @@
 #include "src/passes/pipeline.h"
 #include "src/runtime/program.h"
 #include "tests/cuda_devices.h"
+#include "tests/cuda_launches.h"
 
 namespace tenon {
 namespace {
@@ -152,10 +153,30 @@ Result<std::string> pass(std::string_view names, std::string_view input) {
   return print(graph, {.data_limit = 16});
 }
 
+// What a program says to the driver of a GPU in one run: "N=3,M=64", and "as=one" for the run that makes a CUDA graph of it.
+// Tensors and the workspace are the memories M1, M2, ... in the order of inputs, outputs, workspace, but for those that
+// no kernel is given.
+Result<std::string> launches(std::string_view args, std::string_view input) {
+  TENON_ASSIGN(Graph graph, parse_graph(input));
+  std::vector<int64_t> symbols(graph.dims->symbol_count());
+  bool as_one = false;
+  std::istringstream words{std::string(args)};
+  for (std::string word; std::getline(words, word, ',');) {
+    const size_t equals = word.find('=');
+    if (word == "as=one")
+      as_one = true;
+    else if (const auto symbol = graph.dims->find_symbol(word.substr(0, equals)))
+      symbols[graph.dims->symbol_number(*symbol)] = std::stoll(word.substr(equals + 1));
+    else
+      return invalid("launches takes sizes and as=one, not " + word);
+  }
+  return run_on_mock(graph, symbols, as_one);
+}
+
 const Verb kVerbs[] = {
     {"pass", pass},           {"fuse", fuse_graph},     {"lower", lower_graph},           {"cat", cat},
     {"verify", verify_graph}, {"kernel", kernel},       {"verify-kernel", verify_kernel}, {"llvm", llvm},
-    {"cuda", cuda},           {"lower-gpu", lower_gpu},
+    {"cuda", cuda},           {"lower-gpu", lower_gpu}, {"launches", launches},
 };
 
 // ---- the runner ----
