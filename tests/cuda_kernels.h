@@ -169,9 +169,25 @@ inline constexpr const char* kCudaTexts[] = {
       }
     })"};
 
+// As the number `x` is held in this type.
+inline void put_element(DType t, double x, char* to) {
+  auto put = [&](auto v) { std::memcpy(to, &v, sizeof v); };
+  switch (t) {
+    case DType::f64: return put(x);
+    case DType::f32: return put(static_cast<float>(x));
+    case DType::bf16: return put(f32_to_bf16(static_cast<float>(x)));
+    case DType::f16: return put(f32_to_f16(static_cast<float>(x)));
+    case DType::i64: return put(static_cast<int64_t>(x));
+    case DType::i32: return put(static_cast<int32_t>(x));
+    default: TENON_CHECK(false, "a type that no kernel here has");
+  }
+}
+
+// A kernel of f64 computes in f64. Others of kCudaTexts than those of floats only can have integers.
 inline KernelCase real_case(const char* text, DType type, int64_t n, int64_t m) {
   std::string typed = text;
   for (size_t at; (at = typed.find("$T")) != typed.npos;) typed.replace(at, 2, name(type));
+  for (size_t at; type == DType::f64 && (at = typed.find("f32")) != typed.npos;) typed.replace(at, 3, "f64");
   KernelCase c;
   auto kernel = parse_kernel(typed);
   TENON_CHECK(kernel.ok(), kernel.status().message());
@@ -190,15 +206,13 @@ inline KernelCase real_case(const char* text, DType type, int64_t n, int64_t m) 
     std::uniform_real_distribution<float> any(-3, 3);
     for (int64_t e = 0; e < length && b.role == Buffer::Role::in; ++e) {
       const float x = any(random);
-      const uint16_t half = b.type == DType::bf16 ? f32_to_bf16(x) : f32_to_f16(x);
-      const int64_t index = n > 0 ? static_cast<int64_t>(random() % static_cast<unsigned>(n)) : 0;
-      char* to = bytes.data() + e * size_of(b.type);
-      if (b.type == DType::i64)
-        std::memcpy(to, &index, 8);
-      else if (b.type == DType::f32)
-        std::memcpy(to, &x, 4);
-      else
-        std::memcpy(to, &half, 2);
+      const uint32_t row = n > 0 ? static_cast<uint32_t>(random() % static_cast<unsigned>(n)) : 0;
+      const bool whole = !is_float(b.type);
+      put_element(b.type,
+                  b.name == "n" ? row
+                  : whole       ? std::floor(100 * x)
+                                : x,
+                  bytes.data() + e * size_of(b.type));
     }
     c.data.push_back(std::move(bytes));
   }

@@ -98,11 +98,14 @@ TEST(EmitCuda, RandomKernelsAgree) {
 // ---- kernels of real groups ----
 
 double element(DType t, const char* p) {
-  if (t == DType::f32) {
-    float x;
-    std::memcpy(&x, p, 4);
-    return x;
-  }
+  auto get = [&](auto x) {
+    std::memcpy(&x, p, sizeof x);
+    return static_cast<double>(x);
+  };
+  if (t == DType::f64) return get(0.0);
+  if (t == DType::f32) return get(0.0f);
+  if (t == DType::i64) return get(int64_t{0});
+  if (t == DType::i32) return get(int32_t{0});
   if (t == DType::b8) return *p;
   uint16_t x;
   std::memcpy(&x, p, 2);
@@ -116,14 +119,18 @@ std::string distance(const KernelCase& c, const BufferBytes& got, const BufferBy
     if (b.role != Buffer::Role::out) continue;
     const double unit = b.type == DType::bf16  ? 0x1p-8
                         : b.type == DType::f16 ? 0x1p-10
-                        : b.type == DType::b8  ? 0
-                                               : 0x1p-22;
+                        : b.type == DType::f32 ? 0x1p-22
+                        : b.type == DType::f64 ? 0x1p-50
+                                               : 0,
+                 sums = unit == 0              ? 0
+                        : b.type == DType::f64 ? 0x1p-52
+                                               : 0x1p-23;
     int64_t off = 0;
     for (int64_t e = 0; e < c.lengths[i]; ++e) {
       const double x = element(b.type, got[i].data() + e * size_of(b.type)),
                    y = element(b.type, want[i].data() + e * size_of(b.type));
       if (std::isnan(x) && std::isnan(y)) continue;
-      const double room = unit * (1 + std::abs(y)) + 0x1p-23 * 3 * std::sqrt(static_cast<double>(terms));
+      const double room = unit * (1 + std::abs(y)) + sums * 3 * std::sqrt(static_cast<double>(terms));
       if (b.type == DType::b8 && x != y && ++off <= 1 + c.lengths[i] / 1000)
         continue;  // a zero of the function between
       if (!(std::abs(x - y) <= room))
@@ -137,6 +144,7 @@ std::string distance(const KernelCase& c, const BufferBytes& got, const BufferBy
 struct RealTry {
   KernelCase c;
   CudaKernel kernel;
+  size_t shift = 0;  // bytes of every buffer from an aligned address
 };
 // With the schedules of their own sizes; equal texts once.
 std::vector<RealTry> real_tries(bool approximate) {
@@ -187,7 +195,7 @@ void check_real(const std::vector<RealTry>& tries) {
     ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes).ok());
     BufferBytes first;
     for (int order : kThreadOrders) {
-      Memory memory(t.c.data);
+      Memory memory(t.c.data, t.shift);
       ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
       ASSERT_TRUE(memory.intact()) << "written beside a buffer";
       const BufferBytes got = memory.bytes();
@@ -214,6 +222,46 @@ TEST(EmitCuda, RealGroupsAgree) {
   // flat; rows of parts of a warp and of a block, in registers, in shared memory, in neither.
   for (const char* form : {"flat 0", "row 1", "row 1 block", "row 1 cluster", "row 3 block"})
     EXPECT_GT(forms[form], 0) << form;
+}
+
+// What plans have beside: f64 and integers, pointers of every alignment, indices of 64 bits.
+TEST(EmitCuda, RealGroupsOfOtherTypesAndAlignments) {
+  const std::pair<int64_t, int64_t> sizes[] = {{1, 1},    {5, 2},    {3, 31},   {9, 128},
+                                               {2, 1021}, {2, 4096}, {1, 20011}};
+  std::map<int, int> vectors;  // by alignment, of the tensors' type
+  for (const auto& [approximate, wide] :
+       {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+    std::vector<RealTry> tries;
+    auto add = [&](const char* text, DType type, int64_t n, int64_t m, int64_t alignment) {
+      RealTry t{real_case(text, type, n, m), {}};
+      for (const Buffer& b : t.c.kernel.buffers)
+        if (b.role != Buffer::Role::local && size_of(b.type) > alignment) return;
+      t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, {}, alignment, wide ? -1 : 1 << 20)};
+      t.kernel.schedule.wide = wide;
+      if (t.kernel.schedule.approximate != approximate) return;
+      t.kernel.kernel.name += "_" + std::to_string(tries.size());
+      t.shift = alignment < 16 ? static_cast<size_t>(alignment) : 0;
+      if (alignment < 16 && t.kernel.schedule.vector > 1) ++vectors[static_cast<int>(alignment)];
+      tries.push_back(std::move(t));
+    };
+    for (const char* text : kCudaTexts) {
+      const bool any = std::string_view(text).find("const.") == std::string_view::npos &&
+                       std::string_view(text).find("exp") == std::string_view::npos &&
+                       std::string_view(text).find("div") == std::string_view::npos;
+      for (const auto& [n, m] : sizes) {
+        if (!wide) add(text, DType::f64, n, m, 16);
+        for (DType type : {DType::i64, DType::i32})
+          if (any && !wide) add(text, type, n, m, 16);
+        for (DType type : {DType::bf16, DType::f32}) {
+          if (wide && (m == 31 || m == 4096)) add(text, type, n, m, 16);
+          for (int64_t alignment : {2, 4, 8})
+            if (!wide && (m == 128 || m == 1021)) add(text, type, n, m, alignment);
+        }
+      }
+    }
+    check_real(tries);
+  }
+  for (int alignment : {4, 8}) EXPECT_GT(vectors[alignment], 0) << alignment;
 }
 
 // Maps of which a thread takes several vectors at once: lengths that leave the last block some, one or none.
