@@ -150,6 +150,28 @@ TN_FN V tn_cluster_fold(V x, F fold, tn_u64 (*slots)[32], tn_u64* parts, int& tu
   return x;
 }
 
+// What sums of exp(x - most) are relative to while the maximum grows: as long as it is -inf they stay 0.
+template <class T> TN_FN T tn_base(T most) { return most == -(T)tn_inf() ? T(0) : most; }
+// Such a sum of some numbers whose maximum is `most`.
+template <class T> TN_FN T tn_sum_below(T most, T sum) { return most == -(T)tn_inf() ? most - most : sum; }
+// Of the `seen` numbers that a thread has, the distances from one number add up to `sum` and squared to `squares`. That number
+// becomes their mean, x in the beginning, as often as `seen` doubles: what is squared stays small.
+template <class T>
+TN_FN void tn_center(T x, T seen, T& next, T& from, T& sum, T& squares) {
+  next = 2 * seen + 1;
+  const T to = from + (seen == T(0) ? x : sum / seen), by = to - from;
+  squares -= by * (2 * sum - seen * by);
+  sum -= seen * by;
+  from = to;
+}
+// Their squared distances from another mean.
+template <class T>
+TN_FN T tn_squares_about(T mean, T seen, T from, T sum, T squares) {
+  if (seen == T(0)) return T(0);
+  const T rest = sum / seen, far = (from - mean) + rest, spread = squares - sum * rest;
+  return (spread < T(0) ? T(0) : spread) + seen * (far * far);
+}
+
 // The folds of N columns of a thread over the R threads of a block of T that share them: in the first of these, by halves.
 // parts: T * N values of the block. All threads of the block must come here.
 template <int T, int R, class V, int N, class F>

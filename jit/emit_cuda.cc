@@ -9,6 +9,7 @@
 
 #include "jit/cuda_text.h"
 #include "jit/emit_cuda_loops.h"
+#include "jit/online.h"
 #include "jit/transposing.h"
 #include "src/ops/names.h"
 
@@ -366,6 +367,11 @@ void use_complements(Kernel& k) {
 
 std::string emit_cuda(const Kernel& kernel, const CudaSchedule& schedule) {
   Kernel expanded = kernel;
+  if (schedule.online) {
+    const auto once = online_kernel(kernel);
+    TENON_CHECK(once, "an online schedule of a kernel that goes through nothing twice");
+    expanded = *once;
+  }
   if (schedule.approximate) use_complements(expanded);
   expand_math(expanded, cuda_spells);
   if (schedule.merged) {

@@ -192,7 +192,7 @@ void CudaLanes::emit_lanes(const Block& block, const std::function<void()>& tail
   for (size_t i = 0; i < list.size(); ++i) {
     // What later segments read stands in arrays.
     std::set<Ref> later;
-    if (i + 1 < list.size()) later.insert(yields.begin(), yields.end());
+    if (i + 1 < list.size() || !tail) later.insert(yields.begin(), yields.end());
     for (size_t n = i + 1; n < list.size(); ++n)
       for (const Stmt* s : list[n]) collect_uses(*s, later);
     const bool last = i + 1 == list.size();

@@ -45,7 +45,8 @@ class CudaLanes {
   // ---- statements ----
   // One that all threads of a team do alike.
   void emit_uniform(const Stmt& s);
-  // Those of a simd loop, or of a loop within; `tail` is done for each lane after them and reads `yields`.
+  // Those of a simd loop, or of a loop within; `tail` is done for each lane after them and reads `yields`. Without a tail
+  // what stands behind them reads those.
   void emit_lanes(const Block& block, const std::function<void()>& tail, const std::vector<Ref>& yields = {});
   // From here on lanes are along this axis.
   void enter_lanes(const Axis& axis, const std::string& end);

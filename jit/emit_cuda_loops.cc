@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "jit/cuda_text.h"
+#include "src/ops/names.h"
 
 namespace tenon::jit {
 namespace {
@@ -41,9 +42,9 @@ void CudaLoops::nest(const std::vector<Axis>& axes, size_t count, const std::fun
   for (size_t a = 0; a < count; ++a) close();
 }
 
-// A simd loop of a team, or of the one thread it has; `tail` is done for each lane after the body. What the chunks of a row load
-// is asked for before the first of them is computed.
-void CudaLoops::simd_loop(const Stmt& s, const std::function<void()>& tail) {
+// A simd loop of a team, or of the one thread it has, around `body`. What the chunks of a row load is asked for before the first
+// of them is computed.
+void CudaLoops::simd_loop(const Stmt& s, const std::function<void()>& body) {
   nest(s.axes, s.axes.size() - 1, [&] {
     const Axis& axis = s.axes.back();
     Range r = range(axis);
@@ -53,7 +54,7 @@ void CudaLoops::simd_loop(const Stmt& s, const std::function<void()>& tail) {
       line("const tn_ix " + end + " = " + r.end + ";");
       r.end = end;
     }
-    if (s_.chunks == 0) return over_row(axis, r, [&] { emit_lanes(s.body, tail, s.yields); });
+    if (s_.chunks == 0) return over_row(axis, r, body);
     simd_ = axis.var;
     varies_[simd_] = true;
     const std::vector<const Stmt*> loads =
@@ -67,7 +68,7 @@ void CudaLoops::simd_loop(const Stmt& s, const std::function<void()>& tail) {
       line("tn_loads_first();");
       begin_ahead(loads);
     }
-    over_chunks(axis, r, [&] { emit_lanes(s.body, tail, s.yields); });
+    over_chunks(axis, r, body);
     end_ahead();
     step_ = "u";
   });
@@ -121,7 +122,7 @@ void CudaLoops::declare(Ref ref, bool lanes, const std::string& name, const std:
 }
 
 void CudaLoops::emit_loop(const Stmt& s) {
-  if (s.simd) return simd_loop(s, {});
+  if (s.simd) return simd_loop(s, [&] { emit_lanes(s.body, {}); });
   const bool lanes = simd_ != kNoRef;
   for (const Stmt& inner : s.body)
     if (inner.kind == K::scan)
@@ -176,6 +177,7 @@ void CudaLoops::fold_in_order(const Stmt& s, const std::function<void()>& body) 
 }
 
 void CudaLoops::emit_reduce(const Stmt& s) {
+  if (!s.online.empty()) return emit_online(s);
   const bool lanes = simd_ != kNoRef;  // then it folds for each lane
   for (size_t r = 0; r < s.results.size(); ++r) {
     if (lanes) varies_[s.results[r]] = array_[s.results[r]] = true;
@@ -189,12 +191,13 @@ void CudaLoops::emit_reduce(const Stmt& s) {
     }
   };
   if (s.simd) {
-    simd_loop(s, [&] {
+    auto tail = [&] {
       if (whole_) return fold("");
       open("if (v < count)");
       fold("");
       close();
-    });
+    };
+    simd_loop(s, [&] { emit_lanes(s.body, tail, s.yields); });
   } else {
     fold_in_order(s, [&] {
       if (lanes) return emit_lanes(s.body, [&] { fold("[v]"); }, s.yields);
@@ -208,16 +211,113 @@ void CudaLoops::emit_reduce(const Stmt& s) {
          t + " a, " + t + " b) { return " + fold_call(s.combine[r], "a", "b") + "; }, parts);");
   }
   if (lanes) return;
-  for (size_t r = 0; r < s.results.size(); ++r) {
-    const std::string t = type(s.results[r]), a = accumulator(s.results[r]);
-    std::string whole = a;
-    if (s.simd && team_ > 1)
-      whole = (s_.cluster > 1 ? "tn_cluster_fold<" + number(team_) + ", " + number(s_.cluster)
-                              : "tn_team_fold<" + number(team_)) +
-              ">(" + a + ", [](" + t + " a, " + t + " b) { return " + fold_call(s.combine[r], "a", "b") +
-              "; }, slots, " + (s_.cluster > 1 ? "parts, " : "") + "turn)";
-    line("const " + t + " " + value(s.results[r]) + " = " + whole + ";");
+  for (size_t r = 0; r < s.results.size(); ++r)
+    line("const " + type(s.results[r]) + " " + value(s.results[r]) + " = " + of_team(s, r) + ";");
+}
+// The fold of what all threads of the team, or of its cluster, have.
+std::string CudaLoops::of_team(const Stmt& s, size_t result) const {
+  const std::string t = type(s.results[result]), a = accumulator(s.results[result]);
+  if (!s.simd || team_ == 1) return a;
+  return (s_.cluster > 1 ? "tn_cluster_fold<" + number(team_) + ", " + number(s_.cluster)
+                         : "tn_team_fold<" + number(team_)) +
+         ">(" + a + ", [](" + t + " a, " + t + " b) { return " + fold_call(s.combine[result], "a", "b") +
+         "; }, slots, " + (s_.cluster > 1 ? "parts, " : "") + "turn)";
+}
+
+// A reduction with results that follow its first, which a thread has of the vectors it has seen: where that moves, what follows
+// moves with it. In the end all threads of a team move to the first result of the team.
+void CudaLoops::emit_online(const Stmt& s) {
+  TENON_CHECK(s.simd && simd_ == kNoRef, "what follows another result stands in loops of a team");
+  for (size_t r = 0; r < s.results.size(); ++r)
+    declare(s.results[r], false, accumulator(s.results[r]), identity(s.combine[r], k_.types[s.results[r]]));
+  s.combine[0] == ops::maximum ? emit_exps(s) : emit_squares(s);
+}
+
+// Sums of exp(x - maximum): by every vector the maximum grows first, and what was added up is scaled once.
+void CudaLoops::emit_exps(const Stmt& s) {
+  const Ref first = s.results[0];
+  const std::string t = type(first), n = std::to_string(first), a = accumulator(first), most = "most" + n,
+                    base = "base" + n, scale = "scale" + n, e = "e" + n;
+  auto scale_sums = [&](const std::string& by) {
+    for (size_t r = 1; r < s.results.size(); ++r)
+      if (const std::string sum = accumulator(s.results[r]); s.online[r] != kPlain)
+        line(sum + " = " + fold_call(ops::mul, sum, by) + ";");
+  };
+  simd_loop(s, [&] {
+    emit_lanes(s.body, {}, s.yields);
+    line(t + " " + most + " = " + a + ";");
+    each_lane([&] { line(most + " = " + fold_call(ops::maximum, most, use(s.yields[0])) + ";"); });
+    line("const " + t + " " + base + " = tn_base(" + most + "), " + scale + " = tn_exp(tn_sub(" + a + ", " +
+         base + "));");
+    line(a + " = " + most + ";");
+    scale_sums(scale);
+    each_lane([&] {
+      line("const " + t + " " + e + " = tn_exp(tn_sub(" + use(s.yields[0]) + ", " + base + "));");
+      for (size_t r = 1; r < s.results.size(); ++r) {
+        const std::string sum = accumulator(s.results[r]), y = use(s.yields[r]);
+        line(sum + " = " +
+             fold_call(s.combine[r], sum, s.online[r] == kPlain ? y : fold_call(ops::mul, y, e)) + ";");
+      }
+    });
+  });
+  line("const " + t + " " + value(first) + " = " + of_team(s, 0) + ", " + base + " = tn_base(" +
+       value(first) + "), " + scale + " = tn_exp(tn_sub(" + a + ", " + base + "));");
+  scale_sums(scale);
+  std::string any;
+  for (const Axis& axis : s.axes) any += (any.empty() ? "" : " && ") + extent(axis.extent) + " > 0";
+  for (size_t r = 1; r < s.results.size(); ++r) {
+    const std::string v = value(s.results[r]), team = of_team(s, r);
+    if (s.online[r] == kPlain) {
+      line("const " + type(s.results[r]) + " " + v + " = " + team + ";");
+      continue;
+    }
+    line(t + " " + v + " = " + team + ";");
+    line("if (" + any + ") " + v + " = tn_sum_below(" + value(first) + ", " + v + ");");
   }
+}
+
+// Sums of squared distances from the mean: a thread takes its own from some mean of the numbers it has seen.
+void CudaLoops::emit_squares(const Stmt& s) {
+  const Ref first = s.results[0];
+  const std::string t = type(first), n = std::to_string(first), seen = "seen" + n, from = "from" + n,
+                    far = "far" + n, moved = "moved" + n, mean = "mean" + n, next = "next" + n;
+  const auto following = std::ranges::find(s.online, ops::square) - s.online.begin();
+  const std::string squares = accumulator(s.results[static_cast<size_t>(following)]);
+  line(t + " " + seen + " = 0, " + next + " = 0, " + from + " = 0, " + moved + " = 0;");
+  simd_loop(s, [&] {
+    emit_lanes(s.body, {}, s.yields);
+    open("if (" + seen + " >= " + next + ")");
+    line("const int v = 0;");
+    line("tn_center(" + use(s.yields[0]) + ", " + seen + ", " + next + ", " + from + ", " + moved + ", " +
+         squares + ");");
+    close();
+    line(seen + " += " + (whole_ ? number(vector_) : "count") + ";");
+    each_lane([&] {
+      line("const " + t + " " + far + " = " + fold_call(ops::sub, use(s.yields[0]), from) + ";");
+      line(moved + " = " + fold_call(ops::add, moved, far) + ";");
+      for (size_t r = 0; r < s.results.size(); ++r) {
+        const std::string sum = accumulator(s.results[r]);
+        const std::string y = s.online[r] == kPlain ? use(s.yields[r]) : fold_call(ops::mul, far, far);
+        line(sum + " = " + fold_call(s.combine[r], sum, y) + ";");
+      }
+    });
+  });
+  std::string count;
+  for (const Axis& axis : s.axes) count += (count.empty() ? "" : " * ") + extent(axis.extent);
+  line("const " + t + " " + value(first) + " = " + of_team(s, 0) + ", " + mean + " = " + value(first) +
+       " / (" + t + ")(" + count + ");");
+  for (size_t r = 1; r < s.results.size(); ++r) {
+    if (s.online[r] != kPlain)
+      line(squares + " = tn_squares_about(" + mean + ", " + seen + ", " + from + ", " + moved + ", " +
+           squares + ");");
+    line("const " + type(s.results[r]) + " " + value(s.results[r]) + " = " + of_team(s, r) + ";");
+  }
+}
+
+void CudaLoops::each_lane(const std::function<void()>& body) {
+  open(whole_ ? "TN_EACH" : "TN_EACH if (v < count)");
+  body();
+  close();
 }
 
 }  // namespace tenon::jit

@@ -26,7 +26,7 @@ class CudaLoops : protected CudaLanes {
 
  private:
   void nest(const std::vector<Axis>& axes, size_t count, const std::function<void()>& body);
-  void simd_loop(const Stmt& s, const std::function<void()>& tail);
+  void simd_loop(const Stmt& s, const std::function<void()>& body);
   void over_row(const Axis& axis, const Range& r, const std::function<void()>& body);
   void over_chunks(const Axis& axis, const Range& r, const std::function<void()>& body);
   std::string first_lane() const;
@@ -35,6 +35,11 @@ class CudaLoops : protected CudaLanes {
   void emit_loop(const Stmt& s);
   void fold_in_order(const Stmt& s, const std::function<void()>& body);
   void emit_reduce(const Stmt& s);
+  void emit_online(const Stmt& s);
+  void emit_exps(const Stmt& s);
+  void emit_squares(const Stmt& s);
+  void each_lane(const std::function<void()>& body);  // of those that are there
+  std::string of_team(const Stmt& s, size_t result) const;
 
   std::map<Ref, std::pair<std::string, std::string>>
       tiles_;  // by the variable that counts them: elements of one and of all

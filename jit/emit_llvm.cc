@@ -367,6 +367,7 @@ class Emitter : LaneEmitter {
   }
 
   void emit_reduce(const Stmt& s) {
+    TENON_CHECK(s.online.empty(), "online results are a GPU's");
     const size_t results = s.combine.size();
     const int lanes = s.simd ? w_ : width();
     const int unroll = s.simd ? s.unroll : 1;

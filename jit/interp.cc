@@ -12,6 +12,7 @@
 #include "jit/kernel.h"
 #include "src/base/convert.h"
 #include "src/ir/narrow.h"
+#include "src/ops/names.h"
 
 namespace tenon::jit {
 namespace {
@@ -199,20 +200,29 @@ class Interpreter {
   }
 
   Status reduce(const Stmt& s) {
+    TENON_TRY(reduce(s, false));
+    return s.online.empty() ? Status() : reduce(s, true);
+  }
+  // online: the results that follow the first, in a loop of their own.
+  Status reduce(const Stmt& s, bool online) {
     size_t width = s.simd ? static_cast<size_t>(lanes_) * s.unroll : 1;
+    auto mine = [&](size_t r) { return online == (r < s.online.size() && s.online[r] != kPlain); };
     std::vector<std::vector<Bits>> sums;
     for (size_t r = 0; r < s.combine.size(); ++r)
       sums.emplace_back(width, identity(s.combine[r], k_.types[s.results[r]]));
     TENON_TRY(each(s.axes, 0, [&](int64_t index) {
       TENON_TRY(block(s.body));
       for (size_t r = 0; r < sums.size(); ++r) {
+        if (!mine(r)) continue;
         Bits& sum =
             sums[r][static_cast<size_t>(index) % width];  // vector (k / lanes) % unroll, lane k % lanes
-        sum = fold(s.combine[r], k_.types[s.results[r]], sum, values_[s.yields[r]]);
+        sum =
+            fold(s.combine[r], k_.types[s.results[r]], sum, online ? following(s, r) : values_[s.yields[r]]);
       }
       return Status();
     }));
     for (size_t r = 0; r < sums.size(); ++r) {
+      if (!mine(r)) continue;
       auto combine = [&](size_t into, size_t from) {
         sums[r][into] = fold(s.combine[r], k_.types[s.results[r]], sums[r][into], sums[r][from]);
       };
@@ -226,6 +236,19 @@ class Interpreter {
       values_[s.results[r]] = sums[r][0];
     }
     return {};
+  }
+  // What an element adds to a result that follows the first, which is known.
+  Bits following(const Stmt& s, size_t r) const {
+    const DType t = k_.types[s.results[r]];
+    Bits from = values_[s.results[0]];
+    if (s.online[r] == ops::square) {
+      double count = 1;
+      for (const Axis& a : s.axes) count *= static_cast<double>(extent_value(a.extent, sizes_.data()));
+      from = of_double(as_double(from, t) / count, t);
+    }
+    const Bits far = fold(ops::sub, t, values_[s.yields[0]], from);
+    if (s.online[r] == ops::square) return fold(ops::mul, t, far, far);
+    return fold(ops::mul, t, values_[s.yields[r]], apply(op(s.online[r]), {&far, 1}, {&t, 1}, t));
   }
 
   Bits identity(OpId combine, DType t) const { return of_scalar(*combine_identity(combine, t), t); }

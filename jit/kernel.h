@@ -46,6 +46,7 @@ namespace tenon::jit {
 
 using Ref = uint32_t;  // a scalar value or loop variable of the kernel
 inline constexpr Ref kNoRef = ~Ref{0};
+inline constexpr OpId kPlain = 0xffff;
 inline constexpr int kMaxLoopDepth =
     64;  // nested statements; deeper text is refused rather than recursed into
 
@@ -102,6 +103,7 @@ struct Stmt {
     par,       // par %i in N, simd %k in K { }   outermost only, exactly one; iterations are independent
     loop,      // for %j in M { }       sequential
     reduce,  // %r, %q = reduce add, maximum simd %j in M unroll 4 { ... yield %a, %b }   order: see interpret
+    // %m, %s = reduce maximum, exp add simd %j in M { ... yield %a, %b }: one loop for two (see online)
     scan,  // %r = scan add %a      running fold over the `for` it stands directly in, this iteration included
   };
   Kind kind = Kind::op;
@@ -118,8 +120,12 @@ struct Stmt {
   bool simd = false;               // the last axis runs across vector lanes
   int unroll = 1;                  // simd reduce: independent accumulators
   std::vector<OpId> combine = {};  // reduce: one row per result
-  std::vector<Ref> results = {};   // reduce
-  std::vector<Ref> yields = {};    // reduce
+  // reduce: empty, or per result kPlain or how it follows the first, whose yields are a: `exp add` behind a maximum m adds up
+  // b * exp(a - m), `square add` behind a sum adds up square(a - mean) and yields a once more. Numbers as in two loops,
+  // -inf, inf, NaN and no elements too; for GPUs (online.h).
+  std::vector<OpId> online = {};
+  std::vector<Ref> results = {};  // reduce
+  std::vector<Ref> yields = {};   // reduce
   Block body = {};
 };
 

@@ -11,7 +11,8 @@
 //             | VALUE "=" "size" SIZE | VALUE "=" "index" VALUE | VALUE "=" "scan" OP VALUE
 //             | VALUE "=" "load" place | "store" place "," VALUE
 //             | ("par" | "for") axes block
-//             | VALUE {"," VALUE} "=" "reduce" OP {"," OP} axes "{" {statement} "yield" VALUE {"," VALUE} "}"
+//             | VALUE {"," VALUE} "=" "reduce" fold {"," fold} axes "{" {statement} "yield" VALUE {"," VALUE} "}"
+//   fold     := [OP] OP
 //   axes     := [axis {"," axis}] ["unroll" INT]        axis := ["simd"] VALUE "in" (extent | VALUE) ["by" extent], simd last only
 //   extent   := INT | [INT "*"] SIZE
 //   place    := VALUE "[" address "]"                   address := ["-"] term {("+" | "-") term}
@@ -152,8 +153,16 @@ class Parser {
 
   Status reduce(Stmt& s, int depth) {
     s.kind = Stmt::Kind::reduce;
-    do TENON_TRY(op_id(s.combine.emplace_back()));
-    while (lexer_.accept(","));
+    bool online = false;
+    do {
+      s.online.push_back(kPlain);
+      TENON_TRY(op_id(s.combine.emplace_back()));
+      if (lexer_.peek().kind != Token::Kind::name || lexer_.at("simd") || lexer_.at("unroll")) continue;
+      s.online.back() = s.combine.back();
+      online = true;
+      TENON_TRY(op_id(s.combine.back()));
+    } while (lexer_.accept(","));
+    if (!online) s.online.clear();
     TENON_TRY(axes(s));
     return block(s.body, &s, depth + 1);
   }

@@ -76,7 +76,11 @@ class Printer {
       case K::loop: return "for" + axes(s) + " {";
       case K::reduce: {
         std::string text = values(s.results) + " = reduce ";
-        for (size_t i = 0; i < s.combine.size(); ++i) text += (i ? ", " : "") + op_name(s.combine[i]);
+        for (size_t i = 0; i < s.combine.size(); ++i) {
+          text += i ? ", " : "";
+          if (i < s.online.size() && s.online[i] != kPlain) text += op_name(s.online[i]) + " ";
+          text += op_name(s.combine[i]);
+        }
         return text + axes(s) + " {";
       }
     }

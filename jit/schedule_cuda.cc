@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "jit/cuda_rows.h"
+#include "jit/online.h"
 #include "jit/transposing.h"
 #include "src/base/align.h"
 
@@ -313,6 +314,7 @@ std::string describe(const CudaSchedule& s) {
   if (s.locals == Locals::shared) text += " shared";
   if (s.locals == Locals::global) text += " global";
   if (s.ahead > 1) text += " ahead " + std::to_string(s.ahead);
+  if (s.online) text += " online";
   return text + (s.whole ? " whole" : "") + (s.wide ? " wide" : "") + (s.approximate ? " approximate" : "");
 }
 
@@ -404,11 +406,23 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   } else if (has_locals(k)) {
     s.locals = shared ? Locals::shared : Locals::global;
   }
+  // A row that nothing keeps is gone through as seldom as can be.
+  if (s.chunks == 0 && s.cluster == 1 && s.locals != Locals::shared && rows.again())
+    if (const auto once = online_kernel(k)) {
+      CudaSchedule online = cuda_schedule(*once, sizes, device, alignment, longest_buffer, ease);
+      online.online = true;
+      return online;
+    }
   return s;
 }
 
 CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes,
                        const CudaDevice& device) {
+  if (s.online) {
+    CudaSchedule once = s;
+    once.online = false;
+    return cuda_launch(*online_kernel(k), once, sizes, device);
+  }
   if (s.merged) {
     CudaSchedule flat = s;
     flat.merged = false;

@@ -44,6 +44,7 @@ struct CudaSchedule {
   int along = 0,
       across = 0;  // tiled: elements of a tile along the axis of lanes, and along the other; powers of two
   bool merged = false;  // flat: the inner loop of a map is part of the par nest (jit/transposing.h)
+  bool online = false;  // what kernel it is of, is what jit/online.h makes of it
   // flat: steps of a reduction in order, or vectors of a map, that a thread loads before the first folds or is computed.
   int ahead = 1;
   int rows = 1;              // flat: threads that share each column of a reduction in order; a power of two

@@ -17,6 +17,8 @@
 //  loops     at least one axis (par: any number), extents not negative, nested no deeper than 64
 //  simd      no simd loop within another; a store within one has an address that changes with the lane
 //  reduce    as many rows as yields as results, of equal types; rows fold (combine_identity) and are spelled
+//  online    `exp add` behind a first `maximum`, or `square add` behind a first `add` and of what that yields; all floats
+//            of one type; of a simd reduce without unroll or tiles, in whose body scalars alone stand
 //  unroll    1, or 2, 4, 8 of a simd reduce
 //  scan      stands directly in the body of a sequential `for` of one axis; its row folds
 // Tested by tests/kernel_test.cc and tests/jit/*.tn.
@@ -25,6 +27,7 @@
 
 #include "jit/kernel.h"
 #include "src/base/text.h"
+#include "src/ops/names.h"
 
 namespace tenon::jit {
 namespace {
@@ -293,7 +296,30 @@ class Verifier {
         error("the result is of type " + std::string(name(type)));
       varies[i] = varies_[s.yields[i]];
     }
+    if (!s.online.empty()) online(s);
     return varies;
+  }
+  void online(const Stmt& s) {
+    if (s.online.size() != s.combine.size() || s.online[0] != kPlain)
+      return error("the first result follows none");
+    for (size_t i = 1; i < s.online.size(); ++i) {
+      const OpId row = s.online[i];
+      if (row == kPlain) continue;
+      if (s.combine[i] != ops::add || (row != ops::exp && row != ops::square) ||
+          s.combine[0] != (row == ops::exp ? ops::maximum : ops::add))
+        error("what follows is an exp add behind a maximum, or a square add behind an add");
+      if (std::max(s.yields[0], s.yields[i]) >= k_.types.size()) continue;
+      const DType type = k_.types[s.yields[i]];
+      if (!is_float(type) || type != k_.types[s.yields[0]]) error("what follows is a float as the first is");
+      if (row == ops::square && s.yields[i] != s.yields[0]) error("a square add yields what the first does");
+    }
+    if (std::ranges::count(s.online, ops::square) > 1) error("one square add is enough");
+    const bool tiles =
+        std::ranges::any_of(s.axes, [](const Axis& a) { return a.of != kNoRef || a.counts_tiles(); });
+    if (!s.simd || s.unroll != 1 || tiles)
+      error("what follows stands in a simd reduce without unroll or tiles");
+    if (std::ranges::any_of(s.body, [](const Stmt& i) { return !i.axes.empty() || i.kind == K::store; }))
+      error("beside what follows stand scalars alone");
   }
 
   void block(const Block& block, const Stmt* loop, int depth) {
@@ -304,7 +330,8 @@ class Verifier {
       bool has_body = s.kind == K::par || s.kind == K::loop || s.kind == K::reduce;
       if (!has_body && !(s.body.empty() && s.axes.empty() && !s.simd && s.unroll == 1))
         error("has a body but is no loop");
-      if (s.kind != K::reduce && !(s.combine.empty() && s.results.empty() && s.yields.empty()))
+      if (s.kind != K::reduce &&
+          !(s.combine.empty() && s.online.empty() && s.results.empty() && s.yields.empty()))
         error("has yields but is no reduce");
       if (has_body)
         this->loop(s, depth + 1);

@@ -20,6 +20,7 @@
 #include "jit/emit_cuda.h"
 #include "jit/kernel.h"
 #include "jit/lower.h"
+#include "jit/online.h"
 #include "src/base/text.h"
 #include "src/ir/group.h"
 #include "src/ir/text.h"
@@ -105,6 +106,17 @@ Result<std::string> cuda(std::string_view args, std::string_view input) {
          jit::emit_cuda(kernel, s);
 }
 
+// What a GPU makes of a kernel whose rows nothing keeps.
+Result<std::string> online(std::string_view, std::string_view input) {
+  TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
+  TENON_TRY(jit::verify(kernel));
+  const auto once = jit::online_kernel(kernel);
+  if (!once) return std::string("nothing to change\n");
+  TENON_TRY(jit::verify(*once));
+  if (jit::online_kernel(*once)) return invalid("it makes more of what it made");
+  return print(*once);
+}
+
 // A graph as one group, as a GPU runs it.
 Result<std::string> lower_gpu(std::string_view, std::string_view input) {
   TENON_ASSIGN(Graph graph, parse_graph(input));
@@ -174,9 +186,18 @@ Result<std::string> launches(std::string_view args, std::string_view input) {
 }
 
 const Verb kVerbs[] = {
-    {"pass", pass},           {"fuse", fuse_graph},     {"lower", lower_graph},           {"cat", cat},
-    {"verify", verify_graph}, {"kernel", kernel},       {"verify-kernel", verify_kernel}, {"llvm", llvm},
-    {"cuda", cuda},           {"lower-gpu", lower_gpu}, {"launches", launches},
+    {"pass", pass},
+    {"fuse", fuse_graph},
+    {"lower", lower_graph},
+    {"cat", cat},
+    {"verify", verify_graph},
+    {"kernel", kernel},
+    {"verify-kernel", verify_kernel},
+    {"llvm", llvm},
+    {"cuda", cuda},
+    {"lower-gpu", lower_gpu},
+    {"online", online},
+    {"launches", launches},
 };
 
 // ---- the runner ----

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "jit/emit_cuda.h"
-#include "tests/cuda_kernels.h"
+#include "tests/cuda_online.h"
 #include "tests/cuda_rows.h"
 #include "tests/cuda_transposing.h"
 
@@ -168,6 +168,32 @@ TEST(Nvrtc, ClustersFitWhatHasThem) {
         auto old = (*nvrtc())->compile(cuda_source(kernel, s), kernel.name, 80, s.approximate);
         EXPECT_FALSE(old.ok());
       }
+}
+
+// Rows that nothing keeps, whole vectors or single elements at a time.
+TEST(Nvrtc, OnlineRowsFitEveryArchitecture) {
+  NEEDS_NVRTC();
+  CudaDevice device;
+  device.architecture = 80;
+  for (int architecture : {80, 90, 100, 120})
+    for (const char* text : kOnlineTexts)
+      for (DType type : {DType::f32, DType::bf16, DType::f64})
+        for (int64_t m : {1 << 20, (1 << 20) - 1}) {
+          if (type == DType::f64 && std::string_view(text).find("f32") != std::string_view::npos) continue;
+          const Kernel kernel = online_case(text, type, 0, 0, {}).kernel;
+          const std::vector<int64_t> sizes{64, m};
+          const CudaSchedule s = cuda_schedule(kernel, sizes, device, 16, 1 << 20);
+          SCOPED_TRACE(kernel.name + " sm_" + std::to_string(architecture) + " " + describe(s));
+          ASSERT_TRUE(s.online);
+          const auto built =
+              (*nvrtc())->compile(cuda_source(kernel, s), kernel.name, architecture, s.approximate, true);
+          ASSERT_TRUE(built.ok()) << built.status().message();
+          EXPECT_EQ(built->spill_bytes, 0) << built->registers;
+          EXPECT_LE(built->registers, 64);
+          EXPECT_EQ(count(built->ptx, "ld.local"), 0);
+          const int vectors = count(built->ptx, "ld.global.v") + count(built->ptx, "ld.global.nc.v");
+          EXPECT_EQ(vectors > 0, s.vector > 1) << built->ptx;
+        }
 }
 
 // Columns: the loads of several rows come before the first of them is added.

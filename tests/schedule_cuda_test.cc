@@ -5,6 +5,7 @@
 
 #include "tests/cuda_devices.h"
 #include "tests/cuda_kernels.h"
+#include "tests/cuda_online.h"
 #include "tests/cuda_transposing.h"
 
 namespace tenon::jit {
@@ -26,20 +27,20 @@ TEST(CudaSchedule, Words) {
       {0, DType::bf16, 16384, 8192, "H100", "row 256x1 vector 8 registers 4 whole approximate"},
       {0, DType::f32, 8192, 65536, "H100", "row 1024x1 vector 4 cluster 4 registers 4 whole"},
       {0, DType::f32, 8192, 65536, "H200", "row 1024x1 vector 4 cluster 4 registers 4 whole"},
-      {0, DType::f32, 8192, 65536, "A100", "row 1024x1 vector 4 global whole"},
-      {0, DType::f32, 8192, 65536, "RTX 4090", "row 1024x1 vector 4 global whole"},
+      {0, DType::f32, 8192, 65536, "A100", "row 1024x1 vector 4 online whole"},
+      {0, DType::f32, 8192, 65536, "RTX 4090", "row 1024x1 vector 4 online whole"},
       {0, DType::bf16, 2048, 131072, "H100", "row 1024x1 vector 8 cluster 8 registers 2 whole approximate"},
       {0, DType::bf16, 2048, 262144, "H100", "row 1024x1 vector 8 cluster 8 shared whole approximate"},
       {0, DType::bf16, 2048, 262143, "H200", "row 1024x1 vector 1 cluster 8 shared whole approximate"},
-      {0, DType::f32, 16, 1 << 20, "H100", "row 1024x1 vector 4 global whole"},
+      {0, DType::f32, 16, 1 << 20, "H100", "row 1024x1 vector 4 online whole"},
       {1, DType::f32, 4096, 65536, "H100", "row 1024x1 vector 4 cluster 2 registers 8 whole"},
-      {1, DType::f32, 4096, 65536, "A100", "row 1024x1 vector 4 whole"},
-      {1, DType::bf16, 4096, 1 << 20, "H100", "row 1024x1 vector 8 whole wide approximate"},
+      {1, DType::f32, 4096, 65536, "A100", "row 1024x1 vector 4 online whole"},
+      {1, DType::bf16, 4096, 1 << 20, "H100", "row 1024x1 vector 8 online whole wide approximate"},
       {0, DType::f32, 128, 50000, "H100", "row 1024x1 vector 4 shared whole"},
       {0, DType::f32, 128, 57856, "H100", "row 1024x1 vector 4 shared whole"},
       {0, DType::f32, 128, 58112, "H100", "row 1024x1 vector 4 cluster 4 registers 4 whole"},
-      {0, DType::f32, 128, 50000, "RTX 4090", "row 1024x1 vector 4 global whole"},
-      {0, DType::f32, 128, 50000, "A100", "row 1024x1 vector 4 global whole"},
+      {0, DType::f32, 128, 50000, "RTX 4090", "row 1024x1 vector 4 online whole"},
+      {0, DType::f32, 128, 50000, "A100", "row 1024x1 vector 4 online whole"},
       {0, DType::f32, 131072, 128, "H100", "row 32x8 vector 4 registers 1 whole"},
       {0, DType::f32, 16, 1, "H100", "flat 1x256 vector 1 global"},
       {0, DType::f32, 0, 64, "H100", "row 16x16 vector 4 registers 1 whole"},
@@ -95,18 +96,71 @@ TEST(CudaSchedule, Words) {
   }
 }
 
-// Rows kept in global memory take room for the blocks that run at once, however many there are.
+// Rows that nothing keeps: what can be computed anew is, and a sum joins the fold that it follows; then the numbers alone may
+// still fit into the registers of a block or a cluster. Shared memory comes first.
+TEST(CudaSchedule, RowsThatNothingKeeps) {
+  const Expected all[] = {
+      {0, DType::f32, 64, 300000, "H100", "row 1024x1 vector 4 cluster 8 shared whole"},
+      {0, DType::f32, 64, 1 << 20, "H100", "row 1024x1 vector 4 online whole"},
+      {0, DType::bf16, 64, 300000, "H100", "row 1024x1 vector 8 cluster 8 shared whole approximate"},
+      {0, DType::bf16, 64, 1 << 20, "H100", "row 1024x1 vector 8 online whole approximate"},
+      {1, DType::f32, 64, 300000, "H100", "row 1024x1 vector 4 online whole"},
+      {1, DType::f32, 64, 1 << 20, "H100", "row 1024x1 vector 4 online whole"},
+      {1, DType::bf16, 64, 300000, "H100", "row 1024x1 vector 8 cluster 8 registers 5 whole approximate"},
+      {1, DType::bf16, 64, 1 << 20, "H100", "row 1024x1 vector 8 online whole approximate"},
+      {2, DType::f32, 64, 300000, "H100", "row 1024x1 vector 4 online whole"},
+      {2, DType::f32, 64, 1 << 20, "H100", "row 1024x1 vector 4 online whole"},
+      {2, DType::bf16, 64, 300000, "H100", "row 1024x1 vector 8 cluster 8 registers 5 whole approximate"},
+      {2, DType::bf16, 64, 1 << 20, "H100", "row 1024x1 vector 8 online whole approximate"},
+      {4, DType::f32, 64, 300000, "H100", "row 1024x1 vector 4 online whole"},
+      {4, DType::f32, 64, 1 << 20, "H100", "row 1024x1 vector 4 online whole"},
+      {4, DType::bf16, 64, 300000, "H100", "row 1024x1 vector 8 cluster 8 registers 5 whole approximate"},
+      {4, DType::bf16, 64, 1 << 20, "H100", "row 1024x1 vector 8 online whole approximate"},
+      {0, DType::f32, 64, 1 << 20, "H200", "row 1024x1 vector 4 online whole"},
+      {4, DType::f32, 64, 1 << 20, "H200", "row 1024x1 vector 4 online whole"},
+      {0, DType::f32, 64, 300000, "A100", "row 1024x1 vector 4 online whole"},
+      {0, DType::bf16, 64, 300000, "A100", "row 1024x1 vector 8 online whole approximate"},
+      {4, DType::f32, 64, 300000, "A100", "row 1024x1 vector 4 online whole"},
+      {4, DType::bf16, 64, 300000, "A100", "row 1024x1 vector 8 online whole approximate"},
+      {0, DType::f32, 64, 300000, "RTX 4090", "row 1024x1 vector 4 online whole"},
+      {0, DType::bf16, 64, 300000, "RTX 4090", "row 1024x1 vector 8 online whole approximate"},
+      {1, DType::f32, 64, 300000, "RTX 4090", "row 1024x1 vector 4 online whole"},
+      {1, DType::bf16, 64, 300000, "RTX 4090", "row 1024x1 vector 8 online whole approximate"},
+      {2, DType::f32, 64, 300000, "RTX 4090", "row 1024x1 vector 4 online whole"},
+      {2, DType::bf16, 64, 300000, "RTX 4090", "row 1024x1 vector 8 online whole approximate"},
+      {4, DType::f32, 64, 300000, "RTX 4090", "row 1024x1 vector 4 online whole"},
+      {4, DType::bf16, 64, 300000, "RTX 4090", "row 1024x1 vector 8 online whole approximate"},
+      {0, DType::f32, 64, 32768, "RTX 4090", "row 1024x1 vector 4 registers 8 online whole"},
+      {0, DType::bf16, 64, 1 << 19, "H100",
+       "row 1024x1 vector 8 cluster 8 registers 8 online whole approximate"},
+      {5, DType::f32, 64, 1 << 16, "A100", "row 1024x1 vector 4 online whole"},
+      {5, DType::f32, 64, 300, "H100", "row 128x1 vector 4 online whole"},
+  };
+  for (const Expected& e : all) {
+    const KernelCase c = online_case(kOnlineTexts[e.text], e.type, 0, 0, {});
+    const std::vector<int64_t> sizes{e.n, e.m};
+    const CudaSchedule s = cuda_schedule(c.kernel, sizes, cuda_device(e.device), 16, 1 << 20);
+    EXPECT_EQ(describe(s), e.words) << c.kernel.name << " " << name(e.type) << " " << e.n << "x" << e.m << " "
+                                    << e.device;
+    const CudaLaunch l = cuda_launch(c.kernel, s, sizes, cuda_device(e.device));
+    EXPECT_EQ(l.scratch_bytes, 0);
+    EXPECT_EQ(l.cluster, s.cluster);
+  }
+}
+
+// Sums that go from row to row are no such thing: kept in global memory they take room for the blocks that run at once, however
+// many there are.
 TEST(CudaSchedule, RowsInGlobalMemory) {
-  const KernelCase c = real_case(kCudaTexts[0], DType::f32, 2, 2);
+  const KernelCase c = real_case(kCudaTexts[9], DType::f32, 4, 2);
   constexpr int64_t kRow = 50257;
   for (const auto& [device, at_once] : {std::pair{"A100", 2 * 108}, std::pair{"RTX 4090", 128}})
     for (int ease : {0, kMostEase})
-      for (int64_t n : {3, 8192}) {
-        const std::vector<int64_t> sizes{n, kRow};
+      for (int64_t blocks : {3, 8192}) {
+        const std::vector<int64_t> sizes{4 * blocks, kRow};
         const CudaSchedule s = cuda_schedule(c.kernel, sizes, cuda_device(device), 16, 1 << 20, ease);
         EXPECT_EQ(describe(s), "row 1024x1 vector 1 global whole");
         const CudaLaunch l = cuda_launch(c.kernel, s, sizes, cuda_device(device));
-        EXPECT_EQ(l.blocks, std::min<int64_t>(n, at_once)) << device;
+        EXPECT_EQ(l.blocks, std::min<int64_t>(blocks, at_once)) << device;
         EXPECT_GE(l.scratch_stride, 4 * kRow);
         EXPECT_LE(l.scratch_bytes, l.blocks * (4 * kRow + 64)) << device;
       }
