@@ -24,7 +24,7 @@ class Lowering final : public Evaluator {
         kept_rows_(in, axes_) {
     for (ValueId v : in.members) member_.insert(v);
     for (ValueId v : in.members)
-      if (kind(v) == Kind::reduce && !is_sum(v))
+      if (kind(v) == Kind::reduce && !in_.is_sum(v))
         reduces_.push_back(v);
       else if (kind(v) == Kind::scan)
         has_scan_ = true;
@@ -386,10 +386,12 @@ class Lowering final : public Evaluator {
   }
 
   // ---- sums over the par axes ----
-  bool is_sum(ValueId v) const { return std::count(in_.sums.begin(), in_.sums.end(), v) > 0; }
+  bool is_output_of_sum(ValueId o) const {
+    return std::ranges::any_of(in_.sums, [&](const LowerInput::Sum& s) { return s.output == o; });
+  }
   // The element of the row at hand joins those of the rows before.
-  void add_up(ValueId v) {
-    const Node& n = graph().node(v);
+  void add_up(const LowerInput::Sum& sum) {
+    const Node& n = graph().node(sum.fold);
     const DType type = compute_type(n.type.dtype);
     const OpId fold = *find_op(op(n.op).combine);
     Indices at;
@@ -399,7 +401,7 @@ class Lowering final : public Evaluator {
     const int local = new_local(type);
     const Ref old = emit_load(local, type, inner_linear());
     emit_store(local, inner_linear(), scalar_op(fold, {old, cast_to(y, type)}, type));
-    proto_.sums.push_back({v, local, fold});
+    proto_.sums.push_back({sum.output, local, fold});
   }
 
   // ---- outputs ----
@@ -421,7 +423,7 @@ class Lowering final : public Evaluator {
     }
     std::vector<ValueId> full, reduced;
     for (ValueId o : in_.outputs)
-      if (!is_sum(o)) (is_full(o) ? full : reduced).push_back(o);
+      if (!is_output_of_sum(o)) (is_full(o) ? full : reduced).push_back(o);
     auto store_all = [&](const std::vector<ValueId>& outputs, bool inner_too) {
       std::vector<std::pair<Index, Ref>> done;
       for (ValueId o : outputs) {
@@ -444,8 +446,8 @@ class Lowering final : public Evaluator {
     if (!full.empty() || !in_.sums.empty()) {
       if (loops) scopes_.emplace_back();
       store_all(full, true);
-      for (ValueId v : in_.sums)
-        if (!failed()) add_up(v);
+      for (const LowerInput::Sum& sum : in_.sums)
+        if (!failed()) add_up(sum);
       if (failed()) return;
       if (loops) {
         Stmt loop{.kind = Stmt::Kind::loop, .body = std::move(scopes_.back().block)};

@@ -10,7 +10,7 @@ namespace tenon::jit {
 KeptRows::KeptRows(const LowerInput& in, const std::vector<LoopAxis>& axes)
     : in_(in), axes_(axes), member_(in.members.begin(), in.members.end()) {
   for (ValueId v : in.members)
-    if (kind(v) == Kind::reduce && !std::count(in.sums.begin(), in.sums.end(), v)) reduces_.push_back(v);
+    if (kind(v) == Kind::reduce && !in.is_sum(v)) reduces_.push_back(v);
 }
 
 // Whether a row of this value is worth a local: several loops read it, and computing it anew costs more.

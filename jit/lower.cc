@@ -29,7 +29,7 @@ Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
       return unsupported("a scan shares its loops with no other fold");
     scans = scans || kind == Kind::scan;
     if (folds) continue;
-    if (std::count(in.sums.begin(), in.sums.end(), v)) continue;
+    if (in.is_sum(v)) continue;
     folds = true;
     root = n.inputs[0];
     const int rank = g.type(root).rank();

@@ -5,6 +5,7 @@
 // Tested by tests/jit/lower_*.tn, tests/run_test.cc and tests/fuzz_test.cc.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <span>
 #include <vector>
@@ -22,8 +23,14 @@ struct LowerInput {
   // Strides in elements of a materialised value; absent: the value is a view to read through.
   std::function<std::optional<Dims>(ValueId)> strides;
   Target target = Target::cpu;
-  std::vector<ValueId> sums =
-      {};  // set by lower(): what is added up beside the loops over rows (row_blocks.h)
+  // Set by lower(): what is added up beside the loops over rows (row_blocks.h), and the output that is: the sum, or its cast.
+  struct Sum {
+    ValueId fold, output;
+  };
+  std::vector<Sum> sums = {};
+  bool is_sum(ValueId v) const {
+    return std::ranges::any_of(sums, [&](const Sum& s) { return s.fold == v; });
+  }
 };
 
 // Memory between the kernels of a group, free again when the last that names it has run.

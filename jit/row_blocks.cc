@@ -135,18 +135,50 @@ class RowBlocks {
   std::vector<Temp> temps_;
 };
 
+// Members that read a value, through views too.
+std::vector<ValueId> readers(const LowerInput& in, ValueId v) {
+  std::vector<ValueId> list;
+  for (ValueId m : in.members)
+    for (ValueId i : in.graph.node(m).inputs) {
+      while (i != v && op(in.graph.node(i).op).view) i = in.graph.node(i).inputs[0];
+      if (i == v) list.push_back(m);
+    }
+  return list;
+}
+
+// What is stored of a sum: itself, or the cast that alone reads it, reshaped or not; kNoValue where members read it otherwise.
+ValueId stored_sum(const LowerInput& in, ValueId sum) {
+  const Graph& g = in.graph;
+  auto is_stored = [&](ValueId v) { return std::ranges::count(in.outputs, v) > 0; };
+  const std::vector<ValueId> read = readers(in, sum);
+  if (read.empty()) return is_stored(sum) ? sum : kNoValue;
+  const ValueId cast = read[0];
+  ValueId from = g.node(cast).inputs[0];
+  while (g.node(from).op == ops::reshape) from = g.node(from).inputs[0];
+  const bool alone = read.size() == 1 && from == sum && !is_stored(sum) && readers(in, cast).empty();
+  return alone && is_stored(cast) && g.node(cast).op == ops::cast &&
+                 compute_type(g.type(cast).dtype) == compute_type(g.type(sum).dtype)
+             ? cast
+             : kNoValue;
+}
+
 }  // namespace
 
-std::vector<ValueId> sums_beside_rows(const LowerInput& in) {
+std::vector<LowerInput::Sum> sums_beside_rows(const LowerInput& in) {
   const Graph& g = in.graph;
-  std::vector<ValueId> rows, sums;
+  std::vector<ValueId> rows;
+  std::vector<LowerInput::Sum> sums;
   auto flags = [&](ValueId v) {
     return *axis_flags(attr_ints(g.node(v), "axes"), g.type(g.node(v).inputs[0]).rank());
   };
   for (ValueId v : in.members) {
     const Kind kind = op(g.node(v).op).kind;
     if (kind == Kind::scan || kind == Kind::move) return {};
-    if (kind == Kind::reduce) (flags(v).empty() || flags(v).back() ? rows : sums).push_back(v);
+    if (kind != Kind::reduce) continue;
+    if (flags(v).empty() || flags(v).back())
+      rows.push_back(v);
+    else
+      sums.push_back({v, v});
   }
   if (rows.empty() || sums.empty()) return {};
   const Dims& shape = g.type(g.node(rows[0]).inputs[0]).shape;
@@ -156,11 +188,10 @@ std::vector<ValueId> sums_beside_rows(const LowerInput& in) {
     if (along[d]) row.push_back(shape[d]);
   if (!adds_up_columns(g.dims->product(row))) return {};
   along.flip();
-  for (ValueId v : sums) {
-    const bool read = std::ranges::any_of(
-        in.members, [&](ValueId m) { return std::ranges::count(g.node(m).inputs, v) > 0; });
-    if (read || !std::count(in.outputs.begin(), in.outputs.end(), v) || flags(v) != along ||
-        g.type(g.node(v).inputs[0]).shape != shape)
+  for (LowerInput::Sum& sum : sums) {
+    sum.output = stored_sum(in, sum.fold);
+    if (sum.output == kNoValue || flags(sum.fold) != along ||
+        g.type(g.node(sum.fold).inputs[0]).shape != shape)
       return {};
   }
   return sums;

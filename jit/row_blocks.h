@@ -11,8 +11,8 @@
 namespace tenon::jit {
 
 // The reductions of a group that fold exactly the axes which its others keep: sums over rows beside sums along them, which no
-// member reads. None where rows are so long that a block could not keep sums of their columns, or their length is unknown.
-std::vector<ValueId> sums_beside_rows(const LowerInput& in);
+// member reads, but for one that casts what is stored. None where rows are so long that a block could not keep sums of their columns, or their length is unknown.
+std::vector<LowerInput::Sum> sums_beside_rows(const LowerInput& in);
 
 // rows: as lowering leaves it, with sums. unsupported where its loops are not rows of one loop each.
 Result<std::vector<LoweredKernel>> rows_in_blocks(LoweredKernel rows, const LowerInput& in);

@@ -118,6 +118,48 @@ TEST_F(CudaPrograms, NormBackward) {
   }
 }
 
+// Weights of 16 bits beside sums of 32: the second kernel rounds what it stores, a reshape between or not.
+TEST_F(CudaPrograms, NormBackwardOfNarrowWeights) {
+  constexpr const char* kBackward = R"(graph @f(%x: bf16[N,160], %d: bf16[N,160], %r: f32[N,1]) {
+    %x1 = cast(%x){dtype=f32}
+    %d1 = cast(%d){dtype=f32}
+    %h = mul(%x1, %r)
+    %e = mul(%d1, %h)
+    %s = mean(%e){axes=[1], keepdims=true}
+    %q = mul(%h, %s)
+    %o = sub(%d1, %q)
+    %y = mul(%o, %r)
+    %v = sum(%e){axes=[0]}
+    %b = sum(%d1){axes=[0], keepdims=true}
+    %b0 = reshape(%b){shape=[10,16]}
+    %y1 = cast(%y){dtype=bf16}
+    %v1 = cast(%v){dtype=DTYPE}
+    %b1 = cast(%b0){dtype=DTYPE}
+    %z = neg(%v1)
+    return %y1, %v1, %b1MORE
+  })";
+  // What is asked for beside the casts, and so has kernels of its own.
+  const struct {
+    DType type;
+    const char* more;
+  } all[] = {{DType::bf16, ""}, {DType::f16, ""}, {DType::bf16, ", %v"}, {DType::bf16, ", %z"}};
+  for (const auto& [type, more] : all) {
+    std::string text = kBackward;
+    text.replace(text.find("MORE"), 4, more);
+    for (size_t at; (at = text.find("DTYPE")) != text.npos;) text.replace(at, 5, name(type));
+    const Graph graph = parsed(text);
+    auto program = Program::make(graph, options, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    const std::string kernels = (*program)->explain(false);
+    EXPECT_NE(kernels.find("_sums_1"), std::string::npos) << kernels;
+    EXPECT_EQ((*program)->stats().kernels == 2, !*more) << kernels;
+    for (int64_t n : {1, 33, 100, 0})
+      check(**program, graph,
+            {random_tensor(DType::bf16, {n, 160}, 1), random_tensor(DType::bf16, {n, 160}, 2),
+             random_tensor(DType::f32, {n, 1}, 4)});
+  }
+}
+
 TEST_F(CudaPrograms, SixteenBitTypes) {
   for (const char* type : {"bf16", "f16"}) {
     std::string text = kNorms;

@@ -182,8 +182,7 @@ def test_the_backward_pass_of_a_norm_reads_its_inputs_once(gpu, dtype):
     given = grad, x, w, b, *aten.native_layer_norm(x, shape, w, b, 1e-5)[1:]
     g, before = torch.compile(f, backend="tenon", fullgraph=True), len(gpu.launches())
     got, launches = g(*given), gpu.launches()[before:]
-    assert "_blocks_0" in launches[0] and "_sums_1" in launches[1], launches
-    assert len(launches) == (2 if dtype == torch.float32 else 4) and all("cast_bf16" in line for line in launches[2:]), launches
+    assert len(launches) == 2 and "_blocks_0" in launches[0] and "_sums_1" in launches[1], launches
     tolerance = 1e-5 if dtype == torch.float32 else 1e-2
     for y, want in zip(got, f(*[a.double() for a in given]), strict=True):  # eager adds up 16 bits in fewer
         torch.testing.assert_close(y.double(), want, atol=tolerance * float(want.abs().max()), rtol=tolerance)
