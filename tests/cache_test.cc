@@ -1,6 +1,7 @@
-// Plans: found, made once, bounded, freed when nobody runs them; programs whose sizes never repeat stay small.
+// Plans: found, made once, bounded, freed when nobody runs them, and so are refusals; programs whose sizes never repeat stay small.
 #include "src/runtime/cache.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -12,14 +13,18 @@
 namespace tenon {
 namespace {
 
-// Plans of a graph without a step; the test counts how often one is made.
+// Plans of a graph without a step, for sizes that are not `refused`; the test counts how often one is made.
 struct Maker {
   Graph graph = *parse_graph("graph @f(%x: f32[N]) {\n return %x\n}");
   PlanSource source;
   std::atomic<int> made{0};
-  Maker() { source.graph = &graph; }
+  bool (*refused)(int64_t n);
+  explicit Maker(bool (*refuses)(int64_t) = [](int64_t) { return false; }) : refused(refuses) {
+    source.graph = &graph;
+  }
   Result<std::unique_ptr<Plan>> operator()(int64_t n) {
     ++made;
+    if (refused(n)) return unsupported("no plan for " + std::to_string(n));
     return Plan::make(source, {n}, 1);
   }
 };
@@ -88,8 +93,11 @@ TEST(PlanCache, FailureIsNotKept) {
   PlanCache cache;
   Maker maker;
   const int64_t n = 3;
-  auto failed = cache.find_or_make({&n, 1}, [] { return Result<std::unique_ptr<Plan>>(invalid("no")); });
-  EXPECT_EQ(failed.status().message(), "no");
+  for (const Status& no : {invalid("no"), environment("not now"), Status(Code::internal, "a bug")}) {
+    auto failed = cache.find_or_make({&n, 1}, [&] { return Result<std::unique_ptr<Plan>>(no); });
+    EXPECT_EQ(failed.status().code(), no.code());
+    EXPECT_EQ(failed.status().message(), no.message());
+  }
   EXPECT_THROW(
       {
         auto thrown =
@@ -97,8 +105,88 @@ TEST(PlanCache, FailureIsNotKept) {
       },
       std::bad_alloc);
   EXPECT_TRUE(get(cache, maker, n).ok());
-  EXPECT_EQ(cache.stats().misses, 3);
+  EXPECT_EQ(cache.stats().misses, 5);
   EXPECT_EQ(cache.stats().plans, 1);
+  EXPECT_EQ(cache.stats().refusals, 0);
+}
+
+TEST(PlanCache, RefusalIsKept) {
+  PlanCache cache;
+  Maker maker([](int64_t n) { return n % 2 == 1; });
+  for (int round = 0; round < 3; ++round)
+    for (int64_t n = 0; n < 100; ++n) {
+      const auto use = get(cache, maker, n);
+      ASSERT_EQ(use.ok(), n % 2 == 0);
+      if (use.ok()) continue;
+      EXPECT_EQ(use.status().code(), Code::unsupported);
+      EXPECT_EQ(use.status().message(), "no plan for " + std::to_string(n));
+      EXPECT_EQ(cache.newest()->symbols()[0], round == 0 ? n - 1 : 98);  // a plan, and no refusal
+    }
+  EXPECT_EQ(maker.made, 100);
+  const PlanStats s = cache.stats();
+  EXPECT_EQ(s.plans, 50);
+  EXPECT_EQ(s.refusals, 50);
+  EXPECT_EQ(s.misses, 100);
+  EXPECT_EQ(s.hits, 200);
+  EXPECT_EQ(s.evictions, 0);
+}
+
+// The limits hold for both together: a refusal goes as a plan does, and is asked for again.
+TEST(PlanCache, RefusalsAreBounded) {
+  PlanCache cache({10, int64_t{1} << 30});
+  Maker maker([](int64_t n) { return n > 0; });
+  for (int64_t n = 1; n <= 1000; ++n) {
+    ASSERT_FALSE(get(cache, maker, n).ok());
+    ASSERT_FALSE(get(cache, maker, 5000).ok());  // always asked for: stays
+    ASSERT_TRUE(get(cache, maker, 0).ok());
+    ASSERT_LE(cache.stats().plans + cache.stats().refusals, 10);
+  }
+  EXPECT_EQ(maker.made, 1002);
+  EXPECT_EQ(cache.stats().evictions, 992);
+  const int64_t bytes = cache.stats().bytes;
+  cache.set_limits({2, int64_t{1} << 30});
+  EXPECT_EQ(cache.stats().refusals + cache.stats().plans, 2);
+  EXPECT_LT(cache.stats().bytes, bytes);
+  ASSERT_FALSE(get(cache, maker, 7).ok());
+  ASSERT_FALSE(get(cache, maker, 7).ok());
+  EXPECT_EQ(maker.made, 1003);
+  cache.set_limits({1, 0});  // what came last stays
+  ASSERT_FALSE(get(cache, maker, 7).ok());
+  EXPECT_EQ(maker.made, 1003);
+  EXPECT_EQ(cache.stats().plans, 0);
+  EXPECT_FALSE(cache.newest());
+}
+
+TEST(PlanCache, WhoWaitsIsRefusedToo) {
+  PlanCache cache;
+  std::atomic<int> made{0}, refused{0};
+  const int64_t slow = 1;
+  auto ask = [&] {
+    const auto use = cache.find_or_make({&slow, 1}, [&]() -> Result<std::unique_ptr<Plan>> {
+      ++made;
+      while (cache.stats().waits < 7) std::this_thread::yield();
+      return unsupported("none");
+    });
+    refused += use.status().code() == Code::unsupported && use.status().message() == "none";
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) threads.emplace_back(ask);
+  for (std::thread& t : threads) t.join();
+  ask();
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(refused, 9);
+}
+
+// The log compares with plans.
+TEST(PlanCache, NearestIsAPlan) {
+  PlanCache cache;
+  Maker maker([](int64_t n) { return n == 5; });
+  std::vector<int64_t> nearest;
+  const PlanCache::Watch watch = [&](PlanCache::Event, std::span<const int64_t>, const Plan* near) {
+    nearest.push_back(near ? near->symbols()[0] : -1);
+  };
+  for (int64_t n : {6, 5, 5, 7}) (void)cache.find_or_make({&n, 1}, [&] { return maker(n); }, &watch);
+  EXPECT_THAT(nearest, testing::ElementsAre(-1, 6, 6));
 }
 
 TEST(PlanCache, MadeOnceAndOthersAreNotHeldUp) {
@@ -126,17 +214,19 @@ TEST(PlanCache, MadeOnceAndOthersAreNotHeldUp) {
   EXPECT_EQ(cache.stats().misses, 2);
 }
 
-// For ThreadSanitizer and AddressSanitizer: many threads, few plans.
+// For ThreadSanitizer and AddressSanitizer: many threads, few plans, and refusals among them.
 TEST(PlanCache, ManyThreadsFewPlans) {
   PlanCache cache({3, int64_t{1} << 30});
-  Maker maker;
+  Maker maker([](int64_t n) { return n % 4 == 3; });
   std::atomic<int> wrong{0};
   auto work = [&](unsigned seed) {
     std::mt19937 rng(seed);
     for (int i = 0; i < 3000; ++i) {
       const int64_t n = rng() % 8;
       auto use = get(cache, maker, n);
-      if (!use.ok() || (*use)->symbols()[0] != n) ++wrong;
+      if (use.ok() ? maker.refused(n) || (*use)->symbols()[0] != n
+                   : use.status().message() != "no plan for " + std::to_string(n))
+        ++wrong;
       if (i % 64 == 0) cache.set_limits({1 + static_cast<int64_t>(rng() % 4), int64_t{1} << 30});
       if (i % 32 == 0 && cache.stats().plans > 4) ++wrong;
       if (auto newest = cache.newest(); newest && newest->symbols().size() != 1) ++wrong;
@@ -148,7 +238,7 @@ TEST(PlanCache, ManyThreadsFewPlans) {
   EXPECT_EQ(wrong, 0);
   const PlanStats s = cache.stats();
   EXPECT_EQ(s.misses, maker.made);
-  EXPECT_EQ(s.misses - s.evictions, s.plans);
+  EXPECT_EQ(s.misses - s.evictions, s.plans + s.refusals);
 }
 
 // ---- programs ----

@@ -343,19 +343,49 @@ TEST_F(CublasLt, NoEpilogueForBatches) {
 TEST_F(CublasLt, NoAlgorithm) {
   lt().set("aligned", 32);
   const Graph graph = parsed(typed(kMlp, "f32"));
-  const auto program = make(graph);
-  std::vector<HostTensor> got{HostTensor(DType::f32, {4, 3})};
-  Status status = run(*program, inputs_of(graph, {4, 5, 3}), got);
-  EXPECT_EQ(status.code(), Code::unsupported);
-  EXPECT_EQ(status.message(),
-            "cuBLASLt has no algorithm for 4x3x5 f32, bias gelu of tensors aligned to 16 bytes");
+  auto program = make(graph);
+  const auto refused = [&](int64_t rows, int64_t shift, const std::string& alignment) {
+    std::vector<HostTensor> got{HostTensor(DType::f32, {rows, 3})};
+    const Status status = run(*program, inputs_of(graph, {rows, 5, 3}), got, shift);
+    EXPECT_EQ(status.code(), Code::unsupported);
+    EXPECT_EQ(status.message(), "cuBLASLt has no algorithm for " + std::to_string(rows) +
+                                    "x3x5 f32, bias gelu of tensors aligned to " + alignment + " bytes");
+    return lt().calls("cublasLtMatmulAlgoGetHeuristic");
+  };
+  // Asked once for each size.
+  EXPECT_EQ(refused(4, 0, "16"), 1);
+  EXPECT_EQ(refused(4, 0, "16"), 1);
+  EXPECT_EQ(refused(2, 0, "16"), 2);
+  EXPECT_EQ(refused(4, 0, "16"), 2);
+  EXPECT_EQ(program->stats().plans.refusals, 2);
   // One for aligned tensors alone.
   lt().set("aligned", 16);
+  program = make(graph);
   check(*program, graph, {4, 5, 3});
-  status = run(*program, inputs_of(graph, {4, 5, 3}), got, 4);
-  EXPECT_EQ(status.message(),
-            "cuBLASLt has no algorithm for 4x3x5 f32, bias gelu of tensors aligned to 4 bytes");
+  EXPECT_EQ(refused(4, 4, "4"), 4);
+  EXPECT_EQ(refused(4, 4, "4"), 4);
   check(*program, graph, {4, 5, 3});
+  EXPECT_EQ(program->stats().plans.refusals, 0);
+}
+
+// What is no word about these sizes may pass.
+TEST_F(CublasLt, FailuresAreNotRemembered) {
+  const Graph graph = parsed(typed(kMlp, "f32"));
+  std::vector<HostTensor> got{HostTensor(DType::f32, {4, 3})};
+  for (const auto& [status, code] : {std::pair{cublaslt::kLtAllocFailed, Code::environment},
+                                     {cublaslt::kLtInternalError, Code::environment},
+                                     {cublaslt::kLtNotInitialized, Code::environment},
+                                     {cublaslt::kLtExecutionFailed, Code::environment},
+                                     {cublaslt::kLtNotSupported, Code::unsupported},
+                                     {cublaslt::kLtArchMismatch, Code::unsupported}}) {
+    SCOPED_TRACE(status);
+    const auto program = make(graph);
+    cublaslt::forget_choices();
+    lt().fail("cublasLtMatmulAlgoGetHeuristic", 1, status);
+    EXPECT_EQ(run(*program, inputs_of(graph, {4, 5, 3}), got).code(), code);
+    EXPECT_EQ(run(*program, inputs_of(graph, {4, 5, 3}), got).code(),
+              code == Code::environment ? Code::ok : code);
+  }
 }
 
 TEST_F(CublasLt, EveryCallFailsInTurn) {

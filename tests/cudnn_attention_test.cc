@@ -168,7 +168,7 @@ TEST_F(CudnnAttention, NoEngine) {
   EXPECT_EQ(status.message(),
             "cuDNN has no engine for 2x4x7x16 by 2x4x9x16 bf16 of tensors aligned to 16 bytes");
   dnn().engines("compiles tensorcore workspace=256|");
-  check(*program, graph, {});
+  check(*make(graph), graph, {});
 }
 
 TEST_F(CudnnAttention, EveryCallFailsInTurn) {

@@ -90,11 +90,11 @@ class CudnnPlans : public testing::Test {
     auto graph = operations.graph(nullptr);
     if (graph.ok()) status = graph->finalize();
     if (!status.ok()) return status.message();
-    std::string why;
-    auto engine =
-        find_engine(*library, {nullptr, &device}, *graph, problem.tensor_cores(), int64_t{512} << 20, &why);
+    Status refused;
+    auto engine = find_engine(*library, {nullptr, &device}, *graph, problem.tensor_cores(),
+                              int64_t{512} << 20, &refused);
     if (!engine.ok()) return engine.status().message();
-    return *engine ? "workspace " + std::to_string((*engine)->workspace) : "none: " + why;
+    return *engine ? "workspace " + std::to_string((*engine)->workspace) : "none: " + refused.message();
   }
 
   std::unique_ptr<Library> library;

@@ -226,46 +226,108 @@ TEST_F(Cudnn, Engines) {
 
 TEST_F(Cudnn, NoEngine) {
   const Graph graph = parsed(typed(kBlock, "f32"));
-  const auto program = make(graph);
   std::vector<HostTensor> got{HostTensor(DType::f32, {2, 6, 5, 7})};
-  const auto why = [&](const char* list) {
+  const auto why = [&](const char* list, Code code) {
     dnn().engines(list);
-    const Status status = run(*program, inputs_of(graph, {2, 5}), got);
-    EXPECT_EQ(status.code(), Code::unsupported);
+    const Status status = run(*make(graph), inputs_of(graph, {2, 5}), got);
+    EXPECT_EQ(status.code(), code);
     return status.message();
   };
   const std::string begin =
       "cuDNN has no engine for 2x4x5x7 by 6x4x3x3 f32, pad 1x1 of tensors aligned to 16 bytes";
-  EXPECT_EQ(why("|"), begin);
-  EXPECT_EQ(why("tensorcore|random"), begin);
-  EXPECT_EQ(why("fail=4000|fail=3000"),
-            begin + ": cudnnBackendFinalize of its plan: CUDNN_STATUS_INTERNAL_ERROR (4000)");
-  EXPECT_EQ(why("workspace=1073741824|"),
+  const std::string plan = ": cudnnBackendFinalize of its plan: CUDNN_STATUS_";
+  EXPECT_EQ(why("|", Code::unsupported), begin);
+  EXPECT_EQ(why("tensorcore|random", Code::unsupported), begin);
+  EXPECT_EQ(why("fail=3000|fail=3010", Code::unsupported), begin + plan + "NOT_SUPPORTED (3000)");
+  EXPECT_EQ(why("workspace=1073741824|", Code::unsupported),
             begin + ": an engine wants 1073741824 bytes of workspace, and 536870912 are there");
-  // One for aligned tensors alone.
+  // That may pass, whatever the others say.
+  EXPECT_EQ(why("fail=3000;fail=4000|fail=3000", Code::environment), begin + plan + "INTERNAL_ERROR (4000)");
+  EXPECT_EQ(why("|fail=5000;fail=4000", Code::environment), begin + plan + "EXECUTION_FAILED (5000)");
+  EXPECT_EQ(why("fail=1001;workspace=1073741824|", Code::environment),
+            begin + plan + "NOT_INITIALIZED (1001)");
+}
+
+// Sizes that the library has no engine for are not asked for again, as long as their plan would be kept.
+TEST_F(Cudnn, NoEngineIsRemembered) {
+  const Graph graph = parsed(typed(kBlock, "f32"));
+  options.limits.plans = 3;
+  const auto program = make(graph);
+  const auto refused = [&](int64_t n) {
+    std::vector<HostTensor> got{HostTensor(DType::f32, {n, 6, 5, 7})};
+    const Status status = run(*program, inputs_of(graph, {n, 5}), got);
+    EXPECT_EQ(status.code(), Code::unsupported);
+    EXPECT_THAT(status.message(), HasSubstr("no engine for " + std::to_string(n) + "x4x5x7 by"));
+  };
+  const auto asked = [] {
+    return dnn().calls("cudnnBackendCreateDescriptor") + dnn().calls("cudnnBackendFinalize");
+  };
+  dnn().engines("fail=3000|");
+  refused(2);
+  const int once = asked();
+  for (int i = 0; i < 3; ++i) refused(2);
+  EXPECT_EQ(asked(), once);
+  refused(1);
+  EXPECT_EQ(asked(), 2 * once);
+  dnn().engines("workspace=4096|");
+  refused(2);  // whatever has become of the library
+  EXPECT_EQ(program->stats().plans.refusals, 2);
+  for (int64_t n = 3; n < 9; ++n) check(*program, graph, {n, 5});
+  check(*program, graph, {2, 5});  // forgotten for the sake of others
+}
+
+// What fails for another reason is asked for again: it may have passed.
+TEST_F(Cudnn, FailuresAreNotRemembered) {
+  const Graph graph = parsed(typed(kBlock, "f32"));
+  std::vector<HostTensor> got{HostTensor(DType::f32, {2, 6, 5, 7})};
+  const auto program = make(graph);
+  for (const char* engines : {"fail=4000|", "fail=3000;fail=5000|fail=3000"}) {
+    dnn().engines(engines);
+    EXPECT_EQ(run(*program, inputs_of(graph, {2, 5}), got).code(), Code::environment);
+  }
+  dnn().fail("cudnnBackendFinalize", 1, cudnn::kDnnInternalError);
+  EXPECT_EQ(run(*program, inputs_of(graph, {2, 5}), got).code(), Code::environment);
+  EXPECT_EQ(program->stats().plans.refusals, 0);
+  dnn().engines("workspace=4096|");
+  check(*program, graph, {2, 5});
+}
+
+// One for aligned tensors alone.
+TEST_F(Cudnn, NoEngineForSomePointers) {
   dnn().engines("aligned=16|");
-  const Graph lone = parsed(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", k2d + ", layout=\"channels_last\""));
-  const auto direct = make(lone);
-  check(*direct, lone, {});
-  got = {HostTensor(DType::f32, {2, 9, 7, 6})};
-  const Status status = run(*direct, inputs_of(lone, {}), got, 4);
-  EXPECT_EQ(status.code(), Code::unsupported);
-  EXPECT_THAT(status.message(), HasSubstr("aligned to 4 bytes: cudnnBackendFinalize of its plan"));
-  check(*direct, lone, {});
+  const Graph graph = parsed(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", k2d + ", layout=\"channels_last\""));
+  const auto program = make(graph);
+  check(*program, graph, {});
+  std::vector<HostTensor> got{HostTensor(DType::f32, {2, 9, 7, 6})};
+  int made = 0;
+  for (int i = 0; i < 3; ++i) {
+    const Status status = run(*program, inputs_of(graph, {}), got, 4);
+    EXPECT_EQ(status.code(), Code::unsupported);
+    EXPECT_THAT(status.message(), HasSubstr("aligned to 4 bytes: cudnnBackendFinalize of its plan"));
+    if (i > 0) {
+      EXPECT_EQ(dnn().calls("cudnnBackendCreateDescriptor"), made);
+    }
+    made = dnn().calls("cudnnBackendCreateDescriptor");
+  }
+  check(*program, graph, {});
 }
 
 // What the library says of an operation before it names engines.
 TEST_F(Cudnn, GraphThatIsRefused) {
-  const Graph graph = parsed(one("%x: f32[2,4,9,7], %w: f32[6,4,1,1]", k2d));
+  const Graph graph = parsed(one("%x: f32[N,4,9,7], %w: f32[6,4,1,1]", k2d));
   const auto program = make(graph);
-  std::vector<HostTensor> got{HostTensor(DType::f32, {2, 6, 9, 7})};
   dnn().fail("cudnnBackendFinalize", 6, 3004);  // after three tensors, the convolution, the operation
-  const Status status = run(*program, inputs_of(graph, {}), got);
-  EXPECT_EQ(status.code(), Code::unsupported);
-  EXPECT_EQ(
-      status.message(),
-      "cuDNN has no 2x4x9x7 by 6x4x1x1 f32: cudnnBackendFinalize of its graph: status (3004): as planned");
-  check(*program, graph, {});
+  for (int i = 0; i < 2; ++i) {
+    std::vector<HostTensor> got{HostTensor(DType::f32, {2, 6, 9, 7})};
+    const Status status = run(*program, inputs_of(graph, {2}), got);
+    EXPECT_EQ(status.code(), Code::unsupported);
+    EXPECT_EQ(
+        status.message(),
+        "cuDNN has no 2x4x9x7 by 6x4x1x1 f32: cudnnBackendFinalize of its graph: status (3004): as planned");
+    EXPECT_EQ(dnn().calls("cudnnBackendFinalize"), 6);
+  }
+  check(*program, graph, {3});
+  check(*make(graph), graph, {2});
 }
 
 TEST_F(Cudnn, EveryCallFailsInTurn) {

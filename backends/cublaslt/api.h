@@ -38,6 +38,7 @@ enum LtStatus {
   kLtInternalError = 14,
   kLtNotSupported = 15,
 };
+constexpr bool is_not_supported(int status) { return status == kLtNotSupported || status == kLtArchMismatch; }
 
 enum LtType { kLtF32 = 0, kLtF64 = 1, kLtF16 = 2, kLtBf16 = 14 };
 enum LtCompute { kLtCompute32F = 68, kLtCompute64F = 70, kLtComputeTf32 = 77 };  // the first without TF32

@@ -94,10 +94,11 @@ Status Choice::ask(int64_t alignment, int64_t most_workspace) {
   TENON_ASSIGN(auto described, matmul(reinterpret_cast<const void*>((uintptr_t{1} << 20) +
                                                                     static_cast<uintptr_t>(alignment))));
   int count = 0;
-  const int status =
+  int status =
       l.cublasLtMatmulAlgoGetHeuristic.status_of(handle_.raw(), described->raw(), a_.raw(), b_.raw(),
                                                  c_.raw(), d_.raw(), preference.raw(), 1, &chosen_, &count);
-  if (status == kLtNotSupported || (status == kLtSuccess && (count == 0 || chosen_.status != kLtSuccess)))
+  if (status == kLtSuccess) status = count == 0 ? int{kLtNotSupported} : chosen_.status;
+  if (is_not_supported(status))
     return unsupported("cuBLASLt has no algorithm for " + problem_.text() + " of tensors aligned to " +
                        std::to_string(alignment) + " bytes");
   if (status != kLtSuccess) return l.failure("cublasLtMatmulAlgoGetHeuristic", status);

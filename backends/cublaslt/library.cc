@@ -40,7 +40,7 @@ Status Library::failure(const char* call, int status) const {
   std::string message = call + std::string(": ") + (name && *name ? name : "status");
   message += " (" + std::to_string(status) + ")";
   if (text && *text) message += std::string(": ") + text;
-  return environment(std::move(message));
+  return {is_not_supported(status) ? Code::unsupported : Code::environment, std::move(message)};
 }
 
 Result<std::unique_ptr<Handle>> Handle::open(const Library& library, const cuda::Device& device) {

@@ -21,7 +21,8 @@ class Function;
 template <class... A>
 class Function<int(A...)> {
  public:
-  // environment: "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1): the library was not initialized".
+  // unsupported where that is its answer, else environment: "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1): the library was
+  // not initialized".
   Status operator()(A... arguments) const {
     const int status = function_(arguments...);
     return status == kLtSuccess ? Status() : failure(status);

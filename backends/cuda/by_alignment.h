@@ -1,5 +1,6 @@
 // ByAlignment: what a library chose for a call, by what the call's pointers are aligned to: for the most there is with the plan, for
-// less when such pointers first come. Choices stay as long as this does. Any thread; one that is there is found without a lock.
+// less when such pointers first come. Choices stay as long as this does, and so does the library's word that it has none. Any
+// thread; one that is there is found without a lock.
 // Tested by tests/cublaslt_test.cc and tests/cudnn_test.cc.
 #pragma once
 
@@ -25,8 +26,17 @@ class ByAlignment {
   Result<const Choice*> at(uintptr_t bits, const Make& make) const {
     const int place = __builtin_ctzll(bits | uintptr_t{kMost});
     if (const Choice* ready = ready_[place].load(std::memory_order_acquire)) return ready;
-    TENON_ASSIGN(std::shared_ptr<const Choice> made, make(int64_t{1} << place));
-    return keep(place, std::move(made));
+    {
+      std::lock_guard lock(mutex_);
+      if (!refused_[place].ok()) return refused_[place];
+    }
+    Result<std::shared_ptr<const Choice>> made = make(int64_t{1} << place);
+    if (made.ok()) return keep(place, std::move(*made));
+    if (made.status().code() == Code::unsupported) {
+      std::lock_guard lock(mutex_);
+      refused_[place] = made.status();
+    }
+    return made.status();
   }
   void keep_most(std::shared_ptr<const Choice> choice) { keep(kBits, std::move(choice)); }
 
@@ -49,6 +59,7 @@ class ByAlignment {
   mutable std::array<std::atomic<const Choice*>, kBits + 1> ready_{};
   mutable std::mutex mutex_;  // of what follows
   mutable std::array<std::shared_ptr<const Choice>, kBits + 1> kept_;
+  mutable std::array<Status, kBits + 1> refused_;
 };
 
 }  // namespace tenon::cuda

@@ -19,7 +19,7 @@ enum DnnStatus {
   kDnnNotInitialized = 1001,
   kDnnBadParam = 2000,
   kDnnNotSupported = 3000,
-  kDnnInternalError = 4000,
+  kDnnInternalError = 4000,  // out of memory among them
   kDnnExecutionFailed = 5000,
 };
 constexpr bool is_not_supported(int status) { return status / 1000 == kDnnNotSupported / 1000; }

@@ -26,17 +26,17 @@ Status Choice::choose(const Handle& handle, int64_t most_workspace) {
   for (int64_t id = 1; id <= operations_.tensors(); ++id) ids_.push_back(id);
   TENON_ASSIGN(Descriptor made, operations_.graph(handle.raw()));
   graph_.emplace(std::move(made));
-  const int status = graph_->finalize_status();
-  if (is_not_supported(status))
-    return unsupported("cuDNN has no " + problem_->text() + ": " +
-                       graph_->check("cudnnBackendFinalize", status).message());
-  TENON_TRY(graph_->check("cudnnBackendFinalize", status));
-  std::string why;
+  const Status finalized = graph_->finalize();
+  if (finalized.code() == Code::unsupported) return finalized.at("cuDNN has no " + problem_->text());
+  TENON_TRY(finalized);
+  Status refused;
   TENON_ASSIGN(engine_, find_engine(handles_.library, {handle.raw()}, *graph_, problem_->tensor_cores(),
-                                    most_workspace, &why));
-  if (!engine_)
-    return unsupported("cuDNN has no engine for " + problem_->text() + " of tensors aligned to " +
-                       std::to_string(operations_.alignment) + " bytes" + (why.empty() ? "" : ": " + why));
+                                    most_workspace, &refused));
+  if (!engine_) {
+    const std::string none = "cuDNN has no engine for " + problem_->text() + " of tensors aligned to " +
+                             std::to_string(operations_.alignment) + " bytes";
+    return refused.ok() ? unsupported(none) : refused.at(none);
+  }
   plan_of(handle) = std::move(engine_->plan);
   return {};
 }

@@ -34,9 +34,9 @@ Result<std::vector<Descriptor>> named(const Library& library, const Target& targ
   TENON_TRY(heuristics.set(kDnnHeuristicsGraph, graph));
   TENON_TRY(heuristics.set(kDnnHeuristicsMode, kDnnTypeHeuristic, mode));
   if (target.device) TENON_TRY(heuristics.set(kDnnHeuristicsDevice, *target.device));
-  const int status = heuristics.finalize_status();
-  if (is_not_supported(status)) return list;
-  TENON_TRY(heuristics.check("cudnnBackendFinalize", status));
+  const Status status = heuristics.finalize();
+  if (status.code() == Code::unsupported) return list;
+  TENON_TRY(status);
   TENON_ASSIGN(int64_t count, heuristics.get(kDnnHeuristicsResults, kDnnTypeDescriptor, 0, nullptr));
   std::vector<DnnDescriptor> raw;
   for (int64_t i = 0; i < count; ++i) {
@@ -66,20 +66,20 @@ Result<std::unique_ptr<Descriptor>> make_plan(const Library& library, const Targ
 
 Result<std::unique_ptr<Engine>> find_engine(const Library& library, const Target& target,
                                             const Descriptor& graph, bool tensor_cores,
-                                            int64_t most_workspace, std::string* why) {
+                                            int64_t most_workspace, Status* refused) {
   std::unique_ptr<Engine> found;
   const auto takes = [&](Descriptor& config) -> Status {
-    Status refused;
-    TENON_ASSIGN(std::unique_ptr<Descriptor> made, make_plan(library, target, config, &refused));
+    Status no;
+    TENON_ASSIGN(std::unique_ptr<Descriptor> made, make_plan(library, target, config, &no));
     int64_t workspace = 0;
     if (made) TENON_TRY(made->get(kDnnPlanWorkspace, kDnnTypeInt64, 1, &workspace).status());
     if (workspace > most_workspace)
-      refused = unsupported("an engine wants " + std::to_string(workspace) + " bytes of workspace, and " +
-                            std::to_string(most_workspace) + " are there");
-    if (refused.ok())
+      no = unsupported("an engine wants " + std::to_string(workspace) + " bytes of workspace, and " +
+                       std::to_string(most_workspace) + " are there");
+    if (no.ok())
       found = std::make_unique<Engine>(Engine{std::move(config), workspace, std::move(made)});
-    else if (why->empty())
-      *why = refused.message();
+    else if (refused->ok() || (refused->code() == Code::unsupported && no.code() != Code::unsupported))
+      *refused = std::move(no);
     return {};
   };
   std::vector<Descriptor> compiling;

@@ -22,10 +22,11 @@ struct Engine {
   int64_t workspace = 0;  // bytes
   std::unique_ptr<Descriptor> plan;
 };
-// `graph` is finalized. tensor_cores: engines that use them may be taken. Nothing where there is none, and then `why` is what the library said of the first it could not use.
+// `graph` is finalized. tensor_cores: engines that use them may be taken. Null where there is none, and then `refused` is what was
+// said of the first that could not be used; of the first that may be usable another time, if there is one.
 Result<std::unique_ptr<Engine>> find_engine(const Library& library, const Target& target,
                                             const Descriptor& graph, bool tensor_cores,
-                                            int64_t most_workspace, std::string* why);
+                                            int64_t most_workspace, Status* refused);
 // Another plan of an engine. Null, and what the library says, where it does not make one.
 Result<std::unique_ptr<Descriptor>> make_plan(const Library& library, const Target& target,
                                               const Descriptor& config, Status* refused);

@@ -38,7 +38,7 @@ Status Library::failure(const std::string& call, int status) const {
   char last[512] = {};
   last_text_(last, sizeof last - 1);
   if (*last) message += std::string(": ") + last;
-  return environment(std::move(message));
+  return {is_not_supported(status) ? Code::unsupported : Code::environment, std::move(message)};
 }
 
 Result<Descriptor> Descriptor::make(const Library& library, int type, const char* what) {

@@ -28,7 +28,8 @@ class Library {
 
   const std::string& path() const { return file_.path(); }
   size_t version() const { return version_; }  // 91901: 9.19.1
-  // environment: "cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED (1001): what the library said last on this thread".
+  // unsupported where that is its answer, else environment: "cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED (1001): what the library
+  // said last on this thread".
   [[gnu::cold, gnu::noinline]] Status failure(const std::string& call, int status) const;
   Status check(const char* call, int status) const {
     return status == kDnnSuccess ? Status() : failure(call, status);

@@ -266,6 +266,7 @@ TENON_API tenon_status tenon_program_run(tenon_program* program, const tenon_ten
 /* The same on `stream` (a CUstream, as cudaStream_t; NULL: the default one) of the program's device: queues the work and
  * returns before it is done; never waits for the device. Inputs that define a symbol stay on the CPU. The first run with new
  * sizes makes a plan and may compile, which a stream that captures refuses (TENON_ENVIRONMENT); later runs can be captured.
+ * Sizes for which a library has nothing are TENON_UNSUPPORTED, from the second time on at once: that is kept as plans are.
  * What the driver refuses is TENON_ENVIRONMENT with its words; outputs may then be written in part. For a program of the
  * CPU, stream must be NULL and this is tenon_program_run. */
 TENON_API tenon_status tenon_program_run_on(tenon_program* program, const tenon_tensor* const* inputs,

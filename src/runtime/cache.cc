@@ -21,10 +21,6 @@ uint64_t hash_of(std::span<const int64_t> key) {
   return h * 0xD6E8FEB86659FD93 >> 8;
 }
 
-bool same(const Plan& plan, std::span<const int64_t> key) {
-  return std::equal(key.begin(), key.end(), plan.symbols().begin(), plan.symbols().end());
-}
-
 constexpr size_t kMostBuckets = 4;  // per plan
 
 constexpr PlanLimits at_least_one(PlanLimits limits) {
@@ -40,13 +36,18 @@ PlanCache::PlanCache(const PlanLimits& limits) : limits_(at_least_one(limits)) {
 
 PlanCache::~PlanCache() = default;
 
+bool PlanCache::Entry::is_of(uint64_t h, std::span<const int64_t> k) const {
+  return hash == h && std::ranges::equal(k, key());
+}
+
 PlanCache::Use PlanCache::find(std::span<const int64_t> key) {
   const uint64_t hash = hash_of(key);
   Slot* slots = table_.load(std::memory_order_acquire)->bucket(hash);
   for (size_t i = 0; i < kBucket; ++i) {
     if (slots[i].hash.load(std::memory_order_relaxed) != hash) continue;
     Pin<Entry> entry(slots[i].entry);
-    if (!entry || !same(*entry->plan, key)) continue;
+    if (!entry || !entry->is_of(hash, key)) continue;
+    if (!entry->plan) return {};  // find_or_make says why
     if (!entry->used.load(std::memory_order_relaxed)) entry->used.store(true, std::memory_order_relaxed);
     count_hit();
     return Use(std::move(entry));
@@ -64,6 +65,7 @@ Result<PlanCache::Use> PlanCache::find_or_make(std::span<const int64_t> key, con
     if (Entry* at_hand = look(key, hash)) {
       at_hand->used.store(true, std::memory_order_relaxed);
       count_hit();
+      if (!at_hand->plan) return at_hand->why;
       return Use(Pin<Entry>::of(at_hand));
     }
     auto under_way = std::find_if(flights_.begin(), flights_.end(), [&](const auto& f) {
@@ -110,25 +112,20 @@ Result<PlanCache::Use> PlanCache::find_or_make(std::span<const int64_t> key, con
     Result<std::unique_ptr<Plan>> made = make();
     const double ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    std::unique_ptr<Entry> entry;
-    if (made.ok()) {
-      entry = std::make_unique<Entry>();
-      entry->hash = hash;
-      entry->plan = std::move(*made);
-      entry->bytes = entry->plan->bytes() + static_cast<int64_t>(sizeof(Entry));
-    }
+    const Status status = made.status();
+    std::unique_ptr<Entry> entry = entry_of(key, hash, std::move(made));
     lock.lock();
     make_ms_ += ms;
-    if (entry) {
-      Entry* fresh = entry.get();
-      use = Use(Pin<Entry>::of(fresh));
+    if (Entry* fresh = entry.get()) {
+      if (fresh->plan) use = Use(Pin<Entry>::of(fresh));
       insert(std::move(entry));
-      fresh->handed = flight->waiting;
-      flight->entry = fresh;
+      if (fresh->plan) {
+        fresh->handed = flight->waiting;
+        flight->entry = fresh;
+      }
       shrink(doomed, watch ? &evicted : nullptr);
-    } else {
-      flight->status = made.status();
     }
+    flight->status = status;
     end(false);
   } catch (...) {  // no memory, or a bug of ours: the next who waits tries for himself
     if (!lock.owns_lock()) lock.lock();
@@ -142,10 +139,28 @@ Result<PlanCache::Use> PlanCache::find_or_make(std::span<const int64_t> key, con
   return use;
 }
 
+// Null for a failure that is not kept.
+std::unique_ptr<PlanCache::Entry> PlanCache::entry_of(std::span<const int64_t> key, uint64_t hash,
+                                                      Result<std::unique_ptr<Plan>> made) {
+  if (!made.ok() && made.status().code() != Code::unsupported) return nullptr;
+  auto entry = std::make_unique<Entry>();
+  entry->hash = hash;
+  entry->bytes = static_cast<int64_t>(sizeof(Entry));
+  if (made.ok()) {
+    entry->plan = std::move(*made);
+    entry->bytes += entry->plan->bytes();
+  } else {
+    entry->refused_key.assign(key.begin(), key.end());
+    entry->why = made.status();
+    entry->bytes += static_cast<int64_t>(key.size_bytes() + entry->why.message().size());
+  }
+  return entry;
+}
+
 PlanCache::Entry* PlanCache::look(std::span<const int64_t> key, uint64_t hash) const {
   for (Slot *s = tables_.back()->bucket(hash), *end = s + kBucket; s != end; ++s) {
     Entry* e = s->entry.load(std::memory_order_relaxed);
-    if (e && e->hash == hash && same(*e->plan, key)) return e;
+    if (e && e->is_of(hash, key)) return e;
   }
   return nullptr;
 }
@@ -167,7 +182,11 @@ void PlanCache::insert(std::unique_ptr<Entry> entry) {
     throw;
   }
   bytes_ += fresh->bytes;
-  newest_ = fresh;
+  last_ = fresh;
+  if (fresh->plan)
+    newest_ = fresh;
+  else
+    ++refusals_;
 }
 
 bool PlanCache::place(Table& table, Entry* entry) {
@@ -199,22 +218,24 @@ void PlanCache::unlink(Entry* e) {
   retired_bytes_ += e->bytes;
   retired_.push_back(std::move(*e->at));
   entries_.erase(e->at);
+  if (e == last_) last_ = nullptr;
   if (e == newest_) newest_ = nullptr;
+  if (!e->plan) --refusals_;
   ++evictions_;
 }
 
 void PlanCache::shrink(Doomed& doomed, Keys* evicted) {
-  // Used since the last round: once more to the back. The newest is never asked.
+  // Used since the last round: once more to the back. The last that came is never asked.
   size_t chances = entries_.size();
   while (entries_.size() > 1 &&
          (static_cast<int64_t>(entries_.size()) > limits_.plans || bytes_ > limits_.bytes)) {
     Entry* e = entries_.front().get();
-    if (e == newest_ || (chances > 0 && e->used.exchange(false, std::memory_order_relaxed))) {
+    if (e == last_ || (chances > 0 && e->used.exchange(false, std::memory_order_relaxed))) {
       if (chances > 0) --chances;
       entries_.splice(entries_.end(), entries_, e->at);
       continue;
     }
-    if (evicted) evicted->push_back(e->plan->symbols());
+    if (evicted) evicted->push_back(e->key());
     unlink(e);
   }
   sweep(doomed);
@@ -235,7 +256,8 @@ PlanCache::Use PlanCache::nearest(std::span<const int64_t> key) const {
   Entry* best = nullptr;
   size_t fewest = key.size() + 1;
   for (auto e = entries_.rbegin(); e != entries_.rend(); ++e) {  // the newer one wins
-    const std::vector<int64_t>& other = (*e)->plan->symbols();
+    if (!(*e)->plan) continue;
+    const std::vector<int64_t>& other = (*e)->key();
     size_t differ = 0;
     for (size_t i = 0; i < key.size(); ++i) differ += key[i] != other[i];
     if (differ < fewest) best = e->get(), fewest = differ;
@@ -266,7 +288,8 @@ PlanStats PlanCache::stats() const {
   const NoFork no_fork;
   std::lock_guard lock(mutex_);
   PlanStats s;
-  s.plans = static_cast<int64_t>(entries_.size());
+  s.plans = static_cast<int64_t>(entries_.size()) - refusals_;
+  s.refusals = refusals_;
   s.bytes = bytes_ + retired_bytes_;
   for (const Counter& c : hits_) s.hits += c.value.load(std::memory_order_relaxed);
   s.misses = misses_, s.waits = waits_, s.evictions = evictions_, s.make_ms = make_ms_;

@@ -1,7 +1,8 @@
 // PlanCache: the plans of one program by the values of its symbols. A plan at hand is found without a lock, an
 // allocation or a write that other threads wait for. One that is not is made once: whoever asks for it meanwhile waits,
 // whoever asks for another does not. The number and the bytes of plans are bounded; those not used for longest go first,
-// by second chance, and a plan that still runs is freed when it ends. Any thread; tested by tests/cache_test.cc.
+// by second chance, and a plan that still runs is freed when it ends. Sizes that a back end has no plan for (unsupported)
+// are kept likewise, with the sentence why. Any thread; tested by tests/cache_test.cc.
 #pragma once
 
 #include <array>
@@ -26,8 +27,9 @@ struct PlanLimits {
 
 struct PlanStats {
   int64_t plans = 0;
-  int64_t bytes = 0;  // of plans at hand, and of evicted ones that still run
-  int64_t hits = 0;
+  int64_t refusals = 0;   // sizes that are known to have no plan
+  int64_t bytes = 0;      // of plans and refusals at hand, and of evicted plans that still run
+  int64_t hits = 0;       // plans and refusals
   int64_t misses = 0;     // plans that had to be made, also those that could not be
   int64_t waits = 0;      // calls that found their plan in the making
   int64_t evictions = 0;  // for want of room
@@ -37,11 +39,16 @@ struct PlanStats {
 class PlanCache {
   struct Entry {
     uint64_t hash = 0;
-    std::unique_ptr<const Plan> plan;
+    std::unique_ptr<const Plan> plan;  // null: refused
+    std::vector<int64_t> refused_key;
+    Status why;  // it was refused
     int64_t bytes = 0;
     int handed = 0;  // to waiters that have not pinned it yet
     std::list<std::unique_ptr<Entry>>::iterator at;
     std::atomic<bool> used{false};
+
+    const std::vector<int64_t>& key() const { return plan ? plan->symbols() : refused_key; }
+    bool is_of(uint64_t h, std::span<const int64_t> k) const;
   };
 
  public:
@@ -71,14 +78,15 @@ class PlanCache {
 
   // The plan at hand, or empty. The hot path.
   Use find(std::span<const int64_t> key);
-  // The plan at hand, or made by `make`, which no lock is held around. Its failure is that of every caller who waited.
+  // The plan at hand, or made by `make`, which no lock is held around. Its failure is that of every caller who waited; only
+  // `unsupported` is kept, and the answer of those who ask later: whatever else is wrong may pass.
   Result<Use> find_or_make(std::span<const int64_t> key, const Make& make, const Watch* watch = nullptr);
 
-  // The newest plan stays whatever the limits. Takes effect at once.
+  // What came last stays whatever the limits. Takes effect at once.
   void set_limits(const PlanLimits& limits, const Watch* watch = nullptr);
   PlanLimits limits() const;
   PlanStats stats() const;
-  Use newest() const;
+  Use newest() const;  // of the plans
 
  private:
   // A table of buckets; what does not fit in its bucket makes the table grow. Tables only grow, so that all of a cache
@@ -112,6 +120,8 @@ class PlanCache {
   void count_hit() { hits_[thread_number() % hits_.size()].value.fetch_add(1, std::memory_order_relaxed); }
   // All under the mutex. What has to be freed is moved to `doomed`, to be freed after it.
   Entry* look(std::span<const int64_t> key, uint64_t hash) const;
+  static std::unique_ptr<Entry> entry_of(std::span<const int64_t> key, uint64_t hash,
+                                         Result<std::unique_ptr<Plan>> made);
   void insert(std::unique_ptr<Entry> entry);
   static bool place(Table& table, Entry* entry);
   void grow();
@@ -129,8 +139,8 @@ class PlanCache {
   std::list<std::unique_ptr<Entry>> entries_;  // the next to be evicted first
   Doomed retired_;                             // evicted, but in use
   std::vector<std::shared_ptr<Flight>> flights_;
-  Entry* newest_ = nullptr;
-  int64_t bytes_ = 0, retired_bytes_ = 0, misses_ = 0, waits_ = 0, evictions_ = 0;
+  Entry *last_ = nullptr, *newest_ = nullptr;  // that came, of all and of the plans
+  int64_t refusals_ = 0, bytes_ = 0, retired_bytes_ = 0, misses_ = 0, waits_ = 0, evictions_ = 0;
   double make_ms_ = 0;
 };
 
