@@ -57,8 +57,13 @@ struct GraphJob {
     const Array &q = array(nodes[0].inputs[0]), &k = array(nodes[0].inputs[1]);
     std::string t = "attention " + by(q.dims) + " by " + by({k.dims[0], k.dims[1], k.dims[3], k.dims[2]}) +
                     " " + names[q.type];
-    for (const Node& n : nodes)
-      if (n.type == kDnnPointwiseOperation && n.mode == kDnnSelect) t += " causal";
+    for (const Node& n : nodes) {
+      if (n.type != kDnnPointwiseOperation) continue;
+      if (n.mode == kDnnSelect) t += " causal";
+      const Tensor& other = tensors.at(n.inputs.back());
+      if (n.mode == kDnnAdd && !other.within)
+        t += " mask " + by(other.array.dims) + " " + names[other.array.type];
+    }
     return t;
   }
   int64_t result() const {
@@ -154,7 +159,10 @@ struct GraphJob {
       int64_t place[4];
       for (int a = 0; a < 4; ++a) place[a] = to[static_cast<size_t>(a)] == 1 ? j[a] : i[a];
       const double v = at(n.inputs[0], place, values);
-      result = n.mode == kDnnReduceMax ? std::max(result, v) : result + v;
+      if (n.mode == kDnnReduceMax && v == -INFINITY) result = NAN;  // what the library may make of it
+      result = n.mode != kDnnReduceMax               ? result + v
+               : std::isnan(result) || std::isnan(v) ? NAN
+                                                     : std::max(result, v);
     });
     return result;
   }
@@ -163,6 +171,7 @@ struct GraphJob {
     switch (n.mode) {
       case kDnnAdd: return operand(0) + operand(1);
       case kDnnMul: return operand(0) * operand(1);
+      case kDnnMax: return std::isnan(operand(0)) ? NAN : std::max(operand(0), operand(1));
       case kDnnDiv: return operand(0) / operand(1);
       case kDnnSub: return operand(0) - operand(1);
       case kDnnExp: return std::exp(operand(0));

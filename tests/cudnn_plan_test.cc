@@ -172,6 +172,49 @@ TEST_F(CudnnPlans, Attention) {
   }
 }
 
+// Of either type, repeated along any axes but the last, in rows of any distance.
+TEST_F(CudnnPlans, Masks) {
+  for (const Described& d : devices()) {
+    const auto made = device(d.json);
+    for (const auto& [p, type, mask, row] :
+         {std::tuple{attention(DType::bf16, {2, 12, 512, 64}, {2, 12, 512, 64}, false), DType::bf16,
+                     std::vector<int64_t>{2, 12, 512, 512}, 512},
+          {attention(DType::f16, {2, 12, 512, 64}, {2, 12, 512, 64}, false),
+           DType::f16,
+           {1, 12, 512, 512},
+           512},
+          {attention(DType::bf16, {2, 12, 512, 64}, {2, 12, 512, 64}, false),
+           DType::f32,
+           {2, 1, 1, 512},
+           512},
+          {attention(DType::bf16, {1, 32, 333, 128}, {1, 8, 333, 128}, false),
+           DType::bf16,
+           {1, 1, 333, 333},
+           333},
+          {attention(DType::f16, {1, 32, 333, 128}, {1, 8, 333, 128}, false),
+           DType::f32,
+           {1, 32, 1, 333},
+           336},
+          {attention(DType::bf16, {1, 2, 77, 256}, {1, 2, 4096, 256}, false),
+           DType::bf16,
+           {1, 2, 77, 4096},
+           4096},
+          {attention(DType::f16, {3, 4, 200, 8}, {3, 4, 7, 8}, false), DType::f16, {3, 1, 200, 7}, 8},
+          {attention(DType::bf16, {8, 12, 1, 64}, {8, 12, 1024, 64}, false),
+           DType::bf16,
+           {8, 1, 1, 1024},
+           1024},
+          {attention(DType::f16, {1, 1, 1, 16}, {1, 1, 1, 16}, false), DType::f16, {1, 1, 1, 1}, 1}}) {
+      AttentionProblem masked = p;
+      masked.mask = {mask, {mask[1] * mask[2] * row, mask[2] * row, row, 1}};
+      masked.mask_dtype = type;
+      const std::string said = planned(masked, *made);
+      EXPECT_THAT(said, HasSubstr("workspace")) << d.name << ": " << masked.text();
+      std::cout << d.name << ": " << masked.text() << ": " << said << "\n";
+    }
+  }
+}
+
 // It does look at what it is told.
 TEST_F(CudnnPlans, WhatItDoesNotTake) {
   const auto made = device(devices()[1].json);

@@ -36,6 +36,7 @@ enum DnnConvolutionMode : int32_t { kDnnCrossCorrelation = 1 };
 enum DnnPointwise : int32_t {
   kDnnAdd = 0,
   kDnnMul = 1,
+  kDnnMax = 3,
   kDnnDiv = 6,
   kDnnSub = 9,
   kDnnExp = 13,

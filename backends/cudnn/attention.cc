@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "src/ir/op.h"
+#include "src/ops/body_help.h"
 #include "src/ops/names.h"
 #include "src/ops/view.h"
 
@@ -13,6 +14,9 @@ namespace {
 
 constexpr int64_t kVector = 16;    // bytes: what the library's kernels read at once
 constexpr int64_t kLongest = 256;  // of a head, elements
+constexpr size_t kMask = 3;        // the operand
+// What hidden scores are with a mask: less than any that counts, and finite in units of log 2 too.
+constexpr float kHidden = -1e38F;
 
 bool heads_last(const Node& node) { return attr_as<std::string>(node, "layout") == "heads_last"; }
 
@@ -27,19 +31,46 @@ Operations::Shape heads_second(const Operand& o, const Sizes& sizes) {
   return s;
 }
 
+Operations::Shape mask_shape(const Operand& o, const Sizes& sizes) {
+  Operations::Shape s{sizes.eval(o.shape), sizes.eval(o.strides)};
+  for (size_t i = 0; i < s.dims.size(); ++i)
+    if (s.dims[i] == 1) s.strides[i] = s.dims.back();
+  return s;
+}
+
+// Of four axes; those before the last that it is repeated along are of size 1.
+ValueId lone_mask(Builder& b, ValueId mask, Dim columns) {
+  Dims shape = b.shape(mask);
+  if (shape.empty() || shape.back() != columns) {
+    Dims wide = shape.empty() ? Dims{columns} : shape;
+    wide.back() = columns;
+    mask = b(ops::expand, {mask}, {{"shape", wide}});
+    shape = wide;
+  }
+  shape.insert(shape.begin(), 4 - shape.size(), Dim(1));
+  mask = b.reshape(mask, shape);
+  const auto view = view_of(b.graph(), mask, [&](ValueId v) { return bound_strides(b.graph(), v); });
+  for (size_t i = 0; view && i < 3; ++i)
+    if (shape[i] != Dim(1) && view->strides[i] == Dim(0))
+      mask =
+          b(ops::slice, {mask}, {{"axis", Dim(static_cast<int64_t>(i))}, {"start", Dim(0)}, {"end", Dim(1)}});
+  return mask;
+}
+
 }  // namespace
 
 Status takes_attention(const Graph& graph, const Node& node) {
   const DType dtype = node.type.dtype;
   if (dtype != DType::f16 && dtype != DType::bf16)
     return unsupported("cuDNN computes attention of f16 and bf16, and f32 in fewer bits");
-  if (node.inputs.size() > 3) return unsupported("attention with a mask is not given to cuDNN");
-  for (ValueId v : node.inputs) {
-    if (graph.type(v).dtype != dtype) return unsupported("operands of different dtypes");
+  const std::span<const ValueId> heads(node.inputs.data(), kMask);
+  if (node.inputs.size() > kMask && attr_as<bool>(node, "causal"))
+    return unsupported("attention that is causal and has a mask is not given to cuDNN");
+  for (ValueId v : node.inputs)
     for (Dim d : graph.type(v).shape)
       if (!d.is_const()) return unsupported("cuDNN would compile attention anew for every size");
-  }
-  for (ValueId v : node.inputs) {
+  for (ValueId v : heads) {
+    if (graph.type(v).dtype != dtype) return unsupported("operands of different dtypes");
     const int64_t head = graph.type(v).shape[3].value();
     if (head == 0 || head * size_of(dtype) % kVector != 0 || head > kLongest)
       return unsupported("cuDNN has no attention with heads of " + std::to_string(head) + " elements");
@@ -57,23 +88,35 @@ bool reads_attention(const Graph& graph, const Node& node, int operand, const St
     const Dim stride = view->strides[i];
     if (shape[i] == Dim(1)) continue;
     if (!stride.is_const() || stride.value() <= 0) return false;
-    if (i + 1 == shape.size() ? stride != Dim(1)
-                              : stride.value() * size_of(graph.type(v).dtype) % kVector != 0)
+    const int64_t bytes = stride.value() * size_of(graph.type(v).dtype);
+    if (i + 1 == shape.size() ? stride != Dim(1) : operand < static_cast<int>(kMask) && bytes % kVector != 0)
       return false;
   }
   return true;
 }
 
 ValueId arrange_attention(Builder& b, Node node) {
-  if (heads_last(node)) return b.add(std::move(node));
+  const bool last = heads_last(node);
   const Dims swap = {Dim(0), Dim(2), Dim(1), Dim(3)};
-  for (ValueId& v : node.inputs) v = b(ops::transpose, {v}, {{"perm", swap}});
-  const ValueId y = b(ops::attention, {node.inputs[0], node.inputs[1], node.inputs[2]},
-                      {{"causal", attr_as<bool>(node, "causal")},
-                       {"scale", attr_as<double>(node, "scale")},
-                       {"layout", std::string("heads_last")},
-                       {"whole", attr_as<bool>(node, "whole")}});
-  return b(ops::transpose, {y}, {{"perm", swap}});
+  const auto turned = [&](ValueId v) { return b(ops::transpose, {v}, {{"perm", swap}}); };
+  std::vector<ValueId> operands = node.inputs;
+  for (size_t i = 0; i < kMask && !last; ++i) operands[i] = turned(operands[i]);
+  const Dim columns = b.shape(operands[1])[1];
+  if (operands.size() > kMask) operands[kMask] = lone_mask(b, operands[kMask], columns);
+  auto arranged = b.try_add(ops::attention, operands,
+                            {{"causal", attr_as<bool>(node, "causal")},
+                             {"scale", attr_as<double>(node, "scale")},
+                             {"layout", std::string("heads_last")},
+                             {"whole", attr_as<bool>(node, "whole")}});
+  TENON_CHECK(arranged.ok(), arranged.status().message());
+  ValueId y = *arranged;
+  if (operands.size() > kMask && columns != Dim(0)) {
+    const ValueId mask = operands[kMask];
+    const ValueId hidden = bodies::like(b, mask, -std::numeric_limits<double>::infinity());
+    const ValueId seen = b(ops::ne, {bodies::fold(b, ops::max, mask, {Dim(-1)}), hidden});
+    y = b(ops::where, {turned(seen), y, bodies::like(b, y, 0)});
+  }
+  return last ? y : turned(y);
 }
 
 Result<AttentionRecipe> attention_recipe(const Graph& graph, ValueId attention, const StridesOf& strides_of) {
@@ -84,12 +127,15 @@ Result<AttentionRecipe> attention_recipe(const Graph& graph, ValueId attention, 
   r.dtype = node.type.dtype;
   r.causal = attr_as<bool>(node, "causal");
   r.scale = static_cast<float>(attr_as<double>(node, "scale"));
-  Operand* operands[] = {&r.q, &r.k, &r.v};
-  for (int o = 0; o < 3; ++o) {
+  const auto read = [&](int o) {
     const ValueId v = node.inputs[static_cast<size_t>(o)];
-    *operands[o] = reads_attention(graph, node, o, strides_of) ? operand_of(graph, v, strides_of)
-                                                               : stored_operand(graph, v);
-  }
+    return reads_attention(graph, node, o, strides_of) ? operand_of(graph, v, strides_of)
+                                                       : stored_operand(graph, v);
+  };
+  r.q = read(0);
+  r.k = read(1);
+  r.v = read(2);
+  if (node.inputs.size() > kMask) r.mask = read(kMask);
   r.y = stored_operand(graph, attention);
   const auto written = strides_of(attention);
   if (written && *written != r.y.strides)
@@ -98,7 +144,9 @@ Result<AttentionRecipe> attention_recipe(const Graph& graph, ValueId attention, 
 }
 
 Work at_sizes(const AttentionRecipe& r, const Sizes& sizes) {
-  const Operand* operands[] = {&r.q, &r.k, &r.v, &r.y};
+  std::vector<const Operand*> operands{&r.q, &r.k, &r.v};
+  if (r.mask) operands.push_back(&*r.mask);
+  operands.push_back(&r.y);
   Work work = work_of(operands, sizes);
   auto p = std::make_shared<AttentionProblem>();
   p->dtype = r.dtype;
@@ -108,6 +156,10 @@ Work at_sizes(const AttentionRecipe& r, const Sizes& sizes) {
   p->k = heads_second(r.k, sizes);
   p->v = heads_second(r.v, sizes);
   p->y = heads_second(r.y, sizes);
+  if (r.mask) {
+    p->mask = mask_shape(*r.mask, sizes);
+    p->mask_dtype = r.mask->dtype;
+  }
   work.problem = std::move(p);
   return work;
 }
@@ -119,17 +171,24 @@ std::string AttentionProblem::key() const {
     add_to_key(key, shape->dims);
     add_to_key(key, shape->strides);
   }
+  if (!mask) return key;
+  add_to_key(key, {static_cast<int64_t>(mask_dtype)});
+  add_to_key(key, mask->dims);
+  add_to_key(key, mask->strides);
   return key;
 }
 
 std::string AttentionProblem::text() const {
   return by(q.dims) + " by " + by(k.dims) + (v.dims[3] == k.dims[3] ? "" : " and " + by(v.dims)) + " " +
-         std::string(name(dtype)) + (causal ? ", causal" : "");
+         std::string(name(dtype)) + (causal ? ", causal" : "") +
+         (mask ? ", mask " + by(mask->dims) + (mask_dtype == dtype ? "" : " " + std::string(name(mask_dtype)))
+               : "");
 }
 
 std::vector<float> AttentionProblem::numbers() const {
   // The least number, not minus infinity: of a row there is always a column left.
   if (causal) return {scale, std::numeric_limits<float>::lowest()};
+  if (mask) return {scale, kHidden};
   return {scale};
 }
 
@@ -140,6 +199,10 @@ Status AttentionProblem::describe(Operations& o) const {
   TENON_ASSIGN(const Descriptor* dq, o.tensor(q, dtype, "its q"));
   TENON_ASSIGN(const Descriptor* dk, o.tensor(turned, dtype, "its k"));
   TENON_ASSIGN(const Descriptor* dv, o.tensor(v, dtype, "its v"));
+  const Descriptor* dm = nullptr;
+  if (mask) {
+    TENON_ASSIGN(dm, o.tensor(*mask, mask_dtype, "its mask"));
+  }
   TENON_ASSIGN(const Descriptor* dy, o.tensor(y, dtype, "its y"));
   TENON_ASSIGN(const Descriptor* factor, o.number("its scale"));
 
@@ -151,6 +214,14 @@ Status AttentionProblem::describe(Operations& o) const {
   TENON_TRY(o.product(*dq, *dk, *products));
   TENON_ASSIGN(const Descriptor* s, scores());
   TENON_TRY(o.pointwise({kDnnMul, products, factor, nullptr, s}));
+  if (mask) {
+    TENON_ASSIGN(const Descriptor* least, o.number("what is hidden"));
+    TENON_ASSIGN(const Descriptor* sums, scores());
+    TENON_ASSIGN(const Descriptor* bounded, scores());
+    TENON_TRY(o.pointwise({kDnnAdd, s, dm, nullptr, sums}));
+    TENON_TRY(o.pointwise({kDnnMax, sums, least, nullptr, bounded}));
+    s = bounded;
+  }
   if (causal) {
     TENON_ASSIGN(const Descriptor* least, o.number("what is hidden"));
     TENON_ASSIGN(const Descriptor* rows, scores(kDnnI32));

@@ -196,7 +196,7 @@ class CudnnBackend final : public Backend {
       if (!context.materialised[u]) return std::nullopt;
       return context.layouts[u].strides;
     };
-    const auto place = [&](std::initializer_list<Operand*> operands, Operand& result) {
+    const auto place = [&](const std::vector<Operand*>& operands, Operand& result) {
       for (int o = 0; Operand * operand : operands) {
         TENON_CHECK(reads_in_place(g, node, o++, strides_of), "an operand lies otherwise than it was stored");
         const auto at = std::find(call.inputs.begin(), call.inputs.end(), operand->base);
@@ -208,7 +208,9 @@ class CudnnBackend final : public Backend {
     call.name = "cuDNN " + std::string(op(node.op).name);
     if (node.op == ops::attention) {
       TENON_ASSIGN(AttentionRecipe r, attention_recipe(g, v, strides_of));
-      place({&r.q, &r.k, &r.v}, r.y);
+      std::vector<Operand*> operands{&r.q, &r.k, &r.v};
+      if (r.mask) operands.push_back(&*r.mask);
+      place(operands, r.y);
       call.work = [r = std::move(r)](const Sizes& sizes) { return at_sizes(r, sizes); };
     } else {
       TENON_ASSIGN(Recipe r, make_recipe(g, v, strides_of));

@@ -29,7 +29,7 @@ class Problem {
 };
 
 struct Work {
-  static constexpr int kMost = 4;  // tensors
+  static constexpr int kMost = 5;  // tensors
   struct Tensor {
     int buffer = -1;
     int64_t offset = 0;  // bytes

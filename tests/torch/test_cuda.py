@@ -312,6 +312,27 @@ def test_attention_of_a_gpu(gpu, attention):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("attention", ["efficient", "cudnn"], indirect=True)
+@pytest.mark.parametrize("per_row", [False, True])
+def test_attention_with_a_mask_of_a_gpu(gpu, attention, per_row):
+    """As scaled_dot_product_attention says a mask there: numbers, in rows of a multiple of 16 bytes, repeated over heads."""
+    def f(x, seen):
+        q, k, v = (t.unflatten(-1, (3, 16)).transpose(1, 2) for t in x.chunk(3, -1))
+        bias = torch.where(seen, 0.0, torch.scalar_tensor(-torch.inf, dtype=x.dtype))
+        bias = torch.nn.functional.pad(bias, (0, 3))[..., :5].expand(2, 3, 5, 5)
+        return torch.tanh(attention(q, k, v, bias=bias)[0].transpose(1, 2).flatten(2))
+
+    x, seen = torch.randn(2, 5, 144, dtype=torch.bfloat16), torch.rand(2, 1, 5 if per_row else 1, 5) < 0.6
+    seen[0, 0, 0] = False
+    executed = ctypes.CDLL(str(MOCKS / "libcudnn_mock.so")).tn_dnn_calls
+    before, want = executed(b"cudnnBackendExecute"), f(x, seen)
+    got = torch.compile(f, backend="tenon", fullgraph=True)(x, seen)
+    torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+    assert not want[0, 0].any() and not got[0, 0].any()  # what sees nothing is zero
+    assert tenon.stats()["fallbacks"] == 0 and tenon.stats()["programs"] == 1 and executed(b"cudnnBackendExecute") == before + 1
+
+
+@torch.no_grad()
 def test_what_attention_knows_of_its_rows_is_pytorchs(gpu, attention):
     def f(x):
         results = attention(x, x, x)
