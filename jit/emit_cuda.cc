@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
+#include "jit/cuda_maps.h"
 #include "jit/cuda_text.h"
 #include "jit/emit_cuda_loops.h"
 #include "jit/online.h"
@@ -55,6 +57,7 @@ class CudaEmitter final : CudaLoops {
 
   void emit_par() {
     const Stmt& s = par();
+    if (s_.outer != 0) return emit_rows_of_map();
     if (s_.ahead > 1 && is_map(k_)) return emit_vectors_ahead();
     if (s_.rows > 1) return emit_shared_columns();
     if (s_.cluster > 1) {
@@ -116,22 +119,42 @@ class CudaEmitter final : CudaLoops {
   }
   // Where number `at` of them begins.
   void place_in_nest(const std::vector<int>& steps, const char* prefix) {
+    std::vector<size_t> all(par().axes.size());
+    std::iota(all.begin(), all.end(), 0);
+    place_along(all, "at", steps, prefix);
+  }
+  // The digits of `number_of` along these axes.
+  void place_along(const std::vector<size_t>& which, const std::string& number_of,
+                   const std::vector<int>& steps, const char* prefix) {
     const std::vector<Axis>& axes = par().axes;
-    if (axes.size() > 1) line("tn_ix rest = at;");
-    for (size_t a = axes.size(); a-- > 0;) {
+    const std::string rest = which.size() > 1 ? "rest" : number_of;
+    if (which.size() > 1) line("tn_ix rest = " + number_of + ";");
+    for (size_t i = which.size(); i-- > 0;) {
+      const size_t a = which[i];
       loop_variable_.insert(axes[a].var);
-      std::string digit = axes.size() == 1 ? "at"
-                          : a == 0         ? "rest"
-                                           : "rest % n" + number(static_cast<int64_t>(a));
+      const std::string count = "n" + number(static_cast<int64_t>(a));
+      std::string digit = i == 0 ? rest : "rest % " + count;
       if (steps[a] > 1) digit = "(" + digit + ") * " + number(steps[a]);
       line("const tn_ix " + (steps[a] > 1 ? prefix + std::to_string(axes[a].var) : variable(axes[a].var)) +
            " = " + digit + ";");
-      if (a > 0) line("rest /= n" + number(static_cast<int64_t>(a)) + ";");
+      if (i > 0) line("rest /= " + count + ";");
     }
   }
 
-  // A map of which a thread takes several vectors, those of a block side by side: what all of them load is asked for before
-  // the first is computed.
+  // Several vectors of a map, which `each` goes through: what all of them load is asked for before the first is computed.
+  void emit_ahead(const Block& body, const std::function<void(const std::function<void()>&)>& each) {
+    const std::vector<const Stmt*> loads = loads_ahead(body);
+    for (const Stmt* load : loads) declare_ahead(*load, s_.ahead);
+    each([&] {
+      for (const Stmt* load : loads) load_ahead(*load);
+    });
+    line("tn_loads_first();");
+    begin_ahead(loads);
+    each([&] { emit_lanes(body, {}); });
+    end_ahead();
+  }
+
+  // A map of which a thread takes several vectors, those of a block side by side.
   void emit_vectors_ahead() {
     const Stmt& s = par();
     const Axis& lanes = s.axes.back();
@@ -141,7 +164,9 @@ class CudaEmitter final : CudaLoops {
     line("const tn_ix total = " + count_nest(steps, whole_) + ";");
     open("for (tn_ix first = (tn_ix)blockIdx.x * " + of_block +
          " + threadIdx.x; first < total; first += (tn_ix)gridDim.x * " + of_block + ")");
-    auto each_vector = [&](const std::function<void()>& body) {
+    simd_ = lanes.var;
+    varies_[simd_] = true;
+    emit_ahead(s.body, [&](const std::function<void()>& body) {
       line("#pragma unroll");
       open("for (int u = 0; u < " + number(s_.ahead) + "; ++u)");
       line("const tn_ix at = first + u * " + number(s_.block) + ";");
@@ -151,18 +176,60 @@ class CudaEmitter final : CudaLoops {
       body();
       close();
       close();
-    };
-    simd_ = lanes.var;
-    varies_[simd_] = true;
-    const std::vector<const Stmt*> loads = loads_ahead(s.body);
-    for (const Stmt* load : loads) declare_ahead(*load, s_.ahead);
-    each_vector([&] {
-      for (const Stmt* load : loads) load_ahead(*load);
     });
-    line("tn_loads_first();");
-    begin_ahead(loads);
-    each_vector([&] { emit_lanes(s.body, {}); });
-    end_ahead();
+    leave_lanes();
+    close();
+  }
+
+  // A map of which a thread goes along the outer axes, each place of which is a row, and has one column of them: a place along
+  // the others. What is the same in all rows comes before the first. As many rows are gone through side by side as there are
+  // threads for.
+  void emit_rows_of_map() {
+    const Stmt& s = par();
+    std::vector<int> steps(s.axes.size(), 1);
+    steps.back() = vector_;
+    count_nest(steps, whole_);
+    std::vector<size_t> of_row, of_column;
+    for (size_t a = 0; a < s.axes.size(); ++a) (s_.outer >> a & 1 ? of_row : of_column).push_back(a);
+    auto product = [](const std::vector<size_t>& axes) {
+      std::string text;
+      for (size_t a : axes) text += (text.empty() ? "n" : " * n") + number(static_cast<int64_t>(a));
+      return text;
+    };
+    const std::string threads = "(tn_ix)gridDim.x * " + number(s_.block), ahead = number(s_.ahead);
+    line("const tn_ix rows = " + product(of_row) + ", columns = " + product(of_column) + ";");
+    line("const tn_ix together = tn_clamp(" + threads + " / columns, (tn_ix)1, " +
+         (s_.ahead > 1 ? "(rows + " + number(s_.ahead - 1) + ") / " + ahead : "rows") + ");");
+    open("for (tn_ix task = (tn_ix)blockIdx.x * " + number(s_.block) +
+         " + threadIdx.x; task < together * columns; task += " + threads + ")");
+    line("const tn_ix column = task % columns;");
+    place_along(of_column, "column", steps, "j");
+    enter_lanes(s.axes.back(), extent(s.axes.back().extent));
+
+    const std::vector<bool> same = same_along(k_, s_.outer);
+    Block before, body;
+    for (size_t i = 0; i < s.body.size(); ++i) (same[i] ? before : body).push_back(s.body[i]);
+    std::set<Ref> later;
+    for (const Stmt& inner : body) collect_uses(inner, later);
+    emit_before(before, later);
+    if (s_.ahead > 1) {
+      open("for (tn_ix first = task / columns; first < rows; first += together * " + ahead + ")");
+      emit_ahead(body, [&](const std::function<void()>& each) {
+        line("#pragma unroll");
+        open("for (int u = 0; u < " + ahead + "; ++u)");
+        line("const tn_ix row = first + u * together;");
+        open("if (row < rows)");
+        place_along(of_row, "row", steps, "j");
+        each();
+        close();
+        close();
+      });
+    } else {
+      open("for (tn_ix row = task / columns; row < rows; row += together)");
+      place_along(of_row, "row", steps, "j");
+      emit_lanes(body, {});
+    }
+    close();
     leave_lanes();
     close();
   }

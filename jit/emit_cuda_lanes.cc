@@ -208,6 +208,12 @@ void CudaLanes::emit_lanes(const Block& block, const std::function<void()>& tail
   }
 }
 
+void CudaLanes::emit_before(const Block& block, const std::set<Ref>& later) {
+  std::vector<const Stmt*> list;
+  for (const Stmt& s : block) list.push_back(&s);
+  emit_segment(list, later, {});
+}
+
 void CudaLanes::emit_lane_scan(const Stmt& s) {
   const std::string a = accumulator(s.result);
   varies_[s.result] = array_[s.result] = true;

@@ -48,6 +48,8 @@ class CudaLanes {
   // Those of a simd loop, or of a loop within; `tail` is done for each lane after them and reads `yields`. Without a tail
   // what stands behind them reads those.
   void emit_lanes(const Block& block, const std::function<void()>& tail, const std::vector<Ref>& yields = {});
+  // Those that come before a loop whose body reads `later`.
+  void emit_before(const Block& block, const std::set<Ref>& later);
   // From here on lanes are along this axis.
   void enter_lanes(const Axis& axis, const std::string& end);
   void count_lanes(const Axis& axis, const std::string& end);  // that are left before it

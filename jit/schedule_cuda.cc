@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "jit/cuda_maps.h"
 #include "jit/cuda_rows.h"
 #include "jit/online.h"
 #include "jit/transposing.h"
@@ -27,9 +28,6 @@ constexpr int kShortestRun = 32;            // bytes: what memory gives at once
 constexpr int kMostAhead = 16;
 constexpr int kMostRows = 32;             // threads that share a column
 constexpr int64_t kFewestSteps = 4;       // of each of them
-constexpr int kMostVectorsAhead = 8;      // of a map
-constexpr int64_t kFewestWaves = 8;       // of blocks: fewer would leave multiprocessors idle at the end
-constexpr size_t kLongestAhead = 64;      // statements of a map that takes several vectors
 constexpr int64_t kFoldsBytes = 1 << 10;  // of shared memory, for what folds exchange
 constexpr int kFirstWithClusters = 90;    // architecture
 constexpr int kMostBlocksOfCluster = 8;   // that every device takes
@@ -233,43 +231,6 @@ void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& 
   s.ahead = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
 }
 
-// Bytes that memory gives one vector of a map, not counting what other rows read too; 0 where a load follows a value.
-int64_t bytes_of_vector(const Kernel& k, std::span<const int64_t> sizes, int vector) {
-  const Stmt& par = k.body[0];
-  int64_t bytes = 0;
-  for (const Stmt& s : par.body) {
-    if (s.kind != K::load) continue;
-    auto steps = [&](Ref var) {
-      return std::ranges::any_of(s.address, [&](const Term& t) { return t.var == var; });
-    };
-    const bool follows = std::ranges::any_of(s.address, [&](const Term& t) {
-      return t.var != kNoRef && std::ranges::none_of(par.axes, [&](const Axis& a) { return a.var == t.var; });
-    });
-    if (follows) return 0;
-    const bool whole = std::ranges::all_of(
-        par.axes, [&](const Axis& a) { return steps(a.var) || extent_value(a.extent, sizes.data()) == 1; });
-    const bool together =
-        std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{1, -1, par.axes.back().var}; });
-    if (whole && together) bytes += vector * size_of(k.buffers[s.buffer].type);
-  }
-  return bytes;
-}
-
-// Vectors that a thread of a map takes at once, so that a multiprocessor full of threads has enough bytes on their way. Few
-// waves of blocks stay as many as they are.
-int vectors_ahead(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device, int ease,
-                  int vector) {
-  if (ease > 0 || !is_map(k) || k.body[0].body.size() > kLongestAhead) return 1;
-  const int64_t bytes = bytes_of_vector(k, sizes, vector) * device.threads_per_multiprocessor,
-                threads = int64_t{device.multiprocessors} * device.threads_per_multiprocessor,
-                waves = par_iterations(k, sizes.data(), vector) / std::max<int64_t>(threads, 1);
-  int ahead = 1;
-  while (bytes > 0 && ahead < kMostVectorsAhead && ahead * bytes < device.bytes_in_flight &&
-         waves >= kFewestWaves * ahead * 2)
-    ahead *= 2;
-  return ahead;
-}
-
 bool has_locals(const Kernel& k) {
   return std::any_of(k.buffers.begin(), k.buffers.end(),
                      [](const Buffer& b) { return b.role == Buffer::Role::local; });
@@ -309,6 +270,8 @@ std::string describe(const CudaSchedule& s) {
                                std::to_string(s.team) + "x" + std::to_string(s.block / s.team);
   text += " vector " + std::to_string(s.vector);
   if (s.rows > 1) text += " rows " + std::to_string(s.rows);
+  for (unsigned a = 0; s.outer >> a; ++a)
+    if (s.outer >> a & 1) text += (s.outer & ((1u << a) - 1) ? "," : " outer ") + std::to_string(a);
   if (s.cluster > 1) text += " cluster " + std::to_string(s.cluster);
   if (s.locals == Locals::registers) text += " registers " + std::to_string(s.chunks);
   if (s.locals == Locals::shared) text += " shared";
@@ -332,6 +295,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   s.wide = s.wide || par_iterations(k, sizes.data(), 1) > kIndex32;
 
   if (const auto map = transposing_map(k); map && tile_map(*map, sizes, device, alignment, ease, s)) return s;
+  const int64_t most_threads = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor * kBlock;
   const CudaRows rows(k, sizes);
   const bool row = rows.possible() && rows.longest() > 1;
   if (row || simd) {
@@ -348,6 +312,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   if (!row) {
     if (has_locals(k)) s.locals = Locals::global;
     s.ahead = vectors_ahead(k, sizes, device, ease, s.vector);
+    if (ease == 0 && is_map(k) && merged_map(k)) s.outer = axes_of_rows(k, sizes, most_threads, s.vector, 0);
     columns(k, sizes, device, alignment, ease, s);
     return s;
   }
@@ -365,14 +330,16 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
     s.team = s.block = static_cast<int>(team);
   }
   const int64_t iterations = par_iterations(k, sizes.data(), 1);
-  // Few rows of a map, and long ones: every vector of them has a thread of its own.
-  if (vectors > s.team &&
-      iterations * s.team < int64_t{device.multiprocessors} * device.threads_per_multiprocessor)
-    if (const auto map = merged_map(k); map && !simd) {
-      CudaSchedule flat = cuda_schedule(*map, sizes, device, alignment, longest_buffer, ease);
-      flat.merged = true;
-      return flat;
-    }
+  // Few rows of a map, and long ones: every vector of them has a thread of its own. And where a thread had better go across rows.
+  const bool few_rows = vectors > s.team && iterations * s.team < int64_t{device.multiprocessors} *
+                                                                      device.threads_per_multiprocessor;
+  const auto map = simd ? std::nullopt : merged_map(k);
+  const int64_t steps = (vectors + s.team - 1) / s.team;
+  if (map && (few_rows || (ease == 0 && axes_of_rows(*map, sizes, most_threads, s.vector, steps) != 0))) {
+    CudaSchedule flat = cuda_schedule(*map, sizes, device, alignment, longest_buffer, ease);
+    flat.merged = true;
+    return flat;
+  }
   // Few other rows: a block each, though some of its threads have nothing to do.
   if (s.team == 32 && vectors > 32 &&
       iterations * s.team < int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4)
@@ -448,7 +415,11 @@ CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const i
     return launch;
   }
   const int64_t teams = s.block / s.team / s.rows, at_once = is_map(k) ? teams * s.ahead : teams;
-  const int64_t count = par_iterations(k, sizes.data(), s.form == Form::flat ? s.vector : 1);
+  int64_t count = par_iterations(k, sizes.data(), s.form == Form::flat ? s.vector : 1);
+  if (s.outer != 0) {
+    const RowsOfMap r = rows_of_map(k, sizes, s.outer, s.vector);
+    count = (r.rows + s.ahead - 1) / s.ahead * s.ahead * r.columns;
+  }
   launch.blocks = std::min((count + at_once - 1) / at_once, most / s.cluster) * s.cluster;
   launch.cluster = s.cluster;
   if (s.locals == Locals::shared) launch.shared_bytes = local_bytes(k, s, sizes) * teams;

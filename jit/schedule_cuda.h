@@ -47,6 +47,9 @@ struct CudaSchedule {
   bool online = false;  // what kernel it is of, is what jit/online.h makes of it
   // flat: steps of a reduction in order, or vectors of a map, that a thread loads before the first folds or is computed.
   int ahead = 1;
+  // flat, of a map: a thread takes vectors along these axes of the par nest, bit by bit, with what is the same for all of them
+  // read once; 0: along none. How many it takes the launch says.
+  unsigned outer = 0;
   int rows = 1;              // flat: threads that share each column of a reduction in order; a power of two
   bool whole = false;        // simd axes are multiples of `vector`
   bool wide = false;         // 64-bit indices

@@ -183,6 +183,19 @@ inline void put_element(DType t, double x, char* to) {
   }
 }
 
+// Of an input numbers, or indices of `n` rows where it is called %n; of an output what nobody should read.
+inline std::vector<char> random_elements(const Buffer& b, int64_t length, int64_t n, std::mt19937& random) {
+  std::vector<char> bytes(static_cast<size_t>(length) * size_of(b.type), '\x5a');
+  std::uniform_real_distribution<float> any(-3, 3);
+  for (int64_t e = 0; e < length && b.role == Buffer::Role::in; ++e) {
+    const float x = any(random);
+    const uint32_t row = n > 0 ? static_cast<uint32_t>(random() % static_cast<unsigned>(n)) : 0;
+    const double number = b.name == "n" ? row : is_float(b.type) ? x : std::floor(100 * x);
+    put_element(b.type, number, bytes.data() + e * size_of(b.type));
+  }
+  return bytes;
+}
+
 // A kernel of f64 computes in f64. Others of kCudaTexts than those of floats only can have integers.
 inline KernelCase real_case(const char* text, DType type, int64_t n, int64_t m) {
   std::string typed = text;
@@ -202,19 +215,7 @@ inline KernelCase real_case(const char* text, DType type, int64_t n, int64_t m) 
     int64_t length = (rows ? n : columns ? m : n * m) + (c.kernel.name == "reversed" && b.name == "x");
     if (b.name == "n") length = 3 * n;
     c.lengths.push_back(length);
-    std::vector<char> bytes(static_cast<size_t>(length) * size_of(b.type), '\x5a');
-    std::uniform_real_distribution<float> any(-3, 3);
-    for (int64_t e = 0; e < length && b.role == Buffer::Role::in; ++e) {
-      const float x = any(random);
-      const uint32_t row = n > 0 ? static_cast<uint32_t>(random() % static_cast<unsigned>(n)) : 0;
-      const bool whole = !is_float(b.type);
-      put_element(b.type,
-                  b.name == "n" ? row
-                  : whole       ? std::floor(100 * x)
-                                : x,
-                  bytes.data() + e * size_of(b.type));
-    }
-    c.data.push_back(std::move(bytes));
+    c.data.push_back(random_elements(b, length, n, random));
   }
   return c;
 }

@@ -65,40 +65,51 @@ inline constexpr const char* kTransposingTexts[] = {
       }
     })"};
 
-// Elements that an access reaches, from 0; every term follows a loop variable.
+// Elements that an access reaches, from 0; 1 along what is no loop variable.
 inline int64_t reach_of(const Stmt& access, const std::vector<int64_t>& sizes,
                         const std::map<Ref, int64_t>& extents) {
   int64_t last = 0;
   for (const Term& t : access.address) {
-    const int64_t extent = t.var == kNoRef ? 2 : extents.at(t.var);
+    const auto axis = extents.find(t.var);
+    const int64_t extent = t.var == kNoRef ? 2 : axis == extents.end() ? 1 : axis->second;
     if (extent == 0) return 0;
     last += t.factor * (t.size < 0 ? 1 : sizes[static_cast<size_t>(t.size)]) * (extent - 1);
   }
   return last + 1;
 }
 
-inline KernelCase transposing_case(const char* text, DType type, int64_t b, int64_t n, int64_t m) {
+inline Kernel typed_kernel(const char* text, DType type) {
   std::string typed = text;
   for (size_t at; (at = typed.find("$T")) != typed.npos;) typed.replace(at, 2, name(type));
   auto kernel = parse_kernel(typed);
   TENON_CHECK(kernel.ok(), kernel.status().message());
-  KernelCase c;
-  c.kernel = *kernel;
-  c.sizes = {b, n, m, n * m, b * n, b * m};
-  c.sizes.resize(c.kernel.sizes.size());
+  return *kernel;
+}
+
+// Elements of each buffer that the kernel reaches.
+inline std::vector<int64_t> reached_lengths(const Kernel& kernel, const std::vector<int64_t>& sizes) {
   std::map<Ref, int64_t> extents;
-  c.lengths.assign(c.kernel.buffers.size(), 0);
+  std::vector<int64_t> lengths(kernel.buffers.size(), 0);
   auto walk = [&](auto& self, const Block& block) -> void {
     for (const Stmt& s : block) {
-      for (const Axis& a : s.axes) extents[a.var] = extent_value(a.extent, c.sizes.data());
+      for (const Axis& a : s.axes) extents[a.var] = extent_value(a.extent, sizes.data());
       if (s.buffer >= 0) {
-        int64_t& length = c.lengths[static_cast<size_t>(s.buffer)];
-        length = std::max(length, reach_of(s, c.sizes, extents));
+        int64_t& length = lengths[static_cast<size_t>(s.buffer)];
+        length = std::max(length, reach_of(s, sizes, extents));
       }
       self(self, s.body);
     }
   };
-  walk(walk, c.kernel.body);
+  walk(walk, kernel.body);
+  return lengths;
+}
+
+inline KernelCase transposing_case(const char* text, DType type, int64_t b, int64_t n, int64_t m) {
+  KernelCase c;
+  c.kernel = typed_kernel(text, type);
+  c.sizes = {b, n, m, n * m, b * n, b * m};
+  c.sizes.resize(c.kernel.sizes.size());
+  c.lengths = reached_lengths(c.kernel, c.sizes);
   std::mt19937 random(static_cast<unsigned>(n * 131 + m));
   for (size_t i = 0; i < c.lengths.size(); ++i) {
     const Buffer& buffer = c.kernel.buffers[i];

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "jit/transposing.h"
 #include "tests/cuda_kernels.h"
 #include "tests/cuda_memory.h"
 #include "tests/cuda_run.h"
@@ -54,6 +55,8 @@ TEST(EmitCuda, RandomKernelsAgree) {
     own.approximate = false;
     if (own.form == CudaSchedule::Form::flat) {
       if (is_map(c.kernel)) own.ahead = 1 << seed % 4;
+      if (is_map(c.kernel) && merged_map(c.kernel))
+        own.outer = static_cast<unsigned>(seed) % (1u << (c.kernel.body[0].axes.size() - 1));
       own.rows = 1;  // the order of sums
       vectors += own.vector > 1;
       add(own, 1, "_own");

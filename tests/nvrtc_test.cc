@@ -14,6 +14,8 @@
 #include <thread>
 
 #include "jit/emit_cuda.h"
+#include "tests/cuda_broadcast.h"
+#include "tests/cuda_kernels.h"
 #include "tests/cuda_online.h"
 #include "tests/cuda_rows.h"
 #include "tests/cuda_transposing.h"
@@ -265,22 +267,61 @@ TEST(Nvrtc, ThreadsShareColumns) {
 TEST(Nvrtc, VectorsAreLoadedAhead) {
   NEEDS_NVRTC();
   for (int architecture : {80, 90, 100, 120})
+    for (DType type : {DType::f32, DType::bf16}) {
+      auto built = build(real_case(kCudaTexts[7], type, 1, 1).kernel, {1 << 28, 1}, architecture, true);
+      ASSERT_TRUE(built.ok()) << built.status().message();
+      SCOPED_TRACE(built->what);
+      const std::string& ptx = built->binary.ptx;
+      EXPECT_EQ(built->schedule.ahead, 2);
+      EXPECT_EQ(count(ptx.substr(0, ptx.find("st.global")), "ld.global"), 2) << ptx;
+      EXPECT_EQ(count(ptx, "ld.global"), 2) << ptx;
+      EXPECT_EQ(count(ptx, "ld.local"), 0);
+      EXPECT_EQ(built->binary.spill_bytes, 0);
+      EXPECT_LE(built->binary.registers, 80);  // three blocks of 256 threads
+    }
+}
+
+// Of PTX the innermost loop around the last store.
+std::string innermost_loop(const std::string& ptx) {
+  const size_t store = ptx.rfind("st.global");
+  size_t begin = 0, end = 0;
+  for (size_t bra = ptx.find("bra", store); bra != ptx.npos; bra = ptx.find("bra", bra + 1)) {
+    const size_t name = ptx.find('$', bra);
+    const size_t label = ptx.find(ptx.substr(name, ptx.find(';', name) - name) + ":");
+    if (label < store && label > begin) begin = label, end = bra;
+  }
+  return ptx.substr(begin, end - begin);
+}
+
+// Maps that read operands again: what is the same in all rows is read before them, and nothing is divided on the way.
+TEST(Nvrtc, RowsOfMapsAreReadOnce) {
+  NEEDS_NVRTC();
+  struct Case {
+    int text;
+    int64_t n, c, w;
+    int loads, vectors;  // of a row
+  };
+  const Case all[] = {{0, 16384, 1, 8192, 1, 1}, {1, 4096, 256, 64, 1, 1},  {2, 512, 64, 4096, 2, 1},
+                      {2, 4, 4096, 8192, 2, 1},  {3, 64, 2048, 2048, 1, 0}, {4, 4096, 64, 256, 1, 1}};
+  for (int architecture : {80, 90, 100, 120})
     for (DType type : {DType::f32, DType::bf16})
-      for (int text : {2, 7}) {
-        const Kernel kernel = real_case(kCudaTexts[text], type, 1, 1).kernel;
-        auto built = build(kernel, {1 << (text == 7 ? 28 : 14), 1 << 14}, architecture, true);
+      for (const Case& c : all) {
+        const Kernel kernel = broadcast_case(kBroadcastTexts[c.text], type, 1, 1, 1).kernel;
+        auto built = build(kernel, {c.n, c.c, c.w, c.c * c.w, c.n * c.w}, architecture, true);
         ASSERT_TRUE(built.ok()) << built.status().message();
         SCOPED_TRACE(built->what);
-        const std::string& ptx = built->binary.ptx;
-        EXPECT_EQ(built->schedule.ahead, 2);
-        const int streams = text == 7 ? 1 : 2;  // the bias comes along
-        EXPECT_EQ(count(ptx.substr(0, ptx.find("st.global")), "ld.global"), 2 * streams) << ptx;
-        EXPECT_EQ(count(ptx, "ld.global"), 2 * streams) << ptx;
+        EXPECT_NE(built->schedule.outer, 0u);
+        const std::string &ptx = built->binary.ptx, loop = innermost_loop(ptx);
+        EXPECT_GT(count(ptx, "div."), 0);  // before the loop
+        EXPECT_EQ(count(loop, "div.") + count(loop, "rem."), 0) << loop;
+        EXPECT_EQ(count(loop, "ld.global"), c.loads * built->schedule.ahead) << loop;
+        EXPECT_EQ(count(loop, "ld.global.v4"), c.vectors * built->schedule.ahead) << loop;
+        EXPECT_GE(count(loop, "st.global.v4"), built->schedule.ahead) << loop;
         EXPECT_EQ(count(ptx, "ld.local"), 0);
         EXPECT_EQ(built->binary.spill_bytes, 0);
         EXPECT_LE(built->binary.registers, 80);  // three blocks of 256 threads
       }
-}  // namespace
+}
 
 TEST(Nvrtc, NeighboursAreReadAsVectors) {
   NEEDS_NVRTC();

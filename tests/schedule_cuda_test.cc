@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/cuda_broadcast.h"
 #include "tests/cuda_devices.h"
 #include "tests/cuda_kernels.h"
 #include "tests/cuda_online.h"
@@ -47,10 +48,10 @@ TEST(CudaSchedule, Words) {
       {1, DType::bf16, 16384, 4096, "H100", "row 128x1 vector 8 registers 4 whole approximate"},
       {1, DType::bf16, 8192, 8192, "A100", "row 256x1 vector 8 registers 4 whole approximate"},
       {1, DType::f32, 4096, 1023, "H100", "row 256x1 vector 1 registers 4 whole"},
-      {2, DType::f32, 8192, 8192, "H100", "flat 1x256 vector 4 whole"},
-      {2, DType::f32, 8192, 8192, "H200", "flat 1x256 vector 4 ahead 2 whole"},
-      {2, DType::bf16, 8192, 8190, "H100", "flat 1x256 vector 2 ahead 4 whole"},
-      {2, DType::bf16, 8192, 8191, "H200", "flat 1x256 vector 1 ahead 8 whole"},
+      {2, DType::f32, 8192, 8192, "H100", "flat 1x256 vector 4 outer 0 whole"},
+      {2, DType::f32, 8192, 8192, "H200", "flat 1x256 vector 4 outer 0 ahead 2 whole"},
+      {2, DType::bf16, 8192, 8190, "H100", "flat 1x256 vector 2 outer 0 ahead 4 whole"},
+      {2, DType::bf16, 8192, 8191, "H200", "flat 1x256 vector 1 outer 0 ahead 8 whole"},
       {3, DType::f16, 512, 768, "H100", "flat 1x128 vector 8 ahead 2 whole approximate"},
       {4, DType::f32, 16384, 4096, "H100", "flat 1x256 vector 4 rows 32 ahead 8 whole"},
       {4, DType::f32, 16384, 4096, "H200", "flat 1x256 vector 4 rows 32 ahead 8 whole"},
@@ -210,6 +211,53 @@ TEST(CudaSchedule, Tiles) {
     const CudaLaunch l = cuda_launch(c.kernel, s, sizes, cuda_device(e.device));
     EXPECT_EQ(l.blocks, e.blocks);
     EXPECT_EQ(l.shared_bytes, e.shared_bytes);
+  }
+}
+
+struct ExpectedRows {
+  int text;
+  DType type;
+  int64_t n, c, w;
+  const char* device;
+  const char* words;
+  int64_t blocks;
+};
+
+// Maps that read operands again: along which axes a thread keeps them. Where there are few vectors, or none is read again, or
+// teams read it once for several vectors, it stays as it is.
+TEST(CudaSchedule, RowsOfMaps) {
+  const ExpectedRows all[] = {
+      {0, DType::bf16, 16384, 1, 8192, "H100", "flat merged 1x256 vector 8 outer 0 whole", 4224},
+      {0, DType::bf16, 16384, 1, 8192, "H200", "flat merged 1x256 vector 8 outer 0 ahead 2 whole", 4224},
+      {0, DType::f32, 16384, 1, 8192, "A100", "flat merged 1x256 vector 4 outer 0 whole", 3456},
+      {0, DType::f32, 16384, 1, 8192, "RTX 4090", "flat merged 1x256 vector 4 outer 0 whole", 4096},
+      {0, DType::bf16, 16384, 1, 8191, "A100", "flat merged 1x256 vector 1 outer 0 ahead 8 whole", 3456},
+      {0, DType::bf16, 2048, 1, 1024, "H100", "flat merged 1x256 vector 8 whole", 1024},
+      {0, DType::f32, 2, 1, 1 << 25, "H200", "flat merged 1x256 vector 4 outer 0 ahead 2 whole", 4224},
+      {0, DType::f32, 1, 1, 1 << 25, "H200", "flat merged 1x256 vector 4 whole", 4224},
+      {1, DType::bf16, 256, 64, 3136, "H100", "row 128x1 vector 8 registers 4 whole", 4224},
+      {1, DType::bf16, 256, 64, 64, "H100", "row 8x32 vector 8 registers 1 whole", 512},
+      {1, DType::bf16, 4096, 256, 64, "H100", "flat merged 1x256 vector 8 outer 0 whole", 4224},
+      {1, DType::bf16, 4096, 256, 64, "A100", "flat merged 1x256 vector 8 outer 0 whole", 3456},
+      {2, DType::bf16, 512, 64, 4096, "H200", "flat merged 1x256 vector 8 outer 0 ahead 2 whole", 4224},
+      {2, DType::bf16, 1, 16384, 4096, "H200", "flat merged 1x256 vector 8 outer 1 ahead 2 whole", 4224},
+      {3, DType::bf16, 64, 2048, 2048, "H100", "flat merged 1x256 vector 8 outer 1 whole", 4224},
+      {3, DType::bf16, 2048, 64, 2048, "H100", "flat merged 1x256 vector 8 outer 1 whole", 4224},
+      {3, DType::bf16, 64, 65536, 64, "H100", "flat merged 1x256 vector 8 outer 0 whole", 4224},
+      {3, DType::f32, 64, 2048, 2048, "A100", "flat merged 1x256 vector 4 outer 1 whole", 3456},
+      {4, DType::bf16, 4096, 64, 256, "RTX 4090", "flat 1x256 vector 8 outer 0 whole", 4096},
+  };
+  for (const ExpectedRows& e : all) {
+    const KernelCase c = broadcast_case(kBroadcastTexts[e.text], e.type, 1, 1, 1);
+    const std::vector<int64_t> sizes{e.n, e.c, e.w, e.c * e.w, e.n * e.w};
+    SCOPED_TRACE(c.kernel.name + " " + std::string(name(e.type)) + " " + std::to_string(e.n) + "x" +
+                 std::to_string(e.c) + "x" + std::to_string(e.w) + " " + e.device);
+    CudaSchedule s = cuda_schedule(c.kernel, sizes, cuda_device(e.device), 16, 1 << 20);
+    s.approximate = false;
+    EXPECT_EQ(describe(s), e.words);
+    EXPECT_EQ(cuda_launch(c.kernel, s, sizes, cuda_device(e.device)).blocks, e.blocks);
+    // Where registers ran out a thread keeps nothing.
+    EXPECT_EQ(cuda_schedule(c.kernel, sizes, cuda_device(e.device), 16, 1 << 20, 1).outer, 0u);
   }
 }
 
