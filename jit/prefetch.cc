@@ -34,7 +34,8 @@ std::vector<Prefetch> prefetches(const Kernel& kernel) {
     return s->simd && s->axes.size() == 1 && a.of == kNoRef && !a.counts_tiles() && a.extent == b.extent;
   };
   std::vector<Prefetch> result;
-  if (par.simd || passes.size() < 2 || !std::ranges::all_of(passes, same_row)) return result;
+  if (par.axes.empty() || par.simd || passes.size() < 2 || !std::ranges::all_of(passes, same_row))
+    return result;
 
   const Ref row = par.axes.back().var;
   std::vector<bool> seen(kernel.buffers.size());
