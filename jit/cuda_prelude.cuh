@@ -295,6 +295,50 @@ template <class T> TN_FN T tn_shift_right(T a, T b) {
 template <class T> TN_FN T tn_where(bool c, T a, T b) { return c ? a : b; }
 template <class C, class T> TN_FN T tn_where(C c, T a, T b) { return c != C(0) ? a : b; }
 
+// Philox2x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011: the two words of a block.
+struct tn_block { tn_u32 word[2]; };
+TN_FN tn_block tn_philox_block(tn_u64 counter, tn_u32 key) {
+  tn_u32 x = (tn_u32)counter, y = (tn_u32)(counter >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    tn_u32 high;
+    const tn_u32 low = tn_multiply(x, 0xd256d193u, high);
+    x = high ^ key ^ y;
+    y = low;
+    key += 0x9e3779b9u;
+  }
+  return {{x, y}};
+}
+TN_FN tn_i64 tn_philox(tn_i64 counter, tn_i64 key) {
+  const tn_block b = tn_philox_block((tn_u64)counter, (tn_u32)key);
+  return (tn_i64)((tn_u64)b.word[1] << 32 | b.word[0]);
+}
+// Block `number` of the random numbers of a seed, which has the words of two places.
+TN_FN tn_block tn_random_block(tn_u64 number, tn_i64 seed) { return tn_philox_block(number ^ ((tn_u64)seed & 0xffffffff00000000ull), (tn_u32)seed); }
+TN_FN tn_i32 tn_random_bits(tn_i64 place, tn_i64 seed) {
+  const tn_block b = tn_random_block((tn_u64)place >> 1, seed);
+  return (tn_i32)(place & 1 ? b.word[1] : b.word[0]);
+}
+// Of N places in a row, an even number. Where the first is the second of its block, all are one further along.
+template <int N> struct tn_words { tn_i32 at[N]; };
+template <int N>
+TN_FN tn_words<N> tn_random_words(tn_i64 first, tn_i64 seed) {
+  tn_words<N> words;
+  const tn_u64 begin = ((tn_u64)first + 1) >> 1;
+#pragma unroll
+  for (int b = 0; b < N / 2; ++b) {
+    const tn_block two = tn_random_block(begin + b, seed);
+    words.at[2 * b] = (tn_i32)two.word[0];
+    words.at[2 * b + 1] = (tn_i32)two.word[1];
+  }
+  if (first & 1) {
+#pragma unroll
+    for (int v = N - 1; v > 0; --v) words.at[v] = words.at[v - 1];
+    words.at[0] = tn_random_bits(first, seed);
+  }
+  return words;
+}
+
 // Functions of floats: of one float in the grade asked for, of doubles as good as there is.
 #define TN_FLOAT(name, f, d)                       \
   TN_FN float tn_##name(float a) { return f; }     \

@@ -20,6 +20,13 @@ TN_FN unsigned short tn_float_to_bf16(float x) {
   return r;
 }
 
+// Both halves of a product; as one of 64 bits it would become several.
+TN_FN unsigned int tn_multiply(unsigned int a, unsigned int b, unsigned int& high) {
+  unsigned int low;
+  asm("{\n\t.reg .u64 p;\n\tmul.wide.u32 p, %2, %3;\n\tmov.b64 {%0, %1}, p;\n\t}" : "=r"(low), "=r"(high) : "r"(a), "r"(b));
+  return low;
+}
+
 // __fdividef is 0 or NaN where b is above 2^126.
 TN_FN float tn_fast_div(float a, float b) {
   float r;

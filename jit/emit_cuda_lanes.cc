@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "jit/cuda_text.h"
+#include "jit/lane_step.h"
+#include "src/ops/names.h"
 
 namespace tenon::jit {
 namespace {
@@ -237,6 +239,9 @@ void CudaLanes::emit_segment(const std::vector<const Stmt*>& list, const std::se
     }
     varies_[s->result] = true;
     if (s->kind == K::load && reach(*s) == Reach::together) load_vector(*s);
+    if (shares_blocks(*s))
+      line("const tn_words<" + number(vector_) + "> x" + std::to_string(s->result) + " = tn_random_words<" +
+           number(vector_) + ">(" + first_lane_of(s->args[0]) + ", " + use(s->args[1]) + ");");
     each.push_back(s);
   }
   for (const Stmt* s : each)
@@ -256,6 +261,19 @@ void CudaLanes::emit_segment(const std::vector<const Stmt*>& list, const std::se
     if (s->kind == K::store && reach(*s) == Reach::together && element(*s).empty())
       line("tn_store<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s->buffer)) + " + (" +
            address(*s, false) + ")" + ", " + stored(*s) + count_argument() + ");");
+}
+
+// Whether the random numbers of all lanes come from half as many blocks.
+bool CudaLanes::shares_blocks(const Stmt& s) const {
+  return s.kind == K::op && s.op == ops::random_bits && vector_ > 1 && !varies_[s.args[1]] &&
+         lane_step(k_, s.args[0], simd_) == 1;
+}
+// What a value that goes up from lane to lane is in the first.
+std::string CudaLanes::first_lane_of(Ref value) const {
+  if (!varies_[value]) return use(value);
+  const Stmt& s = *definition(k_.body, value);
+  if (s.kind == K::index) return "(tn_i64)" + variable(s.args[0]);
+  return "tn_add(" + first_lane_of(s.args[0]) + ", " + first_lane_of(s.args[1]) + ")";
 }
 
 // Where an access finds the element of lane v, if not in its buffer.
@@ -306,8 +324,9 @@ void CudaLanes::emit_each(const Stmt& s) {
     return line((guarded ? "if (v < count) " : "") + std::string("tn_put(") + at + ", " + use(s.args[0]) +
                 ");");
   const std::string computed =
-      access ? (guarded ? "v >= count ? " + type(s.result) + "(0) : " : "") + "tn_get(" + at + ")"
-             : expression(s);
+      shares_blocks(s) ? "x" + std::to_string(s.result) + ".at[v]"
+      : access         ? (guarded ? "v >= count ? " + type(s.result) + "(0) : " : "") + "tn_get(" + at + ")"
+                       : expression(s);
   line((array_[s.result] ? value(s.result) + "[v]" : "const " + type(s.result) + " " + value(s.result)) +
        " = " + computed + ";");
 }

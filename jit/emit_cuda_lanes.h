@@ -92,6 +92,8 @@ class CudaLanes {
   void emit_segment(const std::vector<const Stmt*>& list, const std::set<Ref>& later,
                     const std::function<void()>& tail);
   void emit_each(const Stmt& s);
+  bool shares_blocks(const Stmt& s) const;
+  std::string first_lane_of(Ref value) const;
   std::string element(const Stmt& s) const;
   std::string stored(const Stmt& s);
   std::string loaded(const Stmt& s) const;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <map>
 
+#include "jit/lane_step.h"
 #include "jit/schedule.h"
+#include "src/ops/names.h"
 
 namespace tenon::jit {
 
@@ -72,6 +74,50 @@ std::string LaneEmitter::mask() {
   return f_.pure(
       "icmp ult " + at_lanes("i32", w_) + " " + lane_numbers("i32") + ", " + vector({count, DType::i32, 1}),
       "mask");
+}
+
+// The places of W / 2 blocks from the first even one on are as many words side by side. Where the first place is odd they are
+// those of the lanes behind it, and its own is the last word of the block before.
+bool LaneEmitter::emit_random_words(const Stmt& s) {
+  const Value &place = refs_[s.args[0]], &seed = refs_[s.args[1]];
+  if (place.lanes == 1 || seed.lanes > 1 || lane_step(k_, s.args[0], simd_.var) != 1) return false;
+  const int blocks = w_ / 2;
+  const std::string halves = at_lanes("i64", blocks), words = at_lanes("i32", w_), name = hint(s.result);
+  auto spread = [&](const std::string& text) {
+    if (!text.starts_with('%')) return constant_at_lanes("i64", text, blocks);
+    const std::string one = f_.pure("insertelement " + halves + " poison, i64 " + text + ", i64 0");
+    return f_.pure("shufflevector " + halves + " " + one + ", " + halves + " poison, " +
+                   at_lanes("i32", blocks) + " zeroinitializer");
+  };
+  auto philox = [&](const std::string& counter, int lanes) {
+    const std::string high = f_.pure("and i64 " + seed.text + ", -4294967296");
+    const std::string mixed =
+        f_.pure("xor " + at_lanes("i64", lanes) + " " + counter + ", " + (lanes > 1 ? spread(high) : high));
+    return expand_at(spelling(op(ops::philox), DType::i64),
+                     {mixed, lanes > 1 ? spread(seed.text) : seed.text}, DType::i64, DType::i64, lanes, name);
+  };
+  std::string numbers = "<", turned = "<";
+  for (int b = 0; b < blocks; ++b) numbers += (b ? ", i64 " : "i64 ") + std::to_string(b);
+  for (int l = 0; l < w_; ++l) turned += (l ? ", i32 " : "i32 ") + std::to_string(l ? l - 1 : w_);
+  const std::string first =
+      f_.pure("extractelement " + at_lanes("i64", w_) + " " + place.text + ", i64 0", "place");
+  const std::string even = f_.pure("lshr i64 " + f_.pure("add i64 " + first + ", 1") + ", 1");
+  const std::string counter = f_.pure("add " + halves + " " + spread(even) + ", " + numbers + ">");
+  std::vector<Carried> carried{
+      {words, name, f_.pure("bitcast " + halves + " " + philox(counter, blocks) + " to " + words)}};
+  // Vectors begin at multiples of W, unless their axis begins anywhere.
+  const bool even_place =
+      definition(k_.body, s.args[0])->kind == Stmt::Kind::index && axis_of(k_.body, simd_.var)->of == kNoRef;
+  const Int odd = even_place ? Int(0) : Int(f_.pure("and i64 " + first + ", 1"));
+  f_.when_less(name + ".odd", 0, odd, true, carried, [&] {
+    const std::string before = philox(f_.pure("lshr i64 " + first + ", 1"), 1);
+    const std::string own = f_.pure("trunc i64 " + f_.pure("lshr i64 " + before + ", 32") + " to i32"),
+                      all = f_.pure("insertelement " + words + " poison, i32 " + own + ", i64 0");
+    carried[0].value = f_.pure("shufflevector " + words + " " + carried[0].value + ", " + words + " " + all +
+                               ", " + words + " " + turned + ">");
+  });
+  define(s.result, carried[0].value, w_);
+  return true;
 }
 
 // ---- addresses ----

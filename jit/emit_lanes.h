@@ -77,6 +77,9 @@ class LaneEmitter {
   const std::string& stage();
   void copy(const std::string& to, const std::string& from, int element);
 
+  // Random numbers of places side by side, from half as many blocks. False: they are not.
+  bool emit_random_words(const Stmt& s);
+
   // ---- loads and stores ----
   // One load instruction: moved out of loops if nothing the kernel writes can change it.
   std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false);

@@ -16,6 +16,7 @@
 #include "jit/kernel.h"
 #include "jit/prefetch.h"
 #include "jit/schedule.h"
+#include "src/ops/names.h"
 
 namespace tenon::jit {
 namespace {
@@ -517,6 +518,7 @@ class Emitter : LaneEmitter {
   void emit_stmt(const Stmt& s) {
     switch (s.kind) {
       case Stmt::Kind::op: {
+        if (s.op == ops::random_bits && emit_random_words(s)) return;
         auto [operands, lanes] = level(s.args);
         DType operand = compute_type(k_.types[s.args.back()]);
         std::string_view text = spelling(op(s.op), operand);

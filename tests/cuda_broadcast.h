@@ -68,7 +68,29 @@ inline constexpr const char* kBroadcastTexts[] = {
         store %y[CW*%i + W*%j + %k], %s
         store %p[CW*%i + W*%j + %k], %q
       }
+    })",
+    // Random numbers of places that begin with an odd one.
+    R"(kernel @draw(N, C, W, CW, NW; in %x: $T, in %s: i64, out %y: $T, out %r: i32) {
+      par %i in N {
+        %s0 = load %s[0]
+        %i0 = index %i
+        %w = size W
+        %m = mul %i0, %w
+        %one = const.i64 1
+        %n = add %m, %one
+        for simd %k in W {
+          %k0 = index %k
+          %p = add %n, %k0
+          %b = random_bits %p, %s0
+          %f = cast.f32 %b
+          %v = load %x[W*%i + %k]
+          %t = add %v, %f
+          store %y[W*%i + %k], %t
+          store %r[W*%i + %k], %b
+        }
+      }
     })"};
+inline constexpr int64_t kDrawSeed = 0x0123456789abcdef;
 
 inline KernelCase broadcast_case(const char* text, DType type, int64_t n, int64_t c, int64_t w) {
   KernelCase made;
@@ -80,6 +102,7 @@ inline KernelCase broadcast_case(const char* text, DType type, int64_t n, int64_
     const Buffer& b = made.kernel.buffers[i];
     if (b.name == "t") made.lengths[i] = c * w;  // its rows follow values
     made.data.push_back(random_elements(b, made.lengths[i], c, random));
+    if (b.name == "s") std::memcpy(made.data.back().data(), &kDrawSeed, sizeof kDrawSeed);
   }
   return made;
 }

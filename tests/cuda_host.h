@@ -216,6 +216,12 @@ TN_FN float tn_half_to_float(unsigned short x) { return tenon::f16_to_f32(x); }
 TN_FN unsigned short tn_float_to_half(float x) { return tenon::f32_to_f16(x); }
 TN_FN unsigned short tn_float_to_bf16(float x) { return tenon::f32_to_bf16(x); }
 
+TN_FN unsigned tn_multiply(unsigned a, unsigned b, unsigned& high) {
+  const uint64_t product = uint64_t{a} * b;
+  high = static_cast<unsigned>(product >> 32);
+  return static_cast<unsigned>(product);
+}
+
 TN_FN float tn_fast_div(float a, float b) { return a / b; }
 TN_FN float tn_fast_sqrt(float a) { return std::sqrt(a); }
 TN_FN float tn_fast_rsqrt(float a) { return 1 / std::sqrt(a); }

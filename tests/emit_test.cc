@@ -162,5 +162,34 @@ TEST(Emit, OutputInPlaceOfAnInput) {
   }
 }
 
+// Random numbers of places side by side, of every second, and of such as turn back; the first ones from half as many blocks.
+TEST(Emit, RandomNumbersOfNeighboursShareBlocks) {
+  for (const char* place : {"%i0", "add %m, %i0", "add %i0, %i0", "sub %m, %i0"}) {
+    std::string p(place);
+    if (p == "%i0")
+      p = "%b = random_bits %i0, %s0";
+    else
+      p = "%p = " + p + "\n      %b = random_bits %p, %s0";
+    const std::string text = R"(kernel @draw(N; in %m: i64, in %s: i64, out %y: i32) {
+    par simd %i in N {
+      %i0 = index %i
+      %s0 = load %s[0]
+      %m = load %m[0]
+      )" + p + R"(
+      store %y[%i], %b
+    }
+  })";
+    check(text, sizes_around("N", {}));
+    const auto kernel = parse_kernel(text);
+    ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+    const std::string machine = emit_llvm(*kernel, Isa::avx512);
+    const bool side_by_side = place[0] == '%' || std::string_view(place) == "add %m, %i0";
+    EXPECT_EQ(machine.find("mul <16 x i64>") == machine.npos, side_by_side) << place;
+    EXPECT_EQ(machine.find("mul <8 x i64>") != machine.npos, side_by_side) << place;
+    // Vectors of the first begin at even places: none needs the block before.
+    EXPECT_EQ(machine.find("mul i64 %t") == machine.npos, place[0] == '%' || !side_by_side) << place;
+  }
+}
+
 }  // namespace
 }  // namespace tenon::jit

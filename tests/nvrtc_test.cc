@@ -366,6 +366,15 @@ TEST(Nvrtc, InstructionsPerElement) {
   }
 }
 
+// As lowering leaves it of what is called %y.
+#define DROPOUT                                                                                     \
+  "%y16 = cast.bf16 %y\n%s = load %seed[0]\n%at = index %i\n%word = random_bits %at, %s\n%eight = " \
+  "const.i32 8\n"                                                                                   \
+  "%high = shift_right %word, %eight\n%low = const.i32 16777215\n%bits = bit_and %high, %low\n"     \
+  "%whole = cast.f32 %bits\n%place = const.f32 5.960464477539063e-08\n%u = mul %whole, %place\n"    \
+  "%kept = const.f32 0.9\n%mask = lt %u, %kept\n%m = cast.f32 %mask\n%drawn = mul %y16, %m\n"       \
+  "%scale = const.f32 1.1111111\n%o = mul %drawn, %scale"
+
 // Maps of 16-bit tensors, with what each statement costs: a memory-bound one has room for about 22.
 constexpr struct {
   const char *name, *body;
@@ -386,14 +395,24 @@ constexpr struct {
      "%one = const.f32 1.0\n%q = add %p, %one\n%o = mul %h, %q",
      22},
     {"quotient", "%d = const.f32 3.0\n%e = add %x, %d\n%o = div %x, %e", 16},
-    {"quantize", "%s = const.f32 16.0\n%o = mul %x, %s", 28, "f8e4m3fn"}};
+    {"quantize", "%s = const.f32 16.0\n%o = mul %x, %s", 28, "f8e4m3fn"},
+    {"gelu_tanh_dropout",
+     "%a = mul %x, %x\n%b = mul %a, %x\n%c = const.f32 0.044715\n%d = mul %b, %c\n%e = add %x, %d\n"
+     "%f = const.f32 0.7978845608\n%g = mul %e, %f\n%p = tanh %g\n%half = const.f32 0.5\n%h = mul %x, %half\n"
+     "%one = const.f32 1.0\n%q = add %p, %one\n%y = mul %h, %q\n" DROPOUT,
+     39},
+    {"gelu_dropout",
+     "%r = const.f32 0.70710678118\n%z = mul %x, %r\n%p = erf %z\n%half = const.f32 0.5\n%h = mul %x, %half\n"
+     "%one = const.f32 1.0\n%q = add %p, %one\n%y = mul %h, %q\n" DROPOUT,
+     40}};
+#undef DROPOUT
 
 TEST(Nvrtc, InstructionsOfMaps) {
   NEEDS_NVRTC();
   for (const auto& m : kMaps) {
-    const auto kernel =
-        parse_kernel("kernel @" + std::string(m.name) + "(N; in %in: bf16, out %out: " + m.out +
-                     ") {\npar simd %i in N {\n%x = load %in[%i]\n" + m.body + "\nstore %out[%i], %o\n}\n}");
+    const auto kernel = parse_kernel(
+        "kernel @" + std::string(m.name) + "(N; in %in: bf16, in %seed: i64, out %out: " + m.out +
+        ") {\npar simd %i in N {\n%x = load %in[%i]\n" + m.body + "\nstore %out[%i], %o\n}\n}");
     ASSERT_TRUE(kernel.ok()) << kernel.status().message();
     for (const auto& [length, ahead] : {std::pair{1 << 24, 1}, std::pair{1 << 26, 2}}) {
       const std::vector<int64_t> sizes{length};

@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kSeeds[] = {0, 1, -1, 0x13198a2e00000000, 0x5eed, INT64_MIN};
 
 float expected_number(int64_t place, int64_t seed) {
-  const int64_t block = scalar::philox(place ^ (seed & ~int64_t{0xffffffff}), seed);
-  return static_cast<float>(static_cast<uint32_t>(block) >> 8) * 0x1p-24f;
+  const auto block = static_cast<uint64_t>(scalar::philox(place / 2 ^ (seed & ~int64_t{0xffffffff}), seed));
+  return static_cast<float>(static_cast<uint32_t>(place % 2 ? block >> 32 : block) >> 8) * 0x1p-24f;
 }
 
 HostTensor seed_tensor(int64_t seed) {
@@ -71,6 +71,7 @@ TEST(Random, ElementsDependOnSeedAndPlaceAlone) {
           << shape;
     }
   EXPECT_EQ(expected_number(0, 0), static_cast<float>(0xff1dae) * 0x1p-24f);  // the first known answer
+  EXPECT_EQ(expected_number(1, 0), static_cast<float>(0x6cd10d) * 0x1p-24f);
 }
 
 // A dropout of sizes that the program learns at run time, with its mask, beside the numbers themselves transposed.

@@ -43,7 +43,5 @@ uint32_t pow(MathBuilder& b, Operands x);
 uint32_t rsqrt(MathBuilder& b, Operands x);
 uint32_t floor_div(MathBuilder& b, Operands x);
 uint32_t remainder(MathBuilder& b, Operands x);
-// math_philox.cc
-uint32_t philox(MathBuilder& b, Operands x);
 
 }  // namespace tenon::math

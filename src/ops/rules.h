@@ -72,6 +72,7 @@ Result<DType> number_to_bool(InferContext& c);  // operands of one dtype, not bo
 Result<DType> to_i64(InferContext& c);          // operands of one dtype, result i64
 Result<DType> i64(InferContext& c);             // all operands i64, the result too
 Result<DType> i64_to_f32(InferContext& c);      // all operands i64, result f32
+Result<DType> i64_to_i32(InferContext& c);      // all operands i64, result i32
 Result<DType> where(InferContext& c);           // operand 0 bool, the others of one dtype, the result too
 Result<DType> from_dtype(InferContext& c);      // attribute dtype
 Result<DType> from_dtype_not_bool(InferContext& c);  // attribute dtype, not bool

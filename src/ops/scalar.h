@@ -91,6 +91,13 @@ inline int64_t philox(int64_t counter, int64_t key) {
   }
   return static_cast<int64_t>(static_cast<uint64_t>(y) << 32 | x);
 }
+// The word of a place among the random numbers of a seed: two places share a block. The low half of the seed is the key, the
+// high half is mixed into the counter's, so that different seeds differ in every block, and so do more places than memory has.
+inline int64_t random_bits(int64_t place, int64_t seed) {
+  const auto block = static_cast<uint64_t>(
+      philox(static_cast<int64_t>(static_cast<uint64_t>(place) >> 1) ^ (seed & ~int64_t{0xffffffff}), seed));
+  return static_cast<int32_t>(block >> (place & 1) * 32);
+}
 
 inline double sigmoid(double x) {
   const double e = std::exp(-std::fabs(x));

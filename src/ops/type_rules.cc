@@ -85,6 +85,12 @@ Result<DType> i64_to_f32(InferContext& c) {
   return DType::f32;
 }
 
+Result<DType> i64_to_i32(InferContext& c) {
+  TENON_ASSIGN(const DType operand, i64(c));
+  static_cast<void>(operand);
+  return DType::i32;
+}
+
 Result<DType> where(InferContext& c) {
   const Rule r(c);
   if (!is_bool(c.operand(0).dtype))

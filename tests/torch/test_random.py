@@ -25,11 +25,11 @@ def uniform(seed, count):
     """random_uniform of docs/ops.md, number by number."""
     numbers, low = [], 0xFFFFFFFF
     for place in range(count):
-        x, y, key = place & low, (place ^ seed) >> 32 & low, seed & low
+        x, y, key = place >> 1 & low, (place >> 1 ^ seed) >> 32 & low, seed & low
         for _ in range(10):
             product = x * 0xD256D193
             x, y, key = product >> 32 ^ key ^ y, product & low, key + 0x9E3779B9 & low
-        numbers.append((x >> 8) / 2**24)
+        numbers.append(((y if place & 1 else x) >> 8) / 2**24)
     return torch.tensor(numbers)
 
 
