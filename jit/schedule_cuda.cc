@@ -380,6 +380,12 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
       online.online = true;
       return online;
     }
+  // Few of them: a cluster goes through each, or most multiprocessors would have nothing to do.
+  if (s.chunks == 0 && s.locals == Locals::none && s.team == s.block &&
+      device.architecture >= kFirstWithClusters)
+    while (s.cluster < kMostBlocksOfCluster && iterations * s.cluster * 2 <= device.multiprocessors &&
+           vectors > int64_t{s.team} * s.cluster * kMostChunks)
+      s.cluster *= 2;
   return s;
 }
 

@@ -172,21 +172,22 @@ TEST(Nvrtc, ClustersFitWhatHasThem) {
       }
 }
 
-// Rows that nothing keeps, whole vectors or single elements at a time.
+// Rows that nothing keeps, whole vectors or single elements at a time, of a block or a cluster.
 TEST(Nvrtc, OnlineRowsFitEveryArchitecture) {
   NEEDS_NVRTC();
   CudaDevice device;
-  device.architecture = 80;
   for (int architecture : {80, 90, 100, 120})
     for (const char* text : kOnlineTexts)
       for (DType type : {DType::f32, DType::bf16, DType::f64})
         for (int64_t m : {1 << 20, (1 << 20) - 1}) {
           if (type == DType::f64 && std::string_view(text).find("f32") != std::string_view::npos) continue;
           const Kernel kernel = online_case(text, type, 0, 0, {}).kernel;
-          const std::vector<int64_t> sizes{64, m};
+          const std::vector<int64_t> sizes{m % 2 ? 128 : 4, m};
+          device.architecture = architecture;
           const CudaSchedule s = cuda_schedule(kernel, sizes, device, 16, 1 << 20);
           SCOPED_TRACE(kernel.name + " sm_" + std::to_string(architecture) + " " + describe(s));
           ASSERT_TRUE(s.online);
+          EXPECT_EQ(s.cluster, m % 2 || architecture < 90 ? 1 : 8);
           const auto built =
               (*nvrtc())->compile(cuda_source(kernel, s), kernel.name, architecture, s.approximate, true);
           ASSERT_TRUE(built.ok()) << built.status().message();
