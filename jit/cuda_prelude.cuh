@@ -355,8 +355,11 @@ TN_FLOAT(sigmoid, tn_fast_reciprocal(1.0f + tn_fast_exp2_flushed(a * -1.44269504
 // tanh.approx is off by 2^-11 of its result: a step of f16, and more than all of 1 - tanh where that is small.
 TN_FN float tn_tanh_large(float a) { return fmaf(-2.0f, tn_fast_reciprocal(1.0f + tn_fast_exp2_flushed(a * 2.8853900817779268f)), 1.0f); }
 TN_FLOAT(tanh, fabsf(a) < 0.01f ? a : tn_tanh_large(a), tanh(a))
-TN_FLOAT(log, tn_fast_log2(a) * 0.6931471805599453f, log(a))
-TN_FLOAT(log2, tn_fast_log2(a), log2(a))
+// lg2.approx is off by 2^-22.6 between 1/2 and 2, however small the logarithm is. Near 1 its series, of d = a - 1, is off by d^3 / 4.
+TN_FN bool tn_near_1(float a) { return fabsf(a - 1.0f) < 0.02f; }
+TN_FN float tn_log_near_1(float a) { const float d = a - 1.0f; return fmaf(d * d, fmaf(d, 0.333333333f, -0.5f), d); }
+TN_FLOAT(log, tn_near_1(a) ? tn_log_near_1(a) : tn_fast_log2(a) * 0.6931471805599453f, log(a))
+TN_FLOAT(log2, tn_near_1(a) ? tn_log_near_1(a) * 1.4426950408889634f : tn_fast_log2(a), log2(a))
 // erfc of |a| as a power of two. The polynomial was fitted to log2(erfc(z)) / z for the least relative error of erfc and of
 // erf on z in [0, 4.4]: 1.4e-5. Beyond it falls off to 0.
 TN_FN float tn_erfc_abs(float a) {

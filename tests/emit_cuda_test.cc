@@ -353,6 +353,59 @@ TEST(EmitCuda, ApproximateFunctions) {
   }
 }
 
+// Logarithms are as good near 1, where they are small, as elsewhere; and at the ends of what they are defined for.
+TEST(EmitCuda, ApproximateLogarithms) {
+  struct Logarithm {
+    const char* body;  // %o of %x, with %one
+    double (*exact)(double);
+  };
+  const Logarithm all[] = {{"%o = log %x", [](double x) { return std::log(x); }},
+                           {"%o = log2 %x", [](double x) { return std::log2(x); }},
+                           {"%o = log10 %x", [](double x) { return std::log10(x); }},
+                           {"%d = sub %x, %one\n%o = log1p %d",
+                            [](double x) { return std::log1p(double{static_cast<float>(x) - 1.0f}); }}};
+  std::vector<float> x;
+  for (int i = -(1 << 18); i <= 1 << 18; ++i)
+    x.push_back(1 + std::ldexp(static_cast<float>(i), -24));  // 2^-6
+  for (int i = 1; i < 4000; ++i) x.push_back(static_cast<float>(i) * 1e-3f);
+  for (int e = -126; e < 128; ++e) x.push_back(std::ldexp(1.3f, e));
+  const size_t numbers = x.size();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (float special : {0.0f, -0.0f, kInf, -1.0f, -kInf, std::numeric_limits<float>::quiet_NaN()})
+    x.push_back(special);
+  std::vector<CudaKernel> kernels;
+  for (const Logarithm& l : all) {
+    const auto kernel =
+        parse_kernel("kernel @logarithm" + std::to_string(kernels.size()) +
+                     "(N; in %in: f32, out %out: f32) {\npar simd %i in N {\n%one = const.f32 1.0\n%x = load "
+                     "%in[%i]\n" +
+                     l.body + "\nstore %out[%i], %o\n}\n}");
+    ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+    CudaSchedule s;
+    s.whole = s.approximate = true;
+    kernels.push_back({*kernel, s});
+  }
+  const auto program = CudaProgram::compile(kernels);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    std::vector<float> y(x.size());
+    void* buffers[] = {x.data(), y.data()};
+    ASSERT_EQ((*program)->run(kernels[k], buffers, {static_cast<int64_t>(x.size())}, 0), "");
+    double worst = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double want = all[k].exact(x[i]);
+      if (i >= numbers) {
+        EXPECT_TRUE(y[i] == want || (std::isnan(y[i]) && std::isnan(want))) << x[i] << ": " << y[i];
+        continue;
+      }
+      const double off = y[i] == want ? 0 : std::abs(y[i] / want - 1);
+      ASSERT_LE(off, 0x1p-17) << all[k].body << " of " << x[i] << " is " << y[i];
+      worst = std::max(worst, off);
+    }
+    std::printf("%s: 2^%.1f\n", all[k].body, std::log2(worst));
+  }
+}
+
 // Quotients over the whole range of f32, which bf16 shares.
 TEST(EmitCuda, ApproximateQuotients) {
   std::vector<float> x;

@@ -395,6 +395,7 @@ constexpr struct {
      "%r = const.f32 0.70710678118\n%z = mul %x, %r\n%p = erf %z\n%half = const.f32 0.5\n%h = mul %x, %half\n"
      "%one = const.f32 1.0\n%q = add %p, %one\n%o = mul %h, %q",
      22},
+    {"log_alone", "%o = log %x", 22},
     {"quotient", "%d = const.f32 3.0\n%e = add %x, %d\n%o = div %x, %e", 16},
     {"quantize", "%s = const.f32 16.0\n%o = mul %x, %s", 28, "f8e4m3fn"},
     {"gelu_tanh_dropout",
