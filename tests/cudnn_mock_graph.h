@@ -59,7 +59,7 @@ struct GraphJob {
                     " " + names[q.type];
     for (const Node& n : nodes) {
       if (n.type != kDnnPointwiseOperation) continue;
-      if (n.mode == kDnnSelect) t += " causal";
+      if (n.mode == kDnnIndex && n.axis == 2) t += " causal";
       const Tensor& other = tensors.at(n.inputs.back());
       if (n.mode == kDnnAdd && !other.within)
         t += " mask " + by(other.array.dims) + " " + names[other.array.type];
@@ -171,12 +171,12 @@ struct GraphJob {
     switch (n.mode) {
       case kDnnAdd: return operand(0) + operand(1);
       case kDnnMul: return operand(0) * operand(1);
-      case kDnnMax: return std::isnan(operand(0)) ? NAN : std::max(operand(0), operand(1));
       case kDnnDiv: return operand(0) / operand(1);
       case kDnnSub: return operand(0) - operand(1);
       case kDnnExp: return std::exp(operand(0));
       case kDnnLog: return std::log(operand(0));
       case kDnnGreaterOrEqual: return operand(0) >= operand(1);
+      case kDnnLess: return operand(0) < operand(1);
       case kDnnIndex: return static_cast<double>(i[n.axis]);
       case kDnnSelect: return operand(2) != 0 ? operand(0) : operand(1);
       default: return NAN;

@@ -36,12 +36,12 @@ enum DnnConvolutionMode : int32_t { kDnnCrossCorrelation = 1 };
 enum DnnPointwise : int32_t {
   kDnnAdd = 0,
   kDnnMul = 1,
-  kDnnMax = 3,
   kDnnDiv = 6,
   kDnnSub = 9,
   kDnnExp = 13,
   kDnnLog = 15,
   kDnnGreaterOrEqual = 303,
+  kDnnLess = 304,
   kDnnIndex = 501,   // of an element along an axis
   kDnnSelect = 601,  // x where t, else b
 };

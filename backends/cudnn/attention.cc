@@ -217,9 +217,12 @@ Status AttentionProblem::describe(Operations& o) const {
   if (mask) {
     TENON_ASSIGN(const Descriptor* least, o.number("what is hidden"));
     TENON_ASSIGN(const Descriptor* sums, scores());
+    TENON_ASSIGN(const Descriptor* beyond, scores(kDnnBoolean));
     TENON_ASSIGN(const Descriptor* bounded, scores());
     TENON_TRY(o.pointwise({kDnnAdd, s, dm, nullptr, sums}));
-    TENON_TRY(o.pointwise({kDnnMax, sums, least, nullptr, bounded}));
+    // No maximum, which would make a number of NaN.
+    TENON_TRY(o.pointwise({kDnnLess, sums, least, nullptr, beyond}));
+    TENON_TRY(o.pointwise({kDnnSelect, least, sums, beyond, bounded}));
     s = bounded;
   }
   if (causal) {
