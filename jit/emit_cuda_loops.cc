@@ -264,7 +264,8 @@ void CudaLoops::emit_exps(const Stmt& s) {
        value(first) + "), " + scale + " = tn_exp(tn_sub(" + a + ", " + base + "));");
   scale_sums(scale);
   std::string any;
-  for (const Axis& axis : s.axes) any += (any.empty() ? "" : " && ") + extent(axis.extent) + " > 0";
+  for (const Axis& axis : s.axes)  // tiles have elements
+    if (axis.of == kNoRef) any += (any.empty() ? "" : " && ") + extent(axis.extent) + " > 0";
   for (size_t r = 1; r < s.results.size(); ++r) {
     const std::string v = value(s.results[r]), team = of_team(s, r);
     if (s.online[r] == kPlain) {
@@ -272,7 +273,7 @@ void CudaLoops::emit_exps(const Stmt& s) {
       continue;
     }
     line(t + " " + v + " = " + team + ";");
-    line("if (" + any + ") " + v + " = tn_sum_below(" + value(first) + ", " + v + ");");
+    line((any.empty() ? "" : "if (" + any + ") ") + v + " = tn_sum_below(" + value(first) + ", " + v + ");");
   }
 }
 

@@ -160,6 +160,11 @@ int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target targe
   return few || (elements.is_const() && elements.value() >= kLongRow) ? kPart : 0;
 }
 
+int64_t online_part(const Dims& par, Dim elements) {
+  constexpr int64_t kPart = 8192, kFewRows = 17, kLongRow = 1 << 18;
+  return fewer(par, kFewRows) && elements.is_const() && elements.value() > kLongRow ? kPart : 0;
+}
+
 // About four blocks for every multiprocessor there may be; what they leave is little beside what they read.
 Dim rows_of_block(DimTable& dims, Dim rows) {
   constexpr int64_t kBlocks = 512, kFewest = 4;

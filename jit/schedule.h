@@ -60,6 +60,9 @@ bool tiles_transposed(Dim across, Dim along);
 int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target = Target::cpu,
                        Dim inner = Dim(1));
 
+// The same of rows of a GPU of which a sum follows a maximum (online.h): so few and long ones that they leave it idle otherwise.
+int64_t online_part(const Dims& par, Dim elements);
+
 // Columns of more rows are walked along no more than once on a GPU (split.h).
 inline constexpr int64_t kMostRowsAgain = 128;
 

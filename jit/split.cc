@@ -2,10 +2,13 @@
 #include "jit/split.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
+#include "jit/online.h"
 #include "jit/pieces.h"
 #include "jit/schedule.h"
+#include "src/ops/names.h"
 
 namespace tenon::jit {
 namespace {
@@ -17,15 +20,10 @@ class Splitter {
   Splitter(LoweredKernel whole, DimTable& dims, Target target)
       : whole_(std::move(whole)), dims_(dims), target_(target) {}
 
+  // Nothing where it stays one kernel.
   std::vector<LoweredKernel> run() {
-    std::vector<LoweredKernel> result;
-    if (!find() || !choose()) {
-      result.push_back(std::move(whole_));
-      return result;
-    }
-    result.push_back(first());
-    result.push_back(second());
-    return result;
+    if (!find() || !choose()) return {};
+    return {first(), second()};
   }
 
  private:
@@ -40,6 +38,7 @@ class Splitter {
       reduce_ = i;
     }
     if (!reduce_ || reduce().axes.size() > (target_ == Target::gpu ? 2 : 1)) return false;
+    if (std::ranges::count(reduce().online, ops::square)) return false;  // of parts of any length
     // What it reads from the par level can be computed twice.
     std::set<Ref> uses;
     collect_uses(reduce(), uses);
@@ -59,7 +58,9 @@ class Splitter {
     for (const Axis& a : par.axes) par_.push_back(extent(a.extent));
     const Dim elements = extent(reduce().axes[0].extent);
     const Dim inner = reduce().axes.size() > 1 ? extent(reduce().axes[1].extent) : Dim(1);
-    const int64_t part = reduction_part(par_, elements, columns_, target_, inner);
+    const int64_t part = reduce().online.empty() ? reduction_part(par_, elements, columns_, target_, inner)
+                         : reduce().axes.size() == 1 ? online_part(par_, elements)
+                                                     : 0;
     if (part == 0) return false;
     part_ = part;
     parts_ = dims_.ceil_div(elements, Dim(part));
@@ -119,8 +120,47 @@ class Splitter {
                            .address = place(out, axes)});
       fold.yields[r] = value;
     }
+    if (!fold.online.empty()) empty_parts(k, fold);
+    if (target_ == Target::gpu && !columns_) map_in_parts(k);
     drop_unused(out);
     return out;
+  }
+  // What follows a maximum of -inf in a part is NaN, which nothing makes of the row but parts that are all like that.
+  static void empty_parts(Kernel& k, Stmt& fold) {
+    const DType type = k.types[fold.yields[0]];
+    auto add = [&](Stmt s, DType t) {
+      s.type = t;
+      s.result = k.add_ref(t);
+      fold.body.push_back(std::move(s));
+      return fold.body.back().result;
+    };
+    const double inf = std::numeric_limits<double>::infinity();
+    const Ref none = add({.kind = K::constant, .literal = Scalar::of(-inf)}, type),
+              zero = add({.kind = K::constant, .literal = Scalar::of(0.0)}, type),
+              empty = add({.kind = K::op, .op = ops::eq, .args = {fold.yields[0], none}}, DType::b8);
+    for (size_t r = 1; r < fold.yields.size(); ++r)
+      if (fold.online[r] != kPlain)
+        fold.yields[r] = add({.kind = K::op, .op = ops::where, .args = {empty, zero, fold.yields[r]}}, type);
+  }
+  // Loops that go through the row again take its parts too, each of which folds what the first kernel leaves once more.
+  void map_in_parts(Kernel& k) const {
+    Stmt& par = k.body[0];
+    std::vector<Axis*> again;
+    for (size_t i = 0; i < par.body.size(); ++i) {
+      Stmt& s = par.body[i];
+      if (s.kind == K::store) return;
+      if (s.axes.empty() || i == *reduce_) continue;
+      if (s.kind != K::loop || !s.simd || s.axes.size() != 1 || s.axes[0].extent != reduce().axes[0].extent)
+        return;
+      again.push_back(&s.axes[0]);
+    }
+    if (again.empty()) return;
+    const Ref part = k.add_ref(DType::i64, "p");
+    par.axes.push_back({part, reduce().axes[0].extent, {part_}});
+    for (Axis* a : again) {
+      a->extent = {};
+      a->of = part;
+    }
   }
 
   const Stmt& reduce() const { return whole_.kernel.body[0].body[*reduce_]; }
@@ -147,7 +187,15 @@ class Splitter {
 }  // namespace
 
 std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims, Target target) {
-  return Splitter(std::move(lowered), dims, target).run();
+  std::vector<LoweredKernel> parts = Splitter(lowered, dims, target).run();
+  if (parts.empty() && target == Target::gpu)
+    if (auto once = online_kernel(lowered.kernel)) {
+      LoweredKernel online = lowered;
+      online.kernel = std::move(*once);
+      parts = Splitter(std::move(online), dims, target).run();
+    }
+  if (parts.empty()) parts.push_back(std::move(lowered));
+  return parts;
 }
 
 bool walks_again(const LoweredKernel& lowered, DimTable& dims) {

@@ -1,6 +1,6 @@
 // split: a reduction of few or short rows over many elements as two kernels; on a GPU that of the channels of images too, in
 // parts of several images. The first folds parts of fixed size, each a par iteration, into temporaries; the second folds those and
-// does the rest. So all threads have work whatever the shape, and errors grow with the length of a part and the number of parts.
+// does the rest. On a GPU few long rows of a softmax run so too (online.h): parts have a maximum and what follows it each. So all threads have work whatever the shape, and errors grow with the length of a part and the number of parts.
 // What a part is does not depend on threads. When, and how long parts are, is schedule.h's. Tested by tests/split_test.cc and tests/jit/lower_full_sum.tn.
 #pragma once
 

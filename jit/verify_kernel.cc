@@ -18,7 +18,7 @@
 //  simd      no simd loop within another; a store within one has an address that changes with the lane
 //  reduce    as many rows as yields as results, of equal types; rows fold (combine_identity) and are spelled
 //  online    `exp add` behind a first `maximum`, or `square add` behind a first `add` and of what that yields; all floats
-//            of one type; of a simd reduce without unroll or tiles, in whose body scalars alone stand
+//            of one type; of a simd reduce without unroll, in whose body scalars alone stand; squares of whole axes
 //  unroll    1, or 2, 4, 8 of a simd reduce
 //  scan      stands directly in the body of a sequential `for` of one axis; its row folds
 // Tested by tests/kernel_test.cc and tests/jit/*.tn.
@@ -316,8 +316,8 @@ class Verifier {
     if (std::ranges::count(s.online, ops::square) > 1) error("one square add is enough");
     const bool tiles =
         std::ranges::any_of(s.axes, [](const Axis& a) { return a.of != kNoRef || a.counts_tiles(); });
-    if (!s.simd || s.unroll != 1 || tiles)
-      error("what follows stands in a simd reduce without unroll or tiles");
+    if (tiles && std::ranges::count(s.online, ops::square)) error("a square add is of whole axes");
+    if (!s.simd || s.unroll != 1) error("what follows stands in a simd reduce without unroll");
     if (std::ranges::any_of(s.body, [](const Stmt& i) { return !i.axes.empty() || i.kind == K::store; }))
       error("beside what follows stand scalars alone");
   }

@@ -118,6 +118,30 @@ TEST_F(CudaPrograms, NormBackward) {
   }
 }
 
+// Few long rows of a softmax, in parts: of -inf in front, of nothing else, and with inf.
+TEST_F(CudaPrograms, FewLongRows) {
+  constexpr int64_t kRow = (1 << 18) + 1;
+  HostTensor x = random_tensor(DType::f32, {3, kRow}, 1);
+  for (int64_t j = 0; j < kRow; ++j) {
+    if (j < kRow / 2) x.set_number(j, -INFINITY);
+    x.set_number(kRow + j, -INFINITY);
+  }
+  x.set_number(3 * kRow - 1, INFINITY);
+  for (const char* text : {"%y = div(%e, %s)", "%l = log(%s)\n %y = add(%l, %m)"}) {
+    const Graph graph =
+        parsed("graph @f(%x: f32[3," + std::to_string(kRow) +
+               "]) {\n %m = max(%x){axes=[1], keepdims=true}\n %d = sub(%x, %m)\n %e = exp(%d)\n %s = "
+               "sum(%e){axes=[1], keepdims=true}\n " +
+               text + "\n return %y\n}");
+    auto program = Program::make(graph, options, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    const std::string kernels = (*program)->explain(false);
+    EXPECT_NE(kernels.find("exp add simd %j1 in %p"), std::string::npos) << kernels;
+    EXPECT_EQ((*program)->stats().kernels, 2) << kernels;
+    check(**program, graph, {x});
+  }
+}
+
 // Weights of 16 bits beside sums of 32: the second kernel rounds what it stores, a reshape between or not.
 TEST_F(CudaPrograms, NormBackwardOfNarrowWeights) {
   constexpr const char* kBackward = R"(graph @f(%x: bf16[N,160], %d: bf16[N,160], %r: f32[N,1]) {

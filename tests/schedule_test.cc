@@ -49,6 +49,18 @@ TEST(ReductionPart, OnAGpu) {
   EXPECT_EQ(reduction_part({Dim(64)}, n, false, Target::cpu, Dim(49)), 0);
 }
 
+// Few rows of a softmax, so long that no cluster keeps them; symbols are no lengths one knows.
+TEST(ReductionPart, OfWhatFollowsAMaximum) {
+  DimTable dims;
+  const Dim n = dims.symbol("N");
+  EXPECT_GT(online_part({Dim(4)}, Dim(1 << 20)), 0);
+  EXPECT_GT(online_part({}, Dim(300000)), 0);
+  EXPECT_EQ(online_part({Dim(4), Dim(4), Dim(2)}, Dim(1 << 20)), 0);
+  EXPECT_EQ(online_part({n}, Dim(1 << 20)), 0);
+  EXPECT_EQ(online_part({Dim(4)}, Dim(1 << 18)), 0);
+  EXPECT_EQ(online_part({Dim(4)}, n), 0);
+}
+
 TEST(RowsOfBlock, ABlockIsNoMoreThanManyShare) {
   DimTable dims;
   EXPECT_EQ(rows_of_block(dims, Dim(16384)), Dim(32));
