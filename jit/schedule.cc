@@ -131,7 +131,7 @@ bool fewer(const Dims& par, int64_t many) {
 
 // A block of a GPU takes a part, which its registers hold, or shares the rows of columns. The channels of images, in parts of
 // several images: none of few elements, and none where there are enough channels.
-int64_t part_on_gpu(const Dims& par, Dim elements, bool columns, Dim inner) {
+int64_t part_on_gpu(const Dims& par, Dim elements, bool columns, Dim inner, bool again) {
   constexpr int64_t kPart = 8192, kRowsOfPart = 512, kLeast = 1024, kFewRows = 64, kFewChannels = 1024,
                     kLongRow = 1 << 17;
   auto longer = [&](int64_t most) { return !(elements.is_const() && elements.value() <= most); };
@@ -143,17 +143,17 @@ int64_t part_on_gpu(const Dims& par, Dim elements, bool columns, Dim inner) {
   }
   if (columns) return longer(kRowsOfPart) ? kRowsOfPart : 0;
   const bool few = fewer(par, kFewRows) && longer(kPart);
-  return few || (elements.is_const() && elements.value() >= kLongRow) ? kPart : 0;
+  return few || (!again && elements.is_const() && elements.value() >= kLongRow) ? kPart : 0;
 }
 
 }  // namespace
 
 // A part is worth waking a thread for, and as many parts as there are steps in one keep the errors of both small. Rows
 // that are many already keep all threads busy; they are split only where they are so long that errors would grow.
-int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target, Dim inner) {
+int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target, Dim inner, bool again) {
   constexpr int64_t kPart = 16384, kRowsOfPart = 1024, kFewRows = 64, kLongRow = 1 << 17;
   static_assert(kRowsOfPart % kRowsPerBlock == 0);
-  if (target == Target::gpu) return part_on_gpu(par, elements, columns, inner);
+  if (target == Target::gpu) return part_on_gpu(par, elements, columns, inner, again);
   if (inner != Dim(1)) return 0;
   if (columns) return elements.is_const() && elements.value() <= kRowsOfPart ? 0 : kRowsOfPart;
   const bool few = fewer(par, kFewRows) && !(elements.is_const() && elements.value() <= kPart);

@@ -56,9 +56,10 @@ bool tiles_transposed(Dim across, Dim along);
 
 // Elements of a part if a reduction of `elements` (rows, where columns run across lanes) is to run as two kernels, parts
 // first (split.h); 0 for one kernel. par: the axes that are left. inner: elements that the reduction goes through for each,
-// where it runs over two axes that others lie between; those are split on a GPU only.
+// where it runs over two axes that others lie between; those are split on a GPU only. again: what is folded is gone through once
+// more behind it; on a GPU something may keep such rows, where they are many.
 int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target = Target::cpu,
-                       Dim inner = Dim(1));
+                       Dim inner = Dim(1), bool again = false);
 
 // The same of rows of a GPU of which a sum follows a maximum (online.h): so few and long ones that they leave it idle otherwise.
 int64_t online_part(const Dims& par, Dim elements);

@@ -58,7 +58,10 @@ class Splitter {
     for (const Axis& a : par.axes) par_.push_back(extent(a.extent));
     const Dim elements = extent(reduce().axes[0].extent);
     const Dim inner = reduce().axes.size() > 1 ? extent(reduce().axes[1].extent) : Dim(1);
-    const int64_t part = reduce().online.empty() ? reduction_part(par_, elements, columns_, target_, inner)
+    const bool again = std::any_of(par.body.begin() + static_cast<long>(*reduce_) + 1, par.body.end(),
+                                   [](const Stmt& s) { return !s.axes.empty(); });
+    const int64_t part = reduce().online.empty()
+                             ? reduction_part(par_, elements, columns_, target_, inner, again)
                          : reduce().axes.size() == 1 ? online_part(par_, elements)
                                                      : 0;
     if (part == 0) return false;

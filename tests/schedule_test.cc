@@ -47,6 +47,10 @@ TEST(ReductionPart, OnAGpu) {
   EXPECT_EQ(part({n}, n, false, Dim(49)), 0);
   EXPECT_EQ(part({Dim(12), Dim(64)}, n, true, Dim(128)), 4);
   EXPECT_EQ(reduction_part({Dim(64)}, n, false, Target::cpu, Dim(49)), 0);
+  // Many rows that are gone through again are kept by a block or a cluster.
+  EXPECT_EQ(part({Dim(8192)}, Dim(1 << 17), false), 8192);
+  EXPECT_EQ(reduction_part({Dim(8192)}, Dim(1 << 17), false, Target::gpu, Dim(1), true), 0);
+  EXPECT_EQ(reduction_part({Dim(4)}, Dim(1 << 17), false, Target::gpu, Dim(1), true), 8192);
 }
 
 // Few rows of a softmax, so long that no cluster keeps them; symbols are no lengths one knows.
