@@ -21,8 +21,8 @@ constexpr float kHidden = -1e38F;
 bool heads_last(const Node& node) { return attr_as<std::string>(node, "layout") == "heads_last"; }
 
 // [B,L,H,D] as [B,H,L,D].
-Operations::Shape heads_second(const Operand& o, const Sizes& sizes) {
-  Operations::Shape s{sizes.eval(o.shape), sizes.eval(o.strides)};
+Operations::Shape heads_second(const Operand& o, const Work::Tensor& at, const Sizes& sizes) {
+  Operations::Shape s{at.dims, sizes.eval(o.strides)};
   std::swap(s.dims[1], s.dims[2]);
   std::swap(s.strides[1], s.strides[2]);
   // An axis of one element may have been given any stride.
@@ -31,8 +31,8 @@ Operations::Shape heads_second(const Operand& o, const Sizes& sizes) {
   return s;
 }
 
-Operations::Shape mask_shape(const Operand& o, const Sizes& sizes) {
-  Operations::Shape s{sizes.eval(o.shape), sizes.eval(o.strides)};
+Operations::Shape mask_shape(const Operand& o, const Work::Tensor& at, const Sizes& sizes) {
+  Operations::Shape s{at.dims, sizes.eval(o.strides)};
   for (size_t i = 0; i < s.dims.size(); ++i)
     if (s.dims[i] == 1) s.strides[i] = s.dims.back();
   return s;
@@ -152,12 +152,12 @@ Work at_sizes(const AttentionRecipe& r, const Sizes& sizes) {
   p->dtype = r.dtype;
   p->causal = r.causal;
   p->scale = r.scale;
-  p->q = heads_second(r.q, sizes);
-  p->k = heads_second(r.k, sizes);
-  p->v = heads_second(r.v, sizes);
-  p->y = heads_second(r.y, sizes);
+  p->q = heads_second(r.q, work.tensors[0], sizes);
+  p->k = heads_second(r.k, work.tensors[1], sizes);
+  p->v = heads_second(r.v, work.tensors[2], sizes);
+  p->y = heads_second(r.y, work.tensors.back(), sizes);
   if (r.mask) {
-    p->mask = mask_shape(*r.mask, sizes);
+    p->mask = mask_shape(*r.mask, work.tensors[3], sizes);
     p->mask_dtype = r.mask->dtype;
   }
   work.problem = std::move(p);

@@ -27,9 +27,9 @@ Work at_sizes(const Recipe& recipe, const Sizes& sizes) {
   auto p = std::make_shared<ConvolutionProblem>();
   p->dtype = recipe.dtype;
   p->tf32 = recipe.tf32;
-  p->x = sizes.eval(recipe.x.shape);
-  p->w = sizes.eval(recipe.w.shape);
-  p->y = sizes.eval(recipe.y.shape);
+  p->x = work.tensors[0].dims;
+  p->w = work.tensors[1].dims;
+  p->y = work.tensors[2].dims;
   p->transposed = recipe.transposed;
   p->channels_last = recipe.channels_last;
   p->low = recipe.low;

@@ -8,8 +8,8 @@ Work work_of(std::span<const Operand* const> operands, const Sizes& sizes) {
   bool nothing = false;
   for (const Operand* o : operands) {
     int64_t bytes = size_of(o->dtype);
-    work.tensors.push_back({o->buffer, sizes.eval(o->offset) * bytes});
-    for (int64_t d : sizes.eval(o->shape)) bytes *= d;
+    work.tensors.push_back({o->buffer, sizes.eval(o->offset) * bytes, sizes.eval(o->shape)});
+    for (int64_t d : work.tensors.back().dims) bytes *= d;
     nothing = nothing || bytes == 0;
     work.result_bytes = bytes;
   }

@@ -32,7 +32,8 @@ struct Work {
   static constexpr int kMost = 5;  // tensors
   struct Tensor {
     int buffer = -1;
-    int64_t offset = 0;  // bytes
+    int64_t offset = 0;         // bytes
+    std::vector<int64_t> dims;  // as the operand has them
   };
 
   bool empty = false;  // the result has no elements: nothing to run
