@@ -92,26 +92,11 @@ TEST(CublasLtLibrary, HandleOfADevice) {
   EXPECT_STREQ(lt().leaks(), "");
 }
 
-// NVIDIA's library: what TENON_CUBLASLT named when the test began, the toolkit's, or that of the wheel in .venv.
 class RealCublasLt : public testing::Test {
  protected:
-  static std::string find() {
-    std::vector<std::string> folders{"/usr/local/cuda/lib64"};
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(TENON_SOURCE_DIR "/.venv/lib", ignored))
-      for (const char* wheel : {"/site-packages/nvidia/cu13/lib", "/site-packages/nvidia/cublas/lib"})
-        folders.push_back(entry.path().string() + wheel);
-    if (const char* given = std::getenv("TENON_CUBLASLT"); given && std::string(given) != "off") {
-      if (!fs::is_directory(given)) return given;
-      folders.insert(folders.begin(), given);
-    }
-    for (const std::string& folder : folders)
-      for (const char* name : {"/libcublasLt.so.13", "/libcublasLt.so.12"})
-        if (fs::exists(folder + name, ignored)) return folder + name;
-    return "";
-  }
   void SetUp() override {
-    static const std::string path = find();
+    static const std::string path = nvidia_library(
+        "TENON_CUBLASLT", {"libcublasLt.so.13", "libcublasLt.so.12"}, {"cu13/lib", "cublas/lib"});
     if (path.empty()) {
       std::cerr
           << "NVIDIA's cuBLASLt is not here: declarations are not tried on it (TENON_CUBLASLT names one)\n";

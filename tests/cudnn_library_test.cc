@@ -1,5 +1,5 @@
-// cuDNN that is not there, lacks something, is too old or fails, on the mock (cudnn_mock.cc); descriptors made with NVIDIA's own
-// library where one is found, for which no GPU is needed. Declarations against NVIDIA's header: cudnn_header.cc.
+// cuDNN that is not there, lacks something, is too old or fails, on the mock (cudnn_mock.cc); what NVIDIA's own library says without a
+// GPU, where one is found. Declarations against NVIDIA's header: cudnn_header.cc; what we describe: cudnn_plan_test.cc.
 #include "backends/cudnn/library.h"
 
 #include <gmock/gmock.h>
@@ -147,25 +147,10 @@ TEST(CudnnLibrary, Handles) {
   EXPECT_STREQ(dnn().leaks(), "");
 }
 
-// NVIDIA's library: what TENON_CUDNN named when the test began, or that of the wheel in .venv.
-constexpr int kDnnNoSublibrary = 1008;
 class RealCudnn : public testing::Test {
  protected:
-  static std::string find() {
-    std::vector<std::string> folders{"/usr/local/cuda/lib64"};
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(TENON_SOURCE_DIR "/.venv/lib", ignored))
-      folders.push_back(entry.path().string() + "/site-packages/nvidia/cudnn/lib");
-    if (const char* given = std::getenv("TENON_CUDNN"); given && std::string(given) != "off") {
-      if (!fs::is_directory(given)) return given;
-      folders.insert(folders.begin(), given);
-    }
-    for (const std::string& folder : folders)
-      if (fs::exists(folder + "/libcudnn.so.9", ignored)) return folder + "/libcudnn.so.9";
-    return "";
-  }
   void SetUp() override {
-    static const std::string path = find();
+    static const std::string path = nvidia_library("TENON_CUDNN", {"libcudnn.so.9"}, {"cudnn/lib"});
     if (path.empty()) {
       std::cerr << "NVIDIA's cuDNN is not here: declarations are not tried on it (TENON_CUDNN names one)\n";
       GTEST_SKIP();
@@ -174,30 +159,6 @@ class RealCudnn : public testing::Test {
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     library = std::move(*opened);
   }
-  Descriptor make(int type) {
-    auto made = Descriptor::make(*library, type, "it");
-    TENON_CHECK(made.ok(), made.status().message());
-    return std::move(*made);
-  }
-  Descriptor tensor(int64_t id, const std::vector<int64_t>& dims, const std::vector<int64_t>& strides,
-                    DnnDataType type) {
-    Descriptor t = make(kDnnTensor);
-    ok(t.set(kDnnTensorId, kDnnTypeInt64, id));
-    ok(t.set(kDnnTensorDataType, kDnnTypeDataType, type));
-    ok(t.set(kDnnTensorAlignment, kDnnTypeInt64, int64_t{16}));
-    ok(t.set(kDnnTensorDims, kDnnTypeInt64, dims));
-    ok(t.set(kDnnTensorStrides, kDnnTypeInt64, strides));
-    finalize(t);
-    return t;
-  }
-  // It loads its engines for that, which takes a driver; where there is none nothing is learnt of it.
-  static void finalize(Descriptor& d) {
-    const int status = d.finalize_status();
-    if (status != kDnnNoSublibrary || fs::exists("/dev/nvidiactl"))
-      ok(d.check("cudnnBackendFinalize", status));
-  }
-  static void ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
-
   std::unique_ptr<Library> library;
 };
 
@@ -212,42 +173,13 @@ TEST_F(RealCudnn, NamesItsStatuses) {
                 StartsWith(std::string("f: ") + name + " (" + std::to_string(status) + ")"));
 }
 
-TEST_F(RealCudnn, TakesAConvolutionAsWeDescribeIt) {
-  for (const auto& [type, compute] :
-       {std::pair{kDnnF32, kDnnF32}, {kDnnF16, kDnnF32}, {kDnnBf16, kDnnF32}, {kDnnF64, kDnnF64}})
-    for (const bool back : {false, true}) {
-      SCOPED_TRACE(testing::Message() << type << (back ? " back" : ""));
-      const Descriptor x = tensor(1, {2, 8, 7, 6}, {336, 1, 48, 8}, type);
-      const Descriptor w = tensor(2, {16, 4, 3, 3}, {36, 1, 12, 4}, type);
-      const Descriptor y = tensor(3, {2, 16, 4, 3}, {192, 1, 48, 16}, type);
-      Descriptor convolution = make(kDnnConvolution);
-      ok(convolution.set(kDnnConvolutionAxes, kDnnTypeInt64, int64_t{2}));
-      ok(convolution.set(kDnnConvolutionCompute, kDnnTypeDataType, compute));
-      ok(convolution.set(kDnnConvolutionModeIs, kDnnTypeConvolutionMode, kDnnCrossCorrelation));
-      ok(convolution.set(kDnnConvolutionStrides, kDnnTypeInt64, std::vector<int64_t>{2, 2}));
-      ok(convolution.set(kDnnConvolutionDilations, kDnnTypeInt64, std::vector<int64_t>{1, 1}));
-      ok(convolution.set(kDnnConvolutionPaddingBefore, kDnnTypeInt64, std::vector<int64_t>{1, 1}));
-      ok(convolution.set(kDnnConvolutionPaddingAfter, kDnnTypeInt64, std::vector<int64_t>{1, 0}));
-      finalize(convolution);
-      Descriptor operation = make(back ? kDnnConvolutionBackwardData : kDnnConvolutionForward);
-      ok(operation.set(back ? kDnnBackwardConvolution : kDnnForwardConvolution, convolution));
-      ok(operation.set(back ? kDnnBackwardDx : kDnnForwardX, x));
-      ok(operation.set(back ? kDnnBackwardW : kDnnForwardW, w));
-      ok(operation.set(back ? kDnnBackwardDy : kDnnForwardY, y));
-      for (int factor :
-           {back ? kDnnBackwardAlpha : kDnnForwardAlpha, back ? kDnnBackwardBeta : kDnnForwardBeta})
-        type == kDnnF64 ? ok(operation.set(factor, kDnnTypeDouble, 1.0))
-                        : ok(operation.set(factor, kDnnTypeFloat, 1.0f));
-      finalize(operation);
-    }
-}
-
-// It checks: what the descriptors above say is not taken unread.
+// It checks: what descriptors say is not taken unread.
 TEST_F(RealCudnn, RefusesWhatDoesNotFit) {
-  Descriptor t = make(kDnnTensor);
-  EXPECT_FALSE(t.set(kDnnTensorDims, kDnnTypeFloat, 1.0f).ok());
-  EXPECT_FALSE(t.set(kDnnForwardAlpha, kDnnTypeFloat, 1.0f).ok());
-  EXPECT_FALSE(t.set(kDnnTensorId, kDnnTypeInt64, std::vector<int64_t>{1, 2}).ok());
+  auto made = Descriptor::make(*library, kDnnTensor, "it");
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_FALSE(made->set(kDnnTensorDims, kDnnTypeFloat, 1.0f).ok());
+  EXPECT_FALSE(made->set(kDnnForwardAlpha, kDnnTypeFloat, 1.0f).ok());
+  EXPECT_FALSE(made->set(kDnnTensorId, kDnnTypeInt64, std::vector<int64_t>{1, 2}).ok());
 }
 
 TEST_F(RealCudnn, NoHandleWithoutAGpu) {

@@ -74,6 +74,11 @@ inline std::string by(const std::vector<int64_t>& list) {
   return text;
 }
 
+inline std::string type_name(int type) {
+  static const char* const names[] = {"f32", "f64", "f16", "", "", "", "", "", "", "bf16"};
+  return names[type];
+}
+
 struct Job {
   bool backward;
   Array x, w, y;
@@ -106,12 +111,11 @@ struct Job {
   }
 
   std::string text() const {
-    static const char* const names[] = {"f32", "f64", "f16", "", "", "", "", "", "", "bf16"};
     std::string order = "both";
     for (const Array* a : {&x, &w, &y})
       if (std::string(a->layout()) != "both") order = a->layout();
     std::string t = (backward ? "backward " : "forward ") + by(x.dims) + " by " + by(w.dims) + " " +
-                    names[x.type] + " " + order;
+                    type_name(x.type) + " " + order;
     auto add = [&](const char* what, const std::vector<int64_t>& list, int64_t usual) {
       for (int64_t v : list)
         if (v != usual) {

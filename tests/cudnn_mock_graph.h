@@ -53,16 +53,15 @@ struct GraphJob {
   }
 
   std::string text() const {
-    static const char* const names[] = {"f32", "f64", "f16", "", "", "", "", "", "", "bf16"};
     const Array &q = array(nodes[0].inputs[0]), &k = array(nodes[0].inputs[1]);
     std::string t = "attention " + by(q.dims) + " by " + by({k.dims[0], k.dims[1], k.dims[3], k.dims[2]}) +
-                    " " + names[q.type];
+                    " " + type_name(q.type);
     for (const Node& n : nodes) {
       if (n.type != kDnnPointwiseOperation) continue;
       if (n.mode == kDnnIndex && n.axis == 2) t += " causal";
       const Tensor& other = tensors.at(n.inputs.back());
       if (n.mode == kDnnAdd && !other.within)
-        t += " mask " + by(other.array.dims) + " " + names[other.array.type];
+        t += " mask " + by(other.array.dims) + " " + type_name(other.array.type);
     }
     return t;
   }

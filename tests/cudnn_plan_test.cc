@@ -5,17 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <iostream>
 
 #include "backends/cudnn/attention.h"
 #include "backends/cudnn/convolution.h"
 #include "backends/cudnn/engines.h"
+#include "tests/library_help.h"
 
 namespace tenon::cudnn {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 // What it wants to know of a device (9.28); named in its log where something is missing.
@@ -41,25 +40,12 @@ const std::vector<Described>& devices() {
   return all;
 }
 
-// The first of these folders that has the file.
-std::string find(const std::string& file, const char* variable, const std::string& inside) {
-  std::vector<std::string> folders;
-  if (const char* given = std::getenv(variable)) folders.push_back(given);
-  folders.push_back(TENON_SOURCE_DIR "/build/nvidia/nvidia/" + inside);
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(TENON_SOURCE_DIR "/.venv/lib", ignored))
-    folders.push_back(entry.path().string() + "/site-packages/nvidia/" + inside);
-  for (const std::string& folder : folders)
-    if (fs::exists(folder + "/" + file, ignored)) return folder + "/" + file;
-  return "";
-}
-
 class CudnnPlans : public testing::Test {
  protected:
   void SetUp() override {
-    static const std::string dnn = find("libcudnn.so.9", "TENON_CUDNN", "cudnn/lib"),
-                             blas = find("libcublasLt.so.13", "TENON_CUBLASLT", "cu13/lib"),
-                             nvrtc = find("libnvrtc.so.13", "TENON_NVRTC", "cu13/lib");
+    static const std::string dnn = nvidia_library("TENON_CUDNN", {"libcudnn.so.9"}, {"cudnn/lib"}),
+                             blas = nvidia_library("TENON_CUBLASLT", {"libcublasLt.so.13"}, {"cu13/lib"}),
+                             nvrtc = nvidia_library("TENON_NVRTC", {"libnvrtc.so.13"}, {"cu13/lib"});
     if (dnn.empty() || blas.empty() || nvrtc.empty()) {
       std::cerr << "NVIDIA's cuDNN, cuBLASLt and NVRTC are not here: nothing is planned\n";
       GTEST_SKIP();

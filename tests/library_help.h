@@ -1,4 +1,4 @@
-// Opening libraries at run time, for tests/cuda_driver_test.cc and tests/*_library_test.cc.
+// Opening libraries at run time, for tests/cuda_driver_test.cc, tests/*_library_test.cc and tests/cudnn_plan_test.cc.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "src/base/status.h"
 
@@ -30,6 +32,27 @@ class Variable {
   const char* name_;
   std::optional<std::string> before_;
 };
+
+// NVIDIA's own library, by one of these names: what the variable named when the test began, a file or its folder, what `./dev test
+// --only nvidia` installed, the toolkit's, or that of a wheel in .venv; wheels have it in one of the folders. Empty: it is not here.
+inline std::string nvidia_library(const char* variable, std::initializer_list<const char*> names,
+                                  std::initializer_list<const char*> folders_of_wheels) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  std::vector<std::string> wheels{TENON_SOURCE_DIR "/build/nvidia"}, folders{"/usr/local/cuda/lib64"};
+  for (const auto& entry : fs::directory_iterator(TENON_SOURCE_DIR "/.venv/lib", ignored))
+    wheels.push_back(entry.path().string() + "/site-packages");
+  for (const std::string& wheel : wheels)
+    for (const char* folder : folders_of_wheels) folders.push_back(wheel + "/nvidia/" + folder);
+  if (const char* given = std::getenv(variable); given && std::string(given) != "off") {
+    if (!fs::is_directory(given)) return given;
+    folders.insert(folders.begin(), given);
+  }
+  for (const std::string& folder : folders)
+    for (const char* name : names)
+      if (fs::exists(folder + "/" + name, ignored)) return folder + "/" + name;
+  return "";
+}
 
 // Every function in turn: open(path), of a copy of the library in which its name is another, says that it is not there.
 template <class Open>

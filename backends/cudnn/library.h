@@ -74,8 +74,7 @@ class Descriptor {
     return check("cudnnBackendSetAttribute",
                  library_->cudnnBackendSetAttribute(raw_, attribute, type, count, values));
   }
-  Status finalize() { return check("cudnnBackendFinalize", finalize_status()); }
-  int finalize_status() { return library_->cudnnBackendFinalize(raw_); }  // where a failure is an answer
+  Status finalize() { return check("cudnnBackendFinalize", library_->cudnnBackendFinalize(raw_)); }
   // The number there are, also where that is more than `most`.
   Result<int64_t> get(int attribute, int type, int64_t most, void* values) const;
   // Of the call that just failed.
