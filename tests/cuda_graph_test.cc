@@ -37,6 +37,25 @@ class CudaGraphs : public CudaProgramTest {
   }
   static int count(const std::string& call) { return mock().calls(call.c_str()); }
 
+  // While it lives kernels are loaded anew and launches are counted, not run.
+  class Counted {
+   public:
+    explicit Counted(std::shared_ptr<Program>& program) : program_(program) {
+      program_.reset();
+      cuda::forget_all();
+      setenv("TENON_NVRTC_MOCK_RUN", "off", 1);
+    }
+    Counted(const Counted&) = delete;
+    ~Counted() {
+      unsetenv("TENON_NVRTC_MOCK_RUN");
+      program_.reset();
+      cuda::forget_all();
+    }
+
+   private:
+    std::shared_ptr<Program>& program_;
+  };
+
   Graph graph;
   std::shared_ptr<Program> program;
 };
@@ -123,7 +142,7 @@ TEST_F(CudaGraphs, GoWithTheirPlans) {
 
 // Unless told otherwise, plans whose kernels are done before the next could be launched.
 TEST_F(CudaGraphs, OfSmallKernels) {
-  setenv("TENON_NVRTC_MOCK_RUN", "off", 1);  // launches are counted, not run
+  const Counted counted(program);
   HostTensor host(DType::f32, {2048, 4096});
   OnDevice x(memory(), host), y(memory(), host);
   Held held(memory(), 256 << 20);
@@ -143,16 +162,12 @@ TEST_F(CudaGraphs, OfSmallKernels) {
   EXPECT_EQ(started(DeviceGraphs::of_small_kernels, 2048), 0);
   EXPECT_EQ(started(DeviceGraphs::always, 2048), 2);
   EXPECT_EQ(started(DeviceGraphs::never, 256), 0);
-  unsetenv("TENON_NVRTC_MOCK_RUN");
 }
 
 // There are so many graphs at most, and one that is not launched any more makes room.
 TEST_F(CudaGraphs, TheOldestMakesRoom) {
-  setenv("TENON_NVRTC_MOCK_RUN", "off", 1);  // launches are counted, not run
-  std::string text = kChain;
-  text.replace(text.find("tanh(%c)"), 8, "exp(%c)");  // nobody has compiled it yet
-  graph = parsed(text);
-  program = *Program::make(graph, options, {});
+  const Counted counted(program);
+  program = make(graph);
   HostTensor host(DType::f32, {3, 512});
   OnDevice x(memory(), host), y(memory(), host);
   auto run = [&](int64_t n, int64_t m) {
@@ -176,7 +191,6 @@ TEST_F(CudaGraphs, TheOldestMakesRoom) {
   const int started = count("cuGraphLaunch");
   for (int i = 0; i < 4; ++i) run(3, 40);  // whose graph is gone
   EXPECT_EQ(count("cuGraphLaunch"), started);
-  unsetenv("TENON_NVRTC_MOCK_RUN");
 }
 
 TEST_F(CudaGraphs, WhatTheDriverRefusesIsLaunchedKernelByKernel) {
