@@ -14,6 +14,8 @@ using K = Stmt::Kind;
 using Form = CudaSchedule::Form;
 using Locals = CudaSchedule::Locals;
 
+constexpr int64_t kOfSums = 16;  // registers
+
 // Statements up to the next loop, or to a load of what one of them has stored.
 std::vector<std::vector<const Stmt*>> segments(const Block& block) {
   std::vector<std::vector<const Stmt*>> list(1);
@@ -351,18 +353,24 @@ std::vector<const Stmt*> CudaLanes::loads_ahead(const Block& body) const {
 }
 std::vector<const Stmt*> CudaLanes::loads_of_chunks(const Block& body) const {
   std::vector<const Stmt*> loads, others;
-  int64_t bytes = 0;
+  int64_t bytes = 0, kept_bytes = 0;
+  auto of_chunks = [&](const Buffer& b) { return int64_t{s_.chunks} * vector_ * size_of(b.type); };
   for (const Stmt* s : loads_ahead(body)) {
     if (reach(*s) != Reach::together) continue;
     const auto kept = kept_loads_.find(s);
     if (kept == kept_loads_.end()) {
       others.push_back(s);
-      bytes += int64_t{s_.chunks} * vector_ * size_of(k_.buffers[s->buffer].type);
+      bytes += of_chunks(k_.buffers[s->buffer]);
     } else if (kept->second.first) {
       loads.push_back(s);
     }
   }
-  if (bytes <= kBytesAhead) loads.insert(loads.end(), others.begin(), others.end());
+  // Beside what is kept, and what addresses and sums take.
+  for (const Stmt* s : first_loads_) kept_bytes += of_chunks(k_.buffers[s->buffer]);
+  for (const Buffer& b : k_.buffers)
+    if (b.role == Buffer::Role::local) kept_bytes += of_chunks(b);
+  const int64_t left = 4 * (registers_of_thread(s_) - kOfSums) - kept_bytes;
+  if (bytes <= std::min(kBytesAhead, left)) loads.insert(loads.end(), others.begin(), others.end());
   return loads;
 }
 void CudaLanes::declare_ahead(const Stmt& s, int steps) {

@@ -20,8 +20,9 @@ using Form = CudaSchedule::Form;
 using Locals = CudaSchedule::Locals;
 
 constexpr int kBlock = 256, kSmallestBlock = 64;
-constexpr int64_t kKeptShare = 2;  // of a thread's registers, the part that keeps a row
-constexpr int kMostChunks = 8;     // steps of a row that a thread keeps
+constexpr int64_t kKeptShare = 2;       // of a thread's registers, the part that keeps a row
+constexpr int64_t kOfWideIndices = 16;  // registers that addresses of 64 bits take
+constexpr int kMostChunks = 8;          // steps of a row that a thread keeps
 constexpr int kBlocksPerMultiprocessor = 32;
 constexpr int kTile = 64, kSmallTile = 32;  // elements on a side
 constexpr int kShortestRun = 32;            // bytes: what memory gives at once
@@ -253,6 +254,10 @@ int64_t local_bytes(const Kernel& k, const CudaSchedule& s, std::span<const int6
 
 }  // namespace
 
+int64_t registers_of_thread(const CudaSchedule& s, const CudaDevice& device) {
+  return std::min<int64_t>(device.registers / s.block, 255) - (s.wide ? kOfWideIndices : 0);
+}
+
 int64_t cuda_tile_bytes(const CudaSchedule& s, DType type) {
   return (int64_t{s.along} * (s.across + 1) * size_of(type) + 15) / 16 * 16;
 }
@@ -345,7 +350,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
       iterations * s.team < int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4)
     s.team = s.block = 128;
   const int64_t chunks = (vectors + s.team - 1) / s.team;
-  const int64_t room = std::min<int64_t>(device.registers / s.block, 255) * 4 / kKeptShare;
+  const int64_t room = registers_of_thread(s, device) * 4 / kKeptShare;
   // Steps in which a cluster goes through a row that its registers keep; 0: they do not.
   auto kept_chunks = [&](int64_t cluster) {
     const int64_t steps = (chunks + cluster - 1) / cluster;

@@ -73,6 +73,9 @@ inline constexpr int kMostEase = 2;
 // That a thread has on their way, of columns and of the chunks of a row: registers for as many.
 inline constexpr int64_t kBytesAhead = 128;
 
+// That are left to it beside addresses, which take more where they have 64 bits.
+int64_t registers_of_thread(const CudaSchedule& schedule, const CudaDevice& device = {});
+
 // Of one tile in shared memory.
 int64_t cuda_tile_bytes(const CudaSchedule& schedule, DType type);
 

@@ -1,45 +1,21 @@
 // CUDA text through NVRTC, which needs no GPU: every schedule compiles for every architecture, spills nothing and leaves room
-// for its threads; vectors are vectors in the PTX; instructions per element stay what they were. And what is said where the
-// compiler or a part of it is missing. Where no NVRTC is found the tests of code are skipped, and say where they looked.
-#include "jit/nvrtc.h"
-
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
+// for its threads; vectors are vectors in the PTX; instructions per element stay what they were. Where no NVRTC is
+// found the tests are skipped, and say where they looked; `./dev test --only nvidia` runs them on NVRTC 12.
+#include <atomic>
 #include <map>
 #include <thread>
 
 #include "jit/emit_cuda.h"
 #include "tests/cuda_broadcast.h"
+#include "tests/cuda_devices.h"
 #include "tests/cuda_kernels.h"
 #include "tests/cuda_online.h"
 #include "tests/cuda_rows.h"
 #include "tests/cuda_transposing.h"
+#include "tests/nvrtc_help.h"
 
 namespace tenon::jit {
 namespace {
-
-namespace fs = std::filesystem;
-
-// The wheel of the project's own environment, where no variable names another.
-const Result<const Nvrtc*>& nvrtc() {
-  static const Result<const Nvrtc*> found = [] {
-    std::error_code none;
-    if (!std::getenv("TENON_NVRTC"))
-      for (const fs::directory_entry& python :
-           fs::directory_iterator(fs::path(TENON_SOURCE_DIR) / ".venv/lib", none))
-        if (const fs::path folder = python.path() / "site-packages/nvidia/cu13/lib"; fs::exists(folder))
-          setenv("TENON_NVRTC", folder.c_str(), 1);
-    return Nvrtc::get();
-  }();
-  return found;
-}
-#define NEEDS_NVRTC() \
-  if (!nvrtc().ok()) GTEST_SKIP() << nvrtc().status().message()
 
 struct Built {
   CudaSchedule schedule;
@@ -68,28 +44,101 @@ int count(const std::string& text, const std::string& what) {
   return n;
 }
 
+// A kernel as some device would run it.
+struct Form {
+  Kernel kernel;
+  CudaSchedule schedule;
+  int architecture;
+  std::string text, what;
+};
+
+// Kernels of real groups, maps that read operands again and maps that transpose: on every device, short and long, with the
+// schedules that stand in where registers ran out, with wide indices.
+std::vector<Form> every_form() {
+  std::vector<Form> forms;
+  std::set<std::pair<int, std::string>> known;
+  auto add = [&](const Kernel& kernel, std::vector<int64_t> sizes, const CudaDevice& device, DType type,
+                 int ease) {
+    sizes.resize(kernel.sizes.size());
+    for (int64_t longest : {int64_t{1} << 20, int64_t{-1}}) {
+      Form f{kernel, cuda_schedule(kernel, sizes, device, 16, longest, ease), device.architecture, {}, {}};
+      f.text = cuda_source(kernel, f.schedule);
+      if (!known.emplace(f.architecture, f.text).second) continue;
+      f.what = kernel.name + " " + std::string(name(type)) + " for " + device.name + ", sm_" +
+               std::to_string(f.architecture) + ", ease " + std::to_string(ease) + ": " +
+               describe(f.schedule);
+      forms.push_back(std::move(f));
+    }
+  };
+  for (const char* name : {"A100", "RTX 4090", "H100", "B200", "RTX 5090"}) {
+    // Nobody has described the last two yet.
+    CudaDevice device = cuda_device(name[0] == 'B' ? "H200" : name[4] == '5' ? "RTX 4090" : name);
+    device.name = name;
+    if (name[0] == 'B') device.architecture = 100;
+    if (name[4] == '5') device.architecture = 120;
+    const bool first = device.architecture == 90, older = device.architecture == 80;
+    using Sizes = std::vector<std::pair<int64_t, int64_t>>;
+    const Sizes all{{64, 4096}, {8, 32768}, {1 << 14, 1 << 17}, {64, 100}, {1 << 16, 1 << 16}, {16, 1 << 20}};
+    for (DType type : {DType::f32, DType::bf16, DType::f16})
+      for (int ease = 0; ease <= kMostEase; ++ease) {
+        // One device has everything, others what differs.
+        if (type == DType::f16 && (ease > 0 || !first)) continue;
+        if (ease > 0 && !first && (!older || type == DType::f32)) continue;
+        const size_t sizes = type == DType::f16 ? 1 : ease > 0 ? 2 : first ? all.size() : 3;
+        for (const char* text : kCudaTexts)
+          for (const auto& [n, m] : Sizes(all.begin(), all.begin() + static_cast<long>(sizes)))
+            add(real_case(text, type, 1, 1).kernel, {n, m}, device, type, ease);
+        if (ease > 0 && !first) continue;
+        for (const char* text : kBroadcastTexts)
+          add(broadcast_case(text, type, 1, 1, 1).kernel, {4096, 64, 512, 64 * 512, 4096 * 512}, device, type,
+              ease);
+        if (!first && !older) continue;  // TilesFitEveryArchitecture
+        for (const char* text : kTransposingTexts)
+          add(transposing_case(text, type, 1, 1, 1).kernel, {8, 1024, 1024, 1 << 20, 8192, 8192}, device,
+              type, ease);
+      }
+  }
+  return forms;
+}
+
 TEST(Nvrtc, EveryScheduleFitsEveryArchitecture) {
   NEEDS_NVRTC();
-  std::vector<double> ms;
+  const std::vector<Form> forms = every_form();
+  std::vector<Result<CudaBinary>> built(forms.size(), invalid("not compiled"));
+  std::atomic<size_t> next = 0;
+  auto compile = [&] {
+    for (size_t i; (i = next++) < forms.size();)
+      built[i] = (*nvrtc())->compile(forms[i].text, forms[i].kernel.name, forms[i].architecture,
+                                     forms[i].schedule.approximate);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
+    threads.emplace_back(compile);
+  for (std::thread& t : threads) t.join();
+
   std::map<std::string, int> seen;
-  for (int architecture : {80, 90, 100, 120})
-    for (int text = 0; text < static_cast<int>(std::size(kCudaTexts)); ++text)
-      for (DType type : {DType::f32, DType::bf16, DType::f16})
-        for (const auto& [n, m] :
-             std::vector<std::pair<int64_t, int64_t>>{{64, 100}, {64, 4096}, {8, 32768}}) {
-          if (architecture != 90 && m != 4096) continue;
-          auto built = build(text, type, n, m, architecture);
-          ASSERT_TRUE(built.ok()) << built.status().message();
-          SCOPED_TRACE(built->what);
-          EXPECT_EQ(built->binary.spill_bytes, 0) << built->binary.registers << " registers";
-          EXPECT_GT(built->binary.registers, 0);
-          EXPECT_LE(built->binary.registers * built->schedule.block, 65536);
-          EXPECT_LE(built->binary.registers, 128);
-          EXPECT_GT(built->binary.code_bytes, 0);
-          ms.push_back(built->binary.milliseconds);
-        }
+  std::vector<double> ms;
+  for (size_t i = 0; i < forms.size(); ++i) {
+    SCOPED_TRACE(forms[i].what);
+    ASSERT_TRUE(built[i].ok()) << built[i].status().message();
+    EXPECT_EQ(built[i]->spill_bytes, 0) << built[i]->registers << " registers";
+    EXPECT_GT(built[i]->registers, 0);
+    EXPECT_LE(built[i]->registers * forms[i].schedule.block, 65536);
+    EXPECT_LE(built[i]->registers, 128);
+    EXPECT_GT(built[i]->code_bytes, 0);
+    ms.push_back(built[i]->milliseconds);
+    std::istringstream words(describe(forms[i].schedule));
+    for (std::string word; words >> word;) ++seen[word + " sm_" + std::to_string(forms[i].architecture)];
+  }
+  for (const char* form :
+       {"row sm_80",    "tiled sm_80",     "merged sm_80", "outer sm_80",  "global sm_80", "wide sm_80",
+        "rows sm_80",   "registers sm_80", "row sm_89",    "global sm_89", "outer sm_89",  "cluster sm_90",
+        "shared sm_90", "global sm_90",    "wide sm_90",   "ahead sm_90",  "outer sm_90",  "cluster sm_100",
+        "outer sm_100", "row sm_120",      "outer sm_120"})
+    EXPECT_GT(seen[form], 0) << form;
   std::sort(ms.begin(), ms.end());
-  std::printf("%zu kernels, median %.0f ms, longest %.0f ms\n", ms.size(), ms[ms.size() / 2], ms.back());
+  std::printf("NVRTC %d.%d: %zu kernels, median %.0f ms, longest %.0f ms\n", (*nvrtc())->version() / 100,
+              (*nvrtc())->version() % 100, ms.size(), ms[ms.size() / 2], ms.back());
 }
 
 // Every map row and every cast, in every type and in both grades.
@@ -441,115 +490,6 @@ TEST(Nvrtc, SeveralThreadsCompile) {
         [&said, t] { said[static_cast<size_t>(t)] = build(t % 3, DType::f32, 4, 64 + t, 90).status(); });
   for (std::thread& t : threads) t.join();
   for (const Status& s : said) EXPECT_TRUE(s.ok()) << s.message();
-}
-
-TEST(Nvrtc, WrongTextComesWithTheLog) {
-  NEEDS_NVRTC();
-  auto built =
-      (*nvrtc())->compile("extern \"C\" __global__ void f(float* p) { p[0] = undeclared; }", "f", 90);
-  ASSERT_FALSE(built.ok());
-  EXPECT_NE(built.status().message().find("\"undeclared\" is undefined"), std::string::npos)
-      << built.status().message();
-  auto old = (*nvrtc())->compile("extern \"C\" __global__ void f() {}", "f", 20);
-  ASSERT_FALSE(old.ok());
-}
-
-TEST(Nvrtc, ArchitectureOfADevice) {
-  NEEDS_NVRTC();
-  EXPECT_EQ(*(*nvrtc())->architecture_for(90), 90);
-  EXPECT_EQ(*(*nvrtc())->architecture_for(80), 80);
-  auto none = (*nvrtc())->architecture_for(35);
-  ASSERT_FALSE(none.ok());
-  EXPECT_NE(none.status().message().find("sm_35"), std::string::npos);
-}
-
-// ---- loading ----
-
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/tenon-nvrtc-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~Folder() { fs::remove_all(path); }
-  fs::path path;
-};
-
-LibrarySearch search_in(const fs::path& folder) {
-  LibrarySearch s = Nvrtc::search();
-  s.variable = "TENON_TEST_NVRTC";
-  setenv("TENON_TEST_NVRTC", folder.c_str(), 1);
-  return s;
-}
-
-TEST(Nvrtc, MissingLibrary) {
-  const Folder empty;
-  auto opened = Nvrtc::open(search_in(empty.path));
-  ASSERT_FALSE(opened.ok());
-  EXPECT_NE(opened.status().message().find("libnvrtc.so.13"), std::string::npos) << opened.status().message();
-  EXPECT_NE(opened.status().message().find("TENON_TEST_NVRTC"), std::string::npos)
-      << opened.status().message();
-  auto off = Nvrtc::open(search_in("off"));
-  ASSERT_FALSE(off.ok());
-  EXPECT_NE(off.status().message().find("off"), std::string::npos);
-}
-
-TEST(Nvrtc, NotALibrary) {
-  const Folder folder;
-  std::ofstream(folder.path / "libnvrtc.so.13") << "this is no library";
-  auto opened = Nvrtc::open(search_in(folder.path));
-  ASSERT_FALSE(opened.ok());
-  EXPECT_NE(opened.status().message().find((folder.path / "libnvrtc.so.13").string()), std::string::npos)
-      << opened.status().message();
-}
-
-TEST(Nvrtc, AnotherLibraryUnderItsName) {
-  const Folder folder;
-  Dl_info here;
-  ASSERT_NE(dladdr(reinterpret_cast<void*>(&std::getenv), &here), 0);  // libc
-  fs::copy_file(here.dli_fname, folder.path / "libnvrtc.so.13");
-  auto opened = Nvrtc::open(search_in(folder.path));
-  ASSERT_FALSE(opened.ok());
-  EXPECT_NE(opened.status().message().find("has no nvrtcVersion"), std::string::npos)
-      << opened.status().message();
-}
-
-TEST(Nvrtc, WithoutItsBuiltins) {
-  NEEDS_NVRTC();
-  // In a process of its own: here the builtins are loaded already.
-  const Folder folder;
-  fs::copy_file((*nvrtc())->path(), folder.path / "libnvrtc.so.13");
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("TENON_NVRTC", folder.path.c_str(), 1);
-    setenv("TENON_NVRTC_CHILD", "1", 1);
-    execl("/proc/self/exe", "nvrtc_test", "--gtest_filter=NvrtcChild.*", static_cast<char*>(nullptr));
-    _exit(99);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-TEST(NvrtcChild, SaysWhatIsMissing) {
-  if (!std::getenv("TENON_NVRTC_CHILD")) GTEST_SKIP() << "runs within WithoutItsBuiltins";
-  auto compiler = Nvrtc::get();
-  ASSERT_TRUE(compiler.ok()) << compiler.status().message();
-  auto built = (*compiler)->compile("extern \"C\" __global__ void f() {}", "f", 90);
-  ASSERT_FALSE(built.ok());
-  EXPECT_NE(built.status().message().find("builtin"), std::string::npos) << built.status().message();
-}
-
-TEST(Nvrtc, PtxasWords) {
-  CudaBinary b;
-  read_ptxas(
-      "ptxas info    : Compiling entry function 'f' for 'sm_90'\nptxas info    : Function properties for f\n "
-      "   8 bytes stack frame, 12 bytes "
-      "spill stores, 20 bytes spill loads\nptxas info    : Used 255 registers, used 1 barriers, 512 bytes "
-      "smem, 400 bytes cmem[0]\n",
-      b);
-  EXPECT_EQ(b.registers, 255);
-  EXPECT_EQ(b.spill_bytes, 32);
-  EXPECT_EQ(b.shared_bytes, 512);
 }
 
 }  // namespace

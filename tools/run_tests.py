@@ -117,7 +117,8 @@ def suite_lint():
 
 def suite_nvidia():
     """What Tenon declares and describes of cuBLASLt and cuDNN, on NVIDIA's own libraries, which need no GPU for that: headers
-    compared, descriptors made, graphs planned for GPUs that are not here. About a gigabyte, into build/nvidia; not part of `./dev test`."""
+    compared, descriptors made, graphs planned for GPUs that are not here. And kernels through NVRTC 12, where other tests take 13.
+    About a gigabyte, into build/nvidia; not part of `./dev test`."""
     wheels = ROOT / "build" / "nvidia"
     packages = (ROOT / "tools" / "nvidia-libraries.txt").read_text()
     stamp = wheels / "installed"
@@ -127,11 +128,11 @@ def suite_nvidia():
             return Count(note="pip could not install NVIDIA's libraries")
         stamp.write_text(packages)
         (ROOT / "build" / "release" / "build.ninja").unlink(missing_ok=True)  # to be configured with their headers
-    names = ["cublaslt_library_test", "cudnn_library_test", "cudnn_plan_test"]
+    names = ["cublaslt_library_test", "cudnn_library_test", "cudnn_plan_test", "nvrtc_test"]
     if run("./dev", "_build_release", *names):
         return Count(note="the build failed")
     return ctest("release", "-R", f"^({'|'.join(names)})$", TENON_CUBLASLT=wheels / "nvidia" / "cu13" / "lib",
-                 TENON_CUDNN=wheels / "nvidia" / "cudnn" / "lib")
+                 TENON_CUDNN=wheels / "nvidia" / "cudnn" / "lib", TENON_NVRTC=wheels / "nvidia" / "cuda_nvrtc" / "lib")
 
 
 SUITES = {"cpp": suite_cpp, "python": suite_python, "asan": suite_asan, "tsan": suite_tsan, "lint": suite_lint,
