@@ -231,7 +231,8 @@ TN_FN float tn_fast_reciprocal(float a) { return std::abs(a) > 0x1p126f ? std::c
 // Near 1 a device is off by up to 2^-22.6, however small the result is.
 TN_FN float tn_fast_log2(float a) {
   constexpr double kStep = 3.146e-7;  // 2^-21.6
-  return a > 0.5f && a < 2 ? static_cast<float>(std::round(std::log2(double{a}) / kStep) * kStep) : std::log2(a);
+  return a > 0.5f && a < 2 ? static_cast<float>(std::round(std::log2(double{a}) / kStep) * kStep)
+                           : std::log2(a);
 }
 
 template <int T, class V>
