@@ -121,6 +121,7 @@ class Online {
     const Stmt* store = nullptr;
     std::vector<std::pair<Stmt*, size_t>> reads;
     for (Stmt& loop : body()) {
+      if (loop.buffer == local) return false;
       for (size_t i = 0; i < loop.body.size(); ++i) {
         const Stmt& s = loop.body[i];
         if (uses(s.body, local)) return false;
