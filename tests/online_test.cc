@@ -195,6 +195,26 @@ TEST(Online, RowsOfBlocksAndClusters) {
   check(tries);
 }
 
+// Locals of any kernel that are computed anew hold what they held.
+TEST(Online, RandomKernelsAgree) {
+  int changed = 0;
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+    const KernelCase c = random_kernel(seed);
+    const auto once = online_kernel(c.kernel);
+    if (!once) continue;
+    ++changed;
+    SCOPED_TRACE(std::to_string(seed) + "\n" + print(c.kernel) + print(*once));
+    EXPECT_FALSE(online_kernel(*once)) << "it makes more of what it made";
+    BufferBytes want = c.data, got = c.data;
+    ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
+    const Status done = interpret(*once, views(c, got), c.sizes);
+    ASSERT_TRUE(done.ok()) << done.message();
+    ASSERT_EQ(first_difference(c, got, want), "");
+  }
+  std::printf("%d kernels changed\n", changed);
+  EXPECT_GT(changed, 20);
+}
+
 // One row that ends within a vector, of every kind.
 TEST(Online, RowsThatEndWithinAVector) {
   std::vector<OnlineTry> tries;
