@@ -577,6 +577,5 @@ def test_models(gpu, name, dtype):
     stats = tenon.stats()
     assert gpu.launches() and stats["nodes_fused"] > 0 and stats["fallbacks"] == 0
     assert stats["programs"] == 2 and stats["plan_misses"] == 4
-    static, first, batch, size, seen = kernels
-    assert seen == size, kernels
-    assert batch - first <= 2 and size - batch <= static // 3, kernels
+    _, first, batch, size, seen = kernels
+    assert batch - first <= 2 and size - batch <= 10 and seen == size, kernels
