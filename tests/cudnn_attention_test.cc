@@ -147,6 +147,9 @@ TEST_F(CudnnAttention, WhatMasksHide) {
     EXPECT_EQ(got[0].number(8 + i), inputs[2].number(8 + i));
     EXPECT_TRUE(std::isnan(got[0].number(16 + i)));
   }
+  inputs[0].set_number(8, std::numeric_limits<double>::quiet_NaN());
+  ASSERT_TRUE(run(*make(graph), inputs, got).ok());
+  for (int64_t i = 0; i < 8; ++i) EXPECT_TRUE(std::isnan(got[0].number(8 + i)));
 }
 
 // As PyTorch gives them: rows of a multiple of 8 elements, of which some are left out, repeated over heads and rows.
@@ -163,7 +166,7 @@ TEST_F(CudnnAttention, MasksThatAreViews) {
     said.replace(said.find("ROWS"), 4, rows);
     const Graph graph = parsed(said);
     const auto program = make(graph);
-    EXPECT_EQ(program->stats().steps, 3);  // what the mask hides, the call, the result
+    EXPECT_EQ(program->stats().steps, 4);  // the bounded mask, what it hides, the call, the result
     check(*program, graph, {});
     EXPECT_THAT(lines().back(), HasSubstr("mask 2x1x" + std::string(rows) + "x9 bf16"));
   }

@@ -175,7 +175,6 @@ struct GraphJob {
       case kDnnExp: return std::exp(operand(0));
       case kDnnLog: return std::log(operand(0));
       case kDnnGreaterOrEqual: return operand(0) >= operand(1);
-      case kDnnLess: return operand(0) < operand(1);
       case kDnnIndex: return static_cast<double>(i[n.axis]);
       case kDnnSelect: return operand(2) != 0 ? operand(0) : operand(1);
       default: return NAN;

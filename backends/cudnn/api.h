@@ -41,7 +41,6 @@ enum DnnPointwise : int32_t {
   kDnnExp = 13,
   kDnnLog = 15,
   kDnnGreaterOrEqual = 303,
-  kDnnLess = 304,
   kDnnIndex = 501,   // of an element along an axis
   kDnnSelect = 601,  // x where t, else b
 };

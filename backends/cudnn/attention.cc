@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kVector = 16;    // bytes: what the library's kernels read at once
 constexpr int64_t kLongest = 256;  // of a head, elements
 constexpr size_t kMask = 3;        // the operand
-// What hidden scores are with a mask: less than any that counts, and finite in units of log 2 too.
-constexpr float kHidden = -1e38F;
+// What a mask hides with at least: less than any score that counts, and finite in units of log 2 too.
+constexpr double kHidden = -1e38;
 
 bool heads_last(const Node& node) { return attr_as<std::string>(node, "layout") == "heads_last"; }
 
@@ -102,7 +102,13 @@ ValueId arrange_attention(Builder& b, Node node) {
   std::vector<ValueId> operands = node.inputs;
   for (size_t i = 0; i < kMask && !last; ++i) operands[i] = turned(operands[i]);
   const Dim columns = b.shape(operands[1])[1];
-  if (operands.size() > kMask) operands[kMask] = lone_mask(b, operands[kMask], columns);
+  ValueId mask = kNoValue;
+  if (operands.size() > kMask) {
+    mask = lone_mask(b, operands[kMask], columns);
+    // Not within the call: a maximum of the library's may make a number of NaN.
+    const ValueId wide = b.graph().type(mask).dtype == DType::f16 ? b.cast(mask, DType::f32) : mask;
+    operands[kMask] = b(ops::maximum, {wide, bodies::like(b, wide, kHidden)});
+  }
   auto arranged = b.try_add(ops::attention, operands,
                             {{"causal", attr_as<bool>(node, "causal")},
                              {"scale", attr_as<double>(node, "scale")},
@@ -111,7 +117,6 @@ ValueId arrange_attention(Builder& b, Node node) {
   TENON_CHECK(arranged.ok(), arranged.status().message());
   ValueId y = *arranged;
   if (operands.size() > kMask && columns != Dim(0)) {
-    const ValueId mask = operands[kMask];
     const ValueId hidden = bodies::like(b, mask, -std::numeric_limits<double>::infinity());
     const ValueId seen = b(ops::ne, {bodies::fold(b, ops::max, mask, {Dim(-1)}), hidden});
     y = b(ops::where, {turned(seen), y, bodies::like(b, y, 0)});
@@ -188,7 +193,6 @@ std::string AttentionProblem::text() const {
 std::vector<float> AttentionProblem::numbers() const {
   // The least number, not minus infinity: of a row there is always a column left.
   if (causal) return {scale, std::numeric_limits<float>::lowest()};
-  if (mask) return {scale, kHidden};
   return {scale};
 }
 
@@ -215,15 +219,9 @@ Status AttentionProblem::describe(Operations& o) const {
   TENON_ASSIGN(const Descriptor* s, scores());
   TENON_TRY(o.pointwise({kDnnMul, products, factor, nullptr, s}));
   if (mask) {
-    TENON_ASSIGN(const Descriptor* least, o.number("what is hidden"));
     TENON_ASSIGN(const Descriptor* sums, scores());
-    TENON_ASSIGN(const Descriptor* beyond, scores(kDnnBoolean));
-    TENON_ASSIGN(const Descriptor* bounded, scores());
     TENON_TRY(o.pointwise({kDnnAdd, s, dm, nullptr, sums}));
-    // No maximum, which would make a number of NaN.
-    TENON_TRY(o.pointwise({kDnnLess, sums, least, nullptr, beyond}));
-    TENON_TRY(o.pointwise({kDnnSelect, least, sums, beyond, bounded}));
-    s = bounded;
+    s = sums;
   }
   if (causal) {
     TENON_ASSIGN(const Descriptor* least, o.number("what is hidden"));

@@ -1,8 +1,8 @@
 // Attention as one call of cuDNN: softmax(scale q k^T + mask) v, whose scores are never stored. The library compiles a kernel for
 // every set of sizes, which takes it a third of a second, so it is asked only where sizes are no symbols. Heads stand behind the
 // length ([B,L,H,D]), as models hold them: the result is then read in place by what follows. The library is never shown minus
-// infinity, of which it may make NaN (github.com/pytorch/pytorch, attention.cpp); what a mask hides to the last column is made
-// zero by loops behind it.
+// infinity, of which it may make NaN (github.com/pytorch/pytorch, attention.cpp): loops before the call bound the mask, and what
+// it hides to the last column is made zero by loops behind it.
 // Tested by tests/cudnn_attention_test.cc; on NVIDIA's library by tests/cudnn_plan_test.cc.
 #pragma once
 
