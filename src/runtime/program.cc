@@ -423,8 +423,7 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   if (outputs.size() > 64) out_heap.resize(outputs.size()), out = out_heap.data();
   for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i].data;
   for (size_t i = 0; i < outputs.size(); ++i) out[i] = outputs[i].data;
-  return plan->run(in, out, p.arenas,
-                   {p.parallel(), stream, p.memory(), p.runtime});
+  return plan->run(in, out, p.arenas, {p.parallel(), stream, p.memory(), p.runtime});
 }
 
 Status Program::update_params(std::span<const Tensor> params) {
