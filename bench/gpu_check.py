@@ -61,7 +61,7 @@ def schedules(options):
 
 def check_form(case, name, options, clock):
     torch._dynamo.reset()
-    fast = compiled(case.function, "tenon", options, dynamic=True)
+    fast = compiled(case.function, "tenon", options, dynamic=case.dynamic)
     sizes = [s for s in case.sizes if not options.tiny or math.prod(s) <= SMALL]
     if not sizes:
         raise Skip("too large for --tiny")

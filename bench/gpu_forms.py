@@ -26,6 +26,7 @@ class Big:
     sizes: tuple            # the smallest first
     types: tuple = ("f32", "bf16")
     join: Callable = None   # of the results of parts of rows; without it all is computed at once
+    dynamic: bool = True    # compiled for any size
 
 
 def filled(size, dtype, device):
@@ -35,6 +36,10 @@ def filled(size, dtype, device):
 
 def unaligned(size, dtype, device):
     return tuple(rows((math.prod(size) + 1,), dtype, device)[0][1:].view(size) for _ in range(2))
+
+
+def of_channels(size, dtype, device):
+    return (*rows(size, dtype, device), *rows((size[1], 1, 1), dtype, device))
 
 
 def softmax(x):
@@ -57,7 +62,13 @@ BIG = [
         ((1, 1 << 18), (16, 1 << 18), (5, (1 << 18) - 1)), ("bf16", "f16"), torch.cat),
     Big("layer_norm of a cluster", "cluster", lambda x, w: F.layer_norm(x, x.shape[-1:], w), with_vector(1),
         ((2, 131072), (33, 150001))),
-    Big("rows in global memory", "global", softmax, rows, ((1, 1 << 20), (16, 1 << 20), (3, (1 << 20) + 1)), ("f32",), torch.cat),
+    Big("rows that nothing keeps", "online", softmax, rows, ((1, 1 << 20), (16, 1 << 20), (150, (1 << 20) + 1)), ("f32",), torch.cat),
+    Big("norms of rows that nothing keeps", "online", lambda x, w: F.layer_norm(x, x.shape[-1:], w), with_vector(1),
+        ((1, 1 << 20), (150, (1 << 20) + 3)), ("f32",)),
+    Big("a softmax in parts", "row", softmax, rows, ((2, 1 << 19), (16, 1 << 20), (5, (1 << 20) + 1)), ("f32",), torch.cat, dynamic=False),
+    Big("a bias kept along rows", "outer", lambda x, b: F.silu(x + b), with_vector(1), ((8200, 8192), (16411, 4096)), join=torch.cat),
+    Big("a bias of channels kept along images", "outer", lambda x, b: F.relu(x + b), of_channels, ((64, 256, 56, 56), (67, 255, 57, 56)),
+        join=torch.cat),
     Big("vectors in flight", r"flat .*ahead", lambda x: wide(F.silu(x)), rows, ((8192, 8192), (8191, 8193)), ("bf16", "f16"),
         torch.cat),
     Big("maps of many waves", "flat", lambda x, y: F.silu(x) * y, pair, ((8192, 8192), (4099, 16411)), join=torch.cat),

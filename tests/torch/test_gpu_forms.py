@@ -29,7 +29,7 @@ def test_forms_are_reached(gpu, case, tmp_path, monkeypatch):     # noqa: F811
             torch._dynamo.reset()
             arguments = case.make(case.sizes[0], gpu_tools.DTYPES[name], torch.device("cpu"))
             with gpu_tools.forms() as said:
-                got = torch.compile(case.function, backend="tenon", dynamic=True)(*arguments)
+                got = torch.compile(case.function, backend="tenon", dynamic=case.dynamic)(*arguments)
             came.append(said)
             worst, own = gpu_forms.compare(case, arguments, got, lambda a, b: gpu_cases.close(a, b, name))
             assert worst <= max(1, 2 * own)
