@@ -460,6 +460,29 @@ TEST(OneDnn, StridedOutputs) {
       << (*program)->explain(false);
 }
 
+TEST(OneDnn, StridedBias) {
+  auto graph = parse_graph(R"(graph @f(%a: f32[N,8], %w: f32[6,8], %b: f32[6] strides=[2]) {
+    %y = linear(%a, %w, %b)
+    return %y
+  })");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  HostTensor a = random_tensor(DType::f32, {5, 8}, 1), w = random_tensor(DType::f32, {6, 8}, 2),
+             b = random_tensor(DType::f32, {12}, 3), y(DType::f32, {5, 6});
+  auto program = Program::make(*graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  const std::vector<int64_t> shape{6}, strides{2};
+  const std::vector<Tensor> in{tensor_of(a), tensor_of(w), {b.bytes.data(), DType::f32, shape, strides}},
+      out{tensor_of(y)};
+  const Status status = (*program)->run(in, out);
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (int64_t i = 0; i < 5; ++i)
+    for (int64_t j = 0; j < 6; ++j) {
+      double want = b.number(2 * j);
+      for (int64_t k = 0; k < 8; ++k) want += a.number(i * 8 + k) * w.number(j * 8 + k);
+      ASSERT_NEAR(y.number(i * 6 + j), want, 1e-5) << i << " " << j;
+    }
+}
+
 // One program, many sizes: each plan has its primitive, all of them the same packed weights.
 TEST(OneDnn, PlansOfManySizes) {
   auto graph =

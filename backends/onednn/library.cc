@@ -104,7 +104,8 @@ Problem rearranged(const Problem& given, bool plain) {
   settle(p.source, spatial);
   settle(p.weights, false);
   settle(p.output, spatial);
-  if (p.bias.present() && p.bias.dims.size() == 1 && p.bias.strides[0] != 1) p.bias.strides[0] = 1;
+  // Products read a bias as if its elements lay side by side, whatever it says (3.2).
+  if (p.bias.present() && p.bias.strides.back() != 1) p.bias.strides = plain_strides(p.bias.dims, false);
   settle(p.bias, false);
   for (Array& o : p.others) settle(o, spatial);
   return p;
