@@ -19,12 +19,6 @@ struct Place {
   std::optional<size_t> inner;
 };
 
-int weight(const Block& block) {
-  int statements = 0;
-  for (const Stmt& s : block) statements += 1 + weight(s.body);
-  return statements;
-}
-
 // Made from a place's other statements at no cost worth a temporary.
 bool is_quick(const Stmt& s, const Kernel& k) {
   switch (s.kind) {
@@ -36,6 +30,14 @@ bool is_quick(const Stmt& s, const Kernel& k) {
     case K::load: return k.buffers[s.buffer].role == Buffer::Role::in;
     default: return false;
   }
+}
+
+// Statements that are in one half alone.
+int weight(std::span<const Stmt> block, const Kernel& k) {
+  int statements = 0;
+  for (const Stmt& s : block)
+    statements += (is_quick(s, k) || s.kind == K::store ? 0 : 1) + weight(s.body, k);
+  return statements;
 }
 
 // What of some statements, of one list, is left to those behind the place.
@@ -56,8 +58,8 @@ class Cutter {
 
   std::optional<std::pair<LoweredKernel, LoweredKernel>> run(int fewest) {
     const Stmt& par = whole_.kernel.body[0];
-    if (weight(par.body) < fewest || !can_be_cut()) return std::nullopt;
-    const int all = weight(par.body);
+    const int all = weight(par.body, whole_.kernel);
+    if (all < fewest || !can_be_cut()) return std::nullopt;
     std::optional<Place> best;
     int64_t least = 0;
     auto consider = [&](Place place, int before) {
@@ -68,13 +70,18 @@ class Cutter {
       least = bytes;
     };
     int before = 0;
+    auto pass = [&](const Stmt& s) { before += weight({&s, 1}, whole_.kernel); };
     for (size_t at = 0; at < par.body.size(); ++at) {
       consider({at, {}}, before);
       const Stmt& s = par.body[at];
+      const int begun = before;
       const bool plain = std::ranges::none_of(s.body, [](const Stmt& i) { return !i.axes.empty(); });
-      for (size_t inner = 1; plain && inner < s.body.size(); ++inner)
-        consider({at, inner}, before + static_cast<int>(inner));
-      before += 1 + weight(s.body);
+      for (size_t inner = 1; plain && inner < s.body.size(); ++inner) {
+        pass(s.body[inner - 1]);
+        consider({at, inner}, before);
+      }
+      before = begun;
+      pass(s);
     }
     if (!best) return std::nullopt;
     return make(*best);

@@ -11,10 +11,10 @@
 
 namespace tenon::jit {
 
-// Kernels of fewer scalar statements never run out of registers.
-inline constexpr int kFewestToCut = 24;
+// Kernels of fewer statements, not counting what is quick, never run out of registers.
+inline constexpr int kFewestToCut = 12;
 
-// Cut where least crosses, each half having a quarter of the statements at least: between statements of the par nest, or within
+// Cut where least crosses, each half having a quarter of the other statements at least: between statements of the par nest, or within
 // one of its loops, which both halves then have. Nothing where no place is right.
 std::optional<std::pair<LoweredKernel, LoweredKernel>> cut(const LoweredKernel& whole, DimTable& dims,
                                                            int fewest = kFewestToCut);

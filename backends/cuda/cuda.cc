@@ -286,20 +286,21 @@ class CudaBackend final : public Backend {
   std::string describe() const override { return "kernels through NVRTC, opened on first use"; }
 
  private:
+  static constexpr int kMostCuts = 2;  // one in another
   static std::unique_ptr<Piece> piece(const BuildContext& context, const cuda::Device& device,
-                                      const CudaGroup& group, jit::LoweredKernel k) {
+                                      const CudaGroup& group, jit::LoweredKernel k, int cuts = kMostCuts) {
     const Status valid = jit::verify(k.kernel);
     TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
     const Graph& g = context.graph;
     std::vector<Dim> lengths;
     for (ValueId v : k.buffers) lengths.push_back(v < jit::kTempBuffer ? reach(g, context, v) : Dim(0));
     std::vector<int> positions = jit::positions({&k, 1}, group.inputs, group.outputs)[0];
-    auto halves = jit::cut(k, *g.dims);
+    auto halves = cuts > 0 ? jit::cut(k, *g.dims) : std::nullopt;
     auto whole = std::unique_ptr<Piece>(
         new Piece{{device, std::move(k), /*whole=*/!halves}, std::move(positions), std::move(lengths)});
     if (halves) {
-      whole->halves.push_back(piece(context, device, group, std::move(halves->first)));
-      whole->halves.push_back(piece(context, device, group, std::move(halves->second)));
+      whole->halves.push_back(piece(context, device, group, std::move(halves->first), cuts - 1));
+      whole->halves.push_back(piece(context, device, group, std::move(halves->second), cuts - 1));
     }
     return whole;
   }
