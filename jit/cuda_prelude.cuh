@@ -169,7 +169,9 @@ template <class T>
 TN_FN T tn_squares_about(T mean, T seen, T from, T sum, T squares) {
   if (seen == T(0)) return T(0);
   const T rest = sum / seen, far = (from - mean) + rest, spread = squares - sum * rest;
-  return (spread < T(0) ? T(0) : spread) + seen * (far * far);
+  const T all = (spread < T(0) ? T(0) : spread) + seen * (far * far);
+  // Squares that are too large are without end, and no less so for what was taken from them.
+  return all == all || mean - mean != T(0) ? all : (T)tn_inf();
 }
 
 // The folds of N columns of a thread over the R threads of a block of T that share them: in the first of these, by halves.

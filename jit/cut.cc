@@ -237,7 +237,7 @@ class Cutter {
       Stmt& begun = head.body.back();
       begun.kind = K::loop;
       begun.unroll = 1;
-      begun.combine.clear(), begun.results.clear(), begun.yields.clear();
+      begun.combine.clear(), begun.online.clear(), begun.results.clear(), begun.yields.clear();
       begun.body.resize(*place.inner);
       Block& rest = tail.body.front().body;
       rest.erase(rest.begin(), rest.begin() + static_cast<long>(*place.inner));

@@ -25,6 +25,7 @@ Result<const Nvrtc*> Nvrtc::get() {
   return &*opened;
 }
 
+constexpr int kOldest = 12;  // of CUDA
 Result<Nvrtc> Nvrtc::open(const LibrarySearch& where) {
   Nvrtc n;
   TENON_ASSIGN(n.library_, SharedLibrary::open(where));
@@ -47,6 +48,9 @@ Result<Nvrtc> Nvrtc::open(const LibrarySearch& where) {
   int major = 0, minor = 0, known = 0;
   if (version(&major, &minor) != 0 || count(&known) != 0) return environment(n.path() + " does not answer");
   n.version_ = major * 100 + minor;
+  if (major < kOldest)
+    return environment("NVRTC " + n.path() + " is of CUDA " + std::to_string(major) + "." +
+                       std::to_string(minor) + "; " + std::to_string(kOldest) + ".0 or newer is needed");
   n.architectures_.resize(static_cast<size_t>(known));
   if (list(n.architectures_.data()) != 0) return environment(n.path() + " does not list its architectures");
   std::sort(n.architectures_.begin(), n.architectures_.end());

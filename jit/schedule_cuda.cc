@@ -141,17 +141,23 @@ int widest_neighbour(const Kernel& k) {
   return widest;
 }
 
-// The farthest element that some access reaches, where loop variables alone decide; nothing where values do.
+// The farthest element that some access reaches, or the most that some loops or a size count; nothing where values decide.
 std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes) {
   std::map<Ref, int64_t> last;
-  int64_t most = 0;
+  int64_t most = sizes.empty() ? 0 : std::ranges::max(sizes);
   bool known = true;
+  auto note = [&](__int128 n) {
+    most = static_cast<int64_t>(std::max<__int128>(most, std::min<__int128>(n, INT64_MAX)));
+  };
   auto walk = [&](auto& self, const Block& block) -> void {
     for (const Stmt& s : block) {
+      __int128 iterations = 1;
       for (const Axis& a : s.axes) {
         const int64_t all = a.of == kNoRef ? extent_value(a.extent, sizes.data()) : last.at(a.of);
         last[a.var] = std::max<int64_t>(all, 1);
+        iterations = std::min<__int128>(iterations * last[a.var], INT64_MAX);
       }
+      note(iterations);
       if (s.kind == K::load || s.kind == K::store) {
         __int128 sum = 0;
         for (const Term& t : s.address) {
@@ -162,7 +168,7 @@ std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes)
           else
             sum += far * (t.var == kNoRef ? 1 : last.at(t.var));
         }
-        most = static_cast<int64_t>(std::max<__int128>(most, std::min<__int128>(sum, INT64_MAX)));
+        note(sum);
       }
       self(self, s.body);
     }

@@ -7,6 +7,7 @@
 
 #include "backends/cuda/device.h"
 #include "backends/cuda/report.h"
+#include "jit/nvrtc.h"
 #include "tests/cuda_mock.h"
 #include "tests/library_help.h"
 
@@ -86,6 +87,18 @@ TEST_F(CudaDriver, TooOld) {
   EXPECT_EQ(mock().calls("cuInit"), 0);
   mock().set("version=12000");
   EXPECT_TRUE(Driver::open(mocked()).ok());
+}
+
+TEST(CudaNoDriver, CompilerTooOld) {
+  setenv("TENON_NVRTC_MOCK_MAJOR", "11", 1);
+  const LibrarySearch where{"NVRTC", {TENON_NVRTC_MOCK}, "", {}, ""};
+  const auto old = jit::Nvrtc::open(where);
+  ASSERT_FALSE(old.ok());
+  EXPECT_EQ(old.status().code(), Code::environment);
+  EXPECT_THAT(old.status().message(), EndsWith("libnvrtc_mock.so is of CUDA 11.0; 12.0 or newer is needed"));
+  setenv("TENON_NVRTC_MOCK_MAJOR", "12", 1);
+  EXPECT_TRUE(jit::Nvrtc::open(where).ok());
+  unsetenv("TENON_NVRTC_MOCK_MAJOR");
 }
 
 TEST_F(CudaDriver, NoDevice) {

@@ -147,6 +147,13 @@ TEST_F(CudnnAttention, WhatMasksHide) {
     EXPECT_EQ(got[0].number(8 + i), inputs[2].number(8 + i));
     EXPECT_TRUE(std::isnan(got[0].number(16 + i)));
   }
+  // Of two that are hidden the one that is a number is left, as in a row of PyTorch's.
+  const float hidden[] = {
+      -inf, std::numeric_limits<float>::lowest(), std::numeric_limits<float>::lowest(), -inf, 0, 0};
+  std::memcpy(inputs[3].bytes.data(), hidden, sizeof hidden);
+  ASSERT_TRUE(run(*make(graph), inputs, got).ok());
+  for (int64_t i = 0; i < 16; ++i) EXPECT_EQ(got[0].number(i), inputs[2].number(i < 8 ? 8 + i : i - 8));
+  std::memcpy(inputs[3].bytes.data(), mask, sizeof mask);
   inputs[0].set_number(8, std::numeric_limits<double>::quiet_NaN());
   ASSERT_TRUE(run(*make(graph), inputs, got).ok());
   for (int64_t i = 0; i < 8; ++i) EXPECT_TRUE(std::isnan(got[0].number(8 + i)));

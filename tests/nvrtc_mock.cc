@@ -3,7 +3,7 @@
 // TENONSO:PATH, which the mock driver runs (tests/cuda_mock.cc). Objects are kept in the build tree under the hash of what they
 // were made from, so a text is compiled once. TENON_NVRTC_MOCK_LOG: what the log holds, for reports of ptxas; with
 // TENON_NVRTC_MOCK_LOG_OF only that of texts in which this stands.
-// TENON_NVRTC_MOCK_RUN=off: nothing is compiled, and launches are only written down.
+// TENON_NVRTC_MOCK_MAJOR: of its version. TENON_NVRTC_MOCK_RUN=off: nothing is compiled, and launches are only written down.
 #include <unistd.h>
 
 #include <cstdint>
@@ -142,7 +142,10 @@ Program* of(void* program) { return static_cast<Program*>(program); }
 }  // namespace
 
 // NOLINTBEGIN(readability-identifier-naming): NVIDIA's names
-TN_NVRTC nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 0, 0; }
+TN_NVRTC nvrtcVersion(int* major, int* minor) {
+  const char* given = std::getenv("TENON_NVRTC_MOCK_MAJOR");
+  return *major = given ? std::atoi(given) : 13, *minor = 0, 0;
+}
 TN_NVRTC nvrtcGetNumSupportedArchs(int* count) { return *count = 4, 0; }
 TN_NVRTC nvrtcGetSupportedArchs(int* list) {
   for (int a : {80, 90, 100, 120}) *list++ = a;

@@ -16,9 +16,9 @@ namespace tenon::jit {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr int64_t kKinds = 10;
+constexpr int64_t kKinds = 11;
 
-// A row of its own kind: ten of them.
+// A row of its own kind: eleven of them.
 std::vector<float> row_of(std::mt19937& random, int64_t i, int64_t m) {
   std::vector<float> row(static_cast<size_t>(m));
   std::uniform_real_distribution<float> any(-3, 3);
@@ -44,6 +44,9 @@ std::vector<float> row_of(std::mt19937& random, int64_t i, int64_t m) {
     case 9:
       std::ranges::fill(row, -kInf);
       row[at()] = 2;
+      break;
+    case 10:  // squares that are too large
+      for (int64_t j = 0; j < m; ++j) row[static_cast<size_t>(j)] = j % 2 ? 0x1p65f : -0x1p65f;
       break;
     default: break;
   }

@@ -306,6 +306,20 @@ TEST(CudaSchedule, WideIndices) {
   EXPECT_TRUE(cuda_schedule(c.kernel, large, {}).wide);
   EXPECT_TRUE(cuda_schedule(gather.kernel, small, {}).wide);
   EXPECT_FALSE(cuda_schedule(gather.kernel, small, {}, 16, 1 << 30).wide);
+  // Nothing lies so far, but there is as much to count.
+  const auto counted = parse_kernel(R"(kernel @f(N, M; in %x: f32, out %y: f32) {
+    par %i in 1 {
+      %s = reduce add %j in N, simd %k in M {
+        %v = load %x[%i]
+        yield %v
+      }
+      store %y[%i], %s
+    }
+  })");
+  ASSERT_TRUE(counted.ok()) << counted.status().message();
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{1, int64_t{1} << 32}, {1 << 16, 1 << 16}})
+    EXPECT_TRUE(cuda_schedule(*counted, sizes, {}).wide);
+  EXPECT_FALSE(cuda_schedule(*counted, std::vector<int64_t>{1 << 15, 1 << 15}, {}).wide);
 }
 
 }  // namespace

@@ -15,8 +15,9 @@ namespace {
 constexpr int64_t kVector = 16;    // bytes: what the library's kernels read at once
 constexpr int64_t kLongest = 256;  // of a head, elements
 constexpr size_t kMask = 3;        // the operand
-// What a mask hides with at least: less than any score that counts, and finite in units of log 2 too.
-constexpr double kHidden = -1e38;
+// What a mask hides with: a number less than any score that counts, and for minus infinity one that is less again. Both are finite
+// in units of log 2 too.
+constexpr double kHidden = -1e38, kGone = -2e38;
 
 bool heads_last(const Node& node) { return attr_as<std::string>(node, "layout") == "heads_last"; }
 
@@ -107,7 +108,9 @@ ValueId arrange_attention(Builder& b, Node node) {
     mask = lone_mask(b, operands[kMask], columns);
     // Not within the call: a maximum of the library's may make a number of NaN.
     const ValueId wide = b.graph().type(mask).dtype == DType::f16 ? b.cast(mask, DType::f32) : mask;
-    operands[kMask] = b(ops::maximum, {wide, bodies::like(b, wide, kHidden)});
+    const ValueId bounded = b(ops::maximum, {wide, bodies::like(b, wide, kHidden)}),
+                  gone = b(ops::eq, {wide, bodies::like(b, wide, -std::numeric_limits<double>::infinity())});
+    operands[kMask] = b(ops::where, {gone, bodies::like(b, wide, kGone), bounded});
   }
   auto arranged = b.try_add(ops::attention, operands,
                             {{"causal", attr_as<bool>(node, "causal")},
