@@ -126,6 +126,27 @@ TEST_F(CudaGraphs, NotWhileTheStreamCaptures) {
   EXPECT_EQ(count("cuGraphLaunch"), started + 3);
 }
 
+// A form that is missing while the graph is patched is compiled, though another stream captures.
+TEST_F(CudaGraphs, UnalignedTensorsWhileAnotherStreamCaptures) {
+  Held held(memory(), 1 << 16);
+  options.device_memory = &held;
+  program = make(graph);
+  HostTensor in = random_tensor(DType::f32, {3, 40}, 9), blank(DType::f32, {3, 40}), same = in;
+  OnDevice x(memory(), in), y(memory(), blank), odd(memory(), same, 4);
+  auto run_on = [&](const OnDevice& from) {
+    return program->run(std::vector<Tensor>{from.tensor()}, std::vector<Tensor>{y.tensor()}, kStream);
+  };
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(run_on(x).ok());
+  const int started = count("cuGraphLaunch");
+  void* const other = reinterpret_cast<void*>(8);
+  mock().capture(other, 1);
+  const Status moved = run_on(odd);
+  mock().capture(other, 0);
+  ASSERT_TRUE(moved.ok()) << moved.message();
+  ASSERT_TRUE(run_on(odd).ok());
+  EXPECT_EQ(count("cuGraphLaunch"), started + 2);
+}
+
 // One graph per set of sizes; they go with their plans, and the program leaves none.
 TEST_F(CudaGraphs, GoWithTheirPlans) {
   program->set_limits({2, 1 << 20});

@@ -70,7 +70,7 @@ class CudaStep final : public Step {
     const auto stream = static_cast<cuda::CuStream>(on.stream);
     for (const DeviceLaunch& l : launches) {
       cuda::Work w;
-      TENON_TRY(fill(w, l, buffers, scratch, stream));
+      TENON_TRY(fill(w, l, buffers, scratch, &stream));
       TENON_TRY(w.queue(*device, stream));
     }
     return {};
@@ -86,8 +86,9 @@ class CudaStep final : public Step {
   }
 
  private:
+  // stream: where it will be queued; null for a recording, which is not made while the caller captures.
   Status fill(cuda::Work& w, const DeviceLaunch& l, void* const* buffers, char* scratch,
-              cuda::CuStream stream) const {
+              const cuda::CuStream* stream) const {
     uint64_t bits = 0;
     for (const DeviceLaunch::Argument& a : l.buffers) {
       w.add(reinterpret_cast<uint64_t>(a.buffer < 0 ? scratch + a.offset : buffers[a.buffer]));
@@ -109,11 +110,12 @@ class CudaStep final : public Step {
   }
 
   // Of the form for any alignment, which is compiled when a pointer that is not aligned first comes.
-  Result<CuFunction> loaded(const DeviceLaunch& l, cuda::CuStream stream) const {
+  Result<CuFunction> loaded(const DeviceLaunch& l, const cuda::CuStream* stream) const {
     if (CuFunction ready = l.kernel->function(l.single.form)) return ready;
-    TENON_TRY(cuda::may_make(*device, stream,
-                             "kernel @" + l.kernel->lowered().kernel.name +
-                                 " is not compiled for tensors that are not aligned to 16 bytes"));
+    if (stream)
+      TENON_TRY(cuda::may_make(*device, *stream,
+                               "kernel @" + l.kernel->lowered().kernel.name +
+                                   " is not compiled for tensors that are not aligned to 16 bytes"));
     cuda::Wanted wanted = l.kernel->wanted(l.single.form);
     TENON_TRY(cuda::load(*device, {&wanted, 1}));
     l.kernel->add(wanted);
