@@ -108,12 +108,12 @@ def gpu(machine, monkeypatch):
         for n in gm.graph.nodes:
             for fake in partition._tensors(n.meta.get("val")):
                 if isinstance(fake, FakeTensor) and not (n.op == "placeholder" and fake.dim() == 0 and machine.scalars_stay):
-                    fake.fake_device = GPU
+                    fake.fake_device = torch.device("cuda:1") if n.name in machine.on_another else GPU
             if "device" in n.kwargs:
                 n.kwargs = {**n.kwargs, "device": GPU}
         return compile(gm, *args)
 
-    machine.scalars_stay = False
+    machine.scalars_stay, machine.on_another = False, ()
     monkeypatch.setattr(torch_backend, "_compile", on_gpu)
     door.chosen.module.open(machine.fake)
     yield machine
@@ -524,6 +524,20 @@ def test_inputs_that_may_be_written_are_not_computed_from_again(gpu):
     with pytest.raises(_abi.Error, match="CUDA_ERROR_OUT_OF_MEMORY"):
         g(x, y)
     torch.testing.assert_close(x, torch.full((9,), 2.0))
+
+
+@torch.no_grad()
+def test_tensors_on_two_gpus_run_in_pytorch(gpu):
+    def f(x, y):
+        return torch.tanh(x) + y
+
+    gpu.on_another, before = ("arg1_1",), len(gpu.launches())
+    x, y = torch.randn(6, 9), torch.randn(6, 9)
+    torch.testing.assert_close(torch.compile(f, backend="tenon")(x, y), f(x, y))
+    assert len(gpu.launches()) == before and tenon.stats()["fallbacks"] > 0
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="tensors on cuda:0 and cuda:1"):
+        torch.compile(f, backend="tenon", options={"fallback": "error"})(x, y)
 
 
 @torch.no_grad()
