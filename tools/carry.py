@@ -62,7 +62,7 @@ def run(archive, command):
     shutil.rmtree(CARRIED, ignore_errors=True)
     CARRIED.mkdir(parents=True)
     with tarfile.open(archive) as tar:
-        tar.extractall(CARRIED, filter="data")
+        tar.extractall(CARRIED, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # not in the first 3.11
     site = CARRIED / "site"
     before = {name: os.environ.get(name, "") for name in ("PYTHONPATH", "LD_LIBRARY_PATH")}
     os.environ["PYTHONPATH"] = f"{site}:{before['PYTHONPATH']}".rstrip(":")
