@@ -51,7 +51,7 @@ Result<BufferBytes> run(const KernelCase& c, const std::vector<LoweredKernel>& p
 }
 
 TEST(Cut, RandomKernelsInPieces) {
-  constexpr uint64_t kCount = 400;
+  constexpr uint64_t kCount = 200;
   uint64_t in_pieces = 0, kept = 0;
   for (uint64_t seed = 1; seed <= kCount && !HasFailure(); ++seed) {
     const KernelCase c = random_kernel(seed);
