@@ -2,8 +2,7 @@
 // exact in any order; and faults planted in the text.
 #include <gtest/gtest.h>
 
-#include "tests/cuda_memory.h"
-#include "tests/cuda_run.h"
+#include "tests/cuda_check.h"
 
 namespace tenon::jit {
 namespace {
@@ -73,13 +72,8 @@ CudaSchedule cluster_of(int blocks, int vector, int64_t m, bool in_registers) {
   return s;
 }
 
-struct ClusterTry {
-  KernelCase c;
-  CudaKernel kernel;
-};
-
 TEST(EmitCudaClusters, RowsAgree) {
-  std::vector<ClusterTry> tries;
+  std::vector<CudaTry> tries;
   int next = 0;
   for (DType type : {DType::f32, DType::f64, DType::i64, DType::i32, DType::i16})
     for (int blocks : {2, 4, 8})
@@ -88,32 +82,18 @@ TEST(EmitCudaClusters, RowsAgree) {
         for (const auto& [n, m] : std::vector<std::pair<int64_t, int64_t>>{
                  {0, 64}, {3, 0}, {1, 1}, {2, 127}, {1, 257}, {5, 512}, {1, 2048}, {2, 3001}}) {
           const int vector = n == 1 || m % 4 == 0 ? 4 : 1;  // rows begin at multiples of it
-          ClusterTry t{rows_case(type, n, m), {}};
+          CudaTry t{rows_case(type, n, m), {}};
           t.kernel = {t.c.kernel, cluster_of(blocks, vector, m, in_registers)};
           t.kernel.kernel.name += "_" + std::to_string(next++);
           tries.push_back(std::move(t));
         }
       }
-  std::vector<CudaKernel> kernels;
-  for (const ClusterTry& t : tries) kernels.push_back(t.kernel);
-  auto program = CudaProgram::compile(kernels);
-  ASSERT_TRUE(program.ok()) << program.status().message();
-  for (const ClusterTry& t : tries) {
-    SCOPED_TRACE(t.kernel.kernel.name + " " + std::to_string(t.c.sizes[0]) + "x" +
-                 std::to_string(t.c.sizes[1]) + " " + describe(t.kernel.schedule));
-    BufferBytes want = t.c.data;
-    ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes).ok());
+  for (const CudaTry& t : tries) {
     const CudaLaunch l = cuda_launch(t.kernel.kernel, t.kernel.schedule, t.c.sizes, {});
-    EXPECT_EQ(l.cluster, t.kernel.schedule.cluster);
-    EXPECT_EQ(l.blocks, t.c.sizes[0] * l.cluster);
-    for (int order : kThreadOrders) {
-      Memory memory(t.c.data);
-      ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
-      ASSERT_TRUE(memory.intact()) << "written beside a buffer";
-      ASSERT_EQ(first_difference(t.c, memory.bytes(), want), "")
-          << emit_cuda(t.kernel.kernel, t.kernel.schedule);
-    }
+    EXPECT_EQ(l.cluster, t.kernel.schedule.cluster) << t.words();
+    EXPECT_EQ(l.blocks, t.c.sizes[0] * l.cluster) << t.words();
   }
+  check_tries(tries);
 }
 
 struct ClusterFault {
@@ -135,29 +115,9 @@ TEST(EmitCudaClusters, PlantedFaultsAreFound) {
       {"a grid that is no whole cluster", true, "", "", 7},
   };
   for (const ClusterFault& f : faults) {
-    SCOPED_TRACE(f.what);
     const KernelCase c = rows_case(DType::f32, 2, 3000);
-    const CudaKernel k{c.kernel, cluster_of(4, 4, 3000, f.in_registers)};
-    bool planted = !*f.from;
-    auto program = CudaProgram::compile({k}, [&](std::string& text) {
-      if (!*f.from) return;
-      for (size_t at = 0; (at = text.find(f.from, at)) != text.npos; planted = true) {
-        text.replace(at, std::strlen(f.from), f.to);
-        at += std::strlen(f.to);
-      }
-    });
-    ASSERT_TRUE(program.ok()) << program.status().message();
-    EXPECT_TRUE(planted);
-    BufferBytes want = c.data;
-    ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
-    std::string found;
-    for (int order : kThreadOrders) {
-      Memory memory(c.data);
-      const std::string error = (*program)->run(k, memory.pointers.data(), c.sizes, order, {}, f.blocks);
-      found += error + (memory.intact() ? "" : "written beside a buffer ") +
-               first_difference(c, memory.bytes(), want);
-    }
-    EXPECT_EQ(!found.empty(), std::strcmp(f.what, "nothing") != 0) << found;
+    check_fault({c, {c.kernel, cluster_of(4, 4, 3000, f.in_registers)}, {}, f.blocks}, f.what,
+                planted(f.from, f.to));
   }
 }
 

@@ -10,9 +10,22 @@
 namespace tenon::jit {
 namespace {
 
+// In the approximate grade %out of %in; body: %o of %x, with constants %one, %half, %r = sqrt(1/2).
+CudaKernel function_kernel(const std::string& name, const char* body) {
+  const auto kernel =
+      parse_kernel("kernel @" + name +
+                   "(N; in %in: f32, out %out: f32) {\npar simd %i in N {\n%one = const.f32 1.0\n%half = "
+                   "const.f32 0.5\n%r = const.f32 0.70710678118\n%x = load %in[%i]\n" +
+                   body + "\nstore %out[%i], %o\n}\n}");
+  TENON_CHECK(kernel.ok(), kernel.status().message());
+  CudaSchedule s;
+  s.whole = s.approximate = true;
+  return {*kernel, s};
+}
+
 struct Approximate {
   const char* name;
-  const char* body;  // %o of %x, with constants %one, %half, %r = sqrt(1/2)
+  const char* body;
   double (*exact)(double);
 };
 
@@ -45,15 +58,7 @@ TEST(EmitCudaFunctions, ApproximateFunctions) {
   for (int e = -40; e < 0; ++e) x[static_cast<size_t>(e + 40)] = std::ldexp(1.3f, e);
   std::vector<CudaKernel> kernels;
   for (const Approximate& a : all) {
-    const auto kernel =
-        parse_kernel("kernel @approximate_" + std::string(a.name) +
-                     "(N; in %in: f32, out %out: f32) {\npar simd %i in N {\n%one = const.f32 1.0\n%half = "
-                     "const.f32 0.5\n%r = const.f32 0.70710678118\n%x = load %in[%i]\n" +
-                     a.body + "\nstore %out[%i], %o\n}\n}");
-    ASSERT_TRUE(kernel.ok()) << kernel.status().message();
-    CudaSchedule s;
-    s.whole = s.approximate = true;
-    kernels.push_back({*kernel, s});
+    kernels.push_back(function_kernel("approximate_" + std::string(a.name), a.body));
   }
   const auto program = CudaProgram::compile(kernels);
   ASSERT_TRUE(program.ok()) << program.status().message();
@@ -76,7 +81,7 @@ TEST(EmitCudaFunctions, ApproximateFunctions) {
 // Logarithms are as good near 1, where they are small, as elsewhere; and at the ends of what they are defined for.
 TEST(EmitCudaFunctions, ApproximateLogarithms) {
   struct Logarithm {
-    const char* body;  // %o of %x, with %one
+    const char* body;
     double (*exact)(double);
   };
   const Logarithm all[] = {{"%o = log %x", [](double x) { return std::log(x); }},
@@ -95,15 +100,7 @@ TEST(EmitCudaFunctions, ApproximateLogarithms) {
     x.push_back(special);
   std::vector<CudaKernel> kernels;
   for (const Logarithm& l : all) {
-    const auto kernel =
-        parse_kernel("kernel @logarithm" + std::to_string(kernels.size()) +
-                     "(N; in %in: f32, out %out: f32) {\npar simd %i in N {\n%one = const.f32 1.0\n%x = load "
-                     "%in[%i]\n" +
-                     l.body + "\nstore %out[%i], %o\n}\n}");
-    ASSERT_TRUE(kernel.ok()) << kernel.status().message();
-    CudaSchedule s;
-    s.whole = s.approximate = true;
-    kernels.push_back({*kernel, s});
+    kernels.push_back(function_kernel("logarithm" + std::to_string(kernels.size()), l.body));
   }
   const auto program = CudaProgram::compile(kernels);
   ASSERT_TRUE(program.ok()) << program.status().message();

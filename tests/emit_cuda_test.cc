@@ -5,9 +5,8 @@
 #include <map>
 
 #include "jit/transposing.h"
+#include "tests/cuda_check.h"
 #include "tests/cuda_kernels.h"
-#include "tests/cuda_memory.h"
-#include "tests/cuda_run.h"
 
 namespace tenon::jit {
 namespace {
@@ -144,14 +143,9 @@ std::string distance(const KernelCase& c, const BufferBytes& got, const BufferBy
   return "";
 }
 
-struct RealTry {
-  KernelCase c;
-  CudaKernel kernel;
-  size_t shift = 0;  // bytes of every buffer from an aligned address
-};
 // With the schedules of their own sizes; equal texts once.
-std::vector<RealTry> real_tries(bool approximate) {
-  std::vector<RealTry> tries;
+std::vector<CudaTry> real_tries(bool approximate) {
+  std::vector<CudaTry> tries;
   int next = 0;
   for (const char* text : kCudaTexts)
     for (DType type : {DType::f32, DType::bf16, DType::f16})
@@ -174,7 +168,7 @@ std::vector<RealTry> real_tries(bool approximate) {
         if (n == 0 || m == 0) {
           if (type != DType::f32) continue;
         }
-        RealTry t{real_case(text, type, n, m), {}};
+        CudaTry t{real_case(text, type, n, m), {}};
         CudaDevice device;
         device.architecture = m == 70000 && type == DType::f32 ? 80 : 90;  // without clusters, and with them
         t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, device, 16, 1 << 20)};
@@ -185,36 +179,17 @@ std::vector<RealTry> real_tries(bool approximate) {
   return tries;
 }
 
-// All of one grade of functions: against the interpreter, and the same in every order of threads.
-void check_real(const std::vector<RealTry>& tries) {
-  std::vector<CudaKernel> kernels;
-  for (const RealTry& t : tries) kernels.push_back(t.kernel);
-  auto program = CudaProgram::compile(kernels);
-  ASSERT_TRUE(program.ok()) << program.status().message();
-  for (const RealTry& t : tries) {
-    SCOPED_TRACE(t.kernel.kernel.name + " " + std::to_string(t.c.sizes[0]) + "x" +
-                 std::to_string(t.c.sizes[1]) + " " + describe(t.kernel.schedule));
-    BufferBytes want = t.c.data;
-    ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes).ok());
-    BufferBytes first;
-    for (int order : kThreadOrders) {
-      Memory memory(t.c.data, t.shift);
-      ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
-      ASSERT_TRUE(memory.intact()) << "written beside a buffer";
-      const BufferBytes got = memory.bytes();
-      if (first.empty()) first = got;
-      ASSERT_EQ(first_difference(t.c, got, first), "") << "another order of threads";
-      ASSERT_EQ(distance(t.c, got, want, std::max(t.c.sizes[0], t.c.sizes[1])), "")
-          << emit_cuda(t.kernel.kernel, t.kernel.schedule);
-    }
-  }
+void check_real(const std::vector<CudaTry>& tries) {
+  check_tries(tries, [](const KernelCase& c, const BufferBytes& got, const BufferBytes& want) {
+    return distance(c, got, want, std::max(c.sizes[0], c.sizes[1]));
+  });
 }
 
 TEST(EmitCuda, RealGroupsAgree) {
   std::map<std::string, int> forms;
   for (bool approximate : {false, true}) {
-    const std::vector<RealTry> tries = real_tries(approximate);
-    for (const RealTry& t : tries)
+    const std::vector<CudaTry> tries = real_tries(approximate);
+    for (const CudaTry& t : tries)
       ++forms[std::string(t.kernel.schedule.form == CudaSchedule::Form::row ? "row" : "flat") + " " +
               std::to_string(static_cast<int>(t.kernel.schedule.locals)) +
               (t.kernel.schedule.cluster > 1 ? " cluster"
@@ -234,9 +209,9 @@ TEST(EmitCuda, RealGroupsOfOtherTypesAndAlignments) {
   std::map<int, int> vectors;  // by alignment, of the tensors' type
   for (const auto& [approximate, wide] :
        {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
-    std::vector<RealTry> tries;
+    std::vector<CudaTry> tries;
     auto add = [&](const char* text, DType type, int64_t n, int64_t m, int64_t alignment) {
-      RealTry t{real_case(text, type, n, m), {}};
+      CudaTry t{real_case(text, type, n, m), {}};
       for (const Buffer& b : t.c.kernel.buffers)
         if (b.role != Buffer::Role::local && size_of(b.type) > alignment) return;
       t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, {}, alignment, wide ? -1 : 1 << 20)};
@@ -270,13 +245,13 @@ TEST(EmitCuda, RealGroupsOfOtherTypesAndAlignments) {
 // Maps of which a thread takes several vectors at once: lengths that leave the last block some, one or none.
 TEST(EmitCuda, SeveralVectorsOfAMap) {
   for (bool approximate : {false, true}) {
-    std::vector<RealTry> tries;
+    std::vector<CudaTry> tries;
     for (int text : {2, 6, 7})
       for (DType type : {DType::f32, DType::bf16})
         for (int ahead : {2, 8})
           for (const auto& [n, m] : std::vector<std::pair<int64_t, int64_t>>{
                    {0, 8}, {1, 1}, {3, 31}, {2, 127}, {9, 128}, {5, 1021}, {3, 4096}}) {
-            RealTry t{real_case(kCudaTexts[text], type, n, m), {}};
+            CudaTry t{real_case(kCudaTexts[text], type, n, m), {}};
             t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, {}, 16, 1 << 20)};
             if (t.kernel.schedule.approximate != approximate) continue;
             ASSERT_TRUE(is_map(t.c.kernel));
@@ -321,28 +296,14 @@ TEST(EmitCuda, PlantedFaultsAreFound) {
       {"the first vector of a map again", 7, 1808, 1, "at = first + u * 256", "at = first", 0, 2},
   };
   for (const Planted& f : faults) {
-    SCOPED_TRACE(f.what);
     const KernelCase c = real_case(kCudaTexts[f.text], DType::f32, f.n, f.m);
-    CudaKernel k{c.kernel, cuda_schedule(c.kernel, c.sizes, {}, 16, 1 << 20)};
-    if (f.ahead > 0) k.schedule.ahead = f.ahead;
-    bool planted = !*f.from;
-    auto program = CudaProgram::compile({k}, [&](std::string& text) {
-      if (!*f.from) return;
-      for (size_t at; (at = text.find(f.from)) != text.npos; planted = true)
-        text.replace(at, std::strlen(f.from), f.to);
-    });
-    ASSERT_TRUE(program.ok()) << program.status().message();
-    ASSERT_TRUE(planted);
-    BufferBytes want = c.data;
-    ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
-    std::string found;
-    for (int order : kThreadOrders) {
-      Memory memory(c.data, f.shift);
-      const std::string error = (*program)->run(k, memory.pointers.data(), c.sizes, order);
-      found += error + (memory.intact() ? "" : "written beside a buffer ") +
-               distance(c, memory.bytes(), want, f.m);
-    }
-    EXPECT_EQ(!found.empty(), std::strcmp(f.what, "nothing") != 0) << found;
+    CudaTry t{c, {c.kernel, cuda_schedule(c.kernel, c.sizes, {}, 16, 1 << 20)}};
+    if (f.ahead > 0) t.kernel.schedule.ahead = f.ahead;
+    t.shift = f.shift;
+    check_fault(t, f.what, planted(f.from, f.to),
+                [&](const KernelCase& of, const BufferBytes& got, const BufferBytes& want) {
+                  return distance(of, got, want, f.m);
+                });
   }
 }
 

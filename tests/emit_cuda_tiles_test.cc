@@ -5,8 +5,7 @@
 #include <array>
 
 #include "jit/transposing.h"
-#include "tests/cuda_memory.h"
-#include "tests/cuda_run.h"
+#include "tests/cuda_check.h"
 #include "tests/cuda_transposing.h"
 
 namespace tenon::jit {
@@ -30,38 +29,6 @@ CudaSchedule tiles_of(int along, int across, int vector, bool whole, bool wide) 
   return s;
 }
 
-struct TileTry {
-  KernelCase c;
-  CudaKernel kernel;
-};
-
-void check_tiles(const std::vector<TileTry>& tries) {
-  for (bool wide : {false, true}) {
-    std::vector<CudaKernel> kernels;
-    for (const TileTry& t : tries)
-      if (t.kernel.schedule.wide == wide) kernels.push_back(t.kernel);
-    if (kernels.empty()) continue;
-    auto program = CudaProgram::compile(kernels);
-    ASSERT_TRUE(program.ok()) << program.status().message();
-    for (const TileTry& t : tries) {
-      if (t.kernel.schedule.wide != wide) continue;
-      std::string sizes;
-      for (int64_t n : t.c.sizes) sizes += " " + std::to_string(n);
-      SCOPED_TRACE(t.kernel.kernel.name + sizes + ": " + describe(t.kernel.schedule));
-      BufferBytes want = t.c.data;
-      ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes, 1).ok());
-      for (int order : kThreadOrders) {
-        Memory memory(t.c.data);
-        ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order, one_multiprocessor()),
-                  "");
-        ASSERT_TRUE(memory.intact()) << "written beside a buffer";
-        ASSERT_EQ(first_difference(t.c, memory.bytes(), want), "")
-            << emit_cuda(t.kernel.kernel, t.kernel.schedule);
-      }
-    }
-  }
-}
-
 // The schedule of their own sizes, where that is tiles, else small tiles all the same.
 TEST(EmitCudaTiles, EveryTypeAndSize) {
   const DType types[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::f8e4m3fn, DType::f8e5m2,
@@ -72,7 +39,7 @@ TEST(EmitCudaTiles, EveryTypeAndSize) {
   const Sizes all[] = {{1, 1, 1},   {2, 0, 5},    {1, 5, 0},   {0, 4, 4},     {3, 1, 40},
                        {2, 37, 1},  {2, 31, 33},  {1, 64, 64}, {1, 128, 132}, {2, 67, 61},
                        {3, 96, 40}, {1, 257, 12}, {1, 8, 300}, {1, 130, 254}};
-  std::vector<TileTry> tries;
+  std::vector<CudaTry> tries;
   std::map<std::string, int> seen;
   int next = 0;
   for (const char* text : kTransposingTexts)
@@ -84,7 +51,7 @@ TEST(EmitCudaTiles, EveryTypeAndSize) {
           ++next;
           continue;
         }
-        TileTry t{transposing_case(text, type, z.b, z.n, z.m), {}};
+        CudaTry t{transposing_case(text, type, z.b, z.n, z.m), {}, one_multiprocessor()};
         CudaSchedule s = cuda_schedule(t.c.kernel, t.c.sizes, one_multiprocessor());
         if (s.form != CudaSchedule::Form::tiled) s = tiles_of(32, 16, 1, true, false);
         s.approximate = false;
@@ -94,7 +61,7 @@ TEST(EmitCudaTiles, EveryTypeAndSize) {
         t.kernel.kernel.name += "_" + std::to_string(next++);
         tries.push_back(std::move(t));
       }
-  check_tiles(tries);
+  check_tries(tries);
   for (const char* words :
        {"tiled 64x64 vector 2 whole", "tiled 32x32 vector 1 whole", "tiled 64x64 vector 4 whole"})
     EXPECT_GT(seen[words], 0) << words;
@@ -102,28 +69,28 @@ TEST(EmitCudaTiles, EveryTypeAndSize) {
 }
 
 TEST(EmitCudaTiles, TilesOfAnyShape) {
-  std::vector<TileTry> tries;
+  std::vector<CudaTry> tries;
   int next = 0;
   for (const auto& [along, across] :
        std::vector<std::pair<int, int>>{{8, 256}, {256, 8}, {16, 128}, {64, 32}, {32, 64}, {128, 16}})
     for (const char* text : kTransposingTexts)
       for (int vector : {1, 2}) {
-        TileTry t{transposing_case(text, DType::i16, 2, vector * 35, vector * 67), {}};
+        CudaTry t{transposing_case(text, DType::i16, 2, vector * 35, vector * 67), {}, one_multiprocessor()};
         t.kernel = {t.c.kernel, tiles_of(along, across, vector, true, false)};
         t.kernel.kernel.name += "_" + std::to_string(next++);
         tries.push_back(std::move(t));
       }
-  check_tiles(tries);
+  check_tries(tries);
 }
 
 // Maps of few long rows, whose inner loop becomes part of the par nest.
 TEST(EmitCudaTiles, MergedMaps) {
-  std::vector<TileTry> tries;
+  std::vector<CudaTry> tries;
   int next = 0;
   for (const char* text : kTransposingTexts)
     for (const auto& [n, m, vector] : std::vector<std::array<int64_t, 3>>{
              {1, 1, 1}, {3, 1001, 1}, {0, 7, 1}, {5, 0, 1}, {2, 1024, 4}, {1, 259, 1}}) {
-      TileTry t{transposing_case(text, DType::i32, 2, n, m), {}};
+      CudaTry t{transposing_case(text, DType::i32, 2, n, m), {}, one_multiprocessor()};
       CudaSchedule s;
       s.vector = static_cast<int>(vector);
       s.ahead = next % 3 == 2 ? 4 : 1;
@@ -133,21 +100,21 @@ TEST(EmitCudaTiles, MergedMaps) {
       t.kernel.kernel.name += "_" + std::to_string(next++);
       tries.push_back(std::move(t));
     }
-  check_tiles(tries);
+  check_tries(tries);
 }
 
 TEST(EmitCudaTiles, RandomMaps) {
-  std::vector<TileTry> tries;
+  std::vector<CudaTry> tries;
   for (uint64_t seed = 1; seed < 4000 && tries.size() < 40; ++seed) {
     KernelCase c = random_kernel(seed);
     if (!transposing_map(c.kernel)) continue;
     expand_math(c.kernel);
-    TileTry t{c, {c.kernel, tiles_of(seed % 2 ? 16 : 32, 16, 1, true, seed % 3 == 0)}};
+    CudaTry t{c, {c.kernel, tiles_of(seed % 2 ? 16 : 32, 16, 1, true, seed % 3 == 0)}, one_multiprocessor()};
     t.kernel.kernel.name = "k" + std::to_string(seed);
     tries.push_back(std::move(t));
   }
   EXPECT_GE(tries.size(), 10u);
-  check_tiles(tries);
+  check_tries(tries);
 }
 
 // ---- what the host must find ----
@@ -173,38 +140,27 @@ TEST(EmitCudaTiles, PlantedFaultsAreFound) {
       {"vectors at any address", 0, 0, "", "", 2},
   };
   for (const TileFault& f : faults) {
-    SCOPED_TRACE(f.what);
     const KernelCase c = transposing_case(kTransposingTexts[f.text], DType::i16, 1, 130, 132);
-    const CudaKernel k{c.kernel, cuda_schedule(c.kernel, c.sizes, one_multiprocessor())};
-    ASSERT_EQ(describe(k.schedule), "tiled 64x64 vector 2 whole");
-    int replaced = 0;
-    auto program = CudaProgram::compile({k}, [&](std::string& text) {
-      const size_t length = std::strlen(f.from);
-      size_t at = text.find("extern \"C\" __global__");
-      for (int i = 0; length && (at = text.find(f.from, at)) != text.npos; ++i) {
-        if (f.at >= 0 && i != f.at) {
-          at += length;
-          continue;
-        }
-        text.replace(at, length, f.to);
-        at += std::strlen(f.to);
-        ++replaced;
-      }
-    });
-    ASSERT_TRUE(program.ok()) << program.status().message();
-    EXPECT_EQ(replaced > 0, *f.from != 0);
-    BufferBytes want = c.data;
-    ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
     // One block takes several tiles, so that each follows another in its memory.
-    CudaDevice few = one_multiprocessor();
-    std::string found;
-    for (int order : kThreadOrders) {
-      Memory memory(c.data, f.shift);
-      const std::string error = (*program)->run(k, memory.pointers.data(), c.sizes, order, few, 1);
-      found += error + (memory.intact() ? "" : "written beside a buffer ") +
-               first_difference(c, memory.bytes(), want);
-    }
-    EXPECT_EQ(!found.empty(), std::strcmp(f.what, "nothing") != 0) << found;
+    CudaTry t{c,
+              {c.kernel, cuda_schedule(c.kernel, c.sizes, one_multiprocessor())},
+              one_multiprocessor(),
+              1,
+              f.shift};
+    ASSERT_EQ(describe(t.kernel.schedule), "tiled 64x64 vector 2 whole");
+    check_fault(t, f.what, [&](std::string& text) {
+      const size_t begin = text.find("extern \"C\" __global__");
+      std::string kernel = text.substr(begin);
+      if (f.at >= 0 && *f.from) {
+        size_t at = 0;
+        for (int i = 0; i <= f.at; ++i) at = kernel.find(f.from, i ? at + 1 : 0);
+        ASSERT_NE(at, kernel.npos);
+        kernel.replace(at, std::strlen(f.from), f.to);
+      } else {
+        planted(f.from, f.to)(kernel);
+      }
+      text.replace(begin, text.npos, kernel);
+    });
   }
 }
 

@@ -8,9 +8,8 @@
 #include <cmath>
 #include <map>
 
-#include "tests/cuda_memory.h"
+#include "tests/cuda_check.h"
 #include "tests/cuda_online.h"
-#include "tests/cuda_run.h"
 
 namespace tenon::jit {
 namespace {
@@ -101,11 +100,6 @@ CudaSchedule online_schedule(const KernelCase& c) {
   return s;
 }
 
-struct OnlineTry {
-  KernelCase c;
-  CudaKernel kernel;
-};
-
 std::vector<std::pair<int64_t, int64_t>> lengths(std::string_view text, DType type) {
   std::vector<std::pair<int64_t, int64_t>> all{{0, 8},       {3, 0},       {kKinds, 1},   {kKinds, 3},
                                                {kKinds, 31}, {kKinds, 64}, {kKinds, 127}, {kKinds, 1000}};
@@ -130,43 +124,21 @@ TEST(Online, InterpretersAgree) {
     }
 }
 
-void check(const std::vector<OnlineTry>& tries) {
-  std::vector<CudaKernel> kernels;
-  for (const OnlineTry& t : tries) kernels.push_back(t.kernel);
-  const auto program = CudaProgram::compile(kernels);
-  ASSERT_TRUE(program.ok()) << program.status().message();
-  for (const OnlineTry& t : tries) {
-    SCOPED_TRACE(t.kernel.kernel.name + " " + std::to_string(t.c.sizes[0]) + "x" +
-                 std::to_string(t.c.sizes[1]) + " " + describe(t.kernel.schedule));
-    BufferBytes want = t.c.data, first;
-    ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes).ok());
-    for (int order : kThreadOrders) {
-      Memory memory(t.c.data);
-      ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
-      ASSERT_TRUE(memory.intact()) << "written beside a buffer";
-      const BufferBytes got = memory.bytes();
-      if (first.empty()) first = got;
-      ASSERT_EQ(first_difference(t.c, got, first), "") << "another order of threads";
-      ASSERT_EQ(distance(t.c, got, want), "") << emit_cuda(t.kernel.kernel, t.kernel.schedule);
-    }
-  }
-}
-
 TEST(Online, TextAgrees) {
   std::map<std::string, int> teams;
   for (bool approximate : {false, true}) {
-    std::vector<OnlineTry> tries;
+    std::vector<CudaTry> tries;
     for (const char* text : kOnlineTexts)
       for (DType type : {DType::f32, DType::bf16, DType::f16})
         for (const auto& [n, m] : lengths(text, type)) {
-          OnlineTry t{online_case(text, type, n, m, row_of), {}};
+          CudaTry t{online_case(text, type, n, m, row_of), {}};
           t.kernel = {t.c.kernel, online_schedule(t.c)};
           if (t.kernel.schedule.approximate != approximate || t.kernel.schedule.wide) continue;
           ++teams[t.kernel.schedule.team > 32 ? "block" : "warp"];
           t.kernel.kernel.name += "_" + std::to_string(tries.size());
           tries.push_back(std::move(t));
         }
-    check(tries);
+    check_tries(tries, distance);
   }
   EXPECT_GT(teams["block"], 10);
   EXPECT_GT(teams["warp"], 10);
@@ -175,11 +147,11 @@ TEST(Online, TextAgrees) {
 // Where the rewritten kernel's rows are kept after all, in registers, by a block or a cluster; and where a cluster goes through
 // rows that it does not keep.
 TEST(Online, RowsOfBlocksAndClusters) {
-  std::vector<OnlineTry> tries;
+  std::vector<CudaTry> tries;
   for (const char* text : kOnlineTexts)
     for (int cluster : {1, 4})
       for (bool kept : {false, true}) {
-        OnlineTry t{online_case(text, DType::f32, kKinds, 1000, row_of), {}};
+        CudaTry t{online_case(text, DType::f32, kKinds, 1000, row_of), {}};
         if (kept && t.c.kernel.name == "group_norm") continue;  // loops of two axes
         CudaSchedule s;
         s.form = CudaSchedule::Form::row;
@@ -195,7 +167,7 @@ TEST(Online, RowsOfBlocksAndClusters) {
         t.kernel.kernel.name += "_" + std::to_string(tries.size());
         tries.push_back(std::move(t));
       }
-  check(tries);
+  check_tries(tries, distance);
 }
 
 // Locals of any kernel that are computed anew hold what they held.
@@ -220,11 +192,11 @@ TEST(Online, RandomKernelsAgree) {
 
 // One row that ends within a vector, of every kind.
 TEST(Online, RowsThatEndWithinAVector) {
-  std::vector<OnlineTry> tries;
+  std::vector<CudaTry> tries;
   for (const char* text : kOnlineTexts)
     for (int64_t kind = 0; kind < kKinds; ++kind) {
       auto rows = [kind](std::mt19937& random, int64_t, int64_t m) { return row_of(random, kind, m); };
-      OnlineTry t{online_case(text, DType::f32, 1, 1001, rows), {}};
+      CudaTry t{online_case(text, DType::f32, 1, 1001, rows), {}};
       if (t.c.kernel.name == "group_norm") continue;  // its rows have parts that begin anywhere
       CudaSchedule s;
       s.form = CudaSchedule::Form::row;
@@ -235,7 +207,7 @@ TEST(Online, RowsThatEndWithinAVector) {
       t.kernel.kernel.name += "_" + std::to_string(tries.size());
       tries.push_back(std::move(t));
     }
-  check(tries);
+  check_tries(tries, distance);
 }
 
 // ---- squares that nearly cancel ----
@@ -333,26 +305,8 @@ TEST(Online, PlantedFaultsAreFound) {
       {"numbers that are not counted", 4, 1000, "seen5 += 4;", "seen5 += 1;"},
   };
   for (const Planted& f : faults) {
-    SCOPED_TRACE(f.what);
     const KernelCase c = online_case(kOnlineTexts[f.text], DType::f32, kKinds, f.m, row_of);
-    const CudaKernel k{c.kernel, online_schedule(c)};
-    bool planted = !*f.from;
-    const auto program = CudaProgram::compile({k}, [&](std::string& text) {
-      if (!*f.from) return;
-      for (size_t at; (at = text.find(f.from)) != text.npos; planted = true)
-        text.replace(at, std::strlen(f.from), f.to);
-    });
-    ASSERT_TRUE(program.ok()) << program.status().message();
-    EXPECT_TRUE(planted) << emit_cuda(c.kernel, k.schedule);
-    BufferBytes want = c.data;
-    ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
-    std::string found;
-    for (int order : kThreadOrders) {
-      Memory memory(c.data);
-      const std::string error = (*program)->run(k, memory.pointers.data(), c.sizes, order);
-      found += error + distance(c, memory.bytes(), want);
-    }
-    EXPECT_EQ(!found.empty(), std::strcmp(f.what, "nothing") != 0) << found;
+    check_fault({c, {c.kernel, online_schedule(c)}}, f.what, planted(f.from, f.to), distance);
   }
 }
 
