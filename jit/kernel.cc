@@ -24,6 +24,14 @@ void collect_uses(const Stmt& s, std::set<Ref>& uses) {
   for (const Stmt& inner : s.body) collect_uses(inner, uses);
 }
 
+const Stmt* definition(const Block& block, Ref value) {
+  for (const Stmt& s : block) {
+    if (s.result == value && s.axes.empty()) return &s;
+    if (const Stmt* inner = definition(s.body, value)) return inner;
+  }
+  return nullptr;
+}
+
 int64_t extent_value(const Extent& extent, const int64_t* sizes) {
   return extent.size < 0 ? extent.factor : extent.factor * sizes[extent.size];
 }

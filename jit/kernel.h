@@ -150,6 +150,8 @@ Status verify(const Kernel& kernel);
 uint64_t identity(const Kernel& kernel);  // hash of canonical_text
 // Adds what the statement and those within read: values, and variables of addresses.
 void collect_uses(const Stmt& stmt, std::set<Ref>& uses);
+// The statement of the block, or of one within, that computes the value; null: none, or it is a loop's variable or what it folds.
+const Stmt* definition(const Block& block, Ref value);
 
 // What the op table says about a row used on scalars. The spelling of the row for a last operand of this
 // type; empty: it has a math body there, or none.

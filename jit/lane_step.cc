@@ -9,14 +9,6 @@ namespace tenon::jit {
 
 using K = Stmt::Kind;
 
-const Stmt* definition(const Block& block, Ref value) {
-  for (const Stmt& s : block) {
-    if (s.result == value && s.axes.empty()) return &s;
-    if (const Stmt* inner = definition(s.body, value)) return inner;
-  }
-  return nullptr;
-}
-
 const Axis* axis_of(const Block& block, Ref variable) {
   for (const Stmt& s : block) {
     for (const Axis& a : s.axes)

@@ -8,8 +8,6 @@
 
 namespace tenon::jit {
 
-// The statement that computes the value; null: it is a loop's, a variable or what it folds.
-const Stmt* definition(const Block& block, Ref value);
 const Axis* axis_of(const Block& block, Ref variable);
 
 // From one iteration of the axis to the next, whatever the others are; nothing where it is not known to be always the same.

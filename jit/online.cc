@@ -261,11 +261,6 @@ class Online {
     Ref from = kNoRef;    // square: what it takes for the mean
   };
 
-  const Stmt* definition(const Block& block, Ref r) const {
-    const auto it = std::ranges::find_if(block, [&](const Stmt& s) { return s.result == r; });
-    return it == block.end() ? nullptr : &*it;
-  }
-
   // How a yield follows the lead loop; nothing where that is no way we know. Statements for the factor go to the loop.
   std::optional<Following> following(Stmt& joined, Ref yield, const std::set<Ref>& needs_lead,
                                      const std::set<Ref>& follows) {
