@@ -151,24 +151,28 @@ class CudaGroup final : public Executable {
   const cuda::Device* device = nullptr;
   std::vector<std::unique_ptr<Piece>> pieces;
 
-  // What of the kernels these sizes need and is not loaded, as far as is known without compiling it.
-  std::vector<Missing> missing(const Sizes& sizes) {
+  // The launches, but for kernels that have nothing to do; what spills is known only of what is loaded.
+  std::vector<Sized> sized(const Sizes& sizes) {
+    std::vector<Sized> list;
+    for (const auto& p : pieces) add(*p, sizes, list);
+    return list;
+  }
+  // What of them is not loaded.
+  static std::vector<Missing> missing(const std::vector<Sized>& launches) {
     std::vector<Missing> list;
-    for (const Sized& s : sized(sizes))
+    for (const Sized& s : launches)
       if (!s.piece.kernel.function(s.aligned)) list.push_back({&s.piece.kernel, s.aligned});
     return list;
   }
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     // There after compile(), unless another thread has learnt since that something spills.
-    for (;;) {
-      const std::vector<Missing> list = missing(sizes);
-      if (list.empty()) break;
+    std::vector<Sized> launches = sized(sizes);
+    for (std::vector<Missing> list; !(list = missing(launches)).empty(); launches = sized(sizes))
       TENON_TRY(cuda::load_missing(*device, list, nullptr));
-    }
     auto step = std::make_unique<CudaStep>();
     step->device = device;
-    for (Sized& s : sized(sizes)) {
+    for (const Sized& s : launches) {
       const jit::LoweredKernel& lowered = s.piece.kernel.lowered();
       DeviceLaunch l;
       l.kernel = &s.piece.kernel;
@@ -198,12 +202,6 @@ class CudaGroup final : public Executable {
   int kernel_count() const override { return static_cast<int>(pieces.size()); }
 
  private:
-  // The launches, but for kernels that have nothing to do.
-  std::vector<Sized> sized(const Sizes& sizes) {
-    std::vector<Sized> list;
-    for (const auto& p : pieces) add(*p, sizes, list);
-    return list;
-  }
   static void add(Piece& p, const Sizes& sizes, std::vector<Sized>& list) {
     Sized s{p, sizes.eval(p.kernel.lowered().sizes), p.longest(sizes), {}};
     if (jit::par_iterations(p.kernel.lowered().kernel, s.sizes.data(), 1) == 0) return;
@@ -278,7 +276,7 @@ class CudaBackend final : public Backend {
       for (Executable* e : executables) {
         auto& group = static_cast<CudaGroup&>(*e);
         device = group.device;
-        std::ranges::move(group.missing(sizes), std::back_inserter(list));
+        std::ranges::move(CudaGroup::missing(group.sized(sizes)), std::back_inserter(list));
       }
       if (list.empty()) return {};
       TENON_TRY(cuda::load_missing(*device, list, compiled));
