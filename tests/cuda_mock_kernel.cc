@@ -1,6 +1,7 @@
 // The mock driver's libraries, kernels and launches; see cuda_mock.cc.
 #include <elf.h>
 
+#include "tests/cuda_host_gpu.h"
 #include "tests/cuda_mock_state.h"
 
 namespace tenon::cuda::mock {
@@ -155,6 +156,7 @@ TN_DRIVER cuLibraryLoadData(CuLibrary* library, const void* code, int*, void**, 
     auto made = std::make_unique<LibraryOfKernels>();
     const char* bytes = static_cast<const char*>(code);
     if (std::strncmp(bytes, "TENONSO:", 8) == 0) made->object = dlopen(bytes + 8, RTLD_NOW | RTLD_LOCAL);
+    if (made->object) tn_host::runs_here(made->object);
     const bool good =
         made->object || (std::strncmp(bytes, "TENONLIST:", 10) == 0
                              ? read_list(*made, bytes + 10)

@@ -1,13 +1,9 @@
-// Runs CUDA text on the host: kernels are emitted, compiled in one shared object with the GPU of tests/cuda_host.h in front
-// of them, and launched with any order of threads. Used by emit_cuda_test.cc.
+// Runs CUDA text on the host: kernels are emitted, compiled in one shared object with the primitives of tests/cuda_host.h in front
+// of them, and launched with any order of threads. Used by emit_cuda*_test.cc and online_test.cc.
 #pragma once
 
 #include <dlfcn.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +11,8 @@
 
 #include "jit/cuda_text.h"
 #include "jit/emit_cuda.h"
+#include "tests/cuda_host_gpu.h"
+#include "tests/host_object.h"
 
 namespace tenon::jit {
 
@@ -23,57 +21,26 @@ struct CudaKernel {
   CudaSchedule schedule;
 };
 
-// A folder that goes with the object.
-class HostFolder {
- public:
-  HostFolder() {
-    char name[] = "/tmp/tenon-cuda-XXXXXX";
-    TENON_CHECK(mkdtemp(name), "no directory");
-    path = name;
-  }
-  HostFolder(const HostFolder&) = delete;
-  ~HostFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  std::string path;
-};
-
-// What stands in front of kernels with these settings on the host.
-inline std::string host_prelude(const CudaSchedule& schedule) {
-  return cuda_settings(schedule) + "#include \"tests/cuda_host.h\"\n" + std::string(cuda_prelude());
-}
-
-// The text as folder/NAME.so; its path. environment, with what the host's compiler says.
-inline Result<std::string> host_object(const std::string& folder, const std::string& name,
-                                       const std::string& text) {
-  const std::string source = folder + "/" + name + ".cc", object = folder + "/" + name + ".so",
-                    log = folder + "/log";
-  std::ofstream(source) << text;
-  const std::string command = std::string(TENON_CXX) +
-                              " -std=c++20 -O0 -w -fPIC -shared -ffp-contract=off -I" + TENON_SOURCE_DIR +
-                              " -o " + object + " " + source + " > " + log + " 2>&1";
-  if (std::system(command.c_str()) == 0) return object;
-  std::ifstream file(log);
-  const std::string said((std::istreambuf_iterator<char>(file)), {});
-  return environment(said.substr(0, 4000) + "\n" + text.substr(text.size() > 6000 ? text.size() - 6000 : 0));
-}
-
 class CudaProgram {
  public:
   // All kernels of one width of indices and one grade of functions; their names differ. `edit` may spoil the text.
   static Result<std::unique_ptr<CudaProgram>> compile(const std::vector<CudaKernel>& kernels,
                                                       const std::function<void(std::string&)>& edit = {}) {
-    std::string text = host_prelude(kernels[0].schedule);
+    std::string text =
+        cuda_settings(kernels[0].schedule) + "#include \"tests/cuda_host.h\"\n" + std::string(cuda_prelude());
     for (const CudaKernel& k : kernels) {
       TENON_CHECK(cuda_settings(k.schedule) == cuda_settings(kernels[0].schedule), "one setting per program");
       text += emit_cuda(k.kernel, k.schedule) + launcher(k);
     }
     if (edit) edit(text);
     auto program = std::make_unique<CudaProgram>();
-    TENON_ASSIGN(const std::string object, host_object(program->folder_.path, "kernels", text));
-    program->library_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
+    const tn_host::Object object = tn_host::object_of(text);
+    if (object.path.empty())
+      return environment(object.log.substr(0, 4000) + "\n" +
+                         text.substr(text.size() > 6000 ? text.size() - 6000 : 0));
+    program->library_ = dlopen(object.path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!program->library_) return environment(dlerror());
+    tn_host::runs_here(program->library_);
     return program;
   }
   CudaProgram() = default;
@@ -116,7 +83,6 @@ class CudaProgram {
            k.kernel.name + "(" + call + "); }, blocks, threads, shared, order);\n}\n";
   }
 
-  HostFolder folder_;
   void* library_ = nullptr;
 };
 

@@ -1,20 +1,15 @@
 // NVRTC without a GPU, for tests: libnvrtc_mock.so has the functions that jit/nvrtc.cc asks for. It compiles a kernel's text
 // with the host's compiler, with the GPU of tests/cuda_host.h in the place of the primitives of a device; its "cubin" is a
-// TENONSO:PATH, which the mock driver runs (tests/cuda_mock.cc). Objects are kept in the build tree under the hash of what they
-// were made from, so a text is compiled once. TENON_NVRTC_MOCK_LOG: what the log holds, for reports of ptxas; with
-// TENON_NVRTC_MOCK_LOG_OF only that of texts in which this stands.
+// TENONSO:PATH, which the mock driver runs (tests/cuda_mock.cc). TENON_NVRTC_MOCK_LOG: what the log holds, for reports of ptxas;
+// with TENON_NVRTC_MOCK_LOG_OF only that of texts in which this stands.
 // TENON_NVRTC_MOCK_MAJOR: of its version. TENON_NVRTC_MOCK_RUN=off: nothing is compiled, and launches are only written down.
-#include <unistd.h>
-
-#include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/host_object.h"
 
 #define TN_NVRTC extern "C" __attribute__((visibility("default"))) int
 
@@ -23,16 +18,6 @@ namespace {
 struct Program {
   std::string text, cubin, log;
 };
-
-std::string file(const std::string& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-uint64_t fnv(const std::string& text, uint64_t hash = 14695981039346656037u) {
-  for (unsigned char c : text) hash = (hash ^ c) * 1099511628211u;
-  return hash;
-}
 
 // A kernel's name, and for each argument its type and kind (tests/cuda_mock.cc).
 struct Signature {
@@ -67,62 +52,13 @@ std::string entry_of(const Signature& s) {
          s.name + "(" + call + "); }, blocks, threads, shared, order);\n}\n";
 }
 
-constexpr const char* kCompile = TENON_CXX " -std=c++20 -O0 -w -fPIC -ffp-contract=off ";
-
-std::string hex(uint64_t hash) {
-  char name[32];
-  std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(hash));
-  return name;
-}
-
-// What stands at `path` once `make(temporary)` has made it, if it was not there: by whichever process and thread is first.
-template <class Make>
-bool made_once(const std::string& path, const Make& make) {
-  namespace fs = std::filesystem;
-  if (fs::exists(path)) return true;
-  fs::create_directories(fs::path(path).parent_path());
-  const std::string own =
-      path + "." + std::to_string(getpid()) + "." + std::to_string(reinterpret_cast<uintptr_t>(&own));
-  const bool good = make(own);
-  std::error_code ignored;
-  if (good) fs::rename(own, path, ignored);
-  for (const char* end : {"", ".cc", ".log"}) fs::remove(own + end, ignored);
-  return good;
-}
-
-// A folder with the host's GPU as a precompiled header, which is most of what there is to compile.
-std::string prepared(const std::string& header) {
-  const std::string folder = TENON_NVRTC_MOCK_FOLDER "/" + hex(fnv(file(header), fnv(kCompile)));
-  made_once(folder + "/tests/cuda_host.h.gch", [&](const std::string& own) {
-    return std::system(
-               (kCompile + std::string("-I" TENON_SOURCE_DIR " -x c++-header -o ") + own + " " + header)
-                   .c_str()) == 0;
-  });
-  return folder;  // without it the header itself serves
-}
-
-// The object of a text; empty, with the compiler's log, where it does not compile.
-std::string object_of(std::string text, std::string& log) {
-  const std::string primitives = file(TENON_SOURCE_DIR "/jit/cuda_primitives.cuh");
-  const std::string header = TENON_SOURCE_DIR "/tests/cuda_host.h";
+// Of a text as it is for a device.
+tn_host::Object compiled(std::string text) {
+  const std::string primitives = tn_host::read(TENON_SOURCE_DIR "/jit/cuda_primitives.cuh");
   const size_t at = text.find(primitives);
-  if (primitives.empty() || at == text.npos) {
-    log = "the primitives of a device are not in the text";
-    return "";
-  }
+  if (primitives.empty() || at == text.npos) return {"", "the primitives of a device are not in the text"};
   text.replace(at, primitives.size(), "#include \"tests/cuda_host.h\"\n");
-  text += entry_of(signature_of(text));
-  const std::string folder = prepared(header);
-  const std::string object = folder + "/" + hex(fnv(text)) + ".so";
-  const bool good = made_once(object, [&](const std::string& own) {
-    std::ofstream(own + ".cc") << text;
-    const std::string command = kCompile + ("-I" + folder) + " -I" TENON_SOURCE_DIR " -shared -o " + own +
-                                " " + own + ".cc > " + own + ".log 2>&1";
-    const bool compiled = std::system(command.c_str()) == 0;
-    log = file(own + ".log");
-    return compiled;
-  });
-  return good ? object : "";
+  return tn_host::object_of(text + entry_of(signature_of(text)));
 }
 
 std::string given_log(const Program& program) {
@@ -164,10 +100,10 @@ TN_NVRTC nvrtcCompileProgram(void* program, int, const char* const*) {
     const Signature s = signature_of(p.text);
     return p.cubin = "TENONLIST:" + s.name + "=" + s.kinds, p.log = given_log(p), 0;
   }
-  const std::string object = object_of(p.text, p.log);
-  if (object.empty()) return 6;
+  const tn_host::Object object = compiled(p.text);
+  if (object.path.empty()) return p.log = object.log, 6;
   p.log = given_log(p);
-  p.cubin = "TENONSO:" + object;
+  p.cubin = "TENONSO:" + object.path;
   return 0;
 }
 TN_NVRTC nvrtcDestroyProgram(void** program) { return delete of(*program), *program = nullptr, 0; }
