@@ -100,7 +100,9 @@ def suite_python():
         return Count(note="the build failed")
     junit = ROOT / "build" / "release" / "pytest.junit"
     junit.unlink(missing_ok=True)
-    code = run(sys.executable, "-m", "pytest", "-q", "--junitxml", junit, "tests")
+    # One process per core: threads that wait for work leave theirs to others.
+    code = run(sys.executable, "-m", "pytest", "-q", "-n", JOBS, "--dist", "worksteal", "--junitxml", junit, "tests",
+               OMP_WAIT_POLICY="passive")
     count = Count()
     if junit.exists():
         for case in cases(junit):
