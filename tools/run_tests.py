@@ -59,7 +59,7 @@ def ctest(preset, *choice, **environment):
     results.mkdir(parents=True)
     code = run("ctest", "--test-dir", results.parent, "-j", JOBS, "--output-on-failure", "--no-tests=error",
                "--output-junit", results / "ctest.junit", *choice, GTEST_OUTPUT=f"xml:{results}/", GTEST_COLOR="no",
-               **{name: str(value) for name, value in environment.items()})
+               GTEST_BRIEF="1", **{name: str(value) for name, value in environment.items()})
     if not (results / "ctest.junit").exists():
         return Count(note="ctest ran nothing")
     for test in cases(results / "ctest.junit"):
