@@ -290,20 +290,22 @@ TEST(Store, FullDisk) {
     std::printf("no file system may be mounted here: only the limit of file sizes was tried\n");
     return;
   }
-  Store store(at(scratch / "small"));
-  int saved = 0, failed = 0;
-  for (uint64_t n = 0; n < 40; ++n) ++(store.save(entry_of(n, 9000)).ok() ? saved : failed);
-  EXPECT_GT(saved, 0);
-  EXPECT_GT(failed, 0);
-  int hits = 0;
-  for (uint64_t n = 0; n < 40; ++n) {
-    Store::Found found = load(store, entry_of(n, 9000));
-    EXPECT_NE(found.kind, Store::Found::refused);
-    hits += found.kind == Store::Found::hit;
+  {
+    Store store(at(scratch / "small"));
+    int saved = 0, failed = 0;
+    for (uint64_t n = 0; n < 40; ++n) ++(store.save(entry_of(n, 9000)).ok() ? saved : failed);
+    EXPECT_GT(saved, 0);
+    EXPECT_GT(failed, 0);
+    int hits = 0;
+    for (uint64_t n = 0; n < 40; ++n) {
+      Store::Found found = load(store, entry_of(n, 9000));
+      EXPECT_NE(found.kind, Store::Found::refused);
+      hits += found.kind == Store::Found::hit;
+    }
+    EXPECT_EQ(hits, saved);
+    EXPECT_EQ(files_in(scratch / "small", "tmp"), 0);
   }
-  EXPECT_EQ(hits, saved);
-  EXPECT_EQ(files_in(scratch / "small", "tmp"), 0);
-  umount((scratch / "small").c_str());
+  EXPECT_EQ(umount((scratch / "small").c_str()), 0);
 }
 
 // Children that write without end are killed at any moment; TENON_TEST_KILLS asks for more of them.
