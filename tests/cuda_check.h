@@ -18,6 +18,7 @@ struct CudaTry {
   CudaDevice device = {};
   int64_t most_blocks = INT64_MAX;
   size_t shift = 0;  // bytes of every buffer from an aligned address
+  int lanes = 16;    // of the interpreter
 
   std::string words() const {
     std::string text = kernel.kernel.name;
@@ -44,7 +45,8 @@ inline void check_tries(const std::vector<CudaTry>& tries, const Difference& dif
     SCOPED_TRACE(t.words());
     const CudaProgram& program = *programs[cuda_settings(t.kernel.schedule)];
     BufferBytes want = t.c.data, first;
-    ASSERT_TRUE(interpret(t.c.kernel, views(t.c, want), t.c.sizes).ok());
+    const Status status = interpret(t.c.kernel, views(t.c, want), t.c.sizes, t.lanes);
+    ASSERT_TRUE(status.ok()) << status.message();
     for (int order : kThreadOrders) {
       Memory memory(t.c.data, t.shift);
       ASSERT_EQ(program.run(t.kernel, memory.pointers.data(), t.c.sizes, order, t.device, t.most_blocks), "");
@@ -52,7 +54,8 @@ inline void check_tries(const std::vector<CudaTry>& tries, const Difference& dif
       const BufferBytes got = memory.bytes();
       if (first.empty()) first = got;
       ASSERT_EQ(first_difference(t.c, got, first), "") << "another order of threads";
-      ASSERT_EQ(differs(t.c, got, want), "") << emit_cuda(t.kernel.kernel, t.kernel.schedule);
+      ASSERT_EQ(differs(t.c, got, want), "")
+          << print(t.kernel.kernel) << emit_cuda(t.kernel.kernel, t.kernel.schedule);
     }
   }
 }

@@ -28,13 +28,7 @@ TEST(EmitCuda, RandomKernelsAgree) {
   const char* count_text = std::getenv("TENON_TEST_KERNELS");
   const int64_t first = first_text ? std::atoll(first_text) : 1,
                 count = count_text ? std::atoll(count_text) : 60;
-  struct Try {
-    int64_t seed;
-    KernelCase c;
-    CudaKernel kernel;
-    int lanes;  // of the interpreter
-  };
-  std::vector<Try> tries[2];  // by width of indices
+  std::vector<CudaTry> tries;
   int rows = 0, vectors = 0;
   for (int64_t seed = first; seed < first + count; ++seed) {
     KernelCase c = random_kernel(static_cast<uint64_t>(seed));
@@ -46,8 +40,9 @@ TEST(EmitCuda, RandomKernelsAgree) {
     plain.wide = seed % 2;
     auto add = [&](const CudaSchedule& s, int lanes, const char* suffix) {
       Kernel k = c.kernel;
-      k.name = "k" + std::to_string(seed) + suffix;
-      tries[s.wide].push_back({seed, c, {k, s}, lanes});
+      k.name = "TENON_TEST_SEED_" + std::to_string(seed) + suffix;
+      tries.push_back({c, {k, s}});
+      tries.back().lanes = lanes;
     };
     add(plain, 1, "_plain");
     CudaSchedule own = cuda_schedule(c.kernel, c.sizes, {});
@@ -74,27 +69,7 @@ TEST(EmitCuda, RandomKernelsAgree) {
   }
   EXPECT_GT(rows, count / 20);
   EXPECT_GT(vectors, count / 30);
-  for (const std::vector<Try>& list : tries) {
-    if (list.empty()) continue;
-    std::vector<CudaKernel> kernels;
-    for (const Try& t : list) kernels.push_back(t.kernel);
-    auto program = CudaProgram::compile(kernels);
-    ASSERT_TRUE(program.ok()) << program.status().message();
-    for (const Try& t : list) {
-      SCOPED_TRACE("TENON_TEST_SEED=" + std::to_string(t.seed) + " " + describe(t.kernel.schedule));
-      BufferBytes want = t.c.data;
-      Status status = interpret(t.c.kernel, views(t.c, want), t.c.sizes, t.lanes);
-      ASSERT_TRUE(status.ok()) << status.message();
-      for (int order : kThreadOrders) {
-        Memory memory(t.c.data);
-        ASSERT_EQ((*program)->run(t.kernel, memory.pointers.data(), t.c.sizes, order), "");
-        EXPECT_TRUE(memory.intact()) << "written beside a buffer";
-        const std::string difference = first_difference(t.c, memory.bytes(), want);
-        EXPECT_EQ(difference, "") << print(t.kernel.kernel) << emit_cuda(t.kernel.kernel, t.kernel.schedule);
-        if (!difference.empty()) return;
-      }
-    }
-  }
+  check_tries(tries);
 }
 
 // ---- kernels of real groups ----
