@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <initializer_list>
 #include <iterator>
 #include <string>
 
@@ -46,10 +45,9 @@ inline Object made_once(const std::string& path, std::string command, const std:
   return object;
 }
 
-inline std::string hashed(std::initializer_list<std::string> parts) {
+inline std::string hashed(const std::string& bytes) {
   uint64_t hash = 14695981039346656037u;
-  for (const std::string& part : parts)
-    for (unsigned char c : part) hash = (hash ^ c) * 1099511628211u;
+  for (unsigned char c : bytes) hash = (hash ^ c) * 1099511628211u;
   char name[32];
   std::snprintf(name, sizeof name, "/%016llx", static_cast<unsigned long long>(hash));
   return name;
@@ -58,11 +56,12 @@ inline std::string hashed(std::initializer_list<std::string> parts) {
 // Of a text that includes tests/cuda_host.h, which is half of what there is to compile and comes precompiled.
 inline Object object_of(const std::string& text) {
   const std::string sources = TENON_SOURCE_DIR, header = read(sources + "/tests/cuda_host.h"),
+                    included =
+                        read(sources + "/tests/cuda_host_gpu.h") + read(sources + "/src/base/convert.h"),
                     compile = TENON_CXX " -std=c++20 -O0 -w -fPIC -ffp-contract=off -I";
-  const std::string folder =
-      TENON_HOST_OBJECTS + hashed({compile, header, read(sources + "/tests/cuda_host_gpu.h")});
+  const std::string folder = TENON_HOST_OBJECTS + hashed(compile + header + included);
   made_once(folder + "/tests/cuda_host.h.gch", compile + sources + " -x c++-header", header);
-  return made_once(folder + hashed({text}) + ".so", compile + folder + " -I" + sources + " -shared", text);
+  return made_once(folder + hashed(text) + ".so", compile + folder + " -I" + sources + " -shared", text);
 }
 
 }  // namespace tn_host
