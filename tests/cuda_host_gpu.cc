@@ -178,7 +178,6 @@ void run_blocks(std::mt19937& random) {
   running = 0;
   blocks_together = 1;
   std::memset(launch.shared_begin, 0xff, bytes_of_variables());
-  ready.clear(0);
   // The first of those that can go on runs ahead of the others as far as it can.
   for (unsigned steps = 0;; ++steps) {
     const bool all_here = fibers.size() == size_t{blocks_together} * launch.threads;
