@@ -240,6 +240,13 @@ TEST(Env, TableAccessorsAndWarnings) {
   unsetenv("TENON_DUMPS");
   unsetenv("TENON_WHATEVER");
   EXPECT_TRUE(env_warnings().empty());
+  for (const EnvVar& var : env_vars()) EXPECT_EQ(env_wrong(var, var.fallback), "") << var.name;
+  setenv("TENON_ISA", "avx3", 1);
+  setenv("TENON_CACHE_BYTES", "12K", 1);
+  EXPECT_THAT(env_warnings(),
+              testing::ElementsAre("TENON_ISA is 'avx3', none of sse2, avx2, avx512: it counts as unset"));
+  unsetenv("TENON_ISA");
+  unsetenv("TENON_CACHE_BYTES");
   EXPECT_TRUE(in_list("fuse,llvm", "llvm"));
   EXPECT_TRUE(in_list("all", "llvm"));
   EXPECT_FALSE(in_list("fuse,llvm", "ll"));

@@ -3,6 +3,8 @@
 // Tested by tests/base_test.cc.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,34 +12,43 @@
 
 namespace tenon {
 
-// X(accessor, name, default, sentence)
+// X(accessor, name, default, accepted, sentence). accepted: the values, "on|off"; or kAnyText, kCount, kBytes. The default is
+// accepted too.
 #define TENON_ENV(X)                                                                                   \
-  X(cache, "TENON_CACHE", "on", "Compiled kernels on disk: on, read (nothing is written) or off.")     \
-  X(cache_bytes, "TENON_CACHE_BYTES", "1G",                                                            \
+  X(cache, "TENON_CACHE", "on", "on|read|off|0|1",                                                     \
+    "Compiled kernels on disk: on, read (nothing is written) or off.")                                 \
+  X(cache_bytes, "TENON_CACHE_BYTES", "1G", kBytes,                                                    \
     "What the kernels on disk may take; the longest unused go. K, M, G and T may follow the number.")  \
-  X(cache_dir, "TENON_CACHE_DIR", "",                                                                  \
+  X(cache_dir, "TENON_CACHE_DIR", "", kAnyText,                                                        \
     "Directory of the kernels on disk; empty means $XDG_CACHE_HOME/tenon or ~/.cache/tenon.")          \
-  X(cublaslt, "TENON_CUBLASLT", "", "cuBLASLt: a file, a folder or off; empty means to look for it.")  \
-  X(cuda_driver, "TENON_CUDA_DRIVER", "", "The CUDA driver, likewise.")                                \
-  X(cudnn, "TENON_CUDNN", "", "cuDNN, likewise.")                                                      \
-  X(dump, "TENON_DUMP", "",                                                                            \
+  X(cublaslt, "TENON_CUBLASLT", "", kAnyText,                                                          \
+    "cuBLASLt: a file, a folder or off; empty means to look for it.")                                  \
+  X(cuda_driver, "TENON_CUDA_DRIVER", "", kAnyText, "The CUDA driver, likewise.")                      \
+  X(cudnn, "TENON_CUDNN", "", kAnyText, "cuDNN, likewise.")                                            \
+  X(dump, "TENON_DUMP", "", kAnyText,                                                                  \
     "Comma list of stages whose text is logged as they are made (parse, a pass, kernel, llvm, all).")  \
-  X(isa, "TENON_ISA", "",                                                                              \
+  X(isa, "TENON_ISA", "", "sse2|avx2|avx512",                                                          \
     "Vector instructions of CPU kernels: sse2, avx2 or avx512; empty means the best the machine has.") \
-  X(jit_profile, "TENON_JIT_PROFILE", "",                                                              \
+  X(jit_profile, "TENON_JIT_PROFILE", "", "perf",                                                      \
     "perf writes the addresses of CPU kernels to /tmp/perf-PID.map, where perf report looks.")         \
-  X(num_threads, "TENON_NUM_THREADS", "0", "Threads of one run; 0 means as many as OpenMP would use.") \
-  X(log, "TENON_LOG", "",                                                                              \
+  X(num_threads, "TENON_NUM_THREADS", "0", kCount,                                                     \
+    "Threads of one run; 0 means as many as OpenMP would use.")                                        \
+  X(log, "TENON_LOG", "", kAnyText,                                                                    \
     "Comma list of topics to print to stderr while the host has set no logger; all for every topic.")  \
-  X(nvrtc, "TENON_NVRTC", "", "NVIDIA's run-time compiler, likewise.")                                 \
-  X(verify, "TENON_VERIFY", "0", "1 checks every invariant between passes in release builds too.")
+  X(nvrtc, "TENON_NVRTC", "", kAnyText, "NVIDIA's run-time compiler, likewise.")                       \
+  X(verify, "TENON_VERIFY", "0", "0|1", "1 checks every invariant between passes in release builds too.")
+
+inline constexpr std::string_view kAnyText = "<text>", kCount = "<0 to 4096>", kBytes = "<bytes>";
 
 struct EnvVar {
   std::string_view name;
   std::string_view fallback;
+  std::string_view accepted;
   std::string_view meaning;
 };
 std::span<const EnvVar> env_vars();
+// What is wrong with a value: "is 'of', which is none of on, read, off; it counts as on"; empty: nothing.
+std::string env_wrong(const EnvVar& var, std::string_view value);
 
 // The texts, default if unset, read from the environment at each call: env::dump(), env::isa(), ...
 namespace env {
@@ -48,6 +59,8 @@ TENON_ENV(X)
 
 // TENON_NUM_THREADS as a number, read once per process; 0 where it is none.
 int env_threads();
+// "1G", "500M", "65536".
+std::optional<int64_t> read_bytes(std::string_view text);
 // TENON_VERIFY=1, read once per process.
 bool env_verify();
 // The user's directory for caches: XDG_CACHE_HOME, else .cache in HOME; empty where neither is an absolute path.
@@ -55,7 +68,9 @@ std::string env_cache_home();
 // Whether `item` or "all" is in the comma list.
 bool in_list(std::string_view list, std::string_view item);
 
-// One sentence for each TENON_* variable of the process that the table does not have, with the nearest name.
+// One sentence for each TENON_* variable of the process that the table does not have, with the nearest name, and for each
+// with a value that is not accepted. Said to the logger once per process by warn_of_env(), under the topic "warning".
 std::vector<std::string> env_warnings();
+void warn_of_env();
 
 }  // namespace tenon

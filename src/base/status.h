@@ -59,6 +59,12 @@ class [[nodiscard]] Result {
 struct InternalError : std::logic_error {
   using std::logic_error::logic_error;
 };
+// What is no bug of ours, where no status can be returned: a body's value is too large, a size has no value. Programs
+// (src/runtime) and src/api return it.
+struct StatusError : std::runtime_error {
+  explicit StatusError(Status s) : std::runtime_error(s.message()), status(std::move(s)) {}
+  Status status;
+};
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, const std::string& message);
 
 }  // namespace tenon

@@ -110,20 +110,6 @@ bool is_entry(std::string_view file) {
 
 int64_t seconds(const timespec& t) { return static_cast<int64_t>(t.tv_sec); }
 
-// "1G", "500M", "65536"
-std::optional<int64_t> read_bytes(std::string text) {
-  int shift = 0;
-  for (auto [letter, bits] : {std::pair('K', 10), std::pair('M', 20), std::pair('G', 30), std::pair('T', 40)})
-    if (!text.empty() && text.back() == letter) {
-      text.pop_back();
-      shift = bits;
-      break;
-    }
-  const auto n = read_int(text);
-  if (!n || *n < 0 || *n > (INT64_MAX >> shift)) return std::nullopt;
-  return *n << shift;
-}
-
 }  // namespace
 
 std::string store_file_name(const Hash128& key) {

@@ -170,7 +170,7 @@ Token Lexer::scan() {
   if (is_digit(c)) return scan_number();
   if (c == '"') return scan_string();
   ++at_;
-  if (c == '/' && at_ < source_.size() && source_[at_] == '/') ++at_;
+  if ((c == '/' || c == '=') && at_ < source_.size() && source_[at_] == c) ++at_;
   if (static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) >= 0x7f)
     return bad(begin, "unexpected byte " + show(source_.substr(begin, 1)));
   return make(Token::Kind::punct, begin);
@@ -270,6 +270,16 @@ std::optional<int64_t> read_int(std::string_view text) {
   return x;
 }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  for (char c : text)
+    if (c >= ' ' && c < 0x7f)
+      out += c;
+    else
+      ((out += "\\x") += "0123456789abcdef"[(c >> 4) & 15]) += "0123456789abcdef"[c & 15];
+  return out;
+}
+
 std::string quote(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
@@ -322,25 +332,30 @@ std::optional<std::string> from_hex(std::string_view text) {
 void Nearest::offer(std::string_view candidate) {
   constexpr size_t kLongest = 64;
   if (word_.size() > kLongest || candidate.size() > kLongest) return;
-  // Edits: insert, delete, replace, exchange two neighbours.
-  const size_t n = word_.size(), m = candidate.size();
-  std::vector<std::vector<size_t>> edits(n + 1, std::vector<size_t>(m + 1));
+  const size_t n = word_.size(), m = candidate.size(), most = std::max(n, m) / 3;
+  if (n > m + most || m > n + most) return;
+  // Edits: insert, delete, replace, exchange two neighbours. The rows of this letter of the word and of the two before it.
+  size_t rows[3][kLongest + 1];
   for (size_t i = 0; i <= n; ++i) {
+    size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+    size_t least = SIZE_MAX;
     for (size_t j = 0; j <= m; ++j) {
       if (i == 0 || j == 0) {
-        edits[i][j] = i + j;
-        continue;
+        row[j] = i + j;
+      } else {
+        row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (word_[i - 1] != candidate[j - 1])});
+        if (i > 1 && j > 1 && word_[i - 1] == candidate[j - 2] && word_[i - 2] == candidate[j - 1])
+          row[j] = std::min(row[j], above2[j - 2] + 1);
       }
-      edits[i][j] = std::min({edits[i - 1][j] + 1, edits[i][j - 1] + 1,
-                              edits[i - 1][j - 1] + (word_[i - 1] != candidate[j - 1])});
-      if (i > 1 && j > 1 && word_[i - 1] == candidate[j - 2] && word_[i - 2] == candidate[j - 1])
-        edits[i][j] = std::min(edits[i][j], edits[i - 2][j - 2] + 1);
+      least = std::min(least, row[j]);
     }
+    if (least > most + 1) return;  // an exchange may still save one
   }
   // Ties go to the first in the alphabet, whatever the order of offers.
-  if (edits[n][m] > std::max(n, m) / 3 || edits[n][m] > distance_) return;
-  if (edits[n][m] == distance_ && best_ <= candidate) return;
-  distance_ = edits[n][m];
+  const size_t edits = rows[n % 3][m];
+  if (edits > most || edits > distance_) return;
+  if (edits == distance_ && best_ <= candidate) return;
+  distance_ = edits;
   best_ = candidate;
 }
 

@@ -7,7 +7,7 @@
 //   floating  digits with . or an exponent     inf and nan are names
 //   hex       0x[0-9a-fA-F]*                   bytes of data, not a number
 //   string    "..." with \" \\ \n \t \r \xHH
-//   punct     one character, or //             (the % of %x is one: see Lexer::value_name)
+//   punct     one character, // or ==         (the % of %x is one: see Lexer::value_name)
 //   comments run from ; to the end of the line
 // Tested by tests/base_test.cc.
 #pragma once
@@ -105,6 +105,8 @@ std::optional<int64_t> read_int(std::string_view text);
 
 // "a\"b" with the quotes, as the lexer reads it.
 std::string quote(std::string_view text);
+// For terminals: what is not printable ASCII as \xHH.
+std::string printable(std::string_view text);
 // Characters of names, whatever the locale: letters, digits, underscore, dot.
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }

@@ -7,6 +7,7 @@
 
 #include "src/base/cpu.h"
 #include "src/base/store.h"
+#include "src/base/text.h"
 #include "src/cli/verbs.h"
 
 namespace tenon::cli {
@@ -36,18 +37,21 @@ std::string unusable(const StoreEntry& entry) {
   return lack.empty() ? "" : "  needs " + lack + ", which this machine lacks";
 }
 
+// Entries say what they are called, and may come from anywhere.
+void print_entry(std::string_view line) { print_line(printable(line)); }
+
 int ls(Store& store, const std::vector<Store::Item>& items) {
   for (const Store::Item& item : items) {
     const Result<StoreEntry> entry = store.read(item.file);
     const std::string file = item.file.substr(0, 32);
     if (!entry.ok()) {
-      print_line(fmt::format("{}  {:>9}  {}  unusable: {}", file, size_text(item.bytes), time_text(item.used),
-                             entry.status().message()));
+      print_entry(fmt::format("{}  {:>9}  {}  unusable: {}", file, size_text(item.bytes),
+                              time_text(item.used), entry.status().message()));
       continue;
     }
-    print_line(fmt::format("{}  {:>9}  {}  {:<7} {:<30} {}{}", file, size_text(item.bytes),
-                           time_text(item.used), needs_text(entry->needs), entry->name, entry->producer,
-                           unusable(*entry)));
+    print_entry(fmt::format("{}  {:>9}  {}  {:<7} {:<30} {}{}", file, size_text(item.bytes),
+                            time_text(item.used), needs_text(entry->needs), entry->name, entry->producer,
+                            unusable(*entry)));
   }
   return kDone;
 }
@@ -80,7 +84,7 @@ int verify(Store& store, const std::vector<Store::Item>& items, bool remove) {
     ++bad;
     std::string line = item.file + ": " + entry.status().message();
     if (remove) line += store.remove(item.file).ok() ? ": removed" : ": cannot be removed";
-    print_line(line);
+    print_entry(line);
   }
   print_line(fmt::format("{} kernels, {} damaged{}", items.size() - static_cast<size_t>(others), bad,
                          others ? fmt::format("; {} of another version, not looked at", others) : ""));
@@ -88,7 +92,7 @@ int verify(Store& store, const std::vector<Store::Item>& items, bool remove) {
 }
 
 void tell_skipped(const std::string& entry, const std::string& why) {
-  std::fprintf(stderr, "tenon: skipped %s: %s\n", entry.c_str(), why.c_str());
+  std::fprintf(stderr, "tenon: skipped %s: %s\n", printable(entry).c_str(), printable(why).c_str());
 }
 
 }  // namespace

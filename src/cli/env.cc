@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "src/base/env.h"
+#include "src/base/text.h"
 #include "src/cli/verbs.h"
 
 namespace tenon::cli {
@@ -26,7 +27,7 @@ constexpr Value kValues[] = {
 int env() {
   for (size_t i = 0; i < env_vars().size(); ++i) {
     const EnvVar& var = env_vars()[i];
-    const std::string value = kValues[i].read();
+    const std::string value = printable(kValues[i].read());
     print_line(fmt::format("{}={}{}\n    {}", var.name, value,
                            value == var.fallback ? ""
                                                  : fmt::format("    (default: {})",
