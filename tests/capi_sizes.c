@@ -236,8 +236,11 @@ static void unusual_strides(void) {
   memset(bytes_out, 0x77, sizeof bytes_out);
   /* What would write an element twice. */
   INVALID(strided_run(OUTPUT("4", "0"), 0, x, bytes_out, 1), "%y|strides [0]|one place");
-  INVALID(strided_run(OUTPUT("2,3", "0,1"), 0, x, bytes_out, 2), "%y|strides [0,1]|one place");
+  INVALID(strided_run(OUTPUT("2,3", "1,1"), 0, x, bytes_out, 2), "%y|strides [1,1]|one place");
+  INVALID(strided_run(OUTPUT("2,3", "2,1"), 0, x, bytes_out, 2), "%y|strides [2,1]|one place");
+  INVALID(strided_run(OUTPUT("2,3", "K,1"), 2, x, bytes_out, 2), "%y|strides [2,1]|one place");
   INVALID(strided_run(OUTPUT("2,3", "K,1"), 0, x, bytes_out, 2), "%y|strides [0,1]|one place");
+  INVALID(strided_run(OUTPUT("2,3", "-1,1"), 0, x, bytes_out + 9, 2), "%y|strides [-1,1]|one place");
   CHECK(!memcmp(bytes_out, before, sizeof before));
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "src/ir/text.h"
+#include "src/ops/eval.h"
 #include "tests/graph_gen.h"
 
 namespace tenon {
@@ -76,6 +77,58 @@ TEST(Conditions, AreExactAtTheirBounds) {
     EXPECT_EQ(broken.code(), Code::invalid);
     EXPECT_THAT(broken.message(), testing::HasSubstr(c.says));
   }
+}
+
+// What the types of a text say, and algebra cannot show, is asked of the sizes.
+TEST(Conditions, ClaimsAreAsked) {
+  struct {
+    const char *header, *body;
+    std::vector<int64_t> good, bad;
+    const char* says;
+  } cases[] = {
+      {"%x: f32[N], %y: f32[M]",
+       "add(%x, %y) : f32[N]",
+       {3, 3},
+       {3, 4},
+       "assumes (N == M), but these are 3 and 4"},
+      {"%x: f32[N], %y: f32[M//2]", "add(%x, %y) : f32[N]", {3, 7}, {3, 9}, "N is 3, M is 9"},
+      {"%x: f32[N]", "slice(%x){axis=0, start=0, end=N//2} : f32[M]", {9, 4}, {9, 5}, "(N//2 == M)"},
+      {"%x: f32[N]", "reshape(%x){shape=[-1,4]} : f32[M,4]", {8, 2}, {12, 2}, "(N//4 == M)"},
+      {"%x: f32[2,N], %y: f32[M,3]", "matmul(%x, %y) : f32[2,3]", {5, 5}, {5, 6}, "(N == M)"},
+      {"%x: f32[N,2], %y: f32[M,3]", "concat(%x, %y){axis=1} : f32[N,5]", {5, 5}, {5, 6}, "(N == M)"},
+      {"%x: f32[1,N,2]", "group_norm(%x){groups=3, eps=1e-5} : f32[1,N,2]", {6, 0}, {7, 0}, "(N%3 == 0)"},
+      {"%x: f32[N]", "expand(%x){shape=[2,M]} : f32[2,M]", {4, 4}, {4, 5}, "(N == M)"},
+      {"%x: f32[N+1], %y: f32[N]", "add(%x, %y) : f32[N+1]", {1, 0}, {2, 0}, "(N == 1)"},
+      {"%x: f32[N//8-1], %y: f32[7]", "add(%x, %y) : f32[7]", {65, 0}, {72, 0}, "are 8 and 7: N is 72"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.body);
+    const auto graph = parse_graph("graph @g(%n: i64[] = N, %m: i64[] = M, " + std::string(c.header) +
+                                   ") {\n  %z = " + c.body + "\n  return %z\n}\n");
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+    const Conditions conditions(*graph);
+    auto values = [&](const std::vector<int64_t>& n_and_m) {  // by symbol number, which facts in front change
+      std::vector<int64_t> values(2);
+      for (size_t i = 0; i < 2; ++i)
+        values[static_cast<size_t>(graph->dims->symbol_number(*graph->dims->find_symbol(i ? "M" : "N")))] =
+            n_and_m[i];
+      return values;
+    };
+    EXPECT_TRUE(conditions.check(values(c.good)).ok()) << conditions.check(values(c.good)).message();
+    const Status broken = conditions.check(values(c.bad));
+    EXPECT_EQ(broken.code(), Code::unsupported);
+    EXPECT_THAT(broken.message(), testing::HasSubstr(c.says));
+    EXPECT_EQ(at_sizes(*graph, values(c.bad)).status().code(), Code::unsupported);
+  }
+}
+
+// An assumption about a symbol that the graph does without is nothing to ask.
+TEST(Conditions, WhatNoInputTellsIsNotAsked) {
+  const auto graph = parse_graph(
+      "graph @g(%x: f32[N], %y: f32[M]) {\n  assume (M == N)\n  %z = add(%x, %y) : f32[M]\n  return %z\n}\n");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  EXPECT_EQ(graph->type(graph->inputs[0].value), graph->type(graph->inputs[1].value));
+  EXPECT_TRUE(Conditions(*graph).check(std::vector<int64_t>{3, 0}).ok());
 }
 
 TEST(Conditions, AlikeNodesAreAskedOnce) {

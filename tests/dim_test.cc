@@ -103,6 +103,61 @@ TEST(Dim, FactsSimplify) {
   EXPECT_EQ(t.lower_bound(read(t, "N*M")), 0);
 }
 
+// What each text prints as after the facts in front of it.
+TEST(Dim, EqualitiesChangeTheNormalForm) {
+  struct {
+    std::vector<std::pair<const char*, const char*>> facts;
+    const char *text, *normal;
+  } cases[] = {
+      {{{"N", "M"}}, "N-M", "0"},
+      {{{"N//8-1", "7"}}, "N//8*2", "16"},
+      {{{"N//8", "M"}}, "N//8+1", "M+1"},
+      {{{"M", "2*N"}}, "M//2", "N"},
+      {{{"(N//16)*(M//16)+1", "17"}}, "K*(M//16)*(N//16)", "16*K"},
+      {{{"N%16", "0"}}, "16*(N//16)", "N"},
+      {{{"N%16", "0"}}, "(N+K)%16", "(N+K)%16"},
+      {{{"16*(N//16)", "N"}}, "N%16", "0"},
+      {{{"(N+3)%4", "0"}}, "4*((N+3)//4)", "N+3"},
+      {{{"N//2", "M"}, {"N%2", "0"}}, "N", "2*M"},
+      {{{"N%2", "0"}, {"N//2", "M"}}, "N//2+N", "3*M"},
+      {{{"N", "M"}, {"M", "8"}}, "N*K", "8*K"},
+      {{{"N//2", "M+K"}, {"M", "2*L"}}, "(N//2)*2", "2*K+4*L"},
+      {{{"max(N,M)", "N"}}, "max(M,N)+1", "N+1"},
+      {{{"6*N", "9*M"}}, "2*N-3*M", "0"},
+      {{{"N*M", "K"}}, "M*N//K", "1"},
+      {{{"N", "N"}}, "N", "N"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.text);
+    DimTable t;
+    for (auto [a, b] : c.facts) EXPECT_TRUE(t.set_equal(read(t, a), read(t, b))) << a << " == " << b;
+    EXPECT_EQ(t.print(read(t, c.text)), t.print(read(t, c.normal)));
+    // They hold from then on, in the same words.
+    for (auto [a, b] : c.facts) EXPECT_EQ(read(t, a), read(t, b)) << a << " == " << b;
+  }
+}
+
+TEST(Dim, EqualAsFarAsIsKnown) {
+  DimTable t;
+  Dim n = t.symbol("N"), m = t.symbol("M");
+  t.set_range(n, 4, 8);
+  EXPECT_EQ(t.equal(n, n), true);
+  EXPECT_EQ(t.equal(n, m), std::nullopt);
+  EXPECT_EQ(t.equal(n, Dim(3)), false);
+  EXPECT_EQ(t.equal(t.add(n, 1), n), false);
+  EXPECT_EQ(t.equal(Dim(2), Dim(2)), true);
+  EXPECT_EQ(t.equal(t.overflow(), n), std::nullopt);
+  const Dim before = t.add(m, 1);
+  EXPECT_FALSE(t.set_equal(n, 9));
+  EXPECT_FALSE(t.set_equal(t.add(n, 1), n));
+  EXPECT_TRUE(t.equalities().empty());
+  EXPECT_TRUE(t.set_equal(n, m));
+  EXPECT_EQ(t.equalities().size(), 1u);
+  EXPECT_TRUE(t.set_equal(t.mul(n, 2), t.mul(m, 2)));  // nothing new
+  EXPECT_EQ(t.equalities().size(), 1u);
+  EXPECT_EQ(t.equal(before, t.add(n, 1)), true);  // of a size older than the fact as well
+}
+
 TEST(Dim, Divide) {
   DimTable t;
   auto divide = [&](const char* a, const char* b) {
@@ -118,6 +173,9 @@ TEST(Dim, Divide) {
   EXPECT_EQ(divide("0", "N"), "0");
   EXPECT_EQ(divide("N", "0"), "no");
   EXPECT_EQ(divide("4*(N//4)", "4"), "N//4");
+  EXPECT_TRUE(t.set_equal(read(t, "N%6"), 0));
+  EXPECT_EQ(divide("N", "6"), "N//6");
+  EXPECT_EQ(divide("N", "4"), "no");
 }
 
 TEST(Dim, OverflowIsAValueThatAbsorbs) {
@@ -264,7 +322,7 @@ TEST(Dim, RandomExpressionsEvaluateAsWritten) {
     DimTable t, other;
     int64_t low[kSymbols], high[kSymbols];
     for (int i = 0; i < kSymbols; ++i) {
-      low[i] = static_cast<int64_t>(random() % 4);
+      low[i] = static_cast<int64_t>(random() % 4) - (round % 3 ? 0 : static_cast<int64_t>(random() % 12));
       high[i] = round % 2 ? low[i] + static_cast<int64_t>(random() % 6) : DimTable::kHighest;
       t.set_range(t.symbol(kNames[i]), low[i], high[i]);
     }
@@ -296,6 +354,94 @@ TEST(Dim, RandomExpressionsEvaluateAsWritten) {
   EXPECT_GT(printed, 15000);
   EXPECT_GT(compared, 80000);
   EXPECT_LT(folded, printed / 2);
+}
+
+// Numbers of the host that are no sizes: any sign, unbounded.
+TEST(Dim, RandomExpressionsOfAnySign) {
+  std::mt19937 random(5);
+  int compared = 0;
+  for (int round = 0; round < 10000; ++round) {
+    DimTable t;
+    for (int i = 0; i < kSymbols; ++i)
+      t.set_range(t.symbol(kNames[i]), DimTable::kLowest, DimTable::kHighest);
+    Tree tree = random_tree(random, 1 + round % 4);
+    auto d = build(t, tree);
+    if (!d || t.is_overflow(*d)) continue;
+    auto lowest = t.lower_bound(*d), highest = t.upper_bound(*d);
+    for (int trial = 0; trial < 8; ++trial) {
+      int64_t values[kSymbols];
+      for (int64_t& v : values) v = static_cast<int64_t>(random() % 41) - 20;
+      auto expected = plain(tree, values);
+      if (!expected) continue;
+      ++compared;
+      ASSERT_EQ(t.eval(*d, values), expected) << t.print(*d);
+      ASSERT_LE(lowest.value_or(*expected), *expected) << t.print(*d);
+      ASSERT_GE(highest.value_or(*expected), *expected) << t.print(*d);
+    }
+  }
+  EXPECT_GT(compared, 40000);
+}
+
+// Facts change the words and not the values: wherever all of them hold, a size is what was written; what is said to divide
+// divides, and what is said to be equal, or not, is.
+TEST(Dim, RandomExpressionsUnderFacts) {
+  std::mt19937 random(7);
+  int compared = 0, facts = 0, changed = 0, divided = 0;
+  for (int round = 0; round < 6000; ++round) {
+    DimTable t, plainly;
+    int64_t values[kSymbols];
+    const int64_t low = round % 2 ? 0 : -6;
+    for (int i = 0; i < kSymbols; ++i) {
+      t.set_range(t.symbol(kNames[i]), low, DimTable::kHighest);
+      plainly.set_range(plainly.symbol(kNames[i]), low, DimTable::kHighest);
+      values[i] = low + static_cast<int64_t>(random() % 13);
+    }
+    // Facts that hold at these values, of the kinds that frameworks have.
+    for (int k = 0; k < 3; ++k) {
+      Tree left = random_tree(random, 1 + static_cast<int>(random() % 2)), right = random_tree(random, 1);
+      auto x = plain(left, values), y = plain(right, values);
+      if (!x || !y) continue;
+      Tree number{'n', *x - *y, {}}, sum{'+', 0, {right, number}};
+      auto a = build(t, left), b = build(t, k ? sum : Tree{'n', *x, {}});
+      if (a && b && !t.is_overflow(*a) && !t.is_overflow(*b)) {
+        ASSERT_TRUE(t.set_equal(*a, *b));
+      }
+    }
+    facts += static_cast<int>(t.equalities().size());
+    for (auto [a, b] : t.equalities()) {
+      const auto x = t.eval(a, values), y = t.eval(b, values);
+      if (x && y) {
+        ASSERT_EQ(x, y) << t.print(a) << " == " << t.print(b);
+      }
+    }
+    for (int k = 0; k < 4; ++k) {
+      Tree tree = random_tree(random, 1 + k), other = random_tree(random, 1);
+      auto d = build(t, tree), same = build(plainly, tree), by = build(t, other);
+      auto expected = plain(tree, values), factor = plain(other, values);
+      if (!d || !same || t.is_overflow(*d) || !expected) continue;
+      // A divisor that the facts make 0 only at other values is none here.
+      const auto got = t.eval(*d, values);
+      ASSERT_EQ(got, expected) << t.print(*d) << ", without facts " << plainly.print(*same);
+      ++compared;
+      changed += t.print(*d) != plainly.print(*same);
+      ASSERT_LE(t.lower_bound(*d).value_or(*expected), *expected) << t.print(*d);
+      ASSERT_GE(t.upper_bound(*d).value_or(*expected), *expected) << t.print(*d);
+      if (!by || t.is_overflow(*by) || !factor) continue;
+      if (auto equal = t.equal(*d, *by)) {
+        ASSERT_EQ(*equal, *expected == *factor) << t.print(*d) << " against " << t.print(*by);
+      }
+      if (auto q = t.divide(*d, *by); q && *factor != 0) {
+        ++divided;
+        if (auto n = t.eval(*q, values)) {
+          ASSERT_EQ(*n * *factor, *expected) << t.print(*d) << " by " << t.print(*by);
+        }
+      }
+    }
+  }
+  EXPECT_GT(facts, 4000);
+  EXPECT_GT(compared, 12000);
+  EXPECT_GT(changed, compared / 20);
+  EXPECT_GT(divided, 200);
 }
 
 }  // namespace

@@ -233,6 +233,43 @@ TEST(Verify, EveryInvariant) {
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 3) << all;
 }
 
+TEST(Verify, OutputsHaveAPlaceForEachElement) {
+  struct Layout {
+    std::vector<int64_t> shape, strides;
+    bool overlaps;
+  };
+  const Layout layouts[] = {{{4, 4}, {4, 1}, false},
+                            {{4, 4}, {1, 4}, false},
+                            {{4, 4}, {9, 2}, false},
+                            {{4, 4}, {-4, 1}, false},
+                            {{2, 3, 4}, {1, 8, 2}, false},
+                            {{2, 3, 4, 5}, {60, 1, 15, 3}, false},
+                            {{1, 4, 1}, {0, 3, 1}, false},
+                            {{4, 0}, {0, 0}, false},
+                            {{}, {}, false},
+                            {{1}, {0}, false},
+                            {{4, 4}, {1, 1}, true},
+                            {{4, 4}, {3, 1}, true},
+                            {{4, 4}, {0, 1}, true},
+                            {{4, 4}, {-3, 1}, true},
+                            {{2, 3, 4}, {12, 4, 0}, true},
+                            {{2, 3, 4}, {11, 4, 1}, true},
+                            {{3, 3}, {INT64_MAX, 1}, false},
+                            {{3, 3}, {INT64_MIN, INT64_MIN}, true}};
+  for (const Layout& l : layouts)
+    EXPECT_EQ(may_overlap(l.shape, l.strides), l.overlaps)
+        << testing::PrintToString(l.shape) << " by " << testing::PrintToString(l.strides);
+  const auto verified = [](const std::string& rows, const std::string& strides) {
+    auto graph = parse_graph("graph @f(%x: f32[" + rows + ",4]) {\n %y = neg(%x)\n return %y strides=[" +
+                             strides + "]\n}");
+    return graph.ok() ? verify(*graph) : graph.status();
+  };
+  EXPECT_TRUE(verified("4", "1,4").ok());
+  EXPECT_TRUE(verified("N", "1,N").ok());
+  EXPECT_THAT(verified("4", "1,1").message(),
+              HasSubstr("%y: the output's strides [1,1] put several elements in one place"));
+}
+
 // ---- hash ----
 
 TEST(Hash, FollowsStructureNotNames) {

@@ -138,7 +138,10 @@ Status fill_attrs(const Op& row, std::vector<NamedAttr> given, std::vector<AttrV
   return {};
 }
 
-Result<TensorType> infer(const Graph& graph, const Node& node) {
+namespace {
+
+// What the row's rules say, which need not be a type that can be.
+Result<TensorType> by_rules(const Graph& graph, const Node& node, Claim* claim = nullptr) {
   if (node.op >= op_count()) return invalid("unknown op number " + std::to_string(node.op));
   const Op& row = op(node.op);
   auto where = [&](const Status& status) { return status.ok() ? status : status.at(describe(graph, node)); };
@@ -152,10 +155,31 @@ Result<TensorType> infer(const Graph& graph, const Node& node) {
     TENON_TRY(where(check_attr(graph, row.attr_specs[i], node.attrs[i])));
   TENON_CHECK(row.shape && row.type, "the row " + std::string(row.name) + " lacks a shape or type rule");
   InferContext context{graph, node, *graph.dims};
+  context.claim = claim;
   TensorType type;
   TENON_ASSIGN(type.dtype, row.type(context));
   TENON_ASSIGN(type.shape, row.shape(context));
-  TENON_TRY(where(check_type(graph, type)));
+  return type;
+}
+
+// A pass or a body asks for a node that cannot be. Our own bug, but for sizes: those are the graph's.
+[[noreturn]] void refused(const Graph& graph, const Node& node, const Status& status) {
+  auto type = by_rules(graph, node);
+  bool too_large = type.ok() && !check_type(graph, *type).ok();
+  auto look = [&](Dim d) { too_large = too_large || graph.dims->is_overflow(d); };
+  for (const AttrValue& value : node.attrs) {
+    if (auto d = std::get_if<Dim>(&value)) look(*d);
+    if (auto dims = std::get_if<Dims>(&value)) std::for_each(dims->begin(), dims->end(), look);
+  }
+  if (too_large) throw StatusError(status);
+  check_failed(__FILE__, __LINE__, "the node can be added", status.message());
+}
+
+}  // namespace
+
+Result<TensorType> infer(const Graph& graph, const Node& node, Claim* claim) {
+  TENON_ASSIGN(TensorType type, by_rules(graph, node, claim));
+  if (Status status = check_type(graph, type); !status.ok()) return status.at(describe(graph, node));
   return type;
 }
 
@@ -207,24 +231,32 @@ Result<ValueId> Builder::try_add(OpId id, std::vector<ValueId> operands, std::ve
   return try_add(std::move(node));
 }
 
-Result<ValueId> Builder::try_add(Node node) {
+Result<ValueId> Builder::try_add(Node node, Claim* claim) {
   static const OpId kInput = row("input");
   TENON_TRY(check_name(node.name));
   if (node.op == kInput) return invalid("inputs are declared, not added as nodes");
-  TENON_ASSIGN(node.type, infer(graph_, node));
+  TENON_ASSIGN(node.type, infer(graph_, node, claim));
   return append(std::move(node));
 }
 
 ValueId Builder::operator()(OpId id, std::initializer_list<ValueId> operands, std::vector<NamedAttr> attrs) {
-  auto v = try_add(id, operands, std::move(attrs));
-  TENON_CHECK(v.ok(), v.status().message());
-  return *v;
+  TENON_CHECK(id < op_count(), "unknown op number " + std::to_string(id));
+  Node node;
+  node.op = id;
+  node.inputs = operands;
+  const Status filled = fill_attrs(op(id), std::move(attrs), node.attrs);
+  TENON_CHECK(filled.ok(), filled.message());
+  return add(std::move(node));
 }
 
 ValueId Builder::add(Node node) {
-  auto v = try_add(std::move(node));
-  TENON_CHECK(v.ok(), v.status().message());
-  return *v;
+  static const OpId kInput = row("input");
+  const Status named = check_name(node.name);
+  TENON_CHECK(named.ok() && node.op != kInput, "a node that is none: " + named.message());
+  auto type = infer(graph_, node);
+  if (!type.ok()) refused(graph_, node, type.status());
+  node.type = std::move(*type);
+  return append(std::move(node));
 }
 
 ValueId Builder::scalar(double value, DType dtype) {

@@ -1,6 +1,6 @@
 // Builder: the one way nodes come into a graph. Every add() fills default attributes, infers and checks the type.
 // Hosts and the parser use try_add and get a Status; passes and op bodies use the call operator, for which a refusal
-// is our own bug. Tested by tests/ir_test.cc.
+// is our own bug (InternalError), unless a size is too large: that is the graph's, a StatusError. Tested by tests/ir_test.cc.
 #pragma once
 
 #include <initializer_list>
@@ -34,7 +34,7 @@ class Builder {
   Result<ValueId> try_add(OpId op, std::vector<ValueId> operands, std::vector<NamedAttr> attrs = {},
                           std::string name = {});
   // A node whose attributes are complete and in row order; only its type is inferred anew.
-  Result<ValueId> try_add(Node node);
+  Result<ValueId> try_add(Node node, Claim* claim = nullptr);
 
   // Braced lists, so operands are evaluated left to right: b(ops::mul, {x, y}).
   ValueId operator()(OpId op, std::initializer_list<ValueId> operands, std::vector<NamedAttr> attrs = {});
@@ -61,7 +61,7 @@ class Builder {
 Status fill_attrs(const Op& row, std::vector<NamedAttr> given, std::vector<AttrValue>& out);
 // Runs the row's rules on a node whose operands and attributes are set. Checks the number of operands, that they exist,
 // the number and kinds of attributes, and the resulting type. The node need not be in the graph.
-Result<TensorType> infer(const Graph& graph, const Node& node);
+Result<TensorType> infer(const Graph& graph, const Node& node, Claim* claim = nullptr);
 // rank <= kMaxRank; sizes that have a value, none of them a negative constant; bytes of a constant shape within int64.
 Status check_type(const Graph& graph, const TensorType& type);
 // "%h = matmul(%x: f32[2,3], %w: f32[4,5])": how messages name a node.

@@ -5,19 +5,17 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/base/hash.h"
 #include "src/base/text.h"
+#include "src/ir/terms.h"
 
 namespace tenon {
 namespace {
 
-using Term = DimTable::Term;
-using Terms = std::vector<Term>;
-
-// Beyond these an expression is overflow(): they keep recursion and time bounded for any input. Sizes of real models
-// stay below ten terms and five levels.
+// Beyond these (and kMaxTerms) an expression is overflow(): they keep recursion and time bounded for any input. Sizes of
+// real models stay below ten terms and five levels.
 constexpr uint32_t kMaxWeight = 1 << 14;
 constexpr uint32_t kMaxDepth = 128;
-constexpr size_t kMaxTerms = 512;
 constexpr int kMaxNesting = kMaxDepth;  // of parentheses in text
 
 int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
@@ -26,102 +24,6 @@ int64_t floor_remainder(int64_t a, int64_t b) {
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 uint64_t magnitude(int64_t x) { return x < 0 ? -static_cast<uint64_t>(x) : static_cast<uint64_t>(x); }
-
-bool times(int64_t a, int64_t b, int64_t& out) { return !__builtin_mul_overflow(a, b, &out); }
-
-// Sorts, adds like terms and drops zeros. False if a factor does not fit a Dim.
-bool normalize(Terms& terms) {
-  std::sort(terms.begin(), terms.end());
-  size_t kept = 0;
-  for (size_t i = 0; i < terms.size();) {
-    size_t j = i;
-    __int128 factor = 0;
-    for (; j < terms.size() && terms[j].atoms == terms[i].atoms; ++j) factor += terms[j].factor;
-    if (factor < Dim::kLowestConst || factor > INT64_MAX) return false;
-    if (factor != 0) {
-      if (kept != i) terms[kept].atoms = std::move(terms[i].atoms);
-      terms[kept++].factor = static_cast<int64_t>(factor);
-    }
-    i = j;
-  }
-  terms.resize(kept);
-  return true;
-}
-
-Terms negated(Terms terms) {
-  for (Term& t : terms) t.factor = -t.factor;
-  return terms;
-}
-
-bool all_negative(const Terms& terms) {
-  return std::all_of(terms.begin(), terms.end(), [](const Term& t) { return t.factor < 0; });
-}
-
-int64_t constant_of(const Terms& terms) {
-  return !terms.empty() && terms[0].atoms.empty() ? terms[0].factor : 0;
-}
-
-bool multiply(const Term& a, const Term& b, Term& out) {
-  out.atoms.resize(a.atoms.size() + b.atoms.size());
-  std::merge(a.atoms.begin(), a.atoms.end(), b.atoms.begin(), b.atoms.end(), out.atoms.begin());
-  return times(a.factor, b.factor, out.factor);
-}
-
-bool divide_term(const Term& a, const Term& b, Term& out) {
-  if (a.factor % b.factor != 0) return false;
-  if (!std::includes(a.atoms.begin(), a.atoms.end(), b.atoms.begin(), b.atoms.end())) return false;
-  out.factor = a.factor / b.factor;
-  out.atoms.clear();
-  std::set_difference(a.atoms.begin(), a.atoms.end(), b.atoms.begin(), b.atoms.end(),
-                      std::back_inserter(out.atoms));
-  return true;
-}
-
-// By degree, then by atoms: an order that multiplication keeps, as long division needs.
-bool lower_monomial(const Term& a, const Term& b) {
-  if (a.atoms.size() != b.atoms.size()) return a.atoms.size() < b.atoms.size();
-  return a.atoms < b.atoms;
-}
-
-// The quotient if b divides a as a polynomial.
-std::optional<Terms> exact_quotient(Terms a, const Terms& b) {
-  Terms quotient;
-  const Term& b_lead = *std::max_element(b.begin(), b.end(), lower_monomial);
-  while (!a.empty()) {
-    Term q;
-    if (quotient.size() >= kMaxTerms || a.size() > 4 * kMaxTerms) return std::nullopt;
-    if (!divide_term(*std::max_element(a.begin(), a.end(), lower_monomial), b_lead, q)) return std::nullopt;
-    for (const Term& t : b) {
-      Term p;
-      if (!multiply(q, t, p) || p.factor == INT64_MIN) return std::nullopt;
-      p.factor = -p.factor;
-      a.push_back(std::move(p));
-    }
-    if (!normalize(a)) return std::nullopt;
-    quotient.push_back(std::move(q));
-  }
-  return quotient;
-}
-
-// The largest monomial that divides every term of a and b.
-Term common_factor(const Terms& a, const Terms& b) {
-  Term out{0, a[0].atoms};
-  for (const Terms* terms : {&a, &b})
-    for (const Term& t : *terms) {
-      std::vector<Dim> shared;
-      std::set_intersection(out.atoms.begin(), out.atoms.end(), t.atoms.begin(), t.atoms.end(),
-                            std::back_inserter(shared));
-      out.atoms = std::move(shared);
-      out.factor = std::gcd(out.factor, t.factor);
-    }
-  return out;
-}
-
-Terms divided(const Terms& terms, const Term& by) {
-  Terms out(terms.size());
-  for (size_t i = 0; i < terms.size(); ++i) divide_term(terms[i], by, out[i]);
-  return out;
-}
 
 }  // namespace
 
@@ -148,10 +50,11 @@ Dim DimTable::symbol(std::string_view name) {
 }
 
 std::optional<Dim> DimTable::find_symbol(std::string_view name) const {
-  auto it = ids_.find(Expr{Kind::symbol, std::string(name), {}, {}, {}});
-  if (it == ids_.end()) return std::nullopt;
+  const Expr e{Kind::symbol, std::string(name), {}, {}, {}};
+  const auto known = find(e, hash_of(e));
+  if (!known) return std::nullopt;
   Dim d;
-  d.bits = it->second;
+  d.bits = *known;
   return d;
 }
 
@@ -166,34 +69,60 @@ void DimTable::set_range(Dim symbol, int64_t low, int64_t high) {
   ranges_[symbol_number(symbol)] = {low, high};
 }
 
-Dim DimTable::intern(Expr e) {
-  auto [it, fresh] = ids_.try_emplace(e, 0);
-  if (fresh) {
-    uint64_t weight = 1;
-    uint32_t depth = 0;
-    auto count = [&](Dim d) {
-      weight += d.is_const() ? 1 : weight_[index(d)];
-      if (!d.is_const()) depth = std::max(depth, depth_[index(d)]);
-    };
-    for (const Term& t : e.terms) {
-      ++weight;
-      for (Dim atom : t.atoms) count(atom);
-    }
-    if (e.kind != Kind::symbol && e.kind != Kind::sum) {
-      count(e.a);
-      count(e.b);
-    }
-    if (weight > kMaxWeight || depth >= kMaxDepth) {
-      ids_.erase(it);
-      return overflow();
-    }
-    it->second = INT64_MIN + static_cast<int64_t>(exprs_.size());
-    exprs_.push_back(std::move(e));
-    weight_.push_back(static_cast<uint32_t>(weight));
-    depth_.push_back(depth + 1);
+uint64_t DimTable::hash_of(const Expr& e) {
+  uint64_t h = hash_bytes(e.symbol, static_cast<uint64_t>(e.kind));
+  auto mix = [&](int64_t x) { h = (h ^ static_cast<uint64_t>(x)) * 0x9E3779B97F4A7C15, h ^= h >> 29; };
+  for (const Term& t : e.terms) {
+    mix(t.factor);
+    for (Dim atom : t.atoms) mix(atom.bits);
   }
+  mix(e.a.bits), mix(e.b.bits);
+  return h;
+}
+
+std::optional<int64_t> DimTable::find(const Expr& e, uint64_t hash) const {
+  auto [it, end] = ids_.equal_range(hash);
+  for (; it != end; ++it) {
+    Dim d;
+    d.bits = it->second;
+    if (expr(d) == e) return d.bits;
+  }
+  return std::nullopt;
+}
+
+Dim DimTable::intern(Expr e) {
+  constexpr uint64_t kAnyExpr = 3;  // what the tables' entries take beside the terms
+  const uint64_t hash = hash_of(e);
   Dim d;
-  d.bits = it->second;
+  if (const auto known = find(e, hash)) {
+    d.bits = *known;
+    return d;
+  }
+  uint64_t weight = 1;
+  uint32_t depth = 0;
+  auto count = [&](Dim part) {
+    weight += part.is_const() ? 1 : weight_[index(part)];
+    if (!part.is_const()) depth = std::max(depth, depth_[index(part)]);
+  };
+  for (const Term& t : e.terms) {
+    ++weight;
+    for (Dim atom : t.atoms) count(atom);
+  }
+  if (e.kind != Kind::symbol && e.kind != Kind::sum) {
+    count(e.a);
+    count(e.b);
+  }
+  // A symbol is what its name takes: whoever asks for one gets it.
+  if (e.kind == Kind::symbol)
+    weight += e.symbol.size() / 32;
+  else if (weight > kMaxWeight || depth >= kMaxDepth || total_weight_ + weight + kAnyExpr > kMostInTable)
+    return overflow();
+  d.bits = INT64_MIN + static_cast<int64_t>(exprs_.size());
+  ids_.emplace(hash, d.bits);
+  exprs_.push_back(std::move(e));
+  weight_.push_back(static_cast<uint32_t>(weight));
+  depth_.push_back(depth + 1);
+  total_weight_ += weight + kAnyExpr;
   return d;
 }
 
@@ -204,43 +133,56 @@ Terms DimTable::terms_of(Dim d) const {
 }
 
 Dim DimTable::from_terms(Terms terms) {
-  if (!normalize(terms) || terms.size() > kMaxTerms) return overflow();
+  if (!normalize(terms) || !apply_facts(terms) || terms.size() > kMaxTerms) return overflow();
   if (terms.empty()) return Dim(0);
   if (terms.size() == 1 && terms[0].atoms.empty()) return Dim(terms[0].factor);
   if (terms.size() == 1 && terms[0].factor == 1 && terms[0].atoms.size() == 1) return terms[0].atoms[0];
   return intern({Kind::sum, {}, std::move(terms), {}, {}});
 }
 
-Dim DimTable::add(Dim a, Dim b) {
-  if (is_overflow(a) || is_overflow(b)) return overflow();
-  Terms terms = terms_of(a), more = terms_of(b);
-  terms.insert(terms.end(), more.begin(), more.end());
+Dim DimTable::sum(std::span<const Dim> plus, std::span<const Dim> minus) {
+  Terms terms;
+  for (bool up : {true, false})
+    for (Dim d : up ? plus : minus) {
+      if (is_overflow(d)) return overflow();
+      Terms more = up ? terms_of(d) : negated(terms_of(d));
+      std::move(more.begin(), more.end(), std::back_inserter(terms));
+      // Text may go on for long.
+      if (terms.size() > 4 * kMaxTerms && (!normalize(terms) || terms.size() > kMaxTerms)) return overflow();
+    }
   return from_terms(std::move(terms));
 }
 
-Dim DimTable::sub(Dim a, Dim b) {
-  if (is_overflow(a) || is_overflow(b)) return overflow();
-  Terms terms = terms_of(a), less = negated(terms_of(b));
-  terms.insert(terms.end(), less.begin(), less.end());
-  return from_terms(std::move(terms));
+Dim DimTable::add(Dim a, Dim b) {
+  const Dim both[] = {a, b};
+  return sum(both);
 }
+
+Dim DimTable::sub(Dim a, Dim b) { return sum({&a, 1}, {&b, 1}); }
 
 Dim DimTable::mul(Dim a, Dim b) {
   if (is_overflow(a) || is_overflow(b)) return overflow();
-  Terms left = terms_of(a), right = terms_of(b), out;
-  if (left.size() * right.size() > kMaxTerms * 16) return overflow();
-  for (const Term& x : left)
-    for (const Term& y : right)
-      if (!multiply(x, y, out.emplace_back())) return overflow();
-  return from_terms(std::move(out));
+  const Dim both[] = {a, b};
+  return product(both);
 }
 
 Dim DimTable::product(std::span<const Dim> dims) {
-  Dim out(1);
   // A zero makes the product zero, however large the others are.
   if (std::find(dims.begin(), dims.end(), Dim(0)) != dims.end()) return Dim(0);
-  for (Dim d : dims) out = mul(out, d);
-  return out;
+  Terms product{{1, {}}};
+  for (Dim d : dims) {
+    if (is_overflow(d)) return overflow();
+    const Terms factors = terms_of(d);
+    if (product.size() * factors.size() > kMaxTerms * 16) return overflow();
+    Terms next;
+    next.reserve(product.size() * factors.size());
+    for (const Term& x : product)
+      for (const Term& y : factors)
+        if (!multiply(x, y, next.emplace_back())) return overflow();
+    if (!normalize(next) || next.size() > kMaxTerms) return overflow();
+    product = std::move(next);
+  }
+  return from_terms(std::move(product));
 }
 
 // x//(-b) == (-x)//b.
@@ -271,7 +213,7 @@ Dim DimTable::floor_div(Dim a, Dim b) {
   }
   auto low = lower_bound(a), divisor = lower_bound(b);
   if (low && *low >= 0 && divisor && *divisor >= 1 && never_less(b, add(a, Dim(1)))) return Dim(0);
-  return intern({Kind::floor_div, {}, {}, a, b});
+  return atom({Kind::floor_div, {}, {}, a, b});
 }
 
 // (q*b + x)//b == q + x//b. (g*x + k)//(g*b) == (x + k//g)//b. (x//c + k)//b == (x + c*k)//(c*b).
@@ -311,7 +253,7 @@ Dim DimTable::floor_div_const(Dim a, int64_t b) {
   Bounds range = bounds(inner);
   if (range.low && range.high && floor_quotient(*range.low, divisor) == floor_quotient(*range.high, divisor))
     return add(front, Dim(floor_quotient(*range.low, divisor)));
-  return add(front, intern({Kind::floor_div, {}, {}, inner, Dim(divisor)}));
+  return add(front, atom({Kind::floor_div, {}, {}, inner, Dim(divisor)}));
 }
 
 // x%(-b) == -((-x)%b).
@@ -341,7 +283,7 @@ Dim DimTable::mod(Dim a, Dim b) {
   if (!a.is_const() && expr(a).kind == Kind::mod && expr(a).b == b) return a;
   auto low = lower_bound(a), divisor = lower_bound(b);
   if (low && *low >= 0 && divisor && *divisor >= 1 && never_less(b, add(a, Dim(1)))) return a;
-  return intern({Kind::mod, {}, {}, a, b});
+  return atom({Kind::mod, {}, {}, a, b});
 }
 
 // x%1 == 0. ((q*b + r)*x)%b == (r*x)%b. (x%(q*b) + y)%b == (x + y)%b.
@@ -382,7 +324,7 @@ Dim DimTable::mod_const(Dim a, int64_t b) {
   }
   range = bounds(reduced);
   if (range.low && range.high && *range.low >= 0 && *range.high < b) return reduced;
-  return intern({Kind::mod, {}, {}, reduced, Dim(b)});
+  return atom({Kind::mod, {}, {}, reduced, Dim(b)});
 }
 
 Dim DimTable::max(Dim a, Dim b) { return extremum(Kind::max, a, b); }
@@ -417,7 +359,7 @@ Dim DimTable::extremum(Kind kind, Dim a, Dim b) {
   std::sort(kept.begin(), kept.end());
   Dim out = kept[0];
   for (size_t i = 1; i < kept.size(); ++i) {
-    out = intern({kind, {}, {}, std::min(out, kept[i]), std::max(out, kept[i])});
+    out = atom({kind, {}, {}, std::min(out, kept[i]), std::max(out, kept[i])});
     if (is_overflow(out)) return out;
   }
   return out;
@@ -426,8 +368,8 @@ Dim DimTable::extremum(Kind kind, Dim a, Dim b) {
 std::optional<Dim> DimTable::divide(Dim a, Dim b) {
   if (is_overflow(a) || is_overflow(b) || b == Dim(0)) return std::nullopt;
   auto q = exact_quotient(terms_of(a), terms_of(b));
-  if (!q) return std::nullopt;
-  Dim out = from_terms(std::move(*q));
+  if (!q && mod(a, b) != Dim(0)) return std::nullopt;
+  Dim out = q ? from_terms(std::move(*q)) : floor_div(a, b);
   return is_overflow(out) ? std::nullopt : std::optional(out);
 }
 
@@ -543,6 +485,19 @@ void DimTable::collect_symbols(Dim d, std::vector<Dim>& out) const {
   }
 }
 
+void SymbolsOf::add(Dim d) {
+  if (d.is_const() || dims_.is_overflow(d) || !seen_.insert(d.bits).second) return;
+  const DimTable::Expr& e = dims_.expr(d);
+  if (e.kind == DimTable::Kind::symbol) {
+    list_.push_back(d);
+  } else if (e.kind == DimTable::Kind::sum) {
+    for (const DimTable::Term& t : e.terms) add(t.atoms);
+  } else {
+    add(e.a);
+    add(e.b);
+  }
+}
+
 std::optional<int64_t> DimTable::eval(Dim d, std::span<const int64_t> values) const {
   if (d.is_const()) return d.value();
   const Expr& e = expr(d);
@@ -647,6 +602,12 @@ std::string DimTable::print(std::span<const Dim> dims) const {
   return out;
 }
 
+std::string DimTable::print_range(Dim symbol) const {
+  const auto [low, high] = range(symbol);
+  return print(symbol) + " in [" + (low == kLowest ? "-inf" : std::to_string(low)) + ", " +
+         (high == kHighest ? "inf" : std::to_string(high)) + "]";
+}
+
 namespace {
 
 // sum     = product { ("+" | "-") product }
@@ -657,27 +618,31 @@ class DimParser {
   DimParser(DimTable& dims, Lexer& lexer) : dims_(dims), lexer_(lexer) {}
 
   Result<Dim> sum() {
-    TENON_ASSIGN(Dim left, product());
+    std::vector<Dim> plus, minus;
+    TENON_ASSIGN(plus.emplace_back(), product());
     while (lexer_.at("+") || lexer_.at("-")) {
-      bool plus = lexer_.next().text == "+";
-      TENON_ASSIGN(Dim right, product());
-      left = plus ? dims_.add(left, right) : dims_.sub(left, right);
+      auto& side = lexer_.next().text == "+" ? plus : minus;
+      TENON_ASSIGN(side.emplace_back(), product());
     }
-    return left;
+    return plus.size() + minus.size() == 1 ? plus[0] : dims_.sum(plus, minus);
   }
 
  private:
   Result<Dim> product() {
-    TENON_ASSIGN(Dim left, atom());
+    std::vector<Dim> factors;
+    TENON_ASSIGN(factors.emplace_back(), atom());
+    auto so_far = [&] { return factors.size() == 1 ? factors[0] : dims_.product(factors); };
     while (lexer_.at("*") || lexer_.at("//") || lexer_.at("%")) {
       Token sign = lexer_.next();
       TENON_ASSIGN(Dim right, atom());
-      if (sign.text != "*" && right == Dim(0)) return Lexer::error(sign, "size divided by zero");
-      left = sign.text == "*"    ? dims_.mul(left, right)
-             : sign.text == "//" ? dims_.floor_div(left, right)
-                                 : dims_.mod(left, right);
+      if (sign.text == "*") {
+        factors.push_back(right);
+        continue;
+      }
+      if (right == Dim(0)) return Lexer::error(sign, "size divided by zero");
+      factors = {sign.text == "//" ? dims_.floor_div(so_far(), right) : dims_.mod(so_far(), right)};
     }
-    return left;
+    return so_far();
   }
 
   Result<Dim> atom() {
@@ -709,7 +674,7 @@ class DimParser {
       TENON_TRY(leave());
       return name.text == "max" ? dims_.max(a, b) : dims_.min(a, b);
     }
-    return dims_.symbol(name.text);
+    return dims_.add(dims_.symbol(name.text), Dim(0));  // a sum, so by the facts
   }
 
   Status enter(std::string_view open) {
@@ -731,6 +696,7 @@ class DimParser {
 Result<Dim> DimTable::parse(Lexer& lexer) {
   Token first = lexer.peek();
   TENON_ASSIGN(Dim d, DimParser(*this, lexer).sum());
+  if (total_weight_ > kMostInText) return Lexer::error(first, "the sizes of one graph are too many to keep");
   if (is_overflow(d)) return Lexer::error(first, "size too large");
   return d;
 }

@@ -6,7 +6,8 @@
 // A size that no int64 holds, or whose expression is too large to keep, is the one Dim overflow(), which absorbs
 // whatever is done with it and has no value. Simplification assumes the facts (set_range) and that no divisor is zero;
 // eval checks divisors, and the facts are the runtime's to check.
-// Tables only grow; a table may be shared by graphs of one owner and is not locked. Tested by tests/dim_test.cc.
+// Tables only grow; a table may be shared by graphs of one owner and is not locked. What facts do stands in facts.cc.
+// Tested by tests/dim_test.cc.
 #pragma once
 
 #include <compare>
@@ -16,6 +17,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -59,7 +62,6 @@ class DimTable {
     std::string symbol;       // kind symbol
     std::vector<Term> terms;  // kind sum
     Dim a, b;                 // the others
-    friend std::strong_ordering operator<=>(const Expr&, const Expr&) = default;
     friend bool operator==(const Expr&, const Expr&) = default;
   };
 
@@ -68,10 +70,27 @@ class DimTable {
   // The name must be a name of the text form (is_name in src/base/text.h): the host's is the door's to check.
   Dim symbol(std::string_view name);
   std::optional<Dim> find_symbol(std::string_view name) const;
-  // Facts about a symbol: its inclusive range. They improve code, never correctness. Default [0, 2^62).
+  // Facts about a symbol: its inclusive range. Default [0, 2^62). Sizes are simplified by them, so no value outside of
+  // them may be put in. A number of the host's that is no size may be negative; kLowest stands for "any".
   void set_range(Dim symbol, int64_t low, int64_t high);
   std::pair<int64_t, int64_t> range(Dim symbol) const { return ranges_[symbol_number(symbol)]; }
   static constexpr int64_t kHighest = (int64_t{1} << 62) - 1;  // the default upper end
+  static constexpr int64_t kLowest = Dim::kLowestConst;
+  bool in_range(Dim symbol, int64_t value) const {
+    const auto [low, high] = range(symbol);
+    return (low == kLowest || low <= value) && (high == kHighest || value <= high);
+  }
+
+  // The fact that a == b, which the runtime checks. Sizes made from here on are written without the more complicated of
+  // the two: after N//8 == M, N//8+1 is M+1. Facts stand before the sizes they are about. False, and nothing happens, if
+  // a == b cannot be. What holds already is no fact.
+  bool set_equal(Dim a, Dim b);
+  struct Equality {
+    Dim a, b;
+  };
+  const std::vector<Equality>& equalities() const { return equalities_; }
+  // Whether a == b for all values of the symbols that the facts allow, or for none; nullopt: it depends, or is not known.
+  std::optional<bool> equal(Dim a, Dim b);
 
   Dim add(Dim a, Dim b);
   Dim sub(Dim a, Dim b);
@@ -81,13 +100,15 @@ class DimTable {
   Dim max(Dim a, Dim b);
   Dim min(Dim a, Dim b);
   Dim ceil_div(Dim a, Dim b) { return floor_div(add(a, sub(b, Dim(1))), b); }
+  // Many at once: what stands in between is not kept.
+  Dim sum(std::span<const Dim> plus, std::span<const Dim> minus = {});
   Dim product(std::span<const Dim> dims);
   Dim overflow();
   bool is_overflow(Dim d) const { return d.bits == INT64_MIN; }
   // Whether the handle is a constant or one of this table's expressions.
   bool valid(Dim d) const { return d.is_const() || index(d) < exprs_.size(); }
 
-  // a / b when b is known to divide a for all values of the symbols.
+  // a / b when b is known to divide a for all values of the symbols that the facts allow.
   std::optional<Dim> divide(Dim a, Dim b);
   // Known bounds from the facts; nullopt where unknown.
   std::optional<int64_t> lower_bound(Dim d) const { return bounds(d).low; }
@@ -95,9 +116,14 @@ class DimTable {
 
   std::string print(Dim d) const;
   std::string print(std::span<const Dim> dims) const;  // "N,4,2*M"
+  std::string print_range(Dim symbol) const;           // "N in [1, inf]"
   // Parses an expression over + - * // % max(a,b) min(a,b) and parentheses; unknown names become symbols.
   Result<Dim> parse(std::string_view text);
   Result<Dim> parse(Lexer& lexer);  // as much as is an expression
+  // What the expressions take, about 32 bytes a unit. Text may use kMostInText of it, passes more; beyond that all is
+  // overflow(), so that a table stays within a few dozen megabytes whatever is asked of it.
+  uint64_t total_weight() const { return total_weight_; }
+  static constexpr uint64_t kMostInText = 1 << 18, kMostInTable = 1 << 20;
 
   const Expr& expr(Dim d) const { return exprs_[index(d)]; }
   bool is_symbol(Dim d) const { return !d.is_const() && expr(d).kind == Kind::symbol; }
@@ -118,7 +144,16 @@ class DimTable {
   };
 
   static size_t index(Dim d) { return static_cast<size_t>(d.bits) - static_cast<size_t>(INT64_MIN); }
+  // An equality as a rule for terms: factor times atoms is the sum of `to`.
+  struct Rewrite {
+    Term from;
+    Terms to;
+  };
+
   Dim intern(Expr e);
+  static uint64_t hash_of(const Expr& e);
+  std::optional<int64_t> find(const Expr& e, uint64_t hash) const;
+  Dim atom(Expr e) { return from_terms({{1, {intern(std::move(e))}}}); }  // interned, and the facts applied
   Terms terms_of(Dim d) const;
   Dim from_terms(Terms terms);            // in any order, with repetition
   Dim floor_div_const(Dim a, int64_t b);  // b >= 1
@@ -133,16 +168,43 @@ class DimTable {
     int level;  // 1 atom, 2 product, 3 sum or negative
     std::string inside(int highest) const { return level > highest ? "(" + text + ")" : text; }
   };
+  // src/ir/facts.cc
+  bool apply_facts(Terms& terms) const;
+  Dim again(Dim d);  // made anew, by the facts known now
+  bool add_rewrite(Dim zero);
+  void add_rewrites_of(Dim a, Dim b);
+  bool occurs(Dim symbol, Dim d) const;
+  uint64_t weight_of(const Term& term) const;
   Printed print_expr(Dim d) const;
   std::string print_sum(const Terms& terms) const;
 
   std::vector<Expr> exprs_;       // the first is overflow
   std::vector<uint32_t> weight_;  // size of the expression as a tree
   std::vector<uint32_t> depth_;
-  std::map<Expr, int64_t> ids_;
+  uint64_t total_weight_ = 0;
+  std::unordered_multimap<uint64_t, int64_t> ids_;  // by hash
   std::vector<Dim> symbols_;
   std::vector<std::pair<int64_t, int64_t>> ranges_;
   std::map<int64_t, int> symbol_numbers_;
+  std::vector<Equality> equalities_;
+  std::vector<Rewrite> rewrites_;
+  size_t rewrites_made_ = 0;
+};
+
+// The symbols of many sizes, in order of appearance; every expression is looked at once.
+class SymbolsOf {
+ public:
+  explicit SymbolsOf(const DimTable& dims) : dims_(dims) {}
+  void add(Dim d);
+  void add(std::span<const Dim> dims) {
+    for (Dim d : dims) add(d);
+  }
+  const std::vector<Dim>& list() const { return list_; }
+
+ private:
+  const DimTable& dims_;
+  std::unordered_set<int64_t> seen_;
+  std::vector<Dim> list_;
 };
 
 }  // namespace tenon

@@ -8,13 +8,17 @@ namespace tenon {
 
 Dims dense_strides(DimTable& dims, const Dims& shape) {
   Dims strides(shape.size(), Dim(1));
-  for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = dims.mul(strides[i], shape[i]);
+  // As PyTorch's, of an empty tensor they are not 0: loops along an axis have an address each.
+  for (size_t i = strides.size(); i-- > 1;)
+    strides[i - 1] = dims.mul(strides[i], shape[i] == Dim(0) ? Dim(1) : shape[i]);
   return strides;
 }
 
 Dims stored_strides(const Graph& graph, ValueId v) {
   for (const InputBinding& in : graph.inputs)
     if (in.value == v && in.strides) return *in.strides;
+  for (const OutputBinding& out : graph.outputs)
+    if (out.value == v && out.strides) return *out.strides;
   return dense_strides(*graph.dims, graph.type(v).shape);
 }
 
@@ -45,7 +49,7 @@ std::vector<ValueId> outputs_of(const Graph& graph, const Uses& uses, std::span<
   return result;
 }
 
-std::vector<ValueId> inputs_of(const Graph& graph, std::span<const ValueId> members) {
+std::vector<ValueId> inputs_of(const Graph& graph, std::span<const ValueId> members, size_t* walked) {
   std::set<ValueId> result;
   std::vector<ValueId> work(members.begin(), members.end());
   std::set<ValueId> seen;
@@ -62,6 +66,7 @@ std::vector<ValueId> inputs_of(const Graph& graph, std::span<const ValueId> memb
         result.insert(i);
     }
   }
+  if (walked) *walked = seen.size();
   return {result.begin(), result.end()};
 }
 

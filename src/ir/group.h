@@ -22,7 +22,7 @@ inline bool is_inlined(const Graph& graph, ValueId v) {
 
 // Row-major strides in elements.
 Dims dense_strides(DimTable& dims, const Dims& shape);
-// The strides of a value that is stored: those an input is bound to, else dense.
+// The strides of a value that is stored: those an input or output is bound to, else dense.
 Dims stored_strides(const Graph& graph, ValueId v);
 
 // Reads of values by nodes and outputs, for one graph.
@@ -40,8 +40,10 @@ class Uses {
 // Members whose value is an output of the graph or is read, perhaps through views that belong to no group, by a node
 // outside. `members` ascending.
 std::vector<ValueId> outputs_of(const Graph& graph, const Uses& uses, std::span<const ValueId> members);
-// Values stored in memory that the members read, through views; ascending. Literals are not among them.
-std::vector<ValueId> inputs_of(const Graph& graph, std::span<const ValueId> members);
+// Values stored in memory that the members read, through views; ascending. Literals are not among them. walked: how many
+// nodes lie in the group and between it and those values.
+std::vector<ValueId> inputs_of(const Graph& graph, std::span<const ValueId> members,
+                               size_t* walked = nullptr);
 // Members per group number.
 std::vector<std::vector<ValueId>> members_of_groups(const Graph& graph);
 

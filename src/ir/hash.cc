@@ -42,6 +42,11 @@ class GraphHasher {
       number(low);
       number(high);
     }
+    number(graph_.dims->equalities().size());
+    for (auto [a, b] : graph_.dims->equalities()) {
+      dim(a);
+      dim(b);
+    }
     return hasher_.finish();
   }
 
@@ -76,12 +81,12 @@ class GraphHasher {
   // By first use in the inputs, where they mostly stand alone. Those that never do are told apart by name: then a
   // renamed graph may hash differently, which costs a hit and nothing else.
   void number_symbols() {
-    std::vector<Dim> others;
+    SymbolsOf inside(*graph_.dims);
     auto visit = [&](Dim d) {
       if (graph_.dims->is_symbol(d))
         symbol_number(d);
       else
-        graph_.dims->collect_symbols(d, others);
+        inside.add(d);
     };
     for (const InputBinding& in : graph_.inputs) {
       for (Dim d : graph_.type(in.value).shape) visit(d);
@@ -97,6 +102,8 @@ class GraphHasher {
     }
     for (const OutputBinding& out : graph_.outputs)
       for (Dim d : out.strides.value_or(Dims())) visit(d);
+    for (auto [a, b] : graph_.dims->equalities()) visit(a), visit(b);
+    std::vector<Dim> others = inside.list();
     std::sort(others.begin(), others.end(),
               [&](Dim a, Dim b) { return graph_.dims->symbol_name(a) < graph_.dims->symbol_name(b); });
     for (Dim d : others) symbol_number(d);

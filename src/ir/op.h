@@ -37,11 +37,21 @@ struct AttrSpec {
   std::optional<AttrValue> fallback;  // absent: the attribute is required
 };
 
+// The shape that a host says comes out of a node. What a rule needs to be equal, and cannot show, the host must have
+// known: it goes to `needed`, and the rule goes on.
+struct Claim {
+  const Dims& shape;
+  std::vector<DimTable::Equality> needed = {};
+};
+
 // What a shape or type rule sees, and what it fills in.
 struct InferContext {
   const Graph& graph;
   const Node& node;
   DimTable& dims;
+  std::optional<TensorType> whole =
+      {};                  // where the type rule, which is asked first, has worked out the shape as well
+  Claim* claim = nullptr;  // if there is one
   const TensorType& operand(int i) const { return graph.type(node.inputs[i]); }
 };
 using ShapeRule = Result<Dims> (*)(InferContext&);
@@ -55,6 +65,15 @@ using TypeRule = Result<DType> (*)(InferContext&);
 // Empty: the row's math body is used for that class if there is one, else the op is not defined for it.
 struct LlvmSpelling {
   std::string_view f, s, u, b;
+};
+
+// Integer operands for which a framework raises an error instead of computing. The row has a result for them all the same,
+// with which a kernel goes on, but whoever computes a graph says that it happened.
+struct Fault {
+  std::string_view what = {};              // the sentence; empty: there are no such operands
+  bool (*eval)(const int64_t*) = nullptr;  // whether these are such operands
+  std::string_view llvm = {};              // the same as a spelling of type $C
+  bool of_last = false;                    // the last operand alone decides
 };
 
 struct Op {
@@ -77,8 +96,9 @@ struct Op {
   float (*eval_f32)(const float*) =
       nullptr;  // f32 operands, where rounding eval's result would be wrong: fma
   int64_t (*eval_int)(const int64_t*) = nullptr;  // integer and bool operands, before wrapping to the dtype
-  std::string_view combine = {};                  // reduce, scan: the map row that folds
-  double (*identity)(DType) = nullptr;            // reduce, scan: its neutral element
+  Fault fault = {};
+  std::string_view combine = {};        // reduce, scan: the map row that folds
+  double (*identity)(DType) = nullptr;  // reduce, scan: its neutral element
   bool commutative = false;
   bool expensive = false;     // costs as much as exp: computed once, kept rather than recomputed
   bool view = false;          // move: an affine index map, free when the consumer reads through it

@@ -3,7 +3,8 @@
 //   file    = graph { group }
 //   graph   = "graph" "@" NAME "(" [ input { "," input } ] ")" "{" { assume } { node } return "}"
 //   input   = VALUE ":" type [ "strides" "=" sizes ] [ "param" ] [ "=" SYMBOL ]
-//   assume  = "assume" SYMBOL "in" "[" INT "," ( INT | "inf" ) "]"       the symbol's range, both ends included
+//   assume  = "assume" SYMBOL "in" "[" ( INT | "-inf" ) "," ( INT | "inf" ) "]"     the symbol's range, both ends included
+//           | "assume" "(" size "==" size ")"                            which are written alike from there on
 //   node    = VALUE "=" OP [ "(" [ VALUE { "," VALUE } ] ")" ] [ "{" [ attr { "," attr } ] "}" ] [ ":" type ] [ "@" INT ]
 //   attr    = NAME "=" ( size | sizes | number | "true" | "false" | STRING | dtype | HEX )     as the op's row says
 //   return  = "return" VALUE [ "strides" "=" sizes ] { "," VALUE [ "strides" "=" sizes ] }
@@ -16,12 +17,16 @@
 // Each assume, node, return and group stands on lines of its own. Values are defined before they are used. A symbol is
 // declared by its first use. Comments run from ; to the end of the line.
 //
+// The type of a node is a claim of who wrote the text. Sizes that it says are equal, or that the node needs to be equal,
+// and that algebra cannot decide, become assumptions of the graph, which is then read once more under them.
+//
 // An error ends its line; reading goes on with the next. What an erroneous line would have defined is known as broken,
 // so that its users are not reported too. Tested by tests/ir_test.cc and tests/ir/*.tn.
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <map>
+#include <span>
 #include <unordered_map>
 
 #include "src/base/text.h"
@@ -32,6 +37,10 @@ namespace tenon {
 namespace {
 
 constexpr ValueId kBroken = kNoValue;
+constexpr size_t kMaxEqualities = 256;  // graphs of frameworks have a few
+const Dims kNoShape;
+
+using Assumption = std::pair<std::string, std::string>;  // two equal sizes, as text
 
 class Parser {
  public:
@@ -50,8 +59,15 @@ class Parser {
     return given;
   }
 
-  Result<Graph> file() {
+  // The whole text, under these assumptions as well.
+  Result<Graph> file(std::span<const Assumption> more) {
     read_assumptions_ahead();
+    for (const auto& [a, b] : more) {
+      TENON_ASSIGN(const Dim left, graph_.dims->parse(a));
+      TENON_ASSIGN(const Dim right, graph_.dims->parse(b));
+      if (!graph_.dims->set_equal(left, right))
+        return invalid("the types need " + a + " == " + b + ", which cannot be");
+    }
     graph();
     while (!stopped_ && !lexer_.at_end())
       statement([&] { return lexer_.at("group") ? group() : lexer_.expected("a group or the end"); });
@@ -61,6 +77,13 @@ class Parser {
     }
     if (!errors_.empty()) return all_errors();
     return std::move(graph_);
+  }
+
+  // What the types of the graph that was read need beyond that.
+  std::vector<Assumption> needed(const DimTable& dims) const {
+    std::vector<Assumption> texts;
+    for (auto [a, b] : needed_) texts.emplace_back(dims.print(a), dims.print(b));
+    return texts;
   }
 
  private:
@@ -126,13 +149,15 @@ class Parser {
   }
 
   void report_undefined() {
+    constexpr size_t kMostHints = 10;  // each asks all names
     for (const auto& [at, name] : undefined_) {
+      if (stopped_) return;
       std::string shown = "%" + std::string(name.substr(0, 80));
       if (values_.contains(name)) {
         report(at, shown + " is used before it is defined: nodes stand in topological order, without cycles");
       } else if (!broken_header_) {
         Nearest nearest("%" + std::string(name));
-        if (values_.size() <= 1000)
+        if (values_.size() <= 1000 && errors_.size() < kMostHints)
           for (const auto& [other, v] : values_) nearest.offer("%" + std::string(other));
         report(at, shown + " is not defined" + nearest.hint());
       }
@@ -240,7 +265,7 @@ class Parser {
 
   // ---- the graph ----
 
-  // Facts simplify sizes, also those of the header, which stands before them.
+  // Facts change what sizes look like, also those of the header, which stands before them.
   void read_assumptions_ahead() {
     Lexer::Mark start = lexer_.mark();
     while (!lexer_.at_end() && !lexer_.at("{")) lexer_.next();
@@ -252,11 +277,17 @@ class Parser {
 
   Status assume() {
     TENON_TRY(lexer_.expect("assume"));
-    TENON_ASSIGN(std::string_view symbol, lexer_.name("a symbol"));
+    if (lexer_.accept("(")) return assume_equal();
+    TENON_ASSIGN(std::string_view symbol, lexer_.name("a symbol or '('"));
     TENON_TRY(lexer_.expect("in"));
     TENON_TRY(lexer_.expect("["));
     Token at = lexer_.peek();
-    TENON_ASSIGN(int64_t low, lexer_.integer());
+    int64_t low = DimTable::kLowest;
+    Lexer::Mark number = lexer_.mark();
+    if (!lexer_.accept("-") || !lexer_.accept("inf")) {
+      lexer_.reset(number);
+      TENON_ASSIGN(low, lexer_.integer());
+    }
     TENON_TRY(lexer_.expect(","));
     int64_t high = DimTable::kHighest;
     if (!lexer_.accept("inf")) {
@@ -264,8 +295,20 @@ class Parser {
     }
     TENON_TRY(lexer_.expect("]"));
     if (low > high) return Lexer::error(at, "empty range");
+    if (graph_.dims->total_weight() > DimTable::kMostInText) return Lexer::error(at, "too many symbols");
     graph_.dims->set_range(graph_.dims->symbol(symbol), low, high);
     return {};
+  }
+
+  Status assume_equal() {
+    const Token at = lexer_.peek();
+    TENON_ASSIGN(const Dim a, size());
+    TENON_TRY(lexer_.expect("=="));
+    TENON_ASSIGN(const Dim b, size());
+    TENON_TRY(lexer_.expect(")"));
+    if (graph_.dims->equalities().size() >= kMaxEqualities) return Lexer::error(at, "too many assumptions");
+    if (graph_.dims->set_equal(a, b)) return {};
+    return Lexer::error(at, graph_.dims->print(a) + " and " + graph_.dims->print(b) + " cannot be equal");
   }
 
   void graph() {
@@ -370,18 +413,35 @@ class Parser {
     std::optional<TensorType> stated;
     TENON_ASSIGN(Token type_at, node_body(n, broken, stated));
     if (broken) return {};
-    auto added = builder_.try_add(std::move(n));
+    Claim claim{stated ? stated->shape : kNoShape};
+    auto added = builder_.try_add(std::move(n), stated ? &claim : nullptr);
     // The line was read whole, so reading goes on where it is.
     if (!added.ok()) {
       report(Status(added.status().code(), Lexer::error(at, added.status().message()).message()));
       return {};
     }
     values_[name] = *added;
-    if (stated && *stated != graph_.type(*added))
+    if (!stated) return {};
+    if (accept(*stated, graph_.type(*added), claim)) {
+      if (!claim.needed.empty()) graph_.nodes[*added].type = std::move(*stated);  // all will be read again
+      needed_.insert(needed_.end(), claim.needed.begin(), claim.needed.end());
+    } else {
       report(type_at, "the text says " + graph_.print_type(*stated) + ", but " +
                           describe(graph_, graph_.node(*added)) + " has type " +
                           graph_.print_type(graph_.type(*added)));
+    }
     return {};
+  }
+
+  // Whether the types may be the same; what makes them so is added to the claim's needs.
+  bool accept(const TensorType& stated, const TensorType& inferred, Claim& claim) {
+    if (stated.dtype != inferred.dtype || stated.rank() != inferred.rank()) return false;
+    for (size_t i = 0; i < stated.shape.size(); ++i) {
+      const auto same = graph_.dims->equal(stated.shape[i], inferred.shape[i]);
+      if (same == false) return false;
+      if (!same) claim.needed.push_back({inferred.shape[i], stated.shape[i]});
+    }
+    return true;
   }
 
   // What follows the equals sign. Returns where the type stands, if it does.
@@ -500,7 +560,8 @@ class Parser {
   std::unordered_map<std::string_view, ValueId> values_;
   std::vector<Use> undefined_;
   std::map<int, Token> group_uses_;  // the first of each
-  bool broken_header_ = false;       // inputs may be missing: unknown names are not reported
+  std::vector<DimTable::Equality> needed_;
+  bool broken_header_ = false;  // inputs may be missing: unknown names are not reported
   bool stopped_ = false;
 };
 
@@ -522,6 +583,20 @@ Result<Dims> parse_sizes(DimTable& dims, std::string_view text) {
   return out;
 }
 
-Result<Graph> parse_graph(std::string_view text) { return Parser(text).file(); }
+Result<Graph> parse_graph(std::string_view text) {
+  constexpr int kMaxRounds = 8;
+  std::vector<Assumption> more;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    Parser parser(text);
+    auto graph = parser.file(more);
+    if (!graph.ok()) return graph;
+    const std::vector<Assumption> needed = parser.needed(*graph->dims);
+    if (needed.empty()) return graph;
+    more.insert(more.end(), needed.begin(), needed.end());
+    if (more.size() > kMaxEqualities) break;
+  }
+  return unsupported("the types need " + more.back().first + " == " + more.back().second +
+                     ", which cannot be shown");
+}
 
 }  // namespace tenon

@@ -87,9 +87,10 @@ class Printer {
       Dim symbol = graph_.dims->symbol_at(i);
       auto [low, high] = graph_.dims->range(symbol);
       if (low == 0 && high == DimTable::kHighest) continue;
-      out_ += "  assume " + graph_.dims->print(symbol) + " in [" + std::to_string(low) + ", " +
-              (high == DimTable::kHighest ? "inf" : std::to_string(high)) + "]\n";
+      out_ += "  assume " + graph_.dims->print_range(symbol) + "\n";
     }
+    for (auto [a, b] : graph_.dims->equalities())
+      out_ += "  assume (" + graph_.dims->print(a) + " == " + graph_.dims->print(b) + ")\n";
   }
 
   void node(ValueId v) {

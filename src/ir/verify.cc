@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <unordered_map>
 
 #include "src/base/text.h"
@@ -141,7 +140,7 @@ class Verifier {
       if (!shape[a].is_const() || !(*strides)[a].is_const()) return;
       sizes.push_back(shape[a].value()), steps.push_back((*strides)[a].value());
     }
-    if (repeats(sizes, steps))
+    if (may_overlap(sizes, steps))
       fail(v,
            "the output's strides [" + graph_.dims->print(*strides) + "] put several elements in one place");
   }
@@ -157,22 +156,22 @@ class Verifier {
   // 9
   void symbols() {
     const DimTable& table = *graph_.dims;
-    auto collect = [&](const Dims& dims, std::vector<Dim>& out) {
+    SymbolsOf used(table);
+    auto collect = [&](const Dims& dims) {
       for (Dim d : dims)
-        if (table.valid(d)) table.collect_symbols(d, out);
+        if (table.valid(d)) used.add(d);
     };
-    std::vector<Dim> known;
     for (const InputBinding& in : graph_.inputs) {
-      if (exists(in.value)) collect(graph_.type(in.value).shape, known);
-      if (in.strides) collect(*in.strides, known);
-      if (in.symbol && table.valid(*in.symbol)) collect({*in.symbol}, known);
+      if (exists(in.value)) collect(graph_.type(in.value).shape);
+      if (in.strides) collect(*in.strides);
+      if (in.symbol) collect({*in.symbol});
     }
-    std::set<Dim> reported(known.begin(), known.end());
+    // What comes to them from here on is used without being determined.
     auto check = [&](const std::string& where, const Dims& dims) {
-      std::vector<Dim> used;
-      collect(dims, used);
-      for (Dim d : used)
-        if (reported.insert(d).second) fail(where, "no input determines the symbol " + table.print(d));
+      const size_t known = used.list().size();
+      collect(dims);
+      for (size_t i = known; i < used.list().size(); ++i)
+        fail(where, "no input determines the symbol " + table.print(used.list()[i]));
     };
     for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
       std::string where = graph_.value_name(v);
@@ -249,13 +248,20 @@ class Verifier {
 
 Status verify(const Graph& graph) { return Verifier(graph).run(); }
 
-bool repeats(std::span<const int64_t> shape, std::span<const int64_t> strides) {
-  bool found = false;
+bool may_overlap(std::span<const int64_t> shape, std::span<const int64_t> strides) {
+  std::vector<std::pair<__int128, int64_t>> axes;  // stride, size
   for (size_t a = 0; a < shape.size(); ++a) {
     if (shape[a] == 0) return false;
-    found = found || (shape[a] > 1 && strides[a] == 0);
+    const __int128 stride = strides[a];
+    if (shape[a] > 1) axes.emplace_back(stride < 0 ? -stride : stride, shape[a]);
   }
-  return found;
+  std::sort(axes.begin(), axes.end());
+  __int128 reach = 0;  // of the axes with smaller strides
+  for (auto [stride, size] : axes) {
+    if (stride <= reach) return true;
+    reach += stride * (size - 1);
+  }
+  return false;
 }
 
 }  // namespace tenon

@@ -11,7 +11,8 @@ namespace tenon {
 
 // Any graph comes in, however broken. The status (invalid) holds every violation, one per line, each naming its node.
 Status verify(const Graph& graph);
-// Whether a whole axis of a tensor stands in one place.
-bool repeats(std::span<const int64_t> shape, std::span<const int64_t> strides);
+// Whether two elements of a tensor may stand in one place. Never wrong where it says no; of layouts that interleave axes
+// it says yes.
+bool may_overlap(std::span<const int64_t> shape, std::span<const int64_t> strides);
 
 }  // namespace tenon

@@ -107,20 +107,18 @@ Result<Binder> Binder::make(const Graph& graph) {
     }
   }
   // Symbols that only appear in unused expressions need no value; those that types or attributes use do.
-  std::vector<Dim> used;
+  SymbolsOf used(dims);
   for (const Node& n : graph.nodes) {
-    for (Dim d : n.type.shape) dims.collect_symbols(d, used);
+    used.add(n.type.shape);
     for (const AttrValue& a : n.attrs) {
-      if (auto d = std::get_if<Dim>(&a)) dims.collect_symbols(*d, used);
-      if (auto d = std::get_if<Dims>(&a))
-        for (Dim x : *d) dims.collect_symbols(x, used);
+      if (auto d = std::get_if<Dim>(&a)) used.add(*d);
+      if (auto d = std::get_if<Dims>(&a)) used.add(*d);
     }
   }
   // verify() takes strides for a source of symbols; here sizes alone are.
   for (const InputBinding& in : graph.inputs)
-    if (in.strides)
-      for (Dim d : *in.strides) dims.collect_symbols(d, used);
-  for (Dim d : used)
+    if (in.strides) used.add(*in.strides);
+  for (Dim d : used.list())
     if (!solved[dims.symbol_number(d)])
       return invalid("no input determines the size " + dims.symbol_name(d) + " of graph @" + graph.name);
   return binder;
@@ -162,7 +160,7 @@ Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::s
       if (n % s.factor != 0) return wrong("");
       symbols[s.symbol] = n / s.factor;  // no overflow: n > INT64_MIN, as the size is not negative
     }
-    if (symbols[s.symbol] < 0)
+    if (symbols[s.symbol] < 0 && graph.dims->range(graph.dims->symbol_at(s.symbol)).first >= 0)
       return invalid("size " + symbol_name(graph, s.symbol) + ", " + where(graph, s.symbol) +
                      ", is negative: " + std::to_string(symbols[s.symbol]));
   }
@@ -192,6 +190,13 @@ std::string Binder::because(const Graph& graph, Dim size, std::span<const int64_
 
 Status Binder::check_inputs(const Graph& graph, const std::vector<bool>& frozen,
                             std::span<const Tensor> inputs, std::span<const int64_t> symbols) const {
+  // What the graph's sizes were simplified by.
+  for (const Source& s : sources_) {
+    const Dim symbol = graph.dims->symbol_at(s.symbol);
+    if (!graph.dims->in_range(symbol, symbols[s.symbol]))
+      return invalid("graph @" + graph.name + " assumes " + graph.dims->print_range(symbol) + ", but " +
+                     because(graph, symbol, symbols));
+  }
   std::vector<int64_t> want;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (frozen[i]) continue;
@@ -238,8 +243,12 @@ Status check_tensors(const Graph& graph, const Binder& binder, const Plan& plan,
     const Extent out = extent_of(plan.outputs[o], outputs[o]);
     if (out.begin == out.end) continue;
     auto overlaps = [&](const Extent& e) { return e.begin < out.end && out.begin < e.end; };
+    auto one_buffer = [&](size_t i) {
+      const std::pair<int, int> pair(static_cast<int>(o), static_cast<int>(i));
+      return outputs[o].data == inputs[i].data && std::ranges::count(plan.in_place, pair) > 0;
+    };
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (!frozen[i] && overlaps(extent_of(plan.inputs[i], inputs[i])))
+      if (!frozen[i] && overlaps(extent_of(plan.inputs[i], inputs[i])) && !one_buffer(i))
         return invalid("output " + graph.value_name(graph.outputs[o].value) + " overlaps input " +
                        graph.value_name(graph.inputs[i].value));
     for (size_t p = 0; p < o; ++p)

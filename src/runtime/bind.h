@@ -22,7 +22,8 @@ class Binder {
   // Symbol values, by symbol number, from the inputs' sizes (and the data of inputs that define a symbol). Checks counts, ranks, dtypes.
   Status solve(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
                std::span<int64_t> symbols) const;
-  // Every size of every input against the symbols: contradictions, named with both inputs. Frozen inputs are not read.
+  // The symbols against what the graph assumes of them, and every size of every input against the symbols: contradictions,
+  // named with both inputs. Frozen inputs are not read. Sizes that have a plan have passed.
   Status check_inputs(const Graph& graph, const std::vector<bool>& frozen, std::span<const Tensor> inputs,
                       std::span<const int64_t> symbols) const;
   // Where the symbol is read: "axis 0 of %x".

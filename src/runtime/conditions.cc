@@ -19,7 +19,7 @@ bool constant(const Dims& dims) {
 }
 
 // Whether a node whose rule holds for symbols holds for all values of them that leave `needs`, to which it adds, not
-// negative. The symbols themselves never are.
+// negative. Symbols are what their ranges say.
 bool closed(const Graph& g, DimTable& dims, const Node& node, Dims& needs) {
   const ShapeRule rule = op(node.op).shape;
   auto attr = [&](std::string_view name) { return attr_as<Dim>(node, name); };
@@ -92,6 +92,7 @@ bool alike(const Graph& g, const Node& a, const Node& b) {
 Conditions::Conditions(const Graph& graph) {
   open_.name = graph.name;
   open_.dims = std::make_shared<DimTable>(*graph.dims);  // the graph may be in use elsewhere
+  assumptions_ = assumptions_of(graph);
   Builder b(open_);
   std::unordered_multimap<size_t, const Node*> asked;
   for (const Node& given : graph.nodes) {
@@ -121,6 +122,7 @@ Conditions::Conditions(const Graph& graph) {
 }
 
 Status Conditions::check(std::span<const int64_t> symbols) const {
+  TENON_TRY(check_assumptions(open_, assumptions_, symbols));
   auto holds = [&](Dim d) {
     const auto n = open_.dims->eval(d, symbols);
     return n && *n >= 0;

@@ -1,7 +1,8 @@
 // Conditions: what symbols left open in a graph, asked again when a plan is made: slice bounds, windows, reshapes,
 // something to gather from. Worked out once per program: nodes that no sizes can make wrong are left out, and of those
 // that say the same one is kept. Of most that stay it is known which sizes must not be negative; where all are as they must
-// be, a plan costs no inference at all. Tested by tests/conditions_test.cc.
+// be, a plan costs no inference at all. The equalities that the graph assumes are asked first: where one does not hold,
+// the program is not made for these sizes (`unsupported`). Tested by tests/conditions_test.cc.
 #pragma once
 
 #include <span>
@@ -23,6 +24,7 @@ class Conditions {
   size_t count_ = 0;
   Dims needs_;        // not negative: nothing is wrong
   bool ask_ = false;  // some open node has more to it than needs_
+  std::vector<DimTable::Equality> assumptions_;
 };
 
 }  // namespace tenon
