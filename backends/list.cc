@@ -9,6 +9,7 @@
 #include "backends/onednn/onednn.h"
 #endif
 #include "backends/reference/reference.h"
+#include "backends/rows/rows.h"
 #include "src/runtime/backend.h"
 
 namespace tenon {
@@ -18,7 +19,8 @@ std::span<Backend* const> all_backends() {
 #if TENON_HAVE_ONEDNN
       &onednn_backend(),
 #endif
-      &cpu_backend(),    &reference_backend(), &cuda_backend(), &cublaslt_backend(), &cudnn_backend(),
+      &cpu_backend(),    &rows_backend(),     &reference_backend(),
+      &cuda_backend(),   &cublaslt_backend(), &cudnn_backend(),
   };
   return backends;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "tests/graph_check.h"
@@ -71,7 +72,9 @@ class Enumeration {
     ++ran;
     std::vector<HostTensor> inputs{HostTensor(DType::f32, {4, 4})};
     for (int64_t i = 0; i < 16; ++i) inputs[0].set(i, {std::sin(static_cast<double>(3 * i + 1)), 0});
-    const CheckResult result = check_program(*graph, inputs, {}, {"cpu"});
+    ProgramOptions options;
+    options.backends = {"cpu"};
+    const CheckResult result = check_program(*graph, inputs, {}, options);
     if (result.kind != CheckResult::right) {
       ++failures;
       ADD_FAILURE() << text << result.message;

@@ -171,22 +171,36 @@ TEST(Eval, AveragePoolCountsItsCells) {
   EXPECT_THAT(numbers(one_node(pool + ", divisor=2}", x)), ElementsAre(6, 9, 3));
 }
 
-TEST(Eval, IndicesWrapAndClamp) {
-  const char* text = "graph @g(%x: f32[3], %i: i64[5]) {\n  %y = gather(%x, %i){axis=0}\n  return %y\n}\n";
-  const auto y =
-      run(text, {tensor(DType::f32, {3}, {10, 20, 30}), tensor(DType::i64, {5}, {-1, -3, -4, 3, 1})});
+TEST(Eval, IndicesWrap) {
+  const std::string head = "graph @g(%x: f32[3], %i: i64[3]) {\n  %y = gather(%x, %i){axis=0",
+                    tail = "}\n  return %y\n}\n";
+  const HostTensor x = tensor(DType::f32, {3}, {10, 20, 30});
+  const auto y = run(head + tail, {x, tensor(DType::i64, {3}, {-1, -3, 1})});
   ASSERT_TRUE(y.ok()) << y.status().message();
-  EXPECT_THAT(numbers((*y)[0]), ElementsAre(30, 10, 10, 30, 20));
+  EXPECT_THAT(numbers((*y)[0]), ElementsAre(30, 10, 20));
+  const std::string fault = "%y = gather(%x: f32[3], %i: i64[3]): index out of range";
+  for (int wrong : {-4, 3, 1000})
+    EXPECT_EQ(run(head + tail, {x, tensor(DType::i64, {3}, {1.0, double(wrong), 0})}).status().message(),
+              fault);
+  const std::string unwrapped = head + ", wrap=false" + tail;
+  EXPECT_TRUE(run(unwrapped, {x, tensor(DType::i64, {3}, {0, 2, 1})}).ok());
+  EXPECT_EQ(run(unwrapped, {x, tensor(DType::i64, {3}, {0, -1, 1})}).status().message(), fault);
 }
 
-TEST(Eval, ScatterSetsTheLastAndAddsAll) {
+TEST(Eval, ScatterSetsTheLastAndFoldsAll) {
   const std::string head =
       "graph @g(%x: i32[3], %i: i64[4], %u: i32[4]) {\n  %y = scatter(%x, %i, %u){axis=0";
   const std::vector<HostTensor> inputs = {tensor(DType::i32, {3}, {1, 1, 1}),
                                           tensor(DType::i64, {4}, {2, 0, 2, -1}),
                                           tensor(DType::i32, {4}, {5, 6, 7, 8})};
   EXPECT_THAT(numbers((*run(head + "}\n  return %y\n}\n", inputs))[0]), ElementsAre(6, 1, 8));
-  EXPECT_THAT(numbers((*run(head + ", mode=\"add\"}\n  return %y\n}\n", inputs))[0]), ElementsAre(7, 1, 21));
+  auto of_mode = [&](const std::string& mode) {
+    return numbers((*run(head + ", mode=\"" + mode + "\"}\n  return %y\n}\n", inputs))[0]);
+  };
+  EXPECT_THAT(of_mode("add"), ElementsAre(7, 1, 21));
+  EXPECT_THAT(of_mode("mul"), ElementsAre(6, 1, 280));
+  EXPECT_THAT(of_mode("max"), ElementsAre(6, 1, 8));
+  EXPECT_THAT(of_mode("min"), ElementsAre(1, 1, 1));
 }
 
 TEST(Eval, IntegersKeepAllBits) {

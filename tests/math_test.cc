@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "jit/kernel.h"
 #include "src/base/convert.h"
 #include "src/ir/builder.h"
 #include "src/ops/names.h"
@@ -20,6 +21,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // How far an f64 body may be from the double that eval gives, which is itself within 1 ulp.
 constexpr double kUlpF64 = 6;
+// The same for special functions, whose polynomials run over wide intervals.
+constexpr double kUlpF64Special = 32;
 
 struct Number {
   DType type;
@@ -216,7 +219,10 @@ TEST_P(MathBody, IsWithinTheRowsUlp) {
       for (size_t i = 0; i < any.size(); ++i)
         worst.see(row, {number(type, any[i]), number(type, any[(i * 7919 + 5) % any.size()])});
     }
-    EXPECT_LE(worst.ulp, type == DType::f32 ? std::max(row.ulp, 0.5) : kUlpF64)
+    const bool is_special = GetParam() >= ops::lgamma && GetParam() <= ops::lcm;
+    EXPECT_LE(worst.ulp, type == DType::f32 ? std::max(row.ulp, 0.5)
+                         : is_special       ? kUlpF64Special
+                                            : kUlpF64)
         << name(type) << " " << worst.at;
   }
 }
@@ -254,7 +260,8 @@ TEST(MapRows, EveryDTypeTakenHasCodeAndMeaning) {
       if (!result) continue;
       ++seen;
       EXPECT_EQ(*result, result_type(row, type)) << row.name;
-      EXPECT_TRUE(row.math || !spelling(row, type).empty()) << row.name << " has no code for " << name(type);
+      EXPECT_TRUE(row.math || !spelling(row, type).empty() || jit::calls_host(row, type))
+          << row.name << " has no code for " << name(type);
       EXPECT_TRUE(is_float(type) ? row.eval != nullptr : row.eval_int != nullptr)
           << row.name << " " << name(type);
     }

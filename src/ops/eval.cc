@@ -56,8 +56,25 @@ std::optional<int> only_unknown(const DimTable& dims, Dim d, const std::vector<b
   return unknown;
 }
 
+// Whether d is a sum in which the symbol is a factor at most: not inside a division, remainder, max or min.
+bool is_linear(const DimTable& dims, Dim d, Dim symbol) {
+  if (d == symbol) return true;
+  if (d.is_const() || dims.expr(d).kind != DimTable::Kind::sum) return false;
+  for (const DimTable::Term& t : dims.expr(d).terms) {
+    int times = 0;
+    for (Dim atom : t.atoms) {
+      std::vector<Dim> symbols;
+      dims.collect_symbols(atom, symbols);
+      if (!std::count(symbols.begin(), symbols.end(), symbol)) continue;
+      if (atom != symbol || ++times > 1) return false;
+    }
+  }
+  return true;
+}
+
 // values[unknown] such that d comes out as size, if d depends on it linearly and there is such a value.
 bool solve_linear(const DimTable& dims, Dim d, int64_t size, int unknown, std::vector<int64_t>& values) {
+  if (!is_linear(dims, d, dims.symbol_at(unknown))) return false;
   values[unknown] = 0;
   const auto at_zero = dims.eval(d, values);
   values[unknown] = 1;
@@ -139,13 +156,60 @@ Result<std::vector<int64_t>> solve_symbols(const Graph& graph, std::span<const s
       return invalid(where + " needed, given " + print_sizes(shapes[fact.input]) + ": " + dims.print(fact.d) +
                      " is not " + std::to_string(fact.size));
   }
-  for (int i = 0; i < dims.symbol_count(); ++i)
-    if (known[i] && values[i] < 0)
-      return invalid("the size " + dims.symbol_name(dims.symbol_at(i)) + " is negative");
+  for (int i = 0; i < dims.symbol_count(); ++i) {
+    const Dim symbol = dims.symbol_at(i);
+    if (known[i] && values[i] < 0 && dims.range(symbol).first >= 0)
+      return invalid("the size " + dims.symbol_name(symbol) + " is negative");
+    if (known[i] && !dims.in_range(symbol, values[i]))
+      return invalid("graph @" + graph.name + " assumes " + dims.print_range(symbol) + ", but " +
+                     dims.symbol_name(symbol) + " is " + std::to_string(values[i]));
+  }
   return values;
 }
 
+std::vector<DimTable::Equality> assumptions_of(const Graph& graph) {
+  const DimTable& dims = *graph.dims;
+  std::vector<Dim> told;
+  for (const InputBinding& input : graph.inputs) {
+    for (Dim d : graph.type(input.value).shape) dims.collect_symbols(d, told);
+    if (input.symbol) dims.collect_symbols(*input.symbol, told);
+  }
+  std::vector<DimTable::Equality> assumptions;
+  for (auto [a, b] : dims.equalities()) {
+    std::vector<Dim> used;
+    dims.collect_symbols(a, used);
+    dims.collect_symbols(b, used);
+    if (std::all_of(used.begin(), used.end(),
+                    [&](Dim s) { return std::find(told.begin(), told.end(), s) != told.end(); }))
+      assumptions.push_back({a, b});
+  }
+  return assumptions;
+}
+
+Status check_assumptions(const Graph& graph, std::span<const DimTable::Equality> assumptions,
+                         std::span<const int64_t> values) {
+  const DimTable& dims = *graph.dims;
+  for (auto [a, b] : assumptions) {
+    const auto left = dims.eval(a, values), right = dims.eval(b, values);
+    if (left && left == right) continue;
+    auto print = [](std::optional<int64_t> n) {
+      return n ? std::to_string(*n) : "nothing that 64 bits hold";
+    };
+    std::vector<Dim> used;
+    dims.collect_symbols(a, used);
+    dims.collect_symbols(b, used);
+    std::string text = "graph @" + graph.name + " assumes (" + dims.print(a) + " == " + dims.print(b) +
+                       "), but these are " + print(left) + " and " + print(right);
+    for (Dim s : used)
+      text += (s == used[0] ? ": " : ", ") + dims.symbol_name(s) + " is " +
+              std::to_string(values[dims.symbol_number(s)]);
+    return unsupported(text);
+  }
+  return {};
+}
+
 Result<Graph> at_sizes(const Graph& graph, std::span<const int64_t> values) {
+  TENON_TRY(check_assumptions(graph, assumptions_of(graph), values));
   const AtSizes sizes(*graph.dims, values);
   Graph out = graph;
   out.dims = std::make_shared<DimTable>();
@@ -172,8 +236,8 @@ Result<HostTensor> evaluate_node(const Graph& graph, const Node& node, Operands 
   if (!element_bytes(node.type.dtype, shape))
     return invalid(describe(graph, node) + ": the result is too large");
   const bool direct = !options.by_body && (node.op == ops::matmul || node.op == ops::convolution);
-  const bool by_columns = row.kind != Kind::contract && row.kind != Kind::composite &&
-                          row.kind != Kind::opaque &&
+  const bool own_loop = row.kind != Kind::opaque || node.op < ops::built_in_count;
+  const bool by_columns = own_loop && row.kind != Kind::contract && row.kind != Kind::composite &&
                           !(row.kind == Kind::map && !row.eval && !row.eval_int && row.body);
   if (!direct && !by_columns) {
     if (row.body) return eval_body(graph, node, in, options);
@@ -187,6 +251,7 @@ Result<HostTensor> evaluate_node(const Graph& graph, const Node& node, Operands 
     case Kind::reduce: status = eval_reduce(node, in, out); break;
     case Kind::scan: status = eval_scan(node, in, out); break;
     case Kind::move: status = eval_move(node, in, out); break;
+    case Kind::opaque: status = eval_order(node, in, out); break;
     default: status = eval_contract(node, in, out); break;
   }
   if (!status.ok()) return status.at(describe(graph, node));

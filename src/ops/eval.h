@@ -32,6 +32,11 @@ Result<HostTensor> evaluate_node(const Graph& graph, const Node& node,
 // input is then checked.
 Result<std::vector<int64_t>> solve_symbols(const Graph& graph, std::span<const std::vector<int64_t>> shapes,
                                            const std::function<int64_t(size_t)>& scalar);
+// The assumed equalities that its inputs tell; the others are about symbols that the graph does without.
+std::vector<DimTable::Equality> assumptions_of(const Graph& graph);
+// Whether they hold at these symbol values, or `unsupported`.
+Status check_assumptions(const Graph& graph, std::span<const DimTable::Equality> assumptions,
+                         std::span<const int64_t> values);
 // The graph at these symbol values: every size a constant, every type inferred anew, so that the conditions
 // that symbols left open (slice bounds, windows, reshapes) are checked.
 Result<Graph> at_sizes(const Graph& graph, std::span<const int64_t> values);

@@ -188,16 +188,23 @@ Status eval_map(const Node& node, Operands in, HostTensor& out) {
   std::vector<std::vector<int64_t>> strides = {dense_strides(out.shape)};
   for (const HostTensor* operand : in) strides.push_back(broadcast_strides(*operand, out.shape));
   std::vector<Element> x(in.size());
+  const bool checks = !row.fault.what.empty() && is_integer(wide);
+  bool fault = false;
   walk(out.shape, strides, [&](const auto& at) {
     for (size_t i = 0; i < in.size(); ++i) {
       x[i] = in[i]->get(at[i + 1]);
       if (is_float(wide) && !is_float(in[i]->dtype)) x[i].d = static_cast<double>(x[i].i);
     }
+    if (checks) {
+      std::vector<int64_t> operands;
+      for (const Element& e : x) operands.push_back(e.i);
+      fault = fault || row.fault.eval(operands.data());
+    }
     Element result = apply_row(row, wide, x);
     if (is_float(wide) && !is_float(out.dtype)) result.i = result.d != 0;
     out.set(at[0], result);
   });
-  return {};
+  return fault ? invalid(std::string(row.fault.what)) : Status();
 }
 
 Status eval_reduce(const Node& node, Operands in, HostTensor& out) {

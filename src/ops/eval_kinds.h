@@ -13,6 +13,7 @@ Status eval_map(const Node& node, Operands in, HostTensor& out);
 Status eval_reduce(const Node& node, Operands in, HostTensor& out);
 Status eval_scan(const Node& node, Operands in, HostTensor& out);
 Status eval_move(const Node& node, Operands in, HostTensor& out);
+Status eval_order(const Node& node, Operands in, HostTensor& out);
 // Directly where there is a loop for it: matmul, convolution. unsupported otherwise.
 Status eval_contract(const Node& node, Operands in, HostTensor& out);
 

@@ -4,6 +4,7 @@
 
 #include "src/ops/eval_kinds.h"
 #include "src/ops/names.h"
+#include "src/ops/put_mode.h"
 #include "src/ops/rules.h"
 
 namespace tenon {
@@ -81,70 +82,92 @@ void eval_pad(const Node& node, const HostTensor& in, HostTensor& out) {
   walk(shape, {from, to}, [&](const auto& at) { copy_element(out, to_base + at[1], in, from_base + at[0]); });
 }
 
-// A negative index counts from the end; what is then outside is the nearest valid one.
-int64_t clamp_index(int64_t index, int64_t size) {
-  return std::clamp<int64_t>(index < 0 ? index + size : index, 0, size - 1);
-}
+// The indices of a node, one by one.
+class IndexReader {
+ public:
+  IndexReader(const Node& node, const HostTensor& indices, int64_t size)
+      : indices_(indices), size_(size), wrap_(attr_as<bool>(node, "wrap")) {}
+  int64_t operator()(int64_t k) {
+    int64_t operands[] = {indices_.get(k).i, size_};
+    if (wrap_ && operands[0] < 0) operands[0] += size_;
+    fault_ = fault_ || row_.fault.eval(operands);
+    return row_.eval_int(operands);
+  }
+  Status status() const { return fault_ ? invalid(std::string(row_.fault.what)) : Status(); }
 
-// "set" overwrites, "add" adds in the dtype.
-void put(const Node& node, HostTensor& out, int64_t to, const HostTensor& updates, int64_t from) {
-  if (attr_as<std::string>(node, "mode") == "set") return copy_element(out, to, updates, from);
+ private:
+  const HostTensor& indices_;
+  const int64_t size_;
+  const bool wrap_;
+  const Op& row_ = op(ops::index_in);
+  bool fault_ = false;
+};
+
+// The mode folds in the dtype.
+void put(const PutMode& mode, HostTensor& out, int64_t to, const HostTensor& updates, int64_t from) {
+  if (mode.sets) return copy_element(out, to, updates, from);
   const Element a = out.get(to), b = updates.get(from);
-  const bool any = is_bool(out.dtype);
-  out.set(to,
-          {a.d + b.d,
-           any ? a.i | b.i : static_cast<int64_t>(static_cast<uint64_t>(a.i) + static_cast<uint64_t>(b.i))});
+  const double floats[] = {a.d, b.d};
+  const int64_t ints[] = {a.i, b.i};
+  const Op& row = op(mode.row(out.dtype));
+  if (is_float(out.dtype))
+    out.set(to, {row.eval(floats), 0});
+  else
+    out.set(to, {0, row.eval_int(ints)});
 }
 
 // Rows along axis: x is [outer, size, inner], the indexed side [outer, indices, inner].
 template <class F>
-void walk_rows(const Node& node, const HostTensor& x, const HostTensor& indices, F f) {
+Status walk_rows(const Node& node, const HostTensor& x, const HostTensor& indices, F f) {
   const int axis = *normal_axis(attr_int(node, "axis"), x.rank());
   int64_t outer = 1, inner = 1;
   for (int i = 0; i < x.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : x.shape[i];
   const int64_t size = x.rank() == 0 ? 1 : x.shape[axis], count = indices.count();
+  IndexReader index(node, indices, size);
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t k = 0; k < count; ++k) {
       if (inner == 0) continue;
-      const int64_t row = clamp_index(indices.get(k).i, size);
+      const int64_t row = index(k);
       for (int64_t i = 0; i < inner; ++i) f((o * size + row) * inner + i, (o * count + k) * inner + i);
     }
+  return index.status();
 }
 
 // One element per index, in place off-axis.
 template <class F>
-void walk_along(const Node& node, const HostTensor& x, const HostTensor& indices, F f) {
+Status walk_along(const Node& node, const HostTensor& x, const HostTensor& indices, F f) {
   const int axis = *normal_axis(attr_int(node, "axis"), x.rank());
   std::vector<int64_t> strides = dense_strides(x.shape);
   const int64_t step = x.rank() == 0 ? 1 : strides[axis], size = x.rank() == 0 ? 1 : x.shape[axis];
   for (int i = 0; i < x.rank(); ++i)
     if (i == axis || x.shape[i] == 1) strides[i] = 0;
+  IndexReader index(node, indices, size);
   walk(indices.shape, {strides, dense_strides(indices.shape)},
-       [&](const auto& at) { f(at[0] + clamp_index(indices.get(at[1]).i, size) * step, at[1]); });
+       [&](const auto& at) { f(at[0] + index(at[1]) * step, at[1]); });
+  return index.status();
 }
 
 }  // namespace
 
 Status eval_move(const Node& node, Operands in, HostTensor& out) {
   const HostTensor& x = *in[0];
+  const bool puts = node.op == ops::scatter || node.op == ops::index_put;
+  const PutMode* mode = puts ? find_put_mode(attr_as<std::string>(node, "mode")) : nullptr;
   switch (node.op) {
     case ops::reshape: out.bytes = x.bytes; return {};
     case ops::concat: eval_concat(node, in, out); return {};
     case ops::pad: eval_pad(node, x, out); return {};
     case ops::gather:
-      walk_rows(node, x, *in[1], [&](int64_t from, int64_t to) { copy_element(out, to, x, from); });
-      return {};
+      return walk_rows(node, x, *in[1], [&](int64_t from, int64_t to) { copy_element(out, to, x, from); });
     case ops::take_along:
-      walk_along(node, x, *in[1], [&](int64_t from, int64_t to) { copy_element(out, to, x, from); });
-      return {};
+      return walk_along(node, x, *in[1], [&](int64_t from, int64_t to) { copy_element(out, to, x, from); });
     case ops::index_put:
       out.bytes = x.bytes;
-      walk_rows(node, x, *in[1], [&](int64_t to, int64_t from) { put(node, out, to, *in[2], from); });
-      return {};
+      return walk_rows(node, x, *in[1], [&](int64_t to, int64_t from) { put(*mode, out, to, *in[2], from); });
     case ops::scatter:
       out.bytes = x.bytes;
-      walk_along(node, x, *in[1], [&](int64_t to, int64_t from) { put(node, out, to, *in[2], from); });
-      return {};
+      return walk_along(node, x, *in[1],
+                        [&](int64_t to, int64_t from) { put(*mode, out, to, *in[2], from); });
     default: break;
   }
   if (!op(node.op).view) return unsupported("no evaluation of this move");

@@ -61,6 +61,8 @@ class Translate {
 struct GraphBody {
   std::shared_ptr<const Graph> graph;
   int arity = 0;
+  int64_t nodes = 0;  // the bodies of its nodes included
+  int depth = 1;      // of registered ops in one another
 
   // Puts the body into b's graph, reading node's operands there.
   Result<ValueId> put(Builder& b, const Node& node) const {
@@ -92,6 +94,24 @@ struct GraphBody {
       map[v] = *added;
     }
     return map[graph->outputs[0].value];
+  }
+
+  // What inference and expansion will have to go through.
+  Status measure() {
+    constexpr int64_t kMostNodes = 10000;
+    constexpr int kMostDepth = 32;
+    for (const Node& n : graph->nodes) {
+      const GraphBody* inner = op(n.op).body.target<GraphBody>();
+      nodes += inner ? inner->nodes : 1;
+      if (inner) depth = std::max(depth, inner->depth + 1);
+      if (nodes > kMostNodes)
+        return invalid("the body, the bodies of its nodes included, has more than " +
+                       std::to_string(kMostNodes) + " nodes");
+    }
+    if (depth > kMostDepth)
+      return invalid("its body is the " + std::to_string(depth) + "th in one another, above " +
+                     std::to_string(kMostDepth));
+    return {};
   }
 
   // For expansion, after inference has accepted the node.
@@ -142,16 +162,20 @@ Result<TensorType> infer_body(const InferContext& c) {
   return scratch.type(result);
 }
 Result<Dims> body_shape(InferContext& c) {
+  if (c.whole) return c.whole->shape;
   TENON_ASSIGN(TensorType type, infer_body(c));
   return std::move(type.shape);
 }
+// Asked first. Both would double the work at every level of bodies in bodies.
 Result<DType> body_type(InferContext& c) {
-  TENON_ASSIGN(TensorType type, infer_body(c));
-  return type.dtype;
+  TENON_ASSIGN(c.whole, infer_body(c));
+  return c.whole->dtype;
 }
 
 // Whether every input and symbol of the body is something the op hands over.
 Status check_body(const Graph& g, int arity, const std::vector<AttrSpec>& specs) {
+  if (!g.dims->equalities().empty())
+    return unsupported("the body assumes that sizes are equal, which only the graph around it can know");
   auto spec = [&](std::string_view name) -> const AttrSpec* {
     for (const AttrSpec& s : specs)
       if (s.name == name) return &s;
@@ -207,7 +231,9 @@ Result<OpId> register_graph_body(std::string_view name, int arity, std::string_v
   row.attrs = attrs;
   row.shape = body_shape;
   row.type = body_type;
-  row.body = GraphBody{std::make_shared<const Graph>(std::move(*graph)), arity};
+  GraphBody made{std::make_shared<const Graph>(std::move(*graph)), arity};
+  TENON_TRY(made.measure().at(where));
+  row.body = std::move(made);
   row.doc = doc;
   return register_op(std::move(row));
 }

@@ -1,6 +1,7 @@
 // See host_tensor.h.
 #include "src/ops/host_tensor.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/base/convert.h"
@@ -65,6 +66,8 @@ HostTensor::HostTensor(DType dtype, std::vector<int64_t> shape) : dtype(dtype), 
 }
 
 int64_t HostTensor::count() const {
+  // Beside a 0 the other sizes may be anything.
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   int64_t n = 1;
   for (int64_t size : shape) n *= size;
   return n;
@@ -118,7 +121,8 @@ void HostTensor::set_number(int64_t index, double value) {
 }
 
 std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> strides(shape.size());
+  std::vector<int64_t> strides(shape.size(), 1);
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return strides;  // nothing is reached by them
   int64_t step = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = step;

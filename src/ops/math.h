@@ -22,6 +22,16 @@ uint32_t cosh(MathBuilder& b, Operands x);
 // math_erf.cc
 uint32_t erf(MathBuilder& b, Operands x);
 uint32_t erfc(MathBuilder& b, Operands x);
+uint32_t erfinv(MathBuilder& b, Operands x);
+uint32_t erfcx(MathBuilder& b, Operands x);
+uint32_t ndtri(MathBuilder& b, Operands x);
+// math_gamma.cc
+uint32_t lgamma(MathBuilder& b, Operands x);
+// math_bessel.cc
+uint32_t i0(MathBuilder& b, Operands x);
+uint32_t i0e(MathBuilder& b, Operands x);
+uint32_t i1(MathBuilder& b, Operands x);
+uint32_t i1e(MathBuilder& b, Operands x);
 // math_log.cc
 uint32_t log(MathBuilder& b, Operands x);
 uint32_t log2(MathBuilder& b, Operands x);

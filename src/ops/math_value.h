@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <limits>
+#include <span>
 
 #include "src/ops/math.h"
 #include "src/ops/names.h"
@@ -77,6 +78,11 @@ inline Val polynomial(Val x, std::initializer_list<double> c) {
   auto k = c.end();
   Val sum = x.of(*--k);
   while (k != c.begin()) sum = fma(sum, x, *--k);
+  return sum;
+}
+inline Val horner(Val x, std::span<const double> c) {
+  Val sum = x.of(c.back());
+  for (size_t k = c.size() - 1; k-- > 0;) sum = fma(sum, x, c[k]);
   return sum;
 }
 inline Val polynomial(bool wide, Val x, std::initializer_list<double> f32,

@@ -7,6 +7,9 @@
 
 namespace tenon {
 
+// No library takes more, and what bodies, schedules and libraries make of two of them in int64 cannot overflow.
+inline constexpr int64_t kMostOfWindow = INT32_MAX;
+
 struct Rule {
   InferContext& c;
   explicit Rule(InferContext& context) : c(context) {}
@@ -29,8 +32,14 @@ struct Rule {
   Result<int> axis(std::string_view name) const;
   // a == b must hold: nothing, or the refusal. `what` names both in the message.
   Status agree(Dim a, Dim b, const std::string& what) const;
+  // Whether size is a multiple of `by`, which the framework asks for as well.
+  bool divides(Dim by, Dim size) const;
   // Every size at least `low`, where constant.
   Status at_least(std::span<const Dim> sizes, int64_t low, std::string_view name) const;
+  // 0 <= start <= end <= size, as far as these are constant.
+  Status bounds(Dim start, Dim end, Dim size) const;
+  // Amounts of a window (kernel, stride, dilation, padding): within [low, kMostOfWindow], where constant.
+  Status amounts(std::span<const Dim> amounts, int64_t low, std::string_view name) const;
   // One window along an axis: how many positions (size - dilation*(kernel-1) - 1) // stride + 1; refused
   // below 0.
   Result<Dim> positions(Dim size, Dim kernel, Dim stride, Dim dilation) const;

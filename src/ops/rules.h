@@ -2,8 +2,9 @@
 // answers with the result's sizes or dtype, or with a Status that names the node, its operands and their
 // types.
 //
-// Symbolic sizes: two sizes agree when their normal forms are equal. Constants that conflict are `invalid`;
-// sizes that merely cannot be shown to agree (N against M, N against 4) are `unsupported`. Conditions that
+// Symbolic sizes: two sizes agree when their normal forms are equal. Those that differ whatever the symbols are `invalid`;
+// sizes that merely cannot be shown to agree (N against M, N against 4) are `unsupported`, unless the host claims the
+// result's shape: then it knows that they agree, and the rule notes it (Claim in src/ir/op.h). Conditions that
 // need an order or a divisibility (slice bounds, windows, reshape) are refused when constants break them and
 // accepted while symbolic; at_sizes (src/ops/eval.h) checks them again once the sizes are known. Tested by
 // tests/ops_test.cc.
@@ -19,8 +20,9 @@ std::optional<int> normal_axis(int64_t axis, int rank);
 // The listed axes as flags per axis; an empty list means all of them. Refuses what is out of range or listed
 // twice.
 Result<std::vector<bool>> axis_flags(const std::vector<int64_t>& axes, int rank);
-// NumPy broadcasting of two shapes; see the head of this file for symbols.
-Result<Dims> broadcast_shapes(const Dims& a, const Dims& b);
+// NumPy broadcasting of two shapes, whose last axis is followed by `behind` more of the result; see the head of this file
+// for symbols. Where a size that is not known to be 1 meets another, they are equal, unless they cannot be.
+Result<Dims> broadcast_shapes(const InferContext& c, const Dims& a, const Dims& b, size_t behind = 0);
 
 namespace shapes {
 Result<Dims> declared(InferContext& c);     // input: the shape stands in the node
@@ -46,6 +48,8 @@ Result<Dims> gather(InferContext& c);
 Result<Dims> take_along(InferContext& c);
 Result<Dims> scatter(InferContext& c);
 Result<Dims> index_put(InferContext& c);
+Result<Dims> sort_order(InferContext& c);  // attributes axis, start, end
+Result<Dims> search(InferContext& c);      // operand 1's; operand 0 has one axis, or operand 1's but the last
 Result<Dims> matmul(InferContext& c);
 Result<Dims> linear(InferContext& c);
 Result<Dims> convolution(InferContext& c);

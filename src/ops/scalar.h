@@ -1,7 +1,7 @@
 // Scalar: what elementwise rows compute on one element, where an expression is not enough. Used by the eval
 // columns of map.def. Floats as doubles, integers and bools as int64; the caller rounds or wraps to the
-// dtype. The semantics are PyTorch's on the CPU, without its errors: integer division by zero gives 0. Tested
-// by tests/math_test.cc.
+// dtype. The semantics are PyTorch's on the CPU; where it raises an error there is a value all the same (integer division by
+// zero gives 0), and the row's fault column says so. Tested by tests/math_test.cc.
 #pragma once
 
 #include <cmath>
@@ -48,6 +48,10 @@ inline double floor_div(double a, double b) {
   if (q == 0) return std::copysign(0.0, a / b);
   const double floor = std::floor(q);
   return q - floor > 0.5 ? floor + 1 : floor;
+}
+
+inline bool is_index(int64_t i, int64_t size) {
+  return static_cast<uint64_t>(i) < static_cast<uint64_t>(size);
 }
 
 inline int64_t trunc_div(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? sub(0, a) : a / b; }

@@ -1,6 +1,7 @@
 // See rules.h. Here: what the rules share, and the rules of graph, map, reduce and move rows.
 #include <algorithm>
 
+#include "src/ops/put_mode.h"
 #include "src/ops/rule_help.h"
 
 namespace tenon {
@@ -25,19 +26,32 @@ Result<std::vector<bool>> axis_flags(const std::vector<int64_t>& axes, int rank)
   return flags;
 }
 
-Result<Dims> broadcast_shapes(const Dims& a, const Dims& b) {
+Result<Dims> broadcast_shapes(const InferContext& c, const Dims& a, const Dims& b, size_t behind) {
   Dims out(std::max(a.size(), b.size()), Dim(1));
   std::copy(a.begin(), a.end(), out.end() - static_cast<ptrdiff_t>(a.size()));
   for (size_t i = 0; i < b.size(); ++i) {
-    Dim& size = out[out.size() - b.size() + i];
+    const size_t axis = out.size() - b.size() + i;
+    Dim& size = out[axis];
     if (b[i] == size || b[i] == Dim(1)) continue;
     if (size == Dim(1)) {
       size = b[i];
-    } else if (size.is_const() && b[i].is_const()) {
-      return invalid("do not broadcast");
-    } else {
-      return unsupported("cannot be shown to broadcast: symbolic sizes differ");
+      continue;
     }
+    if (size.is_const() && b[i].is_const()) return invalid("do not broadcast");
+    const std::optional<bool> same = c.dims.equal(size, b[i]);
+    if (same == true) continue;
+    if (!c.claim) return unsupported("cannot be shown to broadcast: symbolic sizes differ");
+    if (!same) {
+      c.claim->needed.push_back({size, b[i]});
+      continue;
+    }
+    // One of them is 1: the one that the claim does not name.
+    const Dims& claimed = c.claim->shape;
+    const bool first = claimed.size() == out.size() + behind ? claimed[axis] != size : !size.is_const();
+    const Dim one = first ? size : b[i];
+    if (c.dims.equal(one, Dim(1)) == false) return invalid("do not broadcast");
+    c.claim->needed.push_back({one, Dim(1)});
+    if (first) size = b[i];
   }
   return out;
 }
@@ -66,15 +80,46 @@ Result<int> Rule::axis(std::string_view name) const {
 
 Status Rule::agree(Dim a, Dim b, const std::string& what) const {
   if (a == b) return {};
+  const std::optional<bool> same = c.dims.equal(a, b);
+  if (same == true) return {};
   const std::string text = what + ": " + print(a) + " and " + print(b);
-  if (a.is_const() && b.is_const()) return refuse(text + " differ");
-  return decline(text + " cannot be shown to be equal");
+  if (same == false) return refuse(text + " differ");
+  if (!c.claim) return decline(text + " cannot be shown to be equal");
+  c.claim->needed.push_back({a, b});
+  return {};
+}
+
+bool Rule::divides(Dim by, Dim size) const {
+  if (c.dims.divide(size, by)) return true;
+  if (!c.claim || by == Dim(0)) return false;
+  const Dim rest = c.dims.mod(size, by);
+  if (c.dims.equal(rest, Dim(0)) == false) return false;
+  c.claim->needed.push_back({rest, Dim(0)});
+  return true;
+}
+
+Status Rule::bounds(Dim start, Dim end, Dim size) const {
+  auto wrong = [&](Dim low, Dim high) {
+    const Dim gap = c.dims.sub(high, low);  // no int64 holds it: far from being known to be right
+    return (gap.is_const() && gap.value() < 0) || c.dims.is_overflow(gap);
+  };
+  if (!wrong(0, start) && !wrong(start, end) && !wrong(end, size)) return {};
+  return refuse("bounds " + print(start) + " to " + print(end) + " do not lie within size " + print(size));
 }
 
 Status Rule::at_least(std::span<const Dim> sizes, int64_t low, std::string_view name) const {
   for (Dim d : sizes)
     if (d.is_const() && d.value() < low)
       return refuse(std::string(name) + " " + print(sizes) + " must be at least " + std::to_string(low));
+  return {};
+}
+
+Status Rule::amounts(std::span<const Dim> amounts, int64_t low, std::string_view name) const {
+  TENON_TRY(at_least(amounts, low, name));
+  for (Dim d : amounts)
+    if (d.is_const() && d.value() > kMostOfWindow)
+      return decline(std::string(name) + " " + print(amounts) + " must be at most " +
+                     std::to_string(kMostOfWindow));
   return {};
 }
 
@@ -164,7 +209,7 @@ Result<Dims> broadcast(InferContext& c) {
   const Rule r(c);
   Dims out = r.shape(0);
   for (int i = 1; i < r.operands(); ++i) {
-    auto wider = broadcast_shapes(out, r.shape(i));
+    auto wider = broadcast_shapes(c, out, r.shape(i));
     if (!wider.ok()) {
       const std::string text =
           "shapes " + r.print(out) + " and " + r.print(r.shape(i)) + " " + wider.status().message();
@@ -259,7 +304,10 @@ Result<Dims> expand(InferContext& c) {
   const size_t lead = out.size() - r.shape(0).size();
   for (size_t i = lead; i < out.size(); ++i) {
     const Dim from = r.shape(0)[i - lead];
-    if (from != Dim(1)) TENON_TRY(r.agree(from, out[i], text));
+    if (from == Dim(1)) continue;
+    // What cannot be as wide is 1, if it can be.
+    const bool wide = !c.claim || from.is_const() || c.dims.equal(from, out[i]) != false;
+    TENON_TRY(r.agree(from, wide ? out[i] : Dim(1), text));
   }
   return out;
 }
@@ -271,13 +319,9 @@ Result<Dims> slice(InferContext& c) {
   TENON_ASSIGN(const int64_t step, r.integer("step"));
   const Dim start = attr_as<Dim>(c.node, "start"), end = attr_as<Dim>(c.node, "end"), size = r.shape(0)[axis];
   if (step < 1) return r.refuse("step must be at least 1, not " + std::to_string(step));
-  auto wrong = [&](Dim low, Dim high) {
-    const Dim gap = c.dims.sub(high, low);
-    return gap.is_const() && gap.value() < 0;
-  };
-  if (wrong(0, start) || wrong(start, end) || wrong(end, size))
-    return r.refuse("bounds " + r.print(start) + " to " + r.print(end) + " do not lie within size " +
-                    r.print(size));
+  const Dim steps[] = {step};
+  TENON_TRY(r.amounts(steps, 1, "step"));
+  TENON_TRY(r.bounds(start, end, size));
   Dims out = r.shape(0);
   out[axis] = c.dims.ceil_div(c.dims.sub(end, start), step);
   return out;
@@ -289,9 +333,9 @@ Result<Dims> windows(InferContext& c) {
   const Dims &sizes = r.dims("sizes"), &strides = r.dims("strides"), &dilations = r.dims("dilations");
   if (axes.size() != sizes.size() || axes.size() != strides.size() || axes.size() != dilations.size())
     return r.refuse("axes, sizes, strides and dilations differ in length");
-  TENON_TRY(r.at_least(sizes, 1, "sizes"));
-  TENON_TRY(r.at_least(strides, 1, "strides"));
-  TENON_TRY(r.at_least(dilations, 1, "dilations"));
+  TENON_TRY(r.amounts(sizes, 1, "sizes"));
+  TENON_TRY(r.amounts(strides, 1, "strides"));
+  TENON_TRY(r.amounts(dilations, 1, "dilations"));
   if (!axes.empty()) {
     if (r.rank() == 0) return r.refuse("a scalar has no axis for a window");
     auto flags = axis_flags(axes, r.rank());
@@ -365,11 +409,15 @@ Result<Dims> take_along(InferContext& c) {
   return r.shape(1);
 }
 
+Status has_put_mode(const Rule& r, const Node& node) {
+  const std::string& mode = attr_as<std::string>(node, "mode");
+  return find_put_mode(mode) ? Status() : r.refuse("mode is none of set, add, mul, max and min: " + mode);
+}
+
 Result<Dims> scatter(InferContext& c) {
   const Rule r(c);
   TENON_ASSIGN(const int axis, r.axis("axis"));
-  const std::string& mode = attr_as<std::string>(c.node, "mode");
-  if (mode != "set" && mode != "add") return r.refuse("mode is neither set nor add: " + mode);
+  TENON_TRY(has_put_mode(r, c.node));
   if (r.rank(1) != r.rank() || r.rank(2) != r.rank()) return r.refuse("operands differ in rank");
   for (int d = 0; d < r.rank(); ++d) {
     TENON_TRY(r.agree(r.shape(1)[d], r.shape(2)[d],
@@ -386,8 +434,7 @@ Result<Dims> scatter(InferContext& c) {
 
 Result<Dims> index_put(InferContext& c) {
   const Rule r(c);
-  const std::string& mode = attr_as<std::string>(c.node, "mode");
-  if (mode != "set" && mode != "add") return r.refuse("mode is neither set nor add: " + mode);
+  TENON_TRY(has_put_mode(r, c.node));
   TENON_ASSIGN(const Dims expected, gather(c));
   const std::string text = "updates " + r.print(r.shape(2)) + " where " + r.print(expected) + " is needed";
   if (r.shape(2).size() != expected.size()) return r.refuse(text);

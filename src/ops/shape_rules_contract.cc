@@ -6,16 +6,17 @@
 namespace tenon::shapes {
 namespace {
 
-// Attribute lists of one entry per spatial axis; an empty list stands for `fallback` everywhere where one is
-// given.
-Result<std::vector<int64_t>> per_axis(const Rule& r, std::string_view name, size_t axes, int64_t low,
-                                      std::optional<int64_t> fallback = {}) {
-  TENON_ASSIGN(std::vector<int64_t> values, r.ints(name));
+// Attribute lists of one constant per spatial axis; an empty list stands for `fallback` everywhere where one is given.
+// They come as sizes, whose arithmetic (DimTable) knows what overflows.
+Result<Dims> per_axis(const Rule& r, std::string_view name, size_t axes, int64_t low,
+                      std::optional<int64_t> fallback = {}) {
+  TENON_TRY(r.ints(name).status());
+  Dims values = r.dims(name);
   if (values.empty() && fallback) values.assign(axes, *fallback);
   if (values.size() != axes)
     return r.refuse(std::string(name) + " " + r.print(r.dims(name)) + " needs one entry for each of " +
                     std::to_string(axes) + " spatial axes");
-  TENON_TRY(r.at_least(r.dims(name), low, name));
+  TENON_TRY(r.amounts(values, low, name));
   return values;
 }
 
@@ -58,7 +59,8 @@ Result<Dims> matmul(InferContext& c) {
   if (row) a.insert(a.begin(), Dim(1));
   if (column) b.push_back(Dim(1));
   TENON_TRY(r.agree(a.back(), b[b.size() - 2], text + ", inner sizes"));
-  auto batch = broadcast_shapes(Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2));
+  auto batch = broadcast_shapes(c, Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2),
+                                static_cast<size_t>(!row) + static_cast<size_t>(!column));
   if (!batch.ok()) {
     const std::string why = text + ": batch axes " + batch.status().message();
     return batch.status().code() == Code::invalid ? r.refuse(why) : r.decline(why);
@@ -93,10 +95,11 @@ Result<Dims> convolution(InferContext& c) {
   TENON_ASSIGN(const auto high, per_axis(r, "padding_high", s.axes, 0));
   TENON_ASSIGN(const auto dilations, per_axis(r, "dilations", s.axes, 1));
   TENON_ASSIGN(const auto extra, per_axis(r, "output_padding", s.axes, 0, 0));
-  TENON_TRY(r.at_least(std::span(w).subspan(2), 1, "kernel"));
+  TENON_TRY(r.amounts(std::span(w).subspan(2), 1, "kernel"));
   const bool transposed = attr_as<bool>(c.node, "transposed");
   for (size_t i = 0; i < s.axes; ++i) {
-    if (!transposed && extra[i] != 0) return r.refuse("output_padding belongs to a transposed convolution");
+    if (!transposed && extra[i] != Dim(0))
+      return r.refuse("output_padding belongs to a transposed convolution");
     if (transposed && extra[i] >= std::max(strides[i], dilations[i]))
       return r.refuse("output_padding must be smaller than stride or dilation");
   }
@@ -118,10 +121,11 @@ Result<Dims> convolution(InferContext& c) {
       // (size - 1) * stride - low - high + dilation * (kernel - 1) + output_padding + 1
       const Dim reach = c.dims.mul(dilations[i], c.dims.sub(kernel, 1));
       size = c.dims.add(c.dims.mul(c.dims.sub(size, 1), strides[i]),
-                        c.dims.add(reach, extra[i] + 1 - low[i] - high[i]));
+                        c.dims.sub(c.dims.add(reach, c.dims.add(extra[i], 1)), c.dims.add(low[i], high[i])));
       TENON_TRY(r.at_least(std::span(&size, 1), 0, "result size"));
     } else {
-      TENON_ASSIGN(size, r.positions(c.dims.add(size, low[i] + high[i]), kernel, strides[i], dilations[i]));
+      TENON_ASSIGN(
+          size, r.positions(c.dims.add(size, c.dims.add(low[i], high[i])), kernel, strides[i], dilations[i]));
     }
   }
   return out;
@@ -134,14 +138,15 @@ Result<Dims> pool(InferContext& c) {
   TENON_ASSIGN(const auto strides, per_axis(r, "strides", s.axes, 1));
   TENON_ASSIGN(const auto low, per_axis(r, "padding", s.axes, 0));
   TENON_ASSIGN(const auto high, per_axis(r, "padding_high", s.axes, 0));
-  std::vector<int64_t> dilations(s.axes, 1);
+  Dims dilations(s.axes, Dim(1));
   if (has_attr(c.node, "dilations")) {
     TENON_ASSIGN(dilations, per_axis(r, "dilations", s.axes, 1, 1));
   }
   Dims out = r.shape(0);
   for (size_t i = 0; i < s.axes; ++i) {
     Dim& size = out[s.first + i];
-    TENON_ASSIGN(size, r.positions(c.dims.add(size, low[i] + high[i]), kernel[i], strides[i], dilations[i]));
+    TENON_ASSIGN(size, r.positions(c.dims.add(size, c.dims.add(low[i], high[i])), kernel[i], strides[i],
+                                   dilations[i]));
   }
   return out;
 }
@@ -154,9 +159,9 @@ Result<Dims> adaptive_pool(InferContext& c) {
   for (size_t i = 0; i < s.axes; ++i) {
     Dim& size = out[s.first + i];
     if (size == Dim(0)) return r.refuse("no element to average");
+    TENON_TRY(r.amounts(std::span(&size, 1), 0, "size"));
     if (!size.is_const() && !c.dims.divide(size, output[i]))
-      return r.decline("size " + r.print(size) + " is not known to be a multiple of " +
-                       std::to_string(output[i]));
+      return r.decline("size " + r.print(size) + " is not known to be a multiple of " + r.print(output[i]));
     size = output[i];
   }
   return out;
@@ -179,12 +184,16 @@ Result<Dims> attention(InferContext& c) {
     const std::string text =
         "heads of q, " + r.print(q[1]) + ", are no multiple of the heads of k, " + r.print(k[1]);
     if (constant && (k[1].value() == 0 || q[1].value() % k[1].value() != 0)) return r.refuse(text);
-    if (!constant && !c.dims.divide(q[1], k[1]))
+    if (!constant && !r.divides(k[1], q[1]))
       return r.decline("it cannot be shown that " + text + " is false");
   }
   if (r.operands() == 4) {
     const Dims scores = {q[0], q[1], q[2], k[2]};
-    auto wide = broadcast_shapes(scores, r.shape(3));
+    // The result's shape says nothing of the scores'.
+    Claim claim{scores};
+    InferContext as_claimed{c.graph, c.node, c.dims, {}, &claim};
+    auto wide = broadcast_shapes(c.claim ? as_claimed : c, scores, r.shape(3));
+    if (c.claim) c.claim->needed.insert(c.claim->needed.end(), claim.needed.begin(), claim.needed.end());
     const std::string text = "mask " + r.print(r.shape(3)) + " against scores " + r.print(scores);
     if (!wide.ok() && wide.status().code() == Code::unsupported) return r.decline(text);
     if (!wide.ok() || *wide != scores) return r.refuse(text);
@@ -221,7 +230,7 @@ Result<Dims> norm_channels(InferContext& c) {
     if (groups < 1) return r.refuse("groups must be at least 1, not " + std::to_string(groups));
     if (channels.is_const() && channels.value() % groups != 0)
       return r.refuse(r.print(channels) + " channels do not fall into " + std::to_string(groups) + " groups");
-    if (!channels.is_const() && !c.dims.divide(channels, groups))
+    if (!channels.is_const() && !r.divides(groups, channels))
       return r.decline("channels " + r.print(channels) + " are not known to fall into " +
                        std::to_string(groups) + " groups");
   }

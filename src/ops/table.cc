@@ -20,6 +20,7 @@
 #include "src/ops/math.h"
 #include "src/ops/rules.h"
 #include "src/ops/scalar.h"
+#include "src/ops/special.h"
 
 namespace tenon {
 namespace {
@@ -138,6 +139,8 @@ Status check_columns(const Op& row) {
   switch (row.kind) {
     case Kind::input: return lacks(row.arity != 0, "arity 0");
     case Kind::map:
+      TENON_TRY(lacks(!row.fault.what.empty() && !(row.fault.eval && row.eval_int && !row.fault.llvm.empty()),
+                      "an eval_int column, and all of its fault column"));
       return lacks(!row.eval && !row.eval_int && !row.body && !dtype_decides,
                    "an eval or eval_int column, or a body");
     case Kind::reduce:
@@ -252,8 +255,8 @@ Result<OpId> register_op(Op row) {
   if (!row.combine.empty() && !t.ids.contains(row.combine))
     return invalid("op " + std::string(row.name) + ": combine names no row: " + std::string(row.combine));
   if (t.count.load() >= kMaxOps) return invalid("op " + std::string(row.name) + ": the table is full");
-  for (std::string_view* view :
-       {&row.name, &row.attrs, &row.combine, &row.doc, &row.llvm.f, &row.llvm.s, &row.llvm.u, &row.llvm.b})
+  for (std::string_view* view : {&row.name, &row.attrs, &row.combine, &row.doc, &row.llvm.f, &row.llvm.s,
+                                 &row.llvm.u, &row.llvm.b, &row.fault.what, &row.fault.llvm})
     *view = t.keep(*view);
   return t.append(std::move(row));
 }

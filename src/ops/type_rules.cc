@@ -123,7 +123,7 @@ Result<DType> indexed(InferContext& c) {
     if (c.operand(i).dtype != c.operand(0).dtype) return differ(r, 0, i);
   const DType dtype = c.operand(0).dtype;
   const bool puts = c.node.op == ops::scatter || c.node.op == ops::index_put;
-  if (is_storage(dtype) && puts && attr_as<std::string>(c.node, "mode") == "add") return only_kept(r, dtype);
+  if (is_storage(dtype) && puts && attr_as<std::string>(c.node, "mode") != "set") return only_kept(r, dtype);
   return dtype;
 }
 

@@ -51,23 +51,15 @@ std::optional<Dims> reshape_strides(DimTable& dims, const Dims& from, const Dims
   return out;
 }
 
-}  // namespace
-
-std::optional<View> view_of(const Graph& graph, ValueId value,
-                            const std::function<std::optional<Dims>(ValueId)>& strides_of) {
-  if (auto strides = strides_of(value)) return View{value, Dim(0), *strides};
-  const Node& n = graph.node(value);
-  if (!op(n.op).view) return std::nullopt;
-  auto below = view_of(graph, n.inputs[0], strides_of);
-  if (!below) return std::nullopt;
+// The view `n` of what `v` is; false where it is no strides.
+bool look_through(const Graph& graph, const Node& n, View& v) {
   DimTable& dims = *graph.dims;
   const Dims& shape = graph.type(n.inputs[0]).shape;
-  const Dims& strides = below->strides;
+  const Dims strides = v.strides;
   const int64_t rank = static_cast<int64_t>(shape.size());
-  View v{below->base, below->offset, strides};
   if (n.op == ops::reshape) {
     auto reshaped = reshape_strides(dims, shape, strides, n.type.shape);
-    if (!reshaped) return std::nullopt;
+    if (!reshaped) return false;
     v.strides = *reshaped;
   } else if (n.op == ops::transpose) {
     auto perm = attr_ints(n, "perm");
@@ -96,8 +88,24 @@ std::optional<View> view_of(const Graph& graph, ValueId value,
       v.strides[a] = dims.mul(strides[a], Dim(-1));
     }
   } else {
-    return std::nullopt;
+    return false;
   }
+  return true;
+}
+
+}  // namespace
+
+std::optional<View> view_of(const Graph& graph, ValueId value,
+                            const std::function<std::optional<Dims>(ValueId)>& strides_of) {
+  std::vector<ValueId> views;  // the outermost first: chains may be long
+  std::optional<Dims> strides;
+  for (; !(strides = strides_of(value)); value = graph.node(value).inputs[0]) {
+    if (!op(graph.node(value).op).view) return std::nullopt;
+    views.push_back(value);
+  }
+  View v{value, Dim(0), std::move(*strides)};
+  for (size_t i = views.size(); i-- > 0;)
+    if (!look_through(graph, graph.node(views[i]), v)) return std::nullopt;
   return v;
 }
 

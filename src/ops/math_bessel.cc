@@ -1,0 +1,53 @@
+// The modified Bessel functions I0 and I1, in f64 arithmetic. Tested by tests/math_test.cc and tests/special_test.cc.
+#include "src/ops/bessel_tables.h"
+#include "src/ops/math_value.h"
+
+namespace tenon::math {
+namespace {
+
+// e^-a I(a) for an f64 a >= 0, over a for I1 on [0, 8]; `small` and `large` are to the precision of the result.
+Val scaled(Val a, bool first, std::span<const double> small, std::span<const double> large) {
+  const Val near = a <= 8;
+  const Val x = where(near, a, 8.0), y = where(near, 8.0, a);  // each inside the interval of its polynomial
+  const Val inside = horner(0.25 * x - 1, small), beyond = horner(16 / y - 1, large) / sqrt(y);
+  return where(near, first ? x * inside : inside, beyond);
+}
+
+Val scaled_i0(Val a, bool wide) {
+  return wide ? scaled(a, false, bessel::kI0Small, bessel::kI0Large)
+              : scaled(a, false, bessel::kI0SmallF32, bessel::kI0LargeF32);
+}
+Val scaled_i1(Val a, bool wide) {
+  return wide ? scaled(a, true, bessel::kI1Small, bessel::kI1Large)
+              : scaled(a, true, bessel::kI1SmallF32, bessel::kI1LargeF32);
+}
+
+// times e^a, which may overflow first; NaN for infinity, as PyTorch has it
+Val unscaled(Val y, Val a) {
+  const Val half = exp(0.5 * a);
+  return where(a == kInf, kNaN, y * half * half);
+}
+
+uint32_t even(Val x, Val y) { return cast(y, x.type()).id; }
+uint32_t odd(Val x, Val y) { return cast(where(x < 0, -y, y), x.type()).id; }
+
+}  // namespace
+
+uint32_t i0e(MathBuilder& b, Operands operands) {
+  const Val x(b, operands[0]), a = abs(cast(x, DType::f64));
+  return even(x, scaled_i0(a, x.wide()));
+}
+uint32_t i0(MathBuilder& b, Operands operands) {
+  const Val x(b, operands[0]), a = abs(cast(x, DType::f64));
+  return even(x, unscaled(scaled_i0(a, x.wide()), a));
+}
+uint32_t i1e(MathBuilder& b, Operands operands) {
+  const Val x(b, operands[0]), a = abs(cast(x, DType::f64));
+  return odd(x, scaled_i1(a, x.wide()));
+}
+uint32_t i1(MathBuilder& b, Operands operands) {
+  const Val x(b, operands[0]), a = abs(cast(x, DType::f64));
+  return odd(x, unscaled(scaled_i1(a, x.wide()), a));
+}
+
+}  // namespace tenon::math

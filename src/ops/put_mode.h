@@ -1,0 +1,34 @@
+// PutMode: what scatter and index_put do with an update, the attribute `mode`. The shape rule, the evaluation and the
+// kernels read the table here. Tested by tests/eval_test.cc, tests/run_test.cc and tests/ops_test.cc.
+#pragma once
+
+#include <string_view>
+
+#include "src/ir/dtype.h"
+#include "src/ops/names.h"
+
+namespace tenon {
+
+struct PutMode {
+  std::string_view name;
+  OpId fold, fold_bool;  // the map row that folds the update into what is there
+  bool sets = false;     // no row: the update takes its place
+  OpId row(DType type) const { return is_bool(type) ? fold_bool : fold; }
+};
+
+inline constexpr PutMode kPutModes[] = {
+    {"set", 0, 0, true},
+    {"add", ops::add, ops::logical_or},
+    {"mul", ops::mul, ops::logical_and},
+    {"max", ops::maximum, ops::logical_or},
+    {"min", ops::minimum, ops::logical_and},
+};
+
+// nullptr: there is no such mode.
+inline const PutMode* find_put_mode(std::string_view name) {
+  for (const PutMode& mode : kPutModes)
+    if (mode.name == name) return &mode;
+  return nullptr;
+}
+
+}  // namespace tenon

@@ -1,0 +1,61 @@
+// Special: what the rows of special.def compute on one element, with the loops that a math body cannot have. Floats are
+// within a few units in the last place of an f64, but near zeros of oscillating functions, where the error is a few units of
+// the neighbouring values, and far from the domain's usual part where the function is ill-conditioned. NaN operands give NaN.
+// Values at poles, at infinities and outside the domain are PyTorch's; so are the recurrences of the polynomials, which are
+// computed in f32 for f32. Safe to call from any thread. Tested by tests/special_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace tenon::special {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// special_gamma.cc
+double lgamma(double x);
+double digamma(double x);
+double zeta(double s, double q);
+double polygamma(double n, double x);
+float polygamma(float n, float x);
+// special_igamma.cc
+double igamma(double a, double x);
+double igammac(double a, double x);
+float igamma(float a, float x);  // in f64 arithmetic, to an f32's precision
+float igammac(float a, float x);
+// special_erf.cc
+double erfinv(double x);
+double ndtri(double p);
+double erfcx(double x);
+// special_bessel.cc
+double i0(double x);
+double i0e(double x);
+double i1(double x);
+double i1e(double x);
+double k0(double x);
+double k0e(double x);
+double k1(double x);
+double k1e(double x);
+double j0(double x);
+double j1(double x);
+double y0(double x);
+double y1(double x);
+double airy_ai(double x);
+// special_polynomial.cc, in f32 and f64
+#define TENON_POLYNOMIAL(name)          \
+  double name(double x, double degree); \
+  float name(float x, float degree);
+TENON_POLYNOMIAL(chebyshev_t)
+TENON_POLYNOMIAL(chebyshev_u)
+TENON_POLYNOMIAL(chebyshev_v)
+TENON_POLYNOMIAL(chebyshev_w)
+TENON_POLYNOMIAL(hermite_h)
+TENON_POLYNOMIAL(hermite_he)
+TENON_POLYNOMIAL(laguerre_l)
+TENON_POLYNOMIAL(legendre_p)
+#undef TENON_POLYNOMIAL
+int64_t gcd(int64_t a, int64_t b);
+int64_t lcm(int64_t a, int64_t b);
+
+}  // namespace tenon::special
