@@ -24,7 +24,7 @@ if(NOT TENON_LLVM)
   set(no_llvm "/jit/orc\\.cc$")
 endif()
 # NVIDIA's libraries are opened at run time.
-set(backend_rooms backends/*.cc backends/reference/*.cc backends/cuda/*.cc backends/cublaslt/*.cc backends/cudnn/*.cc)
+set(backend_rooms backends/*.cc backends/reference/*.cc backends/rows/*.cc backends/cuda/*.cc backends/cublaslt/*.cc backends/cudnn/*.cc)
 if(TENON_LLVM)
   list(APPEND backend_rooms backends/cpu/*.cc)
 endif()

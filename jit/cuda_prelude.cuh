@@ -240,6 +240,7 @@ TN_FN double tn_minimum(double a, double b) { return a != a || a < b ? a : b; }
 template <class T> TN_FN T tn_minimum(T a, T b) { return a < b ? a : b; }
 TN_FN float tn_clamp(float x, float low, float high) { const float r = low != low || x < low ? low : x; return high != high || r > high ? high : r; }
 TN_FN double tn_clamp(double x, double low, double high) { const double r = low != low || x < low ? low : x; return high != high || r > high ? high : r; }
+template <class T> TN_FN T tn_index_in(T i, T size) { return (unsigned long long)i < (unsigned long long)size ? i : T(0); }
 template <class T> TN_FN T tn_clamp(T x, T low, T high) { const T r = x < low ? low : x; return r > high ? high : r; }
 TN_FN float tn_neg(float a) { return -a; }
 TN_FN double tn_neg(double a) { return -a; }
@@ -395,6 +396,7 @@ TN_FLOAT(log2, log2f(a), log2(a))
 TN_FLOAT(expm1, expm1f(a), expm1(a))
 TN_FLOAT(log10, log10f(a), log10(a))
 TN_FLOAT(log1p, log1pf(a), log1p(a))
+TN_FLOAT(lgamma, lgammaf(a), lgamma(a))
 TN_FLOAT(sin, sinf(a), sin(a))
 TN_FLOAT(cos, cosf(a), cos(a))
 TN_FLOAT(tan, tanf(a), tan(a))

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "jit/host_call.h"
 #include "jit/lane_step.h"
 #include "jit/schedule.h"
 #include "src/ops/names.h"
@@ -118,6 +119,86 @@ bool LaneEmitter::emit_random_words(const Stmt& s) {
   });
   define(s.result, carried[0].value, w_);
   return true;
+}
+
+// ---- calls of the host ----
+
+std::string LaneEmitter::call_host(const Op& row, const std::vector<std::string>& operands, DType operand,
+                                   int lanes, const std::string& name) {
+  const HostClass c = host_class(row, operand);
+  const bool widened = register_type(c.type) != register_type(operand);
+  const std::string type = at_lanes(register_type(c.type), lanes);
+  auto convert = [&](const std::string& value, DType from, DType to) {
+    return widened ? expand_at(cast_template(from, to), {value}, from, to, lanes, name) : value;
+  };
+  if (call_stage_.empty())
+    call_stage_ =
+        f_.entry("alloca [" + std::to_string(kMostHostOperands * w_) + " x i64], align 64", "calls");
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const std::string at =
+        offset_pointer(register_type(c.type), call_stage_, static_cast<int64_t>(i) * lanes);
+    f_.statement("store " + type + " " + convert(operands[i], operand, c.type) + ", ptr " + at + ", align 8");
+  }
+  const std::string function = "@" + std::string(kHostPrefix) + std::string(c.suffix) + std::string(row.name);
+  const std::string caller = "@" + std::string(c.caller);
+  const Int count = lanes == 1 ? Int(1) : simd_.masked ? simd_.count : Int(lanes);
+  f_.statement("call void " + caller + "(ptr " + function + ", ptr " + call_stage_ + ", i64 " +
+               std::to_string(operands.size()) + ", i64 " + std::to_string(lanes) + ", i64 " + count.text +
+               ")");
+  declared_.insert("declare dso_local void " + caller + "(ptr, ptr, i64, i64, i64)\n");
+  declared_.insert("declare dso_local void " + function + "()\n");
+  return convert(f_.here("load " + type + ", ptr " + call_stage_ + ", align 8", name), c.type, operand);
+}
+
+void LaneEmitter::emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand,
+                                 int lanes) {
+  const Op& row = op(s.op);
+  TENON_CHECK(calls_host(row, operand) && operands.size() <= kMostHostOperands,
+              "no LLVM spelling: " + print_line(k_, s));
+  define(s.result, call_host(row, operands, operand, lanes, hint(s.result)), lanes);
+}
+
+// With q = trunc(a / b) below 2^mantissa, a - q b is exact, and the result or, where the division rounded up, b less: q
+// then is one too large. Larger quotients, infinities and NaN are left to the host.
+bool LaneEmitter::emit_remainder(const Stmt& s, const std::vector<std::string>& operands, DType operand,
+                                 int lanes) {
+  if (lanes == 1 || isa_ == Isa::sse2 || !is_float(operand)) return false;
+  const std::string name = hint(s.result);
+  auto at_all = [&](std::string_view text, const std::vector<std::string>& values, DType result) {
+    return expand_at(text, values, operand, result, lanes, name);
+  };
+  const std::string a = at_all("call $T @llvm.fabs.$N($T $0)", {operands[0]}, operand),
+                    b = at_all("call $T @llvm.fabs.$N($T $0)", {operands[1]}, operand),
+                    quotient = at_all("fdiv $T $0, $1", {a, b}, operand);
+  std::string slow = at_all(operand == DType::f64 ? "$c = fcmp olt $T $0, $[9007199254740992.0]\n"
+                                                    "$d = fcmp olt $T $1, $[0x7FF0000000000000]\n"
+                                                    "$e = and $C $c, $d\nxor $C $e, $i1[true]"
+                                                  : "$c = fcmp olt $T $0, $[16777216.0]\n"
+                                                    "$d = fcmp olt $T $1, $[0x7FF0000000000000]\n"
+                                                    "$e = and $C $c, $d\nxor $C $e, $i1[true]",
+                            {quotient, b}, DType::b8);
+  const std::string rest = at_all(
+      "$t = call $T @llvm.trunc.$N($T $0)\n$m = fneg $T $t\n"
+      "$r = call $T @llvm.fma.$N($T $m, $T $2, $T $1)\n"
+      "$n = fcmp olt $T $r, zeroinitializer\n$p = fadd $T $r, $2\n"
+      "$x = select $C $n, $T $p, $T $r\n"
+      "call $T @llvm.copysign.$N($T $x, $T $3)",
+      {quotient, a, b, operands[0]}, operand);
+  const std::string flags = at_lanes("i1", lanes), word = "i" + std::to_string(lanes);
+  if (simd_.masked) slow = f_.pure("and " + flags + " " + slow + ", " + mask());
+  const std::string any =
+      f_.pure("zext " + word + " " + f_.pure("bitcast " + flags + " " + slow + " to " + word) + " to i64");
+  std::vector<Carried> carried{{at_lanes(register_type(operand), lanes), name, rest}};
+  f_.when_less(name + ".far", 0, Int(any), true, carried,
+               [&] { carried[0].value = call_host(op(s.op), operands, operand, lanes, name); });
+  define(s.result, carried[0].value, lanes);
+  return true;
+}
+
+std::string LaneEmitter::host_functions() const {
+  std::string text;
+  for (const std::string& line : declared_) text += line;
+  return text;
 }
 
 // ---- addresses ----
@@ -278,10 +359,12 @@ std::string LaneEmitter::memory_mangled(DType type) const {
   return "v" + std::to_string(w_) + (m == "double" ? "f64" : m == "float" ? "f32" : std::string(m));
 }
 
-bool LaneEmitter::crosses(const Stmt& load, Ref var, const std::set<Ref>& computed) const {
-  if (load.kind != Stmt::Kind::load || k_.buffers[load.buffer].role != Buffer::Role::in) return false;
+bool LaneEmitter::crosses(const Stmt& s, Ref var, const std::set<Ref>& computed) const {
+  const bool loads = s.kind == Stmt::Kind::load;
+  if (!loads && s.kind != Stmt::Kind::store) return false;
+  if (k_.buffers[s.buffer].role != (loads ? Buffer::Role::in : Buffer::Role::out)) return false;
   bool jumps = false, steps = false;
-  for (const Term& t : load.address) {
+  for (const Term& t : s.address) {
     if (t.var == kNoRef) continue;
     if (t.var == simd_.var) {
       if (jumps || (t.size < 0 && t.factor == 1)) return false;
@@ -306,6 +389,23 @@ std::vector<std::string> LaneEmitter::read_crossing(const Stmt& load) {
     rows.push_back(read(b, "load " + wide + ", ptr " + at + ", align " + std::to_string(size_of(b.type)),
                         name + ".row"));
   }
+  return turned(std::move(rows), wide, name);
+}
+
+void LaneEmitter::write_crossing(const Stmt& store, std::vector<std::string> columns) {
+  const Buffer& b = k_.buffers[store.buffer];
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
+  const Place p = place(store.buffer, store.address);
+  const std::vector<std::string> rows = turned(std::move(columns), wide, "out");
+  for (int l = 0; l < w_; ++l) {
+    const std::string at = offset_pointer(type, p.pointer, f_.mul(l, p.stride));
+    f_.statement("store " + wide + " " + rows[l] + ", ptr " + at + ", align " +
+                 std::to_string(size_of(b.type)));
+  }
+}
+
+std::vector<std::string> LaneEmitter::turned(std::vector<std::string> rows, const std::string& wide,
+                                             const std::string& name) {
   auto shuffle = [&](const std::string& x, const std::string& y, const auto& from) {
     std::string numbers = "<";
     for (int l = 0; l < w_; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(from(l));
@@ -346,9 +446,9 @@ void LaneEmitter::emit_load(const Stmt& s) {
   int lanes = p.kind == Place::Kind::uniform ? 1 : w_;
   const std::string conversion = load_template(b.type);
   const std::string name = hint(s.result);
-  auto turned = turned_.find(&s);
+  auto there = turned_.find(&s);
   std::string bits =
-      turned != turned_.end() ? turned->second : read_lanes(b, p, conversion == "$0" ? name : name + ".bits");
+      there != turned_.end() ? there->second : read_lanes(b, p, conversion == "$0" ? name : name + ".bits");
   define(s.result, expand_at(conversion, {bits}, b.type, compute_type(b.type), lanes, name), lanes);
 }
 
@@ -371,6 +471,10 @@ void LaneEmitter::emit_store(const Stmt& s) {
                  : size_of(b.type) == 2                ? DType::i16
                                                        : b.type;
     bits = vector({bits, kind, 1});
+  }
+  if (auto later = columns_.find(&s); later != columns_.end()) {
+    later->second.push_back(bits);
+    return;
   }
   if (p.kind == Place::Kind::unit) {
     if (!simd_.masked) {

@@ -77,6 +77,14 @@ class LaneEmitter {
   const std::string& stage();
   void copy(const std::string& to, const std::string& from, int element);
 
+  // The eval column of a row, called for each lane that exists, with the operands in memory.
+  std::string call_host(const Op& row, const std::vector<std::string>& operands, DType operand, int lanes,
+                        const std::string& name);
+  void emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
+  // fmod of floats. False: by its spelling.
+  bool emit_remainder(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
+  std::string host_functions() const;  // the declarations of what is called, one a line
+
   // Random numbers of places side by side, from half as many blocks. False: they are not.
   bool emit_random_words(const Stmt& s);
 
@@ -88,11 +96,16 @@ class LaneEmitter {
   std::string pointers(const std::string& type, const Place& p);
   std::string memory_mangled(DType type) const;
   void emit_load(const Stmt& s);
-  // Whether the load jumps from lane to lane but steps by one along `var`, in memory that the kernel never writes.
-  // computed: values there are only later.
-  bool crosses(const Stmt& load, Ref var, const std::set<Ref>& computed) const;
+  // Whether the load or store jumps from lane to lane but steps by one along `var`, in memory that the kernel only reads,
+  // or only writes. computed: values there are only later.
+  bool crosses(const Stmt& s, Ref var, const std::set<Ref>& computed) const;
   // The bits of such a load for W steps of `var` from its value on: W loads of whole vectors, turned in registers.
   std::vector<std::string> read_crossing(const Stmt& load);
+  // Stores what W steps of `var` have left in columns_: the same the other way round.
+  void write_crossing(const Stmt& store, std::vector<std::string> columns);
+  // Of W vectors the first elements, the second ones, ...
+  std::vector<std::string> turned(std::vector<std::string> rows, const std::string& wide,
+                                  const std::string& name);
   void emit_store(const Stmt& s);
 
   const Kernel& k_;
@@ -103,8 +116,11 @@ class LaneEmitter {
   std::vector<Int> sizes_;
   std::vector<std::string> bases_;  // per buffer
   std::string stage_;
+  std::string call_stage_;                     // where the operands and results of a call of the host lie
+  std::set<std::string> declared_;             // declarations of functions of the host
   std::map<const Stmt*, std::string> turned_;  // loads whose bits are there already
-  Simd simd_;                                  // var kNoRef outside simd axes
+  std::map<const Stmt*, std::vector<std::string>> columns_;  // stores whose bits are written together, later
+  Simd simd_;                                                // var kNoRef outside simd axes
 };
 
 }  // namespace tenon::jit

@@ -44,10 +44,11 @@ class Emitter : LaneEmitter {
       scratch = f_.add(scratch, bytes.known ? Int(*bytes.known / 64 * 64)
                                             : Int(f_.pure("and i64 " + bytes.text + ", -64")));
     }
+    if (can_fault(k_)) fault_ = argument("ptr", "%buffers", "ptr", argument_index, "fault");
     prefetches_ = prefetches(k_);
     emit_par(k_.body[0]);
     return "define void @" + k_.name + "(ptr %buffers, ptr %sizes, ptr %scratch, i64 %begin, i64 %end) " +
-           attributes() + " {\n" + f_.finish() + "}\n";
+           attributes() + " {\n" + f_.finish() + "}\n" + host_functions();
   }
 
  private:
@@ -71,9 +72,11 @@ class Emitter : LaneEmitter {
 
   // ---- loops ----
 
-  // Whether the block has a load whose address leaves the variable out, which is worth a place in front of the loop.
+  // Whether the block has a load whose address leaves the variable out, which is worth a place in front of the loop, or a check,
+  // which may be of a value that does.
   bool reads_beside(const Block& block, Ref var) const {
     return std::ranges::any_of(block, [&](const Stmt& s) {
+      if (s.fault != 0) return true;
       if (s.kind != Stmt::Kind::load) return reads_beside(s.body, var);
       return std::ranges::none_of(s.address, [&](const Term& t) { return t.var == var; });
     });
@@ -306,36 +309,48 @@ class Emitter : LaneEmitter {
     return constant_at_lanes(register_type(type), literal(type, *value), lanes);
   }
 
-  // A loop within lanes that reads across them, W steps at a time: what it reads is a square, loaded by rows.
-  bool emit_turned(const Stmt& s) {
+  static bool alone_in_buffer(const Stmt& store, const Block& block) {
+    return std::ranges::count(block, store.buffer, &Stmt::buffer) == 1;
+  }
+
+  // A loop within lanes that reads across them, W steps at a time: what it reads is a square, loaded by rows. What a scan
+  // writes across them is stored by rows likewise. carried: by its scans.
+  bool emit_turned(const Stmt& s, std::vector<Carried>& carried) {
     if (simd_.var == kNoRef || simd_.masked || s.axes.size() != 1) return false;
     const Axis& axis = s.axes[0];
-    std::vector<const Stmt*> loads;
+    std::vector<const Stmt*> loads, stores;
     std::set<Ref> computed;
     for (const Stmt& inner : s.body) {
-      if (inner.kind == Stmt::Kind::scan) return false;
       computed.insert(inner.result);
       computed.insert(inner.results.begin(), inner.results.end());
-      if (crosses(inner, axis.var, computed)) loads.push_back(&inner);
+      if (!crosses(inner, axis.var, computed)) continue;
+      if (inner.kind == Stmt::Kind::load)
+        loads.push_back(&inner);
+      else if (!carried.empty() && alone_in_buffer(inner, s.body))
+        stores.push_back(&inner);
     }
-    if (loads.empty()) return false;
-    std::vector<Carried> none;
+    if (loads.empty() && stores.empty()) return false;
     const auto [begin, end] = range(axis);
     const Int full = f_.sub(end, f_.remainder(f_.sub(end, begin), w_));
-    f_.loop(hint(axis.var), begin, full, false, none, [&](const std::string& index) {
+    f_.loop(hint(axis.var), begin, full, false, carried, [&](const std::string& index) {
       define(axis.var, index, 1);
       std::vector<std::vector<std::string>> squares;
       for (const Stmt* load : loads) squares.push_back(read_crossing(*load));
+      for (const Stmt* store : stores) columns_[store];
       for (int step = 0; step < w_; ++step) {
         define(axis.var, f_.add(Int(index), step).text, 1);
         for (size_t l = 0; l < loads.size(); ++l) turned_[loads[l]] = squares[l][step];
+        next_scan_ = 0;
         emit_block(s.body);
       }
-      turned_.clear();
+      for (const Stmt* load : loads) turned_.erase(load);  // a loop around this one has others
+      define(axis.var, index, 1);
+      for (const Stmt* store : stores) write_crossing(*store, std::move(columns_.extract(store).mapped()));
       return f_.add(Int(index), w_);
     });
-    f_.loop(hint(axis.var) + ".rest", full, end, false, none, [&](const std::string& index) {
+    f_.loop(hint(axis.var) + ".rest", full, end, false, carried, [&](const std::string& index) {
       define(axis.var, index, 1);
+      next_scan_ = 0;
       emit_block(s.body);
       return f_.add(Int(index), 1);
     });
@@ -345,7 +360,6 @@ class Emitter : LaneEmitter {
   void emit_loop(const Stmt& s) {
     std::vector<Carried> carried;
     if (s.simd) return nest(s.axes, 0, s.axes.size() - 1, carried, [&] { whole_axis(s, carried); });
-    if (emit_turned(s)) return;
     std::vector<Carried>* outer = std::exchange(scans_, &carried);
     for (const Stmt& inner : s.body)
       if (inner.kind == Stmt::Kind::scan) {
@@ -353,10 +367,11 @@ class Emitter : LaneEmitter {
         carried.push_back(
             {at_lanes(register_type(type), width()), hint(inner.result), identity(inner.op, type, width())});
       }
-    nest(s.axes, 0, s.axes.size(), carried, [&] {
-      next_scan_ = 0;
-      emit_block(s.body);
-    });
+    if (!emit_turned(s, carried))
+      nest(s.axes, 0, s.axes.size(), carried, [&] {
+        next_scan_ = 0;
+        emit_block(s.body);
+      });
     scans_ = outer;
   }
 
@@ -511,6 +526,19 @@ class Emitter : LaneEmitter {
 
   // ---- statements ----
 
+  // Of lanes that do not exist the operands are anything.
+  void emit_check(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes) {
+    std::string bad = expand_at(op(s.op).fault.llvm, operands, operand, DType::b8, lanes, "bad");
+    if (lanes > 1) {
+      const std::string wide = at_lanes("i1", lanes), bits = "i" + std::to_string(lanes);
+      if (simd_.masked) bad = f_.pure("and " + wide + " " + bad + ", " + mask(), "bad");
+      bad = f_.pure("icmp ne " + bits + " " + f_.pure("bitcast " + wide + " " + bad + " to " + bits) + ", 0",
+                    "bad.any");
+    }
+    f_.seldom(bad, "fault", lanes == 1,
+              {"store atomic i32 " + std::to_string(s.fault) + ", ptr " + fault_ + " monotonic, align 4"});
+  }
+
   void emit_block(const Block& block) {
     for (const Stmt& s : block) emit_stmt(s);
   }
@@ -522,9 +550,11 @@ class Emitter : LaneEmitter {
         auto [operands, lanes] = level(s.args);
         DType operand = compute_type(k_.types[s.args.back()]);
         std::string_view text = spelling(op(s.op), operand);
-        TENON_CHECK(!text.empty(), "no LLVM spelling: " + print_line(k_, s));
+        if (text.empty()) return emit_host_call(s, operands, operand, lanes);
+        if (s.op == ops::fmod && emit_remainder(s, operands, operand, lanes)) return;
         define(s.result, expand_at(text, operands, operand, compute_type(s.type), lanes, hint(s.result)),
                lanes);
+        if (s.fault != 0) emit_check(s, operands, operand, lanes);
         return;
       }
       case Stmt::Kind::cast: {
@@ -565,6 +595,7 @@ class Emitter : LaneEmitter {
 
   std::map<Ref, std::pair<Int, Int>> tiles_;  // by the variable that counts them: elements of one and of all
   std::vector<Prefetch> prefetches_;
+  std::string fault_;                      // the address of the fault word
   std::vector<Carried>* scans_ = nullptr;  // of the innermost `for`
   size_t next_scan_ = 0;
 };

@@ -52,6 +52,15 @@ class Lowering final : public Evaluator {
     Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
     return emit(std::move(s), type);
   }
+  // Nobody could ask a GPU afterwards without waiting for it.
+  Ref checked_op(const Node& node, OpId op, std::vector<Ref> args, DType type) override {
+    Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
+    const Fault& fault = tenon::op(op).fault;
+    if (!fault.what.empty() && in_.target == Target::cpu && is_integer(proto_.kernel.types[s.args.back()]) &&
+        !(fault.of_last && is_sure(fault, s.args)))
+      s.fault = proto_.fault_number(static_cast<ValueId>(&node - graph().nodes.data()));
+    return emit(std::move(s), type);
+  }
   Ref cast_to(Ref value, DType type) override {
     if (proto_.kernel.types[value] == type) return value;
     return emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, type);
@@ -98,7 +107,9 @@ class Lowering final : public Evaluator {
     for (Scope* s : {scopes_.empty() ? nullptr : &scopes_.back(), &par_})
       if (s)
         if (auto hit = s->memo.find(key); hit != s->memo.end()) return hit->second;
-    if (auto kept = kept_.find(key); kept != kept_.end() && !scopes_.empty())
+    // What a loop that is still open has stored is not there yet in the loops it needs first.
+    if (auto kept = kept_.find(key);
+        kept != kept_.end() && !scopes_.empty() && !is_open(kept_in_[kept->second]))
       return remember(key, emit_load(kept->second, kept_type_[kept->second], inner_linear()));
     Ref r = eval_new(v, at);
     if (failed()) return 0;
@@ -142,6 +153,7 @@ class Lowering final : public Evaluator {
  private:
   using Key = std::pair<ValueId, Indices>;
   struct Scope {
+    int number = 0;
     Block block;
     std::map<Key, Ref> memo;
   };
@@ -155,6 +167,7 @@ class Lowering final : public Evaluator {
     scopes_.clear();
     kept_.clear();
     kept_type_.clear();
+    kept_in_.clear();
     kept_any_ = false;
     fixed_.clear();
   }
@@ -178,6 +191,17 @@ class Lowering final : public Evaluator {
     return r;
   }
 
+  // Whether the last operand is a number that is no fault.
+  bool is_sure(const Fault& fault, const std::vector<Ref>& args) const {
+    const Stmt* last = definition(par_.block, args.back());
+    for (const Scope& s : scopes_)
+      if (!last) last = definition(s.block, args.back());
+    if (!last || last->kind != Stmt::Kind::constant) return false;
+    std::vector<int64_t> operands(args.size());
+    operands.back() = last->literal.i;
+    return !fault.eval(operands.data());
+  }
+
   int buffer_number(ValueId v) {
     for (size_t i = 0; i < proto_.buffers.size(); ++i)
       if (proto_.buffers[i] == v) return static_cast<int>(i);
@@ -192,13 +216,13 @@ class Lowering final : public Evaluator {
     return depth;
   }
   // Addresses are numbers of proto_.accesses until finish().
-  Ref emit_load(int buffer, DType type, const Index& address) {
+  Ref emit_load(int buffer, DType type, const Index& address, int least_depth = 0) {
     Stmt s{.kind = Stmt::Kind::load, .buffer = buffer, .size = static_cast<int>(proto_.accesses.size())};
     proto_.accesses.push_back({address, false});
     proto_.loads[buffer].push_back(address);
     for (const IndexTerm& t : address.terms)
       if (t.dynamic) s.args.push_back(t.id);  // for the depth only; dropped in finish()
-    return emit(std::move(s), type, depth_of(address));
+    return emit(std::move(s), type, std::max(least_depth, depth_of(address)));
   }
   void emit_store(int buffer, const Index& address, Ref value) {
     int depth = std::max(depth_of(address), scopes_.empty() ? 0 : 1);
@@ -216,7 +240,10 @@ class Lowering final : public Evaluator {
     const Op& row = op(n.op);
     if (!member_.count(v)) {
       if (auto strides = in_.strides(v)) {
-        return emit_load(buffer_number(v), compute_type(n.type.dtype), index_.linear(at, *strides));
+        // Inside the loops whose axes index it, even with stride 0: they may be empty, and the tensor with them.
+        int depth = 0;
+        for (const Index& i : at) depth = std::max(depth, depth_of(i));
+        return emit_load(buffer_number(v), compute_type(n.type.dtype), index_.linear(at, *strides), depth);
       }
       if (row.kind == Kind::input)
         if (auto mover = find_move(n.op)) return mover(*this, n, at);  // full, iota, dim
@@ -237,7 +264,7 @@ class Lowering final : public Evaluator {
       }
       if (n.op == ops::bitcast)
         return emit(Stmt{.kind = Stmt::Kind::bitcast, .args = args}, compute_type(n.type.dtype));
-      return scalar_op(n.op, std::move(args), compute_type(n.type.dtype));
+      return checked_op(n, n.op, std::move(args), compute_type(n.type.dtype));
     }
     if (row.kind == Kind::reduce) return reduce(v, at);
     if (row.kind == Kind::scan) return scan(v, at);
@@ -318,7 +345,7 @@ class Lowering final : public Evaluator {
       if (independent) together.push_back(r);
     }
     Stmt loop{.kind = Stmt::Kind::reduce};
-    scopes_.emplace_back();
+    scopes_.emplace_back().number = ++scope_count_;
     for (ValueId r : together) {
       Indices operand;
       if (!operand_index(r, at, &operand)) return 0;
@@ -350,10 +377,12 @@ class Lowering final : public Evaluator {
     if (rank == 0) return eval(n.inputs[0], at);
     if (axis < 0) axis += rank;
     const Index& along = at[axis];
-    if (scopes_.empty() || along.terms.size() > 1 ||
-        (along.terms.size() == 1 &&
-         (along.terms[0].dynamic || !axes_[along.terms[0].id].inner || along.terms[0].coef != Dim(1) ||
-          along.offset != Dim(0) || axes_[along.terms[0].id].extent != n.type.shape[axis])))
+    const Dim length = n.type.shape[axis];
+    const bool whole = along.terms.size() == 1 && !along.terms[0].dynamic && axes_[along.terms[0].id].inner &&
+                       along.terms[0].coef == Dim(1) && axes_[along.terms[0].id].extent == length;
+    bool in_order = along.offset == Dim(0) && (whole || (along.terms.empty() && length == Dim(1)));
+    for (int64_t d = 0; d < rank; ++d) in_order = in_order && (d == axis || depth_of(at[d]) == 0);
+    if (scopes_.empty() || !in_order)
       return fail({Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not read in scan order"});
     Ref x = eval(n.inputs[0], at);
     if (failed()) return 0;
@@ -370,6 +399,9 @@ class Lowering final : public Evaluator {
       if (axes_[a].inner) extents.push_back(axes_[a].extent), at.push_back(index_.axis(a));
     return index_.linear(at, dense_strides(dims(), extents));
   }
+  bool is_open(int scope) const {
+    return std::ranges::any_of(scopes_, [&](const Scope& s) { return s.number == scope; });
+  }
   int new_local(DType type) {
     Dims extents;
     for (const LoopAxis& a : axes_)
@@ -381,6 +413,7 @@ class Lowering final : public Evaluator {
     const int local = new_local(proto_.kernel.types[value]);
     kept_[key] = local;
     kept_type_[local] = proto_.kernel.types[value];
+    kept_in_[local] = scopes_.empty() ? 0 : scopes_.back().number;
     kept_any_ = true;
     emit_store(local, inner_linear(), value);
   }
@@ -444,7 +477,7 @@ class Lowering final : public Evaluator {
     };
     const bool loops = std::any_of(axes_.begin(), axes_.end(), [](const LoopAxis& a) { return a.inner; });
     if (!full.empty() || !in_.sums.empty()) {
-      if (loops) scopes_.emplace_back();
+      if (loops) scopes_.emplace_back().number = ++scope_count_;
       store_all(full, true);
       for (const LowerInput::Sum& sum : in_.sums)
         if (!failed()) add_up(sum);
@@ -502,6 +535,8 @@ class Lowering final : public Evaluator {
   std::vector<Scope> scopes_;  // open inner loops
   std::map<Key, int> kept_;
   std::map<int, DType> kept_type_;
+  std::map<int, int> kept_in_;  // the scope that stores it
+  int scope_count_ = 0;
   KeptRows kept_rows_;
   std::set<uint32_t> fixed_;
 };

@@ -46,6 +46,7 @@ class Finisher {
     out.kernel = std::move(proto_.kernel);
     out.sizes = proto_.sizes;
     out.buffers = proto_.buffers;
+    out.faults = proto_.faults;
     return out;
   }
 
@@ -168,6 +169,12 @@ int Proto::size_number(Dim d) {
     if (sizes[i] == d) return static_cast<int>(i);
   sizes.push_back(d);
   return static_cast<int>(sizes.size() - 1);
+}
+
+int Proto::fault_number(ValueId node) {
+  auto found = std::ranges::find(faults, node);
+  if (found == faults.end()) found = faults.insert(found, node);
+  return static_cast<int>(found - faults.begin()) + 1;
 }
 
 LoweredKernel finish(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule,

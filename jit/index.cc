@@ -13,7 +13,7 @@ const IndexTerm* Index::find_axis(uint32_t axis) const {
 
 Index IndexMath::axis(uint32_t id) const {
   if (axes_[id].extent == Dim(1)) return {{}, axes_[id].start};
-  return {{{Dim(1), false, id}}, axes_[id].start};
+  return {{{Dim(1), false, id, {}}}, axes_[id].start};
 }
 
 Index IndexMath::add(const Index& a, const Index& b) const {
@@ -54,75 +54,164 @@ Index IndexMath::linear(const Indices& at, const Dims& strides) const {
   return sum;
 }
 
-// Writes a number given as a sum of coef*axis as digits in the mixed radix `dims`: every term must lie within one
-// digit. A term that crosses a digit boundary asks for its axis to be split there.
+// a == first * b + second: in first are those terms of a that b divides, and of constants the floored quotient.
+std::pair<Dim, Dim> IndexMath::divide_terms(Dim a, Dim b) const {
+  auto divided = [&](Dim term) -> std::pair<Dim, Dim> {
+    if (term.is_const() && b.is_const() && b.value() > 0)
+      return {dims_.floor_div(term, b), dims_.mod(term, b)};
+    const auto quotient = dims_.divide(term, b);
+    return quotient ? std::pair(*quotient, Dim(0)) : std::pair(Dim(0), term);
+  };
+  if (a.is_const() || dims_.expr(a).kind != DimTable::Kind::sum) return divided(a);
+  const std::vector<DimTable::Term> terms = dims_.expr(a).terms;  // a copy: the table grows below
+  Dim first(0), second(0);
+  for (const DimTable::Term& t : terms) {
+    const auto [quotient, rest] = divided(dims_.mul(Dim(t.factor), dims_.product(t.atoms)));
+    first = dims_.add(first, quotient);
+    second = dims_.add(second, rest);
+  }
+  return {first, second};
+}
+
+bool IndexMath::at_most(Dim a, Dim b) const {
+  const auto low = dims_.lower_bound(dims_.sub(b, a));
+  return low && *low >= 0;
+}
+
+IndexMath::Sign IndexMath::sign(Dim d) const {
+  if (at_most(Dim(0), d)) return Sign::positive;
+  return at_most(d, Dim(0)) ? Sign::negative : Sign::unknown;
+}
+
+std::optional<IndexRange> IndexMath::range(const Index& a) const {
+  IndexRange r{a.offset, Dim(1)};
+  for (const IndexTerm& t : a.terms) {
+    const Sign s = sign(t.coef);
+    if (s == Sign::unknown) return {};
+    const Dim span = dims_.mul(t.coef, dims_.sub(extent(t), Dim(1)));
+    if (s == Sign::negative) r.first = dims_.add(r.first, span);
+    r.count = s == Sign::negative ? dims_.sub(r.count, span) : dims_.add(r.count, span);
+  }
+  return r;
+}
+
+// Whether the digit stays below its radix: by its largest value, or because its terms are digits of a number themselves,
+// each step a multiple of all that the smaller ones count to.
+bool IndexMath::below(const Digit& digit, Dim radix) const {
+  if (at_most(dims_.add(digit.most, Dim(1)), radix)) return true;
+  if (digit.least != Dim(0)) return false;
+  auto rest = digit.counts;
+  Dim reach(1);
+  while (!rest.empty()) {
+    auto next = std::find_if(rest.begin(), rest.end(), [&](const auto& t) {
+      const Dim end = dims_.mul(t.first, t.second);
+      return std::all_of(rest.begin(), rest.end(),
+                         [&](const auto& u) { return &u == &t || dims_.divide(u.first, end); });
+    });
+    if (next == rest.end()) return false;
+    reach = dims_.mul(next->first, next->second);
+    rest.erase(next);
+  }
+  return at_most(reach, radix) || dims_.divide(radix, reach).has_value();
+}
+
+// Writes a number given as a sum of coef * axis as digits in the mixed radix `dims`. A choice of digits is right if their
+// weighted sum is the number and every digit but the first lies in [0, radix): the first then does too, as the number is
+// a position within `dims`. So each term goes to the digit with the largest weight that divides its step, the smallest
+// value of the number (loops that run backwards are counted from their other end) is shared out, and the ranges are
+// proven at the end. A term that crosses into the digit above asks for its axis to be split there.
+// The loops run, so all extents are at least 1.
 bool IndexMath::digits(const Index& linear, const Dims& dims, Indices* out, Request* request) const {
   const size_t n = dims.size();
-  std::vector<Index> digit(n);
-  Dims strides = dense_strides(dims_, dims);
+  const Dims weights = dense_strides(dims_, dims);
+  auto decline = [&](const std::string& why) {
+    *request = {Request::Kind::decline, 0, {}, {}, why + ": " + dims_.print(dims)};
+    return false;
+  };
+  std::vector<Digit> digit(n);
+  Dim least = linear.offset;
   for (const IndexTerm& t : linear.terms) {
-    bool placed = false;
-    for (size_t k = 0; k < n && !placed; ++k) {
-      auto factor = dims_.divide(t.coef, strides[k]);
-      if (!factor) continue;
-      Dim above = k == 0 ? Dim(0) : strides[k - 1];  // the next larger digit's weight
-      Dim reach = t.dynamic ? Dim(0) : dims_.mul(t.coef, axes_[t.id].extent);
-      bool fits = k == 0 || (!t.dynamic && (reach == above || dims_.divide(above, reach).has_value()));
-      if (!fits && !t.dynamic && reach.is_const() && above.is_const() && reach.value() <= above.value())
-        fits = true;
-      if (fits) {
-        digit[k] = add(digit[k], Index{{{*factor, t.dynamic, t.id}}, Dim(0)});
-        placed = true;
-        break;
-      }
-      if (t.dynamic) break;
-      // Crosses into the digit above: split the axis where its weight reaches `above`.
-      auto inner = dims_.divide(above, t.coef);
-      if (inner && dims_.divide(axes_[t.id].extent, *inner)) {
-        *request = {Request::Kind::split, t.id, *inner, {}, {}};
-        return false;
-      }
-      break;
-    }
-    if (!placed) {
-      *request = {
-          Request::Kind::decline, 0, {}, {}, "a reshape does not align with the loops: " + dims_.print(dims)};
+    const Sign direction = sign(t.coef);
+    if (direction == Sign::unknown) return decline("a reshape of loops whose direction depends on sizes");
+    const bool backwards = direction == Sign::negative;
+    const Dim step = backwards ? dims_.sub(Dim(0), t.coef) : t.coef, last = dims_.sub(extent(t), Dim(1));
+    size_t k = 0;
+    while (k + 1 < n && !dims_.divide(step, weights[k])) ++k;
+    const auto factor = dims_.divide(step, weights[k]);
+    if (!factor) return decline("a reshape does not align with the loops");
+    Digit one;
+    one.most = dims_.mul(*factor, last);
+    one.counts = {{*factor, extent(t)}};
+    if (k > 0 && !below(one, dims[k])) {
+      auto inner = dims_.divide(weights[k - 1], step);
+      if (t.dynamic || !inner || !dims_.divide(extent(t), *inner))
+        return decline("a reshape does not align with the loops");
+      *request = {Request::Kind::split, t.id, *inner, {}, {}};
       return false;
     }
+    const Dim span = backwards ? one.most : Dim(0);
+    const IndexTerm term{backwards ? dims_.sub(Dim(0), *factor) : *factor, t.dynamic, t.id, t.extent};
+    digit[k].index = add(digit[k].index, Index{{term}, span});
+    digit[k].most = dims_.add(digit[k].most, one.most);
+    digit[k].counts.push_back(one.counts[0]);
+    if (backwards) least = dims_.sub(least, dims_.mul(step, last));
   }
-  Dim rest = linear.offset;
-  for (size_t k = 0; k < n && rest != Dim(0); ++k) {
-    if (rest.is_const() && strides[k].is_const() && strides[k].value() > 0) {
-      int64_t q = rest.value() / strides[k].value();
-      digit[k] = shift(digit[k], Dim(q));
-      rest = Dim(rest.value() - q * strides[k].value());
-    } else if (auto q = dims_.divide(rest, strides[k])) {
-      digit[k] = shift(digit[k], *q);
-      rest = Dim(0);
-    }
+  for (size_t k = 0; k < n; ++k) {
+    const auto [quotient, rest] = divide_terms(least, weights[k]);
+    digit[k].index = shift(digit[k].index, quotient);
+    digit[k].least = quotient;
+    digit[k].most = dims_.add(digit[k].most, quotient);
+    least = rest;
   }
-  if (rest != Dim(0)) {
-    *request = {
-        Request::Kind::decline, 0, {}, {}, "an offset does not align with a reshape: " + dims_.print(dims)};
-    return false;
-  }
-  // A digit may only stay below its radix if its terms do not carry: with an offset this is not guaranteed.
-  if (linear.offset != Dim(0) && n > 1) {
-    for (size_t k = 1; k < n; ++k) {
-      if (digit[k].offset == Dim(0) || digit[k].terms.empty()) continue;
-      Dim top = digit[k].offset;
-      for (const IndexTerm& t : digit[k].terms)
-        if (!t.dynamic) top = dims_.add(top, dims_.mul(t.coef, dims_.sub(axes_[t.id].extent, Dim(1))));
-      auto room = dims_.lower_bound(dims_.sub(dims[k], dims_.add(top, Dim(1))));
-      if (!room || *room < 0) {
-        *request = {
-            Request::Kind::decline, 0, {}, {}, "a shifted index crosses a reshape: " + dims_.print(dims)};
-        return false;
-      }
-    }
-  }
-  *out = std::move(digit);
+  if (least != Dim(0)) return decline("an offset does not align with a reshape");
+  for (size_t k = 1; k < n; ++k)
+    if (!at_most(Dim(0), digit[k].least) || !below(digit[k], dims[k]))
+      return decline("a shifted index crosses a reshape");
+  out->clear();
+  for (Digit& d : digit) out->push_back(std::move(d.index));
+  check_digits(linear, dims, *out);
   return true;
+}
+
+// In debug builds: the invariants of digits(), at the corners of the loops for a few values of the symbols.
+void IndexMath::check_digits([[maybe_unused]] const Index& linear, [[maybe_unused]] const Dims& dims,
+                             [[maybe_unused]] const Indices& digits) const {
+#ifndef NDEBUG
+  for (const int64_t size : {1, 2, 5, 12}) {
+    std::vector<int64_t> symbols;
+    for (int s = 0; s < dims_.symbol_count(); ++s) {
+      const auto [low, high] = dims_.range(dims_.symbol_at(s));
+      symbols.push_back(std::clamp(size, low, high));
+    }
+    for (const unsigned corner : {0U, ~0U, 0x55555555U, 0x33333333U}) {
+      bool runs = true;
+      auto value = [&](Dim d) {
+        const auto v = dims_.eval(d, symbols);
+        runs = runs && v;
+        return v.value_or(0);
+      };
+      auto at_corner = [&](const Index& i) {
+        int64_t sum = value(i.offset);
+        for (const IndexTerm& t : i.terms) {
+          const int64_t count = value(extent(t));
+          runs = runs && count > 0;
+          sum += corner >> (t.id % 32) & 1 ? value(t.coef) * (count - 1) : 0;
+        }
+        return sum;
+      };
+      const int64_t want = at_corner(linear);
+      int64_t got = 0;
+      bool within = true;
+      for (size_t k = 0; k < dims.size(); ++k) {
+        const int64_t d = at_corner(digits[k]), radix = value(dims[k]);
+        runs = runs && radix > 0;
+        within = within && (k == 0 || (0 <= d && d < radix));
+        got = got * radix + d;
+      }
+      TENON_CHECK(!runs || (within && got == want), "digits of a reshape: " + dims_.print(dims));
+    }
+  }
+#endif
 }
 
 bool IndexMath::reshape(const Dims& result, const Indices& at, const Dims& operand, Indices* out,

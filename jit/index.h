@@ -4,6 +4,7 @@
 // leave a Request, the axis list is changed, and lowering starts again. Tested by tests/jit/lower_*.tn.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,11 +16,12 @@
 
 namespace tenon::jit {
 
-// coef * (axis number id, or the kernel value id when dynamic)
+// coef * (axis number id, or the kernel value id when dynamic). The variable is in [0, extent): an axis knows its extent.
 struct IndexTerm {
   Dim coef;
   bool dynamic = false;
   uint32_t id = 0;
+  Dim extent = Dim(0);  // when dynamic
   friend auto operator<=>(const IndexTerm&, const IndexTerm&) = default;
 };
 
@@ -31,6 +33,15 @@ struct Index {
 };
 using Indices = std::vector<Index>;  // one per dimension of a value
 
+// A segment of an axis remembers which piece of `cuts` (ascending) a run along it lies in; piece 0 is below cuts[0]. The run
+// is known by its step and by `begin`: where it begins, or ends if the step is negative, on the axis without segments.
+struct KnownPiece {
+  Dim begin;
+  int64_t step = 1;
+  std::shared_ptr<const Dims> cuts;
+  int piece = 0;
+};
+
 // A dimension of the group's domain is one or several loop axes: its index is the sum of weight * (variable + start).
 struct LoopAxis {
   Dim extent;
@@ -38,6 +49,7 @@ struct LoopAxis {
   bool inner = false;  // a reduction or scan axis, or the chosen vector axis
   uint32_t dim = 0;    // the dimension of the domain it belongs to
   Dim weight = Dim(1);
+  std::vector<KnownPiece> pieces = {};
 };
 struct DomainDim {
   Dim extent;
@@ -47,9 +59,15 @@ struct DomainDim {
 struct Request {
   enum class Kind { split, segment, decline } kind = Kind::decline;
   uint32_t axis = 0;
-  Dim inner_extent;  // split: extent becomes (extent / inner_extent, inner_extent)
-  Dims bounds;       // segment: positions where the axis is cut, ascending, without 0 and extent
-  std::string why;   // decline
+  Dim inner_extent;       // split: extent becomes (extent / inner_extent, inner_extent)
+  Dims bounds;            // segment: positions where the axis is cut, ascending, within [0, extent]
+  std::string why;        // decline
+  KnownPiece piece = {};  // segment: what the first segment is known to be; every cut is a bound
+};
+
+// The values an index takes lie within [first, first + count), and it takes both ends.
+struct IndexRange {
+  Dim first, count;
 };
 
 class IndexMath {
@@ -58,19 +76,35 @@ class IndexMath {
 
   Index constant(Dim offset) const { return {{}, offset}; }
   Index axis(uint32_t id) const;  // the axis variable plus its segment's start
-  Index dynamic(Ref value) const { return {{{Dim(1), true, value}}, Dim(0)}; }
+  // A value of the kernel that lies in [0, extent).
+  Index dynamic(Ref value, Dim extent) const { return {{{Dim(1), true, value, extent}}, Dim(0)}; }
   Index add(const Index& a, const Index& b) const;
   Index scale(const Index& a, Dim factor) const;
   Index shift(const Index& a, Dim offset) const;
 
-  // The operand indices of a reshape from `operand` to `result` dims. False: see request().
+  // Whether a <= b for all values of the symbols.
+  bool at_most(Dim a, Dim b) const;
+  // nullopt where the sign of a coefficient depends on the symbols.
+  std::optional<IndexRange> range(const Index& a) const;
+  // The operand indices of a reshape from `operand` to `result` dims. False: `request` says what is in the way.
   bool reshape(const Dims& result, const Indices& at, const Dims& operand, Indices* out,
                Request* request) const;
   // Sum of index * stride.
   Index linear(const Indices& at, const Dims& strides) const;
 
  private:
+  enum class Sign { negative, positive, unknown };  // zero is either
+  Sign sign(Dim d) const;
+  Dim extent(const IndexTerm& t) const { return t.dynamic ? t.extent : axes_[t.id].extent; }
+  struct Digit {
+    Index index;                              // its value
+    Dim least, most;                          // the ends of its range
+    std::vector<std::pair<Dim, Dim>> counts;  // step and extent of each term, all counting upwards
+  };
+  std::pair<Dim, Dim> divide_terms(Dim a, Dim b) const;
+  bool below(const Digit& digit, Dim radix) const;
   bool digits(const Index& linear, const Dims& dims, Indices* out, Request* request) const;
+  void check_digits(const Index& linear, const Dims& dims, const Indices& digits) const;
   DimTable& dims_;
   const std::vector<LoopAxis>& axes_;
 };

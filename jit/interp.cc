@@ -106,13 +106,19 @@ void write(void* base, int64_t i, DType t, Bits v) {
 class Interpreter {
  public:
   Interpreter(const Kernel& kernel, const std::vector<BufferView>& views, const std::vector<int64_t>& sizes,
-              int lanes)
-      : k_(kernel), sizes_(sizes), lanes_(lanes), views_(views), values_(kernel.types.size()) {}
+              int lanes, int32_t* fault)
+      : k_(kernel),
+        sizes_(sizes),
+        lanes_(lanes),
+        views_(views),
+        values_(kernel.types.size()),
+        fault_(fault) {}
 
   Status run() {
     for (const Buffer& b : k_.buffers) {
       if (b.role != Buffer::Role::local) continue;
       int64_t length = extent_value(b.length, sizes_.data());
+      if (length < 0) return invalid("kernel @" + k_.name + ": the length of %" + b.name + " is negative");
       locals_.emplace_back(length * size_of(b.type));
       views_.push_back({nullptr, length});
     }
@@ -136,6 +142,7 @@ class Interpreter {
     const Axis& a = axes[axis];
     int64_t end = a.of == kNoRef ? extent_value(a.extent, sizes_.data())
                                  : std::min((values_[a.of] + 1) * tile_[a.of].by, tile_[a.of].end);
+    if (a.of == kNoRef && end < 0) return invalid("kernel @" + k_.name + ": an extent is negative");
     if (a.counts_tiles()) {
       const int64_t by = extent_value(a.by, sizes_.data());
       if (by < 1) return invalid("kernel @" + k_.name + ": tiles without elements");
@@ -187,6 +194,11 @@ class Interpreter {
           types[i] = k_.types[s.args[i]];
         }
         values_[s.result] = apply(op(s.op), {args, count}, {types, count}, s.type);
+        if (s.fault == 0 || !op(s.op).fault.eval(args)) return {};
+        if (!fault_)
+          return invalid("kernel @" + k_.name + ": `" + print_line(k_, s) +
+                         "`: " + std::string(op(s.op).fault.what));
+        *fault_ = s.fault;
         return {};
       }
       case K::cast: values_[s.result] = cast(values_[s.args[0]], k_.types[s.args[0]], s.type); return {};
@@ -296,13 +308,14 @@ class Interpreter {
   struct Tile {
     int64_t by, end;  // elements of each, elements of all
   };
+  int32_t* fault_;
   std::vector<Tile> tile_;  // per loop variable that counts tiles
 };
 
 }  // namespace
 
 Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers,
-                 const std::vector<int64_t>& sizes, int lanes) {
+                 const std::vector<int64_t>& sizes, int lanes, int32_t* fault) {
   TENON_TRY(verify(kernel));
   auto refuse = [&](const std::string& message) {
     return invalid("kernel @" + kernel.name + ": " + message);
@@ -314,12 +327,11 @@ Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers,
   if (sizes.size() != kernel.sizes.size())
     return refuse("takes " + std::to_string(kernel.sizes.size()) + " sizes, got " +
                   std::to_string(sizes.size()));
-  if (std::ranges::any_of(sizes, [](int64_t n) { return n < 0; })) return refuse("a size is negative");
   if (lanes < 1 || !std::has_single_bit(static_cast<unsigned>(lanes)))
     return refuse("lanes is a power of two");
   Kernel expanded = kernel;
   expand_math(expanded);
-  return Interpreter(expanded, buffers, sizes, lanes).run();
+  return Interpreter(expanded, buffers, sizes, lanes, fault).run();
 }
 
 }  // namespace tenon::jit

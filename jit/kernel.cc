@@ -2,6 +2,8 @@
 // Tested by tests/kernel_test.cc.
 #include "jit/kernel.h"
 
+#include <algorithm>
+
 #include "src/base/align.h"
 #include "src/base/hash.h"
 #include "src/ops/table.h"
@@ -15,6 +17,16 @@ Ref Kernel::add_ref(DType type, std::string name) {
 }
 
 uint64_t identity(const Kernel& kernel) { return hash_bytes(canonical_text(kernel)); }
+
+namespace {
+
+bool has_check(const Block& block) {
+  return std::ranges::any_of(block, [](const Stmt& s) { return s.fault != 0 || has_check(s.body); });
+}
+
+}  // namespace
+
+bool can_fault(const Kernel& kernel) { return has_check(kernel.body); }
 
 void collect_uses(const Stmt& s, std::set<Ref>& uses) {
   uses.insert(s.args.begin(), s.args.end());
@@ -80,6 +92,11 @@ std::string_view spelling(const Op& row, DType last) {
   return info(last).is_signed ? row.llvm.s : row.llvm.u;
 }
 
+bool calls_host(const Op& row, DType last) {
+  return spelling(row, last).empty() && !row.math &&
+         (is_float(last) ? row.eval != nullptr : row.eval_int != nullptr);
+}
+
 Result<DType> scalar_result_type(OpId id, const std::vector<DType>& operands) {
   const Op& row = op(id);
   std::string call = std::string(row.name) + "(" + type_list(operands) + ")";
@@ -97,7 +114,10 @@ Result<DType> scalar_result_type(OpId id, const std::vector<DType>& operands) {
   }
   InferContext context{graph, node, *graph.dims};
   TENON_ASSIGN(DType result, row.type(context));
-  if (spelling(row, operands.back()).empty() && !row.math) return invalid(call + ": has no scalar code");
+  const DType last = operands.back();
+  const bool one_type = result == last && std::ranges::all_of(operands, [&](DType t) { return t == last; });
+  if (spelling(row, last).empty() && !row.math && !(one_type && calls_host(row, last)))
+    return invalid(call + ": has no scalar code");
   return result;
 }
 

@@ -25,7 +25,8 @@
 //
 // Sizes (N, M) are i64 arguments: one kernel serves every shape of its family. Addresses are in elements from
 // the buffer's base: a sum of terms factor*size*variable. Buffers of narrow floats load to f32 and store from
-// f32 (round to nearest even); bool buffers are bytes 0/1. The text prints and parses back exactly (grammar:
+// f32 (round to nearest even); bool buffers are bytes 0/1. A statement `%q = trunc_div %a, %b fault 2` also checks its operands:
+// where they are such as the row's fault column names, the kernel's fault word becomes 2. The text prints and parses back exactly (grammar:
 // kernel_parse.cc); the hash of the text without its names is the kernel's identity. Tested by
 // tests/kernel_test.cc and tests/jit/*.tn.
 #pragma once
@@ -47,6 +48,7 @@ namespace tenon::jit {
 using Ref = uint32_t;  // a scalar value or loop variable of the kernel
 inline constexpr Ref kNoRef = ~Ref{0};
 inline constexpr OpId kPlain = 0xffff;
+inline constexpr int kMostFaults = 9999;  // the highest number of a statement that can fault
 inline constexpr int kMaxLoopDepth =
     64;  // nested statements; deeper text is refused rather than recursed into
 
@@ -92,7 +94,7 @@ using Block = std::vector<Stmt>;
 
 struct Stmt {
   enum class Kind : uint8_t {
-    op,    // %r = add %a, %b       an elementwise row; result type by its type rule
+    op,  // %r = add %a, %b       an elementwise row; result type by its type rule; %r = index_in %i, %n fault 1
     cast,  // %r = cast.f32 %a      conversion as in src/base/convert.h; cast.bf16, cast.f16: an f32, rounded
     bitcast,   // %r = bitcast.i32 %a
     constant,  // %r = const.f32 1.5
@@ -110,6 +112,7 @@ struct Stmt {
   OpId op = 0;              // op, scan
   DType type = DType::f32;  // of the result (op, cast, bitcast, constant, size, index, load, scan)
   Ref result = kNoRef;
+  int fault = 0;  // op: the number that says this one's operands were a fault; 0: they are not checked
   std::vector<Ref> args = {};  // operands; store: the stored value; index: the variable
   Scalar literal = {};         // constant
   int buffer = -1;             // load, store
@@ -148,6 +151,7 @@ Result<Kernel> parse_kernel(std::string_view text);  // errors give line and col
 // All invariants (listed at the top of verify_kernel.cc); every violation, one per line.
 Status verify(const Kernel& kernel);
 uint64_t identity(const Kernel& kernel);  // hash of canonical_text
+bool can_fault(const Kernel& kernel);     // some statement checks its operands
 // Adds what the statement and those within read: values, and variables of addresses.
 void collect_uses(const Stmt& stmt, std::set<Ref>& uses);
 // The statement of the block, or of one within, that computes the value; null: none, or it is a loop's variable or what it folds.
@@ -156,6 +160,9 @@ const Stmt* definition(const Block& block, Ref value);
 // What the op table says about a row used on scalars. The spelling of the row for a last operand of this
 // type; empty: it has a math body there, or none.
 std::string_view spelling(const Op& row, DType last);
+// Whether machine code computes the row by calling its eval column for each element: it has neither a spelling nor a math
+// body for that type. On the CPU only, and only where the operands and the result have one type.
+bool calls_host(const Op& row, DType last);
 // The result type of a map row; invalid if the row's type rule refuses, or if it has no scalar code for these
 // types.
 Result<DType> scalar_result_type(OpId op, const std::vector<DType>& operands);
@@ -173,13 +180,14 @@ void expand_math(Kernel& kernel, bool (*spelled)(const Op& row, DType last));
 // bit (but for the sign and payload of a NaN). A simd reduce over the last axis' index k folds into lane k %
 // lanes of vector (k / lanes) % unroll, all starting from the identity; then the vectors are combined
 // pairwise (0 with 1, 2 with 3, then those), then the lanes by halves (l with l + lanes / 2, ...). Every
-// other reduce and scan folds in order.
+// other reduce and scan folds in order. fault: where a kernel that can fault leaves the number of a statement whose operands
+// were one, and goes on; null: the run ends there, as invalid.
 struct BufferView {
   void* data;
   int64_t length;  // elements
 };
 Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers,
-                 const std::vector<int64_t>& sizes, int lanes = 16);
+                 const std::vector<int64_t>& sizes, int lanes = 16, int32_t* fault = nullptr);
 
 // ---- machine code ----
 
@@ -190,7 +198,8 @@ std::string_view isa_name(Isa isa);
 std::string_view isa_needs(Isa isa);  // the instruction sets, for cpu_lacks()
 int lanes(Isa isa);                   // of every simd loop: 4, 8, 16
 
-// The function behind a compiled kernel. `buffers` in the order of Kernel::buffers without locals; `scratch`
+// The function behind a compiled kernel. `buffers` in the order of Kernel::buffers without locals, and behind them, of a kernel
+// that can fault, its fault word, an int32_t that is written only then, by any thread; `scratch`
 // is 64-byte aligned and private to the calling thread, at least scratch_bytes(kernel, sizes) long; runs the
 // par iterations [begin, end) of par_iterations(kernel, sizes, lanes). Any split into ranges gives the same
 // bits.

@@ -5,7 +5,7 @@
 //   kernel   := "kernel" "@" NAME "(" [SIZE {"," SIZE}] {";" buffer {"," buffer}} ")" block
 //   buffer   := ("in" | "out") VALUE ":" dtype | "local" VALUE ":" dtype "[" extent "]"
 //   block    := "{" {statement} "}"
-//   statement:= VALUE "=" OP VALUE {"," VALUE}
+//   statement:= VALUE "=" OP VALUE {"," VALUE} ["fault" INT]
 //             | VALUE "=" ("cast." | "bitcast.") dtype VALUE
 //             | VALUE "=" "const." dtype NUMBER
 //             | VALUE "=" "size" SIZE | VALUE "=" "index" VALUE | VALUE "=" "scan" OP VALUE
@@ -211,6 +211,13 @@ class Parser {
     Result<DType> type = scalar_result_type(s.op, types);
     if (!type.ok()) return Lexer::error(at, type.status().message());
     s.type = *type;
+    if (lexer_.accept("fault")) {
+      Token number = lexer_.peek();
+      TENON_ASSIGN(int64_t fault, lexer_.integer());
+      if (fault < 1 || fault > kMostFaults)
+        return Lexer::error(number, "a fault's number is from 1 to " + std::to_string(kMostFaults));
+      s.fault = static_cast<int>(fault);
+    }
     return {};
   }
 

@@ -62,7 +62,9 @@ class Printer {
   std::string line(const Stmt& s) const {
     using K = Stmt::Kind;
     switch (s.kind) {
-      case K::op: return result(s) + op_name(s.op) + " " + values(s.args);
+      case K::op:
+        return result(s) + op_name(s.op) + " " + values(s.args) +
+               (s.fault ? " fault " + std::to_string(s.fault) : "");
       case K::scan: return result(s) + "scan " + op_name(s.op) + " " + values(s.args);
       case K::cast: return result(s) + "cast." + std::string(name(s.type)) + " " + values(s.args);
       case K::bitcast: return result(s) + "bitcast." + std::string(name(s.type)) + " " + values(s.args);

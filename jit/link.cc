@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "jit/code_pool.h"
+#include "jit/host_call.h"
 
 // Conversions that plain x86-64 has no instruction for; from the compiler's runtime library.
 extern "C" {
@@ -227,7 +228,7 @@ void* runtime_symbol(std::string_view name) {
 #undef F1
   for (const Entry& e : kEntries)
     if (e.name == name) return e.address;
-  return nullptr;
+  return host_symbol(name);
 }
 
 Result<Linked> link(std::string_view object) { return Linker(object).run(); }

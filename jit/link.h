@@ -23,7 +23,7 @@ struct Linked {
   std::map<std::string, Symbol, std::less<>> functions;  // the global functions the object defines
 };
 
-// The C function that code may call by this name, or null: memcpy, fmaf, ...
+// The C function that code may call by this name, or null: memcpy, fmaf, ..., those of host_call.h
 void* runtime_symbol(std::string_view name);
 
 Result<Linked> link(std::string_view object);

@@ -71,6 +71,25 @@ std::string Function::place(const std::string& line, std::string_view hint, int 
   return name;
 }
 
+void Function::seldom(const std::string& condition, std::string_view hint, bool everywhere,
+                      const std::vector<std::string>& instructions) {
+  if (condition == "false") return;
+  std::string key = "seldom " + condition;
+  for (const std::string& line : instructions) key += "\n" + line;
+  if (numbered_.contains(key)) return;
+  const int at = std::max({certain_position(everywhere), floor(), position(condition)});
+  Region& region = regions_[(at + 1) / 2];
+  const std::string then = unique(std::string(hint) + ".then"), done = unique(std::string(hint) + ".done");
+  std::string& text = at % 2 ? region.pre : region.body;
+  text += "  br i1 " + condition + ", label %" + then + ", label %" + done +
+          ", !prof !{!\"branch_weights\", i32 1, i32 1048575}\n" + then + ":\n";
+  for (const std::string& line : instructions) text += "  " + line + "\n";
+  text += "  br label %" + done + "\n" + done + ":\n";
+  (at % 2 ? region.pre_block : region.block) = done;
+  numbered_[key] = "";
+  region.lines.push_back(key);
+}
+
 std::string Function::entry(const std::string& line, std::string_view hint) {
   std::string name = "%" + unique(hint);
   positions_[name] = 0;
@@ -177,6 +196,7 @@ void Function::loop(std::string_view hint, const Int& begin, const Int& end, boo
     text += "  br i1 " + any + ", label %" + pre + ", label %" + done + "\n" + pre + ":\n";
     from = pre;
   }
+  if (!inner.pre_block.empty()) from = inner.pre_block;
   text += inner.pre + "  br label %" + head + "\n" + head + ":\n";
   text += "  " + index + " = phi i64 [ " + begin.text + ", %" + from + " ], [ " + next.text + ", %" +
           inner.block + " ]\n";
@@ -216,8 +236,11 @@ void Function::when_less(std::string_view hint, const Int& a, const Int& b, bool
 
   Region& outer = regions_.back();
   std::string& text = outer.body;
-  text += "  br i1 " + test + ", label %" + then + ", label %" + done + "\n" + then + ":\n";
-  text += inner.pre + inner.body + "  br label %" + done + "\n" + done + ":\n";
+  // The body's own blocks say that they come from `then`.
+  const std::string first = inner.pre_block.empty() ? then : unique(id + ".pre");
+  text += "  br i1 " + test + ", label %" + first + ", label %" + done + "\n" + first + ":\n" + inner.pre;
+  if (first != then) text += "  br label %" + then + "\n" + then + ":\n";
+  text += inner.body + "  br label %" + done + "\n" + done + ":\n";
   for (size_t i = 0; i < carried.size(); ++i) {
     std::string last = "%" + unique(carried[i].hint);
     text += "  " + last + " = phi " + carried[i].type + " [ " + starts[i] + ", %" + outer.block + " ], [ " +

@@ -52,6 +52,10 @@ class Function {
     return place(line, hint, depth() * 2, false);
   }
   void statement(const std::string& line) { regions_.back().body += "  " + line + "\n"; }
+  // Instructions that run, in a block of their own, if the i1 `condition` holds, which is seldom: as far out as the condition
+  // allows and the place is sure to be reached, once there. everywhere: as for invariant_load.
+  void seldom(const std::string& condition, std::string_view hint, bool everywhere,
+              const std::vector<std::string>& instructions);
   // In the entry block, before everything that may loop.
   std::string entry(const std::string& line, std::string_view hint);
 
@@ -79,6 +83,7 @@ class Function {
  private:
   struct Region {
     std::string pre, body, block;    // block: the label that the end of `body` is in
+    std::string pre_block;           // the same of `pre`; empty: the one it starts in
     bool certain = false;            // runs whenever the one around it does
     bool part = false;               // a part of a split loop
     bool keep = false;               // nothing is hoisted out of it

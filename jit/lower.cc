@@ -15,6 +15,8 @@
 namespace tenon::jit {
 namespace {
 
+constexpr int kMostCuts = 64;  // of a group that could be smaller
+
 // What the group loops over: the operand of its reductions or scan, else its first output.
 Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
   const Graph& g = in.graph;
@@ -63,7 +65,8 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& given) {
     folds = folds || kind == Kind::reduce || kind == Kind::scan;
   }
   for (int tries = 0; !work.empty(); ++tries) {
-    if (tries > 64) return unsupported("the loops need more than 64 cuts");
+    if (tries > kMostCuts && in.members.size() > 1)
+      return unsupported("the loops need more than " + std::to_string(kMostCuts) + " cuts");
     std::vector<LoopAxis> axes = work.back();
     work.pop_back();
     Lowered outcome = lower_axes(in, domain, axes);
@@ -98,8 +101,12 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& given) {
     bounds.insert(bounds.end(), r.bounds.begin(), r.bounds.end());
     bounds.push_back(axis.extent);
     for (size_t i = bounds.size() - 1; i-- > 0;) {  // the first piece is lowered first
-      axes[r.axis].extent = dims.sub(bounds[i + 1], bounds[i]);
-      axes[r.axis].start = dims.add(axis.start, bounds[i]);
+      LoopAxis& segment = axes[r.axis] = axis;
+      segment.extent = dims.sub(bounds[i + 1], bounds[i]);
+      if (segment.extent == Dim(0)) continue;
+      segment.start = dims.add(axis.start, bounds[i]);
+      segment.pieces.push_back(r.piece);
+      segment.pieces.back().piece = static_cast<int>(r.piece.step > 0 ? i : bounds.size() - 2 - i);
       work.push_back(axes);
     }
   }
@@ -107,6 +114,9 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& given) {
     TENON_ASSIGN(auto updates, lower_scatter(in));
     kernels.push_back(std::move(updates[0]));
   }
+  for (const LoweredKernel& k : kernels)
+    for (Dim d : k.sizes)
+      if (dims.is_overflow(d)) return unsupported("a size of the loops that no number holds");
   if (kernels.size() > 1)
     for (size_t i = 0; i < kernels.size(); ++i) kernels[i].kernel.name += "_" + std::to_string(i);
   return kernels;

@@ -42,8 +42,9 @@ inline constexpr ValueId kTempBuffer = 1u << 31;  // kTempBuffer + t in the list
 
 struct LoweredKernel {
   Kernel kernel;
-  Dims sizes;                    // the meaning of each size argument
-  std::vector<ValueId> buffers;  // what each in/out buffer is
+  Dims sizes;                        // the meaning of each size argument
+  std::vector<ValueId> buffers;      // what each in/out buffer is
+  std::vector<ValueId> faults = {};  // the node behind each number of a fault, from 1 on
   std::vector<Temp> temps = {};
   // Locals in which every par iteration is to add up a reduction of the group: row_blocks.h sees to that.
   struct Sum {
@@ -52,8 +53,8 @@ struct LoweredKernel {
     OpId fold;
   };
   std::vector<Sum> sums = {};
-  std::vector<ValueId>
-      inplace;  // inputs that are read only where the (single) output is written, before it is
+  std::vector<ValueId> inplace =
+      {};  // inputs that are read only where the (single) output is written, before it is
 };
 
 // unsupported with a sentence when no schedule covers the members.

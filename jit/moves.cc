@@ -45,7 +45,7 @@ Ref reshape(Evaluator& e, const Node& n, const Indices& at) {
   for (size_t d = shape.size(); d-- > 0;) {
     if (shape[d] == Dim(1)) continue;
     const Ref size = e.size_value(shape[d]);
-    operand[d] = e.index().dynamic(e.scalar_op(ops::fmod, {number, size}, DType::i64));
+    operand[d] = e.index().dynamic(e.scalar_op(ops::fmod, {number, size}, DType::i64), shape[d]);
     number = e.scalar_op(ops::trunc_div, {number, size}, DType::i64);
   }
   return e.eval(n.inputs[0], operand);
@@ -90,56 +90,76 @@ Ref flip(Evaluator& e, const Node& n, const Indices& at) {
   return e.eval(n.inputs[0], operand);
 }
 
-bool at_most(Evaluator& e, Dim a, Dim b) {
-  auto low = e.dims().lower_bound(e.dims().sub(b, a));
-  return low && *low >= 0;
-}
-
-// Where an index runs: within [first, first + count). It can be cut if it steps one by one along a single axis.
+// The ends of the range an index takes, and the axis it can be cut along: it then takes every value between its ends, or,
+// of constant ends, every step-th.
 struct Run {
-  bool known = false;
   int axis = -1;  // -1: cannot be cut
-  Dim first, count;
+  int64_t step = 1;
+  Dim first, last;  // within [first, last)
 };
-Run run_of(Evaluator& e, const Index& i) {
-  Run run{true, -1, i.offset, Dim(1)};
-  for (const IndexTerm& t : i.terms) {
-    if (t.dynamic || !at_most(e, Dim(1), t.coef)) return {};
-    run.count = e.dims().add(run.count, e.dims().mul(t.coef, e.dims().sub(e.axes()[t.id].extent, Dim(1))));
-  }
-  if (i.terms.size() == 1 && i.terms[0].coef == Dim(1)) run.axis = static_cast<int>(i.terms[0].id);
+std::optional<Run> run_of(Evaluator& e, const Index& i) {
+  const auto range = e.index().range(i);
+  if (!range) return {};
+  Run run{-1, 1, range->first, e.dims().add(range->first, range->count)};
+  if (i.terms.size() != 1 || i.terms[0].dynamic || !i.terms[0].coef.is_const()) return run;
+  run.step = i.terms[0].coef.value();
+  const bool constant = run.first.is_const() && run.last.is_const();
+  if (run.step == 1 || run.step == -1 || constant) run.axis = static_cast<int>(i.terms[0].id);
   return run;
 }
 
-// Which piece `run` lies in, of those that the inner bounds (ascending) cut the axis into: 0 is below cuts[0]. -1 after
-// asking for the axis to be cut there. whole: all bounds lie within [0, whole].
-int piece_of(Evaluator& e, const Run& run, const Dims& cuts, std::optional<Dim> whole,
+// Where a run has to be cut so that one side stays below `position`: a value of its axis.
+Dim cut_of(Evaluator& e, const Run& run, Dim position) {
+  DimTable& dims = e.dims();
+  return run.step > 0 ? dims.ceil_div(dims.sub(position, run.first), Dim(run.step))
+                      : dims.ceil_div(dims.sub(run.last, position), Dim(-run.step));
+}
+
+// Which piece `at` lies in, of those that `cuts` (ascending) cut the axis into: 0 is below cuts[0]. -1 after asking for the
+// axis to be cut there. whole: all cuts lie within [0, whole].
+int piece_of(Evaluator& e, const Index& at, const Dims& cuts, std::optional<Dim> whole,
              std::string_view op_name) {
   const std::string name(op_name);
-  if (!run.known) {
-    e.decline(name + " is read at an index that runs backwards or comes from data");
+  DimTable& dims = e.dims();
+  const auto run = run_of(e, at);
+  if (!run) {
+    e.decline(name + " is read in a direction that depends on sizes");
     return -1;
   }
-  const Dim last = e.dims().add(run.first, run.count);
+  // Where a segment's run begins does not depend on the segment but by its start.
+  auto begin = [&](const LoopAxis& axis, int64_t step) {
+    return dims.sub(step > 0 ? run->first : run->last, dims.mul(Dim(step), axis.start));
+  };
+  for (size_t a = 0; a < e.axes().size(); ++a) {
+    const LoopAxis& axis = e.axes()[a];
+    const bool same = static_cast<int>(a) == run->axis;
+    // An axis of one index has no term, and what is known is known of a number.
+    if (!same && (axis.extent != Dim(1) || !at.terms.empty())) continue;
+    for (const KnownPiece& known : axis.pieces)
+      if ((!same || known.step == run->step) && known.begin == begin(axis, known.step) && *known.cuts == cuts)
+        return known.piece;
+  }
   for (size_t k = 0; k <= cuts.size(); ++k)
-    if ((k == 0 || at_most(e, cuts[k - 1], run.first)) && (k == cuts.size() || at_most(e, last, cuts[k])))
+    if ((k == 0 || e.index().at_most(cuts[k - 1], run->first)) &&
+        (k == cuts.size() || e.index().at_most(run->last, cuts[k])))
       return static_cast<int>(k);
-  const bool within = run.first == Dim(0) && run.count == whole;
-  Request cut{Request::Kind::segment, static_cast<uint32_t>(std::max(run.axis, 0)), {}, {}, {}};
+  if (run->axis < 0) {
+    e.decline(name + ": the order of its pieces is not known");
+    return -1;
+  }
+  const LoopAxis& axis = e.axes()[run->axis];
+  const bool within = run->first == Dim(0) && run->last == whole;
+  Request cut{Request::Kind::segment, static_cast<uint32_t>(run->axis), {}, {}, {}, {}};
+  cut.piece = {begin(axis, run->step), run->step, std::make_shared<const Dims>(cuts), 0};
   for (Dim c : cuts) {
-    Dim here = e.dims().sub(c, run.first);
-    if (at_most(e, here, Dim(0)) || at_most(e, run.count, here)) continue;
-    // Perhaps beyond the loop, for some sizes.
-    if (!within && (!at_most(e, Dim(0), here) || !at_most(e, here, run.count))) {
-      e.decline(name + ": where its pieces meet is not known to lie within the loop");
-      return -1;
-    }
+    Dim here = cut_of(e, *run, c);
+    // Perhaps beyond the loop, for some sizes: then a segment is empty.
+    if (!within && !e.index().at_most(here, axis.extent)) here = dims.min(here, axis.extent);
+    if (!within && !e.index().at_most(Dim(0), here)) here = dims.max(here, Dim(0));
     cut.bounds.push_back(here);
   }
-  if (run.axis < 0 || cut.bounds.empty())
-    e.decline(name + ": the order of its pieces is not known");
-  else
-    e.fail(std::move(cut));
+  if (run->step < 0) std::reverse(cut.bounds.begin(), cut.bounds.end());
+  e.fail(std::move(cut));
   return -1;
 }
 
@@ -148,7 +168,7 @@ Ref concat(Evaluator& e, const Node& n, const Indices& at) {
   Dims bounds{Dim(0)};
   for (ValueId v : n.inputs) bounds.push_back(e.dims().add(bounds.back(), e.graph().type(v).shape[axis]));
   const int piece =
-      piece_of(e, run_of(e, at[axis]), Dims(bounds.begin() + 1, bounds.end() - 1), bounds.back(), "concat");
+      piece_of(e, at[axis], Dims(bounds.begin() + 1, bounds.end() - 1), bounds.back(), "concat");
   if (piece < 0) return 0;
   Indices operand = at;
   operand[axis] = e.index().shift(at[axis], e.dims().sub(Dim(0), bounds[piece]));
@@ -161,7 +181,7 @@ Ref pad(Evaluator& e, const Node& n, const Indices& at) {
   for (size_t a = 0; a < at.size(); ++a) {
     const Dim end = e.dims().add(low[a], shape[a]);
     if (low[a] == Dim(0) && end == n.type.shape[a]) continue;
-    const int piece = piece_of(e, run_of(e, at[a]), {low[a], end}, std::nullopt, "pad");
+    const int piece = piece_of(e, at[a], {low[a], end}, std::nullopt, "pad");
     if (piece < 0) return 0;
     if (piece != 1) return number(e, attr_as<Scalar>(n, "value"), n.type.dtype);
     operand[a] = e.index().shift(at[a], e.dims().sub(Dim(0), low[a]));
@@ -171,25 +191,27 @@ Ref pad(Evaluator& e, const Node& n, const Indices& at) {
 
 Ref gather(Evaluator& e, const Node& n, const Indices& at) {
   const Dims& shape = shape_of(e, n);
-  if (shape.empty()) return e.eval(n.inputs[0], {});  // a scalar has one element to take
-  const size_t axis = axis_of(n, static_cast<int>(shape.size()));
+  const size_t axis = shape.empty() ? 0 : axis_of(n, static_cast<int>(shape.size()));
   const size_t width = shape_of(e, n, 1).size();
   Ref k = e.eval(n.inputs[1], Indices(at.begin() + axis, at.begin() + axis + width));
   if (e.failed()) return 0;
+  k = index_into(e, n, k, shape.empty() ? Dim(1) : shape[axis]);
+  if (shape.empty()) return e.eval(n.inputs[0], {});  // a scalar has one element to take
   Indices operand(at.begin(), at.begin() + axis);
-  operand.push_back(e.index().dynamic(wrapped_index(e, k, shape[axis])));
+  operand.push_back(e.index().dynamic(k, shape[axis]));
   operand.insert(operand.end(), at.begin() + axis + width, at.end());
   return e.eval(n.inputs[0], operand);
 }
 
 Ref take_along(Evaluator& e, const Node& n, const Indices& at) {
   const Dims& shape = shape_of(e, n);
-  if (shape.empty()) return e.eval(n.inputs[0], {});
-  const size_t axis = axis_of(n, static_cast<int>(shape.size()));
   Ref k = e.eval(n.inputs[1], at);
   if (e.failed()) return 0;
+  const size_t axis = shape.empty() ? 0 : axis_of(n, static_cast<int>(shape.size()));
+  k = index_into(e, n, k, shape.empty() ? Dim(1) : shape[axis]);
+  if (shape.empty()) return e.eval(n.inputs[0], {});
   Indices operand = e.broadcast(at, shape, n.type.shape);
-  operand[axis] = e.index().dynamic(wrapped_index(e, k, shape[axis]));
+  operand[axis] = e.index().dynamic(k, shape[axis]);
   return e.eval(n.inputs[0], operand);
 }
 
@@ -245,15 +267,16 @@ Move find_move(OpId op) {
   return nullptr;
 }
 
-Ref wrapped_index(Evaluator& e, Ref index, Dim size) {
+Ref index_into(Evaluator& e, const Node& node, Ref index, Dim size) {
   index = e.cast_to(index, DType::i64);
-  Ref zero = e.literal(DType::i64, Scalar::of(int64_t{0})), n = e.size_value(size);
-  Ref negative = e.scalar_op(ops::lt, {index, zero}, DType::b8);
-  Ref wrapped =
-      e.scalar_op(ops::where, {negative, e.scalar_op(ops::add, {index, n}, DType::i64), index}, DType::i64);
-  Ref last = e.scalar_op(ops::sub, {n, e.literal(DType::i64, Scalar::of(int64_t{1}))}, DType::i64);
-  return e.scalar_op(ops::maximum, {e.scalar_op(ops::minimum, {wrapped, last}, DType::i64), zero},
-                     DType::i64);
+  const Ref n = e.size_value(size);
+  if (attr_as<bool>(node, "wrap")) {
+    const Ref negative =
+        e.scalar_op(ops::lt, {index, e.literal(DType::i64, Scalar::of(int64_t{0}))}, DType::b8);
+    index =
+        e.scalar_op(ops::where, {negative, e.scalar_op(ops::add, {index, n}, DType::i64), index}, DType::i64);
+  }
+  return e.checked_op(node, ops::index_in, {index, n}, DType::i64);
 }
 
 Indices Evaluator::broadcast(const Indices& at, const Dims& operand, const Dims& result) const {

@@ -31,6 +31,8 @@ class Evaluator {
   virtual bool may_split(uint32_t axis) const = 0;
 
   virtual Ref scalar_op(OpId op, std::vector<Ref> args, DType type) = 0;
+  // The same for a node whose operands are as the user has them: where the row has a fault column they are checked.
+  virtual Ref checked_op(const Node& node, OpId op, std::vector<Ref> args, DType type) = 0;
   virtual Ref cast_to(Ref value, DType type) = 0;
   virtual Ref literal(DType type, Scalar value) = 0;
   virtual Ref size_value(Dim d) = 0;             // i64
@@ -46,7 +48,7 @@ class Evaluator {
 using Move = Ref (*)(Evaluator&, const Node& node, const Indices& at);
 Move find_move(OpId op);  // null for ops that are none
 
-// An index value brought into [0, size): negative ones count from the end, the rest is clamped.
-Ref wrapped_index(Evaluator& e, Ref index, Dim size);
+// An element of a node's indices as one of [0, size), checked; with the attribute wrap, negative ones count from the end.
+Ref index_into(Evaluator& e, const Node& node, Ref index, Dim size);
 
 }  // namespace tenon::jit

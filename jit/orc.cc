@@ -22,6 +22,8 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +32,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <unordered_map>
 
@@ -222,12 +225,21 @@ void tell_perf(const std::string& name, const Linked::Symbol& symbol) {
   if (!wanted) return;
   static std::mutex mutex;
   std::lock_guard lock(mutex);
-  std::FILE* file = std::fopen(("/tmp/perf-" + std::to_string(getpid()) + ".map").c_str(), "a");
-  if (!file) return;
-  std::fprintf(file, "%llx %zx tenon %s\n",
-               static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size,
-               name.c_str());
-  std::fclose(file);
+  // Anybody may have put something there under this name. Another JIT of this process may write to it as well.
+  const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
+  const int file =
+      open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  struct stat s{};
+  if (file >= 0 && fstat(file, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid() && s.st_nlink == 1) {
+    dprintf(file, "%llx %zx tenon %s\n",
+            static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size,
+            name.c_str());
+  } else {
+    static bool said = false;
+    if (!said) log("warning", path + " is no file of this user: kernels are not written to it");
+    said = true;
+  }
+  if (file >= 0) close(file);
 }
 
 void finish(Job& job, const Linked& linked, const Linked::Symbol& symbol) {
@@ -268,12 +280,28 @@ bool emit_or_find(Job& job, Isa isa) {
   });
 }
 
+// The function of an emitted text, and the lines behind it, which declare what it calls.
+std::pair<std::string_view, std::vector<std::string_view>> parts(std::string_view text) {
+  constexpr std::string_view kEnd = "\n}\n";
+  const size_t end = text.find(kEnd) + kEnd.size();
+  std::vector<std::string_view> lines;
+  for (std::string_view rest = text.substr(end); !rest.empty(); rest.remove_prefix(lines.back().size() + 1))
+    lines.push_back(rest.substr(0, rest.find('\n')));
+  return {text.substr(0, end), lines};
+}
+
 // One module of all these jobs.
 Status compile_jobs(std::span<Job* const> jobs) {
   std::string text;
   auto symbol = [](size_t i) { return std::string(kPlainName) + std::to_string(i); };
-  for (size_t i = 0; i < jobs.size(); ++i)
-    text += std::string(kHead) + symbol(i) + jobs[i]->text.substr(kHead.size() + kPlainName.size()) + "\n";
+  std::set<std::string_view> declarations;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const auto [function, declared] = parts(jobs[i]->text);
+    text += std::string(kHead) + symbol(i) + std::string(function.substr(kHead.size() + kPlainName.size())) +
+            "\n";
+    declarations.insert(declared.begin(), declared.end());
+  }
+  for (std::string_view line : declarations) text += std::string(line) + "\n";
   const auto start = std::chrono::steady_clock::now();
   TENON_ASSIGN(std::string object, compile_object(text));
   TENON_ASSIGN(Linked linked, link(object));

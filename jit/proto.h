@@ -29,8 +29,10 @@ struct Proto {
   std::map<int, std::vector<Index>> loads;  // per buffer
   std::vector<Index> stores;                // to outputs
   std::vector<LoweredKernel::Sum> sums;     // their buffers are locals
+  std::vector<ValueId> faults;              // as in LoweredKernel
 
   int size_number(Dim d);
+  int fault_number(ValueId node);
 };
 
 // A kernel, or how the axes must change before there is one.

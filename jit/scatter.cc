@@ -2,14 +2,16 @@
 #include "jit/scatter.h"
 
 #include "jit/index.h"
+#include "jit/schedule.h"
 #include "src/ops/names.h"
+#include "src/ops/put_mode.h"
 #include "src/ops/view.h"
 
 namespace tenon::jit {
 
 bool is_scatter(OpId op) { return op == ops::scatter || op == ops::index_put; }
 
-// The second kernel: out[.., index, ..] = or += updates.
+// The second kernel: out[.., index, ..] = updates, or what the mode folds of both.
 Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
   if (in.members.size() != 1) return unsupported("a scatter shares its loops with nothing");
   const Graph& g = in.graph;
@@ -42,20 +44,35 @@ Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
   const int update_buffer = buffer(update_view->base, Buffer::Role::in, "updates");
   const int out_buffer = buffer(out, Buffer::Role::out, "y");
 
-  // One loop per dimension of the updates. For scatter the updated position keeps the other axes' indices; for
-  // index_put the index dimensions stand in place of the axis.
+  // For scatter the updated position keeps the other axes' indices; for index_put the index dimensions stand in place of the
+  // axis. Along the axis updates go in order, one after another; what lies behind it is a row, the innermost loop, of which
+  // threads get tiles. Dimensions of a row that lie in one piece are one.
   const bool along = n.op == ops::scatter;
   const int width = along ? 1 : index.rank();
-  Stmt par{.kind = Stmt::Kind::par}, loop{.kind = Stmt::Kind::loop};
-  std::vector<Ref> vars;
+  struct Loop {
+    Dim extent;
+    Dim index, update, out;  // strides
+  };
+  std::vector<Loop> outer, ordered, row;
+  DimTable& dims = *g.dims;
   for (int d = 0; d < updates.rank(); ++d) {
-    vars.push_back(kernel.add_ref(DType::i64, "i" + std::to_string(d)));
     const bool is_index = d >= axis && d < axis + width;
-    (is_index ? loop : par).axes.push_back({vars[d], {1, size(updates.shape[d])}});
+    Loop l{updates.shape[d], Dim(0), update_view->strides[d], Dim(0)};
+    if (along || is_index) l.index = index_view->strides[along ? d : d - axis];
+    if (!is_index) l.out = out_strides[d < axis ? d : d - width + 1];
+    std::vector<Loop>& list = is_index ? ordered : d < axis ? outer : row;
+    auto goes_on = [&](Dim before, Dim here) { return before == dims.mul(here, l.extent); };
+    if (d > axis + width && goes_on(row.back().index, l.index) && goes_on(row.back().update, l.update) &&
+        goes_on(row.back().out, l.out)) {
+      l.extent = dims.mul(l.extent, row.back().extent);
+      row.back() = l;
+    } else {
+      list.push_back(l);
+    }
   }
-  if (par.axes.empty()) par.axes.push_back({kernel.add_ref(DType::i64, "i"), {1, -1}});
-  if (loop.axes.empty()) loop.axes.push_back({kernel.add_ref(DType::i64, "j"), {1, -1}});
+  if (ordered.empty()) ordered.push_back({Dim(1), Dim(0), Dim(0), Dim(0)});
 
+  Address index_at, update_at, out_at;
   auto step = [&](Address& address, Dim stride, Ref var) {
     if (stride == Dim(0)) return;
     if (stride == Dim(1))
@@ -63,24 +80,36 @@ Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
     else
       address.push_back({1, size(stride), var});
   };
-  Address index_at, update_at, out_at;
-  for (int d = 0; d < updates.rank(); ++d) {
-    step(update_at, update_view->strides[d], vars[d]);
-    const bool is_index = d >= axis && d < axis + width;
-    if (along)
-      step(index_at, index_view->strides[d], vars[d]);
-    else if (is_index)
-      step(index_at, index_view->strides[d - axis], vars[d]);
-    if (!is_index) step(out_at, out_strides[d < axis ? d : d - width + 1], vars[d]);
+  auto extent_of = [&](Dim d) { return d == Dim(1) ? Extent{1, -1} : Extent{1, size(d)}; };
+  int loops = 0;
+  auto variable = [&](const Loop& l) {
+    const Ref var = kernel.add_ref(DType::i64, "i" + std::to_string(loops++));
+    step(index_at, l.index, var), step(update_at, l.update, var), step(out_at, l.out, var);
+    return var;
+  };
+  Stmt par{.kind = Stmt::Kind::par}, loop{.kind = Stmt::Kind::loop}, in_row{.kind = Stmt::Kind::loop};
+  const bool rows = !row.empty() && in.target == Target::cpu;
+  Loop last;
+  if (rows) last = row.back(), row.pop_back();
+  for (const Loop& l : outer) par.axes.push_back({variable(l), extent_of(l.extent)});
+  for (const Loop& l : row) par.axes.push_back({variable(l), extent_of(l.extent)});
+  if (rows) {
+    const Ref tile = kernel.add_ref(DType::i64, "t");
+    par.axes.push_back({tile, extent_of(last.extent), {kColumnTile, -1}});
+    in_row.axes.push_back({variable(last), {}, {0, -1}, tile});
+    in_row.simd = !along;  // of a scatter each element goes its own way
   }
+  for (const Loop& l : ordered) loop.axes.push_back({variable(l), extent_of(l.extent)});
+  if (par.axes.empty()) par.axes.push_back({kernel.add_ref(DType::i64, "i"), {1, -1}});
   step(index_at, index_view->offset, kNoRef);
   step(update_at, update_view->offset, kNoRef);
 
-  Block& body = loop.body;
+  // Where an index stands for a whole row, it is read in front of it.
+  Block* body = rows && along ? &in_row.body : &loop.body;
   auto emit = [&](Stmt s, DType type) {
     s.type = type;
     s.result = kernel.add_ref(type);
-    body.push_back(std::move(s));
+    body->push_back(std::move(s));
     return kernel.types.size() - 1;
   };
   auto op2 = [&](OpId id, std::vector<Ref> args, DType type) {
@@ -90,27 +119,32 @@ Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
       emit(Stmt{.kind = Stmt::Kind::load, .buffer = index_buffer, .address = index_at}, index.dtype));
   if (index.dtype != DType::i64)
     at = static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::cast, .args = {at}}, DType::i64));
-  const Ref zero = static_cast<Ref>(
-      emit(Stmt{.kind = Stmt::Kind::constant, .literal = Scalar::of(int64_t{0})}, DType::i64));
-  const Ref one = static_cast<Ref>(
-      emit(Stmt{.kind = Stmt::Kind::constant, .literal = Scalar::of(int64_t{1})}, DType::i64));
   const Ref extent = static_cast<Ref>(
       emit(Stmt{.kind = Stmt::Kind::size, .size = size(rank ? x.shape[axis] : Dim(1))}, DType::i64));
-  const Ref negative = op2(ops::lt, {at, zero}, DType::b8);
-  at = op2(ops::where, {negative, op2(ops::add, {at, extent}, DType::i64), at}, DType::i64);
-  at = op2(ops::maximum,
-           {op2(ops::minimum, {at, op2(ops::sub, {extent, one}, DType::i64)}, DType::i64), zero}, DType::i64);
+  if (attr_as<bool>(n, "wrap")) {
+    const Ref zero = static_cast<Ref>(
+        emit(Stmt{.kind = Stmt::Kind::constant, .literal = Scalar::of(int64_t{0})}, DType::i64));
+    const Ref negative = op2(ops::lt, {at, zero}, DType::b8);
+    at = op2(ops::where, {negative, op2(ops::add, {at, extent}, DType::i64), at}, DType::i64);
+  }
+  at = op2(ops::index_in, {at, extent}, DType::i64);
+  if (in.target == Target::cpu) {
+    body->back().fault = 1;
+    k.faults = {out};
+  }
   if (rank > 0) step(out_at, out_strides[axis], at);
 
+  if (rows) body = &in_row.body;
   const DType type = compute_type(x.dtype);
   Ref value = static_cast<Ref>(
       emit(Stmt{.kind = Stmt::Kind::load, .buffer = update_buffer, .address = update_at}, type));
-  if (attr_as<std::string>(n, "mode") == "add") {
+  if (const PutMode& mode = *find_put_mode(attr_as<std::string>(n, "mode")); !mode.sets) {
     const Ref old =
         static_cast<Ref>(emit(Stmt{.kind = Stmt::Kind::load, .buffer = out_buffer, .address = out_at}, type));
-    value = op2(type == DType::b8 ? ops::logical_or : ops::add, {old, value}, type);
+    value = op2(mode.row(type), {old, value}, type);
   }
-  body.push_back(Stmt{.kind = Stmt::Kind::store, .args = {value}, .buffer = out_buffer, .address = out_at});
+  body->push_back(Stmt{.kind = Stmt::Kind::store, .args = {value}, .buffer = out_buffer, .address = out_at});
+  if (rows) loop.body.push_back(std::move(in_row));
   par.body.push_back(std::move(loop));
   kernel.body.push_back(std::move(par));
   for (size_t i = 0; i < k.sizes.size(); ++i) kernel.sizes.push_back("s" + std::to_string(i));

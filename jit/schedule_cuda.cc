@@ -144,7 +144,8 @@ int widest_neighbour(const Kernel& k) {
 // The farthest element that some access reaches, or the most that some loops or a size count; nothing where values decide.
 std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes) {
   std::map<Ref, int64_t> last;
-  int64_t most = sizes.empty() ? 0 : std::ranges::max(sizes);
+  int64_t most = 0;
+  for (int64_t size : sizes) most = std::max(most, size < 0 ? -size : size);  // offsets may be negative
   bool known = true;
   auto note = [&](__int128 n) {
     most = static_cast<int64_t>(std::max<__int128>(most, std::min<__int128>(n, INT64_MAX)));

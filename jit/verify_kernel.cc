@@ -8,6 +8,7 @@
 //  values    every value and loop variable is defined once, before its uses, in their block or around it
 //  types     no value is of a 16-bit float; a loop variable is i64, read only by index and in addresses
 //  op        a map row without attributes, with scalar code for its operands; types by its rule
+//  fault     of an op whose row has a fault column, on integers that the row is spelled for; numbers from 1 on
 //  cast      from and to any dtype, a 16-bit float giving f32; bitcast keeps the width, and bool has none
 //  constant  a bool is 0 or 1, an integer in range and written as one
 //  load      has the compute type of the buffer; store: a value of that type, and never into an `in` buffer
@@ -177,6 +178,10 @@ class Verifier {
         Result<DType> type = scalar_result_type(s.op, types);
         if (!type.ok()) return error(type.status().message());
         want = *type;
+        const DType last = types.back();
+        if (s.fault != 0 && (op(s.op).fault.what.empty() || is_float(last) || is_bool(last) ||
+                             spelling(op(s.op), last).empty() || s.fault < 1 || s.fault > kMostFaults))
+          error("has nothing that could be a fault, or no number for it");
         break;
       }
       case K::cast: want = compute_type(s.type); break;
@@ -330,6 +335,7 @@ class Verifier {
       bool has_body = s.kind == K::par || s.kind == K::loop || s.kind == K::reduce;
       if (!has_body && !(s.body.empty() && s.axes.empty() && !s.simd && s.unroll == 1))
         error("has a body but is no loop");
+      if (s.kind != K::op && s.fault != 0) error("a fault is an op's");
       if (s.kind != K::reduce &&
           !(s.combine.empty() && s.online.empty() && s.results.empty() && s.yields.empty()))
         error("has yields but is no reduce");

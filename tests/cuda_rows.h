@@ -41,7 +41,7 @@ inline RowsKernel rows_kernel(DType type, bool narrow = false) {
       operands[0] = DType::b8;
       result = scalar_result_type(id, operands);
     }
-    if (!result.ok()) continue;
+    if (!result.ok() || calls_host(row, type)) continue;  // those run on the CPU only
     std::string value(row.name);
     const char* names[] = {"%x", "%y", "%z"};
     for (int i = 0; i < row.arity; ++i)

@@ -128,6 +128,33 @@ TEST(Emit, NarrowTypesAndCasts) {
       sizes_around("M", {{"N", 2}}));
 }
 
+// Quotients that vectors hold exactly, and those that are too large for it: in all lanes, in one, in the tail.
+TEST(Emit, RemaindersNearAndFar) {
+  for (const char* type : {"f32", "f64"})
+    for (const char* scale : {"1", "1.5e20", "inf"})
+      check(std::string("kernel @rest(N; in %x: ") + type + ", in %z: " + type + ", out %y: " + type +
+                ", out %r: " + type + ", out %q: " + type + ", out %f: " + type + R"() {
+    par simd %i in N {
+      %v = load %x[%i]
+      %d = load %z[%i]
+      %1 = const.)" +
+                type + " " + scale + R"(
+      %w = mul %v, %1
+      %m = fmod %w, %d
+      %n = remainder %v, %w
+      %o = floor_div %v, %d
+      %l = lt %v, %d
+      %s = where %l, %w, %v
+      %p = fmod %s, %d
+      store %y[%i], %m
+      store %r[%i], %n
+      store %q[%i], %o
+      store %f[%i], %p
+    }
+  })",
+            sizes_around("N", {}));
+}
+
 // An output may take an input's place when every element is read before it is written.
 TEST(Emit, OutputInPlaceOfAnInput) {
   Result<Kernel> kernel = parse_kernel(R"(kernel @centre(N, M; in %x: f32, in %b: f32, out %y: f32) {
@@ -160,6 +187,113 @@ TEST(Emit, OutputInPlaceOfAnInput) {
     code->function(buffers, sizes, nullptr, 0, 5);
     EXPECT_EQ(x, y) << isa_name(isa);
   }
+}
+
+struct Element {
+  int64_t buffer, place, value;
+};
+
+// The fault word after a run of the kernel on ones but for one element, on every instruction set.
+void expect_fault(const Kernel& kernel, const std::map<Isa, Compiled>& compiled, std::vector<int64_t> sizes,
+                  std::vector<int64_t> lengths, const Element& other, int32_t wanted) {
+  KernelCase c{kernel, std::move(sizes), std::move(lengths), {}};
+  for (size_t b = 0; b < c.lengths.size(); ++b) {
+    const int bytes = size_of(kernel.buffers[b].type);
+    std::vector<char>& data = c.data.emplace_back(c.lengths[b] * bytes);
+    for (int64_t i = 0; i < c.lengths[b]; ++i) {
+      const int64_t value = static_cast<int64_t>(b) == other.buffer && i == other.place ? other.value : 1;
+      std::memcpy(data.data() + i * bytes, &value, bytes);
+    }
+  }
+  BufferBytes interpreted = c.data;
+  int32_t fault = 0;
+  ASSERT_EQ(interpret(kernel, views(c, interpreted), c.sizes, 16, &fault).message(), "");
+  ASSERT_EQ(fault, wanted) << "interpreted";
+  ASSERT_EQ(disagreement(c, compiled), "");
+}
+
+// At every place of vectors and of tails; lanes behind the end hold zeros, by which nobody divides.
+TEST(Emit, FaultsAreSeenInEveryLane) {
+  for (const char* type : {"i64", "i32", "i16", "i8", "u8"})
+    for (const char* row : {"floor_div", "trunc_div", "remainder", "fmod"}) {
+      const auto kernel = parse_kernel("kernel @divide(N; in %x: " + std::string(type) + ", in %d: " + type +
+                                       ", out %y: " + type + R"() {
+    par simd %i in N {
+      %a = load %x[%i]
+      %b = load %d[%i]
+      %q = )" + row + R"( %a, %b fault 3
+      store %y[%i], %q
+    }
+  })");
+      ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+      auto compiled = compile_for_all(*kernel);
+      ASSERT_TRUE(compiled.ok()) << compiled.status().message();
+      const bool all = type == std::string_view("i64") && row == std::string_view("floor_div");
+      for (int64_t n = 0; n <= 33; n += all || n < 2 ? 1 : 8) {
+        SCOPED_TRACE(std::string(row) + "." + type + " of " + std::to_string(n));
+        expect_fault(*kernel, *compiled, {n}, {n, n, n}, {1, -1, 0}, 0);
+        expect_fault(*kernel, *compiled, {n}, {n, n, n}, {0, n / 2, 0}, 0);
+        for (int64_t at = 0; at < n; at += all ? 1 : 3)
+          expect_fault(*kernel, *compiled, {n}, {n, n, n}, {1, at, 0}, 3);
+      }
+    }
+}
+
+TEST(Emit, IndicesOutOfRangeAreSeenInEveryLane) {
+  const auto kernel = parse_kernel(R"(kernel @take(N, M; in %x: f32, in %k: i64, out %y: f32) {
+    par simd %i in N {
+      %k0 = load %k[%i]
+      %m = size M
+      %k1 = index_in %k0, %m fault 1
+      %v = load %x[%k1]
+      store %y[%i], %v
+    }
+  })");
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  auto compiled = compile_for_all(*kernel);
+  ASSERT_TRUE(compiled.ok()) << compiled.status().message();
+  constexpr int64_t m = 5, least = std::numeric_limits<int64_t>::min(),
+                    most = std::numeric_limits<int64_t>::max();
+  for (int64_t n = 0; n <= 33; ++n) {
+    expect_fault(*kernel, *compiled, {n, m}, {m, n, n}, {1, -1, 0}, 0);
+    for (int64_t at = 0; at < n; at += n < 18 ? 1 : 5)
+      for (int64_t k : {least, int64_t{-1}, int64_t{0}, m - 1, m, int64_t{1} << 32, most})
+        expect_fault(*kernel, *compiled, {n, m}, {m, n, n}, {1, at, k}, k < 0 || k >= m);
+  }
+}
+
+// A value that the lanes share is checked in front of them: not where there are none.
+TEST(Emit, SharedValuesAreCheckedWhereTheyAreUsed) {
+  const auto kernel =
+      parse_kernel(R"(kernel @rows(N, M, V; in %x: f32, in %k: i64, out %y: f32, out %z: i64) {
+    par %i in N {
+      %v = size V
+      for simd %j in M {
+        %k0 = load %k[%i]
+        %k1 = index_in %k0, %v fault 1
+        %e = load %x[M*%k1 + %j]
+        store %y[M*%i + %j], %e
+      }
+      %n = reduce add %j2 in M {
+        %one = index %i
+        %d = load %k[%i]
+        %q = trunc_div %one, %d fault 2
+        yield %q
+      }
+      store %z[%i], %n
+    }
+  })");
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  ASSERT_EQ(verify(*kernel).message(), "");
+  auto compiled = compile_for_all(*kernel);
+  ASSERT_TRUE(compiled.ok()) << compiled.status().message();
+  for (int64_t m : {0, 1, 3, 4, 7, 8, 16, 33, 64, 67})
+    for (int64_t row = 0; row < 3; ++row) {
+      SCOPED_TRACE(m);
+      expect_fault(*kernel, *compiled, {3, m, 4}, {4 * m, 3, 3 * m, 3}, {1, row, 7}, m ? 1 : 0);
+      expect_fault(*kernel, *compiled, {3, m, 4}, {4 * m, 3, 3 * m, 3}, {1, row, 0}, m ? 2 : 0);
+      expect_fault(*kernel, *compiled, {3, m, 4}, {4 * m, 3, 3 * m, 3}, {1, row, 3}, 0);
+    }
 }
 
 // Random numbers of places side by side, of every second, and of such as turn back; the first ones from half as many blocks.

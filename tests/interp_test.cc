@@ -82,7 +82,7 @@ TEST(Interp, Pointwise) {
   EXPECT_THAT(interpret(k, {view(x), view(b), view(s), view(y)}, {3}).message(),
               HasSubstr("takes 2 sizes, got 1"));
   EXPECT_THAT(interpret(k, {view(x), view(b), view(s), view(y)}, {3, -7}).message(),
-              HasSubstr("a size is negative"));
+              HasSubstr("an extent is negative"));
 }
 
 TEST(Interp, SoftmaxWithALocalRow) {
@@ -456,7 +456,7 @@ bool has_simd_reduce(const Block& block) {
 
 TEST(RandomKernels, AreValidAndRun) {
   int lane_independent = 0, reduces = 0;
-  for (uint64_t seed = 0; seed < 150; ++seed) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
     KernelCase c = random_kernel(seed);
     std::string text = print(c.kernel);
     ASSERT_EQ(verify(c.kernel).message(), "") << "seed " << seed << "\n" << text;

@@ -5,7 +5,8 @@
 // simd, nested loops with several axes, tiles and their elements, reduces (simd with accumulators, or not), scans, sizes that leave
 // tails, empty loops. Results do not depend on the order of par iterations or lanes: a store covers all par
 // and simd variables one to one, a local is read only where it was written. Bits of a NaN never become an
-// integer. Tested by tests/interp_test.cc.
+// integer. Where `checks`, some kernels check operands, all under one number, and what they find is about as often a
+// fault as not. Tested by tests/interp_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -74,7 +75,10 @@ inline std::string first_difference(const KernelCase& c, const BufferBytes& a, c
 
 class KernelGenerator {
  public:
-  explicit KernelGenerator(uint64_t seed) : random_(seed) {}
+  explicit KernelGenerator(uint64_t seed, bool checks = false, bool calls = false)
+      : random_(seed), checks_(checks), calls_(calls) {}
+
+  static constexpr int64_t kMostElements = 1 << 22;  // of a buffer
 
   KernelCase run() {
     k_.name = "random";
@@ -87,9 +91,11 @@ class KernelGenerator {
     Stmt par;
     par.kind = Stmt::Kind::par;
     loop(par, between(0, 9) ? between(1, 3) : 0, chance(0.5), [&] { body(3, true); });
-    if (outputs_ == 0) return KernelGenerator(random_()).run();
+    if (outputs_ == 0) return KernelGenerator(random_(), checks_, calls_).run();
     k_.body.push_back(std::move(par));
     order_buffers();
+    if (std::ranges::any_of(c_.lengths, [](int64_t n) { return n < 0 || n > kMostElements; }))
+      return KernelGenerator(random_(), checks_, calls_).run();
     fill();
     c_.kernel = std::move(k_);
     return std::move(c_);
@@ -386,9 +392,17 @@ class KernelGenerator {
       std::vector<DType> types(op(id).arity, type);
       if (id == ops::where) types[0] = DType::b8;
       if (!scalar_result_type(id, types).ok()) continue;
+      // Where the last operand counts terms, as of a polynomial, any number of them would take for ever.
+      if (calls_host(op(id), type) && (!calls_ || (op(id).arity > 1 && is_float(type)))) continue;
+      if (!calls_ && id == ops::lgamma && type == DType::f64) continue;  // its body is a call
       std::vector<Ref> args;
       for (DType t : types) args.push_back(value(t));
       push_op(id, args);
+      const bool can = !op(id).fault.what.empty() && !is_float(type) && !spelling(op(id), type).empty();
+      if (checks_ && can && faults_ < 2) {
+        block_->back().fault = fault_number_;
+        ++faults_;
+      }
       return;
     }
   }
@@ -583,8 +597,15 @@ class KernelGenerator {
   bool simd_ = false;      // inside a simd loop
   int64_t budget_ = 3000;  // iterations a loop may still multiply by
   int outputs_ = 0;
+  const bool checks_;
+  const bool calls_;
+  int faults_ = 0;  // statements that check
+  const int fault_number_ = static_cast<int>(between(1, 3));
 };
 
-inline KernelCase random_kernel(uint64_t seed) { return KernelGenerator(seed).run(); }
+// checks: some statements check for faults. calls: some rows are calls of the host, which only CPUs run.
+inline KernelCase random_kernel(uint64_t seed, bool checks = false, bool calls = false) {
+  return KernelGenerator(seed, checks, calls).run();
+}
 
 }  // namespace tenon::jit

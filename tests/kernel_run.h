@@ -71,17 +71,18 @@ inline Result<Compiled> compile_for(const Kernel& kernel, Isa isa) {
   return c;
 }
 
-// The buffers after a run of [0, par iterations), cut into ranges at `cuts` (in order).
+// The buffers after a run of [0, par iterations), cut into ranges at `cuts` (in order), and the fault word.
 inline BufferBytes run_machine(const KernelCase& c, const Compiled& code, Isa isa, bool at_end,
-                               const std::vector<double>& cuts) {
+                               const std::vector<double>& cuts, int32_t* fault) {
   std::vector<std::unique_ptr<Fenced>> fenced;
   std::vector<void*> pointers;
   for (size_t i = 0; i < c.data.size(); ++i) {
     size_t bytes = static_cast<size_t>(c.lengths[i]) * size_of(c.kernel.buffers[i].type);
     fenced.push_back(std::make_unique<Fenced>(bytes, at_end, 1));
-    std::memcpy(fenced.back()->data, c.data[i].data(), bytes);
+    if (bytes > 0) std::memcpy(fenced.back()->data, c.data[i].data(), bytes);
     pointers.push_back(fenced.back()->data);
   }
+  pointers.push_back(fault);
   Fenced scratch(scratch_bytes(c.kernel, c.sizes.data()), at_end, 64);
   const int64_t count = par_iterations(c.kernel, c.sizes.data(), lanes(isa));
   int64_t begin = 0;
@@ -103,12 +104,16 @@ inline BufferBytes run_machine(const KernelCase& c, const Compiled& code, Isa is
 inline std::string disagreement(const KernelCase& c, const std::map<Isa, Compiled>& compiled) {
   for (const auto& [isa, code] : compiled) {
     BufferBytes want = c.data;
-    Status status = interpret(c.kernel, views(c, want), c.sizes, lanes(isa));
+    int32_t want_fault = 0;
+    Status status = interpret(c.kernel, views(c, want), c.sizes, lanes(isa), &want_fault);
     if (!status.ok()) return status.message();
     int round = 0;
     for (const std::vector<double>& cuts : std::vector<std::vector<double>>{{}, {0.3, 0.31, 0.8}, {0.5}}) {
-      BufferBytes got = run_machine(c, code, isa, round++ % 2 == 0, cuts);
+      int32_t fault = 0;
+      BufferBytes got = run_machine(c, code, isa, round++ % 2 == 0, cuts, &fault);
       std::string difference = first_difference(c, got, want);
+      if (fault != want_fault)
+        difference += "fault " + std::to_string(fault) + ", " + std::to_string(want_fault);
       if (!difference.empty())
         return std::string(isa_name(isa)) + " with " + std::to_string(cuts.size()) + " cuts: " + difference +
                " is wanted";
@@ -158,7 +163,8 @@ inline void fill_tightly(KernelCase& c, unsigned seed) {
     while (low < high) {
       c.lengths[i] = (low + high) / 2;
       BufferBytes data = c.data;
-      if (interpret(c.kernel, views(c, data), c.sizes, 16).ok())
+      int32_t fault = 0;
+      if (interpret(c.kernel, views(c, data), c.sizes, 16, &fault).ok())
         high = c.lengths[i];
       else
         low = c.lengths[i] + 1;
