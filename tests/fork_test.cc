@@ -161,5 +161,33 @@ TEST_F(Fork, ExitWhileOthersRun) {
   }
 }
 
+// A host's static object that joins its thread: destroyed after the gate of oneDNN has closed, while the thread still runs.
+struct Joiner {
+  std::atomic<bool> stop{false};
+  std::thread thread;
+  ~Joiner() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it comes to the gate again
+    stop = true;
+    if (thread.joinable()) thread.join();
+  }
+};
+
+TEST_F(Fork, ExitWhileAStaticObjectJoins) {
+  for (int i = 0; i < 10; ++i) {
+    const int status = child([&] {
+      static Joiner joiner;  // before there is a program, so behind all handlers of ours
+      auto program = make();
+      joiner.thread = std::thread([program = std::move(program)] {
+        for (int64_t n = 1; !joiner.stop; ++n) runs(*program, 200 + n % 50);
+      });
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 * i));
+      std::exit(7);
+      return 0;
+    });
+    EXPECT_EQ(status, 7) << "after " << 20 * i << " ms";
+    if (status != 7) break;
+  }
+}
+
 }  // namespace
 }  // namespace tenon

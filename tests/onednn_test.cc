@@ -126,15 +126,15 @@ TEST(OneDnn, Matmul) {
       {"column",
        "graph @f(%a: f32[N,K], %b: f32[K]) {\n %y = matmul(%a, %b)\n return %y\n}",
        {{5, 8}, {8}},
-       "matmul 5x8x1 f32"},
+       "group 0 = cpu"},
       {"dot",
        "graph @f(%a: f32[K], %b: f32[K]) {\n %y = matmul(%a, %b)\n return %y\n}",
        {{8}, {8}},
-       "matmul 1x8x1 f32"},
+       "group 0 = cpu"},
       {"column of batches",
        "graph @f(%a: f32[A,N,K], %b: f32[K]) {\n %y = matmul(%a, %b)\n return %y\n}",
        {{2, 5, 8}, {8}},
-       "matmul 10x8x1 f32"},
+       "group 0 = cpu"},
       {"row of batches",
        "graph @f(%a: f32[K], %b: f32[A,K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
        {{8}, {2, 8, 5}},
@@ -433,6 +433,97 @@ TEST(OneDnn, NaN) {
   EXPECT_TRUE(std::isnan(ran.outputs[0].number(0)));
 }
 
+// Infinities, NaN, zeros and the largest numbers in front of every activation of an epilogue; in a part of the result, in all of it,
+// behind a product and a convolution, in results with gaps and turned.
+TEST(OneDnn, ExtremesInActivations) {
+  constexpr double kInf = std::numeric_limits<double>::infinity(), kMost = 1e37;
+  const double values[] = {-kInf,  kInf, std::nan(""), 0,     -0.0, kMost,  -kMost, 1e-30,
+                           -1e-30, 1,    -1,           89,    -89,  -104.5, 3,      -3.1,
+                           0.5,    -0.5, 1e20,         -1e20, 12,   -12.5,  1e10,   -5};
+  constexpr int64_t kValues = sizeof values / sizeof values[0];
+  const std::string activations[] = {"relu(%s)",
+                                     "gelu(%s)",
+                                     "gelu(%s){approximate=\"tanh\"}",
+                                     "silu(%s)",
+                                     "hardswish(%s)",
+                                     "hardsigmoid(%s)",
+                                     "hardtanh(%s)",
+                                     "elu(%s)",
+                                     "mish(%s)",
+                                     "sigmoid(%s)",
+                                     "tanh(%s)",
+                                     "leaky_relu(%s){slope=0.1}",
+                                     "leaky_relu(%s){slope=0.0}",
+                                     "leaky_relu(%s){slope=-2.0}",
+                                     "neg(%s)",
+                                     "abs(%s)",
+                                     "maximum(%s, %zero)"};
+  struct Root {
+    const char* inputs;
+    const char* call;
+    std::vector<std::vector<int64_t>> shapes;
+    const char* strides;
+  };
+  const Root roots[] = {
+      {"%a: f32[N,8], %w: f32[8,24], %c: f32[N,24]", "matmul(%a, %w)", {{5, 8}, {8, 24}, {5, 24}}, ""},
+      {"%a: f32[3,N,8], %w: f32[3,8,24], %c: f32[3,N,24]",
+       "matmul(%a, %w)",
+       {{3, 5, 8}, {3, 8, 24}, {3, 5, 24}},
+       " strides=[40*N,40,1]"},
+      {"%a: f32[N,8], %w: f32[8,24], %c: f32[N,24]",
+       "matmul(%a, %w)",
+       {{5, 8}, {8, 24}, {5, 24}},
+       " strides=[1,N+2]"},
+      {"%a: f32[N,8,4,6], %w: f32[16,8,1,1], %c: f32[N,16,4,6]",
+       "convolution(%a, %w){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1]}",
+       {{2, 8, 4, 6}, {16, 8, 1, 1}, {2, 16, 4, 6}},
+       ""},
+  };
+  for (const Root& root : roots)
+    for (const std::string& a : activations)
+      for (const bool all : {true, false}) {
+        SCOPED_TRACE(a + " of " + root.call + root.strides);
+        const std::string text = std::string("graph @f(") + root.inputs +
+                                 ") {\n %zero = full(){value=0.0, shape=[], dtype=f32}\n %m = " + root.call +
+                                 "\n %s = add(%m, %c)\n %y = " + a + "\n return %y" + root.strides + "\n}";
+        auto graph = parse_graph(text);
+        ASSERT_TRUE(graph.ok()) << graph.status().message();
+        std::vector<HostTensor> inputs;
+        for (uint32_t i = 0; i < 3; ++i) inputs.push_back(random_tensor(DType::f32, root.shapes[i], i + 1));
+        if (all) std::fill(inputs[0].bytes.begin(), inputs[0].bytes.end(), std::byte{0});
+        for (int64_t i = 0; i < inputs[2].count(); i += all ? 1 : 7)
+          inputs[2].set(i, {values[i % kValues], 0});
+        auto expected = evaluate(*graph, inputs);
+        ASSERT_TRUE(expected.ok()) << expected.status().message();
+        auto program = Program::make(*graph, {}, {});
+        ASSERT_TRUE(program.ok()) << program.status().message();
+        const HostTensor& want = (*expected)[0];
+        std::vector<int64_t> strides;
+        if (graph->outputs[0].strides)
+          for (Dim d : *graph->outputs[0].strides)
+            strides.push_back(
+                *graph->dims->eval(d, std::vector<int64_t>{root.shapes[0][root.shapes[0].size() - 2]}));
+        else
+          strides = dense_strides(want.shape);
+        HostTensor memory(DType::f32, {2000});
+        std::vector<Tensor> in;
+        for (HostTensor& t : inputs) in.push_back(tensor_of(t));
+        const std::vector<Tensor> out{{memory.bytes.data(), DType::f32, want.shape, strides}};
+        const Status status = (*program)->run(in, out);
+        ASSERT_TRUE(status.ok()) << status.message();
+        const std::string shown = (*program)->explain(false);
+        EXPECT_NE(shown.find("post-ops: add"), std::string::npos) << shown;
+        int64_t i = 0;
+        walk(want.shape, {strides}, [&](const auto& at) {
+          const double w = want.number(i), x = memory.number(at[0]), s = inputs[2].number(i++);
+          const bool same = std::isnan(w)      ? std::isnan(x)
+                            : std::isfinite(w) ? std::abs(x - w) <= 2e-4 * std::max(1.0, std::abs(w))
+                                               : x == w;
+          EXPECT_TRUE(same) << x << " and not " << w << " of " << s << " and a product\n" << shown;
+        });
+      }
+}
+
 // The host's strides of inputs and outputs are the library's; what it does not take is copied.
 TEST(OneDnn, StridedOutputs) {
   auto graph = parse_graph(R"(graph @f(%a: f32[N,8] strides=[1,N], %b: f32[8,6]) {
@@ -505,6 +596,39 @@ TEST(OneDnn, PlansOfManySizes) {
       ASSERT_NEAR(y.number(i), (*expected)[0].number(i), 3e-5) << rows << " " << i;
   }
   EXPECT_EQ((*program)->stats().plans.plans, 5);
+}
+
+// Which part of a constant is packed may depend on a symbol: every plan has its own.
+TEST(OneDnn, PartsOfFrozenWeights) {
+  auto graph =
+      parse_graph(R"(graph @f(%a: f32[5,32], %w: f32[64,40] param, %b: f32[90] param, %n: i64[] = N) {
+    %v = slice(%w){axis=0, start=N, end=N+32}
+    %c = slice(%b){axis=0, start=N, end=N+40}
+    %s = matmul(%a, %v)
+    %y = add(%s, %c)
+    return %y
+  })");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  HostTensor a = random_tensor(DType::f32, {5, 32}, 1), w = random_tensor(DType::f32, {64, 40}, 2),
+             b = random_tensor(DType::f32, {90}, 3), n(DType::i64, {});
+  ProgramOptions options;
+  options.freeze = true;
+  const std::vector<Tensor> params{{}, tensor_of(w), tensor_of(b), {}};
+  auto program = Program::make(*graph, options, params);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  for (int64_t start : {0, 7, 32, 7}) {
+    n.set(0, {0, start});
+    HostTensor y(DType::f32, {5, 40});
+    auto expected = evaluate(*graph, std::vector<HostTensor>{a, w, b, n});
+    ASSERT_TRUE(expected.ok()) << expected.status().message();
+    const std::vector<Tensor> in{tensor_of(a), {}, {}, tensor_of(n)}, out{tensor_of(y)};
+    const Status status = (*program)->run(in, out);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int64_t i = 0; i < y.count(); ++i)
+      ASSERT_NEAR(y.number(i), (*expected)[0].number(i), 1e-4) << start << " " << i;
+  }
+  EXPECT_NE((*program)->explain(false).find("weights packed"), std::string::npos)
+      << (*program)->explain(false);
 }
 
 // Equal calls share what they know of the library but not their weights, and packed weights are the host's memory.

@@ -10,18 +10,39 @@
 #include "jit/lowered.h"
 #include "jit/schedule.h"
 #include "src/base/align.h"
+#include "src/ir/builder.h"
 #include "src/ir/group.h"
+#include "src/ops/names.h"
 
 namespace tenon {
 namespace {
 
-// Scalar operations of one par iteration, counting inner loops by their extents.
+using Sentences = std::shared_ptr<const std::vector<std::string>>;
+
+// What a run says for each number of a fault; null: there are none.
+Sentences sentences_of(const Graph& graph, std::span<const ValueId> faults) {
+  if (faults.empty()) return nullptr;
+  std::vector<std::string> sentences;
+  for (ValueId v : faults) {
+    const Node& n = graph.node(v);
+    const std::string_view own = op(n.op).fault.what;  // else it is of the node's indices
+    sentences.push_back(describe(graph, n) + ": " +
+                        std::string(own.empty() ? op(ops::index_in).fault.what : own));
+  }
+  return std::make_shared<const std::vector<std::string>>(std::move(sentences));
+}
+
+// A call of the host for one lane takes as long as some hundred vector instructions.
+constexpr int64_t kHostCall = 100;
+
+// Vector operations of one par iteration, counting inner loops by their extents.
 int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes,
                 std::map<jit::Ref, int64_t>& tiles) {
   int64_t work = 0;
   for (const jit::Stmt& s : block) {
     if (s.axes.empty()) {
-      work += 1;
+      const bool calls = s.kind == jit::Stmt::Kind::op && jit::calls_host(op(s.op), s.type);
+      work += calls ? kHostCall * lanes : 1;
       continue;
     }
     int64_t trips = 1;
@@ -41,6 +62,8 @@ struct Launch {
     int64_t offset;  // of a temporary in the step's scratch
   };
   std::vector<Argument> buffers;
+  std::shared_ptr<const std::vector<std::string>>
+      faults;         // the sentence for each number; null: it cannot fault
   int64_t temps = 0;  // bytes, in front of the threads' scratch
   int64_t iterations = 0;
   int64_t scratch = 0;  // bytes per thread
@@ -64,16 +87,19 @@ class KernelStep final : public Step {
   }
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     for (const Launch& l : launches) {
-      void* arguments[kMaxBuffers];
+      void* arguments[kMaxBuffers + 1];
+      int32_t fault = 0;
       for (size_t i = 0; i < l.buffers.size(); ++i)
         arguments[i] = l.buffers[i].buffer < 0 ? scratch + l.buffers[i].offset : buffers[l.buffers[i].buffer];
-      if (!l.hot) {
+      arguments[l.buffers.size()] = &fault;
+      if (l.hot) {
+        const HotKernel::Turn turn = l.hot->begin();
+        launch(l, turn.function, arguments, scratch, on.parallel);
+        l.hot->end(turn);
+      } else {
         launch(l, l.function, arguments, scratch, on.parallel);
-        continue;
       }
-      const HotKernel::Turn turn = l.hot->begin();
-      launch(l, turn.function, arguments, scratch, on.parallel);
-      l.hot->end(turn);
+      if (fault != 0) return invalid(l.faults->at(static_cast<size_t>(fault) - 1));
     }
     return {};
   }
@@ -104,7 +130,8 @@ class KernelGroup final : public Executable {
   std::vector<jit::LoweredKernel> kernels;
   std::vector<std::shared_ptr<const jit::Code>> code;
   std::vector<std::vector<int>>
-      positions;  // per kernel and buffer, in the step's buffer list; -1: a temporary
+      positions;                  // per kernel and buffer, in the step's buffer list; -1: a temporary
+  std::vector<Sentences> faults;  // per kernel
   jit::Isa isa;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
@@ -114,6 +141,7 @@ class KernelGroup final : public Executable {
       const jit::LoweredKernel& lowered = kernels[k];
       Launch l;
       l.function = code[k]->function;
+      l.faults = faults[k];
       l.sizes = sizes.eval(lowered.sizes);
       std::vector<int64_t> offsets;
       for (const jit::Temp& t : lowered.temps) {
@@ -146,6 +174,9 @@ class KernelGroup final : public Executable {
     return text;
   }
   int kernel_count() const override { return static_cast<int>(kernels.size()); }
+  bool may_fail() const override {
+    return std::ranges::any_of(kernels, [](const jit::LoweredKernel& k) { return !k.faults.empty(); });
+  }
 };
 
 class CpuBackend final : public Backend {
@@ -190,6 +221,7 @@ class CpuBackend final : public Backend {
         Status valid = jit::verify(k.kernel);
         TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
       }
+      for (const auto& k : group->kernels) group->faults.push_back(sentences_of(g, k.faults));
       group->positions = jit::positions(group->kernels, group->inputs, group->outputs);
       group->inplace = jit::inplace(group->kernels, group->inputs, group->outputs);
       built.push_back(std::move(group));

@@ -40,7 +40,7 @@ std::unique_ptr<Arrangement::Set> Arrangement::take() const {
   return nullptr;
 }
 
-void Arrangement::run(void* const* buffers, char* scratch, void* const* fixed) const {
+Status Arrangement::run(void* const* buffers, char* scratch, void* const* fixed) const {
   auto address = [&](const Place& p) {
     switch (p.kind) {
       case Place::Kind::buffer: return static_cast<char*>(buffers[p.index]) + p.offset;
@@ -53,6 +53,7 @@ void Arrangement::run(void* const* buffers, char* scratch, void* const* fixed) c
     copy_strided(address(c.from), c.from_strides, address(c.to), c.to_strides, c.dims, c.item);
   };
   const InLibrary here;
+  TENON_TRY(here.status());
   std::unique_ptr<Set> set = take();
   for (const Zero& z : zeros_) std::memset(scratch + z.offset, 0, static_cast<size_t>(z.bytes));
   for (const PlainCopy& c : before_) copy(c);
@@ -69,6 +70,7 @@ void Arrangement::run(void* const* buffers, char* scratch, void* const* fixed) c
   if (!used_.exchange(true, std::memory_order_relaxed)) used_anew();
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock) free_.push_back(std::move(set));
+  return {};
 }
 
 // Builds an arrangement: where every array of the problem lies, and what has to be moved first.

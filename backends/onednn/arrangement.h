@@ -21,7 +21,7 @@ class Arrangement {
   int64_t scratch_bytes() const { return scratch_; }
   const std::vector<Pack>& packs() const { return packs_; }
   const std::string& text() const { return text_; }  // for describe()
-  void run(void* const* buffers, char* scratch, void* const* fixed) const;
+  Status run(void* const* buffers, char* scratch, void* const* fixed) const;
 
  private:
   friend class Arranger;

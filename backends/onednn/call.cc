@@ -1,8 +1,12 @@
 // See call.h.
 #include "backends/onednn/call.h"
 
+#include <cstdlib>
+
+#include "backends/onednn/exact_relu.h"
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
+#include "src/base/align.h"
 #include "src/ops/host_tensor.h"
 
 namespace tenon::onednn {
@@ -15,14 +19,35 @@ class CallStep final : public Step {
   std::shared_ptr<const Arrangement> arrangement;  // null: no output elements
   std::vector<std::shared_ptr<char>> packed;       // weights, as long as the step lives
   std::vector<void*> fixed;                        // where they are
+  // A call that ends in relu keeps the same call without relu, the sizes to prepare it for, and its result.
+  Call* exact = nullptr;
+  std::unique_ptr<Sizes> sizes;
+  Array result;
+  int buffer = -1;  // of the result
 
   int64_t scratch_bytes() const override { return arrangement ? arrangement->scratch_bytes() : 0; }
   // Primitives and arrangements are the library's, shared by all plans that ask for the same.
   int64_t bytes() const override {
-    return static_cast<int64_t>(sizeof *this + fixed.size() * (sizeof fixed[0] + sizeof packed[0]));
+    return static_cast<int64_t>(sizeof *this + fixed.size() * (sizeof fixed[0] + sizeof packed[0]) +
+                                (sizes ? sizeof *sizes + sizes->symbols.size() * sizeof(int64_t) : 0));
   }
-  Status run(void* const* buffers, char* scratch, const RunOn&) const override {
-    if (arrangement) arrangement->run(buffers, scratch, fixed.data());
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
+    if (!arrangement) return {};
+    TENON_TRY(arrangement->run(buffers, scratch, fixed.data()));
+    return exact && has_nan(result, buffers[buffer], on.parallel) ? run_exactly(buffers, on) : Status();
+  }
+
+ private:
+  // Seldom, so that what it takes is made now.
+  Status run_exactly(void* const* buffers, const RunOn& on) const {
+    TENON_ASSIGN(const std::unique_ptr<Step> step, exact->prepare(*sizes));
+    const std::unique_ptr<char, void (*)(void*)> scratch(
+        static_cast<char*>(
+            std::aligned_alloc(kAlign, static_cast<size_t>(align_up(step->scratch_bytes() + 1)))),
+        std::free);
+    if (!scratch) return environment("no memory for a call of oneDNN");
+    TENON_TRY(step->run(buffers, scratch.get(), on));
+    exact_relu(result, buffers[buffer]);
     return {};
   }
 };
@@ -37,7 +62,9 @@ std::string Call::describe() const {
 std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
   const Array& given = pack.given;
   for (const Packed& p : packed_)
-    if (p.operand == given.operand && p.descriptor == pack.wanted) return p.bytes;
+    if (p.given.operand == given.operand && p.given.offset == given.offset &&
+        p.given.strides == given.strides && p.descriptor == pack.wanted)
+      return p.bytes;
   const Operand& operand = recipe.operands[static_cast<size_t>(given.operand)];
   char* bytes = static_cast<char*>(const_cast<void*>(operand.constant->bytes)) + given.offset;
   std::vector<char> plain_bytes;
@@ -55,16 +82,23 @@ std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
   dnnl::stream stream(engine());
   dnnl::reorder(from, to).execute(stream, from, to);
   stream.wait();
-  packed_.push_back({given.operand, pack.wanted, room});
+  packed_.push_back({given, pack.wanted, room});
   return room;
 }
 
 Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   const InLibrary here;  // it packs weights
+  TENON_TRY(here.status());
   auto step = std::make_unique<CallStep>();
   const Problem asked = at_sizes(recipe, sizes);
   if (asked.empty) return std::unique_ptr<Step>(std::move(step));
   TENON_ASSIGN(step->arrangement, arrangement_of(recipe, asked));
+  if (exact) {
+    step->exact = exact.get();
+    step->sizes = std::make_unique<Sizes>(sizes);
+    step->result = asked.output;
+    step->buffer = recipe.output.buffer;
+  }
   std::lock_guard lock(mutex_);  // packed once, whoever comes first
   try {
     for (const Arrangement::Pack& pack : step->arrangement->packs()) {

@@ -103,11 +103,15 @@ InLibrary::InLibrary() {
   inside.fetch_add(1);
   if (!closed.load() || exiting) return;
   inside.fetch_sub(1);
-  for (;;) pause();
+  late_ = true;
 }
 
 InLibrary::~InLibrary() {
-  if (--depth == 0) inside.fetch_sub(1);
+  if (--depth == 0 && !late_) inside.fetch_sub(1);
+}
+
+Status InLibrary::status() const {
+  return late_ ? environment("the process is ending: oneDNN runs no more") : Status();
 }
 
 void used_anew() {

@@ -93,21 +93,32 @@ Recent<const Offer>& offers() {
   return kept;
 }
 
-// Arrays that the library cannot take as they are become plain. `plain`: all that are not weights of its own layout.
+// Whether the elements lie as plain_strides() has them. Strides of axes of one element say nothing.
+bool is_plain(const Array& a, bool channels_last) {
+  const std::vector<int64_t> plain = plain_strides(a.dims, channels_last);
+  for (size_t i = 0; i < a.dims.size(); ++i)
+    if (a.dims[i] != 1 && a.strides[i] != plain[i]) return false;
+  return true;
+}
+
+// The one place that says which strides the library is given. Of what it multiplies, convolves or pools, and of the result, any
+// that it can describe, or none (`plain`) but those of weights in its own layout. Post-ops and biases are another matter: the
+// library (3.2) takes their strides, but its kernels read them as if elements lay side by side, in the order of the
+// result and at its offsets; so they are plain, and a result that is computed from them lies like them.
 Problem rearranged(const Problem& given, bool plain) {
   Problem p = given;
   const bool spatial = p.form != Form::matmul && p.form != Form::pointwise;
-  auto settle = [&](Array& a, bool channels_last) {
+  auto settle = [&](Array& a, bool channels_last, bool anew) {
     if (!a.present() || a.any) return;
-    if (plain || !descriptor_of(a)) a.strides = plain_strides(a.dims, channels_last);
+    if (anew || !descriptor_of(a)) a.strides = plain_strides(a.dims, channels_last);
   };
-  settle(p.source, spatial);
-  settle(p.weights, false);
-  settle(p.output, spatial);
-  // Products read a bias as if its elements lay side by side, whatever it says (3.2).
-  if (p.bias.present() && p.bias.strides.back() != 1) p.bias.strides = plain_strides(p.bias.dims, false);
-  settle(p.bias, false);
-  for (Array& o : p.others) settle(o, spatial);
+  settle(p.source, spatial, plain);
+  settle(p.weights, false, plain);
+  const bool gaps = !is_plain(p.output, false) && !(spatial && is_plain(p.output, true));
+  settle(p.output, spatial, plain || (gaps && !p.others.empty()));
+  const bool channels_last = spatial && is_plain(p.output, true);
+  for (Array& o : p.others) settle(o, channels_last, !is_plain(o, channels_last));
+  settle(p.bias, false, !is_plain(p.bias, false));
   return p;
 }
 
@@ -159,6 +170,11 @@ std::optional<memory::desc> descriptor_of(const Array& a) {
 
 std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
   const InLibrary here;  // which looks into its cache of primitives
+  if (const Status late = here.status(); !late.ok()) {
+    auto none = std::make_shared<Offer>();
+    none->why = late.message();
+    return none;
+  }
   const auto known = offers().at(problem.key());
   std::lock_guard lock(known->mutex);
   if (!known->value) {

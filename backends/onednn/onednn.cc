@@ -62,7 +62,17 @@ bool is_batch_of_vectors(const Graph& graph, const Node& node) {
          std::any_of(a.begin(), a.begin() + static_cast<long>(batch), [](Dim d) { return d != Dim(1); });
 }
 
+// A product with one vector or column: likewise, and the library's code for it is several times slower than a sum of products.
+bool is_by_vector(const Graph& graph, const Node& node) {
+  if (node.op != ops::matmul && node.op != ops::linear) return false;
+  const Dims& b = graph.type(node.inputs[1]).shape;
+  if (node.op == ops::linear) return b.size() == 2 && b[0] == Dim(1);
+  return b.size() == 1 || b.back() == Dim(1);
+}
+
 Bid ask(const Graph& graph, std::span<const ValueId> members) {
+  if (is_by_vector(graph, graph.node(members[0])))
+    return {false, 0, "a product with one vector: loops read the matrix as fast"};
   if (is_batch_of_vectors(graph, graph.node(members[0])))
     return {false, 0, "a batch of products of one row or column: loops read the matrices as fast"};
   auto recipe = make_recipe(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
@@ -125,6 +135,11 @@ class OneDnnBackend final : public Backend {
       }
       call->recipe.output.buffer = static_cast<int>(call->inputs.size());
       call->fallback = call->recipe.name + post_op_names(call->recipe, false);
+      if (ends_in_relu(call->recipe)) {
+        call->exact = std::make_unique<Call>();
+        call->exact->store = store;
+        call->exact->recipe = without_relu(call->recipe);
+      }
       built.push_back(std::move(call));
     }
     return built;

@@ -52,6 +52,11 @@ void lower_matmul(Problem& p) {
   for (size_t i = 0; i + 2 < c.dims.size(); ++i) {
     if (a.strides[i] == 0) a.dims[i] = 1;
     if (b.strides[i] == 0) b.dims[i] = 1;
+    // The library repeats one of the two, not both.
+    if (a.dims[i] == 1 && b.dims[i] == 1) {
+      a.dims[i] = c.dims[i];
+      a.strides[i] = 0;
+    }
   }
   const size_t k = a.dims.size() - 1;
   if (a.dims[k] == 0) {  // a sum over nothing
@@ -84,9 +89,9 @@ void lower_matmul(Problem& p) {
     bool even = true;
     for (Array* x : all)
       if (x != &b)
-        even = even && (full[i + 1] == 1 ||
-                        (x == &a ? a.dims[i] == full[i] && a.strides[i] == a.strides[i + 1] * a.dims[i + 1]
-                                 : merges(*x, i, full)));
+        even = even && (x != &a || a.dims[i] == full[i]) &&
+               (full[i + 1] == 1 ||
+                (x == &a ? a.strides[i] == a.strides[i + 1] * a.dims[i + 1] : merges(*x, i, full)));
     if (!even) break;
     for (Array* x : all) {
       if (x == &b)

@@ -25,13 +25,14 @@ std::optional<Operand> align(Operand o, const Dims& shape) {
   return o;
 }
 
-// max(x, 0) that keeps NaN, which the library's relu does not: x * clamp(3e38 x, 0, 1). Exact but for subnormals;
-// -inf becomes NaN.
-PostOp relu() { return {algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0, -1, "relu"}; }
+constexpr float kSteepest = std::numeric_limits<float>::max();
+
+PostOp relu() { return {algorithm::eltwise_hardswish, kSteepest, 0, -1, "relu", true}; }
 
 Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& strides_of, Recipe& recipe) {
   const Node& node = graph.node(v);
   const Op& row = op(node.op);
+  if (ends_in_relu(recipe)) return unsupported("nothing follows relu in a call of the library");
   if (node.type.shape != graph.type(before).shape) return unsupported("it repeats the library's result");
   if (node.type.dtype != graph.type(before).dtype) return unsupported("it changes the dtype");
   if (auto a = activation(node)) {
@@ -146,6 +147,16 @@ Status read_average(const Graph& graph, const Node& node, Recipe& recipe) {
 
 }  // namespace
 
+bool ends_in_relu(const Recipe& recipe) { return !recipe.post_ops.empty() && recipe.post_ops.back().relu; }
+
+Recipe without_relu(Recipe recipe) {
+  if (recipe.form == Form::pointwise)
+    recipe.post_ops.back() = {algorithm::eltwise_linear, 1, 0, -1, "copy"};
+  else
+    recipe.post_ops.pop_back();
+  return recipe;
+}
+
 std::optional<PostOp> activation(const Node& node) {
   const std::string name(op(node.op).name);
   switch (node.op) {
@@ -159,7 +170,8 @@ std::optional<PostOp> activation(const Node& node) {
     case ops::mish: return PostOp{algorithm::eltwise_mish, 0, 0, -1, name};
     case ops::leaky_relu: {
       const float slope = static_cast<float>(attr_as<double>(node, "slope"));
-      if (slope == 0) return relu();
+      // With a slope of 0 minus infinity becomes NaN.
+      if (slope == 0) return PostOp{algorithm::eltwise_hardswish, kSteepest, 0, -1, name};
       return PostOp{algorithm::eltwise_relu, slope, 0, -1, name};
     }
     case ops::tanh: return PostOp{algorithm::eltwise_tanh, 0, 0, -1, name};

@@ -18,6 +18,7 @@ struct PostOp {
   float alpha = 0, beta = 0;
   int operand = -1;  // in Recipe::operands, of the output's rank; -1: an activation
   std::string name;
+  bool relu = false;  // see ends_in_relu()
 };
 
 enum class Form { matmul, convolution, deconvolution, average, pointwise };
@@ -34,6 +35,12 @@ struct Recipe {
   int64_t groups = 1;
   bool include_pad = true;
 };
+
+// Relu is said as x * clamp(3e38 x, 0, 1), which keeps NaN, as the library's relu does not. It is exact but for subnormals, and for
+// minus infinity, of which it makes NaN: whoever runs a call that ends so looks for NaN and takes relu by himself then
+// (exact_relu.h). It is the last of its call.
+bool ends_in_relu(const Recipe& recipe);
+Recipe without_relu(Recipe recipe);
 
 // The activation that a node alone is, or nothing. Those that lose NaN in the library are not among them.
 std::optional<PostOp> activation(const Node& node);

@@ -7,6 +7,7 @@
 #include "src/ir/builder.h"
 #include "src/ir/group.h"
 #include "src/ops/eval.h"
+#include "src/ops/names.h"
 
 namespace tenon {
 namespace {
@@ -35,9 +36,8 @@ class EvaluateStep final : public Step {
                    reinterpret_cast<char*>(t.bytes.data()), dense_strides(shape), shape, size_of(type.dtype));
       inputs.push_back(std::move(t));
     }
-    auto outputs = evaluate(graph, inputs);
-    TENON_CHECK(outputs.ok(), outputs.status().message());
-    const HostTensor& y = (*outputs)[0];
+    TENON_ASSIGN(const std::vector<HostTensor> outputs, evaluate(graph, inputs));
+    const HostTensor& y = outputs[0];
     copy_strided(reinterpret_cast<const char*>(y.bytes.data()), dense_strides(y.shape),
                  static_cast<char*>(buffers[graph.inputs.size()]), output_strides, y.shape, size_of(y.dtype));
     return {};
@@ -64,9 +64,11 @@ class EvaluateNode final : public Executable {
 class ReferenceBackend final : public Backend {
  public:
   std::string_view name() const override { return "reference"; }
+  bool runs_unasked() const override { return false; }
   Bid bid(const Graph& graph, ValueId v) const override {
     const Op& row = op(graph.node(v).op);
-    if (row.kind == Kind::opaque) return {false, 0, std::string(row.name) + " has no meaning here"};
+    if (row.kind == Kind::opaque && graph.node(v).op >= ops::built_in_count)
+      return {false, 0, std::string(row.name) + " has no meaning here"};
     return {true, 1e6, "evaluated element by element"};
   }
   Bid absorb(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
@@ -88,7 +90,7 @@ class ReferenceBackend final : public Backend {
       Builder b(e->graph);
       std::map<ValueId, ValueId> map;
       for (ValueId v : e->inputs) {
-        TENON_ASSIGN(map[v], b.try_input("", g.type(v)));
+        TENON_ASSIGN(map[v], b.try_input(g.node(v).name, g.type(v)));
         e->input_strides.push_back(context.layouts[v].strides);
       }
       TENON_TRY(copy_into(g, target, b, map));
@@ -108,7 +110,6 @@ class ReferenceBackend final : public Backend {
       TENON_TRY(copy_into(g, i, b, map));
       i = map[i];
     }
-    node.name.clear();
     node.group = -1;
     TENON_ASSIGN(map[v], b.try_add(std::move(node)));
     return {};

@@ -8,10 +8,8 @@ namespace tenon {
 namespace {
 
 bool is_constant(const Graph& g, ValueId v) {
-  const Node& n = g.node(v);
-  if (n.op == ops::constant || n.op == ops::full) return true;
-  if (n.op != ops::cast && !op(n.op).view) return false;
-  return is_constant(g, n.inputs[0]);
+  while (g.node(v).op == ops::cast || op(g.node(v).op).view) v = g.node(v).inputs[0];
+  return g.node(v).op == ops::constant || g.node(v).op == ops::full;
 }
 
 }  // namespace
