@@ -36,9 +36,9 @@ void specialized(void) {
   options.struct_size = sizeof options;
   options.specialize = 3;
   INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "specialize is 3");
-  options.specialize = TENON_SPECIALIZE_WAIT, options.reserved = 1;
+  options.specialize = TENON_SPECIALIZE_WAIT, options.reserved2 = 1;
   INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "reserved");
-  options.reserved = 0, options.device_graphs = 3;
+  options.reserved2 = 0, options.device_graphs = 3;
   INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "device_graphs is 3");
   options.device_graphs = TENON_DEVICE_GRAPHS_NEVER;
   OK(tenon_program_create(graph, &options, NULL, 0, &program));

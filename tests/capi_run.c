@@ -149,10 +149,8 @@ void bad_tensors(void) {
   INVALID(tenon_program_run(program, in, 2, out, 0), "1 output|0");
   INVALID(tenon_program_run(program, in, 2, out, 2), "1 output|2");
   CHECK(!memcmp(y, before, sizeof y));
-  /* Overlap: with an input, wholly and by one element; beside it is fine. */
-  FRESH, tx.data = y, ty.data = y;
-  INVALID(RUN, "%z|overlaps|%x");
-  ty.data = y + 7;
+  /* Overlap with an input by one element; beside it is fine. */
+  FRESH, tx.data = y, ty.data = y + 7;
   INVALID(RUN, "%z|overlaps|%x");
   CHECK(!memcmp(y, before, sizeof y));
   ty.data = y + 8;

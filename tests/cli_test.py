@@ -3,7 +3,10 @@
 The binary is build/release/bin/tenon, or what TENON_CLI names.
 """
 
+import ctypes
 import os
+import resource
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -23,10 +26,10 @@ GRAPH = """graph @f(%x: f32[N,4], %b: f32[4]) {
 """
 
 
-def tenon(*args, stdin="", **environment):
+def tenon(*args, stdin="", before=None, **environment):
     assert CLI.is_file(), f"{CLI} is not built: ./dev build"
     return subprocess.run([str(CLI), *map(str, args)], input=stdin, capture_output=True, text=True, timeout=300,
-                          env={**os.environ, **environment})
+                          env={**os.environ, **environment}, preexec_fn=before)
 
 
 def test_version():
@@ -45,6 +48,54 @@ def test_usage_mistakes_are_2():
     assert tenon("run", "-", "--dim", "N", stdin=GRAPH).returncode == 2
     done = tenon("opt", "-", "--pass=sinplify", stdin=GRAPH)
     assert done.returncode == 2 and "did you mean 'simplify'" in done.stderr
+
+
+def test_a_verb_that_is_none_is_told_the_nearest():
+    done = tenon("rum", "-", stdin=GRAPH)
+    assert done.returncode == 2 and "no verb is called rum, did you mean 'run'?" in done.stderr
+    assert "there are: opt run verify cache" in done.stderr
+    assert "no verb is called lss, did you mean 'ls'?" in tenon("cache", "lss").stderr
+
+
+def test_what_memory_does_not_hold_is_named():
+    graph = "graph @f(%x: f32[N,N]) {\n  %y = relu(%x)\n  return %y\n}\n"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    done = tenon("run", "-", "--dim", "N=2000000", stdin=graph, before=limit)
+    assert done.returncode == 1
+    assert done.stderr == "tenon: environment: input %x, f32[2000000,2000000]: out of memory\n"
+    done = tenon("run", "-", "--dim", "N=4000000000", stdin=graph)
+    assert done.returncode == 1 and "input %x, f32[4000000000,4000000000], has more bytes than any memory" in done.stderr
+    far = "graph @f(%x: f32[2,2] strides=[9223372036854775807,1]) {\n  %y = relu(%x)\n  return %y\n}\n"
+    done = tenon("run", "-", stdin=far)
+    assert done.returncode == 1 and "strides reach farther than any memory" in done.stderr
+    pads = "graph @f(%x: f32[4,4]) {\n  %y = pad(%x){low=[9223372036854775807,0], high=[0,0]}\n  return %y\n}\n"
+    done = tenon("run", "-", stdin=pads)
+    assert done.returncode == 1 and "tenon: invalid: " in done.stderr and ".cc" not in done.stderr
+
+
+def test_the_file_for_perf_is_never_anothers(tmp_path):
+    def run(make):
+        """In a process whose file is there already; `make` makes it."""
+        done = subprocess.run(["sh", "-c", f'{make} "/tmp/perf-$$.map"; echo $$; exec "$0" run - --backend cpu', str(CLI)], text=True,
+                              input="graph @f(%x: f32[4]) {\n  %y = relu(%x)\n  return %y\n}\n", capture_output=True, timeout=300,
+                              env={**os.environ, "TENON_JIT_PROFILE": "perf", "TENON_LOG": "warning", "TENON_CACHE": "off"})
+        assert done.returncode == 0, done.stderr
+        path = Path(f"/tmp/perf-{done.stdout.splitlines()[0]}.map")
+        text = path.read_text() if path.is_file() else ""
+        path.unlink()
+        return text, done.stderr
+    target = tmp_path / "target"
+    target.write_text("mine")
+    _, said = run(f"ln -s {target}")
+    assert target.read_text() == "mine" and "is no file of this user" in said
+    _, said = run(f"ln {target}")
+    assert target.read_text() == "mine" and "is no file of this user" in said
+    _, said = run("mkfifo")
+    assert "is no file of this user" in said
+    text, said = run("true")
+    assert " tenon " in text and said == ""
+    text, said = run("echo another JIT was here >")
+    assert text.startswith("another JIT was here\n") and " tenon " in text
 
 
 def test_opt_runs_the_passes_in_order_and_its_text_reads_back():
@@ -86,6 +137,21 @@ def test_npy_of_every_dtype(tmp_path, dtype, name):
     y = np.load(tmp_path / "y.npy")
     assert y.dtype == dtype
     np.testing.assert_array_equal(y, x.T)
+
+
+def test_passes_may_be_left_out_and_programs_verified():
+    assert tenon("opt", "-", "--pass=optimize", stdin=GRAPH).stdout.count("add(") == 1
+    assert tenon("opt", "-", "--pass=optimize", "--without=cse", stdin=GRAPH).stdout.count("add(") == 2
+    fused, apart = (tenon("run", "-", "--dim", "N=3", "--explain", *more, stdin=GRAPH) for more in ([], ["--without=fuse,cse"]))
+    result = [line for line in fused.stdout.splitlines() if line.startswith("output")]
+    assert result and result == [line for line in apart.stdout.splitlines() if line.startswith("output")]
+    assert (fused.stdout.count("kernel @"), apart.stdout.count("kernel @")) == (1, 3)
+    for verb in ("opt", "run", "verify"):
+        done = tenon(verb, "-", "--without=fuze", *(["--dim", "N=3"] if verb != "opt" else []), stdin=GRAPH)
+        assert done.returncode != 0 and "no pass that may be left out is called fuze" in done.stderr
+    done = tenon("verify", "-", "--dim", "N=3", stdin=GRAPH)
+    assert done.returncode == 0 and done.stdout == "the program computes what the evaluator does\n"
+    assert tenon("verify", "-", "--dim", "N", stdin=GRAPH).returncode == 2
 
 
 def test_run_honours_strides_and_scalars(tmp_path):
@@ -226,6 +292,30 @@ def test_cache_verify_names_what_is_damaged(cached):
     assert newer.exists() and run_graph(cached)[0] == ["hit"]
 
 
+def entry_bytes(name, producer):
+    """A sound entry of such a name."""
+    class Hash128(ctypes.Structure):
+        _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+    xxhash = ctypes.CDLL("libxxhash.so.0")
+    xxhash.XXH3_128bits.restype, xxhash.XXH3_64bits.restype = Hash128, ctypes.c_uint64
+    sized = lambda data: (data, ctypes.c_size_t(len(data)))
+    parts = [b"x86-64", name, producer, b"text", b"object"]
+    body = b"".join(parts)
+    hashed = xxhash.XXH3_128bits(*sized(body))
+    header = struct.pack("<8sIIQQq5QQQ", b"TENONOBJ", 1, 5, 0, 1, 0, *map(len, parts), hashed.low, hashed.high)
+    return header + struct.pack("<Q", xxhash.XXH3_64bits(*sized(header))) + body
+
+
+def test_cache_prints_no_control_characters(cached, tmp_path):
+    hostile = entry_bytes(b"\x1b]0;owned\x07\n\xff", b"\x1b[2J")
+    archive = tmp_path / "archive"
+    archive.write_bytes(b"TENONCA1" + struct.pack("<Q", len(hostile)) + hostile)
+    assert cached("cache", "import", archive).stdout.startswith("1 kernels")
+    listed = cached("cache", "ls").stdout
+    assert listed.isascii() and listed.rstrip("\n").isprintable()
+    assert r"\x1b]0;owned\x07\x0a\xff" in listed and r"\x1b[2J" in listed
+
+
 def test_cache_prune(cached):
     run_graph(cached)
     run_graph(cached, GRAPH.replace("mul(", "sub("))
@@ -289,6 +379,23 @@ def test_env_lists_the_table_and_warns():
     assert done.returncode == 0
     assert "TENON_ISA=avx2" in done.stdout and "TENON_NUM_THREADS=" in done.stdout
     assert "TENON_ISSA" in done.stderr and "'TENON_ISA'" in done.stderr
+
+
+def test_wrong_values_of_variables_are_named():
+    wrong = {"TENON_ISA": "avx3", "TENON_CACHE": "of", "TENON_CACHE_BYTES": "1Q", "TENON_NUM_THREADS": "many", "TENON_VERIFY": "\x1byes",
+             "TENON_JIT_PROFILE": "pref"}
+    said = [r"TENON_ISA is 'avx3', none of sse2, avx2, avx512: it counts as unset", "TENON_CACHE is 'of', none of on, read, off, 0, 1: it counts as on",
+            "TENON_CACHE_BYTES is '1Q', no number of bytes such as 500M: it counts as 1G",
+            "TENON_NUM_THREADS is 'many', no number from 0 to 4096: it counts as 0", r"TENON_VERIFY is '\x1byes', none of 0, 1: it counts as 0",
+            "TENON_JIT_PROFILE is 'pref', none of perf: it counts as unset"]
+    listed = tenon("env", **wrong)
+    told = tenon("doctor", **wrong).stdout
+    for sentence in said:
+        assert f"tenon: warning: {sentence}\n" in listed.stderr and f"warning      {sentence}\n" in told
+    assert "\x1b" not in listed.stdout + listed.stderr + told
+    # A program says it to whoever listens, and to nobody else.
+    run = lambda **more: tenon("run", "-", "--dim", "N=3", stdin=GRAPH, **wrong, **more).stderr
+    assert run() == "" and run(TENON_LOG="warning").count("tenon warning: TENON_ISA is 'avx3'") == 1
 
 
 def test_ops():

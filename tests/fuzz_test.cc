@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "src/passes/pipeline.h"
 #include "tests/graph_check.h"
 #include "tests/graph_gen.h"
 
@@ -23,7 +24,7 @@ constexpr int kMostFailures = 10;          // then stop: one bug fails many
 TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
   const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 2000);
   const bool verbose = number("TENON_FUZZ_VERBOSE", 0) != 0;
-  int64_t unsupported = 0, elements = 0, says_nothing = 0, failures = 0;
+  int64_t unsupported = 0, elements = 0, says_nothing = 0, in_place = 0, failures = 0;
   std::map<std::string, int> reasons;
   for (uint64_t s = seed; s < seed + count && failures < kMostFailures; ++s) {
     RandomGraph r = GraphGen(s).make();
@@ -32,11 +33,12 @@ TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
     auto again = parse_graph(text);
     ASSERT_TRUE(again.ok()) << text << again.status().message();
     ASSERT_EQ(print(*again), text);
-    std::vector<std::string> backends;
-    if (s % 2) backends = {"cpu", "reference"};
-    const CheckResult result = check_program(r.graph, r.inputs, r.frozen, backends);
+    ProgramOptions options;
+    if (s % 2) options.backends = {"cpu"};
+    const CheckResult result = check_program(r.graph, r.inputs, r.frozen, options);
     elements += result.elements;
     says_nothing += result.says_nothing;
+    in_place += result.in_place;
     if (result.kind == CheckResult::unsupported)
       ++unsupported, ++reasons[result.message + " (seed " + std::to_string(s) + ")"];
     if (result.kind != CheckResult::wrong) continue;
@@ -55,11 +57,28 @@ TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
   }
   std::string list;
   for (const auto& [reason, n] : reasons) list += "\n  " + std::to_string(n) + " times: " + reason;
-  printf("%lld elements, %lld of them say nothing; %lld graphs unsupported%s\n",
+  printf("%lld elements, %lld of them say nothing; %lld outputs in place; %lld graphs unsupported%s\n",
          static_cast<long long>(elements), static_cast<long long>(says_nothing),
-         static_cast<long long>(unsupported), list.c_str());
+         static_cast<long long>(in_place), static_cast<long long>(unsupported), list.c_str());
+  EXPECT_GT(in_place, static_cast<int64_t>(count / 20));
   EXPECT_LE(static_cast<double>(unsupported), kMostUnsupported * static_cast<double>(count)) << list;
   EXPECT_LE(static_cast<double>(says_nothing), kMostSaysNothing * static_cast<double>(elements));
+}
+
+// What a graph means does not depend on a pass.
+TEST(Fuzz, EachPassMayBeLeftOut) {
+  const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 2000) / 8;
+  const auto passes = optional_passes();
+  for (uint64_t s = seed; s < seed + count; ++s) {
+    RandomGraph r = GraphGen(s).make();
+    ProgramOptions options;
+    options.without = {std::string(passes[s % passes.size()])};
+    const CheckResult result = check_program(r.graph, r.inputs, r.frozen, options);
+    ASSERT_NE(result.kind, CheckResult::wrong)
+        << "TENON_FUZZ_SEED=" << s << " TENON_FUZZ_COUNT=8\nwithout " << options.without[0] << "\n"
+        << print(r.graph) << "\n"
+        << result.message;
+  }
 }
 
 }  // namespace

@@ -1,258 +1,23 @@
-// A compiled Program against the evaluator, with a tolerance that the graph itself gives.
-//
-// Integers, bools and whatever is only moved must agree bit for bit. For values that were rounded anywhere the graph is
-// evaluated again in double: once as it is (the reference), and a few times with every rounding operation's result
-// changed by as much as the operation may be off (half an ulp of the node's dtype, the row's ulp, for a sum that times
-// the sum of absolute values and the square root of the count). The largest distance of these runs, and of the evaluator
-// itself, from the reference says how much the answer depends on rounding: where subtraction cancels or a comparison is
-// close, that is much, elsewhere a few ulps. The rule, with k = kSpread:
-//   |got - reference| <= k * max |run - reference| + 2 ulps of the dtype
-// An element on whose NaN, infinity or (for integers computed from floats) value the runs disagree says nothing; such
-// elements are counted. Kernels may keep 16-bit floats in f32 between nodes, so an overflow of f16 is such a case too.
+// A compiled Program against the evaluator, by the accuracy rule (src/runtime/accuracy.h).
 #pragma once
 
-#include <cmath>
 #include <cstring>
-#include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "src/ir/text.h"
 #include "src/ops/eval.h"
-#include "src/ops/names.h"
 #include "src/ops/rules.h"
-#include "src/passes/passes.h"
+#include "src/runtime/accuracy.h"
 #include "src/runtime/program.h"
 
 namespace tenon {
-
-inline constexpr double kSpread = 4;
-
-// What the runs say about one output.
-struct Wanted {
-  HostTensor expected;  // the evaluator's
-  bool rounded = false;
-  bool moved = true;             // by moves alone: signs of zeros too
-  std::vector<HostTensor> runs;  // floats in f64; the first is the reference
-};
-
-namespace check_help {
-
-struct Rounding {
-  double unit;   // half an ulp at 1
-  double least;  // half the smallest number
-  double most;
-};
-inline Rounding rounding_of(DType t) {
-  switch (t) {
-    case DType::f64: return {0x1p-53, 0x1p-1074, std::numeric_limits<double>::max()};
-    case DType::bf16: return {0x1p-9, 0x1p-134, 0x1.fep127};
-    case DType::f16: return {0x1p-12 * 2, 0x1p-25, 65504};
-    default: return {0x1p-24, 0x1p-150, std::numeric_limits<float>::max()};
-  }
-}
-
-inline bool rounds(const Node& node, DType from) {
-  const Op& row = op(node.op);
-  if (!is_float(node.type.dtype)) return false;
-  if (row.kind == Kind::reduce) return node.op == ops::sum || node.op == ops::prod;
-  if (row.kind == Kind::scan || node.op == ops::scatter || node.op == ops::index_put) return true;
-  if (row.kind != Kind::map) return false;
-  if (node.op == ops::cast)
-    return !is_float(from) || size_of(from) > size_of(node.type.dtype) ||
-           (size_of(from) == 2 && from != node.type.dtype);
-  for (OpId exact : {ops::neg, ops::abs, ops::sign, ops::maximum, ops::minimum, ops::clamp, ops::where,
-                     ops::floor, ops::ceil, ops::round, ops::trunc, ops::bitcast})
-    if (node.op == exact) return false;
-  return true;
-}
-
-// The expanded graph at constant sizes, floats as f64. run 0 is the reference.
-class Walker {
- public:
-  Walker(const Graph& graph, int run) : g_(graph), run_(run), rng_(static_cast<uint64_t>(run)) {}
-
-  Result<std::vector<HostTensor>> outputs(std::span<const HostTensor> inputs) {
-    values_.resize(g_.nodes.size());
-    for (size_t i = 0; i < inputs.size(); ++i) values_[g_.inputs[i].value] = widen(inputs[i]);
-    for (ValueId v = 0; v < g_.nodes.size(); ++v)
-      if (g_.node(v).op != ops::input) TENON_TRY(compute(v));
-    std::vector<HostTensor> out;
-    for (const OutputBinding& o : g_.outputs) out.push_back(values_[o.value]);
-    return out;
-  }
-
- private:
-  static HostTensor convert(const HostTensor& t, DType to) {
-    HostTensor out(to, t.shape);
-    for (int64_t i = 0; i < t.count(); ++i) out.set(i, t.get(i));
-    return out;
-  }
-  static HostTensor widen(const HostTensor& t) { return is_float(t.dtype) ? convert(t, DType::f64) : t; }
-
-  Status compute(ValueId v) {
-    Node node = g_.node(v);
-    const DType type = node.type.dtype;
-    const Op& row = op(node.op);
-    std::vector<const HostTensor*> in;
-    for (ValueId i : node.inputs) in.push_back(&values_[i]);
-    const bool as_is = row.kind == Kind::input || node.op == ops::bitcast;
-    if (!as_is && is_float(type)) {
-      node.type.dtype = DType::f64;
-      for (AttrValue& a : node.attrs)
-        if (std::holds_alternative<DType>(a)) a = DType::f64;
-    }
-    HostTensor narrow;
-    if (node.op == ops::bitcast) {
-      narrow = convert(*in[0], g_.type(node.inputs[0]).dtype);
-      in[0] = &narrow;
-    }
-    TENON_ASSIGN(HostTensor y, evaluate_node(g_, node, in));
-    y = widen(y);
-    if (is_float(type)) TENON_TRY(disturb(v, node, in, y));
-    values_[v] = std::move(y);
-    return {};
-  }
-
-  Status disturb(ValueId v, const Node& node, std::span<const HostTensor* const> in, HostTensor& y) {
-    const Node& original = g_.node(v);
-    const DType type = original.type.dtype;
-    const Rounding r = rounding_of(type);
-    const bool rounding =
-        rounds(original, original.inputs.empty() ? type : g_.type(original.inputs[0]).dtype);
-    std::optional<HostTensor> scale;  // of a sum: the sum of absolute values
-    double factor = 1;
-    if (rounding && (node.op == ops::sum || node.op == ops::cumsum)) {
-      HostTensor a = *in[0];
-      for (int64_t i = 0; i < a.count(); ++i) a.set(i, {std::fabs(a.get(i).d), 0});
-      const HostTensor* one[] = {&a};
-      TENON_ASSIGN(scale, evaluate_node(g_, node, one));
-    }
-    if (rounding && (node.op == ops::sum || node.op == ops::prod || node.op == ops::cumsum))
-      factor =
-          1 +
-          (y.count() ? std::sqrt(static_cast<double>(in[0]->count()) / static_cast<double>(y.count())) : 0);
-    if (node.op == ops::cumsum && in[0]->rank()) factor = 1 + std::sqrt(static_cast<double>(in[0]->count()));
-    if (node.op == ops::prod) factor *= factor;
-    if (node.op == ops::scatter || node.op == ops::index_put) factor = 4;
-    // Kernels compute in f32 or f64 and round to 16 bits when they store.
-    const Rounding inner = rounding_of(compute_type(type));
-    const double unit = r.unit + inner.unit * (factor + 2 * op(node.op).ulp);
-    for (int64_t i = 0; i < y.count(); ++i) {
-      double x = y.get(i).d;
-      if (rounding && run_ > 0 && std::isfinite(x)) {
-        const double size = scale ? scale->get(i).d : std::fabs(x);
-        const double u = run_ == 1   ? 1
-                         : run_ == 2 ? -1
-                                     : 2 * (static_cast<double>(rng_() >> 11) * 0x1p-53) - 1;
-        if (size > r.most)
-          x = NAN;  // partial sums may overflow
-        else if (size != 0)
-          x += u * (size * unit + (size < r.least / r.unit * 4 ? r.least * 2 : 0));
-      }
-      if (type == DType::f16 ? run_ % 2 == 1 && std::fabs(x) > r.most * 1.0001
-                             : std::fabs(x) > r.most * (1 + r.unit))
-        x = std::copysign(INFINITY, x);
-      y.set(i, {x, 0});
-    }
-    return {};
-  }
-
-  const Graph& g_;
-  int run_;
-  std::mt19937_64 rng_;
-  std::vector<HostTensor> values_;
-};
-
-}  // namespace check_help
-
-inline Result<std::vector<Wanted>> wanted(const Graph& symbolic, std::span<const HostTensor> inputs) {
-  using namespace check_help;
-  TENON_ASSIGN(std::vector<HostTensor> expected, evaluate(symbolic, inputs));
-  std::vector<std::vector<int64_t>> shapes;
-  for (const HostTensor& t : inputs) shapes.push_back(t.shape);
-  TENON_ASSIGN(auto symbols, solve_symbols(symbolic, shapes, [&](size_t i) { return inputs[i].get(0).i; }));
-  TENON_ASSIGN(const Graph sized, at_sizes(symbolic, symbols));
-  const Graph graph = expand(sized, [](const Graph&, ValueId) { return false; });
-  std::vector<bool> rounded(graph.nodes.size()), moved(graph.nodes.size());
-  for (ValueId v = 0; v < graph.nodes.size(); ++v) {
-    const Node& node = graph.node(v);
-    const Kind kind = op(node.op).kind;
-    rounded[v] = !node.inputs.empty() && rounds(node, graph.type(node.inputs[0]).dtype);
-    moved[v] = kind == Kind::move || kind == Kind::input;
-    for (ValueId i : node.inputs) {
-      rounded[v] = rounded[v] || rounded[i];
-      moved[v] = moved[v] && moved[i];
-    }
-  }
-  std::vector<Wanted> out(expected.size());
-  bool any = false;
-  for (size_t o = 0; o < out.size(); ++o) {
-    out[o].expected = std::move(expected[o]);
-    out[o].rounded = rounded[graph.outputs[o].value];
-    out[o].moved = moved[graph.outputs[o].value];
-    any = any || out[o].rounded;
-  }
-  for (int run = 0; any && run < 6; ++run) {
-    TENON_ASSIGN(auto results, Walker(graph, run).outputs(inputs));
-    for (size_t o = 0; o < out.size(); ++o) out[o].runs.push_back(std::move(results[o]));
-  }
-  return out;
-}
-
-// "" when element i of got is right; *says_nothing is set where the runs disagree.
-inline std::string compare(const Wanted& w, const HostTensor& got, int64_t i, bool* says_nothing) {
-  const DType type = got.dtype;
-  auto fail = [&](const std::string& want) {
-    char text[80];
-    if (is_float(type))
-      std::snprintf(text, sizeof text, "%.9g", got.get(i).d);
-    else
-      std::snprintf(text, sizeof text, "%lld", static_cast<long long>(got.get(i).i));
-    return "element " + std::to_string(i) + " is " + text + ", wanted " + want;
-  };
-  if (!is_float(type)) {
-    const int64_t want = w.expected.get(i).i;
-    for (const HostTensor& run : w.runs)
-      if (w.rounded && run.get(i).i != want) return *says_nothing = true, "";
-    return got.get(i).i == want ? "" : fail(std::to_string(want));
-  }
-  const double want = w.expected.get(i).d, x = got.get(i).d;
-  auto number = [](double d) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.9g", d);
-    return std::string(text);
-  };
-  if (!w.rounded) {
-    const bool same =
-        want != want ? x != x : x == want && (!w.moved || std::signbit(x) == std::signbit(want));
-    return same ? "" : fail(number(want));
-  }
-  const double reference = w.runs[0].get(i).d;
-  double spread = 0;
-  auto include = [&](double run) {
-    if (std::isfinite(run) && std::isfinite(reference))
-      spread = std::max(spread, std::fabs(run - reference));
-    else if (std::isnan(run) != std::isnan(reference) || (!std::isnan(run) && run != reference))
-      *says_nothing = true;
-  };
-  for (const HostTensor& run : w.runs) include(run.get(i).d);
-  include(want);
-  if (*says_nothing) return "";
-  if (!std::isfinite(reference))
-    return (reference != reference ? x != x : x == reference) ? "" : fail(number(reference));
-  const check_help::Rounding r = check_help::rounding_of(type);
-  const double tolerance = kSpread * spread + 4 * r.unit * std::fabs(reference) + 4 * r.least;
-  // Where the tolerance reaches the largest number, inf may be meant.
-  if (std::fabs(reference) + tolerance > r.most) return *says_nothing = true, "";
-  return std::fabs(x - reference) <= tolerance ? "" : fail(number(reference) + " +- " + number(tolerance));
-}
 
 struct CheckResult {
   enum Kind { right, wrong, unsupported } kind = right;
   std::string message;
   int64_t elements = 0, says_nothing = 0;
+  int64_t in_place = 0;  // pairs of an output and an input that one buffer served
 };
 
 namespace check_help {
@@ -309,8 +74,7 @@ inline std::vector<int64_t> steps_of(const DimTable& dims, const std::optional<D
 // Compiles the graph and runs it twice. A difference, a refusal other than unsupported, or an InternalError is wrong.
 // An input of stride 0 has in all its places what it has in the first: `inputs` are changed accordingly.
 inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& inputs,
-                                 const std::vector<bool>& frozen = {},
-                                 std::vector<std::string> backends = {}) {
+                                 const std::vector<bool>& frozen = {}, ProgramOptions options = {}) {
   using namespace check_help;
   CheckResult result;
   auto wrong = [&](std::string message) {
@@ -333,8 +97,6 @@ inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& in
     }
     auto want = wanted(graph, inputs);
     if (!want.ok()) return wrong("evaluator: " + want.status().message());
-    ProgramOptions options;
-    options.backends = std::move(backends);
     std::vector<Tensor> params, in_tensors, out_tensors;
     for (size_t i = 0; i < in.size(); ++i) {
       in_tensors.push_back(in[i].tensor());
@@ -382,6 +144,28 @@ inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& in
         }
       }
     }
+    // An output in an input's memory: the same bytes as in a buffer of its own, or a refusal that leaves the memory alone.
+    for (size_t o = 0; o < out.size(); ++o)
+      for (size_t i = 0; i < in.size(); ++i) {
+        if (params[i].data || in[i].dtype != out[o].dtype || in[i].shape != out[o].shape ||
+            in[i].strides != out[o].strides || inputs[i].count() == 0)
+          continue;
+        const std::vector<std::byte> before = in[i].bytes;
+        std::vector<Strided> others = out;
+        for (size_t k = 0; k < others.size(); ++k)
+          out_tensors[k] = k == o ? in_tensors[i] : others[k].tensor();
+        const Status status = program->run(in_tensors, out_tensors);
+        const std::string where = "output " + std::to_string(o) + " in input " + std::to_string(i) + ": ";
+        if (!status.ok() && (status.code() != Code::invalid || in[i].bytes != before))
+          return wrong(where + "run: " + status.message());
+        if (status.ok() && in[i].bytes != out[o].bytes)
+          return wrong(where + "other bytes\n" + program->explain(false));
+        for (size_t k = 0; status.ok() && k < others.size(); ++k)
+          if (k != o && others[k].bytes != out[k].bytes)
+            return wrong(where + "changes output " + std::to_string(k) + "\n" + program->explain(false));
+        result.in_place += status.ok();
+        in[i].bytes = before;
+      }
   } catch (const std::exception& error) {
     return wrong(std::string("exception: ") + error.what() + (program ? "\n" + program->explain(false) : ""));
   }

@@ -31,6 +31,7 @@ LAYERS = {
     # The list of back ends names every room; a room knows itself and nothing of its neighbours.
     "backends/list.cc": ["backends/"] + BACKENDS,
     "backends/reference/": ["backends/reference/"] + BACKENDS,
+    "backends/rows/": ["backends/rows/"] + BACKENDS,
     "backends/cpu/": ["backends/cpu/"] + BACKENDS,
     "backends/onednn/": ["backends/onednn/"] + BACKENDS,
     "backends/cuda/": ["backends/cuda/"] + BACKENDS,

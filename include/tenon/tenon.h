@@ -2,7 +2,8 @@
  *
  * Conventions
  * (1) Errors. Functions that can fail return tenon_status; TENON_OK is 0. The sentence behind the last failure of the
- *     calling thread is tenon_last_error(). Nothing is thrown, printed or aborted; outputs are untouched on failure.
+ *     calling thread is tenon_last_error(). Nothing is thrown, printed or aborted; outputs are untouched on failure,
+ *     but of values that cannot be computed with (tenon_program_run).
  * (2) Ownership. *_create and *_parse give one reference; *_retain adds one, *_release drops one (NULL is allowed).
  *     Tensors and strings passed in are borrowed for the call, unless the function says otherwise. Strings handed out
  *     are borrowed; each function says until when.
@@ -239,14 +240,18 @@ typedef struct tenon_program_options {
   int64_t max_plans;      /* kept at most, one per set of sizes; the least used go first. 0: 1024 */
   int64_t max_plan_bytes; /* all together, about. 0: 64 MiB. One plan is kept whatever the limits */
   int32_t specialize;     /* TENON_SPECIALIZE_... */
-  int32_t reserved;       /* 0 */
+  int32_t verify;         /* so many runs are verified, below. 0: none */
   tenon_device
       device; /* where it runs, and its inputs and outputs are; type 0: the CPU. freeze is for the CPU only */
   int32_t device_graphs; /* TENON_DEVICE_GRAPHS_...: which plans become a CUDA graph */
   int32_t reserved2;     /* 0 */
 } tenon_program_options;
 
-/* Optimises, fuses and compiles. With freeze, params holds one tensor per graph input, NULL for inputs that are not
+/* A run that is verified is also computed by the evaluator, slowly, and compared by its accuracy rule. Where they differ it
+ * is TENON_INTERNAL; the message has the smallest graph that shows it, and the pass or back end at fault. Its outputs must
+ * have memory of their own. On the CPU only.
+ *
+ * Optimises, fuses and compiles. With freeze, params holds one tensor per graph input, NULL for inputs that are not
  * frozen; their bytes are borrowed until the program is released or update_params is called. options may be NULL. */
 TENON_API tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_options* options,
                                             const tenon_tensor* const* params, size_t n_params,
@@ -259,7 +264,11 @@ TENON_API tenon_status tenon_program_update_params(tenon_program* program, const
 TENON_API tenon_status tenon_program_set_limits(tenon_program* program, int64_t max_plans,
                                                 int64_t max_plan_bytes);
 /* Runs on CPU tensors and returns when done (a program on a GPU: as tenon_program_run_on with the default stream). Inputs and outputs stand in the graph's order; frozen inputs may be NULL.
- * Outputs must not overlap each other or an input. Strides must be those the graph declares. */
+ * Outputs must not overlap each other or an input, with one exception: on the CPU an output may be an input's memory, with its
+ * type and strides, where every element is read for the last time right before it is written and nothing can fail from there
+ * on (an update in place, as of an optimizer); else that is TENON_INVALID, and nothing has been written. Strides must be those the graph declares. On the CPU an index out of range
+ * and an integer divided by 0 are TENON_INVALID and the message names the node, if what it computes is needed; nothing outside
+ * the tensors is read or written, but the outputs' contents are undefined then. A GPU takes index 0 and result 0. */
 TENON_API tenon_status tenon_program_run(tenon_program* program, const tenon_tensor* const* inputs,
                                          size_t n_inputs, const tenon_tensor* const* outputs,
                                          size_t n_outputs);
@@ -295,6 +304,7 @@ typedef struct tenon_program_stats {
   double plan_ms;              /* spent making plans */
   int64_t kernels_specialized; /* launches that were given their sizes as constants */
   int64_t specialize_refused;  /* launches for which that was no faster, or beyond the limits */
+  int64_t reference_steps;     /* steps of the back end "reference": none unless asked for by name */
 } tenon_program_stats;
 TENON_API tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats* out);
 TENON_API void tenon_program_retain(tenon_program* program);

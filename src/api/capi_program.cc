@@ -52,7 +52,7 @@ class TensorList {
 };
 
 Result<SpecializeMode> specialize_mode(const tenon_program_options& given) {
-  if (given.reserved || given.reserved2) return invalid("tenon_program_options: reserved is not 0");
+  if (given.reserved2) return invalid("tenon_program_options: reserved2 is not 0");
   switch (given.specialize) {
     case TENON_SPECIALIZE_OFF: return SpecializeMode::off;
     case TENON_SPECIALIZE_BACKGROUND: return SpecializeMode::background;
@@ -96,6 +96,7 @@ tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_
     tenon::ProgramOptions program_options;
     program_options.freeze = given.freeze != 0;
     program_options.threads = given.num_threads;
+    program_options.verify = given.verify;
     TENON_ASSIGN(program_options.limits, tenon::plan_limits(given.max_plans, given.max_plan_bytes));
     TENON_ASSIGN(program_options.specialize, tenon::specialize_mode(given));
     TENON_ASSIGN(program_options.graphs, tenon::device_graphs(given.device_graphs));
@@ -176,6 +177,7 @@ tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats
     full.plan_misses = s.plans.misses, full.plan_waits = s.plans.waits;
     full.plan_evictions = s.plans.evictions, full.plan_bytes = s.plans.bytes, full.plan_ms = s.plans.make_ms;
     full.kernels_specialized = s.specialized, full.specialize_refused = s.specialize_refused;
+    full.reference_steps = s.reference_steps;
     return tenon::api::write_struct(full, "tenon_program_stats", out);
   });
 }

@@ -24,6 +24,8 @@ template <class Body>
 tenon_status guarded(Body&& body) noexcept {
   try {
     return report(body());
+  } catch (const StatusError& e) {
+    return report(e.status);
   } catch (const InternalError& e) {
     return report(Status(Code::internal, e.what()));
   } catch (const std::bad_alloc&) {

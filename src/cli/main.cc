@@ -1,13 +1,28 @@
 // The command line `tenon`: reads the arguments and calls a verb (verbs.h). Exit status 0: done; 1: it failed, stderr says
 // why; 2: a mistake in the arguments. Tested by tests/cli_test.py.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <exception>
+#include <new>
 
+#include "src/base/text.h"
 #include "src/cli/verbs.h"
 #include "tenon/tenon.h"
 
 namespace {
+
+// A word in the place of a verb that is none: "no verb is called rum, did you mean 'run'?".
+std::string unknown_verb(const CLI::App& app, int argc, char** argv) {
+  const auto verbs = app.get_subcommands(nullptr);
+  if (argc < 2 || argv[1][0] == '-' || verbs.empty()) return "";
+  tenon::Nearest nearest(argv[1]);
+  std::string all;
+  for (const CLI::App* verb : verbs) {
+    if (verb->get_name() == argv[1]) return unknown_verb(*verb, argc - 1, argv + 1);
+    nearest.offer(verb->get_name());
+    all += " " + verb->get_name();
+  }
+  return "no verb is called " + tenon::printable(argv[1]) + nearest.hint() + "\nthere are:" + all;
+}
 
 int read_and_call(int argc, char** argv) {
   using namespace tenon::cli;
@@ -21,19 +36,28 @@ int read_and_call(int argc, char** argv) {
   opt_verb->add_option("file", opt_args.file, "Graph as text; - reads stdin")->required();
   opt_verb->add_option("--pass", opt_args.passes, "Passes, in this order; none only checks and prints")
       ->delimiter(',');
+  opt_verb->add_option("--without", opt_args.without, "Passes that the pass optimize leaves out")
+      ->delimiter(',');
   opt_verb->callback([&] { result = opt(opt_args); });
 
   RunArgs run_args;
   CLI::App* run_verb =
       app.add_subcommand("run", "Compile a graph and run it on .npy files or random numbers");
-  run_verb->add_option("file", run_args.file, "Graph as text; - reads stdin")->required();
-  run_verb->add_option("--input", run_args.inputs, "name=file.npy; the other inputs are random");
-  run_verb->add_option("--dim", run_args.dims, "N=4: a size of random inputs");
-  run_verb->add_option("--seed", run_args.seed, "Of the random inputs");
+  CLI::App* verify_verb = app.add_subcommand("verify",
+                                             "Run a graph and compare with the evaluator; if they differ, "
+                                             "find the smallest part and the pass at fault");
+  for (CLI::App* verb : {run_verb, verify_verb}) {
+    verb->add_option("file", run_args.file, "Graph as text; - reads stdin")->required();
+    verb->add_option("--input", run_args.inputs, "name=file.npy; the other inputs are random");
+    verb->add_option("--dim", run_args.dims, "N=4: a size of random inputs");
+    verb->add_option("--seed", run_args.seed, "Of the random inputs");
+    verb->add_option("--backend", run_args.backends, "Only these back ends, in order of preference")
+        ->delimiter(',');
+    verb->add_option("--without", run_args.without, "Passes that are left out")->delimiter(',');
+  }
+  verify_verb->callback([&] { result = verify(run_args); });
   run_verb->add_option("--repeat", run_args.repeat, "Runs; the last one is timed")
       ->check(CLI::PositiveNumber);
-  run_verb->add_option("--backend", run_args.backends, "Only these back ends, in order of preference")
-      ->delimiter(',');
   run_verb->add_option("--output-dir", run_args.output_dir, "Writes every output as NAME.npy")
       ->check(CLI::ExistingDirectory);
   run_verb->add_flag("--explain", run_args.explain, "Print the groups and their kernels");
@@ -72,6 +96,7 @@ int read_and_call(int argc, char** argv) {
   ops_verb->add_option("name", op_name, "Of one op");
   ops_verb->callback([&] { result = ops(op_name); });
 
+  if (const std::string wrong = unknown_verb(app, argc, argv); !wrong.empty()) return misuse(wrong);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -85,8 +110,11 @@ int read_and_call(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return read_and_call(argc, argv);
+  } catch (const tenon::StatusError& e) {
+    return tenon::cli::fail(e.status);
+  } catch (const std::bad_alloc&) {
+    return tenon::cli::fail(tenon::environment("out of memory"));
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "tenon: internal: %s\n", e.what());
-    return tenon::cli::kFailed;
+    return tenon::cli::fail(tenon::Status(tenon::Code::internal, e.what()));
   }
 }

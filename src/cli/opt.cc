@@ -23,12 +23,15 @@ int opt(const OptArgs& args) {
     }
     passes.push_back(&*it);
   }
+  for (const std::string& name : args.without)
+    if (std::ranges::find(optional_passes(), name) == optional_passes().end())
+      return misuse("no pass that may be left out is called " + name);
   auto graph = read_graph(args.file);
   if (!graph.ok()) return fail(graph.status());
   Status sound = verify(*graph);
   if (!sound.ok()) return fail(sound);
   for (const NamedPass* pass : passes) {
-    Graph next = pass->run(*graph);
+    Graph next = pass->name == "optimize" ? optimize(*graph, args.without) : pass->run(*graph);
     *graph = std::move(next);
     sound = verify(*graph);
     if (!sound.ok())

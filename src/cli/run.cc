@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <new>
 #include <random>
 
 #include "src/base/text.h"
 #include "src/cli/npy.h"
 #include "src/cli/verbs.h"
 #include "src/ops/eval.h"
+#include "src/runtime/difference.h"
 #include "src/runtime/program.h"
 
 namespace tenon::cli {
@@ -23,14 +25,20 @@ struct Placed {
   std::vector<std::byte> bytes;
   std::byte* base = nullptr;
 
-  Placed(const HostTensor& t, std::vector<int64_t> given) : strides(std::move(given)) {
-    int64_t low = 0, high = 0;
+  static Result<Placed> make(const HostTensor& t, std::vector<int64_t> strides) {
+    constexpr int64_t kMost = int64_t{1} << 46;
+    __int128 low = 0, high = 0;
     for (int a = 0; a < t.rank(); ++a) {
-      const int64_t reach = strides[a] * (std::max<int64_t>(t.shape[a], 1) - 1);
+      const __int128 reach =
+          static_cast<__int128>(strides[a]) * (std::max<int64_t>(t.count() ? t.shape[a] : 1, 1) - 1);
       (reach < 0 ? low : high) += reach;
     }
-    bytes.resize(static_cast<size_t>((high - low + 1) * size_of(t.dtype)));
-    base = bytes.data() - low * size_of(t.dtype);
+    if (high - low >= kMost) return invalid("its strides reach farther than any memory");
+    Placed placed;
+    placed.strides = std::move(strides);
+    placed.bytes.resize(static_cast<size_t>(high - low + 1) * static_cast<size_t>(size_of(t.dtype)));
+    placed.base = placed.bytes.data() - static_cast<int64_t>(low) * size_of(t.dtype);
+    return placed;
   }
   // Copies elements one way; both are walked in row-major order.
   template <class Copy>
@@ -92,38 +100,17 @@ class Session {
   Session(const Graph& graph, const RunArgs& args) : g_(graph), args_(args) {}
 
   Status prepare() {
-    TENON_TRY(read_inputs());
-    TENON_TRY(find_sizes());
-    for (size_t i = 0; i < g_.inputs.size(); ++i) {
-      const InputBinding& in = g_.inputs[i];
-      if (!given_[i]) {
-        TENON_ASSIGN(std::vector<int64_t> shape, sizes(g_.type(in.value).shape));
-        if (!element_bytes(g_.type(in.value).dtype, shape))
-          return invalid("input " + g_.value_name(in.value) + " is too large");
-        given_[i] = random_tensor(g_.type(in.value).dtype, std::move(shape), args_.seed * 1000003 + i);
-        if (in.symbol) given_[i]->set(0, {0, values_[g_.dims->symbol_number(*in.symbol)]});
-      }
-      TENON_ASSIGN(std::vector<int64_t> strides, strides_of(*given_[i], in.strides));
-      placed_.emplace_back(*given_[i], std::move(strides));
-      placed_.back().each(*given_[i], [&](int64_t from, std::byte* to, size_t size) {
-        std::copy_n(given_[i]->bytes.data() + from, size, to);
-      });
+    try {
+      return prepare_tensors();
+    } catch (const std::bad_alloc&) {
+      return environment(at_ + ": out of memory");
     }
-    for (const OutputBinding& out : g_.outputs) {
-      const TensorType& type = g_.type(out.value);
-      TENON_ASSIGN(std::vector<int64_t> shape, sizes(type.shape));
-      if (!element_bytes(type.dtype, shape))
-        return invalid("output " + g_.value_name(out.value) + " is too large");
-      results_.emplace_back(type.dtype, std::move(shape));
-      TENON_ASSIGN(std::vector<int64_t> strides, strides_of(results_.back(), out.strides));
-      placed_.emplace_back(results_.back(), std::move(strides));
-    }
-    return {};
   }
 
   Status execute() {
     ProgramOptions options;
     options.backends = args_.backends;
+    options.without = args_.without;
     auto start = std::chrono::steady_clock::now();
     auto ms = [&] {
       return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -148,6 +135,18 @@ class Session {
     return {};
   }
 
+  // Whether program and evaluator agree.
+  Result<bool> compare() const {
+    ProgramOptions options;
+    options.backends = args_.backends;
+    options.without = args_.without;
+    std::vector<HostTensor> inputs;
+    for (const auto& t : given_) inputs.push_back(*t);
+    TENON_ASSIGN(const std::optional<Difference> difference, find_difference(g_, inputs, options));
+    print_line(difference ? tenon::report(*difference) : "the program computes what the evaluator does");
+    return !difference;
+  }
+
   Status report() const {
     for (size_t i = 0; i < given_.size(); ++i) line("input ", g_.inputs[i].value, *given_[i]);
     for (size_t i = 0; i < results_.size(); ++i) line("output", g_.outputs[i].value, results_[i]);
@@ -158,6 +157,49 @@ class Session {
   }
 
  private:
+  Status prepare_tensors() {
+    TENON_TRY(read_inputs());
+    TENON_TRY(find_sizes());
+    for (size_t i = 0; i < g_.inputs.size(); ++i) {
+      const InputBinding& in = g_.inputs[i];
+      if (!given_[i]) {
+        TENON_ASSIGN(std::vector<int64_t> shape, sizes(g_.type(in.value).shape));
+        TENON_TRY(look_at("input", in.value, shape));
+        given_[i] = random_tensor(g_.type(in.value).dtype, std::move(shape), args_.seed * 1000003 + i);
+        if (in.symbol) given_[i]->set(0, {0, values_[g_.dims->symbol_number(*in.symbol)]});
+      }
+      TENON_ASSIGN(std::vector<int64_t> strides, strides_of(*given_[i], in.strides));
+      TENON_TRY(place(*given_[i], std::move(strides)));
+      placed_.back().each(*given_[i], [&](int64_t from, std::byte* to, size_t size) {
+        std::copy_n(given_[i]->bytes.data() + from, size, to);
+      });
+    }
+    for (const OutputBinding& out : g_.outputs) {
+      const TensorType& type = g_.type(out.value);
+      TENON_ASSIGN(std::vector<int64_t> shape, sizes(type.shape));
+      TENON_TRY(look_at("output", out.value, shape));
+      results_.emplace_back(type.dtype, std::move(shape));
+      TENON_ASSIGN(std::vector<int64_t> strides, strides_of(results_.back(), out.strides));
+      TENON_TRY(place(results_.back(), std::move(strides)));
+    }
+    return {};
+  }
+
+  // The tensor that messages speak of from here on.
+  Status look_at(const char* what, ValueId v, const std::vector<int64_t>& shape) {
+    const DType dtype = g_.type(v).dtype;
+    std::string sizes;
+    for (int64_t n : shape) sizes += (sizes.empty() ? "" : ",") + std::to_string(n);
+    at_ = std::string(what) + " " + g_.value_name(v) + ", " + std::string(name(dtype)) + "[" + sizes + "]";
+    return element_bytes(dtype, shape) ? Status() : invalid(at_ + ", has more bytes than any memory");
+  }
+  Status place(const HostTensor& t, std::vector<int64_t> strides) {
+    auto placed = Placed::make(t, std::move(strides));
+    if (!placed.ok()) return placed.status().at(at_);
+    placed_.push_back(std::move(*placed));
+    return {};
+  }
+
   void line(const char* what, ValueId v, const HostTensor& t) const {
     print_line(fmt::format("{} {:<8} {:<16} {}", what, g_.value_name(v), print_sizes(t), summary(t)));
   }
@@ -253,14 +295,39 @@ class Session {
   std::vector<Placed> placed_;  // inputs, then outputs
   std::vector<int64_t> values_;
   std::vector<bool> known_;
+  std::string at_ = "the inputs";
 };
 
 }  // namespace
 
-int run(const RunArgs& args) {
+namespace {
+
+// The first argument that should be name=value and is not; "": none.
+std::string not_a_pair(const RunArgs& args) {
   for (const auto* list : {&args.inputs, &args.dims})
     for (const std::string& item : *list)
-      if (item.find('=') == item.npos) return misuse("'" + item + "' is not name=value");
+      if (item.find('=') == item.npos) return item;
+  return "";
+}
+
+}  // namespace
+
+int verify(const RunArgs& args) {
+  if (const std::string item = not_a_pair(args); !item.empty())
+    return misuse("'" + item + "' is not name=value");
+  auto graph = read_graph(args.file);
+  if (!graph.ok()) return fail(graph.status());
+  Session session(*graph, args);
+  Status status = session.prepare();
+  if (!status.ok()) return fail(status);
+  auto same = session.compare();
+  if (!same.ok()) return fail(same.status());
+  return *same ? kDone : kFailed;
+}
+
+int run(const RunArgs& args) {
+  if (const std::string item = not_a_pair(args); !item.empty())
+    return misuse("'" + item + "' is not name=value");
   auto graph = read_graph(args.file);
   if (!graph.ok()) return fail(graph.status());
   Session session(*graph, args);

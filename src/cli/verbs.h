@@ -18,6 +18,7 @@ inline constexpr int kDone = 0, kFailed = 1, kUsage = 2;
 struct OptArgs {
   std::string file;  // "-": stdin
   std::vector<std::string> passes;
+  std::vector<std::string> without;  // of the pass optimize
 };
 int opt(const OptArgs& args);
 
@@ -26,12 +27,15 @@ struct RunArgs {
   std::vector<std::string> inputs;    // name=file.npy
   std::vector<std::string> dims;      // N=4
   std::vector<std::string> backends;  // empty: all
+  std::vector<std::string> without;   // passes that are left out
   uint64_t seed = 0;
   int repeat = 1;
   std::string output_dir;  // empty: nothing is written
   bool explain = false;
 };
 int run(const RunArgs& args);
+// The same inputs through the program and through the evaluator: kFailed if they differ, and the smallest graph that shows it.
+int verify(const RunArgs& args);
 
 // One of these at a time.
 struct CacheArgs {

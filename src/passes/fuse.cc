@@ -3,7 +3,8 @@
 // library says yes. A node that loops run joins the groups of its producers: all of them if one schedule covers the
 // union, else the one it reads most bytes from, else none. A reduction of stored values alone joins a group that reads
 // the same tensor anyway. Whether a schedule covers a set is asked of the back end, so legality has one definition.
-// Merging must not make a cycle of groups. Tested by tests/passes/fuse_*.tn.
+// Merging must not make a cycle of groups. Where no schedule covers a node alone, the views it reads through are stored and
+// fusion begins again. Tested by tests/passes/fuse_*.tn.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -21,14 +22,23 @@ class Fuser {
   Fuser(Graph& graph, const FuseRules& rules) : g_(graph), rules_(rules), uses_(graph) {}
 
   void run() {
-    group_of_.assign(g_.nodes.size(), -1);
-    place_library_groups();
-    for (ValueId v = 0; v < g_.nodes.size(); ++v)
-      if (group_of_[v] < 0 && wants_group(v)) join_producers(v);
+    store_long_views();
+    while (!form_groups()) {
+    }
     number_groups();
   }
 
  private:
+  // False: more has to be stored first.
+  bool form_groups() {
+    groups_.clear();
+    group_of_.assign(g_.nodes.size(), -1);
+    place_library_groups();
+    for (ValueId v = 0; v < g_.nodes.size(); ++v)
+      if (group_of_[v] < 0 && wants_group(v) && !join_producers(v)) return false;
+    return true;
+  }
+
   struct Draft {
     std::string backend;
     std::vector<ValueId> members;  // ascending
@@ -60,9 +70,22 @@ class Fuser {
     return stored_strides(g_, v);
   }
 
+  // Lowering reads through views by recursion: of a longer row of them some are stored.
+  void store_long_views() {
+    constexpr int kMostInRow = 64;
+    std::vector<int> row(g_.nodes.size(), 0);
+    for (ValueId v = 0; v < g_.nodes.size(); ++v) {
+      if (!op(g_.node(v).op).view) continue;
+      row[v] = row[g_.node(v).inputs[0]] + 1;
+      if (row[v] < kMostInRow) continue;
+      must_store(v);
+      row[v] = 0;
+    }
+  }
+
   void place_library_groups() {
     for (const OutputBinding& o : g_.outputs)
-      if (op(g_.node(o.value).op).view || is_literal(g_, o.value)) must_store_.insert(o.value);
+      if (op(g_.node(o.value).op).view || is_literal(g_, o.value)) must_store(o.value);
     for (ValueId v = 0; v < g_.nodes.size(); ++v) {
       const Op& row = op(g_.node(v).op);
       if (row.kind == Kind::input || row.view) continue;
@@ -107,7 +130,19 @@ class Fuser {
     if (stored(v)) return;
     if (is_literal(g_, v) || !view_of(g_, v, [&](ValueId u) { return strides(u); }) ||
         (rules_.reads && !rules_.reads(backend, node, v)))
-      must_store_.insert(v);
+      must_store(v);
+  }
+  // A view or literal that back ends are told of as of any stored value: it belongs to a group, whose number is not known yet.
+  void must_store(ValueId v) {
+    must_store_.insert(v);
+    g_.nodes[v].group = 0;
+  }
+  // The views and literals that `v` reads become stored values; false: it reads none.
+  bool store_operands(ValueId v) {
+    const size_t before = must_store_.size();
+    for (ValueId i : g_.node(v).inputs)
+      if (!stored(i)) must_store(i);
+    return must_store_.size() > before;
   }
 
   int new_group(std::string backend, ValueId v) {
@@ -182,7 +217,8 @@ class Fuser {
     return found;
   }
 
-  void join_producers(ValueId v) {
+  // False: no schedule covers it where it reads what it reads through views.
+  bool join_producers(ValueId v) {
     const std::string backend = op(g_.node(v).op).view ? rules_.loops : rules_.backend(v);
     std::set<ValueId> read;
     reads(v, read);
@@ -207,6 +243,12 @@ class Fuser {
 
     std::string why;
     for (const std::set<int>& set : tries) {
+      size_t size = 1;
+      for (int id : set) size += groups_[id].members.size();
+      if (size > most_members_) {
+        why = "the group is full";
+        continue;
+      }
       if (makes_cycle(set, v)) {
         why = "another group between them would wait for both";
         continue;
@@ -225,16 +267,18 @@ class Fuser {
       }
       groups_[target].members = members;
       add(target, v);
-      return;
+      return true;
     }
     std::string alone;
-    const bool covered =
-        backend != rules_.loops || rules_.last_resort.empty() || rules_.join(backend, {}, v, &alone);
-    const int id = new_group(covered ? backend : rules_.last_resort, v);
+    const bool covered = backend != rules_.loops || rules_.join(backend, {}, v, &alone);
+    if (!covered && store_operands(v)) return false;
+    const std::string otherwise = rules_.last_resort.empty() ? "none" : rules_.last_resort;
+    const int id = new_group(covered ? backend : otherwise, v);
     if (!covered)
       groups_[id].why = "no schedule covers it: " + alone;
     else if (!why.empty())
       groups_[id].why = g_.value_name(v) + " starts a new group: " + why;
+    return true;
   }
 
   // Groups in the order in which they can run.
@@ -247,36 +291,41 @@ class Fuser {
         for (ValueId i : read)
           if (group_of_[i] >= 0 && group_of_[i] != static_cast<int>(id)) waits[id].insert(group_of_[i]);
       }
-    std::vector<int> number(groups_.size(), -1);
-    std::vector<int> order;
     // Earliest last member first among those that are ready: keeps the host's order and short lifetimes.
-    std::vector<int> pending;
-    for (size_t id = 0; id < groups_.size(); ++id)
-      if (!groups_[id].members.empty()) pending.push_back(static_cast<int>(id));
-    std::sort(pending.begin(), pending.end(),
-              [&](int a, int b) { return groups_[a].members.back() < groups_[b].members.back(); });
-    while (!pending.empty()) {
-      bool moved = false;
-      for (size_t i = 0; i < pending.size(); ++i) {
-        const int id = pending[i];
-        if (!std::all_of(waits[id].begin(), waits[id].end(), [&](int w) { return number[w] >= 0; })) continue;
-        number[id] = static_cast<int>(order.size());
-        order.push_back(id);
-        pending.erase(pending.begin() + static_cast<long>(i));
-        moved = true;
-        break;
-      }
-      TENON_CHECK(moved, "groups wait for each other");
+    std::vector<int> number(groups_.size(), -1), order;
+    std::vector<std::vector<int>> readers(groups_.size());
+    std::set<std::pair<ValueId, int>> ready;
+    size_t pending = 0;
+    for (size_t id = 0; id < groups_.size(); ++id) {
+      if (groups_[id].members.empty()) continue;
+      ++pending;
+      for (int w : waits[id]) readers[static_cast<size_t>(w)].push_back(static_cast<int>(id));
+      if (waits[id].empty()) ready.emplace(groups_[id].members.back(), static_cast<int>(id));
     }
+    while (!ready.empty()) {
+      const int id = ready.extract(ready.begin()).value().second;
+      number[id] = static_cast<int>(order.size());
+      order.push_back(id);
+      for (int r : readers[id]) {
+        waits[r].erase(id);
+        if (waits[r].empty()) ready.emplace(groups_[r].members.back(), r);
+      }
+    }
+    TENON_CHECK(order.size() == pending, "groups wait for each other");
     g_.groups.clear();
     for (int id : order) g_.groups.push_back({groups_[id].backend, groups_[id].why});
     for (ValueId v = 0; v < g_.nodes.size(); ++v)
       g_.nodes[v].group = group_of_[v] < 0 ? -1 : number[group_of_[v]];
   }
 
+  // Every node asks for the whole group that it joins to be lowered: larger graphs get smaller groups, so that fusing takes
+  // seconds at most.
+  static constexpr size_t kMostLowered = 3'000'000;
+
   Graph& g_;
   const FuseRules& rules_;
   Uses uses_;
+  const size_t most_members_ = std::max<size_t>(16, kMostLowered / (g_.nodes.size() + 1));
   std::vector<int> group_of_;
   std::vector<Draft> groups_;
   std::set<ValueId> must_store_;

@@ -1,6 +1,8 @@
 // See pipeline.h.
 #include "src/passes/pipeline.h"
 
+#include <algorithm>
+
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/ir/text.h"
@@ -24,30 +26,54 @@ Graph after(std::string_view pass, Graph graph) {
   return graph;
 }
 
+// Runs the named pass unless it is left out.
+Graph unless(const Without& without, std::string_view pass, Graph (*run)(const Graph&), Graph graph) {
+  if (std::ranges::find(without, pass) != without.end()) return graph;
+  return after(pass, run(graph));
+}
+
+constexpr std::string_view kOptional[] = {"simplify", "fold_batch_norm", "layout", "cse", "fuse"};
+
+// Every node in a group of its own.
+FuseRules apart(FuseRules rules) {
+  rules.join = [join = rules.join](const std::string& backend, std::span<const ValueId> members, ValueId node,
+                                   std::string* why) {
+    if (members.empty()) return join(backend, members, node, why);
+    *why = "the pass fuse is left out";
+    return false;
+  };
+  return rules;
+}
+
 }  // namespace
 
-Graph optimize(const Graph& graph) {
+std::span<const std::string_view> optional_passes() { return kOptional; }
+
+Graph optimize(const Graph& graph, const Without& without) {
   Graph g = after("infer", graph);
-  g = after("simplify", simplify(g));
-  g = after("fold_batch_norm", fold_batch_norm(g));
-  g = after("layout", layout(g));
-  g = after("simplify", simplify(g));
-  g = after("cse", cse(g));
+  g = unless(without, "simplify", simplify, std::move(g));
+  g = unless(without, "fold_batch_norm", fold_batch_norm, std::move(g));
+  g = unless(without, "layout", layout, std::move(g));
+  g = unless(without, "simplify", simplify, std::move(g));
+  g = unless(without, "cse", cse, std::move(g));
   return g;
 }
 
 Graph form_groups(const Graph& graph, const Placement& placement) {
   const auto keep = [&](const Graph& at, ValueId v) { return !placement.backend(at, v).empty(); };
   Graph g = after("expand", expand(graph, keep));
-  g = after("simplify", simplify(g));
-  g = after("cse", cse(g));
+  g = unless(placement.without, "simplify", simplify, std::move(g));
+  g = unless(placement.without, "cse", cse, std::move(g));
   g = after("expand", expand(g, keep));  // a composite kept for its neighbours may have lost them
   if (placement.arrange)
     g = after("arrange", rewrite(g, [&](Builder& b, Node&& node, ValueId v) {
                 return placement.arrange(b, std::move(node), g, v);
               }));
   g = after("own_outputs", own_outputs(g));
-  g = after("fuse", fuse(g, placement.rules));
+  const bool apart_all = std::ranges::find(placement.without, "fuse") != placement.without.end();
+  g = after("fuse", fuse(g, [&](const Graph& at) {
+              return apart_all ? apart(placement.rules(at)) : placement.rules(at);
+            }));
   return g;
 }
 
@@ -61,7 +87,7 @@ const std::vector<NamedPass>& named_passes() {
       {"own_outputs", own_outputs},
       {"split_init", [](const Graph& g) { return split_constants(g).init; }},
       {"split_main", [](const Graph& g) { return split_constants(g).main; }},
-      {"optimize", optimize},
+      {"optimize", [](const Graph& g) { return optimize(g); }},
   };
   return passes;
 }

@@ -136,6 +136,8 @@ class Executable {
   // Outputs that may share the buffer of an input that dies here: (output position, input position).
   std::vector<std::pair<int, int>> inplace;
   virtual Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) = 0;
+  // Whether its steps may fail once they run: what they read must still be there then.
+  virtual bool may_fail() const { return true; }
   virtual std::string describe() const = 0;       // kernel text, or the library call with its post-ops
   virtual int kernel_count() const { return 0; }  // 0: a library call
   int kernels_compiled = 0;                       // of its kernels, those that had to go through the compiler
@@ -165,6 +167,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   virtual int device_type() const { return DeviceId::kCpu; }
   virtual bool runs_loops() const { return false; }  // one back end per type of device does
+  // Whether programs use it that name no back ends. The evaluator is there to be asked for: it is slower by orders.
+  virtual bool runs_unasked() const { return true; }
   // Of a device of this type; null for the CPU. Kept for the life of the process. environment, unsupported: why there is none.
   virtual Result<DeviceRuntime*> runtime(int) { return nullptr; }
   virtual Bid bid(const Graph& graph, ValueId node) const = 0;

@@ -37,7 +37,7 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
       out += "], \"why\": " + quoted(g.groups[i].why) +
              ", \"runs\": " + quoted(source.executables[i]->describe()) + "}";
     }
-    out += "]";
+    out += "], \"reference_steps\": " + std::to_string(source.reference_steps());
     if (plan)
       out += ", \"workspace_bytes\": " + std::to_string(plan->workspace_bytes()) +
              ", \"intermediate_bytes\": " + std::to_string(plan->intermediate_bytes());
@@ -57,6 +57,8 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
       at = end + 1;
     }
   }
+  if (const int slow = source.reference_steps())
+    out += "reference steps: " + std::to_string(slow) + ", evaluated element by element\n";
   if (plan)
     out += "planned workspace: " + std::to_string(plan->workspace_bytes()) + " bytes, intermediates " +
            std::to_string(plan->intermediate_bytes()) + " bytes\n";

@@ -2,6 +2,7 @@
 #include "src/runtime/plan.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_set>
 
 #include "src/base/log.h"
@@ -14,7 +15,7 @@ namespace tenon {
 int64_t Sizes::eval(Dim d) const {
   if (d.is_const()) return d.value();
   const auto v = table->eval(d, symbols);
-  TENON_CHECK(v.has_value(), "size " + table->print(d) + " overflows");
+  if (!v) throw StatusError(invalid("the size " + table->print(d) + " has no value that 64 bits hold"));
   return *v;
 }
 
@@ -117,6 +118,13 @@ void PlanSource::find_sized() {
     if (seen.insert(graph->print_type(graph->type(v))).second) sized.push_back(v);
 }
 
+int PlanSource::reference_steps() const {
+  size_t count = 0;
+  for (auto& [backend, all] : by_backend)
+    if (!backend->runs_unasked()) count += all.size();
+  return static_cast<int>(count);
+}
+
 Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads,
                                          std::shared_ptr<Specialization> specialize) {
   const Graph& g = *source.graph;
@@ -138,7 +146,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   for (const OutputBinding& o : g.outputs) {
     plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));
     const Plan::Expected& e = plan->outputs.back();
-    if (o.strides && repeats(e.shape, e.strides))
+    if (o.strides && may_overlap(e.shape, e.strides))
       return invalid(g.value_name(o.value) + " = " + print_shape(e.shape) + ": the output's strides " +
                      print_shape(e.strides) + " put several elements in one place");
   }
@@ -169,6 +177,13 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
       given[in] = true;
     }
   }
+  plan->find_in_place(source);
+  __int128 all = 0;
+  for (const Lifetime& l : lifetimes) all += l.bytes;
+  if (all > kMost)
+    return invalid("the intermediates have " +
+                   std::to_string(static_cast<int64_t>(std::min<__int128>(all, INT64_MAX))) +
+                   " bytes, more than any memory");
   plan->intermediate_ = assign_offsets(lifetimes);
 
   for (auto& [backend, executables] : source.by_backend)
@@ -177,6 +192,10 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   const bool only_small = source.graphs == DeviceGraphs::of_small_kernels;
   bool recorded = source.graphs != DeviceGraphs::never;
   for (auto& e : source.executables) {
+    // Nothing to write: beside a size of 0 the others may be such that no loop over them ends.
+    if (std::all_of(e->outputs.begin(), e->outputs.end(),
+                    [&](ValueId v) { return plain_bytes(sizes, g.type(v)) == 0; }))
+      continue;
     TENON_ASSIGN(std::unique_ptr<Step> step, e->prepare(sizes));
     scratch = std::max(scratch, step->scratch_bytes());
     recorded = recorded && step->recordable() >= 0;
@@ -209,6 +228,26 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   return plan;
 }
 
+// An output may be written where an input lies if its step may, no later step reads the input, and no step from there on can
+// fail: a host that computes the outputs by itself then finds its inputs as they were.
+void Plan::find_in_place(const PlanSource& source) {
+  const Graph& g = *source.graph;
+  std::set<ValueId> read_later;
+  for (size_t s = source.executables.size(); s-- > 0;) {
+    const Executable& e = *source.executables[s];
+    if (e.may_fail()) return;
+    for (auto [out, in] : e.inplace) {
+      const int o = source.output_of[e.outputs[out]], i = source.input_of[e.inputs[in]];
+      if (o < 0 || i < 0 || source.output_of[e.inputs[in]] >= 0 || read_later.contains(e.inputs[in]))
+        continue;
+      if (g.type(e.outputs[out]).dtype == g.type(e.inputs[in]).dtype && outputs[o].shape == inputs[i].shape &&
+          outputs[o].strides == inputs[i].strides)
+        in_place.push_back({o, i});
+    }
+    read_later.insert(e.inputs.begin(), e.inputs.end());
+  }
+}
+
 namespace {
 
 // The workspace of one run; given back when it ends.
@@ -223,7 +262,12 @@ class Workspace {
   Result<char*> take(int64_t bytes) {
     if (bytes == 0) return nullptr;
     if (!on_.memory) {
-      arena_ = arenas_.take(bytes);
+      try {
+        arena_ = arenas_.take(bytes);
+      } catch (const std::bad_alloc&) {
+        return environment("the intermediates of a run take " + std::to_string(bytes) +
+                           " bytes: out of memory");
+      }
       return arena_->data();
     }
     TENON_ASSIGN(block_, on_.memory->take(bytes, on_.stream));

@@ -34,7 +34,8 @@ struct PlanSource {
   std::vector<const void*> constant_at;  // per value: its bytes on the program's device; empty: on the host
 
   DeviceGraphs graphs = DeviceGraphs::never;
-  void find_sized();  // once the graph is there
+  void find_sized();            // once the graph is there
+  int reference_steps() const;  // of back ends that run only if asked
 };
 
 class Plan {
@@ -56,10 +57,12 @@ class Plan {
     int64_t elements = 0;
   };
   std::vector<Expected> inputs, outputs;
-  int kernels_compiled = 0;  // for these sizes
+  std::vector<std::pair<int, int>> in_place;  // (output, input) that may be one buffer
+  int kernels_compiled = 0;                   // for these sizes
 
  private:
   // Calls each(step, pointers, scratch) for the steps in order until one fails.
+  void find_in_place(const PlanSource& source);
   template <class Each>
   Status for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const;
   Status run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on, bool* done) const;

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <new>
+#include <stdexcept>
 #include <thread>
 
+#include "src/base/env.h"
 #include "src/base/no_fork.h"
 #include "src/ir/group.h"
 #include "src/ir/op.h"
@@ -14,6 +17,7 @@
 #include "src/passes/pipeline.h"
 #include "src/runtime/bind.h"
 #include "src/runtime/conditions.h"
+#include "src/runtime/difference.h"
 #include "src/runtime/explain.h"
 #include "src/runtime/fork.h"
 #include "src/runtime/plan.h"
@@ -31,7 +35,7 @@ double ms_since(Clock::time_point start) {
 std::vector<Backend*> backends_of(int device_type) {
   std::vector<Backend*> list;
   for (Backend* b : all_backends())
-    if (b->device_type() == device_type) list.push_back(b);
+    if (b->device_type() == device_type && b->runs_unasked()) list.push_back(b);
   return list;
 }
 
@@ -119,22 +123,23 @@ struct Built {
 namespace {
 
 Status build(const Graph& from, const std::vector<Backend*>& backends, const Allocator& allocator,
-             DeviceId device, Built& built) {
+             DeviceId device, const Without& without, Built& built) {
   Placement placement;
+  placement.without = without;
   placement.backend = [&](const Graph& at, ValueId v) {
     const Op& row = op(at.node(v).op);
     if (row.kind == Kind::input || row.view) return std::string();
     Backend* b = best_bid(backends, at, v);
     if (!b && host_keeps(at.node(v), device.type)) return std::string("none");
     // A body is preferred to the slow interpreter; what has neither stays for the error below.
-    if (b && b->name() == "reference" && row.body) return std::string();
+    if (b && !b->runs_unasked() && row.body) return std::string();
     return b ? std::string(b->name()) : std::string();
   };
   placement.rules = [&](const Graph& at) {
     FuseRules rules;
     for (Backend* b : backends) {
       if (b->runs_loops()) rules.loops = b->name();
-      if (b->name() == "reference") rules.last_resort = "reference";
+      if (!b->runs_unasked()) rules.last_resort = b->name();
     }
     auto best = std::make_shared<std::vector<Backend*>>(at.nodes.size());
     rules.backend = [&, best](ValueId v) {
@@ -203,6 +208,8 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, const All
       const ValueId v = members[list[0]][0];
       std::string why =
           g.value_name(v) + " = " + std::string(op(g.node(v).op).name) + ": no back end runs it";
+      const std::string& uncovered = g.groups[list[0]].why;
+      if (!uncovered.empty()) why += "; " + uncovered;
       for (Backend* other : backends) why += "; " + std::string(other->name()) + ": " + other->bid(g, v).why;
       return unsupported(why);
     }
@@ -228,10 +235,11 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, const All
 
 // Runs the constant part once; its outputs become the data of main's constants.
 Status run_init(const Split& split, Graph& main, const std::vector<Backend*>& backends, Parallel& parallel,
-                const Allocator& allocator, std::vector<std::unique_ptr<Arena>>& storage, Built* stats) {
+                const Allocator& allocator, const Without& without,
+                std::vector<std::unique_ptr<Arena>>& storage, Built* stats) {
   if (split.folded.empty()) return {};
   Built init;
-  TENON_TRY(build(split.init, backends, allocator, {}, init));
+  TENON_TRY(build(split.init, backends, allocator, {}, without, init));
   TENON_ASSIGN(
       std::unique_ptr<Plan> plan,
       Plan::make(init.source, std::vector<int64_t>(main.dims->symbol_count(), 0), parallel.threads()));
@@ -304,10 +312,11 @@ struct Program::Impl {
     const auto start = Clock::now();
     if (options.freeze) TENON_TRY(check_params(source, params));
     if (!options.device.is_cpu()) TENON_TRY(check_for_device());
-    Split split = split_constants(
-        optimize(freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen)));
+    Split split = split_constants(optimize(
+        freeze(source, options.freeze ? params : std::span<const Tensor>(), &frozen), options.without));
     if (options.device.is_cpu()) {
-      TENON_TRY(run_init(split, split.main, backends, parallel(), options.allocator, folded, &built));
+      TENON_TRY(run_init(split, split.main, backends, parallel(), options.allocator, options.without, folded,
+                         &built));
     } else {
       for (Backend* b : backends) {
         TENON_ASSIGN(DeviceRuntime * of_backend, b->runtime(options.device.index));
@@ -315,10 +324,10 @@ struct Program::Impl {
       }
       if (!runtime)
         return unsupported("no back end runs on device type " + std::to_string(options.device.type));
-      TENON_TRY(
-          run_init(split, split.main, backends_of(DeviceId::kCpu), default_parallel(), {}, folded, &built));
+      TENON_TRY(run_init(split, split.main, backends_of(DeviceId::kCpu), default_parallel(), {},
+                         options.without, folded, &built));
     }
-    TENON_TRY(build(split.main, backends, options.allocator, options.device, built));
+    TENON_TRY(build(split.main, backends, options.allocator, options.device, options.without, built));
     if (runtime) {
       built.source.graphs = options.graphs;
       TENON_TRY(upload());
@@ -369,8 +378,24 @@ struct Program::Impl {
 };
 
 namespace {
+
 std::atomic<int64_t> next_program{1};
+
+// Sizes that turn out too large, and memory that is not there, are no bugs.
+template <class Body>
+Status caught(const Graph& graph, Body&& body) {
+  try {
+    return body();
+  } catch (const StatusError& e) {
+    return e.status.at("graph @" + graph.name);
+  } catch (const std::bad_alloc&) {
+    return environment("graph @" + graph.name + ": out of memory");
+  } catch (const std::length_error&) {
+    return environment("graph @" + graph.name + ": out of memory");
+  }
 }
+
+}  // namespace
 
 Program::Program(const Graph& graph, const ProgramOptions& options)
     : source_(with_own_sizes(graph)), number_(next_program.fetch_add(1)), options_(options) {}
@@ -383,16 +408,25 @@ Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const Program
     if (const Backend* b = find_backend(name); !b || b->device_type() != options.device.type)
       return invalid(b ? "back end " + name + " runs on another type of device"
                        : "no back end is called " + name);
+  for (const std::string& name : options.without)
+    if (std::ranges::find(optional_passes(), name) == optional_passes().end())
+      return invalid("no pass that may be left out is called " + name);
+  if (options.verify < 0) return invalid("verify is negative: " + std::to_string(options.verify));
+  if (options.verify > 0 && !options.device.is_cpu()) return unsupported("runs are verified on the CPU only");
   auto program = std::shared_ptr<Program>(new Program(graph, options));
   watch_forks();
+  warn_of_env();
   auto impl = std::make_unique<Impl>(program->source_, program->number_, options);
-  TENON_TRY(where_threads_are([&] { return impl->make(params); }));
+  TENON_TRY(caught(graph, [&] { return where_threads_are([&] { return impl->make(params); }); }));
   program->impl_.store(impl.release());
+  if (options.verify > 0) program->keep_params(params);
   return program;
 }
 
 Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream) {
-  return where_threads_are([&] { return run_here(inputs, outputs, stream); });
+  if (verified_ < options_.verify) return caught(source_, [&] { return run_verified(inputs, outputs); });
+  return caught(source_,
+                [&] { return where_threads_are([&] { return run_here(inputs, outputs, stream); }); });
 }
 
 Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream) {
@@ -426,14 +460,42 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   return plan->run(in, out, p.arenas, {p.parallel(), stream, p.memory(), p.runtime});
 }
 
+Status Program::run_verified(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  for (const Tensor& out : outputs)
+    for (const Tensor& in : inputs)
+      if (out.data && out.data == in.data)
+        return invalid("an output in the memory of an input, in a run that is verified");
+  TENON_TRY(where_threads_are([&] { return run_here(inputs, outputs, nullptr); }));
+  ++verified_;
+  std::vector<HostTensor> given, got;
+  {
+    std::lock_guard lock(update_);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      given.push_back(i < params_.size() && params_[i] ? *params_[i] : host_copy(inputs[i]));
+  }
+  for (const Tensor& out : outputs) got.push_back(host_copy(out));
+  TENON_ASSIGN(const std::string difference, difference_of(source_, given, got));
+  if (difference.empty()) return {};
+  TENON_ASSIGN(const std::optional<Difference> smallest, find_difference(source_, given, options_));
+  return Status(Code::internal, "a run that was verified is wrong: " + difference + "\n" +
+                                    (smallest ? report(*smallest) : "another run of it is right\n"));
+}
+
+void Program::keep_params(std::span<const Tensor> params) {
+  params_.clear();
+  for (const Tensor& t : params)
+    params_.push_back(t.data && options_.freeze ? std::optional(host_copy(t)) : std::nullopt);
+}
+
 Status Program::update_params(std::span<const Tensor> params) {
   std::unique_ptr<Impl> former;
   TENON_TRY(where_threads_are([&]() -> Status {
     const NoFork no_fork;
     std::lock_guard lock(update_);
     auto fresh = std::make_unique<Impl>(source_, number_, options_);
-    TENON_TRY(fresh->make(params));
+    TENON_TRY(caught(source_, [&] { return fresh->make(params); }));
     former.reset(impl_.exchange(fresh.release()));
+    if (options_.verify > 0) keep_params(params);
     return {};
   }));
   // Outside of both: a run that holds the former may be about to make a plan.
@@ -468,6 +530,7 @@ ProgramStats Program::stats() const {
   s.nodes_fused = p->built.nodes_fused;
   s.kernels = p->built.kernels;
   s.kernels_compiled = p->built.kernels_compiled + p->compiled_for_plans;
+  s.reference_steps = p->built.source.reference_steps();
   s.steps = static_cast<int64_t>(p->built.source.executables.size());
   s.workspace_bytes = newest ? newest->workspace_bytes() : 0;
   if (p->specialize) {

@@ -5,12 +5,14 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "src/base/status.h"
 #include "src/ir/graph.h"
+#include "src/ops/host_tensor.h"
 #include "src/runtime/backend.h"
 #include "src/runtime/cache.h"
 #include "src/runtime/memory.h"
@@ -32,6 +34,8 @@ struct ProgramOptions {
   int threads = 0;                    // at most this many; 0: as many as `parallel` has
   DeviceId device = {};               // where inputs and outputs lie, and where it runs
   std::vector<std::string> backends;  // names in order of preference; empty: all of the device
+  std::vector<std::string> without;   // passes that are left out (src/passes/pipeline.h)
+  int verify = 0;                     // so many runs are also computed by the evaluator, and compared
   PlanLimits limits = {};
   SpecializeMode specialize = SpecializeMode::off;
   Allocator allocator = {};  // of the workspace of runs and of folded constants, on the CPU
@@ -45,6 +49,7 @@ struct ProgramStats {
   int64_t kernels = 0;           // kernels and library calls per run
   int64_t kernels_compiled = 0;  // kernels that went through the compiler for this program
   int64_t steps = 0;
+  int64_t reference_steps = 0;  // those of them that the evaluator runs
   int64_t workspace_bytes = 0;  // of the newest plan
   int64_t specialized = 0;      // Specialization::kept
   int64_t specialize_refused = 0;
@@ -74,11 +79,15 @@ class Program {
   struct Impl;
   Program(const Graph& graph, const ProgramOptions& options);
   Status run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream);
+  Status run_verified(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+  void keep_params(std::span<const Tensor> params);
 
   const Graph source_;  // as the host gave it
   const int64_t number_;
-  std::mutex update_;       // of what follows; runs do not take it
-  ProgramOptions options_;  // its limits are those in force
+  std::mutex update_;                              // of what follows; runs do not take it
+  ProgramOptions options_;                         // its limits are those in force
+  std::vector<std::optional<HostTensor>> params_;  // frozen ones, of a program that is verified
+  std::atomic<int> verified_{0};                   // runs
   std::atomic<Impl*> impl_{nullptr};
 };
 

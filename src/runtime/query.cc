@@ -10,15 +10,13 @@
 namespace tenon {
 namespace {
 
-constexpr std::string_view kSlow = "reference";  // the evaluator: a body is preferred to it
-
 // The best bid; `why` collects the sentences of those that decline.
 Backend* direct(const Graph& g, ValueId v, int device_type, std::string* why) {
   Backend* best = nullptr;
   double cost = 0;
   std::string yes, no;
   for (Backend* b : all_backends()) {
-    if (b->device_type() != device_type) continue;
+    if (b->device_type() != device_type || !b->runs_unasked()) continue;
     Bid bid = b->bid(g, v);
     if (!bid.yes)
       no += (no.empty() ? "" : "; ") + std::string(b->name()) + ": " + bid.why;
@@ -30,10 +28,9 @@ Backend* direct(const Graph& g, ValueId v, int device_type, std::string* why) {
   return best;
 }
 
-bool fast(const Graph& g, ValueId v, int device_type) {
+bool runs(const Graph& g, ValueId v, int device_type) {
   std::string why;
-  Backend* b = direct(g, v, device_type, &why);
-  return b && b->name() != kSlow;
+  return direct(g, v, device_type, &why) != nullptr;
 }
 
 // The node alone, its operands as inputs.
@@ -61,11 +58,11 @@ Answer answer(const Graph& g, ValueId v, int device_type) {
   if (row.view && !loops.empty()) return {loops, "a view: read through, or copied where it must exist"};
   std::string why;
   Backend* b = direct(g, v, device_type, &why);
-  if (!row.body || (b && b->name() != kSlow)) return {b ? std::string(b->name()) : "", why};
+  if (!row.body || b) return {b ? std::string(b->name()) : "", why};
   if (host_keeps(g.node(v), device_type)) return {"", why};
   // Through its body: every part of it must run.
   const Graph body =
-      expand(alone(g, v), [&](const Graph& at, ValueId u) { return fast(at, u, device_type); });
+      expand(alone(g, v), [&](const Graph& at, ValueId u) { return runs(at, u, device_type); });
   Answer whole{"", "through its body"};
   for (ValueId u = 0; u < body.nodes.size(); ++u) {
     const Op& part = op(body.node(u).op);

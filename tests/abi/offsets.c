@@ -74,7 +74,7 @@ LOCK(tenon_program_options, max_plans, 24);
 LOCK(tenon_program_options, max_plan_bytes, 32);
 #ifndef TENON_FROZEN
 LOCK(tenon_program_options, specialize, 40);
-LOCK(tenon_program_options, reserved, 44);
+LOCK(tenon_program_options, verify, 44);
 #ifndef TENON_FROZEN
 LOCK(tenon_program_options, device, 48);
 LOCK(tenon_program_options, device_graphs, 56);
@@ -100,6 +100,7 @@ LOCK(tenon_program_stats, plan_ms, 112);
 #ifndef TENON_FROZEN
 LOCK(tenon_program_stats, kernels_specialized, 120);
 LOCK(tenon_program_stats, specialize_refused, 128);
+LOCK(tenon_program_stats, reference_steps, 136);
 #endif
 
 LOCK(tenon_cache_stats, struct_size, 0);
