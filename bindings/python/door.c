@@ -9,6 +9,7 @@
 #define Py_LIMITED_API 0x030a0000
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -320,6 +321,76 @@ static PyObject* current(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   Py_RETURN_TRUE;
 }
 
+/* The bytes from begin up to end. */
+typedef struct {
+  int64_t begin, end;
+} Span;
+
+static int order_of_spans(const void* a, const void* b) {
+  const int64_t x = ((const Span*)a)->begin, y = ((const Span*)b)->begin;
+  return (x > y) - (x < y);
+}
+
+/* Where a tensor's elements lie; nowhere, if it has none or no memory of its own. */
+static Span span_of(PyObject* object) {
+  Tensor t;
+  Span span = {0, 0};
+  if (tensor_of(object, &t) != 0) {
+    PyErr_Clear();
+    return span;
+  }
+  int64_t last = 0;
+  for (int32_t i = 0; i < t.ndim; i++) {
+    if (t.shape[i] == 0) return span;
+    last += (t.shape[i] - 1) * t.strides[i];
+  }
+  span.begin = first_element(&t);
+  const int64_t bits = (int64_t)(t.dtype >> 8 & 0xff) * (t.dtype >> 16);
+  span.end = span.begin + (last + 1) * ((bits + 7) / 8);
+  return span;
+}
+
+static int meets(const Span* a, const Span* b) { return a->begin < b->end && b->begin < a->end; }
+
+/* apart(args, plan) -> bool. The plan: how many tensors come first, their indices in the tuple args, and those of others. Spans
+ * that do not meet have their ends in the order of their begins, so that of the first ones only the last that begins
+ * before another ends can meet it. */
+static PyObject* apart(PyObject* self, PyObject* const* a, Py_ssize_t n) {
+  (void)self;
+  Py_ssize_t count;
+  const int64_t* plan = takes(n, 2) ? plan_of(a[1], &count) : NULL;
+  if (!plan) return NULL;
+  if (!PyTuple_Check(a[0]) || count < 1 || plan[0] < 0 || plan[0] >= count)
+    return PyErr_Format(PyExc_TypeError, "tenon: apart takes a tuple and a plan");
+  for (Py_ssize_t i = 1; i < count; i++)
+    if (plan[i] < 0 || plan[i] >= PyTuple_Size(a[0]))
+      return PyErr_Format(PyExc_IndexError, "tenon: fewer arguments than the compiled function has");
+  Span few[64], *first = plan[0] <= 64 ? few : PyMem_Malloc((size_t)plan[0] * sizeof *few);
+  if (!first) return PyErr_NoMemory();
+  Py_ssize_t used = 0;
+  for (Py_ssize_t i = 1; i <= plan[0]; i++) {
+    const Span span = span_of(PyTuple_GetItem(a[0], (Py_ssize_t)plan[i]));
+    if (span.begin != span.end) first[used++] = span;
+  }
+  qsort(first, (size_t)used, sizeof *first, order_of_spans);
+  int together = 0;
+  for (Py_ssize_t i = 1; i < used; i++) together |= meets(&first[i - 1], &first[i]);
+  for (Py_ssize_t i = (Py_ssize_t)plan[0] + 1; used > 0 && !together && i < count; i++) {
+    const Span span = span_of(PyTuple_GetItem(a[0], (Py_ssize_t)plan[i]));
+    Py_ssize_t low = 0, high = used; /* the last that begins before the span ends is below high */
+    while (low < high) {
+      const Py_ssize_t middle = low + (high - low) / 2;
+      if (first[middle].begin < span.end)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    together = low > 0 && span.begin != span.end && meets(&first[low - 1], &span);
+  }
+  if (first != few) PyMem_Free(first);
+  return PyBool_FromLong(!together);
+}
+
 /* Workspace on a device, as tenon_context_options asks for it: from PyTorch, and so in the order of its current stream, which is
  * the one the program runs on. Called without the interpreter lock. */
 static void no_error(void* context, const char* kind, const char* message) {
@@ -374,6 +445,7 @@ static PyMethodDef methods[] = {
     {"device_memory", device_memory, METH_NOARGS,
      "device_memory() -> (address of alloc, address of free) or None"},
     {"state", (PyCFunction)(void (*)(void))state, METH_FASTCALL, "state(args, indices) -> bytes"},
+    {"apart", (PyCFunction)(void (*)(void))apart, METH_FASTCALL, "apart(args, plan) -> bool"},
     {"current", (PyCFunction)(void (*)(void))current, METH_FASTCALL, "current(args, indices, state) -> bool"},
     {NULL, NULL, 0, NULL}};
 

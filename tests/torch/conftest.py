@@ -15,7 +15,9 @@ def fresh():
     torch._dynamo.reset()
     tenon.reset_stats()
     yield
+    wrong = [why for why in tenon.stats()["fallback_reasons"] if "inside Tenon" in why and "injected" not in why]
     torch._dynamo.reset()
+    assert not wrong, wrong  # what falls back because of an error of ours is right, and a defect
 
 
 class Spy:

@@ -11,7 +11,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench import contenders, table, timing         # noqa: E402
+from bench import contenders, ops_table, table, timing         # noqa: E402
 from bench.models import memory, worker             # noqa: E402
 
 
@@ -52,6 +52,15 @@ def test_interleave_stops_at_its_limit():
 
 def test_speedup_is_the_median_of_ratios_within_rounds():
     assert timing.speedup([2.0, 20.0, 3.0], [1.0, 10.0, 1.0]) == 2.0
+
+
+@pytest.mark.parametrize("size", [64, 4096])
+def test_every_function_of_ops_runs(size):
+    for name, row in ops_table.ROWS.items():
+        for dtype in row.dtypes:
+            function, args = row.make(ops_table.DTYPES[dtype], size)
+            assert max(a.numel() for a in args) <= size + 4096, name    # of at least one byte each
+            function(*args)
 
 
 def test_kept_outputs_are_written_again():

@@ -367,6 +367,29 @@ def test_no_place_is_taken_by_a_program_of_other_sizes(library):
 
 
 # --- what is held ---
+def test_empty_result_of_symbolic_strides():
+    f = lambda x, i, y: x.put(i, y, True)
+    g = torch.compile(f, backend="tenon", dynamic=True)
+    args = torch.randn(5, 5)[:0, :0], torch.zeros(0, dtype=torch.int64), torch.randn(0)
+    with torch.no_grad():
+        torch.testing.assert_close(g(*args), f(*args))
+    whole()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_memory_that_starts_elsewhere(dynamic):
+    """Nobody guards the storage offset of an input: what counts from there is not what the first call says."""
+    f = lambda x: (torch.as_strided_copy(x, (2, 2), (1, 2)), torch.as_strided_copy(x, (2, 2), (1, 2), 3), x.as_strided((2, 2), (1, 2), 3) * 2,
+                   x[1:].as_strided((2,), (2,)) * 2, (x * 2).as_strided((2,), (2,), 1) * 2)
+    g = torch.compile(f, backend="tenon", dynamic=dynamic)
+    big = torch.randn(100)
+    with torch.no_grad():
+        for start in (0, 1, 3):
+            x = big[start:start + 20]
+            for got, want in zip(g(x), f(x)):
+                torch.testing.assert_close(got, want)
+
+
 def test_reset_frees_programs():
     torch._dynamo.reset()
     gc.collect()

@@ -174,6 +174,15 @@ pos = lambda *shape: (lambda d: torch.randint(0, 3, shape))
 mask = lambda *shape: (lambda d: torch.rand(shape) > 0.5)
 t = lambda *shape, low=-4, high=4: (lambda d: make(shape, d, low, high))
 
+distinct = lambda *shape: (lambda d: torch.randperm(math.prod(shape)).reshape(shape).to(d))
+
+def ends(d):
+    """NaN, infinities, zeros, the smallest and the largest numbers of a float dtype."""
+    if not d.is_floating_point:
+        return make((10,), d)
+    i = torch.finfo(d)
+    return torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, i.tiny / 4, -i.tiny / 8, i.tiny, i.max, -i.max], dtype=d)
+
 # name: (function, argument makers, dtypes)
 CASES = {
     "add_alpha": (lambda x, y: torch.add(x, y, alpha=3), (X, Y), FLOATS + (torch.int64,)),
@@ -184,6 +193,23 @@ CASES = {
     "masked_fill": (lambda x, c, y: (x.masked_fill(c, 2.0), x.masked_fill(c, y)), (X, mask(5), lambda d: make((), d)), FLOATS),
     "clamp": (lambda x, y: (x.clamp(-1, 2), x.clamp(min=0), x.clamp(max=1), torch.clamp(x, y - 1, y), x.clamp_min(1), x.clamp_max(1), torch.clamp(x, 2, 1), aten.clamp_min.Tensor(x, y), aten.clamp_max.Tensor(x, y)), (X, Y), FLOATS + (torch.int64,)),
     "clamp_mixed": (lambda x: x.clamp(-1.5, 2.5), (X,), (torch.int64, torch.float32)),
+    "fma": (lambda x, y: (x.clone().addcmul_(x, y, value=0.5), x.clone().addcdiv_(y, y, value=2.0)), (X, lambda d: make((3, 5), d, 1, 4)), FLOATS),  # as Dynamo writes them
+    "special": (lambda x: [getattr(torch.special, f)(x) for f in "gammaln digamma erfinv i0 i0e i1 i1e".split()], (lambda d: make((3, 5), d, -0.9, 0.9),), FLOATS + (torch.int32, torch.bool)),
+    "special_wide": (lambda x: [getattr(torch.special, f)(x) for f in "ndtri erfcx log_ndtr modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 spherical_bessel_j0".split()], (lambda d: make((3, 5), d, 0, 2),), (torch.float32, torch.float64, torch.int64)),
+    "airy": (torch.special.airy_ai, (lambda d: make((3, 5), d, -8, 8),), (torch.float32, torch.int64)),
+    "gammas": (lambda x, y: (torch.igamma(x, y), torch.igammac(x, y), *[torch.polygamma(n, x) for n in range(4)], torch.mvlgamma(x + 2, 3)), (lambda d: make((3, 5), d, 0.5, 4), lambda d: make((5,), d, 0.5, 4)), FLOATS),
+    "zeta": (lambda x, y: (torch.special.zeta(x, y), torch.special.zeta(x, 2), torch.special.zeta(2.5, y)), (lambda d: make((3, 5), d, 1.5, 4), lambda d: make((5,), d, 0.5, 4)), F32 + (torch.float64,)),
+    "polynomials": (lambda x, n: [y for f in "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p".split() for g in [getattr(torch.special, f)] for y in (g(x, n), *[g(x, k) for k in (-1, 0, 1, 5, 12)], g(0.25, n))], (lambda d: make((3, 5), d, -1.25, 1.25), pos(5)), F32 + (torch.float64,)),
+    "divisors": (lambda x, y: (torch.gcd(x, y), torch.lcm(x, y)), (lambda d: make((3, 5), d, -90, 90), lambda d: make((5,), d, -90, 90)), INTS),
+    "logaddexp": (lambda x, y: [f(a, b) for f in (torch.logaddexp, torch.logaddexp2) for a, b in ((x, y), (x * math.inf, x * math.inf), (x * math.nan, y))], (X, Y), FLOATS),
+    "hypot": (lambda x, y: (torch.hypot(x, y), torch.hypot(x * math.inf, y * math.nan), torch.hypot(x * 1e-30, y * 1e-30), torch.hypot(x.double() * 1e-300, y.double() * 1e-305), torch.hypot(x.double() * 1e300, y.double() * 1e300)), (X, Y), FLOATS),
+    "ldexp": (lambda x, n, y: (torch.ldexp(x, n), torch.ldexp(x, y), torch.ldexp(n, n)), (X, idx(5), Y), FLOATS + (torch.int32,)),
+    "round_decimals": (lambda x: [torch.round(x * 100, decimals=n) for n in (0, 1, 3, -1, -2, 30)], (X,), FLOATS),
+    "signs": (lambda x, y, z: [u for a, b in ((x, y), (z, y[0]), (z, z.flip(0))) for u in (torch.signbit(a), torch.copysign(a, b), torch.copysign(b, a), torch.copysign(a, -0.0), torch.copysign(a, 2), torch.sgn(a), torch.angle(a))], (X, Y, ends), ANY),
+    "nextafter": (lambda x, y, z: [torch.nextafter(a, b) for a, b in ((x, y), (x, x), (x * 0, y), (z, z.flip(0)), (z, z * -1), (z, z + 1))], (X, Y, ends), FLOATS),
+    "frexp": (lambda x, z: (*torch.frexp(x), *torch.frexp(z), torch.frexp(x)[1], torch.frexp(x * 1e3)[0]), (X, ends), FLOATS),
+    "fmax_int": (lambda x, y: (torch.fmax(x, y), torch.fmin(x, y)), (X, Y), INTS + (torch.bool,)),
+    "clamp_nan": (lambda x: (x.clamp(math.nan, 1), x.clamp(max=math.nan)), (X,), FLOATS),
     "fmax": (lambda x, y: (torch.fmax(x, y), torch.fmin(x, y)), (X, Y), FLOATS),
     "activations": (lambda x: (F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.mish(x), F.hardswish(x), F.hardsigmoid(x), F.leaky_relu(x, 0.2), F.elu(x, 0.7), F.selu(x), F.celu(x, 2.0), F.softplus(x, 2, 1), F.hardtanh(x, -2, 1), F.relu6(x), F.logsigmoid(x)), (X,), FLOATS),
     "activations_int": (lambda x: (F.relu(x), aten.hardtanh(x, -1, 2)), (X,), (torch.int64, torch.int32)),
@@ -253,6 +279,57 @@ CASES = {
     "empty": (lambda x: [torch.nan_to_num(y, 0, 0, 0) * 0 + x for y in (torch.empty(3, 5), torch.empty_like(x), x.new_empty(5), torch.empty_strided((3, 5), (1, 3)), x.new_empty_strided((3, 5), (5, 1)), torch.empty_permuted((3, 5), (1, 0)))], (X,), F32),
     "as_strided": (lambda x: x.view(1, 3, 5).as_strided((1, 3, 5), (1, 5, 1)) * 2, (X,), F32),
     "losses": (lambda x, y: (F.mse_loss(x, y.expand(3, 5)), F.smooth_l1_loss(x, y.expand(3, 5)), F.binary_cross_entropy_with_logits(x, y.expand(3, 5)), F.cross_entropy(x, torch.tensor([0, 2, 4])), torch.isin(x, y), torch.nan_to_num(x), torch.xlogy(x.abs(), y), torch.count_nonzero(x)), (X, Y), F32),
+    "sort": (lambda x: (*x.sort(), *x.sort(0, descending=True), *torch.sort(x, stable=True, dim=1, descending=True), x.argsort(0), torch.msort(x), x.sort(0)[0] + 1), (X,), ANY),
+    "order": (lambda x: (*x.topk(2), *x.topk(3, 0, largest=False), *x.topk(5), *x.kthvalue(2), *x.kthvalue(1, 0, True), x.topk(1)[1]), (distinct(3, 5),), FLOATS + INTS),
+    "median": (lambda x: (x.median(), *x.median(0), *x.median(1, True), x.nanmedian(), *x.nanmedian(0), *x.nanmedian(1, True)), (distinct(4, 6),), FLOATS + INTS),
+    "mode": (lambda x: (*x.mode(), *x.mode(0, True), x.mode(1)[0]), (X,), ANY),
+    "sort_0d": (lambda x: (*x.sort(), *x.topk(1), *x.kthvalue(1), *x.median(0), *x.nanmedian(0), x.median(), *x.mode(), *x.cummax(0), *x.cummin(0), x.cumprod(0)), (t(),), F32),
+    "sort_empty": (lambda x: (*x.sort(), *x.sort(1), *x.topk(0, 1), *x.topk(2, 0), *x.cummax(0), *x.cummin(1), x.cumprod(0), *x.mode(0), x.median(), x.nanmedian()), (t(3, 0),), F32),
+    "search": (lambda x, y: (torch.searchsorted(x.sort()[0], x), torch.searchsorted(x.sort()[0], x, right=True, out_int32=True), torch.searchsorted(y, x, side="right", sorter=y.argsort()), torch.searchsorted(y.sort()[0], 1.5), torch.bucketize(x, y.sort()[0], right=True), torch.bucketize(2, y), torch.searchsorted(y, x), torch.bucketize(x, y.double())), (X, Y), FLOATS + INTS),
+    "histc": (lambda x: (x.histc(), x.histc(7, -2, 3), x.histc(4, 1, 1), x.round().histc(8, -4, 4), (x * 0 + 2).histc(5), torch.where(x > 3, math.nan, x).histc(6, -4, 4)), (X,), (torch.float64, torch.float32)),
+    "running": (lambda x: (*x.cummax(0), *x.cummin(1), x.cummax(1)[0], x.cummin(0)[1], x.cumprod(0), x.cumprod(1), x.cumprod(1, dtype=torch.float64)), (X,), ANY),
+}
+MOVED = F32 + (torch.int64, torch.bool)
+FOLDED = FLOATS + (torch.int64, torch.uint8)
+repeated = lambda *shape: (lambda d: torch.randint(0, 3, shape))
+CASES |= {  # moves
+    "copies_of_views": (lambda x: [aten.alias_copy(x), aten.detach_copy(x), aten.diagonal_copy(x, 1), aten.expand_copy(x, [2, 3, 5]), aten.permute_copy(x, [1, 0]), aten.select_copy(x, 1, -2), aten.slice_copy(x, 1, 1, 5, 2), *aten.split_copy(x, 2, 1), *aten.split_with_sizes_copy(x, [1, 2]), aten.squeeze_copy(x[:1]), aten.squeeze_copy(x[:1], 0), aten.squeeze_copy(x[:1], [0, 1]), aten.t_copy(x), aten.transpose_copy(x, 0, 1), *aten.unbind_copy(x, 1), aten.unfold_copy(x, 1, 2, 2), aten.unsqueeze_copy(x, 1), aten.view_copy(x, [5, 3]), aten.narrow_copy(x, 1, 1, 3), aten.narrow_copy(x, 1, -2, 2)], (X,), MOVED),
+    "as_strided_views": (lambda x: [y * 2 for x in [x + x] for y in (x.as_strided((2, 3), (1, 2)), x.as_strided((2, 3), (2, 1), 4), x.as_strided((3, 4), (1, 1)), x.as_strided((2, 0), (1, 1)), x.as_strided((2, 3), (0, 5)), x.as_strided((), (), 14), x.t().as_strided((5, 3), (1, 5)), x[:1].expand(3, 5).as_strided((5,), (1,)), aten.as_strided_copy(x, (2, 2), (7, 3), 1))], (X,), F32 + (torch.int64,)),
+    "as_strided_scatter": (lambda x, y: (torch.as_strided_scatter(x.neg() if x.dtype != torch.bool else ~x, y, (5,), (2,), 3), torch.as_strided_scatter(x, y.expand(2, 5), (2, 5), (5, 1)), torch.as_strided_scatter(x.t().contiguous().t(), y, (5,), (2,))), (X, Y), MOVED),
+    "diagonal_scatter": (lambda x: [torch.diagonal_scatter(x, x.diagonal(o) * 2, o) for o in (0, 1, 4, -1, -2)] + [torch.diagonal_scatter(x, x.new_zeros(0), 5), torch.diagonal_scatter(x.expand(2, 3, 5), x.new_ones(3, 2), 0, 0, 2)], (X,), F32 + (torch.int64,)),
+    "unfold_scalar": (lambda x: (x.unfold(0, 1, 2) + 1, x.unfold(0, 0, 1) + 1), (t(),), F32),
+    "rot90": (lambda x: [torch.rot90(x, k) for k in range(-1, 5)] + [torch.rot90(x.expand(2, 3, 5), 1, (2, 0))], (X,), MOVED),
+    "channel_shuffle": (lambda x: (F.channel_shuffle(x, 3), aten.native_channel_shuffle(x, 2)), (img,), F32),
+    "block_diag": (lambda x, y: (torch.block_diag(x, y, x[0, 0], x.new_zeros(0, 2)), torch.block_diag(x), torch.block_diag(x, y.double())), (X, Y), F32 + (torch.int64,)),
+    "chunk_cat": (lambda x, y: (aten._chunk_cat([x, x * 2], 1, 2), aten._chunk_cat([x, y[None].expand(4, 5)], 0, 3)), (X, Y), F32),
+    "trace": (lambda x: (x.trace(), x.t().trace(), x[:, :0].trace()), (X,), FLOATS + (torch.int64, torch.int32)),
+    "index_family": (lambda x, i, y, s: (x.index_add(0, i, y), x.index_add(0, i, y, alpha=2), x.index_add(1, i, y[:3, :4]), x.index_copy(0, i[:1], y[:1]), x.index_copy(1, i[:1], y[:3, :1]), x.index_fill(0, i, 2), x.index_fill(1, i - 3, x[0, 0]), s.index_add(0, i[:1] * 0, y[0, 0]), s.index_copy(0, i[0] * 0, s), s.index_fill(0, i[0] * 0, 3), torch.index_copy(x[0], 0, i[0], s), torch.gather(s, 0, i[0] * 0)), (X, repeated(4), t(4, 5), t()), FLOATS + (torch.int64,)),
+    "index_reduce": (lambda x, i, y: [torch.index_reduce(x, a, i, y if a == 0 else y[:3, :4], r, include_self=s) for r in ("prod", "mean", "amax", "amin") for s in (True, False) for a in (0, 1)], (X, repeated(4), t(4, 5)), FOLDED),
+    "scatter_reduce": (lambda x, i, y: [torch.scatter_reduce(x, a, i, y, r, include_self=s) for r in ("sum", "prod", "mean", "amax", "amin") for s in (True, False) for a in (0, 1)] + [torch.scatter(x, 1, i, y, reduce=r) for r in ("add", "multiply")] + [torch.scatter(x, 1, i, 2, reduce="add"), x[0, 0].scatter_add(0, i[0, 0] * 0, y[0, 0])], (X, repeated(2, 4), t(2, 5)), FOLDED),
+    "scatter_reduce_bool": (lambda x, i, y: [torch.scatter_reduce(x, 1, i, y, r, include_self=s) for r in ("sum", "prod", "amax", "amin") for s in (True, False)], (X, repeated(2, 4), t(2, 5)), (torch.bool,)),
+    "take_put": (lambda x, i: (x.take(i), x.t().take(i[0]), x.put(i, x[0, :3] * 2, True), x.put(torch.tensor([[-1, 4]]), x[:1, :2])), (X, idx(3)), F32 + (torch.int64,)),
+    "masked_scatter": (lambda x, m, y: (x.masked_scatter(m, y), x.masked_scatter(m[0], y), x[0].masked_scatter(m, y)), (X, mask(3, 5), t(4, 5)), MOVED),
+    "mask_put_rows": (lambda x, y: (x.index_put((x[:, 0] > 9,), y[:0]), x.index_put((y[0, 0] * 0 + x[:, 0] == x[:, 0],), y), x.index_put((x == x,), x.view(-1) * 2), x.index_put((x > 0,), x[0, 0], accumulate=True), x.index_put((x[:, 0] > 0,), y[:1])), (X, t(3, 5)), F32[:1]),
+    "masked_index_put": (lambda x, i, m, v: aten._unsafe_masked_index_put_accumulate(x, m, [i, None], v), (X, repeated(4), mask(4, 1), t(4, 5)), F32),
+    "max_pool_indices": (lambda x: [y for c in ((2,), (3, 2, 1), (3, 2, 1, 1, True), (2, 2, 0, 1, True), (2, 1, 0, 2)) for y in (*aten.max_pool2d_with_indices(x, c[0], *c[1:]), *aten.max_pool2d_with_indices(x[0], c[0], *c[1:]))] + list(F.max_pool1d(x[0], 3, 2, return_indices=True)) + list(F.max_pool2d(x * 0, 3, 2, 1, return_indices=True)), (img,), FLOATS + (torch.int64,)),
+    "max_pool3d_indices": (lambda x: (*F.max_pool3d(x, 2, return_indices=True), *F.max_pool3d(x, 3, 2, 1, return_indices=True)), (t(2, 3, 4, 5, 6),), F32),
+    "adaptive_max_pool": (lambda x, y: [z for o in (1, (3, 4), (4, 3), (9, 8), (7, 5)) for z in F.adaptive_max_pool2d(x, o, return_indices=True)] + [F.adaptive_max_pool2d(x[0], 2)] + list(F.adaptive_max_pool3d(y, (2, 5, 6), return_indices=True)) + list(F.adaptive_max_pool1d(x[0], 3, return_indices=True)), (img, t(2, 3, 4, 5, 6)), F32 + (torch.float64, torch.bfloat16)),
+    "max_unpool": (lambda x, y: (F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), F.max_unpool3d(*F.max_pool3d(y, 2, return_indices=True), 2, output_size=(4, 5, 6)), F.max_unpool1d(*F.max_pool1d(x[0], 2, return_indices=True), 2)), (img, t(2, 3, 4, 5, 6)), F32 + (torch.float64,)),
+    "max_pool_gradients": (lambda x, g, y: (aten.max_pool2d_with_indices_backward(g, x, [3, 3], [2, 2], [1, 1], [1, 1], False, F.max_pool2d(x, 3, 2, 1, return_indices=True)[1]), aten.max_pool3d_with_indices_backward(y[:, :, :2, :2, :3] * 2, y, [2, 2, 2], [2, 2, 2], [0, 0, 0], [1, 1, 1], False, F.max_pool3d(y, 2, return_indices=True)[1])), (img, t(2, 6, 5, 4), t(2, 3, 4, 5, 6)), FLOATS),
+    "norms": (lambda x: [aten.norm.Scalar(x, p) for p in (2, 1, 0, math.inf, 3)] + [aten.norm.ScalarOpt_dim(x, None, [1], True), aten.norm.ScalarOpt_dtype(x, 2, dtype=torch.float64), aten.norm.ScalarOpt_dim_dtype(x, 1, [0], False, dtype=torch.float64), torch.dist(x, x * 2, 3), F.pairwise_distance(x, x * 2), F.triplet_margin_loss(x, x * 2, x - 1)], (X,), FLOATS),
+    "renorm": (lambda x: [x.renorm(p, d, 5) for p in (1, 2, 3, math.inf) for d in (0, 1)] + [x.renorm(2, 0, 100)], (X,), FLOATS),
+    "cdist": (lambda x, y, z: [torch.cdist(x, y, p) for p in (0, 1, 2, 3.5, math.inf)] + [torch.cdist(z, z + 1), torch.cdist(z, z + 1, compute_mode="donot_use_mm_for_euclid_dist"), torch.cdist(x, y, compute_mode="use_mm_for_euclid_dist"), torch.cdist(x[:, :, :0], y[:, :0])], (t(2, 3, 5), t(4, 5), t(30, 4)), F32 + (torch.float64,)),
+    "pdist": (lambda x: [F.pdist(x, p) for p in (0, 1, 2, 3.5, math.inf)] + [F.pdist(x[:1]), F.pdist(x[:2])], (t(70, 5),), F32 + (torch.float64,)),
+    "cross": (lambda x, y: (torch.linalg.cross(x, y), torch.linalg.cross(x.t(), y[:1].t(), dim=0), torch.cross(x, y, dim=1)), (t(5, 3), t(5, 3)), FLOATS + (torch.int64,)),
+    "prelu": (lambda x, w: (F.prelu(x, w), F.prelu(x[0], w[:1])), (img, t(6)), FLOATS),
+    "inner_products": (lambda x, y: (torch.vdot(x[0], y), torch.linalg.vecdot(x, y), F.bilinear(x, x * 2, y.expand(2, 5, 5).contiguous(), y[:2])), (X, Y), F32 + (torch.float64,)),
+    "nansum": (lambda x: (torch.nansum(torch.where(x > 2, math.nan, x)), x.nansum(1), x.nansum((0, 1), True), torch.nanmean(torch.where(x > 2, math.nan, x), 0), x.nansum(0, dtype=torch.float64)), (X,), FLOATS),
+    "nansum_int": (lambda x: (x.nansum(), x.nansum(1)), (X,), (torch.int64, torch.int32, torch.bool)),
+    "group_norm_results": (lambda x, w, b: aten.native_group_norm(x, w, b, 2, 6, 72, 3, 1e-5), (img, t(6), t(6)), F32 + (torch.float64,)),
+    "grids": (lambda x, a: (F.affine_grid(a, (2, 6, 4, 5)), F.fold(x.view(2, 24, 18), (7, 4), 2)), (img, t(2, 2, 3, low=-1, high=1)), F32 + (torch.float64,)),
+    "pool_ceil": (lambda x: [f for k, s, p in ((3, 2, 1), (2, 3, 1), (2, 3, 0)) for c in (True, False) for f in (F.avg_pool2d(x, k, s, p, True, c), F.avg_pool2d(x, k, s, p, True, c, 5), F.max_pool2d(x, k, s, p, 1, True))], (img,), FLOATS),
+    "segments": (lambda x, n, o: [torch.segment_reduce(x, r, axis=a, initial=i, **({"lengths": n[:a + 1].squeeze(0) if a == 0 else n} if k else {"offsets": o[0] if a == 0 else o})) for r in ("sum", "mean", "prod", "max", "min") for i in (None, 2) for a in (0, 1) for k in (True, False)], (t(5, 5, 3), lambda d: torch.tensor([[2, 0, 3]] * 5), lambda d: torch.tensor([[0, 2, 2, 5]] * 5)), F32 + (torch.float64,)),
+    "index_apart": (lambda x, i, j: (x[i, :, j], x[i[:, None], :, j], aten.index_put(x, [i[:1], None, j[:1]], x[0, :, 0] * 2), aten.index_put(x, [i, None, j], x[0, 0, 0], True)), (t(4, 5, 6), idx(3), idx(3)), F32 + (torch.int64,)),
 }
 LOOSE = {torch.float32: dict(rtol=2e-5, atol=2e-5), torch.float64: dict(rtol=1e-7, atol=1e-7), torch.bfloat16: dict(rtol=3e-2, atol=3e-2),
          torch.float16: dict(rtol=4e-3, atol=4e-3)}
@@ -266,7 +343,8 @@ def test_case(name):
         compare(f, args, **LOOSE.get(dtype, {}))
 
 
-@pytest.mark.parametrize("name", "conv2d conv_groups max_pool avg_pool adaptive_pool group_norm batch_norm activations softmax pad".split())
+@pytest.mark.parametrize("name", "conv2d conv_groups max_pool avg_pool adaptive_pool group_norm batch_norm activations softmax pad "
+                                 "max_pool_indices adaptive_max_pool max_pool_gradients prelu group_norm_results".split())
 def test_channels_last(name):
     f, makers, _ = CASES[name]
     args = [m(torch.float32) for m in makers]
@@ -294,9 +372,82 @@ def test_nan_and_infinity():
                        x.min(), x.isnan(), x.isinf(), x.isfinite(), x == x, x != x, torch.fmax(x, x.flip(0))), [x], exact=True)
 
 
+def test_places_of_the_largest():
+    """The last NaN of a window, else the first of the largest, which is none of the padding."""
+    x = torch.randint(0, 3, (2, 3, 7, 8)).float()
+    x[0, 0, 1, 2] = x[0, 0, 1, 3] = x[0, 1, 0, 0] = x[1, 0, 6, 7] = math.nan
+    x[1, 1, :3] = -math.inf
+    compare(lambda x: (*F.max_pool2d(x, 3, 2, 1, return_indices=True), *F.adaptive_max_pool2d(x, (4, 5), return_indices=True),
+                       *F.adaptive_max_pool2d(x, 1, return_indices=True)), [x], exact=True)
+
+
+def test_signs_of_zeros():
+    """relu and clamp with numbers keep x where the other zero is as large. Between two tensors eager is of two minds itself."""
+    x = torch.tensor([-0.0, 0.0, -0.0, 1.0, -1.0])
+    signs = lambda *y: [torch.copysign(torch.ones_like(v), v) for v in y]
+    compare(lambda x: signs(x.relu(), x.clamp(min=0), x.clamp(max=0), x.clamp_min(0), x.clamp_max(-0.0), x.clamp(0, 1), F.relu6(x)), [x],
+            exact=True)
+
+
 def test_integer_division_signs():
     a, b = torch.tensor([7, -7, 7, -7]), torch.tensor([2, 2, -2, -2])
     compare(lambda a, b: (a // b, a % b, torch.fmod(a, b), torch.div(a, b, rounding_mode="trunc"), a / b), [a, b], exact=True)
+
+
+def test_orders_of_nan_and_zeros():
+    """NaN is the largest; zeros of either sign are equal and keep their bits, which 1/x tells."""
+    x = torch.tensor([0.0, math.nan, -0.0, 1.0, math.nan, -0.0, -math.inf, math.inf, 0.0]).repeat(40)
+    for x in (x, x[:9].clone(), x[:9].double(), x[:9].bfloat16(), x[:9].half()):
+        compare(lambda x: (*x.sort(stable=True), *x.sort(descending=True, stable=True), 1 / x.sort(stable=True)[0], x.topk(3)[0], x.median(),
+                           x.nanmedian(), *x.median(0), x.kthvalue(4)[0]), [x], exact=True)
+        compare(lambda x: (*x.cummax(0), *x.cummin(0), 1 / x.cummax(0)[0], x.cumprod(0)), [x], exact=True)
+        for right in (False, True):
+            compare(lambda x: torch.searchsorted(x.sort()[0], x, right=right), [x], exact=True)
+
+
+def test_counts_within_what_is_not_finite():
+    x = torch.tensor([1.0, math.nan])
+    for f in (torch.histc, torch.compile(torch.histc, backend="tenon")):
+        with pytest.raises(RuntimeError, match="not finite"):
+            f(x)
+
+
+@pytest.mark.parametrize("n", [63, 64, 65, 500, 5000])
+def test_orders_of_long_rows(n):
+    for dtype in (torch.float32, torch.float64, torch.int16, torch.int64, torch.bfloat16):
+        x = make((3, n), dtype, -100, 100)
+        compare(lambda x: (*x.sort(stable=True), *x.t().sort(dim=0, descending=True, stable=True), x.topk(10)[0], x.kthvalue(n // 2)[0],
+                           x.median(1)[0], x.mode()[0]), [x], exact=True)
+
+
+def test_orders_of_symbolic_sizes():
+    f = torch.compile(lambda x, k: (*x.sort(0), x.topk(k.shape[0])[0], x.kthvalue(x.shape[1] - 1)[0], x.median(), *x.median(1),
+                                    torch.searchsorted(x.sort()[0], x), *x.cummax(1)), backend="tenon", dynamic=True)
+    tenon.reset_stats()
+    for n, m, k in ((5, 7, 3), (6, 200, 4), (70, 9, 9)):
+        x, k = torch.randn(n, m), torch.empty(k)
+        with torch.no_grad():
+            got = f(x, k)
+        want = (*x.sort(0), x.topk(k.shape[0])[0], x.kthvalue(m - 1)[0], x.median(), *x.median(1), torch.searchsorted(x.sort()[0], x),
+                *x.cummax(1))
+        for g, w in zip(got, want):
+            torch.testing.assert_close(g, w, rtol=0, atol=0)
+    assert tenon.stats()["fallback_reasons"] == {}
+
+
+@pytest.mark.parametrize("f", [lambda b: b.topk(1), lambda b: b.kthvalue(1), lambda b: b.median(), lambda b: torch.searchsorted(b, b),
+                               lambda b: b.float().topk(2, sorted=False), lambda b: b.repeat(3000).float().cummax(0)[1],
+                               lambda b: b.half().histc(3)])
+def test_orders_left_to_pytorch(f):
+    b = torch.tensor([True, False, True])
+    try:
+        want = f(b)
+    except RuntimeError as e:
+        with pytest.raises(RuntimeError, match=str(e).split(" ")[0]):
+            torch.compile(f, backend="tenon")(b)
+    else:
+        compare(f, [b], native=False, exact=True)
+        assert want is not None and tenon.stats()["fallback_reasons"]
 
 
 def test_every_row_is_covered():

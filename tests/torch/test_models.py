@@ -67,6 +67,7 @@ def test_right_and_whole(name, backend):
     stats = backend.stats()
     if stats is not None:
         assert stats["fallbacks"] == 0 and stats["programs"] >= 1 and stats["nodes_fused"] > 0
+        assert stats["reference_steps"] == 0
 
 
 @torch.no_grad()

@@ -11,7 +11,8 @@ __all__ = ["explain", "reset_stats", "stats"]
 
 def stats():
     """What Tenon has done in this process since the start or reset_stats(), as a dict: calls, programs, nodes (left to
-    run by the optimiser), nodes_fused (in a group with others), kernels_compiled, kernels_specialized, compile_ms,
+    run by the optimiser), nodes_fused (in a group with others), kernels_compiled, kernels_specialized, reference_steps
+    (steps of the slow evaluator: none unless asked for), compile_ms,
     plan_misses (sizes that needed a plan), plan_ms, workspace_bytes (largest of a program), fallbacks and
     fallback_reasons (sentence -> count of what runs in PyTorch instead); of the kernels on disk disk_hits, disk_misses,
     disk_damaged, disk_writes, disk_bytes_read and disk_bytes_written."""

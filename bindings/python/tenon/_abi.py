@@ -26,7 +26,7 @@ DEVICE_GRAPHS = ("auto", "always", "never")  # TENON_DEVICE_GRAPHS_...
 
 class ProgramOptions(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("freeze", c_int32), ("num_threads", c_int32), ("context", c_void_p),
-                ("max_plans", c_int64), ("max_plan_bytes", c_int64), ("specialize", c_int32), ("reserved", c_int32),
+                ("max_plans", c_int64), ("max_plan_bytes", c_int64), ("specialize", c_int32), ("verify", c_int32),
                 ("device_type", c_int32), ("device_id", c_int32), ("device_graphs", c_int32), ("reserved2", c_int32)]
 
 
@@ -43,7 +43,8 @@ class ProgramStats(ctypes.Structure):
         for name in ("nodes", "nodes_fused", "kernels", "kernels_compiled", "steps", "workspace_bytes", "plans", "plan_hits")
     ] + [("compile_ms", c_double)] + [
         (name, c_int64) for name in ("plan_misses", "plan_waits", "plan_evictions", "plan_bytes")
-    ] + [("plan_ms", c_double), ("kernels_specialized", c_int64), ("specialize_refused", c_int64)]
+    ] + [("plan_ms", c_double), ("kernels_specialized", c_int64), ("specialize_refused", c_int64),
+         ("reference_steps", c_int64)]
 
     def as_dict(self):
         return {name: getattr(self, name) for name, _ in self._fields_[1:]}
@@ -159,7 +160,7 @@ class Program:
     last_words = None
     frozen_with = None  # weak reference to what packed its parameters (runner.Frozen)
 
-    def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off", device=CPU, context=None, graphs="auto"):
+    def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off", device=CPU, context=None, graphs="auto", verify=0):
         """context: of memory on the device, from context()."""
         lib = library()
         self.handle = c_void_p()
@@ -170,7 +171,7 @@ class Program:
         try:
             options = ProgramOptions(ctypes.sizeof(ProgramOptions), int(freeze), num_threads,
                                      context, specialize=SPECIALIZE.index(specialize), device_type=device[0],
-                                     device_id=device[1], device_graphs=DEVICE_GRAPHS.index(graphs))
+                                     device_id=device[1], device_graphs=DEVICE_GRAPHS.index(graphs), verify=verify)
             params = (c_void_p * len(pointers))(*pointers) if freeze else None
             check(lib.tenon_program_create(graph, ctypes.byref(options), params, len(pointers) if freeze else 0,
                                            ctypes.byref(self.handle)))

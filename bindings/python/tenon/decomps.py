@@ -7,15 +7,16 @@ What has a row in rows.py is never in this list. Tested by tests/torch/test_lowe
 import functools
 
 NAMES = """
-_fused_rms_norm _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_no_update
-_batch_norm_with_update_functional _unsafe_masked_index _weight_norm_interface addcdiv addcmul addr aminmax
-binary_cross_entropy binary_cross_entropy_with_logits celu count_nonzero deg2rad diag_embed dist elu_backward
-frac glu hann_window heaviside huber_loss im2col isin lerp linspace log_sigmoid_forward logit logspace
-margin_ranking_loss mse_loss mvlgamma nan_to_num nll_loss_forward nll_loss2d_forward pixel_shuffle pixel_unshuffle
-rad2deg replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d reflection_pad3d
-selu sinc smooth_l1_loss soft_margin_loss softshrink special_entr special_erfcx special_log_ndtr special_xlog1py
-std_mean threshold tril_indices triu_indices upsample_bicubic2d upsample_bilinear2d upsample_linear1d
-upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d xlogy
+_batch_norm_no_update _batch_norm_with_update_functional _fused_rms_norm _native_batch_norm_legit
+_native_batch_norm_legit_functional _unsafe_masked_index _unsafe_masked_index_put_accumulate _weight_norm_interface
+addcdiv addcmul addr affine_grid_generator aminmax binary_cross_entropy binary_cross_entropy_with_logits celu
+col2im count_nonzero deg2rad diag_embed dist elu_backward frac glu hann_window heaviside huber_loss im2col isin
+lerp linspace log_sigmoid_forward logit logspace margin_ranking_loss mse_loss mvlgamma nan_to_num
+nll_loss2d_forward nll_loss_forward pixel_shuffle pixel_unshuffle rad2deg reflection_pad1d reflection_pad2d
+reflection_pad3d replication_pad1d replication_pad2d replication_pad3d selu sinc smooth_l1_loss soft_margin_loss
+softshrink special_entr special_erfcx special_log_ndtr special_xlog1py std_mean threshold tril_indices triu_indices
+upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+upsample_trilinear3d xlogy
 """.split()
 
 
@@ -25,3 +26,8 @@ def table():
     from torch._decomp import get_decompositions
 
     return get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])
+
+
+def would_change(gm):
+    """Whether a node of the graph is in the table."""
+    return any(n.target in table() for n in gm.graph.nodes if n.op == "call_function")

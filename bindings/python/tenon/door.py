@@ -8,7 +8,9 @@ runs the program, and returns the tuple of outputs. inputs and outputs: the firs
 table of tensors, and how many. made: per output (w, rank, arguments of `empty`, or None: the caller gives it). fail(status)
 raises; without it a failure gives None. count: the word that counts calls, or -1. device: (type, id) of the program; on a GPU it
 runs on PyTorch's current stream. state(args, plan) tells address and
-version of the tensors args[i]; current(args, plan, state), whether they still are these. `in_c` says which.
+version of the tensors args[i]; current(args, plan, state), whether they still are these. apart(args, plan): whether the first
+of these tensors, as many as the first number of the plan says, share no memory with another one; a tensor that has none of
+its own to look at counts as apart. `in_c` says which.
 TENON_DOOR=ctypes chooses ctypes. Tested by tests/torch/test_door.py.
 """
 
@@ -48,11 +50,21 @@ def table(words, place):
     return ctypes.c_void_p(ctypes.addressof(words.obj) + 8 * word), ctypes.c_size_t(count)
 
 
+def span(tensor):
+    """The addresses of a tensor's first byte and behind its last one."""
+    try:
+        begin = tensor.data_ptr() if tensor.numel() else 0
+        reach = sum(s * (n - 1) for n, s in zip(tensor.shape, tensor.stride()))
+    except RuntimeError:
+        begin = 0
+    return (begin, begin + (reach + 1) * tensor.element_size()) if begin else (0, 0)
+
+
 class InC:
     in_c = True
 
     def __init__(self, module):
-        self.pointer, self.state, self.current = module.pointer, module.state, module.current
+        self.pointer, self.state, self.current, self.apart = module.pointer, module.state, module.current, module.apart
         self.module = module
 
     @staticmethod
@@ -108,6 +120,12 @@ class InPython:
             return results
 
         return step
+
+    @staticmethod
+    def apart(args, plan):
+        (count,), *indices = plan
+        spans = [span(args[i]) for i, in indices]
+        return not any(a < d and c < b for k, (a, b) in enumerate(spans[:count]) for c, d in (*spans[:k], *spans[count:]))
 
     @staticmethod
     def state(args, plan):

@@ -25,6 +25,8 @@ FLOATS = {"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"}
 HALVES = {"f16", "bf16"}
 STORAGE = {"f8e4m3fn", "f8e5m2"}  # cast and moved, and nothing else
 MOVES = set("cast full reshape transpose expand slice windows flip concat pad gather take_along scatter index_put where".split())
+INDEXING = set("gather take_along scatter index_put index_in".split())  # a fault where an index is out of range
+DIVISIONS = set("floor_div trunc_div remainder fmod".split())  # a fault where an integer is divided by 0
 BOOL_RESULT = set("eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not".split())
 
 
@@ -48,6 +50,10 @@ class Line:
 
     def __init__(self, result, head, operands, attrs, symbols):
         self.result, self.head, self.operands, self.attrs, self.symbols = result, head, operands, attrs, symbols
+
+    def can_fault(self):
+        """Whether the library refuses to compute it for some values: an error of PyTorch's, too."""
+        return self.head in INDEXING or self.head in DIVISIONS and self.result.dtype not in FLOATS
 
     def text(self, size=symexpr.text, name=str):
         """size, name: how a size and the name of a value are written."""
@@ -162,7 +168,7 @@ class Emitter:
         attrs = {k: v for k, v in attrs.items() if v is not None}
         operands = [v for v in operands if v is not None]
         for kind in STORAGE.intersection([dtype, *(v.dtype for v in operands)]):
-            if head not in MOVES or attrs.get("mode") == "add":
+            if head not in MOVES or attrs.get("mode", "set") != "set":
                 raise Unsupported(f"{head} of {kind}, which is only cast and moved")
         result = Value(f"{self.node.name}.{len(self.lines)}", dtype, symexpr.sizes(shape))
         self.lines.append(Line(result, head, operands, attrs, symbols))
@@ -173,16 +179,7 @@ class Emitter:
     def map(self, head, *operands):
         dtype = "bool" if head in BOOL_RESULT else operands[-1].dtype
         shape = broadcast(*(v.shape for v in operands))
-        return self.op(head, [self.fit(v, shape) for v in operands], dtype, shape)
-
-    def fit(self, v, shape, but=None):
-        """The same Value in sizes that a guard of the tracer holds equal to its own, though algebra does not show it: a
-        cut to where it ends. The library checks at run time that it does not lie beyond. Axis `but` stays."""
-        for axis in range(-v.rank, 0):
-            a, b = v.shape[axis], shape[axis]
-            if axis != but and not (isinstance(a, int) and a == 1) and not symexpr.same(a, b):
-                v = self.slice(v, axis, 0, b)
-        return v
+        return self.op(head, operands, dtype, shape)
 
     def cast(self, v, dtype):
         return v if v.dtype == dtype else self.op("cast", [v], dtype, v.shape, dtype=Raw(dtype))
@@ -190,6 +187,9 @@ class Emitter:
     def full(self, value, dtype, shape=()):
         if isinstance(value, (complex, torch.SymFloat, torch.SymBool)):
             raise Unsupported(f"a {type(value).__name__} operand")
+        if isinstance(value, symexpr.Real):
+            v = self.cast(self.real(value.expr), dtype)
+            return self.expand(v, shape) if shape else v
         if isinstance(value, bool) and dtype != "bool":
             value = int(value)
         if isinstance(value, (int, float)):
@@ -203,6 +203,25 @@ class Emitter:
         v = self.op("dim", [], "i64", (), value=symexpr.size(value))
         v = self.cast(v, dtype)
         return self.expand(v, shape) if shape else v
+
+    def real(self, x):
+        """A float of the host's as an f64 scalar, computed from sizes as Python would."""
+        f = symexpr.torch_functions
+        if x.is_number:
+            return self.op("full", [], "f64", (), value=Raw(repr(float(x))), shape=(), dtype=Raw("f64"))
+        if x.is_integer:
+            return self.cast(self.op("dim", [], "i64", (), value=symexpr.size(x)), "f64")
+        if isinstance(x, f.ToFloat):
+            return self.real(x.args[0])
+        if isinstance(x, (symexpr.sympy.Add, symexpr.sympy.Mul, f.IntTrueDiv, f.FloatTrueDiv, f.FloatPow, symexpr.sympy.Pow)):
+            head = {"Add": "add", "Mul": "mul", "FloatPow": "pow", "Pow": "pow"}.get(type(x).__name__, "div")
+            result, *others = (self.real(a) for a in x.args)
+            for other in others:
+                result = self.op(head, [result, other], "f64", ())
+            return result
+        if isinstance(x, f.OpaqueUnaryFn_sqrt):
+            return self.op("sqrt", [self.real(x.args[0])], "f64", ())
+        raise Unsupported(f"the number {x}")
 
     def iota(self, shape, dtype="i64", axis=0, start=0, step=1):
         return self.op("iota", [], dtype, shape, shape=symexpr.sizes(shape), dtype=Raw(dtype), axis=axis,
@@ -267,7 +286,7 @@ class Emitter:
         start, end = symexpr.size(start), symexpr.size(end)
         if step == 1 and symexpr.same(start, 0) and symexpr.same(end, extent):
             return v
-        length = symexpr.size(end - start) if step == 1 else floor_div(end - start + step - 1, step)
+        length = symexpr.size(end - start) if step == 1 else floor_div(symexpr.size(end - start + step - 1), step)
         shape = list(v.shape)
         shape[axis] = length
         return self.op("slice", [v], v.dtype, shape, axis=axis, start=start, end=end, step=step)
@@ -277,14 +296,15 @@ class Emitter:
             return values[0]
         rank = values[0].rank
         axis %= rank
-        values = [self.fit(v, values[0].shape, but=axis - rank) for v in values]
         shape = list(values[0].shape)
         shape[axis] = symexpr.size(sum(v.shape[axis] for v in values))
         return self.op("concat", values, values[0].dtype, shape, axis=axis)
 
-    def gather(self, v, indices, axis=0):
+    def gather(self, v, indices, axis=0, wrap=True):
+        """wrap: negative indices count from the end; else they are out of range."""
         axis %= v.rank
-        return self.op("gather", [v, indices], v.dtype, v.shape[:axis] + indices.shape + v.shape[axis + 1:], axis=axis)
+        shape = v.shape[:axis] + indices.shape + v.shape[axis + 1:]
+        return self.op("gather", [v, indices], v.dtype, shape, axis=axis, wrap=None if wrap else False)
 
     # --- contract ---
     def matmul(self, a, b):
@@ -301,6 +321,8 @@ class Emitter:
 
 
 def _number(x):
+    if isinstance(x, symexpr.Real):
+        return 1.0
     return x if isinstance(x, (bool, int, float, complex)) else 1  # a size: any int promotes alike
 
 
@@ -315,12 +337,13 @@ def same_shape(a, b):
 
 
 def broadcast(*shapes):
-    """Sizes that differ and are not the constant 1 were proven equal while tracing: a constant or the first one stands."""
+    """Sizes that differ and are not known to be 1 were found equal while tracing: a constant or the first one stands. The
+    library asks for what it cannot show, or for what it needs, when a call brings sizes."""
     rank = max(len(s) for s in shapes)
     result = []
     for axis in range(-rank, 0):
         extents = [s[axis] for s in shapes if len(s) >= -axis]
-        wide = [n for n in extents if not (isinstance(n, int) and n == 1)]
+        wide = extents if len(set(extents)) == 1 else [n for n in extents if not symexpr.is_one(n)]
         constant = [n for n in wide if isinstance(n, int)]
         result.append(constant[0] if constant else wide[0] if wide else 1)
     return tuple(result)
@@ -368,6 +391,9 @@ def lower_node(node, values, table, device=CPU, seed=None):
 def size_argument(meta):
     if isinstance(meta, torch.SymInt):
         return symexpr.size(meta)
+    if isinstance(meta, torch.SymFloat):
+        if (expr := meta.node.expr).free_symbols and all(s.is_integer for s in expr.free_symbols):
+            return symexpr.Real(expr)
     raise Unsupported(f"a {type(meta).__name__} operand")
 
 
@@ -376,8 +402,10 @@ def finish(e, result):
     if result.dtype != e.dtype:
         result = e.cast(result, e.dtype)
     if not same_shape(result.shape, e.shape):
-        if len(result.shape) != len(e.shape) or not any(result is line.result for line in e.lines):
+        if len(result.shape) != len(e.shape):
             raise Unsupported(f"{e.node.target}: shape {list(result.shape)}, where PyTorch has {list(e.shape)}")
+        if not any(result is line.result for line in e.lines):
+            result = e.reshape(result, e.shape)
         result.shape = e.shape  # other words for the same sizes; the library checks it
     if any(result is line.result for line in e.lines):
         result.name = e.node.name

@@ -11,16 +11,13 @@ import operator
 
 import torch
 
-from . import _abi, lower, rows, symexpr
+from . import _abi, lower, refusal, rows, symexpr
 from .lower import Value
+from .refusal import Refused
 from .symexpr import Unsupported
 
-HIGHEST = 2**62 - 1  # of a symbol
+MOST_EQUALITIES = 64  # of a text; what is left out is asked of the types
 HOST_SIZE = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
-
-
-class Refused(Exception):
-    """The whole graph runs in PyTorch; the message says why."""
 
 
 class Segment:
@@ -45,13 +42,16 @@ class Partition:
         self.level = {}
         self.host_views = set()
         self.copies = []     # (destination placeholder, source node)
+        self.lengths = None  # the text of all sizes
         self._refuse()
-        while True:
-            self._lower()
-            self._levels()
-            if not self._find_outputs():
-                break
-        self._segments()
+        self.tracer = symexpr.tracer_of(self.nodes)
+        with symexpr.tracer(self.tracer):
+            while True:
+                self._lower()
+                self._levels()
+                if not self._find_outputs():
+                    break
+            self._segments()
 
     def _device(self):
         """Of the tensors: a GPU where one of them is on it, else the CPU."""
@@ -92,7 +92,9 @@ class Partition:
 
     def _lower(self):
         self.values, self.lowered, self.copies = {}, {}, []
+        known = set()  # the symbols in the sizes of earlier nodes
         for n in self.nodes:
+            earlier, known = known, known | _symbols(n)
             if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or self._is_seeds(n):
                 continue
             if self._is_copy(n):
@@ -105,14 +107,21 @@ class Partition:
                     raise Unsupported(self.banned[n.name])
                 seed = self.seeds and self.seeds.of(n, self.device)
                 result = lower.lower_node(n, self.values, self.table, self.device, seed)
-            except Unsupported as e:
+                if not known <= earlier and n.target is not operator.getitem:
+                    raise Unsupported(f"{n.target}: only values tell the size of its result")
+            except Exception as e:
+                why = refusal.sentence(e)
                 if n.target is not operator.getitem:
-                    self.fallbacks[n] = str(e)
+                    self.fallbacks[n] = why
                 elif n.args[0] in self.lowered:  # a result its row does not offer: the whole node runs in PyTorch
-                    self.fallbacks[n.args[0]] = str(e)
+                    self.fallbacks[n.args[0]] = why
                     return self._lower()
                 continue
             self.lowered[n], self.values[n] = result, result.result
+
+    def can_fault(self):
+        """Whether a program may find values that PyTorch raises an error for. GPUs look for none."""
+        return self.place == _abi.CPU and any(line.can_fault() for low in self.lowered.values() for line in low.lines)
 
     @staticmethod
     def _is_assertion(n):
@@ -135,7 +144,7 @@ class Partition:
                 self.level[n] = max([0, *operands, *(h + 1 for h in hosts), *symbols])
             elif self.is_size(n) and self.size_text(n) is not None:
                 known = symexpr.symbols(symexpr.size(n.meta["val"]))
-                self.level[n] = max([-1, *(self.level[self.symbol_source[s][0]] for s in known)])
+                self.level[n] = max([-1, *(self.level[self.symbol_source[s][0]] for s in known if s in self.symbol_source)])
             else:
                 self.level[n] = max([-1, *operands, *hosts])
                 if n.op == "call_function" and self._keeps_order(n):
@@ -200,6 +209,9 @@ class Partition:
         """Fills wanted (nodes whose tensors the host reads) and host_views. True if a node had to be given up."""
         self.host_views, self.wanted = set(), set()
         readers = list(dict.fromkeys(self._readers_on_host()))
+        # as_strided sees more of a view's memory than the view's elements.
+        whole = {d for n in self.nodes if n.op == "call_function" and n not in self.lowered and "as_strided" in str(n.target)
+                 for d in n.all_input_nodes}
         by_root = {}
         for n in readers:
             by_root.setdefault(self.root(n), []).append(n)
@@ -208,7 +220,7 @@ class Partition:
             for n in members:
                 fake = n.meta["val"]
                 overlapping = symexpr.overlaps(symexpr.sizes(fake.shape), symexpr.sizes(fake.stride()))
-                if n is root or (inside and len(members) == 1 and not overlapping):
+                if n is root or (inside and len(members) == 1 and not overlapping and n not in whole):
                     if inside and overlapping:
                         self.fallbacks[n] = f"{n.target}: a result whose elements overlap in memory"
                         return True
@@ -295,26 +307,33 @@ class Partition:
         inputs = [input_text(n, value_name, n in params) for n, value_name in segment.inputs]
         lines = [line.text() + "\n" for line in segment.lines]
         outputs = ", ".join(f"%{self.values[n].name}{stride_text(n.meta['val'])}" for n in segment.outputs)
-        facts = [f"  assume {symbol} in [{low}, {high}]\n" for symbol, (low, high) in self.ranges(segment).items()
-                 if low > 0 or high < HIGHEST]
+        facts = [f"  assume {symbol} in [{low if low > symexpr.LOWEST else '-inf'}, {high if high < symexpr.HIGHEST else 'inf'}]\n"
+                 for symbol, (low, high) in self.ranges(segment).items() if low != 0 or high < symexpr.HIGHEST]
+        facts += [f"  assume ({symexpr.text(a)} == {symexpr.text(b)})\n" for a, b in self.equalities(segment)]
         return f"graph @{name}(" + ",\n    ".join([*symbols, *inputs]) + ") {\n" + "".join([*facts, *lines]) + f"  return {outputs}\n}}\n"
+
+    def text_of(self, n, name):
+        """The graph text of one node by itself: what it reads are the inputs."""
+        lines = self.lowered[n].lines
+        made = {line.result.name for line in lines}
+        read = {v.name: v for line in lines for v in line.operands if v.name not in made}
+        symbols = set().union(*(line.symbols for line in lines), *map(symexpr.symbols, (s for v in read.values() for s in v.shape)))
+        inputs = [*(f"%{symbol}: i64[] = {symbol}" for symbol in sorted(symbols)),
+                  *(f"%{v.name}: {lower.type_text(v)}" for v in read.values())]
+        return (f"graph @{name}(" + ", ".join(inputs) + ") {\n" + "".join(line.text() + "\n" for line in lines) +
+                f"  return %{lines[-1].result.name}\n}}\n")
 
     def ranges(self, segment):
         """Symbol -> (lowest, highest): what the tracer knows, read without adding guards. Dynamo gives size 1 a graph of
         its own, so symbols start at 2 there; Tenon's start at 1, for that graph is mostly the same one (reuse.py)."""
-        known = {}
-        for n in self.nodes if segment.symbols else ():
-            val = n.meta.get("val")
-            for s in (val, *val.shape) if isinstance(val, torch.Tensor) else (val,):
-                if isinstance(s, torch.SymInt) and symexpr.is_symbol(s.node.expr) and s.node.shape_env is not None:
-                    known[str(s.node.expr)] = s.node.shape_env.var_to_range.get(s.node.expr)
-        result = {}
-        for symbol in segment.symbols:
-            r = known.get(symbol)
-            low = int(r.lower) if getattr(getattr(r, "lower", None), "is_Integer", False) else 0
-            high = int(r.upper) if getattr(getattr(r, "upper", None), "is_Integer", False) else HIGHEST
-            result[symbol] = max(1 if low == 2 else low, 0), min(high, HIGHEST)
-        return result
+        if self.lengths is None:
+            self.lengths = {n for f in self.nodes for t in _tensors(f.meta.get("val")) for n in map(str, symexpr.sizes(t.shape))}
+        return {symbol: (1 if low == 2 else max(low, 0) if symbol in self.lengths else low, high)
+                for symbol, (low, high) in symexpr.ranges(self.tracer, segment.symbols).items()}
+
+    def equalities(self, segment):
+        """[(a, b)] of sizes that the tracer knows to be equal."""
+        return symexpr.equalities(self.tracer, segment.symbols)[:MOST_EQUALITIES]
 
     def order(self):
         """Segments and host nodes (fx nodes) in the order of execution, copy_ nodes left out."""
@@ -332,6 +351,14 @@ class Partition:
 
     def _host_level(self, n):
         return max(self.level[self.root(n)], -1) if n in self.host_views else self.level[n]
+
+
+def _symbols(n):
+    """The symbols in the sizes and strides of a node's tensors, or in the size that the node is."""
+    val = n.meta.get("val")
+    tensors = [t for t in _tensors(val) if t.layout == torch.strided]
+    sizes = [s for t in tensors for s in (*t.shape, *t.stride())] + [val] * isinstance(val, torch.SymInt)
+    return symexpr.symbols_of(*map(symexpr.size, sizes))
 
 
 def _tensors(val):

@@ -12,8 +12,9 @@ import weakref
 
 from . import _abi
 
-_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "compile_ms", "plan_misses", "plan_ms")
+_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "reference_steps", "compile_ms", "plan_misses", "plan_ms")
 _DISK = {f"disk_{k}": k for k in ("hits", "misses", "damaged", "writes", "bytes_read", "bytes_written")}
+MOST_REASONS = 32  # of the calls of one graph: they may name sizes
 _lock = threading.RLock()
 _live = weakref.WeakSet()  # records
 _programs = weakref.WeakSet()
@@ -43,10 +44,13 @@ class Record:
             _reasons.update(why for _, _, why in self.fallbacks)
 
     def refused_call(self, why):
-        """A call had to run in PyTorch; each reason counts once."""
+        """A segment of a call had to run in PyTorch; each reason counts once, and beyond many they are one."""
         with _lock:
-            if not any(known == why for _, _, known in self.fallbacks):
-                self.fallbacks.append(("a call", "the whole graph", why))
+            known = {w for n, _, w in self.fallbacks if n == "a call"}
+            if len(known) >= MOST_REASONS:
+                why = "calls for more reasons than are kept"
+            if why not in known:
+                self.fallbacks.append(("a call", "what a program computes", why))
                 _reasons[why] += 1
 
     @property
@@ -84,7 +88,8 @@ class Record:
         for program in self.programs:
             s = program.stats()
             lines.append(f"  program: {s['nodes']} nodes, {s['nodes_fused']} fused, {s['kernels']} kernels, "
-                         f"{s['workspace_bytes']} bytes of workspace")
+                         f"{s['workspace_bytes']} bytes of workspace" +
+                         (f", {s['reference_steps']} reference steps" if s["reference_steps"] else ""))
             lines += ["    " + line for line in program.text.splitlines()]
             lines += ["    " + line for line in program.explain().splitlines()]
         return "\n".join(lines)

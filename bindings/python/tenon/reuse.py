@@ -17,7 +17,7 @@ import sympy
 
 from . import symexpr
 from .lower import same_shape
-from .partition import HIGHEST, input_text, stride_text
+from .partition import input_text, stride_text
 
 KEPT = 16  # of programs with one template text
 _lock = threading.RLock()  # a program may die, and be forgotten, in the middle of anything
@@ -70,6 +70,7 @@ class Template:
         self.outputs = [Line(lambda size: stride_text(n.meta["val"], size), None, [partition.values[n]])
                         for n in segment.outputs]
         self.symbols, self.ranges = list(segment.symbols), partition.ranges(segment)
+        self.equalities = partition.equalities(segment)
         self.frozen = frozen
         self.lasting = [*self.inputs, *(line for line in self.lines if line.view is None), *self.outputs]
         self.key = ("\n".join(line.text for line in self.lasting), tuple(number for number, _ in frozen), options)
@@ -91,6 +92,8 @@ class Template:
                 known[n] = symexpr.size(n.xreplace({s: sympy.sympify(values[str(s)]) for s in n.free_symbols}))
             return known[n]
 
+        if not all(other._holds(put(a), put(b)) for a, b in self.equalities):
+            return None
         mine, theirs = self._normal(put), other._normal(lambda n: n)
         if all(a == b and same_shape(m, t) for (*a, m), (*b, t) in itertools.zip_longest(mine, theirs, fillvalue=(None, ()))):
             return [values[s] for s in self.symbols]
@@ -109,8 +112,12 @@ class Template:
             yield line.text, [numbers[name] for name in reads], [put(n) for n in line.sizes]
 
     def _lies_in(self, value, within):
-        low, high = (value, value) if isinstance(value, int) else self.ranges.get(str(value), (0, HIGHEST))
+        low, high = symexpr.range_of(value, self.ranges)
         return within[0] <= low and high <= within[1]
+
+    def _holds(self, a, b):
+        """Whether two sizes of this graph are equal."""
+        return symexpr.same(a, b) or any(symexpr.same(a, x) and symexpr.same(b, y) for x, y in self.equalities)
 
 
 def find(template):

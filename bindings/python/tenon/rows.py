@@ -4,7 +4,7 @@ A row is a function of an Emitter (lower.py) and the node's arguments in ATen's 
 as ints or sympy expressions. It returns a Value, or a tuple for ops with several results (None: not available). Dtype
 and shape of the result are checked against PyTorch's afterwards, and the last cast is added by lower.finish.
 `view` marks ops whose result is a view in PyTorch. Raise Unsupported with a sentence to leave a node to PyTorch.
-The rows themselves are in rows_map.py, rows_move.py, rows_contract.py and rows_backward.py. A new op is one row there and one line in
+The rows themselves are in rows_*.py, which fill the table. A new op is one row there and one line in
 tests/torch/test_lower.py.
 """
 
@@ -29,4 +29,5 @@ def row(*names, view=False):
     return add
 
 
-from . import rows_backward, rows_contract, rows_map, rows_move  # noqa: E402,F401  (they fill the table)
+from . import (rows_backward, rows_contract, rows_copy, rows_index, rows_map, rows_more, rows_move, rows_pool,  # noqa: E402,F401
+               rows_sort, rows_special)  # they fill the table

@@ -8,9 +8,11 @@ import math
 import torch
 
 from . import symexpr
-from .lower import HALVES, dtype_of, same_shape
+from .lower import HALVES, Raw, dtype_of, floor_div, same_shape
 from .rows import row
+from .rows_index import neutral
 from .rows_map import scaled
+from .rows_pool import max_pool_with_indices
 from .symexpr import Unsupported
 
 
@@ -61,21 +63,31 @@ def _high_padding(x, shape, kernel, stride, padding, dilation, ceil_mode):
     extents, result = list(x.shape)[-len(kernel):], list(shape)[-len(kernel):]
     needed = [(o - 1) * s + d * (k - 1) + 1 - n - p
               for o, s, d, k, n, p in zip(result, stride, dilation, kernel, extents, padding)]
-    if not all(isinstance(n, int) for n in needed):
-        raise Unsupported("ceil_mode over a symbolic size")
-    return needed
+    return [symexpr.size(n) for n in needed]
+
+
+def _are_attributes(amounts):
+    """Whether a pooling can be told to pad by these. Strides beyond the window may leave the last elements out: below 0."""
+    return all(isinstance(n, int) and n >= 0 for n in amounts)
 
 
 @row("max_pool2d_with_indices", "max_pool3d_with_indices")
 def _(e, x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    if e.used(1):
-        raise Unsupported("the indices of max pooling")
     spatial = 2 if "2d" in e.node.target._opname else 3
     kernel, padding, dilation = _each(kernel_size, spatial), _each(padding, spatial), _each(dilation, spatial)
     stride = _each(stride, spatial) if stride else kernel
     fake = symexpr.sizes(e.fake[0].shape)
     batched = _batched(e, x, spatial)
     high = _high_padding(x, fake, kernel, stride, padding, dilation, ceil_mode)
+    if e.used(1):
+        y, places = max_pool_with_indices(e, batched, kernel, stride, padding, high, dilation)
+        return e.reshape(y, fake), e.reshape(places, fake)
+    if not _are_attributes(high):  # an amount for each size: it is put there beforehand
+        low, high = [[0, 0, *amounts] for amounts in (padding, high)]
+        wide = batched.shape[:2] + tuple(symexpr.size(a + n + b) for a, n, b in zip(low[2:], batched.shape[2:], high[2:]))
+        batched = e.op("pad", [batched], x.dtype, wide, low=low, high=high,
+                       value=Raw(repr(neutral("max", x.dtype))))
+        padding = high = [0] * spatial
     y = e.op("max_pool", [batched], x.dtype, batched.shape[:2] + fake[-spatial:], kernel=kernel, strides=stride,
              padding=padding, padding_high=high, dilations=dilation)
     return e.reshape(y, fake), None
@@ -87,15 +99,34 @@ def _(e, x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pa
     kernel, padding = _each(kernel_size, spatial), _each(padding, spatial)
     stride = _each(stride, spatial) if stride else kernel
     high = _high_padding(x, e.shape, kernel, stride, padding, [1] * spatial, ceil_mode)
-    if ceil_mode and count_include_pad and any(h > p for h, p in zip(high, padding)) and not divisor_override:
-        if any(padding):
-            raise Unsupported("average pooling with ceil_mode and counted padding")
-        count_include_pad = False  # what hangs over the end is never counted
     batched = _batched(e, x, spatial)
+    if not _are_attributes(high):
+        return _averages_of_padded(e, batched, kernel, stride, padding, high, count_include_pad, divisor_override)
     y = e.op("avg_pool", [batched], x.dtype, batched.shape[:2] + e.shape[-spatial:], kernel=kernel, strides=stride,
              padding=padding, padding_high=high, count_include_pad=bool(count_include_pad),
              divisor=divisor_override or None)
     return e.reshape(y, e.shape)
+
+
+def _averages_of_padded(e, x, kernel, stride, padding, high, count_include_pad, divisor):
+    """Where ceil_mode pads by an amount for each size, or crops: that is done beforehand, and each window's divisor counted."""
+    rank, number = len(kernel), lambda n: e.full(n, "i64")
+    y = e.cast(x, "f32") if x.dtype in HALVES else x
+    wide = x.shape[:2] + tuple(symexpr.size(p + n + h) for p, n, h in zip(padding, x.shape[2:], high))
+    y = e.op("pad", [y], y.dtype, wide, low=[0, 0, *padding], high=[0, 0, *high], value=Raw("0.0"))
+    output, none = e.shape[-rank:], [0] * rank
+    y = e.op("avg_pool", [y], y.dtype, x.shape[:2] + output, kernel=kernel, strides=stride, padding=none, padding_high=none,
+             divisor=1)
+    count = number(divisor) if divisor else None
+    for axis in range(rank if not divisor else 0):
+        begin = e.map("sub", e.map("mul", e.iota([output[axis]]), number(stride[axis])), number(padding[axis]))
+        end = e.map("add", begin, number(kernel[axis]))
+        low, top = (-padding[axis], padding[axis]) if count_include_pad else (0, 0)
+        end = e.map("minimum", end, number(symexpr.size(x.shape[2 + axis] + top)))
+        length = e.map("sub", end, e.map("maximum", begin, number(low)))
+        length = e.reshape(length, (output[axis],) + (1,) * (rank - axis - 1))
+        count = length if count is None else e.map("mul", count, length)
+    return e.reshape(e.cast(e.map("div", y, e.cast(count, y.dtype)), x.dtype), e.shape)
 
 
 @row("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
@@ -103,8 +134,38 @@ def _(e, x, output_size):
     spatial = int(e.node.target._opname[-2])
     batched = _batched(e, x, spatial)
     output = list(e.shape[-spatial:])
+    if any(isinstance(n, int) and n == 0 for n in output):
+        raise Unsupported("adaptive pooling to no element")
+    if not all(isinstance(n, int) for n in (*output, *x.shape[-spatial:])):
+        if not all(isinstance(n, int) and symexpr.same(symexpr.remainder(m, n), 0) for m, n in zip(x.shape[-spatial:], output)):
+            return _uneven_averages(e, x, output)
     y = e.op("adaptive_avg_pool", [batched], x.dtype, batched.shape[:2] + tuple(output), output=output)
     return e.reshape(y, e.shape)
+
+
+def _uneven_averages(e, x, output):
+    """Averages over windows that differ in length, of the last axes: window i of n is from i*size//n to ceil((i+1)*size/n). Each
+    axis is gathered as rows that are as long as the longest window, and summed where the row's is."""
+    dtype, count = x.dtype, None
+    y = e.cast(x, "f32") if dtype in HALVES else x
+    for axis, n in zip(range(x.rank - len(output), x.rank), output):
+        extent = x.shape[axis]
+        rows = (n, symexpr.size(floor_div(symexpr.size(extent + n - 1), n) + 1))
+        number = lambda m: e.full(m, "i64")
+        window, position = e.iota(rows, axis=0), e.iota(rows, axis=1)
+        first = e.map("floor_div", e.map("mul", window, number(extent)), number(n))
+        last = e.map("mul", e.map("add", window, number(1)), number(extent))
+        last = e.map("floor_div", e.map("add", last, number(symexpr.size(n - 1))), number(n))  # and one
+        position = e.map("add", first, position)
+        inside = e.map("lt", position, last)
+        y = e.gather(y, e.map("minimum", position, number(symexpr.size(extent - 1))), axis)
+        behind = (1,) * (x.rank - axis - 1)
+        y = e.map("where", e.reshape(inside, rows + behind), y, e.scalar_like(y, 0))
+        y = e.reduce("sum", y, [axis + 1])
+        length = e.cast(e.reduce("sum", e.cast(inside, "i64"), [1]), y.dtype)
+        length = e.reshape(length, (n,) + behind)
+        count = length if count is None else e.map("mul", count, length)
+    return e.cast(e.map("div", y, count), dtype)
 
 
 # --- norms and attention ----------------------------------------------------------------------------------------------
@@ -141,7 +202,14 @@ def _(e, x, normalized_shape, weight, bias, eps):
 @row("native_group_norm")
 def _(e, x, weight, bias, n, c, hxw, group, eps):
     weight, bias = _parameters(e, x, weight, bias, x.shape[1])
-    return e.op("group_norm", [x, weight, bias], x.dtype, x.shape, groups=group, eps=float(eps)), None, None
+    y = e.op("group_norm", [x, weight, bias], x.dtype, x.shape, groups=group, eps=float(eps))
+    mean = rstd = None
+    if e.used(1) or e.used(2):
+        wide = e.reshape(e.cast(x, "f32") if x.dtype in HALVES else x, (n, group, symexpr.product(x.shape[1:]) // group))
+        mean = e.cast(e.reduce("mean", wide, [2]), dtype_of(e.fake[1].dtype))
+        variance = e.reduce("var", wide, [2], correction=0.0)
+        rstd = e.cast(e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps)))), dtype_of(e.fake[2].dtype))
+    return y, mean, rstd
 
 
 @row("_native_batch_norm_legit_no_training")
@@ -169,7 +237,6 @@ def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
         scale = 1.0 / math.sqrt(q.shape[-1])
     if mask is not None and mask.dtype != q.dtype:
         mask = e.cast(mask, q.dtype)
-    v = e.fit(v, k.shape, but=-1)
     y = e.op("attention", [q, k, v, mask], q.dtype, symexpr.sizes(e.fake[0].shape), causal=bool(is_causal),
              scale=float(scale), whole=whole)
     return (y,) + (None,) * (results - 1)

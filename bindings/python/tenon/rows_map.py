@@ -30,7 +30,7 @@ def _(e, x):
     if x.dtype == "bool" or (x.dtype not in FLOATS and head in ("floor", "ceil", "trunc", "round")):
         return x
     if head == "relu" and x.dtype not in FLOATS:
-        return e.map("maximum", x, e.scalar_like(x, 0))
+        return e.map("maximum", e.scalar_like(x, 0), x)
     return e.map(head, x)
 
 
@@ -83,11 +83,18 @@ def _(e, a, b):
 @row("fmax", "fmin")
 def _(e, a, b):
     a, b = e.promote(Promotion.DEFAULT, a, b)
+    head = "maximum" if e.node.target._opname == "fmax" else "minimum"
     if a.dtype not in FLOATS:
-        raise Unsupported("fmax and fmin of integers")
-    result = e.map("maximum" if e.node.target._opname == "fmax" else "minimum", a, b)
+        return e.map({"maximum": "logical_or", "minimum": "logical_and"}[head] if a.dtype == "bool" else head, a, b)
+    result = e.map(head, a, b)
     result = e.map("where", e.map("isnan", b), a, result)
     return e.map("where", e.map("isnan", a), b, result)
+
+
+@row("prims.fma")
+def _(e, a, b, c):
+    """Dynamo writes addcmul_ and addcdiv_ of optimizers so."""
+    return e.map("fma", *e.promote(Promotion.DEFAULT, a, b, c))
 
 
 def scaled(e, v, alpha):
@@ -152,6 +159,8 @@ def _(e, a, b):
             return e.map("mul", e.map("square", x), x)
         if b == -2:
             return e.map("reciprocal", e.map("square", x))
+    if x.dtype not in FLOATS and isinstance(b, symexpr.sympy.Expr) and not symexpr.at_least(b, 0):
+        raise Unsupported("an integer to a power that may be negative")
     return e.map("pow", x, y)
 
 
@@ -174,17 +183,22 @@ def _(e, x, mask, value):
 def _(e, x, min=None, max=None):
     given = [b for b in (min, max) if b is not None]
     if any(isinstance(b, float) and math.isnan(b) for b in given):
-        raise Unsupported("clamp with a NaN bound")
-    x, *bounds = e.promote(Promotion.DEFAULT, x, *given)
-    if len(bounds) == 2:
-        return e.map("clamp", x, *bounds)
-    return e.map("maximum" if max is None else "minimum", x, *bounds)
+        return e.full(math.nan, e.dtype, x.shape)
+    if len(given) == 1:
+        return _bounded(e, "maximum" if max is None else "minimum", x, *given)
+    return e.map("clamp", *e.promote(Promotion.DEFAULT, x, *given))
 
 
 @row("clamp_min", "clamp_min.Tensor", "clamp_max", "clamp_max.Tensor")
 def _(e, x, bound):
-    head = "maximum" if e.node.target._opname == "clamp_min" else "minimum"
-    return e.map(head, *e.promote(Promotion.DEFAULT, x, bound))
+    return _bounded(e, "maximum" if e.node.target._opname == "clamp_min" else "minimum", x, bound)
+
+
+def _bounded(e, head, x, bound):
+    """Of two zeros both ops take the second, PyTorch x where the bound is a number."""
+    number = not isinstance(bound, Value)
+    x, bound = e.promote(Promotion.DEFAULT, x, bound)
+    return e.map(head, bound, x) if number else e.map(head, x, bound)
 
 
 # --- composite activations --------------------------------------------------------------------------------------------

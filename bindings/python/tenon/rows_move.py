@@ -1,10 +1,10 @@
-"""Rows that rearrange, create, gather or scatter elements. How rows are written: rows.py.
+"""Rows that rearrange or create elements. How rows are written: rows.py.
 
 Tested by tests/torch/test_lower.py.
 """
 
 from . import symexpr
-from .lower import FLOATS, HALVES, Raw, Value, broadcast, same_shape
+from .lower import FLOATS, HALVES, Raw, same_shape
 from .rows import row
 from .symexpr import Unsupported, size
 
@@ -52,58 +52,56 @@ def _(e, x, dim, index):
 
 def _select(e, x, dim, index):
     axis = dim % x.rank
-    start = index if not isinstance(index, int) or index >= 0 else index + x.shape[axis]
+    start = _position(index, x.shape[axis])
     y = e.slice(x, axis, start, size(start + 1))
     return e.reshape(y, x.shape[:axis] + x.shape[axis + 1:])
 
 
+def _position(index, extent):
+    """An index into an axis, counted from its start."""
+    if isinstance(index, int):
+        return index if index >= 0 else size(index + extent)
+    if (from_start := symexpr.at_least(index, 0)) is None:
+        return symexpr.remainder(index, extent)
+    return index if from_start else size(index + extent)
+
+
 def _bound(bound, extent, default):
     """A slice bound as PyTorch clamps it."""
-    if bound is None:
+    if bound is None or (isinstance(bound, int) and bound >= 2**62):
         return default
-    if isinstance(bound, int):
-        if bound < 0:
-            bound = size(bound + extent)
-        if isinstance(bound, int) and isinstance(extent, int):
-            return min(max(bound, 0), extent)
-        if isinstance(bound, int) and bound >= 2**62:
-            return extent
-        if isinstance(bound, int) and bound == 0:
-            return 0
-    return bound
+    from_start = symexpr.at_least(bound, 0)
+    if from_start is None:
+        raise Unsupported("a slice bound that may be negative or not")
+    if from_start:
+        return bound if isinstance(bound, int) and bound == 0 else symexpr.smaller(bound, extent)
+    return symexpr.larger(size(bound + extent), 0)
 
 
-def _range(e, x, dim, start, end, step, length=None):
-    """Normalised bounds of x[start:end:step], trusting the length PyTorch found where sizes are symbolic."""
-    extent = x.shape[dim]
-    start, end = _bound(start, extent, 0), _bound(end, extent, extent)
-    if isinstance(start, int) and isinstance(end, int):
-        end = max(end, start)
-    elif length is not None:
-        if not isinstance(start, int):
-            raise Unsupported("a slice that starts at a symbolic position")
-        end = size(start + length) if step == 1 else end
-    return start, end
+def _range(x, axis, start, length, step):
+    """Start and end of x[start::step], of which PyTorch takes `length`: the end is where the last one lies."""
+    start = _bound(start, x.shape[axis], 0)
+    if step == 1 or (isinstance(length, int) and length == 0):
+        return start, size(start + length)
+    end = size(start + (length - 1) * step + 1)
+    return start, end if symexpr.at_least(length, 1) else symexpr.larger(start, end)
+
+
+def _every(e, x, axis, start, length, step):
+    """x[start::step] along an axis, `length` of them, where the step is no constant."""
+    indices = e.iota([length])
+    for head, n in (("mul", step), ("add", start)):
+        indices = e.map(head, indices, e.full(n, "i64"))
+    return e.gather(x, indices, axis)
 
 
 @row("slice.Tensor", view=True)
 def _(e, x, dim=0, start=None, end=None, step=1):
     axis = dim % x.rank
-    start, end = _range(e, x, axis, start, end, step, e.shape[axis])
-    y = e.slice(x, axis, start, end, step)
-    if not isinstance(end, int) and step != 1 and not same_shape(y.shape, e.shape):
-        raise Unsupported("a slice with a step over a symbolic size")
-    return y
-
-
-@row("as_strided", view=True)
-def _(e, x, shape, stride, storage_offset=None):
-    """Only what changes nothing but the strides of axes of size 1, as average pooling does for channels-last."""
-    strides = symexpr.sizes(x.fake.stride())
-    if not same_shape(x.shape, e.shape) or not symexpr.same(storage_offset or 0, size(x.fake.storage_offset())) or not same_shape(
-            symexpr.normal_strides(e.shape, strides), symexpr.normal_strides(e.shape, symexpr.sizes(stride))):
-        raise Unsupported("as_strided that rearranges elements")
-    return x
+    length = e.shape[axis]
+    if not isinstance(step, int):
+        return _every(e, x, axis, _bound(start, x.shape[axis], 0), length, step)
+    return e.slice(x, axis, *_range(x, axis, start, length, step), step)
 
 
 @row("split.Tensor", "split_with_sizes", "unsafe_split.Tensor", "unsafe_split_with_sizes", view=True)
@@ -125,11 +123,12 @@ def _(e, x, dim=0):
 def _(e, x, offset=0, dim1=0, dim2=1):
     a, b = dim1 % x.rank, dim2 % x.rank
     length = e.shape[-1]
-    if not all(isinstance(n, int) for n in (x.shape[a], x.shape[b], length)):
-        raise Unsupported("the diagonal of a symbolic size")
     x = e.transpose(x, [i for i in range(x.rank) if i not in (a, b)] + [a, b])
     rows, columns = x.shape[-2:]
     flat = e.reshape(x, x.shape[:-2] + (rows * columns,))
+    if not all(isinstance(n, int) for n in (rows, columns, length, offset)):
+        start = size(symexpr.larger(offset, 0) + symexpr.larger(size(-offset), 0) * columns)
+        return _every(e, flat, flat.rank - 1, start, length, size(columns + 1))
     start = offset if offset >= 0 else -offset * columns
     if length == 0:
         return e.slice(flat, -1, 0, 0)
@@ -139,7 +138,8 @@ def _(e, x, offset=0, dim1=0, dim2=1):
 @row("unfold", view=True)
 def _(e, x, dimension, size, step):
     if x.rank == 0:
-        raise Unsupported("unfold of a scalar")
+        x, step = e.slice(e.reshape(x, [1]), 0, 0, 1 if same_shape(e.shape, (1,)) else 0), 1
+        return e.reshape(x, e.shape)
     return e.op("windows", [x], x.dtype, e.shape, axes=[dimension % x.rank], sizes=[size], strides=[step], dilations=[1])
 
 
@@ -156,10 +156,9 @@ def _(e, x, shifts, dims=()):
         x, dims = e.reshape(x, [symexpr.product(shape)]), [0]
     for shift, dim in zip(shifts, dims):
         extent = x.shape[dim]
-        if not isinstance(extent, int) or not isinstance(shift, int):
-            raise Unsupported("roll over a symbolic size")
-        if extent and shift % extent:
-            cut = extent - shift % extent
+        if isinstance(extent, int) and extent == 0:
+            continue
+        if (cut := symexpr.remainder(size(-shift), extent)) != 0:
             x = e.concat([e.slice(x, dim, cut, extent), e.slice(x, dim, 0, cut)], dim)
     return e.reshape(x, shape)
 
@@ -197,20 +196,21 @@ def _(e, x, pad, value=0):
 @row("slice_scatter")
 def _(e, x, source, dim=0, start=None, end=None, step=1):
     axis = dim % x.rank
-    start, end = _range(e, x, axis, start, end, step, source.shape[axis])
     source = e.cast(source, x.dtype)
+    length = source.shape[axis]
     if step != 1:
-        if not isinstance(start, int):
-            raise Unsupported("slice_scatter with a step from a symbolic position")
-        indices = e.iota([source.shape[axis]], start=start, step=step)
+        indices = e.iota([length])
+        for head, n in (("mul", step), ("add", _bound(start, x.shape[axis], 0))):
+            indices = e.map(head, indices, e.full(n, "i64"))
         return e.op("index_put", [x, indices, source], x.dtype, x.shape, axis=axis)
+    start, end = _range(x, axis, start, length, step)
     return _overwrite(e, x, source, axis, start, end)
 
 
 @row("select_scatter")
 def _(e, x, source, dim, index):
     axis = dim % x.rank
-    start = index if not isinstance(index, int) or index >= 0 else size(index + x.shape[axis])
+    start = _position(index, x.shape[axis])
     source = e.reshape(e.cast(source, x.dtype), x.shape[:axis] + (1,) + x.shape[axis + 1:])
     return _overwrite(e, x, source, axis, start, size(start + 1))
 
@@ -252,9 +252,10 @@ def _(e, *args, **_):
     start = args[0] if len(args) > 1 else 0
     step = args[2] if len(args) > 2 else 1
     if not all(isinstance(n, (int, float)) for n in (start, step)):
-        if not isinstance(step, int):
-            raise Unsupported("arange with a symbolic step")
-        return e.map("add", e.iota(e.shape, e.dtype, step=step), e.full(start, e.dtype))
+        if any(isinstance(n, float) for n in (start, step)):
+            raise Unsupported("arange of a float and a symbolic number")
+        steps = e.map("mul", e.iota(e.shape), e.full(step, "i64"))
+        return e.cast(e.map("add", steps, e.full(start, "i64")), e.dtype)
     if e.dtype in HALVES:
         return e.iota(e.shape, "f32", start=start, step=step)
     return e.iota(e.shape, e.dtype, start=start, step=step)
@@ -273,119 +274,3 @@ def _(e, x, diagonal=0):
         rows = e.map("add", rows, e.full(diagonal, "i64"))
     kept = e.map("le" if e.node.target._opname == "tril" else "ge", columns, rows)
     return e.map("where", kept, x, e.scalar_like(x, 0))
-
-
-# --- gather and scatter -----------------------------------------------------------------------------------------------
-def _index(e, indices):
-    if indices.dtype not in ("i64", "i32"):
-        indices = e.cast(indices, "i64")
-    return indices
-
-
-@row("embedding")
-def _(e, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    return e.gather(weight, _index(e, indices))
-
-
-@row("index_select")
-def _(e, x, dim, indices):
-    if x.rank == 0:
-        return x
-    if indices.rank == 0:
-        indices = e.reshape(indices, [1])
-    return e.gather(x, _index(e, indices), dim)
-
-
-@row("gather")
-def _(e, x, dim, indices, sparse_grad=False):
-    return e.op("take_along", [_fit(e, x, indices, dim), indices], x.dtype, indices.shape, axis=dim % x.rank)
-
-
-def _fit(e, x, indices, dim):
-    """x cut to the extents of the indices on the other axes, where PyTorch allows fewer."""
-    if x.rank == 0 or indices.rank != x.rank:
-        raise Unsupported("gather or scatter of a scalar")
-    for axis in range(x.rank):
-        if axis != dim % x.rank:
-            x = e.slice(x, axis, 0, indices.shape[axis])
-    return x
-
-
-@row("scatter.src", "scatter.value", "scatter_add")
-def _(e, x, dim, indices, source):
-    if isinstance(source, Value):
-        source = e.cast(source, x.dtype)
-        for axis in range(x.rank):
-            source = e.slice(source, axis, 0, indices.shape[axis])
-    else:
-        source = e.full(source, x.dtype, indices.shape)
-    if x.rank == 0 or indices.rank != x.rank:
-        raise Unsupported("scatter into a scalar")
-    if any(not symexpr.same(x.shape[i], indices.shape[i]) for i in range(x.rank) if i != dim % x.rank):
-        raise Unsupported("scatter with fewer indices than positions on another axis")
-    mode = "add" if e.node.target._opname == "scatter_add" else "set"
-    return e.op("scatter", [x, indices, source], x.dtype, x.shape, axis=dim % x.rank, mode=mode)
-
-
-def _positions(e, x, indices):
-    """x[..., i, j, ...] with adjacent integer indices as (x with those axes merged, one index tensor, axis)."""
-    axes = [i for i, index in enumerate(indices) if index is not None]
-    if axes != list(range(axes[0], axes[0] + len(axes))):
-        raise Unsupported("index tensors on axes that are not adjacent")
-    given = [_index(e, e.cast(indices[i], "i64")) if len(axes) > 1 else _index(e, indices[i]) for i in axes]
-    extents = [x.shape[i] for i in axes]
-    flat = given[0]
-    if len(axes) > 1:
-        given = [_wrap(e, g, n) for g, n in zip(given, extents)]
-        flat = given[0]
-        for g, n in zip(given[1:], extents[1:]):
-            flat = e.map("add", e.map("mul", flat, e.full(n, "i64")), g)
-        x = e.reshape(x, x.shape[:axes[0]] + (symexpr.product(extents),) + x.shape[axes[-1] + 1:])
-    return x, flat, axes[0]
-
-
-def _wrap(e, index, extent):
-    return e.map("where", e.map("lt", index, e.full(0, "i64")), e.map("add", index, e.full(extent, "i64")), index)
-
-
-@row("index.Tensor", "_unsafe_index.Tensor")
-def _(e, x, indices):
-    if any(index is not None and index.dtype in ("bool", "u8") for index in indices):
-        raise Unsupported("indexing by a mask: the size of the result depends on values")
-    axes = [i for i, index in enumerate(indices) if index is not None]
-    outer = _outer(indices, axes)
-    if len(axes) > 1 and outer:  # each index varies along its own axis of the result: one gather each
-        for i in axes:
-            x = e.gather(x, e.reshape(_index(e, indices[i]), [symexpr.product(indices[i].shape)]), i)
-        return e.reshape(x, e.shape)
-    return e.gather(*_positions(e, x, indices))
-
-
-def _outer(indices, axes):
-    if axes != list(range(axes[0], axes[0] + len(axes))) or broadcast(*(indices[i].shape for i in axes)) == ():
-        return False
-    rank = max(indices[i].rank for i in axes)
-    last = -1
-    for i in axes:
-        shape = (1,) * (rank - indices[i].rank) + indices[i].shape
-        own = [a for a, n in enumerate(shape) if not (isinstance(n, int) and n == 1)]
-        if len(own) > 1 or own and own[0] <= last:
-            return False
-        last = own[0] if own else last
-    return True
-
-
-@row("index_put", "_unsafe_index_put")
-def _(e, x, indices, values, accumulate=False):
-    values = e.cast(values, x.dtype)
-    if len(indices) >= 1 and any(index is not None and index.dtype in ("bool", "u8") for index in indices):
-        mask = indices[0]
-        if len(indices) != 1 or accumulate or symexpr.product(values.shape) != 1:
-            raise Unsupported("writing more than one value through a mask")
-        mask = e.reshape(e.cast(mask, "bool"), mask.shape + (1,) * (x.rank - mask.rank))
-        return e.map("where", mask, e.reshape(values, []), x)
-    shape = x.shape
-    x, flat, axis = _positions(e, x, indices)
-    values = e.expand(values, x.shape[:axis] + flat.shape + x.shape[axis + 1:])
-    y = e.op("index_put", [x, flat, values], x.dtype, x.shape, axis=axis, mode="add" if accumulate else "set")
-    return e.reshape(y, shape)

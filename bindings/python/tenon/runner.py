@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _abi, door, lower, symexpr
 from .partition import Segment
+from .refusal import Rescue, fixed
 
 _DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32),
            "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8), "f8e4m3fn": (10, 8), "f8e5m2": (12, 8)}
@@ -119,6 +120,16 @@ class Frame:
         self.at, self.steps, self.frozen = door.chosen.at(self), layout.steps, layout.frozen
 
 
+class Refusing:
+    """A frame in whose place the call runs without programs, because of an error: each step raises it."""
+
+    def __init__(self, frame, error):
+        def step(*_):
+            raise error
+
+        self.at, self.words, self.steps = frame.at, frame.words, (step,) * len(frame.steps)
+
+
 class Frozen:
     """Parameters packed into programs. A call compares data pointer and version of each; a difference re-packs.
 
@@ -145,7 +156,7 @@ class Frozen:
             if door.chosen.current(args, plan, self.expected):
                 return
             self.expected = None  # from here on every caller comes to the lock
-            while not all(pool.idle() for pool in list(self.pools)):
+            while any(pool.busy for pool in list(self.pools)):
                 time.sleep(0)
             tensors = [args[i] for i in indices]
             expected, left = self.keep(tensors), iter(tensors)
@@ -169,39 +180,24 @@ class Params:
 
 
 class Pool:
+    """Frames of a function. free: those that no call has; busy: those of calls that run programs with packed parameters. A
+    call that is interrupted may lose its frame, but leaves none in `busy` (see whole)."""
+
     def __init__(self, layout):
-        self.layout, self.free, self.made, self.lock = layout, [], 0, threading.Lock()
+        self.layout, self.free, self.busy = layout, [], set()
         self.calls = 0  # of frames that are gone
 
     def make(self):
-        frame = self.layout.make()
-        with self.lock:
-            self.made += 1
-        return frame
+        return self.layout.make()
 
     def move(self, layout):
         """Frames of another layout from now on. One in use comes back and stays what it is, which is right too."""
         self.layout = layout
-        with self.lock:
-            for _ in range(len(self.free)):
-                try:
-                    frame = self.free.pop()
-                except IndexError:  # taken by a call
-                    break
-                self.calls += frame.words[layout.calls]
-                self.made -= 1
-
-    def idle(self):
-        return len(self.free) == self.made
-
-
-def fixed(tensor, size, stride):
-    """A host result with the strides the tracer promised, for Tenon or for a view."""
-    if tensor.is_neg():
-        tensor = tensor.resolve_neg()
-    if tensor.stride() == stride or symexpr.normal_strides(size, tensor.stride()) == symexpr.normal_strides(size, stride):
-        return tensor
-    return torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+        for _ in range(len(self.free)):
+            try:
+                self.calls += self.free.pop().words[layout.calls]
+            except IndexError:  # taken by a call
+                break
 
 
 def to_device(scalar, device):
@@ -221,10 +217,11 @@ class Writer:
         self.layout, self.lines, self.steps = Layout(partition.place), [], []
         self.names, self.globals = {}, {}
         self.counter = itertools.count()
+        self.rescues = []  # (text, constants) of a Rescue per segment
 
     def name(self, n):
         if n not in self.names:
-            self.names[n] = f"v{len(self.names)}"
+            self.names[n] = f"v{next(self.counter)}"
         return self.names[n]
 
     def constant(self, value):
@@ -290,8 +287,12 @@ class Writer:
             for n in last.get(number, ()):
                 self.line(f"del {self.name(n)}")
         for destination, source in p.copies:
-            if source not in self.in_place:
-                self.line(f"{self.name(destination)}.copy_({self.argument(source)})")
+            value = self.argument(source)
+            if source in self.in_place:  # AOTAutograd counts the version of mutated inputs itself
+                self.line(f"if {value} is not {self.name(destination)}:")
+                self.line(f"    {self.name(destination)}.copy_({value})")
+            else:
+                self.line(f"{self.name(destination)}.copy_({value})")
         output = next(n for n in p.nodes if n.op == "output")
         results = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
         if not self.layout.segments:
@@ -303,9 +304,9 @@ class Writer:
         self.lines = [*unpack, *self.lines]
 
     def body(self):
-        steps = [f"        {', '.join(self.steps)}, = frame.steps"] * bool(self.steps)
-        words = ["        words = frame.words"] * any("words[" in line for line in self.lines)
-        return "\n".join(["        at = frame.at", *steps, *words, *self.lines])
+        steps = [f"        {', '.join(self.steps)}, = run.steps"] * bool(self.steps)
+        words = ["        words = run.words"] * any("words[" in line for line in self.lines)
+        return "\n".join(["        at = run.at", *steps, *words, *self.lines])
 
     def _last_reads(self, order):
         """Step number -> host tensors that no later step reads; they are dropped there, so memory is returned early."""
@@ -313,7 +314,10 @@ class Writer:
         kept |= {self.p.root(n) for n in kept}
         last = {}
         for number, step in enumerate(order):
-            reads = [n for n, _ in step.inputs] + step.outputs if isinstance(step, Segment) else [*step.all_input_nodes, step]
+            if isinstance(step, Segment):  # what its program reads, and what PyTorch would
+                reads = [*(n for n, _ in step.inputs), *self._given(step), *step.outputs]
+            else:
+                reads = [*step.all_input_nodes, step]
             for n in reads:
                 last[n] = last[self.p.root(n)] = number
         made = {n for step in order for n in (step.outputs if isinstance(step, Segment) else [step])}
@@ -339,14 +343,14 @@ class Writer:
 
     def _segment(self, segment):
         use, number = self.uses[segment], len(self.layout.segments)
-        inputs, bound = [], []
+        inputs, bound, before = [], [], len(self.lines)
         for value in use.symbols:
             at, word = self.layout.scalar()
             inputs.append(at)
             if isinstance(value, int):
                 self.layout.words[word] = value
             else:
-                self.line(f"words[{word}] = {value if isinstance(value, str) else symexpr.text(value)}")
+                self.line(f"    words[{word}] = {value if isinstance(value, str) else symexpr.text(value)}")
         for n, _ in segment.inputs:
             if n in use.frozen:
                 inputs.append(None)
@@ -355,42 +359,80 @@ class Writer:
             inputs.append(at)
             if lower.is_moved(n.meta["val"], self.p.device):
                 moved = f"m{next(self.counter)}"  # lives until the call ends
-                self.line(f"{moved} = to_device({self.argument(n)}, {self.constant(self.p.device)})")
-                self.line(f"pointer(at, {at}, {rank}, {moved})")
+                self.line(f"    {moved} = to_device({self.argument(n)}, {self.constant(self.p.device)})")
+                self.line(f"    pointer(at, {at}, {rank}, {moved})")
             elif n.op == "placeholder":
                 bound.append((self.placeholders.index(n), at, rank))
             else:
-                self.line(f"pointer(at, {at}, {rank}, {self.argument(n)})")
-        outputs, made, given, retry = [], [], [], []
+                self.line(f"    pointer(at, {at}, {rank}, {self.argument(n)})")
+        outputs, made, given, retry = [], [], [], False
         for n in segment.outputs:
             at, rank = self._tensor(n)
             outputs.append(at)
             destination = self.in_place.get(n)
-            if rank < 0 and destination is None:
-                made.append((at, rank, self._empty_arguments(n)))
+            shape, strides, dtype = self._empty_arguments(n)
+            if destination is None and all(isinstance(s, int) for s in (*shape, *strides)):
+                made.append((at, rank, (shape, strides, dtype)))
                 continue
             made.append((at, rank, None))
             given.append((self._empty(n), destination and self.name(destination)))
-            if destination is not None:
-                retry.append((len(made) - 1, self.name(destination)))
-        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), bound, made, bool(retry)))
+            retry = retry or destination is not None
+        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), bound, made, retry))
         self.steps += [f"step{number}", f"again{number}"][:2 if retry else 1]
 
         def call(name, arguments):
             return f"{name}({', '.join(['at', 'args', *arguments])})"
 
-        names = "".join(f"{self.name(n)}, " for n in segment.outputs)
+        names = "".join(f"{self.name(n)}, " for n in segment.outputs) + "= "
         result = call(f"step{number}", [destination or fresh for fresh, destination in given])
-        if not retry:
-            self.line(f"{names}= {result}" if names else result)
-            return
-        self.line(f"r = {result}")
-        self.line("if r is None:  # the buffer may share memory with an input: nothing was written, so write elsewhere")
-        self.line(f"    r = list({call(f'again{number}', [fresh for fresh, _ in given])})")
-        for i, destination in retry:
-            self.line(f"    {destination}.copy_(r[{i}])")  # AOTAutograd counts the version of mutated inputs itself
-            self.line(f"    r[{i}] = {destination}")
-        self.line(f"{names}= r")
+        self.lines.insert(before, "        try:")
+        if retry:
+            self.line(f"    r = {result}")
+            self.line("    if r is None:  # the buffer may share memory with an input: nothing was read from it, so write elsewhere")
+            self.line(f"        r = {call(f'again{number}', [fresh for fresh, _ in given])}")
+            result = "r"
+        self.line(f"    {names}{result}")
+        self.line("except Exception as error:")
+        self.line(f"    {names}rescue{number}({', '.join(['error', 'args', *self._rescue(segment)])})")
+
+    def _given(self, segment):
+        """The nodes whose values PyTorch needs to compute the segment, each before what is computed from it, and whether it
+        is computed: None, a node that has its value, or the node itself."""
+        owners, result, stack = {name: n for n, name in segment.inputs}, {}, [(n, False) for n in reversed(segment.outputs)]
+        while stack:
+            n, seen = stack.pop()
+            if n in result:
+                continue
+            value = self.p.values.get(n) if n in self.p.lowered else None
+            source = owners.get(value.name) if isinstance(value, lower.Value) else None
+            needs = [] if n not in self.p.lowered or source is n else [source] if source else n.all_input_nodes
+            if seen:
+                result[n] = None if n not in self.p.lowered or source is n else source or n
+            else:
+                stack += [(n, True), *((m, False) for m in needs if m not in result)]
+        return result
+
+    def _rescue(self, segment):
+        """Adds the text of a function that computes the segment's outputs in PyTorch; returns what it is given beside args."""
+        outer, self.globals = (self.globals, self.lines), {}
+        self.lines, given = [], []
+        names = self.names
+        self.names = {n: name for n, name in names.items() if n.op != "get_attr"}
+        for n, source in self._given(segment).items():
+            if source is not None:
+                self.line(f"{self.name(n)} = {self._call(n) if source is n else self.argument(source)}")
+            elif n.op == "placeholder":
+                self.line(f"{self.name(n)} = args[{self.placeholders.index(n)}]")
+            elif n.op != "get_attr":
+                given.append(self.argument(n))
+        results = "".join(f"({self.name(n)}, {self.tuple_text(n.meta['val'].shape)}, {self.tuple_text(n.meta['val'].stride())}), "
+                          for n in segment.outputs)
+        self.line(f"return owned([{results}], args)")
+        text = "\n".join(line[4:] for line in self.lines)
+        given += [s for s in segment.symbols if re.search(rf"\b{s}\b", text)]
+        self.rescues.append((f"def pytorch({', '.join(['args', *given])}):\n{text}\n", self.globals))
+        self.names, (self.globals, self.lines) = names, outer
+        return given
 
     def _empty_arguments(self, n):
         fake = n.meta["val"]
@@ -401,14 +443,23 @@ class Writer:
         return f"empty({self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())}, {self.constant(fake.dtype)})"
 
     def _find_in_place(self):
-        """Segment outputs that may be written straight into the mutated input they end in: nobody else reads either."""
+        """Segment outputs that may be written straight into the mutated input they end in: no other segment or host step reads
+        either. Where the segment itself reads that input, its program knows whether it may be overwritten, and refuses the
+        buffer otherwise. None where a fault may end the call: inputs are changed when all has been computed."""
+        if self.p.can_fault():
+            return {}
         result = {}
-        read = {n for segment in self.p.segments for n, _ in segment.inputs} | {self.p.root(v) for v in self.p.host_views}
-        read |= {source for _, source in self.p.copies}
+        read = {self.p.root(v) for v in self.p.host_views} | {source for _, source in self.p.copies}
+        readers = {}
+        for segment in self.p.segments:
+            for n, _ in segment.inputs:
+                readers.setdefault(n, []).append(segment)
         for destination, source in self.p.copies:
             if source not in self.p.wanted or source not in self.p.lowered:
                 continue
             if any(u not in self.p.lowered and not self.p._is_copy(u) for u in destination.users) or destination in read:
+                continue
+            if any(source not in segment.outputs for segment in readers.get(destination, ())):
                 continue
             if any(u not in self.p.lowered and not self.p._is_copy(u) for u in source.users) or source in result:
                 continue
@@ -441,16 +492,19 @@ class Writer:
         if self.p.is_size(n) and (text := self.p.size_text(n)) is not None:
             self.line(f"{v} = {text}")
             return
-        if n.target is operator.getitem:
-            self.line(f"{v} = {self.argument(n.args[0])}[{n.args[1]}]")
-        else:
-            arguments = [self.argument(a) for a in n.args] + [f"{k}={self.argument(a)}" for k, a in n.kwargs.items()]
-            self.line(f"{v} = {self.constant(n.target)}({', '.join(arguments)})")
+        self.line(f"{v} = {self._call(n)}")
         self.read_symbols(n)
         fake = n.meta.get("val")
         if isinstance(fake, torch.Tensor) and lower.why_not(fake, self.p.device) is None:
             if any(u in self.p.lowered or u in self.p.host_views for u in n.users):
                 self.line(f"{v} = fixed({v}, {self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())})")
+
+    def _call(self, n):
+        """The text of the call by which PyTorch computes a node."""
+        if n.target is operator.getitem:
+            return f"{self.argument(n.args[0])}[{n.args[1]}]"
+        arguments = [self.argument(a) for a in n.args] + [f"{k}={self.argument(a)}" for k, a in n.kwargs.items()]
+        return f"{self.constant(n.target)}({', '.join(arguments)})"
 
 
 def packed_together(uses):
@@ -468,9 +522,9 @@ def packed_together(uses):
 class Compiled:
     """A boxed function as others see it, without holding it."""
 
-    def __init__(self, body, constants, pool, indices, uses):
-        """indices: the arguments that are packed into programs."""
-        self.body, self.constants, self.pool, self.indices, self.uses = body, constants, pool, indices, uses
+    def __init__(self, body, constants, rescues, pool, indices, uses):
+        """rescues: text and constants of one for each segment; indices: the arguments that are packed into programs."""
+        self.body, self.constants, self.rescues, self.pool, self.indices, self.uses = body, constants, rescues, pool, indices, uses
 
     @property
     def source(self):
@@ -506,9 +560,8 @@ class Use:
         self.frozen, self.numbers = frozen or {}, numbers
 
 
-def build(partition, uses, name, instead=None):
-    """-> (boxed function, Compiled). uses: segment -> Use. instead(args, error): computes the results where a program fails,
-    unless inputs may have been written by then."""
+def build(partition, uses, name, refused):
+    """-> (boxed function, Compiled). uses: segment -> Use. refused(error): is told of each call that a program refuses."""
     writer = Writer(partition, uses)
     writer.write()
     indices, tensors, packed = [], [], []
@@ -523,34 +576,39 @@ def build(partition, uses, name, instead=None):
     if packed:
         writer.layout.frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)
     light = [Use(use.program, use.symbols, use.template) for use in uses.values()]  # which hold no graph
-    return assemble(writer.body(), writer.globals, writer.layout, indices, light, name, None if writer.in_place else instead)
+    return assemble(writer.body(), writer.globals, writer.rescues, writer.layout, indices, light, name, refused)
 
 
 def whole(body, packed):
-    """The text of the function. packed: whether parameters have to be looked at."""
-    take = ["try:", "    frame = free.pop()", "except IndexError:", "    frame = make()"]
+    """The text of the function. packed: whether parameters have to be looked at. An interrupt may come after any call: a frame
+    that was taken by then and not yet given a name is gone, and nobody waits for it; one that is in `busy` has its name, and
+    the first call of `finally` takes it out."""
+    run = ["run = frame"]
     if packed:
-        take = ["while True:", *("    " + line for line in take),
-                "    if current(args, params, frame.frozen.expected): break",
-                "    free.append(frame)", "    frame.frozen.refresh(args, indices, params)"]
-    return "\n".join(["def call(args):", *("    " + line for line in take), "    try:", body,
-                      "    except Error as error:", "        return instead(args, error)",
-                      "    finally:", "        free.append(frame)"]) + "\n"
+        run = ["busy.add(frame)", "run = frame",
+               "try:",
+               "    while not current(args, params, frame.frozen.expected):",
+               "        busy.discard(frame)",
+               "        frame.frozen.refresh(args, indices, params)",
+               "        busy.add(frame)",
+               "except Exception as error:  # they cannot be packed",
+               "    run = Refusing(frame, error)"]
+    take = ["frame = None", "try:", "    try:", "        frame = take()", "    except IndexError:", "        frame = make()",
+            *("    " + line for line in run)]
+    give = ["finally:", "    if frame is not None:", *["        busy.discard(frame)"] * packed, "        give(frame)"]
+    return "\n".join(["def call(args):", *("    " + line for line in take), body, *("    " + line for line in give)]) + "\n"
 
 
-def give_up(args, error):
-    raise error
-
-
-def assemble(body, constants, layout, indices, uses, name, instead=None):
-    """-> (boxed function, Compiled)."""
+def assemble(body, constants, rescues, layout, indices, uses, name, refused):
+    """-> (boxed function, Compiled). refused: as in build."""
     pool = Pool(layout.bind())
     if layout.frozen:
         layout.frozen.pools.add(pool)
-    scope = dict(constants, Error=_abi.Error, instead=instead or give_up, free=pool.free, make=pool.make,
+    scope = dict(constants, take=pool.free.pop, give=pool.free.append, make=pool.make, busy=pool.busy, Refusing=Refusing,
                  pointer=door.chosen.pointer, empty=door.empty_on(layout.device), fixed=fixed,
-                 to_device=to_device, view_of=view_of, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current)
+                 to_device=to_device, view_of=view_of, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current,
+                 **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)})
     exec(compile(whole(body, bool(indices)), f"<tenon {name}>", "exec"), scope)
     call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function
     call._boxed_call = True
-    return call, Compiled(body, constants, pool, indices, uses)
+    return call, Compiled(body, constants, rescues, pool, indices, uses)

@@ -18,9 +18,9 @@ import torch
 from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable, SerializableCallable
 from torch._inductor.output_code import OutputCode
 
-from . import _abi, door, report, runner
+from . import _abi, door, refusal, report, runner
 
-FORMAT = 2  # of the envelope and of what is in it
+FORMAT = 3  # of the envelope and of what is in it
 _MAGIC = b"tenon saved function\n"
 
 
@@ -94,7 +94,7 @@ class Function(OutputCode):
     def _make(self, args):
         record = report.Record(self.data["name"], self.data["nodes"])
         start = report.clock()
-        self.call, self.compiled = _load(self.data, args)
+        self.call, self.compiled = _load(self.data, args, refusal.of_calls(record, self.data["fallback"]))
         record.compiled, record.seconds = self.compiled, report.clock() - start
         record.close()
         for program in record.programs:
@@ -142,13 +142,14 @@ def dump(compiled, options, record, pack=()):
                       "inputs": inputs, "numbers": numbers, "outputs": s.outputs, "made": made, "retry": s.retry,
                       "bound": [row for row in s.bound if row[0] not in pack]})
     return {"name": record.name, "nodes": record.nodes, "num_threads": options.num_threads, "specialize": options.specialize,
-            "device_graphs": options.device_graphs,
+            "device_graphs": options.device_graphs, "fallback": options.fallback,
+            "rescues": [(text, {name: _encode(value) for name, value in given.items()}) for text, given in compiled.rescues],
             "body": compiled.body, "device": layout.device, "words": layout.words, "pointers": layout.pointers, "parts": parts, "indices": indices,
             "constants": {name: _encode(value) for name, value in compiled.constants.items()}}
 
 
-def _load(data, args):
-    """-> (boxed function, Compiled). args: of the first call, where parameters are packed."""
+def _load(data, args, refused):
+    """-> (boxed function, Compiled). args: of the first call, where parameters are packed; refused: as in runner.build."""
     if any(args[i].is_inference() for i in data["indices"]):
         raise SavedError("tenon: parameters made under inference_mode have no version, so they cannot be packed")
     layout, packed, left = runner.Layout(data["device"]), [], iter(data["indices"])
@@ -166,9 +167,12 @@ def _load(data, args):
                                            part["retry"]))
     if packed:
         layout.frozen = runner.Frozen(packed, [args[i] for i in data["indices"]])
-    constants = {name: _decode(value) for name, value in data["constants"].items()}
+    def decoded(values):
+        return {name: _decode(value) for name, value in values.items()}
+
     uses = [runner.Use(s.program, s.values, None) for s in layout.segments]
-    return runner.assemble(data["body"], constants, layout, data["indices"], uses, data["name"])
+    rescues = [(text, decoded(given)) for text, given in data["rescues"]]
+    return runner.assemble(data["body"], decoded(data["constants"]), rescues, layout, data["indices"], uses, data["name"], refused)
 
 
 _NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}

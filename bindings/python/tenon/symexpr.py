@@ -1,13 +1,21 @@
 """Sizes as text: the sympy expression of a SymInt becomes a dim of the graph text or a Python expression.
 
 Only `.node.expr` of a SymInt is read. int(), bool(), == or hash on it would add a guard, and every guard of ours is a
-recompile for the user. Sizes inside this package are therefore ints or sympy expressions, never SymInts.
-Tested by tests/torch/test_symexpr.py and test_aot_semantics.py.
+recompile for the user. Sizes inside this package are therefore ints or sympy expressions, never SymInts. What the tracer
+found out of them, its ShapeEnv, is read as well: ranges, and the guards that hold by the time the graph is lowered.
+Tested by tests/torch/test_symexpr.py, test_sizes.py and test_aot_semantics.py.
 """
+
+import contextlib
+import threading
 
 import sympy
 import torch
 from torch.utils._sympy import functions as torch_functions
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+LOWEST, HIGHEST = -(2**62), 2**62 - 1  # of a symbol in the graph text
+_tracer = threading.local()
 
 
 class Unsupported(Exception):
@@ -25,19 +33,161 @@ def size(value):
     if isinstance(value, sympy.Integer):
         return int(value)
     if isinstance(value, sympy.Expr):
-        return value
+        return _whole(value) if value.has(*TO_INT) else value
     raise Unsupported(f"{type(value).__name__} where a size is expected")
+
+
+class Real:
+    """A float that the host computes from sizes: the expression of a SymFloat."""
+
+    def __init__(self, expr):
+        self.expr = expr
+
+
+TO_INT = (torch_functions.TruncToInt, torch_functions.FloorToInt, torch_functions.CeilToInt)
+
+
+def _whole(value):
+    """The same without floats, where they change nothing: int(0.5*n), floor(n/m), ceil(n/m), of numbers below 2**40."""
+    def exact(e):
+        inner = e.args[0]
+        if isinstance(inner, torch_functions.IntTrueDiv):
+            p, q = inner.args
+        else:
+            factor, rest = inner.as_coeff_Mul() if inner.func is sympy.Mul else (sympy.Float(1), inner)
+            if not isinstance(rest, torch_functions.ToFloat) or not isinstance(factor, (sympy.Float, sympy.Integer)):
+                raise Unsupported(f"size {value}: rounds a float")
+            top, bottom = float(factor).as_integer_ratio()
+            if max(abs(top), bottom) > 2**12:
+                raise Unsupported(f"size {value}: rounds a product with {factor}")
+            p, q = top * rest.args[0], sympy.Integer(bottom)
+        if isinstance(e, torch_functions.CeilToInt):
+            return -torch_functions.FloorDiv(-p, q)
+        if isinstance(e, torch_functions.TruncToInt) and not (at_least(p, 0) and at_least(q, 1)):
+            raise Unsupported(f"size {value}: rounds a number that may be negative")
+        return torch_functions.FloorDiv(p, q)
+
+    while atoms := [e for e in value.atoms(*TO_INT) if not e.args[0].has(*TO_INT)]:
+        value = value.xreplace({e: exact(e) for e in atoms})
+    return size(value)
 
 
 def sizes(values):
     return tuple(size(v) for v in values)
 
 
+@contextlib.contextmanager
+def tracer(env):
+    """While this lasts, sizes are those of this ShapeEnv (or of none), and what it knows of them counts. One thread's."""
+    before, _tracer.env = getattr(_tracer, "env", None), env
+    try:
+        yield
+    finally:
+        _tracer.env = before
+
+
+def tracer_of(nodes):
+    """The ShapeEnv of a graph's nodes, or None."""
+    for n in nodes:
+        val = n.meta.get("val")
+        for s in (val, *val.shape) if isinstance(val, torch.Tensor) else (val,):
+            if isinstance(s, torch.SymInt) and s.node.shape_env is not None:
+                return s.node.shape_env
+    return None
+
+
+def known(relation):
+    """Whether a relation of sizes holds by the tracer's ranges and guards: True, False, or None. Adds no guard."""
+    if relation in (True, False, sympy.true, sympy.false):
+        return bool(relation)
+    env = getattr(_tracer, "env", None)
+    answer = env._maybe_evaluate_static(relation) if env is not None else None
+    return bool(answer) if answer in (sympy.true, sympy.false) else None
+
+
+def at_least(a, b):
+    return known(sympy.Ge(a, b))
+
+
 def same(a, b):
-    """Whether two sizes are equal for all values of their symbols, as far as algebra shows. Adds no guard."""
+    """Whether two sizes are equal, as far as algebra, or what the tracer knows, shows."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b
+    return _equal_by_algebra(a, b) or known(sympy.Eq(a, b)) is True
+
+
+def is_one(n):
+    return n == 1 if isinstance(n, int) else same(n, 1)
+
+
+def ranges(env, symbols):
+    """Name of a symbol -> (lowest, highest), as the tracer has it."""
+    found = {str(s): r for s, r in env.var_to_range.items()} if env is not None else {}
+    result = {}
+    for name in symbols:
+        r = found.get(name)
+        low, high = (getattr(r, "lower", None), getattr(r, "upper", None))
+        result[name] = (max(int(low), LOWEST) if isinstance(low, sympy.Integer) else LOWEST,
+                        min(int(high), HIGHEST) if isinstance(high, sympy.Integer) else HIGHEST)
+    return result
+
+
+def range_of(value, within):
+    """(lowest, highest) of a size whose symbols have these ranges."""
+    if isinstance(value, int):
+        return value, value
+    known = {s: ValueRanges(*(sympy.Integer(n) for n in within.get(str(s), (LOWEST, HIGHEST)))) for s in value.free_symbols}
+    bounds = bound_sympy(value, known)
+    low, high = (int(n) if isinstance(n, sympy.Integer) else default
+                 for n, default in ((bounds.lower, LOWEST), (bounds.upper, HIGHEST)))
+    return max(low, LOWEST), min(high, HIGHEST)
+
+
+def equalities(env, symbols):
+    """[(a, b)]: the equalities of these symbols (their names) that the tracer has guards or assertions of."""
+    if env is None:
+        return []
+    found = {}
+    for fact in env.get_axioms():
+        if not isinstance(fact, sympy.Eq):
+            continue
+        try:
+            a, b = (size(env.replace(side)) for side in fact.args)
+            if symbols_of(a, b) and symbols_of(a, b) <= set(symbols) and not _equal_by_algebra(a, b):
+                found.setdefault((text(a), text(b)), (a, b))
+        except Unsupported:
+            continue
+    return list(found.values())
+
+
+def symbols_of(*sizes):
+    return set().union(*map(symbols, sizes))
+
+
+def _equal_by_algebra(a, b):
     return a == b or sympy.expand(a - b) == 0
+
+
+def remainder(a, b):
+    """a % b as Python has it."""
+    return a % b if isinstance(a, int) and isinstance(b, int) else size(torch_functions.PythonMod(sympy.sympify(a), sympy.sympify(b)))
+
+
+def larger(a, b):
+    """max(a, b), where the tracer knows it without a max."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    if at_least(a, b):
+        return a
+    return b if at_least(b, a) else size(torch_functions.Max(a, b))
+
+
+def smaller(a, b):
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    if at_least(b, a):
+        return a
+    return b if at_least(a, b) else size(torch_functions.Min(a, b))
 
 
 def product(values):

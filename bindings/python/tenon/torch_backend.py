@@ -9,14 +9,20 @@ import dataclasses
 import difflib
 import itertools
 import logging
+import sys
+import threading
+import time
 import uuid
 
 import torch
+import torch._dynamo
+from torch._dynamo.backends import registry
+from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
-from . import _abi, decomps, door, report, reuse, runner, seeds
-from .partition import Partition, Refused
-from .symexpr import Unsupported
+from . import _abi, decomps, door, overlap, refusal, report, reuse, runner, seeds
+from .partition import Partition
+from .refusal import Refused
 
 log = logging.getLogger("tenon")
 _graphs = itertools.count()
@@ -42,7 +48,9 @@ class Options:
     random numbers, "torch", in an order and with results as in eager mode, or "fast", Tenon's kernels, from seeds that
     PyTorch draws: the same distribution, reproducible with torch.manual_seed, but other numbers than eager mode's. Graphs
     that need gradients run in PyTorch and draw there. device_graphs, on a GPU: which programs of several kernels are launched as
-    one CUDA graph, "auto", those of small kernels, "always" or "never"."""
+    one CUDA graph, "auto", those of small kernels, "always" or "never". verify, on the CPU: so many calls of each program are
+    also computed by Tenon's evaluator, slowly, and compared; where they differ PyTorch computes the call, and the log (logger
+    "tenon", level ERROR) has the smallest graph that shows it."""
 
     freeze: bool = False  # on the CPU: pack parameters once; a changed parameter is packed again
     fallback: str = "auto"
@@ -50,6 +58,7 @@ class Options:
     specialize: str = "off"
     rng: str = "torch"
     device_graphs: str = "auto"
+    verify: int = 0
 
     @classmethod
     def parse(cls, options):
@@ -65,8 +74,9 @@ class Options:
                               ("device_graphs", _abi.DEVICE_GRAPHS)):
             if (value := getattr(result, name)) not in choices:
                 raise OptionError(f"tenon: option {name} is {value!r}{_nearest(value, choices)}")
-        if result.num_threads < 0:
-            raise OptionError(f"tenon: option num_threads is {result.num_threads}, where 0 or more is expected")
+        for name in ("num_threads", "verify"):
+            if (value := getattr(result, name)) < 0:
+                raise OptionError(f"tenon: option {name} is {value}, where 0 or more is expected")
         return result
 
 
@@ -75,7 +85,7 @@ def _nearest(name, known):
     return (f"; did you mean {near[0]!r}?" if near else "") + f" (known: {', '.join(known)})"
 
 
-def tenon(gm, example_inputs, *, mode=None, options=None):
+def _tenon(gm, example_inputs, *, mode=None, options=None):
     """The backend. `mode` is one that torch.compile knows; "reduce-overhead" and "max-autotune" ask for
     device_graphs="always", "max-autotune-no-cudagraphs" for "never"."""
     if mode is not None and mode not in MODES:
@@ -90,7 +100,36 @@ def _reset():
     """torch._dynamo.reset() has dropped the compiled functions, and their programs with them; counts are kept."""
 
 
-tenon.reset = _reset
+_tenon.__name__ = "tenon"
+_tenon.reset = _reset
+_looked_up = threading.Lock()  # held from PyTorch's first look-up of the backend on
+MOST_WAIT = 1000  # milliseconds for that look-up to end
+
+
+def __getattr__(name):
+    """`tenon`, the backend. PyTorch's look-up of a name may run in several threads at once; each of them then loads the entry
+    point and registers what it gets, of which only the first may: the others get None, which registers nothing, and
+    find in the registry what the first has put there."""
+    if name != "tenon":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    code, frame = registry.lookup_backend.__code__, sys._getframe(1)
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    if frame is None or _looked_up.acquire(blocking=False):
+        return _tenon
+    for _ in range(MOST_WAIT):
+        if "tenon" in registry._COMPILER_FNS:
+            return None
+        time.sleep(0.001)
+    return _tenon
+
+
+class _Again(Exception):
+    """The graph has to be traced once more: it needs gradients, or none, against what its inputs said."""
+
+
+class _Overlap(Exception):
+    """Inputs that share memory, one of which the graph writes to."""
 
 
 def compile_graph(gm, example_inputs, options, records=None):
@@ -98,31 +137,99 @@ def compile_graph(gm, example_inputs, options, records=None):
     saving = _saving()
     now = dataclasses.replace(options, freeze=False) if saving else options  # what is saved packs at its first call
     real = _real_tensors(gm) if now.freeze else {}
+    training = torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in example_inputs)
+    own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # inputs before the others
+    written, raised, noted = set(), [], []
 
-    def compiler(training):
+    def note(nodes):
+        noted.append(report.Record(f"graph{next(_graphs)}", nodes))
+        if records is not None:
+            records.append(noted[-1])
+        return noted[-1]
+
+    def compiler(kind):
         def compile(graph, inputs):
-            record = report.Record(f"graph{next(_graphs)}", sum(n.op == "call_function" for n in graph.graph.nodes))
-            if records is not None:
-                records.append(record)
+            try:
+                return compile_one(graph)
+            except Exception as e:
+                raised.append(e)
+                raise
+
+        def compile_one(graph):
+            if kind == "forward" and not training or kind is None and training and decomps.would_change(graph):
+                raise _Again
+            if kind != "backward":
+                written.update(_written(len(own) + len(example_inputs)))
+            record = note(sum(n.op == "call_function" for n in graph.graph.nodes))
             start = report.clock()
-            function = _compile(graph, now, real, record, training)
+            function = _compile(graph, now, real, record, kind)
             if saving:
                 function = _savable(function, options, record)
             record.seconds = report.clock() - start
             function._tenon_record = record  # lives as long as the function
             return function
+
         return compile
 
-    tag = f"tenon {uuid.uuid4()}" if saving else torch.compiler.config.cache_key_tag
-    with torch.compiler.config.patch(cache_key_tag=tag):  # nothing of an earlier run may come out of PyTorch's own cache
-        compiled = aot_module_simplified(
-            gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
-            inference_compiler=compiler(None), decompositions=decomps.table(), keep_inference_input_mutations=True)
+    def trace(table):
+        tag = f"tenon {uuid.uuid4()}" if saving else torch.compiler.config.cache_key_tag
+        with torch.compiler.config.patch(cache_key_tag=tag):  # nothing of an earlier run may come out of PyTorch's own cache
+            return aot_module_simplified(
+                gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=_untraced(compiler("backward")),
+                inference_compiler=compiler(None), decompositions=table, keep_inference_input_mutations=True)
+
+    # As torch._dynamo.backends.common.aot_autograd does, which would import a second's worth of Inductor: by this count DDP
+    # knows that a bucket went through AOTAutograd.
+    counters["aot_autograd"]["total"] += 1
+    try:
+        try:
+            compiled = trace(None if training else decomps.table())  # PyTorch runs whole operators faster than their parts
+        except _Again:
+            training = not training
+            compiled = trace(None if training else decomps.table())
+        except Exception as e:
+            if training or e in raised or isinstance(e, refusal.STEERING):
+                raise
+            compiled = trace(None)  # our decompositions are no reason to fail
+    except _Overlap as e:
+        return _in_pytorch(gm, options, note(len(gm.graph.nodes)), str(e), saving)
+    counters["aot_autograd"]["ok"] += 1
     if saving:
         from . import saved
 
         return saved.Saved(compiled)
-    return compiled
+    return overlap.guarded(compiled, gm, own, example_inputs, written, refusal.of_calls(noted[-1], options.fallback))
+
+
+def _untraced(compile):
+    """A compiler of backward graphs that compiled autograd does not trace into, nor into what it makes."""
+    def compile_untraced(graph, inputs):
+        return torch._dynamo.disable(torch._dynamo.disable(compile)(graph, inputs))
+    return compile_untraced
+
+
+def _written(count):
+    """Returns the numbers of the inputs, out of so many, that the graph AOTAutograd compiles next writes to."""
+    inputs = torch._guards.TracingContext.get().fw_metadata.input_info
+    written = {i for i, about in enumerate(inputs) if about.mutates_data}
+    if len(inputs) != count:  # it has put inputs together that overlap
+        raise _Overlap(overlap.WHY)
+    return written
+
+
+def _in_pytorch(gm, options, record, why, saving):
+    """Dynamo's graph as it stands, in place operations included: right whatever its inputs share."""
+    record.fallback("graph", "the whole graph", why)
+    record.eager = True
+    record.close()
+    if saving or options.fallback == "error":
+        raise FallbackError(f"tenon: the whole graph would run in PyTorch: {why}")
+
+    def function(*args):
+        return gm(*args)
+
+    function._tenon_record = record
+    return function
 
 
 def _saving():
@@ -153,16 +260,16 @@ def _real_tensors(gm):
 
 
 def _compile(gm, options, real, record, training):
+    function = make_boxed_func(gm.forward)
     try:
         if training == "backward":
-            return make_boxed_func(gm.forward)  # counted with its forward graph
+            return function  # counted with its forward graph
         if training:
             raise Refused("gradients are needed: training graphs run in PyTorch (compile under torch.no_grad())")
         function, record.compiled = _build(gm, options, real, record)
-    except (Refused, Unsupported) as e:
-        record.fallback("graph", "the whole graph", str(e))
+    except Exception as e:
+        record.fallback("graph", "the whole graph", refusal.sentence(e))
         record.eager = True
-        function = make_boxed_func(gm.forward)
     record.close()
     for node, op, why in record.fallbacks:
         log.log(logging.INFO if options.fallback == "count" else logging.DEBUG, "%s: %s (%s) runs in PyTorch: %s",
@@ -187,10 +294,10 @@ def _build(gm, options, real, record):
             try:
                 if segment not in uses:
                     uses[segment] = _program(partition, segment, name, static, frozen[segment], options)
-            except _abi.Error as e:
-                refused = _refused(partition, segment, name, static, str(e))
+            except Exception as e:
+                refused = _refused(partition, segment, name, static, refusal.sentence(e))
                 if not refused.keys() - banned.keys():
-                    raise Refused(f"Tenon's library: {e}") from None
+                    raise
                 banned.update(refused)
                 log.debug("%s: %s\n%s", name, e, partition.text(segment, name, static))
                 break
@@ -198,8 +305,8 @@ def _build(gm, options, real, record):
             break
     for n, why in partition.fallbacks.items():
         record.fallback(n.name, str(n.target), why)
-    instead = _instead(gm, record, options) if partition.place != _abi.CPU else None
-    function = runner.build(partition, {segment: uses[segment] for segment in partition.segments}, record.name, instead)
+    function = runner.build(partition, {segment: uses[segment] for segment in partition.segments}, record.name,
+                            refusal.of_calls(record, options.fallback))
     _, compiled = function
     order = [n for n in partition.nodes if n.op == "placeholder"]
     record.parameters = {order.index(n) for n, number in static.items() if number is not None}
@@ -210,26 +317,22 @@ def _build(gm, options, real, record):
     return function
 
 
-def _instead(gm, record, options):
-    """What runs the graph where a program cannot: on a GPU kernels are compiled, and algorithms looked for, by size, so that
-    a call may be the first to learn that there is none, or that the driver has no memory."""
-    eager = make_boxed_func(gm.forward)
-
-    def run(args, error):
-        if options.fallback == "error" or error.status not in ("unsupported", "environment"):
-            raise error
-        record.refused_call(str(error))
-        log.log(logging.INFO if options.fallback == "count" else logging.DEBUG, "%s: a call runs in PyTorch: %s", record.name, error)
-        return eager(args)
-    return run
-
-
-def _refused(partition, segment, name, static, message):
-    """Node name -> sentence: those of the segment that no back end of the device takes, or else all of them."""
-    values = _abi.refused(partition.text(segment, name, static), partition.place)
+def _refused(partition, segment, name, static, why):
+    """Node name -> sentence: the nodes that no back end of the device takes; where the library does not even read the
+    segment's text, those that it does not read by themselves; or else all of them."""
+    try:
+        values = _abi.refused(partition.text(segment, name, static), partition.place)
+    except Exception:
+        values = {}
+        for n in segment.nodes:
+            if lines := partition.lowered[n].lines:
+                try:
+                    _abi.refused(partition.text_of(n, name), partition.place)
+                except Exception as e:
+                    values[lines[0].result.name] = refusal.sentence(e).removeprefix("Tenon's library: ")
     refused = {n.name: f"Tenon's library: {values[line.result.name]}" for n in segment.nodes
                for line in partition.lowered[n].lines if line.result.name in values}
-    return refused or {n.name: f"Tenon's library: {message}" for n in (*segment.nodes, *segment.outputs)}
+    return refused or {n.name: why for n in (*segment.nodes, *segment.outputs)}
 
 
 def _living(partition, static, frozen, options):
@@ -249,7 +352,7 @@ def _living(partition, static, frozen, options):
 def _template(partition, segment, static, frozen, options):
     tensors = list(zip(_numbers(segment, frozen, 0), frozen.values()))
     return reuse.Template(partition, segment, static, tensors,
-                          (options.num_threads, options.specialize, partition.place, options.device_graphs))
+                          (options.num_threads, options.specialize, partition.place, options.device_graphs, options.verify))
 
 
 def _numbers(segment, frozen, symbols):
@@ -292,7 +395,8 @@ def _program(partition, segment, name, static, frozen, options):
     params = runner.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
     text = partition.text(segment, name, static)
     program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, options.specialize,
-                           partition.place, door.context(partition.place), options.device_graphs)
+                           partition.place, door.context(partition.place), options.device_graphs,
+                           options.verify if partition.place == _abi.CPU else 0)
     program.text, program.template = text, _template(partition, segment, static, frozen, options)
     return runner.Use(program, list(segment.symbols), program.template, frozen, numbers)
 

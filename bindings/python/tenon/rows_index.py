@@ -1,0 +1,402 @@
+"""Rows that index and scatter: gather, index_put, the index_* family, scatter_reduce, take, masked writes. How rows are
+written: rows.py.
+
+Tested by tests/torch/test_lower.py.
+"""
+
+import math
+
+from . import symexpr
+from .lower import FLOATS, HALVES, Value, broadcast
+from .rows import row
+from .symexpr import Unsupported
+
+_INTS = {"i64": 64, "i32": 32, "i16": 16, "i8": 8}
+_MODES = {"sum": "add", "add": "add", "mean": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+
+
+def neutral(mode, dtype):
+    """What a fold of this mode starts with."""
+    if mode in ("add", "mul"):
+        return 0 if mode == "add" else 1
+    low = mode == "max"
+    if dtype in FLOATS:
+        return -math.inf if low else math.inf
+    if dtype in _INTS:
+        return -2**(_INTS[dtype] - 1) if low else 2**(_INTS[dtype] - 1) - 1
+    return 0 if low else 1 if dtype == "bool" else 255
+
+
+def _vector(e, v):
+    return e.reshape(v, [1]) if isinstance(v, Value) and v.rank == 0 else v
+
+
+def _put(e, x, axis, index, updates, mode="set", wrap=False):
+    return e.op("index_put", [x, index, updates], x.dtype, x.shape, axis=axis, mode=mode, wrap=None if wrap else False)
+
+
+# --- gather -----------------------------------------------------------------------------------------------------------
+def _index(e, indices):
+    if indices.dtype not in ("i64", "i32"):
+        indices = e.cast(indices, "i64")
+    return indices
+
+
+@row("embedding")
+def _(e, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    return e.gather(weight, _index(e, indices), wrap=False)
+
+
+@row("index_select")
+def _(e, x, dim, indices):
+    if x.rank == 0:
+        return x
+    if indices.rank == 0:
+        indices = e.reshape(indices, [1])
+    return e.gather(x, _index(e, indices), dim, wrap=False)
+
+
+@row("gather")
+def _(e, x, dim, indices, sparse_grad=False):
+    x, index = _vector(e, x), _vector(e, _index(e, indices))
+    for axis in range(x.rank):  # where PyTorch allows fewer indices than positions
+        if axis != dim % x.rank:
+            x = e.slice(x, axis, 0, index.shape[axis])
+    y = e.op("take_along", [x, index], x.dtype, index.shape, axis=dim % x.rank, wrap=False)
+    return e.reshape(y, indices.shape)
+
+
+# --- index_* ----------------------------------------------------------------------------------------------------------
+def _rows_of(e, x, dim, index, source):
+    """(x of at least one axis, axis, index as a vector, source as the rows that the index names)."""
+    x, index = _vector(e, x), _vector(e, index)
+    axis = dim % x.rank
+    wanted = x.shape[:axis] + index.shape + x.shape[axis + 1:]
+    if isinstance(source, Value):
+        source = e.cast(source, x.dtype)
+        source = e.reshape(source, wanted) if source.rank < x.rank else source
+    elif source is not None:
+        source = e.full(source, x.dtype, wanted)
+    return x, axis, index, source
+
+
+@row("index_add")
+def _(e, x, dim, index, source, alpha=1):
+    shape = x.shape
+    x, axis, index, source = _rows_of(e, x, dim, index, source)
+    if not (isinstance(alpha, (int, float)) and alpha == 1):
+        if x.dtype in HALVES:
+            x, source = e.cast(x, "f32"), e.cast(source, "f32")
+        source = e.map("logical_and" if x.dtype == "bool" else "mul", source, e.full(alpha, x.dtype))
+    return e.reshape(e.cast(_put(e, x, axis, index, source, "add"), e.dtype), shape)
+
+
+@row("index_copy")
+def _(e, x, dim, index, source):
+    shape = x.shape
+    x, axis, index, source = _rows_of(e, x, dim, index, source)
+    return e.reshape(_put(e, x, axis, index, source), shape)
+
+
+@row("index_fill.int_Scalar")
+def _(e, x, dim, index, value):
+    shape = x.shape
+    x, axis, index, source = _rows_of(e, x, dim, index, value)
+    return e.reshape(_put(e, x, axis, index, source, wrap=True), shape)
+
+
+@row("index_fill.int_Tensor")
+def _(e, x, dim, index, value):
+    shape = x.shape
+    value = e.cast(value, x.dtype)
+    x, axis, index, _ = _rows_of(e, x, dim, index, None)
+    source = e.expand(value, x.shape[:axis] + index.shape + x.shape[axis + 1:])
+    return e.reshape(_put(e, x, axis, index, source, wrap=True), shape)
+
+
+def _mean(e, total, count):
+    count = e.map("maximum", count, e.scalar_like(count, 1))
+    return e.map("div" if total.dtype in FLOATS else "floor_div", total, count)
+
+
+@row("index_reduce")
+def _(e, x, dim, index, source, reduce, include_self=True):
+    shape, mode = x.shape, _MODES[reduce]
+    x, axis, index, source = _rows_of(e, x, dim, index, source)
+    if not include_self:
+        x = _put(e, x, axis, index, e.full(neutral(mode, x.dtype), x.dtype, source.shape))
+    y = _put(e, x, axis, index, source, mode)
+    if reduce == "mean":
+        if x.dtype == "bool":
+            raise Unsupported("the mean of bools")
+        start = e.full(int(bool(include_self)), x.dtype, [x.shape[axis]])
+        count = _put(e, start, 0, index, e.full(1, x.dtype, index.shape), "add")
+        y = _mean(e, y, e.reshape(count, (x.shape[axis],) + (1,) * (x.rank - axis - 1)))
+    return e.reshape(y, shape)
+
+
+# --- scatter ----------------------------------------------------------------------------------------------------------
+def _scatter(e, x, axis, index, source, mode):
+    """source: of the indices' shape. Where there are fewer indices than positions on another axis, what is behind them
+    stays as it is."""
+    for other in range(x.rank):
+        have, want = x.shape[other], index.shape[other]
+        if other != axis and not symexpr.same(have, want):
+            part = _scatter(e, e.slice(x, other, 0, want), axis, index, source, mode)
+            return e.concat([part, e.slice(x, other, want, have)], other)
+    return e.op("scatter", [x, index, source], x.dtype, x.shape, axis=axis, mode=mode, wrap=False)
+
+
+def _folded(e, x, dim, index, source, mode, include_self=True, mean=False):
+    """Halves are folded in f32 and rounded once, as in PyTorch."""
+    dtype, shape = x.dtype, x.shape
+    if isinstance(source, Value):
+        source = _vector(e, e.cast(source, dtype))
+    x, index = _vector(e, x), _vector(e, index)
+    axis = dim % x.rank
+    if any(isinstance(n, int) and n == 0 for n in index.shape):
+        return e.reshape(x, shape)
+    if isinstance(source, Value):
+        for i, n in enumerate(index.shape):
+            source = e.slice(source, i, 0, n)
+    else:
+        source = e.full(source, dtype, index.shape)
+    if dtype in HALVES and mode != "set":
+        x, source = e.cast(x, "f32"), e.cast(source, "f32")
+    if not include_self:
+        x = _scatter(e, x, axis, index, e.full(neutral(mode, dtype), x.dtype, index.shape), "set")
+    y = _scatter(e, x, axis, index, source, mode)
+    if mean:
+        if dtype == "bool":
+            raise Unsupported("the mean of bools")
+        count = _scatter(e, e.full(int(bool(include_self)), x.dtype, x.shape), axis, index, e.full(1, x.dtype, index.shape), "add")
+        y = _mean(e, y, count)
+    return e.reshape(e.cast(y, dtype), shape)
+
+
+@row("scatter.src", "scatter.value")
+def _(e, x, dim, index, source):
+    return _folded(e, x, dim, index, source, "set")
+
+
+@row("scatter_add")
+def _(e, x, dim, index, source):
+    return _folded(e, x, dim, index, source, "add")
+
+
+@row("scatter.reduce", "scatter.value_reduce")
+def _(e, x, dim, index, source, reduce):
+    return _folded(e, x, dim, index, source, _MODES[reduce])
+
+
+@row("scatter_reduce.two")
+def _(e, x, dim, index, source, reduce, include_self=True):
+    return _folded(e, x, dim, index, source, _MODES[reduce], include_self, reduce == "mean")
+
+
+# --- flat places and masks --------------------------------------------------------------------------------------------
+@row("take")
+def _(e, x, index):
+    return e.gather(e.reshape(x, [symexpr.product(x.shape)]), index, 0)
+
+
+@row("put")
+def _(e, x, index, source, accumulate=False):
+    count = symexpr.product(index.shape)
+    flat = e.reshape(x, [symexpr.product(x.shape)])
+    y = _put(e, flat, 0, e.reshape(index, [count]), e.reshape(source, [count]), "add" if accumulate else "set", True)
+    return e.reshape(y, x.shape)
+
+
+def _ranks(e, mask):
+    """For each place of a mask, flat: how many places before it are true; and how many there are in all."""
+    count = symexpr.product(mask.shape)
+    flat = e.cast(e.reshape(mask, [count]), "i64")
+    ends = e.op("cumsum", [flat], "i64", flat.shape, axis=0)
+    return e.map("sub", ends, flat), e.reduce("sum", flat, [0])
+
+
+def _some(shape):
+    return not any(isinstance(n, int) and n == 0 for n in shape)
+
+
+@row("masked_scatter")
+def _(e, x, mask, source):
+    if not _some(e.shape) or not _some(source.shape):
+        return e.expand(x, e.shape)
+    x, mask = e.expand(x, e.shape), e.expand(e.cast(mask, "bool"), e.shape)
+    flat = e.reshape(mask, [symexpr.product(e.shape)])
+    # Behind the last true place the rank is the number of elements: only true places read.
+    place = e.map("where", flat, _ranks(e, mask)[0], e.full(0, "i64"))
+    values = e.gather(e.reshape(source, [symexpr.product(source.shape)]), place, 0, wrap=False)
+    return e.map("where", mask, e.reshape(values, e.shape), x)
+
+
+def put_through_mask(e, x, mask, values, accumulate):
+    """index_put by one mask, which stands for x's first axes; values broadcast to the rows that it names."""
+    mask = e.cast(mask, "bool")
+    behind = x.shape[mask.rank:]
+    wide = e.reshape(mask, mask.shape + (1,) * len(behind))
+    if values.rank == len(behind) + 1 and not symexpr.is_one(values.shape[0]):
+        number = values.shape[0]
+        if not _some(values.shape) or not _some(x.shape):
+            return x
+        place, total = _ranks(e, mask)
+        # As many rows as true places, or there is an error: an index out of range.
+        wrong = e.map("index_in", e.map("sub", total, e.full(number, "i64")), e.full(1, "i64"))
+        place = e.map("where", e.reshape(mask, place.shape), place, e.full(0, "i64"))
+        values = e.gather(values, e.map("add", place, wrong), 0, wrap=False)
+        values = e.reshape(values, mask.shape + values.shape[1:])
+    elif values.rank == len(behind) + 1:
+        values = e.reshape(values, values.shape[1:])
+    if accumulate:
+        values = e.map("logical_or" if x.dtype == "bool" else "add", x, values)
+    return e.map("where", wide, e.expand(values, x.shape), x)
+
+
+def apart(indices):
+    """Whether index tensors stand on axes that are not adjacent: their own axes come first in the result."""
+    axes = [i for i, index in enumerate(indices) if index is not None]
+    return axes != list(range(axes[0], axes[0] + len(axes)))
+
+
+def _one_by_one(e, x, indices, values):
+    """x as a vector, the place in it of each element that index tensors on axes that are not adjacent name, and the values
+    of these, in the order of the result of x[indices]: the index's axes, and the others behind them."""
+    axes = [i for i, index in enumerate(indices) if index is not None]
+    others = [i for i in range(x.rank) if i not in axes]
+    lead = broadcast(*(indices[i].shape for i in axes))
+    shape = lead + tuple(x.shape[i] for i in others)
+    place = None
+    for i in range(x.rank):
+        if i in axes:
+            here = _wrap(e, e.cast(indices[i], "i64"), x.shape[i])
+            here = e.reshape(here, here.shape + (1,) * len(others))
+        else:
+            behind = len(others) - others.index(i) - 1
+            here = e.reshape(e.iota([x.shape[i]]), (x.shape[i],) + (1,) * behind)
+        place = here if place is None else e.map("add", e.map("mul", place, e.full(x.shape[i], "i64")), here)
+    count = [symexpr.product(shape)]
+    values = e.reshape(e.expand(values, shape), count)
+    return e.reshape(x, [symexpr.product(x.shape)]), [e.reshape(e.expand(place, shape), count)], values
+
+
+# --- index tensors ----------------------------------------------------------------------------------------------------
+def _positions(e, x, indices):
+    """x[..., i, j, ...] with adjacent integer indices as (x with those axes merged, one index tensor, axis, wrap)."""
+    axes = [i for i, index in enumerate(indices) if index is not None]
+    given = [_index(e, e.cast(indices[i], "i64")) if len(axes) > 1 else _index(e, indices[i]) for i in axes]
+    extents = [x.shape[i] for i in axes]
+    flat = given[0]
+    if len(axes) > 1:
+        given = [_wrap(e, g, n) for g, n in zip(given, extents)]
+        flat = given[0]
+        for g, n in zip(given[1:], extents[1:]):
+            flat = e.map("add", e.map("mul", flat, e.full(n, "i64")), g)
+        x = e.reshape(x, x.shape[:axes[0]] + (symexpr.product(extents),) + x.shape[axes[-1] + 1:])
+    return x, flat, axes[0], len(axes) == 1
+
+
+def _wrap(e, index, extent):
+    extent = e.full(extent, "i64")
+    return e.map("index_in", e.map("where", e.map("lt", index, e.full(0, "i64")), e.map("add", index, extent), index), extent)
+
+
+@row("index.Tensor", "_unsafe_index.Tensor")
+def _(e, x, indices):
+    if any(index is not None and index.dtype in ("bool", "u8") for index in indices):
+        raise Unsupported("indexing by a mask: the size of the result depends on values")
+    if apart(indices):
+        axes = [i for i, index in enumerate(indices) if index is not None]
+        x = e.transpose(x, axes + [i for i in range(x.rank) if i not in axes])
+        indices = [indices[i] for i in axes]
+    axes = [i for i, index in enumerate(indices) if index is not None]
+    outer = _outer(indices, axes)
+    if len(axes) > 1 and outer:  # each index varies along its own axis of the result: one gather each
+        for i in axes:
+            x = e.gather(x, e.reshape(_index(e, indices[i]), [symexpr.product(indices[i].shape)]), i)
+        return e.reshape(x, e.shape)
+    return e.gather(*_positions(e, x, indices))
+
+
+def _outer(indices, axes):
+    if axes != list(range(axes[0], axes[0] + len(axes))) or broadcast(*(indices[i].shape for i in axes)) == ():
+        return False
+    rank = max(indices[i].rank for i in axes)
+    last = -1
+    for i in axes:
+        shape = (1,) * (rank - indices[i].rank) + indices[i].shape
+        own = [a for a, n in enumerate(shape) if not (isinstance(n, int) and n == 1)]
+        if len(own) > 1 or own and own[0] <= last:
+            return False
+        last = own[0] if own else last
+    return True
+
+
+@row("index_put", "_unsafe_index_put")
+def _(e, x, indices, values, accumulate=False):
+    values = e.cast(values, x.dtype)
+    if len(indices) >= 1 and any(index is not None and index.dtype in ("bool", "u8") for index in indices):
+        mask = indices[0]
+        if len(indices) != 1:
+            raise Unsupported("writing through a mask beside other indices")
+        return put_through_mask(e, x, mask, values, accumulate)
+    shape = x.shape
+    if apart(indices):
+        x, indices, values = _one_by_one(e, x, indices, values)
+    x, flat, axis, wrap = _positions(e, x, indices)
+    values = e.expand(values, x.shape[:axis] + flat.shape + x.shape[axis + 1:])
+    y = e.op("index_put", [x, flat, values], x.dtype, x.shape, axis=axis, mode="add" if accumulate else "set",
+             wrap=None if wrap else False)
+    return e.reshape(y, shape)
+
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+_FOLDS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}
+
+
+@row("segment_reduce")
+def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+    """Each element is folded into the segment whose number is the count of ends at or before it."""
+    bounds = lengths if lengths is not None else offsets
+    if indices is not None or bounds is None:
+        raise Unsupported("segments that are told by indices")
+    axis, number, mode = axis % x.rank, (lambda n: e.full(n, "i64")), _FOLDS[reduce]
+    lead, count, behind = symexpr.product(x.shape[:axis]), x.shape[axis], x.shape[axis + 1:]
+    segments = e.shape[axis]
+    if not _some(x.shape) or not _some(e.shape):
+        raise Unsupported("segments of nothing")
+    if not behind:
+        raise Unsupported("segments of single elements, which PyTorch's loops fold sooner")
+    bounds = e.reshape(e.cast(bounds, "i64"), (lead, bounds.shape[-1]))
+    if lengths is None:
+        ends = e.slice(bounds, 1, 1, bounds.shape[1])
+        starts = e.slice(bounds, 1, 0, segments)
+        lengths, first = e.map("sub", ends, starts), e.slice(bounds, 1, 0, 1)
+    else:
+        ends = e.op("cumsum", [bounds], "i64", bounds.shape, axis=1)
+        lengths, first = bounds, None
+    # Lengths below 0, a first start that is not 0, or a last end that is not the axis's: an index out of range.
+    lengths = e.map("index_in", lengths, number(symexpr.size(count + 1)))
+    last = e.slice(ends, 1, symexpr.size(segments - 1), segments)
+    wrong = e.map("index_in", e.map("sub", last, number(count)), number(1))
+    if first is not None:
+        wrong = e.map("add", wrong, e.map("index_in", first, number(1)))
+    marks = e.op("scatter", [e.full(0, "i64", (lead, symexpr.size(count + 1))), ends, e.full(1, "i64", ends.shape)], "i64",
+                 (lead, symexpr.size(count + 1)), axis=1, mode="add", wrap=False)
+    marks = e.slice(marks, 1, 0, count)
+    place = e.map("add", e.op("cumsum", [marks], "i64", marks.shape, axis=1), wrong)
+    if not (isinstance(lead, int) and lead == 1):
+        place = e.map("add", place, e.map("mul", e.iota(place.shape, axis=0), number(segments)))
+    rows = symexpr.product([lead, segments])
+    start = neutral(mode, x.dtype) if initial is None else initial
+    data = e.reshape(x, (symexpr.product([lead, count]), *behind))
+    y = _put(e, e.full(start, x.dtype, (rows, *behind)), 0, e.reshape(place, data.shape[:1]), data, mode)
+    lengths = e.reshape(lengths, (rows,) + (1,) * len(behind))
+    if reduce == "mean":
+        some = e.map("gt", lengths, number(0))
+        none = e.scalar_like(y, math.nan) if initial is None else y
+        y = e.map("where", some, e.map("div", y, e.cast(lengths, y.dtype)), none)
+    else:  # so that lengths are looked at
+        y = e.map("where", e.map("ge", lengths, number(0)), y, e.scalar_like(y, 0))
+    return e.reshape(y, e.shape)

@@ -1,0 +1,145 @@
+"""Rows of max pooling with indices, adaptive max pooling, and what undoes them. How rows are written: rows.py.
+
+Windows are given twice, their elements and the elements' places in a plane, in trailing axes that reductions fold.
+Tested by tests/torch/test_lower.py.
+"""
+
+from . import symexpr
+from .lower import FLOATS, HALVES, Raw, dtype_of, floor_div
+from .rows import row
+from .rows_copy import not_channels_last
+from .rows_index import neutral
+from .symexpr import Unsupported, size
+
+_NOWHERE = 2**62  # behind every place
+_WIDEST = 40      # elements of a window that is gathered: of larger ones PyTorch finds the largest sooner
+
+
+def _winner(e, windows, places, inside, count):
+    """(largest element, its place) of windows over their last `count` axes, as PyTorch chooses: the last NaN, else the first
+    of the largest. places: of the elements, inside: which of them are none of the padding; both broadcast."""
+    axes = list(range(windows.rank - count, windows.rank))
+    most = e.reduce("max", windows, axes, True)
+    taken = e.map("logical_and", e.map("eq", windows, most), inside)
+    place = e.reduce("min", e.map("where", taken, places, e.full(_NOWHERE, "i64")), axes)
+    if windows.dtype in FLOATS:
+        nan = e.map("isnan", windows)
+        last = e.reduce("max", e.map("where", nan, places, e.full(-1, "i64")), axes)
+        place = e.map("where", e.map("ge", last, e.full(0, "i64")), last, place)
+    return e.reshape(most, place.shape), place
+
+
+def _along(e, v, axis, rank):
+    """A matrix [window, position in it] as an operand of rank 2 * rank, [windows..., positions...]."""
+    shape = [1] * (2 * rank)
+    shape[axis], shape[rank + axis] = v.shape
+    return e.reshape(v, shape)
+
+
+def _places(e, rows, extents):
+    """From the position along each axis, [window, position in it], the place in the plane."""
+    place = None
+    for axis, (positions, extent) in enumerate(zip(rows, extents)):
+        here = _along(e, positions, axis, len(rows))
+        place = here if place is None else e.map("add", e.map("mul", place, e.full(extent, "i64")), here)
+    return place
+
+
+def _inside(e, conditions):
+    inside = None
+    for axis, condition in enumerate(conditions):
+        here = _along(e, condition, axis, len(conditions))
+        inside = here if inside is None else e.map("logical_and", inside, here)
+    return inside
+
+
+def max_pool_with_indices(e, x, kernel, stride, padding, high, dilation):
+    """(values, places) of an x of two axes and the plane; high: what is padded at the end."""
+    rank = len(kernel)
+    extents, number = x.shape[2:], lambda n: e.full(n, "i64")
+    wide = x.shape[:2] + tuple(size(low + n + end) for low, n, end in zip(padding, extents, high))
+    y = x
+    if any(not (isinstance(n, int) and n == 0) for n in (*padding, *high)):
+        y = e.op("pad", [x], x.dtype, wide, low=[0, 0, *padding], high=[0, 0, *high],
+                 value=Raw(repr(neutral("max", x.dtype))))
+    output = [size(floor_div(size(n - d * (k - 1) - 1), s) + 1) for n, k, s, d in zip(wide[2:], kernel, stride, dilation)]
+    y = e.op("windows", [y], x.dtype, (*x.shape[:2], *output, *kernel), axes=list(range(2, 2 + rank)), sizes=kernel,
+             strides=stride, dilations=dilation)
+    rows, inside = [], []
+    for n, k, s, d, low, extent in zip(output, kernel, stride, dilation, padding, extents):
+        first = e.map("mul", e.iota((n, k), axis=0), number(s))
+        position = e.map("add", first, e.map("mul", e.iota((n, k), axis=1), number(d)))
+        position = e.map("sub", position, number(low))
+        rows.append(position)
+        inside.append(e.map("logical_and", e.map("ge", position, number(0)), e.map("lt", position, number(extent))))
+    return _winner(e, y, _places(e, rows, extents), _inside(e, inside), rank)
+
+
+@row("adaptive_max_pool2d", "adaptive_max_pool3d")
+def _(e, x, output_size):
+    rank = int(e.node.target._opname[-2])
+    lead, extents, number = x.rank - rank, x.shape[-rank:], lambda n: e.full(n, "i64")
+    output = symexpr.sizes(e.fake[0].shape)[-rank:]
+    if any(isinstance(n, int) and n == 0 for n in output):
+        return tuple(e.full(0, dtype_of(f.dtype), f.shape) for f in e.fake)
+    if all(isinstance(n, int) for n in (*output, *extents)) and all(m % n == 0 for m, n in zip(extents, output)):
+        kernel, none = [m // n for m, n in zip(extents, output)], [0] * rank
+        batched = e.reshape(x, (1,) * (rank + 2 - x.rank) + x.shape)
+        if e.used(1):
+            y, place = max_pool_with_indices(e, batched, kernel, kernel, none, none, [1] * rank)
+            return e.reshape(y, x.shape[:-rank] + output), e.reshape(place, x.shape[:-rank] + output)
+        y = e.op("max_pool", [batched], x.dtype, batched.shape[:2] + output, kernel=kernel, strides=kernel, padding=none,
+                 padding_high=none, dilations=[1] * rank)
+        return e.reshape(y, x.shape[:-rank] + output), None
+    widest = symexpr.product([size(floor_div(size(m + n - 1), n) + 1) for m, n in zip(extents, output)])
+    if isinstance(widest, int) and widest > _WIDEST:
+        raise Unsupported("adaptive pooling over windows that are large and differ in length")
+    y, place = x, None
+    for axis in range(rank):  # one after the other: most of the work is done for whole rows
+        n, extent, at, behind = output[axis], extents[axis], lead + axis, rank - axis - 1
+        # Window i of n is from i * extent // n to ceil((i + 1) * extent / n).
+        even = symexpr.same(symexpr.remainder(extent, n), 0)
+        wide = floor_div(extent, n) if even else size(floor_div(size(extent + n - 1), n) + 1)
+        shape = (n, wide)
+        window, position = e.iota(shape, axis=0), e.iota(shape, axis=1)
+        first = e.map("floor_div", e.map("mul", window, number(extent)), number(n))
+        end = e.map("add", e.map("mul", e.map("add", window, number(1)), number(extent)), number(size(n - 1)))
+        position = e.map("add", first, position)
+        inside = e.map("lt", position, e.map("floor_div", end, number(n)))
+        position = e.map("minimum", position, number(size(extent - 1)))
+        cut = (lambda v: e.reshape(v, v.shape[:at] + shape + v.shape[at + 1:])) if even else (lambda v: e.gather(v, position, at))
+        last = lambda v: e.transpose(v, [i for i in range(v.rank) if i != at + 1] + [at + 1])
+        here = e.map("mul", position, number(symexpr.product(extents[axis + 1:])))
+        here, inside = (e.reshape(v, (n,) + (1,) * behind + (wide,)) for v in (here, inside))
+        y = last(cut(y))
+        place = here if place is None else e.map("add", last(cut(place)), here)
+        y = e.map("where", inside, y, e.scalar_like(y, neutral("max", y.dtype)))
+        y, place = _winner(e, y, place, inside, 1)
+    return y, place
+
+
+# --- back to where the largest stood ----------------------------------------------------------------------------------
+def _put_back(e, v, places, plane, mode):
+    """Planes of zeros into which the elements of v are written, or added, at their places."""
+    rank = len(plane)
+    if any(isinstance(n, int) and n == 0 for n in (*v.shape, *plane)):
+        return e.full(0, v.dtype, e.shape)
+    planes, count, area = (symexpr.product(s) for s in (v.shape[:-rank], v.shape[-rank:], plane))
+    flat = [e.reshape(t, [planes, count]) for t in (v, places)]
+    y = e.op("scatter", [e.full(0, v.dtype, (planes, area)), flat[1], flat[0]], v.dtype, (planes, area), axis=1, mode=mode,
+             wrap=False)
+    return e.reshape(y, e.shape)
+
+
+@row("max_unpool2d", "max_unpool3d")
+def _(e, x, places, output_size, stride=None, padding=None):
+    if e.node.target._opname == "max_unpool2d":
+        not_channels_last(e, x)
+    return _put_back(e, x, places, symexpr.sizes(output_size), "set")
+
+
+@row("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
+def _(e, grad, x, kernel_size, stride, padding, dilation, ceil_mode, places):
+    rank = 2 if "2d" in e.node.target._opname else 3
+    grad = e.cast(grad, "f32") if grad.dtype in HALVES else grad
+    return _put_back(e, grad, places, x.shape[-rank:], "add")

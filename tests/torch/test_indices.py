@@ -1,0 +1,30 @@
+"""Views, flips and scans that meet in a kernel: programs whose indices do not run along memory, against eager mode."""
+
+import pytest
+import torch
+
+PROGRAMS = {
+    "flip_reshape_sum": lambda x: (x + x[0]).reshape(-1).flip(0),
+    "flip_reshape_transpose": lambda x: x.transpose(0, 1).reshape(-1).flip(0),
+    "flip_split": lambda x: x.transpose(1, 2).reshape(2, 5, -1).flip(-1),
+    "flip_middle": lambda x: x.reshape(2, -1, 2).flip(1) + 1,
+    "scan_end": lambda x: x.cumsum(-1)[..., -1:] - x.cumsum(-1),
+    "scan_first": lambda x: x.cumsum(1)[:, :1] - x.cumsum(1),
+    "scan_middle": lambda x: x.cumsum(1)[:, 2:3] + x.cumsum(1),
+    "scan_select": lambda x: x.cumsum(0) - x.cumsum(0).select(0, 1),
+    "scan_flip": lambda x: x.flip(-1).cumsum(-1).flip(-1),
+    "scan_of_gathered": lambda x: x.cumsum(1).gather(0, (x > 0).long()) - 1,
+    "flip_cat": lambda x: torch.cat([x[:, 1:3].flip(1), x], 1).flip(1),
+    "step_over_cat": lambda x: torch.cat([x, x + 1], 1)[:, ::3],
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name, dynamic):
+    program = PROGRAMS[name]
+    compiled = torch.compile(program, backend="tenon", dynamic=dynamic, fullgraph=True)
+    for sizes in ((2, 10, 4), (2, 5, 6)):
+        x = torch.arange(2 * sizes[1] * sizes[2], dtype=torch.float32).reshape(sizes) % 11 - 5
+        with torch.inference_mode():
+            torch.testing.assert_close(compiled(x), program(x), rtol=0, atol=0)

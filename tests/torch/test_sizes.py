@@ -1,0 +1,368 @@
+"""Programs whose sizes PyTorch knows to be equal, to divide, or to lie somewhere, by its guards: three sizes each, odd ones too,
+compared with eager. Nothing raises, whatever runs where; what runs in Tenon as a whole is listed as such.
+"""
+
+import pytest
+import sympy
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils._sympy.functions import ToFloat, TruncToInt
+
+import tenon
+from tenon import symexpr
+
+from sample import in_turn
+from test_dynamic import eager_here, guards_with
+
+CASES, PARTLY = {}, {}
+
+
+def case(name, function, arguments, partly=None):
+    """arguments: of three calls. partly: why a part of it runs in PyTorch."""
+    CASES[name] = (function, arguments)
+    if partly:
+        PARTLY[name] = partly
+
+
+def t(*shape):
+    return torch.sin(torch.arange(float(torch.Size(shape).numel()))).view(shape)
+
+
+IMAGES = [(2, 3, 64, 64), (3, 3, 65, 79), (5, 3, 72, 67)]
+ODD = (8, 9, 14)
+
+
+# --- sizes that a guard makes equal ---
+def patches(x, w, p, c):
+    y = F.conv2d(x, w, stride=16).flatten(2).transpose(1, 2)
+    return (torch.cat([c.expand(y.shape[0], -1, -1), y], 1) + p).softmax(-1)
+
+
+case("position embedding", patches, [(t(*s), t(64, 3, 16, 16), t(1, 17, 64), t(1, 1, 64)) for s in IMAGES])
+case("a count against 7", lambda x, y: x[:, : x.shape[1] // 8 - 1] + y, [(t(2, n), t(7)) for n in (64, 65, 71)])
+case("expand to a guarded size", lambda x, y: (x[:, :, None].expand(-1, -1, y.shape[0]) + y) * 2 if y.shape[0] == x.shape[1] else x,
+     [(t(2, n), t(n)) for n in (5, 6, 9)])
+case("expand to a half", lambda x, y: y[:, None].expand(-1, x.shape[1] // 2) * x[:, : y.shape[0] // 3].sum(),
+     [(t(2, n), t(3 * n)) for n in ODD])
+case("rounded twin", lambda x, y: x[:, : x.shape[1] // 8] * y, [(t(2, n, 3), t(2, n // 8, 3)) for n in (64, 65, 79)])
+case("pooled twin", lambda x, y: F.avg_pool2d(x, 2) + y, [(t(2, 3, n, n + 1), t(2, 3, n // 2, (n + 1) // 2)) for n in (8, 9, 12)])
+case("joined twin", lambda x, y: torch.cat([F.max_pool2d(x, 2), y], 1), [(t(2, 3, n, n + 1), t(2, 3, n // 2, (n + 1) // 2)) for n in (8, 9, 12)])
+case("matmul of a half", lambda x, y: x[:, : x.shape[1] // 2] @ y, [(t(2, a), t(a // 2, 3)) for a in ODD])
+def attend(q, k, v):
+    q, k, v = (x.reshape(1, 2, -1, 8) for x in (q, k, v))  # heads of a constant size
+    return F.scaled_dot_product_attention(q, k, v[:, :, : k.shape[2]])
+
+
+case("keys of another length", attend, [(t(1, 2, a, 8), t(1, 2, a + 1, 8), t(1, 2, a + 3, 8)) for a in ODD])
+case("two strides", lambda x, w, u: F.conv2d(x, w, stride=2, padding=1) + F.conv2d(x, u, stride=2),
+     [(t(2, 3, a, a + 1), t(3, 3, 3, 3), t(3, 3, 1, 1)) for a in (8, 9, 13)])
+case("up and cut", lambda x, w: F.conv_transpose2d(F.conv2d(x, w, stride=2, padding=1), w, stride=2, padding=1, output_padding=1)
+     [:, :, : x.shape[2], : x.shape[3]] + x, [(t(2, 3, a, a + 2), t(3, 3, 3, 3)) for a in (8, 10, 14)])
+
+# --- pooling and norms ---
+case("adaptive, odd", lambda x: F.adaptive_avg_pool2d(x, 7).relu(), [(t(2, 3, n, n),) for n in (14, 15, 23)])
+case("adaptive, whole", lambda x: F.adaptive_avg_pool2d(x, 7).relu(), [(t(2, 3, n, n),) for n in (14, 21, 28)])
+case("adaptive maximum", lambda x: F.adaptive_max_pool2d(x, 3).relu(), [(t(2, 3, n, n),) for n in (14, 21, 10)], partly="no row")
+case("maximum, rounded up", lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True) * 2, [(t(2, 3, n, n + 1),) for n in (8, 9, 12)])
+case("average, rounded up", lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True) * 2, [(t(2, 3, n, n + 1),) for n in (8, 9, 12)],
+     partly="ceil_mode over a symbolic size")
+case("group norm", lambda x: F.group_norm(x, 5).relu(), [(t(2, 5 * n, 4, 4),) for n in (2, 3, 7)])
+case("group norm, weighted", lambda x, w: F.group_norm(x, 5, w, w).relu(), [(t(2, 5 * n, 4, 4), t(5 * n)) for n in (2, 3, 7)])
+
+# --- views ---
+case("view with -1", lambda x: x.view(-1, 4).softmax(-1), [(t(a, 8),) for a in (3, 5, 6)])
+case("view with -1 of one axis", lambda x: x.view(-1, 4).softmax(-1), [(t(4 * a),) for a in (3, 5, 6)])
+case("view by 16", lambda x: x.view(x.shape[0], x.shape[1] // 16, 16, 5).transpose(1, 2).reshape(x.shape) + x,
+     [(t(2, 16 * a, 5),) for a in (3, 5, 6)])
+case("pixel shuffle", lambda x: F.pixel_shuffle(x, 2) * 2, [(t(2, 4 * a, 5, a),) for a in (3, 5, 6)])
+case("pixel unshuffle", lambda x: F.pixel_unshuffle(x, 2) * 2, [(t(2, 3, 2 * a, 4 * a),) for a in (3, 5, 6)])
+case("unflatten", lambda x: x.unflatten(1, (-1, 4)).sum(1), [(t(2, 4 * a),) for a in ODD])
+
+
+def windows(x, w=7):
+    b, height, width, c = x.shape
+    x = F.pad(x, (0, 0, 0, (-width) % w, 0, (-height) % w))
+    h, v = x.shape[1], x.shape[2]
+    y = x.view(b, h // w, w, v // w, w, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, w * w, c).softmax(1)
+    y = y.view(b, h // w, v // w, w, w, c).permute(0, 1, 3, 2, 4, 5).reshape(b, h, v, c)
+    return y[:, :height, :width].contiguous()
+
+
+PLANES = [(t(2, a, b, 4),) for a, b in ((14, 21), (15, 20), (8, 27))]
+case("windows", windows, PLANES)
+case("shifted windows", lambda x: windows(torch.roll(x, (-3, -3), (1, 2))), PLANES)
+case("rounded up", lambda x: F.pad(x, (0, (x.shape[1] + 7) // 8 * 8 - x.shape[1])).view(x.shape[0], -1, 8).sum(-1), [(t(2, a),) for a in ODD])
+case("unfold of images", lambda x: F.unfold(x, 3, stride=2, padding=1), [(t(2, 3, a, a + 1),) for a in (8, 9, 13)])
+case("unfold of a tensor", lambda x: x.unfold(1, 3, 2).sum(-1), [(t(2, a),) for a in (8, 9, 13)])
+case("strided convolution", lambda x, w: F.conv2d(x, w, stride=2, padding=1).relu(), [(t(2, 3, a, a + 1), t(4, 3, 3, 3)) for a in (8, 9, 13)])
+
+# --- interpolation ---
+case("twice as large", lambda x: F.interpolate(x, scale_factor=2.0) * 2, [(t(2, 3, a, a + 2),) for a in ODD])
+case("half as large", lambda x: F.interpolate(x, scale_factor=0.5) * 2, [(t(2, 3, a, a + 2),) for a in ODD])
+case("bilinear, 2", lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear") * 2, [(t(2, 3, a, a + 2),) for a in ODD])
+for mode in ("nearest", "bilinear", "bicubic"):
+    case(f"{mode} to a size", lambda x, y, mode=mode: F.interpolate(x, size=y.shape[2:], mode=mode) + y,
+         [(t(2, 3, a, a + 2), t(2, 3, 2 * a + 1, 17)) for a in ODD])
+
+# --- pieces ---
+case("cat", lambda x, y: torch.cat([x, y, x], 1) * 2, [(t(2, a), t(2, 3 * a + 1)) for a in ODD])
+case("cat and cut", lambda x, y: torch.cat([x, y], 1)[:, : x.shape[1]] + x, [(t(2, a), t(2, 3 * a + 1)) for a in ODD])
+case("cat of another length", lambda x, y: torch.cat([x, y[: x.shape[0]]], 1) * 2, [(t(b, a), t(b + 2, 3 * a + 1)) for b, a in zip((2, 3, 5), ODD)])
+case("chunk by 2", lambda x: [y * 2 for y in x.chunk(2, 1)], [(t(2, a),) for a in ODD])
+case("chunk by 3", lambda x: [y * 2 for y in x.chunk(3, 1)], [(t(2, a),) for a in ODD])
+case("glu", lambda x: F.glu(x, 1), [(t(2, 2 * a),) for a in ODD])
+case("split by a size", lambda x: [y * 2 for y in x.split(x.shape[1] // 2 + 1, 1)], [(t(2, a),) for a in ODD])
+case("larger of two", lambda x, y: F.pad(x, (0, max(x.shape[1], y.shape[1]) - x.shape[1])) * 2, [(t(2, a), t(2, b)) for a, b in ((8, 9), (4, 11), (5, 14))])
+case("grid", lambda x: torch.stack(torch.meshgrid(torch.arange(x.shape[0]), torch.arange(x.shape[1]), indexing="ij"), -1) * x[..., None],
+     [(t(b, a),) for b, a in zip((2, 3, 4), ODD)])
+
+# --- numbers of the model: any sign ---
+ROWS = list(zip(ODD, (3, 4, 5)))
+SIGNS = list(zip(ODD, (3, -4, 0)))
+case("split in two", lambda x, n: [y * 2 for y in x.split([n, x.shape[1] - n], 1)], [(t(2, a), n) for a, n in ROWS])
+case("pad", lambda x, n: F.pad(x, (n, n + 1)) * 2, [(t(2, a), n) for a, n in ROWS])
+case("pad by less than 0", lambda x, n: F.pad(x, (n, 1)) * 2, [(t(2, a), -n) for a, n in ROWS])
+case("pad by reflection", lambda x, n: F.pad(x, (n, n), mode="reflect") * 2, [(t(2, 3, a), n) for a, n in ROWS])
+case("from n", lambda x, n: x[:, n:] * 2, [(t(2, a), n) for a, n in ROWS])
+case("to n", lambda x, n: x[:, :n] * 2, [(t(2, a), n) for a, n in ROWS])
+case("from before the end", lambda x, n: x[:, n:] * 2, [(t(2, a), -n) for a, n in ROWS])
+case("to before the end", lambda x, n: x[:, :n] * 2, [(t(2, a), -n) for a, n in ROWS])
+case("the last n", lambda x, n: x[:, -n:] * 2, [(t(2, a), n) for a, n in ROWS])
+case("from n to 2n", lambda x, n: x[:, n : 2 * n] * 2, [(t(2, a), n) for a, n in ROWS])
+case("beyond the end", lambda x, n: x[:, n:50] * 2, [(t(2, a), n) for a, n in ((8, 3), (9, 4), (14, 25))])
+case("second half", lambda x: x[:, x.shape[1] // 2 :] * 2, [(t(2, a),) for a in ODD])
+case("every second from n", lambda x, n: x[:, n::2] * 2, [(t(2, a), n) for a, n in ROWS])
+case("every second", lambda x: x[::2] * 2 + x[: (x.shape[0] + 1) // 2], [(t(a, 3),) for a in (10, 11, 14)])
+case("every nth", lambda x, n: x[::n] * 2, [(t(a, 3), n) for a, n in ((10, 3), (11, 2), (14, 4))])
+case("narrow", lambda x, n, m: x.narrow(1, n, m) * 2, [(t(2, a), n, m) for (a, n), m in zip(ROWS, (2, 3, 6))])
+case("roll", lambda x, n: torch.roll(x, n, 1) * 2, [(t(2, a), n) for a, n in ((8, 3), (9, -4), (14, 25))])
+case("roll of all", lambda x: torch.roll(x, 3) * 2, [(t(b, a),) for b, a in zip((2, 3, 4), ODD)])
+case("tril", lambda x, n: torch.tril(x, n) * 2, [(t(6, a), n) for a, n in SIGNS])
+case("triu", lambda x, n: torch.triu(x, -n) * 2, [(t(6, a), n) for a, n in SIGNS])
+case("diagonal", lambda x, n: torch.diagonal(x, n) * 2, [(t(6, a), n) for a, n in SIGNS])
+case("diagonal of a square", lambda x: torch.diagonal(x, 1) * 2, [(t(a, a),) for a in ODD])
+case("arange", lambda x, a, b: torch.arange(a, b, 2) * x, [(t(1), a, b) for a, b in ((2, 9), (-3, 14), (4, 5))])
+case("arange of a size", lambda x: torch.arange(0, x.shape[0], 2) + x[::2], [(t(a),) for a in (10, 11, 14)])
+case("arange by n", lambda x, a, b, s: torch.arange(a, b, s) * x, [(t(1), a, b, s) for a, b, s in ((2, 9, 3), (-3, 14, 2), (4, 15, 5))])
+case("arange down", lambda x, a, b: torch.arange(b, a, -2) * x, [(t(1), a, b) for a, b in ((2, 9), (-3, 14), (4, 5))])
+case("times n", lambda x, n: x * n, [(t(4), n) for n in (3, -2, 0)])
+case("clamp", lambda x, n: x.clamp(-n, n), [(t(4), n) for n in (3, 2, 0)])
+case("power", lambda x, n: (x.abs() + 1) ** n, [(t(4), n) for n in (3, -2, 0)])
+case("floor division", lambda x, n: x + (n // 4) * 3 + n % 4 + (-n) // 3 + (-n) % 3, [(t(4), n) for n in (3, -2, -5)])
+case("division by n", lambda x, n: x * (7 // n) + (7 % n), [(t(4), n) for n in (3, -2, -5)])
+case("select", lambda x, n: x.select(0, n) * 2, [(t(6, a), n) for a, n in ROWS])
+case("select from the end", lambda x, n: x.select(0, -n) * 2, [(t(6, a), n) for a, n in ROWS])
+case("select below 0", lambda x, n: x.select(0, n) * 2, [(t(6, a), -n) for a, n in ROWS])
+case("select of both ends", lambda x, n: x[n] * x[-n], [(t(a, 6), n) for a, n in ROWS])
+case("select_scatter", lambda x, y, n: torch.select_scatter(x, y, 0, n) * 2, [(t(6, a), t(a), -n) for a, n in ROWS])
+case("slice_scatter", lambda x, y, n: torch.slice_scatter(x, y, 1, n, n + 3) * 2, [(t(6, a), t(6, 3), n) for a, n in ROWS],
+     "a slice bound that may be negative")
+case("repeat", lambda x, n: x.repeat(n, 2) * 2, [(t(2, a), n) for a, n in ROWS])
+case("a size in numbers", lambda x: x.sum(1) / x.shape[1] + (x.shape[0] - x.shape[1]), [(t(b, a),) for b, a in ((2, 8), (3, 9), (9, 4))])
+case("a root of a size", lambda x: x * (x.shape[1] ** -0.5), [(t(b, a),) for b, a in ((2, 8), (3, 9), (9, 4))])
+case("a ratio of sizes", lambda x: x * (x.shape[0] / x.shape[1]), [(t(b, a),) for b, a in ((2, 8), (3, 9), (9, 4))])
+
+
+@pytest.mark.parametrize("name, way", in_turn(CASES, ["static first", "dynamic"]))
+def test_three_sizes(name, way):
+    function, calls = CASES[name]
+    compiled = torch.compile(function, backend="tenon", dynamic=True if way == "dynamic" else None)
+    with torch.no_grad():
+        for arguments in calls:
+            torch.testing.assert_close(compiled(*arguments), function(*arguments), rtol=1e-4, atol=1e-4)
+    reasons = list(tenon.stats()["fallback_reasons"])
+    if name in PARTLY:
+        assert reasons and all(PARTLY[name] in why for why in reasons)
+    else:
+        assert reasons == []
+
+
+# --- what is read of the tracer ---
+def here(gm, inputs, **_):
+    return tenon.torch_backend.tenon(gm, inputs)
+
+
+@pytest.mark.parametrize("name", ["position embedding", "pooled twin", "shifted windows", "view by 16", "half as large", "from n", "select",
+                                  "select from the end", "roll", "diagonal", "every nth", "adaptive, odd", "a ratio of sizes"])
+def test_no_guard_is_ours(name):
+    function, calls = CASES[name]
+    numbers = [(i,) for i in range(len(calls))]
+    ours, theirs = (guards_with(backend, function, numbers, calls.__getitem__, True) for backend in (here, eager_here))
+    assert ours == theirs and ours
+
+
+def test_facts_stand_in_the_text(library):
+    def f(x, y, n):
+        return x[:, : x.shape[1] // 2] * y + n, x.view(x.shape[0], x.shape[1] // 4, 4)
+
+    g = torch.compile(f, backend="tenon", dynamic=True)
+    with torch.no_grad():
+        for a, n in ((8, 5), (12, -3)):
+            x, y = t(2, a), t(a // 2)
+            torch.testing.assert_close(g(x, y, n), f(x, y, n))
+    (text,) = library.texts
+    assert "//2) == " in text and "in [-inf, inf]" in text
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.5, 1.0])
+def test_rounded_floats(factor):
+    n = sympy.Symbol("n", integer=True, nonnegative=True)
+    got = symexpr.size(TruncToInt(sympy.Float(factor) * ToFloat(n)))
+    for value in (0, 1, 2, 7, 101):
+        assert eval(symexpr.text(got), {"n": value}) == int(factor * value)
+    with pytest.raises(symexpr.Unsupported):
+        symexpr.size(TruncToInt(sympy.Float(0.3) * ToFloat(n)))
+
+
+# --- models ---
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x, context=None):
+        q, k, v = self.qkv(x if context is None else x).chunk(3, -1)
+        if context is not None:
+            _, k, v = self.qkv(context).chunk(3, -1)
+        q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in (q, k, v))
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Layer(nn.Module):
+    def __init__(self, width=32, heads=2):
+        super().__init__()
+        self.a, self.b = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def forward(self, x):
+        x = x + self.attention(self.a(x))
+        return x + self.mlp(self.b(x))
+
+
+class VisionTransformer(nn.Module):
+    """With positions interpolated to the image, as DINOv2 has them."""
+
+    def __init__(self, interpolate=True):
+        super().__init__()
+        self.patch, self.interpolate = nn.Conv2d(3, 32, 8, 8), interpolate
+        self.token, self.positions = nn.Parameter(torch.randn(1, 1, 32)), nn.Parameter(torch.randn(1, 17, 32))
+        self.layers, self.head = nn.Sequential(Layer(), Layer()), nn.Linear(32, 5)
+
+    def forward(self, x):
+        height, width = x.shape[2] // 8, x.shape[3] // 8
+        y = self.patch(x).flatten(2).transpose(1, 2)
+        y = torch.cat([self.token.expand(y.shape[0], -1, -1), y], 1)
+        positions = self.positions
+        if self.interpolate:
+            grid = positions[:, 1:].reshape(1, 4, 4, 32).permute(0, 3, 1, 2)
+            grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False)
+            positions = torch.cat([positions[:, :1], grid.permute(0, 2, 3, 1).reshape(1, -1, 32)], 1)
+        return self.head(self.layers(y + positions)[:, 0])
+
+
+class Swin(nn.Module):
+    """Windows of 4, shifted by 2, padded to a multiple; patches merged."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch, self.layer, self.shifted = nn.Conv2d(3, 32, 4, 4), Layer(), Layer()
+        self.merge, self.last, self.head = nn.Linear(128, 32), Layer(), nn.Linear(32, 5)
+
+    def blocks(self, layer, x, shift):
+        b, height, width, c = x.shape
+        x = F.pad(x, (0, 0, 0, (4 - width % 4) % 4, 0, (4 - height % 4) % 4))
+        if shift:
+            x = torch.roll(x, (-shift, -shift), (1, 2))
+        h, w = x.shape[1], x.shape[2]
+        y = x.view(b, h // 4, 4, w // 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, c)
+        y = layer(y).view(b, h // 4, w // 4, 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(b, h, w, c)
+        if shift:
+            y = torch.roll(y, (shift, shift), (1, 2))
+        return y[:, :height, :width]
+
+    def forward(self, x):
+        x = self.patch(F.pad(x, (0, -x.shape[3] % 4, 0, -x.shape[2] % 4))).permute(0, 2, 3, 1)
+        x = self.blocks(self.shifted, self.blocks(self.layer, x, 0), 2)
+        x = F.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
+        x = self.merge(torch.cat([x[:, i::2, j::2] for j in (0, 1) for i in (0, 1)], -1))
+        return self.head(self.blocks(self.last, x, 0).mean((1, 2)))
+
+
+class ConvNext(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.down = nn.Conv2d(3, 16, 4, 4), nn.Conv2d(16, 32, 2, 2)
+        self.depth, self.norm = nn.Conv2d(16, 16, 7, padding=3, groups=16), nn.LayerNorm(16)
+        self.mlp, self.head = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)), nn.Linear(32, 5)
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = x + self.mlp(self.norm(self.depth(x).permute(0, 2, 3, 1))).permute(0, 3, 1, 2)
+        return self.head(F.adaptive_avg_pool2d(self.down(x), 1).flatten(1))
+
+
+class Segformer(nn.Module):
+    """Overlapping patches, attention to fewer keys, stages joined at the size of the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 16, 7, 4, 3), nn.Conv2d(16, 16, 3, 2, 1)
+        self.fewer, self.norm, self.attention = nn.Conv2d(16, 16, 2, 2), nn.LayerNorm(16), Attention(16, 2)
+        self.mix, self.head = nn.Conv2d(16, 16, 3, 1, 1, groups=16), nn.Conv2d(32, 4, 1)
+
+    def stage(self, x):
+        height, width = x.shape[2:]
+        tokens, fewer = (y.flatten(2).transpose(1, 2) for y in (x, self.fewer(x)))
+        tokens = tokens + self.attention(self.norm(tokens), self.norm(fewer))
+        x = tokens.transpose(1, 2).reshape(x.shape[0], 16, height, width)
+        return x + F.gelu(self.mix(x))
+
+    def forward(self, x):
+        a = self.stage(self.first(x))
+        b = self.stage(self.second(a))
+        b = F.interpolate(b, size=a.shape[2:], mode="bilinear", align_corners=False)
+        return F.interpolate(self.head(torch.cat([a, b], 1)), size=x.shape[2:], mode="bilinear", align_corners=False)
+
+
+class MobileVit(nn.Module):
+    """Convolution, attention among the same places of all 2x2 patches at a size rounded up, and back."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.layer, self.last = nn.Conv2d(3, 32, 3, 2, 1), Layer(), nn.Conv2d(64, 8, 3, 1, 1)
+
+    def forward(self, x):
+        x = F.silu(self.first(x))
+        b, c, height, width = x.shape
+        h, w = (height + 1) // 2, (width + 1) // 2
+        y = F.interpolate(x, size=(2 * h, 2 * w), mode="bilinear", align_corners=False)
+        y = y.reshape(b * c * h, 2, w, 2).transpose(1, 2).reshape(b, c, h * w, 4).transpose(1, 3).reshape(b * 4, h * w, c)
+        y = self.layer(y).view(b, 4, h * w, c).transpose(1, 3).reshape(b * c * h, w, 2, 2).transpose(1, 2).reshape(b, c, 2 * h, 2 * w)
+        y = F.interpolate(y, size=(height, width), mode="bilinear", align_corners=False)
+        return self.last(torch.cat([x, y], 1)).mean((2, 3))
+
+
+MODELS = {
+    "vit": (lambda: VisionTransformer(False), [(2, 32, 32), (3, 33, 39), (5, 36, 32)]),
+    "dinov2": (VisionTransformer, [(2, 32, 40), (3, 49, 33), (5, 41, 64)]),
+    "swin": (Swin, [(2, 32, 32), (3, 45, 37), (2, 34, 51)]),
+    "convnext": (ConvNext, [(2, 32, 32), (3, 45, 37), (5, 34, 51)]),
+    "segformer": (Segformer, [(2, 32, 32), (3, 45, 37), (5, 34, 51)]),
+    "mobilevit": (MobileVit, [(2, 32, 32), (3, 45, 37), (5, 34, 51)]),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static first", "dynamic"])
+@pytest.mark.parametrize("name", MODELS)
+def test_image_models(name, dynamic):
+    make, images = MODELS[name]
+    torch.manual_seed(1)
+    model = make().eval()
+    compiled = torch.compile(model, backend="tenon", dynamic=dynamic)
+    with torch.no_grad():
+        for b, h, w in images:
+            x = torch.randn(b, 3, h, w)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-3, atol=1e-4)
+    assert tenon.stats()["fallback_reasons"] == {}
