@@ -1,0 +1,63 @@
+"""The parts of the campaigns, in process: oracle, generator, shrinking. planted_check.py runs the campaigns themselves."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from campaign import grammar, oracle, shrink     # noqa: E402
+
+
+def test_a_seed_is_one_program():
+    first, again = grammar.generate(11), grammar.generate(11)
+    assert first.source() == again.source() != grammar.generate(12).source()
+    space = grammar.load(first.source())
+    for s in range(3):
+        space["f"](*space["inputs"](s))
+
+
+def test_shrink_finds_the_statement():
+    """shrink() keeps the one statement that fails, here an exp."""
+    program = grammar.Program(0, [grammar.Input("x0", ["x0 = torch.randn(B, N)"])], [
+        ("v1", "x0 + 1"), ("v2", "v1.exp()"), ("v3", "v2 * 2"), ("v4", "x0.sum(0)")], ["v3", "v4"])
+    small = shrink.shrink(program, lambda p: ".exp()" in p.source(), 10)
+    assert [text for _, text in small.statements] == ["v1.exp()"] and small.outputs == ["v2"] and len(small.inputs) == 1
+
+
+def test_oracle():
+    x = torch.linspace(-3, 3, 1000)
+    exact = x.double().exp()
+    assert oracle.compare(x.exp(), exact.float(), exact) is None
+    assert "too far" in oracle.compare(x.exp(), x.exp() * (1 + 1e-5), exact)
+    one = x.exp()
+    one[500] *= 1 + 1e-4
+    assert "1 of 1000 too far" in oracle.compare(x.exp(), one, exact)
+    assert "strides" in oracle.compare(x.view(10, 100).t(), x.view(10, 100).t().contiguous())
+    assert "dtype" in oracle.compare(x, x.double()) and "shape" in oracle.compare(x, x[None])
+    assert "nan/inf" in oracle.compare(torch.tensor([1.0, torch.nan]), torch.tensor([1.0, 0.0]), torch.tensor([1.0, torch.nan]))
+    # A half that overflows on the way in eager and not in float64 may be finite.
+    big = torch.tensor([400.0], dtype=torch.float16)
+    assert oracle.compare(big * big / 400, big, torch.tensor([400.0], dtype=torch.float64)) is None
+    assert "differ" in oracle.compare(torch.tensor([1, 2]), torch.tensor([1, 3]))
+    assert oracle.compare({"a": [x]}, {"a": []}) is not None
+
+
+def test_twins_keep_strides_offsets_and_sharing():
+    base = torch.randn(40)
+    tensors = [base[3:23].view(4, 5).t(), base[1::2], torch.randn(4), base.expand(2, 40)]
+    copies = oracle.twin(tensors)
+    for a, b in zip(tensors, copies):
+        assert torch.equal(a, b) and a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
+    assert oracle.sharing(copies) == oracle.sharing(tensors) == {(1, 0), (3, 0), (3, 1)}
+    assert oracle.sharing([*copies, *tensors]) == {(1, 0), (3, 0), (3, 1), (5, 4), (7, 4), (7, 5)}
+
+
+def test_chaos_is_told_from_mistakes():
+    x = torch.randn(1000) * 100
+    floors = [(x * (1 + i * 1.2e-7)).mul(1e6).floor() for i in (-1, 1)]
+    assert oracle.unstable(floors, x.mul(1e6).floor(), (x * 1e6 * (1 + 6e-8)).floor())
+    assert not oracle.unstable([x * (1 + 1e-7)], x, x * (1 + 1e-5))
+

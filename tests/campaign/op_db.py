@@ -1,0 +1,321 @@
+"""Campaign `op_db`: PyTorch's own table of operators (702 entries) with its own sample inputs, without gradients.
+
+Every entry and dtype, static and dynamic=True, inputs as given, transposed, expanded, sliced out of a larger tensor,
+misaligned and empty. Samples that differ in sizes only go through one compiled function when sizes are symbols. Each entry gets one class,
+the worst of its cases: native (no node in PyTorch), pytorch (nodes left there, and right), not traceable, wrong, raised, crash,
+timeout. The classes of the CI size stand in op_db_expected.txt: a run with --ci fails when one of them changes, for better or worse;
+`--bless` rewrites the file.
+"""
+
+import collections
+import warnings
+
+import torch
+import torch._dynamo
+
+from . import oracle, trial
+from .pool import ROOT
+
+LIMIT = 60
+DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
+          "i32": torch.int32, "u8": torch.uint8, "bool": torch.bool}
+LAYOUTS = ("given", "transposed", "expanded", "offset", "misaligned", "empty")
+MODES = {"static": False, "dynamic": True}
+EXPECTED = ROOT / "tests" / "campaign" / "op_db_expected.txt"
+WORST = ("native", "pytorch", "random", "illegal", "not traceable", "pytorch wrong", "unstable", "wrong", "raised", "timeout", "crash", "tool")
+# Their answers are what memory holds.
+UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "torch.ops.aten._empty_affine_quantized")
+# Which of equal elements their indices name is left open by PyTorch's documentation; the place of `dim` among the arguments.
+OF_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
+# Eager reads beyond what an expanded axis has in memory.
+OVERREADING = ("median", "nanmedian", "masked.median")
+CI = {"dtypes": "f32", "layouts": "given", "modes": "static", "samples": 1}
+FULL = {"dtypes": ",".join(DTYPES), "layouts": ",".join(LAYOUTS), "modes": "static,dynamic", "samples": 8}
+
+
+def add_arguments(parser):
+    parser.add_argument("--only", help="comma-separated entries (name, or name.variant), or substrings with a trailing *")
+    parser.add_argument("--dtypes", help=f"of {FULL['dtypes']}")
+    parser.add_argument("--layouts", help=f"of {FULL['layouts']}")
+    parser.add_argument("--modes", help="of static,dynamic")
+    parser.add_argument("--samples", type=int, help="samples per entry, dtype and layout, spread over all (default 8; with --ci 1)")
+    parser.add_argument("--sample", type=int, help="this sample only")
+    parser.add_argument("--stride", type=int, default=1, help="every n-th entry only")
+    parser.add_argument("--bless", action="store_true", help="with --ci: rewrite the expected classes")
+
+
+def entries():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+    return {op.name + ("." + op.variant_test_name if op.variant_test_name else ""): op for op in op_db}
+
+
+def settle(options):
+    for key, value in (CI if options["ci"] else FULL).items():
+        if options[key] is None:
+            options[key] = value
+
+
+def jobs(options):
+    settle(options)
+    names = sorted(entries())
+    if options["only"]:
+        wanted = options["only"].split(",")
+        names = [n for n in names if any(n == w or (w.endswith("*") and w[:-1] in n) for w in wanted)]
+    return [{"key": name} for name in names[::options["stride"]]]
+
+
+TABLE = None
+
+
+def cases(job, options):
+    global TABLE
+    TABLE = TABLE or entries()
+    op = TABLE[job["key"]]
+    torch._dynamo.config.recompile_limit = 64
+    for dtype_name in options["dtypes"].split(","):
+        if DTYPES[dtype_name] not in op.supported_dtypes("cpu"):
+            continue
+        for mode in options["modes"].split(","):
+            torch._dynamo.reset()
+            yield from cases_of(op, job["key"], dtype_name, mode, options["layouts"].split(","), options)
+
+
+def samples_of(op, dtype):
+    torch.manual_seed(0)
+    try:
+        return list(op.sample_inputs("cpu", dtype, requires_grad=False))
+    except Exception:
+        return []
+
+
+def spread(n, count):
+    """Indices of `count` of n samples, the first and the last among them."""
+    if count >= n:
+        return list(range(n))
+    return sorted({round(i * (n - 1) / max(count - 1, 1)) for i in range(count)})
+
+
+def cases_of(op, key, dtype_name, mode, layouts, options):
+    """The cases of one compiled function and more: all static samples go through one first, and one by one if it is not right."""
+    samples = samples_of(op, DTYPES[dtype_name])
+    chosen = [options["sample"]] if options["sample"] is not None else spread(len(samples), options["samples"])
+    pairs = [(index, layout) for layout in layouts for index in chosen if index < len(samples)]
+    family, known = {}, {}         # structure -> compiled function, where sizes are symbols; (sample, layout) -> record of the bundle
+
+    def about(what, index, layout):
+        chosen = f"--layouts {layout} --sample {index}" if layout else f"--layouts {','.join(layouts)} --samples {options['samples']}"
+        return {"id": f"{key} {dtype_name} {mode} {what}", "entry": key, "dtype": dtype_name, "mode": mode, "layout": layout,
+                "repro": f"./dev campaign op_db --only {key} --dtypes {dtype_name} --modes {mode} {chosen}"}
+
+    if mode == "static" and len(pairs) > 1 and op.name not in UNINITIALIZED:
+        yield about("bundle", None, None), lambda: bundle(op, samples, pairs, options, known)
+    for index, layout in pairs:
+        yield about(f"{layout} {index}", index, layout), lambda index=index, layout=layout: (
+            known.get((index, layout)) or run(op, samples[index], layout, mode, options, family))
+
+
+def bundle(op, samples, pairs, options, known):
+    """Many samples in one function, which costs one compilation. What it cannot show to be right runs alone afterwards."""
+    parts, everything = [], []
+    for index, layout in pairs:
+        f, tensors, _, _ = call_of(op, samples[index])
+        if layout == "expanded" and op.name in OVERREADING:
+            continue
+        try:
+            tensors = laid_out(tensors, layout)
+            ref = trial.answer(f, oracle.twin(tensors))
+            again = trial.answer(f, oracle.twin(tensors))
+        except Exception:
+            continue
+        if oracle.compare(ref, again, again) is None:
+            parts.append(((index, layout), f, slice(len(everything), len(everything) + len(tensors))))
+            everything += tensors
+    if len(parts) < 2:
+        return {"class": "bundle", "detail": "too few"}
+
+    space = {f"f{i}": f for i, (_, f, _) in enumerate(parts)}
+    names = [f"t{i}" for i in range(len(everything))]
+    calls = ", ".join(f"f{i}({', '.join(names[where])})" for i, (_, _, where) in enumerate(parts))
+    exec(f"def together({', '.join(names)}):\n    return [{calls}]\n", space)
+    torch._dynamo.reset()
+    record = trial.check(space["together"], [everything], {"backend": options["backend"], "dynamic": False}, wide=None)
+    if record["class"] == "right":
+        share = {"tenon_nodes": 0, "pytorch_nodes": 1 if record.get("pytorch_nodes") else 0}
+        known.update({pair: {"class": "right", "detail": "", **share} for pair, _, _ in parts})
+    return {**record, "class": "bundle", "detail": f"{len(parts)} cases: {record['class']}"}
+
+
+def arrange(t, layout):
+    """The tensor in another layout; of "expanded" and "empty" with other values or sizes, too."""
+    if not isinstance(t, torch.Tensor) or t.layout != torch.strided or type(t) not in (torch.Tensor,) or t.is_quantized:
+        return t
+    t = t.detach()
+    if layout == "given" or (t.dim() == 0 and layout != "misaligned"):
+        return t
+    if layout == "transposed":
+        return t.transpose(0, -1).contiguous().transpose(0, -1)
+    if layout == "expanded":
+        return t[:1].expand_as(t) if t.shape[0] else t
+    if layout == "offset":
+        big = torch.empty([n + 2 for n in t.shape], dtype=t.dtype)
+        big.fill_(1)
+        inner = big[tuple(slice(1, n + 1) for n in t.shape)]
+        return inner.copy_(t)
+    if layout == "misaligned":
+        return torch.empty(t.numel() + 1, dtype=t.dtype)[1:].view(t.shape).copy_(t)
+    raise KeyError(layout)
+
+
+def emptied(tensors):
+    """All dimensions of the first tensor's first size, in all tensors, become 0."""
+    n = next((t.shape[0] for t in tensors if t.dim() and t.shape[0] != 1), None)
+    if n is None:
+        return None
+    return [t.detach()[tuple(slice(0, 0) if m == n else slice(None) for m in t.shape)].clone() if t.layout == torch.strided else t for t in tensors]
+
+
+class NoLayout(Exception):
+    pass
+
+
+def laid_out(tensors, layout):
+    found = emptied(tensors) if layout == "empty" else [arrange(t, layout) for t in tensors]
+    if found is None or (layout != "given" and not found):
+        raise NoLayout
+    return found
+
+
+def elements_named(op):
+    """The function with, in place of indices, the elements they name and whether they are within the axis; of a whole order
+    that it names each of them."""
+    def f(x, *args, **kwargs):
+        out = op.op(x, *args, **kwargs)
+        if isinstance(out, torch.Tensor) and (out.dtype != torch.int64 or op.name != "argsort") or x.dim() == 0:
+            return out
+        place = OF_EQUALS[op.name]
+        dim = kwargs.get("dim", args[place] if len(args) > place else -1)
+        values, indices = (None, out) if isinstance(out, torch.Tensor) else out
+        whole = indices if indices.dim() == x.dim() else indices.unsqueeze(dim)
+        each = whole.sort(dim)[0] if op.name in ("sort", "argsort") else None
+        return values, x.take_along_dim(whole, dim), (indices >= 0) & (indices < max(x.shape[dim], 1)), each
+
+    return f
+
+
+def call_of(op, sample):
+    """A function of the sample's tensors alone, the tensors, and a text that says what else the call holds."""
+    of_equals = op.name in OF_EQUALS and not sample.kwargs.get("stable")
+    tensors, space = [], {"op": elements_named(op) if of_equals else op.op}
+
+    def text(x):
+        if isinstance(x, torch.Tensor):
+            tensors.append(x)
+            return f"t{len(tensors) - 1}"
+        if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
+            inner = ", ".join(map(text, x))
+            return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"
+        if x is None or isinstance(x, (bool, int, str)) or isinstance(x, float) and x == x and abs(x) != float("inf"):
+            return repr(x)
+        name = f"c{len(space)}"
+        space[name] = x
+        return name
+
+    arguments = [text(sample.input), *map(text, sample.args), *(f"{k}={text(v)}" for k, v in sample.kwargs.items())]
+    names = ", ".join(f"t{i}" for i in range(len(tensors)))
+    source = f"def f({names}):\n    return op({', '.join(arguments)})\n"
+    exec(source, space)
+    look = source + repr([(t.dim(), str(t.dtype)) for t in tensors])
+    constants = {k: str(v) for k, v in space.items() if k.startswith("c")}
+    return space["f"], tensors, look + str(constants), source
+
+
+def widened(op, sample):
+    """The same call with dtypes of float64 where it names narrower ones."""
+    def wide(x):
+        return torch.float64 if x in (torch.float32, torch.bfloat16, torch.float16) else x
+    from torch.utils import _pytree as pytree
+    copy = type(sample)(sample.input, args=pytree.tree_map(wide, tuple(sample.args)), kwargs=pytree.tree_map(wide, dict(sample.kwargs)))
+    return call_of(op, copy)[0]
+
+
+def run(op, sample, layout, mode, options, family):
+    f, tensors, look, source = call_of(op, sample)
+    if layout == "expanded" and op.name in OVERREADING:
+        return {"class": "illegal", "detail": "eager reads beyond an expanded axis"}
+    try:
+        tensors = laid_out(tensors, layout)
+    except NoLayout:
+        return {"class": "illegal", "detail": "no such layout"}
+    how = {"backend": options["backend"], "dynamic": MODES[mode]}
+    if mode == "static":
+        torch._dynamo.reset()
+    compiled = None
+    if mode == "dynamic":
+        f, compiled = family.setdefault(look, (f, trial.Compiled(f, how)))
+    if op.name in UNINITIALIZED:
+        record = uninitialized(f, tensors, how)
+    else:
+        record = trial.check(f, [tensors], how, wide=widened(op, sample), compiled=compiled)
+    if record["class"] == "not traceable":
+        torch._dynamo.reset()
+        again = trial.check(f, [tensors], {**how, "fullgraph": False}, wide=widened(op, sample))
+        if again["class"] in ("wrong", "raised"):
+            record = again
+    record["call_text"] = source.split("return ")[1].strip()
+    record["shapes"] = [list(t.shape) for t in tensors]
+    return record
+
+
+def uninitialized(f, tensors, how):
+    """Compares only the kind of the answer: the values of uninitialized memory mean nothing."""
+    try:
+        ref = trial.answer(f, tensors)[0]
+    except Exception as error:
+        return {"class": "illegal", "detail": trial.last_line(error)}
+    try:
+        got = trial.Compiled(f, how)(tensors)[0]
+    except Exception as error:
+        theirs = trial.also_fails(f, [tensors], how)
+        return {"class": "not traceable" if theirs else "raised", "detail": trial.last_line(error)}
+    same = all((a.shape, a.dtype) == (b.shape, b.dtype) and oracle.same_strides(a, b) for a, b in zip(trial.tensors(ref), trial.tensors(got)))
+    return {"class": "right" if same else "wrong", "detail": "" if same else "kind of tensor", **trial.stats_of(how["backend"])}
+
+
+def classes(records):
+    """Entry -> its class: the worst of its cases."""
+    found = {}
+    for r in records:
+        if "entry" not in r or r["class"] == "bundle":
+            continue
+        kind = r["class"]
+        if kind == "right":
+            kind = "pytorch" if r.get("pytorch_nodes") else "native"
+        if kind == "unstable":
+            kind = "native"
+        if kind in ("illegal", "random") and r["entry"] in found:
+            continue
+        before = found.get(r["entry"])
+        if before is None or before in ("illegal", "random") or WORST.index(kind) > WORST.index(before):
+            found[r["entry"]] = kind
+    return found
+
+
+def finish(records, options):
+    found = classes(records)
+    counts = collections.Counter(found.values())
+    print("\nentries: " + ", ".join(f"{counts[k]} {k}" for k in WORST if counts[k]) + f"; {len(found)} in all")
+    bad = any(counts[k] for k in ("crash", "timeout", "tool"))
+    records = [r for r in records if r["class"] != "bundle"]
+    whole = options["ci"] and not options["only"] and options["stride"] == 1 and options["backend"] == "tenon"
+    if options["ci"] and options["bless"]:
+        EXPECTED.write_text("".join(f"{name}\t{found[name]}\n" for name in sorted(found)))
+        return 1 if bad else 0
+    if not options["ci"]:
+        return 1 if bad or any(counts[k] for k in ("wrong", "raised")) else 0
+    expected = dict(line.split("\t") for line in EXPECTED.read_text().splitlines()) if EXPECTED.exists() else {}
+    changed = [name for name in sorted(set(found) | (set(expected) if whole else set())) if found.get(name) != expected.get(name)]
+    for name in changed:
+        print(f"changed: {name}: {expected.get(name, 'absent')} -> {found.get(name, 'absent')}")
+    return 1 if changed else 0

@@ -1,0 +1,55 @@
+"""Backends that are wrong on purpose: each campaign must notice every one of them. Tested by tests/campaign/campaign_test.py.
+
+`backend(name)` turns the name of a command line into what `torch.compile(backend=)` takes.
+"""
+
+import os
+import time
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+
+
+def _after(change):
+    """A backend that runs the graph in PyTorch and passes its list of outputs through `change`."""
+    def compiler(gm, _):
+        return make_boxed_func(lambda *args: [change(x) if isinstance(x, torch.Tensor) else x for x in gm.forward(*args)])
+    return lambda gm, inputs, **_: aot_autograd(fw_compiler=compiler, keep_inference_input_mutations=True)(gm, inputs)
+
+
+def _off_by_little(x):
+    return x * 1.001 if x.is_floating_point() else x
+
+
+def _off_by_one(x):
+    return x + 1 if not x.is_floating_point() and x.dtype != torch.bool else x
+
+
+def _no_nan(x):
+    return x.nan_to_num() if x.is_floating_point() else x
+
+
+def _contiguous(x):
+    return x.contiguous()
+
+
+def _raises(x):
+    raise RuntimeError("planted")
+
+
+def _aborts(x):
+    os.abort()
+
+
+def _hangs(x):
+    time.sleep(3600)
+
+
+PLANTED = {"planted_value": _off_by_little, "planted_integer": _off_by_one, "planted_nan": _no_nan,
+           "planted_strides": _contiguous, "planted_raise": _raises, "planted_crash": _aborts, "planted_hang": _hangs,
+           "planted_nothing": lambda x: x}
+
+
+def backend(name):
+    return _after(PLANTED[name]) if name in PLANTED else name

@@ -1,0 +1,217 @@
+"""One function, one way to compile it, several calls: the class of what came out.
+
+    right          as eager, by oracle.py
+    wrong          it is not
+    unstable       it differs about as much as eager does when inputs move by one unit in the last place
+    raised         Tenon raises where eager does not
+    not traceable  so does backend="aot_eager" (or "eager"): PyTorch's limit
+    pytorch wrong  backend="aot_eager" is wrong in the same way, or the strides are those of PyTorch's fake tensors: PyTorch's mistake
+    illegal        eager raises, so nothing is asked
+    random         two runs of eager differ
+
+`check` also says how many nodes Tenon and PyTorch ran, and times of the first and of a later call.
+"""
+
+import contextlib
+import re
+import time
+import warnings
+
+import torch
+import torch._dynamo
+from torch.utils import _pytree as pytree
+
+from . import oracle, planted
+
+warnings.filterwarnings("ignore")
+SEED = 7
+
+
+def tensors(tree):
+    return [t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)]
+
+
+def answer(f, args):
+    """Returns what a call leaves behind: its result, the arguments' values afterwards, and who shares storage with whom."""
+    torch.manual_seed(SEED)
+    with torch.no_grad():
+        out = f(*args)
+    return (out, tensors(args))
+
+
+def clone_answer(result):
+    """Values as they are now, apart from storages that later calls may change."""
+    return pytree.tree_map(lambda t: oracle.twin([t])[0] if isinstance(t, torch.Tensor) else t, result)
+
+
+@contextlib.contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def exactly(f, args):
+    """The answer in float64, or None where the function cannot do that."""
+    try:
+        with default_dtype(torch.float64):
+            return answer(f, oracle.twin(args, oracle.widen))
+    except Exception:
+        return None
+
+
+def last_line(error):
+    """Returns the message of an exception on one line, without addresses and Dynamo's advice."""
+    text = f"{type(error).__name__}: {error}".split("\nFrom user code")[0].split("\n\nSet TORCHDYNAMO_VERBOSE")[0]
+    text = re.sub(r"0x[0-9a-f]+", "0x", " | ".join(line.strip() for line in text.splitlines() if line.strip()))
+    return text[:700]
+
+
+def stats_of(backend):
+    if backend != "tenon":
+        return {}
+    import tenon
+    s = tenon.stats()
+    return {"tenon_nodes": s["nodes"], "pytorch_nodes": sum(s["fallback_reasons"].values()), "reasons": s["fallback_reasons"],
+            "compile_ms": round(s["compile_ms"], 1), "kernels": s["kernels_compiled"], "programs": s["programs"]}
+
+
+class Compiled:
+    """`f` under torch.compile, as `how` says: {backend, dynamic, fullgraph, freeze}."""
+
+    def __init__(self, f, how):
+        self.how = how
+        options = {"freeze": True} if how.get("freeze") and how["backend"] == "tenon" else None
+        self.f = torch.compile(f, backend=planted.backend(how["backend"]), dynamic=how.get("dynamic"),
+                               fullgraph=how.get("fullgraph", True), options=options)
+
+    def __call__(self, args):
+        return answer(self.f, args)
+
+
+def also_fails(f, calls, how):
+    """Does PyTorch's own tracing backend fail on these calls, too?"""
+    for backend in ("aot_eager", "eager"):
+        torch._dynamo.reset()
+        try:
+            compiled = Compiled(f, {**how, "backend": backend})
+            for args in calls:
+                compiled(oracle.twin(args))
+        except Exception as error:
+            return f"{backend}: {last_line(error)}"
+    return None
+
+
+def also_wrong(f, calls, how, problem):
+    torch._dynamo.reset()
+    try:
+        compiled = Compiled(f, {**how, "backend": "aot_eager"})
+        found = None
+        for args in calls:
+            ref = answer(f, theirs := oracle.twin(args))
+            got = compiled(mine := oracle.twin(args))
+            found = judge(f, args, clone_answer(ref), got)[1]
+            if found is None and (oracle.sharing(tensors(got[0]) + tensors(mine))
+                                  != oracle.sharing(tensors(ref[0]) + tensors(theirs))):
+                found = "aliasing"
+    except Exception:
+        return False
+    return found is not None and found.split(":")[:2] == problem.split(":")[:2]
+
+
+def traced_so(f, args, got):
+    """Whether the strides of `got` are those of PyTorch's fake tensors: its meta function differs from its kernel, and
+    whatever traces programs follows the meta function."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    args = oracle.twin(args)
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            fake = tensors(f(*pytree.tree_map_only(torch.Tensor, mode.from_tensor, args)))
+    except Exception:
+        return False
+    return len(fake) == len(got) and all(a.shape == b.shape and oracle.same_strides(a, b) for a, b in zip(fake, got))
+
+
+def judge(f, args, ref, got, wide=None, moved=None):
+    """("right" or "unstable" or "wrong", sentence). `moved(i)` is f with weights moved a little."""
+    problem = oracle.compare(ref, got, None)
+    if problem is None:
+        return "right", None
+    exact = exactly(wide or f, args)
+    problem = oracle.compare(ref, got, exact)
+    if problem is None:
+        return "right", None
+    runs = []
+    for i in range(4):
+        try:
+            runs.append(clone_answer(answer(moved(i) if moved else f, oracle.twin(args, oracle.moved(i)))))
+        except Exception:
+            return "wrong", problem
+    if oracle.unstable(runs, ref, got):
+        return "unstable", problem
+    return "wrong", problem
+
+
+def check(f, calls, how, wide=None, compiled=None, timed=False, aliases=True, moved=None):
+    """The record of these calls. `compiled` goes on with a function compiled before (then only new calls are counted)."""
+    backend = how["backend"]
+    refs = []
+    for args in calls:
+        try:
+            ref = answer(f, mine := oracle.twin(args))
+            shared = oracle.sharing(tensors(ref[0]) + tensors(mine))
+            again = answer(f, oracle.twin(args))
+        except Exception as error:
+            return {"class": "illegal", "detail": last_line(error)}
+        if oracle.compare(ref, again, again) is not None:
+            return {"class": "random", "detail": "two runs of eager differ"}
+        refs.append((clone_answer(ref), shared))
+    if backend == "tenon":
+        import tenon
+        tenon.reset_stats()
+    if compiled is None:
+        compiled = Compiled(f, how)
+    record, worst = {}, ("right", None)
+    for n, (args, (ref, shared)) in enumerate(zip(calls, refs)):
+        mine = oracle.twin(args)
+        begin = time.perf_counter()
+        try:
+            got = compiled(mine)
+        except Exception as error:
+            record = {"detail": last_line(error), "call": n, **stats_of(backend)}
+            theirs = also_fails(f, calls[:n + 1], how)
+            return {"class": "not traceable", **record, "host": theirs} if theirs else {"class": "raised", **record}
+        if n == 0:
+            record["first_s"] = round(time.perf_counter() - begin, 3)
+        kind, problem = judge(f, args, ref, got, wide, moved)
+        if kind == "right" and aliases and oracle.sharing(tensors(got[0]) + tensors(mine)) != shared:
+            kind, problem = "wrong", "aliasing: outputs share storage with others than in eager"
+        if kind == "wrong":
+            worst = ("wrong", f"call {n}: {problem}")
+            break
+        if kind == "unstable" and worst[0] == "right":
+            worst = (kind, f"call {n}: {problem}")
+    record.update(stats_of(backend))
+    if worst[0] == "wrong" and (": strides: " in worst[1] and traced_so(f, args, tensors(got[0]))
+                                or also_wrong(f, calls, how, worst[1].split(": ", 1)[1])):
+        worst = ("pytorch wrong", worst[1])
+    if timed and worst[0] == "right":
+        record["ratio"], record["later_ms"] = ratio(f, compiled, calls[0])
+    return {"class": worst[0], "detail": worst[1] or "", **record}
+
+
+def ratio(f, compiled, args):
+    """Time of a later call over eager's, the least of three each, and Tenon's in ms."""
+    times = {}
+    for name, run in (("eager", lambda a: answer(f, a)), ("compiled", compiled)):
+        best = float("inf")
+        for _ in range(3):
+            mine = oracle.twin(args)
+            begin = time.perf_counter()
+            run(mine)
+            best = min(best, time.perf_counter() - begin)
+        times[name] = best
+    return round(times["compiled"] / times["eager"], 2), round(times["compiled"] * 1e3, 3)
