@@ -76,7 +76,7 @@ EXPRESSIONS = [
     (2, "F.pad({f}, ({p}, {p}))"), (1, "F.pad({f}, ({p}, {p}, {p}, {p}), value={n})"), (1, "F.pad({f}, (1, 2), mode='{PAD}')"), (1, "{a}.tile({k})"),
     (1, "{f}.tril({z})"), (1, "{f}.triu({z})"), (1, "torch.diag_embed({f})"), (1, "{a}.rot90(1, ({d}, {e}))"), (1, "torch.tril({a}, {z})"), (1, "torch.block_diag({f2}, {f2})"),
     # indices
-    (3, "{a}[{x0}]"), (2, "{a}.index_select({d}, {xd})"), (2, "torch.gather({f}, {d}, {f0}.argsort({d}))"), (2, "torch.take_along_dim({f}, {xk}, {d})"),
+    (3, "{a}[{x0}]"), (2, "{a}.index_select({d}, {xd})"), (2, "torch.gather({f}, {d}, {f0}.argsort({d}, stable=True))"), (2, "torch.take_along_dim({f}, {xk}, {d})"),
     (2, "F.embedding({xw}, {w})"), (1, "{a}[:, {x1}]"), (1, "{a}[{x0}, {x1}]"), (1, "{a}[..., {xl}]"), (1, "torch.index_add({f}, {d}, {xn}, {f0})"),
     (1, "{f}.scatter({d}, {xk}, {n})"), (1, "{f}.scatter_add({d}, {xk}, {f0})"), (1, "{f}.index_fill({d}, {xd}, {n})"), (1, "torch.take({a}, {xt})"),
     (1, "F.one_hot({xk}, {a0}.shape[{d}])"), (1, "{f}.scatter_reduce({d}, {xk}, {f0}, '{SR}')"), (1, "{f}.index_copy({d}, {xn}, {f0}.flip({d}))"),
@@ -292,7 +292,7 @@ class Generator:
             if word[0] == "x":      # indices in range, negative ones too where eager takes them
                 d = {"0": "0", "1": "1", "l": "-1"}.get(word[1], str(state.get("d", 0)))
                 if word == "xk":
-                    return f"({first}.argsort({d}) {r.choice(['', '// 2'])})"
+                    return f"({first}.argsort({d}, stable=True) {r.choice(['', '// 2'])})"
                 if word == "xn":
                     return f"torch.arange({first}.shape[{d}]).flip(0)"
                 if word == "xt":
