@@ -184,6 +184,10 @@ class Emitter:
     def cast(self, v, dtype):
         return v if v.dtype == dtype else self.op("cast", [v], dtype, v.shape, dtype=Raw(dtype))
 
+    def wide(self, v):
+        """A 16-bit float as f32, so that only the result of several ops is rounded; others as they are."""
+        return self.cast(v, "f32") if v.dtype in HALVES else v
+
     def full(self, value, dtype, shape=()):
         if isinstance(value, (complex, torch.SymFloat, torch.SymBool)):
             raise Unsupported(f"a {type(value).__name__} operand")

@@ -6,7 +6,7 @@ Tested by tests/torch/test_lower.py.
 
 import math
 
-from .lower import HALVES, dtype_of
+from .lower import dtype_of
 from .rows import row
 
 
@@ -45,7 +45,7 @@ class _Term:
 
 
 def _terms(e, *values):
-    return [_Term(e, e.cast(v, "f32") if v.dtype in HALVES else v) for v in values]
+    return [_Term(e, e.wide(v)) for v in values]
 
 
 # --- activations ------------------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ import math
 import torch
 
 from . import symexpr
-from .lower import HALVES, Raw, dtype_of, floor_div, same_shape
+from .lower import Raw, dtype_of, floor_div, same_shape
 from .rows import row
 from .rows_index import neutral
-from .rows_map import scaled
+from .rows_map import number_is, scaled
 from .rows_pool import max_pool_with_indices
 from .symexpr import Unsupported
 
@@ -27,15 +27,10 @@ def _(e, bias, a, b, beta=1, alpha=1):
     product = e.matmul(a, b)
     if e.node.target._opname == "addbmm":
         product = e.reduce("sum", product, [0])
-    plain = _number_is(beta, 0) or (_number_is(beta, 1) and _number_is(alpha, 1))
-    if product.dtype in HALVES and not plain:
-        product, bias = e.cast(product, "f32"), e.cast(bias, "f32")
+    if not number_is(beta, 0) and not (number_is(beta, 1) and number_is(alpha, 1)):
+        product, bias = e.wide(product), e.wide(bias)
     product = scaled(e, product, alpha)
-    return product if _number_is(beta, 0) else e.map("add", product, scaled(e, bias, beta))
-
-
-def _number_is(x, value):
-    return isinstance(x, (int, float)) and x == value
+    return product if number_is(beta, 0) else e.map("add", product, scaled(e, bias, beta))
 
 
 @row("convolution")
@@ -111,7 +106,7 @@ def _(e, x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pa
 def _averages_of_padded(e, x, kernel, stride, padding, high, count_include_pad, divisor):
     """Where ceil_mode pads by an amount for each size, or crops: that is done beforehand, and each window's divisor counted."""
     rank, number = len(kernel), lambda n: e.full(n, "i64")
-    y = e.cast(x, "f32") if x.dtype in HALVES else x
+    y = e.wide(x)
     wide = x.shape[:2] + tuple(symexpr.size(p + n + h) for p, n, h in zip(padding, x.shape[2:], high))
     y = e.op("pad", [y], y.dtype, wide, low=[0, 0, *padding], high=[0, 0, *high], value=Raw("0.0"))
     output, none = e.shape[-rank:], [0] * rank
@@ -147,7 +142,7 @@ def _uneven_averages(e, x, output):
     """Averages over windows that differ in length, of the last axes: window i of n is from i*size//n to ceil((i+1)*size/n). Each
     axis is gathered as rows that are as long as the longest window, and summed where the row's is."""
     dtype, count = x.dtype, None
-    y = e.cast(x, "f32") if dtype in HALVES else x
+    y = e.wide(x)
     for axis, n in zip(range(x.rank - len(output), x.rank), output):
         extent = x.shape[axis]
         rows = (n, symexpr.size(floor_div(symexpr.size(extent + n - 1), n) + 1))
@@ -191,7 +186,7 @@ def _(e, x, normalized_shape, weight, bias, eps):
     y = e.op("layer_norm", [x, weight, bias], x.dtype, x.shape, axes_count=count, eps=float(eps))
     mean = rstd = None
     if e.used(1) or e.used(2):
-        axes, wide = list(range(x.rank - count, x.rank)), e.cast(x, "f32") if x.dtype in HALVES else x
+        axes, wide = list(range(x.rank - count, x.rank)), e.wide(x)
         mean = e.cast(e.reduce("mean", wide, axes, True), dtype_of(e.fake[1].dtype))
         variance = e.reduce("var", wide, axes, True, correction=0.0)
         rstd = e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps))))
@@ -205,7 +200,7 @@ def _(e, x, weight, bias, n, c, hxw, group, eps):
     y = e.op("group_norm", [x, weight, bias], x.dtype, x.shape, groups=group, eps=float(eps))
     mean = rstd = None
     if e.used(1) or e.used(2):
-        wide = e.reshape(e.cast(x, "f32") if x.dtype in HALVES else x, (n, group, symexpr.product(x.shape[1:]) // group))
+        wide = e.reshape(e.wide(x), (n, group, symexpr.product(x.shape[1:]) // group))
         mean = e.cast(e.reduce("mean", wide, [2]), dtype_of(e.fake[1].dtype))
         variance = e.reduce("var", wide, [2], correction=0.0)
         rstd = e.cast(e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps)))), dtype_of(e.fake[2].dtype))

@@ -6,7 +6,7 @@ How rows are written: rows.py. Tested by tests/torch/test_lower.py.
 import operator
 
 from . import rows_map, rows_move, symexpr  # noqa: F401  (rows_map fills the table, too)
-from .lower import FLOATS, HALVES, Raw, same_shape
+from .lower import FLOATS, Raw, same_shape
 from .rows import TABLE, Row, row
 from .symexpr import Unsupported, size
 
@@ -183,7 +183,7 @@ def _(e, x, source, offset=0, dim1=0, dim2=1):
 def _(e, x):
     length = min(x.shape) if all(isinstance(n, int) for n in x.shape) else symexpr.smaller(*x.shape)
     rows, columns = x.shape
-    flat = e.reshape(e.cast(x, e.dtype if e.dtype not in HALVES else "f32"), [size(rows * columns)])
+    flat = e.reshape(e.wide(e.cast(x, e.dtype)), [size(rows * columns)])
     return e.reduce("sum", rows_move._every(e, flat, 0, 0, length, size(columns + 1)), [0])
 
 

@@ -7,8 +7,9 @@ Tested by tests/torch/test_lower.py.
 import math
 
 from . import symexpr
-from .lower import FLOATS, HALVES, Value, broadcast
+from .lower import FLOATS, Value, broadcast
 from .rows import row
+from .rows_map import number_is, scaled
 from .symexpr import Unsupported
 
 _INTS = {"i64": 64, "i32": 32, "i16": 16, "i8": 8}
@@ -84,11 +85,9 @@ def _rows_of(e, x, dim, index, source):
 def _(e, x, dim, index, source, alpha=1):
     shape = x.shape
     x, axis, index, source = _rows_of(e, x, dim, index, source)
-    if not (isinstance(alpha, (int, float)) and alpha == 1):
-        if x.dtype in HALVES:
-            x, source = e.cast(x, "f32"), e.cast(source, "f32")
-        source = e.map("logical_and" if x.dtype == "bool" else "mul", source, e.full(alpha, x.dtype))
-    return e.reshape(e.cast(_put(e, x, axis, index, source, "add"), e.dtype), shape)
+    if not number_is(alpha, 1):
+        x, source = e.wide(x), e.wide(source)
+    return e.reshape(e.cast(_put(e, x, axis, index, scaled(e, source, alpha), "add"), e.dtype), shape)
 
 
 @row("index_copy")
@@ -161,8 +160,8 @@ def _folded(e, x, dim, index, source, mode, include_self=True, mean=False):
             source = e.slice(source, i, 0, n)
     else:
         source = e.full(source, dtype, index.shape)
-    if dtype in HALVES and mode != "set":
-        x, source = e.cast(x, "f32"), e.cast(source, "f32")
+    if mode != "set":
+        x, source = e.wide(x), e.wide(source)
     if not include_self:
         x = _scatter(e, x, axis, index, e.full(neutral(mode, dtype), x.dtype, index.shape), "set")
     y = _scatter(e, x, axis, index, source, mode)

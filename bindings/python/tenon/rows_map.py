@@ -97,8 +97,13 @@ def _(e, a, b, c):
     return e.map("fma", *e.promote(Promotion.DEFAULT, a, b, c))
 
 
+def number_is(x, value):
+    """Whether x is a number that is known, and this one."""
+    return isinstance(x, (int, float)) and x == value
+
+
 def scaled(e, v, alpha):
-    if isinstance(alpha, (int, float)) and alpha == 1:
+    if number_is(alpha, 1):
         return v
     return e.map("logical_and" if v.dtype == "bool" else "mul", v, e.scalar_like(v, alpha))
 
@@ -106,9 +111,7 @@ def scaled(e, v, alpha):
 def _alpha_kind(e, a, b, alpha):
     """Operands of a + alpha * b. A factor that is not 1 is a number that takes part in f32 for 16-bit floats."""
     a, b = e.promote(Promotion.DEFAULT, a, b)
-    if a.dtype in HALVES and not (isinstance(alpha, (int, float)) and alpha == 1):
-        a, b = e.cast(a, "f32"), e.cast(b, "f32")
-    return a, b
+    return (a, b) if number_is(alpha, 1) else (e.wide(a), e.wide(b))
 
 
 @row("add.Tensor", "add.Scalar")
@@ -227,7 +230,7 @@ def _(e, x, negative_slope=0.01):
 def _(e, x, alpha=1, scale=1, input_scale=1):
     if scale == 1 and input_scale == 1:
         return _activation(e, "elu", x, alpha=float(alpha))
-    y = e.cast(x, "f32") if x.dtype in HALVES else x
+    y = e.wide(x)
     zero, constant = e.scalar_like(y, 0.0), lambda c: e.scalar_like(y, float(c))
     low = e.map("mul", e.map("expm1", e.map("mul", y, constant(input_scale))), constant(alpha * scale))
     return e.map("where", e.map("gt", y, zero), e.map("mul", y, constant(scale)), low)
@@ -334,8 +337,7 @@ def _variance(e, x, dim, correction, keepdim):
 @row("var.correction", "std.correction")
 def _(e, x, dim=None, correction=None, keepdim=False):
     if e.node.target._opname == "std":
-        wide = e.cast(x, "f32") if x.dtype in HALVES else x
-        return e.map("sqrt", _variance(e, wide, dim, correction, keepdim))
+        return e.map("sqrt", _variance(e, e.wide(x), dim, correction, keepdim))
     return _variance(e, x, dim, correction, keepdim)
 
 
@@ -390,9 +392,8 @@ def _(e, x, dtype):
 # --- random numbers ---------------------------------------------------------------------------------------------------
 def _masked(e, x, mask, scale):
     """x * mask * scale, rounded once: NaN and infinities become NaN where the mask is 0."""
-    wide = "f32" if x.dtype in HALVES else x.dtype
-    y = e.map("mul", e.map("mul", e.cast(x, wide), e.cast(mask, wide)), e.full(scale, wide))
-    return e.cast(y, x.dtype)
+    v = e.wide(x)
+    return e.cast(e.map("mul", e.map("mul", v, e.cast(mask, v.dtype)), e.scalar_like(v, scale)), x.dtype)
 
 
 @row("native_dropout")

@@ -6,13 +6,9 @@ Tested by tests/torch/test_lower.py.
 import math
 
 from . import rows_map, symexpr
-from .lower import FLOATS, HALVES, broadcast
+from .lower import FLOATS, broadcast
 from .rows import TABLE, row
 from .symexpr import Unsupported
-
-
-def _wide(e, v):
-    return e.cast(v, "f32") if v.dtype in HALVES else v
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------
@@ -31,7 +27,7 @@ def _(e, x, p, *dim_and_keepdim, dtype):
 
 @row("renorm")
 def _(e, x, p, dim, maxnorm):
-    v = _wide(e, x)
+    v = e.wide(x)
     axes = [i for i in range(x.rank) if i != dim % x.rank]
     n = _norm_of(e, v, p, axes)
     scaled = e.map("div", e.scalar_like(v, float(maxnorm)), e.map("add", n, e.scalar_like(v, 1e-7)))
@@ -134,7 +130,7 @@ def _(e, a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
         shape = list(v.shape)
         for axis in sorted(axes):
             shape.insert(axis, 1)
-        return _wide(e, e.reshape(v, shape))
+        return e.wide(e.reshape(v, shape))
 
     product = e.map("mul", e.map("mul", spread(a, expand1), spread(b, expand2)), spread(c, expand3))
     return e.cast(e.reduce("sum", product, sumdim) if sumdim else product, e.dtype)

@@ -5,7 +5,7 @@ Tested by tests/torch/test_lower.py.
 """
 
 from . import symexpr
-from .lower import FLOATS, HALVES, Raw, dtype_of, floor_div
+from .lower import FLOATS, Raw, dtype_of, floor_div
 from .rows import row
 from .rows_copy import not_channels_last
 from .rows_index import neutral
@@ -141,5 +141,4 @@ def _(e, x, places, output_size, stride=None, padding=None):
 @row("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
 def _(e, grad, x, kernel_size, stride, padding, dilation, ceil_mode, places):
     rank = 2 if "2d" in e.node.target._opname else 3
-    grad = e.cast(grad, "f32") if grad.dtype in HALVES else grad
-    return _put_back(e, grad, places, x.shape[-rank:], "add")
+    return _put_back(e, e.wide(grad), places, x.shape[-rank:], "add")

@@ -93,14 +93,9 @@ def _(e, a, b):
 
 
 # --- in simpler ops ---------------------------------------------------------------------------------------------------
-def _wide(e, *values):
-    """16-bit floats as f32, so that only the result is rounded."""
-    return [e.cast(v, "f32") if v.dtype in HALVES else v for v in values]
-
-
 @row("logaddexp", "logaddexp2")
 def _(e, a, b):
-    a, b = _wide(e, *e.promote(Promotion.INT_TO_FLOAT, a, b))
+    a, b = map(e.wide, e.promote(Promotion.INT_TO_FLOAT, a, b))
     decay = e.map("neg", e.map("abs", e.map("sub", a, b)))
     if e.node.target._opname == "logaddexp":
         more = e.map("log1p", e.map("exp", decay))
@@ -144,7 +139,7 @@ def _(e, x, exponent):
 def _(e, x, decimals=0):
     if x.dtype not in FLOATS:
         raise Unsupported("round to decimals of integers")
-    x, = _wide(e, x)
+    x = e.wide(x)
     power = e.scalar_like(x, 10.0 ** abs(decimals) if abs(decimals) < 309 else math.inf)
     first, second = ("div", "mul") if decimals < 0 else ("mul", "div")
     return e.map(second, e.map("round", e.map(first, x, power)), power)
@@ -198,7 +193,7 @@ def _(e, x):
     if x.dtype == "bool":
         return e.full(False, "bool", x.shape)
     if x.dtype in FLOATS:
-        x = _bits(e, *_wide(e, x))
+        x = _bits(e, e.wide(x))
     return e.map("lt", x, e.scalar_like(x, 0))
 
 
@@ -210,7 +205,7 @@ def _with_sign(e, x, of):
 
 @row("copysign.Tensor", "copysign.Scalar")
 def _(e, x, sign):
-    return _with_sign(e, *_wide(e, *e.promote(Promotion.INT_TO_FLOAT, x, sign)))
+    return _with_sign(e, *map(e.wide, e.promote(Promotion.INT_TO_FLOAT, x, sign)))
 
 
 @row("nextafter")
@@ -219,7 +214,7 @@ def _(e, x, toward):
     if x.dtype not in FLOATS:
         raise Unsupported("nextafter of integers")
     step = 1 << _DROPPED[x.dtype]
-    a, b = _wide(e, x, toward)
+    a, b = e.wide(x), e.wide(toward)
     bits = _bits(e, a)
     zero, one = e.scalar_like(a, 0.0), e.scalar_like(bits, step)
     away = e.map("eq", e.map("lt", a, b), e.map("gt", a, zero))
@@ -243,7 +238,7 @@ def _(e, x, toward):
 def _(e, x):
     if x.dtype not in FLOATS:
         raise Unsupported("frexp of integers")
-    a, = _wide(e, x)
+    a = e.wide(x)
     mantissa = _MANTISSA[a.dtype]
     bias, lift = (1022, 64) if a.dtype == "f64" else (126, 64)
     size = e.map("abs", a)
