@@ -129,7 +129,7 @@ def _(e, x, output_size):
     spatial = int(e.node.target._opname[-2])
     batched = _batched(e, x, spatial)
     output = list(e.shape[-spatial:])
-    if any(isinstance(n, int) and n == 0 for n in output):
+    if symexpr.is_empty(output):
         raise Unsupported("adaptive pooling to no element")
     if not all(isinstance(n, int) for n in (*output, *x.shape[-spatial:])):
         if not all(isinstance(n, int) and symexpr.same(symexpr.remainder(m, n), 0) for m, n in zip(x.shape[-spatial:], output)):

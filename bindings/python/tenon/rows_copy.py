@@ -64,13 +64,13 @@ def _as_strided(e, x, shape, stride, offset):
     """Views of x's memory: windows, one axis of the result after the other, each as wide as what the axes behind it span."""
     shape, strides = symexpr.sizes(shape), symexpr.sizes(stride)
     start = _start(e, x, offset)
-    if any(isinstance(n, int) and n == 0 for n in shape):
+    if symexpr.is_empty(shape):
         return e.full(0, x.dtype, shape)
-    if any(isinstance(n, int) and n == 0 for n in x.shape):
+    if symexpr.is_empty(x.shape):
         raise Unsupported("as_strided of a tensor without elements")
     x_strides = symexpr.sizes(x.fake.stride())
     for axis, n in enumerate(x_strides):
-        if isinstance(n, int) and n == 0:
+        if symexpr.is_zero(n):
             x = e.slice(x, axis, 0, 1)  # what is expanded is there once
     flat, _ = _memory(e, x, x_strides)
     if not all(isinstance(n, int) for n in (*shape, *strides, start)):
@@ -93,7 +93,7 @@ def _places(e, shape, strides, start):
     """start + the sum of index * stride over the axes."""
     places = e.full(start, "i64", shape)
     for axis, stride in enumerate(strides):
-        if not (isinstance(stride, int) and stride == 0):
+        if not symexpr.is_zero(stride):
             places = e.map("add", places, e.map("mul", e.iota(shape, axis=axis), e.full(stride, "i64")))
     return places
 
@@ -163,7 +163,8 @@ def _overwritten(e, memory, source, shape, strides, start):
 def _(e, x, source, offset=0, dim1=0, dim2=1):
     a, b = dim1 % x.rank, dim2 % x.rank
     source = e.cast(source, x.dtype)
-    if isinstance(length := source.shape[-1], int) and length == 0:
+    length = source.shape[-1]
+    if symexpr.is_zero(length):
         return x
     perm = [i for i in range(x.rank) if i not in (a, b)] + [a, b]
     y = e.transpose(x, perm)

@@ -153,7 +153,7 @@ def _folded(e, x, dim, index, source, mode, include_self=True, mean=False):
         source = _vector(e, e.cast(source, dtype))
     x, index = _vector(e, x), _vector(e, index)
     axis = dim % x.rank
-    if any(isinstance(n, int) and n == 0 for n in index.shape):
+    if symexpr.is_empty(index.shape):
         return e.reshape(x, shape)
     if isinstance(source, Value):
         for i, n in enumerate(index.shape):
@@ -215,13 +215,9 @@ def _ranks(e, mask):
     return e.map("sub", ends, flat), e.reduce("sum", flat, [0])
 
 
-def _some(shape):
-    return not any(isinstance(n, int) and n == 0 for n in shape)
-
-
 @row("masked_scatter")
 def _(e, x, mask, source):
-    if not _some(e.shape) or not _some(source.shape):
+    if symexpr.is_empty(e.shape) or symexpr.is_empty(source.shape):
         return e.expand(x, e.shape)
     x, mask = e.expand(x, e.shape), e.expand(e.cast(mask, "bool"), e.shape)
     flat = e.reshape(mask, [symexpr.product(e.shape)])
@@ -238,7 +234,7 @@ def put_through_mask(e, x, mask, values, accumulate):
     wide = e.reshape(mask, mask.shape + (1,) * len(behind))
     if values.rank == len(behind) + 1 and not symexpr.is_one(values.shape[0]):
         number = values.shape[0]
-        if not _some(values.shape) or not _some(x.shape):
+        if symexpr.is_empty(values.shape) or symexpr.is_empty(x.shape):
             return x
         place, total = _ranks(e, mask)
         # As many rows as true places, or there is an error: an index out of range.
@@ -363,7 +359,7 @@ def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=Fal
     axis, number, mode = axis % x.rank, (lambda n: e.full(n, "i64")), _FOLDS[reduce]
     lead, count, behind = symexpr.product(x.shape[:axis]), x.shape[axis], x.shape[axis + 1:]
     segments = e.shape[axis]
-    if not _some(x.shape) or not _some(e.shape):
+    if symexpr.is_empty(x.shape) or symexpr.is_empty(e.shape):
         raise Unsupported("segments of nothing")
     if not behind:
         raise Unsupported("segments of single elements, which PyTorch's loops fold sooner")

@@ -37,7 +37,7 @@ def _(e, x, p, dim, maxnorm):
 
 def _norm_of(e, v, p, axes, keepdims=True):
     """The p-norm of differences (or elements), of f32 or f64, over axes."""
-    if any(isinstance(v.shape[i], int) and v.shape[i] == 0 for i in axes):
+    if symexpr.is_empty(v.shape[i] for i in axes):
         return e.full(0.0, v.dtype, [1 if i in axes else n for i, n in enumerate(v.shape) if keepdims or i not in axes])
     if p == 2:
         return e.map("sqrt", e.reduce("sum", e.map("square", v), axes, keepdims))
@@ -87,7 +87,7 @@ def _euclidean(e, a, b):
 def _(e, x, p=2.0):
     """Distance k is of the rows i < j that stand at k in the upper triangle of a matrix, row by row."""
     n, count = x.shape[0], e.shape[0]
-    if isinstance(count, int) and count == 0:
+    if symexpr.is_zero(count):
         return e.full(0.0, x.dtype, e.shape)
     k, number = e.iota([count]), lambda m: e.full(m, "i64")
     half = e.map("sub", e.cast(number(n), "f64"), e.full(0.5, "f64"))

@@ -74,14 +74,14 @@ def _bound(bound, extent, default):
     if from_start is None:
         raise Unsupported("a slice bound that may be negative or not")
     if from_start:
-        return bound if isinstance(bound, int) and bound == 0 else symexpr.smaller(bound, extent)
+        return bound if symexpr.is_zero(bound) else symexpr.smaller(bound, extent)
     return symexpr.larger(size(bound + extent), 0)
 
 
 def _range(x, axis, start, length, step):
     """Start and end of x[start::step], of which PyTorch takes `length`: the end is where the last one lies."""
     start = _bound(start, x.shape[axis], 0)
-    if step == 1 or (isinstance(length, int) and length == 0):
+    if step == 1 or symexpr.is_zero(length):
         return start, size(start + length)
     end = size(start + (length - 1) * step + 1)
     return start, end if symexpr.at_least(length, 1) else symexpr.larger(start, end)
@@ -156,7 +156,7 @@ def _(e, x, shifts, dims=()):
         x, dims = e.reshape(x, [symexpr.product(shape)]), [0]
     for shift, dim in zip(shifts, dims):
         extent = x.shape[dim]
-        if isinstance(extent, int) and extent == 0:
+        if symexpr.is_zero(extent):
             continue
         if (cut := symexpr.remainder(size(-shift), extent)) != 0:
             x = e.concat([e.slice(x, dim, cut, extent), e.slice(x, dim, 0, cut)], dim)
@@ -173,7 +173,7 @@ def _(e, x, repeats):
 
 @row("cat")
 def _(e, tensors, dim=0):
-    tensors = [t for t in tensors if not (t.rank == 1 and isinstance(t.shape[0], int) and t.shape[0] == 0)] or tensors[:1]
+    tensors = [t for t in tensors if not (t.rank == 1 and symexpr.is_empty(t.shape))] or tensors[:1]
     return e.concat([e.cast(t, e.dtype) for t in tensors], dim)
 
 
@@ -270,7 +270,7 @@ def _(e, *_, **__):
 def _(e, x, diagonal=0):
     shape = x.shape[-2:]
     rows, columns = e.iota(shape, axis=0), e.iota(shape, axis=1)
-    if not (isinstance(diagonal, int) and diagonal == 0):
+    if not symexpr.is_zero(diagonal):
         rows = e.map("add", rows, e.full(diagonal, "i64"))
     kept = e.map("le" if e.node.target._opname == "tril" else "ge", columns, rows)
     return e.map("where", kept, x, e.scalar_like(x, 0))

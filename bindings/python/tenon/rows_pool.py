@@ -59,7 +59,7 @@ def max_pool_with_indices(e, x, kernel, stride, padding, high, dilation):
     extents, number = x.shape[2:], lambda n: e.full(n, "i64")
     wide = x.shape[:2] + tuple(size(low + n + end) for low, n, end in zip(padding, extents, high))
     y = x
-    if any(not (isinstance(n, int) and n == 0) for n in (*padding, *high)):
+    if not all(map(symexpr.is_zero, (*padding, *high))):
         y = e.op("pad", [x], x.dtype, wide, low=[0, 0, *padding], high=[0, 0, *high],
                  value=Raw(repr(neutral("max", x.dtype))))
     output = [size(floor_div(size(n - d * (k - 1) - 1), s) + 1) for n, k, s, d in zip(wide[2:], kernel, stride, dilation)]
@@ -80,7 +80,7 @@ def _(e, x, output_size):
     rank = int(e.node.target._opname[-2])
     lead, extents, number = x.rank - rank, x.shape[-rank:], lambda n: e.full(n, "i64")
     output = symexpr.sizes(e.fake[0].shape)[-rank:]
-    if any(isinstance(n, int) and n == 0 for n in output):
+    if symexpr.is_empty(output):
         return tuple(e.full(0, dtype_of(f.dtype), f.shape) for f in e.fake)
     if all(isinstance(n, int) for n in (*output, *extents)) and all(m % n == 0 for m, n in zip(extents, output)):
         kernel, none = [m // n for m, n in zip(extents, output)], [0] * rank
@@ -122,7 +122,7 @@ def _(e, x, output_size):
 def _put_back(e, v, places, plane, mode):
     """Planes of zeros into which the elements of v are written, or added, at their places."""
     rank = len(plane)
-    if any(isinstance(n, int) and n == 0 for n in (*v.shape, *plane)):
+    if symexpr.is_empty((*v.shape, *plane)):
         return e.full(0, v.dtype, e.shape)
     planes, count, area = (symexpr.product(s) for s in (v.shape[:-rank], v.shape[-rank:], plane))
     flat = [e.reshape(t, [planes, count]) for t in (v, places)]

@@ -83,7 +83,7 @@ def _(e, x, k, dim=-1, keepdim=False):
 def _middle(x, axis):
     _no_bools(x)
     n = x.shape[axis]
-    if isinstance(n, int) and n == 0:
+    if symexpr.is_zero(n):
         raise Unsupported("the median of nothing")
     return floor_div(size(n - 1), 2)
 
@@ -123,7 +123,7 @@ def _middle_number(e, x, axis):
 def _(e, x):
     x = e.reshape(x, [symexpr.product(x.shape)])
     n = x.shape[0]
-    if isinstance(n, int) and n == 0 and x.dtype != "bool":
+    if symexpr.is_zero(n) and x.dtype != "bool":
         with unset_fake_temporarily():
             return e.full(torch.full((), math.nan).to(e.fake.dtype).item(), x.dtype)
     middle = _middle(x, 0)
@@ -142,7 +142,7 @@ def _(e, x, dim=-1, keepdim=False):
     """The longest run of the sorted row, the first of equals, by its last element."""
     axis = dim % x.rank
     n = x.shape[axis]
-    if isinstance(n, int) and n == 0:
+    if symexpr.is_zero(n):
         raise Unsupported("the mode of nothing")
     order = _order(e, x, axis, 0, n)
     y = _take(e, x, order, axis)
@@ -225,7 +225,7 @@ def _(e, x, bins=100, min=0, max=0):
     if min > max or not math.isfinite(min) or not math.isfinite(max):
         raise Unsupported("bounds that PyTorch refuses")
     if min == max:
-        if isinstance(x.shape[0], int) and x.shape[0] == 0:
+        if symexpr.is_empty(x.shape):
             return e.full(0, x.dtype, e.shape)
         low, high = e.reduce("min", x, [0]), e.reduce("max", x, [0])
         # Of no finite extent: an index out of range, so that PyTorch says what is wrong.

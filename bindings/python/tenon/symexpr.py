@@ -120,6 +120,16 @@ def is_one(n):
     return n == 1 if isinstance(n, int) else same(n, 1)
 
 
+def is_zero(n):
+    """Whether a size is the number 0. A symbol is none: the tracer is not asked what it may be."""
+    return isinstance(n, int) and n == 0
+
+
+def is_empty(shape):
+    """Whether a tensor of this shape has no elements, by a size that is the number 0."""
+    return any(map(is_zero, shape))
+
+
 def ranges(env, symbols):
     """Name of a symbol -> (lowest, highest), as the tracer has it."""
     found = {str(s): r for s, r in env.var_to_range.items()} if env is not None else {}
@@ -265,7 +275,7 @@ def dense_strides(shape):
 def normal_strides(shape, strides):
     """Strides in which an axis of size 1, or any axis of an empty tensor, has its row-major stride."""
     dense = dense_strides(shape)
-    if any(isinstance(n, int) and n == 0 for n in shape):
+    if is_empty(shape):
         return dense
     return tuple(d if isinstance(n, int) and n == 1 else s for n, s, d in zip(shape, strides, dense))
 
@@ -276,10 +286,10 @@ def is_dense(shape, strides):
 
 def overlaps(shape, strides):
     """Whether two elements may share memory. Symbolic strides count as safe when they are products of the sizes."""
-    if any(isinstance(n, int) and n == 0 for n in shape):
+    if is_empty(shape):
         return False
     axes = [(s, n) for n, s in zip(shape, normal_strides(shape, strides)) if not (isinstance(n, int) and n <= 1)]
-    if any(isinstance(s, int) and s == 0 for s, _ in axes):
+    if any(is_zero(s) for s, _ in axes):
         return True
     if all(isinstance(s, int) and isinstance(n, int) for s, n in axes):
         reach = 0
