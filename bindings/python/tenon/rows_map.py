@@ -73,20 +73,22 @@ _binary("floor_div:floor_divide", Promotion.DEFAULT, _ANY)
 
 @row("maximum", "minimum")
 def _(e, a, b):
-    a, b = e.promote(Promotion.DEFAULT, a, b)
-    head = e.node.target._opname
+    return _chosen(e, e.node.target._opname, *e.promote(Promotion.DEFAULT, a, b))
+
+
+def _chosen(e, head, a, b):
+    """maximum or minimum."""
     if a.dtype == "bool":
-        head = "logical_or" if head == "maximum" else "logical_and"
+        head = {"maximum": "logical_or", "minimum": "logical_and"}[head]
     return e.map(head, a, b)
 
 
 @row("fmax", "fmin")
 def _(e, a, b):
     a, b = e.promote(Promotion.DEFAULT, a, b)
-    head = "maximum" if e.node.target._opname == "fmax" else "minimum"
+    result = _chosen(e, "maximum" if e.node.target._opname == "fmax" else "minimum", a, b)
     if a.dtype not in FLOATS:
-        return e.map({"maximum": "logical_or", "minimum": "logical_and"}[head] if a.dtype == "bool" else head, a, b)
-    result = e.map(head, a, b)
+        return result
     result = e.map("where", e.map("isnan", b), a, result)
     return e.map("where", e.map("isnan", a), b, result)
 
@@ -347,19 +349,23 @@ def _(e, x, dim=None, correction=None, keepdim=False):
 
 
 @row("linalg_vector_norm")
-def _(e, x, ord=2, dim=None, keepdim=False, dtype=None):
-    x = e.cast(x, "f32" if e.dtype in HALVES else e.dtype)
-    if ord == 2:
-        return e.map("sqrt", e.reduce("sum", e.map("square", x), dim, keepdim))
-    x = e.map("abs", x)
-    if ord == 1:
-        return e.reduce("sum", x, dim, keepdim)
-    if ord in (math.inf, -math.inf):
-        return e.reduce("max" if ord > 0 else "min", x, dim, keepdim)
-    if ord == 0:
-        return e.reduce("sum", e.cast(e.map("ne", x, e.scalar_like(x, 0.0)), x.dtype), dim, keepdim)
-    powers = e.map("pow", x, e.scalar_like(x, float(ord)))
-    return e.map("pow", e.reduce("sum", powers, dim, keepdim), e.scalar_like(x, 1.0 / ord))
+def vector_norm(e, x, ord=2, dim=None, keepdim=False, dtype=None):
+    return norm(e, e.cast(x, "f32" if e.dtype in HALVES else e.dtype), ord, dim, keepdim)
+
+
+def norm(e, v, p, axes, keepdim):
+    """The p-norm of a v of f32 or f64 over axes (None or []: all)."""
+    if p == 2:
+        return e.map("sqrt", e.reduce("sum", e.map("square", v), axes, keepdim))
+    if p == 0:
+        return e.reduce("sum", e.cast(e.map("ne", v, e.scalar_like(v, 0.0)), v.dtype), axes, keepdim)
+    v = e.map("abs", v)
+    if p == 1:
+        return e.reduce("sum", v, axes, keepdim)
+    if p in (math.inf, -math.inf):
+        return e.reduce("max" if p > 0 else "min", v, axes, keepdim)
+    total = e.reduce("sum", e.map("pow", v, e.scalar_like(v, float(p))), axes, keepdim)
+    return e.map("pow", total, e.scalar_like(v, 1.0 / p))
 
 
 @row("cumsum")

@@ -3,51 +3,37 @@
 Tested by tests/torch/test_lower.py.
 """
 
-import math
-
 from . import rows_map, symexpr
 from .lower import FLOATS, broadcast
-from .rows import TABLE, row
+from .rows import row
+from .rows_map import norm, vector_norm
 from .symexpr import Unsupported
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------
-_vector_norm = TABLE["aten.linalg_vector_norm.default"].emit
-
-
 @row("norm.Scalar", "norm.ScalarOpt_dim")
 def _(e, x, p=2, dim=None, keepdim=False):
-    return _vector_norm(e, x, 2 if p is None else p, dim, keepdim)
+    return vector_norm(e, x, 2 if p is None else p, dim, keepdim)
 
 
 @row("norm.ScalarOpt_dtype", "norm.ScalarOpt_dim_dtype")
 def _(e, x, p, *dim_and_keepdim, dtype):
-    return _vector_norm(e, x, 2 if p is None else p, *dim_and_keepdim)
+    return vector_norm(e, x, 2 if p is None else p, *dim_and_keepdim)
 
 
 @row("renorm")
 def _(e, x, p, dim, maxnorm):
     v = e.wide(x)
     axes = [i for i in range(x.rank) if i != dim % x.rank]
-    n = _norm_of(e, v, p, axes)
+    n = _norm_or_0(e, v, p, axes, True)
     scaled = e.map("div", e.scalar_like(v, float(maxnorm)), e.map("add", n, e.scalar_like(v, 1e-7)))
     factor = e.map("where", e.map("gt", n, e.scalar_like(v, float(maxnorm))), scaled, e.scalar_like(v, 1.0))
     return e.cast(e.map("mul", v, factor), x.dtype)
 
 
-def _norm_of(e, v, p, axes, keepdims=True):
-    """The p-norm of differences (or elements), of f32 or f64, over axes."""
-    if symexpr.is_empty(v.shape[i] for i in axes):
-        return e.full(0.0, v.dtype, [1 if i in axes else n for i, n in enumerate(v.shape) if keepdims or i not in axes])
-    if p == 2:
-        return e.map("sqrt", e.reduce("sum", e.map("square", v), axes, keepdims))
-    if p == 0:
-        return e.reduce("sum", e.cast(e.map("ne", v, e.scalar_like(v, 0.0)), v.dtype), axes, keepdims)
-    v = e.map("abs", v)
-    if p == 1 or p == math.inf:
-        return e.reduce("sum" if p == 1 else "max", v, axes, keepdims)
-    total = e.reduce("sum", e.map("pow", v, e.scalar_like(v, float(p))), axes, keepdims)
-    return e.map("pow", total, e.scalar_like(v, 1.0 / p))
+def _norm_or_0(e, v, p, axes, keepdims):
+    """The p-norm over axes, of nothing 0 for every p."""
+    return norm(e, v, 1 if symexpr.is_empty(v.shape[i] for i in axes) else p, axes, keepdims)
 
 
 # --- distances --------------------------------------------------------------------------------------------------------
@@ -63,7 +49,7 @@ def _(e, a, b, p, compute_mode):
     lead = broadcast(a.shape[:-2], b.shape[:-2])
     wide = lambda v, shape: e.reshape(v, v.shape[:-2] + shape)
     difference = e.map("sub", wide(a, (rows, 1, a.shape[-1])), wide(b, (1, columns, b.shape[-1])))
-    return e.expand(_norm_of(e, difference, p, [difference.rank - 1], False), lead + (rows, columns))
+    return e.expand(_norm_or_0(e, difference, p, [difference.rank - 1], False), lead + (rows, columns))
 
 
 def _more_than_25(*sizes):
@@ -97,7 +83,7 @@ def _(e, x, p=2.0):
                    e.map("floor_div", e.map("mul", i, e.map("add", i, number(1))), number(2)))
     j = e.map("add", e.map("sub", k, before), e.map("add", i, number(1)))
     difference = e.map("sub", e.gather(x, i, 0, wrap=False), e.gather(x, j, 0, wrap=False))
-    return _norm_of(e, difference, p, [1], False)
+    return _norm_or_0(e, difference, p, [1], False)
 
 
 # --- products ---------------------------------------------------------------------------------------------------------
