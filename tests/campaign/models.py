@@ -195,7 +195,7 @@ def recipes(model):
 def build(name):
     """(model in f32, names, list of calls, constants), or NotBuilt."""
     logging.disable(logging.WARNING)
-    from transformers import AutoModel, CONFIG_MAPPING
+    from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
     why = "no configuration"
     for lists, widths in ((True, True), (False, True), (False, False)):

@@ -17,7 +17,7 @@ from torch import nn
 import tenon
 from tenon import _abi, door, lower
 
-from test_cuda import gpu, machine  # noqa: F401
+from test_cuda import gpu, machine  # noqa: F401  (fixtures)
 
 
 # --- faults ---

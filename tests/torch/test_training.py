@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -10,7 +10,7 @@ import math
 import operator
 
 import torch
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion  # noqa: F401  (a word of the rows)
 from torch._prims_common import elementwise_dtypes
 
 from . import symexpr

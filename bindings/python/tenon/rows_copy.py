@@ -5,9 +5,10 @@ How rows are written: rows.py. Tested by tests/torch/test_lower.py.
 
 import operator
 
-from . import rows_map, rows_move, symexpr  # noqa: F401  (rows_map fills the table, too)
+from . import rows_map, symexpr  # noqa: F401  (rows_map fills the table)
 from .lower import FLOATS, Raw, same_shape
 from .rows import TABLE, Row, row
+from .rows_move import every_nth, position
 from .symexpr import Unsupported, size
 
 # The copy of a view is its row; only what the host may share differs.
@@ -21,7 +22,7 @@ for _name in ("alias.default", "detach.default", "diagonal.default", "expand.def
 @row("narrow_copy")
 def _(e, x, dim, start, length):
     axis = dim % x.rank
-    start = rows_move._position(start, x.shape[axis])
+    start = position(start, x.shape[axis])
     return e.slice(x, axis, start, size(start + length))
 
 
@@ -185,7 +186,7 @@ def _(e, x):
     length = min(x.shape) if all(isinstance(n, int) for n in x.shape) else symexpr.smaller(*x.shape)
     rows, columns = x.shape
     flat = e.reshape(e.wide(e.cast(x, e.dtype)), [size(rows * columns)])
-    return e.reduce("sum", rows_move._every(e, flat, 0, 0, length, size(columns + 1)), [0])
+    return e.reduce("sum", every_nth(e, flat, 0, 0, length, size(columns + 1)), [0])
 
 
 @row("rot90")

@@ -270,18 +270,18 @@ def _(e, x, dim, keepdim=False):
 
 
 # --- reduce -----------------------------------------------------------------------------------------------------------
-def _axes(dim):
+def axes_of(dim):
     return dim if isinstance(dim, (list, tuple)) or dim is None else [dim]
 
 
 @row("sum", "sum.dim_IntList", "prod", "prod.dim_int")
 def _(e, x, dim=None, keepdim=False, dtype=None):
-    return e.reduce(e.node.target._opname, e.cast(x, e.dtype), _axes(dim), keepdim)
+    return e.reduce(e.node.target._opname, e.cast(x, e.dtype), axes_of(dim), keepdim)
 
 
 @row("mean", "mean.dim")
 def _(e, x, dim=None, keepdim=False, dtype=None):
-    return e.reduce("mean", e.cast(x, e.dtype), _axes(dim), keepdim)
+    return e.reduce("mean", e.cast(x, e.dtype), axes_of(dim), keepdim)
 
 
 @row("amax", "amin")
@@ -329,11 +329,11 @@ def _arg(e, head, x, dim, keepdim):
 
 @row("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
 def _(e, x, dim=None, keepdim=False):
-    return e.reduce(e.node.target._opname, x, _axes(dim), keepdim)
+    return e.reduce(e.node.target._opname, x, axes_of(dim), keepdim)
 
 
 def _variance(e, x, dim, correction, keepdim):
-    return e.reduce("var", x, _axes(dim), keepdim, correction=1.0 if correction is None else float(correction))
+    return e.reduce("var", x, axes_of(dim), keepdim, correction=1.0 if correction is None else float(correction))
 
 
 @row("var.correction", "std.correction")
@@ -345,7 +345,7 @@ def _(e, x, dim=None, correction=None, keepdim=False):
 
 @row("var_mean.correction")
 def _(e, x, dim=None, correction=None, keepdim=False):
-    return _variance(e, x, dim, correction, keepdim), e.reduce("mean", x, _axes(dim), keepdim)
+    return _variance(e, x, dim, correction, keepdim), e.reduce("mean", x, axes_of(dim), keepdim)
 
 
 @row("linalg_vector_norm")

@@ -3,10 +3,10 @@
 Tested by tests/torch/test_lower.py.
 """
 
-from . import rows_map, symexpr
+from . import symexpr
 from .lower import FLOATS, broadcast
 from .rows import row
-from .rows_map import norm, vector_norm
+from .rows_map import axes_of, norm, vector_norm
 from .symexpr import Unsupported
 
 
@@ -127,4 +127,4 @@ def _(e, x, dim=None, keepdim=False, dtype=None):
     v = e.cast(x, e.dtype)
     if x.dtype in FLOATS:
         v = e.map("where", e.map("isnan", x), e.scalar_like(v, 0), v)
-    return e.reduce("sum", v, rows_map._axes(dim), keepdim)
+    return e.reduce("sum", v, axes_of(dim), keepdim)

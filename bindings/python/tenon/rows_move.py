@@ -52,12 +52,12 @@ def _(e, x, dim, index):
 
 def _select(e, x, dim, index):
     axis = dim % x.rank
-    start = _position(index, x.shape[axis])
+    start = position(index, x.shape[axis])
     y = e.slice(x, axis, start, size(start + 1))
     return e.reshape(y, x.shape[:axis] + x.shape[axis + 1:])
 
 
-def _position(index, extent):
+def position(index, extent):
     """An index into an axis, counted from its start."""
     if isinstance(index, int):
         return index if index >= 0 else size(index + extent)
@@ -87,7 +87,7 @@ def _range(x, axis, start, length, step):
     return start, end if symexpr.at_least(length, 1) else symexpr.larger(start, end)
 
 
-def _every(e, x, axis, start, length, step):
+def every_nth(e, x, axis, start, length, step):
     """x[start::step] along an axis, `length` of them, where the step is no constant."""
     indices = e.iota([length])
     for head, n in (("mul", step), ("add", start)):
@@ -100,7 +100,7 @@ def _(e, x, dim=0, start=None, end=None, step=1):
     axis = dim % x.rank
     length = e.shape[axis]
     if not isinstance(step, int):
-        return _every(e, x, axis, _bound(start, x.shape[axis], 0), length, step)
+        return every_nth(e, x, axis, _bound(start, x.shape[axis], 0), length, step)
     return e.slice(x, axis, *_range(x, axis, start, length, step), step)
 
 
@@ -128,7 +128,7 @@ def _(e, x, offset=0, dim1=0, dim2=1):
     flat = e.reshape(x, x.shape[:-2] + (rows * columns,))
     if not all(isinstance(n, int) for n in (rows, columns, length, offset)):
         start = size(symexpr.larger(offset, 0) + symexpr.larger(size(-offset), 0) * columns)
-        return _every(e, flat, flat.rank - 1, start, length, size(columns + 1))
+        return every_nth(e, flat, flat.rank - 1, start, length, size(columns + 1))
     start = offset if offset >= 0 else -offset * columns
     if length == 0:
         return e.slice(flat, -1, 0, 0)
@@ -210,7 +210,7 @@ def _(e, x, source, dim=0, start=None, end=None, step=1):
 @row("select_scatter")
 def _(e, x, source, dim, index):
     axis = dim % x.rank
-    start = _position(index, x.shape[axis])
+    start = position(index, x.shape[axis])
     source = e.reshape(e.cast(source, x.dtype), x.shape[:axis] + (1,) + x.shape[axis + 1:])
     return _overwrite(e, x, source, axis, start, size(start + 1))
 
