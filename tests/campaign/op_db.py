@@ -121,10 +121,8 @@ def bundle(op, samples, pairs, options, known):
     parts, everything = [], []
     for index, layout in pairs:
         f, tensors, _, _ = call_of(op, samples[index])
-        if layout == "expanded" and op.name in OVERREADING:
-            continue
         try:
-            tensors = laid_out(tensors, layout)
+            tensors = laid_out(op, tensors, layout)
             ref = trial.answer(f, oracle.twin(tensors))
             again = trial.answer(f, oracle.twin(tensors))
         except Exception:
@@ -177,13 +175,16 @@ def emptied(tensors):
 
 
 class NoLayout(Exception):
-    pass
+    """The message is the reason."""
 
 
-def laid_out(tensors, layout):
+def laid_out(op, tensors, layout):
+    """The tensors of a call of op in another layout, or NoLayout."""
+    if layout == "expanded" and op.name in OVERREADING:
+        raise NoLayout("eager reads beyond an expanded axis")
     found = emptied(tensors) if layout == "empty" else [arrange(t, layout) for t in tensors]
     if found is None or (layout != "given" and not found):
-        raise NoLayout
+        raise NoLayout("no such layout")
     return found
 
 
@@ -242,12 +243,10 @@ def widened(op, sample):
 
 def run(op, sample, layout, mode, options, family):
     f, tensors, look, source = call_of(op, sample)
-    if layout == "expanded" and op.name in OVERREADING:
-        return {"class": "illegal", "detail": "eager reads beyond an expanded axis"}
     try:
-        tensors = laid_out(tensors, layout)
-    except NoLayout:
-        return {"class": "illegal", "detail": "no such layout"}
+        tensors = laid_out(op, tensors, layout)
+    except NoLayout as why:
+        return {"class": "illegal", "detail": str(why)}
     how = {"backend": options["backend"], "dynamic": MODES[mode]}
     if mode == "static":
         torch._dynamo.reset()
