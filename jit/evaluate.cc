@@ -108,9 +108,8 @@ class Lowering final : public Evaluator {
       if (s)
         if (auto hit = s->memo.find(key); hit != s->memo.end()) return hit->second;
     // What a loop that is still open has stored is not there yet in the loops it needs first.
-    if (auto kept = kept_.find(key);
-        kept != kept_.end() && !scopes_.empty() && !is_open(kept_in_[kept->second]))
-      return remember(key, emit_load(kept->second, kept_type_[kept->second], inner_linear()));
+    if (auto it = kept_.find(key); it != kept_.end() && !scopes_.empty() && !is_open(it->second.scope))
+      return remember(key, emit_load(it->second.local, it->second.type, inner_linear()));
     Ref r = eval_new(v, at);
     if (failed()) return 0;
     if (keep_rows_ && depth_[r] == 1 && kept_rows_.keeps(v)) keep(key, r);
@@ -124,7 +123,8 @@ class Lowering final : public Evaluator {
     build();
     if (request_) return {request_, {}};
     Schedule s = plan();
-    if (s.simd_par && has_reduce && kept_any_) {  // rows kept in locals belong to one lane: recompute instead
+    // Rows kept in locals belong to one lane: they are recomputed instead.
+    if (s.simd_par && has_reduce && !kept_.empty()) {
       reset();
       keep_rows_ = false;
       build();
@@ -158,6 +158,13 @@ class Lowering final : public Evaluator {
     std::map<Key, Ref> memo;
   };
 
+  // A value in a local, an element for each point of the inner axes.
+  struct Kept {
+    int local;
+    DType type;
+    int scope;  // the number of the one that stores it
+  };
+
   Kind kind(ValueId v) const { return op(graph().node(v).op).kind; }
 
   void reset() {
@@ -166,9 +173,6 @@ class Lowering final : public Evaluator {
     par_ = Scope();
     scopes_.clear();
     kept_.clear();
-    kept_type_.clear();
-    kept_in_.clear();
-    kept_any_ = false;
     fixed_.clear();
   }
 
@@ -410,12 +414,10 @@ class Lowering final : public Evaluator {
     return kLocalBase + static_cast<int>(proto_.locals.size()) - 1;
   }
   void keep(const Key& key, Ref value) {
-    const int local = new_local(proto_.kernel.types[value]);
-    kept_[key] = local;
-    kept_type_[local] = proto_.kernel.types[value];
-    kept_in_[local] = scopes_.empty() ? 0 : scopes_.back().number;
-    kept_any_ = true;
-    emit_store(local, inner_linear(), value);
+    const DType type = proto_.kernel.types[value];
+    const Kept kept{new_local(type), type, scopes_.empty() ? 0 : scopes_.back().number};
+    kept_[key] = kept;
+    emit_store(kept.local, inner_linear(), value);
   }
 
   // ---- sums over the par axes ----
@@ -526,16 +528,14 @@ class Lowering final : public Evaluator {
   std::set<ValueId> member_;
   std::vector<ValueId> reduces_;
   bool has_scan_ = false;
-  bool keep_rows_ = true, kept_any_ = false;
+  bool keep_rows_ = true;
   std::optional<Request> request_;
 
   Proto proto_;
   std::vector<int> depth_;  // per Ref: 0 par level, 1 inner
   Scope par_;
   std::vector<Scope> scopes_;  // open inner loops
-  std::map<Key, int> kept_;
-  std::map<int, DType> kept_type_;
-  std::map<int, int> kept_in_;  // the scope that stores it
+  std::map<Key, Kept> kept_;
   int scope_count_ = 0;
   KeptRows kept_rows_;
   std::set<uint32_t> fixed_;
