@@ -23,9 +23,7 @@ int opt(const OptArgs& args) {
     }
     passes.push_back(&*it);
   }
-  for (const std::string& name : args.without)
-    if (std::ranges::find(optional_passes(), name) == optional_passes().end())
-      return misuse("no pass that may be left out is called " + name);
+  if (const Status known = check_without(args.without); !known.ok()) return misuse(known.message());
   auto graph = read_graph(args.file);
   if (!graph.ok()) return fail(graph.status());
   Status sound = verify(*graph);

@@ -26,10 +26,13 @@ Graph after(std::string_view pass, Graph graph) {
   return graph;
 }
 
+bool is_left_out(const Without& without, std::string_view pass) {
+  return std::ranges::find(without, pass) != without.end();
+}
+
 // Runs the named pass unless it is left out.
 Graph unless(const Without& without, std::string_view pass, Graph (*run)(const Graph&), Graph graph) {
-  if (std::ranges::find(without, pass) != without.end()) return graph;
-  return after(pass, run(graph));
+  return is_left_out(without, pass) ? graph : after(pass, run(graph));
 }
 
 constexpr std::string_view kOptional[] = {"simplify", "fold_batch_norm", "layout", "cse", "fuse"};
@@ -48,6 +51,13 @@ FuseRules apart(FuseRules rules) {
 }  // namespace
 
 std::span<const std::string_view> optional_passes() { return kOptional; }
+
+Status check_without(const Without& without) {
+  for (const std::string& name : without)
+    if (std::ranges::find(kOptional, name) == std::end(kOptional))
+      return invalid("no pass that may be left out is called " + name);
+  return {};
+}
 
 Graph optimize(const Graph& graph, const Without& without) {
   Graph g = after("infer", graph);
@@ -70,9 +80,9 @@ Graph form_groups(const Graph& graph, const Placement& placement) {
                 return placement.arrange(b, std::move(node), g, v);
               }));
   g = after("own_outputs", own_outputs(g));
-  const bool apart_all = std::ranges::find(placement.without, "fuse") != placement.without.end();
+  const bool fuses = !is_left_out(placement.without, "fuse");
   g = after("fuse", fuse(g, [&](const Graph& at) {
-              return apart_all ? apart(placement.rules(at)) : placement.rules(at);
+              return fuses ? placement.rules(at) : apart(placement.rules(at));
             }));
   return g;
 }

@@ -13,6 +13,8 @@ namespace tenon {
 // Passes that are left out: names of optional_passes(). The graph means the same without them.
 using Without = std::vector<std::string>;
 std::span<const std::string_view> optional_passes();
+// Fails where a name is none of these.
+Status check_without(const Without& without);
 
 // What the pipeline has to ask the back ends.
 struct Placement {

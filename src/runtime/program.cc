@@ -408,9 +408,7 @@ Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const Program
     if (const Backend* b = find_backend(name); !b || b->device_type() != options.device.type)
       return invalid(b ? "back end " + name + " runs on another type of device"
                        : "no back end is called " + name);
-  for (const std::string& name : options.without)
-    if (std::ranges::find(optional_passes(), name) == optional_passes().end())
-      return invalid("no pass that may be left out is called " + name);
+  TENON_TRY(check_without(options.without));
   if (options.verify < 0) return invalid("verify is negative: " + std::to_string(options.verify));
   if (options.verify > 0 && !options.device.is_cpu()) return unsupported("runs are verified on the CPU only");
   auto program = std::shared_ptr<Program>(new Program(graph, options));
