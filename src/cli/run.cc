@@ -13,42 +13,12 @@
 #include "src/cli/npy.h"
 #include "src/cli/verbs.h"
 #include "src/ops/eval.h"
+#include "src/ops/placed.h"
 #include "src/runtime/difference.h"
 #include "src/runtime/program.h"
 
 namespace tenon::cli {
 namespace {
-
-// A tensor laid out as a binding declares.
-struct Placed {
-  std::vector<int64_t> strides;
-  std::vector<std::byte> bytes;
-  std::byte* base = nullptr;
-
-  static Result<Placed> make(const HostTensor& t, std::vector<int64_t> strides) {
-    constexpr int64_t kMost = int64_t{1} << 46;
-    __int128 low = 0, high = 0;
-    for (int a = 0; a < t.rank(); ++a) {
-      const __int128 reach =
-          static_cast<__int128>(strides[a]) * (std::max<int64_t>(t.count() ? t.shape[a] : 1, 1) - 1);
-      (reach < 0 ? low : high) += reach;
-    }
-    if (high - low >= kMost) return invalid("its strides reach farther than any memory");
-    Placed placed;
-    placed.strides = std::move(strides);
-    placed.bytes.resize(static_cast<size_t>(high - low + 1) * static_cast<size_t>(size_of(t.dtype)));
-    placed.base = placed.bytes.data() - static_cast<int64_t>(low) * size_of(t.dtype);
-    return placed;
-  }
-  // Copies elements one way; both are walked in row-major order.
-  template <class Copy>
-  void each(const HostTensor& t, Copy copy) {
-    const int64_t size = size_of(t.dtype);
-    walk(t.shape, {dense_strides(t.shape), strides}, [&](const std::vector<int64_t>& at) {
-      copy(at[0] * size, base + at[1] * size, static_cast<size_t>(size));
-    });
-  }
-};
 
 std::string label(const Graph& g, ValueId v) {
   return g.node(v).name.empty() ? std::to_string(v) : g.node(v).name;
@@ -108,41 +78,32 @@ class Session {
   }
 
   Status execute() {
-    ProgramOptions options;
-    options.backends = args_.backends;
-    options.without = args_.without;
     auto start = std::chrono::steady_clock::now();
     auto ms = [&] {
       return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     };
-    TENON_ASSIGN(std::shared_ptr<Program> program, Program::make(g_, options, {}));
+    TENON_ASSIGN(std::shared_ptr<Program> program, Program::make(g_, options(), {}));
     print_line(fmt::format("compiled in {:.2f} ms", ms()));
     std::vector<Tensor> in, out;
     for (size_t i = 0; i < placed_.size(); ++i) {
-      const HostTensor& t = i < given_.size() ? *given_[i] : results_[i - given_.size()];
-      (i < given_.size() ? in : out).push_back({placed_[i].base, t.dtype, t.shape, placed_[i].strides});
+      Placed& p = placed_[i];
+      (i < given_.size() ? in : out).push_back({p.data(), p.dtype, p.shape, p.strides});
     }
     for (int i = 0; i < args_.repeat; ++i) {
       start = std::chrono::steady_clock::now();
       TENON_TRY(program->run(in, out));
     }
     print_line(fmt::format("ran in {:.4f} ms", ms()));
-    for (size_t i = 0; i < results_.size(); ++i)
-      placed_[given_.size() + i].each(results_[i], [&](int64_t to, std::byte* from, size_t size) {
-        std::copy_n(from, size, results_[i].bytes.data() + to);
-      });
+    for (size_t i = 0; i < results_.size(); ++i) placed_[given_.size() + i].read(results_[i]);
     if (args_.explain) print_line(program->explain(false));
     return {};
   }
 
   // Whether program and evaluator agree.
   Result<bool> compare() const {
-    ProgramOptions options;
-    options.backends = args_.backends;
-    options.without = args_.without;
     std::vector<HostTensor> inputs;
     for (const auto& t : given_) inputs.push_back(*t);
-    TENON_ASSIGN(const std::optional<Difference> difference, find_difference(g_, inputs, options));
+    TENON_ASSIGN(const std::optional<Difference> difference, find_difference(g_, inputs, options()));
     print_line(difference ? tenon::report(*difference) : "the program computes what the evaluator does");
     return !difference;
   }
@@ -157,6 +118,13 @@ class Session {
   }
 
  private:
+  ProgramOptions options() const {
+    ProgramOptions wanted;
+    wanted.backends = args_.backends;
+    wanted.without = args_.without;
+    return wanted;
+  }
+
   Status prepare_tensors() {
     TENON_TRY(read_inputs());
     TENON_TRY(find_sizes());
@@ -168,19 +136,15 @@ class Session {
         given_[i] = random_tensor(g_.type(in.value).dtype, std::move(shape), args_.seed * 1000003 + i);
         if (in.symbol) given_[i]->set(0, {0, values_[g_.dims->symbol_number(*in.symbol)]});
       }
-      TENON_ASSIGN(std::vector<int64_t> strides, strides_of(*given_[i], in.strides));
-      TENON_TRY(place(*given_[i], std::move(strides)));
-      placed_.back().each(*given_[i], [&](int64_t from, std::byte* to, size_t size) {
-        std::copy_n(given_[i]->bytes.data() + from, size, to);
-      });
+      TENON_TRY(place(*given_[i], in.strides));
+      placed_.back().write(*given_[i]);
     }
     for (const OutputBinding& out : g_.outputs) {
       const TensorType& type = g_.type(out.value);
       TENON_ASSIGN(std::vector<int64_t> shape, sizes(type.shape));
       TENON_TRY(look_at("output", out.value, shape));
       results_.emplace_back(type.dtype, std::move(shape));
-      TENON_ASSIGN(std::vector<int64_t> strides, strides_of(results_.back(), out.strides));
-      TENON_TRY(place(results_.back(), std::move(strides)));
+      TENON_TRY(place(results_.back(), out.strides));
     }
     return {};
   }
@@ -193,8 +157,9 @@ class Session {
     at_ = std::string(what) + " " + g_.value_name(v) + ", " + std::string(name(dtype)) + "[" + sizes + "]";
     return element_bytes(dtype, shape) ? Status() : invalid(at_ + ", has more bytes than any memory");
   }
-  Status place(const HostTensor& t, std::vector<int64_t> strides) {
-    auto placed = Placed::make(t, std::move(strides));
+  Status place(const HostTensor& t, const std::optional<Dims>& declared) {
+    TENON_ASSIGN(std::vector<int64_t> strides, strides_of(t, declared));
+    auto placed = Placed::make(t.dtype, t.shape, std::move(strides));
     if (!placed.ok()) return placed.status().at(at_);
     placed_.push_back(std::move(*placed));
     return {};
@@ -298,10 +263,6 @@ class Session {
   std::string at_ = "the inputs";
 };
 
-}  // namespace
-
-namespace {
-
 // The first argument that should be name=value and is not; "": none.
 std::string not_a_pair(const RunArgs& args) {
   for (const auto* list : {&args.inputs, &args.dims})
@@ -310,31 +271,34 @@ std::string not_a_pair(const RunArgs& args) {
   return "";
 }
 
+// The exit status of `f`, which gets a session whose tensors are prepared.
+template <class F>
+int with_session(const RunArgs& args, F f) {
+  if (const std::string item = not_a_pair(args); !item.empty())
+    return misuse("'" + item + "' is not name=value");
+  auto graph = read_graph(args.file);
+  if (!graph.ok()) return fail(graph.status());
+  Session session(*graph, args);
+  if (const Status status = session.prepare(); !status.ok()) return fail(status);
+  return f(session);
+}
+
 }  // namespace
 
 int verify(const RunArgs& args) {
-  if (const std::string item = not_a_pair(args); !item.empty())
-    return misuse("'" + item + "' is not name=value");
-  auto graph = read_graph(args.file);
-  if (!graph.ok()) return fail(graph.status());
-  Session session(*graph, args);
-  Status status = session.prepare();
-  if (!status.ok()) return fail(status);
-  auto same = session.compare();
-  if (!same.ok()) return fail(same.status());
-  return *same ? kDone : kFailed;
+  return with_session(args, [](const Session& session) {
+    const auto same = session.compare();
+    if (!same.ok()) return fail(same.status());
+    return *same ? kDone : kFailed;
+  });
 }
 
 int run(const RunArgs& args) {
-  if (const std::string item = not_a_pair(args); !item.empty())
-    return misuse("'" + item + "' is not name=value");
-  auto graph = read_graph(args.file);
-  if (!graph.ok()) return fail(graph.status());
-  Session session(*graph, args);
-  Status status = session.prepare();
-  if (status.ok()) status = session.execute();
-  if (status.ok()) status = session.report();
-  return status.ok() ? kDone : fail(status);
+  return with_session(args, [](Session& session) {
+    Status status = session.execute();
+    if (status.ok()) status = session.report();
+    return status.ok() ? kDone : fail(status);
+  });
 }
 
 }  // namespace tenon::cli

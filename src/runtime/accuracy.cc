@@ -100,17 +100,18 @@ class Walker {
     std::optional<HostTensor> scale;  // of a sum: the sum of absolute values
     std::optional<HostTensor> reach;  // of a product: how large a part of it may be
     double factor = 1;
-    if (rounding && (node.op == ops::sum || node.op == ops::cumsum)) {
+    // The node of the operand's absolute values, those below `least` being `least`.
+    const auto magnitudes = [&](double least) {
       HostTensor a = *in[0];
-      for (int64_t i = 0; i < a.count(); ++i) a.set(i, {std::fabs(a.get(i).d), 0});
+      for (int64_t i = 0; i < a.count(); ++i) a.set(i, {std::fmax(std::fabs(a.get(i).d), least), 0});
       const HostTensor* one[] = {&a};
-      TENON_ASSIGN(scale, evaluate_node(g_, node, one));
+      return evaluate_node(g_, node, one);
+    };
+    if (rounding && (node.op == ops::sum || node.op == ops::cumsum)) {
+      TENON_ASSIGN(scale, magnitudes(0));
     }
     if (rounding && (node.op == ops::prod || node.op == ops::cumprod)) {
-      HostTensor a = *in[0];
-      for (int64_t i = 0; i < a.count(); ++i) a.set(i, {std::fmax(std::fabs(a.get(i).d), 1), 0});
-      const HostTensor* one[] = {&a};
-      TENON_ASSIGN(reach, evaluate_node(g_, node, one));
+      TENON_ASSIGN(reach, magnitudes(1));
     }
     if (rounding && (node.op == ops::sum || node.op == ops::prod || node.op == ops::cumsum))
       factor =

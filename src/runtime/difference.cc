@@ -8,6 +8,7 @@
 #include "src/ir/text.h"
 #include "src/ops/eval.h"
 #include "src/ops/names.h"
+#include "src/ops/placed.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/accuracy.h"
 
@@ -16,25 +17,6 @@ namespace {
 
 constexpr int kMostTries = 400;        // of smaller graphs
 constexpr int64_t kMostElements = 16;  // of a tensor that a report prints
-
-// Memory laid out as a binding declares.
-struct Placed {
-  std::vector<int64_t> shape, strides;
-  std::vector<std::byte> bytes;
-  std::byte* base = nullptr;
-  DType dtype = DType::f32;
-
-  Placed(DType type, std::vector<int64_t> sizes, std::vector<int64_t> steps)
-      : shape(std::move(sizes)), strides(std::move(steps)), dtype(type) {
-    int64_t low = 0, high = 0;
-    const bool empty = std::ranges::count(shape, 0) > 0;
-    for (size_t a = 0; a < shape.size() && !empty; ++a)
-      (strides[a] < 0 ? low : high) += strides[a] * (shape[a] - 1);
-    bytes.resize(static_cast<size_t>((high - low + 1) * size_of(type)));
-    base = bytes.data() - low * size_of(type);
-  }
-  Tensor tensor() { return {base, dtype, shape, strides}; }
-};
 
 Result<std::vector<int64_t>> values_of(const Graph& graph, std::span<const HostTensor> inputs) {
   std::vector<std::vector<int64_t>> shapes;
@@ -60,10 +42,9 @@ Result<std::vector<HostTensor>> as_placed(const Graph& graph, std::span<const Ho
   for (size_t i = 0; i < result.size(); ++i) {
     if (!graph.inputs[i].strides) continue;
     TENON_ASSIGN(std::vector<int64_t> steps, eval_all(*graph.dims, *graph.inputs[i].strides, values));
-    Placed p(result[i].dtype, result[i].shape, std::move(steps));
-    copy_strided(reinterpret_cast<const char*>(result[i].bytes.data()), dense_strides(p.shape),
-                 reinterpret_cast<char*>(p.base), p.strides, p.shape, size_of(p.dtype));
-    result[i] = host_copy(p.tensor());
+    TENON_ASSIGN(Placed p, Placed::make(result[i].dtype, result[i].shape, std::move(steps)));
+    p.write(result[i]);
+    p.read(result[i]);
   }
   return result;
 }
@@ -78,25 +59,28 @@ Result<std::vector<HostTensor>> compute(const Graph& graph, std::span<const Host
     if (strides) {
       TENON_ASSIGN(steps, eval_all(*graph.dims, *strides, values));
     }
-    placed.emplace_back(type.dtype, std::move(shape), std::move(steps));
+    TENON_ASSIGN(Placed p, Placed::make(type.dtype, std::move(shape), std::move(steps)));
+    placed.push_back(std::move(p));
     return {};
   };
   for (size_t i = 0; i < inputs.size(); ++i) {
     TENON_TRY(place(graph.type(graph.inputs[i].value), graph.inputs[i].strides));
-    Placed& p = placed.back();
-    copy_strided(reinterpret_cast<const char*>(inputs[i].bytes.data()), dense_strides(p.shape),
-                 reinterpret_cast<char*>(p.base), p.strides, p.shape, size_of(p.dtype));
+    placed.back().write(inputs[i]);
   }
   for (const OutputBinding& o : graph.outputs) TENON_TRY(place(graph.type(o.value), o.strides));
   std::vector<Tensor> in, out;
-  for (size_t i = 0; i < placed.size(); ++i) (i < inputs.size() ? in : out).push_back(placed[i].tensor());
+  for (size_t i = 0; i < placed.size(); ++i) {
+    Placed& p = placed[i];
+    (i < inputs.size() ? in : out).push_back({p.data(), p.dtype, p.shape, p.strides});
+  }
   ProgramOptions once = options;
   once.verify = 0;
   once.freeze = false;
   TENON_ASSIGN(auto program, Program::make(graph, once, {}));
   TENON_TRY(program->run(in, out));
   std::vector<HostTensor> got;
-  for (const Tensor& t : out) got.push_back(host_copy(t));
+  for (size_t i = inputs.size(); i < placed.size(); ++i)
+    placed[i].read(got.emplace_back(placed[i].dtype, placed[i].shape));
   return got;
 }
 
@@ -106,16 +90,20 @@ struct Case {
   std::vector<HostTensor> inputs;
 };
 
-// "" also where the case cannot be compiled or run.
-std::string difference_in(const Case& c, const ProgramOptions& options) {
+// difference_of for what the program computes.
+Result<std::string> difference_in(const Case& c, const ProgramOptions& options) {
   try {
-    auto got = compute(c.graph, c.inputs, options);
-    if (!got.ok()) return "";
-    auto difference = difference_of(c.graph, c.inputs, *got);
-    return difference.ok() ? *difference : "";
-  } catch (const StatusError&) {
-    return "";
+    TENON_ASSIGN(const std::vector<HostTensor> got, compute(c.graph, c.inputs, options));
+    return difference_of(c.graph, c.inputs, got);
+  } catch (const StatusError& error) {
+    return error.status;
   }
+}
+
+// A case that cannot be compiled or run does not.
+bool differs(const Case& c, const ProgramOptions& options) {
+  auto difference = difference_in(c, options);
+  return difference.ok() && !difference->empty();
 }
 
 // Every value of the graph, by ValueId.
@@ -157,16 +145,14 @@ Case without_unused(Case best, const ProgramOptions& options) {
     fewer.inputs.erase(fewer.inputs.begin() + static_cast<std::ptrdiff_t>(i));
     fewer.graph =
         rewrite(fewer.graph, [](Builder& b, Node&& node, ValueId) { return b.add(std::move(node)); });
-    if (!difference_in(fewer, options).empty()) best = std::move(fewer);
+    if (differs(fewer, options)) best = std::move(fewer);
   }
   return best;
 }
 
 Case smallest(Case c, const ProgramOptions& options) {
   int tries = 0;
-  auto shows = [&](const Case& candidate) {
-    return ++tries <= kMostTries && !difference_in(candidate, options).empty();
-  };
+  auto shows = [&](const Case& candidate) { return ++tries <= kMostTries && differs(candidate, options); };
   auto computed = [](const Graph& g, ValueId v) {
     return op(g.node(v).op).kind != Kind::input && !g.node(v).inputs.empty();
   };
@@ -195,9 +181,7 @@ Case smallest(Case c, const ProgramOptions& options) {
 
 std::string cause_of(const Case& c, const ProgramOptions& options) {
   auto cures = [&](const ProgramOptions& other) {
-    auto got = compute(c.graph, c.inputs, other);
-    if (!got.ok()) return false;
-    auto difference = difference_of(c.graph, c.inputs, *got);
+    auto difference = difference_in(c, other);
     return difference.ok() && difference->empty();
   };
   for (std::string_view pass : optional_passes()) {
@@ -246,15 +230,16 @@ Result<std::string> difference_of(const Graph& graph, std::span<const HostTensor
 
 Result<std::optional<Difference>> find_difference(const Graph& graph, std::span<const HostTensor> given,
                                                   const ProgramOptions& options) {
-  TENON_ASSIGN(const std::vector<HostTensor> inputs, as_placed(graph, given));
-  TENON_ASSIGN(auto got, compute(graph, inputs, options));
-  TENON_ASSIGN(std::string sentence, difference_of(graph, inputs, got));
+  TENON_ASSIGN(std::vector<HostTensor> inputs, as_placed(graph, given));
+  Case c{graph, std::move(inputs)};
+  TENON_ASSIGN(std::string sentence, difference_in(c, options));
   if (sentence.empty()) return std::optional<Difference>();
-  Case c = smallest({graph, {inputs.begin(), inputs.end()}}, options);
+  c = smallest(std::move(c), options);
   std::string cause = cause_of(c, options);
-  std::string of_smallest = difference_in(c, options);
-  return std::optional(Difference{of_smallest.empty() ? sentence : of_smallest, std::move(cause),
-                                  std::move(c.graph), std::move(c.inputs)});
+  if (auto of_smallest = difference_in(c, options); of_smallest.ok() && !of_smallest->empty())
+    sentence = *of_smallest;
+  return std::optional(
+      Difference{std::move(sentence), std::move(cause), std::move(c.graph), std::move(c.inputs)});
 }
 
 std::string report(const Difference& d) {
