@@ -153,7 +153,7 @@ std::string LaneEmitter::call_host(const Op& row, const std::vector<std::string>
 void LaneEmitter::emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand,
                                  int lanes) {
   const Op& row = op(s.op);
-  TENON_CHECK(calls_host(row, operand) && operands.size() <= kMostHostOperands,
+  TENON_CHECK(calls_host(row, operand) && std::ssize(operands) <= kMostHostOperands,
               "no LLVM spelling: " + print_line(k_, s));
   define(s.result, call_host(row, operands, operand, lanes, hint(s.result)), lanes);
 }
@@ -170,12 +170,12 @@ bool LaneEmitter::emit_remainder(const Stmt& s, const std::vector<std::string>& 
   const std::string a = at_all("call $T @llvm.fabs.$N($T $0)", {operands[0]}, operand),
                     b = at_all("call $T @llvm.fabs.$N($T $0)", {operands[1]}, operand),
                     quotient = at_all("fdiv $T $0, $1", {a, b}, operand);
-  std::string slow = at_all(operand == DType::f64 ? "$c = fcmp olt $T $0, $[9007199254740992.0]\n"
-                                                    "$d = fcmp olt $T $1, $[0x7FF0000000000000]\n"
-                                                    "$e = and $C $c, $d\nxor $C $e, $i1[true]"
-                                                  : "$c = fcmp olt $T $0, $[16777216.0]\n"
-                                                    "$d = fcmp olt $T $1, $[0x7FF0000000000000]\n"
-                                                    "$e = and $C $c, $d\nxor $C $e, $i1[true]",
+  // Below it every integer is a number of this type.
+  const std::string most = operand == DType::f64 ? "9007199254740992.0" : "16777216.0";
+  std::string slow = at_all("$c = fcmp olt $T $0, $[" + most +
+                                "]\n"
+                                "$d = fcmp olt $T $1, $[0x7FF0000000000000]\n"
+                                "$e = and $C $c, $d\nxor $C $e, $i1[true]",
                             {quotient, b}, DType::b8);
   const std::string rest = at_all(
       "$t = call $T @llvm.trunc.$N($T $0)\n$m = fneg $T $t\n"

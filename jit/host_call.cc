@@ -4,24 +4,24 @@
 namespace tenon::jit {
 namespace {
 
-// Operand k of lane l is values[k * lanes + l]; lanes from `count` on do not exist.
+// Operand i of lane l is values[i * lanes + l]; lanes from `count` on do not exist.
+template <int k, class T>
+void call_each(T (*eval)(const T*), T* values, int64_t lanes, int64_t count) {
+  for (int64_t l = 0; l < count; ++l) {
+    T x[k];
+    for (int i = 0; i < k; ++i) x[i] = values[i * lanes + l];
+    values[l] = eval(x);
+  }
+}
+
 template <class T>
 void call_lanes(T (*eval)(const T*), T* values, int64_t operands, int64_t lanes, int64_t count) {
-  if (operands == 1) {
-    for (int64_t l = 0; l < count; ++l) values[l] = eval(values + l);
-    return;
-  }
-  if (operands == 2) {
-    for (int64_t l = 0; l < count; ++l) {
-      const T x[] = {values[l], values[lanes + l]};
-      values[l] = eval(x);
-    }
-    return;
-  }
-  for (int64_t l = 0; l < count; ++l) {
-    T x[kMostHostOperands];
-    for (int64_t k = 0; k < operands; ++k) x[k] = values[k * lanes + l];
-    values[l] = eval(x);
+  static_assert(kMostHostOperands == 4);
+  switch (operands) {
+    case 1: return call_each<1>(eval, values, lanes, count);
+    case 2: return call_each<2>(eval, values, lanes, count);
+    case 3: return call_each<3>(eval, values, lanes, count);
+    default: return call_each<4>(eval, values, lanes, count);
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace tenon::jit {
 
-inline constexpr size_t kMostHostOperands = 4;
+inline constexpr int kMostHostOperands = 4;
 // The symbol of a row's column is this, the class' suffix and the row's name.
 inline constexpr std::string_view kHostPrefix = "tenon_eval_";
 
