@@ -5,7 +5,7 @@
 namespace tenon::math {
 namespace {
 
-// e^-a I(a) for an f64 a >= 0, over a for I1 on [0, 8]; `small` and `large` are to the precision of the result.
+// e^-a I(a) for an f64 a >= 0; `small` and `large` are to the precision of the result. For I1, `small` is that of I1(a) / a.
 Val scaled(Val a, bool first, std::span<const double> small, std::span<const double> large) {
   const Val near = a <= 8;
   const Val x = where(near, a, 8.0), y = where(near, 8.0, a);  // each inside the interval of its polynomial
@@ -28,26 +28,31 @@ Val unscaled(Val y, Val a) {
   return where(a == kInf, kNaN, y * half * half);
 }
 
+// I(|x|), or e^-|x| I(|x|); of: scaled_i0 or scaled_i1.
+Val first_kind(Val x, Val (*of)(Val a, bool wide), bool is_scaled) {
+  const Val a = abs(cast(x, DType::f64)), y = of(a, x.wide());
+  return is_scaled ? y : unscaled(y, a);
+}
 uint32_t even(Val x, Val y) { return cast(y, x.type()).id; }
 uint32_t odd(Val x, Val y) { return cast(where(x < 0, -y, y), x.type()).id; }
 
 }  // namespace
 
 uint32_t i0e(MathBuilder& b, Operands operands) {
-  const Val x(b, operands[0]), a = abs(cast(x, DType::f64));
-  return even(x, scaled_i0(a, x.wide()));
+  const Val x(b, operands[0]);
+  return even(x, first_kind(x, scaled_i0, true));
 }
 uint32_t i0(MathBuilder& b, Operands operands) {
-  const Val x(b, operands[0]), a = abs(cast(x, DType::f64));
-  return even(x, unscaled(scaled_i0(a, x.wide()), a));
+  const Val x(b, operands[0]);
+  return even(x, first_kind(x, scaled_i0, false));
 }
 uint32_t i1e(MathBuilder& b, Operands operands) {
-  const Val x(b, operands[0]), a = abs(cast(x, DType::f64));
-  return odd(x, scaled_i1(a, x.wide()));
+  const Val x(b, operands[0]);
+  return odd(x, first_kind(x, scaled_i1, true));
 }
 uint32_t i1(MathBuilder& b, Operands operands) {
-  const Val x(b, operands[0]), a = abs(cast(x, DType::f64));
-  return odd(x, unscaled(scaled_i1(a, x.wide()), a));
+  const Val x(b, operands[0]);
+  return odd(x, first_kind(x, scaled_i1, false));
 }
 
 }  // namespace tenon::math

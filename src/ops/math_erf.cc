@@ -35,7 +35,7 @@ Val erfc_positive(Val a) {
 }
 
 // The factors of the interval that x lies in, then one rational function for all three.
-Val quantile_ratio(Val x, Val central, Val middle) {
+Val ratio_of(Val x, Val central, Val middle) {
   auto side = [&](const double(quantile::Ratio::* factors)[quantile::kTerms]) {
     std::optional<Val> sum;
     for (int i = quantile::kTerms; i-- > 0;) {
@@ -47,6 +47,18 @@ Val quantile_ratio(Val x, Val central, Val middle) {
     return *sum;
   };
   return side(&quantile::Ratio::numerator) / side(&quantile::Ratio::denominator);
+}
+
+// The quantile of 1/2 + q, times a factor; tail: 1/2 - |q|.
+Val quantile_of(Val q, Val tail, double factor = 1) {
+  const Val central = abs(q) <= quantile::kCentre;
+  const Val r = sqrt(-make(ops::log, tail));
+  const Val middle = r <= quantile::kFar;
+  const Val ratio = ratio_of(
+      where(central, quantile::kCentre2 - q * q, r - where(middle, quantile::kNear, r.of(quantile::kFar))),
+      central, middle);
+  const Val sign = where(central, q, flip_sign(q.of(1), q));
+  return (factor == 1 ? sign : factor * sign) * ratio;
 }
 
 }  // namespace
@@ -97,13 +109,7 @@ uint32_t erfcx(MathBuilder& b, Operands operands) {
 uint32_t ndtri(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]), p = cast(x, DType::f64);
   const Val q = p - 0.5, other = 1 - p;
-  const Val central = abs(q) <= quantile::kCentre;
-  const Val r = sqrt(-make(ops::log, where(p < 0.5, p, other)));
-  const Val middle = r <= quantile::kFar;
-  const Val ratio = quantile_ratio(
-      where(central, quantile::kCentre2 - q * q, r - where(middle, quantile::kNear, r.of(quantile::kFar))),
-      central, middle);
-  const Val y = where(central, q, flip_sign(q.of(1), q)) * ratio;
+  const Val y = quantile_of(q, where(p < 0.5, p, other));
   const Val inside = where(p == 0, -kInf, where(p == 1, kInf, y));
   return cast(where((p >= 0) & (p <= 1), inside, kNaN), x.type()).id;
 }
@@ -126,14 +132,8 @@ uint32_t erfinv(MathBuilder& b, Operands operands) {
     for (int i = 8; i-- > 0;) sum = fma(sum, t, where(near, kNear[i], x.of(kFar[i])));
     return at_ends(sum * x);
   }
-  const Val q = 0.5 * x;
-  const Val central = a <= 2 * quantile::kCentre;
-  const Val r = sqrt(-make(ops::log, 0.5 * (1 - a)));
-  const Val middle = r <= quantile::kFar;
-  const Val ratio = quantile_ratio(
-      where(central, quantile::kCentre2 - q * q, r - where(middle, quantile::kNear, r.of(quantile::kFar))),
-      central, middle);
-  return at_ends(std::numbers::sqrt2 / 2 * where(central, q, flip_sign(x.of(1), x)) * ratio);
+  const Val q = 0.5 * x, tail = 0.5 * (1 - a);
+  return at_ends(quantile_of(q, tail, std::numbers::sqrt2 / 2));
 }
 
 }  // namespace tenon::math

@@ -8,11 +8,9 @@
 
 #include "src/ops/math.h"
 #include "src/ops/names.h"
+#include "src/ops/nonfinite.h"
 
 namespace tenon::math {
-
-inline constexpr double kInf = std::numeric_limits<double>::infinity();
-inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct Val {
   MathBuilder* b;

@@ -6,12 +6,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 namespace tenon::special {
-
-inline constexpr double kInf = std::numeric_limits<double>::infinity();
-inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // special_gamma.cc
 double lgamma(double x);

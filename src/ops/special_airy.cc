@@ -2,9 +2,9 @@
 // factor of its decay in 1 / z to the right (DLMF 9.7.5) and of those of sine and cosine in 1 / z^2 to the left (DLMF 9.7.9).
 // Tested by tests/special_test.cc.
 #include <cmath>
-#include <limits>
 #include <numbers>
 
+#include "src/ops/nonfinite.h"
 #include "src/ops/polynomial.h"
 #include "src/ops/special.h"
 
@@ -53,8 +53,7 @@ constexpr double kAiLeftCosine[] = {
 }  // namespace
 
 double airy_ai(double x) {
-  if (!(std::fabs(x) < std::numeric_limits<double>::infinity()))
-    return std::numeric_limits<double>::quiet_NaN();
+  if (!(std::fabs(x) < kInf)) return kNaN;
   if (x > 103.892) return 0;  // where PyTorch has 0
   if (x >= -3 && x <= 1) return polynomial((x + 1) / 2, kAiMiddle);
   const double a = std::fabs(x), root = std::sqrt(a), z = 2 * a * root / 3;

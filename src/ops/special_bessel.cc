@@ -2,10 +2,10 @@
 // leading factor of its expansion for large arguments (DLMF 10.17, 10.40), in 1 / x or 1 / x^2 beyond. The first zeros of J are
 // split off; Y is the C library's. Tested by tests/special_test.cc.
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "src/ops/bessel_tables.h"
+#include "src/ops/nonfinite.h"
 #include "src/ops/polynomial.h"
 #include "src/ops/special.h"
 
@@ -112,11 +112,27 @@ double small_k0(double x) {
 double small_k1(double x) {
   return polynomial(x * x / 2 - 1, kK1Small) / x + std::log(x / 2) * unscaled(scaled_i1(x), x);
 }
-// e^x K(x) for x > 2
+// K, or e^x K(x) where it is to be scaled; small: K on (0, 2].
 template <int n>
-double scaled_k(double x, const double (&c)[n]) {
-  return x == kInf ? 0 : polynomial(4 / x - 1, c) / std::sqrt(x);
+double second_kind(double x, bool scaled, double (*small)(double), const double (&large)[n]) {
+  if (!(x > 0)) return x == 0 ? kInf : kNaN;
+  if (x <= 2) return scaled ? small(x) * std::exp(x) : small(x);
+  const double y = x == kInf ? 0 : polynomial(4 / x - 1, large) / std::sqrt(x);
+  return scaled ? y : y * std::exp(-x);
 }
+
+// J beyond 5; cosine and sine are those of x - pi / 4 or x - 3 pi / 4, times sqrt(2).
+template <int n, int m>
+double first_kind(double x, double cosine, double sine, const double (&of_cosine)[n],
+                  const double (&of_sine)[m]) {
+  if (x == kInf) return kNaN;
+  const double t = 50 / (x * x) - 1;
+  return (polynomial(t, of_cosine) * cosine - polynomial(t, of_sine) * sine / x) /
+         std::sqrt(std::numbers::pi * x);
+}
+
+// Y of the C library, which is asked inside its domain only.
+double library_y(double (*y)(double), double x) { return x > 0 && x < kInf ? y(x) : x == 0 ? -kInf : kNaN; }
 
 }  // namespace
 
@@ -128,47 +144,29 @@ double i1(double x) {
   return x < 0 ? -unscaled(scaled_i1(-x), -x) : unscaled(scaled_i1(std::fabs(x)), std::fabs(x));
 }
 
-double k0e(double x) {
-  if (!(x > 0)) return x == 0 ? kInf : kNaN;
-  return x <= 2 ? small_k0(x) * std::exp(x) : scaled_k(x, kK0Large);
-}
-double k0(double x) {
-  if (!(x > 0)) return x == 0 ? kInf : kNaN;
-  return x <= 2 ? small_k0(x) : scaled_k(x, kK0Large) * std::exp(-x);
-}
-double k1e(double x) {
-  if (!(x > 0)) return x == 0 ? kInf : kNaN;
-  return x <= 2 ? small_k1(x) * std::exp(x) : scaled_k(x, kK1Large);
-}
-double k1(double x) {
-  if (!(x > 0)) return x == 0 ? kInf : kNaN;
-  return x <= 2 ? small_k1(x) : scaled_k(x, kK1Large) * std::exp(-x);
-}
+double k0e(double x) { return second_kind(x, true, small_k0, kK0Large); }
+double k0(double x) { return second_kind(x, false, small_k0, kK0Large); }
+double k1e(double x) { return second_kind(x, true, small_k1, kK1Large); }
+double k1(double x) { return second_kind(x, false, small_k1, kK1Large); }
 
 double j0(double x) {
   x = std::fabs(x);
   if (x <= 5)
     return from_zero(x, kJ0Zeros[0]) * from_zero(x, kJ0Zeros[1]) *
            polynomial(x * x * (2.0 / 25) - 1, kJ0Small);
-  if (x == kInf) return kNaN;
-  // of x - pi / 4, times sqrt(2)
-  const double s = std::sin(x), c = std::cos(x), t = 50 / (x * x) - 1;
-  return (polynomial(t, kJ0Cosine) * (c + s) - polynomial(t, kJ0Sine) * (s - c) / x) /
-         std::sqrt(std::numbers::pi * x);
+  const double s = std::sin(x), c = std::cos(x);
+  return first_kind(x, c + s, s - c, kJ0Cosine, kJ0Sine);
 }
 
 double j1(double x) {
   const double a = std::fabs(x);
   if (a <= 5) return x * from_zero(a, kJ1Zero) * polynomial(a * a * (2.0 / 25) - 1, kJ1Small);
-  if (a == kInf) return kNaN;
-  // of a - 3 pi / 4, times sqrt(2)
-  const double s = std::sin(a), c = std::cos(a), t = 50 / (a * a) - 1;
-  const double y = (polynomial(t, kJ1Cosine) * (s - c) + polynomial(t, kJ1Sine) * (s + c) / a) /
-                   std::sqrt(std::numbers::pi * a);
+  const double s = std::sin(a), c = std::cos(a);
+  const double y = first_kind(a, s - c, -(s + c), kJ1Cosine, kJ1Sine);
   return x < 0 ? -y : y;
 }
 
-double y0(double x) { return x > 0 && x < kInf ? ::y0(x) : x == 0 ? -kInf : kNaN; }
-double y1(double x) { return x > 0 && x < kInf ? ::y1(x) : x == 0 ? -kInf : kNaN; }
+double y0(double x) { return library_y(::y0, x); }
+double y1(double x) { return library_y(::y1, x); }
 
 }  // namespace tenon::special

@@ -1,9 +1,9 @@
 // log Gamma, its derivatives and the Hurwitz zeta function. Tested by tests/special_test.cc.
 #include <cmath>
 #include <initializer_list>
-#include <limits>
 #include <numbers>
 
+#include "src/ops/nonfinite.h"
 #include "src/ops/special.h"
 
 namespace tenon::special {

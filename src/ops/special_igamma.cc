@@ -3,9 +3,9 @@
 // Tested by tests/special_test.cc.
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
+#include "src/ops/nonfinite.h"
 #include "src/ops/special.h"
 
 namespace tenon::special {
