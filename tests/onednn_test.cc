@@ -24,10 +24,7 @@ struct Ran {
   std::vector<HostTensor> inputs, expected, outputs;
 
   void run() {
-    std::vector<Tensor> in, out;
-    for (HostTensor& t : inputs) in.push_back(tensor_of(t));
-    for (HostTensor& t : outputs) out.push_back(tensor_of(t));
-    Status status = program->run(in, out);
+    Status status = tenon::run(*program, inputs, outputs);
     ASSERT_TRUE(status.ok()) << status.message();
   }
   void compare() const {
@@ -62,10 +59,7 @@ void make(const Case& c, Ran& ran) {
   auto program = Program::make(*graph, options, params);
   ASSERT_TRUE(program.ok()) << program.status().message();
   ran.program = *program;
-  for (const HostTensor& e : ran.expected) {
-    ran.outputs.emplace_back(e.dtype, e.shape);
-    std::fill(ran.outputs.back().bytes.begin(), ran.outputs.back().bytes.end(), std::byte{0xA5});
-  }
+  ran.outputs = blank_like(ran.expected);
 }
 
 void check(const Case& c) {

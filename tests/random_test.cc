@@ -29,30 +29,25 @@ Graph parsed(const std::string& text) {
   return *graph;
 }
 
-std::vector<HostTensor> run(Program& program, std::vector<HostTensor> inputs,
-                            std::vector<HostTensor> outputs) {
-  std::vector<Tensor> in, out;
-  for (HostTensor& t : inputs) in.push_back(tensor_of(t));
-  for (HostTensor& t : outputs) {
-    std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0xA5});
-    out.push_back(tensor_of(t));
-  }
-  const Status status = program.run(in, out);
+std::vector<HostTensor> results_of(Program& program, std::vector<HostTensor> inputs,
+                                   std::vector<HostTensor> outputs) {
+  outputs = blank_like(outputs);
+  const Status status = run(program, inputs, outputs);
   TENON_CHECK(status.ok(), status.message());
   return outputs;
 }
 
-std::vector<HostTensor> run(const Graph& graph, std::vector<HostTensor> inputs,
-                            std::vector<HostTensor> outputs) {
+std::vector<HostTensor> results_of(const Graph& graph, std::vector<HostTensor> inputs,
+                                   std::vector<HostTensor> outputs) {
   auto program = Program::make(graph, {}, {});
   TENON_CHECK(program.ok(), program.status().message());
-  return run(**program, std::move(inputs), std::move(outputs));
+  return results_of(**program, std::move(inputs), std::move(outputs));
 }
 
 std::vector<float> numbers(int64_t count, int64_t seed) {
   const Graph graph = parsed("graph @f(%s: i64[]) {\n %u = random_uniform(%s){shape=[" +
                              std::to_string(count) + "]}\n return %u\n}");
-  const HostTensor u = run(graph, {seed_tensor(seed)}, {HostTensor(DType::f32, {count})})[0];
+  const HostTensor u = results_of(graph, {seed_tensor(seed)}, {HostTensor(DType::f32, {count})})[0];
   const auto* first = reinterpret_cast<const float*>(u.bytes.data());
   return {first, first + count};
 }
@@ -67,7 +62,7 @@ TEST(Random, ElementsDependOnSeedAndPlaceAlone) {
       const HostTensor& u = (*evaluated)[0];
       for (int64_t i = 0; i < u.count(); ++i)
         ASSERT_EQ(u.number(i), expected_number(i, seed)) << shape << " " << i;
-      EXPECT_EQ(run(graph, {seed_tensor(seed)}, {HostTensor(DType::f32, u.shape)})[0].bytes, u.bytes)
+      EXPECT_EQ(results_of(graph, {seed_tensor(seed)}, {HostTensor(DType::f32, u.shape)})[0].bytes, u.bytes)
           << shape;
     }
   EXPECT_EQ(expected_number(0, 0), static_cast<float>(0xff1dae) * 0x1p-24f);  // the first known answer
@@ -97,7 +92,7 @@ TEST(Random, ProgramsOfAnySizeAgreeWithTheEvaluator) {
     ASSERT_TRUE(expected.ok()) << expected.status().message();
     std::vector<HostTensor> blank;
     for (const HostTensor& e : *expected) blank.emplace_back(e.dtype, e.shape);
-    const std::vector<HostTensor> got = run(**program, inputs, blank);
+    const std::vector<HostTensor> got = results_of(**program, inputs, blank);
     for (int o : {0, 1, 2}) EXPECT_EQ(got[o].bytes, (*expected)[o].bytes) << n << " " << m << " output " << o;
     for (int64_t i = 0; i < n; ++i) EXPECT_NEAR(got[3].number(i), (*expected)[3].number(i), 1e-4);
   }
@@ -111,7 +106,7 @@ TEST(Random, PlacesBeyondThirtyTwoBits) {
       " %c = slice(%i){axis=0, start=4294967293, end=4294967299}\n"
       " %b = philox(%c, %s)\n return %b\n}");
   for (int64_t seed : kSeeds) {
-    const HostTensor b = run(graph, {seed_tensor(seed)}, {HostTensor(DType::i64, {kCount})})[0];
+    const HostTensor b = results_of(graph, {seed_tensor(seed)}, {HostTensor(DType::i64, {kCount})})[0];
     for (int64_t i = 0; i < kCount; ++i) EXPECT_EQ(b.get(i).i, scalar::philox(kFirst + i, seed)) << i;
   }
 }

@@ -40,15 +40,8 @@ void check(const std::string& text, std::vector<HostTensor> inputs, int threads 
   auto program = Program::make(*graph, options, {});
   ASSERT_TRUE(program.ok()) << program.status().message();
   EXPECT_EQ((*program)->stats().reference_steps, 0) << (*program)->explain(false);
-  std::vector<HostTensor> outputs;
-  std::vector<Tensor> in, out;
-  for (HostTensor& t : inputs) in.push_back(tensor_of(t));
-  for (const HostTensor& e : *expected) outputs.emplace_back(e.dtype, e.shape);
-  for (HostTensor& t : outputs) {
-    std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0xA5});
-    out.push_back(tensor_of(t));
-  }
-  const Status status = (*program)->run(in, out);
+  std::vector<HostTensor> outputs = blank_like(*expected);
+  const Status status = run(**program, inputs, outputs);
   ASSERT_TRUE(status.ok()) << status.message();
   for (size_t o = 0; o < outputs.size(); ++o)
     EXPECT_EQ(outputs[o].bytes, (*expected)[o].bytes) << text << (*program)->explain(false);

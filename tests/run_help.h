@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -27,5 +28,19 @@ inline HostTensor random_tensor(DType dtype, const std::vector<int64_t>& shape, 
 }
 
 inline Tensor tensor_of(HostTensor& t) { return {t.bytes.data(), t.dtype, t.shape, {}}; }
+
+// Outputs of the types of these, whose bytes are all 0xA5: an element that a program leaves out shows.
+inline std::vector<HostTensor> blank_like(const std::vector<HostTensor>& expected) {
+  std::vector<HostTensor> blank = expected;
+  for (HostTensor& t : blank) std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0xA5});
+  return blank;
+}
+
+inline Status run(Program& program, std::vector<HostTensor>& inputs, std::vector<HostTensor>& outputs) {
+  std::vector<Tensor> in, out;
+  for (HostTensor& t : inputs) in.push_back(tensor_of(t));
+  for (HostTensor& t : outputs) out.push_back(tensor_of(t));
+  return program.run(in, out);
+}
 
 }  // namespace tenon

@@ -28,16 +28,9 @@ void check(const Case& c, std::vector<std::string> backends = {}) {
   auto program = Program::make(*graph, options, {});
   ASSERT_TRUE(program.ok()) << program.status().message();
   EXPECT_EQ((*program)->stats().reference_steps, 0) << (*program)->explain(false);
-  std::vector<HostTensor> outputs;
-  std::vector<Tensor> in, out;
-  for (HostTensor& t : inputs) in.push_back(tensor_of(t));
-  for (const HostTensor& e : *expected) {
-    outputs.emplace_back(e.dtype, e.shape);
-    std::fill(outputs.back().bytes.begin(), outputs.back().bytes.end(), std::byte{0xA5});
-  }
-  for (HostTensor& t : outputs) out.push_back(tensor_of(t));
+  std::vector<HostTensor> outputs = blank_like(*expected);
   for (int round = 0; round < 2; ++round) {
-    Status status = (*program)->run(in, out);
+    Status status = run(**program, inputs, outputs);
     ASSERT_TRUE(status.ok()) << status.message();
     for (size_t o = 0; o < outputs.size(); ++o)
       for (int64_t i = 0; i < outputs[o].count(); ++i) {
@@ -583,13 +576,9 @@ TEST(Run, ManyThreads) {
   auto work = [&](size_t offset) {
     for (size_t round = 0; round < 20; ++round) {
       Size& size = sizes[(round + offset) % sizes.size()];
-      std::vector<HostTensor> outputs;
-      std::vector<Tensor> in, out;
-      for (HostTensor& t : size.in) in.push_back(tensor_of(t));
-      for (const HostTensor& e : size.expected) outputs.emplace_back(e.dtype, e.shape);
-      for (HostTensor& t : outputs) out.push_back(tensor_of(t));
+      std::vector<HostTensor> outputs = blank_like(size.expected);
       auto own = offset % 2 ? Program::make(*graph, {}, {}) : program;
-      if (!own.ok() || !(*own)->run(in, out).ok()) ++wrong;
+      if (!own.ok() || !run(**own, size.in, outputs).ok()) ++wrong;
       for (size_t o = 0; o < outputs.size(); ++o)
         for (int64_t i = 0; i < outputs[o].count(); ++i)
           if (std::abs(outputs[o].number(i) - size.expected[o].number(i)) > 1e-4) ++wrong;
