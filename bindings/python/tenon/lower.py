@@ -304,6 +304,13 @@ class Emitter:
         shape[axis] = symexpr.size(sum(v.shape[axis] for v in values))
         return self.op("concat", values, values[0].dtype, shape, axis=axis)
 
+    def pad(self, v, low, high, value=0):
+        """low, high: how much is put before and behind each axis; below 0 it is cut off."""
+        if v.dtype in FLOATS and isinstance(value, int):
+            value = float(value)
+        shape = [symexpr.size(a + n + b) for a, n, b in zip(low, v.shape, high)]
+        return self.op("pad", [v], v.dtype, shape, low=low, high=high, value=Raw(repr(value)))
+
     def gather(self, v, indices, axis=0, wrap=True):
         """wrap: negative indices count from the end; else they are out of range."""
         axis %= v.rank

@@ -8,11 +8,11 @@ import math
 import torch
 
 from . import symexpr
-from .lower import Raw, dtype_of, floor_div, same_shape
+from .lower import dtype_of, same_shape
 from .rows import row
 from .rows_index import neutral
 from .rows_map import number_is, scaled
-from .rows_pool import max_pool_with_indices
+from .rows_pool import longest_window, max_pool_with_indices, uneven_windows
 from .symexpr import Unsupported
 
 
@@ -52,7 +52,7 @@ def _batched(e, x, spatial):
 
 
 def _high_padding(x, shape, kernel, stride, padding, dilation, ceil_mode):
-    """What to pad at the end so that exactly the windows PyTorch takes fit."""
+    """How much to pad at the end, so that exactly the windows fit that PyTorch takes."""
     if not ceil_mode:
         return list(padding)
     extents, result = list(x.shape)[-len(kernel):], list(shape)[-len(kernel):]
@@ -62,7 +62,7 @@ def _high_padding(x, shape, kernel, stride, padding, dilation, ceil_mode):
 
 
 def _are_attributes(amounts):
-    """Whether a pooling can be told to pad by these. Strides beyond the window may leave the last elements out: below 0."""
+    """Whether these amounts can be attributes of a pooling. An amount is below 0 where no window reaches the last elements."""
     return all(isinstance(n, int) and n >= 0 for n in amounts)
 
 
@@ -77,11 +77,8 @@ def _(e, x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     if e.used(1):
         y, places = max_pool_with_indices(e, batched, kernel, stride, padding, high, dilation)
         return e.reshape(y, fake), e.reshape(places, fake)
-    if not _are_attributes(high):  # an amount for each size: it is put there beforehand
-        low, high = [[0, 0, *amounts] for amounts in (padding, high)]
-        wide = batched.shape[:2] + tuple(symexpr.size(a + n + b) for a, n, b in zip(low[2:], batched.shape[2:], high[2:]))
-        batched = e.op("pad", [batched], x.dtype, wide, low=low, high=high,
-                       value=Raw(repr(neutral("max", x.dtype))))
+    if not _are_attributes(high):  # an op before the pooling pads, or cuts off
+        batched = e.pad(batched, [0, 0, *padding], [0, 0, *high], neutral("max", x.dtype))
         padding = high = [0] * spatial
     y = e.op("max_pool", [batched], x.dtype, batched.shape[:2] + fake[-spatial:], kernel=kernel, strides=stride,
              padding=padding, padding_high=high, dilations=dilation)
@@ -104,11 +101,10 @@ def _(e, x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pa
 
 
 def _averages_of_padded(e, x, kernel, stride, padding, high, count_include_pad, divisor):
-    """Where ceil_mode pads by an amount for each size, or crops: that is done beforehand, and each window's divisor counted."""
+    """The averages where padding cannot be an attribute: an op before the pooling pads, or cuts off, and the divisor of each
+    window is counted."""
     rank, number = len(kernel), lambda n: e.full(n, "i64")
-    y = e.wide(x)
-    wide = x.shape[:2] + tuple(symexpr.size(p + n + h) for p, n, h in zip(padding, x.shape[2:], high))
-    y = e.op("pad", [y], y.dtype, wide, low=[0, 0, *padding], high=[0, 0, *high], value=Raw("0.0"))
+    y = e.pad(e.wide(x), [0, 0, *padding], [0, 0, *high])
     output, none = e.shape[-rank:], [0] * rank
     y = e.op("avg_pool", [y], y.dtype, x.shape[:2] + output, kernel=kernel, strides=stride, padding=none, padding_high=none,
              divisor=1)
@@ -139,28 +135,20 @@ def _(e, x, output_size):
 
 
 def _uneven_averages(e, x, output):
-    """Averages over windows that differ in length, of the last axes: window i of n is from i*size//n to ceil((i+1)*size/n). Each
-    axis is gathered as rows that are as long as the longest window, and summed where the row's is."""
-    dtype, count = x.dtype, None
-    y = e.wide(x)
+    """Averages of the last axes over windows that differ in length. Each axis is gathered as rows that are as long as the
+    longest window, and of a row only what is inside its window is summed."""
+    y, count = e.wide(x), None
     for axis, n in zip(range(x.rank - len(output), x.rank), output):
         extent = x.shape[axis]
-        rows = (n, symexpr.size(floor_div(symexpr.size(extent + n - 1), n) + 1))
-        number = lambda m: e.full(m, "i64")
-        window, position = e.iota(rows, axis=0), e.iota(rows, axis=1)
-        first = e.map("floor_div", e.map("mul", window, number(extent)), number(n))
-        last = e.map("mul", e.map("add", window, number(1)), number(extent))
-        last = e.map("floor_div", e.map("add", last, number(symexpr.size(n - 1))), number(n))  # and one
-        position = e.map("add", first, position)
-        inside = e.map("lt", position, last)
-        y = e.gather(y, e.map("minimum", position, number(symexpr.size(extent - 1))), axis)
+        position, inside = uneven_windows(e, extent, n, longest_window(extent, n))
+        y = e.gather(y, position, axis)
         behind = (1,) * (x.rank - axis - 1)
-        y = e.map("where", e.reshape(inside, rows + behind), y, e.scalar_like(y, 0))
+        y = e.map("where", e.reshape(inside, inside.shape + behind), y, e.scalar_like(y, 0))
         y = e.reduce("sum", y, [axis + 1])
         length = e.cast(e.reduce("sum", e.cast(inside, "i64"), [1]), y.dtype)
         length = e.reshape(length, (n,) + behind)
         count = length if count is None else e.map("mul", count, length)
-    return e.cast(e.map("div", y, count), dtype)
+    return e.cast(e.map("div", y, count), x.dtype)
 
 
 # --- norms and attention ----------------------------------------------------------------------------------------------
@@ -186,12 +174,16 @@ def _(e, x, normalized_shape, weight, bias, eps):
     y = e.op("layer_norm", [x, weight, bias], x.dtype, x.shape, axes_count=count, eps=float(eps))
     mean = rstd = None
     if e.used(1) or e.used(2):
-        axes, wide = list(range(x.rank - count, x.rank)), e.wide(x)
-        mean = e.cast(e.reduce("mean", wide, axes, True), dtype_of(e.fake[1].dtype))
-        variance = e.reduce("var", wide, axes, True, correction=0.0)
-        rstd = e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps))))
-        rstd = e.cast(rstd, dtype_of(e.fake[2].dtype))
+        mean, rstd = _mean_and_rstd(e, e.wide(x), list(range(x.rank - count, x.rank)), True, eps)
     return y, mean, rstd
+
+
+def _mean_and_rstd(e, v, axes, keepdims, eps):
+    """Results 1 and 2 of a norm over these axes."""
+    mean = e.cast(e.reduce("mean", v, axes, keepdims), dtype_of(e.fake[1].dtype))
+    variance = e.reduce("var", v, axes, keepdims, correction=0.0)
+    rstd = e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps))))
+    return mean, e.cast(rstd, dtype_of(e.fake[2].dtype))
 
 
 @row("native_group_norm")
@@ -200,10 +192,8 @@ def _(e, x, weight, bias, n, c, hxw, group, eps):
     y = e.op("group_norm", [x, weight, bias], x.dtype, x.shape, groups=group, eps=float(eps))
     mean = rstd = None
     if e.used(1) or e.used(2):
-        wide = e.reshape(e.wide(x), (n, group, symexpr.product(x.shape[1:]) // group))
-        mean = e.cast(e.reduce("mean", wide, [2]), dtype_of(e.fake[1].dtype))
-        variance = e.reduce("var", wide, [2], correction=0.0)
-        rstd = e.cast(e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps)))), dtype_of(e.fake[2].dtype))
+        groups = e.reshape(e.wide(x), (n, group, symexpr.product(x.shape[1:]) // group))
+        mean, rstd = _mean_and_rstd(e, groups, [2], False, eps)
     return y, mean, rstd
 
 
@@ -220,7 +210,7 @@ def _(e, x, weight, bias, mean, var, momentum, eps):
 
 
 def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
-    """The first result; nobody may read the others: log-sum-exps, and what a backward pass draws its numbers from."""
+    """The first result. The others are log-sum-exps and the seeds of a backward pass; a node that has readers of them is refused."""
     results = len(e.fake)
     if dropout_p:
         raise Unsupported("attention with dropout draws random numbers")

@@ -6,12 +6,12 @@ How rows are written: rows.py. Tested by tests/torch/test_lower.py.
 import operator
 
 from . import rows_map, symexpr  # noqa: F401  (rows_map fills the table)
-from .lower import FLOATS, Raw, same_shape
+from .lower import floor_div, same_shape
 from .rows import TABLE, Row, row
 from .rows_move import every_nth, position
 from .symexpr import Unsupported, size
 
-# The copy of a view is its row; only what the host may share differs.
+# The row of a view computes its copy, too; the copy shares no memory with the operand.
 for _name in ("alias.default", "detach.default", "diagonal.default", "expand.default", "permute.default", "select.int",
               "slice.Tensor", "split.Tensor", "split_with_sizes.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
               "t.default", "transpose.int", "unbind.int", "unfold.default", "unsqueeze.default", "view.default"):
@@ -49,8 +49,8 @@ def _memory(e, x, strides):
 
 
 def _start(e, x, offset):
-    """The first element, counted from x's own first one. An offset counts from the start of the memory, and where in it an
-    input of the graph lies nobody guards."""
+    """The place of the first element, counted from x's own first one. An offset counts from the start of the memory, and no
+    guard says where in it an input of the graph lies."""
     if offset is None:
         return 0
     node = e.node.args[0]
@@ -62,7 +62,7 @@ def _start(e, x, offset):
 
 
 def _as_strided(e, x, shape, stride, offset):
-    """Views of x's memory: windows, one axis of the result after the other, each as wide as what the axes behind it span."""
+    """A view of x's memory, by windows: one axis of the result after the other, each as wide as what the axes behind it span."""
     shape, strides = symexpr.sizes(shape), symexpr.sizes(stride)
     start = _start(e, x, offset)
     if symexpr.is_empty(shape):
@@ -72,7 +72,7 @@ def _as_strided(e, x, shape, stride, offset):
     x_strides = symexpr.sizes(x.fake.stride())
     for axis, n in enumerate(x_strides):
         if symexpr.is_zero(n):
-            x = e.slice(x, axis, 0, 1)  # what is expanded is there once
+            x = e.slice(x, axis, 0, 1)  # an expanded axis has one element in memory
     flat, _ = _memory(e, x, x_strides)
     if not all(isinstance(n, int) for n in (*shape, *strides, start)):
         return e.gather(flat, _places(e, shape, strides, start), 0, wrap=False)
@@ -91,7 +91,7 @@ def _as_strided(e, x, shape, stride, offset):
 
 
 def _places(e, shape, strides, start):
-    """start + the sum of index * stride over the axes."""
+    """For each element of this shape: start + the sum of index * stride over the axes."""
     places = e.full(start, "i64", shape)
     for axis, stride in enumerate(strides):
         if not symexpr.is_zero(stride):
@@ -109,7 +109,7 @@ def _(e, x, shape, stride, storage_offset=None):
     strides = symexpr.sizes(x.fake.stride())
     if same_shape(x.shape, e.shape) and symexpr.same(storage_offset or 0, size(x.fake.storage_offset())) and same_shape(
             symexpr.normal_strides(e.shape, strides), symexpr.normal_strides(e.shape, symexpr.sizes(stride))):
-        return x  # only strides of axes of size 1 change, as average pooling does for channels-last
+        return x  # only strides of axes of size 1 differ, which average pooling asks for of a channels-last tensor
     return _as_strided(e, x, shape, stride, storage_offset)
 
 
@@ -128,8 +128,8 @@ def _(e, x, source, shape, stride, storage_offset=None):
 
 
 def _overwritten(e, memory, source, shape, strides, start):
-    """memory, a vector, with the elements of source where they lie by these strides: from the longest stride to the shortest
-    it is cut into rows, of which the front is written."""
+    """memory, a vector, in which the elements of source stand where they lie by these strides. From the longest stride to the
+    shortest the vector is cut into rows, and the front of each row is written."""
     order = sorted((i for i in range(len(shape)) if shape[i] != 1), key=lambda i: -strides[i])
     if 0 in shape:
         return memory
@@ -138,7 +138,7 @@ def _overwritten(e, memory, source, shape, strides, start):
         raise Unsupported("as_strided_scatter outside of its operand")
 
     def write(v, start, rest):
-        """v with source from `start` on along its last axis; the axes before it are source's before `rest`."""
+        """v with source from `start` on along v's last axis. v's other axes are those of source that come before `rest`."""
         axis, length = v.rank - 1, v.shape[-1]
         if not rest:
             there = e.reshape(source, v.shape[:-1] + (1,))
@@ -149,8 +149,7 @@ def _overwritten(e, memory, source, shape, strides, start):
             rows = e.slice(v, axis, start, after)
             if missing := count * step - rows.shape[-1]:
                 none = [0] * v.rank
-                rows = e.op("pad", [rows], v.dtype, v.shape[:-1] + (count * step,), low=none, high=none[:-1] + [missing],
-                            value=Raw(repr(0.0 if v.dtype in FLOATS else 0)))
+                rows = e.pad(rows, none, none[:-1] + [missing])
             rows = write(e.reshape(rows, v.shape[:-1] + (count, step)), 0, rest[1:])
             there = e.slice(e.reshape(rows, v.shape[:-1] + (count * step,)), axis, 0, after - start)
         parts = [e.slice(v, axis, 0, start)] * (start > 0) + [there] + [e.slice(v, axis, after, length)] * (after < length)
@@ -172,7 +171,7 @@ def _(e, x, source, offset=0, dim1=0, dim2=1):
     rows, columns = e.iota(y.shape[-2:], axis=0), e.iota(y.shape[-2:], axis=1)
     number = lambda n: e.full(n, "i64")
     on = e.map("eq", columns, e.map("add", rows, number(offset)))
-    place = e.iota(y.shape[-2:-1])  # of each row's element in the source
+    place = e.iota(y.shape[-2:-1])  # where in the source the element of each row is
     if not (isinstance(offset, int) and offset >= 0):
         place = e.map("add", place, number(symexpr.smaller(offset, 0)))
     place = e.map("maximum", number(0), e.map("minimum", place, number(size(length - 1))))
@@ -200,7 +199,8 @@ def _(e, x, k=1, dims=(0, 1)):
 
 
 def not_channels_last(e, x):
-    """For operators whose result is channels-last where the operand is, which PyTorch's tracer does not foresee."""
+    """Refuses a tensor that may be channels-last. It is for operators whose result is then channels-last, too: PyTorch's tracer
+    does not foresee these strides."""
     shape, strides = x.shape, symexpr.sizes(x.fake.stride())
     if x.rank in (4, 5) and not symexpr.is_dense(shape, strides) and _may_be_channels_last(shape, strides):
         raise Unsupported(f"{e.node.target} of a channels-last tensor: the tracer does not foresee the strides of its result")
@@ -222,7 +222,7 @@ def _may_be_channels_last(shape, strides):
 def _(e, x, groups):
     not_channels_last(e, x)
     n, c, *rest = x.shape
-    return e.reshape(e.swap(e.reshape(x, (n, groups, symexpr.product([c]) // groups, *rest)), 1, 2), x.shape)
+    return e.reshape(e.swap(e.reshape(x, (n, groups, c // groups, *rest)), 1, 2), x.shape)
 
 
 @row("block_diag")
@@ -231,8 +231,7 @@ def _(e, tensors):
     total, start, rows = e.shape[1], 0, []
     for block in blocks:
         end = size(start + block.shape[1])
-        rows.append(e.op("pad", [block], e.dtype, (block.shape[0], total), low=[0, start], high=[0, size(total - end)],
-                         value=Raw(repr(0.0 if e.dtype in FLOATS else 0))))
+        rows.append(e.pad(block, [0, start], [0, size(total - end)]))
         start = end
     return e.concat(rows, 0)
 
@@ -243,12 +242,8 @@ def _(e, tensors, dim, num_chunks):
     for t in tensors:
         extent = t.shape[axis]
         missing = symexpr.remainder(size(-extent), num_chunks)
-        t = e.cast(t, e.dtype)
-        wide = t.shape[:axis] + (size(extent + missing),) + t.shape[axis + 1:]
         none = [0] * t.rank
-        t = e.op("pad", [t], e.dtype, wide, low=none, high=none[:axis] + [missing] + none[axis + 1:],
-                 value=Raw(repr(0.0 if e.dtype in FLOATS else 0)))
-        each = symexpr.product([symexpr.torch_functions.FloorDiv(wide[axis], num_chunks) if not isinstance(wide[axis], int)
-                                else wide[axis] // num_chunks, *wide[axis + 1:]])
-        parts.append(e.reshape(t, wide[:axis] + (num_chunks, each)))
+        t = e.pad(e.cast(t, e.dtype), none, none[:axis] + [missing] + none[axis + 1:])
+        each = symexpr.product([floor_div(t.shape[axis], num_chunks), *t.shape[axis + 1:]])
+        parts.append(e.reshape(t, t.shape[:axis] + (num_chunks, each)))
     return e.concat(parts, axis + 1)

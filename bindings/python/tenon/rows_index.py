@@ -60,7 +60,7 @@ def _(e, x, dim, indices):
 @row("gather")
 def _(e, x, dim, indices, sparse_grad=False):
     x, index = _vector(e, x), _vector(e, _index(e, indices))
-    for axis in range(x.rank):  # where PyTorch allows fewer indices than positions
+    for axis in range(x.rank):  # on the other axes PyTorch allows fewer indices than positions
         if axis != dim % x.rank:
             x = e.slice(x, axis, 0, index.shape[axis])
     y = e.op("take_along", [x, index], x.dtype, index.shape, axis=dim % x.rank, wrap=False)
@@ -136,8 +136,7 @@ def _(e, x, dim, index, source, reduce, include_self=True):
 
 # --- scatter ----------------------------------------------------------------------------------------------------------
 def _scatter(e, x, axis, index, source, mode):
-    """source: of the indices' shape. Where there are fewer indices than positions on another axis, what is behind them
-    stays as it is."""
+    """source has the indices' shape. Another axis may have fewer indices than positions: what is behind them stays as it is."""
     for other in range(x.rank):
         have, want = x.shape[other], index.shape[other]
         if other != axis and not symexpr.same(have, want):
@@ -208,7 +207,7 @@ def _(e, x, index, source, accumulate=False):
 
 
 def _ranks(e, mask):
-    """For each place of a mask, flat: how many places before it are true; and how many there are in all."""
+    """(how many places before it are true, for each place of a mask, flat; how many are true in all)."""
     count = symexpr.product(mask.shape)
     flat = e.cast(e.reshape(mask, [count]), "i64")
     ends = e.op("cumsum", [flat], "i64", flat.shape, axis=0)
@@ -221,7 +220,7 @@ def _(e, x, mask, source):
         return e.expand(x, e.shape)
     x, mask = e.expand(x, e.shape), e.expand(e.cast(mask, "bool"), e.shape)
     flat = e.reshape(mask, [symexpr.product(e.shape)])
-    # Behind the last true place the rank is the number of elements: only true places read.
+    # Behind the last true place the rank may be out of range: places that are not true read element 0.
     place = e.map("where", flat, _ranks(e, mask)[0], e.full(0, "i64"))
     values = e.gather(e.reshape(source, [symexpr.product(source.shape)]), place, 0, wrap=False)
     return e.map("where", mask, e.reshape(values, e.shape), x)
@@ -237,7 +236,7 @@ def put_through_mask(e, x, mask, values, accumulate):
         if symexpr.is_empty(values.shape) or symexpr.is_empty(x.shape):
             return x
         place, total = _ranks(e, mask)
-        # As many rows as true places, or there is an error: an index out of range.
+        # Unless there are as many rows as true places, an index is out of range: PyTorch then says what is wrong.
         wrong = e.map("index_in", e.map("sub", total, e.full(number, "i64")), e.full(1, "i64"))
         place = e.map("where", e.reshape(mask, place.shape), place, e.full(0, "i64"))
         values = e.gather(values, e.map("add", place, wrong), 0, wrap=False)
@@ -249,16 +248,21 @@ def put_through_mask(e, x, mask, values, accumulate):
     return e.map("where", wide, e.expand(values, x.shape), x)
 
 
+def _given(indices):
+    """The axes that have an index."""
+    return [i for i, index in enumerate(indices) if index is not None]
+
+
 def apart(indices):
     """Whether index tensors stand on axes that are not adjacent: their own axes come first in the result."""
-    axes = [i for i, index in enumerate(indices) if index is not None]
+    axes = _given(indices)
     return axes != list(range(axes[0], axes[0] + len(axes)))
 
 
 def _one_by_one(e, x, indices, values):
     """x as a vector, the place in it of each element that index tensors on axes that are not adjacent name, and the values
     of these, in the order of the result of x[indices]: the index's axes, and the others behind them."""
-    axes = [i for i, index in enumerate(indices) if index is not None]
+    axes = _given(indices)
     others = [i for i in range(x.rank) if i not in axes]
     lead = broadcast(*(indices[i].shape for i in axes))
     shape = lead + tuple(x.shape[i] for i in others)
@@ -279,7 +283,7 @@ def _one_by_one(e, x, indices, values):
 # --- index tensors ----------------------------------------------------------------------------------------------------
 def _positions(e, x, indices):
     """x[..., i, j, ...] with adjacent integer indices as (x with those axes merged, one index tensor, axis, wrap)."""
-    axes = [i for i, index in enumerate(indices) if index is not None]
+    axes = _given(indices)
     given = [_index(e, e.cast(indices[i], "i64")) if len(axes) > 1 else _index(e, indices[i]) for i in axes]
     extents = [x.shape[i] for i in axes]
     flat = given[0]
@@ -302,10 +306,10 @@ def _(e, x, indices):
     if any(index is not None and index.dtype in ("bool", "u8") for index in indices):
         raise Unsupported("indexing by a mask: the size of the result depends on values")
     if apart(indices):
-        axes = [i for i, index in enumerate(indices) if index is not None]
+        axes = _given(indices)
         x = e.transpose(x, axes + [i for i in range(x.rank) if i not in axes])
         indices = [indices[i] for i in axes]
-    axes = [i for i, index in enumerate(indices) if index is not None]
+    axes = _given(indices)
     outer = _outer(indices, axes)
     if len(axes) > 1 and outer:  # each index varies along its own axis of the result: one gather each
         for i in axes:
@@ -341,9 +345,7 @@ def _(e, x, indices, values, accumulate=False):
         x, indices, values = _one_by_one(e, x, indices, values)
     x, flat, axis, wrap = _positions(e, x, indices)
     values = e.expand(values, x.shape[:axis] + flat.shape + x.shape[axis + 1:])
-    y = e.op("index_put", [x, flat, values], x.dtype, x.shape, axis=axis, mode="add" if accumulate else "set",
-             wrap=None if wrap else False)
-    return e.reshape(y, shape)
+    return e.reshape(_put(e, x, axis, flat, values, "add" if accumulate else "set", wrap), shape)
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------
@@ -371,7 +373,7 @@ def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=Fal
     else:
         ends = e.op("cumsum", [bounds], "i64", bounds.shape, axis=1)
         lengths, first = bounds, None
-    # Lengths below 0, a first start that is not 0, or a last end that is not the axis's: an index out of range.
+    # A length below 0, a first start that is not 0 or a last end that is not the axis's makes an index out of range.
     lengths = e.map("index_in", lengths, number(symexpr.size(count + 1)))
     last = e.slice(ends, 1, symexpr.size(segments - 1), segments)
     wrong = e.map("index_in", e.map("sub", last, number(count)), number(1))
@@ -392,6 +394,6 @@ def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=Fal
         some = e.map("gt", lengths, number(0))
         none = e.scalar_like(y, math.nan) if initial is None else y
         y = e.map("where", some, e.map("div", y, e.cast(lengths, y.dtype)), none)
-    else:  # so that lengths are looked at
+    else:  # reads the lengths, so that their check is not left out
         y = e.map("where", e.map("ge", lengths, number(0)), y, e.scalar_like(y, 0))
     return e.reshape(y, e.shape)

@@ -95,7 +95,7 @@ def _(e, a, b):
 
 @row("prims.fma")
 def _(e, a, b, c):
-    """Dynamo writes addcmul_ and addcdiv_ of optimizers so."""
+    """In this way Dynamo writes the addcmul_ and addcdiv_ of optimizers."""
     return e.map("fma", *e.promote(Promotion.DEFAULT, a, b, c))
 
 
@@ -200,7 +200,7 @@ def _(e, x, bound):
 
 
 def _bounded(e, head, x, bound):
-    """Of two zeros both ops take the second, PyTorch x where the bound is a number."""
+    """Of two zeros both ops take the second operand; PyTorch takes x where the bound is a number."""
     number = not isinstance(bound, Value)
     x, bound = e.promote(Promotion.DEFAULT, x, bound)
     return e.map(head, bound, x) if number else e.map(head, x, bound)

@@ -32,7 +32,7 @@ def _(e, x, p, dim, maxnorm):
 
 
 def _norm_or_0(e, v, p, axes, keepdims):
-    """The p-norm over axes, of nothing 0 for every p."""
+    """The p-norm over axes. Of no elements it is 0, whatever p is."""
     return norm(e, v, 1 if symexpr.is_empty(v.shape[i] for i in axes) else p, axes, keepdims)
 
 
@@ -47,13 +47,13 @@ def _(e, a, b, p, compute_mode):
         if product:
             return _euclidean(e, a, b)
     lead = broadcast(a.shape[:-2], b.shape[:-2])
-    wide = lambda v, shape: e.reshape(v, v.shape[:-2] + shape)
-    difference = e.map("sub", wide(a, (rows, 1, a.shape[-1])), wide(b, (1, columns, b.shape[-1])))
+    spread = lambda v, shape: e.reshape(v, v.shape[:-2] + shape)
+    difference = e.map("sub", spread(a, (rows, 1, a.shape[-1])), spread(b, (1, columns, b.shape[-1])))
     return e.expand(_norm_or_0(e, difference, p, [difference.rank - 1], False), lead + (rows, columns))
 
 
 def _more_than_25(*sizes):
-    """Whether one of the sizes is: from there on PyTorch multiplies matrices. None: it depends."""
+    """Whether one of the sizes is more than 25: then PyTorch multiplies matrices. None: it depends on symbols."""
     answers = [symexpr.at_least(n, 26) for n in sizes]
     return True if True in answers else None if None in answers else False
 
@@ -71,7 +71,7 @@ def _euclidean(e, a, b):
 
 @row("_pdist_forward")
 def _(e, x, p=2.0):
-    """Distance k is of the rows i < j that stand at k in the upper triangle of a matrix, row by row."""
+    """Distance k is that of rows i < j, where (i, j) is entry k of the upper triangle of a matrix, row by row."""
     n, count = x.shape[0], e.shape[0]
     if symexpr.is_zero(count):
         return e.full(0.0, x.dtype, e.shape)

@@ -4,7 +4,7 @@ Tested by tests/torch/test_lower.py.
 """
 
 from . import symexpr
-from .lower import FLOATS, HALVES, Raw, same_shape
+from .lower import FLOATS, HALVES, same_shape
 from .rows import row
 from .symexpr import Unsupported, size
 
@@ -79,7 +79,7 @@ def _bound(bound, extent, default):
 
 
 def _range(x, axis, start, length, step):
-    """Start and end of x[start::step], of which PyTorch takes `length`: the end is where the last one lies."""
+    """Start and end of x[start::step], of which PyTorch takes `length` elements: the end is right behind the last one."""
     start = _bound(start, x.shape[axis], 0)
     if step == 1 or symexpr.is_zero(length):
         return start, size(start + length)
@@ -88,11 +88,16 @@ def _range(x, axis, start, length, step):
 
 
 def every_nth(e, x, axis, start, length, step):
-    """x[start::step] along an axis, `length` of them, where the step is no constant."""
+    """x[start::step] along an axis, `length` elements of it. The step may be a symbol."""
+    return e.gather(x, _stepped(e, start, length, step), axis)
+
+
+def _stepped(e, start, length, step):
+    """start, start + step, ...: `length` of them."""
     indices = e.iota([length])
     for head, n in (("mul", step), ("add", start)):
         indices = e.map(head, indices, e.full(n, "i64"))
-    return e.gather(x, indices, axis)
+    return indices
 
 
 @row("slice.Tensor", view=True)
@@ -190,7 +195,7 @@ def _(e, x, pad, value=0):
         low[x.rank - 1 - i], high[x.rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
     if e.dtype not in FLOATS:
         value = int(value)
-    return e.op("pad", [x], x.dtype, e.shape, low=low, high=high, value=Raw(repr(value)))
+    return e.pad(x, low, high, value)
 
 
 @row("slice_scatter")
@@ -199,9 +204,7 @@ def _(e, x, source, dim=0, start=None, end=None, step=1):
     source = e.cast(source, x.dtype)
     length = source.shape[axis]
     if step != 1:
-        indices = e.iota([length])
-        for head, n in (("mul", step), ("add", _bound(start, x.shape[axis], 0))):
-            indices = e.map(head, indices, e.full(n, "i64"))
+        indices = _stepped(e, _bound(start, x.shape[axis], 0), length, step)
         return e.op("index_put", [x, indices, source], x.dtype, x.shape, axis=axis)
     start, end = _range(x, axis, start, length, step)
     return _overwrite(e, x, source, axis, start, end)

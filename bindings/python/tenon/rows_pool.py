@@ -5,19 +5,19 @@ Tested by tests/torch/test_lower.py.
 """
 
 from . import symexpr
-from .lower import FLOATS, Raw, dtype_of, floor_div
+from .lower import FLOATS, dtype_of, floor_div
 from .rows import row
 from .rows_copy import not_channels_last
 from .rows_index import neutral
 from .symexpr import Unsupported, size
 
-_NOWHERE = 2**62  # behind every place
-_WIDEST = 40      # elements of a window that is gathered: of larger ones PyTorch finds the largest sooner
+_NOWHERE = 2**62  # is behind every place
+_WIDEST = 40      # elements of a window: in a wider one PyTorch finds the largest element sooner
 
 
 def _winner(e, windows, places, inside, count):
     """(largest element, its place) of windows over their last `count` axes, as PyTorch chooses: the last NaN, else the first
-    of the largest. places: of the elements, inside: which of them are none of the padding; both broadcast."""
+    of the largest. places has the place of each element, inside says which elements are not padding; both broadcast."""
     axes = list(range(windows.rank - count, windows.rank))
     most = e.reduce("max", windows, axes, True)
     taken = e.map("logical_and", e.map("eq", windows, most), inside)
@@ -54,15 +54,13 @@ def _inside(e, conditions):
 
 
 def max_pool_with_indices(e, x, kernel, stride, padding, high, dilation):
-    """(values, places) of an x of two axes and the plane; high: what is padded at the end."""
+    """(values, places) of an x of two axes and the plane; high: how much is padded at the end."""
     rank = len(kernel)
     extents, number = x.shape[2:], lambda n: e.full(n, "i64")
-    wide = x.shape[:2] + tuple(size(low + n + end) for low, n, end in zip(padding, extents, high))
     y = x
     if not all(map(symexpr.is_zero, (*padding, *high))):
-        y = e.op("pad", [x], x.dtype, wide, low=[0, 0, *padding], high=[0, 0, *high],
-                 value=Raw(repr(neutral("max", x.dtype))))
-    output = [size(floor_div(size(n - d * (k - 1) - 1), s) + 1) for n, k, s, d in zip(wide[2:], kernel, stride, dilation)]
+        y = e.pad(x, [0, 0, *padding], [0, 0, *high], neutral("max", x.dtype))
+    output = [size(floor_div(size(n - d * (k - 1) - 1), s) + 1) for n, k, s, d in zip(y.shape[2:], kernel, stride, dilation)]
     y = e.op("windows", [y], x.dtype, (*x.shape[:2], *output, *kernel), axes=list(range(2, 2 + rank)), sizes=kernel,
              strides=stride, dilations=dilation)
     rows, inside = [], []
@@ -75,10 +73,27 @@ def max_pool_with_indices(e, x, kernel, stride, padding, high, dilation):
     return _winner(e, y, _places(e, rows, extents), _inside(e, inside), rank)
 
 
+def longest_window(extent, n):
+    """How many elements the longest of n windows along an axis may have."""
+    return size(floor_div(size(extent + n - 1), n) + 1)
+
+
+def uneven_windows(e, extent, n, longest):
+    """(position along an axis, whether it is inside the window) of n windows, as matrices [window, element]. Window i is from
+    i * extent // n to ceil((i + 1) * extent / n); the positions of what is outside are within the axis, too."""
+    number = lambda m: e.full(m, "i64")
+    window, element = e.iota((n, longest), axis=0), e.iota((n, longest), axis=1)
+    first = e.map("floor_div", e.map("mul", window, number(extent)), number(n))
+    end = e.map("add", e.map("mul", e.map("add", window, number(1)), number(extent)), number(size(n - 1)))
+    position = e.map("add", first, element)
+    inside = e.map("lt", position, e.map("floor_div", end, number(n)))
+    return e.map("minimum", position, number(size(extent - 1))), inside
+
+
 @row("adaptive_max_pool2d", "adaptive_max_pool3d")
 def _(e, x, output_size):
     rank = int(e.node.target._opname[-2])
-    lead, extents, number = x.rank - rank, x.shape[-rank:], lambda n: e.full(n, "i64")
+    lead, extents = x.rank - rank, x.shape[-rank:]
     output = symexpr.sizes(e.fake[0].shape)[-rank:]
     if symexpr.is_empty(output):
         return tuple(e.full(0, dtype_of(f.dtype), f.shape) for f in e.fake)
@@ -91,26 +106,20 @@ def _(e, x, output_size):
         y = e.op("max_pool", [batched], x.dtype, batched.shape[:2] + output, kernel=kernel, strides=kernel, padding=none,
                  padding_high=none, dilations=[1] * rank)
         return e.reshape(y, x.shape[:-rank] + output), None
-    widest = symexpr.product([size(floor_div(size(m + n - 1), n) + 1) for m, n in zip(extents, output)])
+    widest = symexpr.product([longest_window(m, n) for m, n in zip(extents, output)])
     if isinstance(widest, int) and widest > _WIDEST:
         raise Unsupported("adaptive pooling over windows that are large and differ in length")
     y, place = x, None
-    for axis in range(rank):  # one after the other: most of the work is done for whole rows
+    for axis in range(rank):  # one axis after the other: most of the work is done for whole rows
         n, extent, at, behind = output[axis], extents[axis], lead + axis, rank - axis - 1
-        # Window i of n is from i * extent // n to ceil((i + 1) * extent / n).
         even = symexpr.same(symexpr.remainder(extent, n), 0)
-        wide = floor_div(extent, n) if even else size(floor_div(size(extent + n - 1), n) + 1)
-        shape = (n, wide)
-        window, position = e.iota(shape, axis=0), e.iota(shape, axis=1)
-        first = e.map("floor_div", e.map("mul", window, number(extent)), number(n))
-        end = e.map("add", e.map("mul", e.map("add", window, number(1)), number(extent)), number(size(n - 1)))
-        position = e.map("add", first, position)
-        inside = e.map("lt", position, e.map("floor_div", end, number(n)))
-        position = e.map("minimum", position, number(size(extent - 1)))
-        cut = (lambda v: e.reshape(v, v.shape[:at] + shape + v.shape[at + 1:])) if even else (lambda v: e.gather(v, position, at))
+        longest = floor_div(extent, n) if even else longest_window(extent, n)
+        position, inside = uneven_windows(e, extent, n, longest)
+        cut = ((lambda v: e.reshape(v, v.shape[:at] + (n, longest) + v.shape[at + 1:])) if even
+               else (lambda v: e.gather(v, position, at)))
         last = lambda v: e.transpose(v, [i for i in range(v.rank) if i != at + 1] + [at + 1])
-        here = e.map("mul", position, number(symexpr.product(extents[axis + 1:])))
-        here, inside = (e.reshape(v, (n,) + (1,) * behind + (wide,)) for v in (here, inside))
+        here = e.map("mul", position, e.full(symexpr.product(extents[axis + 1:]), "i64"))
+        here, inside = (e.reshape(v, (n,) + (1,) * behind + (longest,)) for v in (here, inside))
         y = last(cut(y))
         place = here if place is None else e.map("add", last(cut(place)), here)
         y = e.map("where", inside, y, e.scalar_like(y, neutral("max", y.dtype)))

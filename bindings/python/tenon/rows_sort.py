@@ -113,7 +113,7 @@ def _(e, x, dim, keepdim=False):
 
 
 def _middle_number(e, x, axis):
-    """The position of the middle one of those that are not NaN; 0 where all are."""
+    """The position of the middle one of those that are not NaN; 0 where all are NaN."""
     n = e.reduce("sum", e.cast(e.map("logical_not", e.map("isnan", x)), "i64"), [axis], True)
     last = e.map("maximum", e.map("sub", n, e.scalar_like(n, 1)), e.scalar_like(n, 0))
     return e.map("floor_div", last, e.scalar_like(n, 2))
@@ -139,7 +139,7 @@ def _(e, x):
 @row("mode")
 @_vector
 def _(e, x, dim=-1, keepdim=False):
-    """The longest run of the sorted row, the first of equals, by its last element."""
+    """The last element of the longest run of the sorted row; of equally long runs the first counts."""
     axis = dim % x.rank
     n = x.shape[axis]
     if symexpr.is_zero(n):
@@ -193,13 +193,13 @@ def _(e, x, dim, dtype=None):
     return x if x.rank == 0 else _scan(e, "cumprod", x, dim % x.rank)
 
 
-_LONG = 4096  # a single row has no others to share a vector with: two scans take longer than one with branches
+_LONG = 4096  # elements of a single row, which shares its vectors with no other: PyTorch's one loop is sooner done than two scans
 
 
 @row("cummax", "cummin")
 @_vector
 def _(e, x, dim):
-    """The index is the last one that the extreme stands at."""
+    """The index names the last place at which the extreme stands."""
     axis = dim % x.rank
     values = _scan(e, e.node.target._opname, x, axis)
     if not e.used(1):
@@ -228,7 +228,7 @@ def _(e, x, bins=100, min=0, max=0):
         if symexpr.is_empty(x.shape):
             return e.full(0, x.dtype, e.shape)
         low, high = e.reduce("min", x, [0]), e.reduce("max", x, [0])
-        # Of no finite extent: an index out of range, so that PyTorch says what is wrong.
+        # Bounds that are not finite make an index out of range: PyTorch then says what is wrong.
         finite = e.map("logical_and", e.map("isfinite", low), e.map("isfinite", high))
         faults = e.map("index_in", e.cast(e.map("logical_not", finite), "i64"), e.full(1, "i64"))
         same, one = e.map("eq", low, high), e.full(1.0, x.dtype)

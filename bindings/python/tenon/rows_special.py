@@ -27,11 +27,11 @@ _special("zeta:special_zeta", "default", "self_scalar", "other_scalar")
 _POLYNOMIALS = {"chebyshev_polynomial_t": "chebyshev_t", "chebyshev_polynomial_u": "chebyshev_u", "chebyshev_polynomial_v": "chebyshev_v",
                 "chebyshev_polynomial_w": "chebyshev_w", "hermite_polynomial_h": "hermite_h", "hermite_polynomial_he": "hermite_he",
                 "laguerre_polynomial_l": "laguerre_l", "legendre_polynomial_p": "legendre_p"}
-_MOST_UNROLLED = 6  # degrees for which PyTorch, too, has recurrences only
+_MOST_UNROLLED = 6  # is the largest degree for which PyTorch, too, uses nothing but the recurrence
 
 
 def _polynomial(e, head, x, n):
-    """Small degrees that are known: the recurrence, step by step as in special_polynomial.cc, in vectors."""
+    """For a small degree that is known: the recurrence, step by step as in special_polynomial.cc, so that vectors compute it."""
     x, degree = e.promote(Promotion.INT_TO_FLOAT, x, n)
     if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= _MOST_UNROLLED:
         return e.map(head, x, degree)
@@ -60,7 +60,7 @@ for _target, _head in _POLYNOMIALS.items():
         lambda e, x, n, head=_head: _polynomial(e, head, x, n))
 
 
-# The Bessel functions j0, j1, y0 and y1 have no row: PyTorch computes them in a few nanoseconds, its f64 to seven digits.
+# The Bessel functions j0, j1, y0 and y1 have no row: PyTorch computes them in a few nanoseconds, and those of f64 to seven digits only.
 @row("special_airy_ai")
 def _(e, x):
     x, = e.promote(Promotion.INT_TO_FLOAT, x)
@@ -107,7 +107,7 @@ def _(e, a, b):
 
 @row("hypot")
 def _(e, a, b):
-    """Squares that neither overflow nor vanish: those of f32 as f64, those of f64 scaled by a power of two."""
+    """The squares neither overflow nor vanish: those of f32 are f64, and f64 is scaled by a power of two first."""
     a, b = e.promote(Promotion.DEFAULT, a, b)
     if a.dtype not in FLOATS:
         raise Unsupported("hypot of integers")
@@ -171,7 +171,7 @@ def _(e, x):
 
 # --- bits of floats ---------------------------------------------------------------------------------------------------
 _MANTISSA = {"f32": 23, "f64": 52}
-_DROPPED = {"bf16": 16, "f16": 13, "f32": 0, "f64": 0}  # bits that the dtype has fewer than the one it is computed in
+_DROPPED = {"bf16": 16, "f16": 13, "f32": 0, "f64": 0}  # how many bits the dtype has fewer than the one it is computed in
 
 
 def _bits(e, x):
