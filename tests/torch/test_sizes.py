@@ -143,6 +143,7 @@ case("diagonal", lambda x, n: torch.diagonal(x, n) * 2, [(t(6, a), n) for a, n i
 case("diagonal of a square", lambda x: torch.diagonal(x, 1) * 2, [(t(a, a),) for a in ODD])
 case("arange", lambda x, a, b: torch.arange(a, b, 2) * x, [(t(1), a, b) for a, b in ((2, 9), (-3, 14), (4, 5))])
 case("arange of a size", lambda x: torch.arange(0, x.shape[0], 2) + x[::2], [(t(a),) for a in (10, 11, 14)])
+case("arange between the numbers", lambda x: torch.arange(0.5, x.shape[0] // 2) / x.shape[0] + x[::2], [(t(a),) for a in (10, 14, 6)])
 case("arange by n", lambda x, a, b, s: torch.arange(a, b, s) * x, [(t(1), a, b, s) for a, b, s in ((2, 9, 3), (-3, 14, 2), (4, 15, 5))])
 case("arange down", lambda x, a, b: torch.arange(b, a, -2) * x, [(t(1), a, b) for a, b in ((2, 9), (-3, 14), (4, 5))])
 case("times n", lambda x, n: x * n, [(t(4), n) for n in (3, -2, 0)])

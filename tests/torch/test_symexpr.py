@@ -2,14 +2,17 @@
 
 import pytest
 import sympy
-from torch.utils._sympy.functions import FloorDiv, Identity, Max, Min, Mod, ModularIndexing, PythonMod
+from torch.utils._sympy.functions import (CeilToInt, FloatTrueDiv, FloorDiv, FloorToInt, Identity, IntTrueDiv, Max, Min, Mod,
+                                         ModularIndexing, PythonMod, ToFloat, TruncToInt)
 
 from tenon import symexpr
 
 N, M = sympy.symbols("N M", integer=True, positive=True)
 EXPRESSIONS = [N, N + 1, 2 * N - M, N * M, -N, N * (M + 1), N**2, FloorDiv(N, 2), FloorDiv(N + 1, 2) * 2 - 1, Mod(N, 3), PythonMod(N, 3),
                Max(N, M), Min(N, 2 * M), Max(N, M, 4), ModularIndexing(N, 2, 3), FloorDiv(N * M - 3, M + 1) + Mod(N - 1, 4) * 5,
-               -3 * N + 7 * M - 11, N - (M + 1) * (N + 2)]
+               -3 * N + 7 * M - 11, N - (M + 1) * (N + 2),
+               CeilToInt(FloatTrueDiv(ToFloat(N) - 0.5, sympy.Float(2))), FloorToInt(0.75 * ToFloat(N) - 0.5 * ToFloat(M) + 0.25),
+               CeilToInt(0.5 * (ToFloat(N) - 1.5)), CeilToInt(ToFloat(N) - 0.5) + FloorToInt(IntTrueDiv(N, M))]
 
 
 @pytest.mark.parametrize("e", EXPRESSIONS, ids=str)
@@ -24,7 +27,9 @@ def test_identity_is_looked_through():
     assert symexpr.text(Identity(N + M) * 3) in ("3*(M+N)", "3*(N+M)")
 
 
-@pytest.mark.parametrize("e", [N / 2, sympy.sqrt(N), sympy.sin(N), N**20, sympy.Rational(1, 2) * N * M])
+@pytest.mark.parametrize("e", [N / 2, sympy.sqrt(N), sympy.sin(N), N**20, sympy.Rational(1, 2) * N * M,
+                               CeilToInt(FloatTrueDiv(ToFloat(N), sympy.Float(3))), FloorToInt(0.1 * ToFloat(N)), CeilToInt(ToFloat(N) * ToFloat(M)),
+                               CeilToInt(FloatTrueDiv(ToFloat(N), sympy.Float(1 / 3))), TruncToInt(ToFloat(N) - 1.5)])
 def test_not_a_size(e):
     with pytest.raises(symexpr.Unsupported):
         symexpr.text(symexpr.size(e))

@@ -48,19 +48,33 @@ TO_INT = (torch_functions.TruncToInt, torch_functions.FloorToInt, torch_function
 
 
 def _whole(value):
-    """The same without floats, where they change nothing: int(0.5*n), floor(n/m), ceil(n/m), of numbers below 2**40."""
+    """The same without floats, where they change nothing: int(0.5*n), floor(n/m), ceil(n - 0.5), of numbers below 2**40."""
+    def number(e):
+        """(p, q) of a constant p/q that arithmetic with sizes keeps exact, else None."""
+        top, bottom = float(e).as_integer_ratio() if isinstance(e, (sympy.Float, sympy.Integer)) else (0, 2**13)
+        return (sympy.Integer(top), bottom) if max(abs(top), bottom) <= 2**12 else None
+
+    def fraction(e):
+        """(p, q): the float is exactly p/q, q a power of two."""
+        if isinstance(e, torch_functions.ToFloat):
+            return e.args[0], 1
+        if found := number(e):
+            return found
+        if isinstance(e, sympy.Add):
+            parts = [fraction(a) for a in e.args]
+            bottom = max(q for _, q in parts)
+            return sum(p * (bottom // q) for p, q in parts), bottom
+        if isinstance(e, sympy.Mul) and (factor := number(e.args[0])):
+            p, q = fraction(sympy.Mul(*e.args[1:]))
+            return factor[0] * p, factor[1] * q
+        if isinstance(e, torch_functions.FloatTrueDiv) and number(e.args[1]) and (factor := number(1 / e.args[1])):  # by a power of two
+            p, q = fraction(e.args[0])
+            return factor[0] * p, factor[1] * q
+        raise Unsupported(f"size {value}: rounds a float")
+
     def exact(e):
         inner = e.args[0]
-        if isinstance(inner, torch_functions.IntTrueDiv):
-            p, q = inner.args
-        else:
-            factor, rest = inner.as_coeff_Mul() if inner.func is sympy.Mul else (sympy.Float(1), inner)
-            if not isinstance(rest, torch_functions.ToFloat) or not isinstance(factor, (sympy.Float, sympy.Integer)):
-                raise Unsupported(f"size {value}: rounds a float")
-            top, bottom = float(factor).as_integer_ratio()
-            if max(abs(top), bottom) > 2**12:
-                raise Unsupported(f"size {value}: rounds a product with {factor}")
-            p, q = top * rest.args[0], sympy.Integer(bottom)
+        p, q = inner.args if isinstance(inner, torch_functions.IntTrueDiv) else fraction(inner)
         if isinstance(e, torch_functions.CeilToInt):
             return -torch_functions.FloorDiv(-p, q)
         if isinstance(e, torch_functions.TruncToInt) and not (at_least(p, 0) and at_least(q, 1)):
