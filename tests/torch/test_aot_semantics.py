@@ -318,6 +318,30 @@ def test_frozen_functions_in_threads():
         same(g(x), model(x))
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("weight, packs", [
+    (torch.randn(4, 8)[:, ::2], False), (torch.randn(1, 4).expand(4, 4), False), (torch.empty(0, 4), False), (torch.randn(4, 4).t(), True), (torch.randn(4, 4), True),
+], ids=["sliced", "repeated", "empty", "turned", "dense"])
+def test_what_cannot_be_packed_stays_an_input(weight, packs, dynamic, library):
+    class Rows(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(weight)
+
+        def forward(self, x):
+            return torch.cat([x * 2, self.w]) + 1
+
+    model = Rows()
+    g = torch.compile(model, backend="tenon", dynamic=dynamic, options={"freeze": True})
+    with torch.no_grad():
+        for rows in (2, 3):
+            x = torch.randn(rows, 4)
+            same(g(x), model(x))
+        model.w[:1].as_strided((4 * len(model.w[:1]),), (1,)).mul_(2)
+        same(g(x), model(x))
+    assert not tenon.stats()["fallback_reasons"] and bool(library.updates) == packs
+
+
 def test_buffers_that_change_are_not_frozen():
     class Counter(torch.nn.Module):
         def __init__(self):

@@ -376,7 +376,8 @@ def _input_number(n, position):
 
 
 def _frozen_inputs(segment, static, real, record):
-    """Input nodes of the segment that can be packed -> their tensors, in the order of the inputs."""
+    """Input nodes of the segment that can be packed -> their tensors, in the order of the inputs. The library packs what is dense
+    in some order of its axes and not empty; all else stays an input."""
     frozen = {}
     for n, _ in segment.inputs:
         if n in static:
@@ -385,7 +386,7 @@ def _frozen_inputs(segment, static, real, record):
                 continue
             if tensor.is_inference():
                 record.notes.append(f"{n.name} is an inference tensor: it has no version, so it is not frozen")
-            elif tuple(tensor.shape) == tuple(n.meta["val"].shape):
+            elif tuple(tensor.shape) == tuple(n.meta["val"].shape) and tensor.numel() and torch.ops.aten.is_non_overlapping_and_dense(tensor):
                 frozen[n] = tensor
     return frozen
 
