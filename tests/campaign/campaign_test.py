@@ -1,14 +1,16 @@
 """The parts of the campaigns, in process: oracle, generator, shrinking. planted_check.py runs the campaigns themselves."""
 
+import importlib.util
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from campaign import grammar, oracle, shrink     # noqa: E402
+from campaign import grammar, models, oracle, packages, shrink     # noqa: E402
 
 
 def test_a_seed_is_one_program():
@@ -61,3 +63,24 @@ def test_chaos_is_told_from_mistakes():
     assert oracle.unstable(floors, x.mul(1e6).floor(), (x * 1e6 * (1 + 6e-8)).floor())
     assert not oracle.unstable([x * (1 + 1e-7)], x, x * (1 + 1e-5))
 
+
+def test_packages_that_are_not_installed_say_so(monkeypatch):
+    monkeypatch.setitem(packages.TABLE, "nowhere", ("no_such_package", None, None))
+    with pytest.raises(models.NotBuilt) as caught:
+        packages.build("nowhere")
+    assert caught.value.args[0] == "not installed" and "no_such_package" in caught.value.args[1]
+
+
+def test_a_package_that_asks_for_torchvision(tmp_path, monkeypatch):
+    """It gets a stand-in where there is none, which nobody else sees."""
+    (tmp_path / "asks_for_torchvision.py").write_text("from torchvision.transforms import Compose, InterpolationMode\nbest = InterpolationMode.NEAREST\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = importlib.util.find_spec("torchvision")
+    assert packages.imported("asks_for_torchvision").best
+    assert importlib.util.find_spec("torchvision") == before and bool(before) == ("torchvision" in sys.modules)
+
+
+def test_a_model_of_a_package_is_checked(monkeypatch):
+    monkeypatch.setitem(packages.TABLE, "line", ("torch.nn", lambda m: m.Linear(8, 8), packages.vectors(8)))
+    (case,) = packages.cases({"key": "line", "combinations": [("f32", "dynamic", False)]}, {"backend": "tenon"})
+    assert case[0]["id"] == "line f32-dynamic-live" and case[1]()["class"] == "right"

@@ -30,9 +30,15 @@ SMALL = {
     64: "intermediate_size ffn_dim encoder_ffn_dim decoder_ffn_dim d_ff n_inner ffn_hidden_size encoder_intermediate_size decoder_intermediate_size mlp_dim moe_intermediate_size shared_expert_intermediate_size dim_feedforward",
     8: "d_kv head_dim attention_head_size patch_size qk_rope_head_dim v_head_dim qk_nope_head_dim linear_key_head_dim linear_value_head_dim global_head_dim swa_head_dim",
     16: "q_lora_rank kv_lora_rank o_lora_rank index_head_dim",
+    1: "n_group topk_group",
     128: "vocab_size max_position_embeddings n_positions vocab_size_per_layer_input max_seq_len max_sequence_length n_ctx num_codebook_entries",
 }
 SMALL = {name: size for size, names in SMALL.items() for name in names.split()}
+# What single types need besides.
+OWN = {
+    "efficientnet": {"width_coefficient": 0.5, "depth_coefficient": 0.5, "hidden_dim": 640},
+    "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+}
 
 
 def add_arguments(parser):
@@ -54,26 +60,31 @@ def types():
 
 
 def jobs(options):
-    names = options["only"].split(",") if options["only"] else CI_MODELS if options["ci"] else types()
+    return chosen(CI_MODELS if options["ci"] else types(), options)
+
+
+def chosen(names, options):
+    names = options["only"].split(",") if options["only"] else names
     combinations = CI_COMBINATIONS if options["ci"] else COMBINATIONS
     if options["combination"]:
         combinations = [c for c in COMBINATIONS if name_of(c) in options["combination"].split(",")]
-    chosen = list(enumerate(names))[options["first"]::options["stride"]]
-    return [{"key": name, "combinations": [combinations[k % len(combinations)]] if options["turns"] else combinations} for k, (_, name) in enumerate(chosen)]
+    names = names[options["first"]::options["stride"]]
+    return [{"key": name, "combinations": [combinations[k % len(combinations)]] if options["turns"] else combinations} for k, name in enumerate(names)]
 
 
 class NotBuilt(Exception):
-    pass
+    """(class of the record, why)."""
 
 
-def shrunk(config, lists, widths):
-    """Keyword arguments that make a configuration of this class small. `widths`: also its widths, not layers only."""
+def shrunk(config, lists, widths, grouped=True):
+    """Keyword arguments that make a configuration of this class small. `widths`: also its widths, not layers only. Not `grouped`:
+    as many heads of keys as of queries."""
     layers = [getattr(config, n, None) for n in ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers")]
     layers = {n for n in layers if isinstance(n, int)}
     kwargs = {}
     for key, value in vars(config).items():
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):
-            kwargs[key] = {**value.to_dict(), **shrunk(value, lists, widths)}
+            kwargs[key] = {**value.to_dict(), **shrunk(value, lists, widths, grouped)}
             kwargs[key].pop("transformers_version", None)
         elif isinstance(value, int) and not isinstance(value, bool) and key in SMALL and value > SMALL[key]:
             if widths or SMALL[key] == 2 and "layer" in key:
@@ -86,6 +97,8 @@ def shrunk(config, lists, widths):
             kwargs[key] = [max(v // 8, 16) for v in value]
         elif widths and key == "image_size" and isinstance(value, int) and value > 32:
             kwargs[key] = 32
+    if not grouped and "num_key_value_heads" in kwargs:
+        kwargs["num_key_value_heads"] = kwargs["num_attention_heads"]
     return kwargs
 
 
@@ -197,22 +210,22 @@ def build(name):
     logging.disable(logging.WARNING)
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
-    why = "no configuration"
-    for lists, widths in ((True, True), (False, True), (False, False)):
+    why = ""
+    for lists, widths, grouped in ((True, True, True), (True, True, False), (False, True, True), (False, False, True)):
         try:
             cls = CONFIG_MAPPING[name]
-            config = cls(**shrunk(cls(), lists, widths))
+            config = cls(**{**shrunk(cls(), lists, widths, grouped), **OWN.get(name, {})})
             family = MODEL_MAPPING[type(config)]
             family = family[0] if isinstance(family, (tuple, list)) else family
             with torch.device("meta"):
                 count = sum(p.numel() for p in family(copy.deepcopy(config)).parameters())
             if count > 60e6:
-                why = f"{count / 1e6:.0f} million parameters"
+                why = why or f"{count / 1e6:.0f} million parameters"
                 continue
             torch.manual_seed(0)
             model = wake(family(config).float().eval())
         except Exception as error:
-            why = trial.last_line(error)
+            why = why or trial.last_line(error)
             continue
         for way in recipes(model):
             for constants in ({"use_cache": False}, {}) if "use_cache" in inspect.signature(model.forward).parameters or hasattr(config, "use_cache") else ({},):
@@ -223,16 +236,15 @@ def build(name):
                             inputs = way(size, torch.Generator().manual_seed(3))
                             out = model(**inputs, **constants)
                             if not all(leaf.isfinite().all() for _, leaf in oracle.leaves(out) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()):
-                                raise NotBuilt("not finite")
+                                raise ValueError("not finite")
                             calls.append(inputs)
                     return model, list(calls[0]), [list(c.values()) for c in calls], constants
                 except Exception as error:
-                    if not calls or why.startswith("no "):
-                        why = trial.last_line(error)
-    raise NotBuilt(why)
+                    why = why or trial.last_line(error)
+    raise NotBuilt("not built", why or "no way to feed it is known")
 
 
-def cases(job, options):
+def cases(job, options, build=build, campaign="models"):
     built = []
 
     def ready():
@@ -240,17 +252,18 @@ def cases(job, options):
             try:
                 built.append(build(job["key"]))
             except NotBuilt as error:
-                built.append(str(error))
+                built.append(error)
         return built[0]
 
     for combination in job["combinations"]:
-        about = {"id": f"{job['key']} {name_of(combination)}", "repro": f"./dev campaign models --only {job['key']} --combination {name_of(combination)}"}
+        about = {"id": f"{job['key']} {name_of(combination)}", "repro": f"./dev campaign {campaign} --only '{job['key']}' --combination {name_of(combination)}"}
         yield about, lambda c=combination: run(ready(), c, options)
 
 
 def run(built, combination, options):
-    if isinstance(built, str):
-        return {"class": "not built", "detail": built[:300]}
+    if isinstance(built, NotBuilt):
+        kind, why = built.args
+        return {"class": kind, "detail": why[:300]}
     dtype, mode, freeze = combination
     model, names, calls, constants = built
     torch._dynamo.reset()
