@@ -76,6 +76,7 @@ case("view by 16", lambda x: x.view(x.shape[0], x.shape[1] // 16, 16, 5).transpo
      [(t(2, 16 * a, 5),) for a in (3, 5, 6)])
 case("pixel shuffle", lambda x: F.pixel_shuffle(x, 2) * 2, [(t(2, 4 * a, 5, a),) for a in (3, 5, 6)])
 case("pixel unshuffle", lambda x: F.pixel_unshuffle(x, 2) * 2, [(t(2, 3, 2 * a, 4 * a),) for a in (3, 5, 6)])
+case("channel shuffle", lambda x: F.channel_shuffle(x, 2) * 2, [(t(2, 2 * a, 3, 4),) for a in ODD])
 case("unflatten", lambda x: x.unflatten(1, (-1, 4)).sum(1), [(t(2, 4 * a),) for a in ODD])
 
 

@@ -12,7 +12,9 @@ EXPRESSIONS = [N, N + 1, 2 * N - M, N * M, -N, N * (M + 1), N**2, FloorDiv(N, 2)
                Max(N, M), Min(N, 2 * M), Max(N, M, 4), ModularIndexing(N, 2, 3), FloorDiv(N * M - 3, M + 1) + Mod(N - 1, 4) * 5,
                -3 * N + 7 * M - 11, N - (M + 1) * (N + 2),
                CeilToInt(FloatTrueDiv(ToFloat(N) - 0.5, sympy.Float(2))), FloorToInt(0.75 * ToFloat(N) - 0.5 * ToFloat(M) + 0.25),
-               CeilToInt(0.5 * (ToFloat(N) - 1.5)), CeilToInt(ToFloat(N) - 0.5) + FloorToInt(IntTrueDiv(N, M))]
+               CeilToInt(0.5 * (ToFloat(N) - 1.5)), CeilToInt(ToFloat(N) - 0.5) + FloorToInt(IntTrueDiv(N, M)),
+               sympy.floor(N / 2), sympy.ceiling((N - 2 * M) / 3), sympy.floor(N / 2 + sympy.Rational(1, 3)) + 2 * sympy.floor(N / M),
+               sympy.ceiling(sympy.floor(N / 2) / 3)]
 
 
 @pytest.mark.parametrize("e", EXPRESSIONS, ids=str)

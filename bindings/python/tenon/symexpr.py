@@ -44,11 +44,13 @@ class Real:
         self.expr = expr
 
 
-TO_INT = (torch_functions.TruncToInt, torch_functions.FloorToInt, torch_functions.CeilToInt)
+ROUND_UP = (torch_functions.CeilToInt, sympy.ceiling)
+TO_INT = (torch_functions.TruncToInt, torch_functions.FloorToInt, sympy.floor, *ROUND_UP)
 
 
 def _whole(value):
-    """The same without floats, where they change nothing: int(0.5*n), floor(n/m), ceil(n - 0.5), of numbers below 2**40."""
+    """The same without fractions, and without floats where they change nothing: int(0.5*n), floor(n/m), ceil(n - 0.5), of
+    numbers below 2**40."""
     def number(e):
         """(p, q) of a constant p/q that arithmetic with sizes keeps exact, else None."""
         top, bottom = float(e).as_integer_ratio() if isinstance(e, (sympy.Float, sympy.Integer)) else (0, 2**13)
@@ -74,8 +76,11 @@ def _whole(value):
 
     def exact(e):
         inner = e.args[0]
-        p, q = inner.args if isinstance(inner, torch_functions.IntTrueDiv) else fraction(inner)
-        if isinstance(e, torch_functions.CeilToInt):
+        if isinstance(e, (sympy.floor, sympy.ceiling)):
+            p, q = sympy.together(inner).as_numer_denom()
+        else:
+            p, q = inner.args if isinstance(inner, torch_functions.IntTrueDiv) else fraction(inner)
+        if isinstance(e, ROUND_UP):
             return -torch_functions.FloorDiv(-p, q)
         if isinstance(e, torch_functions.TruncToInt) and not (at_least(p, 0) and at_least(q, 1)):
             raise Unsupported(f"size {value}: rounds a number that may be negative")
