@@ -10,7 +10,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from campaign import grammar, models, oracle, packages, shrink     # noqa: E402
+from campaign import grammar, models, op_db, oracle, packages, shrink, trial     # noqa: E402
 
 
 def test_a_seed_is_one_program():
@@ -84,3 +84,27 @@ def test_a_model_of_a_package_is_checked(monkeypatch):
     monkeypatch.setitem(packages.TABLE, "line", ("torch.nn", lambda m: m.Linear(8, 8), packages.vectors(8)))
     (case,) = packages.cases({"key": "line", "combinations": [("f32", "dynamic", False)]}, {"backend": "tenon"})
     assert case[0]["id"] == "line f32-dynamic-live" and case[1]()["class"] == "right"
+
+
+def test_what_the_tracer_copies_is_pytorchs():
+    record = trial.check(lambda x: torch.nn.functional.dropout(x, training=False), [[torch.ones(3)]], {"backend": "aot_eager", "dynamic": True})
+    assert record["class"] == "pytorch wrong"
+
+
+def test_numbers_and_other_sizes():
+    class Sample:
+        input, args, kwargs = torch.arange(6.0).view(2, 3), ([2, torch.ones(3)], True), {"x": 0.5}
+
+    class Op:
+        name = "op"
+
+        @staticmethod
+        def op(a, b, flag, x):
+            return a * b[0] + b[1] * x if flag else a
+
+    f, arguments, *_ = op_db.call_of(Op, Sample, numbers=True)
+    assert arguments[1] == 2 and arguments[3] == 0.5 and len(arguments) == 4
+    longer = op_db.laid_out(Op, arguments, "longer")
+    assert longer[0].tolist() == [[0, 1, 2, 0], [3, 4, 5, 3], [0, 1, 2, 0]] and longer[1] == 2
+    assert torch.equal(f(*longer), longer[0] * 2 + 0.5)
+    assert op_db.laid_out(Op, arguments, "empty")[0].shape == (0, 3)

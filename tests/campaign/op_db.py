@@ -1,7 +1,7 @@
 """Campaign `op_db`: PyTorch's own table of operators (702 entries) with its own sample inputs, without gradients.
 
-Every entry and dtype, static and dynamic=True, inputs as given, transposed, expanded, sliced out of a larger tensor,
-misaligned and empty. Samples that differ in sizes only go through one compiled function when sizes are symbols. Each entry gets one class,
+Every entry and dtype, static, dynamic=True, and dynamic=True with the call's numbers as arguments, inputs as given, of other sizes, transposed, expanded, sliced out of a larger
+tensor, misaligned and empty. Samples that differ in sizes only go through one compiled function when sizes are symbols. Each entry gets one class,
 the worst of its cases: native (no node in PyTorch), pytorch (nodes left there, and right), not traceable, wrong, raised, crash,
 timeout. The classes of the CI size stand in op_db_expected.txt: a run with --ci fails when one of them changes, for better or worse;
 `--bless` rewrites the file.
@@ -19,8 +19,8 @@ from .pool import ROOT
 LIMIT = 60
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
           "i32": torch.int32, "u8": torch.uint8, "bool": torch.bool}
-LAYOUTS = ("given", "transposed", "expanded", "offset", "misaligned", "empty")
-MODES = {"static": False, "dynamic": True}
+LAYOUTS = ("given", "longer", "doubled", "transposed", "expanded", "offset", "misaligned", "empty")
+MODES = {"static": False, "dynamic": True, "numbers": True}
 EXPECTED = ROOT / "tests" / "campaign" / "op_db_expected.txt"
 WORST = ("native", "pytorch", "random", "illegal", "not traceable", "pytorch wrong", "unstable", "wrong", "raised", "timeout", "crash", "tool")
 # Their answers are what memory holds.
@@ -30,14 +30,14 @@ OF_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0
 # Eager reads beyond what an expanded axis has in memory.
 OVERREADING = ("median", "nanmedian", "masked.median")
 CI = {"dtypes": "f32", "layouts": "given", "modes": "static", "samples": 1}
-FULL = {"dtypes": ",".join(DTYPES), "layouts": ",".join(LAYOUTS), "modes": "static,dynamic", "samples": 8}
+FULL = {"dtypes": ",".join(DTYPES), "layouts": ",".join(LAYOUTS), "modes": "static,dynamic,numbers", "samples": 8}
 
 
 def add_arguments(parser):
     parser.add_argument("--only", help="comma-separated entries (name, or name.variant), or substrings with a trailing *")
     parser.add_argument("--dtypes", help=f"of {FULL['dtypes']}")
     parser.add_argument("--layouts", help=f"of {FULL['layouts']}")
-    parser.add_argument("--modes", help="of static,dynamic")
+    parser.add_argument("--modes", help="of static,dynamic,numbers")
     parser.add_argument("--samples", type=int, help="samples per entry, dtype and layout, spread over all (default 8; with --ci 1)")
     parser.add_argument("--sample", type=int, help="this sample only")
     parser.add_argument("--stride", type=int, default=1, help="every n-th entry only")
@@ -47,8 +47,10 @@ def add_arguments(parser):
 def entries():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from torch.testing._internal.common_methods_invocations import op_db
-    return {op.name + ("." + op.variant_test_name if op.variant_test_name else ""): op for op in op_db}
+        from torch.testing._internal import common_methods_invocations as table
+    # Random entries would seed inside of the call, which no tracer takes; trial.py seeds in front of it.
+    table.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+    return {op.name + ("." + op.variant_test_name if op.variant_test_name else ""): op for op in table.op_db}
 
 
 def settle(options):
@@ -168,10 +170,30 @@ def arrange(t, layout):
 
 def emptied(tensors):
     """All dimensions of the first tensor's first size, in all tensors, become 0."""
-    n = next((t.shape[0] for t in tensors if t.dim() and t.shape[0] != 1), None)
+    n = next((t.shape[0] for t in trial.tensors(tensors) if t.dim() and t.shape[0] != 1), None)
     if n is None:
         return None
-    return [t.detach()[tuple(slice(0, 0) if m == n else slice(None) for m in t.shape)].clone() if t.layout == torch.strided else t for t in tensors]
+    return [t.detach()[tuple(slice(0, 0) if m == n else slice(None) for m in t.shape)].clone()
+            if isinstance(t, torch.Tensor) and t.layout == torch.strided else t for t in tensors]
+
+
+def resized(tensors, size):
+    """Each size n above 1 becomes size(n), in all tensors; what is there comes again and again."""
+    def one(t):
+        if not isinstance(t, torch.Tensor) or t.layout != torch.strided or t.is_quantized:
+            return t
+        t = t.detach()
+        for axis, n in enumerate(t.shape):
+            if n > 1:
+                t = t.index_select(axis, torch.arange(size(n)) % n)
+        return t
+
+    if not any(n > 1 for t in trial.tensors(tensors) for n in t.shape):
+        return None
+    return [one(t) for t in tensors]
+
+
+SIZES = {"longer": lambda n: n + 1, "doubled": lambda n: 2 * n}
 
 
 class NoLayout(Exception):
@@ -182,7 +204,10 @@ def laid_out(op, tensors, layout):
     """The tensors of a call of op in another layout, or NoLayout."""
     if layout == "expanded" and op.name in OVERREADING:
         raise NoLayout("eager reads beyond an expanded axis")
-    found = emptied(tensors) if layout == "empty" else [arrange(t, layout) for t in tensors]
+    if layout in SIZES:
+        found = resized(tensors, SIZES[layout])
+    else:
+        found = emptied(tensors) if layout == "empty" else [arrange(t, layout) for t in tensors]
     if found is None or (layout != "given" and not found):
         raise NoLayout("no such layout")
     return found
@@ -205,13 +230,14 @@ def elements_named(op):
     return f
 
 
-def call_of(op, sample):
-    """A function of the sample's tensors alone, the tensors, and a text that says what else the call holds."""
+def call_of(op, sample, numbers=False):
+    """A function of the sample's tensors alone, or of its numbers too, these arguments, and a text that says what else the
+    call holds."""
     of_equals = op.name in OF_EQUALS and not sample.kwargs.get("stable")
     tensors, space = [], {"op": elements_named(op) if of_equals else op.op}
 
     def text(x):
-        if isinstance(x, torch.Tensor):
+        if isinstance(x, torch.Tensor) or numbers and type(x) in (int, float):
             tensors.append(x)
             return f"t{len(tensors) - 1}"
         if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
@@ -227,43 +253,43 @@ def call_of(op, sample):
     names = ", ".join(f"t{i}" for i in range(len(tensors)))
     source = f"def f({names}):\n    return op({', '.join(arguments)})\n"
     exec(source, space)
-    look = source + repr([(t.dim(), str(t.dtype)) for t in tensors])
+    look = source + repr([(t.dim(), str(t.dtype)) if isinstance(t, torch.Tensor) else type(t) for t in tensors])
     constants = {k: str(v) for k, v in space.items() if k.startswith("c")}
     return space["f"], tensors, look + str(constants), source
 
 
-def widened(op, sample):
+def widened(op, sample, numbers):
     """The same call with dtypes of float64 where it names narrower ones."""
     def wide(x):
         return torch.float64 if x in (torch.float32, torch.bfloat16, torch.float16) else x
     from torch.utils import _pytree as pytree
     copy = type(sample)(sample.input, args=pytree.tree_map(wide, tuple(sample.args)), kwargs=pytree.tree_map(wide, dict(sample.kwargs)))
-    return call_of(op, copy)[0]
+    return call_of(op, copy, numbers)[0]
 
 
 def run(op, sample, layout, mode, options, family):
-    f, tensors, look, source = call_of(op, sample)
+    f, tensors, look, source = call_of(op, sample, mode == "numbers")
     try:
         tensors = laid_out(op, tensors, layout)
     except NoLayout as why:
         return {"class": "illegal", "detail": str(why)}
     how = {"backend": options["backend"], "dynamic": MODES[mode]}
+    compiled = None
     if mode == "static":
         torch._dynamo.reset()
-    compiled = None
-    if mode == "dynamic":
+    else:
         f, compiled = family.setdefault(look, (f, trial.Compiled(f, how)))
     if op.name in UNINITIALIZED:
         record = uninitialized(f, tensors, how)
     else:
-        record = trial.check(f, [tensors], how, wide=widened(op, sample), compiled=compiled)
+        record = trial.check(f, [tensors], how, wide=widened(op, sample, mode == "numbers"), compiled=compiled)
     if record["class"] == "not traceable":
         torch._dynamo.reset()
-        again = trial.check(f, [tensors], {**how, "fullgraph": False}, wide=widened(op, sample))
+        again = trial.check(f, [tensors], {**how, "fullgraph": False}, wide=widened(op, sample, mode == "numbers"))
         if again["class"] in ("wrong", "raised"):
             record = again
     record["call_text"] = source.split("return ")[1].strip()
-    record["shapes"] = [list(t.shape) for t in tensors]
+    record["shapes"] = [list(t.shape) if isinstance(t, torch.Tensor) else t for t in tensors]
     return record
 
 

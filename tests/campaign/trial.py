@@ -25,6 +25,7 @@ from . import oracle, planted
 
 warnings.filterwarnings("ignore")
 SEED = 7
+SHARING = "aliasing: outputs share storage with others than in eager"
 
 
 def tensors(tree):
@@ -116,7 +117,7 @@ def also_wrong(f, calls, how, problem):
             found = judge(f, args, clone_answer(ref), got)[1]
             if found is None and (oracle.sharing(tensors(got[0]) + tensors(mine))
                                   != oracle.sharing(tensors(ref[0]) + tensors(theirs))):
-                found = "aliasing"
+                found = SHARING
     except Exception:
         return False
     return found is not None and found.split(":")[:2] == problem.split(":")[:2]
@@ -188,7 +189,7 @@ def check(f, calls, how, wide=None, compiled=None, timed=False, aliases=True, mo
             record["first_s"] = round(time.perf_counter() - begin, 3)
         kind, problem = judge(f, args, ref, got, wide, moved)
         if kind == "right" and aliases and oracle.sharing(tensors(got[0]) + tensors(mine)) != shared:
-            kind, problem = "wrong", "aliasing: outputs share storage with others than in eager"
+            kind, problem = "wrong", SHARING
         if kind == "wrong":
             worst = ("wrong", f"call {n}: {problem}")
             break
