@@ -536,3 +536,17 @@ def test_item():
         for k in (3, 5):
             x = torch.randn(4)
             same(g(x, torch.tensor(k)), f(x, torch.tensor(k)))
+
+
+def test_numbers_that_no_step_reads_are_not_computed(library):
+    """The program computes n/(n-1) itself; the host's division by 0 would be an error."""
+    def f(x, w, mean, variance):
+        return torch.ops.aten._native_batch_norm_legit(x, w, w, mean, variance, True, 0.1, 1e-5)[0] * 2
+
+    compiled = torch.compile(f, backend="tenon")
+    for n in (5, 1, 2):
+        x, stats = torch.randn(n, 3), [torch.ones(3), torch.zeros(3), torch.ones(3)]
+        torch._dynamo.decorators.mark_unbacked(x, 0)
+        theirs = [t.clone() for t in stats]
+        torch.testing.assert_close([compiled(x, *stats), *stats], [f(x, *theirs), *theirs], equal_nan=True)
+    assert tenon.stats()["programs"] == 1 and tenon.stats()["fallback_reasons"] == {}

@@ -90,6 +90,10 @@ class Partition:
     def is_size(self, n):
         return n.op == "call_function" and isinstance(n.meta.get("val"), HOST_SIZE)
 
+    def is_arithmetic(self, n):
+        """Whether a node computes a number from numbers, which may be done where it is read, or not at all."""
+        return self.is_size(n) and not any(isinstance(d.meta.get("val"), torch.Tensor) for d in n.all_input_nodes)
+
     def _lower(self):
         self.values, self.lowered, self.copies = {}, {}, []
         known = set()  # the symbols in the sizes of earlier nodes
@@ -342,12 +346,22 @@ class Partition:
         read = {n for segment in self.segments for n, _ in segment.inputs}
         hosts = [n for n in self.nodes if n.op == "call_function" and n not in self.lowered and not self._is_copy(n)
                  and (n in read or not self._is_seeds(n))]
+        read_numbers = self._numbers_read()
+        hosts = [n for n in hosts if n in read_numbers or not self.is_arithmetic(n)]
         hosts += sorted(self.host_views, key=self.position.get)
         for level in range(-1, max([-1, *self.level.values()]) + 1):
             if level in by_level:
                 steps.append(by_level[level])
             steps += sorted((n for n in hosts if self._host_level(n) == level), key=self.position.get)
         return steps
+
+    def _numbers_read(self):
+        """Nodes of arithmetic that the host has to compute: a program is told symbols, and computes the rest itself."""
+        read = {source for source, _, _ in self.symbol_source.values()}
+        for n in reversed(self.nodes):
+            if (n in read and self.size_text(n) is None) if self.is_arithmetic(n) else n not in self.lowered:
+                read.update(n.all_input_nodes)
+        return read
 
     def _host_level(self, n):
         return max(self.level[self.root(n)], -1) if n in self.host_views else self.level[n]

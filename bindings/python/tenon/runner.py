@@ -405,9 +405,10 @@ class Writer:
                 continue
             value = self.p.values.get(n) if n in self.p.lowered else None
             source = owners.get(value.name) if isinstance(value, lower.Value) else None
-            needs = [] if n not in self.p.lowered or source is n else [source] if source else n.all_input_nodes
+            given = n not in self.p.lowered and not self.p.is_arithmetic(n) or source is n
+            needs = [] if given or self._size_text(n) is not None else [source] if source else n.all_input_nodes
             if seen:
-                result[n] = None if n not in self.p.lowered or source is n else source or n
+                result[n] = None if given else source or n
             else:
                 stack += [(n, True), *((m, False) for m in needs if m not in result)]
         return result
@@ -420,7 +421,7 @@ class Writer:
         self.names = {n: name for n, name in names.items() if n.op != "get_attr"}
         for n, source in self._given(segment).items():
             if source is not None:
-                self.line(f"{self.name(n)} = {self._call(n) if source is n else self.argument(source)}")
+                self.line(f"{self.name(n)} = {self._computed(n) if source is n else self.argument(source)}")
             elif n.op == "placeholder":
                 self.line(f"{self.name(n)} = args[{self.placeholders.index(n)}]")
             elif n.op != "get_attr":
@@ -429,7 +430,7 @@ class Writer:
                           for n in segment.outputs)
         self.line(f"return owned([{results}], args)")
         text = "\n".join(line[4:] for line in self.lines)
-        given += [s for s in segment.symbols if re.search(rf"\b{s}\b", text)]
+        given += [s for s in sorted(self.symbols) if re.search(rf"\b{s}\b", text)]
         self.rescues.append((f"def pytorch({', '.join(['args', *given])}):\n{text}\n", self.globals))
         self.names, (self.globals, self.lines) = names, outer
         return given
@@ -489,15 +490,21 @@ class Writer:
 
     def _host(self, n):
         v = self.name(n)
-        if self.p.is_size(n) and (text := self.p.size_text(n)) is not None:
-            self.line(f"{v} = {text}")
+        self.line(f"{v} = {self._computed(n)}")
+        if self._size_text(n) is not None:
             return
-        self.line(f"{v} = {self._call(n)}")
         self.read_symbols(n)
         fake = n.meta.get("val")
         if isinstance(fake, torch.Tensor) and lower.why_not(fake, self.p.device) is None:
             if any(u in self.p.lowered or u in self.p.host_views for u in n.users):
                 self.line(f"{v} = fixed({v}, {self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())})")
+
+    def _size_text(self, n):
+        return self.p.size_text(n) if self.p.is_size(n) else None
+
+    def _computed(self, n):
+        """The text of a node's value on the host."""
+        return text if (text := self._size_text(n)) is not None else self._call(n)
 
     def _call(self, n):
         """The text of the call by which PyTorch computes a node."""
