@@ -183,6 +183,13 @@ TEST(Rules, SymbolsThatCannotBeShownToAgreeAreUnsupported) {
             Code::unsupported);
   EXPECT_EQ(status_of(ops::group_norm, {{n, m}}, {{"groups", Dim(2)}, {"eps", 1e-5}}, graph).code(),
             Code::unsupported);
+  const std::vector<NamedAttr> grouped = {{"strides", Dims{1}},
+                                          {"padding", Dims{0}},
+                                          {"padding_high", Dims{0}},
+                                          {"dilations", Dims{1}},
+                                          {"groups", Dim(2)}};
+  EXPECT_EQ(status_of(ops::convolution, {{n, Dim(4), m}, {m, Dim(2), Dim(3)}}, grouped, graph).code(),
+            Code::unsupported);
   EXPECT_EQ(status_of(ops::sum, {{n, m}}, {{"axes", Dims{n}}}, graph).code(), Code::invalid);
 }
 

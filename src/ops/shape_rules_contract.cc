@@ -109,6 +109,9 @@ Result<Dims> convolution(InferContext& c) {
   if (split.is_const() && split.value() % groups != 0)
     return r.refuse(text + ": " + r.print(split) + " channels do not fall into " + std::to_string(groups) +
                     " groups");
+  if (!split.is_const() && !r.divides(groups, split))
+    return r.decline(text + ": " + r.print(split) + " channels are not known to fall into " +
+                     std::to_string(groups) + " groups");
   const Dim channels = transposed ? c.dims.mul(w[1], groups) : w[0];
   TENON_TRY(parameters(r, 2, {channels}));
 

@@ -550,3 +550,15 @@ def test_numbers_that_no_step_reads_are_not_computed(library):
         theirs = [t.clone() for t in stats]
         torch.testing.assert_close([compiled(x, *stats), *stats], [f(x, *theirs), *theirs], equal_nan=True)
     assert tenon.stats()["programs"] == 1 and tenon.stats()["fallback_reasons"] == {}
+
+
+def test_channels_that_are_not_known_to_fall_into_groups():
+    def f(x, w):
+        return torch.nn.functional.conv3d(x, w, groups=2) * 2
+
+    compiled = torch.compile(f, backend="tenon")
+    for n in (4, 6):
+        x, w = torch.randn(2, 4, 3, 4, 5), torch.randn(n, 2, 1, 2, 3)
+        torch._dynamo.decorators.mark_unbacked(w, 0)
+        torch.testing.assert_close(compiled(x, w), f(x, w))
+    assert tenon.stats()["fallback_reasons"] == {} and tenon.stats()["programs"] == 1
