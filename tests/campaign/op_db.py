@@ -1,8 +1,9 @@
 """Campaign `op_db`: PyTorch's own table of operators (702 entries) with its own sample inputs, without gradients.
 
-Every entry and dtype, static, dynamic=True, and dynamic=True with the call's numbers as arguments, inputs as given, of other sizes, transposed, expanded, sliced out of a larger
-tensor, misaligned and empty. Samples that differ in sizes only go through one compiled function when sizes are symbols. Each entry gets one class,
-the worst of its cases: native (no node in PyTorch), pytorch (nodes left there, and right), not traceable, wrong, raised, crash,
+Every entry and dtype; sizes static, made symbols when they change (auto), symbols from the first call (dynamic), also with the
+call's numbers as arguments, or symbols of which the tracer knows nothing, not even that they are neither 0 nor 1 (unbacked);
+inputs as given, of other sizes, transposed, expanded, sliced out of a larger tensor, misaligned and empty. Samples that differ in
+sizes only go through one compiled function when sizes are symbols. Each entry gets one class, the worst of its cases: native (no node in PyTorch), pytorch (nodes left there, and right), not traceable, wrong, raised, crash,
 timeout. The classes of the CI size stand in op_db_expected.txt: a run with --ci fails when one of them changes, for better or worse;
 `--bless` rewrites the file.
 """
@@ -19,8 +20,8 @@ from .pool import ROOT
 LIMIT = 60
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
           "i32": torch.int32, "u8": torch.uint8, "bool": torch.bool}
-LAYOUTS = ("given", "longer", "doubled", "transposed", "expanded", "offset", "misaligned", "empty")
-MODES = {"static": False, "dynamic": True, "numbers": True}
+LAYOUTS = ("given", "longer", "doubled", "single", "transposed", "expanded", "offset", "misaligned", "empty")
+MODES = {"static": False, "auto": None, "dynamic": True, "numbers": True, "unbacked": True}
 EXPECTED = ROOT / "tests" / "campaign" / "op_db_expected.txt"
 WORST = ("native", "pytorch", "random", "illegal", "not traceable", "pytorch wrong", "unstable", "wrong", "raised", "timeout", "crash", "tool")
 # Their answers are what memory holds.
@@ -30,14 +31,14 @@ OF_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0
 # Eager reads beyond what an expanded axis has in memory.
 OVERREADING = ("median", "nanmedian", "masked.median")
 CI = {"dtypes": "f32", "layouts": "given", "modes": "static", "samples": 1}
-FULL = {"dtypes": ",".join(DTYPES), "layouts": ",".join(LAYOUTS), "modes": "static,dynamic,numbers", "samples": 8}
+FULL = {"dtypes": ",".join(DTYPES), "layouts": ",".join(LAYOUTS), "modes": ",".join(MODES), "samples": 8}
 
 
 def add_arguments(parser):
     parser.add_argument("--only", help="comma-separated entries (name, or name.variant), or substrings with a trailing *")
     parser.add_argument("--dtypes", help=f"of {FULL['dtypes']}")
     parser.add_argument("--layouts", help=f"of {FULL['layouts']}")
-    parser.add_argument("--modes", help="of static,dynamic,numbers")
+    parser.add_argument("--modes", help=f"of {FULL['modes']}")
     parser.add_argument("--samples", type=int, help="samples per entry, dtype and layout, spread over all (default 8; with --ci 1)")
     parser.add_argument("--sample", type=int, help="this sample only")
     parser.add_argument("--stride", type=int, default=1, help="every n-th entry only")
@@ -193,7 +194,7 @@ def resized(tensors, size):
     return [one(t) for t in tensors]
 
 
-SIZES = {"longer": lambda n: n + 1, "doubled": lambda n: 2 * n}
+SIZES = {"longer": lambda n: n + 1, "doubled": lambda n: 2 * n, "single": lambda n: 1}
 
 
 class NoLayout(Exception):
@@ -268,17 +269,20 @@ def widened(op, sample, numbers):
 
 
 def run(op, sample, layout, mode, options, family):
-    f, tensors, look, source = call_of(op, sample, mode == "numbers")
+    f, given, look, source = call_of(op, sample, mode == "numbers")
     try:
-        tensors = laid_out(op, tensors, layout)
+        tensors = laid_out(op, given, layout)
     except NoLayout as why:
         return {"class": "illegal", "detail": str(why)}
     how = {"backend": options["backend"], "dynamic": MODES[mode]}
+    if mode == "unbacked":
+        how["unbacked"] = [{i: n for i, n in enumerate(getattr(t, "shape", ())) if n > 1} for t in given]
     compiled = None
     if mode == "static":
         torch._dynamo.reset()
     else:
         f, compiled = family.setdefault(look, (f, trial.Compiled(f, how)))
+        how = compiled.how
     if op.name in UNINITIALIZED:
         record = uninitialized(f, tensors, how)
     else:

@@ -5,7 +5,8 @@
     unstable       it differs about as much as eager does when inputs move by one unit in the last place
     raised         Tenon raises where eager does not
     not traceable  so does backend="aot_eager" (or "eager"): PyTorch's limit
-    pytorch wrong  backend="aot_eager" is wrong in the same way, or the strides are those of PyTorch's fake tensors: PyTorch's mistake
+    pytorch wrong  backend="aot_eager" is wrong in the same way, or the strides are those of PyTorch's fake tensors: PyTorch's mistake;
+                   so are shapes and strides where the tracer knows nothing of sizes: it takes them to be neither 0 nor 1
     illegal        eager raises, so nothing is asked
     random         two runs of eager differ
 
@@ -81,7 +82,8 @@ def stats_of(backend):
 
 
 class Compiled:
-    """`f` under torch.compile, as `how` says: {backend, dynamic, fullgraph, freeze}."""
+    """`f` under torch.compile, as `how` says: {backend, dynamic, fullgraph, freeze, unbacked: {dim: size} per argument; dims of one
+    size are one symbol of which the tracer knows nothing}."""
 
     def __init__(self, f, how):
         self.how = how
@@ -90,6 +92,9 @@ class Compiled:
                                fullgraph=how.get("fullgraph", True), options=options)
 
     def __call__(self, args):
+        for t, dims in zip(args, self.how.get("unbacked", ())):
+            for dim, size in dims.items():
+                torch._dynamo.decorators.mark_unbacked(t, dim, shape_id=str(size))
         return answer(self.f, args)
 
 
@@ -197,6 +202,7 @@ def check(f, calls, how, wide=None, compiled=None, timed=False, aliases=True, mo
             worst = (kind, f"call {n}: {problem}")
     record.update(stats_of(backend))
     if worst[0] == "wrong" and (": strides: " in worst[1] and traced_so(f, args, tensors(got[0]))
+                                or how.get("unbacked") and re.search(": (shape|strides): ", worst[1])
                                 or also_wrong(f, calls, how, worst[1].split(": ", 1)[1])):
         worst = ("pytorch wrong", worst[1])
     if timed and worst[0] == "right":
