@@ -150,12 +150,31 @@ std::string LaneEmitter::call_host(const Op& row, const std::vector<std::string>
   return convert(f_.here("load " + type + ", ptr " + call_stage_ + ", align 8", name), c.type, operand);
 }
 
+std::string LaneEmitter::call_host_if(std::string slow, const std::string& otherwise, const Op& row,
+                                      const std::vector<std::string>& operands, DType operand, int lanes,
+                                      const std::string& name) {
+  if (lanes > 1) {
+    const std::string flags = at_lanes("i1", lanes), word = "i" + std::to_string(lanes);
+    if (simd_.masked) slow = f_.pure("and " + flags + " " + slow + ", " + mask());
+    slow =
+        f_.pure("icmp ne " + word + " " + f_.pure("bitcast " + flags + " " + slow + " to " + word) + ", 0");
+  }
+  const std::string any = f_.pure("zext i1 " + slow + " to i64");
+  std::vector<Carried> carried{{at_lanes(register_type(operand), lanes), name, otherwise}};
+  f_.when_less(name + ".far", 0, Int(any), true, carried,
+               [&] { carried[0].value = call_host(row, operands, operand, lanes, name); });
+  return carried[0].value;
+}
+
 void LaneEmitter::emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand,
                                  int lanes) {
   const Op& row = op(s.op);
+  const std::string name = hint(s.result);
   TENON_CHECK(calls_host(row, operand) && std::ssize(operands) <= kMostHostOperands,
               "no LLVM spelling: " + print_line(k_, s));
-  define(s.result, call_host(row, operands, operand, lanes, hint(s.result)), lanes);
+  if (!row.rare) return define(s.result, call_host(row, operands, operand, lanes, name), lanes);
+  const std::string slow = expand_at("fcmp uno $T $0, $0", {operands[0]}, operand, DType::b8, lanes, name);
+  define(s.result, call_host_if(slow, operands[0], row, operands, operand, lanes, name), lanes);
 }
 
 // With q = trunc(a / b) below 2^mantissa, a - q b is exact, and the result or, where the division rounded up, b less: q
@@ -184,14 +203,7 @@ bool LaneEmitter::emit_remainder(const Stmt& s, const std::vector<std::string>& 
       "$x = select $C $n, $T $p, $T $r\n"
       "call $T @llvm.copysign.$N($T $x, $T $3)",
       {quotient, a, b, operands[0]}, operand);
-  const std::string flags = at_lanes("i1", lanes), word = "i" + std::to_string(lanes);
-  if (simd_.masked) slow = f_.pure("and " + flags + " " + slow + ", " + mask());
-  const std::string any =
-      f_.pure("zext " + word + " " + f_.pure("bitcast " + flags + " " + slow + " to " + word) + " to i64");
-  std::vector<Carried> carried{{at_lanes(register_type(operand), lanes), name, rest}};
-  f_.when_less(name + ".far", 0, Int(any), true, carried,
-               [&] { carried[0].value = call_host(op(s.op), operands, operand, lanes, name); });
-  define(s.result, carried[0].value, lanes);
+  define(s.result, call_host_if(slow, rest, op(s.op), operands, operand, lanes, name), lanes);
   return true;
 }
 

@@ -80,6 +80,10 @@ class LaneEmitter {
   // The eval column of a row, called for each lane that exists, with the operands in memory.
   std::string call_host(const Op& row, const std::vector<std::string>& operands, DType operand, int lanes,
                         const std::string& name);
+  // The same for the lanes that `slow` names, bools; the others have `otherwise`. A branch goes round the call.
+  std::string call_host_if(std::string slow, const std::string& otherwise, const Op& row,
+                           const std::vector<std::string>& operands, DType operand, int lanes,
+                           const std::string& name);
   void emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
   // fmod of floats. False: by its spelling.
   bool emit_remainder(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);

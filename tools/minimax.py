@@ -92,29 +92,6 @@ def polynomial(f, powers, low, high, bits, weight, fixed=(), points=300):
         done.append(round_to(c[0], bits))
 
 
-def rational(f, top, bottom, low, high, bits, weight, points=300):
-    """f(x) ~ (sum p_k x^top[k]) / (1 + sum q_k x^bottom[k]); bottom has no power 0. Same rounding scheme."""
-    grid = chebyshev_grid(mpf(low), mpf(high), points)
-    target = [f(x) for x in grid]
-    w = [mpf(weight(x)) for x in grid]
-    powers = [("p", p) for p in top] + [("q", q) for q in bottom]
-    done = []
-    q_value = [mpf(1)] * points
-    while True:
-        k = len(done)
-        columns = [[x ** p if s == "p" else -t * x ** p for s, p in powers] for x, t in zip(grid, target)]
-        rest = [t - mp.fsum(c * b for c, b in zip(done, col)) for t, col in zip(target, columns)]
-        for _ in range(12 if k == 0 else 4):
-            c, worst = remez([col[k:] for col in columns], rest, [wi / abs(qi) for wi, qi in zip(w, q_value)])
-            full = done + c
-            q_value = [1 + mp.fsum(ci * x ** p for ci, (s, p) in zip(full, powers) if s == "q") for x in grid]
-            if k == len(powers):
-                break
-        if k == len(powers):
-            return done[:len(top)], done[len(top):], worst
-        done.append(round_to(c[0], bits))
-
-
 def interpolate(f, count, low, high, bits):
     """The polynomial through `count` Chebyshev nodes: for high degrees, where the exchange converges badly."""
     low, high = mpf(low), mpf(high)
@@ -133,6 +110,7 @@ LN2 = mp.log(2)
 HALF_LN2 = LN2 / 2 * mpf("1.0001")
 HALF = mpf("0.50005")
 NEAR_ONE = ((1 / mp.sqrt(2) - 1) * mpf("1.0001"), (mp.sqrt(2) - 1) * mpf("1.0001"))
+QUARTER_TURN = mpf("0.89")  # pi / 4, and what the count of turns may be wrong by
 ATANH_NEAR_ONE = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1) * mpf("1.0001")) ** 2  # s^2, s = f / (2 + f)
 
 
@@ -178,12 +156,11 @@ FITS = {
     "cosh": [fit(of_square(lambda r: (mp.cosh(r) - 1) / r ** 2), n, TINY, HALF_LN2 ** 2,
                  of_square(lambda r: r ** 2 / mp.cosh(r))) for n in (3, 6)],
     "log": [fit(lambda f: (mp.log1p(f) - f) / f ** 2, n, *NEAR_ONE, lambda f: abs(f * f / mp.log1p(f))) for n in (8, 20)],
-    "sin": [odd(mp.sin, n, mp.pi / 2 * mpf("1.00001")) for n in (4, 9)],
+    "sin": [odd(mp.sin, n, QUARTER_TURN) for n in (3, 7)],
+    "cos": [fit(of_square(lambda r: (mp.cos(r) - 1 + r * r / 2) / r ** 4), n, mpf("1e-6"), QUARTER_TURN ** 2,
+                of_square(lambda r: r ** 4 / mp.cos(r))) for n in (3, 6)],
     "atan": [odd(mp.atan, n, 1) for n in (8, 20)],
     "asin": [odd(mp.asin, n, 0.5) for n in (5, 12)],
-    "tan": [lambda bits, n=n, m=m: rational(of_square(lambda r: mp.tan(r) / r), range(n), range(1, m + 1), TINY,
-                                            (mp.pi / 4 * mpf("1.0001")) ** 2, bits,
-                                            of_square(lambda r: r / mp.tan(r))) for n, m in ((2, 2), (4, 4))],
     "erf": [fit(log_erfc, 8, mpf("1e-6"), mpf("3.93"), lambda a: a * mp.erfc(a) / mp.erf(a),
                 fixed=[two_floats(-2 / mp.sqrt(mp.pi))]),
             fit(of_square(lambda r: mp.erf(r) / r), 14, TINY, 1, of_square(lambda r: r / mp.erf(r)))],

@@ -100,9 +100,11 @@ struct Op {
   std::string_view combine = {};        // reduce, scan: the map row that folds
   double (*identity)(DType) = nullptr;  // reduce, scan: its neutral element
   bool commutative = false;
-  bool expensive = false;     // costs as much as exp: computed once, kept rather than recomputed
-  bool view = false;          // move: an affine index map, free when the consumer reads through it
-  bool effect = false;        // mutates, or draws from a state: never removed, merged or recomputed
+  bool expensive = false;  // costs as much as exp: computed once, kept rather than recomputed
+  bool view = false;       // move: an affine index map, free when the consumer reads through it
+  bool effect = false;     // mutates, or draws from a state: never removed, merged or recomputed
+  bool rare =
+      false;  // the result is operand 0 wherever that is a number; what has only eval is called for the others
   double low = -8, high = 8;  // where tests sample it
   double ulp = 0;             // how close f32 results are to the exact value; 0: exact or correctly rounded
   std::string_view doc = {};  // one sentence with the formula

@@ -83,12 +83,8 @@ inline Val horner(Val x, std::span<const double> c) {
   for (size_t k = c.size() - 1; k-- > 0;) sum = fma(sum, x, c[k]);
   return sum;
 }
-inline Val polynomial(bool wide, Val x, std::initializer_list<double> f32,
-                      std::initializer_list<double> f64) {
-  return polynomial(x, wide ? f64 : f32);
-}
 inline Val polynomial(Val x, std::initializer_list<double> f32, std::initializer_list<double> f64) {
-  return polynomial(x.wide(), x, f32, f64);
+  return polynomial(x, x.wide() ? f64 : f32);
 }
 // The same sum in steps of x^2 = `square`, with half as many instructions waiting for each other.
 inline Val polynomial_by_pairs(Val x, Val square, std::initializer_list<double> c) {
