@@ -2,6 +2,7 @@
 #include "jit/schedule.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tenon::jit {
 namespace {
@@ -19,15 +20,18 @@ bool mergeable(DimTable& dims, const std::vector<LoopAxis>& axes, uint32_t outer
   });
 }
 
-// Unit steps make vector loads, other steps make gathers; a store counts twice.
+// Unit steps make vector loads, other steps make gathers, of as many lines as elements if they are long; a store counts twice.
 int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<Access>& accesses) {
+  constexpr int64_t kShortStep = 4;
   int score = 0;
   for (const Access& a : accesses) {
     const Dim c = coefficient(a.address, axes_of_class.back());
     const int weight = a.store ? 2 : 1;
     if (c == Dim(1))
       score += weight;
-    else if (c != Dim(0))
+    else if (c.is_const() && std::abs(c.value()) <= kShortStep)
+      score -= c == Dim(0) ? 0 : weight;
+    else
       score -= 2 * weight;
   }
   return score;
