@@ -243,6 +243,8 @@ CASES = {
     "cat": (lambda x, y: (torch.cat([x, x], 1), torch.cat([x, x.double()]), torch.cat([x.new_empty(0), x]), torch.stack([x, x * 2], 1), torch.stack([x, x], -1), torch.cat([x])), (X, Y), F32 + (torch.int32,)),
     "pad": (lambda x: (F.pad(x, (1, 2)), F.pad(x, (0, 1, 2, 0), value=2), F.pad(x, (-1, 1)), F.pad(x, (1, 1), value=-math.inf if x.is_floating_point() else 1)), (X,), FLOATS + (torch.int64,)),
     "pad_modes": (lambda x: (F.pad(x, (1, 2), mode="reflect"), F.pad(x, (1, 2), mode="replicate"), F.pad(x, (1, 2), mode="circular")), (X,), F32),
+    "pad_edges": (lambda x, y: [F.pad(x[None], p, mode=m) for m in ("reflect", "replicate") for p in ((1, 2, 2, 0), (0, 3, -1, 1), (-2, 4, 0, 0), (-1, -1, 0, 0))]
+                  + [F.pad(y, (1, 0, 0, 1, 1, 1), mode=m) for m in ("reflect", "replicate")], (X, t(2, 3, 2, 3, 4)), FLOATS + (torch.int64,)),
     "slice_scatter": (lambda x: (torch.slice_scatter(x, x[:, :2] * 2, 1, 1, 3), torch.slice_scatter(x, x[:, ::2] * 2, 1, 0, 5, 2), torch.select_scatter(x, x[0] * 2, 0, -1), torch.slice_scatter(x, x, 0)), (X,), F32 + (torch.int64,)),
     "full": (lambda x: (x + torch.full((3, 5), 2.5), torch.zeros(2, 3), torch.ones(3, dtype=torch.int32), torch.zeros_like(x), torch.ones_like(x), torch.full_like(x, 3), x.new_full((2,), 1), x.new_zeros(2), x.new_ones(2, 2), torch.scalar_tensor(3.0), aten.fill.Scalar(x, 2), aten.fill.Tensor(x, x[0, 0]), aten.zero(x), torch.tensor(3) + x), (X,), F32 + (torch.int64, torch.bool)),
     "arange": (lambda x: (torch.arange(5) + x, torch.arange(2, 7), torch.arange(0, 1, 0.25), torch.arange(9, 0, -2), torch.arange(4, dtype=torch.bfloat16), torch.linspace(0, 1, 5), torch.eye(3), torch.eye(2, 3, dtype=torch.int64)), (X,), F32),
@@ -285,6 +287,7 @@ CASES = {
     "mode": (lambda x: (*x.mode(), *x.mode(0, True), x.mode(1)[0]), (X,), ANY),
     "sort_0d": (lambda x: (*x.sort(), *x.topk(1), *x.kthvalue(1), *x.median(0), *x.nanmedian(0), x.median(), *x.mode(), *x.cummax(0), *x.cummin(0), x.cumprod(0)), (t(),), F32),
     "sort_empty": (lambda x: (*x.sort(), *x.sort(1), *x.topk(0, 1), *x.topk(2, 0), *x.cummax(0), *x.cummin(1), x.cumprod(0), *x.mode(0), x.median(), x.nanmedian()), (t(3, 0),), F32),
+    "nonzero_static": (lambda x: [y.nonzero_static(size=n, fill_value=f) for y in (x > 0, x[:, 1], x[None] * 0, x.double(), x[:0]) for n, f in ((4, -1), (20, 7), (0, 0))], (X,), FLOATS + (torch.int64,)),
     "search": (lambda x, y: (torch.searchsorted(x.sort()[0], x), torch.searchsorted(x.sort()[0], x, right=True, out_int32=True), torch.searchsorted(y, x, side="right", sorter=y.argsort()), torch.searchsorted(y.sort()[0], 1.5), torch.bucketize(x, y.sort()[0], right=True), torch.bucketize(2, y), torch.searchsorted(y, x), torch.bucketize(x, y.double())), (X, Y), FLOATS + INTS),
     "histc": (lambda x: (x.histc(), x.histc(7, -2, 3), x.histc(4, 1, 1), x.round().histc(8, -4, 4), (x * 0 + 2).histc(5), torch.where(x > 3, math.nan, x).histc(6, -4, 4)), (X,), (torch.float64, torch.float32)),
     "running": (lambda x: (*x.cummax(0), *x.cummin(1), x.cummax(1)[0], x.cummin(0)[1], x.cumprod(0), x.cumprod(1), x.cumprod(1, dtype=torch.float64)), (X,), ANY),

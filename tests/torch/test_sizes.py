@@ -66,6 +66,8 @@ case("adaptive, whole", lambda x: F.adaptive_avg_pool2d(x, 7).relu(), [(t(2, 3, 
 case("adaptive maximum", lambda x: F.adaptive_max_pool2d(x, 3).relu(), [(t(2, 3, n, n),) for n in (14, 21, 10)])
 case("maximum, rounded up", lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True) * 2, [(t(2, 3, n, n + 1),) for n in (8, 9, 12)])
 case("average, rounded up", lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True) * 2, [(t(2, 3, n, n + 1),) for n in (8, 9, 12)])
+case("reflected", lambda x: F.pad(x, (1, 2, 3, 0), mode="reflect") * 2, [(t(2, 3, n, n + 1),) for n in (8, 9, 12)])
+case("replicated", lambda x: F.pad(x, (1, x.shape[3] % 4, 3, 0), mode="replicate") * 2, [(t(2, 3, n, n + 1),) for n in (8, 9, 12)])
 case("group norm", lambda x: F.group_norm(x, 5).relu(), [(t(2, 5 * n, 4, 4),) for n in (2, 3, 7)])
 case("group norm, weighted", lambda x, w: F.group_norm(x, 5, w, w).relu(), [(t(2, 5 * n, 4, 4), t(5 * n)) for n in (2, 3, 7)])
 

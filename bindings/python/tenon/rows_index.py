@@ -397,3 +397,23 @@ def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=Fal
     else:  # reads the lengths, so that their check is not left out
         y = e.map("where", e.map("ge", lengths, number(0)), y, e.scalar_like(y, 0))
     return e.reshape(y, e.shape)
+
+
+@row("nonzero_static")
+def _(e, x, size, fill_value=-1):
+    """Elements that are not zero are numbered; the first ones write their place at their number, all others behind the end."""
+    if x.rank == 0 or not isinstance(size, int):
+        raise Unsupported("nonzero_static of a scalar, or of a symbolic size")
+    number = lambda n: e.full(n, "i64")
+    count = symexpr.product(x.shape)
+    found = e.reshape(e.map("ne", x, e.scalar_like(x, 0)), [count])
+    numbers = e.op("cumsum", [e.cast(found, "i64")], "i64", [count], axis=0)
+    at = e.map("minimum", e.map("where", found, e.map("sub", numbers, number(1)), number(size)), number(size))
+    places = e.slice(_put(e, e.full(-1, "i64", [size + 1]), 0, at, e.iota([count])), 0, 0, size)
+    missing = e.map("lt", places, number(0))
+    columns = []
+    for axis in range(x.rank):
+        behind = symexpr.product(x.shape[axis + 1:])
+        column = e.map("remainder", e.map("floor_div", places, number(behind)), number(x.shape[axis]))
+        columns.append(e.reshape(e.map("where", missing, number(fill_value), column), [size, 1]))
+    return e.concat(columns, 1)

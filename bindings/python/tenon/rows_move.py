@@ -198,6 +198,49 @@ def _(e, x, pad, value=0):
     return e.pad(x, low, high, value)
 
 
+@row(*(f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3)))
+def _(e, x, padding):
+    """Rows are picked by their place; the last axis, where that would pick element by element, is put together from three parts."""
+    reflects = e.node.target._opname.startswith("reflection")
+    for i in reversed(range(len(padding) // 2)):
+        low, high = padding[2 * i:2 * i + 2]
+        axis = x.rank - 1 - i
+        join = _padded_in_parts if i == 0 and all(isinstance(n, int) for n in (low, high)) else _padded_by_place
+        x = join(e, x, axis, low, high, reflects)
+    return x
+
+
+def _padded_by_place(e, x, axis, low, high, reflects):
+    place = e.iota([size(x.shape[axis] + low + high)])
+    number = lambda n: e.full(n, "i64")
+    place, last = e.map("sub", place, number(low)), number(size(x.shape[axis] - 1))
+    if reflects:
+        for _ in range(2):  # at both ends
+            place = e.map("sub", last, e.map("abs", place))
+    else:
+        place = e.map("minimum", e.map("maximum", place, number(0)), last)
+    return e.gather(x, place, axis, wrap=False)
+
+
+def _padded_in_parts(e, x, axis, low, high, reflects):
+    """Below 0 is a part of x that is left out."""
+    n = x.shape[axis]
+
+    def edge(count, start):
+        if reflects:
+            part = e.slice(x, axis, start, size(start + count))
+            return e.op("flip", [part], part.dtype, part.shape, axes=[axis])
+        part = e.slice(x, axis, start, size(start + 1))
+        return e.expand(part, [*x.shape[:axis], count, *x.shape[axis + 1:]])
+
+    parts = [e.slice(x, axis, max(-low, 0), size(n - max(-high, 0)))]
+    if low > 0:
+        parts.insert(0, edge(low, 1 if reflects else 0))
+    if high > 0:
+        parts.append(edge(high, size(n - 1 - high) if reflects else size(n - 1)))
+    return e.concat(parts, axis)
+
+
 @row("slice_scatter")
 def _(e, x, source, dim=0, start=None, end=None, step=1):
     axis = dim % x.rank
