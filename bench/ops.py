@@ -5,6 +5,9 @@ A row is a function; it is measured for each of its dtypes, for each size in byt
 of threads. What is slower than eager by more than a factor and by more than a time comes first, the worst at the top: these
 are the cliffs. The others follow only if asked for. Every answer is held against eager's first. A ratio is of the shortest
 times of all rounds, since what else runs on the machine only ever adds; of one thread it is the processor's time.
+
+ops_contract.txt names the cliffs that are known, each with its reason. Tenon's run ends with status 1 if it finds another, and
+names the lines of the file that nothing needs any more.
 """
 
 import argparse
@@ -18,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch                          # noqa: E402
 
+from bench import contract                               # noqa: E402
 from bench.contenders import compiled, contender         # noqa: E402
 from bench.ops_table import DTYPES, ROWS                 # noqa: E402
 from bench.table import Progress, aligned                # noqa: E402
@@ -25,6 +29,7 @@ from bench.timing import describe_machine, interleave    # noqa: E402
 
 SIZES = {"64B": 64, "4K": 4 << 10, "64K": 64 << 10, "1M": 1 << 20, "8M": 8 << 20, "64M": 64 << 20}
 FACTOR, SECONDS = 1.5, 20e-6     # a cliff is beyond both
+UNKNOWN = "NOT IN ops_contract.txt"
 
 
 class Measured:
@@ -113,11 +118,17 @@ def main():
                 for size in options.sizes:
                     for threads in options.threads:
                         done.append(measure(row, dtype, size, threads, options))
-    report(done, options, machine)
-    return 1 if any("WRONG" in n or "FAILS" in n for m in done for n in m.notes) else 0
+    entries = contract.read(contract.FILE.read_text()) if options.backend == "tenon" else []
+    report(done, entries, options, machine)
+    bad = any("WRONG" in n or "FAILS" in n or n == UNKNOWN for m in done for n in m.notes)
+    return 1 if bad else 0
 
 
-def report(done, options, machine):
+def report(done, entries, options, machine):
+    if options.backend == "tenon":
+        for m in done:
+            if m.cliff:
+                m.notes.append(contract.reason(entries, m) or UNKNOWN)
     header = ["function", "dtype", "size", "threads", "eager us", f"{options.backend} us", "ratio", ""]
     done.sort(key=lambda m: (not m.cliff, -m.ratio))
     cliffs = [m for m in done if m.cliff]
@@ -125,6 +136,8 @@ def report(done, options, machine):
     print(aligned(header, [m.cells() for m in shown]))
     print(f"\n{machine}. Shortest times of {options.rounds} rounds.\n"
           f"{len(cliffs)} of {len(done)} are slower than {FACTOR}x eager and by more than {1e6 * SECONDS:.0f} us.")
+    for entry in contract.unneeded(entries, done):
+        print(f"ops_contract.txt: nothing needs {','.join(entry.functions)} {','.join(entry.dtypes)} {','.join(entry.sizes)}")
     if ratios := [m.ratio for m in done if m.other]:
         print(f"{options.backend} over eager, geometric mean of {len(ratios)}: {statistics.geometric_mean(ratios):.2f}")
 

@@ -11,7 +11,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench import contenders, ops_table, table, timing         # noqa: E402
+from bench import contenders, contract, ops, ops_table, table, timing         # noqa: E402
 from bench.models import memory, worker             # noqa: E402
 
 
@@ -61,6 +61,28 @@ def test_every_function_of_ops_runs(size):
             function, args = row.make(ops_table.DTYPES[dtype], size)
             assert max(a.numel() for a in args) <= size + 4096, name    # of at least one byte each
             function(*args)
+
+
+def measured(row, dtype, size, ratio):
+    return ops.Measured(row, dtype, size, 1, {"eager": [1e-3], "other": [1e-3 * ratio]}, [])
+
+
+def test_a_cliff_is_in_the_contract_or_named():
+    entries = contract.read("# comment\n\nmatmul f64,i64 1M 2.5 eager's library is faster\nflip * * 3 a reason\nroll f32 * 3 another")
+    assert contract.reason(entries, measured("matmul", "f64", "1M", 2.4)) == "eager's library is faster"
+    for other in (("matmul", "f64", "1M", 2.6), ("matmul", "f32", "1M", 2.4), ("matmul", "f64", "64B", 2.4), ("add", "f64", "1M", 2.4)):
+        assert contract.reason(entries, measured(*other)) is None
+    assert contract.reason(entries, measured("flip", "u8", "64B", 2)) == "a reason"
+    done = [measured("flip", "f32", "1M", 1.1), measured("matmul", "f64", "1M", 2.4)]
+    assert [e.functions for e in contract.unneeded(entries, done)] == [["flip"]]
+    with pytest.raises(ValueError, match="line 2 has no reason"):
+        contract.read("flip * * 3 a reason\nroll f32 * 3")
+
+
+def test_the_contract_names_rows_that_exist():
+    for entry in contract.read(contract.FILE.read_text()):
+        assert set(entry.functions) <= {"*", *ops_table.ROWS} and set(entry.dtypes) <= {"*", *ops_table.DTYPES}
+        assert set(entry.sizes) <= {"*", *ops.SIZES} and entry.most > ops.FACTOR
 
 
 def test_kept_outputs_are_written_again():

@@ -1,0 +1,49 @@
+"""What `./dev bench ops` may find slower than eager, and why: the file ops_contract.txt, held against a run.
+
+A line is: functions, dtypes and sizes (comma-separated, * for all), the most that Tenon's time may be of eager's, the reason.
+Tested by tests/torch/test_bench.py.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FILE = Path(__file__).with_name("ops_contract.txt")
+
+
+@dataclass
+class Entry:
+    functions: list
+    dtypes: list
+    sizes: list
+    most: float
+    reason: str
+
+    def covers(self, row, dtype, size):
+        return all(one in those or those == ["*"]
+                   for one, those in ((row, self.functions), (dtype, self.dtypes), (size, self.sizes)))
+
+
+def read(text):
+    entries = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        cells = line.split(None, 4)
+        if len(cells) < 5:
+            raise ValueError(f"line {number} has no reason: {line}")
+        entries.append(Entry(*(cell.split(",") for cell in cells[:3]), float(cells[3]), cells[4].strip()))
+    return entries
+
+
+def reason(entries, measured):
+    """Why this measurement may be a cliff, or None: it may not."""
+    for entry in entries:
+        if entry.covers(measured.row, measured.dtype, measured.size) and measured.ratio <= entry.most:
+            return entry.reason
+    return None
+
+
+def unneeded(entries, done):
+    """The entries that cover something measured, of which nothing is a cliff."""
+    covered = [(e, [m for m in done if e.covers(m.row, m.dtype, m.size)]) for e in entries]
+    return [e for e, those in covered if those and not any(m.cliff for m in those)]
