@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "backends/onednn/exact_relu.h"
+#include "backends/onednn/exact_map.h"
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
 #include "src/base/align.h"
@@ -19,8 +19,9 @@ class CallStep final : public Step {
   std::shared_ptr<const Arrangement> arrangement;  // null: no output elements
   std::vector<std::shared_ptr<char>> packed;       // weights, as long as the step lives
   std::vector<void*> fixed;                        // where they are
-  // A call that ends in relu keeps the same call without relu, the sizes to prepare it for, and its result.
+  // A call whose end may have to be redone keeps the same call without it, the map it is, the sizes and the result.
   Call* exact = nullptr;
+  OpId map{};
   std::unique_ptr<Sizes> sizes;
   Array result;
   int buffer = -1;  // of the result
@@ -47,7 +48,7 @@ class CallStep final : public Step {
         std::free);
     if (!scratch) return environment("no memory for a call of oneDNN");
     TENON_TRY(step->run(buffers, scratch.get(), on));
-    exact_relu(result, buffers[buffer]);
+    exact_map(map, result, buffers[buffer]);
     return {};
   }
 };
@@ -95,6 +96,7 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   TENON_ASSIGN(step->arrangement, arrangement_of(recipe, asked));
   if (exact) {
     step->exact = exact.get();
+    step->map = *redone(recipe);
     step->sizes = std::make_unique<Sizes>(sizes);
     step->result = asked.output;
     step->buffer = recipe.output.buffer;

@@ -62,12 +62,15 @@ bool is_batch_of_vectors(const Graph& graph, const Node& node) {
          std::any_of(a.begin(), a.begin() + static_cast<long>(batch), [](Dim d) { return d != Dim(1); });
 }
 
-// A product with one vector or column: likewise, and the library's code for it is several times slower than a sum of products.
+// A product with one vector, column or row: likewise, and the library's code for it is several times slower than a sum of
+// products. A constant matrix is packed once, for rows of any number.
 bool is_by_vector(const Graph& graph, const Node& node) {
   if (node.op != ops::matmul && node.op != ops::linear) return false;
-  const Dims& b = graph.type(node.inputs[1]).shape;
+  const Dims &a = graph.type(node.inputs[0]).shape, &b = graph.type(node.inputs[1]).shape;
   if (node.op == ops::linear) return b.size() == 2 && b[0] == Dim(1);
-  return b.size() == 1 || b.back() == Dim(1);
+  if (b.size() == 1 || b.back() == Dim(1)) return true;
+  const bool one_row = a.size() == 1 || (a.size() == 2 && a[0] == Dim(1));
+  return one_row && b.size() == 2 && graph.node(node.inputs[1]).op != ops::constant;
 }
 
 Bid ask(const Graph& graph, std::span<const ValueId> members) {
@@ -135,10 +138,10 @@ class OneDnnBackend final : public Backend {
       }
       call->recipe.output.buffer = static_cast<int>(call->inputs.size());
       call->fallback = call->recipe.name + post_op_names(call->recipe, false);
-      if (ends_in_relu(call->recipe)) {
+      if (redone(call->recipe)) {
         call->exact = std::make_unique<Call>();
         call->exact->store = store;
-        call->exact->recipe = without_relu(call->recipe);
+        call->exact->recipe = without_redone(call->recipe);
       }
       built.push_back(std::move(call));
     }

@@ -27,12 +27,13 @@ std::optional<Operand> align(Operand o, const Dims& shape) {
 
 constexpr float kSteepest = std::numeric_limits<float>::max();
 
-PostOp relu() { return {algorithm::eltwise_hardswish, kSteepest, 0, -1, "relu", true}; }
+PostOp relu() { return {algorithm::eltwise_hardswish, kSteepest, 0, -1, "relu", ops::relu}; }
 
 Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& strides_of, Recipe& recipe) {
   const Node& node = graph.node(v);
   const Op& row = op(node.op);
-  if (ends_in_relu(recipe)) return unsupported("nothing follows relu in a call of the library");
+  if (auto last = redone(recipe))
+    return unsupported("nothing follows " + std::string(op(*last).name) + " in a call of the library");
   if (node.type.shape != graph.type(before).shape) return unsupported("it repeats the library's result");
   if (node.type.dtype != graph.type(before).dtype) return unsupported("it changes the dtype");
   if (auto a = activation(node)) {
@@ -147,9 +148,11 @@ Status read_average(const Graph& graph, const Node& node, Recipe& recipe) {
 
 }  // namespace
 
-bool ends_in_relu(const Recipe& recipe) { return !recipe.post_ops.empty() && recipe.post_ops.back().relu; }
+std::optional<OpId> redone(const Recipe& recipe) {
+  return recipe.post_ops.empty() ? std::nullopt : recipe.post_ops.back().redone;
+}
 
-Recipe without_relu(Recipe recipe) {
+Recipe without_redone(Recipe recipe) {
   if (recipe.form == Form::pointwise)
     recipe.post_ops.back() = {algorithm::eltwise_linear, 1, 0, -1, "copy"};
   else
@@ -162,9 +165,9 @@ std::optional<PostOp> activation(const Node& node) {
   switch (node.op) {
     case ops::relu: return relu();
     case ops::gelu:
-      return PostOp{attr_as<std::string>(node, "approximate") == "tanh" ? algorithm::eltwise_gelu_tanh
-                                                                        : algorithm::eltwise_gelu_erf,
-                    0, 0, -1, name};
+      if (attr_as<std::string>(node, "approximate") == "tanh")
+        return PostOp{algorithm::eltwise_gelu_tanh, 0, 0, -1, name};
+      return PostOp{algorithm::eltwise_gelu_erf, 0, 0, -1, name, ops::gelu};
     case ops::silu: return PostOp{algorithm::eltwise_swish, 1, 0, -1, name};
     case ops::hardswish: return PostOp{algorithm::eltwise_hardswish, 1.f / 6, 0.5f, -1, name};
     case ops::mish: return PostOp{algorithm::eltwise_mish, 0, 0, -1, name};

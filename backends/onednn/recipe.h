@@ -18,7 +18,7 @@ struct PostOp {
   float alpha = 0, beta = 0;
   int operand = -1;  // in Recipe::operands, of the output's rank; -1: an activation
   std::string name;
-  bool relu = false;  // see ends_in_relu()
+  std::optional<OpId> redone = {};  // see redone()
 };
 
 enum class Form { matmul, convolution, deconvolution, average, pointwise };
@@ -36,11 +36,12 @@ struct Recipe {
   bool include_pad = true;
 };
 
-// Relu is said as x * clamp(3e38 x, 0, 1), which keeps NaN, as the library's relu does not. It is exact but for subnormals, and for
-// minus infinity, of which it makes NaN: whoever runs a call that ends so looks for NaN and takes relu by himself then
-// (exact_relu.h). It is the last of its call.
-bool ends_in_relu(const Recipe& recipe);
-Recipe without_relu(Recipe recipe);
+// Relu or gelu, if the recipe ends in it: of an infinity the library makes NaN there. Whoever runs the call looks for NaN, runs
+// the recipe without its end then, and takes the map by himself (exact_map.h). Nothing follows it in a call. Relu is said as
+// x * clamp(3e38 x, 0, 1), which keeps NaN, as the library's relu does not, and is exact but for subnormals and minus
+// infinity; gelu by erf makes NaN of infinity in the code for AVX-512.
+std::optional<OpId> redone(const Recipe& recipe);
+Recipe without_redone(Recipe recipe);
 
 // The activation that a node alone is, or nothing. Those that lose NaN in the library are not among them.
 std::optional<PostOp> activation(const Node& node);

@@ -1,8 +1,14 @@
-// See exact_relu.h. Floats are told apart by their bits: without the sign, those of NaN are more than those of infinity.
-#include "backends/onednn/exact_relu.h"
+// See exact_map.h. Floats are told apart by their bits: without the sign, those of NaN are more than those of infinity.
+#include "backends/onednn/exact_map.h"
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cmath>
+#include <numbers>
+
+#include "src/base/convert.h"
+#include "src/ops/names.h"
 
 namespace tenon::onednn {
 namespace {
@@ -81,20 +87,22 @@ struct Bits {
     });
     return search.found;
   }
-
-  static void relu(const Runs& runs, void* data) {
-    each(runs, static_cast<T*>(data), 0, [&](T* at) {
-      for (int64_t i = 0; i < runs.length; ++i) {
-        T& v = at[i * runs.step];
-        if ((v & kSign) && !is_nan(v)) v = 0;
-      }
-    });
-  }
 };
 
 using Bits32 = Bits<uint32_t, 0x7f800000>;
 using BitsOfBf16 = Bits<uint16_t, 0x7f80>;
 using BitsOfF16 = Bits<uint16_t, 0x7c00>;
+
+float relu(float x) { return x <= 0 ? 0 : x; }  // NaN stays
+float gelu(float x) { return static_cast<float>(0.5 * x * std::erfc(-x * (std::numbers::sqrt2 / 2))); }
+
+// f of each element, which T holds the bits of.
+template <class T>
+void map_each(const Runs& runs, void* data, float (*f)(float), float (*widen)(T), T (*narrow)(float)) {
+  each(runs, static_cast<T*>(data), 0, [&](T* at) {
+    for (int64_t i = 0; i < runs.length; ++i) at[i * runs.step] = narrow(f(widen(at[i * runs.step])));
+  });
+}
 
 }  // namespace
 
@@ -108,13 +116,16 @@ bool has_nan(const Array& array, const void* data, Parallel& parallel) {
   }
 }
 
-void exact_relu(const Array& array, void* data) {
+void exact_map(OpId map, const Array& array, void* data) {
   const Runs runs = runs_of(array);
   void* at = static_cast<char*>(data) + array.offset;
+  TENON_CHECK(map == ops::relu || map == ops::gelu, "a map that calls of the library do not redo");
+  float (*const f)(float) = map == ops::relu ? relu : gelu;
   switch (array.dtype) {
-    case DType::bf16: return BitsOfBf16::relu(runs, at);
-    case DType::f16: return BitsOfF16::relu(runs, at);
-    default: return Bits32::relu(runs, at);
+    case DType::bf16: return map_each<uint16_t>(runs, at, f, bf16_to_f32, f32_to_bf16);
+    case DType::f16: return map_each<uint16_t>(runs, at, f, f16_to_f32, f32_to_f16);
+    default:
+      return map_each<uint32_t>(runs, at, f, std::bit_cast<float, uint32_t>, std::bit_cast<uint32_t, float>);
   }
 }
 
