@@ -248,13 +248,14 @@ def test_an_interrupted_call_holds_nobody_up():
     model, x = nn.Linear(6, 6), torch.randn(4, 6)
     g = torch.compile(model, backend="tenon", options={"freeze": True})
     g(x)
-    stop, caught = threading.Event(), []
+    stop, calling, caught = threading.Event(), threading.Event(), []
 
     def work():
         with torch.no_grad():
             while not stop.is_set():
                 try:
-                    for _ in range(1000):
+                    calling.set()
+                    while True:
                         g(x)
                 except KeyboardInterrupt as e:
                     caught.append(e)  # with its traceback, and so the locals of the call
@@ -262,10 +263,13 @@ def test_an_interrupted_call_holds_nobody_up():
     worker = threading.Thread(target=work, daemon=True)
     worker.start()
     end = time.monotonic() + 3
-    while time.monotonic() < end and len(caught) < 300:
-        interrupt(worker)
+    while not stop.is_set():
+        assert calling.wait(30)  # an interrupt outside of the try would end the thread
+        calling.clear()
         time.sleep(0.002)
-    stop.set()
+        if time.monotonic() > end or len(caught) == 300:
+            stop.set()
+        interrupt(worker)
     worker.join(30)
     assert len(caught) > 10
     model.weight.mul_(2)
