@@ -410,6 +410,12 @@ TN_FLOAT(acosh, acoshf(a), acosh(a))
 TN_FLOAT(atanh, atanhf(a), atanh(a))
 TN_FN float tn_atan2(float a, float b) { return atan2f(a, b); }
 TN_FN double tn_atan2(double a, double b) { return atan2(a, b); }
+TN_FN float tn_sin_far(float a, float b) { return a == a ? a : sinf(b); }
+TN_FN double tn_sin_far(double a, double b) { return a == a ? a : sin(b); }
+TN_FN float tn_cos_far(float a, float b) { return a == a ? a : cosf(b); }
+TN_FN double tn_cos_far(double a, double b) { return a == a ? a : cos(b); }
+TN_FN float tn_tan_far(float a, float b) { return a == a ? a : tanf(b); }
+TN_FN double tn_tan_far(double a, double b) { return a == a ? a : tan(b); }
 
 // ---- conversions, as src/base/convert.h has them ----
 

@@ -116,7 +116,7 @@ TEST(OneDnn, Matmul) {
       {"row",
        "graph @f(%a: f32[K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
        {{8}, {8, 21}},
-       "matmul 1x8x21 f32"},
+       "group 0 = cpu"},
       {"column",
        "graph @f(%a: f32[N,K], %b: f32[K]) {\n %y = matmul(%a, %b)\n return %y\n}",
        {{5, 8}, {8}},

@@ -97,8 +97,8 @@ float relu(float x) { return x <= 0 ? 0 : x; }  // NaN stays
 float gelu(float x) { return static_cast<float>(0.5 * x * std::erfc(-x * (std::numbers::sqrt2 / 2))); }
 
 // f of each element, which T holds the bits of.
-template <class T>
-void map_each(const Runs& runs, void* data, float (*f)(float), float (*widen)(T), T (*narrow)(float)) {
+template <class T, class Widen, class Narrow>
+void map_each(const Runs& runs, void* data, float (*f)(float), Widen widen, Narrow narrow) {
   each(runs, static_cast<T*>(data), 0, [&](T* at) {
     for (int64_t i = 0; i < runs.length; ++i) at[i * runs.step] = narrow(f(widen(at[i * runs.step])));
   });
@@ -125,7 +125,9 @@ void exact_map(OpId map, const Array& array, void* data) {
     case DType::bf16: return map_each<uint16_t>(runs, at, f, bf16_to_f32, f32_to_bf16);
     case DType::f16: return map_each<uint16_t>(runs, at, f, f16_to_f32, f32_to_f16);
     default:
-      return map_each<uint32_t>(runs, at, f, std::bit_cast<float, uint32_t>, std::bit_cast<uint32_t, float>);
+      return map_each<uint32_t>(
+          runs, at, f, [](uint32_t bits) { return std::bit_cast<float>(bits); },
+          [](float x) { return std::bit_cast<uint32_t>(x); });
   }
 }
 

@@ -63,14 +63,13 @@ bool is_batch_of_vectors(const Graph& graph, const Node& node) {
 }
 
 // A product with one vector, column or row: likewise, and the library's code for it is several times slower than a sum of
-// products. A constant matrix is packed once, for rows of any number.
+// products.
 bool is_by_vector(const Graph& graph, const Node& node) {
   if (node.op != ops::matmul && node.op != ops::linear) return false;
   const Dims &a = graph.type(node.inputs[0]).shape, &b = graph.type(node.inputs[1]).shape;
   if (node.op == ops::linear) return b.size() == 2 && b[0] == Dim(1);
   if (b.size() == 1 || b.back() == Dim(1)) return true;
-  const bool one_row = a.size() == 1 || (a.size() == 2 && a[0] == Dim(1));
-  return one_row && b.size() == 2 && graph.node(node.inputs[1]).op != ops::constant;
+  return b.size() == 2 && (a.size() == 1 || (a.size() == 2 && a[0] == Dim(1)));
 }
 
 Bid ask(const Graph& graph, std::span<const ValueId> members) {

@@ -100,10 +100,13 @@ class Walker {
     std::optional<HostTensor> scale;  // of a sum: the sum of absolute values
     std::optional<HostTensor> reach;  // of a product: how large a part of it may be
     double factor = 1;
-    // The node of the operand's absolute values, those below `least` being `least`.
+    // The node of the operand's absolute values, those below `least`, NaN and infinities being `least`.
     const auto magnitudes = [&](double least) {
       HostTensor a = *in[0];
-      for (int64_t i = 0; i < a.count(); ++i) a.set(i, {std::fmax(std::fabs(a.get(i).d), least), 0});
+      for (int64_t i = 0; i < a.count(); ++i) {
+        const double size = std::fabs(a.get(i).d);
+        a.set(i, {size < HUGE_VAL ? std::fmax(size, least) : least, 0});
+      }
       const HostTensor* one[] = {&a};
       return evaluate_node(g_, node, one);
     };
@@ -126,14 +129,14 @@ class Walker {
     const double unit = r.unit + inner.unit * (factor + 2 * op(node.op).ulp);
     for (int64_t i = 0; i < y.count(); ++i) {
       double x = y.get(i).d;
-      if (rounding && run_ > 0 && std::isfinite(x)) {
+      if (rounding && run_ > 0 && (std::isfinite(x) || ((scale || reach) && std::isinf(x)))) {
         const double size = scale ? scale->get(i).d : std::fabs(x);
         const double u = run_ == 1   ? 1
                          : run_ == 2 ? -1
                                      : 2 * (static_cast<double>(rng_() >> 11) * 0x1p-53) - 1;
         if ((reach ? reach->get(i).d : size) > r.most)
           x = NAN;  // partial sums and products may overflow
-        else if (size != 0)
+        else if (std::isfinite(x) && size != 0)
           x += u * (size * unit + (size < r.least / r.unit * 4 ? r.least * 2 : 0));
       }
       if (type == DType::f16 ? run_ % 2 == 1 && std::fabs(x) > r.most * 1.0001

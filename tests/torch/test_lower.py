@@ -287,7 +287,7 @@ CASES = {
     "mode": (lambda x: (*x.mode(), *x.mode(0, True), x.mode(1)[0]), (X,), ANY),
     "sort_0d": (lambda x: (*x.sort(), *x.topk(1), *x.kthvalue(1), *x.median(0), *x.nanmedian(0), x.median(), *x.mode(), *x.cummax(0), *x.cummin(0), x.cumprod(0)), (t(),), F32),
     "sort_empty": (lambda x: (*x.sort(), *x.sort(1), *x.topk(0, 1), *x.topk(2, 0), *x.cummax(0), *x.cummin(1), x.cumprod(0), *x.mode(0), x.median(), x.nanmedian()), (t(3, 0),), F32),
-    "nonzero_static": (lambda x: [y.nonzero_static(size=n, fill_value=f) for y in (x > 0, x[:, 1], x[None] * 0, x.double(), x[:0]) for n, f in ((4, -1), (20, 7), (0, 0))], (X,), FLOATS + (torch.int64,)),
+    "nonzero_static": (lambda x: [y.nonzero_static(size=n, fill_value=f) for y in (x > 0, x[:, 1], x[None] * 0, x.double(), x[:0], x[0, 0]) for n, f in ((4, -1), (20, 7), (0, 0))], (X,), FLOATS + (torch.int64,)),
     "search": (lambda x, y: (torch.searchsorted(x.sort()[0], x), torch.searchsorted(x.sort()[0], x, right=True, out_int32=True), torch.searchsorted(y, x, side="right", sorter=y.argsort()), torch.searchsorted(y.sort()[0], 1.5), torch.bucketize(x, y.sort()[0], right=True), torch.bucketize(2, y), torch.searchsorted(y, x), torch.bucketize(x, y.double())), (X, Y), FLOATS + INTS),
     "histc": (lambda x: (x.histc(), x.histc(7, -2, 3), x.histc(4, 1, 1), x.round().histc(8, -4, 4), (x * 0 + 2).histc(5), torch.where(x > 3, math.nan, x).histc(6, -4, 4)), (X,), (torch.float64, torch.float32)),
     "running": (lambda x: (*x.cummax(0), *x.cummin(1), x.cummax(1)[0], x.cummin(0)[1], x.cumprod(0), x.cumprod(1), x.cumprod(1, dtype=torch.float64)), (X,), ANY),

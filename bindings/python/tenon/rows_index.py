@@ -402,8 +402,10 @@ def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=Fal
 @row("nonzero_static")
 def _(e, x, size, fill_value=-1):
     """Elements that are not zero are numbered; the first ones write their place at their number, all others behind the end."""
-    if x.rank == 0 or not isinstance(size, int):
-        raise Unsupported("nonzero_static of a scalar, or of a symbolic size")
+    if x.rank == 0:
+        return e.full(0, "i64", e.shape)  # a place has no coordinates
+    if not isinstance(size, int):
+        raise Unsupported("nonzero_static of a symbolic size")
     number = lambda n: e.full(n, "i64")
     count = symexpr.product(x.shape)
     found = e.reshape(e.map("ne", x, e.scalar_like(x, 0)), [count])
