@@ -93,8 +93,8 @@ using Bits32 = Bits<uint32_t, 0x7f800000>;
 using BitsOfBf16 = Bits<uint16_t, 0x7f80>;
 using BitsOfF16 = Bits<uint16_t, 0x7c00>;
 
-float relu(float x) { return x <= 0 ? 0 : x; }  // NaN stays
-float gelu(float x) { return static_cast<float>(0.5 * x * std::erfc(-x * (std::numbers::sqrt2 / 2))); }
+float exact_relu(float x) { return x <= 0 ? 0 : x; }  // NaN stays
+float exact_gelu(float x) { return static_cast<float>(0.5 * x * std::erfc(-x * (std::numbers::sqrt2 / 2))); }
 
 // f of each element, which T holds the bits of.
 template <class T, class Widen, class Narrow>
@@ -120,7 +120,7 @@ void exact_map(OpId map, const Array& array, void* data) {
   const Runs runs = runs_of(array);
   void* at = static_cast<char*>(data) + array.offset;
   TENON_CHECK(map == ops::relu || map == ops::gelu, "a map that calls of the library do not redo");
-  float (*const f)(float) = map == ops::relu ? relu : gelu;
+  float (*const f)(float) = map == ops::relu ? exact_relu : exact_gelu;
   switch (array.dtype) {
     case DType::bf16: return map_each<uint16_t>(runs, at, f, bf16_to_f32, f32_to_bf16);
     case DType::f16: return map_each<uint16_t>(runs, at, f, f16_to_f32, f32_to_f16);

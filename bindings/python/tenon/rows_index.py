@@ -407,6 +407,7 @@ def _(e, x, size, fill_value=-1):
     if not isinstance(size, int):
         raise Unsupported("nonzero_static of a symbolic size")
     number = lambda n: e.full(n, "i64")
+    positive = lambda n: e.map("maximum", number(n), number(1))
     count = symexpr.product(x.shape)
     found = e.reshape(e.map("ne", x, e.scalar_like(x, 0)), [count])
     numbers = e.op("cumsum", [e.cast(found, "i64")], "i64", [count], axis=0)
@@ -416,6 +417,6 @@ def _(e, x, size, fill_value=-1):
     columns = []
     for axis in range(x.rank):
         behind = symexpr.product(x.shape[axis + 1:])
-        column = e.map("remainder", e.map("floor_div", places, number(behind)), number(x.shape[axis]))
+        column = e.map("remainder", e.map("floor_div", places, positive(behind)), positive(x.shape[axis]))
         columns.append(e.reshape(e.map("where", missing, number(fill_value), column), [size, 1]))
     return e.concat(columns, 1)
