@@ -292,6 +292,11 @@ TEST(OneDnn, Convolution) {
        {{2, 9, 9, 16}, {32, 16, 3, 3}, {32}},
        "weights packed",
        {1, 2}},
+      {"a filter for each channel",
+       "graph @f(%x: f32[N,6,L], %w: f32[6,1,4]) {\n %y = convolution(%x, %w){strides=[1], padding=[3], "
+       "padding_high=[0], dilations=[1], groups=6}\n return %y\n}",
+       {{2, 6, 21}, {6, 1, 4}},
+       "kernel @mul_sum_f32("},
       {"groups",
        "graph @f(%x: f32[N,16,9,9], %w: f32[32,8,3,3]) {\n %y = convolution(%x, %w){" CONV
        ", groups=2}\n return %y\n}",

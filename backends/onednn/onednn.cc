@@ -72,11 +72,25 @@ bool is_by_vector(const Graph& graph, const Node& node) {
   return b.size() == 2 && (a.size() == 1 || (a.size() == 2 && a[0] == Dim(1)));
 }
 
+// A convolution along one axis of which every channel is for itself, with few taps: few products for each element. Loops
+// read the signal as it lies; the library would have it turned, and its code for one axis is slow.
+bool is_depthwise_filter(const Graph& graph, const Node& node) {
+  constexpr int64_t kMostTaps = 64;
+  if (node.op != ops::convolution || attr_as<bool>(node, "transposed")) return false;
+  const Dims &x = graph.type(node.inputs[0]).shape, &w = graph.type(node.inputs[1]).shape;
+  const bool last = attr_as<std::string>(node, "layout") == "channels_last";
+  const Dim channels = x[last ? x.size() - 1 : 1], groups = attr_as<Dim>(node, "groups");
+  return x.size() == 3 && channels == groups && w[0] == groups && w[2].is_const() &&
+         w[2].value() <= kMostTaps;
+}
+
 Bid ask(const Graph& graph, std::span<const ValueId> members) {
   if (is_by_vector(graph, graph.node(members[0])))
     return {false, 0, "a product with one vector: loops read the matrix as fast"};
   if (is_batch_of_vectors(graph, graph.node(members[0])))
     return {false, 0, "a batch of products of one row or column: loops read the matrices as fast"};
+  if (is_depthwise_filter(graph, graph.node(members[0])))
+    return {false, 0, "a depthwise convolution of few taps along one axis: loops read the signal as it lies"};
   auto recipe = make_recipe(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
   if (!recipe.ok()) return {false, 0, recipe.status().message()};
   const Sizes sizes = probe_sizes(graph);
