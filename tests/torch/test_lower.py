@@ -473,8 +473,12 @@ def test_every_row_is_covered():
                 with torch.no_grad():
                     torch.compile(f, backend="tenon", fullgraph=True)(*[m(dtype) for m in makers])
         torch._dynamo.reset()
-        drawn = torch.compile(lambda x: (torch.bernoulli(x, 0.5), torch.rand(3, 5), torch.rand_like(x)), backend="tenon",
-                              fullgraph=True, options={"rng": "fast"})  # tests/torch/test_random.py looks at the numbers
+        def draw(x):  # tests/torch/test_random.py looks at the numbers
+            in_place = ("uniform_", ()), ("normal_", ()), ("log_normal_", ()), ("exponential_", ()), ("cauchy_", ()), ("geometric_", (0.5,))
+            return (torch.bernoulli(x, 0.5), torch.rand(3, 5), torch.rand_like(x), torch.randn(3), torch.randn_like(x), torch.normal(0.0, 1.0, (3,)),
+                    torch.normal(x, 1.0), torch.normal(0.0, x), torch.normal(x, x), *[getattr(x.clone(), name)(*given) for name, given in in_place])
+
+        drawn = torch.compile(draw, backend="tenon", fullgraph=True, options={"rng": "fast"})
         drawn(torch.zeros(3, 5))
     finally:
         lower.lower_node = partition.lower.lower_node = original

@@ -72,6 +72,42 @@ def test_the_numbers_are_those_of_the_seeds():
 
 
 @torch.no_grad()
+def test_other_distributions_are_functions_of_uniform_numbers():
+    def f(x, like):
+        new = lambda: torch.empty(6, 5)
+        return (torch.randn(30), torch.randn_like(x), new().normal_(2, 3), torch.normal(0.5, 2.0, (6, 5)), torch.normal(x, 0.25), torch.normal(x, x),
+                torch.normal(2.0, x), new().uniform_(-1, 3), new().exponential_(0.5), new().log_normal_(0.5, 0.25), new().cauchy_(1, 2), new().geometric_(0.3),
+                torch.randn_like(like))
+
+    normal = torch.special.ndtri
+    x = torch.rand(6, 5) + 0.5
+    expected = [normal, lambda v: normal(v).view(6, 5), lambda v: normal(v) * 3 + 2, lambda v: normal(v) * 2 + 0.5, lambda v: normal(v) / 4 + x.flatten(),
+                lambda v: (normal(v) + 1) * x.flatten(), lambda v: normal(v) * x.flatten() + 2, lambda v: v * 4 - 1, lambda v: v.log() * -2,
+                lambda v: (normal(v) / 4 + 0.5).exp(), lambda v: (math.pi * (v - 0.5)).tan() * 2 + 1, lambda v: (v.log() / math.log(0.7)).ceil(), normal]
+    numbers = seeds(5, len(expected))
+    torch.manual_seed(5)
+    like = torch.empty(6, 5, dtype=torch.bfloat16)
+    got = fast(f)(x, like)
+    for g, seed, want in zip(got, numbers, expected, strict=True):
+        slack = {"rtol": 1e-2, "atol": 1e-2} if g.dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+        torch.testing.assert_close(g.flatten().double(), want(uniform(seed, 30).double() + 2**-25).flatten(), **slack)
+    assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_distributions_have_their_means_and_ends():
+    n = 1 << 20
+    for draw, mean, deviation in ((lambda x: torch.randn_like(x), 0, 1), (lambda x: x.clone().exponential_(2.0), 0.5, 0.5),
+                                  (lambda x: x.clone().uniform_(2, 5), 3.5, 3 / 12**0.5), (lambda x: x.clone().geometric_(0.25), 4, 12**0.5)):
+        y = fast(draw)(torch.empty(n))
+        assert y.isfinite().all() and abs(y.mean().item() - mean) < 6 * deviation / n**0.5 and abs(y.std().item() / deviation - 1) < 0.02
+    y = fast(lambda x: x.clone().uniform_(2, 5))(torch.empty(n))
+    assert y.min() >= 2 and y.max() < 5
+    assert fast(lambda x: torch.randn_like(x))(torch.empty(5, dtype=torch.float64)).dtype == torch.float64     # PyTorch's
+    assert list(tenon.stats()["fallback_reasons"]) == ["random numbers of f64"]
+
+
+@torch.no_grad()
 def test_bias_dropout_and_residual_are_one_kernel(library):
     def f(x, b, r):
         return F.layer_norm(F.dropout(x + b, 0.1) + r, (48,))

@@ -30,4 +30,4 @@ def row(*names, view=False):
 
 
 from . import (rows_backward, rows_contract, rows_copy, rows_index, rows_map, rows_more, rows_move, rows_pool,  # noqa: E402,F401
-               rows_sort, rows_special)  # they fill the table
+               rows_random, rows_sort, rows_special)  # they fill the table

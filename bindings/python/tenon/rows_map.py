@@ -395,42 +395,6 @@ def _(e, x, dtype):
     return e.cast(x, e.dtype)
 
 
-# --- random numbers ---------------------------------------------------------------------------------------------------
-def _masked(e, x, mask, scale):
-    """x * mask * scale, rounded once: NaN and infinities become NaN where the mask is 0."""
-    v = e.wide(x)
-    return e.cast(e.map("mul", e.map("mul", v, e.cast(mask, v.dtype)), e.scalar_like(v, scale)), x.dtype)
-
-
-@row("native_dropout")
-def _(e, x, p, train=None):
-    if train is False:
-        return x, e.full(True, "bool", x.shape) if e.used(1) else None
-    if not 0 < p < 1:
-        raise Unsupported("dropout of everything, or of nothing")
-    kept = e.map("lt", e.uniform(x.shape), e.full(1 - p, "f32"))
-    return _masked(e, x, kept, 1 / (1 - p)), kept
-
-
-@row("native_dropout_backward")
-def _(e, gradient, mask, scale):
-    return _masked(e, gradient, mask, scale)
-
-
-@row("bernoulli.p")
-def _(e, x, p=0.5, generator=None):
-    if generator is not None:
-        raise Unsupported("random numbers of a generator of their own")
-    return e.map("lt", e.uniform(x.shape), e.full(float(p), "f32"))
-
-
-@row("rand", "rand_like")
-def _(e, *_, **__):
-    if e.dtype != "f32":
-        raise Unsupported(f"random numbers of {e.dtype}")
-    return e.uniform(e.shape)
-
-
 @row("copy")
 def _(e, x, source, non_blocking=False):
     return e.expand(e.cast(source, e.dtype), e.shape)

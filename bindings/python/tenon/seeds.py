@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from . import lower
+from .rows_random import DRAWING
 
 aten = torch.ops.aten
 
@@ -45,4 +46,4 @@ def draws(n):
         arguments = {**dict(zip(("input", "p", "train"), n.args)), **n.kwargs}
         p = arguments["p"]
         return arguments.get("train") is not False and isinstance(p, float) and 0 < p < 1
-    return n.target in (aten.bernoulli.p, aten.rand.default, aten.rand_like.default)
+    return str(n.target) in DRAWING

@@ -1,0 +1,134 @@
+"""Rows that draw random numbers, with options={"rng": "fast"}, and dropout. Numbers of other distributions are functions of
+one uniform number each, f32 with 24 random bits, so that tails end: a normal number is within 5.5 standard deviations. How
+rows are written: rows.py.
+
+Tested by tests/torch/test_random.py.
+"""
+
+import math
+
+from .lower import FLOATS
+from .rows import row
+from .symexpr import Unsupported
+
+DRAWING = set()  # the overloads that draw; native_dropout draws where seeds.draws says so
+
+
+def draws(*names):
+    def add(emit):
+        row(*names)(emit)
+        DRAWING.update(f"aten.{name}" if "." in name else f"aten.{name}.default" for name in names)
+        return emit
+
+    return add
+
+
+def _masked(e, x, mask, scale):
+    """x * mask * scale, rounded once: NaN and infinities become NaN where the mask is 0."""
+    v = e.wide(x)
+    return e.cast(e.map("mul", e.map("mul", v, e.cast(mask, v.dtype)), e.scalar_like(v, scale)), x.dtype)
+
+
+@row("native_dropout")
+def _(e, x, p, train=None):
+    if train is False:
+        return x, e.full(True, "bool", x.shape) if e.used(1) else None
+    if not 0 < p < 1:
+        raise Unsupported("dropout of everything, or of nothing")
+    kept = e.map("lt", e.uniform(x.shape), e.full(1 - p, "f32"))
+    return _masked(e, x, kept, 1 / (1 - p)), kept
+
+
+@row("native_dropout_backward")
+def _(e, gradient, mask, scale):
+    return _masked(e, gradient, mask, scale)
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+def _no_generator(generator):
+    if generator is not None:
+        raise Unsupported("random numbers of a generator of their own")
+
+
+def _number(e, x):
+    return e.wide(x) if hasattr(x, "dtype") else e.full(float(x), "f32")
+
+
+def _inside(e):
+    """Random numbers of (0, 1) as f32, for results that are floats of no more bits."""
+    if e.dtype not in FLOATS or e.dtype == "f64":
+        raise Unsupported(f"random numbers of {e.dtype}")
+    return e.map("minimum", e.map("add", e.uniform(e.shape), e.full(2.0**-25, "f32")), e.full(1 - 2.0**-24, "f32"))
+
+
+def _scaled(e, x, scale, offset):
+    return e.map("add", e.map("mul", x, _number(e, scale)), _number(e, offset))
+
+
+@draws("bernoulli.p")
+def _(e, x, p=0.5, generator=None):
+    _no_generator(generator)
+    return e.map("lt", e.uniform(e.shape), e.full(float(p), "f32"))
+
+
+@draws("rand", "rand_like")
+def _(e, *_, **__):
+    if e.dtype != "f32":
+        raise Unsupported(f"random numbers of {e.dtype}")
+    return e.uniform(e.shape)
+
+
+@draws("uniform")
+def _(e, x, low=0.0, high=1.0, generator=None, **bounds):
+    _no_generator(generator)
+    low, high = bounds.get("from", low), bounds.get("to", high)
+    y = e.map("add", e.map("mul", e.uniform(e.shape), e.full(high - low, "f32")), e.full(float(low), "f32"))
+    if e.dtype != "f32":
+        raise Unsupported(f"random numbers of {e.dtype}")
+    return e.map("where", e.map("lt", y, e.full(float(high), "f32")), y, e.full(float(low), "f32"))  # the sum may round up
+
+
+@draws("randn", "randn_like")
+def _(e, *_, **__):
+    return e.map("ndtri", _inside(e))
+
+
+@draws("normal_functional")
+def _(e, x, mean=0.0, std=1.0, generator=None):
+    _no_generator(generator)
+    return _scaled(e, e.map("ndtri", _inside(e)), std, mean)
+
+
+@draws("normal.float_float", "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
+def _(e, mean=0.0, std=1.0, size=None, generator=None, **_):
+    _no_generator(generator)
+    return _scaled(e, e.map("ndtri", _inside(e)), std, mean)
+
+
+@draws("log_normal")
+def _(e, x, mean=1.0, std=2.0, generator=None):
+    _no_generator(generator)
+    return e.map("exp", _scaled(e, e.map("ndtri", _inside(e)), std, mean))
+
+
+@draws("exponential")
+def _(e, x, lambd=1.0, generator=None):
+    _no_generator(generator)
+    return _scaled(e, e.map("log", _inside(e)), -1 / lambd, 0.0)
+
+
+@draws("cauchy")
+def _(e, x, median=0.0, sigma=1.0, generator=None):
+    _no_generator(generator)
+    turned = e.map("mul", e.map("sub", _inside(e), e.full(0.5, "f32")), e.full(math.pi, "f32"))
+    return _scaled(e, e.map("tan", turned), sigma, median)
+
+
+@draws("geometric")
+def _(e, x, p, generator=None):
+    """How often a coin is thrown until it shows its first head."""
+    _no_generator(generator)
+    if not 0 < p < 1:
+        raise Unsupported("a coin with one side")
+    throws = e.map("ceil", e.map("mul", e.map("log", _inside(e)), e.full(1 / math.log1p(-p), "f32")))
+    return e.map("maximum", throws, e.full(1.0, "f32"))
