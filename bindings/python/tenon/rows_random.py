@@ -7,7 +7,7 @@ Tested by tests/torch/test_random.py.
 
 import math
 
-from .lower import FLOATS
+from .lower import FLOATS, Value
 from .rows import row
 from .symexpr import Unsupported
 
@@ -16,7 +16,12 @@ DRAWING = set()  # the overloads that draw; native_dropout draws where seeds.dra
 
 def draws(*names):
     def add(emit):
-        row(*names)(emit)
+        @row(*names)
+        def checked(e, *args, generator=None, **named):
+            if generator is not None:
+                raise Unsupported("random numbers of a generator of their own")
+            return emit(e, *args, **named)
+
         DRAWING.update(f"aten.{name}" if "." in name else f"aten.{name}.default" for name in names)
         return emit
 
@@ -45,13 +50,14 @@ def _(e, gradient, mask, scale):
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
-def _no_generator(generator):
-    if generator is not None:
-        raise Unsupported("random numbers of a generator of their own")
-
-
 def _number(e, x):
-    return e.wide(x) if hasattr(x, "dtype") else e.full(float(x), "f32")
+    return e.wide(x) if isinstance(x, Value) else e.full(float(x), "f32")
+
+
+def _uniform(e):
+    if e.dtype != "f32":
+        raise Unsupported(f"random numbers of {e.dtype}")
+    return e.uniform(e.shape)
 
 
 def _inside(e):
@@ -66,26 +72,20 @@ def _scaled(e, x, scale, offset):
 
 
 @draws("bernoulli.p")
-def _(e, x, p=0.5, generator=None):
-    _no_generator(generator)
+def _(e, x, p=0.5):
     return e.map("lt", e.uniform(e.shape), e.full(float(p), "f32"))
 
 
 @draws("rand", "rand_like")
 def _(e, *_, **__):
-    if e.dtype != "f32":
-        raise Unsupported(f"random numbers of {e.dtype}")
-    return e.uniform(e.shape)
+    return _uniform(e)
 
 
 @draws("uniform")
-def _(e, x, low=0.0, high=1.0, generator=None, **bounds):
-    _no_generator(generator)
+def _(e, x, low=0.0, high=1.0, **bounds):
     low, high = bounds.get("from", low), bounds.get("to", high)
-    y = e.map("add", e.map("mul", e.uniform(e.shape), e.full(high - low, "f32")), e.full(float(low), "f32"))
-    if e.dtype != "f32":
-        raise Unsupported(f"random numbers of {e.dtype}")
-    return e.map("where", e.map("lt", y, e.full(float(high), "f32")), y, e.full(float(low), "f32"))  # the sum may round up
+    y = _scaled(e, _uniform(e), high - low, low)
+    return e.map("where", e.map("lt", y, _number(e, high)), y, _number(e, low))  # the sum may round up
 
 
 @draws("randn", "randn_like")
@@ -94,40 +94,34 @@ def _(e, *_, **__):
 
 
 @draws("normal_functional")
-def _(e, x, mean=0.0, std=1.0, generator=None):
-    _no_generator(generator)
+def _(e, x, mean=0.0, std=1.0):
     return _scaled(e, e.map("ndtri", _inside(e)), std, mean)
 
 
 @draws("normal.float_float", "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
-def _(e, mean=0.0, std=1.0, size=None, generator=None, **_):
-    _no_generator(generator)
+def _(e, mean=0.0, std=1.0, size=None, **_):
     return _scaled(e, e.map("ndtri", _inside(e)), std, mean)
 
 
 @draws("log_normal")
-def _(e, x, mean=1.0, std=2.0, generator=None):
-    _no_generator(generator)
+def _(e, x, mean=1.0, std=2.0):
     return e.map("exp", _scaled(e, e.map("ndtri", _inside(e)), std, mean))
 
 
 @draws("exponential")
-def _(e, x, lambd=1.0, generator=None):
-    _no_generator(generator)
+def _(e, x, lambd=1.0):
     return _scaled(e, e.map("log", _inside(e)), -1 / lambd, 0.0)
 
 
 @draws("cauchy")
-def _(e, x, median=0.0, sigma=1.0, generator=None):
-    _no_generator(generator)
+def _(e, x, median=0.0, sigma=1.0):
     turned = e.map("mul", e.map("sub", _inside(e), e.full(0.5, "f32")), e.full(math.pi, "f32"))
     return _scaled(e, e.map("tan", turned), sigma, median)
 
 
 @draws("geometric")
-def _(e, x, p, generator=None):
+def _(e, x, p):
     """How often a coin is thrown until it shows its first head."""
-    _no_generator(generator)
     if not 0 < p < 1:
         raise Unsupported("a coin with one side")
     throws = e.map("ceil", e.map("mul", e.map("log", _inside(e)), e.full(1 / math.log1p(-p), "f32")))
