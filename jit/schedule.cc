@@ -20,7 +20,7 @@ bool mergeable(DimTable& dims, const std::vector<LoopAxis>& axes, uint32_t outer
   });
 }
 
-// Unit steps make vector loads, other steps make gathers, of as many lines as elements if they are long; a store counts twice.
+// Unit steps make vector loads, other steps make gathers; those with long steps touch a line for each element. A store counts twice.
 int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<Access>& accesses) {
   constexpr int64_t kShortStep = 4;
   int score = 0;
@@ -29,10 +29,8 @@ int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<A
     const int weight = a.store ? 2 : 1;
     if (c == Dim(1))
       score += weight;
-    else if (c.is_const() && std::abs(c.value()) <= kShortStep)
-      score -= c == Dim(0) ? 0 : weight;
-    else
-      score -= 2 * weight;
+    else if (c != Dim(0))
+      score -= c.is_const() && std::abs(c.value()) <= kShortStep ? weight : 2 * weight;
   }
   return score;
 }
