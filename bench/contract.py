@@ -1,4 +1,4 @@
-"""What `./dev bench ops` may find slower than eager, and why: the file ops_contract.txt, held against a run.
+"""The contract ops_contract.txt lists what `./dev bench ops` may find slower than eager, and why; a run is compared with it.
 
 A line is: functions, dtypes and sizes (comma-separated, * for all), the most that Tenon's time may be of eager's, the reason.
 Tested by tests/torch/test_bench.py.

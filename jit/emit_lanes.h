@@ -107,7 +107,7 @@ class LaneEmitter {
   std::vector<std::string> read_crossing(const Stmt& load);
   // Stores what W steps of `var` have left in columns_: the same the other way round.
   void write_crossing(const Stmt& store, std::vector<std::string> columns);
-  // Of W vectors the first elements, the second ones, ...
+  // Transposes W vectors of W elements: returns the vector of the first elements, of the second ones, ...
   std::vector<std::string> turned(std::vector<std::string> rows, const std::string& wide,
                                   const std::string& name);
   void emit_store(const Stmt& s);

@@ -526,7 +526,7 @@ class Emitter : LaneEmitter {
 
   // ---- statements ----
 
-  // Of lanes that do not exist the operands are anything.
+  // Lanes that do not exist have any operands.
   void emit_check(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes) {
     std::string bad = expand_at(op(s.op).fault.llvm, operands, operand, DType::b8, lanes, "bad");
     if (lanes > 1) {

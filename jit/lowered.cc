@@ -101,7 +101,7 @@ bool reads_then_writes(const Kernel& kernel, int in, int out) {
          (*read.block)[read.at].address == (*write.block)[write.at].address;
 }
 
-// Of a group with several outputs: one kernel touches both, and reads each element right before it writes it.
+// Whether, in a group with several outputs, one kernel touches both, and reads each element right before it writes it.
 bool dies_into(std::span<const LoweredKernel> kernels, ValueId in, ValueId out) {
   const LoweredKernel* only = nullptr;
   for (const LoweredKernel& k : kernels) {

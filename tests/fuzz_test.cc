@@ -65,7 +65,7 @@ TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
   EXPECT_LE(static_cast<double>(says_nothing), kMostSaysNothing * static_cast<double>(elements));
 }
 
-// What a graph means does not depend on a pass.
+// The meaning of a graph does not depend on a pass.
 TEST(Fuzz, EachPassMayBeLeftOut) {
   const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 2000) / 8;
   const auto passes = optional_passes();

@@ -58,7 +58,7 @@ std::function<Status()> running(std::string text, Shapes in, Shapes out, std::ve
         for (int64_t n : shapes[i])
           if (__builtin_mul_overflow(elements, n, &elements) || elements < 0 || elements > 1 << 24)
             elements = 0;
-        // Of tensors too large to be: a pointer to little. Whoever follows it beyond that, the sanitizer sees.
+        // A tensor too large to exist points to a little memory. The sanitizer sees whoever reads beyond it.
         storage.emplace_back(new int64_t[static_cast<size_t>(elements) + 1]);
         list.push_back({storage.back().get(), type_of(i), shapes[i], {}});
       }

@@ -415,7 +415,7 @@ TEST(Run, FaultsEndARunAndNoOther) {
         return %y
       })",
                    {d, d}, 1, 0, "%q = remainder", ": integer division by zero", options, false);
-      // Of two nodes in one kernel the one whose values are wrong.
+      // The error names the one of two nodes in a kernel whose values are wrong.
       const char* both = R"(graph @f(%x: i32[N], %i: i64[K], %d: i32[K]) {
         %g = gather(%x, %i){axis=0}
         %q = trunc_div(%g, %d)

@@ -121,7 +121,7 @@ class StridedCases {
                 "], padding_high=[" + pads + "], dilations=[" + ones + "], groups=" + std::to_string(groups) +
                 (transposed ? ", transposed=true" : "") + (last ? ", layout=\"channels_last\"" : "") + "}");
   }
-  // Of images the number alone may be a symbol.
+  // Only the number of images may be a symbol.
   void count_images() { in_.say({in_.said().symbols, shape_.size()}); }
   std::string average() {
     const bool last = one_in(2);

@@ -72,8 +72,8 @@ bool is_by_vector(const Graph& graph, const Node& node) {
   return b.size() == 2 && (a.size() == 1 || (a.size() == 2 && a[0] == Dim(1)));
 }
 
-// A convolution along one axis of which every channel is for itself, with few taps: few products for each element. Loops
-// read the signal as it lies; the library would have it turned, and its code for one axis is slow.
+// A depthwise convolution along one axis with few taps takes few products for each element. Loops read the signal as it lies;
+// the library wants it transposed, and its code for one axis is slow.
 bool is_depthwise_filter(const Graph& graph, const Node& node) {
   constexpr int64_t kMostTaps = 64;
   if (node.op != ops::convolution || attr_as<bool>(node, "transposed")) return false;

@@ -9,7 +9,7 @@
 
 namespace tenon::rows {
 
-// Of a float given by its bits; kInfinity: those of infinity.
+// Reads a float given by its bits; kInfinity: the bits of infinity.
 template <class Bits, Bits kInfinity>
 struct FloatKey {
   using Stored = Bits;

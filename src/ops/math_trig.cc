@@ -16,8 +16,8 @@ constexpr std::array kHalfPiF32{0x1.921fb6p+0, -0x1.777a5cp-25, -0x1.ee59dap-50}
 constexpr std::array kHalfPiF64{0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54, -0x1.f1976b7ed8fbcp-110};
 constexpr double kInverseHalfPi = 0x1.45f306dc9c883p-1;
 
-// x = n pi / 2 + r with a whole n, of which there are the bits: the lowest two are the integer's. |r| <= 0.89, since n of an x
-// between two multiples may be either.
+// x = n pi / 2 + r with a whole n. The field n holds a float's bits, whose lowest two are those of the integer. |r| <= 0.89: an x
+// halfway between two multiples may get either n.
 struct Turned {
   Val n, sin_r, cos_r;
 };
@@ -49,7 +49,7 @@ Val sine(Val x, int quarters) {
   return from_bits(bits(y) ^ negative);
 }
 
-// y, or NaN, which is a question to the row *_far, where n of `turned` would be wrong by more.
+// y, or NaN where n of `turned` would be wrong by more: the row *_far computes those.
 Val if_near(Val x, Val y) { return where(abs(x) < pick(x, 0x1p20, 0x1p30), y, kNaN); }
 
 // (atan z - z) / z^3 in z^2, |z| <= 1, relative error of atan f32 2^-25, f64 2^-57

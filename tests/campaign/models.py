@@ -34,7 +34,7 @@ SMALL = {
     128: "vocab_size max_position_embeddings n_positions vocab_size_per_layer_input max_seq_len max_sequence_length n_ctx num_codebook_entries",
 }
 SMALL = {name: size for size, names in SMALL.items() for name in names.split()}
-# What single types need besides.
+# Single types need these settings besides.
 OWN = {
     "efficientnet": {"width_coefficient": 0.5, "depth_coefficient": 0.5, "hidden_dim": 640},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},

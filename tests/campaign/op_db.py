@@ -26,7 +26,7 @@ EXPECTED = ROOT / "tests" / "campaign" / "op_db_expected.txt"
 WORST = ("native", "pytorch", "random", "illegal", "not traceable", "pytorch wrong", "unstable", "wrong", "raised", "timeout", "crash", "tool")
 # Their answers are what memory holds.
 UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "torch.ops.aten._empty_affine_quantized")
-# Which of equal elements their indices name is left open by PyTorch's documentation; the place of `dim` among the arguments.
+# PyTorch's documentation leaves open which of equal elements the indices of these name. Each has the place of `dim` among its arguments.
 OF_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
 # Eager reads beyond what an expanded axis has in memory.
 OVERREADING = ("median", "nanmedian", "masked.median")

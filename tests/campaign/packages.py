@@ -73,7 +73,7 @@ def imported(name):
             del sys.modules[key]
 
 
-# What a model is fed: (size, generator) -> its arguments, in a row or by name.
+# These functions make the arguments of a model, in a row or by name, from a size and a generator.
 
 def image(side=32, channels=3, depth=()):
     return lambda s, g: [torch.randn(s["batch"], channels, *depth, side, side, generator=g)]
@@ -107,7 +107,7 @@ def graph(width=16):
 
 
 def latents(channels=4, side=8, text=0, pooled=0, depth=(), **more):
-    """What a denoiser takes: latents, a time, and a text that conditions it."""
+    """A denoiser takes latents, a time, and a text that conditions it."""
     def inputs(s, g):
         found = {"hidden_states": torch.randn(s["batch"], channels, *depth, side, side, generator=g),
                  "timestep": torch.randint(0, 900, (s["batch"],), generator=g)}

@@ -17,7 +17,7 @@ _MODES = {"sum": "add", "add": "add", "mean": "add", "prod": "mul", "multiply": 
 
 
 def neutral(mode, dtype):
-    """What a fold of this mode starts with."""
+    """A fold of this mode starts with this value."""
     if mode in ("add", "mul"):
         return 0 if mode == "add" else 1
     low = mode == "max"

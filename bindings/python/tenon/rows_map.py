@@ -200,7 +200,7 @@ def _(e, x, bound):
 
 
 def _bounded(e, head, x, bound):
-    """Of two zeros both ops take the second operand; PyTorch takes x where the bound is a number."""
+    """Both ops take the second of two zeros; PyTorch takes x where the bound is a number."""
     number = not isinstance(bound, Value)
     x, bound = e.promote(Promotion.DEFAULT, x, bound)
     return e.map(head, bound, x) if number else e.map(head, x, bound)

@@ -200,7 +200,7 @@ def _(e, x, pad, value=0):
 
 @row(*(f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3)))
 def _(e, x, padding):
-    """Rows are picked by their place; the last axis, where that would pick element by element, is put together from three parts."""
+    """Outer axes are gathered by index. The last axis, which a gather would read element by element, is a concatenation of three parts."""
     reflects = e.node.target._opname.startswith("reflection")
     for i in reversed(range(len(padding) // 2)):
         low, high = padding[2 * i:2 * i + 2]
@@ -223,7 +223,7 @@ def _padded_by_place(e, x, axis, low, high, reflects):
 
 
 def _padded_in_parts(e, x, axis, low, high, reflects):
-    """Below 0 is a part of x that is left out."""
+    """A negative low or high crops x."""
     n = x.shape[axis]
 
     def edge(count, start):
