@@ -158,12 +158,13 @@ class Program:
     before it dies."""
 
     last_words = None
-    frozen_with = None  # weak reference to what packed its parameters (runner.Frozen)
+    frozen_with = None  # weak reference to what packed its parameters (packing.Frozen)
 
     def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off", device=CPU, context=None, graphs="auto", verify=0):
         """context: of memory on the device, from context()."""
         lib = library()
-        self.handle = c_void_p()
+        self.text, self.options = text, (specialize, device, context, graphs, verify)
+        self.num_threads, self.constants, self.handle = num_threads, [], c_void_p()
         self._release = lib.tenon_program_release
         graph = c_void_p()
         data = text.encode()
@@ -189,6 +190,12 @@ class Program:
             pass
         self.handle = None
         self._release(handle)
+
+    def again(self, freeze, pointers=()):
+        """A program of the same text and options, with other parameters packed, or none."""
+        new = Program(self.text, freeze, self.num_threads, pointers, *self.options)
+        new.constants = self.constants
+        return new
 
     def update_params(self, pointers):
         check(library().tenon_program_update_params(self.handle, (c_void_p * len(pointers))(*pointers), len(pointers)))

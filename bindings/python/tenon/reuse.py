@@ -71,13 +71,13 @@ class Template:
                         for n in segment.outputs]
         self.symbols, self.ranges = list(segment.symbols), partition.ranges(segment)
         self.equalities = partition.equalities(segment)
-        self.frozen = frozen
+        self.frozen = [(number, weakref.ref(tensor)) for number, tensor in frozen]
         self.lasting = [*self.inputs, *(line for line in self.lines if line.view is None), *self.outputs]
         self.key = ("\n".join(line.text for line in self.lasting), tuple(number for number, _ in frozen), options)
 
     def values_for(self, other):
         """What this template's symbols have to be, in their order, to be `other`, which has the same key; or None."""
-        if any(a is not b for (_, a), (_, b) in zip(self.frozen, other.frozen)):
+        if any(a() is None or a() is not b() for (_, a), (_, b) in zip(self.frozen, other.frozen)):
             return None
         pairs = [pair for a, b in zip(self.lasting, other.lasting) for pair in zip(a.sizes, b.sizes)]
         values = {str(a): b for a, b in reversed(pairs) if symexpr.is_symbol(a)}

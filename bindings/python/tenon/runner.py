@@ -1,203 +1,22 @@
 """The compiled function: one generated Python function per graph, called with one list of arguments.
 
 A call runs programs and the host steps between them, and copies mutated inputs back at the end. A program's step (door.py)
-fills prepared DLTensors and allocates outputs with PyTorch's own strides. All DLTensors of a call live in one block of
-words, a frame; frames are pooled, so calls from several threads never share one. Shapes that depend on symbols are
-written into the frame per call, static ones never again. Tested by tests/torch/test_aot_semantics.py.
+fills the DLTensors of a frame (frames.py) and allocates outputs with PyTorch's own strides.
+Tested by tests/torch/test_aot_semantics.py.
 """
 
-import ctypes
+import functools
 import itertools
 import operator
 import re
-import threading
-import time
-import weakref
-from typing import NamedTuple
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
-from . import _abi, door, lower, symexpr
+from . import door, lower, symexpr
+from .frames import Layout, Part, Pool, Refusing
+from .packing import Frozen, Packings, packed_together
 from .partition import Segment
 from .refusal import Rescue, fixed
-
-_DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32),
-           "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8), "f8e4m3fn": (10, 8), "f8e5m2": (12, 8)}
-
-
-class Layout:
-    """The words of a frame: where each DLTensor stands, and what is known before a call."""
-
-    def __init__(self, device=_abi.CPU):
-        """device: of the tensors, (type, id) as in a DLTensor."""
-        self.words, self.pointers, self.segments, self.frozen, self.device = [0], [], [], None, tuple(device)
-        self.calls = 0  # the word that counts calls
-
-    def tensor(self, dtype, shape, strides, device=None):
-        """Adds a DLTensor; returns the index of its data word, and its rank if a size depends on symbols, else -1."""
-        kind, number = device or self.device
-        code, bits = _DLPACK[dtype]
-        at, rank = len(self.words), len(shape)
-        self.words += [0, kind | number << 32, rank | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0]
-        self.pointers += [(at + 3, at + 6), (at + 4, at + 6 + rank)]
-        static = all(isinstance(value, int) for value in (*shape, *strides))
-        self.words += [*shape, *strides] if static else [0] * (2 * rank)
-        self.words.append(0)  # so that the shape of rank 0 has an address too
-        return at, -1 if static else rank
-
-    def table(self, ats):
-        """Adds a list of addresses of DLTensors, None for NULL; returns (its first word, its length)."""
-        start = len(self.words)
-        self.words += [0] * len(ats)
-        self.pointers += [(start + i, at) for i, at in enumerate(ats) if at is not None]
-        return start, len(ats)
-
-    def word(self):
-        self.words.append(0)
-        return len(self.words) - 1
-
-    def scalar(self):
-        """Adds an i64 scalar with room for its value; returns the index of its data word and of the value."""
-        at, _ = self.tensor("i64", (), (), _abi.CPU)
-        value = self.word()
-        self.pointers.append((at, value))
-        return at, value
-
-    def bind(self):
-        """Makes the functions that run the segments."""
-        self.steps = []
-        for number, s in enumerate(self.segments):
-            plan, table = door.chosen.plan(*zip(*s.bound)), self.table(s.inputs)
-            calls = [(_abi.check, self.calls)] if not s.retry else [(None, self.calls), (_abi.check, -1)]
-            for fail, count in calls:
-                count = count if number == 0 else -1
-                self.steps.append(door.chosen.step(s.program, plan, table, s.outputs, s.made, fail, count, self.device))
-        return self
-
-    def with_programs(self, programs, frozen):
-        """The same words and more, for other programs. programs: (program, value of each of its symbols) per segment; a
-        value is an int, or the symbol of a value that the program before it was told too."""
-        new = Layout(self.device)
-        new.words, new.pointers, new.frozen = list(self.words), list(self.pointers), frozen
-        for (program, values), s in zip(programs, self.segments):
-            scalars = dict(zip(map(str, s.values), s.inputs))
-            for value in values:
-                if str(value) not in scalars:
-                    scalars[str(value)], word = new.scalar()
-                    new.words[word] = value
-            inputs = [scalars[str(value)] for value in values] + s.inputs[len(s.values):]
-            new.segments.append(s._replace(program=program, values=values, inputs=inputs))
-        return new.bind()
-
-    def make(self):
-        return Frame(self)
-
-
-class Part(NamedTuple):
-    """A segment in a layout."""
-
-    program: _abi.Program
-    values: list    # of its symbols
-    inputs: list    # their words, None for what is packed into the program
-    outputs: tuple  # first word of their table, and how many
-    bound: list     # (argument, word, rank) of what is bound: plan of door.step
-    made: list      # of door.step
-    retry: bool     # a second step follows, for when the first one refuses its buffers
-
-
-class Frame:
-    """One call's block of words. `at` is the frame for the door; `steps` run the programs, which are packed with `frozen`."""
-
-    __slots__ = ("block", "words", "at", "steps", "frozen")
-
-    def __init__(self, layout):
-        self.block = (ctypes.c_int64 * len(layout.words))(*layout.words)
-        base = ctypes.addressof(self.block)
-        for at, to in layout.pointers:
-            self.block[at] = base + 8 * to
-        self.words = memoryview(self.block).cast("B").cast("q")
-        self.at, self.steps, self.frozen = door.chosen.at(self), layout.steps, layout.frozen
-
-
-class Refusing:
-    """A frame in whose place the call runs without programs, because of an error: each step raises it."""
-
-    def __init__(self, frame, error):
-        def step(*_):
-            raise error
-
-        self.at, self.words, self.steps = frame.at, frame.words, (step,) * len(frame.steps)
-
-
-class Frozen:
-    """Parameters packed into programs. A call compares data pointer and version of each; a difference re-packs.
-
-    Functions that share the programs share this. Undetectable, and documented: writes through p.data or NumPy, which
-    change neither. An alias of every parameter is kept, so that a replaced tensor's address cannot come back with other
-    contents.
-    """
-
-    def __init__(self, programs, tensors):
-        """programs: (program, graph inputs, input numbers); `tensors` fill these numbers, one after the other."""
-        self.programs, self.pools, self.lock = programs, weakref.WeakSet(), threading.Lock()
-        self.expected = self.keep(tensors)
-        for program, _, _ in programs:
-            program.frozen_with = weakref.ref(self)
-
-    def keep(self, tensors):
-        with _disable_current_modes():  # while compiling, PyTorch would want fake tensors
-            self.kept = [t.detach() for t in tensors]
-        return door.chosen.state(tensors, door.chosen.plan(range(len(tensors))))
-
-    def refresh(self, args, indices, plan):
-        """Re-packs for args[indices]. update_params must not run beside run, so this waits for all frames."""
-        with self.lock:
-            if door.chosen.current(args, plan, self.expected):
-                return
-            self.expected = None  # from here on every caller comes to the lock
-            while any(pool.busy for pool in list(self.pools)):
-                time.sleep(0)
-            tensors = [args[i] for i in indices]
-            expected, left = self.keep(tensors), iter(tensors)
-            for program, count, numbers in self.programs:
-                params = Params(count, [(number, next(left)) for number in numbers] + program.constants)
-                program.update_params(params.addresses)
-            self.expected = expected
-
-
-class Params:
-    """DLTensors of real tensors, one address per graph input, None for an input that is not frozen."""
-
-    def __init__(self, count, numbered):
-        self.addresses, layout = [None] * count, Layout()
-        ats = [layout.tensor(lower.DTYPES[t.dtype], t.shape, symexpr.normal_strides(t.shape, t.stride()))[0]
-               for _, t in numbered]
-        self.frame = layout.bind().make()
-        for (number, t), at in zip(numbered, ats):
-            self.frame.words[at] = t.data_ptr()
-            self.addresses[number] = ctypes.addressof(self.frame.block) + 8 * at
-
-
-class Pool:
-    """Frames of a function. free: those that no call has; busy: those of calls that run programs with packed parameters. A
-    call that is interrupted may lose its frame, but leaves none in `busy` (see whole)."""
-
-    def __init__(self, layout):
-        self.layout, self.free, self.busy = layout, [], set()
-        self.calls = 0  # of frames that are gone
-
-    def make(self):
-        return self.layout.make()
-
-    def move(self, layout):
-        """Frames of another layout from now on. One in use comes back and stays what it is, which is right too."""
-        self.layout = layout
-        for _ in range(len(self.free)):
-            try:
-                self.calls += self.free.pop().words[layout.calls]
-            except IndexError:  # taken by a call
-                break
 
 
 def to_device(scalar, device):
@@ -514,23 +333,12 @@ class Writer:
         return f"{self.constant(n.target)}({', '.join(arguments)})"
 
 
-def packed_together(uses):
-    """(True, what the programs' parameters are packed with) if one function made all that are packed, and nothing else;
-    None if they hold only constants. Else (False, None): packing anew concerns all of a function's programs."""
-    packed = [use.program for use in uses if use.template.frozen]
-    made_with = [program.frozen_with and program.frozen_with() for program in packed]
-    if all(program.frozen_with is None for program in packed):
-        return True, None
-    frozen = made_with[0]
-    together = frozen and all(m is frozen for m in made_with) and [p for p, _, _ in frozen.programs] == packed
-    return (True, frozen) if together else (False, None)
-
-
 class Compiled:
     """A boxed function as others see it, without holding it."""
 
     def __init__(self, body, constants, rescues, pool, indices, uses):
         """rescues: text and constants of one for each segment; indices: the arguments that are packed into programs."""
+        self.others = []  # of functions that differ in what they pack
         self.body, self.constants, self.rescues, self.pool, self.indices, self.uses = body, constants, rescues, pool, indices, uses
 
     @property
@@ -538,6 +346,9 @@ class Compiled:
         return whole(self.body, bool(self.indices))
 
     def calls(self):
+        return self.own_calls() + sum(other.calls() for other in self.others)
+
+    def own_calls(self):
         """How often it ran: every frame counts its own calls."""
         return self.pool.calls + sum(frame.words[self.pool.layout.calls] for frame in list(self.pool.free))
 
@@ -554,7 +365,7 @@ class Compiled:
             return
         if frozen:
             frozen.pools.add(self.pool)
-        self.pool.move(self.pool.layout.with_programs(found, frozen))
+        self.pool.move(self.pool.layout.with_programs(found, frozen).bind())
         self.uses = uses
 
 
@@ -565,6 +376,9 @@ class Use:
     def __init__(self, program, symbols, template, frozen=None, numbers=()):
         self.program, self.symbols, self.template = program, symbols, template
         self.frozen, self.numbers = frozen or {}, numbers
+
+    def of(self, program):
+        return Use(program, self.symbols, self.template)
 
 
 def build(partition, uses, name, refused):
@@ -583,7 +397,7 @@ def build(partition, uses, name, refused):
     if packed:
         writer.layout.frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)
     light = [Use(use.program, use.symbols, use.template) for use in uses.values()]  # which hold no graph
-    return assemble(writer.body(), writer.globals, writer.rescues, writer.layout, indices, light, name, refused)
+    return assemble(writer.body(), writer.globals, writer.rescues, name, refused, writer.layout, indices, light)
 
 
 def whole(body, packed):
@@ -596,18 +410,22 @@ def whole(body, packed):
                "try:",
                "    while not current(args, params, frame.frozen.expected):",
                "        busy.discard(frame)",
+               "        if other := turn(args, frame):",
+               "            break",
                "        frame.frozen.refresh(args, indices, params)",
                "        busy.add(frame)",
                "except Exception as error:  # they cannot be packed",
-               "    run = Refusing(frame, error)"]
-    take = ["frame = None", "try:", "    try:", "        frame = take()", "    except IndexError:", "        frame = make()",
+               "    run = Refusing(frame, error)",
+               "if other:",
+               "    return other(args)"]
+    take = ["frame = other = None" if packed else "frame = None", "try:", "    try:", "        frame = take()", "    except IndexError:", "        frame = make()",
             *("    " + line for line in run)]
     give = ["finally:", "    if frame is not None:", *["        busy.discard(frame)"] * packed, "        give(frame)"]
     return "\n".join(["def call(args):", *("    " + line for line in take), body, *("    " + line for line in give)]) + "\n"
 
 
-def assemble(body, constants, rescues, layout, indices, uses, name, refused):
-    """-> (boxed function, Compiled). refused: as in build."""
+def assemble(body, constants, rescues, name, refused, layout, indices, uses, plain=None):
+    """-> (boxed function, Compiled). refused: as in build; plain: as in Packings."""
     pool = Pool(layout.bind())
     if layout.frozen:
         layout.frozen.pools.add(pool)
@@ -615,7 +433,10 @@ def assemble(body, constants, rescues, layout, indices, uses, name, refused):
                  pointer=door.chosen.pointer, empty=door.empty_on(layout.device), fixed=fixed,
                  to_device=to_device, view_of=view_of, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current,
                  **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)})
+    compiled = Compiled(body, constants, rescues, pool, indices, uses)
+    if indices:
+        scope["turn"] = Packings(compiled, functools.partial(assemble, body, constants, rescues, name, refused), plain).turn
     exec(compile(whole(body, bool(indices)), f"<tenon {name}>", "exec"), scope)
     call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function
     call._boxed_call = True
-    return call, Compiled(body, constants, rescues, pool, indices, uses)
+    return call, compiled

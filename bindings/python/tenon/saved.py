@@ -18,7 +18,7 @@ import torch
 from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable, SerializableCallable
 from torch._inductor.output_code import OutputCode
 
-from . import _abi, door, refusal, report, runner
+from . import _abi, door, frames, packing, refusal, report, runner
 
 FORMAT = 3  # of the envelope and of what is in it
 _MAGIC = b"tenon saved function\n"
@@ -152,27 +152,26 @@ def _load(data, args, refused):
     """-> (boxed function, Compiled). args: of the first call, where parameters are packed; refused: as in runner.build."""
     if any(args[i].is_inference() for i in data["indices"]):
         raise SavedError("tenon: parameters made under inference_mode have no version, so they cannot be packed")
-    layout, packed, left = runner.Layout(data["device"]), [], iter(data["indices"])
+    layout, packed, left = frames.Layout(data["device"]), [], iter(data["indices"])
     layout.words, layout.pointers = data["words"], [tuple(p) for p in data["pointers"]]
     for part in data["parts"]:
         inputs, numbers = part["inputs"], part["numbers"]
-        params = runner.Params(len(inputs), [(number, args[next(left)]) for number in numbers])
+        params = packing.Params(len(inputs), [(number, args[next(left)]) for number in numbers])
         program = _abi.Program(part["text"], bool(numbers), data["num_threads"], params.addresses, data["specialize"],
                                layout.device, door.context(layout.device), data["device_graphs"])
-        program.text, program.constants = part["text"], []
         if numbers:
             packed.append((program, len(inputs), numbers))
         made = [(at, rank, given and (tuple(given[0]), tuple(given[1]), _decode(given[2]))) for at, rank, given in part["made"]]
-        layout.segments.append(runner.Part(program, part["values"], inputs, tuple(part["outputs"]), part["bound"], made,
+        layout.segments.append(frames.Part(program, part["values"], inputs, tuple(part["outputs"]), part["bound"], made,
                                            part["retry"]))
     if packed:
-        layout.frozen = runner.Frozen(packed, [args[i] for i in data["indices"]])
+        layout.frozen = packing.Frozen(packed, [args[i] for i in data["indices"]])
     def decoded(values):
         return {name: _decode(value) for name, value in values.items()}
 
     uses = [runner.Use(s.program, s.values, None) for s in layout.segments]
     rescues = [(text, decoded(given)) for text, given in data["rescues"]]
-    return runner.assemble(data["body"], decoded(data["constants"]), rescues, layout, data["indices"], uses, data["name"], refused)
+    return runner.assemble(data["body"], decoded(data["constants"]), rescues, data["name"], refused, layout, data["indices"], uses)
 
 
 _NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}

@@ -20,7 +20,7 @@ from torch._dynamo.backends import registry
 from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
-from . import _abi, decomps, door, overlap, refusal, report, reuse, runner, seeds
+from . import _abi, decomps, door, overlap, packing, refusal, report, reuse, runner, seeds
 from .partition import Partition
 from .refusal import Refused
 
@@ -344,7 +344,7 @@ def _living(partition, static, frozen, options):
         if (found := reuse.find(template)) is not None:
             uses[segment] = runner.Use(*found, template, frozen[segment], _numbers(segment, frozen[segment], len(found[1])))
     packed = {segment for segment in partition.segments if frozen[segment]}
-    if packed <= set(uses) and runner.packed_together([uses[s] for s in partition.segments if s in packed])[0]:
+    if packed <= set(uses) and packing.packed_together([uses[s] for s in partition.segments if s in packed])[0]:
         return uses
     return {segment: use for segment, use in uses.items() if segment not in packed}
 
@@ -393,12 +393,12 @@ def _frozen_inputs(segment, static, real, record):
 
 def _program(partition, segment, name, static, frozen, options):
     numbers = _numbers(segment, frozen, len(segment.symbols))
-    params = runner.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
+    params = packing.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
     text = partition.text(segment, name, static)
     program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, options.specialize,
                            partition.place, door.context(partition.place), options.device_graphs,
                            options.verify if partition.place == _abi.CPU else 0)
-    program.text, program.template = text, _template(partition, segment, static, frozen, options)
+    program.template = _template(partition, segment, static, frozen, options)
     return runner.Use(program, list(segment.symbols), program.template, frozen, numbers)
 
 
