@@ -20,7 +20,7 @@ constexpr int kMostCuts = 64;  // of a group that could be smaller
 // What the group loops over: the operand of its reductions or scan, else its first output.
 Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
   const Graph& g = in.graph;
-  ValueId root = in.outputs[0];
+  ValueId root = in.written(in.outputs[0]).value;
   std::vector<bool> inner;
   bool folds = false, scans = false;
   for (ValueId v : in.members) {
@@ -43,10 +43,12 @@ Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
   return domain;
 }
 
-}  // namespace
+bool is_dense_reshape(const LowerInput& in, ValueId output) {
+  return in.graph.node(output).op == ops::reshape &&
+         in.strides(output) == dense_strides(*in.graph.dims, in.graph.type(output).shape);
+}
 
-Result<std::vector<LoweredKernel>> lower(const LowerInput& given) {
-  LowerInput in = given;
+Result<std::vector<LoweredKernel>> lower_as(LowerInput in) {
   if (in.target == Target::gpu) in.sums = sums_beside_rows(in);
   std::vector<LoweredKernel> kernels;
   DimTable& dims = *in.graph.dims;
@@ -120,6 +122,24 @@ Result<std::vector<LoweredKernel>> lower(const LowerInput& given) {
   if (kernels.size() > 1)
     for (size_t i = 0; i < kernels.size(); ++i) kernels[i].kernel.name += "_" + std::to_string(i);
   return kernels;
+}
+
+}  // namespace
+
+LowerInput::Output LowerInput::written(ValueId output) const {
+  if (!under_operand_shape || !is_dense_reshape(*this, output)) return {output, *strides(output)};
+  ValueId operand = graph.node(output).inputs[0];
+  while (graph.node(operand).op == ops::reshape && !strides(operand)) operand = graph.node(operand).inputs[0];
+  return {operand, dense_strides(*graph.dims, graph.type(operand).shape)};
+}
+
+Result<std::vector<LoweredKernel>> lower(const LowerInput& input) {
+  Result<std::vector<LoweredKernel>> kernels = lower_as(input);
+  if (kernels.ok() || !is_dense_reshape(input, input.outputs[0])) return kernels;
+  LowerInput in = input;
+  in.under_operand_shape = true;
+  Result<std::vector<LoweredKernel>> under = lower_as(in);
+  return under.ok() ? under : kernels;
 }
 
 }  // namespace tenon::jit

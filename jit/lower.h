@@ -31,6 +31,14 @@ struct LowerInput {
   bool is_sum(ValueId v) const {
     return std::ranges::any_of(sums, [&](const Sum& s) { return s.fold == v; });
   }
+  // Set by lower(): outputs that are dense reshapes are written under the shape of what they reshape.
+  bool under_operand_shape = false;
+  struct Output {
+    ValueId value;
+    Dims strides;
+  };
+  // What the loops compute for an output, and where they write it.
+  Output written(ValueId output) const;
 };
 
 // Memory between the kernels of a group, free again when the last that names it has run.
