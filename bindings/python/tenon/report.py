@@ -62,11 +62,10 @@ class Record:
 
     def __del__(self):
         try:
-            calls = self.calls()
+            with _lock:
+                _past["calls"] += self.calls()
         except Exception:  # at interpreter exit modules are gone before their objects
-            return
-        with _lock:
-            _past["calls"] += calls
+            pass
 
     def to_dict(self):
         import json
