@@ -301,8 +301,18 @@ def _wrap(e, index, extent):
     return e.map("index_in", e.map("where", e.map("lt", index, e.full(0, "i64")), e.map("add", index, extent), index), extent)
 
 
-@row("index.Tensor", "_unsafe_index.Tensor")
+@row("_unsafe_index.Tensor")
 def _(e, x, indices):
+    return _take(e, x, indices, False)
+
+
+@row("index.Tensor")
+def _(e, x, indices):
+    return _take(e, x, indices, True)
+
+
+def _take(e, x, indices, wrap):
+    """x[indices], None for an axis that stays; wrap: negative indices count from the end."""
     if any(index is not None and index.dtype in ("bool", "u8") for index in indices):
         raise Unsupported("indexing by a mask: the size of the result depends on values")
     if apart(indices):
@@ -313,9 +323,10 @@ def _(e, x, indices):
     outer = _outer(indices, axes)
     if len(axes) > 1 and outer:  # each index varies along its own axis of the result: one gather each
         for i in axes:
-            x = e.gather(x, e.reshape(_index(e, indices[i]), [symexpr.product(indices[i].shape)]), i)
+            x = e.gather(x, e.reshape(_index(e, indices[i]), [symexpr.product(indices[i].shape)]), i, wrap)
         return e.reshape(x, e.shape)
-    return e.gather(*_positions(e, x, indices))
+    *taken, one_axis = _positions(e, x, indices)
+    return e.gather(*taken, wrap and one_axis)
 
 
 def _outer(indices, axes):
