@@ -11,6 +11,8 @@ import torch.nn.functional as F
 
 import tenon
 
+from foreign import foreign
+
 
 def leaves(x):
     return torch.utils._pytree.tree_leaves(x)
@@ -459,7 +461,7 @@ SYMBOLIC = {
     "concat": lambda x: (torch.cat([x, x * 2], 0), F.pad(x, (1, 2)), torch.stack([x, x]), x.repeat(2, 1), x[-2:] + 1, x[:, : x.shape[1] // 2] * 2, x[:-1] + x[1:]),
     "transposed": lambda x: ((x * 2).t(), (x * 2)[:, 1:], (x * 2).expand(3, *x.shape)),
     "int_outputs": lambda x: (x + 1, x.shape[0], x.shape[0] * 2 + x.shape[1], x.numel() // 2),
-    "fallback": lambda x: torch.special.bessel_j0(x * 2).relu().view(-1) + x.shape[0],
+    "fallback": lambda x: foreign(x * 2).relu().view(-1) + x.shape[0],
     "pool": lambda x: (F.avg_pool1d(x[None], 2), F.conv1d(x[None, None].flatten(2), torch.ones(1, 1, 3), padding=1)),
     "mutation": lambda x: (x.add_(1), x * 2)[1],
 }

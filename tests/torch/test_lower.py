@@ -196,6 +196,7 @@ CASES = {
     "fma": (lambda x, y: (x.clone().addcmul_(x, y, value=0.5), x.clone().addcdiv_(y, y, value=2.0)), (X, lambda d: make((3, 5), d, 1, 4)), FLOATS),  # as Dynamo writes them
     "special": (lambda x: [getattr(torch.special, f)(x) for f in "gammaln digamma erfinv i0 i0e i1 i1e".split()], (lambda d: make((3, 5), d, -0.9, 0.9),), FLOATS + (torch.int32, torch.bool)),
     "special_wide": (lambda x: [getattr(torch.special, f)(x) for f in "ndtri erfcx log_ndtr modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 spherical_bessel_j0".split()], (lambda d: make((3, 5), d, 0, 2),), (torch.float32, torch.float64, torch.int64)),
+    "bessel": (lambda x, z: [g(v) for f in "j0 j1 y0 y1".split() for g in [getattr(torch.special, "bessel_" + f)] for v in (x, x * 0.2, z)], (lambda d: make((30, 5), d, -40, 40), ends), F32 + (torch.float64, torch.int64, torch.bool)),
     "airy": (torch.special.airy_ai, (lambda d: make((3, 5), d, -8, 8),), (torch.float32, torch.int64)),
     "gammas": (lambda x, y: (torch.igamma(x, y), torch.igammac(x, y), *[torch.polygamma(n, x) for n in range(4)], torch.mvlgamma(x + 2, 3)), (lambda d: make((3, 5), d, 0.5, 4), lambda d: make((5,), d, 0.5, 4)), FLOATS),
     "zeta": (lambda x, y: (torch.special.zeta(x, y), torch.special.zeta(x, 2), torch.special.zeta(2.5, y)), (lambda d: make((3, 5), d, 1.5, 4), lambda d: make((5,), d, 0.5, 4)), F32 + (torch.float64,)),

@@ -29,5 +29,5 @@ def row(*names, view=False):
     return add
 
 
-from . import (rows_backward, rows_contract, rows_copy, rows_index, rows_map, rows_more, rows_move, rows_pool,  # noqa: E402,F401
+from . import (rows_backward, rows_bessel, rows_contract, rows_copy, rows_index, rows_map, rows_more, rows_move, rows_pool,  # noqa: E402,F401
                rows_random, rows_sort, rows_special)  # they fill the table

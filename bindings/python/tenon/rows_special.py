@@ -60,7 +60,6 @@ for _target, _head in _POLYNOMIALS.items():
         lambda e, x, n, head=_head: _polynomial(e, head, x, n))
 
 
-# The Bessel functions j0, j1, y0 and y1 have no row: PyTorch computes them in a few nanoseconds, and those of f64 to seven digits only.
 @row("special_airy_ai")
 def _(e, x):
     x, = e.promote(Promotion.INT_TO_FLOAT, x)

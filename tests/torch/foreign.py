@@ -1,0 +1,13 @@
+"""An operator that no row can be written for: it stays in PyTorch whatever the table of rows holds."""
+
+import torch
+
+
+@torch.library.custom_op("tenon_test::foreign", mutates_args=())
+def foreign(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) * 2
+
+
+@foreign.register_fake
+def _(x):
+    return torch.empty_like(x)
