@@ -20,17 +20,19 @@ bool mergeable(DimTable& dims, const std::vector<LoopAxis>& axes, uint32_t outer
   });
 }
 
-// Unit steps make vector loads, other steps make gathers; those with long steps touch a line for each element. A store counts twice.
+// Unit steps make vector loads, other steps make gathers; those with long steps touch a line for each element, and so do indices
+// that are loaded: they change along every axis that has no step of its own. A store counts twice.
 int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<Access>& accesses) {
   constexpr int64_t kShortStep = 4;
   int score = 0;
   for (const Access& a : accesses) {
     const Dim c = coefficient(a.address, axes_of_class.back());
     const int weight = a.store ? 2 : 1;
+    const bool indexed = std::ranges::any_of(a.address.terms, [](const IndexTerm& t) { return t.dynamic; });
     if (c == Dim(1))
       score += weight;
-    else if (c != Dim(0))
-      score -= c.is_const() && std::abs(c.value()) <= kShortStep ? weight : 2 * weight;
+    else if (c != Dim(0) || indexed)
+      score -= c != Dim(0) && c.is_const() && std::abs(c.value()) <= kShortStep ? weight : 2 * weight;
   }
   return score;
 }

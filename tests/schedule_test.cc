@@ -114,5 +114,22 @@ TEST(KeepsRow, WhatCostsMoreThanALocal) {
   EXPECT_FALSE(keeps_row({false, 8}, Dim(1 << 20), {n}));
 }
 
+// Rows that loaded indices name, summed: lanes along a row, whose elements lie side by side, not along the indices.
+TEST(Schedule, LoadedIndicesChooseLines) {
+  DimTable dims;
+  const std::vector<LoopAxis> axes{{.extent = Dim(512), .inner = false},
+                                   {.extent = Dim(64), .inner = false},
+                                   {.extent = Dim(8), .inner = true}};
+  const IndexTerm bag{.coef = Dim(8), .id = 0}, element{.coef = Dim(1), .id = 1},
+      place{.coef = Dim(1), .id = 2}, row{.coef = Dim(64), .dynamic = true, .id = 9, .extent = Dim(10000)},
+      out{.coef = Dim(64), .id = 0};
+  const std::vector<Access> accesses{{.address = {{bag, place}, Dim(0)}},
+                                     {.address = {{element, row}, Dim(0)}},
+                                     {.address = {{out, element}, Dim(0)}, .store = true}};
+  const Schedule s = schedule(dims, axes, accesses, {false, false, false}, false);
+  EXPECT_TRUE(s.simd_par);
+  EXPECT_EQ(s.classes[s.par.back()], std::vector<uint32_t>{1});
+}
+
 }  // namespace
 }  // namespace tenon::jit
