@@ -345,20 +345,32 @@ std::string LaneEmitter::read_lanes(const Buffer& b, const Place& p, const std::
   return "";
 }
 
-// Elements a few apart: all from the first to the last are loaded, and most of them dropped.
+// Elements a few apart: all from the first to the last are loaded, as whole vectors of which the last ends where the last
+// element does, and most of them dropped.
 std::string LaneEmitter::read_apart(const Buffer& b, const Place& p, int64_t stride,
                                     const std::string& name) {
-  const std::string type(memory_type(b.type));
-  const int count = static_cast<int>((w_ - 1) * stride + 1);
-  const std::string span = at_lanes(type, count);
-  const std::string whole =
-      read(b, "load " + span + ", ptr " + p.pointer + ", align " + std::to_string(size_of(b.type)),
-           name + ".span");
-  std::string numbers = "<";
-  for (int l = 0; l < w_; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(l * stride);
-  return f_.pure("shufflevector " + span + " " + whole + ", " + span + " poison, " + at_lanes("i32", w_) +
-                     " " + numbers + ">",
-                 name);
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
+  const int64_t count = (w_ - 1) * stride + 1;
+  std::string all;
+  int64_t loaded = 0;
+  for (int v = 0; loaded < count; ++v) {
+    const int64_t first = std::min<int64_t>(loaded, count - w_);
+    const std::string vector = read(b,
+                                    "load " + wide + ", ptr " + offset_pointer(type, p.pointer, first) +
+                                        ", align " + std::to_string(size_of(b.type)),
+                                    name + ".span");
+    std::string numbers = "<";
+    for (int l = 0; l < w_; ++l) {  // what other vectors have stays where it is
+      const int64_t at = l * stride;
+      const bool here = at >= loaded && at < first + w_;
+      numbers += (l ? ", i32 " : "i32 ") + std::to_string(here ? (v ? w_ : 0) + at - first : l);
+    }
+    all = f_.pure("shufflevector " + wide + " " + (v ? all : vector) + ", " + wide + " " +
+                      (v ? vector : "poison") + ", " + at_lanes("i32", w_) + " " + numbers + ">",
+                  name);
+    loaded = first + w_;
+  }
+  return all;
 }
 
 std::string LaneEmitter::pointers(const std::string& type, const Place& p) {
