@@ -65,12 +65,13 @@ class Line:
 
 
 class Lowered:
-    """What a node became: its lines, its result (a Value, or a tuple with None for results nobody reads)."""
+    """What a node became: its lines, its result (a Value, or a tuple with None for results nobody reads), the inputs of the
+    graph whose place in their memory has to be that of the trace."""
 
-    __slots__ = ("lines", "result", "cheap")
+    __slots__ = ("lines", "result", "cheap", "placed")
 
-    def __init__(self, lines, result, cheap):
-        self.lines, self.result, self.cheap = lines, result, cheap
+    def __init__(self, lines, result, cheap, placed=()):
+        self.lines, self.result, self.cheap, self.placed = lines, result, cheap, placed
 
 
 def type_text(value, size=symexpr.text):
@@ -143,7 +144,7 @@ class Emitter:
         device: of the graph."""
         self.node, self.table, self.seed, self.device = node, table, seed, device
         self.fake = node.meta.get("val")
-        self.lines = []
+        self.lines, self.placed = [], []
 
     # The result PyTorch expects of this node.
     @property
@@ -396,7 +397,7 @@ def lower_node(node, values, table, device=CPU, seed=None):
     result = row.emit(e, *[read(a) for a in node.args], **{k: read(a) for k, a in node.kwargs.items()})
     if isinstance(result, Value):
         result = finish(e, result)
-    return Lowered(e.lines, result, cheap=row.view or not any(line.operands for line in e.lines))
+    return Lowered(e.lines, result, row.view or not any(line.operands for line in e.lines), e.placed)
 
 
 def size_argument(meta):

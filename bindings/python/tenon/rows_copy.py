@@ -49,14 +49,16 @@ def _memory(e, x, strides):
 
 
 def _start(e, x, offset):
-    """The place of the first element, counted from x's own first one. An offset counts from the start of the memory, and no
-    guard says where in it an input of the graph lies."""
+    """The place of the first element, counted from x's own first one. An offset counts from the start of the memory. Where in
+    it an input of the graph lies is asked in each call, unless it was a size that the tracer does not know."""
     if offset is None:
         return 0
     node = e.node.args[0]
     while node.op == "call_function" and (node.target is operator.getitem or (row := TABLE.get(str(node.target))) and row.view):
         node = node.args[0]
-    if node.op != "call_function" or str(node.target) not in TABLE:
+    if node.op == "placeholder" and isinstance(node.meta["val"].storage_offset(), int):
+        e.placed.append(node)
+    elif node.op != "call_function" or str(node.target) not in TABLE:
         raise Unsupported("as_strided by an offset into memory whose start may move from call to call")
     return size(size(offset) - size(x.fake.storage_offset()))
 

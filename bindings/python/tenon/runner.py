@@ -16,12 +16,18 @@ from . import door, lower, symexpr
 from .frames import Layout, Part, Pool, Refusing
 from .packing import Frozen, Packings, packed_together
 from .partition import Segment
-from .refusal import Rescue, fixed
+from .refusal import Refused, Rescue, fixed
 
 
 def to_device(scalar, device):
     """A copy on the device, as of now also for a capture, which may not read the host's memory."""
     return torch.full((), scalar.item(), dtype=scalar.dtype, device=device)
+
+
+def lies_at(t, offset):
+    """Refuses an input that lies elsewhere in its memory than the one that was traced."""
+    if t.storage_offset() != offset:
+        raise Refused("as_strided by an offset into memory, of an input that starts elsewhere in it than the traced one")
 
 
 def view_of(root, size, stride, offset):
@@ -163,6 +169,8 @@ class Writer:
     def _segment(self, segment):
         use, number = self.uses[segment], len(self.layout.segments)
         inputs, bound, before = [], [], len(self.lines)
+        for n in dict.fromkeys(n for m in segment.nodes for n in self.p.lowered[m].placed):
+            self.line(f"    lies_at(args[{self.placeholders.index(n)}], {n.meta['val'].storage_offset()})")
         for value in use.symbols:
             at, word = self.layout.scalar()
             inputs.append(at)
@@ -431,7 +439,7 @@ def assemble(body, constants, rescues, name, refused, layout, indices, uses, pla
         layout.frozen.pools.add(pool)
     scope = dict(constants, take=pool.free.pop, give=pool.free.append, make=pool.make, busy=pool.busy, Refusing=Refusing,
                  pointer=door.chosen.pointer, empty=door.empty_on(layout.device), fixed=fixed,
-                 to_device=to_device, view_of=view_of, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current,
+                 to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current,
                  **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)})
     compiled = Compiled(body, constants, rescues, pool, indices, uses)
     if indices:
