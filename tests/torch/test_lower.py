@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 
 import tenon
 from tenon import rows
@@ -295,6 +296,8 @@ CASES = {
 }
 MOVED = F32 + (torch.int64, torch.bool)
 FOLDED = FLOATS + (torch.int64, torch.uint8)
+CHUNKS = LinearCrossEntropyOptions(batch_chunk_size=4, allow_retain_graph=True)
+coordinates = lambda *shape: (lambda d: torch.cat([make((1, *shape[1:]), d, -1.7, 1.7), make((shape[0] - 1, *shape[1:]), d, -1, 1)]))
 repeated = lambda *shape: (lambda d: torch.randint(0, 3, shape))
 CASES |= {  # moves
     "copies_of_views": (lambda x: [aten.alias_copy(x), aten.detach_copy(x), aten.diagonal_copy(x, 1), aten.expand_copy(x, [2, 3, 5]), aten.permute_copy(x, [1, 0]), aten.select_copy(x, 1, -2), aten.slice_copy(x, 1, 1, 5, 2), *aten.split_copy(x, 2, 1), *aten.split_with_sizes_copy(x, [1, 2]), aten.squeeze_copy(x[:1]), aten.squeeze_copy(x[:1], 0), aten.squeeze_copy(x[:1], [0, 1]), aten.t_copy(x), aten.transpose_copy(x, 0, 1), *aten.unbind_copy(x, 1), aten.unfold_copy(x, 1, 2, 2), aten.unsqueeze_copy(x, 1), aten.view_copy(x, [5, 3]), aten.narrow_copy(x, 1, 1, 3), aten.narrow_copy(x, 1, -2, 2)], (X,), MOVED),
@@ -334,6 +337,15 @@ CASES |= {  # moves
     "pool_ceil": (lambda x: [f for k, s, p in ((3, 2, 1), (2, 3, 1), (2, 3, 0)) for c in (True, False) for f in (F.avg_pool2d(x, k, s, p, True, c), F.avg_pool2d(x, k, s, p, True, c, 5), F.max_pool2d(x, k, s, p, 1, True))], (img,), FLOATS),
     "segments": (lambda x, n, o: [torch.segment_reduce(x, r, axis=a, initial=i, **({"lengths": n[:a + 1].squeeze(0) if a == 0 else n} if k else {"offsets": o[0] if a == 0 else o})) for r in ("sum", "mean", "prod", "max", "min") for i in (None, 2) for a in (0, 1) for k in (True, False)], (t(5, 5, 3), lambda d: torch.tensor([[2, 0, 3]] * 5), lambda d: torch.tensor([[0, 2, 2, 5]] * 5)), F32 + (torch.float64,)),
     "index_apart": (lambda x, i, j: (x[i, :, j], x[i[:, None], :, j], aten.index_put(x, [i[:1], None, j[:1]], x[0, :, 0] * 2), aten.index_put(x, [i, None, j], x[0, 0, 0], True)), (t(4, 5, 6), idx(3), idx(3)), F32 + (torch.int64,)),
+    "segments_of_numbers": (lambda x, n, o: [torch.segment_reduce(x, r, initial=i, **k) for r in ("sum", "mean", "prod", "max", "min") for i in (None, 2) for k in ({"lengths": n}, {"offsets": o})], (t(5), lambda d: torch.tensor([2, 0, 3]), lambda d: torch.tensor([0, 2, 2, 5])), F32 + (torch.float64,)),
+    "grid_sample": (lambda x, g: [F.grid_sample(x, g, m, p, c) for m in ("bilinear", "nearest", "bicubic") for p in ("zeros", "border", "reflection") for c in (True, False)], (img, coordinates(2, 5, 4, 2)), F32 + (torch.float64,)),
+    "grid_sample_3d": (lambda x, g: [F.grid_sample(x, g, m, p, c) for m in ("bilinear", "nearest") for p in ("zeros", "border", "reflection") for c in (True, False)], (t(2, 3, 4, 5, 6), coordinates(2, 2, 4, 3, 3)), F32 + (torch.float64,)),
+    "resize_antialiased": (lambda x: [F.interpolate(x, s, mode="bilinear", antialias=True, align_corners=c) for s in ((4, 3), (20, 5), (9, 17), (1, 1)) for c in (True, False)] + [F.interpolate(x, scale_factor=(0.3, 1.7), mode="bilinear", antialias=True)], (img,), F32 + (torch.float64,)),
+    "embedding_bag": (lambda w, i, o, p: [F.embedding_bag(i, w, o, mode=m, padding_idx=k) for m in ("sum", "mean") for k in (None, 2)] + [F.embedding_bag(i.view(2, 3), w, mode=m, padding_idx=k) for m in ("sum", "mean") for k in (None, 2)]
+                      + [F.embedding_bag(i, w, o, mode="sum", per_sample_weights=p), F.embedding_bag(i.int(), w, o.int()), aten._embedding_bag(w, i, o)[0]], (t(4, 6), pos(6), lambda d: torch.tensor([0, 2, 2, 5]), t(6)), FLOATS),
+    "histogram": (lambda x, w, b: (*torch.histogram(x, 7), *torch.histogram(x, 4, range=(-2.0, 3.0), weight=w, density=True), *torch.histogram(x, b), *torch.histogram(x[0, 0], 3), *torch.histogram(x.round(), 8, range=(-4, 4)), torch.histogramdd(x, (2, 3, 1, 2, 4))[0],
+                                   *torch.histogramdd(x, (2, 3, 1, 2, 4), range=[-2.0, 2.0] * 5, density=True)[1]), (X, lambda d: make((3, 5), d, 0, 4), lambda d: make((6,), d).sort()[0]), F32 + (torch.float64,)),
+    "linear_cross_entropy": (lambda x, w, y, b, c: [F.linear_cross_entropy(x, w, y, linear_bias=b, weight=k, reduction=r, ignore_index=i, options=CHUNKS) for r in ("mean", "sum", "none") for i in (-100, 2) for k in (None, c)], (t(9, 5), t(4, 5), lambda d: torch.tensor([0, 3, 2, -100, 1, 2, 3, 0, 1]).clamp(min=0), t(4), lambda d: make((4,), d, 0.5, 4)), F32 + (torch.float64,)),
 }
 LOOSE = {torch.float32: dict(rtol=2e-5, atol=2e-5), torch.float64: dict(rtol=1e-7, atol=1e-7), torch.bfloat16: dict(rtol=3e-2, atol=3e-2),
          torch.float16: dict(rtol=4e-3, atol=4e-3)}

@@ -22,12 +22,12 @@ TABLE = {}
 def row(*names, view=False):
     def add(emit):
         for name in names:
-            name = name if name.startswith("prims.") else "aten." + name
+            name = name if name.startswith(("prims.", "torch_nn.")) else "aten." + name
             TABLE[name if name.count(".") == 2 else name + ".default"] = Row(emit, view)
         return emit
 
     return add
 
 
-from . import (rows_backward, rows_bessel, rows_contract, rows_copy, rows_index, rows_map, rows_more, rows_move, rows_pool,  # noqa: E402,F401
-               rows_random, rows_sort, rows_special)  # they fill the table
+from . import (rows_backward, rows_bag, rows_bessel, rows_bins, rows_contract, rows_copy, rows_index, rows_loss, rows_map,  # noqa: E402,F401
+               rows_more, rows_move, rows_pool, rows_random, rows_sample, rows_sort, rows_special)  # they fill the table

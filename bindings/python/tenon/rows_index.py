@@ -360,6 +360,7 @@ def _(e, x, indices, values, accumulate=False):
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------
+_FEW = 2048  # single elements, which are folded sooner than a call of PyTorch begins
 _FOLDS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}
 
 
@@ -374,8 +375,8 @@ def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=Fal
     segments = e.shape[axis]
     if symexpr.is_empty(x.shape) or symexpr.is_empty(e.shape):
         raise Unsupported("segments of nothing")
-    if not behind:
-        raise Unsupported("segments of single elements, which PyTorch's loops fold sooner")
+    if not behind and symexpr.at_least(symexpr.product(x.shape), _FEW + 1) is not False:
+        raise Unsupported("segments of many single elements, which PyTorch's loops fold sooner")
     bounds = e.reshape(e.cast(bounds, "i64"), (lead, bounds.shape[-1]))
     if lengths is None:
         ends = e.slice(bounds, 1, 1, bounds.shape[1])
