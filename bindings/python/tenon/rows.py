@@ -29,5 +29,5 @@ def row(*names, view=False):
     return add
 
 
-from . import (rows_backward, rows_bag, rows_bessel, rows_bins, rows_contract, rows_copy, rows_index, rows_loss, rows_map,  # noqa: E402,F401
-               rows_more, rows_move, rows_pool, rows_random, rows_sample, rows_sort, rows_special)  # they fill the table
+from . import (rows_backward, rows_bag, rows_bessel, rows_bins, rows_contract, rows_copy, rows_index, rows_linalg, rows_loss,  # noqa: E402,F401
+               rows_map, rows_more, rows_move, rows_pool, rows_random, rows_sample, rows_sort, rows_special)  # they fill the table
