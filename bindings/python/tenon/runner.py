@@ -426,7 +426,8 @@ def whole(body, packed):
                "    run = Refusing(frame, error)",
                "if other:",
                "    return other(args)"]
-    take = ["frame = other = None" if packed else "frame = None", "try:", "    try:", "        frame = take()", "    except IndexError:", "        frame = make()",
+    take = ["frame = other = None" if packed else "frame = None",
+            "try:", "    try:", "        frame = take()", "    except IndexError:", "        frame = make()",
             *("    " + line for line in run)]
     give = ["finally:", "    if frame is not None:", *["        busy.discard(frame)"] * packed, "        give(frame)"]
     return "\n".join(["def call(args):", *("    " + line for line in take), body, *("    " + line for line in give)]) + "\n"
