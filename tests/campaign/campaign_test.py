@@ -91,6 +91,18 @@ def test_what_the_tracer_copies_is_pytorchs():
     assert record["class"] == "pytorch wrong"
 
 
+def test_a_reference_step_is_no_right_answer(monkeypatch):
+    real = trial.stats_of
+    monkeypatch.setattr(trial, "stats_of", lambda backend: {**real(backend), "reference_steps": 2})
+    record = trial.check(torch.exp, [[torch.ones(3)]], {"backend": "tenon", "dynamic": False})
+    assert record["class"] == "reference" and record["detail"] == "2 reference steps"
+
+
+def test_every_nth_entry_from_one():
+    options = {"ci": True, "only": "abs,acos,acosh,add", "dtypes": None, "layouts": None, "modes": None, "samples": None, "stride": 2, "first": 1}
+    assert [job["key"] for job in op_db.jobs(options)] == ["acos", "add"]
+
+
 def test_numbers_and_other_sizes():
     class Sample:
         input, args, kwargs = torch.arange(6.0).view(2, 3), ([2, torch.ones(3)], True), {"x": 0.5}

@@ -18,7 +18,7 @@ from pathlib import Path
 from . import pool
 
 CAMPAIGNS = ("op_db", "models", "packages", "programs")
-BAD = ("wrong", "raised", "crash", "timeout", "tool")
+BAD = ("wrong", "raised", "reference", "crash", "timeout", "tool")
 ORDER = ("bundle", "right", "unstable", "random", "illegal", "not traceable", "pytorch wrong", *BAD)
 
 

@@ -4,6 +4,7 @@
     wrong          it is not
     unstable       it differs about as much as eager does when inputs move by one unit in the last place
     raised         Tenon raises where eager does not
+    reference      right, but the interpreter evaluates a step element by element
     not traceable  so does backend="aot_eager" (or "eager"): PyTorch's limit
     pytorch wrong  backend="aot_eager" is wrong in the same way, or the strides are those of PyTorch's fake tensors: PyTorch's mistake;
                    so are shapes and strides where the tracer knows nothing of sizes: it takes them to be neither 0 nor 1
@@ -78,7 +79,8 @@ def stats_of(backend):
     import tenon
     s = tenon.stats()
     return {"tenon_nodes": s["nodes"], "pytorch_nodes": sum(s["fallback_reasons"].values()), "reasons": s["fallback_reasons"],
-            "compile_ms": round(s["compile_ms"], 1), "kernels": s["kernels_compiled"], "programs": s["programs"]}
+            "compile_ms": round(s["compile_ms"], 1), "kernels": s["kernels_compiled"], "programs": s["programs"],
+            "reference_steps": s["reference_steps"]}
 
 
 class Compiled:
@@ -205,6 +207,8 @@ def check(f, calls, how, wide=None, compiled=None, timed=False, aliases=True, mo
                                 or how.get("unbacked") and re.search(": (shape|strides): ", worst[1])
                                 or also_wrong(f, calls, how, worst[1].split(": ", 1)[1])):
         worst = ("pytorch wrong", worst[1])
+    if worst[0] == "right" and record.get("reference_steps"):
+        worst = ("reference", f"{record['reference_steps']} reference steps")
     if timed and worst[0] == "right":
         record["ratio"], record["later_ms"] = ratio(f, compiled, calls[0])
     return {"class": worst[0], "detail": worst[1] or "", **record}
