@@ -91,6 +91,27 @@ def test_what_the_tracer_copies_is_pytorchs():
     assert record["class"] == "pytorch wrong"
 
 
+def shift(x):
+    if x.shape[0] < 9:
+        x[:, 1:] = x[:, :-1]
+    return x
+
+
+def test_only_the_call_at_fault_is_asked_of_pytorch():
+    """Functionalization takes a copy onto itself for a copy of what was there; the call behind it is right."""
+    record = trial.check(shift, [[torch.arange(40.0).view(5, 8)], [torch.arange(90.0).view(9, 10)]], {"backend": "aot_eager", "dynamic": True})
+    assert record["class"] == "pytorch wrong"
+
+
+def test_what_only_the_backend_refuses_is_raised():
+    def f(x):
+        x.diagonal().fill_(3)
+        return x.clone()
+
+    record = trial.check(f, [[torch.ones(1, 8).expand(5, 8)]], {"backend": "aot_eager", "dynamic": False})
+    assert record["class"] == "raised"
+
+
 def test_a_reference_step_is_no_right_answer(monkeypatch):
     real = trial.stats_of
     monkeypatch.setattr(trial, "stats_of", lambda backend: {**real(backend), "reference_steps": 2})

@@ -19,7 +19,7 @@ from .pool import ROOT
 
 LIMIT = 60
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
-          "i32": torch.int32, "u8": torch.uint8, "bool": torch.bool}
+          "i32": torch.int32, "u8": torch.uint8, "bool": torch.bool, "i16": torch.int16, "i8": torch.int8, "c64": torch.complex64}
 LAYOUTS = ("given", "longer", "doubled", "single", "transposed", "expanded", "offset", "misaligned", "empty")
 MODES = {"static": False, "auto": None, "dynamic": True, "numbers": True, "unbacked": True}
 EXPECTED = ROOT / "tests" / "campaign" / "op_db_expected.txt"
@@ -307,7 +307,7 @@ def uninitialized(f, tensors, how):
     try:
         got = trial.Compiled(f, how)(tensors)[0]
     except Exception as error:
-        theirs = trial.also_fails(f, [tensors], how)
+        theirs = trial.also_fails(f, [tensors], how, error)
         return {"class": "not traceable" if theirs else "raised", "detail": trial.last_line(error)}
     same = all((a.shape, a.dtype) == (b.shape, b.dtype) and oracle.same_strides(a, b) for a, b in zip(trial.tensors(ref), trial.tensors(got)))
     return {"class": "right" if same else "wrong", "detail": "" if same else "kind of tensor", **trial.stats_of(how["backend"])}

@@ -5,7 +5,7 @@
     unstable       it differs about as much as eager does when inputs move by one unit in the last place
     raised         Tenon raises where eager does not
     reference      right, but the interpreter evaluates a step element by element
-    not traceable  so does backend="aot_eager" (or "eager"): PyTorch's limit
+    not traceable  so does backend="aot_eager" (or "eager", the only one asked where Tenon's backend raised): PyTorch's limit
     pytorch wrong  backend="aot_eager" is wrong in the same way, or the strides are those of PyTorch's fake tensors: PyTorch's mistake;
                    so are shapes and strides where the tracer knows nothing of sizes: it takes them to be neither 0 nor 1
     illegal        eager raises, so nothing is asked
@@ -100,9 +100,9 @@ class Compiled:
         return answer(self.f, args)
 
 
-def also_fails(f, calls, how):
-    """Does PyTorch's own tracing backend fail on these calls, too?"""
-    for backend in ("aot_eager", "eager"):
+def also_fails(f, calls, how, error):
+    """Does PyTorch fail on these calls, too? Where Tenon's backend has raised, Dynamo's graph had been there to run."""
+    for backend in ("eager",) if isinstance(error, torch._dynamo.exc.BackendCompilerFailed) else ("aot_eager", "eager"):
         torch._dynamo.reset()
         try:
             compiled = Compiled(f, {**how, "backend": backend})
@@ -117,7 +117,6 @@ def also_wrong(f, calls, how, problem):
     torch._dynamo.reset()
     try:
         compiled = Compiled(f, {**how, "backend": "aot_eager"})
-        found = None
         for args in calls:
             ref = answer(f, theirs := oracle.twin(args))
             got = compiled(mine := oracle.twin(args))
@@ -125,9 +124,11 @@ def also_wrong(f, calls, how, problem):
             if found is None and (oracle.sharing(tensors(got[0]) + tensors(mine))
                                   != oracle.sharing(tensors(ref[0]) + tensors(theirs))):
                 found = SHARING
+            if found is not None:
+                return found.split(":")[:2] == problem.split(":")[:2]
     except Exception:
-        return False
-    return found is not None and found.split(":")[:2] == problem.split(":")[:2]
+        pass
+    return False
 
 
 def traced_so(f, args, got):
@@ -190,7 +191,7 @@ def check(f, calls, how, wide=None, compiled=None, timed=False, aliases=True, mo
             got = compiled(mine)
         except Exception as error:
             record = {"detail": last_line(error), "call": n, **stats_of(backend)}
-            theirs = also_fails(f, calls[:n + 1], how)
+            theirs = also_fails(f, calls[:n + 1], how, error)
             return {"class": "not traceable", **record, "host": theirs} if theirs else {"class": "raised", **record}
         if n == 0:
             record["first_s"] = round(time.perf_counter() - begin, 3)

@@ -239,6 +239,37 @@ def test_programs(name, dynamic):
         torch.testing.assert_close(g(x, n), f(x, n))
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_what_aot_autograd_refuses(dynamic):
+    """A write to a view that is dense into an input that is not, which AOTAutograd writes back as a whole."""
+    def f(x):
+        x.diagonal().fill_(3)
+        return x * 2
+
+    for n in (3, 5):
+        x, y = (torch.arange(8.0).view(1, 8).expand(n, 8) for _ in range(2))
+        with torch.no_grad():
+            torch.testing.assert_close(torch.compile(f, backend="tenon", dynamic=dynamic)(x), f(y))
+        assert torch.equal(x, y)
+    assert all(why.startswith("AOTAutograd cannot trace it: RuntimeError: more than one") for why in tenon.stats()["fallback_reasons"])
+    assert tenon.stats()["fallback_reasons"] and "AOTAutograd" in str(tenon.explain(f, y))
+    with pytest.raises(Exception, match="the whole graph would run in PyTorch: AOTAutograd"):
+        torch.compile(f, backend="tenon", dynamic=dynamic, options={"fallback": "error"})(y)
+
+
+def test_what_aot_autograd_refuses_for_gradients():
+    """A value that its gradient needs changes behind it; without backward() eager mode does not mind."""
+    def f(w):
+        x = w.exp()
+        x[0] = 3
+        return x.sum()
+
+    w = torch.randn(4, 8, requires_grad=True)
+    torch.testing.assert_close(torch.compile(f, backend="tenon")(w), f(w))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.compile(f, backend="tenon")(w).backward()
+
+
 # --- interrupts ---
 def interrupt(thread):
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt))

@@ -193,6 +193,10 @@ def compile_graph(gm, example_inputs, options, records=None):
             compiled = trace(None)  # our decompositions are no reason to fail
     except _Overlap as e:
         return _in_pytorch(gm, options, note(len(gm.graph.nodes)), str(e), saving)
+    except Exception as e:
+        if saving or e in raised or isinstance(e, refusal.STEERING):
+            raise
+        return _in_pytorch(gm, options, note(len(gm.graph.nodes)), f"AOTAutograd cannot trace it: {type(e).__name__}: {e}".split("\n")[0], saving)
     counters["aot_autograd"]["ok"] += 1
     if saving:
         from . import saved
