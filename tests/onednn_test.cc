@@ -31,7 +31,8 @@ struct Ran {
     for (size_t o = 0; o < outputs.size(); ++o)
       for (int64_t i = 0; i < outputs[o].count(); ++i) {
         const double want = expected[o].number(i), got = outputs[o].number(i);
-        const double tolerance = outputs[o].dtype == DType::f32 ? 3e-5 : 2e-2;
+        const DType dtype = outputs[o].dtype;
+        const double tolerance = !is_float(dtype) ? 0 : dtype == DType::f32 ? 3e-5 : 2e-2;
         if (std::isnan(want) && std::isnan(got)) continue;
         ASSERT_NEAR(got, want, tolerance * std::max(1.0, std::abs(want)))
             << "output " << o << " element " << i << "\n"
@@ -178,6 +179,96 @@ TEST(OneDnn, Matmul) {
        "graph @f(%a: f32[A,B,K], %w: f32[M,K], %c: f32[M]) {\n %y = linear(%a, %w, %c)\n return %y\n}",
        {{2, 5, 8}, {21, 8}, {21}},
        "linear 10x8x21 f32"},
+  };
+  for (const Case& c : cases) check(c);
+}
+
+TEST(OneDnn, ProductsOfIntegers) {
+  const Case cases[] = {
+      {"plain",
+       "graph @f(%a: i8[N,8], %b: i8[8,M]) {\n %y = int_matmul(%a, %b)\n return %y\n}",
+       {{5, 8}, {8, 21}},
+       "int_matmul 5x8x21 i32"},
+      {"unsigned and transposed",
+       R"(graph @f(%a: u8[N,K], %b: i8[M,K]) {
+        %t = transpose(%b){perm=[1,0]}
+        %y = int_matmul(%a, %t)
+        return %y
+      })",
+       {{5, 8}, {21, 8}},
+       "int_matmul 5x8x21 i32"},
+      {"batches",
+       "graph @f(%a: i8[A,B,N,8], %b: i8[A,1,8,M]) {\n %y = int_matmul(%a, %b)\n return %y\n}",
+       {{2, 3, 5, 8}, {2, 1, 8, 7}},
+       "int_matmul 2x15x8x7 i32"},
+      {"sums that f32 may not hold, as those of unsigned integers",
+       "graph @f(%a: i8[A,N,K], %b: i8[A,K,M]) {\n %y = int_matmul(%a, %b)\n return %y\n}",
+       {{2, 5, 2000}, {2, 2000, 7}},
+       "int_matmul 2x5x2000x7 i32"},
+      {"a vector, as unsigned integers",
+       "graph @f(%a: i8[K], %b: i8[A,K,M]) {\n %y = int_matmul(%a, %b)\n return %y\n}",
+       {{2000}, {2, 2000, 7}},
+       "i32"},
+      {"by a vector, as unsigned integers",
+       "graph @f(%a: i8[A,N,K], %b: i8[K]) {\n %y = int_matmul(%a, %b)\n return %y\n}",
+       {{2, 5, 2000}, {2000}},
+       "i32"},
+      {"scales, bias and relu",
+       R"(graph @f(%a: i8[N,8], %b: i8[8,M], %s: f32[M], %c: f32[M]) {
+        %p = int_matmul(%a, %b)
+        %f = cast(%p){dtype=f32}
+        %u = mul(%f, %s)
+        %v = add(%u, %c)
+        %y = relu(%v)
+        return %y
+      })",
+       {{5, 8}, {8, 21}, {21}, {21}},
+       "post-ops: mul add relu"},
+      {"frozen",
+       "graph @f(%a: i8[N,16], %b: i8[16,32]) {\n %y = int_matmul(%a, %b)\n return %y\n}",
+       {{5, 16}, {16, 32}},
+       "int_matmul 5x16x32 i32",
+       {1}},
+      {"integers behind it are loops'",
+       R"(graph @f(%a: i8[N,8], %b: i8[8,M], %c: i32[M]) {
+        %p = int_matmul(%a, %b)
+        %y = add(%p, %c)
+        return %y
+      })",
+       {{5, 8}, {8, 21}, {21}},
+       "kernel"},
+  };
+  for (const Case& c : cases) check(c);
+}
+
+TEST(OneDnn, ProductsOfGroups) {
+  const Case cases[] = {
+      {"plain",
+       "graph @f(%a: f32[N,8], %e: i64[G], %b: f32[G,8,M]) {\n %y = grouped_matmul(%a, %e, %b)\n return "
+       "%y\n}",
+       {{7, 8}, {3}, {3, 8, 21}},
+       "grouped_matmul"},
+      {"views",
+       R"(graph @f(%a: bf16[K,N], %e: i32[9], %b: bf16[4,M,K]) {
+        %s = slice(%e){axis=0, start=1, end=9, step=2}
+        %t = transpose(%a){perm=[1,0]}
+        %u = transpose(%b){perm=[0,2,1]}
+        %y = grouped_matmul(%t, %s, %u)
+        return %y
+      })",
+       {{8, 13}, {9}, {4, 21, 8}},
+       "grouped_matmul"},
+      {"frozen matrices",
+       "graph @f(%a: f32[N,8], %e: i64[2], %b: f32[2,8,16]) {\n %y = grouped_matmul(%a, %e, %b)\n return "
+       "%y\n}",
+       {{9, 8}, {2}, {2, 8, 16}},
+       "grouped_matmul",
+       {2}},
+      {"nothing to sum",
+       "graph @f(%a: f32[N,K], %e: i64[G], %b: f32[G,K,M]) {\n %y = grouped_matmul(%a, %e, %b)\n return "
+       "%y\n}",
+       {{7, 0}, {3}, {3, 0, 21}},
+       "grouped_matmul"},
   };
   for (const Case& c : cases) check(c);
 }

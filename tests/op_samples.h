@@ -143,6 +143,10 @@ inline Table make_table() {
                        {{"4,2,3", "3"}, {}, "4,2"},       {{"5,1,2,3", "4,3,2"}, {}, "5,4,2,2"},
                        {{"2,0", "0,3"}, {}, "2,3"},       {{"0,2,3", "3,4"}, {}, "0,2,4"},
                        {{"N,M,8", "N,8,M"}, {}, "N,M,M"}, {{"N,1,K", "K,M"}, {}, "N,1,M"}};
+  t[shapes::grouped_matmul] = {{{"5,3", "2", "2,3,4"}, {}, "5,4"},
+                               {{"0,3", "1", "1,3,4"}, {}, "0,4"},
+                               {{"4,0", "3", "3,0,2"}, {}, "4,2"},
+                               {{"N,3", "K", "K,3,M"}, {}, "N,M"}};
   t[shapes::linear] = {{{"2,3", "4,3", "4"}, {}, "2,4"},
                        {{"3", "4,3", "4"}, {}, "4"},
                        {{"2,0,3", "4,3", "4"}, {}, "2,0,4"},
@@ -254,7 +258,7 @@ inline Result<Graph> sample_graph(const Op& row, const Sample& sample, DType dty
   for (size_t i = 0; i < sample.shapes.size(); ++i) {
     TensorType type{dtype, {}};
     if (row.type == types::where && i == 0) type.dtype = DType::b8;
-    if (row.type == types::indexed && i == 1) type.dtype = DType::i64;
+    if ((row.type == types::indexed || row.type == types::grouped) && i == 1) type.dtype = DType::i64;
     std::string_view rest = sample.shapes[i];
     while (!rest.empty()) {
       const size_t comma = std::min(rest.find(','), rest.size());

@@ -156,6 +156,9 @@ memory::data_type type_of(DType t) {
   switch (t) {
     case DType::bf16: return memory::data_type::bf16;
     case DType::f16: return memory::data_type::f16;
+    case DType::i32: return memory::data_type::s32;
+    case DType::i8: return memory::data_type::s8;
+    case DType::u8: return memory::data_type::u8;
     default: return memory::data_type::f32;
   }
 }
@@ -182,8 +185,10 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
     try {
       made->descriptor = best_of(problem);
       made->name = made->descriptor.impl_info_str();
-      made->reference = has_words(made->name, "ref");
       made->gemm = has_words(made->name, "gemm");
+      // What multiplies integers by its gemm rounds their sums to f32.
+      const bool rounds = made->gemm && problem.output.dtype == DType::i32;
+      made->reference = rounds || has_words(made->name, "ref");
     } catch (const std::exception& failure) {
       made->why = std::string("the library refuses: ") + failure.what();
     }

@@ -9,9 +9,9 @@ namespace tenon::onednn {
 
 // What the library offers for a problem whose arrays lie exactly as the problem says.
 struct Offer {
-  std::string why;   // not empty: the library refuses
-  std::string name;  // of the implementation
-  bool reference = false;
+  std::string why;         // not empty: the library refuses
+  std::string name;        // of the implementation
+  bool reference = false;  // not wanted: the library's reference code, or sums of integers that are not exact
   bool gemm = false;
   dnnl::primitive_desc descriptor;
   dnnl::primitive primitive;  // made when first asked for with `make`

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backends/onednn/call.h"
+#include "backends/onednn/grouped.h"
 #include "backends/onednn/library.h"
 #include "src/ir/group.h"
 #include "src/ops/names.h"
@@ -17,8 +18,8 @@ constexpr int64_t kProbe = 64;
 constexpr int kChain = 8;  // maps looked through between a library call and an activation
 
 bool is_root(const Node& node) {
-  return node.op == ops::matmul || node.op == ops::linear || node.op == ops::convolution ||
-         node.op == ops::avg_pool || node.op == ops::adaptive_avg_pool;
+  return node.op == ops::matmul || node.op == ops::int_matmul || node.op == ops::linear ||
+         node.op == ops::convolution || node.op == ops::avg_pool || node.op == ops::adaptive_avg_pool;
 }
 bool is_activation(const Node& node) {
   return op(node.op).kind == Kind::composite && activation(node).has_value();
@@ -84,7 +85,44 @@ bool is_depthwise_filter(const Graph& graph, const Node& node) {
          w[2].value() <= kMostTaps;
 }
 
+// Before VNNI the library adds pairs of products of 8-bit integers in 16 bits, which saturate.
+bool sums_of_integers_saturate() {
+  const auto has = [](dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; };
+  return !has(dnnl_cpu_isa_avx512_core_vnni) && !has(dnnl_cpu_isa_avx2_vnni);
+}
+
+// Sums that f32 holds. The library rounds those of i8 by i8 to f32, not those of u8 by i8.
+bool are_sums_exact(const Graph& graph, const Node& node) {
+  constexpr int64_t kMostProducts = (1 << 24) / (128 * 128);
+  const TensorType& a = graph.type(node.inputs[0]);
+  return a.dtype == DType::u8 || (a.shape.back().is_const() && a.shape.back().value() <= kMostProducts);
+}
+
+// a by b as a + 128, which is u8, by b, less 128 times the sums of b's columns.
+ValueId by_unsigned(Builder& b, const Node& node) {
+  const ValueId x = node.inputs[0], y = node.inputs[1];
+  const bool row = b.type(x).rank() == 1, column = b.type(y).rank() == 1;
+  const ValueId bits = b(ops::bitcast, {x}, {{"dtype", DType::u8}});
+  const ValueId above = b(ops::bit_xor, {bits, b.scalar_int(128, DType::u8)});
+  const ValueId sums = b(ops::sum, {b.cast(y, DType::i32)},
+                         {{"axes", Dims{Dim(column ? -1 : -2)}}, {"keepdims", !row && !column}});
+  const ValueId excess = b(ops::mul, {sums, b.scalar_int(128, DType::i32)});
+  return b(ops::sub, {b(ops::int_matmul, {above, y}), excess});
+}
+
+// What the library says to a problem.
+Bid offered(const Problem& p, const std::string& name) {
+  if (p.empty) return {true, 0.5, "nothing to compute"};
+  const Choice choice = choose(p, false);
+  const std::string text = title(p, *choice.offer, name);
+  if (!choice.offer->why.empty()) return {false, 0, text};
+  if (choice.offer->reference) return {false, 0, text + " is the library's reference code"};
+  return {true, 0.5, text};
+}
+
 Bid ask(const Graph& graph, std::span<const ValueId> members) {
+  if (graph.node(members[0]).op == ops::int_matmul && sums_of_integers_saturate())
+    return {false, 0, "without VNNI the library's sums of products of integers are not exact"};
   if (is_by_vector(graph, graph.node(members[0])))
     return {false, 0, "a product with one vector: loops read the matrix as fast"};
   if (is_batch_of_vectors(graph, graph.node(members[0])))
@@ -95,13 +133,15 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
   if (!recipe.ok()) return {false, 0, recipe.status().message()};
   const Sizes sizes = probe_sizes(graph);
   if (!has_value(graph, members, sizes)) return {false, 0, "its sizes cannot be probed"};
-  const Problem p = at_sizes(*recipe, sizes);
-  if (p.empty) return {true, 0.5, "nothing to compute"};
-  const Choice choice = choose(p, false);
-  const std::string text = title(p, *choice.offer, recipe->name);
-  if (!choice.offer->why.empty()) return {false, 0, text};
-  if (choice.offer->reference) return {false, 0, text + " is the library's reference code"};
-  return {true, 0.5, text};
+  return offered(at_sizes(*recipe, sizes), recipe->name);
+}
+
+Bid ask_of_groups(const Graph& graph, ValueId v) {
+  auto product = make_grouped(graph, v, [&](ValueId x) { return draft_strides(graph, x); });
+  if (!product.ok()) return {false, 0, product.status().message()};
+  const Sizes sizes = probe_sizes(graph);
+  if (!has_value(graph, std::span(&v, 1), sizes)) return {false, 0, "its sizes cannot be probed"};
+  return offered((*product)->of_rows(kProbe, sizes), "grouped_matmul");
 }
 
 class OneDnnBackend final : public Backend {
@@ -111,10 +151,16 @@ class OneDnnBackend final : public Backend {
   Bid bid(const Graph& graph, ValueId v) const override {
     const Node& node = graph.node(v);
     if (is_root(node)) return ask(graph, std::span(&v, 1));
+    if (node.op == ops::grouped_matmul) return ask_of_groups(graph, v);
     if (!is_activation(node)) return {false, 0, std::string(op(node.op).name) + " is no call of the library"};
     const std::vector<int> uses = graph.use_counts();
     std::vector<ValueId> chain{v};
     return follows_root(graph, uses, node.inputs[0], chain);
+  }
+
+  ValueId arrange(Builder& b, Node node) const override {
+    if (node.op != ops::int_matmul || are_sums_exact(b.graph(), node)) return b.add(std::move(node));
+    return by_unsigned(b, node);
   }
 
   Bid absorb(const Graph& graph, const Uses&, std::span<const ValueId> members, ValueId v) const override {
@@ -129,7 +175,16 @@ class OneDnnBackend final : public Backend {
     const Graph& g = context.graph;
     std::vector<std::unique_ptr<Executable>> built;
     const auto store = std::make_shared<PackedStore>(context.allocator);
+    const StridesOf strides_of = [&](ValueId v) -> std::optional<Dims> {
+      if (!context.materialised[v]) return std::nullopt;
+      return context.layouts[v].strides;
+    };
     for (const std::vector<ValueId>& members : groups) {
+      if (g.node(members[0]).op == ops::grouped_matmul) {
+        TENON_ASSIGN(auto product, make_grouped(g, members[0], strides_of));
+        built.push_back(std::move(product));
+        continue;
+      }
       auto call = std::make_unique<Call>();
       call->store = store;
       call->inputs = inputs_of(g, members);
@@ -138,10 +193,7 @@ class OneDnnBackend final : public Backend {
           store->expect(
               static_cast<int64_t>(attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->size));
       call->outputs = {members.back()};
-      auto recipe = make_recipe(g, members, [&](ValueId v) -> std::optional<Dims> {
-        if (!context.materialised[v]) return std::nullopt;
-        return context.layouts[v].strides;
-      });
+      auto recipe = make_recipe(g, members, strides_of);
       if (!recipe.ok()) return recipe.status().at("group of " + g.value_name(members.back()));
       call->recipe = std::move(*recipe);
       for (Operand& o : call->recipe.operands) {

@@ -35,7 +35,14 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
   if (auto last = redone(recipe))
     return unsupported("nothing follows " + std::string(op(*last).name) + " in a call of the library");
   if (node.type.shape != graph.type(before).shape) return unsupported("it repeats the library's result");
-  if (node.type.dtype != graph.type(before).dtype) return unsupported("it changes the dtype");
+  DType& dtype = recipe.output.dtype;
+  if (dtype == DType::i32) {  // the library computes in f32 with what follows a product of integers
+    if (node.op != ops::cast || node.type.dtype != DType::f32)
+      return unsupported("only a cast to f32 follows a product of integers");
+    dtype = DType::f32;
+    return {};
+  }
+  if (node.type.dtype != dtype) return unsupported("it changes the dtype");
   if (auto a = activation(node)) {
     recipe.post_ops.push_back(*a);
     return {};
@@ -190,19 +197,21 @@ Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members,
   const Node& node = graph.node(root);
   Recipe recipe;
   recipe.name = std::string(op(node.op).name);
-  if (node.type.dtype != DType::f32 && node.type.dtype != DType::bf16 && node.type.dtype != DType::f16)
-    return unsupported("the library is not used for " + std::string(name(node.type.dtype)));
+  const DType dtype = node.type.dtype;
+  if (node.op != ops::int_matmul && dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
+    return unsupported("the library is not used for " + std::string(name(dtype)));
   for (ValueId i : node.inputs)
     if (graph.type(i).rank() > kLibraryRank) return unsupported("it has more than 6 axes");
   recipe.output.base = last;
-  recipe.output.dtype = node.type.dtype;
+  recipe.output.dtype = dtype;
   recipe.output.shape = node.type.shape;
   auto strides = strides_of(last);
   recipe.output.strides = strides ? *strides : dense_strides(*graph.dims, node.type.shape);
   recipe.operands.push_back(operand_of(graph, node.inputs[0], strides_of));
 
   switch (node.op) {
-    case ops::matmul: recipe.operands.push_back(operand_of(graph, node.inputs[1], strides_of)); break;
+    case ops::matmul:
+    case ops::int_matmul: recipe.operands.push_back(operand_of(graph, node.inputs[1], strides_of)); break;
     case ops::linear: {
       Operand w = operand_of(graph, node.inputs[1], strides_of);
       std::swap(w.shape[0], w.shape[1]);

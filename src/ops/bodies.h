@@ -42,6 +42,8 @@ ValueId batch_norm(Builder& b, const Node& node);
 
 // Contractions, and what is made of them (bodies_contract.cc, bodies_pool.cc).
 ValueId matmul(Builder& b, const Node& node);
+ValueId int_matmul(Builder& b, const Node& node);
+ValueId grouped_matmul(Builder& b, const Node& node);
 ValueId linear(Builder& b, const Node& node);
 ValueId attention(Builder& b, const Node& node);
 ValueId convolution(Builder& b, const Node& node);

@@ -64,6 +64,24 @@ ValueId matmul(Builder& b, const Node& node) {
   return narrow(b, node, b(ops::sum, {products}, {{"axes", Dims{Dim(-1)}}}));
 }
 
+ValueId int_matmul(Builder& b, const Node& node) {
+  return b(ops::matmul, {b.cast(node.inputs[0], DType::i32), b.cast(node.inputs[1], DType::i32)});
+}
+
+ValueId grouped_matmul(Builder& b, const Node& node) {
+  const ValueId a = node.inputs[0], ends = node.inputs[1], matrices = node.inputs[2];
+  const Dims rows = b.shape(a), shape = b.shape(matrices);
+  const ValueId row = b(ops::iota, {}, {{"shape", Dims{rows[0], Dim(1)}}, {"dtype", dtype_of(b, ends)}});
+  const ValueId behind = b.cast(b(ops::le, {ends, row}), DType::i64);
+  const ValueId group = b(ops::sum, {behind}, {{"axes", Dims{Dim(1)}}});
+  const ValueId last = b.size(b.dims().sub(shape[0], Dim(1)), DType::i64);
+  const ValueId own =
+      b(ops::gather, {matrices, b(ops::minimum, {group, last})}, {{"axis", Dim(0)}, {"wrap", false}});
+  const ValueId product = b(ops::matmul, {b.reshape(a, {rows[0], Dim(1), rows[1]}), own});
+  const ValueId inside = b.reshape(b(ops::le, {group, last}), {rows[0], Dim(1)});
+  return b(ops::where, {inside, b.reshape(product, {rows[0], shape[2]}), like(b, product, 0)});
+}
+
 ValueId linear(Builder& b, const Node& node) {
   const ValueId y = b(ops::matmul, {node.inputs[0], transpose_last(b, node.inputs[1])},
                       {{"tf32", attr_as<bool>(node, "tf32")}});

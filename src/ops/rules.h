@@ -51,6 +51,7 @@ Result<Dims> index_put(InferContext& c);
 Result<Dims> sort_order(InferContext& c);  // attributes axis, start, end
 Result<Dims> search(InferContext& c);      // operand 1's; operand 0 has one axis, or operand 1's but the last
 Result<Dims> matmul(InferContext& c);
+Result<Dims> grouped_matmul(InferContext& c);  // [M,K], [G], [G,K,N]
 Result<Dims> linear(InferContext& c);
 Result<Dims> convolution(InferContext& c);
 Result<Dims> pool(InferContext& c);  // attributes kernel strides padding padding_high dilations? layout
@@ -77,8 +78,11 @@ Result<DType> to_i64(InferContext& c);          // operands of one dtype, result
 Result<DType> i64(InferContext& c);             // all operands i64, the result too
 Result<DType> i64_to_f32(InferContext& c);      // all operands i64, result f32
 Result<DType> i64_to_i32(InferContext& c);      // all operands i64, result i32
-Result<DType> where(InferContext& c);           // operand 0 bool, the others of one dtype, the result too
-Result<DType> from_dtype(InferContext& c);      // attribute dtype
+Result<DType> int_products(InferContext& c);    // operand 0 i8 or u8, operand 1 i8, result i32
+Result<DType> grouped(
+    InferContext& c);  // operand 1 i64 or i32, the others of one dtype of numbers, the result too
+Result<DType> where(InferContext& c);       // operand 0 bool, the others of one dtype, the result too
+Result<DType> from_dtype(InferContext& c);  // attribute dtype
 Result<DType> from_dtype_not_bool(InferContext& c);  // attribute dtype, not bool
 Result<DType> same_width(InferContext& c);           // attribute dtype, as wide as the operand's
 Result<DType> indexed(InferContext& c);  // operand 1 i64 or i32, the others of one dtype, the result too

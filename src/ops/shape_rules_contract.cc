@@ -71,6 +71,18 @@ Result<Dims> matmul(InferContext& c) {
   return out;
 }
 
+Result<Dims> grouped_matmul(InferContext& c) {
+  const Rule r(c);
+  const Dims &a = r.shape(0), &ends = r.shape(1), &b = r.shape(2);
+  const std::string text = "shapes " + r.print(a) + ", " + r.print(ends) + " and " + r.print(b);
+  if (a.size() != 2 || ends.size() != 1 || b.size() != 3)
+    return r.refuse(text + ": needs a [M, K], ends [G] and b [G, K, N]");
+  TENON_TRY(r.agree(ends[0], b[0], text + ", groups"));
+  TENON_TRY(r.agree(a[1], b[1], text + ", inner sizes"));
+  TENON_TRY(r.at_least(ends, 1, "groups"));
+  return Dims{a[0], b[2]};
+}
+
 Result<Dims> linear(InferContext& c) {
   const Rule r(c);
   const std::string text = "shapes " + r.print(r.shape(0)) + " and " + r.print(r.shape(1));

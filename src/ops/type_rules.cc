@@ -91,6 +91,14 @@ Result<DType> i64_to_i32(InferContext& c) {
   return DType::i32;
 }
 
+Result<DType> int_products(InferContext& c) {
+  const Rule r(c);
+  const DType a = c.operand(0).dtype, b = c.operand(1).dtype;
+  if (b != DType::i8 || (a != DType::i8 && a != DType::u8))
+    return r.refuse("needs i8 or u8 by i8, not " + std::string(name(a)) + " by " + std::string(name(b)));
+  return DType::i32;
+}
+
 Result<DType> where(InferContext& c) {
   const Rule r(c);
   if (!is_bool(c.operand(0).dtype))
@@ -125,6 +133,12 @@ Result<DType> indexed(InferContext& c) {
   const bool puts = c.node.op == ops::scatter || c.node.op == ops::index_put;
   if (is_storage(dtype) && puts && attr_as<std::string>(c.node, "mode") != "set") return only_kept(r, dtype);
   return dtype;
+}
+
+Result<DType> grouped(InferContext& c) {
+  TENON_ASSIGN(const DType dtype, indexed(c));
+  if (is_bool(dtype)) return Rule(c).refuse("needs a number dtype, not bool");
+  return is_storage(dtype) ? Result<DType>(only_kept(Rule(c), dtype)) : dtype;
 }
 
 Result<DType> float_params(InferContext& c) {

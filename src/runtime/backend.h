@@ -173,7 +173,7 @@ class Backend {
   virtual Result<DeviceRuntime*> runtime(int) { return nullptr; }
   virtual Bid bid(const Graph& graph, ValueId node) const = 0;
   // What `node`, for which this back end bids best, becomes before groups form: itself, or nodes around it that make the same
-  // value, where an operand has to lie otherwise, or loops are better at a part of it. On devices; contractions and composites only.
+  // value, where an operand has to lie otherwise, or loops are better at a part of it. Contractions and composites only.
   virtual ValueId arrange(Builder& b, Node node) const { return b.add(std::move(node)); }
   // Whether `node` reads its operand, a strided view, where it lies; else that is stored first, densely.
   virtual bool reads(const Graph&, ValueId /*node*/, ValueId /*operand*/) const { return true; }

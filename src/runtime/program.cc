@@ -161,13 +161,12 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, const All
     };
     return rules;
   };
-  if (!device.is_cpu())
-    placement.arrange = [&](Builder& b, Node&& node, const Graph& at, ValueId v) {
-      const Kind kind = op(node.op).kind;
-      const bool may = kind == Kind::contract || kind == Kind::composite;
-      const Backend* best = may ? best_bid(backends, at, v) : nullptr;
-      return best ? best->arrange(b, std::move(node)) : b.add(std::move(node));
-    };
+  placement.arrange = [&](Builder& b, Node&& node, const Graph& at, ValueId v) {
+    const Kind kind = op(node.op).kind;
+    const bool may = kind == Kind::contract || kind == Kind::composite;
+    const Backend* best = may ? best_bid(backends, at, v) : nullptr;
+    return best ? best->arrange(b, std::move(node)) : b.add(std::move(node));
+  };
   built.graph = form_groups(from, placement);
   const Graph& g = built.graph;
   auto members = members_of_groups(g);

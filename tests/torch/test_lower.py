@@ -260,6 +260,9 @@ CASES = {
     "mask_put": (lambda x, m, v: (x.index_put((m,), v), x.index_put((m[:, 0],), v)), (t(4, 5), mask(4, 5), t()), F32),
     "matmul": (lambda a, b: (a @ b, torch.mm(a, b), torch.mv(a, b[:, 0]), torch.dot(a[0], b[:, 0]), a.t() @ b, a[None] @ b[None].expand(3, 4, 5)), (lambda d: make((4, 4), d), t(4, 5)), F32 + (torch.float64,)),
     "matmul_square": (lambda a, b: (a @ b, a.t() @ b, a @ b.t(), torch.bmm(a[None], b[None])), (t(4, 4), t(4, 4)), FLOATS),
+    "int_products": (lambda a, b: (torch._int_mm(a, b), torch._int_mm(a.t(), b.t()), torch._int_mm(a, b) * 0.5), (t(5, 5), t(5, 5)), (torch.int8,)),
+    "int8_weights": (lambda x, w, s: torch._weight_int8pack_mm(x, w.to(torch.int8), s), (t(5, 16), lambda d: make((16, 16), torch.int8), t(16, low=0)), FLOATS[:1] + FLOATS[2:]),
+    "grouped_products": (lambda a, b, c, o: (torch._grouped_mm(a, b, offs=o), torch._grouped_mm(b[:3], c, offs=o), torch._grouped_mm(b, b.transpose(1, 2))), (t(9, 16), t(3, 16, 8), t(8, 9 + 7), lambda d: torch.tensor([2, 2, 9], dtype=torch.int32)), (torch.bfloat16,)),
     "addmm": (lambda c, a, b: (torch.addmm(c, a, b), torch.addmm(c, a, b, beta=0.5, alpha=2), torch.addmm(c, a, b, beta=0), torch.addmv(c, a, b[0]), torch.baddbmm(c[None, None], a[None], b[None], alpha=0.5), torch.addbmm(c, a[None], b[None]), F.linear(a, b, c), torch.addcmul(c, a, b), torch.addcdiv(c, a, b.abs() + 1), torch.lerp(a, b, 0.25)), (t(4), t(4, 4), t(4, 4)), F32 + (torch.bfloat16,)),
     "conv2d": (lambda x, w, b: (F.conv2d(x, w, b), F.conv2d(x, w, None, 2, 1), F.conv2d(x, w, b, (1, 2), (2, 1), (2, 1))), (img, t(4, 6, 3, 3), t(4)), F32),
     "conv_groups": (lambda x, w: (F.conv2d(x, w, groups=3), F.conv2d(x[0], w, groups=3)), (img, t(6, 2, 3, 3)), F32),
@@ -502,7 +505,8 @@ def test_every_row_is_covered():
     families = set(UNARY) | set(BINARY) | set("abs floor ceil trunc round sign relu neg square bitwise_not isnan isinf isfinite "
                                               "logical_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split())
     on_gpus = {f"aten._scaled_dot_product_{kind}_attention.default" for kind in ("flash", "efficient", "cudnn")}  # test_cuda.py
-    missing = {name for name in rows.TABLE if name not in seen | on_gpus and name.split(".")[1] not in families
+    elsewhere = {"transformers.grouped_mm_fallback.default"}  # test_products.py
+    missing = {name for name in rows.TABLE if name not in seen | on_gpus | elsewhere and name.split(".")[1] not in families
                and hasattr(getattr(torch.ops, name.split(".")[0]), name.split(".")[1])
                and name.split(".")[2] in getattr(getattr(torch.ops, name.split(".")[0]), name.split(".")[1]).overloads()}
     assert not missing, " ".join(sorted(missing))

@@ -8,7 +8,7 @@ import math
 import torch
 
 from . import symexpr
-from .lower import dtype_of, same_shape
+from .lower import CPU, dtype_of, same_shape
 from .rows import row
 from .rows_index import neutral
 from .rows_map import number_is, scaled
@@ -20,6 +20,50 @@ from .symexpr import Unsupported
 @row("mm", "bmm", "mv", "dot")
 def _(e, a, b):
     return e.matmul(a, b)
+
+
+@row("_int_mm")
+def _(e, a, b):
+    if e.device != CPU:
+        raise Unsupported("a product of integers, which a GPU's library computes")
+    if symexpr.is_one(a.shape[0]) or symexpr.is_one(b.shape[1]):
+        raise Unsupported("a product of integers with one vector, which PyTorch's library computes sooner")
+    return e.op("int_matmul", [a, b], "i32", (a.shape[0], b.shape[1]))
+
+
+@row("_weight_int8pack_mm")
+def _(e, x, w, scales):
+    """Rows of weights in 8 bits, each with a scale; a 16-bit float holds all of them."""
+    if x.dtype == "f16":  # whose sums may not fit
+        x = e.wide(x)
+    return e.map("mul", e.matmul(x, e.swap(e.cast(w, x.dtype), 0, 1)), e.cast(scales, x.dtype))
+
+
+def _grouped(e, a, ends, b):
+    if e.device != CPU:
+        raise Unsupported("products of groups, which a GPU's library computes")
+    if a.dtype not in ("f32", "bf16", "f16"):
+        raise Unsupported(f"products of groups in {a.dtype}, which PyTorch's library computes")
+    return e.op("grouped_matmul", [a, ends, b], a.dtype, (a.shape[0], b.shape[2]))
+
+
+@row("_grouped_mm")
+def _(e, a, b, offs=None, bias=None, out_dtype=None):
+    """The axis that falls into groups: rows of a, columns of b, or, of matrices alone, the one that is summed over."""
+    if bias is not None:
+        raise Unsupported("products of groups with a bias")
+    if a.rank == 3 and b.rank == 3:
+        return e.matmul(a, b)
+    if a.rank == 2 and b.rank == 2:
+        raise Unsupported("sums of products that fall into groups")
+    if a.rank == 2:
+        return _grouped(e, a, offs, b)
+    return e.swap(_grouped(e, e.swap(b, 0, 1), offs, e.swap(a, 1, 2)), 0, 1)
+
+
+@row("transformers.grouped_mm_fallback")
+def _(e, a, b, offs):
+    return _grouped(e, a, offs, b)
 
 
 @row("addmm", "baddbmm", "addmv", "addbmm")
@@ -216,15 +260,20 @@ def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
         raise Unsupported("attention with dropout draws random numbers")
     if any(e.used(i) for i in range(1, results)):
         raise Unsupported("the log-sum-exp of attention")
-    if scale is None:
-        if not isinstance(q.shape[-1], int):
-            raise Unsupported("attention over a symbolic head size")
+    if scale is None and isinstance(q.shape[-1], int):
         scale = 1.0 / math.sqrt(q.shape[-1])
+    if scale is None or isinstance(scale, symexpr.Real):
+        if whole:
+            raise Unsupported("attention of a library by a scale that depends on sizes")
+        factor = e.real(scale.expr) if scale is not None else \
+            e.map("reciprocal", e.op("sqrt", [e.cast(e.full(q.shape[-1], "i64"), "f64")], "f64", ()))
+        q, k, v = e.wide(q), e.wide(k), e.wide(v)
+        q, scale = e.map("mul", q, e.cast(factor, q.dtype)), 1.0
     if mask is not None and mask.dtype != q.dtype:
         mask = e.cast(mask, q.dtype)
     y = e.op("attention", [q, k, v, mask], q.dtype, symexpr.sizes(e.fake[0].shape), causal=bool(is_causal),
              scale=float(scale), whole=whole)
-    return (y,) + (None,) * (results - 1)
+    return (e.cast(y, dtype_of(e.fake[0].dtype)),) + (None,) * (results - 1)
 
 
 @row("_scaled_dot_product_flash_attention_for_cpu")

@@ -8,6 +8,7 @@ Tested by tests/torch/test_symexpr.py, test_sizes.py and test_aot_semantics.py.
 
 import contextlib
 import threading
+from fractions import Fraction
 
 import sympy
 import torch
@@ -74,9 +75,31 @@ def _whole(value):
             return factor[0] * p, factor[1] * q
         raise Unsupported(f"size {value}: rounds a float")
 
+    def near(e):
+        """(p, q) of c*n or n/c, n a size, where to round that float is to round p/q: c is 3, or the float nearest to a fraction a/b
+        as 0.8. Products that are no whole number are 1/b away from one. The others are rounded to themselves if c differs from a/b
+        in the harmless direction, or by at most half of what rounding may change: int(0.7*170) is 118."""
+        inner = e.args[0]
+        if isinstance(inner, torch_functions.FloatTrueDiv) and isinstance(inner.args[0], torch_functions.ToFloat):
+            by = Fraction(float(inner.args[1])) if inner.args[1].is_number else 0
+            return (inner.args[0].args[0], sympy.Integer(by)) if 0 < by <= 2**10 and by.denominator == 1 else None
+        if not (isinstance(inner, sympy.Mul) and len(inner.args) == 2 and isinstance(inner.args[0], sympy.Float)):
+            return None
+        c, n = Fraction(float(inner.args[0])), inner.args[1]
+        n = n.args[0] if isinstance(n, torch_functions.ToFloat) else n
+        simple = c.limit_denominator(2**10)
+        if c <= 0 or c == simple or float(simple) != float(c) or not n.is_integer or not at_least(n, 0):
+            return None
+        wrong = c > simple if isinstance(e, ROUND_UP) else c < simple
+        if wrong and abs(c / simple - 1) > Fraction(1, 2**54):
+            return None
+        return n * simple.numerator, sympy.Integer(simple.denominator)
+
     def exact(e):
         inner = e.args[0]
-        if isinstance(e, (sympy.floor, sympy.ceiling)):
+        if found := near(e):
+            p, q = found
+        elif isinstance(e, (sympy.floor, sympy.ceiling)):
             p, q = sympy.together(inner).as_numer_denom()
         else:
             p, q = inner.args if isinstance(inner, torch_functions.IntTrueDiv) else fraction(inner)

@@ -1,0 +1,156 @@
+// See grouped.h.
+#include "backends/onednn/grouped.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "backends/onednn/arrangement.h"
+#include "backends/onednn/exit_gate.h"
+#include "src/base/align.h"
+#include "src/ir/group.h"
+#include "src/ops/names.h"
+
+namespace tenon::onednn {
+namespace {
+
+class GroupedStep final : public Step {
+ public:
+  std::vector<std::shared_ptr<const Arrangement>> products;  // of 1, 2, 4, ... rows; none: no output elements
+  int64_t rows = 0, columns = 0, groups = 0;
+  struct Walk {
+    int buffer = -1;
+    int64_t offset = 0, step = 0;  // bytes, the offset for the ends alone
+  } source, matrices, ends, output;
+  int64_t column_step = 0;  // of the output, bytes
+  int64_t item = 0;         // bytes of one of its elements
+  bool wide_ends = false;   // i64, else i32
+
+  int64_t scratch_bytes() const override {
+    int64_t most = 0;
+    for (const auto& p : products) most = std::max(most, p->scratch_bytes());
+    return ends_bytes() + most;
+  }
+  int64_t bytes() const override {
+    return static_cast<int64_t>(sizeof *this + products.size() * sizeof products[0]);
+  }
+  Status run(void* const* buffers, char* scratch, const RunOn&) const override {
+    if (products.empty()) return {};
+    auto* sorted = reinterpret_cast<int64_t*>(scratch);
+    read_ends(static_cast<const char*>(buffers[ends.buffer]) + ends.offset, sorted);
+    int64_t from = 0;
+    for (int64_t g = 0; g < groups; from = sorted[g++]) {
+      const int64_t count = sorted[g] - from;
+      if (count == 0) continue;
+      const int size = std::bit_width(static_cast<uint64_t>(count)) - 1;
+      TENON_TRY(multiply(size, from, g, buffers, scratch));
+      if (const int64_t rest = count - (int64_t{1} << size); rest > 0) {
+        const int last = std::bit_width(static_cast<uint64_t>(rest - 1));
+        TENON_TRY(multiply(last, sorted[g] - (int64_t{1} << last), g, buffers, scratch));
+      }
+    }
+    for (; from < rows; ++from) clear(static_cast<char*>(buffers[output.buffer]) + from * output.step);
+    return {};
+  }
+
+ private:
+  int64_t ends_bytes() const { return align_up(groups * static_cast<int64_t>(sizeof(int64_t))); }
+
+  void read_ends(const char* from, int64_t* sorted) const {
+    for (int64_t g = 0; g < groups; ++g, from += ends.step) {
+      int64_t end = 0;
+      if (wide_ends) {
+        std::memcpy(&end, from, sizeof end);
+      } else {
+        int32_t narrow;
+        std::memcpy(&narrow, from, sizeof narrow);
+        end = narrow;
+      }
+      sorted[g] = std::clamp<int64_t>(end, 0, rows);
+    }
+    std::sort(sorted, sorted + groups);
+  }
+
+  // Rows from `from` on, 2^size of them, by matrix g.
+  Status multiply(int size, int64_t from, int64_t g, void* const* buffers, char* scratch) const {
+    auto at = [&](const Walk& w, int64_t i) { return static_cast<char*>(buffers[w.buffer]) + i * w.step; };
+    void* const moved[] = {at(source, from), at(matrices, g), at(output, from)};
+    return products[static_cast<size_t>(size)]->run(moved, scratch + ends_bytes(), nullptr);
+  }
+
+  void clear(char* row) const {
+    row += output.offset;
+    for (int64_t i = 0; i < columns; ++i, row += column_step) std::memset(row, 0, static_cast<size_t>(item));
+  }
+};
+
+}  // namespace
+
+Problem Grouped::of_rows(int64_t count, const Sizes& sizes) const {
+  Recipe some = one;
+  some.operands[0].shape[0] = some.output.shape[0] = Dim(count);
+  return at_sizes(some, sizes);
+}
+
+Result<std::unique_ptr<Step>> Grouped::prepare(const Sizes& sizes) {
+  const InLibrary here;
+  TENON_TRY(here.status());
+  auto made = std::make_unique<GroupedStep>();
+  made->rows = sizes.eval(rows);
+  made->groups = sizes.eval(groups);
+  made->columns = sizes.eval(one.output.shape[1]);
+  made->item = size_of(one.output.dtype);
+  auto bytes = [&](Dim elements) { return sizes.eval(elements) * made->item; };
+  auto place = [&](ValueId v) {
+    const auto at = std::find(inputs.begin(), inputs.end(), v);
+    TENON_CHECK(at != inputs.end(), "the library reads a value its group does not list");
+    return static_cast<int>(at - inputs.begin());
+  };
+  made->source = {place(one.operands[0].base), 0, bytes(one.operands[0].strides[0])};
+  made->matrices = {place(one.operands[1].base), 0, bytes(step)};
+  made->output = {static_cast<int>(inputs.size()), bytes(one.output.offset), bytes(one.output.strides[0])};
+  made->column_step = bytes(one.output.strides[1]);
+  made->wide_ends = ends.dtype == DType::i64;
+  const int64_t item = size_of(ends.dtype);
+  made->ends = {place(ends.base), sizes.eval(ends.offset) * item, sizes.eval(ends.strides[0]) * item};
+  for (int64_t count = 1; count <= made->rows; count *= 2) {
+    const Problem asked = of_rows(count, sizes);
+    if (asked.empty) break;
+    TENON_ASSIGN(auto product, arrangement_of(one, asked));
+    made->products.push_back(std::move(product));
+  }
+  return std::unique_ptr<Step>(std::move(made));
+}
+
+Result<std::unique_ptr<Grouped>> make_grouped(const Graph& graph, ValueId v, const StridesOf& strides_of) {
+  const Node& node = graph.node(v);
+  const DType dtype = node.type.dtype;
+  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
+    return unsupported("the library is not used for " + std::string(name(dtype)));
+  auto made = std::make_unique<Grouped>();
+  const ValueId members[] = {v};
+  made->inputs = inputs_of(graph, members);
+  made->outputs = {v};
+  Recipe& one = made->one;
+  one.name = "grouped_matmul";
+  one.output.base = v;
+  one.output.dtype = dtype;
+  one.output.shape = node.type.shape;
+  const auto strides = strides_of(v);
+  one.output.strides = strides ? *strides : dense_strides(*graph.dims, node.type.shape);
+  Operand matrix = operand_of(graph, node.inputs[2], strides_of);
+  made->step = matrix.strides[0];
+  matrix.shape.erase(matrix.shape.begin());
+  matrix.strides.erase(matrix.strides.begin());
+  matrix.constant = nullptr;  // one of many, which is read where it lies
+  one.operands = {operand_of(graph, node.inputs[0], strides_of), std::move(matrix)};
+  one.operands[0].buffer = 0;  // of those that a step gives to a product
+  one.operands[1].buffer = 1;
+  one.output.buffer = 2;
+  made->ends = operand_of(graph, node.inputs[1], strides_of);
+  made->rows = node.type.shape[0];
+  made->groups = graph.type(node.inputs[1]).shape[0];
+  return made;
+}
+
+}  // namespace tenon::onednn

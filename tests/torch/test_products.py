@@ -1,0 +1,119 @@
+"""Products of integers, products of groups of rows and attention by a scale that depends on sizes, against eager."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tenon
+
+
+def run(f, *args, dynamic=False, native=True):
+    """What eager and Tenon make of f, and whether Tenon made all of it."""
+    tenon.reset_stats()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        want, got = f(*args), torch.compile(f, backend="tenon", fullgraph=True, dynamic=dynamic)(*args)
+    assert bool(tenon.stats()["fallback_reasons"]) != native, tenon.stats()["fallback_reasons"]
+    assert got.dtype == want.dtype and got.shape == want.shape
+    return want, got
+
+
+def integers(*shape, dtype=torch.int8, low=-128):
+    return torch.randint(0 if dtype == torch.uint8 else low, 256 if dtype == torch.uint8 else 128, shape, dtype=dtype)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_int_products(dtype, dynamic):
+    """Exact in i32, also beyond the whole numbers that f32 holds."""
+    for m, k, n in ((5, 7, 3), (33, 1024, 17), (16, 4097, 64), (2, 8191, 5)):
+        for low in (-128, 100):
+            a, b = integers(m, k, dtype=dtype, low=low), integers(k, n, low=low)
+            wide_a, wide_b = integers(m + 2, 2 * k + 3, dtype=dtype, low=low), integers(n, k + 4, low=low)
+            for x, y in ((a, b), (a.t().contiguous().t(), b.t().contiguous().t()), (wide_a[1:-1, 2:-1:2], wide_b[:, 3:-1].t()),
+                         (a[:1].expand(m, k), b[:, :1].expand(k, n))):
+                _, got = run(torch._int_mm, x, y, dynamic=dynamic)
+                assert torch.equal(got, (x.double() @ y.double()).to(torch.int32))  # eager rounds those of strided operands to f32
+
+
+@pytest.mark.parametrize("sizes", [(4, 0, 5), (0, 4, 5), (4, 5, 0)])
+def test_int_products_of_nothing(sizes):
+    m, k, n = sizes
+    want, got = run(lambda a, b: torch._int_mm(a, b) + 1, integers(m, k), integers(k, n))
+    assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("k", [64, 2000])
+def test_int_products_with_scales(k):
+    """What quantised linear layers become: a scale for each row and column, a bias, an activation."""
+    def f(a, w, rows, columns, bias):
+        return torch.relu(torch._int_mm(a, w.t()).to(torch.float32) * rows * columns + bias)
+
+    want, got = run(f, integers(9, k), integers(21, k), torch.rand(9, 1) / k, torch.rand(21), torch.rand(21))
+    torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("shapes", [((1, 64), (64, 32)), ((32, 64), (64, 1))])
+def test_int_products_by_a_vector_are_pytorchs(shapes):
+    want, got = run(torch._int_mm, integers(*shapes[0]), integers(*shapes[1]), native=False)
+    assert torch.equal(got, want)
+
+
+def ends(groups, rows, dtype=torch.int32):
+    e = torch.randint(0, rows + 1, (groups,)).sort()[0].to(dtype)
+    e[-1] = rows
+    return e
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_grouped_products(dtype, dynamic):
+    pytest.importorskip("transformers.integrations.moe")
+    grouped = torch.ops.transformers.grouped_mm_fallback
+    for groups, m, k, n in ((4, 37, 24, 16), (3, 100, 7, 9), (8, 5, 16, 8), (1, 12, 8, 8), (5, 3, 1, 1)):
+        a, b = torch.randn(m, k).to(dtype), torch.randn(groups, k, n).to(dtype)
+        for x, y, e in ((a, b, ends(groups, m)), (a, b.mT.contiguous().mT, ends(groups, m, torch.int64)),
+                        (torch.randn(m + 3, 2 * k).to(dtype)[2:-1, ::2], torch.randn(groups * 2, k, n + 5).to(dtype)[1::2, :, 2:-3], ends(2 * groups, m)[1::2]),
+                        (a[:1].expand(m, k), b[:1].expand(groups, k, n), ends(groups, m)), (a, b, torch.full((groups,), m)),
+                        (a, b, torch.zeros(groups, dtype=torch.int64))):
+            want, got = run(grouped, x, y, e, dynamic=dynamic)
+            exact, start = torch.zeros(m, n, dtype=torch.float64), 0
+            for g, end in enumerate(e.tolist()):
+                exact[start:end], start = x[start:end].double() @ y[g].double(), end
+            torch.testing.assert_close(got.double(), exact, rtol=2e-2 if dtype != torch.float32 else 1e-5, atol=3e-2 if dtype != torch.float32 else 1e-4)
+            assert not got[start:].any()
+
+
+@pytest.mark.parametrize("shapes", [((0, 8), (3, 8, 8)), ((5, 0), (3, 0, 8)), ((5, 8), (3, 8, 0))])
+def test_grouped_products_of_nothing(shapes):
+    pytest.importorskip("transformers.integrations.moe")
+    a, b = torch.randn(shapes[0]), torch.randn(shapes[1])
+    e = torch.tensor([0, a.shape[0], a.shape[0]])
+    want, got = run(lambda a, b, e: torch.ops.transformers.grouped_mm_fallback(a, b, e) + 1, a, b, e)
+    assert torch.equal(got, want)
+
+
+def test_grouped_products_of_columns():
+    a, b = torch.randn(3, 6, 16).bfloat16(), torch.randn(16, 40).bfloat16()
+    want, got = run(lambda a, b, e: torch._grouped_mm(a, b, offs=e), a, b, ends(3, 40))
+    torch.testing.assert_close(got, want, rtol=2e-2, atol=3e-2)
+    want, got = run(lambda a, b, e: torch._grouped_mm(a, b, offs=e), b.t().contiguous().t(), torch.randn(40, 8).bfloat16(), ends(3, 40), native=False)
+    torch.testing.assert_close(got, want, rtol=2e-2, atol=3e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("scale", [lambda q: q.shape[1] ** -0.5, lambda q: 1 / math.sqrt(q.shape[2] * 2), lambda q: None])
+def test_attention_by_a_scale_of_sizes(scale, dtype):
+    def f(q, k, mask):
+        return F.scaled_dot_product_attention(q, k, k, attn_mask=mask, scale=scale(q))
+
+    g = torch.compile(f, backend="tenon", fullgraph=True, dynamic=True)
+    torch._dynamo.reset()
+    tenon.reset_stats()
+    for batch, heads, rows, columns, size in ((2, 3, 5, 7, 8), (1, 4, 9, 3, 16), (3, 2, 4, 4, 12)):
+        q, k, mask = torch.randn(batch, heads, rows, size).to(dtype), torch.randn(batch, heads, columns, size).to(dtype), torch.randn(rows, columns).to(dtype)
+        with torch.no_grad():
+            torch.testing.assert_close(g(q, k, mask), f(q, k, mask), rtol=1e-5 if dtype == torch.float32 else 2e-2, atol=1e-5 if dtype == torch.float32 else 2e-2)
+    assert tenon.stats()["fallback_reasons"] == {}
