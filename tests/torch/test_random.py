@@ -21,16 +21,21 @@ def fast(f, **options):
     return torch.compile(f, backend="tenon", fullgraph=True, dynamic=options.pop("dynamic", None), options={**FAST, **options})
 
 
-def uniform(seed, count):
-    """random_uniform of docs/ops.md, number by number."""
+def words(seed, count):
+    """random_bits of docs/ops.md, number by number."""
     numbers, low = [], 0xFFFFFFFF
     for place in range(count):
         x, y, key = place >> 1 & low, (place >> 1 ^ seed) >> 32 & low, seed & low
         for _ in range(10):
             product = x * 0xD256D193
             x, y, key = product >> 32 ^ key ^ y, product & low, key + 0x9E3779B9 & low
-        numbers.append(((y if place & 1 else x) >> 8) / 2**24)
+        numbers.append(y if place & 1 else x)
     return torch.tensor(numbers)
+
+
+def uniform(seed, count):
+    """random_uniform of docs/ops.md."""
+    return (words(seed, count) >> 8) / 2**24
 
 
 def seeds(manual_seed, count):
@@ -91,6 +96,43 @@ def test_other_distributions_are_functions_of_uniform_numbers():
     for g, seed, want in zip(got, numbers, expected, strict=True):
         slack = {"rtol": 1e-2, "atol": 1e-2} if g.dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
         torch.testing.assert_close(g.flatten().double(), want(uniform(seed, 30).double() + 2**-25).flatten(), **slack)
+    assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_integers_are_functions_of_random_words():
+    def f(x, i):
+        return (torch.randint(10, (6, 5)), torch.randint(-3, 4, (30,), dtype=torch.int32), torch.randint_like(x, 2), torch.randint_like(i, 1, 1 << 31),
+                torch.bernoulli(x), torch.empty(6, 5).bernoulli_(x))
+
+    x, i = torch.rand(6, 5), torch.zeros(6, 5, dtype=torch.int64)
+    ranges = [(0, 10), (-3, 4), (0, 2), (1, 1 << 31)]
+    numbers = seeds(5, len(ranges) + 2)
+    torch.manual_seed(5)
+    got = fast(f)(x, i)
+    for g, seed, (low, high) in zip(got, numbers, ranges):
+        assert torch.equal(g.flatten().long(), (words(seed, 30) * (high - low) >> 32) + low)
+    for g, seed in zip(got[-2:], numbers[-2:]):
+        assert torch.equal(g.flatten(), (uniform(seed, 30) < x.flatten()).float())
+    assert [g.dtype for g in got[:4]] == [torch.int64, torch.int32, torch.float32, torch.int64] and tenon.stats()["fallbacks"] == 0
+    large = lambda: torch.randint(-2**62, 2**62, (4,))
+    fast(large)()
+    assert list(tenon.stats()["fallback_reasons"]) == ["random integers of a range that is not known, or large"]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rrelu(dtype):
+    x = torch.randn(64, 65).to(dtype)
+    seed, = seeds(5, 1)
+    torch.manual_seed(5)
+    got = fast(lambda x: F.rrelu(x, 0.25, 0.75, training=True))(x)
+    if dtype != torch.float64:
+        share = (uniform(seed, x.numel()).view(x.shape) / 2 + 0.25).to(dtype)
+        torch.testing.assert_close(got, torch.where(x <= 0, x * share, x))
+        assert tenon.stats()["fallbacks"] == 0
+    tenon.reset_stats()
+    torch.testing.assert_close(torch.compile(lambda x: F.rrelu(x, 0.25, 0.75), backend="tenon")(x), F.rrelu(x, 0.25, 0.75))
     assert tenon.stats()["fallbacks"] == 0
 
 

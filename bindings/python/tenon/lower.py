@@ -235,13 +235,21 @@ class Emitter:
     def scalar_like(self, v, number):
         return self.full(number, v.dtype)
 
-    def uniform(self, shape):
-        """Random numbers of [0, 1) as f32, from the node's seed."""
+    def own_seed(self):
         if self.seed is None:
             raise Unsupported(f'{self.node.target} draws random numbers as PyTorch does, unless options={{"rng": "fast"}}')
         seeds, i = self.seed
-        seed = self.reshape(self.slice(seeds, 0, i, i + 1), [])
-        return self.op("random_uniform", [seed], "f32", shape, shape=symexpr.sizes(shape))
+        return self.reshape(self.slice(seeds, 0, i, i + 1), [])
+
+    def uniform(self, shape):
+        """Random numbers of [0, 1) as f32, from the node's seed."""
+        return self.op("random_uniform", [self.own_seed()], "f32", shape, shape=symexpr.sizes(shape))
+
+    def random_words(self, shape):
+        """Random numbers of 32 bits, as i64 of [0, 2^32), from the node's seed: the upper 24 bits are those of `uniform`."""
+        place = self.reshape(self.iota([symexpr.product(symexpr.sizes(shape))]), shape)
+        word = self.op("random_bits", [place, self.own_seed()], "i32", shape)
+        return self.map("bit_and", self.cast(word, "i64"), self.full(0xffffffff, "i64"))
 
     def promote(self, kind, *args):
         """Tensors and numbers as Values of the dtype PyTorch computes in. 16-bit floats stay as they are, because

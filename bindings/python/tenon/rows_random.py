@@ -76,6 +76,44 @@ def _(e, x, p=0.5):
     return e.map("lt", e.uniform(e.shape), e.full(float(p), "f32"))
 
 
+@draws("bernoulli", "bernoulli.Tensor")
+def _(e, x, p=None):
+    return e.map("lt", e.uniform(e.shape), e.cast(x if p is None else p, "f32"))
+
+
+def _whole(e, low, high):
+    """Integers of [low, high), each as likely as the others up to a share of (high - low) / 2^32."""
+    if not all(isinstance(n, int) for n in (low, high)) or not 0 < high - low <= 1 << 31:
+        raise Unsupported("random integers of a range that is not known, or large")
+    part = e.map("mul", e.random_words(e.shape), e.full(high - low, "i64"))
+    return e.map("add", e.map("shift_right", part, e.full(32, "i64")), e.full(low, "i64"))
+
+
+@draws("randint", "randint.low")
+def _(e, *bounds_and_size, **_):
+    *low, high, _ = bounds_and_size
+    return _whole(e, low[0] if low else 0, high)
+
+
+@draws("randint_like", "randint_like.low_dtype")
+def _(e, x, *bounds, **_):
+    *low, high = bounds
+    return _whole(e, low[0] if low else 0, high)
+
+
+@draws("rrelu_with_noise_functional")
+def _(e, x, noise, lower=0.125, upper=1 / 3, training=False):
+    if not training:
+        v = e.wide(x)
+        slope = e.map("mul", v, e.scalar_like(v, (lower + upper) / 2))
+        return e.cast(e.map("where", e.map("gt", v, e.scalar_like(v, 0.0)), v, slope), x.dtype), noise
+    if x.dtype == "f64":
+        raise Unsupported("random numbers of f64")
+    share = e.cast(_scaled(e, e.uniform(x.shape), upper - lower, lower), x.dtype)
+    low = e.map("le", x, e.scalar_like(x, 0.0))
+    return e.map("where", low, e.map("mul", x, share), x), e.map("where", low, share, e.scalar_like(x, 1.0))
+
+
 @draws("rand", "rand_like")
 def _(e, *_, **__):
     return _uniform(e)
