@@ -1,6 +1,7 @@
 """What Tenon does not take runs in PyTorch inside the same function, counted with a sentence, never an exception."""
 
 import logging
+import math
 import re
 
 import pytest
@@ -59,6 +60,14 @@ def test_a_line_says_what_falls_back_and_why(caplog, library):
         run(middle, torch.randn(4, 5))  # counted only
         run(lambda x: x * 2 + 1, torch.randn(4, 5), fallback="count")  # nothing falls back
     assert not [r for r in caplog.records if r.name == "tenon"]
+
+
+def test_sums_too_far_apart_for_one_scale():
+    """logcumsumexp scales a row by its largest element: PyTorch computes a row in which a sum would vanish."""
+    near, far = torch.tensor([[0.0, 500.0], [-math.inf, 9e3]]), torch.tensor([[0.0, 700.0], [-math.inf, 1.0]])
+    for x in (near, far):
+        s = run(lambda x: torch.logcumsumexp(x, 1), x)
+        assert len(s["fallback_reasons"]) == (x is far)
 
 
 def test_segments_are_few():

@@ -295,6 +295,7 @@ CASES = {
     "nonzero_static": (lambda x: [y.nonzero_static(size=n, fill_value=f) for y in (x > 0, x[:, 1], x[None] * 0, x.double(), x[:0], x[0, 0]) for n, f in ((4, -1), (20, 7), (0, 0))], (X,), FLOATS + (torch.int64,)),
     "search": (lambda x, y: (torch.searchsorted(x.sort()[0], x), torch.searchsorted(x.sort()[0], x, right=True, out_int32=True), torch.searchsorted(y, x, side="right", sorter=y.argsort()), torch.searchsorted(y.sort()[0], 1.5), torch.bucketize(x, y.sort()[0], right=True), torch.bucketize(2, y), torch.searchsorted(y, x), torch.bucketize(x, y.double())), (X, Y), FLOATS + INTS),
     "histc": (lambda x: (x.histc(), x.histc(7, -2, 3), x.histc(4, 1, 1), x.round().histc(8, -4, 4), (x * 0 + 2).histc(5), torch.where(x > 3, math.nan, x).histc(6, -4, 4)), (X,), (torch.float64, torch.float32)),
+    "logcumsumexp": (lambda x, z, s: (x.logcumsumexp(0), x.logcumsumexp(-1), (x * 100).logcumsumexp(1), z.logcumsumexp(0), z.flip(0).logcumsumexp(0), s.logcumsumexp(0)), (X, lambda d: torch.tensor([-math.inf, 2, -3, math.inf, 1, math.nan, 4], dtype=d), t()), FLOATS),
     "running": (lambda x: (*x.cummax(0), *x.cummin(1), x.cummax(1)[0], x.cummin(0)[1], x.cumprod(0), x.cumprod(1), x.cumprod(1, dtype=torch.float64)), (X,), ANY),
 }
 MOVED = F32 + (torch.int64, torch.bool)

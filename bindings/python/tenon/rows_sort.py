@@ -214,6 +214,30 @@ def _(e, x, dim):
     return values, e.cast(_scan(e, "cummax", e.map("where", here, place, e.scalar_like(place, 0)), axis), "i64")
 
 
+@row("logcumsumexp")
+def _(e, x, dim):
+    """Running sums in f64 of exp(x - the largest finite element), which stand for all sums that are not e^-600 times smaller: where
+    there is such a one, behind a finite element, an index is out of range, and PyTorch computes the whole."""
+    if x.dtype not in FLOATS or symexpr.is_empty(x.shape):
+        raise Unsupported(f"logcumsumexp of {x.dtype}, or of nothing")
+    if e.device.type != "cpu":
+        raise Unsupported("logcumsumexp, whose range only a CPU checks")
+    if x.rank == 0:
+        return x
+    axis, v = dim % x.rank, e.cast(x, "f64")
+    number = lambda n: e.full(float(n), "f64")
+    finite = e.map("isfinite", v)
+    largest = e.reduce("max", e.map("where", finite, v, number(-math.inf)), [axis], True)
+    largest = e.map("where", e.map("isfinite", largest), largest, number(0))
+    sums = _scan(e, "cumsum", e.map("exp", e.map("sub", v, largest)), axis)
+    behind = _scan(e, "cummax", e.cast(finite, "u8"), axis)
+    lost = e.map("logical_and", e.map("lt", sums, number(math.exp(-600))), e.cast(behind, "bool"))
+    lost = e.reduce("any", lost, list(range(x.rank)))
+    fault = e.map("index_in", e.cast(lost, "i64"), e.full(1, "i64"))
+    y = e.map("add", e.map("log", sums), largest)
+    return e.cast(e.map("where", e.map("eq", fault, e.full(0, "i64")), y, number(0)), x.dtype)
+
+
 # --- counts -----------------------------------------------------------------------------------------------------------
 @row("histc")
 def _(e, x, bins=100, min=0, max=0):
