@@ -267,8 +267,42 @@ Move find_move(OpId op) {
   return nullptr;
 }
 
+namespace {
+
+// Whether all elements of a value lie inside [0, size) because its node cuts them: min(max(x, low), high), as PyTorch's
+// programs cut the places of pixels. Through views, and casts that keep such numbers.
+bool is_cut(const Graph& g, ValueId v, Dim size) {
+  if (!size.is_const() || size.value() > int64_t{1} << 31) return false;
+  auto holds = [&](ValueId u) { return g.type(u).dtype == DType::i32 || g.type(u).dtype == DType::i64; };
+  auto through = [&](ValueId u) {
+    while (op(g.node(u).op).view || (g.node(u).op == ops::cast && holds(u) && holds(g.node(u).inputs[0])))
+      u = g.node(u).inputs[0];
+    return u;
+  };
+  auto bound = [&](ValueId u) {
+    const Node& n = g.node(through(u));
+    if (n.op != ops::full) return false;
+    const Scalar value = attr_as<Scalar>(n, "value");
+    return value.is_int && value.i >= 0 && value.i < size.value();
+  };
+  // The outer of the two bounds v to one side, the inner one to the other.
+  auto cut = [&](ValueId u, OpId by) -> std::optional<ValueId> {
+    const Node& n = g.node(through(u));
+    if (n.op != by || !holds(through(u))) return std::nullopt;
+    for (int i : {0, 1})
+      if (bound(n.inputs[i])) return n.inputs[1 - i];
+    return std::nullopt;
+  };
+  for (auto [outer, inner] : {std::pair{ops::minimum, ops::maximum}, std::pair{ops::maximum, ops::minimum}})
+    if (const auto rest = cut(v, outer); rest && cut(*rest, inner)) return true;
+  return false;
+}
+
+}  // namespace
+
 Ref index_into(Evaluator& e, const Node& node, Ref index, Dim size) {
   index = e.cast_to(index, DType::i64);
+  if (is_cut(e.graph(), node.inputs[1], size)) return index;
   const Ref n = e.size_value(size);
   if (attr_as<bool>(node, "wrap")) {
     const Ref negative =
