@@ -496,7 +496,7 @@ def test_every_row_is_covered():
         torch._dynamo.reset()
         def draw(x):  # tests/torch/test_random.py looks at the numbers
             in_place = ("uniform_", ()), ("normal_", ()), ("log_normal_", ()), ("exponential_", ()), ("cauchy_", ()), ("geometric_", (0.5,))
-            return (torch.bernoulli(x, 0.5), torch.bernoulli(x), x.bernoulli(x), x.clone().bernoulli_(x), torch.randint(9, (3,)), torch.randint(1, 9, (3,)),
+            return (torch.bernoulli(x, 0.5), torch.bernoulli(x), x.clone().bernoulli_(x), torch.randint(9, (3,)), torch.randint(1, 9, (3,)),
                     torch.randint_like(x, 9), torch.randint_like(x, 1, 9), F.rrelu(x, training=True), torch.rand(3, 5), torch.rand_like(x), torch.randn(3), torch.randn_like(x), torch.normal(0.0, 1.0, (3,)),
                     torch.normal(x, 1.0), torch.normal(0.0, x), torch.normal(x, x), *[getattr(x.clone(), name)(*given) for name, given in in_place])
 

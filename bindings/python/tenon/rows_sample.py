@@ -14,6 +14,7 @@ from .symexpr import Unsupported
 _BILINEAR, _NEAREST, _BICUBIC = range(3)
 _ZEROS, _BORDER, _REFLECTION = range(3)
 _FEW = 8192  # elements, which are gathered sooner than a call of PyTorch begins
+_CHANNELS = {_BILINEAR: 8, _NEAREST: 32, _BICUBIC: 1}  # are so many that finding the pixels, once for each, is little beside reading them
 _CUBIC = -0.75  # the free coefficient of the cubic convolution
 
 
@@ -57,7 +58,7 @@ class _Axis:
         span = self.last if self.corners else e.full(self.extent, v.dtype)
         away = e.map("abs", e.map("sub", v, low))
         turns = e.map("floor", e.map("div", away, span))
-        rest = e.map("sub", away, e.map("mul", turns, span))
+        rest = e.map("sub", away, e.map("mul", turns, span)) if self.flat else e.map("fmod", away, span)  # as PyTorch each
         half = e.map("mul", turns, self.number(v, 0.5))
         odd = e.map("ne", half, e.map("floor", half))
         return e.map("add", e.map("where", odd, e.map("sub", span, rest), rest), low)
@@ -162,8 +163,9 @@ class _Sampler:
 
 @row("grid_sampler_2d", "grid_sampler_3d")
 def _(e, x, grid, interpolation_mode, padding_mode, align_corners):
-    if x.rank == 4 and interpolation_mode != _BICUBIC and symexpr.at_least(symexpr.product(e.shape), _FEW + 1) is not False:
-        raise Unsupported("grid_sampler_2d of many elements, which PyTorch gathers sooner")
+    few = symexpr.at_least(symexpr.product(e.shape), _FEW + 1) is False
+    if x.rank == 4 and not few and symexpr.at_least(x.shape[1], _CHANNELS[interpolation_mode]) is not True:
+        raise Unsupported("grid_sampler_2d of few channels, which PyTorch gathers sooner")
     sampler = _Sampler(e, x, grid, padding_mode, align_corners)
     form = {_BILINEAR: sampler.linear, _NEAREST: sampler.nearest, _BICUBIC: sampler.cubic}[interpolation_mode]
     return e.reshape(form(), e.shape)
