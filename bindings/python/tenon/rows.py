@@ -30,4 +30,4 @@ def row(*names, view=False):
 
 
 from . import (rows_backward, rows_bag, rows_bessel, rows_bins, rows_contract, rows_copy, rows_index, rows_linalg, rows_loss,  # noqa: E402,F401
-               rows_map, rows_more, rows_move, rows_pool, rows_random, rows_sample, rows_sort, rows_special)  # they fill the table
+               rows_map, rows_more, rows_move, rows_pool, rows_random, rows_resize, rows_sample, rows_sort, rows_special)  # they fill the table

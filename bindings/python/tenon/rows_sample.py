@@ -4,7 +4,6 @@ Tested by tests/torch/test_lower.py.
 """
 
 import itertools
-import math
 
 from . import symexpr
 from .lower import HALVES
@@ -169,41 +168,3 @@ def _(e, x, grid, interpolation_mode, padding_mode, align_corners):
     sampler = _Sampler(e, x, grid, padding_mode, align_corners)
     form = {_BILINEAR: sampler.linear, _NEAREST: sampler.nearest, _BICUBIC: sampler.cubic}[interpolation_mode]
     return e.reshape(form(), e.shape)
-
-
-# --- resized with antialiasing ----------------------------------------------------------------------------------------
-def _resized(e, x, axis, extent, factor, corners):
-    """x resized along an axis by a triangle as wide as the pixels of the result are apart."""
-    before = x.shape[axis]
-    if corners:
-        scale = (before - 1) / (extent - 1) if extent > 1 else 0.0
-    else:
-        scale = 1.0 / factor if factor is not None and factor > 0 else before / extent
-    support = max(scale, 1.0)
-    taps = 2 * math.ceil(support) + 1
-    real, whole = (lambda v: e.full(float(v), x.dtype)), (lambda n: e.full(n, "i64"))
-    center = e.map("mul", e.map("add", e.cast(e.iota([extent, 1]), x.dtype), real(0.5)), real(scale))
-    rounded = lambda v: e.cast(e.map("add", v, real(0.5)), "i64")
-    first = e.map("maximum", rounded(e.map("sub", center, real(support))), whole(0))
-    end = e.map("minimum", rounded(e.map("add", center, real(support))), whole(before))
-    place = e.map("add", first, e.iota([extent, taps], axis=1))
-    away = e.map("add", e.map("sub", e.cast(place, x.dtype), center), real(0.5))
-    share = e.map("maximum", e.map("sub", real(1), e.map("abs", e.map("mul", away, real(1.0 / support)))), real(0))
-    share = e.map("where", e.map("lt", place, end), share, real(0))
-    share = e.map("div", share, e.reduce("sum", share, [1], True))
-    place = e.map("minimum", place, whole(before - 1))
-    pixels = e.gather(x, e.reshape(place, [extent * taps]), axis, wrap=False)
-    pixels = e.reshape(pixels, x.shape[:axis] + (extent, taps) + x.shape[axis + 1:])
-    share = e.reshape(share, (extent, taps) + (1,) * (x.rank - 1 - axis))
-    return e.reduce("sum", e.map("mul", pixels, share), [axis + 1])
-
-
-@row("_upsample_bilinear2d_aa")
-def _(e, x, output_size, align_corners, scales_h=None, scales_w=None):
-    sizes = (*x.shape[2:], *symexpr.sizes(output_size))
-    if x.dtype not in ("f32", "f64") or not all(isinstance(n, int) and n > 0 for n in sizes):
-        raise Unsupported("antialiased resizing of other dtypes than f32 and f64, or between symbolic sizes")
-    passes = [(2, sizes[2], scales_h), (3, sizes[3], scales_w)]  # whole rows are read sooner than single pixels: fewer of these
-    for axis, extent, factor in passes if sizes[2] <= sizes[0] else reversed(passes):
-        x = _resized(e, x, axis, extent, factor, align_corners)
-    return x

@@ -1,0 +1,57 @@
+"""Antialiased resizing against eager."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tenon
+
+SIZES = [(5, 9), (40, 31), (17, 9), (17, 23), (4, 4), (3, 60)]
+
+
+def run(f, *args, dynamic=False, native=True):
+    torch._dynamo.reset()
+    tenon.reset_stats()
+    compiled = torch.compile(f, backend="tenon", fullgraph=True, dynamic=dynamic)
+    for x in args:
+        with torch.no_grad():
+            want, got = f(x), compiled(x)
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+        assert got.stride() == want.stride()
+    assert bool(tenon.stats()["fallback_reasons"]) != native, tenon.stats()["fallback_reasons"]
+
+
+def layouts(*shape, dtype=torch.float32):
+    yield torch.randn(shape, dtype=dtype)
+    yield torch.randn(shape, dtype=dtype).mT.contiguous().mT
+    yield torch.randn(shape[0] + 2, *shape[1:3], 2 * shape[3], dtype=dtype)[1:-1, ..., 1::2]
+    yield torch.randn(1, 1, *shape[2:], dtype=dtype).expand(shape)
+
+
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+def test_sizes(mode, corners):
+    op = getattr(torch.ops.aten, f"_upsample_{mode}2d_aa")
+    for batch, dtype in ((1, torch.float32), (3, torch.float64)):
+        for x in layouts(batch, 2, 17, 23, dtype=dtype):
+            run(lambda x: [op(x, size, corners) for size in SIZES][-1], x)
+    x = torch.randn(2, 3, 17, 23)
+    for size in SIZES:
+        run(lambda x: op(x, size, corners), x)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("scale", [0.5, 0.3, 1.7, (2.0, 0.75), 0.7])
+def test_scales_of_symbolic_sizes(mode, scale):
+    f = lambda x: F.interpolate(x, scale_factor=scale, mode=mode, antialias=True)
+    run(f, torch.randn(2, 3, 20, 30), torch.randn(3, 1, 12, 18))
+    images = [torch.randn(2, 3, 20, 30), torch.randn(3, 1, 40, 8), torch.randn(1, 2, 10, 50)]
+    run(f, *images, dynamic=True, native=scale != 0.7)  # int(0.7*n) is not 7*n//10
+
+
+def test_left_to_pytorch():
+    f = lambda x: F.interpolate(x, size=(7, 9), mode="bilinear", antialias=True)
+    run(f, torch.randint(0, 256, (1, 3, 12, 13), dtype=torch.uint8), native=False)
+    run(f, torch.randn(2, 3, 12, 13).contiguous(memory_format=torch.channels_last), native=False)
+    run(f, torch.randn(2, 3, 1200, 1300), native=False)  # windows of more than 64 elements
+    run(f, torch.randn(2, 3, 12, 13), torch.randn(2, 3, 22, 23), dynamic=True, native=False)
