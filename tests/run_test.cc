@@ -248,6 +248,14 @@ TEST(Run, Cases) {
       {"empty",
        "graph @f(%x: f32[N,M]) {\n %y = exp(%x)\n %s = sum(%x){axes=[0]}\n return %y, %s\n}",
        {{0, 6}}},
+      {"no elements, bound to strides of 0",
+       R"(graph @f(%x: bf16[17,N,1,1,0]) {
+        %c = cast(%x){dtype=bool}
+        %i = cast(%c){dtype=i64}
+        %s = max(%i){axes=[0,1,-3,4]}
+        return %s, %c strides=[0,0,0,0,1]
+      })",
+       {{17, 7, 1, 1, 0}}},
       {"bf16", "graph @f(%x: bf16[N,M]) {\n %y = softmax(%x){axis=-1}\n return %y\n}", {{3, 50}}},
       {"scalar", "graph @f(%x: f32[], %y: f32[]) {\n %z = add(%x, %y)\n return %z\n}", {{}, {}}},
   };

@@ -14,11 +14,17 @@ Dims dense_strides(DimTable& dims, const Dims& shape) {
   return strides;
 }
 
+std::optional<Dims> output_strides(const Graph& graph, const OutputBinding& output) {
+  const Dims& shape = graph.type(output.value).shape;
+  return std::find(shape.begin(), shape.end(), Dim(0)) == shape.end() ? output.strides : std::nullopt;
+}
+
 Dims stored_strides(const Graph& graph, ValueId v) {
   for (const InputBinding& in : graph.inputs)
     if (in.value == v && in.strides) return *in.strides;
   for (const OutputBinding& out : graph.outputs)
-    if (out.value == v && out.strides) return *out.strides;
+    if (out.value == v)
+      if (auto strides = output_strides(graph, out)) return *strides;
   return dense_strides(*graph.dims, graph.type(v).shape);
 }
 

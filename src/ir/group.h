@@ -22,6 +22,8 @@ inline bool is_inlined(const Graph& graph, ValueId v) {
 
 // Row-major strides in elements.
 Dims dense_strides(DimTable& dims, const Dims& shape);
+// The strides an output is bound to. Of one without elements they say nothing and may be 0: it counts as dense.
+std::optional<Dims> output_strides(const Graph& graph, const OutputBinding& output);
 // The strides of a value that is stored: those an input or output is bound to, else dense.
 Dims stored_strides(const Graph& graph, ValueId v);
 

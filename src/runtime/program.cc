@@ -194,7 +194,7 @@ Status build(const Graph& from, const std::vector<Backend*>& backends, const All
     for (ValueId v : outputs_of(g, uses, group)) store(v, std::nullopt);
   for (size_t i = 0; i < g.outputs.size(); ++i) {
     source.output_of[g.outputs[i].value] = static_cast<int>(i);
-    store(g.outputs[i].value, g.outputs[i].strides);
+    store(g.outputs[i].value, output_strides(g, g.outputs[i]));
   }
 
   const BuildContext context{g, layouts, materialised, allocator, device};
