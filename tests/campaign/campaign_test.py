@@ -91,6 +91,13 @@ def test_what_the_tracer_copies_is_pytorchs():
     assert record["class"] == "pytorch wrong"
 
 
+def test_strides_that_only_aot_autograd_promises_are_pytorchs():
+    """Its meta function of expand gives a new axis of size 1 a stride, by which others then lay out their results."""
+    x = torch.arange(84).view(12, 7).t()
+    record = trial.check(lambda x: ~x.expand(1, 3, 7, 12), [[x]], {"backend": "tenon", "dynamic": False})
+    assert record["class"] == "pytorch wrong" and "strides" in record["detail"]
+
+
 def shift(x):
     if x.shape[0] < 9:
         x[:, 1:] = x[:, :-1]

@@ -1,4 +1,5 @@
-"""Backends that are wrong on purpose: each campaign must notice every one of them. Tested by tests/campaign/campaign_test.py.
+"""Backends that are wrong on purpose: each campaign must notice every one of them. And "as_traced", whose outputs have the strides
+that PyTorch's tracer promises. Tested by tests/campaign/campaign_test.py.
 
 `backend(name)` turns the name of a command line into what `torch.compile(backend=)` takes.
 """
@@ -51,5 +52,18 @@ PLANTED = {"planted_value": _off_by_little, "planted_integer": _off_by_one, "pla
            "planted_nothing": lambda x: x}
 
 
+def _as_traced(gm, inputs, **_):
+    def compiler(graph, _):
+        promised = [getattr(n, "meta", {}).get("val") for n in graph.graph.output_node().args[0]]
+
+        def strided(x, fake):
+            if not isinstance(x, torch.Tensor) or x.layout != torch.strided or x.stride() == fake.stride():
+                return x
+            return torch.empty_strided(x.shape, fake.stride(), dtype=x.dtype).copy_(x)
+
+        return make_boxed_func(lambda *args: [strided(*pair) for pair in zip(graph.forward(*args), promised)])
+    return aot_autograd(fw_compiler=compiler, keep_inference_input_mutations=True)(gm, inputs)
+
+
 def backend(name):
-    return _after(PLANTED[name]) if name in PLANTED else name
+    return _after(PLANTED[name]) if name in PLANTED else _as_traced if name == "as_traced" else name
