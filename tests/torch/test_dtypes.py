@@ -1,4 +1,4 @@
-"""Types of tensors that few operations know: floats of 8 bits."""
+"""Types of tensors that few operations know: floats of 8 bits; and the types in which long sums go on."""
 
 import pytest
 import torch
@@ -52,3 +52,16 @@ def test_tensors_of_8_bits_move_and_what_computes_with_them_stays():
     with torch.no_grad():
         for a, b in zip(torch.compile(moves, backend="tenon")(small), moves(small)):
             assert torch.equal(a, b)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("fold", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("shape, dim", [((1, 100003), 1), ((3, 8191), -1), ((8191, 3), 0)], ids=str)
+def test_long_running_folds_keep_their_digits(shape, dim, fold, dynamic):
+    """PyTorch adds and multiplies f32 in f64 here."""
+    x = 1 + torch.randn(shape, generator=torch.Generator().manual_seed(0)) / 100
+    got = torch.compile(lambda x: getattr(x, fold)(dim), backend="tenon", dynamic=dynamic)(x)
+    exact = getattr(x.double(), fold)(dim)
+    assert ((got.double() - exact) / exact).abs().max() < 2 ** -23
+    assert tenon.stats()["fallback_reasons"] == {}

@@ -272,6 +272,11 @@ class Emitter:
         dtype = "bool" if head in ("any", "all") else v.dtype
         return self.op(head, [v], dtype, shape, axes=axes, **attrs, keepdims=bool(keepdims))
 
+    def scan(self, head, v, axis):
+        """Sums and products of f32 go on in f64 on the CPU, as PyTorch's do: a long row would lose its digits."""
+        wide = "f64" if head in ("cumsum", "cumprod") and v.dtype == "f32" and self.device == CPU else v.dtype
+        return self.cast(self.op(head, [self.cast(v, wide)], wide, v.shape, axis=axis), v.dtype)
+
     # --- move ---
     def reshape(self, v, shape):
         shape = symexpr.sizes(shape)

@@ -371,7 +371,7 @@ def norm(e, v, p, axes, keepdim):
 @row("cumsum")
 def _(e, x, dim, dtype=None):
     x = e.cast(x, e.dtype)
-    return x if x.rank == 0 else e.op("cumsum", [x], x.dtype, x.shape, axis=dim % x.rank)
+    return x if x.rank == 0 else e.scan("cumsum", x, dim % x.rank)
 
 
 # --- same values ------------------------------------------------------------------------------------------------------

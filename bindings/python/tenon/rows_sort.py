@@ -183,14 +183,10 @@ def _of_one_dtype(e, sorted, values):
 
 
 # --- running folds ----------------------------------------------------------------------------------------------------
-def _scan(e, head, x, axis):
-    return e.op(head, [x], x.dtype, x.shape, axis=axis)
-
-
 @row("cumprod")
 def _(e, x, dim, dtype=None):
     x = e.cast(x, e.dtype)
-    return x if x.rank == 0 else _scan(e, "cumprod", x, dim % x.rank)
+    return x if x.rank == 0 else e.scan("cumprod", x, dim % x.rank)
 
 
 _LONG = 4096  # elements of a single row, which shares its vectors with no other: PyTorch's one loop is sooner done than two scans
@@ -201,7 +197,7 @@ _LONG = 4096  # elements of a single row, which shares its vectors with no other
 def _(e, x, dim):
     """The index names the last place at which the extreme stands."""
     axis = dim % x.rank
-    values = _scan(e, e.node.target._opname, x, axis)
+    values = e.scan(e.node.target._opname, x, axis)
     if not e.used(1):
         return values, None
     if all(n == 1 for i, n in enumerate(x.shape) if i != axis) and isinstance(x.shape[axis], int) and x.shape[axis] > _LONG:
@@ -211,7 +207,7 @@ def _(e, x, dim):
         here = e.map("logical_or", here, e.map("isnan", x))
     n = x.shape[axis]
     place = e.iota(x.shape, "i32" if isinstance(n, int) and n < 2**31 else "i64", axis=axis)
-    return values, e.cast(_scan(e, "cummax", e.map("where", here, place, e.scalar_like(place, 0)), axis), "i64")
+    return values, e.cast(e.scan("cummax", e.map("where", here, place, e.scalar_like(place, 0)), axis), "i64")
 
 
 @row("logcumsumexp")
