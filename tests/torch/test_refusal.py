@@ -239,6 +239,23 @@ def test_programs(name, dynamic):
         torch.testing.assert_close(g(x, n), f(x, n))
 
 
+@torch.no_grad()
+def test_a_whole_graph_in_pytorch_is_dynamos():
+    """AOTAutograd takes an interpolation of symbolic sizes apart; eager mode's operator is ten times as fast as the parts."""
+    def f(x):
+        return F.interpolate(x, scale_factor=3.7, mode="bilinear")
+
+    g = torch.compile(f, backend="tenon", dynamic=True)
+    for n in (7, 9):
+        x = torch.randn(1, 2, n, n + 3)
+        with torch.autograd.profiler.profile() as ran:
+            got = g(x)
+        assert torch.equal(got, f(x))
+    names = {event.key for event in ran.key_averages()}
+    assert "aten::upsample_bilinear2d" in names and "aten::arange" not in names
+    assert list(tenon.stats()["fallback_reasons"]) == ["size TruncToInt(3.7*ToFloat(s53)): rounds a float"]
+
+
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_what_aot_autograd_refuses(dynamic):
     """A write to a view that is dense into an input that is not, which AOTAutograd writes back as a whole."""

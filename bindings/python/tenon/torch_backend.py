@@ -128,6 +128,10 @@ class _Again(Exception):
     """The graph has to be traced once more: it needs gradients, or none, against what its inputs said."""
 
 
+class _Whole(Exception):
+    """(record, why): Tenon takes nothing of an inference graph."""
+
+
 class _Overlap(Exception):
     """Inputs that share memory, one of which the graph writes to."""
 
@@ -162,7 +166,7 @@ def compile_graph(gm, example_inputs, options, records=None):
                 written.update(_written(len(own) + len(example_inputs)))
             record = note(sum(n.op == "call_function" for n in graph.graph.nodes))
             start = report.clock()
-            function = _compile(graph, now, real, record, kind)
+            function = _compile(graph, now, real, record, kind, saving)
             if saving:
                 function = _savable(function, options, record)
             record.seconds = report.clock() - start
@@ -193,6 +197,8 @@ def compile_graph(gm, example_inputs, options, records=None):
             compiled = trace(None)  # our decompositions are no reason to fail
     except _Overlap as e:
         return _in_pytorch(gm, options, note(len(gm.graph.nodes)), str(e), saving)
+    except _Whole as e:
+        return _in_pytorch(gm, options, *e.args, saving)  # not the traced one, whose operators AOTAutograd may have taken apart
     except Exception as e:
         if saving or e in raised or isinstance(e, refusal.STEERING):
             raise
@@ -226,6 +232,7 @@ def _in_pytorch(gm, options, record, why, saving):
     record.fallback("graph", "the whole graph", why)
     record.eager = True
     record.close()
+    _log(options, record)
     if saving or options.fallback == "error":
         raise FallbackError(f"tenon: the whole graph would run in PyTorch: {why}")
 
@@ -234,6 +241,12 @@ def _in_pytorch(gm, options, record, why, saving):
 
     function._tenon_record = record
     return function
+
+
+def _log(options, record):
+    for node, op, why in record.fallbacks:
+        log.log(logging.INFO if options.fallback == "count" else logging.DEBUG, "%s: %s (%s) runs in PyTorch: %s",
+                record.name, op, node, why)
 
 
 def _saving():
@@ -263,7 +276,7 @@ def _real_tensors(gm):
     return result
 
 
-def _compile(gm, options, real, record, training):
+def _compile(gm, options, real, record, training, saving):
     function = make_boxed_func(gm.forward)
     try:
         if training == "backward":
@@ -272,12 +285,13 @@ def _compile(gm, options, real, record, training):
             raise Refused("gradients are needed: training graphs run in PyTorch (compile under torch.no_grad())")
         function, record.compiled = _build(gm, options, real, record)
     except Exception as e:
-        record.fallback("graph", "the whole graph", refusal.sentence(e))
+        why = refusal.sentence(e)
+        if training is None and not saving:
+            raise _Whole(record, why) from e
+        record.fallback("graph", "the whole graph", why)
         record.eager = True
     record.close()
-    for node, op, why in record.fallbacks:
-        log.log(logging.INFO if options.fallback == "count" else logging.DEBUG, "%s: %s (%s) runs in PyTorch: %s",
-                record.name, op, node, why)
+    _log(options, record)
     if options.fallback == "error" and record.fallbacks:
         node, op, why = record.fallbacks[0]
         raise FallbackError(f"tenon: {op} ({node}) would run in PyTorch: {why}")
