@@ -88,6 +88,8 @@ def _(e, x, output_size, align_corners, *scales):
             steps.append(n / m if not align_corners else (n - 1) / (m - 1) if m > 1 else 0.0)
         else:
             raise Unsupported("windows whose length depends on sizes")
+    if x.dtype == "f64" and name != "bilinear" and min(steps) < 1:
+        raise Unsupported("an f64 image enlarged by a wide filter, which PyTorch's loops do sooner")
     # Each element of the last axis is gathered: the other goes first where that leaves fewer rows.
     y = e.wide(x)
     for axis in (2, 3) if steps[0] > 1 else (3, 2):
