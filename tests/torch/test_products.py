@@ -1,4 +1,4 @@
-"""Products of integers, products of groups of rows and attention by a scale that depends on sizes, against eager."""
+"""Products of integers, of quantized operands and of groups of rows, and attention by a scale that depends on sizes, against eager."""
 
 import math
 
@@ -115,5 +115,24 @@ def test_attention_by_a_scale_of_sizes(scale, dtype):
     for batch, heads, rows, columns, size in ((2, 3, 5, 7, 8), (1, 4, 9, 3, 16), (3, 2, 4, 4, 12)):
         q, k, mask = torch.randn(batch, heads, rows, size).to(dtype), torch.randn(batch, heads, columns, size).to(dtype), torch.randn(rows, columns).to(dtype)
         with torch.no_grad():
-            torch.testing.assert_close(g(q, k, mask), f(q, k, mask), rtol=1e-5 if dtype == torch.float32 else 2e-2, atol=1e-5 if dtype == torch.float32 else 2e-2)
+            tolerance = 1e-5 if dtype == torch.float32 else 2e-2
+            torch.testing.assert_close(g(q, k, mask), f(q, k, mask), rtol=tolerance, atol=tolerance)
     assert tenon.stats()["fallback_reasons"] == {}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_linear_layers_quantized_by_export(dynamic):
+    """As PT2E writes them: operands quantized and dequantized around a linear in f32."""
+    pytest.importorskip("torch.ao.quantization.fx._decomposed")
+    q = torch.ops.quantized_decomposed
+
+    def f(x, w, scales, zeros, bias):
+        x = q.quantize_per_tensor(x, 0.05, 3, 0, 255, torch.uint8)
+        x = q.dequantize_per_tensor(x, 0.05, 3, 0, 255, torch.uint8)
+        y = F.linear(x, q.dequantize_per_channel(w, scales, zeros, 0, -128, 127, torch.int8), bias)
+        return q.quantize_per_tensor(y, 2.0, -7, -128, 127, torch.int8), q.quantize_per_channel(x, scales, zeros, 1, -128, 127, torch.int8)
+
+    args = torch.randn(7, 24) * 5, integers(24, 24), torch.rand(24) + 0.1, torch.zeros(24, dtype=torch.int64), torch.randn(24)
+    for i in range(2):
+        want, got = run(lambda *args: f(*args)[i], *args, dynamic=dynamic)
+        assert (want.int() - got.int()).abs().max() <= 1 - i  # the product's sum may round another way

@@ -5,6 +5,7 @@ What has a row in rows.py is never in this list. Tested by tests/torch/test_lowe
 """
 
 import functools
+import sys
 
 NAMES = """
 _batch_norm_no_update _batch_norm_with_update_functional _fused_rms_norm _native_batch_norm_legit
@@ -19,12 +20,23 @@ upsample_trilinear3d xlogy
 """.split()
 
 
-@functools.cache
+QUANTIZED = "quantize_per_tensor dequantize_per_tensor quantize_per_channel dequantize_per_channel".split()
+
+
 def table():
+    return _table(sys.modules.get("torch.ao.quantization.fx._decomposed"))
+
+
+@functools.cache
+def _table(quantized):
+    """quantized: the module that defines quantized_decomposed's operators, in PyTorch's own words, or None: no graph has them."""
     import torch
     from torch._decomp import get_decompositions
 
-    return get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])
+    found = get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])
+    if quantized is not None:
+        found |= {getattr(torch.ops.quantized_decomposed, name).default: getattr(quantized, name) for name in QUANTIZED}
+    return found
 
 
 def would_change(gm):
