@@ -95,6 +95,10 @@ def shrunk(config, lists, widths, grouped=True):
             kwargs[key] = list(value)[:2]
         elif lists and isinstance(value, (list, tuple)) and value and all(isinstance(v, int) and v >= 32 for v in value):
             kwargs[key] = [max(v // 8, 16) for v in value]
+        elif widths and key == "head_dim" and value is None:
+            kwargs[key] = SMALL[key]
+        elif widths and key == "pad_token_id" and isinstance(value, int) and value >= SMALL["vocab_size"]:
+            kwargs[key] = 0
         elif widths and key == "image_size" and isinstance(value, int) and value > 32:
             kwargs[key] = 32
     if not grouped and "num_key_value_heads" in kwargs:
