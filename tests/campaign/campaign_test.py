@@ -126,7 +126,8 @@ def test_a_reference_step_is_no_right_answer(monkeypatch):
     assert record["class"] == "reference" and record["detail"] == "2 reference steps"
 
 
-def test_every_nth_entry_from_one():
+def test_every_nth_entry_from_one(monkeypatch):
+    monkeypatch.setattr(op_db, "entries", lambda: dict.fromkeys(("add", "abs", "acos", "acosh", "angle")))
     options = {"ci": True, "only": "abs,acos,acosh,add", "dtypes": None, "layouts": None, "modes": None, "samples": None, "stride": 2, "first": 1}
     assert [job["key"] for job in op_db.jobs(options)] == ["acos", "add"]
 

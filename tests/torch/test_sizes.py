@@ -208,14 +208,19 @@ def test_facts_stand_in_the_text(library):
     assert "//2) == " in text and "in [-inf, inf]" in text
 
 
-@pytest.mark.parametrize("factor", [0.5, 1.5, 1.0])
+@pytest.mark.parametrize("factor", [0.5, 1.5, 1.0, 0.3, 3.7])
 def test_rounded_floats(factor):
     n = sympy.Symbol("n", integer=True, nonnegative=True)
     got = symexpr.size(TruncToInt(sympy.Float(factor) * ToFloat(n)))
-    for value in (0, 1, 2, 7, 101):
+    for value in (0, 1, 2, 7, 101, 170, 2**39 - 1):
         assert eval(symexpr.text(got), {"n": value}) == int(factor * value)
-    with pytest.raises(symexpr.Unsupported):
-        symexpr.size(TruncToInt(sympy.Float(0.3) * ToFloat(n)))
+
+
+def test_rounded_floats_near_no_simple_fraction():
+    n = sympy.Symbol("n", integer=True, nonnegative=True)
+    for factor in (3.14159, 0.1 + 0.2, 0.7):
+        with pytest.raises(symexpr.Unsupported):
+            symexpr.size(TruncToInt(sympy.Float(factor) * ToFloat(n)))
 
 
 # --- models ---
