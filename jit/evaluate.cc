@@ -75,7 +75,15 @@ class Lowering final : public Evaluator {
   Ref round_to(Ref value, DType narrow) {
     const Ref r = emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, DType::f32);
     block_at(depth_[r]).back().type = narrow;
+    stored_[r] = r;
     return r;
+  }
+  // r, the value of v, as a tensor would hold it: a 16-bit float is rounded for a reader whose result jumps.
+  Ref as_stored(ValueId v, Ref r) {
+    const DType type = graph().type(v).dtype;
+    if (!is_narrow(type)) return r;
+    if (auto it = stored_.find(r); it != stored_.end()) return it->second;
+    return stored_[r] = round_to(r, type);
   }
   Ref literal(DType type, Scalar value) override {
     return emit(Stmt{.kind = Stmt::Kind::constant, .literal = value}, type);
@@ -89,7 +97,7 @@ class Lowering final : public Evaluator {
     const auto strides = in_.strides(v);
     const TensorType& type = graph().type(v);
     if (!strides || *strides != dense_strides(dims(), type.shape)) return {};
-    return emit_load(buffer_number(v), compute_type(type.dtype), position);
+    return load_tensor(v, position);
   }
   // The value of an index, as i64.
   Ref index_value(const Index& at) override {
@@ -180,6 +188,7 @@ class Lowering final : public Evaluator {
     scopes_.clear();
     kept_.clear();
     fixed_.clear();
+    stored_.clear();
   }
 
   Ref new_ref(DType type, int depth) {
@@ -225,6 +234,12 @@ class Lowering final : public Evaluator {
       depth = std::max(depth, t.dynamic ? depth_[t.id] : (axes_[t.id].inner ? 1 : 0));
     return depth;
   }
+  Ref load_tensor(ValueId v, const Index& address, int least_depth = 0) {
+    const DType type = graph().type(v).dtype;
+    const Ref r = emit_load(buffer_number(v), compute_type(type), address, least_depth);
+    if (is_narrow(type)) stored_[r] = r;
+    return r;
+  }
   // Addresses are numbers of proto_.accesses until finish().
   Ref emit_load(int buffer, DType type, const Index& address, int least_depth = 0) {
     Stmt s{.kind = Stmt::Kind::load, .buffer = buffer, .size = static_cast<int>(proto_.accesses.size())};
@@ -245,6 +260,11 @@ class Lowering final : public Evaluator {
     block_at(depth).push_back(std::move(s));
   }
 
+  Ref moved(const Node& n, const Indices& at) {
+    const Ref r = find_move(n.op)(*this, n, at);
+    if (n.op == ops::full) stored_[r] = r;
+    return r;
+  }
   Ref eval_new(ValueId v, const Indices& at) {
     const Node& n = graph().node(v);
     const Op& row = op(n.op);
@@ -253,20 +273,22 @@ class Lowering final : public Evaluator {
         // Inside the loops whose axes index it, even with stride 0: they may be empty, and the tensor with them.
         int depth = 0;
         for (const Index& i : at) depth = std::max(depth, depth_of(i));
-        return emit_load(buffer_number(v), compute_type(n.type.dtype), index_.linear(at, *strides), depth);
+        return load_tensor(v, index_.linear(at, *strides), depth);
       }
       if (row.kind == Kind::input)
-        if (auto mover = find_move(n.op)) return mover(*this, n, at);  // full, iota, dim
+        if (find_move(n.op)) return moved(n, at);  // full, iota, dim
       if (!row.view) {
         return fail(
             {Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not available to this group"});
       }
     }
-    if (auto mover = find_move(n.op)) return mover(*this, n, at);
+    if (find_move(n.op)) return moved(n, at);
     if (row.kind == Kind::map) {
       std::vector<Ref> args;
       for (ValueId o : n.inputs) args.push_back(eval(o, broadcast(at, graph().type(o).shape, n.type.shape)));
       if (failed()) return 0;
+      if (row.jumps || !is_float(n.type.dtype))
+        for (size_t i = 0; i < args.size(); ++i) args[i] = as_stored(n.inputs[i], args[i]);
       if (n.op == ops::cast) {
         const DType to = n.type.dtype;
         const bool narrows = is_narrow(to) && graph().type(n.inputs[0]).dtype != to;
@@ -363,7 +385,7 @@ class Lowering final : public Evaluator {
       const DType acc = compute_type(m.type.dtype);
       Ref y = eval(m.inputs[0], operand);
       if (failed()) return 0;
-      if (proto_.kernel.types[y] != acc) y = to_accumulator(y, acc);
+      if (proto_.kernel.types[y] != acc) y = to_accumulator(as_stored(m.inputs[0], y), acc);
       loop.combine.push_back(*find_op(op(m.op).combine));
       loop.yields.push_back(y);
     }
@@ -544,6 +566,7 @@ class Lowering final : public Evaluator {
   int scope_count_ = 0;
   KeptRows kept_rows_;
   std::set<uint32_t> fixed_;
+  std::map<Ref, Ref> stored_;  // of narrow floats, the number that their tensor holds
 };
 
 }  // namespace

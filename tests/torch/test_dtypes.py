@@ -65,3 +65,28 @@ def test_long_running_folds_keep_their_digits(shape, dim, fold, dynamic):
     exact = getattr(x.double(), fold)(dim)
     assert ((got.double() - exact) / exact).abs().max() < 2 ** -23
     assert tenon.stats()["fallback_reasons"] == {}
+
+
+# name -> function of two tensors of 16-bit floats: a sum that a tensor would round, and a reader whose result jumps.
+JUMPS = {
+    "to integers": lambda x, y: ((x + y).to(torch.int64), (x * y).to(torch.int32)),
+    "comparisons": lambda x, y: (x + y > x - y, (x + y).isfinite(), x + y == x + 1.01 * y),
+    "floor": lambda x, y: ((x + y).floor(), (x + y).ceil(), (x + y).round(), (x + y).trunc()),
+    "remainder": lambda x, y: ((x + y).remainder(y), (x + y).fmod(y)),
+    "argmax": lambda x, y: ((x + y).argmax(-1), (x - y).argmin(0)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", JUMPS)
+def test_what_jumps_reads_16_bit_floats_as_tensors_hold_them(name, dtype, dynamic):
+    f = JUMPS[name]
+    g = torch.compile(f, backend="tenon", dynamic=dynamic, options={"fallback": "error"})
+    with torch.no_grad():
+        for rows in (3, 40):
+            x, y = (torch.randn(2, 257, rows, generator=torch.Generator().manual_seed(rows)) * scale for scale in (60, 7))
+            for a in (x.to(dtype), x.to(dtype).transpose(0, 1)[3:]):
+                b = y.to(dtype)[:, :1].expand(2, 257, rows).transpose(0, 1)[3:] if a.shape[0] != 2 else y.to(dtype)
+                for got, want in zip(g(a, b), f(a, b)):
+                    torch.testing.assert_close(got, want, rtol=0, atol=0)
