@@ -332,3 +332,30 @@ def test_an_interrupted_call_holds_nobody_up():
     done.join(30)
     assert not done.is_alive()
     torch.testing.assert_close(g(x), model(x))
+
+
+THIRTY_TWO_BITS = {
+    "index_copy": lambda x, i: x.index_copy(0, i, x[:2]),
+    "index_fill": lambda x, i: x.index_fill(0, i, 1.0),
+    "index_fill of a tensor": lambda x, i: x.index_fill(0, i, x.sum()),
+    "put": lambda x, i: x.put(i, x[0, :2]),
+    "nll_loss": lambda x, i: F.nll_loss(x[:2], i),
+    "cross_entropy": lambda x, i: F.cross_entropy(x[:2, :, None].expand(2, 5, 3), i[:, None].expand(2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", THIRTY_TWO_BITS)
+def test_indices_of_32_bits_are_refused_where_pytorch_refuses_them(name):
+    f, x = THIRTY_TWO_BITS[name], torch.randn(4, 5)
+    for i in (torch.tensor([0, 2]), torch.tensor([0, 2], dtype=torch.int32)):
+        torch._dynamo.reset()
+        answers = []
+        for g in (f, torch.compile(f, backend="tenon")):
+            try:
+                answers.append(g(x, i))
+            except (RuntimeError, IndexError) as e:
+                answers.append(str(e).split("\n")[0])
+        if i.dtype == torch.int64:
+            torch.testing.assert_close(*answers)
+        else:
+            assert isinstance(answers[0], str) and answers[1] == answers[0]

@@ -34,9 +34,22 @@ def _table(quantized):
     from torch._decomp import get_decompositions
 
     found = get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])
+    for op in (torch.ops.aten.nll_loss_forward.default, torch.ops.aten.nll_loss2d_forward.default):
+        found[op] = _of_classes(found[op])
     if quantized is not None:
         found |= {getattr(torch.ops.quantized_decomposed, name).default: getattr(quantized, name) for name in QUANTIZED}
     return found
+
+
+def _of_classes(decomposition):
+    """The same for the dtypes of classes that PyTorch's kernel takes; the others stay with it, and it raises."""
+    import torch
+
+    @functools.wraps(decomposition)
+    def run(x, target, *others):
+        return decomposition(x, target, *others) if target.dtype in (torch.int64, torch.uint8) else NotImplemented
+
+    return run
 
 
 def would_change(gm):

@@ -32,6 +32,13 @@ def _vector(e, v):
     return e.reshape(v, [1]) if isinstance(v, Value) and v.rank == 0 else v
 
 
+def _long(index):
+    """An index whose dtype PyTorch checks when it runs; its tracer lets others pass."""
+    if index.dtype != "i64":
+        raise Unsupported(f"an index of {index.dtype}, which PyTorch refuses")
+    return index
+
+
 def _put(e, x, axis, index, updates, mode="set", wrap=False):
     return e.op("index_put", [x, index, updates], x.dtype, x.shape, axis=axis, mode=mode, wrap=None if wrap else False)
 
@@ -93,14 +100,14 @@ def _(e, x, dim, index, source, alpha=1):
 @row("index_copy")
 def _(e, x, dim, index, source):
     shape = x.shape
-    x, axis, index, source = _rows_of(e, x, dim, index, source)
+    x, axis, index, source = _rows_of(e, x, dim, _long(index), source)
     return e.reshape(_put(e, x, axis, index, source), shape)
 
 
 @row("index_fill.int_Scalar")
 def _(e, x, dim, index, value):
     shape = x.shape
-    x, axis, index, source = _rows_of(e, x, dim, index, value)
+    x, axis, index, source = _rows_of(e, x, dim, _long(index), value)
     return e.reshape(_put(e, x, axis, index, source, wrap=True), shape)
 
 
@@ -108,7 +115,7 @@ def _(e, x, dim, index, value):
 def _(e, x, dim, index, value):
     shape = x.shape
     value = e.cast(value, x.dtype)
-    x, axis, index, _ = _rows_of(e, x, dim, index, None)
+    x, axis, index, _ = _rows_of(e, x, dim, _long(index), None)
     source = e.expand(value, x.shape[:axis] + index.shape + x.shape[axis + 1:])
     return e.reshape(_put(e, x, axis, index, source, wrap=True), shape)
 
@@ -202,7 +209,7 @@ def _(e, x, index):
 def _(e, x, index, source, accumulate=False):
     count = symexpr.product(index.shape)
     flat = e.reshape(x, [symexpr.product(x.shape)])
-    y = _put(e, flat, 0, e.reshape(index, [count]), e.reshape(source, [count]), "add" if accumulate else "set", True)
+    y = _put(e, flat, 0, e.reshape(_long(index), [count]), e.reshape(source, [count]), "add" if accumulate else "set", True)
     return e.reshape(y, x.shape)
 
 
