@@ -364,6 +364,7 @@ TEST(OneDnn, Epilogues) {
 }
 
 TEST(OneDnn, Convolution) {
+  const char* moved_twice = __builtin_cpu_supports("avx512bf16") ? ", weights moved twice" : "step";
 #define CONV "strides=[2,2], padding=[1,1], padding_high=[1,1], dilations=[1,1]"
   const Case cases[] = {
       {"channels first",
@@ -435,6 +436,22 @@ TEST(OneDnn, Convolution) {
        "%b){" CONV ", layout=\"channels_last\"}\n %r = relu(%y)\n return %r\n}",
        {{2, 9, 9, 16}, {32, 16, 3, 3}, {32}},
        "step"},
+      {"weights of 16 bits, moved twice",
+       "graph @f(%x: bf16[N,3,3,64], %w: bf16[64,64,3,3]) {\n %y = convolution(%x, %w){" CONV
+       ", layout=\"channels_last\"}\n return %y\n}",
+       {{2, 3, 3, 64}, {64, 64, 3, 3}},
+       moved_twice},
+      {"weights of 16 bits in groups, moved twice",
+       "graph @f(%x: bf16[N,3,3,128], %w: bf16[128,64,3,3]) {\n %y = convolution(%x, %w){" CONV
+       ", groups=2, layout=\"channels_last\"}\n return %y\n}",
+       {{3, 3, 3, 128}, {128, 64, 3, 3}},
+       moved_twice},
+      {"weights of 16 bits, packed by way of another layout",
+       "graph @f(%x: bf16[N,3,3,64], %w: bf16[64,64,3,3] param) {\n %y = convolution(%x, %w){" CONV
+       ", layout=\"channels_last\"}\n return %y\n}",
+       {{2, 3, 3, 64}, {64, 64, 3, 3}},
+       "step",
+       {1}},
       {"no images",
        "graph @f(%x: f32[N,16,9,9], %w: f32[32,16,3,3]) {\n %y = convolution(%x, %w){" CONV
        "}\n return %y\n}",

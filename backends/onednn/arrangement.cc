@@ -105,6 +105,7 @@ class Arranger {
     const bool packed = std::any_of(arrangement_.packs_.begin(), arrangement_.packs_.end(),
                                     [](const Arrangement::Pack& pack) { return pack.given.operand == 1; });
     arrangement_.text_ = title(asked, *choice.offer, recipe_.name) + (packed ? ", weights packed" : "") +
+                         (twice_ ? ", weights moved twice" : "") +
                          post_op_names(recipe_, given.bias.present());
   }
 
@@ -128,7 +129,11 @@ class Arranger {
       arrangement_.packs_.push_back({given, wanted});
       return add(wanted, {Kind::fixed, static_cast<int>(arrangement_.packs_.size() - 1), 0});
     }
-    if (here) return moved(add(*here, from), wanted);
+    if (here) {
+      const auto way = halfway(given, wanted);
+      twice_ = twice_ || way;
+      return moved(way ? moved(add(*here, from), *way) : add(*here, from), wanted);
+    }
     Array plain = given;
     plain.strides = plain_strides(given.dims, false);
     auto there = descriptor_of(plain);
@@ -197,6 +202,7 @@ class Arranger {
   Arrangement& arrangement_;
   Place home_;
   int away_ = -1;
+  bool twice_ = false;  // weights, halfway first
 };
 
 namespace {

@@ -81,7 +81,14 @@ std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
   std::shared_ptr<char> room = store->take(static_cast<int64_t>(pack.wanted.get_size()));
   memory from(*here, engine(), bytes), to(pack.wanted, engine(), room.get());
   dnnl::stream stream(engine());
-  dnnl::reorder(from, to).execute(stream, from, to);
+  auto move = [&](memory& a, memory& b) { dnnl::reorder(a, b).execute(stream, a, b); };
+  if (const auto way = plain_bytes.empty() ? halfway(given, pack.wanted) : std::nullopt) {
+    memory between(*way, engine());
+    move(from, between);
+    move(between, to);
+  } else {
+    move(from, to);
+  }
   stream.wait();
   packed_.push_back({given, pack.wanted, room});
   return room;

@@ -171,6 +171,23 @@ std::optional<memory::desc> descriptor_of(const Array& a) {
   return d;
 }
 
+// Blocks of 32 and more channels by pairs, of weights whose channels are a multiple of 64 elements apart: the library (3.2)
+// then reads along the taps, of which it has no fast code for more than 7. With the inner channels side by side it has.
+std::optional<memory::desc> halfway(const Array& given, const memory::desc& wanted) {
+  const auto blocks = wanted.get_inner_blks();
+  const auto axes = wanted.get_inner_idxs();
+  if (size_of(given.dtype) != 2 || blocks.size() != 2 || blocks[0] < 32 || axes[1] != axes[0] + 1)
+    return std::nullopt;
+  const size_t outer = static_cast<size_t>(axes[0]), inner = outer + 1;
+  const bool whole = given.dims[outer] % blocks[0] == 0 && given.dims[inner] % blocks[1] == 0;
+  if (!whole || given.strides[outer] % 64 != 0 || given.strides.back() != 1 || given.strides[inner] < 8)
+    return std::nullopt;
+  Array way = given;
+  way.strides = plain_strides({given.dims.begin() + axes[0], given.dims.end()}, true);
+  if (outer == 1) way.strides.insert(way.strides.begin(), given.count() / given.dims[0]);
+  return outer > 1 ? std::nullopt : descriptor_of(way);
+}
+
 std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
   const InLibrary here;  // which looks into its cache of primitives
   if (const Status late = here.status(); !late.ok()) {
