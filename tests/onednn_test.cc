@@ -452,6 +452,28 @@ TEST(OneDnn, Convolution) {
        {{2, 3, 3, 64}, {64, 64, 3, 3}},
        "step",
        {1}},
+      {"1x1, a product of pixels",
+       "graph @f(%x: f32[N,8,8,16], %w: f32[24,16,1,1], %b: f32[24], %r: f32[N,8,8,24]) {\n %y = "
+       "convolution(%x, %w, "
+       "%b){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1], layout=\"channels_last\"}\n "
+       "%s = add(%y, %r)\n %z = relu(%s)\n return %z\n}",
+       {{2, 8, 8, 16}, {24, 16, 1, 1}, {24}, {2, 8, 8, 24}},
+       "convolution 128x16x24 f32"},
+      {"1x1, images apart",
+       "graph @f(%x: f32[N,16,5,7], %w: f32[24,16,1,1], %b: f32[24]) {\n %y = convolution(%x, %w, "
+       "%b){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1]}\n return %y\n}",
+       {{3, 16, 5, 7}, {24, 16, 1, 1}, {24}},
+       "x16x24 f32"},
+      {"1x1, one pixel of one image",
+       "graph @f(%x: f32[N,16,L], %w: f32[24,16,1]) {\n %y = convolution(%x, %w){strides=[1], padding=[0], "
+       "padding_high=[0], dilations=[1]}\n return %y\n}",
+       {{1, 16, 1}, {24, 16, 1}},
+       "convolution 1x16x24 f32"},
+      {"1x1 with padding",
+       "graph @f(%x: f32[N,16,5,7], %w: f32[24,16,1,1]) {\n %y = convolution(%x, %w){strides=[1,1], "
+       "padding=[1,0], padding_high=[1,0], dilations=[1,1]}\n return %y\n}",
+       {{2, 16, 5, 7}, {24, 16, 1, 1}},
+       "convolution 2x16x5x7 by"},
       {"no images",
        "graph @f(%x: f32[N,16,9,9], %w: f32[32,16,3,3]) {\n %y = convolution(%x, %w){" CONV
        "}\n return %y\n}",

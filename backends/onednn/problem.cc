@@ -104,6 +104,30 @@ void lower_matmul(Problem& p) {
   }
 }
 
+// Windows of one element, each at its own pixel: a product of pixels and a matrix.
+bool is_pointwise(const Problem& p, const Recipe& recipe) {
+  auto all = [](const std::vector<int64_t>& v, int64_t x) {
+    return std::count(v.begin(), v.end(), x) == std::ssize(v);
+  };
+  return p.form == Form::convolution && recipe.groups == 1 && all(p.kernel, 1) && all(p.strides, 1) &&
+         all(p.low, 0) && all(p.high, 0);
+}
+
+// A pointwise convolution as the product of [N, space, C] and [C, O].
+void lower_pointwise(Problem& p, bool channels_last) {
+  std::vector<Array*> images{&p.source, &p.output};
+  for (Array& o : p.others) images.push_back(&o);
+  if (!channels_last)
+    for (Array* a : images)
+      for (auto* v : {&a->dims, &a->strides}) std::rotate(v->begin() + 1, v->begin() + 2, v->end());
+  Array& w = p.weights;
+  w.dims = {w.dims[1], w.dims[0]};
+  w.strides = {w.strides[1], w.strides[0]};
+  p.form = Form::matmul;
+  for (auto* list : {&p.kernel, &p.strides, &p.low, &p.high, &p.dilations}) list->clear();
+  lower_matmul(p);
+}
+
 // N, space, C to N, C, space.
 void channels_second(Array& a) {
   for (auto* v : {&a.dims, &a.strides}) std::rotate(v->begin() + 1, v->end() - 1, v->end());
@@ -206,6 +230,9 @@ Problem at_sizes(const Recipe& recipe, const Sizes& sizes) {
   p.include_pad = recipe.include_pad;
   if (p.form == Form::matmul)
     lower_matmul(p);
+  else if (is_pointwise(p, recipe) && !recipe.operands[1].constant)
+    lower_pointwise(
+        p, recipe.channels_last);  // it need not bring the weights into the library's order at each call
   else if (p.form != Form::pointwise)
     lower_spatial(p, recipe);
   if (p.output.dims.empty())

@@ -35,7 +35,8 @@ struct Problem {
   std::string key() const;  // equal for calls that one primitive serves
 };
 
-// Matmul weights that are constants may lie as the library likes: they are packed once.
+// Matmul weights that are constants may lie as the library likes: they are packed once. A convolution of 1x1 by weights that
+// are not is a product.
 Problem at_sizes(const Recipe& recipe, const Sizes& sizes);
 // A product of one matrix with constant weights, said as a convolution of 1x1: rows are pixels, columns channels. Nothing
 // where it is none of these. The same post-ops in the same order.
