@@ -9,7 +9,7 @@ import pytest
 import torch
 
 SOURCE = """
-import sys, torch, tenon
+import math, sys, torch, tenon
 from torch import nn
 
 def plain(x, y):
@@ -22,6 +22,10 @@ def with_host_steps(x, y):
 def mutates(x, y):
     x.add_(y)
     return x.sum(0) * x.shape[0]
+
+def host_sizes(x, y):
+    n = x.shape[0]
+    return x[: int(n * 0.7)] * y, x[: int(math.log2(n))].exp(), x[: n & ~1] + round(n / 3), torch.arange(0, n, 0.7) + y.sum()
 
 class Model(nn.Module):
     def __init__(self):
@@ -105,7 +109,7 @@ def as_data(saved):
     return json.loads(function_of(saved).__reduce__()[1][0])
 
 
-@pytest.mark.parametrize("name, options", [("plain", None), ("with_host_steps", None), ("mutates", None), ("Model", None),
+@pytest.mark.parametrize("name, options", [("plain", None), ("with_host_steps", None), ("host_sizes", None), ("mutates", None), ("Model", None),
                                            ("Model", {"freeze": True}), ("with_host_steps", {"freeze": True, "num_threads": 1})])
 def test_runs_in_a_fresh_process(tmp_path, name, options):
     path, saved = save(tmp_path, name, options)

@@ -4,8 +4,11 @@ import math
 
 import pytest
 import sympy
-from torch.utils._sympy.functions import (CeilToInt, FloatTrueDiv, FloorDiv, FloorToInt, Identity, IntTrueDiv, Max, Min, Mod,
-                                         ModularIndexing, PythonMod, ToFloat, TruncToInt)
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.functions import (BitwiseFn_bitwise_and, BitwiseFn_bitwise_or, BitwiseFn_bitwise_xor, CeilToInt, FloatPow, FloatTrueDiv, FloorDiv,
+                                         FloorToInt, Identity, IntTrueDiv, Max, Min, Mod, ModularIndexing, OpaqueUnaryFn_log, OpaqueUnaryFn_log2,
+                                         OpaqueUnaryFn_sqrt, PowByNatural, PythonMod, RoundToInt, ToFloat, TruncToInt)
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from tenon import symexpr
 
@@ -32,24 +35,65 @@ def test_identity_is_looked_through():
     assert symexpr.text(Identity(N + M) * 3) in ("3*(M+N)", "3*(N+M)")
 
 
+@pytest.fixture
+def tracer():
+    env = ShapeEnv()
+    for s in (N, M, K):
+        env.var_to_range[s] = ValueRanges(0 if s is K else 1, 2**40)
+    with symexpr.tracer(env):
+        yield env
+
+
 @pytest.mark.parametrize("to_int, of_float", [(TruncToInt, int), (FloorToInt, math.floor), (CeilToInt, math.ceil)])
-def test_rounded_products_are_those_of_floats(to_int, of_float):
-    sizes, refused = [*range(1500), 2**20 - 1, 5**12, 10**9, 7 * 10**10], set()
+def test_rounded_products_are_those_of_floats(to_int, of_float, tracer):
+    sizes = [*range(1500), 2**20 - 1, 5**12, 10**9, 7 * 10**10]
     for c in [k / 100 for k in range(1, 300, 2)] + [k / 10 for k in range(1, 30)] + [1 / 3, 2 / 3, 1 / 7, math.pi]:
-        try:
-            text = symexpr.text(symexpr.size(to_int(c * ToFloat(K))))
-        except symexpr.Unsupported:
-            refused.add(c)
-            continue
-        written = eval(f"lambda K: {text}")
+        written = symexpr.size(to_int(c * ToFloat(K)))
+        python = symexpr.python(written.expr) if isinstance(written, symexpr.Opaque) else symexpr.text(written)
+        written = eval(f"lambda K: {python}", {"math": math})
         for n in sizes:
-            assert written(n) == of_float(c * n), (text, c, n)
-    assert math.pi in refused and len(refused) < 60 and (0.7 in refused) == (to_int != CeilToInt) and 0.8 not in refused
-    for by in (3.0, 7.0, 1000.0):
-        text = symexpr.text(symexpr.size(to_int(FloatTrueDiv(ToFloat(K), sympy.Float(by)))))
-        written = eval(f"lambda K: {text}")
-        for n in sizes:
-            assert written(n) == of_float(n / by), (text, by, n)
+            assert written(n) == of_float(c * n), (python, c, n)
+
+
+OTHERS = {
+    "root": (TruncToInt(FloatPow(ToFloat(N), sympy.Float(0.5))), lambda n, m: int(n**0.5)),
+    "math's root": (TruncToInt(OpaqueUnaryFn_sqrt(ToFloat(N * M))), lambda n, m: int(math.sqrt(n * m))),
+    "log2 and log": (TruncToInt(OpaqueUnaryFn_log2(ToFloat(N + 1)) * OpaqueUnaryFn_log(ToFloat(M))), lambda n, m: int(math.log2(n + 1) * math.log(m))),
+    "round": (RoundToInt(IntTrueDiv(N, 2)), lambda n, m: round(n / 2)),
+    "a quotient of a quotient": (RoundToInt(FloatTrueDiv(ToFloat(N), FloatTrueDiv(ToFloat(M), sympy.Float(0.3)))), lambda n, m: round(n / (m / 0.3))),
+    "abs": (sympy.Abs(N - M), lambda n, m: abs(n - m)),
+    "powers": (N**20 + PowByNatural(2, N), lambda n, m: n**20 + 2**n),
+    "bits": (BitwiseFn_bitwise_or(BitwiseFn_bitwise_and(N, -4), BitwiseFn_bitwise_xor(M, 5)), lambda n, m: n & -4 | m ^ 5),
+    "shifts": (FloorDiv(64 * M, PowByNatural(2, N)) + N * PowByNatural(2, M), lambda n, m: (64 * m >> n) + (n << m)),
+    "inside words": (FloorToInt(0.7 * ToFloat(FloorDiv(N, 2))) * 3 - N, lambda n, m: math.floor(0.7 * (n // 2)) * 3 - n),
+    "max of it": (PythonMod(Max(TruncToInt(0.7 * ToFloat(N)), M), 5), lambda n, m: max(int(0.7 * n), m) % 5),
+    "inside itself": (CeilToInt(0.1 * ToFloat(RoundToInt(IntTrueDiv(N, M)))), lambda n, m: math.ceil(0.1 * round(n / m))),
+    "below 0": (TruncToInt(0.5 * ToFloat(N) - 2.5), lambda n, m: int(0.5 * n - 2.5)),
+    "a choice": (sympy.Piecewise((N, sympy.Gt(N, M)), (2 * M, True)), lambda n, m: n if n > m else 2 * m),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_sizes_are_computed_by_python(name, tracer):
+    e, function = OTHERS[name]
+    written, values = symexpr.size(e), symexpr.opaque(tracer)
+    names = symexpr.symbols(written)
+    assert names & set(values) and symexpr.plain(written) == e and symexpr.size(e) == written
+    limits = symexpr.ranges(tracer, names)
+    low, high = symexpr.range_of(written, limits)
+    for n in range(1, 9):
+        for m in range(1, 9):
+            given = {"N": n, "M": m}
+            given |= {name: eval(symexpr.python(o.expr), {"math": math}, given) for name, o in values.items()}
+            assert eval(symexpr.text(written), given) == function(n, m)
+            assert all(limits[s][0] <= given[s] <= limits[s][1] for s in names & set(values))
+            assert low <= function(n, m) <= high
+
+
+def test_a_size_that_python_cannot_say(tracer):
+    for e in (N / 2, sympy.sin(N), sympy.zeta(N), sympy.Float(0.5)):
+        with pytest.raises(symexpr.Unsupported):
+            symexpr.text(symexpr.size(e))
 
 
 @pytest.mark.parametrize("e", [N / 2, sympy.sqrt(N), sympy.sin(N), N**20, sympy.Rational(1, 2) * N * M,

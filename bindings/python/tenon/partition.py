@@ -137,18 +137,18 @@ class Partition:
     # --- levels ---
     def _levels(self):
         self.level = {}
-        self.symbol_source = {}  # symbol -> (node, None: the value itself, or "shape" or "stride", axis)
+        self.symbol_source = self._computed_symbols()  # symbol -> (node, None: the value itself, or "shape" or "stride", axis)
+        self.opaque = symexpr.opaque(self.tracer)  # symbols that the host computes, from others where they have no source
         ordered = -1  # PyTorch nodes that draw random numbers or may have effects keep their order
         for n in self.nodes:
             operands = [self.level[d] for d in n.all_input_nodes if d in self.lowered]
             hosts = [self.level[d] for d in n.all_input_nodes if d not in self.lowered]
             if n in self.lowered:
-                symbols = [self.level[self.symbol_source[s][0]] + 1
-                           for line in self.lowered[n].lines for s in line.symbols if s in self.symbol_source]
+                symbols = [self._symbol_level(s) + 1 for line in self.lowered[n].lines for s in line.symbols]
                 self.level[n] = max([0, *operands, *(h + 1 for h in hosts), *symbols])
             elif self.is_size(n) and self.size_text(n) is not None:
                 known = symexpr.symbols(symexpr.size(n.meta["val"]))
-                self.level[n] = max([-1, *(self.level[self.symbol_source[s][0]] for s in known if s in self.symbol_source)])
+                self.level[n] = max([-1, *map(self._symbol_level, known)])
             else:
                 self.level[n] = max([-1, *operands, *hosts])
                 if n.op == "call_function" and self._keeps_order(n):
@@ -158,17 +158,37 @@ class Partition:
             if n.op == "placeholder":
                 self._find_symbols(n, of_tensor=True)
 
+    def _computed_symbols(self):
+        """Opaque symbols -> the node that computes them from numbers, as the model does, in front of all that have them."""
+        source, seen = {}, set()
+        for n in self.nodes:
+            if self.is_arithmetic(n) and isinstance(n.meta["val"], torch.SymInt):
+                if isinstance(value := symexpr.size(n.meta["val"]), symexpr.Opaque) and str(value) not in seen:
+                    source[str(value)] = (n, None, 0)
+            seen |= symexpr.symbols_of(*map(symexpr.size, _sizes(n)))
+        return source
+
+    def _symbol_level(self, symbol):
+        """The level at which the host knows it."""
+        if symbol in self.symbol_source:
+            return self.level[self.symbol_source[symbol][0]]
+        return max([-1, *map(self._symbol_level, self.made_of(symbol))])
+
+    def made_of(self, symbol):
+        """The symbols that a symbol without a source is computed from."""
+        return symexpr.symbols(self.opaque[symbol].expr) if symbol in self.opaque and symbol not in self.symbol_source else ()
+
     def _find_symbols(self, n, of_tensor=False):
         """Where the value of each symbol can be read at run time: scalars first, then sizes of host tensors."""
         val = n.meta.get("val")
         found = []
-        if isinstance(val, torch.SymInt):
+        if isinstance(val, (torch.SymInt, torch.SymFloat)):
             found = [(val, None, 0)]
         elif isinstance(val, torch.Tensor) and val.layout == torch.strided and (of_tensor or n.op != "placeholder"):
             found = [(s, "shape", i) for i, s in enumerate(val.shape)]
             found += [(s, "stride", i) for i, s in enumerate(val.stride())]
         for s, where, axis in found:
-            if isinstance(s, torch.SymInt) and symexpr.is_symbol(symexpr.size(s)):
+            if isinstance(s, (torch.SymInt, torch.SymFloat)) and symexpr.is_symbol(s.node.expr):
                 self.symbol_source.setdefault(str(s.node.expr), (n, where, axis))
 
     @staticmethod
@@ -311,7 +331,8 @@ class Partition:
         inputs = [input_text(n, value_name, n in params) for n, value_name in segment.inputs]
         lines = [line.text() + "\n" for line in segment.lines]
         outputs = ", ".join(f"%{self.values[n].name}{stride_text(n.meta['val'])}" for n in segment.outputs)
-        facts = [f"  assume {symbol} in [{low if low > symexpr.LOWEST else '-inf'}, {high if high < symexpr.HIGHEST else 'inf'}]\n"
+        facts = [f"  ; {s} = {self.opaque[s].expr}\n" for s in segment.symbols if s in self.opaque]
+        facts += [f"  assume {symbol} in [{low if low > symexpr.LOWEST else '-inf'}, {high if high < symexpr.HIGHEST else 'inf'}]\n"
                  for symbol, (low, high) in self.ranges(segment).items() if low != 0 or high < symexpr.HIGHEST]
         facts += [f"  assume ({symexpr.text(a)} == {symexpr.text(b)})\n" for a, b in self.equalities(segment)]
         return f"graph @{name}(" + ",\n    ".join([*symbols, *inputs]) + ") {\n" + "".join([*facts, *lines]) + f"  return {outputs}\n}}\n"
@@ -364,15 +385,22 @@ class Partition:
         return read
 
     def _host_level(self, n):
-        return max(self.level[self.root(n)], -1) if n in self.host_views else self.level[n]
+        if n not in self.host_views:
+            return self.level[n]
+        sizes = (*_sizes(n), n.meta["val"].storage_offset())
+        return max([-1, self.level[self.root(n)], *map(self._symbol_level, symexpr.symbols_of(*map(symexpr.size, sizes)))])
+
+
+def _sizes(n):
+    """The sizes and strides of a node's tensors, or the size that the node is."""
+    val = n.meta.get("val")
+    tensors = [t for t in _tensors(val) if t.layout == torch.strided]
+    return [s for t in tensors for s in (*t.shape, *t.stride())] + [val] * isinstance(val, torch.SymInt)
 
 
 def _symbols(n):
-    """The symbols in the sizes and strides of a node's tensors, or in the size that the node is."""
-    val = n.meta.get("val")
-    tensors = [t for t in _tensors(val) if t.layout == torch.strided]
-    sizes = [s for t in tensors for s in (*t.shape, *t.stride())] + [val] * isinstance(val, torch.SymInt)
-    return symexpr.symbols_of(*map(symexpr.size, sizes))
+    """The tracer's symbols in them."""
+    return symexpr.symbols_of(*(symexpr.plain(symexpr.size(s)) for s in _sizes(n)))
 
 
 def _tensors(val):

@@ -7,6 +7,7 @@ Tested by tests/torch/test_aot_semantics.py.
 
 import functools
 import itertools
+import math
 import operator
 import re
 
@@ -86,16 +87,21 @@ class Writer:
         return self.names[n]
 
     def read_symbols(self, n):
-        """Assigns the symbols whose source is node n."""
+        """Assigns the symbols whose source is node n, and those that can now be computed."""
         for symbol, (source, where, axis) in self.p.symbol_source.items():
             if source is n and symbol in self.symbols:
                 v = self.name(n)
                 self.line(f"{symbol} = {v}" if where is None else f"{symbol} = {v}.{where}[{axis}]" if where == "shape"
                           else f"{symbol} = {v}.stride({axis})")
+                self.given.add(symbol)
+        for symbol in sorted(self.symbols - self.given):
+            if (needed := self.p.made_of(symbol)) and needed <= self.given:
+                self.line(f"{symbol} = {symexpr.python(self.p.opaque[symbol].expr)}")
+                self.given.add(symbol)
 
     def write(self):
         p = self.p
-        self.symbols = self._used_symbols()
+        self.symbols, self.given = self._used_symbols(), set()  # given: those that have been assigned
         self.in_place = self._find_in_place()
         self.placeholders = [n for n in p.nodes if n.op == "placeholder"]
         for n in self.placeholders:
@@ -164,7 +170,7 @@ class Writer:
             elif isinstance(val, torch.Tensor) and n not in self.p.lowered and n.op == "call_function" or n in self.p.host_views:
                 for s in (*val.shape, *val.stride(), *((val.storage_offset(),) if n in self.p.host_views else ())):
                     used |= symexpr.symbols(symexpr.size(s))
-        return used
+        return used.union(*map(self.p.made_of, used))
 
     def _segment(self, segment):
         use, number = self.uses[segment], len(self.layout.segments)
@@ -438,7 +444,7 @@ def assemble(body, constants, rescues, name, refused, layout, indices, uses, pla
     pool = Pool(layout.bind())
     if layout.frozen:
         layout.frozen.pools.add(pool)
-    scope = dict(constants, take=pool.free.pop, give=pool.free.append, make=pool.make, busy=pool.busy, Refusing=Refusing,
+    scope = dict(constants, math=math, take=pool.free.pop, give=pool.free.append, make=pool.make, busy=pool.busy, Refusing=Refusing,
                  pointer=door.chosen.pointer, empty=door.empty_on(layout.device), fixed=fixed,
                  to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices, params=door.chosen.plan(indices), current=door.chosen.current,
                  **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)})

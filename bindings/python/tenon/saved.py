@@ -9,8 +9,10 @@ Tested by tests/torch/test_saved.py.
 """
 
 import base64
+import builtins
 import hashlib
 import json
+import math
 import operator
 import threading
 
@@ -20,7 +22,7 @@ from torch._inductor.output_code import OutputCode
 
 from . import _abi, door, frames, packing, refusal, report, runner
 
-FORMAT = 3  # of the envelope and of what is in it
+FORMAT = 4  # of the envelope and of what is in it
 _MAGIC = b"tenon saved function\n"
 
 
@@ -175,6 +177,7 @@ def _load(data, args, refused):
 
 
 _NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
+_MODULES = {"operator": operator, "math": math, "builtins": builtins, "torch": torch}  # of functions
 
 
 def _encode(value):
@@ -188,8 +191,9 @@ def _encode(value):
         return ["float", value.hex()]
     if isinstance(value, torch._ops.OpOverload):
         return ["op", str(value)]
-    if getattr(operator, getattr(value, "__name__", ""), None) is value:
-        return ["operator", value.__name__]
+    for kind, module in _MODULES.items():
+        if getattr(module, getattr(value, "__name__", ""), None) is value:
+            return [kind, value.__name__]
     if type(value) is torch.Tensor and value.layout == torch.strided and value.device.type == "cpu":
         storage = value.detach().contiguous().clone().untyped_storage()
         content = base64.b64encode(bytes(storage)).decode()
@@ -205,8 +209,8 @@ def _decode(value):
         return torch.device(rest[0])
     if kind == "float":
         return float.fromhex(rest[0])
-    if kind == "operator":
-        return getattr(operator, rest[0])
+    if kind in _MODULES:
+        return getattr(_MODULES[kind], rest[0])
     if kind == "op":
         return operator.attrgetter(rest[0])(torch.ops)
     dtype, shape, strides, content = _decode(rest[0]), *rest[1:]

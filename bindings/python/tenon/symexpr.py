@@ -3,16 +3,21 @@
 Only `.node.expr` of a SymInt is read. int(), bool(), == or hash on it would add a guard, and every guard of ours is a
 recompile for the user. Sizes inside this package are therefore ints or sympy expressions, never SymInts. What the tracer
 found out of them, its ShapeEnv, is read as well: ranges, and the guards that hold by the time the graph is lowered.
+
+The graph text has sums, products, quotients, remainders, max and min. What else stands in a size, as int(0.7*n) or n & ~3, becomes
+an Opaque: a symbol of the text whose value the host computes, for a call, from the sizes that it is made of.
 Tested by tests/torch/test_symexpr.py, test_sizes.py and test_aot_semantics.py.
 """
 
+import ast
 import contextlib
 import threading
-from fractions import Fraction
+import weakref
 
 import sympy
 import torch
 from torch.utils._sympy import functions as torch_functions
+from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 LOWEST, HIGHEST = -(2**62), 2**62 - 1  # of a symbol in the graph text
@@ -29,12 +34,15 @@ def size(value):
         raise Unsupported("a bool where a size is expected")
     if isinstance(value, int):
         return value
+    env = None
     if isinstance(value, torch.SymInt):
-        value = value.node.expr
+        env, value = value.node.shape_env, value.node.expr
+    if isinstance(value, sympy.Symbol):
+        return value
     if isinstance(value, sympy.Integer):
         return int(value)
     if isinstance(value, sympy.Expr):
-        return _whole(value) if value.has(*TO_INT) else value
+        return _in_words(value, env)
     raise Unsupported(f"{type(value).__name__} where a size is expected")
 
 
@@ -45,13 +53,103 @@ class Real:
         self.expr = expr
 
 
+class Opaque(sympy.Symbol):
+    """The symbol of a size that is no expression of the graph text: the value of `expr`, which has symbols of the tracer only."""
+
+    def __new__(cls, name, expr):
+        self = sympy.Symbol.__xnew__(cls, name, integer=True)
+        self.expr = expr
+        return self
+
+    def _hashable_content(self):
+        return (*super()._hashable_content(), self.expr)
+
+
+class Written:
+    """Of one tracer: its sizes as the graph text has them, and the symbols that stand in them for what has no words."""
+
+    def __init__(self):
+        self.sizes, self.opaque = {}, {}  # expression -> size, expression -> Opaque
+        self.rounded = {}  # a quotient -> the rounded number, of the tracer's words, that is written as it
+
+    def name(self, expr):
+        if expr.is_integer is False:
+            raise Unsupported(f"size {expr}: {type(expr).__name__} is not a size expression of Tenon")
+        if expr not in self.opaque:
+            python(expr)  # one that the host cannot compute is refused here
+            self.opaque[expr] = Opaque(f"z{len(self.opaque)}", expr)
+        return self.opaque[expr]
+
+
+_written = weakref.WeakKeyDictionary()  # ShapeEnv -> Written
+
+
+def _of(env):
+    return _written.setdefault(env, Written())
+
+
+def opaque(env):
+    """Name -> Opaque, of this tracer's sizes so far."""
+    return {str(o): o for o in _of(env).opaque.values()} if env is not None else {}
+
+
+def plain(e):
+    """A size or a relation with what its Opaques stand for."""
+    if isinstance(e, int):
+        return e
+    found = {s: s.expr for s in e.free_symbols if isinstance(s, Opaque)}
+    return e.xreplace(found) if found else e
+
+
+def _in_words(value, env):
+    """A size in the words of the graph text."""
+    env = env or getattr(_tracer, "env", None)
+    if env is None:
+        return _rewritten(value, None)
+    written = _of(env)
+    if value not in written.sizes:
+        with tracer(env):
+            written.sizes[value] = _rewritten(value, written)
+    return written.sizes[value]
+
+
+def _rewritten(e, written):
+    """written: of the tracer, or None: what has no words is refused."""
+    def to_words(e):
+        if isinstance(e, (sympy.Symbol, sympy.Integer)):
+            return e
+        if isinstance(e, TO_INT):
+            try:
+                inner = {a: to_words(a) for a in e.args[0].atoms(*TO_INT)}
+                rounded = e.func(e.args[0].xreplace(inner))
+                if not isinstance(rounded, TO_INT):
+                    return to_words(rounded)
+                whole, sign = _whole(rounded)
+                if written and isinstance(whole, torch_functions.FloorDiv):
+                    written.rounded.setdefault(plain(whole), sign * plain(e))
+                return to_words(sign * whole)
+            except Unsupported:
+                if written is None:
+                    raise
+        elif isinstance(e, WORDS) and (not isinstance(e, POWERS) or e.args[1] in range(1, 9)):
+            args = [to_words(a) for a in e.args]
+            return e if all(a is b for a, b in zip(args, e.args)) else e.func(*args)
+        return written.name(plain(e)) if written else e  # which text() refuses
+
+    result = to_words(e)
+    return int(result) if isinstance(result, sympy.Integer) else result
+
+
+POWERS = (sympy.Pow, torch_functions.PowByNatural)
+WORDS = (sympy.Add, sympy.Mul, *POWERS, torch_functions.FloorDiv, torch_functions.Mod, torch_functions.PythonMod, torch_functions.ModularIndexing,
+         torch_functions.Max, sympy.Max, torch_functions.Min, sympy.Min, torch_functions.Identity)
 ROUND_UP = (torch_functions.CeilToInt, sympy.ceiling)
 TO_INT = (torch_functions.TruncToInt, torch_functions.FloorToInt, sympy.floor, *ROUND_UP)
 
 
 def _whole(value):
-    """The same without fractions, and without floats where they change nothing: int(0.5*n), floor(n/m), ceil(n - 0.5), of
-    numbers below 2**40."""
+    """(a, sign): a rounded number is sign * a, which has no fractions, and no floats where they change nothing: int(0.5*n),
+    floor(n/m), ceil(n - 0.5), of numbers below 2**40."""
     def number(e):
         """(p, q) of a constant p/q that arithmetic with sizes keeps exact, else None."""
         top, bottom = float(e).as_integer_ratio() if isinstance(e, (sympy.Float, sympy.Integer)) else (0, 2**13)
@@ -75,43 +173,16 @@ def _whole(value):
             return factor[0] * p, factor[1] * q
         raise Unsupported(f"size {value}: rounds a float")
 
-    def near(e):
-        """(p, q) of c*n or n/c, n a size, where to round that float is to round p/q: c is 3, or the float nearest to a fraction a/b
-        as 0.8. Products that are no whole number are 1/b away from one. The others are rounded to themselves if c differs from a/b
-        in the harmless direction, or by at most half of what rounding may change: int(0.7*170) is 118."""
-        inner = e.args[0]
-        if isinstance(inner, torch_functions.FloatTrueDiv) and isinstance(inner.args[0], torch_functions.ToFloat):
-            by = Fraction(float(inner.args[1])) if inner.args[1].is_number else 0
-            return (inner.args[0].args[0], sympy.Integer(by)) if 0 < by <= 2**10 and by.denominator == 1 else None
-        if not (isinstance(inner, sympy.Mul) and len(inner.args) == 2 and isinstance(inner.args[0], sympy.Float)):
-            return None
-        c, n = Fraction(float(inner.args[0])), inner.args[1]
-        n = n.args[0] if isinstance(n, torch_functions.ToFloat) else n
-        simple = c.limit_denominator(2**10)
-        if c <= 0 or c == simple or float(simple) != float(c) or not n.is_integer or not at_least(n, 0):
-            return None
-        wrong = c > simple if isinstance(e, ROUND_UP) else c < simple
-        if wrong and abs(c / simple - 1) > Fraction(1, 2**54):
-            return None
-        return n * simple.numerator, sympy.Integer(simple.denominator)
-
-    def exact(e):
-        inner = e.args[0]
-        if found := near(e):
-            p, q = found
-        elif isinstance(e, (sympy.floor, sympy.ceiling)):
-            p, q = sympy.together(inner).as_numer_denom()
-        else:
-            p, q = inner.args if isinstance(inner, torch_functions.IntTrueDiv) else fraction(inner)
-        if isinstance(e, ROUND_UP):
-            return -torch_functions.FloorDiv(-p, q)
-        if isinstance(e, torch_functions.TruncToInt) and not (at_least(p, 0) and at_least(q, 1)):
-            raise Unsupported(f"size {value}: rounds a number that may be negative")
-        return torch_functions.FloorDiv(p, q)
-
-    while atoms := [e for e in value.atoms(*TO_INT) if not e.args[0].has(*TO_INT)]:
-        value = value.xreplace({e: exact(e) for e in atoms})
-    return size(value)
+    inner = value.args[0]
+    if isinstance(value, (sympy.floor, sympy.ceiling)):
+        p, q = sympy.together(inner).as_numer_denom()
+    else:
+        p, q = inner.args if isinstance(inner, torch_functions.IntTrueDiv) else fraction(inner)
+    if isinstance(value, ROUND_UP):
+        return torch_functions.FloorDiv(-p, q), -1
+    if isinstance(value, torch_functions.TruncToInt) and not (at_least(p, 0) and at_least(q, 1)):
+        raise Unsupported(f"size {value}: rounds a number that may be negative")
+    return torch_functions.FloorDiv(p, q), 1
 
 
 def sizes(values):
@@ -143,8 +214,16 @@ def known(relation):
     if relation in (True, False, sympy.true, sympy.false):
         return bool(relation)
     env = getattr(_tracer, "env", None)
-    answer = env._maybe_evaluate_static(relation) if env is not None else None
-    return bool(answer) if answer in (sympy.true, sympy.false) else None
+    if env is None:
+        return None
+    relation = plain(relation)
+    facts = tuple(f for fact in env.get_axioms() if isinstance(fact, sympy.And) for f in fact.args)  # one fact for the tracer
+    for asked in dict.fromkeys([relation, relation.xreplace(_of(env).rounded)]):
+        for axioms in (None, facts) if facts else (None,):
+            answer = env._maybe_evaluate_static(asked, axioms=axioms)
+            if answer in (sympy.true, sympy.false):
+                return bool(answer)
+    return None
 
 
 def at_least(a, b):
@@ -175,6 +254,7 @@ def is_empty(shape):
 def ranges(env, symbols):
     """Name of a symbol -> (lowest, highest), as the tracer has it."""
     found = {str(s): r for s, r in env.var_to_range.items()} if env is not None else {}
+    found |= {name: _bounds(o.expr, env.var_to_range) for name, o in opaque(env).items() if name in symbols}
     result = {}
     for name in symbols:
         r = found.get(name)
@@ -184,12 +264,19 @@ def ranges(env, symbols):
     return result
 
 
+def _bounds(expr, ranges):
+    try:
+        return bound_sympy(expr, ranges)
+    except ArithmeticError:  # of floats at the ends of a range
+        return ValueRanges.unknown_int()
+
+
 def range_of(value, within):
     """(lowest, highest) of a size whose symbols have these ranges."""
     if isinstance(value, int):
         return value, value
     known = {s: ValueRanges(*(sympy.Integer(n) for n in within.get(str(s), (LOWEST, HIGHEST)))) for s in value.free_symbols}
-    bounds = bound_sympy(value, known)
+    bounds = _bounds(value, known)
     low, high = (int(n) if isinstance(n, sympy.Integer) else default
                  for n, default in ((bounds.lower, LOWEST), (bounds.upper, HIGHEST)))
     return max(low, LOWEST), min(high, HIGHEST)
@@ -204,7 +291,7 @@ def equalities(env, symbols):
         if not isinstance(fact, sympy.Eq):
             continue
         try:
-            a, b = (size(env.replace(side)) for side in fact.args)
+            a, b = (_in_words(env.replace(side), env) for side in fact.args)
             if symbols_of(a, b) and symbols_of(a, b) <= set(symbols) and not _equal_by_algebra(a, b):
                 found.setdefault((text(a), text(b)), (a, b))
         except Unsupported:
@@ -303,6 +390,28 @@ def _print(e, strength):
             s = f"{name}({s},{_print(a, 0)})"
         return s
     raise Unsupported(f"size {e}: {type(e).__name__} is not a size expression of Tenon")
+
+
+class _Printer(PythonPrinter):
+    """For numbers: PyTorch's own printer minds symbolic ones."""
+
+    def _call(self, e):
+        return f"{self._functions[type(e).__name__]}({', '.join(map(self._print, e.args))})"
+
+    _functions = {"ToFloat": "float"} | {f"OpaqueUnaryFn_{f}": f"math.{f}" for f in ("sqrt", "exp", "log", "asinh")}
+    _print_ToFloat = _print_OpaqueUnaryFn_sqrt = _print_OpaqueUnaryFn_exp = _print_OpaqueUnaryFn_log = _print_OpaqueUnaryFn_asinh = _call
+
+
+def python(expr):
+    """The Python expression of a sympy expression of the tracer's, whose symbols are variables."""
+    try:
+        text = _Printer().doprint(expr)
+        names = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
+    except (NotImplementedError, AssertionError, TypeError, SyntaxError):
+        names = {None}
+    if not names <= {*map(str, expr.free_symbols), "math", "float", "round", "abs", "max", "min"}:
+        raise Unsupported(f"size {expr}: no expression of Python")
+    return text
 
 
 def dense_strides(shape):
