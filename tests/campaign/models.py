@@ -22,11 +22,12 @@ CI_MODELS = "bert gpt2 t5 llama gemma3_text mixtral mamba vit convnext swin whis
 CI_COMBINATIONS = [("f32", "dynamic", False), ("bf16", "static", True)]
 # Attributes of configurations and the size each becomes where it is larger.
 SMALL = {
+    0: "num_kv_shared_layers",
     32: "hidden_size d_model embed_dim n_embd dim hidden_dim encoder_hidden_size decoder_hidden_size projection_dim embedding_size emb_dim attention_hidden_size "
         "rnn_hidden_dim fusion_hidden_size neck_hidden_size conv_dim output_dim bottleneck_size word_embed_proj_dim decoder_hidden_dim proj_dim",
     2: "num_hidden_layers num_layers n_layer n_layers encoder_layers decoder_layers num_encoder_layers num_decoder_layers num_blocks depth num_key_value_heads n_kv_heads "
        "num_kv_heads num_experts_per_tok num_experts_per_token moe_topk moe_k num_experts_per_tok moe_top_k attention_layers num_nextn_predict_layers first_k_dense_replace decoder_num_hidden_layers",
-    4: "num_attention_heads num_heads n_head n_heads encoder_attention_heads decoder_attention_heads decoder_num_attention_heads num_experts n_routed_experts num_local_experts moe_num_experts linear_num_key_heads linear_num_value_heads",
+    4: "num_attention_heads num_heads mamba_n_heads n_head n_heads encoder_attention_heads decoder_attention_heads decoder_num_attention_heads num_experts n_routed_experts num_local_experts moe_num_experts linear_num_key_heads linear_num_value_heads",
     64: "intermediate_size ffn_dim encoder_ffn_dim decoder_ffn_dim d_ff n_inner ffn_hidden_size encoder_intermediate_size decoder_intermediate_size mlp_dim moe_intermediate_size shared_expert_intermediate_size dim_feedforward",
     8: "d_kv head_dim attention_head_size patch_size qk_rope_head_dim v_head_dim qk_nope_head_dim linear_key_head_dim linear_value_head_dim global_head_dim swa_head_dim",
     16: "q_lora_rank kv_lora_rank o_lora_rank index_head_dim",
@@ -76,6 +77,12 @@ class NotBuilt(Exception):
     """(class of the record, why)."""
 
 
+def two_of(layers):
+    """The first layer and one of another type, where types have names: a model of one type only may refuse to be built."""
+    others = [layer for layer in layers if layer != layers[0]]
+    return [layers[0], others[0]] if others and isinstance(layers[0], str) else layers[:2]
+
+
 def shrunk(config, lists, widths, grouped=True):
     """Keyword arguments that make a configuration of this class small. `widths`: also its widths, not layers only. Not `grouped`:
     as many heads of keys as of queries."""
@@ -92,7 +99,7 @@ def shrunk(config, lists, widths, grouped=True):
         elif key in ("depths", "encoder_depths", "num_blocks_list", "stage_layers", "layers_per_stage") and isinstance(value, (list, tuple)):
             kwargs[key] = [1] * len(value)
         elif isinstance(value, (list, tuple)) and len(value) in layers and len(value) > 2 and key not in ("architectures",):
-            kwargs[key] = list(value)[:2]
+            kwargs[key] = two_of(list(value))
         elif lists and isinstance(value, (list, tuple)) and value and all(isinstance(v, int) and v >= 32 for v in value):
             kwargs[key] = [max(v // 8, 16) for v in value]
         elif widths and key == "head_dim" and value is None:
