@@ -269,6 +269,7 @@ CASES = {
     "conv1d3d": (lambda x, w, y, v: (F.conv1d(x, w, padding=1), F.conv3d(y, v)), (t(2, 3, 9), t(4, 3, 3), t(1, 2, 4, 5, 6), t(3, 2, 2, 2, 2)), F32),
     "conv_transposed": (lambda x, w: (F.conv_transpose2d(x, w), F.conv_transpose2d(x, w, None, 2, 1, 1)), (img, t(6, 3, 3, 3)), F32),
     "max_pool": (lambda x: (F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, 3, 2, 1, ceil_mode=True), F.max_pool2d(x, 2, 2, 0, ceil_mode=True), F.max_pool2d(x, 2, 1, 0, 2), F.max_pool1d(x[0], 3, 2), F.max_pool2d(x[0], 2)), (img,), F32),
+    "fractional_max_pool": (lambda x, y, s: [p for v, o in ((x, (4, 6)), (x.transpose(2, 3), (1, 5)), (x[0], (3, 3))) for p in aten.fractional_max_pool2d(v, (2, 3), o, s[: len(v) if v.dim() == 4 else 1, :, :2])] + [*aten.fractional_max_pool3d(y, (1, 2, 3), (3, 3, 2), s)], (img, t(2, 6, 4, 5, 6), t(2, 6, 3, low=0, high=1)), F32 + (torch.float64,)),
     "pool3d": (lambda x: (F.max_pool3d(x, 2), F.adaptive_avg_pool3d(x, 2), F.avg_pool3d(x, 2, 1, 1)), (t(2, 3, 4, 5, 6),), F32),
     "avg_pool": (lambda x: (F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), F.avg_pool2d(x, 2, 2, 0, ceil_mode=True), F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False), F.avg_pool2d(x, 2, divisor_override=3), F.avg_pool1d(x[0], 3, 2), F.avg_pool2d(x[0], 2)), (img,), F32),
     "adaptive_pool": (lambda x: (F.adaptive_avg_pool2d(x, 1), F.adaptive_avg_pool2d(x, (3, 5)), F.adaptive_avg_pool1d(x[0], 4), F.adaptive_avg_pool2d(x[0], 2)), (img,), F32),

@@ -17,10 +17,12 @@ _WIDEST = 40      # elements of a window: in a wider one PyTorch finds the large
 
 def _winner(e, windows, places, inside, count):
     """(largest element, its place) of windows over their last `count` axes, as PyTorch chooses: the last NaN, else the first
-    of the largest. places has the place of each element, inside says which elements are not padding; both broadcast."""
+    of the largest. places has the place of each element, inside says which elements are not padding (None: all); both broadcast."""
     axes = list(range(windows.rank - count, windows.rank))
     most = e.reduce("max", windows, axes, True)
-    taken = e.map("logical_and", e.map("eq", windows, most), inside)
+    taken = e.map("eq", windows, most)
+    if inside is not None:
+        taken = e.map("logical_and", taken, inside)
     place = e.reduce("min", e.map("where", taken, places, e.full(_NOWHERE, "i64")), axes)
     if windows.dtype in FLOATS:
         nan = e.map("isnan", windows)
@@ -125,6 +127,32 @@ def _(e, x, output_size):
         y = e.map("where", inside, y, e.scalar_like(y, neutral("max", y.dtype)))
         y, place = _winner(e, y, place, inside, 1)
     return y, place
+
+
+@row("fractional_max_pool2d", "fractional_max_pool3d")
+def _(e, x, kernel, output, samples):
+    if x.dtype not in ("f32", "f64"):
+        raise Unsupported("windows whose starts PyTorch rounds to 16 bits at every step")
+    rank, number = len(kernel), lambda n: e.full(n, "i64")
+    output, extents = symexpr.sizes(output), x.shape[-rank:]
+    planes = symexpr.product(x.shape[:-rank])
+    samples = e.reshape(samples, [planes, rank])
+    place = None
+    for axis, (extent, k, n) in enumerate(zip(extents, kernel, output)):
+        column = axis if rank == 3 else 1 - axis  # the first sample of an image is that of its width
+        sample, window, last = e.slice(samples, 1, column, column + 1), e.iota((1, n), axis=1), number(size(extent - k))
+        step = e.map("div", e.cast(last, x.dtype), e.cast(number(size(n - 1)), x.dtype))
+        begin = lambda v: e.cast(e.map("mul", v, step), "i64")
+        first = e.map("sub", begin(e.map("add", e.cast(window, x.dtype), sample)), begin(sample))
+        first = e.map("where", e.map("eq", window, number(size(n - 1))), last, first)
+        first = e.reshape(first, [planes, *(n if a == axis else 1 for a in range(2 * rank))])
+        inner = e.reshape(e.iota((k,), axis=0), [k if a == rank + axis else 1 for a in range(2 * rank)])
+        here = e.map("add", first, inner)
+        place = here if place is None else e.map("add", e.map("mul", place, number(extent)), here)
+    flat = [planes, symexpr.product(place.shape[1:])]
+    windows = e.op("take_along", [e.reshape(x, [planes, symexpr.product(extents)]), e.reshape(place, flat)], x.dtype, flat, axis=1, wrap=False)
+    y, place = _winner(e, e.reshape(windows, place.shape), place, None, rank)
+    return tuple(e.reshape(v, x.shape[:-rank] + output) for v in (y, place))
 
 
 # --- back to where the largest stood ----------------------------------------------------------------------------------
