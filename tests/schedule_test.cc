@@ -117,9 +117,9 @@ TEST(KeepsRow, WhatCostsMoreThanALocal) {
 // Rows that loaded indices name, summed: lanes along a row, whose elements lie side by side, not along the indices.
 TEST(Schedule, LoadedIndicesChooseLines) {
   DimTable dims;
-  const std::vector<LoopAxis> axes{{.extent = Dim(512), .inner = false},
-                                   {.extent = Dim(64), .inner = false},
-                                   {.extent = Dim(8), .inner = true}};
+  const std::vector<LoopAxis> axes{{.extent = Dim(512), .start = Dim(0), .inner = false},
+                                   {.extent = Dim(64), .start = Dim(0), .inner = false},
+                                   {.extent = Dim(8), .start = Dim(0), .inner = true}};
   const IndexTerm bag{.coef = Dim(8), .id = 0}, element{.coef = Dim(1), .id = 1},
       place{.coef = Dim(1), .id = 2}, row{.coef = Dim(64), .dynamic = true, .id = 9, .extent = Dim(10000)},
       out{.coef = Dim(64), .id = 0};
