@@ -324,6 +324,7 @@ std::string LaneEmitter::read_lanes(const Buffer& b, const Place& p, const std::
     case Place::Kind::strided: {
       if (!simd_.masked && p.stride.known && *p.stride.known > 1 && *p.stride.known <= kWideStride)
         return read_apart(b, p, *p.stride.known, name);
+      if (!simd_.masked && p.stride.is(-1)) return read_backwards(b, p, name);
       std::string all = "poison";
       for (int l = 0; l < w_; ++l) {
         std::string at = offset_pointer(type, p.pointer, f_.mul(lane(l), p.stride));
@@ -343,6 +344,20 @@ std::string LaneEmitter::read_lanes(const Buffer& b, const Place& p, const std::
                   name);
   }
   return "";
+}
+
+// Elements in falling order: one load of them in rising order, reversed.
+std::string LaneEmitter::read_backwards(const Buffer& b, const Place& p, const std::string& name) {
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
+  const std::string vector = read(b,
+                                  "load " + wide + ", ptr " + offset_pointer(type, p.pointer, 1 - w_) +
+                                      ", align " + std::to_string(size_of(b.type)),
+                                  name + ".span");
+  std::string numbers = "<";
+  for (int l = 0; l < w_; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(w_ - 1 - l);
+  return f_.pure("shufflevector " + wide + " " + vector + ", " + wide + " poison, " + at_lanes("i32", w_) +
+                     " " + numbers + ">",
+                 name);
 }
 
 // Elements a few apart: all from the first to the last are loaded, as whole vectors of which the last ends where the last
@@ -474,6 +489,7 @@ void LaneEmitter::emit_load(const Stmt& s) {
   std::string bits =
       there != turned_.end() ? there->second : read_lanes(b, p, conversion == "$0" ? name : name + ".bits");
   define(s.result, expand_at(conversion, {bits}, b.type, compute_type(b.type), lanes, name), lanes);
+  refs_[s.result].is_bf16 = b.type == DType::bf16;
 }
 
 void LaneEmitter::emit_store(const Stmt& s) {
@@ -483,7 +499,7 @@ void LaneEmitter::emit_store(const Stmt& s) {
   const std::string type(memory_type(b.type)), wide = at_lanes(type, w_),
                                                align = std::to_string(size_of(b.type));
   // A scalar is converted before it is spread, so that happens once.
-  std::string bits = expand_at(store_template(b.type), {v.text}, v.type, b.type, v.lanes, "bits");
+  std::string bits = expand_at(store_template(b.type, v.is_bf16), {v.text}, v.type, b.type, v.lanes, "bits");
   if (p.kind == Place::Kind::uniform) {
     // Every lane writes the same element: the last one stays.
     if (v.lanes > 1) bits = f_.pure("extractelement " + wide + " " + bits + ", i64 " + lane(w_ - 1).text);

@@ -26,6 +26,7 @@ struct Value {
   std::string text;
   DType type = DType::f32;
   int lanes = 1;
+  bool is_bf16 = false;  // an f32 whose low 16 bits are zeros: a store to bf16 rounds nothing
 };
 
 // A simd axis being emitted: lane l of a vector is element base + l; only `count` lanes exist when masked.
@@ -97,6 +98,7 @@ class LaneEmitter {
   std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false);
   std::string read_lanes(const Buffer& b, const Place& p, const std::string& name);
   std::string read_apart(const Buffer& b, const Place& p, int64_t stride, const std::string& name);
+  std::string read_backwards(const Buffer& b, const Place& p, const std::string& name);
   std::string pointers(const std::string& type, const Place& p);
   std::string memory_mangled(DType type) const;
   void emit_load(const Stmt& s);

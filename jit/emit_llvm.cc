@@ -8,6 +8,7 @@
 // No pointer is claimed noalias: a buffer may be reused in place when every element is read before it is written.
 // Tested by tests/emit_test.cc and tests/jit/*.tn.
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 #include <utility>
@@ -554,6 +555,9 @@ class Emitter : LaneEmitter {
         if (s.op == ops::fmod && emit_remainder(s, operands, operand, lanes)) return;
         define(s.result, expand_at(text, operands, operand, compute_type(s.type), lanes, hint(s.result)),
                lanes);
+        refs_[s.result].is_bf16 =
+            op(s.op).picks && s.type == DType::f32 &&
+            std::ranges::all_of(s.args, [&](Ref r) { return refs_[r].is_bf16 || is_bool(refs_[r].type); });
         if (s.fault != 0) emit_check(s, operands, operand, lanes);
         return;
       }
@@ -562,6 +566,7 @@ class Emitter : LaneEmitter {
         define(s.result,
                expand_at(cast_template(v.type, s.type), {v.text}, v.type, s.type, v.lanes, hint(s.result)),
                v.lanes);
+        refs_[s.result].is_bf16 = s.type == DType::bf16;
         return;
       }
       case Stmt::Kind::bitcast: {
@@ -573,7 +578,10 @@ class Emitter : LaneEmitter {
             v.lanes);
         return;
       }
-      case Stmt::Kind::constant: return define(s.result, literal(compute_type(s.type), s.literal), 1);
+      case Stmt::Kind::constant:
+        define(s.result, literal(compute_type(s.type), s.literal), 1);
+        refs_[s.result].is_bf16 = is_bf16(s);
+        return;
       case Stmt::Kind::size: return define(s.result, sizes_[s.size].text, 1);
       case Stmt::Kind::index: {
         if (s.args[0] != simd_.var) return define(s.result, refs_[s.args[0]].text, 1);
@@ -591,6 +599,11 @@ class Emitter : LaneEmitter {
       case Stmt::Kind::par: break;
     }
     TENON_CHECK(false, "par inside the par nest");
+  }
+  static bool is_bf16(const Stmt& constant) {
+    const Scalar& c = constant.literal;
+    const float value = c.is_int ? static_cast<float>(c.i) : static_cast<float>(c.d);
+    return constant.type == DType::f32 && (std::bit_cast<uint32_t>(value) & 0xffff) == 0;
   }
 
   std::map<Ref, std::pair<Int, Int>> tiles_;  // by the variable that counts them: elements of one and of all

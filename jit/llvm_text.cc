@@ -262,7 +262,8 @@ std::string load_template(DType memory) {
   return "$0";
 }
 
-std::string store_template(DType memory) {
+std::string store_template(DType memory, bool is_bf16) {
+  if (memory == DType::bf16 && is_bf16) return "$k = bitcast $float $0 to $i32\n" + std::string(kToBf16);
   if (memory == DType::f16) return std::string(kToHalf);
   if (memory == DType::bf16) return std::string(kRoundBf16) + std::string(kToBf16);
   if (is_storage(memory)) return round_narrowest(narrowest(memory)) + "trunc $i32 $w to $i8";

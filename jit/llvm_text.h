@@ -48,6 +48,7 @@ std::string expand(const Spelling& spelling, std::span<const std::string> operan
 std::string cast_template(DType from, DType to);
 // From memory bits to the value computed with, and back: narrow floats to and from f32, bytes to and from i1.
 std::string load_template(DType memory);
-std::string store_template(DType memory);
+// is_bf16: the value is a number of bf16 already.
+std::string store_template(DType memory, bool is_bf16 = false);
 
 }  // namespace tenon::jit

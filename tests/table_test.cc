@@ -195,6 +195,28 @@ TEST(Table, KernelsCoverEveryRowAlone) {
 }
 
 // One element that is a fault, the first or the last, and the row says so; unless nothing is computed.
+// What a row that picks makes of its operands is one of them, but for its sign; of where's the first is no number.
+TEST(Table, RowsThatPickReturnAnOperand) {
+  int rows = 0;
+  for (OpId id = 0; id < op_count(); ++id) {
+    const Op& row = op(id);
+    if (!row.picks) continue;
+    ASSERT_TRUE(row.eval) << row.name;
+    ++rows;
+    std::mt19937 random(id);
+    std::uniform_real_distribution<double> number(-8, 8);
+    for (int i = 0; i < 1000; ++i) {
+      std::vector<double> operands;
+      for (int k = 0; k < row.arity; ++k) operands.push_back(number(random));
+      if (row.type == &types::where) operands[0] = i % 2;
+      const double result = std::fabs(row.eval(operands.data()));
+      EXPECT_TRUE(std::ranges::any_of(operands, [&](double x) { return std::fabs(x) == result; }))
+          << row.name;
+    }
+  }
+  EXPECT_GE(rows, 5);
+}
+
 TEST(Table, FaultsAreInvalid) {
   std::set<std::string_view> seen;
   for_each_sample([&](const Op& row, const Sample&, DType, const Graph& graph) {

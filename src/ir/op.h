@@ -107,6 +107,7 @@ struct Op {
       false;  // the result is operand 0 wherever that is a number; what has only eval is called for the others
   double low = -8, high = 8;  // where tests sample it
   double ulp = 0;             // how close f32 results are to the exact value; 0: exact or correctly rounded
+  bool picks = false;         // the result is one of the operands, but for its sign
   bool jumps = false;         // a float result is no continuous function of the operands: floor, remainder
   std::string_view doc = {};  // one sentence with the formula
 
