@@ -1,10 +1,10 @@
 // The back ends there are, in order of preference. One clicks, one sees.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
-#include "backends/cublaslt/cublaslt.h"
-#include "backends/cuda/cuda.h"
-#include "backends/cuda/report.h"
-#include "backends/cudnn/cudnn.h"
+#include "backends/nvidia/cublaslt/cublaslt.h"
+#include "backends/nvidia/cudnn/cudnn.h"
+#include "backends/nvidia/device/report.h"
+#include "backends/nvidia/kernels/cuda.h"
 #if TENON_HAVE_ONEDNN
 #include "backends/onednn/onednn.h"
 #endif

@@ -7,9 +7,9 @@
 #include <map>
 #include <vector>
 
-#include "jit/kernel.h"
-#include "jit/link.h"
-#include "jit/orc.h"
+#include "jit/kernel/kernel.h"
+#include "jit/llvm/orc.h"
+#include "jit/objects/elf_loader.h"
 
 namespace tenon::jit {
 namespace {

@@ -1,4 +1,4 @@
-"""What `./dev gpu` checks beside gpu_cases.py: sizes that reach every form a kernel has on an H100 (jit/schedule_cuda.h).
+"""What `./dev gpu` checks beside gpu_cases.py: sizes that reach every form a kernel has on an H100 (jit/schedule/cuda_schedule.h).
 
 `form` is a part of what describe() says of the schedule a case is meant to reach. What is exact is computed on the GPU in
 float64, in parts of whole rows where a row's result follows from that row alone.

@@ -1,6 +1,6 @@
 // libcuda.so.1 that does nothing at once, for bench/gpu_call.cc: what is left of a call is Tenon's own. One device, an H100 to those
 // who ask; memory is addresses that nobody looks at.
-#include "backends/cuda/driver_api.h"
+#include "backends/nvidia/device/driver_api.h"
 
 #define TN_NULL extern "C" __attribute__((visibility("default"))) int
 

@@ -21,10 +21,10 @@ function(tenon_layer name)
 endfunction()
 
 if(NOT TENON_LLVM)
-  set(no_llvm "/jit/orc\\.cc$")
+  set(no_llvm "/jit/llvm/orc\\.cc$")
 endif()
 # NVIDIA's libraries are opened at run time.
-set(backend_rooms backends/*.cc backends/reference/*.cc backends/rows/*.cc backends/cuda/*.cc backends/cublaslt/*.cc backends/cudnn/*.cc)
+set(backend_rooms backends/*.cc backends/reference/*.cc backends/rows/*.cc backends/nvidia/*/*.cc)
 if(TENON_LLVM)
   list(APPEND backend_rooms backends/cpu/*.cc)
 endif()
@@ -37,18 +37,18 @@ tenon_layer(tenon_ir SOURCES src/ir/*.cc LINK tenon_base)
 tenon_layer(tenon_ops SOURCES src/ops/*.cc LINK tenon_ir)
 tenon_layer(tenon_passes SOURCES src/passes/*.cc LINK tenon_ops)
 tenon_layer(tenon_runtime SOURCES src/runtime/*.cc LINK tenon_passes)
-tenon_layer(tenon_jit SOURCES jit/*.cc EXCLUDE "${no_llvm}" LINK tenon_ops)
+tenon_layer(tenon_jit SOURCES jit/*.cc jit/*/*.cc EXCLUDE "${no_llvm}" LINK tenon_ops)
 tenon_layer(tenon_backends SOURCES ${backend_rooms} LINK tenon_jit tenon_runtime PRIVATE OpenMP::OpenMP_CXX)
 tenon_layer(tenon_api SOURCES src/api/*.cc LINK tenon_runtime)
 
 # What stands in front of every CUDA kernel is a text of the library.
 foreach(part IN ITEMS primitives prelude)
-  set(cuda_file ${PROJECT_SOURCE_DIR}/jit/cuda_${part}.cuh)
+  set(cuda_file ${PROJECT_SOURCE_DIR}/jit/cuda/cuda_${part}.cuh)
   set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda_file})
   file(READ ${cuda_file} cuda_${part})
 endforeach()
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/jit/cuda_texts.cc @ONLY CONTENT [=[
-#include "jit/emit_cuda.h"
+#include "jit/cuda/emit_cuda.h"
 
 namespace tenon::jit {
 
@@ -61,8 +61,8 @@ target_sources(tenon_jit PRIVATE ${PROJECT_BINARY_DIR}/jit/cuda_texts.cc)
 
 if(TENON_LLVM)
   target_link_libraries(tenon_jit PRIVATE tenon_llvm)
-  # LLVM's headers are for jit/orc.cc alone; anywhere else they are not even found.
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/jit/orc.cc PROPERTIES COMPILE_OPTIONS "-isystem;${LLVM_INCLUDE_DIRS}")
+  # LLVM's headers are for jit/llvm/orc.cc alone; anywhere else they are not even found.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/jit/llvm/orc.cc PROPERTIES COMPILE_OPTIONS "-isystem;${LLVM_INCLUDE_DIRS}")
   # Names the code generator in the keys of the kernels on disk: whatever may change the machine code of the same LLVM text.
   set(code_generator "")
   foreach(part IN ITEMS LLVMAsmParser LLVMCodeGen LLVMSelectionDAG LLVMX86CodeGen)
@@ -70,14 +70,14 @@ if(TENON_LLVM)
     file(SHA256 ${location} hash)
     string(APPEND code_generator ${hash})
   endforeach()
-  foreach(part IN ITEMS orc object_slice)
+  foreach(part IN ITEMS llvm/orc objects/object_slice)
     set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/jit/${part}.cc)
     file(SHA256 ${PROJECT_SOURCE_DIR}/jit/${part}.cc hash)
     string(APPEND code_generator ${hash})
   endforeach()
   string(SHA256 code_generator "${code_generator}")
   string(SUBSTRING ${code_generator} 0 16 code_generator)
-  set_property(SOURCE ${PROJECT_SOURCE_DIR}/jit/orc.cc APPEND PROPERTY COMPILE_DEFINITIONS
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/jit/llvm/orc.cc APPEND PROPERTY COMPILE_DEFINITIONS
                TENON_CODE_GENERATOR="${code_generator}")
 endif()
 if(TENON_ONEDNN)

@@ -6,9 +6,9 @@
 #include <map>
 
 #include "backends/cpu/hot_kernel.h"
-#include "jit/kernel.h"
-#include "jit/lowered.h"
-#include "jit/schedule.h"
+#include "jit/group_kernels.h"
+#include "jit/kernel/kernel.h"
+#include "jit/schedule/schedule.h"
 #include "src/base/align.h"
 #include "src/ir/builder.h"
 #include "src/ir/group.h"

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <thread>
 
-#include "jit/specialize.h"
+#include "jit/transform/specialize.h"
 #include "src/base/log.h"
 
 namespace tenon {

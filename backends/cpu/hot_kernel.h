@@ -1,7 +1,7 @@
 // HotKernel: one launch of a kernel that may be compiled again with its sizes as constants. Calls are counted and timed;
 // when they have taken long enough, a thread of low priority compiles the second version, the two take turns in calls of
-// the host, and the faster one stays. Both give the same bits (jit/specialize.h). Any thread.
-// Tested by tests/specialize_test.cc.
+// the host, and the faster one stays. Both give the same bits (jit/transform/specialize.h). Any thread.
+// Tested by tests/unit/jit/specialize_test.cc.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "jit/kernel.h"
+#include "jit/kernel/kernel.h"
 #include "src/runtime/backend.h"
 
 namespace tenon {

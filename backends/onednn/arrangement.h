@@ -1,6 +1,6 @@
 // Arrangement: how a problem's arrays reach a primitive: which lie where it wants them, which are moved first, and where
 // everything stands in scratch. Calls that ask for the same share one, however many weights they have; only their
-// packed weights are theirs. Any thread. Tested by tests/onednn_test.cc.
+// packed weights are theirs. Any thread. Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include <atomic>

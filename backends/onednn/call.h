@@ -1,7 +1,7 @@
 // A group as an executable: a recipe, and the packed copies of its constant weights. prepare() finds the arrangement for the
 // sizes, which calls of equal recipes share, and packs what it wants packed. A step may run on several threads at once. One that
 // makes NaN of a map at its end that may be wrong (recipe.h) runs again without it.
-// Tested by tests/onednn_test.cc.
+// Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include <mutex>

@@ -1,6 +1,6 @@
 // The maps that a call of the library gets wrong for infinities (redone() of recipe.h), taken here of what the call without them
 // left. The arrays are results of calls: floats of 16 or 32 bits, no two elements in one place.
-// Tested by tests/onednn_test.cc.
+// Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include "backends/onednn/problem.h"

@@ -4,7 +4,7 @@
 // ends; the thread on which the process ends may enter. A static object that is made while
 // the process already ends, or in the run that is under way then, is behind the handler: so where the library is a shared
 // object, what it asks to be destroyed at exit from its first use on is not destroyed at all.
-// Tested by tests/fork_test.cc.
+// Tested by tests/unit/runtime/fork_test.cc.
 #pragma once
 
 #include "src/base/status.h"

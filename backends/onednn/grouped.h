@@ -1,7 +1,7 @@
 // grouped_matmul: rows of one matrix fall into groups, each of which is multiplied by a matrix of its own. Where groups end is
 // read when the step runs. The library has code for one number of rows at a time: a plan has calls for powers of two, and a
 // group takes one or two of them, the second of which may compute again some rows of the first.
-// Tested by tests/onednn_test.cc.
+// Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include "backends/onednn/problem.h"

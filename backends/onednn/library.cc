@@ -2,7 +2,7 @@
 #include "backends/onednn/library.h"
 
 #include "backends/onednn/exit_gate.h"
-#include "src/base/recent.h"
+#include "src/base/single_flight_lru.h"
 
 namespace tenon::onednn {
 namespace {

@@ -1,6 +1,6 @@
 // The library itself: primitives made once per problem, also when several threads ask at once, and kept for the life of
 // the process, those of them that were asked for last.
-// Failures come back as sentences; no exception leaves. Tested by tests/onednn_test.cc.
+// Failures come back as sentences; no exception leaves. Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include "backends/onednn/problem.h"

@@ -1,5 +1,5 @@
 // PackedStore: the memory of a program's packed weights, cut from few large blocks of the host's allocator. A weight lives
-// as long as someone holds it, a block as long as one of its weights. Any thread. Tested by tests/onednn_test.cc.
+// as long as someone holds it, a block as long as one of its weights. Any thread. Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // Problem: a recipe at concrete sizes, in the axis order of the library: matmul as (batch, M, K) with as few batch axes
 // as the strides allow, convolutions and poolings as N, C, then space, weights as (groups,) O, I, then space.
-// Tested by tests/onednn_test.cc.
+// Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include <string>

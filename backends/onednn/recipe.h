@@ -1,6 +1,6 @@
 // Recipe: a group in the library's words while sizes are symbols: one root (matmul, convolution, ...) and the maps
 // behind it as post-ops. Operands are read in place: buffer, offset and strides. Whether the library has a fast
-// implementation is not asked here (library.h). Tested by tests/onednn_test.cc.
+// implementation is not asked here (library.h). Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include <dnnl.hpp>

@@ -1,5 +1,5 @@
 // Keys: elements as unsigned integers that compare as the elements do. NaN is the largest, whatever its bits; zeros are equal.
-// Tested by tests/rows_test.cc.
+// Tested by tests/unit/backends/rows_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // A row becomes entries of key and place, of which no two are equal: whatever sorts them keeps equals in order. All of a long row
 // goes through a radix sort, digit by digit from the lowest; of a few places the first ones are kept in a heap, others found by
 // counting upper digits.
-// Tested by tests/rows_test.cc.
+// Tested by tests/unit/backends/rows_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// search: where values belong in a sorted row, by halving it. Tested by tests/rows_test.cc.
+// search: where values belong in a sorted row, by halving it. Tested by tests/unit/backends/rows_test.cc.
 #pragma once
 
 #include <cstdint>

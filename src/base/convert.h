@@ -8,7 +8,7 @@
 //                      cvttsd2si; i16, i8, u8 keep the low bits of the i32 (PyTorch 2.13 on x86, vectors too)
 //   float -> bool      != 0, NaN is true
 //   integer -> integer keeps the low bits
-// Tested by tests/convert_test.cc.
+// Tested by tests/unit/base/convert_test.cc.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
 // Cpu: the instruction sets of the machine, by the names that code on disk states as its needs ("avx2,bmi2"). A set
-// counts only if the operating system saves its registers too. Tested by tests/store_test.cc.
+// counts only if the operating system saves its registers too. Tested by tests/unit/base/store_test.cc.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// See env.h. Tested by tests/base_test.cc.
+// See env.h. Tested by tests/unit/base/base_test.cc.
 #include "src/base/env.h"
 
 #include <unistd.h>

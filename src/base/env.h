@@ -1,6 +1,6 @@
 // Env: the one table of TENON_* variables, each with its default and a sentence; `tenon env` prints it. Nothing else in
 // the project calls getenv. Values come from the process environment as it is at the moment the accessor states.
-// Tested by tests/base_test.cc.
+// Tested by tests/unit/base/base_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // FunctionRef: something to call for as long as the call lasts that it is handed to; it owns nothing and allocates nothing.
-// Tested by tests/base_test.cc.
+// Tested by tests/unit/base/base_test.cc.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// See hash.h. Tested by tests/base_test.cc.
+// See hash.h. Tested by tests/unit/base/base_test.cc.
 #include "src/base/hash.h"
 
 #define XXH_INLINE_ALL  // no symbol of xxhash in our library, and the state may live in place

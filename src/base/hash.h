@@ -1,5 +1,5 @@
 // Hash: XXH3 of bytes, 64 or 128 bits. Equal on all machines, in all processes and versions, so it may name files.
-// A hash finds; whoever trusts it also compares what was hashed. Tested by tests/base_test.cc.
+// A hash finds; whoever trusts it also compares what was hashed. Tested by tests/unit/base/base_test.cc.
 #pragma once
 
 #include <compare>

@@ -1,4 +1,4 @@
-// See log.h. Tested by tests/base_test.cc.
+// See log.h. Tested by tests/unit/base/base_test.cc.
 #include "src/base/log.h"
 
 #include <cstdio>

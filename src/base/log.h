@@ -1,6 +1,6 @@
 // Log: the one way anything is said beside statuses. A message has a topic (a word: "fuse", "cache", "warning", ...) and
 // goes to the logger the host set through the C ABI; without one to stderr if TENON_LOG names the topic, else nowhere.
-// dump() is for the text of a stage that TENON_DUMP names. Any thread may call anything. Tested by tests/base_test.cc.
+// dump() is for the text of a stage that TENON_DUMP names. Any thread may call anything. Tested by tests/unit/base/base_test.cc.
 #pragma once
 
 #include <initializer_list>

@@ -2,7 +2,7 @@
 // made that others wait for. fork() waits until no other thread is in such a stretch, and lets none begin meanwhile, so
 // that the child finds every lock free. Cold paths only: making programs, plans and kernels, counts, the log. Stretches
 // nest; a thread started within one and waited for in it says so by NoFork::Helper. What is waited for while in one must
-// never be a thread that may want to begin one. A fork waits ten seconds at most. Tested by tests/fork_test.cc.
+// never be a thread that may want to begin one. A fork waits ten seconds at most. Tested by tests/unit/runtime/fork_test.cc.
 #pragma once
 
 namespace tenon {

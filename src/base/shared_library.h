@@ -1,6 +1,6 @@
 // SharedLibrary: a library that may be there at run time. It is the file, or in the folder, that an environment variable
 // names. Where none does it is looked for in this order: a copy that the process has already loaded, the `nvidia` folders of
-// the Python packages that loaded code comes from, the loader's own search, CUDA_HOME. Once opened it stays. Any thread. Tested by tests/shared_library_test.cc.
+// the Python packages that loaded code comes from, the loader's own search, CUDA_HOME. Once opened it stays. Any thread. Tested by tests/unit/base/shared_library_test.cc.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// See status.h. Tested by tests/base_test.cc.
+// See status.h. Tested by tests/unit/base/base_test.cc.
 #include "src/base/status.h"
 
 #include <cerrno>

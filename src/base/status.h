@@ -3,7 +3,7 @@
 //   unsupported  an answer, not a failure: the framework keeps the op
 //   environment  a missing library, a driver code, a compiler log
 //   internal     our own bug, raised by TENON_CHECK and turned into a status at the door (src/api)
-// Result<T> is a value or such a Status. Tested by tests/base_test.cc.
+// Result<T> is a value or such a Status. Tested by tests/unit/base/base_test.cc.
 #pragma once
 
 #include <optional>

@@ -2,7 +2,7 @@
 // sees a whole entry or none; nothing is locked and nothing is synced, as a torn file is found by its checksums. Whatever
 // is wrong with the directory or a file is a sentence, never more than a miss. Its size is kept below a limit: the
 // entries unused for longest go. Any thread, any process; holds across fork. docs/cache.md is the user's page.
-// Tested by tests/store_test.cc.
+// Tested by tests/unit/base/store_test.cc.
 #pragma once
 
 #include <atomic>

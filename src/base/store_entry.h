@@ -1,7 +1,7 @@
 // StoreEntry: one kernel on disk as bytes. A header of fixed size (magic, format, key, sizes, time, checksum of what
 // follows, checksum of itself), then needs, name, producer, text and object, one behind the other. Written for
 // little-endian machines only, as the code inside is. decode() trusts nothing: whatever it takes was encoded by somebody
-// and is undamaged, and every refusal says why. Tested by tests/store_test.cc.
+// and is undamaged, and every refusal says why. Tested by tests/unit/base/store_test.cc.
 #pragma once
 
 #include <cstdint>

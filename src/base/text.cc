@@ -1,4 +1,4 @@
-// See text.h. Tested by tests/base_test.cc.
+// See text.h. Tested by tests/unit/base/base_test.cc.
 #include "src/base/text.h"
 
 #include <algorithm>

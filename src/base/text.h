@@ -9,7 +9,7 @@
 //   string    "..." with \" \\ \n \t \r \xHH
 //   punct     one character, // or ==         (the % of %x is one: see Lexer::value_name)
 //   comments run from ; to the end of the line
-// Tested by tests/base_test.cc.
+// Tested by tests/unit/base/base_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// See builder.h. Tested by tests/ir_test.cc.
+// See builder.h. Tested by tests/unit/ir/ir_test.cc.
 #include "src/ir/builder.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Builder: the one way nodes come into a graph. Every add() fills default attributes, infers and checks the type.
 // Hosts and the parser use try_add and get a Status; passes and op bodies use the call operator, for which a refusal
-// is our own bug (InternalError), unless a size is too large: that is the graph's, a StatusError. Tested by tests/ir_test.cc.
+// is our own bug (InternalError), unless a size is too large: that is the graph's, a StatusError. Tested by tests/unit/ir/ir_test.cc.
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,5 @@
 // The normal form of sizes: see dim.h for what it is, and the rules above each function for how it is reached.
-// Tested by tests/dim_test.cc.
+// Tested by tests/unit/ir/dim_test.cc.
 #include "src/ir/dim.h"
 
 #include <algorithm>

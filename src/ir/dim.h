@@ -7,7 +7,7 @@
 // whatever is done with it and has no value. Simplification assumes the facts (set_range) and that no divisor is zero;
 // eval checks divisors, and the facts are the runtime's to check.
 // Tables only grow; a table may be shared by graphs of one owner and is not locked. What facts do stands in facts.cc.
-// Tested by tests/dim_test.cc.
+// Tested by tests/unit/ir/dim_test.cc.
 #pragma once
 
 #include <compare>

@@ -1,5 +1,5 @@
 // DType: the element types, as one table. Narrow floats compute and accumulate in f32; those of 8 bits are kept, cast and moved,
-// and nothing else, as in PyTorch. Tested by tests/ir_test.cc.
+// and nothing else, as in PyTorch. Tested by tests/unit/ir/ir_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // complicated of its monomials, N//8 == M the rule N//8 -> M and N*M + 1 == 17 the rule N*M -> 16, and every sum goes
 // through the rules (from_terms). Each rule makes a term smaller, in the order of lighter() below, or removes a symbol
 // for good. They need not find everything that follows from the facts: what they miss costs a condition at run time.
-// Tested by tests/dim_test.cc.
+// Tested by tests/unit/ir/dim_test.cc.
 #include <algorithm>
 #include <numeric>
 

@@ -1,4 +1,4 @@
-// See graph.h, and attr() of op.h. Tested by tests/ir_test.cc.
+// See graph.h, and attr() of op.h. Tested by tests/unit/ir/ir_test.cc.
 #include "src/ir/graph.h"
 
 #include <algorithm>

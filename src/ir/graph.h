@@ -6,7 +6,7 @@
 // Invariants (checked by verify): nodes stand in topological order; inputs are nodes with op `input`, listed in
 // Graph::inputs in the host's order; attributes stand in the order of the op's row, all present; types are inferred.
 // Passes do not edit a graph in place: they build a new one (see Rewriter in src/passes/rewrite.h).
-// Strides belong to the binding of an input or output, never to a type. Tested by tests/ir_test.cc and tests/ir/*.tn.
+// Strides belong to the binding of an input or output, never to a type. Tested by tests/unit/ir/ir_test.cc and tests/golden/ir/*.tn.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// See group.h. Tested by tests/ir_test.cc.
+// See group.h. Tested by tests/unit/ir/ir_test.cc.
 #include "src/ir/group.h"
 
 #include <algorithm>

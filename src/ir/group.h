@@ -1,5 +1,5 @@
 // Questions about sets of nodes: who leaves the set, what it reads, what is stored in memory at all.
-// Tested by tests/ir_test.cc.
+// Tested by tests/unit/ir/ir_test.cc.
 #pragma once
 
 #include <span>

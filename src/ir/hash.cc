@@ -1,5 +1,5 @@
 // See hash.h. Sums and products are hashed as sets, for their order follows the handles of the table, which depend on
-// the graph's history. Tested by tests/ir_test.cc.
+// the graph's history. Tested by tests/unit/ir/ir_test.cc.
 #include "src/ir/hash.h"
 
 #include <algorithm>

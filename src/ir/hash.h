@@ -1,5 +1,5 @@
 // hash: the identity of a graph for the program cache. Two graphs with the same nodes in the same order hash alike
-// whatever their values, symbols and origins are called. Tested by tests/ir_test.cc.
+// whatever their values, symbols and origins are called. Tested by tests/unit/ir/ir_test.cc.
 #pragma once
 
 #include "src/base/hash.h"

@@ -1,5 +1,5 @@
 // Floats narrower than f32: from and to the f32 they are computed with, by dtype. bits: as they lie in memory, in the low bytes.
-// The conversions are those of src/base/convert.h. Tested by tests/convert_test.cc.
+// The conversions are those of src/base/convert.h. Tested by tests/unit/base/convert_test.cc.
 #pragma once
 
 #include "src/base/convert.h"

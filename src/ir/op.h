@@ -1,6 +1,6 @@
 // Op: one row of the op table, the only place where an operation's meaning is written. The rows are in src/ops/*.def;
 // every other file reads them through op(). A column is filled only where its kind owes it (checked by
-// tests/table_test.cc); a composite has a body and nothing else. Tested by tests/table_test.cc.
+// tests/unit/ops/table_test.cc); a composite has a body and nothing else. Tested by tests/unit/ops/table_test.cc.
 #pragma once
 
 #include <functional>
@@ -62,7 +62,7 @@ using TypeRule = Result<DType> (*)(InferContext&);
 // $C i1 of as many lanes (where's condition, comparisons), $N mangled $T (v16f32), $B the bit width of an element of $T,
 // $[1] the constant 1 of type $T (splat (i32 1), or 1 in scalar code; also $[$B], $[-1], $[true]). Several lines are
 // allowed; the last one is the value, the earlier ones define temporaries: "$a = fmul $T $0, $0\nfadd $T $a, $1".
-// Empty: that class is computed by the row's math body, else by calls of its eval column (jit/host_call.h), else not at all.
+// Empty: that class is computed by the row's math body, else by calls of its eval column (jit/objects/host_call.h), else not at all.
 struct LlvmSpelling {
   std::string_view f, s, u, b;
 };

@@ -21,7 +21,7 @@
 // and that algebra cannot decide, become assumptions of the graph, which is then read once more under them.
 //
 // An error ends its line; reading goes on with the next. What an erroneous line would have defined is known as broken,
-// so that its users are not reported too. Tested by tests/ir_test.cc and tests/ir/*.tn.
+// so that its users are not reported too. Tested by tests/unit/ir/ir_test.cc and tests/golden/ir/*.tn.
 #include <algorithm>
 #include <charconv>
 #include <limits>

@@ -1,4 +1,4 @@
-// See text.h; the grammar is at the top of parse.cc. Tested by tests/ir_test.cc and tests/ir/*.tn.
+// See text.h; the grammar is at the top of parse.cc. Tested by tests/unit/ir/ir_test.cc and tests/golden/ir/*.tn.
 #include <bit>
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,6 @@
 // Terms: sums of products, as DimTable (dim.h) keeps sizes, and their arithmetic. Nothing here looks inside an atom or
 // at a table. Sums are sorted, without like terms and zeros, once they went through normalize. Tested by
-// tests/dim_test.cc.
+// tests/unit/ir/dim_test.cc.
 #pragma once
 
 #include <optional>

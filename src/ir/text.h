@@ -1,5 +1,5 @@
 // The text form of graphs: parse_graph(print(g)) is g again, and print(*parse_graph(t)) is t for any printed t. The
-// grammar is at the top of parse.cc. Tested by tests/ir_test.cc and tests/ir/*.tn.
+// grammar is at the top of parse.cc. Tested by tests/unit/ir/ir_test.cc and tests/golden/ir/*.tn.
 #pragma once
 
 #include <string>

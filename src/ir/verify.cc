@@ -10,7 +10,7 @@
 //   9. Every symbol the graph uses stands in an input's shape or strides or is defined by an input.
 //  10. Node::group is -1 or a group of the graph; no group depends on itself through nodes outside it (free views
 //      belong to whoever reads them).
-// Every violation is collected; what cannot be looked at safely after one is skipped. Tested by tests/ir_test.cc.
+// Every violation is collected; what cannot be looked at safely after one is skipped. Tested by tests/unit/ir/ir_test.cc.
 #include "src/ir/verify.h"
 
 #include <algorithm>

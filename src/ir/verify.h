@@ -1,5 +1,5 @@
 // verify: whether a graph keeps the invariants of graph.h; the list is at the top of verify.cc. Passes are held to it
-// between one another in debug builds. Tested by tests/ir_test.cc and tests/ir/verify_*.tn.
+// between one another in debug builds. Tested by tests/unit/ir/ir_test.cc and tests/golden/ir/verify_*.tn.
 #pragma once
 
 #include <cstdint>

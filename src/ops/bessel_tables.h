@@ -1,5 +1,5 @@
 // The polynomials behind I0 and I1, fitted with 40 digits: e^-x I0(x) and e^-x I1(x) / x on [0, 8] in t = x / 4 - 1, sqrt(x) e^-x I(x)
-// beyond in t = 16 / x - 1 (DLMF 10.40.1). To an f64's precision, and shorter ones to an f32's. Tested by tests/special_test.cc.
+// beyond in t = 16 / x - 1 (DLMF 10.40.1). To an f64's precision, and shorter ones to an f32's. Tested by tests/unit/ops/special_test.cc.
 #pragma once
 
 namespace tenon::bessel {

@@ -1,5 +1,5 @@
 // Words that several bodies use. "Wide" means in the dtype that the arithmetic runs in: f32 for 16-bit
-// floats. Tested by tests/table_test.cc.
+// floats. Tested by tests/unit/ops/table_test.cc.
 #pragma once
 
 #include "src/ops/bodies.h"

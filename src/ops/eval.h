@@ -4,8 +4,8 @@
 // Numbers: a map row's float arithmetic runs in double and is rounded once to the dtype (to a 16-bit float
 // through f32); integers run in int64 and wrap. A reduction accumulates in double, from its identity, in
 // row-major order, and rounds once. Matmul and convolution do the same over the products. Composites are
-// evaluated through their bodies, so that each node of a body rounds. Tested by tests/eval_test.cc and
-// tests/table_test.cc.
+// evaluated through their bodies, so that each node of a body rounds. Tested by tests/unit/ops/eval_test.cc and
+// tests/unit/ops/table_test.cc.
 #pragma once
 
 #include <functional>

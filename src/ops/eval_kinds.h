@@ -1,5 +1,5 @@
 // How the evaluator computes a node of each kind, on operands of constant sizes. Results come out already
-// allocated in the node's type. Tested by tests/eval_test.cc.
+// allocated in the node's type. Tested by tests/unit/ops/eval_test.cc.
 #pragma once
 
 #include "src/ops/host_tensor.h"

@@ -1,6 +1,6 @@
 // HostTensor: dense row-major elements in host memory, owned; what the evaluator computes on. Elements are
 // read and written through Element, which holds a float as a double and anything else as an int64;
-// conversions are those of src/base/convert.h. Tested by tests/eval_test.cc.
+// conversions are those of src/base/convert.h. Tested by tests/unit/ops/eval_test.cc.
 #pragma once
 
 #include <cstddef>

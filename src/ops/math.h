@@ -2,7 +2,7 @@
 // that they run in vector lanes, and right for inf, NaN, denormal operands and denormal results, in f32 and
 // in f64. The polynomials are minimax fits made by tools/minimax.py; each states its interval and its
 // relative error before rounding. fma is used where it is written and nowhere else, so every emitter and the
-// interpreter agree bit for bit. Tested by tests/math_test.cc.
+// interpreter agree bit for bit. Tested by tests/unit/ops/math_test.cc.
 #pragma once
 
 #include "src/ir/op.h"

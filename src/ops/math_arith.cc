@@ -1,4 +1,4 @@
-// pow, and the float forms of floor_div and remainder. Tested by tests/math_test.cc.
+// pow, and the float forms of floor_div and remainder. Tested by tests/unit/ops/math_test.cc.
 #include "src/ops/math_value.h"
 
 namespace tenon::math {

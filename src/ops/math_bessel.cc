@@ -1,4 +1,4 @@
-// The modified Bessel functions I0 and I1, in f64 arithmetic. Tested by tests/math_test.cc and tests/special_test.cc.
+// The modified Bessel functions I0 and I1, in f64 arithmetic. Tested by tests/unit/ops/math_test.cc and tests/unit/ops/special_test.cc.
 #include "src/ops/bessel_tables.h"
 #include "src/ops/math_value.h"
 

@@ -1,4 +1,4 @@
-// erf, erfc and the inverse of erf. Tested by tests/math_test.cc.
+// erf, erfc and the inverse of erf. Tested by tests/unit/ops/math_test.cc.
 #include <numbers>
 #include <optional>
 

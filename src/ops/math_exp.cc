@@ -1,5 +1,5 @@
 // exp and its kin. x = n ln 2 + r with |r| <= ln 2 / 2 and an integer n; e^r is a polynomial, 2^n is put
-// together from bits. Tested by tests/math_test.cc.
+// together from bits. Tested by tests/unit/ops/math_test.cc.
 #include "src/ops/math_value.h"
 
 namespace tenon::math {

@@ -1,4 +1,4 @@
-// log |Gamma| of f32, in f64 arithmetic; for an f64 the host's. Tested by tests/math_test.cc.
+// log |Gamma| of f32, in f64 arithmetic; for an f64 the host's. Tested by tests/unit/ops/math_test.cc.
 #include <numbers>
 
 #include "src/ops/math_value.h"

@@ -1,6 +1,6 @@
 // Logarithms and the inverse hyperbolic functions. x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)];
 // log(1 + f) is a
-// polynomial. Tested by tests/math_test.cc.
+// polynomial. Tested by tests/unit/ops/math_test.cc.
 #include "src/ops/math_value.h"
 
 namespace tenon::math {

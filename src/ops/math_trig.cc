@@ -1,4 +1,4 @@
-// Trigonometric functions and their inverses. Tested by tests/math_test.cc.
+// Trigonometric functions and their inverses. Tested by tests/unit/ops/math_test.cc.
 //
 // sin, cos and tan subtract a multiple of pi / 2 that is cut into three floats (Cody and Waite). The first difference is
 // exact, so that a result near a zero keeps its digits. Operands too large for that are left to the rows sin_far, cos_far

@@ -1,5 +1,5 @@
 // Val: a scalar of the MathBuilder as an expression, so that the bodies of math*.cc read as formulas. Numbers
-// beside a Val take its dtype. Comparisons give a bool Val for where(). Tested by tests/math_test.cc.
+// beside a Val take its dtype. Comparisons give a bool Val for where(). Tested by tests/unit/ops/math_test.cc.
 #pragma once
 
 #include <initializer_list>

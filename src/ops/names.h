@@ -1,6 +1,6 @@
 // The numbers of the built-in ops, one constant per row: ops::add, ops::softmax. Made from the rows
 // themselves, so there is no second list. Rows registered at run time follow after ops::built_in_count.
-// Tested by tests/table_test.cc.
+// Tested by tests/unit/ops/table_test.cc.
 #pragma once
 
 #include "src/ir/op.h"

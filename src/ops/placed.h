@@ -1,5 +1,5 @@
 // Placed: a tensor in memory of its own whose elements lie by given strides, as a binding of a graph declares them; they may be 0
-// or negative. Tested by tests/difference_test.cc and tests/cli_test.py.
+// or negative. Tested by tests/unit/runtime/difference_test.cc and tests/cli_test.py.
 #pragma once
 
 #include "src/ops/host_tensor.h"

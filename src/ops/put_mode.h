@@ -1,5 +1,5 @@
 // PutMode: what scatter and index_put do with an update, the attribute `mode`. The shape rule, the evaluation and the
-// kernels read the table here. Tested by tests/eval_test.cc, tests/run_test.cc and tests/ops_test.cc.
+// kernels read the table here. Tested by tests/unit/ops/eval_test.cc, tests/unit/runtime/run_test.cc and tests/unit/ops/ops_test.cc.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
 // Quantile: the coefficients of algorithm AS 241, PPND16 (Wichura, Applied Statistics 37, 1988), the normal distribution's
 // quantile of 1/2 + q. For |q| <= kCentre it is q kCentral(kCentre2 - q^2), elsewhere, with r = sqrt(-log(1/2 - |q|)) and the sign
-// of q, kMiddle(r - kNear) up to r = kFar and kTail(r - kFar) beyond. Tested by tests/special_test.cc.
+// of q, kMiddle(r - kNear) up to r = kFar and kTail(r - kFar) beyond. Tested by tests/unit/ops/special_test.cc.
 #pragma once
 
 namespace tenon::quantile {

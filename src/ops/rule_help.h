@@ -1,5 +1,5 @@
 // What the rule files share: messages and attribute reading. A rule starts with `Rule r(c)`. Tested by
-// tests/ops_test.cc.
+// tests/unit/ops/ops_test.cc.
 #pragma once
 
 #include "src/ir/builder.h"

@@ -7,7 +7,7 @@
 // result's shape: then it knows that they agree, and the rule notes it (Claim in src/ir/op.h). Conditions that
 // need an order or a divisibility (slice bounds, windows, reshape) are refused when constants break them and
 // accepted while symbolic; at_sizes (src/ops/eval.h) checks them again once the sizes are known. Tested by
-// tests/ops_test.cc.
+// tests/unit/ops/ops_test.cc.
 #pragma once
 
 #include "src/ir/op.h"

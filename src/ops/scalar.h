@@ -1,7 +1,7 @@
 // Scalar: what elementwise rows compute on one element, where an expression is not enough. Used by the eval
 // columns of map.def. Floats as doubles, integers and bools as int64; the caller rounds or wraps to the
 // dtype. The semantics are PyTorch's on the CPU; where it raises an error there is a value all the same (integer division by
-// zero gives 0), and the row's fault column says so. Tested by tests/math_test.cc.
+// zero gives 0), and the row's fault column says so. Tested by tests/unit/ops/math_test.cc.
 #pragma once
 
 #include <cmath>

@@ -2,7 +2,7 @@
 // within a few units in the last place of an f64, but near zeros of oscillating functions, where the error is a few units of
 // the neighbouring values, and far from the domain's usual part where the function is ill-conditioned. NaN operands give NaN.
 // Values at poles, at infinities and outside the domain are PyTorch's; so are the recurrences of the polynomials, which are
-// computed in f32 for f32. Safe to call from any thread. Tested by tests/special_test.cc.
+// computed in f32 for f32. Safe to call from any thread. Tested by tests/unit/ops/special_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The Airy function Ai. Polynomials, fitted with 40 digits: of Ai itself on [-3, 1] and, with z = 2 / 3 |x|^(3/2), of the
 // factor of its decay in 1 / z to the right (DLMF 9.7.5) and of those of sine and cosine in 1 / z^2 to the left (DLMF 9.7.9).
-// Tested by tests/special_test.cc.
+// Tested by tests/unit/ops/special_test.cc.
 #include <cmath>
 #include <numbers>
 

@@ -1,6 +1,6 @@
 // Bessel functions of orders 0 and 1. Each is a polynomial, fitted with 40 digits, on an interval near 0 and, times the
 // leading factor of its expansion for large arguments (DLMF 10.17, 10.40), in 1 / x or 1 / x^2 beyond. The first zeros of J are
-// split off; Y is the C library's. Tested by tests/special_test.cc.
+// split off; Y is the C library's. Tested by tests/unit/ops/special_test.cc.
 #include <cmath>
 #include <numbers>
 

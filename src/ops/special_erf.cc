@@ -1,5 +1,5 @@
 // The kin of the error function. The quantile is Wichura's algorithm AS 241, PPND16 (Applied Statistics 37, 1988): rational
-// functions with a relative error of 1e-16. Tested by tests/special_test.cc.
+// functions with a relative error of 1e-16. Tested by tests/unit/ops/special_test.cc.
 #include <cmath>
 #include <numbers>
 

@@ -1,4 +1,4 @@
-// log Gamma, its derivatives and the Hurwitz zeta function. Tested by tests/special_test.cc.
+// log Gamma, its derivatives and the Hurwitz zeta function. Tested by tests/unit/ops/special_test.cc.
 #include <cmath>
 #include <initializer_list>
 #include <numbers>

@@ -1,6 +1,6 @@
 // The incomplete gamma functions P and Q (DLMF 8.2), each computed by itself where it is the smaller one: by the series of P,
 // the series of Q for small a and x, the continued fraction of Q, and Temme's uniform expansion where a is large and x is near it.
-// Tested by tests/special_test.cc.
+// Tested by tests/unit/ops/special_test.cc.
 #include <array>
 #include <cmath>
 #include <numbers>

@@ -1,5 +1,5 @@
 // Orthogonal polynomials by their three-term recurrences (DLMF 18.9.1), started as PyTorch starts them and with its shortcuts,
-// so that the rounding errors of high degrees are the same ones. Tested by tests/special_test.cc.
+// so that the rounding errors of high degrees are the same ones. Tested by tests/unit/ops/special_test.cc.
 #include <cmath>
 #include <limits>
 

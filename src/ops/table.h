@@ -1,5 +1,5 @@
 // Table: what holds for every row beyond what op() hands out. check_row says what a row owes for its kind; it
-// guards register_op and is walked over all rows by tests/table_test.cc.
+// guards register_op and is walked over all rows by tests/unit/ops/table_test.cc.
 #pragma once
 
 #include "src/ir/op.h"

@@ -1,4 +1,4 @@
-// See view.h. Tested by tests/run_test.cc.
+// See view.h. Tested by tests/unit/runtime/run_test.cc.
 #include "src/ops/view.h"
 
 #include "src/ir/op.h"

@@ -1,6 +1,6 @@
 // View: a value read through reshape, transpose, expand, slice, windows and flip as offset and strides into the
 // materialised value underneath. Libraries and scatters take operands this way, without copies.
-// Tested by tests/run_test.cc.
+// Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What passes ask about ops without naming them. Tested by tests/passes/*.tn.
+// What passes ask about ops without naming them. Tested by tests/golden/passes/*.tn.
 #pragma once
 
 #include "src/ir/op.h"

@@ -4,7 +4,7 @@
 // union, else the one it reads most bytes from, else none. A reduction of stored values alone joins a group that reads
 // the same tensor anyway. Whether a schedule covers a set is asked of the back end, so legality has one definition.
 // Merging must not make a cycle of groups. Where no schedule covers a node alone, the views it reads through are stored and
-// fusion begins again. Tested by tests/passes/fuse_*.tn.
+// fusion begins again. Tested by tests/golden/passes/fuse_*.tn.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -3,7 +3,7 @@
 //   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z broadcast, or a tensor that gets the inverse view
 //   the axes of reductions, concatenations, paddings, slices, gathers, batch and group norms are renumbered
 // and a transpose that meets its inverse goes away (simplify). Graphs without convolutions and poolings stay as they are.
-// Tested by tests/passes/layout_*.tn.
+// Tested by tests/golden/passes/layout_*.tn.
 #include <algorithm>
 
 #include "src/ops/names.h"

@@ -1,5 +1,5 @@
 // The passes. Each is one free function in the file of its name and builds a new graph from the old one; all keep the
-// invariants of graph.h. pipeline.cc is the only place that knows their order. Tested by tests/passes/*.tn.
+// invariants of graph.h. pipeline.cc is the only place that knows their order. Tested by tests/golden/passes/*.tn.
 #pragma once
 
 #include <functional>

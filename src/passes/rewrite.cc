@@ -1,4 +1,4 @@
-// See passes.h. Tested by tests/passes/*.tn.
+// See passes.h. Tested by tests/golden/passes/*.tn.
 #include "src/passes/passes.h"
 
 namespace tenon {

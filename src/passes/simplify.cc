@@ -17,7 +17,7 @@
 //              x / 2^k = x * 2^-k                        neg(neg(x)) = x      logical_not twice = x
 //
 // Hoisting moves every reshape towards the inputs and nothing moves one back, so the rounds end.
-// Tested by tests/passes/simplify_*.tn.
+// Tested by tests/golden/passes/simplify_*.tn.
 #include <cmath>
 
 #include "src/ops/names.h"

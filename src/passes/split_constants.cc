@@ -1,6 +1,6 @@
 // See passes.h. A value is constant when all it reads is: constants, literals without symbols, and what maps, views
 // and the rest make of them. Views of constants and literals stay in main: they cost nothing there.
-// Tested by tests/golden_test.cc.
+// Tested by tests/golden/golden_test.cc.
 #include "src/ir/group.h"
 #include "src/passes/passes.h"
 

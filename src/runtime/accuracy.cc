@@ -1,4 +1,4 @@
-// See accuracy.h. Tested by tests/fuzz_test.cc.
+// See accuracy.h. Tested by tests/fuzz/fuzz_test.cc.
 #include "src/runtime/accuracy.h"
 
 #include <cmath>

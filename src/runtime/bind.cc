@@ -1,4 +1,4 @@
-// See bind.h. Tested by tests/run_test.cc.
+// See bind.h. Tested by tests/unit/runtime/run_test.cc.
 #include "src/runtime/bind.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // bind: the host's tensors against a graph's inputs and outputs: solves the symbols from sizes, and checks dtype, rank,
 // sizes, strides, pointers and overlap before anything runs. Messages name the tensor and both shapes or dtypes.
-// Tested by tests/run_test.cc.
+// Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
 #include <span>

@@ -2,7 +2,7 @@
 // allocation or a write that other threads wait for. One that is not is made once: whoever asks for it meanwhile waits,
 // whoever asks for another does not. The number and the bytes of plans are bounded; those not used for longest go first,
 // by second chance, and a plan that still runs is freed when it ends. Sizes that a back end has no plan for (unsupported)
-// are kept likewise, with the sentence why. Any thread; tested by tests/cache_test.cc.
+// are kept likewise, with the sentence why. Any thread; tested by tests/unit/runtime/cache_test.cc.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/runtime/pin.h"
+#include "src/runtime/hazard_pointer.h"
 #include "src/runtime/plan.h"
 
 namespace tenon {

@@ -1,5 +1,5 @@
 // A program against the evaluator: whether they differ, what is at fault, and the smallest graph that shows it. Slow; for
-// runs that a host wants verified, and for `tenon verify`. Tested by tests/difference_test.cc.
+// runs that a host wants verified, and for `tenon verify`. Tested by tests/unit/runtime/difference_test.cc.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// See explain.h. Tested by tests/run_test.cc.
+// See explain.h. Tested by tests/unit/runtime/run_test.cc.
 #include "src/runtime/explain.h"
 
 #include "src/ir/group.h"

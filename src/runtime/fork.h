@@ -1,7 +1,7 @@
 // Life after fork(). The child has one thread; the OpenMP threads that its parent's thread had are gone, and OpenMP does
 // not know: its next parallel region waits for them for ever. So what the forking thread asks of Tenon in the child is
 // done on a thread of ours, for which OpenMP starts threads anew. Threads that the child starts itself need nothing.
-// Tested by tests/fork_test.cc.
+// Tested by tests/unit/runtime/fork_test.cc.
 #pragma once
 
 #include <utility>

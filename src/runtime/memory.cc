@@ -1,4 +1,4 @@
-// See memory.h. Tested by tests/memory_test.cc.
+// See memory.h. Tested by tests/unit/runtime/memory_test.cc.
 #include "src/runtime/memory.h"
 
 #include <sys/mman.h>

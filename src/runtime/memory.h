@@ -1,5 +1,5 @@
 // Memory of a run: where intermediates live (planned once per plan), and the arenas they live in (kept between runs).
-// Tested by tests/memory_test.cc.
+// Tested by tests/unit/runtime/memory_test.cc.
 #pragma once
 
 #include <array>

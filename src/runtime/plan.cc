@@ -1,4 +1,4 @@
-// See plan.h. Tested by tests/run_test.cc.
+// See plan.h. Tested by tests/unit/runtime/run_test.cc.
 #include "src/runtime/plan.h"
 
 #include <algorithm>

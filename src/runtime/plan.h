@@ -1,6 +1,6 @@
 // Plan: one concrete set of sizes for a program: steps in order, and for each step where its buffers are. Made in
 // microseconds plus what a library needs to create its primitives; immutable, run by any number of threads.
-// Tested by tests/run_test.cc.
+// Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
 #include <atomic>

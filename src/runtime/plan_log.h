@@ -1,5 +1,5 @@
 // What the log says of programs and their plans: one line each under the topics "program" and "plan", comma-separated
-// under a header line, with the sentence that explains it. Tested by tests/cache_test.cc.
+// under a header line, with the sentence that explains it. Tested by tests/unit/runtime/cache_test.cc.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// See program.h. Tested by tests/run_test.cc.
+// See program.h. Tested by tests/unit/runtime/run_test.cc.
 #include "src/runtime/program.h"
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 #include "src/ops/names.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/bind.h"
-#include "src/runtime/conditions.h"
 #include "src/runtime/difference.h"
 #include "src/runtime/explain.h"
 #include "src/runtime/fork.h"
 #include "src/runtime/plan.h"
 #include "src/runtime/plan_log.h"
 #include "src/runtime/query.h"
+#include "src/runtime/shape_guards.h"
 
 namespace tenon {
 namespace {

@@ -1,5 +1,5 @@
 // Program: one graph, optimised and fused once with symbolic sizes, and the plans made from it. Everything may be called
-// from any number of threads at once. Tested by tests/run_test.cc and tests/cache_test.cc.
+// from any number of threads at once. Tested by tests/unit/runtime/run_test.cc and tests/unit/runtime/cache_test.cc.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 /* Where every field of every public structure stands, for all of major version 0: a line here is added with its field and
  * never changed. Compiled against the header of today and against the frozen one, which lacks what came later;
- * tests/abi_test.py sees that no field is without its line. Structures of a fixed size are DLPack's. */
+ * tests/abi/abi_test.py sees that no field is without its line. Structures of a fixed size are DLPack's. */
 #ifdef TENON_FROZEN
 #include TENON_FROZEN
 #else

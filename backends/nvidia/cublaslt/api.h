@@ -1,0 +1,94 @@
+// The part of cuBLASLt's interface that Tenon calls, as declared by us, so that no NVIDIA header is needed: descriptors,
+// numbers, structures and one list of functions. The list is read by Library (library.h), which resolves it at run time, by
+// the mock (tests/mocks/cublaslt_mock.cc), and by tests/mocks/cublaslt_header.cc, which compares everything here with NVIDIA's
+// cublasLt.h where that is installed. All of it is there since cuBLAS 12.0; functions return a status, 0 for success.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tenon::cublaslt {
+
+using LtHandle = struct LtHandleTag*;          // of one device
+using LtMatmul = struct LtMatmulTag*;          // describes the operation
+using LtLayout = struct LtLayoutTag*;          // of one matrix, or of a batch of them
+using LtPreference = struct LtPreferenceTag*;  // what the heuristic may choose
+using LtStream = struct LtStreamTag*;          // the driver's
+
+// Opaque, and a value: it may be copied and kept.
+struct LtAlgorithm {
+  uint64_t data[8];
+};
+struct LtChoice {
+  LtAlgorithm algorithm;
+  size_t workspace;
+  int status;
+  float waves;
+  int reserved[4];
+};
+
+enum LtStatus {
+  kLtSuccess = 0,
+  kLtNotInitialized = 1,
+  kLtAllocFailed = 3,
+  kLtInvalidValue = 7,
+  kLtArchMismatch = 8,
+  kLtMappingError = 11,
+  kLtExecutionFailed = 13,
+  kLtInternalError = 14,
+  kLtNotSupported = 15,
+};
+constexpr bool is_not_supported(int status) { return status == kLtNotSupported || status == kLtArchMismatch; }
+
+enum LtType { kLtF32 = 0, kLtF64 = 1, kLtF16 = 2, kLtBf16 = 14 };
+enum LtCompute { kLtCompute32F = 68, kLtCompute64F = 70, kLtComputeTf32 = 77 };  // the first without TF32
+enum LtOperation : int32_t { kLtAsStored = 0, kLtTransposed = 1 };
+
+enum LtMatmulAttribute {
+  kLtTransposeA = 3,   // int32_t
+  kLtTransposeB = 4,   // int32_t
+  kLtEpilogue = 7,     // uint32_t
+  kLtBiasPointer = 8,  // void*
+};
+// Flags; the numbers of their combinations are the sums.
+enum LtEpilogueFlag : uint32_t { kLtRelu = 2, kLtBias = 4, kLtGelu = 32 };
+constexpr uint32_t kLtNoEpilogue = 1;
+
+enum LtLayoutAttribute {
+  kLtBatchCount = 5,   // int32_t
+  kLtBatchStride = 6,  // int64_t, elements
+};
+
+enum LtPreferenceAttribute {
+  kLtMaxWorkspace = 1,   // uint64_t, bytes
+  kLtReductionMask = 3,  // uint32_t
+  kLtAlignmentA = 5,     // uint32_t, bytes, and so are the next three
+  kLtAlignmentB = 6,
+  kLtAlignmentC = 7,
+  kLtAlignmentD = 8,
+};
+// How parts of a sum over K may meet: of the two others one adds them in the type of the result, in place or in the workspace.
+constexpr uint32_t kLtReductionInComputeType = 2, kLtAnyReduction = 7;
+
+// X(name, parameters...): functions that return a status.
+#define TENON_CUBLASLT_FUNCTIONS(X)                                                                        \
+  X(cublasLtCreate, LtHandle* handle)                                                                      \
+  X(cublasLtDestroy, LtHandle handle)                                                                      \
+  X(cublasLtMatmulDescCreate, LtMatmul* matmul, int compute, int scale_type)                               \
+  X(cublasLtMatmulDescDestroy, LtMatmul matmul)                                                            \
+  X(cublasLtMatmulDescSetAttribute, LtMatmul matmul, int attribute, const void* value, size_t bytes)       \
+  X(cublasLtMatrixLayoutCreate, LtLayout* layout, int type, uint64_t rows, uint64_t columns, int64_t ld)   \
+  X(cublasLtMatrixLayoutDestroy, LtLayout layout)                                                          \
+  X(cublasLtMatrixLayoutSetAttribute, LtLayout layout, int attribute, const void* value, size_t bytes)     \
+  X(cublasLtMatmulPreferenceCreate, LtPreference* preference)                                              \
+  X(cublasLtMatmulPreferenceDestroy, LtPreference preference)                                              \
+  X(cublasLtMatmulPreferenceSetAttribute, LtPreference preference, int attribute, const void* value,       \
+    size_t bytes)                                                                                          \
+  X(cublasLtMatmulAlgoGetHeuristic, LtHandle handle, LtMatmul matmul, LtLayout a, LtLayout b, LtLayout c,  \
+    LtLayout d, LtPreference preference, int wanted, LtChoice* choices, int* count)                        \
+  X(cublasLtMatmul, LtHandle handle, LtMatmul matmul, const void* alpha, const void* a, LtLayout a_layout, \
+    const void* b, LtLayout b_layout, const void* beta, const void* c, LtLayout c_layout, void* d,         \
+    LtLayout d_layout, const LtAlgorithm* algorithm, void* workspace, size_t workspace_bytes,              \
+    LtStream stream)
+
+}  // namespace tenon::cublaslt

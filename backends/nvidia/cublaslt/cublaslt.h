@@ -1,0 +1,12 @@
+// The cuBLASLt back end: products of matrices on NVIDIA GPUs, with scale, bias, one added tensor and activation as epilogue, on
+// the caller's stream. It never waits for the device and takes its workspace from the plan's. Without the library it bids for
+// nothing. Tested by tests/unit/backends/cublaslt_test.cc.
+#pragma once
+
+#include "src/runtime/backend.h"
+
+namespace tenon {
+
+Backend& cublaslt_backend();
+
+}  // namespace tenon

@@ -1,0 +1,70 @@
+// See library.h.
+#include "backends/nvidia/cublaslt/library.h"
+
+#include "backends/nvidia/device/libraries.h"
+
+namespace tenon::cublaslt {
+namespace {
+
+constexpr size_t kOldestLibrary = 120000;
+
+cuda::OpenOnce<Library>& the_library() {
+  static auto& library = *new cuda::OpenOnce<Library>;  // steps may outlive static destruction
+  return library;
+}
+cuda::OfDevices<const Handle>& handles() {
+  static auto& all = *new cuda::OfDevices<const Handle>;
+  return all;
+}
+
+}  // namespace
+
+Result<const Library*> Library::get() { return the_library().get(cuda::cublaslt_search); }
+const Library* Library::opened() { return the_library().opened(); }
+
+Result<std::unique_ptr<Library>> Library::open(const LibrarySearch& search) {
+  std::unique_ptr<Library> l(new Library);
+  TENON_ASSIGN(l->file_, SharedLibrary::open(search));
+  // The version first: it says more about an old library than the first function it lacks.
+  TENON_ASSIGN(l->version_, cuda::version_of(l->file_, search.what, "cublasLtGetVersion", kOldestLibrary));
+  TENON_TRY(l->file_.resolve("cublasLtGetStatusName", l->status_name_));
+  TENON_TRY(l->file_.resolve("cublasLtGetStatusString", l->status_text_));
+#define X(name, ...) TENON_TRY(l->name.resolve(l->file_, #name, l.get()));
+  TENON_CUBLASLT_FUNCTIONS(X)
+#undef X
+  return l;
+}
+
+Status Library::failure(const char* call, int status) const {
+  const char *name = status_name_(status), *text = status_text_(status);
+  std::string message = call + std::string(": ") + (name && *name ? name : "status");
+  message += " (" + std::to_string(status) + ")";
+  if (text && *text) message += std::string(": ") + text;
+  return {is_not_supported(status) ? Code::unsupported : Code::environment, std::move(message)};
+}
+
+Result<std::unique_ptr<Handle>> Handle::open(const Library& library, const cuda::Device& device) {
+  std::unique_ptr<Handle> h(new Handle(library, device));
+  const cuda::Current current(device);
+  TENON_TRY(current.status());
+  TENON_TRY(library.cublasLtCreate(&h->raw_));
+  return h;
+}
+
+Handle::~Handle() {
+  if (!raw_) return;
+  const cuda::Current current(device_);
+  library_.cublasLtDestroy.status_of(raw_);
+}
+
+Result<const Handle*> handle_of(int ordinal) {
+  TENON_ASSIGN(const Library* library, Library::get());
+  return handles().at(ordinal, [&](const cuda::Device& device) { return Handle::open(*library, device); });
+}
+
+void forget_library() {
+  handles().forget();
+  the_library().forget();
+}
+
+}  // namespace tenon::cublaslt

@@ -1,0 +1,103 @@
+// Library: cuBLASLt, opened at run time and never linked. Its functions are members named as the library names them; calling
+// one gives a Status that says which call failed and how, in the library's words. Handle: the library on one device. Opening
+// reads half a gigabyte where the file is not in memory yet, so it is done for the first matmul. Any thread.
+// Tested by tests/unit/backends/cublaslt_library_test.cc.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/nvidia/cublaslt/api.h"
+#include "backends/nvidia/device/device.h"
+#include "src/base/shared_library.h"
+
+namespace tenon::cublaslt {
+
+class Library;
+
+template <class Signature>
+class Function;
+
+template <class... A>
+class Function<int(A...)> {
+ public:
+  // unsupported where that is its answer, else environment: "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1): the library was
+  // not initialized".
+  Status operator()(A... arguments) const {
+    const int status = function_(arguments...);
+    return status == kLtSuccess ? Status() : failure(status);
+  }
+  // The library's number: where a failure is an answer.
+  int status_of(A... arguments) const { return function_(arguments...); }
+
+ private:
+  friend class Library;
+  [[gnu::cold, gnu::noinline]] Status failure(int status) const;
+  Status resolve(const SharedLibrary& file, const char* name, const Library* library) {
+    name_ = name;
+    library_ = library;
+    return file.resolve(name, function_);
+  }
+
+  int (*function_)(A...) = nullptr;
+  const char* name_ = nullptr;
+  const Library* library_ = nullptr;
+};
+
+class Library {
+ public:
+  // One for the process. environment, saying what was tried: no library, one older than 12.0, one that lacks a function.
+  static Result<const Library*> get();
+  // Null where nobody asked for it yet, or it is not there.
+  static const Library* opened();
+  static Result<std::unique_ptr<Library>> open(const LibrarySearch& search);
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  const std::string& path() const { return file_.path(); }
+  size_t version() const { return version_; }  // 130002: 13.0.2
+  Status failure(const char* call, int status) const;
+
+#define X(name, ...) Function<int(__VA_ARGS__)> name;
+  TENON_CUBLASLT_FUNCTIONS(X)
+#undef X
+
+ private:
+  Library() = default;
+
+  SharedLibrary file_;
+  size_t version_ = 0;
+  const char* (*status_name_)(int status) = nullptr;
+  const char* (*status_text_)(int status) = nullptr;
+};
+
+template <class... A>
+Status Function<int(A...)>::failure(int status) const {
+  return library_->failure(name_, status);
+}
+
+class Handle {
+ public:
+  static Result<std::unique_ptr<Handle>> open(const Library& library, const cuda::Device& device);
+  ~Handle();
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  const Library& library() const { return library_; }
+  const cuda::Device& device() const { return device_; }
+  LtHandle raw() const { return raw_; }
+
+ private:
+  Handle(const Library& library, const cuda::Device& device) : library_(library), device_(device) {}
+
+  const Library& library_;
+  const cuda::Device& device_;
+  LtHandle raw_ = nullptr;
+};
+
+// The handle of a device, made when first asked for and kept. environment, unsupported: why there is none.
+Result<const Handle*> handle_of(int ordinal);
+// Forgets the handles and the library, which nothing may use any more. For tests.
+void forget_library();
+
+}  // namespace tenon::cublaslt

@@ -1,0 +1,65 @@
+// ByAlignment: what a library chose for a call, by what the call's pointers are aligned to: for the most there is with the plan, for
+// less when such pointers first come. Choices stay as long as this does, and so does the library's word that it has none. Any
+// thread; one that is there is found without a lock.
+// Tested by tests/unit/backends/cublaslt_test.cc and tests/unit/backends/cudnn_test.cc.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "src/base/status.h"
+
+namespace tenon::cuda {
+
+template <class Choice>
+class ByAlignment {
+  static constexpr int kBits = 4;
+
+ public:
+  // More is not asked of pointers: the widest accesses, those of vectors and of TMA alike, want no more.
+  static constexpr int64_t kMost = int64_t{1} << kBits;
+
+  // For pointers whose bits are these, together; make(alignment) gives a Result of a shared pointer.
+  template <class Make>
+  Result<const Choice*> at(uintptr_t bits, const Make& make) const {
+    const int place = __builtin_ctzll(bits | uintptr_t{kMost});
+    if (const Choice* ready = ready_[place].load(std::memory_order_acquire)) return ready;
+    {
+      std::lock_guard lock(mutex_);
+      if (!refused_[place].ok()) return refused_[place];
+    }
+    Result<std::shared_ptr<const Choice>> made = make(int64_t{1} << place);
+    if (made.ok()) return keep(place, std::move(*made));
+    if (made.status().code() == Code::unsupported) {
+      std::lock_guard lock(mutex_);
+      refused_[place] = made.status();
+    }
+    return made.status();
+  }
+  void keep_most(std::shared_ptr<const Choice> choice) { keep(kBits, std::move(choice)); }
+
+  int64_t bytes() const {
+    std::lock_guard lock(mutex_);
+    int64_t sum = 0;
+    for (const auto& choice : kept_) sum += choice ? choice->bytes() : 0;
+    return sum;
+  }
+
+ private:
+  // The first of several threads' stays.
+  const Choice* keep(int place, std::shared_ptr<const Choice> choice) const {
+    std::lock_guard lock(mutex_);
+    if (!kept_[place]) kept_[place] = std::move(choice);
+    ready_[place].store(kept_[place].get(), std::memory_order_release);
+    return kept_[place].get();
+  }
+
+  mutable std::array<std::atomic<const Choice*>, kBits + 1> ready_{};
+  mutable std::mutex mutex_;  // of what follows
+  mutable std::array<std::shared_ptr<const Choice>, kBits + 1> kept_;
+  mutable std::array<Status, kBits + 1> refused_;
+};
+
+}  // namespace tenon::cuda

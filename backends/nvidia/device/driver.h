@@ -1,0 +1,79 @@
+// Driver: the CUDA driver, opened at run time and never linked. Its functions are members named as the driver names them;
+// calling one gives a Status that says which call failed and how, in the driver's words. Opening it calls cuInit and makes
+// no context. Immutable once open; any thread. Tested by tests/unit/backends/cuda_driver_test.cc.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/nvidia/device/driver_api.h"
+#include "src/base/shared_library.h"
+
+namespace tenon::cuda {
+
+class Driver;
+
+template <class Signature>
+class Call;
+
+template <class... A>
+class Call<int(A...)> {
+ public:
+  // environment: "cuMemAllocFromPoolAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
+  Status operator()(A... arguments) const {
+    const int error = function_(arguments...);
+    return error == 0 ? Status() : failure(error);
+  }
+  // The driver's number, 0 for success: where a failure is an answer.
+  int error_of(A... arguments) const { return function_(arguments...); }
+
+ private:
+  friend class Driver;
+  [[gnu::cold, gnu::noinline]] Status failure(int error) const;
+  Status resolve(const SharedLibrary& library, const char* name, const Driver* driver) {
+    name_ = name;
+    driver_ = driver;
+    return library.resolve(name, function_);
+  }
+
+  int (*function_)(A...) = nullptr;
+  const char* name_ = nullptr;
+  const Driver* driver_ = nullptr;
+};
+
+class Driver {
+ public:
+  // One for the process; never closed. environment, saying what was tried or what the driver answers: no driver, one older
+  // than CUDA 12.0, one that lacks a function, no GPU.
+  static Result<const Driver*> get();
+  static Result<std::unique_ptr<Driver>> open(const LibrarySearch& search);
+  static LibrarySearch search();
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  const std::string& path() const { return library_.path(); }
+  int version() const { return version_; }  // 13000: CUDA 13.0
+  int devices() const { return devices_; }
+  Status failure(const char* call, int error) const;
+
+#define X(name, ...) Call<int(__VA_ARGS__)> name;
+  TENON_CUDA_DRIVER(X)
+#undef X
+
+ private:
+  Driver() = default;
+
+  SharedLibrary library_;
+  int version_ = 0;
+  int devices_ = 0;
+};
+
+template <class... A>
+Status Call<int(A...)>::failure(int error) const {
+  return driver_->failure(name_, error);
+}
+
+// 13000 as "13.0".
+std::string version_text(int version);
+
+}  // namespace tenon::cuda

@@ -1,0 +1,125 @@
+// The part of the CUDA driver's interface that Tenon calls, as declared by us, so that no NVIDIA header is needed: handles,
+// numbers, structures and one list of functions. The list is read by Driver (driver.h), which resolves it at run time, by
+// the mock driver (tests/mocks/cuda_mock.cc), and by tests/mocks/cuda_header.cc, which compares everything here with NVIDIA's cuda.h
+// where that is installed. All of it is there since CUDA 12.0; functions return 0 or an error's number.
+#pragma once
+
+#include <cstddef>
+
+namespace tenon::cuda {
+
+using CuDevice = int;
+using CuAddress = unsigned long long;  // in the memory of a device
+using CuContext = struct CuContextTag*;
+using CuLibrary = struct CuLibraryTag*;
+using CuKernel = struct CuKernelTag*;      // of a library, for every context
+using CuFunction = struct CuFunctionTag*;  // a kernel in one context
+using CuStream = struct CuStreamTag*;
+using CuEvent = struct CuEventTag*;
+using CuGraph = struct CuGraphTag*;
+using CuGraphExec = struct CuGraphExecTag*;
+using CuGraphNode = struct CuGraphNodeTag*;
+using CuPool = struct CuPoolTag*;  // of memory, in the order of streams
+
+struct CuKernelNode {
+  CuFunction function;
+  unsigned grid_x, grid_y, grid_z;
+  unsigned block_x, block_y, block_z;
+  unsigned shared_bytes;
+  void** arguments;
+  void** extra;
+  CuKernel kernel;    // read where `function` is null
+  CuContext context;  // likewise
+};
+
+struct CuPoolProperties {
+  int allocation_type, handle_types;
+  int location_type, location;
+  void* security_attributes;
+  size_t most_bytes;  // 0: as many as there are
+  unsigned short usage;
+  unsigned char reserved[54];
+};
+constexpr int kCuPinned = 1, kCuDeviceLocation = 1;  // of a pool
+constexpr int kCuReleaseThreshold = 4;  // uint64_t, bytes that a pool keeps when nobody uses them
+
+constexpr int kCuOutOfMemory = 2, kCuNoDevice = 100, kCuNotFound = 500;
+enum CuDeviceAttribute {
+  kCuMultiprocessors = 16,
+  kCuMemoryClock = 36,     // kHz
+  kCuMemoryBusWidth = 37,  // bits
+  kCuThreadsPerMultiprocessor = 39,
+  kCuCapabilityMajor = 75,
+  kCuCapabilityMinor = 76,
+  kCuRegistersPerMultiprocessor = 82,
+  kCuSharedBytesOptin = 97,
+};
+constexpr int kCuMaxDynamicSharedBytes = 8;  // of a kernel
+constexpr int kCuPointerDeviceOrdinal = 9;   // of memory
+constexpr int kCuNotCapturing = 0;           // of a stream
+constexpr unsigned kCuNonBlocking = 1;       // likewise: it does not wait for the default stream
+constexpr int kCuRelaxedCapture = 2;         // what others do meanwhile is not looked at
+constexpr unsigned kCuDefaultSharedBytes =
+    48 << 10;  // of a block, a kernel's own and what a launch asks for, without kCuMaxDynamicSharedBytes
+
+// X(name, parameters...)
+#define TENON_CUDA_DRIVER(X)                                                                                 \
+  X(cuInit, unsigned flags)                                                                                  \
+  X(cuDriverGetVersion, int* version)                                                                        \
+  X(cuGetErrorName, int error, const char** text)                                                            \
+  X(cuGetErrorString, int error, const char** text)                                                          \
+  X(cuDeviceGetCount, int* count)                                                                            \
+  X(cuDeviceGet, CuDevice* device, int ordinal)                                                              \
+  X(cuDeviceGetName, char* name, int size, CuDevice device)                                                  \
+  X(cuDeviceGetAttribute, int* value, int attribute, CuDevice device)                                        \
+  X(cuDevicePrimaryCtxRetain, CuContext* context, CuDevice device)                                           \
+  X(cuDevicePrimaryCtxRelease_v2, CuDevice device)                                                           \
+  X(cuCtxGetCurrent, CuContext* context)                                                                     \
+  X(cuCtxPushCurrent_v2, CuContext context)                                                                  \
+  X(cuCtxPopCurrent_v2, CuContext* context)                                                                  \
+  X(cuLibraryLoadData, CuLibrary* library, const void* code, int* jit_options, void** jit_values,            \
+    unsigned jit_count, int* options, void** values, unsigned count)                                         \
+  X(cuLibraryUnload, CuLibrary library)                                                                      \
+  X(cuLibraryGetKernel, CuKernel* kernel, CuLibrary library, const char* name)                               \
+  X(cuKernelSetAttribute, int attribute, int value, CuKernel kernel, CuDevice device)                        \
+  X(cuKernelGetFunction, CuFunction* function, CuKernel kernel)                                              \
+  X(cuLaunchKernel, CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,                  \
+    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream stream,            \
+    void** arguments, void** extra)                                                                          \
+  X(cuStreamIsCapturing, CuStream stream, int* status)                                                       \
+  X(cuStreamGetCtx, CuStream stream, CuContext* context)                                                     \
+  X(cuStreamSynchronize, CuStream stream)                                                                    \
+  X(cuStreamCreate, CuStream* stream, unsigned flags)                                                        \
+  X(cuStreamDestroy_v2, CuStream stream)                                                                     \
+  X(cuStreamBeginCapture_v2, CuStream stream, int mode)                                                      \
+  X(cuStreamEndCapture, CuStream stream, CuGraph* graph)                                                     \
+  X(cuThreadExchangeStreamCaptureMode, int* mode)                                                            \
+  X(cuPointerGetAttribute, void* value, int attribute, CuAddress address)                                    \
+  X(cuMemAlloc_v2, CuAddress* address, size_t bytes)                                                         \
+  X(cuMemFree_v2, CuAddress address)                                                                         \
+  X(cuMemPoolCreate, CuPool* pool, const CuPoolProperties* properties)                                       \
+  X(cuMemPoolSetAttribute, CuPool pool, int attribute, void* value)                                          \
+  X(cuMemPoolTrimTo, CuPool pool, size_t bytes)                                                              \
+  X(cuMemPoolDestroy, CuPool pool)                                                                           \
+  X(cuMemAllocFromPoolAsync, CuAddress* address, size_t bytes, CuPool pool, CuStream stream)                 \
+  X(cuMemFreeAsync, CuAddress address, CuStream stream)                                                      \
+  X(cuMemcpyHtoDAsync_v2, CuAddress to, const void* from, size_t bytes, CuStream stream)                     \
+  X(cuMemcpyDtoHAsync_v2, void* to, CuAddress from, size_t bytes, CuStream stream)                           \
+  X(cuMemsetD8Async, CuAddress to, unsigned char value, size_t bytes, CuStream stream)                       \
+  X(cuEventCreate, CuEvent* event, unsigned flags)                                                           \
+  X(cuEventRecord, CuEvent event, CuStream stream)                                                           \
+  X(cuEventElapsedTime, float* milliseconds, CuEvent begin, CuEvent end)                                     \
+  X(cuEventDestroy_v2, CuEvent event)                                                                        \
+  X(cuGraphCreate, CuGraph* graph, unsigned flags)                                                           \
+  X(cuGraphAddKernelNode_v2, CuGraphNode* node, CuGraph graph, const CuGraphNode* after, size_t after_count, \
+    const CuKernelNode* kernel)                                                                              \
+  X(cuGraphAddChildGraphNode, CuGraphNode* node, CuGraph graph, const CuGraphNode* after,                    \
+    size_t after_count, CuGraph child)                                                                       \
+  X(cuGraphInstantiateWithFlags, CuGraphExec* exec, CuGraph graph, unsigned long long flags)                 \
+  X(cuGraphExecKernelNodeSetParams_v2, CuGraphExec exec, CuGraphNode node, const CuKernelNode* kernel)       \
+  X(cuGraphExecChildGraphNodeSetParams, CuGraphExec exec, CuGraphNode node, CuGraph child)                   \
+  X(cuGraphLaunch, CuGraphExec exec, CuStream stream)                                                        \
+  X(cuGraphExecDestroy, CuGraphExec exec)                                                                    \
+  X(cuGraphDestroy, CuGraph graph)
+
+}  // namespace tenon::cuda

@@ -1,0 +1,93 @@
+// See code.h.
+#include "backends/nvidia/kernels/code.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "jit/cuda/cuda_code.h"
+#include "jit/cuda/emit_cuda.h"
+#include "src/base/no_fork.h"
+#include "src/base/parallel_invoke.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr size_t kThreads = 8;  // of one load()
+
+// One kernel in one form on one device; worked out by the first who asks.
+struct Entry {
+  std::mutex mutex;
+  std::unique_ptr<Library> library;
+  CuFunction function = nullptr;
+  int64_t shared_bytes = 0;  // that the function was got for
+  int64_t spill_bytes = 0;
+};
+
+struct Known {
+  std::mutex mutex;  // of the map, not of its entries
+  std::map<std::pair<int, std::string>, std::shared_ptr<Entry>> code;
+};
+Known& known() {
+  static Known& all = *new Known;  // steps may outlive static destruction
+  return all;
+}
+
+std::shared_ptr<Entry> entry_of(const Device& device, const Wanted& w) {
+  const std::pair key(device.ordinal(),
+                      jit::cuda_settings(w.schedule) + jit::emit_cuda(*w.kernel, w.schedule));
+  Known& k = known();
+  std::lock_guard lock(k.mutex);
+  std::shared_ptr<Entry>& place = k.code[key];
+  if (!place) place = std::make_shared<Entry>();
+  return place;
+}
+
+Status load_one(const Device& device, Entry& entry, Wanted& w, std::atomic<int>& compiled) {
+  std::lock_guard lock(entry.mutex);
+  if (!entry.library) {
+    TENON_ASSIGN(const jit::CudaCode code,
+                 jit::cuda_code(*w.kernel, w.schedule, device.description().architecture));
+    compiled += code.compiled;
+    TENON_ASSIGN(entry.library, Library::load(device, code.cubin));
+    entry.spill_bytes = code.spill_bytes;
+  }
+  if (!entry.function || w.shared_bytes > entry.shared_bytes) {
+    TENON_ASSIGN(entry.function, entry.library->function(w.kernel->name, w.shared_bytes));
+    entry.shared_bytes = w.shared_bytes;
+  }
+  w.function = entry.function;
+  w.spill_bytes = entry.spill_bytes;
+  return {};
+}
+
+}  // namespace
+
+Status load(const Device& device, std::span<Wanted> wanted, int* compiled) {
+  const NoFork no_fork;
+  std::vector<std::shared_ptr<Entry>> entries;
+  for (const Wanted& w : wanted) entries.push_back(entry_of(device, w));
+  std::vector<Status> said(wanted.size());
+  std::atomic<size_t> next = 0;
+  std::atomic<int> count = 0;
+  auto work = [&] {
+    for (size_t i; (i = next++) < wanted.size();) said[i] = load_one(device, *entries[i], wanted[i], count);
+  };
+  run_on_crew(kThreads, wanted.size(), work);
+  if (compiled) *compiled += count;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (!said[i].ok()) return said[i].at("kernel @" + wanted[i].kernel->name);
+  return {};
+}
+
+void forget_all() {
+  {
+    Known& k = known();
+    std::lock_guard lock(k.mutex);
+    k.code.clear();
+  }
+  forget_devices();
+}
+
+}  // namespace tenon::cuda

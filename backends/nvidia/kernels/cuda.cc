@@ -1,0 +1,325 @@
+// See cuda.h. A step is a list of launches with their size arguments ready; a run adds pointers. A pointer that is not
+// aligned to 16 bytes takes the form of the launch whose vectors are single elements, compiled when it first comes.
+#include "backends/nvidia/kernels/cuda.h"
+
+#include <algorithm>
+
+#include "backends/nvidia/device/memory.h"
+#include "backends/nvidia/device/recording.h"
+#include "backends/nvidia/kernels/forms.h"
+#include "jit/cuda/nvrtc.h"
+#include "jit/group_kernels.h"
+#include "jit/transform/kernel_fission.h"
+#include "src/base/align.h"
+
+namespace tenon {
+namespace {
+
+using cuda::CuFunction;
+using cuda::DeviceKernel;
+using cuda::Form;
+using cuda::Missing;
+constexpr int64_t kVector = 16;  // bytes that one thread reads or writes at once
+
+// A form with its arguments behind the pointers as every run passes them.
+struct ReadyForm {
+  Form form;
+  CuFunction function = nullptr;  // null: not loaded when the plan was made
+  std::vector<uint64_t>
+      values;  // sizes; where locals are in global memory, room for the pointer to it, and the stride
+};
+
+struct DeviceLaunch {
+  DeviceKernel* kernel = nullptr;
+  struct Argument {
+    int buffer;      // position in the step's buffer list; -1: a temporary
+    int64_t offset;  // of a temporary in the step's scratch
+  };
+  std::vector<Argument> buffers;
+  int64_t temps = 0;          // bytes, in front of the locals
+  ReadyForm aligned, single;  // the latter takes pointers of any alignment
+  int64_t scratch_bytes() const {
+    return temps + std::max(aligned.form.launch.scratch_bytes, single.form.launch.scratch_bytes);
+  }
+  int64_t bytes() const {
+    return static_cast<int64_t>(sizeof *this + buffers.size() * sizeof(Argument) +
+                                (aligned.values.size() + single.values.size()) * sizeof(uint64_t));
+  }
+};
+
+class CudaStep final : public Step {
+ public:
+  const cuda::Device* device = nullptr;
+  std::vector<DeviceLaunch> launches;
+
+  int64_t scratch_bytes() const override {
+    int64_t most = 0;
+    for (const DeviceLaunch& l : launches) most = std::max(most, l.scratch_bytes());
+    return most;
+  }
+  int64_t bytes() const override {
+    int64_t sum = sizeof *this;
+    for (const DeviceLaunch& l : launches) sum += l.bytes();
+    return sum;
+  }
+
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
+    const cuda::Current current(*device);
+    TENON_TRY(current.status());
+    const auto stream = static_cast<cuda::CuStream>(on.stream);
+    for (const DeviceLaunch& l : launches) {
+      cuda::Work w;
+      TENON_TRY(fill(w, l, buffers, scratch, &stream));
+      TENON_TRY(w.queue(*device, stream));
+    }
+    return {};
+  }
+  int recordable() const override { return static_cast<int>(launches.size()); }
+  Status record(void* const* buffers, char* scratch, Recording& recording) const override {
+    for (const DeviceLaunch& l : launches) {
+      cuda::Work w;
+      TENON_TRY(fill(w, l, buffers, scratch, nullptr));
+      cuda::add(recording, w);
+    }
+    return {};
+  }
+
+ private:
+  // stream: where it will be queued; null for a recording, which is not made while the caller captures.
+  Status fill(cuda::Work& w, const DeviceLaunch& l, void* const* buffers, char* scratch,
+              const cuda::CuStream* stream) const {
+    uint64_t bits = 0;
+    for (const DeviceLaunch::Argument& a : l.buffers) {
+      w.add(reinterpret_cast<uint64_t>(a.buffer < 0 ? scratch + a.offset : buffers[a.buffer]));
+      bits |= w.values[w.count - 1];
+    }
+    const bool single = bits % kVector != 0 && l.aligned.form.schedule != l.single.form.schedule;
+    const ReadyForm& ready = single ? l.single : l.aligned;
+    w.function = ready.function;
+    if (single) {
+      TENON_ASSIGN(w.function, loaded(l, stream));
+    }
+    for (uint64_t value : ready.values) w.add(value);
+    if (ready.form.schedule.locals == jit::CudaSchedule::Locals::global)
+      w.values[w.count - 2] = reinterpret_cast<uint64_t>(scratch + l.temps);
+    w.blocks = static_cast<unsigned>(ready.form.launch.blocks);
+    w.threads = static_cast<unsigned>(ready.form.launch.threads);
+    w.shared_bytes = static_cast<unsigned>(ready.form.launch.shared_bytes);
+    return {};
+  }
+
+  // Of the form for any alignment, which is compiled when a pointer that is not aligned first comes.
+  Result<CuFunction> loaded(const DeviceLaunch& l, const cuda::CuStream* stream) const {
+    if (CuFunction ready = l.kernel->function(l.single.form)) return ready;
+    if (stream)
+      TENON_TRY(cuda::may_make(*device, *stream,
+                               "kernel @" + l.kernel->lowered().kernel.name +
+                                   " is not compiled for tensors that are not aligned to 16 bytes"));
+    cuda::Wanted wanted = l.kernel->wanted(l.single.form);
+    TENON_TRY(cuda::load(*device, {&wanted, 1}));
+    l.kernel->add(wanted);
+    return wanted.function;
+  }
+};
+
+// A kernel of a group, and the two that it becomes where it spills.
+struct Piece {
+  DeviceKernel kernel;
+  std::vector<int> positions;
+  std::vector<Dim> lengths;  // per buffer: elements from first to last
+  std::vector<std::unique_ptr<Piece>> halves = {};
+
+  int64_t longest(const Sizes& sizes) const {
+    int64_t most = 0;
+    for (const jit::Temp& t : kernel.lowered().temps) most = std::max(most, sizes.eval(t.length));
+    for (Dim length : lengths) most = std::max(most, sizes.eval(length));
+    return most;
+  }
+};
+
+// How a piece is launched at the sizes of a plan.
+struct Sized {
+  Piece& piece;
+  std::vector<int64_t> sizes;
+  int64_t longest;
+  Form aligned;
+};
+
+class CudaGroup final : public Executable {
+ public:
+  const cuda::Device* device = nullptr;
+  std::vector<std::unique_ptr<Piece>> pieces;
+
+  // The launches, but for kernels that have nothing to do; what spills is known only of what is loaded.
+  std::vector<Sized> sized(const Sizes& sizes) {
+    std::vector<Sized> list;
+    for (const auto& p : pieces) add(*p, sizes, list);
+    return list;
+  }
+  // What of them is not loaded.
+  static std::vector<Missing> missing(const std::vector<Sized>& launches) {
+    std::vector<Missing> list;
+    for (const Sized& s : launches)
+      if (!s.piece.kernel.function(s.aligned)) list.push_back({&s.piece.kernel, s.aligned});
+    return list;
+  }
+
+  Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    // There after compile(), unless another thread has learnt since that something spills.
+    std::vector<Sized> launches = sized(sizes);
+    for (std::vector<Missing> list; !(list = missing(launches)).empty(); launches = sized(sizes))
+      TENON_TRY(cuda::load_missing(*device, list, nullptr));
+    auto step = std::make_unique<CudaStep>();
+    step->device = device;
+    for (const Sized& s : launches) {
+      const jit::LoweredKernel& lowered = s.piece.kernel.lowered();
+      DeviceLaunch l;
+      l.kernel = &s.piece.kernel;
+      std::vector<int64_t> offsets;
+      for (const jit::Temp& t : lowered.temps) {
+        offsets.push_back(l.temps);
+        l.temps += align_up(sizes.eval(t.length) * size_of(t.type));
+      }
+      for (size_t b = 0; b < lowered.buffers.size(); ++b)
+        l.buffers.push_back(s.piece.positions[b] >= 0
+                                ? DeviceLaunch::Argument{s.piece.positions[b], 0}
+                                : DeviceLaunch::Argument{-1, offsets[lowered.buffers[b] - jit::kTempBuffer]});
+      if (l.buffers.size() + s.sizes.size() + 2 > cuda::Work::kMostArguments)
+        return unsupported("a kernel of too many arguments");
+      l.single = ready(s, l.kernel->form(s.sizes, 1, s.longest));
+      l.aligned = ready(s, s.aligned);
+      TENON_CHECK(l.aligned.function, "a kernel that was loaded is not there");
+      step->launches.push_back(std::move(l));
+    }
+    return std::unique_ptr<Step>(std::move(step));
+  }
+  std::string describe() const override {
+    std::string text;
+    for (const auto& p : pieces) text += jit::print(p->kernel.lowered().kernel);
+    return text;
+  }
+  int kernel_count() const override { return static_cast<int>(pieces.size()); }
+
+ private:
+  static void add(Piece& p, const Sizes& sizes, std::vector<Sized>& list) {
+    Sized s{p, sizes.eval(p.kernel.lowered().sizes), p.longest(sizes), {}};
+    if (jit::par_iterations(p.kernel.lowered().kernel, s.sizes.data(), 1) == 0) return;
+    s.aligned = p.kernel.form(s.sizes, kVector, s.longest);
+    if (!s.aligned.spills || p.halves.empty()) return list.push_back(std::move(s));
+    for (const auto& half : p.halves) add(*half, sizes, list);
+  }
+  static ReadyForm ready(const Sized& s, Form form) {
+    ReadyForm r{std::move(form), nullptr, {}};
+    r.function = s.piece.kernel.function(r.form);
+    for (int64_t size : s.sizes)
+      r.values.push_back(static_cast<uint64_t>(size));  // 32 bits of it, where indices have no more
+    if (r.form.schedule.locals == jit::CudaSchedule::Locals::global) {
+      r.values.push_back(0);
+      r.values.push_back(static_cast<uint64_t>(r.form.launch.scratch_stride));
+    }
+    return r;
+  }
+};
+
+class CudaBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cuda"; }
+  int device_type() const override { return DeviceId::kCuda; }
+  bool runs_loops() const override { return true; }
+  Result<DeviceRuntime*> runtime(int index) override { return cuda::runtime_of(index); }
+
+  Bid bid(const Graph& graph, ValueId v) const override {
+    const Status loops = jit::has_loops(graph, v);
+    return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
+  }
+
+  Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
+             ValueId v) const override {
+    const Status joins = jit::may_join(graph, uses, members, v, jit::Target::gpu);
+    if (!joins.ok()) return {false, 0, joins.message()};
+    return {true, 1, "one schedule covers it"};
+  }
+
+  Result<std::vector<std::unique_ptr<Executable>>> build(
+      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
+    const Graph& g = context.graph;
+    const Uses uses(g);
+    TENON_ASSIGN(const cuda::Device* device, cuda::device(context.device.index));
+    // Plans need it; a host should know now, while it can still do without us.
+    TENON_ASSIGN(const jit::Nvrtc* nvrtc, jit::Nvrtc::get());
+    TENON_TRY(cuda::check_compiler(device->driver(), *nvrtc, device->description().architecture));
+    std::vector<std::unique_ptr<Executable>> built;
+    for (const std::vector<ValueId>& members : groups) {
+      auto group = std::make_unique<CudaGroup>();
+      group->device = device;
+      group->inputs = inputs_of(g, members);
+      group->outputs = outputs_of(g, uses, members);
+      auto strides = [&](ValueId v) -> std::optional<Dims> {
+        if (!context.materialised[v]) return std::nullopt;
+        return context.layouts[v].strides;
+      };
+      auto lowered = jit::lower({g, members, group->outputs, strides, jit::Target::gpu});
+      if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
+      group->inplace = jit::inplace(*lowered, group->inputs, group->outputs);
+      for (jit::LoweredKernel& k : *lowered)
+        group->pieces.push_back(piece(context, *device, *group, std::move(k)));
+      built.push_back(std::move(group));
+    }
+    return built;
+  }
+
+  Status compile(std::span<Executable* const> executables, const Sizes& sizes, int* compiled) override {
+    for (;;) {  // what spills is missing in another form then
+      std::vector<Missing> list;
+      const cuda::Device* device = nullptr;
+      for (Executable* e : executables) {
+        auto& group = static_cast<CudaGroup&>(*e);
+        device = group.device;
+        std::ranges::move(CudaGroup::missing(group.sized(sizes)), std::back_inserter(list));
+      }
+      if (list.empty()) return {};
+      TENON_TRY(cuda::load_missing(*device, list, compiled));
+    }
+  }
+
+  std::string describe() const override { return "kernels through NVRTC, opened on first use"; }
+
+ private:
+  static constexpr int kMostCuts = 2;  // one in another
+  static std::unique_ptr<Piece> piece(const BuildContext& context, const cuda::Device& device,
+                                      const CudaGroup& group, jit::LoweredKernel k, int cuts = kMostCuts) {
+    const Status valid = jit::verify(k.kernel);
+    TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
+    const Graph& g = context.graph;
+    std::vector<Dim> lengths;
+    for (ValueId v : k.buffers) lengths.push_back(v < jit::kTempBuffer ? reach(g, context, v) : Dim(0));
+    std::vector<int> positions = jit::positions({&k, 1}, group.inputs, group.outputs)[0];
+    auto halves = cuts > 0 ? jit::cut(k, *g.dims) : std::nullopt;
+    auto whole = std::unique_ptr<Piece>(
+        new Piece{{device, std::move(k), /*whole=*/!halves}, std::move(positions), std::move(lengths)});
+    if (halves) {
+      whole->halves.push_back(piece(context, device, group, std::move(halves->first), cuts - 1));
+      whole->halves.push_back(piece(context, device, group, std::move(halves->second), cuts - 1));
+    }
+    return whole;
+  }
+
+  // Elements from the first to the last of a value in memory, about: size times stride of the axis that reaches farthest is no
+  // more than their sum.
+  static Dim reach(const Graph& g, const BuildContext& context, ValueId v) {
+    DimTable& dims = *g.dims;
+    Dim sum(1);
+    const Dims &shape = g.type(v).shape, &strides = context.layouts[v].strides;
+    for (size_t a = 0; a < shape.size(); ++a) sum = dims.add(sum, dims.mul(shape[a], strides[a]));
+    return sum;
+  }
+};
+
+}  // namespace
+
+Backend& cuda_backend() {
+  static CudaBackend& backend = *new CudaBackend;  // never destroyed: threads may be at work at exit
+  return backend;
+}
+
+}  // namespace tenon

@@ -1,0 +1,84 @@
+// See transposing.h.
+#include "jit/analysis/transposing.h"
+
+#include <algorithm>
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+
+bool is_scalar(const Stmt& s) { return s.axes.empty() && s.kind != K::scan; }
+
+// The loop that ends the par nest's body becomes part of the nest.
+bool merge_loop(Stmt& par) {
+  if (par.simd) return std::ranges::all_of(par.body, is_scalar);
+  if (par.body.empty()) return false;
+  Stmt loop = std::move(par.body.back());
+  par.body.pop_back();
+  if (loop.kind != K::loop || !loop.simd || !std::ranges::all_of(loop.body, is_scalar)) return false;
+  for (const Stmt& s : par.body)
+    if (!is_scalar(s) || s.kind == K::store) return false;
+  par.axes.insert(par.axes.end(), loop.axes.begin(), loop.axes.end());
+  par.body.insert(par.body.end(), std::make_move_iterator(loop.body.begin()),
+                  std::make_move_iterator(loop.body.end()));
+  par.simd = true;
+  return true;
+}
+
+const Axis* axis_of(const Stmt& par, Ref var) {
+  const auto it = std::ranges::find_if(par.axes, [&](const Axis& a) { return a.var == var; });
+  return it == par.axes.end() ? nullptr : &*it;
+}
+
+// The axis along which an access that jumps from lane to lane steps by one; null: it is none, or follows values.
+const Axis* stepping_axis(const Stmt& par, const Stmt& s) {
+  const Ref lane = par.axes.back().var;
+  const Axis* step = nullptr;
+  bool jumps = false;
+  for (const Term& t : s.address) {
+    if (t.var == kNoRef) continue;
+    const Axis* axis = axis_of(par, t.var);
+    if (!axis) return nullptr;
+    const bool by_one = t.factor == 1 && t.size < 0;
+    if (t.var == lane && by_one) return nullptr;
+    jumps = jumps || t.var == lane;
+    if (by_one && step) return nullptr;
+    if (by_one) step = axis;
+  }
+  return jumps ? step : nullptr;
+}
+
+}  // namespace
+
+std::optional<Kernel> merged_map(const Kernel& kernel) {
+  for (const Buffer& b : kernel.buffers)
+    if (b.role == Buffer::Role::local) return std::nullopt;
+  Kernel merged = kernel;
+  Stmt& par = merged.body[0];
+  if (!merge_loop(par)) return std::nullopt;
+  for (const Axis& a : par.axes)
+    if (a.counts_tiles() || a.of != kNoRef) return std::nullopt;
+  for (const Stmt& s : par.body)
+    if (s.kind == K::load && kernel.buffers[s.buffer].role == Buffer::Role::out) return std::nullopt;
+  return merged;
+}
+
+std::optional<TransposingMap> transposing_map(const Kernel& kernel) {
+  auto merged = merged_map(kernel);
+  if (!merged || merged->body[0].axes.size() < 2) return std::nullopt;
+  TransposingMap map{std::move(*merged), {}, {}, {}};
+  const Stmt& par = map.kernel.body[0];
+  map.along = par.axes.back();
+  for (size_t i = 0; i < par.body.size(); ++i) {
+    const Stmt& s = par.body[i];
+    if (s.kind != K::load && s.kind != K::store) continue;
+    const Axis* step = stepping_axis(par, s);
+    if (!step || (!map.crossing.empty() && step->var != map.across.var)) continue;
+    map.across = *step;
+    map.crossing.push_back(i);
+  }
+  return map.crossing.empty() ? std::nullopt : std::optional(std::move(map));
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,54 @@
+// See cuda_code.h. On disk stands the cubin behind what ptxas said of it: "registers 40 spills 0\n".
+#include "jit/cuda/cuda_code.h"
+
+#include <cstdio>
+
+#include "jit/cuda/emit_cuda.h"
+#include "jit/cuda/nvrtc.h"
+#include "jit/objects/object_cache.h"
+#include "src/base/log.h"
+
+namespace tenon::jit {
+namespace {
+
+std::string stored(const CudaCode& code) {
+  return "registers " + std::to_string(code.registers) + " spills " + std::to_string(code.spill_bytes) +
+         "\n" + code.cubin;
+}
+
+Status read_stored(const std::string& object, CudaCode& code) {
+  long long spills = 0;
+  int end = 0;
+  if (std::sscanf(object.c_str(), "registers %d spills %lld%n", &code.registers, &spills, &end) != 2 ||
+      object[static_cast<size_t>(end)] != '\n')
+    return environment("it does not say what the compiler said of it");
+  code.spill_bytes = spills;
+  code.cubin = object.substr(static_cast<size_t>(end) + 1);
+  return code.cubin.empty() ? environment("it holds no code") : Status();
+}
+
+}  // namespace
+
+Result<CudaCode> cuda_code(const Kernel& kernel, const CudaSchedule& schedule, int architecture) {
+  TENON_ASSIGN(const Nvrtc* nvrtc, Nvrtc::get());
+  TENON_ASSIGN(const int made_for, nvrtc->architecture_for(architecture));
+  const std::string text = cuda_settings(schedule) + emit_cuda(kernel, schedule),
+                    source = cuda_source(kernel, schedule), target = "sm_" + std::to_string(made_for),
+                    producer = "NVRTC " + std::to_string(nvrtc->version() / 100) + "." +
+                               std::to_string(nvrtc->version() % 100) + " " + target;
+  if (dump_wanted("kernel")) dump("kernel", print(kernel));
+  if (dump_wanted("cuda")) dump("cuda", "// " + describe(schedule) + "\n" + text);
+  CudaCode code;
+  const ObjectRequest request{object_key(source, producer), text, kernel.name, target, ""};
+  if (ObjectCache::get().find(request, [&](const std::string& object) { return read_stored(object, code); }))
+    return code;
+  TENON_ASSIGN(CudaBinary binary, nvrtc->compile(source, kernel.name, made_for, schedule.approximate));
+  code = {std::move(binary.cubin), binary.registers, binary.spill_bytes, true};
+  ObjectCache::get().keep(request, stored(code), producer);
+  log_row("compile", "kernel,isa,bytes,ms,why",
+          {kernel.name, target, std::to_string(binary.code_bytes), std::to_string(binary.milliseconds),
+           "neither this process nor the disk has its code"});
+  return code;
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,20 @@
+// CUDA text: types and constants of emit_cuda, and what the prelude spells. Tested by tests/unit/jit/emit_cuda_test.cc.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/ir/op.h"
+
+namespace tenon::jit {
+
+// The type of a value in registers (narrow floats are computed as float) and in memory.
+std::string_view cuda_type(DType type);
+std::string_view cuda_memory_type(DType type);
+std::string cuda_literal(DType type, const Scalar& value);  // exact
+std::string cuda_index(int64_t value);                      // of type tn_ix
+
+// Whether the prelude has tn_ROW for a last operand of this type. Where it has not, the row's math body serves.
+bool cuda_spells(const Op& row, DType last);
+
+}  // namespace tenon::jit

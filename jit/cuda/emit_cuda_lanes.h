@@ -1,0 +1,114 @@
+// CudaLanes: the part of emit_cuda.cc below control flow, which is CudaLoops', as emit_lanes is of emit_llvm.cc: values, addresses,
+// loads and stores of one kernel, for the one thread that computes them. A value that depends on the axis of the simd loop being
+// emitted is one per lane: within TN_EACH, which repeats what follows for the `vector` elements of a thread. Loads of
+// elements that lie together come before it as vectors, stores after it. Everything else is a scalar.
+// Tested by tests/unit/jit/emit_cuda_test.cc and tests/golden/jit/*.tn.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jit/kernel/kernel.h"
+#include "jit/schedule/cuda_schedule.h"
+
+namespace tenon::jit {
+
+class CudaLanes {
+ protected:
+  CudaLanes(const Kernel& kernel, const CudaSchedule& schedule);
+  ~CudaLanes() = default;
+
+  // Loops and reductions, which stand between the statements of lanes.
+  virtual void emit_control(const Stmt& s) = 0;
+
+  // ---- text ----
+  void line(const std::string& text);
+  void open(const std::string& text);
+  void close();
+  static std::string number(int64_t n) { return std::to_string(n); }
+  std::string pointer(size_t buffer) const;
+  static std::string variable(Ref ref) { return "j" + std::to_string(ref); }
+  static std::string value(Ref ref) { return "v" + std::to_string(ref); }
+  static std::string accumulator(Ref ref) { return "a" + std::to_string(ref); }
+  std::string type(Ref ref) const;
+  std::string vector_type(const Stmt& access) const;
+  std::string use(Ref ref) const;
+  std::string extent(const Extent& e) const;
+  static std::string fold_call(OpId fold, const std::string& a, const std::string& b);
+  std::string address(const Stmt& s, bool each) const;  // each: of lane v
+  std::string count_argument() const { return whole_ ? "" : ", count"; }
+
+  // ---- statements ----
+  // One that all threads of a team do alike.
+  void emit_uniform(const Stmt& s);
+  // Those of a simd loop, or of a loop within; `tail` is done for each lane after them and reads `yields`. Without a tail
+  // what stands behind them reads those.
+  void emit_lanes(const Block& block, const std::function<void()>& tail, const std::vector<Ref>& yields = {});
+  // Those that come before a loop whose body reads `later`.
+  void emit_before(const Block& block, const std::set<Ref>& later);
+  // From here on lanes are along this axis.
+  void enter_lanes(const Axis& axis, const std::string& end);
+  void count_lanes(const Axis& axis, const std::string& end);  // that are left before it
+  void leave_lanes() { simd_ = kNoRef; }
+  // Loads that several loops over a row repeat are kept in registers; declares them.
+  void find_kept_loads(const Block& block);
+  void declare_kept_loads();
+  // Of the body of a loop: loads of inputs that follow nothing the body computes. None where it has loops.
+  std::vector<const Stmt*> loads_ahead(const Block& body) const;
+  // Of a loop whose chunks are unrolled: loads of neighbours that come for all of them before the first is computed: those that
+  // are kept anyway, and others as far as registers go.
+  std::vector<const Stmt*> loads_of_chunks(const Block& body) const;
+  // Such a load of step `step_`, declared for `steps`; the body finds it there between begin_ahead and end_ahead.
+  void declare_ahead(const Stmt& s, int steps);
+  void load_ahead(const Stmt& s);
+  void begin_ahead(const std::vector<const Stmt*>& loads) { ahead_.insert(loads.begin(), loads.end()); }
+  void end_ahead() { ahead_.clear(); }
+
+  const Kernel& k_;
+  const CudaSchedule& s_;
+  std::string text_;
+  int depth_ = 1;
+  int vector_ = 1, team_ = 1;
+  bool whole_ = true;
+  Ref simd_ = kNoRef;         // whose axis lanes are along
+  std::vector<bool> varies_;  // from lane to lane
+  std::vector<bool> array_;   // stands in an array of all lanes
+  const char* step_ = "u";    // of what is loaded ahead
+  std::set<Ref> loop_variable_;
+  std::map<const Stmt*, std::string>
+      elements_;  // of lane v, of accesses that go elsewhere than to their buffer
+
+ private:
+  enum class Reach { same, together, apart };  // from lane to lane
+  Reach reach(const Stmt& s) const;
+  std::string scalar(const Stmt& s) const;
+  std::string expression(const Stmt& s) const;
+  bool reads_lanes(const Stmt& s) const;
+  void emit_lane_scan(const Stmt& s);
+  void emit_segment(const std::vector<const Stmt*>& list, const std::set<Ref>& later,
+                    const std::function<void()>& tail);
+  void emit_each(const Stmt& s);
+  bool shares_blocks(const Stmt& s) const;
+  std::string first_lane_of(Ref value) const;
+  std::string element(const Stmt& s) const;
+  std::string stored(const Stmt& s);
+  std::string loaded(const Stmt& s) const;
+  std::string loaded_ahead(const Stmt& s) const;
+  std::string vector_at(const Stmt& s) const;
+  void load_vector(const Stmt& s);
+
+  struct Kept {
+    std::string name;
+    bool first;
+  };
+  std::map<const Stmt*, int> stored_;
+  std::set<const Stmt*> ahead_;
+  std::map<const Stmt*, Kept> kept_loads_;
+  std::vector<const Stmt*> first_loads_;  // of those that are kept
+};
+
+}  // namespace tenon::jit

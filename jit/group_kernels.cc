@@ -1,0 +1,146 @@
+// See group_kernels.h.
+#include "jit/group_kernels.h"
+
+#include <algorithm>
+
+#include "jit/schedule/schedule.h"
+
+namespace tenon::jit {
+
+Status has_loops(const Graph& graph, ValueId v) {
+  const Op& row = op(graph.node(v).op);
+  // Kernels hold 16-bit floats as f32: they have no bits to show.
+  if (row.name == "bitcast")
+    for (DType t : {graph.type(v).dtype, graph.type(graph.node(v).inputs[0]).dtype})
+      if (t != compute_type(t))
+        return unsupported("the bits of a 16-bit float are not those of a kernel's value");
+  if (row.kind == Kind::map || row.kind == Kind::reduce || row.kind == Kind::scan || row.kind == Kind::move ||
+      row.kind == Kind::input)
+    return {};
+  return unsupported(std::string(row.name) + " has no loops of its own");
+}
+
+Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> members, Target target) {
+  constexpr size_t kMostStreams = 24;
+  constexpr size_t kMostWalked = 1024;  // lowering goes into operands by recursion
+  if (members.size() > kMaxGroupNodes) return unsupported("the group is full");
+  const std::vector<ValueId> outputs = outputs_of(graph, uses, members);
+  size_t walked = 0;
+  const size_t streams = outputs.size() + inputs_of(graph, members, &walked).size();
+  // A node alone has no choice; a concatenation of many has a kernel for each.
+  if (members.size() > 1 && streams > kMostStreams) return unsupported("more than 24 streams");
+  if (members.size() > 1 && walked > kMostWalked) return unsupported("more than 1024 nodes and views");
+  for (ValueId v : members) {
+    const Node& n = graph.node(v);
+    if (target == Target::gpu && op(n.op).kind == Kind::map && !n.inputs.empty() &&
+        calls_host(op(n.op), graph.type(n.inputs.back()).dtype))
+      return unsupported(std::string(op(n.op).name) + " is computed by the host");
+  }
+  auto strides = [&](ValueId v) -> std::optional<Dims> {
+    const bool member = std::binary_search(members.begin(), members.end(), v);
+    if (!member && is_inlined(graph, v)) return std::nullopt;
+    return stored_strides(graph, v);
+  };
+  return lower({graph, members, outputs, strides, target}).status();
+}
+
+Status may_join(const Graph& graph, const Uses& uses, std::span<const ValueId> members, ValueId v,
+                Target target) {
+  TENON_TRY(has_loops(graph, v));
+  std::vector<ValueId> all(members.begin(), members.end());
+  all.insert(std::lower_bound(all.begin(), all.end(), v), v);
+  return covers(graph, uses, all, target);
+}
+
+std::vector<std::vector<int>> positions(std::span<const LoweredKernel> kernels,
+                                        std::span<const ValueId> inputs, std::span<const ValueId> outputs) {
+  auto position = [&](ValueId v) {
+    if (v >= kTempBuffer) return -1;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i] == v) return static_cast<int>(i);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i] == v) return static_cast<int>(inputs.size() + i);
+    TENON_CHECK(false, "a kernel reads a value its group does not list");
+    return -1;
+  };
+  std::vector<std::vector<int>> result;
+  for (const LoweredKernel& k : kernels) {
+    std::vector<int>& list = result.emplace_back();
+    for (ValueId v : k.buffers) list.push_back(position(v));
+  }
+  return result;
+}
+
+namespace {
+
+struct Accesses {
+  const Block* block = nullptr;  // that the first one stands in
+  size_t at = 0;
+  int count = 0;
+};
+
+void find_accesses(const Block& block, int buffer, Accesses* found) {
+  for (size_t i = 0; i < block.size(); ++i) {
+    const Stmt& s = block[i];
+    if ((s.kind == Stmt::Kind::load || s.kind == Stmt::Kind::store) && s.buffer == buffer &&
+        found->count++ == 0) {
+      found->block = &block;
+      found->at = i;
+    }
+    find_accesses(s.body, buffer, found);
+  }
+}
+
+// Whether each element of `in` is read once, at the address where `out` is written once, in the same iteration and before it is.
+bool reads_then_writes(const Kernel& kernel, int in, int out) {
+  Accesses read, write;
+  find_accesses(kernel.body, in, &read);
+  find_accesses(kernel.body, out, &write);
+  return read.count == 1 && write.count == 1 && read.block == write.block && read.at < write.at &&
+         size_of(kernel.buffers[in].type) == size_of(kernel.buffers[out].type) &&
+         (*read.block)[read.at].address == (*write.block)[write.at].address;
+}
+
+// Whether, in a group with several outputs, one kernel touches both, and reads each element right before it writes it.
+bool dies_into(std::span<const LoweredKernel> kernels, ValueId in, ValueId out) {
+  const LoweredKernel* only = nullptr;
+  for (const LoweredKernel& k : kernels) {
+    if (!std::count(k.buffers.begin(), k.buffers.end(), in) &&
+        !std::count(k.buffers.begin(), k.buffers.end(), out))
+      continue;
+    if (only) return false;
+    only = &k;
+  }
+  if (!only) return false;
+  auto number = [&](ValueId v) {
+    return std::find(only->buffers.begin(), only->buffers.end(), v) - only->buffers.begin();
+  };
+  const auto read = number(in), written = number(out), count = std::ssize(only->buffers);
+  return read < count && written < count &&
+         reads_then_writes(only->kernel, static_cast<int>(read), static_cast<int>(written));
+}
+
+}  // namespace
+
+std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
+                                         std::span<const ValueId> inputs, std::span<const ValueId> outputs) {
+  std::vector<std::pair<int, int>> pairs;
+  if (outputs.size() > 1) {
+    for (size_t o = 0; o < outputs.size(); ++o)
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (dies_into(kernels, inputs[i], outputs[o]))
+          pairs.push_back({static_cast<int>(o), static_cast<int>(i)});
+    return pairs;
+  }
+  if (outputs.empty()) return pairs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool safe = std::all_of(kernels.begin(), kernels.end(), [&](const LoweredKernel& k) {
+      return !std::count(k.buffers.begin(), k.buffers.end(), inputs[i]) ||
+             std::count(k.inplace.begin(), k.inplace.end(), inputs[i]);
+    });
+    if (safe) pairs.push_back({0, static_cast<int>(i)});
+  }
+  return pairs;
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,546 @@
+// See emit_lanes.h.
+#include "jit/llvm/emit_lanes.h"
+
+#include <algorithm>
+#include <map>
+
+#include "jit/analysis/lane_stride.h"
+#include "jit/objects/host_call.h"
+#include "jit/schedule/schedule.h"
+#include "src/ops/names.h"
+
+namespace tenon::jit {
+
+Int LaneEmitter::extent(const Extent& e) {
+  return e.size < 0 ? Int(e.factor) : f_.mul(sizes_[e.size], e.factor);
+}
+
+std::string LaneEmitter::hint(Ref ref) const {
+  return ref < k_.names.size() && !k_.names[ref].empty() ? k_.names[ref] : "v" + std::to_string(ref);
+}
+
+// ---- values ----
+
+std::string LaneEmitter::expand_at(std::string_view text, const std::vector<std::string>& operands,
+                                   DType operand, DType result, int lanes, const std::string& name) {
+  size_t left = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  return expand({text, operand, result, lanes}, operands,
+                [&](const std::string& line) { return f_.pure(line, left-- == 0 ? name : "t"); });
+}
+
+std::string LaneEmitter::vector(const Value& v) {
+  if (v.lanes == w_) return v.text;
+  const std::string type(register_type(v.type));
+  if (!v.text.starts_with('%')) return constant_at_lanes(type, v.text, w_);
+  const std::string wide = at_lanes(type, w_);
+  std::string first = f_.pure("insertelement " + wide + " poison, " + type + " " + v.text + ", i64 0");
+  return f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", w_) +
+                     " zeroinitializer",
+                 v.text.substr(1) + ".all");
+}
+
+std::pair<std::vector<std::string>, int> LaneEmitter::level(const std::vector<Ref>& args) {
+  int lanes = 1;
+  for (Ref r : args) lanes = std::max(lanes, refs_[r].lanes);
+  std::vector<std::string> texts;
+  for (Ref r : args) texts.push_back(lanes == 1 ? refs_[r].text : vector(refs_[r]));
+  return {texts, lanes};
+}
+
+void LaneEmitter::define(Ref ref, std::string text, int lanes) {
+  refs_[ref] = {std::move(text), compute_type(k_.types[ref]), lanes};
+}
+
+std::string LaneEmitter::combine(OpId id, DType type, int lanes, const std::string& a, const std::string& b,
+                                 const std::string& name) {
+  std::string_view text = spelling(op(id), type);
+  TENON_CHECK(!text.empty(), std::string(op(id).name) + " cannot fold in LLVM");
+  return expand_at(text, {a, b}, type, type, lanes, name);
+}
+
+std::string LaneEmitter::lane_numbers(std::string_view type) const {
+  std::string text = "<";
+  for (int l = 0; l < w_; ++l) text += (l ? ", " : "") + std::string(type) + " " + std::to_string(l);
+  return text + ">";
+}
+
+std::string LaneEmitter::mask() {
+  if (simd_.count.known) {
+    std::string text = "<";
+    for (int l = 0; l < w_; ++l)
+      text += std::string(l ? ", " : "") + (l < *simd_.count.known ? "i1 true" : "i1 false");
+    return text + ">";
+  }
+  std::string count = f_.pure("trunc i64 " + simd_.count.text + " to i32");
+  return f_.pure(
+      "icmp ult " + at_lanes("i32", w_) + " " + lane_numbers("i32") + ", " + vector({count, DType::i32, 1}),
+      "mask");
+}
+
+// The places of W / 2 blocks from the first even one on are as many words side by side. Where the first place is odd they are
+// those of the lanes behind it, and its own is the last word of the block before.
+bool LaneEmitter::emit_random_words(const Stmt& s) {
+  const Value &place = refs_[s.args[0]], &seed = refs_[s.args[1]];
+  if (place.lanes == 1 || seed.lanes > 1 || lane_step(k_, s.args[0], simd_.var) != 1) return false;
+  const int blocks = w_ / 2;
+  const std::string halves = at_lanes("i64", blocks), words = at_lanes("i32", w_), name = hint(s.result);
+  auto spread = [&](const std::string& text) {
+    if (!text.starts_with('%')) return constant_at_lanes("i64", text, blocks);
+    const std::string one = f_.pure("insertelement " + halves + " poison, i64 " + text + ", i64 0");
+    return f_.pure("shufflevector " + halves + " " + one + ", " + halves + " poison, " +
+                   at_lanes("i32", blocks) + " zeroinitializer");
+  };
+  auto philox = [&](const std::string& counter, int lanes) {
+    const std::string high = f_.pure("and i64 " + seed.text + ", -4294967296");
+    const std::string mixed =
+        f_.pure("xor " + at_lanes("i64", lanes) + " " + counter + ", " + (lanes > 1 ? spread(high) : high));
+    return expand_at(spelling(op(ops::philox), DType::i64),
+                     {mixed, lanes > 1 ? spread(seed.text) : seed.text}, DType::i64, DType::i64, lanes, name);
+  };
+  std::string numbers = "<", turned = "<";
+  for (int b = 0; b < blocks; ++b) numbers += (b ? ", i64 " : "i64 ") + std::to_string(b);
+  for (int l = 0; l < w_; ++l) turned += (l ? ", i32 " : "i32 ") + std::to_string(l ? l - 1 : w_);
+  const std::string first =
+      f_.pure("extractelement " + at_lanes("i64", w_) + " " + place.text + ", i64 0", "place");
+  const std::string even = f_.pure("lshr i64 " + f_.pure("add i64 " + first + ", 1") + ", 1");
+  const std::string counter = f_.pure("add " + halves + " " + spread(even) + ", " + numbers + ">");
+  std::vector<Carried> carried{
+      {words, name, f_.pure("bitcast " + halves + " " + philox(counter, blocks) + " to " + words)}};
+  // Vectors begin at multiples of W, unless their axis begins anywhere.
+  const bool even_place =
+      definition(k_.body, s.args[0])->kind == Stmt::Kind::index && axis_of(k_.body, simd_.var)->of == kNoRef;
+  const Int odd = even_place ? Int(0) : Int(f_.pure("and i64 " + first + ", 1"));
+  f_.when_less(name + ".odd", 0, odd, true, carried, [&] {
+    const std::string before = philox(f_.pure("lshr i64 " + first + ", 1"), 1);
+    const std::string own = f_.pure("trunc i64 " + f_.pure("lshr i64 " + before + ", 32") + " to i32"),
+                      all = f_.pure("insertelement " + words + " poison, i32 " + own + ", i64 0");
+    carried[0].value = f_.pure("shufflevector " + words + " " + carried[0].value + ", " + words + " " + all +
+                               ", " + words + " " + turned + ">");
+  });
+  define(s.result, carried[0].value, w_);
+  return true;
+}
+
+// ---- calls of the host ----
+
+std::string LaneEmitter::call_host(const Op& row, const std::vector<std::string>& operands, DType operand,
+                                   int lanes, const std::string& name) {
+  const HostClass c = host_class(row, operand);
+  const bool widened = register_type(c.type) != register_type(operand);
+  const std::string type = at_lanes(register_type(c.type), lanes);
+  auto convert = [&](const std::string& value, DType from, DType to) {
+    return widened ? expand_at(cast_template(from, to), {value}, from, to, lanes, name) : value;
+  };
+  if (call_stage_.empty())
+    call_stage_ =
+        f_.entry("alloca [" + std::to_string(kMostHostOperands * w_) + " x i64], align 64", "calls");
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const std::string at =
+        offset_pointer(register_type(c.type), call_stage_, static_cast<int64_t>(i) * lanes);
+    f_.statement("store " + type + " " + convert(operands[i], operand, c.type) + ", ptr " + at + ", align 8");
+  }
+  const std::string function = "@" + std::string(kHostPrefix) + std::string(c.suffix) + std::string(row.name);
+  const std::string caller = "@" + std::string(c.caller);
+  const Int count = lanes == 1 ? Int(1) : simd_.masked ? simd_.count : Int(lanes);
+  f_.statement("call void " + caller + "(ptr " + function + ", ptr " + call_stage_ + ", i64 " +
+               std::to_string(operands.size()) + ", i64 " + std::to_string(lanes) + ", i64 " + count.text +
+               ")");
+  declared_.insert("declare dso_local void " + caller + "(ptr, ptr, i64, i64, i64)\n");
+  declared_.insert("declare dso_local void " + function + "()\n");
+  return convert(f_.here("load " + type + ", ptr " + call_stage_ + ", align 8", name), c.type, operand);
+}
+
+std::string LaneEmitter::call_host_if(std::string slow, const std::string& otherwise, const Op& row,
+                                      const std::vector<std::string>& operands, DType operand, int lanes,
+                                      const std::string& name) {
+  if (lanes > 1) {
+    const std::string flags = at_lanes("i1", lanes), word = "i" + std::to_string(lanes);
+    if (simd_.masked) slow = f_.pure("and " + flags + " " + slow + ", " + mask());
+    slow =
+        f_.pure("icmp ne " + word + " " + f_.pure("bitcast " + flags + " " + slow + " to " + word) + ", 0");
+  }
+  const std::string any = f_.pure("zext i1 " + slow + " to i64");
+  std::vector<Carried> carried{{at_lanes(register_type(operand), lanes), name, otherwise}};
+  f_.when_less(name + ".far", 0, Int(any), true, carried,
+               [&] { carried[0].value = call_host(row, operands, operand, lanes, name); });
+  return carried[0].value;
+}
+
+void LaneEmitter::emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand,
+                                 int lanes) {
+  const Op& row = op(s.op);
+  const std::string name = hint(s.result);
+  TENON_CHECK(calls_host(row, operand) && std::ssize(operands) <= kMostHostOperands,
+              "no LLVM spelling: " + print_line(k_, s));
+  if (!row.rare) return define(s.result, call_host(row, operands, operand, lanes, name), lanes);
+  const std::string slow = expand_at("fcmp uno $T $0, $0", {operands[0]}, operand, DType::b8, lanes, name);
+  define(s.result, call_host_if(slow, operands[0], row, operands, operand, lanes, name), lanes);
+}
+
+// With q = trunc(a / b) below 2^mantissa, a - q b is exact, and the result or, where the division rounded up, b less: q
+// then is one too large. Larger quotients, infinities and NaN are left to the host.
+bool LaneEmitter::emit_remainder(const Stmt& s, const std::vector<std::string>& operands, DType operand,
+                                 int lanes) {
+  if (lanes == 1 || isa_ == Isa::sse2 || !is_float(operand)) return false;
+  const std::string name = hint(s.result);
+  auto at_all = [&](std::string_view text, const std::vector<std::string>& values, DType result) {
+    return expand_at(text, values, operand, result, lanes, name);
+  };
+  const std::string a = at_all("call $T @llvm.fabs.$N($T $0)", {operands[0]}, operand),
+                    b = at_all("call $T @llvm.fabs.$N($T $0)", {operands[1]}, operand),
+                    quotient = at_all("fdiv $T $0, $1", {a, b}, operand);
+  // Below it every integer is a number of this type.
+  const std::string most = operand == DType::f64 ? "9007199254740992.0" : "16777216.0";
+  std::string slow = at_all("$c = fcmp olt $T $0, $[" + most +
+                                "]\n"
+                                "$d = fcmp olt $T $1, $[0x7FF0000000000000]\n"
+                                "$e = and $C $c, $d\nxor $C $e, $i1[true]",
+                            {quotient, b}, DType::b8);
+  const std::string rest = at_all(
+      "$t = call $T @llvm.trunc.$N($T $0)\n$m = fneg $T $t\n"
+      "$r = call $T @llvm.fma.$N($T $m, $T $2, $T $1)\n"
+      "$n = fcmp olt $T $r, zeroinitializer\n$p = fadd $T $r, $2\n"
+      "$x = select $C $n, $T $p, $T $r\n"
+      "call $T @llvm.copysign.$N($T $x, $T $3)",
+      {quotient, a, b, operands[0]}, operand);
+  define(s.result, call_host_if(slow, rest, op(s.op), operands, operand, lanes, name), lanes);
+  return true;
+}
+
+std::string LaneEmitter::host_functions() const {
+  std::string text;
+  for (const std::string& line : declared_) text += line;
+  return text;
+}
+
+// ---- addresses ----
+
+std::string LaneEmitter::offset_pointer(std::string_view type, const std::string& base, const Int& elements) {
+  if (elements.is(0)) return base;
+  return f_.pure("getelementptr " + std::string(type) + ", ptr " + base + ", i64 " + elements.text, "at");
+}
+
+Place LaneEmitter::place(int buffer, const Address& address) {
+  Place p;
+  Int stride = 0;
+  bool varies = false;
+  std::map<int, Int> sums;  // scalar terms by how far in they are known
+  for (const Term& term : address) {
+    Int scale = term.size < 0 ? Int(term.factor) : f_.mul(sizes_[term.size], term.factor);
+    Int product = scale;
+    if (term.var != kNoRef && term.var == simd_.var) {
+      stride = f_.add(stride, scale);
+      varies = true;
+      product = f_.mul(scale, simd_.base);
+    } else if (term.var != kNoRef && refs_[term.var].lanes > 1) {
+      const std::string wide = at_lanes("i64", w_);
+      std::string part = refs_[term.var].text;
+      if (!scale.is(1))
+        part = f_.pure("mul " + wide + " " + part + ", " + vector({scale.text, DType::i64, 1}));
+      p.offsets = p.offsets.empty() ? part : f_.pure("add " + wide + " " + p.offsets + ", " + part);
+      continue;
+    } else if (term.var != kNoRef) {
+      const std::string& var = refs_[term.var].text;
+      product = f_.mul(scale, var.starts_with('%') ? Int(var) : Int(std::stoll(var)));
+    }
+    int at = product.known ? 0 : f_.position(product.text);
+    auto [it, is_new] = sums.try_emplace(at, product);
+    if (!is_new) it->second = f_.add(it->second, product);
+  }
+  const std::string_view type = memory_type(k_.buffers[buffer].type);
+  p.pointer = bases_[buffer];
+  for (const auto& [at, sum] : sums) p.pointer = offset_pointer(type, p.pointer, sum);
+  if (!p.offsets.empty()) {
+    p.kind = Place::Kind::gather;
+    const std::string wide = at_lanes("i64", w_);
+    if (varies) {
+      std::string step = vector({stride.text, DType::i64, 1});
+      std::string along = f_.pure("mul " + wide + " " + step + ", " + lane_numbers("i64"));
+      p.offsets = f_.pure("add " + wide + " " + p.offsets + ", " + along);
+    }
+    if (simd_.masked) p.offsets = clamp_lanes(p.offsets, "i64");
+  } else if (varies && !stride.is(0)) {
+    p.kind = stride.is(1) ? Place::Kind::unit : Place::Kind::strided;
+    p.stride = stride;
+  }
+  return p;
+}
+
+Int LaneEmitter::lane(int l) {
+  if (!simd_.masked || l == 0) return l;
+  return f_.min(l, f_.sub(simd_.count, 1));
+}
+
+std::string LaneEmitter::clamp_lanes(const std::string& value, std::string_view type) {
+  const std::string wide = at_lanes(type, w_);
+  std::string last = f_.pure("extractelement " + wide + " " + value + ", i64 " + lane(w_ - 1).text);
+  std::string first =
+      f_.pure("insertelement " + wide + " poison, " + std::string(type) + " " + last + ", i64 0");
+  std::string all = f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " +
+                            at_lanes("i32", w_) + " zeroinitializer");
+  return f_.pure("select " + at_lanes("i1", w_) + " " + mask() + ", " + wide + " " + value + ", " + wide +
+                 " " + all);
+}
+
+bool LaneEmitter::has_masked_memory(DType type) const {
+  return isa_ == Isa::avx512 || (isa_ == Isa::avx2 && size_of(type) >= 4);
+}
+
+const std::string& LaneEmitter::stage() {
+  if (stage_.empty()) stage_ = f_.entry("alloca [" + std::to_string(w_ * 8) + " x i8], align 64", "stage");
+  return stage_;
+}
+
+void LaneEmitter::copy(const std::string& to, const std::string& from, int element) {
+  Int bytes = f_.mul(simd_.count, element);
+  f_.statement("call void @llvm.memcpy.p0.p0.i64(ptr " + to + ", ptr " + from + ", i64 " + bytes.text +
+               ", i1 false)");
+}
+
+// ---- loads and stores ----
+
+std::string LaneEmitter::read(const Buffer& b, const std::string& line, const std::string& name,
+                              bool uniform) {
+  return b.role == Buffer::Role::in ? f_.invariant_load(line, name, uniform) : f_.here(line, name);
+}
+
+std::string LaneEmitter::read_lanes(const Buffer& b, const Place& p, const std::string& name) {
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_),
+                                               align = std::to_string(size_of(b.type));
+  switch (p.kind) {
+    case Place::Kind::uniform:
+      return read(b, "load " + type + ", ptr " + p.pointer + ", align " + align, name, true);
+    case Place::Kind::unit:
+      if (!simd_.masked) return read(b, "load " + wide + ", ptr " + p.pointer + ", align " + align, name);
+      if (has_masked_memory(b.type))
+        return read(b,
+                    "call " + wide + " @llvm.masked.load." + memory_mangled(b.type) + ".p0(ptr " + p.pointer +
+                        ", i32 " + align + ", " + at_lanes("i1", w_) + " " + mask() + ", " + wide +
+                        " zeroinitializer)",
+                    name);
+      f_.statement("store " + wide + " zeroinitializer, ptr " + stage() + ", align 64");
+      copy(stage(), p.pointer, size_of(b.type));
+      return f_.here("load " + wide + ", ptr " + stage() + ", align 64", name);
+    case Place::Kind::strided: {
+      if (!simd_.masked && p.stride.known && *p.stride.known > 1 && *p.stride.known <= kWideStride)
+        return read_apart(b, p, *p.stride.known, name);
+      if (!simd_.masked && p.stride.is(-1)) return read_backwards(b, p, name);
+      std::string all = "poison";
+      for (int l = 0; l < w_; ++l) {
+        std::string at = offset_pointer(type, p.pointer, f_.mul(lane(l), p.stride));
+        std::string one = read(b, "load " + type + ", ptr " + at + ", align " + align, name + ".lane");
+        all = f_.pure(
+            "insertelement " + wide + " " + all + ", " + type + " " + one + ", i64 " + std::to_string(l),
+            name);
+      }
+      return all;
+    }
+    case Place::Kind::gather:
+      return read(b,
+                  "call " + wide + " @llvm.masked.gather." + memory_mangled(b.type) + ".v" +
+                      std::to_string(w_) + "p0(" + at_lanes("ptr", w_) + " " + pointers(type, p) + ", i32 " +
+                      align + ", " + at_lanes("i1", w_) + " " + constant_at_lanes("i1", "true", w_) + ", " +
+                      wide + " poison)",
+                  name);
+  }
+  return "";
+}
+
+// Elements in falling order: one load of them in rising order, reversed.
+std::string LaneEmitter::read_backwards(const Buffer& b, const Place& p, const std::string& name) {
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
+  const std::string vector = read(b,
+                                  "load " + wide + ", ptr " + offset_pointer(type, p.pointer, 1 - w_) +
+                                      ", align " + std::to_string(size_of(b.type)),
+                                  name + ".span");
+  std::string numbers = "<";
+  for (int l = 0; l < w_; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(w_ - 1 - l);
+  return f_.pure("shufflevector " + wide + " " + vector + ", " + wide + " poison, " + at_lanes("i32", w_) +
+                     " " + numbers + ">",
+                 name);
+}
+
+// Elements a few apart: all from the first to the last are loaded, as whole vectors of which the last ends where the last
+// element does, and most of them dropped.
+std::string LaneEmitter::read_apart(const Buffer& b, const Place& p, int64_t stride,
+                                    const std::string& name) {
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
+  const int64_t count = (w_ - 1) * stride + 1;
+  std::string all;
+  int64_t loaded = 0;
+  for (int v = 0; loaded < count; ++v) {
+    const int64_t first = std::min<int64_t>(loaded, count - w_);
+    const std::string vector = read(b,
+                                    "load " + wide + ", ptr " + offset_pointer(type, p.pointer, first) +
+                                        ", align " + std::to_string(size_of(b.type)),
+                                    name + ".span");
+    std::string numbers = "<";
+    for (int l = 0; l < w_; ++l) {  // what other vectors have stays where it is
+      const int64_t at = l * stride;
+      const bool here = at >= loaded && at < first + w_;
+      numbers += (l ? ", i32 " : "i32 ") + std::to_string(here ? (v ? w_ : 0) + at - first : l);
+    }
+    all = f_.pure("shufflevector " + wide + " " + (v ? all : vector) + ", " + wide + " " +
+                      (v ? vector : "poison") + ", " + at_lanes("i32", w_) + " " + numbers + ">",
+                  name);
+    loaded = first + w_;
+  }
+  return all;
+}
+
+std::string LaneEmitter::pointers(const std::string& type, const Place& p) {
+  return f_.pure(
+      "getelementptr " + type + ", ptr " + p.pointer + ", " + at_lanes("i64", w_) + " " + p.offsets, "at");
+}
+
+std::string LaneEmitter::memory_mangled(DType type) const {
+  std::string_view m = memory_type(type);
+  return "v" + std::to_string(w_) + (m == "double" ? "f64" : m == "float" ? "f32" : std::string(m));
+}
+
+bool LaneEmitter::crosses(const Stmt& s, Ref var, const std::set<Ref>& computed) const {
+  const bool loads = s.kind == Stmt::Kind::load;
+  if (!loads && s.kind != Stmt::Kind::store) return false;
+  if (k_.buffers[s.buffer].role != (loads ? Buffer::Role::in : Buffer::Role::out)) return false;
+  bool jumps = false, steps = false;
+  for (const Term& t : s.address) {
+    if (t.var == kNoRef) continue;
+    if (t.var == simd_.var) {
+      if (jumps || (t.size < 0 && t.factor == 1)) return false;
+      jumps = true;
+    } else if (t.var == var) {
+      if (steps || t.size >= 0 || t.factor != 1) return false;
+      steps = true;
+    } else if (computed.count(t.var) || refs_[t.var].lanes > 1) {
+      return false;
+    }
+  }
+  return jumps && steps;
+}
+
+std::vector<std::string> LaneEmitter::read_crossing(const Stmt& load) {
+  const Buffer& b = k_.buffers[load.buffer];
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_), name = hint(load.result);
+  const Place p = place(load.buffer, load.address);
+  std::vector<std::string> rows;
+  for (int l = 0; l < w_; ++l) {
+    const std::string at = offset_pointer(type, p.pointer, f_.mul(l, p.stride));
+    rows.push_back(read(b, "load " + wide + ", ptr " + at + ", align " + std::to_string(size_of(b.type)),
+                        name + ".row"));
+  }
+  return turned(std::move(rows), wide, name);
+}
+
+void LaneEmitter::write_crossing(const Stmt& store, std::vector<std::string> columns) {
+  const Buffer& b = k_.buffers[store.buffer];
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
+  const Place p = place(store.buffer, store.address);
+  const std::vector<std::string> rows = turned(std::move(columns), wide, "out");
+  for (int l = 0; l < w_; ++l) {
+    const std::string at = offset_pointer(type, p.pointer, f_.mul(l, p.stride));
+    f_.statement("store " + wide + " " + rows[l] + ", ptr " + at + ", align " +
+                 std::to_string(size_of(b.type)));
+  }
+}
+
+std::vector<std::string> LaneEmitter::turned(std::vector<std::string> rows, const std::string& wide,
+                                             const std::string& name) {
+  auto shuffle = [&](const std::string& x, const std::string& y, const auto& from) {
+    std::string numbers = "<";
+    for (int l = 0; l < w_; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(from(l));
+    return f_.pure("shufflevector " + wide + " " + x + ", " + wide + " " + y + ", " + at_lanes("i32", w_) +
+                       " " + numbers + ">",
+                   name + ".turn");
+  };
+  // Blocks of four by four within groups of four lanes, then the groups.
+  for (int g = 0; g < w_; g += 4) {
+    auto pairs = [&](int half) {  // lanes 0 and 1, or 2 and 3, of two rows side by side
+      return [half, this](int l) { return (l & ~3) + half + (l & 3) / 2 + (l % 2) * w_; };
+    };
+    auto halves = [&](int half) {
+      return [half, this](int l) { return (l & ~3) + half + (l % 2) + (l & 2) / 2 * w_; };
+    };
+    const std::string low[2] = {shuffle(rows[g], rows[g + 1], pairs(0)),
+                                shuffle(rows[g + 2], rows[g + 3], pairs(0))},
+                      high[2] = {shuffle(rows[g], rows[g + 1], pairs(2)),
+                                 shuffle(rows[g + 2], rows[g + 3], pairs(2))};
+    rows[g] = shuffle(low[0], low[1], halves(0));
+    rows[g + 1] = shuffle(low[0], low[1], halves(2));
+    rows[g + 2] = shuffle(high[0], high[1], halves(0));
+    rows[g + 3] = shuffle(high[0], high[1], halves(2));
+  }
+  for (int d = 4; d < w_; d *= 2)
+    for (int r = 0; r < w_; ++r) {
+      if (r & d) continue;
+      const std::string x = rows[r], y = rows[r + d];
+      rows[r] = shuffle(x, y, [&](int l) { return l & d ? l - d + w_ : l; });
+      rows[r + d] = shuffle(x, y, [&](int l) { return l & d ? l + w_ : l + d; });
+    }
+  return rows;
+}
+
+void LaneEmitter::emit_load(const Stmt& s) {
+  const Buffer& b = k_.buffers[s.buffer];
+  Place p = place(s.buffer, s.address);
+  int lanes = p.kind == Place::Kind::uniform ? 1 : w_;
+  const std::string conversion = load_template(b.type);
+  const std::string name = hint(s.result);
+  auto there = turned_.find(&s);
+  std::string bits =
+      there != turned_.end() ? there->second : read_lanes(b, p, conversion == "$0" ? name : name + ".bits");
+  define(s.result, expand_at(conversion, {bits}, b.type, compute_type(b.type), lanes, name), lanes);
+  refs_[s.result].is_bf16 = b.type == DType::bf16;
+}
+
+void LaneEmitter::emit_store(const Stmt& s) {
+  const Buffer& b = k_.buffers[s.buffer];
+  Place p = place(s.buffer, s.address);
+  const Value& v = refs_[s.args[0]];
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_),
+                                               align = std::to_string(size_of(b.type));
+  // A scalar is converted before it is spread, so that happens once.
+  std::string bits = expand_at(store_template(b.type, v.is_bf16), {v.text}, v.type, b.type, v.lanes, "bits");
+  if (p.kind == Place::Kind::uniform) {
+    // Every lane writes the same element: the last one stays.
+    if (v.lanes > 1) bits = f_.pure("extractelement " + wide + " " + bits + ", i64 " + lane(w_ - 1).text);
+    f_.statement("store " + type + " " + bits + ", ptr " + p.pointer + ", align " + align);
+    return;
+  }
+  if (v.lanes == 1) {
+    DType kind = is_bool(b.type) || is_storage(b.type) ? DType::u8
+                 : size_of(b.type) == 2                ? DType::i16
+                                                       : b.type;
+    bits = vector({bits, kind, 1});
+  }
+  if (auto later = columns_.find(&s); later != columns_.end()) {
+    later->second.push_back(bits);
+    return;
+  }
+  if (p.kind == Place::Kind::unit) {
+    if (!simd_.masked) {
+      f_.statement("store " + wide + " " + bits + ", ptr " + p.pointer + ", align " + align);
+    } else if (has_masked_memory(b.type)) {
+      f_.statement("call void @llvm.masked.store." + memory_mangled(b.type) + ".p0(" + wide + " " + bits +
+                   ", ptr " + p.pointer + ", i32 " + align + ", " + at_lanes("i1", w_) + " " + mask() + ")");
+    } else {
+      f_.statement("store " + wide + " " + bits + ", ptr " + stage() + ", align 64");
+      copy(p.pointer, stage(), size_of(b.type));
+    }
+    return;
+  }
+  if (simd_.masked) bits = clamp_lanes(bits, type);
+  if (p.kind == Place::Kind::strided) {
+    for (int l = 0; l < w_; ++l) {
+      std::string at = offset_pointer(type, p.pointer, f_.mul(lane(l), p.stride));
+      std::string one = f_.pure("extractelement " + wide + " " + bits + ", i64 " + std::to_string(l));
+      f_.statement("store " + type + " " + one + ", ptr " + at + ", align " + align);
+    }
+  } else {
+    // Lanes are written in order, so of equal addresses the last one stays, as in the kernel's own order.
+    f_.statement("call void @llvm.masked.scatter." + memory_mangled(b.type) + ".v" + std::to_string(w_) +
+                 "p0(" + wide + " " + bits + ", " + at_lanes("ptr", w_) + " " + pointers(type, p) + ", i32 " +
+                 align + ", " + at_lanes("i1", w_) + " " + constant_at_lanes("i1", "true", w_) + ")");
+  }
+}
+
+}  // namespace tenon::jit

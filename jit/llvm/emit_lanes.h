@@ -1,0 +1,132 @@
+// LaneEmitter: the part of emit_llvm.cc below control flow: values, addresses, loads and stores of one kernel, as scalars
+// or as vectors of W lanes. An address is, along the variable of the simd axis being emitted,
+//   uniform   the variable is absent               a scalar load
+//   unit      1 * variable                         a vector load; the tail is masked or goes through %stage
+//   strided   anything else                        one scalar load a lane
+//   gather    a term's variable is itself a vector llvm.masked.gather
+// Lanes beyond the end never touch memory: masked, or aimed at the last lane that is in. Loads of `in` buffers are
+// hoisted, as nothing the kernel stores may be seen by them; no other load ever moves.
+// Tested by tests/unit/jit/emit_test.cc and tests/golden/jit/*.tn.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "jit/kernel/kernel.h"
+#include "jit/llvm/llvm_function.h"
+#include "jit/llvm/llvm_text.h"
+
+namespace tenon::jit {
+
+struct Value {
+  std::string text;
+  DType type = DType::f32;
+  int lanes = 1;
+  bool is_bf16 = false;  // an f32 whose low 16 bits are zeros: a store to bf16 rounds nothing
+};
+
+// A simd axis being emitted: lane l of a vector is element base + l; only `count` lanes exist when masked.
+struct Simd {
+  Ref var = kNoRef;
+  Int base = 0;
+  bool masked = false;
+  Int count = 0;
+};
+
+// Where a load or store goes: see the legend.
+struct Place {
+  enum class Kind { uniform, unit, strided, gather };
+  Kind kind = Kind::uniform;
+  std::string pointer;  // of the element, or of lane 0
+  Int stride = 0;       // strided: elements between lanes
+  std::string offsets;  // gather: <W x i64>, elements from pointer
+};
+
+class LaneEmitter {
+ protected:
+  LaneEmitter(const Kernel& kernel, Isa isa)
+      : k_(kernel), isa_(isa), w_(jit::lanes(isa)), refs_(kernel.types.size()) {}
+
+  Int extent(const Extent& e);
+  std::string hint(Ref ref) const;
+
+  // ---- values ----
+  std::string expand_at(std::string_view text, const std::vector<std::string>& operands, DType operand,
+                        DType result, int lanes, const std::string& name);
+  std::string vector(const Value& v);
+  // Operands as texts of the same number of lanes.
+  std::pair<std::vector<std::string>, int> level(const std::vector<Ref>& args);
+  void define(Ref ref, std::string text, int lanes);
+  std::string combine(OpId id, DType type, int lanes, const std::string& a, const std::string& b,
+                      const std::string& name);
+  std::string lane_numbers(std::string_view type) const;
+  std::string mask();
+
+  // ---- addresses ----
+  std::string offset_pointer(std::string_view type, const std::string& base, const Int& elements);
+  Place place(int buffer, const Address& address);
+  // The number of lane l, or of the last lane that is in.
+  Int lane(int l);
+  // A vector whose lanes beyond the end repeat the last one that is in.
+  std::string clamp_lanes(const std::string& value, std::string_view type);
+  bool has_masked_memory(DType type) const;
+  // A vector on the stack through which a tail is copied where the machine has no masked instruction for the type.
+  const std::string& stage();
+  void copy(const std::string& to, const std::string& from, int element);
+
+  // The eval column of a row, called for each lane that exists, with the operands in memory.
+  std::string call_host(const Op& row, const std::vector<std::string>& operands, DType operand, int lanes,
+                        const std::string& name);
+  // The same for the lanes that `slow` names, bools; the others have `otherwise`. A branch goes round the call.
+  std::string call_host_if(std::string slow, const std::string& otherwise, const Op& row,
+                           const std::vector<std::string>& operands, DType operand, int lanes,
+                           const std::string& name);
+  void emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
+  // fmod of floats. False: by its spelling.
+  bool emit_remainder(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
+  std::string host_functions() const;  // the declarations of what is called, one a line
+
+  // Random numbers of places side by side, from half as many blocks. False: they are not.
+  bool emit_random_words(const Stmt& s);
+
+  // ---- loads and stores ----
+  // One load instruction: moved out of loops if nothing the kernel writes can change it.
+  std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false);
+  std::string read_lanes(const Buffer& b, const Place& p, const std::string& name);
+  std::string read_apart(const Buffer& b, const Place& p, int64_t stride, const std::string& name);
+  std::string read_backwards(const Buffer& b, const Place& p, const std::string& name);
+  std::string pointers(const std::string& type, const Place& p);
+  std::string memory_mangled(DType type) const;
+  void emit_load(const Stmt& s);
+  // Whether the load or store jumps from lane to lane but steps by one along `var`, in memory that the kernel only reads,
+  // or only writes. computed: values there are only later.
+  bool crosses(const Stmt& s, Ref var, const std::set<Ref>& computed) const;
+  // The bits of such a load for W steps of `var` from its value on: W loads of whole vectors, turned in registers.
+  std::vector<std::string> read_crossing(const Stmt& load);
+  // Stores what W steps of `var` have left in columns_: the same the other way round.
+  void write_crossing(const Stmt& store, std::vector<std::string> columns);
+  // Transposes W vectors of W elements: returns the vector of the first elements, of the second ones, ...
+  std::vector<std::string> turned(std::vector<std::string> rows, const std::string& wide,
+                                  const std::string& name);
+  void emit_store(const Stmt& s);
+
+  const Kernel& k_;
+  const Isa isa_;
+  const int w_;
+  Function f_;
+  std::vector<Value> refs_;  // per Ref, once emitted
+  std::vector<Int> sizes_;
+  std::vector<std::string> bases_;  // per buffer
+  std::string stage_;
+  std::string call_stage_;                     // where the operands and results of a call of the host lie
+  std::set<std::string> declared_;             // declarations of functions of the host
+  std::map<const Stmt*, std::string> turned_;  // loads whose bits are there already
+  std::map<const Stmt*, std::vector<std::string>> columns_;  // stores whose bits are written together, later
+  Simd simd_;                                                // var kNoRef outside simd axes
+};
+
+}  // namespace tenon::jit

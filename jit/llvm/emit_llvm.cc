@@ -1,0 +1,624 @@
+// emit_llvm: a kernel as the text of one LLVM function, the twin of emit_cuda. Scalar instructions are templates
+// ($0 $T $R ..., the legend is in llvm_text.h); control flow, hoisting and repetition are llvm_function.h's.
+//
+//   define void @NAME(ptr %buffers, ptr %sizes, ptr %scratch, i64 %begin, i64 %end)
+//
+// Inside a simd axis a value is a vector of W = lanes(isa) elements whatever its dtype, unless it does not depend on the
+// axis: then it stays a scalar, in front of the loop. An axis is split into a loop over full vectors and a masked tail.
+// No pointer is claimed noalias: a buffer may be reused in place when every element is read before it is written.
+// Tested by tests/unit/jit/emit_test.cc and tests/golden/jit/*.tn.
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "jit/analysis/prefetch.h"
+#include "jit/kernel/kernel.h"
+#include "jit/llvm/emit_lanes.h"
+#include "jit/schedule/schedule.h"
+#include "src/ops/names.h"
+
+namespace tenon::jit {
+namespace {
+
+class Emitter : LaneEmitter {
+ public:
+  Emitter(const Kernel& kernel, Isa isa) : LaneEmitter(kernel, isa) {}
+
+  std::string run() {
+    for (const char* name : {"buffers", "sizes", "scratch", "begin", "end"}) {
+      f_.parameter(name);
+      f_.unique(name);
+    }
+    for (size_t i = 0; i < k_.sizes.size(); ++i)
+      sizes_.push_back(Int(argument("i64", "%sizes", "i64", i, k_.sizes[i])));
+    Int scratch = 0;
+    int argument_index = 0;
+    for (const Buffer& b : k_.buffers) {
+      if (b.role != Buffer::Role::local) {
+        bases_.push_back(argument("ptr", "%buffers", "ptr", argument_index++, b.name));
+        continue;
+      }
+      bases_.push_back(f_.pure("getelementptr i8, ptr %scratch, i64 " + scratch.text, b.name));
+      Int bytes = f_.add(f_.mul(extent(b.length), size_of(b.type)), 63);
+      scratch = f_.add(scratch, bytes.known ? Int(*bytes.known / 64 * 64)
+                                            : Int(f_.pure("and i64 " + bytes.text + ", -64")));
+    }
+    if (can_fault(k_)) fault_ = argument("ptr", "%buffers", "ptr", argument_index, "fault");
+    prefetches_ = prefetches(k_);
+    emit_par(k_.body[0]);
+    return "define void @" + k_.name + "(ptr %buffers, ptr %sizes, ptr %scratch, i64 %begin, i64 %end) " +
+           attributes() + " {\n" + f_.finish() + "}\n" + host_functions();
+  }
+
+ private:
+  std::string attributes() const {
+    switch (isa_) {
+      case Isa::sse2: return "nounwind \"target-cpu\"=\"x86-64\"";
+      case Isa::avx2: return "nounwind \"target-cpu\"=\"x86-64-v3\"";
+      case Isa::avx512: return "nounwind \"target-cpu\"=\"x86-64-v4\" \"prefer-vector-width\"=\"512\"";
+    }
+    return "";
+  }
+
+  std::string argument(const std::string& type, const std::string& array, const std::string& element,
+                       size_t index, const std::string& name) {
+    std::string at = array;
+    if (index)
+      at = f_.entry("getelementptr " + element + ", ptr " + array + ", i64 " + std::to_string(index),
+                    name + ".at");
+    return f_.entry("load " + type + ", ptr " + at + ", align 8", name);
+  }
+
+  // ---- loops ----
+
+  // Whether the block has a load whose address leaves the variable out, which is worth a place in front of the loop, or a check,
+  // which may be of a value that does.
+  bool reads_beside(const Block& block, Ref var) const {
+    return std::ranges::any_of(block, [&](const Stmt& s) {
+      if (s.fault != 0) return true;
+      if (s.kind != Stmt::Kind::load) return reads_beside(s.body, var);
+      return std::ranges::none_of(s.address, [&](const Term& t) { return t.var == var; });
+    });
+  }
+
+  // The values that the body of a simd reduce yields for one vector; none of other loops.
+  std::vector<std::string> emit_vector(const Stmt& s) {
+    emit_block(s.body);
+    std::vector<std::string> values;
+    for (Ref r : s.yields) values.push_back(vector(refs_[r]));
+    return values;
+  }
+
+  // The values of a loop variable, from the first to behind the last.
+  std::pair<Int, Int> range(const Axis& axis) {
+    Int begin = 0, end = 0;
+    if (axis.of == kNoRef) {
+      end = extent(axis.extent);
+    } else {
+      const auto& [by, all] = tiles_.at(axis.of);
+      begin = f_.mul(Int(refs_[axis.of].text), by);
+      end = f_.min(f_.add(begin, by), all);
+    }
+    if (axis.counts_tiles()) {
+      const Int by = extent(axis.by);
+      tiles_.insert_or_assign(axis.var, std::pair(by, end));
+      begin = f_.divide(begin, by);
+      end = f_.divide(f_.add(end, f_.sub(by, 1)), by);
+    }
+    return {begin, end};
+  }
+
+  // Whether a load or store of the body goes to each lane's element on its own.
+  bool lane_by_lane(const Stmt& loop, const Stmt& s) const {
+    return std::ranges::any_of(s.address, [&](const Term& t) {
+      if (t.var == loop.axes.back().var) return t.size >= 0 || t.factor != 1;
+      return t.var != kNoRef &&
+             std::ranges::any_of(loop.body, [&](const Stmt& i) { return i.result == t.var; });
+    });
+  }
+
+  // Full vectors of a simd axis that one step of its loop does, a multiple of the accumulators. A body without loops is
+  // emitted statement by statement for all of them, so that chains of dependent instructions run side by side (a core
+  // holds the instructions of only two or three long bodies at once) and share the loads of constants.
+  int vectors_at_once(const Stmt& s) const {
+    int work = 0;
+    for (const Stmt& inner : s.body) {
+      if (!inner.axes.empty() || inner.kind == Stmt::Kind::scan) return s.unroll;
+      // What is written may only be read at the very same place.
+      if (inner.kind == Stmt::Kind::store)
+        for (const Stmt& other : s.body)
+          if (other.kind == Stmt::Kind::load && other.buffer == inner.buffer &&
+              other.address != inner.address)
+            return s.unroll;
+      work += inner.kind == Stmt::Kind::constant ? 0 : lane_by_lane(s, inner) ? kMostForFour : 1;
+    }
+    const int wanted = jit::vectors_at_once(work);
+    return (wanted + s.unroll - 1) / s.unroll * s.unroll;
+  }
+
+  // Where a prefetched buffer begins, seen from this row: chosen in front of all loops. In the place of a row too long to
+  // be kept stands what the loop has just read.
+  std::string prefetch_base(const Prefetch& p, const Stmt& loop) {
+    const Buffer& b = k_.buffers[p.buffer];
+    const auto first = std::ranges::find(prefetches_, Buffer::Role::in,
+                                         [&](const Prefetch& q) { return k_.buffers[q.buffer].role; });
+    const std::string& present =
+        b.role == Buffer::Role::in || first == prefetches_.end() ? bases_[p.buffer] : bases_[first->buffer];
+    std::string wanted = bases_[p.buffer];
+    for (const Term& t : p.step)
+      wanted = offset_pointer(memory_type(b.type), wanted,
+                              t.size < 0 ? Int(t.factor) : f_.mul(sizes_[t.size], t.factor));
+    const std::string fits = f_.pure(
+        "icmp sle i64 " + extent(loop.axes[0].extent).text + ", " + std::to_string(kLongestRowAhead), "fits");
+    return f_.pure("select i1 " + fits + ", ptr " + wanted + ", ptr " + present, b.name + ".ahead");
+  }
+
+  // One instruction per cache line of the `count` vectors from `base`.
+  void emit_prefetches(const Stmt& s, const Int& base, int count) {
+    for (const Prefetch& p : prefetches_) {
+      if (p.loop != &s) continue;
+      const std::string ahead = prefetch_base(p, s);
+      const std::string kept = std::exchange(bases_[p.buffer], ahead);
+      const int line = 64 / size_of(k_.buffers[p.buffer].type);
+      for (int u = 0; u < count; ++u) {
+        if (u * w_ % line) continue;
+        simd_ = {s.axes[0].var, f_.add(base, int64_t{u} * w_), false, 0};
+        f_.statement("call void @llvm.prefetch.p0(ptr " + place(p.buffer, p.address).pointer +
+                     ", i32 0, i32 3, i32 1)");
+      }
+      bases_[p.buffer] = kept;
+    }
+  }
+
+  // The same as emit_vector for `count` vectors, the first at `base`.
+  std::vector<std::vector<std::string>> emit_vectors(const Stmt& s, const Int& base, int count) {
+    const Ref var = s.axes.back().var;
+    auto at = [&](int u) { return Simd{var, f_.add(base, int64_t{u} * w_), false, 0}; };
+    std::vector<std::vector<std::string>> values(count);
+    const bool nested = std::ranges::any_of(s.body, [](const Stmt& i) { return !i.axes.empty(); });
+    if (nested || count == 1) {
+      for (int u = 0; u < count; ++u) {
+        simd_ = at(u);
+        values[u] = emit_vector(s);
+      }
+      return values;
+    }
+    std::vector<std::vector<Value>> refs(count, refs_);
+    for (const Stmt& inner : s.body)
+      for (int u = 0; u < count; ++u) {
+        simd_ = at(u);
+        std::swap(refs_, refs[u]);
+        emit_stmt(inner);
+        std::swap(refs_, refs[u]);
+      }
+    for (int u = 0; u < count; ++u)
+      for (Ref r : s.yields) values[u].push_back(vector(refs[u][r]));
+    return values;
+  }
+
+  // Elements [begin, end) of the simd axis of `s`, `at_once` full vectors a step up to `full`,
+  // then the rest one masked vector at a time. carried: the accumulators, results of vector 0 first. sure: begin < end
+  // is known.
+  void simd_axis(const Stmt& s, const Int& begin, const Int& full, const Int& end, int at_once, bool sure,
+                 std::vector<Carried>& carried) {
+    const Simd before = simd_;
+    const Axis& axis = s.axes.back();
+    const size_t results = s.combine.size();
+    const std::string name = hint(axis.var);
+    auto fold = [&](size_t u, const std::vector<std::string>& values, const std::string& keep) {
+      for (size_t r = 0; r < results; ++r) {
+        Carried& c = carried[u % s.unroll * results + r];
+        std::string next =
+            combine(s.combine[r], compute_type(k_.types[s.yields[r]]), w_, c.value, values[r], c.hint);
+        c.value = keep.empty() ? next : select(keep, c.type, next, c.value, c.hint);
+      }
+    };
+    const auto parts = [&] {
+      f_.split([&] {
+        f_.loop(name, begin, full, false, carried, [&](const std::string& index) -> Int {
+          emit_prefetches(s, Int(index), at_once);
+          auto values = emit_vectors(s, Int(index), at_once);
+          for (int u = 0; u < at_once; ++u) fold(u, values[u], "");
+          return f_.add(Int(index), int64_t{w_} * at_once);
+        });
+        if (at_once == 1) {
+          f_.when_less(name + ".tail", full, end, true, carried, [&] {
+            simd_ = {axis.var, full, true, f_.sub(end, full)};
+            std::vector<std::string> values = emit_vector(s);
+            fold(0, values, results ? mask() : "");
+          });
+        } else {
+          f_.loop(name + ".tail", full, end, false, carried, [&](const std::string& index) -> Int {
+            simd_ = {axis.var, Int(index), true, f_.min(f_.sub(end, Int(index)), w_)};
+            if (s.unroll == 1) {
+              std::vector<std::string> values = emit_vector(s);
+              fold(0, values, results ? mask() : "");
+            } else {
+              emit_any(s, carried, f_.remainder(f_.sub(Int(index), full), int64_t{s.unroll} * w_));
+            }
+            return f_.add(Int(index), w_);
+          });
+        }
+      });
+    };
+    if (sure || !reads_beside(s.body, axis.var))
+      parts();
+    else
+      f_.when_less(name + ".some", begin, end, false, carried, parts);
+    simd_ = before;
+  }
+
+  void whole_axis(const Stmt& s, std::vector<Carried>& carried) {
+    const Axis& axis = s.axes.back();
+    const auto [begin, end] = range(axis);
+    const int at_once = vectors_at_once(s);
+    const Int rest = f_.remainder(f_.sub(end, begin), int64_t{w_} * at_once);
+    simd_axis(s, begin, f_.sub(end, rest), end, at_once, axis.of != kNoRef, carried);
+  }
+
+  std::string select(const std::string& mask, const std::string& type, const std::string& yes,
+                     const std::string& no, std::string_view name) {
+    return f_.pure(
+        "select " + at_lanes("i1", w_) + " " + mask + ", " + type + " " + yes + ", " + type + " " + no, name);
+  }
+
+  // The masked rest of an unrolled loop: the vector `from` elements behind the last full step folds into accumulator
+  // from / W. One copy of the body serves all of them.
+  void emit_any(const Stmt& s, std::vector<Carried>& carried, const Int& from) {
+    const size_t results = s.combine.size();
+    const std::string keep = mask(), lanes = at_lanes("i1", w_);
+    std::vector<std::string> values = emit_vector(s);
+    // Whose turn it is, as masks: a select by an i1 would become a branch.
+    const std::string at = vector({f_.pure("trunc i64 " + from.text + " to i32"), DType::i32, 1});
+    std::vector<std::string> mine;
+    for (int u = 0; u < s.unroll; ++u)
+      mine.push_back(f_.pure("icmp eq " + at_lanes("i32", w_) + " " + at + ", " +
+                             constant_at_lanes("i32", std::to_string(u * w_), w_)));
+    for (size_t r = 0; r < results; ++r) {
+      const std::string &type = carried[r].type, &name = carried[r].hint;
+      std::string old = carried[r].value;
+      for (int u = 1; u < s.unroll; ++u)
+        old = select(mine[u], type, carried[u * results + r].value, old, name);
+      std::string next = combine(s.combine[r], refs_[s.yields[r]].type, w_, old, values[r], name);
+      for (int u = 0; u < s.unroll; ++u) {
+        Carried& c = carried[u * results + r];
+        c.value = select(f_.pure("and " + lanes + " " + keep + ", " + mine[u]), type, next, c.value, name);
+      }
+    }
+  }
+
+  // Axes [from, count) as nested loops over scalars, then `body`.
+  void nest(const std::vector<Axis>& axes, size_t from, size_t count, std::vector<Carried>& carried,
+            const std::function<void()>& body) {
+    if (from == count) return body();
+    const auto [begin, end] = range(axes[from]);
+    f_.loop(hint(axes[from].var), begin, end, axes[from].of != kNoRef, carried,
+            [&](const std::string& index) {
+              define(axes[from].var, index, 1);
+              nest(axes, from + 1, count, carried, body);
+              return f_.add(Int(index), 1);
+            });
+  }
+
+  int width() const { return simd_.var == kNoRef ? 1 : w_; }
+  std::string at_width(const Value& v) { return width() == 1 ? v.text : vector(v); }
+  std::string identity(OpId fold, DType type, int lanes) const {
+    auto value = combine_identity(fold, type);
+    TENON_CHECK(value, std::string(op(fold).name) + " has no identity");
+    return constant_at_lanes(register_type(type), literal(type, *value), lanes);
+  }
+
+  static bool alone_in_buffer(const Stmt& store, const Block& block) {
+    return std::ranges::count(block, store.buffer, &Stmt::buffer) == 1;
+  }
+
+  // A loop within lanes that reads across them, W steps at a time: what it reads is a square, loaded by rows. What a scan
+  // writes across them is stored by rows likewise. carried: by its scans.
+  bool emit_turned(const Stmt& s, std::vector<Carried>& carried) {
+    if (simd_.var == kNoRef || simd_.masked || s.axes.size() != 1) return false;
+    const Axis& axis = s.axes[0];
+    std::vector<const Stmt*> loads, stores;
+    std::set<Ref> computed;
+    for (const Stmt& inner : s.body) {
+      computed.insert(inner.result);
+      computed.insert(inner.results.begin(), inner.results.end());
+      if (!crosses(inner, axis.var, computed)) continue;
+      if (inner.kind == Stmt::Kind::load)
+        loads.push_back(&inner);
+      else if (!carried.empty() && alone_in_buffer(inner, s.body))
+        stores.push_back(&inner);
+    }
+    if (loads.empty() && stores.empty()) return false;
+    const auto [begin, end] = range(axis);
+    const Int full = f_.sub(end, f_.remainder(f_.sub(end, begin), w_));
+    f_.loop(hint(axis.var), begin, full, false, carried, [&](const std::string& index) {
+      define(axis.var, index, 1);
+      std::vector<std::vector<std::string>> squares;
+      for (const Stmt* load : loads) squares.push_back(read_crossing(*load));
+      for (const Stmt* store : stores) columns_[store];
+      for (int step = 0; step < w_; ++step) {
+        define(axis.var, f_.add(Int(index), step).text, 1);
+        for (size_t l = 0; l < loads.size(); ++l) turned_[loads[l]] = squares[l][step];
+        next_scan_ = 0;
+        emit_block(s.body);
+      }
+      for (const Stmt* load : loads) turned_.erase(load);  // a loop around this one has others
+      define(axis.var, index, 1);
+      for (const Stmt* store : stores) write_crossing(*store, std::move(columns_.extract(store).mapped()));
+      return f_.add(Int(index), w_);
+    });
+    f_.loop(hint(axis.var) + ".rest", full, end, false, carried, [&](const std::string& index) {
+      define(axis.var, index, 1);
+      next_scan_ = 0;
+      emit_block(s.body);
+      return f_.add(Int(index), 1);
+    });
+    return true;
+  }
+
+  void emit_loop(const Stmt& s) {
+    std::vector<Carried> carried;
+    if (s.simd) return nest(s.axes, 0, s.axes.size() - 1, carried, [&] { whole_axis(s, carried); });
+    std::vector<Carried>* outer = std::exchange(scans_, &carried);
+    for (const Stmt& inner : s.body)
+      if (inner.kind == Stmt::Kind::scan) {
+        DType type = compute_type(inner.type);
+        carried.push_back(
+            {at_lanes(register_type(type), width()), hint(inner.result), identity(inner.op, type, width())});
+      }
+    if (!emit_turned(s, carried))
+      nest(s.axes, 0, s.axes.size(), carried, [&] {
+        next_scan_ = 0;
+        emit_block(s.body);
+      });
+    scans_ = outer;
+  }
+
+  void emit_scan(const Stmt& s) {
+    Carried& c = (*scans_)[next_scan_++];
+    DType type = compute_type(s.type);
+    c.value = combine(s.op, type, width(), c.value, at_width(refs_[s.args[0]]), hint(s.result));
+    define(s.result, c.value, width());
+  }
+
+  void emit_reduce(const Stmt& s) {
+    TENON_CHECK(s.online.empty(), "online results are a GPU's");
+    const size_t results = s.combine.size();
+    const int lanes = s.simd ? w_ : width();
+    const int unroll = s.simd ? s.unroll : 1;
+    std::vector<DType> types;
+    for (Ref r : s.results) types.push_back(compute_type(k_.types[r]));
+    std::vector<Carried> carried;
+    for (int u = 0; u < unroll; ++u)
+      for (size_t r = 0; r < results; ++r)
+        carried.push_back({at_lanes(register_type(types[r]), lanes), hint(s.results[r]),
+                           identity(s.combine[r], types[r], lanes)});
+    std::vector<Carried>* outer_scans = std::exchange(scans_, nullptr);
+    const size_t next_scan = next_scan_;
+    const auto body = [&] {
+      if (s.simd) return whole_axis(s, carried);
+      emit_block(s.body);
+      for (size_t r = 0; r < results; ++r) {
+        Carried& c = carried[r];
+        c.value = combine(s.combine[r], types[r], lanes, c.value, at_width(refs_[s.yields[r]]), c.hint);
+      }
+    };
+    const Axis& last = s.axes.back();
+    if (!s.simd && s.axes.size() == 1 && last.of != kNoRef && !last.counts_tiles() &&
+        tiles_.at(last.of).first.known.value_or(kUnrolledTile + 1) <= kUnrolledTile) {
+      const auto [begin, end] = range(last);
+      const int64_t by = *tiles_.at(last.of).first.known;
+      const Int whole = f_.add(begin, by - 1);
+      f_.when_less(hint(last.var) + ".whole", whole, end, false, carried, [&] {
+        for (int64_t i = 0; i < by; ++i) {
+          define(last.var, f_.add(begin, i).text, 1);
+          body();
+        }
+      });
+      f_.when_less(hint(last.var) + ".part", end, f_.add(begin, by), false, carried,
+                   [&] { nest(s.axes, 0, 1, carried, body); });
+    } else {
+      nest(s.axes, 0, s.axes.size() - (s.simd ? 1 : 0), carried, body);
+    }
+    scans_ = outer_scans;
+    next_scan_ = next_scan;
+    for (size_t r = 0; r < results; ++r) {
+      std::vector<std::string> values;
+      for (int u = 0; u < unroll; ++u) values.push_back(carried[u * results + r].value);
+      std::string value = fold_pairs(s.combine[r], types[r], lanes, values, hint(s.results[r]));
+      if (s.simd) value = fold_halves(s.combine[r], types[r], value, hint(s.results[r]));
+      define(s.results[r], value, s.simd ? 1 : lanes);
+    }
+  }
+
+  std::string fold_pairs(OpId fold, DType type, int lanes, std::vector<std::string> values,
+                         const std::string& name) {
+    while (values.size() > 1) {
+      std::vector<std::string> next;
+      for (size_t i = 0; i + 1 < values.size(); i += 2)
+        next.push_back(combine(fold, type, lanes, values[i], values[i + 1], name));
+      if (values.size() % 2) next.push_back(values.back());
+      values = next;
+    }
+    return values[0];
+  }
+
+  std::string fold_halves(OpId fold, DType type, std::string value, const std::string& name) {
+    for (int lanes = w_; lanes > 1; lanes /= 2) {
+      const std::string wide = at_lanes(register_type(type), lanes);
+      std::string half[2];
+      for (int h = 0; h < 2; ++h) {
+        if (lanes == 2) {
+          half[h] = f_.pure("extractelement " + wide + " " + value + ", i64 " + std::to_string(h));
+          continue;
+        }
+        std::string numbers = "<";
+        for (int l = 0; l < lanes / 2; ++l)
+          numbers += (l ? ", i32 " : "i32 ") + std::to_string(h * lanes / 2 + l);
+        half[h] = f_.pure("shufflevector " + wide + " " + value + ", " + wide + " poison, " +
+                          at_lanes("i32", lanes / 2) + " " + numbers + ">");
+      }
+      value = combine(fold, type, lanes / 2, half[0], half[1], name);
+    }
+    return value;
+  }
+
+  // The par nest as one range [begin, end). Its variables are found by division once, then counted like an odometer.
+  // A simd nest counts its last axis in vectors, and does all of a row's vectors in one inner loop.
+  void emit_par(const Stmt& s) {
+    std::vector<Carried> none;
+    const size_t outer = s.axes.size() - (s.simd ? 1 : 0);  // axes of the odometer
+    auto body = [&] { emit_block(s.body); };
+    auto vectors = [&](const Int& first, const Int& last) {  // of the simd axis
+      const Int n = extent(s.axes.back().extent), rest = f_.remainder(n, w_), stop = f_.mul(last, w_);
+      const Int begin = f_.mul(first, w_), whole = f_.min(stop, f_.sub(n, rest));
+      const int at_once = vectors_at_once(s);
+      const Int full =
+          at_once == 1 ? whole : f_.sub(whole, f_.remainder(f_.sub(whole, begin), int64_t{w_} * at_once));
+      const Int end = rest.is(0) ? whole : f_.min(stop, n);
+      simd_axis(s, begin, full, end, at_once, outer > 0, none);
+    };
+    if (s.simd && outer == 0) return vectors(Int("%begin"), Int("%end"));
+    f_.when_less("any", Int("%begin"), Int("%end"), false, none, [&] {
+      Int in_row = 0, row = Int("%begin");
+      std::string per_row;
+      if (s.simd) {
+        Int n = f_.divide(f_.add(extent(s.axes.back().extent), w_ - 1), w_);
+        per_row = n.text;
+        in_row = f_.here("srem i64 %begin, " + per_row);
+        row = f_.here("sdiv i64 %begin, " + per_row);
+      }
+      std::vector<Carried> state(outer + (s.simd ? 1 : 0));
+      for (size_t a = outer; a-- > 0;) {
+        const std::string n = range(s.axes[a]).second.text;
+        std::string digit = a == 0 ? row.text : f_.here("srem i64 " + row.text + ", " + n);
+        if (a > 0) row = Int(f_.here("sdiv i64 " + row.text + ", " + n));
+        state[a] = {"i64", hint(s.axes[a].var), digit};
+      }
+      if (s.simd) state[outer] = {"i64", hint(s.axes[outer].var) + ".vector", in_row.text};
+      f_.loop("par", Int("%begin"), Int("%end"), true, state, [&](const std::string& at) -> Int {
+        for (size_t a = 0; a < outer; ++a) define(s.axes[a].var, state[a].value, 1);
+        Int done = 1;
+        if (s.simd) {
+          Int first = Int(state[outer].value);
+          Int left = f_.sub(Int("%end"), Int(at));
+          done = f_.min(left, f_.sub(Int(per_row), first));
+          vectors(first, f_.add(first, done));
+          state[outer].value = "0";
+        } else {
+          body();
+        }
+        Int carry = 1;
+        for (size_t a = outer; a-- > 0;) {
+          Int next = f_.add(Int(state[a].value), carry);
+          if (a > 0) {
+            std::string wrapped = f_.pure("icmp eq i64 " + next.text + ", " + range(s.axes[a]).second.text);
+            carry = Int(f_.pure("zext i1 " + wrapped + " to i64"));
+            next = Int(f_.pure("select i1 " + wrapped + ", i64 0, i64 " + next.text));
+          }
+          state[a].value = next.text;
+        }
+        return f_.add(Int(at), done);
+      });
+    });
+  }
+
+  // ---- statements ----
+
+  // Lanes that do not exist have any operands.
+  void emit_check(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes) {
+    std::string bad = expand_at(op(s.op).fault.llvm, operands, operand, DType::b8, lanes, "bad");
+    if (lanes > 1) {
+      const std::string wide = at_lanes("i1", lanes), bits = "i" + std::to_string(lanes);
+      if (simd_.masked) bad = f_.pure("and " + wide + " " + bad + ", " + mask(), "bad");
+      bad = f_.pure("icmp ne " + bits + " " + f_.pure("bitcast " + wide + " " + bad + " to " + bits) + ", 0",
+                    "bad.any");
+    }
+    f_.seldom(bad, "fault", lanes == 1,
+              {"store atomic i32 " + std::to_string(s.fault) + ", ptr " + fault_ + " monotonic, align 4"});
+  }
+
+  void emit_block(const Block& block) {
+    for (const Stmt& s : block) emit_stmt(s);
+  }
+
+  void emit_stmt(const Stmt& s) {
+    switch (s.kind) {
+      case Stmt::Kind::op: {
+        if (s.op == ops::random_bits && emit_random_words(s)) return;
+        auto [operands, lanes] = level(s.args);
+        DType operand = compute_type(k_.types[s.args.back()]);
+        std::string_view text = spelling(op(s.op), operand);
+        if (text.empty()) return emit_host_call(s, operands, operand, lanes);
+        if (s.op == ops::fmod && emit_remainder(s, operands, operand, lanes)) return;
+        define(s.result, expand_at(text, operands, operand, compute_type(s.type), lanes, hint(s.result)),
+               lanes);
+        refs_[s.result].is_bf16 =
+            op(s.op).picks && s.type == DType::f32 &&
+            std::ranges::all_of(s.args, [&](Ref r) { return refs_[r].is_bf16 || is_bool(refs_[r].type); });
+        if (s.fault != 0) emit_check(s, operands, operand, lanes);
+        return;
+      }
+      case Stmt::Kind::cast: {
+        const Value& v = refs_[s.args[0]];
+        define(s.result,
+               expand_at(cast_template(v.type, s.type), {v.text}, v.type, s.type, v.lanes, hint(s.result)),
+               v.lanes);
+        refs_[s.result].is_bf16 = s.type == DType::bf16;
+        return;
+      }
+      case Stmt::Kind::bitcast: {
+        const Value& v = refs_[s.args[0]];
+        bool same = register_type(v.type) == register_type(s.type);
+        define(
+            s.result,
+            expand_at(same ? "$0" : "bitcast $T $0 to $R", {v.text}, v.type, s.type, v.lanes, hint(s.result)),
+            v.lanes);
+        return;
+      }
+      case Stmt::Kind::constant:
+        define(s.result, literal(compute_type(s.type), s.literal), 1);
+        refs_[s.result].is_bf16 = is_bf16(s);
+        return;
+      case Stmt::Kind::size: return define(s.result, sizes_[s.size].text, 1);
+      case Stmt::Kind::index: {
+        if (s.args[0] != simd_.var) return define(s.result, refs_[s.args[0]].text, 1);
+        std::string base = vector({simd_.base.text, DType::i64, 1});
+        return define(
+            s.result,
+            f_.pure("add " + at_lanes("i64", w_) + " " + base + ", " + lane_numbers("i64"), hint(s.result)),
+            w_);
+      }
+      case Stmt::Kind::load: return emit_load(s);
+      case Stmt::Kind::store: return emit_store(s);
+      case Stmt::Kind::loop: return emit_loop(s);
+      case Stmt::Kind::reduce: return emit_reduce(s);
+      case Stmt::Kind::scan: return emit_scan(s);
+      case Stmt::Kind::par: break;
+    }
+    TENON_CHECK(false, "par inside the par nest");
+  }
+  static bool is_bf16(const Stmt& constant) {
+    const Scalar& c = constant.literal;
+    const float value = c.is_int ? static_cast<float>(c.i) : static_cast<float>(c.d);
+    return constant.type == DType::f32 && (std::bit_cast<uint32_t>(value) & 0xffff) == 0;
+  }
+
+  std::map<Ref, std::pair<Int, Int>> tiles_;  // by the variable that counts them: elements of one and of all
+  std::vector<Prefetch> prefetches_;
+  std::string fault_;                      // the address of the fault word
+  std::vector<Carried>* scans_ = nullptr;  // of the innermost `for`
+  size_t next_scan_ = 0;
+};
+
+}  // namespace
+
+std::string emit_llvm(const Kernel& kernel, Isa isa) {
+  Kernel expanded = kernel;
+  expand_math(expanded);
+  return Emitter(expanded, isa).run();
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,578 @@
+// See kernel_draft.h. Walks from results to operands, rewriting indices on the way; what depends on par axes only lands before the
+// inner loops; a reduction opens a loop of its own when its result is first needed.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "jit/lower/index_maps.h"
+#include "jit/lower/kernel_draft.h"
+#include "jit/lower/rematerialization.h"
+#include "src/ops/names.h"
+#include "src/ops/rules.h"
+
+namespace tenon::jit {
+namespace {
+
+class Lowering final : public Evaluator {
+ public:
+  Lowering(const LowerInput& in, const std::vector<DomainDim>& domain, std::vector<LoopAxis> axes)
+      : Evaluator(in.graph),
+        in_(in),
+        domain_(domain),
+        axes_(std::move(axes)),
+        index_(dims(), axes_),
+        kept_rows_(in, axes_) {
+    for (ValueId v : in.members) member_.insert(v);
+    for (ValueId v : in.members)
+      if (kind(v) == Kind::reduce && !in_.is_sum(v))
+        reduces_.push_back(v);
+      else if (kind(v) == Kind::scan)
+        has_scan_ = true;
+  }
+
+  // ---- Evaluator: what index_maps.cc needs ----
+  const IndexMath& index() const override { return index_; }
+  const std::vector<LoopAxis>& axes() const override { return axes_; }
+  bool failed() const override { return request_.has_value(); }
+  // Division costs the CPU more than storing a reshape under the shape of what it reshapes, which fusion does otherwise.
+  bool may_divide() const override {
+    if (in_.members.size() > 1) return false;
+    const Node& only = graph().node(in_.members[0]);
+    const bool dense = in_.strides(in_.members[0]) == dense_strides(dims(), only.type.shape);
+    return in_.target == Target::gpu || (only.op == ops::reshape && !dense);
+  }
+  bool may_split(uint32_t axis) const override { return !has_scan_ || !axes_[axis].inner; }
+  Ref fail(Request request) override {
+    if (!request_) request_ = std::move(request);
+    return 0;
+  }
+  Ref emit(Stmt stmt, DType type, int extra_depth = 0) {
+    int depth = extra_depth;
+    for (Ref a : stmt.args) depth = std::max(depth, depth_[a]);
+    stmt.type = type;
+    stmt.result = new_ref(type, depth);
+    block_at(depth).push_back(std::move(stmt));
+    return static_cast<Ref>(proto_.kernel.types.size() - 1);
+  }
+  Ref scalar_op(OpId op, std::vector<Ref> args, DType type) override {
+    Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
+    return emit(std::move(s), type);
+  }
+  // Nobody could ask a GPU afterwards without waiting for it.
+  Ref checked_op(const Node& node, OpId op, std::vector<Ref> args, DType type) override {
+    Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
+    const Fault& fault = tenon::op(op).fault;
+    if (!fault.what.empty() && in_.target == Target::cpu && is_integer(proto_.kernel.types[s.args.back()]) &&
+        !(fault.of_last && is_sure(fault, s.args)))
+      s.fault = proto_.fault_number(static_cast<ValueId>(&node - graph().nodes.data()));
+    return emit(std::move(s), type);
+  }
+  Ref cast_to(Ref value, DType type) override {
+    if (proto_.kernel.types[value] == type) return value;
+    return emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, type);
+  }
+  // An f32 that a narrow float can hold: what a cast the graph asks for leaves behind.
+  Ref round_to(Ref value, DType narrow) {
+    const Ref r = emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, DType::f32);
+    block_at(depth_[r]).back().type = narrow;
+    stored_[r] = r;
+    return r;
+  }
+  // r, the value of v, as a tensor would hold it: a 16-bit float is rounded for a reader whose result jumps.
+  Ref as_stored(ValueId v, Ref r) {
+    const DType type = graph().type(v).dtype;
+    if (!is_narrow(type)) return r;
+    if (auto it = stored_.find(r); it != stored_.end()) return it->second;
+    return stored_[r] = round_to(r, type);
+  }
+  Ref literal(DType type, Scalar value) override {
+    return emit(Stmt{.kind = Stmt::Kind::constant, .literal = value}, type);
+  }
+  Ref size_value(Dim d) override {
+    if (d.is_const()) return literal(DType::i64, Scalar::of(d.value()));
+    return emit(Stmt{.kind = Stmt::Kind::size, .size = proto_.size_number(d)}, DType::i64);
+  }
+  std::optional<Ref> load_dense(ValueId v, const Index& position) override {
+    if (member_.count(v)) return {};
+    const auto strides = in_.strides(v);
+    const TensorType& type = graph().type(v);
+    if (!strides || *strides != dense_strides(dims(), type.shape)) return {};
+    return load_tensor(v, position);
+  }
+  // The value of an index, as i64.
+  Ref index_value(const Index& at) override {
+    Ref sum = kNoRef;
+    auto plus = [&](Ref r) { sum = sum == kNoRef ? r : scalar_op(ops::add, {sum, r}, DType::i64); };
+    for (const IndexTerm& t : at.terms) {
+      Ref v = t.id;
+      if (!t.dynamic) {
+        fixed_.insert(t.id);
+        v = emit(Stmt{.kind = Stmt::Kind::index, .size = static_cast<int>(t.id)}, DType::i64,
+                 axes_[t.id].inner ? 1 : 0);
+      }
+      plus(t.coef == Dim(1) ? v : scalar_op(ops::mul, {v, size_value(t.coef)}, DType::i64));
+    }
+    if (at.offset != Dim(0) || sum == kNoRef) plus(size_value(at.offset));
+    return sum;
+  }
+  Ref eval(ValueId v, const Indices& at) override {
+    if (failed()) return 0;
+    auto key = std::pair(v, at);
+    for (Scope* s : {scopes_.empty() ? nullptr : &scopes_.back(), &par_})
+      if (s)
+        if (auto hit = s->memo.find(key); hit != s->memo.end()) return hit->second;
+    // What a loop that is still open has stored is not there yet in the loops it needs first.
+    if (auto it = kept_.find(key); it != kept_.end() && !scopes_.empty() && !is_open(it->second.scope))
+      return remember(key, emit_load(it->second.local, it->second.type, inner_linear()));
+    Ref r = eval_new(v, at);
+    if (failed()) return 0;
+    if (keep_rows_ && depth_[r] == 1 && kept_rows_.keeps(v)) keep(key, r);
+    return remember(key, r);
+  }
+
+  // ---- the group ----
+  Lowered run() {
+    const bool has_reduce = !reduces_.empty();
+    keep_rows_ = true;
+    build();
+    if (request_) return {request_, {}};
+    Schedule s = plan();
+    // Rows kept in locals belong to one lane: they are recomputed instead.
+    if (s.simd_par && has_reduce && !kept_.empty()) {
+      reset();
+      keep_rows_ = false;
+      build();
+      if (request_) return {request_, {}};
+      s = plan();
+    }
+    if (!has_reduce && !has_scan_ &&
+        s.classes.size() >
+            1) {  // the vector axis of nested maps becomes an inner loop, or those it runs around do
+      bool around = false;
+      for (int c = s.par.back() + 1; c < static_cast<int>(s.classes.size()); ++c) {
+        if (!is_narrow(merged_extent(dims(), axes_, s.classes[c]))) continue;
+        for (uint32_t a : s.classes[c]) axes_[a].inner = around = true;
+      }
+      if (!around)
+        for (uint32_t a : s.classes[s.par.back()]) axes_[a].inner = true;
+      reset();
+      build();
+      if (request_) return {request_, {}};
+      s = plan();
+    }
+    proto_.body = std::move(par_.block);
+    return {{}, finish(in_, axes_, s, std::move(proto_))};
+  }
+
+ private:
+  using Key = std::pair<ValueId, Indices>;
+  struct Scope {
+    int number = 0;
+    Block block;
+    std::map<Key, Ref> memo;
+  };
+
+  // A value in a local, an element for each point of the inner axes.
+  struct Kept {
+    int local;
+    DType type;
+    int scope;  // the number of the one that stores it
+  };
+
+  Kind kind(ValueId v) const { return op(graph().node(v).op).kind; }
+
+  void reset() {
+    proto_ = Proto();
+    depth_.clear();
+    par_ = Scope();
+    scopes_.clear();
+    kept_.clear();
+    fixed_.clear();
+    stored_.clear();
+  }
+
+  Ref new_ref(DType type, int depth) {
+    proto_.kernel.types.push_back(type);
+    proto_.kernel.names.emplace_back();
+    depth_.push_back(depth);
+    return static_cast<Ref>(proto_.kernel.types.size() - 1);
+  }
+  Block& block_at(int depth) {
+    if (depth == 0) return par_.block;
+    if (scopes_.empty()) {
+      fail({Request::Kind::decline, 0, {}, {}, "a value along the reduced axis is used outside its loop"});
+      return par_.block;
+    }
+    return scopes_.back().block;
+  }
+  Ref remember(const Key& key, Ref r) {
+    (depth_[r] == 0 || scopes_.empty() ? par_ : scopes_.back()).memo.emplace(key, r);
+    return r;
+  }
+
+  // Whether the last operand is a number that is no fault.
+  bool is_sure(const Fault& fault, const std::vector<Ref>& args) const {
+    const Stmt* last = definition(par_.block, args.back());
+    for (const Scope& s : scopes_)
+      if (!last) last = definition(s.block, args.back());
+    if (!last || last->kind != Stmt::Kind::constant) return false;
+    std::vector<int64_t> operands(args.size());
+    operands.back() = last->literal.i;
+    return !fault.eval(operands.data());
+  }
+
+  int buffer_number(ValueId v) {
+    for (size_t i = 0; i < proto_.buffers.size(); ++i)
+      if (proto_.buffers[i] == v) return static_cast<int>(i);
+    proto_.buffers.push_back(v);
+    return static_cast<int>(proto_.buffers.size() - 1);
+  }
+
+  int depth_of(const Index& at) const {
+    int depth = 0;
+    for (const IndexTerm& t : at.terms)
+      depth = std::max(depth, t.dynamic ? depth_[t.id] : (axes_[t.id].inner ? 1 : 0));
+    return depth;
+  }
+  Ref load_tensor(ValueId v, const Index& address, int least_depth = 0) {
+    const DType type = graph().type(v).dtype;
+    const Ref r = emit_load(buffer_number(v), compute_type(type), address, least_depth);
+    if (is_narrow(type)) stored_[r] = r;
+    return r;
+  }
+  // Addresses are numbers of proto_.accesses until finish().
+  Ref emit_load(int buffer, DType type, const Index& address, int least_depth = 0) {
+    Stmt s{.kind = Stmt::Kind::load, .buffer = buffer, .size = static_cast<int>(proto_.accesses.size())};
+    proto_.accesses.push_back({address, false});
+    proto_.loads[buffer].push_back(address);
+    for (const IndexTerm& t : address.terms)
+      if (t.dynamic) s.args.push_back(t.id);  // for the depth only; dropped in finish()
+    return emit(std::move(s), type, std::max(least_depth, depth_of(address)));
+  }
+  void emit_store(int buffer, const Index& address, Ref value) {
+    int depth = std::max(depth_of(address), scopes_.empty() ? 0 : 1);
+    Stmt s{.kind = Stmt::Kind::store,
+           .args = {value},
+           .buffer = buffer,
+           .size = static_cast<int>(proto_.accesses.size())};
+    proto_.accesses.push_back({address, true});
+    if (buffer < kLocalBase) proto_.stores.push_back(address);
+    block_at(depth).push_back(std::move(s));
+  }
+
+  Ref moved(const Node& n, const Indices& at) {
+    const Ref r = find_move(n.op)(*this, n, at);
+    if (n.op == ops::full) stored_[r] = r;
+    return r;
+  }
+  Ref eval_new(ValueId v, const Indices& at) {
+    const Node& n = graph().node(v);
+    const Op& row = op(n.op);
+    if (!member_.count(v)) {
+      if (auto strides = in_.strides(v)) {
+        // Inside the loops whose axes index it, even with stride 0: they may be empty, and the tensor with them.
+        int depth = 0;
+        for (const Index& i : at) depth = std::max(depth, depth_of(i));
+        return load_tensor(v, index_.linear(at, *strides), depth);
+      }
+      if (row.kind == Kind::input)
+        if (find_move(n.op)) return moved(n, at);  // full, iota, dim
+      if (!row.view) {
+        return fail(
+            {Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not available to this group"});
+      }
+    }
+    if (find_move(n.op)) return moved(n, at);
+    if (row.kind == Kind::map) {
+      std::vector<Ref> args;
+      for (ValueId o : n.inputs) args.push_back(eval(o, broadcast(at, graph().type(o).shape, n.type.shape)));
+      if (failed()) return 0;
+      if (row.jumps || !is_float(n.type.dtype))
+        for (size_t i = 0; i < args.size(); ++i) args[i] = as_stored(n.inputs[i], args[i]);
+      if (n.op == ops::cast) {
+        const DType to = n.type.dtype;
+        const bool narrows = is_narrow(to) && graph().type(n.inputs[0]).dtype != to;
+        return narrows ? round_to(args[0], to) : cast_to(args[0], compute_type(to));
+      }
+      if (n.op == ops::bitcast)
+        return emit(Stmt{.kind = Stmt::Kind::bitcast, .args = args}, compute_type(n.type.dtype));
+      return checked_op(n, n.op, std::move(args), compute_type(n.type.dtype));
+    }
+    if (row.kind == Kind::reduce) return reduce(v, at);
+    if (row.kind == Kind::scan) return scan(v, at);
+    return fail({Request::Kind::decline, 0, {}, {}, std::string(row.name) + " has no loops of its own"});
+  }
+
+  // ---- reductions ----
+  std::vector<bool> reduced_dims(const Node& n) const {
+    return *axis_flags(attr_ints(n, "axes"), graph().type(n.inputs[0]).rank());
+  }
+
+  // Index of the reduction's operand: result indices where it is kept, the inner axes where it is folded.
+  bool operand_index(ValueId v, const Indices& at, Indices* out) {
+    const Node& n = graph().node(v);
+    const Dims& shape = graph().type(n.inputs[0]).shape;
+    std::vector<bool> reduced = reduced_dims(n);
+    const bool keep = attr_as<bool>(n, "keepdims");
+    Dims inner_extents, folded;
+    Indices inner_at;
+    for (uint32_t a = 0; a < axes_.size(); ++a)
+      if (axes_[a].inner) inner_extents.push_back(axes_[a].extent), inner_at.push_back(index_.axis(a));
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (reduced[d]) folded.push_back(shape[d]);
+    Indices folded_at;
+    Request why;
+    if (!index_.reshape(inner_extents, inner_at, folded, &folded_at, &why)) {
+      if (why.kind == Request::Kind::decline) why.why = "two reductions fold different axes";
+      fail(why);
+      return false;
+    }
+    out->clear();
+    size_t k = 0, f = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (reduced[d]) {
+        out->push_back(folded_at[f++]);
+        if (keep) ++k;
+      } else {
+        out->push_back(at[k++]);
+      }
+    }
+    return true;
+  }
+
+  bool depends_on(ValueId v, ValueId target) {
+    std::vector<ValueId> work{v};
+    std::set<ValueId> seen;
+    while (!work.empty()) {
+      ValueId u = work.back();
+      work.pop_back();
+      if (u == target) return true;
+      if (u < target || !seen.insert(u).second) continue;
+      for (ValueId i : graph().node(u).inputs) work.push_back(i);
+    }
+    return false;
+  }
+
+  Ref reduce(ValueId v, const Indices& at) {
+    for (const Index& i : at)
+      if (depth_of(i) > 0)
+        return fail({Request::Kind::decline,
+                     0,
+                     {},
+                     {},
+                     graph().value_name(v) + " is read along the axes that reductions fold"});
+    // Independent reductions of the same shape share the loop.
+    std::vector<ValueId> together{v};
+    const Node& n = graph().node(v);
+    for (ValueId r : reduces_) {
+      const Node& m = graph().node(r);
+      if (r == v || par_.memo.count({r, at}) || m.type.shape != n.type.shape ||
+          reduced_dims(m) != reduced_dims(n) ||
+          graph().type(m.inputs[0]).shape != graph().type(n.inputs[0]).shape)
+        continue;
+      bool independent = true;
+      for (ValueId t : together) independent = independent && !depends_on(r, t) && !depends_on(t, r);
+      for (ValueId other : reduces_)  // and its own operands need no other open reduction
+        independent = independent && (other == r || !depends_on(r, other) || par_.memo.count({other, at}));
+      if (independent) together.push_back(r);
+    }
+    Stmt loop{.kind = Stmt::Kind::reduce};
+    scopes_.emplace_back().number = ++scope_count_;
+    for (ValueId r : together) {
+      Indices operand;
+      if (!operand_index(r, at, &operand)) return 0;
+      const Node& m = graph().node(r);
+      const DType acc = compute_type(m.type.dtype);
+      Ref y = eval(m.inputs[0], operand);
+      if (failed()) return 0;
+      if (proto_.kernel.types[y] != acc) y = to_accumulator(as_stored(m.inputs[0], y), acc);
+      loop.combine.push_back(*find_op(op(m.op).combine));
+      loop.yields.push_back(y);
+    }
+    loop.unroll = reduce_unroll(scopes_.back().block.size());
+    loop.body = std::move(scopes_.back().block);
+    scopes_.pop_back();
+    for (ValueId r : together) {
+      loop.results.push_back(new_ref(compute_type(graph().node(r).type.dtype), 0));
+      par_.memo.emplace(Key{r, at}, loop.results.back());
+    }
+    Ref result = loop.results[0];
+    par_.block.push_back(std::move(loop));
+    return result;
+  }
+  Ref to_accumulator(Ref y, DType acc) { return cast_to(y, acc); }
+
+  Ref scan(ValueId v, const Indices& at) {
+    const Node& n = graph().node(v);
+    int64_t axis = attr_int(n, "axis");
+    const int rank = n.type.rank();
+    if (rank == 0) return eval(n.inputs[0], at);
+    if (axis < 0) axis += rank;
+    const Index& along = at[axis];
+    const Dim length = n.type.shape[axis];
+    const bool whole = along.terms.size() == 1 && !along.terms[0].dynamic && axes_[along.terms[0].id].inner &&
+                       along.terms[0].coef == Dim(1) && axes_[along.terms[0].id].extent == length;
+    bool in_order = along.offset == Dim(0) && (whole || (along.terms.empty() && length == Dim(1)));
+    for (int64_t d = 0; d < rank; ++d) in_order = in_order && (d == axis || depth_of(at[d]) == 0);
+    if (scopes_.empty() || !in_order)
+      return fail({Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not read in scan order"});
+    Ref x = eval(n.inputs[0], at);
+    if (failed()) return 0;
+    x = cast_to(x, compute_type(n.type.dtype));
+    Stmt s{.kind = Stmt::Kind::scan, .op = *find_op(op(n.op).combine), .args = {x}};
+    return emit(std::move(s), compute_type(n.type.dtype), 1);
+  }
+
+  // ---- values kept between the loops of a row ----
+  Index inner_linear() {
+    Dims extents;
+    Indices at;
+    for (uint32_t a = 0; a < axes_.size(); ++a)
+      if (axes_[a].inner) extents.push_back(axes_[a].extent), at.push_back(index_.axis(a));
+    return index_.linear(at, dense_strides(dims(), extents));
+  }
+  bool is_open(int scope) const {
+    return std::ranges::any_of(scopes_, [&](const Scope& s) { return s.number == scope; });
+  }
+  int new_local(DType type) {
+    Dims extents;
+    for (const LoopAxis& a : axes_)
+      if (a.inner) extents.push_back(a.extent);
+    proto_.locals.push_back({type, dims().product(extents)});
+    return kLocalBase + static_cast<int>(proto_.locals.size()) - 1;
+  }
+  void keep(const Key& key, Ref value) {
+    const DType type = proto_.kernel.types[value];
+    const Kept kept{new_local(type), type, scopes_.empty() ? 0 : scopes_.back().number};
+    kept_[key] = kept;
+    emit_store(kept.local, inner_linear(), value);
+  }
+
+  // ---- sums over the par axes ----
+  bool is_output_of_sum(ValueId o) const {
+    return std::ranges::any_of(in_.sums, [&](const LowerInput::Sum& s) { return s.output == o; });
+  }
+  // The element of the row at hand joins those of the rows before.
+  void add_up(const LowerInput::Sum& sum) {
+    const Node& n = graph().node(sum.fold);
+    const DType type = compute_type(n.type.dtype);
+    const OpId fold = *find_op(op(n.op).combine);
+    Indices at;
+    if (!output_index(n.inputs[0], true, &at)) return;
+    const Ref y = eval(n.inputs[0], at);
+    if (failed()) return;
+    const int local = new_local(type);
+    const Ref old = emit_load(local, type, inner_linear());
+    emit_store(local, inner_linear(), scalar_op(fold, {old, cast_to(y, type)}, type));
+    proto_.sums.push_back({sum.output, local, fold});
+  }
+
+  // ---- outputs ----
+  // A full output has an element for every point of the domain, a reduced one for every point of the par axes.
+  bool is_full(ValueId o) {
+    if (reduces_.empty()) return true;
+    Dims whole;
+    for (const DomainDim& d : domain_) whole.push_back(d.extent);
+    return dims().product(graph().type(o).shape) == dims().product(whole);
+  }
+
+  void build() {
+    // Reductions first, so that no loop is open when one starts and rows are kept by the first loop that computes them.
+    for (ValueId r : reduces_) {
+      Indices at;
+      if (!output_index(r, false, &at)) return;
+      eval(r, at);
+      if (failed()) return;
+    }
+    std::vector<ValueId> full, reduced;
+    for (ValueId o : in_.outputs)
+      if (!is_output_of_sum(o)) (is_full(o) ? full : reduced).push_back(o);
+    auto store_all = [&](const std::vector<ValueId>& outputs, bool inner_too) {
+      std::vector<std::pair<Index, Ref>> done;
+      for (ValueId output : outputs) {
+        const auto [o, strides] = in_.written(output);
+        Indices at;
+        if (!output_index(o, inner_too, &at)) return;
+        // Stores round to the buffer's dtype themselves.
+        const bool casts =
+            graph().node(o).op == ops::cast && compute_type(graph().type(o).dtype) == DType::f32;
+        Ref r = eval(casts ? graph().node(o).inputs[0] : o, at);
+        if (failed()) return;
+        if (casts) r = cast_to(r, DType::f32);
+        done.emplace_back(index_.linear(at, strides), r);
+      }
+      for (size_t i = 0; i < outputs.size(); ++i)
+        emit_store(buffer_number(outputs[i]), done[i].first, done[i].second);
+    };
+    const bool loops = std::any_of(axes_.begin(), axes_.end(), [](const LoopAxis& a) { return a.inner; });
+    if (!full.empty() || !in_.sums.empty()) {
+      if (loops) scopes_.emplace_back().number = ++scope_count_;
+      store_all(full, true);
+      for (const LowerInput::Sum& sum : in_.sums)
+        if (!failed()) add_up(sum);
+      if (failed()) return;
+      if (loops) {
+        Stmt loop{.kind = Stmt::Kind::loop, .body = std::move(scopes_.back().block)};
+        scopes_.pop_back();
+        par_.block.push_back(std::move(loop));
+      }
+    }
+    store_all(reduced, false);
+  }
+
+  // Shapes are matched with the domain's; a cut axis contributes its segment's start.
+  bool output_index(ValueId o, bool full, Indices* at) {
+    Dims extents;
+    Indices here;
+    for (uint32_t d = 0; d < domain_.size(); ++d) {
+      if (!full && domain_[d].folded) continue;
+      extents.push_back(domain_[d].extent);
+      Index sum;
+      for (uint32_t a = 0; a < axes_.size(); ++a)
+        if (axes_[a].dim == d) sum = index_.add(sum, index_.scale(index_.axis(a), axes_[a].weight));
+      here.push_back(std::move(sum));
+    }
+    Request why;
+    if (!index_.reshape(extents, here, graph().type(o).shape, at, &why)) {
+      if (why.kind == Request::Kind::decline)
+        why.why = graph().value_name(o) + " has another shape than the group's loops";
+      fail(why);
+      return false;
+    }
+    return true;
+  }
+
+  Schedule plan() {
+    std::vector<bool> fixed(axes_.size(), false);
+    for (uint32_t a : fixed_) fixed[a] = true;
+    return schedule(dims(), axes_, proto_.accesses, fixed, has_scan_);
+  }
+
+  const LowerInput& in_;
+  const std::vector<DomainDim>& domain_;
+  std::vector<LoopAxis> axes_;
+  IndexMath index_;
+  std::set<ValueId> member_;
+  std::vector<ValueId> reduces_;
+  bool has_scan_ = false;
+  bool keep_rows_ = true;
+  std::optional<Request> request_;
+
+  Proto proto_;
+  std::vector<int> depth_;  // per Ref: 0 par level, 1 inner
+  Scope par_;
+  std::vector<Scope> scopes_;  // open inner loops
+  std::map<Key, Kept> kept_;
+  int scope_count_ = 0;
+  KeptRows kept_rows_;
+  std::set<uint32_t> fixed_;
+  std::map<Ref, Ref> stored_;  // of narrow floats, the number that their tensor holds
+};
+
+}  // namespace
+
+Lowered lower_axes(const LowerInput& in, const std::vector<DomainDim>& domain, std::vector<LoopAxis> axes) {
+  return Lowering(in, domain, std::move(axes)).run();
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,145 @@
+// See lower.h. The way: pick the axes of the group's domain and evaluate every output at their indices (evaluate.cc).
+// Where an axis has to be split or cut, start again with the new axes. What comes out is split and tiled.
+#include "jit/lower/lower.h"
+
+#include <algorithm>
+
+#include "jit/lower/kernel_draft.h"
+#include "jit/lower/scatter.h"
+#include "jit/transform/blocked_column_sums.h"
+#include "jit/transform/split_reduction.h"
+#include "jit/transform/tile.h"
+#include "src/ops/names.h"
+#include "src/ops/rules.h"
+
+namespace tenon::jit {
+namespace {
+
+constexpr int kMostCuts = 64;  // of a group that could be smaller
+
+// What the group loops over: the operand of its reductions or scan, else its first output.
+Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
+  const Graph& g = in.graph;
+  ValueId root = in.written(in.outputs[0]).value;
+  std::vector<bool> inner;
+  bool folds = false, scans = false;
+  for (ValueId v : in.members) {
+    const Node& n = g.node(v);
+    const Kind kind = op(n.op).kind;
+    if (kind != Kind::reduce && kind != Kind::scan) continue;
+    if (folds && (kind == Kind::scan || scans))
+      return unsupported("a scan shares its loops with no other fold");
+    scans = scans || kind == Kind::scan;
+    if (folds) continue;
+    if (in.is_sum(v)) continue;
+    folds = true;
+    root = n.inputs[0];
+    const int rank = g.type(root).rank();
+    inner = *axis_flags(kind == Kind::scan ? std::vector{attr_int(n, "axis")} : attr_ints(n, "axes"), rank);
+  }
+  const Dims& shape = g.type(root).shape;
+  std::vector<DomainDim> domain;
+  for (size_t d = 0; d < shape.size(); ++d) domain.push_back({shape[d], !inner.empty() && inner[d]});
+  return domain;
+}
+
+bool is_dense_reshape(const LowerInput& in, ValueId output) {
+  return in.graph.node(output).op == ops::reshape &&
+         in.strides(output) == dense_strides(*in.graph.dims, in.graph.type(output).shape);
+}
+
+Result<std::vector<LoweredKernel>> lower_as(LowerInput in) {
+  if (in.target == Target::gpu) in.sums = sums_beside_rows(in);
+  std::vector<LoweredKernel> kernels;
+  DimTable& dims = *in.graph.dims;
+  bool empty = true;
+  for (ValueId o : in.outputs) empty = empty && dims.product(in.graph.type(o).shape) == Dim(0);
+  if (empty) return kernels;  // nothing to write
+  bool scatters = false;
+  for (ValueId v : in.members) scatters = scatters || is_scatter(in.graph.node(v).op);
+  TENON_ASSIGN(std::vector<DomainDim> domain, domain_of(in));
+  std::vector<std::vector<LoopAxis>> work(1);
+  for (uint32_t d = 0; d < domain.size(); ++d)
+    work[0].push_back({domain[d].extent, Dim(0), domain[d].folded, d, Dim(1)});
+  bool folds = false;
+  for (ValueId v : in.members) {
+    const Kind kind = op(in.graph.node(v).op).kind;
+    folds = folds || kind == Kind::reduce || kind == Kind::scan;
+  }
+  for (int tries = 0; !work.empty(); ++tries) {
+    if (tries > kMostCuts && in.members.size() > 1)
+      return unsupported("the loops need more than " + std::to_string(kMostCuts) + " cuts");
+    std::vector<LoopAxis> axes = work.back();
+    work.pop_back();
+    Lowered outcome = lower_axes(in, domain, axes);
+    if (outcome.kernel) {
+      if (!in.sums.empty()) {
+        if (!work.empty() || !kernels.empty()) return unsupported("sums beside rows that are cut in pieces");
+        TENON_ASSIGN(kernels, rows_in_blocks(std::move(*outcome.kernel), in));
+        continue;
+      }
+      if (in.target == Target::gpu && walks_again(*outcome.kernel, dims))
+        return unsupported("on a GPU columns and channels are walked along once");
+      for (LoweredKernel& k : split_reduction(std::move(*outcome.kernel), dims, in.target)) {
+        if (in.target == Target::cpu)
+          k.kernel = tile_transposed(tile_columns(std::move(k.kernel), k.sizes), k.sizes);
+        kernels.push_back(std::move(k));
+      }
+      continue;
+    }
+    const Request& r = *outcome.request;
+    if (r.kind == Request::Kind::decline) return unsupported(r.why);
+    const LoopAxis axis = axes[r.axis];
+    if (r.kind == Request::Kind::split) {
+      auto outer = dims.divide(axis.extent, r.inner_extent);
+      TENON_CHECK(outer.has_value(), "a split divides its axis");
+      axes[r.axis] = {*outer, Dim(0), axis.inner, axis.dim, dims.mul(axis.weight, r.inner_extent)};
+      axes.insert(axes.begin() + r.axis + 1, {r.inner_extent, axis.start, axis.inner, axis.dim, axis.weight});
+      work.push_back(std::move(axes));
+      continue;
+    }
+    if (folds && axis.inner) return unsupported("a concatenation or padding runs along the folded axis");
+    Dims bounds{Dim(0)};
+    bounds.insert(bounds.end(), r.bounds.begin(), r.bounds.end());
+    bounds.push_back(axis.extent);
+    for (size_t i = bounds.size() - 1; i-- > 0;) {  // the first piece is lowered first
+      LoopAxis& segment = axes[r.axis] = axis;
+      segment.extent = dims.sub(bounds[i + 1], bounds[i]);
+      if (segment.extent == Dim(0)) continue;
+      segment.start = dims.add(axis.start, bounds[i]);
+      segment.pieces.push_back(r.piece);
+      segment.pieces.back().piece = static_cast<int>(r.piece.step > 0 ? i : bounds.size() - 2 - i);
+      work.push_back(axes);
+    }
+  }
+  if (scatters) {  // so far the operand has been copied
+    TENON_ASSIGN(auto updates, lower_scatter(in));
+    kernels.push_back(std::move(updates[0]));
+  }
+  for (const LoweredKernel& k : kernels)
+    for (Dim d : k.sizes)
+      if (dims.is_overflow(d)) return unsupported("a size of the loops that no number holds");
+  if (kernels.size() > 1)
+    for (size_t i = 0; i < kernels.size(); ++i) kernels[i].kernel.name += "_" + std::to_string(i);
+  return kernels;
+}
+
+}  // namespace
+
+LowerInput::Output LowerInput::written(ValueId output) const {
+  if (!under_operand_shape || !is_dense_reshape(*this, output)) return {output, *strides(output)};
+  ValueId operand = graph.node(output).inputs[0];
+  while (graph.node(operand).op == ops::reshape && !strides(operand)) operand = graph.node(operand).inputs[0];
+  return {operand, dense_strides(*graph.dims, graph.type(operand).shape)};
+}
+
+Result<std::vector<LoweredKernel>> lower(const LowerInput& input) {
+  Result<std::vector<LoweredKernel>> kernels = lower_as(input);
+  if (kernels.ok() || !is_dense_reshape(input, input.outputs[0])) return kernels;
+  LowerInput in = input;
+  in.under_operand_shape = true;
+  Result<std::vector<LoweredKernel>> under = lower_as(in);
+  return under.ok() ? under : kernels;
+}
+
+}  // namespace tenon::jit

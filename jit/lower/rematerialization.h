@@ -1,0 +1,33 @@
+// kept_rows: which values of a group stand in a local of a row's length, because several loops over the row read them and
+// computing them anew costs more. What costs more is schedule.h's. Tested by tests/golden/jit/lower_*.tn.
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "jit/analysis/index.h"
+#include "jit/lower/lower.h"
+
+namespace tenon::jit {
+
+class KeptRows {
+ public:
+  KeptRows(const LowerInput& in, const std::vector<LoopAxis>& axes);
+  bool keeps(ValueId v);
+
+ private:
+  bool worth_keeping(ValueId v);
+  int loops_using(ValueId v) const;
+  int64_t stream_bytes(ValueId v);
+  bool member_or_view(ValueId v) const;
+  Kind kind(ValueId v) const { return op(in_.graph.node(v).op).kind; }
+
+  const LowerInput& in_;
+  const std::vector<LoopAxis>& axes_;
+  std::set<ValueId> member_;
+  std::vector<ValueId> reduces_;
+  std::map<ValueId, bool> worth_;
+};
+
+}  // namespace tenon::jit

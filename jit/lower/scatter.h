@@ -1,0 +1,13 @@
+// scatter and index_put as two kernels: the operand is copied, then the updates are written one after another in the
+// order of their indices (the last one wins, or all are added), in parallel over the other axes.
+// Tested by tests/golden/golden_test.cc, tests/unit/runtime/run_test.cc.
+#pragma once
+
+#include "jit/lower/lower.h"
+
+namespace tenon::jit {
+
+bool is_scatter(OpId op);
+Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& input);
+
+}  // namespace tenon::jit

@@ -1,0 +1,31 @@
+// link: a relocatable x86-64 ELF object in memory becomes running code in the pool. Only what our emitter needs: one
+// block per object, calls into a fixed table of C functions, no global data, no constructors, no unwind tables. Every
+// offset is checked, so a damaged object is a Status. Tested by tests/unit/jit/compiler_test.cc.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+
+namespace tenon::jit {
+
+struct Linked {
+  std::shared_ptr<void> memory;
+  size_t bytes = 0;
+  struct Symbol {
+    void* address;
+    size_t size;
+  };
+  std::map<std::string, Symbol, std::less<>> functions;  // the global functions the object defines
+};
+
+// The C function that code may call by this name, or null: memcpy, fmaf, ..., those of host_call.h
+void* runtime_symbol(std::string_view name);
+
+Result<Linked> link(std::string_view object);
+
+}  // namespace tenon::jit

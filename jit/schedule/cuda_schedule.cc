@@ -1,0 +1,451 @@
+// See cuda_schedule.h.
+#include "jit/schedule/cuda_schedule.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <optional>
+
+#include "jit/analysis/transposing.h"
+#include "jit/schedule/cuda_maps.h"
+#include "jit/schedule/cuda_rows.h"
+#include "jit/transform/join_online_reductions.h"
+#include "src/base/align.h"
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+using Form = CudaSchedule::Form;
+using Locals = CudaSchedule::Locals;
+
+constexpr int kBlock = 256, kSmallestBlock = 64;
+constexpr int64_t kKeptShare = 2;       // of a thread's registers, the part that keeps a row
+constexpr int64_t kOfWideIndices = 16;  // registers that addresses of 64 bits take
+constexpr int kMostChunks = 8;          // steps of a row that a thread keeps
+constexpr int kBlocksPerMultiprocessor = 32;
+constexpr int kTile = 64, kSmallTile = 32;  // elements on a side
+constexpr int kShortestRun = 32;            // bytes: what memory gives at once
+constexpr int kMostAhead = 16;
+constexpr int kMostRows = 32;             // threads that share a column
+constexpr int64_t kFewestSteps = 4;       // of each of them
+constexpr int64_t kFoldsBytes = 1 << 10;  // of shared memory, for what folds exchange
+constexpr int kFirstWithClusters = 90;    // architecture
+constexpr int kMostBlocksOfCluster = 8;   // that every device takes
+constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
+
+// visit(statement, variable of the simd axis it stands in or kNoRef), outer statements first.
+template <class Visit>
+void each_statement(const Block& block, const Visit& visit, Ref simd = kNoRef) {
+  for (const Stmt& s : block) {
+    visit(s, simd);
+    each_statement(s.body, visit, s.simd ? s.axes.back().var : simd);
+  }
+}
+
+// Whether every access to neighbours starts at a multiple of `vector` elements, and no simd axis ends within one if `whole`.
+// map: its crossing statements have their neighbours along its other axis.
+struct Alignment {
+  bool aligned = true, whole = true;
+};
+Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vector, int64_t bytes,
+                       const TransposingMap* map = nullptr) {
+  Alignment result;
+  if (map) result.whole = extent_value(map->across.extent, sizes.data()) % vector == 0;
+  each_statement(k.body, [&](const Stmt& s, Ref simd) {
+    if (map && map->crosses(s)) simd = map->across.var;
+    if (s.simd) {
+      const Axis* tiles = tiled_axis(k, s.axes.back());
+      const Extent& e = tiles ? tiles->extent : s.axes.back().extent;
+      if (extent_value(e, sizes.data()) % vector != 0) result.whole = false;
+      if (tiles && extent_value(tiles->by, sizes.data()) % vector != 0) result.aligned = result.whole = false;
+    }
+    if ((s.kind != K::load && s.kind != K::store) || simd == kNoRef) return;
+    bool together = false;
+    int64_t rest = 0;
+    for (const Term& t : s.address) {
+      const int64_t scale = t.size < 0 ? t.factor : t.factor * sizes[t.size];
+      if (t.var == simd && scale == 1)
+        together = true;
+      else
+        rest |= scale;
+    }
+    const bool local = k.buffers[s.buffer].role == Buffer::Role::local;
+    const int64_t width = int64_t{vector} * size_of(k.buffers[s.buffer].type);
+    if (together && (rest % vector != 0 || (!local && std::min<int64_t>(width, 16) > bytes)))
+      result.aligned = false;
+  });
+  return result;
+}
+
+// A map that transposes, in tiles, where that pays: there are runs worth the name along both axes, and enough tiles for all
+// multiprocessors. False: `s` stays as it is.
+bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const CudaDevice& device,
+              int64_t alignment, int ease, CudaSchedule& s) {
+  const int64_t along = extent_value(map.along.extent, sizes.data()),
+                across = extent_value(map.across.extent, sizes.data()),
+                elements = par_iterations(map.kernel, sizes.data(), 1);
+  int narrowest = 8;
+  int64_t widths = 0;  // of an element of every tile
+  for (size_t i : map.crossing) {
+    const int width = static_cast<int>(size_of(map.kernel.buffers[map.statement(i).buffer].type));
+    narrowest = std::min(narrowest, width);
+    widths += width;
+  }
+  if (std::min(along, across) * narrowest < kShortestRun) return false;
+  if (elements < int64_t{device.multiprocessors} * kSmallTile * kSmallTile) return false;
+  // As many blocks as threads allow should fit beside each other.
+  const int64_t blocks = device.threads_per_multiprocessor / kBlock,
+                room = std::min(device.shared_bytes / blocks, int64_t{48} << 10);
+  int side = kTile;
+  if (elements < int64_t{2} * device.multiprocessors * side * side || side * (side + 1) * widths > room)
+    side = kSmallTile;
+  auto length = [](int64_t extent, int most) {
+    return static_cast<int>(
+        std::min<int64_t>(most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)))));
+  };
+  CudaSchedule tiled = s;
+  tiled.form = Form::tiled;
+  tiled.team = s.block;
+  tiled.along = length(along, side);
+  tiled.across = length(across, side);
+  // A short axis makes tiles longer along the other.
+  if (tiled.along < side)
+    tiled.across = length(across, std::min(kBlock, side * side / tiled.along));
+  else
+    tiled.along = length(along, std::min(kBlock, side * side / tiled.across));
+  int64_t bytes = 0;
+  for (size_t i : map.crossing)
+    bytes += cuda_tile_bytes(tiled, map.kernel.buffers[map.statement(i).buffer].type);
+  if (bytes > device.shared_bytes) return false;
+  for (int v = ease >= 2 ? 1 : std::max(1, 4 / narrowest); v >= 1; v /= 2) {
+    const Alignment a = alignment_of(map.kernel, sizes, v, alignment, &map);
+    if (tiled.along * tiled.across < kBlock * v || (!a.aligned && v > 1)) continue;
+    tiled.vector = v;
+    tiled.whole = a.whole;
+    s = tiled;
+    return true;
+  }
+  return false;
+}
+
+// Bytes of the widest element that lanes read or write side by side.
+int widest_neighbour(const Kernel& k) {
+  int widest = 1;
+  each_statement(k.body, [&](const Stmt& s, Ref simd) {
+    const bool lanes =
+        std::any_of(s.address.begin(), s.address.end(), [&](const Term& t) { return t.var == simd; });
+    if (simd != kNoRef && lanes && k.buffers[s.buffer].role != Buffer::Role::local)
+      widest = std::max(widest, static_cast<int>(size_of(k.buffers[s.buffer].type)));
+  });
+  return widest;
+}
+
+// The farthest element that some access reaches, or the most that some loops or a size count; nothing where values decide.
+std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes) {
+  std::map<Ref, int64_t> last;
+  int64_t most = 0;
+  for (int64_t size : sizes) most = std::max(most, size < 0 ? -size : size);  // offsets may be negative
+  bool known = true;
+  auto note = [&](__int128 n) {
+    most = static_cast<int64_t>(std::max<__int128>(most, std::min<__int128>(n, INT64_MAX)));
+  };
+  auto walk = [&](auto& self, const Block& block) -> void {
+    for (const Stmt& s : block) {
+      __int128 iterations = 1;
+      for (const Axis& a : s.axes) {
+        const int64_t all = a.of == kNoRef ? extent_value(a.extent, sizes.data()) : last.at(a.of);
+        last[a.var] = std::max<int64_t>(all, 1);
+        iterations = std::min<__int128>(iterations * last[a.var], INT64_MAX);
+      }
+      note(iterations);
+      if (s.kind == K::load || s.kind == K::store) {
+        __int128 sum = 0;
+        for (const Term& t : s.address) {
+          const __int128 scale = t.size < 0 ? t.factor : static_cast<__int128>(t.factor) * sizes[t.size];
+          const __int128 far = scale < 0 ? -scale : scale;
+          if (t.var != kNoRef && !last.count(t.var))
+            known = false;
+          else
+            sum += far * (t.var == kNoRef ? 1 : last.at(t.var));
+        }
+        note(sum);
+      }
+      self(self, s.body);
+    }
+  };
+  walk(walk, k.body);
+  return known ? std::optional(most) : std::nullopt;
+}
+
+// Bytes that a step of the widest reduction in order loads with these vectors, and its steps; 0: there is none.
+struct InOrder {
+  int64_t bytes = 0, steps = 0;
+};
+InOrder reduction_in_order(const Kernel& k, std::span<const int64_t> sizes, int vector) {
+  InOrder widest;
+  each_statement(k.body, [&](const Stmt& s, Ref simd) {
+    if (s.kind != K::reduce || s.simd) return;
+    InOrder here;
+    for (const Stmt& inner : s.body) {
+      if (inner.kind != K::load) continue;
+      const bool lanes = std::ranges::any_of(inner.address, [&](const Term& t) { return t.var == simd; });
+      here.bytes += size_of(k.buffers[inner.buffer].type) * (lanes ? vector : 1);
+    }
+    const Axis& axis = s.axes.back();
+    here.steps = axis.of == kNoRef ? extent_value(axis.extent, sizes.data()) : 0;
+    for (const Axis& a : k.body[0].axes)
+      if (a.var == axis.of) here.steps = extent_value(a.by, sizes.data());
+    if (here.bytes > widest.bytes) widest = here;
+  });
+  return widest;
+}
+
+// Whether threads can share the columns of a kernel: one reduction in order stands in its par nest, no other loop, and nothing is
+// stored before its end.
+bool shares_columns(const Kernel& k) {
+  const Stmt& par = k.body[0];
+  int folds = 0;
+  for (const Stmt& s : par.body) {
+    if (s.kind == K::loop || s.kind == K::scan || s.simd || (s.kind == K::store && folds == 0)) return false;
+    folds += s.kind == K::reduce;
+    if (std::ranges::any_of(s.body, [](const Stmt& i) { return !i.axes.empty() || i.kind == K::store; }))
+      return false;
+  }
+  return par.simd && folds == 1;
+}
+
+// Where there are few columns several threads of a block share the rows of each; if that is not enough, short vectors and small
+// blocks make more threads. What one loads in several steps it asks for together.
+void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device, int64_t alignment,
+             int ease, CudaSchedule& s) {
+  const InOrder single = reduction_in_order(k, sizes, 1);
+  if (single.bytes == 0) return;
+  const int64_t enough =
+      device.multiprocessors * std::max<int64_t>(device.bytes_in_flight / kBytesAhead, kBlock);
+  auto threads = [&] { return par_iterations(k, sizes.data(), s.vector) * s.rows; };
+  while (shares_columns(k) && s.rows < kMostRows && threads() < enough &&
+         single.steps >= 2 * kFewestSteps * s.rows)
+    s.rows *= 2;
+  auto run = [&] { return s.block / s.rows * s.vector * widest_neighbour(k); };  // bytes of a row
+  while (s.vector > 1 && (s.rows == 1 ? threads() < enough : threads() < enough / 2 && run() > kShortestRun))
+    s.vector /= 2;
+  s.whole = alignment_of(k, sizes, s.vector, alignment).whole;
+  while (s.rows == 1 && s.block > kSmallestBlock && threads() < int64_t{2} * device.multiprocessors * s.block)
+    s.block /= 2;
+  if (ease > 0) return;
+  const InOrder r = reduction_in_order(k, sizes, s.vector);
+  const int64_t most = std::min<int64_t>({kBytesAhead / r.bytes, r.steps / s.rows, kMostAhead});
+  s.ahead = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
+}
+
+bool has_locals(const Kernel& k) {
+  return std::any_of(k.buffers.begin(), k.buffers.end(),
+                     [](const Buffer& b) { return b.role == Buffer::Role::local; });
+}
+// Of a team; the part of one block where a cluster shares them.
+int64_t local_bytes(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes) {
+  int64_t bytes = 0;
+  if (s.cluster > 1) {
+    const int64_t own = int64_t{s.vector} * s.block, step = own * s.cluster;
+    for (const Buffer& b : k.buffers)
+      if (b.role == Buffer::Role::local)
+        bytes += (extent_value(b.length, sizes.data()) + step - 1) / step * own * size_of(b.type);
+    return bytes;
+  }
+  for (const Buffer& b : k.buffers)
+    if (b.role == Buffer::Role::local)
+      bytes += (extent_value(b.length, sizes.data()) * size_of(b.type) + 15) / 16 * 16;
+  return bytes;
+}
+
+}  // namespace
+
+int64_t registers_of_thread(const CudaSchedule& s, const CudaDevice& device) {
+  return std::min<int64_t>(device.registers / s.block, 255) - (s.wide ? kOfWideIndices : 0);
+}
+
+int64_t cuda_tile_bytes(const CudaSchedule& s, DType type) {
+  return (int64_t{s.along} * (s.across + 1) * size_of(type) + 15) / 16 * 16;
+}
+
+bool is_map(const Kernel& kernel) {
+  const Stmt& par = kernel.body[0];
+  return par.simd &&
+         std::ranges::all_of(par.body, [](const Stmt& s) { return s.axes.empty() && s.kind != K::scan; });
+}
+
+std::string describe(const CudaSchedule& s) {
+  std::string text = s.form == Form::tiled
+                         ? "tiled " + std::to_string(s.along) + "x" + std::to_string(s.across)
+                         : (s.form == Form::flat ? s.merged ? "flat merged " : "flat " : "row ") +
+                               std::to_string(s.team) + "x" + std::to_string(s.block / s.team);
+  text += " vector " + std::to_string(s.vector);
+  if (s.rows > 1) text += " rows " + std::to_string(s.rows);
+  for (unsigned a = 0; s.outer >> a; ++a)
+    if (s.outer >> a & 1) text += (s.outer & ((1u << a) - 1) ? "," : " outer ") + std::to_string(a);
+  if (s.cluster > 1) text += " cluster " + std::to_string(s.cluster);
+  if (s.locals == Locals::registers) text += " registers " + std::to_string(s.chunks);
+  if (s.locals == Locals::shared) text += " shared";
+  if (s.locals == Locals::global) text += " global";
+  if (s.ahead > 1) text += " ahead " + std::to_string(s.ahead);
+  if (s.online) text += " online";
+  return text + (s.whole ? " whole" : "") + (s.wide ? " wide" : "") + (s.approximate ? " approximate" : "");
+}
+
+CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device,
+                           int64_t alignment, int64_t longest_buffer, int ease) {
+  CudaSchedule s;
+  s.block = kBlock;
+  bool simd = k.body[0].simd;
+  s.approximate = true;
+  for (const Buffer& b : k.buffers) {
+    if (b.role == Buffer::Role::out) s.approximate = s.approximate && is_narrow(b.type);
+  }
+  const auto far = farthest(k, sizes);
+  s.wide = !far ? longest_buffer < 0 || longest_buffer > kIndex32 : *far > kIndex32;
+  s.wide = s.wide || par_iterations(k, sizes.data(), 1) > kIndex32;
+
+  if (const auto map = transposing_map(k); map && tile_map(*map, sizes, device, alignment, ease, s)) return s;
+  const int64_t most_threads = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor * kBlock;
+  const CudaRows rows(k, sizes);
+  const bool row = rows.possible() && rows.longest() > 1;
+  if (row || simd) {
+    for (int v = ease >= 2 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
+      const Alignment a = alignment_of(k, sizes, v, alignment);
+      const int64_t length = row ? rows.longest() : extent_value(k.body[0].axes.back().extent, sizes.data());
+      if (!a.aligned || length < v) continue;
+      s.vector = v;
+      s.whole = a.whole;
+      break;
+    }
+    if (s.vector == 1) s.whole = true;
+  }
+  if (!row) {
+    if (has_locals(k)) s.locals = Locals::global;
+    s.ahead = vectors_ahead(k, sizes, device, ease, s.vector);
+    if (ease == 0 && is_map(k) && merged_map(k)) s.outer = axes_of_rows(k, sizes, most_threads, s.vector, 0);
+    columns(k, sizes, device, alignment, ease, s);
+    return s;
+  }
+  s.form = Form::row;
+  const int64_t vectors = (rows.longest() + s.vector - 1) / s.vector;
+  if (vectors <= 128) {
+    s.team = static_cast<int>(
+        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, std::min<int64_t>(vectors, 32)))));
+  } else {
+    // Sums that are kept from row to row take registers too.
+    const int64_t each = rows.several() ? 2 : 4;
+    int64_t team = 128;
+    while (team < 512 && vectors > team * each) team *= 2;
+    if (vectors > team * kMostChunks) team = 1024;
+    s.team = s.block = static_cast<int>(team);
+  }
+  const int64_t iterations = par_iterations(k, sizes.data(), 1);
+  // Few rows of a map, and long ones: every vector of them has a thread of its own. And where a thread had better go across rows.
+  const bool few_rows = vectors > s.team && iterations * s.team < int64_t{device.multiprocessors} *
+                                                                      device.threads_per_multiprocessor;
+  const auto map = simd ? std::nullopt : merged_map(k);
+  const int64_t steps = (vectors + s.team - 1) / s.team;
+  if (map && (few_rows || (ease == 0 && axes_of_rows(*map, sizes, most_threads, s.vector, steps) != 0))) {
+    CudaSchedule flat = cuda_schedule(*map, sizes, device, alignment, longest_buffer, ease);
+    flat.merged = true;
+    return flat;
+  }
+  // Few other rows: a block each, though some of its threads have nothing to do.
+  if (s.team == 32 && vectors > 32 &&
+      iterations * s.team < int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4)
+    s.team = s.block = 128;
+  const int64_t chunks = (vectors + s.team - 1) / s.team;
+  const int64_t room = registers_of_thread(s, device) * 4 / kKeptShare;
+  // Steps in which a cluster goes through a row that its registers keep; 0: they do not.
+  auto kept_chunks = [&](int64_t cluster) {
+    const int64_t steps = (chunks + cluster - 1) / cluster;
+    const bool fits = ease == 0 && rows.fits_registers() && steps <= kMostChunks &&
+                      steps * s.vector * rows.kept_bytes() <= room;
+    return fits ? static_cast<int>(steps) : 0;
+  };
+  s.chunks = kept_chunks(1);
+  const int64_t shared_room = device.shared_bytes - kFoldsBytes;
+  const bool shared = local_bytes(k, s, sizes) * (s.block / s.team) <= shared_room;
+  if (s.chunks == 0 && device.architecture >= kFirstWithClusters && s.team == s.block && rows.again() &&
+      rows.fits_registers() && !(has_locals(k) && shared)) {
+    for (int c = 2; c <= kMostBlocksOfCluster && s.chunks == 0; c *= 2)
+      if ((s.chunks = kept_chunks(c)) > 0) s.cluster = c;
+    for (int c = 2; c <= kMostBlocksOfCluster && s.cluster == 1 && has_locals(k); c *= 2) {
+      CudaSchedule wider = s;
+      wider.cluster = c;
+      if (local_bytes(k, wider, sizes) <= shared_room) s.cluster = c;
+    }
+  }
+  if (s.chunks > 0) {
+    s.locals = Locals::registers;
+  } else if (s.cluster > 1) {
+    s.locals = Locals::shared;
+  } else if (has_locals(k)) {
+    s.locals = shared ? Locals::shared : Locals::global;
+  }
+  // A row that nothing keeps is gone through as seldom as can be.
+  if (s.chunks == 0 && s.cluster == 1 && s.locals != Locals::shared && rows.again())
+    if (const auto once = online_kernel(k)) {
+      CudaSchedule online = cuda_schedule(*once, sizes, device, alignment, longest_buffer, ease);
+      online.online = true;
+      return online;
+    }
+  // Few of them: a cluster goes through each, or most multiprocessors would have nothing to do.
+  if (s.chunks == 0 && s.locals == Locals::none && s.team == s.block &&
+      device.architecture >= kFirstWithClusters)
+    while (s.cluster < kMostBlocksOfCluster && iterations * s.cluster * 2 <= device.multiprocessors &&
+           vectors > int64_t{s.team} * s.cluster * kMostChunks)
+      s.cluster *= 2;
+  return s;
+}
+
+CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes,
+                       const CudaDevice& device) {
+  if (s.online) {
+    CudaSchedule once = s;
+    once.online = false;
+    return cuda_launch(*online_kernel(k), once, sizes, device);
+  }
+  if (s.merged) {
+    CudaSchedule flat = s;
+    flat.merged = false;
+    return cuda_launch(*merged_map(k), flat, sizes, device);
+  }
+  CudaLaunch launch;
+  launch.threads = s.block;
+  // Every block has scratch of its own: no more of them than threads that run at once.
+  const int64_t per_multiprocessor = s.locals == Locals::global
+                                         ? std::max(1, device.threads_per_multiprocessor / s.block)
+                                         : kBlocksPerMultiprocessor;
+  const int64_t most = device.multiprocessors * per_multiprocessor;
+  if (s.form == Form::tiled) {
+    const auto map = transposing_map(k);
+    int64_t tiles = 1;
+    for (const Axis& a : map->kernel.body[0].axes) {
+      const int64_t step = a.var == map->along.var ? s.along : a.var == map->across.var ? s.across : 1;
+      tiles *= (extent_value(a.extent, sizes.data()) + step - 1) / step;
+    }
+    launch.blocks = std::min(tiles, most);
+    for (size_t i : map->crossing)
+      launch.shared_bytes += cuda_tile_bytes(s, map->kernel.buffers[map->statement(i).buffer].type);
+    return launch;
+  }
+  const int64_t teams = s.block / s.team / s.rows, at_once = is_map(k) ? teams * s.ahead : teams;
+  int64_t count = par_iterations(k, sizes.data(), s.form == Form::flat ? s.vector : 1);
+  if (s.outer != 0) {
+    const RowsOfMap r = rows_of_map(k, sizes, s.outer, s.vector);
+    count = (r.rows + s.ahead - 1) / s.ahead * s.ahead * r.columns;
+  }
+  launch.blocks = std::min((count + at_once - 1) / at_once, most / s.cluster) * s.cluster;
+  launch.cluster = s.cluster;
+  if (s.locals == Locals::shared) launch.shared_bytes = local_bytes(k, s, sizes) * teams;
+  if (s.locals == Locals::global) {
+    launch.scratch_stride = local_bytes(k, s, sizes);
+    launch.scratch_bytes = launch.scratch_stride * teams * launch.blocks;
+  }
+  return launch;
+}
+
+}  // namespace tenon::jit

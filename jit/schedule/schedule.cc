@@ -1,0 +1,189 @@
+// See schedule.h. Tested by tests/unit/jit/schedule_test.cc.
+#include "jit/schedule/schedule.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tenon::jit {
+namespace {
+
+Dim coefficient(const Index& address, uint32_t axis) {
+  const IndexTerm* t = address.find_axis(axis);
+  return t ? t->coef : Dim(0);
+}
+
+// Outer and inner axis run as one loop when every access steps over them as over one.
+bool mergeable(DimTable& dims, const std::vector<LoopAxis>& axes, uint32_t outer, uint32_t inner,
+               const std::vector<Access>& accesses) {
+  return std::all_of(accesses.begin(), accesses.end(), [&](const Access& a) {
+    return coefficient(a.address, outer) == dims.mul(coefficient(a.address, inner), axes[inner].extent);
+  });
+}
+
+// Unit steps make vector loads, other steps make gathers; those with long steps touch a line for each element, and so do indices
+// that are loaded: they change along every axis that has no step of its own. A store counts twice.
+int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<Access>& accesses) {
+  constexpr int64_t kShortStep = 4;
+  int score = 0;
+  for (const Access& a : accesses) {
+    const Dim c = coefficient(a.address, axes_of_class.back());
+    const int weight = a.store ? 2 : 1;
+    const bool indexed = std::ranges::any_of(a.address.terms, [](const IndexTerm& t) { return t.dynamic; });
+    if (c == Dim(1))
+      score += weight;
+    else if (c != Dim(0) || indexed)
+      score -= c != Dim(0) && c.is_const() && std::abs(c.value()) <= kShortStep ? weight : 2 * weight;
+  }
+  return score;
+}
+
+}  // namespace
+
+Dim merged_extent(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<uint32_t>& merged) {
+  Dim extent(1);
+  for (uint32_t a : merged) extent = dims.mul(extent, axes[a].extent);
+  return extent;
+}
+
+bool is_narrow(Dim extent) { return extent.is_const() && extent.value() < kNarrow; }
+
+Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
+                  const std::vector<bool>& fixed, bool carried) {
+  Schedule s;
+  std::vector<bool> inner_class;
+  for (uint32_t a = 0; a < axes.size(); ++a) {
+    if (axes[a].extent == Dim(1)) continue;
+    bool merges = !s.classes.empty() && inner_class.back() == axes[a].inner && !fixed[a] &&
+                  !fixed[s.classes.back().back()] && !(carried && axes[a].inner) &&
+                  s.classes.back().back() + 1 == a &&
+                  mergeable(dims, axes, s.classes.back().back(), a, accesses);
+    if (merges) {
+      s.classes.back().push_back(a);
+    } else {
+      s.classes.push_back({a});
+      inner_class.push_back(axes[a].inner);
+    }
+  }
+  for (int c = 0; c < static_cast<int>(s.classes.size()); ++c)
+    (inner_class[c] ? s.inner : s.par).push_back(c);
+
+  // What the inner loops do decides, not what is done once before or after them.
+  std::vector<Access> repeated;
+  for (const Access& a : accesses) {
+    bool inside = s.inner.empty();
+    for (const IndexTerm& t : a.address.terms) inside = inside || t.dynamic || axes[t.id].inner;
+    if (inside) repeated.push_back(a);
+  }
+  auto best_of = [&](const std::vector<int>& candidates) {
+    int best = -1;
+    std::pair<bool, int> best_score;
+    for (int c : candidates) {  // later (faster varying) classes win ties
+      const std::pair score(!is_narrow(merged_extent(dims, axes, s.classes[c])),
+                            vector_score(s.classes[c], repeated));
+      if (best < 0 || score >= best_score) best = c, best_score = score;
+    }
+    return std::pair(best, best_score);
+  };
+  auto [best_par, par_score] = best_of(s.par);
+  auto [best_inner, inner_score] = best_of(s.inner);
+  auto to_back = [](std::vector<int>& order, int c) {
+    order.erase(std::find(order.begin(), order.end(), c));
+    order.push_back(c);
+  };
+  const bool inner_possible = best_inner >= 0 && !carried;
+  if (best_par >= 0 && (!inner_possible || par_score > inner_score)) {
+    s.simd_par = true;
+    to_back(s.par, best_par);
+  } else if (inner_possible) {
+    s.simd_inner = true;
+    to_back(s.inner, best_inner);
+  }
+  return s;
+}
+
+// Four chains of a 4-cycle add keep up with two loads a cycle; long bodies hide the latency themselves.
+int reduce_unroll(size_t statements) { return statements <= 6 ? 4 : statements <= 12 ? 2 : 1; }
+
+// A local costs a store once and a load each time, both in L1 or L2: no more than two operands, of which the second loop
+// and the third find nothing in L1 if the row is long. Few rows of any length may run in parts, which have no locals.
+bool keeps_row(Recomputed value, Dim row, const Dims& par) {
+  constexpr int64_t kTwoOperands = 8, kLongRow = 1 << 16;
+  if (value.expensive) return true;
+  const bool many = std::any_of(par.begin(), par.end(), [](Dim d) { return !d.is_const(); });
+  return value.stream_bytes >= kTwoOperands && (row.is_const() ? row.value() <= kLongRow : many);
+}
+
+// Short axes keep whole lines in L1 from one turn to the next.
+bool tiles_transposed(Dim across, Dim along) {
+  constexpr int64_t kShort = 4;
+  auto is_short = [](Dim d) { return d.is_const() && d.value() < kShort; };
+  return !is_short(across) && !is_short(along);
+}
+
+// So few that lines at strides of a power of two find room in L1. Long bodies hide the load and the store, and should not
+// be written more often than needed.
+int64_t rows_per_visit(size_t statements) { return statements <= 6 ? 4 : 1; }
+
+namespace {
+
+// Whether so many rows, as far as is known, are fewer than `many`.
+bool fewer(const Dims& par, int64_t many) {
+  int64_t rows = 1;
+  for (Dim d : par) rows = d.is_const() && rows < many && d.value() < many ? rows * d.value() : many;
+  return rows < many;
+}
+
+// A block of a GPU takes a part, which its registers hold, or shares the rows of columns. The channels of images, in parts of
+// several images: none of few elements, and none where there are enough channels.
+int64_t part_on_gpu(const Dims& par, Dim elements, bool columns, Dim inner, bool again) {
+  constexpr int64_t kPart = 8192, kRowsOfPart = 512, kLeast = 1024, kFewRows = 64, kFewChannels = 1024,
+                    kLongRow = 1 << 17;
+  auto longer = [&](int64_t most) { return !(elements.is_const() && elements.value() <= most); };
+  if (inner != Dim(1)) {
+    const int64_t least = columns ? kRowsOfPart : kLeast;
+    const int64_t part =
+        inner.is_const() ? std::max<int64_t>(least / std::max<int64_t>(inner.value(), 1), 1) : 1;
+    return longer(part) && (columns || fewer(par, kFewChannels)) ? part : 0;
+  }
+  if (columns) return longer(kRowsOfPart) ? kRowsOfPart : 0;
+  const bool few = fewer(par, kFewRows) && longer(kPart);
+  return few || (!again && elements.is_const() && elements.value() >= kLongRow) ? kPart : 0;
+}
+
+}  // namespace
+
+// A part is worth waking a thread for, and as many parts as there are steps in one keep the errors of both small. Rows
+// that are many already keep all threads busy; they are split only where they are so long that errors would grow.
+int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target, Dim inner, bool again) {
+  constexpr int64_t kPart = 16384, kRowsOfPart = 1024, kFewRows = 64, kLongRow = 1 << 17;
+  static_assert(kRowsOfPart % kRowsPerBlock == 0);
+  if (target == Target::gpu) return part_on_gpu(par, elements, columns, inner, again);
+  if (inner != Dim(1)) return 0;
+  if (columns) return elements.is_const() && elements.value() <= kRowsOfPart ? 0 : kRowsOfPart;
+  const bool few = fewer(par, kFewRows) && !(elements.is_const() && elements.value() <= kPart);
+  return few || (elements.is_const() && elements.value() >= kLongRow) ? kPart : 0;
+}
+
+int64_t online_part(const Dims& par, Dim elements) {
+  constexpr int64_t kPart = 8192, kFewRows = 17, kLongRow = 1 << 18;
+  return fewer(par, kFewRows) && elements.is_const() && elements.value() > kLongRow ? kPart : 0;
+}
+
+// About four blocks for every multiprocessor there may be; what they leave is little beside what they read.
+Dim rows_of_block(DimTable& dims, Dim rows) {
+  constexpr int64_t kBlocks = 512, kFewest = 4;
+  return dims.max(Dim(kFewest), dims.ceil_div(rows, Dim(kBlocks)));
+}
+
+// Of more, sums and rows do not fit into registers; of fewer, a block has little to do.
+bool adds_up_columns(Dim columns) {
+  constexpr int64_t kFewest = 128, kMost = 8192;
+  return columns.is_const() && columns.value() >= kFewest && columns.value() <= kMost;
+}
+
+// About 4000 simple operations (roughly 1 us of vector code) pay for waking a thread.
+int64_t min_iterations_per_thread(int64_t operations_per_iteration) {
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, operations_per_iteration));
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,82 @@
+// See kernel_edit.h.
+#include "jit/transform/kernel_edit.h"
+
+namespace tenon::jit {
+namespace {
+
+// visit(number of a buffer), visit(number of a size), wherever a statement names one.
+template <class OfBuffer, class OfSize>
+void each_name(Block& block, const OfBuffer& buffer, const OfSize& size) {
+  for (Stmt& s : block) {
+    if (s.buffer >= 0) buffer(s.buffer);
+    if (s.size >= 0) size(s.size);
+    for (Term& t : s.address)
+      if (t.size >= 0) size(t.size);
+    for (Axis& a : s.axes)
+      for (Extent* e : {&a.extent, &a.by})
+        if (e->size >= 0) size(e->size);
+    each_name(s.body, buffer, size);
+  }
+}
+
+// Leaves what is used of the lists, which may end before `used`.
+template <class List>
+void keep(List& list, const std::vector<bool>& used) {
+  size_t to = 0;
+  for (size_t from = 0; from < list.size(); ++from)
+    if (used[from]) list[to++] = list[from];
+  list.resize(to);
+}
+
+std::vector<int> places(const std::vector<bool>& used) {
+  std::vector<int> at;
+  int left = 0;
+  for (bool u : used) at.push_back(u ? left++ : -1);
+  return at;
+}
+
+}  // namespace
+
+Dim dim_of(const Extent& e, const LoweredKernel& k, DimTable& dims) {
+  return e.size < 0 ? Dim(e.factor) : dims.mul(Dim(e.factor), k.sizes[e.size]);
+}
+
+int size_argument(LoweredKernel& k, Dim size) {
+  for (size_t i = 0; i < k.sizes.size(); ++i)
+    if (k.sizes[i] == size) return static_cast<int>(i);
+  k.sizes.push_back(size);
+  k.kernel.sizes.push_back("s" + std::to_string(k.sizes.size() - 1));
+  return static_cast<int>(k.sizes.size() - 1);
+}
+
+int add_temps(LoweredKernel& k, std::span<const Temp> temps, size_t last, Buffer::Role role) {
+  const auto base = static_cast<int>(k.buffers.size()), count = static_cast<int>(last);
+  each_name(k.kernel.body, [&](int& b) { b += b >= base ? count : 0; }, [](int&) {});
+  for (LoweredKernel::Sum& s : k.sums) s.buffer += count;
+  for (int t = 0; t < count; ++t) {
+    const size_t temp = temps.size() - last + static_cast<size_t>(t);
+    k.buffers.push_back(kTempBuffer + static_cast<ValueId>(temp));
+    k.kernel.buffers.insert(k.kernel.buffers.begin() + base + t,
+                            {role, temps[temp].type, "w" + std::to_string(temp), {}});
+  }
+  k.temps.assign(temps.begin(), temps.end());
+  return base;
+}
+
+void drop_unused(LoweredKernel& k) {
+  std::vector<bool> buffers(k.kernel.buffers.size()), sizes(k.sizes.size());
+  each_name(k.kernel.body, [&](int b) { buffers[b] = true; }, [&](int s) { sizes[s] = true; });
+  for (size_t b = 0; b < buffers.size(); ++b)
+    if (const int size = k.kernel.buffers[b].length.size; buffers[b] && size >= 0) sizes[size] = true;
+  const std::vector<int> buffer_at = places(buffers), size_at = places(sizes);
+  keep(k.buffers, buffers);
+  keep(k.kernel.buffers, buffers);
+  keep(k.sizes, sizes);
+  k.kernel.sizes.clear();
+  for (size_t s = 0; s < k.sizes.size(); ++s) k.kernel.sizes.push_back("s" + std::to_string(s));
+  each_name(k.kernel.body, [&](int& b) { b = buffer_at[b]; }, [&](int& s) { s = size_at[s]; });
+  for (Buffer& b : k.kernel.buffers)
+    if (b.length.size >= 0) b.length.size = size_at[b.length.size];
+}
+
+}  // namespace tenon::jit

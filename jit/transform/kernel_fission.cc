@@ -1,0 +1,296 @@
+// See kernel_fission.h.
+#include "jit/transform/kernel_fission.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <unordered_map>
+
+#include "jit/transform/kernel_edit.h"
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+
+// Before statement `at` of the par nest; with `inner` before that statement of its body, so that both halves have the loop.
+struct Place {
+  size_t at = 0;
+  std::optional<size_t> inner;
+};
+
+// Made from a place's other statements at no cost worth a temporary.
+bool is_quick(const Stmt& s, const Kernel& k) {
+  switch (s.kind) {
+    case K::constant:
+    case K::size:
+    case K::index:
+    case K::cast:
+    case K::bitcast: return true;
+    case K::load: return k.buffers[s.buffer].role == Buffer::Role::in;
+    default: return false;
+  }
+}
+
+// Statements that are in one half alone.
+int weight(std::span<const Stmt> block, const Kernel& k) {
+  int statements = 0;
+  for (const Stmt& s : block)
+    statements += (is_quick(s, k) || s.kind == K::store ? 0 : 1) + weight(s.body, k);
+  return statements;
+}
+
+// What of some statements, of one list, is left to those behind the place.
+struct Crossing {
+  std::vector<Stmt> again;  // quickly made anew there, in their order
+  std::vector<Ref> kept;    // through temporaries
+};
+
+class Cutter {
+ public:
+  Cutter(const LoweredKernel& whole, DimTable& dims) : whole_(whole), dims_(dims) {
+    const size_t refs = whole_.kernel.types.size();
+    slow_.resize(refs);
+    list_.resize(refs);
+    note(body());
+    for (const Stmt& s : body()) note(s.body);
+  }
+
+  std::optional<std::pair<LoweredKernel, LoweredKernel>> run(int fewest) {
+    const Stmt& par = whole_.kernel.body[0];
+    const int all = weight(par.body, whole_.kernel);
+    if (all < fewest || !can_be_cut()) return std::nullopt;
+    std::optional<Place> best;
+    int64_t least = 0;
+    auto consider = [&](Place place, int before) {
+      if (4 * before < all || 4 * (all - before) < all || !allowed(place)) return;
+      const int64_t bytes = crossing_bytes(place);
+      if (best && bytes >= least) return;
+      best = place;
+      least = bytes;
+    };
+    int before = 0;
+    auto pass = [&](const Stmt& s) { before += weight({&s, 1}, whole_.kernel); };
+    for (size_t at = 0; at < par.body.size(); ++at) {
+      consider({at, {}}, before);
+      const Stmt& s = par.body[at];
+      const int begun = before;
+      const bool plain = std::ranges::none_of(s.body, [](const Stmt& i) { return !i.axes.empty(); });
+      for (size_t inner = 1; plain && inner < s.body.size(); ++inner) {
+        pass(s.body[inner - 1]);
+        consider({at, inner}, before);
+      }
+      before = begun;
+      pass(s);
+    }
+    if (!best) return std::nullopt;
+    return make(*best);
+  }
+
+ private:
+  const Block& body() const { return whole_.kernel.body[0].body; }
+
+  bool can_be_cut() const {
+    const Kernel& k = whole_.kernel;
+    if (!whole_.sums.empty()) return false;
+    auto plain = [](const Axis& a) { return !a.counts_tiles() && a.of == kNoRef; };
+    bool all = true;
+    auto walk = [&](auto& self, const Block& block) -> void {
+      for (const Stmt& s : block) {
+        all = all && std::ranges::all_of(s.axes, plain);
+        if (s.kind == K::load && k.buffers[s.buffer].role == Buffer::Role::out) all = false;
+        self(self, s.body);
+      }
+    };
+    walk(walk, k.body);
+    return all;
+  }
+
+  // visit(statement, whether it stands before the place), inner statements too; a loop that both halves have is not visited itself.
+  template <class Visit>
+  void each(const Place& place, const Visit& visit) const {
+    auto deep = [&](auto& self, const Stmt& s, bool first) -> void {
+      visit(s, first);
+      for (const Stmt& inner : s.body) self(self, inner, first);
+    };
+    for (size_t at = 0; at < body().size(); ++at) {
+      const Stmt& s = body()[at];
+      if (place.inner && at == place.at)
+        for (size_t i = 0; i < s.body.size(); ++i) deep(deep, s.body[i], i < *place.inner);
+      else
+        deep(deep, s, at < place.at);
+    }
+  }
+
+  // A local belongs to one half, and what is written where an input may be is written by the second.
+  bool allowed(const Place& place) const {
+    const Kernel& k = whole_.kernel;
+    bool written = false;
+    std::set<int> locals[2];
+    each(place, [&](const Stmt& s, bool first) {
+      if (s.kind != K::load && s.kind != K::store) return;
+      if (k.buffers[s.buffer].role == Buffer::Role::local) locals[first].insert(s.buffer);
+      written = written || (first && k.buffers[s.buffer].role == Buffer::Role::out);
+    });
+    const bool shared = std::ranges::any_of(locals[0], [&](int b) { return locals[1].count(b) > 0; });
+    return !shared && !(written && !whole_.inplace.empty());
+  }
+
+  // What stands in the par nest, or in one of its loops. Quick is what comes of quick statements of the list alone, and of what
+  // stands around it.
+  void note(const Block& list) {
+    for (const Stmt& s : list) {
+      std::set<Ref> reads;
+      collect_uses(s, reads);
+      reads_[&s].assign(reads.begin(), reads.end());
+      bool slow = !is_quick(s, whole_.kernel);
+      for (Ref r : reads) slow = slow || (slow_[r] && list_[r] == &list);
+      for (Ref r : made_by(s)) {
+        slow_[r] = slow;
+        list_[r] = &list;
+      }
+    }
+  }
+  static std::vector<Ref> made_by(const Stmt& s) {
+    std::vector<Ref> made = s.results;
+    if (s.result != kNoRef) made.push_back(s.result);
+    return made;
+  }
+  using Wanted = std::vector<bool>;  // by Ref
+  void want(const Stmt& s, Wanted& wanted) const {
+    for (Ref r : reads_.at(&s)) wanted[r] = true;
+  }
+
+  // What is wanted of these statements.
+  Crossing crossing(std::span<const Stmt> before, Wanted& wanted) const {
+    Crossing c;
+    for (size_t i = before.size(); i-- > 0;)
+      for (Ref r : made_by(before[i])) {
+        if (!wanted[r]) continue;
+        if (slow_[r]) {
+          c.kept.push_back(r);
+        } else {
+          c.again.push_back(before[i]);
+          want(before[i], wanted);
+        }
+      }
+    std::ranges::reverse(c.again);
+    std::ranges::reverse(c.kept);
+    return c;
+  }
+
+  struct Halves {
+    Crossing inner, outer;
+  };
+  Halves cross(const Place& place) const {
+    Wanted wanted(slow_.size());
+    const size_t whole = place.at + (place.inner ? 1 : 0);
+    for (const Stmt& s : std::span(body()).subspan(whole)) want(s, wanted);
+    Halves h;
+    if (place.inner) {
+      const Stmt& loop = body()[place.at];
+      for (Ref r : loop.yields) wanted[r] = true;
+      for (const Stmt& s : std::span(loop.body).subspan(*place.inner)) want(s, wanted);
+      h.inner = crossing(std::span(loop.body).first(*place.inner), wanted);
+    }
+    h.outer = crossing(std::span(body()).first(place.at), wanted);
+    return h;
+  }
+  // Of an iteration of the par nest, where loops are taken to be long.
+  int64_t crossing_bytes(const Place& place) const {
+    constexpr int64_t kLong = 1024;
+    const Halves h = cross(place);
+    auto bytes = [&](const Crossing& c) {
+      int64_t sum = 0;
+      for (Ref r : c.kept) sum += 2 * size_of(whole_.kernel.types[r]);
+      for (const Stmt& s : c.again)
+        if (s.kind == K::load) sum += size_of(whole_.kernel.buffers[s.buffer].type);
+      return sum;
+    };
+    return bytes(h.outer) + kLong * bytes(h.inner);
+  }
+
+  std::optional<std::pair<LoweredKernel, LoweredKernel>> make(const Place& place) {
+    const Halves h = cross(place);
+    std::vector<Axis> outer = whole_.kernel.body[0].axes, inner = outer;
+    if (place.inner) {
+      const std::vector<Axis>& loop = body()[place.at].axes;
+      inner.insert(inner.end(), loop.begin(), loop.end());
+    }
+    std::vector<Temp> temps = whole_.temps;
+    auto want = [&](const Crossing& c, const std::vector<Axis>& axes) {
+      Dim length(1);
+      for (const Axis& a : axes) length = dims_.mul(length, dim_of(a.extent, whole_, dims_));
+      for (Ref r : c.kept) temps.push_back({whole_.kernel.types[r], length});
+      return !dims_.is_overflow(length);
+    };
+    if (!want(h.outer, outer) || !want(h.inner, inner)) return std::nullopt;
+    const size_t count = temps.size() - whole_.temps.size();
+
+    LoweredKernel first = whole_, second = whole_;
+    first.kernel.name += "_0";
+    second.kernel.name += "_1";
+    Stmt &head = first.kernel.body[0], &tail = second.kernel.body[0];
+    head.body.resize(place.at + (place.inner ? 1 : 0));
+    tail.body.erase(tail.body.begin(), tail.body.begin() + static_cast<long>(place.at));
+    if (place.inner) {
+      Stmt& begun = head.body.back();
+      begun.kind = K::loop;
+      begun.unroll = 1;
+      begun.combine.clear(), begun.online.clear(), begun.results.clear(), begun.yields.clear();
+      begun.body.resize(*place.inner);
+      Block& rest = tail.body.front().body;
+      rest.erase(rest.begin(), rest.begin() + static_cast<long>(*place.inner));
+      rest.insert(rest.begin(), h.inner.again.begin(), h.inner.again.end());
+    }
+    tail.body.insert(tail.body.begin(), h.outer.again.begin(), h.outer.again.end());
+    const int to = add_temps(first, temps, count, Buffer::Role::out),
+              from = add_temps(second, temps, count, Buffer::Role::in);
+    auto connect = [&](const Crossing& c, int offset, const std::vector<Axis>& axes, Block& stores,
+                       Block& loads) {
+      for (size_t i = 0; i < c.kept.size(); ++i) {
+        const int temp = offset + static_cast<int>(i);
+        const Ref r = c.kept[i];
+        stores.push_back(
+            {.kind = K::store, .args = {r}, .buffer = to + temp, .address = place_of(first, axes)});
+        loads.insert(loads.begin(), {.kind = K::load,
+                                     .type = whole_.kernel.types[r],
+                                     .result = r,
+                                     .buffer = from + temp,
+                                     .address = place_of(second, axes)});
+      }
+    };
+    if (place.inner)
+      connect(h.inner, static_cast<int>(h.outer.kept.size()), inner, head.body.back().body,
+              tail.body[h.outer.again.size()].body);
+    connect(h.outer, 0, outer, head.body, tail.body);
+    drop_unused(first);
+    drop_unused(second);
+    return std::pair(std::move(first), std::move(second));
+  }
+  // Dense, in the order of the axes.
+  Address place_of(LoweredKernel& k, const std::vector<Axis>& axes) const {
+    Address at;
+    Dim stride(1);
+    for (size_t a = axes.size(); a-- > 0;) {
+      at.insert(at.begin(), {1, stride == Dim(1) ? -1 : size_argument(k, stride), axes[a].var});
+      stride = dims_.mul(stride, dim_of(axes[a].extent, whole_, dims_));
+    }
+    return at;
+  }
+
+  const LoweredKernel& whole_;
+  DimTable& dims_;
+  std::unordered_map<const Stmt*, std::vector<Ref>> reads_;
+  std::vector<bool> slow_;          // by Ref
+  std::vector<const Block*> list_;  // that makes it
+};
+
+}  // namespace
+
+std::optional<std::pair<LoweredKernel, LoweredKernel>> cut(const LoweredKernel& whole, DimTable& dims,
+                                                           int fewest) {
+  return Cutter(whole, dims).run(fewest);
+}
+
+}  // namespace tenon::jit

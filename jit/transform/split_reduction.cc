@@ -1,0 +1,221 @@
+// See split_reduction.h.
+#include "jit/transform/split_reduction.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "jit/schedule/schedule.h"
+#include "jit/transform/join_online_reductions.h"
+#include "jit/transform/kernel_edit.h"
+#include "src/ops/names.h"
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+
+class Splitter {
+ public:
+  Splitter(LoweredKernel whole, DimTable& dims, Target target)
+      : whole_(std::move(whole)), dims_(dims), target_(target) {}
+
+  // Nothing where it stays one kernel.
+  std::vector<LoweredKernel> run() {
+    if (!find() || !choose()) return {};
+    return {first(), second()};
+  }
+
+ private:
+  bool find() {
+    const Kernel& k = whole_.kernel;
+    for (const Buffer& b : k.buffers)
+      if (b.role == Buffer::Role::local) return false;
+    const Block& body = k.body[0].body;
+    for (size_t i = 0; i < body.size(); ++i) {
+      if (body[i].kind != K::reduce) continue;
+      if (reduce_) return false;
+      reduce_ = i;
+    }
+    if (!reduce_ || reduce().axes.size() > (target_ == Target::gpu ? 2 : 1)) return false;
+    if (std::ranges::count(reduce().online, ops::square)) return false;  // of parts of any length
+    // What it reads from the par level can be computed twice.
+    std::set<Ref> uses;
+    collect_uses(reduce(), uses);
+    for (size_t i = *reduce_; i-- > 0;) {
+      const Stmt& s = body[i];
+      if (!uses.count(s.result)) continue;
+      if (s.kind == K::loop) return false;
+      collect_uses(s, uses);
+      needed_.insert(i);
+    }
+    return std::ranges::all_of(reduce().body,
+                               [](const Stmt& s) { return s.axes.empty() && s.kind != K::store; });
+  }
+  bool choose() {
+    const Stmt& par = whole_.kernel.body[0];
+    columns_ = par.simd;
+    for (const Axis& a : par.axes) par_.push_back(extent(a.extent));
+    const Dim elements = extent(reduce().axes[0].extent);
+    const Dim inner = reduce().axes.size() > 1 ? extent(reduce().axes[1].extent) : Dim(1);
+    const bool again = std::any_of(par.body.begin() + static_cast<long>(*reduce_) + 1, par.body.end(),
+                                   [](const Stmt& s) { return !s.axes.empty(); });
+    const int64_t part = reduce().online.empty()
+                             ? reduction_part(par_, elements, columns_, target_, inner, again)
+                         : reduce().axes.size() == 1 ? online_part(par_, elements)
+                                                     : 0;
+    if (part == 0) return false;
+    part_ = part;
+    parts_ = dims_.ceil_div(elements, Dim(part));
+    // Temporaries: [par..., parts], or [par..., parts, columns].
+    Dims shape = par_;
+    shape.insert(shape.end() - (columns_ ? 1 : 0), parts_);
+    strides_.assign(shape.size(), Dim(1));
+    for (size_t d = shape.size(); d-- > 1;) strides_[d - 1] = dims_.mul(strides_[d], shape[d]);
+    for (Ref r : reduce().results)
+      temps_.push_back({whole_.kernel.types[r], dims_.mul(strides_[0], shape[0])});
+    return !dims_.is_overflow(temps_[0].length);
+  }
+
+  LoweredKernel first() {
+    LoweredKernel out = whole_;
+    Kernel& k = out.kernel;
+    k.name += "_parts";
+    Stmt& par = k.body[0];
+    Block body;
+    for (size_t i : needed_) body.push_back(par.body[i]);
+    Stmt fold = reduce();
+    const Ref part = k.add_ref(DType::i64, "p");
+    par.axes.insert(par.axes.end() - (columns_ ? 1 : 0), {part, fold.axes[0].extent, {part_}});
+    fold.axes[0].extent = {};
+    fold.axes[0].of = part;
+    const int base = add_temps(out, temps_, temps_.size(), Buffer::Role::out);
+    body.push_back(std::move(fold));
+    for (size_t r = 0; r < temps_.size(); ++r)
+      body.push_back({.kind = K::store,
+                      .args = {reduce().results[r]},
+                      .buffer = base + static_cast<int>(r),
+                      .address = place(out, par.axes)});
+    par.body = std::move(body);
+    // Rows that lie within each other are read together.
+    if (!columns_) std::rotate(par.axes.begin(), par.axes.end() - 1, par.axes.end());
+    drop_unused(out);
+    out.inplace = out.buffers;  // it writes no output
+    return out;
+  }
+
+  LoweredKernel second() {
+    LoweredKernel out = whole_;
+    Kernel& k = out.kernel;
+    const int base = add_temps(out, temps_, temps_.size(), Buffer::Role::in);
+    Stmt& par = k.body[0];
+    Stmt& fold = par.body[*reduce_];
+    fold.axes = {{k.add_ref(DType::i64, "q"), {1, size_argument(out, parts_)}}};
+    fold.body.clear();
+    std::vector<Axis> axes = par.axes;
+    axes.insert(axes.end() - (columns_ ? 1 : 0), fold.axes[0]);
+    for (size_t r = 0; r < temps_.size(); ++r) {
+      const Ref value = k.add_ref(temps_[r].type);
+      fold.body.push_back({.kind = K::load,
+                           .type = temps_[r].type,
+                           .result = value,
+                           .buffer = base + static_cast<int>(r),
+                           .address = place(out, axes)});
+      fold.yields[r] = value;
+    }
+    if (!fold.online.empty()) empty_parts(k, fold);
+    if (target_ == Target::gpu && !columns_) map_in_parts(k);
+    drop_unused(out);
+    return out;
+  }
+  // What follows a maximum of -inf in a part is NaN, which nothing makes of the row but parts that are all like that.
+  static void empty_parts(Kernel& k, Stmt& fold) {
+    const DType type = k.types[fold.yields[0]];
+    auto add = [&](Stmt s, DType t) {
+      s.type = t;
+      s.result = k.add_ref(t);
+      fold.body.push_back(std::move(s));
+      return fold.body.back().result;
+    };
+    const double inf = std::numeric_limits<double>::infinity();
+    const Ref none = add({.kind = K::constant, .literal = Scalar::of(-inf)}, type),
+              zero = add({.kind = K::constant, .literal = Scalar::of(0.0)}, type),
+              empty = add({.kind = K::op, .op = ops::eq, .args = {fold.yields[0], none}}, DType::b8);
+    for (size_t r = 1; r < fold.yields.size(); ++r)
+      if (fold.online[r] != kPlain)
+        fold.yields[r] = add({.kind = K::op, .op = ops::where, .args = {empty, zero, fold.yields[r]}}, type);
+  }
+  // Loops that go through the row again take its parts too, each of which folds what the first kernel leaves once more.
+  void map_in_parts(Kernel& k) const {
+    Stmt& par = k.body[0];
+    std::vector<Axis*> again;
+    for (size_t i = 0; i < par.body.size(); ++i) {
+      Stmt& s = par.body[i];
+      if (s.kind == K::store) return;
+      if (s.axes.empty() || i == *reduce_) continue;
+      if (s.kind != K::loop || !s.simd || s.axes.size() != 1 || s.axes[0].extent != reduce().axes[0].extent)
+        return;
+      again.push_back(&s.axes[0]);
+    }
+    if (again.empty()) return;
+    const Ref part = k.add_ref(DType::i64, "p");
+    par.axes.push_back({part, reduce().axes[0].extent, {part_}});
+    for (Axis* a : again) {
+      a->extent = {};
+      a->of = part;
+    }
+  }
+
+  const Stmt& reduce() const { return whole_.kernel.body[0].body[*reduce_]; }
+  Dim extent(const Extent& e) const { return dim_of(e, whole_, dims_); }
+  Address place(LoweredKernel& k, const std::vector<Axis>& axes) const {
+    Address at;
+    for (size_t a = 0; a < axes.size(); ++a)
+      at.push_back({1, strides_[a] == Dim(1) ? -1 : size_argument(k, strides_[a]), axes[a].var});
+    return at;
+  }
+
+  LoweredKernel whole_;
+  DimTable& dims_;
+  const Target target_;
+  std::optional<size_t> reduce_;  // in the par body
+  std::set<size_t> needed_;       // statements before it that it reads
+  bool columns_ = false;
+  Dims par_, strides_;
+  int64_t part_ = 0;
+  Dim parts_;
+  std::vector<Temp> temps_;
+};
+
+}  // namespace
+
+std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims, Target target) {
+  std::vector<LoweredKernel> parts = Splitter(lowered, dims, target).run();
+  if (parts.empty() && target == Target::gpu)
+    if (auto once = online_kernel(lowered.kernel)) {
+      LoweredKernel online = lowered;
+      online.kernel = std::move(*once);
+      parts = Splitter(std::move(online), dims, target).run();
+    }
+  if (parts.empty()) parts.push_back(std::move(lowered));
+  return parts;
+}
+
+bool walks_again(const LoweredKernel& lowered, DimTable& dims) {
+  const Stmt& par = lowered.kernel.body[0];
+  auto extent = [&](const Axis& a) { return dim_of(a.extent, lowered, dims); };
+  Dims rows;
+  for (const Axis& a : par.axes) rows.push_back(extent(a));
+  int walks = 0;
+  for (const Stmt& s : par.body) {
+    if (s.axes.empty()) continue;
+    const Dim steps = extent(s.axes[0]);
+    if (s.axes.size() == 1)
+      walks += par.simd && !(steps.is_const() && steps.value() <= kMostRowsAgain);
+    else if (s.axes.size() == 2)
+      walks += reduction_part(rows, steps, par.simd, Target::gpu, extent(s.axes[1])) > 0;
+  }
+  return walks > 1;
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,297 @@
+// See tile.h.
+#include "jit/transform/tile.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "jit/schedule/schedule.h"
+#include "src/ops/names.h"
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+
+bool has_body(const Stmt& s) { return s.kind == K::par || s.kind == K::loop || s.kind == K::reduce; }
+
+// Every value that the statements read, those of their addresses too.
+void replace_uses(Block& block, const std::map<Ref, Ref>& by) {
+  auto replace = [&](Ref& ref) {
+    if (auto it = by.find(ref); it != by.end()) ref = it->second;
+  };
+  for (Stmt& s : block) {
+    for (Ref& r : s.args) replace(r);
+    for (Ref& r : s.yields) replace(r);
+    for (Term& t : s.address) replace(t.var);
+    replace_uses(s.body, by);
+  }
+}
+
+// The body of the simd par axis is cut where its loops begin and end. What stands between two cuts becomes a loop over
+// the columns of a tile, and a loop over rows gets such a loop inside; a value that one piece computes for another
+// stands in a local.
+class Columns {
+ public:
+  explicit Columns(Kernel kernel) : k_(std::move(kernel)) {}
+
+  Kernel run() {
+    Stmt par = std::move(k_.body[0]);
+    column_ = par.axes.back().var;
+    par.axes.back().var = tile_ = variable("t");
+    par.axes.back().by = {kColumnTile};
+    par.simd = false;
+    for (const Stmt& s : par.body) {
+      std::set<Ref> uses;
+      collect_uses(s, uses);
+      const bool varies = s.kind == K::reduce || uses.count(column_) ||
+                          std::ranges::any_of(uses, [&](Ref r) { return varies_.count(r); });
+      if (!varies) continue;
+      if (s.result != kNoRef) varies_.insert(s.result);
+      varies_.insert(s.results.begin(), s.results.end());
+    }
+    for (Stmt& s : par.body) {
+      if (has_body(s)) {
+        flush();
+        s.kind == K::reduce ? add_reduce(std::move(s)) : add_loop(std::move(s));
+      } else if (s.kind == K::store || varies_.count(s.result)) {
+        piece_.push_back(std::move(s));
+      } else {
+        out_.push_back(std::move(s));
+      }
+    }
+    flush();
+    share();
+    par.body = std::move(out_);
+    k_.body[0] = std::move(par);
+    return std::move(k_);
+  }
+
+ private:
+  Ref variable(const char* prefix) {
+    return k_.add_ref(DType::i64, prefix + std::to_string(k_.types.size()));
+  }
+  Address here(Ref column) const { return {Term{1, -1, column}, Term{-kColumnTile, -1, tile_}}; }
+
+  // for simd %c in %t { body }, the columns of the tile.
+  Stmt over_columns(Block body) {
+    Stmt loop{.kind = K::loop,
+              .axes = {{.var = variable("c"), .of = tile_}},
+              .simd = true,
+              .body = std::move(body)};
+    replace_uses(loop.body, {{column_, loop.axes[0].var}});
+    return loop;
+  }
+  void flush() {
+    if (piece_.empty()) return;
+    out_.push_back(over_columns(std::move(piece_)));
+    piece_.clear();
+  }
+  void add_loop(Stmt loop) {
+    Block body;
+    body.push_back(over_columns(std::move(loop.body)));
+    loop.body = std::move(body);
+    out_.push_back(std::move(loop));
+  }
+
+  int local(DType type) {
+    k_.buffers.push_back(
+        {Buffer::Role::local, type, "c" + std::to_string(k_.buffers.size()), {kColumnTile, -1}});
+    return static_cast<int>(k_.buffers.size() - 1);
+  }
+  Ref load(Block& block, int buffer, Ref column) {
+    const DType type = k_.buffers[buffer].type;
+    Ref r = k_.add_ref(type);
+    block.push_back({.kind = K::load, .type = type, .result = r, .buffer = buffer, .address = here(column)});
+    return r;
+  }
+  void store(Block& block, int buffer, Ref value, Ref column) {
+    block.push_back({.kind = K::store, .args = {value}, .buffer = buffer, .address = here(column)});
+  }
+  void fold(Block& block, OpId combine, int into, Ref value) {
+    const DType type = k_.types[value];
+    Ref old = load(block, into, column_), next = k_.add_ref(type);
+    block.push_back({.kind = K::op, .op = combine, .type = type, .result = next, .args = {old, value}});
+    store(block, into, next, column_);
+  }
+
+  void add_reduce(Stmt reduce) {
+    const size_t results = reduce.results.size();
+    bool rounds = false;
+    std::vector<int> sums, parts;
+    std::vector<Ref> identities;
+    for (size_t r = 0; r < results; ++r) {
+      const DType type = k_.types[reduce.results[r]];
+      rounds = rounds || (is_float(type) && (reduce.combine[r] == ops::add || reduce.combine[r] == ops::mul));
+      identities.push_back(k_.add_ref(type));
+      out_.push_back({.kind = K::constant,
+                      .type = type,
+                      .result = identities[r],
+                      .literal = *combine_identity(reduce.combine[r], type)});
+      sums.push_back(local(type));
+    }
+    for (size_t r = 0; r < results; ++r)
+      parts.push_back(rounds ? local(k_.types[reduce.results[r]]) : sums[r]);
+    auto clear = [&](const std::vector<int>& buffers) {
+      Block body;
+      for (size_t r = 0; r < results; ++r) store(body, buffers[r], identities[r], column_);
+      return over_columns(std::move(body));
+    };
+
+    // The rows of a block into the block's sum, a few of them at a time where that is cheaper than a load and a store each.
+    const Axis rows = reduce.axes.back();
+    const Axis block{variable("b"), rows.extent, {kRowsPerBlock}, rows.of};
+    const std::vector<OpId> combine = reduce.combine;
+    const std::vector<Ref> named = reduce.results;
+    const int64_t together = rows_per_visit(reduce.body.size());
+    Axis visit = rows;
+    Stmt outer{.kind = K::loop, .axes = reduce.axes};
+    outer.axes.pop_back();
+    Block body;
+    std::vector<Ref> folded = reduce.yields;
+    if (together > 1) {
+      visit.var = variable("r");
+      visit.by = {together};
+      for (size_t r = 0; r < results; ++r) folded[r] = k_.add_ref(k_.types[named[r]]);
+      reduce.results = folded;
+      reduce.axes = {{.var = rows.var, .of = visit.var}};
+      body.push_back(std::move(reduce));
+    } else {
+      body = std::move(reduce.body);
+    }
+    if (rounds) visit.extent = {}, visit.of = block.var;
+    for (size_t r = 0; r < results; ++r) fold(body, combine[r], parts[r], folded[r]);
+    Block inside;
+    inside.push_back(over_columns(std::move(body)));
+
+    out_.push_back(clear(sums));
+    if (!rounds) {
+      outer.axes.push_back(visit);
+      outer.body = std::move(inside);
+    } else {
+      outer.axes.push_back(block);
+      outer.body.push_back(clear(parts));
+      outer.body.push_back({.kind = K::loop, .axes = {visit}, .body = std::move(inside)});
+      Block total;
+      for (size_t r = 0; r < results; ++r) fold(total, combine[r], sums[r], load(total, parts[r], column_));
+      outer.body.push_back(over_columns(std::move(total)));
+    }
+    out_.push_back(std::move(outer));
+    for (size_t r = 0; r < results; ++r) shared_[named[r]] = sums[r];
+  }
+
+  // Values that a piece reads but does not define come from locals, which the defining piece fills.
+  void share() {
+    std::vector<Stmt*> pieces;
+    find_pieces(out_, pieces);
+    std::map<Ref, Stmt*> defined;
+    for (Stmt* p : pieces)
+      for (const Stmt& s : p->body) {
+        if (s.result != kNoRef) defined[s.result] = p;
+        for (Ref r : s.results) defined[r] = p;
+      }
+    for (Stmt* p : pieces) {
+      std::set<Ref> uses;
+      collect_uses(*p, uses);
+      const Ref column = p->axes[0].var;
+      Block loads;
+      std::map<Ref, Ref> renamed;
+      for (Ref r : uses) {
+        if (!varies_.count(r) || r == column) continue;
+        auto from = defined.find(r);
+        if (from != defined.end() && from->second == p) continue;
+        if (from == defined.end() && !shared_.count(r)) continue;  // defined in the piece's own inner loops
+        if (!shared_.count(r)) {
+          shared_[r] = local(k_.types[r]);
+          store(from->second->body, shared_[r], r, from->second->axes[0].var);
+        }
+        renamed[r] = load(loads, shared_[r], column);
+      }
+      replace_uses(p->body, renamed);
+      p->body.insert(p->body.begin(), std::make_move_iterator(loads.begin()),
+                     std::make_move_iterator(loads.end()));
+    }
+  }
+  void find_pieces(Block& block, std::vector<Stmt*>& pieces) {
+    for (Stmt& s : block)
+      if (s.simd)
+        pieces.push_back(&s);
+      else
+        find_pieces(s.body, pieces);
+  }
+
+  Kernel k_;
+  Ref column_ = kNoRef, tile_ = kNoRef;
+  std::set<Ref> varies_;       // values of the par level that differ between columns
+  std::map<Ref, int> shared_;  // their locals
+  Block piece_, out_;
+};
+
+// The extent where it is a size or a number; the whole of a tile.
+Dim known(const Axis& a, const Dims& sizes) {
+  if (a.of != kNoRef) return Dim(kNarrow);
+  return a.extent.size < 0 ? Dim(a.extent.factor) : sizes[a.extent.size];
+}
+
+// The par axis along which some access steps by one while it jumps from lane to lane; -1: none.
+int crossing_axis(const Stmt& par, const Block& body, Ref lane) {
+  for (const Stmt& s : body) {
+    auto steps_by_one = [&](Ref var) {
+      return std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{1, -1, var}; });
+    };
+    const bool jumps = std::ranges::any_of(s.address, [&](const Term& t) { return t.var == lane; });
+    if (!jumps || steps_by_one(lane)) continue;
+    for (size_t a = 0; a < par.axes.size(); ++a)
+      if (steps_by_one(par.axes[a].var)) return static_cast<int>(a);
+  }
+  return -1;
+}
+
+}  // namespace
+
+Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
+  Stmt& par = kernel.body[0];
+  if (par.simd || par.body.empty()) return kernel;
+  const Stmt& map = par.body.back();
+  if (map.kind != K::loop || !map.simd || map.axes.size() != 1) return kernel;
+  if (std::any_of(par.body.begin(), par.body.end() - 1, has_body) || std::ranges::any_of(map.body, has_body))
+    return kernel;
+  const int cross = crossing_axis(par, map.body, map.axes[0].var);
+  if (cross < 0) return kernel;
+  const Axis across = par.axes[cross], along = map.axes[0];
+  if (!tiles_transposed(known(across, sizes), known(along, sizes))) return kernel;
+
+  auto variable = [&](const char* prefix) {
+    return kernel.add_ref(DType::i64, prefix + std::to_string(kernel.types.size()));
+  };
+  const Axis outer_tile{variable("t"), across.extent, {kTransposeAcross}};
+  const Axis inner_tile{variable("t"), along.extent, {kTransposeAlong}};
+  Stmt inner{.kind = K::loop, .axes = {{.var = across.var, .of = outer_tile.var}}};
+  Stmt loop = std::move(par.body.back());
+  par.body.pop_back();
+  inner.body = std::move(par.body);
+  inner.body.insert(inner.body.end(), std::make_move_iterator(loop.body.begin()),
+                    std::make_move_iterator(loop.body.end()));
+  loop.axes[0] = {.var = along.var, .of = inner_tile.var};
+  loop.body.clear();
+  loop.body.push_back(std::move(inner));
+  par.axes[cross] = outer_tile;
+  par.axes.push_back(inner_tile);
+  par.body.clear();
+  par.body.push_back(std::move(loop));
+  return kernel;
+}
+
+Kernel tile_columns(Kernel kernel, const Dims& sizes) {
+  const Stmt& par = kernel.body[0];
+  bool reduces = false, nested = false;
+  for (const Stmt& s : par.body) {
+    reduces = reduces || (s.kind == K::reduce && !is_narrow(known(s.axes.back(), sizes)));
+    nested =
+        nested || std::ranges::any_of(s.body, [](const Stmt& i) { return has_body(i) || i.kind == K::scan; });
+  }
+  if (!par.simd || !reduces || nested) return kernel;
+  return Columns(std::move(kernel)).run();
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,46 @@
+// Random kernels (kernel_gen.h): machine code against the interpreter, bit for bit, on every instruction set, with sizes as
+// arguments and as constants.
+// TENON_TEST_KERNELS is how many (default 200), TENON_TEST_SEED the first one's seed.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "jit/transform/specialize.h"
+#include "tests/support/kernel_run.h"
+
+namespace tenon::jit {
+namespace {
+
+int64_t environment_number(const char* name, int64_t fallback) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoll(text, nullptr, 10) : fallback;
+}
+
+// code: the kernel whose machine code is run in the place of the case's.
+void expect_agreement(const std::function<Kernel(const KernelCase&)>& code) {
+  const int64_t first = environment_number("TENON_TEST_SEED", 1),
+                count = environment_number("TENON_TEST_KERNELS", 200);
+  int failures = 0;
+  for (int64_t seed = first; seed < first + count && failures < 5; ++seed) {
+    KernelCase c = random_kernel(static_cast<uint64_t>(seed), seed % 2, seed % 4 < 2);
+    auto compiled = compile_for_all(code(c));
+    std::string wrong = compiled.ok() ? disagreement(c, *compiled) : compiled.status().message();
+    if (wrong.empty()) continue;
+    ++failures;
+    std::string sizes;
+    for (size_t i = 0; i < c.sizes.size(); ++i)
+      sizes += c.kernel.sizes[i] + "=" + std::to_string(c.sizes[i]) + " ";
+    ADD_FAILURE() << "TENON_TEST_SEED=" << seed << " " << sizes << "\n" << wrong << "\n" << print(c.kernel);
+  }
+}
+
+TEST(EmitRandom, MachineCodeAgrees) {
+  expect_agreement([](const KernelCase& c) { return c.kernel; });
+}
+
+TEST(EmitRandom, MachineCodeForOneSetOfSizesAgrees) {
+  expect_agreement([](const KernelCase& c) { return with_sizes(c.kernel, c.sizes); });
+}
+
+}  // namespace
+}  // namespace tenon::jit

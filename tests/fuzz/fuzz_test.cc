@@ -1,0 +1,85 @@
+// Random graphs, compiled, against the evaluator. TENON_FUZZ_COUNT graphs (2000) are made from TENON_FUZZ_SEED (1) on, one
+// seed each; a failing one prints its text, to be pasted into a .tn file, and what it was compiled to.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "src/passes/pipeline.h"
+#include "tests/support/graph_check.h"
+#include "tests/support/graph_gen.h"
+
+namespace tenon {
+namespace {
+
+uint64_t number(const char* name, uint64_t fallback) {
+  const char* text = std::getenv(name);
+  return text && *text ? std::strtoull(text, nullptr, 10) : fallback;
+}
+
+constexpr double kMostUnsupported = 0.02;  // of the graphs
+constexpr double kMostSaysNothing = 0.05;  // of the elements
+constexpr int kMostFailures = 10;          // then stop: one bug fails many
+
+TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
+  const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 2000);
+  const bool verbose = number("TENON_FUZZ_VERBOSE", 0) != 0;
+  int64_t unsupported = 0, elements = 0, says_nothing = 0, in_place = 0, failures = 0;
+  std::map<std::string, int> reasons;
+  for (uint64_t s = seed; s < seed + count && failures < kMostFailures; ++s) {
+    RandomGraph r = GraphGen(s).make();
+    const std::string text = print(r.graph);
+    if (verbose) fprintf(stderr, "seed %llu\n%s", static_cast<unsigned long long>(s), text.c_str());
+    auto again = parse_graph(text);
+    ASSERT_TRUE(again.ok()) << text << again.status().message();
+    ASSERT_EQ(print(*again), text);
+    ProgramOptions options;
+    if (s % 2) options.backends = {"cpu"};
+    const CheckResult result = check_program(r.graph, r.inputs, r.frozen, options);
+    elements += result.elements;
+    says_nothing += result.says_nothing;
+    in_place += result.in_place;
+    if (result.kind == CheckResult::unsupported)
+      ++unsupported, ++reasons[result.message + " (seed " + std::to_string(s) + ")"];
+    if (result.kind != CheckResult::wrong) continue;
+    ++failures;
+    std::string sizes;
+    for (size_t i = 0; i < r.symbols.size(); ++i)
+      sizes += " " + r.graph.dims->symbol_name(r.graph.dims->symbol_at(static_cast<int>(i))) + "=" +
+               std::to_string(r.symbols[i]);
+    std::string frozen;
+    for (size_t i = 0; i < r.frozen.size(); ++i)
+      if (r.frozen[i]) frozen += " " + r.graph.value_name(r.graph.inputs[i].value);
+    ADD_FAILURE() << "TENON_FUZZ_SEED=" << s << " TENON_FUZZ_COUNT=1\n; sizes" << sizes
+                  << (frozen.empty() ? "" : ", frozen" + frozen) << "\n"
+                  << text << "\n"
+                  << result.message;
+  }
+  std::string list;
+  for (const auto& [reason, n] : reasons) list += "\n  " + std::to_string(n) + " times: " + reason;
+  printf("%lld elements, %lld of them say nothing; %lld outputs in place; %lld graphs unsupported%s\n",
+         static_cast<long long>(elements), static_cast<long long>(says_nothing),
+         static_cast<long long>(in_place), static_cast<long long>(unsupported), list.c_str());
+  EXPECT_GT(in_place, static_cast<int64_t>(count / 20));
+  EXPECT_LE(static_cast<double>(unsupported), kMostUnsupported * static_cast<double>(count)) << list;
+  EXPECT_LE(static_cast<double>(says_nothing), kMostSaysNothing * static_cast<double>(elements));
+}
+
+// The meaning of a graph does not depend on a pass.
+TEST(Fuzz, EachPassMayBeLeftOut) {
+  const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 2000) / 8;
+  const auto passes = optional_passes();
+  for (uint64_t s = seed; s < seed + count; ++s) {
+    RandomGraph r = GraphGen(s).make();
+    ProgramOptions options;
+    options.without = {std::string(passes[s % passes.size()])};
+    const CheckResult result = check_program(r.graph, r.inputs, r.frozen, options);
+    ASSERT_NE(result.kind, CheckResult::wrong)
+        << "TENON_FUZZ_SEED=" << s << " TENON_FUZZ_COUNT=8\nwithout " << options.without[0] << "\n"
+        << print(r.graph) << "\n"
+        << result.message;
+  }
+}
+
+}  // namespace
+}  // namespace tenon

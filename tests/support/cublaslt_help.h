@@ -1,0 +1,38 @@
+// Programs with products of matrices for tests/cublaslt*_test.cc.
+#pragma once
+
+#include "backends/nvidia/cublaslt/choice.h"
+#include "tests/mocks/cublaslt_mock.h"
+#include "tests/support/cuda_library_help.h"
+
+namespace tenon {
+
+inline const CublasLtMock& lt() { return CublasLtMock::get(); }
+
+class CublasLt : public CudaLibraryTest {
+ protected:
+  static void SetUpTestSuite() {
+    CudaLibraryTest::SetUpTestSuite();
+    setenv("TENON_CUBLASLT", TENON_CUBLASLT_MOCK, 1);
+  }
+  const MockControls& library() const override { return lt(); }
+  void forget_choices() const override { cublaslt::forget_choices(); }
+  void forget_library() const override { cublaslt::forget_library(); }
+
+  std::vector<std::string> products() const {
+    std::vector<std::string> found;
+    for (const std::string& line : lines())
+      if (line.starts_with("cublasLtMatmul ")) found.push_back(line.substr(15));
+    return found;
+  }
+};
+
+inline const std::string kMlp = R"(graph @f(%x: T[N,K], %w: T[K,M], %b: T[M]) {
+  %h = matmul(%x, %w)
+  %s = add(%h, %b)
+  %g = gelu(%s){approximate="tanh"}
+  %n = softmax(%g){axis=-1}
+  return %n
+})";
+
+}  // namespace tenon

@@ -1,0 +1,49 @@
+// Memory of a kernel that runs on the host, with canaries around it, and the orders in which its threads run. Used by
+// emit_cuda_test.cc, emit_cuda_tiles_test.cc and emit_cuda_cluster_test.cc.
+#pragma once
+
+#include "tests/support/kernel_gen.h"
+
+namespace tenon::jit {
+
+inline constexpr int kThreadOrders[] = {0, 1, 7};  // forward, backward, at random
+
+// 64-byte aligned copies of a case's buffers, plus `shift` bytes, between canaries.
+class Memory {
+ public:
+  Memory(const BufferBytes& data, size_t shift = 0) : sizes_(data.size()) {
+    for (size_t i = 0; i < data.size(); ++i) {
+      sizes_[i] = data[i].size();
+      rooms_.emplace_back(data[i].size() + kRoom + 64 + shift, kCanary);
+      char* at = rooms_.back().data() + 64;
+      at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64 + shift;
+      std::copy(data[i].begin(), data[i].end(), at);
+      pointers.push_back(at);
+    }
+  }
+  BufferBytes bytes() const {
+    BufferBytes out;
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      const char* at = static_cast<const char*>(pointers[i]);
+      out.emplace_back(at, at + sizes_[i]);
+    }
+    return out;
+  }
+  bool intact() const {
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      const char* at = static_cast<const char*>(pointers[i]);
+      for (const char& c : rooms_[i])
+        if ((&c < at || &c >= at + sizes_[i]) && c != kCanary) return false;
+    }
+    return true;
+  }
+  std::vector<void*> pointers;
+
+ private:
+  static constexpr char kCanary = 0x39;
+  static constexpr size_t kRoom = 1024;  // behind a buffer
+  std::vector<std::vector<char>> rooms_;
+  std::vector<size_t> sizes_;
+};
+
+}  // namespace tenon::jit

@@ -1,0 +1,34 @@
+// Programs with convolutions for tests/cudnn*_test.cc.
+#pragma once
+
+#include "backends/nvidia/cudnn/choice.h"
+#include "tests/mocks/cudnn_mock.h"
+#include "tests/support/cuda_library_help.h"
+
+namespace tenon {
+
+inline const CudnnMock& dnn() { return CudnnMock::get(); }
+
+class Cudnn : public CudaLibraryTest {
+ protected:
+  static void SetUpTestSuite() {
+    CudaLibraryTest::SetUpTestSuite();
+    setenv("TENON_CUDNN", TENON_CUDNN_MOCK, 1);
+    setenv("TENON_CUBLASLT", "off", 1);
+  }
+  const MockControls& library() const override { return dnn(); }
+  void forget_choices() const override { cudnn::forget_choices(); }
+  void forget_library() const override { cudnn::forget_library(); }
+
+  // Of every line of the log the word behind this one.
+  std::vector<std::string> words_behind(const std::string& word) const {
+    std::vector<std::string> found;
+    for (const std::string& line : lines()) {
+      const size_t at = line.find(word + " ") + word.size() + 1;
+      found.push_back(line.substr(at, line.find(' ', at) - at));
+    }
+    return found;
+  }
+};
+
+}  // namespace tenon

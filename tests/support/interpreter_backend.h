@@ -1,0 +1,136 @@
+// A back end whose kernels are interpreted: every address is checked, and a graph costs no compiler. A test executable
+// that defines the list of back ends itself (backends/list.cc) may put it there in place of the CPU's. Used by
+// tests/unit/jit/index_test.cc.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jit/group_kernels.h"
+#include "jit/kernel/kernel.h"
+#include "src/base/align.h"
+#include "src/ir/group.h"
+#include "src/runtime/backend.h"
+
+namespace tenon {
+
+class InterpretedStep final : public Step {
+ public:
+  struct Launch {
+    const jit::Kernel* kernel;
+    std::vector<int64_t> sizes;
+    struct Argument {
+      int position;    // in the step's list of buffers; -1: a temporary
+      int64_t offset;  // of a temporary in the scratch memory
+      int64_t length;  // in elements
+    };
+    std::vector<Argument> arguments;
+  };
+  std::vector<Launch> launches;
+  int64_t scratch = 0;
+
+  int64_t scratch_bytes() const override { return scratch; }
+  int64_t bytes() const override { return 0; }
+  Status run(void* const* buffers, char* temporaries, const RunOn&) const override {
+    for (const Launch& launch : launches) {
+      std::vector<jit::BufferView> views;
+      for (const Launch::Argument& a : launch.arguments)
+        views.push_back({a.position < 0 ? temporaries + a.offset : buffers[a.position], a.length});
+      TENON_TRY(jit::interpret(*launch.kernel, views, launch.sizes));
+    }
+    return {};
+  }
+};
+
+class InterpretedGroup final : public Executable {
+ public:
+  std::vector<jit::LoweredKernel> kernels;
+  std::vector<std::vector<int>> positions;
+  std::vector<std::vector<std::pair<Dims, Dims>>> layouts;  // per kernel and buffer: shape and strides
+
+  Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    auto step = std::make_unique<InterpretedStep>();
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      const jit::LoweredKernel& lowered = kernels[k];
+      InterpretedStep::Launch launch{&lowered.kernel, sizes.eval(lowered.sizes), {}};
+      std::vector<int64_t> offsets;
+      int64_t temps = 0;
+      for (const jit::Temp& t : lowered.temps) {
+        offsets.push_back(temps);
+        temps += align_up(sizes.eval(t.length) * size_of(t.type));
+      }
+      step->scratch = std::max(step->scratch, temps);
+      for (size_t b = 0; b < lowered.buffers.size(); ++b) {
+        if (positions[k][b] < 0) {
+          const size_t t = lowered.buffers[b] - jit::kTempBuffer;
+          launch.arguments.push_back({-1, offsets[t], sizes.eval(lowered.temps[t].length)});
+          continue;
+        }
+        int64_t length = 1;
+        const auto shape = sizes.eval(layouts[k][b].first), strides = sizes.eval(layouts[k][b].second);
+        for (size_t d = 0; d < shape.size(); ++d) length += (shape[d] - 1) * strides[d];
+        if (std::count(shape.begin(), shape.end(), 0)) length = 0;
+        launch.arguments.push_back({positions[k][b], 0, length});
+      }
+      step->launches.push_back(std::move(launch));
+    }
+    return std::unique_ptr<Step>(std::move(step));
+  }
+  std::string describe() const override {
+    std::string text;
+    for (const auto& k : kernels) text += jit::print(k.kernel);
+    return text;
+  }
+  int kernel_count() const override { return static_cast<int>(kernels.size()); }
+};
+
+class InterpreterBackend final : public Backend {
+ public:
+  jit::Target target = jit::Target::cpu;  // what lowering makes kernels for
+
+  std::string_view name() const override { return "interpreter"; }
+  bool runs_loops() const override { return true; }
+  Bid bid(const Graph& graph, ValueId v) const override {
+    const Status loops = jit::has_loops(graph, v);
+    return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
+  }
+  Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
+             ValueId v) const override {
+    const Status joins = jit::may_join(graph, uses, members, v, target);
+    return joins.ok() ? Bid{true, 1, "one schedule covers it"} : Bid{false, 0, joins.message()};
+  }
+  Result<std::vector<std::unique_ptr<Executable>>> build(
+      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
+    const Graph& g = context.graph;
+    const Uses uses(g);
+    std::vector<std::unique_ptr<Executable>> built;
+    for (const std::vector<ValueId>& members : groups) {
+      auto group = std::make_unique<InterpretedGroup>();
+      group->inputs = inputs_of(g, members);
+      group->outputs = outputs_of(g, uses, members);
+      auto strides = [&](ValueId v) -> std::optional<Dims> {
+        if (!context.materialised[v]) return std::nullopt;
+        return context.layouts[v].strides;
+      };
+      TENON_ASSIGN(group->kernels, jit::lower({g, members, group->outputs, strides, target}));
+      group->positions = jit::positions(group->kernels, group->inputs, group->outputs);
+      group->inplace = jit::inplace(group->kernels, group->inputs, group->outputs);
+      for (const jit::LoweredKernel& k : group->kernels) {
+        const Status valid = jit::verify(k.kernel);
+        TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
+        auto& list = group->layouts.emplace_back();
+        for (ValueId v : k.buffers)
+          list.push_back(v >= jit::kTempBuffer ? std::pair<Dims, Dims>()
+                                               : std::pair(g.type(v).shape, context.layouts[v].strides));
+      }
+      built.push_back(std::move(group));
+    }
+    return built;
+  }
+  std::string describe() const override { return "interpreter"; }
+};
+
+}  // namespace tenon

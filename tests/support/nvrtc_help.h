@@ -1,0 +1,38 @@
+// NVRTC for tests: the wheel of the project's own environment, where no variable names another. Used by nvrtc_test.cc and
+// nvrtc_library_test.cc.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "jit/cuda/nvrtc.h"
+
+namespace tenon::jit {
+
+struct FoundNvrtc {
+  bool named;  // by the variable: then it has to be there
+  Result<const Nvrtc*> compiler;
+};
+inline const FoundNvrtc& find_nvrtc() {
+  static const FoundNvrtc found = [] {
+    namespace fs = std::filesystem;
+    const char* variable = std::getenv("TENON_NVRTC");
+    const bool named = variable && std::string_view(variable) != "off";
+    std::error_code none;
+    if (!variable)
+      for (const fs::directory_entry& python :
+           fs::directory_iterator(fs::path(TENON_SOURCE_DIR) / ".venv/lib", none))
+        if (const fs::path folder = python.path() / "site-packages/nvidia/cu13/lib"; fs::exists(folder))
+          setenv("TENON_NVRTC", folder.c_str(), 1);
+    return FoundNvrtc{named, Nvrtc::get()};
+  }();
+  return found;
+}
+inline const Result<const Nvrtc*>& nvrtc() { return find_nvrtc().compiler; }
+#define NEEDS_NVRTC()                                                            \
+  if (!nvrtc().ok() && find_nvrtc().named) FAIL() << nvrtc().status().message(); \
+  if (!nvrtc().ok()) GTEST_SKIP() << nvrtc().status().message()
+
+}  // namespace tenon::jit

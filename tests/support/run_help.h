@@ -1,0 +1,46 @@
+// Programs from end to end: text in, tensors out, compared with the evaluator. For tests/unit/runtime/run_test.cc and the back ends.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "src/ir/text.h"
+#include "src/ops/eval.h"
+#include "src/runtime/program.h"
+
+namespace tenon {
+
+inline HostTensor random_tensor(DType dtype, const std::vector<int64_t>& shape, uint32_t seed) {
+  HostTensor t(dtype, shape);
+  std::mt19937 rng(seed);
+  std::normal_distribution<double> normal;
+  for (int64_t i = 0; i < t.count(); ++i) {
+    if (is_float(dtype))
+      t.set(i, {normal(rng), 0});
+    else
+      t.set(i, {0, static_cast<int64_t>(rng() % (is_bool(dtype) ? 2 : 5))});
+  }
+  return t;
+}
+
+inline Tensor tensor_of(HostTensor& t) { return {t.bytes.data(), t.dtype, t.shape, {}}; }
+
+// Outputs of the types of these, whose bytes are all 0xA5: an element that a program leaves out shows.
+inline std::vector<HostTensor> blank_like(const std::vector<HostTensor>& expected) {
+  std::vector<HostTensor> blank = expected;
+  for (HostTensor& t : blank) std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0xA5});
+  return blank;
+}
+
+inline Status run(Program& program, std::vector<HostTensor>& inputs, std::vector<HostTensor>& outputs) {
+  std::vector<Tensor> in, out;
+  for (HostTensor& t : inputs) in.push_back(tensor_of(t));
+  for (HostTensor& t : outputs) out.push_back(tensor_of(t));
+  return program.run(in, out);
+}
+
+}  // namespace tenon

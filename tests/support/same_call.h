@@ -1,0 +1,37 @@
+// Whether a function as we declare it is called as NVIDIA declares it. For tests/mocks/*_header.cc.
+#pragma once
+
+#include <type_traits>
+
+namespace tenon {
+
+// Passed in the same way: whole numbers of one size, or pointers to what is alike; handles are pointers to anything.
+template <class Ours, class Theirs>
+constexpr bool alike() {
+  using A = std::remove_cv_t<Ours>;
+  using B = std::remove_cv_t<Theirs>;
+  if constexpr (std::is_pointer_v<A> && std::is_pointer_v<B>) {
+    return std::is_const_v<std::remove_pointer_t<A>> == std::is_const_v<std::remove_pointer_t<B>> &&
+           alike<std::remove_pointer_t<A>, std::remove_pointer_t<B>>();
+  } else if constexpr ((std::is_integral_v<A> || std::is_enum_v<A>) &&
+                       (std::is_integral_v<B> || std::is_enum_v<B>)) {
+    return sizeof(A) == sizeof(B);
+  } else {
+    return std::is_same_v<A, B> || (std::is_class_v<A> && std::is_class_v<B>);
+  }
+}
+
+template <class Ours, class Theirs>
+struct Same : std::false_type {};
+template <class... A, class R, class... B>
+struct Same<int(A...), R(B...)> {
+  static constexpr bool check() {
+    if constexpr (sizeof...(A) == sizeof...(B))
+      return alike<int, R>() && (alike<A, B>() && ...);
+    else
+      return false;
+  }
+  static constexpr bool value = check();
+};
+
+}  // namespace tenon

@@ -1,0 +1,117 @@
+// A kernel in two does what it does in one, bit for bit: random kernels and real ones, cut at the best place, and their halves
+// again. That kernels are cut where they run out of registers: tests/unit/backends/cuda_program_test.cc.
+#include "jit/transform/kernel_fission.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/support/kernel_gen.h"
+
+namespace tenon::jit {
+namespace {
+
+// Sizes are what they are; inputs and outputs are values 0, 1, 2 ...
+LoweredKernel lowered(const KernelCase& c) {
+  LoweredKernel k{c.kernel, {}, {}, {}, {}, {}};
+  for (int64_t size : c.sizes) k.sizes.emplace_back(size);
+  for (size_t b = 0; b < c.data.size(); ++b) k.buffers.push_back(static_cast<ValueId>(b));
+  return k;
+}
+
+void add_pieces(const LoweredKernel& k, DimTable& dims, int depth, std::vector<LoweredKernel>& pieces) {
+  auto halves = depth > 0 ? cut(k, dims, 4) : std::nullopt;
+  if (!halves) return pieces.push_back(k);
+  add_pieces(halves->first, dims, depth - 1, pieces);
+  add_pieces(halves->second, dims, depth - 1, pieces);
+}
+
+// The buffers after the pieces have run, temporaries poisoned before.
+Result<BufferBytes> run(const KernelCase& c, const std::vector<LoweredKernel>& pieces) {
+  BufferBytes data = c.data;
+  std::map<ValueId, std::vector<char>> temps;
+  for (const LoweredKernel& k : pieces) {
+    TENON_TRY(verify(k.kernel));
+    std::vector<BufferView> buffers;
+    for (ValueId v : k.buffers) {
+      if (v < kTempBuffer) {
+        buffers.push_back({data[v].data(), c.lengths[v]});
+        continue;
+      }
+      const Temp& t = k.temps[v - kTempBuffer];
+      auto& bytes = temps[v];
+      bytes.resize(static_cast<size_t>(t.length.value()) * size_of(t.type), static_cast<char>(0xA5));
+      buffers.push_back({bytes.data(), t.length.value()});
+    }
+    std::vector<int64_t> sizes;
+    for (Dim d : k.sizes) sizes.push_back(d.value());
+    TENON_TRY(interpret(k.kernel, buffers, sizes));
+  }
+  return data;
+}
+
+TEST(Cut, RandomKernelsInPieces) {
+  constexpr uint64_t kCount = 200;
+  uint64_t in_pieces = 0, kept = 0;
+  for (uint64_t seed = 1; seed <= kCount && !HasFailure(); ++seed) {
+    const KernelCase c = random_kernel(seed);
+    BufferBytes whole = c.data;
+    ASSERT_TRUE(interpret(c.kernel, views(c, whole), c.sizes).ok());
+    DimTable dims;
+    std::vector<LoweredKernel> pieces;
+    add_pieces(lowered(c), dims, 2, pieces);
+    if (pieces.size() < 2) continue;
+    ++in_pieces;
+    kept += !pieces.back().temps.empty();
+    const auto cut_up = run(c, pieces);
+    std::string text = "seed " + std::to_string(seed) + "\n" + print(c.kernel);
+    for (const LoweredKernel& k : pieces) text += print(k.kernel);
+    ASSERT_TRUE(cut_up.ok()) << cut_up.status().message() << "\n" << text;
+    EXPECT_EQ(first_difference(c, whole, *cut_up), "") << text;
+  }
+  EXPECT_GE(in_pieces, kCount / 4) << "the generator makes too little that can be cut";
+  EXPECT_GE(kept, kCount / 8);
+}
+
+// The output may share the memory of an input: then none is read behind what is written.
+TEST(Cut, NotBetweenWhatIsWrittenAndASharedInput) {
+  auto kernel = parse_kernel(R"(kernel @f(N; in %x: f32, in %z: f32, out %y: f32) {
+  par simd %i in N {
+    %a = load %x[%i]
+    %b = exp %a
+    %c = sin %b
+    store %y[2*%i], %c
+    %d = load %x[%i]
+    %e = exp %d
+    %f = cos %e
+    store %y[2*%i + 1], %f
+  }
+})");
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  DimTable dims;
+  LoweredKernel k{*kernel, {dims.symbol("N")}, {0, 1, 2}, {}, {}, {}};
+  auto stores_first = [&] {
+    const auto halves = cut(k, dims, 4);
+    return halves && std::ranges::count(halves->first.buffers, 2u) > 0;
+  };
+  EXPECT_TRUE(stores_first());
+  k.inplace = {0};
+  EXPECT_FALSE(stores_first());
+}
+
+TEST(Cut, LeavesSmallKernelsWhole) {
+  auto kernel = parse_kernel(R"(kernel @f(N; in %x: f32, out %y: f32) {
+  par simd %i in N {
+    %a = load %x[%i]
+    %b = exp %a
+    store %y[%i], %b
+  }
+})");
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  DimTable dims;
+  const LoweredKernel k{*kernel, {dims.symbol("N")}, {0, 1}, {}, {}, {}};
+  EXPECT_FALSE(cut(k, dims).has_value());
+}
+
+}  // namespace
+}  // namespace tenon::jit

@@ -1,0 +1,135 @@
+// Decisions about loops, from sizes alone.
+#include "jit/schedule/schedule.h"
+
+#include <gtest/gtest.h>
+
+namespace tenon::jit {
+namespace {
+
+TEST(ReductionPart, FewRowsOfManyElements) {
+  DimTable dims;
+  const Dim n = dims.symbol("N");
+  EXPECT_GT(reduction_part({}, n, false), 0);  // all of any size
+  EXPECT_GT(reduction_part({Dim(2), Dim(4)}, n, false), 0);
+  EXPECT_EQ(reduction_part({n}, n, false), 0);  // as many rows as there are, one each
+  EXPECT_EQ(reduction_part({Dim(4096)}, Dim(1024), false), 0);
+  EXPECT_EQ(reduction_part({Dim(2)}, Dim(1024), false), 0);  // too little for two
+  EXPECT_GT(reduction_part({Dim(4096)}, Dim(1 << 20), false),
+            0);  // in one chain of additions errors would grow
+}
+
+TEST(ReductionPart, ColumnsOfManyRows) {
+  DimTable dims;
+  const Dim n = dims.symbol("N");
+  EXPECT_GT(reduction_part({n}, n, true), 0);
+  EXPECT_GT(reduction_part({Dim(3)}, Dim(100000), true), 0);
+  EXPECT_EQ(reduction_part({n}, Dim(512), true), 0);
+  EXPECT_EQ(reduction_part({}, n, true) % kRowsPerBlock, 0);
+}
+
+// On a GPU parts are what a block keeps in flight; the channels of images have parts of several images.
+TEST(ReductionPart, OnAGpu) {
+  DimTable dims;
+  const Dim n = dims.symbol("N");
+  auto part = [](const Dims& par, Dim elements, bool columns, Dim inner = Dim(1)) {
+    return reduction_part(par, elements, columns, Target::gpu, inner);
+  };
+  EXPECT_EQ(part({}, n, false), 8192);
+  EXPECT_EQ(part({}, Dim(8192), false), 0);
+  EXPECT_EQ(part({n}, n, false), 0);
+  EXPECT_EQ(part({n}, n, true), 512);
+  EXPECT_EQ(part({n}, Dim(512), true), 0);
+  EXPECT_EQ(part({Dim(64)}, n, false, Dim(112 * 112)), 1);
+  EXPECT_EQ(part({Dim(512)}, n, false, Dim(49)), 20);
+  EXPECT_EQ(part({Dim(64)}, Dim(20), false, Dim(49)), 0);
+  EXPECT_EQ(part({Dim(64)}, n, false, n), 1);
+  EXPECT_EQ(part({Dim(2048)}, n, false, Dim(49)), 0);
+  EXPECT_EQ(part({n}, n, false, Dim(49)), 0);
+  EXPECT_EQ(part({Dim(12), Dim(64)}, n, true, Dim(128)), 4);
+  EXPECT_EQ(reduction_part({Dim(64)}, n, false, Target::cpu, Dim(49)), 0);
+  // Many rows that are gone through again are kept by a block or a cluster.
+  EXPECT_EQ(part({Dim(8192)}, Dim(1 << 17), false), 8192);
+  EXPECT_EQ(reduction_part({Dim(8192)}, Dim(1 << 17), false, Target::gpu, Dim(1), true), 0);
+  EXPECT_EQ(reduction_part({Dim(4)}, Dim(1 << 17), false, Target::gpu, Dim(1), true), 8192);
+}
+
+// Few rows of a softmax, so long that no cluster keeps them; symbols are no lengths one knows.
+TEST(ReductionPart, OfWhatFollowsAMaximum) {
+  DimTable dims;
+  const Dim n = dims.symbol("N");
+  EXPECT_GT(online_part({Dim(4)}, Dim(1 << 20)), 0);
+  EXPECT_GT(online_part({}, Dim(300000)), 0);
+  EXPECT_EQ(online_part({Dim(4), Dim(4), Dim(2)}, Dim(1 << 20)), 0);
+  EXPECT_EQ(online_part({n}, Dim(1 << 20)), 0);
+  EXPECT_EQ(online_part({Dim(4)}, Dim(1 << 18)), 0);
+  EXPECT_EQ(online_part({Dim(4)}, n), 0);
+}
+
+TEST(RowsOfBlock, ABlockIsNoMoreThanManyShare) {
+  DimTable dims;
+  EXPECT_EQ(rows_of_block(dims, Dim(16384)), Dim(32));
+  EXPECT_EQ(rows_of_block(dims, Dim(16385)), Dim(33));
+  EXPECT_EQ(rows_of_block(dims, Dim(100)), Dim(4));
+  EXPECT_TRUE(adds_up_columns(Dim(4096)));
+  for (Dim columns : {Dim(64), Dim(16384), dims.symbol("M")}) EXPECT_FALSE(adds_up_columns(columns));
+}
+
+TEST(TilesTransposed, NotShortAxes) {
+  DimTable dims;
+  EXPECT_TRUE(tiles_transposed(dims.symbol("N"), Dim(64)));
+  EXPECT_FALSE(tiles_transposed(Dim(3), dims.symbol("N")));
+  EXPECT_FALSE(tiles_transposed(dims.symbol("N"), Dim(2)));
+}
+
+Index address(std::vector<std::pair<uint32_t, Dim>> terms) {
+  Index at;
+  for (const auto& [axis, coef] : terms) at.terms.push_back({coef, false, axis});
+  return at;
+}
+
+// y[i, j] = x[i, j] * w[j]
+Schedule rows_of(DimTable& dims, Dim columns, bool inner) {
+  const std::vector<LoopAxis> axes = {{dims.symbol("N"), Dim(0), false, 0}, {columns, Dim(0), inner, 1}};
+  const Index whole = address({{0, columns}, {1, Dim(1)}});
+  return schedule(dims, axes, {{whole}, {address({{1, Dim(1)}})}, {whole, true}}, {false, false}, false);
+}
+
+TEST(Schedule, LanesRunOverRowsWhereRowsAreNarrow) {
+  DimTable dims;
+  EXPECT_EQ(rows_of(dims, Dim(64), false).par, (std::vector{0, 1}));
+  EXPECT_EQ(rows_of(dims, dims.symbol("M"), false).par, (std::vector{0, 1}));
+  EXPECT_EQ(rows_of(dims, Dim(3), false).par, (std::vector{1, 0}));  // the vector axis stands last
+  EXPECT_TRUE(rows_of(dims, Dim(64), true).simd_inner);
+  EXPECT_TRUE(rows_of(dims, Dim(3), true).simd_par);
+}
+
+TEST(KeepsRow, WhatCostsMoreThanALocal) {
+  DimTable dims;
+  const Dim n = dims.symbol("N");
+  EXPECT_TRUE(keeps_row({false, 8}, Dim(1024), {n}));   // two f32 operands
+  EXPECT_FALSE(keeps_row({false, 4}, Dim(1024), {n}));  // one is as cheap to read again
+  EXPECT_TRUE(keeps_row({true, 4}, Dim(1024), {n}));    // but for its exp
+  EXPECT_TRUE(keeps_row({false, 8}, n, {n}));
+  EXPECT_FALSE(keeps_row({false, 8}, n, {}));  // may run in parts
+  EXPECT_FALSE(keeps_row({false, 8}, Dim(1 << 20), {n}));
+}
+
+// Rows that loaded indices name, summed: lanes along a row, whose elements lie side by side, not along the indices.
+TEST(Schedule, LoadedIndicesChooseLines) {
+  DimTable dims;
+  const std::vector<LoopAxis> axes{{.extent = Dim(512), .start = Dim(0), .inner = false},
+                                   {.extent = Dim(64), .start = Dim(0), .inner = false},
+                                   {.extent = Dim(8), .start = Dim(0), .inner = true}};
+  const IndexTerm bag{.coef = Dim(8), .id = 0}, element{.coef = Dim(1), .id = 1},
+      place{.coef = Dim(1), .id = 2}, row{.coef = Dim(64), .dynamic = true, .id = 9, .extent = Dim(10000)},
+      out{.coef = Dim(64), .id = 0};
+  const std::vector<Access> accesses{{.address = {{bag, place}, Dim(0)}},
+                                     {.address = {{element, row}, Dim(0)}},
+                                     {.address = {{out, element}, Dim(0)}, .store = true}};
+  const Schedule s = schedule(dims, axes, accesses, {false, false, false}, false);
+  EXPECT_TRUE(s.simd_par);
+  EXPECT_EQ(s.classes[s.par.back()], std::vector<uint32_t>{1});
+}
+
+}  // namespace
+}  // namespace tenon::jit
