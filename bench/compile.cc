@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
 #include "jit/llvm/orc.h"
 #include "jit/objects/elf_loader.h"
 
@@ -92,7 +93,7 @@ void compile(benchmark::State& state) {
   state.SetLabel(k.name);
   size_t bytes = 0;
   for (auto _ : state) {
-    auto object = compile_object(emit_llvm(k, host_isa()));
+    auto object = compile_object(llvm_text(k, host_isa()));
     auto linked = link(*object);
     bytes = linked->bytes;
   }
@@ -102,7 +103,7 @@ void compile(benchmark::State& state) {
 void emit(benchmark::State& state) {
   Kernel k = kernel(state.range(0));
   state.SetLabel(k.name);
-  for (auto _ : state) benchmark::DoNotOptimize(emit_llvm(k, host_isa()).size());
+  for (auto _ : state) benchmark::DoNotOptimize(llvm_text(k, host_isa()).size());
 }
 
 void batch(benchmark::State& state) {
@@ -112,7 +113,7 @@ void batch(benchmark::State& state) {
     for (int i = 0; i < kCount; ++i) {
       Kernel k = kernel(i % 3);
       k.name += std::to_string(i);
-      text += emit_llvm(k, host_isa());
+      text += llvm_text(k, host_isa());
     }
     auto linked = link(*compile_object(text));
     benchmark::DoNotOptimize(linked->bytes);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "jit/pipeline.h"
 #include "jit/schedule/schedule.h"
 
 namespace tenon::jit {
@@ -41,7 +42,7 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
     if (!member && is_inlined(graph, v)) return std::nullopt;
     return stored_strides(graph, v);
   };
-  return lower({graph, members, outputs, strides, target}).status();
+  return make_kernels({graph, members, outputs, strides, target}, /*trial=*/true).status();
 }
 
 Status may_join(const Graph& graph, const Uses& uses, std::span<const ValueId> members, ValueId v,

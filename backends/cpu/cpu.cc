@@ -8,6 +8,8 @@
 #include "backends/cpu/hot_kernel.h"
 #include "jit/group_kernels.h"
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
+#include "jit/pipeline.h"
 #include "jit/schedule/schedule.h"
 #include "src/base/align.h"
 #include "src/ir/builder.h"
@@ -212,7 +214,7 @@ class CpuBackend final : public Backend {
         if (!context.materialised[v]) return std::nullopt;
         return context.layouts[v].strides;
       };
-      auto lowered = jit::lower({g, members, group->outputs, strides});
+      auto lowered = jit::make_kernels({g, members, group->outputs, strides});
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
       group->kernels = std::move(*lowered);
       for (const auto& k : group->kernels) {

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <thread>
 
-#include "jit/transform/specialize.h"
+#include "jit/pipeline.h"
 #include "src/base/log.h"
 
 namespace tenon {
@@ -131,7 +131,7 @@ std::shared_ptr<HotKernel> HotKernel::make(const jit::Kernel& kernel, std::vecto
   std::shared_ptr<HotKernel> hot(
       new HotKernel(kernel, std::move(sizes), std::move(code), isa, std::move(counts)));
   if (hot->counts_->mode == SpecializeMode::wait) {
-    hot->wanted_ = jit::with_sizes(kernel, hot->sizes_);
+    hot->wanted_ = jit::specialize(kernel, hot->sizes_);
     hot->compile();
   }
   return hot;
@@ -159,7 +159,7 @@ void HotKernel::end_timed(const Turn& turn) {
     const int64_t spent = spent_.fetch_add(took, std::memory_order_relaxed) + took;
     if (calls < wanted.calls || spent < wanted.spent.count()) return;
     if (!state_.compare_exchange_strong(state, State::asked)) return;
-    wanted_ = jit::with_sizes(kernel_, sizes_);
+    wanted_ = jit::specialize(kernel_, sizes_);
     if (!Background::get().ask(weak_from_this())) refuse("too many kernels wait for the compiler");
   } else if (state == State::turns) {
     std::atomic<int64_t>& best = best_[turn.version];

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
 #include "src/runtime/backend.h"
 
 namespace tenon {

@@ -3,7 +3,7 @@
 
 #include <dnnl.h>
 #include <elf.h>
-#include <elf_loader.h>
+#include <link.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>

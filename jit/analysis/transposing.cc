@@ -51,7 +51,7 @@ const Axis* stepping_axis(const Stmt& par, const Stmt& s) {
 
 }  // namespace
 
-std::optional<Kernel> merged_map(const Kernel& kernel) {
+std::optional<Kernel> merge_map(const Kernel& kernel) {
   for (const Buffer& b : kernel.buffers)
     if (b.role == Buffer::Role::local) return std::nullopt;
   Kernel merged = kernel;
@@ -65,7 +65,7 @@ std::optional<Kernel> merged_map(const Kernel& kernel) {
 }
 
 std::optional<TransposingMap> transposing_map(const Kernel& kernel) {
-  auto merged = merged_map(kernel);
+  auto merged = merge_map(kernel);
   if (!merged || merged->body[0].axes.size() < 2) return std::nullopt;
   TransposingMap map{std::move(*merged), {}, {}, {}};
   const Stmt& par = map.kernel.body[0];

@@ -25,7 +25,7 @@ struct TransposingMap {
 
 // A kernel that is one map, its inner loop made part of the par nest; nothing where it has other loops, locals or tiles, or reads
 // its own output.
-std::optional<Kernel> merged_map(const Kernel& kernel);
+std::optional<Kernel> merge_map(const Kernel& kernel);
 // Nothing where the kernel is no such map, or no access of it jumps.
 std::optional<TransposingMap> transposing_map(const Kernel& kernel);
 

@@ -3,9 +3,11 @@
 
 #include <cstdio>
 
+#include "jit/cuda/cuda_text.h"
 #include "jit/cuda/emit_cuda.h"
 #include "jit/cuda/nvrtc.h"
 #include "jit/objects/object_cache.h"
+#include "jit/pipeline.h"
 #include "src/base/log.h"
 
 namespace tenon::jit {
@@ -29,10 +31,19 @@ Status read_stored(const std::string& object, CudaCode& code) {
 
 }  // namespace
 
+std::string cuda_text(const Kernel& kernel, const CudaSchedule& schedule) {
+  return emit_cuda(legalize(kernel, cuda_spells, schedule.approximate), schedule);
+}
+
+std::string cuda_source(const Kernel& kernel, const CudaSchedule& schedule) {
+  return cuda_settings(schedule) + std::string(cuda_primitives()) + std::string(cuda_prelude()) +
+         cuda_text(kernel, schedule);
+}
+
 Result<CudaCode> cuda_code(const Kernel& kernel, const CudaSchedule& schedule, int architecture) {
   TENON_ASSIGN(const Nvrtc* nvrtc, Nvrtc::get());
   TENON_ASSIGN(const int made_for, nvrtc->architecture_for(architecture));
-  const std::string text = cuda_settings(schedule) + emit_cuda(kernel, schedule),
+  const std::string text = cuda_settings(schedule) + cuda_text(kernel, schedule),
                     source = cuda_source(kernel, schedule), target = "sm_" + std::to_string(made_for),
                     producer = "NVRTC " + std::to_string(nvrtc->version() / 100) + "." +
                                std::to_string(nvrtc->version() % 100) + " " + target;

@@ -9,6 +9,10 @@
 
 namespace tenon::jit {
 
+// The text of the kernel alone, in rows that the prelude has, and of the whole program.
+std::string cuda_text(const Kernel& kernel, const CudaSchedule& schedule);
+std::string cuda_source(const Kernel& kernel, const CudaSchedule& schedule);
+
 struct CudaCode {
   std::string cubin;
   int registers = 0;        // per thread

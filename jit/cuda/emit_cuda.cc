@@ -12,7 +12,6 @@
 #include "jit/cuda/cuda_text.h"
 #include "jit/cuda/emit_cuda_loops.h"
 #include "jit/schedule/cuda_maps.h"
-#include "jit/transform/join_online_reductions.h"
 #include "src/ops/names.h"
 
 namespace tenon::jit {
@@ -391,77 +390,18 @@ class CudaEmitter final : CudaLoops {
   std::map<const Stmt*, std::string> turned_;  // elements of a tile with lanes along its other axis
 };
 
-// 1 + erf(z) as erfc(-z), and 1 + tanh(z) as twice the sigmoid of 2z: they keep their digits where the sum would cancel, and cost less.
-// Functions that nobody reads any more are the compiler's to drop.
-void use_complements(Kernel& k) {
-  std::map<Ref, std::pair<OpId, Ref>> functions;  // of what, by result
-  std::set<Ref> ones;
-  auto walk = [&](auto& self, Block& block) -> void {
-    for (size_t i = 0; i < block.size(); ++i) {
-      self(self, block[i].body);
-      Stmt& s = block[i];
-      if (s.kind == K::constant && is_float(s.type) &&
-          (s.literal.is_int ? s.literal.i == 1 : s.literal.d == 1))
-        ones.insert(s.result);
-      if (s.kind != K::op) continue;
-      if (s.op == ops::erf || s.op == ops::tanh) functions[s.result] = {s.op, s.args[0]};
-      if (s.op != ops::add) continue;
-      const size_t one = ones.count(s.args[0]) ? 0 : 1;
-      const auto f = functions.find(s.args[1 - one]);
-      if (!ones.count(s.args[one]) || f == functions.end()) continue;
-      const auto [op, z] = f->second;
-      const DType type = s.type;
-      std::vector<Stmt> before;
-      auto add = [&](OpId row, std::vector<Ref> args) {
-        before.push_back({.kind = K::op, .op = row, .type = type, .result = k.add_ref(type), .args = args});
-        return before.back().result;
-      };
-      if (op == ops::erf) {
-        s.args = {add(ops::neg, {z})};
-        s.op = ops::erfc;
-      } else {
-        const Ref half = add(ops::sigmoid, {add(ops::add, {z, z})});
-        s.args = {half, half};
-      }
-      block.insert(block.begin() + static_cast<long>(i), before.begin(), before.end());
-      i += before.size();
-    }
-  };
-  walk(walk, k.body);
-}
-
 }  // namespace
 
 std::string emit_cuda(const Kernel& kernel, const CudaSchedule& schedule) {
-  Kernel expanded = kernel;
-  if (schedule.online) {
-    const auto once = online_kernel(kernel);
-    TENON_CHECK(once, "an online schedule of a kernel that goes through nothing twice");
-    expanded = *once;
-  }
-  if (schedule.approximate) use_complements(expanded);
-  expand_math(expanded, cuda_spells);
-  if (schedule.merged) {
-    const auto map = merged_map(expanded);
-    TENON_CHECK(map, "a merged schedule of a kernel that is no map");
-    expanded = *map;
-  }
-  if (schedule.form == Form::tiled) {
-    const auto map = transposing_map(expanded);
-    TENON_CHECK(map, "a tiled schedule of a kernel that transposes nothing");
-    return CudaEmitter(map->kernel, schedule, &*map).run();
-  }
-  return CudaEmitter(expanded, schedule).run();
+  if (schedule.form != Form::tiled) return CudaEmitter(kernel, schedule).run();
+  const auto map = transposing_map(kernel);
+  TENON_CHECK(map, "a tiled schedule of a kernel that transposes nothing");
+  return CudaEmitter(kernel, schedule, &*map).run();
 }
 
 std::string cuda_settings(const CudaSchedule& schedule) {
   return "#define TN_WIDE " + std::to_string(schedule.wide) + "\n#define TN_APPROXIMATE " +
          std::to_string(schedule.approximate) + "\n";
-}
-
-std::string cuda_source(const Kernel& kernel, const CudaSchedule& schedule) {
-  return cuda_settings(schedule) + std::string(cuda_primitives()) + std::string(cuda_prelude()) +
-         emit_cuda(kernel, schedule);
 }
 
 }  // namespace tenon::jit

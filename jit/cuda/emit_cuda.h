@@ -16,13 +16,11 @@
 
 namespace tenon::jit {
 
-std::string emit_cuda(const Kernel& kernel, const CudaSchedule& schedule);  // the kernel alone
+// The kernel alone, which is legal (cuda_code.h).
+std::string emit_cuda(const Kernel& kernel, const CudaSchedule& schedule);
 
 // What stands in front of it: settings, then the primitives (of a device), then the prelude.
 std::string cuda_settings(const CudaSchedule& schedule);
 std::string_view cuda_primitives();
 std::string_view cuda_prelude();
-// The whole text of one program.
-std::string cuda_source(const Kernel& kernel, const CudaSchedule& schedule);
-
 }  // namespace tenon::jit

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
 #include "jit/llvm/llvm_function.h"
 #include "jit/llvm/llvm_text.h"
 

@@ -15,6 +15,7 @@
 
 #include "jit/analysis/prefetch.h"
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
 #include "jit/llvm/emit_lanes.h"
 #include "jit/schedule/schedule.h"
 #include "src/ops/names.h"
@@ -615,10 +616,6 @@ class Emitter : LaneEmitter {
 
 }  // namespace
 
-std::string emit_llvm(const Kernel& kernel, Isa isa) {
-  Kernel expanded = kernel;
-  expand_math(expanded);
-  return Emitter(expanded, isa).run();
-}
+std::string emit_llvm(const Kernel& kernel, Isa isa) { return Emitter(kernel, isa).run(); }
 
 }  // namespace tenon::jit

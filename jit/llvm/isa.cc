@@ -1,6 +1,7 @@
 // Which instruction sets the emitter may use, and how many lanes they have. TENON_ISA names a lower one than the
 // machine's best. Tested by tests/unit/jit/emit_test.cc.
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
 #include "src/base/cpu.h"
 #include "src/base/env.h"
 

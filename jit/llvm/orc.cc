@@ -37,10 +37,12 @@
 #include <unordered_map>
 
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
 #include "jit/objects/code_pool.h"
 #include "jit/objects/elf_loader.h"
 #include "jit/objects/object_cache.h"
 #include "jit/objects/object_slice.h"
+#include "jit/pipeline.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/no_fork.h"
@@ -166,6 +168,8 @@ Result<std::string> generate(std::string_view text, llvm::TargetMachine& machine
 
 }  // namespace
 
+std::string llvm_text(const Kernel& kernel, Isa isa) { return emit_llvm(legalize_for_llvm(kernel), isa); }
+
 Result<std::string> compile_object(std::string_view text) {
   const NoFork no_fork;
   std::unique_ptr<llvm::TargetMachine> machine = machines().take();
@@ -268,8 +272,8 @@ Kernel without_names(const Kernel& kernel) {
 // Emits the job's text; whether the code for it was on disk.
 bool emit_or_find(Job& job, Isa isa) {
   if (dump_wanted("kernel")) dump("kernel", print(*job.kernel));
-  if (dump_wanted("llvm")) dump("llvm", emit_llvm(*job.kernel, isa));
-  job.text = emit_llvm(without_names(*job.kernel), isa);
+  if (dump_wanted("llvm")) dump("llvm", llvm_text(*job.kernel, isa));
+  job.text = llvm_text(without_names(*job.kernel), isa);
   TENON_CHECK(job.text.starts_with(std::string(kHead) + std::string(kPlainName) + "("), job.text);
   job.object = {object_key(job.text, kProducer), job.key, job.kernel->name, isa_name(isa), isa_needs(isa)};
   return job.from_disk = ObjectCache::get().find(job.object, [&](const std::string& object) -> Status {
@@ -319,7 +323,7 @@ Status compile_jobs(std::span<Job* const> jobs) {
   return {};
 }
 
-// What emit_llvm refuses is our bug, but not worth the host's life.
+// What llvm_text refuses is our bug, but not worth the host's life.
 template <class Work>
 Status or_internal(Work work) {
   try {

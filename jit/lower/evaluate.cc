@@ -131,7 +131,7 @@ class Lowering final : public Evaluator {
   }
 
   // ---- the group ----
-  Lowered run() {
+  Attempt run() {
     const bool has_reduce = !reduces_.empty();
     keep_rows_ = true;
     build();
@@ -571,7 +571,7 @@ class Lowering final : public Evaluator {
 
 }  // namespace
 
-Lowered lower_axes(const LowerInput& in, const std::vector<DomainDim>& domain, std::vector<LoopAxis> axes) {
+Attempt lower_axes(const LowerInput& in, const std::vector<DomainDim>& domain, std::vector<LoopAxis> axes) {
   return Lowering(in, domain, std::move(axes)).run();
 }
 

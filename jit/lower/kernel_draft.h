@@ -36,11 +36,11 @@ struct Proto {
 };
 
 // A kernel, or how the axes must change before there is one.
-struct Lowered {
+struct Attempt {
   std::optional<Request> request;
   std::optional<LoweredKernel> kernel;
 };
-Lowered lower_axes(const LowerInput& in, const std::vector<DomainDim>& domain, std::vector<LoopAxis> axes);
+Attempt lower_axes(const LowerInput& in, const std::vector<DomainDim>& domain, std::vector<LoopAxis> axes);
 
 LoweredKernel finish(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule,
                      Proto proto);

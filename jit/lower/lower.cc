@@ -1,14 +1,11 @@
 // See lower.h. The way: pick the axes of the group's domain and evaluate every output at their indices (evaluate.cc).
-// Where an axis has to be split or cut, start again with the new axes. What comes out is split and tiled.
+// Where an axis has to be split or cut, start again with the new axes.
 #include "jit/lower/lower.h"
 
 #include <algorithm>
 
 #include "jit/lower/kernel_draft.h"
 #include "jit/lower/scatter.h"
-#include "jit/transform/blocked_column_sums.h"
-#include "jit/transform/split_reduction.h"
-#include "jit/transform/tile.h"
 #include "src/ops/names.h"
 #include "src/ops/rules.h"
 
@@ -43,18 +40,19 @@ Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
   return domain;
 }
 
+}  // namespace
+
 bool is_dense_reshape(const LowerInput& in, ValueId output) {
   return in.graph.node(output).op == ops::reshape &&
          in.strides(output) == dense_strides(*in.graph.dims, in.graph.type(output).shape);
 }
 
-Result<std::vector<LoweredKernel>> lower_as(LowerInput in) {
-  if (in.target == Target::gpu) in.sums = sums_beside_rows(in);
-  std::vector<LoweredKernel> kernels;
+Result<Lowered> lower(const LowerInput& in) {
+  Lowered result;
   DimTable& dims = *in.graph.dims;
   bool empty = true;
   for (ValueId o : in.outputs) empty = empty && dims.product(in.graph.type(o).shape) == Dim(0);
-  if (empty) return kernels;  // nothing to write
+  if (empty) return result;  // nothing to write
   bool scatters = false;
   for (ValueId v : in.members) scatters = scatters || is_scatter(in.graph.node(v).op);
   TENON_ASSIGN(std::vector<DomainDim> domain, domain_of(in));
@@ -71,20 +69,9 @@ Result<std::vector<LoweredKernel>> lower_as(LowerInput in) {
       return unsupported("the loops need more than " + std::to_string(kMostCuts) + " cuts");
     std::vector<LoopAxis> axes = work.back();
     work.pop_back();
-    Lowered outcome = lower_axes(in, domain, axes);
+    Attempt outcome = lower_axes(in, domain, axes);
     if (outcome.kernel) {
-      if (!in.sums.empty()) {
-        if (!work.empty() || !kernels.empty()) return unsupported("sums beside rows that are cut in pieces");
-        TENON_ASSIGN(kernels, rows_in_blocks(std::move(*outcome.kernel), in));
-        continue;
-      }
-      if (in.target == Target::gpu && walks_again(*outcome.kernel, dims))
-        return unsupported("on a GPU columns and channels are walked along once");
-      for (LoweredKernel& k : split_reduction(std::move(*outcome.kernel), dims, in.target)) {
-        if (in.target == Target::cpu)
-          k.kernel = tile_transposed(tile_columns(std::move(k.kernel), k.sizes), k.sizes);
-        kernels.push_back(std::move(k));
-      }
+      result.loops.push_back(std::move(*outcome.kernel));
       continue;
     }
     const Request& r = *outcome.request;
@@ -113,33 +100,16 @@ Result<std::vector<LoweredKernel>> lower_as(LowerInput in) {
     }
   }
   if (scatters) {  // so far the operand has been copied
-    TENON_ASSIGN(auto updates, lower_scatter(in));
-    kernels.push_back(std::move(updates[0]));
+    TENON_ASSIGN(result.updates, lower_scatter(in));
   }
-  for (const LoweredKernel& k : kernels)
-    for (Dim d : k.sizes)
-      if (dims.is_overflow(d)) return unsupported("a size of the loops that no number holds");
-  if (kernels.size() > 1)
-    for (size_t i = 0; i < kernels.size(); ++i) kernels[i].kernel.name += "_" + std::to_string(i);
-  return kernels;
+  return result;
 }
-
-}  // namespace
 
 LowerInput::Output LowerInput::written(ValueId output) const {
   if (!under_operand_shape || !is_dense_reshape(*this, output)) return {output, *strides(output)};
   ValueId operand = graph.node(output).inputs[0];
   while (graph.node(operand).op == ops::reshape && !strides(operand)) operand = graph.node(operand).inputs[0];
   return {operand, dense_strides(*graph.dims, graph.type(operand).shape)};
-}
-
-Result<std::vector<LoweredKernel>> lower(const LowerInput& input) {
-  Result<std::vector<LoweredKernel>> kernels = lower_as(input);
-  if (kernels.ok() || !is_dense_reshape(input, input.outputs[0])) return kernels;
-  LowerInput in = input;
-  in.under_operand_shape = true;
-  Result<std::vector<LoweredKernel>> under = lower_as(in);
-  return under.ok() ? under : kernels;
 }
 
 }  // namespace tenon::jit

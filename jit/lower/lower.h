@@ -1,6 +1,6 @@
 // lower: a group of graph nodes becomes kernels. What a group may hold: maps, views, gathers, concatenations, pads and
 // constants in any mix; reductions over one common set of axes with maps before, between and after; one scan; one
-// scatter. Whether a set of nodes is such a group is answered by trying: fusion asks lower() itself.
+// scatter. Whether a set of nodes is such a group is answered by trying: fusion asks make_kernels() itself.
 // On leaving, kernels read only materialised values and write every output exactly once.
 // Tested by tests/golden/jit/lower_*.tn, tests/unit/runtime/run_test.cc and tests/fuzz/fuzz_test.cc.
 #pragma once
@@ -23,7 +23,7 @@ struct LowerInput {
   // Strides in elements of a materialised value; absent: the value is a view to read through.
   std::function<std::optional<Dims>(ValueId)> strides;
   Target target = Target::cpu;
-  // Set by lower(): what is added up beside the loops over rows (blocked_column_sums.h), and the output that is: the sum, or its cast.
+  // Set by make_kernels(): what is added up beside the loops over rows (blocked_column_sums.h), and the output that is: the sum, or its cast.
   struct Sum {
     ValueId fold, output;
   };
@@ -31,7 +31,7 @@ struct LowerInput {
   bool is_sum(ValueId v) const {
     return std::ranges::any_of(sums, [&](const Sum& s) { return s.fold == v; });
   }
-  // Set by lower(): outputs that are dense reshapes are written under the shape of what they reshape.
+  // Set by make_kernels(): outputs that are dense reshapes are written under the shape of what they reshape.
   bool under_operand_shape = false;
   struct Output {
     ValueId value;
@@ -65,7 +65,14 @@ struct LoweredKernel {
       {};  // inputs that are read only where the (single) output is written, before it is
 };
 
+// A group as loops, before any rewrite.
+struct Lowered {
+  std::vector<LoweredKernel> loops;    // write the outputs; of a scatter they copy the operand
+  std::vector<LoweredKernel> updates;  // of a scatter, behind `loops`
+};
 // unsupported with a sentence when no schedule covers the members.
-Result<std::vector<LoweredKernel>> lower(const LowerInput& input);
+Result<Lowered> lower(const LowerInput& input);
+// Whether an output is a reshape that is stored densely: its loops may run over the operand's shape.
+bool is_dense_reshape(const LowerInput& in, ValueId output);
 
 }  // namespace tenon::jit

@@ -72,9 +72,9 @@ int64_t kept_bytes(const Kernel& map, unsigned axes, int vector) {
 
 }  // namespace
 
-int vectors_ahead(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device, int ease,
+int vectors_ahead(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device, int relax_level,
                   int vector) {
-  if (ease > 0 || !is_map(k) || k.body[0].body.size() > kLongestAhead) return 1;
+  if (relax_level > 0 || !is_map(k) || k.body[0].body.size() > kLongestAhead) return 1;
   const int64_t bytes = bytes_of_vector(k, sizes, vector) * device.threads_per_multiprocessor,
                 threads = int64_t{device.multiprocessors} * device.threads_per_multiprocessor,
                 waves = par_iterations(k, sizes.data(), vector) / std::max<int64_t>(threads, 1);

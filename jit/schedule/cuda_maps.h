@@ -13,8 +13,8 @@ namespace tenon::jit {
 
 // Vectors that a thread takes at once, so that a multiprocessor full of threads has enough bytes on their way. Few waves of
 // blocks stay as many as they are.
-int vectors_ahead(const Kernel& kernel, std::span<const int64_t> sizes, const CudaDevice& device, int ease,
-                  int vector);
+int vectors_ahead(const Kernel& kernel, std::span<const int64_t> sizes, const CudaDevice& device,
+                  int relax_level, int vector);
 
 // The axes of the par nest, bit by bit, along which threads, so many of them, had better take several vectors each: where that
 // saves more of what is read again, and of divisions by the lengths of axes, than it costs. 0: it is nowhere. steps: if the map

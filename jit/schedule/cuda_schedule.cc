@@ -9,7 +9,6 @@
 #include "jit/analysis/transposing.h"
 #include "jit/schedule/cuda_maps.h"
 #include "jit/schedule/cuda_rows.h"
-#include "jit/transform/join_online_reductions.h"
 #include "src/base/align.h"
 
 namespace tenon::jit {
@@ -81,7 +80,7 @@ Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vect
 // A map that transposes, in tiles, where that pays: there are runs worth the name along both axes, and enough tiles for all
 // multiprocessors. False: `s` stays as it is.
 bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const CudaDevice& device,
-              int64_t alignment, int ease, CudaSchedule& s) {
+              int64_t alignment, int relax_level, CudaSchedule& s) {
   const int64_t along = extent_value(map.along.extent, sizes.data()),
                 across = extent_value(map.across.extent, sizes.data()),
                 elements = par_iterations(map.kernel, sizes.data(), 1);
@@ -118,7 +117,7 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
   for (size_t i : map.crossing)
     bytes += cuda_tile_bytes(tiled, map.kernel.buffers[map.statement(i).buffer].type);
   if (bytes > device.shared_bytes) return false;
-  for (int v = ease >= 2 ? 1 : std::max(1, 4 / narrowest); v >= 1; v /= 2) {
+  for (int v = relax_level >= 2 ? 1 : std::max(1, 4 / narrowest); v >= 1; v /= 2) {
     const Alignment a = alignment_of(map.kernel, sizes, v, alignment, &map);
     if (tiled.along * tiled.across < kBlock * v || (!a.aligned && v > 1)) continue;
     tiled.vector = v;
@@ -218,7 +217,7 @@ bool shares_columns(const Kernel& k) {
 // Where there are few columns several threads of a block share the rows of each; if that is not enough, short vectors and small
 // blocks make more threads. What one loads in several steps it asks for together.
 void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device, int64_t alignment,
-             int ease, CudaSchedule& s) {
+             int relax_level, CudaSchedule& s) {
   const InOrder single = reduction_in_order(k, sizes, 1);
   if (single.bytes == 0) return;
   const int64_t enough =
@@ -233,7 +232,7 @@ void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& 
   s.whole = alignment_of(k, sizes, s.vector, alignment).whole;
   while (s.rows == 1 && s.block > kSmallestBlock && threads() < int64_t{2} * device.multiprocessors * s.block)
     s.block /= 2;
-  if (ease > 0) return;
+  if (relax_level > 0) return;
   const InOrder r = reduction_in_order(k, sizes, s.vector);
   const int64_t most = std::min<int64_t>({kBytesAhead / r.bytes, r.steps / s.rows, kMostAhead});
   s.ahead = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
@@ -278,8 +277,8 @@ bool is_map(const Kernel& kernel) {
 std::string describe(const CudaSchedule& s) {
   std::string text = s.form == Form::tiled
                          ? "tiled " + std::to_string(s.along) + "x" + std::to_string(s.across)
-                         : (s.form == Form::flat ? s.merged ? "flat merged " : "flat " : "row ") +
-                               std::to_string(s.team) + "x" + std::to_string(s.block / s.team);
+                         : (s.form == Form::flat ? "flat " : "row ") + std::to_string(s.team) + "x" +
+                               std::to_string(s.block / s.team);
   text += " vector " + std::to_string(s.vector);
   if (s.rows > 1) text += " rows " + std::to_string(s.rows);
   for (unsigned a = 0; s.outer >> a; ++a)
@@ -289,15 +288,14 @@ std::string describe(const CudaSchedule& s) {
   if (s.locals == Locals::shared) text += " shared";
   if (s.locals == Locals::global) text += " global";
   if (s.ahead > 1) text += " ahead " + std::to_string(s.ahead);
-  if (s.online) text += " online";
   return text + (s.whole ? " whole" : "") + (s.wide ? " wide" : "") + (s.approximate ? " approximate" : "");
 }
 
-CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device,
-                           int64_t alignment, int64_t longest_buffer, int ease) {
+CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device,
+                           int64_t alignment, int64_t longest_buffer, int relax_level, bool joined) {
   CudaSchedule s;
   s.block = kBlock;
-  bool simd = k.body[0].simd;
+  const bool simd = k.body[0].simd;
   s.approximate = true;
   for (const Buffer& b : k.buffers) {
     if (b.role == Buffer::Role::out) s.approximate = s.approximate && is_narrow(b.type);
@@ -306,12 +304,15 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   s.wide = !far ? longest_buffer < 0 || longest_buffer > kIndex32 : *far > kIndex32;
   s.wide = s.wide || par_iterations(k, sizes.data(), 1) > kIndex32;
 
-  if (const auto map = transposing_map(k); map && tile_map(*map, sizes, device, alignment, ease, s)) return s;
+  if (const auto map = transposing_map(k); map && tile_map(*map, sizes, device, alignment, relax_level, s)) {
+    if (simd) return s;
+    return CudaRewrite::merge_map;
+  }
   const int64_t most_threads = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor * kBlock;
   const CudaRows rows(k, sizes);
   const bool row = rows.possible() && rows.longest() > 1;
   if (row || simd) {
-    for (int v = ease >= 2 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
+    for (int v = relax_level >= 2 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
       const Alignment a = alignment_of(k, sizes, v, alignment);
       const int64_t length = row ? rows.longest() : extent_value(k.body[0].axes.back().extent, sizes.data());
       if (!a.aligned || length < v) continue;
@@ -323,9 +324,10 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   }
   if (!row) {
     if (has_locals(k)) s.locals = Locals::global;
-    s.ahead = vectors_ahead(k, sizes, device, ease, s.vector);
-    if (ease == 0 && is_map(k) && merged_map(k)) s.outer = axes_of_rows(k, sizes, most_threads, s.vector, 0);
-    columns(k, sizes, device, alignment, ease, s);
+    s.ahead = vectors_ahead(k, sizes, device, relax_level, s.vector);
+    if (relax_level == 0 && is_map(k) && merge_map(k))
+      s.outer = axes_of_rows(k, sizes, most_threads, s.vector, 0);
+    columns(k, sizes, device, alignment, relax_level, s);
     return s;
   }
   s.form = Form::row;
@@ -345,13 +347,11 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   // Few rows of a map, and long ones: every vector of them has a thread of its own. And where a thread had better go across rows.
   const bool few_rows = vectors > s.team && iterations * s.team < int64_t{device.multiprocessors} *
                                                                       device.threads_per_multiprocessor;
-  const auto map = simd ? std::nullopt : merged_map(k);
+  const auto map = simd ? std::nullopt : merge_map(k);
   const int64_t steps = (vectors + s.team - 1) / s.team;
-  if (map && (few_rows || (ease == 0 && axes_of_rows(*map, sizes, most_threads, s.vector, steps) != 0))) {
-    CudaSchedule flat = cuda_schedule(*map, sizes, device, alignment, longest_buffer, ease);
-    flat.merged = true;
-    return flat;
-  }
+  if (map &&
+      (few_rows || (relax_level == 0 && axes_of_rows(*map, sizes, most_threads, s.vector, steps) != 0)))
+    return CudaRewrite::merge_map;
   // Few other rows: a block each, though some of its threads have nothing to do.
   if (s.team == 32 && vectors > 32 &&
       iterations * s.team < int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4)
@@ -361,7 +361,7 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   // Steps in which a cluster goes through a row that its registers keep; 0: they do not.
   auto kept_chunks = [&](int64_t cluster) {
     const int64_t steps = (chunks + cluster - 1) / cluster;
-    const bool fits = ease == 0 && rows.fits_registers() && steps <= kMostChunks &&
+    const bool fits = relax_level == 0 && rows.fits_registers() && steps <= kMostChunks &&
                       steps * s.vector * rows.kept_bytes() <= room;
     return fits ? static_cast<int>(steps) : 0;
   };
@@ -386,12 +386,8 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
     s.locals = shared ? Locals::shared : Locals::global;
   }
   // A row that nothing keeps is gone through as seldom as can be.
-  if (s.chunks == 0 && s.cluster == 1 && s.locals != Locals::shared && rows.again())
-    if (const auto once = online_kernel(k)) {
-      CudaSchedule online = cuda_schedule(*once, sizes, device, alignment, longest_buffer, ease);
-      online.online = true;
-      return online;
-    }
+  if (!joined && s.chunks == 0 && s.cluster == 1 && s.locals != Locals::shared && rows.again())
+    return CudaRewrite::join_online_reductions;
   // Few of them: a cluster goes through each, or most multiprocessors would have nothing to do.
   if (s.chunks == 0 && s.locals == Locals::none && s.team == s.block &&
       device.architecture >= kFirstWithClusters)
@@ -403,16 +399,6 @@ CudaSchedule cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
 
 CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes,
                        const CudaDevice& device) {
-  if (s.online) {
-    CudaSchedule once = s;
-    once.online = false;
-    return cuda_launch(*online_kernel(k), once, sizes, device);
-  }
-  if (s.merged) {
-    CudaSchedule flat = s;
-    flat.merged = false;
-    return cuda_launch(*merged_map(k), flat, sizes, device);
-  }
   CudaLaunch launch;
   launch.threads = s.block;
   // Every block has scratch of its own: no more of them than threads that run at once.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <variant>
 
 #include "jit/kernel/kernel.h"
 
@@ -43,8 +44,6 @@ struct CudaSchedule {
       1;  // row: blocks per par iteration, from sm_90 on; each keeps the elements of its own threads
   int along = 0,
       across = 0;  // tiled: elements of a tile along the axis of lanes, and along the other; powers of two
-  bool merged = false;  // flat: the inner loop of a map is part of the par nest (jit/analysis/transposing.h)
-  bool online = false;  // what kernel it is of, is what jit/transform/join_online_reductions.h makes of it
   // flat: steps of a reduction in order, or vectors of a map, that a thread loads before the first folds or is computed.
   int ahead = 1;
   // flat, of a map: a thread takes vectors along these axes of the par nest, bit by bit, with what is the same for all of them
@@ -63,12 +62,19 @@ std::string describe(const CudaSchedule& schedule);
 // Whether the kernel is one map: lanes along its par nest, nothing but scalars within.
 bool is_map(const Kernel& kernel);
 
-// sizes: of the kernel's size arguments. alignment: bytes to which all pointers are aligned. longest_buffer: elements, where values
-// are addresses (-1: unknown). ease: how often the compiler ran out of registers: from 1 on no row is kept in them, from 2
+// What a kernel needs before it is scheduled.
+enum class CudaRewrite : uint8_t {
+  merge_map,               // the inner loop of a map becomes part of the par nest
+  join_online_reductions,  // rows that nothing keeps are read as seldom as possible
+};
+using CudaDecision = std::variant<CudaSchedule, CudaRewrite>;
+
+// The schedule of the kernel as it stands, or the rewrite that must come first. sizes: of the kernel's size arguments. alignment: bytes to which all pointers are aligned. longest_buffer: elements, where values
+// are addresses (-1: unknown). relax_level: how often the compiler ran out of registers: from 1 on no row is kept in them, from 2
 // on a thread takes one element at once.
-CudaSchedule cuda_schedule(const Kernel& kernel, std::span<const int64_t> sizes, const CudaDevice& device,
-                           int64_t alignment = 16, int64_t longest_buffer = -1, int ease = 0);
-inline constexpr int kMostEase = 2;
+CudaDecision cuda_schedule(const Kernel& kernel, std::span<const int64_t> sizes, const CudaDevice& device,
+                           int64_t alignment, int64_t longest_buffer, int relax_level, bool joined);
+inline constexpr int kMostRelaxed = 2;
 
 // That a thread has on their way, of columns and of the chunks of a row: registers for as many.
 inline constexpr int64_t kBytesAhead = 128;

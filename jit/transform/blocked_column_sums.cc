@@ -197,7 +197,7 @@ std::vector<LowerInput::Sum> sums_beside_rows(const LowerInput& in) {
   return sums;
 }
 
-Result<std::vector<LoweredKernel>> rows_in_blocks(LoweredKernel rows, const LowerInput& in) {
+Result<std::vector<LoweredKernel>> blocked_column_sums(LoweredKernel rows, const LowerInput& in) {
   return RowBlocks(std::move(rows), in).run();
 }
 

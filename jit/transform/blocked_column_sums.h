@@ -15,6 +15,6 @@ namespace tenon::jit {
 std::vector<LowerInput::Sum> sums_beside_rows(const LowerInput& in);
 
 // rows: as lowering leaves it, with sums. unsupported where its loops are not rows of one loop each.
-Result<std::vector<LoweredKernel>> rows_in_blocks(LoweredKernel rows, const LowerInput& in);
+Result<std::vector<LoweredKernel>> blocked_column_sums(LoweredKernel rows, const LowerInput& in);
 
 }  // namespace tenon::jit

@@ -392,6 +392,6 @@ class Online {
 
 }  // namespace
 
-std::optional<Kernel> online_kernel(const Kernel& kernel) { return Online(kernel).run(); }
+std::optional<Kernel> join_online_reductions(const Kernel& kernel) { return Online(kernel).run(); }
 
 }  // namespace tenon::jit

@@ -11,6 +11,6 @@
 namespace tenon::jit {
 
 // Nothing where there is nothing to change. Of what it makes it makes nothing more.
-std::optional<Kernel> online_kernel(const Kernel& kernel);
+std::optional<Kernel> join_online_reductions(const Kernel& kernel);
 
 }  // namespace tenon::jit

@@ -288,8 +288,8 @@ class Cutter {
 
 }  // namespace
 
-std::optional<std::pair<LoweredKernel, LoweredKernel>> cut(const LoweredKernel& whole, DimTable& dims,
-                                                           int fewest) {
+std::optional<std::pair<LoweredKernel, LoweredKernel>> kernel_fission(const LoweredKernel& whole,
+                                                                      DimTable& dims, int fewest) {
   return Cutter(whole, dims).run(fewest);
 }
 

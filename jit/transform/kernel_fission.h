@@ -16,7 +16,8 @@ inline constexpr int kFewestToCut = 12;
 
 // Cut where least crosses, each half having a quarter of the other statements at least: between statements of the par nest, or within
 // one of its loops, which both halves then have. Nothing where no place is right.
-std::optional<std::pair<LoweredKernel, LoweredKernel>> cut(const LoweredKernel& whole, DimTable& dims,
-                                                           int fewest = kFewestToCut);
+std::optional<std::pair<LoweredKernel, LoweredKernel>> kernel_fission(const LoweredKernel& whole,
+                                                                      DimTable& dims,
+                                                                      int fewest = kFewestToCut);
 
 }  // namespace tenon::jit

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "jit/schedule/schedule.h"
-#include "jit/transform/join_online_reductions.h"
 #include "jit/transform/kernel_edit.h"
 #include "src/ops/names.h"
 
@@ -189,15 +188,9 @@ class Splitter {
 
 }  // namespace
 
-std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims, Target target) {
+std::vector<LoweredKernel> split_reduction(const LoweredKernel& lowered, DimTable& dims, Target target) {
   std::vector<LoweredKernel> parts = Splitter(lowered, dims, target).run();
-  if (parts.empty() && target == Target::gpu)
-    if (auto once = online_kernel(lowered.kernel)) {
-      LoweredKernel online = lowered;
-      online.kernel = std::move(*once);
-      parts = Splitter(std::move(online), dims, target).run();
-    }
-  if (parts.empty()) parts.push_back(std::move(lowered));
+  if (parts.empty()) parts.push_back(lowered);
   return parts;
 }
 

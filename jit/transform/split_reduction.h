@@ -11,8 +11,7 @@
 namespace tenon::jit {
 
 // One kernel as lowering leaves it, before it is tiled; that one, or two in the order they run.
-std::vector<LoweredKernel> split_reduction(LoweredKernel lowered, DimTable& dims,
-                                           Target target = Target::cpu);
+std::vector<LoweredKernel> split_reduction(const LoweredKernel& lowered, DimTable& dims, Target target);
 
 // Whether a kernel for a GPU walks more than once along columns, or along the channels of images, far enough for parts each time:
 // no split takes it apart, so only as many threads or teams as there are columns or channels would have work.

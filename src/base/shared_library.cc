@@ -2,7 +2,7 @@
 #include "src/base/shared_library.h"
 
 #include <dlfcn.h>
-#include <elf_loader.h>
+#include <link.h>
 
 #include <algorithm>
 #include <cstdlib>

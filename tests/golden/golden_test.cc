@@ -17,8 +17,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "jit/cuda/emit_cuda.h"
+#include "jit/cuda/cuda_code.h"
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
 #include "jit/lower/lower.h"
 #include "jit/transform/join_online_reductions.h"
 #include "src/base/text.h"
@@ -29,6 +30,7 @@
 #include "src/runtime/program.h"
 #include "tests/support/cuda_devices.h"
 #include "tests/support/cuda_launches.h"
+#include "tests/support/cuda_variant.h"
 
 namespace tenon {
 namespace {
@@ -77,7 +79,7 @@ Result<std::string> llvm(std::string_view args, std::string_view input) {
   TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
   TENON_TRY(jit::verify(kernel));
   for (jit::Isa isa : {jit::Isa::sse2, jit::Isa::avx2, jit::Isa::avx512})
-    if (args == "isa=" + std::string(jit::isa_name(isa))) return jit::emit_llvm(kernel, isa);
+    if (args == "isa=" + std::string(jit::isa_name(isa))) return jit::llvm_text(kernel, isa);
   return invalid("llvm takes isa=sse2, isa=avx2 or isa=avx512");
 }
 
@@ -99,21 +101,21 @@ Result<std::string> cuda(std::string_view args, std::string_view input) {
     return invalid("cuda takes device=NAME and sizes=LIST, as many as the kernel has");
   std::replace(device.begin(), device.end(), '_', ' ');
   const jit::CudaDevice d = jit::cuda_device(device);
-  const jit::CudaSchedule s = jit::cuda_schedule(kernel, sizes, d);
-  const jit::CudaLaunch l = jit::cuda_launch(kernel, s, sizes, d);
-  return "// " + jit::describe(s) + ": " + std::to_string(l.blocks) + " blocks of " +
+  const jit::KernelVariant v = jit::variant_of(kernel, sizes, d);
+  const jit::CudaLaunch& l = v.launch;
+  return "// " + jit::describe(v) + ": " + std::to_string(l.blocks) + " blocks of " +
          std::to_string(l.threads) + " threads, " + std::to_string(l.shared_bytes) + " shared bytes\n" +
-         jit::emit_cuda(kernel, s);
+         jit::cuda_text(*v.kernel, v.schedule);
 }
 
 // What a GPU makes of a kernel whose rows nothing keeps.
 Result<std::string> online(std::string_view, std::string_view input) {
   TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
   TENON_TRY(jit::verify(kernel));
-  const auto once = jit::online_kernel(kernel);
+  const auto once = jit::join_online_reductions(kernel);
   if (!once) return std::string("nothing to change\n");
   TENON_TRY(jit::verify(*once));
-  if (jit::online_kernel(*once)) return invalid("it makes more of what it made");
+  if (jit::join_online_reductions(*once)) return invalid("it makes more of what it made");
   return print(*once);
 }
 
@@ -128,7 +130,7 @@ Result<std::string> lower_gpu(std::string_view, std::string_view input) {
     if (op(graph.node(v).op).view) return std::nullopt;
     return dense_strides(*graph.dims, graph.type(v).shape);
   };
-  TENON_ASSIGN(auto kernels, jit::lower({graph, members, outputs, strides, jit::Target::gpu}));
+  TENON_ASSIGN(auto kernels, jit::make_kernels({graph, members, outputs, strides, jit::Target::gpu}));
   std::string text;
   for (const jit::LoweredKernel& k : kernels) text += print(k.kernel);
   return text;

@@ -55,7 +55,7 @@ inline void check_tries(const std::vector<CudaTry>& tries, const Difference& dif
       if (first.empty()) first = got;
       ASSERT_EQ(first_difference(t.c, got, first), "") << "another order of threads";
       ASSERT_EQ(differs(t.c, got, want), "")
-          << print(t.kernel.kernel) << emit_cuda(t.kernel.kernel, t.kernel.schedule);
+          << print(t.kernel.kernel) << cuda_text(t.kernel.kernel, t.kernel.schedule);
     }
   }
 }

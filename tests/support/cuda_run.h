@@ -9,14 +9,20 @@
 #include <string>
 #include <vector>
 
+#include "jit/cuda/cuda_code.h"
 #include "jit/cuda/cuda_text.h"
 #include "jit/cuda/emit_cuda.h"
+#include "jit/pipeline.h"
 #include "tests/mocks/cuda_host_gpu.h"
 #include "tests/support/host_object.h"
 
 namespace tenon::jit {
 
+// A kernel in the form of its schedule.
 struct CudaKernel {
+  CudaKernel() = default;
+  CudaKernel(Kernel k, const CudaSchedule& s) : kernel(std::move(k)), schedule(s) {}
+  CudaKernel(const KernelVariant& v) : kernel(*v.kernel), schedule(v.schedule) {}
   Kernel kernel;
   CudaSchedule schedule;
 };
@@ -30,7 +36,7 @@ class CudaProgram {
                        std::string(cuda_prelude());
     for (const CudaKernel& k : kernels) {
       TENON_CHECK(cuda_settings(k.schedule) == cuda_settings(kernels[0].schedule), "one setting per program");
-      text += emit_cuda(k.kernel, k.schedule) + launcher(k);
+      text += cuda_text(k.kernel, k.schedule) + launcher(k);
     }
     if (edit) edit(text);
     auto program = std::make_unique<CudaProgram>();

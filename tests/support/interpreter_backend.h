@@ -11,6 +11,7 @@
 
 #include "jit/group_kernels.h"
 #include "jit/kernel/kernel.h"
+#include "jit/pipeline.h"
 #include "src/base/align.h"
 #include "src/ir/group.h"
 #include "src/runtime/backend.h"
@@ -115,7 +116,7 @@ class InterpreterBackend final : public Backend {
         if (!context.materialised[v]) return std::nullopt;
         return context.layouts[v].strides;
       };
-      TENON_ASSIGN(group->kernels, jit::lower({g, members, group->outputs, strides, target}));
+      TENON_ASSIGN(group->kernels, jit::make_kernels({g, members, group->outputs, strides, target}));
       group->positions = jit::positions(group->kernels, group->inputs, group->outputs);
       group->inplace = jit::inplace(group->kernels, group->inputs, group->outputs);
       for (const jit::LoweredKernel& k : group->kernels) {

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "jit/llvm/compiler.h"
 #include "jit/llvm/orc.h"
 #include "jit/objects/elf_loader.h"
 #include "tests/support/kernel_gen.h"
@@ -58,7 +59,7 @@ struct Compiled {
 
 inline Result<Compiled> compile_for(const Kernel& kernel, Isa isa) {
   Compiled c;
-  c.text = emit_llvm(kernel, isa);
+  c.text = llvm_text(kernel, isa);
   std::string text = c.text;
   if (isa > host_isa()) {
     size_t at = text.find("\"target-cpu\""), end = text.find(" {", at);

@@ -35,8 +35,8 @@ Known& known() {
 }
 
 std::shared_ptr<Entry> entry_of(const Device& device, const Wanted& w) {
-  const std::pair key(device.ordinal(),
-                      jit::cuda_settings(w.schedule) + jit::emit_cuda(*w.kernel, w.schedule));
+  const std::pair key(device.ordinal(), jit::cuda_settings(w.variant.schedule) +
+                                            jit::cuda_text(*w.variant.kernel, w.variant.schedule));
   Known& k = known();
   std::lock_guard lock(k.mutex);
   std::shared_ptr<Entry>& place = k.code[key];
@@ -48,14 +48,15 @@ Status load_one(const Device& device, Entry& entry, Wanted& w, std::atomic<int>&
   std::lock_guard lock(entry.mutex);
   if (!entry.library) {
     TENON_ASSIGN(const jit::CudaCode code,
-                 jit::cuda_code(*w.kernel, w.schedule, device.description().architecture));
+                 jit::cuda_code(*w.variant.kernel, w.variant.schedule, device.description().architecture));
     compiled += code.compiled;
     TENON_ASSIGN(entry.library, Library::load(device, code.cubin));
     entry.spill_bytes = code.spill_bytes;
   }
-  if (!entry.function || w.shared_bytes > entry.shared_bytes) {
-    TENON_ASSIGN(entry.function, entry.library->function(w.kernel->name, w.shared_bytes));
-    entry.shared_bytes = w.shared_bytes;
+  if (!entry.function || w.variant.launch.shared_bytes > entry.shared_bytes) {
+    TENON_ASSIGN(entry.function,
+                 entry.library->function(w.variant.kernel->name, w.variant.launch.shared_bytes));
+    entry.shared_bytes = w.variant.launch.shared_bytes;
   }
   w.function = entry.function;
   w.spill_bytes = entry.spill_bytes;
@@ -77,7 +78,7 @@ Status load(const Device& device, std::span<Wanted> wanted, int* compiled) {
   run_on_crew(kThreads, wanted.size(), work);
   if (compiled) *compiled += count;
   for (size_t i = 0; i < wanted.size(); ++i)
-    if (!said[i].ok()) return said[i].at("kernel @" + wanted[i].kernel->name);
+    if (!said[i].ok()) return said[i].at("kernel @" + wanted[i].variant.kernel->name);
   return {};
 }
 

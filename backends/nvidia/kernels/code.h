@@ -5,16 +5,13 @@
 #include <span>
 
 #include "backends/nvidia/device/device.h"
-#include "jit/kernel/kernel.h"
-#include "jit/schedule/cuda_schedule.h"
+#include "jit/pipeline.h"
 
 namespace tenon::cuda {
 
 // A kernel in one form, and where it stands on the device.
 struct Wanted {
-  const jit::Kernel* kernel = nullptr;
-  jit::CudaSchedule schedule;
-  int64_t shared_bytes = 0;       // dynamic, that launches ask for
+  jit::KernelVariant variant;     // its launch says how many dynamic shared bytes are asked for
   CuFunction function = nullptr;  // set by load()
   int64_t spill_bytes = 0;        // likewise
 };

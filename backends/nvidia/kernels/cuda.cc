@@ -9,7 +9,7 @@
 #include "backends/nvidia/kernels/forms.h"
 #include "jit/cuda/nvrtc.h"
 #include "jit/group_kernels.h"
-#include "jit/transform/kernel_fission.h"
+#include "jit/pipeline.h"
 #include "src/base/align.h"
 
 namespace tenon {
@@ -39,7 +39,8 @@ struct DeviceLaunch {
   int64_t temps = 0;          // bytes, in front of the locals
   ReadyForm aligned, single;  // the latter takes pointers of any alignment
   int64_t scratch_bytes() const {
-    return temps + std::max(aligned.form.launch.scratch_bytes, single.form.launch.scratch_bytes);
+    return temps +
+           std::max(aligned.form.variant.launch.scratch_bytes, single.form.variant.launch.scratch_bytes);
   }
   int64_t bytes() const {
     return static_cast<int64_t>(sizeof *this + buffers.size() * sizeof(Argument) +
@@ -93,18 +94,18 @@ class CudaStep final : public Step {
       w.add(reinterpret_cast<uint64_t>(a.buffer < 0 ? scratch + a.offset : buffers[a.buffer]));
       bits |= w.values[w.count - 1];
     }
-    const bool single = bits % kVector != 0 && l.aligned.form.schedule != l.single.form.schedule;
+    const bool single = bits % kVector != 0 && !jit::same_code(l.aligned.form.variant, l.single.form.variant);
     const ReadyForm& ready = single ? l.single : l.aligned;
     w.function = ready.function;
     if (single) {
       TENON_ASSIGN(w.function, loaded(l, stream));
     }
     for (uint64_t value : ready.values) w.add(value);
-    if (ready.form.schedule.locals == jit::CudaSchedule::Locals::global)
+    if (ready.form.variant.schedule.locals == jit::CudaSchedule::Locals::global)
       w.values[w.count - 2] = reinterpret_cast<uint64_t>(scratch + l.temps);
-    w.blocks = static_cast<unsigned>(ready.form.launch.blocks);
-    w.threads = static_cast<unsigned>(ready.form.launch.threads);
-    w.shared_bytes = static_cast<unsigned>(ready.form.launch.shared_bytes);
+    w.blocks = static_cast<unsigned>(ready.form.variant.launch.blocks);
+    w.threads = static_cast<unsigned>(ready.form.variant.launch.threads);
+    w.shared_bytes = static_cast<unsigned>(ready.form.variant.launch.shared_bytes);
     return {};
   }
 
@@ -213,9 +214,9 @@ class CudaGroup final : public Executable {
     r.function = s.piece.kernel.function(r.form);
     for (int64_t size : s.sizes)
       r.values.push_back(static_cast<uint64_t>(size));  // 32 bits of it, where indices have no more
-    if (r.form.schedule.locals == jit::CudaSchedule::Locals::global) {
+    if (r.form.variant.schedule.locals == jit::CudaSchedule::Locals::global) {
       r.values.push_back(0);
-      r.values.push_back(static_cast<uint64_t>(r.form.launch.scratch_stride));
+      r.values.push_back(static_cast<uint64_t>(r.form.variant.launch.scratch_stride));
     }
     return r;
   }
@@ -258,7 +259,7 @@ class CudaBackend final : public Backend {
         if (!context.materialised[v]) return std::nullopt;
         return context.layouts[v].strides;
       };
-      auto lowered = jit::lower({g, members, group->outputs, strides, jit::Target::gpu});
+      auto lowered = jit::make_kernels({g, members, group->outputs, strides, jit::Target::gpu});
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
       group->inplace = jit::inplace(*lowered, group->inputs, group->outputs);
       for (jit::LoweredKernel& k : *lowered)
@@ -294,7 +295,7 @@ class CudaBackend final : public Backend {
     std::vector<Dim> lengths;
     for (ValueId v : k.buffers) lengths.push_back(v < jit::kTempBuffer ? reach(g, context, v) : Dim(0));
     std::vector<int> positions = jit::positions({&k, 1}, group.inputs, group.outputs)[0];
-    auto halves = cuts > 0 ? jit::cut(k, *g.dims) : std::nullopt;
+    auto halves = cuts > 0 ? jit::fission(k, *g.dims) : std::nullopt;
     auto whole = std::unique_ptr<Piece>(
         new Piece{{device, std::move(k), /*whole=*/!halves}, std::move(positions), std::move(lengths)});
     if (halves) {

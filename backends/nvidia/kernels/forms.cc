@@ -9,35 +9,36 @@ namespace tenon::cuda {
 
 Form DeviceKernel::form(std::span<const int64_t> sizes, int64_t alignment, int64_t longest) const {
   Form f;
-  for (int ease = 0; ease <= most_ease_; ++ease) {
-    f.schedule = jit::cuda_schedule(lowered_.kernel, sizes, device_.description(), alignment, longest, ease);
+  for (int level = 0; level <= most_relaxed_; ++level) {
+    f.variant = jit::cuda_variant(kernel_, sizes, device_.description(), alignment, longest, level);
     std::lock_guard lock(mutex_);
-    const Loaded* known = find(f.schedule);
+    const Loaded* known = find(f.variant);
     f.spills = known && known->spills;
     if (!f.spills) break;
   }
-  f.launch = jit::cuda_launch(lowered_.kernel, f.schedule, sizes, device_.description());
   return f;
 }
 
 CuFunction DeviceKernel::function(const Form& form) const {
   std::lock_guard lock(mutex_);
-  const Loaded* known = find(form.schedule);
-  return known && known->shared_bytes >= form.launch.shared_bytes ? known->function : nullptr;
+  const Loaded* known = find(form.variant);
+  return known && known->variant.launch.shared_bytes >= form.variant.launch.shared_bytes ? known->function
+                                                                                         : nullptr;
 }
 
 void DeviceKernel::add(const Wanted& loaded) {
   std::lock_guard lock(mutex_);
-  auto known = std::find_if(loaded_.begin(), loaded_.end(),
-                            [&](const Loaded& l) { return l.schedule == loaded.schedule; });
+  auto known = std::ranges::find_if(
+      loaded_, [&](const Loaded& l) { return jit::same_code(l.variant, loaded.variant); });
   if (known == loaded_.end()) known = loaded_.emplace(known);
-  *known = {loaded.schedule, loaded.function, std::max(loaded.shared_bytes, known->shared_bytes),
-            loaded.spill_bytes > 0};
+  const int64_t most = std::max(loaded.variant.launch.shared_bytes, known->variant.launch.shared_bytes);
+  *known = {loaded.variant, loaded.function, loaded.spill_bytes > 0};
+  known->variant.launch.shared_bytes = most;
 }
 
-const DeviceKernel::Loaded* DeviceKernel::find(const jit::CudaSchedule& schedule) const {
+const DeviceKernel::Loaded* DeviceKernel::find(const jit::KernelVariant& variant) const {
   for (const Loaded& l : loaded_)
-    if (l.schedule == schedule) return &l;
+    if (jit::same_code(l.variant, variant)) return &l;
   return nullptr;
 }
 
@@ -50,7 +51,8 @@ Status load_missing(const Device& device, std::span<const Missing> all, int* com
     if (wanted[i].spill_bytes > 0)
       log_row(
           "schedule", "kernel,schedule,spill_bytes,why",
-          {wanted[i].kernel->name, jit::describe(wanted[i].schedule), std::to_string(wanted[i].spill_bytes),
+          {wanted[i].variant.kernel->name, jit::describe(all[i].form.variant),
+           std::to_string(wanted[i].spill_bytes),
            "its threads ran out of registers: an easier schedule takes its place, or two kernels, if there "
            "are any"});
   }

@@ -9,15 +9,14 @@
 #include <vector>
 
 #include "backends/nvidia/kernels/code.h"
-#include "jit/lower/lower.h"
+#include "jit/pipeline.h"
 
 namespace tenon::cuda {
 
 // At concrete sizes, for pointers of one alignment.
 struct Form {
-  jit::CudaSchedule schedule;
-  jit::CudaLaunch launch;
-  bool spills = false;  // and so does all that is faster
+  jit::KernelVariant variant;
+  bool spills = false;  // as do all faster variants
 };
 
 // A kernel on a device, in as many forms as plans have asked for.
@@ -25,7 +24,10 @@ class DeviceKernel {
  public:
   // whole: nothing comes of cutting it.
   DeviceKernel(const Device& device, jit::LoweredKernel lowered, bool whole)
-      : device_(device), lowered_(std::move(lowered)), most_ease_(whole ? jit::kMostEase : kMostEaseToCut) {}
+      : device_(device),
+        lowered_(std::move(lowered)),
+        kernel_(std::make_shared<const jit::Kernel>(lowered_.kernel)),
+        most_relaxed_(whole ? jit::kMostRelaxed : kMostRelaxedToCut) {}
 
   const jit::LoweredKernel& lowered() const { return lowered_; }
 
@@ -33,24 +35,22 @@ class DeviceKernel {
   Form form(std::span<const int64_t> sizes, int64_t alignment, int64_t longest) const;
   // Null: not loaded for so many shared bytes yet.
   CuFunction function(const Form& form) const;
-  Wanted wanted(const Form& form) const {
-    return {&lowered_.kernel, form.schedule, form.launch.shared_bytes};
-  }
+  Wanted wanted(const Form& form) const { return {form.variant}; }
   void add(const Wanted& loaded);
 
  private:
-  static constexpr int kMostEaseToCut = 1;  // one element at once is slower than two kernels
+  static constexpr int kMostRelaxedToCut = 1;  // one element at once is slower than two kernels
   struct Loaded {
-    jit::CudaSchedule schedule;
+    jit::KernelVariant variant;  // with the launch of most shared bytes
     CuFunction function = nullptr;
-    int64_t shared_bytes = 0;
     bool spills = false;
   };
-  const Loaded* find(const jit::CudaSchedule& schedule) const;
+  const Loaded* find(const jit::KernelVariant& variant) const;
 
   const Device& device_;
   const jit::LoweredKernel lowered_;
-  const int most_ease_;
+  const std::shared_ptr<const jit::Kernel> kernel_;  // of lowered_
+  const int most_relaxed_;
   mutable std::mutex mutex_;
   std::vector<Loaded> loaded_;
 };

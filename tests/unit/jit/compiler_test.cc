@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
 #include "jit/llvm/orc.h"
 #include "jit/objects/code_pool.h"
 #include "jit/objects/elf_loader.h"

@@ -6,17 +6,17 @@
 #include "jit/schedule/cuda_maps.h"
 #include "tests/support/cuda_broadcast.h"
 #include "tests/support/cuda_check.h"
+#include "tests/support/cuda_variant.h"
 
 namespace tenon::jit {
 namespace {
 
-CudaSchedule along(const KernelCase& c, unsigned outer, int ahead) {
-  CudaSchedule s = cuda_schedule(*merged_map(c.kernel), c.sizes, {}, 16, 1 << 20);
-  s.merged = !c.kernel.body[0].simd;
-  s.approximate = false;
-  s.outer = outer;
-  s.ahead = ahead;
-  return s;
+CudaKernel along(const KernelCase& c, unsigned outer, int ahead) {
+  CudaKernel k = variant_of(*merge_map(c.kernel), c.sizes, {}, 16, 1 << 20);
+  k.schedule.approximate = false;
+  k.schedule.outer = outer;
+  k.schedule.ahead = ahead;
+  return k;
 }
 
 TEST(EmitCudaMaps, AlongEveryChoiceOfAxes) {
@@ -33,12 +33,12 @@ TEST(EmitCudaMaps, AlongEveryChoiceOfAxes) {
         const size_t number = tries.size();
         if (type == DType::f16 && number % 3 != 0) continue;
         const KernelCase c = broadcast_case(text, type, z.n, z.c, z.w);
-        const Kernel map = *merged_map(c.kernel);
+        const Kernel map = *merge_map(c.kernel);
         for (unsigned outer = 0; outer < 1u << (map.body[0].axes.size() - 1); ++outer) {
           // One block, whose threads go through many rows, or as many as there are rows for.
           const int ahead = 1 << tries.size() % 3;
-          CudaTry t{c, {c.kernel, along(c, outer, ahead)}, {}, tries.size() % 2 ? 1 : INT64_MAX};
-          if (outer == 0) t.kernel.schedule = cuda_schedule(c.kernel, c.sizes, {}, 16, 1 << 20);
+          CudaTry t{c, along(c, outer, ahead), {}, tries.size() % 2 ? 1 : INT64_MAX};
+          if (outer == 0) t.kernel = variant_of(c.kernel, c.sizes, {}, 16, 1 << 20);
           t.kernel.schedule.approximate = false;
           const RowsOfMap r = rows_of_map(map, c.sizes, outer, t.kernel.schedule.vector);
           if (t.most_blocks == 1) ++(r.columns > 128 ? alone : together);
@@ -70,7 +70,7 @@ TEST(EmitCudaMaps, PlantedFaultsAreFound) {
   };
   for (const RowsFault& f : faults) {
     const KernelCase c = broadcast_case(kBroadcastTexts[2], DType::f32, 9, 2, 8);  // faults stay near
-    check_fault({c, {c.kernel, along(c, f.outer, f.ahead)}, {}, 1}, f.what, planted(f.from, f.to));
+    check_fault({c, along(c, f.outer, f.ahead), {}, 1}, f.what, planted(f.from, f.to));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "tests/support/cuda_memory.h"
 #include "tests/support/cuda_rows.h"
 #include "tests/support/cuda_run.h"
+#include "tests/support/cuda_variant.h"
 #include "tests/support/kernel_gen.h"
 
 namespace tenon::jit {
@@ -108,10 +109,9 @@ double room(const Op& row, DType result) {
 void check(DType type, bool narrow) {
   const RowsKernel rows = rows_kernel(type, narrow);
   const KernelCase c = case_of(rows, type);
-  CudaSchedule schedule = cuda_schedule(c.kernel, c.sizes, {}, 16, 1 << 20);
-  EXPECT_EQ(schedule.approximate, false) << "an output of f32 or of 64 bits is there";
-  schedule.approximate = narrow;
-  CudaKernel kernel{c.kernel, schedule};
+  CudaKernel kernel = variant_of(c.kernel, c.sizes, {}, 16, 1 << 20);
+  EXPECT_EQ(kernel.schedule.approximate, false) << "an output of f32 or of 64 bits is there";
+  kernel.schedule.approximate = narrow;
   const auto program = CudaProgram::compile({kernel});
   ASSERT_TRUE(program.ok()) << program.status().message();
   BufferBytes want = c.data;

@@ -7,6 +7,7 @@
 #include "jit/analysis/transposing.h"
 #include "tests/support/cuda_check.h"
 #include "tests/support/cuda_kernels.h"
+#include "tests/support/cuda_variant.h"
 
 namespace tenon::jit {
 namespace {
@@ -38,34 +39,35 @@ TEST(EmitCuda, RandomKernelsAgree) {
     plain.locals = has_locals(c.kernel) ? CudaSchedule::Locals::global : CudaSchedule::Locals::none;
     plain.whole = true;
     plain.wide = seed % 2;
-    auto add = [&](const CudaSchedule& s, int lanes, const char* suffix) {
-      Kernel k = c.kernel;
+    auto add = [&](const Kernel& variant, const CudaSchedule& s, int lanes, const char* suffix) {
+      Kernel k = variant;
       k.name = "TENON_TEST_SEED_" + std::to_string(seed) + suffix;
       tries.push_back({c, {k, s}});
       tries.back().lanes = lanes;
     };
-    add(plain, 1, "_plain");
-    CudaSchedule own = cuda_schedule(c.kernel, c.sizes, {});
+    add(c.kernel, plain, 1, "_plain");
+    const KernelVariant v = variant_of(c.kernel, c.sizes, {});
+    CudaSchedule own = v.schedule;
     own.approximate = false;
     if (own.form == CudaSchedule::Form::flat) {
-      if (is_map(c.kernel)) own.ahead = 1 << seed % 4;
-      if (is_map(c.kernel) && merged_map(c.kernel))
-        own.outer = static_cast<unsigned>(seed) % (1u << (c.kernel.body[0].axes.size() - 1));
+      if (is_map(*v.kernel)) own.ahead = 1 << seed % 4;
+      if (is_map(*v.kernel) && merge_map(*v.kernel))
+        own.outer = static_cast<unsigned>(seed) % (1u << (v.kernel->body[0].axes.size() - 1));
       own.rows = 1;  // the order of sums
       vectors += own.vector > 1;
-      add(own, 1, "_own");
+      add(*v.kernel, own, 1, "_own");
       continue;
     }
     if (own.team > 32 || own.locals == CudaSchedule::Locals::registers) {
       own.team = 8;
       own.block = 64;
-      own.locals = has_locals(c.kernel) ? CudaSchedule::Locals::shared : CudaSchedule::Locals::none;
+      own.locals = has_locals(*v.kernel) ? CudaSchedule::Locals::shared : CudaSchedule::Locals::none;
       own.chunks = 0;
     }
     own.vector = 1;
     own.whole = true;
     ++rows;
-    add(own, own.team, "_team");
+    add(*v.kernel, own, own.team, "_team");
   }
   EXPECT_GT(rows, count / 20);
   EXPECT_GT(vectors, count / 30);
@@ -146,7 +148,7 @@ std::vector<CudaTry> real_tries(bool approximate) {
         CudaTry t{real_case(text, type, n, m), {}};
         CudaDevice device;
         device.architecture = m == 70000 && type == DType::f32 ? 80 : 90;  // without clusters, and with them
-        t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, device, 16, 1 << 20)};
+        t.kernel = variant_of(t.c.kernel, t.c.sizes, device, 16, 1 << 20);
         if (t.kernel.schedule.wide || t.kernel.schedule.approximate != approximate) continue;
         t.kernel.kernel.name += "_" + std::to_string(next++);
         tries.push_back(std::move(t));
@@ -189,7 +191,7 @@ TEST(EmitCuda, RealGroupsOfOtherTypesAndAlignments) {
       CudaTry t{real_case(text, type, n, m), {}};
       for (const Buffer& b : t.c.kernel.buffers)
         if (b.role != Buffer::Role::local && size_of(b.type) > alignment) return;
-      t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, {}, alignment, wide ? -1 : 1 << 20)};
+      t.kernel = variant_of(t.c.kernel, t.c.sizes, {}, alignment, wide ? -1 : 1 << 20);
       t.kernel.schedule.wide = wide;
       if (t.kernel.schedule.approximate != approximate) return;
       t.kernel.kernel.name += "_" + std::to_string(tries.size());
@@ -227,7 +229,7 @@ TEST(EmitCuda, SeveralVectorsOfAMap) {
           for (const auto& [n, m] : std::vector<std::pair<int64_t, int64_t>>{
                    {0, 8}, {1, 1}, {3, 31}, {2, 127}, {9, 128}, {5, 1021}, {3, 4096}}) {
             CudaTry t{real_case(kCudaTexts[text], type, n, m), {}};
-            t.kernel = {t.c.kernel, cuda_schedule(t.c.kernel, t.c.sizes, {}, 16, 1 << 20)};
+            t.kernel = variant_of(t.c.kernel, t.c.sizes, {}, 16, 1 << 20);
             if (t.kernel.schedule.approximate != approximate) continue;
             ASSERT_TRUE(is_map(t.c.kernel));
             t.kernel.schedule.ahead = ahead;
@@ -272,7 +274,7 @@ TEST(EmitCuda, PlantedFaultsAreFound) {
   };
   for (const Planted& f : faults) {
     const KernelCase c = real_case(kCudaTexts[f.text], DType::f32, f.n, f.m);
-    CudaTry t{c, {c.kernel, cuda_schedule(c.kernel, c.sizes, {}, 16, 1 << 20)}};
+    CudaTry t{c, variant_of(c.kernel, c.sizes, {}, 16, 1 << 20)};
     if (f.ahead > 0) t.kernel.schedule.ahead = f.ahead;
     t.shift = f.shift;
     check_fault(t, f.what, planted(f.from, f.to),

@@ -7,6 +7,7 @@
 #include "jit/analysis/transposing.h"
 #include "tests/support/cuda_check.h"
 #include "tests/support/cuda_transposing.h"
+#include "tests/support/cuda_variant.h"
 
 namespace tenon::jit {
 namespace {
@@ -52,12 +53,14 @@ TEST(EmitCudaTiles, EveryTypeAndSize) {
           continue;
         }
         CudaTry t{transposing_case(text, type, z.b, z.n, z.m), {}, one_multiprocessor()};
-        CudaSchedule s = cuda_schedule(t.c.kernel, t.c.sizes, one_multiprocessor());
-        if (s.form != CudaSchedule::Form::tiled) s = tiles_of(32, 16, 1, true, false);
+        CudaKernel k = variant_of(t.c.kernel, t.c.sizes, one_multiprocessor());
+        CudaSchedule& s = k.schedule;
+        if (s.form != CudaSchedule::Form::tiled)
+          k = {*merge_map(t.c.kernel), tiles_of(32, 16, 1, true, false)};
         s.approximate = false;
         s.wide = next % 5 == 0;
         ++seen[describe(s)];
-        t.kernel = {t.c.kernel, s};
+        t.kernel = k;
         t.kernel.kernel.name += "_" + std::to_string(next++);
         tries.push_back(std::move(t));
       }
@@ -76,7 +79,7 @@ TEST(EmitCudaTiles, TilesOfAnyShape) {
     for (const char* text : kTransposingTexts)
       for (int vector : {1, 2}) {
         CudaTry t{transposing_case(text, DType::i16, 2, vector * 35, vector * 67), {}, one_multiprocessor()};
-        t.kernel = {t.c.kernel, tiles_of(along, across, vector, true, false)};
+        t.kernel = {*merge_map(t.c.kernel), tiles_of(along, across, vector, true, false)};
         t.kernel.kernel.name += "_" + std::to_string(next++);
         tries.push_back(std::move(t));
       }
@@ -95,8 +98,7 @@ TEST(EmitCudaTiles, MergedMaps) {
       s.vector = static_cast<int>(vector);
       s.ahead = next % 3 == 2 ? 4 : 1;
       s.whole = true;
-      s.merged = true;
-      t.kernel = {t.c.kernel, s};
+      t.kernel = {*merge_map(t.c.kernel), s};
       t.kernel.kernel.name += "_" + std::to_string(next++);
       tries.push_back(std::move(t));
     }
@@ -142,11 +144,7 @@ TEST(EmitCudaTiles, PlantedFaultsAreFound) {
   for (const TileFault& f : faults) {
     const KernelCase c = transposing_case(kTransposingTexts[f.text], DType::i16, 1, 130, 132);
     // One block takes several tiles, so that each follows another in its memory.
-    CudaTry t{c,
-              {c.kernel, cuda_schedule(c.kernel, c.sizes, one_multiprocessor())},
-              one_multiprocessor(),
-              1,
-              f.shift};
+    CudaTry t{c, variant_of(c.kernel, c.sizes, one_multiprocessor()), one_multiprocessor(), 1, f.shift};
     ASSERT_EQ(describe(t.kernel.schedule), "tiled 64x64 vector 2 whole");
     check_fault(t, f.what, [&](std::string& text) {
       const size_t begin = text.find("extern \"C\" __global__");

@@ -2,6 +2,7 @@
 // vector width, on every instruction set of this machine, with poisoned outputs, canaries and misaligned pointers.
 #include <gtest/gtest.h>
 
+#include "jit/llvm/compiler.h"
 #include "tests/support/kernel_run.h"
 
 namespace tenon::jit {
@@ -316,7 +317,7 @@ TEST(Emit, RandomNumbersOfNeighboursShareBlocks) {
     check(text, sizes_around("N", {}));
     const auto kernel = parse_kernel(text);
     ASSERT_TRUE(kernel.ok()) << kernel.status().message();
-    const std::string machine = emit_llvm(*kernel, Isa::avx512);
+    const std::string machine = llvm_text(*kernel, Isa::avx512);
     const bool side_by_side = place[0] == '%' || std::string_view(place) == "add %m, %i0";
     EXPECT_EQ(machine.find("mul <16 x i64>") == machine.npos, side_by_side) << place;
     EXPECT_EQ(machine.find("mul <8 x i64>") != machine.npos, side_by_side) << place;

@@ -2,6 +2,7 @@
 // the host, against the interpreter on the kernel as it was; special values, every length and type, sums that nearly cancel; and
 // faults planted in the text. No GPU is needed.
 #include "jit/transform/join_online_reductions.h"
+#include "tests/support/cuda_variant.h"
 
 #include <gtest/gtest.h>
 
@@ -89,15 +90,15 @@ CudaDevice forgetful() {
 }
 
 // Of rows of one element or none too, for which a thread is enough.
-CudaSchedule online_schedule(const KernelCase& c) {
-  CudaSchedule s = cuda_schedule(c.kernel, c.sizes, forgetful(), 16, 1 << 20);
-  EXPECT_EQ(s.online, c.sizes[1] > 1) << describe(s);
-  if (s.online) return s;
-  s.form = CudaSchedule::Form::row;
-  s.locals = CudaSchedule::Locals::none;
-  s.team = 8;
-  s.online = true;
-  return s;
+CudaKernel online_kernel(const KernelCase& c) {
+  const KernelVariant v = variant_of(c.kernel, c.sizes, forgetful(), 16, 1 << 20);
+  EXPECT_EQ(v.passes.size(), c.sizes[1] > 1 ? 1u : 0u) << describe(v);
+  if (!v.passes.empty()) return v;
+  CudaKernel k{*join_online_reductions(c.kernel), v.schedule};
+  k.schedule.form = CudaSchedule::Form::row;
+  k.schedule.locals = CudaSchedule::Locals::none;
+  k.schedule.team = 8;
+  return k;
 }
 
 std::vector<std::pair<int64_t, int64_t>> lengths(std::string_view text, DType type) {
@@ -113,9 +114,9 @@ TEST(Online, InterpretersAgree) {
     for (const auto& [n, m] : lengths(text, DType::f32)) {
       const KernelCase c = online_case(text, DType::f32, n, m, row_of);
       SCOPED_TRACE(c.kernel.name + " " + std::to_string(m));
-      const auto once = online_kernel(c.kernel);
+      const auto once = join_online_reductions(c.kernel);
       ASSERT_TRUE(once);
-      EXPECT_FALSE(online_kernel(*once)) << "it makes more of what it made";
+      EXPECT_FALSE(join_online_reductions(*once)) << "it makes more of what it made";
       BufferBytes want = c.data, got = c.data;
       ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
       const Status done = interpret(*once, views(c, got), c.sizes);
@@ -132,7 +133,7 @@ TEST(Online, TextAgrees) {
       for (DType type : {DType::f32, DType::bf16, DType::f16})
         for (const auto& [n, m] : lengths(text, type)) {
           CudaTry t{online_case(text, type, n, m, row_of), {}};
-          t.kernel = {t.c.kernel, online_schedule(t.c)};
+          t.kernel = online_kernel(t.c);
           if (t.kernel.schedule.approximate != approximate || t.kernel.schedule.wide) continue;
           ++teams[t.kernel.schedule.team > 32 ? "block" : "warp"];
           t.kernel.kernel.name += "_" + std::to_string(tries.size());
@@ -157,13 +158,13 @@ TEST(Online, RowsOfBlocksAndClusters) {
         s.form = CudaSchedule::Form::row;
         s.block = s.team = 64;
         s.vector = 4;
-        s.whole = s.online = true;
+        s.whole = true;
         s.cluster = cluster;
         if (kept) {
           s.locals = CudaSchedule::Locals::registers;
           s.chunks = 4 / cluster;
         }
-        t.kernel = {t.c.kernel, s};
+        t.kernel = {*join_online_reductions(t.c.kernel), s};
         t.kernel.kernel.name += "_" + std::to_string(tries.size());
         tries.push_back(std::move(t));
       }
@@ -175,11 +176,11 @@ TEST(Online, RandomKernelsAgree) {
   int changed = 0;
   for (uint64_t seed = 1; seed <= 1500; ++seed) {
     const KernelCase c = random_kernel(seed);
-    const auto once = online_kernel(c.kernel);
+    const auto once = join_online_reductions(c.kernel);
     if (!once) continue;
     ++changed;
     SCOPED_TRACE(std::to_string(seed) + "\n" + print(c.kernel) + print(*once));
-    EXPECT_FALSE(online_kernel(*once)) << "it makes more of what it made";
+    EXPECT_FALSE(join_online_reductions(*once)) << "it makes more of what it made";
     BufferBytes want = c.data, got = c.data;
     ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
     const Status done = interpret(*once, views(c, got), c.sizes);
@@ -202,8 +203,7 @@ TEST(Online, RowsThatEndWithinAVector) {
       s.form = CudaSchedule::Form::row;
       s.block = s.team = 64;
       s.vector = 4;
-      s.online = true;
-      t.kernel = {t.c.kernel, s};
+      t.kernel = {*join_online_reductions(t.c.kernel), s};
       t.kernel.kernel.name += "_" + std::to_string(tries.size());
       tries.push_back(std::move(t));
     }
@@ -264,10 +264,9 @@ TEST(Online, VariancesBesideLargeMeans) {
     return row;
   };
   const KernelCase c = online_case(kVariance, DType::f32, kRows, kLong, rows);
-  CudaSchedule once = cuda_schedule(c.kernel, c.sizes, forgetful(), 16, 1 << 20), twice = once;
-  ASSERT_EQ(describe(once), "row 1024x1 vector 1 online whole");
-  twice.online = false;
-  CudaKernel kernels[] = {{c.kernel, once}, {c.kernel, twice}};
+  const KernelVariant once = variant_of(c.kernel, c.sizes, forgetful(), 16, 1 << 20);
+  ASSERT_EQ(describe(once), "row 1024x1 vector 1 whole after join_online_reductions");
+  CudaKernel kernels[] = {once, {c.kernel, once.schedule}};
   kernels[1].kernel.name = "two_loops";
   const auto program = CudaProgram::compile({kernels[0], kernels[1]});
   ASSERT_TRUE(program.ok()) << program.status().message();
@@ -306,7 +305,7 @@ TEST(Online, PlantedFaultsAreFound) {
   };
   for (const Planted& f : faults) {
     const KernelCase c = online_case(kOnlineTexts[f.text], DType::f32, kKinds, f.m, row_of);
-    check_fault({c, {c.kernel, online_schedule(c)}}, f.what, planted(f.from, f.to), distance);
+    check_fault({c, online_kernel(c)}, f.what, planted(f.from, f.to), distance);
   }
 }
 

@@ -20,7 +20,7 @@ LoweredKernel lowered(const KernelCase& c) {
 }
 
 void add_pieces(const LoweredKernel& k, DimTable& dims, int depth, std::vector<LoweredKernel>& pieces) {
-  auto halves = depth > 0 ? cut(k, dims, 4) : std::nullopt;
+  auto halves = depth > 0 ? kernel_fission(k, dims, 4) : std::nullopt;
   if (!halves) return pieces.push_back(k);
   add_pieces(halves->first, dims, depth - 1, pieces);
   add_pieces(halves->second, dims, depth - 1, pieces);
@@ -91,7 +91,7 @@ TEST(Cut, NotBetweenWhatIsWrittenAndASharedInput) {
   DimTable dims;
   LoweredKernel k{*kernel, {dims.symbol("N")}, {0, 1, 2}, {}, {}, {}};
   auto stores_first = [&] {
-    const auto halves = cut(k, dims, 4);
+    const auto halves = kernel_fission(k, dims, 4);
     return halves && std::ranges::count(halves->first.buffers, 2u) > 0;
   };
   EXPECT_TRUE(stores_first());
@@ -110,7 +110,7 @@ TEST(Cut, LeavesSmallKernelsWhole) {
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   DimTable dims;
   const LoweredKernel k{*kernel, {dims.symbol("N")}, {0, 1}, {}, {}, {}};
-  EXPECT_FALSE(cut(k, dims).has_value());
+  EXPECT_FALSE(kernel_fission(k, dims).has_value());
 }
 
 }  // namespace

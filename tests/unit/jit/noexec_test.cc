@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
 #include "jit/objects/object_cache.h"
 #include "tests/support/run_help.h"
 #include "tests/support/store_help.h"

@@ -5,6 +5,7 @@
 #include <map>
 #include <thread>
 
+#include "jit/cuda/cuda_code.h"
 #include "jit/cuda/emit_cuda.h"
 #include "tests/support/cuda_broadcast.h"
 #include "tests/support/cuda_devices.h"
@@ -12,6 +13,7 @@
 #include "tests/support/cuda_online.h"
 #include "tests/support/cuda_rows.h"
 #include "tests/support/cuda_transposing.h"
+#include "tests/support/cuda_variant.h"
 #include "tests/support/nvrtc_help.h"
 
 namespace tenon::jit {
@@ -25,9 +27,10 @@ struct Built {
 Result<Built> build(const Kernel& kernel, const std::vector<int64_t>& sizes, int architecture,
                     bool ptx = false) {
   Built b;
-  b.schedule = cuda_schedule(kernel, sizes, {}, 16, 1 << 20);
-  b.what = kernel.name + " sm_" + std::to_string(architecture) + " " + describe(b.schedule);
-  TENON_ASSIGN(b.binary, (*nvrtc())->compile(cuda_source(kernel, b.schedule), kernel.name, architecture,
+  const KernelVariant v = variant_of(kernel, sizes, {}, 16, 1 << 20);
+  b.schedule = v.schedule;
+  b.what = kernel.name + " sm_" + std::to_string(architecture) + " " + describe(v);
+  TENON_ASSIGN(b.binary, (*nvrtc())->compile(cuda_source(*v.kernel, b.schedule), kernel.name, architecture,
                                              b.schedule.approximate, ptx));
   return b;
 }
@@ -58,15 +61,14 @@ std::vector<Form> every_form() {
   std::vector<Form> forms;
   std::set<std::pair<int, std::string>> known;
   auto add = [&](const Kernel& kernel, std::vector<int64_t> sizes, const CudaDevice& device, DType type,
-                 int ease) {
+                 int level) {
     sizes.resize(kernel.sizes.size());
     for (int64_t longest : {int64_t{1} << 20, int64_t{-1}}) {
-      Form f{kernel, cuda_schedule(kernel, sizes, device, 16, longest, ease), device.architecture, {}, {}};
-      f.text = cuda_source(kernel, f.schedule);
+      const KernelVariant v = variant_of(kernel, sizes, device, 16, longest, level);
+      Form f{*v.kernel, v.schedule, device.architecture, cuda_source(*v.kernel, v.schedule), {}};
       if (!known.emplace(f.architecture, f.text).second) continue;
       f.what = kernel.name + " " + std::string(name(type)) + " for " + device.name + ", sm_" +
-               std::to_string(f.architecture) + ", ease " + std::to_string(ease) + ": " +
-               describe(f.schedule);
+               std::to_string(f.architecture) + ", relax level " + std::to_string(level) + ": " + describe(v);
       forms.push_back(std::move(f));
     }
   };
@@ -80,22 +82,22 @@ std::vector<Form> every_form() {
     using Sizes = std::vector<std::pair<int64_t, int64_t>>;
     const Sizes all{{64, 4096}, {8, 32768}, {1 << 14, 1 << 17}, {64, 100}, {1 << 16, 1 << 16}, {16, 1 << 20}};
     for (DType type : {DType::f32, DType::bf16, DType::f16})
-      for (int ease = 0; ease <= kMostEase; ++ease) {
+      for (int level = 0; level <= kMostRelaxed; ++level) {
         // One device has everything, others what differs.
-        if (type == DType::f16 && (ease > 0 || !first)) continue;
-        if (ease > 0 && !first && (!older || type == DType::f32)) continue;
-        const size_t sizes = type == DType::f16 ? 1 : ease > 0 ? 2 : first ? all.size() : 3;
+        if (type == DType::f16 && (level > 0 || !first)) continue;
+        if (level > 0 && !first && (!older || type == DType::f32)) continue;
+        const size_t sizes = type == DType::f16 ? 1 : level > 0 ? 2 : first ? all.size() : 3;
         for (const char* text : kCudaTexts)
           for (const auto& [n, m] : Sizes(all.begin(), all.begin() + static_cast<long>(sizes)))
-            add(real_case(text, type, 1, 1).kernel, {n, m}, device, type, ease);
-        if (ease > 0 && !first) continue;
+            add(real_case(text, type, 1, 1).kernel, {n, m}, device, type, level);
+        if (level > 0 && !first) continue;
         for (const char* text : kBroadcastTexts)
           add(broadcast_case(text, type, 1, 1, 1).kernel, {4096, 64, 512, 64 * 512, 4096 * 512}, device, type,
-              ease);
+              level);
         if (!first && !older) continue;  // TilesFitEveryArchitecture
         for (const char* text : kTransposingTexts)
           add(transposing_case(text, type, 1, 1, 1).kernel, {8, 1024, 1024, 1 << 20, 8192, 8192}, device,
-              type, ease);
+              type, level);
       }
   }
   return forms;
@@ -150,10 +152,11 @@ TEST(Nvrtc, EveryRowCompiles) {
       for (bool narrow : {false, true}) {
         if (narrow && type != DType::f32) continue;
         const RowsKernel rows = rows_kernel(type, narrow);
-        CudaSchedule s = cuda_schedule(rows.kernel, std::vector<int64_t>{1 << 20}, {}, 16, 1 << 20);
+        const KernelVariant v = variant_of(rows.kernel, std::vector<int64_t>{1 << 20}, {}, 16, 1 << 20);
+        CudaSchedule s = v.schedule;
         s.approximate = narrow;
         const auto built =
-            (*nvrtc())->compile(cuda_source(rows.kernel, s), rows.kernel.name, architecture, narrow);
+            (*nvrtc())->compile(cuda_source(*v.kernel, s), rows.kernel.name, architecture, narrow);
         EXPECT_TRUE(built.ok()) << rows.kernel.name << " sm_" << architecture << ": "
                                 << built.status().message();
       }
@@ -197,10 +200,11 @@ TEST(Nvrtc, ClustersFitWhatHasThem) {
         CudaDevice device;
         device.architecture = architecture;
         const std::vector<int64_t> sizes{64, m};
-        const CudaSchedule s = cuda_schedule(kernel, sizes, device, 16, 1 << 20);
-        SCOPED_TRACE(kernel.name + " sm_" + std::to_string(architecture) + " " + describe(s));
+        const KernelVariant v = variant_of(kernel, sizes, device, 16, 1 << 20);
+        const CudaSchedule& s = v.schedule;
+        SCOPED_TRACE(kernel.name + " sm_" + std::to_string(architecture) + " " + describe(v));
         auto built =
-            (*nvrtc())->compile(cuda_source(kernel, s), kernel.name, architecture, s.approximate, true);
+            (*nvrtc())->compile(cuda_source(*v.kernel, s), kernel.name, architecture, s.approximate, true);
         ASSERT_TRUE(built.ok()) << built.status().message();
         EXPECT_EQ(built->spill_bytes, 0) << built->registers;
         EXPECT_EQ(s.cluster > 1, architecture >= 90);
@@ -216,7 +220,7 @@ TEST(Nvrtc, ClustersFitWhatHasThem) {
           const size_t together = ptx.rfind("bar.warp.sync", at);
           EXPECT_EQ(count(ptx.substr(std::min(together, at), at - std::min(together, at)), ";"), 1) << ptx;
         }
-        auto old = (*nvrtc())->compile(cuda_source(kernel, s), kernel.name, 80, s.approximate);
+        auto old = (*nvrtc())->compile(cuda_source(*v.kernel, s), kernel.name, 80, s.approximate);
         EXPECT_FALSE(old.ok());
       }
 }
@@ -233,12 +237,13 @@ TEST(Nvrtc, OnlineRowsFitEveryArchitecture) {
           const Kernel kernel = online_case(text, type, 0, 0, {}).kernel;
           const std::vector<int64_t> sizes{m % 2 ? 128 : 4, m};
           device.architecture = architecture;
-          const CudaSchedule s = cuda_schedule(kernel, sizes, device, 16, 1 << 20);
-          SCOPED_TRACE(kernel.name + " sm_" + std::to_string(architecture) + " " + describe(s));
-          ASSERT_TRUE(s.online);
+          const KernelVariant v = variant_of(kernel, sizes, device, 16, 1 << 20);
+          const CudaSchedule& s = v.schedule;
+          SCOPED_TRACE(kernel.name + " sm_" + std::to_string(architecture) + " " + describe(v));
+          ASSERT_EQ(v.passes, std::vector<std::string_view>{"join_online_reductions"});
           EXPECT_EQ(s.cluster, m % 2 || architecture < 90 ? 1 : 8);
           const auto built =
-              (*nvrtc())->compile(cuda_source(kernel, s), kernel.name, architecture, s.approximate, true);
+              (*nvrtc())->compile(cuda_source(*v.kernel, s), kernel.name, architecture, s.approximate, true);
           ASSERT_TRUE(built.ok()) << built.status().message();
           EXPECT_EQ(built->spill_bytes, 0) << built->registers;
           EXPECT_LE(built->registers, 64);
@@ -467,9 +472,10 @@ TEST(Nvrtc, InstructionsOfMaps) {
     ASSERT_TRUE(kernel.ok()) << kernel.status().message();
     for (const auto& [length, ahead] : {std::pair{1 << 24, 1}, std::pair{1 << 26, 2}}) {
       const std::vector<int64_t> sizes{length};
-      const CudaSchedule s = cuda_schedule(*kernel, sizes, {});
+      const KernelVariant v = variant_of(*kernel, sizes, {});
+      const CudaSchedule& s = v.schedule;
       EXPECT_EQ(s.ahead, ahead);
-      auto built = (*nvrtc())->compile(cuda_source(*kernel, s), kernel->name, 90, s.approximate, true);
+      auto built = (*nvrtc())->compile(cuda_source(*v.kernel, s), kernel->name, 90, s.approximate, true);
       ASSERT_TRUE(built.ok()) << built.status().message();
       const double each = static_cast<double>(built->code_bytes) / 16 / (s.vector * s.ahead);
       EXPECT_EQ(built->ptx.find("div.approx"), std::string::npos) << "which is 0 beyond 2^126";

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "jit/kernel/kernel.h"
+#include "jit/llvm/compiler.h"
 #include "jit/llvm/orc.h"
 #include "jit/objects/elf_loader.h"
 #include "jit/objects/object_slice.h"

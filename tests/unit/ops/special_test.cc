@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "jit/llvm/compiler.h"
 #include "jit/objects/host_call.h"
 #include "src/ops/names.h"
 #include "tests/support/kernel_run.h"

@@ -1,0 +1,231 @@
+// See pipeline.h.
+#include "jit/pipeline.h"
+
+#include <algorithm>
+
+#include "jit/analysis/transposing.h"
+#include "jit/transform/blocked_column_sums.h"
+#include "jit/transform/join_online_reductions.h"
+#include "jit/transform/kernel_fission.h"
+#include "jit/transform/specialize.h"
+#include "jit/transform/split_reduction.h"
+#include "jit/transform/tile.h"
+#include "jit/transform/use_complements.h"
+#include "src/base/log.h"
+#include "src/base/text.h"
+
+namespace tenon::jit {
+namespace {
+
+// Shows a kernel that a pass has made.
+Kernel after(std::string_view pass, Kernel kernel) {
+  if (dump_wanted(pass)) dump(pass, print(kernel));
+  return kernel;
+}
+
+using Kernels = std::vector<LoweredKernel>;
+
+Kernels after(std::string_view pass, Kernels kernels, bool trial) {
+  if (!trial)
+    for (LoweredKernel& k : kernels) k.kernel = after(pass, std::move(k.kernel));
+  return kernels;
+}
+
+// Few long rows of a softmax are split too, once their reductions are one.
+Kernels split_for_gpu(const LoweredKernel& kernel, DimTable& dims) {
+  Kernels parts = split_reduction(kernel, dims, Target::gpu);
+  if (parts.size() > 1) return parts;
+  if (auto joined = join_online_reductions(kernel.kernel)) {
+    LoweredKernel online = kernel;
+    online.kernel = std::move(*joined);
+    if (Kernels split = split_reduction(online, dims, Target::gpu); split.size() > 1) return split;
+  }
+  return parts;
+}
+
+Result<Kernels> kernels_for_gpu(const LowerInput& input, bool trial) {
+  LowerInput in = input;
+  in.sums = sums_beside_rows(in);
+  DimTable& dims = *in.graph.dims;
+  TENON_ASSIGN(Lowered lowered, lower(in));
+  Kernels kernels = after("lower", std::move(lowered.loops), trial), result;
+  if (!in.sums.empty()) {
+    if (kernels.size() > 1) return unsupported("sums beside rows that are cut in pieces");
+    for (LoweredKernel& k : kernels) {
+      TENON_ASSIGN(result, blocked_column_sums(std::move(k), in));
+      result = after("blocked_column_sums", std::move(result), trial);
+    }
+  } else {
+    for (LoweredKernel& k : kernels) {
+      if (walks_again(k, dims)) return unsupported("on a GPU columns and channels are walked along once");
+      std::ranges::move(after("split_reduction", split_for_gpu(k, dims), trial), std::back_inserter(result));
+    }
+  }
+  std::ranges::move(lowered.updates, std::back_inserter(result));
+  return result;
+}
+
+Result<Kernels> kernels_for_cpu(const LowerInput& in, bool trial) {
+  TENON_ASSIGN(Lowered lowered, lower(in));
+  Kernels result;
+  for (LoweredKernel& k : after("lower", std::move(lowered.loops), trial))
+    std::ranges::move(after("split_reduction", split_reduction(k, *in.graph.dims, Target::cpu), trial),
+                      std::back_inserter(result));
+  for (LoweredKernel& k : result) k.kernel = tile_columns(std::move(k.kernel), k.sizes);
+  result = after("tile_columns", std::move(result), trial);
+  for (LoweredKernel& k : result) k.kernel = tile_transposed(std::move(k.kernel), k.sizes);
+  result = after("tile_transposed", std::move(result), trial);
+  std::ranges::move(lowered.updates, std::back_inserter(result));
+  return result;
+}
+
+Result<Kernels> kernels_of(const LowerInput& in, bool trial) {
+  TENON_ASSIGN(Kernels kernels,
+               in.target == Target::gpu ? kernels_for_gpu(in, trial) : kernels_for_cpu(in, trial));
+  for (const LoweredKernel& k : kernels)
+    for (Dim d : k.sizes)
+      if (in.graph.dims->is_overflow(d)) return unsupported("a size of the loops that no number holds");
+  if (kernels.size() > 1)
+    for (size_t i = 0; i < kernels.size(); ++i) kernels[i].kernel.name += "_" + std::to_string(i);
+  return kernels;
+}
+
+std::string_view name_of(CudaRewrite rewrite) {
+  return rewrite == CudaRewrite::merge_map ? "merge_map" : "join_online_reductions";
+}
+
+// ---- single passes, on text ----
+
+// A kernel of its own: its sizes are symbols of their names, its buffers values 0, 1, ...
+LoweredKernel alone(const Kernel& kernel, DimTable& dims) {
+  LoweredKernel lowered;
+  lowered.kernel = kernel;
+  for (const std::string& size : kernel.sizes) lowered.sizes.push_back(dims.symbol(size));
+  for (const Buffer& b : kernel.buffers)
+    if (b.role != Buffer::Role::local)
+      lowered.buffers.push_back(static_cast<ValueId>(lowered.buffers.size()));
+  return lowered;
+}
+
+std::vector<Kernel> kernels_in(Kernels lowered) {
+  std::vector<Kernel> kernels;
+  for (LoweredKernel& k : lowered) kernels.push_back(std::move(k.kernel));
+  return kernels;
+}
+
+std::vector<Kernel> one(std::optional<Kernel> changed, const Kernel& kernel) {
+  return {changed ? std::move(*changed) : kernel};
+}
+
+struct Pass {
+  std::string_view name;
+  std::vector<Kernel> (*run)(const Kernel& kernel, DimTable& dims);
+};
+
+constexpr Pass kPasses[] = {
+    {"split_reduction",
+     [](const Kernel& k, DimTable& dims) {
+       return kernels_in(split_reduction(alone(k, dims), dims, Target::cpu));
+     }},
+    {"split_reduction_gpu",
+     [](const Kernel& k, DimTable& dims) { return kernels_in(split_for_gpu(alone(k, dims), dims)); }},
+    {"tile_columns",
+     [](const Kernel& k, DimTable& dims) { return one(tile_columns(k, alone(k, dims).sizes), k); }},
+    {"tile_transposed",
+     [](const Kernel& k, DimTable& dims) { return one(tile_transposed(k, alone(k, dims).sizes), k); }},
+    {"merge_map", [](const Kernel& k, DimTable&) { return one(merge_map(k), k); }},
+    {"join_online_reductions", [](const Kernel& k, DimTable&) { return one(join_online_reductions(k), k); }},
+    {"kernel_fission",
+     [](const Kernel& k, DimTable& dims) {
+       auto halves = kernel_fission(alone(k, dims), dims);
+       if (!halves) return std::vector{k};
+       return std::vector{std::move(halves->first.kernel), std::move(halves->second.kernel)};
+     }},
+    {"use_complements", [](const Kernel& k, DimTable&) { return one(use_complements(k), k); }},
+    {"expand_math", [](const Kernel& k, DimTable&) { return one(legalize_for_llvm(k), k); }},
+};
+
+}  // namespace
+
+Result<Kernels> make_kernels(const LowerInput& input, bool trial) {
+  Result<Kernels> kernels = kernels_of(input, trial);
+  if (kernels.ok() || !is_dense_reshape(input, input.outputs[0])) return kernels;
+  LowerInput in = input;
+  in.under_operand_shape = true;
+  Result<Kernels> under = kernels_of(in, trial);
+  return under.ok() ? std::move(under) : std::move(kernels);
+}
+
+KernelVariant cuda_variant(std::shared_ptr<const Kernel> kernel, std::span<const int64_t> sizes,
+                           const CudaDevice& device, int64_t alignment, int64_t longest_buffer,
+                           int relax_level) {
+  KernelVariant v{std::move(kernel), {}, {}, {}};
+  bool joined = false;
+  for (;;) {
+    const CudaDecision next =
+        cuda_schedule(*v.kernel, sizes, device, alignment, longest_buffer, relax_level, joined);
+    if (const CudaSchedule* schedule = std::get_if<CudaSchedule>(&next)) {
+      v.schedule = *schedule;
+      break;
+    }
+    const CudaRewrite rewrite = std::get<CudaRewrite>(next);
+    joined = joined || rewrite == CudaRewrite::join_online_reductions;
+    auto changed =
+        rewrite == CudaRewrite::merge_map ? merge_map(*v.kernel) : join_online_reductions(*v.kernel);
+    if (!changed) continue;
+    v.kernel = std::make_shared<const Kernel>(after(name_of(rewrite), std::move(*changed)));
+    v.passes.push_back(name_of(rewrite));
+  }
+  v.launch = cuda_launch(*v.kernel, v.schedule, sizes, device);
+  return v;
+}
+
+bool same_code(const KernelVariant& a, const KernelVariant& b) {
+  return a.passes == b.passes && a.schedule == b.schedule;
+}
+
+std::string describe(const KernelVariant& variant) {
+  std::string text = describe(variant.schedule);
+  for (std::string_view pass : variant.passes)
+    text += (pass == variant.passes[0] ? " after " : ", ") + std::string(pass);
+  return text;
+}
+
+Kernel specialize(const Kernel& kernel, std::span<const int64_t> sizes) {
+  return after("specialize", with_sizes(kernel, sizes));
+}
+
+std::optional<std::pair<LoweredKernel, LoweredKernel>> fission(const LoweredKernel& kernel, DimTable& dims) {
+  return kernel_fission(kernel, dims);
+}
+
+Kernel legalize(const Kernel& kernel, bool (*spelled)(const Op& row, DType last), bool approximate) {
+  Kernel legal = approximate ? after("use_complements", use_complements(kernel)) : kernel;
+  expand_math(legal, spelled);
+  return after("expand_math", std::move(legal));
+}
+
+Kernel legalize_for_llvm(const Kernel& kernel) {
+  return legalize(kernel, [](const Op& row, DType last) { return !spelling(row, last).empty(); });
+}
+
+Result<std::string> run_kernel_pass(std::string_view pass, std::string_view text) {
+  const auto found = std::ranges::find(kPasses, pass, &Pass::name);
+  if (found == std::end(kPasses)) {
+    Nearest nearest(pass);
+    std::string all;
+    for (const Pass& p : kPasses) nearest.offer(p.name), all += " " + std::string(p.name);
+    return invalid("no kernel pass is called " + std::string(pass) + nearest.hint() + "; there are:" + all);
+  }
+  TENON_ASSIGN(const Kernel kernel, parse_kernel(text));
+  TENON_TRY(verify(kernel));
+  DimTable dims;
+  std::string result;
+  for (const Kernel& k : found->run(kernel, dims)) {
+    TENON_TRY(verify(k));
+    result += print(k);
+  }
+  return result;
+}
+
+}  // namespace tenon::jit
