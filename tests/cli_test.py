@@ -105,6 +105,33 @@ def test_opt_runs_the_passes_in_order_and_its_text_reads_back():
     assert tenon("opt", "-", stdin=done.stdout).stdout == done.stdout
 
 
+KERNEL = """kernel @columns(N, M; in %x: f32, out %y: f32) {
+  par simd %j in M {
+    %s = reduce add %i in N {
+      %v = load %x[M*%i + %j]
+      yield %v
+    }
+    store %y[%j], %s
+  }
+}
+"""
+
+
+def test_opt_runs_passes_of_the_kernel_compiler():
+    done = tenon("opt", "-", "--kernel-pass=tile_columns", stdin=KERNEL)
+    assert done.returncode == 0 and "in M by 256" in done.stdout, done.stderr
+    halves = tenon("opt", "-", "--kernel-pass=split_reduction,expand_math", stdin=KERNEL.replace("M*%i + %j", "%i"))
+    assert halves.returncode == 0, halves.stderr
+    wrong = tenon("opt", "-", "--kernel-pass=tile_column", stdin=KERNEL)
+    assert wrong.returncode == 1 and "did you mean 'tile_columns'?" in wrong.stderr
+    assert tenon("opt", "-", "--kernel-pass=tile_columns", "--pass=cse", stdin=KERNEL).returncode == 2
+
+
+def test_opt_forms_groups():
+    done = tenon("opt", "-", "--pass=optimize,fuse", stdin=GRAPH)
+    assert done.returncode == 0 and "cpu" in done.stdout, done.stdout + done.stderr
+
+
 def test_opt_reports_every_error_with_its_place(tmp_path):
     path = tmp_path / "bad.tn"
     path.write_text("graph @f(%x: f32[4]) {\n  %y = ad(%x)\n  %z = exp(%w)\n  return %z\n}\n")

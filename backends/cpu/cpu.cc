@@ -191,8 +191,8 @@ class CpuBackend final : public Backend {
     return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
   }
 
-  Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
-             ValueId v) const override {
+  Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
+            ValueId v) const override {
     const Status joins = jit::may_join(graph, uses, members, v);
     if (!joins.ok()) return {false, 0, joins.message()};
     return {true, 1, "one schedule covers it"};
@@ -242,6 +242,9 @@ class CpuBackend final : public Backend {
     return result;
   }
 
+  Result<std::string> run_kernel_pass(std::string_view pass, std::string_view kernel) const override {
+    return jit::run_kernel_pass(pass, kernel);
+  }
   std::string describe() const override { return "LLVM, " + std::string(jit::isa_name(jit::host_isa())); }
 };
 

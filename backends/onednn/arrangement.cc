@@ -76,10 +76,10 @@ Status Arrangement::run(void* const* buffers, char* scratch, void* const* fixed)
 // Builds an arrangement: where every array of the problem lies, and what has to be moved first.
 class Arranger {
  public:
-  Arranger(const Recipe& recipe, Arrangement& arrangement) : recipe_(recipe), arrangement_(arrangement) {}
+  Arranger(const Spec& spec, Arrangement& arrangement) : recipe_(spec), arrangement_(arrangement) {}
 
   // Fails by throwing what the library throws.
-  void build(const Problem& asked, const Choice& choice) {
+  void build(const Problem& asked, const Algorithm& choice) {
     const Problem &given = choice.given, &p = choice.problem;
     const dnnl::primitive_desc& d = choice.offer->descriptor;
     Arrangement::Run main{choice.offer->primitive, {}};
@@ -198,7 +198,7 @@ class Arranger {
     return static_cast<int>(arrangement_.slots_.size() - 1);
   }
 
-  const Recipe& recipe_;
+  const Spec& recipe_;
   Arrangement& arrangement_;
   Place home_;
   int away_ = -1;
@@ -210,10 +210,10 @@ namespace {
 constexpr size_t kMostArrangements = 1024;
 
 // Equal for calls that one arrangement serves.
-std::string key_of(const Recipe& recipe, const Problem& asked) {
-  std::string key = recipe.name + asked.key();
+std::string key_of(const Spec& spec, const Problem& asked) {
+  std::string key = spec.name + asked.key();
   auto put = [&](const Array& a) {
-    const Operand& o = a.operand < 0 ? recipe.output : recipe.operands[static_cast<size_t>(a.operand)];
+    const Operand& o = a.operand < 0 ? spec.output : spec.operands[static_cast<size_t>(a.operand)];
     for (int64_t v :
          {a.offset, int64_t{a.operand}, int64_t{o.buffer}, int64_t{a.zero}, int64_t{o.constant != nullptr}})
       key.append(reinterpret_cast<const char*>(&v), sizeof v);
@@ -227,28 +227,28 @@ std::string key_of(const Recipe& recipe, const Problem& asked) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Arrangement>> arrangement_of(const Recipe& recipe, const Problem& asked) {
+Result<std::shared_ptr<const Arrangement>> arrangement_of(const Spec& spec, const Problem& asked) {
   static auto& known =
-      *new Recent<const Arrangement>(kMostArrangements);  // steps may outlive static destruction
-  const auto entry = known.at(key_of(recipe, asked));
+      *new SingleFlightLru<const Arrangement>(kMostArrangements);  // steps may outlive static destruction
+  const auto entry = known.at(key_of(spec, asked));
   std::lock_guard lock(entry->mutex);
   if (entry->value) return entry->value;
-  const Choice choice = choose(asked, true);
-  if (!choice.offer->why.empty()) return environment(title(asked, *choice.offer, recipe.name));
+  const Algorithm choice = choose(asked, true);
+  if (!choice.offer->why.empty()) return environment(title(asked, *choice.offer, spec.name));
   try {
     auto made = std::make_shared<Arrangement>();
-    Arranger(recipe, *made).build(asked, choice);
+    Arranger(spec, *made).build(asked, choice);
     entry->value = std::move(made);
   } catch (const dnnl::error& failure) {
-    return environment(recipe.name + ": " + failure.what());
+    return environment(spec.name + ": " + failure.what());
   }
   return entry->value;
 }
 
-std::string post_op_names(const Recipe& recipe, bool bias) {
+std::string post_op_names(const Spec& spec, bool bias) {
   std::string text;
-  for (size_t i = recipe.form == Form::pointwise ? 1 : 0; i < recipe.post_ops.size(); ++i)
-    text += (text.empty() ? ", post-ops: " : " ") + (bias && i == 0 ? "bias" : recipe.post_ops[i].name);
+  for (size_t i = spec.form == Form::pointwise ? 1 : 0; i < spec.post_ops.size(); ++i)
+    text += (text.empty() ? ", post-ops: " : " ") + (bias && i == 0 ? "bias" : spec.post_ops[i].name);
   return text;
 }
 

@@ -67,10 +67,10 @@ class Arrangement {
   mutable std::vector<std::unique_ptr<Set>> free_;
 };
 
-// environment when the library refuses; `asked` is the recipe at sizes, not empty.
-Result<std::shared_ptr<const Arrangement>> arrangement_of(const Recipe& recipe, const Problem& asked);
+// environment when the library refuses; `asked` is the spec at sizes, not empty.
+Result<std::shared_ptr<const Arrangement>> arrangement_of(const Spec& spec, const Problem& asked);
 
 // ": bias gelu" and the like, for describe().
-std::string post_op_names(const Recipe& recipe, bool bias);
+std::string post_op_names(const Spec& spec, bool bias);
 
 }  // namespace tenon::onednn

@@ -66,7 +66,7 @@ std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
     if (p.given.operand == given.operand && p.given.offset == given.offset &&
         p.given.strides == given.strides && p.descriptor == pack.wanted)
       return p.bytes;
-  const Operand& operand = recipe.operands[static_cast<size_t>(given.operand)];
+  const Operand& operand = spec.operands[static_cast<size_t>(given.operand)];
   char* bytes = static_cast<char*>(const_cast<void*>(operand.constant->bytes)) + given.offset;
   std::vector<char> plain_bytes;
   auto here = descriptor_of(given);
@@ -98,15 +98,15 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   const InLibrary here;  // it packs weights
   TENON_TRY(here.status());
   auto step = std::make_unique<CallStep>();
-  const Problem asked = at_sizes(recipe, sizes);
+  const Problem asked = at_sizes(spec, sizes);
   if (asked.empty) return std::unique_ptr<Step>(std::move(step));
-  TENON_ASSIGN(step->arrangement, arrangement_of(recipe, asked));
+  TENON_ASSIGN(step->arrangement, arrangement_of(spec, asked));
   if (exact) {
     step->exact = exact.get();
-    step->map = *redone(recipe);
+    step->map = *redone(spec);
     step->sizes = std::make_unique<Sizes>(sizes);
     step->result = asked.output;
-    step->buffer = recipe.output.buffer;
+    step->buffer = spec.output.buffer;
   }
   std::lock_guard lock(mutex_);  // packed once, whoever comes first
   try {
@@ -115,7 +115,7 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
       step->fixed.push_back(step->packed.back().get());
     }
   } catch (const dnnl::error& failure) {
-    return environment(recipe.name + ": " + failure.what());
+    return environment(spec.name + ": " + failure.what());
   }
   latest_ = step->arrangement;
   return std::unique_ptr<Step>(std::move(step));

@@ -1,6 +1,6 @@
-// A group as an executable: a recipe, and the packed copies of its constant weights. prepare() finds the arrangement for the
-// sizes, which calls of equal recipes share, and packs what it wants packed. A step may run on several threads at once. One that
-// makes NaN of a map at its end that may be wrong (recipe.h) runs again without it.
+// A group as an executable: a spec, and the packed copies of its constant weights. prepare() finds the arrangement for the
+// sizes, which calls of equal specs share, and packs what it wants packed. A step may run on several threads at once. One that
+// makes NaN of a map at its end that may be wrong (spec.h) runs again without it.
 // Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
@@ -14,10 +14,10 @@ namespace tenon::onednn {
 
 class Call final : public Executable {
  public:
-  Recipe recipe;
+  Spec spec;
   std::string fallback;  // describe() before the first plan
   std::shared_ptr<PackedStore> store;
-  std::unique_ptr<Call> exact;  // without the map to redo (recipe.h) at its end; null where it ends in none
+  std::unique_ptr<Call> exact;  // without the map to redo (spec.h) at its end; null where it ends in none
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override;
   std::string describe() const override;

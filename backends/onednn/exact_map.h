@@ -1,4 +1,4 @@
-// The maps that a call of the library gets wrong for infinities (redone() of recipe.h), taken here of what the call without them
+// The maps that a call of the library gets wrong for infinities (redone() of spec.h), taken here of what the call without them
 // left. The arrays are results of calls: floats of 16 or 32 bits, no two elements in one place.
 // Tested by tests/unit/backends/onednn_test.cc.
 #pragma once

@@ -87,7 +87,7 @@ class GroupedStep final : public Step {
 }  // namespace
 
 Problem Grouped::of_rows(int64_t count, const Sizes& sizes) const {
-  Recipe some = one;
+  Spec some = one;
   some.operands[0].shape[0] = some.output.shape[0] = Dim(count);
   return at_sizes(some, sizes);
 }
@@ -131,7 +131,7 @@ Result<std::unique_ptr<Grouped>> make_grouped(const Graph& graph, ValueId v, con
   const ValueId members[] = {v};
   made->inputs = inputs_of(graph, members);
   made->outputs = {v};
-  Recipe& one = made->one;
+  Spec& one = made->one;
   one.name = "grouped_matmul";
   one.output.base = v;
   one.output.dtype = dtype;

@@ -10,7 +10,7 @@ namespace tenon::onednn {
 
 class Grouped final : public Executable {
  public:
-  Recipe one;  // the product of all rows by the first matrix
+  Spec one;  // the product of all rows by the first matrix
   Operand ends;
   Dim rows, groups;
   Dim step;  // elements from one matrix to the next

@@ -88,8 +88,9 @@ dnnl::primitive_desc best_of(const Problem& p) {
   return describe(p);
 }
 
-Recent<const Offer>& offers() {
-  static auto& kept = *new Recent<const Offer>(kMostProblems);  // steps may outlive static destruction
+SingleFlightLru<const Offer>& offers() {
+  static auto& kept =
+      *new SingleFlightLru<const Offer>(kMostProblems);  // steps may outlive static destruction
   return kept;
 }
 
@@ -122,8 +123,8 @@ Problem rearranged(const Problem& given, bool plain) {
   return p;
 }
 
-Choice choice(const Problem& given, bool plain) {
-  Choice c{given, rearranged(given, plain), nullptr};
+Algorithm choice(const Problem& given, bool plain) {
+  Algorithm c{given, rearranged(given, plain), nullptr};
   c.offer = offer(c.problem, false);
   return c;
 }
@@ -223,26 +224,26 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
   return known->value;
 }
 
-Choice choose(const Problem& problem, bool make) {
+Algorithm choose(const Problem& problem, bool make) {
   const bool spatial = problem.form == Form::convolution || problem.form == Form::deconvolution;
-  auto chosen = [&]() -> Choice {
+  auto chosen = [&]() -> Algorithm {
     // A single row is bound by reading the weights, which a plain matrix allows at full speed.
     if (problem.output.dims[0] > 1)
       if (auto convolution = as_convolution(problem); convolution && multiplies_plain(problem)) {
-        Choice c = choice(*convolution, false);
+        Algorithm c = choice(*convolution, false);
         if (c.offer->why.empty() && has_words(c.offer->name, "1x1")) return c;
       }
-    Choice best = choice(problem, false);
+    Algorithm best = choice(problem, false);
     auto consider = [&](const Problem& other, bool plain) {
       if (rank(*best.offer, spatial) == 0) return;
-      Choice c = choice(other, plain);
+      Algorithm c = choice(other, plain);
       if (rank(*c.offer, spatial) < rank(*best.offer, spatial)) best = std::move(c);
     };
     consider(problem, true);
     if (const auto batch = in_one_batch(problem)) consider(*batch, false);
     return best;
   };
-  Choice best = chosen();
+  Algorithm best = chosen();
   if (make) best.offer = offer(best.problem, true);
   return best;
 }

@@ -30,12 +30,12 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make);
 // The problem with every array as the library should get it, and its offer: arrays that it cannot or would better not
 // take in place lie elsewhere, plain, and have to be copied. Where the library multiplies matrices without packed weights,
 // a product with constant ones is a convolution of 1x1, whose weights it packs.
-struct Choice {
+struct Algorithm {
   Problem given;    // as asked, or the same said in another form; where its arrays lie
   Problem problem;  // where the library wants them
   std::shared_ptr<const Offer> offer;
 };
-Choice choose(const Problem& problem, bool make);
+Algorithm choose(const Problem& problem, bool make);
 
 // "matmul 128x768x768 f32 brg:avx512_core"
 std::string title(const Problem& problem, const Offer& offer, const std::string& name);

@@ -113,7 +113,7 @@ ValueId by_unsigned(Builder& b, const Node& node) {
 // What the library says to a problem.
 Bid offered(const Problem& p, const std::string& name) {
   if (p.empty) return {true, 0.5, "nothing to compute"};
-  const Choice choice = choose(p, false);
+  const Algorithm choice = choose(p, false);
   const std::string text = title(p, *choice.offer, name);
   if (!choice.offer->why.empty()) return {false, 0, text};
   if (choice.offer->reference) return {false, 0, text + " is the library's reference code"};
@@ -129,11 +129,11 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
     return {false, 0, "a batch of products of one row or column: loops read the matrices as fast"};
   if (is_depthwise_filter(graph, graph.node(members[0])))
     return {false, 0, "a depthwise convolution of few taps along one axis: loops read the signal as it lies"};
-  auto recipe = make_recipe(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
-  if (!recipe.ok()) return {false, 0, recipe.status().message()};
+  auto spec = make_spec(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
+  if (!spec.ok()) return {false, 0, spec.status().message()};
   const Sizes sizes = probe_sizes(graph);
   if (!has_value(graph, members, sizes)) return {false, 0, "its sizes cannot be probed"};
-  return offered(at_sizes(*recipe, sizes), recipe->name);
+  return offered(at_sizes(*spec, sizes), spec->name);
 }
 
 Bid ask_of_groups(const Graph& graph, ValueId v) {
@@ -158,12 +158,12 @@ class OneDnnBackend final : public Backend {
     return follows_root(graph, uses, node.inputs[0], chain);
   }
 
-  ValueId arrange(Builder& b, Node node) const override {
+  ValueId legalize(Builder& b, Node node) const override {
     if (node.op != ops::int_matmul || are_sums_exact(b.graph(), node)) return b.add(std::move(node));
     return by_unsigned(b, node);
   }
 
-  Bid absorb(const Graph& graph, const Uses&, std::span<const ValueId> members, ValueId v) const override {
+  Bid joins(const Graph& graph, const Uses&, std::span<const ValueId> members, ValueId v) const override {
     std::vector<ValueId> all(members.begin(), members.end());
     if (!is_root(graph.node(all.front()))) return {false, 0, "a lone activation takes no epilogue"};
     all.push_back(v);
@@ -193,20 +193,20 @@ class OneDnnBackend final : public Backend {
           store->expect(
               static_cast<int64_t>(attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->size));
       call->outputs = {members.back()};
-      auto recipe = make_recipe(g, members, strides_of);
-      if (!recipe.ok()) return recipe.status().at("group of " + g.value_name(members.back()));
-      call->recipe = std::move(*recipe);
-      for (Operand& o : call->recipe.operands) {
+      auto spec = make_spec(g, members, strides_of);
+      if (!spec.ok()) return spec.status().at("group of " + g.value_name(members.back()));
+      call->spec = std::move(*spec);
+      for (Operand& o : call->spec.operands) {
         auto at = std::find(call->inputs.begin(), call->inputs.end(), o.base);
         TENON_CHECK(at != call->inputs.end(), "the library reads a value its group does not list");
         o.buffer = static_cast<int>(at - call->inputs.begin());
       }
-      call->recipe.output.buffer = static_cast<int>(call->inputs.size());
-      call->fallback = call->recipe.name + post_op_names(call->recipe, false);
-      if (redone(call->recipe)) {
+      call->spec.output.buffer = static_cast<int>(call->inputs.size());
+      call->fallback = call->spec.name + post_op_names(call->spec, false);
+      if (redone(call->spec)) {
         call->exact = std::make_unique<Call>();
         call->exact->store = store;
-        call->exact->recipe = without_redone(call->recipe);
+        call->exact->spec = without_redone(call->spec);
       }
       built.push_back(std::move(call));
     }

@@ -105,11 +105,11 @@ void lower_matmul(Problem& p) {
 }
 
 // Windows of one element, each at its own pixel: a product of pixels and a matrix.
-bool is_pointwise(const Problem& p, const Recipe& recipe) {
+bool is_pointwise(const Problem& p, const Spec& spec) {
   auto all = [](const std::vector<int64_t>& v, int64_t x) {
     return std::count(v.begin(), v.end(), x) == std::ssize(v);
   };
-  return p.form == Form::convolution && recipe.groups == 1 && all(p.kernel, 1) && all(p.strides, 1) &&
+  return p.form == Form::convolution && spec.groups == 1 && all(p.kernel, 1) && all(p.strides, 1) &&
          all(p.low, 0) && all(p.high, 0);
 }
 
@@ -133,15 +133,15 @@ void channels_second(Array& a) {
   for (auto* v : {&a.dims, &a.strides}) std::rotate(v->begin() + 1, v->end() - 1, v->end());
 }
 
-void lower_spatial(Problem& p, const Recipe& recipe) {
-  if (recipe.channels_last) {
+void lower_spatial(Problem& p, const Spec& spec) {
+  if (spec.channels_last) {
     channels_second(p.source);
     channels_second(p.output);
     for (Array& o : p.others) channels_second(o);
   }
   if (p.form == Form::convolution || p.form == Form::deconvolution) {
     Array& w = p.weights;
-    const int64_t g = recipe.groups;
+    const int64_t g = spec.groups;
     if (p.form == Form::deconvolution) {  // [C, O/g, k..] to [g, O/g, C/g, k..]
       w.dims.insert(w.dims.begin(), g);
       w.strides.insert(w.strides.begin(), w.strides[0] * (w.dims[1] / g));
@@ -203,38 +203,38 @@ std::vector<int64_t> plain_strides(const std::vector<int64_t>& dims, bool channe
   return strides;
 }
 
-Problem at_sizes(const Recipe& recipe, const Sizes& sizes) {
+Problem at_sizes(const Spec& spec, const Sizes& sizes) {
   Problem p;
-  p.form = recipe.form;
+  p.form = spec.form;
   p.threads = default_parallel().threads();  // what the library asks OpenMP for
-  p.output = array(recipe.output, sizes, -1);
+  p.output = array(spec.output, sizes, -1);
   p.empty = p.output.count() == 0;
   if (p.empty) return p;
-  p.source = array(recipe.operands[0], sizes, 0);
-  const bool weighted = recipe.form != Form::average && recipe.form != Form::pointwise;
-  if (weighted) p.weights = array(recipe.operands[1], sizes, 1);
-  for (const PostOp& post : recipe.post_ops) {
+  p.source = array(spec.operands[0], sizes, 0);
+  const bool weighted = spec.form != Form::average && spec.form != Form::pointwise;
+  if (weighted) p.weights = array(spec.operands[1], sizes, 1);
+  for (const PostOp& post : spec.post_ops) {
     p.post_ops.push_back(post);
     if (post.operand < 0) continue;
     p.post_ops.back().operand = static_cast<int>(p.others.size());
-    p.others.push_back(array(recipe.operands[static_cast<size_t>(post.operand)], sizes, post.operand));
+    p.others.push_back(array(spec.operands[static_cast<size_t>(post.operand)], sizes, post.operand));
     Array& o = p.others.back();
     for (size_t i = 0; i < o.dims.size(); ++i)
       if (o.strides[i] == 0) o.dims[i] = 1;
   }
-  p.kernel = sizes.eval(recipe.kernel);
-  p.strides = sizes.eval(recipe.strides);
-  p.low = recipe.low;
-  p.high = recipe.high;
-  p.dilations = recipe.dilations;
-  p.include_pad = recipe.include_pad;
+  p.kernel = sizes.eval(spec.kernel);
+  p.strides = sizes.eval(spec.strides);
+  p.low = spec.low;
+  p.high = spec.high;
+  p.dilations = spec.dilations;
+  p.include_pad = spec.include_pad;
   if (p.form == Form::matmul)
     lower_matmul(p);
-  else if (is_pointwise(p, recipe) && !recipe.operands[1].constant)
+  else if (is_pointwise(p, spec) && !spec.operands[1].constant)
     lower_pointwise(
-        p, recipe.channels_last);  // it need not bring the weights into the library's order at each call
+        p, spec.channels_last);  // it need not bring the weights into the library's order at each call
   else if (p.form != Form::pointwise)
-    lower_spatial(p, recipe);
+    lower_spatial(p, spec);
   if (p.output.dims.empty())
     for (Array* x : {&p.source, &p.output}) insert_axis(*x, 0);
   for (Array& o : p.others)
@@ -258,7 +258,7 @@ Problem at_sizes(const Recipe& recipe, const Sizes& sizes) {
       }
     }
   }
-  if (p.form == Form::matmul && p.output.dims.size() == 2 && !p.weights.zero && recipe.operands[1].constant)
+  if (p.form == Form::matmul && p.output.dims.size() == 2 && !p.weights.zero && spec.operands[1].constant)
     p.weights.any = true;
   for (Array* x : {&p.source, &p.weights, &p.bias, &p.output}) tidy(*x);
   for (Array& o : p.others) tidy(o);

@@ -1,11 +1,11 @@
-// Problem: a recipe at concrete sizes, in the axis order of the library: matmul as (batch, M, K) with as few batch axes
+// Problem: a spec at concrete sizes, in the axis order of the library: matmul as (batch, M, K) with as few batch axes
 // as the strides allow, convolutions and poolings as N, C, then space, weights as (groups,) O, I, then space.
 // Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include <string>
 
-#include "backends/onednn/recipe.h"
+#include "backends/onednn/spec.h"
 #include "src/runtime/backend.h"
 
 namespace tenon::onednn {
@@ -14,7 +14,7 @@ struct Array {
   std::vector<int64_t> dims, strides;  // elements
   DType dtype = DType::f32;
   int64_t offset = 0;  // bytes
-  int operand = -1;    // of the recipe; -1: the output
+  int operand = -1;    // of the spec; -1: the output
   bool zero = false;   // stands for an operand without elements: zeros of these dims, nothing is read
   bool any = false;    // the library chooses where the elements lie
 
@@ -37,7 +37,7 @@ struct Problem {
 
 // Matmul weights that are constants may lie as the library likes: they are packed once. A convolution of 1x1 by weights that
 // are not is a product.
-Problem at_sizes(const Recipe& recipe, const Sizes& sizes);
+Problem at_sizes(const Spec& spec, const Sizes& sizes);
 // A product of one matrix with constant weights, said as a convolution of 1x1: rows are pixels, columns channels. Nothing
 // where it is none of these. The same post-ops in the same order.
 std::optional<Problem> as_convolution(const Problem& matmul);

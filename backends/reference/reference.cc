@@ -71,7 +71,7 @@ class ReferenceBackend final : public Backend {
       return {false, 0, std::string(row.name) + " has no meaning here"};
     return {true, 1e6, "evaluated element by element"};
   }
-  Bid absorb(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
+  Bid joins(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
     return {false, 0, "the evaluator takes one node at a time"};
   }
 

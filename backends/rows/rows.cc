@@ -185,7 +185,7 @@ class RowsBackend final : public Backend {
     if (id == ops::sort_order || id == ops::search) return {true, 1, "row by row"};
     return {false, 0, std::string(op(id).name) + " compares no rows"};
   }
-  Bid absorb(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
+  Bid joins(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
     return {false, 0, "nothing joins an order or a search of rows"};
   }
 

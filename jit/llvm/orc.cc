@@ -359,7 +359,7 @@ void build_all(std::vector<Job>& jobs, Isa isa, double& milliseconds) {
     compile_missing();
     nanoseconds += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
   };
-  run_on_crew(kThreads, jobs.size(), work);
+  parallel_invoke(kThreads, jobs.size(), work);
   milliseconds = static_cast<double>(nanoseconds) / 1e6;
 }
 

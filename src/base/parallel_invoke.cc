@@ -14,7 +14,7 @@ size_t crew_size(size_t most, size_t pieces) {
   return std::min<size_t>({most, std::max(1u, std::thread::hardware_concurrency()), pieces});
 }
 
-void run_on_crew(size_t most, size_t pieces, const std::function<void()>& work) {
+void parallel_invoke(size_t most, size_t pieces, const std::function<void()>& work) {
   std::vector<std::thread> others;
   for (size_t t = 1; t < crew_size(most, pieces); ++t) {
     try {

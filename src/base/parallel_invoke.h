@@ -7,7 +7,7 @@
 namespace tenon {
 
 // Returns when all have returned. At most `most` threads, and no more than the machine has or there are pieces.
-void run_on_crew(size_t most, size_t pieces, const std::function<void()>& work);
+void parallel_invoke(size_t most, size_t pieces, const std::function<void()>& work);
 // How many that would be.
 size_t crew_size(size_t most, size_t pieces);
 

@@ -1,4 +1,4 @@
-// Recent: what was worked out for a key, by the first who asked under a mutex of that key, and kept for the `most` keys
+// SingleFlightLru: what was worked out for a key, by the first who asked under a mutex of that key, and kept for the `most` keys
 // that were asked for last. Any thread. Tested by tests/unit/backends/onednn_test.cc and tests/unit/backends/cublaslt_test.cc.
 #pragma once
 
@@ -11,14 +11,14 @@
 namespace tenon {
 
 template <class T>
-class Recent {
+class SingleFlightLru {
  public:
   struct Entry {
     std::mutex mutex;          // of value
     std::shared_ptr<T> value;  // null: not yet
   };
 
-  explicit Recent(size_t most) : most_(most) {}
+  explicit SingleFlightLru(size_t most) : most_(most) {}
 
   std::shared_ptr<Entry> at(std::string key) {
     std::lock_guard lock(mutex_);

@@ -36,6 +36,11 @@ int read_and_call(int argc, char** argv) {
   opt_verb->add_option("file", opt_args.file, "Graph as text; - reads stdin")->required();
   opt_verb->add_option("--pass", opt_args.passes, "Passes, in this order; none only checks and prints")
       ->delimiter(',');
+  opt_verb
+      ->add_option("--kernel-pass", opt_args.kernel_passes,
+                   "The text is a kernel: passes of the kernel compiler")
+      ->delimiter(',')
+      ->excludes("--pass");
   opt_verb->add_option("--without", opt_args.without, "Passes that the pass optimize leaves out")
       ->delimiter(',');
   opt_verb->callback([&] { result = opt(opt_args); });

@@ -1,4 +1,4 @@
-// tenon opt: text of a graph in, the named passes in the order given, text out. Tested by tests/cli_test.py.
+// tenon opt: text of a graph or of a kernel in, the named passes in the order given, text out. Tested by tests/cli_test.py.
 #include <algorithm>
 #include <cstdio>
 
@@ -7,10 +7,44 @@
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/passes/pipeline.h"
+#include "src/runtime/placement.h"
 
 namespace tenon::cli {
 
+namespace {
+
+// Each pass runs on every kernel that the one before has made.
+int opt_kernel(const OptArgs& args) {
+  const Backend* backend = find_backend("cpu");
+  if (!backend) return fail(unsupported("this build compiles no kernels"));
+  auto text = read_file(args.file);
+  if (!text.ok()) return fail(text.status());
+  for (const std::string& pass : args.kernel_passes) {
+    std::string made;
+    for (size_t at = 0; at < text->size();) {
+      const size_t next = std::min(text->find("\nkernel @", at), text->size() - 1) + 1;
+      auto kernels = backend->run_kernel_pass(pass, std::string_view(*text).substr(at, next - at));
+      if (!kernels.ok()) return fail(kernels.status());
+      made += *kernels;
+      at = next;
+    }
+    *text = std::move(made);
+  }
+  std::fwrite(text->data(), 1, text->size(), stdout);
+  return kDone;
+}
+
+// `optimize` and `fuse` leave out what they are told to; `fuse` is the script's second half for the back ends of the CPU.
+Graph run_named(const NamedPass& pass, const Graph& graph, const Without& without) {
+  if (pass.name == "optimize") return optimize(graph, without);
+  if (pass.name != "fuse") return pass.run(graph);
+  return form_groups(graph, BackendPlacement(backends_of(DeviceId::kCpu), DeviceId::kCpu), without);
+}
+
+}  // namespace
+
 int opt(const OptArgs& args) {
+  if (!args.kernel_passes.empty()) return opt_kernel(args);
   std::vector<const NamedPass*> passes;
   for (const std::string& name : args.passes) {
     const auto& known = named_passes();
@@ -29,8 +63,7 @@ int opt(const OptArgs& args) {
   Status sound = verify(*graph);
   if (!sound.ok()) return fail(sound);
   for (const NamedPass* pass : passes) {
-    Graph next = pass->name == "optimize" ? optimize(*graph, args.without) : pass->run(*graph);
-    *graph = std::move(next);
+    *graph = run_named(*pass, *graph, args.without);
     sound = verify(*graph);
     if (!sound.ok())
       return fail(Status(Code::internal, "after " + std::string(pass->name) + ":\n" + sound.message()));

@@ -18,7 +18,8 @@ inline constexpr int kDone = 0, kFailed = 1, kUsage = 2;
 struct OptArgs {
   std::string file;  // "-": stdin
   std::vector<std::string> passes;
-  std::vector<std::string> without;  // of the pass optimize
+  std::vector<std::string> without;        // of the passes optimize and fuse
+  std::vector<std::string> kernel_passes;  // the file is a kernel
 };
 int opt(const OptArgs& args);
 

@@ -1,5 +1,5 @@
 // Operand: a value as a library reads it in place: what stands in memory underneath, strides and an offset. While groups form and
-// buffers have no places yet, `buffer` is -1. Tested by tests/unit/backends/onednn_test.cc and tests/unit/backends/cublaslt_recipe_test.cc.
+// buffers have no places yet, `buffer` is -1. Tested by tests/unit/backends/onednn_test.cc and tests/unit/backends/cublaslt_spec_test.cc.
 #pragma once
 
 #include <functional>

@@ -4,7 +4,7 @@
 //
 // Symbolic sizes: two sizes agree when their normal forms are equal. Those that differ whatever the symbols are `invalid`;
 // sizes that merely cannot be shown to agree (N against M, N against 4) are `unsupported`, unless the host claims the
-// result's shape: then it knows that they agree, and the rule notes it (Claim in src/ir/op.h). Conditions that
+// result's shape: then it knows that they agree, and the rule notes it (Claim in src/ir/op.h). ShapeGuards that
 // need an order or a divisibility (slice bounds, windows, reshape) are refused when constants break them and
 // accepted while symbolic; at_sizes (src/ops/eval.h) checks them again once the sizes are known. Tested by
 // tests/unit/ops/ops_test.cc.

@@ -19,7 +19,13 @@ namespace {
 
 class Fuser {
  public:
-  Fuser(Graph& graph, const FuseRules& rules) : g_(graph), rules_(rules), uses_(graph) {}
+  Fuser(Graph& graph, const Placement& placement, bool apart)
+      : g_(graph),
+        placement_(placement),
+        apart_(apart),
+        loops_(placement.loops()),
+        uses_(graph),
+        backend_(graph.nodes.size()) {}
 
   void run() {
     store_long_views();
@@ -44,6 +50,17 @@ class Fuser {
     std::vector<ValueId> members;  // ascending
     std::string why;
   };
+
+  const std::string& backend(ValueId v) {
+    if (backend_[v].empty()) backend_[v] = placement_.runs(g_, v);
+    return backend_[v];
+  }
+  bool joins(const std::string& backend, std::span<const ValueId> members, ValueId v,
+             std::string* why) const {
+    if (!apart_ || members.empty()) return placement_.joins(g_, uses_, backend, members, v, why);
+    *why = "the pass fuse is left out";
+    return false;
+  }
 
   bool stored(ValueId v) const {
     const Op& row = op(g_.node(v).op);
@@ -90,15 +107,15 @@ class Fuser {
       const Op& row = op(g_.node(v).op);
       if (row.kind == Kind::input || row.view) continue;
       const bool scatters = g_.node(v).op == ops::scatter || g_.node(v).op == ops::index_put;
-      const std::string backend = rules_.backend(v);
-      if (!scatters && backend == rules_.loops) continue;
+      const std::string backend = this->backend(v);
+      if (!scatters && backend == loops_) continue;
       for (ValueId i : g_.node(v).inputs) store_if_unreadable(i, v, backend);
     }
     for (ValueId v = 0; v < g_.nodes.size(); ++v) {
       const Op& row = op(g_.node(v).op);
       if (row.kind == Kind::input || row.view || group_of_[v] >= 0) continue;
-      std::string backend = rules_.backend(v);
-      if (backend == rules_.loops) continue;
+      const std::string backend = this->backend(v);
+      if (backend == loops_) continue;
       const int id = new_group(backend, v);
       for (ValueId tail = v;;) {
         if (uses_.is_output(tail) || uses_.users(tail).size() != 1) break;
@@ -108,7 +125,7 @@ class Fuser {
         if (std::count(g_.node(next).inputs.begin(), g_.node(next).inputs.end(), tail) != 1) break;
         if (makes_cycle({id}, next)) break;
         std::string why;
-        if (!rules_.join(backend, groups_[id].members, next, &why)) {
+        if (!joins(backend, groups_[id].members, next, &why)) {
           groups_[id].why = why;
           break;
         }
@@ -129,7 +146,7 @@ class Fuser {
   void store_if_unreadable(ValueId v, ValueId node, const std::string& backend) {
     if (stored(v)) return;
     if (is_literal(g_, v) || !view_of(g_, v, [&](ValueId u) { return strides(u); }) ||
-        (rules_.reads && !rules_.reads(backend, node, v)))
+        !placement_.reads(g_, backend, node, v))
       must_store(v);
   }
   // A view or literal that back ends are told of as of any stored value: it belongs to a group, whose number is not known yet.
@@ -205,7 +222,7 @@ class Fuser {
     std::vector<int> found;
     if (!stored(v)) return found;
     for (int id = static_cast<int>(groups_.size()); id-- > 0;) {
-      if (groups_[id].backend != rules_.loops) continue;
+      if (groups_[id].backend != loops_) continue;
       const auto& members = groups_[id].members;
       if (std::any_of(members.begin(), members.end(), [&](ValueId m) {
             std::set<ValueId> read;
@@ -219,13 +236,13 @@ class Fuser {
 
   // False: no schedule covers it where it reads what it reads through views.
   bool join_producers(ValueId v) {
-    const std::string backend = op(g_.node(v).op).view ? rules_.loops : rules_.backend(v);
+    const std::string backend = op(g_.node(v).op).view ? loops_ : this->backend(v);
     std::set<ValueId> read;
     reads(v, read);
     std::map<int, int> producers;  // group -> rank of the largest value read from it
     for (ValueId i : read) {
       const int id = group_of_[i];
-      if (id < 0 || groups_[id].backend != rules_.loops || backend != rules_.loops) continue;
+      if (id < 0 || groups_[id].backend != loops_ || backend != loops_) continue;
       producers[id] = std::max(producers[id], g_.type(i).rank() * 2 + (g_.type(i).shape == g_.type(v).shape));
     }
     std::vector<std::set<int>> tries;
@@ -238,7 +255,7 @@ class Fuser {
     for (auto& [id, rank] : producers) ranked.push_back({-rank, id});
     std::sort(ranked.begin(), ranked.end());
     for (auto& [rank, id] : ranked) tries.push_back({id});
-    if (tries.empty() && backend == rules_.loops && op(g_.node(v).op).kind == Kind::reduce)
+    if (tries.empty() && backend == loops_ && op(g_.node(v).op).kind == Kind::reduce)
       for (int id : readers_of(g_.node(v).inputs[0])) tries.push_back({id});
 
     std::string why;
@@ -258,7 +275,7 @@ class Fuser {
         members.insert(members.end(), groups_[id].members.begin(), groups_[id].members.end());
       std::sort(members.begin(), members.end());
       // Stored views inside the set are read from memory by others only; inside they cost nothing either way.
-      if (!rules_.join(rules_.loops, members, v, &why)) continue;
+      if (!joins(loops_, members, v, &why)) continue;
       const int target = *set.begin();
       for (int id : set) {
         if (id == target) continue;
@@ -270,9 +287,9 @@ class Fuser {
       return true;
     }
     std::string alone;
-    const bool covered = backend != rules_.loops || rules_.join(backend, {}, v, &alone);
+    const bool covered = backend != loops_ || joins(backend, {}, v, &alone);
     if (!covered && store_operands(v)) return false;
-    const std::string otherwise = rules_.last_resort.empty() ? "none" : rules_.last_resort;
+    const std::string otherwise(placement_.last_resort().empty() ? "none" : placement_.last_resort());
     const int id = new_group(covered ? backend : otherwise, v);
     if (!covered)
       groups_[id].why = "no schedule covers it: " + alone;
@@ -323,8 +340,11 @@ class Fuser {
   static constexpr size_t kMostLowered = 3'000'000;
 
   Graph& g_;
-  const FuseRules& rules_;
-  Uses uses_;
+  const Placement& placement_;
+  const bool apart_;
+  const std::string loops_;
+  const Uses uses_;
+  std::vector<std::string> backend_;  // per node, once asked for
   const size_t most_members_ = std::max<size_t>(16, kMostLowered / (g_.nodes.size() + 1));
   std::vector<int> group_of_;
   std::vector<Draft> groups_;
@@ -333,10 +353,9 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse(const Graph& graph, const std::function<FuseRules(const Graph&)>& rules) {
+Graph fuse(const Graph& graph, const Placement& placement, bool apart) {
   Graph out = rewrite(graph, [](Builder& b, Node&& node, ValueId) { return b.add(std::move(node)); });
-  FuseRules r = rules(out);
-  Fuser(out, r).run();
+  Fuser(out, placement, apart).run();
   return out;
 }
 

@@ -1,4 +1,4 @@
-// See passes.h. Tested by tests/golden/passes/own_outputs.tn.
+// See passes.h. Tested by tests/golden/passes/materialize_outputs.tn.
 #include <set>
 
 #include "src/ir/group.h"
@@ -6,7 +6,7 @@
 
 namespace tenon {
 
-Graph own_outputs(const Graph& graph) {
+Graph materialize_outputs(const Graph& graph) {
   Graph out = rewrite(graph, [](Builder& b, Node&& node, ValueId) { return b.add(std::move(node)); });
   Builder b(out);
   std::set<ValueId> taken;

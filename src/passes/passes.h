@@ -9,6 +9,7 @@
 
 #include "src/ir/builder.h"
 #include "src/ir/graph.h"
+#include "src/passes/placement.h"
 
 namespace tenon {
 
@@ -20,6 +21,9 @@ using Visit = std::function<ValueId(Builder& builder, Node&& node, ValueId old)>
 using Start = std::function<void(Builder& builder, std::vector<ValueId>& map)>;
 Graph rewrite(const Graph& graph, const Visit& visit, const Start& start = {});
 
+// Inputs become constants. params: the bytes of each input, dense or a permutation of dense rows; null, or another layout: the input
+// stays. frozen: which inputs became constants. The bytes are borrowed.
+Graph freeze(const Graph& graph, std::span<const void* const> params, std::vector<bool>* frozen);
 // Algebra and views: the rules stand at the top of simplify.cc.
 Graph simplify(const Graph& graph);
 // Equal op, operands and attributes become one node. Effects are left alone.
@@ -33,7 +37,7 @@ Graph layout(const Graph& graph);
 Graph expand(const Graph& graph, const std::function<bool(const Graph&, ValueId)>& keep);
 // Every output becomes a value that some group writes: inputs, constants, views and repeated outputs get a copy
 // (a reshape to the same shape, kept by giving it a group in fuse).
-Graph own_outputs(const Graph& graph);
+Graph materialize_outputs(const Graph& graph);
 
 // What depends on constants only becomes a graph of its own, run once.
 struct Split {
@@ -43,21 +47,9 @@ struct Split {
 };
 Split split_constants(const Graph& graph);
 
-// Who runs a node, and whether one more node may join a group. Answers carry a sentence.
-struct FuseRules {
-  std::function<std::string(ValueId)> backend;  // of a node that is neither view nor literal
-  // May `node` join a group of `backend` with these members (ascending)? For groups of more than one producer the
-  // members are their union.
-  std::function<bool(const std::string& backend, std::span<const ValueId> members, ValueId node,
-                     std::string* why)>
-      join;
-  // Whether `node`, run by `backend`, reads its operand, a strided view, where it lies. Empty: always.
-  std::function<bool(const std::string& backend, ValueId node, ValueId operand)> reads = {};
-  std::string loops;        // the back end that runs maps, reductions and moves
-  std::string last_resort;  // runs single nodes that no schedule covers; "": there is none
-};
 // Sets Node::group and Graph::groups: every node that is not a free view, literal, input or constant gets one, and so
 // do views that must exist in memory (outputs, operands no library can read through).
-Graph fuse(const Graph& graph, const std::function<FuseRules(const Graph&)>& rules);
+// apart: every node in a group of its own.
+Graph fuse(const Graph& graph, const Placement& placement, bool apart = false);
 
 }  // namespace tenon

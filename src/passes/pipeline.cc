@@ -37,17 +37,6 @@ Graph unless(const Without& without, std::string_view pass, Graph (*run)(const G
 
 constexpr std::string_view kOptional[] = {"simplify", "fold_batch_norm", "layout", "cse", "fuse"};
 
-// Every node in a group of its own.
-FuseRules apart(FuseRules rules) {
-  rules.join = [join = rules.join](const std::string& backend, std::span<const ValueId> members, ValueId node,
-                                   std::string* why) {
-    if (members.empty()) return join(backend, members, node, why);
-    *why = "the pass fuse is left out";
-    return false;
-  };
-  return rules;
-}
-
 }  // namespace
 
 std::span<const std::string_view> optional_passes() { return kOptional; }
@@ -69,21 +58,25 @@ Graph optimize(const Graph& graph, const Without& without) {
   return g;
 }
 
-Graph form_groups(const Graph& graph, const Placement& placement) {
-  const auto keep = [&](const Graph& at, ValueId v) { return !placement.backend(at, v).empty(); };
+Split optimize_and_split(const Graph& graph, std::span<const void* const> params, std::vector<bool>* frozen,
+                         const Without& without) {
+  Split split = split_constants(optimize(after("freeze", freeze(graph, params, frozen)), without));
+  // The data of main's constants is there once init has run: until then it is no valid graph.
+  if (dump_wanted("split_constants")) dump("split_constants", print(split.init) + print(split.main));
+  return split;
+}
+
+Graph form_groups(const Graph& graph, const Placement& placement, const Without& without) {
+  const auto keep = [&](const Graph& at, ValueId v) { return !placement.keeps(at, v).empty(); };
   Graph g = after("expand", expand(graph, keep));
-  g = unless(placement.without, "simplify", simplify, std::move(g));
-  g = unless(placement.without, "cse", cse, std::move(g));
+  g = unless(without, "simplify", simplify, std::move(g));
+  g = unless(without, "cse", cse, std::move(g));
   g = after("expand", expand(g, keep));  // a composite kept for its neighbours may have lost them
-  if (placement.arrange)
-    g = after("arrange", rewrite(g, [&](Builder& b, Node&& node, ValueId v) {
-                return placement.arrange(b, std::move(node), g, v);
-              }));
-  g = after("own_outputs", own_outputs(g));
-  const bool fuses = !is_left_out(placement.without, "fuse");
-  g = after("fuse", fuse(g, [&](const Graph& at) {
-              return fuses ? placement.rules(at) : apart(placement.rules(at));
+  g = after("legalize", rewrite(g, [&](Builder& b, Node&& node, ValueId v) {
+              return placement.legalize(b, std::move(node), g, v);
             }));
+  g = after("materialize_outputs", materialize_outputs(g));
+  g = after("fuse", fuse(g, placement, /*apart=*/is_left_out(without, "fuse")));
   return g;
 }
 
@@ -94,10 +87,11 @@ const std::vector<NamedPass>& named_passes() {
       {"fold_batch_norm", fold_batch_norm},
       {"layout", layout},
       {"expand", [](const Graph& g) { return expand(g, [](const Graph&, ValueId) { return false; }); }},
-      {"own_outputs", own_outputs},
+      {"materialize_outputs", materialize_outputs},
       {"split_init", [](const Graph& g) { return split_constants(g).init; }},
       {"split_main", [](const Graph& g) { return split_constants(g).main; }},
       {"optimize", [](const Graph& g) { return optimize(g); }},
+      {"fuse", nullptr},
   };
   return passes;
 }

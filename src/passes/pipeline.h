@@ -16,21 +16,15 @@ std::span<const std::string_view> optional_passes();
 // Fails where a name is none of these.
 Status check_without(const Without& without);
 
-// What the pipeline has to ask the back ends.
-struct Placement {
-  // The back end that runs this node as it is, or "" when its body must be used.
-  std::function<std::string(const Graph&, ValueId)> backend;
-  std::function<FuseRules(const Graph&)> rules;
-  Without without = {};
-  // What a node of this graph, whose operands are values of the builder already, becomes before groups form. Empty: itself.
-  std::function<ValueId(Builder&, Node&&, const Graph&, ValueId)> arrange = {};
-};
-
-// First half: on the whole graph, frozen params being constants. Second half: on each part after the split.
+// Before the graph is split: on the whole of it.
 Graph optimize(const Graph& graph, const Without& without = {});
-Graph form_groups(const Graph& graph, const Placement& placement);
+// The first half of the script: freeze, optimize, split_constants. params, frozen: as in freeze().
+Split optimize_and_split(const Graph& graph, std::span<const void* const> params, std::vector<bool>* frozen,
+                         const Without& without = {});
+// The second half, on each part.
+Graph form_groups(const Graph& graph, const Placement& placement, const Without& without = {});
 
-// A pass by name, for `tenon opt --pass=NAME` and the golden tests.
+// A pass by name, for `tenon opt --pass=NAME` and the golden tests. run is null for `fuse`, which asks a placement.
 struct NamedPass {
   std::string_view name;
   Graph (*run)(const Graph&);

@@ -174,19 +174,24 @@ class Backend {
   virtual Bid bid(const Graph& graph, ValueId node) const = 0;
   // What `node`, for which this back end bids best, becomes before groups form: itself, or nodes around it that make the same
   // value, where an operand has to lie otherwise, or loops are better at a part of it. Contractions and composites only.
-  virtual ValueId arrange(Builder& b, Node node) const { return b.add(std::move(node)); }
+  virtual ValueId legalize(Builder& b, Node node) const { return b.add(std::move(node)); }
   // Whether `node` reads its operand, a strided view, where it lies; else that is stored first, densely.
   virtual bool reads(const Graph&, ValueId /*node*/, ValueId /*operand*/) const { return true; }
   // May `node` (a map whose operand `into` is computed by this group) join the group as an epilogue?
   // `members` are in topological order, the first is the node that won the bid.
-  virtual Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
-                     ValueId node) const = 0;
+  virtual Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
+                    ValueId node) const = 0;
   // One executable per group, in order. Members of a group are in topological order.
   virtual Result<std::vector<std::unique_ptr<Executable>>> build(
       const BuildContext& context, std::span<const std::vector<ValueId>> groups) = 0;
   // What of its executables' prepare() takes long, for all of them at once. compiled: increased by the kernels that went
   // through the compiler.
   virtual Status compile(std::span<Executable* const>, const Sizes&, int*) { return {}; }
+  // Runs one pass of the kernel compiler on a kernel's text, for `tenon opt --kernel-pass`. unsupported: the back end compiles no
+  // kernels; invalid: there is no such pass, or the text is no kernel.
+  virtual Result<std::string> run_kernel_pass(std::string_view /*pass*/, std::string_view /*kernel*/) const {
+    return unsupported(std::string(name()) + " compiles no kernels");
+  }
   virtual std::string describe() const = 0;  // library and version, for build info; opens nothing
 };
 

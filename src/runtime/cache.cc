@@ -45,7 +45,7 @@ PlanCache::Use PlanCache::find(std::span<const int64_t> key) {
   Slot* slots = table_.load(std::memory_order_acquire)->bucket(hash);
   for (size_t i = 0; i < kBucket; ++i) {
     if (slots[i].hash.load(std::memory_order_relaxed) != hash) continue;
-    Pin<Entry> entry(slots[i].entry);
+    HazardPointer<Entry> entry(slots[i].entry);
     if (!entry || !entry->is_of(hash, key)) continue;
     if (!entry->plan) return {};  // find_or_make says why
     if (!entry->used.load(std::memory_order_relaxed)) entry->used.store(true, std::memory_order_relaxed);
@@ -66,7 +66,7 @@ Result<PlanCache::Use> PlanCache::find_or_make(std::span<const int64_t> key, con
       at_hand->used.store(true, std::memory_order_relaxed);
       count_hit();
       if (!at_hand->plan) return at_hand->why;
-      return Use(Pin<Entry>::of(at_hand));
+      return Use(HazardPointer<Entry>::of(at_hand));
     }
     auto under_way = std::find_if(flights_.begin(), flights_.end(), [&](const auto& f) {
       return std::equal(key.begin(), key.end(), f->key.begin(), f->key.end());
@@ -82,7 +82,7 @@ Result<PlanCache::Use> PlanCache::find_or_make(std::span<const int64_t> key, con
     }
     flight->done.wait(lock, [&] { return flight->ended; });
     if (flight->entry) {
-      Use use(Pin<Entry>::of(flight->entry));
+      Use use(HazardPointer<Entry>::of(flight->entry));
       --flight->entry->handed;
       return use;
     }
@@ -117,7 +117,7 @@ Result<PlanCache::Use> PlanCache::find_or_make(std::span<const int64_t> key, con
     lock.lock();
     make_ms_ += ms;
     if (Entry* fresh = entry.get()) {
-      if (fresh->plan) use = Use(Pin<Entry>::of(fresh));
+      if (fresh->plan) use = Use(HazardPointer<Entry>::of(fresh));
       insert(std::move(entry));
       if (fresh->plan) {
         fresh->handed = flight->waiting;
@@ -243,7 +243,7 @@ void PlanCache::shrink(Doomed& doomed, Keys* evicted) {
 
 void PlanCache::sweep(Doomed& doomed) {
   doomed.reserve(retired_.size());
-  auto in_use = [](const std::unique_ptr<Entry>& e) { return e->handed > 0 || pinned(e.get()); };
+  auto in_use = [](const std::unique_ptr<Entry>& e) { return e->handed > 0 || is_protected(e.get()); };
   auto unused = std::partition(retired_.begin(), retired_.end(), in_use);
   for (auto e = unused; e != retired_.end(); ++e) {
     retired_bytes_ -= (*e)->bytes;
@@ -262,7 +262,7 @@ PlanCache::Use PlanCache::nearest(std::span<const int64_t> key) const {
     for (size_t i = 0; i < key.size(); ++i) differ += key[i] != other[i];
     if (differ < fewest) best = e->get(), fewest = differ;
   }
-  return best ? Use(Pin<Entry>::of(best)) : Use();
+  return best ? Use(HazardPointer<Entry>::of(best)) : Use();
 }
 
 void PlanCache::set_limits(const PlanLimits& limits, const Watch* watch) {
@@ -299,7 +299,7 @@ PlanStats PlanCache::stats() const {
 PlanCache::Use PlanCache::newest() const {
   const NoFork no_fork;
   std::lock_guard lock(mutex_);
-  return newest_ ? Use(Pin<Entry>::of(newest_)) : Use();
+  return newest_ ? Use(HazardPointer<Entry>::of(newest_)) : Use();
 }
 
 }  // namespace tenon

@@ -43,7 +43,7 @@ class PlanCache {
     std::vector<int64_t> refused_key;
     Status why;  // it was refused
     int64_t bytes = 0;
-    int handed = 0;  // to waiters that have not pinned it yet
+    int handed = 0;  // to waiters that have not protected it yet
     std::list<std::unique_ptr<Entry>>::iterator at;
     std::atomic<bool> used{false};
 
@@ -62,8 +62,8 @@ class PlanCache {
 
    private:
     friend PlanCache;
-    explicit Use(Pin<Entry> entry) : entry_(std::move(entry)) {}
-    Pin<Entry> entry_;
+    explicit Use(HazardPointer<Entry> entry) : entry_(std::move(entry)) {}
+    HazardPointer<Entry> entry_;
   };
   using Make = std::function<Result<std::unique_ptr<Plan>>()>;
   // What happens to a key, for the log; called without a lock held. `near`: the plan at hand with the fewest other

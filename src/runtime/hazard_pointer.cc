@@ -12,7 +12,7 @@ namespace {
 constexpr int kCells = 8;
 
 struct alignas(64) Record {
-  PinCell cells[kCells] = {};
+  HazardCell cells[kCells] = {};
 };
 struct Holder {
   Record record;
@@ -35,17 +35,17 @@ struct Owner {
 };
 thread_local Owner owner;
 
-// The child of a fork has one thread: what the others had pinned is pinned by nobody.
+// The child of a fork has one thread: what the others had protected is protected by nobody.
 void forget_other_threads() {
   for (Holder* n = records.load(); n; n = n->next) {
     if (n == own) continue;
-    for (PinCell& c : n->record.cells) c.store(nullptr, std::memory_order_relaxed);
+    for (HazardCell& c : n->record.cells) c.store(nullptr, std::memory_order_relaxed);
     n->taken.store(false, std::memory_order_relaxed);
   }
 }
 
-PinCell* empty_cell(Holder* n) {
-  for (PinCell& c : n->record.cells)
+HazardCell* empty_cell(Holder* n) {
+  for (HazardCell& c : n->record.cells)
     if (!c.load(std::memory_order_relaxed)) return &c;
   return nullptr;
 }
@@ -70,11 +70,11 @@ Holder* take_record() {
 
 }  // namespace
 
-namespace pin_detail {
+namespace hazard_detail {
 
-PinCell* quick_cell() noexcept { return own ? empty_cell(own) : nullptr; }
+HazardCell* quick_cell() noexcept { return own ? empty_cell(own) : nullptr; }
 
-PinCell* any_cell() {
+HazardCell* any_cell() {
   // Calls nested deeper than a record reaches: the full one is handed on with its pins.
   Holder* full = own;
   Holder* fresh = take_record();
@@ -83,11 +83,11 @@ PinCell* any_cell() {
   return empty_cell(fresh);
 }
 
-}  // namespace pin_detail
+}  // namespace hazard_detail
 
-bool pinned(const void* object) {
+bool is_protected(const void* object) {
   for (Holder* n = records.load(); n; n = n->next)
-    for (PinCell& c : n->record.cells)
+    for (HazardCell& c : n->record.cells)
       if (c.load(std::memory_order_seq_cst) == object) return true;
   return false;
 }

@@ -1,6 +1,6 @@
-// Pin: keeps what an atomic pointer points at alive while it is used, without a lock and without a write that other
+// HazardPointer: keeps what an atomic pointer points at alive while it is used, without a lock and without a write that other
 // threads wait for. A reader writes the pointer into a cell of its own thread and looks again whether it still stands;
-// who takes an object away first unlinks it, then asks pinned(), and frees it only when no cell has it. Pins end in any
+// who takes an object away first unlinks it, then asks is_protected(), and frees it only when no cell has it. Hazard pointers end in any
 // order and on any thread. Tested by tests/unit/runtime/cache_test.cc.
 #pragma once
 
@@ -9,33 +9,33 @@
 
 namespace tenon {
 
-using PinCell = std::atomic<const void*>;
+using HazardCell = std::atomic<const void*>;
 
-namespace pin_detail {
+namespace hazard_detail {
 // An empty cell of this thread, null where all are in use or the thread has none yet.
-PinCell* quick_cell() noexcept;
-PinCell* any_cell();  // throws std::bad_alloc
-}  // namespace pin_detail
+HazardCell* quick_cell() noexcept;
+HazardCell* any_cell();  // throws std::bad_alloc
+}  // namespace hazard_detail
 
-inline PinCell& pin_cell() {
-  PinCell* cell = pin_detail::quick_cell();
-  return cell ? *cell : *pin_detail::any_cell();
+inline HazardCell& hazard_cell() {
+  HazardCell* cell = hazard_detail::quick_cell();
+  return cell ? *cell : *hazard_detail::any_cell();
 }
 
 // Whether a cell of some thread holds the object. Only for objects that no atomic pointer leads to any more.
-bool pinned(const void* object);
+bool is_protected(const void* object);
 // A small number of this thread, for spreading counters.
 unsigned thread_number();
 
 template <class T>
-class Pin {
+class HazardPointer {
  public:
-  Pin() = default;
+  HazardPointer() = default;
   // What `from` points at, null included.
-  explicit Pin(const std::atomic<T*>& from) {
+  explicit HazardPointer(const std::atomic<T*>& from) {
     T* p = from.load(std::memory_order_acquire);
     if (!p) return;
-    cell_ = &pin_cell();
+    cell_ = &hazard_cell();
     for (;;) {
       cell_->store(p, std::memory_order_seq_cst);
       T* again = from.load(std::memory_order_seq_cst);
@@ -47,21 +47,21 @@ class Pin {
     object_ = p;
   }
   // An object that cannot be freed before this returns.
-  static Pin of(T* object) {
-    Pin pin;
-    pin.cell_ = &pin_cell();
+  static HazardPointer of(T* object) {
+    HazardPointer pin;
+    pin.cell_ = &hazard_cell();
     pin.cell_->store(object, std::memory_order_seq_cst);
     pin.object_ = object;
     return pin;
   }
-  Pin(Pin&& other) noexcept
+  HazardPointer(HazardPointer&& other) noexcept
       : cell_(std::exchange(other.cell_, nullptr)), object_(std::exchange(other.object_, nullptr)) {}
-  Pin& operator=(Pin&& other) noexcept {
+  HazardPointer& operator=(HazardPointer&& other) noexcept {
     clear();
     cell_ = std::exchange(other.cell_, nullptr), object_ = std::exchange(other.object_, nullptr);
     return *this;
   }
-  ~Pin() { clear(); }
+  ~HazardPointer() { clear(); }
   T* get() const { return object_; }
   T* operator->() const { return object_; }
   T& operator*() const { return *object_; }
@@ -72,7 +72,7 @@ class Pin {
     if (cell_) cell_->store(nullptr, std::memory_order_release);
     cell_ = nullptr, object_ = nullptr;
   }
-  PinCell* cell_ = nullptr;
+  HazardCell* cell_ = nullptr;
   T* object_ = nullptr;
 };
 

@@ -16,11 +16,6 @@ struct Answer {
   std::string why;      // a sentence, for both answers
 };
 
-// Whether a node that no back end takes is left to the host although it has a body: on a GPU a product as loops over memory
-// would be far slower than what any host has; poolings, of one operand, would not. So would attention whose scores are
-// stored, which its attribute `whole` says.
-bool host_keeps(const Node& node, int device_type);
-
 // One answer per node of a verified graph; inputs and constants have empty ones.
 std::vector<Answer> query(const Graph& graph, int device_type = DeviceId::kCpu);
 

@@ -89,7 +89,7 @@ bool alike(const Graph& g, const Node& a, const Node& b) {
 
 }  // namespace
 
-Conditions::Conditions(const Graph& graph) {
+ShapeGuards::ShapeGuards(const Graph& graph) {
   open_.name = graph.name;
   open_.dims = std::make_shared<DimTable>(*graph.dims);  // the graph may be in use elsewhere
   assumptions_ = assumptions_of(graph);
@@ -121,7 +121,7 @@ Conditions::Conditions(const Graph& graph) {
   }
 }
 
-Status Conditions::check(std::span<const int64_t> symbols) const {
+Status ShapeGuards::check(std::span<const int64_t> symbols) const {
   TENON_TRY(check_assumptions(open_, assumptions_, symbols));
   auto holds = [&](Dim d) {
     const auto n = open_.dims->eval(d, symbols);

@@ -1,4 +1,4 @@
-// Conditions: what symbols left open in a graph, asked again when a plan is made: slice bounds, windows, reshapes,
+// ShapeGuards: what symbols left open in a graph, asked again when a plan is made: slice bounds, windows, reshapes,
 // something to gather from. Worked out once per program: nodes that no sizes can make wrong are left out, and of those
 // that say the same one is kept. Of most that stay it is known which sizes must not be negative; where all are as they must
 // be, a plan costs no inference at all. The equalities that the graph assumes are asked first: where one does not hold,
@@ -11,10 +11,10 @@
 
 namespace tenon {
 
-class Conditions {
+class ShapeGuards {
  public:
-  Conditions() = default;
-  explicit Conditions(const Graph& graph);
+  ShapeGuards() = default;
+  explicit ShapeGuards(const Graph& graph);
   // By symbol number. The messages are those of at_sizes (src/ops/eval.h).
   Status check(std::span<const int64_t> symbols) const;
   size_t nodes() const { return count_; }  // left open

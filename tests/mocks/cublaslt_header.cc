@@ -25,10 +25,10 @@ static_assert(std::is_same_v<decltype(cublasLtGetStatusString), const char*(cubl
 
 static_assert(sizeof(LtAlgorithm) == sizeof(cublasLtMatmulAlgo_t) &&
               alignof(LtAlgorithm) == alignof(cublasLtMatmulAlgo_t));
-static_assert(sizeof(LtChoice) == sizeof(cublasLtMatmulHeuristicResult_t));
-#define SAME_OFFSET(ours, theirs)                                                                \
-  static_assert(offsetof(LtChoice, ours) == offsetof(cublasLtMatmulHeuristicResult_t, theirs) && \
-                sizeof(LtChoice::ours) == sizeof(cublasLtMatmulHeuristicResult_t::theirs))
+static_assert(sizeof(LtHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
+#define SAME_OFFSET(ours, theirs)                                                                   \
+  static_assert(offsetof(LtHeuristic, ours) == offsetof(cublasLtMatmulHeuristicResult_t, theirs) && \
+                sizeof(LtHeuristic::ours) == sizeof(cublasLtMatmulHeuristicResult_t::theirs))
 SAME_OFFSET(algorithm, algo);
 SAME_OFFSET(workspace, workspaceSize);
 SAME_OFFSET(status, state);

@@ -304,7 +304,7 @@ TN_LT cublasLtMatmulPreferenceSetAttribute(LtPreference preference, int attribut
 }
 
 TN_LT cublasLtMatmulAlgoGetHeuristic(LtHandle handle, LtMatmul matmul, LtLayout a, LtLayout b, LtLayout c,
-                                     LtLayout d, LtPreference preference, int wanted, LtChoice* choices,
+                                     LtLayout d, LtPreference preference, int wanted, LtHeuristic* algorithms,
                                      int* count) {
   return call("cublasLtMatmulAlgoGetHeuristic", [&] {
     State& s = state();
@@ -330,10 +330,10 @@ TN_LT cublasLtMatmulAlgoGetHeuristic(LtHandle handle, LtMatmul matmul, LtLayout 
     if (g.has(kLtBias) && reinterpret_cast<uintptr_t>(g.m->bias) % alignment != 0)
       return fault("the bias is less aligned than the matrices"), end(kLtInvalidValue);
     const auto room = std::min<uint64_t>(p->workspace, static_cast<uint64_t>(s.settings["workspace"]));
-    choices[0] = {};
+    algorithms[0] = {};
     const uint64_t parts[] = {kMagic, g.hash(), room, alignment};
-    std::copy(std::begin(parts), std::end(parts), choices[0].algorithm.data);
-    choices[0].workspace = room;
+    std::copy(std::begin(parts), std::end(parts), algorithms[0].algorithm.data);
+    algorithms[0].workspace = room;
     *count = 1;
     return end(kLtSuccess);
   });

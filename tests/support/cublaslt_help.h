@@ -1,7 +1,7 @@
 // Programs with products of matrices for tests/cublaslt*_test.cc.
 #pragma once
 
-#include "backends/nvidia/cublaslt/choice.h"
+#include "backends/nvidia/cublaslt/algorithm.h"
 #include "tests/mocks/cublaslt_mock.h"
 #include "tests/support/cuda_library_help.h"
 
@@ -16,7 +16,7 @@ class CublasLt : public CudaLibraryTest {
     setenv("TENON_CUBLASLT", TENON_CUBLASLT_MOCK, 1);
   }
   const MockControls& library() const override { return lt(); }
-  void forget_choices() const override { cublaslt::forget_choices(); }
+  void forget_algorithms() const override { cublaslt::forget_algorithms(); }
   void forget_library() const override { cublaslt::forget_library(); }
 
   std::vector<std::string> products() const {

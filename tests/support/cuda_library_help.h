@@ -18,10 +18,10 @@ namespace tenon {
 class CudaLibraryTest : public CudaProgramTest {
  protected:
   virtual const MockControls& library() const = 0;
-  virtual void forget_choices() const = 0;
+  virtual void forget_algorithms() const = 0;
   virtual void forget_library() const = 0;
   void forget() const {
-    forget_choices();
+    forget_algorithms();
     forget_library();
   }
 
@@ -32,9 +32,9 @@ class CudaLibraryTest : public CudaProgramTest {
   void SetUp() override {
     CudaProgramTest::SetUp();
     library().reset();
-    forget_choices();
+    forget_algorithms();
   }
-  // No fault was found by the mocks; of the library only handles and choices are alive.
+  // No fault was found by the mocks; of the library only handles and algorithms are alive.
   void TearDown() override {
     forget();
     EXPECT_STREQ(library().leaks(), "");

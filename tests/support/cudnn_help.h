@@ -1,7 +1,7 @@
 // Programs with convolutions for tests/cudnn*_test.cc.
 #pragma once
 
-#include "backends/nvidia/cudnn/choice.h"
+#include "backends/nvidia/cudnn/algorithm.h"
 #include "tests/mocks/cudnn_mock.h"
 #include "tests/support/cuda_library_help.h"
 
@@ -17,7 +17,7 @@ class Cudnn : public CudaLibraryTest {
     setenv("TENON_CUBLASLT", "off", 1);
   }
   const MockControls& library() const override { return dnn(); }
-  void forget_choices() const override { cudnn::forget_choices(); }
+  void forget_algorithms() const override { cudnn::forget_algorithms(); }
   void forget_library() const override { cudnn::forget_library(); }
 
   // Of every line of the log the word behind this one.

@@ -55,12 +55,12 @@ inline std::string hashed(const std::string& bytes) {
 
 // Of a text that includes tests/support/cuda_host.h, which is half of what there is to compile and comes precompiled.
 inline Object object_of(const std::string& text) {
-  const std::string sources = TENON_SOURCE_DIR, header = read(sources + "/tests/cuda_host.h"),
-                    included =
-                        read(sources + "/tests/cuda_host_gpu.h") + read(sources + "/src/base/convert.h"),
+  const std::string sources = TENON_SOURCE_DIR, header = read(sources + "/tests/support/cuda_host.h"),
+                    included = read(sources + "/tests/mocks/cuda_host_gpu.h") +
+                               read(sources + "/src/base/convert.h"),
                     compile = TENON_CXX " -std=c++20 -O0 -w -fPIC -ffp-contract=off -I";
   const std::string folder = TENON_HOST_OBJECTS + hashed(compile + header + included);
-  made_once(folder + "/tests/cuda_host.h.gch", compile + sources + " -x c++-header", header);
+  made_once(folder + "/tests/support/cuda_host.h.gch", compile + sources + " -x c++-header", header);
   return made_once(folder + hashed(text) + ".so", compile + folder + " -I" + sources + " -shared", text);
 }
 

@@ -98,8 +98,8 @@ class InterpreterBackend final : public Backend {
     const Status loops = jit::has_loops(graph, v);
     return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
   }
-  Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
-             ValueId v) const override {
+  Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
+            ValueId v) const override {
     const Status joins = jit::may_join(graph, uses, members, v, target);
     return joins.ok() ? Bid{true, 1, "one schedule covers it"} : Bid{false, 0, joins.message()};
   }

@@ -54,8 +54,8 @@ inline int files_in(const std::string& path, const std::string& part) {
 }
 
 // Runs `work` in a child; its exit status, or 1000 + the signal that ended it.
-template <class Work>
-int in_child(Work work) {
+template <class BatchedCall>
+int in_child(BatchedCall work) {
   const pid_t child = fork();
   if (child == 0) _exit(work());
   int status = 0;

@@ -33,7 +33,7 @@ class StridedCases {
     else
       y = attention();
     for (int more = pick({0, 1, 1, 2, 3}); more-- > 0;) y = epilogue(y);
-    // Where the result lies is the host's choice too.
+    // Where the result lies is the host's algorithm too.
     std::string strides;
     if (one_in(4) && !shape_.empty()) strides = output_strides();
     return {in_, "graph @f(" + in_.head() + ") {\n" + in_.body() + " return " + y + strides + "\n}", root};

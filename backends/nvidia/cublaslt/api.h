@@ -19,7 +19,7 @@ using LtStream = struct LtStreamTag*;          // the driver's
 struct LtAlgorithm {
   uint64_t data[8];
 };
-struct LtChoice {
+struct LtHeuristic {
   LtAlgorithm algorithm;
   size_t workspace;
   int status;
@@ -85,7 +85,7 @@ constexpr uint32_t kLtReductionInComputeType = 2, kLtAnyReduction = 7;
   X(cublasLtMatmulPreferenceSetAttribute, LtPreference preference, int attribute, const void* value,       \
     size_t bytes)                                                                                          \
   X(cublasLtMatmulAlgoGetHeuristic, LtHandle handle, LtMatmul matmul, LtLayout a, LtLayout b, LtLayout c,  \
-    LtLayout d, LtPreference preference, int wanted, LtChoice* choices, int* count)                        \
+    LtLayout d, LtPreference preference, int wanted, LtHeuristic* algorithms, int* count)                  \
   X(cublasLtMatmul, LtHandle handle, LtMatmul matmul, const void* alpha, const void* a, LtLayout a_layout, \
     const void* b, LtLayout b_layout, const void* beta, const void* c, LtLayout c_layout, void* d,         \
     LtLayout d_layout, const LtAlgorithm* algorithm, void* workspace, size_t workspace_bytes,              \

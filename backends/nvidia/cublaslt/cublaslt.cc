@@ -1,13 +1,13 @@
-// See cublaslt.h. A step holds one choice of the library per alignment of its pointers; those for less than 16 bytes make do with
+// See cublaslt.h. A step holds one algorithm of the library per alignment of its pointers; those for less than 16 bytes make do with
 // the workspace of the one for 16.
 #include "backends/nvidia/cublaslt/cublaslt.h"
 
 #include <algorithm>
 #include <mutex>
 
-#include "backends/nvidia/cublaslt/choice.h"
+#include "backends/nvidia/cublaslt/algorithm.h"
 #include "backends/nvidia/cublaslt/problem.h"
-#include "backends/nvidia/cublaslt/recipe.h"
+#include "backends/nvidia/cublaslt/spec.h"
 #include "backends/nvidia/device/by_alignment.h"
 #include "backends/nvidia/device/libraries.h"
 #include "backends/nvidia/device/recording.h"
@@ -28,47 +28,47 @@ int64_t round_up(int64_t bytes) {
 
 class ProductStep final : public Step {
  public:
-  ProductStep(const Handle* handle, Work work) : handle_(handle), work_(std::move(work)) {}
+  ProductStep(const Handle* handle, BatchedCall work) : handle_(handle), call_(std::move(work)) {}
 
   // Once, before the first run.
   Status choose() {
-    auto best = [&] { return Choice::of(*handle_, work_.problem, choices_.kMost, kMostWorkspace); };
+    auto best = [&] { return Algorithm::of(*handle_, call_.problem, algorithms_.kMost, kMostWorkspace); };
     auto chosen = best();
-    if (!chosen.ok() && chosen.status().code() == Code::unsupported && work_.problem.batch > 1) {
-      work_.unroll_batch();
+    if (!chosen.ok() && chosen.status().code() == Code::unsupported && call_.problem.batch > 1) {
+      call_.unroll_batch();
       chosen = best();
     }
     if (!chosen.ok()) return chosen.status();
     workspace_ = (*chosen)->workspace_bytes();
-    for (const Work::Axis& axis : work_.outer)
+    for (const BatchedCall::Axis& axis : call_.outer)
       for (int64_t bytes : axis.bytes) step_bits_ |= static_cast<uintptr_t>(bytes);
-    choices_.keep_most(std::move(*chosen));
+    algorithms_.keep_most(std::move(*chosen));
     return {};
   }
-  const Work& work() const { return work_; }
+  const BatchedCall& call() const { return call_; }
 
   int64_t scratch_bytes() const override {
-    const int64_t bytes = round_up(work_.zeros) + workspace_;
+    const int64_t bytes = round_up(call_.zeros) + workspace_;
     return bytes > 0 ? bytes + kWorkspaceAlignment - kAlign : 0;  // scratch is aligned to kAlign
   }
-  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + choices_.bytes(); }
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + algorithms_.bytes(); }
 
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
-    if (work_.empty) return {};
+    if (call_.empty) return {};
     const cuda::Current current(handle_->device());
     TENON_TRY(current.status());
     cuda::StreamTarget target(handle_->device(), on.stream);
     return queue(buffers, scratch, target);
   }
-  int recordable() const override { return work_.empty ? 0 : static_cast<int>(work_.calls()); }
+  int recordable() const override { return call_.empty ? 0 : static_cast<int>(call_.calls()); }
   Status record(void* const* buffers, char* scratch, Recording& recording) const override {
-    if (work_.empty) return {};
-    uint64_t words[Work::kMatrices + 2] = {};
-    for (int m = 0; m < Work::kMatrices; ++m)
-      words[m] = work_.buffers[m] < 0 ? 0 : reinterpret_cast<uint64_t>(buffers[work_.buffers[m]]);
-    if (work_.bias_buffer >= 0)
-      words[Work::kMatrices] = reinterpret_cast<uint64_t>(buffers[work_.bias_buffer]);
-    if (scratch_bytes() > 0) words[Work::kMatrices + 1] = reinterpret_cast<uint64_t>(scratch);
+    if (call_.empty) return {};
+    uint64_t words[BatchedCall::kMatrices + 2] = {};
+    for (int m = 0; m < BatchedCall::kMatrices; ++m)
+      words[m] = call_.buffers[m] < 0 ? 0 : reinterpret_cast<uint64_t>(buffers[call_.buffers[m]]);
+    if (call_.bias_buffer >= 0)
+      words[BatchedCall::kMatrices] = reinterpret_cast<uint64_t>(buffers[call_.bias_buffer]);
+    if (scratch_bytes() > 0) words[BatchedCall::kMatrices + 1] = reinterpret_cast<uint64_t>(scratch);
     return cuda::add(recording, this, words,
                      [&](cuda::CallTarget& target) { return queue(buffers, scratch, target); });
   }
@@ -76,37 +76,37 @@ class ProductStep final : public Step {
  private:
   Status queue(void* const* buffers, char* scratch, cuda::CallTarget& target) const {
     char* zeros = reinterpret_cast<char*>(round_up(reinterpret_cast<int64_t>(scratch)));
-    const char* pointers[Work::kMatrices];
+    const char* pointers[BatchedCall::kMatrices];
     uintptr_t bits = step_bits_;
-    for (int m = 0; m < Work::kMatrices; ++m) {
-      const bool nothing = work_.zeros > 0 && m < 2;
-      pointers[m] = nothing ? zeros : static_cast<char*>(buffers[work_.buffers[m]]) + work_.offsets[m];
+    for (int m = 0; m < BatchedCall::kMatrices; ++m) {
+      const bool nothing = call_.zeros > 0 && m < 2;
+      pointers[m] = nothing ? zeros : static_cast<char*>(buffers[call_.buffers[m]]) + call_.offsets[m];
       bits |= reinterpret_cast<uintptr_t>(pointers[m]);
     }
     const char* bias = nullptr;
-    if (work_.bias_buffer >= 0) {
-      bias = static_cast<char*>(buffers[work_.bias_buffer]) + work_.bias_offset;
+    if (call_.bias_buffer >= 0) {
+      bias = static_cast<char*>(buffers[call_.bias_buffer]) + call_.bias_offset;
       bits |= reinterpret_cast<uintptr_t>(bias);
     }
     // Also while the caller captures: what the library chooses by knows nothing of the device.
-    TENON_ASSIGN(const Choice* choice, choices_.at(bits, [&](int64_t alignment) {
-      return Choice::of(*handle_, work_.problem, alignment, workspace_);
+    TENON_ASSIGN(const Algorithm* algorithm, algorithms_.at(bits, [&](int64_t alignment) {
+      return Algorithm::of(*handle_, call_.problem, alignment, workspace_);
     }));
     TENON_ASSIGN(const cuda::CuStream stream, target.begin());
-    if (work_.zeros > 0)
+    if (call_.zeros > 0)
       TENON_TRY(handle_->device().driver().cuMemsetD8Async(reinterpret_cast<cuda::CuAddress>(zeros), 0,
-                                                           static_cast<size_t>(work_.zeros), stream));
-    char* workspace = choice->workspace_bytes() > 0 ? zeros + round_up(work_.zeros) : nullptr;
+                                                           static_cast<size_t>(call_.zeros), stream));
+    char* workspace = algorithm->workspace_bytes() > 0 ? zeros + round_up(call_.zeros) : nullptr;
     int64_t index[kMaxRank] = {};
     while (true) {
       const Pointers at{pointers[0], pointers[1], pointers[2], const_cast<char*>(pointers[3]),
                         bias,        workspace};
-      TENON_TRY(choice->run(work_.alpha, work_.beta, at, stream));
-      size_t axis = work_.outer.size();
+      TENON_TRY(algorithm->run(call_.alpha, call_.beta, at, stream));
+      size_t axis = call_.outer.size();
       for (; axis-- > 0;) {
-        const Work::Axis& a = work_.outer[axis];
+        const BatchedCall::Axis& a = call_.outer[axis];
         const bool wraps = ++index[axis] == a.count;
-        for (int m = 0; m < Work::kMatrices; ++m)
+        for (int m = 0; m < BatchedCall::kMatrices; ++m)
           pointers[m] += wraps ? a.bytes[m] * (1 - a.count) : a.bytes[m];
         if (!wraps) break;
         index[axis] = 0;
@@ -116,24 +116,24 @@ class ProductStep final : public Step {
   }
 
   const Handle* handle_;
-  Work work_;
+  BatchedCall call_;
   int64_t workspace_ = 0;
   uintptr_t step_bits_ = 0;  // of the distances between calls
-  cuda::ByAlignment<Choice> choices_;
+  cuda::ByAlignment<Algorithm> algorithms_;
 };
 
 class Product final : public Executable {
  public:
   const Handle* handle = nullptr;
-  Recipe recipe;
+  Spec spec;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
-    TENON_ASSIGN(Work work, at_sizes(recipe, sizes));
+    TENON_ASSIGN(BatchedCall work, at_sizes(spec, sizes));
     auto step = std::make_unique<ProductStep>(handle, std::move(work));
-    if (!step->work().empty) {
+    if (!step->call().empty) {
       TENON_TRY(step->choose());
-      std::string text = step->work().problem.text();
-      if (const int64_t calls = step->work().calls(); calls > 1)
+      std::string text = step->call().problem.text();
+      if (const int64_t calls = step->call().calls(); calls > 1)
         text += ", in " + std::to_string(calls) + " calls";
       std::lock_guard lock(mutex_);
       latest_ = std::move(text);
@@ -143,8 +143,7 @@ class Product final : public Executable {
   std::string describe() const override {
     std::lock_guard lock(mutex_);
     if (!latest_.empty()) return "cublasLtMatmul " + latest_;
-    return "cublasLtMatmul" +
-           epilogue_text(recipe.bias.has_value(), recipe.added.has_value(), recipe.activation);
+    return "cublasLtMatmul" + epilogue_text(spec.bias.has_value(), spec.added.has_value(), spec.activation);
   }
 
  private:
@@ -152,12 +151,12 @@ class Product final : public Executable {
   std::string latest_;  // the problem of the newest plan
 };
 
-Bid ask_recipe(const Graph& graph, std::span<const ValueId> members) {
-  const auto recipe = make_recipe(graph, members, [&](ValueId v) { return bound_strides(graph, v); });
-  if (!recipe.ok()) return {false, 0, recipe.status().message()};
-  return {true, 0.5,
-          "cublasLtMatmul" +
-              epilogue_text(recipe->bias.has_value(), recipe->added.has_value(), recipe->activation)};
+Bid ask_spec(const Graph& graph, std::span<const ValueId> members) {
+  const auto spec = make_spec(graph, members, [&](ValueId v) { return bound_strides(graph, v); });
+  if (!spec.ok()) return {false, 0, spec.status().message()};
+  return {
+      true, 0.5,
+      "cublasLtMatmul" + epilogue_text(spec->bias.has_value(), spec->added.has_value(), spec->activation)};
 }
 
 // Whether a product ends in `tail`, and whether the library takes it with `chain` (last node first), one after the other.
@@ -171,10 +170,10 @@ Found find_product(const Graph& graph, const std::vector<int>& uses, ValueId tai
   if (uses[tail] != 1) return {};
   if (is_product(node)) {
     std::vector<ValueId> members{tail};
-    Bid bid = ask_recipe(graph, members);
+    Bid bid = ask_spec(graph, members);
     for (auto next = chain.rbegin(); next != chain.rend() && bid.yes; ++next) {
       members.push_back(*next);
-      bid = ask_recipe(graph, members);
+      bid = ask_spec(graph, members);
     }
     return {true, bid};
   }
@@ -199,7 +198,7 @@ class CublasLtBackend final : public Backend {
     const Node& node = graph.node(v);
     Bid bid{false, 0, std::string(op(node.op).name) + " is no call of cuBLASLt"};
     if (is_product(node)) {
-      bid = ask_recipe(graph, {&v, 1});
+      bid = ask_spec(graph, {&v, 1});
     } else if (activation_of(node) != Activation::none) {
       const std::vector<int> uses = graph.use_counts();
       std::vector<ValueId> chain{v};
@@ -216,10 +215,10 @@ class CublasLtBackend final : public Backend {
            reads_in_place(graph, operand, [&](ValueId v) { return bound_strides(graph, v); });
   }
 
-  Bid absorb(const Graph& graph, const Uses&, std::span<const ValueId> members, ValueId v) const override {
+  Bid joins(const Graph& graph, const Uses&, std::span<const ValueId> members, ValueId v) const override {
     std::vector<ValueId> all(members.begin(), members.end());
     all.push_back(v);
-    return ask_recipe(graph, all);
+    return ask_spec(graph, all);
   }
 
   Result<std::vector<std::unique_ptr<Executable>>> build(
@@ -232,12 +231,12 @@ class CublasLtBackend final : public Backend {
       product->handle = handle;
       product->inputs = inputs_of(g, members);
       product->outputs = {members.back()};
-      auto recipe = make_recipe(g, members, [&](ValueId v) -> std::optional<Dims> {
+      auto spec = make_spec(g, members, [&](ValueId v) -> std::optional<Dims> {
         if (!context.materialised[v]) return std::nullopt;
         return context.layouts[v].strides;
       });
-      if (!recipe.ok()) return recipe.status().at("group of " + g.value_name(members.back()));
-      Recipe& r = product->recipe = std::move(*recipe);
+      if (!spec.ok()) return spec.status().at("group of " + g.value_name(members.back()));
+      Spec& r = product->spec = std::move(*spec);
       auto find = [&](Operand& o) {
         auto at = std::find(product->inputs.begin(), product->inputs.end(), o.base);
         TENON_CHECK(at != product->inputs.end(), "the library reads a value its group does not list");

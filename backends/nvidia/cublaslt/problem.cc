@@ -33,7 +33,7 @@ std::optional<Matrix> stored(const Plane& p, bool by_columns_too) {
 
 struct BatchAxis {
   int64_t count;
-  int64_t strides[Work::kMatrices];
+  int64_t strides[BatchedCall::kMatrices];
 };
 
 bool countable(const Matrix& m) {
@@ -43,18 +43,18 @@ bool countable(const Matrix& m) {
 
 }  // namespace
 
-Result<Work> at_sizes(const Recipe& recipe, const Sizes& sizes) {
-  Work w;
-  const std::vector<int64_t> shape = sizes.eval(recipe.result.shape);
+Result<BatchedCall> at_sizes(const Spec& spec, const Sizes& sizes) {
+  BatchedCall w;
+  const std::vector<int64_t> shape = sizes.eval(spec.result.shape);
   const size_t n = shape.size();
   w.empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
   if (w.empty) return w;
-  const Operand* operands[Work::kMatrices] = {&recipe.a, &recipe.b,
-                                              recipe.added ? &*recipe.added : &recipe.result, &recipe.result};
-  const int64_t item = size_of(recipe.dtype);
-  Plane planes[Work::kMatrices];
+  const Operand* operands[BatchedCall::kMatrices] = {&spec.a, &spec.b,
+                                                     spec.added ? &*spec.added : &spec.result, &spec.result};
+  const int64_t item = size_of(spec.dtype);
+  Plane planes[BatchedCall::kMatrices];
   std::vector<BatchAxis> batch(n - 2);
-  for (int i = 0; i < Work::kMatrices; ++i) {
+  for (int i = 0; i < BatchedCall::kMatrices; ++i) {
     const std::vector<int64_t> own = sizes.eval(operands[i]->shape),
                                strides = sizes.eval(operands[i]->strides);
     planes[i] = {own[n - 2], own[n - 1], strides[n - 2], strides[n - 1]};
@@ -67,16 +67,16 @@ Result<Work> at_sizes(const Recipe& recipe, const Sizes& sizes) {
     w.offsets[i] = sizes.eval(operands[i]->offset) * item;
   }
   auto& [a, b, c, d] = planes;
-  if (recipe.bias) {
-    w.bias_buffer = recipe.bias->buffer;
-    w.bias_offset = sizes.eval(recipe.bias->offset) * item;
+  if (spec.bias) {
+    w.bias_buffer = spec.bias->buffer;
+    w.bias_offset = sizes.eval(spec.bias->offset) * item;
   }
 
   std::erase_if(batch, [](const BatchAxis& axis) { return axis.count == 1; });
   for (size_t i = 0; i + 1 < batch.size();) {
     BatchAxis &outer = batch[i], &inner = batch[i + 1];
     bool even = true;
-    for (int m = 0; m < Work::kMatrices; ++m)
+    for (int m = 0; m < BatchedCall::kMatrices; ++m)
       even = even && outer.strides[m] == inner.strides[m] * inner.count;
     if (!even) {
       ++i;
@@ -90,7 +90,7 @@ Result<Work> at_sizes(const Recipe& recipe, const Sizes& sizes) {
   // One second operand for a whole axis of the batch: its matrices are more rows of the first.
   while (!batch.empty() && batch.back().strides[1] == 0) {
     const BatchAxis& axis = batch.back();
-    Plane longer[Work::kMatrices];
+    Plane longer[BatchedCall::kMatrices];
     std::copy(std::begin(planes), std::end(planes), longer);
     bool even = true;
     for (int m : {0, 2, 3}) {
@@ -114,7 +114,7 @@ Result<Work> at_sizes(const Recipe& recipe, const Sizes& sizes) {
       std::swap(p.row_stride, p.column_stride);
     }
   };
-  if (d.columns == 1 && d.rows > 1 && !recipe.bias) {
+  if (d.columns == 1 && d.rows > 1 && !spec.bias) {
     turn();
     if (!written(planes)) turn();
   }
@@ -129,13 +129,13 @@ Result<Work> at_sizes(const Recipe& recipe, const Sizes& sizes) {
   }
 
   Problem& p = w.problem;
-  p.dtype = recipe.dtype;
-  p.tf32 = recipe.tf32;
-  p.bias = recipe.bias.has_value();
-  p.added = recipe.added.has_value();
-  p.activation = recipe.activation;
-  w.alpha = recipe.alpha;
-  w.beta = recipe.beta;
+  p.dtype = spec.dtype;
+  p.tf32 = spec.tf32;
+  p.bias = spec.bias.has_value();
+  p.added = spec.added.has_value();
+  p.activation = spec.activation;
+  w.alpha = spec.alpha;
+  w.beta = spec.beta;
   // The library's A is our second operand: the row-major result is the transpose of its own.
   const auto left = stored(b, true), right = stored(a, true), added = stored(c, false),
              result = stored(d, false);
@@ -155,22 +155,22 @@ Result<Work> at_sizes(const Recipe& recipe, const Sizes& sizes) {
     if (axis == longest && axis->count <= std::numeric_limits<int32_t>::max()) {
       p.batch = axis->count;
       Matrix* matrices[] = {&p.a, &p.b, &p.c, &p.d};
-      for (int m = 0; m < Work::kMatrices; ++m) matrices[m]->batch_stride = axis->strides[m];
+      for (int m = 0; m < BatchedCall::kMatrices; ++m) matrices[m]->batch_stride = axis->strides[m];
       continue;
     }
-    Work::Axis& call = w.outer.emplace_back(Work::Axis{axis->count, {}});
-    for (int m = 0; m < Work::kMatrices; ++m) call.bytes[m] = axis->strides[m] * item;
+    BatchedCall::Axis& call = w.outer.emplace_back(BatchedCall::Axis{axis->count, {}});
+    for (int m = 0; m < BatchedCall::kMatrices; ++m) call.bytes[m] = axis->strides[m] * item;
   }
   return w;
 }
 
-int64_t Work::calls() const {
+int64_t BatchedCall::calls() const {
   int64_t n = 1;
   for (const Axis& axis : outer) n *= axis.count;
   return empty ? 0 : n;
 }
 
-void Work::unroll_batch() {
+void BatchedCall::unroll_batch() {
   const int64_t item = size_of(problem.dtype);
   Axis axis{problem.batch, {}};
   Matrix* matrices[] = {&problem.a, &problem.b, &problem.c, &problem.d};

@@ -1,12 +1,12 @@
-// Problem: a product of matrices at concrete sizes, as cuBLASLt takes it: matrices stored by columns, one batch axis. Work:
-// a recipe at sizes: a problem, and how often it is called and where, when the batch has more axes than the library.
-// Tested by tests/unit/backends/cublaslt_recipe_test.cc.
+// Problem: a product of matrices at concrete sizes, as cuBLASLt takes it: matrices stored by columns, one batch axis. BatchedCall:
+// a spec at sizes: a problem, and how often it is called and where, when the batch has more axes than the library.
+// Tested by tests/unit/backends/cublaslt_spec_test.cc.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "backends/nvidia/cublaslt/recipe.h"
+#include "backends/nvidia/cublaslt/spec.h"
 #include "src/runtime/backend.h"
 
 namespace tenon::cublaslt {
@@ -32,7 +32,7 @@ struct Problem {
       const;  // "3 of 128x64x32 bf16, bias gelu"; rows, columns and sum of the row-major result
 };
 
-struct Work {
+struct BatchedCall {
   // Per matrix, in the order a, b, c, d.
   static constexpr int kMatrices = 4;
   struct Axis {
@@ -57,6 +57,6 @@ struct Work {
 };
 
 // unsupported: strides that overlap or run backwards, sizes beyond what the library counts.
-Result<Work> at_sizes(const Recipe& recipe, const Sizes& sizes);
+Result<BatchedCall> at_sizes(const Spec& spec, const Sizes& sizes);
 
 }  // namespace tenon::cublaslt

@@ -127,11 +127,11 @@ ValueId arrange_attention(Builder& b, Node node) {
   return last ? y : turned(y);
 }
 
-Result<AttentionRecipe> attention_recipe(const Graph& graph, ValueId attention, const StridesOf& strides_of) {
+Result<AttentionSpec> attention_spec(const Graph& graph, ValueId attention, const StridesOf& strides_of) {
   const Node& node = graph.node(attention);
   TENON_TRY(takes_attention(graph, node));
   TENON_CHECK(heads_last(node), "attention that was not arranged");
-  AttentionRecipe r;
+  AttentionSpec r;
   r.dtype = node.type.dtype;
   r.causal = attr_as<bool>(node, "causal");
   r.scale = static_cast<float>(attr_as<double>(node, "scale"));
@@ -151,7 +151,7 @@ Result<AttentionRecipe> attention_recipe(const Graph& graph, ValueId attention, 
   return r;
 }
 
-Work at_sizes(const AttentionRecipe& r, const Sizes& sizes) {
+Work at_sizes(const AttentionSpec& r, const Sizes& sizes) {
   std::vector<const Operand*> operands{&r.q, &r.k, &r.v};
   if (r.mask) operands.push_back(&*r.mask);
   operands.push_back(&r.y);

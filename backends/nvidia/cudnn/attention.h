@@ -13,7 +13,7 @@
 
 namespace tenon::cudnn {
 
-struct AttentionRecipe {
+struct AttentionSpec {
   DType dtype = DType::f16;
   bool causal = false;
   float scale = 1;
@@ -41,7 +41,7 @@ Status takes_attention(const Graph& graph, const Node& attention);
 bool reads_attention(const Graph& graph, const Node& attention, int operand, const StridesOf& strides_of);
 // The node with heads behind the length, and views around it; a mask as far as it is not repeated.
 ValueId arrange_attention(Builder& b, Node attention);
-Result<AttentionRecipe> attention_recipe(const Graph& graph, ValueId attention, const StridesOf& strides_of);
-Work at_sizes(const AttentionRecipe& recipe, const Sizes& sizes);
+Result<AttentionSpec> attention_spec(const Graph& graph, ValueId attention, const StridesOf& strides_of);
+Work at_sizes(const AttentionSpec& spec, const Sizes& sizes);
 
 }  // namespace tenon::cudnn

@@ -21,21 +21,21 @@ void widen(ConvolutionProblem& p) {
 
 }  // namespace
 
-Work at_sizes(const Recipe& recipe, const Sizes& sizes) {
-  const Operand* operands[] = {&recipe.x, &recipe.w, &recipe.y};
+Work at_sizes(const Spec& spec, const Sizes& sizes) {
+  const Operand* operands[] = {&spec.x, &spec.w, &spec.y};
   Work work = work_of(operands, sizes);
   auto p = std::make_shared<ConvolutionProblem>();
-  p->dtype = recipe.dtype;
-  p->tf32 = recipe.tf32;
+  p->dtype = spec.dtype;
+  p->tf32 = spec.tf32;
   p->x = work.tensors[0].dims;
   p->w = work.tensors[1].dims;
   p->y = work.tensors[2].dims;
-  p->transposed = recipe.transposed;
-  p->channels_last = recipe.channels_last;
-  p->low = recipe.low;
-  p->high = recipe.high;
-  p->strides = recipe.strides;
-  p->dilations = recipe.dilations;
+  p->transposed = spec.transposed;
+  p->channels_last = spec.channels_last;
+  p->low = spec.low;
+  p->high = spec.high;
+  p->strides = spec.strides;
+  p->dilations = spec.dilations;
   if (p->y.size() < kLeastRank) widen(*p);
   work.problem = std::move(p);
   return work;

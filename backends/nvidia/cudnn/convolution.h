@@ -1,8 +1,8 @@
-// A convolution at concrete sizes: N, C, then two or three axes of space. Tested by tests/unit/backends/cudnn_recipe_test.cc.
+// A convolution at concrete sizes: N, C, then two or three axes of space. Tested by tests/unit/backends/cudnn_spec_test.cc.
 #pragma once
 
 #include "backends/nvidia/cudnn/problem.h"
-#include "backends/nvidia/cudnn/recipe.h"
+#include "backends/nvidia/cudnn/spec.h"
 
 namespace tenon::cudnn {
 
@@ -20,6 +20,6 @@ struct ConvolutionProblem final : Problem {
   Status describe(Operations& operations) const override;
 };
 
-Work at_sizes(const Recipe& recipe, const Sizes& sizes);
+Work at_sizes(const Spec& spec, const Sizes& sizes);
 
 }  // namespace tenon::cudnn

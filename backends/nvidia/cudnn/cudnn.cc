@@ -1,4 +1,4 @@
-// See cudnn.h. A step holds one choice of the library per alignment of its pointers; those for less than 16 bytes make do with the
+// See cudnn.h. A step holds one algorithm of the library per alignment of its pointers; those for less than 16 bytes make do with the
 // workspace of the one for 16.
 #include "backends/nvidia/cudnn/cudnn.h"
 
@@ -6,8 +6,8 @@
 #include <functional>
 #include <mutex>
 
+#include "backends/nvidia/cudnn/algorithm.h"
 #include "backends/nvidia/cudnn/attention.h"
-#include "backends/nvidia/cudnn/choice.h"
 #include "backends/nvidia/cudnn/convolution.h"
 #include "backends/nvidia/device/by_alignment.h"
 #include "backends/nvidia/device/libraries.h"
@@ -33,23 +33,24 @@ class CallStep final : public Step {
 
   // Once, before the first run.
   Status choose() {
-    TENON_ASSIGN(auto chosen, Choice::of(*handles_, work_.problem, choices_.kMost, kMostWorkspace, nullptr));
+    TENON_ASSIGN(auto chosen,
+                 Algorithm::of(*handles_, work_.problem, algorithms_.kMost, kMostWorkspace, nullptr));
     workspace_ = chosen->workspace_bytes();
-    choices_.keep_most(std::move(chosen));
+    algorithms_.keep_most(std::move(chosen));
     return {};
   }
 
   int64_t scratch_bytes() const override {
     return workspace_ > 0 ? workspace_ + kWorkspaceAlignment - kAlign : 0;  // scratch is aligned to kAlign
   }
-  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + choices_.bytes(); }
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + algorithms_.bytes(); }
 
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     if (work_.empty) return {};
     const cuda::Current current(handles_->device);
     TENON_TRY(current.status());
     cuda::StreamTarget target(handles_->device, on.stream);
-    Choice::Ready ready;
+    Algorithm::Ready ready;
     return queue(buffers, scratch, target, ready);
   }
   int recordable() const override { return work_.empty ? 0 : 1; }
@@ -59,13 +60,13 @@ class CallStep final : public Step {
     for (size_t t = 0; t < work_.tensors.size(); ++t)
       words[t] = reinterpret_cast<uint64_t>(buffers[work_.tensors[t].buffer]);
     if (workspace_ > 0) words[Work::kMost] = reinterpret_cast<uint64_t>(scratch);
-    Choice::Ready ready;  // until the capture has ended
+    Algorithm::Ready ready;  // until the capture has ended
     return cuda::add(recording, this, words,
                      [&](cuda::CallTarget& target) { return queue(buffers, scratch, target, ready); });
   }
 
  private:
-  Status queue(void* const* buffers, char* scratch, cuda::CallTarget& target, Choice::Ready& ready) const {
+  Status queue(void* const* buffers, char* scratch, cuda::CallTarget& target, Algorithm::Ready& ready) const {
     void* at[Work::kMost];
     uintptr_t bits = 0;
     const size_t count = work_.tensors.size();
@@ -78,20 +79,20 @@ class CallStep final : public Step {
       return handles_->device.driver().cuMemsetD8Async(reinterpret_cast<cuda::CuAddress>(at[count - 1]), 0,
                                                        static_cast<size_t>(work_.result_bytes), stream);
     }
-    TENON_ASSIGN(const Choice* choice, choices_.at(bits, [&](int64_t alignment) {
-      return Choice::of(*handles_, work_.problem, alignment, workspace_, &target);
+    TENON_ASSIGN(const Algorithm* algorithm, algorithms_.at(bits, [&](int64_t alignment) {
+      return Algorithm::of(*handles_, work_.problem, alignment, workspace_, &target);
     }));
-    TENON_ASSIGN(ready, choice->ready(target));
+    TENON_ASSIGN(ready, algorithm->ready(target));
     TENON_ASSIGN(const cuda::CuStream stream, target.begin());
-    char* workspace = choice->workspace_bytes() > 0 ? align_workspace(scratch) : nullptr;
-    return choice->run(ready, {std::span(at, count), numbers_, workspace}, stream);
+    char* workspace = algorithm->workspace_bytes() > 0 ? align_workspace(scratch) : nullptr;
+    return algorithm->run(ready, {std::span(at, count), numbers_, workspace}, stream);
   }
 
   Handles* handles_;
   Work work_;
   std::vector<float> numbers_;
   int64_t workspace_ = 0;
-  cuda::ByAlignment<Choice> choices_;
+  cuda::ByAlignment<Algorithm> algorithms_;
 };
 
 class Call final : public Executable {
@@ -134,7 +135,7 @@ class CudnnBackend final : public Backend {
     if (node.op == ops::convolution && !is_float(node.type.dtype))
       may = unsupported("cuDNN is not used for " + std::string(tenon::name(node.type.dtype)));
     else if (node.op == ops::convolution)
-      may = make_recipe(graph, v, [&](ValueId u) { return bound_strides(graph, u); }).status();
+      may = make_spec(graph, v, [&](ValueId u) { return bound_strides(graph, u); }).status();
     else if (node.op == ops::attention)
       may = takes_attention(graph, node);
     if (!may.ok()) return {false, 0, may.message()};
@@ -143,9 +144,9 @@ class CudnnBackend final : public Backend {
     return {true, 0.5, "cuDNN " + called};
   }
 
-  ValueId arrange(Builder& b, Node node) const override {
+  ValueId legalize(Builder& b, Node node) const override {
     if (node.op == ops::attention) return arrange_attention(b, std::move(node));
-    return cudnn::arrange(b, std::move(node), [&](ValueId u) { return bound_strides(b.graph(), u); });
+    return cudnn::legalize(b, std::move(node), [&](ValueId u) { return bound_strides(b.graph(), u); });
   }
 
   bool reads(const Graph& graph, ValueId node, ValueId operand) const override {
@@ -157,7 +158,7 @@ class CudnnBackend final : public Backend {
     return true;
   }
 
-  Bid absorb(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
+  Bid joins(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
     return {false, 0, "what follows a call of cuDNN runs as loops"};
   }
 
@@ -207,13 +208,13 @@ class CudnnBackend final : public Backend {
     };
     call.name = "cuDNN " + std::string(op(node.op).name);
     if (node.op == ops::attention) {
-      TENON_ASSIGN(AttentionRecipe r, attention_recipe(g, v, strides_of));
+      TENON_ASSIGN(AttentionSpec r, attention_spec(g, v, strides_of));
       std::vector<Operand*> operands{&r.q, &r.k, &r.v};
       if (r.mask) operands.push_back(&*r.mask);
       place(operands, r.y);
       call.work = [r = std::move(r)](const Sizes& sizes) { return at_sizes(r, sizes); };
     } else {
-      TENON_ASSIGN(Recipe r, make_recipe(g, v, strides_of));
+      TENON_ASSIGN(Spec r, make_spec(g, v, strides_of));
       place({&r.x, &r.w}, r.y);
       call.work = [r = std::move(r)](const Sizes& sizes) { return at_sizes(r, sizes); };
     }

@@ -1,5 +1,5 @@
 // Problem: a call of the library at concrete sizes, as the library takes it. Work: a call at sizes: its problem and where its
-// tensors are, or what is left where one of them has no elements. Tested by tests/unit/backends/cudnn_recipe_test.cc.
+// tensors are, or what is left where one of them has no elements. Tested by tests/unit/backends/cudnn_spec_test.cc.
 #pragma once
 
 #include <memory>

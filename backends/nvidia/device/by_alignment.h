@@ -13,7 +13,7 @@
 
 namespace tenon::cuda {
 
-template <class Choice>
+template <class Algorithm>
 class ByAlignment {
   static constexpr int kBits = 4;
 
@@ -23,14 +23,14 @@ class ByAlignment {
 
   // For pointers whose bits are these, together; make(alignment) gives a Result of a shared pointer.
   template <class Make>
-  Result<const Choice*> at(uintptr_t bits, const Make& make) const {
+  Result<const Algorithm*> at(uintptr_t bits, const Make& make) const {
     const int place = __builtin_ctzll(bits | uintptr_t{kMost});
-    if (const Choice* ready = ready_[place].load(std::memory_order_acquire)) return ready;
+    if (const Algorithm* ready = ready_[place].load(std::memory_order_acquire)) return ready;
     {
       std::lock_guard lock(mutex_);
       if (!refused_[place].ok()) return refused_[place];
     }
-    Result<std::shared_ptr<const Choice>> made = make(int64_t{1} << place);
+    Result<std::shared_ptr<const Algorithm>> made = make(int64_t{1} << place);
     if (made.ok()) return keep(place, std::move(*made));
     if (made.status().code() == Code::unsupported) {
       std::lock_guard lock(mutex_);
@@ -38,27 +38,27 @@ class ByAlignment {
     }
     return made.status();
   }
-  void keep_most(std::shared_ptr<const Choice> choice) { keep(kBits, std::move(choice)); }
+  void keep_most(std::shared_ptr<const Algorithm> algorithm) { keep(kBits, std::move(algorithm)); }
 
   int64_t bytes() const {
     std::lock_guard lock(mutex_);
     int64_t sum = 0;
-    for (const auto& choice : kept_) sum += choice ? choice->bytes() : 0;
+    for (const auto& algorithm : kept_) sum += algorithm ? algorithm->bytes() : 0;
     return sum;
   }
 
  private:
   // The first of several threads' stays.
-  const Choice* keep(int place, std::shared_ptr<const Choice> choice) const {
+  const Algorithm* keep(int place, std::shared_ptr<const Algorithm> algorithm) const {
     std::lock_guard lock(mutex_);
-    if (!kept_[place]) kept_[place] = std::move(choice);
+    if (!kept_[place]) kept_[place] = std::move(algorithm);
     ready_[place].store(kept_[place].get(), std::memory_order_release);
     return kept_[place].get();
   }
 
-  mutable std::array<std::atomic<const Choice*>, kBits + 1> ready_{};
+  mutable std::array<std::atomic<const Algorithm*>, kBits + 1> ready_{};
   mutable std::mutex mutex_;  // of what follows
-  mutable std::array<std::shared_ptr<const Choice>, kBits + 1> kept_;
+  mutable std::array<std::shared_ptr<const Algorithm>, kBits + 1> kept_;
   mutable std::array<Status, kBits + 1> refused_;
 };
 

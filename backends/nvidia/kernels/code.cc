@@ -75,7 +75,7 @@ Status load(const Device& device, std::span<Wanted> wanted, int* compiled) {
   auto work = [&] {
     for (size_t i; (i = next++) < wanted.size();) said[i] = load_one(device, *entries[i], wanted[i], count);
   };
-  run_on_crew(kThreads, wanted.size(), work);
+  parallel_invoke(kThreads, wanted.size(), work);
   if (compiled) *compiled += count;
   for (size_t i = 0; i < wanted.size(); ++i)
     if (!said[i].ok()) return said[i].at("kernel @" + wanted[i].variant.kernel->name);

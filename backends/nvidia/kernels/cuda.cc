@@ -234,8 +234,8 @@ class CudaBackend final : public Backend {
     return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
   }
 
-  Bid absorb(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
-             ValueId v) const override {
+  Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
+            ValueId v) const override {
     const Status joins = jit::may_join(graph, uses, members, v, jit::Target::gpu);
     if (!joins.ok()) return {false, 0, joins.message()};
     return {true, 1, "one schedule covers it"};

@@ -50,7 +50,7 @@ double activated(Activation a, double x) {
 }
 
 // D = activation(alpha * op(A) * op(B) + beta * C + bias), matrices by columns.
-void compute(const Work& w, const Memory& memory, char* result) {
+void compute(const BatchedCall& w, const Memory& memory, char* result) {
   const Problem& p = w.problem;
   const Matrix* matrices[] = {&p.a, &p.b, &p.c, &p.d};
   std::vector<int64_t> index(w.outer.size());
@@ -59,16 +59,16 @@ void compute(const Work& w, const Memory& memory, char* result) {
     return m.transposed ? j + i * m.ld : i + j * m.ld;
   };
   for (int64_t call = 0; call < w.calls(); ++call) {
-    const char* from[Work::kMatrices];
-    for (int m = 0; m < Work::kMatrices; ++m) {
+    const char* from[BatchedCall::kMatrices];
+    for (int m = 0; m < BatchedCall::kMatrices; ++m) {
       const bool own = w.buffers[m] == static_cast<int>(memory.bases.size());
       from[m] = (own ? result : reinterpret_cast<const char*>(memory.at[static_cast<size_t>(w.buffers[m])])) +
                 w.offsets[m];
       for (size_t axis = 0; axis < index.size(); ++axis) from[m] += index[axis] * w.outer[axis].bytes[m];
     }
     for (int64_t n = 0; n < p.batch; ++n) {
-      const float* x[Work::kMatrices];
-      for (int m = 0; m < Work::kMatrices; ++m)
+      const float* x[BatchedCall::kMatrices];
+      for (int m = 0; m < BatchedCall::kMatrices; ++m)
         x[m] = reinterpret_cast<const float*>(from[m]) + n * matrices[m]->batch_stride;
       for (int64_t i = 0; i < p.d.rows; ++i)
         for (int64_t j = 0; j < p.d.columns; ++j) {
@@ -115,13 +115,13 @@ TEST_P(CublasLtStrided, Operands) {
               : std::find(node.inputs.begin(), node.inputs.end(), members.back()) == node.inputs.end())
         continue;
       members.push_back(v);
-      if (make_recipe(*graph, members, strides_of).ok()) continue;
+      if (make_spec(*graph, members, strides_of).ok()) continue;
       members.pop_back();
       break;
     }
     if (members.empty()) continue;
-    auto recipe = make_recipe(*graph, members, strides_of);
-    ASSERT_TRUE(recipe.ok()) << recipe.status().message();
+    auto spec = make_spec(*graph, members, strides_of);
+    ASSERT_TRUE(spec.ok()) << spec.status().message();
     std::vector<std::unique_ptr<char[]>> rooms;
     Memory memory{*graph, inputs, {}, {}, {}, {}};
     memory.stored.reserve(graph->nodes.size());
@@ -129,11 +129,11 @@ TEST_P(CublasLtStrided, Operands) {
       rooms.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes)));
       return rooms.back().get();
     });
-    for (Operand* o : {&recipe->a, &recipe->b, recipe->added ? &*recipe->added : nullptr,
-                       recipe->bias ? &*recipe->bias : nullptr})
+    for (Operand* o :
+         {&spec->a, &spec->b, spec->added ? &*spec->added : nullptr, spec->bias ? &*spec->bias : nullptr})
       if (o) o->buffer = memory.buffer(o->base);
-    recipe->result.buffer = static_cast<int>(memory.bases.size());
-    auto work = at_sizes(*recipe, Sizes{graph->dims.get(), *symbols});
+    spec->result.buffer = static_cast<int>(memory.bases.size());
+    auto work = at_sizes(*spec, Sizes{graph->dims.get(), *symbols});
     if (!work.ok()) {
       EXPECT_EQ(work.status().code(), Code::unsupported) << work.status().message();
       continue;
@@ -157,7 +157,7 @@ TEST_P(CublasLtStrided, Operands) {
     });
     for (float x : result) EXPECT_TRUE(std::isnan(x)) << "written beside the elements";
     ++computed;
-    epilogues += recipe->added || recipe->bias;
+    epilogues += spec->added || spec->bias;
   }
   EXPECT_GE(computed, 150);
   EXPECT_GE(epilogues, 15);

@@ -2,7 +2,6 @@
 // the host, against the interpreter on the kernel as it was; special values, every length and type, sums that nearly cancel; and
 // faults planted in the text. No GPU is needed.
 #include "jit/transform/join_online_reductions.h"
-#include "tests/support/cuda_variant.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +10,7 @@
 
 #include "tests/support/cuda_check.h"
 #include "tests/support/cuda_online.h"
+#include "tests/support/cuda_variant.h"
 
 namespace tenon::jit {
 namespace {

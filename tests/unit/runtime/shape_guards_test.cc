@@ -18,13 +18,13 @@ std::string print_values(std::span<const int64_t> values) {
   return text;
 }
 
-TEST(Conditions, SayWhatTheWholeGraphSays) {
+TEST(ShapeGuards, SayWhatTheWholeGraphSays) {
   const char* more = std::getenv("TENON_CONDITIONS_COUNT");
   const uint64_t count = more ? std::strtoull(more, nullptr, 10) : 1500;
   int64_t asked = 0, refused = 0, open = 0, nodes = 0, failures = 0;
   for (uint64_t seed = 1; seed <= count && failures < 10; ++seed) {
     const RandomGraph r = GraphGen(seed).make();
-    const Conditions conditions(r.graph);
+    const ShapeGuards conditions(r.graph);
     open += static_cast<int64_t>(conditions.nodes());
     nodes += static_cast<int64_t>(r.graph.nodes.size());
     EXPECT_TRUE(conditions.check(r.symbols).ok()) << "seed " << seed << " at its own sizes";
@@ -51,7 +51,7 @@ TEST(Conditions, SayWhatTheWholeGraphSays) {
 }
 
 // Each kind of condition, at the last size that is right and the first that is not.
-TEST(Conditions, AreExactAtTheirBounds) {
+TEST(ShapeGuards, AreExactAtTheirBounds) {
   struct {
     const char* body;
     std::vector<int64_t> good, bad;
@@ -70,7 +70,7 @@ TEST(Conditions, AreExactAtTheirBounds) {
     const auto graph = parse_graph("graph @g(%x: f32[N], %m: f32[M]) {\n  %y = " + std::string(c.body) +
                                    "\n  return %y, %m\n}\n");
     ASSERT_TRUE(graph.ok()) << graph.status().message();
-    const Conditions conditions(*graph);
+    const ShapeGuards conditions(*graph);
     EXPECT_EQ(conditions.nodes(), 1u);
     EXPECT_TRUE(conditions.check(c.good).ok()) << conditions.check(c.good).message();
     const Status broken = conditions.check(c.bad);
@@ -80,7 +80,7 @@ TEST(Conditions, AreExactAtTheirBounds) {
 }
 
 // What the types of a text say, and algebra cannot show, is asked of the sizes.
-TEST(Conditions, ClaimsAreAsked) {
+TEST(ShapeGuards, ClaimsAreAsked) {
   struct {
     const char *header, *body;
     std::vector<int64_t> good, bad;
@@ -106,7 +106,7 @@ TEST(Conditions, ClaimsAreAsked) {
     const auto graph = parse_graph("graph @g(%n: i64[] = N, %m: i64[] = M, " + std::string(c.header) +
                                    ") {\n  %z = " + c.body + "\n  return %z\n}\n");
     ASSERT_TRUE(graph.ok()) << graph.status().message();
-    const Conditions conditions(*graph);
+    const ShapeGuards conditions(*graph);
     auto values = [&](const std::vector<int64_t>& n_and_m) {  // by symbol number, which facts in front change
       std::vector<int64_t> values(2);
       for (size_t i = 0; i < 2; ++i)
@@ -123,15 +123,15 @@ TEST(Conditions, ClaimsAreAsked) {
 }
 
 // An assumption about a symbol that the graph does without is nothing to ask.
-TEST(Conditions, WhatNoInputTellsIsNotAsked) {
+TEST(ShapeGuards, WhatNoInputTellsIsNotAsked) {
   const auto graph = parse_graph(
       "graph @g(%x: f32[N], %y: f32[M]) {\n  assume (M == N)\n  %z = add(%x, %y) : f32[M]\n  return %z\n}\n");
   ASSERT_TRUE(graph.ok()) << graph.status().message();
   EXPECT_EQ(graph->type(graph->inputs[0].value), graph->type(graph->inputs[1].value));
-  EXPECT_TRUE(Conditions(*graph).check(std::vector<int64_t>{3, 0}).ok());
+  EXPECT_TRUE(ShapeGuards(*graph).check(std::vector<int64_t>{3, 0}).ok());
 }
 
-TEST(Conditions, AlikeNodesAreAskedOnce) {
+TEST(ShapeGuards, AlikeNodesAreAskedOnce) {
   const auto graph = parse_graph(R"(graph @g(%x: f32[N], %y: f32[N], %z: i64[N], %m: f32[M]) {
   %a = slice(%x){axis=0, start=2, end=N}
   %b = slice(%y){axis=0, start=2, end=N}
@@ -142,7 +142,7 @@ TEST(Conditions, AlikeNodesAreAskedOnce) {
   return %a, %b, %c, %d, %e, %f
 })");
   ASSERT_TRUE(graph.ok()) << graph.status().message();
-  const Conditions conditions(*graph);
+  const ShapeGuards conditions(*graph);
   EXPECT_EQ(conditions.nodes(), 5u);  // of %a and %b one; another dtype, start or size is another
   for (int64_t n : {2, 3})
     for (int64_t m : {2, 3})

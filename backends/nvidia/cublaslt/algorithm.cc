@@ -1,15 +1,16 @@
-// See choice.h.
-#include "backends/nvidia/cublaslt/choice.h"
+// See algorithm.h.
+#include "backends/nvidia/cublaslt/algorithm.h"
 
 #include "src/base/single_flight_lru.h"
 
 namespace tenon::cublaslt {
 namespace {
 
-constexpr size_t kMostChoices = 4096;
+constexpr size_t kMostAlgorithms = 4096;
 
-Recent<const Choice>& choices() {
-  static auto& kept = *new Recent<const Choice>(kMostChoices);  // steps may outlive static destruction
+SingleFlightLru<const Algorithm>& algorithms() {
+  static auto& kept =
+      *new SingleFlightLru<const Algorithm>(kMostAlgorithms);  // steps may outlive static destruction
   return kept;
 }
 
@@ -32,7 +33,7 @@ uint32_t library_epilogue(const Problem& p) {
 
 }  // namespace
 
-Choice::Choice(const Handle& handle, const Problem& problem)
+Algorithm::Algorithm(const Handle& handle, const Problem& problem)
     : handle_(handle),
       problem_(problem),
       a_(handle.library(), &Library::cublasLtMatrixLayoutDestroy),
@@ -40,9 +41,9 @@ Choice::Choice(const Handle& handle, const Problem& problem)
       c_(handle.library(), &Library::cublasLtMatrixLayoutDestroy),
       d_(handle.library(), &Library::cublasLtMatrixLayoutDestroy) {}
 
-Choice::~Choice() { delete spare_.load(); }
+Algorithm::~Algorithm() { delete spare_.load(); }
 
-Status Choice::describe(const Problem& p) {
+Status Algorithm::describe(const Problem& p) {
   const Library& l = handle_.library();
   auto layout = [&](Descriptor<LtLayout>& place, const Matrix& m) -> Status {
     TENON_TRY(l.cublasLtMatrixLayoutCreate(place.place(), library_type(p.dtype),
@@ -60,7 +61,7 @@ Status Choice::describe(const Problem& p) {
   return layout(d_, p.d);
 }
 
-Result<std::unique_ptr<Descriptor<LtMatmul>>> Choice::matmul(const void* bias) const {
+Result<std::unique_ptr<Descriptor<LtMatmul>>> Algorithm::matmul(const void* bias) const {
   const Library& l = handle_.library();
   const bool wide = problem_.dtype == DType::f64;
   const int compute = wide ? kLtCompute64F : problem_.tf32 ? kLtComputeTf32 : kLtCompute32F;
@@ -77,7 +78,7 @@ Result<std::unique_ptr<Descriptor<LtMatmul>>> Choice::matmul(const void* bias) c
   return m;
 }
 
-Status Choice::ask(int64_t alignment, int64_t most_workspace) {
+Status Algorithm::ask(int64_t alignment, int64_t most_workspace) {
   const Library& l = handle_.library();
   Descriptor<LtPreference> preference(l, &Library::cublasLtMatmulPreferenceDestroy);
   TENON_TRY(l.cublasLtMatmulPreferenceCreate(preference.place()));
@@ -108,23 +109,23 @@ Status Choice::ask(int64_t alignment, int64_t most_workspace) {
   return {};
 }
 
-Result<std::shared_ptr<const Choice>> Choice::of(const Handle& handle, const Problem& problem,
-                                                 int64_t alignment, int64_t most_workspace) {
+Result<std::shared_ptr<const Algorithm>> Algorithm::of(const Handle& handle, const Problem& problem,
+                                                       int64_t alignment, int64_t most_workspace) {
   const auto entry =
-      choices().at(std::to_string(handle.device().ordinal()) + " " + std::to_string(alignment) + " " +
-                   std::to_string(most_workspace) + " " + problem.key());
+      algorithms().at(std::to_string(handle.device().ordinal()) + " " + std::to_string(alignment) + " " +
+                      std::to_string(most_workspace) + " " + problem.key());
   std::lock_guard lock(entry->mutex);
   if (entry->value) return entry->value;
   const cuda::Current current(handle.device());
   TENON_TRY(current.status());
-  auto made = std::make_shared<Choice>(handle, problem);
+  auto made = std::make_shared<Algorithm>(handle, problem);
   TENON_TRY(made->describe(problem));
   TENON_TRY(made->ask(alignment, most_workspace));
   entry->value = std::move(made);
   return entry->value;
 }
 
-Status Choice::run(double alpha, double beta, const Pointers& p, void* stream) const {
+Status Algorithm::run(double alpha, double beta, const Pointers& p, void* stream) const {
   const Library& l = handle_.library();
   const float narrow[] = {static_cast<float>(alpha), static_cast<float>(beta)};
   const double wide[] = {alpha, beta};
@@ -152,6 +153,6 @@ Status Choice::run(double alpha, double beta, const Pointers& p, void* stream) c
   return status;
 }
 
-void forget_choices() { choices().clear(); }
+void forget_algorithms() { algorithms().clear(); }
 
 }  // namespace tenon::cublaslt

@@ -1,4 +1,4 @@
-// Choice: the engine that cuDNN's heuristics named first for a problem and that can be used, with execution plans of it. Made
+// Algorithm: the engine that cuDNN's heuristics named first for a problem and that can be used, with execution plans of it. Made
 // once per problem, device and alignment of the pointers, also when several threads ask at once, and kept, those that were
 // asked for last. Any thread; a run takes no lock, and makes a plan only with a handle that it has none for yet.
 // Tested by tests/unit/backends/cudnn_test.cc and tests/unit/backends/cudnn_graph_test.cc.
@@ -25,13 +25,13 @@ struct Pointers {
   void* workspace;
 };
 
-class Choice {
+class Algorithm {
  public:
   // The best for pointers of which all are multiples of `alignment` bytes and for so much workspace. unsupported where the
   // library has none. target: for which call, null: for none yet.
-  static Result<std::shared_ptr<const Choice>> of(Handles& handles, std::shared_ptr<const Problem> problem,
-                                                  int64_t alignment, int64_t most_workspace,
-                                                  cuda::CallTarget* target);
+  static Result<std::shared_ptr<const Algorithm>> of(Handles& handles, std::shared_ptr<const Problem> problem,
+                                                     int64_t alignment, int64_t most_workspace,
+                                                     cuda::CallTarget* target);
 
   int64_t workspace_bytes() const { return engine_->workspace; }
   int64_t bytes() const { return sizeof *this + 16384; }  // about, with what the library holds
@@ -45,7 +45,7 @@ class Choice {
   Status run(const Ready& ready, const Pointers& pointers, void* stream) const;
 
   // Use of().
-  Choice(Handles& handles, std::shared_ptr<const Problem> problem, int64_t alignment);
+  Algorithm(Handles& handles, std::shared_ptr<const Problem> problem, int64_t alignment);
 
  private:
   Status may_make(cuda::CallTarget& target) const;
@@ -66,7 +66,7 @@ class Choice {
   mutable std::array<std::unique_ptr<Descriptor>, Handles::kMost> plans_;
 };
 
-// Forgets all choices. For tests.
-void forget_choices();
+// Forgets all algorithms. For tests.
+void forget_algorithms();
 
 }  // namespace tenon::cudnn

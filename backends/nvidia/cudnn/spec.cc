@@ -1,5 +1,5 @@
-// See recipe.h.
-#include "backends/nvidia/cudnn/recipe.h"
+// See spec.h.
+#include "backends/nvidia/cudnn/spec.h"
 
 #include <algorithm>
 
@@ -60,9 +60,9 @@ bool reads_in_place(const Graph& graph, const Node& node, int operand, const Str
   return view && same_memory(shape, view->strides, wanted_strides(*graph.dims, node, operand, shape));
 }
 
-Result<Recipe> make_recipe(const Graph& graph, ValueId convolution, const StridesOf& strides_of) {
+Result<Spec> make_spec(const Graph& graph, ValueId convolution, const StridesOf& strides_of) {
   const Node& node = graph.node(convolution);
-  Recipe r;
+  Spec r;
   r.dtype = node.type.dtype;
   r.tf32 = r.dtype == DType::f32 && attr_as<bool>(node, "tf32");
   r.transposed = attr_as<bool>(node, "transposed");
@@ -91,7 +91,7 @@ Result<Recipe> make_recipe(const Graph& graph, ValueId convolution, const Stride
   return r;
 }
 
-ValueId arrange(Builder& b, Node node, const StridesOf& strides_of) {
+ValueId legalize(Builder& b, Node node, const StridesOf& strides_of) {
   const size_t rank = b.shape(node.inputs[0]).size();
   for (int o = 0; o < 2; ++o) {
     if (reads_in_place(b.graph(), node, o, strides_of)) continue;

@@ -1,6 +1,6 @@
-// Choice: what cuBLASLt chose for a problem: its algorithm, with the descriptors that say the problem. Made once per problem,
+// Algorithm: what cuBLASLt chose for a problem: its algorithm, with the descriptors that say the problem. Made once per problem,
 // device and alignment of the pointers, also when several threads ask at once, and kept, those that were asked for last.
-// Any thread; a run takes no lock and, unless runs of one choice with a bias meet, allocates nothing.
+// Any thread; a run takes no lock and, unless runs of one algorithm with a bias meet, allocates nothing.
 // Tested by tests/unit/backends/cublaslt_test.cc.
 #pragma once
 
@@ -40,13 +40,13 @@ class Descriptor {
   T raw_ = nullptr;
 };
 
-class Choice {
+class Algorithm {
  public:
   // The best for pointers of which all are multiples of `alignment` bytes and for so much workspace. unsupported where the
   // library has none.
-  static Result<std::shared_ptr<const Choice>> of(const Handle& handle, const Problem& problem,
-                                                  int64_t alignment, int64_t most_workspace);
-  ~Choice();
+  static Result<std::shared_ptr<const Algorithm>> of(const Handle& handle, const Problem& problem,
+                                                     int64_t alignment, int64_t most_workspace);
+  ~Algorithm();
 
   int64_t workspace_bytes() const { return static_cast<int64_t>(chosen_.workspace); }
   int64_t bytes() const { return sizeof *this + 1024; }  // about, with what the library holds
@@ -54,7 +54,7 @@ class Choice {
   Status run(double alpha, double beta, const Pointers& pointers, void* stream) const;
 
   // Use of().
-  explicit Choice(const Handle& handle, const Problem& problem);
+  explicit Algorithm(const Handle& handle, const Problem& problem);
 
  private:
   Status describe(const Problem& problem);
@@ -64,12 +64,12 @@ class Choice {
   const Handle& handle_;
   const Problem problem_;
   Descriptor<LtLayout> a_, b_, c_, d_;
-  LtChoice chosen_ = {};
+  LtHeuristic chosen_ = {};
   // The bias is part of the operation's descriptor, so a run needs one of its own; without a bias all share it.
   mutable std::atomic<Descriptor<LtMatmul>*> spare_{nullptr};
 };
 
-// Forgets all choices. For tests.
-void forget_choices();
+// Forgets all algorithms. For tests.
+void forget_algorithms();
 
 }  // namespace tenon::cublaslt

@@ -1,6 +1,6 @@
 // Groups in cuBLASLt's words: which there are words for, and a problem's matrices at concrete sizes: transposes and views read
 // in place, batches, vectors, nothing to sum.
-#include "backends/nvidia/cublaslt/recipe.h"
+#include "backends/nvidia/cublaslt/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,24 +33,24 @@ std::optional<Dims> dense(const Graph& g, ValueId v) {
 }
 
 // The values called %m, %m1, %m2 ... are the group.
-Result<Recipe> recipe_of(const Graph& g) {
+Result<Spec> spec_of(const Graph& g) {
   std::vector<ValueId> members;
   for (ValueId v = 0; v < g.nodes.size(); ++v)
     if (g.value_name(v)[1] == 'm') members.push_back(v);
-  return make_recipe(g, members, [&](ValueId v) { return dense(g, v); });
+  return make_spec(g, members, [&](ValueId v) { return dense(g, v); });
 }
 
 std::string why_not(const std::string& text) {
   const Graph g = parsed(text);
-  const auto recipe = recipe_of(g);
-  return recipe.ok() ? "" : recipe.status().message();
+  const auto spec = spec_of(g);
+  return spec.ok() ? "" : spec.status().message();
 }
 
-Work work_of(const std::string& text, std::vector<int64_t> symbols = {}) {
+BatchedCall work_of(const std::string& text, std::vector<int64_t> symbols = {}) {
   const Graph g = parsed(text);
-  auto recipe = recipe_of(g);
-  TENON_CHECK(recipe.ok(), recipe.status().message());
-  auto work = at_sizes(*recipe, Sizes{g.dims.get(), std::move(symbols)});
+  auto spec = spec_of(g);
+  TENON_CHECK(spec.ok(), spec.status().message());
+  auto work = at_sizes(*spec, Sizes{g.dims.get(), std::move(symbols)});
   TENON_CHECK(work.ok(), work.status().message());
   return *work;
 }
@@ -61,13 +61,14 @@ std::string said(const Matrix& m) {
   if (m.batch_stride) out << " by " << m.batch_stride;
   return out.str();
 }
-std::vector<std::string> said(const Work& w) {
+std::vector<std::string> said(const BatchedCall& w) {
   return {said(w.problem.a), said(w.problem.b), said(w.problem.d)};
 }
 using Said = std::vector<std::string>;
 
-TEST(CublasLtRecipe, Product) {
-  const Work w = work_of("graph @f(%x: f32[4,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
+TEST(CublasLtSpec, Product) {
+  const BatchedCall w =
+      work_of("graph @f(%x: f32[4,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   // Row-major: the library's first operand is the second one.
   EXPECT_EQ(said(w), (Said{"N3x5 ld 3", "N5x4 ld 5", "N3x4 ld 3"}));
   EXPECT_EQ(w.problem.c, w.problem.d);
@@ -77,15 +78,15 @@ TEST(CublasLtRecipe, Product) {
   EXPECT_EQ(w.beta, 0);
 }
 
-TEST(CublasLtRecipe, TransposesAreRead) {
+TEST(CublasLtSpec, TransposesAreRead) {
   const char* text =
       "graph @f(%x: f32[5,4], %w: f32[3,5]) {\n %xt = transpose(%x){perm=[1,0]}\n %wt = "
       "transpose(%w){perm=[1,0]}\n %m = matmul(%xt, %wt)\n return %m\n}";
   EXPECT_EQ(said(work_of(text)), (Said{"T5x3 ld 5", "T4x5 ld 4", "N3x4 ld 3"}));
 }
 
-TEST(CublasLtRecipe, Linear) {
-  const Work w = work_of(
+TEST(CublasLtSpec, Linear) {
+  const BatchedCall w = work_of(
       "graph @f(%x: f32[2,4,5], %w: f32[3,5], %b: f32[3]) {\n %m = linear(%x, %w, %b)\n %m1 = relu(%m)\n "
       "return "
       "%m1\n}");
@@ -93,24 +94,24 @@ TEST(CublasLtRecipe, Linear) {
   EXPECT_EQ(w.problem.text(), "8x3x5 f32, bias relu");
 }
 
-TEST(CublasLtRecipe, ViewsAreRead) {
+TEST(CublasLtSpec, ViewsAreRead) {
   const char* text =
       "graph @f(%x: f32[4,10], %w: f32[9,3]) {\n %xs = slice(%x){axis=1, start=2, end=7, step=1}\n %ws = "
       "slice(%w){axis=0, start=4, end=9, step=1}\n %m = matmul(%xs, %ws)\n return %m\n}";
-  const Work w = work_of(text);
+  const BatchedCall w = work_of(text);
   EXPECT_EQ(said(w), (Said{"N3x5 ld 3", "N5x4 ld 10", "N3x4 ld 3"}));
   EXPECT_EQ(w.offsets[0], 4 * 3 * 4);  // of the library's first operand
   EXPECT_EQ(w.offsets[1], 2 * 4);
 }
 
 // As if they were stored before, densely.
-TEST(CublasLtRecipe, ViewsThatAreNotRead) {
-  const Work odd = work_of(
+TEST(CublasLtSpec, ViewsThatAreNotRead) {
+  const BatchedCall odd = work_of(
       "graph @f(%x: f32[4,10], %w: f32[5,3]) {\n %s = slice(%x){axis=1, end=10, step=2}\n %m = matmul(%s, "
       "%w)\n "
       "return %m\n}");
   EXPECT_EQ(said(odd), (Said{"N3x5 ld 3", "N5x4 ld 5", "N3x4 ld 3"}));
-  const Work back = work_of(
+  const BatchedCall back = work_of(
       "graph @f(%x: f32[6,4,5], %w: f32[6,5,3]) {\n %s = flip(%w){axes=[0]}\n %m = matmul(%x, %s)\n return "
       "%m\n}");
   EXPECT_EQ(said(back), (Said{"N3x5 ld 3 by 15", "N5x4 ld 5 by 20", "N3x4 ld 3 by 12"}));
@@ -120,7 +121,7 @@ TEST(CublasLtRecipe, ViewsThatAreNotRead) {
       "its first operand has no contiguous axis, or repeats its rows");
 }
 
-TEST(CublasLtRecipe, StridesOfInputsAndOutputs) {
+TEST(CublasLtSpec, StridesOfInputsAndOutputs) {
   // The first operand is stored by columns, the second with room between its rows; so is the result.
   const char* text =
       "graph @f(%x: f32[N,M] strides=[1,N], %w: f32[M,K] strides=[2*K,1]) {\n %m = matmul(%x, %w)\n "
@@ -135,34 +136,35 @@ TEST(CublasLtRecipe, StridesOfInputsAndOutputs) {
       "cuBLASLt cannot write its result with these strides");
 }
 
-TEST(CublasLtRecipe, Batches) {
-  const Work both =
+TEST(CublasLtSpec, Batches) {
+  const BatchedCall both =
       work_of("graph @f(%x: f32[6,2,4,5], %w: f32[6,2,5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(both.problem.batch, 12);
   EXPECT_EQ(said(both), (Said{"N3x5 ld 3 by 15", "N5x4 ld 5 by 20", "N3x4 ld 3 by 12"}));
   // One second matrix for all: more rows.
-  const Work rows =
+  const BatchedCall rows =
       work_of("graph @f(%x: f32[6,2,4,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(rows.problem.batch, 1);
   EXPECT_EQ(said(rows), (Said{"N3x5 ld 3", "N5x48 ld 5", "N3x48 ld 3"}));
-  const Work single =
+  const BatchedCall single =
       work_of("graph @f(%x: f32[B,1,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}", {9});
   EXPECT_EQ(said(single), (Said{"N3x5 ld 3", "N5x9 ld 5", "N3x9 ld 3"}));
-  const Work apart = work_of(
+  const BatchedCall apart = work_of(
       "graph @f(%x: f32[9,1,5] strides=[7,1,1], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(said(apart), (Said{"N3x5 ld 3", "N5x9 ld 7", "N3x9 ld 3"}));
   // One first matrix for all.
-  const Work first = work_of("graph @f(%x: f32[4,5], %w: f32[6,5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
+  const BatchedCall first =
+      work_of("graph @f(%x: f32[4,5], %w: f32[6,5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(first.problem.batch, 6);
   EXPECT_EQ(said(first), (Said{"N3x5 ld 3 by 15", "N5x4 ld 5", "N3x4 ld 3 by 12"}));
 }
 
-TEST(CublasLtRecipe, HeadsOfAttention) {
+TEST(CublasLtSpec, HeadsOfAttention) {
   // [batch, length, heads, depth], read as [batch, heads, length, depth]: two axes of the batch that no single stride covers.
   const char* text =
       "graph @f(%q: f32[2,7,12,8], %k: f32[2,7,12,8]) {\n %qh = transpose(%q){perm=[0,2,1,3]}\n %kh = "
       "transpose(%k){perm=[0,2,3,1]}\n %m = matmul(%qh, %kh)\n return %m\n}";
-  Work w = work_of(text);
+  BatchedCall w = work_of(text);
   EXPECT_EQ(w.problem.batch, 12);
   EXPECT_EQ(said(w), (Said{"T8x7 ld 96 by 8", "N8x7 ld 96 by 8", "N7x7 ld 7 by 49"}));
   EXPECT_EQ(w.calls(), 2);
@@ -175,27 +177,29 @@ TEST(CublasLtRecipe, HeadsOfAttention) {
   EXPECT_EQ(w.outer[1].bytes[0], 8 * 4);
 }
 
-TEST(CublasLtRecipe, Vectors) {
-  const Work row = work_of("graph @f(%x: f32[5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
+TEST(CublasLtSpec, Vectors) {
+  const BatchedCall row =
+      work_of("graph @f(%x: f32[5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(said(row), (Said{"N3x5 ld 3", "N5x1 ld 5", "N3x1 ld 3"}));
-  const Work column = work_of("graph @f(%x: f32[4,5], %w: f32[5]) {\n %m = matmul(%x, %w)\n return %m\n}");
+  const BatchedCall column =
+      work_of("graph @f(%x: f32[4,5], %w: f32[5]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(said(column), (Said{"T5x4 ld 5", "N5x1 ld 5", "N4x1 ld 4"}));
-  const Work both = work_of("graph @f(%x: f32[5], %w: f32[5]) {\n %m = matmul(%x, %w)\n return %m\n}");
+  const BatchedCall both = work_of("graph @f(%x: f32[5], %w: f32[5]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(said(both), (Said{"T5x1 ld 5", "N5x1 ld 5", "N1x1 ld 1"}));
-  const Work strided = work_of(
+  const BatchedCall strided = work_of(
       "graph @f(%x: f32[4,5], %w: f32[5,3]) {\n %s = slice(%w){axis=1, start=1, end=2, step=1}\n %v = "
       "reshape(%s){shape=[5]}\n %m = matmul(%x, %v)\n return %m\n}");
   EXPECT_EQ(strided.problem.d.rows * strided.problem.d.columns, 4);
   EXPECT_EQ(strided.offsets[0] + strided.offsets[1], 4);
 }
 
-TEST(CublasLtRecipe, NothingToDo) {
+TEST(CublasLtSpec, NothingToDo) {
   const char* text = "graph @f(%x: f32[N,K], %w: f32[K,M]) {\n %m = matmul(%x, %w)\n return %m\n}";
   EXPECT_TRUE(work_of(text, {0, 5, 3}).empty);
   EXPECT_TRUE(work_of(text, {4, 5, 0}).empty);
   EXPECT_EQ(work_of(text, {4, 5, 0}).calls(), 0);
   // A sum over nothing: terms of zeros.
-  const Work none = work_of(text, {4, 0, 3});
+  const BatchedCall none = work_of(text, {4, 0, 3});
   EXPECT_FALSE(none.empty);
   EXPECT_EQ(none.zeros, 4 * 8 * 4);
   EXPECT_EQ(said(none), (Said{"N3x8 ld 3", "N8x4 ld 8", "N3x4 ld 3"}));
@@ -211,12 +215,12 @@ std::string with_epilogue(const std::string& lines, const std::string& type = "f
   return text;
 }
 
-TEST(CublasLtRecipe, Epilogues) {
-  const Work bias =
+TEST(CublasLtSpec, Epilogues) {
+  const BatchedCall bias =
       work_of(with_epilogue(" %m1 = add(%m, %b)\n %m2 = gelu(%m1){approximate=\"tanh\"}\n"), {4});
   EXPECT_EQ(bias.problem.text(), "4x3x5 f32, bias gelu");
   EXPECT_EQ(bias.beta, 0);
-  const Work all = work_of(
+  const BatchedCall all = work_of(
       with_epilogue(
           " %h = full(){value=0.5, dtype=bf16, shape=[]}\n %m1 = mul(%m, %h)\n %m2 = add(%m1, %b)\n %m3 "
           "= add(%c, %m2)\n %m4 = relu(%m3)\n",
@@ -225,16 +229,16 @@ TEST(CublasLtRecipe, Epilogues) {
   EXPECT_EQ(all.problem.text(), "4x3x5 bf16, bias add relu");
   EXPECT_EQ(all.alpha, 0.5);
   EXPECT_EQ(all.beta, 1);
-  const Work less = work_of(with_epilogue(" %m2 = sub(%m, %c)\n"), {4});
+  const BatchedCall less = work_of(with_epilogue(" %m2 = sub(%m, %c)\n"), {4});
   EXPECT_EQ(less.beta, -1);
   EXPECT_EQ(said(less.problem.c), "N3x4 ld 3");
   // A number as the dtype holds it.
-  const Work rounded = work_of(
+  const BatchedCall rounded = work_of(
       with_epilogue(" %h = full(){value=0.1, dtype=bf16, shape=[]}\n %m2 = mul(%m, %h)\n", "bf16"), {4});
   EXPECT_EQ(rounded.alpha, 0.10009765625);
 }
 
-TEST(CublasLtRecipe, WhyNot) {
+TEST(CublasLtSpec, WhyNot) {
   const std::string half = " %h = full(){value=0.5, dtype=f32, shape=[]}\n";
   EXPECT_EQ(why_not("graph @f(%x: i32[4,5], %w: i32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}"),
             "cuBLASLt is not used for i32");
@@ -264,7 +268,7 @@ TEST(CublasLtRecipe, WhyNot) {
 }
 
 // Of f32 alone, and of a linear as of a matmul.
-TEST(CublasLtRecipe, Tf32) {
+TEST(CublasLtSpec, Tf32) {
   auto text_of = [](const std::string& type, const std::string& product) {
     std::string text = "graph @f(%x: T[4,5], %w: T[5,5]) {\n %m = " + product + "\n return %m\n}";
     for (size_t at; (at = text.find("T[")) != text.npos;) text.replace(at, 1, type);
@@ -283,19 +287,19 @@ TEST(CublasLtRecipe, Tf32) {
 }
 
 // What is known at run time alone.
-TEST(CublasLtRecipe, StridesThatOverlap) {
+TEST(CublasLtSpec, StridesThatOverlap) {
   const Graph g =
       parsed("graph @f(%x: f32[N,5] strides=[S,1], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
-  const auto recipe = recipe_of(g);
-  ASSERT_TRUE(recipe.ok()) << recipe.status().message();
-  EXPECT_TRUE(at_sizes(*recipe, Sizes{g.dims.get(), {4, 5}}).ok());
-  EXPECT_TRUE(at_sizes(*recipe, Sizes{g.dims.get(), {1, 0}}).ok());
-  const auto overlap = at_sizes(*recipe, Sizes{g.dims.get(), {4, 2}});
+  const auto spec = spec_of(g);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  EXPECT_TRUE(at_sizes(*spec, Sizes{g.dims.get(), {4, 5}}).ok());
+  EXPECT_TRUE(at_sizes(*spec, Sizes{g.dims.get(), {1, 0}}).ok());
+  const auto overlap = at_sizes(*spec, Sizes{g.dims.get(), {4, 2}});
   EXPECT_EQ(overlap.status().code(), Code::unsupported);
   EXPECT_EQ(overlap.status().message(), "rows that overlap in memory, or are not contiguous");
 }
 
-TEST(CublasLtRecipe, KeysTellProblemsApart) {
+TEST(CublasLtSpec, KeysTellProblemsApart) {
   const char* text = "graph @f(%x: f32[N,K], %w: f32[K,M]) {\n %m = matmul(%x, %w)\n return %m\n}";
   const Problem p = work_of(text, {4, 5, 3}).problem;
   EXPECT_EQ(p.key(), work_of(text, {4, 5, 3}).problem.key());

@@ -1,6 +1,6 @@
 // Convolutions in cuDNN's words: operands that it reads as they lie and others, what becomes of a convolution before groups form,
 // and a problem at concrete sizes.
-#include "backends/nvidia/cudnn/recipe.h"
+#include "backends/nvidia/cudnn/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,22 +37,22 @@ ValueId convolution_of(const Graph& g) {
   TENON_CHECK(false, "no convolution");
 }
 
-Result<Recipe> recipe_of(const Graph& g) {
-  return make_recipe(g, convolution_of(g), [&](ValueId v) { return bound(g, v); });
+Result<Spec> spec_of(const Graph& g) {
+  return make_spec(g, convolution_of(g), [&](ValueId v) { return bound(g, v); });
 }
 std::string why_not(const std::string& text) {
   const Graph g = parsed(text);
-  const auto recipe = recipe_of(g);
-  return recipe.ok() ? "" : recipe.status().message();
+  const auto spec = spec_of(g);
+  return spec.ok() ? "" : spec.status().message();
 }
 struct Sized : Work {
   ConvolutionProblem problem;
 };
 Sized sized(const std::string& text, std::vector<int64_t> symbols = {}) {
   const Graph g = parsed(text);
-  auto recipe = recipe_of(g);
-  TENON_CHECK(recipe.ok(), recipe.status().message());
-  Sized at{at_sizes(*recipe, Sizes{g.dims.get(), std::move(symbols)}), {}};
+  auto spec = spec_of(g);
+  TENON_CHECK(spec.ok(), spec.status().message());
+  Sized at{at_sizes(*spec, Sizes{g.dims.get(), std::move(symbols)}), {}};
   at.problem = dynamic_cast<const ConvolutionProblem&>(*at.Work::problem);
   return at;
 }
@@ -63,7 +63,7 @@ bool reads(const std::string& text, int operand) {
 std::string arranged(const std::string& text) {
   return print(rewrite(parsed(text), [](Builder& b, Node&& node, ValueId) {
     if (node.op != ops::convolution) return b.add(std::move(node));
-    return arrange(b, std::move(node), [&](ValueId v) { return bound(b.graph(), v); });
+    return legalize(b, std::move(node), [&](ValueId v) { return bound(b.graph(), v); });
   }));
 }
 
@@ -76,7 +76,7 @@ std::string one(const std::string& inputs, const std::string& attributes,
 const std::string k2d = "strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1]";
 const std::string kLast2d = k2d + ", layout=\"channels_last\"";
 
-TEST(CudnnRecipe, ChannelsFirst) {
+TEST(CudnnSpec, ChannelsFirst) {
   const Sized w = sized(one("%x: f32[N,4,9,7], %w: f32[6,2,3,3]",
                             "strides=[2,1], padding=[1,0], padding_high=[0,2], dilations=[1,2], groups=2"),
                         {5});
@@ -90,7 +90,7 @@ TEST(CudnnRecipe, ChannelsFirst) {
             "5x4x9x7 by 6x2x3x3 f32, channels first groups 2 stride 2x1 dilation 1x2 pad 1x0 to 0x2");
 }
 
-TEST(CudnnRecipe, ChannelsLast) {
+TEST(CudnnSpec, ChannelsLast) {
   const Sized w = sized(one("%x: bf16[2,9,7,4], %w: bf16[6,4,1,1]", kLast2d));
   const ConvolutionProblem& p = w.problem;
   EXPECT_EQ(p.x, (std::vector<int64_t>{2, 4, 9, 7}));
@@ -100,7 +100,7 @@ TEST(CudnnRecipe, ChannelsLast) {
   EXPECT_EQ(p.text(), "2x4x9x7 by 6x4x1x1 bf16");
 }
 
-TEST(CudnnRecipe, OneAndThreeAxes) {
+TEST(CudnnSpec, OneAndThreeAxes) {
   const Sized line = sized(
       one("%x: f32[2,4,9], %w: f32[6,4,3]", "strides=[2], padding=[1], padding_high=[1], dilations=[1]"));
   EXPECT_EQ(line.problem.text(), "2x4x1x9 by 6x4x1x3 f32, channels first stride 1x2 pad 0x1");
@@ -111,7 +111,7 @@ TEST(CudnnRecipe, OneAndThreeAxes) {
   EXPECT_EQ(space.problem.text(), "2x4x5x6x7 by 6x4x1x1x1 f16, stride 1x2x1");
 }
 
-TEST(CudnnRecipe, Transposed) {
+TEST(CudnnSpec, Transposed) {
   const std::string sizes = "%x: f32[2,6,4,5], %w: f32[6,4,3,3]";
   const Sized w = sized(one(sizes,
                             "strides=[2,2], padding=[1,1], padding_high=[1,1], dilations=[1,1], "
@@ -129,7 +129,7 @@ TEST(CudnnRecipe, Transposed) {
             "cuDNN knows no output_padding of a stride and more");
 }
 
-TEST(CudnnRecipe, WhatIsReadInPlace) {
+TEST(CudnnSpec, WhatIsReadInPlace) {
   EXPECT_TRUE(reads(one("%x: f32[2,4,9,7], %w: f32[6,4,3,3]", k2d), 0));
   EXPECT_TRUE(reads(one("%x: f32[2,4,9,7], %w: f32[6,4,3,3]", k2d), 1));
   EXPECT_FALSE(reads(one("%x: f32[2,4,9,7] strides=[252,1,28,4], %w: f32[6,4,3,3]", k2d), 0));
@@ -152,7 +152,7 @@ TEST(CudnnRecipe, WhatIsReadInPlace) {
             0));
 }
 
-TEST(CudnnRecipe, PartsOfABatchAreReadWithAnOffset) {
+TEST(CudnnSpec, PartsOfABatchAreReadWithAnOffset) {
   const Sized w = sized(
       "graph @f(%a: f32[5,9,7,4], %w: f32[6,4,1,1]) {\n %x = slice(%a){axis=0, start=1, end=3}\n "
       "%y = convolution(%x, %w){" +
@@ -161,7 +161,7 @@ TEST(CudnnRecipe, PartsOfABatchAreReadWithAnOffset) {
   EXPECT_EQ(w.problem.x[0], 2);
 }
 
-TEST(CudnnRecipe, Arranged) {
+TEST(CudnnSpec, Arranged) {
   // Weights in the library's order, and the bias behind.
   const std::string both =
       arranged(one("%x: f32[2,9,7,4], %w: f32[6,4,3,3], %b: f32[6]", kLast2d, "%x, %w, %b"));
@@ -182,7 +182,7 @@ TEST(CudnnRecipe, Arranged) {
               HasSubstr("cast(%x)"));
 }
 
-TEST(CudnnRecipe, ResultsWithStrides) {
+TEST(CudnnSpec, ResultsWithStrides) {
   EXPECT_EQ(why_not(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", kLast2d, "%x, %w", "%y strides=[378,1,54,9]")),
             "cuDNN cannot write its result with these strides");
   EXPECT_EQ(why_not(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", kLast2d, "%x, %w", "%y strides=[378,42,6,1]")),
@@ -190,7 +190,7 @@ TEST(CudnnRecipe, ResultsWithStrides) {
 }
 
 // Of f32 alone; what a convolution becomes keeps it.
-TEST(CudnnRecipe, Tf32) {
+TEST(CudnnSpec, Tf32) {
   const std::string tf32 = kLast2d + ", tf32=true";
   EXPECT_EQ(sized(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", tf32)).problem.text(),
             "2x4x9x7 by 6x4x1x1 f32 tf32");
@@ -200,7 +200,7 @@ TEST(CudnnRecipe, Tf32) {
               HasSubstr("layout=\"channels_last\", tf32=true} : f32[2,7,5,6]"));
 }
 
-TEST(CudnnRecipe, NothingToDo) {
+TEST(CudnnSpec, NothingToDo) {
   const std::string text = one("%x: f32[N,S,7,C], %w: f32[O,C,1,1]",
                                "strides=[1,1], padding=[1,0], padding_high=[1,0], dilations=[1,1], "
                                "layout=\"channels_last\"");
@@ -213,7 +213,7 @@ TEST(CudnnRecipe, NothingToDo) {
   EXPECT_FALSE(sized(text, {2, 9, 4, 6}).zeros);
 }
 
-TEST(CudnnRecipe, KeysTellProblemsApart) {
+TEST(CudnnSpec, KeysTellProblemsApart) {
   const std::string sizes = "%x: f32[N,4,9,7], %w: f32[6,4,3,3]";
   const std::string key = sized(one(sizes, k2d), {2}).problem.key();
   EXPECT_EQ(key, sized(one(sizes, k2d), {2}).problem.key());

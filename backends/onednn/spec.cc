@@ -1,5 +1,5 @@
-// See recipe.h.
-#include "backends/onednn/recipe.h"
+// See spec.h.
+#include "backends/onednn/spec.h"
 
 #include <algorithm>
 #include <limits>
@@ -29,13 +29,13 @@ constexpr float kSteepest = std::numeric_limits<float>::max();
 
 PostOp relu() { return {algorithm::eltwise_hardswish, kSteepest, 0, -1, "relu", ops::relu}; }
 
-Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& strides_of, Recipe& recipe) {
+Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& strides_of, Spec& spec) {
   const Node& node = graph.node(v);
   const Op& row = op(node.op);
-  if (auto last = redone(recipe))
+  if (auto last = redone(spec))
     return unsupported("nothing follows " + std::string(op(*last).name) + " in a call of the library");
   if (node.type.shape != graph.type(before).shape) return unsupported("it repeats the library's result");
-  DType& dtype = recipe.output.dtype;
+  DType& dtype = spec.output.dtype;
   if (dtype == DType::i32) {  // the library computes in f32 with what follows a product of integers
     if (node.op != ops::cast || node.type.dtype != DType::f32)
       return unsupported("only a cast to f32 follows a product of integers");
@@ -44,7 +44,7 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
   }
   if (node.type.dtype != dtype) return unsupported("it changes the dtype");
   if (auto a = activation(node)) {
-    recipe.post_ops.push_back(*a);
+    spec.post_ops.push_back(*a);
     return {};
   }
   if (row.kind != Kind::map || node.inputs.size() != 2)
@@ -55,13 +55,13 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
   if (auto number = number_of(graph, other)) {
     const float c = static_cast<float>(*number);
     if (node.op == ops::add)
-      recipe.post_ops.push_back({algorithm::eltwise_linear, 1, c, -1, "add"});
+      spec.post_ops.push_back({algorithm::eltwise_linear, 1, c, -1, "add"});
     else if (node.op == ops::mul)
-      recipe.post_ops.push_back({algorithm::eltwise_linear, c, 0, -1, "mul"});
+      spec.post_ops.push_back({algorithm::eltwise_linear, c, 0, -1, "mul"});
     else if (node.op == ops::sub)
-      recipe.post_ops.push_back({algorithm::eltwise_linear, first ? 1.f : -1.f, first ? -c : c, -1, "sub"});
+      spec.post_ops.push_back({algorithm::eltwise_linear, first ? 1.f : -1.f, first ? -c : c, -1, "sub"});
     else if (node.op == ops::maximum && c == 0)
-      recipe.post_ops.push_back(relu());
+      spec.post_ops.push_back(relu());
     else
       return unsupported(std::string(row.name) +
                          " with a number is not a post-op that keeps NaN and rounding");
@@ -80,91 +80,91 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
     return unsupported(std::string(row.name) + " is not a post-op of the library");
   auto operand = align(operand_of(graph, other, strides_of), node.type.shape);
   if (!operand) return unsupported("its other operand is larger than the result");
-  recipe.post_ops.push_back({alg, 0, 0, static_cast<int>(recipe.operands.size()), std::string(row.name)});
-  recipe.operands.push_back(std::move(*operand));
+  spec.post_ops.push_back({alg, 0, 0, static_cast<int>(spec.operands.size()), std::string(row.name)});
+  spec.operands.push_back(std::move(*operand));
   return {};
 }
 
 // Biases are additions like any other; library.cc finds those that the library takes as its bias argument.
-void add_bias(Recipe& recipe, Operand bias, size_t axis) {
-  const Dims& shape = recipe.output.shape;
+void add_bias(Spec& spec, Operand bias, size_t axis) {
+  const Dims& shape = spec.output.shape;
   Operand o = bias;
   o.shape.assign(shape.size(), Dim(1));
   o.strides.assign(shape.size(), Dim(0));
   o.shape[axis] = bias.shape[0];
   o.strides[axis] = bias.strides[0];
-  recipe.post_ops.push_back({algorithm::binary_add, 0, 0, static_cast<int>(recipe.operands.size()), "add"});
-  recipe.operands.push_back(std::move(o));
+  spec.post_ops.push_back({algorithm::binary_add, 0, 0, static_cast<int>(spec.operands.size()), "add"});
+  spec.operands.push_back(std::move(o));
 }
 
-Status read_convolution(const Graph& graph, const Node& node, const StridesOf& strides_of, Recipe& recipe) {
+Status read_convolution(const Graph& graph, const Node& node, const StridesOf& strides_of, Spec& spec) {
   const bool transposed = attr_as<bool>(node, "transposed");
-  recipe.form = transposed ? Form::deconvolution : Form::convolution;
-  recipe.channels_last = attr_as<std::string>(node, "layout") == "channels_last";
-  recipe.strides = attr_as<Dims>(node, "strides");
-  recipe.low = attr_ints(node, "padding");
-  recipe.high = attr_ints(node, "padding_high");
-  recipe.dilations = attr_ints(node, "dilations");
-  recipe.groups = attr_int(node, "groups");
+  spec.form = transposed ? Form::deconvolution : Form::convolution;
+  spec.channels_last = attr_as<std::string>(node, "layout") == "channels_last";
+  spec.strides = attr_as<Dims>(node, "strides");
+  spec.low = attr_ints(node, "padding");
+  spec.high = attr_ints(node, "padding_high");
+  spec.dilations = attr_ints(node, "dilations");
+  spec.groups = attr_int(node, "groups");
   if (transposed) {
     auto extra = attr_ints(node, "output_padding");
-    for (size_t i = 0; i < extra.size(); ++i) recipe.high[i] -= extra[i];
+    for (size_t i = 0; i < extra.size(); ++i) spec.high[i] -= extra[i];
   }
   const Dims& weights = graph.type(node.inputs[1]).shape;
-  recipe.kernel.assign(weights.begin() + 2, weights.end());
+  spec.kernel.assign(weights.begin() + 2, weights.end());
   for (Dim d : weights)
     if (!d.is_const() || d.value() == 0) return unsupported("its weights have no known size");
   if (node.inputs.size() > 2)
-    add_bias(recipe, operand_of(graph, node.inputs[2], strides_of),
-             recipe.channels_last ? recipe.output.shape.size() - 1 : 1);
+    add_bias(spec, operand_of(graph, node.inputs[2], strides_of),
+             spec.channels_last ? spec.output.shape.size() - 1 : 1);
   return {};
 }
 
-Status read_average(const Graph& graph, const Node& node, Recipe& recipe) {
-  recipe.form = Form::average;
-  recipe.channels_last = attr_as<std::string>(node, "layout") == "channels_last";
+Status read_average(const Graph& graph, const Node& node, Spec& spec) {
+  spec.form = Form::average;
+  spec.channels_last = attr_as<std::string>(node, "layout") == "channels_last";
   if (node.op == ops::avg_pool) {
-    recipe.kernel = attr_as<Dims>(node, "kernel");
-    recipe.strides = attr_as<Dims>(node, "strides");
-    recipe.low = attr_ints(node, "padding");
-    recipe.high = attr_ints(node, "padding_high");
-    recipe.include_pad = attr_as<bool>(node, "count_include_pad");
+    spec.kernel = attr_as<Dims>(node, "kernel");
+    spec.strides = attr_as<Dims>(node, "strides");
+    spec.low = attr_ints(node, "padding");
+    spec.high = attr_ints(node, "padding_high");
+    spec.include_pad = attr_as<bool>(node, "count_include_pad");
     int64_t cells = 1;
-    for (size_t i = 0; i < recipe.kernel.size(); ++i) {
-      cells *= recipe.kernel[i].value();
-      if (recipe.include_pad && recipe.high[i] > recipe.low[i])
+    for (size_t i = 0; i < spec.kernel.size(); ++i) {
+      cells *= spec.kernel[i].value();
+      if (spec.include_pad && spec.high[i] > spec.low[i])
         return unsupported("windows reach past the padding that counts");
     }
     const int64_t divisor = attr_int(node, "divisor");
     if (divisor != 0 && divisor != cells) return unsupported("the library has no divisor of its own");
-    if (divisor != 0) recipe.include_pad = true;
+    if (divisor != 0) spec.include_pad = true;
     return {};
   }
   const Dims& shape = graph.type(node.inputs[0]).shape;
   auto output = attr_ints(node, "output");
   for (size_t i = 0; i < output.size(); ++i) {
-    auto each = graph.dims->divide(shape[i + (recipe.channels_last ? 1 : 2)], Dim(output[i]));
+    auto each = graph.dims->divide(shape[i + (spec.channels_last ? 1 : 2)], Dim(output[i]));
     if (!each) return unsupported("its windows are not equal");
-    recipe.kernel.push_back(*each);
+    spec.kernel.push_back(*each);
   }
-  recipe.strides = recipe.kernel;
-  recipe.low.assign(output.size(), 0);
-  recipe.high = recipe.low;
+  spec.strides = spec.kernel;
+  spec.low.assign(output.size(), 0);
+  spec.high = spec.low;
   return {};
 }
 
 }  // namespace
 
-std::optional<OpId> redone(const Recipe& recipe) {
-  return recipe.post_ops.empty() ? std::nullopt : recipe.post_ops.back().redone;
+std::optional<OpId> redone(const Spec& spec) {
+  return spec.post_ops.empty() ? std::nullopt : spec.post_ops.back().redone;
 }
 
-Recipe without_redone(Recipe recipe) {
-  if (recipe.form == Form::pointwise)
-    recipe.post_ops.back() = {algorithm::eltwise_linear, 1, 0, -1, "copy"};
+Spec without_redone(Spec spec) {
+  if (spec.form == Form::pointwise)
+    spec.post_ops.back() = {algorithm::eltwise_linear, 1, 0, -1, "copy"};
   else
-    recipe.post_ops.pop_back();
-  return recipe;
+    spec.post_ops.pop_back();
+  return spec;
 }
 
 std::optional<PostOp> activation(const Node& node) {
@@ -191,53 +191,52 @@ std::optional<PostOp> activation(const Node& node) {
   }
 }
 
-Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members,
-                           const StridesOf& strides_of) {
+Result<Spec> make_spec(const Graph& graph, std::span<const ValueId> members, const StridesOf& strides_of) {
   const ValueId root = members.front(), last = members.back();
   const Node& node = graph.node(root);
-  Recipe recipe;
-  recipe.name = std::string(op(node.op).name);
+  Spec spec;
+  spec.name = std::string(op(node.op).name);
   const DType dtype = node.type.dtype;
   if (node.op != ops::int_matmul && dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
     return unsupported("the library is not used for " + std::string(name(dtype)));
   for (ValueId i : node.inputs)
     if (graph.type(i).rank() > kLibraryRank) return unsupported("it has more than 6 axes");
-  recipe.output.base = last;
-  recipe.output.dtype = dtype;
-  recipe.output.shape = node.type.shape;
+  spec.output.base = last;
+  spec.output.dtype = dtype;
+  spec.output.shape = node.type.shape;
   auto strides = strides_of(last);
-  recipe.output.strides = strides ? *strides : dense_strides(*graph.dims, node.type.shape);
-  recipe.operands.push_back(operand_of(graph, node.inputs[0], strides_of));
+  spec.output.strides = strides ? *strides : dense_strides(*graph.dims, node.type.shape);
+  spec.operands.push_back(operand_of(graph, node.inputs[0], strides_of));
 
   switch (node.op) {
     case ops::matmul:
-    case ops::int_matmul: recipe.operands.push_back(operand_of(graph, node.inputs[1], strides_of)); break;
+    case ops::int_matmul: spec.operands.push_back(operand_of(graph, node.inputs[1], strides_of)); break;
     case ops::linear: {
       Operand w = operand_of(graph, node.inputs[1], strides_of);
       std::swap(w.shape[0], w.shape[1]);
       std::swap(w.strides[0], w.strides[1]);
-      recipe.operands.push_back(std::move(w));
+      spec.operands.push_back(std::move(w));
       if (node.inputs.size() > 2)
-        add_bias(recipe, operand_of(graph, node.inputs[2], strides_of), recipe.output.shape.size() - 1);
+        add_bias(spec, operand_of(graph, node.inputs[2], strides_of), spec.output.shape.size() - 1);
       break;
     }
     case ops::convolution:
-      recipe.operands.push_back(operand_of(graph, node.inputs[1], strides_of));
-      TENON_TRY(read_convolution(graph, node, strides_of, recipe));
+      spec.operands.push_back(operand_of(graph, node.inputs[1], strides_of));
+      TENON_TRY(read_convolution(graph, node, strides_of, spec));
       break;
     case ops::avg_pool:
-    case ops::adaptive_avg_pool: TENON_TRY(read_average(graph, node, recipe)); break;
+    case ops::adaptive_avg_pool: TENON_TRY(read_average(graph, node, spec)); break;
     case ops::max_pool: return unsupported("the library's max pooling loses NaN");
     default: {
       auto a = activation(node);
       if (!a) return unsupported(std::string(op(node.op).name) + " is no call of the library");
-      recipe.form = Form::pointwise;
-      recipe.post_ops.push_back(*a);
+      spec.form = Form::pointwise;
+      spec.post_ops.push_back(*a);
     }
   }
   for (size_t m = 1; m < members.size(); ++m)
-    TENON_TRY(append(graph, members[m - 1], members[m], strides_of, recipe));
-  return recipe;
+    TENON_TRY(append(graph, members[m - 1], members[m], strides_of, spec));
+  return spec;
 }
 
 }  // namespace tenon::onednn

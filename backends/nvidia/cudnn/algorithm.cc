@@ -1,5 +1,5 @@
-// See choice.h.
-#include "backends/nvidia/cudnn/choice.h"
+// See algorithm.h.
+#include "backends/nvidia/cudnn/algorithm.h"
 
 #include <algorithm>
 
@@ -8,20 +8,21 @@
 namespace tenon::cudnn {
 namespace {
 
-constexpr size_t kMostChoices = 4096;
+constexpr size_t kMostAlgorithms = 4096;
 constexpr size_t kMostPointers = 8;
 
-Recent<const Choice>& kept_choices() {
-  static auto& kept = *new Recent<const Choice>(kMostChoices);  // steps may outlive static destruction
+SingleFlightLru<const Algorithm>& kept_algorithms() {
+  static auto& kept =
+      *new SingleFlightLru<const Algorithm>(kMostAlgorithms);  // steps may outlive static destruction
   return kept;
 }
 
 }  // namespace
 
-Choice::Choice(Handles& handles, std::shared_ptr<const Problem> problem, int64_t alignment)
+Algorithm::Algorithm(Handles& handles, std::shared_ptr<const Problem> problem, int64_t alignment)
     : handles_(handles), problem_(std::move(problem)), operations_(handles.library, alignment) {}
 
-Status Choice::choose(const Handle& handle, int64_t most_workspace) {
+Status Algorithm::choose(const Handle& handle, int64_t most_workspace) {
   TENON_TRY(problem_->describe(operations_));
   for (int64_t id = 1; id <= operations_.tensors(); ++id) ids_.push_back(id);
   TENON_ASSIGN(Descriptor made, operations_.graph(handle.raw()));
@@ -41,18 +42,19 @@ Status Choice::choose(const Handle& handle, int64_t most_workspace) {
   return {};
 }
 
-Result<std::shared_ptr<const Choice>> Choice::of(Handles& handles, std::shared_ptr<const Problem> problem,
-                                                 int64_t alignment, int64_t most_workspace,
-                                                 cuda::CallTarget* target) {
+Result<std::shared_ptr<const Algorithm>> Algorithm::of(Handles& handles,
+                                                       std::shared_ptr<const Problem> problem,
+                                                       int64_t alignment, int64_t most_workspace,
+                                                       cuda::CallTarget* target) {
   const auto entry =
-      kept_choices().at(std::to_string(handles.device.ordinal()) + " " + std::to_string(alignment) + " " +
-                        std::to_string(most_workspace) + " " + problem->key());
+      kept_algorithms().at(std::to_string(handles.device.ordinal()) + " " + std::to_string(alignment) + " " +
+                           std::to_string(most_workspace) + " " + problem->key());
   std::lock_guard lock(entry->mutex);
   if (entry->value) return entry->value;
   const cuda::Current current(handles.device);
   TENON_TRY(current.status());
   const cuda::Relaxed relaxed(handles.device.driver());
-  auto made = std::make_shared<Choice>(handles, std::move(problem), alignment);
+  auto made = std::make_shared<Algorithm>(handles, std::move(problem), alignment);
   if (target) TENON_TRY(made->may_make(*target));
   TENON_ASSIGN(const Handles::Lease handle, handles.lease());
   TENON_TRY(made->choose(*handle, most_workspace));
@@ -60,12 +62,12 @@ Result<std::shared_ptr<const Choice>> Choice::of(Handles& handles, std::shared_p
   return entry->value;
 }
 
-Status Choice::may_make(cuda::CallTarget& target) const {
+Status Algorithm::may_make(cuda::CallTarget& target) const {
   return target.may_make("cuDNN has no plan yet for " + problem_->text() + " of tensors aligned to " +
                          std::to_string(operations_.alignment) + " bytes");
 }
 
-Status Choice::make_plan(const Handle& handle) const {
+Status Algorithm::make_plan(const Handle& handle) const {
   if (plan_of(handle)) return {};
   std::lock_guard lock(making_);
   const cuda::Relaxed relaxed(handles_.device.driver());
@@ -75,7 +77,7 @@ Status Choice::make_plan(const Handle& handle) const {
   return refused;
 }
 
-Result<Choice::Ready> Choice::ready(cuda::CallTarget& target) const {
+Result<Algorithm::Ready> Algorithm::ready(cuda::CallTarget& target) const {
   Handles::Lease handle = handles_.idle();
   if (!handle || !plan_of(*handle)) {
     if (const Status may = may_make(target); may.ok()) {
@@ -96,7 +98,7 @@ Result<Choice::Ready> Choice::ready(cuda::CallTarget& target) const {
   return Ready{std::move(handle), plan};
 }
 
-Status Choice::run(const Ready& ready, const Pointers& p, void* stream) const {
+Status Algorithm::run(const Ready& ready, const Pointers& p, void* stream) const {
   const Library& l = handles_.library;
   const DnnHandle handle = ready.handle->raw();
   TENON_TRY(l.check("cudnnSetStream", l.cudnnSetStream(handle, static_cast<DnnStream>(stream))));
@@ -113,6 +115,6 @@ Status Choice::run(const Ready& ready, const Pointers& p, void* stream) const {
   return l.check("cudnnBackendExecute", l.cudnnBackendExecute(handle, ready.plan, pack.raw()));
 }
 
-void forget_choices() { kept_choices().clear(); }
+void forget_algorithms() { kept_algorithms().clear(); }
 
 }  // namespace tenon::cudnn

@@ -1,6 +1,6 @@
-// Recipe: a group in cuBLASLt's words while sizes are symbols: a product of matrices, activation(alpha * A * B + beta * C + bias),
+// Spec: a group in cuBLASLt's words while sizes are symbols: a product of matrices, activation(alpha * A * B + beta * C + bias),
 // with what the graph has behind the product as epilogue. Operands are read in place: buffer, offset and strides.
-// Tested by tests/unit/backends/cublaslt_recipe_test.cc.
+// Tested by tests/unit/backends/cublaslt_spec_test.cc.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace tenon::cublaslt {
 
 enum class Activation : uint8_t { none, relu, gelu };
 
-struct Recipe {
+struct Spec {
   DType dtype = DType::f32;
   bool tf32 = false;  // may be used; of f32 alone
   // The last two axes of each are those of a matrix, the others of the batch.
@@ -31,7 +31,7 @@ Activation activation_of(const Node& node);
 // Whether the library takes a product's operand as it lies; else it is stored before, densely.
 bool reads_in_place(const Graph& graph, ValueId operand, const StridesOf& strides_of);
 // Members in topological order, the product first. unsupported, with the reason, when the library has no words for them.
-Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members, const StridesOf& strides_of);
+Result<Spec> make_spec(const Graph& graph, std::span<const ValueId> members, const StridesOf& strides_of);
 // " bias gelu" and the like, for people.
 std::string epilogue_text(bool bias, bool added, Activation activation);
 

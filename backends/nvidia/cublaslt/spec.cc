@@ -1,6 +1,6 @@
-// See recipe.h. The library stores matrices by columns; a row-major result is the column-major transpose, and the transpose
+// See spec.h. The library stores matrices by columns; a row-major result is the column-major transpose, and the transpose
 // of A * B is that of B times that of A, so nothing is copied. One axis of each matrix has to be contiguous.
-#include "backends/nvidia/cublaslt/recipe.h"
+#include "backends/nvidia/cublaslt/spec.h"
 
 #include <algorithm>
 
@@ -58,7 +58,7 @@ void swap_matrix(Operand& o) {
 }
 
 // The transpose of everything.
-void turn(Recipe& r) {
+void turn(Spec& r) {
   std::swap(r.a, r.b);
   for (Operand* o : {&r.a, &r.b, &r.result}) swap_matrix(*o);
   if (r.added) swap_matrix(*r.added);
@@ -75,7 +75,7 @@ struct Vectors {
 
 // Adds the value `v`, or takes it away: the bias where it is a vector along N, else C.
 Status add(const Graph& graph, ValueId v, bool minus, const TensorType& result, const StridesOf& strides_of,
-           const Vectors& vectors, Recipe& r) {
+           const Vectors& vectors, Spec& r) {
   Operand given = operand_of(graph, v, strides_of);
   while (given.shape.size() < result.shape.size()) insert_axis(given, 0);
   vectors.widen(given);
@@ -97,7 +97,7 @@ Status add(const Graph& graph, ValueId v, bool minus, const TensorType& result, 
 }
 
 Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& strides_of,
-              const Vectors& vectors, Recipe& r) {
+              const Vectors& vectors, Spec& r) {
   const Node& node = graph.node(v);
   const std::string name(op(node.op).name);
   if (node.type != graph.type(before)) return unsupported("it changes the result's shape or dtype");
@@ -143,12 +143,11 @@ Activation activation_of(const Node& node) {
   return Activation::none;
 }
 
-Result<Recipe> make_recipe(const Graph& graph, std::span<const ValueId> members,
-                           const StridesOf& strides_of) {
+Result<Spec> make_spec(const Graph& graph, std::span<const ValueId> members, const StridesOf& strides_of) {
   const ValueId root = members.front(), last = members.back();
   const Node& node = graph.node(root);
   DimTable& dims = *graph.dims;
-  Recipe r;
+  Spec r;
   r.dtype = node.type.dtype;
   if (!is_product(node)) return unsupported(std::string(op(node.op).name) + " is no call of cuBLASLt");
   if (!is_float(r.dtype)) return unsupported("cuBLASLt is not used for " + std::string(name(r.dtype)));

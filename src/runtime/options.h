@@ -1,0 +1,39 @@
+// What a host gives: tensors, and how a program is made.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/ir/dtype.h"
+#include "src/runtime/backend.h"
+#include "src/runtime/cache.h"
+#include "src/runtime/memory.h"
+
+namespace tenon {
+
+// A tensor of the host: borrowed for the call. Strides in elements; empty: dense row-major.
+struct Tensor {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::span<const int64_t> shape;
+  std::span<const int64_t> strides;
+  DeviceId device = {};
+};
+
+struct ProgramOptions {
+  bool freeze = false;                // params given to make() are constants: packed and folded once
+  Parallel* parallel = nullptr;       // null: default_parallel()
+  int threads = 0;                    // at most this many; 0: as many as `parallel` has
+  DeviceId device = {};               // where inputs and outputs lie, and where it runs
+  std::vector<std::string> backends;  // names in order of preference; empty: all of the device
+  std::vector<std::string> without;   // passes that are left out (src/passes/pipeline.h)
+  int verify = 0;                     // so many runs are also computed by the evaluator, and compared
+  PlanLimits limits = {};
+  SpecializeMode specialize = SpecializeMode::off;
+  Allocator allocator = {};  // of the workspace of runs and of folded constants, on the CPU
+  DeviceGraphs graphs = DeviceGraphs::of_small_kernels;
+  DeviceMemory* device_memory = nullptr;  // of the workspace of runs on another device; null: the driver's
+};
+
+}  // namespace tenon
