@@ -15,7 +15,12 @@ import time
 import uuid
 
 import torch
-import torch._dynamo
+
+from tenon import supported
+
+supported.check(torch.__version__)
+
+import torch._dynamo  # noqa: E402
 from torch._dynamo.backends import registry
 from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
