@@ -12,24 +12,25 @@ import torch
 from torch import nn
 
 import tenon
-from tenon import _abi, door
+from tenon import _abi
+from tenon.torch.runtime import marshal
 
-IN_PYTHON = door.InPython()
-IN_C = door.load()
+IN_PYTHON = marshal.InPython()
+IN_C = marshal.load()
 WAYS = [IN_PYTHON] + ([IN_C] if IN_C.in_c else [])
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: "c" if way.in_c else "ctypes")
 def way(request, monkeypatch):
-    monkeypatch.setattr(door, "chosen", request.param)
+    monkeypatch.setattr(marshal, "chosen", request.param)
     return request.param
 
 
 def test_the_extension_is_used_where_it_was_built():
     """Python's headers come with `./dev build`; without them the ctypes half of this file is all there is."""
-    built = os.path.exists(os.path.join(os.path.dirname(door.__file__), "_lib", "_door.abi3.so"))
+    built = os.path.exists(os.path.join(os.path.dirname(_abi.__file__), "_lib", "_door.abi3.so"))
     assert IN_C.in_c == built
-    code = "import torch; from tenon import door; print(door.chosen.in_c)"
+    code = "import torch; from tenon.torch.runtime import marshal; print(marshal.chosen.in_c)"
     for variable, expected in (("", built), ("ctypes", False)):
         run = subprocess.run([sys.executable, "-c", code], env=os.environ | {"TENON_DOOR": variable}, capture_output=True,
                              text=True)

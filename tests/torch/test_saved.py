@@ -50,8 +50,8 @@ from source import Model, sizes
 def no_compiling(*args, **kwargs):
     raise AssertionError("something was compiled")
 
-import torch._dynamo.convert_frame, tenon.torch_backend
-tenon.torch_backend.compile_graph = no_compiling
+import torch._dynamo.convert_frame, tenon.torch.backend
+tenon.torch.backend.compile_graph = no_compiling
 path, name = sys.argv[1:]
 with torch.no_grad():
     loaded = torch.compiler.load_compiled_function(open(path, "rb"))
@@ -125,7 +125,7 @@ def artifacts(tmp_path, name="plain"):
 
 
 def test_damage_is_told(tmp_path):
-    from tenon.saved import SavedError
+    from tenon.torch.serialization import SavedError
 
     cls, data = artifacts(tmp_path)
     with torch.no_grad():
@@ -143,7 +143,7 @@ def test_damage_is_told(tmp_path):
 
 
 def test_another_version_is_told(tmp_path):
-    from tenon.saved import SavedError
+    from tenon.torch.serialization import SavedError
 
     cls, data = artifacts(tmp_path)
     magic, head, body = data.split(b"\n", 2)
@@ -161,7 +161,7 @@ def test_what_is_saved_is_data(tmp_path):
     _, saved = save(tmp_path, "with_host_steps")
     text = pickle.dumps(function_of(saved))
     words = [argument for _, argument, _ in pickletools.genops(text) if isinstance(argument, str)]
-    assert [w for w in words if w.startswith("tenon")] == ["tenon.saved"] and "_unpickle" in words and "code" not in words
+    assert [w for w in words if w.startswith("tenon")] == ["tenon.torch.serialization"] and "_unpickle" in words and "code" not in words
     data = as_data(saved)
     assert "graph @" in data["parts"][0]["text"] and "step0(" in data["body"]
 
@@ -186,9 +186,9 @@ def test_saved_again_after_loading(tmp_path):
                                    torch.ops.aten.sort.default, operator.floordiv, torch.arange(6).reshape(2, 3).t(),
                                    torch.tensor(2.5), torch.empty(0, 3), torch.tensor([True, False])])
 def test_constants(value):
-    from tenon import saved
+    from tenon.torch import serialization
 
-    back = saved._decode(json.loads(json.dumps(saved._encode(value))))
+    back = serialization._decode(json.loads(json.dumps(serialization._encode(value))))
     if isinstance(value, torch.Tensor):
         assert torch.equal(back, value) and back.stride() == value.stride() and back.dtype == value.dtype
     else:
@@ -196,7 +196,7 @@ def test_constants(value):
 
 
 def test_a_constant_of_another_kind_is_refused():
-    from tenon import saved
+    from tenon.torch import serialization
 
-    with pytest.raises(saved.SavedError, match="a set in its host steps"):
-        saved._encode({1})
+    with pytest.raises(serialization.SavedError, match="a set in its host steps"):
+        serialization._encode({1})

@@ -12,7 +12,8 @@ from torch import nn
 from torch.utils._sympy.functions import ToFloat, TruncToInt
 
 import tenon
-from tenon import symexpr
+from tenon.torch import backend
+from tenon.torch.lowering import sizes
 
 from sample import in_turn
 from test_dynamic import eager_here, guards_with
@@ -185,7 +186,7 @@ def test_three_sizes(name, way):
 
 # --- what is read of the tracer ---
 def here(gm, inputs, **_):
-    return tenon.torch_backend.tenon(gm, inputs)
+    return backend.tenon(gm, inputs)
 
 
 @pytest.mark.parametrize("name", ["position embedding", "pooled twin", "shifted windows", "view by 16", "half as large", "from n", "select",
@@ -213,9 +214,9 @@ def test_facts_stand_in_the_text(library):
 @pytest.mark.parametrize("factor", [0.5, 1.5, 1.0])
 def test_rounded_floats(factor):
     n = sympy.Symbol("n", integer=True, nonnegative=True)
-    got = symexpr.size(TruncToInt(sympy.Float(factor) * ToFloat(n)))
+    got = sizes.size(TruncToInt(sympy.Float(factor) * ToFloat(n)))
     for value in (0, 1, 2, 7, 101, 170, 2**39 - 1):
-        assert eval(symexpr.text(got), {"n": value}) == int(factor * value)
+        assert eval(sizes.text(got), {"n": value}) == int(factor * value)
 
 
 # --- sizes that the text has no words for ---

@@ -10,7 +10,7 @@ from torch.utils._sympy.functions import (BitwiseFn_bitwise_and, BitwiseFn_bitwi
                                          OpaqueUnaryFn_sqrt, PowByNatural, PythonMod, RoundToInt, ToFloat, TruncToInt)
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from tenon import symexpr
+from tenon.torch.lowering import sizes
 
 N, M = sympy.symbols("N M", integer=True, positive=True)
 K = sympy.Symbol("K", integer=True, nonnegative=True)
@@ -25,14 +25,14 @@ EXPRESSIONS = [N, N + 1, 2 * N - M, N * M, -N, N * (M + 1), N**2, FloorDiv(N, 2)
 
 @pytest.mark.parametrize("e", EXPRESSIONS, ids=str)
 def test_text_means_the_same(e):
-    text = symexpr.text(symexpr.size(e))
+    text = sizes.text(sizes.size(e))
     for n in range(1, 7):
         for m in range(1, 7):
             assert eval(text, {"N": n, "M": m, "max": max, "min": min}) == int(e.subs({N: n, M: m})), text
 
 
 def test_identity_is_looked_through():
-    assert symexpr.text(Identity(N + M) * 3) in ("3*(M+N)", "3*(N+M)")
+    assert sizes.text(Identity(N + M) * 3) in ("3*(M+N)", "3*(N+M)")
 
 
 @pytest.fixture
@@ -40,18 +40,18 @@ def tracer():
     env = ShapeEnv()
     for s in (N, M, K):
         env.var_to_range[s] = ValueRanges(0 if s is K else 1, 2**40)
-    with symexpr.tracer(env):
+    with sizes.tracer(env):
         yield env
 
 
 @pytest.mark.parametrize("to_int, of_float", [(TruncToInt, int), (FloorToInt, math.floor), (CeilToInt, math.ceil)])
 def test_rounded_products_are_those_of_floats(to_int, of_float, tracer):
-    sizes = [*range(1500), 2**20 - 1, 5**12, 10**9, 7 * 10**10]
+    values = [*range(1500), 2**20 - 1, 5**12, 10**9, 7 * 10**10]
     for c in [k / 100 for k in range(1, 300, 2)] + [k / 10 for k in range(1, 30)] + [1 / 3, 2 / 3, 1 / 7, math.pi]:
-        written = symexpr.size(to_int(c * ToFloat(K)))
-        python = symexpr.python(written.expr) if isinstance(written, symexpr.Opaque) else symexpr.text(written)
+        written = sizes.size(to_int(c * ToFloat(K)))
+        python = sizes.python(written.expr) if isinstance(written, sizes.Opaque) else sizes.text(written)
         written = eval(f"lambda K: {python}", {"math": math})
-        for n in sizes:
+        for n in values:
             assert written(n) == of_float(c * n), (python, c, n)
 
 
@@ -76,38 +76,38 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_sizes_are_computed_by_python(name, tracer):
     e, function = OTHERS[name]
-    written, values = symexpr.size(e), symexpr.opaque(tracer)
-    names = symexpr.symbols(written)
-    assert names & set(values) and symexpr.plain(written) == e and symexpr.size(e) == written
-    limits = symexpr.ranges(tracer, names)
-    low, high = symexpr.range_of(written, limits)
+    written, values = sizes.size(e), sizes.opaque(tracer)
+    names = sizes.symbols(written)
+    assert names & set(values) and sizes.plain(written) == e and sizes.size(e) == written
+    limits = sizes.ranges(tracer, names)
+    low, high = sizes.range_of(written, limits)
     for n in range(1, 9):
         for m in range(1, 9):
             given = {"N": n, "M": m}
-            given |= {name: eval(symexpr.python(o.expr), {"math": math}, given) for name, o in values.items()}
-            assert eval(symexpr.text(written), given) == function(n, m)
+            given |= {name: eval(sizes.python(o.expr), {"math": math}, given) for name, o in values.items()}
+            assert eval(sizes.text(written), given) == function(n, m)
             assert all(limits[s][0] <= given[s] <= limits[s][1] for s in names & set(values))
             assert low <= function(n, m) <= high
 
 
 def test_a_size_that_python_cannot_say(tracer):
     for e in (N / 2, sympy.sin(N), sympy.zeta(N), sympy.Float(0.5)):
-        with pytest.raises(symexpr.Unsupported):
-            symexpr.text(symexpr.size(e))
+        with pytest.raises(sizes.Unsupported):
+            sizes.text(sizes.size(e))
 
 
 @pytest.mark.parametrize("e", [N / 2, sympy.sqrt(N), sympy.sin(N), N**20, sympy.Rational(1, 2) * N * M,
                                CeilToInt(FloatTrueDiv(ToFloat(N), sympy.Float(2.7))), FloorToInt(0.7 * ToFloat(N)), CeilToInt(ToFloat(N) * ToFloat(M)),
                                CeilToInt(FloatTrueDiv(ToFloat(N), sympy.Float(1 / 3))), TruncToInt(ToFloat(N) - 1.5)])
 def test_not_a_size(e):
-    with pytest.raises(symexpr.Unsupported):
-        symexpr.text(symexpr.size(e))
+    with pytest.raises(sizes.Unsupported):
+        sizes.text(sizes.size(e))
 
 
 def test_strides():
-    assert symexpr.dense_strides((2, 3, 4)) == (12, 4, 1) and symexpr.dense_strides(()) == ()
-    assert symexpr.is_dense((1, 4, 1), (77, 1, 55)) and not symexpr.is_dense((2, 3), (1, 2))
-    assert symexpr.is_dense((0, 3), (99, 7)) and symexpr.is_dense((N, M), (M, 1))
-    assert symexpr.normal_strides((1, 3, 4), (100, 1, 3)) == (12, 1, 3)
-    assert symexpr.overlaps((3, 4), (0, 1)) and not symexpr.overlaps((3, 4), (9, 1)) and not symexpr.overlaps((2, 0, 3), (0, 3, 1))
-    assert symexpr.overlaps((3, 2), (1, 1)) and not symexpr.overlaps((1, 4), (0, 1))
+    assert sizes.dense_strides((2, 3, 4)) == (12, 4, 1) and sizes.dense_strides(()) == ()
+    assert sizes.is_dense((1, 4, 1), (77, 1, 55)) and not sizes.is_dense((2, 3), (1, 2))
+    assert sizes.is_dense((0, 3), (99, 7)) and sizes.is_dense((N, M), (M, 1))
+    assert sizes.normal_strides((1, 3, 4), (100, 1, 3)) == (12, 1, 3)
+    assert sizes.overlaps((3, 4), (0, 1)) and not sizes.overlaps((3, 4), (9, 1)) and not sizes.overlaps((2, 0, 3), (0, 3, 1))
+    assert sizes.overlaps((3, 2), (1, 1)) and not sizes.overlaps((1, 4), (0, 1))

@@ -166,23 +166,5 @@ class Report:
         return "\n".join(lines + [str(r) for r in self.records])
 
 
-def explain(model, args, kwargs, tenon_options):
-    import torch
-    from torch._dynamo.utils import counters
-
-    from . import torch_backend
-
-    records = []
-
-    def collector(gm, example_inputs):
-        return torch_backend.compile_graph(gm, example_inputs, torch_backend.Options.parse(tenon_options), records)
-
-    model = getattr(model, "_orig_mod", model)
-    before = collections.Counter(counters["graph_break"])
-    result = torch.compile(model, backend=collector)(*args, **kwargs)
-    breaks = dict(collections.Counter(counters["graph_break"]) - before)
-    return Report(records, breaks, 0, result)
-
-
 def clock():
     return time.perf_counter()

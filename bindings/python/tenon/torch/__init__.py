@@ -1,0 +1,1 @@
+"""Tenon in PyTorch: torch.compile(model, backend="tenon"). The backend is in backend.py, its work in compile.py."""

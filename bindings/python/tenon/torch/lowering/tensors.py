@@ -1,0 +1,50 @@
+"""What a tensor of PyTorch is to the graph text: its dtype, its device, or the sentence why it stays in PyTorch.
+
+Tested by tests/torch/test_lower.py and test_dtypes.py.
+"""
+
+import torch
+
+from .sizes import Unsupported
+
+DTYPES = {
+    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
+    torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool",
+    torch.float8_e4m3fn: "f8e4m3fn", torch.float8_e5m2: "f8e5m2",
+}
+
+
+def dtype_of(dtype):
+    if dtype not in DTYPES:
+        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')} is not one of Tenon's")
+    return DTYPES[dtype]
+
+
+CPU = torch.device("cpu")
+
+
+def why_not(fake, device=CPU):
+    """The sentence why a tensor cannot enter or leave Tenon, or None. device: of the graph."""
+    if fake.layout != torch.strided:
+        return f"a tensor of layout {str(fake.layout).removeprefix('torch.')}"
+    if not same_device(fake.device, device):
+        return f"a tensor on {fake.device}" + (f" in a graph on {device}" if device != CPU else "")
+    if fake.is_quantized:
+        return "a quantized tensor"
+    if fake.is_conj() or fake.is_neg():
+        return "a lazily conjugated or negated tensor"
+    if fake.dtype not in DTYPES:
+        return f"a tensor of dtype {str(fake.dtype).removeprefix('torch.')}, which is not one of Tenon's"
+    if fake.dim() > 16:
+        return "a tensor of more than 16 axes"
+    return None
+
+
+def same_device(device, of_graph):
+    """Whether `device`, which may lack a number, is the graph's."""
+    return device.type == of_graph.type and device.index in (None, of_graph.index)
+
+
+def is_moved(fake, device):
+    """Whether a tensor of the host is a number that PyTorch would take for one on the device: it is copied there."""
+    return device != CPU and fake.device == CPU and fake.dim() == 0

@@ -1,0 +1,151 @@
+"""Rows of linear algebra on small matrices, step by step over all matrices of a batch at once, and of what unpacks a
+factorization. How rows are written: row.py.
+
+Tested by tests/torch/test_lower.py.
+"""
+
+from ..lowering import sizes
+from ..lowering.sizes import Unsupported, broadcast
+from .row import row
+
+_MOST_SUBSTITUTED, _MOST_ELIMINATED, _MOST_SWAPPED = 8, 5, 16  # rows of matrices: steps that are written out
+
+
+def _checked(x, most, *sizes):
+    if x.dtype not in ("f32", "f64"):
+        raise Unsupported(f"linear algebra of {x.dtype}")
+    if not all(isinstance(n, int) and n <= most for n in sizes):
+        raise Unsupported("linear algebra of matrices that are not small")
+
+
+# --- triangular systems -----------------------------------------------------------------------------------------------
+def _substituted(e, a, b, upper, unit):
+    """x of a x = b by substitution; both of the same batch."""
+    n, axis = a.shape[-1], b.rank - 2
+    part = lambda v, i, j: e.slice(e.slice(v, v.rank - 2, i, i + 1), v.rank - 1, j, j + 1)
+    found = {}
+    for i in reversed(range(n)) if upper else range(n):
+        total = e.slice(b, axis, i, i + 1)
+        for j, x in found.items():
+            total = e.map("sub", total, e.map("mul", part(a, i, j), x))
+        found[i] = total if unit else e.map("div", total, part(a, i, i))
+    return e.concat([found[i] for i in range(n)], axis)
+
+
+def _solved(e, a, b, upper, unit):
+    _checked(a, _MOST_SUBSTITUTED, a.shape[-1])
+    if sizes.is_empty(a.shape) or sizes.is_empty(b.shape):
+        raise Unsupported("a system of no equations")
+    batch = broadcast(a.shape[:-2], b.shape[:-2])
+    return _substituted(e, e.expand(a, batch + a.shape[-2:]), e.expand(b, batch + b.shape[-2:]), upper, unit)
+
+
+@row("linalg_solve_triangular")
+def _(e, a, b, upper, left=True, unitriangular=False):
+    if left:
+        return _solved(e, a, b, upper, unitriangular)
+    turn = lambda v: e.swap(v, -1, -2)
+    return turn(_solved(e, turn(a), turn(b), not upper, unitriangular))
+
+
+@row("triangular_solve")
+def _(e, b, a, upper=True, transpose=False, unitriangular=False):
+    batch = broadcast(a.shape[:-2], b.shape[:-2])
+    matrix = e.swap(a, -1, -2) if transpose else a
+    return _solved(e, matrix, b, upper != transpose, unitriangular), e.expand(a, batch + a.shape[-2:])
+
+
+# --- determinants -----------------------------------------------------------------------------------------------------
+def _diagonal(e, a):
+    """(the diagonal of U in P L U = a, by elimination with the largest pivot of each column; whether rows were exchanged an
+    odd number of times), as numbers of each matrix of the batch."""
+    n, batch = a.shape[-1], a.shape[:-2]
+    element = lambda i, j: e.reshape(e.slice(e.slice(a, a.rank - 2, i, i + 1), a.rank - 1, j, j + 1), batch)
+    rows = [[element(i, j) for j in range(n)] for i in range(n)]
+    odd = e.full(False, "bool", batch)
+    for k in range(n - 1):
+        best = e.map("abs", rows[k][k])
+        swapped = None
+        for i in range(k + 1, n):  # the pivot's row comes up to row k: a larger one takes its place
+            size = e.map("abs", rows[i][k])
+            larger = e.map("gt", size, best)
+            best = e.map("where", larger, size, best)
+            for j in range(k, n):
+                up, down = rows[i][j], rows[k][j]
+                rows[k][j], rows[i][j] = e.map("where", larger, up, down), e.map("where", larger, down, up)
+            swapped = larger if swapped is None else e.map("logical_xor", swapped, larger)
+        odd = e.map("logical_xor", odd, swapped)
+        none = e.map("eq", rows[k][k], e.scalar_like(best, 0.0))
+        for i in range(k + 1, n):
+            share = e.map("div", rows[i][k], e.map("where", none, e.scalar_like(best, 1.0), rows[k][k]))
+            for j in range(k + 1, n):
+                rows[i][j] = e.map("sub", rows[i][j], e.map("mul", share, rows[k][j]))
+    return [rows[k][k] for k in range(n)], odd
+
+
+def _signed(e, odd, v):
+    return e.map("where", odd, e.map("neg", v), v)
+
+
+def _determinant_of(e, a, results):
+    if any(e.used(i) for i in results):
+        raise Unsupported("a determinant with its factorization")
+    _checked(a, _MOST_ELIMINATED, a.shape[-1])
+    if sizes.is_empty(a.shape[:-2]):
+        raise Unsupported("determinants of no matrices")
+    if a.shape[-1] == 0:
+        return [], e.full(False, "bool", a.shape[:-2])
+    return _diagonal(e, a)
+
+
+@row("_linalg_det")
+def _(e, a):
+    diagonal, odd = _determinant_of(e, a, (1, 2))
+    product = e.full(1.0, a.dtype, a.shape[:-2])
+    for v in diagonal:
+        product = e.map("mul", product, v)
+    return _signed(e, odd, product), None, None
+
+
+@row("_linalg_slogdet")
+def _(e, a):
+    diagonal, odd = _determinant_of(e, a, (2, 3))
+    sign, logarithm = e.full(1.0, a.dtype, a.shape[:-2]), e.full(0.0, a.dtype, a.shape[:-2])
+    for v in diagonal:
+        sign = e.map("mul", sign, e.map("sign", v))
+        logarithm = e.map("add", logarithm, e.map("log", e.map("abs", v)))
+    return _signed(e, odd, sign), logarithm, None, None
+
+
+# --- factorizations ---------------------------------------------------------------------------------------------------
+@row("lu_unpack")
+def _(e, data, pivots, unpack_data=True, unpack_pivots=True):
+    rows, columns = data.shape[-2:]
+    lead = data.shape[:-2]
+    lower = upper = order = None
+    if unpack_data and (e.used(1) or e.used(2)):
+        if sizes.is_empty(data.shape) or not isinstance(rows, int) or not isinstance(columns, int):
+            raise Unsupported("lu_unpack of nothing, or of symbolic sizes")
+        both = min(rows, columns)
+        at = lambda shape: (e.iota(shape, axis=0), e.iota(shape, axis=1))
+        zero = e.scalar_like(data, 0)
+        i, j = at((rows, both))
+        left = e.slice(data, data.rank - 1, 0, both)
+        lower = e.map("where", e.map("gt", i, j), left, e.map("where", e.map("eq", i, j), e.scalar_like(data, 1), zero))
+        i, j = at((both, columns))
+        upper = e.map("where", e.map("le", i, j), e.slice(data, data.rank - 2, 0, both), zero)
+    if unpack_pivots and e.used(0):
+        steps = pivots.shape[-1]
+        if not isinstance(rows, int) or not isinstance(steps, int) or steps > _MOST_SWAPPED or sizes.is_empty(data.shape):
+            raise Unsupported("lu_unpack of many pivots")
+        places, number = e.iota([rows]), (lambda n: e.full(n, "i64"))
+        here = e.expand(places, lead + (rows,))
+        for k in range(steps):  # exchanges the places k and the pivot
+            pivot = e.map("sub", e.cast(e.slice(pivots, pivots.rank - 1, k, k + 1), "i64"), number(1))
+            to = e.map("eq", places, e.map("index_in", pivot, number(rows)))
+            there = e.reduce("sum", e.map("where", to, here, number(0)), [here.rank - 1], True)
+            now = e.slice(here, here.rank - 1, k, k + 1)
+            here = e.map("where", e.map("eq", places, number(k)), there, e.map("where", to, now, here))
+        order = e.map("eq", e.reshape(here, lead + (1, rows)), e.reshape(places, (rows, 1)))
+        order = e.cast(order, data.dtype)
+    return order, lower, upper

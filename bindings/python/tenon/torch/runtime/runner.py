@@ -1,0 +1,122 @@
+"""The compiled function: codegen.py writes its text, and here it becomes a Python function, called with one list of arguments.
+
+A call runs programs and the host steps between them, and copies mutated inputs back at the end. A program's step
+(marshal.py) fills the DLTensors of a frame (frames.py) and allocates outputs with PyTorch's own strides.
+Tested by tests/torch/test_aot_semantics.py.
+"""
+
+import functools
+import math
+
+import torch
+
+from . import marshal
+from .frames import Pool, Refusing
+from .packing import Packings, packed_together
+from .refusal import Refused, Rescue, fixed
+
+
+def to_device(scalar, device):
+    """A copy on the device, as of now also for a capture, which may not read the host's memory."""
+    return torch.full((), scalar.item(), dtype=scalar.dtype, device=device)
+
+
+def lies_at(t, offset):
+    """Refuses an input that lies elsewhere in its memory than the one that was traced."""
+    if t.storage_offset() != offset:
+        raise Refused("as_strided by an offset into memory, of an input that starts elsewhere in it than the traced one")
+
+
+def view_of(root, size, stride, offset):
+    return root.as_strided(size, stride, root.storage_offset() + offset)
+
+
+class Compiled:
+    """A boxed function as others see it, without holding it."""
+
+    def __init__(self, body, constants, rescues, pool, indices, uses):
+        """rescues: text and constants of one for each segment; indices: the arguments that are packed into programs."""
+        self.others = []  # of functions that differ in what they pack
+        self.body, self.constants, self.rescues, self.pool, self.indices, self.uses = body, constants, rescues, pool, indices, uses
+
+    @property
+    def source(self):
+        return whole(self.body, bool(self.indices))
+
+    def calls(self):
+        return self.own_calls() + sum(other.calls() for other in self.others)
+
+    def own_calls(self):
+        """How often it ran: every frame counts its own calls."""
+        return self.pool.calls + sum(frame.words[self.pool.layout.calls] for frame in list(self.pool.free))
+
+    def programs(self):
+        return [use.program for use in self.uses]
+
+    def move(self, found):
+        """To other programs: (program, values of its symbols) per use. Nothing happens if they are not packed together,
+        or depend on a size that this function does not tell its programs."""
+        uses = [Use(*pair, use.template) for pair, use in zip(found, self.uses)]
+        told = [{str(v) for v in use.symbols} for use in self.uses]
+        together, frozen = packed_together(uses)
+        if not together or any(not isinstance(v, int) and str(v) not in t for use, t in zip(uses, told) for v in use.symbols):
+            return
+        if frozen:
+            frozen.pools.add(self.pool)
+        self.pool.move(self.pool.layout.with_programs(found, frozen).bind())
+        self.uses = uses
+
+
+class Use:
+    """A program in the place of a segment, whose template is `template`. symbols: the value of each of its symbols;
+    frozen: input nodes that are packed into it -> their tensors, at the input numbers `numbers`."""
+
+    def __init__(self, program, symbols, template, frozen=None, numbers=()):
+        self.program, self.symbols, self.template = program, symbols, template
+        self.frozen, self.numbers = frozen or {}, numbers
+
+    def of(self, program):
+        return Use(program, self.symbols, self.template)
+
+
+def whole(body, packed):
+    """The text of the function. packed: whether parameters have to be looked at. An interrupt may come after any call: a frame
+    that was taken by then and not yet given a name is gone, and nobody waits for it; one that is in `busy` has its name, and
+    the first call of `finally` takes it out."""
+    run = ["run = frame"]
+    if packed:
+        run = ["busy.add(frame)", "run = frame",
+               "try:",
+               "    while not current(args, params, frame.frozen.expected):",
+               "        busy.discard(frame)",
+               "        if other := turn(args, frame):",
+               "            break",
+               "        frame.frozen.refresh(args, indices, params)",
+               "        busy.add(frame)",
+               "except Exception as error:  # they cannot be packed",
+               "    run = Refusing(frame, error)",
+               "if other:",
+               "    return other(args)"]
+    take = ["frame = other = None" if packed else "frame = None",
+            "try:", "    try:", "        frame = take()", "    except IndexError:", "        frame = make()",
+            *("    " + line for line in run)]
+    give = ["finally:", "    if frame is not None:", *["        busy.discard(frame)"] * packed, "        give(frame)"]
+    return "\n".join(["def call(args):", *("    " + line for line in take), body, *("    " + line for line in give)]) + "\n"
+
+
+def assemble(body, constants, rescues, name, refused, layout, indices, uses, plain=None):
+    """-> (boxed function, Compiled). refused: as in codegen.build; plain: as in Packings."""
+    pool = Pool(layout.bind())
+    if layout.frozen:
+        layout.frozen.pools.add(pool)
+    scope = dict(constants, math=math, take=pool.free.pop, give=pool.free.append, make=pool.make, busy=pool.busy, Refusing=Refusing,
+                 pointer=marshal.chosen.pointer, empty=marshal.empty_on(layout.device), fixed=fixed,
+                 to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices, params=marshal.chosen.plan(indices), current=marshal.chosen.current,
+                 **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)})
+    compiled = Compiled(body, constants, rescues, pool, indices, uses)
+    if indices:
+        scope["turn"] = Packings(compiled, functools.partial(assemble, body, constants, rescues, name, refused), plain).turn
+    exec(compile(whole(body, bool(indices)), f"<tenon {name}>", "exec"), scope)
+    call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function
+    call._boxed_call = True
+    return call, compiled
