@@ -48,9 +48,9 @@ case("expand to a guarded size", lambda x, y: (x[:, :, None].expand(-1, -1, y.sh
      [(t(2, n), t(n)) for n in (5, 6, 9)])
 case("expand to a half", lambda x, y: y[:, None].expand(-1, x.shape[1] // 2) * x[:, : y.shape[0] // 3].sum(),
      [(t(2, n), t(3 * n)) for n in ODD])
-case("rounded twin", lambda x, y: x[:, : x.shape[1] // 8] * y, [(t(2, n, 3), t(2, n // 8, 3)) for n in (64, 65, 79)])
-case("pooled twin", lambda x, y: F.avg_pool2d(x, 2) + y, [(t(2, 3, n, n + 1), t(2, 3, n // 2, (n + 1) // 2)) for n in (8, 9, 12)])
-case("joined twin", lambda x, y: torch.cat([F.max_pool2d(x, 2), y], 1), [(t(2, 3, n, n + 1), t(2, 3, n // 2, (n + 1) // 2)) for n in (8, 9, 12)])
+case("rounded counterpart", lambda x, y: x[:, : x.shape[1] // 8] * y, [(t(2, n, 3), t(2, n // 8, 3)) for n in (64, 65, 79)])
+case("pooled counterpart", lambda x, y: F.avg_pool2d(x, 2) + y, [(t(2, 3, n, n + 1), t(2, 3, n // 2, (n + 1) // 2)) for n in (8, 9, 12)])
+case("joined counterpart", lambda x, y: torch.cat([F.max_pool2d(x, 2), y], 1), [(t(2, 3, n, n + 1), t(2, 3, n // 2, (n + 1) // 2)) for n in (8, 9, 12)])
 case("matmul of a half", lambda x, y: x[:, : x.shape[1] // 2] @ y, [(t(2, a), t(a // 2, 3)) for a in ODD])
 def attend(q, k, v):
     q, k, v = (x.reshape(1, 2, -1, 8) for x in (q, k, v))  # heads of a constant size
@@ -189,7 +189,7 @@ def here(gm, inputs, **_):
     return backend.tenon(gm, inputs)
 
 
-@pytest.mark.parametrize("name", ["position embedding", "pooled twin", "shifted windows", "view by 16", "half as large", "from n", "select",
+@pytest.mark.parametrize("name", ["position embedding", "pooled counterpart", "shifted windows", "view by 16", "half as large", "from n", "select",
                                   "select from the end", "roll", "diagonal", "every nth", "adaptive, odd", "a ratio of sizes"])
 def test_no_guard_is_ours(name):
     function, calls = CASES[name]

@@ -112,7 +112,7 @@ def compile_graph(gm, example_inputs, options, records=None):
     if saving:
         from . import serialization
 
-        return serialization.Saved(compiled)
+        return serialization.SerializedFunction(compiled)
     return overlap.guarded(compiled, gm, own, example_inputs, written, refusal.of_calls(noted[-1], options.fallback))
 
 
@@ -165,7 +165,7 @@ def _savable(function, options, record):
 
     if record.compiled is None:
         why = record.fallbacks[0][2] if record.fallbacks else "the graph runs in PyTorch"
-        raise serialization.SavedError(f"tenon: a graph that runs in PyTorch cannot be saved: {why}")
+        raise serialization.SerializationError(f"tenon: a graph that runs in PyTorch cannot be saved: {why}")
     if options.freeze and record.parameters:
         return serialization.Function(data=serialization.dump(record.compiled, options, record, record.parameters))
     return serialization.Function(function, record.compiled, options)

@@ -5,7 +5,7 @@ graph texts, host steps, the layout of a frame and the constants, no code object
 it stands in an envelope that says format, versions and checksum, and these are checked before anything is unpickled.
 Programs are made when a function is loaded, or at its first call if parameters are packed into them: aot_compile shows
 a backend no real tensor.
-Tested by tests/torch/test_saved.py.
+Tested by tests/torch/test_serialization.py.
 """
 
 import base64
@@ -27,11 +27,11 @@ FORMAT = 5  # of the envelope and of what is in it
 _MAGIC = b"tenon saved function\n"
 
 
-class SavedError(RuntimeError):
+class SerializationError(RuntimeError):
     """A function that cannot be saved, or a file that cannot be loaded; the message says why."""
 
 
-class Saved(SerializableCallable):
+class SerializedFunction(SerializableCallable):
     """What aot_compile gets from the backend: `function`, which AOTAutograd made around ours."""
 
     def __init__(self, function):
@@ -57,15 +57,15 @@ class Saved(SerializableCallable):
             if magic != _MAGIC or not newline or not isinstance(said, dict):
                 raise ValueError
         except ValueError:
-            raise SavedError("tenon: not a saved function, or a damaged one") from None
+            raise SerializationError("tenon: not a saved function, or a damaged one") from None
         here = _head(body)
         for key in ("format", "torch"):
             if said.get(key) != here[key]:
-                raise SavedError(f"tenon: saved by Tenon {said.get('tenon')} in format {said.get('format')} under PyTorch "
+                raise SerializationError(f"tenon: saved by Tenon {said.get('tenon')} in format {said.get('format')} under PyTorch "
                                  f"{said.get('torch')}; this is Tenon {here['tenon']}, format {here['format']}, PyTorch "
                                  f"{here['torch']}: save it again")
         if said.get("sha256") != here["sha256"]:
-            raise SavedError("tenon: the saved function is damaged: its checksum does not fit")
+            raise SerializationError("tenon: the saved function is damaged: its checksum does not fit")
         return cls(BundledAOTAutogradSerializableCallable.deserialize_compile_artifacts(body))
 
 
@@ -154,7 +154,7 @@ def dump(compiled, options, record, pack=()):
 def _load(data, args, refused):
     """-> (boxed function, Compiled). args: of the first call, where parameters are packed; refused: as in codegen.build."""
     if any(args[i].is_inference() for i in data["indices"]):
-        raise SavedError("tenon: parameters made under inference_mode have no version, so they cannot be packed")
+        raise SerializationError("tenon: parameters made under inference_mode have no version, so they cannot be packed")
     layout, packed, left = frames.Layout(data["device"]), [], iter(data["indices"])
     layout.words, layout.pointers = data["words"], [tuple(p) for p in data["pointers"]]
     for part in data["parts"]:
@@ -199,7 +199,7 @@ def _encode(value):
         storage = value.detach().contiguous().clone().untyped_storage()
         content = base64.b64encode(bytes(storage)).decode()
         return ["tensor", _encode(value.dtype), list(value.shape), list(value.stride()), content]
-    raise SavedError(f"tenon: a function with a {type(value).__name__} in its host steps cannot be saved")
+    raise SerializationError(f"tenon: a function with a {type(value).__name__} in its host steps cannot be saved")
 
 
 def _decode(value):

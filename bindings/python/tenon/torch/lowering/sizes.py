@@ -6,7 +6,7 @@ found out of them, its ShapeEnv, is read as well: ranges, and the guards that ho
 
 The graph text has sums, products, quotients, remainders, max and min. What else stands in a size, as int(0.7*n) or n & ~3, becomes
 an Opaque: a symbol of the text whose value the host computes, for a call, from the sizes that it is made of.
-Tested by tests/torch/test_symexpr.py, test_sizes.py and test_aot_semantics.py.
+Tested by tests/torch/test_size_text.py, test_sizes.py and test_aot_semantics.py.
 """
 
 import ast

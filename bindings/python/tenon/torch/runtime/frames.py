@@ -101,7 +101,7 @@ class Part(NamedTuple):
 
 
 class Frame:
-    """One call's block of words. `at` is the frame for the door; `steps` run the programs, which are packed with `frozen`."""
+    """One call's block of words. `at` is the frame for marshal.py; `steps` run the programs, which are packed with `frozen`."""
 
     __slots__ = ("block", "words", "at", "steps", "frozen")
 

@@ -1,4 +1,4 @@
-"""The steps of a call that are done once per tensor: in C (_lib/_door.abi3.so, from door.c) or, where that cannot be
+"""The steps of a call that are done once per tensor: in C (_lib/_marshal.abi3.so, from marshal.c) or, where that cannot be
 loaded, in Python over ctypes. the functions that codegen.py writes call them; both ways have the same functions:
 
 at(frame) is what the others take as `at`. pointer(at, w, rank, tensor) writes a tensor's address into word w of the frame,
@@ -11,7 +11,7 @@ runs on PyTorch's current stream. state(args, plan) tells address and
 version of the tensors args[i]; current(args, plan, state), whether they still are these. apart(args, plan): whether the first
 of these tensors, as many as the first number of the plan says, share no memory with another one; a tensor that has none of
 its own to look at counts as apart. `in_c` says which.
-TENON_DOOR=ctypes chooses ctypes. Tested by tests/torch/test_door.py.
+TENON_MARSHAL=ctypes chooses ctypes. Tested by tests/torch/test_marshal.py.
 """
 
 import ctypes
@@ -137,15 +137,15 @@ class InPython:
 
 
 def load():
-    if os.environ.get("TENON_DOOR") == "ctypes":
+    if os.environ.get("TENON_MARSHAL") == "ctypes":
         return InPython()
     try:
-        from ..._lib import _door
+        from ..._lib import _marshal
 
-        _door.open(torch.Tensor.__dlpack_c_exchange_api__)
+        _marshal.open(torch.Tensor.__dlpack_c_exchange_api__)
     except (ImportError, AttributeError, ValueError):  # not built, or a PyTorch without the table
         return InPython()
-    return InC(_door)
+    return InC(_marshal)
 
 
 chosen = load()

@@ -125,7 +125,7 @@ def artifacts(tmp_path, name="plain"):
 
 
 def test_damage_is_told(tmp_path):
-    from tenon.torch.serialization import SavedError
+    from tenon.torch.serialization import SerializationError
 
     cls, data = artifacts(tmp_path)
     with torch.no_grad():
@@ -135,21 +135,21 @@ def test_damage_is_told(tmp_path):
     for at in (0, 5, start, (start + len(data)) // 2, len(data) - 1):
         bad = bytearray(data)
         bad[at] ^= 1
-        with pytest.raises(SavedError, match="damaged"):
+        with pytest.raises(SerializationError, match="damaged"):
             cls.deserialize_compile_artifacts(bytes(bad))
     for bad in (b"", data[:10], data[:start], data[:-1], data + b"x"):
-        with pytest.raises(SavedError, match="damaged"):
+        with pytest.raises(SerializationError, match="damaged"):
             cls.deserialize_compile_artifacts(bad)
 
 
 def test_another_version_is_told(tmp_path):
-    from tenon.torch.serialization import SavedError
+    from tenon.torch.serialization import SerializationError
 
     cls, data = artifacts(tmp_path)
     magic, head, body = data.split(b"\n", 2)
     for key, value in (("format", 1), ("torch", "2.99.0")):
         other = json.dumps(json.loads(head) | {key: value, "tenon": "9.8.7"}).encode()
-        with pytest.raises(SavedError, match=f"saved by Tenon 9.8.7 .*{value}.*; this is Tenon .*: save it again"):
+        with pytest.raises(SerializationError, match=f"saved by Tenon 9.8.7 .*{value}.*; this is Tenon .*: save it again"):
             cls.deserialize_compile_artifacts(b"\n".join([magic, other, body]))
 
 
@@ -198,5 +198,5 @@ def test_constants(value):
 def test_a_constant_of_another_kind_is_refused():
     from tenon.torch import serialization
 
-    with pytest.raises(serialization.SavedError, match="a set in its host steps"):
+    with pytest.raises(serialization.SerializationError, match="a set in its host steps"):
         serialization._encode({1})

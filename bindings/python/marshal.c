@@ -1,9 +1,9 @@
-/* The module tenon._lib._door: what a call of a compiled function does per tensor, in C instead of ctypes.
+/* The module tenon._lib._marshal: what a call of a compiled function does per tensor, in C instead of ctypes.
  *
  * Tensors are read through torch.Tensor.__dlpack_c_exchange_api__, a table of C functions (DLPack 1.3), so neither PyTorch's
  * headers nor its version matter, and Python's stable ABI makes one file serve every Python from 3.10 on. Words are the
- * int64 of a frame (runner.py); plans are bytes of int64. Every function checks its arguments' kinds and bounds and raises.
- * bindings/python/tenon/door.py has the same functions in Python. Tested by tests/torch/ with both.
+ * int64 of a frame (frames.py); plans are bytes of int64. Every function checks its arguments' kinds and bounds and raises.
+ * bindings/python/tenon/torch/runtime/marshal.py has the same functions in Python. Tested by tests/torch/ with both.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030a0000
@@ -450,9 +450,9 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "_door", NULL, -1, methods, NULL, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "_marshal", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__door(void) {
+PyMODINIT_FUNC PyInit__marshal(void) {
   version_name = PyUnicode_InternFromString("_version");
   return version_name ? PyModule_Create(&module) : NULL;
 }

@@ -28,11 +28,11 @@ def way(request, monkeypatch):
 
 def test_the_extension_is_used_where_it_was_built():
     """Python's headers come with `./dev build`; without them the ctypes half of this file is all there is."""
-    built = os.path.exists(os.path.join(os.path.dirname(_abi.__file__), "_lib", "_door.abi3.so"))
+    built = os.path.exists(os.path.join(os.path.dirname(_abi.__file__), "_lib", "_marshal.abi3.so"))
     assert IN_C.in_c == built
     code = "import torch; from tenon.torch.runtime import marshal; print(marshal.chosen.in_c)"
     for variable, expected in (("", built), ("ctypes", False)):
-        run = subprocess.run([sys.executable, "-c", code], env=os.environ | {"TENON_DOOR": variable}, capture_output=True,
+        run = subprocess.run([sys.executable, "-c", code], env=os.environ | {"TENON_MARSHAL": variable}, capture_output=True,
                              text=True)
         assert run.stdout.strip() == str(expected), run.stderr
 
