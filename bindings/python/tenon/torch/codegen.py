@@ -9,8 +9,9 @@ import re
 
 import torch
 
-from .lowering import sizes, tensors
-from .lowering.emitter import Value
+from ..graph_text import Value
+from .lowering import sizes
+from .lowering.tensors import DTYPES, is_moved, why_not
 from .partition import Segment
 from .runtime.frames import Layout, Part
 from .runtime.packing import Frozen, packed_together
@@ -172,7 +173,7 @@ class Writer:
                 continue
             at, rank = self._tensor(n)
             inputs.append(at)
-            if tensors.is_moved(n.meta["val"], self.p.device):
+            if is_moved(n.meta["val"], self.p.device):
                 moved = f"m{next(self.counter)}"  # lives until the call ends
                 self.line(f"    {moved} = to_device({self.argument(n)}, {self.constant(self.p.device)})")
                 self.line(f"    pointer(at, {at}, {rank}, {moved})")
@@ -293,7 +294,7 @@ class Writer:
     def _tensor(self, n):
         fake = n.meta["val"]
         shape = sizes.sizes(fake.shape)
-        return self.layout.tensor(tensors.DTYPES[fake.dtype], shape,
+        return self.layout.tensor(DTYPES[fake.dtype], shape,
                                   sizes.normal_strides(shape, sizes.sizes(fake.stride())))
 
     def _view(self, n):
@@ -310,7 +311,7 @@ class Writer:
             return
         self.read_symbols(n)
         fake = n.meta.get("val")
-        if isinstance(fake, torch.Tensor) and tensors.why_not(fake, self.p.device) is None:
+        if isinstance(fake, torch.Tensor) and why_not(fake, self.p.device) is None:
             if any(u in self.p.lowered or u in self.p.host_views for u in n.users):
                 self.line(f"{v} = fixed({v}, {self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())})")
 

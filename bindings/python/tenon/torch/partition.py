@@ -12,9 +12,9 @@ import operator
 import torch
 
 from .. import _abi
-from .lowering import node, sizes, tensors
-from .lowering.emitter import Value, type_text
-from .lowering.sizes import Unsupported
+from ..graph_text import Unsupported, Value, graph_text, input_text, strides_text
+from .lowering import node, sizes
+from .lowering.tensors import CPU, dtype_of, why_not
 from .ops import TABLE
 from .runtime import refusal
 from .runtime.refusal import Refused
@@ -62,7 +62,7 @@ class Partition:
         gpus = {fake.device for fake in fakes if fake.device.type == "cuda"}
         if len(gpus) > 1:
             raise Refused("tensors on " + " and ".join(sorted(map(str, gpus))))
-        return gpus.pop() if gpus else tensors.CPU
+        return gpus.pop() if gpus else CPU
 
     @property
     def place(self):
@@ -76,7 +76,7 @@ class Partition:
             if n.op == "placeholder" and isinstance(fake, torch.Tensor):
                 if type(fake) is not torch._subclasses.FakeTensor and type(fake) is not torch.Tensor:
                     raise Refused(f"an input of type {type(fake).__name__}")
-                if (why := tensors.why_not(fake, fake.device)) is not None:
+                if (why := why_not(fake, fake.device)) is not None:
                     raise Refused(f"an input is {why}")
             if n.op in ("call_module", "call_method"):
                 raise Refused(f"a node of kind {n.op}")
@@ -331,14 +331,14 @@ class Partition:
     def text(self, segment, name, params=()):
         """The graph text of a segment. params: nodes that are static between calls."""
         symbols = [f"%{symbol}: i64[] = {symbol}" for symbol in segment.symbols]
-        inputs = [input_text(n, value_name, n in params) for n, value_name in segment.inputs]
-        lines = [line.text() + "\n" for line in segment.lines]
-        outputs = ", ".join(f"%{self.values[n].name}{stride_text(n.meta['val'])}" for n in segment.outputs)
-        facts = [f"  ; {s} = {self.opaque[s].expr}\n" for s in segment.symbols if s in self.opaque]
-        facts += [f"  assume {symbol} in [{low if low > sizes.LOWEST else '-inf'}, {high if high < sizes.HIGHEST else 'inf'}]\n"
+        inputs = [tensor_input_text(n, value_name, n in params) for n, value_name in segment.inputs]
+        outputs = [f"%{self.values[n].name}{layout_text(n.meta['val'])}" for n in segment.outputs]
+        facts = [f"  ; {s} = {self.opaque[s].expr}" for s in segment.symbols if s in self.opaque]
+        facts += [f"  assume {symbol} in [{low if low > sizes.LOWEST else '-inf'}, {high if high < sizes.HIGHEST else 'inf'}]"
                  for symbol, (low, high) in self.ranges(segment).items() if low != 0 or high < sizes.HIGHEST]
-        facts += [f"  assume ({sizes.text(a)} == {sizes.text(b)})\n" for a, b in self.equalities(segment)]
-        return f"graph @{name}(" + ",\n    ".join([*symbols, *inputs]) + ") {\n" + "".join([*facts, *lines]) + f"  return {outputs}\n}}\n"
+        facts += [f"  assume ({sizes.text(a)} == {sizes.text(b)})" for a, b in self.equalities(segment)]
+        lines = [line.text(sizes.text) for line in segment.lines]
+        return graph_text(name, [*symbols, *inputs], [*facts, *lines], outputs)
 
     def text_of(self, n, name):
         """The graph text of one node by itself: what it reads are the inputs."""
@@ -347,9 +347,8 @@ class Partition:
         read = {v.name: v for line in lines for v in line.operands if v.name not in made}
         symbols = set().union(*(line.symbols for line in lines), *map(sizes.symbols, (s for v in read.values() for s in v.shape)))
         inputs = [*(f"%{symbol}: i64[] = {symbol}" for symbol in sorted(symbols)),
-                  *(f"%{v.name}: {type_text(v)}" for v in read.values())]
-        return (f"graph @{name}(" + ", ".join(inputs) + ") {\n" + "".join(line.text() + "\n" for line in lines) +
-                f"  return %{lines[-1].result.name}\n}}\n")
+                  *(input_text(v, sizes.text) for v in read.values())]
+        return graph_text(name, inputs, [line.text(sizes.text) for line in lines], [f"%{lines[-1].result.name}"])
 
     def ranges(self, segment):
         """Symbol -> (lowest, highest): what the tracer knows, read without adding guards. Dynamo gives size 1 a graph of
@@ -410,15 +409,13 @@ def _tensors(val):
     return [v for v in (val if isinstance(val, (tuple, list)) else [val]) if isinstance(v, torch.Tensor)]
 
 
-def input_text(n, value_name, param, size=sizes.text, name=str):
+def tensor_input_text(n, value_name, param, size=sizes.text, name=str):
     """size, name: how a size and the name of a value are written."""
     fake = n.meta["val"]
-    value = Value(value_name, tensors.dtype_of(fake.dtype), sizes.sizes(fake.shape))
-    return f"%{name(value_name)}: {type_text(value, size)}{stride_text(fake, size)}{' param' if param else ''}"
+    value = Value(value_name, dtype_of(fake.dtype), sizes.sizes(fake.shape))
+    return input_text(value, size, name, layout_text(fake, size), param)
 
 
-def stride_text(fake, size=sizes.text):
+def layout_text(fake, size=sizes.text):
     shape, strides = sizes.sizes(fake.shape), sizes.sizes(fake.stride())
-    if sizes.is_dense(shape, strides):
-        return ""
-    return f" strides=[{','.join(size(s) for s in sizes.normal_strides(shape, strides))}]"
+    return "" if sizes.is_dense(shape, strides) else strides_text(sizes.normal_strides(shape, strides), size)

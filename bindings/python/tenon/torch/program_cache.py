@@ -17,7 +17,7 @@ import sympy
 
 from .lowering import sizes
 from .lowering.sizes import same_shape
-from .partition import input_text, stride_text
+from .partition import layout_text, tensor_input_text
 
 KEPT = 16  # of programs with one template text
 _lock = threading.RLock()  # a program may die, and be forgotten, in the middle of anything
@@ -62,12 +62,12 @@ def anonymous(name):
 class Template:
     def __init__(self, partition, segment, params, frozen, options):
         """frozen: [(input number, tensor)] that are packed into the program."""
-        self.inputs = [Line(lambda size: input_text(n, name, n in params, size, anonymous), name)
+        self.inputs = [Line(lambda size: tensor_input_text(n, name, n in params, size, anonymous), name)
                        for n, name in segment.inputs]
         self.lines = [Line(lambda size: line.text(size, anonymous), line.result.name, line.operands)
                       .does(line.head, line.attrs, line.result.shape, [v.shape for v in line.operands])
                       for line in segment.lines]
-        self.outputs = [Line(lambda size: stride_text(n.meta["val"], size), None, [partition.values[n]])
+        self.outputs = [Line(lambda size: layout_text(n.meta["val"], size), None, [partition.values[n]])
                         for n in segment.outputs]
         self.symbols, self.ranges = list(segment.symbols), partition.ranges(segment)
         self.equalities = partition.equalities(segment)

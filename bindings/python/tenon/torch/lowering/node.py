@@ -7,9 +7,10 @@ import operator
 
 import torch
 
+from ...graph_text import Unsupported, Value
 from . import sizes
-from .emitter import Emitter, Value
-from .sizes import Unsupported, same_shape
+from .emitter import Emitter, Operand
+from .sizes import same_shape
 from .tensors import CPU, DTYPES, is_moved, same_device, why_not
 
 
@@ -30,7 +31,7 @@ def value_of(node, device=CPU):
         raise Unsupported(f"operand {node.name} is not a tensor")
     if (why := why_not(fake, CPU if is_moved(fake, device) else device)) is not None:
         raise Unsupported(why)
-    return Value(node.name, DTYPES[fake.dtype], sizes.sizes(fake.shape), fake)
+    return Operand(node.name, DTYPES[fake.dtype], sizes.sizes(fake.shape), fake)
 
 
 def lower_node(node, values, table, device=CPU, seed=None):
@@ -58,7 +59,7 @@ def lower_node(node, values, table, device=CPU, seed=None):
                 meta = x.meta.get("val")
                 v = size_argument(meta) if isinstance(meta, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value_of(x, device)
             if isinstance(v, Value):
-                v = Value(v.name, v.dtype, v.shape, x.meta["val"])
+                v = Operand(v.name, v.dtype, v.shape, x.meta["val"])
             return v
         if isinstance(x, (list, tuple)):
             return [read(y) for y in x]

@@ -20,12 +20,10 @@ from torch.utils._sympy import functions as torch_functions
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
+from ...graph_text import Sizes, Unsupported
+
 LOWEST, HIGHEST = -(2**62), 2**62 - 1  # of a symbol in the graph text
 _tracer = threading.local()
-
-
-class Unsupported(Exception):
-    """Tenon cannot take this; the message is the sentence that stats() and explain() show."""
 
 
 def size(value):
@@ -185,10 +183,6 @@ def _whole(value):
     return torch_functions.FloorDiv(p, q), 1
 
 
-def sizes(values):
-    return tuple(size(v) for v in values)
-
-
 @contextlib.contextmanager
 def tracer(env):
     """While this lasts, sizes are those of this ShapeEnv (or of none), and what it knows of them counts. One thread's."""
@@ -235,10 +229,6 @@ def same(a, b):
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     return _equal_by_algebra(a, b) or known(sympy.Eq(a, b)) is True
-
-
-def is_one(n):
-    return n == 1 if isinstance(n, int) else same(n, 1)
 
 
 def is_zero(n):
@@ -327,13 +317,6 @@ def smaller(a, b):
     if at_least(b, a):
         return a
     return b if at_least(a, b) else size(torch_functions.Min(a, b))
-
-
-def product(values):
-    result = 1
-    for v in values:
-        result = result * v
-    return size(result)
 
 
 def symbols(value):
@@ -457,18 +440,10 @@ def floor_div(a, b):
     return size(torch_functions.FloorDiv(sympy.sympify(a), sympy.sympify(b)))
 
 
-def same_shape(a, b):
-    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+class Symbolic(Sizes):
+    size, text, symbols, same, floor_div = map(staticmethod, (size, text, symbols, same, floor_div))
 
 
-def broadcast(*shapes):
-    """Sizes that differ and are not known to be 1 were found equal while tracing: a constant or the first one stands. The
-    library asks for what it cannot show, or for what it needs, when a call brings sizes."""
-    rank = max(len(s) for s in shapes)
-    result = []
-    for axis in range(-rank, 0):
-        extents = [s[axis] for s in shapes if len(s) >= -axis]
-        wide = extents if len(set(extents)) == 1 else [n for n in extents if not is_one(n)]
-        constant = [n for n in wide if isinstance(n, int)]
-        result.append(constant[0] if constant else wide[0] if wide else 1)
-    return tuple(result)
+SYMBOLIC = Symbolic()
+sizes, product, is_one, same_shape, broadcast = \
+    SYMBOLIC.sizes, SYMBOLIC.product, SYMBOLIC.is_one, SYMBOLIC.same_shape, SYMBOLIC.broadcast

@@ -5,7 +5,7 @@ Tested by tests/torch/test_lower.py and test_dtypes.py.
 
 import torch
 
-from .sizes import Unsupported
+from ...graph_text import Unsupported
 
 DTYPES = {
     torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",

@@ -5,8 +5,9 @@ Tested by tests/torch/test_lower.py.
 
 import torch
 
+from ...graph_text import Unsupported
 from ..lowering import sizes
-from ..lowering.sizes import Unsupported, floor_div
+from ..lowering.sizes import floor_div
 from .index import _index
 from .row import row
 

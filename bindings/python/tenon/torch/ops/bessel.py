@@ -6,8 +6,8 @@ Tested by tests/torch/test_lower.py.
 
 import math
 
-from ..lowering.emitter import HALVES, Promotion
-from ..lowering.sizes import Unsupported
+from ...graph_text import HALVES, Unsupported
+from ..lowering.emitter import Promotion
 from .row import row
 
 # Numerators and denominators, the highest power first. Beyond 5: of the cosine, of the sine.

@@ -3,8 +3,8 @@
 Tested by tests/torch/test_lower.py.
 """
 
+from ...graph_text import Unsupported
 from ..lowering import sizes
-from ..lowering.sizes import Unsupported
 from .row import row
 
 

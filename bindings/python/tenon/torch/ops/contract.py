@@ -7,8 +7,9 @@ import math
 
 import torch
 
+from ...graph_text import Unsupported
 from ..lowering import sizes
-from ..lowering.sizes import Unsupported, same_shape
+from ..lowering.sizes import same_shape
 from ..lowering.tensors import CPU, dtype_of
 from .index import neutral
 from .map import number_is, scaled

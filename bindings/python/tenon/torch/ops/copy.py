@@ -5,8 +5,9 @@ How rows are written: row.py. Tested by tests/torch/test_lower.py.
 
 import operator
 
+from ...graph_text import Unsupported
 from ..lowering import sizes
-from ..lowering.sizes import Unsupported, floor_div, same_shape, size
+from ..lowering.sizes import floor_div, same_shape, size
 from . import map as _map  # noqa: F401  (its rows are copied below)
 from .move import every_nth, position
 from .row import TABLE, Row, row

@@ -6,9 +6,9 @@ Tested by tests/torch/test_lower.py.
 
 import math
 
+from ...graph_text import FLOATS, Unsupported, Value
 from ..lowering import sizes
-from ..lowering.emitter import FLOATS, Value
-from ..lowering.sizes import Unsupported, broadcast
+from ..lowering.sizes import broadcast
 from .map import number_is, scaled
 from .row import row
 

@@ -4,17 +4,18 @@ factorization. How rows are written: row.py.
 Tested by tests/torch/test_lower.py.
 """
 
+from ...graph_text import Unsupported
 from ..lowering import sizes
-from ..lowering.sizes import Unsupported, broadcast
+from ..lowering.sizes import broadcast
 from .row import row
 
 _MOST_SUBSTITUTED, _MOST_ELIMINATED, _MOST_SWAPPED = 8, 5, 16  # rows of matrices: steps that are written out
 
 
-def _checked(x, most, *sizes):
+def _checked(x, most, *extents):
     if x.dtype not in ("f32", "f64"):
         raise Unsupported(f"linear algebra of {x.dtype}")
-    if not all(isinstance(n, int) and n <= most for n in sizes):
+    if not all(isinstance(n, int) and n <= most for n in extents):
         raise Unsupported("linear algebra of matrices that are not small")
 
 

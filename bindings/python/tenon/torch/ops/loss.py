@@ -5,9 +5,8 @@ Tested by tests/torch/test_lower.py.
 
 import math
 
+from ...graph_text import HALVES, Unsupported
 from ..lowering import sizes
-from ..lowering.emitter import HALVES
-from ..lowering.sizes import Unsupported
 from .row import row
 
 _MOST_CHUNKS = 64

@@ -5,9 +5,9 @@ Tested by tests/torch/test_lower.py.
 
 import math
 
+from ...graph_text import FLOATS, HALVES, Unsupported, Value
 from ..lowering import sizes
-from ..lowering.emitter import FLOATS, HALVES, Promotion, Value
-from ..lowering.sizes import Unsupported
+from ..lowering.emitter import Promotion
 from .row import row
 
 

@@ -3,9 +3,9 @@
 Tested by tests/torch/test_lower.py.
 """
 
+from ...graph_text import FLOATS, Unsupported
 from ..lowering import sizes
-from ..lowering.emitter import FLOATS
-from ..lowering.sizes import Unsupported, broadcast
+from ..lowering.sizes import broadcast
 from .map import axes_of, norm, vector_norm
 from .row import row
 
@@ -52,9 +52,9 @@ def _(e, a, b, p, compute_mode):
     return e.expand(_norm_or_0(e, difference, p, [difference.rank - 1], False), lead + (rows, columns))
 
 
-def _more_than_25(*sizes):
-    """Whether one of the sizes is more than 25: then PyTorch multiplies matrices. None: it depends on symbols."""
-    answers = [sizes.at_least(n, 26) for n in sizes]
+def _more_than_25(*extents):
+    """Whether one of the extents is more than 25: then PyTorch multiplies matrices. None: it depends on symbols."""
+    answers = [sizes.at_least(n, 26) for n in extents]
     return True if True in answers else None if None in answers else False
 
 

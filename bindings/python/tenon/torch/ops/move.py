@@ -3,9 +3,9 @@
 Tested by tests/torch/test_lower.py.
 """
 
+from ...graph_text import FLOATS, HALVES, Unsupported
 from ..lowering import sizes
-from ..lowering.emitter import FLOATS, HALVES
-from ..lowering.sizes import Unsupported, same_shape, size
+from ..lowering.sizes import same_shape, size
 from .row import row
 
 

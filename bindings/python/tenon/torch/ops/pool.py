@@ -4,9 +4,9 @@ Windows are given twice, their elements and the elements' places in a plane, in 
 Tested by tests/torch/test_lower.py.
 """
 
+from ...graph_text import FLOATS, Unsupported
 from ..lowering import sizes
-from ..lowering.emitter import FLOATS
-from ..lowering.sizes import Unsupported, floor_div, size
+from ..lowering.sizes import floor_div, size
 from ..lowering.tensors import dtype_of
 from .copy import not_channels_last
 from .index import neutral

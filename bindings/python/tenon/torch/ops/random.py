@@ -7,8 +7,7 @@ Tested by tests/torch/test_random.py.
 
 import math
 
-from ..lowering.emitter import FLOATS, Value
-from ..lowering.sizes import Unsupported
+from ...graph_text import FLOATS, Unsupported, Value
 from .row import row
 
 DRAWING = set()  # the overloads that draw; native_dropout draws where rng.draws says so

@@ -8,8 +8,8 @@ import math
 
 import torch
 
+from ...graph_text import Unsupported
 from ..lowering import sizes
-from ..lowering.sizes import Unsupported
 from .copy import not_channels_last
 from .row import row
 

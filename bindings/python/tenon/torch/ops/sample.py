@@ -5,9 +5,8 @@ Tested by tests/torch/test_lower.py.
 
 import itertools
 
+from ...graph_text import HALVES, Unsupported
 from ..lowering import sizes
-from ..lowering.emitter import HALVES
-from ..lowering.sizes import Unsupported
 from .row import row
 
 _BILINEAR, _NEAREST, _BICUBIC = range(3)

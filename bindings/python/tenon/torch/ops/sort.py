@@ -10,9 +10,9 @@ import math
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from ...graph_text import FLOATS, Unsupported, Value
 from ..lowering import sizes
-from ..lowering.emitter import FLOATS, Value
-from ..lowering.sizes import Unsupported, floor_div, size
+from ..lowering.sizes import floor_div, size
 from ..lowering.tensors import dtype_of
 from .row import row
 

@@ -6,8 +6,8 @@ Tested by tests/torch/test_lower.py.
 
 import math
 
-from ..lowering.emitter import FLOATS, HALVES, Promotion, Raw
-from ..lowering.sizes import Unsupported
+from ...graph_text import FLOATS, HALVES, Raw, Unsupported
+from ..lowering.emitter import Promotion
 from .row import row
 
 

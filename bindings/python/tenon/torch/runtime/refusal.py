@@ -13,8 +13,8 @@ import torch
 import torch._dynamo.exc
 
 from ... import _abi
+from ...graph_text import Unsupported
 from ..lowering import sizes
-from ..lowering.sizes import Unsupported
 
 log = logging.getLogger("tenon")
 STEERING = (torch._dynamo.exc.TorchDynamoException,)
