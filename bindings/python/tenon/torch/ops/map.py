@@ -228,6 +228,11 @@ def _(e, x, negative_slope=0.01):
     return _activation(e, "leaky_relu", x, slope=float(negative_slope))
 
 
+@row("_prelu_kernel")
+def _(e, x, weight):
+    return e.map("where", e.map("gt", x, e.scalar_like(x, 0.0)), x, e.map("mul", weight, x))
+
+
 @row("elu")
 def _(e, x, alpha=1, scale=1, input_scale=1):
     if scale == 1 and input_scale == 1:
@@ -277,6 +282,14 @@ def axes_of(dim):
 @row("sum", "sum.dim_IntList", "prod", "prod.dim_int")
 def _(e, x, dim=None, keepdim=False, dtype=None):
     return e.reduce(e.node.target._opname, e.cast(x, e.dtype), axes_of(dim), keepdim)
+
+
+@row("nansum")
+def _(e, x, dim=None, keepdim=False, dtype=None):
+    v = e.cast(x, e.dtype)
+    if x.dtype in FLOATS:
+        v = e.map("where", e.map("isnan", x), e.scalar_like(v, 0), v)
+    return e.reduce("sum", v, axes_of(dim), keepdim)
 
 
 @row("mean", "mean.dim")
