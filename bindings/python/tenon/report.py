@@ -152,8 +152,8 @@ def reset_stats():
 class Report:
     """str(): for reading; to_dict(): the same as data."""
 
-    def __init__(self, records, breaks, recompiles, result):
-        self.records, self.breaks, self.recompiles, self.result = records, breaks, recompiles, result
+    def __init__(self, records, breaks, result):
+        self.records, self.breaks, self.result = records, breaks, result
 
     def to_dict(self):
         return {"graphs": [r.to_dict() for r in self.records], "graph_breaks": self.breaks,

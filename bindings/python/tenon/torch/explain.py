@@ -21,4 +21,4 @@ def explain(model, args, kwargs, tenon_options):
     before = collections.Counter(counters["graph_break"])
     result = torch.compile(model, backend=collector)(*args, **kwargs)
     breaks = dict(collections.Counter(counters["graph_break"]) - before)
-    return Report(records, breaks, 0, result)
+    return Report(records, breaks, result)
