@@ -1,7 +1,7 @@
-"""What Tenon did: the counts of stats(), one record per compiled graph, and the Report of explain().
+"""What Tenon did: the counts of stats(), a Record per compiled graph, and the Report of explain().
 
-Records and programs are kept by weak reference beside their compiled functions, which may share programs; what a dead
-one had counted is added to the totals.
+Weak references lead to records and programs, which live with their compiled functions; functions may share programs. The
+counts of a dead record or program go to the totals.
 Tested by tests/torch/test_fallback.py and test_backend.py.
 """
 
@@ -12,9 +12,10 @@ import weakref
 
 from . import _abi
 
-_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "reference_steps", "compile_ms", "plan_misses", "plan_ms")
+_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "reference_steps", "compile_ms",
+         "plan_misses", "plan_ms")
 _DISK = {f"disk_{k}": k for k in ("hits", "misses", "damaged", "writes", "bytes_read", "bytes_written")}
-MOST_REASONS = 32  # of the calls of one graph: they may name sizes
+MOST_REASONS = 32  # for the calls of one graph: a reason may name sizes, so there may be many
 _lock = threading.RLock()
 _live = weakref.WeakSet()  # records
 _programs = weakref.WeakSet()
@@ -25,13 +26,13 @@ _workspace = 0
 
 
 class Record:
-    """One graph that reached the backend."""
+    """One graph that the backend was called for."""
 
     def __init__(self, name, nodes):
         self.name, self.nodes = name, nodes
         self.fallbacks, self.notes = [], []  # fallbacks: (node or "graph", op, why)
         self.compiled, self.eager, self.seconds = None, False, 0.0
-        self.parameters = set()  # arguments that are the same tensors call after call
+        self.parameters = set()  # numbers of the arguments that are the same tensors in every call
         with _lock:
             _live.add(self)
 
@@ -39,12 +40,12 @@ class Record:
         self.fallbacks.append((node, op, why))
 
     def close(self):
-        """The compile is over: its fallbacks count."""
+        """Counts the fallbacks, at the end of the compilation."""
         with _lock:
             _reasons.update(why for _, _, why in self.fallbacks)
 
     def refused_call(self, why):
-        """A segment of a call had to run in PyTorch; each reason counts once, and beyond many they are one."""
+        """A segment of a call runs in PyTorch. Each reason counts once; further reasons than MOST_REASONS are one."""
         with _lock:
             known = {w for n, _, w in self.fallbacks if n == "a call"}
             if len(known) >= MOST_REASONS:
@@ -102,14 +103,14 @@ def _json(json, program):
         return text
 
 
-def born(program):
-    """A program was made: it counts until it dies, and what it did counts from then on."""
+def track(program):
+    """Counts a new program. When it dies, its counts go to the totals."""
     with _lock:
         _programs.add(program)
-    program.last_words = _buried
+    program.on_release = _add_to_past
 
 
-def _buried(program):
+def _add_to_past(program):
     global _workspace
     s = program.stats()
     with _lock:

@@ -36,9 +36,9 @@ MOST_WAIT = 1000  # milliseconds for that look-up to end
 
 
 def __getattr__(name):
-    """`tenon`, the backend. PyTorch's look-up of a name may run in several threads at once; each of them then loads the entry
-    point and registers what it gets, of which only the first may: the others get None, which registers nothing, and
-    find in the registry what the first has put there."""
+    """`tenon`, the backend. PyTorch may look the name up in several threads at once. Each thread loads the entry point and
+    registers what it gets, and a second registration fails. So only the first thread gets the backend here; the others get
+    None, which registers nothing, and then find in the registry what the first has registered."""
     if name != "tenon":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     code, frame = registry.lookup_backend.__code__, sys._getframe(1)

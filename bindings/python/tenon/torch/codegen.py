@@ -1,6 +1,7 @@
-"""Code generation of the host: the text of one Python function per graph, which runs the programs and the host steps between them.
+"""Generates the Python code of a compiled function: it runs the programs, and between them the host steps, in PyTorch.
 
-runtime/runner.py makes the function of this text. Tested by tests/torch/test_aot_semantics.py.
+runtime/runner.py compiles the text. A host step is a node that Tenon does not take, a view, or a size.
+Tested by tests/torch/test_aot_semantics.py.
 """
 
 import itertools
@@ -50,7 +51,7 @@ class Writer:
         if isinstance(x, torch.fx.Node):
             if x.op == "get_attr":
                 return self.get_attr(x)
-            return self.name(x.args[0] if self.p._is_copy(x) else x)  # a copy_ gives back what it wrote to
+            return self.name(x.args[0] if self.p._is_copy(x) else x)  # the result of copy_ is its destination
         if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
             inner = ", ".join(self.argument(y) for y in x)
             return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"
@@ -84,7 +85,7 @@ class Writer:
 
     def write(self):
         p = self.p
-        self.symbols, self.given = self._used_symbols(), set()  # given: those that have been assigned
+        self.symbols, self.given = self._used_symbols(), set()  # given: those that are assigned so far
         self.in_place = self._find_in_place()
         self.placeholders = [n for n in p.nodes if n.op == "placeholder"]
         for n in self.placeholders:
@@ -102,7 +103,7 @@ class Writer:
                 self.line(f"del {self.name(n)}")
         for destination, source in p.copies:
             value = self.argument(source)
-            if source in self.in_place:  # AOTAutograd counts the version of mutated inputs itself
+            if source in self.in_place:  # AOTAutograd raises the version of mutated inputs itself
                 self.line(f"if {value} is not {self.name(destination)}:")
                 self.line(f"    {self.name(destination)}.copy_({value})")
             else:
@@ -123,12 +124,12 @@ class Writer:
         return "\n".join(["        at = run.at", *steps, *words, *self.lines])
 
     def _last_reads(self, order):
-        """Step number -> host tensors that no later step reads; they are dropped there, so memory is returned early."""
+        """Step number -> the host tensors that no later step reads. The function drops them there, so that their memory is free early."""
         kept = {d for n in self.p.nodes if n.op == "output" or self.p._is_copy(n) for d in n.all_input_nodes}
         kept |= {self.p.root(n) for n in kept}
         last = {}
         for number, step in enumerate(order):
-            if isinstance(step, Segment):  # what its program reads, and what PyTorch would
+            if isinstance(step, Segment):  # inputs of the program, and those of the rescue
                 reads = [*(n for n, _ in step.inputs), *self._given(step), *step.outputs]
             else:
                 reads = [*step.all_input_nodes, step]
@@ -212,8 +213,8 @@ class Writer:
         self.line(f"    {names}rescue{number}({', '.join(['error', 'args', *self._rescue(segment)])})")
 
     def _given(self, segment):
-        """The nodes whose values PyTorch needs to compute the segment, each before what is computed from it, and whether it
-        is computed: None, a node that has its value, or the node itself."""
+        """The nodes whose values PyTorch needs to compute the segment, each before its readers -> the source of the value: None,
+        where the value is given; another node that has it; or the node itself, which is then computed."""
         owners, result, stack = {name: n for n, name in segment.inputs}, {}, [(n, False) for n in reversed(segment.outputs)]
         while stack:
             n, seen = stack.pop()
@@ -230,7 +231,7 @@ class Writer:
         return result
 
     def _rescue(self, segment):
-        """Adds the text of a function that computes the segment's outputs in PyTorch; returns what it is given beside args."""
+        """Adds the text of a function that computes the segment's outputs in PyTorch. Returns its arguments behind args."""
         outer, self.globals = (self.globals, self.lines), {}
         self.lines, given = [], []
         names = self.names
@@ -260,9 +261,9 @@ class Writer:
         return f"empty({self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())}, {self.constant(fake.dtype)})"
 
     def _find_in_place(self):
-        """Segment outputs that may be written straight into the mutated input they end in: no other segment or host step reads
-        either. Where the segment itself reads that input, its program knows whether it may be overwritten, and refuses the
-        buffer otherwise. None where a fault may end the call: inputs are changed when all has been computed."""
+        """Segment output -> the mutated input whose memory the program may write it to, because no other segment or host step
+        reads either of them. If the segment itself reads that input, its program decides whether it may overwrite it, and
+        refuses the buffer if not. There are none where a fault may end the call: then inputs change only after all is computed."""
         if self.p.can_fault():
             return {}
         result = {}
@@ -331,7 +332,7 @@ class Writer:
 
 
 def build(partition, uses, name, refused):
-    """-> (boxed function, Compiled). uses: segment -> Use. refused(error): is told of each call that a program refuses."""
+    """Returns (boxed function, Compiled). uses: segment -> Use. refused(error) is called for each call that a program refuses."""
     writer = Writer(partition, uses)
     writer.write()
     indices, tensors, packed = [], [], []
@@ -345,5 +346,5 @@ def build(partition, uses, name, refused):
             tensors += [use.frozen[n] for _, n in named]
     if packed:
         writer.layout.frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)
-    light = [Use(use.program, use.symbols, use.template) for use in uses.values()]  # which hold no graph
+    light = [Use(use.program, use.symbols, use.template) for use in uses.values()]  # without references to the graph
     return assemble(writer.body(), writer.globals, writer.rescues, name, refused, writer.layout, indices, light)

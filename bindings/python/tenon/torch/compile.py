@@ -1,7 +1,7 @@
-"""The torch.compile backend "tenon", found by its entry point in the group torch_dynamo_backends.
+"""From Dynamo's graph to a compiled function.
 
-Dynamo's graph goes through AOTAutograd; an inference graph is partitioned, lowered and compiled here, a training graph
-runs in PyTorch, correctly, and is counted. Errors of Tenon never reach the user unless fallback="error" asks for them.
+AOTAutograd traces Dynamo's graph. An inference graph is partitioned, lowered and compiled; a training graph runs in PyTorch
+and counts as a fallback. Errors of Tenon reach the user only if fallback="error" asks for them.
 Tested by tests/torch/test_backend.py and test_aot_semantics.py.
 """
 
@@ -30,7 +30,7 @@ class FallbackError(RuntimeError):
 
 
 class _Again(Exception):
-    """The graph has to be traced once more: it needs gradients, or none, against what its inputs said."""
+    """The graph has to be traced again: its inputs said that it needs gradients and it does not, or the reverse."""
 
 
 class _Whole(Exception):
@@ -44,10 +44,10 @@ class _Overlap(Exception):
 def compile_graph(gm, example_inputs, options, records=None):
     _abi.library()  # a missing library is the user's to know, not a fallback
     saving = _saving()
-    now = dataclasses.replace(options, freeze=False) if saving else options  # what is saved packs at its first call
+    now = dataclasses.replace(options, freeze=False) if saving else options  # a saved function packs at its first call
     real = _real_tensors(gm) if now.freeze else {}
     training = torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in example_inputs)
-    own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # inputs before the others
+    own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # AOTAutograd numbers them before the inputs
     written, raised, noted = set(), [], []
 
     def note(nodes):
@@ -82,13 +82,13 @@ def compile_graph(gm, example_inputs, options, records=None):
 
     def trace(table):
         tag = f"tenon {uuid.uuid4()}" if saving else torch.compiler.config.cache_key_tag
-        with torch.compiler.config.patch(cache_key_tag=tag):  # nothing of an earlier run may come out of PyTorch's own cache
+        with torch.compiler.config.patch(cache_key_tag=tag):  # PyTorch's own cache may not give what an earlier run made
             return aot_module_simplified(
                 gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=_untraced(compiler("backward")),
                 inference_compiler=compiler(None), decompositions=table, keep_inference_input_mutations=True)
 
-    # As torch._dynamo.backends.common.aot_autograd does, which would import a second's worth of Inductor: by this count DDP
-    # knows that a bucket went through AOTAutograd.
+    # DDP reads this count to learn that a bucket went through AOTAutograd. torch._dynamo.backends.common.aot_autograd counts
+    # too, but its import takes a second, because it imports Inductor.
     counters["aot_autograd"]["total"] += 1
     try:
         try:
@@ -99,11 +99,11 @@ def compile_graph(gm, example_inputs, options, records=None):
         except Exception as e:
             if training or e in raised or isinstance(e, refusal.STEERING):
                 raise
-            compiled = trace(None)  # our decompositions are no reason to fail
+            compiled = trace(None)  # without our decompositions, which may have failed
     except _Overlap as e:
         return _in_pytorch(gm, options, note(len(gm.graph.nodes)), str(e), saving)
     except _Whole as e:
-        return _in_pytorch(gm, options, *e.args, saving)  # not the traced one, whose operators AOTAutograd may have taken apart
+        return _in_pytorch(gm, options, *e.args, saving)  # Dynamo's graph: AOTAutograd may have taken operators apart in its own
     except Exception as e:
         if saving or e in raised or isinstance(e, refusal.STEERING):
             raise
@@ -117,23 +117,23 @@ def compile_graph(gm, example_inputs, options, records=None):
 
 
 def _untraced(compile):
-    """A compiler of backward graphs that compiled autograd does not trace into, nor into what it makes."""
+    """A compiler of backward graphs. Compiled autograd traces neither into it nor into the functions that it makes."""
     def compile_untraced(graph, inputs):
         return torch._dynamo.disable(torch._dynamo.disable(compile)(graph, inputs))
     return compile_untraced
 
 
 def _written(count):
-    """Returns the numbers of the inputs, out of so many, that the graph AOTAutograd compiles next writes to."""
+    """The numbers of the inputs that the graph writes to which AOTAutograd compiles now. count: how many inputs Dynamo's graph has."""
     inputs = torch._guards.TracingContext.get().fw_metadata.input_info
     written = {i for i, about in enumerate(inputs) if about.mutates_data}
-    if len(inputs) != count:  # it has put inputs together that overlap
+    if len(inputs) != count:  # AOTAutograd merges inputs that overlap
         raise _Overlap(overlap.WHY)
     return written
 
 
 def _in_pytorch(gm, options, record, why, saving):
-    """Dynamo's graph as it stands, in place operations included: right whatever its inputs share."""
+    """A function that runs Dynamo's graph. Its operators write in place, so it is right whatever memory its inputs share."""
     record.fallback("graph", "the whole graph", why)
     record.eager = True
     record.close()
@@ -172,7 +172,7 @@ def _savable(function, options, record):
 
 
 def _real_tensors(gm):
-    """Graph input number -> the real tensor, for inputs that Dynamo holds to be static (parameters, buffers)."""
+    """Graph input number -> the real tensor, for the inputs that Dynamo takes as static: parameters and buffers."""
     result = {}
     for number, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder"):
         example = getattr(n.meta.get("grapharg"), "example", None)
@@ -185,7 +185,7 @@ def _compile(gm, options, real, record, training, saving):
     function = make_boxed_func(gm.forward)
     try:
         if training == "backward":
-            return function  # counted with its forward graph
+            return function  # its forward graph counts
         if training:
             raise Refused("gradients are needed: training graphs run in PyTorch (compile under torch.no_grad())")
         function, record.compiled = _build(gm, options, real, record)
@@ -204,7 +204,7 @@ def _compile(gm, options, real, record, training, saving):
 
 
 def _build(gm, options, real, record):
-    """Partitions and compiles; what the library refuses is banned from Tenon, and the rest is tried again."""
+    """Partitions and compiles. Nodes that the library refuses are banned from Tenon, and the rest is partitioned again."""
     banned, planted = {}, rng.plant(gm) if options.rng == "fast" else None
     while True:
         partition = Partition(gm, banned=banned, seeds=planted)
@@ -233,16 +233,17 @@ def _build(gm, options, real, record):
     _, compiled = function
     order = [n for n in partition.nodes if n.op == "placeholder"]
     record.parameters = {order.index(n) for n, number in static.items() if number is not None}
-    made = [program for program in compiled.programs() if program.last_words is None]
+    made = [program for program in compiled.programs() if program.on_release is None]
     for program in made:
-        report.born(program)
+        report.track(program)
     program_cache.remember(compiled, made)
     return function
 
 
 def _refused(partition, segment, name, static, why):
-    """Node name -> sentence: the nodes that no back end of the device takes; where the library does not even read the
-    segment's text, those that it does not read by themselves; or else all of them."""
+    """Node name -> sentence: the nodes that no back end of the device takes. If the library cannot read the text of the
+    segment, it reads each node by itself, and the result is the nodes that it cannot read. Where no node is found this way,
+    the result is all nodes of the segment."""
     try:
         values = _abi.refused(partition.text(segment, name, static), partition.place)
     except Exception:
@@ -259,8 +260,8 @@ def _refused(partition, segment, name, static, why):
 
 
 def _living(partition, static, frozen, options):
-    """Segments that programs of other functions can run -> Use. Programs with packed parameters are taken together or
-    not at all: packing anew concerns all of a function's programs."""
+    """Segment -> Use, for segments that programs of other functions can run. Programs with packed parameters are taken all
+    together or not at all, because a function packs again for all of its programs at once."""
     uses = {}
     for segment in partition.segments:
         template = _template(partition, segment, static, frozen[segment], options)
@@ -299,8 +300,8 @@ def _input_number(n, position):
 
 
 def _frozen_inputs(segment, static, real, record):
-    """Input nodes of the segment that can be packed -> their tensors, in the order of the inputs. The library packs what is dense
-    in some order of its axes and not empty; all else stays an input."""
+    """Input node -> its tensor, for the inputs that can be packed, in the order of the inputs. The library packs tensors that
+    have elements and are dense in some order of their axes; others stay inputs."""
     frozen = {}
     for n, _ in segment.inputs:
         if n in static:

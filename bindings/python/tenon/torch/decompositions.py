@@ -1,7 +1,7 @@
-"""Which ATen ops AOTAutograd takes apart before Tenon sees the graph: short, because attention, softmax, norms,
-convolutions, pooling, embedding and gelu are rows of our own table, and a whole op is a better unit to fuse.
+"""The ATen ops that AOTAutograd takes apart before Tenon gets the graph. The list is short, because attention, softmax, norms,
+convolutions, pooling, embedding and gelu have rows (ops/), and a whole op is a better unit to fuse.
 
-What has a row in ops is never in this list. Tested by tests/torch/test_lower.py.
+No op that has a row is in this list. Tested by tests/torch/test_lower.py.
 """
 
 import functools
@@ -29,7 +29,7 @@ def table():
 
 @functools.cache
 def _table(quantized):
-    """quantized: the module that defines quantized_decomposed's operators, in PyTorch's own words, or None: no graph has them."""
+    """quantized: PyTorch's module that defines the operators of quantized_decomposed, or None: then no graph has them."""
     import torch
     from torch._decomp import get_decompositions
 
@@ -42,7 +42,7 @@ def _table(quantized):
 
 
 def _of_classes(decomposition):
-    """The same for the dtypes of classes that PyTorch's kernel takes; the others stay with it, and it raises."""
+    """The decomposition for the class dtypes that PyTorch's kernel takes. For others the op stays, and PyTorch raises its error."""
     import torch
 
     @functools.wraps(decomposition)
@@ -53,5 +53,5 @@ def _of_classes(decomposition):
 
 
 def would_change(gm):
-    """Whether a node of the graph is in the table."""
+    """Whether the decompositions would take a node of the graph apart."""
     return any(n.target in table() for n in gm.graph.nodes if n.op == "call_function")

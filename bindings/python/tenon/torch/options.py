@@ -18,19 +18,29 @@ class OptionError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """fallback says what happens to what Tenon cannot take: "auto" runs it in PyTorch and counts it, "count" logs it as
-    well (logger "tenon", level INFO), "error" raises. specialize: whether hot kernels are compiled again with their sizes
-    as constants, "background" by a thread of low priority, "wait" all of them before they first run; same bits. rng: who draws
-    random numbers, "torch", in an order and with results as in eager mode, or "fast", Tenon's kernels, from seeds that
-    PyTorch draws: the same distribution, reproducible with torch.manual_seed, but other numbers than eager mode's. Graphs
-    that need gradients run in PyTorch and draw there. device_graphs, on a GPU: which programs of several kernels are launched as
-    one CUDA graph, "auto", those of small kernels, "always" or "never". verify, on the CPU: so many calls of each program are
-    also computed by Tenon's evaluator, slowly, and compared; where they differ PyTorch computes the call, and the log (logger
-    "tenon", level ERROR) has the smallest graph that shows it."""
+    """freeze: on the CPU, parameters are packed once; a changed parameter is packed again.
 
-    freeze: bool = False  # on the CPU: pack parameters once; a changed parameter is packed again
+    fallback: what happens to a node that Tenon cannot take. "auto" runs it in PyTorch and counts it, "count" also logs it
+    (logger "tenon", level INFO), "error" raises.
+
+    num_threads: 0 means as many as PyTorch uses.
+
+    specialize: whether hot kernels are compiled again with their sizes as constants, with the same bits as result. "off";
+    "background", by a thread of low priority; "wait", all of them before they first run.
+
+    rng: who draws random numbers. "torch" draws in the order and with the results of eager mode. "fast" draws in Tenon's
+    kernels, from seeds that PyTorch draws: the same distribution, reproducible with torch.manual_seed, but other numbers than
+    in eager mode. Graphs that need gradients run in PyTorch and draw there.
+
+    device_graphs: on a GPU, which programs of several kernels are launched as one CUDA graph. "auto" takes those of small
+    kernels; "always"; "never".
+
+    verify: on the CPU, Tenon's evaluator also computes the first calls of each program, this many, and compares. Where
+    results differ, PyTorch computes the call, and the log (logger "tenon", level ERROR) has the smallest graph that differs."""
+
+    freeze: bool = False
     fallback: str = "auto"
-    num_threads: int = 0  # 0: as many as PyTorch uses
+    num_threads: int = 0
     specialize: str = "off"
     rng: str = "torch"
     device_graphs: str = "auto"

@@ -1,10 +1,10 @@
-"""FX graph -> segments for Tenon and host steps between them, in an order that respects every dependency.
+"""Partitions an FX graph into segments for Tenon and host steps between them, in an order that respects every dependency.
 
-Each node gets a level: what Tenon can take at level k forms segment k, what PyTorch must run at level k follows it.
-A Tenon node lies one level above the last PyTorch node it depends on, so the segments are convex by construction and
-as few as the longest alternation. Views and created tensors are repeated in every segment that reads them instead of
-being passed along. What leaves a segment has PyTorch's own strides; a view that PyTorch would share with another
-result is made on the host, as a view. Tested by tests/torch/test_fallback.py and test_aot_semantics.py.
+Each node gets a level. The nodes of level k that Tenon takes are segment k; PyTorch runs the other nodes of level k after
+it. A Tenon node lies one level above the last PyTorch node that it depends on. So the segments are convex, and as few as the
+longest alternation of the two. A view or a created tensor is computed again in every segment that reads it. The outputs of a
+segment have PyTorch's own strides. A view whose memory PyTorch shares with another result is made on the host, as a view.
+Tested by tests/torch/test_fallback.py and test_aot_semantics.py.
 """
 
 import operator
@@ -19,7 +19,7 @@ from .ops import TABLE
 from .runtime import refusal
 from .runtime.refusal import Refused
 
-MOST_EQUALITIES = 64  # of a text; what is left out is asked of the types
+MOST_EQUALITIES = 64  # in a text; the library then asks the sizes of a call for the others
 HOST_SIZE = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
 
@@ -33,8 +33,8 @@ class Segment:
 
 class Partition:
     def __init__(self, gm, table=None, banned=None, seeds=None):
-        """banned: node name -> sentence, for nodes that the library refused. seeds: rng.Seeds, for nodes that draw in
-        Tenon; their node runs in PyTorch and is no fallback."""
+        """banned: node name -> sentence, for nodes that the library refused. seeds: rng.Seeds, for nodes that draw random
+        numbers in Tenon; the node of the seeds runs in PyTorch and is no fallback."""
         self.gm, self.table, self.banned, self.seeds = gm, table or TABLE, banned or {}, seeds
         self.nodes = list(gm.graph.nodes)
         self.device = self._device()
@@ -57,7 +57,7 @@ class Partition:
             self._segments()
 
     def _device(self):
-        """Of the tensors: a GPU where one of them is on it, else the CPU."""
+        """The device of the graph: the GPU that one of the tensors is on, else the CPU."""
         fakes = [f for n in self.nodes for f in _tensors(n.meta.get("val"))]
         gpus = {fake.device for fake in fakes if fake.device.type == "cuda"}
         if len(gpus) > 1:
@@ -94,7 +94,7 @@ class Partition:
         return n.op == "call_function" and isinstance(n.meta.get("val"), HOST_SIZE)
 
     def is_arithmetic(self, n):
-        """Whether a node computes a number from numbers, which may be done where it is read, or not at all."""
+        """Whether a node computes a number from numbers. Its readers may compute it themselves."""
         return self.is_size(n) and not any(isinstance(d.meta.get("val"), torch.Tensor) for d in n.all_input_nodes)
 
     def _lower(self):
@@ -120,14 +120,14 @@ class Partition:
                 why = refusal.sentence(e)
                 if n.target is not operator.getitem:
                     self.fallbacks[n] = why
-                elif n.args[0] in self.lowered:  # a result its row does not offer: the whole node runs in PyTorch
+                elif n.args[0] in self.lowered:  # the row does not give this result: the whole node runs in PyTorch
                     self.fallbacks[n.args[0]] = why
                     return self._lower()
                 continue
             self.lowered[n], self.values[n] = result, result.result
 
     def can_fault(self):
-        """Whether a program may find values that PyTorch raises an error for. GPUs look for none."""
+        """Whether a program may find values for which PyTorch raises an error. On a GPU no program looks for them."""
         return self.place == _abi.CPU and any(line.can_fault() for low in self.lowered.values() for line in low.lines)
 
     @staticmethod
@@ -162,7 +162,7 @@ class Partition:
                 self._find_symbols(n, of_tensor=True)
 
     def _computed_symbols(self):
-        """Opaque symbols -> the node that computes them from numbers, as the model does, in front of all that have them."""
+        """Opaque symbol -> (node, None, 0): the node that computes it from numbers, before all nodes that have it in their sizes."""
         source, seen = {}, set()
         for n in self.nodes:
             if self.is_arithmetic(n) and isinstance(n.meta["val"], torch.SymInt):
@@ -172,13 +172,13 @@ class Partition:
         return source
 
     def _symbol_level(self, symbol):
-        """The level at which the host knows it."""
+        """The level at which the host knows the symbol."""
         if symbol in self.symbol_source:
             return self.level[self.symbol_source[symbol][0]]
         return max([-1, *map(self._symbol_level, self.made_of(symbol))])
 
     def made_of(self, symbol):
-        """The symbols that a symbol without a source is computed from."""
+        """The symbols from which a symbol without a source is computed."""
         return sizes.symbols(self.opaque[symbol].expr) if symbol in self.opaque and symbol not in self.symbol_source else ()
 
     def _find_symbols(self, n, of_tensor=False):
@@ -233,10 +233,10 @@ class Partition:
             return None
 
     def _find_outputs(self):
-        """Fills wanted (nodes whose tensors the host reads) and host_views. True if a node had to be given up."""
+        """Fills wanted, the nodes whose tensors the host reads, and host_views. True if another node has to run in PyTorch."""
         self.host_views, self.wanted = set(), set()
         readers = list(dict.fromkeys(self._readers_on_host()))
-        # as_strided sees more of a view's memory than the view's elements.
+        # as_strided may read memory between the elements of a view.
         whole = {d for n in self.nodes if n.op == "call_function" and n not in self.lowered and "as_strided" in str(n.target)
                  for d in n.all_input_nodes}
         by_root = {}
@@ -259,7 +259,7 @@ class Partition:
 
     # --- segments ---
     def _segments(self):
-        """From the last level to the first, so that each knows what the later ones read."""
+        """Makes the segments from the last level to the first, because the later ones say which outputs the earlier ones need."""
         producer = {}
         for n, low in self.lowered.items():
             for line in low.lines:
@@ -282,7 +282,7 @@ class Partition:
                 elif self.level[n] == level or self.lowered[n].cheap:
                     if n not in taken:
                         taken.add(n)
-                        # Results of one node are written together.
+                        # All results of one node are written in the same segment.
                         stack += [v.name for line in self.lowered[n].lines for v in line.operands
                                   if producer.get(v.name) is not n]
                 else:
@@ -341,7 +341,7 @@ class Partition:
         return graph_text(name, [*symbols, *inputs], [*facts, *lines], outputs)
 
     def text_of(self, n, name):
-        """The graph text of one node by itself: what it reads are the inputs."""
+        """The graph text of one node by itself. The values that it reads are the inputs."""
         lines = self.lowered[n].lines
         made = {line.result.name for line in lines}
         read = {v.name: v for line in lines for v in line.operands if v.name not in made}
@@ -351,8 +351,8 @@ class Partition:
         return graph_text(name, inputs, [line.text(sizes.text) for line in lines], [f"%{lines[-1].result.name}"])
 
     def ranges(self, segment):
-        """Symbol -> (lowest, highest): what the tracer knows, read without adding guards. Dynamo gives size 1 a graph of
-        its own, so symbols start at 2 there; Tenon's start at 1, for that graph is mostly the same one (program_cache.py)."""
+        """Symbol -> (lowest, highest), as the tracer knows without new guards. Dynamo traces size 1 by itself, so its symbols
+        start at 2. Tenon's start at 1, because the graph of size 1 is mostly the same (program_cache.py)."""
         if self.lengths is None:
             self.lengths = {n for f in self.nodes for t in _tensors(f.meta.get("val")) for n in map(str, sizes.sizes(t.shape))}
         return {symbol: (1 if low == 2 else max(low, 0) if symbol in self.lengths else low, high)
@@ -363,7 +363,7 @@ class Partition:
         return sizes.equalities(self.tracer, segment.symbols)[:MOST_EQUALITIES]
 
     def order(self):
-        """Segments and host nodes (fx nodes) in the order of execution, copy_ nodes left out."""
+        """Segments and host steps, which are fx nodes, in the order of execution, without the copy_ nodes."""
         steps = []
         by_level = {s.level: s for s in self.segments}
         read = {n for segment in self.segments for n, _ in segment.inputs}
@@ -379,7 +379,7 @@ class Partition:
         return steps
 
     def _numbers_read(self):
-        """Nodes of arithmetic that the host has to compute: a program is told symbols, and computes the rest itself."""
+        """The nodes of arithmetic that the host has to compute. A program gets the symbols and computes other sizes itself."""
         read = {source for source, _, _ in self.symbol_source.values()}
         for n in reversed(self.nodes):
             if (n in read and self.size_text(n) is None) if self.is_arithmetic(n) else n not in self.lowered:
@@ -394,14 +394,14 @@ class Partition:
 
 
 def _sizes(n):
-    """The sizes and strides of a node's tensors, or the size that the node is."""
+    """The sizes and strides of a node's tensors, or the size that the node computes."""
     val = n.meta.get("val")
     tensors = [t for t in _tensors(val) if t.layout == torch.strided]
     return [s for t in tensors for s in (*t.shape, *t.stride())] + [val] * isinstance(val, torch.SymInt)
 
 
 def _symbols(n):
-    """The tracer's symbols in them."""
+    """The tracer's symbols in the sizes of a node."""
     return sizes.symbols_of(*(sizes.plain(sizes.size(s)) for s in _sizes(n)))
 
 

@@ -1,11 +1,11 @@
-"""Programs that serve more than one graph: the same lines up to names, sizes and no-ops are compiled once.
+"""A cache of programs: graphs with the same lines, up to names, sizes and views that do nothing, share one program.
 
-Dynamo traces a function anew for a size that became dynamic, for size 1, and for every layer that is compiled by itself;
-the graphs often differ in nothing but sizes, and in views that do nothing at one of the sizes: PyTorch, or the model's
-own code, leaves them out there. A living program serves a graph if there is a value for each of its symbols that makes
-its lines the graph's, views that do nothing left out of both: `N` may become 7, 1, or another `M`, within the range that
-its text assumes. A program that can stand for another one, as that of all sizes can for that of the first, takes its
-place in the functions that run it. Programs and functions are held weakly: with its last function a program is gone.
+Dynamo traces a function again for a size that becomes dynamic, for size 1, and for every layer that is compiled by itself.
+The graphs often differ only in sizes, and in views that do nothing at one of the sizes, which PyTorch or the model leaves
+out there. A program serves a graph if its symbols have values that make its lines those of the graph, without the views that
+do nothing: `N` may become 7, 1, or another symbol `M`, within the range that the text assumes. A program that serves the
+graph of another one too, as that of all sizes serves that of the first, replaces it in the functions that run it. The cache
+holds programs and functions weakly: a program dies with its last function.
 Tested by tests/torch/test_dynamic.py.
 """
 
@@ -19,13 +19,13 @@ from .lowering import sizes
 from .lowering.sizes import same_shape
 from .partition import layout_text, tensor_input_text
 
-KEPT = 16  # of programs with one template text
-_lock = threading.RLock()  # a program may die, and be forgotten, in the middle of anything
+KEPT = 16  # programs of one key
+_lock = threading.RLock()  # reentrant: a program may die, and leave the cache, while this thread has the lock
 _functions = weakref.WeakSet()  # runner.Compiled
 _programs = {}  # key -> weak references, oldest first
 
 
-VIEWS = ("reshape", "expand", "slice", "concat")  # may do nothing
+VIEWS = ("reshape", "expand", "slice", "concat")  # do nothing at some sizes
 
 
 class Line:
@@ -37,20 +37,20 @@ class Line:
         self.result, self.reads, self.view = result, [v.name for v in reads], None
 
     def does(self, head, attrs, shape, shapes):
-        """Remembers what a view does. shape, shapes: of the result, and of what is read."""
+        """Keeps what a view does. shape: of the result; shapes: of the values that it reads."""
         if head in VIEWS:
             self.view, self.axis, self.step = head, attrs.get("axis"), attrs.get("step", 1)
             self.shape, self.shapes = shape, shapes
         return self
 
     def what_stays(self, put):
-        """The names it reads, the empty parts of a concat left out; or one name, if it is nothing but that value."""
+        """The names that it reads, without the empty parts of a concat. If it does nothing: the one name whose value it is."""
         if self.view is None:
             return self.reads
         if self.view == "concat":
             parts = [name for name, shape in zip(self.reads, self.shapes) if put(shape[self.axis]) != 0] or self.reads[:1]
             return parts[0] if len(parts) == 1 else parts
-        # A slice as long as its axis is all of it: it has no other place to begin.
+        # A slice as long as its axis is the whole axis.
         nothing = same_shape([put(n) for n in self.shapes[0]], [put(n) for n in self.shape]) and self.step == 1
         return self.reads[0] if nothing else self.reads
 
@@ -61,7 +61,7 @@ def anonymous(name):
 
 class Template:
     def __init__(self, partition, segment, params, frozen, options):
-        """frozen: [(input number, tensor)] that are packed into the program."""
+        """frozen: [(input number, tensor)] of the parameters that are packed into the program."""
         self.inputs = [Line(lambda size: tensor_input_text(n, name, n in params, size, anonymous), name)
                        for n, name in segment.inputs]
         self.lines = [Line(lambda size: line.text(size, anonymous), line.result.name, line.operands)
@@ -76,7 +76,7 @@ class Template:
         self.key = ("\n".join(line.text for line in self.lasting), tuple(number for number, _ in frozen), options)
 
     def values_for(self, other):
-        """What this template's symbols have to be, in their order, to be `other`, which has the same key; or None."""
+        """The values of this template's symbols, in their order, that make it `other`, which has the same key; or None."""
         if any(a() is None or a() is not b() for (_, a), (_, b) in zip(self.frozen, other.frozen)):
             return None
         pairs = [pair for a, b in zip(self.lasting, other.lasting) for pair in zip(a.sizes, b.sizes)]
@@ -100,7 +100,7 @@ class Template:
         return None
 
     def _normal(self, put):
-        """(text, numbers of what is read, sizes) of each line that does something."""
+        """(text, numbers of the values that it reads, sizes) of each line that does something."""
         numbers, count = {}, 0
         for line in (*self.inputs, *self.lines, *self.outputs):
             reads = line.what_stays(put)
@@ -121,7 +121,7 @@ class Template:
 
 
 def find(template):
-    """(program, values of its symbols) of a living program that can stand for the template; or None."""
+    """(program, values of its symbols) of a living program that serves the template; or None."""
     with _lock:
         candidates = [r() for r in _programs.get(template.key, ())]
     for program in reversed(candidates):
@@ -131,7 +131,7 @@ def find(template):
 
 
 def remember(compiled, made):
-    """A function, and the programs that were made for it, for find() as long as somebody else holds them."""
+    """Adds a function and the programs that were made for it, which find() returns as long as they live."""
     with _lock:
         for program in made:
             _remember(program)
@@ -143,7 +143,7 @@ def remember(compiled, made):
 
 
 def _successor(use, made):
-    """(program, values of its symbols) of a program that can stand for the use's and for its graph; or None."""
+    """(program, values of its symbols) of a new program that serves the graph of the use's program and its own; or None."""
     for program in made:
         t = program.template
         if t.key == use.template.key and t.values_for(use.program.template) is not None:

@@ -1,8 +1,8 @@
 """options={"rng": "fast"}: nodes that draw random numbers draw them in Tenon's kernels, each from a seed of its own.
 
-One PyTorch node per graph, the first of it, takes a seed for each of them from PyTorch's generator of the tensors' device:
-torch.manual_seed makes runs reproducible, two calls differ, and a capture of a CUDA graph sees a generator that it
-knows. The nodes themselves stay as they are: one that has no row after all runs in PyTorch, and its seed is not used.
+The first node of the graph runs in PyTorch and takes a seed for each of them from PyTorch's generator of the device. So
+torch.manual_seed makes runs reproducible, two calls differ, and a capture of a CUDA graph sees a generator that it knows.
+The drawing nodes stay as they are: one that Tenon cannot take runs in PyTorch, and its seed is not used.
 Tested by tests/torch/test_random.py.
 """
 
@@ -18,16 +18,16 @@ aten = torch.ops.aten
 
 
 class Seeds(NamedTuple):
-    node: torch.fx.Node  # an i64 for each
-    place: dict          # node that draws -> which of them is its own
+    node: torch.fx.Node  # draws an i64 for each drawing node
+    place: dict          # drawing node -> the number of its seed
 
     def of(self, n, device):
-        """(Value of all seeds, which of them is node n's), or None."""
+        """(Value of all seeds, the number of node n's own seed), or None."""
         return (value_of(self.node, device), self.place[n]) if n in self.place else None
 
 
 def plant(gm):
-    """The Seeds of a graph, whose node it adds; None where nothing is drawn."""
+    """Adds the node of the seeds to a graph. Returns the Seeds, or None if no node draws."""
     drawing = [n for n in gm.graph.nodes if n.op == "call_function" and draws(n)]
     if not drawing:
         return None

@@ -1,10 +1,10 @@
-"""Compiled functions in a file: what torch.compile(f, backend="tenon", fullgraph=True).aot_compile(...) saves and loads.
+"""Compiled functions in files: torch.compile(f, backend="tenon", fullgraph=True).aot_compile(...) saves and loads them.
 
-PyTorch pickles its own wrappers around a compiled graph; the graph is ours, a Function, and pickles as one JSON text:
-graph texts, host steps, the layout of a frame and the constants, no code objects and no classes of this package. All of
-it stands in an envelope that says format, versions and checksum, and these are checked before anything is unpickled.
-Programs are made when a function is loaded, or at its first call if parameters are packed into them: aot_compile shows
-a backend no real tensor.
+PyTorch pickles its own wrappers around a compiled graph. The graph is a Function, which pickles as one JSON text: the graph
+texts, the host steps, the layout of a frame and the constants, without code objects or classes of this package. An envelope
+around the whole has format, versions and checksum, which are checked before anything is unpickled. A loaded function makes
+its programs at once, or in its first call if it packs parameters into them, because aot_compile shows a backend no real
+tensor.
 Tested by tests/torch/test_serialization.py.
 """
 
@@ -23,7 +23,7 @@ from torch._inductor.output_code import OutputCode
 from .. import _abi, report
 from .runtime import frames, marshal, packing, refusal, runner
 
-FORMAT = 5  # of the envelope and of what is in it
+FORMAT = 5  # of the envelope and its content
 _MAGIC = b"tenon saved function\n"
 
 
@@ -32,7 +32,7 @@ class SerializationError(RuntimeError):
 
 
 class SerializedFunction(SerializableCallable):
-    """What aot_compile gets from the backend: `function`, which AOTAutograd made around ours."""
+    """The result of the backend for aot_compile. function: AOTAutograd's wrapper of a Function."""
 
     def __init__(self, function):
         self.function = function
@@ -75,11 +75,11 @@ def _head(body):
 
 
 class Function(OutputCode):
-    """A boxed function that can be pickled. Made from runner's, or from `data`."""
+    """A boxed function that can be pickled. It is made of a function of runner.py and its Compiled, or of `data`."""
 
     def __init__(self, call=None, compiled=None, options=None, data=None):
         self.call, self.compiled, self.options, self.data = call, compiled, options, data
-        self.lock, self._tenon_record, self._boxed_call = threading.Lock(), None, True  # which PyTorch's wrappers copy
+        self.lock, self._tenon_record, self._boxed_call = threading.Lock(), None, True  # PyTorch's wrappers copy the last two
         if data is not None:
             self.call = self._first_call
             if not data["indices"]:
@@ -101,10 +101,10 @@ class Function(OutputCode):
         record.compiled, record.seconds = self.compiled, report.clock() - start
         record.close()
         for program in record.programs:
-            report.born(program)
+            report.track(program)
         self._tenon_record = record
 
-    # --- what PyTorch asks of an OutputCode ---
+    # --- the methods of an OutputCode ---
     def prepare_for_serialization(self):
         pass
 
@@ -131,7 +131,7 @@ def _unpickle(text):
 
 # --- a function as data ---
 def dump(compiled, options, record, pack=()):
-    """The data of a function into which nothing is packed. pack: arguments that are to be packed at its first call."""
+    """A function without packed parameters as data. pack: numbers of the arguments that it packs in its first call."""
     layout, indices, parts = compiled.pool.layout, [], []
     for s in layout.segments:
         inputs, numbers = list(s.inputs), []
@@ -152,7 +152,7 @@ def dump(compiled, options, record, pack=()):
 
 
 def _load(data, args, refused):
-    """-> (boxed function, Compiled). args: of the first call, where parameters are packed; refused: as in codegen.build."""
+    """Returns (boxed function, Compiled). args: of the first call, if parameters are packed; refused: as in codegen.build."""
     if any(args[i].is_inference() for i in data["indices"]):
         raise SerializationError("tenon: parameters made under inference_mode have no version, so they cannot be packed")
     layout, packed, left = frames.Layout(data["device"]), [], iter(data["indices"])
@@ -178,7 +178,7 @@ def _load(data, args, refused):
 
 
 _NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
-_MODULES = {"operator": operator, "math": math, "builtins": builtins, "torch": torch}  # of functions
+_MODULES = {"operator": operator, "math": math, "builtins": builtins, "torch": torch}  # for functions
 
 
 def _encode(value):

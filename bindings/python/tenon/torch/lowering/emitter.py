@@ -1,4 +1,4 @@
-"""What the rows of the op table (ops/) are written in: the Builder of graph_text.py, with what PyTorch adds to it.
+"""The Emitter, with which the rows of the op table (ops/) write lines: the Builder of graph_text.py and what PyTorch adds.
 
 An Emitter writes the lines of one node: the type of each line is the one that PyTorch expects, by its rules of promotion,
 and random numbers, TF32 and running sums are as PyTorch has them. Tested by tests/torch/test_lower.py.
@@ -7,7 +7,7 @@ and random numbers, TF32 and running sums are as PyTorch has them. Tested by tes
 import operator
 
 import torch
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion  # noqa: F401  (a word of the rows)
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion  # noqa: F401  (for the rows)
 from torch._prims_common import elementwise_dtypes
 
 from ...graph_text import Builder, Raw, Unsupported, Value
@@ -16,7 +16,7 @@ from .tensors import CPU, dtype_of
 
 
 class Operand(Value):
-    """A Value that a node of the graph has. fake: the tensor that the tracer has of it."""
+    """The Value of a node of the graph. fake: the tracer's tensor of it."""
 
     __slots__ = ("fake",)
 
@@ -29,7 +29,7 @@ class Emitter(Builder):
     sizes = sizes.SYMBOLIC
 
     def __init__(self, node, seed=None, device=CPU):
-        """seed: (Value of the graph's seeds, which of them is the node's); None: PyTorch draws its random numbers.
+        """seed: (Value of all seeds, the number of the node's own); None: PyTorch draws its random numbers.
         device: of the graph."""
         super().__init__(node.name)
         self.node, self.seed, self.device = node, seed, device
@@ -57,7 +57,7 @@ class Emitter(Builder):
         return self.expand(v, shape) if shape else v
 
     def real(self, x):
-        """A float of the host's as an f64 scalar, computed from sizes as Python would."""
+        """A float of the host as an f64 scalar, computed from sizes as Python computes it."""
         f = sizes.torch_functions
         if x.is_number:
             return self.op("full", [], "f64", (), value=Raw(repr(float(x))), shape=(), dtype=Raw("f64"))
@@ -92,8 +92,8 @@ class Emitter(Builder):
         return self.map("bit_and", self.cast(word, "i64"), self.full(0xffffffff, "i64"))
 
     def promote(self, kind, *args):
-        """Tensors and numbers as Values of the dtype PyTorch computes in. 16-bit floats stay as they are, because
-        Tenon computes them in f32 anyway, unless a Python number takes part: it keeps its f32 precision."""
+        """Tensors and numbers as Values of the dtype in which PyTorch computes. 16-bit floats stay as they are, because Tenon
+        computes them in f32 anyway. If a Python number takes part they become f32, in which PyTorch takes the number."""
         compute, result = elementwise_dtypes(*(a.fake if isinstance(a, Value) else _number(a) for a in args),
                                              type_promotion_kind=kind)
         if compute == torch.float32 and result in (torch.float16, torch.bfloat16):
@@ -103,18 +103,18 @@ class Emitter(Builder):
         return [self.cast(a, dtype) if isinstance(a, Value) else self.full(a, dtype) for a in args]
 
     def scan(self, head, v, axis):
-        """Sums and products of f32 go on in f64 on the CPU, as PyTorch's do: a long row would lose its digits."""
+        """On the CPU, sums and products of f32 run in f64, as in PyTorch: in f32 a long row loses its digits."""
         wide = "f64" if head in ("cumsum", "cumprod") and v.dtype == "f32" and self.device == CPU else v.dtype
         return self.cast(self.op(head, [self.cast(v, wide)], wide, v.shape, axis=axis), v.dtype)
 
     def matmul(self, a, b):
-        tf32 = self.tf32(a, torch.backends.cuda.matmul) if a.rank > 1 and b.rank > 1 else None  # else a gemv of PyTorch's
+        tf32 = self.tf32(a, torch.backends.cuda.matmul) if a.rank > 1 and b.rank > 1 else None  # else PyTorch calls gemv
         return super().matmul(a, b, tf32=tf32)
 
     def tf32(self, v, flags):
-        """The attribute: True where PyTorch's flags say at this moment that a GPU may use TF32, else None. flags: matmul of
-        torch.backends.cuda or conv of torch.backends.cudnn. Their fp32_precision follows allow_tf32, which cannot be read
-        once both were set."""
+        """The attribute tf32: True if PyTorch's flags allow TF32 on a GPU now, else None. flags: torch.backends.cuda.matmul or
+        torch.backends.cudnn.conv. This reads fp32_precision, which follows allow_tf32, because allow_tf32 cannot be read once
+        both are set."""
         return True if self.device.type == "cuda" and v.dtype == "f32" and flags.fp32_precision == "tf32" else None
 
 

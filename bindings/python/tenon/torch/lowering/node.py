@@ -1,4 +1,4 @@
-"""One node of an ATen graph -> its lines of graph text, by its row of the op table, or the sentence why it has none.
+"""Lowers one node of an ATen graph: by its row of the op table it becomes lines of graph text, or Unsupported says why not.
 
 Lines of different nodes are independent; partition.py collects them into graphs. Tested by tests/torch/test_lower.py.
 """
@@ -15,8 +15,8 @@ from .tensors import CPU, DTYPES, is_moved, same_device, why_not
 
 
 class Lowered:
-    """What a node became: its lines, its result (a Value, or a tuple with None for results nobody reads), the inputs of the
-    graph whose place in their memory has to be that of the trace."""
+    """A lowered node. result: a Value, or a tuple with None for results that nobody reads; cheap: whether each reader may
+    compute it again; placed: inputs of the graph whose offset into their memory has to be that of the trace."""
 
     __slots__ = ("lines", "result", "cheap", "placed")
 
@@ -35,8 +35,8 @@ def value_of(node, device=CPU):
 
 
 def lower_node(node, values, table, device=CPU, seed=None):
-    """The Lowered of one call_function node; Unsupported if there is none. `values`: node -> Value or tuple so far;
-    device: of the graph; seed: as in Emitter."""
+    """The Lowered of one call_function node, or Unsupported. values: earlier node -> Value or tuple; device: of the graph;
+    seed: as in Emitter."""
     if node.target is operator.getitem:
         result = values.get(node.args[0])
         if not isinstance(result, tuple):
@@ -83,7 +83,7 @@ def size_argument(meta):
 
 
 def finish(e, result):
-    """The result has the dtype and shape PyTorch expects, and the node's own name."""
+    """Gives the result the dtype and shape that PyTorch expects, and the node's own name."""
     if result.dtype != e.dtype:
         result = e.cast(result, e.dtype)
     if not same_shape(result.shape, e.shape):
@@ -91,7 +91,7 @@ def finish(e, result):
             raise Unsupported(f"{e.node.target}: shape {list(result.shape)}, where PyTorch has {list(e.shape)}")
         if not any(result is line.result for line in e.lines):
             result = e.reshape(result, e.shape)
-        result.shape = e.shape  # other words for the same sizes; the library checks it
+        result.shape = e.shape  # another expression of the same sizes; the library checks it
     if any(result is line.result for line in e.lines):
         result.name = e.node.name
     return result

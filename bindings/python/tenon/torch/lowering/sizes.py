@@ -1,11 +1,11 @@
-"""Sizes as text: the sympy expression of a SymInt becomes a dim of the graph text or a Python expression.
+"""PyTorch's symbolic sizes: the sympy expression of a SymInt as a size of the graph text or as a Python expression.
 
-Only `.node.expr` of a SymInt is read. int(), bool(), == or hash on it would add a guard, and every guard of ours is a
-recompile for the user. Sizes inside this package are therefore ints or sympy expressions, never SymInts. What the tracer
-found out of them, its ShapeEnv, is read as well: ranges, and the guards that hold by the time the graph is lowered.
+This package reads only `.node.expr` of a SymInt: int(), bool(), == and hash add a guard, and each guard of ours makes
+Dynamo compile again. So sizes here are ints or sympy expressions, never SymInts. This module also reads what the tracer
+knows of the symbols, from its ShapeEnv: ranges, and the guards that exist when the graph is lowered.
 
-The graph text has sums, products, quotients, remainders, max and min. What else stands in a size, as int(0.7*n) or n & ~3, becomes
-an Opaque: a symbol of the text whose value the host computes, for a call, from the sizes that it is made of.
+The graph text has sums, products, quotients, remainders, max and min. Any other function in a size, as in int(0.7*n) or
+n & ~3, becomes an Opaque: a symbol of the text whose value the host computes in each call from other sizes.
 Tested by tests/torch/test_size_text.py, test_sizes.py and test_aot_semantics.py.
 """
 
@@ -22,7 +22,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from ...graph_text import Sizes, Unsupported
 
-LOWEST, HIGHEST = -(2**62), 2**62 - 1  # of a symbol in the graph text
+LOWEST, HIGHEST = -(2**62), 2**62 - 1  # values of a symbol in the graph text
 _tracer = threading.local()
 
 
@@ -52,7 +52,7 @@ class Real:
 
 
 class Opaque(sympy.Symbol):
-    """The symbol of a size that is no expression of the graph text: the value of `expr`, which has symbols of the tracer only."""
+    """The symbol of a size that the graph text cannot express. expr: its value, an expression of the tracer's symbols."""
 
     def __new__(cls, name, expr):
         self = sympy.Symbol.__xnew__(cls, name, integer=True)
@@ -64,17 +64,17 @@ class Opaque(sympy.Symbol):
 
 
 class Written:
-    """Of one tracer: its sizes as the graph text has them, and the symbols that stand in them for what has no words."""
+    """The sizes of one tracer as the graph text has them, and their Opaques."""
 
     def __init__(self):
         self.sizes, self.opaque = {}, {}  # expression -> size, expression -> Opaque
-        self.rounded = {}  # a quotient -> the rounded number, of the tracer's words, that is written as it
+        self.rounded = {}  # quotient in the text -> the tracer's expression, a rounded number, that it stands for
 
     def name(self, expr):
         if expr.is_integer is False:
             raise Unsupported(f"size {expr}: {type(expr).__name__} is not a size expression of Tenon")
         if expr not in self.opaque:
-            python(expr)  # one that the host cannot compute is refused here
+            python(expr)  # refuses one that the host cannot compute
             self.opaque[expr] = Opaque(f"z{len(self.opaque)}", expr)
         return self.opaque[expr]
 
@@ -87,12 +87,12 @@ def _of(env):
 
 
 def opaque(env):
-    """Name -> Opaque, of this tracer's sizes so far."""
+    """Name -> Opaque, of the sizes of this tracer so far."""
     return {str(o): o for o in _of(env).opaque.values()} if env is not None else {}
 
 
 def plain(e):
-    """A size or a relation with what its Opaques stand for."""
+    """A size or a relation with the expressions of its Opaques in their places."""
     if isinstance(e, int):
         return e
     found = {s: s.expr for s in e.free_symbols if isinstance(s, Opaque)}
@@ -100,7 +100,7 @@ def plain(e):
 
 
 def _in_words(value, env):
-    """A size in the words of the graph text."""
+    """A size as an expression that the graph text has."""
     env = env or getattr(_tracer, "env", None)
     if env is None:
         return _rewritten(value, None)
@@ -112,7 +112,7 @@ def _in_words(value, env):
 
 
 def _rewritten(e, written):
-    """written: of the tracer, or None: what has no words is refused."""
+    """written: of the tracer; None: without Opaques, so text() refuses what the graph text cannot express."""
     def to_words(e):
         if isinstance(e, (sympy.Symbol, sympy.Integer)):
             return e
@@ -132,7 +132,7 @@ def _rewritten(e, written):
         elif isinstance(e, WORDS) and (not isinstance(e, POWERS) or e.args[1] in range(1, 9)):
             args = [to_words(a) for a in e.args]
             return e if all(a is b for a, b in zip(args, e.args)) else e.func(*args)
-        return written.name(plain(e)) if written else e  # which text() refuses
+        return written.name(plain(e)) if written else e  # text() refuses e
 
     result = to_words(e)
     return int(result) if isinstance(result, sympy.Integer) else result
@@ -146,10 +146,10 @@ TO_INT = (torch_functions.TruncToInt, torch_functions.FloorToInt, sympy.floor, *
 
 
 def _whole(value):
-    """(a, sign): a rounded number is sign * a, which has no fractions, and no floats where they change nothing: int(0.5*n),
-    floor(n/m), ceil(n - 0.5), of numbers below 2**40."""
+    """(a, sign): the rounded number is sign * a, an integer expression. It exists where floats below 2**40 compute exactly, as
+    in int(0.5*n), floor(n/m) and ceil(n - 0.5); else Unsupported."""
     def number(e):
-        """(p, q) of a constant p/q that arithmetic with sizes keeps exact, else None."""
+        """(p, q) of a constant p/q with which floats compute exactly, else None."""
         top, bottom = float(e).as_integer_ratio() if isinstance(e, (sympy.Float, sympy.Integer)) else (0, 2**13)
         return (sympy.Integer(top), bottom) if max(abs(top), bottom) <= 2**12 else None
 
@@ -185,7 +185,7 @@ def _whole(value):
 
 @contextlib.contextmanager
 def tracer(env):
-    """While this lasts, sizes are those of this ShapeEnv (or of none), and what it knows of them counts. One thread's."""
+    """A context in which this thread's sizes are those of this ShapeEnv, or of none, and known() asks it."""
     before, _tracer.env = getattr(_tracer, "env", None), env
     try:
         yield
@@ -211,7 +211,7 @@ def known(relation):
     if env is None:
         return None
     relation = plain(relation)
-    facts = tuple(f for fact in env.get_axioms() if isinstance(fact, sympy.And) for f in fact.args)  # one fact for the tracer
+    facts = tuple(f for fact in env.get_axioms() if isinstance(fact, sympy.And) for f in fact.args)  # the tracer has them as one
     for asked in dict.fromkeys([relation, relation.xreplace(_of(env).rounded)]):
         for axioms in (None, facts) if facts else (None,):
             answer = env._maybe_evaluate_static(asked, axioms=axioms)
@@ -225,19 +225,19 @@ def at_least(a, b):
 
 
 def same(a, b):
-    """Whether two sizes are equal, as far as algebra, or what the tracer knows, shows."""
+    """Whether algebra or the tracer shows that two sizes are equal."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     return _equal_by_algebra(a, b) or known(sympy.Eq(a, b)) is True
 
 
 def is_zero(n):
-    """Whether a size is the number 0. A symbol is none: the tracer is not asked what it may be."""
+    """Whether a size is the number 0. A symbol is not: this does not ask the tracer for its values."""
     return isinstance(n, int) and n == 0
 
 
 def is_empty(shape):
-    """Whether a tensor of this shape has no elements, by a size that is the number 0."""
+    """Whether one of the sizes is the number 0."""
     return any(map(is_zero, shape))
 
 
@@ -257,7 +257,7 @@ def ranges(env, symbols):
 def _bounds(expr, ranges):
     try:
         return bound_sympy(expr, ranges)
-    except ArithmeticError:  # of floats at the ends of a range
+    except ArithmeticError:  # floats at the ends of a range overflow
         return ValueRanges.unknown_int()
 
 
@@ -273,7 +273,7 @@ def range_of(value, within):
 
 
 def equalities(env, symbols):
-    """[(a, b)]: the equalities of these symbols (their names) that the tracer has guards or assertions of."""
+    """[(a, b)]: equal sizes of these symbols, given by name, by the tracer's guards and assertions."""
     if env is None:
         return []
     found = {}
@@ -298,12 +298,12 @@ def _equal_by_algebra(a, b):
 
 
 def remainder(a, b):
-    """a % b as Python has it."""
+    """a % b of Python."""
     return a % b if isinstance(a, int) and isinstance(b, int) else size(torch_functions.PythonMod(sympy.sympify(a), sympy.sympify(b)))
 
 
 def larger(a, b):
-    """max(a, b), where the tracer knows it without a max."""
+    """max(a, b), without a max if the tracer knows which is larger."""
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
     if at_least(a, b):
@@ -332,7 +332,7 @@ def text(value):
     return str(value) if isinstance(value, int) else _print(value, 0)
 
 
-# Binding strength: 0 anything, 1 terms of a sum, 2 factors of a product.
+# strength: which expressions need no parentheses. 0: all, 1: terms of a sum, 2: factors of a product.
 def _print(e, strength):
     if isinstance(e, int) or isinstance(e, sympy.Integer):
         s = str(int(e))
@@ -376,7 +376,7 @@ def _print(e, strength):
 
 
 class _Printer(PythonPrinter):
-    """For numbers: PyTorch's own printer minds symbolic ones."""
+    """Prints functions of numbers, which PyTorch's own printer refuses for symbolic arguments."""
 
     def _call(self, e):
         return f"{self._functions[type(e).__name__]}({', '.join(map(self._print, e.args))})"
@@ -398,7 +398,7 @@ def python(expr):
 
 
 def dense_strides(shape):
-    """Row-major strides. Size-1 axes and empty tensors are treated as ordinary."""
+    """Row-major strides, also of axes of size 1 and of empty tensors."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -419,7 +419,7 @@ def is_dense(shape, strides):
 
 
 def overlaps(shape, strides):
-    """Whether two elements may share memory. Symbolic strides count as safe when they are products of the sizes."""
+    """Whether two elements may share memory. For symbolic sizes only a stride of 0 says so."""
     if is_empty(shape):
         return False
     axes = [(s, n) for n, s in zip(shape, normal_strides(shape, strides)) if not (isinstance(n, int) and n <= 1)]

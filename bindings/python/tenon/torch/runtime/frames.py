@@ -1,7 +1,7 @@
-"""Frames: all DLTensors of a call in one block of words, prepared once.
+"""Frames: a frame has all DLTensors of a call in one block of words, which is prepared once.
 
-Frames are pooled, so calls from several threads never share one. Shapes that depend on symbols are written into the frame per
-call, static ones never again. codegen.py writes the functions that use them. Tested by tests/torch/test_aot_semantics.py.
+Each call takes a frame from a pool, so calls of several threads share none. Shapes that depend on symbols are written into the
+frame in each call, static shapes once. codegen.py writes the functions that use them. Tested by tests/torch/test_aot_semantics.py.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ _DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64
 
 
 class Layout:
-    """The words of a frame: where each DLTensor stands, and what is known before a call."""
+    """The words of a frame: the place of each DLTensor, and all values that are known before a call."""
 
     def __init__(self, device=_abi.CPU):
         """device: of the tensors, (type, id) as in a DLTensor."""
@@ -23,7 +23,7 @@ class Layout:
         self.calls = 0  # the word that counts calls
 
     def tensor(self, dtype, shape, strides, device=None):
-        """Adds a DLTensor; returns the index of its data word, and its rank if a size depends on symbols, else -1."""
+        """Adds a DLTensor. Returns the index of its data word, and its rank if a size depends on symbols, else -1."""
         kind, number = device or self.device
         code, bits = _DLPACK[dtype]
         at, rank = len(self.words), len(shape)
@@ -31,11 +31,11 @@ class Layout:
         self.pointers += [(at + 3, at + 6), (at + 4, at + 6 + rank)]
         static = all(isinstance(value, int) for value in (*shape, *strides))
         self.words += [*shape, *strides] if static else [0] * (2 * rank)
-        self.words.append(0)  # so that the shape of rank 0 has an address too
+        self.words.append(0)  # a shape of rank 0 needs an address too
         return at, -1 if static else rank
 
     def table(self, ats):
-        """Adds a list of addresses of DLTensors, None for NULL; returns (its first word, its length)."""
+        """Adds a list of addresses of DLTensors, None for NULL. Returns (first word, length)."""
         start = len(self.words)
         self.words += [0] * len(ats)
         self.pointers += [(start + i, at) for i, at in enumerate(ats) if at is not None]
@@ -46,7 +46,7 @@ class Layout:
         return len(self.words) - 1
 
     def scalar(self):
-        """Adds an i64 scalar with room for its value; returns the index of its data word and of the value."""
+        """Adds an i64 scalar with room for its value. Returns the indices of its data word and of the value."""
         at, _ = self.tensor("i64", (), (), _abi.CPU)
         value = self.word()
         self.pointers.append((at, value))
@@ -70,8 +70,8 @@ class Layout:
         return new
 
     def with_programs(self, programs, frozen):
-        """The same words and more, for other programs. programs: (program, value of each of its symbols) per segment; a
-        value is an int, or the symbol of a value that the program before it was told too."""
+        """A layout of the same words and more, for other programs. programs: (program, value of each of its symbols) per
+        segment. A value is an int, or a symbol that the segment's program here has among its own values."""
         new = self.copy()
         new.frozen = frozen
         for (program, values), s in zip(programs, self.segments):
@@ -92,16 +92,16 @@ class Part(NamedTuple):
     """A segment in a layout."""
 
     program: _abi.Program
-    values: list    # of its symbols
-    inputs: list    # their words, None for what is packed into the program
-    outputs: tuple  # first word of their table, and how many
-    bound: list     # (argument, word, rank) of what is bound: plan of marshal.step
-    made: list      # of marshal.step
-    retry: bool     # a second step follows, for when the first one refuses its buffers
+    values: list    # of its symbols; they are the first inputs
+    inputs: list    # of the program: the words of their DLTensors, None for those that are packed into it
+    outputs: tuple  # (first word, length) of their table
+    bound: list     # (argument, word, rank): the plan of marshal's step
+    made: list      # as in marshal's step
+    retry: bool     # a second step follows, for calls in which the first one refuses its buffers
 
 
 class Frame:
-    """One call's block of words. `at` is the frame for marshal.py; `steps` run the programs, which are packed with `frozen`."""
+    """The block of words of one call. at: the frame as marshal.py takes it; steps: run the programs; frozen: their packed parameters."""
 
     __slots__ = ("block", "words", "at", "steps", "frozen")
 
@@ -115,7 +115,7 @@ class Frame:
 
 
 class Refusing:
-    """A frame in whose place the call runs without programs, because of an error: each step raises it."""
+    """Stands for a frame in a call that an error keeps from its programs: each step raises the error."""
 
     def __init__(self, frame, error):
         def step(*_):
@@ -125,18 +125,18 @@ class Refusing:
 
 
 class Pool:
-    """Frames of a function. free: those that no call has; busy: those of calls that run programs with packed parameters. A
-    call that is interrupted may lose its frame, but leaves none in `busy` (see runner.whole)."""
+    """The frames of a function. free: those that no call has; busy: those of calls that run programs with packed parameters.
+    An interrupted call may lose its frame, but leaves none in `busy` (see runner.whole)."""
 
     def __init__(self, layout):
         self.layout, self.free, self.busy = layout, [], set()
-        self.calls = 0  # of frames that are gone
+        self.calls = 0  # counted by frames that are gone
 
     def make(self):
         return self.layout.make()
 
     def move(self, layout):
-        """Frames of another layout from now on. One in use comes back and stays what it is, which is right too."""
+        """Makes frames of another layout from now on. A frame in use comes back to `free` as it is, and still computes right results."""
         self.layout = layout
         for _ in range(len(self.free)):
             try:

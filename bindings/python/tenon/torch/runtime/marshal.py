@@ -1,17 +1,24 @@
-"""The steps of a call that are done once per tensor: in C (_lib/_marshal.abi3.so, from marshal.c) or, where that cannot be
-loaded, in Python over ctypes. the functions that codegen.py writes call them; both ways have the same functions:
+"""What a call does once per tensor: it writes addresses, shapes and strides into a frame, and makes the outputs.
 
-at(frame) is what the others take as `at`. pointer(at, w, rank, tensor) writes a tensor's address into word w of the frame,
-and its shape and strides behind it unless rank is -1. step(program, plan, inputs, outputs, made, fail, count, device) is a function
-f(at, args, output...) that does so with args[i] for each (i, w, rank) of the plan, makes the outputs, does so with these,
-runs the program, and returns the tuple of outputs. inputs and outputs: the first word of the frame's
-table of tensors, and how many. made: per output (w, rank, arguments of `empty`, or None: the caller gives it). fail(status)
-raises; without it a failure gives None. count: the word that counts calls, or -1. device: (type, id) of the program; on a GPU it
-runs on PyTorch's current stream. state(args, plan) tells address and
-version of the tensors args[i]; current(args, plan, state), whether they still are these. apart(args, plan): whether the first
-of these tensors, as many as the first number of the plan says, share no memory with another one; a tensor that has none of
-its own to look at counts as apart. `in_c` says which.
-TENON_MARSHAL=ctypes chooses ctypes. Tested by tests/torch/test_marshal.py.
+Two classes have the same functions, and `chosen` is an object of one of them: InC calls the extension module
+(_lib/_marshal.abi3.so, from marshal.c), InPython uses ctypes, where that module cannot be loaded or where TENON_MARSHAL=ctypes
+asks for it. The functions that codegen.py writes call them:
+
+- in_c: whether it is InC.
+- plan(column, ...): rows of integers, in the form that the other functions read. Each argument is a column.
+- at(frame): the frame, in the form that the other functions take as `at`.
+- pointer(at, w, rank, tensor): writes the tensor's address into word w of the frame, and behind it the shape and the strides,
+  unless rank is -1.
+- step(program, plan, inputs, outputs, made, fail, count, device): a function f(at, args, output...). It calls pointer with
+  args[i] for each (i, w, rank) of the plan, makes the outputs, calls pointer with them, runs the program, on a GPU on
+  PyTorch's current stream, and returns the tuple of outputs. inputs, outputs: (first word, length) of the frame's tables of
+  tensors. made: for each output (w, rank, arguments of `empty`, or None where the caller gives the output). fail(status)
+  raises; if fail is None, a failure returns None. count: the word that counts calls, or -1. device: (type, id) of the program.
+- state(args, plan): address and version of each args[i]. current(args, plan, state): whether they are still the same.
+- apart(args, plan): the first row of the plan is a number n; whether the tensors of the next n rows share no memory with each
+  other or with those of the rows behind them. A tensor without readable memory shares none.
+
+Tested by tests/torch/test_marshal.py.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 """Calls whose inputs overlap in memory, of graphs that write to an input.
 
-AOTAutograd makes a graph of pure functions and copies what was written back at its end; that is right as long as no input
-that is written to shares memory with another one, and nothing guards it (pytorch #139789). Such a call runs Dynamo's
-graph, whose operators write in place as the programs do. Tested by tests/torch/test_overlap.py.
+AOTAutograd makes a graph of pure functions and copies the new values of inputs back at its end. That is wrong for an input
+that shares memory with another one, and PyTorch does not guard against it (pytorch #139789). Such a call runs Dynamo's graph,
+whose operators write in place as those of the model do. Tested by tests/torch/test_overlap.py.
 """
 
 import torch
@@ -15,8 +15,8 @@ WHY = "inputs that overlap in memory, of which the graph writes to one"
 
 
 def guarded(compiled, gm, own, example_inputs, written, refused):
-    """`compiled`, what AOTAutograd made of Dynamo's graph gm, for calls in which none of the inputs `written` overlaps another;
-    the others run gm, and refused(error) is told. own: tensors of gm itself, which are numbered before the inputs."""
+    """A function that runs `compiled`, which AOTAutograd made of Dynamo's graph gm, unless one of the inputs `written` overlaps
+    another one; then it calls refused(error) and runs gm. own: tensors of gm itself, which are numbered before the inputs."""
     tensors = [i for i, t in enumerate((*own, *example_inputs)) if _is_plain(t)]
     first = [i for i in tensors if i in written]
     if not first or len(tensors) < 2:
@@ -39,7 +39,7 @@ def _is_plain(t):
 
 
 def _overlap(written, others):
-    """Whether one of `written` shares an element with another tensor. Their spans of memory do."""
+    """Whether one of `written` shares an element with another tensor. Their spans of memory overlap."""
     return any(_share(a, b) for i, a in enumerate(written) for b in (*written[:i], *others))
 
 

@@ -15,20 +15,21 @@ from . import marshal
 from .frames import Layout
 
 MOST = 256   # sets of parameters that one function keeps packed
-FEW = 3      # calls that a packing has to serve to be worth its time
-WASTED = 8   # packings in a row that served fewer, until a function stops packing
-STEADY = 64  # calls with the same parameters until it packs again
+FEW = 3      # a packing that serves fewer calls is wasted
+WASTED = 8   # after more wasted packings in a row a function stops packing
+STEADY = 64  # after more calls with the same parameters it packs again
+
 
 class Frozen:
-    """Parameters packed into programs. A call compares data pointer and version of each; a difference re-packs.
+    """Parameters packed into programs. A call compares data pointer and version of each, and packs again if one differs.
 
-    Functions that share the programs share this. Undetectable, and documented: writes through p.data or NumPy, which
-    change neither. An alias of every parameter is kept, so that a replaced tensor's address cannot come back with other
-    contents.
+    Functions that share the programs share this. Writes through p.data or NumPy change neither pointer nor version, so they
+    stay unseen; the documentation says so. This keeps an alias of every parameter, so that no other tensor takes the address
+    of a replaced one.
     """
 
     def __init__(self, programs, tensors):
-        """programs: (program, graph inputs, input numbers); `tensors` fill these numbers, one after the other."""
+        """programs: (program, how many inputs its graph has, numbers of the packed ones). tensors: those, of all programs in order."""
         self.programs, self.pools, self.lock = programs, weakref.WeakSet(), threading.Lock()
         self.expected = self.keep(tensors)
         for program, _, _ in programs:
@@ -48,11 +49,11 @@ class Frozen:
         return all(owner() is not None for owner in self.owners)
 
     def refresh(self, args, indices, plan):
-        """Re-packs for args[indices]. update_params must not run beside run, so this waits for all frames."""
+        """Packs args[indices] instead. It waits for all frames, because no program may run during its update_params."""
         with self.lock:
             if marshal.chosen.current(args, plan, self.expected):
                 return
-            self.expected = None  # from here on every caller comes to the lock
+            self.expected = None  # every other call now waits for the lock
             while any(pool.busy for pool in list(self.pools)):
                 time.sleep(0)
             tensors = [args[i] for i in indices]
@@ -76,8 +77,8 @@ class Params:
 
 
 def packed_together(uses):
-    """(True, what the programs' parameters are packed with) if one function made all that are packed, and nothing else;
-    None if they hold only constants. Else (False, None): packing anew concerns all of a function's programs."""
+    """(True, Frozen) if the packed programs are exactly those of one Frozen; (True, None) if they hold only constants; else
+    (False, None), because a function packs again for all of its programs at once."""
     packed = [use.program for use in uses if use.template.frozen]
     made_with = [program.frozen_with and program.frozen_with() for program in packed]
     if all(program.frozen_with is None for program in packed):
@@ -88,22 +89,23 @@ def packed_together(uses):
 
 
 class Packings:
-    """Which function takes a call whose parameters are not the packed ones. Dynamo shares a function between modules that differ
-    in parameters only, such as layers that are compiled one by one: each set of parameters is packed into programs of its own.
-    Where parameters change with nearly every call, a function with nothing packed takes the calls, until they stay the same.
+    """Chooses the function for a call whose parameters are not the packed ones. Dynamo shares a function between modules that
+    differ in parameters only, such as layers that are compiled one by one: then each set of parameters gets programs of its
+    own. Where parameters change with nearly every call, a function with nothing packed takes the calls, until the parameters
+    stay the same.
     """
 
     def __init__(self, compiled, assemble, plain=None):
-        """compiled: of the function that asks. assemble(layout, indices, uses, plain): makes another function, as runner.assemble.
-        plain: of the function that made this one for one set of parameters, if one did."""
+        """compiled: of the function that asks. assemble(layout, indices, uses, plain) makes another function, as runner.assemble
+        does. plain: for a function of one set of parameters, the Plain of the function that made it; else None."""
         self.compiled, self.assemble, self.lock = compiled, assemble, threading.Lock()
         self.others = {} if plain is None else None  # ids of parameters -> (function, Frozen)
         self.plain = plain or Plain()
         self.served, self.wasted = 0, 0
         self.last, self.steady = None, 0
 
-    def turn(self, args, frame):
-        """Another function for the call; None if this one is to pack the call's parameters in place of what it has packed."""
+    def choose(self, args, frame):
+        """Another function for the call, or None: then this function packs the parameters of the call instead of its own."""
         indices, layout = self.compiled.indices, self.compiled.pool.layout
         tensors, frozen = [args[i] for i in indices], layout.frozen
         if self.others is not None and frozen.owned() and not frozen.belongs_to(tensors):
@@ -116,7 +118,7 @@ class Packings:
         return self._unpacked(layout, tensors)
 
     def _are_steady(self, args, plan):
-        """Whether the parameters have been the same for long; then packing is tried anew."""
+        """Whether the last STEADY calls had the same parameters; then it is time to pack again."""
         if self.last is None or not marshal.chosen.current(args, plan, self.last):
             self.last, self.steady = marshal.chosen.state(args, plan), 0
         self.steady += 1
@@ -154,7 +156,7 @@ class Packings:
 
     def _function(self, layout, made, indices, plain):
         for program in made.values():
-            report.born(program)
+            report.track(program)
         uses = [use.of(s.program) for use, s in zip(self.compiled.uses, layout.segments)]
         function, compiled = self.assemble(layout, indices, uses, plain)
         self.compiled.others.append(compiled)
@@ -162,15 +164,16 @@ class Packings:
 
 
 class Plain:
-    """A function with nothing packed, once there is one: functions that differ in what they pack share it."""
+    """The function with nothing packed, once one exists. Functions that differ in their packed parameters share it."""
 
     def __init__(self):
         self.function, self.lock = None, threading.Lock()
 
 
 def without_packing(layout, made, arguments):
-    """The layout for programs that take as inputs what others have packed. made: program with packed parameters -> program
-    without; arguments: (number in args, a tensor like it) of each parameter, in the order of layout.frozen.programs."""
+    """The layout for programs that take the packed parameters as inputs. made: program with packed parameters -> program
+    without; arguments: (number in args, a tensor of the same layout) of each parameter, in the order of
+    layout.frozen.programs."""
     new, left = layout.copy(), iter(arguments)
     packed = {program: [(number, *next(left)) for number in numbers] for program, _, numbers in layout.frozen.programs}
     for s in layout.segments:
@@ -186,5 +189,5 @@ def without_packing(layout, made, arguments):
 
 
 def like(layout, tensor):
-    """Adds a DLTensor; returns the index of its data word."""
+    """Adds a DLTensor of the tensor's layout. Returns the index of its data word."""
     return layout.tensor(DTYPES[tensor.dtype], tensor.shape, sizes.normal_strides(tensor.shape, tensor.stride()))[0]

@@ -1,9 +1,8 @@
-"""Refusals: what keeps Tenon from computing something, in a sentence, and what happens then.
+"""Refusals: the sentence why Tenon does not compute something, and what happens then.
 
-There is one path. While a graph is compiled, the node, the segment or the graph that meets an exception goes to PyTorch
-(partition.py, compile.py); in a call, PyTorch's own operators compute the segment whose program refuses, from the values
-that the program would have read (Rescue). The reason counts in stats() and stands in explain() either way. Exceptions by
-which PyTorch's compiler steers itself pass.
+There is one path. During compilation a node, a segment or a graph that meets an exception goes to PyTorch (partition.py,
+compile.py). In a call, PyTorch's own operators compute the segment whose program refuses, from the values that the program
+reads (Rescue). stats() counts the reason and explain() shows it either way. Exceptions that steer PyTorch's compiler pass.
 Tested by tests/torch/test_refusal.py.
 """
 
@@ -25,7 +24,7 @@ class Refused(Exception):
 
 
 def sentence(error):
-    """Why something runs in PyTorch, from the exception that says so."""
+    """The reason why something runs in PyTorch, from an exception."""
     if isinstance(error, STEERING):
         raise error
     if isinstance(error, (Refused, Unsupported)):
@@ -37,7 +36,7 @@ def sentence(error):
 
 
 def of_calls(record, fallback):
-    """A function that counts the refusal of a call, or raises it where that is asked for."""
+    """A function that counts the refusal of a call, or raises it if fallback is "error"."""
     def refused(error):
         if fallback == "error":
             raise error
@@ -53,7 +52,7 @@ class Rescue:
     """Computes the outputs of a segment in PyTorch, for a call that its program refuses."""
 
     def __init__(self, text, constants, refused):
-        """text: of a function pytorch(args, ...), made by codegen.Writer, which stays text until it is needed."""
+        """text: of a function pytorch(args, ...), written by codegen.Writer and compiled in the first call that needs it."""
         self.text, self.constants, self.refused, self.function = text, constants, refused, None
 
     def __call__(self, error, args, *values):
@@ -72,7 +71,7 @@ class Rescue:
 
 
 def fixed(tensor, size, stride):
-    """A host result with the strides the tracer promised, for Tenon or for a view."""
+    """A host result with the strides that the tracer found. Programs and views rely on them."""
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     if tensor.stride() == stride or sizes.normal_strides(size, tensor.stride()) == sizes.normal_strides(size, stride):
@@ -81,7 +80,7 @@ def fixed(tensor, size, stride):
 
 
 def owned(results, args):
-    """(tensor, size, stride) of each result -> the tensors as a program gives them: with these strides, each in memory of its own."""
+    """(tensor, size, stride) of each result -> the tensors as a program returns them: with these strides, each in its own memory."""
     taken = {a.untyped_storage()._cdata for a in args if isinstance(a, torch.Tensor)}
     tensors = []
     for tensor, size, stride in results:

@@ -1,4 +1,4 @@
-"""The compiled function: codegen.py writes its text, and here it becomes a Python function, called with one list of arguments.
+"""Makes a compiled function of the text that codegen.py writes. The function takes one list of arguments.
 
 A call runs programs and the host steps between them, and copies mutated inputs back at the end. A program's step
 (marshal.py) fills the DLTensors of a frame (frames.py) and allocates outputs with PyTorch's own strides.
@@ -17,12 +17,12 @@ from .refusal import Refused, Rescue, fixed
 
 
 def to_device(scalar, device):
-    """A copy on the device, as of now also for a capture, which may not read the host's memory."""
+    """A copy on the device. full() takes the number at once, so a capture of a CUDA graph does not read the host's memory later."""
     return torch.full((), scalar.item(), dtype=scalar.dtype, device=device)
 
 
 def lies_at(t, offset):
-    """Refuses an input that lies elsewhere in its memory than the one that was traced."""
+    """Refuses an input whose offset into its memory is not that of the traced input."""
     if t.storage_offset() != offset:
         raise Refused("as_strided by an offset into memory, of an input that starts elsewhere in it than the traced one")
 
@@ -32,10 +32,10 @@ def view_of(root, size, stride, offset):
 
 
 class Compiled:
-    """A boxed function as others see it, without holding it."""
+    """What others need of a boxed function. It does not hold the function, so the function dies with its last user."""
 
     def __init__(self, body, constants, rescues, pool, indices, uses):
-        """rescues: text and constants of one for each segment; indices: the arguments that are packed into programs."""
+        """rescues: (text, constants) of a Rescue for each segment; indices: numbers of the arguments that are packed into programs."""
         self.others = []  # of functions that differ in what they pack
         self.body, self.constants, self.rescues, self.pool, self.indices, self.uses = body, constants, rescues, pool, indices, uses
 
@@ -54,8 +54,8 @@ class Compiled:
         return [use.program for use in self.uses]
 
     def move(self, found):
-        """To other programs: (program, values of its symbols) per use. Nothing happens if they are not packed together,
-        or depend on a size that this function does not tell its programs."""
+        """Runs other programs from now on: (program, values of its symbols) per use. Nothing happens if their parameters are not
+        packed together, or if a symbol's value depends on a size that this function does not pass to its programs."""
         uses = [Use(*pair, use.template) for pair, use in zip(found, self.uses)]
         told = [{str(v) for v in use.symbols} for use in self.uses]
         together, frozen = packed_together(uses)
@@ -68,8 +68,8 @@ class Compiled:
 
 
 class Use:
-    """A program in the place of a segment, whose template is `template`. symbols: the value of each of its symbols;
-    frozen: input nodes that are packed into it -> their tensors, at the input numbers `numbers`."""
+    """A program that computes a segment. template: of the segment; symbols: the value of each symbol of the program; frozen:
+    input node -> tensor, of the inputs that are packed into the program, whose input numbers are `numbers`."""
 
     def __init__(self, program, symbols, template, frozen=None, numbers=()):
         self.program, self.symbols, self.template = program, symbols, template
@@ -80,16 +80,16 @@ class Use:
 
 
 def whole(body, packed):
-    """The text of the function. packed: whether parameters have to be looked at. An interrupt may come after any call: a frame
-    that was taken by then and not yet given a name is gone, and nobody waits for it; one that is in `busy` has its name, and
-    the first call of `finally` takes it out."""
+    """The text of the function. packed: whether a call compares parameters with the packed ones. An interrupt may come after
+    any call. A frame that is taken but has no name yet is then lost, and nobody waits for it. A frame in `busy` has a name, and
+    the first call of `finally` takes it out of `busy`."""
     run = ["run = frame"]
     if packed:
         run = ["busy.add(frame)", "run = frame",
                "try:",
                "    while not current(args, params, frame.frozen.expected):",
                "        busy.discard(frame)",
-               "        if other := turn(args, frame):",
+               "        if other := choose(args, frame):",
                "            break",
                "        frame.frozen.refresh(args, indices, params)",
                "        busy.add(frame)",
@@ -105,18 +105,19 @@ def whole(body, packed):
 
 
 def assemble(body, constants, rescues, name, refused, layout, indices, uses, plain=None):
-    """-> (boxed function, Compiled). refused: as in codegen.build; plain: as in Packings."""
+    """Returns (boxed function, Compiled). refused: as in codegen.build; plain: as in Packings."""
     pool = Pool(layout.bind())
     if layout.frozen:
         layout.frozen.pools.add(pool)
     scope = dict(constants, math=math, take=pool.free.pop, give=pool.free.append, make=pool.make, busy=pool.busy, Refusing=Refusing,
                  pointer=marshal.chosen.pointer, empty=marshal.empty_on(layout.device), fixed=fixed,
-                 to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices, params=marshal.chosen.plan(indices), current=marshal.chosen.current,
+                 to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices,
+                 params=marshal.chosen.plan(indices), current=marshal.chosen.current,
                  **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)})
     compiled = Compiled(body, constants, rescues, pool, indices, uses)
     if indices:
-        scope["turn"] = Packings(compiled, functools.partial(assemble, body, constants, rescues, name, refused), plain).turn
+        scope["choose"] = Packings(compiled, functools.partial(assemble, body, constants, rescues, name, refused), plain).choose
     exec(compile(whole(body, bool(indices)), f"<tenon {name}>", "exec"), scope)
-    call = scope.pop("call")  # no cycle: programs go when Dynamo drops the function
+    call = scope.pop("call")  # else a cycle keeps the programs when Dynamo drops the function
     call._boxed_call = True
     return call, compiled
