@@ -8,44 +8,11 @@ import math
 
 from ..lowering.tensors import dtype_of
 from .row import row
-
-
-class _Term:
-    """A Value with the operators of arithmetic."""
-
-    def __init__(self, e, value):
-        self.e, self.value = e, value
-
-    def map(self, head, *others):
-        values = [o.value if isinstance(o, _Term) else self.e.scalar_like(self.value, o) for o in others]
-        return _Term(self.e, self.e.map(head, self.value, *values))
-
-    def reduce(self, head, axes, keepdims=True):
-        """axes: at least one."""
-        return _Term(self.e, self.e.reduce(head, self.value, axes, keepdims))
-
-    def where(self, a, b):
-        """a where this is true, else b. One of them is a term."""
-        a, b = (o if isinstance(o, _Term) else _Term(self.e, self.e.scalar_like((b if o is a else a).value, o)) for o in (a, b))
-        return self.map("where", a, b)
-
-    def __add__(self, other):
-        return self.map("add", other)
-
-    def __sub__(self, other):
-        return self.map("sub", other)
-
-    def __mul__(self, other):
-        return self.map("mul", other)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __rsub__(self, other):
-        return _Term(self.e, self.e.scalar_like(self.value, other)) - self
+from .term import Term
 
 
 def _terms(e, *values):
-    return [_Term(e, e.wide(v)) for v in values]
+    return [Term(e, e.wide(v)) for v in values]
 
 
 # --- activations ------------------------------------------------------------------------------------------------------

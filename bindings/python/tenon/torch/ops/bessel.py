@@ -9,6 +9,7 @@ import math
 from ...graph_text import HALVES, Unsupported
 from ..lowering.emitter import Promotion
 from .row import row
+from .term import Term
 
 # Numerators and denominators, the highest power first. Beyond 5: of the cosine, of the sine.
 _FAR_0 = {
@@ -43,37 +44,6 @@ _J0_ZEROS = (5.78318596294678452118e+00, 3.04712623436620863991e+01)  # the squa
 _J1_ZEROS = (1.46819706421238932572e+01, 4.92184563216946036703e+01)
 
 
-class _Real:
-    """A Value as an expression: numbers beside it take its dtype."""
-
-    def __init__(self, e, value):
-        self.e, self.value = e, value
-
-    def of(self, x):
-        return x if isinstance(x, _Real) else _Real(self.e, self.e.scalar_like(self.value, float(x)))
-
-    def map(self, head, *others):
-        return _Real(self.e, self.e.map(head, self.value, *(self.of(o).value for o in others)))
-
-    __add__ = lambda self, o: self.map("add", o)
-    __sub__ = lambda self, o: self.map("sub", o)
-    __mul__ = lambda self, o: self.map("mul", o)
-    __truediv__ = lambda self, o: self.map("div", o)
-    __rsub__ = lambda self, o: self.of(o) - self
-    __rtruediv__ = lambda self, o: self.of(o) / self
-    __neg__ = lambda self: self.map("neg")
-
-    def where(self, condition, other):
-        """self where the condition holds, else other."""
-        return _Real(self.e, self.e.map("where", condition.value, self.value, self.of(other).value))
-
-    def polynomial(self, coefficients):
-        total = self.of(coefficients[0])
-        for c in coefficients[1:]:
-            total = total.map("fma", self, c)
-        return total
-
-
 def _far(x, fits, quarters, second_kind):
     """J(x), or Y(x), for x > 5; quarters: the phase in quarters of pi."""
     t = 5.0 / x
@@ -93,7 +63,7 @@ def _ratio(x, fits):
 def _near_j0(x):
     square = x * x
     y = (square - _J0_ZEROS[0]) * (square - _J0_ZEROS[1]) * _ratio(square, _NEAR_J0)
-    return (1.0 - square / 4.0).where(x.map("lt", 1e-5), y)
+    return x.map("lt", 1e-5).where(1.0 - square / 4.0, y)
 
 
 def _near_j1(x):
@@ -113,13 +83,13 @@ def _argument(e, x):
     x, = e.promote(Promotion.INT_TO_FLOAT, x)
     if x.dtype in HALVES:
         raise Unsupported("Bessel functions of 16-bit floats")
-    return _Real(e, x)
+    return Term(e, x)
 
 
 @row("special_bessel_j0")
 def _(e, x):
     x = _argument(e, x).map("abs")
-    return _near_j0(x).where(x.map("le", 5.0), _far(x, _FAR_0, 1, False)).value
+    return x.map("le", 5.0).where(_near_j0(x), _far(x, _FAR_0, 1, False)).value
 
 
 @row("special_bessel_j1")
@@ -127,14 +97,14 @@ def _(e, x):
     x = _argument(e, x)
     a = x.map("abs")
     far = _far(a, _FAR_1, 3, False)
-    return _near_j1(x).where(a.map("le", 5.0), (-far).where(x.map("lt", 0.0), far)).value
+    return a.map("le", 5.0).where(_near_j1(x), x.map("lt", 0.0).where(-far, far)).value
 
 
 def _second_kind(e, x, near, fits, quarters):
     x = _argument(e, x)
-    y = near(x).where(x.map("le", 5.0), _far(x, fits, quarters, True))
-    y = x.of(-math.inf).where(x.map("eq", 0.0), y)
-    return x.of(math.nan).where(x.map("lt", 0.0), y).value
+    y = x.map("le", 5.0).where(near(x), _far(x, fits, quarters, True))
+    y = x.map("eq", 0.0).where(-math.inf, y)
+    return x.map("lt", 0.0).where(math.nan, y).value
 
 
 @row("special_bessel_y0")

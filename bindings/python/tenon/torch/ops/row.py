@@ -1,11 +1,11 @@
-"""The op table of the PyTorch backend: ATen overload -> how to write it in graph text. One row per overload.
+"""The rows of the op table of the PyTorch backend: ATen overload -> the function that writes it in graph text.
 
-A row is a function of an Emitter (lowering/emitter.py) and the node's arguments in ATen's order: tensors arrive as Values, sizes
-as ints or sympy expressions. It returns a Value, or a tuple for ops with several results (None: not available). Dtype
-and shape of the result are checked against PyTorch's afterwards, and the last cast is added by node.finish.
-`view` marks ops whose result is a view in PyTorch. Raise Unsupported with a sentence to leave a node to PyTorch.
-The other modules of this folder fill the table. A new op is one row there and one line in
-tests/torch/test_lower.py.
+A row takes an Emitter (lowering/emitter.py) and the node's arguments in ATen's order, tensors as Values, sizes as ints or
+sympy expressions. It returns a Value, or a tuple for an op with several results, where None says that a result is not
+available. lowering/node.py then adds a cast to PyTorch's dtype and compares the shapes. A row raises Unsupported with a
+sentence to leave a node to PyTorch. view: PyTorch's result is a view.
+
+The other modules of this folder fill TABLE. A new op is a row there and a line in tests/torch/test_lower.py.
 """
 
 from typing import Callable, NamedTuple
