@@ -1,4 +1,4 @@
-"""Rows that fold what bags hold: embedding_bag. How rows are written: row.py.
+"""Rows that fold bags of embeddings: embedding_bag. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
 """
@@ -17,7 +17,7 @@ _NEAR = 1 << 20  # elements of a table that caches hold: PyTorch reads farther o
 
 
 def _length(e, count):
-    """How many indices each bag holds, where the offsets are those of rows of one length: then it is known."""
+    """How many indices each bag has, if the offsets are an arange that gives all bags the same length; else None."""
     offsets = e.node.args[2]
     if offsets.op != "call_function" or offsets.target is not torch.ops.aten.arange.start_step:
         return None
@@ -27,7 +27,7 @@ def _length(e, count):
 
 
 def _bags(e, offsets, count, number):
-    """For each index the bag that it is in. Offsets that PyTorch refuses make an index out of range."""
+    """For each index the number of its bag. For offsets that PyTorch refuses an index is out of range."""
     one = lambda n: e.full(n, "i64")
     last = sizes.size(count + 1)
     first = e.map("index_in", e.slice(offsets, 0, 0, 1), one(1))

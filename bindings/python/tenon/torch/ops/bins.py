@@ -16,8 +16,8 @@ def _checked(x, *bins):
 
 
 def _bounds(e, x, columns, given):
-    """(lowest, highest, faults) of each column: what the call says, else what is there. Bounds that PyTorch refuses make an index
-    out of range, so that it says why."""
+    """(lowest, highest, faults) of each column, as the call gives them, else as the elements have them. For bounds that PyTorch
+    refuses an index is out of range, so that PyTorch raises its error."""
     if given is not None:
         if not all(isinstance(b, (int, float)) for b in given):
             raise Unsupported("a histogram within symbolic bounds")
@@ -34,7 +34,7 @@ def _bounds(e, x, columns, given):
 
 
 def _edges(e, bounds, bins):
-    """bins + 1 edges, from both ends, as linspace has them."""
+    """bins + 1 edges, computed from both ends as in linspace."""
     low, high = bounds
     at = e.iota([bins + 1])
     share = lambda v: e.map("mul", e.cast(v, low.dtype), step)
@@ -45,7 +45,7 @@ def _edges(e, bounds, bins):
 
 
 def _between_even(e, v, edges, bounds, bins):
-    """The bin by interpolation, which may be one beside the right one."""
+    """The bin by interpolation. It may be a neighbour of the right one."""
     low, high = bounds
     inside = e.map("logical_and", e.map("ge", v, low), e.map("le", v, high))
     place = e.map("div", e.map("mul", e.map("sub", v, low), e.full(float(bins), v.dtype)), e.map("sub", high, low))
@@ -59,7 +59,7 @@ def _between_even(e, v, edges, bounds, bins):
 
 
 def _between(e, v, edges):
-    """The bin among edges of any distances."""
+    """The bin among edges at any distances."""
     edge = lambda i: e.reshape(e.slice(edges, 0, i, i + 1), [])
     bins = edges.shape[0] - 1
     inside = e.map("logical_and", e.map("ge", v, edge(0)), e.map("le", v, edge(bins)))

@@ -29,8 +29,8 @@ def _(e, x, dim, start, length):
 
 # --- as_strided -------------------------------------------------------------------------------------------------------
 def _memory(e, x, strides):
-    """(the elements of x in the order in which they lie in memory, a function that brings such a vector back into x's
-    shape). Unsupported where elements overlap or leave gaps."""
+    """(the elements of x as a vector in the order of memory, a function that gives such a vector x's shape again).
+    Unsupported if elements overlap or leave gaps."""
     shape, strides = x.shape, sizes.normal_strides(x.shape, strides)
     if not all(isinstance(n, int) for n in (*shape, *strides)) and not sizes.is_dense(shape, strides):
         raise Unsupported("as_strided of symbolic sizes that are not contiguous")
@@ -50,8 +50,8 @@ def _memory(e, x, strides):
 
 
 def _start(e, x, offset):
-    """The place of the first element, counted from x's own first one. An offset counts from the start of the memory. Where in
-    it an input of the graph lies is asked in each call, unless it was a size that the tracer does not know."""
+    """The place of the first element, relative to that of x, of an offset that counts from the start of the memory. Each call
+    checks the offset of an input of the graph against that of the trace; an offset that is a symbol is Unsupported."""
     if offset is None:
         return 0
     node = e.node.args[0]
@@ -65,7 +65,7 @@ def _start(e, x, offset):
 
 
 def _as_strided(e, x, shape, stride, offset):
-    """A view of x's memory, by windows: one axis of the result after the other, each as wide as what the axes behind it span."""
+    """A view of x's memory. For each axis of the result there is a `windows`, as wide as the memory that the later axes span."""
     shape, strides = sizes.sizes(shape), sizes.sizes(stride)
     start = _start(e, x, offset)
     if sizes.is_empty(shape):
@@ -112,7 +112,7 @@ def _(e, x, shape, stride, storage_offset=None):
     strides = sizes.sizes(x.fake.stride())
     if same_shape(x.shape, e.shape) and sizes.same(storage_offset or 0, size(x.fake.storage_offset())) and same_shape(
             sizes.normal_strides(e.shape, strides), sizes.normal_strides(e.shape, sizes.sizes(stride))):
-        return x  # only strides of axes of size 1 differ, which average pooling asks for of a channels-last tensor
+        return x  # only strides of axes of size 1 differ, as average pooling asks for with a channels-last tensor
     return _as_strided(e, x, shape, stride, storage_offset)
 
 
@@ -131,8 +131,8 @@ def _(e, x, source, shape, stride, storage_offset=None):
 
 
 def _overwritten(e, memory, source, shape, strides, start):
-    """memory, a vector, in which the elements of source stand where they lie by these strides. From the longest stride to the
-    shortest the vector is cut into rows, and the front of each row is written."""
+    """The vector memory with the elements of source at the places that these strides give. From the longest stride to the
+    shortest it cuts the vector into rows and writes the front of each row."""
     order = sorted((i for i in range(len(shape)) if shape[i] != 1), key=lambda i: -strides[i])
     if 0 in shape:
         return memory
@@ -202,8 +202,8 @@ def _(e, x, k=1, dims=(0, 1)):
 
 
 def not_channels_last(e, x):
-    """Refuses a tensor that may be channels-last. It is for operators whose result is then channels-last, too: PyTorch's tracer
-    does not foresee these strides."""
+    """Refuses a tensor that may be channels-last, for operators whose result then is channels-last too: PyTorch's tracer does
+    not know these strides."""
     shape, strides = x.shape, sizes.sizes(x.fake.stride())
     if x.rank in (4, 5) and not sizes.is_dense(shape, strides) and _may_be_channels_last(shape, strides):
         raise Unsupported(f"{e.node.target} of a channels-last tensor: the tracer does not foresee the strides of its result")

@@ -33,7 +33,7 @@ def _vector(e, v):
 
 
 def _long(index):
-    """An index whose dtype PyTorch checks when it runs; its tracer lets others pass."""
+    """An index of i64. PyTorch refuses others when it runs, but its tracer does not."""
     if index.dtype != "i64":
         raise Unsupported(f"an index of {index.dtype}, which PyTorch refuses")
     return index
@@ -143,7 +143,7 @@ def _(e, x, dim, index, source, reduce, include_self=True):
 
 # --- scatter ----------------------------------------------------------------------------------------------------------
 def _scatter(e, x, axis, index, source, mode):
-    """source has the indices' shape. Another axis may have fewer indices than positions: what is behind them stays as it is."""
+    """source has the shape of index. On another axis there may be fewer indices than positions; the rest of x stays as it is."""
     for other in range(x.rank):
         have, want = x.shape[other], index.shape[other]
         if other != axis and not sizes.same(have, want):
@@ -214,7 +214,7 @@ def _(e, x, index, source, accumulate=False):
 
 
 def _ranks(e, mask):
-    """(how many places before it are true, for each place of a mask, flat; how many are true in all)."""
+    """(for each place of a mask, flat, how many earlier places are true; how many places are true in all)."""
     count = sizes.product(mask.shape)
     flat = e.cast(e.reshape(mask, [count]), "i64")
     ends = e.op("cumsum", [flat], "i64", flat.shape, axis=0)
@@ -234,7 +234,7 @@ def _(e, x, mask, source):
 
 
 def put_through_mask(e, x, mask, values, accumulate):
-    """index_put by one mask, which stands for x's first axes; values broadcast to the rows that it names."""
+    """index_put by one mask for the first axes of x; values broadcast to the rows where it is true."""
     mask = e.cast(mask, "bool")
     behind = x.shape[mask.rank:]
     wide = e.reshape(mask, mask.shape + (1,) * len(behind))
@@ -261,14 +261,14 @@ def _given(indices):
 
 
 def apart(indices):
-    """Whether index tensors stand on axes that are not adjacent: their own axes come first in the result."""
+    """Whether the axes with index tensors are not adjacent; then the axes of the indices come first in the result."""
     axes = _given(indices)
     return axes != list(range(axes[0], axes[0] + len(axes)))
 
 
 def _one_by_one(e, x, indices, values):
-    """x as a vector, the place in it of each element that index tensors on axes that are not adjacent name, and the values
-    of these, in the order of the result of x[indices]: the index's axes, and the others behind them."""
+    """For index tensors on axes that are not adjacent: x as a vector, the place in it of each element of x[indices], and the
+    values for these places. Their order is that of x[indices]: the axes of the indices, then the others."""
     axes = _given(indices)
     others = [i for i in range(x.rank) if i not in axes]
     lead = broadcast(*(indices[i].shape for i in axes))
@@ -373,7 +373,7 @@ _FOLDS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"
 
 @row("segment_reduce")
 def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
-    """Each element is folded into the segment whose number is the count of ends at or before it."""
+    """Folds each element into its segment. The number of the segment is the count of ends at or before the element."""
     bounds = lengths if lengths is not None else offsets
     if indices is not None or bounds is None:
         raise Unsupported("segments that are told by indices")
@@ -420,7 +420,7 @@ def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=Fal
 
 @row("nonzero_static")
 def _(e, x, size, fill_value=-1):
-    """Elements that are not zero are numbered; the first ones write their place at their number, all others behind the end."""
+    """Numbers the elements that are not zero. As many as fit write their place at their number, all others behind the end."""
     if x.rank == 0:
         return e.full(0, "i64", e.shape)  # a place has no coordinates
     if not isinstance(size, int):

@@ -59,8 +59,8 @@ def _(e, b, a, upper=True, transpose=False, unitriangular=False):
 
 # --- determinants -----------------------------------------------------------------------------------------------------
 def _diagonal(e, a):
-    """(the diagonal of U in P L U = a, by elimination with the largest pivot of each column; whether rows were exchanged an
-    odd number of times), as numbers of each matrix of the batch."""
+    """For each matrix of the batch: (the diagonal of U in P L U = a, by elimination with the largest pivot of each column;
+    whether it exchanged rows an odd number of times)."""
     n, batch = a.shape[-1], a.shape[:-2]
     element = lambda i, j: e.reshape(e.slice(e.slice(a, a.rank - 2, i, i + 1), a.rank - 1, j, j + 1), batch)
     rows = [[element(i, j) for j in range(n)] for i in range(n)]

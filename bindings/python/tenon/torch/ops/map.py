@@ -95,12 +95,12 @@ def _(e, a, b):
 
 @row("prims.fma")
 def _(e, a, b, c):
-    """In this way Dynamo writes the addcmul_ and addcdiv_ of optimizers."""
+    """Dynamo makes fma of the addcmul_ and addcdiv_ of optimizers."""
     return e.map("fma", *e.promote(Promotion.DEFAULT, a, b, c))
 
 
 def number_is(x, value):
-    """Whether x is a number that is known, and this one."""
+    """Whether x is this number, not a size that may be."""
     return isinstance(x, (int, float)) and x == value
 
 
@@ -111,7 +111,7 @@ def scaled(e, v, alpha):
 
 
 def _alpha_kind(e, a, b, alpha):
-    """Operands of a + alpha * b. A factor that is not 1 is a number that takes part in f32 for 16-bit floats."""
+    """The operands of a + alpha * b. If alpha is not 1, 16-bit floats become f32, because alpha is a number of f32."""
     a, b = e.promote(Promotion.DEFAULT, a, b)
     return (a, b) if number_is(alpha, 1) else (e.wide(a), e.wide(b))
 
@@ -200,7 +200,7 @@ def _(e, x, bound):
 
 
 def _bounded(e, head, x, bound):
-    """Both ops take the second of two zeros; PyTorch takes x where the bound is a number."""
+    """maximum and minimum take the second of two zeros of different sign; PyTorch takes x if the bound is a number."""
     number = not isinstance(bound, Value)
     x, bound = e.promote(Promotion.DEFAULT, x, bound)
     return e.map(head, bound, x) if number else e.map(head, x, bound)

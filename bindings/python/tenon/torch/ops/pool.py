@@ -1,6 +1,6 @@
-"""Rows of max pooling with indices, adaptive max pooling, and what undoes them. How rows are written: row.py.
+"""Rows of max pooling with indices, adaptive max pooling, and their inverses. How rows are written: row.py.
 
-Windows are given twice, their elements and the elements' places in a plane, in trailing axes that reductions fold.
+The elements of the windows and their places in a plane are two tensors, whose trailing axes reductions fold.
 Tested by tests/torch/test_lower.py.
 """
 
@@ -17,8 +17,8 @@ _WIDEST = 40      # elements of a window: in a wider one PyTorch finds the large
 
 
 def _winner(e, windows, places, inside, count):
-    """(largest element, its place) of windows over their last `count` axes, as PyTorch chooses: the last NaN, else the first
-    of the largest. places has the place of each element, inside says which elements are not padding (None: all); both broadcast."""
+    """(largest element, its place) of windows over their last `count` axes. PyTorch takes the last NaN, else the first of the
+    largest. places: of the elements; inside: which elements are not padding, None for all. Both broadcast."""
     axes = list(range(windows.rank - count, windows.rank))
     most = e.reduce("max", windows, axes, True)
     taken = e.map("eq", windows, most)

@@ -1,6 +1,7 @@
-"""Rows that draw random numbers, with options={"rng": "fast"}, and dropout. Numbers of other distributions are functions of
-one uniform number each, f32 with 24 random bits, so that tails end: a normal number is within 5.5 standard deviations. How
-rows are written: row.py.
+"""Rows that draw random numbers, with options={"rng": "fast"}, and dropout. How rows are written: row.py.
+
+A number of another distribution is a function of one uniform number, an f32 of 24 random bits. So the tails end: a normal
+number lies within 5.5 standard deviations.
 
 Tested by tests/torch/test_random.py.
 """
@@ -60,7 +61,7 @@ def _uniform(e):
 
 
 def _inside(e):
-    """Random numbers of (0, 1) as f32, for results that are floats of no more bits."""
+    """Random numbers of (0, 1) as f32, for results of f32 or fewer bits."""
     if e.dtype not in FLOATS or e.dtype == "f64":
         raise Unsupported(f"random numbers of {e.dtype}")
     return e.map("minimum", e.map("add", e.uniform(e.shape), e.full(2.0**-25, "f32")), e.full(1 - 2.0**-24, "f32"))

@@ -1,4 +1,4 @@
-"""Rows of antialiased resizing: an axis after the other, each element the weighted sum of a window of its axis. How rows are
+"""Rows of antialiased resizing, one axis after the other: each element is the weighted sum of a window of its axis. How rows are
 written: row.py.
 
 Tested by tests/torch/test_resize.py.
@@ -46,7 +46,7 @@ _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_cubic, 2), "lanczos": (_lan
 
 
 def _resized(e, x, axis, length, step, name):
-    """One axis at a new length, `step` elements of the operand for one of the result."""
+    """Resizes one axis to a new length. step: elements of the operand per element of the result."""
     extent, (weight, reach) = x.shape[axis], _FILTERS[name]
     rounded = lambda n: torch.tensor(n, dtype=torch.float64 if x.dtype == "f64" else torch.float32).item()
     number = lambda n: e.full(n, x.dtype)

@@ -29,7 +29,7 @@ def _take(e, x, indices, axis):
 
 
 def _pick(e, x, position, axis, keepdim):
-    """(x, index) of the element at a position of the order along axis."""
+    """(value, index) of the element at a position of the order along axis."""
     index = _order(e, x, axis, position, size(position + 1))
     return _without(e, _take(e, x, index, axis), axis, keepdim), _without(e, index, axis, keepdim)
 
@@ -44,7 +44,7 @@ def _no_bools(x):
 
 
 def _vector(f):
-    """A scalar counts as a vector of one; results go back to its shape."""
+    """A row for vectors and more as a row for scalars too: a scalar becomes a vector of one, and the results become scalars."""
     def row_of(e, x, *args, **kwargs):
         if x.rank:
             return f(e, x, *args, **kwargs)
@@ -114,7 +114,7 @@ def _(e, x, dim, keepdim=False):
 
 
 def _middle_number(e, x, axis):
-    """The position of the middle one of those that are not NaN; 0 where all are NaN."""
+    """The position of the median of the elements that are not NaN; 0 where all are NaN."""
     n = e.reduce("sum", e.cast(e.map("logical_not", e.map("isnan", x)), "i64"), [axis], True)
     last = e.map("maximum", e.map("sub", n, e.scalar_like(n, 1)), e.scalar_like(n, 0))
     return e.map("floor_div", last, e.scalar_like(n, 2))
@@ -140,7 +140,7 @@ def _(e, x):
 @row("mode")
 @_vector
 def _(e, x, dim=-1, keepdim=False):
-    """The last element of the longest run of the sorted row; of equally long runs the first counts."""
+    """The last element of the longest run of equal elements in the sorted row; of equally long runs, the first."""
     axis = dim % x.rank
     n = x.shape[axis]
     if sizes.is_zero(n):
@@ -196,7 +196,7 @@ _LONG = 4096  # elements of a single row, which shares its vectors with no other
 @row("cummax", "cummin")
 @_vector
 def _(e, x, dim):
-    """The index names the last place at which the extreme stands."""
+    """The index is that of the last place that has the extreme."""
     axis = dim % x.rank
     values = e.scan(e.node.target._opname, x, axis)
     if not e.used(1):
@@ -213,8 +213,8 @@ def _(e, x, dim):
 
 @row("logcumsumexp")
 def _(e, x, dim):
-    """Running sums in f64 of exp(x - the largest finite element), which stand for all sums that are not e^-600 times smaller: where
-    there is such a one, behind a finite element, an index is out of range, and PyTorch computes the whole."""
+    """Running sums in f64 of exp(x - the largest finite element). They are right unless a sum behind a finite element is less
+    than e^-600: then an index is out of range, and PyTorch computes the whole."""
     if x.dtype not in FLOATS or sizes.is_empty(x.shape):
         raise Unsupported(f"logcumsumexp of {x.dtype}, or of nothing")
     if e.device.type != "cpu":
@@ -238,7 +238,7 @@ def _(e, x, dim):
 # --- counts -----------------------------------------------------------------------------------------------------------
 @row("histc")
 def _(e, x, bins=100, min=0, max=0):
-    """Each element adds 1 to its bin; what is outside, NaN too, adds 0 to the first one."""
+    """Each element adds 1 to its bin. An element outside of all bins, or NaN, adds 0 to the first bin."""
     if x.dtype not in ("f32", "f64") or not all(isinstance(n, (int, float)) for n in (bins, min, max)):
         raise Unsupported(f"histc of {x.dtype}, or within symbolic bounds")
     x = e.reshape(x, [sizes.product(x.shape)])

@@ -1,5 +1,5 @@
-"""Rows of special functions, and of functions of a float's bits. Those that have an op of their own in src/ops/special.def are one
-line; the others are said in simpler ops. How rows are written: row.py.
+"""Rows of special functions, and of functions of a float's bits. A function that is an op of src/ops/special.def is one line
+here; the others are written in simpler ops. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
 """
@@ -13,7 +13,7 @@ from .row import row
 
 # --- one op -----------------------------------------------------------------------------------------------------------
 def _special(names, *overloads):
-    """op:overload, where the names differ."""
+    """names: op, or op:overload where the names differ."""
     for name in names.split():
         head, _, target = name.partition(":")
         for overload in overloads or ("default",):
