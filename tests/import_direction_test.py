@@ -1,5 +1,5 @@
-"""Reads every import of the Python package, at the top of a module or inside of a function, and holds them to the house:
-docs/design.md section 3.
+"""Reads every import of the Python package, at the top of a module or inside of a function, and holds them to
+docs/design/overview.md.
 
 No module imports itself through others, and no folder imports itself through others; tenon/__init__.py, which nobody imports,
 stands for itself. PyTorch is imported under tenon/torch only. Folders, files and functions stay small.
