@@ -36,6 +36,18 @@ def missing_paths(text, folder):
     return missing
 
 
+def named_tests(text):
+    """The paths of tests that a source file names."""
+    return [p.rstrip(".") for p in re.findall(r"\btests/[\w/.*-]+", text)]
+
+
+def sources():
+    for folder in ("src", "jit", "backends", "bindings", "include", "bench", "tests", "tools"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".h", ".hpp", ".cc", ".c", ".def", ".py") and path != Path(__file__):
+                yield path
+
+
 def commands(text):
     """Lists of words: what stands behind `tenon` and `./dev` in code."""
     for code in CODE.findall(text) + re.findall(r"^(?:\$ )?((?:\./dev|tenon) .*)$", text, flags=re.MULTILINE):
@@ -69,6 +81,12 @@ def cli_help(*words):
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_path_exists(document):
     assert missing_paths(document.read_text(), document.parent) == []
+
+
+def test_every_test_that_a_source_names_exists():
+    found = [(path.relative_to(ROOT).as_posix(), test) for path in sources()
+             for test in named_tests(path.read_text(encoding="utf-8")) if not list(ROOT.glob(test))]
+    assert found == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
