@@ -30,9 +30,12 @@ def on_kept_outputs(function, args):
     """A call that runs Tenon's program of `function` again on the memory of one call, its outputs included: the kernel
     alone. None where PyTorch has steps of its own, or there are several programs."""
     import torch
-    from tenon import _abi, door, torch_backend
-    records, options = [], torch_backend.Options.parse(CONTENDERS["tenon"][1])
-    fast = torch.compile(function, fullgraph=True, backend=lambda graph, inputs: torch_backend.compile_graph(
+    from tenon import _abi
+    from tenon.torch.compile import compile_graph
+    from tenon.torch.options import Options
+    from tenon.torch.runtime import marshal
+    records, options = [], Options.parse(CONTENDERS["tenon"][1])
+    fast = torch.compile(function, fullgraph=True, backend=lambda graph, inputs: compile_graph(
         graph, inputs, options, records))
     outputs = fast(*args)
     if len(records) != 1 or records[0].fallbacks or not records[0].compiled:
@@ -43,7 +46,7 @@ def on_kept_outputs(function, args):
         return None
     part, base = segments[0], ctypes.addressof(frame.block)
     inputs = (ctypes.c_void_p * len(part.inputs))(*(None if at is None else base + 8 * at for at in part.inputs))
-    arguments = [inputs, ctypes.c_size_t(len(inputs)), *door.table(frame.words, part.outputs), None]
+    arguments = [inputs, ctypes.c_size_t(len(inputs)), *marshal.table(frame.words, part.outputs), None]
 
     def run(run=_abi.run_function(), handle=part.program.handle):
         if run(handle, *arguments):

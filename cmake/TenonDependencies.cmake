@@ -1,5 +1,5 @@
 # Finds what Tenon links. On leaving: fmt::fmt-header-only, Threads::Threads, OpenMP::OpenMP_CXX, tenon_xxhash,
-# tenon_zstd, and when their options are on tenon_llvm (LLVM 19, static) and DNNL::dnnl (oneDNN 3).
+# tenon_zstd, tenon_llvm (LLVM 19, static) and when its option is on DNNL::dnnl (oneDNN 3).
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt 9 REQUIRED)
@@ -15,17 +15,15 @@ endfunction()
 tenon_archive(xxhash xxhash xxhash.h)
 tenon_archive(zstd zstd zstd.h)
 
-if(TENON_LLVM)
-  find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19)
-  llvm_map_components_to_libnames(TENON_LLVM_LIBRARIES orcjit passes native x86codegen x86asmparser asmparser irreader)
-  # LLVM names the shared zstd; the static one keeps libtenon.so free of it.
-  get_target_property(llvm_support LLVMSupport INTERFACE_LINK_LIBRARIES)
-  string(REPLACE "zstd::libzstd_shared" "${TENON_zstd_LIBRARY}" llvm_support "${llvm_support}")
-  set_target_properties(LLVMSupport PROPERTIES INTERFACE_LINK_LIBRARIES "${llvm_support}")
-  add_library(tenon_llvm INTERFACE)
-  target_link_libraries(tenon_llvm INTERFACE ${TENON_LLVM_LIBRARIES})
-  message(STATUS "LLVM ${LLVM_PACKAGE_VERSION} from ${LLVM_DIR}")
-endif()
+find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19)
+llvm_map_components_to_libnames(TENON_LLVM_LIBRARIES orcjit passes native x86codegen x86asmparser asmparser irreader)
+# LLVM names the shared zstd; the static one keeps libtenon.so free of it.
+get_target_property(llvm_support LLVMSupport INTERFACE_LINK_LIBRARIES)
+string(REPLACE "zstd::libzstd_shared" "${TENON_zstd_LIBRARY}" llvm_support "${llvm_support}")
+set_target_properties(LLVMSupport PROPERTIES INTERFACE_LINK_LIBRARIES "${llvm_support}")
+add_library(tenon_llvm INTERFACE)
+target_link_libraries(tenon_llvm INTERFACE ${TENON_LLVM_LIBRARIES})
+message(STATUS "LLVM ${LLVM_PACKAGE_VERSION} from ${LLVM_DIR}")
 
 if(TENON_ONEDNN)
   set(TENON_VENV ${PROJECT_SOURCE_DIR}/.venv CACHE PATH "Virtual environment that holds oneDNN's wheels")

@@ -1,26 +1,28 @@
-# What `cmake --install` lays down: headers, libtenon.so.1, the command line, the CMake package (`find_package(Tenon)` gives
-# Tenon::tenon) and tenon.pc. The tree may be moved afterwards. Tested by tests/package/.
+# What `cmake --install` lays down: headers, libtenon.so.1, oneDNN beside it, the command line, the examples, the licence, the
+# CMake package (`find_package(Tenon)` gives Tenon::tenon) and tenon.pc. The tree may be moved afterwards, also to another
+# machine. Tested by tests/package/.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tenon)
 
-# The library finds its neighbours beside itself, then oneDNN where it was found when building.
-# Where oneDNN was found; named here because CMake leaves link paths inside the project (.venv) out of the run path.
-set(TENON_RPATH "$ORIGIN")
+set_target_properties(tenon PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(TARGETS tenon EXPORT TenonTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TENON_ONEDNN)
+  # oneDNN from a wheel lies where no loader looks for it. One of the system's stays there.
   get_target_property(dnnl_file DNNL::dnnl LOCATION)
   cmake_path(GET dnnl_file PARENT_PATH dnnl_folder)
-  list(APPEND TENON_RPATH ${dnnl_folder})
+  if(NOT dnnl_folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+    install(IMPORTED_RUNTIME_ARTIFACTS DNNL::dnnl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
 endif()
-set_target_properties(tenon PROPERTIES INSTALL_RPATH "${TENON_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON
-                                       BUILD_WITH_INSTALL_RPATH ON)
-install(TARGETS tenon EXPORT TenonTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET tenon_cli)
-  set_target_properties(tenon_cli PROPERTIES INSTALL_RPATH "${TENON_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON
-                                             BUILD_WITH_INSTALL_RPATH ON)
+  file(RELATIVE_PATH bin_to_lib /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(tenon_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
   install(TARGETS tenon_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tenon DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
                                                                                           PATTERN "*.hpp")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 install(EXPORT TenonTargets NAMESPACE Tenon:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/TenonConfig.cmake.in ${PROJECT_BINARY_DIR}/TenonConfig.cmake

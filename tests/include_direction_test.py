@@ -1,4 +1,4 @@
-"""Reads every #include of the sources and holds them to the house: docs/design.md section 3.
+"""Reads every #include of the sources and holds them to docs/design/overview.md.
 
 Three rules: a layer includes only itself and what stands below it; a vendor's header appears in its own room only; our own
 headers are spelled in quotes from the repository root (`"src/ir/graph.h"`), the public ones as `"tenon/tenon.h"`.
@@ -109,7 +109,7 @@ def sources():
                 yield path
 
 
-def test_every_include_follows_the_house():
+def test_every_include_follows_the_layers():
     paths = list(sources())
     assert paths, "no source was read"
     found, read = [], 0

@@ -47,7 +47,7 @@ def pack(archive):
         libraries.mkdir()
         bin.mkdir()
         metadata(site)
-        files = {libraries / "libtenon.so.1": RELEASE / "libtenon.so.1", libraries / "_door.abi3.so": RELEASE / "_door.abi3.so",
+        files = {libraries / "libtenon.so.1": RELEASE / "libtenon.so.1", libraries / "_marshal.abi3.so": RELEASE / "_marshal.abi3.so",
                  libraries / "libdnnl.so.3": library_of(RELEASE / "libtenon.so.1", "libdnnl.so.3"), bin / "tenon": RELEASE / "bin/tenon"}
         for to, source in files.items():
             subprocess.run(["strip", "--strip-unneeded", "-o", str(to), str(source.resolve())], check=True)

@@ -1,5 +1,5 @@
 // The functions of tenon.h that build a graph step by step. A failing step is reported at once and kept for finalize.
-// Tested by tests/capi*.c.
+// Tested by tests/abi/capi*.c.
 
 #include "src/api/guard.h"
 #include "src/base/text.h"

@@ -1,4 +1,4 @@
-// The context functions of tenon.h: the host's logger, threads and memory. Tested by tests/capi*.c.
+// The context functions of tenon.h: the host's logger, threads and memory. Tested by tests/abi/capi*.c.
 #include <algorithm>
 #include <mutex>
 #include <vector>

@@ -1,4 +1,4 @@
-// The graph functions of tenon.h: check, translate, call. Tested by tests/capi*.c.
+// The graph functions of tenon.h: check, translate, call. Tested by tests/abi/capi*.c.
 #include "src/api/guard.h"
 #include "src/ir/op.h"
 #include "src/ir/text.h"

@@ -1,4 +1,4 @@
-// The op functions of tenon.h: the table as the host sees it, and new rows. Tested by tests/capi*.c.
+// The op functions of tenon.h: the table as the host sees it, and new rows. Tested by tests/abi/capi*.c.
 #include "src/api/guard.h"
 #include "src/base/text.h"
 #include "src/ir/op.h"

@@ -1,4 +1,4 @@
-// The program functions of tenon.h: check, translate, call. Tested by tests/capi*.c.
+// The program functions of tenon.h: check, translate, call. Tested by tests/abi/capi*.c.
 #include <algorithm>
 #include <cstddef>
 #include <type_traits>

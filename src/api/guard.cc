@@ -1,4 +1,4 @@
-// See guard.h. Tested by tests/capi*.c.
+// See guard.h. Tested by tests/abi/capi*.c.
 #include "src/api/guard.h"
 
 #include <memory>

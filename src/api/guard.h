@@ -1,5 +1,5 @@
 // guard: what every exported function does around its body: exceptions become statuses, statuses become codes and the
-// thread's last error; NULLs, struct sizes and tensors are checked. Tested by tests/capi*.c.
+// thread's last error; NULLs, struct sizes and tensors are checked. Tested by tests/abi/capi*.c.
 #pragma once
 
 #include <atomic>

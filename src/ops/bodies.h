@@ -2,7 +2,7 @@
 // values of the builder's graph, attributes complete) and returns the value that stands for it, of exactly
 // the node's type. Sizes may be symbolic. 16-bit floats are computed in f32 and rounded once, at the end.
 // Numerics are PyTorch's: NaN propagates, softmax of a row of -inf is NaN, attention over such a row is zero.
-// Tested by tests/unit/ops/table_test.cc, against PyTorch by tests/torch/test_ops.py.
+// Tested by tests/unit/ops/table_test.cc, against PyTorch by tests/torch/test_lower.py.
 #pragma once
 
 #include "src/ir/builder.h"

@@ -1,4 +1,4 @@
-// See graph_body.h. Tested by tests/capi*.c.
+// See graph_body.h. Tested by tests/abi/capi*.c.
 #include "src/ops/graph_body.h"
 
 #include <algorithm>

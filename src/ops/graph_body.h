@@ -1,6 +1,6 @@
 // Graph bodies: composites whose body is a graph of text, registered at run time. The first `arity` inputs are the
 // operands; symbols in their shapes stand for any size. Attributes are symbols (kind int) and inputs of shape [] of their
-// names. Shape and type of the row are what inferring the body gives. Tested by tests/capi*.c.
+// names. Shape and type of the row are what inferring the body gives. Tested by tests/abi/capi*.c.
 #pragma once
 
 #include "src/ir/op.h"

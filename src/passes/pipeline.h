@@ -1,4 +1,4 @@
-// The script: which pass runs when. Reads like the list in docs/design.md. Tested by tests/golden/passes/*.tn.
+// The script: which pass runs when. Reads like the list in docs/design/overview.md. Tested by tests/golden/passes/*.tn.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// See query.h. Tested by tests/capi*.c.
+// See query.h. Tested by tests/abi/capi*.c.
 #include "src/runtime/query.h"
 
 #include "src/base/no_fork.h"

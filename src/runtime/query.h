@@ -1,5 +1,5 @@
 // query: which nodes of a graph run, on which back end, and why or why not; nothing is built.
-// Tested by tests/capi*.c.
+// Tested by tests/abi/capi*.c.
 #pragma once
 
 #include <string>

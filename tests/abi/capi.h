@@ -1,4 +1,4 @@
-/* For tests/capi*.c: a host in C99 that checks what the library answers. Counts and helpers are in capi.c; every file of
+/* For tests/abi/capi*.c: a host in C99 that checks what the library answers. Counts and helpers are in capi.c; every file of
  * tests lists its functions here and capi.c calls them. */
 #ifndef TENON_TESTS_CAPI_H_
 #define TENON_TESTS_CAPI_H_

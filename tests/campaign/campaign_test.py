@@ -50,7 +50,7 @@ def test_oracle():
 def test_twins_keep_strides_offsets_and_sharing():
     base = torch.randn(40)
     tensors = [base[3:23].view(4, 5).t(), base[1::2], torch.randn(4), base.expand(2, 40)]
-    copies = oracle.twin(tensors)
+    copies = oracle.counterpart(tensors)
     for a, b in zip(tensors, copies):
         assert torch.equal(a, b) and a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
     assert oracle.sharing(copies) == oracle.sharing(tensors) == {(1, 0), (3, 0), (3, 1)}

@@ -127,8 +127,8 @@ def bundle(op, samples, pairs, options, known):
         f, tensors, _, _ = call_of(op, samples[index])
         try:
             tensors = laid_out(op, tensors, layout)
-            ref = trial.answer(f, oracle.twin(tensors))
-            again = trial.answer(f, oracle.twin(tensors))
+            ref = trial.answer(f, oracle.counterpart(tensors))
+            again = trial.answer(f, oracle.counterpart(tensors))
         except Exception:
             continue
         if oracle.compare(ref, again, again) is None:

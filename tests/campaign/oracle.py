@@ -3,7 +3,7 @@
 `compare(ref, got, exact)` returns None, or a sentence that says what is wrong. Structure, dtype, shape and strides are
 eager's; integers and bools are equal. A float may differ from float64 by a small multiple of what eager differs by, element
 by element, or else in the tensor's RMS and maximum. NaN and inf stand where eager has them, or where float64 has them (a
-half that overflows between two fused operations, say). `twin` copies inputs with their strides, offsets and shared
+half that overflows between two fused operations, say). `counterpart` copies inputs with their strides, offsets and shared
 storages, so that each run gets the same. Tested by tests/campaign/campaign_test.py.
 """
 
@@ -157,7 +157,7 @@ def unstable(runs, ref, got):
     return True
 
 
-def twin(tree, change=None):
+def counterpart(tree, change=None):
     """A copy of all tensors that keeps strides, offsets and which of them share storage. `change(flat)` may convert or
     move the values of a storage."""
     memo = {}
@@ -191,7 +191,7 @@ def widen(flat):
 
 
 def moved(seed):
-    """For `twin`: each float moves by at most one unit in the last place."""
+    """For `counterpart`: each float moves by at most one unit in the last place."""
     generator = torch.Generator().manual_seed(seed)
 
     def change(flat):

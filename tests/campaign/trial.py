@@ -44,7 +44,7 @@ def answer(f, args):
 
 def clone_answer(result):
     """Values as they are now, apart from storages that later calls may change."""
-    return pytree.tree_map(lambda t: oracle.twin([t])[0] if isinstance(t, torch.Tensor) else t, result)
+    return pytree.tree_map(lambda t: oracle.counterpart([t])[0] if isinstance(t, torch.Tensor) else t, result)
 
 
 @contextlib.contextmanager
@@ -61,7 +61,7 @@ def exactly(f, args):
     """The answer in float64, or None where the function cannot do that."""
     try:
         with default_dtype(torch.float64):
-            return answer(f, oracle.twin(args, oracle.widen))
+            return answer(f, oracle.counterpart(args, oracle.widen))
     except Exception:
         return None
 
@@ -107,7 +107,7 @@ def also_fails(f, calls, how, error):
         try:
             compiled = Compiled(f, {**how, "backend": backend})
             for args in calls:
-                compiled(oracle.twin(args))
+                compiled(oracle.counterpart(args))
         except Exception as error:
             return f"{backend}: {last_line(error)}"
     return None
@@ -118,8 +118,8 @@ def also_wrong(f, calls, how, problem):
     try:
         compiled = Compiled(f, {**how, "backend": "aot_eager"})
         for args in calls:
-            ref = answer(f, theirs := oracle.twin(args))
-            got = compiled(mine := oracle.twin(args))
+            ref = answer(f, theirs := oracle.counterpart(args))
+            got = compiled(mine := oracle.counterpart(args))
             found = judge(f, args, clone_answer(ref), got)[1]
             if found is None and (oracle.sharing(tensors(got[0]) + tensors(mine))
                                   != oracle.sharing(tensors(ref[0]) + tensors(theirs))):
@@ -138,11 +138,11 @@ def traced_so(f, args, got):
 
     def fakes():
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-            return f(*pytree.tree_map_only(torch.Tensor, mode.from_tensor, oracle.twin(args)))
+            return f(*pytree.tree_map_only(torch.Tensor, mode.from_tensor, oracle.counterpart(args)))
 
     def traced():
         torch._dynamo.reset()
-        return Compiled(f, {"backend": "as_traced", "dynamic": False, "fullgraph": False})(oracle.twin(args))[0]
+        return Compiled(f, {"backend": "as_traced", "dynamic": False, "fullgraph": False})(oracle.counterpart(args))[0]
 
     for run in (fakes, traced):
         try:
@@ -166,7 +166,7 @@ def judge(f, args, ref, got, wide=None, moved=None):
     runs = []
     for i in range(4):
         try:
-            runs.append(clone_answer(answer(moved(i) if moved else f, oracle.twin(args, oracle.moved(i)))))
+            runs.append(clone_answer(answer(moved(i) if moved else f, oracle.counterpart(args, oracle.moved(i)))))
         except Exception:
             return "wrong", problem
     if oracle.unstable(runs, ref, got):
@@ -180,9 +180,9 @@ def check(f, calls, how, wide=None, compiled=None, timed=False, aliases=True, mo
     refs = []
     for args in calls:
         try:
-            ref = answer(f, mine := oracle.twin(args))
+            ref = answer(f, mine := oracle.counterpart(args))
             shared = oracle.sharing(tensors(ref[0]) + tensors(mine))
-            again = answer(f, oracle.twin(args))
+            again = answer(f, oracle.counterpart(args))
         except Exception as error:
             return {"class": "illegal", "detail": last_line(error)}
         if oracle.compare(ref, again, again) is not None:
@@ -195,7 +195,7 @@ def check(f, calls, how, wide=None, compiled=None, timed=False, aliases=True, mo
         compiled = Compiled(f, how)
     record, worst = {}, ("right", None)
     for n, (args, (ref, shared)) in enumerate(zip(calls, refs)):
-        mine = oracle.twin(args)
+        mine = oracle.counterpart(args)
         begin = time.perf_counter()
         try:
             got = compiled(mine)
@@ -231,7 +231,7 @@ def ratio(f, compiled, args):
     for name, run in (("eager", lambda a: answer(f, a)), ("compiled", compiled)):
         best = float("inf")
         for _ in range(3):
-            mine = oracle.twin(args)
+            mine = oracle.counterpart(args)
             begin = time.perf_counter()
             run(mine)
             best = min(best, time.perf_counter() - begin)

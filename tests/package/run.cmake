@@ -1,6 +1,7 @@
-# cmake -DBUILD=build tree -DWORK=scratch directory -DMANIFEST=abi.txt -DLIBDIR=lib -P run.cmake
-# Installs the build tree, moves the installed tree elsewhere, builds the consumer beside this file against it with
-# find_package and with pkg-config, and runs what came out. Any step that fails fails the test.
+# cmake -DBUILD=build tree -DWORK=scratch directory -DMANIFEST=abi.txt -DLIBDIR=lib -DDOCDIR=share/doc/Tenon -P run.cmake
+# Installs the build tree, moves the installed tree elsewhere, looks whether it needs the build tree, builds the
+# consumer beside this file and the installed examples against it with find_package and with pkg-config, and runs what came
+# out. Any step that fails fails the test.
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -11,13 +12,30 @@ function(run)
 endfunction()
 
 file(REMOVE_RECURSE ${WORK})
+set(moved ${WORK}/moved)
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/installed)
-file(RENAME ${WORK}/installed ${WORK}/moved)
-foreach(file include/tenon/tenon.h ${LIBDIR}/libtenon.so ${LIBDIR}/libtenon.so.1 ${LIBDIR}/pkgconfig/tenon.pc)
-  if(NOT EXISTS ${WORK}/moved/${file})
+file(RENAME ${WORK}/installed ${moved})
+foreach(file include/tenon/tenon.h include/tenon/tenon.hpp ${LIBDIR}/libtenon.so ${LIBDIR}/libtenon.so.1 ${LIBDIR}/pkgconfig/tenon.pc
+             ${DOCDIR}/LICENSE)
+  if(NOT EXISTS ${moved}/${file})
     message(FATAL_ERROR "${file} was not installed")
   endif()
 endforeach()
+
+# The tree is whole: oneDNN comes from it or from the system.
+unset(ENV{LD_LIBRARY_PATH})
+set(ENV{TENON_CACHE} off)
+foreach(binary ${LIBDIR}/libtenon.so.1 bin/tenon)
+  run(ldd ${moved}/${binary})
+  string(REGEX MATCHALL "[^\n]*(not found|libdnnl)[^\n]*" lines "${output}")
+  foreach(line IN LISTS lines)
+    if(NOT line MATCHES "=> (${moved}|/lib|/usr/lib)/")
+      message(FATAL_ERROR "${binary} needs what is not in the installed tree:${line}")
+    endif()
+  endforeach()
+endforeach()
+run(${moved}/bin/tenon doctor)
+message("${output}")
 
 file(STRINGS ${MANIFEST} lines)
 set(names "")
@@ -30,16 +48,22 @@ foreach(line IN LISTS lines)
 endforeach()
 file(WRITE ${WORK}/consumer/tenon_names.h "${names}")
 
-run(${CMAKE_COMMAND} -G Ninja -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/consumer -DCMAKE_PREFIX_PATH=${WORK}/moved)
-run(${CMAKE_COMMAND} --build ${WORK}/consumer)
-run(${WORK}/consumer/consumer)
-message("find_package: ${output}")
-run(${WORK}/consumer/consumer_cxx)
+set(consumer_source ${CMAKE_CURRENT_LIST_DIR})
+set(examples_source ${moved}/${DOCDIR}/examples)
+foreach(project consumer examples)
+  run(${CMAKE_COMMAND} -G Ninja -S ${${project}_source} -B ${WORK}/${project} -DCMAKE_PREFIX_PATH=${moved})
+  run(${CMAKE_COMMAND} --build ${WORK}/${project})
+endforeach()
+foreach(program consumer/consumer examples/mlp examples/norm)
+  run(${WORK}/${program})
+  message("find_package: ${output}")
+endforeach()
 
-set(ENV{PKG_CONFIG_PATH} ${WORK}/moved/${LIBDIR}/pkgconfig)
+set(ENV{PKG_CONFIG_PATH} ${moved}/${LIBDIR}/pkgconfig)
 run(pkg-config --cflags --libs tenon)
 separate_arguments(flags UNIX_COMMAND "${output}")
-run(cc ${CMAKE_CURRENT_LIST_DIR}/consumer.c -I${WORK}/consumer -o ${WORK}/by_pkg_config ${flags}
-    -Wl,-rpath,${WORK}/moved/${LIBDIR})
-run(${WORK}/by_pkg_config)
-message("pkg-config: ${output}")
+foreach(compiler_and_file "cc;${CMAKE_CURRENT_LIST_DIR}/consumer.c" "cc;${examples_source}/mlp.c" "c++;${examples_source}/norm.cc")
+  run(${compiler_and_file} -I${WORK}/consumer -o ${WORK}/by_pkg_config ${flags} -lm -Wl,-rpath,${moved}/${LIBDIR})
+  run(${WORK}/by_pkg_config)
+  message("pkg-config: ${output}")
+endforeach()

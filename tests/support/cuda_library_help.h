@@ -1,4 +1,4 @@
-// Programs whose heavy operations go to one of NVIDIA's libraries, for tests/cublaslt*_test.cc and tests/cudnn*_test.cc: the library
+// Programs whose heavy operations go to one of NVIDIA's libraries, for tests/unit/backends/cublaslt*_test.cc and tests/unit/backends/cudnn*_test.cc: the library
 // is its mock, which checks what it is told and computes in double, and kernels run under the mock driver.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Programs on a device for tests/cuda_*_test.cc: the mock driver and the mock NVRTC, whose memory and code are the host's.
+// Programs on a device for tests/unit/backends/cuda_*_test.cc: the mock driver and the mock NVRTC, whose memory and code are the host's.
 #pragma once
 
 #include <memory>

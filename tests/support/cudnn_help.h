@@ -1,4 +1,4 @@
-// Programs with convolutions for tests/cudnn*_test.cc.
+// Programs with convolutions for tests/unit/backends/cudnn*_test.cc.
 #pragma once
 
 #include "backends/nvidia/cudnn/algorithm.h"

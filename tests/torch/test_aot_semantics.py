@@ -162,12 +162,12 @@ def test_batch_norm_in_training_mode():
         with torch.no_grad():
             return compiled(x)
 
-    twin = copy.deepcopy(bn)
+    counterpart = copy.deepcopy(bn)
     g = torch.compile(bn, backend="tenon")
     for _ in range(2):
         x = torch.randn(6, 4)
-        same(run(bn, g, x), run(twin, twin, x))
-    same(list(bn.buffers()), list(twin.buffers()))
+        same(run(bn, g, x), run(counterpart, counterpart, x))
+    same(list(bn.buffers()), list(counterpart.buffers()))
 
 
 # --- aliasing ---
@@ -356,13 +356,13 @@ def test_buffers_that_change_are_not_frozen():
             return x * self.n + self.w
 
     model = Counter()
-    twin = copy.deepcopy(model)
+    counterpart = copy.deepcopy(model)
     g = torch.compile(model, backend="tenon", options={"freeze": True})
     for _ in range(3):
         x = torch.randn(2)
         with torch.no_grad():
-            same(g(x), twin(x))
-    same(model.n, twin.n)
+            same(g(x), counterpart(x))
+    same(model.n, counterpart.n)
 
 
 # --- shapes, strides, dtypes ---

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import tenon
-from tenon import torch_backend
-from tenon.torch_backend import Options, OptionError
+from tenon.torch import backend
+from tenon.torch.options import Options, OptionError
 
 from foreign import foreign
 
@@ -31,7 +31,7 @@ def test_import_loads_neither_torch_nor_the_library():
 def test_import_of_the_backend_loads_no_library_and_changes_no_config():
     code = ("import torch, torch._dynamo.config, torch._functorch.config\n"
             "before = torch._dynamo.config.save_config(), torch._functorch.config.save_config()\n"
-            "import tenon.torch_backend\n"
+            "import tenon.torch.backend\n"
             "assert before == (torch._dynamo.config.save_config(), torch._functorch.config.save_config())\n"
             "assert not any('libtenon' in line for line in open('/proc/self/maps'))\n")
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -80,7 +80,7 @@ def test_options_and_modes():
         with torch.no_grad():
             assert torch.equal(torch.compile(f, backend="tenon", **kwargs)(x), f(x))
     with pytest.raises(OptionError, match="did you mean 'max-autotune'"):
-        torch_backend.tenon(None, [], mode="max-autotun")
+        backend.tenon(None, [], mode="max-autotun")
 
 
 def test_specialized_kernels_give_the_same_bits():

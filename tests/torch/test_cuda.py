@@ -15,7 +15,10 @@ from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tenon
-from tenon import _abi, door, partition, runner, seeds, torch_backend
+from tenon import _abi
+from tenon.torch import compile as compiling
+from tenon.torch import partition, rng
+from tenon.torch.runtime import marshal, runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -24,7 +27,7 @@ from bench.models import accuracy, zoo     # noqa: E402
 GPU, STREAM = torch.device("cuda", 0), 7
 LIBRARY = Path(os.environ.get("TENON_LIBRARY") or Path(_abi.__file__).parent / "_lib" / "libtenon.so.1")
 MOCKS = LIBRARY.resolve().parent / "tests"
-pytestmark = pytest.mark.skipif(not door.chosen.in_c, reason="the extension was not built: Python's headers are missing")
+pytestmark = pytest.mark.skipif(not marshal.chosen.in_c, reason="the extension was not built: Python's headers are missing")
 
 
 class Tensor(ctypes.Structure):
@@ -99,10 +102,10 @@ def machine():
 def gpu(machine, monkeypatch):
     """PyTorch with a GPU, for graphs compiled meanwhile."""
     machine.allocated, machine.wrong_device = 0, None
-    monkeypatch.setattr(door, "empty_on", lambda device: torch._C._dynamo.guards._empty_strided_cpu)
+    monkeypatch.setattr(marshal, "empty_on", lambda device: torch._C._dynamo.guards._empty_strided_cpu)
     to_device = runner.to_device
     monkeypatch.setattr(runner, "to_device", lambda scalar, device: to_device(scalar, torch.device("cpu")))
-    compile = torch_backend._compile
+    compile = compiling._compile
 
     def on_gpu(gm, *args):
         for n in gm.graph.nodes:
@@ -114,11 +117,11 @@ def gpu(machine, monkeypatch):
         return compile(gm, *args)
 
     machine.scalars_stay, machine.on_another = False, ()
-    monkeypatch.setattr(torch_backend, "_compile", on_gpu)
-    door.chosen.module.open(machine.fake)
+    monkeypatch.setattr(compiling, "_compile", on_gpu)
+    marshal.chosen.module.open(machine.fake)
     yield machine
     torch._dynamo.reset()
-    door.chosen.module.open(machine.capsule)
+    marshal.chosen.module.open(machine.capsule)
 
 
 @torch.no_grad()
@@ -149,7 +152,7 @@ def test_sixteen_bits(gpu, dtype):
 
 @torch.no_grad()
 def test_random_numbers(gpu, monkeypatch):
-    plant = seeds.plant
+    plant = rng.plant
 
     def on_host(gm):  # this PyTorch has no generator of a GPU
         planted = plant(gm)
@@ -157,14 +160,14 @@ def test_random_numbers(gpu, monkeypatch):
         planted.node.kwargs = {**planted.node.kwargs, "device": torch.device("cpu")}
         return planted
 
-    monkeypatch.setattr(seeds, "plant", on_host)
+    monkeypatch.setattr(rng, "plant", on_host)
     f = lambda x: (torch.nn.functional.dropout(x, 0.25) * 3, torch.nn.functional.dropout(x, 0.5))  # noqa: E731
     x, on_gpu = torch.ones(200, 33), torch.compile(f, backend="tenon", options={"rng": "fast"})
     torch.manual_seed(5)
     got, other = on_gpu(x), on_gpu(x)
     assert tenon.stats()["fallbacks"] == 0 and not torch.equal(got[0], other[0])
     monkeypatch.undo()
-    door.chosen.module.open(gpu.capsule)
+    marshal.chosen.module.open(gpu.capsule)
     torch._dynamo.reset()
     torch.manual_seed(5)
     for a, b in zip(got, torch.compile(f, backend="tenon", options={"rng": "fast"})(x), strict=True):

@@ -29,6 +29,18 @@ def test_floats_of_8_bits_are_cast_as_pytorch_casts(dtype, wide):
         torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
 
 
+def test_what_is_not_computed_in_8_bits_runs_in_pytorch():
+    """The library says so of the node; what it is read by is computed by Tenon."""
+    x = torch.tensor([1.0, -2.0, float("nan")]).to(torch.float8_e4m3fn)
+    f = lambda x: (x.abs().float() + 1, x.float() * 2)  # noqa: E731
+    with torch.no_grad():
+        got = torch.compile(f, backend="tenon")(x)
+    for a, b in zip(got, f(x)):
+        torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+    s = tenon.stats()
+    assert s["programs"] and s["fallbacks"] == 1 and "f8e4m3fn is not computed with" in next(iter(s["fallback_reasons"]))
+
+
 def test_quantization_to_8_bits_is_fused():
     def quantize(x):
         scale = 448 / x.abs().amax(-1, keepdim=True).float().clamp(min=1e-12)

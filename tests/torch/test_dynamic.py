@@ -15,7 +15,7 @@ from torch import nn
 from torch._dynamo.backends.debugging import aot_eager
 
 import tenon
-from tenon import reuse, torch_backend
+from tenon.torch import backend, program_cache
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -160,7 +160,7 @@ def guards_with(backend, function, shapes, make, dynamic):
 
 
 def compile_here(gm, inputs, **_):
-    return torch_backend.tenon(gm, inputs, options={"fallback": "error"})
+    return backend.tenon(gm, inputs, options={"fallback": "error"})
 
 
 def eager_here(gm, inputs, **_):
@@ -331,13 +331,13 @@ def test_the_program_of_all_sizes_takes_the_place_of_the_first(library, freeze):
     layer = nn.Linear(8, 8).eval()
     f = lambda x: layer(x).softmax(1)
     g = torch.compile(f, backend="tenon", options={"freeze": freeze})
-    before, calls = reuse.living(), 0
+    before, calls = program_cache.living(), 0
     with torch.no_grad():
         for a, b, programs in ((4, 5, 1), (6, 5, 2), (4, 5, 2), (6, 7, 3), (1, 7, 3), (6, 5, 3), (4, 5, 3), (1, 5, 3)):
             x = torch.randn(a, b, 8)
             torch.testing.assert_close(g(x), f(x))
             calls += 1
-            assert len(library.texts) == programs == whole()["programs"] and reuse.living() == before + 1
+            assert len(library.texts) == programs == whole()["programs"] and program_cache.living() == before + 1
             assert whole()["calls"] == calls
         layer.weight.mul_(2)
         updates = library.updates
@@ -354,7 +354,7 @@ def test_the_program_of_all_sizes_takes_the_place_of_the_first(library, freeze):
 
 def test_no_place_is_taken_by_a_program_of_other_sizes(library):
     f = lambda x: x.exp().sum(1)
-    living = reuse.living()
+    living = program_cache.living()
     functions = [torch.compile(fresh(f), backend="tenon") for _ in range(3)]
     with torch.no_grad():
         for i, (g, mark) in enumerate(zip(functions, (None, 0, 1))):
@@ -362,7 +362,7 @@ def test_no_place_is_taken_by_a_program_of_other_sizes(library):
             if mark is not None:
                 torch._dynamo.mark_dynamic(x, mark)
             torch.testing.assert_close(g(x), f(x))
-            assert reuse.living() == living + max(i, 1)  # of (4, 6); of (n, 6), which serves it; of (4, n) as well
+            assert program_cache.living() == living + max(i, 1)  # of (4, 6); of (n, 6), which serves it; of (4, n) as well
     assert len(library.texts) == 3
 
 
@@ -393,15 +393,15 @@ def test_memory_that_starts_elsewhere(dynamic):
 def test_reset_frees_programs():
     torch._dynamo.reset()
     gc.collect()
-    before = reuse.living()  # of other tests' functions that live on
+    before = program_cache.living()  # of other tests' functions that live on
     model = nn.Linear(8, 8).eval()
     g = torch.compile(model, backend="tenon", options={"freeze": True})
     with torch.no_grad():
         for n in (4, 5, 1):
             g(torch.randn(n, 8))
-    assert reuse.living() == before + 1
+    assert program_cache.living() == before + 1
     weight = weakref.ref(model.weight)
     torch._dynamo.reset()
     del g, model
     gc.collect()
-    assert reuse.living() == before and weight() is None
+    assert program_cache.living() == before and weight() is None

@@ -191,17 +191,17 @@ def test_custom_operator():
 def test_training_runs_in_pytorch_and_says_so():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.GELU(), torch.nn.Linear(8, 1))
-    twin = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.GELU(), torch.nn.Linear(8, 1))
-    twin.load_state_dict(model.state_dict())
+    counterpart = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.GELU(), torch.nn.Linear(8, 1))
+    counterpart.load_state_dict(model.state_dict())
     compiled = torch.compile(model, backend="tenon")
-    for m, net in ((model, compiled), (twin, twin)):
+    for m, net in ((model, compiled), (counterpart, counterpart)):
         optimizer = torch.optim.SGD(m.parameters(), 0.1)
         torch.manual_seed(1)
         for _ in range(3):
             optimizer.zero_grad()
             net(torch.randn(5, 4)).square().mean().backward()
             optimizer.step()
-    for (name, a), (_, b) in zip(model.state_dict().items(), twin.state_dict().items()):
+    for (name, a), (_, b) in zip(model.state_dict().items(), counterpart.state_dict().items()):
         torch.testing.assert_close(a, b, msg=name)
     s = tenon.stats()
     assert s["fallbacks"] == 1 and "gradients are needed" in next(iter(s["fallback_reasons"]))

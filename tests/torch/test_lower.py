@@ -1,6 +1,6 @@
 """Each lowered overload against eager: values, dtype, shape and strides, over dtypes, shapes and layouts.
 
-A case is one line: the rows it covers, a function, and its argument makers. Every row of rows.TABLE must be covered.
+A case is one line: the rows it covers, a function, and its argument makers. Every row of ops.TABLE must be covered.
 """
 
 import math
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 
 import tenon
-from tenon import rows
+from tenon.torch import ops
 
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -477,17 +477,17 @@ def test_orders_left_to_pytorch(f):
 
 def test_every_row_is_covered():
     """Lowering any case marks its rows; a row no case reaches is untested."""
-    from tenon import lower, partition
+    from tenon.torch.lowering import node
 
     seen = set()
-    original = lower.lower_node
+    original = node.lower_node
 
-    def spy(node, values, *others):
-        result = original(node, values, *others)
-        seen.add(str(node.target))
+    def spy(n, values, *others):
+        result = original(n, values, *others)
+        seen.add(str(n.target))
         return result
 
-    lower.lower_node = partition.lower.lower_node = spy
+    node.lower_node = spy
     try:
         for f, makers, dtypes in CASES.values():
             for dtype in (dtypes[0], dtypes[-1]):
@@ -504,12 +504,12 @@ def test_every_row_is_covered():
         drawn = torch.compile(draw, backend="tenon", fullgraph=True, options={"rng": "fast"})
         drawn(torch.zeros(3, 5))
     finally:
-        lower.lower_node = partition.lower.lower_node = original
+        node.lower_node = original
     families = set(UNARY) | set(BINARY) | set("abs floor ceil trunc round sign relu neg square bitwise_not isnan isinf isfinite "
                                               "logical_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split())
     on_gpus = {f"aten._scaled_dot_product_{kind}_attention.default" for kind in ("flash", "efficient", "cudnn")}  # test_cuda.py
     elsewhere = {"transformers.grouped_mm_fallback.default"}  # test_products.py
-    missing = {name for name in rows.TABLE if name not in seen | on_gpus | elsewhere and name.split(".")[1] not in families
+    missing = {name for name in ops.TABLE if name not in seen | on_gpus | elsewhere and name.split(".")[1] not in families
                and hasattr(getattr(torch.ops, name.split(".")[0]), name.split(".")[1])
                and name.split(".")[2] in getattr(getattr(torch.ops, name.split(".")[0]), name.split(".")[1]).overloads()}
     assert not missing, " ".join(sorted(missing))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tenon
-from tenon import door
+from tenon.torch.runtime import marshal
 
 def both(x, y):
     x.add_(1)
@@ -43,7 +43,7 @@ def test_a_call_without_overlap_stays_in_tenon():
         torch.compile(both, backend="tenon", options={"fallback": "error"})(b[:6], b[3:9])
 
 
-@pytest.mark.parametrize("way", [door.InPython(), door.load()], ids=["ctypes", "chosen"])
+@pytest.mark.parametrize("way", [marshal.InPython(), marshal.load()], ids=["ctypes", "chosen"])
 def test_apart(way):
     b, big = torch.zeros(1000), torch.zeros(50, 4)
     cases = [((b[:4], b[4:8]), 1, True), ((b[:5], b[4:8]), 1, False), ((b[:4], b[4:8], b[3:5]), 2, False),

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import tenon
-from tenon import packing
+from tenon.torch.runtime import packing
 
 FREEZE = {"freeze": True}
 

@@ -286,6 +286,7 @@ assert tenon.stats()["fallbacks"] == 0
 def test_saved_functions_draw_anew(tmp_path, monkeypatch):
     (tmp_path / "source.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "source", raising=False)  # of another test
     import source
 
     with torch.no_grad():

@@ -15,9 +15,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import tenon
-from tenon import _abi, door, lower
-from tenon.partition import Partition
-from tenon.refusal import Refused
+from tenon import _abi
+from tenon.torch.lowering import node
+from tenon.torch.partition import Partition
+from tenon.torch.runtime import marshal
+from tenon.torch.runtime.refusal import Refused
 
 from foreign import foreign
 from test_cuda import gpu, machine  # noqa: F401  (fixtures)
@@ -44,10 +46,10 @@ class Fault:
             raise make(f"injected into {stage}")
 
         if stage == "lower":
-            lower_node = lower.lower_node
-            patch.setattr(lower, "lower_node", lambda n, *a: refuse() if "gelu" in str(n.target) else lower_node(n, *a))
+            lower_node = node.lower_node
+            patch.setattr(node, "lower_node", lambda n, *a: refuse() if "gelu" in str(n.target) else lower_node(n, *a))
         elif stage in ("plan", "run"):
-            step, before = door.chosen.step, [None]
+            step, before = marshal.chosen.step, [None]
 
             def faulty(*arguments):
                 real, calls = step(*arguments), itertools.count()
@@ -60,7 +62,7 @@ class Fault:
                         return refuse() if fail else None
                     return real(*given)
                 return run
-            patch.setattr(door.chosen, "step", faulty, raising=False)
+            patch.setattr(marshal.chosen, "step", faulty, raising=False)
         else:
             init, refused = _abi.Program.__init__, _abi.refused
 
@@ -166,7 +168,7 @@ def test_steering_exceptions_pass(monkeypatch):
     def raises(*_):
         raise Steering("steers")
 
-    monkeypatch.setattr(lower, "lower_node", raises)
+    monkeypatch.setattr(node, "lower_node", raises)
     with pytest.raises(Exception, match="steers"):  # Dynamo wraps it
         torch.compile(one, backend="tenon")(torch.ones(4, 6), torch.ones(4, 6))
 
@@ -193,7 +195,7 @@ def test_parameters_that_cannot_be_packed(monkeypatch):
 
 @torch.no_grad()
 def test_reasons_of_calls_are_bounded(monkeypatch):
-    step = door.chosen.step
+    step = marshal.chosen.step
 
     def refusing(*arguments):
         step(*arguments)
@@ -202,7 +204,7 @@ def test_reasons_of_calls_are_bounded(monkeypatch):
             raise _abi.Error(2, f"no {time.perf_counter_ns()}")
         return run
 
-    monkeypatch.setattr(door.chosen, "step", refusing, raising=False)
+    monkeypatch.setattr(marshal.chosen, "step", refusing, raising=False)
     g, x = torch.compile(lambda x: x.exp() + 1, backend="tenon"), torch.randn(3)
     for _ in range(100):
         torch.testing.assert_close(g(x), x.exp() + 1)

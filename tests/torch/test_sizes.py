@@ -12,7 +12,8 @@ from torch import nn
 from torch.utils._sympy.functions import ToFloat, TruncToInt
 
 import tenon
-from tenon import symexpr
+from tenon.torch import backend
+from tenon.torch.lowering import sizes
 
 from sample import in_turn
 from test_dynamic import eager_here, guards_with
@@ -47,9 +48,9 @@ case("expand to a guarded size", lambda x, y: (x[:, :, None].expand(-1, -1, y.sh
      [(t(2, n), t(n)) for n in (5, 6, 9)])
 case("expand to a half", lambda x, y: y[:, None].expand(-1, x.shape[1] // 2) * x[:, : y.shape[0] // 3].sum(),
      [(t(2, n), t(3 * n)) for n in ODD])
-case("rounded twin", lambda x, y: x[:, : x.shape[1] // 8] * y, [(t(2, n, 3), t(2, n // 8, 3)) for n in (64, 65, 79)])
-case("pooled twin", lambda x, y: F.avg_pool2d(x, 2) + y, [(t(2, 3, n, n + 1), t(2, 3, n // 2, (n + 1) // 2)) for n in (8, 9, 12)])
-case("joined twin", lambda x, y: torch.cat([F.max_pool2d(x, 2), y], 1), [(t(2, 3, n, n + 1), t(2, 3, n // 2, (n + 1) // 2)) for n in (8, 9, 12)])
+case("rounded counterpart", lambda x, y: x[:, : x.shape[1] // 8] * y, [(t(2, n, 3), t(2, n // 8, 3)) for n in (64, 65, 79)])
+case("pooled counterpart", lambda x, y: F.avg_pool2d(x, 2) + y, [(t(2, 3, n, n + 1), t(2, 3, n // 2, (n + 1) // 2)) for n in (8, 9, 12)])
+case("joined counterpart", lambda x, y: torch.cat([F.max_pool2d(x, 2), y], 1), [(t(2, 3, n, n + 1), t(2, 3, n // 2, (n + 1) // 2)) for n in (8, 9, 12)])
 case("matmul of a half", lambda x, y: x[:, : x.shape[1] // 2] @ y, [(t(2, a), t(a // 2, 3)) for a in ODD])
 def attend(q, k, v):
     q, k, v = (x.reshape(1, 2, -1, 8) for x in (q, k, v))  # heads of a constant size
@@ -185,10 +186,10 @@ def test_three_sizes(name, way):
 
 # --- what is read of the tracer ---
 def here(gm, inputs, **_):
-    return tenon.torch_backend.tenon(gm, inputs)
+    return backend.tenon(gm, inputs)
 
 
-@pytest.mark.parametrize("name", ["position embedding", "pooled twin", "shifted windows", "view by 16", "half as large", "from n", "select",
+@pytest.mark.parametrize("name", ["position embedding", "pooled counterpart", "shifted windows", "view by 16", "half as large", "from n", "select",
                                   "select from the end", "roll", "diagonal", "every nth", "adaptive, odd", "a ratio of sizes"])
 def test_no_guard_is_ours(name):
     function, calls = CASES[name]
@@ -213,9 +214,9 @@ def test_facts_stand_in_the_text(library):
 @pytest.mark.parametrize("factor", [0.5, 1.5, 1.0])
 def test_rounded_floats(factor):
     n = sympy.Symbol("n", integer=True, nonnegative=True)
-    got = symexpr.size(TruncToInt(sympy.Float(factor) * ToFloat(n)))
+    got = sizes.size(TruncToInt(sympy.Float(factor) * ToFloat(n)))
     for value in (0, 1, 2, 7, 101, 170, 2**39 - 1):
-        assert eval(symexpr.text(got), {"n": value}) == int(factor * value)
+        assert eval(sizes.text(got), {"n": value}) == int(factor * value)
 
 
 # --- sizes that the text has no words for ---

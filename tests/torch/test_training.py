@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import tenon
-from tenon import torch_backend
+from tenon.torch import compile as compiling
 
 def trained(make, x, backend):
     torch._dynamo.reset()
@@ -34,13 +34,13 @@ def test_bf16_batch_norm_trains():
 
 
 def test_training_graphs_are_whole_operators(monkeypatch):
-    seen, compile = [], torch_backend._compile
+    seen, compile = [], compiling._compile
 
     def spy(gm, *a):
         seen.append({str(n.target) for n in gm.graph.nodes})
         return compile(gm, *a)
 
-    monkeypatch.setattr(torch_backend, "_compile", spy)
+    monkeypatch.setattr(compiling, "_compile", spy)
     f = lambda x, y: F.smooth_l1_loss(x, y)  # noqa: E731
     x, y = torch.randn(5), torch.randn(5)
     torch.compile(f, backend="tenon")(x.requires_grad_(), y).backward()
@@ -70,7 +70,7 @@ def test_a_decomposition_that_fails_is_left_out(monkeypatch):
         raise RuntimeError("broken")
 
     table = {torch.ops.aten.mse_loss.default: broken}
-    monkeypatch.setattr(torch_backend.decomps, "table", lambda: table)
+    monkeypatch.setattr(compiling.decompositions, "table", lambda: table)
     x, y = torch.randn(5), torch.randn(5)
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(F.mse_loss, backend="tenon")(x, y), F.mse_loss(x, y))

@@ -33,6 +33,6 @@ def explain(model, *args, tenon_options=None, **kwargs):
 
     It shows each graph that reached Tenon, its kernels, what fused and why not, and what runs in PyTorch and why.
     """
-    from . import report
+    from .torch.explain import explain
 
-    return report.explain(model, args, kwargs, tenon_options)
+    return explain(model, args, kwargs, tenon_options)

@@ -154,10 +154,10 @@ def refused(text, device):
 
 class Program:
     """A tenon_program and its life. `pointers` are addresses of DLTensors, one per graph input, 0 for inputs that are
-    not frozen; the tensors behind them must live until the program dies or update_params. last_words(program) is called
-    before it dies."""
+    not frozen; the tensors behind them must live until the program dies or update_params. on_release(program) is
+    called before it dies."""
 
-    last_words = None
+    on_release = None
     frozen_with = None  # weak reference to what packed its parameters (packing.Frozen)
 
     def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off", device=CPU, context=None, graphs="auto", verify=0):
@@ -184,8 +184,8 @@ class Program:
         if not handle:
             return
         try:
-            if self.last_words:
-                self.last_words(self)
+            if self.on_release:
+                self.on_release(self)
         except Exception:  # at interpreter exit modules are gone before their objects
             pass
         self.handle = None

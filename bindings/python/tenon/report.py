@@ -1,7 +1,7 @@
-"""What Tenon did: the counts of stats(), one record per compiled graph, and the Report of explain().
+"""What Tenon did: the counts of stats(), a Record per compiled graph, and the Report of explain().
 
-Records and programs are kept by weak reference beside their compiled functions, which may share programs; what a dead
-one had counted is added to the totals.
+Weak references lead to records and programs, which live with their compiled functions; functions may share programs. The
+counts of a dead record or program go to the totals.
 Tested by tests/torch/test_fallback.py and test_backend.py.
 """
 
@@ -12,9 +12,10 @@ import weakref
 
 from . import _abi
 
-_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "reference_steps", "compile_ms", "plan_misses", "plan_ms")
+_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "reference_steps", "compile_ms",
+         "plan_misses", "plan_ms")
 _DISK = {f"disk_{k}": k for k in ("hits", "misses", "damaged", "writes", "bytes_read", "bytes_written")}
-MOST_REASONS = 32  # of the calls of one graph: they may name sizes
+MOST_REASONS = 32  # for the calls of one graph: a reason may name sizes, so there may be many
 _lock = threading.RLock()
 _live = weakref.WeakSet()  # records
 _programs = weakref.WeakSet()
@@ -25,13 +26,13 @@ _workspace = 0
 
 
 class Record:
-    """One graph that reached the backend."""
+    """One graph that the backend was called for."""
 
     def __init__(self, name, nodes):
         self.name, self.nodes = name, nodes
         self.fallbacks, self.notes = [], []  # fallbacks: (node or "graph", op, why)
         self.compiled, self.eager, self.seconds = None, False, 0.0
-        self.parameters = set()  # arguments that are the same tensors call after call
+        self.parameters = set()  # numbers of the arguments that are the same tensors in every call
         with _lock:
             _live.add(self)
 
@@ -39,12 +40,12 @@ class Record:
         self.fallbacks.append((node, op, why))
 
     def close(self):
-        """The compile is over: its fallbacks count."""
+        """Counts the fallbacks, at the end of the compilation."""
         with _lock:
             _reasons.update(why for _, _, why in self.fallbacks)
 
     def refused_call(self, why):
-        """A segment of a call had to run in PyTorch; each reason counts once, and beyond many they are one."""
+        """A segment of a call runs in PyTorch. Each reason counts once; further reasons than MOST_REASONS are one."""
         with _lock:
             known = {w for n, _, w in self.fallbacks if n == "a call"}
             if len(known) >= MOST_REASONS:
@@ -102,14 +103,14 @@ def _json(json, program):
         return text
 
 
-def born(program):
-    """A program was made: it counts until it dies, and what it did counts from then on."""
+def track(program):
+    """Counts a new program. When it dies, its counts go to the totals."""
     with _lock:
         _programs.add(program)
-    program.last_words = _buried
+    program.on_release = _add_to_past
 
 
-def _buried(program):
+def _add_to_past(program):
     global _workspace
     s = program.stats()
     with _lock:
@@ -152,8 +153,8 @@ def reset_stats():
 class Report:
     """str(): for reading; to_dict(): the same as data."""
 
-    def __init__(self, records, breaks, recompiles, result):
-        self.records, self.breaks, self.recompiles, self.result = records, breaks, recompiles, result
+    def __init__(self, records, breaks, result):
+        self.records, self.breaks, self.result = records, breaks, result
 
     def to_dict(self):
         return {"graphs": [r.to_dict() for r in self.records], "graph_breaks": self.breaks,
@@ -164,24 +165,6 @@ class Report:
                  f"{sum(len(r.fallbacks) for r in self.records)} fallback(s)"]
         lines += [f"graph break, {count} time(s): {why.splitlines()[0]}" for why, count in self.breaks.items()]
         return "\n".join(lines + [str(r) for r in self.records])
-
-
-def explain(model, args, kwargs, tenon_options):
-    import torch
-    from torch._dynamo.utils import counters
-
-    from . import torch_backend
-
-    records = []
-
-    def collector(gm, example_inputs):
-        return torch_backend.compile_graph(gm, example_inputs, torch_backend.Options.parse(tenon_options), records)
-
-    model = getattr(model, "_orig_mod", model)
-    before = collections.Counter(counters["graph_break"])
-    result = torch.compile(model, backend=collector)(*args, **kwargs)
-    breaks = dict(collections.Counter(counters["graph_break"]) - before)
-    return Report(records, breaks, 0, result)
 
 
 def clock():

@@ -1,0 +1,458 @@
+/* The module tenon._lib._marshal: what a call of a compiled function does per tensor, in C instead of ctypes.
+ *
+ * Tensors are read through torch.Tensor.__dlpack_c_exchange_api__, a table of C functions (DLPack 1.3), so neither PyTorch's
+ * headers nor its version matter, and Python's stable ABI makes one file serve every Python from 3.10 on. Words are the
+ * int64 of a frame (frames.py); plans are bytes of int64. Every function checks its arguments' kinds and bounds and raises.
+ * bindings/python/tenon/torch/runtime/marshal.py has the same functions in Python. Tested by tests/torch/ with both.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030a0000
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  void* data;
+  int32_t device_type, device_id;
+  int32_t ndim;
+  uint32_t dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+} Tensor; /* DLTensor */
+
+typedef struct Managed {
+  uint32_t major, minor;
+  void* context;
+  void (*deleter)(struct Managed* self);
+  uint64_t flags;
+  Tensor tensor;
+} Managed; /* DLManagedTensorVersioned */
+
+typedef struct {
+  struct {
+    uint32_t major, minor;
+    void* previous;
+  } header;
+  /* Memory for a tensor like the prototype, in the order of its device's current stream. */
+  int (*allocate)(Tensor* prototype, struct Managed** out, void* error_context,
+                  void (*set_error)(void* error_context, const char* kind, const char* message));
+  void* managed_from_object;
+  void* managed_to_object;
+  int (*from_object)(void* object, Tensor* out); /* borrowed, no stream is synchronised */
+  int (*current_stream)(int32_t device_type, int32_t device_id, void** out);
+} Exchange; /* DLPackExchangeAPI */
+
+enum { CPU = 1 };
+typedef struct {
+  int32_t type, id;
+} Device;                                                                       /* tenon_device */
+typedef int32_t (*Run)(void*, const void*, size_t, const void*, size_t, void*); /* tenon_program_run_on */
+
+static const Exchange* exchange;
+static PyObject* version_name;
+
+/* What torch's tensor is made of, borrowed; -1 with a Python error where the object is no tensor of the host. */
+static int tensor_of(PyObject* object, Tensor* out) {
+  if (exchange && exchange->from_object(object, out) == 0) return 0;
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "tenon: an argument is not a tensor with memory");
+  return -1;
+}
+
+static int64_t first_element(const Tensor* t) { return (int64_t)(intptr_t)t->data + (int64_t)t->byte_offset; }
+
+static int64_t device_word(int32_t type, int32_t id) {
+  return (int64_t)((uint64_t)(uint32_t)id << 32 | (uint32_t)type);
+}
+
+/* words: the tensor's place in a frame, its data word first and its device word behind it (runner.py, Layout.tensor). rank: of a tensor whose shape and
+ * strides are written as well; -1: they stand there already. */
+static int bind_one(int64_t* words, int64_t rank, PyObject* object) {
+  Tensor t;
+  if (tensor_of(object, &t) != 0) return -1;
+  if (device_word(t.device_type, t.device_id) != words[1]) {
+    PyErr_Format(PyExc_TypeError, "tenon: a tensor on device %d of type %d, not %d of type %d",
+                 (int)t.device_id, (int)t.device_type, (int)(words[1] >> 32), (int)(int32_t)words[1]);
+    return -1;
+  }
+  words[0] = first_element(&t);
+  if (rank < 0) return 0;
+  if (t.ndim != rank) {
+    PyErr_Format(PyExc_TypeError, "tenon: a tensor of rank %d, not %d", (int)t.ndim, (int)rank);
+    return -1;
+  }
+  for (int64_t i = 0; i < rank; i++) {
+    words[6 + i] = t.shape[i];
+    words[6 + rank + i] = t.strides[i];
+  }
+  return 0;
+}
+
+/* A plan: bytes of int64. */
+static const int64_t* plan_of(PyObject* object, Py_ssize_t* count) {
+  char* bytes;
+  Py_ssize_t size;
+  if (PyBytes_AsStringAndSize(object, &bytes, &size) != 0) return NULL;
+  *count = size / (Py_ssize_t)sizeof(int64_t);
+  return (const int64_t*)bytes;
+}
+
+static PyObject* item(PyObject* args, int64_t index) {
+  if (index < 0 || index >= PyList_Size(args)) {
+    PyErr_SetString(PyExc_IndexError, "tenon: fewer arguments than the compiled function has");
+    return NULL;
+  }
+  return PyList_GetItem(args, (Py_ssize_t)index);
+}
+
+static int takes(Py_ssize_t count, Py_ssize_t expected) {
+  if (count != expected) PyErr_Format(PyExc_TypeError, "tenon: %zd arguments, not %zd", expected, count);
+  return count == expected;
+}
+
+/* For each (i, w, rank) of the plan, args[i] at word w. */
+static int bind_all(int64_t* words, const int64_t* plan, Py_ssize_t count, PyObject* args) {
+  for (Py_ssize_t i = 0; i + 2 < count; i += 3) {
+    PyObject* object = item(args, plan[i]);
+    if (!object || bind_one(words + plan[i + 1], plan[i + 2], object) != 0) return -1;
+  }
+  return 0;
+}
+
+/* One program of a compiled function. */
+typedef struct {
+  Run run;
+  void* program;
+  int64_t inputs, n_inputs, outputs, n_outputs; /* words of the tables of tensors, and their lengths */
+  int64_t count;                                /* word that counts calls; -1: none */
+  int32_t device_type, device_id;               /* of the program */
+  PyObject* plan;                               /* of bind_all */
+  PyObject* made;  /* per output (word, rank, arguments of empty, or None: an argument of the call) */
+  PyObject* empty; /* makes a tensor */
+  PyObject* fail;  /* raises for a status; or None: the call returns None */
+  PyObject* owner; /* of the program */
+} Step;
+
+static const char kStep[] = "tenon step";
+
+static void step_free(PyObject* capsule) {
+  Step* s = PyCapsule_GetPointer(capsule, kStep);
+  Py_XDECREF(s->plan);
+  Py_XDECREF(s->made);
+  Py_XDECREF(s->empty);
+  Py_XDECREF(s->fail);
+  Py_XDECREF(s->owner);
+  PyMem_Free(s);
+}
+
+/* A new tuple of the outputs, bound; those without arguments are taken from `given`. */
+static PyObject* make_outputs(const Step* s, int64_t* words, PyObject* const* given, Py_ssize_t n_given) {
+  PyObject* outputs = PyTuple_New((Py_ssize_t)s->n_outputs);
+  Py_ssize_t used = 0;
+  for (Py_ssize_t i = 0; outputs && i < s->n_outputs; i++) {
+    PyObject* row = PyTuple_GetItem(s->made, i);
+    PyObject* arguments = PyTuple_GetItem(row, 2);
+    PyObject* tensor = NULL;
+    if (arguments != Py_None) {
+      tensor = PyObject_CallObject(s->empty, arguments);
+    } else if (used < n_given) {
+      tensor = given[used++];
+      Py_INCREF(tensor);
+    } else {
+      PyErr_SetString(PyExc_TypeError, "tenon: fewer outputs than the program has");
+    }
+    const int64_t word = PyLong_AsLongLong(PyTuple_GetItem(row, 0)),
+                  rank = PyLong_AsLongLong(PyTuple_GetItem(row, 1));
+    if (!tensor || bind_one(words + word, rank, tensor) != 0) {
+      Py_XDECREF(tensor);
+      Py_CLEAR(outputs);
+      break;
+    }
+    PyTuple_SetItem(outputs, i, tensor);
+  }
+  return outputs;
+}
+
+/* step(words, args, output...) -> tuple of outputs, with the interpreter lock released while the program runs. */
+static PyObject* call_step(PyObject* self, PyObject* const* a, Py_ssize_t n) {
+  Step* s = PyCapsule_GetPointer(self, kStep);
+  if (!s) return NULL;
+  if (n < 2)
+    return PyErr_Format(PyExc_TypeError, "tenon: a step takes a frame and a list, not %zd arguments", n);
+  int64_t* words = PyLong_AsVoidPtr(a[0]);
+  Py_ssize_t count;
+  const int64_t* plan = plan_of(s->plan, &count);
+  if (!words || !plan || bind_all(words, plan, count, a[1]) != 0) return NULL;
+  PyObject* outputs = make_outputs(s, words, a + 2, n - 2);
+  if (!outputs) return NULL;
+  void* stream = NULL;
+  if (s->device_type != CPU && exchange->current_stream(s->device_type, s->device_id, &stream) != 0) {
+    Py_DECREF(outputs);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "tenon: the device has no current stream");
+    return NULL;
+  }
+  if (s->count >= 0) words[s->count]++;
+  int32_t status;
+  Py_BEGIN_ALLOW_THREADS status = s->run(s->program, words + s->inputs, (size_t)s->n_inputs,
+                                         words + s->outputs, (size_t)s->n_outputs, stream);
+  Py_END_ALLOW_THREADS if (status == 0) return outputs;
+  Py_DECREF(outputs);
+  if (s->fail == Py_None) Py_RETURN_NONE;
+  PyObject* result = PyObject_CallFunction(s->fail, "i", status);
+  Py_XDECREF(result);
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "tenon: a program failed");
+  return NULL;
+}
+
+static PyMethodDef step_method = {"step", (PyCFunction)(void (*)(void))call_step, METH_FASTCALL,
+                                  "step(words, args, output...) -> tuple of outputs"};
+
+static int are_outputs(PyObject* made) {
+  if (!PyTuple_Check(made)) return 0;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(made); i++) {
+    PyObject* row = PyTuple_GetItem(made, i);
+    if (!PyTuple_Check(row) || PyTuple_Size(row) != 3) return 0;
+    PyObject* arguments = PyTuple_GetItem(row, 2);
+    if (!PyLong_Check(PyTuple_GetItem(row, 0)) || !PyLong_Check(PyTuple_GetItem(row, 1)) ||
+        !(arguments == Py_None || PyTuple_Check(arguments)))
+      return 0;
+  }
+  return 1;
+}
+
+/* step(function, program, owner, plan, (inputs, n), (outputs, n), made, empty, fail, count, (device type, id)) -> a step. */
+static PyObject* step(PyObject* self, PyObject* args) {
+  (void)self;
+  Step* s = PyMem_Calloc(1, sizeof *s);
+  if (!s) return PyErr_NoMemory();
+  PyObject *capsule = PyCapsule_New(s, kStep, step_free), *function, *program;
+  if (!capsule) {
+    PyMem_Free(s);
+    return NULL;
+  }
+  PyObject *owner, *plan, *made, *empty, *fail;
+  long long in[2], out[2], count;
+  int type, id;
+  if (!PyArg_ParseTuple(args, "OOOO!(LL)(LL)OOOL(ii):step", &function, &program, &owner, &PyBytes_Type, &plan,
+                        &in[0], &in[1], &out[0], &out[1], &made, &empty, &fail, &count, &type, &id))
+    goto failed;
+  if (!are_outputs(made) || PyTuple_Size(made) != out[1]) {
+    PyErr_SetString(PyExc_TypeError, "tenon: outputs are (word, rank, arguments or None) each");
+    goto failed;
+  }
+  void* address = PyLong_AsVoidPtr(function);
+  s->program = PyLong_AsVoidPtr(program);
+  if (PyErr_Occurred()) goto failed;
+  memcpy(&s->run, &address, sizeof s->run);
+  s->device_type = type, s->device_id = id;
+  s->inputs = in[0], s->n_inputs = in[1], s->outputs = out[0], s->n_outputs = out[1], s->count = count;
+  Py_INCREF(s->owner = owner);
+  Py_INCREF(s->plan = plan);
+  Py_INCREF(s->made = made);
+  Py_INCREF(s->empty = empty);
+  Py_INCREF(s->fail = fail);
+  PyObject* result = PyCFunction_NewEx(&step_method, capsule, NULL);
+  Py_DECREF(capsule);
+  return result;
+failed:
+  Py_DECREF(capsule);
+  return NULL;
+}
+
+/* pointer(words, word, rank, tensor): the tensor at the word, as bind_one does it. */
+static PyObject* pointer(PyObject* self, PyObject* const* a, Py_ssize_t n) {
+  (void)self;
+  if (!takes(n, 4)) return NULL;
+  int64_t* words = PyLong_AsVoidPtr(a[0]);
+  const Py_ssize_t word = PyLong_AsSsize_t(a[1]), rank = PyLong_AsSsize_t(a[2]);
+  if (!words || PyErr_Occurred() || bind_one(words + word, rank, a[3]) != 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+/* Address and version of a tensor. */
+static int state_of(PyObject* tensor, int64_t out[2]) {
+  Tensor t;
+  if (tensor_of(tensor, &t) != 0) return -1;
+  out[0] = first_element(&t);
+  PyObject* version = PyObject_GetAttr(tensor, version_name);
+  if (!version) return -1;
+  out[1] = PyLong_AsLongLong(version);
+  Py_DECREF(version);
+  return out[1] == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* state(args, indices) -> bytes, to be compared by current(). */
+static PyObject* state(PyObject* self, PyObject* const* a, Py_ssize_t n) {
+  (void)self;
+  Py_ssize_t count;
+  const int64_t* indices = takes(n, 2) ? plan_of(a[1], &count) : NULL;
+  if (!indices) return NULL;
+  PyObject* result = PyBytes_FromStringAndSize(NULL, count * 2 * (Py_ssize_t)sizeof(int64_t));
+  if (!result) return NULL;
+  char* bytes = PyBytes_AsString(result);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    int64_t now[2];
+    PyObject* tensor = item(a[0], indices[i]);
+    if (!tensor || state_of(tensor, now) != 0) {
+      Py_DECREF(result);
+      return NULL;
+    }
+    memcpy(bytes + (size_t)i * sizeof now, now, sizeof now);
+  }
+  return result;
+}
+
+/* current(args, indices, state or None) -> whether that is still their state. */
+static PyObject* current(PyObject* self, PyObject* const* a, Py_ssize_t n) {
+  (void)self;
+  if (!takes(n, 3)) return NULL;
+  Py_ssize_t count, known;
+  if (a[2] == Py_None) Py_RETURN_FALSE;
+  const int64_t *indices = plan_of(a[1], &count), *expected = indices ? plan_of(a[2], &known) : NULL;
+  if (!expected) return NULL;
+  if (known != 2 * count) Py_RETURN_FALSE;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    int64_t now[2];
+    PyObject* tensor = item(a[0], indices[i]);
+    if (!tensor || state_of(tensor, now) != 0) return NULL;
+    if (now[0] != expected[2 * i] || now[1] != expected[2 * i + 1]) Py_RETURN_FALSE;
+  }
+  Py_RETURN_TRUE;
+}
+
+/* The bytes from begin up to end. */
+typedef struct {
+  int64_t begin, end;
+} Span;
+
+static int order_of_spans(const void* a, const void* b) {
+  const int64_t x = ((const Span*)a)->begin, y = ((const Span*)b)->begin;
+  return (x > y) - (x < y);
+}
+
+/* Where a tensor's elements lie; nowhere, if it has none or no memory of its own. */
+static Span span_of(PyObject* object) {
+  Tensor t;
+  Span span = {0, 0};
+  if (tensor_of(object, &t) != 0) {
+    PyErr_Clear();
+    return span;
+  }
+  int64_t last = 0;
+  for (int32_t i = 0; i < t.ndim; i++) {
+    if (t.shape[i] == 0) return span;
+    last += (t.shape[i] - 1) * t.strides[i];
+  }
+  span.begin = first_element(&t);
+  const int64_t bits = (int64_t)(t.dtype >> 8 & 0xff) * (t.dtype >> 16);
+  span.end = span.begin + (last + 1) * ((bits + 7) / 8);
+  return span;
+}
+
+static int meets(const Span* a, const Span* b) { return a->begin < b->end && b->begin < a->end; }
+
+/* apart(args, plan) -> bool. The plan: how many tensors come first, their indices in the tuple args, and those of others. Spans
+ * that do not meet have their ends in the order of their begins, so that of the first ones only the last that begins
+ * before another ends can meet it. */
+static PyObject* apart(PyObject* self, PyObject* const* a, Py_ssize_t n) {
+  (void)self;
+  Py_ssize_t count;
+  const int64_t* plan = takes(n, 2) ? plan_of(a[1], &count) : NULL;
+  if (!plan) return NULL;
+  if (!PyTuple_Check(a[0]) || count < 1 || plan[0] < 0 || plan[0] >= count)
+    return PyErr_Format(PyExc_TypeError, "tenon: apart takes a tuple and a plan");
+  for (Py_ssize_t i = 1; i < count; i++)
+    if (plan[i] < 0 || plan[i] >= PyTuple_Size(a[0]))
+      return PyErr_Format(PyExc_IndexError, "tenon: fewer arguments than the compiled function has");
+  Span few[64], *first = plan[0] <= 64 ? few : PyMem_Malloc((size_t)plan[0] * sizeof *few);
+  if (!first) return PyErr_NoMemory();
+  Py_ssize_t used = 0;
+  for (Py_ssize_t i = 1; i <= plan[0]; i++) {
+    const Span span = span_of(PyTuple_GetItem(a[0], (Py_ssize_t)plan[i]));
+    if (span.begin != span.end) first[used++] = span;
+  }
+  qsort(first, (size_t)used, sizeof *first, order_of_spans);
+  int together = 0;
+  for (Py_ssize_t i = 1; i < used; i++) together |= meets(&first[i - 1], &first[i]);
+  for (Py_ssize_t i = (Py_ssize_t)plan[0] + 1; used > 0 && !together && i < count; i++) {
+    const Span span = span_of(PyTuple_GetItem(a[0], (Py_ssize_t)plan[i]));
+    Py_ssize_t low = 0, high = used; /* the last that begins before the span ends is below high */
+    while (low < high) {
+      const Py_ssize_t middle = low + (high - low) / 2;
+      if (first[middle].begin < span.end)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    together = low > 0 && span.begin != span.end && meets(&first[low - 1], &span);
+  }
+  if (first != few) PyMem_Free(first);
+  return PyBool_FromLong(!together);
+}
+
+/* Workspace on a device, as tenon_context_options asks for it: from PyTorch, and so in the order of its current stream, which is
+ * the one the program runs on. Called without the interpreter lock. */
+static void no_error(void* context, const char* kind, const char* message) {
+  (void)context, (void)kind, (void)message;
+}
+static void* device_alloc(void* user, Device device, size_t bytes, void* stream, void** token) {
+  (void)user, (void)stream;
+  int64_t shape = (int64_t)bytes, stride = 1;
+  Tensor prototype = {NULL,   device.type, device.id, 1, 1u | 8u << 8 | 1u << 16,
+                      &shape, &stride,     0}; /* uint8 */
+  Managed* managed = NULL;
+  if (exchange->allocate(&prototype, &managed, NULL, no_error) != 0 || !managed) return NULL;
+  *token = managed;
+  return (char*)managed->tensor.data + managed->tensor.byte_offset;
+}
+static void device_free(void* user, Device device, void* block, size_t bytes, void* stream, void* token) {
+  (void)user, (void)device, (void)block, (void)bytes, (void)stream;
+  Managed* managed = token;
+  if (managed->deleter) managed->deleter(managed);
+}
+
+/* device_memory() -> addresses of the two, or None where PyTorch's table lacks what they need. */
+static PyObject* device_memory(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  if (!exchange || !exchange->allocate) Py_RETURN_NONE;
+  void* (*take)(void*, Device, size_t, void*, void**) = device_alloc;
+  void (*give)(void*, Device, void*, size_t, void*, void*) = device_free;
+  void *take_at, *give_at;
+  memcpy(&take_at, &take, sizeof take_at);
+  memcpy(&give_at, &give, sizeof give_at);
+  return Py_BuildValue("(NN)", PyLong_FromVoidPtr(take_at), PyLong_FromVoidPtr(give_at));
+}
+
+/* open(capsule): the exchange table, before any other function. */
+static PyObject* open_(PyObject* self, PyObject* capsule) {
+  (void)self;
+  const Exchange* table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+  if (!table) return NULL;
+  if (table->header.major != 1 || !table->from_object || !table->current_stream) {
+    PyErr_Format(PyExc_ImportError, "tenon: DLPack %u.%u, not 1", table->header.major, table->header.minor);
+    return NULL;
+  }
+  exchange = table;
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"open", open_, METH_O, "open(capsule)"},
+    {"pointer", (PyCFunction)(void (*)(void))pointer, METH_FASTCALL, "pointer(words, word, rank, tensor)"},
+    {"step", step, METH_VARARGS,
+     "step(function, program, owner, plan, inputs, outputs, made, empty, fail, count, device) -> a step"},
+    {"device_memory", device_memory, METH_NOARGS,
+     "device_memory() -> (address of alloc, address of free) or None"},
+    {"state", (PyCFunction)(void (*)(void))state, METH_FASTCALL, "state(args, indices) -> bytes"},
+    {"apart", (PyCFunction)(void (*)(void))apart, METH_FASTCALL, "apart(args, plan) -> bool"},
+    {"current", (PyCFunction)(void (*)(void))current, METH_FASTCALL, "current(args, indices, state) -> bool"},
+    {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_marshal", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__marshal(void) {
+  version_name = PyUnicode_InternFromString("_version");
+  return version_name ? PyModule_Create(&module) : NULL;
+}

@@ -1,0 +1,287 @@
+"""The graph text (docs/graph_text.md), written by hosts of every kind: this module knows no framework.
+
+A Value is a `%name` of the text with dtype and shape. A Builder writes one line per method and returns its Value, whose type
+it works out, so that every line carries the type that the host expects and the library checks. Sizes are what the Builder's
+`sizes` computes with: integers here, symbols too where a host brings its own (torch/lowering/sizes.py).
+
+    b = Builder("scale")
+    y = b.map("mul", b.input("x", "f32", (2, 3)), b.full(2.0, "f32"))
+    program = _abi.Program(b.text([y]))
+
+Tested by tests/graph_text_test.py, and through PyTorch by tests/torch/test_lower.py.
+"""
+
+import math
+import numbers
+import operator
+
+FLOATS = {"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"}
+HALVES = {"f16", "bf16"}
+INDEXING = set("gather take_along scatter index_put index_in".split())  # a fault where an index is out of range
+DIVISIONS = set("floor_div trunc_div remainder fmod".split())  # a fault where an integer is divided by 0
+BOOL_RESULT = set("eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not".split())
+
+
+class Unsupported(Exception):
+    """Tenon cannot take this; the message is the sentence that a host shows."""
+
+
+class Sizes:
+    """Sizes that are integers. A host with symbols overrides the first five functions."""
+
+    def size(self, n):
+        """A size of the host as this class computes with it."""
+        if isinstance(n, bool):
+            raise Unsupported("a bool where a size is expected")
+        try:
+            return operator.index(n)
+        except TypeError:
+            raise Unsupported(f"{type(n).__name__} where a size is expected") from None
+
+    def text(self, n):
+        return str(n)
+
+    def symbols(self, n):
+        """The names of the symbols in a size."""
+        return set()
+
+    def same(self, a, b):
+        """Whether two sizes are known to be equal."""
+        return a == b
+
+    def floor_div(self, a, b):
+        return a // b
+
+    def sizes(self, values):
+        return tuple(self.size(v) for v in values)
+
+    def product(self, values):
+        return self.size(math.prod(values))
+
+    def is_one(self, n):
+        return n == 1 if isinstance(n, int) else self.same(n, 1)
+
+    def same_shape(self, a, b):
+        return len(a) == len(b) and all(map(self.same, a, b))
+
+    def broadcast(self, *shapes):
+        """Sizes that differ and are not known to be 1 are equal in the host's graph: a constant or the first one stands. The
+        library asks for what it cannot show, or for what it needs, when a call brings sizes."""
+        rank = max(len(s) for s in shapes)
+        result = []
+        for axis in range(-rank, 0):
+            extents = [s[axis] for s in shapes if len(s) >= -axis]
+            wide = extents if len(set(extents)) == 1 else [n for n in extents if not self.is_one(n)]
+            constant = [n for n in wide if isinstance(n, int)]
+            result.append(constant[0] if constant else wide[0] if wide else 1)
+        return tuple(result)
+
+
+class Raw(str):
+    """Attribute text that is printed as it stands."""
+
+
+class Value:
+    __slots__ = ("name", "dtype", "shape")
+
+    def __init__(self, name, dtype, shape):
+        self.name, self.dtype, self.shape = name, dtype, tuple(shape)
+
+    @property
+    def rank(self):
+        return len(self.shape)
+
+
+class Line:
+    __slots__ = ("result", "head", "operands", "attrs", "symbols")
+
+    def __init__(self, result, head, operands, attrs, symbols):
+        self.result, self.head, self.operands, self.attrs, self.symbols = result, head, operands, attrs, symbols
+
+    def can_fault(self):
+        """Whether the library refuses to compute it for some values, for which a framework raises an error."""
+        return self.head in INDEXING or self.head in DIVISIONS and self.result.dtype not in FLOATS
+
+    def text(self, size, name=str):
+        """size, name: how a size and the name of a value are written."""
+        operands = ", ".join("%" + name(v.name) for v in self.operands)
+        operands = f"({operands})" if operands else ""
+        attrs = ", ".join(f"{k}={attr_text(v, size)}" for k, v in self.attrs.items())
+        attrs = "{" + attrs + "}" if attrs else ""
+        return f"  %{name(self.result.name)} = {self.head}{operands}{attrs} : {type_text(self.result, size)}"
+
+
+def type_text(value, size):
+    return f"{value.dtype}[{','.join(size(n) for n in value.shape)}]"
+
+
+def attr_text(value, size):
+    if isinstance(value, Raw):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)  # the shortest decimal that reads back; inf, -inf, nan
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(attr_text(v, size) for v in value) + "]"
+    return size(value)
+
+
+def strides_text(strides, size):
+    """Behind the type of an input or output that is not dense row-major."""
+    return f" strides=[{','.join(map(size, strides))}]"
+
+
+def input_text(value, size, name=str, strides="", param=False):
+    """strides: what strides_text gives; param: whether the input is the same from call to call."""
+    return f"%{name(value.name)}: {type_text(value, size)}{strides}{' param' if param else ''}"
+
+
+def graph_text(name, inputs, body, outputs):
+    """The whole text, of the texts of its inputs, of the lines between the braces, and of its outputs."""
+    return (f"graph @{name}(" + ",\n    ".join(inputs) + ") {\n" + "".join(line + "\n" for line in body) +
+            f"  return {', '.join(outputs)}\n}}\n")
+
+
+class Builder:
+    """Writes lines. Each method is an op of docs/ops.md, or a few of them."""
+
+    sizes = Sizes()
+
+    def __init__(self, name):
+        """name: of the graph; the names of the values begin with it."""
+        self.name, self.inputs, self.lines = name, [], []
+
+    def input(self, name, dtype, shape, param=False):
+        value = Value(name, dtype, self.sizes.sizes(shape))
+        self.inputs.append(input_text(value, self.sizes.text, param=param))
+        return value
+
+    def text(self, outputs):
+        """The graph of all lines so far."""
+        lines = [line.text(self.sizes.text) for line in self.lines]
+        return graph_text(self.name, self.inputs, lines, [f"%{v.name}" for v in outputs])
+
+    def op(self, head, operands, dtype, shape, /, **attrs):
+        """An op of the table. Attributes and operands that are None are left out."""
+        symbols = set()
+
+        def collect(n):
+            symbols.update(self.sizes.symbols(n))
+            return self.sizes.text(n)
+
+        attrs = {k: self._attr(v) for k, v in attrs.items() if v is not None}
+        result = Value(f"{self.name}.{len(self.lines)}", dtype, self.sizes.sizes(shape))
+        self.lines.append(Line(result, head, [v for v in operands if v is not None], attrs, symbols))
+        self.lines[-1].text(collect)  # a size that cannot be written is refused here, not when the graph is printed
+        return result
+
+    def _attr(self, value):
+        if isinstance(value, (list, tuple)):
+            return [self._attr(v) for v in value]
+        return value if isinstance(value, (bool, float, str)) else self.sizes.size(value)
+
+    # --- map ---
+    def map(self, head, *operands):
+        dtype = "bool" if head in BOOL_RESULT else operands[-1].dtype
+        return self.op(head, operands, dtype, self.sizes.broadcast(*(v.shape for v in operands)))
+
+    def cast(self, v, dtype):
+        return v if v.dtype == dtype else self.op("cast", [v], dtype, v.shape, dtype=Raw(dtype))
+
+    def wide(self, v):
+        """A 16-bit float as f32, so that only the result of several ops is rounded; others as they are."""
+        return self.cast(v, "f32") if v.dtype in HALVES else v
+
+    def full(self, value, dtype, shape=()):
+        """A number, or a size, everywhere."""
+        if not isinstance(value, numbers.Real):
+            v = self.cast(self.op("dim", [], "i64", (), value=value), dtype)
+            return self.expand(v, shape) if shape else v
+        if dtype == "bool":
+            value = int(bool(value))
+        elif dtype not in FLOATS:
+            if not math.isfinite(value):
+                raise Unsupported(f"{value} as {dtype}")
+            value = int(value)
+        number = int(value) if isinstance(value, numbers.Integral) else float(value)
+        return self.op("full", [], dtype, shape, value=Raw(repr(number)), shape=self.sizes.sizes(shape), dtype=Raw(dtype))
+
+    def scalar_like(self, v, number):
+        return self.full(number, v.dtype)
+
+    def iota(self, shape, dtype="i64", axis=0, start=0, step=1):
+        return self.op("iota", [], dtype, shape, shape=self.sizes.sizes(shape), dtype=Raw(dtype), axis=axis,
+                       start=Raw(repr(start)), step=Raw(repr(step)))
+
+    # --- reduce ---
+    def reduce(self, head, v, axes, keepdims=False, **attrs):
+        """axes None or []: all."""
+        axes = sorted(axis % max(v.rank, 1) for axis in axes) if axes else list(range(v.rank))
+        if v.rank == 0:
+            axes = []
+        shape = [1 if i in axes else n for i, n in enumerate(v.shape) if keepdims or i not in axes]
+        dtype = "bool" if head in ("any", "all") else v.dtype
+        return self.op(head, [v], dtype, shape, axes=axes, **attrs, keepdims=bool(keepdims))
+
+    # --- move ---
+    def reshape(self, v, shape):
+        shape = self.sizes.sizes(shape)
+        return v if self.sizes.same_shape(v.shape, shape) else self.op("reshape", [v], v.dtype, shape, shape=shape)
+
+    def transpose(self, v, perm):
+        perm = [p % v.rank for p in perm] if v.rank else []
+        if perm == list(range(v.rank)):
+            return v
+        return self.op("transpose", [v], v.dtype, [v.shape[p] for p in perm], perm=perm)
+
+    def swap(self, v, a, b):
+        perm = list(range(v.rank))
+        perm[a], perm[b] = perm[b], perm[a]
+        return self.transpose(v, perm)
+
+    def expand(self, v, shape):
+        shape = self.sizes.sizes(shape)
+        return v if self.sizes.same_shape(v.shape, shape) else self.op("expand", [v], v.dtype, shape, shape=shape)
+
+    def slice(self, v, axis, start, end, step=1):
+        """Bounds already normalised."""
+        axis %= v.rank
+        extent = v.shape[axis]
+        start, end = self.sizes.sizes((start, end))
+        if step == 1 and self.sizes.same(start, 0) and self.sizes.same(end, extent):
+            return v
+        length = self.sizes.size(end - start) if step == 1 else \
+            self.sizes.floor_div(self.sizes.size(end - start + step - 1), step)
+        shape = list(v.shape)
+        shape[axis] = length
+        return self.op("slice", [v], v.dtype, shape, axis=axis, start=start, end=end, step=step)
+
+    def concat(self, values, axis):
+        if len(values) == 1:
+            return values[0]
+        axis %= values[0].rank
+        shape = list(values[0].shape)
+        shape[axis] = self.sizes.size(sum(v.shape[axis] for v in values))
+        return self.op("concat", values, values[0].dtype, shape, axis=axis)
+
+    def pad(self, v, low, high, value=0):
+        """low, high: how much is put before and behind each axis; below 0 it is cut off."""
+        if v.dtype in FLOATS and isinstance(value, int):
+            value = float(value)
+        shape = [self.sizes.size(a + n + b) for a, n, b in zip(low, v.shape, high)]
+        return self.op("pad", [v], v.dtype, shape, low=low, high=high, value=Raw(repr(value)))
+
+    def gather(self, v, indices, axis=0, wrap=True):
+        """wrap: negative indices count from the end; else they are out of range."""
+        axis %= v.rank
+        shape = v.shape[:axis] + indices.shape + v.shape[axis + 1:]
+        return self.op("gather", [v, indices], v.dtype, shape, axis=axis, wrap=None if wrap else False)
+
+    # --- contract ---
+    def matmul(self, a, b, **attrs):
+        batch = self.sizes.broadcast(a.shape[:-2], b.shape[:-2])
+        shape = batch + (a.shape[-2:-1] if a.rank > 1 else ()) + (b.shape[-1:] if b.rank > 1 else ())
+        return self.op("matmul", [a, b], a.dtype, shape, **attrs)

@@ -1,0 +1,53 @@
+"""The torch.compile backend "tenon", found by its entry point in the group torch_dynamo_backends.
+
+Tested by tests/torch/test_backend.py.
+"""
+
+import dataclasses
+import sys
+import threading
+import time
+
+from torch._dynamo.backends import registry
+
+from .compile import compile_graph
+from .options import GRAPHS_OF_MODE, MODES, OptionError, Options, nearest
+
+
+def _tenon(gm, example_inputs, *, mode=None, options=None):
+    """The backend. `mode` is one that torch.compile knows; "reduce-overhead" and "max-autotune" ask for
+    device_graphs="always", "max-autotune-no-cudagraphs" for "never"."""
+    if mode is not None and mode not in MODES:
+        raise OptionError(f"tenon: unknown mode {mode!r}{nearest(mode, MODES)}")
+    parsed = Options.parse(options)
+    if mode in GRAPHS_OF_MODE:
+        parsed = dataclasses.replace(parsed, device_graphs=GRAPHS_OF_MODE[mode])
+    return compile_graph(gm, example_inputs, parsed)
+
+
+def _reset():
+    """torch._dynamo.reset() has dropped the compiled functions, and their programs with them; counts are kept."""
+
+
+_tenon.__name__ = "tenon"
+_tenon.reset = _reset
+_looked_up = threading.Lock()  # held from PyTorch's first look-up of the backend on
+MOST_WAIT = 1000  # milliseconds for that look-up to end
+
+
+def __getattr__(name):
+    """`tenon`, the backend. PyTorch may look the name up in several threads at once. Each thread loads the entry point and
+    registers what it gets, and a second registration fails. So only the first thread gets the backend here; the others get
+    None, which registers nothing, and then find in the registry what the first has registered."""
+    if name != "tenon":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    code, frame = registry.lookup_backend.__code__, sys._getframe(1)
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    if frame is None or _looked_up.acquire(blocking=False):
+        return _tenon
+    for _ in range(MOST_WAIT):
+        if "tenon" in registry._COMPILER_FNS:
+            return None
+        time.sleep(0.001)
+    return _tenon

@@ -1,0 +1,350 @@
+"""Generates the Python code of a compiled function: it runs the programs, and between them the host steps, in PyTorch.
+
+runtime/runner.py compiles the text. A host step is a node that Tenon does not take, a view, or a size.
+Tested by tests/torch/test_aot_semantics.py.
+"""
+
+import itertools
+import operator
+import re
+
+import torch
+
+from ..graph_text import Value
+from .lowering import sizes
+from .lowering.tensors import DTYPES, is_moved, why_not
+from .partition import Segment
+from .runtime.frames import Layout, Part
+from .runtime.packing import Frozen, packed_together
+from .runtime.runner import Use, assemble
+
+
+class Writer:
+    """Writes the function of one partition."""
+
+    def __init__(self, partition, uses):
+        self.p, self.uses = partition, uses
+        self.layout, self.lines, self.steps = Layout(partition.place), [], []
+        self.names, self.globals = {}, {}
+        self.counter = itertools.count()
+        self.rescues = []  # (text, constants) of a Rescue per segment
+
+    def name(self, n):
+        if n not in self.names:
+            self.names[n] = f"v{next(self.counter)}"
+        return self.names[n]
+
+    def constant(self, value):
+        name = f"c{next(self.counter)}"
+        self.globals[name] = value
+        return name
+
+    def line(self, text):
+        self.lines.append("        " + text)
+
+    def tuple_text(self, values):
+        values = [sizes.text(sizes.size(v)) for v in values]
+        return "(" + ", ".join(values) + ("," if len(values) == 1 else "") + ")"
+
+    def argument(self, x):
+        """An fx argument as Python text."""
+        if isinstance(x, torch.fx.Node):
+            if x.op == "get_attr":
+                return self.get_attr(x)
+            return self.name(x.args[0] if self.p._is_copy(x) else x)  # the result of copy_ is its destination
+        if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
+            inner = ", ".join(self.argument(y) for y in x)
+            return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"
+        if isinstance(x, dict):
+            return "{" + ", ".join(f"{k!r}: {self.argument(v)}" for k, v in x.items()) + "}"
+        if isinstance(x, slice):
+            return f"slice({self.argument(x.start)}, {self.argument(x.stop)}, {self.argument(x.step)})"
+        if x is None or isinstance(x, (bool, int, str)):
+            return repr(x)
+        if isinstance(x, torch.SymInt):
+            return sizes.text(sizes.size(x))
+        return self.constant(x)
+
+    def get_attr(self, n):
+        if n not in self.names:
+            self.names[n] = self.constant(operator.attrgetter(n.target)(self.p.gm))
+        return self.names[n]
+
+    def read_symbols(self, n):
+        """Assigns the symbols whose source is node n, and those that can now be computed."""
+        for symbol, (source, where, axis) in self.p.symbol_source.items():
+            if source is n and symbol in self.symbols:
+                v = self.name(n)
+                self.line(f"{symbol} = {v}" if where is None else f"{symbol} = {v}.{where}[{axis}]" if where == "shape"
+                          else f"{symbol} = {v}.stride({axis})")
+                self.given.add(symbol)
+        for symbol in sorted(self.symbols - self.given):
+            if (needed := self.p.made_of(symbol)) and needed <= self.given:
+                self.line(f"{symbol} = {sizes.python(self.p.opaque[symbol].expr)}")
+                self.given.add(symbol)
+
+    def write(self):
+        p = self.p
+        self.symbols, self.given = self._used_symbols(), set()  # given: those that are assigned so far
+        self.in_place = self._find_in_place()
+        self.placeholders = [n for n in p.nodes if n.op == "placeholder"]
+        for n in self.placeholders:
+            self.read_symbols(n)
+        order = p.order()
+        last = self._last_reads(order)
+        for number, step in enumerate(order):
+            if isinstance(step, Segment):
+                self._segment(step)
+            elif step in p.host_views:
+                self._view(step)
+            else:
+                self._host(step)
+            for n in last.get(number, ()):
+                self.line(f"del {self.name(n)}")
+        for destination, source in p.copies:
+            value = self.argument(source)
+            if source in self.in_place:  # AOTAutograd raises the version of mutated inputs itself
+                self.line(f"if {value} is not {self.name(destination)}:")
+                self.line(f"    {self.name(destination)}.copy_({value})")
+            else:
+                self.line(f"{self.name(destination)}.copy_({value})")
+        output = next(n for n in p.nodes if n.op == "output")
+        results = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
+        if not self.layout.segments:
+            self.line(f"words[{self.layout.calls}] += 1")
+        self.line("args.clear()")
+        self.line("return (" + "".join(self.argument(r) + ", " for r in results) + ")")
+        named = set(re.findall(r"\bv\d+\b", "\n".join(self.lines)))
+        unpack = [f"        {name} = args[{i}]" for i, n in enumerate(self.placeholders) if (name := self.name(n)) in named]
+        self.lines = [*unpack, *self.lines]
+
+    def body(self):
+        steps = [f"        {', '.join(self.steps)}, = run.steps"] * bool(self.steps)
+        words = ["        words = run.words"] * any("words[" in line for line in self.lines)
+        return "\n".join(["        at = run.at", *steps, *words, *self.lines])
+
+    def _last_reads(self, order):
+        """Step number -> the host tensors that no later step reads. The function drops them there, so that their memory is free early."""
+        kept = {d for n in self.p.nodes if n.op == "output" or self.p._is_copy(n) for d in n.all_input_nodes}
+        kept |= {self.p.root(n) for n in kept}
+        last = {}
+        for number, step in enumerate(order):
+            if isinstance(step, Segment):  # inputs of the program, and those of the rescue
+                reads = [*(n for n, _ in step.inputs), *self._given(step), *step.outputs]
+            else:
+                reads = [*step.all_input_nodes, step]
+            for n in reads:
+                last[n] = last[self.p.root(n)] = number
+        made = {n for step in order for n in (step.outputs if isinstance(step, Segment) else [step])}
+        kept |= {source for source, _, _ in self.p.symbol_source.values()}
+        result = {}
+        for n, number in last.items():
+            if n in made and n not in kept and number < len(order) - 1:
+                result.setdefault(number, []).append(n)
+        return result
+
+    def _used_symbols(self):
+        used = set()
+        for segment in self.p.segments:
+            used |= set(segment.symbols)
+        for n in self.p.nodes:
+            val = n.meta.get("val")
+            if self.p.is_size(n) and self.p.size_text(n) is not None:
+                used |= sizes.symbols(sizes.size(val))
+            elif isinstance(val, torch.Tensor) and n not in self.p.lowered and n.op == "call_function" or n in self.p.host_views:
+                for s in (*val.shape, *val.stride(), *((val.storage_offset(),) if n in self.p.host_views else ())):
+                    used |= sizes.symbols(sizes.size(s))
+        return used.union(*map(self.p.made_of, used))
+
+    def _segment(self, segment):
+        use, number = self.uses[segment], len(self.layout.segments)
+        inputs, bound, before = [], [], len(self.lines)
+        for n in dict.fromkeys(n for m in segment.nodes for n in self.p.lowered[m].placed):
+            self.line(f"    lies_at(args[{self.placeholders.index(n)}], {n.meta['val'].storage_offset()})")
+        for value in use.symbols:
+            at, word = self.layout.scalar()
+            inputs.append(at)
+            if isinstance(value, int):
+                self.layout.words[word] = value
+            else:
+                self.line(f"    words[{word}] = {value if isinstance(value, str) else sizes.text(value)}")
+        for n, _ in segment.inputs:
+            if n in use.frozen:
+                inputs.append(None)
+                continue
+            at, rank = self._tensor(n)
+            inputs.append(at)
+            if is_moved(n.meta["val"], self.p.device):
+                moved = f"m{next(self.counter)}"  # lives until the call ends
+                self.line(f"    {moved} = to_device({self.argument(n)}, {self.constant(self.p.device)})")
+                self.line(f"    pointer(at, {at}, {rank}, {moved})")
+            elif n.op == "placeholder":
+                bound.append((self.placeholders.index(n), at, rank))
+            else:
+                self.line(f"    pointer(at, {at}, {rank}, {self.argument(n)})")
+        outputs, made, given, retry = [], [], [], False
+        for n in segment.outputs:
+            at, rank = self._tensor(n)
+            outputs.append(at)
+            destination = self.in_place.get(n)
+            shape, strides, dtype = self._empty_arguments(n)
+            if destination is None and all(isinstance(s, int) for s in (*shape, *strides)):
+                made.append((at, rank, (shape, strides, dtype)))
+                continue
+            made.append((at, rank, None))
+            given.append((self._empty(n), destination and self.name(destination)))
+            retry = retry or destination is not None
+        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), bound, made, retry))
+        self.steps += [f"step{number}", f"again{number}"][:2 if retry else 1]
+
+        def call(name, arguments):
+            return f"{name}({', '.join(['at', 'args', *arguments])})"
+
+        names = "".join(f"{self.name(n)}, " for n in segment.outputs) + "= "
+        result = call(f"step{number}", [destination or fresh for fresh, destination in given])
+        self.lines.insert(before, "        try:")
+        if retry:
+            self.line(f"    r = {result}")
+            self.line("    if r is None:  # the buffer may share memory with an input: nothing was read from it, so write elsewhere")
+            self.line(f"        r = {call(f'again{number}', [fresh for fresh, _ in given])}")
+            result = "r"
+        self.line(f"    {names}{result}")
+        self.line("except Exception as error:")
+        self.line(f"    {names}rescue{number}({', '.join(['error', 'args', *self._rescue(segment)])})")
+
+    def _given(self, segment):
+        """The nodes whose values PyTorch needs to compute the segment, each before its readers -> the source of the value: None,
+        where the value is given; another node that has it; or the node itself, which is then computed."""
+        owners, result, stack = {name: n for n, name in segment.inputs}, {}, [(n, False) for n in reversed(segment.outputs)]
+        while stack:
+            n, seen = stack.pop()
+            if n in result:
+                continue
+            value = self.p.values.get(n) if n in self.p.lowered else None
+            source = owners.get(value.name) if isinstance(value, Value) else None
+            given = n not in self.p.lowered and not self.p.is_arithmetic(n) or source is n
+            needs = [] if given or self._size_text(n) is not None else [source] if source else n.all_input_nodes
+            if seen:
+                result[n] = None if given else source or n
+            else:
+                stack += [(n, True), *((m, False) for m in needs if m not in result)]
+        return result
+
+    def _rescue(self, segment):
+        """Adds the text of a function that computes the segment's outputs in PyTorch. Returns its arguments behind args."""
+        outer, self.globals = (self.globals, self.lines), {}
+        self.lines, given = [], []
+        names = self.names
+        self.names = {n: name for n, name in names.items() if n.op != "get_attr"}
+        for n, source in self._given(segment).items():
+            if source is not None:
+                self.line(f"{self.name(n)} = {self._computed(n) if source is n else self.argument(source)}")
+            elif n.op == "placeholder":
+                self.line(f"{self.name(n)} = args[{self.placeholders.index(n)}]")
+            elif n.op != "get_attr":
+                given.append(self.argument(n))
+        results = "".join(f"({self.name(n)}, {self.tuple_text(n.meta['val'].shape)}, {self.tuple_text(n.meta['val'].stride())}), "
+                          for n in segment.outputs)
+        self.line(f"return owned([{results}], args)")
+        text = "\n".join(line[4:] for line in self.lines)
+        given += [s for s in sorted(self.symbols) if re.search(rf"\b{s}\b", text)]
+        self.rescues.append((f"def pytorch({', '.join(['args', *given])}):\n{text}\n", self.globals))
+        self.names, (self.globals, self.lines) = names, outer
+        return given
+
+    def _empty_arguments(self, n):
+        fake = n.meta["val"]
+        return sizes.sizes(fake.shape), sizes.sizes(fake.stride()), fake.dtype
+
+    def _empty(self, n):
+        fake = n.meta["val"]
+        return f"empty({self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())}, {self.constant(fake.dtype)})"
+
+    def _find_in_place(self):
+        """Segment output -> the mutated input whose memory the program may write it to, because no other segment or host step
+        reads either of them. If the segment itself reads that input, its program decides whether it may overwrite it, and
+        refuses the buffer if not. There are none where a fault may end the call: then inputs change only after all is computed."""
+        if self.p.can_fault():
+            return {}
+        result = {}
+        read = {self.p.root(v) for v in self.p.host_views} | {source for _, source in self.p.copies}
+        readers = {}
+        for segment in self.p.segments:
+            for n, _ in segment.inputs:
+                readers.setdefault(n, []).append(segment)
+        for destination, source in self.p.copies:
+            if source not in self.p.wanted or source not in self.p.lowered:
+                continue
+            if any(u not in self.p.lowered and not self.p._is_copy(u) for u in destination.users) or destination in read:
+                continue
+            if any(source not in segment.outputs for segment in readers.get(destination, ())):
+                continue
+            if any(u not in self.p.lowered and not self.p._is_copy(u) for u in source.users) or source in result:
+                continue
+            if source in {self.p.root(v) for v in self.p.host_views}:
+                continue
+            if len([1 for _, other in self.p.copies if other is source]) != 1:
+                continue
+            to, value = destination.meta["val"], source.meta["val"]
+            same = [all(map(sizes.same, sizes.sizes(a), sizes.sizes(b)))
+                    for a, b in ((to.shape, value.shape), (to.stride(), value.stride()))]
+            if to.dtype == value.dtype and to.dim() == value.dim() and all(same):
+                result[source] = destination
+        return result
+
+    def _tensor(self, n):
+        fake = n.meta["val"]
+        shape = sizes.sizes(fake.shape)
+        return self.layout.tensor(DTYPES[fake.dtype], shape,
+                                  sizes.normal_strides(shape, sizes.sizes(fake.stride())))
+
+    def _view(self, n):
+        root = self.p.root(n)
+        fake, base = n.meta["val"], root.meta["val"]
+        offset = sizes.size(sizes.size(fake.storage_offset()) - sizes.size(base.storage_offset()))
+        self.line(f"{self.name(n)} = view_of({self.argument(root)}, {self.tuple_text(fake.shape)}, "
+                  f"{self.tuple_text(fake.stride())}, {sizes.text(offset)})")
+
+    def _host(self, n):
+        v = self.name(n)
+        self.line(f"{v} = {self._computed(n)}")
+        if self._size_text(n) is not None:
+            return
+        self.read_symbols(n)
+        fake = n.meta.get("val")
+        if isinstance(fake, torch.Tensor) and why_not(fake, self.p.device) is None:
+            if any(u in self.p.lowered or u in self.p.host_views for u in n.users):
+                self.line(f"{v} = fixed({v}, {self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())})")
+
+    def _size_text(self, n):
+        return self.p.size_text(n) if self.p.is_size(n) else None
+
+    def _computed(self, n):
+        """The text of a node's value on the host."""
+        return text if (text := self._size_text(n)) is not None else self._call(n)
+
+    def _call(self, n):
+        """The text of the call by which PyTorch computes a node."""
+        if n.target is operator.getitem:
+            return f"{self.argument(n.args[0])}[{n.args[1]}]"
+        arguments = [self.argument(a) for a in n.args] + [f"{k}={self.argument(a)}" for k, a in n.kwargs.items()]
+        return f"{self.constant(n.target)}({', '.join(arguments)})"
+
+
+def build(partition, uses, name, refused):
+    """Returns (boxed function, Compiled). uses: segment -> Use. refused(error) is called for each call that a program refuses."""
+    writer = Writer(partition, uses)
+    writer.write()
+    indices, tensors, packed = [], [], []
+    for segment, use in uses.items():
+        named = [(number, n) for number, n in zip(use.numbers, use.frozen) if n.op == "placeholder"]
+        use.program.constants = [(number, use.frozen[n]) for number, n in zip(use.numbers, use.frozen)
+                                 if n.op != "placeholder"]
+        if named:
+            packed.append((use.program, len(use.symbols) + len(segment.inputs), [number for number, _ in named]))
+            indices += [writer.placeholders.index(n) for _, n in named]
+            tensors += [use.frozen[n] for _, n in named]
+    if packed:
+        writer.layout.frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)
+    light = [Use(use.program, use.symbols, use.template) for use in uses.values()]  # without references to the graph
+    return assemble(writer.body(), writer.globals, writer.rescues, name, refused, writer.layout, indices, light)

@@ -1,0 +1,330 @@
+"""From Dynamo's graph to a compiled function.
+
+AOTAutograd traces Dynamo's graph. An inference graph is partitioned, lowered and compiled; a training graph runs in PyTorch
+and counts as a fallback. Errors of Tenon reach the user only if fallback="error" asks for them.
+Tested by tests/torch/test_backend.py and test_aot_semantics.py.
+"""
+
+import dataclasses
+import itertools
+import logging
+import uuid
+
+import torch
+import torch._dynamo
+from torch._dynamo.utils import counters
+from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
+
+from .. import _abi, report
+from . import codegen, decompositions, program_cache, rng
+from .partition import Partition
+from .runtime import marshal, overlap, packing, refusal, runner
+from .runtime.refusal import Refused
+
+log = logging.getLogger("tenon")
+_graphs = itertools.count()
+
+
+class FallbackError(RuntimeError):
+    """options={"fallback": "error"}, and something would run in PyTorch."""
+
+
+class _Again(Exception):
+    """The graph has to be traced again: its inputs said that it needs gradients and it does not, or the reverse."""
+
+
+class _Whole(Exception):
+    """(record, why): Tenon takes nothing of an inference graph."""
+
+
+class _Overlap(Exception):
+    """Inputs that share memory, one of which the graph writes to."""
+
+
+def compile_graph(gm, example_inputs, options, records=None):
+    _abi.library()  # a missing library is the user's to know, not a fallback
+    saving = _saving()
+    now = dataclasses.replace(options, freeze=False) if saving else options  # a saved function packs at its first call
+    real = _real_tensors(gm) if now.freeze else {}
+    training = torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in example_inputs)
+    own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # AOTAutograd numbers them before the inputs
+    written, raised, noted = set(), [], []
+
+    def note(nodes):
+        noted.append(report.Record(f"graph{next(_graphs)}", nodes))
+        if records is not None:
+            records.append(noted[-1])
+        return noted[-1]
+
+    def compiler(kind):
+        def compile(graph, inputs):
+            try:
+                return compile_one(graph)
+            except Exception as e:
+                raised.append(e)
+                raise
+
+        def compile_one(graph):
+            if kind == "forward" and not training or kind is None and training and decompositions.would_change(graph):
+                raise _Again
+            if kind != "backward":
+                written.update(_written(len(own) + len(example_inputs)))
+            record = note(sum(n.op == "call_function" for n in graph.graph.nodes))
+            start = report.clock()
+            function = _compile(graph, now, real, record, kind, saving)
+            if saving:
+                function = _savable(function, options, record)
+            record.seconds = report.clock() - start
+            function._tenon_record = record  # lives as long as the function
+            return function
+
+        return compile
+
+    def trace(table):
+        tag = f"tenon {uuid.uuid4()}" if saving else torch.compiler.config.cache_key_tag
+        with torch.compiler.config.patch(cache_key_tag=tag):  # PyTorch's own cache may not give what an earlier run made
+            return aot_module_simplified(
+                gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=_untraced(compiler("backward")),
+                inference_compiler=compiler(None), decompositions=table, keep_inference_input_mutations=True)
+
+    # DDP reads this count to learn that a bucket went through AOTAutograd. torch._dynamo.backends.common.aot_autograd counts
+    # too, but its import takes a second, because it imports Inductor.
+    counters["aot_autograd"]["total"] += 1
+    try:
+        try:
+            compiled = trace(None if training else decompositions.table())  # PyTorch runs whole operators faster than their parts
+        except _Again:
+            training = not training
+            compiled = trace(None if training else decompositions.table())
+        except Exception as e:
+            if training or e in raised or isinstance(e, refusal.STEERING):
+                raise
+            compiled = trace(None)  # without our decompositions, which may have failed
+    except _Overlap as e:
+        return _in_pytorch(gm, options, note(len(gm.graph.nodes)), str(e), saving)
+    except _Whole as e:
+        return _in_pytorch(gm, options, *e.args, saving)  # Dynamo's graph: AOTAutograd may have taken operators apart in its own
+    except Exception as e:
+        if saving or e in raised or isinstance(e, refusal.STEERING):
+            raise
+        return _in_pytorch(gm, options, note(len(gm.graph.nodes)), f"AOTAutograd cannot trace it: {type(e).__name__}: {e}".split("\n")[0], saving)
+    counters["aot_autograd"]["ok"] += 1
+    if saving:
+        from . import serialization
+
+        return serialization.SerializedFunction(compiled)
+    return overlap.guarded(compiled, gm, own, example_inputs, written, refusal.of_calls(noted[-1], options.fallback))
+
+
+def _untraced(compile):
+    """A compiler of backward graphs. Compiled autograd traces neither into it nor into the functions that it makes."""
+    def compile_untraced(graph, inputs):
+        return torch._dynamo.disable(torch._dynamo.disable(compile)(graph, inputs))
+    return compile_untraced
+
+
+def _written(count):
+    """The numbers of the inputs that the graph writes to which AOTAutograd compiles now. count: how many inputs Dynamo's graph has."""
+    inputs = torch._guards.TracingContext.get().fw_metadata.input_info
+    written = {i for i, about in enumerate(inputs) if about.mutates_data}
+    if len(inputs) != count:  # AOTAutograd merges inputs that overlap
+        raise _Overlap(overlap.WHY)
+    return written
+
+
+def _in_pytorch(gm, options, record, why, saving):
+    """A function that runs Dynamo's graph. Its operators write in place, so it is right whatever memory its inputs share."""
+    record.fallback("graph", "the whole graph", why)
+    record.eager = True
+    record.close()
+    _log(options, record)
+    if saving or options.fallback == "error":
+        raise FallbackError(f"tenon: the whole graph would run in PyTorch: {why}")
+
+    def function(*args):
+        return gm(*args)
+
+    function._tenon_record = record
+    return function
+
+
+def _log(options, record):
+    for node, op, why in record.fallbacks:
+        log.log(logging.INFO if options.fallback == "count" else logging.DEBUG, "%s: %s (%s) runs in PyTorch: %s",
+                record.name, op, node, why)
+
+
+def _saving():
+    """Whether this is torch.compile(...).aot_compile: AOTAutograd keeps a form of what it makes that can be serialization."""
+    config = torch._functorch.config
+    return config.bundled_autograd_cache and config.force_autograd_cache
+
+
+def _savable(function, options, record):
+    from . import serialization
+
+    if record.compiled is None:
+        why = record.fallbacks[0][2] if record.fallbacks else "the graph runs in PyTorch"
+        raise serialization.SerializationError(f"tenon: a graph that runs in PyTorch cannot be saved: {why}")
+    if options.freeze and record.parameters:
+        return serialization.Function(data=serialization.dump(record.compiled, options, record, record.parameters))
+    return serialization.Function(function, record.compiled, options)
+
+
+def _real_tensors(gm):
+    """Graph input number -> the real tensor, for the inputs that Dynamo takes as static: parameters and buffers."""
+    result = {}
+    for number, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder"):
+        example = getattr(n.meta.get("grapharg"), "example", None)
+        if isinstance(example, torch.Tensor):
+            result[number] = example
+    return result
+
+
+def _compile(gm, options, real, record, training, saving):
+    function = make_boxed_func(gm.forward)
+    try:
+        if training == "backward":
+            return function  # its forward graph counts
+        if training:
+            raise Refused("gradients are needed: training graphs run in PyTorch (compile under torch.no_grad())")
+        function, record.compiled = _build(gm, options, real, record)
+    except Exception as e:
+        why = refusal.sentence(e)
+        if training is None and not saving:
+            raise _Whole(record, why) from e
+        record.fallback("graph", "the whole graph", why)
+        record.eager = True
+    record.close()
+    _log(options, record)
+    if options.fallback == "error" and record.fallbacks:
+        node, op, why = record.fallbacks[0]
+        raise FallbackError(f"tenon: {op} ({node}) would run in PyTorch: {why}")
+    return function
+
+
+def _build(gm, options, real, record):
+    """Partitions and compiles. Nodes that the library refuses are banned from Tenon, and the rest is partitioned again."""
+    banned, planted = {}, rng.plant(gm) if options.rng == "fast" else None
+    while True:
+        partition = Partition(gm, banned=banned, seeds=planted)
+        static = _static_inputs(partition)
+        freezes = options.freeze and partition.place == _abi.CPU
+        frozen = {s: _frozen_inputs(s, static, real, record) if freezes else {} for s in partition.segments}
+        uses = _living(partition, static, frozen, options)
+        for number, segment in enumerate(partition.segments):
+            name = f"{record.name}_{number}" if len(partition.segments) > 1 else record.name
+            try:
+                if segment not in uses:
+                    uses[segment] = _program(partition, segment, name, static, frozen[segment], options)
+            except Exception as e:
+                refused = _refused(partition, segment, name, static, refusal.sentence(e))
+                if not refused.keys() - banned.keys():
+                    raise
+                banned.update(refused)
+                log.debug("%s: %s\n%s", name, e, partition.text(segment, name, static))
+                break
+        else:
+            break
+    for n, why in partition.fallbacks.items():
+        record.fallback(n.name, str(n.target), why)
+    function = codegen.build(partition, {segment: uses[segment] for segment in partition.segments}, record.name,
+                            refusal.of_calls(record, options.fallback))
+    _, compiled = function
+    order = [n for n in partition.nodes if n.op == "placeholder"]
+    record.parameters = {order.index(n) for n, number in static.items() if number is not None}
+    made = [program for program in compiled.programs() if program.on_release is None]
+    for program in made:
+        report.track(program)
+    program_cache.remember(compiled, made)
+    return function
+
+
+def _refused(partition, segment, name, static, why):
+    """Node name -> sentence: the nodes that no back end of the device takes. If the library cannot read the text of the
+    segment, it reads each node by itself, and the result is the nodes that it cannot read. Where no node is found this way,
+    the result is all nodes of the segment."""
+    try:
+        values = _abi.refused(partition.text(segment, name, static), partition.place)
+    except Exception:
+        values = {}
+        for n in segment.nodes:
+            if lines := partition.lowered[n].lines:
+                try:
+                    _abi.refused(partition.text_of(n, name), partition.place)
+                except Exception as e:
+                    values[lines[0].result.name] = refusal.sentence(e).removeprefix("Tenon's library: ")
+    refused = {n.name: f"Tenon's library: {values[line.result.name]}" for n in segment.nodes
+               for line in partition.lowered[n].lines if line.result.name in values}
+    return refused or {n.name: why for n in (*segment.nodes, *segment.outputs)}
+
+
+def _living(partition, static, frozen, options):
+    """Segment -> Use, for segments that programs of other functions can run. Programs with packed parameters are taken all
+    together or not at all, because a function packs again for all of its programs at once."""
+    uses = {}
+    for segment in partition.segments:
+        template = _template(partition, segment, static, frozen[segment], options)
+        if (found := program_cache.find(template)) is not None:
+            uses[segment] = runner.Use(*found, template, frozen[segment], _numbers(segment, frozen[segment], len(found[1])))
+    packed = {segment for segment in partition.segments if frozen[segment]}
+    if packed <= set(uses) and packing.packed_together([uses[s] for s in partition.segments if s in packed])[0]:
+        return uses
+    return {segment: use for segment, use in uses.items() if segment not in packed}
+
+
+def _template(partition, segment, static, frozen, options):
+    tensors = list(zip(_numbers(segment, frozen, 0), frozen.values()))
+    return program_cache.Template(partition, segment, static, tensors,
+                          (options.num_threads, options.specialize, partition.place, options.device_graphs, options.verify))
+
+
+def _numbers(segment, frozen, symbols):
+    """The graph input numbers of the frozen nodes."""
+    return [symbols + i for i, (n, _) in enumerate(segment.inputs) if n in frozen]
+
+
+def _static_inputs(partition):
+    """Input nodes whose tensors are the same object call after call: parameters, buffers, and the graph's constants."""
+    context = torch._guards.TracingContext.try_get()
+    indices = set(getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or ())
+    mutated = {destination for destination, _ in partition.copies}
+    placeholders = [n for n in partition.nodes if n.op == "placeholder"]
+    result = {n: _input_number(n, i) for i, n in enumerate(placeholders) if n not in mutated}
+    result = {n: i for n, i in result.items() if i in indices}
+    return result | {n: None for n in partition.nodes if n.op == "get_attr"}
+
+
+def _input_number(n, position):
+    return getattr(n.meta.get("desc"), "idx", position)
+
+
+def _frozen_inputs(segment, static, real, record):
+    """Input node -> its tensor, for the inputs that can be packed, in the order of the inputs. The library packs tensors that
+    have elements and are dense in some order of their axes; others stay inputs."""
+    frozen = {}
+    for n, _ in segment.inputs:
+        if n in static:
+            tensor = _constant(n) if static[n] is None else real.get(static[n])
+            if tensor is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+                continue
+            if tensor.is_inference():
+                record.notes.append(f"{n.name} is an inference tensor: it has no version, so it is not frozen")
+            elif tuple(tensor.shape) == tuple(n.meta["val"].shape) and tensor.numel() and torch.ops.aten.is_non_overlapping_and_dense(tensor):
+                frozen[n] = tensor
+    return frozen
+
+
+def _program(partition, segment, name, static, frozen, options):
+    numbers = _numbers(segment, frozen, len(segment.symbols))
+    params = packing.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
+    text = partition.text(segment, name, static)
+    program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, options.specialize,
+                           partition.place, marshal.context(partition.place), options.device_graphs,
+                           options.verify if partition.place == _abi.CPU else 0)
+    program.template = _template(partition, segment, static, frozen, options)
+    return runner.Use(program, list(segment.symbols), program.template, frozen, numbers)
+
+
+def _constant(n):
+    return getattr(n.graph.owning_module, n.target)

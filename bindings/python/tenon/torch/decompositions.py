@@ -1,0 +1,57 @@
+"""The ATen ops that AOTAutograd takes apart before Tenon gets the graph. The list is short, because attention, softmax, norms,
+convolutions, pooling, embedding and gelu have rows (ops/), and a whole op is a better unit to fuse.
+
+No op that has a row is in this list. Tested by tests/torch/test_lower.py.
+"""
+
+import functools
+import sys
+
+NAMES = """
+_batch_norm_no_update _batch_norm_with_update_functional _fused_rms_norm _native_batch_norm_legit
+_native_batch_norm_legit_functional _unsafe_masked_index _unsafe_masked_index_put_accumulate _weight_norm_interface
+addcdiv addcmul addr affine_grid_generator aminmax binary_cross_entropy binary_cross_entropy_with_logits celu
+col2im count_nonzero deg2rad diag_embed dist elu_backward frac glu hann_window heaviside huber_loss im2col isin
+lerp linspace log_sigmoid_forward logit logspace margin_ranking_loss mse_loss mvlgamma nan_to_num
+nll_loss2d_forward nll_loss_forward pixel_shuffle pixel_unshuffle rad2deg selu sinc smooth_l1_loss soft_margin_loss
+softshrink special_entr special_erfcx special_log_ndtr special_xlog1py std_mean threshold tril_indices triu_indices
+upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+upsample_trilinear3d xlogy
+""".split()
+
+
+QUANTIZED = "quantize_per_tensor dequantize_per_tensor quantize_per_channel dequantize_per_channel".split()
+
+
+def table():
+    return _table(sys.modules.get("torch.ao.quantization.fx._decomposed"))
+
+
+@functools.cache
+def _table(quantized):
+    """quantized: PyTorch's module that defines the operators of quantized_decomposed, or None: then no graph has them."""
+    import torch
+    from torch._decomp import get_decompositions
+
+    found = get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])
+    for op in (torch.ops.aten.nll_loss_forward.default, torch.ops.aten.nll_loss2d_forward.default):
+        found[op] = _of_classes(found[op])
+    if quantized is not None:
+        found |= {getattr(torch.ops.quantized_decomposed, name).default: getattr(quantized, name) for name in QUANTIZED}
+    return found
+
+
+def _of_classes(decomposition):
+    """The decomposition for the class dtypes that PyTorch's kernel takes. For others the op stays, and PyTorch raises its error."""
+    import torch
+
+    @functools.wraps(decomposition)
+    def run(x, target, *others):
+        return decomposition(x, target, *others) if target.dtype in (torch.int64, torch.uint8) else NotImplemented
+
+    return run
+
+
+def would_change(gm):
+    """Whether the decompositions would take a node of the graph apart."""
+    return any(n.target in table() for n in gm.graph.nodes if n.op == "call_function")

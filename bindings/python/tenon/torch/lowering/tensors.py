@@ -1,0 +1,50 @@
+"""Tensors of PyTorch in the graph text: dtype, device, or the sentence why Tenon cannot take one.
+
+Tested by tests/torch/test_lower.py and test_dtypes.py.
+"""
+
+import torch
+
+from ...graph_text import Unsupported
+
+DTYPES = {
+    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
+    torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool",
+    torch.float8_e4m3fn: "f8e4m3fn", torch.float8_e5m2: "f8e5m2",
+}
+
+
+def dtype_of(dtype):
+    if dtype not in DTYPES:
+        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')} is not one of Tenon's")
+    return DTYPES[dtype]
+
+
+CPU = torch.device("cpu")
+
+
+def why_not(fake, device=CPU):
+    """The sentence why a tensor can be no input or output of a program, or None. device: of the graph."""
+    if fake.layout != torch.strided:
+        return f"a tensor of layout {str(fake.layout).removeprefix('torch.')}"
+    if not same_device(fake.device, device):
+        return f"a tensor on {fake.device}" + (f" in a graph on {device}" if device != CPU else "")
+    if fake.is_quantized:
+        return "a quantized tensor"
+    if fake.is_conj() or fake.is_neg():
+        return "a lazily conjugated or negated tensor"
+    if fake.dtype not in DTYPES:
+        return f"a tensor of dtype {str(fake.dtype).removeprefix('torch.')}, which is not one of Tenon's"
+    if fake.dim() > 16:
+        return "a tensor of more than 16 axes"
+    return None
+
+
+def same_device(device, of_graph):
+    """Whether `device`, which may have no index, is that of the graph."""
+    return device.type == of_graph.type and device.index in (None, of_graph.index)
+
+
+def is_moved(fake, device):
+    """Whether a tensor is a scalar on the host in a graph on a GPU. PyTorch takes it as a number, and we copy it to the GPU."""
+    return device != CPU and fake.device == CPU and fake.dim() == 0

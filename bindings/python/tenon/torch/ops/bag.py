@@ -1,0 +1,74 @@
+"""Rows that fold bags of embeddings: embedding_bag. How rows are written: row.py.
+
+Tested by tests/torch/test_lower.py.
+"""
+
+import torch
+
+from ...graph_text import Unsupported
+from ..lowering import sizes
+from ..lowering.sizes import floor_div
+from .index import _index
+from .row import row
+
+_SUM, _MEAN, _MAX = range(3)
+_FEW = 16384  # elements that are read sooner than a call of PyTorch begins
+_NEAR = 1 << 20  # elements of a table that caches hold: PyTorch reads farther ones ahead
+
+
+def _length(e, count):
+    """How many indices each bag has, if the offsets are an arange that gives all bags the same length; else None."""
+    offsets = e.node.args[2]
+    if offsets.op != "call_function" or offsets.target is not torch.ops.aten.arange.start_step:
+        return None
+    start, end, step = (sizes.size(getattr(a, "meta", {}).get("val", a)) for a in (*offsets.args, 1)[:3])
+    whole = sizes.is_zero(start) and sizes.same(end, count) and sizes.at_least(step, 1)
+    return step if whole and sizes.is_zero(sizes.remainder(count, step)) else None
+
+
+def _bags(e, offsets, count, number):
+    """For each index the number of its bag. For offsets that PyTorch refuses an index is out of range."""
+    one = lambda n: e.full(n, "i64")
+    last = sizes.size(count + 1)
+    first = e.map("index_in", e.slice(offsets, 0, 0, 1), one(1))
+    marks = e.op("scatter", [e.full(0, "i64", [last]), offsets, e.full(1, "i64", offsets.shape)], "i64", [last], axis=0, mode="add", wrap=False)
+    marks = e.slice(marks, 0, 0, count)
+    return e.map("add", e.map("sub", e.op("cumsum", [marks], "i64", marks.shape, axis=0), one(1)), first)
+
+
+@row("_embedding_bag", "_embedding_bag_forward_only")
+def _(e, weight, indices, offsets, scale_grad_by_freq=False, mode=_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
+      padding_idx=-1):
+    if any(e.used(i) for i in (1, 2, 3)):
+        raise Unsupported("embedding_bag that is trained")
+    if mode == _MAX:
+        raise Unsupported("the largest of a bag, where PyTorch passes over NaN")
+    if include_last_offset:
+        raise Unsupported("embedding_bag whose offsets tell the end, too")
+    if sizes.is_empty(indices.shape) or sizes.is_empty(offsets.shape) or sizes.is_empty(weight.shape):
+        raise Unsupported("embedding_bag of nothing")
+    count, width, number = indices.shape[0], weight.shape[1], offsets.shape[0]
+    length = _length(e, count)
+    many = sizes.at_least(sizes.product([count, width]), _FEW + 1) is not False
+    if many and (length is None or sizes.at_least(sizes.product(weight.shape), _NEAR + 1) is not False):
+        raise Unsupported("embedding_bag of many rows, which PyTorch reads ahead")
+    places = _index(e, indices)
+    rows = e.wide(e.gather(weight, places, 0, wrap=False))
+    if per_sample_weights is not None:
+        rows = e.map("mul", rows, e.reshape(e.cast(per_sample_weights, rows.dtype), (count, 1)))
+    held = None
+    if not (isinstance(padding_idx, int) and padding_idx < 0):
+        held = e.map("ne", places, e.cast(e.full(padding_idx, "i64"), places.dtype))
+        rows = e.map("where", e.reshape(held, (count, 1)), rows, e.scalar_like(rows, 0.0))
+    if length is not None:
+        fold = lambda v: e.reduce("sum", e.reshape(v, (floor_div(count, length), length) + v.shape[1:]), [1])
+    else:
+        bags = _bags(e, e.cast(offsets, "i64"), count, number)
+        fold = lambda v: e.op("index_put", [e.full(0, v.dtype, (number,) + v.shape[1:]), bags, v], v.dtype, (number,) + v.shape[1:],
+                              axis=0, mode="add", wrap=False)
+    total = fold(rows)
+    if mode == _MEAN:
+        ones = e.full(1.0, rows.dtype, (count,)) if held is None else e.cast(held, rows.dtype)
+        each = e.map("maximum", fold(ones), e.full(1.0, rows.dtype))
+        total = e.map("div", total, e.reshape(each, (number, 1)))
+    return e.cast(total, weight.dtype), None, None, None

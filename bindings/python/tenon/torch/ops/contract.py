@@ -1,0 +1,298 @@
+"""Rows of matrix products, convolutions, pooling, norms and attention. How rows are written: row.py.
+
+Tested by tests/torch/test_lower.py.
+"""
+
+import math
+
+import torch
+
+from ...graph_text import Unsupported
+from ..lowering import sizes
+from ..lowering.sizes import same_shape
+from ..lowering.tensors import CPU, dtype_of
+from .index import neutral
+from .map import number_is, scaled
+from .pool import longest_window, max_pool_with_indices, uneven_windows
+from .row import row
+
+
+# --- contract ---------------------------------------------------------------------------------------------------------
+@row("mm", "bmm", "mv", "dot")
+def _(e, a, b):
+    return e.matmul(a, b)
+
+
+@row("_int_mm")
+def _(e, a, b):
+    if e.device != CPU:
+        raise Unsupported("a product of integers, which a GPU's library computes")
+    if sizes.is_one(a.shape[0]) or sizes.is_one(b.shape[1]):
+        raise Unsupported("a product of integers with one vector, which PyTorch's library computes sooner")
+    return e.op("int_matmul", [a, b], "i32", (a.shape[0], b.shape[1]))
+
+
+@row("_weight_int8pack_mm")
+def _(e, x, w, scales):
+    """Rows of weights in 8 bits, each with a scale; a 16-bit float holds all of them."""
+    if x.dtype == "f16":  # whose sums may not fit
+        x = e.wide(x)
+    return e.map("mul", e.matmul(x, e.swap(e.cast(w, x.dtype), 0, 1)), e.cast(scales, x.dtype))
+
+
+def _grouped(e, a, ends, b):
+    if e.device != CPU:
+        raise Unsupported("products of groups, which a GPU's library computes")
+    if a.dtype not in ("f32", "bf16", "f16"):
+        raise Unsupported(f"products of groups in {a.dtype}, which PyTorch's library computes")
+    return e.op("grouped_matmul", [a, ends, b], a.dtype, (a.shape[0], b.shape[2]))
+
+
+@row("_grouped_mm")
+def _(e, a, b, offs=None, bias=None, out_dtype=None):
+    """The axis that falls into groups: rows of a, columns of b, or, of matrices alone, the one that is summed over."""
+    if bias is not None:
+        raise Unsupported("products of groups with a bias")
+    if a.rank == 3 and b.rank == 3:
+        return e.matmul(a, b)
+    if a.rank == 2 and b.rank == 2:
+        raise Unsupported("sums of products that fall into groups")
+    if a.rank == 2:
+        return _grouped(e, a, offs, b)
+    return e.swap(_grouped(e, e.swap(b, 0, 1), offs, e.swap(a, 1, 2)), 0, 1)
+
+
+@row("transformers.grouped_mm_fallback")
+def _(e, a, b, offs):
+    return _grouped(e, a, offs, b)
+
+
+@row("addmm", "baddbmm", "addmv", "addbmm")
+def _(e, bias, a, b, beta=1, alpha=1):
+    product = e.matmul(a, b)
+    if e.node.target._opname == "addbmm":
+        product = e.reduce("sum", product, [0])
+    if not number_is(beta, 0) and not (number_is(beta, 1) and number_is(alpha, 1)):
+        product, bias = e.wide(product), e.wide(bias)
+    product = scaled(e, product, alpha)
+    return product if number_is(beta, 0) else e.map("add", product, scaled(e, bias, beta))
+
+
+@row("convolution")
+def _(e, x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
+    spatial = x.rank - 2
+    stride, padding, dilation, output_padding = (_each(n, spatial) for n in (stride, padding, dilation, output_padding))
+    return e.op("convolution", [x, w, bias], e.dtype, e.shape, strides=stride, padding=padding, padding_high=padding,
+                dilations=dilation, groups=groups, transposed=bool(transposed), output_padding=output_padding,
+                tf32=e.tf32(x, torch.backends.cudnn.conv))
+
+
+def _each(values, count):
+    values = list(values) if isinstance(values, (list, tuple)) else [values]
+    return values * count if len(values) == 1 else values
+
+
+def _batched(e, x, spatial):
+    return x if x.rank == spatial + 2 else e.reshape(x, (1,) + x.shape)
+
+
+def _high_padding(x, shape, kernel, stride, padding, dilation, ceil_mode):
+    """How much to pad at the end, so that exactly the windows fit that PyTorch takes."""
+    if not ceil_mode:
+        return list(padding)
+    extents, result = list(x.shape)[-len(kernel):], list(shape)[-len(kernel):]
+    needed = [(o - 1) * s + d * (k - 1) + 1 - n - p
+              for o, s, d, k, n, p in zip(result, stride, dilation, kernel, extents, padding)]
+    return [sizes.size(n) for n in needed]
+
+
+def _are_attributes(amounts):
+    """Whether these amounts can be attributes of a pooling. An amount is below 0 where no window reaches the last elements."""
+    return all(isinstance(n, int) and n >= 0 for n in amounts)
+
+
+@row("max_pool2d_with_indices", "max_pool3d_with_indices")
+def _(e, x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    spatial = 2 if "2d" in e.node.target._opname else 3
+    kernel, padding, dilation = _each(kernel_size, spatial), _each(padding, spatial), _each(dilation, spatial)
+    stride = _each(stride, spatial) if stride else kernel
+    fake = sizes.sizes(e.fake[0].shape)
+    batched = _batched(e, x, spatial)
+    high = _high_padding(x, fake, kernel, stride, padding, dilation, ceil_mode)
+    if e.used(1):
+        y, places = max_pool_with_indices(e, batched, kernel, stride, padding, high, dilation)
+        return e.reshape(y, fake), e.reshape(places, fake)
+    if not _are_attributes(high):  # an op before the pooling pads, or cuts off
+        batched = e.pad(batched, [0, 0, *padding], [0, 0, *high], neutral("max", x.dtype))
+        padding = high = [0] * spatial
+    y = e.op("max_pool", [batched], x.dtype, batched.shape[:2] + fake[-spatial:], kernel=kernel, strides=stride,
+             padding=padding, padding_high=high, dilations=dilation)
+    return e.reshape(y, fake), None
+
+
+@row("avg_pool2d", "avg_pool3d")
+def _(e, x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    spatial = int(e.node.target._opname[-2])
+    kernel, padding = _each(kernel_size, spatial), _each(padding, spatial)
+    stride = _each(stride, spatial) if stride else kernel
+    high = _high_padding(x, e.shape, kernel, stride, padding, [1] * spatial, ceil_mode)
+    batched = _batched(e, x, spatial)
+    if not _are_attributes(high):
+        return _averages_of_padded(e, batched, kernel, stride, padding, high, count_include_pad, divisor_override)
+    y = e.op("avg_pool", [batched], x.dtype, batched.shape[:2] + e.shape[-spatial:], kernel=kernel, strides=stride,
+             padding=padding, padding_high=high, count_include_pad=bool(count_include_pad),
+             divisor=divisor_override or None)
+    return e.reshape(y, e.shape)
+
+
+def _averages_of_padded(e, x, kernel, stride, padding, high, count_include_pad, divisor):
+    """The averages where padding cannot be an attribute: an op before the pooling pads, or cuts off, and the divisor of each
+    window is counted."""
+    rank, number = len(kernel), lambda n: e.full(n, "i64")
+    y = e.pad(e.wide(x), [0, 0, *padding], [0, 0, *high])
+    output, none = e.shape[-rank:], [0] * rank
+    y = e.op("avg_pool", [y], y.dtype, x.shape[:2] + output, kernel=kernel, strides=stride, padding=none, padding_high=none,
+             divisor=1)
+    count = number(divisor) if divisor else None
+    for axis in range(rank if not divisor else 0):
+        begin = e.map("sub", e.map("mul", e.iota([output[axis]]), number(stride[axis])), number(padding[axis]))
+        end = e.map("add", begin, number(kernel[axis]))
+        low, top = (-padding[axis], padding[axis]) if count_include_pad else (0, 0)
+        end = e.map("minimum", end, number(sizes.size(x.shape[2 + axis] + top)))
+        length = e.map("sub", end, e.map("maximum", begin, number(low)))
+        length = e.reshape(length, (output[axis],) + (1,) * (rank - axis - 1))
+        count = length if count is None else e.map("mul", count, length)
+    return e.reshape(e.cast(e.map("div", y, e.cast(count, y.dtype)), x.dtype), e.shape)
+
+
+@row("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+def _(e, x, output_size):
+    spatial = int(e.node.target._opname[-2])
+    batched = _batched(e, x, spatial)
+    output = list(e.shape[-spatial:])
+    if sizes.is_empty(output):
+        raise Unsupported("adaptive pooling to no element")
+    if not all(isinstance(n, int) for n in (*output, *x.shape[-spatial:])):
+        if not all(isinstance(n, int) and sizes.same(sizes.remainder(m, n), 0) for m, n in zip(x.shape[-spatial:], output)):
+            return _uneven_averages(e, x, output)
+    y = e.op("adaptive_avg_pool", [batched], x.dtype, batched.shape[:2] + tuple(output), output=output)
+    return e.reshape(y, e.shape)
+
+
+def _uneven_averages(e, x, output):
+    """Averages of the last axes over windows that differ in length. Each axis is gathered as rows that are as long as the
+    longest window, and of a row only what is inside its window is summed."""
+    y, count = e.wide(x), None
+    for axis, n in zip(range(x.rank - len(output), x.rank), output):
+        extent = x.shape[axis]
+        position, inside = uneven_windows(e, extent, n, longest_window(extent, n))
+        y = e.gather(y, position, axis)
+        behind = (1,) * (x.rank - axis - 1)
+        y = e.map("where", e.reshape(inside, inside.shape + behind), y, e.scalar_like(y, 0))
+        y = e.reduce("sum", y, [axis + 1])
+        length = e.cast(e.reduce("sum", e.cast(inside, "i64"), [1]), y.dtype)
+        length = e.reshape(length, (n,) + behind)
+        count = length if count is None else e.map("mul", count, length)
+    return e.cast(e.map("div", y, count), x.dtype)
+
+
+# --- norms and attention ----------------------------------------------------------------------------------------------
+def _parameters(e, x, weight, bias, extent):
+    """Norm parameters in x's dtype or f32; a missing weight before a bias is a full of ones."""
+    fit = lambda v: v if v is None or v.dtype == x.dtype or v.dtype == "f32" else e.cast(v, x.dtype)
+    weight, bias = fit(weight), fit(bias)
+    if weight is None and bias is not None:
+        weight = e.full(1, bias.dtype, [extent])
+    if weight is not None and bias is not None and weight.dtype != bias.dtype:
+        weight, bias = e.cast(weight, "f32"), e.cast(bias, "f32")
+    return [weight, bias]
+
+
+@row("native_layer_norm")
+def _(e, x, normalized_shape, weight, bias, eps):
+    count = len(normalized_shape)
+    weight, bias = _parameters(e, x, weight, bias, 1)
+    if weight is not None and weight.rank == 1 and count > 1:
+        weight = e.expand(e.reshape(weight, [1] * count), normalized_shape)
+    elif weight is not None and not same_shape(weight.shape, sizes.sizes(normalized_shape)):
+        weight = e.expand(weight, normalized_shape)
+    y = e.op("layer_norm", [x, weight, bias], x.dtype, x.shape, axes_count=count, eps=float(eps))
+    mean = rstd = None
+    if e.used(1) or e.used(2):
+        mean, rstd = _mean_and_rstd(e, e.wide(x), list(range(x.rank - count, x.rank)), True, eps)
+    return y, mean, rstd
+
+
+def _mean_and_rstd(e, v, axes, keepdims, eps):
+    """Results 1 and 2 of a norm over these axes."""
+    mean = e.cast(e.reduce("mean", v, axes, keepdims), dtype_of(e.fake[1].dtype))
+    variance = e.reduce("var", v, axes, keepdims, correction=0.0)
+    rstd = e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps))))
+    return mean, e.cast(rstd, dtype_of(e.fake[2].dtype))
+
+
+@row("native_group_norm")
+def _(e, x, weight, bias, n, c, hxw, group, eps):
+    weight, bias = _parameters(e, x, weight, bias, x.shape[1])
+    y = e.op("group_norm", [x, weight, bias], x.dtype, x.shape, groups=group, eps=float(eps))
+    mean = rstd = None
+    if e.used(1) or e.used(2):
+        groups = e.reshape(e.wide(x), (n, group, sizes.product(x.shape[1:]) // group))
+        mean, rstd = _mean_and_rstd(e, groups, [2], False, eps)
+    return y, mean, rstd
+
+
+@row("_native_batch_norm_legit_no_training")
+def _(e, x, weight, bias, mean, var, momentum, eps):
+    extent = x.shape[1]
+    weight, bias = _parameters(e, x, weight, bias, extent)
+    parameters = [mean, var] + [v for v in (weight, bias) if v is not None]
+    if any(v.dtype != parameters[0].dtype for v in parameters):
+        parameters = [e.cast(v, "f32") for v in parameters]
+    y = e.op("batch_norm", [x, *parameters], x.dtype, x.shape, eps=float(eps))
+    empty = [e.full(0, dtype_of(f.dtype), f.shape) if e.used(i) else None for i, f in enumerate(e.fake) if i > 0]
+    return (y, *empty)
+
+
+def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
+    """The first result. The others are log-sum-exps and the seeds of a backward pass; a node that has readers of them is refused."""
+    results = len(e.fake)
+    if dropout_p:
+        raise Unsupported("attention with dropout draws random numbers")
+    if any(e.used(i) for i in range(1, results)):
+        raise Unsupported("the log-sum-exp of attention")
+    if scale is None and isinstance(q.shape[-1], int):
+        scale = 1.0 / math.sqrt(q.shape[-1])
+    if scale is None or isinstance(scale, sizes.Real):
+        if whole:
+            raise Unsupported("attention of a library by a scale that depends on sizes")
+        factor = e.real(scale.expr) if scale is not None else \
+            e.map("reciprocal", e.op("sqrt", [e.cast(e.full(q.shape[-1], "i64"), "f64")], "f64", ()))
+        q, k, v = e.wide(q), e.wide(k), e.wide(v)
+        q, scale = e.map("mul", q, e.cast(factor, q.dtype)), 1.0
+    if mask is not None and mask.dtype != q.dtype:
+        mask = e.cast(mask, q.dtype)
+    y = e.op("attention", [q, k, v, mask], q.dtype, sizes.sizes(e.fake[0].shape), causal=bool(is_causal),
+             scale=float(scale), whole=whole)
+    return (e.cast(y, dtype_of(e.fake[0].dtype)),) + (None,) * (results - 1)
+
+
+@row("_scaled_dot_product_flash_attention_for_cpu")
+def _(e, q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
+    return _attention(e, q, k, v, dropout_p, is_causal, attn_mask, scale, None)
+
+
+# On a GPU PyTorch has attention that stores no scores: Tenon takes it where a library can do that, too.
+@row("_scaled_dot_product_flash_attention")
+def _(e, q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, scale=None):
+    return _attention(e, q, k, v, dropout_p, is_causal, None, scale, True)
+
+
+@row("_scaled_dot_product_efficient_attention")
+def _(e, q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, scale=None):
+    return _attention(e, q, k, v, dropout_p, is_causal, attn_bias, scale, True)
+
+
+@row("_scaled_dot_product_cudnn_attention")
+def _(e, q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, scale=None):
+    return _attention(e, q, k, v, dropout_p, is_causal, attn_bias, scale, True)

@@ -1,0 +1,63 @@
+"""Rows of losses that PyTorch's modules define as operators of their own. How rows are written: row.py.
+
+Tested by tests/torch/test_lower.py.
+"""
+
+import math
+
+from ...graph_text import HALVES, Unsupported
+from ..lowering import sizes
+from .row import row
+
+_MOST_CHUNKS = 64
+
+
+def _loss_of_rows(e, x, weight, bias, target):
+    """-log softmax(x weight^T + bias) at each row's target, in f32 or f64."""
+    logits = e.matmul(x, e.swap(weight, 0, 1))
+    if bias is not None:
+        logits = e.map("add", logits, bias)
+    logits = e.map("sub", logits, e.reduce("max", logits, [1], True))
+    there = e.op("take_along", [logits, e.reshape(target, target.shape + (1,))], logits.dtype, target.shape + (1,), axis=1, wrap=False)
+    return e.map("sub", e.map("log", e.reduce("sum", e.map("exp", logits), [1])), e.reshape(there, target.shape))
+
+
+def _linear_cross_entropy(e, x, weight, target, bias, class_weights, ignored, chunk):
+    """(the loss of each row, times its weight; the rows' weights). As many rows at a time as the chunk says, so that no more
+    logits are in memory at once than in PyTorch."""
+    if x.dtype in HALVES or any(v is not None and v.dtype != x.dtype for v in (weight, bias, class_weights)):
+        raise Unsupported("linear_cross_entropy of 16-bit floats or of several dtypes")
+    rows, classes = x.shape[0], weight.shape[0]
+    if sizes.is_empty(x.shape) or sizes.is_empty(weight.shape):
+        raise Unsupported("linear_cross_entropy of nothing")
+    if not isinstance(rows, int) or not isinstance(chunk, int) or rows > chunk * _MOST_CHUNKS:
+        raise Unsupported("linear_cross_entropy in chunks whose number is not known, or large")
+    mask = e.map("eq", target, e.full(ignored, "i64"))
+    if not isinstance(classes, int) or not 0 <= ignored < classes:
+        target = e.map("where", mask, e.full(0, "i64"), target)
+    each = e.full(1.0, x.dtype, target.shape) if class_weights is None else e.gather(class_weights, target, 0, wrap=False)
+    each = e.map("where", mask, e.scalar_like(x, 0.0), each)
+    parts = []
+    for start in range(0, rows, chunk):
+        part = lambda v: e.slice(v, 0, start, min(start + chunk, rows))
+        parts.append(_loss_of_rows(e, part(x), weight, bias, part(target)))
+    return e.map("mul", e.concat(parts, 0), each), each
+
+
+@row("torch_nn._linear_cross_entropy_batch_chunked_no_reduction")
+def _(e, x, weight, target, bias, class_weights, ignore_index, batch_chunk_size, acc_policy, acc_dtype):
+    return _linear_cross_entropy(e, x, weight, target, bias, class_weights, ignore_index, batch_chunk_size)[0]
+
+
+@row("torch_nn._linear_cross_entropy_batch_chunked")
+def _(e, x, weight, target, bias, class_weights, reduction, ignore_index, label_smoothing, batch_chunk_size, acc_policy, acc_dtype,
+      allow_retain_graph, *gradients):
+    if any(gradients) or any(e.used(i) for i in (1, 2, 3)) or label_smoothing or reduction not in ("mean", "sum"):
+        raise Unsupported("linear_cross_entropy with its gradients")
+    losses, each = _linear_cross_entropy(e, x, weight, target, bias, class_weights, ignore_index, batch_chunk_size)
+    total = e.reduce("sum", losses, [0])
+    if reduction == "mean":
+        count = e.reduce("sum", each, [0])
+        none = e.map("eq", count, e.scalar_like(count, 0.0))
+        total = e.map("div", total, e.map("where", none, e.scalar_like(count, math.nan), count))
+    return total, None, None, None

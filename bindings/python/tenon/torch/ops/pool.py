@@ -1,0 +1,182 @@
+"""Rows of max pooling with indices, adaptive max pooling, and their inverses. How rows are written: row.py.
+
+The elements of the windows and their places in a plane are two tensors, whose trailing axes reductions fold.
+Tested by tests/torch/test_lower.py.
+"""
+
+from ...graph_text import FLOATS, Unsupported
+from ..lowering import sizes
+from ..lowering.sizes import floor_div, size
+from ..lowering.tensors import dtype_of
+from .copy import not_channels_last
+from .index import neutral
+from .row import row
+
+_NOWHERE = 2**62  # is behind every place
+_WIDEST = 40      # elements of a window: in a wider one PyTorch finds the largest element sooner
+
+
+def _winner(e, windows, places, inside, count):
+    """(largest element, its place) of windows over their last `count` axes. PyTorch takes the last NaN, else the first of the
+    largest. places: of the elements; inside: which elements are not padding, None for all. Both broadcast."""
+    axes = list(range(windows.rank - count, windows.rank))
+    most = e.reduce("max", windows, axes, True)
+    taken = e.map("eq", windows, most)
+    if inside is not None:
+        taken = e.map("logical_and", taken, inside)
+    place = e.reduce("min", e.map("where", taken, places, e.full(_NOWHERE, "i64")), axes)
+    if windows.dtype in FLOATS:
+        nan = e.map("isnan", windows)
+        last = e.reduce("max", e.map("where", nan, places, e.full(-1, "i64")), axes)
+        place = e.map("where", e.map("ge", last, e.full(0, "i64")), last, place)
+    return e.reshape(most, place.shape), place
+
+
+def _along(e, v, axis, rank):
+    """A matrix [window, position in it] as an operand of rank 2 * rank, [windows..., positions...]."""
+    shape = [1] * (2 * rank)
+    shape[axis], shape[rank + axis] = v.shape
+    return e.reshape(v, shape)
+
+
+def _places(e, rows, extents):
+    """From the position along each axis, [window, position in it], the place in the plane."""
+    place = None
+    for axis, (positions, extent) in enumerate(zip(rows, extents)):
+        here = _along(e, positions, axis, len(rows))
+        place = here if place is None else e.map("add", e.map("mul", place, e.full(extent, "i64")), here)
+    return place
+
+
+def _inside(e, conditions):
+    inside = None
+    for axis, condition in enumerate(conditions):
+        here = _along(e, condition, axis, len(conditions))
+        inside = here if inside is None else e.map("logical_and", inside, here)
+    return inside
+
+
+def max_pool_with_indices(e, x, kernel, stride, padding, high, dilation):
+    """(values, places) of an x of two axes and the plane; high: how much is padded at the end."""
+    rank = len(kernel)
+    extents, number = x.shape[2:], lambda n: e.full(n, "i64")
+    y = x
+    if not all(map(sizes.is_zero, (*padding, *high))):
+        y = e.pad(x, [0, 0, *padding], [0, 0, *high], neutral("max", x.dtype))
+    output = [size(floor_div(size(n - d * (k - 1) - 1), s) + 1) for n, k, s, d in zip(y.shape[2:], kernel, stride, dilation)]
+    y = e.op("windows", [y], x.dtype, (*x.shape[:2], *output, *kernel), axes=list(range(2, 2 + rank)), sizes=kernel,
+             strides=stride, dilations=dilation)
+    rows, inside = [], []
+    for n, k, s, d, low, extent in zip(output, kernel, stride, dilation, padding, extents):
+        first = e.map("mul", e.iota((n, k), axis=0), number(s))
+        position = e.map("add", first, e.map("mul", e.iota((n, k), axis=1), number(d)))
+        position = e.map("sub", position, number(low))
+        rows.append(position)
+        inside.append(e.map("logical_and", e.map("ge", position, number(0)), e.map("lt", position, number(extent))))
+    return _winner(e, y, _places(e, rows, extents), _inside(e, inside), rank)
+
+
+def longest_window(extent, n):
+    """How many elements the longest of n windows along an axis may have."""
+    return size(floor_div(size(extent + n - 1), n) + 1)
+
+
+def uneven_windows(e, extent, n, longest):
+    """(position along an axis, whether it is inside the window) of n windows, as matrices [window, element]. Window i is from
+    i * extent // n to ceil((i + 1) * extent / n); the positions of what is outside are within the axis, too."""
+    number = lambda m: e.full(m, "i64")
+    window, element = e.iota((n, longest), axis=0), e.iota((n, longest), axis=1)
+    first = e.map("floor_div", e.map("mul", window, number(extent)), number(n))
+    end = e.map("add", e.map("mul", e.map("add", window, number(1)), number(extent)), number(size(n - 1)))
+    position = e.map("add", first, element)
+    inside = e.map("lt", position, e.map("floor_div", end, number(n)))
+    return e.map("minimum", position, number(size(extent - 1))), inside
+
+
+@row("adaptive_max_pool2d", "adaptive_max_pool3d")
+def _(e, x, output_size):
+    rank = int(e.node.target._opname[-2])
+    lead, extents = x.rank - rank, x.shape[-rank:]
+    output = sizes.sizes(e.fake[0].shape)[-rank:]
+    if sizes.is_empty(output):
+        return tuple(e.full(0, dtype_of(f.dtype), f.shape) for f in e.fake)
+    if all(isinstance(n, int) for n in (*output, *extents)) and all(m % n == 0 for m, n in zip(extents, output)):
+        kernel, none = [m // n for m, n in zip(extents, output)], [0] * rank
+        batched = e.reshape(x, (1,) * (rank + 2 - x.rank) + x.shape)
+        if e.used(1):
+            y, place = max_pool_with_indices(e, batched, kernel, kernel, none, none, [1] * rank)
+            return e.reshape(y, x.shape[:-rank] + output), e.reshape(place, x.shape[:-rank] + output)
+        y = e.op("max_pool", [batched], x.dtype, batched.shape[:2] + output, kernel=kernel, strides=kernel, padding=none,
+                 padding_high=none, dilations=[1] * rank)
+        return e.reshape(y, x.shape[:-rank] + output), None
+    widest = sizes.product([longest_window(m, n) for m, n in zip(extents, output)])
+    if isinstance(widest, int) and widest > _WIDEST:
+        raise Unsupported("adaptive pooling over windows that are large and differ in length")
+    y, place = x, None
+    for axis in range(rank):  # one axis after the other: most of the work is done for whole rows
+        n, extent, at, behind = output[axis], extents[axis], lead + axis, rank - axis - 1
+        even = sizes.same(sizes.remainder(extent, n), 0)
+        longest = floor_div(extent, n) if even else longest_window(extent, n)
+        position, inside = uneven_windows(e, extent, n, longest)
+        cut = ((lambda v: e.reshape(v, v.shape[:at] + (n, longest) + v.shape[at + 1:])) if even
+               else (lambda v: e.gather(v, position, at)))
+        last = lambda v: e.transpose(v, [i for i in range(v.rank) if i != at + 1] + [at + 1])
+        here = e.map("mul", position, e.full(sizes.product(extents[axis + 1:]), "i64"))
+        here, inside = (e.reshape(v, (n,) + (1,) * behind + (longest,)) for v in (here, inside))
+        y = last(cut(y))
+        place = here if place is None else e.map("add", last(cut(place)), here)
+        y = e.map("where", inside, y, e.scalar_like(y, neutral("max", y.dtype)))
+        y, place = _winner(e, y, place, inside, 1)
+    return y, place
+
+
+@row("fractional_max_pool2d", "fractional_max_pool3d")
+def _(e, x, kernel, output, samples):
+    if x.dtype not in ("f32", "f64"):
+        raise Unsupported("windows whose starts PyTorch rounds to 16 bits at every step")
+    rank, number = len(kernel), lambda n: e.full(n, "i64")
+    output, extents = sizes.sizes(output), x.shape[-rank:]
+    planes = sizes.product(x.shape[:-rank])
+    samples = e.reshape(samples, [planes, rank])
+    place = None
+    for axis, (extent, k, n) in enumerate(zip(extents, kernel, output)):
+        column = axis if rank == 3 else 1 - axis  # the first sample of an image is that of its width
+        sample, window, last = e.slice(samples, 1, column, column + 1), e.iota((1, n), axis=1), number(size(extent - k))
+        step = e.map("div", e.cast(last, x.dtype), e.cast(number(size(n - 1)), x.dtype))
+        begin = lambda v: e.cast(e.map("mul", v, step), "i64")
+        first = e.map("sub", begin(e.map("add", e.cast(window, x.dtype), sample)), begin(sample))
+        first = e.map("where", e.map("eq", window, number(size(n - 1))), last, first)
+        first = e.reshape(first, [planes, *(n if a == axis else 1 for a in range(2 * rank))])
+        inner = e.reshape(e.iota((k,), axis=0), [k if a == rank + axis else 1 for a in range(2 * rank)])
+        here = e.map("add", first, inner)
+        place = here if place is None else e.map("add", e.map("mul", place, number(extent)), here)
+    flat = [planes, sizes.product(place.shape[1:])]
+    windows = e.op("take_along", [e.reshape(x, [planes, sizes.product(extents)]), e.reshape(place, flat)], x.dtype, flat, axis=1, wrap=False)
+    y, place = _winner(e, e.reshape(windows, place.shape), place, None, rank)
+    return tuple(e.reshape(v, x.shape[:-rank] + output) for v in (y, place))
+
+
+# --- back to where the largest stood ----------------------------------------------------------------------------------
+def _put_back(e, v, places, plane, mode):
+    """Planes of zeros into which the elements of v are written, or added, at their places."""
+    rank = len(plane)
+    if sizes.is_empty((*v.shape, *plane)):
+        return e.full(0, v.dtype, e.shape)
+    planes, count, area = (sizes.product(s) for s in (v.shape[:-rank], v.shape[-rank:], plane))
+    flat = [e.reshape(t, [planes, count]) for t in (v, places)]
+    y = e.op("scatter", [e.full(0, v.dtype, (planes, area)), flat[1], flat[0]], v.dtype, (planes, area), axis=1, mode=mode,
+             wrap=False)
+    return e.reshape(y, e.shape)
+
+
+@row("max_unpool2d", "max_unpool3d")
+def _(e, x, places, output_size, stride=None, padding=None):
+    if e.node.target._opname == "max_unpool2d":
+        not_channels_last(e, x)
+    return _put_back(e, x, places, sizes.sizes(output_size), "set")
+
+
+@row("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
+def _(e, grad, x, kernel_size, stride, padding, dilation, ceil_mode, places):
+    rank = 2 if "2d" in e.node.target._opname else 3
+    return _put_back(e, e.wide(grad), places, x.shape[-rank:], "add")

@@ -1,0 +1,421 @@
+"""Partitions an FX graph into segments for Tenon and host steps between them, in an order that respects every dependency.
+
+Each node gets a level. The nodes of level k that Tenon takes are segment k; PyTorch runs the other nodes of level k after
+it. A Tenon node lies one level above the last PyTorch node that it depends on. So the segments are convex, and as few as the
+longest alternation of the two. A view or a created tensor is computed again in every segment that reads it. The outputs of a
+segment have PyTorch's own strides. A view whose memory PyTorch shares with another result is made on the host, as a view.
+Tested by tests/torch/test_fallback.py and test_aot_semantics.py.
+"""
+
+import operator
+
+import torch
+
+from .. import _abi
+from ..graph_text import Unsupported, Value, graph_text, input_text, strides_text
+from .lowering import node, sizes
+from .lowering.tensors import CPU, dtype_of, why_not
+from .ops import TABLE
+from .runtime import refusal
+from .runtime.refusal import Refused
+
+MOST_EQUALITIES = 64  # in a text; the library then asks the sizes of a call for the others
+HOST_SIZE = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
+
+
+class Segment:
+    """One graph for Tenon. inputs: fx nodes whose tensors go in; symbols: names of sizes that go in as scalars;
+    outputs: fx nodes whose results come out."""
+
+    def __init__(self, level):
+        self.level, self.inputs, self.symbols, self.outputs, self.lines, self.nodes = level, [], [], [], [], []
+
+
+class Partition:
+    def __init__(self, gm, table=None, banned=None, seeds=None):
+        """banned: node name -> sentence, for nodes that the library refused. seeds: rng.Seeds, for nodes that draw random
+        numbers in Tenon; the node of the seeds runs in PyTorch and is no fallback."""
+        self.gm, self.table, self.banned, self.seeds = gm, table or TABLE, banned or {}, seeds
+        self.nodes = list(gm.graph.nodes)
+        self.device = self._device()
+        self.position = {n: i for i, n in enumerate(self.nodes)}
+        self.fallbacks = {}  # node -> sentence
+        self.values = {}     # node -> Value or tuple of Values
+        self.lowered = {}    # node -> Lowered, of the nodes Tenon takes
+        self.level = {}
+        self.host_views = set()
+        self.copies = []     # (destination placeholder, source node)
+        self.lengths = None  # the text of all sizes
+        self._refuse()
+        self.tracer = sizes.tracer_of(self.nodes)
+        with sizes.tracer(self.tracer):
+            while True:
+                self._lower()
+                self._levels()
+                if not self._find_outputs():
+                    break
+            self._segments()
+
+    def _device(self):
+        """The device of the graph: the GPU that one of the tensors is on, else the CPU."""
+        fakes = [f for n in self.nodes for f in _tensors(n.meta.get("val"))]
+        gpus = {fake.device for fake in fakes if fake.device.type == "cuda"}
+        if len(gpus) > 1:
+            raise Refused("tensors on " + " and ".join(sorted(map(str, gpus))))
+        return gpus.pop() if gpus else CPU
+
+    @property
+    def place(self):
+        """The device as a DLTensor has it."""
+        return (_abi.CUDA, self.device.index or 0) if self.device.type == "cuda" else _abi.CPU
+
+    # --- which nodes Tenon takes ---
+    def _refuse(self):
+        for n in self.nodes:
+            fake = n.meta.get("val")
+            if n.op == "placeholder" and isinstance(fake, torch.Tensor):
+                if type(fake) is not torch._subclasses.FakeTensor and type(fake) is not torch.Tensor:
+                    raise Refused(f"an input of type {type(fake).__name__}")
+                if (why := why_not(fake, fake.device)) is not None:
+                    raise Refused(f"an input is {why}")
+            if n.op in ("call_module", "call_method"):
+                raise Refused(f"a node of kind {n.op}")
+            if self._is_copy(n):
+                if n.args[0].op != "placeholder":
+                    raise Refused("a copy_ into something that is not an input")
+            elif n.op == "call_function" and isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable:
+                raise Refused(f"{n.target} writes to its operand")
+
+    @staticmethod
+    def _is_copy(n):
+        return n.op == "call_function" and n.target is torch.ops.aten.copy_.default
+
+    def is_size(self, n):
+        return n.op == "call_function" and isinstance(n.meta.get("val"), HOST_SIZE)
+
+    def is_arithmetic(self, n):
+        """Whether a node computes a number from numbers. Its readers may compute it themselves."""
+        return self.is_size(n) and not any(isinstance(d.meta.get("val"), torch.Tensor) for d in n.all_input_nodes)
+
+    def _lower(self):
+        self.values, self.lowered, self.copies = {}, {}, []
+        known = set()  # the symbols in the sizes of earlier nodes
+        for n in self.nodes:
+            earlier, known = known, known | _symbols(n)
+            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or self._is_seeds(n):
+                continue
+            if self._is_copy(n):
+                self.copies.append((n.args[0], n.args[1]))
+                continue
+            try:
+                if n in self.fallbacks:
+                    continue
+                if n.name in self.banned:
+                    raise Unsupported(self.banned[n.name])
+                seed = self.seeds and self.seeds.of(n, self.device)
+                result = node.lower_node(n, self.values, self.table, self.device, seed)
+                if not known <= earlier and n.target is not operator.getitem:
+                    raise Unsupported(f"{n.target}: only values tell the size of its result")
+            except Exception as e:
+                why = refusal.sentence(e)
+                if n.target is not operator.getitem:
+                    self.fallbacks[n] = why
+                elif n.args[0] in self.lowered:  # the row does not give this result: the whole node runs in PyTorch
+                    self.fallbacks[n.args[0]] = why
+                    return self._lower()
+                continue
+            self.lowered[n], self.values[n] = result, result.result
+
+    def can_fault(self):
+        """Whether a program may find values for which PyTorch raises an error. On a GPU no program looks for them."""
+        return self.place == _abi.CPU and any(line.can_fault() for low in self.lowered.values() for line in low.lines)
+
+    @staticmethod
+    def _is_assertion(n):
+        return "assert" in str(n.target) and n.meta.get("val") is None
+
+    def _is_seeds(self, n):
+        return self.seeds is not None and n is self.seeds.node
+
+    # --- levels ---
+    def _levels(self):
+        self.level = {}
+        self.symbol_source = self._computed_symbols()  # symbol -> (node, None: the value itself, or "shape" or "stride", axis)
+        self.opaque = sizes.opaque(self.tracer)  # symbols that the host computes, from others where they have no source
+        ordered = -1  # PyTorch nodes that draw random numbers or may have effects keep their order
+        for n in self.nodes:
+            operands = [self.level[d] for d in n.all_input_nodes if d in self.lowered]
+            hosts = [self.level[d] for d in n.all_input_nodes if d not in self.lowered]
+            if n in self.lowered:
+                symbols = [self._symbol_level(s) + 1 for line in self.lowered[n].lines for s in line.symbols]
+                self.level[n] = max([0, *operands, *(h + 1 for h in hosts), *symbols])
+            elif self.is_size(n) and self.size_text(n) is not None:
+                known = sizes.symbols(sizes.size(n.meta["val"]))
+                self.level[n] = max([-1, *map(self._symbol_level, known)])
+            else:
+                self.level[n] = max([-1, *operands, *hosts])
+                if n.op == "call_function" and self._keeps_order(n):
+                    ordered = self.level[n] = max(ordered, self.level[n])
+                self._find_symbols(n)
+        for n in self.nodes:  # sizes that only a tensor input tells
+            if n.op == "placeholder":
+                self._find_symbols(n, of_tensor=True)
+
+    def _computed_symbols(self):
+        """Opaque symbol -> (node, None, 0): the node that computes it from numbers, before all nodes that have it in their sizes."""
+        source, seen = {}, set()
+        for n in self.nodes:
+            if self.is_arithmetic(n) and isinstance(n.meta["val"], torch.SymInt):
+                if isinstance(value := sizes.size(n.meta["val"]), sizes.Opaque) and str(value) not in seen:
+                    source[str(value)] = (n, None, 0)
+            seen |= sizes.symbols_of(*map(sizes.size, _sizes(n)))
+        return source
+
+    def _symbol_level(self, symbol):
+        """The level at which the host knows the symbol."""
+        if symbol in self.symbol_source:
+            return self.level[self.symbol_source[symbol][0]]
+        return max([-1, *map(self._symbol_level, self.made_of(symbol))])
+
+    def made_of(self, symbol):
+        """The symbols from which a symbol without a source is computed."""
+        return sizes.symbols(self.opaque[symbol].expr) if symbol in self.opaque and symbol not in self.symbol_source else ()
+
+    def _find_symbols(self, n, of_tensor=False):
+        """Where the value of each symbol can be read at run time: scalars first, then sizes of host tensors."""
+        val = n.meta.get("val")
+        found = []
+        if isinstance(val, (torch.SymInt, torch.SymFloat)):
+            found = [(val, None, 0)]
+        elif isinstance(val, torch.Tensor) and val.layout == torch.strided and (of_tensor or n.op != "placeholder"):
+            found = [(s, "shape", i) for i, s in enumerate(val.shape)]
+            found += [(s, "stride", i) for i, s in enumerate(val.stride())]
+        for s, where, axis in found:
+            if isinstance(s, (torch.SymInt, torch.SymFloat)) and sizes.is_symbol(s.node.expr):
+                self.symbol_source.setdefault(str(s.node.expr), (n, where, axis))
+
+    @staticmethod
+    def _keeps_order(n):
+        if not isinstance(n.target, torch._ops.OpOverload):
+            return isinstance(n.target, torch._ops.HigherOrderOperator)
+        return torch.Tag.nondeterministic_seeded in n.target.tags or n.target.namespace not in ("aten", "prims")
+
+    # --- what leaves a segment ---
+    def is_view(self, n):
+        if n.op != "call_function":
+            return False
+        if n.target is operator.getitem:
+            return n.args[0] in self.lowered and self.is_view(n.args[0])
+        row = self.table.get(str(n.target))
+        return n in self.lowered and row is not None and row.view
+
+    def root(self, n):
+        while self.is_view(n):
+            n = n.args[0]
+        return n
+
+    def _readers_on_host(self):
+        for n in self.nodes:
+            host = n.op == "call_function" and n not in self.lowered and not (self.is_size(n) and self.size_text(n) is not None)
+            if n.op == "output" or host:
+                yield from (d for d in n.all_input_nodes if isinstance(d.meta.get("val"), torch.Tensor))
+
+    def size_text(self, n):
+        """The Python expression of a size node, or None if it has to be computed as the graph says."""
+        value = n.meta["val"]
+        if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
+            return None
+        try:
+            value = sizes.size(value)
+            known = all(self.symbol_source.get(s, (n,))[0] is not n for s in sizes.symbols(value))
+            return sizes.text(value) if known else None
+        except Unsupported:
+            return None
+
+    def _find_outputs(self):
+        """Fills wanted, the nodes whose tensors the host reads, and host_views. True if another node has to run in PyTorch."""
+        self.host_views, self.wanted = set(), set()
+        readers = list(dict.fromkeys(self._readers_on_host()))
+        # as_strided may read memory between the elements of a view.
+        whole = {d for n in self.nodes if n.op == "call_function" and n not in self.lowered and "as_strided" in str(n.target)
+                 for d in n.all_input_nodes}
+        by_root = {}
+        for n in readers:
+            by_root.setdefault(self.root(n), []).append(n)
+        for root, members in by_root.items():
+            inside = root in self.lowered
+            for n in members:
+                fake = n.meta["val"]
+                overlapping = sizes.overlaps(sizes.sizes(fake.shape), sizes.sizes(fake.stride()))
+                if n is root or (inside and len(members) == 1 and not overlapping and n not in whole):
+                    if inside and overlapping:
+                        self.fallbacks[n] = f"{n.target}: a result whose elements overlap in memory"
+                        return True
+                    self.wanted.add(n)
+                    continue
+                self.host_views.add(n)
+                self.wanted.add(root)
+        return False
+
+    # --- segments ---
+    def _segments(self):
+        """Makes the segments from the last level to the first, because the later ones say which outputs the earlier ones need."""
+        producer = {}
+        for n, low in self.lowered.items():
+            for line in low.lines:
+                producer[line.result.name] = n
+        sources = {n.name: n for n in self.nodes if n not in self.lowered}
+        wanted = {n for n in self.wanted if n in self.lowered}
+        segments = []
+        for level in sorted({self.level[n] for n in self.lowered}, reverse=True):
+            outputs = sorted((n for n in wanted if self.level[n] == level), key=self.position.get)
+            if not outputs:
+                continue
+            segment = Segment(level)
+            segment.outputs = outputs
+            taken, inputs, stack = set(), {}, [self.values[n].name for n in outputs]
+            while stack:
+                name = stack.pop()
+                n = producer.get(name)
+                if n is None:
+                    inputs[name] = sources[name]
+                elif self.level[n] == level or self.lowered[n].cheap:
+                    if n not in taken:
+                        taken.add(n)
+                        # All results of one node are written in the same segment.
+                        stack += [v.name for line in self.lowered[n].lines for v in line.operands
+                                  if producer.get(v.name) is not n]
+                else:
+                    inputs[name] = n
+                    # the earlier segment hands over the node whose Value has this name
+                    wanted.add(self._owner(name, n))
+            segment.nodes = sorted(taken, key=self.position.get)
+            segment.lines = [line for n in segment.nodes for line in self.lowered[n].lines]
+            segment.lines = self._live(segment)
+            segment.inputs = sorted(((self._owner(name, n), name) for name, n in inputs.items()),
+                                    key=lambda pair: self.position[pair[0]])
+            segments.append(segment)
+        self.segments = segments[::-1]
+        for segment in self.segments:
+            self._collect_symbols(segment)
+
+    def _owner(self, name, n):
+        """The fx node whose tensor is the Value `name` that node n wrote: itself, or the getitem that reads it."""
+        if n not in self.lowered or (isinstance(self.values[n], Value) and self.values[n].name == name):
+            return n
+        for user in n.users:
+            if user in self.lowered and isinstance(self.values.get(user), Value) and self.values[user].name == name:
+                return user
+        raise AssertionError(f"no node owns %{name}")
+
+    def _live(self, segment):
+        needed = {self.values[n].name for n in segment.outputs}
+        lines = []
+        for line in reversed(segment.lines):
+            if line.result.name in needed:
+                needed |= {v.name for v in line.operands}
+                lines.append(line)
+        return lines[::-1]
+
+    def _collect_symbols(self, segment):
+        symbols = set()
+        for line in segment.lines:
+            symbols |= line.symbols
+        for n in [n for n, _ in segment.inputs] + segment.outputs:
+            fake = n.meta["val"]
+            for s in (*sizes.sizes(fake.shape), *sizes.sizes(fake.stride())):
+                symbols |= sizes.symbols(s)
+        segment.symbols = sorted(symbols)
+
+    # --- the text ---
+    def text(self, segment, name, params=()):
+        """The graph text of a segment. params: nodes that are static between calls."""
+        symbols = [f"%{symbol}: i64[] = {symbol}" for symbol in segment.symbols]
+        inputs = [tensor_input_text(n, value_name, n in params) for n, value_name in segment.inputs]
+        outputs = [f"%{self.values[n].name}{layout_text(n.meta['val'])}" for n in segment.outputs]
+        facts = [f"  ; {s} = {self.opaque[s].expr}" for s in segment.symbols if s in self.opaque]
+        facts += [f"  assume {symbol} in [{low if low > sizes.LOWEST else '-inf'}, {high if high < sizes.HIGHEST else 'inf'}]"
+                 for symbol, (low, high) in self.ranges(segment).items() if low != 0 or high < sizes.HIGHEST]
+        facts += [f"  assume ({sizes.text(a)} == {sizes.text(b)})" for a, b in self.equalities(segment)]
+        lines = [line.text(sizes.text) for line in segment.lines]
+        return graph_text(name, [*symbols, *inputs], [*facts, *lines], outputs)
+
+    def text_of(self, n, name):
+        """The graph text of one node by itself. The values that it reads are the inputs."""
+        lines = self.lowered[n].lines
+        made = {line.result.name for line in lines}
+        read = {v.name: v for line in lines for v in line.operands if v.name not in made}
+        symbols = set().union(*(line.symbols for line in lines), *map(sizes.symbols, (s for v in read.values() for s in v.shape)))
+        inputs = [*(f"%{symbol}: i64[] = {symbol}" for symbol in sorted(symbols)),
+                  *(input_text(v, sizes.text) for v in read.values())]
+        return graph_text(name, inputs, [line.text(sizes.text) for line in lines], [f"%{lines[-1].result.name}"])
+
+    def ranges(self, segment):
+        """Symbol -> (lowest, highest), as the tracer knows without new guards. Dynamo traces size 1 by itself, so its symbols
+        start at 2. Tenon's start at 1, because the graph of size 1 is mostly the same (program_cache.py)."""
+        if self.lengths is None:
+            self.lengths = {n for f in self.nodes for t in _tensors(f.meta.get("val")) for n in map(str, sizes.sizes(t.shape))}
+        return {symbol: (1 if low == 2 else max(low, 0) if symbol in self.lengths else low, high)
+                for symbol, (low, high) in sizes.ranges(self.tracer, segment.symbols).items()}
+
+    def equalities(self, segment):
+        """[(a, b)] of sizes that the tracer knows to be equal."""
+        return sizes.equalities(self.tracer, segment.symbols)[:MOST_EQUALITIES]
+
+    def order(self):
+        """Segments and host steps, which are fx nodes, in the order of execution, without the copy_ nodes."""
+        steps = []
+        by_level = {s.level: s for s in self.segments}
+        read = {n for segment in self.segments for n, _ in segment.inputs}
+        hosts = [n for n in self.nodes if n.op == "call_function" and n not in self.lowered and not self._is_copy(n)
+                 and (n in read or not self._is_seeds(n))]
+        read_numbers = self._numbers_read()
+        hosts = [n for n in hosts if n in read_numbers or not self.is_arithmetic(n)]
+        hosts += sorted(self.host_views, key=self.position.get)
+        for level in range(-1, max([-1, *self.level.values()]) + 1):
+            if level in by_level:
+                steps.append(by_level[level])
+            steps += sorted((n for n in hosts if self._host_level(n) == level), key=self.position.get)
+        return steps
+
+    def _numbers_read(self):
+        """The nodes of arithmetic that the host has to compute. A program gets the symbols and computes other sizes itself."""
+        read = {source for source, _, _ in self.symbol_source.values()}
+        for n in reversed(self.nodes):
+            if (n in read and self.size_text(n) is None) if self.is_arithmetic(n) else n not in self.lowered:
+                read.update(n.all_input_nodes)
+        return read
+
+    def _host_level(self, n):
+        if n not in self.host_views:
+            return self.level[n]
+        known = (*_sizes(n), n.meta["val"].storage_offset())
+        return max([-1, self.level[self.root(n)], *map(self._symbol_level, sizes.symbols_of(*map(sizes.size, known)))])
+
+
+def _sizes(n):
+    """The sizes and strides of a node's tensors, or the size that the node computes."""
+    val = n.meta.get("val")
+    tensors = [t for t in _tensors(val) if t.layout == torch.strided]
+    return [s for t in tensors for s in (*t.shape, *t.stride())] + [val] * isinstance(val, torch.SymInt)
+
+
+def _symbols(n):
+    """The tracer's symbols in the sizes of a node."""
+    return sizes.symbols_of(*(sizes.plain(sizes.size(s)) for s in _sizes(n)))
+
+
+def _tensors(val):
+    return [v for v in (val if isinstance(val, (tuple, list)) else [val]) if isinstance(v, torch.Tensor)]
+
+
+def tensor_input_text(n, value_name, param, size=sizes.text, name=str):
+    """size, name: how a size and the name of a value are written."""
+    fake = n.meta["val"]
+    value = Value(value_name, dtype_of(fake.dtype), sizes.sizes(fake.shape))
+    return input_text(value, size, name, layout_text(fake, size), param)
+
+
+def layout_text(fake, size=sizes.text):
+    shape, strides = sizes.sizes(fake.shape), sizes.sizes(fake.stride())
+    return "" if sizes.is_dense(shape, strides) else strides_text(sizes.normal_strides(shape, strides), size)

@@ -1,0 +1,173 @@
+"""A cache of programs: graphs with the same lines, up to names, sizes and views that do nothing, share one program.
+
+Dynamo traces a function again for a size that becomes dynamic, for size 1, and for every layer that is compiled by itself.
+The graphs often differ only in sizes, and in views that do nothing at one of the sizes, which PyTorch or the model leaves
+out there. A program serves a graph if its symbols have values that make its lines those of the graph, without the views that
+do nothing: `N` may become 7, 1, or another symbol `M`, within the range that the text assumes. A program that serves the
+graph of another one too, as that of all sizes serves that of the first, replaces it in the functions that run it. The cache
+holds programs and functions weakly: a program dies with its last function.
+Tested by tests/torch/test_dynamic.py.
+"""
+
+import itertools
+import threading
+import weakref
+
+import sympy
+
+from .lowering import sizes
+from .lowering.sizes import same_shape
+from .partition import layout_text, tensor_input_text
+
+KEPT = 16  # programs of one key
+_lock = threading.RLock()  # reentrant: a program may die, and leave the cache, while this thread has the lock
+_functions = weakref.WeakSet()  # runner.Compiled
+_programs = {}  # key -> weak references, oldest first
+
+
+VIEWS = ("reshape", "expand", "slice", "concat")  # do nothing at some sizes
+
+
+class Line:
+    """A line, input or output of a graph: its text without names and sizes, its sizes, and the names it reads."""
+
+    def __init__(self, text, result=None, reads=()):
+        self.sizes = []
+        self.text = text(lambda n: self.sizes.append(n) or "?")
+        self.result, self.reads, self.view = result, [v.name for v in reads], None
+
+    def does(self, head, attrs, shape, shapes):
+        """Keeps what a view does. shape: of the result; shapes: of the values that it reads."""
+        if head in VIEWS:
+            self.view, self.axis, self.step = head, attrs.get("axis"), attrs.get("step", 1)
+            self.shape, self.shapes = shape, shapes
+        return self
+
+    def what_stays(self, put):
+        """The names that it reads, without the empty parts of a concat. If it does nothing: the one name whose value it is."""
+        if self.view is None:
+            return self.reads
+        if self.view == "concat":
+            parts = [name for name, shape in zip(self.reads, self.shapes) if put(shape[self.axis]) != 0] or self.reads[:1]
+            return parts[0] if len(parts) == 1 else parts
+        # A slice as long as its axis is the whole axis.
+        nothing = same_shape([put(n) for n in self.shapes[0]], [put(n) for n in self.shape]) and self.step == 1
+        return self.reads[0] if nothing else self.reads
+
+
+def anonymous(name):
+    return ""
+
+
+class Template:
+    def __init__(self, partition, segment, params, frozen, options):
+        """frozen: [(input number, tensor)] of the parameters that are packed into the program."""
+        self.inputs = [Line(lambda size: tensor_input_text(n, name, n in params, size, anonymous), name)
+                       for n, name in segment.inputs]
+        self.lines = [Line(lambda size: line.text(size, anonymous), line.result.name, line.operands)
+                      .does(line.head, line.attrs, line.result.shape, [v.shape for v in line.operands])
+                      for line in segment.lines]
+        self.outputs = [Line(lambda size: layout_text(n.meta["val"], size), None, [partition.values[n]])
+                        for n in segment.outputs]
+        self.symbols, self.ranges = list(segment.symbols), partition.ranges(segment)
+        self.equalities = partition.equalities(segment)
+        self.frozen = [(number, weakref.ref(tensor)) for number, tensor in frozen]
+        self.lasting = [*self.inputs, *(line for line in self.lines if line.view is None), *self.outputs]
+        self.key = ("\n".join(line.text for line in self.lasting), tuple(number for number, _ in frozen), options)
+
+    def values_for(self, other):
+        """The values of this template's symbols, in their order, that make it `other`, which has the same key; or None."""
+        if any(a() is None or a() is not b() for (_, a), (_, b) in zip(self.frozen, other.frozen)):
+            return None
+        pairs = [pair for a, b in zip(self.lasting, other.lasting) for pair in zip(a.sizes, b.sizes)]
+        values = {str(a): b for a, b in reversed(pairs) if sizes.is_symbol(a)}
+        if set(values) != set(self.symbols) or not all(other._lies_in(values[s], self.ranges[s]) for s in values):
+            return None
+        known = {}
+
+        def put(n):
+            if isinstance(n, int):
+                return n
+            if n not in known:
+                known[n] = sizes.size(n.xreplace({s: sympy.sympify(values[str(s)]) for s in n.free_symbols}))
+            return known[n]
+
+        if not all(other._holds(put(a), put(b)) for a, b in self.equalities):
+            return None
+        mine, theirs = self._normal(put), other._normal(lambda n: n)
+        if all(a == b and same_shape(m, t) for (*a, m), (*b, t) in itertools.zip_longest(mine, theirs, fillvalue=(None, ()))):
+            return [values[s] for s in self.symbols]
+        return None
+
+    def _normal(self, put):
+        """(text, numbers of the values that it reads, sizes) of each line that does something."""
+        numbers, count = {}, 0
+        for line in (*self.inputs, *self.lines, *self.outputs):
+            reads = line.what_stays(put)
+            if isinstance(reads, str):
+                numbers[line.result] = numbers[reads]
+                continue
+            numbers[line.result] = count
+            count += 1
+            yield line.text, [numbers[name] for name in reads], [put(n) for n in line.sizes]
+
+    def _lies_in(self, value, within):
+        low, high = sizes.range_of(value, self.ranges)
+        return within[0] <= low and high <= within[1]
+
+    def _holds(self, a, b):
+        """Whether two sizes of this graph are equal."""
+        return sizes.same(a, b) or any(sizes.same(a, x) and sizes.same(b, y) for x, y in self.equalities)
+
+
+def find(template):
+    """(program, values of its symbols) of a living program that serves the template; or None."""
+    with _lock:
+        candidates = [r() for r in _programs.get(template.key, ())]
+    for program in reversed(candidates):
+        if program is not None and (values := program.template.values_for(template)) is not None:
+            return program, values
+    return None
+
+
+def remember(compiled, made):
+    """Adds a function and the programs that were made for it, which find() returns as long as they live."""
+    with _lock:
+        for program in made:
+            _remember(program)
+        for other in list(_functions) if made else ():
+            after = [_successor(use, made) for use in other.uses]
+            if any(after):
+                other.move([new or (use.program, use.symbols) for new, use in zip(after, other.uses)])
+        _functions.add(compiled)
+
+
+def _successor(use, made):
+    """(program, values of its symbols) of a new program that serves the graph of the use's program and its own; or None."""
+    for program in made:
+        t = program.template
+        if t.key == use.template.key and t.values_for(use.program.template) is not None:
+            if (values := t.values_for(use.template)) is not None:
+                return program, values
+    return None
+
+
+def _remember(program):
+    key = program.template.key
+
+    def forget(reference):
+        with _lock:
+            rest = [r for r in _programs.get(key, ()) if r is not reference]
+            if rest:
+                _programs[key] = rest
+            else:
+                _programs.pop(key, None)
+
+    reference = weakref.ref(program, forget)
+    _programs[key] = [*_programs.get(key, ()), reference][-KEPT:]
+
+
+def living():
+    """How many programs find() can still return."""
+    with _lock:
+        return sum(r() is not None for references in _programs.values() for r in references)

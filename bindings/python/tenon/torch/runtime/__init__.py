@@ -1,0 +1,1 @@
+"""What runs in a call of a compiled function."""

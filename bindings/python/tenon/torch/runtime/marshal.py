@@ -1,0 +1,158 @@
+"""What a call does once per tensor: it writes addresses, shapes and strides into a frame, and makes the outputs.
+
+Two classes have the same functions, and `chosen` is an object of one of them: InC calls the extension module
+(_lib/_marshal.abi3.so, from marshal.c), InPython uses ctypes, where that module cannot be loaded or where TENON_MARSHAL=ctypes
+asks for it. The functions that codegen.py writes call them:
+
+- in_c: whether it is InC.
+- plan(column, ...): rows of integers, in the form that the other functions read. Each argument is a column.
+- at(frame): the frame, in the form that the other functions take as `at`.
+- pointer(at, w, rank, tensor): writes the tensor's address into word w of the frame, and behind it the shape and the strides,
+  unless rank is -1.
+- step(program, plan, inputs, outputs, made, fail, count, device): a function f(at, args, output...). It calls pointer with
+  args[i] for each (i, w, rank) of the plan, makes the outputs, calls pointer with them, runs the program, on a GPU on
+  PyTorch's current stream, and returns the tuple of outputs. inputs, outputs: (first word, length) of the frame's tables of
+  tensors. made: for each output (w, rank, arguments of `empty`, or None where the caller gives the output). fail(status)
+  raises; if fail is None, a failure returns None. count: the word that counts calls, or -1. device: (type, id) of the program.
+- state(args, plan): address and version of each args[i]. current(args, plan, state): whether they are still the same.
+- apart(args, plan): the first row of the plan is a number n; whether the tensors of the next n rows share no memory with each
+  other or with those of the rows behind them. A tensor without readable memory shares none.
+
+Tested by tests/torch/test_marshal.py.
+"""
+
+import ctypes
+import os
+import struct
+
+import torch
+
+from ... import _abi
+
+
+def empty_on(device):
+    """A function (shape, strides, dtype) that makes a tensor on the device."""
+    if device[0] != _abi.CUDA:
+        return torch._C._dynamo.guards._empty_strided_cpu
+    if torch.cuda.device_count() == 1:
+        return torch._C._dynamo.guards._empty_strided_cuda  # on the current device
+    where = torch.device("cuda", device[1])
+    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=where)
+
+
+def context(device):
+    """The tenon_context whose memory on the device is PyTorch's; None on the CPU, and where Tenon takes the driver's."""
+    global _context
+    if device[0] == _abi.CUDA and _context is None and chosen.in_c and (memory := chosen.module.device_memory()):
+        _context = _abi.context(*memory)
+    return _context if device[0] == _abi.CUDA else None
+
+
+_context = None
+
+
+def table(words, place):
+    """A table of tensors in a frame, as two arguments of the C function."""
+    word, count = place
+    return ctypes.c_void_p(ctypes.addressof(words.obj) + 8 * word), ctypes.c_size_t(count)
+
+
+def span(tensor):
+    """The addresses of a tensor's first byte and behind its last one."""
+    try:
+        begin = tensor.data_ptr() if tensor.numel() else 0
+        reach = sum(s * (n - 1) for n, s in zip(tensor.shape, tensor.stride()))
+    except RuntimeError:
+        begin = 0
+    return (begin, begin + (reach + 1) * tensor.element_size()) if begin else (0, 0)
+
+
+class InC:
+    in_c = True
+
+    def __init__(self, module):
+        self.pointer, self.state, self.current, self.apart = module.pointer, module.state, module.current, module.apart
+        self.module = module
+
+    @staticmethod
+    def plan(*columns):
+        rows = [n for row in zip(*columns) for n in row]
+        return struct.pack(f"{len(rows)}q", *rows)
+
+    @staticmethod
+    def at(frame):
+        return ctypes.addressof(frame.block)
+
+    def step(self, program, plan, inputs, outputs, made, fail, count, device):
+        function = ctypes.cast(_abi.run_function(), ctypes.c_void_p).value
+        return self.module.step(function, program.handle.value, program, plan, inputs, outputs, tuple(made),
+                                empty_on(device), fail, count, device)
+
+
+class InPython:
+    in_c = False
+
+    @staticmethod
+    def plan(*columns):
+        return list(zip(*columns))
+
+    @staticmethod
+    def at(frame):
+        return frame.words
+
+    @staticmethod
+    def pointer(words, word, rank, tensor):
+        words[word] = tensor.data_ptr()
+        if rank >= 0:
+            for i, n in enumerate((*tensor.shape, *tensor.stride()), word + 6):
+                words[i] = n
+
+    @classmethod
+    def step(cls, program, plan, inputs, outputs, made, fail, count, device):
+        run, empty = _abi.run_function(), empty_on(device)
+        stream = torch._C._cuda_getCurrentRawStream if device[0] == _abi.CUDA else lambda _: None
+
+        def step(words, args, *given):
+            for i, word, rank in plan:
+                cls.pointer(words, word, rank, args[i])
+            given = iter(given)
+            results = tuple(next(given) if arguments is None else empty(*arguments) for _, _, arguments in made)
+            for (word, rank, _), tensor in zip(made, results):
+                cls.pointer(words, word, rank, tensor)
+            if count >= 0:
+                words[count] += 1
+            on = ctypes.c_void_p(stream(device[1]))
+            if status := run(program.handle, *table(words, inputs), *table(words, outputs), on):
+                return fail(status) if fail else None
+            return results
+
+        return step
+
+    @staticmethod
+    def apart(args, plan):
+        (count,), *indices = plan
+        spans = [span(args[i]) for i, in indices]
+        return not any(a < d and c < b for k, (a, b) in enumerate(spans[:count]) for c, d in (*spans[:k], *spans[count:]))
+
+    @staticmethod
+    def state(args, plan):
+        return [(args[i].data_ptr(), args[i]._version) for i, in plan]
+
+    @staticmethod
+    def current(args, plan, state):
+        return state == [(args[i].data_ptr(), args[i]._version) for i, in plan]
+
+
+def load():
+    if os.environ.get("TENON_MARSHAL") == "ctypes":
+        return InPython()
+    try:
+        from ..._lib import _marshal
+
+        _marshal.open(torch.Tensor.__dlpack_c_exchange_api__)
+    except (ImportError, AttributeError, ValueError):  # not built, or a PyTorch without the table
+        return InPython()
+    return InC(_marshal)
+
+
+chosen = load()

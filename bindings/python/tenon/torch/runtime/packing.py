@@ -1,0 +1,193 @@
+"""Parameters that are packed into programs (options={"freeze": True}). Tested by tests/torch/test_packing.py.
+"""
+
+import ctypes
+import threading
+import time
+import weakref
+
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ... import report
+from ..lowering import sizes
+from ..lowering.tensors import DTYPES
+from . import marshal
+from .frames import Layout
+
+MOST = 256   # sets of parameters that one function keeps packed
+FEW = 3      # a packing that serves fewer calls is wasted
+WASTED = 8   # after more wasted packings in a row a function stops packing
+STEADY = 64  # after more calls with the same parameters it packs again
+
+
+class Frozen:
+    """Parameters packed into programs. A call compares data pointer and version of each, and packs again if one differs.
+
+    Functions that share the programs share this. Writes through p.data or NumPy change neither pointer nor version, so they
+    stay unseen; the documentation says so. This keeps an alias of every parameter, so that no other tensor takes the address
+    of a replaced one.
+    """
+
+    def __init__(self, programs, tensors):
+        """programs: (program, how many inputs its graph has, numbers of the packed ones). tensors: those, of all programs in order."""
+        self.programs, self.pools, self.lock = programs, weakref.WeakSet(), threading.Lock()
+        self.expected = self.keep(tensors)
+        for program, _, _ in programs:
+            program.frozen_with = weakref.ref(self)
+
+    def keep(self, tensors):
+        with _disable_current_modes():  # while compiling, PyTorch would want fake tensors
+            self.kept = [t.detach() for t in tensors]
+        self.owners = [weakref.ref(t) for t in tensors]
+        return marshal.chosen.state(tensors, marshal.chosen.plan(range(len(tensors))))
+
+    def belongs_to(self, tensors):
+        return all(owner() is t for owner, t in zip(self.owners, tensors))
+
+    def owned(self):
+        """Whether the parameters live."""
+        return all(owner() is not None for owner in self.owners)
+
+    def refresh(self, args, indices, plan):
+        """Packs args[indices] instead. It waits for all frames, because no program may run during its update_params."""
+        with self.lock:
+            if marshal.chosen.current(args, plan, self.expected):
+                return
+            self.expected = None  # every other call now waits for the lock
+            while any(pool.busy for pool in list(self.pools)):
+                time.sleep(0)
+            tensors = [args[i] for i in indices]
+            expected, left = self.keep(tensors), iter(tensors)
+            for program, count, numbers in self.programs:
+                params = Params(count, [(number, next(left)) for number in numbers] + program.constants)
+                program.update_params(params.addresses)
+            self.expected = expected
+
+
+class Params:
+    """DLTensors of real tensors, one address per graph input, None for an input that is not frozen."""
+
+    def __init__(self, count, numbered):
+        self.addresses, layout = [None] * count, Layout()
+        ats = [like(layout, t) for _, t in numbered]
+        self.frame = layout.bind().make()
+        for (number, t), at in zip(numbered, ats):
+            self.frame.words[at] = t.data_ptr()
+            self.addresses[number] = ctypes.addressof(self.frame.block) + 8 * at
+
+
+def packed_together(uses):
+    """(True, Frozen) if the packed programs are exactly those of one Frozen; (True, None) if they hold only constants; else
+    (False, None), because a function packs again for all of its programs at once."""
+    packed = [use.program for use in uses if use.template.frozen]
+    made_with = [program.frozen_with and program.frozen_with() for program in packed]
+    if all(program.frozen_with is None for program in packed):
+        return True, None
+    frozen = made_with[0]
+    together = frozen and all(m is frozen for m in made_with) and [p for p, _, _ in frozen.programs] == packed
+    return (True, frozen) if together else (False, None)
+
+
+class Packings:
+    """Chooses the function for a call whose parameters are not the packed ones. Dynamo shares a function between modules that
+    differ in parameters only, such as layers that are compiled one by one: then each set of parameters gets programs of its
+    own. Where parameters change with nearly every call, a function with nothing packed takes the calls, until the parameters
+    stay the same.
+    """
+
+    def __init__(self, compiled, assemble, plain=None):
+        """compiled: of the function that asks. assemble(layout, indices, uses, plain) makes another function, as runner.assemble
+        does. plain: for a function of one set of parameters, the Plain of the function that made it; else None."""
+        self.compiled, self.assemble, self.lock = compiled, assemble, threading.Lock()
+        self.others = {} if plain is None else None  # ids of parameters -> (function, Frozen)
+        self.plain = plain or Plain()
+        self.served, self.wasted = 0, 0
+        self.last, self.steady = None, 0
+
+    def choose(self, args, frame):
+        """Another function for the call, or None: then this function packs the parameters of the call instead of its own."""
+        indices, layout = self.compiled.indices, self.compiled.pool.layout
+        tensors, frozen = [args[i] for i in indices], layout.frozen
+        if self.others is not None and frozen.owned() and not frozen.belongs_to(tensors):
+            return self._other(layout, tensors)
+        served = self.compiled.own_calls() + frame.words[layout.calls]
+        self.wasted = self.wasted + 1 if served - self.served < FEW else 0
+        self.served = served
+        if self.wasted <= WASTED or self._are_steady(args, marshal.chosen.plan(indices)):
+            return None
+        return self._unpacked(layout, tensors)
+
+    def _are_steady(self, args, plan):
+        """Whether the last STEADY calls had the same parameters; then it is time to pack again."""
+        if self.last is None or not marshal.chosen.current(args, plan, self.last):
+            self.last, self.steady = marshal.chosen.state(args, plan), 0
+        self.steady += 1
+        if self.steady > STEADY:
+            self.last, self.wasted = None, 0
+        return self.last is None
+
+    def _other(self, layout, tensors):
+        key = tuple(map(id, tensors))
+        with self.lock:
+            if key not in self.others:
+                self.others = {k: (call, frozen) for k, (call, frozen) in self.others.items() if frozen.owned()}
+                if len(self.others) >= MOST:
+                    return self._unpacked(layout, tensors)
+                self.others[key] = self._packed(layout, tensors)
+            return self.others[key][0]
+
+    def _packed(self, layout, tensors):
+        """(function, Frozen) of these parameters."""
+        left, made = iter(tensors), {}
+        for program, count, numbers in layout.frozen.programs:
+            params = Params(count, [(number, next(left)) for number in numbers] + program.constants)
+            made[program] = program.again(True, params.addresses)
+        frozen = Frozen([(made[program], count, numbers) for program, count, numbers in layout.frozen.programs], tensors)
+        programs = [(made.get(s.program, s.program), s.values) for s in layout.segments]
+        return self._function(layout.with_programs(programs, frozen), made, self.compiled.indices, self.plain), frozen
+
+    def _unpacked(self, layout, tensors):
+        with self.plain.lock:
+            if self.plain.function is None:
+                made = {program: program.again(False) for program, _, _ in layout.frozen.programs}
+                new = without_packing(layout, made, list(zip(self.compiled.indices, tensors)))
+                self.plain.function = self._function(new, made, [], None)
+            return self.plain.function
+
+    def _function(self, layout, made, indices, plain):
+        for program in made.values():
+            report.track(program)
+        uses = [use.of(s.program) for use, s in zip(self.compiled.uses, layout.segments)]
+        function, compiled = self.assemble(layout, indices, uses, plain)
+        self.compiled.others.append(compiled)
+        return function
+
+
+class Plain:
+    """The function with nothing packed, once one exists. Functions that differ in their packed parameters share it."""
+
+    def __init__(self):
+        self.function, self.lock = None, threading.Lock()
+
+
+def without_packing(layout, made, arguments):
+    """The layout for programs that take the packed parameters as inputs. made: program with packed parameters -> program
+    without; arguments: (number in args, a tensor of the same layout) of each parameter, in the order of
+    layout.frozen.programs."""
+    new, left = layout.copy(), iter(arguments)
+    packed = {program: [(number, *next(left)) for number in numbers] for program, _, numbers in layout.frozen.programs}
+    for s in layout.segments:
+        inputs, bound = list(s.inputs), list(s.bound)
+        for number, argument, tensor in packed.get(s.program, ()):
+            inputs[number] = like(new, tensor)
+            bound.append((argument, inputs[number], -1))
+        for number, tensor in s.program.constants if s.program in made else ():
+            inputs[number] = like(new, tensor)
+            new.words[inputs[number]] = tensor.data_ptr()
+        new.segments.append(s._replace(program=made.get(s.program, s.program), inputs=inputs, bound=bound))
+    return new
+
+
+def like(layout, tensor):
+    """Adds a DLTensor of the tensor's layout. Returns the index of its data word."""
+    return layout.tensor(DTYPES[tensor.dtype], tensor.shape, sizes.normal_strides(tensor.shape, tensor.stride()))[0]

@@ -1,0 +1,92 @@
+"""Refusals: the sentence why Tenon does not compute something, and what happens then.
+
+There is one path. During compilation a node, a segment or a graph that meets an exception goes to PyTorch (partition.py,
+compile.py). In a call, PyTorch's own operators compute the segment whose program refuses, from the values that the program
+reads (Rescue). stats() counts the reason and explain() shows it either way. Exceptions that steer PyTorch's compiler pass.
+Tested by tests/torch/test_refusal.py.
+"""
+
+import logging
+
+import torch
+import torch._dynamo.exc
+
+from ... import _abi
+from ...graph_text import Unsupported
+from ..lowering import sizes
+
+log = logging.getLogger("tenon")
+STEERING = (torch._dynamo.exc.TorchDynamoException,)
+
+
+class Refused(Exception):
+    """The whole graph runs in PyTorch; the message says why."""
+
+
+def sentence(error):
+    """The reason why something runs in PyTorch, from an exception."""
+    if isinstance(error, STEERING):
+        raise error
+    if isinstance(error, (Refused, Unsupported)):
+        return str(error)
+    if isinstance(error, _abi.Error):
+        return f"Tenon's library: {error}"
+    log.debug("an error inside Tenon", exc_info=error)
+    return f"an error inside Tenon: {type(error).__name__}: {error}"
+
+
+def of_calls(record, fallback):
+    """A function that counts the refusal of a call, or raises it if fallback is "error"."""
+    def refused(error):
+        if fallback == "error":
+            raise error
+        why = sentence(error)
+        record.refused_call(why.split("\n")[0])
+        wrong = isinstance(error, _abi.Error) and error.status == "internal"
+        log.log(logging.ERROR if wrong else logging.INFO if fallback == "count" else logging.DEBUG,
+                "%s: a call runs in PyTorch: %s", record.name, why)
+    return refused
+
+
+class Rescue:
+    """Computes the outputs of a segment in PyTorch, for a call that its program refuses."""
+
+    def __init__(self, text, constants, refused):
+        """text: of a function pytorch(args, ...), written by codegen.Writer and compiled in the first call that needs it."""
+        self.text, self.constants, self.refused, self.function = text, constants, refused, None
+
+    def __call__(self, error, args, *values):
+        # PyTorch raises its own error for an index out of range and for an integer divided by 0.
+        fault = isinstance(error, _abi.Error) and error.status == "invalid"
+        if not fault:
+            self.refused(error)
+        if self.function is None:
+            scope = dict(self.constants, fixed=fixed, owned=owned)
+            exec(compile(self.text, "<tenon: a segment in PyTorch>", "exec"), scope)
+            self.function = scope["pytorch"]
+        results = self.function(args, *values)
+        if fault:
+            self.refused(error)
+        return results
+
+
+def fixed(tensor, size, stride):
+    """A host result with the strides that the tracer found. Programs and views rely on them."""
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    if tensor.stride() == stride or sizes.normal_strides(size, tensor.stride()) == sizes.normal_strides(size, stride):
+        return tensor
+    return torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def owned(results, args):
+    """(tensor, size, stride) of each result -> the tensors as a program returns them: with these strides, each in its own memory."""
+    taken = {a.untyped_storage()._cdata for a in args if isinstance(a, torch.Tensor)}
+    tensors = []
+    for tensor, size, stride in results:
+        tensor = fixed(tensor, size, stride)
+        if tensor.untyped_storage()._cdata in taken:
+            tensor = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+        taken.add(tensor.untyped_storage()._cdata)
+        tensors.append(tensor)
+    return tensors

@@ -1,0 +1,123 @@
+"""Makes a compiled function of the text that codegen.py writes. The function takes one list of arguments.
+
+A call runs programs and the host steps between them, and copies mutated inputs back at the end. A program's step
+(marshal.py) fills the DLTensors of a frame (frames.py) and allocates outputs with PyTorch's own strides.
+Tested by tests/torch/test_aot_semantics.py.
+"""
+
+import functools
+import math
+
+import torch
+
+from . import marshal
+from .frames import Pool, Refusing
+from .packing import Packings, packed_together
+from .refusal import Refused, Rescue, fixed
+
+
+def to_device(scalar, device):
+    """A copy on the device. full() takes the number at once, so a capture of a CUDA graph does not read the host's memory later."""
+    return torch.full((), scalar.item(), dtype=scalar.dtype, device=device)
+
+
+def lies_at(t, offset):
+    """Refuses an input whose offset into its memory is not that of the traced input."""
+    if t.storage_offset() != offset:
+        raise Refused("as_strided by an offset into memory, of an input that starts elsewhere in it than the traced one")
+
+
+def view_of(root, size, stride, offset):
+    return root.as_strided(size, stride, root.storage_offset() + offset)
+
+
+class Compiled:
+    """What others need of a boxed function. It does not hold the function, so the function dies with its last user."""
+
+    def __init__(self, body, constants, rescues, pool, indices, uses):
+        """rescues: (text, constants) of a Rescue for each segment; indices: numbers of the arguments that are packed into programs."""
+        self.others = []  # of functions that differ in what they pack
+        self.body, self.constants, self.rescues, self.pool, self.indices, self.uses = body, constants, rescues, pool, indices, uses
+
+    @property
+    def source(self):
+        return whole(self.body, bool(self.indices))
+
+    def calls(self):
+        return self.own_calls() + sum(other.calls() for other in self.others)
+
+    def own_calls(self):
+        """How often it ran: every frame counts its own calls."""
+        return self.pool.calls + sum(frame.words[self.pool.layout.calls] for frame in list(self.pool.free))
+
+    def programs(self):
+        return [use.program for use in self.uses]
+
+    def move(self, found):
+        """Runs other programs from now on: (program, values of its symbols) per use. Nothing happens if their parameters are not
+        packed together, or if a symbol's value depends on a size that this function does not pass to its programs."""
+        uses = [Use(*pair, use.template) for pair, use in zip(found, self.uses)]
+        told = [{str(v) for v in use.symbols} for use in self.uses]
+        together, frozen = packed_together(uses)
+        if not together or any(not isinstance(v, int) and str(v) not in t for use, t in zip(uses, told) for v in use.symbols):
+            return
+        if frozen:
+            frozen.pools.add(self.pool)
+        self.pool.move(self.pool.layout.with_programs(found, frozen).bind())
+        self.uses = uses
+
+
+class Use:
+    """A program that computes a segment. template: of the segment; symbols: the value of each symbol of the program; frozen:
+    input node -> tensor, of the inputs that are packed into the program, whose input numbers are `numbers`."""
+
+    def __init__(self, program, symbols, template, frozen=None, numbers=()):
+        self.program, self.symbols, self.template = program, symbols, template
+        self.frozen, self.numbers = frozen or {}, numbers
+
+    def of(self, program):
+        return Use(program, self.symbols, self.template)
+
+
+def whole(body, packed):
+    """The text of the function. packed: whether a call compares parameters with the packed ones. An interrupt may come after
+    any call. A frame that is taken but has no name yet is then lost, and nobody waits for it. A frame in `busy` has a name, and
+    the first call of `finally` takes it out of `busy`."""
+    run = ["run = frame"]
+    if packed:
+        run = ["busy.add(frame)", "run = frame",
+               "try:",
+               "    while not current(args, params, frame.frozen.expected):",
+               "        busy.discard(frame)",
+               "        if other := choose(args, frame):",
+               "            break",
+               "        frame.frozen.refresh(args, indices, params)",
+               "        busy.add(frame)",
+               "except Exception as error:  # they cannot be packed",
+               "    run = Refusing(frame, error)",
+               "if other:",
+               "    return other(args)"]
+    take = ["frame = other = None" if packed else "frame = None",
+            "try:", "    try:", "        frame = take()", "    except IndexError:", "        frame = make()",
+            *("    " + line for line in run)]
+    give = ["finally:", "    if frame is not None:", *["        busy.discard(frame)"] * packed, "        give(frame)"]
+    return "\n".join(["def call(args):", *("    " + line for line in take), body, *("    " + line for line in give)]) + "\n"
+
+
+def assemble(body, constants, rescues, name, refused, layout, indices, uses, plain=None):
+    """Returns (boxed function, Compiled). refused: as in codegen.build; plain: as in Packings."""
+    pool = Pool(layout.bind())
+    if layout.frozen:
+        layout.frozen.pools.add(pool)
+    scope = dict(constants, math=math, take=pool.free.pop, give=pool.free.append, make=pool.make, busy=pool.busy, Refusing=Refusing,
+                 pointer=marshal.chosen.pointer, empty=marshal.empty_on(layout.device), fixed=fixed,
+                 to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices,
+                 params=marshal.chosen.plan(indices), current=marshal.chosen.current,
+                 **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)})
+    compiled = Compiled(body, constants, rescues, pool, indices, uses)
+    if indices:
+        scope["choose"] = Packings(compiled, functools.partial(assemble, body, constants, rescues, name, refused), plain).choose
+    exec(compile(whole(body, bool(indices)), f"<tenon {name}>", "exec"), scope)
+    call = scope.pop("call")  # else a cycle keeps the programs when Dynamo drops the function
+    call._boxed_call = True
+    return call, compiled

@@ -1,0 +1,219 @@
+"""Compiled functions in files: torch.compile(f, backend="tenon", fullgraph=True).aot_compile(...) saves and loads them.
+
+PyTorch pickles its own wrappers around a compiled graph. The graph is a Function, which pickles as one JSON text: the graph
+texts, the host steps, the layout of a frame and the constants, without code objects or classes of this package. An envelope
+around the whole has format, versions and checksum, which are checked before anything is unpickled. A loaded function makes
+its programs at once, or in its first call if it packs parameters into them, because aot_compile shows a backend no real
+tensor.
+Tested by tests/torch/test_serialization.py.
+"""
+
+import base64
+import builtins
+import hashlib
+import json
+import math
+import operator
+import threading
+
+import torch
+from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable, SerializableCallable
+from torch._inductor.output_code import OutputCode
+
+from .. import _abi, report
+from .runtime import frames, marshal, packing, refusal, runner
+
+FORMAT = 5  # of the envelope and its content
+_MAGIC = b"tenon saved function\n"
+
+
+class SerializationError(RuntimeError):
+    """A function that cannot be saved, or a file that cannot be loaded; the message says why."""
+
+
+class SerializedFunction(SerializableCallable):
+    """The result of the backend for aot_compile. function: AOTAutograd's wrapper of a Function."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+    @classmethod
+    def serialize_compile_artifacts(cls, fn):
+        inner = fn.function
+        if not isinstance(inner, BundledAOTAutogradSerializableCallable):
+            inner = BundledAOTAutogradSerializableCallable(inner)
+        body = type(inner).serialize_compile_artifacts(inner)
+        return _MAGIC + json.dumps(_head(body)).encode() + b"\n" + body
+
+    @classmethod
+    def deserialize_compile_artifacts(cls, data):
+        magic, rest = data[:len(_MAGIC)], data[len(_MAGIC):]
+        head, newline, body = rest.partition(b"\n")
+        try:
+            said = json.loads(head)
+            if magic != _MAGIC or not newline or not isinstance(said, dict):
+                raise ValueError
+        except ValueError:
+            raise SerializationError("tenon: not a saved function, or a damaged one") from None
+        here = _head(body)
+        for key in ("format", "torch"):
+            if said.get(key) != here[key]:
+                raise SerializationError(f"tenon: saved by Tenon {said.get('tenon')} in format {said.get('format')} under PyTorch "
+                                 f"{said.get('torch')}; this is Tenon {here['tenon']}, format {here['format']}, PyTorch "
+                                 f"{here['torch']}: save it again")
+        if said.get("sha256") != here["sha256"]:
+            raise SerializationError("tenon: the saved function is damaged: its checksum does not fit")
+        return cls(BundledAOTAutogradSerializableCallable.deserialize_compile_artifacts(body))
+
+
+def _head(body):
+    return {"format": FORMAT, "tenon": _abi.library().tenon_version_string().decode(), "torch": str(torch.__version__),
+            "sha256": hashlib.sha256(body).hexdigest()}
+
+
+class Function(OutputCode):
+    """A boxed function that can be pickled. It is made of a function of runner.py and its Compiled, or of `data`."""
+
+    def __init__(self, call=None, compiled=None, options=None, data=None):
+        self.call, self.compiled, self.options, self.data = call, compiled, options, data
+        self.lock, self._tenon_record, self._boxed_call = threading.Lock(), None, True  # PyTorch's wrappers copy the last two
+        if data is not None:
+            self.call = self._first_call
+            if not data["indices"]:
+                self._make(())
+
+    def __call__(self, args):
+        return self.call(args)
+
+    def _first_call(self, args):
+        with self.lock:
+            if self.call == self._first_call:
+                self._make(args)
+        return self.call(args)
+
+    def _make(self, args):
+        record = report.Record(self.data["name"], self.data["nodes"])
+        start = report.clock()
+        self.call, self.compiled = _load(self.data, args, refusal.of_calls(record, self.data["fallback"]))
+        record.compiled, record.seconds = self.compiled, report.clock() - start
+        record.close()
+        for program in record.programs:
+            report.track(program)
+        self._tenon_record = record
+
+    # --- the methods of an OutputCode ---
+    def prepare_for_serialization(self):
+        pass
+
+    def post_compile(self, example_inputs, constants, graph_kwargs):
+        pass
+
+    def set_triton_bundle(self, triton_bundle):
+        pass
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        data = self.data or dump(self.compiled, self.options, self._tenon_record)
+        return _unpickle, (json.dumps(data),)
+
+
+def _unpickle(text):
+    return Function(data=json.loads(text))
+
+
+# --- a function as data ---
+def dump(compiled, options, record, pack=()):
+    """A function without packed parameters as data. pack: numbers of the arguments that it packs in its first call."""
+    layout, indices, parts = compiled.pool.layout, [], []
+    for s in layout.segments:
+        inputs, numbers = list(s.inputs), []
+        for argument, word, _ in s.bound:
+            if argument in pack:
+                numbers.append(inputs.index(word))
+                indices.append(argument)
+                inputs[numbers[-1]] = None
+        made = [(at, rank, given and [*given[:2], _encode(given[2])]) for at, rank, given in s.made]
+        parts.append({"text": s.program.text, "values": [v if isinstance(v, int) else str(v) for v in s.values],
+                      "inputs": inputs, "numbers": numbers, "outputs": s.outputs, "made": made, "retry": s.retry,
+                      "bound": [row for row in s.bound if row[0] not in pack]})
+    return {"name": record.name, "nodes": record.nodes, "num_threads": options.num_threads, "specialize": options.specialize,
+            "device_graphs": options.device_graphs, "fallback": options.fallback,
+            "rescues": [(text, {name: _encode(value) for name, value in given.items()}) for text, given in compiled.rescues],
+            "body": compiled.body, "device": layout.device, "words": layout.words, "pointers": layout.pointers, "parts": parts, "indices": indices,
+            "constants": {name: _encode(value) for name, value in compiled.constants.items()}}
+
+
+def _load(data, args, refused):
+    """Returns (boxed function, Compiled). args: of the first call, if parameters are packed; refused: as in codegen.build."""
+    if any(args[i].is_inference() for i in data["indices"]):
+        raise SerializationError("tenon: parameters made under inference_mode have no version, so they cannot be packed")
+    layout, packed, left = frames.Layout(data["device"]), [], iter(data["indices"])
+    layout.words, layout.pointers = data["words"], [tuple(p) for p in data["pointers"]]
+    for part in data["parts"]:
+        inputs, numbers = part["inputs"], part["numbers"]
+        params = packing.Params(len(inputs), [(number, args[next(left)]) for number in numbers])
+        program = _abi.Program(part["text"], bool(numbers), data["num_threads"], params.addresses, data["specialize"],
+                               layout.device, marshal.context(layout.device), data["device_graphs"])
+        if numbers:
+            packed.append((program, len(inputs), numbers))
+        made = [(at, rank, given and (tuple(given[0]), tuple(given[1]), _decode(given[2]))) for at, rank, given in part["made"]]
+        layout.segments.append(frames.Part(program, part["values"], inputs, tuple(part["outputs"]), part["bound"], made,
+                                           part["retry"]))
+    if packed:
+        layout.frozen = packing.Frozen(packed, [args[i] for i in data["indices"]])
+    def decoded(values):
+        return {name: _decode(value) for name, value in values.items()}
+
+    uses = [runner.Use(s.program, s.values, None) for s in layout.segments]
+    rescues = [(text, decoded(given)) for text, given in data["rescues"]]
+    return runner.assemble(data["body"], decoded(data["constants"]), rescues, data["name"], refused, layout, data["indices"], uses)
+
+
+_NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
+_MODULES = {"operator": operator, "math": math, "builtins": builtins, "torch": torch}  # for functions
+
+
+def _encode(value):
+    """A constant of the host steps as JSON."""
+    for kind, cls in _NAMED.items():
+        if isinstance(value, cls):
+            return [kind, str(value).removeprefix("torch.")]
+    if isinstance(value, torch.device):
+        return ["device", str(value)]
+    if isinstance(value, float):
+        return ["float", value.hex()]
+    if isinstance(value, torch._ops.OpOverload):
+        return ["op", str(value)]
+    for kind, module in _MODULES.items():
+        if getattr(module, getattr(value, "__name__", ""), None) is value:
+            return [kind, value.__name__]
+    if type(value) is torch.Tensor and value.layout == torch.strided and value.device.type == "cpu":
+        storage = value.detach().contiguous().clone().untyped_storage()
+        content = base64.b64encode(bytes(storage)).decode()
+        return ["tensor", _encode(value.dtype), list(value.shape), list(value.stride()), content]
+    raise SerializationError(f"tenon: a function with a {type(value).__name__} in its host steps cannot be saved")
+
+
+def _decode(value):
+    kind, *rest = value
+    if kind in _NAMED:
+        return getattr(torch, rest[0])
+    if kind == "device":
+        return torch.device(rest[0])
+    if kind == "float":
+        return float.fromhex(rest[0])
+    if kind in _MODULES:
+        return getattr(_MODULES[kind], rest[0])
+    if kind == "op":
+        return operator.attrgetter(rest[0])(torch.ops)
+    dtype, shape, strides, content = _decode(rest[0]), *rest[1:]
+    flat = torch.frombuffer(bytearray(base64.b64decode(content)), dtype=dtype) if content else torch.empty(0, dtype=dtype)
+    return torch.empty_strided(shape, strides, dtype=dtype).copy_(flat.reshape(shape))

@@ -1,0 +1,107 @@
+"""Holds the documents to the tree: every path they name exists, every verb and option of a command they show is known."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CLI = Path(os.environ.get("TENON_CLI", ROOT / "build" / "release" / "bin" / "tenon"))
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+TOP = ("src", "jit", "backends", "bindings", "include", "tests", "bench", "docs", "tools", "cmake", "examples")
+CODE = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(rf"^(?:{'|'.join(TOP)})/[\w./*{{}},-]*$")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+def expanded(path):
+    """The paths of `a/{b,c}.d`, as a shell writes them."""
+    if found := re.search(r"\{([^{}]*)\}", path):
+        return [p for part in found[1].split(",")
+                for p in expanded(path[:found.start()] + part.strip() + path[found.end():])]
+    return [path]
+
+
+def missing_paths(text, folder):
+    """What the text names and the tree lacks. A path without a suffix may be a file of any."""
+    missing = []
+    for code in CODE.findall(text):
+        for path in expanded(code.strip()) if PATH.match(code.strip()) else []:
+            name = path.rstrip("/")
+            if not list(ROOT.glob(name)) and not list(ROOT.glob(name + ".*")):
+                missing.append(path)
+    missing += [link for link in LINK.findall(CODE.sub("", text)) if not (folder / link).exists()]
+    return missing
+
+
+def named_tests(text):
+    """The paths of tests that a source file names."""
+    return [p.rstrip(".") for p in re.findall(r"\btests/[\w/.*-]+", text)]
+
+
+def sources():
+    for folder in ("src", "jit", "backends", "bindings", "include", "bench", "tests", "tools"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".h", ".hpp", ".cc", ".c", ".def", ".py") and path != Path(__file__):
+                yield path
+
+
+def commands(text):
+    """Lists of words: what stands behind `tenon` and `./dev` in code."""
+    for code in CODE.findall(text) + re.findall(r"^(?:\$ )?((?:\./dev|tenon) .*)$", text, flags=re.MULTILINE):
+        words = code.replace("|", " | ").split()
+        while words and re.match(r"^[A-Z_]+=", words[0]):
+            words.pop(0)
+        if words and words[0] in ("tenon", "./dev") and len(words) > 1 and re.match(r"^[a-z]+$", words[1]):
+            yield words
+
+
+def unknown_words(words, verbs, options):
+    """Sentences about a verb, or options of a verb of `tenon`, that do not exist."""
+    program, verb = words[:2]
+    if verb not in verbs[program]:
+        return [f"{program} {verb}: there is no such verb"]
+    if program == "./dev":
+        return []
+    given = [w.split("=")[0] for w in words[2:] if w.startswith("--")]
+    return [f"tenon {verb} {o}: there is no such option" for o in given if o not in options(verb)]
+
+
+def dev_verbs():
+    text = (ROOT / "dev").read_text()
+    return set(re.findall(r"^\./dev ([a-z]+)", text, flags=re.MULTILINE))
+
+
+def cli_help(*words):
+    return subprocess.run([str(CLI), *words, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_every_path_exists(document):
+    assert missing_paths(document.read_text(), document.parent) == []
+
+
+def test_every_test_that_a_source_names_exists():
+    found = [(path.relative_to(ROOT).as_posix(), test) for path in sources()
+             for test in named_tests(path.read_text(encoding="utf-8")) if not list(ROOT.glob(test))]
+    assert found == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_every_command_is_known(document):
+    verbs = {"tenon": set(re.findall(r"^  ([a-z]+)  ", cli_help(), flags=re.MULTILINE)), "./dev": dev_verbs()}
+    assert len(verbs["tenon"]) > 5 and len(verbs["./dev"]) > 5
+    options = lambda verb: set(re.findall(r"--[\w-]+", cli_help(verb)))
+    found = [s for words in commands(document.read_text()) for s in unknown_words(words, verbs, options)]
+    assert found == []
+
+
+def test_planted_mistakes_are_seen():
+    text = "`src/ir/nothing.cc` and [a page](nothing.md); `jit/{kernel,none}/`"
+    assert missing_paths(text, ROOT / "docs") == ["src/ir/nothing.cc", "jit/none/", "nothing.md"]
+    verbs, options = {"tenon": {"opt"}, "./dev": {"test"}}, lambda verb: {"--pass"}
+    words = list(commands("`TENON_DUMP=x tenon opt f --kernal-pass=a`, `./dev tset`, `tenon opt f --pass=cse`"))
+    assert [s for w in words for s in unknown_words(w, verbs, options)] == [
+        "tenon opt --kernal-pass: there is no such option", "./dev tset: there is no such verb"]

