@@ -38,7 +38,7 @@ def missing_paths(text, folder):
 
 def named_tests(text):
     """The paths of tests that a source file names."""
-    return [p.rstrip(".") for p in re.findall(r"\btests/[\w/.*-]+", text)]
+    return re.findall(r"\btests/[\w/*-]+\.(?:cc|py|tn|c|h)\b(?!\.\w)", text)
 
 
 def sources():

@@ -9,7 +9,5 @@ TORCH = "2.13"
 def check(version):
     """Raises ImportError unless `version` is one of PyTorch's that Tenon works with."""
     if version.split(".")[:2] != TORCH.split("."):
-        from . import __version__
-
-        raise ImportError(f"tenon {__version__} works with PyTorch {TORCH}, not with {version}: "
+        raise ImportError(f"this tenon works with PyTorch {TORCH}, not with {version}: "
                           f'install "torch=={TORCH}.*", or the tenon made for this PyTorch')
