@@ -9,7 +9,8 @@ namespace {
 
 // The constant that stands for a frozen param, or kNoValue. A param whose storage is a permutation of dense rows becomes
 // a dense constant and a transpose; other layouts stay inputs.
-ValueId frozen_param(Builder& b, const TensorType& type, const InputBinding& binding, const void* bytes_of_param) {
+ValueId frozen_param(Builder& b, const TensorType& type, const InputBinding& binding,
+                     const void* bytes_of_param) {
   const size_t rank = type.shape.size();
   std::vector<int64_t> perm(rank);
   for (size_t i = 0; i < rank; ++i) perm[i] = static_cast<int64_t>(i);

@@ -27,8 +27,9 @@ class Placement {
   virtual bool reads(const Graph& graph, const std::string& backend, ValueId node, ValueId operand) const = 0;
   // The value that stands for a node of the graph before groups form; operands are values of the builder already.
   virtual ValueId legalize(Builder& b, Node&& node, const Graph& graph, ValueId old) const = 0;
-  virtual std::string_view loops() const = 0;        // the back end that runs maps, reductions and moves
-  virtual std::string_view last_resort() const = 0;  // runs single nodes that no schedule covers; "": there is none
+  virtual std::string_view loops() const = 0;  // the back end that runs maps, reductions and moves
+  virtual std::string_view last_resort()
+      const = 0;  // runs single nodes that no schedule covers; "": there is none
 };
 
 }  // namespace tenon

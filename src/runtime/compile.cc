@@ -46,7 +46,8 @@ Stored find_stored(const Graph& g, const Groups& members, PlanSource& source) {
   return stored;
 }
 
-std::string uncovered(const BackendPlacement& placement, const Graph& g, ValueId v, const std::string& reason) {
+std::string uncovered(const BackendPlacement& placement, const Graph& g, ValueId v,
+                      const std::string& reason) {
   std::string why, declined;
   why = g.value_name(v) + " = " + std::string(op(g.node(v).op).name) + ": no back end runs it";
   if (!reason.empty()) why += "; " + reason;
@@ -54,8 +55,8 @@ std::string uncovered(const BackendPlacement& placement, const Graph& g, ValueId
   return why + "; " + declined;
 }
 
-Status build(const Graph& from, const BackendPlacement& placement, const Allocator& allocator, DeviceId device,
-             const Without& without, BuiltGraph& built) {
+Status build(const Graph& from, const BackendPlacement& placement, const Allocator& allocator,
+             DeviceId device, const Without& without, BuiltGraph& built) {
   built.graph = form_groups(from, placement, without);
   const Graph& g = built.graph;
   const Groups members = members_of_groups(g);
