@@ -69,7 +69,7 @@ inline constexpr const char* kBroadcastTexts[] = {
         store %p[CW*%i + W*%j + %k], %q
       }
     })",
-    // Draws random numbers for elements whose first index is odd.
+    // Draws random numbers at positions from 1 on, an odd number.
     R"(kernel @draw(N, C, W, CW, NW; in %x: $T, in %s: i64, out %y: $T, out %r: i32) {
       par %i in N {
         %s0 = load %s[0]

@@ -11,7 +11,7 @@ namespace tenon::jit {
 
 struct RowsKernel {
   struct Output {
-    OpId row = 0;  // 0: a cast
+    OpId row = 0;  // unused for a cast
     bool cast = false;
     std::vector<DType> operands;
   };

@@ -256,7 +256,7 @@ class GraphGen {
     else
       scatter();
   }
-  // A scan, often followed by a slice of one index of its axis or by a flip.
+  // A scan, often combined with a slice of itself, or flipped.
   void scan() {
     const ValueId v = pick();
     const int r = rank(v);

@@ -34,9 +34,9 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-// The path of NVIDIA's own library by one of these names. Searches the file or directory that the variable named when the test
-// began, the libraries that `./dev test --only nvidia` installed, the toolkit, and the given folders of wheels in .venv. "" if there
-// is none.
+// The path of NVIDIA's own library by one of these names: the file or a file of the directory that the variable named when the test
+// began; else one of the toolkit, of what `./dev test --only nvidia` installed, or of the wheels in .venv, in these folders of a
+// wheel. "" if there is none.
 inline std::string nvidia_library(const char* variable, std::initializer_list<const char*> names,
                                   std::initializer_list<const char*> folders_of_wheels) {
   namespace fs = std::filesystem;
