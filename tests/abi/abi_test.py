@@ -1,6 +1,6 @@
-"""The surface of libtenon.so.1: what it exports is the manifest include/tenon/abi.txt and nothing else, what the header
-declares is the manifest too, and the header compiles alone in every language mode it promises. What the frozen headers
-of tests/abi declare is declared as it was.
+"""The interface of libtenon.so.1: it exports exactly the manifest include/tenon/abi.txt, the header declares exactly the
+manifest, and the header compiles alone in every language mode that it promises. The current header declares everything of
+the frozen headers of tests/abi unchanged.
 
 The library is build/release/libtenon.so.1, or what TENON_LIBRARY names.
 """

@@ -1,5 +1,5 @@
-/* Plays a host framework in C99, with the shared library and tenon.h alone: what works, then everything a host can get
- * wrong. Each refusal must have its status and a sentence that names what is wrong, and leave outputs as they were. */
+/* A host framework in C99 that uses only the shared library and tenon.h: first what works, then every mistake of a host.
+ * Each refusal must have its status and a sentence that names the mistake, and must leave outputs unchanged. */
 #include "capi.h"
 
 static int checks = 0, failures = 0;
@@ -81,8 +81,8 @@ static void versions(void) {
 }
 
 int main(int argc, char** argv) {
-  setvbuf(stdout, NULL, _IONBF, 0); /* what failed is seen even if the next call crashes */
-  /* The library reads TENON_DUMP when it is used; a second process has it from its start. */
+  setvbuf(stdout, NULL, _IONBF, 0); /* so that failures are printed even if the next call crashes */
+  /* The library reads TENON_DUMP with its first use, so a second process has it from its start. */
   if (argc > 1 && !strcmp(argv[1], "--loggers")) {
     loggers();
   } else if (argc > 1 && !strcmp(argv[1], "--disk")) {

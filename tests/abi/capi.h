@@ -1,5 +1,5 @@
-/* For tests/abi/capi*.c: a host in C99 that checks what the library answers. Counts and helpers are in capi.c; every file of
- * tests lists its functions here and capi.c calls them. */
+/* For tests/abi/capi*.c, a host in C99 that checks the library's answers. Counters and helpers are in capi.c. Every file declares
+ * its tests here, and capi.c calls them. */
 #ifndef TENON_TESTS_CAPI_H_
 #define TENON_TESTS_CAPI_H_
 
@@ -13,7 +13,7 @@ void check_at(const char* file, int line, int good, const char* what);
 #define CHECK(condition) check_at(__FILE__, __LINE__, (condition) != 0, #condition)
 #define OK(call) check_at(__FILE__, __LINE__, (call) == TENON_OK, #call)
 
-/* The call fails with this status, and its message has every one of the words (separated by |). */
+/* Checks that a call failed with this status and that its message has all of the words, which are separated by |. */
 void refused_at(const char* file, int line, tenon_status got, tenon_status want, const char* words,
                 const char* what);
 #define REFUSED(call, status, words) \
@@ -29,12 +29,12 @@ tenon_program* compile(const char* text);
 /* y = x w + x of f32[N,4] and f32[4]. */
 extern const char kScale[];
 
-/* Memory of a host: what is out, and when it fails. */
+/* An allocator of a host: the blocks that are alive, and which allocations fail. */
 typedef struct heap {
   size_t blocks, bytes;
   int refuse;
-  size_t asked, fail_at; /* the fail_at-th allocation fails, counted from 0; */
-  int sticky;            /* and all after it */
+  size_t asked, fail_at; /* the fail_at-th allocation fails, counted from 0 */
+  int sticky;            /* 1: all later allocations fail, too */
 } heap;
 void* heap_alloc(void* user, size_t bytes, size_t alignment);
 void heap_free(void* user, void* block, size_t bytes);
@@ -53,7 +53,7 @@ void sizes(void);
 /* capi_cache.c */
 void plan_limits(void), specialized(void), no_disk_cache(void), disk_cache(void);
 
-/* capi_device.c; mock: the file of libcuda_mock.so; why: words of the sentence that says what is missing */
+/* capi_device.c; mock: the path of libcuda_mock.so; why: words of the message that states what is missing */
 void device(const char* mock), no_device(const char* why);
 
 #endif /* TENON_TESTS_CAPI_H_ */

@@ -1,4 +1,4 @@
-/* The caches a host can bound and look into: plans of a program, kernels on disk. */
+/* The caches that a host can bound and query: plans of a program, kernels on disk. */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 
 #include "capi.h"
 
-/* Runs kScale on so many rows of ones. */
+/* Runs kScale on `rows` rows of ones. */
 static void run_rows(tenon_program* program, int64_t rows) {
   float x[256], w[4] = {1, 2, 3, 4}, y[256];
   int64_t shape[2], four[1] = {4};
@@ -77,7 +77,7 @@ void plan_limits(void) {
   for (rows = 8; rows <= 10; ++rows) run_rows(program, rows);
   CHECK(stats_of(program).plan_hits == 3);
 
-  /* At run time: by number, by bytes, by both; 0 is the default again. */
+  /* Limits at run time: by number, by bytes, by both; 0 restores the default. */
   OK(tenon_program_set_limits(program, 2, 0));
   s = stats_of(program);
   CHECK(s.plans == 2 && s.plan_evictions == 8);
@@ -88,7 +88,7 @@ void plan_limits(void) {
   OK(tenon_program_set_limits(program, 0, 5 * one + one / 2));
   s = stats_of(program);
   CHECK(s.plans == 5 && s.plan_bytes <= 5 * one + one / 2 && s.plan_evictions == 25);
-  OK(tenon_program_set_limits(program, 1000, 1)); /* one plan is kept whatever the limits */
+  OK(tenon_program_set_limits(program, 1000, 1)); /* one plan is always kept */
   CHECK(stats_of(program).plans == 1);
   run_rows(program, 30);
   CHECK(stats_of(program).plans == 1 && stats_of(program).plan_misses == 30);
@@ -112,7 +112,7 @@ static tenon_cache_stats cache_stats(void) {
   return stats;
 }
 
-/* In a process with TENON_CACHE=off, as that of all other tests. */
+/* Runs in a process with TENON_CACHE=off, like all other tests. */
 void no_disk_cache(void) {
   tenon_cache_stats s;
   INVALID(tenon_cache_get_stats(NULL), "NULL");
@@ -124,7 +124,7 @@ void no_disk_cache(void) {
   CHECK(s.hits == 0 && s.misses == 0 && s.writes == 0 && s.failed_writes == 0);
 }
 
-/* What `change` does to every entry of the directory; how many there are. */
+/* Applies `change` to every entry of the directory and returns their number. */
 static int each_entry(const char* directory, int (*change)(const char*)) {
   char path[512];
   int count = 0;
@@ -141,10 +141,10 @@ static int each_entry(const char* directory, int (*change)(const char*)) {
   return count;
 }
 static int cut(const char* path) { return truncate(path, 200); }
-static int bar(const char* path) { return chmod(path, 0666); } /* others may write it: not to be trusted */
+static int bar(const char* path) { return chmod(path, 0666); } /* others may write it, so it is not trusted */
 
-/* In a process of its own, as the library looks at the environment once. A program's code goes with it, so that the next
- * one asks the disk. */
+/* Runs in its own process, since the library reads the environment once. The code of a program is freed with the program, so
+ * that the next program asks the disk. */
 void disk_cache(void) {
   char directory[] = "/tmp/tenon-capi-XXXXXX", path[600];
   tenon_cache_stats s, former;
@@ -174,7 +174,7 @@ void disk_cache(void) {
   CHECK(s.hits == 1 && s.misses == 3 && s.refused == 2 && s.damaged == 1 && s.writes == 3);
   tenon_program_release(compile(kScale));
   CHECK(cache_stats().hits == 2);
-  /* An older caller: what it does not know stays as it is. */
+  /* An older caller: fields that it does not know stay unchanged. */
   memset(&s, 0xAB, sizeof s);
   s.struct_size = offsetof(tenon_cache_stats, misses);
   OK(tenon_cache_get_stats(&s));

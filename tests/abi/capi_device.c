@@ -1,5 +1,5 @@
-/* Programs on a GPU as a C host sees them, under the mock driver (cuda_mock.cc), whose memory is the host's: streams, memory of
- * the host's own, tensors and streams of the wrong device, a capture before the first run, a driver that fails. */
+/* Programs on a GPU from C, with the mock driver (cuda_mock.cc), whose memory is host memory: streams, device memory of the host,
+ * tensors and streams of the wrong device, a capture before the first run, a driver that fails. */
 #include <dlfcn.h>
 
 #include "capi.h"
@@ -32,10 +32,10 @@ static void open_mock(const char* path) {
   f = symbol(library, "tn_mock_log"), memcpy(&mock_log, &f, sizeof f);
 }
 
-/* Memory of the host, on the device. */
+/* An allocator of the host for device memory. */
 typedef struct device_heap {
   int blocks, refuse;
-  void* stream; /* the last one */
+  void* stream; /* of the last allocation */
 } device_heap;
 static char workspace[1 << 16] __attribute__((aligned(256)));
 static void* device_alloc(void* user, tenon_device device, size_t bytes, void* stream, void** token) {
@@ -80,7 +80,7 @@ static void right(void) {
   for (i = 0; i < 4; ++i)
     for (j = 0; j < 8; ++j) {
       double sum = 0;
-      for (k = 0; k < 8; ++k) sum += 0.25; /* all rows are alike */
+      for (k = 0; k < 8; ++k) sum += 0.25; /* all rows are equal */
       good = good && y[i][j] - sum - x[i][j] < 1e-5 && x[i][j] + sum - y[i][j] < 1e-5;
     }
   CHECK(good);
@@ -109,7 +109,7 @@ void device(const char* mock) {
   given.device_allocator_user = &heap;
   OK(tenon_context_create(&given, &context));
 
-  /* With the driver's memory, then with the host's. */
+  /* First with the driver's memory, then with the host's. */
   OK(create(kDouble, NULL, 0, &program));
   OK(RUN(stream));
   right();
@@ -136,7 +136,7 @@ void device(const char* mock) {
   OK(RUN(stream));
   right();
 
-  /* What is elsewhere. */
+  /* Tensors on other devices. */
   tx.device.id = 1;
   INVALID(RUN(stream), "input %x|device 1 of type 2|device 0 of type 2");
   tx.device.type = 1, tx.device.id = 0;
@@ -147,7 +147,7 @@ void device(const char* mock) {
   mock_stream_device(other, 1);
   INVALID(RUN(other), "stream|another device");
 
-  /* A capture: of sizes that have run, and of new ones. */
+  /* A capture of sizes that have run, and of new ones. */
   mock_capture(stream, 1);
   OK(RUN(stream));
   shape[0] = 3;
@@ -182,7 +182,7 @@ void device(const char* mock) {
   tenon_context_release(context);
   CHECK(heap.blocks == 0);
 
-  /* A program of the CPU has no stream. */
+  /* A program on the CPU takes no stream. */
   program = compile(kDouble);
   tx.device.type = ty.device.type = 1;
   INVALID(RUN(stream), "stream|CPU");

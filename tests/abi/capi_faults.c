@@ -1,9 +1,9 @@
-/* What a host can get wrong beside its tensors. */
+/* The mistakes of a host except for those in tensors. */
 #include "capi.h"
 
 /* ---- struct_size ---- */
 
-/* A structure inside more room than it needs. */
+/* A structure with space behind it. */
 typedef union room {
   size_t struct_size;
   tenon_program_options program;
@@ -31,7 +31,7 @@ void struct_sizes(void) {
   r.struct_size = sizeof(size_t) - 1;
   INVALID(CREATE, "struct_size");
   r.struct_size =
-      sizeof(size_t); /* the oldest caller: knows no field; the others are defaults whatever stands there */
+      sizeof(size_t); /* the oldest caller, which knows no other field: all others have defaults */
   r.program.num_threads = -5;
   OK(CREATE);
   tenon_program_release(program);
@@ -45,7 +45,7 @@ void struct_sizes(void) {
   }
   r.bytes[sizeof r.program + 5] = 1;
   r.struct_size = sizeof r.program;
-  OK(CREATE); /* not part of it */
+  OK(CREATE); /* the byte is behind the structure */
   tenon_program_release(program);
   r.struct_size = sizeof r.program + 8;
   UNSUPPORTED(CREATE, "tenon_program_options");
@@ -73,7 +73,7 @@ void struct_sizes(void) {
   tenon_graph_release(graph);
 }
 
-/* Options that a caller gives, each in a call that succeeds when nothing is set. */
+/* Structures that a caller passes, each in a call that succeeds if no field is set. */
 static tenon_graph* scale;
 static tenon_status give_program(room* r) {
   tenon_program* p = NULL;
@@ -99,7 +99,7 @@ static tenon_status give_input(room* r) {
   tenon_graph_release(g);
   return status;
 }
-/* Filled by the library. */
+/* Structures that the library fills. */
 static tenon_program* filled;
 static tenon_status take_stats(room* r) { return tenon_program_get_stats(filled, &r->stats); }
 static tenon_status take_info(room* r) { return tenon_op_describe("exp", &r->info); }
@@ -137,7 +137,7 @@ void every_struct_size(void) {
     INVALID(cases[i].call(&r), words);
     r.struct_size = SIZE_MAX;
     INVALID(cases[i].call(&r), words);
-    /* Of any age: what stands behind the caller's structure is neither read nor written. */
+    /* A caller of any version: bytes behind its structure are neither read nor written. */
     for (size = known_to_all; size <= sizeof r; ++size) {
       memset(&r, fill, sizeof r);
       if (!cases[i].taken) memset(r.bytes + size, 0xAB, sizeof r - size);
@@ -145,11 +145,11 @@ void every_struct_size(void) {
       OK(cases[i].call(&r));
       CHECK(r.struct_size == size);
       for (at = size; at < sizeof r; ++at) CHECK(r.bytes[at] == 0xAB);
-      if (cases[i].taken) /* what this library does not know is zero */
+      if (cases[i].taken) /* fields that this library does not know become zero */
         for (at = cases[i].size; at < size; ++at) CHECK(r.bytes[at] == 0);
     }
     if (cases[i].taken) continue;
-    /* A field of a later version: refused by any byte of it. */
+    /* A field of a later version is refused if any of its bytes is set. */
     for (at = cases[i].size; at < cases[i].size + 24; ++at) {
       memset(&r, 0, sizeof r);
       r.struct_size = cases[i].size + 24;
@@ -159,14 +159,14 @@ void every_struct_size(void) {
   }
   tenon_program_release(filled);
   tenon_graph_release(scale);
-  /* An op lives as long as the process: its description is refused only. */
+  /* An op lives as long as the process, so only refusals of its description are tested. */
   memset(&r, 0, sizeof r);
   r.struct_size = 7;
   INVALID(tenon_op_register(&r.desc), "tenon_op_desc|struct_size 7");
   r.struct_size = sizeof r.desc + 8, r.bytes[sizeof r.desc + 7] = 1;
   UNSUPPORTED(tenon_op_register(&r.desc), "tenon_op_desc");
   r.bytes[sizeof r.desc + 7] = 0;
-  INVALID(tenon_op_register(&r.desc), "NULL"); /* read, and found without a name */
+  INVALID(tenon_op_register(&r.desc), "NULL"); /* it has no name */
 }
 
 void nulls(void) {
@@ -199,7 +199,7 @@ void nulls(void) {
 enum { kMostRows = 600 };
 static float fx[kMostRows * 8], fy[kMostRows * 8], fw[64], fv[64];
 
-/* Softmax and product need room between them; the params are folded into others. */
+/* The program needs memory between softmax and product; its params are folded. */
 static const char kFolding[] =
     "graph @f(%x: f32[N,8], %w: f32[8,8] param, %v: f32[8,8] param) {\n  %a = mul(%w, %v)\n"
     "  %b = matmul(%a, %w)\n  %c = softmax(%x){axis=0}\n  %d = softmax(%c){axis=1}\n  %e = matmul(%d, %b)\n"
@@ -223,7 +223,7 @@ static int y_untouched(void) {
   for (i = 0; i < kMostRows * 8; ++i) touched += fy[i] != 77;
   return touched == 0;
 }
-/* Equal rows: softmax over them is 1 / rows, and of the products too. */
+/* All rows are equal, so softmax over them, and the products with it, are 1 / rows. */
 static int y_right(int64_t rows) {
   int64_t i, wrong = 0;
   float want = 2.0f / (float)rows;
@@ -244,9 +244,9 @@ static tenon_status create(scene* s) {
 static tenon_status run_rows(scene* s) { return run_folding(s->program, s->rows); }
 static tenon_status update(scene* s) { return tenon_program_update_params(s->program, s->params, 3); }
 
-/* The first allocation of `what` fails, then the second, and so on until none is left to fail; gives their number. A
- * failure leaves no block more than there were (but for packed weights, which the program keeps), the outputs as they
- * were, and a program that runs. */
+/* Lets the first allocation of `what` fail, then the second, and so on, until none is left; returns their number. After a
+ * failure there are no more blocks than before (except for packed weights, which the program keeps), the outputs are
+ * unchanged, and the program runs. */
 static size_t fail_each(heap* h, scene* s, tenon_status (*what)(scene*)) {
   const size_t packed = what == run_rows ? 1 : 0;
   const size_t blocks = h->blocks + packed, bytes = h->bytes + packed * (64 << 10);
@@ -267,7 +267,7 @@ static size_t fail_each(heap* h, scene* s, tenon_status (*what)(scene*)) {
     CHECK(y_untouched() && h->blocks <= blocks && h->bytes <= bytes);
     if (what == create) CHECK(s->program == NULL);
     if (what == update) {
-      OK(run_folding(s->program, s->rows)); /* with the former params */
+      OK(run_folding(s->program, s->rows)); /* with the old params */
       CHECK(y_right(s->rows) && h->blocks == blocks && h->bytes == bytes);
     }
   }
@@ -294,13 +294,13 @@ void allocation_failures(void) {
   s.options.struct_size = sizeof s.options;
   s.options.freeze = 1, s.options.context = context;
   s.params[1] = &tw, s.params[2] = &tv;
-  for (h.sticky = 0; h.sticky < 2; ++h.sticky) { /* that one alone; it and all after it */
+  for (h.sticky = 0; h.sticky < 2; ++h.sticky) { /* only that allocation fails; it and all later ones fail */
     CHECK(fail_each(&h, &s, create) >= 2 && h.blocks > 0);
     s.rows = 4;
-    i = fail_each(&h, &s, run_rows); /* room for the run, and for packed weights where the library packs */
+    i = fail_each(&h, &s, run_rows); /* the workspace, and packed weights if the library packs */
     CHECK(i >= 1 && i <= 2 && y_right(4));
-    CHECK(fail_each(&h, &s, run_rows) == 0 && y_right(4)); /* what it needs is there */
-    s.rows = kMostRows;                                    /* a new plan, and more room */
+    CHECK(fail_each(&h, &s, run_rows) == 0 && y_right(4)); /* the memory was kept */
+    s.rows = kMostRows;                                    /* a new plan, and a larger workspace */
     CHECK(fail_each(&h, &s, run_rows) == 1 && y_right(kMostRows));
     CHECK(fail_each(&h, &s, update) >= 2);
     OK(run_rows(&s));

@@ -1,4 +1,4 @@
-/* Graphs from text and step by step, the table of ops, queries: what works and what is refused. */
+/* Graphs from text and node by node, the table of ops, queries: what works and what is refused. */
 #include "capi.h"
 
 /* ---- graphs from text ---- */
@@ -25,7 +25,7 @@ void bad_text(void) {
       {"graph @f(%x: f32[4611686018427387903,4]) {\n  return %x\n}\n", "1:10|bytes"},
       {"graph @f(%x: f32[99999999999999999999]) {\n  return %x\n}\n", "1:18"},
       {"graph @f(%x: f32[4]) {\n  %a = ad(%x)\n  %b = exp(%w)\n  return %b\n}\n",
-       "2:8|3:12"}, /* all at once */
+       "2:8|3:12"}, /* all errors at once */
   };
   size_t i;
   for (i = 0; i < sizeof cases / sizeof *cases; ++i) {
@@ -33,7 +33,7 @@ void bad_text(void) {
     INVALID(tenon_graph_parse(cases[i].text, TENON_NTS, &graph), cases[i].words);
     CHECK(graph == NULL);
   }
-  /* Cut anywhere, with and without the zero byte in reach: a status, never a crash. */
+  /* Text that is cut anywhere, with and without a terminating zero, gives a status and never crashes. */
   for (i = 0; i + 1 < strlen(kScale); ++i) {
     char* cut = (char*)malloc(i ? i : 1);
     tenon_graph* graph = NULL;
@@ -164,7 +164,7 @@ void build(void) {
   OK(tenon_graph_add_input(graph, "x", f32, "N,2", NULL, &x));
   constant.strides = backwards;
   OK(tenon_graph_add_constant(graph, NULL, &constant, &c));
-  five[0] = 50; /* copied */
+  five[0] = 50; /* the data was copied */
   ids[0] = x, ids[1] = c;
   OK(tenon_graph_add_node(graph, "add", ids, 2, NULL, "s", &y));
   OK(tenon_graph_add_node(graph, "sum", &y, 1, "axes=[1], keepdims=true", NULL, &w));
@@ -199,7 +199,7 @@ void bad_build(void) {
   INVALID(tenon_graph_create("a b", &graph), "name");
   INVALID(tenon_graph_create(NULL, NULL), "out");
   OK(tenon_graph_create(NULL, &graph));
-  INVALID(tenon_graph_finalize(graph), "output"); /* none yet; not for good */
+  INVALID(tenon_graph_finalize(graph), "output"); /* there is no output yet; the graph stays usable */
   OK(tenon_graph_add_input(graph, "x", f32, "4", NULL, &x));
   OK(tenon_graph_set_outputs(graph, &x, 1, NULL));
   OK(tenon_graph_finalize(graph));
@@ -248,7 +248,7 @@ void bad_build(void) {
   INVALID(tenon_graph_add_node(graph, "input", NULL, 0, NULL, "v2", &w), "input");
   INVALID(tenon_graph_add_node(NULL, "exp", &x, 1, NULL, "w", &w), "graph");
   INVALID(tenon_graph_add_node(graph, "exp", &x, 1, NULL, "w", NULL), "out");
-  /* What reads a failed node is not reported again. */
+  /* A node that reads a failed node is not reported again. */
   INVALID(tenon_graph_add_node(graph, "neg", &y, 1, NULL, "dependent", &z), "before");
   INVALID(tenon_graph_set_outputs(graph, &z, 1, NULL), "before");
   INVALID(tenon_graph_set_outputs(graph, NULL, 1, NULL), "values");
@@ -284,7 +284,8 @@ void queries(void) {
   CHECK(a.nodes == 4 && a.runs == 4 && a.sentences == 4);
   a.nodes = a.runs = a.sentences = 0;
   OK(tenon_graph_query(graph, gpu, count, &a));
-  CHECK(a.nodes == 4 && a.runs >= 3 && a.sentences == 4); /* the product needs a library that may be there */
+  CHECK(a.nodes == 4 && a.runs >= 3 &&
+        a.sentences == 4); /* the product needs a library, which may be missing */
   a.nodes = a.runs = a.sentences = 0;
   OK(tenon_graph_query(graph, unknown, count, &a));
   CHECK(a.nodes == 4 && a.runs == 0 && a.sentences == 4);

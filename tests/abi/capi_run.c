@@ -1,4 +1,4 @@
-/* Programs, tensors and contexts: what works, and every wrong tensor refused with the outputs as they were. */
+/* Programs, tensors and contexts: what works, and refusals of every kind of wrong tensor, with the outputs unchanged. */
 #include "capi.h"
 
 /* ---- what works ---- */
@@ -14,7 +14,7 @@ void run_and_stats(void) {
   size_t length = 0, i, rows;
   in[0] = &tx, in[1] = &tw, out[0] = &ty;
   for (i = 0; i < 12; ++i) x[i] = (float)i;
-  for (rows = 3; rows-- > 0;) { /* also no row at all */
+  for (rows = 3; rows-- > 0;) { /* includes 0 rows */
     sx[0] = sy[0] = (int64_t)rows;
     memset(y, 0, sizeof y);
     OK(tenon_program_run(program, in, 2, out, 1));
@@ -149,7 +149,7 @@ void bad_tensors(void) {
   INVALID(tenon_program_run(program, in, 2, out, 0), "1 output|0");
   INVALID(tenon_program_run(program, in, 2, out, 2), "1 output|2");
   CHECK(!memcmp(y, before, sizeof y));
-  /* Overlap with an input by one element; beside it is fine. */
+  /* An overlap with an input by one element is refused; adjacent memory is allowed. */
   FRESH, tx.data = y, ty.data = y + 7;
   INVALID(RUN, "%z|overlaps|%x");
   CHECK(!memcmp(y, before, sizeof y));
@@ -169,7 +169,7 @@ void bad_tensors(void) {
     OK(tenon_program_run(program, in, 1, out, 2));
   }
   tenon_program_release(program);
-  /* Sizes that no memory holds. */
+  /* Sizes beyond any memory. */
   program = compile("graph @big(%x: f32[N], %y: f32[M]) {\n  %a = expand(%x){shape=[M,N]}\n  return %a\n}\n");
   {
     int64_t huge[1] = {INT64_C(1) << 40}, square[2] = {INT64_C(1) << 40, INT64_C(1) << 40};
@@ -188,7 +188,7 @@ typedef struct host {
   int loops, ranges, most, messages;
 } host;
 
-/* Backwards, to see that order does not matter. */
+/* Runs ranges backwards, to show that their order does not matter. */
 static void host_parallel_for(void* user, int64_t n, int32_t most, tenon_range_fn fn, void* arg) {
   host* h = (host*)user;
   int32_t i;
@@ -237,7 +237,7 @@ void contexts(void) {
   CHECK(wrong == 0);
   CHECK(h.loops == 1 && h.ranges == 3 && h.most == 3);
   tenon_program_release(program);
-  program_options.num_threads = 1; /* the program's own number goes before the context's */
+  program_options.num_threads = 1; /* the program's number takes precedence over the context's */
   OK(tenon_context_create(&options, &context));
   program_options.context = context;
   OK(tenon_program_create(graph, &program_options, NULL, 0, &program));
@@ -262,7 +262,7 @@ void* heap_alloc(void* user, size_t bytes, size_t alignment) {
   if (h->refuse || h->asked++ == h->fail_at || (h->sticky && h->asked > h->fail_at)) return NULL;
   ++h->blocks, h->bytes += bytes;
   {
-    /* C99 has no aligned allocation: the block's start stands before it. */
+    /* C99 has no aligned allocation, so the address of the allocation is stored in front of the block. */
     char* block = (char*)malloc(bytes + alignment + sizeof(void*));
     char* start = block + sizeof(void*);
     start += (alignment - (uintptr_t)start % alignment) % alignment;
@@ -318,7 +318,7 @@ void allocators(void) {
   OK(tenon_program_get_stats(program, &stats));
   CHECK(h.blocks == 1 && h.bytes == (size_t)stats.workspace_bytes);
   OK(tenon_program_run(program, in, 1, out, 1));
-  CHECK(h.blocks == 1); /* kept */
+  CHECK(h.blocks == 1); /* the workspace is kept */
   tenon_program_release(program);
   CHECK(h.blocks == 0 && h.bytes == 0);
   tenon_context_release(context);

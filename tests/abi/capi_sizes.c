@@ -1,5 +1,5 @@
-/* Sizes that contradict each other or the graph, negative, huge and overflowing ones, and symbols that nothing
- * determines: refused with the symbol, the tensors and the values named, no plan made, outputs as they were. */
+/* Sizes that contradict each other or the graph, negative, huge and overflowing sizes, and symbols that nothing
+ * determines. Refusals name the symbol, the tensors and the values, make no plan and leave outputs unchanged. */
 #include "capi.h"
 
 #define MAX INT64_MAX
@@ -9,7 +9,7 @@ static float bytes_in[4][64];
 static int64_t scalar;
 static float bytes_out[64], before[64];
 
-/* A call with f32 inputs of these shapes (-9 ends the list; NULL: the i64 `scalar`) and one output. */
+/* A call with f32 inputs of these shapes (-9 ends a shape; NULL: the i64 `scalar`) and one output. */
 typedef struct call {
   const int64_t* in[3];
   const int64_t* out;
@@ -69,7 +69,7 @@ static void contradictions(void) {
   WRONG("input %c|f32[2*N+1] = [5]|got shape [6]|N is 2, axis 0 of %x", 3, {S2(2, 4), S1(4), S1(6)},
         S2(2, 4));
   CHECK(misses(program) == made);
-  /* New sizes, and so no plan at hand: the same sentence, and none is made. */
+  /* New sizes, for which there is no plan: the sentence is the same, and no plan is made. */
   WRONG("input %b|f32[M] = [7]|got shape [5]|M is 7, axis 1 of %x", 3, {S2(2, 7), S1(5), S1(5)}, S2(2, 7));
   WRONG("input %c|f32[2*N+1] = [19]|got shape [5]|N is 9, axis 0 of %x", 3, {S2(9, 7), S1(7), S1(5)},
         S2(9, 7));
@@ -80,7 +80,7 @@ static void contradictions(void) {
         S2(3, 4));
   OK(RUN(3, {S2(2, 4), S1(4), S1(5)}, S2(2, 4)));
 
-  /* The symbol of an input's value. */
+  /* A symbol that is the value of an input. */
   start(
       "graph @v(%x: f32[N], %n: i64[] = K, %w: f32[K]) {\n  %e = reshape(%x){shape=[K,2]}\n"
       "  %s = sum(%e){axes=[1]}\n  %y = add(%s, %w)\n  return %y\n}\n");
@@ -131,13 +131,13 @@ static void huge(void) {
   WRONG("%x|bytes", 1, {S3(most, 1, 1)}, S3(most, 1, 1));
   WRONG("%x|70368744177668 bytes", 1, {S3((INT64_C(1) << 44) + 1, 1, 1)}, S3((INT64_C(1) << 44) + 1, 1, 1));
   WRONG("N, axis 0 of %x, is negative", 1, {S3(-1, 0, 0)}, S3(-1, 0, 0));
-  /* Nothing in it, however long the other axes are. */
+  /* Empty tensors, however long their other axes are. */
   OK(RUN(1, {S3(big, big, 0)}, S3(big, big, 0)));
   OK(RUN(1, {S3(MAX, MAX, 0)}, S3(MAX, MAX, 0)));
   OK(RUN(1, {S3(0, MAX, MAX)}, S3(0, MAX, MAX)));
   CHECK(!memcmp(bytes_out, before, sizeof before));
 
-  /* What stands between input and output overflows. */
+  /* An intermediate overflows. */
   start(
       "graph @p(%x: f32[N], %y: f32[M]) {\n  %a = expand(%x){shape=[M,N]}\n  %e = exp(%a)\n"
       "  %s = sum(%e){axes=[0,1]}\n  return %s\n}\n");
@@ -175,13 +175,13 @@ static void strides(void) {
   }
   tx.strides = NULL;
   INVALID(tenon_program_run(p, in, 2, out, 1), "%x|strides [8,1]|dense row-major");
-  /* The stride itself, and how far it reaches, in sizes no memory has. */
+  /* Strides, and offsets from strides, beyond any memory. */
   k = INT64_C(1) << 62;
   INVALID(tenon_program_run(p, in, 2, out, 1), "4*K|64 bits");
   k = INT64_C(1) << 58;
   INVALID(tenon_program_run(p, in, 2, out, 1), "farther than any memory");
   k = 2;
-  tx.byte_offset = UINT64_MAX - 3; /* one element before: wraps like a pointer */
+  tx.byte_offset = UINT64_MAX - 3; /* minus one element: the offset wraps like a pointer */
   tx.data = x + 1, tx.strides = st, st[0] = 8, st[1] = 1;
   OK(tenon_program_run(p, in, 2, out, 1));
   CHECK(y[1] == -1 && y[3] == -8 && y[5] == -10);
@@ -234,7 +234,7 @@ static void unusual_strides(void) {
   OK(strided_run(OUTPUT("2,3", "K,1"), 4, x, y, 2));
   CHECK(y[2] == -2 && y[3] == -9 && y[4] == -3);
   memset(bytes_out, 0x77, sizeof bytes_out);
-  /* What would write an element twice. */
+  /* Strides that would write an element twice. */
   INVALID(strided_run(OUTPUT("4", "0"), 0, x, bytes_out, 1), "%y|strides [0]|one place");
   INVALID(strided_run(OUTPUT("2,3", "1,1"), 0, x, bytes_out, 2), "%y|strides [1,1]|one place");
   INVALID(strided_run(OUTPUT("2,3", "2,1"), 0, x, bytes_out, 2), "%y|strides [2,1]|one place");

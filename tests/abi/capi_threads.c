@@ -1,5 +1,5 @@
-/* Eight threads that run, compile, evict, look and let go of the same handles at once; the last to let go is any of them.
- * For ThreadSanitizer and AddressSanitizer above all. */
+/* Eight threads that run, compile, evict, query and release the same handles at the same time. Any of them may release last.
+ * Mainly for ThreadSanitizer and AddressSanitizer. */
 #include <pthread.h>
 
 #include "capi.h"
@@ -13,7 +13,7 @@ typedef struct shared {
   heap* memory;
 } shared;
 typedef struct worker {
-  shared handles; /* one reference of each is this worker's */
+  shared handles; /* the worker owns a reference of each */
   unsigned number;
   int wrong;
 } worker;
@@ -35,7 +35,7 @@ static void quiet(void* user, const char* topic, const char* message) {
   (void)user, (void)topic, (void)message;
 }
 
-/* Softmax of equal elements: an eighth each. */
+/* Softmax of equal elements: each result is 1/8. */
 static int run_one(tenon_program* program, int64_t rows) {
   float x[160], y[160];
   int64_t shape[2], i;
@@ -66,7 +66,7 @@ static void* work(void* arg) {
     const int64_t rows = 1 + (i * 7 + w->number) % 20;
     w->wrong += run_one(h.program, rows);
     switch ((i + w->number) % 8) {
-      case 0: { /* a program of its own, gone at once */
+      case 0: { /* makes a program and releases it at once */
         tenon_program* own = NULL;
         w->wrong += tenon_program_create(h.graph, &options, NULL, 0, &own) != TENON_OK || run_one(own, rows);
         tenon_program_release(own);
@@ -86,13 +86,13 @@ static void* work(void* arg) {
                     strlen(text) != length;
         break;
       }
-      case 4: { /* contexts that come and go with their loggers */
+      case 4: { /* makes and releases contexts with loggers */
         tenon_context* own = NULL;
         w->wrong += tenon_context_create(&plain, &own) != TENON_OK;
         tenon_context_release(own);
         break;
       }
-      case 5: { /* a failure is this thread's alone */
+      case 5: { /* the last error belongs to this thread */
         tenon_graph* none = NULL;
         char text[40];
         snprintf(text, sizeof text, "graph @f%u(", w->number);
@@ -147,12 +147,12 @@ void threads(void) {
       tenon_context_retain(h.context), tenon_graph_retain(h.graph), tenon_program_retain(h.program);
     }
     for (t = 0; t < kThreads; ++t) CHECK(pthread_create(&ids[t], NULL, work, &workers[t]) == 0);
-    /* The workers' references are enough from here on. */
+    /* From here on only the workers own references. */
     tenon_program_release(h.program), tenon_graph_release(h.graph), tenon_context_release(h.context);
     for (t = 0; t < kThreads; ++t) {
       CHECK(pthread_join(ids[t], NULL) == 0);
       CHECK(workers[t].wrong == 0);
     }
-    CHECK(memory.blocks == 0 && memory.bytes == 0); /* the last one took all with it */
+    CHECK(memory.blocks == 0 && memory.bytes == 0); /* the last release freed everything */
   }
 }

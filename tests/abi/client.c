@@ -1,5 +1,5 @@
-/* A host that was compiled against an older header (TENON_FROZEN) and meets the library of today: every function and
- * structure of that header does what it did, and nothing is written behind a structure as the host knows it. */
+/* A host that is compiled against an older header (TENON_FROZEN) and uses the current library: every function and structure of
+ * that header works as before, and nothing is written behind a structure as the host knows it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static void check_at(int line, int good, const char* what) {
 #define CHECK(condition) check_at(__LINE__, (condition) != 0, #condition)
 #define OK(call) check_at(__LINE__, (call) == TENON_OK, #call)
 
-/* A structure and what stands behind it. */
+/* A structure and guard bytes behind it. */
 #define GUARDED(type, name)      \
   struct {                       \
     type value;                  \
@@ -147,7 +147,7 @@ static void programs(tenon_graph* graph) {
   tenon_context_retain(context);
   tenon_context_release(context);
   OK(tenon_program_run(program, in, 2, out, 1));
-  /* Rows 1,3,2 and 2,1,3: what differs by d has the ratio e^d. */
+  /* Rows 1,3,2 and 2,1,3: elements that differ by d have results of ratio e^d. */
   CHECK(y[0] > 0.2689f && y[0] < 0.2690f && y[3] > 0.7310f && y[3] < 0.7311f);
   CHECK(y[1] > 0.8807f && y[1] < 0.8809f && y[4] > 0.1191f && y[4] < 0.1193f);
   w[0] = 0;
@@ -177,7 +177,7 @@ static void cache(void) {
 
 int main(void) {
   tenon_graph* graph;
-  setvbuf(stdout, NULL, _IONBF, 0); /* what failed is seen even if the next call crashes */
+  setvbuf(stdout, NULL, _IONBF, 0); /* so that failures are printed even if the next call crashes */
   graph = build();
   CHECK(tenon_version() >> 16 == TENON_VERSION_MAJOR && (tenon_version() & 0xffff) >= TENON_VERSION_MINOR);
   CHECK(*tenon_version_string() && strstr(tenon_build_info(), tenon_version_string()));

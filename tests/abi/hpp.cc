@@ -1,4 +1,4 @@
-// The C++ header over the shared library alone, as a host in C++11 uses it.
+// A host in C++11 that uses only the C++ header and the shared library.
 #include <tenon/tenon.hpp>
 
 #include <cstdio>
@@ -27,7 +27,7 @@ void run() {
   EXPECT(graph.query().size() == 2 && graph.query()[0].op == "mul" && !graph.query()[0].backend.empty());
 
   tenon::Program program(graph);
-  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): that copies share a program is what is tested
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): this tests that copies share a program
   tenon::Program same = program;
   float in[] = {1, 2, 3, 4}, out[] = {0, 0};
   same.run(std::vector<tenon::Tensor>{tenon::Tensor(in, {2, 2})},

@@ -1,6 +1,6 @@
-/* Where every field of every public structure stands, for all of major version 0: a line here is added with its field and
- * never changed. Compiled against the header of today and against the frozen one, which lacks what came later;
- * tests/abi/abi_test.py sees that no field is without its line. Structures of a fixed size are DLPack's. */
+/* The offset of every field of every public structure, for all of major version 0. A line is added together with its field
+ * and never changed. The file is compiled with the current header and with the frozen one, which lacks later fields.
+ * tests/abi/abi_test.py checks that every field has its line. Structures of a fixed size are DLPack's. */
 #ifdef TENON_FROZEN
 #include TENON_FROZEN
 #else

@@ -317,7 +317,8 @@ TEST(Store, KilledWritersLeaveNothingTorn) {
   constexpr uint64_t kEntries = 40;
   constexpr size_t kBytes = 60000;
 #ifdef __SANITIZE_THREAD__
-  constexpr uint64_t kLongestLife = 40000;  // us, long enough for a child to write
+  constexpr uint64_t kLongestLife =
+      40000;  // us until a child is killed, at most; long enough for it to write
 #else
   constexpr uint64_t kLongestLife = 4000;
 #endif

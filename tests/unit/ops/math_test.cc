@@ -107,8 +107,8 @@ Number run_body(const Op& row, const std::vector<Number>& operands) {
   return direct.values[row.math(direct, ids)];
 }
 
-// The distance of `got` from `want` in units of the last place of the type. Infinite if only one of them is NaN or infinite, or if
-// they are zeros of different signs. Infinity counts as the number behind the largest.
+// The distance of `got` from `want` in units of the last place of the type. It is infinite if only one of them is NaN, or if they
+// are zeros of different signs. A result that overflows counts as the number behind the largest.
 double ulps(DType type, double got, double want) {
   if (std::isnan(got) || std::isnan(want)) return std::isnan(got) && std::isnan(want) ? 0 : kInf;
   const bool f32 = type == DType::f32;

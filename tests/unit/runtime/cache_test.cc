@@ -178,7 +178,7 @@ TEST(PlanCache, WhoWaitsIsRefusedToo) {
   EXPECT_EQ(refused, 9);
 }
 
-// nearest() returns a plan, not a refusal, since the log compares with plans.
+// The nearest entry that the log gets is a plan, not a refusal.
 TEST(PlanCache, NearestIsAPlan) {
   PlanCache cache;
   Maker maker([](int64_t n) { return n == 5; });
