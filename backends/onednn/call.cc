@@ -24,7 +24,7 @@ class CallStep final : public Step {
   OpId map{};
   std::unique_ptr<Sizes> sizes;
   Array result;
-  int buffer = -1;  // of the result
+  int buffer = -1;  // the buffer of the result
 
   int64_t scratch_bytes() const override { return arrangement ? arrangement->scratch_bytes() : 0; }
   // Does not count primitives and arrangements, which equal calls of all plans share.
@@ -39,7 +39,7 @@ class CallStep final : public Step {
   }
 
  private:
-  // Makes the step and its scratch memory anew each time, since this is rare.
+  // Makes a step and its scratch memory for this one run, since this is rare.
   Status run_exactly(void* const* buffers, const RunOn& on) const {
     TENON_ASSIGN(const std::unique_ptr<Step> step, exact->prepare(*sizes));
     const std::unique_ptr<char, void (*)(void*)> scratch(

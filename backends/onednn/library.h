@@ -9,7 +9,7 @@ namespace tenon::onednn {
 // What the library offers for a problem with exactly the strides that the problem states.
 struct Offer {
   std::string why;         // not empty: the library refuses, for this reason
-  std::string name;        // of the implementation
+  std::string name;        // the name of the implementation
   bool reference = false;  // not worth using: reference code, or sums of integers that are rounded
   bool gemm = false;
   dnnl::primitive_desc descriptor;
@@ -23,7 +23,7 @@ std::optional<dnnl::memory::desc> descriptor_of(const Array& a);
 // A layout between `given` weights and `wanted`, if two reorders through it take a third of the time of one; otherwise nothing.
 std::optional<dnnl::memory::desc> halfway(const Array& given, const dnnl::memory::desc& wanted);
 
-// Never null.
+// The library's offer for a problem, never null. make: also makes the primitive.
 std::shared_ptr<const Offer> offer(const Problem& problem, bool make);
 
 // A problem with the strides that the library should get, and the offer for it. An array that the library cannot read or write in

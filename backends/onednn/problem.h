@@ -14,7 +14,7 @@ struct Array {
   std::vector<int64_t> dims, strides;  // in elements
   DType dtype = DType::f32;
   int64_t offset = 0;  // bytes
-  int operand = -1;    // of the spec; -1: the output
+  int operand = -1;    // index into Spec::operands; -1: the output
   bool zero = false;   // replaces an operand without elements: zeros of these dims; no memory is read
   bool any = false;    // the library chooses the layout
 

@@ -25,7 +25,7 @@ enum class Form { matmul, convolution, deconvolution, average, pointwise };
 
 struct Spec {
   Form form = Form::matmul;
-  std::string name;               // of the root's row
+  std::string name;               // the name of the root's row
   std::vector<Operand> operands;  // source, weights if the form has them, then the operands of post-ops
   Operand output;
   std::vector<PostOp> post_ops;

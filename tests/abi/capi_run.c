@@ -87,7 +87,7 @@ void freeze(void) {
   INVALID(tenon_program_update_params(program, params, 2), "param 1|no data");
   INVALID(tenon_program_update_params(program, params, 1), "2|1");
   INVALID(tenon_program_update_params(program, NULL, 2), "NULL");
-  OK(tenon_program_run(program, in, 2, out, 1)); /* as before the failures */
+  OK(tenon_program_run(program, in, 2, out, 1)); /* failed runs change nothing */
   CHECK(y[0] == 26 && y[3] == 65);
   in[0] = NULL;
   INVALID(tenon_program_run(program, in, 2, out, 1), "%x");

@@ -195,7 +195,7 @@ Array array_of(const Object& tensor) {
 }
 struct Operation {
   bool backward;
-  const Object *x, *w, *y, *convolution;  // as of the forward one
+  const Object *x, *w, *y, *convolution;  // named as in the forward convolution
 };
 bool operation_of(const Object& o, Operation& op) {
   op.backward = o.type == kDnnConvolutionBackwardData;

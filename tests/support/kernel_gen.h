@@ -77,7 +77,7 @@ class KernelGenerator {
   explicit KernelGenerator(uint64_t seed, bool checks = false, bool calls = false)
       : random_(seed), checks_(checks), calls_(calls) {}
 
-  static constexpr int64_t kMostElements = 1 << 22;  // of a buffer
+  static constexpr int64_t kMostElements = 1 << 22;  // most elements of a buffer
 
   KernelCase run() {
     k_.name = "random";
@@ -184,7 +184,7 @@ class KernelGenerator {
     return {between(0, 3) ? int64_t{1} << between(0, 5) : between(1, 12)};
   }
 
-  // Opens the axes, runs fill into the statement's body, and closes the scope.
+  // Opens the axes, lets `fill` make the body of the statement, and closes the scope.
   template <class Fill>
   void loop(Stmt& s, int axes, bool simd, Fill fill) {
     size_t values = values_.size(), vars = vars_.size(), locals = locals_.size(), tiles = tiles_.size();

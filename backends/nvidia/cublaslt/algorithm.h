@@ -53,7 +53,7 @@ class Algorithm {
   // The caller makes the device's context current.
   Status run(double alpha, double beta, const Pointers& pointers, void* stream) const;
 
-  // Use of().
+  // Use of() instead.
   explicit Algorithm(const Handle& handle, const Problem& problem);
 
  private:

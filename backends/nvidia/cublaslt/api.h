@@ -13,7 +13,7 @@ using LtHandle = struct LtHandleTag*;          // belongs to one device
 using LtMatmul = struct LtMatmulTag*;          // describes the operation
 using LtLayout = struct LtLayoutTag*;          // describes a matrix or a batch of matrices
 using LtPreference = struct LtPreferenceTag*;  // what the heuristic may choose
-using LtStream = struct LtStreamTag*;          // the driver's
+using LtStream = struct LtStreamTag*;          // a stream of the driver
 
 // Opaque, but a value: it may be copied and kept.
 struct LtAlgorithm {

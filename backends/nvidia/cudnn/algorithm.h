@@ -44,7 +44,7 @@ class Algorithm {
   Result<Ready> ready(cuda::CallTarget& target) const;
   Status run(const Ready& ready, const Pointers& pointers, void* stream) const;
 
-  // Use of().
+  // Use of() instead.
   Algorithm(Handles& handles, std::shared_ptr<const Problem> problem, int64_t alignment);
 
  private:

@@ -11,7 +11,7 @@ namespace tenon::cudnn {
 
 using DnnHandle = struct DnnHandleTag*;  // belongs to one device; one thread at a time may use it
 using DnnDescriptor = void*;             // of any type
-using DnnStream = struct DnnStreamTag*;  // the driver's
+using DnnStream = struct DnnStreamTag*;  // a stream of the driver
 
 // The thousands of a status are the kind of failure.
 enum DnnStatus {
@@ -68,7 +68,7 @@ enum DnnDescriptorType {
   kDnnGraph = 15,
   kDnnVariantPack = 16,
   kDnnTensor = 17,
-  kDnnProduct = 18,  // of matrices
+  kDnnProduct = 18,  // a product of matrices
   kDnnProductOperation = 19,
   kDnnReduction = 21,
   kDnnReductionOperation = 22,
@@ -116,7 +116,7 @@ enum DnnAttribute {
   kDnnPlanHandle = 400,
   kDnnPlanEngineConfig = 401,
   kDnnPlanWorkspace = 402,  // int64, bytes
-  kDnnPlanDevice = 407,     // likewise
+  kDnnPlanDevice = 407,     // device properties, if there is no handle
 
   kDnnForwardAlpha = 700,  // float or double
   kDnnForwardBeta = 701,

@@ -17,7 +17,7 @@ class Operations {
  public:
   Operations(const Library& l, int64_t a) : library(l), alignment(a) {}
   const Library& library;
-  const int64_t alignment;  // of the tensors in memory, bytes
+  const int64_t alignment;  // bytes, of the tensors in memory
 
   struct Shape {
     std::vector<int64_t> dims, strides;  // elements

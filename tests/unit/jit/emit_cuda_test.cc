@@ -240,15 +240,15 @@ TEST(EmitCuda, SeveralVectorsOfAMap) {
   }
 }
 
-// ---- what the host must find ----
+// ---- planted faults ----
 
 struct Planted {
   const char* what;
-  int text;  // of kCudaTexts
+  int text;  // index into kCudaTexts
   int64_t n, m;
   const char *from, *to;
   size_t shift;
-  int ahead = 0;  // vectors of a map
+  int ahead = 0;  // vectors that a thread of a map loads at once
 };
 
 TEST(EmitCuda, PlantedFaultsAreFound) {

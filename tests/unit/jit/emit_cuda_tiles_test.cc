@@ -119,11 +119,11 @@ TEST(EmitCudaTiles, RandomMaps) {
   check_tries(tries);
 }
 
-// ---- what the host must find ----
+// ---- planted faults ----
 
 struct TileFault {
   const char* what;
-  int text;  // of kTransposingTexts
+  int text;  // index into kTransposingTexts
   int at;    // which occurrence is replaced; -1: all
   const char *from, *to;
   size_t shift = 0;

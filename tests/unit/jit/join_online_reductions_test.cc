@@ -283,7 +283,7 @@ TEST(Online, VariancesBesideLargeMeans) {
   }
 }
 
-// ---- what the host must find ----
+// ---- planted faults ----
 
 struct Planted {
   const char* what;
