@@ -38,8 +38,7 @@ extern "C" {
 typedef int32_t tenon_status;
 enum {
   TENON_OK = 0,
-  TENON_INVALID =
-      1, /* a wrong graph, tensor or option; the message names the node and the shapes or dtypes */
+  TENON_INVALID = 1,     /* a wrong graph, tensor or option; the message names node and shapes or dtypes */
   TENON_UNSUPPORTED = 2, /* an answer, not a failure: the framework keeps the op */
   TENON_ENVIRONMENT = 3, /* a missing library, a driver's error code or a compiler's log */
   TENON_INTERNAL = 4     /* a bug of Tenon; the host survives */
