@@ -75,8 +75,7 @@ namespace hazard_detail {
 HazardCell* quick_cell() noexcept { return own ? empty_cell(own) : nullptr; }
 
 HazardCell* any_cell() {
-  // More HazardPointers at once than a record has cells: another thread may get the full record, with its
-  // cells in use.
+  // The record of this thread is full: pass it on, with its cells in use, and take another one.
   Holder* full = own;
   Holder* fresh = take_record();
   if (full) full->taken.store(false, std::memory_order_release);
