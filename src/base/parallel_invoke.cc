@@ -23,7 +23,7 @@ void parallel_invoke(size_t most, size_t pieces, const std::function<void()>& wo
         work();
       });
     } catch (const std::system_error&) {
-      break;  // no thread to be had: the others do the rest
+      break;  // the system has no thread to spare: the others do the rest
     }
   }
   work();
