@@ -121,8 +121,7 @@ typedef struct tenon_context_options {
   tenon_alloc_fn alloc; /* workspace of runs and folded constants; NULL: Tenon's own. Set both or neither */
   tenon_free_fn free;
   void* allocator_user;
-  tenon_device_alloc_fn
-      device_alloc; /* workspace of GPU runs; NULL: the driver's pool. Set both or neither */
+  tenon_device_alloc_fn device_alloc; /* for GPU runs; NULL: the driver's pool. Set both or neither */
   tenon_device_free_fn device_free;
   void* device_allocator_user;
 } tenon_context_options;
@@ -234,9 +233,8 @@ enum {
  * constants. The results are bit for bit the same. */
 enum {
   TENON_SPECIALIZE_OFF = 0,
-  TENON_SPECIALIZE_BACKGROUND =
-      1,                    /* by one thread of low priority, within limits; kept if calls are faster */
-  TENON_SPECIALIZE_WAIT = 2 /* every kernel of every plan, before the plan's first run */
+  TENON_SPECIALIZE_BACKGROUND = 1, /* by a thread of low priority, within limits; kept if faster */
+  TENON_SPECIALIZE_WAIT = 2        /* every kernel of every plan, before the plan's first run */
 };
 
 typedef struct tenon_program_options {

@@ -49,9 +49,8 @@ struct InferContext {
   const Graph& graph;
   const Node& node;
   DimTable& dims;
-  std::optional<TensorType> whole =
-      {};                  // set by a type rule (which runs first) that has inferred the shape as well
-  Claim* claim = nullptr;  // null: the host claims nothing
+  std::optional<TensorType> whole = {};  // set by type rules, which run first, if they infer the shape too
+  Claim* claim = nullptr;                // null: the host claims nothing
   const TensorType& operand(int i) const { return graph.type(node.inputs[i]); }
 };
 using ShapeRule = Result<Dims> (*)(InferContext&);
@@ -85,8 +84,8 @@ struct Op {
   Kind kind = Kind::map;
   int arity = 1;     // -1: one or more operands
   int optional = 0;  // how many trailing operands may be left out
-  std::string_view attrs =
-      {};  // "axes:ints keepdims:bool=false"; kinds int ints float bool text dtype number data
+  // "axes:ints keepdims:bool=false"; kinds int ints float bool text dtype number data.
+  std::string_view attrs = {};
   ShapeRule shape = nullptr;
   TypeRule type = nullptr;
   // The node in terms of other rows; operands are values of the builder's graph. For composites, and for

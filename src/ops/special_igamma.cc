@@ -14,9 +14,8 @@ namespace {
 constexpr double kPi = std::numbers::pi;
 constexpr double kFine = 0x1p-54,
                  kCoarse = 0x1p-30;  // relative to the sum: when f64 and f32 stop adding terms
-constexpr double kLargeOrder =
-    200;  // from here on Temme's expansion converges to f64 precision in kOrders terms
-constexpr double kNearOrder = 0.3;  // |x - a| / a
+constexpr double kLargeOrder = 200;  // from here on kOrders terms of Temme's expansion suffice for f64
+constexpr double kNearOrder = 0.3;   // |x - a| / a
 
 // log(1 + d) - d, accurate near 0.
 double log1p_minus(double d) {

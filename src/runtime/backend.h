@@ -61,7 +61,7 @@ class Recording {
   virtual ~Recording() = default;
   virtual bool begin() = 0;  // starts anew; false: the device has taken the recording back
   virtual Status launch(
-      void* stream) = 0;  // launches what was recorded since begin(); tells the device only the changes
+      void* stream) = 0;  // starts the recorded launches; the device is told only the changes
 };
 
 // The services of a device that a program needs besides its steps. Any thread.
@@ -133,8 +133,7 @@ class Step {
 class Executable {
  public:
   virtual ~Executable() = default;
-  std::vector<ValueId>
-      inputs;  // stored values that it reads: graph inputs, constants, outputs of other groups
+  std::vector<ValueId> inputs;   // stored values it reads: inputs, constants, outputs of groups
   std::vector<ValueId> outputs;  // values it writes
   // Outputs that may share the buffer of an input that is dead afterwards: (output position, input position).
   std::vector<std::pair<int, int>> inplace;
@@ -209,9 +208,8 @@ struct ReportLine {
 };
 
 std::span<Backend* const> all_backends();  // backends/list.cc, in order of preference
-std::vector<ReportLine>
-gpu_report();                  // backends/list.cc: which parts of the GPU stack are present, or why not
-Parallel& default_parallel();  // backends/list.cc: OpenMP, shared with the host
+std::vector<ReportLine> gpu_report();      // backends/list.cc: parts of the GPU stack, or why absent
+Parallel& default_parallel();              // backends/list.cc: OpenMP, shared with the host
 Backend* find_backend(std::string_view name);
 
 }  // namespace tenon

@@ -19,8 +19,7 @@ struct Lifetime {
   int64_t bytes = 0;
   int first = 0;
   int last = 0;
-  int share =
-      -1;  // shares the buffer of this other one (in place), whose lifetime ends where this one's starts
+  int share = -1;  // in place: shares the buffer of this other one, which ends where this one starts
   int64_t offset = 0;
 };
 

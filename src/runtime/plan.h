@@ -31,8 +31,7 @@ struct PlanSource {
   std::vector<int> output_of;  // per value: position of its first output binding, or -1
   std::vector<ValueId> sized;  // one value of each type
   std::vector<std::pair<Backend*, std::vector<Executable*>>> by_backend;
-  std::vector<const void*>
-      constant_at;  // per value: its bytes on the program's device; empty: constants stay on the host
+  std::vector<const void*> constant_at;  // per value: its bytes on the device; empty: on the host
 
   DeviceGraphs graphs = DeviceGraphs::never;
   void find_sized();            // call it once `graph` is set
