@@ -3,7 +3,7 @@
  * Conventions
  * (1) Errors. Functions that can fail return tenon_status; TENON_OK is 0. tenon_last_error() describes the last
  *     failure of the calling thread. No function throws, prints or aborts. A function that fails leaves its outputs
- *     untouched, with one exception: a kernel that meets an invalid operand (see tenon_program_run).
+ *     untouched; tenon_program_run and tenon_program_run_on state the exceptions.
  * (2) Ownership. *_create and *_parse return one reference; *_retain adds one, *_release drops one (both accept NULL).
  *     The library borrows tensors and strings for the duration of the call, unless the function says otherwise.
  *     Returned strings are borrowed; each function states how long they are valid.

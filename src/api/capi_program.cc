@@ -30,8 +30,7 @@ class TensorList {
         if (params && !list_[i].data && !empty(list_[i]))
           return invalid("param " + std::to_string(i) + " has no data");
       } else if (i < graph.inputs.size()) {
-        list_[i].dtype = graph.type(graph.inputs[i].value)
-                             .dtype;  // absent: a frozen input, or an error that is reported later
+        list_[i].dtype = graph.type(graph.inputs[i].value).dtype;  // absent: a frozen input, or refused later
       }
     }
     return {};

@@ -16,8 +16,7 @@ struct LibrarySearch {
   std::vector<std::string> sonames;        // in order of preference
   std::string variable;                    // environment variable: a file, a folder, or "off"
   std::vector<std::string> wheel_folders;  // paths below site-packages
-  std::string
-      beside;  // prefix of a file name in the same folder, opened along with the library; may be empty
+  std::string beside;  // file name prefix in the same folder, opened along with it; may be empty
 };
 
 class SharedLibrary {

@@ -180,7 +180,7 @@ Result<std::string> Store::read_file(const std::string& file, bool touch) {
   TENON_ASSIGN(std::string bytes, read_all(in.fd, s.st_size));
   if (touch && options_.mode == StoreMode::on && std::time(nullptr) - seconds(s.st_mtim) > kTouchEvery)
     (void)::futimens(in.fd,
-                     nullptr);  // fails if the file is not ours; it then looks less recently used than it is
+                     nullptr);  // may fail: the file then only looks older than it is
   return bytes;
 }
 

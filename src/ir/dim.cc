@@ -185,8 +185,9 @@ Dim DimTable::product(std::span<const Dim> dims) {
   return from_terms(std::move(product));
 }
 
-// x//(-b) == (-x)//b. (q*b)//b == q. (g*x)//(g*b) == x//b. (q*b + x)//b == q + x//b for a monomial b. x//b ==
-// 0 if 0 <= x < b.
+// x//(-b) == (-x)//b.
+// (q*b)//b == q. (g*x)//(g*b) == x//b. (q*b + x)//b == q + x//b for a monomial b.
+// x//b == 0 if 0 <= x < b.
 Dim DimTable::floor_div(Dim a, Dim b) {
   TENON_CHECK(b != Dim(0), "size divided by zero: " + print(a) + "//0");
   if (is_overflow(a) || is_overflow(b)) return overflow();
@@ -255,8 +256,9 @@ Dim DimTable::floor_div_const(Dim a, int64_t b) {
   return add(front, atom({Kind::floor_div, {}, {}, inner, Dim(divisor)}));
 }
 
-// x%(-b) == -((-x)%b). (q*b)%b == 0. (g*x)%(g*b) == g*(x%b). (q*b + x)%b == x%b for a monomial b. (x%b)%b ==
-// x%b. x%b == x if 0 <= x < b.
+// x%(-b) == -((-x)%b).
+// (q*b)%b == 0. (g*x)%(g*b) == g*(x%b). (q*b + x)%b == x%b for a monomial b. (x%b)%b == x%b.
+// x%b == x if 0 <= x < b.
 Dim DimTable::mod(Dim a, Dim b) {
   TENON_CHECK(b != Dim(0), "size divided by zero: " + print(a) + "%0");
   if (is_overflow(a) || is_overflow(b)) return overflow();
@@ -343,8 +345,8 @@ std::vector<Dim> DimTable::flatten(Kind kind, Dim d) const {
   return out;
 }
 
-// max(a, b) == a if a >= b by the facts. Nested ones are flattened and sorted: max(max(a,b),c) ==
-// max(a,max(b,c)).
+// max(a, b) == a if a >= b by the facts.
+// Nested ones are flattened and sorted: max(max(a,b),c) == max(a,max(b,c)).
 Dim DimTable::extremum(Kind kind, Dim a, Dim b) {
   if (is_overflow(a) || is_overflow(b)) return overflow();
   std::vector<Dim> operands = flatten(kind, a), more = flatten(kind, b), kept;

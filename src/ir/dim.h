@@ -158,9 +158,7 @@ class DimTable {
   Dim intern(Expr e);
   static uint64_t hash_of(const Expr& e);
   std::optional<int64_t> find(const Expr& e, uint64_t hash) const;
-  Dim atom(Expr e) {
-    return from_terms({{1, {intern(std::move(e))}}});
-  }  // interned, then rewritten by the facts
+  Dim atom(Expr e) { return from_terms({{1, {intern(std::move(e))}}}); }  // interned, with the facts applied
   Terms terms_of(Dim d) const;
   Dim from_terms(Terms terms);            // in any order, with repetition
   Dim floor_div_const(Dim a, int64_t b);  // b >= 1

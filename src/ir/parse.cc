@@ -423,8 +423,7 @@ class Parser {
     values_[name] = *added;
     if (!stated) return {};
     if (accept(*stated, graph_.type(*added), claim)) {
-      if (!claim.needed.empty())
-        graph_.nodes[*added].type = std::move(*stated);  // the text will be parsed again
+      if (!claim.needed.empty()) graph_.nodes[*added].type = std::move(*stated);  // all is parsed again
       needed_.insert(needed_.end(), claim.needed.begin(), claim.needed.end());
     } else {
       report(type_at, "the text says " + graph_.print_type(*stated) + ", but " +

@@ -122,8 +122,7 @@ void HostTensor::set_number(int64_t index, double value) {
 
 std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end())
-    return strides;  // never used to reach an element
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return strides;  // never used
   int64_t step = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = step;

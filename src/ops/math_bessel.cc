@@ -10,8 +10,7 @@ namespace {
 // polynomial of I1(a) / a.
 Val scaled(Val a, bool first, std::span<const double> small, std::span<const double> large) {
   const Val near = a <= 8;
-  const Val x = where(near, a, 8.0),
-            y = where(near, 8.0, a);  // keep each inside the interval of its polynomial
+  const Val x = where(near, a, 8.0), y = where(near, 8.0, a);  // each inside its polynomial's interval
   const Val inside = horner(0.25 * x - 1, small), beyond = horner(16 / y - 1, large) / sqrt(y);
   return where(near, first ? x * inside : inside, beyond);
 }

@@ -48,8 +48,7 @@ Result<Dims> take_along(InferContext& c);
 Result<Dims> scatter(InferContext& c);
 Result<Dims> index_put(InferContext& c);
 Result<Dims> sort_order(InferContext& c);  // attributes axis, start, end
-Result<Dims> search(
-    InferContext& c);  // operand 1's; operand 0: one axis, or operand 1's leading axes and one
+Result<Dims> search(InferContext& c);  // operand 1's; operand 0 is a vector or matches but for the last axis
 Result<Dims> matmul(InferContext& c);
 Result<Dims> grouped_matmul(InferContext& c);  // [M,K], [G], [G,K,N]
 Result<Dims> linear(InferContext& c);
@@ -60,8 +59,7 @@ Result<Dims> attention(InferContext& c);
 Result<Dims> norm_last(InferContext& c);      // attribute axes_count; parameters have these axes' shape
 Result<Dims> instance_norm(InferContext& c);  // norm_channels with at least one spatial axis
 Result<Dims> gelu(InferContext& c);           // operand 0's shape; checks attribute approximate
-Result<Dims> norm_channels(
-    InferContext& c);  // parameters [C]; channel axis: attribute axis, else layout, else 1
+Result<Dims> norm_channels(InferContext& c);  // parameters [C]; channels: attribute axis, else layout, else 1
 }  // namespace shapes
 
 namespace types {
@@ -84,7 +82,8 @@ Result<DType> where(InferContext& c);    // operand 0 bool, the others and the r
 Result<DType> from_dtype(InferContext& c);           // attribute dtype
 Result<DType> from_dtype_not_bool(InferContext& c);  // attribute dtype, not bool
 Result<DType> same_width(InferContext& c);           // attribute dtype, as wide as the operand's
-Result<DType> indexed(InferContext& c);       // operand 1 i64 or i32, the others and the result one dtype
-Result<DType> float_params(InferContext& c);  // operand 0 a float; others its dtype, or f32 with 16 bits
+Result<DType> indexed(InferContext& c);  // operand 1 i64 or i32, the others and the result one dtype
+Result<DType> float_params(
+    InferContext& c);  // operand 0 a float; others its dtype, or f32 if it is 16 bits wide
 }  // namespace types
 }  // namespace tenon

@@ -59,9 +59,8 @@ class DeviceMemory {
 class Recording {
  public:
   virtual ~Recording() = default;
-  virtual bool begin() = 0;  // starts anew; false: the device has taken the recording back
-  virtual Status launch(
-      void* stream) = 0;  // starts the recorded launches; the device is told only the changes
+  virtual bool begin() = 0;                 // starts anew; false: the device has taken the recording back
+  virtual Status launch(void* stream) = 0;  // starts the recorded launches; tells the device only the changes
 };
 
 // The services of a device that a program needs besides its steps. Any thread.
