@@ -179,8 +179,7 @@ Result<std::string> Store::read_file(const std::string& file, bool touch) {
   if (s.st_size > kMaxEntryBytes) return invalid("the file is larger than any entry");
   TENON_ASSIGN(std::string bytes, read_all(in.fd, s.st_size));
   if (touch && options_.mode == StoreMode::on && std::time(nullptr) - seconds(s.st_mtim) > kTouchEvery)
-    (void)::futimens(in.fd,
-                     nullptr);  // may fail: the file then only looks older than it is
+    (void)::futimens(in.fd, nullptr);  // may fail: the file then only looks older than it is
   return bytes;
 }
 

@@ -245,7 +245,7 @@ class Fuser {
     const std::string backend = op(g_.node(v).op).view ? loops_ : this->backend(v);
     std::set<ValueId> read;
     reads(v, read);
-    std::map<int, int> producers;  // group -> rank of the largest value that `v` reads from it
+    std::map<int, int> producers;  // group -> largest 2 * rank, + 1 if of v's shape, of a value read
     for (ValueId i : read) {
       const int id = group_of_[i];
       if (id < 0 || groups_[id].backend != loops_ || backend != loops_) continue;
