@@ -13,6 +13,7 @@ DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs
 TOP = ("src", "jit", "backends", "bindings", "include", "tests", "bench", "docs", "tools", "cmake", "examples")
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"^(?:{'|'.join(TOP)})/[\w./*{{}},-]*$")
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -32,7 +33,7 @@ def missing_paths(text, folder):
             name = path.rstrip("/")
             if not list(ROOT.glob(name)) and not list(ROOT.glob(name + ".*")):
                 missing.append(path)
-    missing += [link for link in LINK.findall(CODE.sub("", text)) if not (folder / link).exists()]
+    missing += [link for link in LINK.findall(CODE.sub("", FENCED.sub("", text))) if not (folder / link).exists()]
     return missing
 
 
