@@ -4,7 +4,7 @@
 //   graph   = "graph" "@" NAME "(" [ input { "," input } ] ")" "{" { assume } { node } return "}"
 //   input   = VALUE ":" type [ "strides" "=" sizes ] [ "param" ] [ "=" SYMBOL ]
 //   assume  = "assume" SYMBOL "in" "[" ( INT | "-inf" ) "," ( INT | "inf" ) "]"     the symbol's range, both ends included
-//           | "assume" "(" size "==" size ")"                            which are written alike from there on
+//           | "assume" "(" size "==" size ")"                            the two sizes are equal from there on
 //   node    = VALUE "=" OP [ "(" [ VALUE { "," VALUE } ] ")" ] [ "{" [ attr { "," attr } ] "}" ] [ ":" type ] [ "@" INT ]
 //   attr    = NAME "=" ( size | sizes | number | "true" | "false" | STRING | dtype | HEX )     as the op's row says
 //   return  = "return" VALUE [ "strides" "=" sizes ] { "," VALUE [ "strides" "=" sizes ] }
@@ -12,7 +12,7 @@
 //   type    = dtype sizes
 //   sizes   = "[" [ size { "," size } ] "]"
 //   size    = an expression over integers, symbols, + - * // % max(a,b) min(a,b) and parentheses (src/ir/dim.h)
-//   VALUE   = "%" and a name, or digits: an unnamed value, which printing numbers anew
+//   VALUE   = "%" and a name, or digits for an unnamed value, which printing renumbers
 //
 // Each assume, node, return and group is on lines of its own. Values are defined before they are used. The first use of a
 // symbol declares it. Comments run from ; to the end of the line.

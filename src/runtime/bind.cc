@@ -158,7 +158,7 @@ Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::s
       if (__builtin_sub_overflow(n, s.offset, &n))
         return wrong(": " + symbol_name(graph, s.symbol) + " has no value that 64 bits hold");
       if (n % s.factor != 0) return wrong("");
-      symbols[s.symbol] = n / s.factor;  // no overflow: n > INT64_MIN, as the size is not negative
+      symbols[s.symbol] = n / s.factor;  // no overflow: n > INT64_MIN, because the size is not negative
     }
     if (symbols[s.symbol] < 0 && graph.dims->range(graph.dims->symbol_at(s.symbol)).first >= 0)
       return invalid("size " + symbol_name(graph, s.symbol) + ", " + where(graph, s.symbol) +
