@@ -39,7 +39,8 @@ struct KernelVariant {
   CudaSchedule schedule;                 // of `kernel`
   CudaLaunch launch;
 };
-// relax_level: as in cuda_schedule().
+// Applies the rewrites that the schedule asks for, then makes the schedule and the launch. relax_level: as in
+// cuda_schedule().
 KernelVariant cuda_variant(std::shared_ptr<const Kernel> kernel, std::span<const int64_t> sizes,
                            const CudaDevice& device, int64_t alignment = 16, int64_t longest_buffer = -1,
                            int relax_level = 0);

@@ -14,7 +14,7 @@ using K = Stmt::Kind;
 using Form = CudaSchedule::Form;
 using Locals = CudaSchedule::Locals;
 
-constexpr int64_t kOfSums = 16;  // registers
+constexpr int64_t kOfSums = 16;  // registers for sums
 
 // Splits a block before and after each loop, and before a load of a buffer that an earlier statement of the
 // segment stores to.
@@ -116,7 +116,7 @@ std::string CudaLanes::address(const Stmt& s, bool each) const {
   return sum.empty() ? "0" : sum;
 }
 
-// ---- statements that all threads of a team do alike ----
+// ---- statements that all threads of a team execute alike ----
 
 void CudaLanes::emit_uniform(const Stmt& s) {
   switch (s.kind) {

@@ -85,7 +85,7 @@ class CudaLanes {
   std::map<const Stmt*, std::string> elements_;
 
  private:
-  enum class Reach { same, together, apart };  // from lane to lane
+  enum class Reach { same, together, apart };  // elements that neighbouring lanes access
   Reach reach(const Stmt& s) const;
   std::string scalar(const Stmt& s) const;
   std::string expression(const Stmt& s) const;

@@ -110,7 +110,7 @@ std::string CudaLoops::identity(OpId fold, DType t) const {
   return cuda_literal(compute_type(t), *v);
 }
 
-// ---- what stands between statements ----
+// ---- loops and reductions ----
 
 void CudaLoops::emit_control(const Stmt& s) { s.kind == K::loop ? emit_loop(s) : emit_reduce(s); }
 

@@ -20,8 +20,8 @@ LibrarySearch Nvrtc::search() {
 }
 
 Result<const Nvrtc*> Nvrtc::get() {
-  static const Result<Nvrtc>& opened =
-      *new Result<Nvrtc>(open(search()));  // never destroyed: threads may compile at exit
+  // Never destroyed: threads may compile at exit.
+  static const Result<Nvrtc>& opened = *new Result<Nvrtc>(open(search()));
   if (!opened.ok()) return opened.status();
   return &*opened;
 }

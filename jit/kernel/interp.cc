@@ -307,7 +307,7 @@ class Interpreter {
   std::vector<std::vector<char>> locals_;
   std::vector<Bits> values_;
   struct Tile {
-    int64_t by, end;  // elements of each, elements of all
+    int64_t by, end;  // elements of a tile, end of the tiled axis
   };
   int32_t* fault_;
   std::vector<Tile> tile_;  // per loop variable that counts tiles

@@ -63,7 +63,7 @@ struct Term {
 };
 using Address = std::vector<Term>;  // a sum; empty: 0
 
-// A loop extent or local length: factor * sizes[size].
+// An extent of a loop or length of a local: factor * sizes[size].
 struct Extent {
   int64_t factor = 1;
   int size = -1;
@@ -96,19 +96,23 @@ using Block = std::vector<Stmt>;
 
 struct Stmt {
   enum class Kind : uint8_t {
-    op,  // %r = add %a, %b       an elementwise row; result type by its type rule; %r = index_in %i, %n fault 1
-    cast,  // %r = cast.f32 %a      conversion as in src/base/convert.h; cast.bf16, cast.f16: an f32, rounded
+    op,        // %r = add %a, %b                  an elementwise row; result type by its type rule
+               // %r = index_in %i, %n fault 1     the same with a check of its operands
+    cast,      // %r = cast.f32 %a                 conversion as in src/base/convert.h
+               // %r = cast.bf16 %a                an f32, rounded to bf16; f16 and 8-bit floats likewise
     bitcast,   // %r = bitcast.i32 %a
     constant,  // %r = const.f32 1.5
-    size,      // %r = size N           a size argument as i64
-    index,     // %r = index %j         a loop variable as i64
-    load,      // %r = load %x[...]     type = compute_type(buffer)
+    size,      // %r = size N                      a size argument as i64
+    index,     // %r = index %j                    a loop variable as i64
+    load,      // %r = load %x[...]                type = compute_type(buffer)
     store,     // store %y[...], %a
-    par,       // par %i in N, simd %k in K { }   outermost only, exactly one; iterations are independent
-    loop,      // for %j in M { }       sequential
-    reduce,  // %r, %q = reduce add, maximum simd %j in M unroll 4 { ... yield %a, %b }   order: see interpret
-    // %m, %s = reduce maximum, exp add simd %j in M { ... yield %a, %b }: one loop for two (see online)
-    scan,  // %r = scan add %a      running fold over the `for` it stands directly in, this iteration included
+    par,       // par %i in N, simd %k in K { }    outermost and only there; iterations are independent
+    loop,      // for %j in M { }                  sequential
+    reduce,    // %r, %q = reduce add, maximum simd %j in M unroll 4 { ... yield %a, %b }
+               //                                  folds in the order that interpret() defines
+               // %m, %s = reduce maximum, exp add simd %j in M { ... yield %a, %b }
+               //                                  one loop instead of two (see online)
+    scan,      // %r = scan add %a                 running fold, with this iteration, over the enclosing `for`
   };
   Kind kind = Kind::op;
   OpId op = 0;              // op, scan

@@ -6,10 +6,10 @@
 //  buffers   in and out first, then locals; only locals have a length; a simd par has no locals
 //  par       the body is one par statement, and there is no other
 //  values    every value and loop variable is defined once, before its uses, in their block or an enclosing one
-//  types     no value is a 16-bit float; a loop variable is i64, read only by index and in addresses
+//  types     no value is a narrow float; a loop variable is i64, read only by index and in addresses
 //  op        a map row without attributes, with scalar code for its operands; types by its rule
 //  fault     in an op whose row has a fault column, on integers for which the row has a spelling; numbers from 1
-//  cast      from and to any dtype; to a 16-bit float gives an f32; bitcast keeps the width and excludes bool
+//  cast      from and to any dtype; to a narrow float gives an f32; bitcast keeps the width and excludes bool
 //  constant  a bool is 0 or 1; an integer is in range and written as an integer
 //  load      has the compute type of the buffer; store: a value of this type, and never into an `in` buffer
 //  address   sizes in range; variables are loop variables or i64 values

@@ -75,8 +75,8 @@ class Emitter : LaneEmitter {
 
   // ---- loops ----
 
-  // Whether the block has a load whose address does not contain the variable, which is worth hoisting in
-  // front of the loop, or a check, whose operand may not depend on the variable.
+  // Whether the block has a load whose address does not contain the variable, which is worth hoisting out of
+  // the loop, or a check, whose operands may not depend on the variable either.
   bool reads_beside(const Block& block, Ref var) const {
     return std::ranges::any_of(block, [&](const Stmt& s) {
       if (s.fault != 0) return true;
@@ -317,9 +317,9 @@ class Emitter : LaneEmitter {
     return std::ranges::count(block, store.buffer, &Stmt::buffer) == 1;
   }
 
-  // A loop within lanes whose loads jump from lane to lane but step by one along the loop, W steps at a time.
-  // Its loads are squares, loaded by rows and transposed. Likewise stores by rows what a scan writes.
-  // carried: values of its scans.
+  // Emits a loop within lanes whose loads jump from lane to lane but step by one along the loop. Takes W
+  // steps at a time: loads each square of W x W elements by rows and transposes it. Likewise stores by rows
+  // what a scan writes. carried: values of its scans. False: nothing is emitted.
   bool emit_turned(const Stmt& s, std::vector<Carried>& carried) {
     if (simd_.var == kNoRef || simd_.masked || s.axes.size() != 1) return false;
     const Axis& axis = s.axes[0];
@@ -611,8 +611,8 @@ class Emitter : LaneEmitter {
     return constant.type == DType::f32 && (std::bit_cast<uint32_t>(value) & 0xffff) == 0;
   }
 
-  std::map<Ref, std::pair<Int, Int>>
-      tiles_;  // by variable that counts tiles: elements of a tile, end of the axis
+  // By the variable that counts tiles: elements of a tile, and the end of the tiled axis.
+  std::map<Ref, std::pair<Int, Int>> tiles_;
   std::vector<Prefetch> prefetches_;
   std::string fault_;                      // the address of the fault word
   std::vector<Carried>* scans_ = nullptr;  // values of the scans of the innermost `for`

@@ -1,4 +1,4 @@
-// LLVM text: types, constants and scalar instructions at a given number of lanes. The template language of the op
+// llvm_text: types, constants and scalar instructions at a given number of lanes. Template language of the op
 // table's `llvm` column (src/ir/op.h) and of the conversions below, expanded at `lanes` lanes (1: plain scalars):
 //
 //   $0 $1 $2      operands

@@ -31,7 +31,7 @@ class Lowering final : public Evaluator {
         has_scan_ = true;
   }
 
-  // ---- Evaluator: what index_maps.cc needs ----
+  // ---- Evaluator: the interface of index_maps.cc ----
   const IndexMath& index() const override { return index_; }
   const std::vector<LoopAxis>& axes() const override { return axes_; }
   bool failed() const override { return request_.has_value(); }
@@ -148,9 +148,8 @@ class Lowering final : public Evaluator {
       if (request_) return {request_, {}};
       s = plan();
     }
-    if (!has_reduce && !has_scan_ &&
-        s.classes.size() >
-            1) {  // the vector axis of nested maps becomes an inner loop, or those it runs around do
+    // In nested maps, either the axis of lanes becomes an inner loop, or the narrow loops within it do.
+    if (!has_reduce && !has_scan_ && s.classes.size() > 1) {
       bool around = false;
       for (int c = s.par.back() + 1; c < static_cast<int>(s.classes.size()); ++c) {
         if (!is_narrow(merged_extent(dims(), axes_, s.classes[c]))) continue;

@@ -27,9 +27,9 @@ constexpr int kTile = 64, kSmallTile = 32;  // elements per side
 constexpr int kShortestRun = 32;            // bytes of a memory transaction
 constexpr int kMostAhead = 16;
 constexpr int kMostRows = 32;             // threads that share a column
-constexpr int64_t kFewestSteps = 4;       // steps of each of these threads
+constexpr int64_t kFewestSteps = 4;       // fewest steps of such a thread
 constexpr int64_t kFoldsBytes = 1 << 10;  // shared memory for the exchange of folds
-constexpr int kFirstWithClusters = 90;    // architecture
+constexpr int kFirstWithClusters = 90;    // first architecture with clusters
 constexpr int kMostBlocksOfCluster = 8;   // supported by every device
 constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
 
