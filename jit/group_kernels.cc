@@ -10,7 +10,7 @@ namespace tenon::jit {
 
 Status has_loops(const Graph& graph, ValueId v) {
   const Op& row = op(graph.node(v).op);
-  // Kernels hold 16-bit floats as f32, so their bits do not exist.
+  // Kernels hold 16-bit floats as f32, so the bits of the 16-bit type are not available.
   if (row.name == "bitcast")
     for (DType t : {graph.type(v).dtype, graph.type(graph.node(v).inputs[0]).dtype})
       if (t != compute_type(t))

@@ -183,8 +183,8 @@ class CudaEmitter final : CudaLoops {
   }
 
   // A map whose `outer` axes form rows and whose other axes form columns. A thread takes one column and walks
-  // its rows. Values that are the same in all rows are computed before the first row. Threads walk as many
-  // rows side by side as there are threads for.
+  // its rows. Values that are the same in all rows are computed before the first row. As many rows run side
+  // by side as there are threads for.
   void emit_rows_of_map() {
     const Stmt& s = par();
     std::vector<int> steps(s.axes.size(), 1);

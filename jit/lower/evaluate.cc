@@ -35,8 +35,8 @@ class Lowering final : public Evaluator {
   const IndexMath& index() const override { return index_; }
   const std::vector<LoopAxis>& axes() const override { return axes_; }
   bool failed() const override { return request_.has_value(); }
-  // On the CPU, division costs more than to store a reshape with the shape of its operand, which fusion does
-  // otherwise.
+  // If division is not allowed, fusion stores the reshape with the shape of its operand. On the CPU this
+  // costs less than divisions.
   bool may_divide() const override {
     if (in_.members.size() > 1) return false;
     const Node& only = graph().node(in_.members[0]);
@@ -272,8 +272,8 @@ class Lowering final : public Evaluator {
     const Op& row = op(n.op);
     if (!member_.count(v)) {
       if (auto strides = in_.strides(v)) {
-        // Loads inside the loops whose axes index it, even with stride 0: the loops may be empty, and the
-        // tensor too.
+        // Emits the load inside the loops whose axes index the tensor, even with stride 0: these loops may be
+        // empty, and the tensor too.
         int depth = 0;
         for (const Index& i : at) depth = std::max(depth, depth_of(i));
         return load_tensor(v, index_.linear(at, *strides), depth);

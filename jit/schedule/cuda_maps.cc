@@ -32,7 +32,7 @@ bool follows_value(const Stmt& par, const Stmt& s) {
   });
 }
 
-// Whether the access reads another element in every iteration.
+// Whether every iteration reads a different element.
 bool is_whole(const Stmt& par, const Stmt& s, std::span<const int64_t> sizes) {
   return std::ranges::all_of(par.axes, [&](const Axis& a) {
     return steps_along(s, a.var) || extent_value(a.extent, sizes.data()) == 1;

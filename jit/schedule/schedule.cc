@@ -20,7 +20,7 @@ bool mergeable(DimTable& dims, const std::vector<LoopAxis>& axes, uint32_t outer
   });
 }
 
-// Scores an axis for lanes. Unit steps make vector loads, other steps make gathers. Gathers with long steps
+// Scores a loop for lanes. Unit steps make vector loads, other steps make gathers. Gathers with long steps
 // touch a cache line for each element. So do loaded indices: they change along every axis that has no step of
 // its own. A store counts twice.
 int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<Access>& accesses) {

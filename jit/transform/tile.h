@@ -1,4 +1,4 @@
-// tile: rewrites a kernel so that memory that its loops access together is close together. Input: a kernel as
+// tile: rewrites the loops of a kernel so that accesses close in time are close in memory. Input: a kernel as
 // lowering returns it, with loops over whole axes. Output: a kernel that computes the same except for the
 // order of its sums, or the same kernel if tiling does not help. schedule.h decides the sizes of tiles.
 // Tested by tests/unit/jit/tile_test.cc and tests/golden/jit/lower_*.tn.
