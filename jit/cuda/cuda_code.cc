@@ -1,4 +1,5 @@
-// See cuda_code.h. On disk stands the cubin behind what ptxas said of it: "registers 40 spills 0\n".
+// See cuda_code.h. An entry on disk is the statistics of ptxas, "registers 40 spills 0\n", and then the
+// cubin.
 #include "jit/cuda/cuda_code.h"
 
 #include <cstdio>

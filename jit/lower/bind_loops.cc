@@ -1,4 +1,5 @@
-// See kernel_draft.h. Loops get the axes that the schedule merged, addresses their terms, buffers their places in the argument list.
+// See kernel_draft.h. Gives loops the axes that the schedule merged, addresses their terms, and buffers their
+// positions in the argument list.
 #include <algorithm>
 #include <set>
 
@@ -102,7 +103,7 @@ class Finisher {
     auto push = [&](Dim coef, Ref var) {
       if (coef == Dim(0)) return;
       Term t{1, -1, var};
-      // Small factors stay in the text (they decide how memory is read); sizes become arguments.
+      // Small factors stay in the text, because they decide how memory is read; sizes become arguments.
       if (coef.is_const() && coef.value() < kNarrow)
         t.factor = coef.value();
       else
@@ -138,7 +139,8 @@ class Finisher {
            std::string(tenon::name(in_.graph.type(in_.outputs[0]).dtype));
   }
 
-  // Inputs whose every read is at the address of the one output's only store, in the loop that stores or before.
+  // Inputs that are read only at the address of the only store of the only output, in the loop that stores or
+  // before it.
   std::vector<ValueId> inplace_inputs() const {
     std::vector<ValueId> result;
     if (in_.outputs.size() != 1) return result;

@@ -13,7 +13,7 @@ KeptRows::KeptRows(const LowerInput& in, const std::vector<LoopAxis>& axes)
     if (kind(v) == Kind::reduce && !in.is_sum(v)) reduces_.push_back(v);
 }
 
-// Whether a row of this value is worth a local: several loops read it, and computing it anew costs more.
+// Whether a row of this value is worth a local: several loops read it, and computing it again costs more.
 bool KeptRows::worth_keeping(ValueId v) {
   auto [it, is_new] = worth_.try_emplace(v, false);
   if (!is_new) return it->second;
@@ -24,7 +24,7 @@ bool KeptRows::worth_keeping(ValueId v) {
   return worth_[v] = keeps_row({expensive, stream_bytes(v)}, in_.graph.dims->product(row), par);
 }
 
-// Not where each loop reads it through another such value only.
+// False if every loop reads the value only through another kept value.
 bool KeptRows::keeps(ValueId v) {
   if (!worth_keeping(v)) return false;
   int users = 0;
@@ -37,7 +37,7 @@ bool KeptRows::keeps(ValueId v) {
   return users == 0 || std::count(in_.outputs.begin(), in_.outputs.end(), v);
 }
 
-// Bytes of memory an element of v is computed from, not counting what is broadcast or kept.
+// Bytes of memory that an element of v is computed from, without broadcast or kept operands.
 int64_t KeptRows::stream_bytes(ValueId v) {
   std::set<ValueId> seen;
   std::vector<ValueId> work{v};
@@ -58,7 +58,7 @@ int64_t KeptRows::stream_bytes(ValueId v) {
   return bytes;
 }
 
-// In how many loops (reductions, and the final one) an expensive value would be computed.
+// Number of loops (reductions and the final loop) that would compute the value.
 int KeptRows::loops_using(ValueId v) const {
   int count = 0;
   auto reaches = [&](ValueId from) {  // without crossing another reduction

@@ -135,7 +135,7 @@ class RowBlocks {
   std::vector<Temp> temps_;
 };
 
-// Members that read a value, through views too.
+// Members that read a value, directly or through views.
 std::vector<ValueId> readers(const LowerInput& in, ValueId v) {
   std::vector<ValueId> list;
   for (ValueId m : in.members)
@@ -146,7 +146,8 @@ std::vector<ValueId> readers(const LowerInput& in, ValueId v) {
   return list;
 }
 
-// What is stored of a sum: itself, or the cast that alone reads it, reshaped or not; kNoValue where members read it otherwise.
+// The stored output of a sum: the sum itself, or the cast that is its only reader, perhaps through reshapes.
+// kNoValue: members read the sum in other ways.
 ValueId stored_sum(const LowerInput& in, ValueId sum) {
   const Graph& g = in.graph;
   auto is_stored = [&](ValueId v) { return std::ranges::count(in.outputs, v) > 0; };
