@@ -5,8 +5,7 @@
 
 #include <string>
 
-#include "jit/kernel/kernel.h"
-#include "jit/schedule/cuda_schedule.h"
+#include "jit/pipeline.h"
 
 namespace tenon::jit {
 
@@ -23,6 +22,6 @@ struct CudaCode {
 
 // architecture: of the device. environment, unsupported: NVRTC is missing, or does not know the device.
 // invalid: the log of NVRTC.
-Result<CudaCode> cuda_code(const Kernel& kernel, const CudaSchedule& schedule, int architecture);
+Result<CudaCode> cuda_code(const KernelVariant& variant, int architecture);
 
 }  // namespace tenon::jit
