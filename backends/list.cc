@@ -1,4 +1,5 @@
-// The back ends there are, in order of preference. One clicks, one sees.
+// Defines the functions of src/runtime/backend.h that name particular back ends: the list of all back ends in order of
+// preference, the GPU report and the default thread pool.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
 #include "backends/nvidia/cublaslt/cublaslt.h"

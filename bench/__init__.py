@@ -1,4 +1,4 @@
-"""Benchmarks of Tenon. Kernels on disk would hide what a compile costs: they are off where the caller says nothing."""
+"""Benchmarks of Tenon. The cache on disk is off unless the caller sets it, since it would hide the cost of compiles."""
 
 import os
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""`./dev bench call`: what one call costs when there is next to nothing to compute, in microseconds.
+"""`./dev bench call`: the cost of one call with next to nothing to compute, in microseconds.
 
-Three graphs under `no_grad`: relu(x + 1) on 16 floats, a sum of 10 inputs, a module of 100 parameters.
-Between eager and the contender stands a backend that does nothing: Dynamo and AOTAutograd around a function
-that only makes output tensors (values undefined). The distance to that one is the contender's own.
+Runs three graphs under `no_grad`: relu(x + 1) on 16 floats, a sum of 10 inputs, a module of 100 parameters.
+The table also has a backend that does nothing: Dynamo and AOTAutograd around a function that only makes output
+tensors (values undefined). What a contender takes beyond this backend is its own cost.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-// What a kernel costs to compile, and how fast three of them run: a gelu chain, a softmax row, a layer_norm row.
+// Measures what a kernel costs to compile, and how fast three kernels run: a gelu chain, a softmax row, a layer_norm row.
 // compile/K: one module of one kernel; batch/K: per kernel of a module of eight; run/K: nanoseconds an element over rows
 // of 1024 in cache. Times are CPU times of one thread.
 #include <benchmark/benchmark.h>

@@ -1,7 +1,7 @@
-"""What is measured against eager: a name, and how `torch.compile` is called for it: backend, options, other arguments.
+"""The contenders that are measured against eager: a name, and the arguments of `torch.compile`: backend, options, others.
 
-Any other name is taken as a `torch.compile` backend without options (`aot_eager`, `eager`, ...).
-`tenon_stats` reads Tenon's own counters; a counter that is not there is None and printed as "-".
+Any other name is a `torch.compile` backend without options (`aot_eager`, `eager`, ...).
+`tenon_stats` reads Tenon's own counters; a counter that is missing is None and printed as "-".
 """
 
 import argparse
@@ -27,8 +27,8 @@ def compiled(function, name, **keywords):
 
 
 def on_kept_outputs(function, args):
-    """A call that runs Tenon's program of `function` again on the memory of one call, its outputs included: the kernel
-    alone. None where PyTorch has steps of its own, or there are several programs."""
+    """A function that runs Tenon's program of `function` again on the inputs and outputs of one call, so that only the
+    kernel is timed. None if PyTorch runs a part of `function`, or if there are several programs."""
     import torch
     from tenon import _abi
     from tenon.torch.compile import compile_graph
@@ -40,7 +40,7 @@ def on_kept_outputs(function, args):
     outputs = fast(*args)
     if len(records) != 1 or records[0].fallbacks or not records[0].compiled:
         return None
-    frame = records[0].compiled.pool.free.pop()     # no other call may put its outputs there
+    frame = records[0].compiled.pool.free.pop()     # taken, so that no other call uses this frame
     segments = records[0].compiled.pool.layout.segments
     if len(segments) != 1:
         return None
@@ -64,12 +64,12 @@ def tenon_stats(name):
 
 
 def contender(text):
-    """An argparse type: the names that the tables use for something else are refused."""
+    """An argparse type: refuses the names that the tables use for something else."""
     if text in ("eager", "copy", "no-op"):
         raise argparse.ArgumentTypeError(f"{text} is measured already, beside the contender")
     return text
 
 
 def missing_for_peers():
-    """Why Inductor cannot be measured here, or None."""
+    """The reason why Inductor cannot be measured here, or None."""
     return None if shutil.which("g++") else "Inductor needs g++, which is not installed (apt-get install g++)"

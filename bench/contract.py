@@ -1,6 +1,6 @@
-"""The contract ops_contract.txt lists what `./dev bench ops` may find slower than eager, and why; a run is compared with it.
+"""The contract, ops_contract.txt, lists what `./dev bench ops` may find slower than eager, with reasons; a run is compared with it.
 
-A line is: functions, dtypes and sizes (comma-separated, * for all), the most that Tenon's time may be of eager's, the reason.
+A line is: functions, dtypes and sizes (comma-separated, * for all), the greatest ratio of Tenon's time to eager's, the reason.
 Tested by tests/torch/test_bench.py.
 """
 
@@ -36,7 +36,7 @@ def read(text):
 
 
 def reason(entries, measured):
-    """Why this measurement may be a cliff, or None: it may not."""
+    """The reason why this measurement may be a cliff; None if it may not be one."""
     for entry in entries:
         if entry.covers(measured.row, measured.dtype, measured.size) and measured.ratio <= entry.most:
             return entry.reason
@@ -44,6 +44,6 @@ def reason(entries, measured):
 
 
 def unneeded(entries, done):
-    """The entries that cover something measured, of which nothing is a cliff."""
+    """The entries that cover some measurement, but no cliff."""
     covered = [(e, [m for m in done if e.covers(m.row, m.dtype, m.size)]) for e in entries]
     return [e for e, those in covered if those and not any(m.cliff for m in those)]

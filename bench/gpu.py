@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""`./dev gpu`: everything that needs a GPU, in one run of at most ten minutes, into gpu.json and a page, gpu.md.
+"""`./dev gpu`: runs every check and benchmark that needs a GPU in at most ten minutes and writes gpu.json and a page, gpu.md.
 
-What was found (`tenon doctor`); every kind of kernel on random data with poisoned outputs, against eager in float64; sizes that
-reach every form of a kernel; captures and streams; bandwidths of fused kernels and products of matrices against eager, a copy and
-Inductor in the same run; what a call costs the host; models against eager and Inductor; a part under compute-sanitizer.
+The sections: what was found (`tenon doctor`); every kind of kernel on random data with poisoned outputs, against eager in
+float64; sizes that reach every form of a kernel; captures and streams; bandwidths of fused kernels and products of matrices
+against eager, a copy and Inductor in the same run; the cost of a call on the host; models against eager and Inductor; a part of
+the checks under compute-sanitizer.
 
-Each section is a process of its own with its share of the seconds: one that fails, hangs or makes the device refuse all
-further work takes nothing from the others, and goes on behind what did so. Rows are written as they come. The status is 1 where
-something is wrong or failed, 3 where that was not seen but not everything ran. `--device cpu --tiny` tries the script itself.
+Each section runs in its own process with its share of the seconds. If a work of a section fails, hangs, or makes the device
+refuse all further work, the section continues behind it in a new process, and other sections are not affected. Rows are
+written as they come. The exit status is 1 if something is wrong or failed, and 3 if not everything ran. `--device cpu --tiny`
+tries the script itself.
 """
 
 import argparse
@@ -34,18 +36,18 @@ from bench import gpu_check, gpu_speed                       # noqa: E402
 from bench.gpu_tools import Clock, Skip                      # noqa: E402
 from bench.table import Progress, markdown                   # noqa: E402
 
-LOST = 75           # a section's status where the device refuses further work
-LATE = 0.15         # of its share that a section may take beyond it before it is killed
+LOST = 75           # exit status of a section when the device refuses further work
+LATE = 0.15         # a section is killed when it exceeds its seconds by this share
 
 
 @dataclass(frozen=True)
 class Section:
     works: Callable         # options -> (name, work) each; work(clock) yields rows
-    share: int              # of the seconds
-    patience: int           # seconds without a row after which a work hangs
+    share: int              # share of the seconds of the run
+    patience: int           # seconds without a row after which the process counts as hung
     title: str
-    header: list            # a last column "answer" holds "right", or what is wrong
-    brief: bool = False     # the page shows what is wrong alone
+    header: list            # if the last column is "answer", it holds "right" or what is wrong
+    brief: bool = False     # the page shows only the rows that are wrong
 
 
 RATIOS, FIRST = ["eager / tenon", "inductor / tenon"], ["compile ms", "inductor's first call s", "notes"]
@@ -69,7 +71,7 @@ SECTIONS = {
 # A section's process ---------------------------------------------------------------------------------------
 
 def here(name, options):
-    """Runs a section in this process, from its work number options.skip on, into lines of JSON."""
+    """Runs a section in this process, from work number options.skip on, and writes lines of JSON."""
     clock = Clock(torch.device(options.device), options.seconds)
     works = list(SECTIONS[name].works(options))
     with open(options.out / f"{name}.jsonl", "a") as lines, torch.no_grad():
@@ -100,13 +102,13 @@ def here(name, options):
 # The run ---------------------------------------------------------------------------------------------------
 
 def read(file):
-    """What a section's process has said so far."""
+    """What the process of a section has written so far."""
     part = {"of": None, "begun": 0, "done": 0, "rows": [], "skipped": [], "failed": []}
     label = None
     for line in file.read_text().splitlines() if file.exists() else []:
         try:
             said = json.loads(line)
-        except ValueError:      # it died in the middle of it
+        except ValueError:      # the process died while it wrote the line
             continue
         part["of"] = said.get("of", part["of"])
         label = said.get("begun", label)
@@ -121,7 +123,8 @@ def read(file):
 
 
 def measure(name, options, arguments, seconds, environment):
-    """A section in a process of its own, and in another behind the work at which one dies; all that they said."""
+    """Runs a section in its own process. If the process dies, starts another one behind the work at which it died. Returns what
+    all of them wrote."""
     out, end = options.out / f"{name}.jsonl", time.monotonic() + seconds
     log = out.with_suffix(".log")
     out.write_text("")
@@ -149,7 +152,7 @@ def measure(name, options, arguments, seconds, environment):
 
 
 def wait(process, out, end, patience):
-    """Why the process ended before it should; None: it ended well, or at the end of its time."""
+    """The reason why the process ended early; None if it ended well or at the end of its time."""
     start = time.time()
     try:
         while process.poll() is None:
@@ -160,7 +163,7 @@ def wait(process, out, end, patience):
             time.sleep(0.05)
     finally:
         try:
-            os.killpg(process.pid, signal.SIGKILL)      # what it started dies with it
+            os.killpg(process.pid, signal.SIGKILL)      # also kills the processes that it started
         except ProcessLookupError:
             pass
         process.wait()
@@ -173,7 +176,7 @@ def wrong(name, part):
 
 
 def problems(sections):
-    """Sentences on what is wrong or failed; and on what did not run."""
+    """Two lists of sentences: what is wrong or failed, and what did not run."""
     bad, missing = [], []
     for name, part in sections.items():
         if rows := wrong(name, part):

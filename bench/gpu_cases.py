@@ -1,8 +1,8 @@
-"""What `./dev gpu` checks and measures: fused kernels by schedule, with sizes and the bandwidth they should reach.
+"""The cases that `./dev gpu` checks and measures: fused kernels by schedule, with sizes and the bandwidth they should reach.
 
-A case is a function of tensors. `size` is for the tables; `odd` for correctness: aligned, odd, one, prime and nothing.
-`target` is the bandwidth to reach on an H200 (4.8 TB/s) in TB/s; other devices scale it. Products of matrices have none: their
-size is (rows, columns, terms), and what counts is arithmetic.
+A case is a function of tensors. `size` is for the tables; `odd` is for correctness: aligned, odd, 1, prime and empty sizes.
+`target` is the bandwidth to reach on an H200 (4.8 TB/s) in TB/s; other devices scale it. Products of matrices have no target:
+their size is (rows, columns, terms), and their tables show arithmetic per second.
 """
 
 import math
@@ -18,10 +18,10 @@ class Case:
     name: str
     function: Callable
     make: Callable              # (size, dtype, device) -> arguments
-    size: tuple                 # of the table
+    size: tuple                 # for the table
     target: float
     odd: tuple = ((64, 256), (37, 129), (1, 1), (13, 1031), (3, 40000), (0, 8))     # none: another case has the function
-    draws: bool = False         # random numbers, which nothing can be checked against
+    draws: bool = False         # draws random numbers, so its results cannot be compared
 
 
 def rows(size, dtype, device, count=1):
@@ -48,7 +48,7 @@ def labels(size, dtype, device):
 
 
 def wide(x):
-    """What sums are made of: f32, or f64 where that is what a case is checked against."""
+    """x in the type in which sums are computed: f32, or f64 for the exact result."""
     return x if x.dtype == torch.float64 else x.float()
 
 
@@ -127,7 +127,7 @@ CASES = [
     Case("transpose + add", lambda x: (x.transpose(-1, -2) + 1).contiguous(), swapped, (8192, 8192), 3.5),
     Case("0213", lambda x: x.transpose(1, 2).contiguous(), rows, (32, 2048, 16, 64), 3.5,
          ((2, 3, 4, 5), (1, 17, 8, 64), (5, 1, 1, 1))),
-    # 3 us each are the target: of what is said as bandwidth, those of an H200.
+    # The target of each is 3 us on an H200, given as a bandwidth.
     Case("small relu", lambda x: F.relu(x), rows, (256, 512), 2 * 2**18 / 3e6, ()),
     Case("small chain", lambda x, y, w: F.silu(x * w + y) * torch.tanh(x), with_vector(2), (256, 512), 3 * 2**18 / 3e6, ()),
 ]
@@ -145,7 +145,7 @@ def filtered(outer, groups=1, kernel=3, transposed=False):
 
 IMAGES = ((2, 16, 28, 28), (1, 16, 7, 13), (3, 16, 1, 1), (5, 16, 31, 17))
 
-# What libraries run, and poolings: for correctness alone.
+# Nodes that libraries run, and poolings; for correctness only.
 LIBRARIES = [
     Case("conv2d + relu", lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), filtered(24), (), 0, IMAGES),
     Case("conv2d by 2", lambda x, w, b: F.conv2d(x, w, b, 2, 1) + 1, filtered(24), (), 0, IMAGES),
@@ -159,7 +159,7 @@ LIBRARIES = [
 
 
 def operands(*more):
-    """x [rows, terms], weight [columns, terms], then tensors whose shapes `more` gives."""
+    """Makes x [rows, terms], weight [columns, terms], then tensors of the shapes that `more` returns."""
     def make(size, dtype, device):
         m, n, k = size
         shapes = [(m, k), (n, k), *(shape(m, n) for shape in more)]
@@ -183,18 +183,18 @@ PRODUCTS = [
 ]
 
 
-# Factors of TF32 may lose 2^-10 of themselves each; products of random numbers that make results near 1 then stay within this.
+# TF32 rounds each factor by up to 2^-10 of itself; sums of random products with results near 1 stay within this tolerance.
 TOLERANCES = {"f32": 2e-5, "tf32": 1e-2, "bf16": 2e-2, "f16": 2e-3}
 
 
 def moved(arguments, results):
-    """Unavoidable bytes: every argument read once, every result written once."""
+    """The bytes that must move: every argument read once, every result written once."""
     results = results if isinstance(results, tuple) else (results,)
     return sum(t.numel() * t.element_size() for t in (*arguments, *results))
 
 
 def close(got, want, name):
-    """The largest distance, as a share of what is allowed; NaN where a value is missing. name: of the type."""
+    """The largest distance as a share of the tolerance; NaN if a value is NaN or a shape differs. name: the type's name."""
     worst = 0.0
     for g, w in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True):
         if g.shape != w.shape:

@@ -1,6 +1,6 @@
 """The sections of `./dev gpu` that look for wrong answers: every kind of kernel, every form of a kernel, captures and streams,
-and a part of that under compute-sanitizer. A section yields (name, work) and work(clock) yields rows; the last cell of a row is
-"right", or what is wrong."""
+and a part of these under compute-sanitizer. A section yields (name, work), and work(clock) yields rows. The last cell of a row
+is "right" or what is wrong."""
 
 import math
 import os
@@ -17,16 +17,16 @@ from bench import gpu_cases, gpu_forms
 from bench.gpu_tools import DTYPES, Skip, chosen, compiled, forms, poison, tf32
 
 OF_LIBRARIES = gpu_cases.LIBRARIES + gpu_cases.PRODUCTS
-SMALL = 1 << 19     # elements of the forms that are tried with --tiny
+SMALL = 1 << 19     # with --tiny, forms run only at sizes of up to so many elements
 
 
 def verdict(worst, own):
-    """Of distances as shares of what is allowed: eager's own distance counts where types are narrow."""
+    """The answer for distances as shares of the tolerance: Tenon's may exceed 1 if eager's own is at least half as large."""
     return "right" if worst <= max(1.0, 2 * own) else "wrong"
 
 
 def check(options):
-    """Rows (case, type, size, distance as a share of what is allowed, answer)."""
+    """Rows (case, type, size, distance as a share of the tolerance, answer)."""
     for name in DTYPES:
         for case in chosen(options, gpu_cases.CASES + OF_LIBRARIES):
             if case.odd and (name != "tf32" or case in OF_LIBRARIES):
@@ -53,7 +53,7 @@ def text_of(size):
 
 
 def schedules(options):
-    """Rows (case, type, size, form that is meant, forms that came, distance, answer)."""
+    """Rows (case, type, size, intended form, actual forms, distance, answer)."""
     for case in chosen(options, gpu_forms.BIG):
         for name in case.types:
             yield f"{case.name} {name}", partial(check_form, case, name, options)
@@ -83,7 +83,7 @@ def check_form(case, name, options, clock):
 
 
 def mixed(x, w):
-    """Several kernels: of rows, of columns, a map, and a product."""
+    """A function of several kernels: along rows, along columns, a map, and a product."""
     y = F.softmax(x, -1) * x.sum(0, keepdim=True)
     return F.gelu(F.linear(torch.tanh(y) + x, w), approximate="tanh") + x
 
@@ -110,7 +110,7 @@ def check_calls(what, way, name, options, clock):
 
 
 def replayed(make, w, options, clock):
-    """A call that has run before, in a graph of the caller's."""
+    """Captures a call that has run before in a graph of the caller, and replays it on other inputs."""
     fast, x = compiled(mixed, "tenon", options), make()
     for _ in range(3):
         kept = fast(x, w)
@@ -143,14 +143,14 @@ def on_streams(make, w, options, clock):
 
 
 def on_device_graphs(make, w, options, clock):
-    """Runs that are alike, then runs that the graph has to be told of."""
+    """Equal runs, then runs that require an update of the CUDA graph."""
     fast, x = compiled(mixed, "tenon", options, mode="reduce-overhead"), make()
     for i in range(12):
         x = x if i < 6 else make()
         yield x, fast(x, w)
 
 
-# Of check, schedules and calls, what goes under each tool of compute-sanitizer; and its share of the time.
+# For each tool of compute-sanitizer: the parts of check, schedules and calls that run under it, and its share of the time.
 SANITIZED = {
     "memcheck": (["check", "schedules"], None, 3),
     "racecheck": (["check"], "softmax 4096,layer_norm backward,sum,transpose,sum of columns", 1),
@@ -160,7 +160,7 @@ FOUND = 9
 
 
 def sanitizer(options):
-    """Rows (tool, what ran under it, what it found, answer)."""
+    """Rows (tool, section, number of rows, what the tool found, answer)."""
     left = sum(share for _, _, share in SANITIZED.values())
     for tool, (sections, cases, share) in SANITIZED.items():
         for section in sections:

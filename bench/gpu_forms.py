@@ -1,8 +1,8 @@
-"""What `./dev gpu` checks beside gpu_cases.py: sizes that reach every form a kernel has on an H100 (jit/schedule/cuda_schedule.h).
+"""More cases for `./dev gpu`: sizes that reach every form that a kernel has on an H100 (jit/schedule/cuda_schedule.h).
 
-`form` is a part of what describe() says of the schedule a case is meant to reach. What is exact is computed on the GPU in
-float64, in parts of whole rows where a row's result follows from that row alone.
-Tested by tests/torch/test_gpu_forms.py, with a driver of ours.
+`form` is a pattern for the description of the schedule that a case should reach (describe() of the schedule). The exact result
+is computed on the GPU in float64, in parts of whole rows if the result of a row depends on that row alone.
+Tested by tests/torch/test_gpu_forms.py with the mock driver.
 """
 
 import math
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from bench.gpu_cases import pair, rms_norm_backward, rows, swapped, wide, with_vector
 
-PART = 1 << 26      # elements that are computed in float64 at once
+PART = 1 << 26      # most elements that are computed in float64 at once
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Big:
     make: Callable          # (size, dtype, device) -> arguments
     sizes: tuple            # the smallest first
     types: tuple = ("f32", "bf16")
-    join: Callable = None   # of the results of parts of rows; without it all is computed at once
-    dynamic: bool = True    # compiled for any size
+    join: Callable = None   # joins the results of parts of rows; None: the exact result is computed at once
+    dynamic: bool = True    # one program for all sizes
 
 
 def filled(size, dtype, device):
-    """Of one type from the start: f32 would take twice the memory."""
+    """Random numbers that are drawn in `dtype`, since f32 would take twice the memory."""
     return (torch.empty(size, dtype=dtype, device=device).normal_(),)
 
 
@@ -85,12 +85,13 @@ BIG = [
 
 
 def bytes_of(case, size, dtype):
-    """What a check of it takes, about: arguments, results of eager and of Tenon, and as much again for what eager makes."""
+    """An estimate of the memory of a check: arguments, results of eager and of Tenon, and as much again for eager's
+    intermediates."""
     return 8 * math.prod(size) * dtype.itemsize
 
 
 def parts(case, arguments):
-    """Arguments of the parts that are computed at once, and where the part's result lies in the whole."""
+    """Yields the arguments of each part, and the index of the part's result in the whole result."""
     first = arguments[0]
     if case.join is None:
         yield arguments, ...
@@ -102,7 +103,7 @@ def parts(case, arguments):
 
 
 def compare(case, arguments, got, close):
-    """The largest distance of Tenon's result from what is exact and of eager's, as close(result, exact) says."""
+    """The largest distances of Tenon's result and of eager's from the exact result, by close(result, exact)."""
     worst, own, exacts = 0.0, 0.0, []
     for here, at in parts(case, arguments):
         exact = case.function(*(a.double() if a.is_floating_point() else a for a in here))
@@ -116,5 +117,5 @@ def compare(case, arguments, got, close):
 
 
 def larger(a, b):
-    """NaN if one is."""
+    """The maximum; NaN if an argument is NaN."""
     return math.nan if math.isnan(a) or math.isnan(b) else max(a, b)

@@ -1,5 +1,5 @@
-"""The sections of `./dev gpu` that measure: bandwidth, products, what a call costs the host, models; beside eager and Inductor in
-the same process. A section yields (name, work) and work(clock) yields rows."""
+"""The sections of `./dev gpu` that measure time: bandwidth, products, the cost of a call on the host, models. Eager and Inductor
+run in the same process. A section yields (name, work), and work(clock) yields rows."""
 
 import math
 import os
@@ -14,11 +14,11 @@ from bench.contenders import tenon_stats
 from bench.gpu_tools import DTYPES, Skip, chosen, compiled, contenders, geometric_mean, median, tf32
 from bench.models import accuracy, zoo
 
-SAME = 1.02     # times that are no further apart are said to be equal
+SAME = 1.02     # times within this ratio count as equal
 
 
 def copies(case, dtype, clock, tiny):
-    """As many sets of arguments as are larger than any L2 cache."""
+    """Enough sets of arguments to exceed any L2 cache, and the bytes that one call moves."""
     size = tuple(max(1, n // 64) if n > 64 else n for n in case.size) if tiny else case.size
     first = case.make(size, dtype, clock.device)
     one = gpu_cases.moved(first, case.function(*first))
@@ -26,9 +26,9 @@ def copies(case, dtype, clock, tiny):
 
 
 def race(case, options, clock):
-    """Per contender, and of a copy of as many bytes: median seconds of a call in bf16, in turns; the bytes; (ms per kernel that
-    Tenon compiled, seconds of Inductor's first call); what is to be said of the row."""
-    os.environ["TENON_CACHE"] = "off"       # a first call compiles
+    """Returns: median seconds of a call in bf16 by contender, and of a copy of as many bytes, measured in turns; the bytes; (ms
+    per kernel that Tenon compiled, seconds of Inductor's first call); notes on the row."""
+    os.environ["TENON_CACHE"] = "off"       # so that the first call compiles
     dtype, first, notes = torch.bfloat16, {}, []
     sets, one = copies(case, dtype, clock, options.tiny)
     like = torch.empty(max(one // 2 // dtype.itemsize, 1), dtype=dtype, device=clock.device)
@@ -82,7 +82,7 @@ def bandwidth_of(case, options, clock):
 
 
 def ratios(seconds):
-    """Times of eager and of Inductor over Tenon's."""
+    """The times of eager and of Inductor divided by Tenon's."""
     return [seconds[w] / seconds["tenon"] if w in seconds else None for w in ("eager", "inductor")]
 
 
@@ -99,7 +99,7 @@ def product_of(case, options, clock):
 
 
 def chain(steps):
-    """As many kernels: every step needs all of the one before."""
+    """A function of as many kernels as steps, since every step needs the complete result of the one before."""
     def function(x):
         for i in range(steps):
             x = torch.tanh(x + x.sum(i % 2, keepdim=True))
@@ -112,14 +112,14 @@ def host(options):
     for steps in (1, 10) if options.tiny else (1, 10, 100):
         whos = [*contenders(options), "tenon, device graphs", "tenon, captured by the caller",
                 *(["inductor, CUDA graphs"] if "inductor" in contenders(options) else [])]
-        for who in whos if steps < 100 else [w for w in whos if "inductor" not in w]:       # which would compile too long
+        for who in whos if steps < 100 else [w for w in whos if "inductor" not in w]:       # Inductor would compile too long
             yield f"{steps}, {who}", partial(host_of, steps, who, options)
 
 
 def host_of(steps, who, options, clock):
     torch._dynamo.reset()
     function, x = chain(steps), torch.randn(16, 16, device=clock.device)
-    one_by_one = who == options.backend == "tenon"       # where it would make a graph of small kernels
+    one_by_one = who == options.backend == "tenon"       # otherwise Tenon would launch small kernels as a CUDA graph
     keywords = {"mode": "reduce-overhead"} if "graphs" in who else {"mode": "max-autotune-no-cudagraphs"} if one_by_one else {}
     fast = compiled(function, who.partition(",")[0], options, **keywords)
     call = lambda: fast(x)      # noqa: E731
@@ -130,7 +130,7 @@ def host_of(steps, who, options, clock):
         call, why = clock.graphed(call)
         if why:
             raise RuntimeError(f"not captured: {why}")
-    samples, repeats = [], max(1, (200 if options.tiny else 500) // steps)     # fewer launches than a device queues
+    samples, repeats = [], max(1, (200 if options.tiny else 500) // steps)     # fewer launches than the device can queue
     for _ in range(20):
         start = time.perf_counter()
         for _ in range(repeats):
@@ -148,7 +148,7 @@ def kernels_of(function, x):
     return sum(p["stats"]["kernels"] for graph in tenon.explain(function, x).to_dict()["graphs"] for p in graph["programs"])
 
 
-# Beside bf16, with eager and Tenon alone: Inductor's compiling would take the time of everything else.
+# The models that run in other types than bf16. Inductor is left out there, since its compiles would take most of the time.
 OTHER_TYPES = {"f16": ("resnet50", "bert_base", "unet_block"), "f32": ("resnet50", "bert_base", "unet_block")}
 
 
@@ -192,7 +192,7 @@ def model_of(name, type, options, clock):
 
 
 def summary(header, rows):
-    """Sentences on a table: geometric means, the median cost of a kernel, and where Inductor is faster."""
+    """Sentences about a table: geometric means, the median time to compile a kernel, and the rows where Inductor is faster."""
     said = []
     for column in ("tenon / target", "eager / tenon", "inductor / tenon"):
         mean = geometric_mean([r[header.index(column)] for r in rows]) if column in header else None

@@ -1,4 +1,4 @@
-"""What the sections of `./dev gpu` share: a clock, compiled functions, captures, and what Tenon says of its kernels' forms."""
+"""Tools that the sections of `./dev gpu` share: a clock, compiled functions, captures, and the schedules of Tenon's kernels."""
 
 import contextlib
 import os
@@ -14,11 +14,11 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "tf32": torch.float32, "
 
 
 class Skip(Exception):
-    """Not run here, and why."""
+    """A work does not run here; the message is the reason."""
 
 
 class Clock:
-    """Seconds of a GPU, or of the CPU where the script is tried."""
+    """Measures seconds on a GPU, or on the CPU with `--device cpu`."""
 
     def __init__(self, device, budget):
         self.device, self.gpu, self.end = device, device.type == "cuda", time.monotonic() + budget
@@ -31,7 +31,7 @@ class Clock:
             torch.cuda.synchronize()
 
     def alive(self):
-        """Whether the device still does what it is told: after some errors it refuses everything."""
+        """Whether the device still accepts work: after some errors it refuses everything."""
         try:
             self.wait()
         except RuntimeError:
@@ -51,7 +51,7 @@ class Clock:
         return begin.elapsed_time(end) / 1e3
 
     def graphed(self, call):
-        """(the call captured, so that what is timed is the GPU; None), or (the call itself, why it cannot be captured)."""
+        """(the captured call, None), so that only the GPU is timed; or (the call itself, the reason why it cannot be captured)."""
         if not self.gpu:
             return call, None
         try:
@@ -78,7 +78,7 @@ def chosen(options, among):
 
 
 def poison(device, more=0):
-    """Memory that PyTorch hands out next holds NaN. more: bytes, beside the usual sizes."""
+    """Fills the memory that PyTorch hands out next with NaN. more: bytes in addition to the usual sizes."""
     if device.type == "cuda":
         for size in (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 26, more // 4):
             torch.full((size,), float("nan"), device=device)
@@ -86,8 +86,8 @@ def poison(device, more=0):
 
 @contextlib.contextmanager
 def tf32(allowed):
-    """PyTorch's flags, which eager and Tenon follow both. Where TF32 is allowed either may have no engine of it for a case, so
-    that eager's own distance is no measure: f32 is checked without."""
+    """Sets PyTorch's flags for TF32, which both eager and Tenon follow. f32 is checked without TF32: where it is allowed, one of the
+    two may have no TF32 engine for a case, and eager's own distance from the exact result would be no measure."""
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
     before = products.allow_tf32, convolutions.allow_tf32
     products.allow_tf32 = convolutions.allow_tf32 = allowed
@@ -99,8 +99,8 @@ def tf32(allowed):
 
 @contextlib.contextmanager
 def forms():
-    """A list that holds afterwards what schedules the kernels have that were loaded meanwhile: Tenon says so on stderr, which the
-    script has as a file. A kernel that the process had before is not among them."""
+    """Yields a list that afterwards holds the schedules of the kernels that were loaded meanwhile. Tenon prints them on stderr,
+    which must be a file. Kernels that the process had loaded before are missing."""
     said, before = [], os.fstat(2)
     if not stat.S_ISREG(before.st_mode):
         yield said
@@ -115,7 +115,7 @@ def forms():
             log.seek(before.st_size)
             said += dict.fromkeys(re.findall(r"dump\.cuda: \n// (.+)", log.read().decode(errors="replace")))
         if said:
-            os.ftruncate(2, before.st_size)     # the texts of the kernels
+            os.ftruncate(2, before.st_size)     # removes the texts of the kernels
 
 
 def median(numbers):

@@ -1,5 +1,5 @@
-// libcuda.so.1 that does nothing at once, for bench/gpu_call.cc: what is left of a call is Tenon's own. One device, an H100 to those
-// who ask; memory is addresses that nobody looks at.
+// A libcuda.so.1 whose functions return at once, for bench/gpu_call.cc, so that only Tenon's own cost of a call remains. It has one
+// device, which reports itself as an H100. Its memory is addresses that nothing reads.
 #include "backends/nvidia/device/driver_api.h"
 
 #define TN_NULL extern "C" __attribute__((visibility("default"))) int
@@ -7,7 +7,7 @@
 using namespace tenon::cuda;
 
 namespace {
-// Handles that nobody looks into.
+// Hands out a handle that nothing dereferences.
 template <class Handle>
 int give(Handle* to) {
   static char any;
@@ -61,7 +61,7 @@ TN_NULL cuGraphAddChildGraphNode(CuGraphNode* node, CuGraph, const CuGraphNode*,
 }
 TN_NULL cuGraphInstantiateWithFlags(CuGraphExec* exec, CuGraph, unsigned long long) { return give(exec); }
 
-// The rest says yes.
+// All other functions return success.
 #define TN_YES(name) \
   TN_NULL name() { return 0; }
 TN_YES(cuInit)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""`./dev bench ops`: functions of PyTorch one by one, each as time of Tenon over time of eager, taken in turns in one run.
+"""`./dev bench ops`: measures functions of PyTorch one by one, as the ratio of Tenon's time to eager's, in turns in one run.
 
-A row is a function; it is measured for each of its dtypes, for each size in bytes of its largest tensor and for each number
-of threads. What is slower than eager by more than a factor and by more than a time comes first, the worst at the top: these
-are the cliffs. The others follow only if asked for. Every answer is held against eager's first. A ratio is of the shortest
-times of all rounds, since what else runs on the machine only ever adds; of one thread it is the processor's time.
+A row is a function. It is measured for each of its dtypes, for each size in bytes of its largest tensor, and for each number
+of threads. A cliff is a measurement that is slower than eager by more than a factor and by more than a time. Cliffs come first
+in the table, the worst at the top; other rows are printed on request. Every answer is compared with eager's first. A ratio is
+of the shortest times of all rounds, since other load on the machine only adds time; with one thread it is of CPU times.
 
-ops_contract.txt names the cliffs that are known, each with its reason. Tenon's run ends with status 1 if it finds another, and
-names the lines of the file that nothing needs any more.
+ops_contract.txt lists the known cliffs with their reasons. The exit status is 1 if Tenon's run finds another cliff. The run
+also prints the lines of the file that are no longer needed.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from bench.table import Progress, aligned                # noqa: E402
 from bench.timing import describe_machine, interleave    # noqa: E402
 
 SIZES = {"64B": 64, "4K": 4 << 10, "64K": 64 << 10, "1M": 1 << 20, "8M": 8 << 20, "64M": 64 << 20}
-FACTOR, SECONDS = 1.5, 20e-6     # a cliff is beyond both
+FACTOR, SECONDS = 1.5, 20e-6     # a cliff exceeds both
 UNKNOWN = "NOT IN ops_contract.txt"
 
 
@@ -52,7 +52,7 @@ class Measured:
 
 
 def wrong(answer, reference):
-    """A sentence if the answers differ by more than rounding in the order of what is folded."""
+    """A sentence if the answers differ by more than the rounding that another order of a fold causes; otherwise None."""
     for a, r in zip(_tensors(answer), _tensors(reference), strict=True):
         if a.dtype != r.dtype or a.shape != r.shape:
             return f"{a.dtype}{list(a.shape)} for {r.dtype}{list(r.shape)}"
@@ -72,7 +72,7 @@ def measure(row, dtype, size, threads, options):
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     function, args = ROWS[row].make(DTYPES[dtype], SIZES[size])
-    plain = compiled(function, "eager")     # Dynamo's own time stands on both sides
+    plain = compiled(function, "eager")     # so that both sides include Dynamo's own time
     calls, notes = {"eager": lambda: plain(*args)}, []
     try:
         fast, reasons = _compile(function, args, options, ROWS[row].symbolic or options.symbolic)
@@ -80,7 +80,7 @@ def measure(row, dtype, size, threads, options):
         if text := wrong(fast(*args), function(*args)):
             notes.append(f"WRONG: {text}")
         calls["other"] = lambda: fast(*args)
-    except Exception as error:      # one function that fails must not cost the others' numbers
+    except Exception as error:      # the other functions are still measured
         notes.append(f"FAILS: {type(error).__name__}: {str(error).splitlines()[0]}")
     clock = time.thread_time if threads == 1 else time.perf_counter
     times = interleave(calls, options.rounds, options.round_s, limit_s=20, clock=clock)
@@ -88,7 +88,7 @@ def measure(row, dtype, size, threads, options):
 
 
 def _compile(function, args, options, symbolic):
-    """The compiled function, and what it does not do itself."""
+    """The compiled function, and notes on what PyTorch runs for it."""
     name = {"tenon": "tenon_symbolic"}.get(options.backend) if symbolic else options.backend
     fast = compiled(function, name or options.backend)
     if not options.backend.startswith("tenon"):

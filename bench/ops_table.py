@@ -1,6 +1,6 @@
-"""The rows of `./dev bench ops`: a function of PyTorch, its dtypes, and arguments whose largest tensor has so many bytes.
+"""The rows of `./dev bench ops`: a function of PyTorch, its dtypes, and arguments whose largest tensor has a given size in bytes.
 
-A new row is a decorated function: it is given a Maker and returns (function, arguments).
+A new row is a decorated function that takes a Maker and returns (function, arguments).
 """
 
 import math
@@ -20,11 +20,11 @@ ROWS = {}
 class Row:
     make: Callable
     dtypes: tuple
-    symbolic: bool  # sizes are symbols
+    symbolic: bool  # compile with symbols for sizes
 
 
 class Maker:
-    """Tensors for one dtype and size: n elements in all."""
+    """Makes tensors of one dtype; the largest has n elements."""
 
     def __init__(self, dtype, size):
         self.dtype, self.n = dtype, max(1, size // torch.empty((), dtype=dtype).element_size())
@@ -37,14 +37,14 @@ class Maker:
 
     @property
     def side(self):
-        """The edge of a square matrix with as many elements as the size asks for, at least 2."""
+        """The side of a square matrix with about n elements, at least 2."""
         return max(2, math.isqrt(self.n))
 
     def square(self, low=None):
         return self.tensor(self.side, self.side, low=low)
 
     def image(self, least):
-        """A square image of 16 channels, at least `least` pixels wide."""
+        """A square image of 16 channels and about n elements, at least `least` pixels wide."""
         n = max(least, math.isqrt(self.n // 16))
         return self.tensor(1, 16, n, n)
 

@@ -1,7 +1,7 @@
-// Plans: what a size that was not seen before costs, and what one costs that was. `hit`, `miss`: ten map and softmax nodes
-// on few elements; `decode`: one step of attention over keys and values that grow by one. The bound is 10 us for a new size
-// and 0.3 us for a known one, the call around it included in neither. The counter plan_us is the time in making plans, per
-// plan; `hit` is the call alone.
+// Measures plans: the cost of a call with sizes that are new, and with sizes that have a plan. `hit` and `miss` run ten map and
+// softmax nodes on few elements; `decode` runs one step of attention over keys and values that grow by one. The bound is 10 us for a
+// new size and 0.3 us for a known one, both without the call around it. The counter plan_us is the time to make a plan, per plan;
+// `hit` measures the call alone.
 #include <benchmark/benchmark.h>
 
 #include <vector>
@@ -16,7 +16,7 @@ const char kGraph[] =
     "neg(%h)\n"
     "  %j = mul(%i, %b)\n  %k = add(%f, %j)\n  return %k\n}\n";
 
-// The program of a graph on one thread, and on leaving what its plans cost. max_plans: 0: the default.
+// Holds the program of a graph on one thread. The destructor reports what its plans cost. max_plans: 0 means the default.
 class Timed {
  public:
   Timed(benchmark::State& state, const char* text, int64_t max_plans) : state_(state) {
@@ -50,7 +50,7 @@ class Timed {
   tenon_program* program_ = nullptr;
 };
 
-// Sizes run from 1 to `many`, of which `kept` plans are kept.
+// Runs the sizes 1 to `many` again and again; the program keeps at most `kept` plans.
 void run(benchmark::State& state, int64_t many, int64_t kept) {
   const Timed timed(state, kGraph, kept);
   if (!timed.program()) return;

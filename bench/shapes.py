@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""`./dev bench shapes`: what new shapes cost, through `torch.compile`, against eager.
+"""`./dev bench shapes`: measures the cost of new shapes through `torch.compile`, against eager.
 
-Sentences of random batch and length (BERT, GPT-2), a decode loop whose cache of keys grows step by step, images of
-random sizes (ResNet-50, a U-Net), and many shapes of a ten-node graph. Eager and a contender are called in turns, shape by shape; the
-contender again, `--later` times, after its first call: "new ms" is the median of first call minus the best of these, over
-shapes that brought no new graph. "total s" are the first calls alone, tracing and compiling included, "eager s" those of
-eager in between. "compiles late" are kernels compiled after the fifth distinct shape, "plan us" is the time in making a
-program's plan, per plan, with the weights that the first one packs. `--tiny` shrinks the models, `--shapes` the count.
+The workloads: sentences of random batch and length (BERT, GPT-2), a decode loop whose cache of keys grows step by step, images
+of random sizes (ResNet-50, a U-Net), and many shapes of a ten-node graph. Eager and a contender alternate, shape by shape. After
+its first call with a shape, the contender is called `--later` times more. The columns: "new ms" is the median of the first call
+minus the best later call, over shapes that caused no new graph. "total s" is the time of all first calls, with tracing and
+compiling; "eager s" is the time of eager's calls. "compiles late" is the number of kernels compiled after the fifth distinct
+shape. "plan us" is the time to make a plan, per plan, with the weights that the first plan packs. `--tiny` shrinks the models,
+`--shapes` sets the number of shapes.
 """
 
 import argparse
@@ -35,7 +36,7 @@ HEADER = ["workload", "contender", "shapes", "graphs", "compiles late", "plan us
           "eager s", "eager / total"]
 
 
-MOST_ANSWERS = 8    # that are compared with eager and with float64, which takes longer than everything else
+MOST_ANSWERS = 8    # are compared with eager and with float64; the comparison takes longer than everything else
 
 
 def sentences(name, options, r):
@@ -79,8 +80,8 @@ def timed(call, args):
 
 
 def follow(call, eager, shapes, make, later):
-    """Per distinct shape (first call's seconds, least of the later calls, eager's, whether it brought a graph), Tenon's
-    kernels so far, and for some the arguments and the answer."""
+    """Three lists: per distinct shape (seconds of the first call, of the fastest later call and of eager, whether it caused a
+    new graph); per distinct shape the number of kernels that Tenon has compiled so far; (arguments, answer) of some shapes."""
     from torch._dynamo.utils import counters
 
     rows, kernels, answers, distinct = [], [], [], set()
@@ -127,7 +128,7 @@ def measure(name, make_workload, options):
 
 
 def many_shapes(options):
-    """Memory of a ten-node graph over many shapes, after the first 200: [MiB resident, mappings]."""
+    """The growth of a ten-node graph over many shapes, after the first 200: [MiB resident, memory mappings]."""
     def ten(x, y):
         for _ in range(3):
             x = (x * y + 1).tanh()
@@ -164,8 +165,8 @@ print(stats["compile_ms"], stats["plan_ms"])
 
 
 def warm_start(options):
-    """Tenon's ms of BERT's first call in a first and a second process that share a cache directory: for the program,
-    and for its first plan, which packs the weights."""
+    """Tenon's share of BERT's first call in ms, in a first and a second process that share a cache directory: for the
+    program, and for its first plan, which packs the weights."""
     with tempfile.TemporaryDirectory(prefix="tenon-bench-") as cache:
         env = os.environ | {"TENON_CACHE": "on", "TENON_CACHE_DIR": cache, "PYTHONPATH": python_path()}
         run = lambda: subprocess.run([sys.executable, "-c", SECOND, str(options.tiny)], env=env, capture_output=True,

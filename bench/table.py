@@ -1,6 +1,6 @@
 """Text output: aligned and Markdown tables, and one progress line on stderr.
 
-A cell is a string or a number; None is printed as "-". Numbers are aligned right.
+A cell is a string or a number; None is printed as "-". Numbers are right-aligned.
 """
 
 import math
@@ -34,8 +34,8 @@ def markdown(header, rows):
 
 
 class Progress:
-    """`with Progress("resnet50: tenon"):` says what runs and for how long: a line that rewrites itself on a
-    terminal, one plain line at the start elsewhere."""
+    """`with Progress("resnet50: tenon"):` shows what runs and for how long: on a terminal as a line that rewrites
+    itself, elsewhere as one plain line at the start."""
 
     def __init__(self, what):
         self.what, self.done, self.thread = what, threading.Event(), None

@@ -1,7 +1,7 @@
-"""Timing on a machine that others use too: contenders take turns, ratios are taken within a round.
+"""Timing on a machine that has other load: contenders take turns, and ratios are taken within a round.
 
-`interleave` times functions in alternating order, each repeated within a round until that is long enough for
-the clock; `speedup` compares two of them. Nothing is thrown away but the warm-up.
+`interleave` times functions in alternating order; within a round each is repeated until the time is long enough
+for the clock. `speedup` compares two of them. Only the warm-up is discarded.
 Tested by tests/torch/test_bench.py.
 """
 
@@ -19,9 +19,9 @@ def seconds(function, repeats=1, clock=time.perf_counter):
 
 
 def interleave(functions, rounds, round_s=0.05, warm_up=2, limit_s=60, clock=time.perf_counter):
-    """{name: seconds per call, one entry a round}. Every other round runs in reverse order. On a machine so
-    busy that `limit_s` is over first, the rounds done by then (but at least three) have to do. clock: time.thread_time
-    leaves out what others run meanwhile, where one thread does all the work."""
+    """{name: seconds per call, one entry per round}. Every other round runs in reverse order. After `limit_s` no new
+    round starts, except that there are at least three. clock: time.thread_time leaves out the time of other
+    processes, if one thread does all the work."""
     repeats = {}
     for name, function in functions.items():
         once = min(seconds(function, 1, clock) for _ in range(warm_up))
@@ -37,20 +37,19 @@ def interleave(functions, rounds, round_s=0.05, warm_up=2, limit_s=60, clock=tim
 
 
 def speedup(base, other):
-    """How many times faster `other` is than `base`: the median over rounds, never of times from different
-    rounds."""
+    """How many times faster `other` is than `base`: the median over rounds of the ratio within a round."""
     return statistics.median(b / o for b, o in zip(base, other, strict=True))
 
 
 def describe_machine():
-    """The processor, its vectors, and how busy it was before we started: numbers from a busy machine say
-    so."""
+    """The processor, its vector extensions, and its load before the run, so that numbers from a busy machine are
+    marked."""
     with open("/proc/cpuinfo") as f:
         fields = dict(line.split(":", 1) for line in f if ":" in line)
     fields = {key.strip(): value.strip() for key, value in fields.items()}
     simd = [name for name in ("avx2", "avx512f", "amx_tile") if name in fields.get("flags", "").split()]
     load = os.getloadavg()[0]
-    if load > 0.5:      # a thread that waits for one off its CPU makes small kernels hundreds of times slower
+    if load > 0.5:      # waiting for a thread that lost its CPU makes small kernels hundreds of times slower
         print(f"warning: load {load:.1f}: others use this machine, times will be off", file=sys.stderr)
     name = fields.get("model name", "unknown CPU")
     return f"{name} ({', '.join(simd) or 'no AVX2'}), {os.cpu_count()} CPUs, load {load:.1f} at the start"

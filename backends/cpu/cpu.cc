@@ -1,5 +1,5 @@
-// See cpu.h. A group is lowered to kernels; all kernels of a program are compiled in one batch. A step calls each of
-// its kernels over the par range, split in contiguous parts when there is enough work for more than one thread.
+// See cpu.h. A group is lowered to kernels, and all kernels of a program are compiled in one batch. A step calls each of its
+// kernels over the range of the par nest. If there is enough work, contiguous parts of the range run on several threads.
 #include "backends/cpu/cpu.h"
 
 #include <algorithm>
@@ -21,23 +21,24 @@ namespace {
 
 using Sentences = std::shared_ptr<const std::vector<std::string>>;
 
-// What a run says for each number of a fault; null: there are none.
+// The error message for each fault number of a kernel; null if the kernel cannot fault.
 Sentences sentences_of(const Graph& graph, std::span<const ValueId> faults) {
   if (faults.empty()) return nullptr;
   std::vector<std::string> sentences;
   for (ValueId v : faults) {
     const Node& n = graph.node(v);
-    const std::string_view own = op(n.op).fault.what;  // else it is of the node's indices
+    const std::string_view own =
+        op(n.op).fault.what;  // empty: the fault is an index of the node out of range
     sentences.push_back(describe(graph, n) + ": " +
                         std::string(own.empty() ? op(ops::index_in).fault.what : own));
   }
   return std::make_shared<const std::vector<std::string>>(std::move(sentences));
 }
 
-// A call of the host for one lane takes as long as some hundred vector instructions.
+// The cost of a call to a host function for one lane, in vector instructions.
 constexpr int64_t kHostCall = 100;
 
-// Vector operations of one par iteration, counting inner loops by their extents.
+// The number of vector operations in one iteration of the par nest, inner loops counted with their extents.
 int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes,
                 std::map<jit::Ref, int64_t>& tiles) {
   int64_t work = 0;
@@ -57,7 +58,7 @@ int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes,
 
 struct Launch {
   jit::KernelFn function;
-  std::shared_ptr<HotKernel> hot;  // null: `function` always
+  std::shared_ptr<HotKernel> hot;  // null: always call `function`
   std::vector<int64_t> sizes;
   struct Argument {
     int buffer;      // position in the step's buffer list; -1: a temporary
@@ -65,8 +66,8 @@ struct Launch {
   };
   std::vector<Argument> buffers;
   std::shared_ptr<const std::vector<std::string>>
-      faults;         // the sentence for each number; null: it cannot fault
-  int64_t temps = 0;  // bytes, in front of the threads' scratch
+      faults;         // the message for each fault number; null: the kernel cannot fault
+  int64_t temps = 0;  // bytes of temporaries, in front of the scratch of the threads
   int64_t iterations = 0;
   int64_t scratch = 0;  // bytes per thread
   int threads = 1;
@@ -132,7 +133,7 @@ class KernelGroup final : public Executable {
   std::vector<jit::LoweredKernel> kernels;
   std::vector<std::shared_ptr<const jit::Code>> code;
   std::vector<std::vector<int>>
-      positions;                  // per kernel and buffer, in the step's buffer list; -1: a temporary
+      positions;  // per kernel and buffer: the position in the step's buffer list; -1: a temporary
   std::vector<Sentences> faults;  // per kernel
   jit::Isa isa;
 

@@ -1,4 +1,4 @@
-// The CPU back end: maps, reductions, scans and moves as compiled loops. Tested by tests/unit/runtime/run_test.cc.
+// The CPU back end: runs maps, reductions, scans and moves as compiled loops. Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
 #include "src/runtime/backend.h"

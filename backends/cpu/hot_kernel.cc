@@ -1,5 +1,5 @@
-// See hot_kernel.h. The background is one thread with a bounded queue, started with the first hot kernel and anew in a
-// fork; at exit it is waited for.
+// See hot_kernel.h. The background is one thread with a bounded queue. It starts with the first hot kernel; a forked child starts
+// its own. The exit of the process waits for it.
 #include "backends/cpu/hot_kernel.h"
 
 #include <pthread.h>
@@ -26,7 +26,7 @@ constexpr double kWorthwhile = 0.97;
 const SpecializeLimits kLimits;
 std::atomic<const SpecializeLimits*> limits{&kLimits};
 
-// Compiled with constants and alive.
+// Kernels compiled with constants that are alive.
 std::atomic<int64_t> live_kernels{0}, live_bytes{0};
 
 std::chrono::nanoseconds thread_time() {
@@ -37,7 +37,7 @@ std::chrono::nanoseconds thread_time() {
 
 class Background {
  public:
-  // Never null, and never destroyed: a fork leaves its parent's behind.
+  // Never null and never destroyed: a forked child abandons the object of its parent.
   static Background& get() {
     static std::once_flag once;
     std::call_once(once, [] {
@@ -72,7 +72,8 @@ class Background {
   }
 
   void work() {
-    // Linux counts niceness by thread. Without leave to change it the compile competes: bounded, and no failure.
+    // On Linux each thread has its own nice value. If the call is not permitted, the compile competes with the host's threads;
+    // the rests between compiles bound that.
     (void)setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -139,7 +140,7 @@ std::shared_ptr<HotKernel> HotKernel::make(const jit::Kernel& kernel, std::vecto
 
 void HotKernel::set_limits(const SpecializeLimits& given) {
   static std::mutex mutex;
-  static auto& all = *new std::deque<SpecializeLimits>;  // the former may be in use by any thread
+  static auto& all = *new std::deque<SpecializeLimits>;  // threads may still use earlier limits
   std::lock_guard lock(mutex);
   limits = &all.emplace_back(given);
 }

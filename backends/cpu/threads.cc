@@ -1,4 +1,4 @@
-// See threads.h.
+// See threads.h. Also defines the functions of src/runtime/fork.h.
 #include "backends/cpu/threads.h"
 
 #include <omp.h>
@@ -34,7 +34,7 @@ class OpenMp final : public Parallel {
   }
 };
 
-// The thread that works for the one thread a fork came with. It waits for jobs as long as the process lives.
+// A thread that runs jobs for the one thread that survived a fork. It waits for jobs as long as the process lives.
 struct Worker {
   std::mutex mutex;
   std::condition_variable changed;
@@ -68,7 +68,7 @@ void watch_forks() {
   std::call_once(once, [] {
     pthread_atfork(nullptr, nullptr, [] {
       lost = true;
-      worker = nullptr;  // the parent's, if it is a fork itself: never freed
+      worker = nullptr;  // in a fork of a fork: the worker of the parent, never freed
     });
   });
 }

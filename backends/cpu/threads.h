@@ -1,5 +1,6 @@
-// Threads: parallel ranges on OpenMP, so that we share one pool with the host (PyTorch, oneDNN). Thread counts follow
-// omp_get_max_threads() of the calling thread, or a fixed number. Tested by tests/unit/runtime/run_test.cc.
+// Threads: runs parallel ranges on OpenMP, so that Tenon shares one thread pool with PyTorch and oneDNN. A range uses at most
+// omp_get_max_threads() threads of the calling thread, and one thread inside a parallel region.
+// Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
 #include "src/runtime/backend.h"

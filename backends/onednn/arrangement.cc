@@ -15,7 +15,7 @@ using dnnl::memory;
 
 std::unique_ptr<Arrangement::Set> Arrangement::take() const {
   {
-    // Never waited for: in the child of a fork it may be held by a thread of the parent.
+    // Does not wait for the mutex: in the child of a fork, a thread of the parent may hold it forever.
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock && !free_.empty()) {
       std::unique_ptr<Set> set = std::move(free_.back());
@@ -73,12 +73,12 @@ Status Arrangement::run(void* const* buffers, char* scratch, void* const* fixed)
   return {};
 }
 
-// Builds an arrangement: where every array of the problem lies, and what has to be moved first.
+// Builds an arrangement: decides where every array of the problem lies and which arrays are copied first.
 class Arranger {
  public:
   Arranger(const Spec& spec, Arrangement& arrangement) : recipe_(spec), arrangement_(arrangement) {}
 
-  // Fails by throwing what the library throws.
+  // Throws what the library throws.
   void build(const Problem& asked, const Algorithm& choice) {
     const Problem &given = choice.given, &p = choice.problem;
     const dnnl::primitive_desc& d = choice.offer->descriptor;
@@ -113,7 +113,7 @@ class Arranger {
   using Place = Arrangement::Place;
   using Kind = Place::Kind;
 
-  // The slot from which the library reads `given`, as `wanted`.
+  // Returns the slot from which the library reads `given` in the layout `wanted`. Adds the copies that this takes.
   int input(const Array& given, const memory::desc& wanted, bool pack) {
     if (given.zero) {
       const int64_t bytes = static_cast<int64_t>(wanted.get_size());
@@ -146,7 +146,7 @@ class Arranger {
     return *there == wanted ? add(wanted, to) : moved(add(*there, to), wanted);
   }
 
-  // The slot the library writes; finish_output() moves it home.
+  // Returns the slot that the library writes. If it is not the output itself, finish_output() adds the copy to the output.
   int output(const Array& given, const memory::desc& wanted) {
     home_ = {Kind::buffer, recipe_.output.buffer, given.offset};
     const auto here = descriptor_of(given);
@@ -202,7 +202,7 @@ class Arranger {
   Arrangement& arrangement_;
   Place home_;
   int away_ = -1;
-  bool twice_ = false;  // weights, halfway first
+  bool twice_ = false;  // weights are reordered twice, see halfway()
 };
 
 namespace {
@@ -217,7 +217,7 @@ std::string key_of(const Spec& spec, const Problem& asked) {
     for (int64_t v :
          {a.offset, int64_t{a.operand}, int64_t{o.buffer}, int64_t{a.zero}, int64_t{o.constant != nullptr}})
       key.append(reinterpret_cast<const char*>(&v), sizeof v);
-    // Weights that may lie anywhere still lie somewhere.
+    // Problem::key() leaves out the strides of weights with `any`; an arrangement reads them at these strides.
     key.append(reinterpret_cast<const char*>(a.strides.data()), a.strides.size() * sizeof(int64_t));
   };
   for (const Array* a : {&asked.source, &asked.weights, &asked.bias, &asked.output}) put(*a);

@@ -1,6 +1,6 @@
-// Arrangement: how a problem's arrays reach a primitive: which lie where it wants them, which are moved first, and where
-// everything stands in scratch. Calls that ask for the same share one, however many weights they have; only their
-// packed weights are theirs. Any thread. Tested by tests/unit/backends/onednn_test.cc.
+// Arrangement: how a primitive gets the arrays of a problem: which arrays it reads in place, which are copied or reordered first,
+// and where the copies lie in scratch. Equal calls share one arrangement, whatever the values of their weights; each call owns
+// only its packed weights. Any thread. Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace tenon::onednn {
 
 class Arrangement {
  public:
-  // A constant operand as the library wants it, to be packed once by each call; `fixed` of run() in this order.
+  // A constant operand, and the layout that the library wants. Each call packs it once. `fixed` of run() has the same order.
   struct Pack {
     Array given;
     dnnl::memory::desc wanted;
@@ -27,7 +27,7 @@ class Arrangement {
   friend class Arranger;
   struct Place {
     enum class Kind { buffer, scratch, fixed } kind = Kind::scratch;
-    int index = -1;      // of a buffer, of a pack
+    int index = -1;      // of the buffer, or of the pack
     int64_t offset = 0;  // bytes
   };
   struct Slot {
@@ -44,9 +44,9 @@ class Arrangement {
   };
   struct Run {
     dnnl::primitive primitive;
-    std::vector<std::pair<int, int>> arguments;  // of the library, slot
+    std::vector<std::pair<int, int>> arguments;  // the library's number of the argument, and the slot
   };
-  // The library's objects of one run; one set per thread that is in it.
+  // The library's objects that one run uses. Concurrent runs use different sets.
   struct Set {
     dnnl::stream stream;
     std::vector<dnnl::memory> memories;
@@ -67,10 +67,10 @@ class Arrangement {
   mutable std::vector<std::unique_ptr<Set>> free_;
 };
 
-// environment when the library refuses; `asked` is the spec at sizes, not empty.
+// The arrangement of `asked`, which is the spec at concrete sizes and not empty. environment: the library refuses the problem.
 Result<std::shared_ptr<const Arrangement>> arrangement_of(const Spec& spec, const Problem& asked);
 
-// ": bias gelu" and the like, for describe().
+// ", post-ops: bias gelu" or "", for describe().
 std::string post_op_names(const Spec& spec, bool bias);
 
 }  // namespace tenon::onednn

@@ -16,10 +16,10 @@ using dnnl::memory;
 
 class CallStep final : public Step {
  public:
-  std::shared_ptr<const Arrangement> arrangement;  // null: no output elements
-  std::vector<std::shared_ptr<char>> packed;       // weights, as long as the step lives
-  std::vector<void*> fixed;                        // where they are
-  // A call whose end may have to be redone keeps the same call without it, the map it is, the sizes and the result.
+  std::shared_ptr<const Arrangement> arrangement;  // null: there are no output elements
+  std::vector<std::shared_ptr<char>> packed;       // keeps the packed weights alive
+  std::vector<void*> fixed;                        // their addresses
+  // Set if the call ends in a map that may have to be redone: the call without the map, the map, the sizes and the result.
   Call* exact = nullptr;
   OpId map{};
   std::unique_ptr<Sizes> sizes;
@@ -27,7 +27,7 @@ class CallStep final : public Step {
   int buffer = -1;  // of the result
 
   int64_t scratch_bytes() const override { return arrangement ? arrangement->scratch_bytes() : 0; }
-  // Primitives and arrangements are the library's, shared by all plans that ask for the same.
+  // Does not count primitives and arrangements, which equal calls of all plans share.
   int64_t bytes() const override {
     return static_cast<int64_t>(sizeof *this + fixed.size() * (sizeof fixed[0] + sizeof packed[0]) +
                                 (sizes ? sizeof *sizes + sizes->symbols.size() * sizeof(int64_t) : 0));
@@ -39,7 +39,7 @@ class CallStep final : public Step {
   }
 
  private:
-  // Seldom, so that what it takes is made now.
+  // Makes the step and its scratch memory anew each time, since this is rare.
   Status run_exactly(void* const* buffers, const RunOn& on) const {
     TENON_ASSIGN(const std::unique_ptr<Step> step, exact->prepare(*sizes));
     const std::unique_ptr<char, void (*)(void*)> scratch(
@@ -95,7 +95,7 @@ std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
 }
 
 Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
-  const InLibrary here;  // it packs weights
+  const InLibrary here;  // packing weights executes primitives
   TENON_TRY(here.status());
   auto step = std::make_unique<CallStep>();
   const Problem asked = at_sizes(spec, sizes);
@@ -108,7 +108,7 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
     step->result = asked.output;
     step->buffer = spec.output.buffer;
   }
-  std::lock_guard lock(mutex_);  // packed once, whoever comes first
+  std::lock_guard lock(mutex_);  // the first thread packs; the others wait
   try {
     for (const Arrangement::Pack& pack : step->arrangement->packs()) {
       step->packed.push_back(packed(pack));

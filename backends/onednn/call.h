@@ -1,6 +1,7 @@
-// A group as an executable: a spec, and the packed copies of its constant weights. prepare() finds the arrangement for the
-// sizes, which calls of equal specs share, and packs what it wants packed. A step may run on several threads at once. One that
-// makes NaN of a map at its end that may be wrong (spec.h) runs again without it.
+// Call: the executable of a group: a spec, and the packed copies of its constant weights. prepare() finds the arrangement for the
+// sizes, which equal calls share, and packs the weights for it. A step may run on several threads at once. If the spec ends in a
+// map that the library computes wrongly for infinities (redone() of spec.h) and a result has NaN, the step runs the spec again
+// without the map and computes the map itself.
 // Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
@@ -17,21 +18,21 @@ class Call final : public Executable {
   Spec spec;
   std::string fallback;  // describe() before the first plan
   std::shared_ptr<PackedStore> store;
-  std::unique_ptr<Call> exact;  // without the map to redo (spec.h) at its end; null where it ends in none
+  std::unique_ptr<Call> exact;  // the same call without the map at its end; null: there is no map to redo
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override;
   std::string describe() const override;
 
  private:
   struct Packed {
-    Array given;  // of a constant, with symbols the part of it that a plan reads
+    Array given;  // the constant, or the part of it that a plan reads at its sizes
     dnnl::memory::desc descriptor;
     std::shared_ptr<char> bytes;
   };
-  std::shared_ptr<char> packed(const Arrangement::Pack& pack);  // under mutex_
+  std::shared_ptr<char> packed(const Arrangement::Pack& pack);  // the caller holds mutex_
 
-  mutable std::mutex mutex_;    // of what follows
-  std::vector<Packed> packed_;  // per weight layout that some plan asked for
+  mutable std::mutex mutex_;    // guards the members below
+  std::vector<Packed> packed_;  // one per weight and layout that some plan asked for
   std::shared_ptr<const Arrangement> latest_;
 };
 

@@ -1,4 +1,4 @@
-// See exact_map.h. Floats are told apart by their bits: without the sign, those of NaN are more than those of infinity.
+// See exact_map.h. NaN is found by its bits: without the sign bit, they are greater than the bits of infinity.
 #include "backends/onednn/exact_map.h"
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 namespace tenon::onednn {
 namespace {
 
-constexpr int64_t kBlock = 64;          // elements looked at without a branch
+constexpr int64_t kBlock = 64;          // elements that are tested without a branch
 constexpr int64_t kSerial = 64 * 1024;  // elements that are not worth a second thread
 
-// Elements side by side, or a step apart, and the axes around them.
+// The elements of an array as runs of elements one step apart, and the axes around the runs.
 struct Runs {
   int64_t length = 1, step = 1;
   std::vector<std::pair<int64_t, int64_t>> around;  // size, stride
@@ -41,7 +41,7 @@ Runs runs_of(const Array& a) {
   return runs;
 }
 
-// f(begin) for the first element of every run.
+// Calls f(begin) with the first element of every run.
 template <class T, class F>
 void each(const Runs& runs, T* data, size_t axis, const F& f) {
   if (axis == runs.around.size()) return f(data);
@@ -93,10 +93,10 @@ using Bits32 = Bits<uint32_t, 0x7f800000>;
 using BitsOfBf16 = Bits<uint16_t, 0x7f80>;
 using BitsOfF16 = Bits<uint16_t, 0x7c00>;
 
-float exact_relu(float x) { return x <= 0 ? 0 : x; }  // NaN stays
+float exact_relu(float x) { return x <= 0 ? 0 : x; }  // NaN stays NaN
 float exact_gelu(float x) { return static_cast<float>(0.5 * x * std::erfc(-x * (std::numbers::sqrt2 / 2))); }
 
-// f of each element, which T holds the bits of.
+// Replaces each element by f of it. T holds the bits of an element.
 template <class T, class Widen, class Narrow>
 void map_each(const Runs& runs, void* data, float (*f)(float), Widen widen, Narrow narrow) {
   each(runs, static_cast<T*>(data), 0, [&](T* at) {

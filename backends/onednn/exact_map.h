@@ -1,5 +1,5 @@
-// The maps that a call of the library gets wrong for infinities (redone() of spec.h), taken here of what the call without them
-// left. The arrays are results of calls: floats of 16 or 32 bits, no two elements in one place.
+// Computes the maps that the library gets wrong for infinities (redone() of spec.h) on the result of a call without them.
+// The arrays hold floats of 16 or 32 bits, and no two elements overlap.
 // Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace tenon::onednn {
 
-// Whether some element is NaN. `data` is where the array's buffer begins.
+// Whether some element is NaN. `data` is the beginning of the array's buffer.
 bool has_nan(const Array& array, const void* data, Parallel& parallel);
-// relu or gelu (by erf) in place; NaN stays.
+// Applies relu or gelu (by erf) in place; NaN stays NaN.
 void exact_map(OpId map, const Array& array, void* data);
 
 }  // namespace tenon::onednn

@@ -17,7 +17,7 @@
 namespace tenon::onednn {
 namespace {
 
-// A process makes few kinds of primitives, and exit handlers are never taken back.
+// An exit handler cannot be removed, so their number is bounded. A process makes few kinds of primitives.
 constexpr int kMostHandlers = 512;
 constexpr int kPatienceMs = 2000;
 
@@ -28,19 +28,20 @@ thread_local int depth = 0;
 thread_local bool exiting = false;
 
 void close_gate() {
-  exiting = true;  // destructors of the host may still run programs, on this thread
+  exiting = true;  // on this thread, destructors of the host may still run programs
   closed.store(true);
   const int64_t own = depth > 0 ? 1 : 0;
   for (int ms = 0; ms < kPatienceMs && inside.load() > own; ++ms) usleep(1000);
 }
 
-// Instead of __cxa_atexit.
+// Replaces __cxa_atexit.
 int never_destroy(void (*)(void*), void*, void*) { return 0; }
 
-// Puts it into the slots of __cxa_atexit in the shared object that `inner` stands in, unless that is this one too.
+// Writes the address of never_destroy into the relocation slots of __cxa_atexit of the shared object that contains the address
+// `inner`, unless Tenon is part of the same object. A callback of dl_iterate_phdr.
 int change_slots(dl_phdr_info* object, size_t, void* inner) {
   const ElfW(Dyn)* dynamic = nullptr;
-  const ElfW(Phdr)* sealed = nullptr;  // what the loader has made read-only
+  const ElfW(Phdr)* sealed = nullptr;  // the part that the loader has made read-only
   bool found = false, ours = false;
   auto within = [&](const ElfW(Phdr) & part, const void* p) {
     return reinterpret_cast<uintptr_t>(p) - (object->dlpi_addr + part.p_vaddr) < part.p_memsz;
@@ -98,7 +99,7 @@ InLibrary::InLibrary() {
   static std::once_flag once;
   std::call_once(once, [] {
     dl_iterate_phdr(change_slots, reinterpret_cast<void*>(&dnnl_version));
-    std::atexit(close_gate);  // before the destructors of what was made when the library was loaded
+    std::atexit(close_gate);  // runs before the destructors that were registered when the library was loaded
   });
   inside.fetch_add(1);
   if (!closed.load() || exiting) return;
@@ -117,7 +118,7 @@ Status InLibrary::status() const {
 void used_anew() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // The child of a fork has this thread alone.
+    // The child of a fork has only the calling thread.
     pthread_atfork(nullptr, nullptr, [] { inside.store(depth > 0 ? 1 : 0); });
   });
   if (handlers.fetch_add(1) < kMostHandlers) std::atexit(close_gate);

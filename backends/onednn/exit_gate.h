@@ -1,9 +1,9 @@
-// exit_gate: the end of the process while threads run. oneDNN keeps code in static objects, whose destructors unmap it at
-// exit under the feet of whoever executes it. So a handler of ours runs before them: it lets nobody enter the library any
-// more and waits for those inside. Who comes too late gets a status, so that a host whose static objects join its threads
-// ends; the thread on which the process ends may enter. A static object that is made while
-// the process already ends, or in the run that is under way then, is behind the handler: so where the library is a shared
-// object, what it asks to be destroyed at exit from its first use on is not destroyed at all.
+// exit_gate: makes oneDNN safe when the process ends while threads still run. oneDNN keeps code in static objects, whose
+// destructors unmap the code at exit, also while a thread executes it. Therefore a handler of ours runs before them: it closes the
+// library and waits up to two seconds for the threads inside. A thread that comes later gets a status and does not block, since
+// the static objects of a host may join it. The thread that runs the exit handlers may still enter.
+// A static object that oneDNN creates while the process ends would be destroyed before the handler ends. So where oneDNN is a
+// shared object, its calls of __cxa_atexit do nothing from the first use on: what it creates then is never destroyed.
 // Tested by tests/unit/runtime/fork_test.cc.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace tenon::onednn {
 
-// Stands around every use of the library that executes something or makes a primitive. May nest.
+// Guards every use of the library that executes something or makes a primitive, for as long as the guard lives. Guards may nest.
 class InLibrary {
  public:
   InLibrary();
   ~InLibrary();
-  // environment: too late, the library must not be used.
+  // environment: the process is ending, and this thread must not use the library.
   Status status() const;
   InLibrary(const InLibrary&) = delete;
   InLibrary& operator=(const InLibrary&) = delete;
@@ -25,7 +25,8 @@ class InLibrary {
   bool late_ = false;
 };
 
-// After a first use, which may have made new static objects: their destructors must run after the handler.
+// Call this after the first use of a primitive, which may have created static objects in the library. It registers the handler
+// again, so that the handler runs before their destructors.
 void used_anew();
 
 }  // namespace tenon::onednn

@@ -16,15 +16,16 @@ namespace {
 
 class GroupedStep final : public Step {
  public:
-  std::vector<std::shared_ptr<const Arrangement>> products;  // of 1, 2, 4, ... rows; none: no output elements
+  std::vector<std::shared_ptr<const Arrangement>>
+      products;  // of 1, 2, 4, ... rows; empty: no output elements
   int64_t rows = 0, columns = 0, groups = 0;
   struct Walk {
     int buffer = -1;
-    int64_t offset = 0, step = 0;  // bytes, the offset for the ends alone
+    int64_t offset = 0, step = 0;  // bytes; products have the offsets of source and matrices
   } source, matrices, ends, output;
-  int64_t column_step = 0;  // of the output, bytes
-  int64_t item = 0;         // bytes of one of its elements
-  bool wide_ends = false;   // i64, else i32
+  int64_t column_step = 0;  // bytes between columns of the output
+  int64_t item = 0;         // bytes of an element of the output
+  bool wide_ends = false;   // the ends are i64; otherwise i32
 
   int64_t scratch_bytes() const override {
     int64_t most = 0;
@@ -71,7 +72,7 @@ class GroupedStep final : public Step {
     std::sort(sorted, sorted + groups);
   }
 
-  // Rows from `from` on, 2^size of them, by matrix g.
+  // Multiplies 2^size rows, from row `from` on, by matrix g.
   Status multiply(int size, int64_t from, int64_t g, void* const* buffers, char* scratch) const {
     auto at = [&](const Walk& w, int64_t i) { return static_cast<char*>(buffers[w.buffer]) + i * w.step; };
     void* const moved[] = {at(source, from), at(matrices, g), at(output, from)};
@@ -142,9 +143,9 @@ Result<std::unique_ptr<Grouped>> make_grouped(const Graph& graph, ValueId v, con
   made->step = matrix.strides[0];
   matrix.shape.erase(matrix.shape.begin());
   matrix.strides.erase(matrix.strides.begin());
-  matrix.constant = nullptr;  // one of many, which is read where it lies
+  matrix.constant = nullptr;  // the matrix changes with the group, so it is not packed but read in place
   one.operands = {operand_of(graph, node.inputs[0], strides_of), std::move(matrix)};
-  one.operands[0].buffer = 0;  // of those that a step gives to a product
+  one.operands[0].buffer = 0;  // positions in the list that multiply() passes to a product
   one.operands[1].buffer = 1;
   one.output.buffer = 2;
   made->ends = operand_of(graph, node.inputs[1], strides_of);

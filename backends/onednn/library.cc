@@ -78,8 +78,8 @@ dnnl::primitive_desc describe(const Problem& p) {
 
 bool has_words(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
 
-// The library's first choice, except where it is known to be wrong: with AVX2 its convolution of 1x1 by batches of small
-// products loses a tenth to the older one on most shapes, and two thirds with 3072 channels.
+// Returns the library's first choice, with one exception: on AVX2 its 1x1 convolution by batches of small products (brgconv)
+// loses a tenth to the older implementation (jit_1x1) on most shapes, and two thirds with 3072 channels.
 dnnl::primitive_desc best_of(const Problem& p) {
   dnnl::primitive_desc best = describe(p);
   if (!has_words(best.impl_info_str(), "brgconv_1x1:avx2")) return best;
@@ -94,7 +94,7 @@ SingleFlightLru<const Offer>& offers() {
   return kept;
 }
 
-// Whether the elements lie as plain_strides() has them. Strides of axes of one element say nothing.
+// Whether the strides are those of plain_strides(). Strides of axes of size 1 do not count.
 bool is_plain(const Array& a, bool channels_last) {
   const std::vector<int64_t> plain = plain_strides(a.dims, channels_last);
   for (size_t i = 0; i < a.dims.size(); ++i)
@@ -102,10 +102,11 @@ bool is_plain(const Array& a, bool channels_last) {
   return true;
 }
 
-// The one place that says which strides the library is given. Of what it multiplies, convolves or pools, and of the result, any
-// that it can describe, or none (`plain`) but those of weights in its own layout. Post-ops and biases are another matter: the
-// library (3.2) takes their strides, but its kernels read them as if elements lay side by side, in the order of the
-// result and at its offsets; so they are plain, and a result that is computed from them lies like them.
+// Decides which strides the library gets; no other function does. Source, weights and result keep all strides that the library can
+// describe. With `plain` they get plain strides, except for weights in the library's own layout (`any`).
+// Operands of post-ops and biases always get plain strides: the library (3.2) accepts others, but its kernels read these operands
+// as if elements were adjacent, in the order of the result and at its offsets. For the same reason a result with gaps gets plain
+// strides if post-ops have operands.
 Problem rearranged(const Problem& given, bool plain) {
   Problem p = given;
   const bool spatial = p.form != Form::matmul && p.form != Form::pointwise;
@@ -129,7 +130,8 @@ Algorithm choice(const Problem& given, bool plain) {
   return c;
 }
 
-// Whether the library multiplies by these constant weights as they are, not packed. Asked once for any number of rows.
+// Whether the library multiplies by these constant weights without packing them. Always asks for kRows rows, so that one answer
+// serves every number of rows.
 bool multiplies_plain(const Problem& product) {
   constexpr int64_t kRows = 64;
   Problem p = product;
@@ -172,8 +174,9 @@ std::optional<memory::desc> descriptor_of(const Array& a) {
   return d;
 }
 
-// Blocks of 32 and more channels by pairs, of weights whose channels are a multiple of 64 elements apart: the library (3.2)
-// then reads along the taps, of which it has no fast code for more than 7. With the inner channels side by side it has.
+// Applies to a reorder of 16-bit weights into blocks of 32 or more outer channels by pairs of inner channels, if the outer
+// channels are a multiple of 64 elements apart. The library (3.2) then reads along the taps, and has no fast code for more than 7
+// taps. It has fast code if the inner channels are adjacent.
 std::optional<memory::desc> halfway(const Array& given, const memory::desc& wanted) {
   const auto blocks = wanted.get_inner_blks();
   const auto axes = wanted.get_inner_idxs();
@@ -190,7 +193,7 @@ std::optional<memory::desc> halfway(const Array& given, const memory::desc& want
 }
 
 std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
-  const InLibrary here;  // which looks into its cache of primitives
+  const InLibrary here;  // the library looks into its cache of primitives
   if (const Status late = here.status(); !late.ok()) {
     auto none = std::make_shared<Offer>();
     none->why = late.message();
@@ -204,7 +207,7 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
       made->descriptor = best_of(problem);
       made->name = made->descriptor.impl_info_str();
       made->gemm = has_words(made->name, "gemm");
-      // What multiplies integers by its gemm rounds their sums to f32.
+      // The gemm implementations round sums of products of integers to f32.
       const bool rounds = made->gemm && problem.output.dtype == DType::i32;
       made->reference = rounds || has_words(made->name, "ref");
     } catch (const std::exception& failure) {
@@ -219,7 +222,7 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
     } catch (const std::exception& failure) {
       complete->why = std::string("the library cannot make ") + complete->name + ": " + failure.what();
     }
-    known->value = std::move(complete);  // earlier holders keep theirs
+    known->value = std::move(complete);  // holders of the earlier offer keep it
   }
   return known->value;
 }
@@ -227,7 +230,7 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
 Algorithm choose(const Problem& problem, bool make) {
   const bool spatial = problem.form == Form::convolution || problem.form == Form::deconvolution;
   auto chosen = [&]() -> Algorithm {
-    // A single row is bound by reading the weights, which a plain matrix allows at full speed.
+    // A product with a single row is bound by reading the weights, and a plain matrix is read at full speed.
     if (problem.output.dims[0] > 1)
       if (auto convolution = as_convolution(problem); convolution && multiplies_plain(problem)) {
         Algorithm c = choice(*convolution, false);

@@ -1,38 +1,37 @@
-// The library itself: primitives made once per problem, also when several threads ask at once, and kept for the life of
-// the process, those of them that were asked for last.
-// Failures come back as sentences; no exception leaves. Tested by tests/unit/backends/onednn_test.cc.
+// The interface to oneDNN. A primitive is made once per problem, also if several threads ask at once. The process keeps the most
+// recently used ones. Failures come back as sentences; no exception leaves. Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include "backends/onednn/problem.h"
 
 namespace tenon::onednn {
 
-// What the library offers for a problem whose arrays lie exactly as the problem says.
+// What the library offers for a problem with exactly the strides that the problem states.
 struct Offer {
-  std::string why;         // not empty: the library refuses
+  std::string why;         // not empty: the library refuses, for this reason
   std::string name;        // of the implementation
-  bool reference = false;  // not wanted: the library's reference code, or sums of integers that are not exact
+  bool reference = false;  // not worth using: reference code, or sums of integers that are rounded
   bool gemm = false;
   dnnl::primitive_desc descriptor;
-  dnnl::primitive primitive;  // made when first asked for with `make`
+  dnnl::primitive primitive;  // made by the first offer() with `make`
 };
 
 const dnnl::engine& engine();
 dnnl::memory::data_type type_of(DType t);
-// The library's descriptor, nothing where it takes no such strides (negative, overlapping).
+// The library's descriptor of the array; nothing if the library does not take such strides (negative, zero, overlapping).
 std::optional<dnnl::memory::desc> descriptor_of(const Array& a);
-// A layout on the way from `given` weights to `wanted`, where two moves take a third of the time of one; else nothing.
+// A layout between `given` weights and `wanted`, if two reorders through it take a third of the time of one; otherwise nothing.
 std::optional<dnnl::memory::desc> halfway(const Array& given, const dnnl::memory::desc& wanted);
 
 // Never null.
 std::shared_ptr<const Offer> offer(const Problem& problem, bool make);
 
-// The problem with every array as the library should get it, and its offer: arrays that it cannot or would better not
-// take in place lie elsewhere, plain, and have to be copied. Where the library multiplies matrices without packed weights,
-// a product with constant ones is a convolution of 1x1, whose weights it packs.
+// A problem with the strides that the library should get, and the offer for it. An array that the library cannot read or write in
+// place, or only slowly, gets plain strides and has to be copied. If the library would multiply by constant weights without
+// packing them, the product becomes a 1x1 convolution, whose weights it packs.
 struct Algorithm {
-  Problem given;    // as asked, or the same said in another form; where its arrays lie
-  Problem problem;  // where the library wants them
+  Problem given;    // the problem in the chosen form, with the strides that its arrays have
+  Problem problem;  // the same with the strides that the library wants
   std::shared_ptr<const Offer> offer;
 };
 Algorithm choose(const Problem& problem, bool make);

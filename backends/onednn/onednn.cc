@@ -1,5 +1,5 @@
-// See onednn.h. Whether a node or an epilogue is taken is asked of the library itself, at the sizes that are known and
-// kProbe for symbols: implementations named ref are refused, the node then becomes its body.
+// See onednn.h. A bid asks the library itself for an implementation of the node and its epilogue, with kProbe for the sizes that
+// are symbols. Reference implementations are refused.
 #include "backends/onednn/onednn.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace {
 
 using namespace onednn;
 constexpr int64_t kProbe = 64;
-constexpr int kChain = 8;  // maps looked through between a library call and an activation
+constexpr int kChain =
+    8;  // longest chain of maps that is searched for a library call in front of an activation
 
 bool is_root(const Node& node) {
   return node.op == ops::matmul || node.op == ops::int_matmul || node.op == ops::linear ||
@@ -45,14 +46,14 @@ bool has_value(const Graph& graph, std::span<const ValueId> members, const Sizes
   return true;
 }
 
-// While groups form, everything that is not a view is taken to be dense.
+// Strides to assume while groups form: every value that is not a view is dense.
 std::optional<Dims> draft_strides(const Graph& graph, ValueId v) {
   if (op(graph.node(v).op).view || is_literal(graph, v)) return std::nullopt;
   return stored_strides(graph, v);
 }
 
-// A batch of products of which each has one row or one column: every element of the matrices is used once. Loops read them
-// as fast as the library does, fuse with what stands around, and need no primitive for each new size.
+// Whether the node is a batch of products of one row or one column each. Every element of the matrices is used once, so loops read
+// them as fast as the library does. Loops also fuse with the nodes around them and need no primitive for each new size.
 bool is_batch_of_vectors(const Graph& graph, const Node& node) {
   if (node.op != ops::matmul) return false;
   const Dims &a = graph.type(node.inputs[0]).shape, &b = graph.type(node.inputs[1]).shape;
@@ -63,8 +64,8 @@ bool is_batch_of_vectors(const Graph& graph, const Node& node) {
          std::any_of(a.begin(), a.begin() + static_cast<long>(batch), [](Dim d) { return d != Dim(1); });
 }
 
-// A product with one vector, column or row: likewise, and the library's code for it is several times slower than a sum of
-// products.
+// Whether the node is a product with one vector, row or column. Again every element of the matrix is used once, and the library's
+// code for this case is several times slower than a loop that sums products.
 bool is_by_vector(const Graph& graph, const Node& node) {
   if (node.op != ops::matmul && node.op != ops::linear) return false;
   const Dims &a = graph.type(node.inputs[0]).shape, &b = graph.type(node.inputs[1]).shape;
@@ -73,8 +74,8 @@ bool is_by_vector(const Graph& graph, const Node& node) {
   return b.size() == 2 && (a.size() == 1 || (a.size() == 2 && a[0] == Dim(1)));
 }
 
-// A depthwise convolution along one axis with few taps takes few products for each element. Loops read the signal as it lies;
-// the library wants it transposed, and its code for one axis is slow.
+// Whether the node is a depthwise convolution along one axis with few taps, hence few products per element. Loops read the signal
+// in place; the library wants it transposed, and its code for one axis is slow.
 bool is_depthwise_filter(const Graph& graph, const Node& node) {
   constexpr int64_t kMostTaps = 64;
   if (node.op != ops::convolution || attr_as<bool>(node, "transposed")) return false;
@@ -85,20 +86,21 @@ bool is_depthwise_filter(const Graph& graph, const Node& node) {
          w[2].value() <= kMostTaps;
 }
 
-// Before VNNI the library adds pairs of products of 8-bit integers in 16 bits, which saturate.
+// Without VNNI the library adds pairs of products of 8-bit integers in 16 bits, and these sums saturate.
 bool sums_of_integers_saturate() {
   const auto has = [](dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; };
   return !has(dnnl_cpu_isa_avx512_core_vnni) && !has(dnnl_cpu_isa_avx2_vnni);
 }
 
-// Sums that f32 holds. The library rounds those of i8 by i8 to f32, not those of u8 by i8.
+// Whether the library's sums of products are exact. It rounds sums of i8 by i8 to f32, which holds integers up to 2^24, but keeps
+// sums of u8 by i8 as integers.
 bool are_sums_exact(const Graph& graph, const Node& node) {
   constexpr int64_t kMostProducts = (1 << 24) / (128 * 128);
   const TensorType& a = graph.type(node.inputs[0]);
   return a.dtype == DType::u8 || (a.shape.back().is_const() && a.shape.back().value() <= kMostProducts);
 }
 
-// a by b as a + 128, which is u8, by b, less 128 times the sums of b's columns.
+// Rewrites the product a b of i8 as (a + 128) b - 128 s, where a + 128 is u8 and s are the sums of the columns of b.
 ValueId by_unsigned(Builder& b, const Node& node) {
   const ValueId x = node.inputs[0], y = node.inputs[1];
   const bool row = b.type(x).rank() == 1, column = b.type(y).rank() == 1;
@@ -110,7 +112,7 @@ ValueId by_unsigned(Builder& b, const Node& node) {
   return b(ops::sub, {b(ops::int_matmul, {above, y}), excess});
 }
 
-// What the library says to a problem.
+// The bid for a problem, according to the library's offer.
 Bid offered(const Problem& p, const std::string& name) {
   if (p.empty) return {true, 0.5, "nothing to compute"};
   const Algorithm choice = choose(p, false);
@@ -220,8 +222,8 @@ class OneDnnBackend final : public Backend {
   }
 
  private:
-  // Whether `tail`, read once, is what a call of this back end makes of a root and maps, and takes `chain` (last node
-  // first) as well.
+  // Whether a call of the library can compute `chain` (last node first) together with `tail` and the nodes in front of it, up to a
+  // root. Every node between the root and the chain must have one reader.
   Bid follows_root(const Graph& graph, const std::vector<int>& uses, ValueId tail,
                    std::vector<ValueId>& chain) const {
     const Node& node = graph.node(tail);

@@ -1,5 +1,5 @@
-// The oneDNN back end: matmul, linear, convolution and average pooling with their epilogues, through the v3 API.
-// Everything of the library stays in this room, its exceptions included. Tested by tests/unit/backends/onednn_test.cc.
+// The oneDNN back end: runs matmul, linear, convolution and average pooling with their epilogues, through the v3 API.
+// No type and no exception of the library leaves this directory. Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include "src/runtime/backend.h"

@@ -25,7 +25,8 @@ void erase_axis(Array& a, size_t at) {
   a.strides.erase(a.strides.begin() + static_cast<long>(at));
 }
 
-// Axis `at` and the next one become one, where every array either walks both evenly or stays put along both.
+// Whether an array allows the axes `at` and `at + 1` to become one: it has size 1 along both, or it has the full sizes and one
+// stride steps through both.
 bool merges(const Array& a, size_t at, const std::vector<int64_t>& full) {
   if (a.dims[at] == 1 && a.dims[at + 1] == 1) return true;
   return a.dims[at] == full[at] && a.dims[at + 1] == full[at + 1] &&
@@ -52,14 +53,14 @@ void lower_matmul(Problem& p) {
   for (size_t i = 0; i + 2 < c.dims.size(); ++i) {
     if (a.strides[i] == 0) a.dims[i] = 1;
     if (b.strides[i] == 0) b.dims[i] = 1;
-    // The library repeats one of the two, not both.
+    // The library broadcasts one of the two operands along a batch axis, not both.
     if (a.dims[i] == 1 && b.dims[i] == 1) {
       a.dims[i] = c.dims[i];
       a.strides[i] = 0;
     }
   }
   const size_t k = a.dims.size() - 1;
-  if (a.dims[k] == 0) {  // a sum over nothing
+  if (a.dims[k] == 0) {  // an empty sum: multiply zeros
     for (Array* x : {&a, &b}) {
       for (int64_t& d : x->dims) d = std::max<int64_t>(d, 1);
       x->strides = plain_strides(x->dims, false);
@@ -81,7 +82,7 @@ void lower_matmul(Problem& p) {
       ++i;
     }
   }
-  // One weight matrix for all batches: they are more rows.
+  // If all batches share one weight matrix, the batch axis is merged into the rows.
   while (c.dims.size() > 2) {
     const size_t i = c.dims.size() - 3;
     const std::vector<int64_t> full = c.dims;
@@ -104,7 +105,8 @@ void lower_matmul(Problem& p) {
   }
 }
 
-// Windows of one element, each at its own pixel: a product of pixels and a matrix.
+// Whether a convolution is pointwise: its window is one element at stride 1 without padding, so it multiplies each pixel by one
+// matrix.
 bool is_pointwise(const Problem& p, const Spec& spec) {
   auto all = [](const std::vector<int64_t>& v, int64_t x) {
     return std::count(v.begin(), v.end(), x) == std::ssize(v);
@@ -113,7 +115,7 @@ bool is_pointwise(const Problem& p, const Spec& spec) {
          all(p.low, 0) && all(p.high, 0);
 }
 
-// A pointwise convolution as the product of [N, space, C] and [C, O].
+// Turns a pointwise convolution into the product of [N, space, C] and [C, O].
 void lower_pointwise(Problem& p, bool channels_last) {
   std::vector<Array*> images{&p.source, &p.output};
   for (Array& o : p.others) images.push_back(&o);
@@ -156,7 +158,7 @@ void lower_spatial(Problem& p, const Spec& spec) {
     }
     w.any = true;
   }
-  // Windows of padding alone: a source of zeros takes its place.
+  // Along a source axis of size 0 all windows lie in the padding: one zero replaces one element of the padding.
   for (size_t i = 2; i < p.source.dims.size(); ++i) {
     if (p.source.dims[i] > 0) continue;
     p.source.zero = true;
@@ -169,7 +171,8 @@ void lower_spatial(Problem& p, const Spec& spec) {
   }
 }
 
-// Axes of size 1 get the strides a library expects of them: the first one steps over all the rest, whatever lies innermost.
+// Gives axes of size 1 the strides that the library expects: those of a dense array, and for the first axis a stride beyond all
+// other elements, whichever axis is innermost.
 void tidy(Array& a) {
   const size_t n = a.dims.size();
   int64_t all = 1;
@@ -206,7 +209,7 @@ std::vector<int64_t> plain_strides(const std::vector<int64_t>& dims, bool channe
 Problem at_sizes(const Spec& spec, const Sizes& sizes) {
   Problem p;
   p.form = spec.form;
-  p.threads = default_parallel().threads();  // what the library asks OpenMP for
+  p.threads = default_parallel().threads();  // as many as the library will request from OpenMP
   p.output = array(spec.output, sizes, -1);
   p.empty = p.output.count() == 0;
   if (p.empty) return p;
@@ -232,7 +235,7 @@ Problem at_sizes(const Spec& spec, const Sizes& sizes) {
     lower_matmul(p);
   else if (is_pointwise(p, spec) && !spec.operands[1].constant)
     lower_pointwise(
-        p, spec.channels_last);  // it need not bring the weights into the library's order at each call
+        p, spec.channels_last);  // reads the weights in place; a convolution would reorder them at each call
   else if (p.form != Form::pointwise)
     lower_spatial(p, spec);
   if (p.output.dims.empty())
@@ -240,7 +243,7 @@ Problem at_sizes(const Spec& spec, const Sizes& sizes) {
   for (Array& o : p.others)
     if (o.dims.empty()) insert_axis(o, 0);
 
-  // The first addition along the channels alone is the library's bias.
+  // If the first post-op adds a vector along the channels, it becomes the library's bias argument.
   if (weighted && !p.post_ops.empty() && p.post_ops[0].algorithm == dnnl::algorithm::binary_add) {
     const Array& o = p.others[0];
     const size_t channel = p.form == Form::matmul ? o.dims.size() - 1 : 1;

@@ -1,5 +1,5 @@
-// Problem: a spec at concrete sizes, in the axis order of the library: matmul as (batch, M, K) with as few batch axes
-// as the strides allow, convolutions and poolings as N, C, then space, weights as (groups,) O, I, then space.
+// Problem: a spec at concrete sizes, in the axis order of the library: matmul as (batch, M, K) with as few batch axes as the
+// strides allow; convolution and pooling as N, C, spatial axes; weights as (groups,) O, I, spatial axes.
 // Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
@@ -11,12 +11,12 @@
 namespace tenon::onednn {
 
 struct Array {
-  std::vector<int64_t> dims, strides;  // elements
+  std::vector<int64_t> dims, strides;  // in elements
   DType dtype = DType::f32;
   int64_t offset = 0;  // bytes
   int operand = -1;    // of the spec; -1: the output
-  bool zero = false;   // stands for an operand without elements: zeros of these dims, nothing is read
-  bool any = false;    // the library chooses where the elements lie
+  bool zero = false;   // replaces an operand without elements: zeros of these dims; no memory is read
+  bool any = false;    // the library chooses the layout
 
   int64_t count() const;
   bool present() const { return operand >= -1 && !dims.empty(); }
@@ -24,9 +24,9 @@ struct Array {
 
 struct Problem {
   Form form = Form::matmul;
-  bool empty = false;  // no output elements: nothing to do
+  bool empty = false;  // there are no output elements, so nothing runs
   Array source, weights, bias, output;
-  std::vector<PostOp> post_ops;  // operand: index in `others`
+  std::vector<PostOp> post_ops;  // their `operand` is an index into `others`
   std::vector<Array> others;
   std::vector<int64_t> kernel, strides, low, high, dilations;
   bool include_pad = true;
@@ -35,15 +35,16 @@ struct Problem {
   std::string key() const;  // equal for calls that one primitive serves
 };
 
-// Matmul weights that are constants may lie as the library likes: they are packed once. A convolution of 1x1 by weights that
-// are not is a product.
+// Constant matmul weights get `any`, since they are packed once. A 1x1 convolution whose weights are not constant becomes a
+// product.
 Problem at_sizes(const Spec& spec, const Sizes& sizes);
-// A product of one matrix with constant weights, said as a convolution of 1x1: rows are pixels, columns channels. Nothing
-// where it is none of these. The same post-ops in the same order.
+// The product of one matrix with constant weights as a 1x1 convolution: rows become pixels, columns become channels. Post-ops
+// stay the same. Nothing if the problem is no such product.
 std::optional<Problem> as_convolution(const Problem& matmul);
-// The same product in a batch of one. The library has code for some post-ops in a batch of batches only.
+// The same batched product with one more batch axis, of size 1. For some post-ops the library has code only with two batch axes.
+// Nothing if the problem is no batched product.
 std::optional<Problem> in_one_batch(const Problem& matmul);
-// Row-major strides, or those with the second axis innermost.
+// Dense row-major strides; with channels_last the second axis is innermost.
 std::vector<int64_t> plain_strides(const std::vector<int64_t>& dims, bool channels_last);
 
 }  // namespace tenon::onednn

@@ -12,9 +12,10 @@ namespace tenon::onednn {
 namespace {
 
 using dnnl::algorithm;
-constexpr int kLibraryRank = 6;  // of the forms below; the library's own limit is 12
+constexpr int kLibraryRank = 6;  // most axes of an operand here; the library's own limit is 12
 
-// The operand with as many axes as the output, those it is repeated along of size 1; nothing if it is larger.
+// Gives the operand as many axes as the output; the axes along which it is broadcast have size 1. Nothing if it is larger than
+// the output.
 std::optional<Operand> align(Operand o, const Dims& shape) {
   if (o.shape.size() > shape.size()) return std::nullopt;
   const size_t skip = shape.size() - o.shape.size();
@@ -36,7 +37,7 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
     return unsupported("nothing follows " + std::string(op(*last).name) + " in a call of the library");
   if (node.type.shape != graph.type(before).shape) return unsupported("it repeats the library's result");
   DType& dtype = spec.output.dtype;
-  if (dtype == DType::i32) {  // the library computes in f32 with what follows a product of integers
+  if (dtype == DType::i32) {  // the library computes the post-ops of a product of integers in f32
     if (node.op != ops::cast || node.type.dtype != DType::f32)
       return unsupported("only a cast to f32 follows a product of integers");
     dtype = DType::f32;
@@ -85,7 +86,8 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
   return {};
 }
 
-// Biases are additions like any other; library.cc finds those that the library takes as its bias argument.
+// Adds the bias as a post-op like any other addition; at_sizes() of problem.cc finds those that the library takes as its bias
+// argument.
 void add_bias(Spec& spec, Operand bias, size_t axis) {
   const Dims& shape = spec.output.shape;
   Operand o = bias;
@@ -180,7 +182,7 @@ std::optional<PostOp> activation(const Node& node) {
     case ops::mish: return PostOp{algorithm::eltwise_mish, 0, 0, -1, name};
     case ops::leaky_relu: {
       const float slope = static_cast<float>(attr_as<double>(node, "slope"));
-      // With a slope of 0 minus infinity becomes NaN.
+      // With a slope of 0 the row itself turns minus infinity into NaN, as this post-op does; nothing has to be redone.
       if (slope == 0) return PostOp{algorithm::eltwise_hardswish, kSteepest, 0, -1, name};
       return PostOp{algorithm::eltwise_relu, slope, 0, -1, name};
     }

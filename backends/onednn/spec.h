@@ -1,6 +1,6 @@
-// Spec: a group in the library's words while sizes are symbols: one root (matmul, convolution, ...) and the maps
-// behind it as post-ops. Operands are read in place: buffer, offset and strides. Whether the library has a fast
-// implementation is not asked here (library.h). Tested by tests/unit/backends/onednn_test.cc.
+// Spec: a group in terms of the library, while sizes are still symbols: one root (matmul, convolution, ...) and the maps behind it
+// as post-ops. Operands are read in place: each has a buffer, an offset and strides. library.h finds out whether the library has a
+// fast implementation. Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include <dnnl.hpp>
@@ -16,7 +16,7 @@ namespace tenon::onednn {
 struct PostOp {
   dnnl::algorithm algorithm{};
   float alpha = 0, beta = 0;
-  int operand = -1;  // in Spec::operands, of the output's rank; -1: an activation
+  int operand = -1;  // index into Spec::operands, of the output's rank; -1: an activation
   std::string name;
   std::optional<OpId> redone = {};  // see redone()
 };
@@ -26,7 +26,7 @@ enum class Form { matmul, convolution, deconvolution, average, pointwise };
 struct Spec {
   Form form = Form::matmul;
   std::string name;               // of the root's row
-  std::vector<Operand> operands;  // source, weights where the form has them, then those of the post-ops
+  std::vector<Operand> operands;  // source, weights if the form has them, then the operands of post-ops
   Operand output;
   std::vector<PostOp> post_ops;
   bool channels_last = false;
@@ -36,16 +36,18 @@ struct Spec {
   bool include_pad = true;
 };
 
-// Relu or gelu, if the spec ends in it: of an infinity the library makes NaN there. Whoever runs the call looks for NaN, runs
-// the spec without its end then, and takes the map by himself (exact_map.h). Nothing follows it in a call. Relu is said as
-// x * clamp(3e38 x, 0, 1), which keeps NaN, as the library's relu does not, and is exact but for subnormals and minus
-// infinity; gelu by erf makes NaN of infinity in the code for AVX-512.
+// Returns relu or gelu if the spec ends in one of them: the library turns infinities into NaN there. The step looks for NaN in the
+// result; if it finds one, it runs the spec without its last map and computes the map itself (exact_map.h). No post-op follows
+// such a map.
+// Relu is given to the library as hardswish, x * clamp(3e38 x, 0, 1). This keeps NaN, which the library's relu loses, and is exact
+// except for subnormals and minus infinity. Gelu by erf turns infinity into NaN in the library's code for AVX-512.
 std::optional<OpId> redone(const Spec& spec);
 Spec without_redone(Spec spec);
 
-// The activation that a node alone is, or nothing. Those that lose NaN in the library are not among them.
+// The post-op that computes this node, if it is an activation; otherwise nothing. Activations that lose NaN in the library are
+// left out.
 std::optional<PostOp> activation(const Node& node);
-// Members in topological order, the root first. unsupported, with the reason, when the library has no words for them.
+// Members are in topological order, the root first. unsupported, with the reason: the library cannot express them.
 Result<Spec> make_spec(const Graph& graph, std::span<const ValueId> members, const StridesOf& strides_of);
 
 }  // namespace tenon::onednn

@@ -1,5 +1,5 @@
-// See reference.h. A group is one node; with the views and literals it reads through it becomes a small graph of its
-// own, which the evaluator (src/ops/eval.h) runs at the plan's sizes.
+// See reference.h. A group is one node. The node and the views and literals that it reads through become a small graph, which
+// the evaluator (src/ops/eval.h) runs at the plan's sizes.
 #include "backends/reference/reference.h"
 
 #include <map>
@@ -20,7 +20,7 @@ class EvaluateStep final : public Step {
 
   int64_t scratch_bytes() const override { return 0; }
   int64_t bytes() const override {
-    constexpr size_t kNode = 512, kAxis = sizeof(int64_t);  // a node with its attributes, roughly
+    constexpr size_t kNode = 512, kAxis = sizeof(int64_t);  // kNode: a node with its attributes, roughly
     size_t sum = sizeof *this + graph.nodes.size() * kNode + output_strides.size() * kAxis;
     for (const auto& s : input_strides) sum += sizeof s + s.size() * kAxis;
     return static_cast<int64_t>(sum);

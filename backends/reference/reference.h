@@ -1,5 +1,6 @@
-// The reference back end: any node with a meaning, evaluated element by element. It takes what nobody else takes and is
-// what the others are measured against; it copies its tensors and allocates on every run. Tested by tests/unit/runtime/run_test.cc.
+// The reference back end: runs any node that the evaluator knows, element by element. Programs use it only if they name it; tests
+// compare the other back ends with it. It copies its tensors and allocates on every run.
+// Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
 #include "src/runtime/backend.h"

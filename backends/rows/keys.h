@@ -1,4 +1,5 @@
-// Keys: elements as unsigned integers that compare as the elements do. NaN is the largest, whatever its bits; zeros are equal.
+// Keys: map elements to unsigned integers that compare as the elements do. Every NaN maps to the largest key; both zeros map to
+// the same key.
 // Tested by tests/unit/backends/rows_test.cc.
 #pragma once
 
@@ -9,13 +10,13 @@
 
 namespace tenon::rows {
 
-// Reads a float given by its bits; kInfinity: the bits of infinity.
+// The key of a float that is given by its bits. kInfinity: the bits of infinity.
 template <class Bits, Bits kInfinity>
 struct FloatKey {
   using Stored = Bits;
   using Key = Bits;
   static constexpr Key kNan = static_cast<Key>(~Key{0});
-  // Without a branch: signs are hard to predict.
+  // Branch-free, because signs are hard to predict.
   static Key of(Stored bits) {
     constexpr int kTop = 8 * sizeof(Bits) - 1;
     constexpr Bits kSign = static_cast<Bits>(Bits{1} << kTop);
@@ -46,7 +47,7 @@ struct BoolKey {
   static bool is_nan(Key) { return false; }
 };
 
-// f.operator()<Key of the dtype>(); of a dtype that is computed with.
+// Calls f.operator()<Keys>() with the key class of the dtype, which is not a float of 8 bits.
 template <class F>
 auto with_key(DType dtype, F f) {
   switch (dtype) {

@@ -10,7 +10,7 @@
 namespace tenon::rows {
 namespace {
 
-// An element of up to 32 bits: the key above the place.
+// The entry of an element of up to 32 bits: the key in the upper half, the index in the lower half.
 struct Packed {
   uint64_t bits;
   template <class Key>
@@ -36,13 +36,14 @@ struct Wide {
 template <class Key>
 using Entry = std::conditional_t<sizeof(Key) <= 4, Packed, Wide>;
 
-constexpr int64_t kCompared = 64;      // shorter rows are sorted by comparing
-constexpr int64_t kWideDigits = 4096;  // rows from here on are worth histograms of 2048 counts
+constexpr int64_t kCompared = 64;      // rows up to this length are sorted by comparison
+constexpr int64_t kWideDigits = 4096;  // from this length on, the radix sort takes digits of 11 bits
 constexpr int64_t kShareOfRow =
-    8;  // fewer places than length / kShareOfRow are selected, and only they are sorted
+    8;  // fewer positions than length / kShareOfRow are selected first; only they are sorted
 constexpr int64_t kShareOfHeap =
-    64;  // the same for the first places, kept in a heap that later elements seldom enter
-constexpr int64_t kBlock = 16;  // elements looked at together: few blocks have one that does
+    64;  // the same bound for a heap of the first positions, which later elements seldom enter
+constexpr int64_t kBlock =
+    16;  // elements compared with the heap's largest at once; few blocks contain a smaller one
 
 enum class Way { compare, digits, heap, bins };
 Way way_of(const OrderRow& row) {
@@ -51,7 +52,7 @@ Way way_of(const OrderRow& row) {
   return row.start + row.count < row.length / kShareOfHeap ? Way::heap : Way::bins;
 }
 
-// Sorts n entries by their keys of kKeyBits bits, equals as they stand; the result is in either array.
+// Sorts n entries by their keys of kKeyBits bits, stably. Returns the array that holds the result: `from` or `to`.
 template <class E, int kKeyBits, int kDigit>
 E* sort_by_digits(E* from, E* to, int64_t n) {
   constexpr int kPasses = (kKeyBits + kDigit - 1) / kDigit;
@@ -66,7 +67,7 @@ E* sort_by_digits(E* from, E* to, int64_t n) {
   for (int pass = 0; pass < kPasses; ++pass) {
     auto& count = counts[static_cast<size_t>(pass)];
     const int shift = pass * kDigit;
-    if (count[from[0].key() >> shift & kMask] == n) continue;  // all have this digit
+    if (count[from[0].key() >> shift & kMask] == n) continue;  // all keys share this digit
     uint32_t next = 0;
     for (uint32_t& c : count) next += std::exchange(c, next);
     for (int64_t i = 0; i < n; ++i) to[count[from[i].key() >> shift & kMask]++] = from[i];
@@ -89,14 +90,15 @@ struct Order {
     return E::of(key(x, stride, i), static_cast<uint32_t>(i));
   }
 
-  // Whether one of the kBlock elements from x on has a smaller key.
+  // Whether one of the kBlock elements at x has a key below `limit`.
   static bool any_below(const Stored* x, Key limit) {
     Key below = 0;
     for (int64_t j = 0; j < kBlock; ++j) below |= key(x, 1, j) < limit;
     return below != 0;
   }
 
-  // The first places are those of a heap of the smallest entries so far. Of equals the later one does not enter.
+  // Keeps the smallest entries so far in a heap. An element that equals the largest of the heap does not enter, since its index
+  // is higher.
   static E* by_heap(const OrderRow& row, const Stored* x, E* found) {
     E* const end = found + row.start + row.count;
     int64_t i = 0;
@@ -120,7 +122,8 @@ struct Order {
     return found + row.start;
   }
 
-  // The upper digits of all keys are counted; only entries between those of the first and the last place are compared.
+  // Counts the upper digits of all keys. Keeps only the entries whose digit lies between those of the first and the last wanted
+  // position, and selects among them.
   static E* by_bins(const OrderRow& row, const Stored* x, E* found) {
     constexpr int kBits = 8 * sizeof(Key), kDigit = std::min(kBits, 11), kShift = kBits - kDigit;
     std::array<uint32_t, size_t{1} << kDigit> counts{};
@@ -187,7 +190,8 @@ int64_t order_scratch(DType dtype, const OrderRow& row) {
     case Way::heap: return entry * (row.start + row.count);
     case Way::bins: break;
   }
-  return entry * (row.length + 1);  // every entry is written behind the last one that counts
+  return entry * (row.length +
+                  1);  // by_bins() writes every entry, also one that it does not keep, behind the kept ones
 }
 
 }  // namespace tenon::rows

@@ -1,7 +1,7 @@
-// order: the places of a row's elements from the smallest (or largest) on, equals as they stand, or a part of that list.
-// A row becomes entries of key and place, of which no two are equal: whatever sorts them keeps equals in order. All of a long row
-// goes through a radix sort, digit by digit from the lowest; of a few places the first ones are kept in a heap, others found by
-// counting upper digits.
+// order: computes a stable argsort of a row, ascending or descending, or a contiguous part of it.
+// Every element becomes an entry (key, index). No two entries are equal, so any sorting algorithm keeps equal elements in their
+// order. Short rows are sorted by comparison, long rows by a least-significant-digit radix sort. If only a few positions are
+// wanted, a heap finds those at the start of the order, and a histogram of the upper digits finds others.
 // Tested by tests/unit/backends/rows_test.cc.
 #pragma once
 
@@ -15,11 +15,11 @@ inline constexpr int64_t kLongestRow = INT32_MAX;
 
 struct OrderRow {
   int64_t length = 0;                     // elements
-  int64_t start = 0, count = 0;           // the places asked for, of all in order
+  int64_t start = 0, count = 0;           // the wanted positions of the sorted order
   int64_t stride = 0, result_stride = 0;  // in elements
 };
 
-// Reads a row from x on, writes its order to result; scratch: order_scratch() bytes.
+// Reads the row at x and writes the wanted indices to result. scratch: order_scratch() bytes.
 using OrderFn = void (*)(const OrderRow& row, const void* x, int64_t* result, char* scratch);
 OrderFn order_of(DType dtype, bool descending);
 int64_t order_scratch(DType dtype, const OrderRow& row);

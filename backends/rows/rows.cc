@@ -1,4 +1,4 @@
-// See rows.h. A group is one node. Its rows are shared out between threads; each has a scratch of its own.
+// See rows.h. A group is one node. A step distributes the rows over threads; each thread has its own scratch memory.
 #include "backends/rows/rows.h"
 
 #include <algorithm>
@@ -14,14 +14,13 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kWorkPerThread =
-    1 << 13;  // elements; a few are looked at in the time a thread takes to start
+constexpr int64_t kWorkPerThread = 1 << 13;  // elements; fewer do not pay for waking a thread
 
-// An operand at a plan's sizes: where row i begins.
+// An operand at a plan's sizes. row() computes the address of a row.
 struct Place {
   int buffer = 0;
   int64_t item = 0, offset = 0;  // bytes
-  std::vector<int64_t> strides;  // of the axes that rows are counted along, in elements
+  std::vector<int64_t> strides;  // of the outer axes, in elements
 
   char* row(void* const* buffers, std::span<const int64_t> index) const {
     int64_t at = 0;
@@ -32,7 +31,7 @@ struct Place {
 
 class RowsStep : public Step {
  public:
-  std::vector<int64_t> outer;     // sizes of the axes that rows are counted along
+  std::vector<int64_t> outer;     // sizes of the outer axes, which enumerate the rows
   std::vector<Place> places;      // operands, then the result
   int64_t rows = 0, scratch = 0;  // scratch: bytes per thread
   int threads = 1;
@@ -102,7 +101,7 @@ class RowsNode final : public Executable {
  public:
   OpId op = 0;
   std::string name;
-  bool flag = false;  // descending, right
+  bool flag = false;  // the attribute `descending` of sort_order, `right` of search
   int axis = 0;
   Dim start;
   std::vector<Operand> operands;  // then the result
@@ -113,7 +112,7 @@ class RowsNode final : public Executable {
   std::string describe() const override { return name + " of rows"; }
 
  private:
-  // The axes but `inner` count rows; `inner` < 0: all axes do.
+  // Adds an operand to the step. All axes except `inner` enumerate rows; if `inner` < 0, all axes do.
   static void place(RowsStep& step, const Operand& o, const Sizes& sizes, int inner) {
     Place p;
     p.buffer = o.buffer;

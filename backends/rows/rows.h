@@ -1,5 +1,5 @@
-// The back end for rows that compare elements: orders of rows and searches in sorted ones, compiled ahead of time. Operands are read
-// where they lie, through strided views. Tested by tests/unit/backends/rows_test.cc.
+// The back end for sort_order and search. It runs C++ code that is compiled ahead of time and reads operands in place, through
+// strided views. Tested by tests/unit/backends/rows_test.cc.
 #pragma once
 
 #include "src/runtime/backend.h"

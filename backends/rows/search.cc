@@ -1,4 +1,5 @@
-// See search.h. What is not sorted has an answer too, that of halving. A value is behind NaN, and NaN behind everything.
+// See search.h. An unsorted row gets the answer that binary search happens to find. NaN sorts behind every number, and a NaN
+// value always goes to the end of the row.
 #include "backends/rows/search.h"
 
 #include "backends/rows/keys.h"

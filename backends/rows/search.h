@@ -1,4 +1,4 @@
-// search: where values belong in a sorted row, by halving it. Tested by tests/unit/backends/rows_test.cc.
+// search: finds the insertion positions of values in a sorted row by binary search. Tested by tests/unit/backends/rows_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@ namespace tenon::rows {
 
 struct SearchRow {
   int64_t length = 0, stride = 0;  // of the sorted row, in elements
+  // The number of values, and the strides of values and results in elements.
   int64_t values = 0, value_stride = 0, result_stride = 0;
 };
 
 using SearchFn = void (*)(const SearchRow& row, const void* sorted, const void* values, int64_t* result);
-// right: behind the elements that equal the value, else in front of them.
+// right: the position is behind the elements that equal the value; otherwise it is in front of them.
 SearchFn search_of(DType dtype, bool right);
 
 }  // namespace tenon::rows

@@ -1,12 +1,11 @@
-"""The rule by which a compiled model is right: PyTorch's own benchmark rule, applied to every tensor of the
+"""The accuracy rule for a compiled model: the rule of PyTorch's own benchmarks, applied to every tensor of the
 output.
 
-`check(reference, result, exact, tolerance)` compares the output of eager and of the compiled model, both in
+`check(reference, result, exact, tolerance)` compares the outputs of eager and of the compiled model, both in
 the model's dtype, with eager in float64. Structure, shapes, dtypes and strides must agree. A floating tensor
-passes when it is close to eager by `tolerance` (absolute and relative), or else when its RMS distance from
-`exact` is at most `k` times eager's own plus tolerance/10: as good as eager, though not equal. Other dtypes
-must be equal. Outputs may nest tuples, lists, dicts, dataclasses, None and numbers. Tested by
-tests/torch/test_accuracy.py.
+passes if it is within `tolerance` (absolute and relative) of eager, or if its RMS distance from `exact` is at
+most `k` times eager's own plus tolerance/10, so that it is as good as eager. Other dtypes must be equal.
+Outputs may nest tuples, lists, dicts, dataclasses, None and numbers. Tested by tests/torch/test_accuracy.py.
 """
 
 import dataclasses
@@ -17,8 +16,8 @@ import torch
 
 @dataclass
 class Verdict:
-    problems: list = field(default_factory=list)    # sentences; none means right
-    worst: float = 0.0                              # largest RMS error as a share of its limit
+    problems: list = field(default_factory=list)    # sentences; empty if the answer is right
+    worst: float = 0.0                              # the largest RMS error as a share of its limit
 
     @property
     def ok(self):
@@ -40,7 +39,7 @@ def check(reference, result, exact, tolerance):
 
 
 def compare(ref, res, exact, tolerance):
-    """A sentence when `res` is wrong, else None; and its RMS error as a share of what the rule allows."""
+    """(a sentence if `res` is wrong, otherwise None; its RMS error as a share of the limit)."""
     if not isinstance(ref, torch.Tensor) or not isinstance(res, torch.Tensor):
         same = type(ref) is type(res) and ref == res
         return (None if same else f"{res!r} instead of {ref!r}"), 0.0
@@ -60,8 +59,7 @@ def compare(ref, res, exact, tolerance):
 
 
 def factor(tensor, tolerance):
-    """How many times eager's error is still as good as eager: more where rounding or few elements make it
-    erratic."""
+    """The factor `k` on eager's error: larger where rounding or few elements make the error erratic."""
     pooled = tensor.dim() == 4 and tensor.shape[2:] == (1, 1)
     half = tensor.dtype in (torch.float16, torch.bfloat16)
     return 3.0 if half or pooled or tensor.numel() < 1000 or tolerance >= 2e-2 else 2.0
@@ -74,15 +72,15 @@ def rms(tensor, exact):
 
 
 def same_strides(a, b):
-    """Strides of dimensions of size 1 say nothing, and an empty tensor has no order."""
+    """Whether the strides agree. Strides of dimensions of size 1 and of empty tensors do not count."""
     return a.numel() == 0 or all(s == t for s, t, n in zip(a.stride(), b.stride(), a.shape) if n != 1)
 
 
 def leaves(tree, path="output"):
-    """(path, leaf) of everything in a nested output; a leaf is a tensor, a number, a string or None."""
+    """Yields (path, leaf) for a nested output; a leaf is a tensor, a number, a string or None."""
     if dataclasses.is_dataclass(tree) and not isinstance(tree, dict):
         tree = {f.name: getattr(tree, f.name) for f in dataclasses.fields(tree)}
-    if isinstance(tree, dict):      # transformers' outputs are dicts that leave out fields that are None
+    if isinstance(tree, dict):      # the outputs of transformers are dicts without the fields that are None
         for key, value in tree.items():
             yield from leaves(value, f"{path}.{key}")
     elif isinstance(tree, (tuple, list)):
@@ -93,7 +91,7 @@ def leaves(tree, path="output"):
 
 
 def in_float64(model, inputs):
-    """What the model would give were there no rounding; the model itself is left as it is."""
+    """The output of a copy of the model in float64."""
     import copy
     wide = copy.deepcopy(model).double()
     with torch.no_grad():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""`./dev bench models`: the demo's models, measured with more care, and the floors beside them.
+"""`./dev bench models`: measures the models of the demo with more care, and with floors to compare.
 
-Every model and contender runs in several fresh processes, in turns; ratios to eager are taken within a round
-of one process and pooled. Floors: floating-point work at the rate of the best 1024x1024 matrix product of the
-same process, and eager's peak of intermediates beside Tenon's planned workspace. Prints Markdown; all rounds
-go to build/bench/models.json. Peers: Inductor with and without freezing (needs g++, `--peers`).
+Every model and contender runs in several fresh processes, in turns. Ratios to eager are taken within a round
+of one process and pooled. The floors: floating-point work at the rate of the best 1024x1024 matrix product of
+the same process, and eager's peak of intermediates beside Tenon's planned workspace. Prints Markdown; all
+rounds go to build/bench/models.json. Peers: Inductor with and without freezing (needs g++, `--peers`).
 """
 
 import argparse
@@ -65,7 +65,7 @@ def main():
 
 
 def pool(runs):
-    """One result of several processes: all their rounds, the median first call; {} when none came through."""
+    """One result for several processes: all their rounds, the median first call; {} if every process failed."""
     runs = [r for r in runs if "speedup" in r]
     if not runs:
         return {}

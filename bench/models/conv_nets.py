@@ -1,4 +1,4 @@
-"""ResNet-50 and MobileNetV3-Large, in the shape in which torchvision users meet them.
+"""ResNet-50 and MobileNetV3-Large, with the structure of torchvision's models.
 
 ResNet: He et al. 2015, bottleneck blocks with the stride on the 3x3 convolution. MobileNetV3: Howard et al.
 2019, table 1. Both map [N,3,H,W] images to [N,classes] logits. Tested by tests/torch/test_zoo.py.
@@ -71,7 +71,7 @@ class InvertedResidual(nn.Module):
 
 
 def round_to_8(channels):
-    """The nearest multiple of 8 that takes away no more than a tenth."""
+    """The nearest multiple of 8, or the next one if that would lose more than a tenth."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * channels else rounded + 8
 

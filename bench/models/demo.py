@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`./dev demo`: real models through `torch.compile(model, backend="tenon")`, checked against eager and timed.
+"""`./dev demo`: runs real models through `torch.compile(model, backend="tenon")`, checks them against eager and times them.
 
-Prints one table; the exit code is 1 when a model is wrong. Each model runs in a fresh process (worker.py).
+Prints one table; the exit code is 1 if a model is wrong. Each model runs in a fresh process (worker.py).
 `--peers` adds Inductor, with and without freezing, its first call with empty caches (needs g++).
 """
 

@@ -1,9 +1,8 @@
-"""How much memory eager's intermediates take: the yardstick for Tenon's planned workspace.
+"""The memory of eager's intermediates, to compare with Tenon's planned workspace.
 
-`peak_of_intermediates(call)` runs `call` once and returns the largest number of bytes that were alive at one
-time in tensors made by it. Inputs and parameters were there before and outputs belong to the caller: neither
-counts, as neither is part of Tenon's workspace. What an operator uses inside itself is not seen. Tested by
-tests/torch/test_bench.py.
+`peak_of_intermediates(module, inputs)` runs `module` once and returns the largest number of bytes that were
+alive at one time in tensors that it made. Inputs, parameters and outputs do not count, since they are no part
+of Tenon's workspace. Memory that an operator uses internally is not seen. Tested by tests/torch/test_bench.py.
 """
 
 import weakref
@@ -16,12 +15,12 @@ from bench.models import accuracy
 
 
 class Ledger(TorchDispatchMode):
-    """Notes every storage that an operator makes, and when it dies."""
+    """Records every storage that an operator makes, and when it dies."""
 
     def __init__(self, known):
         super().__init__()
-        self.ids = dict.fromkeys(known)     # address of a live storage -> its number; None: not ours
-        self.events = []                                    # (number, bytes), bytes negative when it dies
+        self.ids = dict.fromkeys(known)     # address of a live storage -> its number; None: made before
+        self.events = []                    # (number, bytes); bytes are negative when the storage dies
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))

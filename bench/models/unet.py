@@ -1,9 +1,9 @@
-"""A small U-Net of the kind that denoises latents in Stable Diffusion.
+"""A small U-Net like those that denoise latents in Stable Diffusion.
 
-Residual blocks (group norm, SiLU, time embedding), one transformer block (self-attention, cross-attention on
-a text context, gated feed-forward), strided down-sampling, nearest up-sampling, skip connections by
-concatenation. `UNet(width, context)(latent [N,4,H,W], timestep [N], text [N,T,context])` gives the predicted
-noise [N,4,H,W]; H and W are multiples of 4, width of 32. Tested by tests/torch/test_zoo.py.
+It has residual blocks (group norm, SiLU, time embedding), one transformer block (self-attention, cross-attention
+on a text context, gated feed-forward), strided down-sampling, nearest up-sampling, and skip connections by
+concatenation. `UNet(width, context)(latent [N,4,H,W], timestep [N], text [N,T,context])` returns the predicted
+noise [N,4,H,W]. H and W are multiples of 4, width is a multiple of 32. Tested by tests/torch/test_zoo.py.
 """
 
 import math

@@ -1,10 +1,10 @@
-"""Measures one model under one contender, in a process of its own.
+"""Measures one model with one contender.
 
-`measure(request)` does it here, `spawn(request)` in a fresh process, so that the first call is a first call
-and a crash is a result. The first call counts everything from `torch.compile` to the answer, after the model
-was built and run eagerly; Tenon's own share of it is what Tenon's counters say. Steady state: eager and
-compiled take turns. The answer is checked by the accuracy rule on the example inputs, on a second call and on
-inputs of other values.
+`measure(request)` runs in this process, `spawn(request)` in a fresh one, so that the first call is a first call
+and a crash becomes a result. The time of the first call covers everything from `torch.compile` to the answer,
+after the model was built and run eagerly; Tenon's own share comes from its counters. In the steady state eager
+and compiled calls alternate. The answer is checked by the accuracy rule on the example inputs, on a second call
+and on inputs of other values.
 """
 
 import json
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MATMUL = 1024       # side of the square product whose best rate stands for the machine's peak
+MATMUL = 1024       # side of the square product whose best rate serves as the machine's peak
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Request:
     threads: int = 2
     rounds: int = 15
     round_s: float = 0.1
-    floors: bool = False        # flops and eager's memory too
+    floors: bool = False        # also measure flops and eager's memory
 
 
 def measure(request):
@@ -75,7 +75,7 @@ def measure(request):
     result["graphs"] = counters["stats"]["unique_graphs"]
     if result["graphs"] == 0:
         result["problems"].append("nothing was compiled")
-    result["fallbacks"] = tenon_stats(request.contender)["fallbacks"]     # those of later calls too
+    result["fallbacks"] = tenon_stats(request.contender)["fallbacks"]     # includes those of later calls
     for name, seconds in times.items():
         result[f"{name}_rounds_ms"] = [1e3 * s for s in seconds]
         result[f"{name}_ms"] = 1e3 * statistics.median(seconds)
@@ -89,8 +89,8 @@ def measure(request):
 
 
 def flops(model, inputs):
-    """Of matrix products, convolutions and attention; the fused attention operator is not counted by PyTorch,
-    so it is taken apart."""
+    """The flops of matrix products, convolutions and attention. PyTorch does not count the fused attention
+    operator, so it is decomposed."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
@@ -100,8 +100,8 @@ def flops(model, inputs):
 
 
 def spawn(request, timeout_s=900):
-    """`measure` in a fresh process with empty caches; a crash or a hang comes back as a problem, with its
-    last words."""
+    """Runs `measure` in a fresh process with empty caches. A crash or a hang is returned as a problem, with the end
+    of the output."""
     with tempfile.TemporaryDirectory(prefix="tenon-bench-") as scratch:
         out, log = Path(scratch, "result.json"), Path(scratch, "log")
         caches = {name: str(Path(scratch, name)) for name in
@@ -132,7 +132,7 @@ def spawn(request, timeout_s=900):
 
 
 def clean_up_when_terminated():
-    """For the programs that spawn: SIGTERM unwinds the stack, so no worker or scratch folder stays behind."""
+    """Call this before spawn(): SIGTERM then unwinds the stack, so no worker or scratch folder stays behind."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 

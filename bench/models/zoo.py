@@ -1,10 +1,10 @@
 """The models of the demo, the model benchmark and the model tests.
 
-`build(name, tiny)` returns `(model, inputs)`: the model in eval mode and the tuple it is called with.
-Architectures are real (`transformers` configurations, or torchvision-shaped code of our own); weights and
-inputs are random with a fixed seed, so nothing is downloaded and two processes build the same model. No
-parameter keeps a value that would hide a mistake: biases are not zero, norm weights not one, batch norm is
-not the identity, attention is not uniform. `tiny` keeps the structure and shrinks the sizes, for tests.
+`build(name, tiny)` returns `(model, inputs)`: the model in eval mode and the tuple of its arguments.
+Architectures are real: `transformers` configurations, or our own code after torchvision. Weights and inputs are
+random with a fixed seed, so nothing is downloaded and two processes build the same model. No parameter keeps a
+value that would hide a mistake: biases are not zero, norm weights not one, batch norm is not the identity,
+attention is not uniform. `tiny` keeps the structure and shrinks the sizes, for tests.
 Tested by tests/torch/test_zoo.py.
 """
 
@@ -20,7 +20,7 @@ from bench.models import conv_nets, unet
 @dataclass(frozen=True)
 class Entry:
     make: Callable          # tiny -> (model, inputs)
-    tolerance: float        # of the accuracy rule (accuracy.py)
+    tolerance: float        # for the accuracy rule (accuracy.py)
 
 
 def build(name, tiny=False):
@@ -34,17 +34,17 @@ def build(name, tiny=False):
 
 
 def other_inputs(inputs):
-    """The same shapes and types, other values: what was learnt from the first inputs must not show in the
-    answer."""
+    """Inputs of the same shapes and types with other values. They show whether values of the first inputs were
+    baked into the program."""
     return tuple(x.flip(-1) for x in inputs)
 
 
 # Weights --------------------------------------------------------------------------------------------------
 
 def randomise(model):
-    """Weights of variance 1/fan_in (2/fan_in before a rectifier), so activations neither vanish nor explode;
-    queries and keys twice that and other layers half, else attention averages all tokens into one. Vectors
-    (biases, norm weights) move away from the zeros and ones they start as."""
+    """Sets weights of variance 1/fan_in (2/fan_in before a rectifier), so that activations neither vanish nor
+    explode. Queries and keys get twice that and other layers half, since otherwise attention would average all
+    tokens into one. Vectors (biases, norm weights) are moved away from their initial zeros and ones."""
     for path, module in model.named_modules():
         transposed = type(module).__name__ == "Conv1D"      # a linear layer of transformers, stored [in, out]
         for p in module.parameters(recurse=False):
@@ -60,11 +60,11 @@ def randomise(model):
 
 
 def settle_batch_norm(model, inputs):
-    """Running statistics as training would leave them: near those of the data, but not equal to them. Set in
-    the order of the forward pass, so that each layer sees what the layers before it really give."""
+    """Sets running statistics as training would leave them: near those of the data, but not equal to them. Goes in
+    the order of the forward pass, so that each layer sees the outputs of the layers before it."""
     def settle(norm, args):
         var, mean = torch.var_mean(args[0], (0, 2, 3))
-        var.clamp_(min=0.25 * var.mean())       # a channel that hardly moves must not be blown up
+        var.clamp_(min=0.25 * var.mean())       # so that a channel with little variance is not amplified
         norm.running_mean.copy_(mean + 0.2 * var.sqrt() * torch.randn_like(mean))
         norm.running_var.copy_(var * torch.empty_like(var).uniform_(0.75, 1.25))
 

@@ -1,6 +1,6 @@
-// Random kernels (kernel_gen.h): machine code against the interpreter, bit for bit, on every instruction set, with sizes as
+// Random kernels (kernel_gen.h): compares machine code with the interpreter, bit for bit, on every instruction set, with sizes as
 // arguments and as constants.
-// TENON_TEST_KERNELS is how many (default 200), TENON_TEST_SEED the first one's seed.
+// TENON_TEST_KERNELS is the number of kernels (default 200), TENON_TEST_SEED the seed of the first one.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -16,7 +16,7 @@ int64_t environment_number(const char* name, int64_t fallback) {
   return text ? std::strtoll(text, nullptr, 10) : fallback;
 }
 
-// code: the kernel whose machine code is run in the place of the case's.
+// code returns the kernel whose machine code runs in place of that of the case.
 void expect_agreement(const std::function<Kernel(const KernelCase&)>& code) {
   const int64_t first = environment_number("TENON_TEST_SEED", 1),
                 count = environment_number("TENON_TEST_KERNELS", 200);

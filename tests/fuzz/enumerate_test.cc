@@ -1,6 +1,6 @@
-// All graphs of up to three nodes over a few ops, one of each shape of loop: compiled and fused, against the evaluator.
-// Every value that no node reads is an output, so siblings and several outputs are among them. Of the graphs of three nodes
-// every TENON_ENUMERATE_EVERY-th (8) is run; 1 takes them all.
+// All graphs of up to three nodes over a few ops, one per kind of loop: compiles and fuses them and compares with the evaluator.
+// Every value that no node reads is an output, so graphs with siblings and several outputs are included. Of the graphs of three
+// nodes, every TENON_ENUMERATE_EVERY-th (8) runs; 1 runs them all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class Enumeration {
   int64_t graphs = 0, ran = 0, refused = 0, failures = 0;
 
   void extend(std::vector<std::string>& nodes, int most) {
-    if (!nodes.empty() && !run(nodes)) return;  // the builder refuses it: its extensions too
+    if (!nodes.empty() && !run(nodes)) return;  // the builder refuses the graph, and hence its extensions
     if (static_cast<int>(nodes.size()) == most || failures > 5) return;
     const int values = static_cast<int>(nodes.size()) + 1;
     for (const Choice& c : kChoices)

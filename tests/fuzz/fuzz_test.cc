@@ -1,5 +1,5 @@
-// Random graphs, compiled, against the evaluator. TENON_FUZZ_COUNT graphs (2000) are made from TENON_FUZZ_SEED (1) on, one
-// seed each; a failing one prints its text, to be pasted into a .tn file, and what it was compiled to.
+// Random graphs: compiles them and compares with the evaluator. There are TENON_FUZZ_COUNT graphs (2000) with seeds from
+// TENON_FUZZ_SEED (1) on. A failing graph is printed as text, ready to be pasted into a .tn file, together with its kernels.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,9 +17,9 @@ uint64_t number(const char* name, uint64_t fallback) {
   return text && *text ? std::strtoull(text, nullptr, 10) : fallback;
 }
 
-constexpr double kMostUnsupported = 0.02;  // of the graphs
-constexpr double kMostSaysNothing = 0.05;  // of the elements
-constexpr int kMostFailures = 10;          // then stop: one bug fails many
+constexpr double kMostUnsupported = 0.02;  // share of the graphs
+constexpr double kMostSaysNothing = 0.05;  // share of the elements
+constexpr int kMostFailures = 10;          // then the test stops, since one bug makes many graphs fail
 
 TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
   const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 2000);
@@ -65,7 +65,7 @@ TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
   EXPECT_LE(static_cast<double>(says_nothing), kMostSaysNothing * static_cast<double>(elements));
 }
 
-// The meaning of a graph does not depend on a pass.
+// The results of a graph do not depend on any single pass.
 TEST(Fuzz, EachPassMayBeLeftOut) {
   const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 2000) / 8;
   const auto passes = optional_passes();

@@ -1,6 +1,6 @@
-// Hostile inputs: text that no framework writes, and sizes that no tensor has. Every one of them gets its status with a
-// sentence, in a second of CPU time and 64 MiB, on a stack of 8 MiB. Each case runs in a child of its own, so that its peak
-// of memory is its own and a crash fails one case. Cases come from lists of what brought other compilers down.
+// Hostile inputs: text that no framework writes, and sizes that no tensor has. Each case must get its status and message within a
+// second of CPU time and 64 MiB, on a stack of 8 MiB. Each case runs in its own child process, so that its memory peak is measured
+// alone and a crash fails only one case. The cases come from lists of inputs that crashed other compilers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -19,7 +19,7 @@ namespace tenon {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // whose own memory and time are not measured
+constexpr bool kSanitized = true;  // memory and time are not measured, since sanitizers need more
 #else
 constexpr bool kSanitized = false;
 #endif
@@ -45,7 +45,7 @@ std::function<Status()> making(std::string text) {
 
 using Shapes = std::vector<std::vector<int64_t>>;
 
-// Inputs that define a symbol have these values, in order.
+// Runs a program. `symbols` are the values of the inputs that define a symbol, in order.
 std::function<Status()> running(std::string text, Shapes in, Shapes out, std::vector<int64_t> symbols = {}) {
   return [=]() -> Status {
     TENON_ASSIGN(const Graph graph, read(text));
@@ -58,7 +58,7 @@ std::function<Status()> running(std::string text, Shapes in, Shapes out, std::ve
         for (int64_t n : shapes[i])
           if (__builtin_mul_overflow(elements, n, &elements) || elements < 0 || elements > 1 << 24)
             elements = 0;
-        // A tensor too large to exist points to a little memory. The sanitizer sees whoever reads beyond it.
+        // A tensor that is too large to exist points to a few bytes. The sanitizer finds reads beyond them.
         storage.emplace_back(new int64_t[static_cast<size_t>(elements) + 1]);
         list.push_back({storage.back().get(), type_of(i), shapes[i], {}});
       }
@@ -77,11 +77,11 @@ std::function<Status()> running(std::string text, Shapes in, Shapes out, std::ve
 // ---- running it ----
 
 struct Outcome {
-  int end = 0;  // as waitpid says
+  int end = 0;  // the status of waitpid
   Code code = Code::ok;
   std::string message;
-  double seconds = 0;     // of CPU
-  int64_t kilobytes = 0;  // at most
+  double seconds = 0;     // CPU time
+  int64_t kilobytes = 0;  // peak memory
 };
 
 Outcome in_child(const std::function<Status()>& body) {
@@ -129,8 +129,8 @@ struct Case {
   std::string name;
   std::function<Status()> body;
   Code code;
-  std::string says;    // in the message
-  double seconds = 1;  // of CPU
+  std::string says;    // a part of the message
+  double seconds = 1;  // limit of CPU time
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -140,7 +140,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 std::string graph(const std::string& inputs, const std::string& body) {
   return "graph @g(" + inputs + ") {\n" + body + "\n}\n";
 }
-// Registers ops, each of whose bodies uses the op before once or twice, and returns the last one's name.
+// Registers ops whose bodies use the previous op once or twice, and returns the name of the last one.
 Result<std::string> register_nested(int count, bool twice) {
   std::string inner = "relu";
   for (int i = 0; i < count; ++i) {
@@ -157,7 +157,7 @@ std::string repeated(const std::string& text, int times) {
   for (int i = 0; i < times; ++i) all += text;
   return all;
 }
-// `op` with @ for its operand, over and over.
+// A chain of these ops, repeated; @ stands for the operand.
 std::string chain(int length, const std::vector<std::string>& ops) {
   std::string body, last = "x";
   for (int i = 0; i < length; ++i) {
@@ -267,7 +267,7 @@ std::vector<Case> cases() {
                 "  %e = matmul(%d, %c)\n  %y = sum(%e){axes=[]}\n  return %y"),
           {{1 << 22, 1}, {1, 1 << 22}}, {{}}),
       invalid, "more than any memory");
-  if (!kSanitized)  // whose allocator ends the process
+  if (!kSanitized)  // a sanitizer's allocator would end the process
     add(
         "MoreMemoryThanThereIs",
         [run = running(graph("%x: f32[N,1], %w: f32[1,N]",
@@ -279,7 +279,7 @@ std::vector<Case> cases() {
         },
         environment, "bytes: out of memory");
 
-  // Facts about symbols, and sizes of them at run time.
+  // Facts about symbols, and their values at run time.
   const std::string assumes = "  assume N in [100000000, inf]\n";
   add("FactBroken",
       running(graph("%x: f32[N,4]",
@@ -392,7 +392,7 @@ std::vector<Case> cases() {
   add("PoolKernelHuge",
       making(pool("kernel=[" + kMost + ",1], strides=[1,1], padding=[0,0], padding_high=[0,0]")), unsupported,
       "must be at most");
-  // The body pads to what no memory holds.
+  // The body pads to a size that no memory holds.
   add("PaddedTooLarge",
       making(graph("%x: f32[1,1,8,8,8], %w: f32[1,1,3,3,3]",
                    "  %y = convolution(%x, %w){strides=[2147483647,2147483647,2147483647], "
@@ -451,7 +451,7 @@ std::vector<Case> cases() {
   add("NestedMax", reading(relu("f32[" + repeated("max(N,", 100000) + "1" + std::string(100000, ')') + "]")),
       invalid, "nested too deeply");
 
-  // Sizes that take much to keep.
+  // Sizes whose expressions are long.
   add("LongSums", reading(relu("f32[" + sum_of_symbols(8, 500) + "]")), ok, "");
   add(
       "LongSumsInMany",

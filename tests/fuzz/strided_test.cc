@@ -1,5 +1,5 @@
-// Operands of library calls, and of their epilogues, that lie in memory in every way (tests/support/strided.h), against the evaluator: on
-// the CPU, by oneDNN and by loops. Nothing is written beside the elements of a result.
+// Operands of library calls and of their epilogues with all memory layouts (tests/support/strided.h): compares oneDNN and loops on
+// the CPU with the evaluator, and checks that nothing is written beside the elements of a result.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -11,7 +11,7 @@
 namespace tenon {
 namespace {
 
-// What the library runs, in the words of explain().
+// The calls of the library that were seen, in the words of explain().
 struct Seen {
   int calls = 0;
   std::set<std::string> words;
@@ -24,13 +24,13 @@ struct Seen {
   }
 };
 
-// "" where a symbol is the size of repeated axes alone.
+// "" if the error is that a symbol is only the size of broadcast axes.
 std::string maybe_undetermined(const std::string& what, const Status& status) {
   if (status.message().find("no input determines") != std::string::npos) return "";
   return what + ": " + status.message();
 }
 
-// "" when the program's results are those of the evaluator.
+// "" if the program's results are those of the evaluator.
 std::string wrong(const std::string& text, const StridedInputs& inputs, Seen& seen) {
   auto graph = parse_graph(text);
   if (!graph.ok()) return maybe_undetermined("parse", graph.status());
@@ -86,7 +86,7 @@ TEST_P(Strided, OperandsOfLibraryCalls) {
   EXPECT_GE(seen.calls, count / 3);
 }
 
-// What is said of an operand, to all libraries: whatever it is read through, those places hold its elements.
+// Checks operand_of(), which all libraries use: through any views, the base, offset and strides give the operand's elements.
 TEST_P(Strided, OperandsAreDescribed) {
   int in_place = 0;
   for (uint32_t seed = 0; seed < 200 && !HasFailure(); ++seed) {
@@ -114,7 +114,7 @@ TEST_P(Strided, OperandsAreDescribed) {
       every.outputs.resize(1);
       every.outputs[0].value = v;
       auto want = evaluate(every, dense);
-      if (!want.ok()) continue;  // a symbol of repeated axes alone
+      if (!want.ok()) continue;  // a symbol that is only the size of broadcast axes
       std::vector<int64_t> strides;
       for (Dim d : o.strides) strides.push_back(*graph->dims->eval(d, *symbols));
       const int64_t offset = *graph->dims->eval(o.offset, *symbols);

@@ -1,12 +1,12 @@
-// Golden texts: every tests/golden/**/*.tn says in its first line what runs, "; test VERB args". The whole file up to a line
-// "; ---" is the input (so that line numbers are the file's); what follows that line is the expected output.
-// TENON_BLESS=1 rewrites it: read the diff.
+// Golden texts: the first line of every tests/golden/**/*.tn states what runs, "; test VERB args". The whole file up to a line
+// "; ---" is the input, so that line numbers are those of the file. The text behind that line is the expected output.
+// TENON_BLESS=1 rewrites the expected output: read the diff.
 //
-// A file with expected errors has no "; ---": each line that causes one says "; error: SUBSTRING", on the line itself or
-// on a line below it that has nothing else. Every reported error must be expected and every expected one reported. An
-// error "LINE:COLUMN: ..." belongs to its line, "%x: ..." to the line that defines %x, any other to the graph's first.
+// A file with expected errors has no "; ---". Each line that causes an error has "; error: SUBSTRING", on the line itself or alone
+// on the line below. Every reported error must be expected, and every expected one reported. An error "LINE:COLUMN: ..." belongs
+// to its line, "%x: ..." to the line that defines %x, any other to the first line of the graph.
 //
-// A verb is one line in kVerbs, a function from the input to text: `pass NAME...` runs passes of
+// A verb is one line in kVerbs, a function from the input to text. For example, `pass NAME...` runs passes of
 // src/passes/pipeline.h one after another.
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ Result<std::string> kernel(std::string_view, std::string_view input) {
   return jit::print(kernel);
 }
 
-// Errors name their statement; here its line is put in front.
+// Errors of verify() name their statement; this puts its line in front.
 Result<std::string> verify_kernel(std::string_view, std::string_view input) {
   TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
   Status status = jit::verify(kernel);
@@ -83,7 +83,7 @@ Result<std::string> llvm(std::string_view args, std::string_view input) {
   return invalid("llvm takes isa=sse2, isa=avx2 or isa=avx512");
 }
 
-// A kernel as a GPU runs it at some sizes: "device=H100 sizes=1024,512". Names of devices have no spaces: "RTX_4090".
+// The variant of a kernel for a GPU and sizes: "device=H100 sizes=1024,512". Names of devices have no spaces: "RTX_4090".
 Result<std::string> cuda(std::string_view args, std::string_view input) {
   TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
   TENON_TRY(jit::verify(kernel));
@@ -108,7 +108,7 @@ Result<std::string> cuda(std::string_view args, std::string_view input) {
          jit::cuda_text(*v.kernel, v.schedule);
 }
 
-// What a GPU makes of a kernel whose rows nothing keeps.
+// The online reductions of a kernel whose rows are too long to keep.
 Result<std::string> online(std::string_view, std::string_view input) {
   TENON_ASSIGN(jit::Kernel kernel, jit::parse_kernel(input));
   TENON_TRY(jit::verify(kernel));
@@ -119,7 +119,7 @@ Result<std::string> online(std::string_view, std::string_view input) {
   return print(*once);
 }
 
-// A graph as one group, as a GPU runs it.
+// Lowers a graph as one group for a GPU.
 Result<std::string> lower_gpu(std::string_view, std::string_view input) {
   TENON_ASSIGN(Graph graph, parse_graph(input));
   std::vector<ValueId> members;
@@ -136,7 +136,7 @@ Result<std::string> lower_gpu(std::string_view, std::string_view input) {
   return text;
 }
 
-// The whole way to kernels, on the loops and the evaluator alone: what a library takes is another test's.
+// Compiles a graph to kernels, only with loops and the evaluator; other tests cover the libraries.
 Result<std::string> explained(std::string_view input) {
   TENON_ASSIGN(Graph graph, parse_graph(input));
   ProgramOptions options;
@@ -153,7 +153,7 @@ Result<std::string> lower_graph(std::string_view, std::string_view input) {
   return text.substr(text.find("step "));
 }
 
-// The data of constants that are folded later is still missing after split_main: it is not verified.
+// Does not verify after split_main, since the data of constants that are folded later is still missing.
 Result<std::string> pass(std::string_view names, std::string_view input) {
   TENON_ASSIGN(Graph graph, parse_graph(input));
   std::istringstream words{std::string(names)};
@@ -167,9 +167,8 @@ Result<std::string> pass(std::string_view names, std::string_view input) {
   return print(graph, {.data_limit = 16});
 }
 
-// What a program says to the driver of a GPU in one run: "N=3,M=64", and "as=one" for the run that makes a CUDA graph of it.
-// Tensors and the workspace are the memories M1, M2, ... in the order of inputs, outputs, workspace, but for those that
-// no kernel is given.
+// The driver calls of a program in one run: "N=3,M=64", with "as=one" for the run that makes a CUDA graph. Inputs, outputs and the
+// workspace are named M1, M2, ... in this order, without those that no kernel gets.
 Result<std::string> launches(std::string_view args, std::string_view input) {
   TENON_ASSIGN(Graph graph, parse_graph(input));
   std::vector<int64_t> symbols(graph.dims->symbol_count());
@@ -260,7 +259,7 @@ GoldenFile parse_file(const std::string& text) {
   return file;
 }
 
-// The line an error belongs to.
+// The line to which an error belongs.
 int line_of(const GoldenFile& file, const std::string& error) {
   if (size_t colon = error.find(':'); colon != error.npos && colon > 0)
     if (auto line = read_int(error.substr(0, colon))) return static_cast<int>(*line);

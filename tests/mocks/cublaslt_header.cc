@@ -1,5 +1,5 @@
-// backends/nvidia/cublaslt/api.h against NVIDIA's cublasLt.h: it compiles, or the two differ. Empty where there is no such header,
-// which CMake says.
+// Compares backends/nvidia/cublaslt/api.h with NVIDIA's cublasLt.h: this file compiles only if they agree. It is empty if that
+// header is not installed; CMake reports this.
 #if __has_include(<cublasLt.h>)
 #include "backends/nvidia/cublaslt/api.h"
 #include "tests/support/same_call.h"

@@ -1,8 +1,8 @@
-// A cuBLASLt without a GPU, for tests: libcublaslt_mock.so has the functions of backends/nvidia/cublaslt/api.h, checks what the library
-// checks (descriptors that fit together, leading dimensions, batches, types, alignment as it was promised, workspace, the
-// context) and computes products in double on the memory of the mock driver, the one TENON_CUDA_DRIVER names. An algorithm
-// serves the problem it was chosen for and no other. Workspace is spoiled, and so it shows when somebody else uses it.
-// It fails where it is told to (cublaslt_mock.h has the controls).
+// A cuBLASLt without a GPU, for tests. libcublaslt_mock.so has the functions of backends/nvidia/cublaslt/api.h. It checks what the
+// library checks: descriptors that fit together, leading dimensions, batches, types, the promised alignment, workspace, the
+// context. It computes products in double on the memory of the mock driver that TENON_CUDA_DRIVER names. An algorithm serves only
+// the problem that it was chosen for. A call overwrites its workspace, so that another use of that memory shows. Calls fail on
+// request (cublaslt_mock.h has the controls).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,7 +13,7 @@
 
 #define TN_LT TN_CONTROL int
 
-// The functions are declared as the list has them, so that a definition that differs does not compile.
+// Declares the functions as the list has them, so that a definition that differs does not compile.
 using namespace tenon::cublaslt;
 extern "C" {
 #define X(name, ...) __attribute__((visibility("default"))) int name(__VA_ARGS__);
@@ -60,7 +60,7 @@ State& state() {
   return s;
 }
 
-// Where a bias has been told and is not yet read, others come in between.
+// A cublasLtMatmul lets other threads run before it reads the bias pointer, to provoke races.
 template <class F>
 int call(const char* name, F&& body) {
   return state().call(name, "cublasLtMatmul", [&](auto&) { return body(); });
@@ -71,7 +71,7 @@ int fault(const std::string& what) {
   return kLtInvalidValue;
 }
 
-// A problem as its descriptors say it.
+// A problem as its descriptors state it.
 struct Given {
   const Matmul* m;
   const Layout *a, *b, *c, *d;
@@ -113,7 +113,7 @@ struct Given {
     return kLtSuccess;
   }
   bool has(uint32_t flag) const { return m->epilogue & flag; }
-  // But for the bias's address.
+  // The problem as text, without the address of the bias.
   std::string text() const {
     static const std::map<int, const char*> names{
         {kLtF32, "f32"}, {kLtF64, "f64"}, {kLtF16, "f16"}, {kLtBf16, "bf16"}};
@@ -142,7 +142,8 @@ double activated(const Given& g, double x) {
   return x;
 }
 
-// A call with all that it reads of its descriptors, to be done now or whenever the graph that captured it is launched.
+// A call with copies of everything that it reads from its descriptors. It runs at once, or whenever the graph that captured it is
+// launched.
 struct Product {
   Matmul m;
   Layout a, b, c, d;

@@ -1,13 +1,13 @@
-// The controls of the mock of cuBLASLt (cublaslt_mock.cc), for tests. Its log: every call of cublasLtMatmul and of the heuristic, in
-// the library's words: columns first.
+// The controls of the mock of cuBLASLt (cublaslt_mock.cc), for tests. The log has every call of cublasLtMatmul and of the heuristic,
+// in the library's column-major terms.
 #pragma once
 
 #include "tests/mocks/mock_controls.h"
 
 class CublasLtMock : public MockControls {
  public:
-  // workspace=N: what algorithms ask for, where so much is offered. version=N. batched=0: no epilogue for batches.
-  // aligned=N: no algorithm for pointers that are less aligned. memory=0: matrices may be anywhere, also as CUBLASLT_MOCK.
+  // workspace=N: bytes that algorithms need, if so much is offered. version=N. batched=0: no epilogue for batches. aligned=N: no
+  // algorithm for less aligned pointers. memory=0: matrices may be anywhere. The variable CUBLASLT_MOCK may hold memory=0, too.
   void (*set)(const char* name, int value) = nullptr;
 
   static const CublasLtMock& get() {

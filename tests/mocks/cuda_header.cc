@@ -1,5 +1,5 @@
-// backends/nvidia/device/driver_api.h against NVIDIA's cuda.h: it compiles, or the two differ. Empty where there is no such header,
-// which CMake says.
+// Compares backends/nvidia/device/driver_api.h with NVIDIA's cuda.h: this file compiles only if they agree. It is empty if that
+// header is not installed; CMake reports this.
 #if __has_include(<cuda.h>)
 #include "backends/nvidia/device/driver_api.h"
 #include "tests/support/same_call.h"

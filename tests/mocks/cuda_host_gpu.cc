@@ -1,4 +1,4 @@
-// See cuda_host_gpu.h. Not sanitized: its threads have stacks that sanitizers know nothing of.
+// See cuda_host_gpu.h. Compiled without sanitizers, since they do not know the stacks of the fibers.
 #include "tests/mocks/cuda_host_gpu.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-// Leaves the stack that runs, whose top it writes to *from, for the one whose top is `to`: x86-64, System V.
+// Switches from the running stack, whose top it writes to *from, to the stack whose top is `to`. For x86-64, System V.
 extern "C" void tn_host_switch(void** from, void* to);
 asm(R"(
 .text
@@ -40,28 +40,28 @@ namespace {
 
 constexpr size_t kStack = 64 << 10;
 
-// Threads that have come to a barrier.
+// A barrier, and the threads that wait at it.
 struct Barrier {
   unsigned come = 0;
   std::vector<unsigned> waiting;
 };
 struct Fiber {
-  void* top = nullptr;  // of its stack, while it does not run
+  void* top = nullptr;  // top of its stack while it does not run
   bool done = false, waits = false;
 };
-// Of the block that runs, variables are where the kernel has them.
+// The shared memory of a block that does not run. The variables of the running block are at the kernel's addresses.
 struct SharedMemory {
   std::vector<char> variables, dynamic;
-  char* begin = nullptr;  // of the dynamic part
+  char* begin = nullptr;  // beginning of the dynamic part
 };
 
-// Fibers that can go on, by turn: the lowest goes first.
+// The fibers that are ready to run, by turn; the lowest turn runs first.
 class Ready {
  public:
   void clear(size_t all) { bits_.assign((all + 63) / 64, 0); }
   void add(unsigned turn) { bits_[turn / 64] |= uint64_t{1} << turn % 64; }
   void remove(unsigned turn) { bits_[turn / 64] &= ~(uint64_t{1} << turn % 64); }
-  // -1: none.
+  // Returns the first turn, or -1 if none is ready.
   int first() const {
     for (size_t i = 0; i < bits_.size(); ++i)
       if (bits_[i]) return static_cast<int>(i * 64) + std::countr_zero(bits_[i]);
@@ -74,16 +74,16 @@ class Ready {
 
 Launch launch;
 char error[256];
-std::vector<Fiber> fibers;  // of the blocks that run together, block after block
+std::vector<Fiber> fibers;  // the fibers of the blocks that run together, block after block
 std::vector<std::unique_ptr<char[]>> stacks;
-std::vector<unsigned> turns, fiber_of;  // by fiber, and by turn
+std::vector<unsigned> turns, fiber_of;  // the turn of each fiber, the fiber of each turn
 Ready ready;
 void* scheduler;
 unsigned self, blocks_together, first_block;
 Barrier block_barriers[kMostBlocks], the_cluster_barrier;
 SharedMemory shared_memory[kMostBlocks];
-unsigned running;                       // the block whose variables are in their place
-std::vector<Barrier> team_barriers[6];  // of 1, 2, 4, ... threads
+unsigned running;                       // the block whose variables are at the kernel's addresses
+std::vector<Barrier> team_barriers[6];  // for teams of 1, 2, 4, ... threads
 std::vector<uint64_t> exchanged[2];
 std::vector<uint8_t> exchange_turn;
 
@@ -99,7 +99,7 @@ void start() {
   tn_host_switch(&fibers[self].top, scheduler);
 }
 
-// A stack on which tn_host_switch returns to start(), as if that had been called.
+// Makes a stack on which tn_host_switch returns into start(), as if it had been called.
 void* new_stack(char* begin) {
   void** top = reinterpret_cast<void**>(begin + kStack - reinterpret_cast<uintptr_t>(begin + kStack) % 16);
   *--top = nullptr;
@@ -140,7 +140,7 @@ void give_turns(std::mt19937& random) {
 
 size_t bytes_of_variables() { return static_cast<size_t>(launch.shared_end - launch.shared_begin); }
 
-// The next block of those that run together: its threads, and shared memory that holds NaN.
+// Adds the next of the blocks that run together: its threads, and shared memory that holds NaN.
 void add_block() {
   SharedMemory& m = shared_memory[fibers.size() / launch.threads];
   m.variables.assign(bytes_of_variables(), '\xff');
@@ -178,7 +178,7 @@ void run_blocks(std::mt19937& random) {
   running = 0;
   blocks_together = 1;
   std::memset(launch.shared_begin, 0xff, bytes_of_variables());
-  // The first of those that can go on runs ahead of the others as far as it can.
+  // The first fiber that is ready runs until it waits.
   for (unsigned steps = 0;; ++steps) {
     const bool all_here = fibers.size() == size_t{blocks_together} * launch.threads;
     while (fibers.size() < size_t{blocks_together} * launch.threads) add_block();

@@ -1,9 +1,8 @@
-// A GPU for tests: it runs kernels that are compiled for the host (tests/support/cuda_host.h), one fiber per thread; a block runs to its
-// end before the next begins. Barriers and shuffles are real: a thread that comes to one waits for all who have to, and threads
-// that wait for each other for ever are an error. Blocks of a cluster run together, each with shared memory of its own, from the
-// moment when the first of their threads asks for its rank. Threads go on in the order that is asked for (0: forward,
-// 1: backward, from 2 on: at random): a race shows as results that depend on it. Shared memory holds NaN before a block.
-// One launch at a time.
+// A GPU for tests. It runs kernels that are compiled for the host (tests/support/cuda_host.h), with one fiber per thread. A block
+// runs to its end before the next one begins. Barriers and shuffles are real: a thread waits for all threads that take part, and a
+// deadlock is an error. Blocks of a cluster run together, each with its own shared memory, from the moment when one of their
+// threads asks for its rank. The caller chooses the order of threads (0: forward, 1: backward, from 2 on: random), so that a race
+// shows as results that depend on the order. Shared memory holds NaN when a block begins. One launch at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +13,35 @@ struct Dim {
   unsigned x = 0, y = 0, z = 0;
 };
 
-constexpr unsigned kMostBlocks = 8;  // of a cluster
+constexpr unsigned kMostBlocks = 8;  // most blocks of a cluster
 
 struct Launch {
-  void (*kernel)(const void* arguments);  // a thread's part
+  void (*kernel)(const void* arguments);  // runs one thread
   const void* arguments;
   char *shared_begin, *shared_end;  // variables in shared memory
   int64_t blocks;
   unsigned threads;
-  int64_t shared_bytes;  // besides
+  int64_t shared_bytes;  // dynamic shared memory
   int order;
 };
 
-// What a kernel sees of it.
+// The interface of the GPU to kernels.
 struct Gpu {
-  Dim thread, block, threads, blocks;  // of the thread that runs: threadIdx, blockIdx, blockDim, gridDim
+  Dim thread, block, threads, blocks;  // threadIdx, blockIdx, blockDim, gridDim of the running thread
   char* dynamic_shared;
-  const char* (*launch)(const Launch& launch);  // empty, or what went wrong first
+  const char* (*launch)(const Launch& launch);  // returns "", or the first error
   void (*fail)(const char* what);
   void (*block_barrier)();
-  // What the thread brings whose number in the team differs by these bits.
+  // The value `mine` of the thread whose number in the team differs by these bits.
   uint64_t (*exchange)(uint64_t mine, unsigned bits, unsigned team);
   unsigned (*cluster_rank)(unsigned blocks);
   void (*cluster_barrier)();
-  // Of another block of the cluster, what this block has at `mine`.
+  // Reads the counterpart of `mine` in the shared memory of another block of the cluster.
   uint64_t (*cluster_read)(const unsigned long long* mine, unsigned rank);
 };
 
 Gpu& gpu();
-// Kernels of an object that dlopen() has opened run on it from now on.
+// Lets the kernels of an object that dlopen() has opened run on this GPU.
 void runs_here(void* object);
 
 }  // namespace tn_host

@@ -1,15 +1,15 @@
-// A CUDA driver without a GPU, for tests: libcuda_mock.so has the functions of backends/nvidia/device/driver_api.h, writes down every
-// call, checks what a driver checks (handles, contexts, sizes of launches, ranges of copies, captures) and fails where it is
-// told to (cuda_mock.h has the controls). A device's memory is the host's, aligned to 256 bytes, full of NaN, between canaries.
+// A CUDA driver without a GPU, for tests. libcuda_mock.so has the functions of backends/nvidia/device/driver_api.h. It logs every
+// call, checks what a driver checks (handles, contexts, sizes of launches, ranges of copies, captures), and fails on request
+// (cuda_mock.h has the controls). Device memory is host memory, aligned to 256 bytes, filled with NaN, between canaries.
 // The "machine code" that cuLibraryLoadData takes is one of
 //   TENONLIST:fill=p8,add=ppp4   kernels by name, with the kinds of their arguments (p: a pointer; 4, 8: an integer of as many
-//                                bytes) where they are to be printed or kept by graphs; launches are only written down
-//   TENONSO:PATH                 a shared object: launches of NAME run its function mock_NAME, of type Entry, where it has one;
-//                                its text mock_signature_NAME holds the kinds of arguments, mock_shared_NAME() says how much shared
-//                                memory it has of its own
-//   an ELF file                  a cubin: kernels are its sections .text.NAME; launches are only written down
-// Launches run when they are made; a captured one does not run.
-// This file: devices, contexts, streams, memory, events.
+//                                bytes) if they are to be logged or kept by graphs; launches are only logged
+//   TENONSO:PATH                 a shared object: a launch of NAME runs its function mock_NAME, of type Entry, if there is one;
+//                                its string mock_signature_NAME holds the kinds of arguments, mock_shared_NAME() returns its bytes
+//                                of static shared memory
+//   an ELF file                  a cubin: kernels are its sections .text.NAME; launches are only logged
+// Launches run at once; a captured launch does not run.
+// This file has devices, contexts, streams, memory and events.
 #include "tests/mocks/cuda_mock_state.h"
 
 namespace {
@@ -206,7 +206,7 @@ TN_DRIVER cuStreamDestroy_v2(CuStream stream) {
     text = s->name;
     if (unsafe()) return kCaptureForbids;
     state().captured.erase(stream);
-    state().copies.erase(stream);  // what nobody waited for
+    state().copies.erase(stream);  // copies that nothing waited for
     state().streams.erase(stream);
     return 0;
   });
@@ -288,7 +288,7 @@ int release(CuAddress address) {
   return kInvalidValue;
 }
 
-// As with the driver, the host's bytes are read now and reach the device when its stream gets there.
+// Like the driver, reads the host's bytes now; they reach the device when the stream executes the copy.
 int copy_in(CuAddress to, const void* from, size_t bytes, CuStream stream) {
   if (!within(to, bytes)) return kInvalidValue;
   const char* read = static_cast<const char*>(from);

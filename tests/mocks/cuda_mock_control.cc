@@ -1,4 +1,4 @@
-// The controls of the mock driver, which cuda_mock.h explains.
+// The controls of the mock driver; see cuda_mock.h.
 #include "tests/mocks/cuda_mock_state.h"
 
 TN_CONTROLS(tn_mock_)
@@ -30,7 +30,7 @@ TN_CONTROL void tn_mock_reset() {
   State& s = state();
   const std::lock_guard guard(s.lock);
   for (const auto& m : s.memory) std::free(m->block);
-  for (auto& [device, c] : s.contexts) c.retained = 0;  // handles of it stay harmless
+  for (auto& [device, c] : s.contexts) c.retained = 0;  // contexts stay, so that their handles remain valid
   stack.clear();
   s.memory.clear();
   s.libraries.clear();
@@ -67,13 +67,13 @@ TN_CONTROL void tn_mock_capture(void* stream, int status) {
   state().capturing[stream] = status;
 }
 
-// For other mocks: what a library puts on a stream.
+// For other mocks: queues the work of a library call on a stream.
 TN_CONTROL void tn_mock_queue(void* stream, const std::function<void()>& work, const char* text) {
   const std::lock_guard guard(state().lock);
   queue(static_cast<CuStream>(stream), {{}, work, text});
 }
 
-// Likewise: whether a stream captures, one that forbids this thread to make anything meanwhile, or one of this thread's.
+// For other mocks: whether a stream captures that this thread captures, or whose capture forbids this thread to make objects.
 TN_CONTROL int tn_mock_captures() {
   const std::lock_guard guard(state().lock);
   return unsafe() || std::ranges::any_of(state().captured, [](const auto& stream) {

@@ -17,7 +17,7 @@ Item* item_of(Exec& exec, CuGraphNode handle) {
   return nullptr;
 }
 
-// False: a library with one of its kernels was unloaded since.
+// False: a library with one of the item's kernels was unloaded meanwhile.
 bool loaded(const Item& item) {
   return (!item.launch.kernel || state().kernels.count(item.launch.kernel)) &&
          std::all_of(item.child.begin(), item.child.end(), loaded);
@@ -71,7 +71,7 @@ TN_DRIVER cuGraphAddKernelNode_v2(CuGraphNode* node, CuGraph graph, const CuGrap
   });
 }
 
-// A copy of the child, as the driver has it.
+// Copies the child, like the driver.
 TN_DRIVER cuGraphAddChildGraphNode(CuGraphNode* node, CuGraph graph, const CuGraphNode* after,
                                    size_t after_count, CuGraph child) {
   return call("cuGraphAddChildGraphNode", Needs::context, [&](std::string& text) {
@@ -97,7 +97,7 @@ TN_DRIVER cuGraphInstantiateWithFlags(CuGraphExec* exec, CuGraph graph, unsigned
   });
 }
 
-// As the driver has it, `node` is one of the graph that was instantiated, which must still be there.
+// As in the driver, `node` belongs to the graph that was instantiated, which must still exist.
 TN_DRIVER cuGraphExecKernelNodeSetParams_v2(CuGraphExec exec, CuGraphNode node, const CuKernelNode* kernel) {
   return call("cuGraphExecKernelNodeSetParams_v2", Needs::context, [&](std::string& text) {
     Exec* x = find(state().execs, exec);
@@ -114,7 +114,7 @@ TN_DRIVER cuGraphExecKernelNodeSetParams_v2(CuGraphExec exec, CuGraphNode node, 
   });
 }
 
-// Refused where the graph has other nodes than the one before.
+// Refused if the new child has other nodes than the old one.
 TN_DRIVER cuGraphExecChildGraphNodeSetParams(CuGraphExec exec, CuGraphNode node, CuGraph child) {
   return call("cuGraphExecChildGraphNodeSetParams", Needs::context, [&](std::string& text) {
     Exec* x = find(state().execs, exec);
@@ -141,7 +141,7 @@ TN_DRIVER cuGraphLaunch(CuGraphExec exec, CuStream stream) {
       if (!loaded(item)) return kInvalidHandle;
       text += "; " + describe(item);
       const KernelOf* k = item.launch.kernel;
-      if (k && k->entry && k->kinds.empty()) return kInvalidValue;  // its arguments are not known
+      if (k && k->entry && k->kinds.empty()) return kInvalidValue;  // the kinds of its arguments are unknown
       if (const int code = execute(item)) return code;
     }
     return 0;

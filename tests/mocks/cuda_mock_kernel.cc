@@ -103,7 +103,7 @@ KernelOf* add_kernel(LibraryOfKernels& library, const std::string& name, const s
   return at;
 }
 
-// The sections .text.NAME of a file in memory that is at least whole.
+// Reads the sections .text.NAME of an ELF file in memory. The file must be complete.
 bool read_cubin(LibraryOfKernels& library, const char* code) {
   Elf64_Ehdr head;
   std::memcpy(&head, code, sizeof head);
@@ -130,7 +130,7 @@ bool read_list(LibraryOfKernels& library, const std::string& list) {
   return true;
 }
 
-// A kernel of a shared object comes into being when it is asked for.
+// Finds a kernel. A kernel of a shared object is made by the first request.
 KernelOf* kernel_named(LibraryOfKernels& library, const std::string& name) {
   const auto found = library.kernels.find(name);
   if (found != library.kernels.end()) return found->second.get();
@@ -244,6 +244,6 @@ TN_CONTROL const char* mock_broken(void**, int64_t, unsigned, int64_t, int) {
   return "block 0 thread 3: waits";
 }
 
-// Two libraries that only have a version, for `tenon doctor`.
+// The version functions of two libraries, for `tenon doctor`.
 TN_CONTROL size_t cublasLtGetVersion() { return 130102; }
 TN_CONTROL size_t cudnnGetVersion() { return 91901; }

@@ -1,4 +1,4 @@
-// What the parts of the mock driver (cuda_mock*.cc) share: its objects, its one state, and the way of every call.
+// What the parts of the mock driver (cuda_mock*.cc) share: its objects, its state, and the handling of every call.
 #pragma once
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 
 #define TN_DRIVER TN_CONTROL int
 
-// The driver's functions are declared as the list has them, so that a definition that differs does not compile.
+// Declares the driver's functions as the list has them, so that a definition that differs does not compile.
 using namespace tenon::cuda;
 extern "C" {
 #define X(name, ...) __attribute__((visibility("default"))) int name(__VA_ARGS__);
@@ -29,7 +29,7 @@ TENON_CUDA_DRIVER(X)
 
 namespace tenon::cuda::mock {
 
-// Empty or null, or what went wrong. order: of threads, as tests/support/cuda_host.h has it.
+// Returns "" or null, or the error. order: the order of threads (cuda_host_gpu.h).
 using Entry = const char* (*)(void** arguments, int64_t blocks, unsigned threads, int64_t shared, int order);
 
 constexpr int kInvalidValue = 1, kNotInitialized = 3, kInvalidImage = 200, kInvalidContext = 201,
@@ -62,7 +62,7 @@ struct Context : Named {
   int retained = 0;
 };
 struct Memory : Named {
-  char* block = nullptr;  // null: adopted
+  char* block = nullptr;  // null: adopted host memory
   char* data = nullptr;
   size_t bytes = 0;
   int device = 0;
@@ -71,7 +71,7 @@ struct KernelOf : Named {
   Entry entry = nullptr;
   std::string kinds;
   unsigned own_shared = 0,
-           most_shared = kCuDefaultSharedBytes;  // of each block: its own, and with what launches ask for
+           most_shared = kCuDefaultSharedBytes;  // per block: static bytes, most static and dynamic bytes
 };
 struct LibraryOfKernels : Named {
   void* object = nullptr;
@@ -83,10 +83,10 @@ struct LibraryOfKernels : Named {
 struct Launch {
   KernelOf* kernel = nullptr;
   unsigned grid[3] = {}, block[3] = {}, shared = 0;
-  std::vector<uint64_t> values;  // of the arguments
-  void** given = nullptr;        // where their kinds are not known, and only during the call
+  std::vector<uint64_t> values;  // the arguments
+  void** given = nullptr;        // the arguments if their kinds are unknown; valid only during the call
 };
-// What a stream is given: a kernel, something that a mock does, or all of another graph.
+// Work on a stream: a kernel, the work of another mock, or all items of another graph.
 struct Item {
   Launch launch;
   std::function<void()> work;
@@ -98,7 +98,7 @@ struct Node : Named {
 };
 struct Graph : Named {
   std::vector<std::unique_ptr<Node>> nodes;
-  std::thread::id thread = {};  // that captures it
+  std::thread::id thread = {};  // the thread that captures it
   bool invalidated = false;
 };
 struct Exec : Named {
@@ -116,7 +116,7 @@ struct State : MockCalls {
   std::recursive_mutex lock;
   Settings settings;
   bool initialized = false;
-  std::map<std::string, int> made;  // objects of a kind, for their names
+  std::map<std::string, int> made;  // number of objects by kind, for their names
   std::map<int, Context> contexts;  // by device
   std::vector<std::unique_ptr<Memory>> memory;
   Objects<LibraryOfKernels> libraries;
@@ -125,21 +125,22 @@ struct State : MockCalls {
   Objects<Exec> execs;
   Objects<Event> events;
   std::map<const void*, int> capturing, stream_device;
-  Objects<Named> streams;                                  // those that were created
-  std::map<const void*, std::unique_ptr<Graph>> captured;  // by streams that were told to capture
-  std::set<const void*> pools;                             // of memory; they last as long as the process
-  std::map<const void*, std::vector<std::function<void()>>> copies;  // by streams, not done yet
+  Objects<Named> streams;                                  // those that cuStreamCreate made
+  std::map<const void*, std::unique_ptr<Graph>> captured;  // by stream
+  std::set<const void*> pools;                             // memory pools; they live as long as the process
+  std::map<const void*, std::vector<std::function<void()>>> copies;  // pending copies by stream
   int order = 0;
 
   State() { settings.read(std::getenv("CUDA_MOCK")); }
   std::string number(const std::string& kind) { return kind + std::to_string(++made[kind]); }
 };
 inline State& state() {
-  static State& s = *new State;  // the driver of a process outlives its destructors
+  static State& s = *new State;  // the driver outlives static destruction
   return s;
 }
 inline thread_local std::vector<Context*> stack;
-inline thread_local int capture_mode = 0;  // of this thread; 0: what it does may end the captures of all
+inline thread_local int capture_mode =
+    0;  // of this thread; 0: forbidden calls invalidate the captures of all threads
 
 inline Memory* memory_at(uint64_t address, bool with_end = true) {
   for (const auto& m : state().memory) {
@@ -170,23 +171,24 @@ inline bool captures(CuStream stream) {
   const auto found = state().capturing.find(stream);
   return state().captured.count(stream) || (found != state().capturing.end() && found->second != 0);
 }
-// What must not be done on a stream that captures ends its capture, too.
+// A forbidden call on a stream that captures also invalidates the capture.
 inline int invalidate(CuStream stream) {
   if (const auto told = state().capturing.find(stream); told != state().capturing.end()) told->second = 2;
   if (const auto own = state().captured.find(stream); own != state().captured.end())
     own->second->invalidated = true;
   return kCaptureForbids;
 }
-// The default stream, which waits for every other one but those made with kCuNonBlocking, unless threads have one each.
+// Whether this is the legacy default stream, which waits for all other streams except those made with kCuNonBlocking.
 inline bool legacy(CuStream stream) { return reinterpret_cast<uintptr_t>(stream) <= 1; }
-// A capture that looks at what others do meanwhile, on a stream that the default one would wait for.
+// Whether a stream captures in the global mode, which forbids unsafe calls of other threads.
 inline bool strict_capture() {
   return std::any_of(state().capturing.begin(), state().capturing.end(),
                      [](const auto& stream) { return stream.second != 0; });
 }
 
-// What the driver refuses, ending the captures, to threads that have not said that it has nothing to do with them. The driver's
-// documentation has no list of such calls; here it is all that allocates, loads or waits.
+// Whether the driver refuses an unsafe call of this thread, which also invalidates the captures: a stream captures, and the thread is
+// not in the relaxed mode. The driver's documentation does not list the unsafe calls; here they are all calls that allocate, load or
+// wait.
 inline bool unsafe() {
   if (!strict_capture() || capture_mode == kCuRelaxedCapture) return false;
   for (auto& [stream, status] : state().capturing)
@@ -229,7 +231,7 @@ inline void check_canaries(const Memory& m, const std::string& when) {
 
 enum class Needs { nothing, init, context };
 
-// One call: counted, refused where that was asked for or something is missing, else done; then written down.
+// Handles one call: counts it, refuses it on request or if something is missing, otherwise runs the body, and logs it.
 template <class F>
 int call(const char* name, Needs needs, F&& body) {
   State& s = state();
@@ -260,15 +262,15 @@ int call(const char* name, Needs needs, F&& body) {
   return code;
 }
 
-// Of cuda_mock_kernel.cc. False: the driver would refuse the launch.
+// In cuda_mock_kernel.cc. False: the driver would refuse the launch.
 bool make_launch(Launch& l, KernelOf* kernel, const CuKernelNode& n);
 std::string describe(const Launch& l);
 std::string describe(const Item& item);
 int execute(const Launch& l);
 int execute(const Item& item);
-// The copies to the device that the stream still has to do.
+// Executes the pending copies of the stream to the device.
 void finish_copies(CuStream stream);
-// Does it now, or adds it to what the stream captures.
+// Executes the item now, or adds it to the graph that the stream captures.
 int queue(CuStream stream, const Item& item);
 
 }  // namespace tenon::cuda::mock

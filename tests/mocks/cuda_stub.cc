@@ -1,5 +1,5 @@
-// libcuda.so.1 without a GPU, as NVIDIA's libraries want one to be there before they plan anything: every function they look for is
-// there and says that there is no device, but what loads a kernel that cuDNN has compiled says yes.
+// A libcuda.so.1 without a GPU, since NVIDIA's libraries need one before they plan anything. Every function that they look up exists
+// and reports that there is no device, except that loading a kernel that cuDNN has compiled succeeds.
 #define TN_STUB extern "C" __attribute__((visibility("default")))
 
 // CUDA_ERROR_NO_DEVICE
@@ -33,7 +33,7 @@ NO_DEVICE(cuTensorMapEncodeIm2col)
 NO_DEVICE(cuTensorMapEncodeTiled)
 
 TN_STUB int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
-// Handles that nobody looks into.
+// Hand out handles that nothing dereferences.
 TN_STUB int cuLibraryLoadData(void** library) { return *library = library, 0; }
 TN_STUB int cuLibraryGetKernel(void** kernel) { return *kernel = kernel, 0; }
 TN_STUB int cuKernelGetFunction(void** function) { return *function = function, 0; }

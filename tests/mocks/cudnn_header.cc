@@ -1,5 +1,5 @@
-// backends/nvidia/cudnn/api.h against NVIDIA's cudnn_graph.h: it compiles, or the two differ. Empty where there is no such header,
-// which CMake says.
+// Compares backends/nvidia/cudnn/api.h with NVIDIA's cudnn_graph.h: this file compiles only if they agree. It is empty if that
+// header is not installed; CMake reports this.
 #if __has_include(<cudnn_graph.h>)
 #include "backends/nvidia/cudnn/api.h"
 #include "tests/support/same_call.h"
@@ -19,7 +19,7 @@ static_assert(std::is_same_v<decltype(cudnnGetErrorString), const char*(cudnnSta
 static_assert(std::is_same_v<decltype(cudnnGetLastErrorString), void(char*, size_t)>);
 static_assert(std::is_same_v<DnnDescriptor, cudnnBackendDescriptor_t>);
 
-// Values of attributes are read as what they are there.
+// Values of attributes must have the size that the library reads.
 static_assert(sizeof(DnnDataType) == sizeof(cudnnDataType_t));
 static_assert(sizeof(DnnConvolutionMode) == sizeof(cudnnConvolutionMode_t));
 static_assert(sizeof(DnnPointwise) == sizeof(cudnnPointwiseMode_t));

@@ -1,14 +1,14 @@
-// A cuDNN without a GPU, for tests: libcudnn_mock.so has the functions of backends/nvidia/cudnn/api.h, checks what the library checks
-// (attributes with their types and counts, what is finalized, sizes that fit together, alignment as it was promised, workspace,
-// the context, that a handle and a plan serve one thread at a time, and that none is made while a stream captures) and computes
-// convolutions and graphs of products, maps and reductions in double on the memory of the mock driver, the one TENON_CUDA_DRIVER names: at once, or when a graph is
-// launched. Workspace is spoiled, and so it shows when somebody else uses it. It fails where it is told to (cudnn_mock.h has the
-// controls).
+// A cuDNN without a GPU, for tests. libcudnn_mock.so has the functions of backends/nvidia/cudnn/api.h. It checks what the library
+// checks: attributes with their types and counts, finalization, sizes that fit together, the promised alignment, workspace, the
+// context, that a handle and a plan serve one thread at a time, and that none is made while a stream captures. It computes
+// convolutions and graphs of products, maps and reductions in double on the memory of the mock driver that TENON_CUDA_DRIVER names,
+// at once or when a graph is launched. A call overwrites its workspace, so that another use of that memory shows. Calls fail on
+// request (cudnn_mock.h has the controls).
 #include "tests/mocks/cudnn_mock_state.h"
 
 #define TN_DNN TN_CONTROL int
 
-// The functions are declared as the list has them, so that a definition that differs does not compile.
+// Declares the functions as the list has them, so that a definition that differs does not compile.
 extern "C" {
 #define X(name, ...) __attribute__((visibility("default"))) int name(__VA_ARGS__);
 TENON_CUDNN_FUNCTIONS(X)
@@ -171,7 +171,7 @@ int execute(Handle& handle, Object& plan, const Object& pack, std::unique_lock<s
     return fault("pointers that are not those of the graph");
   std::map<int64_t, char*> data;
   std::map<int64_t, int64_t> bytes;
-  auto numbers = std::make_shared<std::map<int64_t, float>>();  // as they are now
+  auto numbers = std::make_shared<std::map<int64_t, float>>();  // copied at the time of the call
   for (size_t i = 0; i < ids.size(); ++i) {
     if (!planned->tensors.count(ids[i])) return fault("a tensor that is not the graph's");
     const Object& tensor = *planned->tensors.at(ids[i]);

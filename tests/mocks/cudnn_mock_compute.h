@@ -1,4 +1,4 @@
-// What the mock of cuDNN (cudnn_mock.cc) computes: one convolution, or its gradient for x, in double, on tensors of any strides.
+// Convolutions of the mock of cuDNN (cudnn_mock.cc): one convolution, or its gradient for x, in double, on tensors of any strides.
 #pragma once
 
 #include "tests/mocks/mock_library.h"
@@ -15,7 +15,7 @@ struct Array {
     return n;
   }
   int64_t bytes() const { return count() * item_size(type); }
-  // "nchw", "nhwc" (both where they are the same memory), or null: dense in neither order.
+  // "nchw", "nhwc", or "both" if the two orders coincide; null: dense in neither order.
   const char* layout() const {
     auto lies = [&](bool last) {
       int64_t step = 1;
@@ -34,7 +34,7 @@ struct Array {
   }
 };
 
-// An array's values in the order of its axes, with three axes of space.
+// The values of an array in the order of its axes, with three spatial axes.
 struct Dense {
   const Array& array;
   int64_t d[5] = {1, 1, 1, 1, 1};
@@ -84,7 +84,7 @@ struct Job {
   Array x, w, y;
   std::vector<int64_t> low, high, strides, dilations;
 
-  // What does not fit together; empty where all does.
+  // The first mismatch, or "".
   std::string check() const {
     const size_t rank = x.dims.size();
     if (w.dims.size() != rank || y.dims.size() != rank || strides.size() + 2 != rank)
@@ -137,7 +137,7 @@ struct Job {
     Dense from(x), filter(w), to(y);
     filter.read(w_data);
     (backward ? to : from).read(backward ? y_data : x_data);
-    // As many axes of space as Dense has.
+    // Adds spatial axes up to the three of Dense.
     int64_t before[3] = {0, 0, 0}, step[3] = {1, 1, 1}, apart[3] = {1, 1, 1};
     for (size_t i = 0, at = 3 - strides.size(); i < strides.size(); ++i, ++at)
       before[at] = low[i], step[at] = strides[i], apart[at] = dilations[i];

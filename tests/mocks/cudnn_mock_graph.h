@@ -1,5 +1,5 @@
-// What the mock of cuDNN (cudnn_mock.cc) computes beside convolutions: graphs of products, maps and reductions over tensors of four
-// axes, in double; what stays within the graph is rounded to its type.
+// Graphs of the mock of cuDNN (cudnn_mock.cc): products, maps and reductions over tensors of four axes, in double. Intermediate values
+// are rounded to their types.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ struct Tensor {
 struct Node {
   int type, mode = 0;  // kDnn...Operation
   int64_t axis = -1;
-  std::vector<int64_t> inputs = {};  // ids; of maps x, b, t as far as they are there
+  std::vector<int64_t> inputs = {};  // ids; for maps those of x, b and t that are given
   int64_t output = 0;
 };
 
@@ -35,7 +35,7 @@ struct GraphJob {
   std::map<int64_t, Tensor> tensors;
   std::vector<Node> nodes;
 
-  // What does not fit together; empty where all does.
+  // The first mismatch, or "".
   std::string check() const {
     std::set<int64_t> made;
     int results = 0;
@@ -71,7 +71,7 @@ struct GraphJob {
     return 0;
   }
 
-  // data: of what is in memory, by id.
+  // data: addresses of the tensors in memory, by id.
   void run(const std::map<int64_t, char*>& data) const {
     std::map<int64_t, std::vector<double>> values;
     for (const auto& [id, tensor] : tensors) {
@@ -108,7 +108,7 @@ struct GraphJob {
         for (i[2] = 0; i[2] < dims[2]; ++i[2])
           for (i[3] = 0; i[3] < dims[3]; ++i[3]) f(i);
   }
-  // Axes of one element are repeated.
+  // Axes of size 1 are broadcast.
   double at(int64_t id, const int64_t* i, const Values& values) const {
     const auto& d = array(id).dims;
     int64_t place = 0;
@@ -158,7 +158,7 @@ struct GraphJob {
       int64_t place[4];
       for (int a = 0; a < 4; ++a) place[a] = to[static_cast<size_t>(a)] == 1 ? j[a] : i[a];
       const double v = at(n.inputs[0], place, values);
-      if (n.mode == kDnnReduceMax && v == -INFINITY) result = NAN;  // what the library may make of it
+      if (n.mode == kDnnReduceMax && v == -INFINITY) result = NAN;  // the library may do this
       result = n.mode != kDnnReduceMax               ? result + v
                : std::isnan(result) || std::isnan(v) ? NAN
                                                      : std::max(result, v);

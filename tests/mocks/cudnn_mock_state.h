@@ -1,5 +1,5 @@
-// What the mock of cuDNN (cudnn_mock.cc) knows: handles, descriptors and their attributes as they must be given, the engines it
-// pretends to have, calls that are to fail.
+// The state of the mock of cuDNN (cudnn_mock.cc): handles, descriptors, the rules for their attributes, the engines that it pretends
+// to have, calls that fail on request.
 #pragma once
 
 #include <algorithm>
@@ -33,16 +33,16 @@ struct Object {
   int type;
   bool final = false;
   std::map<int, Value> values = {};
-  const Engine* engine = nullptr;  // of configurations, engines and plans
-  const Object* graph = nullptr;   // likewise
+  const Engine* engine = nullptr;  // for configurations, engines and plans
+  const Object* graph = nullptr;   // for configurations, engines and plans
   bool busy = false;
 };
 
 struct State : MockLibrary {
   std::set<const Handle*> handles;
   std::set<const Object*> objects;
-  std::vector<Engine> engines[2];                            // of mode A, of the fallback
-  std::vector<std::unique_ptr<std::vector<Engine>>> former;  // that plans may still name
+  std::vector<Engine> engines[2];                            // of mode A, of the fallback mode
+  std::vector<std::unique_ptr<std::vector<Engine>>> former;  // earlier ones, which plans may still name
   State() { reset(); }
   void reset() {
     settings_are({{"version", 91901}}, "CUDNN_MOCK");
@@ -96,7 +96,7 @@ int fault(const std::string& what) {
   return kDnnBadParam;
 }
 
-// An attribute as it must be given: its type, and how many; it may be missing where that may be none.
+// The rule for an attribute: its type, and the least and greatest number of values. With a least number of 0 it may be missing.
 struct Rule {
   int descriptor, attribute, type;
   int64_t least, most;
@@ -181,7 +181,7 @@ template <class T>
 T value_of(const Object& o, int attribute) {
   return list_of<T>(o, attribute)[0];
 }
-// The finalized descriptor of this type that an attribute names, or null and a fault.
+// The finalized descriptor of this type that an attribute names. Otherwise null, and a fault is recorded.
 const Object* part_of(const Object& o, int attribute, int type) {
   const auto* part = value_of<const Object*>(o, attribute);
   if (state().objects.count(part) && part->type == type && part->final) return part;
@@ -221,7 +221,7 @@ bool says(const Object& tensor, int attribute) {
 }
 int64_t id_of(const Object& tensor) { return value_of<int64_t>(tensor, kDnnTensorId); }
 
-// A graph as it runs: its tensors in memory, numbers among them, and what it does with them.
+// A graph that can run: its tensors in memory, also numbers, and its operations.
 struct Call {
   std::map<int64_t, const Object*> tensors;
   int64_t result = 0;
@@ -256,7 +256,7 @@ bool add_node(const Object& o, GraphJob& job, Call& call) {
   return true;
 }
 
-// Of a finalized graph, or of one that is about to be; nothing and a fault where it is none.
+// The call of a graph that is finalized or about to be. Nothing, and a fault, if the graph is wrong.
 std::optional<Call> call_of(const Object& graph) {
   Call call;
   const auto list = list_of<const Object*>(graph, kDnnGraphOperations);

@@ -1,5 +1,5 @@
-// What every mock of an NVIDIA library does with the calls it gets: it counts them, knows which are to fail, writes down what they did
-// and what was wrong with them. TN_CONTROLS defines the functions that mock_controls.h looks for, all but reset and leaks.
+// Handling of calls in the mocks of NVIDIA's libraries: counts calls, lets some fail on request, logs them and their faults.
+// TN_CONTROLS defines the functions that mock_controls.h looks up, except for reset and leaks.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ std::string cat(const A&... parts) {
 struct MockCalls {
   std::string log, faults;
 
-  // Counts a call; what it is to fail with, or 0.
+  // Counts a call. Returns the code with which it must fail, or 0.
   int begin(const std::string& name) {
     const int nth = ++counts[name];
     int planned = 0;
@@ -36,7 +36,7 @@ struct MockCalls {
       failures.push_back({name, counts[name] + nth, code});
   }
   void forget_calls() { log.clear(), faults.clear(), counts.clear(), failures.clear(); }
-  // The same text, until the next one.
+  // Keeps the text until the next call of say().
   const char* say(std::string t) {
     text = std::move(t);
     return text.c_str();
@@ -52,7 +52,7 @@ struct MockCalls {
   std::vector<Planned> failures;
 };
 
-// state(): the mock's, with a member `lock`.
+// state() returns the state of the mock, which has a member `lock`.
 #define TN_CONTROLS(prefix)                                           \
   TN_CONTROL const char* prefix##log() {                              \
     const std::lock_guard guard(state().lock);                        \

@@ -1,5 +1,5 @@
-// The controls that every mock of an NVIDIA library has (cuda_mock.h, cublaslt_mock.h, cudnn_mock.h), for tests: everything is of the
-// process, and reset() forgets it all. mock_calls.h is the other side of it.
+// The controls that every mock of an NVIDIA library has (cuda_mock.h, cublaslt_mock.h, cudnn_mock.h), for tests. The state belongs
+// to the process; reset() clears it. mock_calls.h implements these functions.
 #pragma once
 
 #include <dlfcn.h>
@@ -10,15 +10,14 @@
 
 class MockControls {
  public:
-  const char* (*log)() =
-      nullptr;  // a line each; what is written down is said where the mock's own controls are
-  // What is alive, and every fault so far; empty where nothing is.
+  const char* (*log)() = nullptr;  // one call per line; the header of each mock describes its log
+  // The objects that are alive, and every fault so far; "" if there are none.
   const char* (*leaks)() = nullptr;
   void (*reset)() = nullptr;
-  // The nth call of `name` from now on, counted from 1, fails with `code`; what gives something back gives it back all the same.
-  // 0: none does any more.
+  // Lets the nth call of `name` from now on, counted from 1, fail with `code`. Functions that release something release it all the
+  // same. code 0: no call fails any more.
   void (*fail)(const char* name, int nth, int code) = nullptr;
-  // Calls of `name` since reset().
+  // The number of calls of `name` since reset().
   int (*calls)(const char* name) = nullptr;
 
  protected:

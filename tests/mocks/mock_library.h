@@ -1,5 +1,5 @@
-// What the mocks of cuBLASLt and of cuDNN share: the way of every call, settings, numbers as they lie in memory, and what they ask of the
-// mock driver, the one that TENON_CUDA_DRIVER names.
+// What the mocks of cuBLASLt and of cuDNN share: handling of calls, settings, numbers in memory, and requests to the mock driver
+// that TENON_CUDA_DRIVER names.
 #pragma once
 
 #include <dlfcn.h>
@@ -20,9 +20,9 @@ namespace {
 struct MockLibrary : MockCalls {
   std::mutex lock;
   std::map<std::string, int> settings;
-  std::string last;  // what is said of the call that failed last
+  std::string last;  // the error text of the last failed call
 
-  // `runs`: the call during which others come in between. body(guard) gives its status.
+  // Handles one call. `runs`: the function that yields to other threads first. body(guard) returns the status.
   template <class F>
   int call(const std::string& name, const char* runs, F&& body) {
     if (name == runs) std::this_thread::yield();
@@ -39,7 +39,7 @@ struct MockLibrary : MockCalls {
     if (!settings.count(name)) std::abort();  // a mistake in a test
     settings[name] = value;
   }
-  // memory=0 in this variable: what is said to be on a device may be anywhere.
+  // Sets all settings. memory=0 in this environment variable: pointers to device memory are not checked.
   void settings_are(std::map<std::string, int> all, const char* variable) {
     settings = std::move(all);
     const char* given = std::getenv(variable);
@@ -70,14 +70,14 @@ struct MockLibrary : MockCalls {
     auto* captures = driver<int()>("tn_mock_captures");
     return captures && captures();
   }
-  // Now, or whenever the graph is launched that the stream captures.
+  // Runs the work now, or whenever the graph that the stream captures is launched.
   static void queue(const void* stream, const std::function<void()>& work, const std::string& text) {
     auto* put = driver<void(const void*, const std::function<void()>&, const char*)>("tn_mock_queue");
     put ? put(stream, work, text.c_str()) : work();
   }
 };
 
-// Types by the number that both libraries have for them; whatever is none of these is bf16.
+// Types by their numbers, which are the same in both libraries; any other type is bf16.
 constexpr int kF32 = 0, kF64 = 1, kF16 = 2;
 static_assert(tenon::cublaslt::kLtF32 == kF32 && tenon::cudnn::kDnnF32 == kF32);
 static_assert(tenon::cublaslt::kLtF64 == kF64 && tenon::cudnn::kDnnF64 == kF64);

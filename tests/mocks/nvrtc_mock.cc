@@ -1,8 +1,8 @@
-// NVRTC without a GPU, for tests: libnvrtc_mock.so has the functions that jit/cuda/nvrtc.cc asks for. It compiles a kernel's text
-// with the host's compiler, with the GPU of tests/support/cuda_host.h in the place of the primitives of a device; its "cubin" is a
-// TENONSO:PATH, which the mock driver runs (tests/mocks/cuda_mock.cc). TENON_NVRTC_MOCK_LOG: what the log holds, for reports of ptxas;
-// with TENON_NVRTC_MOCK_LOG_OF only that of texts in which this stands.
-// TENON_NVRTC_MOCK_MAJOR: of its version. TENON_NVRTC_MOCK_RUN=off: nothing is compiled, and launches are only written down.
+// NVRTC without a GPU, for tests. libnvrtc_mock.so has the functions that jit/cuda/nvrtc.cc looks up. It compiles a kernel's text with
+// the host's compiler; tests/support/cuda_host.h replaces the primitives of a device. Its "cubin" is a TENONSO:PATH, which the mock
+// driver runs (tests/mocks/cuda_mock.cc).
+// TENON_NVRTC_MOCK_LOG: the log of compiles, for reports of ptxas; with TENON_NVRTC_MOCK_LOG_OF only for texts that contain that
+// string. TENON_NVRTC_MOCK_MAJOR: the major version. TENON_NVRTC_MOCK_RUN=off: nothing is compiled, and launches are only logged.
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -19,7 +19,7 @@ struct Program {
   std::string text, cubin, log;
 };
 
-// A kernel's name, and for each argument its type and kind (tests/mocks/cuda_mock.cc).
+// The name of a kernel, and the type and kind of each argument (tests/mocks/cuda_mock.cc).
 struct Signature {
   std::string name, kinds;
   std::vector<std::string> types;
@@ -39,7 +39,7 @@ Signature signature_of(const std::string& text) {
   return s;
 }
 
-// What the mock driver calls for the kernel: its arguments come as pointers to their values.
+// The function that the mock driver calls for the kernel. It gets the arguments as pointers to their values.
 std::string entry_of(const Signature& s) {
   std::string call;
   for (size_t i = 0; i < s.types.size(); ++i)
@@ -52,7 +52,7 @@ std::string entry_of(const Signature& s) {
          s.name + "(" + call + "); }, blocks, threads, shared, order);\n}\n";
 }
 
-// Of a text as it is for a device.
+// Compiles a text that is written for a device.
 tn_host::Object compiled(std::string text) {
   const std::string primitives = tn_host::read(TENON_SOURCE_DIR "/jit/cuda/cuda_primitives.cuh");
   const size_t at = text.find(primitives);

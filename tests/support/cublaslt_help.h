@@ -1,4 +1,4 @@
-// Programs with products of matrices for tests/unit/backends/cublaslt*_test.cc.
+// A fixture for programs with products of matrices, for tests/unit/backends/cublaslt*_test.cc.
 #pragma once
 
 #include "backends/nvidia/cublaslt/algorithm.h"

@@ -1,4 +1,4 @@
-// Maps that read some of their operands again and again, as lowering leaves them for a GPU, with data. Used by
+// Maps that read some of their operands repeatedly, in the form in which lowering makes them for a GPU, with data. Used by
 // emit_cuda_maps_test.cc, cuda_schedule_test.cc and nvrtc_test.cc.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace tenon::jit {
 
-// $T: the type of the tensors. Sizes: N, C, W, and products.
+// $T is the type of the tensors. Sizes are N, C, W, and products of them.
 inline constexpr const char* kBroadcastTexts[] = {
     R"(kernel @bias(N, C, W, CW, NW; in %x: $T, in %b: $T, out %y: $T) {
       par %i in N {
@@ -29,7 +29,7 @@ inline constexpr const char* kBroadcastTexts[] = {
         }
       }
     })",
-    // Of channels, along the last axis, and of images.
+    // Biases of channels, along the last axis, and of images.
     R"(kernel @biases(N, C, W, CW, NW; in %x: $T, in %b: $T, in %c: $T, in %m: $T, out %y: $T) {
       par %i in N, %j in C {
         %c0 = load %c[%j]
@@ -55,7 +55,7 @@ inline constexpr const char* kBroadcastTexts[] = {
         }
       }
     })",
-    // Positions of a table, every second element of another, two outputs.
+    // Reads rows of a table at computed positions, every second element of another input; has two outputs.
     R"(kernel @positions(N, C, W, CW, NW; in %x: $T, in %t: $T, in %n: i64, in %e: $T, out %y: $T, out %p: bool) {
       par %i in N, %j in C, simd %k in W {
         %at = load %n[%j]
@@ -69,7 +69,7 @@ inline constexpr const char* kBroadcastTexts[] = {
         store %p[CW*%i + W*%j + %k], %q
       }
     })",
-    // Random numbers of places that begin with an odd one.
+    // Draws random numbers at positions from 1 on, an odd number.
     R"(kernel @draw(N, C, W, CW, NW; in %x: $T, in %s: i64, out %y: $T, out %r: i32) {
       par %i in N {
         %s0 = load %s[0]
@@ -100,7 +100,7 @@ inline KernelCase broadcast_case(const char* text, DType type, int64_t n, int64_
   std::mt19937 random(static_cast<unsigned>(n * 131 + c * 17 + w));
   for (size_t i = 0; i < made.lengths.size(); ++i) {
     const Buffer& b = made.kernel.buffers[i];
-    if (b.name == "t") made.lengths[i] = c * w;  // its rows follow values
+    if (b.name == "t") made.lengths[i] = c * w;  // values select its rows
     made.data.push_back(random_elements(b, made.lengths[i], c, random));
     if (b.name == "s") std::memcpy(made.data.back().data(), &kDrawSeed, sizeof kDrawSeed);
   }

@@ -1,5 +1,5 @@
-// What tests do with CUDA text on the host: kernels against the interpreter in every order of threads, and faults planted in the
-// text, which the host must find. Used by emit_cuda*_test.cc and join_online_reductions_test.cc.
+// Checks of CUDA text on the host: check_tries() compares kernels with the interpreter in several orders of threads; check_fault()
+// plants faults in the text, which the host must find. Used by emit_cuda*_test.cc and join_online_reductions_test.cc.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@ namespace tenon::jit {
 
 struct CudaTry {
   KernelCase c;
-  CudaKernel kernel;  // names differ
+  CudaKernel kernel;  // kernels of one list have different names
   CudaDevice device = {};
   int64_t most_blocks = INT64_MAX;
-  size_t shift = 0;  // bytes of every buffer from an aligned address
-  int lanes = 16;    // of the interpreter
+  size_t shift = 0;  // bytes from an aligned address to every buffer
+  int lanes = 16;    // for the interpreter
 
   std::string words() const {
     std::string text = kernel.kernel.name;
@@ -27,11 +27,11 @@ struct CudaTry {
   }
 };
 
-// Empty where the buffers are as they should be, else what is not.
+// Returns "" if the buffers are right, otherwise the difference.
 using Difference =
     std::function<std::string(const KernelCase&, const BufferBytes& got, const BufferBytes& want)>;
 
-// Against the interpreter, and the same bits in every order of threads.
+// Compares kernels with the interpreter, and requires the same bits in every order of threads.
 inline void check_tries(const std::vector<CudaTry>& tries, const Difference& differs = first_difference) {
   std::map<std::string, std::vector<CudaKernel>> kernels;
   std::map<std::string, std::unique_ptr<CudaProgram>> programs;
@@ -62,7 +62,7 @@ inline void check_tries(const std::vector<CudaTry>& tries, const Difference& dif
 
 using Edit = std::function<void(std::string&)>;
 
-// Replaces `from` wherever it stands, which it must; empty: nothing.
+// An edit that replaces every `from`, which must occur; an empty `from` changes nothing.
 inline Edit planted(const char* from, const char* to) {
   return [from, to](std::string& text) {
     const size_t length = std::strlen(from);
@@ -75,7 +75,7 @@ inline Edit planted(const char* from, const char* to) {
   };
 }
 
-// What the edit does to the text is found, unless it is said to be nothing.
+// Checks that the runs find the fault that the edit plants, or no fault if `what` is "nothing".
 inline void check_fault(const CudaTry& t, const char* what, const Edit& edit,
                         const Difference& differs = first_difference) {
   SCOPED_TRACE(what);

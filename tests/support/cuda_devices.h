@@ -1,4 +1,4 @@
-// GPUs as schedules see them, by name. Used by cuda_schedule_test.cc and golden_test.cc.
+// Descriptions of GPUs for schedules, by name. Used by cuda_schedule_test.cc and golden_test.cc.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tenon::jit {
 
-// As the driver describes them (backends/nvidia/device/device.cc).
+// The values are those that the driver reports (backends/nvidia/device/device.cc).
 inline CudaDevice cuda_device(std::string_view name) {
   CudaDevice d;
   d.name = name;

@@ -1,4 +1,5 @@
-// Plans launched as CUDA graphs, for tests/unit/backends/*_graph_test.cc: they want memory that stays in its place.
+// Fixtures for plans that are launched as CUDA graphs, for tests/unit/backends/*_graph_test.cc. All runs get the same memory, so that
+// graphs need no update.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -7,7 +8,7 @@
 
 namespace tenon {
 
-// Memory of a host: always the same.
+// Device memory of a host that always hands out the same block.
 class Held final : public DeviceMemory {
  public:
   Held(DeviceMemory& from, int64_t bytes) : from_(from), bytes_(bytes) {
@@ -28,7 +29,7 @@ class Held final : public DeviceMemory {
   Block block_;
 };
 
-// Inputs and an output.
+// Inputs and one output on the device.
 class Tensors {
  public:
   Tensors(DeviceMemory& memory, const Graph& graph, std::vector<HostTensor> inputs, int64_t shift = 0)
@@ -47,7 +48,7 @@ class Tensors {
   HostTensor output_;
 };
 
-// With the fixture of a library.
+// Adds CUDA graphs to the fixture of a library.
 template <class Library>
 class GraphsOf : public Library {
  protected:
@@ -80,7 +81,7 @@ class GraphsOf : public Library {
     for (const auto& each : t.in) in.push_back(each->tensor());
     return program->run(in, std::vector<Tensor>{t.out->tensor()}, kStream);
   }
-  // Runs, and compares with the evaluator.
+  // Runs the program and compares with the evaluator.
   void run_on(Tensors& t) {
     std::memset(t.out->tensor().data, 0xff, t.out->read().bytes.size());
     const Status status = try_on(t);
@@ -93,7 +94,7 @@ class GraphsOf : public Library {
     for (int64_t i = 0; i < got.count(); ++i) ASSERT_NEAR(got.number(i), (*expected)[0].number(i), 3e-5);
   }
   void run_on() { run_on(*tensors); }
-  // Whatever the driver refuses of a graph, from the first or the second time on: the answers are right.
+  // Lets calls of the driver fail, each at its first or second use, and checks that the results are right all the same.
   void refuse_in_turn() {
     for (const char* call : {"cuStreamCreate", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
                              "cuGraphAddChildGraphNode", "cuGraphInstantiateWithFlags", "cuGraphLaunch"})

@@ -1,6 +1,6 @@
-// The primitives of jit/cuda/cuda_primitives.cuh on a host, so that a kernel's text runs unchanged, in a shared object of its own, on
-// the GPU of tests/mocks/cuda_host_gpu.h. A vector that is not aligned to its size is an error.
-// Included in front of the prelude: tests/support/cuda_run.h, tests/mocks/nvrtc_mock.cc.
+// The primitives of jit/cuda/cuda_primitives.cuh for a host. The text of a kernel compiles unchanged into a shared object, and runs
+// on the GPU of tests/mocks/cuda_host_gpu.h. Access to a vector that is not aligned to its size is an error.
+// tests/support/cuda_run.h and tests/mocks/nvrtc_mock.cc include it in front of the prelude.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "src/base/convert.h"
 #include "tests/mocks/cuda_host_gpu.h"
 
-// Of the object's kernels; it runs one at a time.
+// The GPU of the kernels in this object; it runs one launch at a time.
 static tn_host::Gpu* tn_gpu;
 extern "C" void tn_host_runs_on(tn_host::Gpu* gpu) { tn_gpu = gpu; }
 
@@ -25,12 +25,12 @@ extern "C" void tn_host_runs_on(tn_host::Gpu* gpu) { tn_gpu = gpu; }
 
 extern "C" char __start_tn_shared[], __stop_tn_shared[];
 TN_SHARED char tn_shared_is_a_section[16];
-// What the kernels of this object have without asking for it at a launch.
+// Bytes of static shared memory of the kernels in this object.
 static int64_t tn_host_shared_bytes() {
   return __stop_tn_shared - __start_tn_shared - static_cast<int64_t>(sizeof tn_shared_is_a_section);
 }
 
-// Runs `call` for every thread; empty, or what went wrong.
+// Runs `call` for every thread. Returns "", or the first error.
 template <class Call>
 static const char* tn_host_launch(const Call& call, int64_t blocks, unsigned threads, int64_t shared_bytes,
                                   int order) {
@@ -38,7 +38,7 @@ static const char* tn_host_launch(const Call& call, int64_t blocks, unsigned thr
                          __stop_tn_shared, blocks, threads, shared_bytes, order});
 }
 
-// A multiple of 16 and of nothing more.
+// Checks alignment to `bytes`, at most 16.
 static void tn_check_aligned(const void* p, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(p) % (bytes < 16 ? bytes : 16) != 0)
     tn_gpu->fail("a vector is not aligned");
@@ -68,7 +68,7 @@ TN_FN float tn_fast_rsqrt(float a) { return 1 / std::sqrt(a); }
 TN_FN float tn_fast_exp2(float a) { return std::exp2(a); }
 TN_FN float tn_fast_exp2_flushed(float a) { return a < -126 ? 0 : std::exp2(a); }
 TN_FN float tn_fast_reciprocal(float a) { return std::abs(a) > 0x1p126f ? std::copysign(0.0f, a) : 1 / a; }
-// Near 1 a device is off by up to 2^-22.6, however small the result is.
+// Rounded near 1: a device's result has an absolute error of up to 2^-22.6 there, however small it is.
 TN_FN float tn_fast_log2(float a) {
   constexpr double kStep = 3.146e-7;  // 2^-21.6
   return a > 0.5f && a < 2 ? static_cast<float>(std::round(std::log2(double{a}) / kStep) * kStep)

@@ -1,4 +1,4 @@
-// Kernels as real groups have them, with data: softmax, layer_norm, a bias and gelu, sums of embeddings, of columns, a running
+// Kernels like those of real groups, with data: softmax, layer_norm, a bias and gelu, sums of embeddings, of columns, a running
 // sum, a reversal, a sum in parts, the backward pass of a norm. Used by emit_cuda_test.cc and nvrtc_test.cc.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tenon::jit {
 
-// $T: the type of the tensors.
+// $T is the type of the tensors.
 inline constexpr const char* kCudaTexts[] = {
     R"(kernel @softmax(N, M; in %x: $T, out %y: $T; local %row: f32[M]) {
       par %i in N {
@@ -169,7 +169,7 @@ inline constexpr const char* kCudaTexts[] = {
       }
     })"};
 
-// As the number `x` is held in this type.
+// Writes the number `x` in this type.
 inline void put_element(DType t, double x, char* to) {
   auto put = [&](auto v) { std::memcpy(to, &v, sizeof v); };
   switch (t) {
@@ -183,7 +183,7 @@ inline void put_element(DType t, double x, char* to) {
   }
 }
 
-// Of an input numbers, or indices of `n` rows where it is called %n; of an output what nobody should read.
+// The initial bytes of a buffer: numbers for an input, indices of `n` rows for the input %n, and a pattern for an output.
 inline std::vector<char> random_elements(const Buffer& b, int64_t length, int64_t n, std::mt19937& random) {
   std::vector<char> bytes(static_cast<size_t>(length) * size_of(b.type), '\x5a');
   std::uniform_real_distribution<float> any(-3, 3);
@@ -196,7 +196,8 @@ inline std::vector<char> random_elements(const Buffer& b, int64_t length, int64_
   return bytes;
 }
 
-// A kernel of f64 computes in f64. Others of kCudaTexts than those of floats only can have integers.
+// A kernel of kCudaTexts with tensors of this type. Kernels of f64 compute in f64. Integers are allowed for the kernels that use
+// no operation of floats only.
 inline KernelCase real_case(const char* text, DType type, int64_t n, int64_t m) {
   std::string typed = text;
   for (size_t at; (at = typed.find("$T")) != typed.npos;) typed.replace(at, 2, name(type));
@@ -211,7 +212,7 @@ inline KernelCase real_case(const char* text, DType type, int64_t n, int64_t m) 
     if (b.role == Buffer::Role::local) continue;
     const bool rows = b.name == "m",
                columns = b.name == "w" || b.name == "b" || (c.kernel.name == "column_sum" && b.name == "y");
-    // One more in front: the reversed kernel reads elements 1 to M.
+    // x of the reversed kernel has one more element in front, since the kernel reads elements 1 to M.
     int64_t length = (rows ? n : columns ? m : n * m) + (c.kernel.name == "reversed" && b.name == "x");
     if (b.name == "n") length = 3 * n;
     c.lengths.push_back(length);

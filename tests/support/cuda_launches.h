@@ -1,5 +1,5 @@
-// What a program says to the driver, for golden texts: kernels with their grids and arguments, nodes of graphs. The mock driver
-// writes it down; nothing is compiled or run. Used by tests/golden/golden_test.cc.
+// The calls that a program makes to the driver, for golden texts: kernels with their grids and arguments, nodes of graphs. The mock
+// driver logs them; nothing is compiled or run. Used by tests/golden/golden_test.cc.
 #pragma once
 
 #include <cctype>
@@ -11,7 +11,7 @@
 
 namespace tenon {
 
-// M7 and M9 as M1 and M2, and so for all that the mock numbers.
+// Renumbers the names of the mock: M7 and M9 become M1 and M2, and likewise for other kinds of objects.
 inline std::string renumbered(const std::string& text) {
   std::map<char, std::set<int>> numbers;
   std::string result;

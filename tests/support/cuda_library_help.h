@@ -1,5 +1,6 @@
-// Programs whose heavy operations go to one of NVIDIA's libraries, for tests/unit/backends/cublaslt*_test.cc and tests/unit/backends/cudnn*_test.cc: the library
-// is its mock, which checks what it is told and computes in double, and kernels run under the mock driver.
+// A fixture for programs that use one of NVIDIA's libraries, for tests/unit/backends/cublaslt*_test.cc and
+// tests/unit/backends/cudnn*_test.cc. The library is its mock, which checks its arguments and computes in double. Kernels run on the
+// mock driver.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -34,7 +35,7 @@ class CudaLibraryTest : public CudaProgramTest {
     library().reset();
     forget_algorithms();
   }
-  // No fault was found by the mocks; of the library only handles and algorithms are alive.
+  // Checks that the mocks found no fault, and that nothing of the library is alive after forget().
   void TearDown() override {
     forget();
     EXPECT_STREQ(library().leaks(), "");
@@ -69,8 +70,8 @@ class CudaLibraryTest : public CudaProgramTest {
     return all;
   }
 
-  // Every call of the library fails in turn: the program is told so, says so, and keeps nothing of it. The number of failures that were
-  // told, of which expect(status, function) looks at each.
+  // Lets every call of these functions fail once. Checks that the program returns an error, except for Destroy functions, and that
+  // the next run succeeds. Calls expect(status, function) for every error. Returns the number of errors.
   int fail_in_turn(std::span<const char* const> functions, const Graph& graph,
                    const std::vector<int64_t>& symbols, int code,
                    const std::function<void(const Status&, const std::string&)>& expect) const {
@@ -108,7 +109,7 @@ class CudaLibraryTest : public CudaProgramTest {
           ++failed;
         }
         library().fail(function.c_str(), 0, 0);
-        EXPECT_TRUE(once(true).ok());  // nothing of the failure is kept
+        EXPECT_TRUE(once(true).ok());  // the failure leaves no trace
         forget();
         EXPECT_STREQ(library().leaks(), "");
         EXPECT_EQ(mock().leaks(), before);
@@ -116,7 +117,7 @@ class CudaLibraryTest : public CudaProgramTest {
     return failed;
   }
 
-  // Four threads run one program, each with a tensor of its own as this input.
+  // Runs one program on four threads, each with its own tensor for input number `input`.
   void check_threads(const Graph& graph, const std::vector<int64_t>& symbols, size_t input, int runs) const {
     const auto program = make(graph);
     std::atomic<int> wrong = 0;

@@ -1,4 +1,4 @@
-// Memory of a kernel that runs on the host, with canaries around it, and the orders in which its threads run. Used by
+// The buffers of a kernel that runs on the host, with canaries around them, and the orders in which its threads run. Used by
 // emit_cuda_test.cc, emit_cuda_tiles_test.cc and emit_cuda_cluster_test.cc.
 #pragma once
 
@@ -8,7 +8,7 @@ namespace tenon::jit {
 
 inline constexpr int kThreadOrders[] = {0, 1, 7};  // forward, backward, at random
 
-// 64-byte aligned copies of a case's buffers, plus `shift` bytes, between canaries.
+// Copies of the buffers of a case between canaries. Each begins `shift` bytes behind a 64-byte aligned address.
 class Memory {
  public:
   Memory(const BufferBytes& data, size_t shift = 0) : sizes_(data.size()) {
@@ -41,7 +41,7 @@ class Memory {
 
  private:
   static constexpr char kCanary = 0x39;
-  static constexpr size_t kRoom = 1024;  // behind a buffer
+  static constexpr size_t kRoom = 1024;  // bytes of canaries behind a buffer
   std::vector<std::vector<char>> rooms_;
   std::vector<size_t> sizes_;
 };

@@ -1,12 +1,12 @@
-// Kernels whose rows are gone through several times, as groups have them, with rows of special values: for rows that nothing
-// keeps (jit/transform/join_online_reductions.h). Used by join_online_reductions_test.cc, cuda_schedule_test.cc and nvrtc_test.cc.
+// Kernels that read their rows several times, with rows of special values, for rows that fit neither registers nor shared memory
+// (jit/transform/join_online_reductions.h). Used by join_online_reductions_test.cc, cuda_schedule_test.cc and nvrtc_test.cc.
 #pragma once
 
 #include "tests/support/cuda_kernels.h"
 
 namespace tenon::jit {
 
-// $T: the type of the tensors. t: a column of each row, w and b: of a row's length, l: one of each row.
+// $T is the type of the tensors. t holds a column per row, l a number per row; w and b have the length of a row.
 inline constexpr const char* kOnlineTexts[] = {
     kCudaTexts[0],
     R"(kernel @log_softmax(N, M; in %x: $T, out %y: $T) {
@@ -113,7 +113,7 @@ inline constexpr const char* kOnlineTexts[] = {
       }
     })"};
 
-// rows(random, i, m): what row i of x holds.
+// rows(random, i, m) returns row i of x.
 inline KernelCase online_case(
     const char* text, DType type, int64_t n, int64_t m,
     const std::function<std::vector<float>(std::mt19937&, int64_t, int64_t)>& rows) {

@@ -1,4 +1,5 @@
-// Programs on a device for tests/unit/backends/cuda_*_test.cc: the mock driver and the mock NVRTC, whose memory and code are the host's.
+// A fixture for programs on a device, for tests/unit/backends/cuda_*_test.cc, with the mock driver and the mock NVRTC. Their memory
+// and code are the host's.
 #pragma once
 
 #include <memory>
@@ -25,7 +26,7 @@ class OnDevice {
     block_ = *block;
     data_ = static_cast<char*>(block_.data) + shift;
     if (!tensor.bytes.empty())
-      std::memcpy(data_, tensor.bytes.data(), tensor.bytes.size());  // the mock's memory is the host's
+      std::memcpy(data_, tensor.bytes.data(), tensor.bytes.size());  // the mock's memory is host memory
   }
   OnDevice(const OnDevice&) = delete;
   ~OnDevice() { memory_.give(block_, bytes_, kStream); }
@@ -50,7 +51,7 @@ inline Graph parsed(const std::string& text) {
   return *graph;
 }
 
-// With this type for every T.
+// Replaces every T in front of a bracket by this type.
 inline std::string typed(std::string text, const std::string& type) {
   for (size_t at; (at = text.find("T[")) != text.npos;) text.replace(at, 1, type);
   return text;
@@ -83,7 +84,7 @@ class CudaProgramTest : public testing::Test {
     TENON_CHECK(program.ok(), program.status().message());
     return *program;
   }
-  // Tensors `shift` bytes behind an aligned address.
+  // Runs with tensors `shift` bytes behind an aligned address.
   Status run(Program& program, std::vector<HostTensor> inputs, std::vector<HostTensor>& outputs,
              int64_t shift = 0) const {
     std::vector<std::unique_ptr<OnDevice>> in, out;

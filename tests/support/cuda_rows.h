@@ -1,5 +1,5 @@
-// One kernel with every map row that takes operands of one type, and casts from it: an output each. Used by emit_cuda_rows_test.cc and
-// nvrtc_test.cc.
+// One kernel with all map rows that take operands of a type, and with casts from it; each has its own output. Used by
+// emit_cuda_rows_test.cc and nvrtc_test.cc.
 #pragma once
 
 #include <optional>
@@ -11,15 +11,15 @@ namespace tenon::jit {
 
 struct RowsKernel {
   struct Output {
-    OpId row = 0;  // of a cast none
+    OpId row = 0;  // unused for a cast
     bool cast = false;
     std::vector<DType> operands;
   };
   Kernel kernel;
-  std::vector<Output> outputs;  // of the buffers behind the inputs
+  std::vector<Output> outputs;  // one per buffer behind the inputs
 };
 
-// Inputs %a, %b, %c of the type and %p of bool. narrow: numbers are stored as bf16, as where functions may be approximated.
+// The inputs are %a, %b, %c of the type and %p of bool. narrow: numbers are stored as bf16, so that functions may be approximated.
 inline RowsKernel rows_kernel(DType type, bool narrow = false) {
   RowsKernel rows;
   const std::string t(name(type));
@@ -41,7 +41,7 @@ inline RowsKernel rows_kernel(DType type, bool narrow = false) {
       operands[0] = DType::b8;
       result = scalar_result_type(id, operands);
     }
-    if (!result.ok() || calls_host(row, type)) continue;  // those run on the CPU only
+    if (!result.ok() || calls_host(row, type)) continue;  // calls of the host run only on the CPU
     std::string value(row.name);
     const char* names[] = {"%x", "%y", "%z"};
     for (int i = 0; i < row.arity; ++i)

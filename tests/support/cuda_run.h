@@ -1,5 +1,5 @@
-// Runs CUDA text on the host: kernels are emitted, compiled in one shared object with the primitives of tests/support/cuda_host.h in front
-// of them, and launched with any order of threads. Used by emit_cuda*_test.cc and join_online_reductions_test.cc.
+// Runs CUDA text on the host: emits kernels, compiles them into one shared object with the primitives of tests/support/cuda_host.h in
+// front, and launches them with any order of threads. Used by emit_cuda*_test.cc and join_online_reductions_test.cc.
 #pragma once
 
 #include <dlfcn.h>
@@ -18,7 +18,7 @@
 
 namespace tenon::jit {
 
-// A kernel in the form of its schedule.
+// A kernel and its schedule.
 struct CudaKernel {
   CudaKernel() = default;
   CudaKernel(Kernel k, const CudaSchedule& s) : kernel(std::move(k)), schedule(s) {}
@@ -29,7 +29,7 @@ struct CudaKernel {
 
 class CudaProgram {
  public:
-  // All kernels of one width of indices and one grade of functions; their names differ. `edit` may spoil the text.
+  // Compiles kernels with equal cuda_settings() and different names. `edit` may change the text.
   static Result<std::unique_ptr<CudaProgram>> compile(const std::vector<CudaKernel>& kernels,
                                                       const std::function<void(std::string&)>& edit = {}) {
     std::string text = cuda_settings(kernels[0].schedule) + "#include \"tests/support/cuda_host.h\"\n" +
@@ -55,7 +55,7 @@ class CudaProgram {
     if (library_) dlclose(library_);
   }
 
-  // Empty, or what went wrong. most_blocks: of the grid.
+  // Returns "", or the first error. most_blocks: the largest grid.
   std::string run(const CudaKernel& k, void* const* buffers, const std::vector<int64_t>& sizes, int order,
                   const CudaDevice& device = {}, int64_t most_blocks = INT64_MAX) const {
     using Run =

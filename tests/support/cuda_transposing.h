@@ -1,4 +1,4 @@
-// Maps that transpose, as lowering leaves them for a GPU, with data of any type. Used by emit_cuda_tiles_test.cc,
+// Maps that transpose, in the form in which lowering makes them for a GPU, with data of any type. Used by emit_cuda_tiles_test.cc,
 // cuda_schedule_test.cc and nvrtc_test.cc.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tenon::jit {
 
-// $T: the type of the tensors. Sizes: B, N, M, and products.
+// $T is the type of the tensors. Sizes are B, N, M, and products of them.
 inline constexpr const char* kTransposingTexts[] = {
     R"(kernel @turn(B, N, M, NM; in %x: $T, out %y: $T) {
       par %i in N {
@@ -20,7 +20,7 @@ inline constexpr const char* kTransposingTexts[] = {
         }
       }
     })",
-    // Two tensors turned, one not, one along either axis.
+    // Two inputs are transposed, one is not, and one vector runs along either axis.
     R"(kernel @turn_and_choose(B, N, M, NM; in %x: $T, in %z: $T, in %w: $T, in %a: $T, in %b: $T, out %y: $T) {
       par %i in N {
         %a0 = load %a[%i]
@@ -37,7 +37,7 @@ inline constexpr const char* kTransposingTexts[] = {
         }
       }
     })",
-    // The output is turned; another one is not.
+    // One output is transposed, the other one is not.
     R"(kernel @turn_output(B, N, M, NM; in %x: $T, out %y: $T, out %p: bool) {
       par %i in N {
         for simd %j in M {
@@ -65,7 +65,7 @@ inline constexpr const char* kTransposingTexts[] = {
       }
     })"};
 
-// Elements that an access reaches, from 0; 1 along what is no loop variable.
+// The number of elements from 0 to the last one that an access reaches. Terms that are no loop variable count as one iteration.
 inline int64_t reach_of(const Stmt& access, const std::vector<int64_t>& sizes,
                         const std::map<Ref, int64_t>& extents) {
   int64_t last = 0;
@@ -86,7 +86,7 @@ inline Kernel typed_kernel(const char* text, DType type) {
   return *kernel;
 }
 
-// Elements of each buffer that the kernel reaches.
+// The length of each buffer that the kernel needs.
 inline std::vector<int64_t> reached_lengths(const Kernel& kernel, const std::vector<int64_t>& sizes) {
   std::map<Ref, int64_t> extents;
   std::vector<int64_t> lengths(kernel.buffers.size(), 0);

@@ -1,4 +1,4 @@
-// A kernel as a GPU runs it, for tests that begin with a kernel.
+// The variant of a kernel that a GPU runs, for tests that begin with a kernel.
 #pragma once
 
 #include "jit/pipeline.h"

@@ -1,4 +1,4 @@
-// Programs with convolutions for tests/unit/backends/cudnn*_test.cc.
+// A fixture for programs with convolutions, for tests/unit/backends/cudnn*_test.cc.
 #pragma once
 
 #include "backends/nvidia/cudnn/algorithm.h"
@@ -20,7 +20,7 @@ class Cudnn : public CudaLibraryTest {
   void forget_algorithms() const override { cudnn::forget_algorithms(); }
   void forget_library() const override { cudnn::forget_library(); }
 
-  // Of every line of the log the word behind this one.
+  // The word behind `word` in every line of the log that has it.
   std::vector<std::string> words_behind(const std::string& word) const {
     std::vector<std::string> found;
     for (const std::string& line : lines()) {

@@ -1,4 +1,4 @@
-// A compiled Program against the evaluator, by the accuracy rule (src/runtime/accuracy.h).
+// check_program: compares a compiled Program with the evaluator by the accuracy rule (src/runtime/accuracy.h).
 #pragma once
 
 #include <cstring>
@@ -17,12 +17,12 @@ struct CheckResult {
   enum Kind { right, wrong, unsupported } kind = right;
   std::string message;
   int64_t elements = 0, says_nothing = 0;
-  int64_t in_place = 0;  // pairs of an output and an input that one buffer served
+  int64_t in_place = 0;  // pairs of an output and an input that shared a buffer
 };
 
 namespace check_help {
 
-// A tensor in memory as its binding wants it, with bytes of 0xA5 between the elements and around them.
+// A tensor with the strides of its binding, with bytes of 0xA5 between and around the elements.
 struct Strided {
   std::vector<int64_t> shape, strides;
   std::vector<std::byte> bytes;
@@ -50,7 +50,7 @@ struct Strided {
     each(
         [&](int64_t i, size_t at) { std::memcpy(&bytes[at], &t.bytes[i * size_of(dtype)], size_of(dtype)); });
   }
-  // The elements; false when a byte that belongs to none has changed.
+  // Reads the elements. False: a byte that belongs to no element has changed.
   bool read(HostTensor* t) const {
     std::vector<std::byte> rest = bytes;
     each([&](int64_t i, size_t at) {
@@ -71,8 +71,8 @@ inline std::vector<int64_t> steps_of(const DimTable& dims, const std::optional<D
 
 }  // namespace check_help
 
-// Compiles the graph and runs it twice. A difference, a refusal other than unsupported, or an InternalError is wrong.
-// An input of stride 0 has in all its places what it has in the first: `inputs` are changed accordingly.
+// Compiles the graph and runs it twice. A difference, an error other than unsupported, or an InternalError is wrong.
+// Along an axis of stride 0 all elements of an input equal the first; `inputs` are changed accordingly.
 inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& inputs,
                                  const std::vector<bool>& frozen = {}, ProgramOptions options = {}) {
   using namespace check_help;
@@ -144,7 +144,8 @@ inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& in
         }
       }
     }
-    // An output in an input's memory: the same bytes as in a buffer of its own, or a refusal that leaves the memory alone.
+    // An output in the memory of an input must get the same bytes as in its own buffer, or the run is refused and leaves the memory
+    // untouched.
     for (size_t o = 0; o < out.size(); ++o)
       for (size_t i = 0; i < in.size(); ++i) {
         if (params[i].data || in[i].dtype != out[o].dtype || in[i].shape != out[o].shape ||

@@ -1,6 +1,6 @@
-// Random graphs: 1 to 24 nodes of every family of docs/ops.md, sizes constant and symbolic, strided bindings, params,
-// with input data. A seed comes in; the same seed gives the same graph for the same op table. Whatever the builder
-// refuses is left out, so every graph is valid at its sizes. Used by tests/fuzz/fuzz_test.cc.
+// GraphGen: random graphs of 1 to 24 nodes of all families of docs/ops.md, with constant and symbolic sizes, strided bindings,
+// params and input data. The same seed gives the same graph for the same op table. Nodes that the builder refuses are left out,
+// so every graph is valid at its sizes. Used by tests/fuzz/fuzz_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,13 @@ struct RandomGraph {
   Graph graph;
   std::vector<int64_t> symbols;  // values by symbol number
   std::vector<HostTensor> inputs;
-  std::vector<bool> frozen;  // params given to Program::make
+  std::vector<bool> frozen;  // the params that Program::make gets
 };
 
 class GraphGen {
  public:
-  // all: every family of nodes. indices: what decides where elements are read (views, assemblies, gathers, scans), with
-  // sums and maps to hold it together, on integers and on floats that are only moved, so that results are exact.
+  // all: every family of nodes. indices: nodes that decide where elements are read (views, assemblies, gathers, scans), with sums
+  // and maps between them, on integers and on floats that are only moved, so that results are exact.
   enum class Mix { all, indices };
   explicit GraphGen(uint64_t seed, Mix mix = Mix::all) : rng_(seed), b_(out_.graph), mix_(mix) {}
 
@@ -44,7 +44,7 @@ class GraphGen {
     coarse_ = chance(30);
     const int inputs = 1 + below(3);
     for (int i = 0; i < inputs; ++i) add_input(random_dtype(), random_shape());
-    // Most graphs are small, so that many fit into the time; some are long.
+    // Most graphs are small, so that many run; some are long.
     const int nodes = chance(60) ? 1 + below(6) : 1 + below(24);
     for (int tries = 0; made_ < nodes && tries < 8 * nodes; ++tries) grow();
     choose_outputs();
@@ -68,7 +68,7 @@ class GraphGen {
     return list[below(static_cast<int>(list.size()))];
   }
   double uniform() { return static_cast<double>(rng_() >> 11) * 0x1p-53; }
-  double normal() {  // enough of one
+  double normal() {  // approximately
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += uniform();
     return sum;
@@ -154,7 +154,7 @@ class GraphGen {
     if (reading && chance(15)) strides[below(static_cast<int>(s.size()))] = Dim(0);
     return strides;
   }
-  // Right ones: what others do is tested elsewhere. wrap: negative ones too.
+  // An input of valid indices; others are tested elsewhere. wrap: includes negative indices.
   ValueId index_input(Dims s, int64_t limit, bool wrap = true) {
     const ValueId v = add_input(chance(70) ? DType::i64 : DType::i32, std::move(s));
     HostTensor& t = out_.inputs.back();
@@ -162,7 +162,7 @@ class GraphGen {
     for (int64_t i = 0; i < t.count(); ++i) t.set(i, {0, wrap ? below(2 * range) - range : below(range)});
     return v;
   }
-  ValueId pick() {  // recent ones first: chains
+  ValueId pick() {  // prefers recent values, so that chains form
     const int n = static_cast<int>(values_.size());
     return chance(65) ? values_[n - 1 - below(std::min(n, 3))] : values_[below(n)];
   }
@@ -188,7 +188,7 @@ class GraphGen {
     const ValueId v = pick();
     return is_float(dtype(v)) ? v : cast(v, chance(80) ? DType::f32 : DType::bf16);
   }
-  // Broadcasts with `s`: an existing value, a new input of parts of the shape, a literal.
+  // A value that broadcasts with `s`: an existing value, a new input with some axes of the shape, or a literal.
   ValueId partner(const Dims& s, DType type) {
     for (int i = 0; i < 4; ++i) {
       const ValueId v = pick();
@@ -256,7 +256,7 @@ class GraphGen {
     else
       scatter();
   }
-  // A scan, often read at one place of its axis or backwards.
+  // A scan, often combined with a slice of itself, or flipped.
   void scan() {
     const ValueId v = pick();
     const int r = rank(v);
@@ -270,7 +270,7 @@ class GraphGen {
       add(ops::flip, {*sum}, {{"axes", Dims{axis_name(axis, r)}}});
     }
   }
-  // A value and a view of it, or another of its shape, so that several ways to read meet in a loop.
+  // Combines a value with a view of it or with another value of its shape, so that a loop has several access patterns.
   void meet() {
     const ValueId v = pick();
     ValueId other = partner(shape(v), dtype(v));
@@ -297,7 +297,7 @@ class GraphGen {
     if (!row.eval && is_float(dtype(in[0]))) in[0] = cast(in[0], chance(70) ? DType::i64 : DType::i32);
     if (is_bool(dtype(in[0])) && row.type == types::number)
       in[0] = cast(in[0], chance(70) ? DType::i64 : DType::f32);
-    // Into the domain, else NaN would take over.
+    // Bounds operands to the domain; otherwise most results would be NaN.
     if (row.arity == 1 && is_float(dtype(in[0])) && (row.low > -8 || row.high < 8) && chance(85)) {
       auto bound = [&](double x) { return b_.scalar(x, dtype(in[0])); };
       const double low = std::max(row.low, 1e-3 + std::min(row.low, 0.0) * 2);
@@ -315,7 +315,7 @@ class GraphGen {
     } else if (in.size() == 2 && chance(30)) {
       std::swap(in[0], in[1]);
     }
-    // No faults: divisors are odd, indices below 8 and sizes from 8 on.
+    // Avoids faults: divisors become odd, and indices stay below 8 for sizes of at least 8.
     if (!row.fault.what.empty() && !is_float(dtype(in.back()))) {
       auto with = [&](OpId bits, ValueId v, double number) {
         return add(bits, {v, b_.scalar(number, dtype(v))}).value_or(v);
@@ -382,11 +382,11 @@ class GraphGen {
     const int p = below(100);
     if (p < 20) {
       s = {Dim(-1)};
-    } else if (p < 50 && r >= 2) {  // merge two neighbours
+    } else if (p < 50 && r >= 2) {  // merge two adjacent axes
       const int a = below(r - 1);
       s[a] = b_.dims().mul(s[a], s[a + 1]);
       s.erase(s.begin() + a + 1);
-    } else if (p < 80 && r >= 1 && r < 6) {  // split one
+    } else if (p < 80 && r >= 1 && r < 6) {  // split an axis
       const int a = below(r);
       const Dim part(of<int64_t>({2, 3, 4}));
       auto rest = b_.dims().divide(s[a], part);
@@ -512,7 +512,7 @@ class GraphGen {
     if (is_bool(dtype(v)) && op(id).type == types::number) v = cast(v, DType::i64);
     if (id == ops::argmax || id == ops::argmin) return add_axis(id);
     add(id, {v}, {{"axes", some_axes(rank(v))}, {"keepdims", chance(50)}});
-    if (chance(40)) {  // used along with what it was folded from
+    if (chance(40)) {  // combine the result with the operand of the fold
       const ValueId total = values_.back();
       if (dtype(total) == dtype(v)) add(of<OpId>({ops::sub, ops::maximum, ops::add}), {v, total});
     }
@@ -606,7 +606,7 @@ class GraphGen {
       add(ops::matmul, {v, add_input(t, s)});
       return;
     }
-    // A dense image of its own, so that the sizes suit.
+    // Makes a new dense image, so that the sizes fit.
     const int axes = 1 + below(2);
     const bool last = chance(30);
     const int64_t channels = of<int64_t>({1, 2, 4});
@@ -691,7 +691,7 @@ class GraphGen {
       give(values_[below(static_cast<int>(values_.size()))]);
     if (chance(5)) give(g.outputs[0].value);
   }
-  // A size that no input has as it is comes in as a number.
+  // A symbol that is not the size of an axis of some input becomes a scalar argument.
   void bind_symbols() {
     Graph& g = out_.graph;
     for (size_t i = 0; i < symbols_.size(); ++i) {

@@ -1,5 +1,6 @@
-// CUDA text as a shared object, by the host's compiler: for tests/support/cuda_run.h and tests/mocks/nvrtc_mock.cc. Objects are kept in the build
-// tree under the hash of what they were made from, so a text is compiled once, by whichever thread of whichever process is first.
+// Compiles CUDA text into a shared object with the host's compiler, for tests/support/cuda_run.h and tests/mocks/nvrtc_mock.cc.
+// Objects are kept in the build tree under the hash of their sources, so a text is compiled only once, by the first thread of any
+// process that needs it.
 #pragma once
 
 #include <unistd.h>
@@ -24,7 +25,7 @@ struct Object {
   std::string log;
 };
 
-// What the compiler makes of the source, if it is not at `path` yet.
+// Compiles the source into the file `path`, unless the file exists.
 inline Object made_once(const std::string& path, std::string command, const std::string& source) {
   namespace fs = std::filesystem;
   Object object{path, ""};
@@ -53,7 +54,7 @@ inline std::string hashed(const std::string& bytes) {
   return name;
 }
 
-// Of a text that includes tests/support/cuda_host.h, which is half of what there is to compile and comes precompiled.
+// The object of a text that includes tests/support/cuda_host.h. The header takes half of the compile time, so it is precompiled.
 inline Object object_of(const std::string& text) {
   const std::string sources = TENON_SOURCE_DIR, header = read(sources + "/tests/support/cuda_host.h"),
                     included = read(sources + "/tests/mocks/cuda_host_gpu.h") +

@@ -1,6 +1,5 @@
-// A back end whose kernels are interpreted: every address is checked, and a graph costs no compiler. A test executable
-// that defines the list of back ends itself (backends/list.cc) may put it there in place of the CPU's. Used by
-// tests/unit/jit/index_test.cc.
+// A back end that interprets its kernels: every address is checked, and graphs need no compiler. A test executable that defines
+// the list of back ends itself (backends/list.cc) may use it in place of the CPU back end. Used by tests/unit/jit/index_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +24,7 @@ class InterpretedStep final : public Step {
     std::vector<int64_t> sizes;
     struct Argument {
       int position;    // in the step's list of buffers; -1: a temporary
-      int64_t offset;  // of a temporary in the scratch memory
+      int64_t offset;  // of a temporary in the scratch memory, in bytes
       int64_t length;  // in elements
     };
     std::vector<Argument> arguments;
@@ -90,7 +89,7 @@ class InterpretedGroup final : public Executable {
 
 class InterpreterBackend final : public Backend {
  public:
-  jit::Target target = jit::Target::cpu;  // what lowering makes kernels for
+  jit::Target target = jit::Target::cpu;  // the target of lowering
 
   std::string_view name() const override { return "interpreter"; }
   bool runs_loops() const override { return true; }

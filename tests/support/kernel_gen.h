@@ -1,12 +1,11 @@
-// random_kernel: a valid kernel and buffers that fit it, from a seed. For tests that run a kernel in two ways
-// and compare bits: the interpreter against machine code, one lane count against another, a text against its
-// reparse. What it draws from: every map row that has scalar code, every dtype, loads that broadcast, stride,
-// run backwards or follow a computed index, several outputs, locals, casts and bitcasts, par with and without
-// simd, nested loops with several axes, tiles and their elements, reduces (simd with accumulators, or not), scans, sizes that leave
-// tails, empty loops. Results do not depend on the order of par iterations or lanes: a store covers all par
-// and simd variables one to one, a local is read only where it was written. Bits of a NaN never become an
-// integer. Where `checks`, some kernels check operands, all under one number, and what they find is about as often a
-// fault as not. Tested by tests/unit/jit/interp_test.cc.
+// random_kernel: makes a valid kernel and buffers that fit it from a seed, for tests that run a kernel in two ways and compare
+// bits: the interpreter and machine code, two numbers of lanes, a text and its reparse.
+// Kernels use every map row that has scalar code, every dtype, loads that broadcast, stride, run backwards or follow a computed
+// index, several outputs, locals, casts and bitcasts, par with and without simd, nested loops with several axes, tiles and their
+// elements, reduces (simd with accumulators, or not), scans, sizes that leave tails, and empty loops.
+// Results do not depend on the order of par iterations or lanes: a store covers all par and simd variables one to one, and a local
+// is read only where it was written. Bits of a NaN never become an integer. With `checks`, some kernels check operands, all under
+// one fault number; about half of these checks find a fault. Tested by tests/unit/jit/interp_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +37,7 @@ inline std::vector<BufferView> views(const KernelCase& c, BufferBytes& data) {
   return out;
 }
 
-// Whether two elements are the same bits, or both NaN.
+// Whether two elements have the same bits or are both NaN.
 inline bool same_element(DType t, const char* a, const char* b) {
   if (std::memcmp(a, b, size_of(t)) == 0) return true;
   auto value = [&](const char* p) -> double {
@@ -51,7 +50,7 @@ inline bool same_element(DType t, const char* a, const char* b) {
   return is_float(t) && std::isnan(value(a)) && std::isnan(value(b));
 }
 
-// Empty when all buffers agree, else where the first difference is.
+// Returns "" if all buffers agree, otherwise the first difference.
 inline std::string first_difference(const KernelCase& c, const BufferBytes& a, const BufferBytes& b) {
   for (size_t i = 0; i < a.size(); ++i) {
     const Buffer& buffer = c.kernel.buffers[i];
@@ -106,7 +105,7 @@ class KernelGenerator {
   struct Var {
     Ref ref;
     int64_t extent;
-    bool fixed;  // par or simd: a store must cover it
+    bool fixed;  // a par or simd variable, which a store must cover
   };
   struct Tile {
     Ref ref;
@@ -371,7 +370,7 @@ class KernelGenerator {
     };
     auto [from, to] = pick(kPairs);
     Ref x = value(from);
-    if (is_float(from)) {  // which NaN it is is nobody's promise
+    if (is_float(from)) {  // avoids NaN, whose bits are not specified
       Ref nan = push_op(ops::isnan, {x});
       Ref zero = constant(from, Scalar::of(0.0));
       x = push_op(ops::where, {nan, zero, x});
@@ -392,9 +391,9 @@ class KernelGenerator {
       std::vector<DType> types(op(id).arity, type);
       if (id == ops::where) types[0] = DType::b8;
       if (!scalar_result_type(id, types).ok()) continue;
-      // Where the last operand counts terms, as of a polynomial, any number of them would take for ever.
+      // Skips rows whose last operand is a number of terms, as of a polynomial: a random number of terms takes too long.
       if (calls_host(op(id), type) && (!calls_ || (op(id).arity > 1 && is_float(type)))) continue;
-      if (!calls_ && id == ops::lgamma && type == DType::f64) continue;  // its body is a call
+      if (!calls_ && id == ops::lgamma && type == DType::f64) continue;  // its body calls the host
       std::vector<Ref> args;
       for (DType t : types) args.push_back(value(t));
       push_op(id, args);
@@ -408,7 +407,7 @@ class KernelGenerator {
   }
 
   // ---- memory ----
-  // factor as itself, or through a size that divides it.
+  // A term of an address: the factor as a number, or through a size that divides it.
   Term term(int64_t factor, Ref var) {
     if (!c_.sizes.empty() && chance(0.6)) {
       int size = static_cast<int>(between(0, c_.sizes.size() - 1));
@@ -417,8 +416,7 @@ class KernelGenerator {
     return {factor, -1, var};
   }
 
-  // Adds stride*var to an address whose lowest and highest elements are tracked; negative strides run
-  // backwards.
+  // An address, with the lowest and highest element that it reaches.
   struct Place {
     Address address;
     int64_t low = 0, high = 0;
@@ -482,7 +480,7 @@ class KernelGenerator {
     return push(std::move(s), type);
   }
 
-  // A new output, one element for each point of the par and simd axes and of some of the others.
+  // Stores to a new output that has one element per point of the par and simd axes and of some other axes.
   void store() {
     if (outputs_ == 8) return;
     Ref ref = kNoRef;
@@ -533,7 +531,7 @@ class KernelGenerator {
     return number;
   }
 
-  // Locals behind the others, in the buffer list and in every statement.
+  // Moves locals behind the other buffers, in the buffer list and in every statement.
   void order_buffers() {
     std::vector<int> order(k_.buffers.size()), place(k_.buffers.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
@@ -573,7 +571,7 @@ class KernelGenerator {
     if (!is_float(t))
       return tame ? between(-20, 20) : chance(0.3) ? static_cast<uint64_t>(literal(t).i) : random_();
     double x = tame ? std::uniform_real_distribution<double>(-4, 4)(random_) : wild_float();
-    if (!tame && chance(0.3)) {  // any bits but a signalling NaN, which a conversion would change
+    if (!tame && chance(0.3)) {  // random bits, except for a signalling NaN, which a conversion would change
       uint64_t bits = random_();
       if (t == DType::f64 && !std::isnan(std::bit_cast<double>(bits))) return bits;
       if (t == DType::f32 && !std::isnan(std::bit_cast<float>(static_cast<uint32_t>(bits)))) return bits;
@@ -586,24 +584,24 @@ class KernelGenerator {
   std::mt19937_64 random_;
   Kernel k_;
   KernelCase c_;
-  std::vector<int64_t> lengths_;  // per buffer, in the order they were made
+  std::vector<int64_t> lengths_;  // per buffer, in order of creation
   std::vector<Ref> values_;       // in scope
   std::vector<bool> used_;        // per value
   std::vector<Var> vars_;         // in scope
   std::vector<Tile> tiles_;       // loop variables in scope that count tiles
-  std::vector<Local> locals_;     // filled in this block or one around it
-  DType main_type_ = DType::f32;  // of half of what is made
+  std::vector<Local> locals_;     // locals written in this block or an enclosing one
+  DType main_type_ = DType::f32;  // the type of about half of the values
   Block* block_ = nullptr;
   bool simd_ = false;      // inside a simd loop
-  int64_t budget_ = 3000;  // iterations a loop may still multiply by
+  int64_t budget_ = 3000;  // the factor by which further loops may multiply the iterations
   int outputs_ = 0;
   const bool checks_;
   const bool calls_;
-  int faults_ = 0;  // statements that check
+  int faults_ = 0;  // the number of statements that check
   const int fault_number_ = static_cast<int>(between(1, 3));
 };
 
-// checks: some statements check for faults. calls: some rows are calls of the host, which only CPUs run.
+// checks: some statements check for faults. calls: allows rows that call the host, which only the CPU runs.
 inline KernelCase random_kernel(uint64_t seed, bool checks = false, bool calls = false) {
   return KernelGenerator(seed, checks, calls).run();
 }

@@ -1,7 +1,7 @@
-// Runs a kernel as machine code beside the interpreter and compares bits. Buffers of the machine's run end (or begin) at
-// a page nobody may touch, so a read or write outside is a crash; the bytes on the other side are canaries. An ISA this
-// machine lacks is emitted with its own lane count and compiled for the best CPU there is: all but LLVM's instruction
-// selection is tested. Used by emit_test.cc and emit_random_test.cc.
+// Runs a kernel as machine code and in the interpreter, and compares bits. The buffers of the machine code end (or begin) at a
+// protected page, so an access outside crashes; the bytes on the other side are canaries. For an ISA that this machine lacks,
+// kernels are emitted with its number of lanes and compiled for the best ISA available, which tests everything but LLVM's
+// instruction selection. Used by emit_test.cc and emit_random_test.cc.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace tenon::jit {
 inline constexpr Isa kAllIsas[] = {Isa::sse2, Isa::avx2, Isa::avx512};
 inline constexpr char kCanary = 0x39;
 
-// Memory with a forbidden page directly behind (at_end) or before it.
+// Memory with a protected page directly behind (at_end) or in front of it.
 class Fenced {
  public:
   Fenced(size_t bytes, bool at_end, size_t align) {
@@ -72,7 +72,7 @@ inline Result<Compiled> compile_for(const Kernel& kernel, Isa isa) {
   return c;
 }
 
-// The buffers after a run of [0, par iterations), cut into ranges at `cuts` (in order), and the fault word.
+// Runs [0, par iterations), cut into ranges at `cuts` (ascending). Returns the buffers, and the fault word in *fault.
 inline BufferBytes run_machine(const KernelCase& c, const Compiled& code, Isa isa, bool at_end,
                                const std::vector<double>& cuts, int32_t* fault) {
   std::vector<std::unique_ptr<Fenced>> fenced;
@@ -101,7 +101,7 @@ inline BufferBytes run_machine(const KernelCase& c, const Compiled& code, Isa is
   return out;
 }
 
-// Empty when machine code and interpreter agree on every ISA and split.
+// Returns "" if machine code and interpreter agree on every ISA and every split into ranges.
 inline std::string disagreement(const KernelCase& c, const std::map<Isa, Compiled>& compiled) {
   for (const auto& [isa, code] : compiled) {
     BufferBytes want = c.data;
@@ -133,7 +133,7 @@ inline Result<std::map<Isa, Compiled>> compile_for_all(const Kernel& kernel) {
 
 using Sizes = std::map<std::string, int64_t>;
 
-// The shortest buffers that the interpreter accepts for these sizes, filled with small numbers.
+// Makes the shortest buffers that the interpreter accepts for these sizes, filled with small numbers.
 inline void fill_tightly(KernelCase& c, unsigned seed) {
   std::mt19937_64 random(seed);
   c.lengths.clear();
@@ -175,7 +175,7 @@ inline void fill_tightly(KernelCase& c, unsigned seed) {
   }
 }
 
-// `text` at each of the sizes, on every ISA.
+// Checks `text` at each of the sizes, on every ISA.
 inline void check(const std::string& text, const std::vector<Sizes>& all_sizes) {
   Result<Kernel> kernel = parse_kernel(text);
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
@@ -195,7 +195,7 @@ inline void check(const std::string& text, const std::vector<Sizes>& all_sizes) 
   }
 }
 
-// The last size of `sizes` takes values around every vector width; 0 and primes too.
+// Sizes in which `size` takes values around every vector width, 0 and primes.
 inline std::vector<Sizes> sizes_around(const std::string& size, Sizes others) {
   std::vector<Sizes> all;
   for (int64_t n : {0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 47, 64, 67, 131}) {

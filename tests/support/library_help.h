@@ -1,4 +1,5 @@
-// Opening libraries at run time, for tests/unit/backends/cuda_driver_test.cc, tests/unit/*/*_library_test.cc and tests/unit/backends/cudnn_plan_test.cc.
+// Helpers to test how libraries are opened at run time, for tests/unit/backends/cuda_driver_test.cc, tests/unit/*/*_library_test.cc
+// and tests/unit/backends/cudnn_plan_test.cc.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@
 
 namespace tenon {
 
-// A variable of the environment that is as it was when this goes.
+// An environment variable whose value the destructor restores.
 class Variable {
  public:
   explicit Variable(const char* name) : name_(name) {
@@ -33,8 +34,9 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-// NVIDIA's own library, by one of these names: what the variable named when the test began, a file or its folder, what `./dev test
-// --only nvidia` installed, the toolkit's, or that of a wheel in .venv; wheels have it in one of the folders. Empty: it is not here.
+// The path of NVIDIA's own library by one of these names: the file or a file of the directory that the variable named when the test
+// began; else one of the toolkit, of what `./dev test --only nvidia` installed, or of the wheels in .venv, in these folders of a
+// wheel. "" if there is none.
 inline std::string nvidia_library(const char* variable, std::initializer_list<const char*> names,
                                   std::initializer_list<const char*> folders_of_wheels) {
   namespace fs = std::filesystem;
@@ -54,7 +56,7 @@ inline std::string nvidia_library(const char* variable, std::initializer_list<co
   return "";
 }
 
-// Every function in turn: open(path), of a copy of the library in which its name is another, says that it is not there.
+// For each function: renames it in a copy of the library, and checks that open(path) reports it as missing.
 template <class Open>
 void check_lacking(const char* library, std::span<const char* const> functions, const Open& open) {
   std::ifstream file(library, std::ios::binary);

@@ -1,4 +1,4 @@
-// Linked into every test: none of them reads or writes the kernels that its user has on disk.
+// Linked into every test, so that none reads or writes the user's cache of kernels on disk.
 #include <cstdlib>
 
 namespace {

@@ -1,5 +1,5 @@
-// NVRTC for tests: the wheel of the project's own environment, where no variable names another. Used by nvrtc_test.cc and
-// nvrtc_library_test.cc.
+// NVRTC for tests: the one that the variable names, otherwise the wheel of the project's own environment. Used by nvrtc_test.cc
+// and nvrtc_library_test.cc.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace tenon::jit {
 
 struct FoundNvrtc {
-  bool named;  // by the variable: then it has to be there
+  bool named;  // the variable names it, so it must exist
   Result<const Nvrtc*> compiler;
 };
 inline const FoundNvrtc& find_nvrtc() {

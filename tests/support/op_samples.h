@@ -1,6 +1,5 @@
-// Sample nodes for every row of the op table, keyed by the row's shape rule: a new row with a known rule is
-// tested the moment it exists, and a row with a new rule fails tests/unit/ops/table_test.cc until samples for the rule
-// stand here.
+// Sample nodes for every row of the op table, keyed by the row's shape rule. A new row with a known rule is tested as soon as it
+// exists. A row with a new rule fails tests/unit/ops/table_test.cc until this file has samples for the rule.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +13,9 @@
 namespace tenon {
 
 struct Sample {
-  std::vector<std::string> shapes;  // of the operands, "N,4"; "" is a scalar; N, M, K are symbols
+  std::vector<std::string> shapes;  // shapes of the operands, "N,4"; "" is a scalar; N, M, K are symbols
   std::vector<NamedAttr> attrs;
-  std::string result;  // the result's shape; "?" where the test does not say
+  std::string result;  // the shape of the result; "?": not checked
 };
 
 namespace sample_help {
@@ -224,8 +223,8 @@ inline bool has_attr(const Op& row, std::string_view name) {
 
 }  // namespace sample_help
 
-// Samples for a row: of its rule, cut to its arity, with and without its optional operands; attributes that
-// the row does not have are left out.
+// The samples for a row: those of its rule, cut to its arity, with and without optional operands, without attributes that the row
+// lacks.
 inline std::vector<Sample> samples_of(const Op& row) {
   static const sample_help::Table table = sample_help::make_table();
   auto it = table.find(row.shape);
@@ -250,7 +249,7 @@ inline std::vector<Sample> samples_of(const Op& row) {
 }
 
 // A graph with one node of the row on inputs of these shapes and dtype (conditions are bool, indices i64).
-// invalid when the row does not take the dtype.
+// invalid: the row does not take the dtype.
 inline Result<Graph> sample_graph(const Op& row, const Sample& sample, DType dtype) {
   Graph graph;
   Builder b(graph);
@@ -270,7 +269,7 @@ inline Result<Graph> sample_graph(const Op& row, const Sample& sample, DType dty
     operands.push_back(v);
   }
   std::vector<NamedAttr> attrs = sample.attrs;
-  for (NamedAttr& attr : attrs)  // the symbolic expand sample: [N,M] on the graph's own symbols
+  for (NamedAttr& attr : attrs)  // the symbolic sample of expand: [N,M] with the symbols of the graph
     if (row.shape == shapes::expand && sample.result == "N,M")
       attr.value = Dims{b.dims().symbol("N"), b.dims().symbol("M")};
   TENON_ASSIGN(ValueId y, b.try_add(*find_op(row.name), operands, attrs, "y"));

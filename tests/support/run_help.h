@@ -1,4 +1,5 @@
-// Programs from end to end: text in, tensors out, compared with the evaluator. For tests/unit/runtime/run_test.cc and the back ends.
+// Runs programs from text to tensors and compares with the evaluator. For tests/unit/runtime/run_test.cc and the tests of back
+// ends.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +30,7 @@ inline HostTensor random_tensor(DType dtype, const std::vector<int64_t>& shape, 
 
 inline Tensor tensor_of(HostTensor& t) { return {t.bytes.data(), t.dtype, t.shape, {}}; }
 
-// Outputs of the types of these, whose bytes are all 0xA5: an element that a program leaves out shows.
+// Outputs of the same types, filled with bytes of 0xA5, so that an element that a program does not write shows.
 inline std::vector<HostTensor> blank_like(const std::vector<HostTensor>& expected) {
   std::vector<HostTensor> blank = expected;
   for (HostTensor& t : blank) std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0xA5});

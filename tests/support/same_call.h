@@ -1,11 +1,11 @@
-// Whether a function as we declare it is called as NVIDIA declares it. For tests/mocks/*_header.cc.
+// Compares our declaration of a function with NVIDIA's: whether calls pass the same arguments. For tests/mocks/*_header.cc.
 #pragma once
 
 #include <type_traits>
 
 namespace tenon {
 
-// Passed in the same way: whole numbers of one size, or pointers to what is alike; handles are pointers to anything.
+// Whether two types are passed in the same way: integers of one size, or pointers to alike types. Handles are pointers to anything.
 template <class Ours, class Theirs>
 constexpr bool alike() {
   using A = std::remove_cv_t<Ours>;

@@ -1,4 +1,4 @@
-// A directory of its own for each test of the kernels on disk.
+// Gives each test of the kernels on disk its own directory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ inline std::string file_bytes(const std::string& path) {
 }
 
 inline void write_bytes(const std::string& path, const std::string& bytes) {
-  // As a new file: what a reader has open stays as it was.
+  // Writes a new file, so that a reader that has the old one open does not see the change.
   std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary) << bytes;
 }
@@ -53,7 +53,7 @@ inline int files_in(const std::string& path, const std::string& part) {
   return count;
 }
 
-// Runs `work` in a child; its exit status, or 1000 + the signal that ended it.
+// Runs `work` in a child process. Returns its exit status, or 1000 + the signal that ended it.
 template <class BatchedCall>
 int in_child(BatchedCall work) {
   const pid_t child = fork();
@@ -63,7 +63,7 @@ int in_child(BatchedCall work) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-// Waits until the children have ended, each with status 0.
+// Waits until the children have ended, and expects status 0 of each.
 inline void expect_all_well(const std::vector<pid_t>& children) {
   for (pid_t child : children) {
     int status = 0;

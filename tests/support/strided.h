@@ -1,6 +1,6 @@
-// Operands that lie in memory in every way a host may hand them over, for tests/fuzz/strided_test.cc and its twin on a device: with gaps,
-// every other element, backwards, repeated, turned, off an aligned address. Either the graph has views in front of the
-// operand, or an input is bound with strides; what belongs to no element is NaN, so that a wrong read shows.
+// Operands with all memory layouts that a host may pass, for tests/fuzz/strided_test.cc and its counterpart on a device: with gaps,
+// with steps, backwards, broadcast, permuted, at unaligned addresses. Either the graph has views in front of the operand, or an
+// input is bound with strides. Memory that belongs to no element holds NaN, so that a wrong read shows.
 #pragma once
 
 #include <algorithm>
@@ -14,16 +14,16 @@
 
 namespace tenon {
 
-// How one operand lies: a way per axis, and the order of its axes in memory.
+// The memory layout of one operand: how each axis lies, and the order of the axes in memory.
 struct Lying {
   struct Axis {
-    int64_t before = 0, after = 0, step = 1;  // elements that belong to none, on either side and between
+    int64_t before = 0, after = 0, step = 1;  // unused elements on either side, and the distance of used ones
     bool flipped = false, repeated = false;
   };
   std::vector<Axis> axes;
-  std::vector<size_t> order;  // in memory, outermost first
-  bool bound = false;         // strides of an input, not views
-  int64_t shift = 0;          // elements behind an aligned address
+  std::vector<size_t> order;  // axes in memory, outermost first
+  bool bound = false;         // an input is bound with strides; otherwise the graph has views
+  int64_t shift = 0;          // elements from an aligned address to the buffer
 
   bool dense() const {
     for (size_t i = 0; i < axes.size(); ++i) {
@@ -34,10 +34,10 @@ struct Lying {
   }
 };
 
-// Sizes as the graph says them: a number, or a symbol that a size always has.
+// Writes sizes in the text of the graph: as numbers, or as symbols (equal sizes have the same symbol).
 struct Said {
   bool symbols = false;
-  size_t first_of = 0;  // not 0: of tensors of this rank, and of their first axis alone
+  size_t first_of = 0;  // not 0: symbols only for the first axis of tensors of this rank
 
   std::string operator()(const std::vector<int64_t>& shape, size_t axis, int64_t factor = 1,
                          int64_t more = 0) const {
@@ -55,12 +55,12 @@ struct Said {
   }
 };
 
-// A graph's inputs with the views that make operands of them, and their memory.
+// The inputs of a graph, their memory, and the views that turn them into operands.
 class StridedInputs {
  public:
   StridedInputs(Said said, uint32_t seed) : said_(said), rng_(seed) {}
 
-  // Another operand: its name.
+  // Adds an operand and returns its name.
   std::string add(const std::vector<int64_t>& shape, const Lying& lying, DType dtype = DType::f32,
                   double low = 0, double high = 0) {
     const size_t rank = shape.size();
@@ -68,7 +68,7 @@ class StridedInputs {
     in.dtype = dtype;
     in.shift = lying.shift;
     const std::string base = "%i" + std::to_string(inputs_.size());
-    // The whole of the memory, as stored.
+    // The shape of the whole memory, in storage order.
     std::vector<int64_t> stored(rank);
     std::vector<std::string> stored_said(rank);
     for (size_t at = 0; at < rank; ++at) {
@@ -120,14 +120,14 @@ class StridedInputs {
     return result;
   }
 
-  const std::string& head() const { return head_; }  // of the graph, between its brackets
+  const std::string& head() const { return head_; }  // the parameters of the graph
   const std::string& body() const { return body_; }  // the views
   std::string next() { return "%v" + std::to_string(values_++); }
   void line(const std::string& value, const std::string& text) { body_ += " " + value + " = " + text + "\n"; }
   const Said& said() const { return said_; }
   void say(Said said) { said_ = said; }
 
-  // What the evaluator gets: dense tensors of the inputs' shapes.
+  // The inputs as dense tensors, for the evaluator.
   std::vector<HostTensor> dense() const {
     std::vector<HostTensor> all;
     for (const Input& in : inputs_) {
@@ -138,7 +138,8 @@ class StridedInputs {
     }
     return all;
   }
-  // Copies into memory with NaN around it: where each tensor's first element is. `room(bytes)` gives memory on a device's alignment.
+  // Copies the inputs into memory with NaN around them and returns the tensors. `room(bytes)` allocates memory with the alignment of
+  // the device.
   static constexpr int64_t kAround = 64;
   template <class Room>
   std::vector<Tensor> place(const Room& room) const {
@@ -160,7 +161,7 @@ class StridedInputs {
   struct Input {
     DType dtype = DType::f32;
     HostTensor memory;
-    std::vector<int64_t> shape, strides;  // as bound
+    std::vector<int64_t> shape, strides;  // of the binding
     int64_t offset = 0, shift = 0;
   };
   static double nan() { return std::numeric_limits<double>::quiet_NaN(); }
@@ -202,8 +203,7 @@ class StridedInputs {
   int values_ = 0;
 };
 
-// One of the ways an operand may lie: dense in two of five cases; gaps, steps, turned axes otherwise. `repeat`: also along
-// axes, of which each element then stands for several.
+// A random layout: dense in two of five cases, otherwise with gaps, steps and permuted axes. `repeat`: some axes may have stride 0.
 inline Lying some_lying(std::mt19937& rng, size_t rank, bool repeat = true) {
   Lying lying;
   lying.axes.resize(rank);

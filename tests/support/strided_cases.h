@@ -1,5 +1,5 @@
-// Random graphs around one operation that libraries take (a product, a convolution, a pooling, attention), its operands and those
-// of its epilogue lying in every way of tests/support/strided.h.
+// Random graphs around one operation that libraries run: a product, a convolution, a pooling or attention. Its operands and those of
+// its epilogue have the layouts of tests/support/strided.h.
 #pragma once
 
 #include "tests/support/strided.h"
@@ -8,8 +8,8 @@ namespace tenon {
 
 struct StridedCase {
   StridedInputs inputs;
-  std::string text;  // of the graph
-  std::string root;  // what it is about
+  std::string text;  // the graph
+  std::string root;  // the kind of operation, one of kRoots
 };
 
 class StridedCases {
@@ -33,7 +33,7 @@ class StridedCases {
     else
       y = attention();
     for (int more = pick({0, 1, 1, 2, 3}); more-- > 0;) y = epilogue(y);
-    // Where the result lies is the host's algorithm too.
+    // The host also chooses the layout of the result.
     std::string strides;
     if (one_in(4) && !shape_.empty()) strides = output_strides();
     return {in_, "graph @f(" + in_.head() + ") {\n" + in_.body() + " return " + y + strides + "\n}", root};
@@ -161,7 +161,7 @@ class StridedCases {
         for (size_t i = 0, kept = rng_() % shape.size(); i < shape.size(); ++i)
           if (i != kept) shape[i] = 1;
         break;
-      case 2:  // a vector, perhaps of one
+      case 2:  // a vector, sometimes of size 1
         shape = {one_in(4) ? 1 : shape.back()};
         break;
       default:
@@ -176,7 +176,7 @@ class StridedCases {
     return node(row + "(" + (row != "sub" && one_in(2) ? other + ", " + y : y + ", " + other) + ")");
   }
 
-  // Turned, or with gaps.
+  // Strides of the output: permuted, with gaps, or both.
   std::string output_strides() {
     std::vector<size_t> order(shape_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;

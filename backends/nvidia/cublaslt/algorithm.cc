@@ -88,10 +88,10 @@ Status Algorithm::ask(int64_t alignment, int64_t most_workspace) {
   TENON_TRY(prefer(kLtMaxWorkspace, static_cast<uint64_t>(most_workspace)));
   for (int attribute : {kLtAlignmentA, kLtAlignmentB, kLtAlignmentC, kLtAlignmentD})
     TENON_TRY(prefer(attribute, static_cast<uint32_t>(alignment)));
-  // 16-bit floats are summed in f32 to the end.
+  // Sums of 16-bit floats stay f32 until they are complete.
   const bool narrow = size_of(problem_.dtype) == 2;
   TENON_TRY(prefer(kLtReductionMask, narrow ? kLtReductionInComputeType : kLtAnyReduction));
-  // Of the bias the heuristic looks at the address alone.
+  // The heuristic looks only at the alignment of the bias pointer, so any address of that alignment will do.
   TENON_ASSIGN(auto described, matmul(reinterpret_cast<const void*>((uintptr_t{1} << 20) +
                                                                     static_cast<uintptr_t>(alignment))));
   int count = 0;
@@ -130,7 +130,7 @@ Status Algorithm::run(double alpha, double beta, const Pointers& p, void* stream
   const float narrow[] = {static_cast<float>(alpha), static_cast<float>(beta)};
   const double wide[] = {alpha, beta};
   const bool is_wide = problem_.dtype == DType::f64;
-  // In place the library wants one layout for both.
+  // If C and D share their memory, the library wants the same layout object for both.
   const LtLayout c = p.c == p.d && problem_.c == problem_.d ? d_.raw() : c_.raw();
   std::unique_ptr<Descriptor<LtMatmul>> own;
   LtMatmul described = nullptr;

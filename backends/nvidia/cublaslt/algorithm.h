@@ -1,6 +1,6 @@
-// Algorithm: what cuBLASLt chose for a problem: its algorithm, with the descriptors that say the problem. Made once per problem,
-// device and alignment of the pointers, also when several threads ask at once, and kept, those that were asked for last.
-// Any thread; a run takes no lock and, unless runs of one algorithm with a bias meet, allocates nothing.
+// Algorithm: the algorithm that cuBLASLt chose for a problem, and the descriptors of the problem. It is made once per problem,
+// device and alignment of the pointers, also if several threads ask at once; the process keeps the most recently used ones.
+// Any thread. A run takes no lock; it allocates only if another run of the same algorithm with a bias is under way.
 // Tested by tests/unit/backends/cublaslt_test.cc.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace tenon::cublaslt {
 
-// Of a call, on the device, but for alpha and beta.
+// The arguments of a call, all on the device.
 struct Pointers {
   const void *a, *b, *c;
   void* d;
@@ -20,7 +20,7 @@ struct Pointers {
   void* workspace;
 };
 
-// A descriptor of the library; goes back with its owner.
+// A descriptor of the library; its destructor destroys it.
 template <class T>
 class Descriptor {
  public:
@@ -42,15 +42,15 @@ class Descriptor {
 
 class Algorithm {
  public:
-  // The best for pointers of which all are multiples of `alignment` bytes and for so much workspace. unsupported where the
+  // The best algorithm for pointers that are multiples of `alignment` bytes and for at most so much workspace. unsupported: the
   // library has none.
   static Result<std::shared_ptr<const Algorithm>> of(const Handle& handle, const Problem& problem,
                                                      int64_t alignment, int64_t most_workspace);
   ~Algorithm();
 
   int64_t workspace_bytes() const { return static_cast<int64_t>(chosen_.workspace); }
-  int64_t bytes() const { return sizeof *this + 1024; }  // about, with what the library holds
-  // The device's context is current.
+  int64_t bytes() const { return sizeof *this + 1024; }  // an estimate that includes the library's objects
+  // The caller makes the device's context current.
   Status run(double alpha, double beta, const Pointers& pointers, void* stream) const;
 
   // Use of().
@@ -65,7 +65,8 @@ class Algorithm {
   const Problem problem_;
   Descriptor<LtLayout> a_, b_, c_, d_;
   LtHeuristic chosen_ = {};
-  // The bias is part of the operation's descriptor, so a run needs one of its own; without a bias all share it.
+  // An idle descriptor of the operation. With a bias a run takes it away and gives it back, since the pointer to the bias is part
+  // of the descriptor; without a bias all runs share it.
   mutable std::atomic<Descriptor<LtMatmul>*> spare_{nullptr};
 };
 

@@ -1,7 +1,7 @@
-// The part of cuBLASLt's interface that Tenon calls, as declared by us, so that no NVIDIA header is needed: descriptors,
-// numbers, structures and one list of functions. The list is read by Library (library.h), which resolves it at run time, by
-// the mock (tests/mocks/cublaslt_mock.cc), and by tests/mocks/cublaslt_header.cc, which compares everything here with NVIDIA's
-// cublasLt.h where that is installed. All of it is there since cuBLAS 12.0; functions return a status, 0 for success.
+// Declares the part of cuBLASLt's interface that Tenon calls, so that no NVIDIA header is needed: descriptors, numbers, structures
+// and one list of functions. Library (library.h) resolves the list at run time, the mock (tests/mocks/cublaslt_mock.cc) implements
+// it, and tests/mocks/cublaslt_header.cc compares everything here with NVIDIA's cublasLt.h where that is installed. All of it
+// exists since cuBLAS 12.0. Functions return a status, 0 for success.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace tenon::cublaslt {
 
-using LtHandle = struct LtHandleTag*;          // of one device
+using LtHandle = struct LtHandleTag*;          // belongs to one device
 using LtMatmul = struct LtMatmulTag*;          // describes the operation
-using LtLayout = struct LtLayoutTag*;          // of one matrix, or of a batch of them
+using LtLayout = struct LtLayoutTag*;          // describes a matrix or a batch of matrices
 using LtPreference = struct LtPreferenceTag*;  // what the heuristic may choose
 using LtStream = struct LtStreamTag*;          // the driver's
 
-// Opaque, and a value: it may be copied and kept.
+// Opaque, but a value: it may be copied and kept.
 struct LtAlgorithm {
   uint64_t data[8];
 };
@@ -41,7 +41,11 @@ enum LtStatus {
 constexpr bool is_not_supported(int status) { return status == kLtNotSupported || status == kLtArchMismatch; }
 
 enum LtType { kLtF32 = 0, kLtF64 = 1, kLtF16 = 2, kLtBf16 = 14 };
-enum LtCompute { kLtCompute32F = 68, kLtCompute64F = 70, kLtComputeTf32 = 77 };  // the first without TF32
+enum LtCompute {
+  kLtCompute32F = 68,
+  kLtCompute64F = 70,
+  kLtComputeTf32 = 77
+};  // kLtCompute32F excludes TF32
 enum LtOperation : int32_t { kLtAsStored = 0, kLtTransposed = 1 };
 
 enum LtMatmulAttribute {
@@ -50,7 +54,7 @@ enum LtMatmulAttribute {
   kLtEpilogue = 7,     // uint32_t
   kLtBiasPointer = 8,  // void*
 };
-// Flags; the numbers of their combinations are the sums.
+// Flags; a combination has the sum of their numbers.
 enum LtEpilogueFlag : uint32_t { kLtRelu = 2, kLtBias = 4, kLtGelu = 32 };
 constexpr uint32_t kLtNoEpilogue = 1;
 
@@ -62,12 +66,13 @@ enum LtLayoutAttribute {
 enum LtPreferenceAttribute {
   kLtMaxWorkspace = 1,   // uint64_t, bytes
   kLtReductionMask = 3,  // uint32_t
-  kLtAlignmentA = 5,     // uint32_t, bytes, and so are the next three
+  kLtAlignmentA = 5,     // uint32_t, bytes; so are the next three
   kLtAlignmentB = 6,
   kLtAlignmentC = 7,
   kLtAlignmentD = 8,
 };
-// How parts of a sum over K may meet: of the two others one adds them in the type of the result, in place or in the workspace.
+// How partial sums over K may be combined. The schemes that kLtAnyReduction allows in addition, in place and in the workspace, round
+// partial sums to the type of the result.
 constexpr uint32_t kLtReductionInComputeType = 2, kLtAnyReduction = 7;
 
 // X(name, parameters...): functions that return a status.

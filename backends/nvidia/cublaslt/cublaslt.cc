@@ -1,5 +1,5 @@
-// See cublaslt.h. A step holds one algorithm of the library per alignment of its pointers; those for less than 16 bytes make do with
-// the workspace of the one for 16.
+// See cublaslt.h. A step holds one algorithm of the library per alignment of its pointers. The algorithms for less than 16 bytes are
+// chosen to need no more workspace than the one for 16.
 #include "backends/nvidia/cublaslt/cublaslt.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace tenon {
 namespace cublaslt {
 namespace {
 
-constexpr int64_t kMostWorkspace = int64_t{32} << 20;  // what PyTorch offers on Hopper
+constexpr int64_t kMostWorkspace = int64_t{32} << 20;  // as much as PyTorch offers on Hopper
 constexpr int64_t kWorkspaceAlignment = 256;
-constexpr int kChain = 4;  // nodes looked through between a product and an activation
+constexpr int kChain = 4;  // longest chain of maps that is searched for a product in front of an activation
 
 int64_t round_up(int64_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
@@ -30,7 +30,7 @@ class ProductStep final : public Step {
  public:
   ProductStep(const Handle* handle, BatchedCall work) : handle_(handle), call_(std::move(work)) {}
 
-  // Once, before the first run.
+  // Chooses the algorithm for aligned pointers. Called once, before the first run.
   Status choose() {
     auto best = [&] { return Algorithm::of(*handle_, call_.problem, algorithms_.kMost, kMostWorkspace); };
     auto chosen = best();
@@ -88,7 +88,7 @@ class ProductStep final : public Step {
       bias = static_cast<char*>(buffers[call_.bias_buffer]) + call_.bias_offset;
       bits |= reinterpret_cast<uintptr_t>(bias);
     }
-    // Also while the caller captures: what the library chooses by knows nothing of the device.
+    // Allowed while the caller captures, since the library's heuristic does not use the device.
     TENON_ASSIGN(const Algorithm* algorithm, algorithms_.at(bits, [&](int64_t alignment) {
       return Algorithm::of(*handle_, call_.problem, alignment, workspace_);
     }));
@@ -118,7 +118,7 @@ class ProductStep final : public Step {
   const Handle* handle_;
   BatchedCall call_;
   int64_t workspace_ = 0;
-  uintptr_t step_bits_ = 0;  // of the distances between calls
+  uintptr_t step_bits_ = 0;  // the bitwise or of the distances between calls
   cuda::ByAlignment<Algorithm> algorithms_;
 };
 
@@ -159,7 +159,8 @@ Bid ask_spec(const Graph& graph, std::span<const ValueId> members) {
       "cublasLtMatmul" + epilogue_text(spec->bias.has_value(), spec->added.has_value(), spec->activation)};
 }
 
-// Whether a product ends in `tail`, and whether the library takes it with `chain` (last node first), one after the other.
+// Whether there is a product in front of `tail`, and whether the library takes the nodes of `chain` (last node first) as its
+// epilogue, one after the other.
 struct Found {
   bool product = false;
   Bid bid{false, 0, "it does not follow a matmul"};
@@ -180,7 +181,7 @@ Found find_product(const Graph& graph, const std::vector<int>& uses, ValueId tai
   if (op(node.op).kind != Kind::map || chain.size() >= kChain) return {};
   chain.push_back(tail);
   Found found;
-  // Whichever product is first when groups form must take it.
+  // If there are several products, any of them may be the first when groups form, so all must take the chain.
   for (ValueId input : node.inputs) {
     const Found below = find_product(graph, uses, input, chain);
     if (below.product && (!found.product || found.bid.yes)) found = below;
@@ -247,7 +248,7 @@ class CublasLtBackend final : public Backend {
       if (r.added) find(*r.added);
       if (r.bias) find(*r.bias);
       r.result.buffer = static_cast<int>(product->inputs.size());
-      // What is added may die into the result where it lies as that does and nothing else is read there.
+      // The added tensor may share the buffer of the result if it has the same strides and no other operand lies in it.
       if (r.added && r.added->strides == r.result.strides && r.added->offset == Dim(0) &&
           r.added->base != r.a.base && r.added->base != r.b.base &&
           (!r.bias || r.added->base != r.bias->base))

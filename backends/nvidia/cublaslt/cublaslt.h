@@ -1,5 +1,5 @@
-// The cuBLASLt back end: products of matrices on NVIDIA GPUs, with scale, bias, one added tensor and activation as epilogue, on
-// the caller's stream. It never waits for the device and takes its workspace from the plan's. Without the library it bids for
+// The cuBLASLt back end: runs products of matrices on NVIDIA GPUs, with scale, bias, one added tensor and activation as epilogue,
+// on the caller's stream. It never waits for the device and takes its workspace from the plan. Without the library it bids for
 // nothing. Tested by tests/unit/backends/cublaslt_test.cc.
 #pragma once
 

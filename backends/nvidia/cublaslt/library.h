@@ -1,6 +1,6 @@
-// Library: cuBLASLt, opened at run time and never linked. Its functions are members named as the library names them; calling
-// one gives a Status that says which call failed and how, in the library's words. Handle: the library on one device. Opening
-// reads half a gigabyte where the file is not in memory yet, so it is done for the first matmul. Any thread.
+// Library: cuBLASLt, opened at run time and never linked. Its functions are members with the library's names; each returns a Status
+// that states which call failed, with the library's error text. Handle: the library on one device. Opening reads half a gigabyte if
+// the file is not in memory yet, so it happens with the first matmul. Any thread.
 // Tested by tests/unit/backends/cublaslt_library_test.cc.
 #pragma once
 
@@ -21,13 +21,13 @@ class Function;
 template <class... A>
 class Function<int(A...)> {
  public:
-  // unsupported where that is its answer, else environment: "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1): the library was
-  // not initialized".
+  // unsupported if that is the library's answer, otherwise environment: "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1): the
+  // library was not initialized".
   Status operator()(A... arguments) const {
     const int status = function_(arguments...);
     return status == kLtSuccess ? Status() : failure(status);
   }
-  // The library's number: where a failure is an answer.
+  // Returns the library's status, for calls whose failure is an answer.
   int status_of(A... arguments) const { return function_(arguments...); }
 
  private:
@@ -46,9 +46,9 @@ class Function<int(A...)> {
 
 class Library {
  public:
-  // One for the process. environment, saying what was tried: no library, one older than 12.0, one that lacks a function.
+  // The library of the process. environment, with what was tried: there is no library, it is older than 12.0, or it lacks a function.
   static Result<const Library*> get();
-  // Null where nobody asked for it yet, or it is not there.
+  // Null: get() was not called yet, or there is no library.
   static const Library* opened();
   static Result<std::unique_ptr<Library>> open(const LibrarySearch& search);
   Library(const Library&) = delete;
@@ -95,9 +95,9 @@ class Handle {
   LtHandle raw_ = nullptr;
 };
 
-// The handle of a device, made when first asked for and kept. environment, unsupported: why there is none.
+// The handle of a device, made by the first call and kept. environment, unsupported: why there is none.
 Result<const Handle*> handle_of(int ordinal);
-// Forgets the handles and the library, which nothing may use any more. For tests.
+// Forgets the handles and the library; nothing may use them any more. For tests.
 void forget_library();
 
 }  // namespace tenon::cublaslt

@@ -8,23 +8,24 @@
 namespace tenon::cublaslt {
 namespace {
 
-// Terms of zeros in a sum over nothing: rows of 16 bytes of the smallest dtype.
+// An empty sum is computed as a sum of this many products of zeros, so that rows have 16 bytes in the smallest dtype.
 constexpr int64_t kZeroTerms = 8;
 
-// A matrix in memory, per axis, before it is said in columns.
+// A matrix with a stride per axis, before it becomes a column-major Matrix.
 struct Plane {
   int64_t rows = 0, columns = 0, row_stride = 0, column_stride = 0;
 };
 
-// An operand that the library reads as stored, where its rows are contiguous, or else as a transpose. The row-major matrix
-// is the column-major transpose: rows and columns change places.
+// The column-major Matrix of an operand. Row-major memory is the transpose in column-major order, so rows and columns swap.
+// If rows are contiguous, the library reads the operand as stored; if columns are, as a transpose, with by_columns_too. Nothing
+// otherwise.
 std::optional<Matrix> stored(const Plane& p, bool by_columns_too) {
   auto along = [](int64_t inner, int64_t inner_stride, int64_t outer, int64_t outer_stride) {
     return (inner == 1 || inner_stride == 1) && (outer == 1 || outer_stride >= inner);
   };
   const bool rows = along(p.columns, p.column_stride, p.rows, p.row_stride);
   const bool columns = by_columns_too && along(p.rows, p.row_stride, p.columns, p.column_stride);
-  // A vector goes down a column of the library's.
+  // A vector becomes one column of the library's matrix.
   if (columns && (!rows || (p.columns == 1 && p.rows > 1)))
     return Matrix{p.rows, p.columns, p.columns == 1 ? p.rows : p.column_stride, 0, true};
   if (rows) return Matrix{p.columns, p.rows, p.rows == 1 ? p.columns : p.row_stride, 0, false};
@@ -87,7 +88,7 @@ Result<BatchedCall> at_sizes(const Spec& spec, const Sizes& sizes) {
   }
   const int64_t k = a.columns;
   auto written = [&](const Plane* all) { return stored(all[2], false) && stored(all[3], false); };
-  // One second operand for a whole axis of the batch: its matrices are more rows of the first.
+  // If the innermost batch axis has one second operand, it is merged into the rows of the first operand.
   while (!batch.empty() && batch.back().strides[1] == 0) {
     const BatchAxis& axis = batch.back();
     Plane longer[BatchedCall::kMatrices];
@@ -103,7 +104,7 @@ Result<BatchedCall> at_sizes(const Spec& spec, const Sizes& sizes) {
     std::copy(std::begin(longer), std::end(longer), planes);
     batch.pop_back();
   }
-  // A product with one column is better said as its transpose: the vector then goes down a column of the library's.
+  // A product with one column is computed as its transpose, so that the vector becomes one column of the library's matrix.
   auto turn = [&] {
     std::swap(a, b);
     std::swap(w.buffers[0], w.buffers[1]);
@@ -136,7 +137,7 @@ Result<BatchedCall> at_sizes(const Spec& spec, const Sizes& sizes) {
   p.activation = spec.activation;
   w.alpha = spec.alpha;
   w.beta = spec.beta;
-  // The library's A is our second operand: the row-major result is the transpose of its own.
+  // The library's A is our second operand, since our row-major result is the transpose of its column-major one.
   const auto left = stored(b, true), right = stored(a, true), added = stored(c, false),
              result = stored(d, false);
   if (!left || !right || !added || !result)
@@ -147,11 +148,11 @@ Result<BatchedCall> at_sizes(const Spec& spec, const Sizes& sizes) {
   for (const Matrix* m : {&p.a, &p.b, &p.d})
     if (!countable(*m)) return unsupported("a matrix of 2^31 rows or columns");
 
-  // The longest axis of the batch is the library's.
+  // The longest batch axis becomes that of the library; the others become axes of calls.
   auto longest = std::max_element(batch.begin(), batch.end(),
                                   [](const BatchAxis& x, const BatchAxis& y) { return x.count < y.count; });
   for (auto axis = batch.begin(); axis != batch.end(); ++axis) {
-    std::swap(axis->strides[0], axis->strides[1]);  // the library's order
+    std::swap(axis->strides[0], axis->strides[1]);  // in the library's order
     if (axis == longest && axis->count <= std::numeric_limits<int32_t>::max()) {
       p.batch = axis->count;
       Matrix* matrices[] = {&p.a, &p.b, &p.c, &p.d};

@@ -1,5 +1,5 @@
-// See spec.h. The library stores matrices by columns; a row-major result is the column-major transpose, and the transpose
-// of A * B is that of B times that of A, so nothing is copied. One axis of each matrix has to be contiguous.
+// See spec.h. The library's matrices are column-major. Row-major memory is the transpose in column-major order, and the transpose of
+// A * B is the transpose of B times the transpose of A, so nothing is copied. One axis of each matrix must be contiguous.
 #include "backends/nvidia/cublaslt/spec.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ void insert_axis(Operand& o, size_t at) {
   o.strides.insert(o.strides.begin() + static_cast<long>(at), Dim(0));
 }
 
-// As many axes as `shape`; stride 0 along those it is repeated along. Nothing where it is larger.
+// Expands the operand to `shape`, with stride 0 along the axes along which it is broadcast. Nothing if the operand is larger.
 std::optional<Operand> spread(Operand o, const Dims& shape) {
   if (o.shape.size() > shape.size()) return std::nullopt;
   while (o.shape.size() < shape.size()) insert_axis(o, 0);
@@ -34,12 +34,13 @@ bool negative(DimTable& dims, Dim stride) {
   return most && *most < 0;
 }
 
-// Whether the matrix in the last two axes stands in memory with its last axis contiguous, or with the other one.
+// Whether the matrix in the last two axes has a contiguous last axis (`last`) or last but one (otherwise), and the other axis steps
+// forward.
 bool contiguous(DimTable& dims, const Operand& o, bool last) {
   const size_t n = o.shape.size(), in = last ? n - 1 : n - 2, out = last ? n - 2 : n - 1;
   const bool one = o.shape[in] == Dim(1);
   if (!one && o.strides[in] != Dim(1)) return false;
-  if (o.shape[out] == Dim(1) || o.shape[in] == Dim(0)) return true;  // where there is nothing, strides are 0
+  if (o.shape[out] == Dim(1) || o.shape[in] == Dim(0)) return true;  // an empty matrix has strides of 0
   return o.strides[out] != Dim(0) && !negative(dims, o.strides[out]);
 }
 
@@ -57,14 +58,14 @@ void swap_matrix(Operand& o) {
   std::swap(o.strides[n - 2], o.strides[n - 1]);
 }
 
-// The transpose of everything.
+// Transposes the whole product.
 void turn(Spec& r) {
   std::swap(r.a, r.b);
   for (Operand* o : {&r.a, &r.b, &r.result}) swap_matrix(*o);
   if (r.added) swap_matrix(*r.added);
 }
 
-// The axes of vectors, which a matrix has and the graph's shapes have not.
+// The axes of size 1 that vectors get to become matrices, and that the shapes of the graph lack.
 struct Vectors {
   bool row = false, column = false;
   void widen(Operand& o) const {
@@ -73,7 +74,7 @@ struct Vectors {
   }
 };
 
-// Adds the value `v`, or takes it away: the bias where it is a vector along N, else C.
+// Adds or subtracts (`minus`) the value `v`: as the bias if it is a vector along N that is added, otherwise as C.
 Status add(const Graph& graph, ValueId v, bool minus, const TensorType& result, const StridesOf& strides_of,
            const Vectors& vectors, Spec& r) {
   Operand given = operand_of(graph, v, strides_of);
@@ -115,7 +116,7 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
   const ValueId other = node.inputs[first ? 1 : 0];
   if (other == before) return unsupported("it reads the library's result twice");
   if (const auto number = number_of(graph, other)) {
-    // alpha of 0 would hide what is not finite.
+    // An alpha of 0 would hide infinities and NaN of the product.
     if (node.op != ops::mul || *number == 0 || r.added || r.bias || r.alpha != 1)
       return unsupported(name + " with a number is no epilogue of cuBLASLt here");
     r.alpha = *number;

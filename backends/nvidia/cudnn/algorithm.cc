@@ -86,7 +86,7 @@ Result<Algorithm::Ready> Algorithm::ready(cuda::CallTarget& target) const {
       }
       TENON_TRY(make_plan(*handle));
     } else {
-      std::vector<Handles::Lease> without;  // go back when another is found
+      std::vector<Handles::Lease> without;  // handles without a plan; returned at the end of the search
       while (handle && !plan_of(*handle)) {
         without.push_back(std::move(handle));
         handle = handles_.idle();

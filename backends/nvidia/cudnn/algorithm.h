@@ -1,6 +1,6 @@
-// Algorithm: the engine that cuDNN's heuristics named first for a problem and that can be used, with execution plans of it. Made
-// once per problem, device and alignment of the pointers, also when several threads ask at once, and kept, those that were
-// asked for last. Any thread; a run takes no lock, and makes a plan only with a handle that it has none for yet.
+// Algorithm: the first usable engine that cuDNN's heuristics name for a problem, with its execution plans. It is made once per
+// problem, device and alignment of the pointers, also if several threads ask at once; the process keeps the most recently used
+// ones. Any thread. A run takes no lock, and makes a plan only if its handle has none yet.
 // Tested by tests/unit/backends/cudnn_test.cc and tests/unit/backends/cudnn_graph_test.cc.
 #pragma once
 
@@ -18,29 +18,29 @@
 
 namespace tenon::cudnn {
 
-// Of a call, on the device.
+// The arguments of a call, on the device unless stated otherwise.
 struct Pointers {
   std::span<void* const> tensors;  // in the order of the problem, the result last
-  std::span<const float> numbers;  // of the host
+  std::span<const float> numbers;  // in host memory
   void* workspace;
 };
 
 class Algorithm {
  public:
-  // The best for pointers of which all are multiples of `alignment` bytes and for so much workspace. unsupported where the
-  // library has none. target: for which call, null: for none yet.
+  // The best algorithm for pointers that are multiples of `alignment` bytes and for at most so much workspace. unsupported: the
+  // library has none. target: the call that needs it; null: no call yet.
   static Result<std::shared_ptr<const Algorithm>> of(Handles& handles, std::shared_ptr<const Problem> problem,
                                                      int64_t alignment, int64_t most_workspace,
                                                      cuda::CallTarget* target);
 
   int64_t workspace_bytes() const { return engine_->workspace; }
-  int64_t bytes() const { return sizeof *this + 16384; }  // about, with what the library holds
+  int64_t bytes() const { return sizeof *this + 16384; }  // an estimate that includes the library's objects
   // A handle with its plan, leased for a run.
   struct Ready {
     Handles::Lease handle;
     DnnDescriptor plan = nullptr;
   };
-  // The device's context is current for these two.
+  // The caller makes the device's context current for these two.
   Result<Ready> ready(cuda::CallTarget& target) const;
   Status run(const Ready& ready, const Pointers& pointers, void* stream) const;
 
@@ -58,11 +58,11 @@ class Algorithm {
   Handles& handles_;
   const std::shared_ptr<const Problem> problem_;
   Operations operations_;
-  std::vector<int64_t> ids_;  // of tensors and numbers
+  std::vector<int64_t> ids_;  // of the tensors and numbers
   std::optional<Descriptor> graph_;
   std::unique_ptr<Engine> engine_;
-  mutable std::mutex making_;  // a plan, of engine_
-  // By the number of the handle, whose holder alone comes here.
+  mutable std::mutex making_;  // held while a plan of engine_ is made
+  // Indexed by the number of the handle. Only the holder of the handle accesses its entry.
   mutable std::array<std::unique_ptr<Descriptor>, Handles::kMost> plans_;
 };
 

@@ -1,7 +1,7 @@
-// The part of cuDNN's interface that Tenon calls, as declared by us, so that no NVIDIA header is needed: numbers and one list
-// of functions of its graph interface, in which everything is a descriptor with attributes. The list is read by Library
-// (library.h), which resolves it at run time, by the mock (tests/mocks/cudnn_mock.cc), and by tests/mocks/cudnn_header.cc, which compares
-// everything here with NVIDIA's cudnn_graph.h where that is installed. All of it is there since cuDNN 9.0, but what is said of devices that are not here.
+// Declares the part of cuDNN's interface that Tenon calls, so that no NVIDIA header is needed: numbers and one list of functions of
+// its graph interface, in which everything is a descriptor with attributes. Library (library.h) resolves the list at run time, the
+// mock (tests/mocks/cudnn_mock.cc) implements it, and tests/mocks/cudnn_header.cc compares everything here with NVIDIA's
+// cudnn_graph.h where that is installed. All of it exists since cuDNN 9.0, except device properties.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 namespace tenon::cudnn {
 
-using DnnHandle = struct DnnHandleTag*;  // of one device, for one thread at a time
+using DnnHandle = struct DnnHandleTag*;  // belongs to one device; one thread at a time may use it
 using DnnDescriptor = void*;             // of any type
 using DnnStream = struct DnnStreamTag*;  // the driver's
 
-// Thousands tell the sort of a failure.
+// The thousands of a status are the kind of failure.
 enum DnnStatus {
   kDnnSuccess = 0,
   kDnnNotInitialized = 1001,
   kDnnBadParam = 2000,
   kDnnNotSupported = 3000,
-  kDnnInternalError = 4000,  // out of memory among them
+  kDnnInternalError = 4000,  // includes out of memory
   kDnnExecutionFailed = 5000,
 };
 constexpr bool is_not_supported(int status) { return status / 1000 == kDnnNotSupported / 1000; }
@@ -41,19 +41,19 @@ enum DnnPointwise : int32_t {
   kDnnExp = 13,
   kDnnLog = 15,
   kDnnGreaterOrEqual = 303,
-  kDnnIndex = 501,   // of an element along an axis
-  kDnnSelect = 601,  // x where t, else b
+  kDnnIndex = 501,   // the index of an element along an axis
+  kDnnSelect = 601,  // x where t is true, otherwise b
 };
 enum DnnReduction : int32_t { kDnnReduceAdd = 0, kDnnReduceMax = 3 };
 enum DnnHeuristic : int32_t { kDnnFallback = 2, kDnnModeA = 3 };
 enum DnnBehavior : int32_t { kDnnCompilesAtRunTime = 0 };
 enum DnnNumerics : int32_t {
   kDnnTensorCore = 0,
-  kDnnDownConverts = 1,      // inputs, to fewer bits
-  kDnnReducedPrecision = 2,  // of sums
+  kDnnDownConverts = 1,      // converts inputs to fewer bits
+  kDnnReducedPrecision = 2,  // sums with fewer bits
   kDnnNondeterministic = 4,
 };
-constexpr int kDnnMostNotes = 64;  // more than there are of any sort
+constexpr int kDnnMostNotes = 64;  // more than any list of notes has
 
 enum DnnDescriptorType {
   kDnnPointwise = 0,
@@ -96,20 +96,20 @@ enum DnnType {
 enum DnnAttribute {
   kDnnPointwiseMode = 0,
   kDnnPointwiseCompute = 1,  // data type
-  kDnnPointwiseAxis = 9,     // int64, of kDnnIndex
+  kDnnPointwiseAxis = 9,     // int64, for kDnnIndex
 
   kDnnConvolutionCompute = 100,  // data type
   kDnnConvolutionModeIs = 101,
-  kDnnConvolutionDilations = 102,  // int64, one per axis of space, and so are the next three
+  kDnnConvolutionDilations = 102,  // int64, one per spatial axis; so are the next three
   kDnnConvolutionStrides = 103,
   kDnnConvolutionPaddingAfter = 104,
   kDnnConvolutionPaddingBefore = 105,
-  kDnnConvolutionAxes = 106,  // int64: how many
+  kDnnConvolutionAxes = 106,  // int64: the number of spatial axes
 
   kDnnHeuristicsMode = 200,
   kDnnHeuristicsGraph = 201,
   kDnnHeuristicsResults = 202,  // engine configurations, the best first
-  kDnnHeuristicsDevice = 204,   // properties, where there is no handle
+  kDnnHeuristicsDevice = 204,   // device properties, if there is no handle
 
   kDnnEngineConfigEngine = 300,
 
@@ -142,14 +142,14 @@ enum DnnAttribute {
 
   kDnnTensorAlignment = 900,  // int64, bytes
   kDnnTensorDataType = 901,
-  kDnnTensorDims = 902,       // int64: N, C, then space; of weights O, I / groups, then space
+  kDnnTensorDims = 902,       // int64: N, C, spatial axes; weights: O, I / groups, spatial axes
   kDnnTensorStrides = 903,    // int64, elements
   kDnnTensorId = 906,         // int64
-  kDnnTensorIsVirtual = 907,  // bool: it stays within the graph
-  kDnnTensorIsNumber = 908,   // bool: its pointer is the host's
+  kDnnTensorIsVirtual = 907,  // bool: the tensor has no memory outside the graph
+  kDnnTensorIsNumber = 908,   // bool: its pointer is to host memory
 
-  kDnnPackIds = 1000,       // int64, of the tensors
-  kDnnPackPointers = 1001,  // where they are, in the same order
+  kDnnPackIds = 1000,       // int64, the ids of the tensors
+  kDnnPackPointers = 1001,  // their addresses, in the same order
   kDnnPackWorkspace = 1003,
 
   kDnnEngineNumerics = 1303,  // notes

@@ -12,11 +12,11 @@
 namespace tenon::cudnn {
 namespace {
 
-constexpr int64_t kVector = 16;    // bytes: what the library's kernels read at once
-constexpr int64_t kLongest = 256;  // of a head, elements
-constexpr size_t kMask = 3;        // the operand
-// What a mask hides with: a number less than any score that counts, and for minus infinity one that is less again. Both are finite
-// in units of log 2 too.
+constexpr int64_t kVector = 16;    // bytes that the library's kernels read at once
+constexpr int64_t kLongest = 256;  // most elements of a head
+constexpr size_t kMask = 3;        // the position of the mask among the operands
+// Finite values for a mask: kHidden is the lower bound, below all scores that matter; kGone, still lower, replaces minus infinity.
+// Both stay finite when the library scales them by log2(e).
 constexpr double kHidden = -1e38, kGone = -2e38;
 
 bool heads_last(const Node& node) { return attr_as<std::string>(node, "layout") == "heads_last"; }
@@ -26,7 +26,7 @@ Operations::Shape heads_second(const Operand& o, const Work::Tensor& at, const S
   Operations::Shape s{at.dims, sizes.eval(o.strides)};
   std::swap(s.dims[1], s.dims[2]);
   std::swap(s.strides[1], s.strides[2]);
-  // An axis of one element may have been given any stride.
+  // An axis of size 1 may have any stride; the library gets one that it takes.
   for (size_t i = s.dims.size() - 1; i-- > 0;)
     if (s.dims[i] == 1) s.strides[i] = s.dims[3] * kVector;
   return s;
@@ -39,7 +39,7 @@ Operations::Shape mask_shape(const Operand& o, const Work::Tensor& at, const Siz
   return s;
 }
 
-// Of four axes; those before the last that it is repeated along are of size 1.
+// Gives the mask four axes and `columns` elements along the last one. Other axes along which it is broadcast get size 1.
 ValueId lone_mask(Builder& b, ValueId mask, Dim columns) {
   Dims shape = b.shape(mask);
   if (shape.empty() || shape.back() != columns) {
@@ -106,7 +106,7 @@ ValueId arrange_attention(Builder& b, Node node) {
   ValueId mask = kNoValue;
   if (operands.size() > kMask) {
     mask = lone_mask(b, operands[kMask], columns);
-    // Not within the call: a maximum of the library's may make a number of NaN.
+    // Loops compute this maximum, since the library's maximum may turn NaN into a number.
     const ValueId wide = b.graph().type(mask).dtype == DType::f16 ? b.cast(mask, DType::f32) : mask;
     const ValueId bounded = b(ops::maximum, {wide, bodies::like(b, wide, kHidden)}),
                   gone = b(ops::eq, {wide, bodies::like(b, wide, -std::numeric_limits<double>::infinity())});
@@ -194,7 +194,7 @@ std::string AttentionProblem::text() const {
 }
 
 std::vector<float> AttentionProblem::numbers() const {
-  // The least number, not minus infinity: of a row there is always a column left.
+  // The causal mask hides with the least finite number, not minus infinity; every row has at least one visible column.
   if (causal) return {scale, std::numeric_limits<float>::lowest()};
   return {scale};
 }
@@ -214,7 +214,7 @@ Status AttentionProblem::describe(Operations& o) const {
   TENON_ASSIGN(const Descriptor* factor, o.number("its scale"));
 
   const std::vector<int64_t> all{q.dims[0], q.dims[1], q.dims[2], k.dims[2]};
-  const std::vector<int64_t> one{all[0], all[1], all[2], 1};  // a number a row
+  const std::vector<int64_t> one{all[0], all[1], all[2], 1};  // one number per row
   auto scores = [&](DnnDataType type = kDnnF32) { return o.between(all, type, "its scores"); };
   auto row = [&] { return o.between(one, kDnnF32, "a number of its rows"); };
   TENON_ASSIGN(const Descriptor* products, scores());
@@ -249,7 +249,7 @@ Status AttentionProblem::describe(Operations& o) const {
   TENON_TRY(o.pointwise({kDnnSub, s, largest, nullptr, shifted}));
   TENON_TRY(o.pointwise({kDnnExp, shifted, nullptr, nullptr, e}));
   TENON_TRY(o.reduce(kDnnReduceAdd, *e, *total));
-  // Nobody reads the logarithm of the sum, but without it the library does not see that this is attention (9.28).
+  // Nothing reads the logarithm of the sum, but without it the library (9.28) does not recognize the graph as attention.
   TENON_TRY(o.pointwise({kDnnLog, total, nullptr, nullptr, log}));
   TENON_TRY(o.pointwise({kDnnAdd, log, largest, nullptr, statistics}));
   TENON_TRY(o.pointwise({kDnnDiv, e, total, nullptr, weights}));

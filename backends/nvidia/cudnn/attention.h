@@ -1,8 +1,8 @@
-// Attention as one call of cuDNN: softmax(scale q k^T + mask) v, whose scores are never stored. The library compiles a kernel for
-// every set of sizes, which takes it a third of a second, so it is asked only where sizes are no symbols. Heads stand behind the
-// length ([B,L,H,D]), as models hold them: the result is then read in place by what follows. The library is never shown minus
-// infinity, of which it may make NaN (github.com/pytorch/pytorch, attention.cpp): loops before the call bound the mask, and what
-// it hides to the last column is made zero by loops behind it.
+// Attention as one call of cuDNN: softmax(scale q k^T + mask) v. The scores are never stored. The library compiles a kernel for
+// every set of sizes, which takes a third of a second, so it is used only if all sizes are constants. Tensors have the layout
+// [B,L,H,D], as in models, so that the nodes that follow read the result in place. The library gets no minus infinity, since it may
+// turn it into NaN (github.com/pytorch/pytorch, attention.cpp): loops in front of the call bound the mask, and loops behind the
+// call write zeros to the rows in which the mask hides every column.
 // Tested by tests/unit/backends/cudnn_attention_test.cc; on NVIDIA's library by tests/unit/backends/cudnn_plan_test.cc.
 #pragma once
 
@@ -17,8 +17,8 @@ struct AttentionSpec {
   DType dtype = DType::f16;
   bool causal = false;
   float scale = 1;
-  Operand q, k, v, y;           // [B,L,H,D]; fewer heads of k and v serve several of q each
-  std::optional<Operand> mask;  // [B,H,L,L], axes of size 1 repeated
+  Operand q, k, v, y;           // [B,L,H,D]; if k and v have fewer heads, each serves several heads of q
+  std::optional<Operand> mask;  // [B,H,L,L]; axes of size 1 are broadcast
 };
 
 struct AttentionProblem final : Problem {
@@ -34,12 +34,13 @@ struct AttentionProblem final : Problem {
   std::vector<float> numbers() const override;
 };
 
-// ok, or unsupported where the library is not asked, with the reason.
+// unsupported, with the reason: the library is not used for this node.
 Status takes_attention(const Graph& graph, const Node& attention);
-// Whether the library takes this operand (0: q, 1: k, 2: v, 3: the mask) as it lies: the last axis dense, the others of [B,L,H,D]
-// 16 bytes apart or a multiple of that.
+// Whether the library reads this operand (0: q, 1: k, 2: v, 3: the mask) in place: its last axis is dense, and the strides of the
+// other axes of q, k and v are multiples of 16 bytes.
 bool reads_attention(const Graph& graph, const Node& attention, int operand, const StridesOf& strides_of);
-// The node with heads behind the length, and views around it; a mask as far as it is not repeated.
+// Rewrites the node to the layout [B,L,H,D], with views around it. Reduces the mask to the part that is not broadcast, bounds it,
+// and adds the nodes that handle rows without visible columns.
 ValueId arrange_attention(Builder& b, Node attention);
 Result<AttentionSpec> attention_spec(const Graph& graph, ValueId attention, const StridesOf& strides_of);
 Work at_sizes(const AttentionSpec& spec, const Sizes& sizes);

@@ -12,7 +12,7 @@ bool all_are(const std::vector<int64_t>& list, int64_t value) {
   return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v == value; });
 }
 
-// The library has no convolutions along one axis: an axis of size 1 in front of it.
+// Adds a spatial axis of size 1 in front, since the library has no convolutions along one axis.
 void widen(ConvolutionProblem& p) {
   for (auto* dims : {&p.x, &p.w, &p.y}) dims->insert(dims->begin() + 2, 1);
   for (auto* list : {&p.strides, &p.dilations}) list->insert(list->begin(), 1);

@@ -1,5 +1,5 @@
-// See cudnn.h. A step holds one algorithm of the library per alignment of its pointers; those for less than 16 bytes make do with the
-// workspace of the one for 16.
+// See cudnn.h. A step holds one algorithm of the library per alignment of its pointers. The algorithms for less than 16 bytes are
+// chosen to need no more workspace than the one for 16.
 #include "backends/nvidia/cudnn/cudnn.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class CallStep final : public Step {
   CallStep(Handles* handles, Work work)
       : handles_(handles), work_(std::move(work)), numbers_(work_.problem->numbers()) {}
 
-  // Once, before the first run.
+  // Chooses the algorithm for aligned pointers. Called once, before the first run.
   Status choose() {
     TENON_ASSIGN(auto chosen,
                  Algorithm::of(*handles_, work_.problem, algorithms_.kMost, kMostWorkspace, nullptr));
@@ -60,7 +60,7 @@ class CallStep final : public Step {
     for (size_t t = 0; t < work_.tensors.size(); ++t)
       words[t] = reinterpret_cast<uint64_t>(buffers[work_.tensors[t].buffer]);
     if (workspace_ > 0) words[Work::kMost] = reinterpret_cast<uint64_t>(scratch);
-    Algorithm::Ready ready;  // until the capture has ended
+    Algorithm::Ready ready;  // leases the handle until the capture has ended
     return cuda::add(recording, this, words,
                      [&](cuda::CallTarget& target) { return queue(buffers, scratch, target, ready); });
   }
@@ -189,7 +189,7 @@ class CudnnBackend final : public Backend {
                                      : cudnn::reads_in_place(graph, node, operand, strides_of);
   }
 
-  // What the call is, with buffers as the executable has them.
+  // Sets the name of the call and its work, with buffer positions of the executable.
   static Status describe_call(const BuildContext& context, ValueId v, Call& call) {
     const Graph& g = context.graph;
     const Node& node = g.node(v);

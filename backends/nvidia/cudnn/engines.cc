@@ -11,7 +11,7 @@ struct Notes {
 };
 Result<Notes> notes_of(const Library& library, const Descriptor& config, bool tensor_cores) {
   TENON_ASSIGN(const Descriptor engine, Descriptor::make(library, kDnnEngine, "an engine"));
-  DnnDescriptor raw = engine.raw();  // is filled in
+  DnnDescriptor raw = engine.raw();  // get() fills in this descriptor
   TENON_TRY(config.get(kDnnEngineConfigEngine, kDnnTypeDescriptor, 1, &raw).status());
   int32_t list[kDnnMostNotes] = {};
   Notes notes;
@@ -26,7 +26,7 @@ Result<Notes> notes_of(const Library& library, const Descriptor& config, bool te
   return notes;
 }
 
-// The best first; none where the library has none.
+// The engine configurations that the heuristics name, the best first; empty if there are none.
 Result<std::vector<Descriptor>> named(const Library& library, const Target& target, const Descriptor& graph,
                                       DnnHeuristic mode) {
   std::vector<Descriptor> list;

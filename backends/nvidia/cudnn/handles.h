@@ -1,6 +1,6 @@
-// Handles: those of cuDNN on one device. The library allows a handle, and an execution plan too
-// (github.com/pytorch/pytorch/pull/103939), one thread at a time, and a stream is set on a handle before each run: so a thread
-// leases a handle for a run, or for the capture of one, without a lock, and plans belong to handles. Any thread.
+// Handles: the handles of cuDNN on one device. Only one thread at a time may use a handle or an execution plan
+// (github.com/pytorch/pytorch/pull/103939), and the stream is set on the handle before each run. Therefore a thread leases a handle
+// for a run or for its capture, without a lock, and each plan belongs to one handle. Any thread.
 // Tested by tests/unit/backends/cudnn_library_test.cc.
 #pragma once
 
@@ -20,7 +20,7 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   DnnHandle raw() const { return raw_; }
-  int number() const { return number_; }  // below Handles::kMost; no two of a device have the same
+  int number() const { return number_; }  // unique per device, below Handles::kMost
 
  private:
   Handle(const Library& library, const cuda::Device& device, int number)
@@ -34,9 +34,9 @@ class Handle {
 
 class Handles {
  public:
-  static constexpr int kMost = 32;  // at once
+  static constexpr int kMost = 32;  // handles per device
 
-  // Of a device, kept. environment, unsupported: why there are none.
+  // The handles of a device, kept for the life of the process. environment, unsupported: why there are none.
   static Result<Handles*> of(int ordinal);
   Handles(const Library& l, const cuda::Device& d) : library(l), device(d) {}
   Handles(const Handles&) = delete;
@@ -46,15 +46,15 @@ class Handles {
   const Library& library;
   const cuda::Device& device;
 
-  // Goes back when the lease ends.
+  // Returns the handle when the lease ends.
   struct GiveBack {
     Handles* to;
     void operator()(Handle* handle) const { to->give(std::unique_ptr<Handle>(handle)); }
   };
   using Lease = std::unique_ptr<Handle, GiveBack>;
-  // Null where none is idle.
+  // Null: no handle is idle.
   Lease idle() { return Lease(take().release(), GiveBack{this}); }
-  // The device's context is current. Where all are leased one is opened, or the thread waits if they are many.
+  // The caller makes the device's context current. If no handle is idle, this opens one; if kMost are open, it waits for one.
   Result<Lease> lease();
 
  private:
@@ -62,11 +62,11 @@ class Handles {
   void give(std::unique_ptr<Handle> handle);
 
   std::array<std::atomic<Handle*>, kMost> idle_{};
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards opened_
   int opened_ = 0;
 };
 
-// Forgets the handles of all devices, which nothing may use any more. For tests.
+// Forgets the handles of all devices; nothing may use them any more. For tests.
 void forget_handles();
 
 }  // namespace tenon::cudnn

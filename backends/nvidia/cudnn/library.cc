@@ -22,7 +22,7 @@ const Library* Library::opened() { return the_library().opened(); }
 Result<std::unique_ptr<Library>> Library::open(const LibrarySearch& search) {
   std::unique_ptr<Library> l(new Library);
   TENON_ASSIGN(l->file_, SharedLibrary::open(search));
-  // The version first: it says more about an old library than the first function it lacks.
+  // Checks the version first: for an old library it makes a better message than a missing function.
   TENON_ASSIGN(l->version_, cuda::version_of(l->file_, search.what, "cudnnGetVersion", kOldestLibrary));
   TENON_TRY(l->file_.resolve("cudnnGetErrorString", l->status_text_));
   TENON_TRY(l->file_.resolve("cudnnGetLastErrorString", l->last_text_));

@@ -1,6 +1,6 @@
-// Library: cuDNN, opened at run time and never linked. Its functions are members named as the library names them; failure()
-// says which call failed and how, in the library's words. Descriptor: one of its objects. Opening reads some hundred megabytes
-// where they are not in memory yet, so it is done for the first convolution. Any thread.
+// Library: cuDNN, opened at run time and never linked. Its functions are members with the library's names; failure() states which
+// call failed, with the library's error text. Descriptor: an object of the library. Opening reads some hundred megabytes if the file
+// is not in memory yet, so it happens with the first bid for a node that cuDNN runs. Any thread.
 // Tested by tests/unit/backends/cudnn_library_test.cc.
 #pragma once
 
@@ -18,9 +18,9 @@ namespace tenon::cudnn {
 
 class Library {
  public:
-  // One for the process. environment, saying what was tried: no library, one older than 9.0, one that lacks a function.
+  // The library of the process. environment, with what was tried: there is no library, it is older than 9.0, or it lacks a function.
   static Result<const Library*> get();
-  // Null where nobody asked for it yet, or it is not there.
+  // Null: get() was not called yet, or there is no library.
   static const Library* opened();
   static Result<std::unique_ptr<Library>> open(const LibrarySearch& search);
   Library(const Library&) = delete;
@@ -28,8 +28,8 @@ class Library {
 
   const std::string& path() const { return file_.path(); }
   size_t version() const { return version_; }  // 91901: 9.19.1
-  // unsupported where that is its answer, else environment: "cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED (1001): what the library
-  // said last on this thread".
+  // unsupported if that is the library's answer, otherwise environment: "cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED (1001): ", then
+  // the last error text of this thread.
   [[gnu::cold, gnu::noinline]] Status failure(const std::string& call, int status) const;
   Status check(const char* call, int status) const {
     return status == kDnnSuccess ? Status() : failure(call, status);
@@ -48,7 +48,8 @@ class Library {
   void (*last_text_)(char* text, size_t bytes) = nullptr;
 };
 
-// Goes back with its owner. Statuses say "cudnnBackendFinalize of its tensor": `what` is what it describes.
+// A descriptor of the library; its destructor destroys it. `what` names the described object in error messages: "cudnnBackendFinalize
+// of its tensor".
 class Descriptor {
  public:
   static Result<Descriptor> make(const Library& library, int type, const char* what);
@@ -75,9 +76,9 @@ class Descriptor {
                  library_->cudnnBackendSetAttribute(raw_, attribute, type, count, values));
   }
   Status finalize() { return check("cudnnBackendFinalize", library_->cudnnBackendFinalize(raw_)); }
-  // The number there are, also where that is more than `most`.
+  // Returns the number of values, which may exceed `most`.
   Result<int64_t> get(int attribute, int type, int64_t most, void* values) const;
-  // Of the call that just failed.
+  // The status of the call that just returned `status`.
   Status check(const char* call, int status) const {
     return status == kDnnSuccess ? Status() : library_->failure(std::string(call) + " of " + what_, status);
   }
@@ -90,7 +91,7 @@ class Descriptor {
   DnnDescriptor raw_ = nullptr;
 };
 
-// Forgets the library, and with it what handles.h keeps; nothing may use them any more. For tests.
+// Forgets the library and all handles (handles.h); nothing may use them any more. For tests.
 void forget_library();
 
 }  // namespace tenon::cudnn

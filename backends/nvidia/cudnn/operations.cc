@@ -4,7 +4,8 @@
 namespace tenon::cudnn {
 namespace {
 
-constexpr int64_t kFirstBetween = 1000;  // ids: those of the call's tensors begin at 1
+constexpr int64_t kFirstBetween =
+    1000;  // the first id of intermediate values; ids of the call's tensors begin at 1
 
 std::vector<int64_t> dense(const std::vector<int64_t>& dims) {
   std::vector<int64_t> strides(dims.size(), 1);

@@ -1,4 +1,4 @@
-// Operations: those of a graph of the library, as they are described one by one. What does not leave the graph has no memory.
+// Operations: builds a graph of the library, operation by operation. Intermediate values of the graph have no memory.
 // Tested by tests/unit/backends/cudnn_test.cc; on NVIDIA's library by tests/unit/backends/cudnn_plan_test.cc.
 #pragma once
 
@@ -22,34 +22,35 @@ class Operations {
   struct Shape {
     std::vector<int64_t> dims, strides;  // elements
   };
-  // A tensor of the call, in its order. `what` outlives everything, here as below.
+  // Adds the next tensor of the call. `what` must outlive everything, also in the functions below.
   Result<const Descriptor*> tensor(const Shape& shape, DType dtype, const char* what);
-  // A number of the call, given with its pointers.
+  // Adds a number that each call passes by a host pointer.
   Result<const Descriptor*> number(const char* what);
-  // What an operation makes and another reads.
+  // Adds an intermediate value, which one operation writes and another reads.
   Result<const Descriptor*> between(std::vector<int64_t> dims, DnnDataType type, const char* what);
-  // Anything else; the caller sets it and says done().
+  // Makes any other descriptor; the caller sets its attributes and calls done() or operation().
   Result<Descriptor> make(int type, const char* what) const { return Descriptor::make(library, type, what); }
-  Status done(Descriptor part);       // to be named by others: see last()
-  Status operation(Descriptor part);  // of the graph
+  Status done(Descriptor part);  // finalizes and keeps a part that other descriptors refer to: see last()
+  Status operation(Descriptor part);  // the same for an operation of the graph
   const Descriptor& last() const { return *parts_.back(); }
 
-  // y = mode(x), mode(x, b), or where(t, x, b); of four axes, those of size 1 repeated.
+  // y = mode(x), mode(x, b), or where(t, x, b). Tensors have four axes; those of size 1 are broadcast.
   struct Pointwise {
     DnnPointwise mode;
     const Descriptor *x = nullptr, *b = nullptr, *t = nullptr, *y = nullptr;
-    int64_t axis = -1;  // of kDnnIndex
+    int64_t axis = -1;  // for kDnnIndex
   };
   Status pointwise(const Pointwise& p);
   Status product(const Descriptor& a, const Descriptor& b, const Descriptor& c);  // over the last two axes
   Status reduce(DnnReduction mode, const Descriptor& x, const Descriptor& y);     // along axes of size 1 in y
 
-  // The graph, not finalized; all that is described must outlive it. handle: null where there is no device.
+  // The graph, not finalized. This object must outlive it. handle: null if there is no device.
   Result<Descriptor> graph(DnnHandle handle) const;
-  int tensors() const { return tensors_; }  // of the call, and numbers
+  int tensors() const { return tensors_; }  // the number of tensors and numbers of the call
 
  private:
-  // What `how` says, on tensors by their attributes, as far as they are there.
+  // Adds the operation of type `type` with the finalized descriptor `how` as its attribute `is`, and with tensors by attribute;
+  // null tensors are skipped.
   struct Applied {
     int type;
     const char* what;

@@ -13,7 +13,7 @@ namespace {
 
 bool is_channels_last(const Node& node) { return attr_as<std::string>(node, "layout") == "channels_last"; }
 
-// O, I, space to O, space, I; and back.
+// The permutation of O, I, space to O, space, I, and the inverse.
 Dims to_last(size_t rank) {
   Dims perm{Dim(0)};
   for (size_t i = 2; i < rank; ++i) perm.push_back(Dim(static_cast<int64_t>(i)));
@@ -26,8 +26,8 @@ Dims to_first(size_t rank) {
   return perm;
 }
 
-// Strides of dense memory in which the axes, said as the node has them, lie as the library takes them: x as it is said, the
-// weights, always said O, I, space, as x.
+// The strides of a dense operand, in the axis order of the node, with the memory order that the library takes: for x the order of
+// the node; for weights, which are always O, I, space in the node, the order of x.
 Dims wanted_strides(DimTable& dims, const Node& node, int operand, const Dims& shape) {
   if (operand == 0 || !is_channels_last(node)) return dense_strides(dims, shape);
   Dims turned = shape;
@@ -71,7 +71,7 @@ Result<Spec> make_spec(const Graph& graph, ValueId convolution, const StridesOf&
   r.high = attr_ints(node, "padding_high");
   r.strides = attr_ints(node, "strides");
   r.dilations = attr_ints(node, "dilations");
-  // The library turns a transposed convolution around: it derives the size of x from that of y.
+  // For a transposed convolution the library sees the forward convolution, and derives the size of x from the size of y.
   const auto extra = attr_ints(node, "output_padding");
   for (size_t i = 0; i < extra.size(); ++i) {
     if (extra[i] < r.strides[i]) continue;
@@ -100,7 +100,7 @@ ValueId legalize(Builder& b, Node node, const StridesOf& strides_of) {
     if (o == 1 && is_channels_last(node)) {
       const ValueId turned = b(ops::transpose, {v}, {{"perm", to_last(rank)}});
       v = b(ops::transpose, {copy(turned)}, {{"perm", to_first(rank)}});
-    } else if (!op(b.graph().node(v).op).view) {  // a view is stored when groups form
+    } else if (!op(b.graph().node(v).op).view) {  // a view is copied when groups form
       v = copy(v);
     }
   }

@@ -1,6 +1,6 @@
-// ByAlignment: what a library chose for a call, by what the call's pointers are aligned to: for the most there is with the plan, for
-// less when such pointers first come. Choices stay as long as this does, and so does the library's word that it has none. Any
-// thread; one that is there is found without a lock.
+// ByAlignment: the algorithms that a library chose for a call, by alignment of the call's pointers. The plan chooses the one for the
+// greatest alignment; a run with less aligned pointers chooses another one when such pointers first come. Choices live as long as
+// this object, also the library's answer that it has no algorithm. Any thread. A choice that exists is found without a lock.
 // Tested by tests/unit/backends/cublaslt_test.cc and tests/unit/backends/cudnn_test.cc.
 #pragma once
 
@@ -18,10 +18,10 @@ class ByAlignment {
   static constexpr int kBits = 4;
 
  public:
-  // More is not asked of pointers: the widest accesses, those of vectors and of TMA alike, want no more.
+  // The greatest alignment in bytes that matters: the widest accesses, of vectors and of TMA, need no more.
   static constexpr int64_t kMost = int64_t{1} << kBits;
 
-  // For pointers whose bits are these, together; make(alignment) gives a Result of a shared pointer.
+  // The algorithm for pointers whose bitwise or is `bits`. make(alignment) returns a Result of a shared pointer.
   template <class Make>
   Result<const Algorithm*> at(uintptr_t bits, const Make& make) const {
     const int place = __builtin_ctzll(bits | uintptr_t{kMost});
@@ -48,7 +48,7 @@ class ByAlignment {
   }
 
  private:
-  // The first of several threads' stays.
+  // If several threads choose at once, the first choice stays.
   const Algorithm* keep(int place, std::shared_ptr<const Algorithm> algorithm) const {
     std::lock_guard lock(mutex_);
     if (!kept_[place]) kept_[place] = std::move(algorithm);
@@ -57,7 +57,7 @@ class ByAlignment {
   }
 
   mutable std::array<std::atomic<const Algorithm*>, kBits + 1> ready_{};
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   mutable std::array<std::shared_ptr<const Algorithm>, kBits + 1> kept_;
   mutable std::array<Status, kBits + 1> refused_;
 };

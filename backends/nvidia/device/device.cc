@@ -7,10 +7,10 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int kOldestArchitecture = 80;  // conversions to bf16
+constexpr int kOldestArchitecture = 80;  // the first with conversions to bf16
 
-// Bytes on their way that keep the memory of a whole device busy: latency times bandwidth. The latency is the one at which
-// NVIDIA's measured 32 KB per multiprocessor of an H100 come out (github.com/NVIDIA/cccl, issue 4790).
+// Seconds. Latency times bandwidth is the number of bytes in flight that keeps a device's memory busy. This latency gives the 32 KB
+// per multiprocessor that NVIDIA measured on an H100 (github.com/NVIDIA/cccl, issue 4790).
 constexpr double kMemoryLatency = 1.25e-6;
 
 int64_t bytes_in_flight(const Driver& driver, CuDevice device, const jit::CudaDevice& described) {
@@ -19,7 +19,7 @@ int64_t bytes_in_flight(const Driver& driver, CuDevice device, const jit::CudaDe
       driver.cuDeviceGetAttribute.error_of(&bits, kCuMemoryBusWidth, device) != 0 || kilohertz <= 0 ||
       bits <= 0)
     return described.bytes_in_flight;
-  const double bandwidth = 2.0 * kilohertz * 1e3 * bits / 8;  // two transfers a clock
+  const double bandwidth = 2.0 * kilohertz * 1e3 * bits / 8;  // bytes per second, at two transfers per clock
   return static_cast<int64_t>(bandwidth * kMemoryLatency / described.multiprocessors);
 }
 
@@ -151,7 +151,7 @@ Result<CuFunction> Library::function(const std::string& name, int64_t dynamic_sh
   CuKernel kernel = nullptr;
   Status found = driver.cuLibraryGetKernel(&kernel, handle_, name.c_str());
   if (!found.ok()) return found.at("kernel " + name);
-  // Without it, what launches may ask for is kCuDefaultSharedBytes less what the kernel has of its own.
+  // Without this attribute a launch may use kCuDefaultSharedBytes minus the kernel's static shared memory.
   if (dynamic_shared_bytes > 0) {
     Status set = driver.cuKernelSetAttribute(kCuMaxDynamicSharedBytes, static_cast<int>(dynamic_shared_bytes),
                                              kernel, device_.handle());

@@ -1,6 +1,7 @@
-// Device: a GPU and its primary context, which the process shares with the framework; Current: that context on the calling
-// thread for a while; Library: loaded machine code. What is retained, pushed or loaded is given back by the destructors.
-// Nothing here waits for the GPU. Any thread, but a Current belongs to its own. Tested by tests/unit/backends/cuda_driver_test.cc.
+// Device: a GPU and its primary context, which the process shares with the framework. Current: makes that context current on the
+// calling thread while it lives. Library: loaded machine code. Destructors release the context, pop it, and unload the code.
+// Nothing here waits for the GPU. Any thread, except that a Current belongs to one thread.
+// Tested by tests/unit/backends/cuda_driver_test.cc.
 #pragma once
 
 #include <memory>
@@ -12,16 +13,16 @@
 
 namespace tenon::cuda {
 
-// What the driver says of a device; makes no context. unsupported where it is older than sm_80.
+// The driver's description of a device; makes no context. unsupported: the device is older than sm_80.
 Result<jit::CudaDevice> describe(const Driver& driver, int ordinal);
 
-// Whether a device of this driver runs what the compiler makes. environment: the driver is of an older major version, and loads no code
-// of a newer one; unsupported: the compiler makes none for the architecture.
+// Whether a device of this driver runs the compiler's code. environment: the driver's major version is older than the compiler's,
+// so it does not load the code. unsupported: the compiler makes no code for the architecture.
 Status check_compiler(const Driver& driver, const jit::Nvrtc& nvrtc, int architecture);
 
 class Device {
  public:
-  // invalid where there is no such device. The driver outlives the device, the device what is loaded on it.
+  // invalid: there is no such device. The driver must outlive the device, and the device every library loaded on it.
   static Result<std::unique_ptr<Device>> open(const Driver& driver, int ordinal);
   ~Device();
   Device(const Device&) = delete;
@@ -43,13 +44,13 @@ class Device {
   jit::CudaDevice description_;
 };
 
-// The device of this number, opened when first asked for and kept for the life of the process. environment, unsupported: why it
+// The device of this number, opened by the first call and kept for the life of the process. environment, unsupported: why it
 // cannot be used.
 Result<const Device*> device(int ordinal);
-// Closes all devices, which nothing may use any more. For tests.
+// Closes all devices; nothing may use them any more. For tests.
 void forget_devices();
 
-// Pushes the device's context unless it is the current one; pops what it pushed.
+// Pushes the device's context unless it is current already. The destructor pops it if it was pushed.
 class Current {
  public:
   explicit Current(const Device& device);
@@ -65,8 +66,8 @@ class Current {
   bool pushed_ = false;
 };
 
-// While it lives, this thread may allocate, load and wait although some stream captures, of whichever thread: what Tenon makes is no
-// part of anybody's capture, which the driver would end otherwise. Where the driver will not have it, those calls fail.
+// While a Relaxed lives, its thread may allocate, load and wait although a stream of any thread captures. Without it the driver would
+// invalidate that capture. If the driver refuses the relaxed mode, allocations and loads may fail.
 class Relaxed {
  public:
   explicit Relaxed(const Driver& driver);
@@ -79,7 +80,7 @@ class Relaxed {
   int former_ = kCuRelaxedCapture;
 };
 
-// environment where the stream captures, as nothing can be allocated, loaded or compiled then; `what` says what is missing.
+// environment: the stream captures, so nothing can be allocated, loaded or compiled. `what` states what is missing.
 Status may_make(const Device& device, CuStream stream, const std::string& what);
 
 class Library {
@@ -90,8 +91,8 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // The kernel in the device's context, loaded onto the device now, since that may be forbidden later (while a stream
-  // captures). dynamic_shared_bytes: the most that a launch will ask for.
+  // The kernel in the device's context. Loads it onto the device now, since that is forbidden while a stream captures.
+  // dynamic_shared_bytes: the most that a launch will use.
   Result<CuFunction> function(const std::string& name, int64_t dynamic_shared_bytes = 0) const;
 
  private:

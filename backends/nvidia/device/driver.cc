@@ -3,7 +3,7 @@
 
 namespace tenon::cuda {
 
-constexpr int kOldestDriver = 12000;  // the first with cuLibraryLoadData and the second form of graph nodes
+constexpr int kOldestDriver = 12000;  // the first with cuLibraryLoadData and cuGraphAddKernelNode_v2
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -20,7 +20,7 @@ Result<const Driver*> Driver::get() {
 Result<std::unique_ptr<Driver>> Driver::open(const LibrarySearch& search) {
   std::unique_ptr<Driver> d(new Driver);
   TENON_ASSIGN(d->library_, SharedLibrary::open(search));
-  // The version first: it says more about an old driver than the first function it lacks.
+  // Checks the version first: for an old driver it makes a better message than a missing function.
   TENON_TRY(d->cuDriverGetVersion.resolve(d->library_, "cuDriverGetVersion", d.get()));
   TENON_TRY(d->cuGetErrorName.resolve(d->library_, "cuGetErrorName", d.get()));
   TENON_TRY(d->cuGetErrorString.resolve(d->library_, "cuGetErrorString", d.get()));

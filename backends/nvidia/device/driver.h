@@ -1,6 +1,6 @@
-// Driver: the CUDA driver, opened at run time and never linked. Its functions are members named as the driver names them;
-// calling one gives a Status that says which call failed and how, in the driver's words. Opening it calls cuInit and makes
-// no context. Immutable once open; any thread. Tested by tests/unit/backends/cuda_driver_test.cc.
+// Driver: the CUDA driver, opened at run time and never linked. Its functions are members with the driver's names; each returns a
+// Status that states which call failed, with the driver's error text. Opening it calls cuInit and makes no context.
+// Immutable once open; any thread. Tested by tests/unit/backends/cuda_driver_test.cc.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class Call<int(A...)> {
     const int error = function_(arguments...);
     return error == 0 ? Status() : failure(error);
   }
-  // The driver's number, 0 for success: where a failure is an answer.
+  // Returns the driver's error number, 0 for success, for calls whose failure is an answer.
   int error_of(A... arguments) const { return function_(arguments...); }
 
  private:
@@ -43,8 +43,8 @@ class Call<int(A...)> {
 
 class Driver {
  public:
-  // One for the process; never closed. environment, saying what was tried or what the driver answers: no driver, one older
-  // than CUDA 12.0, one that lacks a function, no GPU.
+  // The driver of the process; never closed. environment, with what was tried or the driver's answer: there is no driver, it is
+  // older than CUDA 12.0, it lacks a function, or there is no GPU.
   static Result<const Driver*> get();
   static Result<std::unique_ptr<Driver>> open(const LibrarySearch& search);
   static LibrarySearch search();

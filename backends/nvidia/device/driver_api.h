@@ -1,7 +1,7 @@
-// The part of the CUDA driver's interface that Tenon calls, as declared by us, so that no NVIDIA header is needed: handles,
-// numbers, structures and one list of functions. The list is read by Driver (driver.h), which resolves it at run time, by
-// the mock driver (tests/mocks/cuda_mock.cc), and by tests/mocks/cuda_header.cc, which compares everything here with NVIDIA's cuda.h
-// where that is installed. All of it is there since CUDA 12.0; functions return 0 or an error's number.
+// Declares the part of the CUDA driver's interface that Tenon calls, so that no NVIDIA header is needed: handles, numbers,
+// structures and one list of functions. Driver (driver.h) resolves the list at run time, the mock driver (tests/mocks/cuda_mock.cc)
+// implements it, and tests/mocks/cuda_header.cc compares everything here with NVIDIA's cuda.h where that is installed. All of it
+// exists since CUDA 12.0. Functions return 0 or an error number.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 namespace tenon::cuda {
 
 using CuDevice = int;
-using CuAddress = unsigned long long;  // in the memory of a device
+using CuAddress = unsigned long long;  // an address in device memory
 using CuContext = struct CuContextTag*;
 using CuLibrary = struct CuLibraryTag*;
-using CuKernel = struct CuKernelTag*;      // of a library, for every context
+using CuKernel = struct CuKernelTag*;      // a kernel of a library, for every context
 using CuFunction = struct CuFunctionTag*;  // a kernel in one context
 using CuStream = struct CuStreamTag*;
 using CuEvent = struct CuEventTag*;
 using CuGraph = struct CuGraphTag*;
 using CuGraphExec = struct CuGraphExecTag*;
 using CuGraphNode = struct CuGraphNodeTag*;
-using CuPool = struct CuPoolTag*;  // of memory, in the order of streams
+using CuPool = struct CuPoolTag*;  // a stream-ordered memory pool
 
 struct CuKernelNode {
   CuFunction function;
@@ -28,20 +28,20 @@ struct CuKernelNode {
   unsigned shared_bytes;
   void** arguments;
   void** extra;
-  CuKernel kernel;    // read where `function` is null
-  CuContext context;  // likewise
+  CuKernel kernel;    // used if `function` is null
+  CuContext context;  // used if `function` is null
 };
 
 struct CuPoolProperties {
   int allocation_type, handle_types;
   int location_type, location;
   void* security_attributes;
-  size_t most_bytes;  // 0: as many as there are
+  size_t most_bytes;  // 0: no limit
   unsigned short usage;
   unsigned char reserved[54];
 };
-constexpr int kCuPinned = 1, kCuDeviceLocation = 1;  // of a pool
-constexpr int kCuReleaseThreshold = 4;  // uint64_t, bytes that a pool keeps when nobody uses them
+constexpr int kCuPinned = 1, kCuDeviceLocation = 1;  // values for CuPoolProperties
+constexpr int kCuReleaseThreshold = 4;  // pool attribute, uint64_t: unused bytes that the pool keeps
 
 constexpr int kCuOutOfMemory = 2, kCuNoDevice = 100, kCuNotFound = 500;
 enum CuDeviceAttribute {
@@ -54,13 +54,13 @@ enum CuDeviceAttribute {
   kCuRegistersPerMultiprocessor = 82,
   kCuSharedBytesOptin = 97,
 };
-constexpr int kCuMaxDynamicSharedBytes = 8;  // of a kernel
-constexpr int kCuPointerDeviceOrdinal = 9;   // of memory
-constexpr int kCuNotCapturing = 0;           // of a stream
-constexpr unsigned kCuNonBlocking = 1;       // likewise: it does not wait for the default stream
-constexpr int kCuRelaxedCapture = 2;         // what others do meanwhile is not looked at
+constexpr int kCuMaxDynamicSharedBytes = 8;  // kernel attribute
+constexpr int kCuPointerDeviceOrdinal = 9;   // pointer attribute
+constexpr int kCuNotCapturing = 0;           // capture status of a stream
+constexpr unsigned kCuNonBlocking = 1;       // flag of a stream: it does not wait for the default stream
+constexpr int kCuRelaxedCapture = 2;         // capture mode: permits all calls while the stream captures
 constexpr unsigned kCuDefaultSharedBytes =
-    48 << 10;  // of a block, a kernel's own and what a launch asks for, without kCuMaxDynamicSharedBytes
+    48 << 10;  // most static and dynamic shared memory of a block without kCuMaxDynamicSharedBytes
 
 // X(name, parameters...)
 #define TENON_CUDA_DRIVER(X)                                                                                 \

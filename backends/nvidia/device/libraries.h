@@ -1,6 +1,6 @@
-// NVIDIA's libraries for heavy operations: where they are looked for and of which version they are, by those who call them and by the
-// report that says whether they are there; the one of the process, and what it has on each device. Any thread.
-// Tested by tests/unit/backends/cuda_driver_test.cc, tests/unit/backends/cublaslt_library_test.cc and tests/unit/backends/cudnn_library_test.cc.
+// What cuBLASLt and cuDNN share: where to search for a library, how to read its version, a holder of the one library of the process,
+// and a holder of one object per device. Any thread. Tested by tests/unit/backends/cuda_driver_test.cc,
+// tests/unit/backends/cublaslt_library_test.cc and tests/unit/backends/cudnn_library_test.cc.
 #pragma once
 
 #include <map>
@@ -19,11 +19,12 @@ LibrarySearch cudnn_search();
 
 // 91901 as "9.19.1"; 8907, of a cuDNN before 9, as "8.9.7".
 std::string release_text(size_t version);
-// What `symbol` of the library gives. environment: it has no such symbol, or is older than `oldest`.
+// The version that the function `symbol` of the library returns. environment: there is no such function, or the version is older
+// than `oldest`.
 Result<size_t> version_of(const SharedLibrary& library, const std::string& what, const char* symbol,
                           size_t oldest = 0);
 
-// Opened when first asked for, and not tried again where it is not there.
+// Opens a library with the first get(). If that fails, later calls return the same error and do not try again.
 template <class Library>
 class OpenOnce {
  public:
@@ -33,7 +34,7 @@ class OpenOnce {
     if (!library_->ok()) return library_->status();
     return (*library_)->get();
   }
-  // Null where nobody asked for it yet, or it is not there.
+  // Null: get() was not called yet, or it failed.
   const Library* opened() {
     std::lock_guard lock(mutex_);
     return library_ && library_->ok() ? (*library_)->get() : nullptr;
@@ -45,14 +46,14 @@ class OpenOnce {
 
  private:
   std::mutex mutex_;
-  std::optional<Result<std::unique_ptr<Library>>> library_;  // nothing: nobody asked
+  std::optional<Result<std::unique_ptr<Library>>> library_;  // empty before the first get()
 };
 
-// One of each device, made when first asked for and kept.
+// Holds one T per device, made by the first at() and kept.
 template <class T>
 class OfDevices {
  public:
-  // make(device) gives a Result of a unique pointer.
+  // make(device) returns a Result of a unique pointer.
   template <class Make>
   Result<T*> at(int ordinal, const Make& make) {
     TENON_ASSIGN(const Device* device, cuda::device(ordinal));

@@ -13,9 +13,9 @@ namespace {
 
 CuAddress address(void* block) { return reinterpret_cast<CuAddress>(block); }
 
-// A pool of the driver's that only Tenon uses, in the order of streams. It keeps what it once had, since a pool that gives memory
-// back whenever somebody waits for the device asks for it again with the next run; when there is no more, it gives back what is
-// unused and is asked once more.
+// A stream-ordered pool of the driver that only Tenon uses. The pool keeps unused memory: otherwise it would return memory to the
+// driver whenever a thread synchronizes with the device, and allocate it again with the next run. If an allocation fails, the pool
+// returns its unused memory, and the allocation is tried once more.
 class Pool final : public DeviceMemory {
  public:
   explicit Pool(const Device& device) : device_(device) {}
@@ -46,7 +46,7 @@ class Pool final : public DeviceMemory {
   }
 
  private:
-  // Made when first asked for, never destroyed.
+  // The pool; the first call makes it, and nothing destroys it.
   Result<CuPool> opened() {
     if (CuPool ready = pool_.load(std::memory_order_acquire)) return ready;
     std::lock_guard lock(mutex_);
@@ -80,7 +80,7 @@ class Runtime final : public DeviceRuntime {
 
   DeviceMemory& pool() override { return pool_; }
 
-  // cuMemFree waits until the device is done with the block.
+  // The deleter may free the block at any time: cuMemFree waits until the device has finished with it.
   Result<std::shared_ptr<void>> keep(const void* bytes, int64_t size) override {
     const Current current(device_);
     TENON_TRY(current.status());
@@ -97,8 +97,8 @@ class Runtime final : public DeviceRuntime {
     return kept;
   }
 
-  // Whose stream it is may not be asked while it captures, as that would end the capture; the driver still refuses launches
-  // on another device's.
+  // Does not query the context of a stream that captures, since the query would invalidate the capture. The driver still refuses
+  // launches on a stream of another device.
   Status check_stream(void* stream, bool prepare) override {
     const Current current(device_);
     TENON_TRY(current.status());
@@ -131,7 +131,8 @@ class Runtime final : public DeviceRuntime {
   std::unique_ptr<Recording> recording() override { return record_graph(device_); }
 
  private:
-  // Over a stream of its own: the default one waits for others, and its copy may still be under way when the call is back.
+  // Copies on a new stream: the default stream waits for other streams, and a copy on it may still be under way when the call
+  // returns.
   Status copy(CuAddress to, const void* bytes, size_t size) {
     CuStream stream = nullptr;
     TENON_TRY(driver().cuStreamCreate(&stream, kCuNonBlocking));

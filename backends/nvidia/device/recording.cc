@@ -10,18 +10,18 @@
 namespace tenon::cuda {
 namespace {
 
-// Runs in a row in which more than a third of the library's calls had to be captured again, after which the graph is given up:
-// a call is captured more slowly than it is queued.
+// The plan stops using its graph after so many runs in a row that captured more than a third of the library calls again: capturing
+// a call is slower than queuing it.
 constexpr int kMostCaptures = 8;
 
-// A kernel, or a library's call with the graph of what it queues.
+// A kernel, or a library call with the captured graph of the work that it queues.
 struct Node {
-  const void* what = nullptr;  // CuFunction, or what the call is known by
+  const void* what = nullptr;  // the CuFunction, or the identity of the call
   unsigned blocks = 0, threads = 0, shared_bytes = 0;
   std::vector<uint64_t> values;
   CuGraph call = nullptr;
   CuGraphNode node = nullptr;
-  bool changed = true;  // since the device was last told
+  bool changed = true;  // since the last launch
 
   bool same_kernel(const Work& w) const { return what == w.function && values.size() == w.count; }
   bool same(const Work& w) const {
@@ -37,7 +37,7 @@ struct Graphs {
   std::atomic<uint64_t> launches{0};
 };
 Graphs& graphs() {
-  static Graphs& g = *new Graphs;  // plans may outlive statics
+  static Graphs& g = *new Graphs;  // plans may outlive static destruction
   return g;
 }
 
@@ -103,7 +103,7 @@ class Graph final : public Recording {
   }
 
   uint64_t launched() const { return launched_; }
-  // False: a run is under way.
+  // Destroys the graph for good. False: a run is under way, so the graph stays.
   bool retire() {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return false;
@@ -131,7 +131,7 @@ class Graph final : public Recording {
     }
     return nodes_[next_++];
   }
-  // On a stream of its own, which nothing ever runs on.
+  // Captures on a stream that belongs to the graph and on which nothing ever runs.
   struct Capture final : CallTarget {
     explicit Capture(Graph& g) : graph(g) {}
     Status may_make(const std::string&) override { return {}; }
@@ -180,7 +180,8 @@ class Graph final : public Recording {
     }
     return driver().cuGraphInstantiateWithFlags(&exec_, graph_, 0);
   }
-  // False: what differs is more than a graph can be told, as when a library takes another kernel for other pointers.
+  // Updates the changed nodes of the executable graph. False: the graph must be built again, for example because the library takes
+  // another kernel for other pointers.
   bool patch() {
     for (Node& n : nodes_) {
       if (!n.changed) continue;
@@ -192,7 +193,7 @@ class Graph final : public Recording {
     return true;
   }
 
-  // What is under way goes on: the driver keeps what it needs of it.
+  // A launch that is under way completes: the driver keeps what it needs.
   void forget_graph() {
     if (exec_) driver().cuGraphExecDestroy.error_of(exec_);
     drop(graph_);
@@ -215,13 +216,13 @@ class Graph final : public Recording {
 
   const Device& device_;
   std::mutex mutex_;                   // held from begin() to launch()
-  std::unique_lock<std::mutex> busy_;  // by whoever records
-  bool gone_ = false;                  // for another's sake
-  std::atomic<uint64_t> launched_;     // which of all launches was its last
+  std::unique_lock<std::mutex> busy_;  // the lock of the run that records
+  bool gone_ = false;                  // destroyed in favour of another graph
+  std::atomic<uint64_t> launched_;     // the number of its last launch among the launches of all graphs
   std::vector<Node> nodes_;
   size_t next_ = 0;
   int captured_ = 0, in_a_row_ = 0;
-  bool rebuild_ = true;  // other nodes than those of the graph
+  bool rebuild_ = true;  // the nodes no longer match the graph
   CuGraph graph_ = nullptr;
   CuGraphExec exec_ = nullptr;
   CuStream stream_ = nullptr;

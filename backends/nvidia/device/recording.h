@@ -1,6 +1,6 @@
-// Launches, one by one or as a CUDA graph: a kernel with its arguments as steps make it, and a recording of several, built as a
-// chain of nodes: kernels directly, a library's call from what it queues while a stream captures. The process has so many
-// graphs at most; one that has not been launched for long makes room for another. Tested by tests/unit/backends/cuda_graph_test.cc.
+// Launches work one by one or as a CUDA graph. Work is a kernel with its arguments. A recording is a chain of graph nodes: kernel
+// nodes, and child graphs that capture what a library call queues. The process has at most kMostGraphs graphs; a graph that was
+// not launched for long is destroyed in favour of a new one. Tested by tests/unit/backends/cuda_graph_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tenon::cuda {
 
-// A kernel ready to go. Arguments are words: pointers, or integers of which a kernel takes as many bytes as it needs.
+// A kernel that is ready to launch. Arguments are 64-bit words: pointers, or integers of which the kernel reads the low bytes.
 struct Work {
   static constexpr size_t kMostArguments = 192;
   CuFunction function = nullptr;
@@ -26,13 +26,13 @@ struct Work {
   Status queue(const Device& device, CuStream stream) const;
 };
 
-// Where a library's call is put: a stream, or a recording. What the call needs is made before begin(), since that may allocate,
-// load and compile, which a capture forbids.
+// The target of a library call: a stream or a recording. Callers make everything that the call needs before begin(): begin() may
+// start a capture, which forbids allocating, loading and compiling.
 class CallTarget {
  public:
-  // environment: the caller captures already, and `what` says what is missing.
+  // environment: the stream captures already. `what` states what is missing.
   virtual Status may_make(const std::string& what) = 0;
-  // The stream for the call; once.
+  // The stream for the call. Call this once.
   virtual Result<CuStream> begin() = 0;
 
  protected:
@@ -50,17 +50,17 @@ class StreamTarget final : public CallTarget {
   const CuStream stream_;
 };
 
-// Adds to a recording of this device's.
+// Adds a kernel to a recording of the same device.
 void add(Recording& recording, const Work& work);
-// A library's call, known by `call`. `queue` puts it where it is told, with the device's context current, again only where a word
-// differs from the last time.
+// Adds a library call, identified by `call`. `queue` queues the call on the target; it runs with the device's context current, and
+// again only if a word differs from the last recording.
 Status add(Recording& recording, const void* call, std::span<const uint64_t> words,
            FunctionRef<Status(CallTarget&)> queue);
 
-// Null: the process has as many as it may, and launches them all.
+// Null: the process has kMostGraphs graphs, and all were launched recently or are in use.
 std::unique_ptr<Recording> record_graph(const Device& device);
 inline constexpr size_t kMostGraphs = 64;
-// A graph makes room for another when so many launches of others have passed it by.
+// A graph may be destroyed in favour of a new one after so many launches of other graphs.
 inline constexpr uint64_t kForgottenAfter = 4 * kMostGraphs;
 
 }  // namespace tenon::cuda

@@ -14,7 +14,7 @@ std::string sentence(const jit::CudaDevice& d) {
          std::to_string(d.bytes_in_flight >> 10) + " KiB in flight";
 }
 
-// "PATH, version 9.19.1"; or why not.
+// "PATH, version 9.19.1", or the error.
 std::string described(const LibrarySearch& search, const char* symbol) {
   const Result<SharedLibrary> library = SharedLibrary::open(search);
   if (!library.ok()) return library.status().message();

@@ -1,4 +1,5 @@
-// What of a GPU's software and hardware is there, for people. Opens every library, makes no context. Any thread.
+// report: lists the GPUs, the driver and NVIDIA's libraries that are found, for people. Opens every library but makes no context.
+// Any thread.
 // Tested by tests/unit/backends/cuda_driver_test.cc and tests/cli_test.py.
 #pragma once
 

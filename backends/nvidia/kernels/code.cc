@@ -14,19 +14,19 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr size_t kThreads = 8;  // of one load()
+constexpr size_t kThreads = 8;  // most threads of one load()
 
-// One kernel in one form on one device; worked out by the first who asks.
+// One kernel variant on one device. The first thread that asks compiles and loads it.
 struct Entry {
   std::mutex mutex;
   std::unique_ptr<Library> library;
   CuFunction function = nullptr;
-  int64_t shared_bytes = 0;  // that the function was got for
+  int64_t shared_bytes = 0;  // dynamic shared memory that `function` may use
   int64_t spill_bytes = 0;
 };
 
 struct Known {
-  std::mutex mutex;  // of the map, not of its entries
+  std::mutex mutex;  // guards the map, not its entries
   std::map<std::pair<int, std::string>, std::shared_ptr<Entry>> code;
 };
 Known& known() {

@@ -1,5 +1,6 @@
-// Code: kernels as they run on a device. A kernel is compiled when a plan first asks for it in this form, once however many
-// ask, and kept for the life of the process: work that is queued may still run it. Any thread. Tested by tests/unit/backends/cuda_program_test.cc.
+// Code: kernels that are compiled and loaded on a device. A kernel variant is compiled once, when a plan first needs it, also if
+// several threads ask at once. It is kept for the life of the process, since queued work may still run it. Any thread.
+// Tested by tests/unit/backends/cuda_program_test.cc.
 #pragma once
 
 #include <span>
@@ -9,17 +10,17 @@
 
 namespace tenon::cuda {
 
-// A kernel in one form, and where it stands on the device.
+// A kernel variant to load, and the function on the device.
 struct Wanted {
-  jit::KernelVariant variant;     // its launch says how many dynamic shared bytes are asked for
+  jit::KernelVariant variant;     // its launch states the dynamic shared memory
   CuFunction function = nullptr;  // set by load()
-  int64_t spill_bytes = 0;        // likewise
+  int64_t spill_bytes = 0;        // set by load()
 };
-// Loads them all; what has to be compiled is compiled in parallel. compiled: increased by how many went through NVRTC for
-// this call. While a stream of the process captures nothing can be loaded: environment, in the driver's words.
+// Loads all variants, and compiles those that need it in parallel. compiled: increased by the number that this call compiled with
+// NVRTC. environment, with the driver's error: a stream of the process captures, so nothing can be loaded.
 Status load(const Device& device, std::span<Wanted> wanted, int* compiled = nullptr);
 
-// Forgets devices and code, which nothing may use any more. For tests.
+// Forgets devices and code; nothing may use them any more. For tests.
 void forget_all();
 
 }  // namespace tenon::cuda

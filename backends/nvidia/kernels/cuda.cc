@@ -1,5 +1,5 @@
-// See cuda.h. A step is a list of launches with their size arguments ready; a run adds pointers. A pointer that is not
-// aligned to 16 bytes takes the form of the launch whose vectors are single elements, compiled when it first comes.
+// See cuda.h. A step is a list of launches whose size arguments are ready; a run adds the pointers. If a pointer is not aligned to
+// 16 bytes, the launch takes a form that accesses single elements, which is compiled when such a pointer first comes.
 #include "backends/nvidia/kernels/cuda.h"
 
 #include <algorithm>
@@ -21,12 +21,12 @@ using cuda::Form;
 using cuda::Missing;
 constexpr int64_t kVector = 16;  // bytes that one thread reads or writes at once
 
-// A form with its arguments behind the pointers as every run passes them.
+// A form, and the arguments behind the pointers, which are the same for every run.
 struct ReadyForm {
   Form form;
   CuFunction function = nullptr;  // null: not loaded when the plan was made
   std::vector<uint64_t>
-      values;  // sizes; where locals are in global memory, room for the pointer to it, and the stride
+      values;  // sizes; if locals are in global memory, also a placeholder for their address, and their stride
 };
 
 struct DeviceLaunch {
@@ -36,8 +36,8 @@ struct DeviceLaunch {
     int64_t offset;  // of a temporary in the step's scratch
   };
   std::vector<Argument> buffers;
-  int64_t temps = 0;          // bytes, in front of the locals
-  ReadyForm aligned, single;  // the latter takes pointers of any alignment
+  int64_t temps = 0;          // bytes of temporaries, in front of the locals
+  ReadyForm aligned, single;  // `single` takes pointers of any alignment
   int64_t scratch_bytes() const {
     return temps +
            std::max(aligned.form.variant.launch.scratch_bytes, single.form.variant.launch.scratch_bytes);
@@ -86,7 +86,8 @@ class CudaStep final : public Step {
   }
 
  private:
-  // stream: where it will be queued; null for a recording, which is not made while the caller captures.
+  // Fills w with the launch. stream: the stream it will be queued on; null for a recording, which never happens while the caller
+  // captures.
   Status fill(cuda::Work& w, const DeviceLaunch& l, void* const* buffers, char* scratch,
               const cuda::CuStream* stream) const {
     uint64_t bits = 0;
@@ -109,7 +110,7 @@ class CudaStep final : public Step {
     return {};
   }
 
-  // Of the form for any alignment, which is compiled when a pointer that is not aligned first comes.
+  // The function of the form for any alignment. Compiles it if it is not loaded.
   Result<CuFunction> loaded(const DeviceLaunch& l, const cuda::CuStream* stream) const {
     if (CuFunction ready = l.kernel->function(l.single.form)) return ready;
     if (stream)
@@ -123,11 +124,11 @@ class CudaStep final : public Step {
   }
 };
 
-// A kernel of a group, and the two that it becomes where it spills.
+// A kernel of a group, and the two kernels that replace it if it spills.
 struct Piece {
   DeviceKernel kernel;
   std::vector<int> positions;
-  std::vector<Dim> lengths;  // per buffer: elements from first to last
+  std::vector<Dim> lengths;  // per buffer: elements from the first to the last
   std::vector<std::unique_ptr<Piece>> halves = {};
 
   int64_t longest(const Sizes& sizes) const {
@@ -138,7 +139,7 @@ struct Piece {
   }
 };
 
-// How a piece is launched at the sizes of a plan.
+// A piece at the sizes of a plan.
 struct Sized {
   Piece& piece;
   std::vector<int64_t> sizes;
@@ -151,13 +152,13 @@ class CudaGroup final : public Executable {
   const cuda::Device* device = nullptr;
   std::vector<std::unique_ptr<Piece>> pieces;
 
-  // The launches, but for kernels that have nothing to do; what spills is known only of what is loaded.
+  // The launches, without those that have no iterations. Whether a form spills is known only after it is loaded.
   std::vector<Sized> sized(const Sizes& sizes) {
     std::vector<Sized> list;
     for (const auto& p : pieces) add(*p, sizes, list);
     return list;
   }
-  // What of them is not loaded.
+  // The forms of the launches that are not loaded.
   static std::vector<Missing> missing(const std::vector<Sized>& launches) {
     std::vector<Missing> list;
     for (const Sized& s : launches)
@@ -166,7 +167,7 @@ class CudaGroup final : public Executable {
   }
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
-    // There after compile(), unless another thread has learnt since that something spills.
+    // compile() has loaded everything, unless another thread has found since then that a form spills.
     std::vector<Sized> launches = sized(sizes);
     for (std::vector<Missing> list; !(list = missing(launches)).empty(); launches = sized(sizes))
       TENON_TRY(cuda::load_missing(*device, list, nullptr));
@@ -213,7 +214,7 @@ class CudaGroup final : public Executable {
     ReadyForm r{std::move(form), nullptr, {}};
     r.function = s.piece.kernel.function(r.form);
     for (int64_t size : s.sizes)
-      r.values.push_back(static_cast<uint64_t>(size));  // 32 bits of it, where indices have no more
+      r.values.push_back(static_cast<uint64_t>(size));  // kernels with 32-bit indices read the low half
     if (r.form.variant.schedule.locals == jit::CudaSchedule::Locals::global) {
       r.values.push_back(0);
       r.values.push_back(static_cast<uint64_t>(r.form.variant.launch.scratch_stride));
@@ -246,7 +247,7 @@ class CudaBackend final : public Backend {
     const Graph& g = context.graph;
     const Uses uses(g);
     TENON_ASSIGN(const cuda::Device* device, cuda::device(context.device.index));
-    // Plans need it; a host should know now, while it can still do without us.
+    // Plans need NVRTC. An error here comes early enough for the host to run the graph itself.
     TENON_ASSIGN(const jit::Nvrtc* nvrtc, jit::Nvrtc::get());
     TENON_TRY(cuda::check_compiler(device->driver(), *nvrtc, device->description().architecture));
     std::vector<std::unique_ptr<Executable>> built;
@@ -270,7 +271,7 @@ class CudaBackend final : public Backend {
   }
 
   Status compile(std::span<Executable* const> executables, const Sizes& sizes, int* compiled) override {
-    for (;;) {  // what spills is missing in another form then
+    for (;;) {  // a form that turns out to spill is replaced by another one, which may be missing too
       std::vector<Missing> list;
       const cuda::Device* device = nullptr;
       for (Executable* e : executables) {
@@ -286,7 +287,7 @@ class CudaBackend final : public Backend {
   std::string describe() const override { return "kernels through NVRTC, opened on first use"; }
 
  private:
-  static constexpr int kMostCuts = 2;  // one in another
+  static constexpr int kMostCuts = 2;  // depth: a half may be cut once more
   static std::unique_ptr<Piece> piece(const BuildContext& context, const cuda::Device& device,
                                       const CudaGroup& group, jit::LoweredKernel k, int cuts = kMostCuts) {
     const Status valid = jit::verify(k.kernel);
@@ -305,8 +306,8 @@ class CudaBackend final : public Backend {
     return whole;
   }
 
-  // Elements from the first to the last of a value in memory, about: size times stride of the axis that reaches farthest is no
-  // more than their sum.
+  // An upper bound of the elements from the first to the last one of a value in memory: 1 plus the sum of size times stride over
+  // all axes.
   static Dim reach(const Graph& g, const BuildContext& context, ValueId v) {
     DimTable& dims = *g.dims;
     Dim sum(1);

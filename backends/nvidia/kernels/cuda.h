@@ -1,5 +1,5 @@
-// The CUDA back end: groups as kernels of emit_cuda, compiled for the sizes' schedule, launched on the caller's stream. It never
-// waits for the device. Tested by tests/unit/backends/cuda_program_test.cc.
+// The CUDA back end: runs groups as kernels of jit/cuda/emit_cuda.h. A plan compiles them for the schedule at its sizes; a run
+// launches them on the caller's stream and never waits for the device. Tested by tests/unit/backends/cuda_program_test.cc.
 #pragma once
 
 #include "src/runtime/backend.h"

@@ -1,5 +1,5 @@
-// Forms: how a kernel runs on a device, by sizes and alignment, and which of these are loaded. A kernel that spills runs in an
-// easier form; if that spills too it is cut in two, if it can be. Any thread.
+// Forms: the variants of a kernel on a device, by sizes and alignment, and which of them are loaded. If a variant spills registers,
+// a variant of a higher relax level replaces it. If all levels spill, the kernel is cut in two where that is possible. Any thread.
 // Tested by tests/unit/backends/cuda_program_test.cc.
 #pragma once
 
@@ -13,16 +13,16 @@
 
 namespace tenon::cuda {
 
-// At concrete sizes, for pointers of one alignment.
+// A kernel variant for concrete sizes and pointers of one alignment.
 struct Form {
   jit::KernelVariant variant;
   bool spills = false;  // as do all faster variants
 };
 
-// A kernel on a device, in as many forms as plans have asked for.
+// A kernel on a device, with all variants that plans have asked for.
 class DeviceKernel {
  public:
-  // whole: nothing comes of cutting it.
+  // whole: the kernel cannot be cut in two.
   DeviceKernel(const Device& device, jit::LoweredKernel lowered, bool whole)
       : device_(device),
         lowered_(std::move(lowered)),
@@ -31,17 +31,18 @@ class DeviceKernel {
 
   const jit::LoweredKernel& lowered() const { return lowered_; }
 
-  // The fastest that does not spill, as far as is known; if all do, the easiest. longest: elements of the longest buffer.
+  // The fastest form that is not known to spill; if all spill, that of the highest relax level. longest: elements of the longest
+  // buffer.
   Form form(std::span<const int64_t> sizes, int64_t alignment, int64_t longest) const;
-  // Null: not loaded for so many shared bytes yet.
+  // Null: the form is not loaded yet, or only for less shared memory.
   CuFunction function(const Form& form) const;
   Wanted wanted(const Form& form) const { return {form.variant}; }
   void add(const Wanted& loaded);
 
  private:
-  static constexpr int kMostRelaxedToCut = 1;  // one element at once is slower than two kernels
+  static constexpr int kMostRelaxedToCut = 1;  // level 2, one element at a time, is slower than two kernels
   struct Loaded {
-    jit::KernelVariant variant;  // with the launch of most shared bytes
+    jit::KernelVariant variant;  // its launch has the most shared memory that was asked for
     CuFunction function = nullptr;
     bool spills = false;
   };
@@ -49,7 +50,7 @@ class DeviceKernel {
 
   const Device& device_;
   const jit::LoweredKernel lowered_;
-  const std::shared_ptr<const jit::Kernel> kernel_;  // of lowered_
+  const std::shared_ptr<const jit::Kernel> kernel_;  // a copy of lowered_.kernel
   const int most_relaxed_;
   mutable std::mutex mutex_;
   std::vector<Loaded> loaded_;
@@ -60,7 +61,7 @@ struct Missing {
   DeviceKernel* kernel;
   Form form;
 };
-// Loads them. What spills says so from then on. compiled: as in load().
+// Loads the forms. From then on DeviceKernel::form() knows which of them spill. compiled: as in load().
 Status load_missing(const Device& device, std::span<const Missing> all, int* compiled);
 
 }  // namespace tenon::cuda

@@ -1,12 +1,13 @@
-// Plans with products of matrices launched as CUDA graphs: the library's calls are captured, once as long as tensors stay where
-// they are; what a graph cannot be told is built anew; every refusal ends in plain calls.
+// Plans with products of matrices that are launched as CUDA graphs. A call of the library is captured once while its tensors stay
+// at the same addresses. A graph that cannot be updated is built again. After every refusal of the driver the calls run without a
+// graph.
 #include "tests/support/cublaslt_help.h"
 #include "tests/support/cuda_graph_help.h"
 
 namespace tenon {
 namespace {
 
-// Three products and what is between them; the exact gelu is a kernel.
+// Three products with kernels between them; the exact gelu is a kernel.
 const std::string kLayers = R"(graph @f(%x: T[N,K], %w: T[M,K], %b: T[M], %v: T[M,M]) {
   %h = linear(%x, %w, %b)
   %g = gelu(%h)
@@ -31,7 +32,7 @@ TEST_F(CublasLtGraphs, CallsAreCapturedOnce) {
   EXPECT_EQ(lt().calls("cublasLtMatmul"), 9);
   const int kernels = (count("cuLaunchKernel") - launched) / 3;
   for (int i = 0; i < 5; ++i) {
-    // The numbers are others, in the same place.
+    // Other numbers at the same addresses.
     auto* x = static_cast<float*>(tensors->in[0]->tensor().data);
     x[i] += 1;
     run_on();
@@ -66,7 +67,7 @@ TEST_F(CublasLtGraphs, WhatCannotBePatchedIsBuiltAnew) {
   EXPECT_EQ(count("cuGraphLaunch"), started + 1);
 }
 
-// Where most calls would be captured with every run, they are queued plainly.
+// If most calls would have to be captured with every run, they run without a graph.
 TEST_F(CublasLtGraphs, TensorsThatAlwaysMove) {
   const auto elsewhere = made({4, 16, 8});
   const int started = count("cuGraphLaunch");
@@ -84,11 +85,11 @@ TEST_F(CublasLtGraphs, TensorsThatAlwaysMove) {
 TEST_F(CublasLtGraphs, SumsOverNothing) {
   tensors = made({4, 0, 8});
   const int started = count("cuGraphLaunch");
-  for (int i = 0; i < 6; ++i) run_on();  // zeros are set within the graph
+  for (int i = 0; i < 6; ++i) run_on();  // the graph sets the zeros
   EXPECT_EQ(count("cuGraphLaunch") - started, 3);
 }
 
-// What is not there for tensors of another alignment is asked for before anything captures.
+// An algorithm for tensors of another alignment is chosen before the capture begins.
 TEST_F(CublasLtGraphs, ChoicesAreMadeBeforeACaptureBegins) {
   for (int i = 0; i < 5; ++i) run_on();
   const auto shifted = made({4, 16, 8}, 4);
@@ -106,7 +107,7 @@ TEST_F(CublasLtGraphs, ChoicesAreMadeBeforeACaptureBegins) {
   run_on();
 }
 
-// Handles, plans and graphs are made while another stream captures, and leave it alone.
+// Handles, plans and graphs are made while another stream captures, without an effect on that capture.
 TEST_F(CublasLtGraphs, WhileAnotherStreamCaptures) {
   forget();
   const auto other = reinterpret_cast<cuda::CuStream>(8);
@@ -126,7 +127,7 @@ TEST_F(CublasLtGraphs, EveryRefusalEndsInPlainCalls) {
   refuse_in_turn();
   program = make(graph);
   for (int i = 0; i < 3; ++i) run_on();
-  lt().fail("cublasLtMatmul", 2, cublaslt::kLtInternalError);  // while it is captured
+  lt().fail("cublasLtMatmul", 2, cublaslt::kLtInternalError);  // fails while it is captured
   for (int i = 0; i < 3; ++i) run_on();
 }
 

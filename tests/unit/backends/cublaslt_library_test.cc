@@ -1,6 +1,6 @@
-// cuBLASLt that is not there, lacks something, is too old or fails, on the mock (cublaslt_mock.cc); descriptors made and read
-// back with NVIDIA's own library where one is found, for which no GPU is needed. Declarations against NVIDIA's header:
-// cublaslt_header.cc.
+// A cuBLASLt that is missing, incomplete, too old or failing, with the mock (cublaslt_mock.cc). With NVIDIA's own library, if one is
+// found, also makes descriptors and reads them back, which needs no GPU. cublaslt_header.cc compares declarations with NVIDIA's
+// header.
 #include "backends/nvidia/cublaslt/library.h"
 
 #include <gmock/gmock.h>
@@ -111,7 +111,7 @@ class RealCublasLt : public testing::Test {
     ASSERT_TRUE(file->resolve("cublasLtMatrixLayoutGetAttribute", layout_get).ok());
     ASSERT_TRUE(file->resolve("cublasLtMatmulPreferenceGetAttribute", preference_get).ok());
   }
-  // Sets, reads back, and is refused with another number of bytes.
+  // Sets an attribute and reads it back; another number of bytes is refused.
   template <class Object, class T>
   static void round_trip(const Function<int(Object, int, const void*, size_t)>& set,
                          int (*get)(Object, int, void*, size_t, size_t*), Object object, int attribute,
@@ -192,14 +192,14 @@ TEST_F(RealCublasLt, Preferences) {
   uint32_t mask = 0;
   size_t bytes = 0;
   EXPECT_EQ(preference_get(preference, kLtReductionMask, &mask, sizeof mask, &bytes), kLtSuccess);
-  EXPECT_EQ(mask, kLtAnyReduction);  // its default
+  EXPECT_EQ(mask, kLtAnyReduction);  // the library's default
   round_trip<LtPreference, uint64_t>(set, preference_get, preference, kLtMaxWorkspace, 32 << 20);
   round_trip<LtPreference, uint32_t>(set, preference_get, preference, kLtReductionMask,
                                      kLtReductionInComputeType);
   for (int attribute : {kLtAlignmentA, kLtAlignmentB, kLtAlignmentC, kLtAlignmentD}) {
     uint32_t alignment = 0;
     EXPECT_EQ(preference_get(preference, attribute, &alignment, sizeof alignment, &bytes), kLtSuccess);
-    EXPECT_EQ(alignment, 256u);  // its default
+    EXPECT_EQ(alignment, 256u);  // the library's default
     round_trip<LtPreference, uint32_t>(set, preference_get, preference, attribute, 16);
   }
   EXPECT_TRUE(library->cublasLtMatmulPreferenceDestroy(preference).ok());

@@ -1,5 +1,5 @@
-// Groups in cuBLASLt's words: which there are words for, and a problem's matrices at concrete sizes: transposes and views read
-// in place, batches, vectors, nothing to sum.
+// Specs and problems of cuBLASLt: which groups the library can express, and the matrices of a problem at concrete sizes: transposes
+// and views that are read in place, batches, vectors, empty sums.
 #include "backends/nvidia/cublaslt/spec.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ std::optional<Dims> dense(const Graph& g, ValueId v) {
   return stored_strides(g, v);
 }
 
-// The values called %m, %m1, %m2 ... are the group.
+// The group consists of the values %m, %m1, %m2 ...
 Result<Spec> spec_of(const Graph& g) {
   std::vector<ValueId> members;
   for (ValueId v = 0; v < g.nodes.size(); ++v)
@@ -69,7 +69,7 @@ using Said = std::vector<std::string>;
 TEST(CublasLtSpec, Product) {
   const BatchedCall w =
       work_of("graph @f(%x: f32[4,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
-  // Row-major: the library's first operand is the second one.
+  // For row-major matrices the library's first operand is our second one.
   EXPECT_EQ(said(w), (Said{"N3x5 ld 3", "N5x4 ld 5", "N3x4 ld 3"}));
   EXPECT_EQ(w.problem.c, w.problem.d);
   EXPECT_EQ(w.problem.text(), "4x3x5 f32");
@@ -100,11 +100,11 @@ TEST(CublasLtSpec, ViewsAreRead) {
       "slice(%w){axis=0, start=4, end=9, step=1}\n %m = matmul(%xs, %ws)\n return %m\n}";
   const BatchedCall w = work_of(text);
   EXPECT_EQ(said(w), (Said{"N3x5 ld 3", "N5x4 ld 10", "N3x4 ld 3"}));
-  EXPECT_EQ(w.offsets[0], 4 * 3 * 4);  // of the library's first operand
+  EXPECT_EQ(w.offsets[0], 4 * 3 * 4);  // offset of the library's first operand
   EXPECT_EQ(w.offsets[1], 2 * 4);
 }
 
-// As if they were stored before, densely.
+// Views that the library does not read are treated as dense copies.
 TEST(CublasLtSpec, ViewsThatAreNotRead) {
   const BatchedCall odd = work_of(
       "graph @f(%x: f32[4,10], %w: f32[5,3]) {\n %s = slice(%x){axis=1, end=10, step=2}\n %m = matmul(%s, "
@@ -122,12 +122,12 @@ TEST(CublasLtSpec, ViewsThatAreNotRead) {
 }
 
 TEST(CublasLtSpec, StridesOfInputsAndOutputs) {
-  // The first operand is stored by columns, the second with room between its rows; so is the result.
+  // The first operand is column-major; the second operand and the result have gaps between their rows.
   const char* text =
       "graph @f(%x: f32[N,M] strides=[1,N], %w: f32[M,K] strides=[2*K,1]) {\n %m = matmul(%x, %w)\n "
       "return %m strides=[K+3,1]\n}";
   EXPECT_EQ(said(work_of(text, {4, 5, 3})), (Said{"N3x5 ld 6", "T4x5 ld 4", "N3x4 ld 6"}));
-  // A result by columns is the product of the transposes.
+  // A column-major result is the product of the transposes.
   const char* columns =
       "graph @f(%x: f32[4,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m strides=[1,4]\n}";
   EXPECT_EQ(said(work_of(columns)), (Said{"T5x4 ld 5", "T3x5 ld 3", "N4x3 ld 4"}));
@@ -141,7 +141,7 @@ TEST(CublasLtSpec, Batches) {
       work_of("graph @f(%x: f32[6,2,4,5], %w: f32[6,2,5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(both.problem.batch, 12);
   EXPECT_EQ(said(both), (Said{"N3x5 ld 3 by 15", "N5x4 ld 5 by 20", "N3x4 ld 3 by 12"}));
-  // One second matrix for all: more rows.
+  // One second matrix for the whole batch: the batch becomes rows.
   const BatchedCall rows =
       work_of("graph @f(%x: f32[6,2,4,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(rows.problem.batch, 1);
@@ -152,7 +152,7 @@ TEST(CublasLtSpec, Batches) {
   const BatchedCall apart = work_of(
       "graph @f(%x: f32[9,1,5] strides=[7,1,1], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(said(apart), (Said{"N3x5 ld 3", "N5x9 ld 7", "N3x9 ld 3"}));
-  // One first matrix for all.
+  // One first matrix for the whole batch.
   const BatchedCall first =
       work_of("graph @f(%x: f32[4,5], %w: f32[6,5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(first.problem.batch, 6);
@@ -198,7 +198,7 @@ TEST(CublasLtSpec, NothingToDo) {
   EXPECT_TRUE(work_of(text, {0, 5, 3}).empty);
   EXPECT_TRUE(work_of(text, {4, 5, 0}).empty);
   EXPECT_EQ(work_of(text, {4, 5, 0}).calls(), 0);
-  // A sum over nothing: terms of zeros.
+  // An empty sum becomes a sum of zeros.
   const BatchedCall none = work_of(text, {4, 0, 3});
   EXPECT_FALSE(none.empty);
   EXPECT_EQ(none.zeros, 4 * 8 * 4);
@@ -232,7 +232,7 @@ TEST(CublasLtSpec, Epilogues) {
   const BatchedCall less = work_of(with_epilogue(" %m2 = sub(%m, %c)\n"), {4});
   EXPECT_EQ(less.beta, -1);
   EXPECT_EQ(said(less.problem.c), "N3x4 ld 3");
-  // A number as the dtype holds it.
+  // alpha is rounded to the dtype.
   const BatchedCall rounded = work_of(
       with_epilogue(" %h = full(){value=0.1, dtype=bf16, shape=[]}\n %m2 = mul(%m, %h)\n", "bf16"), {4});
   EXPECT_EQ(rounded.alpha, 0.10009765625);
@@ -267,7 +267,7 @@ TEST(CublasLtSpec, WhyNot) {
   EXPECT_EQ(why_not(with_epilogue(" %m2 = add(%m, %m)\n")), "it reads the library's result twice");
 }
 
-// Of f32 alone, and of a linear as of a matmul.
+// TF32 applies only to f32, and to a linear as to a matmul.
 TEST(CublasLtSpec, Tf32) {
   auto text_of = [](const std::string& type, const std::string& product) {
     std::string text = "graph @f(%x: T[4,5], %w: T[5,5]) {\n %m = " + product + "\n return %m\n}";
@@ -286,7 +286,7 @@ TEST(CublasLtSpec, Tf32) {
   EXPECT_THAT(print(expand(linear, is_matmul)), HasSubstr("{tf32=true} : f32[4,3]"));
 }
 
-// What is known at run time alone.
+// Errors that are found only at run time.
 TEST(CublasLtSpec, StridesThatOverlap) {
   const Graph g =
       parsed("graph @f(%x: f32[N,5] strides=[S,1], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");

@@ -1,5 +1,5 @@
-// Products whose operands and epilogues lie in memory in every way (tests/support/strided.h), in cuBLASLt's words: what its documentation
-// says of a problem, computed here over memory that is NaN where no operand is, against the evaluator.
+// Problems of cuBLASLt for products whose operands and epilogues have all memory layouts (tests/support/strided.h). Computes each
+// problem as the library's documentation defines it, over memory that is NaN beside the operands, and compares with the evaluator.
 #include <algorithm>
 #include <cmath>
 
@@ -10,13 +10,13 @@
 namespace tenon::cublaslt {
 namespace {
 
-// The graph's values in memory: inputs as they are bound, others densely.
+// The values of the graph in memory: inputs with the strides of their bindings, others dense.
 struct Memory {
   const Graph& graph;
   const std::vector<HostTensor>& inputs;
   std::vector<Tensor> bound;
   std::vector<ValueId> bases;
-  std::vector<HostTensor> stored;  // of those that are no inputs
+  std::vector<HostTensor> stored;  // the values that are no inputs
   std::vector<const float*> at;
 
   HostTensor value(ValueId v) const {
@@ -49,7 +49,7 @@ double activated(Activation a, double x) {
   return x;
 }
 
-// D = activation(alpha * op(A) * op(B) + beta * C + bias), matrices by columns.
+// D = activation(alpha * op(A) * op(B) + beta * C + bias) with column-major matrices.
 void compute(const BatchedCall& w, const Memory& memory, char* result) {
   const Problem& p = w.problem;
   const Matrix* matrices[] = {&p.a, &p.b, &p.c, &p.d};
@@ -101,12 +101,12 @@ TEST_P(CublasLtStrided, Operands) {
     std::vector<std::vector<int64_t>> shapes;
     for (const HostTensor& t : inputs) shapes.push_back(t.shape);
     auto symbols = solve_symbols(*graph, shapes, [](size_t) { return 0; });
-    if (!symbols.ok()) continue;  // of repeated axes alone
+    if (!symbols.ok()) continue;  // a symbol that is only the size of broadcast axes
     bool known = true;
     for (int64_t s : *symbols) known = known && s > 0;
     if (!known) continue;
     const StridesOf strides_of = [&](ValueId v) { return bound_strides(*graph, v); };
-    // The product, and what follows it as far as there are words.
+    // The group: the product, and the nodes behind it as far as the library can express them.
     std::vector<ValueId> members;
     for (ValueId v = 0; v < graph->nodes.size(); ++v) {
       const Node& node = graph->node(v);

@@ -1,6 +1,6 @@
-// Programs with products of matrices on a GPU, without one: cuBLASLt is its mock (cublaslt_mock.cc), which checks what it is
-// told and computes in double, and kernels run under the mock driver. Answers, epilogues, plans of several sizes, tensors that
-// are not aligned, batches, threads, every call of the library failing in turn, and no library at all.
+// Programs with products of matrices, without a GPU. cuBLASLt is its mock (cublaslt_mock.cc), which checks its arguments and computes
+// in double; kernels run on the mock driver. Covers results, epilogues, plans of several sizes, unaligned tensors, batches,
+// threads, the failure of every call of the library, and a missing library.
 #include "tests/support/cublaslt_help.h"
 
 namespace tenon {
@@ -47,7 +47,7 @@ TEST_F(CublasLt, DoublePrecision) {
   EXPECT_EQ(products(), Lines{"f64 NN 3x4x5 ld 3 5 3 3 alpha 1 beta 1 stream 7"});
 }
 
-// Where the graph allows it, and as another problem than f32 to the end.
+// TF32 is used if the graph allows it, and makes another problem than f32.
 TEST_F(CublasLt, Tf32) {
   std::string text = kMlp;
   text.replace(text.find("%w)"), 3, "%w){tf32=true}");
@@ -79,11 +79,11 @@ TEST_F(CublasLt, SeveralSizes) {
     SCOPED_TRACE(testing::PrintToString(symbols));
     check(*program, graph, symbols);
   }
-  EXPECT_EQ(lt().calls("cublasLtMatmul"), 7);  // nothing is run for nothing
+  EXPECT_EQ(lt().calls("cublasLtMatmul"), 7);  // empty results cause no call
   EXPECT_EQ(lt().calls("cublasLtMatmulAlgoGetHeuristic"), 6);
 }
 
-// A sum over nothing is zero, and the epilogue follows all the same.
+// An empty sum is zero, and the epilogue applies to it.
 TEST_F(CublasLt, NothingToSum) {
   const std::string residual = R"(graph @f(%x: T[N,K], %w: T[K,M], %b: T[M], %c: T[N,M]) {
   %h = matmul(%x, %w)
@@ -116,7 +116,7 @@ TEST_F(CublasLt, OperandsAreReadInPlace) {
   %m = matmul(%xs, %ws)
   return %m
 })");
-  // What loops made, through a view.
+  // The result of a loop, through a view.
   check(R"(graph @f(%x: bf16[5,4], %w: bf16[5,3]) {
   %e = tanh(%x)
   %t = transpose(%e){perm=[1,0]}
@@ -151,7 +151,7 @@ TEST_F(CublasLt, Linear) {
   check(
       "graph @f(%x: f32[5], %w: f32[3,5], %c: f32[3]) {\n %l = linear(%x, %w)\n %s = sub(%l, %c)\n return "
       "%s\n}");
-  // A bias of f64 is added by loops.
+  // Loops add a bias of f64.
   check("graph @f(%x: f64[4,5], %w: f64[3,5], %b: f64[3]) {\n %l = linear(%x, %w, %b)\n return %l\n}");
 }
 
@@ -200,7 +200,7 @@ TEST_F(CublasLt, Residual) {
   check(typed(text, "f32"));
   check(typed(text, "f16"));
   EXPECT_EQ(products()[0], "f32 NN 3x4x5 ld 3 5 3 3 alpha 1 beta -1 stream 7");
-  // A loop's result is added.
+  // The added tensor is the result of a loop.
   check(R"(graph @f(%x: f32[4,5], %w: f32[5,3], %c: f32[4,3]) {
   %e = exp(%c)
   %m = matmul(%x, %w)
@@ -210,7 +210,7 @@ TEST_F(CublasLt, Residual) {
   return %y
 })");
   EXPECT_THAT(products().back(), HasSubstr("epilogue 2 alpha 1 beta 1"));
-  // A product is what is added to another one.
+  // The added tensor is the result of another product.
   check(R"(graph @f(%x: f32[4,5], %w: f32[5,3], %v: f32[5,3]) {
   %m = matmul(%x, %w)
   %n = matmul(%x, %v)
@@ -221,7 +221,7 @@ TEST_F(CublasLt, Residual) {
   EXPECT_THAT(products().back(), HasSubstr("epilogue 32 alpha 1 beta 1"));
 }
 
-// What is added dies into the result, where the product reads nothing else of it.
+// The added tensor shares the result's buffer if the product has no other operand in it.
 TEST_F(CublasLt, InPlace) {
   lt().set("workspace", 0);
   const std::string text = R"(graph @f(%x: f32[16,16], %w: f32[16,16]) {
@@ -352,13 +352,13 @@ TEST_F(CublasLt, NoAlgorithm) {
                                     "x3x5 f32, bias gelu of tensors aligned to " + alignment + " bytes");
     return lt().calls("cublasLtMatmulAlgoGetHeuristic");
   };
-  // Asked once for each size.
+  // The library is asked once for each size.
   EXPECT_EQ(refused(4, 0, "16"), 1);
   EXPECT_EQ(refused(4, 0, "16"), 1);
   EXPECT_EQ(refused(2, 0, "16"), 2);
   EXPECT_EQ(refused(4, 0, "16"), 2);
   EXPECT_EQ(program->stats().plans.refusals, 2);
-  // One for aligned tensors alone.
+  // There is an algorithm only for aligned tensors.
   lt().set("aligned", 16);
   program = make(graph);
   check(*program, graph, {4, 5, 3});
@@ -368,7 +368,7 @@ TEST_F(CublasLt, NoAlgorithm) {
   EXPECT_EQ(program->stats().plans.refusals, 0);
 }
 
-// What is no word about these sizes may pass.
+// Errors that do not depend on the sizes may pass, so they are not remembered.
 TEST_F(CublasLt, FailuresAreNotRemembered) {
   const Graph graph = parsed(typed(kMlp, "f32"));
   std::vector<HostTensor> got{HostTensor(DType::f32, {4, 3})};
@@ -389,7 +389,7 @@ TEST_F(CublasLt, FailuresAreNotRemembered) {
 }
 
 TEST_F(CublasLt, EveryCallFailsInTurn) {
-  // Two axes of batch, a sum over nothing at the end: every kind of call.
+  // Two batch axes, and an empty sum at the end, make every kind of call.
   const Graph graph = parsed(R"(graph @f(%x: f32[2,N,3,5], %w: f32[2,3,5,4], %b: f32[4]) {
   %t = transpose(%x){perm=[0,2,1,3]}
   %m = matmul(%t, %w)
@@ -416,7 +416,7 @@ TEST_F(CublasLt, DriverFails) {
   check(*program, graph, {4, 0, 3});
 }
 
-// Each with a bias of its own.
+// Each thread has its own bias.
 TEST_F(CublasLt, Threads) {
   const Graph graph = parsed(
       "graph @f(%x: f32[4,5], %w: f32[5,3], %b: f32[3]) {\n %m = matmul(%x, %w)\n %s = add(%m, %b)\n return "
@@ -443,7 +443,7 @@ TEST_F(CublasLt, NoLibrary) {
   EXPECT_FALSE(bid.yes);
   EXPECT_EQ(bid.why, "cuBLASLt is off: TENON_CUBLASLT=off");
   const auto program = Program::make(graph, options, {});
-  EXPECT_EQ(program.status().code(), Code::unsupported);  // the host keeps its own
+  EXPECT_EQ(program.status().code(), Code::unsupported);  // the host runs the node itself
   EXPECT_THAT(program.status().message(), HasSubstr("cublaslt: cuBLASLt is off: TENON_CUBLASLT=off"));
   setenv("TENON_CUBLASLT", TENON_CUBLASLT_MOCK, 1);
   cublaslt::forget_library();

@@ -1,5 +1,5 @@
-// The CUDA driver that is not there, lacks something, is too old or fails; devices, contexts and libraries on the mock driver
-// (cuda_mock.cc), every call of which fails in turn. Declarations against NVIDIA's header: cuda_header.cc.
+// A CUDA driver that is missing, incomplete, too old or failing. Devices, contexts and libraries on the mock driver (cuda_mock.cc),
+// with the failure of every call. cuda_header.cc compares declarations with NVIDIA's header.
 #include "backends/nvidia/device/driver.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ class CudaDriver : public testing::Test {
     EXPECT_STREQ(mock().leaks(), "");
     mock().reset();
   }
-  // The Driver, where that cannot fail.
+  // Opens the mock, which cannot fail.
   static std::unique_ptr<Driver> driver() {
     auto opened = Driver::open(mocked());
     TENON_CHECK(opened.ok(), opened.status().message());
@@ -124,7 +124,7 @@ TEST_F(CudaDriver, FailuresAreInTheDriversWords) {
   EXPECT_EQ(d->failure("cuInit", 4711).message(), "cuInit: error 4711");
 }
 
-// Each one, called with nothing, fails before it looks at its arguments.
+// Every function fails before it reads its arguments, which are null here.
 TEST_F(CudaDriver, EveryFunctionNamesItself) {
   const auto d = driver();
   auto fails = [&](const auto& function, const char* name, auto... nothing) {
@@ -156,7 +156,7 @@ TEST_F(CudaDriver, DeviceIsDescribed) {
   EXPECT_EQ(h200.shared_bytes, 232448);
   EXPECT_EQ(h200.bytes_in_flight >> 10, 45);
   EXPECT_STREQ(mock().leaks(), "context C1 is retained 1 times\n");
-  mock().set("clock=2619000 width=5120");  // of an H100
+  mock().set("clock=2619000 width=5120");  // as an H100
   EXPECT_EQ(describe(*d, 0)->bytes_in_flight >> 10, 31);
   mock().set("clock=0");
   EXPECT_EQ(describe(*d, 0)->bytes_in_flight, jit::CudaDevice().bytes_in_flight);
@@ -229,7 +229,7 @@ TEST_F(CudaDriver, LibraryGivesLoadedFunctions) {
   EXPECT_STREQ(mock().leaks(), "context C0 is retained 1 times\n");
 }
 
-// What the back end does with the wrappers, from the driver to a launch.
+// Uses the wrappers as the back end does, from the driver to a launch.
 Status launch_once() {
   TENON_ASSIGN(const auto driver, Driver::open(mocked()));
   TENON_ASSIGN(const auto gpu, Device::open(*driver, 0));
@@ -247,7 +247,7 @@ TEST_F(CudaDriver, EveryCallFailsInTurn) {
   ASSERT_TRUE(launch_once().ok());
   std::vector<std::pair<const char*, int>> calls;
   for (const char* function : kFunctions)
-    if (std::string(function) != "cuThreadExchangeStreamCaptureMode")  // which refuses wrong modes only
+    if (std::string(function) != "cuThreadExchangeStreamCaptureMode")  // refuses only wrong modes
       calls.emplace_back(function, mock().calls(function));
   int failed = 0;
   for (const auto& [function, times] : calls)
@@ -257,7 +257,7 @@ TEST_F(CudaDriver, EveryCallFailsInTurn) {
       mock().set("devices=2");
       const auto other_driver = driver();
       const auto other = device(*other_driver, 1);
-      const Current host(*other);  // the framework's context of another device
+      const Current host(*other);  // the framework has made the context of another device current
       const std::string before = mock().leaks();
       mock().fail(function, nth, 999);
       const Status status = launch_once();
@@ -266,7 +266,7 @@ TEST_F(CudaDriver, EveryCallFailsInTurn) {
       const std::string name = function;
       const bool gives_back =
           name == "cuDevicePrimaryCtxRelease_v2" || name == "cuCtxPopCurrent_v2" || name == "cuLibraryUnload";
-      const bool guessed = name == "cuDeviceGetAttribute" && nth > 6;  // bytes in flight have a default
+      const bool guessed = name == "cuDeviceGetAttribute" && nth > 6;  // the bytes in flight have a default
       EXPECT_EQ(status.ok(), gives_back || guessed) << status.message();
       if (status.ok()) continue;
       EXPECT_EQ(status.code(), Code::environment);
@@ -282,7 +282,7 @@ std::string line_of(const std::vector<ReportLine>& lines, const std::string& lab
   return "no line " + label;
 }
 
-// The process's driver is opened once: here, and first, from what TENON_CUDA_DRIVER says.
+// The process opens its driver once: this test is the first to do so, with TENON_CUDA_DRIVER.
 TEST(CudaReport, TellsWhyTheGpuIsOff) {
   setenv("TENON_CUDA_DRIVER", "/nowhere", 1);
   for (const char* other : {"TENON_NVRTC", "TENON_CUBLASLT", "TENON_CUDNN"}) setenv(other, "off", 1);

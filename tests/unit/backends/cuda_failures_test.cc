@@ -1,6 +1,7 @@
-// Every call of the driver fails in turn, from the first of the process on: in a child each, a program is made, with a constant, kernels
-// of several forms, workspace and CUDA graphs, and run six times. Whatever fails is a status that names the call and the driver's
-// code; what succeeds is right; the failure is over when it is over, but for what a process learns once.
+// Lets every call of the driver fail, from the first call of the process on. For each call a child process makes a program with a
+// constant, kernels of several forms, workspace and CUDA graphs, and runs it six times. A failure is a status that names the call and
+// the driver's code, and a success gives the right result. The failure does not affect later attempts, except for values that a
+// process asks for only once.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ const std::string kText = R"(graph @f(%x: f32[N,M], %b: f32[M]) {
   return %y
 })";
 
-// One attempt after another; what is wrong, or what a status said, a line each.
+// Makes the program and runs it, kRuns times. Returns a line for each attempt: "right", with " but wrong", or the error.
 std::string attempts() {
   const Graph graph = parsed(kText);
   ProgramOptions options;
@@ -69,12 +70,12 @@ std::string attempts() {
 }
 
 struct Told {
-  int status = 0;  // of the child
+  int status = 0;  // status of the child
   std::vector<std::string> lines;
   std::map<std::string, int> calls;
   std::string leaks;
 };
-// call: null for none.
+// Runs the attempts in a child, in which the nth call of the function fails. call: null: no call fails.
 Told told(const char* call, int nth) {
   int ends[2];
   TENON_CHECK(pipe(ends) == 0, "no pipe");
@@ -120,7 +121,7 @@ TEST(CudaFailures, EveryCallInTurn) {
   ASSERT_EQ(usual.status, 0);
   ASSERT_EQ(usual.lines, std::vector<std::string>(kRuns, "right"));
   EXPECT_GE(usual.calls.at("cuGraphLaunch"), 1);
-  // What is asked once in a process, and the answer kept.
+  // Calls that a process makes once; it keeps the answer.
   const std::set<std::string> kept{"cuInit",
                                    "cuDriverGetVersion",
                                    "cuDeviceGetCount",
@@ -131,7 +132,8 @@ TEST(CudaFailures, EveryCallInTurn) {
                                    "cuMemPoolCreate",
                                    "cuMemPoolSetAttribute"};
   std::map<std::string, int> reached;
-  // With what gives back: the context of the last call, to free a constant, and the end of a time in which captures are let be.
+  // Whether a failure is ignored because the call only releases something: the context in which a constant is freed, or the end of
+  // the relaxed capture mode.
   auto gives_back = [&](const std::string& function, int nth) {
     return function == "cuThreadExchangeStreamCaptureMode" ||
            ((function == "cuCtxGetCurrent" || function == "cuCtxPushCurrent_v2") &&
@@ -139,7 +141,7 @@ TEST(CudaFailures, EveryCallInTurn) {
   };
   for (const auto& [function, times] : usual.calls)
     for (int nth = 1; nth <= times; ++nth) {
-      if (nth > 3 && nth < times) continue;  // the first ones and the last
+      if (nth > 3 && nth < times) continue;  // only the first three calls and the last one
       SCOPED_TRACE(function + ", call " + std::to_string(nth));
       const Told told = tenon::told(function.c_str(), nth);
       ASSERT_EQ(told.status, 0);
@@ -161,7 +163,8 @@ TEST(CudaFailures, EveryCallInTurn) {
       }
       reached[function] += failed > 0;
     }
-  // Memory is asked for again, kernels of a graph are launched one by one, and what is given back is given up.
+  // These failures cause no error: memory is requested again, kernels of a graph are launched one by one, and errors of releases
+  // are ignored.
   std::set<std::string> silent;
   for (const auto& [function, times] : usual.calls)
     if (times && !reached[function]) silent.insert(function);

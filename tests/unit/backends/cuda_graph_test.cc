@@ -1,12 +1,12 @@
-// Plans launched as CUDA graphs, under the mock driver: when one is made, what is patched, when it is left alone, that it computes
-// what launches one by one do, and that every refusal of the driver ends in plain launches.
+// Plans that are launched as CUDA graphs, on the mock driver: when a graph is made, what is updated, when it needs no update, that it
+// computes the same as single launches, and that every refusal of the driver ends in single launches.
 #include "backends/nvidia/device/recording.h"
 #include "tests/support/cuda_graph_help.h"
 
 namespace tenon {
 namespace {
 
-// Sums over rows and columns in turn: each kernel needs the one before as a whole.
+// Sums over rows and columns alternate, so that each kernel needs the complete result of the previous one.
 constexpr const char* kChain = R"(graph @f(%x: f32[N,M]) {
   %a = sum(%x){axes=[0], keepdims=true}
   %b = mul(%x, %a)
@@ -37,7 +37,7 @@ class CudaGraphs : public CudaProgramTest {
   }
   static int count(const std::string& call) { return mock().calls(call.c_str()); }
 
-  // While it lives kernels are loaded anew and launches are counted, not run.
+  // While it lives, kernels are loaded again and launches are only counted.
   class Counted {
    public:
     explicit Counted(std::shared_ptr<Program>& program) : program_(program) {
@@ -73,7 +73,7 @@ TEST_F(CudaGraphs, FromTheFourthRunOn) {
   EXPECT_EQ(count("cuGraphCreate") - made, 1);
 }
 
-// Tensors move: only what differs is told to the device.
+// When tensors move, only the nodes that differ are updated.
 TEST_F(CudaGraphs, PointersArePatched) {
   Held held(memory(), 1 << 16);
   options.device_memory = &held;
@@ -82,7 +82,7 @@ TEST_F(CudaGraphs, PointersArePatched) {
   program = *other;
   std::vector<HostTensor> in{random_tensor(DType::f32, {3, 40}, 9)};
   HostTensor blank(DType::f32, {3, 40}), same = in[0];
-  // All alive at once, so in different places.
+  // All are alive at once, so their addresses differ.
   OnDevice x(memory(), in[0]), other_x(memory(), same), y(memory(), blank), other_y(memory(), blank);
   auto run_on = [&](const OnDevice& from, const OnDevice& to) {
     return program->run(std::vector<Tensor>{from.tensor()}, std::vector<Tensor>{to.tensor()}, kStream).ok();
@@ -93,7 +93,7 @@ TEST_F(CudaGraphs, PointersArePatched) {
   ASSERT_TRUE(run_on(x, y));
   EXPECT_EQ(patched(), before);
   ASSERT_TRUE(run_on(x, other_y));
-  EXPECT_EQ(patched(), before + 1);  // of all kernels only the last one writes the output
+  EXPECT_EQ(patched(), before + 1);  // only the last kernel writes the output
   ASSERT_TRUE(run_on(other_x, other_y));
   EXPECT_GT(patched(), before + 1);
   EXPECT_EQ(count("cuGraphInstantiateWithFlags"), made);
@@ -109,7 +109,7 @@ TEST_F(CudaGraphs, NotWhileTheStreamCaptures) {
   const int started = count("cuGraphLaunch");
   HostTensor in = random_tensor(DType::f32, {3, 40}, 2), blank(DType::f32, {3, 40});
   OnDevice x(memory(), in), y(memory(), blank);
-  Held held(memory(), 1 << 16);  // the driver's pool gives none while a stream captures
+  Held held(memory(), 1 << 16);  // the driver's pool gives no memory while a stream captures
   options.device_memory = &held;
   auto other = Program::make(graph, options, {});
   ASSERT_TRUE(other.ok());
@@ -126,7 +126,7 @@ TEST_F(CudaGraphs, NotWhileTheStreamCaptures) {
   EXPECT_EQ(count("cuGraphLaunch"), started + 3);
 }
 
-// A form that is missing while the graph is patched is compiled, though another stream captures.
+// A form that is missing while the graph is updated is compiled, although another stream captures.
 TEST_F(CudaGraphs, UnalignedTensorsWhileAnotherStreamCaptures) {
   Held held(memory(), 1 << 16);
   options.device_memory = &held;
@@ -147,7 +147,7 @@ TEST_F(CudaGraphs, UnalignedTensorsWhileAnotherStreamCaptures) {
   EXPECT_EQ(count("cuGraphLaunch"), started + 2);
 }
 
-// One graph per set of sizes; they go with their plans, and the program leaves none.
+// There is one graph per set of sizes. A graph dies with its plan, and the program leaves none behind.
 TEST_F(CudaGraphs, GoWithTheirPlans) {
   program->set_limits({2, 1 << 20});
   for (int64_t m : {8, 16, 24, 32})
@@ -161,7 +161,7 @@ TEST_F(CudaGraphs, GoWithTheirPlans) {
     EXPECT_EQ(std::string(mock().leaks()).find(left), std::string::npos) << mock().leaks();
 }
 
-// Unless told otherwise, plans whose kernels are done before the next could be launched.
+// By default graphs are made for plans whose kernels take less time than a launch.
 TEST_F(CudaGraphs, OfSmallKernels) {
   const Counted counted(program);
   HostTensor host(DType::f32, {2048, 4096});
@@ -185,7 +185,7 @@ TEST_F(CudaGraphs, OfSmallKernels) {
   EXPECT_EQ(started(DeviceGraphs::never, 256), 0);
 }
 
-// There are so many graphs at most, and one that is not launched any more makes room.
+// The number of graphs is limited, and a graph that is no longer launched is replaced.
 TEST_F(CudaGraphs, TheOldestMakesRoom) {
   const Counted counted(program);
   program = make(graph);
@@ -210,7 +210,7 @@ TEST_F(CudaGraphs, TheOldestMakesRoom) {
   EXPECT_EQ(made() - before, most + 1);
   EXPECT_EQ(count("cuGraphExecDestroy") - gone, 1);
   const int started = count("cuGraphLaunch");
-  for (int i = 0; i < 4; ++i) run(3, 40);  // whose graph is gone
+  for (int i = 0; i < 4; ++i) run(3, 40);  // the graph of these sizes was replaced
   EXPECT_EQ(count("cuGraphLaunch"), started);
 }
 

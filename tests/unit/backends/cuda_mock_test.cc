@@ -1,5 +1,5 @@
-// The mock driver (cuda_mock.cc) itself, since tests of the GPU's host side rely on it: it runs launches, keeps what graphs
-// keep, and sees what a driver would refuse or never tell.
+// Tests of the mock driver (cuda_mock.cc), on which tests of the GPU's host side rely: it runs launches, keeps what graphs keep, and
+// finds mistakes that a driver would refuse or never report.
 #include "tests/mocks/cuda_mock.h"
 
 #include <elf.h>
@@ -86,7 +86,7 @@ TEST_F(MockDriver, RunsAndWritesDownLaunches) {
   EXPECT_TRUE(driver->cuMemFreeAsync(memory, kStream).ok());
 }
 
-// Bytes of the host are there when the stream has been waited for, or for what comes behind them on it.
+// Bytes of the host have arrived after a wait for the stream, and for work behind the copy on the same stream.
 TEST_F(MockDriver, CopiesTakeTheirTime) {
   const CuAddress memory = allocate(4);
   const auto other = reinterpret_cast<CuStream>(4);
@@ -201,7 +201,7 @@ TEST_F(MockDriver, CapturesForbid) {
   EXPECT_TRUE(Library::load(*gpu, "TENONLIST:a").ok());
 }
 
-// Whoever does it, the capture is lost with it.
+// A forbidden call of any thread invalidates the capture.
 TEST_F(MockDriver, CapturesAreLost) {
   auto status = [&](CuStream stream) {
     int now = -1;

@@ -1,5 +1,5 @@
-// Programs on a GPU from end to end, without one: kernels run on the host under the mock driver. Answers, what is launched on
-// which stream, plans of several sizes, tensors that are not aligned, and every call of the driver failing in turn.
+// Programs on a GPU from end to end, without a GPU: kernels run on the host with the mock driver. Covers results, launches and their
+// streams, plans of several sizes, unaligned tensors, and the failure of every call of the driver.
 #include <sstream>
 
 #include "jit/objects/object_cache.h"
@@ -27,7 +27,7 @@ TEST_F(CudaPrograms, SeveralSizes) {
   for (const auto& [n, m] :
        std::vector<std::pair<int64_t, int64_t>>{{3, 64}, {5, 33}, {1, 1}, {0, 8}, {300, 16}, {3, 64}})
     check(**program, graph, {random_tensor(DType::f32, {n, m}, 1), random_tensor(DType::f32, {m}, 2)});
-  // On the caller's stream, and nobody waited for the device but who copied the inputs there.
+  // All launches are on the caller's stream, and only the copies of inputs waited for the device.
   std::istringstream log(mock().log());
   int launches = 0;
   for (std::string line; std::getline(log, line);) {
@@ -38,7 +38,7 @@ TEST_F(CudaPrograms, SeveralSizes) {
   EXPECT_GE(launches, 6);
 }
 
-// Numbers that depend on seed and place alone, whatever thread draws them: a dropout, its mask, and the bits themselves.
+// Random numbers depend only on seed and position, not on the thread that draws them: a dropout, its mask, and the bits themselves.
 TEST_F(CudaPrograms, RandomNumbers) {
   const Graph graph = parsed(R"(graph @f(%x: f32[N,M], %s: i64[2]) {
     %s1 = slice(%s){axis=0, start=1, end=2}
@@ -64,7 +64,7 @@ TEST_F(CudaPrograms, RandomNumbers) {
   }
 }
 
-// Sums in two kernels: of everything, of the channels of images, of columns over one axis and over two.
+// Sums that take two kernels: of everything, of the channels of images, of columns over one axis and over two.
 TEST_F(CudaPrograms, SumsInParts) {
   const struct {
     const char *type, *axes;
@@ -85,8 +85,9 @@ TEST_F(CudaPrograms, SumsInParts) {
   }
 }
 
-// The backward pass of a norm: one kernel reads the inputs, a second adds up what its blocks leave. With 16 bits the kernel is
-// compared with 32: it rounds nothing between, and the evaluator every value, which many rows add up.
+// The backward pass of a norm: one kernel reads the inputs, a second one adds the partial sums of its blocks. Results of 16 bits are
+// compared with a graph of 32 bits, since the kernel rounds no intermediate values; the evaluator would round each, and the errors
+// of many rows add up.
 TEST_F(CudaPrograms, NormBackward) {
   constexpr const char* kBackward = R"(graph @f(%x: f32[N,160], %d: f32[N,160], %w: f32[160], %r: f32[N,1]) {
     %h = mul(%x, %r)
@@ -118,7 +119,7 @@ TEST_F(CudaPrograms, NormBackward) {
   }
 }
 
-// Few long rows of a softmax, in parts: of -inf in front, of nothing else, and with inf.
+// A softmax of few long rows in parts: with -inf in front, of -inf only, and with inf.
 TEST_F(CudaPrograms, FewLongRows) {
   constexpr int64_t kRow = (1 << 18) + 1;
   HostTensor x = random_tensor(DType::f32, {3, kRow}, 1);
@@ -142,7 +143,7 @@ TEST_F(CudaPrograms, FewLongRows) {
   }
 }
 
-// Weights of 16 bits beside sums of 32: the second kernel rounds what it stores, a reshape between or not.
+// Weights of 16 bits with sums of 32: the second kernel rounds its results, with or without a reshape in between.
 TEST_F(CudaPrograms, NormBackwardOfNarrowWeights) {
   constexpr const char* kBackward = R"(graph @f(%x: bf16[N,160], %d: bf16[N,160], %r: f32[N,1]) {
     %x1 = cast(%x){dtype=f32}
@@ -162,7 +163,7 @@ TEST_F(CudaPrograms, NormBackwardOfNarrowWeights) {
     %z = neg(%v1)
     return %y1, %v1, %b1MORE
   })";
-  // What is asked for beside the casts, and so has kernels of its own.
+  // More outputs than the casts, which need kernels of their own.
   const struct {
     DType type;
     const char* more;
@@ -203,7 +204,7 @@ TEST_F(CudaPrograms, UnalignedTensors) {
   for (int64_t shift : {0, 4, 8, 0}) check(**program, graph, {random_tensor(DType::f32, {1024}, 1)}, shift);
 }
 
-// What a launch may ask for without being allowed more is 48 KiB less what the kernel has of its own, here for folds.
+// Without permission for more, a launch may use 48 KiB of shared memory minus the kernel's static part, which folds use here.
 TEST_F(CudaPrograms, RowsOfNearlyAllSharedMemory) {
   const Graph graph = parsed("graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=-1}\n return %y\n}");
   auto program = make(graph);
@@ -224,7 +225,7 @@ TEST_F(CudaPrograms, Constants) {
   check(**program, graph, {random_tensor(DType::f32, {7, 3}, 1)});
 }
 
-// What the device refuses becomes a status with the driver's words; nothing is left behind, and the next run is right.
+// An error of the device becomes a status with the driver's text. Nothing leaks, and the next run is right.
 TEST_F(CudaPrograms, EveryCallFailsInTurn) {
   const Graph graph = parsed(kNorms);
   auto program = Program::make(graph, options, {});
@@ -265,7 +266,7 @@ int capturing() {
   return asked.ok() ? status : -1;
 }
 
-// What has run before goes into the caller's capture; what has not is refused. Neither ends the capture.
+// The caller may capture sizes that have run before; others are refused. Neither invalidates the capture.
 TEST_F(CudaPrograms, CapturesGoOn) {
   auto program = make(parsed("graph @f(%x: f32[N]) {\n %y = exp(%x)\n return %y\n}"));
   HostTensor zeros(DType::f32, {64});
@@ -307,7 +308,7 @@ TEST_F(CudaPrograms, CompilerNewerThanTheDriver) {
   EXPECT_TRUE(check("13000").ok());
 }
 
-// The pool keeps what it once had; out of memory, it gives back what nobody uses and asks again.
+// The pool keeps unused memory. If an allocation fails, it releases unused memory and tries again.
 TEST_F(CudaPrograms, Pool) {
   auto runtime = cuda::runtime_of(0);
   ASSERT_TRUE(runtime.ok()) << runtime.status().message();
@@ -331,7 +332,7 @@ TEST_F(CudaPrograms, Pool) {
   mock().fail("cuMemAllocFromPoolAsync", 0, 0);
 }
 
-// A kernel whose row does not fit into registers runs in an easier form, which is remembered.
+// A kernel whose row does not fit into registers runs in a form of a higher relax level, which is remembered.
 TEST_F(CudaPrograms, WhatSpillsRunsInAnEasierForm) {
   const Graph graph =
       parsed("graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=-1}\n %z = mul(%y, %y)\n return %z\n}");
@@ -347,7 +348,7 @@ TEST_F(CudaPrograms, WhatSpillsRunsInAnEasierForm) {
   EXPECT_EQ((*program)->stats().kernels_compiled, 3);
 }
 
-// One that spills in its easier form too runs as two, from then on in all plans; what crosses lies in temporaries.
+// A kernel that spills in this form too runs as two kernels, from then on in all plans. Temporaries hold the values between them.
 TEST_F(CudaPrograms, WhatSpillsStillIsCutInTwo) {
   constexpr const char* kRows = R"(graph @f(%x: T[N,M], %b: T[M]) {
     %y = add(%x, %b)
@@ -400,12 +401,12 @@ TEST_F(CudaPrograms, WhatSpillsStillIsCutInTwo) {
       EXPECT_EQ(program->stats().kernels_compiled, compiled);
       EXPECT_EQ(mock().calls("cuLaunchKernel"), launches + 4);
       run(0, 0);
-      run(5, 2 * size_of(type));  // compiled for any alignment
+      run(5, 2 * size_of(type));  // uses the form for any alignment
       EXPECT_EQ(mock().calls("cuLaunchKernel"), launches + 6);
     }
 }
 
-// What one process compiles the next one finds on disk, unless it is damaged there.
+// A process finds code that an earlier one compiled on disk, unless it is damaged.
 TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
   ScratchDirectory scratch;
   Store store(at(scratch / "c"));
@@ -414,7 +415,7 @@ TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
   const Graph graph =
       parsed("graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=-1}\n %z = exp(%y)\n return %z\n}");
   auto compiled = [&] {
-    cuda::forget_all();  // as a new process
+    cuda::forget_all();  // like a new process
     auto program = Program::make(graph, options, {});
     TENON_CHECK(program.ok(), program.status().message());
     check(**program, graph, {random_tensor(DType::f32, {4, 64}, 1)});
@@ -432,7 +433,7 @@ TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
   write_bytes(path, bytes);
   EXPECT_EQ(compiled(), 1);
   EXPECT_EQ(file_bytes(path).size(), good.size());
-  // Checksums that are right around what is none of ours.
+  // Entries with right checksums whose content is not ours.
   auto entry = store.read(items->front().file);
   ASSERT_TRUE(entry.ok());
   for (const char* object : {"", "registers", "registers 3 spills 0", "registers 3 spills 0\n"}) {
@@ -444,7 +445,7 @@ TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
   cuda::forget_all();
 }
 
-// Programs and plans are made, and go, while another stream captures, and leave it alone.
+// Programs and plans are made and destroyed while another stream captures, without an effect on that capture.
 TEST_F(CudaPrograms, MadeWhileAnotherStreamCaptures) {
   const Graph graph = parsed(R"(graph @f(%x: f32[N,3]) {
     %c = constant(){dtype=f32, shape=[3], data=0x0000c03f000000c000008040}
@@ -452,7 +453,7 @@ TEST_F(CudaPrograms, MadeWhileAnotherStreamCaptures) {
     %s = sum(%y){axes=[0]}
     return %s
   })");
-  cuda::forget_all();  // kernels are loaded anew
+  cuda::forget_all();  // kernels are loaded again
   HostTensor ones(DType::f32, {5, 3}), blank(DType::f32, {3});
   for (int64_t i = 0; i < 15; ++i) ones.set(i, {1, 1});
   OnDevice x(memory(), ones), s(memory(), blank);

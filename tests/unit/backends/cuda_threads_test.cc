@@ -1,5 +1,5 @@
-// Many threads on one device: the same program and others, sizes that push each other's plans out, CUDA graphs, programs that come and
-// go, plans that wait for a compile. Launches are only written down: what is tested is what happens around them, also by
+// Many threads on one device: the same program and others, sizes that evict each other's plans, CUDA graphs, programs that are made and
+// destroyed, plans that wait for a compile. Launches are only logged, since this tests the code around them, also with
 // ThreadSanitizer.
 #include <atomic>
 #include <thread>

@@ -1,5 +1,5 @@
-// Attention on a GPU, without one, as one call of cuDNN's mock: how heads, lengths, strides and masks reach it, what is copied before,
-// what stays with loops and cuBLASLt or with the host, no engine, failures, CUDA graphs.
+// Attention as one call of cuDNN, with the mock and without a GPU: how heads, lengths, strides and masks are passed, what is copied
+// first, what loops and cuBLASLt or the host run instead, missing engines, failures, CUDA graphs.
 #include "backends/nvidia/cudnn/attention.h"
 
 #include <cstring>
@@ -19,7 +19,7 @@ std::string one(const std::string& inputs, const std::string& attributes,
                 const std::string& operands = "%q, %k, %v") {
   return "graph @f(" + inputs + ") {\n %y = attention(" + operands + "){" + attributes + "}\n return %y\n}";
 }
-// Heads of 16 elements.
+// The text of an attention with heads of 16 elements.
 std::string sized(const std::string& q, const std::string& k, const std::string& attributes = "scale=0.25",
                   const std::string& type = "bf16") {
   return typed(one("%q: T[" + q + ",16], %k: T[" + k + ",16], %v: T[" + k + ",16]", attributes), type);
@@ -63,13 +63,13 @@ TEST_F(CudnnAttention, Sizes) {
       check(sized(q, k, attributes));
     }
   EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 24);
-  // Values of another size than keys, and heads behind the length.
+  // Values of another size than keys, and the layout with heads behind the length.
   check(one("%q: f16[2,3,5,8], %k: f16[2,3,6,8], %v: f16[2,3,6,24]", "scale=0.3, causal=true"));
   check(one("%q: f16[2,5,4,8], %k: f16[2,6,2,8], %v: f16[2,6,2,8]", "scale=0.3, layout=\"heads_last\""));
   EXPECT_THAT(lines().back(), HasSubstr("attention 2x4x5x8 by 2x2x6x8 f16"));
 }
 
-// The scale is a number of the call: no plan is made for it, and each call has its own.
+// The scale is a number of the call: calls with different scales share a plan.
 TEST_F(CudnnAttention, ScalesShareAPlan) {
   const Graph graph = parsed(sized("2,4,7", "2,4,9", "scale=0.25")),
               other = parsed(sized("2,4,7", "2,4,9", "scale=-1.5"));
@@ -78,10 +78,10 @@ TEST_F(CudnnAttention, ScalesShareAPlan) {
   const int finalized = dnn().calls("cudnnBackendFinalize");
   check(*second, other, {});
   check(*first, graph, {});
-  EXPECT_EQ(dnn().calls("cudnnBackendFinalize"), finalized + 2);  // the pointers of two runs
+  EXPECT_EQ(dnn().calls("cudnnBackendFinalize"), finalized + 2);  // the variant packs of two runs
 }
 
-// Of a mask what is not repeated is read, where it lies.
+// The part of a mask that is not broadcast is read in place.
 TEST_F(CudnnAttention, Masks) {
   const auto with = [](const std::string& mask, const std::string& type, const std::string& kv = "2,4,9,16") {
     return typed(one("%q: T[2,4,7,16], %k: T[" + kv + "], %v: T[" + kv + "], %m: " + type + "[" + mask + "]",
@@ -112,7 +112,7 @@ TEST_F(CudnnAttention, Masks) {
             "scale=0.3, layout=\"heads_last\"", "%q, %k, %v, %m"));
 }
 
-// Columns that are hidden count for nothing, rows without any other are zero, and what is no number stays so.
+// Hidden columns do not count, rows without visible columns are zero, and NaN stays NaN.
 TEST_F(CudnnAttention, WhatMasksHide) {
   for (const char* hidden : {"-inf", "-3.3895313892515355e+38", "-65504.0"})
     for (const char* type : {"bf16", "f16", "f32"}) {
@@ -127,7 +127,7 @@ TEST_F(CudnnAttention, WhatMasksHide) {
   %y = attention(%q, %k, %v, %m){scale=0.25}
   return %y
 })";
-      if (std::string(type) == "f16" && hidden[1] == '3') continue;  // f16 has no such number
+      if (std::string(type) == "f16" && hidden[1] == '3') continue;  // f16 cannot hold this number
       std::string said = typed(text, std::string(type) == "f32" ? "bf16" : type);
       for (const auto& [word, meant] : {std::pair{"HIDDEN", hidden}, {"TYPE", type}, {"TYPE", type}})
         said.replace(said.find(word), std::strlen(word), meant);
@@ -147,7 +147,7 @@ TEST_F(CudnnAttention, WhatMasksHide) {
     EXPECT_EQ(got[0].number(8 + i), inputs[2].number(8 + i));
     EXPECT_TRUE(std::isnan(got[0].number(16 + i)));
   }
-  // Of two that are hidden the one that is a number is left, as in a row of PyTorch's.
+  // In a row that hides all columns, those hidden by a finite number remain visible, as in PyTorch.
   const float hidden[] = {
       -inf, std::numeric_limits<float>::lowest(), std::numeric_limits<float>::lowest(), -inf, 0, 0};
   std::memcpy(inputs[3].bytes.data(), hidden, sizeof hidden);
@@ -159,7 +159,7 @@ TEST_F(CudnnAttention, WhatMasksHide) {
   for (int64_t i = 0; i < 8; ++i) EXPECT_TRUE(std::isnan(got[0].number(8 + i)));
 }
 
-// As PyTorch gives them: rows of a multiple of 8 elements, of which some are left out, repeated over heads and rows.
+// Masks as PyTorch makes them: slices of rows whose length is a multiple of 8, broadcast over heads and rows.
 TEST_F(CudnnAttention, MasksThatAreViews) {
   const std::string text = R"(graph @f(%q: bf16[2,4,7,16], %k: bf16[2,4,9,16], %p: bf16[2,1,ROWS,16]) {
   %s = slice(%p){axis=3, start=0, end=9}
@@ -173,11 +173,11 @@ TEST_F(CudnnAttention, MasksThatAreViews) {
     said.replace(said.find("ROWS"), 4, rows);
     const Graph graph = parsed(said);
     const auto program = make(graph);
-    EXPECT_EQ(program->stats().steps, 4);  // the bounded mask, what it hides, the call, the result
+    EXPECT_EQ(program->stats().steps, 4);  // the bounded mask, the rows it hides, the call, the result
     check(*program, graph, {});
     EXPECT_THAT(lines().back(), HasSubstr("mask 2x1x" + std::string(rows) + "x9 bf16"));
   }
-  // Columns that do not lie side by side are copied first.
+  // Masks whose columns are not adjacent are copied first.
   for (const char* view : {"transpose(%p){perm=[0,1,3,2]}", "flip(%r){axes=[3]}"})
     check("graph @f(%q: bf16[2,4,7,16], %k: bf16[2,4,9,16], %p: bf16[2,1,9,7], %r: bf16[2,1,7,9]) {\n %m = " +
           std::string(view) + "\n %y = attention(%q, %k, %k, %m){scale=0.25}\n return %y\n}");
@@ -195,7 +195,7 @@ TEST_F(CudnnAttention, MasksHavePlansOfTheirOwn) {
   EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 5);
 }
 
-// What a model does: heads of one product are views of it, and the result is its rows again.
+// The pattern of a model: q, k and v are views of one product, and the result is reshaped to rows.
 TEST_F(CudnnAttention, NothingIsCopied) {
   const std::string text = R"(graph @f(%x: bf16[2,7,3,4,16]) {
   %a = slice(%x){axis=2, start=0, end=1}
@@ -220,7 +220,7 @@ TEST_F(CudnnAttention, NothingIsCopied) {
   EXPECT_THAT(lines(), ElementsAre(HasSubstr("attention 2x4x7x16 by 2x4x7x16 bf16 causal")));
 }
 
-// Rows that are not 16 bytes apart, elements that are not dense, what is repeated or turned around.
+// Operands are copied if rows are not a multiple of 16 bytes apart, if elements are not dense, or if axes are broadcast or flipped.
 TEST_F(CudnnAttention, OtherwiseItIs) {
   for (const char* view :
        {"slice(%x){axis=3, start=0, end=16}", "slice(%x){axis=3, start=0, end=32, step=2}"}) {
@@ -231,7 +231,7 @@ TEST_F(CudnnAttention, OtherwiseItIs) {
                              "\n %y = attention(%q, %k, %k){scale=0.25}\n return %y\n}";
     const Graph graph = parsed(text);
     const auto program = make(graph);
-    EXPECT_EQ(program->stats().steps, 3);  // a copy, the call, and the order of the result that is returned
+    EXPECT_EQ(program->stats().steps, 3);  // a copy, the call, and the transpose of the result
     check(*program, graph, {});
   }
   check(
@@ -242,7 +242,7 @@ TEST_F(CudnnAttention, OtherwiseItIs) {
 }
 
 TEST_F(CudnnAttention, NothingToSee) {
-  check(sized("2,4,7", "2,4,0"));  // zeros
+  check(sized("2,4,7", "2,4,0"));  // the result is zeros
   check(sized("2,4,0", "2,4,9"));
   check(sized("0,4,7", "0,4,9"));
   EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 0);
@@ -265,7 +265,7 @@ TEST_F(CudnnAttention, WhatItIsNotAsked) {
   EXPECT_EQ(why_not(one("%q: f16[2,4,7,16], %k: f16[2,4,9,16], %v: f16[2,4,9,16], %m: f16[7,9]",
                         "scale=1.0, causal=true", "%q, %k, %v, %m")),
             "attention that is causal and has a mask is not given to cuDNN");
-  // Attention that must be whole is then the host's, on a GPU.
+  // On a GPU, attention that must stay whole is then left to the host.
   const Graph graph = parsed(sized("N,4,7", "N,4,9", "scale=0.25, whole=true"));
   const auto program = Program::make(graph, options, {});
   EXPECT_EQ(program.status().code(), Code::unsupported);

@@ -1,6 +1,6 @@
-// Plans with convolutions launched as CUDA graphs: the library's calls are captured, once as long as tensors stay where they are, with a
-// handle that nobody else has meanwhile. Handles and plans are made while nothing captures (the mock refuses it), neither a
-// stream of ours nor one of the caller's; every refusal ends in plain calls.
+// Plans with convolutions that are launched as CUDA graphs. A call of the library is captured once while its tensors stay at the same
+// addresses, with a handle that nothing else uses meanwhile. Handles and plans are made while no stream captures, neither ours nor
+// the caller's (the mock checks this). After every refusal the calls run without a graph.
 #include "backends/nvidia/cudnn/handles.h"
 #include "tests/support/cuda_graph_help.h"
 #include "tests/support/cudnn_help.h"
@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Two convolutions, of which the first reads what it is given where it lies, and what is between them.
+// Two convolutions with kernels between them; the first convolution reads its operands in place.
 const std::string kLayers = R"(graph @f(%x: T[N,9,7,C], %w: T[8,C,1,1], %v: T[8,8,3,3], %b: T[8]) {
   %c = convolution(%x, %w){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1], layout="channels_last"}
   %s = softmax(%c){axis=-1}
@@ -37,7 +37,7 @@ TEST_F(CudnnGraphs, CallsAreCapturedOnce) {
   const int kernels = (count("cuLaunchKernel") - launched) / 3;
   EXPECT_GE(kernels, 2);
   for (int i = 0; i < 5; ++i) {
-    // The numbers are others, in the same place.
+    // Other numbers at the same addresses.
     static_cast<float*>(tensors->in[0]->tensor().data)[i] += 1;
     run_on();
   }
@@ -65,11 +65,11 @@ TEST_F(CudnnGraphs, WhatMovesIsCapturedAgain) {
 TEST_F(CudnnGraphs, PlansAreMadeBeforeACaptureBegins) {
   for (int i = 0; i < 5; ++i) run_on();
   const int started = count("cuGraphLaunch");
-  // For tensors of another alignment.
+  // A plan for tensors of another alignment.
   const auto shifted = made(kSizes, 4);
   run_on(*shifted);
   EXPECT_THAT(lines().back(), HasSubstr("aligned 4"));
-  // For another handle, as somebody has the one there was.
+  // A plan for another handle, since the first one is leased.
   const auto leased = handles().lease();
   ASSERT_TRUE(leased.ok());
   run_on();
@@ -91,7 +91,7 @@ TEST_F(CudnnGraphs, HandlesComeBack) {
 TEST_F(CudnnGraphs, SumsOverNothing) {
   tensors = made({2, 0});
   const int started = count("cuGraphLaunch");
-  for (int i = 0; i < 6; ++i) run_on();  // zeros are set within the graph
+  for (int i = 0; i < 6; ++i) run_on();  // the graph sets the zeros
   EXPECT_EQ(count("cuGraphLaunch") - started, 3);
   EXPECT_EQ(executed(), 4);
 }
@@ -105,7 +105,7 @@ TEST_F(CudnnGraphs, EveryRefusalEndsInPlainCalls) {
       program = make(graph);
       for (int i = 0; i < 3; ++i) run_on();
       const int begun = count("cuStreamBeginCapture_v2"), ended = count("cuStreamEndCapture");
-      dnn().fail(function, nth, cudnn::kDnnInternalError);  // while it is captured
+      dnn().fail(function, nth, cudnn::kDnnInternalError);  // fails while it is captured
       for (int i = 0; i < 3; ++i) run_on();
       EXPECT_GT(count("cuStreamBeginCapture_v2"), begun);
       EXPECT_EQ(count("cuStreamBeginCapture_v2") - begun, count("cuStreamEndCapture") - ended);
@@ -113,7 +113,7 @@ TEST_F(CudnnGraphs, EveryRefusalEndsInPlainCalls) {
     }
 }
 
-// What is there is used, and what is not is not made.
+// Existing plans are used, and no new ones are made.
 TEST_F(CudnnGraphs, WhileTheCallerCaptures) {
   for (int i = 0; i < 2; ++i) run_on();
   const auto shifted = made(kSizes, 4);
@@ -127,7 +127,7 @@ TEST_F(CudnnGraphs, WhileTheCallerCaptures) {
   mock().capture(kStream, 0);
   run_on(*shifted);
   {
-    // Of two idle handles the one that has plans.
+    // Of two idle handles the run takes the one that has plans.
     auto one = handles().lease(), other = handles().lease();
     ASSERT_TRUE(one.ok() && other.ok());
     one->swap(*other);
@@ -143,14 +143,14 @@ TEST_F(CudnnGraphs, WhileTheCallerCaptures) {
   EXPECT_EQ(dnn().calls("cudnnCreate"), 2);
 }
 
-// What a handle and a plan take is no part of somebody else's capture.
+// Making a handle and a plan has no effect on the capture of another stream.
 TEST_F(CudnnGraphs, WhileAnotherStreamCaptures) {
   const auto other = reinterpret_cast<void*>(9);
   mock().capture(other, 1);
   program = make(graph);
   EXPECT_TRUE(try_on(*tensors).ok());
   const auto leased = handles().lease();
-  EXPECT_TRUE(try_on(*tensors).ok());  // another handle, with plans of its own
+  EXPECT_TRUE(try_on(*tensors).ok());  // uses another handle with new plans
   mock().capture(other, 0);
   EXPECT_EQ(dnn().calls("cudnnCreate"), 2);
   EXPECT_THAT(dnn().leaks(), testing::Not(HasSubstr("captures")));

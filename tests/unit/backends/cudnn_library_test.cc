@@ -1,5 +1,6 @@
-// cuDNN that is not there, lacks something, is too old or fails, on the mock (cudnn_mock.cc); what NVIDIA's own library says without a
-// GPU, where one is found. Declarations against NVIDIA's header: cudnn_header.cc; what we describe: cudnn_plan_test.cc.
+// A cuDNN that is missing, incomplete, too old or failing, with the mock (cudnn_mock.cc). Also asks NVIDIA's own library, if one is
+// found, what it answers without a GPU. cudnn_header.cc compares declarations with NVIDIA's header; cudnn_plan_test.cc tests our
+// graphs.
 #include "backends/nvidia/cudnn/library.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +42,7 @@ TEST(CudnnLibrary, SaysWhereItLooked) {
   EXPECT_EQ(cuda::release_text((*found)->version()), "9.19.1");
 }
 
-// A folder of the wheel's form, in the place of the library's own name.
+// The variable may name a directory with the layout of the wheel in place of the library.
 TEST(CudnnLibrary, OfAFolder) {
   char directory[] = "/tmp/tenon-cudnn-XXXXXX";
   ASSERT_TRUE(mkdtemp(directory));
@@ -85,7 +86,7 @@ TEST(CudnnLibrary, FailuresAreInItsWords) {
   EXPECT_EQ(failed.code(), Code::environment);
   EXPECT_EQ(failed.message(), "cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED (1001)");
   EXPECT_EQ((*library)->failure("cudnnBackendExecute", 4711).message(), "cudnnBackendExecute: status (4711)");
-  // With what it says of the last call.
+  // The message has the library's text about the last call.
   auto tensor = Descriptor::make(**library, kDnnTensor, "a tensor");
   ASSERT_TRUE(tensor.ok());
   EXPECT_EQ(tensor->finalize().message(),
@@ -120,7 +121,7 @@ TEST(CudnnLibrary, Handles) {
               "cudnnCreate: CUDNN_STATUS_INTERNAL_ERROR (4000): as planned");
   }
   EXPECT_STREQ(dnn().leaks(), "");
-  {  // Where there are many of them a thread waits for one.
+  {  // When kMost handles are leased, a thread waits for one.
     Handles handles(**library, **device);
     std::vector<Handles::Lease> leases;
     for (int i = 0; i < Handles::kMost; ++i) {
@@ -173,7 +174,7 @@ TEST_F(RealCudnn, NamesItsStatuses) {
                 StartsWith(std::string("f: ") + name + " (" + std::to_string(status) + ")"));
 }
 
-// It checks: what descriptors say is not taken unread.
+// The library checks descriptors.
 TEST_F(RealCudnn, RefusesWhatDoesNotFit) {
   auto made = Descriptor::make(*library, kDnnTensor, "it");
   ASSERT_TRUE(made.ok()) << made.status().message();

@@ -1,5 +1,5 @@
-// Our graphs on NVIDIA's cuDNN, planned for GPUs that are not here: the library names its engines and makes execution plans from what
-// a device is said to be, to the kernels it compiles for it. Nothing is run. Where the library is not installed nothing is tried:
+// Our graphs on NVIDIA's cuDNN, planned for GPUs that are absent. From the description of a device the library names its engines,
+// makes execution plans and compiles their kernels; nothing runs. If the library is not installed, the tests are skipped;
 // `./dev test --only nvidia` installs it.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What it wants to know of a device (9.28); named in its log where something is missing.
+// The properties of a device that the library (9.28) needs; its log names missing ones.
 std::string device_json(const char* name, int arch, int processors, int shared, int64_t memory) {
   return R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"warpSize":32,)"
          R"("maxSharedMemoryPerBlock":49152,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,)"
@@ -50,7 +50,7 @@ class CudnnPlans : public testing::Test {
       std::cerr << "NVIDIA's cuDNN, cuBLASLt and NVRTC are not here: nothing is planned\n";
       GTEST_SKIP();
     }
-    // In this order: cuDNN looks for the others by their names.
+    // These are loaded first, since cuDNN looks them up by name.
     for (const std::string& path : {std::string(TENON_CUDA_STUB), nvrtc, blas})
       ASSERT_NE(dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
     auto opened = Library::open({"cuDNN", {dnn}, "", {}, ""});
@@ -68,7 +68,7 @@ class CudnnPlans : public testing::Test {
     return std::make_unique<Descriptor>(std::move(*made));
   }
 
-  // Of the engine that is found "workspace 256", else why there is none.
+  // "workspace 256" for the engine that is found, otherwise the reason why there is none.
   std::string planned(const Problem& problem, const Descriptor& device, int64_t alignment = 16) {
     Operations operations(*library, alignment);
     Status status = problem.describe(operations);
@@ -128,7 +128,7 @@ TEST_F(CudnnPlans, Convolutions) {
 }
 
 AttentionProblem attention(DType dtype, std::vector<int64_t> q, std::vector<int64_t> k, bool causal) {
-  // Of [B,L,H,D].
+  // The shape of a tensor in the layout [B,L,H,D].
   auto shape = [](const std::vector<int64_t>& dims) {
     return Operations::Shape{dims, {dims[1] * dims[2] * dims[3], dims[3], dims[1] * dims[3], 1}};
   };
@@ -158,7 +158,7 @@ TEST_F(CudnnPlans, Attention) {
   }
 }
 
-// Of either type, repeated along any axes but the last, in rows of any distance.
+// Masks of either type, broadcast along any axes except the last, with any distance between rows.
 TEST_F(CudnnPlans, Masks) {
   for (const Described& d : devices()) {
     const auto made = device(d.json);
@@ -201,13 +201,13 @@ TEST_F(CudnnPlans, Masks) {
   }
 }
 
-// It does look at what it is told.
+// The library does refuse some problems.
 TEST_F(CudnnPlans, WhatItDoesNotTake) {
   const auto made = device(devices()[1].json);
   AttentionProblem p = attention(DType::bf16, {2, 12, 512, 36}, {2, 12, 512, 36}, false);
   EXPECT_THAT(planned(p, *made), testing::Not(HasSubstr("workspace")));
   p = attention(DType::f32, {2, 12, 512, 64}, {2, 12, 512, 64}, false);
-  EXPECT_EQ(planned(p, *made), "none: ");  // in TF32 alone
+  EXPECT_EQ(planned(p, *made), "none: ");  // there are engines only with TF32
   ConvolutionProblem c = convolution(DType::bf16, true, {8, 64, 56, 56}, {64, 64, 3, 3}, 1, 1);
   c.y[2] = 7;
   EXPECT_THAT(planned(c, *made), testing::Not(HasSubstr("workspace")));

@@ -1,5 +1,5 @@
-// Convolutions in cuDNN's words: operands that it reads as they lie and others, what becomes of a convolution before groups form,
-// and a problem at concrete sizes.
+// Specs and problems of cuDNN for convolutions: which operands it reads in place, how a convolution is rewritten before groups form,
+// and the problem at concrete sizes.
 #include "backends/nvidia/cudnn/spec.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ std::string arranged(const std::string& text) {
   }));
 }
 
-// "y = convolution(x, w)" of inputs declared so, with these attributes beside the usual ones.
+// The text of "y = convolution(x, w)" with these inputs and attributes.
 std::string one(const std::string& inputs, const std::string& attributes,
                 const std::string& operands = "%x, %w", const std::string& result = "%y") {
   return "graph @f(" + inputs + ") {\n %y = convolution(" + operands + "){" + attributes + "}\n return " +
@@ -118,7 +118,7 @@ TEST(CudnnSpec, Transposed) {
                             "transposed=true, output_padding=[1,0]"));
   EXPECT_EQ(w.problem.y, (std::vector<int64_t>{2, 4, 8, 9}));
   EXPECT_EQ(w.problem.text(), "2x6x4x5 by 6x4x3x3 f32, transposed channels first stride 2x2 pad 1x1");
-  // Beyond a stride it is padding that is not taken away.
+  // An output_padding of a stride or more reduces the padding at the end.
   const Sized far = sized(one(sizes,
                               "strides=[1,1], padding=[1,1], padding_high=[1,1], dilations=[2,2], "
                               "transposed=true, output_padding=[1,0]"));
@@ -136,7 +136,7 @@ TEST(CudnnSpec, WhatIsReadInPlace) {
   EXPECT_TRUE(reads(one("%x: f32[2,9,7,4], %w: f32[6,4,3,3]", kLast2d), 0));
   EXPECT_FALSE(reads(one("%x: f32[2,9,7,4], %w: f32[6,4,3,3]", kLast2d), 1));
   EXPECT_TRUE(reads(one("%x: f32[2,9,7,4], %w: f32[6,4,3,3] strides=[36,1,12,4]", kLast2d), 1));
-  // The same memory in both orders: kernels of one element, one channel a group.
+  // Both orders are the same memory: kernels of one element, or one channel per group.
   EXPECT_TRUE(reads(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", kLast2d), 1));
   EXPECT_TRUE(reads(one("%x: f32[2,9,7,4], %w: f32[8,1,3,3]", kLast2d + ", groups=4"), 1));
   // Views: a part of the batch, and every other row.
@@ -162,14 +162,14 @@ TEST(CudnnSpec, PartsOfABatchAreReadWithAnOffset) {
 }
 
 TEST(CudnnSpec, Arranged) {
-  // Weights in the library's order, and the bias behind.
+  // Weights are copied to the library's order, and the bias is added behind the convolution.
   const std::string both =
       arranged(one("%x: f32[2,9,7,4], %w: f32[6,4,3,3], %b: f32[6]", kLast2d, "%x, %w, %b"));
   EXPECT_THAT(both, HasSubstr("transpose(%w){perm=[0,2,3,1]} : f32[6,3,3,4]"));
   EXPECT_THAT(both, HasSubstr("{dtype=f32} : f32[6,3,3,4]"));
   EXPECT_THAT(both, HasSubstr("{perm=[0,3,1,2]} : f32[6,4,3,3]"));
   EXPECT_THAT(both, HasSubstr("%y = add("));
-  // Nothing where nothing is to be done.
+  // A convolution that needs no change stays as it is.
   const std::string plain = arranged(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", kLast2d));
   EXPECT_THAT(plain, HasSubstr("%y = convolution(%x, %w)"));
   EXPECT_THAT(plain, Not(HasSubstr("cast")));
@@ -177,7 +177,7 @@ TEST(CudnnSpec, Arranged) {
       arranged(one("%x: f32[2,4,9,7], %w: f32[6,4,3,3], %b: f32[6]", k2d, "%x, %w, %b"));
   EXPECT_THAT(first, HasSubstr("reshape(%b){shape=[1,6,1,1]}"));
   EXPECT_THAT(first, Not(HasSubstr("cast")));
-  // An input with strides of its own is copied.
+  // An input with other strides is copied.
   EXPECT_THAT(arranged(one("%x: f32[2,4,9,7] strides=[252,1,28,4], %w: f32[6,4,3,3]", k2d)),
               HasSubstr("cast(%x)"));
 }
@@ -189,7 +189,7 @@ TEST(CudnnSpec, ResultsWithStrides) {
             "");
 }
 
-// Of f32 alone; what a convolution becomes keeps it.
+// TF32 applies only to f32; rewriting a convolution keeps the attribute.
 TEST(CudnnSpec, Tf32) {
   const std::string tf32 = kLast2d + ", tf32=true";
   EXPECT_EQ(sized(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", tf32)).problem.text(),

@@ -1,6 +1,6 @@
-// Programs with convolutions on a GPU, without one: cuDNN is its mock (cudnn_mock.cc), which checks what it is told and computes
-// in double, and kernels run under the mock driver. Answers, layouts, plans of several sizes, engines, tensors that are not
-// aligned, threads, every call of the library failing in turn, and no library at all. Poolings, which loops run.
+// Programs with convolutions, without a GPU. cuDNN is its mock (cudnn_mock.cc), which checks its arguments and computes in double;
+// kernels run on the mock driver. Covers results, layouts, plans of several sizes, engines, unaligned tensors, threads, the failure
+// of every call of the library, a missing library, and poolings, which loops run.
 #include <limits>
 
 #include "tests/support/cudnn_help.h"
@@ -58,7 +58,7 @@ TEST_F(Cudnn, SeveralSizes) {
     SCOPED_TRACE(testing::PrintToString(symbols));
     check(*program, graph, symbols);
   }
-  EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 6);  // nothing is run for nothing
+  EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 6);  // empty results cause no call
 }
 
 TEST_F(Cudnn, Attributes) {
@@ -75,7 +75,7 @@ TEST_F(Cudnn, Attributes) {
                         std::string(attributes) + ", layout=\"" + layout + "\"", "%x, %w, %b"),
                     type));
       }
-  // One channel a group, and several filters of it.
+  // One channel per group with several filters each.
   check(one("%x: f32[2,4,9,7], %w: f32[8,1,3,3]", k2d + ", groups=4"));
   EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 13);
 }
@@ -105,7 +105,7 @@ TEST_F(Cudnn, Transposed) {
   EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 4);
 }
 
-// A sum over nothing is zero, and the bias is added all the same.
+// An empty sum is zero, and the bias is added to it.
 TEST_F(Cudnn, NothingToSum) {
   check(one("%x: f32[2,0,4,5], %w: f32[6,0,3,3], %b: f32[6]", k2d, "%x, %w, %b"));
   const Graph graph =
@@ -116,7 +116,7 @@ TEST_F(Cudnn, NothingToSum) {
   EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 1);
 }
 
-// Weights in the library's order are read where they lie, and others are copied by a kernel.
+// Weights in the library's order are read in place, and a kernel copies others.
 TEST_F(Cudnn, WeightsInTheLibrarysOrder) {
   const std::string text = R"(graph @f(%x: f32[2,9,7,4], %w: f32[6,4,3,3] strides=[36,1,12,4]) {
   %y = convolution(%x, %w){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1], layout="channels_last"}
@@ -139,12 +139,12 @@ TEST_F(Cudnn, ViewsAreReadOrStored) {
     check("graph @f(%x: f32[4,4,9,7], %w: f32[6,4,3,3]) {\n %v = " + std::string(view) +
           "\n %y = convolution(%v, %w){" + k2d + "}\n return %y\n}");
   }
-  // What loops made.
+  // Operands that loops have computed.
   check(
       "graph @f(%x: f32[2,4,9,7], %w: f32[6,4,3,3]) {\n %e = tanh(%x)\n %v = sin(%w)\n %y = convolution(%e, "
       "%v){" +
       k2d + "}\n return %y\n}");
-  // A number everywhere, and one tensor twice.
+  // An operand of one number, and one tensor as two operands.
   check(
       "graph @f(%x: f32[3,3,3,3]) {\n %o = full(){value=1.5, dtype=f32, shape=[2,3,5,5]}\n %a = "
       "convolution(%o, %x){" +
@@ -180,7 +180,7 @@ TEST_F(Cudnn, ChoicesAreShared) {
   check(*first, graph, {2, 5});
   const int finalized = dnn().calls("cudnnBackendFinalize");
   check(*second, graph, {2, 5});
-  EXPECT_EQ(dnn().calls("cudnnBackendFinalize"), finalized + 1);  // a run's pointers
+  EXPECT_EQ(dnn().calls("cudnnBackendFinalize"), finalized + 1);  // the variant pack of a run
   EXPECT_EQ(dnn().calls("cudnnCreate"), 1);
 }
 
@@ -196,7 +196,8 @@ TEST_F(Cudnn, Workspace) {
   }
 }
 
-// The first that fits: the numbers of the dtype, the same ones every time, room, nothing to compile; then the others.
+// The first engine is taken that keeps the precision of the dtype, is deterministic, fits into the workspace and needs no compile;
+// engines that compile come last.
 TEST_F(Cudnn, Engines) {
   const auto first = [&](const std::string& list, const std::string& type, const std::string& text = kBlock) {
     dnn().reset();
@@ -213,7 +214,7 @@ TEST_F(Cudnn, Engines) {
     EXPECT_EQ(first("compiles fail=4000;compiles workspace=64|compiles", type), "A1");
     EXPECT_EQ(first("|random;compiles", type), "F1");
   }
-  // TF32 is not f32, unless the graph allows it.
+  // Engines with TF32 are not taken for f32, unless the graph allows it.
   EXPECT_EQ(first("tensorcore;workspace=8|", "f32"), "A1");
   EXPECT_EQ(first("tensorcore;workspace=8|", "bf16"), "A0");
   EXPECT_EQ(first("tensorcore;workspace=8|", "f64"), "A0");
@@ -241,14 +242,14 @@ TEST_F(Cudnn, NoEngine) {
   EXPECT_EQ(why("fail=3000|fail=3010", Code::unsupported), begin + plan + "NOT_SUPPORTED (3000)");
   EXPECT_EQ(why("workspace=1073741824|", Code::unsupported),
             begin + ": an engine wants 1073741824 bytes of workspace, and 536870912 are there");
-  // That may pass, whatever the others say.
+  // An error that may pass takes precedence over unsupported ones.
   EXPECT_EQ(why("fail=3000;fail=4000|fail=3000", Code::environment), begin + plan + "INTERNAL_ERROR (4000)");
   EXPECT_EQ(why("|fail=5000;fail=4000", Code::environment), begin + plan + "EXECUTION_FAILED (5000)");
   EXPECT_EQ(why("fail=1001;workspace=1073741824|", Code::environment),
             begin + plan + "NOT_INITIALIZED (1001)");
 }
 
-// Sizes that the library has no engine for are not asked for again, as long as their plan would be kept.
+// The library is not asked again for sizes without an engine, as long as their plan would be kept.
 TEST_F(Cudnn, NoEngineIsRemembered) {
   const Graph graph = parsed(typed(kBlock, "f32"));
   options.limits.plans = 3;
@@ -270,13 +271,13 @@ TEST_F(Cudnn, NoEngineIsRemembered) {
   refused(1);
   EXPECT_EQ(asked(), 2 * once);
   dnn().engines("workspace=4096|");
-  refused(2);  // whatever has become of the library
+  refused(2);  // also if the library has changed
   EXPECT_EQ(program->stats().plans.refusals, 2);
   for (int64_t n = 3; n < 9; ++n) check(*program, graph, {n, 5});
-  check(*program, graph, {2, 5});  // forgotten for the sake of others
+  check(*program, graph, {2, 5});  // the refusal was evicted by others
 }
 
-// What fails for another reason is asked for again: it may have passed.
+// After an error of another kind the library is asked again, since the error may have passed.
 TEST_F(Cudnn, FailuresAreNotRemembered) {
   const Graph graph = parsed(typed(kBlock, "f32"));
   std::vector<HostTensor> got{HostTensor(DType::f32, {2, 6, 5, 7})};
@@ -292,7 +293,7 @@ TEST_F(Cudnn, FailuresAreNotRemembered) {
   check(*program, graph, {2, 5});
 }
 
-// One for aligned tensors alone.
+// There is an engine only for aligned tensors.
 TEST_F(Cudnn, NoEngineForSomePointers) {
   dnn().engines("aligned=16|");
   const Graph graph = parsed(one("%x: f32[2,9,7,4], %w: f32[6,4,1,1]", k2d + ", layout=\"channels_last\""));
@@ -312,7 +313,7 @@ TEST_F(Cudnn, NoEngineForSomePointers) {
   check(*program, graph, {});
 }
 
-// What the library says of an operation before it names engines.
+// The library refuses an operation before it names engines.
 TEST_F(Cudnn, GraphThatIsRefused) {
   const Graph graph = parsed(one("%x: f32[N,4,9,7], %w: f32[6,4,1,1]", k2d));
   const auto program = make(graph);
@@ -388,14 +389,14 @@ TEST_F(Cudnn, NoLibrary) {
   EXPECT_FALSE(bid.yes);
   EXPECT_EQ(bid.why, "cuDNN is off: TENON_CUDNN=off");
   const auto program = Program::make(graph, options, {});
-  EXPECT_EQ(program.status().code(), Code::unsupported);  // the host keeps its own
+  EXPECT_EQ(program.status().code(), Code::unsupported);  // the host runs the node itself
   EXPECT_THAT(program.status().message(), HasSubstr("cudnn: cuDNN is off: TENON_CUDNN=off"));
   setenv("TENON_CUDNN", TENON_CUDNN_MOCK, 1);
   cudnn::forget_library();
   EXPECT_TRUE(find_backend("cudnn")->bid(graph, 4).yes);
 }
 
-// Loops fold the windows: no library is asked, and what is not a number stays so.
+// Loops compute poolings: no library is asked, and NaN stays NaN.
 TEST_F(Cudnn, Poolings) {
   for (const auto& [type, pool] :
        {std::pair{"f32", "max_pool(%x){kernel=[3,2], strides=[2,1], padding=[1,0], padding_high=[1,1]}"},
@@ -420,7 +421,7 @@ TEST_F(Cudnn, Poolings) {
   EXPECT_EQ(dnn().calls("cudnnBackendExecute"), 0);
 }
 
-// Between convolutions, as networks have it.
+// Poolings between convolutions, as in networks.
 TEST_F(Cudnn, PoolingsAmongConvolutions) {
   check(R"(graph @f(%x: f32[2,3,9,9], %v: f32[4,3,3,3], %w: f32[6,4,1,1], %b: f32[6]) {
   %c = convolution(%x, %v){strides=[2,2], padding=[1,1], padding_high=[1,1], dilations=[1,1]}

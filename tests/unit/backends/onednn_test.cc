@@ -1,6 +1,5 @@
-// The oneDNN back end against the evaluator: operands in every layout, each epilogue, sizes without elements, several
-// threads in one program, frozen weights. Every case names what explain() must show, so that a case that the library
-// never ran fails.
+// Compares the oneDNN back end with the evaluator: operands in every layout, each epilogue, empty sizes, several threads in one
+// program, frozen weights. Every case states what explain() must show, so that a case that the library does not run fails.
 #include <atomic>
 #include <cstdlib>
 #include <limits>
@@ -16,7 +15,7 @@ struct Case {
   const char* text;
   std::vector<std::vector<int64_t>> shapes;
   const char* shows;             // a part of explain()
-  std::vector<int> frozen = {};  // inputs given as params
+  std::vector<int> frozen = {};  // inputs that are params
 };
 
 struct Ran {
@@ -364,7 +363,7 @@ TEST(OneDnn, Epilogues) {
 }
 
 TEST(OneDnn, Convolution) {
-  // With AMX, and without products of bf16, the library asks for other blocks.
+  // With AMX, or without products of bf16, the library wants other blocks.
   const bool pairs = __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_supports("amx-tile");
   const char* moved_twice = pairs ? ", weights moved twice" : "step";
 #define CONV "strides=[2,2], padding=[1,1], padding_high=[1,1], dilations=[1,1]"
@@ -523,7 +522,7 @@ TEST(OneDnn, AveragePooling) {
   for (const Case& c : cases) check(c);
 }
 
-// NaN goes through every epilogue that the library is given, and through poolings.
+// NaN passes through every epilogue that the library gets, and through poolings.
 TEST(OneDnn, NaN) {
   const std::string activations[] = {"relu(%s)",
                                      "gelu(%s)",
@@ -564,8 +563,8 @@ TEST(OneDnn, NaN) {
   EXPECT_TRUE(std::isnan(ran.outputs[0].number(0)));
 }
 
-// Infinities, NaN, zeros and the largest numbers in front of every activation of an epilogue; in a part of the result, in all of it,
-// behind a product and a convolution, in results with gaps and turned.
+// Infinities, NaN, zeros and the largest numbers in front of every activation of an epilogue: in a part of the result and in all of
+// it, behind a product and a convolution, in results with gaps and with permuted axes.
 TEST(OneDnn, ExtremesInActivations) {
   constexpr double kInf = std::numeric_limits<double>::infinity(), kMost = 1e37;
   const double values[] = {-kInf,  kInf, std::nan(""), 0,     -0.0, kMost,  -kMost, 1e-30,
@@ -655,7 +654,7 @@ TEST(OneDnn, ExtremesInActivations) {
       }
 }
 
-// The host's strides of inputs and outputs are the library's; what it does not take is copied.
+// The library reads and writes with the host's strides; arrays whose strides it does not take are copied.
 TEST(OneDnn, StridedOutputs) {
   auto graph = parse_graph(R"(graph @f(%a: f32[N,8] strides=[1,N], %b: f32[8,6]) {
     %s = matmul(%a, %b)
@@ -705,7 +704,7 @@ TEST(OneDnn, StridedBias) {
     }
 }
 
-// One program, many sizes: each plan has its primitive, all of them the same packed weights.
+// One program with many sizes: each plan has its own primitive, and all plans share the packed weights.
 TEST(OneDnn, PlansOfManySizes) {
   auto graph =
       parse_graph("graph @f(%a: f32[A,B,24], %w: f32[40,24] param) {\n %y = linear(%a, %w)\n return %y\n}");
@@ -729,7 +728,7 @@ TEST(OneDnn, PlansOfManySizes) {
   EXPECT_EQ((*program)->stats().plans.plans, 5);
 }
 
-// Which part of a constant is packed may depend on a symbol: every plan has its own.
+// The part of a constant that is packed may depend on a symbol; then every plan has its own packed copy.
 TEST(OneDnn, PartsOfFrozenWeights) {
   auto graph =
       parse_graph(R"(graph @f(%a: f32[5,32], %w: f32[64,40] param, %b: f32[90] param, %n: i64[] = N) {
@@ -762,7 +761,7 @@ TEST(OneDnn, PartsOfFrozenWeights) {
       << (*program)->explain(false);
 }
 
-// Equal calls share what they know of the library but not their weights, and packed weights are the host's memory.
+// Equal calls share their arrangement but not their weights. Packed weights are in memory of the host's allocator.
 TEST(OneDnn, PackedWeightsAreTheHostsMemory) {
   const char* text = R"(graph @f(%a: f32[N,96], %w: f32[96,96] param, %v: f32[96,96] param) {
     %s = linear(%a, %w)
@@ -832,7 +831,7 @@ TEST(OneDnn, SeveralThreadsRunOneProgram) {
   for (const Ran& r : each) r.compare();
 }
 
-// Shapes of real networks never fall to the library's reference code.
+// The library has fast code, not reference code, for the shapes of real networks.
 TEST(OneDnn, FastImplementations) {
   struct Shape {
     const char* name;
@@ -899,7 +898,8 @@ TEST(OneDnn, FastImplementations) {
   }
 }
 
-// Whatever axes have one element: a batch of one is no batch to the library, and masks repeat along other axes then.
+// Attention is fast whichever axes have size 1: the library sees no batch in a batch of one, and masks are broadcast along other axes
+// then.
 TEST(OneDnn, AttentionOfAnySizeIsFast) {
   for (const char* mask : {"1,1,N,N", "B,1,N,N", "B,1,1,N", "1,3,N,N", "B,3,N,N", "N,N"}) {
     const std::string text = std::string(
@@ -935,13 +935,13 @@ TEST(OneDnn, AttentionOfAnySizeIsFast) {
         ASSERT_TRUE(status.ok()) << status.message();
         for (int64_t i = 0; i < y.count(); ++i) ASSERT_NEAR(y.number(i), (*expected)[0].number(i), 3e-5) << i;
         const std::string shown = (*program)->explain(false);
-        for (const char* end : {"\n", ","})  // a refusal says more behind it
+        for (const char* end : {"\n", ","})  // a refusal has more text behind it
           EXPECT_EQ(shown.find(std::string(" f32 ref:any") + end), std::string::npos) << shown;
       }
   }
 }
 
-// Products with frozen weights, in whichever form the library takes them.
+// Products with frozen weights, in the form that the library takes.
 TEST(OneDnn, FrozenWeights) {
   const char* text =
       R"(graph @f(%a: f32[N,24], %w: f32[M,24] param, %b: f32[M] param, %r: f32[N,M], %c: f32[M]) {

@@ -1,5 +1,5 @@
-// The back end for rows that compare elements, against the evaluator: lengths on both sides of each algorithm's limits, equal
-// elements, NaN and zeros of both signs, parts of the order, other axes, strided operands and several threads.
+// Compares the back end of sort_order and search with the evaluator: lengths around the limits of each algorithm, equal elements,
+// NaN and zeros of both signs, parts of the order, other axes, strided operands and several threads.
 #include <limits>
 
 #include "backends/rows/rows.h"
@@ -13,7 +13,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr DType kComputed[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64,
                                DType::i32, DType::i16, DType::i8,  DType::u8,   DType::b8};
 
-// kinds: how many values there are; few make many equals. Floats have NaN, infinities and zeros of both signs among them.
+// kinds: the number of different values; with few there are many equal elements. Floats include NaN, infinities and zeros of both
+// signs.
 HostTensor elements(DType dtype, const std::vector<int64_t>& shape, uint32_t seed, int64_t kinds) {
   HostTensor t(dtype, shape);
   std::mt19937_64 random(seed);
@@ -79,7 +80,7 @@ TEST(Rows, PartsOfAnOrder) {
   for (const int64_t length : {65, 128, 129, 640, 1300})
     for (const int64_t end : {1, 2, 9, 10, 20})
       check(order_of(DType::f32, "N,M", 1, 0, end, false), {elements(DType::f32, {3, length}, 7, 30)});
-  // Each element is smaller than all before it: all enter the heap.
+  // Each element is smaller than all before it, so all enter the heap.
   HostTensor falling(DType::f32, {1, 5000});
   for (int64_t i = 0; i < 5000; ++i) falling.set_number(i, static_cast<double>(-i));
   check(order_of(DType::f32, "N,M", 1, 0, 9, false), {falling});
@@ -118,7 +119,7 @@ TEST(Rows, Searches) {
       for (const char* shape : {"K", "N,K"}) {
         SCOPED_TRACE(name(dtype));
         const bool one = std::string(shape) == "K";
-        // Sorted or not, NaN anywhere: the answer is that of halving.
+        // Rows need not be sorted and may have NaN anywhere: the answer is that of binary search.
         for (const int64_t length : {0, 1, 6, 333}) {
           HostTensor sorted =
               elements(dtype, one ? std::vector<int64_t>{length} : std::vector{4, length}, 5, 40);
