@@ -337,7 +337,7 @@ Status or_internal(Work work) {
 }
 
 void build_all(std::vector<Job>& jobs, Isa isa, double& milliseconds) {
-  const size_t threads = crew_size(kThreads, jobs.size());
+  const size_t threads = parallel_width(kThreads, jobs.size());
   const size_t batch = std::clamp<size_t>(jobs.size() / threads / 2, 1, kBatch);
   std::atomic<size_t> next = 0;
   std::atomic<int64_t> nanoseconds = 0;

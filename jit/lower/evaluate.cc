@@ -54,7 +54,7 @@ class Lowering final : public Evaluator {
     stmt.type = type;
     stmt.result = new_ref(type, depth);
     block_at(depth).push_back(std::move(stmt));
-    return static_cast<Ref>(proto_.kernel.types.size() - 1);
+    return static_cast<Ref>(draft_.kernel.types.size() - 1);
   }
   Ref scalar_op(OpId op, std::vector<Ref> args, DType type) override {
     Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
@@ -64,13 +64,13 @@ class Lowering final : public Evaluator {
   Ref checked_op(const Node& node, OpId op, std::vector<Ref> args, DType type) override {
     Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
     const Fault& fault = tenon::op(op).fault;
-    if (!fault.what.empty() && in_.target == Target::cpu && is_integer(proto_.kernel.types[s.args.back()]) &&
+    if (!fault.what.empty() && in_.target == Target::cpu && is_integer(draft_.kernel.types[s.args.back()]) &&
         !(fault.of_last && is_sure(fault, s.args)))
-      s.fault = proto_.fault_number(static_cast<ValueId>(&node - graph().nodes.data()));
+      s.fault = draft_.fault_number(static_cast<ValueId>(&node - graph().nodes.data()));
     return emit(std::move(s), type);
   }
   Ref cast_to(Ref value, DType type) override {
-    if (proto_.kernel.types[value] == type) return value;
+    if (draft_.kernel.types[value] == type) return value;
     return emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, type);
   }
   // An f32 rounded to a value of the narrow float type: the result of a cast in the graph.
@@ -93,7 +93,7 @@ class Lowering final : public Evaluator {
   }
   Ref size_value(Dim d) override {
     if (d.is_const()) return literal(DType::i64, Scalar::of(d.value()));
-    return emit(Stmt{.kind = Stmt::Kind::size, .size = proto_.size_number(d)}, DType::i64);
+    return emit(Stmt{.kind = Stmt::Kind::size, .size = draft_.size_number(d)}, DType::i64);
   }
   std::optional<Ref> load_dense(ValueId v, const Index& position) override {
     if (member_.count(v)) return {};
@@ -162,8 +162,8 @@ class Lowering final : public Evaluator {
       if (request_) return {request_, {}};
       s = plan();
     }
-    proto_.body = std::move(par_.block);
-    return {{}, finish(in_, axes_, s, std::move(proto_))};
+    draft_.body = std::move(par_.block);
+    return {{}, bind_loops(in_, axes_, s, std::move(draft_))};
   }
 
  private:
@@ -184,7 +184,7 @@ class Lowering final : public Evaluator {
   Kind kind(ValueId v) const { return op(graph().node(v).op).kind; }
 
   void reset() {
-    proto_ = Proto();
+    draft_ = KernelDraft();
     depth_.clear();
     par_ = Scope();
     scopes_.clear();
@@ -194,10 +194,10 @@ class Lowering final : public Evaluator {
   }
 
   Ref new_ref(DType type, int depth) {
-    proto_.kernel.types.push_back(type);
-    proto_.kernel.names.emplace_back();
+    draft_.kernel.types.push_back(type);
+    draft_.kernel.names.emplace_back();
     depth_.push_back(depth);
-    return static_cast<Ref>(proto_.kernel.types.size() - 1);
+    return static_cast<Ref>(draft_.kernel.types.size() - 1);
   }
   Block& block_at(int depth) {
     if (depth == 0) return par_.block;
@@ -224,10 +224,10 @@ class Lowering final : public Evaluator {
   }
 
   int buffer_number(ValueId v) {
-    for (size_t i = 0; i < proto_.buffers.size(); ++i)
-      if (proto_.buffers[i] == v) return static_cast<int>(i);
-    proto_.buffers.push_back(v);
-    return static_cast<int>(proto_.buffers.size() - 1);
+    for (size_t i = 0; i < draft_.buffers.size(); ++i)
+      if (draft_.buffers[i] == v) return static_cast<int>(i);
+    draft_.buffers.push_back(v);
+    return static_cast<int>(draft_.buffers.size() - 1);
   }
 
   int depth_of(const Index& at) const {
@@ -242,13 +242,13 @@ class Lowering final : public Evaluator {
     if (is_narrow(type)) stored_[r] = r;
     return r;
   }
-  // Until finish(), the address of a load or store is an index in proto_.accesses.
+  // Until bind_loops(), the address of a load or store is an index in draft_.accesses.
   Ref emit_load(int buffer, DType type, const Index& address, int least_depth = 0) {
-    Stmt s{.kind = Stmt::Kind::load, .buffer = buffer, .size = static_cast<int>(proto_.accesses.size())};
-    proto_.accesses.push_back({address, false});
-    proto_.loads[buffer].push_back(address);
+    Stmt s{.kind = Stmt::Kind::load, .buffer = buffer, .size = static_cast<int>(draft_.accesses.size())};
+    draft_.accesses.push_back({address, false});
+    draft_.loads[buffer].push_back(address);
     for (const IndexTerm& t : address.terms)
-      if (t.dynamic) s.args.push_back(t.id);  // for the depth only; finish() drops them
+      if (t.dynamic) s.args.push_back(t.id);  // for the depth only; bind_loops() drops them
     return emit(std::move(s), type, std::max(least_depth, depth_of(address)));
   }
   void emit_store(int buffer, const Index& address, Ref value) {
@@ -256,9 +256,9 @@ class Lowering final : public Evaluator {
     Stmt s{.kind = Stmt::Kind::store,
            .args = {value},
            .buffer = buffer,
-           .size = static_cast<int>(proto_.accesses.size())};
-    proto_.accesses.push_back({address, true});
-    if (buffer < kLocalBase) proto_.stores.push_back(address);
+           .size = static_cast<int>(draft_.accesses.size())};
+    draft_.accesses.push_back({address, true});
+    if (buffer < kLocalBase) draft_.stores.push_back(address);
     block_at(depth).push_back(std::move(s));
   }
 
@@ -388,7 +388,7 @@ class Lowering final : public Evaluator {
       const DType acc = compute_type(m.type.dtype);
       Ref y = eval(m.inputs[0], operand);
       if (failed()) return 0;
-      if (proto_.kernel.types[y] != acc) y = to_accumulator(as_stored(m.inputs[0], y), acc);
+      if (draft_.kernel.types[y] != acc) y = to_accumulator(as_stored(m.inputs[0], y), acc);
       loop.combine.push_back(*find_op(op(m.op).combine));
       loop.yields.push_back(y);
     }
@@ -441,11 +441,11 @@ class Lowering final : public Evaluator {
     Dims extents;
     for (const LoopAxis& a : axes_)
       if (a.inner) extents.push_back(a.extent);
-    proto_.locals.push_back({type, dims().product(extents)});
-    return kLocalBase + static_cast<int>(proto_.locals.size()) - 1;
+    draft_.locals.push_back({type, dims().product(extents)});
+    return kLocalBase + static_cast<int>(draft_.locals.size()) - 1;
   }
   void keep(const Key& key, Ref value) {
-    const DType type = proto_.kernel.types[value];
+    const DType type = draft_.kernel.types[value];
     const Kept kept{new_local(type), type, scopes_.empty() ? 0 : scopes_.back().number};
     kept_[key] = kept;
     emit_store(kept.local, inner_linear(), value);
@@ -467,7 +467,7 @@ class Lowering final : public Evaluator {
     const int local = new_local(type);
     const Ref old = emit_load(local, type, inner_linear());
     emit_store(local, inner_linear(), scalar_op(fold, {old, cast_to(y, type)}, type));
-    proto_.sums.push_back({sum.output, local, fold});
+    draft_.sums.push_back({sum.output, local, fold});
   }
 
   // A full output has an element for every point of the domain, a reduced output one for every point of the
@@ -549,7 +549,7 @@ class Lowering final : public Evaluator {
   Schedule plan() {
     std::vector<bool> fixed(axes_.size(), false);
     for (uint32_t a : fixed_) fixed[a] = true;
-    return schedule(dims(), axes_, proto_.accesses, fixed, has_scan_);
+    return schedule(dims(), axes_, draft_.accesses, fixed, has_scan_);
   }
 
   const LowerInput& in_;
@@ -562,13 +562,13 @@ class Lowering final : public Evaluator {
   bool keep_rows_ = true;
   std::optional<Request> request_;
 
-  Proto proto_;
+  KernelDraft draft_;
   std::vector<int> depth_;  // per Ref: 0 par level, 1 inner loop
   Scope par_;
   std::vector<Scope> scopes_;  // open inner loops
   std::map<Key, Kept> kept_;
   int scope_count_ = 0;
-  KeptRows kept_rows_;
+  Rematerialization kept_rows_;
   std::set<uint32_t> fixed_;
   std::map<Ref, Ref> stored_;  // narrow floats: the value as the tensor holds it
 };

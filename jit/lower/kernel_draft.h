@@ -16,7 +16,7 @@ namespace tenon::jit {
 
 constexpr int kLocalBase = 1 << 20;  // first buffer number of locals, until all inputs and outputs are known
 
-struct Proto {
+struct KernelDraft {
   struct Local {
     DType type;
     Dim length;
@@ -43,7 +43,7 @@ struct Attempt {
 };
 Attempt lower_axes(const LowerInput& in, const std::vector<DomainDim>& domain, std::vector<LoopAxis> axes);
 
-LoweredKernel finish(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule,
-                     Proto proto);
+LoweredKernel bind_loops(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule,
+                         KernelDraft draft);
 
 }  // namespace tenon::jit

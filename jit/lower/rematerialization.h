@@ -12,9 +12,9 @@
 
 namespace tenon::jit {
 
-class KeptRows {
+class Rematerialization {
  public:
-  KeptRows(const LowerInput& in, const std::vector<LoopAxis>& axes);
+  Rematerialization(const LowerInput& in, const std::vector<LoopAxis>& axes);
   bool keeps(ValueId v);
 
  private:

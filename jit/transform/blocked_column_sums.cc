@@ -14,9 +14,9 @@ namespace {
 
 using K = Stmt::Kind;
 
-class RowBlocks {
+class BlockedColumnSums {
  public:
-  RowBlocks(LoweredKernel rows, const LowerInput& in) : rows_(std::move(rows)), in_(in) {}
+  BlockedColumnSums(LoweredKernel rows, const LowerInput& in) : rows_(std::move(rows)), in_(in) {}
 
   Result<std::vector<LoweredKernel>> run() {
     const Stmt& par = rows_.kernel.body[0];
@@ -199,7 +199,7 @@ std::vector<LowerInput::Sum> sums_beside_rows(const LowerInput& in) {
 }
 
 Result<std::vector<LoweredKernel>> blocked_column_sums(LoweredKernel rows, const LowerInput& in) {
-  return RowBlocks(std::move(rows), in).run();
+  return BlockedColumnSums(std::move(rows), in).run();
 }
 
 }  // namespace tenon::jit

@@ -47,9 +47,9 @@ struct Crossing {
   std::vector<Ref> kept;    // passed through temporaries
 };
 
-class Cutter {
+class Fission {
  public:
-  Cutter(const LoweredKernel& whole, DimTable& dims) : whole_(whole), dims_(dims) {
+  Fission(const LoweredKernel& whole, DimTable& dims) : whole_(whole), dims_(dims) {
     const size_t refs = whole_.kernel.types.size();
     slow_.resize(refs);
     list_.resize(refs);
@@ -293,7 +293,7 @@ class Cutter {
 
 std::optional<std::pair<LoweredKernel, LoweredKernel>> kernel_fission(const LoweredKernel& whole,
                                                                       DimTable& dims, int fewest) {
-  return Cutter(whole, dims).run(fewest);
+  return Fission(whole, dims).run(fewest);
 }
 
 }  // namespace tenon::jit

@@ -11,6 +11,6 @@ namespace tenon {
 // and no more than there are pieces.
 void parallel_invoke(size_t most, size_t pieces, const std::function<void()>& work);
 // The number of threads that parallel_invoke uses.
-size_t crew_size(size_t most, size_t pieces);
+size_t parallel_width(size_t most, size_t pieces);
 
 }  // namespace tenon

@@ -32,14 +32,14 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-}  // namespace
-
 // A table of sizes has no lock, and a host may use its graph on several threads.
 Graph with_own_sizes(const Graph& graph) {
   Graph own = graph;
   own.dims = std::make_shared<DimTable>(*graph.dims);
   return own;
 }
+
+}  // namespace
 
 // Everything that frozen params can change. update_params replaces it as a whole.
 struct Program::Impl {
@@ -48,7 +48,7 @@ struct Program::Impl {
   const ProgramOptions options;
   Compiled compiled;
   Binder binder;
-  ShapeGuards conditions;
+  ShapeGuards shape_guards;
   std::atomic<int64_t> compiled_for_plans{0};
   double compile_ms = 0;
   std::shared_ptr<Specialization> specialize;
@@ -79,7 +79,7 @@ struct Program::Impl {
     const auto start = Clock::now();
     TENON_TRY(compile(source, options, parallel(), params, &compiled));
     TENON_ASSIGN(binder, Binder::make(source));
-    conditions = ShapeGuards(source);
+    shape_guards = ShapeGuards(source);
     compile_ms += ms_since(start);
     log_program(number, source, compiled.main.kernels, compiled.main.kernels_compiled, compile_ms);
     return {};
@@ -89,7 +89,7 @@ struct Program::Impl {
     return plans.find_or_make(
         symbols,
         [&]() -> Result<std::unique_ptr<Plan>> {
-          TENON_TRY(conditions.check(symbols));
+          TENON_TRY(shape_guards.check(symbols));
           TENON_ASSIGN(auto plan, Plan::make(compiled.main.source, {symbols.begin(), symbols.end()},
                                              threads(), specialize));
           compiled_for_plans += plan->kernels_compiled;
