@@ -18,7 +18,7 @@ constexpr size_t kLongestAhead = 64;  // most statements of a map that takes sev
 // Cost of a 32-bit division in bytes read from a cache: about as many instructions as a vector of the
 // cheapest maps.
 constexpr double kDivisionBytes = 16;
-constexpr int64_t kShortestRun = 256;  // fewest consecutive bytes within a row
+constexpr int64_t kShortestRowRun = 256;  // fewest consecutive bytes within a row
 constexpr size_t kMostAxes = 7;
 
 bool steps_along(const Stmt& s, Ref var) {
@@ -145,7 +145,7 @@ unsigned axes_of_rows(const Kernel& map, std::span<const int64_t> sizes, int64_t
     size_t inner = n;
     while (!(axes >> (inner - 1) & 1)) run *= extent_value(par.axes[--inner].extent, sizes.data());
     const int rows = std::popcount(axes), columns = static_cast<int>(n) - rows;
-    if (static_cast<size_t>(columns) > n - inner && run < kShortestRun) continue;
+    if (static_cast<size_t>(columns) > n - inner && run < kShortestRowRun) continue;
     double cost = kDivisionBytes * (rows - 1 + columns / each);
     for (const Stmt* s : again) {
       bool changes = false;
