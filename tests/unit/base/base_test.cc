@@ -163,7 +163,7 @@ TEST(Literals, DoublesReadBackAndAreNoIntegers) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 100000; ++i) {
     double x = std::bit_cast<double>(random());
-    // Every other one a denormal or a whole number, which random bits seldom are.
+    // Every other number is a denormal or an integer, which random bits seldom are.
     if (i % 4 == 1) x = std::bit_cast<double>(random() >> 12);
     if (i % 4 == 3) x = static_cast<double>(static_cast<int64_t>(random()) >> (random() % 64));
     if (std::isnan(x)) continue;
@@ -179,7 +179,7 @@ TEST(Literals, DoublesReadBackAndAreNoIntegers) {
   }
 }
 
-// A decimal comma must change nothing; the facet stands in for a locale that may not be installed.
+// A locale with a decimal comma must change nothing. The facet replaces a locale that may not be installed.
 struct Comma : std::numpunct<char> {
   char do_decimal_point() const override { return ','; }
   std::string do_grouping() const override { return "\3"; }
@@ -255,12 +255,11 @@ TEST(Env, TableAccessorsAndWarnings) {
 
 // ---- hash ----
 
-// Values of the algorithm's specification for the empty input.
 TEST(FunctionRef, CallsWhatItWasGiven) {
   int sum = 0;
   auto add = [&sum, times = 0](int n) mutable { return sum += n, ++times; };
   const FunctionRef<int(int)> ref = add;
-  const FunctionRef<int(int)> copy = ref;  // of the reference: both call `add` itself
+  const FunctionRef<int(int)> copy = ref;  // copies the reference: both call `add` itself
   EXPECT_EQ(ref(3), 1);
   EXPECT_EQ(copy(4), 2);
   EXPECT_EQ(add(5), 3);
@@ -272,6 +271,7 @@ TEST(FunctionRef, CallsWhatItWasGiven) {
   EXPECT_EQ(place, 4u);
 }
 
+// The values for the empty input are those of the algorithm's specification.
 TEST(Hash, IsXxh3) {
   EXPECT_EQ(hash_bytes(""), 0x2D06800538D394C2u);
   EXPECT_EQ(hash128("").hex(), "99aa06d3014798d86001c324468d497f");

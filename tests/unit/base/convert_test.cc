@@ -1,5 +1,4 @@
-// Number formats: every 16-bit pattern, every rounding boundary between neighbours, and the casts to integers
-// that have no mathematical answer.
+// Number formats: every 16-bit pattern, every rounding boundary between adjacent numbers, and casts to integers out of range.
 #include "src/ir/narrow.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +8,7 @@
 namespace tenon {
 namespace {
 
-// Every finite half and the value between it and the next one: below rounds down, above up, the tie to even.
+// Every finite half and the midpoint to the next one: values below round down, values above round up, the tie rounds to even.
 template <class Load, class Store>
 void check_boundaries(uint16_t largest, Load load, Store store, uint16_t sign = 0x8000) {
   for (uint32_t bits = 0; bits < largest; ++bits) {
@@ -43,7 +42,7 @@ TEST(Convert, HalfAgreesWithTheCompiler) {
       EXPECT_EQ(std::bit_cast<uint32_t>(ours), std::bit_cast<uint32_t>(theirs)) << bits;
     }
   }
-  for (uint64_t step = 0; step < 1u << 20; ++step) {  // a walk over all exponents and signs of f32
+  for (uint64_t step = 0; step < 1u << 20; ++step) {  // covers all exponents and signs of f32
     const float value = std::bit_cast<float>(static_cast<uint32_t>(step * 4099 + 17));
     if (std::isnan(value)) continue;
     ASSERT_EQ(f32_to_f16(value), std::bit_cast<uint16_t>(static_cast<_Float16>(value))) << value;
@@ -59,7 +58,7 @@ TEST(Convert, Bfloat16RoundsToNearestEven) {
     EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::bit_cast<float>(0x7f800000u | payload))))) << payload;
 }
 
-// Eight bits: all finite ones, then where numbers end.
+// Floats of 8 bits: all finite ones, then the limits of the range.
 TEST(Convert, EightBitsRoundToNearestEven) {
   auto load = [](DType t) { return [t](uint16_t bits) { return widened(t, bits); }; };
   auto store = [](DType t) { return [t](float value) { return narrowed(t, value); }; };
@@ -68,7 +67,7 @@ TEST(Convert, EightBitsRoundToNearestEven) {
   check_boundaries(0x7e, load(e4), store(e4), 0x80);
   EXPECT_EQ(widened(e4, 1), 0x1p-9f);
   EXPECT_EQ(widened(e4, 0x7e), 448);
-  for (float v : {464.0f, 464.00003f, 480.0f, 1e30f, inf}) {  // there is no inf
+  for (float v : {464.0f, 464.00003f, 480.0f, 1e30f, inf}) {  // the type has no infinity
     EXPECT_EQ(narrowed(e4, v), 0x7e) << v;
     EXPECT_EQ(narrowed(e4, -v), 0xfe) << v;
   }
@@ -88,7 +87,7 @@ TEST(Convert, EightBitsRoundToNearestEven) {
   }
 }
 
-// As PyTorch 2.13 on x86 answers for one element and for a vector.
+// The expected values are those of PyTorch 2.13 on x86 for one element and for a vector.
 TEST(Convert, FloatToIntegerOutOfRange) {
   const double nan = std::nan(""), inf = HUGE_VAL;
   for (double v : {nan, inf, -inf, 1e30, -1e30}) {

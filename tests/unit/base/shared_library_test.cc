@@ -1,5 +1,5 @@
-// Where libraries that may be there are found (shared_library.h), each in a process of its own: in the folders of Python packages, with
-// made-up ones; as a copy that is loaded already; and what has to be loaded beside one.
+// Where optional libraries are found (shared_library.h): in the directories of Python packages, as a copy that is loaded already, and
+// with the libraries that must be loaded beside them. Each case runs in its own process with made-up libraries.
 #include "src/base/shared_library.h"
 
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kBuiltins = "libnvrtc-builtins.so.13.0";
 
-// A folder with libraries that have nothing but their names.
+// A directory with libraries that are empty except for their names.
 class SharedLibraries : public testing::TestWithParam<LibrarySearch> {
  protected:
   void SetUp() override {
@@ -47,7 +47,7 @@ class SharedLibraries : public testing::TestWithParam<LibrarySearch> {
   static bool loaded(const std::string& soname) {
     return dlopen(soname.c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr;
   }
-  // Ends the process: well, if `path` is what is found, and its companion is there with it.
+  // Ends the process, with status 0 if `path` is found and its companion is loaded with it.
   [[noreturn]] static void expect(const std::string& path) {
     const auto found = SharedLibrary::open(GetParam());
     const std::string got = found.ok() ? found->path() : found.status().message();
@@ -63,7 +63,7 @@ class SharedLibraries : public testing::TestWithParam<LibrarySearch> {
   fs::path root;
 };
 
-// The nvidia folders beside whatever was loaded from the packages of a Python.
+// Finds the nvidia directories beside a library that was loaded from the packages of a Python.
 TEST_P(SharedLibraries, OfPythonPackages) {
   const std::string packages = "venv/lib/python3.11/site-packages/";
   const std::string torch = make(packages + "torch/lib", "libtenon_test_torch.so");
@@ -76,7 +76,7 @@ TEST_P(SharedLibraries, OfPythonPackages) {
     }
 }
 
-// Python packages have one too, but a process wants no second one.
+// A library that is loaded already is used, although Python packages have one too, since a process must not have two.
 TEST_P(SharedLibraries, LoadedAlready) {
   const std::string packages = "lib/python3/dist-packages/";
   const std::string torch = make(packages + "torch/lib", "libtenon_test_torch.so");
@@ -93,7 +93,7 @@ TEST_P(SharedLibraries, OfCudaHome) {
   const std::string path = make("lib64", soname);
   make("lib64", kBuiltins);
   auto look = [&] {
-    if (dlopen(soname.c_str(), RTLD_NOW)) std::exit(0);  // the loader has one, which comes first
+    if (dlopen(soname.c_str(), RTLD_NOW)) std::exit(0);  // the loader finds one, which comes first
     setenv("CUDA_HOME", root.c_str(), 1);
     expect(path);
   };

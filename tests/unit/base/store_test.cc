@@ -1,4 +1,4 @@
-// The store of kernels on disk, without a compiler: its files, and every fault of a file or directory.
+// The store of kernels on disk without a compiler: its files, and every kind of fault of a file or directory.
 #include "src/base/store.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-// The same for the same number, in every process.
+// An entry that depends only on the number, in every process.
 StoreEntry entry_of(uint64_t number, size_t bytes = 100) {
   StoreEntry entry;
   entry.text = "text of " + std::to_string(number);
@@ -88,7 +88,7 @@ TEST(Store, WhatTheMachineLacksIsNamed) {
   EXPECT_EQ(cpu_lacks(""), "");
 }
 
-// Ten thousand and more: bits turned, bytes cut off and added, pieces exchanged, headers that lie.
+// More than ten thousand kinds of damage: flipped bits, bytes cut off and added, exchanged pieces, wrong headers.
 TEST(Store, NoDamageIsEverLoaded) {
   ScratchDirectory scratch;
   Store store(at(scratch / "c"));
@@ -139,7 +139,7 @@ TEST(Store, NoDamageIsEverLoaded) {
   EXPECT_EQ(load(store, entry).kind, Store::Found::hit);
 }
 
-// Sizes that overflow, with checksums that are right: the header is put together by hand.
+// Headers with sizes that overflow and right checksums, which the test assembles.
 TEST(Store, HeadersThatLieWithARightChecksum) {
   ScratchDirectory scratch;
   const StoreEntry entry = entry_of(1);
@@ -207,7 +207,7 @@ TEST(Store, DirectoriesThatAreNotOurs) {
   EXPECT_THAT(refused(directory), HasSubstr("belongs to user 12345"));
 }
 
-// A user without a name, home or right to write; root's entries are still read.
+// A user without a name, a home or write permission; entries of root are still read.
 TEST(Store, ReadOnlyDirectoryAndUnknownUser) {
   ScratchDirectory scratch;
   const StoreEntry entry = entry_of(1), other = entry_of(2);
@@ -268,7 +268,7 @@ TEST(Store, ReadModeWritesNothing) {
   EXPECT_TRUE(fs::exists(path_of(scratch / "c", entry)));
 }
 
-// A disk with room for half an entry: by a small file system where one may be mounted, and by the limit of file sizes.
+// A disk with space for half an entry: a small file system, if one may be mounted, and the limit of file sizes.
 TEST(Store, FullDisk) {
   ScratchDirectory scratch;
   const std::string directory = scratch / "c";
@@ -308,7 +308,7 @@ TEST(Store, FullDisk) {
   EXPECT_EQ(umount((scratch / "small").c_str()), 0);
 }
 
-// Children that write without end are killed at any moment; TENON_TEST_KILLS asks for more of them.
+// Child processes that write all the time are killed at random moments. TENON_TEST_KILLS is their number.
 TEST(Store, KilledWritersLeaveNothingTorn) {
   ScratchDirectory scratch;
   const std::string directory = scratch / "c";
@@ -317,7 +317,7 @@ TEST(Store, KilledWritersLeaveNothingTorn) {
   constexpr uint64_t kEntries = 40;
   constexpr size_t kBytes = 60000;
 #ifdef __SANITIZE_THREAD__
-  constexpr uint64_t kLongestLife = 40000;  // us, in which a child gets to write
+  constexpr uint64_t kLongestLife = 40000;  // us, long enough for a child to write
 #else
   constexpr uint64_t kLongestLife = 4000;
 #endif
@@ -349,7 +349,7 @@ TEST(Store, KilledWritersLeaveNothingTorn) {
   }
   Store store(at(directory));
   EXPECT_GT(store.list()->size(), 0u);
-  // What the dead left is cleared away once it is old.
+  // Old files of dead processes are removed.
   for (const auto& file : fs::directory_iterator(directory))
     fs::last_write_time(file.path(), fs::file_time_type::clock::now() - std::chrono::hours(2));
   ASSERT_TRUE(store.prune(int64_t{1} << 30).ok());
@@ -379,7 +379,7 @@ TEST(Store, EightProcessesAndPruning) {
     children.push_back(child);
   }
   expect_all_well(children);
-  // While one prunes, the others store on; the next to store makes up for it.
+  // While one process prunes, others store without pruning; the next save prunes again.
   Store store(at(directory, kLimit));
   ASSERT_TRUE(store.save(entry_of(200, 4000)).ok());
   ASSERT_TRUE(store.save(entry_of(201, 4000)).ok());
@@ -400,7 +400,7 @@ TEST(Store, TheLongestUnusedGoFirst) {
     ASSERT_TRUE(store.save(entry_of(n, 5000)).ok());
     fs::last_write_time(path_of(directory, entry_of(n, 5000)), now - std::chrono::hours(20 - n));
   }
-  EXPECT_EQ(load(store, entry_of(0, 5000)).kind, Store::Found::hit);  // makes it the newest
+  EXPECT_EQ(load(store, entry_of(0, 5000)).kind, Store::Found::hit);  // makes the entry the newest
   Result<Store::Pruned> pruned = store.prune(30000);
   ASSERT_TRUE(pruned.ok());
   EXPECT_EQ(pruned->kept, 5);

@@ -1,4 +1,4 @@
-// src/ir/dim: the normal form against plain evaluation, exact printing and parsing, bounds, overflow.
+// src/ir/dim: compares the normal form with plain evaluation; exact printing and parsing, bounds, overflow.
 #include "src/ir/dim.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ Dim read(DimTable& t, std::string_view text) {
   return d.ok() ? *d : Dim(-12345);
 }
 
-// What each text prints as: its normal form.
+// Each text, and the normal form that it prints as.
 TEST(Dim, NormalForm) {
   const std::pair<const char*, const char*> cases[] = {
       {"2+3*4", "14"},
@@ -103,7 +103,7 @@ TEST(Dim, FactsSimplify) {
   EXPECT_EQ(t.lower_bound(read(t, "N*M")), 0);
 }
 
-// What each text prints as after the facts in front of it.
+// Facts, then texts and what they print as under these facts.
 TEST(Dim, EqualitiesChangeTheNormalForm) {
   struct {
     std::vector<std::pair<const char*, const char*>> facts;
@@ -132,7 +132,7 @@ TEST(Dim, EqualitiesChangeTheNormalForm) {
     DimTable t;
     for (auto [a, b] : c.facts) EXPECT_TRUE(t.set_equal(read(t, a), read(t, b))) << a << " == " << b;
     EXPECT_EQ(t.print(read(t, c.text)), t.print(read(t, c.normal)));
-    // They hold from then on, in the same words.
+    // Both sides of a fact are the same size from then on.
     for (auto [a, b] : c.facts) EXPECT_EQ(read(t, a), read(t, b)) << a << " == " << b;
   }
 }
@@ -153,9 +153,9 @@ TEST(Dim, EqualAsFarAsIsKnown) {
   EXPECT_TRUE(t.equalities().empty());
   EXPECT_TRUE(t.set_equal(n, m));
   EXPECT_EQ(t.equalities().size(), 1u);
-  EXPECT_TRUE(t.set_equal(t.mul(n, 2), t.mul(m, 2)));  // nothing new
+  EXPECT_TRUE(t.set_equal(t.mul(n, 2), t.mul(m, 2)));  // follows from the first fact
   EXPECT_EQ(t.equalities().size(), 1u);
-  EXPECT_EQ(t.equal(before, t.add(n, 1)), true);  // of a size older than the fact as well
+  EXPECT_EQ(t.equal(before, t.add(n, 1)), true);  // also for a size that is older than the fact
 }
 
 TEST(Dim, Divide) {
@@ -200,7 +200,7 @@ TEST(Dim, OverflowIsAValueThatAbsorbs) {
   EXPECT_EQ(t.eval(t.symbol("M"), values), std::nullopt);
 }
 
-// Expressions that would grow without bound end as overflow instead of using up time, stack or memory.
+// Expressions that would grow without bound become overflow and do not exhaust time, stack or memory.
 TEST(Dim, GrowthIsBounded) {
   DimTable t;
   Dim product(1), deep = t.symbol("N"), s = t.symbol("S"), wide = deep;
@@ -254,7 +254,7 @@ TEST(Dim, ParseErrors) {
 
 // ---- random expressions ----
 
-// An expression tree, evaluated plainly beside the table. No value: a divisor was zero or a result left 62 bits.
+// An expression tree that is evaluated without the table. It has no value if a divisor is zero or a result exceeds 62 bits.
 struct Tree {
   char op;  // 'n' number, 's' symbol, + - * / % M m
   int64_t number = 0;
@@ -274,7 +274,7 @@ Tree random_tree(std::mt19937& random, int depth) {
   return t;
 }
 
-// Nothing where a divisor is the constant zero, which is the caller's mistake.
+// Builds the tree in the table. Nothing if a divisor is the constant zero, which is a mistake of the caller.
 std::optional<Dim> build(DimTable& t, const Tree& tree) {
   if (tree.op == 'n') return Dim(tree.number);
   if (tree.op == 's') return t.symbol(kNames[tree.number]);
@@ -332,7 +332,7 @@ TEST(Dim, RandomExpressionsEvaluateAsWritten) {
     if (!d || t.is_overflow(*d)) continue;
     folded += d->is_const();
     std::string text = t.print(*d);
-    // The same handle in the same table; the same text from a table with another history.
+    // A reparse gives the same handle in the same table, and the same text in a table with another history.
     ASSERT_EQ(read(t, text), *d) << text;
     ASSERT_EQ(other.print(read(other, text)), text);
     ++printed;
@@ -356,7 +356,7 @@ TEST(Dim, RandomExpressionsEvaluateAsWritten) {
   EXPECT_LT(folded, printed / 2);
 }
 
-// Numbers of the host that are no sizes: any sign, unbounded.
+// Numbers of the host that are no sizes: of any sign and without bounds.
 TEST(Dim, RandomExpressionsOfAnySign) {
   std::mt19937 random(5);
   int compared = 0;
@@ -382,8 +382,8 @@ TEST(Dim, RandomExpressionsOfAnySign) {
   EXPECT_GT(compared, 40000);
 }
 
-// Facts change the words and not the values: wherever all of them hold, a size is what was written; what is said to divide
-// divides, and what is said to be equal, or not, is.
+// Facts change normal forms but not values. At all values for which the facts hold, a size has the value of its original expression,
+// and answers about divisibility and equality are right.
 TEST(Dim, RandomExpressionsUnderFacts) {
   std::mt19937 random(7);
   int compared = 0, facts = 0, changed = 0, divided = 0;
@@ -396,7 +396,7 @@ TEST(Dim, RandomExpressionsUnderFacts) {
       plainly.set_range(plainly.symbol(kNames[i]), low, DimTable::kHighest);
       values[i] = low + static_cast<int64_t>(random() % 13);
     }
-    // Facts that hold at these values, of the kinds that frameworks have.
+    // Facts that hold at these values, of the kinds that frameworks state.
     for (int k = 0; k < 3; ++k) {
       Tree left = random_tree(random, 1 + static_cast<int>(random() % 2)), right = random_tree(random, 1);
       auto x = plain(left, values), y = plain(right, values);
@@ -419,7 +419,7 @@ TEST(Dim, RandomExpressionsUnderFacts) {
       auto d = build(t, tree), same = build(plainly, tree), by = build(t, other);
       auto expected = plain(tree, values), factor = plain(other, values);
       if (!d || !same || t.is_overflow(*d) || !expected) continue;
-      // A divisor that the facts make 0 only at other values is none here.
+      // Divisors that are 0 only at other values do no harm here.
       const auto got = t.eval(*d, values);
       ASSERT_EQ(got, expected) << t.print(*d) << ", without facts " << plainly.print(*same);
       ++compared;

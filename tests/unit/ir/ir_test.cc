@@ -1,4 +1,4 @@
-// src/ir: building, inference, messages, verification, hash, and texts that no file holds: long, deep, broken, mutated.
+// src/ir: building, inference, messages, verification, hash, and texts that no golden file has: long, deep, broken, mutated.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -223,7 +223,7 @@ TEST(Verify, EveryInvariant) {
   EXPECT_THAT(broken([](Graph& g) { g.nodes[2].group = -2; }), HasSubstr("%a: no such group -2"));
   EXPECT_THAT(broken([](Graph& g) { g.groups.push_back({"a b", ""}); }),
               HasSubstr("group 0: its back end's name"));
-  // All of them together, in one go.
+  // All of this damage in one graph.
   std::string all = broken([](Graph& g) {
     g.nodes[2].inputs[1] = 9;
     g.nodes[3].name = "a";
@@ -305,7 +305,7 @@ TEST(Hash, FollowsStructureNotNames) {
   EXPECT_NE(h, with({{"{\n", "{\n  assume N in [1, 8]\n"}}));
 }
 
-// The order in which a table met its symbols is history, not structure.
+// The hash does not depend on the order in which the table got its symbols.
 TEST(Hash, IgnoresTheTablesHistory) {
   auto build = [](bool early) {
     Graph g;
@@ -430,7 +430,7 @@ std::string mutate(std::string text, const std::vector<std::string>& texts, std:
         break;
       case 3: text.insert(at(text), text.substr(i, n)); break;
       case 4: text.resize(i); break;
-      case 5: {  // a whole line twice, or from another text
+      case 5: {  // a line is repeated, or taken from another text
         const std::string& from = random() % 2 ? text : texts[random() % texts.size()];
         size_t line = from.rfind('\n', at(from));
         line = line == from.npos ? 0 : line + 1;
@@ -439,7 +439,7 @@ std::string mutate(std::string text, const std::vector<std::string>& texts, std:
         text.insert(to == text.npos ? 0 : to + 1, copy);
         break;
       }
-      case 6: {  // one number becomes another
+      case 6: {  // a number changes
         size_t digit = text.find_first_of("0123456789", i);
         if (digit != text.npos) text.replace(digit, 1, std::to_string(static_cast<int>(random() % 70) - 3));
         break;
@@ -449,7 +449,7 @@ std::string mutate(std::string text, const std::vector<std::string>& texts, std:
   return text;
 }
 
-// Any bytes give a status or a graph; a graph that verifies prints to a text that reads back to the same graph.
+// Any bytes give a status or a graph. A graph that verifies prints as a text that parses to the same graph.
 TEST(Parse, MutatedTextsNeverCrash) {
   const std::vector<std::string> texts = valid_texts();
   ASSERT_GE(texts.size(), 4u);
@@ -480,7 +480,7 @@ TEST(Parse, MutatedTextsNeverCrash) {
       FAIL() << e.what();
     }
   }
-  // The mutations must reach all three ends.
+  // Each of the three outcomes must occur often enough.
   EXPECT_GT(good, 1000);
   EXPECT_GT(rejected, 10000);
   EXPECT_GT(refused, 20);

@@ -1,4 +1,4 @@
-// The compiler around the emitter: code pool, linker, sharing, threads, failures.
+// The compiler without the emitter: code pool, linker, sharing, threads, failures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ int64_t run(const jit::Code& code, int64_t x) {
   return y;
 }
 
-// What is allocated while it lives is no leak.
+// Memory that is allocated while it lives does not count as a leak.
 struct LeaksAllowed {
 #ifdef __SANITIZE_ADDRESS__
   __lsan::ScopedDisabler disabler;
@@ -109,7 +109,7 @@ TEST(Compiler, FewMappingsAndNoneWritableAndExecutable) {
     kept.insert(kept.end(), codes->begin(), codes->end());
     EXPECT_EQ(maps().writable_and_executable, 0);
   }
-#ifndef __SANITIZE_THREAD__  // its shadow memory is mapped piece by piece
+#ifndef __SANITIZE_THREAD__  // TSan maps its shadow memory piece by piece
   EXPECT_LT(maps().count, before.count + 24) << "threads' stacks and heaps account for some";
 #endif
 }
@@ -154,7 +154,7 @@ TEST(Compiler, FailuresAreStatuses) {
   ASSERT_TRUE(writable.ok()) << writable.status().message();
   EXPECT_EQ(link(*writable).status().code(), tenon::Code::internal);
 
-  // LLVM gives up on this (no such intrinsic on x86); the process goes on, without what LLVM held at that moment.
+  // A fatal error of LLVM, since x86 has no such intrinsic. The process continues; the memory that LLVM held at that moment is lost.
   {
     const LeaksAllowed here;
     auto fatal = compile_object(
@@ -175,7 +175,7 @@ TEST(Link, DamagedObjectsAreRefused) {
   ASSERT_TRUE(good.ok()) << good.status().message();
   EXPECT_EQ(reinterpret_cast<double (*)(double)>(good->functions.at("f").address)(10.0), 0.25);
   for (size_t n = 0; n < object->size(); ++n) EXPECT_FALSE(link(object->substr(0, n)).ok()) << n;
-  // Any byte changed: code or a status, never a crash of the linker.
+  // If any byte of an object is changed, the linker returns code or a status and never crashes.
   for (size_t at = 0; at < object->size(); ++at)
     for (int bit : {0, 7}) {
       std::string damaged = *object;

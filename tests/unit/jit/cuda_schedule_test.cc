@@ -1,4 +1,4 @@
-// Schedules of kernels for a GPU, as words, over lengths, types and devices; and what a launch asks for. No device is needed.
+// Schedules of kernels for a GPU as text, over lengths, types and devices, and the resources of launches. No device is needed.
 #include "jit/schedule/cuda_schedule.h"
 #include "tests/support/cuda_variant.h"
 
@@ -93,15 +93,15 @@ TEST(CudaSchedule, Words) {
     const CudaLaunch& l = v.launch;
     EXPECT_LE(l.threads, 1024);
     EXPECT_EQ(l.threads % 32, 0);
-    EXPECT_LE(l.shared_bytes + 528, cuda_device(e.device).shared_bytes);  // and the slots of folds
+    EXPECT_LE(l.shared_bytes + 528, cuda_device(e.device).shared_bytes);  // 528: the slots of folds
     EXPECT_EQ(l.blocks == 0, e.n * e.m == 0);
     EXPECT_EQ(l.cluster, v.schedule.cluster);
     EXPECT_EQ(l.blocks % v.schedule.cluster, 0);
   }
 }
 
-// Rows that nothing keeps: what can be computed anew is, and a sum joins the fold that it follows; then the numbers alone may
-// still fit into the registers of a block or a cluster. Shared memory comes first.
+// Rows that nothing keeps: values that can be computed again are, and a sum joins the fold that it follows. The numbers that remain
+// may then fit into the registers of a block or a cluster. Shared memory is preferred.
 TEST(CudaSchedule, RowsThatNothingKeeps) {
   const Expected all[] = {
       {0, DType::f32, 132, 300000, "H100", "row 1024x1 vector 4 cluster 8 shared whole"},
@@ -174,8 +174,8 @@ TEST(CudaSchedule, RowsThatNothingKeeps) {
   }
 }
 
-// Sums that go from row to row are no such thing: kept in global memory they take room for the blocks that run at once, however
-// many there are.
+// Sums that are carried from row to row cannot be computed again. In global memory they take space only for the blocks that run at
+// once, whatever the number of blocks.
 TEST(CudaSchedule, RowsInGlobalMemory) {
   const KernelCase c = real_case(kCudaTexts[9], DType::f32, 4, 2);
   constexpr int64_t kRow = 50257;
@@ -201,7 +201,7 @@ struct ExpectedTiles {
   int64_t blocks, shared_bytes;
 };
 
-// Tiles where memory would be read in jumps; where there is little, or runs are short, it stays as it is.
+// Kernels are tiled if they would read memory with large strides, unless there is little to read or runs are short.
 TEST(CudaSchedule, Tiles) {
   const ExpectedTiles all[] = {
       {0, DType::f32, 1, 4096, 4096, "H100", "tiled 64x64 vector 1 whole after merge_map", 4096, 16640},
@@ -248,8 +248,8 @@ struct ExpectedRows {
   int64_t blocks;
 };
 
-// Maps that read operands again: along which axes a thread keeps them. Where there are few vectors, or none is read again, or
-// teams read it once for several vectors, it stays as it is.
+// Maps that read operands repeatedly: the axes along which a thread keeps them. Nothing is kept if there are few vectors, if no
+// operand is read again, or if teams read it once for several vectors.
 TEST(CudaSchedule, RowsOfMaps) {
   const ExpectedRows all[] = {
       {0, DType::bf16, 16384, 1, 8192, "H100", "flat 1x256 vector 8 outer 0 whole after merge_map", 4224},
@@ -286,12 +286,12 @@ TEST(CudaSchedule, RowsOfMaps) {
     v.schedule.approximate = false;
     EXPECT_EQ(describe(v), e.words);
     EXPECT_EQ(v.launch.blocks, e.blocks);
-    // Where registers ran out a thread keeps nothing.
+    // After registers ran out, a thread keeps nothing.
     EXPECT_EQ(variant_of(c.kernel, sizes, cuda_device(e.device), 16, 1 << 20, 1).schedule.outer, 0u);
   }
 }
 
-// Pointers that are aligned to less give narrower vectors; lengths that are not multiples give rows that are not.
+// Less aligned pointers give narrower vectors, and so do lengths that are no multiples, since their rows are not aligned.
 TEST(CudaSchedule, Alignment) {
   const KernelCase c = real_case(kCudaTexts[2], DType::f32, 2, 2);
   auto words = [&](int64_t m, int64_t bytes) {
@@ -305,7 +305,7 @@ TEST(CudaSchedule, Alignment) {
   EXPECT_EQ(words(67, 16), "flat 1x256 vector 1 whole");
 }
 
-// A thread of a map takes several vectors at once where registers are left, and a block as many as its threads do.
+// A thread of a map loads several vectors at once if there are enough registers; then a launch has fewer blocks.
 TEST(CudaSchedule, VectorsAhead) {
   const KernelCase c = real_case(kCudaTexts[7], DType::f32, 2, 1);
   const std::vector<int64_t> sizes{(1 << 26) - 4, 1};
@@ -319,7 +319,7 @@ TEST(CudaSchedule, VectorsAhead) {
   EXPECT_EQ(cuda_launch(*v.kernel, v.schedule, std::vector<int64_t>{4100, 1}, device).blocks, 2);
 }
 
-// Indices have 64 bits where an element may lie beyond 2^31, or where nobody knows.
+// Indices have 64 bits if an element may lie beyond 2^31, or if the length is unknown.
 TEST(CudaSchedule, WideIndices) {
   const KernelCase c = real_case(kCudaTexts[2], DType::f32, 2, 2),
                    gather = real_case(kCudaTexts[3], DType::f32, 2, 2);
@@ -328,7 +328,7 @@ TEST(CudaSchedule, WideIndices) {
   EXPECT_TRUE(variant_of(c.kernel, large, {}).schedule.wide);
   EXPECT_TRUE(variant_of(gather.kernel, small, {}).schedule.wide);
   EXPECT_FALSE(variant_of(gather.kernel, small, {}, 16, 1 << 30).schedule.wide);
-  // Nothing lies so far, but there is as much to count.
+  // No element lies beyond 2^31, but the number of iterations does.
   const auto counted = parse_kernel(R"(kernel @f(N, M; in %x: f32, out %y: f32) {
     par %i in 1 {
       %s = reduce add %j in N, simd %k in M {

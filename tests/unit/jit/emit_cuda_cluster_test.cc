@@ -1,5 +1,5 @@
-// Rows that a cluster of blocks shares, as CUDA text on the host, against the interpreter: bit for bit, with data whose sums are
-// exact in any order; and faults planted in the text.
+// Rows that a cluster of blocks shares, as CUDA text on the host: compared with the interpreter bit for bit, with data whose sums
+// are exact in any order; and with faults planted in the text.
 #include <gtest/gtest.h>
 
 #include "tests/support/cuda_check.h"
@@ -7,7 +7,7 @@
 namespace tenon::jit {
 namespace {
 
-// $T: the type of the tensors. Two folds, of which the second reads what the first gives, and a row that is kept.
+// $T is the type of the tensors. Two folds, where the second reads the result of the first, and a row that is kept.
 constexpr const char* kRows = R"(kernel @rows(N, M; in %x: $T, out %y: $T, out %m: $T; local %row: $T[M]) {
   par %i in N {
     %most = reduce maximum simd %j in M {
@@ -81,7 +81,7 @@ TEST(EmitCudaClusters, RowsAgree) {
         if (type != DType::f32 && blocks != (type == DType::f64 ? 2 : 8)) continue;
         for (const auto& [n, m] : std::vector<std::pair<int64_t, int64_t>>{
                  {0, 64}, {3, 0}, {1, 1}, {2, 127}, {1, 257}, {5, 512}, {1, 2048}, {2, 3001}}) {
-          const int vector = n == 1 || m % 4 == 0 ? 4 : 1;  // rows begin at multiples of it
+          const int vector = n == 1 || m % 4 == 0 ? 4 : 1;  // every row begins at a multiple of the vector
           CudaTry t{rows_case(type, n, m), {}};
           t.kernel = {t.c.kernel, cluster_of(blocks, vector, m, in_registers)};
           t.kernel.kernel.name += "_" + std::to_string(next++);

@@ -1,5 +1,5 @@
-// Functions of CUDA text that are good enough for results of 16 bits, on the host (tests/support/cuda_host.h), whose twins of a device's
-// instructions are as far off as a device may be.
+// The approximate functions of CUDA text, which are accurate enough for results of 16 bits, on the host. The counterparts of a device's
+// instructions (tests/support/cuda_host.h) have errors as large as a device may have.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +10,8 @@
 namespace tenon::jit {
 namespace {
 
-// In the approximate grade %out of %in; body: %o of %x, with constants %one, %half, %r = sqrt(1/2).
+// A kernel that computes %out from %in with approximate functions. body computes %o from %x, with constants %one, %half, and
+// %r = sqrt(1/2).
 CudaKernel function_kernel(const std::string& name, const char* body) {
   const auto kernel =
       parse_kernel("kernel @" + name +
@@ -34,7 +35,7 @@ double exact_gelu_tanh(double x) {
 }
 double exact_gelu(double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5)); }
 
-// An eighth of the step between neighbours of f16, or 2^-30, is what they may be off.
+// The error may be an eighth of the distance between adjacent numbers of f16.
 TEST(EmitCudaFunctions, ApproximateFunctions) {
   const Approximate all[] = {
       {"gelu", "%z = mul %x, %r\n%e = erf %z\n%f = add %e, %one\n%h = mul %x, %half\n%o = mul %h, %f",
@@ -78,7 +79,7 @@ TEST(EmitCudaFunctions, ApproximateFunctions) {
   }
 }
 
-// Logarithms are as good near 1, where they are small, as elsewhere; and at the ends of what they are defined for.
+// Logarithms are as accurate near 1, where they are small, as elsewhere, and at the ends of their domain.
 TEST(EmitCudaFunctions, ApproximateLogarithms) {
   struct Logarithm {
     const char* body;
@@ -157,7 +158,7 @@ TEST(EmitCudaFunctions, ApproximateQuotients) {
     if (std::isnan(want) || std::isinf(want) || want == 0)
       return std::isnan(want) ? std::isnan(got) : got == want;
     return std::abs(got - want) <=
-           std::ldexp(std::abs(want), -20) + 0x1p-126f / 256;  // or less than bf16 has
+           std::ldexp(std::abs(want), -20) + 0x1p-126f / 256;  // the latter is below the numbers of bf16
   };
   for (size_t i = 0; i < x.size(); ++i)
     for (size_t j = 0; j < x.size(); ++j) {

@@ -1,5 +1,6 @@
-// Maps of which a thread goes along some axes and keeps what stays the same (jit/schedule/cuda_maps.h), as CUDA text on the host,
-// against the interpreter bit for bit: along every choice of axes, sizes with any tail, and faults planted in the text.
+// Maps in which a thread runs along some axes and keeps operands that do not change (jit/schedule/cuda_maps.h), as CUDA text on the
+// host: compared with the interpreter bit for bit, for every choice of axes and sizes with any tail; and with faults planted in
+// the text.
 #include <gtest/gtest.h>
 
 #include "jit/analysis/transposing.h"
@@ -35,7 +36,7 @@ TEST(EmitCudaMaps, AlongEveryChoiceOfAxes) {
         const KernelCase c = broadcast_case(text, type, z.n, z.c, z.w);
         const Kernel map = *merge_map(c.kernel);
         for (unsigned outer = 0; outer < 1u << (map.body[0].axes.size() - 1); ++outer) {
-          // One block, whose threads go through many rows, or as many as there are rows for.
+          // One block, whose threads process many rows, or as many blocks as there are rows for.
           const int ahead = 1 << tries.size() % 3;
           CudaTry t{c, along(c, outer, ahead), {}, tries.size() % 2 ? 1 : INT64_MAX};
           if (outer == 0) t.kernel = variant_of(c.kernel, c.sizes, {}, 16, 1 << 20);
@@ -69,7 +70,8 @@ TEST(EmitCudaMaps, PlantedFaultsAreFound) {
       {"a bias that is not the column's", 1, 1, "p1 + (j", "p1 + (0 * j"},
   };
   for (const RowsFault& f : faults) {
-    const KernelCase c = broadcast_case(kBroadcastTexts[2], DType::f32, 9, 2, 8);  // faults stay near
+    const KernelCase c =
+        broadcast_case(kBroadcastTexts[2], DType::f32, 9, 2, 8);  // small, so faulty addresses stay near
     check_fault({c, along(c, f.outer, f.ahead), {}, 1}, f.what, planted(f.from, f.to));
   }
 }

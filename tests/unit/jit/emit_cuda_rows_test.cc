@@ -1,5 +1,5 @@
-// Every map row and every cast as CUDA text, in every type, against the interpreter: bit for bit where the row is exact, else
-// as near as its ulp column says of both, over the row's domain, every exponent and special values; and in the approximate grade.
+// Every map row and every cast as CUDA text, in every type, compared with the interpreter: bit for bit if the row is exact, otherwise
+// within the ulp column of the row, over the row's domain, every exponent and special values; also with approximate functions.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -44,7 +44,7 @@ std::vector<char> numbers(DType type, uint64_t seed) {
   for (int64_t i = 0; i < kCount; ++i) {
     char* at = bytes.data() + i * size_of(type);
     const size_t n = special.size();
-    // Pairs of special numbers first, then the range in which most functions are looked at, then everything.
+    // First pairs of special numbers, then the range in which most functions change, then all numbers.
     const uint64_t place = static_cast<uint64_t>(i);
     double v = std::uniform_real_distribution<double>(-10, 10)(random);
     if (place < n * n) v = special[seed == 1 ? place % n : place / n];
@@ -80,7 +80,7 @@ KernelCase case_of(const RowsKernel& rows, DType type) {
   return c;
 }
 
-// In units of the last place of the type, of a number that is wanted.
+// The distance in units of the last place of `want` in this type.
 double apart(DType t, double got, double want) {
   if (std::isnan(got) || std::isnan(want)) return std::isnan(got) && std::isnan(want) ? 0 : kInf;
   if (got == want) return 0;
@@ -89,7 +89,7 @@ double apart(DType t, double got, double want) {
         t == DType::f64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
     return std::min(std::fabs(got), std::fabs(want)) > most * (1 - 0x1p-7)
                ? 1
-               : kInf;  // the two sides of the largest
+               : kInf;  // only one of them overflows
   }
   const int digits = t == DType::f64    ? 53
                      : t == DType::bf16 ? 8
@@ -100,7 +100,7 @@ double apart(DType t, double got, double want) {
   return std::fabs(got - want) / std::ldexp(1.0, std::max(exponent, smallest) - digits);
 }
 
-// What is asked of a float row beside bits: 0 asks for them.
+// The permitted distance for a float row; 0 requires equal bits.
 double room(const Op& row, DType result) {
   if (result == DType::bf16) return 1;
   return row.ulp == 0 ? 0 : result == DType::f64 ? 2048 : row.ulp + 3;
@@ -135,10 +135,10 @@ void check(DType type, bool narrow) {
         x[a] = number(output.operands[a], c.data[a].data() + i * size_of(output.operands[a]));
         inside = inside && (!std::isfinite(x[a]) || x[a] == 0 || (x[a] >= row.low && x[a] <= row.high));
       }
-      if (output.cast && is_float(type) && !is_float(t)) continue;  // of numbers that the type has not
+      if (output.cast && is_float(type) && !is_float(t)) continue;  // the type cannot hold these numbers
       if (!output.cast && !inside && room(row, t) > 0) continue;
       if (is_float(t) && apart(t, number(t, g), number(t, w)) <= (output.cast ? 0 : room(row, t))) continue;
-      // erfc of the approximate grade falls off to 0 from 5e-10 on (jit/cuda/cuda_prelude.cuh).
+      // The approximate erfc falls to 0 below 5e-10 (jit/cuda/cuda_prelude.cuh).
       if (t == DType::bf16 && std::fabs(number(t, g) - number(t, w)) < 1e-9) continue;
       ++wrong;
       ADD_FAILURE() << (output.cast ? "cast" : row.name) << " of " << name(type) << " to " << name(t) << ": "
@@ -158,7 +158,7 @@ TEST(EmitCudaRows, OfEveryType) {
 
 TEST(EmitCudaRows, Approximate) { check(DType::f32, true); }
 
-// The table's rows are there.
+// The kernels have all rows of the table.
 TEST(EmitCudaRows, AllOfThem) {
   std::set<OpId> seen;
   for (DType type : {DType::f32, DType::i64, DType::i32, DType::b8})

@@ -1,5 +1,5 @@
-// CUDA text against the interpreter, on the host (tests/support/cuda_host.h): random kernels bit for bit, kernels of real groups in
-// every type, length and alignment, and faults planted in the text, which the host must find.
+// Compares CUDA text on the host (tests/support/cuda_host.h) with the interpreter: random kernels bit for bit, and kernels of real
+// groups in every type, length and alignment. Also plants faults in the text, which the host must find.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -23,7 +23,7 @@ void set_unroll(Block& block, int unroll) {
   }
 }
 
-// Random kernels, in every form whose sums have the order of the interpreter with some number of lanes.
+// Random kernels, with every schedule whose sums have the order of the interpreter with some number of lanes.
 TEST(EmitCuda, RandomKernelsAgree) {
   const char* first_text = std::getenv("TENON_TEST_SEED");
   const char* count_text = std::getenv("TENON_TEST_KERNELS");
@@ -53,7 +53,7 @@ TEST(EmitCuda, RandomKernelsAgree) {
       if (is_map(*v.kernel)) own.ahead = 1 << seed % 4;
       if (is_map(*v.kernel) && merge_map(*v.kernel))
         own.outer = static_cast<unsigned>(seed) % (1u << (v.kernel->body[0].axes.size() - 1));
-      own.rows = 1;  // the order of sums
+      own.rows = 1;  // keeps the order of sums
       vectors += own.vector > 1;
       add(*v.kernel, own, 1, "_own");
       continue;
@@ -91,7 +91,7 @@ double element(DType t, const char* p) {
   return t == DType::bf16 ? bf16_to_f32(x) : f16_to_f32(x);
 }
 
-// Empty when every element is as near as its type allows, sums of `terms` terms included.
+// Returns "" if every element is within the tolerance of its type, which allows for sums of `terms` terms.
 std::string distance(const KernelCase& c, const BufferBytes& got, const BufferBytes& want, int64_t terms) {
   for (size_t i = 0; i < got.size(); ++i) {
     const Buffer& b = c.kernel.buffers[i];
@@ -111,7 +111,7 @@ std::string distance(const KernelCase& c, const BufferBytes& got, const BufferBy
       if (std::isnan(x) && std::isnan(y)) continue;
       const double room = unit * (1 + std::abs(y)) + sums * 3 * std::sqrt(static_cast<double>(terms));
       if (b.type == DType::b8 && x != y && ++off <= 1 + c.lengths[i] / 1000)
-        continue;  // a zero of the function between
+        continue;  // a few booleans may differ, where a value is near the threshold
       if (!(std::abs(x - y) <= room))
         return "%" + b.name + "[" + std::to_string(e) + "] = " + std::to_string(x) + ", " +
                std::to_string(y) + " is wanted";
@@ -120,7 +120,7 @@ std::string distance(const KernelCase& c, const BufferBytes& got, const BufferBy
   return "";
 }
 
-// With the schedules of their own sizes; equal texts once.
+// Kernels with the schedules of their sizes; equal texts are tried once.
 std::vector<CudaTry> real_tries(bool approximate) {
   std::vector<CudaTry> tries;
   int next = 0;
@@ -147,7 +147,7 @@ std::vector<CudaTry> real_tries(bool approximate) {
         }
         CudaTry t{real_case(text, type, n, m), {}};
         CudaDevice device;
-        device.architecture = m == 70000 && type == DType::f32 ? 80 : 90;  // without clusters, and with them
+        device.architecture = m == 70000 && type == DType::f32 ? 80 : 90;  // without and with clusters
         t.kernel = variant_of(t.c.kernel, t.c.sizes, device, 16, 1 << 20);
         if (t.kernel.schedule.wide || t.kernel.schedule.approximate != approximate) continue;
         t.kernel.kernel.name += "_" + std::to_string(next++);
@@ -174,12 +174,12 @@ TEST(EmitCuda, RealGroupsAgree) {
                                              : "")];
     check_real(tries);
   }
-  // flat; rows of parts of a warp and of a block, in registers, in shared memory, in neither.
+  // Flat maps; rows of parts of a warp and of a block, kept in registers, in shared memory, or not kept.
   for (const char* form : {"flat 0", "row 1", "row 1 block", "row 1 cluster", "row 3 block"})
     EXPECT_GT(forms[form], 0) << form;
 }
 
-// What plans have beside: f64 and integers, pointers of every alignment, indices of 64 bits.
+// Other cases of plans: f64 and integers, pointers of every alignment, indices of 64 bits.
 TEST(EmitCuda, RealGroupsOfOtherTypesAndAlignments) {
   const std::pair<int64_t, int64_t> sizes[] = {{1, 1},    {5, 2},    {3, 31},   {9, 128},
                                                {2, 1021}, {2, 4096}, {1, 20011}};
@@ -219,7 +219,7 @@ TEST(EmitCuda, RealGroupsOfOtherTypesAndAlignments) {
   for (int alignment : {4, 8}) EXPECT_GT(vectors[alignment], 0) << alignment;
 }
 
-// Maps of which a thread takes several vectors at once: lengths that leave the last block some, one or none.
+// Maps in which a thread takes several vectors at once, with lengths that leave several vectors, one or none for the last block.
 TEST(EmitCuda, SeveralVectorsOfAMap) {
   for (bool approximate : {false, true}) {
     std::vector<CudaTry> tries;

@@ -1,5 +1,5 @@
-// Tiled kernels (jit/analysis/transposing.h) as CUDA text, on the host, against the interpreter bit for bit: every type, sizes with any
-// tail, tiles of any shape, and faults planted in the text.
+// Tiled kernels (jit/analysis/transposing.h) as CUDA text on the host: compared with the interpreter bit for bit, for every type,
+// sizes with any tail and tiles of any shape; and with faults planted in the text.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -30,7 +30,7 @@ CudaSchedule tiles_of(int along, int across, int vector, bool whole, bool wide) 
   return s;
 }
 
-// The schedule of their own sizes, where that is tiles, else small tiles all the same.
+// Uses the schedule of the sizes if it has tiles, otherwise small tiles.
 TEST(EmitCudaTiles, EveryTypeAndSize) {
   const DType types[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::f8e4m3fn, DType::f8e5m2,
                          DType::i64, DType::i32, DType::i16, DType::i8,   DType::u8,       DType::b8};
@@ -46,7 +46,7 @@ TEST(EmitCudaTiles, EveryTypeAndSize) {
   for (const char* text : kTransposingTexts)
     for (DType type : types)
       for (const Sizes& z : all) {
-        // All sizes of some types and all types of some sizes.
+        // Tries all sizes of some types, and all types of some sizes.
         const bool all_sizes = type == DType::f32 || type == DType::bf16 || type == DType::u8;
         if ((next + static_cast<int>(type)) % 3 != 0 && !all_sizes) {
           ++next;
@@ -143,7 +143,7 @@ TEST(EmitCudaTiles, PlantedFaultsAreFound) {
   };
   for (const TileFault& f : faults) {
     const KernelCase c = transposing_case(kTransposingTexts[f.text], DType::i16, 1, 130, 132);
-    // One block takes several tiles, so that each follows another in its memory.
+    // One block processes several tiles, so that tiles reuse its shared memory.
     CudaTry t{c, variant_of(c.kernel, c.sizes, one_multiprocessor()), one_multiprocessor(), 1, f.shift};
     ASSERT_EQ(describe(t.kernel.schedule), "tiled 64x64 vector 2 whole");
     check_fault(t, f.what, [&](std::string& text) {

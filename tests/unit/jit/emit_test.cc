@@ -1,5 +1,5 @@
-// Machine code against the interpreter, bit for bit (NaN equals NaN): every place of the emitter, at sizes around the
-// vector width, on every instruction set of this machine, with poisoned outputs, canaries and misaligned pointers.
+// Compares machine code with the interpreter bit for bit (NaN equals NaN): every path of the emitter, at sizes around the vector
+// width, on every instruction set of this machine, with poisoned outputs, canaries and misaligned pointers.
 #include <gtest/gtest.h>
 
 #include "jit/llvm/compiler.h"
@@ -129,7 +129,7 @@ TEST(Emit, NarrowTypesAndCasts) {
       sizes_around("M", {{"N", 2}}));
 }
 
-// Quotients that vectors hold exactly, and those that are too large for it: in all lanes, in one, in the tail.
+// Quotients that the vector code computes exactly, and quotients that are too large for it: in all lanes, in one, in the tail.
 TEST(Emit, RemaindersNearAndFar) {
   for (const char* type : {"f32", "f64"})
     for (const char* scale : {"1", "1.5e20", "inf"})
@@ -156,7 +156,7 @@ TEST(Emit, RemaindersNearAndFar) {
             sizes_around("N", {}));
 }
 
-// An output may take an input's place when every element is read before it is written.
+// An output may share the memory of an input if every element is read before it is written.
 TEST(Emit, OutputInPlaceOfAnInput) {
   Result<Kernel> kernel = parse_kernel(R"(kernel @centre(N, M; in %x: f32, in %b: f32, out %y: f32) {
     par %i in N {
@@ -194,7 +194,7 @@ struct Element {
   int64_t buffer, place, value;
 };
 
-// The fault word after a run of the kernel on ones but for one element, on every instruction set.
+// Checks the fault word of a run on ones with one other element, on every instruction set.
 void expect_fault(const Kernel& kernel, const std::map<Isa, Compiled>& compiled, std::vector<int64_t> sizes,
                   std::vector<int64_t> lengths, const Element& other, int32_t wanted) {
   KernelCase c{kernel, std::move(sizes), std::move(lengths), {}};
@@ -213,7 +213,7 @@ void expect_fault(const Kernel& kernel, const std::map<Isa, Compiled>& compiled,
   ASSERT_EQ(disagreement(c, compiled), "");
 }
 
-// At every place of vectors and of tails; lanes behind the end hold zeros, by which nobody divides.
+// Faults in every lane of vectors and tails. Lanes behind the end hold zeros, which must cause no fault.
 TEST(Emit, FaultsAreSeenInEveryLane) {
   for (const char* type : {"i64", "i32", "i16", "i8", "u8"})
     for (const char* row : {"floor_div", "trunc_div", "remainder", "fmod"}) {
@@ -263,7 +263,7 @@ TEST(Emit, IndicesOutOfRangeAreSeenInEveryLane) {
   }
 }
 
-// A value that the lanes share is checked in front of them: not where there are none.
+// A value that lanes share is checked in front of their loop, but not if the loop is empty.
 TEST(Emit, SharedValuesAreCheckedWhereTheyAreUsed) {
   const auto kernel =
       parse_kernel(R"(kernel @rows(N, M, V; in %x: f32, in %k: i64, out %y: f32, out %z: i64) {
@@ -297,7 +297,8 @@ TEST(Emit, SharedValuesAreCheckedWhereTheyAreUsed) {
     }
 }
 
-// Random numbers of places side by side, of every second, and of such as turn back; the first ones from half as many blocks.
+// Random numbers at consecutive positions, at every second position, and at descending positions. Consecutive positions need only
+// half as many blocks.
 TEST(Emit, RandomNumbersOfNeighboursShareBlocks) {
   for (const char* place : {"%i0", "add %m, %i0", "add %i0, %i0", "sub %m, %i0"}) {
     std::string p(place);
@@ -321,7 +322,7 @@ TEST(Emit, RandomNumbersOfNeighboursShareBlocks) {
     const bool side_by_side = place[0] == '%' || std::string_view(place) == "add %m, %i0";
     EXPECT_EQ(machine.find("mul <16 x i64>") == machine.npos, side_by_side) << place;
     EXPECT_EQ(machine.find("mul <8 x i64>") != machine.npos, side_by_side) << place;
-    // Vectors of the first begin at even places: none needs the block before.
+    // With the first text vectors begin at even positions, so none needs the block before its first.
     EXPECT_EQ(machine.find("mul i64 %t") == machine.npos, place[0] == '%' || !side_by_side) << place;
   }
 }

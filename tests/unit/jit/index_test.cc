@@ -1,7 +1,7 @@
-// Index arithmetic: random compositions of views (reshape, transpose, flip, slice, expand, windows), assemblies (concat,
-// pad), gathers and scans over dense, strided, offset, overlapping and empty inputs, constant and symbolic, as lowering
-// makes kernels of them for the CPU and for a GPU, interpreted with every address checked, against the evaluator.
-// TENON_INDEX_COUNT graphs (20000) are made from TENON_INDEX_SEED (1) on; a failing one prints its text.
+// Index arithmetic: random compositions of views (reshape, transpose, flip, slice, expand, windows), assemblies (concat, pad),
+// gathers and scans over dense, strided, offset, overlapping and empty inputs, constant and symbolic. Lowers them to kernels for
+// the CPU and for a GPU, interprets these with every address checked, and compares with the evaluator.
+// There are TENON_INDEX_COUNT graphs (20000) with seeds from TENON_INDEX_SEED (1) on. A failing graph is printed as text.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ InterpreterBackend& interpreter() {
   return backend;
 }
 
-// In place of backends/list.cc.
+// Replaces backends/list.cc.
 std::span<Backend* const> all_backends() {
   static Backend* const backends[] = {&interpreter(), &reference_backend()};
   return backends;
@@ -40,7 +40,7 @@ uint64_t number(const char* name, uint64_t fallback) {
   return text && *text ? std::strtoull(text, nullptr, 10) : fallback;
 }
 
-constexpr int kMostFailures = 10;  // then stop: one bug fails many
+constexpr int kMostFailures = 10;  // then the test stops, since one bug makes many graphs fail
 
 TEST(Index, CompositionsMeanWhatTheEvaluatorSays) {
   const uint64_t seed = number("TENON_INDEX_SEED", 1), count = number("TENON_INDEX_COUNT", 20000);

@@ -1,5 +1,5 @@
-// The interpreter, on kernels written by hand against plain C++, and on random kernels against itself: other
-// lane counts where no simd reduce depends on them, printed and parsed text, expanded math.
+// The interpreter: kernels written by hand are compared with plain C++, and random kernels with themselves: with other numbers of
+// lanes if no simd reduce depends on them, after printing and parsing, and with expanded math.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ std::vector<float> floats(size_t n, unsigned seed) {
   return x;
 }
 
-// The documented order of a simd reduce, written down once more.
+// The documented order of a simd reduce, written a second time.
 float vector_sum(const std::vector<float>& x, size_t lanes, size_t unroll) {
   std::vector<std::vector<float>> v(unroll, std::vector<float>(lanes, 0.0f));
   for (size_t k = 0; k < x.size(); ++k) v[k / lanes % unroll][k % lanes] += x[k];
@@ -74,7 +74,7 @@ TEST(Interp, Pointwise) {
     want[i] = p + b[i % 7];
   }
   EXPECT_EQ(y, want);
-  // One row more than there is: the address is named, and so is who asked.
+  // Reads one row too many: the message names the address and the statement.
   std::string message = interpret(k, {view(x), view(b), view(s), view(y)}, {4, 7}).message();
   EXPECT_EQ(message, "kernel @bias: `%x1 = load %x[M*%i + %j]`: element 21 of %x, which has 21");
   EXPECT_THAT(interpret(k, {view(x), view(b), view(y)}, {3, 7}).message(),
@@ -342,7 +342,7 @@ TEST(Interp, HalvesRoundOnStore) {
   std::vector<uint16_t> h = {f32_to_f16(0x1p-8f), f32_to_f16(1), f32_to_f16(1), f32_to_f16(1)}, y(4), z(4);
   std::vector<float> w(4);
   ASSERT_EQ(interpret(k, {view(x), view(h), view(y), view(z), view(w)}, {4}).message(), "");
-  EXPECT_EQ(bf16_to_f32(y[0]), 1.0f);  // halfway between 1 and 1 + 2^-7: to even
+  EXPECT_EQ(bf16_to_f32(y[0]), 1.0f);  // halfway between 1 and 1 + 2^-7, rounded to even
   EXPECT_EQ(w[0], 0x1p-8f);
   EXPECT_EQ(f16_to_f32(z[0]), 1 + 0x1p-8f);
   EXPECT_EQ(bf16_to_f32(y[1]), -255.0f);
@@ -420,7 +420,7 @@ TEST(Interp, F32ComputesInF32) {
     x[i] = std::bit_cast<float>(static_cast<uint32_t>(random()) & 0xbfffffff);
     y[i] = std::bit_cast<float>(static_cast<uint32_t>(random()) & 0xbfffffff);
   }
-  x[0] = 1 + 0x1p-12f, y[0] = 0x1p-80f;  // a square that ties in f32, and a little more than that
+  x[0] = 1 + 0x1p-12f, y[0] = 0x1p-80f;  // a square that is a tie in f32, plus a little
   ASSERT_EQ(interpret(k, {view(x), view(y), view(f), view(s), view(q), view(w)}, {2000}).message(), "");
   for (size_t i = 0; i < x.size(); ++i) {
     volatile float p = x[i] * y[i];

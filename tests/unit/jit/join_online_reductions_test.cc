@@ -1,6 +1,6 @@
-// Rows that nothing keeps, gone through once less (jit/transform/join_online_reductions.h): the rewritten kernel in the interpreter, and its CUDA text on
-// the host, against the interpreter on the kernel as it was; special values, every length and type, sums that nearly cancel; and
-// faults planted in the text. No GPU is needed.
+// Rows that nothing keeps and that are read one time less (jit/transform/join_online_reductions.h). Compares the rewritten kernel in
+// the interpreter, and its CUDA text on the host, with the original kernel in the interpreter: special values, every length and
+// type, sums that nearly cancel. Also plants faults in the text. No GPU is needed.
 #include "jit/transform/join_online_reductions.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr int64_t kKinds = 11;
 
-// A row of its own kind: eleven of them.
+// Row i, which is of one of kKinds kinds.
 std::vector<float> row_of(std::mt19937& random, int64_t i, int64_t m) {
   std::vector<float> row(static_cast<size_t>(m));
   std::uniform_real_distribution<float> any(-3, 3);
@@ -37,7 +37,7 @@ std::vector<float> row_of(std::mt19937& random, int64_t i, int64_t m) {
     case 7:
       for (int64_t j = 0; j < m; ++j) row[static_cast<size_t>(j)] = -0.125f * static_cast<float>(j);
       break;
-    case 8:  // sums of nothing but the largest
+    case 8:  // only the largest element contributes to a sum of exponentials
       std::ranges::fill(row, -6e4f);
       row[at()] = 6e4f;
       break;
@@ -45,7 +45,7 @@ std::vector<float> row_of(std::mt19937& random, int64_t i, int64_t m) {
       std::ranges::fill(row, -kInf);
       row[at()] = 2;
       break;
-    case 10:  // squares that are too large
+    case 10:  // squares overflow
       for (int64_t j = 0; j < m; ++j) row[static_cast<size_t>(j)] = j % 2 ? 0x1p65f : -0x1p65f;
       break;
     default: break;
@@ -64,7 +64,7 @@ float element(DType t, const char* p) {
   return t == DType::bf16 ? bf16_to_f32(x) : f16_to_f32(x);
 }
 
-// Empty where every output is as near as its type allows, and NaN and infinite where it has to be.
+// Returns "" if every output is within the tolerance of its type, and NaN and infinite where it must be.
 std::string distance(const KernelCase& c, const BufferBytes& got, const BufferBytes& want) {
   for (size_t i = 0; i < got.size(); ++i) {
     const Buffer& b = c.kernel.buffers[i];
@@ -89,7 +89,7 @@ CudaDevice forgetful() {
   return d;
 }
 
-// Of rows of one element or none too, for which a thread is enough.
+// The rewritten kernel, also for rows of one element or none, for which a thread is enough.
 CudaKernel online_kernel(const KernelCase& c) {
   const KernelVariant v = variant_of(c.kernel, c.sizes, forgetful(), 16, 1 << 20);
   EXPECT_EQ(v.passes.size(), c.sizes[1] > 1 ? 1u : 0u) << describe(v);
@@ -145,8 +145,8 @@ TEST(Online, TextAgrees) {
   EXPECT_GT(teams["warp"], 10);
 }
 
-// Where the rewritten kernel's rows are kept after all, in registers, by a block or a cluster; and where a cluster goes through
-// rows that it does not keep.
+// Rewritten kernels whose rows are kept after all, in registers of a block or a cluster, and clusters that read rows that they do not
+// keep.
 TEST(Online, RowsOfBlocksAndClusters) {
   std::vector<CudaTry> tries;
   for (const char* text : kOnlineTexts)
@@ -171,7 +171,7 @@ TEST(Online, RowsOfBlocksAndClusters) {
   check_tries(tries, distance);
 }
 
-// Locals of any kernel that are computed anew hold what they held.
+// Rematerialized locals of random kernels have the same values as before.
 TEST(Online, RandomKernelsAgree) {
   int changed = 0;
   for (uint64_t seed = 1; seed <= 1500; ++seed) {
@@ -191,14 +191,14 @@ TEST(Online, RandomKernelsAgree) {
   EXPECT_GT(changed, 20);
 }
 
-// One row that ends within a vector, of every kind.
+// Rows of every kind that end within a vector.
 TEST(Online, RowsThatEndWithinAVector) {
   std::vector<CudaTry> tries;
   for (const char* text : kOnlineTexts)
     for (int64_t kind = 0; kind < kKinds; ++kind) {
       auto rows = [kind](std::mt19937& random, int64_t, int64_t m) { return row_of(random, kind, m); };
       CudaTry t{online_case(text, DType::f32, 1, 1001, rows), {}};
-      if (t.c.kernel.name == "group_norm") continue;  // its rows have parts that begin anywhere
+      if (t.c.kernel.name == "group_norm") continue;  // the parts of its rows begin at any element
       CudaSchedule s;
       s.form = CudaSchedule::Form::row;
       s.block = s.team = 64;
@@ -212,7 +212,7 @@ TEST(Online, RowsThatEndWithinAVector) {
 
 // ---- squares that nearly cancel ----
 
-// How far the rows' variances are from those in double.
+// The distances of the rows' variances from those computed in double.
 std::vector<double> variances_off(const KernelCase& c, const BufferBytes& got) {
   const int64_t m = c.sizes[1];
   std::vector<double> off;
@@ -248,15 +248,16 @@ constexpr const char* kVariance = R"(kernel @variance(N, M; in %x: f32, out %l: 
   }
 })";
 
-// As near as two loops are where the mean is large, where a thread starts far from its others, and where there is no spread.
+// Variances are as accurate as those of two loops if the mean is large, if a thread's first element is far from the others, and if
+// there is no spread.
 TEST(Online, VariancesBesideLargeMeans) {
   constexpr int64_t kRows = 7, kLong = 200003;
   auto rows = [](std::mt19937& random, int64_t i, int64_t m) {
     std::vector<float> row(static_cast<size_t>(m));
     std::normal_distribution<float> normal(i == 0 ? 0.0f : 1e4f, 1);
     for (float& x : row) x = normal(random);
-    if (i == 2) row[0] = 2e4f;                           // where a thread begins
-    if (i == 3) std::fill_n(row.begin(), 3000, 1.1e4f);  // where all threads begin
+    if (i == 2) row[0] = 2e4f;                           // the first element of one thread
+    if (i == 3) std::fill_n(row.begin(), 3000, 1.1e4f);  // the first elements of all threads
     if (i == 4) std::ranges::sort(row);
     if (i == 6) std::fill_n(row.begin(), kLong / 2, 0.0f);
     if (i == 5)

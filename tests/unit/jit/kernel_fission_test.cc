@@ -1,5 +1,5 @@
-// A kernel in two does what it does in one, bit for bit: random kernels and real ones, cut at the best place, and their halves
-// again. That kernels are cut where they run out of registers: tests/unit/backends/cuda_program_test.cc.
+// A kernel that is cut in two gives the same bits as the whole: random kernels and real ones are cut at the best place, and their
+// halves once more. tests/unit/backends/cuda_program_test.cc tests that kernels are cut if they run out of registers.
 #include "jit/transform/kernel_fission.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace tenon::jit {
 namespace {
 
-// Sizes are what they are; inputs and outputs are values 0, 1, 2 ...
+// A lowered kernel with constant sizes; inputs and outputs are the values 0, 1, 2 ...
 LoweredKernel lowered(const KernelCase& c) {
   LoweredKernel k{c.kernel, {}, {}, {}, {}, {}};
   for (int64_t size : c.sizes) k.sizes.emplace_back(size);
@@ -26,7 +26,7 @@ void add_pieces(const LoweredKernel& k, DimTable& dims, int depth, std::vector<L
   add_pieces(halves->second, dims, depth - 1, pieces);
 }
 
-// The buffers after the pieces have run, temporaries poisoned before.
+// Runs the pieces with poisoned temporaries and returns the buffers.
 Result<BufferBytes> run(const KernelCase& c, const std::vector<LoweredKernel>& pieces) {
   BufferBytes data = c.data;
   std::map<ValueId, std::vector<char>> temps;
@@ -73,7 +73,7 @@ TEST(Cut, RandomKernelsInPieces) {
   EXPECT_GE(kept, kCount / 8);
 }
 
-// The output may share the memory of an input: then none is read behind what is written.
+// If an output may share the memory of an input, the second half reads no input behind a write of the first.
 TEST(Cut, NotBetweenWhatIsWrittenAndASharedInput) {
   auto kernel = parse_kernel(R"(kernel @f(N; in %x: f32, in %z: f32, out %y: f32) {
   par simd %i in N {

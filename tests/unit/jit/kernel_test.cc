@@ -1,5 +1,5 @@
-// The kernel IR where golden texts do not reach: bad text of every sort, kernels made by hand that no text
-// can spell, identity, sizes, and math expansion of rows registered here.
+// The kernel IR beyond the golden texts: bad texts of every kind, kernels that no text can express, identity, sizes, and math
+// expansion of rows that this file registers.
 #include "jit/kernel/kernel.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The body of a kernel over N with a float input x and output y.
+// A kernel over N with this body, a float input x and an output y.
 std::string with_body(const std::string& body) {
   return "kernel @k(N; in %x: f32, out %y: f32) {\npar %i in N {\n" + body + "\n}\n}\n";
 }
@@ -79,7 +79,7 @@ TEST(KernelText, DeepNestingIsRefused) {
   EXPECT_THAT(parse_kernel(with_body(deep)).status().message(), HasSubstr("loops nested deeper than 64"));
 }
 
-// Bytes changed at random in valid texts: whatever parses prints, reparses and verifies without a crash.
+// Changes random bytes of valid texts: a text that parses also prints, reparses and verifies without a crash.
 TEST(KernelText, AnyBytesAreAnswered) {
   std::mt19937_64 random(1);
   auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
@@ -175,7 +175,7 @@ TEST(KernelSizes, ParIterationsAndScratch) {
   EXPECT_EQ(par_iterations(*k, sizes, 16), 5 * 6);
 }
 
-// Damage that no text spells: one field of a valid kernel set to something it must not be.
+// Damage that no text can express: one field of a valid kernel gets a wrong value.
 TEST(KernelVerify, DamageIsFound) {
   auto damaged = [](auto damage) {
     Result<Kernel> k = parse_kernel(R"(kernel @k(N; in %x: f32, out %y: f32; local %t: f32[N]) {
@@ -252,7 +252,7 @@ TEST(KernelVerify, DamageIsFound) {
               HasSubstr("nested deeper than 64"));
 }
 
-// Rows whose meaning is a body: 1 + 2*a with two constants, and one in terms of it.
+// Registers a row that is defined by a math body.
 OpId math_row(const char* name, uint32_t (*math)(MathBuilder&, std::span<const uint32_t>)) {
   Op row{.name = name,
          .kind = tenon::Kind::map,
@@ -321,7 +321,8 @@ TEST(ExpandMath, SharesConstantsAndKeepsNames) {
 )");
 }
 
-// "x from pass 1" for the next row, "y of pass 1" for this one; passes are counted from 0.
+// The prefetches of a kernel as text: "x from 1" for a prefetch of the next row in pass 1, "y of 1" for one of this row. Passes count
+// from 0.
 std::string prefetched(const std::string& text) {
   auto k = parse_kernel(text);
   EXPECT_TRUE(k.ok()) << k.status().message();
@@ -349,7 +350,7 @@ TEST(Prefetch, RowsAreAskedForByThePassesInTheMiddle) {
   const std::string last = "for simd %l in M { store %y[M*%i + %l], %s }\n}\n}\n";
   EXPECT_EQ(prefetched(head + first + middle + last), "x from 1, y of 1");
   EXPECT_EQ(prefetched(head + first + last), "x from 1, y of 0");
-  // One pass; steps of another size; a row that every iteration reads; columns; another length.
+  // What is not prefetched: one pass; steps of another size; a row that every iteration reads; columns; another length.
   EXPECT_EQ(
       prefetched(head + "for simd %l in M { %v = load %x[M*%i + %l]  store %y[M*%i + %l], %v }\n}\n}\n"), "");
   EXPECT_EQ(prefetched(head + "%s = reduce add simd %j in M { %v = load %x[M*%i + 2*%j]  yield %v }\n" +

@@ -1,6 +1,6 @@
-// A /tmp from which nothing may be executed, as hardened systems mount it: code lies in anonymous memory, never in files,
-// so kernels compiled here, kernels from a cache on such a file system and the library's own code run all the same. A
-// process of its own that compiles nothing before it forks: the memory for code must be made inside.
+// A /tmp that is mounted noexec, as on hardened systems. Code lies in anonymous memory, never in files, so compiled kernels, kernels
+// from a cache on such a file system, and the library's own code run all the same. This is a separate executable that compiles
+// nothing before it forks, since the memory for code must be made in the child.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@
 namespace tenon {
 namespace {
 
-// An empty file system at /tmp, seen by this process alone, which must have one thread. false: errno says why not.
+// Mounts an empty file system at /tmp that only this process sees. The process must have one thread. False: errno has the reason.
 bool own_tmp() {
   const uid_t user = getuid(), group = getgid();
   if (unshare(CLONE_NEWUSER | CLONE_NEWNS)) return false;
@@ -34,7 +34,7 @@ bool forbid_execution_in_tmp() {
   return !mount("none", "/tmp", nullptr, MS_REMOUNT | MS_BIND | MS_NOEXEC, nullptr);
 }
 
-// 1: code of a file in /tmp can be mapped to be run, 0: it is forbidden, -1: there is no such file.
+// 1: a file in /tmp can be mapped as executable; 0: this is forbidden; -1: there is no such file.
 int executable() {
   write_bytes("/tmp/code", std::string(4096, '\xc3'));
   const int file = open("/tmp/code", O_RDONLY | O_CLOEXEC);
@@ -51,7 +51,7 @@ const char kLayer[] =
     "graph @layer(%x: f32[N,64], %w: f32[64,48], %b: f32[48]) {\n  %h = matmul(%x, %w)\n  %s = add(%h, %b)\n"
     "  %t = softmax(%s){axis=-1}\n  %y = cumsum(%t){axis=0}\n  return %y\n}\n";
 
-// Makes the program and runs it. Empty if the result is right.
+// Makes the program and runs it. Returns "" if the result is right.
 std::string run_layer(const Graph& graph, std::vector<HostTensor>& inputs, const HostTensor& expected) {
   auto program = Program::make(graph, {}, {});
   if (!program.ok()) return program.status().message();
@@ -85,7 +85,7 @@ TEST(Noexec, ATmpWithoutExecutionDisturbsNothing) {
     jit::ObjectCache cache(store);
     jit::ObjectCache::replace(&cache);
     auto compiled = [] { return jit::Compiler::get().stats().compiled; };
-    for (int round = 0; round < 2; ++round) {  // by the compiler, then from the cache
+    for (int round = 0; round < 2; ++round) {  // compiled first, then from the cache
       const int64_t before = compiled();
       if (const std::string why = run_layer(*graph, inputs, expected->front()); !why.empty()) {
         std::fprintf(stderr, "%s\n", why.c_str());

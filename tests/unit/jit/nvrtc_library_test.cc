@@ -1,5 +1,5 @@
-// NVRTC as a library: what is said where it or a part of it is missing or another file has its name, where the text is wrong, and
-// for which devices it makes code.
+// NVRTC as a library: the errors if it or a part of it is missing, if another file has its name, or if the text is wrong; and the
+// devices for which it makes code.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,7 +86,7 @@ TEST(Nvrtc, AnotherLibraryUnderItsName) {
 
 TEST(Nvrtc, WithoutItsBuiltins) {
   NEEDS_NVRTC();
-  // In a process of its own: here the builtins are loaded already.
+  // Runs in a child process, since this process has loaded the builtins already.
   const Folder folder;
   fs::copy_file((*nvrtc())->path(), folder.path / "libnvrtc.so.13");
   const pid_t child = fork();

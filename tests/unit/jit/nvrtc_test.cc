@@ -1,6 +1,6 @@
-// CUDA text through NVRTC, which needs no GPU: every schedule compiles for every architecture, spills nothing and leaves room
-// for its threads; vectors are vectors in the PTX; instructions per element stay what they were. Where no NVRTC is
-// found the tests are skipped, and say where they looked; `./dev test --only nvidia` runs them on NVRTC 12.
+// Compiles CUDA text with NVRTC, which needs no GPU: every schedule compiles for every architecture, spills nothing and leaves enough
+// registers for its threads; vectors are vectors in the PTX; the number of instructions per element does not grow. If no NVRTC is
+// found, the tests are skipped with the list of searched places; `./dev test --only nvidia` runs them with NVRTC 12.
 #include <atomic>
 #include <map>
 #include <thread>
@@ -47,7 +47,7 @@ int count(const std::string& text, const std::string& what) {
   return n;
 }
 
-// A kernel as some device would run it.
+// The form of a kernel that some device would run.
 struct Form {
   Kernel kernel;
   CudaSchedule schedule;
@@ -55,8 +55,8 @@ struct Form {
   std::string text, words, what;
 };
 
-// Kernels of real groups, maps that read operands again and maps that transpose: on every device, short and long, with the
-// schedules that stand in where registers ran out, with wide indices.
+// Kernels of real groups, maps that read operands repeatedly and maps that transpose: for every device, short and long rows, every
+// relax level, and wide indices.
 std::vector<Form> every_form() {
   std::vector<Form> forms;
   std::set<std::pair<int, std::string>> known;
@@ -73,7 +73,7 @@ std::vector<Form> every_form() {
     }
   };
   for (const char* name : {"A100", "RTX 4090", "H100", "B200", "RTX 5090"}) {
-    // Nobody has described the last two yet.
+    // There are no descriptions of the last two yet.
     CudaDevice device = cuda_device(name[0] == 'B' ? "H200" : name[4] == '5' ? "RTX 4090" : name);
     device.name = name;
     if (name[0] == 'B') device.architecture = 100;
@@ -83,7 +83,7 @@ std::vector<Form> every_form() {
     const Sizes all{{64, 4096}, {8, 32768}, {1 << 14, 1 << 17}, {64, 100}, {1 << 16, 1 << 16}, {16, 1 << 20}};
     for (DType type : {DType::f32, DType::bf16, DType::f16})
       for (int level = 0; level <= kMostRelaxed; ++level) {
-        // One device has everything, others what differs.
+        // One device gets all cases, the others only those that differ.
         if (type == DType::f16 && (level > 0 || !first)) continue;
         if (level > 0 && !first && (!older || type == DType::f32)) continue;
         const size_t sizes = type == DType::f16 ? 1 : level > 0 ? 2 : first ? all.size() : 3;
@@ -94,7 +94,7 @@ std::vector<Form> every_form() {
         for (const char* text : kBroadcastTexts)
           add(broadcast_case(text, type, 1, 1, 1).kernel, {4096, 64, 512, 64 * 512, 4096 * 512}, device, type,
               level);
-        if (!first && !older) continue;  // TilesFitEveryArchitecture
+        if (!first && !older) continue;  // TilesFitEveryArchitecture covers the others
         for (const char* text : kTransposingTexts)
           add(transposing_case(text, type, 1, 1, 1).kernel, {8, 1024, 1024, 1 << 20, 8192, 8192}, device,
               type, level);
@@ -143,7 +143,7 @@ TEST(Nvrtc, EveryScheduleFitsEveryArchitecture) {
               (*nvrtc())->version() % 100, ms.size(), ms[ms.size() / 2], ms.back());
 }
 
-// Every map row and every cast, in every type and in both grades.
+// Every map row and every cast, in every type, with exact and approximate functions.
 TEST(Nvrtc, EveryRowCompiles) {
   NEEDS_NVRTC();
   for (int architecture : {80, 90, 100, 120})
@@ -162,7 +162,7 @@ TEST(Nvrtc, EveryRowCompiles) {
       }
 }
 
-// All of a tile is asked for before any of it is waited for.
+// All loads of a tile come before the first use.
 TEST(Nvrtc, TilesFitEveryArchitecture) {
   NEEDS_NVRTC();
   for (int architecture : {80, 90, 100, 120})
@@ -189,7 +189,7 @@ TEST(Nvrtc, TilesFitEveryArchitecture) {
       }
 }
 
-// Rows of a cluster, in registers and in shared memory; sm_80 has no clusters, and its kernels no word of them.
+// Rows of a cluster, in registers and in shared memory. sm_80 has no clusters, so its kernels do not use them.
 TEST(Nvrtc, ClustersFitWhatHasThem) {
   NEEDS_NVRTC();
   for (int architecture : {80, 90, 100, 120})
@@ -214,7 +214,7 @@ TEST(Nvrtc, ClustersFitWhatHasThem) {
             << built->ptx;
         EXPECT_GT(count(built->ptx, "ld.shared::cluster.u64"), 0);
         EXPECT_GT(count(built->ptx, "barrier.cluster.arrive.release"), 1);
-        // It is aligned: a warp comes to it as one.
+        // The barrier is aligned: all threads of a warp arrive together.
         const std::string &ptx = built->ptx, arrive = "barrier.cluster.arrive";
         for (size_t at = ptx.find(arrive); at != ptx.npos; at = ptx.find(arrive, at + 1)) {
           const size_t together = ptx.rfind("bar.warp.sync", at);
@@ -225,7 +225,7 @@ TEST(Nvrtc, ClustersFitWhatHasThem) {
       }
 }
 
-// Rows that nothing keeps, whole vectors or single elements at a time, of a block or a cluster.
+// Rows that nothing keeps, read by a block or a cluster in vectors or in single elements.
 TEST(Nvrtc, OnlineRowsFitEveryArchitecture) {
   NEEDS_NVRTC();
   CudaDevice device;
@@ -253,7 +253,7 @@ TEST(Nvrtc, OnlineRowsFitEveryArchitecture) {
         }
 }
 
-// Columns: the loads of several rows come before the first of them is added.
+// Columns: the loads of several rows come before the first addition.
 TEST(Nvrtc, RowsAreLoadedAhead) {
   NEEDS_NVRTC();
   for (int architecture : {80, 90, 100, 120})
@@ -280,7 +280,7 @@ TEST(Nvrtc, RowsAreLoadedAhead) {
     }
 }
 
-// Rows in registers: all chunks of a row are asked for before the first is computed.
+// Rows in registers: the loads of all chunks of a row come before the first computation.
 TEST(Nvrtc, ChunksAreLoadedAhead) {
   NEEDS_NVRTC();
   for (int architecture : {80, 90, 100, 120})
@@ -300,7 +300,7 @@ TEST(Nvrtc, ChunksAreLoadedAhead) {
       }
 }
 
-// Columns whose rows threads share: they meet in shared memory.
+// Columns whose rows several threads share: partial sums are combined in shared memory.
 TEST(Nvrtc, ThreadsShareColumns) {
   NEEDS_NVRTC();
   for (int architecture : {80, 90, 100, 120})
@@ -318,7 +318,7 @@ TEST(Nvrtc, ThreadsShareColumns) {
     }
 }
 
-// Maps: several vectors of a thread are on their way before the first is computed.
+// Maps: the loads of several vectors of a thread come before the first computation.
 TEST(Nvrtc, VectorsAreLoadedAhead) {
   NEEDS_NVRTC();
   for (int architecture : {80, 90, 100, 120})
@@ -336,7 +336,7 @@ TEST(Nvrtc, VectorsAreLoadedAhead) {
     }
 }
 
-// Of PTX the innermost loop around the last store.
+// The innermost loop of the PTX that contains the last store.
 std::string innermost_loop(const std::string& ptx) {
   const size_t store = ptx.rfind("st.global");
   size_t begin = 0, end = 0;
@@ -348,13 +348,14 @@ std::string innermost_loop(const std::string& ptx) {
   return ptx.substr(begin, end - begin);
 }
 
-// Maps that read operands again: what is the same in all rows is read before them, and nothing is divided on the way.
+// Maps that read operands repeatedly: operands that are the same in all rows are read in front of the loop, and the loop has no
+// division.
 TEST(Nvrtc, RowsOfMapsAreReadOnce) {
   NEEDS_NVRTC();
   struct Case {
     int text;
     int64_t n, c, w;
-    int loads, vectors;  // of a row
+    int loads, vectors;  // per row
   };
   const Case all[] = {{0, 16384, 1, 8192, 1, 1}, {1, 4096, 256, 64, 1, 1},  {2, 512, 64, 4096, 2, 1},
                       {2, 4, 4096, 8192, 2, 1},  {3, 64, 2048, 2048, 1, 0}, {4, 4096, 64, 256, 1, 1}};
@@ -367,7 +368,7 @@ TEST(Nvrtc, RowsOfMapsAreReadOnce) {
         SCOPED_TRACE(built->what);
         EXPECT_NE(built->schedule.outer, 0u);
         const std::string &ptx = built->binary.ptx, loop = innermost_loop(ptx);
-        EXPECT_GT(count(ptx, "div."), 0);  // before the loop
+        EXPECT_GT(count(ptx, "div."), 0);  // in front of the loop
         EXPECT_EQ(count(loop, "div.") + count(loop, "rem."), 0) << loop;
         EXPECT_EQ(count(loop, "ld.global"), c.loads * built->schedule.ahead) << loop;
         EXPECT_EQ(count(loop, "ld.global.v4"), c.vectors * built->schedule.ahead) << loop;
@@ -390,14 +391,14 @@ TEST(Nvrtc, NeighboursAreReadAsVectors) {
       EXPECT_GT(count(built->binary.ptx, "st.global.v4"), 0) << built->binary.ptx;
       EXPECT_EQ(count(built->binary.ptx, "ld.local"), 0);
     }
-  // Exact sums and products stay apart.
+  // Results of f32 take exact functions.
   auto exact = build(2, DType::f32, 64, 4096, 90, true);
   ASSERT_TRUE(exact.ok());
   EXPECT_FALSE(exact->schedule.approximate);
 }
 
-// Instructions of sm_90 code per element that a thread computes (16 bytes each): what a memory-bound kernel can afford is
-// about 29 for 16-bit types. A band around what NVRTC 13.0 made.
+// Instructions of sm_90 code per element, for threads that compute 16 bytes each. A memory-bound kernel can afford about 29 for 16-bit
+// types. The bands are around the numbers of NVRTC 13.0.
 TEST(Nvrtc, InstructionsPerElement) {
   NEEDS_NVRTC();
   struct Band {
@@ -421,7 +422,7 @@ TEST(Nvrtc, InstructionsPerElement) {
   }
 }
 
-// As lowering leaves it of what is called %y.
+// A dropout of %y, in the form in which lowering makes it.
 #define DROPOUT                                                                                     \
   "%y16 = cast.bf16 %y\n%s = load %seed[0]\n%at = index %i\n%word = random_bits %at, %s\n%eight = " \
   "const.i32 8\n"                                                                                   \
@@ -430,7 +431,7 @@ TEST(Nvrtc, InstructionsPerElement) {
   "%kept = const.f32 0.9\n%mask = lt %u, %kept\n%m = cast.f32 %mask\n%drawn = mul %y16, %m\n"       \
   "%scale = const.f32 1.1111111\n%o = mul %drawn, %scale"
 
-// Maps of 16-bit tensors, with what each statement costs: a memory-bound one has room for about 22.
+// Maps of 16-bit tensors with their cost in instructions; a memory-bound map can afford about 22.
 constexpr struct {
   const char *name, *body;
   double most;

@@ -1,5 +1,5 @@
-// Compiled kernels across processes: found again, refused when damaged, never wrong. A process is played by a compiler
-// that has forgotten its code, as nobody holds it, or by a child.
+// Compiled kernels across processes: they are found again, refused if damaged, and never wrong. A compiler that has released its code
+// stands for another process, or a child process runs.
 #include "jit/objects/object_cache.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ std::string adder_text(const std::string& name, int64_t constant, const std::str
 }
 Kernel adder(int64_t constant) { return *parse_kernel(adder_text("adder", constant)); }
 
-// Constants in memory, a call of the C library, polynomials.
+// A kernel with constants in memory, a call of the C library, and polynomials.
 Kernel mixed(double factor) {
   return *parse_kernel(
       "kernel @mixed(N; in %x: f64, out %y: f64) {\n  par simd %i in N {\n    %v = load %x[%i]\n    %c = "
@@ -139,7 +139,7 @@ TEST(ObjectCache, DamagedFilesAreCompiledAgain) {
   EXPECT_EQ(disk.store.stats().refused, 60);
 }
 
-// A writer of ours gone mad: the checksums are right and the object is not.
+// An entry with right checksums and a wrong object.
 TEST(ObjectCache, TheLinkerHasTheLastWord) {
   ScratchDirectory scratch;
   Disk disk(scratch / "c");
@@ -194,7 +194,7 @@ TEST(ObjectCache, EightProcessesOnOneColdDirectory) {
 
 TEST(ObjectCache, ManyThreads) {
   ScratchDirectory scratch;
-  Disk disk(scratch / "c", 100000);  // pruning all the time
+  Disk disk(scratch / "c", 100000);  // so small that it is pruned all the time
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < 6; ++t)
@@ -210,7 +210,7 @@ struct Lines {
   std::string text, compiled;
 };
 
-// Columns of one row of comma-separated values; commas between quotes are text.
+// The number of columns in a row of comma-separated values; commas between quotes are text.
 int columns(const std::string& line) {
   int count = 1;
   bool quoted = false;
@@ -247,7 +247,7 @@ TEST(ObjectCache, EveryEventIsALineThatSaysWhy) {
     EXPECT_THAT(lines.text, HasSubstr("the file is empty; removed"));
   }
   set_logger(nullptr, nullptr);
-  // A header once, and every row as long as it; one row for every event and for every kernel compiled.
+  // There is one header, and every row has as many columns. There is one row for every event and for every compiled kernel.
   std::istringstream stream(lines.text), compiled(lines.compiled);
   std::map<std::string, int> events;
   for (std::string line; std::getline(stream, line);) {

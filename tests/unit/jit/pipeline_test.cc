@@ -1,4 +1,5 @@
-// The kernel compiler's script: single passes on texts, and random kernels that mean the same after passes that keep every bit.
+// The script of the kernel compiler: single passes on texts, and random kernels, which give the same bits after passes that keep every
+// bit.
 #include "jit/pipeline.h"
 
 #include <gtest/gtest.h>

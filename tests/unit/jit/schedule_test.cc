@@ -1,4 +1,4 @@
-// Decisions about loops, from sizes alone.
+// Decisions about loops, which depend only on sizes.
 #include "jit/schedule/schedule.h"
 
 #include <gtest/gtest.h>
@@ -9,13 +9,13 @@ namespace {
 TEST(ReductionPart, FewRowsOfManyElements) {
   DimTable dims;
   const Dim n = dims.symbol("N");
-  EXPECT_GT(reduction_part({}, n, false), 0);  // all of any size
+  EXPECT_GT(reduction_part({}, n, false), 0);  // a full reduction of any size
   EXPECT_GT(reduction_part({Dim(2), Dim(4)}, n, false), 0);
-  EXPECT_EQ(reduction_part({n}, n, false), 0);  // as many rows as there are, one each
+  EXPECT_EQ(reduction_part({n}, n, false), 0);  // n rows are enough parallel work
   EXPECT_EQ(reduction_part({Dim(4096)}, Dim(1024), false), 0);
-  EXPECT_EQ(reduction_part({Dim(2)}, Dim(1024), false), 0);  // too little for two
+  EXPECT_EQ(reduction_part({Dim(2)}, Dim(1024), false), 0);  // too little work for two parts
   EXPECT_GT(reduction_part({Dim(4096)}, Dim(1 << 20), false),
-            0);  // in one chain of additions errors would grow
+            0);  // errors would grow in one chain of additions
 }
 
 TEST(ReductionPart, ColumnsOfManyRows) {
@@ -27,7 +27,7 @@ TEST(ReductionPart, ColumnsOfManyRows) {
   EXPECT_EQ(reduction_part({}, n, true) % kRowsPerBlock, 0);
 }
 
-// On a GPU parts are what a block keeps in flight; the channels of images have parts of several images.
+// On a GPU a part has as many elements as a block keeps in flight. For the channels of images, parts consist of several images.
 TEST(ReductionPart, OnAGpu) {
   DimTable dims;
   const Dim n = dims.symbol("N");
@@ -47,13 +47,13 @@ TEST(ReductionPart, OnAGpu) {
   EXPECT_EQ(part({n}, n, false, Dim(49)), 0);
   EXPECT_EQ(part({Dim(12), Dim(64)}, n, true, Dim(128)), 4);
   EXPECT_EQ(reduction_part({Dim(64)}, n, false, Target::cpu, Dim(49)), 0);
-  // Many rows that are gone through again are kept by a block or a cluster.
+  // Many rows that are read again are kept by a block or a cluster, so they have no parts.
   EXPECT_EQ(part({Dim(8192)}, Dim(1 << 17), false), 8192);
   EXPECT_EQ(reduction_part({Dim(8192)}, Dim(1 << 17), false, Target::gpu, Dim(1), true), 0);
   EXPECT_EQ(reduction_part({Dim(4)}, Dim(1 << 17), false, Target::gpu, Dim(1), true), 8192);
 }
 
-// Few rows of a softmax, so long that no cluster keeps them; symbols are no lengths one knows.
+// Few rows of a softmax that are too long for a cluster to keep. The length must be a constant.
 TEST(ReductionPart, OfWhatFollowsAMaximum) {
   DimTable dims;
   const Dim n = dims.symbol("N");
@@ -98,7 +98,7 @@ TEST(Schedule, LanesRunOverRowsWhereRowsAreNarrow) {
   DimTable dims;
   EXPECT_EQ(rows_of(dims, Dim(64), false).par, (std::vector{0, 1}));
   EXPECT_EQ(rows_of(dims, dims.symbol("M"), false).par, (std::vector{0, 1}));
-  EXPECT_EQ(rows_of(dims, Dim(3), false).par, (std::vector{1, 0}));  // the vector axis stands last
+  EXPECT_EQ(rows_of(dims, Dim(3), false).par, (std::vector{1, 0}));  // the vector axis is last
   EXPECT_TRUE(rows_of(dims, Dim(64), true).simd_inner);
   EXPECT_TRUE(rows_of(dims, Dim(3), true).simd_par);
 }
@@ -107,14 +107,14 @@ TEST(KeepsRow, WhatCostsMoreThanALocal) {
   DimTable dims;
   const Dim n = dims.symbol("N");
   EXPECT_TRUE(keeps_row({false, 8}, Dim(1024), {n}));   // two f32 operands
-  EXPECT_FALSE(keeps_row({false, 4}, Dim(1024), {n}));  // one is as cheap to read again
-  EXPECT_TRUE(keeps_row({true, 4}, Dim(1024), {n}));    // but for its exp
+  EXPECT_FALSE(keeps_row({false, 4}, Dim(1024), {n}));  // one operand is as cheap to read again
+  EXPECT_TRUE(keeps_row({true, 4}, Dim(1024), {n}));    // one operand with an expensive exp
   EXPECT_TRUE(keeps_row({false, 8}, n, {n}));
   EXPECT_FALSE(keeps_row({false, 8}, n, {}));  // may run in parts
   EXPECT_FALSE(keeps_row({false, 8}, Dim(1 << 20), {n}));
 }
 
-// Rows that loaded indices name, summed: lanes along a row, whose elements lie side by side, not along the indices.
+// A sum of rows that loaded indices select: lanes run along a row, whose elements are adjacent, not along the indices.
 TEST(Schedule, LoadedIndicesChooseLines) {
   DimTable dims;
   const std::vector<LoopAxis> axes{{.extent = Dim(512), .start = Dim(0), .inner = false},

@@ -1,5 +1,5 @@
-// Kernels with their sizes as constants: the same bits as with sizes as arguments, by the interpreter and by machine
-// code, and programs whose hot kernels are exchanged while threads run them.
+// Kernels with their sizes as constants give the same bits as with sizes as arguments, in the interpreter and as machine code. Also
+// programs whose hot kernels are exchanged while threads run them.
 #include "jit/transform/specialize.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ struct Rows {
     EXPECT_TRUE(made.ok()) << made.status().message();
     program = *made;
   }
-  // The bytes of both outputs.
+  // Runs at these sizes and returns the bytes of both outputs.
   std::vector<std::vector<std::byte>> run(int64_t n, int64_t m) const {
     HostTensor x = random_tensor(DType::f32, {n, m}, 1), b = random_tensor(DType::f32, {m}, 2);
     HostTensor y(DType::f32, {n, m}), s(DType::f32, {n, m});
@@ -49,7 +49,7 @@ struct Rows {
   std::shared_ptr<Program> program;
 };
 
-// Limits for the length of a test.
+// Sets limits for the duration of a test.
 struct Limits {
   explicit Limits(SpecializeLimits limits) { HotKernel::set_limits(limits); }
   ~Limits() { HotKernel::set_limits({}); }
@@ -140,7 +140,7 @@ TEST(Specialize, RoomIsFreeAgainWhenPlansAreGone) {
 
 using testing::MatchesRegex;
 
-// The lines of the topic "specialize" that appear while it lives. Static, as a thread may be late with one.
+// Collects the log lines of the topic "specialize" while it lives. The storage is static, since a thread may log late.
 class Lines {
  public:
   Lines() {
@@ -199,7 +199,7 @@ TEST(SpecializeLog, SaysWhatIsKeptAndWhatTheLimitsRefuse) {
   EXPECT_EQ(static_cast<int64_t>(Lines::of("refused").size()), wait.program->stats().kernels);
 }
 
-// Hot kernels: compiled first, then kept or dropped after the turns, whichever the times in the line say.
+// A hot kernel is compiled first. After the turns it is kept or dropped, in agreement with the times in the log line.
 TEST(SpecializeLog, SaysWhatTheTurnsDecided) {
   const Limits limits(at_once());
   const Lines lines;

@@ -1,4 +1,5 @@
-// Reductions in parts keep errors small. Which reductions run so: tests/unit/jit/schedule_test.cc; that they are right: run_test.cc.
+// Reductions in parts keep errors small. tests/unit/jit/schedule_test.cc tests which reductions have parts, and run_test.cc their
+// results.
 #include "jit/transform/split_reduction.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ TEST(SplitReduction, ErrorsDoNotGrowWithTheLength) {
   EXPECT_LT(error_of("graph @f(%x: f32[N,1]) {\n %y = sum(%x){axes=[0]}\n return %y\n}", {1000000, 1}), 5e-7);
 }
 
-// All nodes of a graph as one group.
+// Lowers all nodes of a graph as one group.
 Status one_group(const std::string& type, const char* body, jit::Target target) {
   auto graph = parse_graph("graph @f(%x: " + type + ") {\n" + body + "\n return %y\n}");
   TENON_CHECK(graph.ok(), graph.status().message());
@@ -43,7 +44,7 @@ Status one_group(const std::string& type, const char* body, jit::Target target) 
   return jit::covers(*graph, Uses(*graph), members, target);
 }
 
-// A GPU has enough threads for a column reduction only in parts, which a second walk along the columns would prevent.
+// On a GPU a column reduction has enough threads only if it runs in parts. A second walk along the columns would prevent parts.
 TEST(SplitReduction, ColumnsAreWalkedOnceOnAGpu) {
   using jit::Target;
   constexpr const char *kOnce = "%s = sum(%x){axes=[0], keepdims=true}\n%y = neg(%s)",
@@ -61,7 +62,7 @@ TEST(SplitReduction, ColumnsAreWalkedOnceOnAGpu) {
   }
 }
 
-// Sums of columns beside rows are one group on a GPU where a block can keep them, and where no member reads them.
+// On a GPU, sums of columns join a group of rows if a block can keep them and no member of the group reads them.
 TEST(RowBlocks, SumsBesideRows) {
   using jit::Target;
   constexpr const char *kBeside =
@@ -78,7 +79,7 @@ TEST(RowBlocks, SumsBesideRows) {
             "%y has another shape than the group's loops");
 }
 
-// Nor has it for the channels of images, unless they are many or the images few.
+// The same holds for the channels of images, unless there are many channels or few images.
 TEST(SplitReduction, ChannelsAreWalkedOnceOnAGpu) {
   using jit::Target;
   constexpr const char *kOnce = "%s = sum(%x){axes=[0,2,3]}\n%y = neg(%s)",

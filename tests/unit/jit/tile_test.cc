@@ -1,4 +1,4 @@
-// Tiled kernels against the kernels they were: integers and maxima exactly, float sums closer to the truth than in order.
+// Compares tiled kernels with the original ones: integers and maxima are equal, and float sums are more accurate than in order.
 #include "jit/transform/tile.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ Kernel parsed(const std::string& text) {
   return *k;
 }
 
-// Both give the same bits, in the interpreter and as machine code, for all values of two sizes.
+// Checks that the kernel and its tiled form give the same bits, in the interpreter and as machine code, for all values of two sizes.
 void expect_same(const std::string& text, const std::function<Kernel(Kernel)>& tile) {
   const Kernel plain = parsed(text), tiled = tile(plain);
   ASSERT_NE(print(plain), print(tiled));
@@ -88,7 +88,7 @@ TEST(TileColumns, MapsOverRowsReadWhatReductionsLeave) {
               by_columns);
 }
 
-// Small whole numbers: their sums are the same in any order.
+// Small integers, whose sums are the same in any order.
 TEST(TileColumns, FloatsInBlocks) {
   for (const char* more : {"", R"(
         %v2 = add %v1, %v1
@@ -170,7 +170,7 @@ TEST(TileTransposed, BatchesAndTwoOperands) {
               transposed);
 }
 
-// The step along the loop is that of a value which the loop itself computes: no square of memory.
+// The address depends on a value that the loop computes, so no square tile of memory can be loaded.
 TEST(TileTransposed, AComputedIndexIsReadByLane) {
   const std::string text = R"(kernel @k(N, M; in %x: i32, out %y: i32) {
     par %t in N by 16 {

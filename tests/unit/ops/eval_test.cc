@@ -1,5 +1,5 @@
-// The evaluator on graphs in text form, against numbers worked out by hand: dtypes and rounding, special
-// values, moves, symbols, and what it refuses. Row by row it is walked by table_test.cc.
+// The evaluator on graphs in text form, compared with numbers computed by hand: dtypes and rounding, special values, moves, symbols,
+// refusals. table_test.cc tests it row by row.
 #include "src/ops/eval.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ Result<std::vector<HostTensor>> run(const std::string& text, const std::vector<H
   return evaluate(graph, inputs);
 }
 
-// One node on one input.
+// Evaluates one node on one input.
 HostTensor one_node(const std::string& node, const HostTensor& x) {
   std::string shape;
   for (int64_t size : x.shape) shape += (shape.empty() ? "" : ",") + std::to_string(size);
@@ -166,7 +166,7 @@ TEST(Eval, AveragePoolCountsItsCells) {
   const HostTensor x = tensor(DType::f32, {1, 1, 4}, {6, 6, 6, 6});
   const std::string pool = "avg_pool(%x){kernel=[3], strides=[2], padding=[1], padding_high=[2]";
   EXPECT_THAT(numbers(one_node(pool + "}", x)),
-              ElementsAre(4, 6, 3));  // the last window has one cell beyond the padding
+              ElementsAre(4, 6, 3));  // the last window reaches one cell beyond the padding
   EXPECT_THAT(numbers(one_node(pool + ", count_include_pad=false}", x)), ElementsAre(6, 6, 6));
   EXPECT_THAT(numbers(one_node(pool + ", divisor=2}", x)), ElementsAre(6, 9, 3));
 }
@@ -212,8 +212,8 @@ TEST(Eval, IntegersKeepAllBits) {
   EXPECT_EQ(sum.get(1).i, -2);
   EXPECT_EQ(one_node("max(%x){axes=[0]}", big).get(0).i, std::numeric_limits<int64_t>::max());
   HostTensor third(DType::i64, {1});
-  third.set(0,
-            {0, (int64_t{1} << 60) + (int64_t{1} << 36) + 1});  // in double a tie that f32 would round down
+  third.set(0, {0, (int64_t{1} << 60) + (int64_t{1} << 36) +
+                       1});  // as a double this is a tie, which f32 would round down
   EXPECT_EQ(one_node("cast(%x){dtype=f32}", third).get(0).d, 0x1p60 + 0x1p37);
 }
 

@@ -1,7 +1,7 @@
-// The scalar meaning of the map rows: every math body against the row's eval in double, within the row's ulp, over all
-// exponents, the row's domain and special values; every row spelled or given a body for every dtype that it takes; and
-// the corner cases of integers, NaN and zeros, as PyTorch has them. The bodies run here one operation at a time through
-// the eval columns of the rows they use.
+// The scalar definitions of map rows. Compares every math body with the row's eval in double, within the row's ulp, over all
+// exponents, the row's domain and special values. Checks that every row has a spelling or a body for every dtype that it takes,
+// and that integers, NaN and zeros behave as in PyTorch. Bodies run one operation at a time through the eval columns of the rows
+// that they use.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -19,9 +19,9 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-// How far an f64 body may be from the double that eval gives, which is itself within 1 ulp.
+// The permitted error of an f64 body in ulp, relative to the double of eval, which is itself within 1 ulp.
 constexpr double kUlpF64 = 6;
-// The same for special functions, whose polynomials run over wide intervals.
+// The same for special functions, whose polynomials cover wide intervals.
 constexpr double kUlpF64Special = 32;
 
 struct Number {
@@ -44,7 +44,7 @@ DType result_type(const Op& row, DType last) {
   return row.type == op(ops::lt).type ? DType::b8 : last;
 }
 
-// The row's eval column on numbers; the class is that of the last operand.
+// Applies the row's eval column to numbers. The class of types is that of the last operand.
 Number evaluate(const Op& row, const std::vector<Number>& operands) {
   const DType type = operands.back().type, result = result_type(row, type);
   if (!is_float(type)) {
@@ -63,7 +63,7 @@ std::string_view spelling(const Op& row, DType t) {
   return is_float(t) ? row.llvm.f : is_bool(t) ? row.llvm.b : info(t).is_signed ? row.llvm.s : row.llvm.u;
 }
 
-// Runs a body as it is built.
+// A builder that computes a body while it is built.
 class Direct final : public MathBuilder {
  public:
   uint32_t op(OpId id, std::initializer_list<uint32_t> operands) override {
@@ -107,8 +107,8 @@ Number run_body(const Op& row, const std::vector<Number>& operands) {
   return direct.values[row.math(direct, ids)];
 }
 
-// How many units in the last place of the type `got` is from `want`; inf where one is NaN, inf or a zero of the other
-// sign and the other is not. The overflow threshold counts as the number after the largest.
+// The distance of `got` from `want` in units of the last place of the type. Infinite if only one of them is NaN or infinite, or if
+// they are zeros of different signs. Infinity counts as the number behind the largest.
 double ulps(DType type, double got, double want) {
   if (std::isnan(got) || std::isnan(want)) return std::isnan(got) && std::isnan(want) ? 0 : kInf;
   const bool f32 = type == DType::f32;
@@ -121,7 +121,7 @@ double ulps(DType type, double got, double want) {
       return std::fabs(std::copysign(std::ldexp(1.0, largest), got) - want) /
              std::ldexp(1.0, largest - digits);
     if (std::isinf(want) && !f32) return kInf;
-    const double limit = std::ldexp(1.0, largest - 1);  // halves, as 2^1024 is no double
+    const double limit = std::ldexp(1.0, largest - 1);  // half of the limit, since 2^1024 is no double
     auto half = [&](double v) { return std::isinf(v) ? std::copysign(limit, v) : v / 2; };
     return std::fabs(half(got) - half(rounded)) / std::ldexp(1.0, largest - digits - 1);
   }
@@ -196,7 +196,7 @@ struct Worst {
   }
 };
 
-// Sanitizers look at the same code for every sample, and take ten times as long for each.
+// With sanitizers there are fewer samples: each takes ten times as long and runs the same code.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kDense = 1;
 #else
@@ -237,7 +237,7 @@ std::vector<OpId> rows_with_float_body() {
 INSTANTIATE_TEST_SUITE_P(Rows, MathBody, testing::ValuesIn(rows_with_float_body()),
                          [](const auto& row) { return std::string(op(row.param).name); });
 
-// The result dtype of a row on scalars, or nothing where its type rule refuses.
+// The result dtype of a row on scalars; nothing if its type rule refuses.
 std::optional<DType> scalar_result(OpId id, DType type) {
   Graph graph;
   Builder b(graph);
@@ -279,7 +279,7 @@ TEST(MapRows, IntegerPowerBodyIsExact) {
       }
 }
 
-// The known answers of Random123, both words.
+// The known answers of Random123 for both words.
 TEST(MapRows, PhiloxHasThePublishedAnswers) {
   struct {
     uint32_t counter[2], key, block[2];
@@ -289,7 +289,7 @@ TEST(MapRows, PhiloxHasThePublishedAnswers) {
   auto both = [](const uint32_t* words) { return static_cast<int64_t>(uint64_t{words[1]} << 32 | words[0]); };
   const Op& row = op(ops::philox);
   for (const auto& a : kAnswers)
-    for (int64_t beyond : {int64_t{0}, int64_t{0x5eed} << 32}) {  // only the low half of the key counts
+    for (int64_t beyond : {int64_t{0}, int64_t{0x5eed} << 32}) {  // only the low half of the key matters
       const std::vector<Number> x = {integer(DType::i64, both(a.counter)),
                                      integer(DType::i64, beyond | a.key)};
       EXPECT_EQ(evaluate(row, x).i, both(a.block));
@@ -315,7 +315,7 @@ TEST(MapRows, NaNWins) {
   expect_same(f(ops::clamp, {kNaN, 0, 1}), kNaN);
   expect_same(f(ops::clamp, {2, kNaN, 1}), kNaN);
   expect_same(f(ops::clamp, {2, 0, kNaN}), kNaN);
-  expect_same(f(ops::clamp, {0.5, 3, 1}), 1);  // high wins over low
+  expect_same(f(ops::clamp, {0.5, 3, 1}), 1);  // high takes precedence over low
   expect_same(f(ops::sign, {kNaN}), 0);
   expect_same(f(ops::ne, {kNaN, kNaN}), 1);
   expect_same(f(ops::logical_and, {kNaN, kNaN}), 1);
@@ -357,7 +357,7 @@ TEST(MapRows, PowersAndRounding) {
   expect_same(f(ops::sin, {kInf}), kNaN);
 }
 
-// One rounding: through a double the sum would round to even first and lose the last bit.
+// There is one rounding: a sum in double would first round to even and lose the last bit.
 TEST(MapRows, FmaRoundsOnceInF32) {
   const double a = 1 + 0x1p-12, c = 0x1p-60;
   const Number once =

@@ -1,6 +1,5 @@
-// Shape and type rules: what they refuse and what they say about it. Every message names the node and its
-// operands with their types; constants that conflict are invalid, symbols that cannot be shown to agree are
-// unsupported.
+// Shape and type rules: what they refuse, and with which message. Every message names the node and its operands with their types.
+// Constants that conflict are invalid; symbols that cannot be shown to agree are unsupported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +26,7 @@ std::string graph_text(const Refusal& r) {
   return text + ") {\n  %node = " + r.node + "\n  return %node\n}\n";
 }
 
-// The parser reports the rule's sentence behind the line and column, and only that.
+// The parser reports the line and column and then the rule's sentence, nothing else.
 void expect_refused(const Refusal& r) {
   SCOPED_TRACE(r.node);
   const auto graph = parse_graph(graph_text(r));
@@ -193,7 +192,7 @@ TEST(Rules, SymbolsThatCannotBeShownToAgreeAreUnsupported) {
   EXPECT_EQ(status_of(ops::sum, {{n, m}}, {{"axes", Dims{n}}}, graph).code(), Code::invalid);
 }
 
-// Accepted while symbolic, refused at the sizes that break them.
+// Graphs that are accepted with symbols and refused at sizes that violate a condition.
 TEST(Rules, ConditionsLeftOpenAreCheckedAtTheSizes) {
   struct {
     const char* text;

@@ -1,6 +1,6 @@
-// Random numbers: random_uniform against philox, which has the published answers (tests/unit/ops/math_test.cc); programs against
-// the evaluator, bit for bit, whatever else is fused; places beyond 2^32; and what numbers of one seed and of several
-// look like. Every statistic is of fixed seeds, with bounds that a true generator would pass all but once in 10^5 times.
+// Random numbers: compares random_uniform with philox, which gives the published answers (tests/unit/ops/math_test.cc), and programs
+// with the evaluator, bit for bit, whatever nodes are fused. Also covers positions beyond 2^32 and statistics of one seed and of
+// several. Every statistic has fixed seeds and bounds that a true generator would exceed once in 10^5 times.
 #include <cmath>
 
 #include "src/ops/names.h"
@@ -69,7 +69,7 @@ TEST(Random, ElementsDependOnSeedAndPlaceAlone) {
   EXPECT_EQ(expected_number(1, 0), static_cast<float>(0x6cd10d) * 0x1p-24f);
 }
 
-// A dropout of sizes that the program learns at run time, with its mask, beside the numbers themselves transposed.
+// A dropout with symbolic sizes and its mask, together with the transposed numbers themselves.
 TEST(Random, ProgramsOfAnySizeAgreeWithTheEvaluator) {
   const Graph graph = parsed(R"(graph @f(%x: f32[N,M], %b: f32[M], %s: i64[]) {
     %y = add(%x, %b)
@@ -98,7 +98,7 @@ TEST(Random, ProgramsOfAnySizeAgreeWithTheEvaluator) {
   }
 }
 
-// Places around 2^32, of which no element but these is computed: the slice is read through.
+// Positions around 2^32. Only these elements are computed, since the kernel reads through the slice.
 TEST(Random, PlacesBeyondThirtyTwoBits) {
   constexpr int64_t kFirst = (int64_t{1} << 32) - 3, kCount = 6;
   const Graph graph = parsed(
@@ -113,7 +113,7 @@ TEST(Random, PlacesBeyondThirtyTwoBits) {
 
 // ---- statistics ----
 
-// Mean, variance, and the chi-square of 256 bins; 5 sigma each.
+// Mean, variance, and the chi-square of 256 bins, each within 5 sigma.
 TEST(Random, NumbersAreUniform) {
   constexpr int64_t kCount = 1 << 20;
   for (int64_t seed : kSeeds) {
@@ -144,8 +144,8 @@ double correlation(const std::vector<float>& a, const std::vector<float>& b, siz
   return 12 * sum / static_cast<double>(n);
 }
 
-// Neighbours, also at the distance of a row, and numbers of seeds that differ in one bit: 1 and 2 of the low half of
-// the seed, the lowest and the highest of the upper one.
+// Numbers at adjacent positions and a row apart, and numbers of seeds that differ in one bit: the bits 1 and 2 of the low half of the
+// seed, the lowest and the highest bit of the upper half.
 TEST(Random, NumbersAreIndependent) {
   constexpr int64_t kCount = 1 << 20;
   const double bound = 5 / std::sqrt(static_cast<double>(kCount));
@@ -157,7 +157,7 @@ TEST(Random, NumbersAreIndependent) {
     EXPECT_NEAR(correlation(first, other, 1), 0, bound) << seed;
     int64_t same = 0;
     for (size_t i = 0; i < first.size(); ++i) same += first[i] == other[i];
-    EXPECT_LE(same, 4) << seed;  // 1/16 of one is expected
+    EXPECT_LE(same, 4) << seed;  // the expected number is 1/16
   }
 }
 

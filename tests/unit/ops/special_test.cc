@@ -1,5 +1,5 @@
-// The rows of special.def: known values to the last places, computed with mpmath's 60 digits; what PyTorch has at poles, at
-// infinities and outside the domain; and kernels that call the rows, on every instruction set, beside the interpreter.
+// The rows of special.def: known values to the last places, computed with 60 digits of mpmath; PyTorch's values at poles, at
+// infinities and outside the domain; and kernels that call the rows, on every instruction set, compared with the interpreter.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -277,7 +277,7 @@ std::string kernel_of(const std::string& name, const std::string& type, const Op
          std::string(row.name) + " " + args + "\n    store %y[%i], %r\n  }\n}\n";
 }
 
-// Tails, and vectors beside operands that do not change.
+// Tails, and vectors together with operands that do not change.
 TEST(HostCall, EveryRowInEveryDType) {
   int rows = 0;
   for (OpId id = 0; id < ops::built_in_count; ++id)
@@ -293,7 +293,7 @@ TEST(HostCall, EveryRowInEveryDType) {
   EXPECT_GT(rows, 70);
 }
 
-// A scalar result, calls in several loops of one kernel, and calls of two classes.
+// A scalar result, calls in several loops of one kernel, and calls with two classes of types.
 TEST(HostCall, ScalarsAndLoops) {
   check(R"(kernel @rows(N, M; in %x: f32, in %n: i32, out %y: f32, out %z: i32) {
     par %i in N {
@@ -319,7 +319,7 @@ TEST(HostCall, ScalarsAndLoops) {
         sizes_around("M", {{"N", 3}}));
 }
 
-// Kernels of one module declare what they call once.
+// Kernels of one module declare each function that they call once.
 TEST(HostCall, KernelsOfOneModule) {
   std::vector<Kernel> kernels;
   for (OpId id : {ops::digamma, ops::i0, ops::digamma, ops::zeta})

@@ -1,6 +1,6 @@
-// Walks every row of the op table: it has what its kind owes, samples of it infer over every dtype it takes,
-// its body makes exactly its type, and the evaluator computes it, symbolic sizes included. No op is known
-// here by name; samples come by shape rule from op_samples.h.
+// Walks every row of the op table: it has the columns that its kind needs, its samples infer for every dtype that it takes, its body
+// has exactly its type, and the evaluator computes it, also with symbolic sizes. This file names no op; samples come by shape
+// rule from op_samples.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kSymbolValues[] = {3, 4, 2};  // of N, M, K in the order of appearance
+constexpr int64_t kSymbolValues[] = {3, 4, 2};  // the values of symbols in order of appearance
 
 DType dtype_at(int i) { return static_cast<DType>(i); }
 
@@ -47,7 +47,7 @@ std::vector<HostTensor> inputs_for(const Graph& graph,
   return inputs;
 }
 
-// Operands for which a row that has faults has none: 1, 2, ... for a map, indices 0 for what has indices.
+// Whether operands of the row may be faults. faultless() makes operands without faults: 1, 2, ... for a map, indices of 0.
 bool can_fault(const Op& row, const Graph& graph) {
   if (row.type == &types::indexed) return true;
   return !row.fault.what.empty() && is_integer(graph.type(graph.inputs.back().value).dtype);
@@ -67,7 +67,7 @@ std::string label(const Op& row, const Sample& sample, DType dtype) {
   return text + ")";
 }
 
-// f(row, sample, dtype, graph) for every row, sample and dtype that the row takes.
+// Calls f(row, sample, dtype, graph) for every row, sample and dtype that the row takes.
 template <class F>
 void for_each_sample(F f) {
   for (OpId id = 0; id < ops::built_in_count; ++id) {
@@ -117,7 +117,7 @@ TEST(Table, EveryRowHasSamplesAndTakesSomeDType) {
         << op(id).name << " has no sample in op_samples.h";
 }
 
-// Every sample infers for at least one dtype: a sample that no dtype fits would test nothing.
+// Every sample infers for at least one dtype; otherwise it would test nothing.
 TEST(Table, EverySampleInfers) {
   for (OpId id = 0; id < ops::built_in_count; ++id)
     for (const Sample& sample : samples_of(op(id))) {
@@ -172,8 +172,8 @@ TEST(Table, EveryRowEvaluates) {
   });
 }
 
-// Kernels run every row alone, by its body where it has one, but for opaque rows and the bits of a 16-bit float: no program needs the
-// evaluator.
+// Kernels run every row alone, by its body if it has one, except for opaque rows and the bits of a 16-bit float. So no program needs
+// the evaluator.
 TEST(Table, KernelsCoverEveryRowAlone) {
   int covered = 0;
   for_each_sample([&](const Op&, const Sample&, DType, const Graph& graph) {
@@ -194,8 +194,7 @@ TEST(Table, KernelsCoverEveryRowAlone) {
   EXPECT_GT(covered, 5000);
 }
 
-// One element that is a fault, the first or the last, and the row says so; unless nothing is computed.
-// What a row that picks makes of its operands is one of them, but for its sign; of where's the first is no number.
+// Each result of a row that picks is one of its operands, except for the sign. The first operand of where does not count.
 TEST(Table, RowsThatPickReturnAnOperand) {
   int rows = 0;
   for (OpId id = 0; id < op_count(); ++id) {
@@ -217,6 +216,7 @@ TEST(Table, RowsThatPickReturnAnOperand) {
   EXPECT_GE(rows, 5);
 }
 
+// Makes the first or the last element a fault. The error has the sentence of the row, unless the result is empty.
 TEST(Table, FaultsAreInvalid) {
   std::set<std::string_view> seen;
   for_each_sample([&](const Op& row, const Sample&, DType, const Graph& graph) {
@@ -247,8 +247,7 @@ TEST(Table, FaultsAreInvalid) {
     }
 }
 
-// Where a row is evaluated by a loop of its own and has a body, both say the same, to the bit on small
-// integers.
+// If a row has both a loop of the evaluator and a body, they agree, bit for bit on small integers.
 TEST(Table, DirectEvaluationEqualsTheBody) {
   int compared = 0;
   for_each_sample([&](const Op& row, const Sample&, DType, const Graph& graph) {
@@ -280,8 +279,8 @@ HostTensor converted(const HostTensor& from, DType to) {
   return out;
 }
 
-// Bodies compute 16-bit floats in f32 and round at the end: the result is the f64 result rounded, give or
-// take the f32 arithmetic. linear and attention keep a rounded matmul inside.
+// Bodies compute 16-bit floats in f32 and round at the end, so the result is the rounded f64 result, except for errors of the f32
+// arithmetic. linear and attention contain a matmul that rounds.
 TEST(Table, BodiesRoundSixteenBitFloatsOnce) {
   int compared = 0;
   for_each_sample([&](const Op& row, const Sample& sample, DType dtype, const Graph& graph) {
@@ -369,7 +368,7 @@ TEST(Register, AddsARowThatInfersAndEvaluates) {
   };
   auto id = register_op(row);
   ASSERT_TRUE(id.ok()) << id.status().message();
-  its_name = its_attrs = "gone";  // the table keeps its own copies
+  its_name = its_attrs = "gone";  // the table has its own copies
   EXPECT_EQ(op(*id).name, "doubled_scaled");
   EXPECT_EQ(find_op("doubled_scaled"), *id);
   EXPECT_EQ(std::get<Dims>(*op(*id).attr_specs[1].fallback), (Dims{1, -2}));

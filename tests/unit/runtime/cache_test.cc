@@ -1,4 +1,5 @@
-// Plans: found, made once, bounded, freed when nobody runs them, and so are refusals; programs whose sizes never repeat stay small.
+// The cache of plans: plans and refusals are found, made once, bounded, and freed when no thread uses them. Programs whose sizes never
+// repeat stay small.
 #include "src/runtime/cache.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +14,7 @@
 namespace tenon {
 namespace {
 
-// Plans of a graph without a step, for sizes that are not `refused`; the test counts how often one is made.
+// Makes plans of a graph without steps, except for sizes that are `refused`, and counts them.
 struct Maker {
   Graph graph = *parse_graph("graph @f(%x: f32[N]) {\n return %x\n}");
   PlanSource source;
@@ -58,7 +59,7 @@ TEST(PlanCache, KeepsItsLimits) {
   Maker maker;
   for (int64_t n = 0; n < 1000; ++n) {
     ASSERT_TRUE(get(cache, maker, n).ok());
-    ASSERT_TRUE(get(cache, maker, 5000).ok());  // always in use: stays
+    ASSERT_TRUE(get(cache, maker, 5000).ok());  // used again and again, so it stays
     ASSERT_LE(cache.stats().plans, 10);
   }
   EXPECT_EQ(maker.made, 1001);
@@ -78,7 +79,7 @@ TEST(PlanCache, KeepsItsLimits) {
 TEST(PlanCache, WhatRunsIsNotFreed) {
   PlanCache cache({1, 1});
   Maker maker;
-  std::vector<PlanCache::Use> uses;  // more than one thread has cells for
+  std::vector<PlanCache::Use> uses;  // more than the cells of one thread
   for (int64_t n = 0; n < 100; ++n) uses.push_back(std::move(*get(cache, maker, n)));
   EXPECT_EQ(cache.stats().plans, 1);
   EXPECT_EQ(cache.stats().evictions, 99);
@@ -120,7 +121,7 @@ TEST(PlanCache, RefusalIsKept) {
       if (use.ok()) continue;
       EXPECT_EQ(use.status().code(), Code::unsupported);
       EXPECT_EQ(use.status().message(), "no plan for " + std::to_string(n));
-      EXPECT_EQ(cache.newest()->symbols()[0], round == 0 ? n - 1 : 98);  // a plan, and no refusal
+      EXPECT_EQ(cache.newest()->symbols()[0], round == 0 ? n - 1 : 98);  // a plan, not a refusal
     }
   EXPECT_EQ(maker.made, 100);
   const PlanStats s = cache.stats();
@@ -131,13 +132,13 @@ TEST(PlanCache, RefusalIsKept) {
   EXPECT_EQ(s.evictions, 0);
 }
 
-// The limits hold for both together: a refusal goes as a plan does, and is asked for again.
+// The limits hold for plans and refusals together. A refusal is evicted like a plan, and then its size is tried again.
 TEST(PlanCache, RefusalsAreBounded) {
   PlanCache cache({10, int64_t{1} << 30});
   Maker maker([](int64_t n) { return n > 0; });
   for (int64_t n = 1; n <= 1000; ++n) {
     ASSERT_FALSE(get(cache, maker, n).ok());
-    ASSERT_FALSE(get(cache, maker, 5000).ok());  // always asked for: stays
+    ASSERT_FALSE(get(cache, maker, 5000).ok());  // used again and again, so it stays
     ASSERT_TRUE(get(cache, maker, 0).ok());
     ASSERT_LE(cache.stats().plans + cache.stats().refusals, 10);
   }
@@ -150,7 +151,7 @@ TEST(PlanCache, RefusalsAreBounded) {
   ASSERT_FALSE(get(cache, maker, 7).ok());
   ASSERT_FALSE(get(cache, maker, 7).ok());
   EXPECT_EQ(maker.made, 1003);
-  cache.set_limits({1, 0});  // what came last stays
+  cache.set_limits({1, 0});  // the newest entry stays
   ASSERT_FALSE(get(cache, maker, 7).ok());
   EXPECT_EQ(maker.made, 1003);
   EXPECT_EQ(cache.stats().plans, 0);
@@ -177,7 +178,7 @@ TEST(PlanCache, WhoWaitsIsRefusedToo) {
   EXPECT_EQ(refused, 9);
 }
 
-// The log compares with plans.
+// nearest() returns a plan, not a refusal, since the log compares with plans.
 TEST(PlanCache, NearestIsAPlan) {
   PlanCache cache;
   Maker maker([](int64_t n) { return n == 5; });
@@ -214,7 +215,7 @@ TEST(PlanCache, MadeOnceAndOthersAreNotHeldUp) {
   EXPECT_EQ(cache.stats().misses, 2);
 }
 
-// For ThreadSanitizer and AddressSanitizer: many threads, few plans, and refusals among them.
+// For ThreadSanitizer and AddressSanitizer: many threads with few plans and some refusals.
 TEST(PlanCache, ManyThreadsFewPlans) {
   PlanCache cache({3, int64_t{1} << 30});
   Maker maker([](int64_t n) { return n % 4 == 3; });
@@ -274,7 +275,7 @@ struct TenNodes {
     const Tensor out[] = {{y.data(), DType::f32, two, {}}};
     return program.run(in, out);
   }
-  // What the whole graph gives at every element, as all elements are alike.
+  // Whether the outputs are right. All elements of a result are equal.
   bool right(int64_t n, int64_t m) const {
     const float f = 1.0f / static_cast<float>(m) + 0.5f;
     const float want = f - std::exp(static_cast<float>(n) * f) * 0.25f;
@@ -305,7 +306,7 @@ TEST(Program, TenThousandShapes) {
   [[maybe_unused]] Memory before;
   const int shapes = 10000;
   for (int i = 0; i < shapes; ++i) {
-    // Each pair once, small and large in turn, so that what grows keeps growing.
+    // Each pair of sizes occurs once, small and large ones alternate, so that a leak would show.
     const int64_t n = 1 + i * 37 % 100, m = 1 + i / 100;
     ASSERT_TRUE(host.run(*program, n, m).ok());
     if (n < 30) {
@@ -324,7 +325,7 @@ TEST(Program, TenThousandShapes) {
 #endif
 }
 
-// Runs, evictions, new programs and explanations at once.
+// Runs, evictions, new programs and explain() at the same time.
 TEST(Program, EightThreads) {
   ProgramOptions options;
   options.limits.plans = 2;
@@ -349,7 +350,7 @@ TEST(Program, EightThreads) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Runs see the former or the new weights, never a mixture, and never the former ones after update_params returned.
+// A run uses the old or the new weights, never a mixture, and never the old ones after update_params has returned.
 TEST(Program, ParamsChangeWhileOthersRun) {
   auto graph = parse_graph(
       "graph @f(%x: f32[N,8], %w: f32[8] param) {\n %e = mul(%w, %w)\n %y = add(%x, %e)\n return %y\n}");
@@ -380,7 +381,7 @@ TEST(Program, ParamsChangeWhileOthersRun) {
     std::vector<float> next(8, static_cast<float>(i));
     params[1].data = next.data();
     EXPECT_TRUE((*program)->update_params(params).ok());
-    w.swap(next);  // the former bytes go: ASan sees who still reads them
+    w.swap(next);  // the old bytes are freed, so ASan finds reads of them
     least = i;
   }
   stop = true;

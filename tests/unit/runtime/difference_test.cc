@@ -1,4 +1,4 @@
-// Programs that are wrong on purpose: the difference is found, made small, and its cause is named.
+// Programs that are wrong on purpose: the difference is found and reduced, and its cause is named.
 #include "src/runtime/difference.h"
 
 #include <stdexcept>
@@ -9,7 +9,7 @@
 namespace tenon {
 namespace {
 
-// A row that lies about itself, so that kernels that believe it are wrong.
+// Registers a row whose columns contradict each other, so that its kernels are wrong.
 void plant() {
   static const bool once = [] {
     const Op& sub = op(*find_op("sub"));
@@ -85,7 +85,7 @@ TEST(Difference, RunsThatAreVerified) {
     EXPECT_EQ(status.code(), Code::internal);
     EXPECT_NE(status.message().find("planted_sub(%x, %w)"), std::string::npos) << status.message();
   }
-  EXPECT_TRUE((*program)->run(in, out).ok());  // the third run is not looked at
+  EXPECT_TRUE((*program)->run(in, out).ok());  // the third run is not checked
   options.verify = -1;
   EXPECT_FALSE(Program::make(*graph, options, params).ok());
   options.verify = 0;

@@ -1,5 +1,5 @@
-// Forks: a child of a process that has used OpenMP and oneDNN runs the same program, new sizes and new programs. And
-// the end of a process whose threads are at work.
+// Forks: a child of a process that has used OpenMP and oneDNN runs the same program, new sizes and new programs. Also the end of a
+// process while threads still run programs.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ std::shared_ptr<Program> make() {
   return program.ok() ? *program : nullptr;
 }
 
-// Every row sums to one.
+// Runs the program on n rows and checks that every row sums to 1.
 bool runs(Program& program, int64_t n) {
   std::vector<float> x(static_cast<size_t>(n) * 256, 0.5f), w(256 * 256, 0.01f), y(x.size());
   const int64_t rows[] = {n, 256}, square[] = {256, 256};
@@ -42,7 +42,7 @@ bool runs(Program& program, int64_t n) {
 
 constexpr int kForks = 60;
 
-// The exit status of a child that does `body`, -1 for one that has not ended after 20 seconds.
+// Runs `body` in a child. Returns the exit status, or -1 if the child has not ended after 20 seconds.
 template <class Body>
 int child(Body&& body) {
   const pid_t pid = fork();
@@ -59,15 +59,15 @@ int child(Body&& body) {
 
 class Fork : public testing::Test {
  protected:
-  void SetUp() override { omp_set_num_threads(4); }  // also where there is one core
+  void SetUp() override { omp_set_num_threads(4); }  // also on a single core
 };
 
 TEST_F(Fork, ChildRuns) {
   auto program = make();
   ASSERT_TRUE(program && runs(*program, 2048));
   const int status = child([&] {
-    if (!runs(*program, 2048)) return 1;  // a plan that is there
-    if (!runs(*program, 1999)) return 2;  // a new one
+    if (!runs(*program, 2048)) return 1;  // has a plan
+    if (!runs(*program, 1999)) return 2;  // needs a new plan
     auto other = make();
     if (!other || !runs(*other, 2048)) return 3;
     int in_thread = 0;
@@ -94,8 +94,8 @@ TEST_F(Fork, WhileOthersRun) {
   for (std::thread& t : threads) t.join();
 }
 
-// Threads that hold every lock of ours at some moment: of programs, plans, kernels in the making, libraries' primitives,
-// the log. The child needs them all.
+// Forks while threads hold the locks of programs, plans, compiles, primitives of libraries and the log. The child needs all these
+// locks.
 TEST_F(Fork, WhileOthersMakeProgramsAndPlans) {
   static std::atomic<int64_t> lines{0};
   set_logger([](void*, const char*, const char*) { ++lines; }, nullptr);
@@ -113,7 +113,7 @@ TEST_F(Fork, WhileOthersMakeProgramsAndPlans) {
         if (t < 2) {
           runs(**shared, 1 + (2 * n + t) % 40);
         } else {
-          // A constant of its own: a kernel that nobody has compiled.
+          // Each program has its own constant, so its kernel is not compiled yet.
           char text[200];
           std::snprintf(text, sizeof text,
                         "graph @own(%%x: f32[N]) {\n %%c = constant{dtype=f32, shape=[], data=0x%08x}\n"
@@ -142,9 +142,10 @@ TEST_F(Fork, WhileOthersMakeProgramsAndPlans) {
   EXPECT_GT(lines, 0);
 }
 
-// Threads at work when main() ends: the code they execute must not go before they do.
+// Threads run programs when main() ends: their code must not be unmapped before they stop.
 TEST_F(Fork, ExitWhileOthersRun) {
-  for (int i = 0; i < 40; ++i) {  // also in the first runs, which make code and static objects
+  for (int i = 0; i < 40;
+       ++i) {  // some processes end during the first runs, which make code and static objects
     const pid_t pid = fork();
     if (pid == 0) {
       auto program = make();
@@ -161,12 +162,13 @@ TEST_F(Fork, ExitWhileOthersRun) {
   }
 }
 
-// A host's static object that joins its thread: destroyed after the gate of oneDNN has closed, while the thread still runs.
+// A static object of the host that joins its thread. It is destroyed after the gate of oneDNN has closed, while the thread still
+// runs.
 struct Joiner {
   std::atomic<bool> stop{false};
   std::thread thread;
   ~Joiner() {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it comes to the gate again
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the thread reaches the gate again
     stop = true;
     if (thread.joinable()) thread.join();
   }
@@ -175,7 +177,7 @@ struct Joiner {
 TEST_F(Fork, ExitWhileAStaticObjectJoins) {
   for (int i = 0; i < 10; ++i) {
     const int status = child([&] {
-      static Joiner joiner;  // before there is a program, so behind all handlers of ours
+      static Joiner joiner;  // made before the first program, so destroyed after all our handlers have run
       auto program = make();
       joiner.thread = std::thread([program = std::move(program)] {
         for (int64_t n = 1; !joiner.stop; ++n) runs(*program, 200 + n % 50);

@@ -1,4 +1,4 @@
-// Where intermediates lie, and the arenas they lie in.
+// The offsets of intermediates, and the arenas that hold them.
 #include "src/runtime/memory.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(Offsets, OfNothing) {
   EXPECT_EQ(assign_offsets(empty), 0);
 }
 
-// Values alive together never overlap, every offset is aligned, and no more is taken than all of them side by side.
+// Values that are alive at the same time never overlap, every offset is aligned, and the total is at most the sum of all sizes.
 TEST(Offsets, Random) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {

@@ -1,4 +1,4 @@
-// Programs from end to end: text in, tensors out, compared with the evaluator.
+// Programs from end to end: from text to tensors, compared with the evaluator.
 #include <atomic>
 #include <thread>
 
@@ -10,7 +10,7 @@ namespace {
 struct Case {
   const char* name;
   const char* text;
-  std::vector<std::vector<int64_t>> shapes;  // of the inputs
+  std::vector<std::vector<int64_t>> shapes;  // shapes of the inputs
 };
 
 void check(const Case& c, std::vector<std::string> backends = {}) {
@@ -265,7 +265,7 @@ TEST(Run, Cases) {
   }
 }
 
-// What loops find hard: they are cut until kernels cover it.
+// Cases that are hard for loops: they are split until kernels cover them.
 TEST(Run, NothingIsEvaluatedElementByElement) {
   const Case cases[] = {
       {"a pad by sizes, wider than the operand",
@@ -352,8 +352,8 @@ TEST(Run, ManyTensorsAreJoined) {
   }
 }
 
-// Every element of the operand named `wrong` in turn becomes `value`: a run says so and names the node, and the next one with
-// right values is right. Where the node's result is not needed there, a run may be right as well.
+// Sets each element of input `wrong` to `value`, one at a time: the run fails with a message that names the node, and the next run
+// with right values succeeds. Unless `needed`, a run may also succeed, if the result at the faulty element is not needed.
 void check_faults(const std::string& text, std::vector<HostTensor> inputs, size_t wrong, double value,
                   const std::string& node, const std::string& what, const ProgramOptions& options,
                   bool needed = true) {
@@ -423,7 +423,7 @@ TEST(Run, FaultsEndARunAndNoOther) {
         return %y
       })",
                    {d, d}, 1, 0, "%q = remainder", ": integer division by zero", options, false);
-      // The error names the one of two nodes in a kernel whose values are wrong.
+      // Of two nodes in one kernel, the error names the one with wrong operands.
       const char* both = R"(graph @f(%x: i32[N], %i: i64[K], %d: i32[K]) {
         %g = gather(%x, %i){axis=0}
         %q = trunc_div(%g, %d)
@@ -437,16 +437,16 @@ TEST(Run, FaultsEndARunAndNoOther) {
     }
 }
 
-// An output may be the memory of an input of its kind that is read for the last time where the output is written.
+// An output may share the memory of an input of the same type and shape whose last read is where the output is written.
 TEST(Run, OutputsInPlaceOfInputs) {
   struct Update {
     const char* text;
-    std::vector<std::pair<size_t, size_t>> together;  // (output, input) that are one buffer
+    std::vector<std::pair<size_t, size_t>> together;  // (output, input) pairs that share a buffer
     bool legal;
   };
   const Update updates[] = {
       {"graph @f(%x: f32[N,M], %b: f32[M]) {\n %y = add(%x, %b)\n return %y\n}", {{0, 0}}, true},
-      // Momentum: both outputs of one kernel, each over its input.
+      // Momentum: one kernel has both outputs, each in the memory of its input.
       {R"(graph @f(%p: f32[N,M], %v: f32[N,M], %g: f32[N,M]) {
         %c = full{value=0.9, shape=[], dtype=f32}
         %a = mul(%v, %c)
@@ -499,9 +499,9 @@ TEST(Run, OutputsInPlaceOfInputs) {
       })",
        {{0, 0}},
        false},
-      // One input for two outputs.
+      // Two outputs cannot share one input.
       {"graph @f(%x: f32[N,M]) {\n %y = neg(%x)\n %z = abs(%x)\n return %y, %z\n}", {{0, 0}, {1, 0}}, false},
-      // A fault may end the run when half is written.
+      // A fault may end the run after half of the output is written.
       {"graph @f(%x: i32[N,M], %d: i32[N,M]) {\n %y = floor_div(%x, %d)\n return %y\n}", {{0, 0}}, false},
       {"graph @f(%x: f32[N,M]) {\n %y = cast(%x){dtype=i32}\n return %y\n}", {{0, 0}}, false},
   };
@@ -539,7 +539,7 @@ TEST(Run, OutputsInPlaceOfInputs) {
   }
 }
 
-// In one element of many, whichever thread comes to it; and of nothing there is no fault.
+// A fault in one element of many is found by any thread; empty operands cause no fault.
 TEST(Run, FaultsOfManyThreadsAndOfNothing) {
   auto graph = parse_graph("graph @f(%a: i64[N], %d: i64[N]) {\n %y = floor_div(%a, %d)\n return %y\n}");
   ASSERT_TRUE(graph.ok()) << graph.status().message();
@@ -560,7 +560,7 @@ TEST(Run, FaultsOfManyThreadsAndOfNothing) {
   }
 }
 
-// Threads run one program at sizes that need new plans and at sizes that OpenMP shares out; others make the same program,
+// Threads run one program at sizes that need new plans and at sizes that OpenMP parallelizes. Other threads make the same program,
 // read its statistics and explain it.
 TEST(Run, ManyThreads) {
   auto graph = parse_graph(

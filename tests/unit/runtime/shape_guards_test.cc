@@ -1,5 +1,5 @@
-// What a plan asks of new sizes against the whole graph made anew at them, on random graphs: the same answer, whichever
-// nodes were left out as closed or alike.
+// Compares the shape guards of a plan with making the whole graph again at the new sizes, on random graphs. Both give the same
+// answer, whichever nodes the guards leave out as closed or alike.
 #include "src/runtime/shape_guards.h"
 
 #include <gmock/gmock.h>
@@ -45,12 +45,12 @@ TEST(ShapeGuards, SayWhatTheWholeGraphSays) {
   }
   printf("%lld of %lld sizes refused; %lld of %lld nodes asked\n", static_cast<long long>(refused),
          static_cast<long long>(asked), static_cast<long long>(open), static_cast<long long>(nodes));
-  // Nothing is shown by graphs that take any size, nor by conditions that leave nothing out.
+  // The test shows nothing if the graphs take any size, or if the guards leave out no node.
   EXPECT_GT(refused, asked / 50);
   EXPECT_LT(open, nodes / 2);
 }
 
-// Each kind of condition, at the last size that is right and the first that is not.
+// Each kind of condition, at the last valid size and the first invalid one.
 TEST(ShapeGuards, AreExactAtTheirBounds) {
   struct {
     const char* body;
@@ -79,7 +79,7 @@ TEST(ShapeGuards, AreExactAtTheirBounds) {
   }
 }
 
-// What the types of a text say, and algebra cannot show, is asked of the sizes.
+// Types that the text claims, and that algebra cannot prove, are checked at the sizes.
 TEST(ShapeGuards, ClaimsAreAsked) {
   struct {
     const char *header, *body;
@@ -107,7 +107,8 @@ TEST(ShapeGuards, ClaimsAreAsked) {
                                    ") {\n  %z = " + c.body + "\n  return %z\n}\n");
     ASSERT_TRUE(graph.ok()) << graph.status().message();
     const ShapeGuards conditions(*graph);
-    auto values = [&](const std::vector<int64_t>& n_and_m) {  // by symbol number, which facts in front change
+    auto values = [&](const std::vector<int64_t>&
+                          n_and_m) {  // by symbol number, which depends on the facts in front
       std::vector<int64_t> values(2);
       for (size_t i = 0; i < 2; ++i)
         values[static_cast<size_t>(graph->dims->symbol_number(*graph->dims->find_symbol(i ? "M" : "N")))] =
@@ -122,7 +123,7 @@ TEST(ShapeGuards, ClaimsAreAsked) {
   }
 }
 
-// An assumption about a symbol that the graph does without is nothing to ask.
+// An assumption about a symbol that the graph does not use is not checked.
 TEST(ShapeGuards, WhatNoInputTellsIsNotAsked) {
   const auto graph = parse_graph(
       "graph @g(%x: f32[N], %y: f32[M]) {\n  assume (M == N)\n  %z = add(%x, %y) : f32[M]\n  return %z\n}\n");
@@ -143,7 +144,8 @@ TEST(ShapeGuards, AlikeNodesAreAskedOnce) {
 })");
   ASSERT_TRUE(graph.ok()) << graph.status().message();
   const ShapeGuards conditions(*graph);
-  EXPECT_EQ(conditions.nodes(), 5u);  // of %a and %b one; another dtype, start or size is another
+  EXPECT_EQ(conditions.nodes(),
+            5u);  // %a and %b count as one; nodes with another dtype, start or size are different
   for (int64_t n : {2, 3})
     for (int64_t m : {2, 3})
       EXPECT_EQ(conditions.check(std::vector<int64_t>{n, m}).ok(), n == 3 && m == 3) << n << " " << m;
