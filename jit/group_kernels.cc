@@ -10,7 +10,7 @@ namespace tenon::jit {
 
 Status has_loops(const Graph& graph, ValueId v) {
   const Op& row = op(graph.node(v).op);
-  // Kernels hold 16-bit floats as f32: they have no bits to show.
+  // Kernels hold 16-bit floats as f32, so the bits of the 16-bit type are not available.
   if (row.name == "bitcast")
     for (DType t : {graph.type(v).dtype, graph.type(graph.node(v).inputs[0]).dtype})
       if (t != compute_type(t))
@@ -23,12 +23,12 @@ Status has_loops(const Graph& graph, ValueId v) {
 
 Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> members, Target target) {
   constexpr size_t kMostStreams = 24;
-  constexpr size_t kMostWalked = 1024;  // lowering goes into operands by recursion
+  constexpr size_t kMostWalked = 1024;  // lowering recurses into operands
   if (members.size() > kMaxGroupNodes) return unsupported("the group is full");
   const std::vector<ValueId> outputs = outputs_of(graph, uses, members);
   size_t walked = 0;
   const size_t streams = outputs.size() + inputs_of(graph, members, &walked).size();
-  // A node alone has no choice; a concatenation of many has a kernel for each.
+  // A single node has no alternative. A concatenation of many operands has a kernel for each.
   if (members.size() > 1 && streams > kMostStreams) return unsupported("more than 24 streams");
   if (members.size() > 1 && walked > kMostWalked) return unsupported("more than 1024 nodes and views");
   for (ValueId v : members) {
@@ -75,7 +75,7 @@ std::vector<std::vector<int>> positions(std::span<const LoweredKernel> kernels,
 namespace {
 
 struct Accesses {
-  const Block* block = nullptr;  // that the first one stands in
+  const Block* block = nullptr;  // the block of the first access
   size_t at = 0;
   int count = 0;
 };
@@ -92,7 +92,8 @@ void find_accesses(const Block& block, int buffer, Accesses* found) {
   }
 }
 
-// Whether each element of `in` is read once, at the address where `out` is written once, in the same iteration and before it is.
+// Whether each element of `in` is read once, in the same iteration and at the same address as the only write
+// of `out`, before this write.
 bool reads_then_writes(const Kernel& kernel, int in, int out) {
   Accesses read, write;
   find_accesses(kernel.body, in, &read);
@@ -102,7 +103,8 @@ bool reads_then_writes(const Kernel& kernel, int in, int out) {
          (*read.block)[read.at].address == (*write.block)[write.at].address;
 }
 
-// Whether, in a group with several outputs, one kernel touches both, and reads each element right before it writes it.
+// Whether, in a group with several outputs, one kernel uses both values and reads each element right before
+// it writes it.
 bool dies_into(std::span<const LoweredKernel> kernels, ValueId in, ValueId out) {
   const LoweredKernel* only = nullptr;
   for (const LoweredKernel& k : kernels) {

@@ -17,7 +17,7 @@
 namespace tenon::jit {
 namespace {
 
-// Shows a kernel that a pass has made.
+// Dumps a kernel that a pass made, if TENON_DUMP asks for it.
 Kernel after(std::string_view pass, Kernel kernel) {
   if (dump_wanted(pass)) dump(pass, print(kernel));
   return kernel;
@@ -31,7 +31,7 @@ Kernels after(std::string_view pass, Kernels kernels, bool trial) {
   return kernels;
 }
 
-// Few long rows of a softmax are split too, once their reductions are one.
+// Splits few long rows of a softmax too, after their reductions are joined into one.
 Kernels split_for_gpu(const LoweredKernel& kernel, DimTable& dims) {
   Kernels parts = split_reduction(kernel, dims, Target::gpu);
   if (parts.size() > 1) return parts;
@@ -96,7 +96,8 @@ std::string_view name_of(CudaRewrite rewrite) {
 
 // ---- single passes, on text ----
 
-// A kernel of its own: its sizes are symbols of their names, its buffers values 0, 1, ...
+// Makes a LoweredKernel of a kernel without a group: its sizes are symbols of their names, its buffers are
+// values 0, 1, ...
 LoweredKernel alone(const Kernel& kernel, DimTable& dims) {
   LoweredKernel lowered;
   lowered.kernel = kernel;

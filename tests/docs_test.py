@@ -13,6 +13,7 @@ DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs
 TOP = ("src", "jit", "backends", "bindings", "include", "tests", "bench", "docs", "tools", "cmake", "examples")
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"^(?:{'|'.join(TOP)})/[\w./*{{}},-]*$")
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -32,7 +33,7 @@ def missing_paths(text, folder):
             name = path.rstrip("/")
             if not list(ROOT.glob(name)) and not list(ROOT.glob(name + ".*")):
                 missing.append(path)
-    missing += [link for link in LINK.findall(CODE.sub("", text)) if not (folder / link).exists()]
+    missing += [link for link in LINK.findall(CODE.sub("", FENCED.sub("", text))) if not (folder / link).exists()]
     return missing
 
 
@@ -96,6 +97,33 @@ def test_every_command_is_known(document):
     options = lambda verb: set(re.findall(r"--[\w-]+", cli_help(verb)))
     found = [s for words in commands(document.read_text()) for s in unknown_words(words, verbs, options)]
     assert found == []
+
+
+def story(text):
+    """(files, commands) of a page that shows a graph, "`name.tn`:" above it, and commands that read it."""
+    files = dict(re.findall(r"`(\w+\.tn)`:\n+```\n(.*?)```", text, flags=re.DOTALL))
+    commands = [code for code in CODE.findall(FENCED.sub("", text)) if any(f in code.split()[1:] for f in files)]
+    return files, commands
+
+
+def run_story(text, folder):
+    """Runs the commands of a page; [(command, what stderr says)] of those that fail."""
+    files, commands = story(text)
+    for name, graph in files.items():
+        (folder / name).write_text(graph)
+    path = f"{CLI.parent}{os.pathsep}{os.environ['PATH']}"
+    done = [(c, subprocess.run(c, shell=True, cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path}))
+            for c in commands]
+    return [(c, d.stderr) for c, d in done if d.returncode != 0 or not d.stdout + d.stderr]
+
+
+def test_the_story_of_a_graph_runs(tmp_path):
+    text = (ROOT / "docs" / "graph_to_program.md").read_text()
+    files, commands = story(text)
+    assert len(files) == 1 and len(commands) >= 3, commands
+    assert run_story(text, tmp_path) == []
+    wrong = run_story(text.replace("silu", "sillu"), tmp_path)
+    assert len(wrong) == len(commands) and all("did you mean 'silu'" in said for _, said in wrong)
 
 
 def test_planted_mistakes_are_seen():

@@ -1,19 +1,19 @@
-/* Tenon's C interface: hand over a graph, get a program, run it.
+/* Tenon's C interface: a host hands over a graph, gets a program, and runs the program.
  *
  * Conventions
- * (1) Errors. Functions that can fail return tenon_status; TENON_OK is 0. The sentence behind the last failure of the
- *     calling thread is tenon_last_error(). Nothing is thrown, printed or aborted; outputs are untouched on failure,
- *     but of values that cannot be computed with (tenon_program_run).
- * (2) Ownership. *_create and *_parse give one reference; *_retain adds one, *_release drops one (NULL is allowed).
- *     Tensors and strings passed in are borrowed for the call, unless the function says otherwise. Strings handed out
- *     are borrowed; each function says until when.
- * (3) Threads. A graph under construction belongs to one thread. A finished graph, a context and a program may be used
- *     by any number of threads at once, except where a function says otherwise.
- * (4) Structures that may grow begin with struct_size, set by the caller to sizeof. Fields a caller does not know are
- *     taken as zero = default; fields the library does not know must be zero.
- * (5) Texts are UTF-8. Where a length follows, TENON_NTS as the length means "ends with a zero byte"; texts without a
- *     length end with a zero byte.
- * (6) Versions. Functions are added, never changed or removed, within a major version.
+ * (1) Errors. Functions that can fail return tenon_status; TENON_OK is 0. tenon_last_error() describes the last
+ *     failure of the calling thread. No function throws, prints or aborts. A function that fails leaves its outputs
+ *     untouched; tenon_program_run and tenon_program_run_on state the exceptions.
+ * (2) Ownership. *_create and *_parse return one reference; *_retain adds one, *_release drops one (both accept NULL).
+ *     The library borrows tensors and strings for the duration of the call, unless the function says otherwise.
+ *     Returned strings are borrowed; each function states how long they are valid.
+ * (3) Threads. A graph under construction belongs to one thread. Any number of threads may use a finished graph, a
+ *     context and a program at once, unless a function says otherwise.
+ * (4) Structures that may grow begin with struct_size, which the caller sets to sizeof. The library takes fields that
+ *     the caller does not know as zero, the default; fields that the library does not know must be zero.
+ * (5) Strings are UTF-8. Where a length is passed with a string, TENON_NTS as the length means that the string ends
+ *     with a zero byte. A string without a length always ends with a zero byte.
+ * (6) Versions. Within a major version, functions are added and never changed or removed.
  */
 #ifndef TENON_TENON_H_
 #define TENON_TENON_H_
@@ -38,13 +38,13 @@ extern "C" {
 typedef int32_t tenon_status;
 enum {
   TENON_OK = 0,
-  TENON_INVALID = 1, /* the caller's graph, tensor or option; the message names node and shapes or dtypes */
-  TENON_UNSUPPORTED = 2, /* an answer: the framework keeps the op */
-  TENON_ENVIRONMENT = 3, /* a missing library, a driver's code, a compiler's log */
-  TENON_INTERNAL = 4     /* our bug; the host survives */
+  TENON_INVALID = 1,     /* a wrong graph, tensor or option; the message names node and shapes or dtypes */
+  TENON_UNSUPPORTED = 2, /* an answer, not a failure: the framework keeps the op */
+  TENON_ENVIRONMENT = 3, /* a missing library, a driver's error code or a compiler's log */
+  TENON_INTERNAL = 4     /* a bug of Tenon; the host survives */
 };
 
-/* Byte for byte DLPack's DLTensor. */
+/* Byte for byte the same as DLPack's DLTensor. */
 typedef struct tenon_device {
   int32_t type; /* 1: CPU, 2: CUDA */
   int32_t id;
@@ -70,37 +70,42 @@ typedef struct tenon_program tenon_program;
 
 /* ---- version and errors ---- */
 
-/* major << 16 | minor */
+/* major << 16 | minor. */
 TENON_API uint32_t tenon_version(void);
-/* "0.1.0"; lives as long as the process. */
+/* "0.1.0". Valid for the life of the process. */
 TENON_API const char* tenon_version_string(void);
-/* The message of the last call of this thread that failed; "" if none. Valid until the next failing call. */
+/* The message of the last failed call of this thread; "" if no call failed. Valid until the next failing call
+ * of this thread. */
 TENON_API const char* tenon_last_error(void);
-/* Makes it "". */
+/* Sets the last error to "". */
 TENON_API void tenon_clear_error(void);
 /* "ok", "invalid", "unsupported", "environment", "internal"; "unknown" for any other number. */
 TENON_API const char* tenon_status_name(tenon_status status);
-/* Version and back ends with their libraries, one a line. Lives as long as the process. */
+/* The version, then one line per back end with its libraries. Valid for the life of the process. */
 TENON_API const char* tenon_build_info(void);
 
 /* ---- contexts: what programs share with their host ---- */
 
-/* topic: a word ("warning", "fuse", "dump.STAGE", ...). From any thread, also several at once; no lock of Tenon's is
- * held; must not call Tenon. */
+/* Receives log messages. topic is one word ("warning", "fuse", "dump.STAGE", ...). Tenon may call the
+ * function from any thread, and from several threads at once; it holds no lock during the call. The function
+ * must not call Tenon. */
 typedef void (*tenon_log_fn)(void* user, const char* topic, const char* message);
-/* A part of a parallel loop: work on [begin, end) as thread number `thread`, in [0, most). */
+/* One part of a parallel loop: processes [begin, end) as thread number `thread`, 0 <= thread < most. */
 typedef void (*tenon_range_fn)(void* arg, int32_t thread, int64_t begin, int64_t end);
-/* Calls fn(arg, thread, begin, end) so that the ranges cover [0, n) once each, on at most `most` threads, each with a
- * number of its own and at most one range; returns when all are done. Called on the thread of tenon_program_run. */
+/* Calls fn(arg, thread, begin, end) so that the ranges cover [0, n) exactly once. Uses at most `most`
+ * threads; each thread has its own number and gets at most one range. Returns when all calls have returned.
+ * Called on the thread that called tenon_program_run. */
 typedef void (*tenon_parallel_for_fn)(void* user, int64_t n, int32_t most, tenon_range_fn fn, void* arg);
 
-/* At least `bytes` bytes at a multiple of `alignment`, or NULL: the run then fails with TENON_ENVIRONMENT. Any thread. */
+/* Returns at least `bytes` bytes at a multiple of `alignment`. If it returns NULL, the run fails with
+ * TENON_ENVIRONMENT. Called on any thread. */
 typedef void* (*tenon_alloc_fn)(void* user, size_t bytes, size_t alignment);
 typedef void (*tenon_free_fn)(void* user, void* block, size_t bytes);
 
-/* The same on another device: memory of `device`, at a multiple of 256 bytes, that may be used in the order of `stream` from
- * now on; what *token is set to comes back with the block. free is told the same stream; work queued there before may still
- * use the block. Called on the thread of tenon_program_run_on. */
+/* Allocates memory of `device`, at a multiple of 256 bytes. Work that is queued on `stream` from now on may
+ * use the block. Tenon passes the value stored in *token back with the block. The free function gets the same
+ * stream; work queued there earlier may still use the block. Called on the thread that called
+ * tenon_program_run_on. */
 typedef void* (*tenon_device_alloc_fn)(void* user, tenon_device device, size_t bytes, void* stream,
                                        void** token);
 typedef void (*tenon_device_free_fn)(void* user, tenon_device device, void* block, size_t bytes, void* stream,
@@ -108,23 +113,20 @@ typedef void (*tenon_device_free_fn)(void* user, tenon_device device, void* bloc
 
 typedef struct tenon_context_options {
   size_t struct_size;
-  tenon_log_fn
-      log; /* NULL: none. The process has one logger: that of the newest living context that brought one */
+  tenon_log_fn log; /* NULL: none. The process uses the logger of the newest living context that has one */
   void* log_user;
   tenon_parallel_for_fn parallel_for; /* NULL: OpenMP */
   void* parallel_user;
-  int32_t
-      num_threads; /* with parallel_for the number of its threads, at least 1; else at most this many, 0: as OpenMP says */
-  tenon_alloc_fn alloc; /* the workspace of runs and constants folded; NULL: Tenon's own. Both or neither */
+  int32_t num_threads;  /* with parallel_for its number of threads, >= 1; else a limit, 0: OpenMP's number */
+  tenon_alloc_fn alloc; /* workspace of runs and folded constants; NULL: Tenon's own. Set both or neither */
   tenon_free_fn free;
   void* allocator_user;
-  tenon_device_alloc_fn
-      device_alloc; /* the workspace of runs on a GPU; NULL: the driver's pool. Both or neither */
+  tenon_device_alloc_fn device_alloc; /* for GPU runs; NULL: the driver's pool. Set both or neither */
   tenon_device_free_fn device_free;
   void* device_allocator_user;
 } tenon_context_options;
 
-/* options may be NULL. Programs made with the context keep it alive. */
+/* options may be NULL. Programs created with the context keep it alive. */
 TENON_API tenon_status tenon_context_create(const tenon_context_options* options, tenon_context** out);
 TENON_API void tenon_context_retain(tenon_context* context);
 TENON_API void tenon_context_release(tenon_context* context);
@@ -135,15 +137,16 @@ typedef struct tenon_op_info {
   size_t struct_size;
   const char* name;
   const char* kind;  /* input map reduce scan move contract composite opaque */
-  const char* attrs; /* "axis:int keepdims:bool=false": name:kind=default */
+  const char* attrs; /* "axis:int keepdims:bool=false": each is name:kind or name:kind=default */
   const char* doc;   /* one sentence with the formula */
-  int32_t arity;     /* operands at most; -1: one or more */
-  int32_t optional;  /* how many trailing operands may be left out */
-  double ulp;        /* how close f32 results are to the exact value; 0: exact, or correctly rounded */
+  int32_t arity;     /* the most operands; -1: one or more */
+  int32_t optional;  /* how many trailing operands may be omitted */
+  double ulp; /* the error bound of f32 results, in ulps of the exact value; 0: exact or correctly rounded */
 } tenon_op_info;
 
 TENON_API size_t tenon_op_count(void);
-/* NULL from tenon_op_count() on. Lives as long as the process, as all texts of tenon_op_info. */
+/* Returns NULL if index >= tenon_op_count(). The name, as all strings of tenon_op_info, is valid for the life
+ * of the process. */
 TENON_API const char* tenon_op_name(size_t index);
 /* Set out->struct_size before the call. */
 TENON_API tenon_status tenon_op_describe(const char* name, tenon_op_info* out);
@@ -151,62 +154,66 @@ TENON_API tenon_status tenon_op_describe(const char* name, tenon_op_info* out);
 typedef struct tenon_op_desc {
   size_t struct_size;
   const char* name;
-  int32_t arity;     /* operands, 0 to 64 */
-  const char* attrs; /* as in tenon_op_info, kinds int, float, bool and number; NULL: none */
-  const char* body;  /* a graph in text form with one output: what the op computes */
+  int32_t arity;     /* number of operands, 0 to 64 */
+  const char* attrs; /* as in tenon_op_info; kinds int, float, bool and number; NULL: none */
+  const char* body;  /* a graph in text form with one output, which computes the op */
   const char* doc;   /* one sentence */
 } tenon_op_desc;
-/* Adds an op for the life of the process. The first `arity` inputs of the body are the operands: their dtypes are those
- * of the inputs, a symbol in their shapes stands for any size (the same one everywhere), any other size for itself. An
- * attribute of kind int is the symbol of its name; every attribute may be an input of its name and of shape [] after the
- * operands. */
+/* Adds an op for the life of the process. The first `arity` inputs of the body are the operands. An operand
+ * has the dtype of its input. A symbol in the shape of an input stands for any size, the same size wherever
+ * the symbol occurs; any other size stands for itself. An attribute of kind int defines the symbol of its
+ * name. The body may also declare any attribute as an input of its name and of shape [], after the operands. */
 TENON_API tenon_status tenon_op_register(const tenon_op_desc* desc);
 
 /* ---- graphs ---- */
 
-/* Reads the text form (docs/graph_text.md). The message of a failure lists every error with line and column. */
+/* Parses the text form (docs/graph_text.md). On failure the message lists every error with line and column. */
 TENON_API tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** out);
-/* The text form of a finished graph. Writes at most `capacity` bytes, the last of them zero, and to *length what the
- * whole text needs without that zero: call with NULL and 0 first. TENON_INVALID if capacity is neither 0 nor enough. */
+/* Writes the text form of a finished graph: at most `capacity` bytes, including the terminating zero. Sets
+ * *length to the length of the whole text without the zero; call with NULL and 0 first to learn it.
+ * TENON_INVALID if capacity is neither 0 nor large enough. */
 TENON_API tenon_status tenon_graph_print(const tenon_graph* graph, char* buffer, size_t capacity,
                                          size_t* length);
 TENON_API void tenon_graph_retain(tenon_graph* graph);
 TENON_API void tenon_graph_release(tenon_graph* graph);
 
-/* A graph step by step: inputs, constants and nodes in any order, each after what it reads; then outputs; then finalize.
- * A step that fails says why, and the graph remembers: *out is then TENON_NO_VALUE, which later nodes may read without a
- * further complaint, and finalize fails with all messages, one a line. Names may be NULL; else they are unique. */
+/* Builds a graph step by step: inputs, constants and nodes in any order, each after its operands; then
+ * outputs; then finalize. A step that fails returns its error and sets *out to TENON_NO_VALUE. Later nodes
+ * may read TENON_NO_VALUE without another error. Finalize then fails with all messages, one per line. Names
+ * may be NULL; other names must be unique. */
 typedef uint32_t tenon_value;
 #define TENON_NO_VALUE ((tenon_value) - 1)
 
 typedef struct tenon_input_options {
   size_t struct_size;
-  int32_t param;       /* nonzero: does not change from call to call, may be frozen */
+  int32_t param;       /* nonzero: the same in every call; may be frozen */
   const char* strides; /* in elements, "4*N,4,1"; NULL: dense row-major */
-  const char* symbol;  /* the input is an i64 of shape [] that defines this symbol; NULL: none */
+  const char* symbol;  /* the input is an i64 of shape [] that defines this symbol; NULL: it defines none */
 } tenon_input_options;
 
-/* name: of the graph; NULL: "main". */
+/* name: the graph's name; NULL: "main". */
 TENON_API tenon_status tenon_graph_create(const char* name, tenon_graph** out);
-/* dims: "N,2*N,4", "" for a scalar. options may be NULL. */
+/* dims: "N,2*N,4"; "" for a scalar. options may be NULL. */
 TENON_API tenon_status tenon_graph_add_input(tenon_graph* graph, const char* name, tenon_dtype dtype,
                                              const char* dims, const tenon_input_options* options,
                                              tenon_value* out);
-/* The bytes are copied. */
+/* Copies the bytes. */
 TENON_API tenon_status tenon_graph_add_constant(tenon_graph* graph, const char* name,
                                                 const tenon_tensor* data, tenon_value* out);
-/* attrs: "axis=-1, keepdims=true" as between the braces of the text form; NULL: none. out may be one of the inputs. */
+/* attrs: "axis=-1, keepdims=true", as between the braces of the text form; NULL: none. out may point into
+ * inputs. */
 TENON_API tenon_status tenon_graph_add_node(tenon_graph* graph, const char* op, const tenon_value* inputs,
                                             size_t n_inputs, const char* attrs, const char* name,
                                             tenon_value* out);
-/* strides: one text per output, as in tenon_input_options; entries, and strides itself, may be NULL. */
+/* strides: one string per output, as in tenon_input_options. The array and its entries may be NULL. */
 TENON_API tenon_status tenon_graph_set_outputs(tenon_graph* graph, const tenon_value* values, size_t n_values,
                                                const char* const* strides);
-/* Checks everything; on success the graph is finished and never changes again. */
+/* Checks the whole graph. On success the graph is finished and never changes again. */
 TENON_API tenon_status tenon_graph_finalize(tenon_graph* graph);
 
-/* Which nodes run, and on what. One call of fn per node that is not an input or a constant, in order. backend: "" if none
- * runs it, else one name or several with "+" between; why: a sentence either way. The texts live for the call. */
+/* Reports which nodes Tenon runs, and with which back end. Calls fn once for each node that is not an input
+ * or a constant, in order. backend: "" if no back end runs the node, else one name, or several names joined
+ * by "+". why: a sentence in both cases. The strings are valid during the call of fn. */
 typedef void (*tenon_query_fn)(void* user, tenon_value node, const char* name, const char* op,
                                const char* backend, const char* why);
 TENON_API tenon_status tenon_graph_query(const tenon_graph* graph, tenon_device device, tenon_query_fn fn,
@@ -214,97 +221,106 @@ TENON_API tenon_status tenon_graph_query(const tenon_graph* graph, tenon_device 
 
 /* ---- programs ---- */
 
-/* On a GPU a plan of four kernels and library calls or more can be launched as one CUDA graph from its fourth run on, unless
- * the caller's stream captures; the graph is patched where pointers change. */
+/* On a GPU, a plan of at least four kernels and library calls can run as one CUDA graph, from its fourth run
+ * on and while the caller's stream is not capturing. Tenon patches the CUDA graph when pointers change. */
 enum {
-  TENON_DEVICE_GRAPHS_AUTO =
-      0, /* where kernels are so small that launching them one by one takes longer than they do */
+  TENON_DEVICE_GRAPHS_AUTO = 0, /* if launching the kernels one by one takes longer than running them */
   TENON_DEVICE_GRAPHS_ALWAYS = 1,
   TENON_DEVICE_GRAPHS_NEVER = 2
 };
 
-/* Kernels take sizes as arguments. A hot one may be compiled again with the sizes of a plan as constants; the results
- * are the same bits. */
+/* Kernels take sizes as arguments. Tenon can compile a hot kernel again with the sizes of a plan as
+ * constants. The results are bit for bit the same. */
 enum {
   TENON_SPECIALIZE_OFF = 0,
-  TENON_SPECIALIZE_BACKGROUND =
-      1,                    /* by one thread of low priority, within limits; kept where calls are faster */
-  TENON_SPECIALIZE_WAIT = 2 /* every kernel of every plan, before its first run */
+  TENON_SPECIALIZE_BACKGROUND = 1, /* by a thread of low priority, within limits; kept if faster */
+  TENON_SPECIALIZE_WAIT = 2        /* every kernel of every plan, before the plan's first run */
 };
 
 typedef struct tenon_program_options {
   size_t struct_size;
-  int32_t freeze;      /* nonzero: the params given are constants, packed and folded once */
-  int32_t num_threads; /* at most this many; 0: as the context says, without one as the host's OpenMP does */
+  int32_t freeze;         /* nonzero: the given params are constants, which Tenon packs and folds once */
+  int32_t num_threads;    /* the most to use; 0: the context's number, or without a context OpenMP's */
   tenon_context* context; /* NULL: none */
-  int64_t max_plans;      /* kept at most, one per set of sizes; the least used go first. 0: 1024 */
-  int64_t max_plan_bytes; /* all together, about. 0: 64 MiB. One plan is kept whatever the limits */
+  int64_t max_plans; /* most plans kept, one per set of sizes; the least recently used go first. 0: 1024 */
+  int64_t max_plan_bytes; /* most bytes of all plans, approximately; one plan is always kept. 0: 64 MiB */
   int32_t specialize;     /* TENON_SPECIALIZE_... */
-  int32_t verify;         /* so many runs are verified, below. 0: none */
-  tenon_device
-      device; /* where it runs, and its inputs and outputs are; type 0: the CPU. freeze is for the CPU only */
-  int32_t device_graphs; /* TENON_DEVICE_GRAPHS_...: which plans become a CUDA graph */
-  int32_t reserved2;     /* 0 */
+  int32_t verify;         /* how many of the first runs to verify, see tenon_program_create. 0: none */
+  tenon_device device; /* where the program runs and its tensors lie; type 0: the CPU. freeze needs the CPU */
+  int32_t device_graphs; /* TENON_DEVICE_GRAPHS_...: which plans run as a CUDA graph */
+  int32_t reserved2;     /* must be 0 */
 } tenon_program_options;
 
-/* A run that is verified is also computed by the evaluator, slowly, and compared by its accuracy rule. Where they differ it
- * is TENON_INTERNAL; the message has the smallest graph that shows it, and the pass or back end at fault. Its outputs must
- * have memory of their own. On the CPU only.
- *
- * Optimises, fuses and compiles. With freeze, params holds one tensor per graph input, NULL for inputs that are not
- * frozen; their bytes are borrowed until the program is released or update_params is called. options may be NULL. */
+/* Optimises, fuses and compiles the graph. options may be NULL. With options->freeze, params holds one tensor
+ * per graph input, NULL for inputs that are not frozen; Tenon borrows their bytes until the program is
+ * released or tenon_program_update_params is called. A verified run (options->verify; CPU only) is computed
+ * by the evaluator as well, slowly, and compared by its accuracy rule. If the results differ the run returns
+ * TENON_INTERNAL; the message has the smallest graph that shows the difference and the pass or back end at
+ * fault. The outputs of a verified run must not share memory with an input. */
 TENON_API tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_options* options,
                                             const tenon_tensor* const* params, size_t n_params,
                                             tenon_program** out);
-/* New bytes for the frozen params: folds and packs again, and makes plans anew. Runs under way in other threads end with
- * the former bytes, which nobody reads any more when this returns. Not from within a run (a parallel_for). */
+/* Replaces the bytes of the frozen params: folds and packs again, and drops all plans. Runs under way in
+ * other threads finish with the former bytes; when this function returns, nothing reads those any more. Do
+ * not call it from within a run (a parallel_for). */
 TENON_API tenon_status tenon_program_update_params(tenon_program* program, const tenon_tensor* const* params,
                                                    size_t n_params);
-/* New limits, as in tenon_program_options; what is beyond them goes at once. Plans that run end in peace. */
+/* Sets new limits, as in tenon_program_options. Plans beyond them are dropped at once; running plans finish
+ * first. */
 TENON_API tenon_status tenon_program_set_limits(tenon_program* program, int64_t max_plans,
                                                 int64_t max_plan_bytes);
-/* Runs on CPU tensors and returns when done (a program on a GPU: as tenon_program_run_on with the default stream). Inputs and outputs stand in the graph's order; frozen inputs may be NULL.
- * Outputs must not overlap each other or an input, with one exception: on the CPU an output may be an input's memory, with its
- * type and strides, where every element is read for the last time right before it is written and nothing can fail from there
- * on (an update in place, as of an optimizer); else that is TENON_INVALID, and nothing has been written. Strides must be those the graph declares. On the CPU an index out of range
- * and an integer divided by 0 are TENON_INVALID and the message names the node, if what it computes is needed; nothing outside
- * the tensors is read or written, but the outputs' contents are undefined then. A GPU takes index 0 and result 0. */
+/* Runs on CPU tensors and returns when the outputs are written. For a program on a GPU, this is tenon_program_run_on
+ * with the default stream. Inputs and outputs are in the graph's order; frozen inputs may be NULL. Strides must be those
+ * that the graph declares.
+ *
+ * Outputs must not overlap each other or an input, with one exception: on the CPU an output may be the memory of an
+ * input with the same type and strides, if every element is read for the last time right before it is written and
+ * nothing can fail from there on (an update in place, as in an optimizer). Any other overlap is TENON_INVALID, and
+ * nothing has been written.
+ *
+ * On the CPU an index out of range and an integer division by 0 are TENON_INVALID if an output needs the result; the
+ * message names the node. The run accesses no memory outside the tensors, but the contents of the outputs are then
+ * undefined. On a GPU the index becomes 0, and the result of the division is 0. */
 TENON_API tenon_status tenon_program_run(tenon_program* program, const tenon_tensor* const* inputs,
                                          size_t n_inputs, const tenon_tensor* const* outputs,
                                          size_t n_outputs);
-/* The same on `stream` (a CUstream, as cudaStream_t; NULL: the default one) of the program's device: queues the work and
- * returns before it is done; never waits for the device. Inputs that define a symbol stay on the CPU. The first run with new
- * sizes makes a plan and may compile, which a stream that captures refuses (TENON_ENVIRONMENT); later runs can be captured.
- * Sizes for which a library has nothing are TENON_UNSUPPORTED, from the second time on at once: that is kept as plans are.
- * What the driver refuses is TENON_ENVIRONMENT with its words; outputs may then be written in part. For a program of the
- * CPU, stream must be NULL and this is tenon_program_run. */
+/* Runs on `stream` of the program's device (a CUstream, the same as a cudaStream_t; NULL: the default stream): queues the
+ * work and returns before it is done. Never waits for the device. Inputs that define a symbol stay on the CPU.
+ *
+ * The first run with new sizes makes a plan and may compile. A stream that is capturing does not allow that
+ * (TENON_ENVIRONMENT); later runs can be captured. Sizes that a library does not support are TENON_UNSUPPORTED; Tenon
+ * keeps this answer as it keeps plans, so the second run with these sizes fails at once. An error of the driver is
+ * TENON_ENVIRONMENT with the driver's message; some outputs may have been written then.
+ *
+ * For a program on the CPU, stream must be NULL and the function is tenon_program_run. */
 TENON_API tenon_status tenon_program_run_on(tenon_program* program, const tenon_tensor* const* inputs,
                                             size_t n_inputs, const tenon_tensor* const* outputs,
                                             size_t n_outputs, void* stream);
-/* The optimised graph, its steps and the reasons, as text or JSON. Valid until this thread's next tenon_*_explain. */
+/* The optimised graph, its steps and the reasons for them, as text or as JSON. Valid until this thread's next
+ * tenon_*_explain. */
 TENON_API tenon_status tenon_program_explain(tenon_program* program, int32_t json, const char** text,
                                              size_t* length);
 
 typedef struct tenon_program_stats {
   size_t struct_size;
-  int64_t nodes;            /* in groups: what the optimised graph has left to run */
-  int64_t nodes_fused;      /* those of them that share a group with another */
-  int64_t kernels;          /* kernels and library calls of one run */
-  int64_t kernels_compiled; /* kernels that went through the compiler for this program */
+  int64_t nodes;            /* nodes in groups: what the optimised graph has left to run */
+  int64_t nodes_fused;      /* nodes that share a group with another node */
+  int64_t kernels;          /* kernels and library calls per run */
+  int64_t kernels_compiled; /* kernels that the compiler compiled for this program */
   int64_t steps;
-  int64_t workspace_bytes; /* of the newest plan: intermediates and scratch */
+  int64_t workspace_bytes; /* of the newest plan: intermediates and scratch memory */
   int64_t plans;
   int64_t plan_hits;
-  double compile_ms; /* optimising, compiling and packing */
-  /* Counted from the last update_params: */
-  int64_t plan_misses;         /* sizes that needed a plan, also those refused */
-  int64_t plan_waits;          /* runs that waited for another thread to make their plan */
-  int64_t plan_evictions;      /* plans dropped for want of room */
-  int64_t plan_bytes;          /* held by plans, about */
-  double plan_ms;              /* spent making plans */
-  int64_t kernels_specialized; /* launches that were given their sizes as constants */
-  int64_t specialize_refused;  /* launches for which that was no faster, or beyond the limits */
-  int64_t reference_steps;     /* steps of the back end "reference": none unless asked for by name */
+  double compile_ms; /* time of optimising, compiling and packing */
+  /* Counted since the last tenon_program_update_params: */
+  int64_t plan_misses;         /* sizes that needed a new plan, including refused ones */
+  int64_t plan_waits;          /* runs that waited while another thread made their plan */
+  int64_t plan_evictions;      /* plans dropped to stay within the limits */
+  int64_t plan_bytes;          /* bytes that plans hold, approximately */
+  double plan_ms;              /* time spent making plans */
+  int64_t kernels_specialized; /* launches that use kernels with sizes as constants */
+  int64_t specialize_refused;  /* launches for which such kernels were not faster or were beyond the limits */
+  int64_t reference_steps;     /* steps of the back end "reference"; 0 unless the host names it */
 } tenon_program_stats;
 TENON_API tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats* out);
 TENON_API void tenon_program_retain(tenon_program* program);
@@ -314,16 +330,16 @@ TENON_API void tenon_program_release(tenon_program* program);
 
 typedef struct tenon_cache_stats {
   size_t struct_size;
-  const char* directory; /* "" where none is used. Lives as long as the process, as `off` */
-  const char* off;       /* why nothing is read and written; "" where it is */
-  /* Of this process: */
-  int64_t hits;          /* kernels taken from the directory */
-  int64_t misses;        /* kernels that were not there, or not to be used */
-  int64_t refused;       /* of the misses: there, but damaged, another kernel, or not for this machine */
-  int64_t damaged;       /* of the refused: useless to everybody */
-  int64_t writes;        /* kernels stored */
-  int64_t failed_writes; /* kernels compiled and not stored, the disk being full or read-only, say */
-  int64_t removed;       /* files: useless ones, and the longest unused for want of room */
+  const char* directory; /* "" if none is used. Valid for the life of the process, as is `off` */
+  const char* off;       /* why the cache is off; "" if it is on */
+  /* Counts of this process: */
+  int64_t hits;    /* kernels taken from the directory */
+  int64_t misses;  /* kernels that were absent or unusable */
+  int64_t refused; /* misses of a file that is damaged, holds another kernel, or is for another machine */
+  int64_t damaged; /* refused files that no machine can use */
+  int64_t writes;  /* kernels stored */
+  int64_t failed_writes; /* kernels compiled but not stored, for example on a full or read-only disk */
+  int64_t removed;       /* files removed: unusable ones, and the least recently used ones beyond the limit */
   int64_t bytes_read;
   int64_t bytes_written;
 } tenon_cache_stats;

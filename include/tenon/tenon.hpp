@@ -1,5 +1,6 @@
-// tenon.h for C++11 and later: handles that release themselves, failures as exceptions. Nothing tenon.h cannot do.
-// A failure throws tenon::Error, whose what() is tenon_last_error(); the C conventions on threads and lifetimes hold.
+// A C++11 wrapper of tenon.h: handles release themselves, and failures are exceptions. It offers nothing that
+// tenon.h does not. A failure throws tenon::Error; its what() is tenon_last_error(). The conventions of
+// tenon.h on threads and lifetimes hold.
 #ifndef TENON_TENON_HPP_
 #define TENON_TENON_HPP_
 
@@ -26,7 +27,7 @@ inline void check(tenon_status status) {
   if (status != TENON_OK) throw Error(status);
 }
 
-// One reference to a handle. Copies share it.
+// One reference to a handle. Copying adds a reference.
 template <class T, void (*Retain)(T*), void (*Release)(T*)>
 class Handle {
  public:
@@ -46,7 +47,7 @@ class Handle {
   T* handle_;
 };
 
-// A structure that begins with struct_size, all else zero.
+// A structure with struct_size set and all other fields zero.
 template <class T>
 T init() {
   T value = T();
@@ -89,7 +90,7 @@ inline tenon_dtype dtype_of<bool>() {
   return {6, 8, 1};
 }
 
-// Memory of the caller's with its shape. Strides in elements; none: dense row-major.
+// The caller's memory with its shape. Strides are in elements; no strides mean dense row-major.
 class Tensor {
  public:
   template <class T>
@@ -98,7 +99,7 @@ class Tensor {
   Tensor(void* data, tenon_dtype dtype, std::vector<int64_t> shape, std::vector<int64_t> strides = {})
       : shape_(std::move(shape)), strides_(std::move(strides)), data_(data), dtype_(dtype) {}
 
-  // Valid while this Tensor is neither changed nor gone.
+  // Valid until this Tensor changes or is destroyed.
   tenon_tensor view() const {
     tenon_tensor t = tenon_tensor();
     t.data = data_;
@@ -117,7 +118,7 @@ class Tensor {
   tenon_dtype dtype_;
 };
 
-// Pointers to the views of tensors, as the C functions take them.
+// Pointers to the views of tensors, in the form that the C functions take.
 class TensorList {
  public:
   explicit TensorList(const std::vector<const Tensor*>& tensors) : views_(tensors.size()) {
@@ -188,7 +189,7 @@ class Graph : public Handle<tenon_graph, tenon_graph_retain, tenon_graph_release
   }
 };
 
-// A graph under construction. Every step throws at once; a builder that has thrown is of no more use.
+// A graph under construction. Each step throws when it fails. Do not use a builder that has thrown.
 class GraphBuilder {
  public:
   explicit GraphBuilder(const std::string& name = "main") {
@@ -236,19 +237,19 @@ class Program : public Handle<tenon_program, tenon_program_retain, tenon_program
     TensorList list(params);
     check(tenon_program_update_params(get(), list.data(), list.size()));
   }
-  // stream: of a program on a GPU, which queues its work there.
+  // stream: for a program on a GPU, which queues its work on this stream.
   void run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
            void* stream = nullptr) const {
     TensorList in(inputs), out(outputs);
     check(tenon_program_run_on(get(), in.data(), in.size(), out.data(), out.size(), stream));
   }
-  // For frozen inputs, which may be nullptr.
+  // For programs with frozen inputs, whose entries may be nullptr.
   void run(const std::vector<const Tensor*>& inputs, const std::vector<const Tensor*>& outputs,
            void* stream = nullptr) const {
     TensorList in(inputs), out(outputs);
     check(tenon_program_run_on(get(), in.data(), in.size(), out.data(), out.size(), stream));
   }
-  // 0: the default.
+  // 0 means the default.
   void set_limits(int64_t max_plans, int64_t max_plan_bytes) {
     check(tenon_program_set_limits(get(), max_plans, max_plan_bytes));
   }
@@ -274,7 +275,7 @@ class Program : public Handle<tenon_program, tenon_program_retain, tenon_program
   }
 };
 
-// Of the kernels on disk, in this process.
+// The counters of the kernel cache on disk, for this process.
 inline tenon_cache_stats cache_stats() {
   tenon_cache_stats s = init<tenon_cache_stats>();
   check(tenon_cache_get_stats(&s));

@@ -54,7 +54,8 @@ Index IndexMath::linear(const Indices& at, const Dims& strides) const {
   return sum;
 }
 
-// a == first * b + second: in first are those terms of a that b divides, and of constants the floored quotient.
+// Finds a == first * b + second. `first` collects the terms of a that b divides, and floored quotients of
+// constants.
 std::pair<Dim, Dim> IndexMath::divide_terms(Dim a, Dim b) const {
   auto divided = [&](Dim term) -> std::pair<Dim, Dim> {
     if (term.is_const() && b.is_const() && b.value() > 0)
@@ -63,7 +64,7 @@ std::pair<Dim, Dim> IndexMath::divide_terms(Dim a, Dim b) const {
     return quotient ? std::pair(*quotient, Dim(0)) : std::pair(Dim(0), term);
   };
   if (a.is_const() || dims_.expr(a).kind != DimTable::Kind::sum) return divided(a);
-  const std::vector<DimTable::Term> terms = dims_.expr(a).terms;  // a copy: the table grows below
+  const std::vector<DimTable::Term> terms = dims_.expr(a).terms;  // a copy, because the table grows below
   Dim first(0), second(0);
   for (const DimTable::Term& t : terms) {
     const auto [quotient, rest] = divided(dims_.mul(Dim(t.factor), dims_.product(t.atoms)));
@@ -95,8 +96,8 @@ std::optional<IndexRange> IndexMath::range(const Index& a) const {
   return r;
 }
 
-// Whether the digit stays below its radix: by its largest value, or because its terms are digits of a number themselves,
-// each step a multiple of all that the smaller ones count to.
+// Whether the digit stays below its radix: by its largest value, or because its terms are themselves digits
+// of a number, where each step is a multiple of the total count of the smaller ones.
 bool IndexMath::below(const Digit& digit, Dim radix) const {
   if (at_most(dims_.add(digit.most, Dim(1)), radix)) return true;
   if (digit.least != Dim(0)) return false;
@@ -115,12 +116,13 @@ bool IndexMath::below(const Digit& digit, Dim radix) const {
   return at_most(reach, radix) || dims_.divide(radix, reach).has_value();
 }
 
-// Writes a number given as a sum of coef * axis as digits in the mixed radix `dims`. A choice of digits is right if their
-// weighted sum is the number and every digit but the first lies in [0, radix): the first then does too, as the number is
-// a position within `dims`. So each term goes to the digit with the largest weight that divides its step, the smallest
-// value of the number (loops that run backwards are counted from their other end) is shared out, and the ranges are
-// proven at the end. A term that crosses into the digit above asks for its axis to be split there.
-// The loops run, so all extents are at least 1.
+// Writes a number, given as a sum of coef * axis, as digits in the mixed radix `dims`. A choice of digits is
+// right if their weighted sum is the number and every digit but the first lies in [0, radix). The first digit
+// then does too, because the number is a position within `dims`. So each term goes to the digit with the
+// largest weight that divides its step. Loops that run backwards are counted from their other end. The
+// smallest value of the number is distributed over the digits, and the ranges are proven at the end. A term
+// that crosses into the next higher digit requests a split of its axis. Since the loops run, all extents are
+// at least 1.
 bool IndexMath::digits(const Index& linear, const Dims& dims, Indices* out, Request* request) const {
   const size_t n = dims.size();
   const Dims weights = dense_strides(dims_, dims);
@@ -173,7 +175,8 @@ bool IndexMath::digits(const Index& linear, const Dims& dims, Indices* out, Requ
   return true;
 }
 
-// In debug builds: the invariants of digits(), at the corners of the loops for a few values of the symbols.
+// In debug builds, checks the invariants of digits() at the corners of the loops for a few values of the
+// symbols.
 void IndexMath::check_digits([[maybe_unused]] const Index& linear, [[maybe_unused]] const Dims& dims,
                              [[maybe_unused]] const Indices& digits) const {
 #ifndef NDEBUG
@@ -216,7 +219,8 @@ void IndexMath::check_digits([[maybe_unused]] const Index& linear, [[maybe_unuse
 
 bool IndexMath::reshape(const Dims& result, const Indices& at, const Dims& operand, Indices* out,
                         Request* request) const {
-  // Walk both shapes from the left; whenever the products of what was taken agree, that block maps onto itself.
+  // Walk both shapes from the left. Where the products of the dimensions taken so far agree, one block maps
+  // onto the other.
   out->assign(operand.size(), Index{});
   size_t r = 0, o = 0;
   while (r < result.size() || o < operand.size()) {

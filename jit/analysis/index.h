@@ -1,7 +1,8 @@
-// Index: where an element stands, as an affine expression of the loop axes of a kernel under construction.
-// Reading a value through a view means rewriting indices from result to operand; a reshape may find that an axis must
-// be split in two for the rewrite to stay affine, or a concatenation that an axis must be cut into segments: they
-// leave a Request, the axis list is changed, and lowering starts again. Tested by tests/golden/jit/lower_*.tn.
+// Index: the position of an element as an affine expression of the loop axes of a kernel under construction.
+// To read a value through a view, lowering rewrites indices from result to operand. A reshape may find that
+// an axis must be split in two for the rewrite to stay affine; a concatenation, that an axis must be cut into
+// segments. Both leave a Request; lowering then changes the list of axes and starts again. Tested by
+// tests/golden/jit/lower_*.tn.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,8 @@
 
 namespace tenon::jit {
 
-// coef * (axis number id, or the kernel value id when dynamic). The variable is in [0, extent): an axis knows its extent.
+// coef * variable. The variable is loop axis `id`, or value `id` of the kernel if dynamic. It lies in [0,
+// extent); the extent of an axis is in the list of axes.
 struct IndexTerm {
   Dim coef;
   bool dynamic = false;
@@ -33,8 +35,9 @@ struct Index {
 };
 using Indices = std::vector<Index>;  // one per dimension of a value
 
-// A segment of an axis remembers which piece of `cuts` (ascending) a run along it lies in; piece 0 is below cuts[0]. The run
-// is known by its step and by `begin`: where it begins, or ends if the step is negative, on the axis without segments.
+// A segment of an axis remembers which piece of `cuts` (ascending) a run along it lies in; piece 0 is below
+// cuts[0]. A run is identified by its step and by `begin`: the position where it begins (ends, if the step is
+// negative) on the axis without segments.
 struct KnownPiece {
   Dim begin;
   int64_t step = 1;
@@ -42,18 +45,19 @@ struct KnownPiece {
   int piece = 0;
 };
 
-// A dimension of the group's domain is one or several loop axes: its index is the sum of weight * (variable + start).
+// A dimension of the group's domain is one or several loop axes. The index of the dimension is the sum of
+// weight * (variable + start) over its axes.
 struct LoopAxis {
   Dim extent;
-  Dim start;           // of this segment
+  Dim start;           // first position of this segment
   bool inner = false;  // a reduction or scan axis, or the chosen vector axis
-  uint32_t dim = 0;    // the dimension of the domain it belongs to
+  uint32_t dim = 0;    // the dimension of the domain that the axis belongs to
   Dim weight = Dim(1);
   std::vector<KnownPiece> pieces = {};
 };
 struct DomainDim {
   Dim extent;
-  bool folded = false;  // by the reductions, or run along by the scan
+  bool folded = false;  // the reductions fold it, or the scan runs along it
 };
 
 struct Request {
@@ -62,10 +66,10 @@ struct Request {
   Dim inner_extent;       // split: extent becomes (extent / inner_extent, inner_extent)
   Dims bounds;            // segment: positions where the axis is cut, ascending, within [0, extent]
   std::string why;        // decline
-  KnownPiece piece = {};  // segment: what the first segment is known to be; every cut is a bound
+  KnownPiece piece = {};  // segment: describes the first segment; all its cuts are bounds
 };
 
-// The values an index takes lie within [first, first + count), and it takes both ends.
+// The values of an index lie within [first, first + count); the index reaches both ends.
 struct IndexRange {
   Dim first, count;
 };
@@ -75,8 +79,8 @@ class IndexMath {
   IndexMath(DimTable& dims, const std::vector<LoopAxis>& axes) : dims_(dims), axes_(axes) {}
 
   Index constant(Dim offset) const { return {{}, offset}; }
-  Index axis(uint32_t id) const;  // the axis variable plus its segment's start
-  // A value of the kernel that lies in [0, extent).
+  Index axis(uint32_t id) const;  // the axis variable plus the start of its segment
+  // The index is a value of the kernel in [0, extent).
   Index dynamic(Ref value, Dim extent) const { return {{{Dim(1), true, value, extent}}, Dim(0)}; }
   Index add(const Index& a, const Index& b) const;
   Index scale(const Index& a, Dim factor) const;
@@ -84,21 +88,22 @@ class IndexMath {
 
   // Whether a <= b for all values of the symbols.
   bool at_most(Dim a, Dim b) const;
-  // nullopt where the sign of a coefficient depends on the symbols.
+  // nullopt: the sign of a coefficient depends on the symbols.
   std::optional<IndexRange> range(const Index& a) const;
-  // The operand indices of a reshape from `operand` to `result` dims. False: `request` says what is in the way.
+  // Computes the operand indices of a reshape from `operand` to `result` dims. False: `request` holds what is
+  // in the way.
   bool reshape(const Dims& result, const Indices& at, const Dims& operand, Indices* out,
                Request* request) const;
   // Sum of index * stride.
   Index linear(const Indices& at, const Dims& strides) const;
 
  private:
-  enum class Sign { negative, positive, unknown };  // zero is either
+  enum class Sign { negative, positive, unknown };  // zero counts as either sign
   Sign sign(Dim d) const;
   Dim extent(const IndexTerm& t) const { return t.dynamic ? t.extent : axes_[t.id].extent; }
   struct Digit {
-    Index index;                              // its value
-    Dim least, most;                          // the ends of its range
+    Index index;                              // the value of the digit
+    Dim least, most;                          // smallest and largest value
     std::vector<std::pair<Dim, Dim>> counts;  // step and extent of each term, all counting upwards
   };
   std::pair<Dim, Dim> divide_terms(Dim a, Dim b) const;

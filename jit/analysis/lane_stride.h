@@ -1,5 +1,5 @@
-// lane_step: by how much a value of a kernel goes up from lane to lane, for the emitters. Tested by tests/unit/jit/emit_test.cc and
-// tests/unit/jit/emit_cuda_maps_test.cc.
+// lane_stride: by how much a value of a kernel grows from lane to lane, for the emitters. Tested by
+// tests/unit/jit/emit_test.cc and tests/unit/jit/emit_cuda_maps_test.cc.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,8 @@ namespace tenon::jit {
 
 const Axis* axis_of(const Block& block, Ref variable);
 
-// From one iteration of the axis to the next, whatever the others are; nothing where it is not known to be always the same.
+// The increase of `value` from one iteration of the axis to the next, for all iterations of the other axes.
+// Nothing if it is not known to be constant.
 std::optional<int64_t> lane_step(const Kernel& kernel, Ref value, Ref axis);
 
 }  // namespace tenon::jit

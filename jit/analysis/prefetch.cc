@@ -6,7 +6,7 @@
 namespace tenon::jit {
 namespace {
 
-// Whether the address walks a row, one element after the other: `row` counts rows, `element` the elements.
+// Whether the address walks a row element by element. `row` counts rows, `element` counts elements.
 bool walks_a_row(const Address& address, const Stmt& par, Ref row, Ref element) {
   bool by_row = false, by_element = false;
   for (const Term& t : address) {

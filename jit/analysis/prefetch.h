@@ -1,6 +1,7 @@
-// prefetch: what a kernel of several passes over a row asks memory for ahead of time. The first pass waits for its row,
-// the last for the lines it writes, and the passes between them compute on what is in the cache already: meanwhile they
-// ask for the next row and for this row of the results. Made from a verified kernel. Tested by tests/unit/jit/kernel_test.cc.
+// prefetch: what a kernel with several passes over a row loads into the cache ahead of time. The first pass
+// waits for its row and the last pass for the lines that it writes; the passes in between compute on cached
+// data. So these passes prefetch the next row and the lines of the current row of results. The kernel is
+// verified. Tested by tests/unit/jit/kernel_test.cc.
 #pragma once
 
 #include <vector>
@@ -10,10 +11,10 @@
 namespace tenon::jit {
 
 struct Prefetch {
-  const Stmt* loop;  // while this one runs
+  const Stmt* loop;  // the loop that prefetches
   int buffer;
-  Address address;  // of this row, by the loop's simd variable
-  Address step;     // from this row to the one that is wanted; empty: 0
+  Address address;  // in the current row, in terms of the loop's simd variable
+  Address step;     // from the current row to the prefetched row; empty: 0
 };
 
 std::vector<Prefetch> prefetches(const Kernel& kernel);

@@ -10,7 +10,7 @@ using K = Stmt::Kind;
 
 bool is_scalar(const Stmt& s) { return s.axes.empty() && s.kind != K::scan; }
 
-// The loop that ends the par nest's body becomes part of the nest.
+// Makes the last loop of the par nest's body part of the nest.
 bool merge_loop(Stmt& par) {
   if (par.simd) return std::ranges::all_of(par.body, is_scalar);
   if (par.body.empty()) return false;
@@ -31,7 +31,8 @@ const Axis* axis_of(const Stmt& par, Ref var) {
   return it == par.axes.end() ? nullptr : &*it;
 }
 
-// The axis along which an access that jumps from lane to lane steps by one; null: it is none, or follows values.
+// The axis along which an access steps by one, if it jumps from lane to lane. Null: the access does not jump,
+// steps along no axis, or its address depends on values.
 const Axis* stepping_axis(const Stmt& par, const Stmt& s) {
   const Ref lane = par.axes.back().var;
   const Axis* step = nullptr;

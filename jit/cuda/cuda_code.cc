@@ -1,4 +1,5 @@
-// See cuda_code.h. On disk stands the cubin behind what ptxas said of it: "registers 40 spills 0\n".
+// See cuda_code.h. An entry on disk is the statistics of ptxas, "registers 40 spills 0\n", and then the
+// cubin.
 #include "jit/cuda/cuda_code.h"
 
 #include <cstdio>
@@ -7,7 +8,6 @@
 #include "jit/cuda/emit_cuda.h"
 #include "jit/cuda/nvrtc.h"
 #include "jit/objects/object_cache.h"
-#include "jit/pipeline.h"
 #include "src/base/log.h"
 
 namespace tenon::jit {
@@ -40,7 +40,9 @@ std::string cuda_source(const Kernel& kernel, const CudaSchedule& schedule) {
          cuda_text(kernel, schedule);
 }
 
-Result<CudaCode> cuda_code(const Kernel& kernel, const CudaSchedule& schedule, int architecture) {
+Result<CudaCode> cuda_code(const KernelVariant& variant, int architecture) {
+  const Kernel& kernel = *variant.kernel;
+  const CudaSchedule& schedule = variant.schedule;
   TENON_ASSIGN(const Nvrtc* nvrtc, Nvrtc::get());
   TENON_ASSIGN(const int made_for, nvrtc->architecture_for(architecture));
   const std::string text = cuda_settings(schedule) + cuda_text(kernel, schedule),
@@ -48,7 +50,7 @@ Result<CudaCode> cuda_code(const Kernel& kernel, const CudaSchedule& schedule, i
                     producer = "NVRTC " + std::to_string(nvrtc->version() / 100) + "." +
                                std::to_string(nvrtc->version() % 100) + " " + target;
   if (dump_wanted("kernel")) dump("kernel", print(kernel));
-  if (dump_wanted("cuda")) dump("cuda", "// " + describe(schedule) + "\n" + text);
+  if (dump_wanted("cuda")) dump("cuda", "// " + describe(variant) + "\n" + text);
   CudaCode code;
   const ObjectRequest request{object_key(source, producer), text, kernel.name, target, ""};
   if (ObjectCache::get().find(request, [&](const std::string& object) { return read_stored(object, code); }))

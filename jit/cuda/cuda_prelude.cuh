@@ -1,7 +1,8 @@
-// The functions that kernels of emit_cuda call, and nothing else: no header is included. tn_ROW computes what the map row
-// ROW says (src/ops/map.def) on scalars: float, double, signed integers of 8 to 64 bits, unsigned char, bool. What only a
-// device can do, or a host only otherwise, is in the primitives: cuda_primitives.cuh on a device, tests/support/cuda_host.h on a
-// host. TN_WIDE: indices of 64 bits. TN_APPROXIMATE: exp and its kin by the special function units.
+// The functions that kernels of emit_cuda call, and nothing else: no header is included. tn_ROW computes the
+// map row ROW (src/ops/map.def) on scalars: float, double, signed integers of 8 to 64 bits, unsigned char,
+// bool. Functions that only a device has, or that differ on a host, are primitives: cuda_primitives.cuh on a
+// device, tests/support/cuda_host.h on a host. TN_WIDE: indices of 64 bits. TN_APPROXIMATE: exp and related
+// functions use the special function units.
 
 typedef long long tn_i64;
 typedef int tn_i32;
@@ -29,7 +30,8 @@ TN_FN tn_u32 tn_bits(float x) {
   u.value = x;
   return u.bits;
 }
-// To nearest, ties to even. What is below the normal numbers is added to a number whose last place is theirs.
+// To nearest, ties to even. A subnormal result is rounded by the addition of a number whose last place equals
+// that of the subnormals.
 template <int Mantissa, int Bias>
 TN_FN tn_u8 tn_float_to_f8(float x, tn_u32 most) {
   const tn_u32 bits = tn_bits(x), a = bits & 0x7fffffffu;
@@ -73,18 +75,18 @@ TN_FN void tn_put(tn_f16& to, float x) { to.bits = tn_float_to_half(x); }
 TN_FN void tn_put(tn_f8e4m3fn& to, float x) { to.bits = tn_float_to_f8e4m3fn(x); }
 TN_FN void tn_put(tn_f8e5m2& to, float x) { to.bits = tn_float_to_f8e5m2(x); }
 
-// N elements side by side.
+// N adjacent elements.
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) tn_vec { T at[N]; };
 
-// N elements that lie together, aligned to all of them.
+// Loads N adjacent elements, aligned to the size of all of them.
 template <int N, class T>
 TN_FN tn_vec<T, N> tn_load(const T* p) {
   tn_vec<T, N> r;
   tn_read<sizeof(T) * N>(&r, p);
   return r;
 }
-// The first `count` of them; zeros behind.
+// Loads the first `count` elements; the others are zeros.
 template <int N, class T>
 TN_FN tn_vec<T, N> tn_load(const T* p, int count) {
   if (count >= N) return tn_load<N>(p);
@@ -106,15 +108,16 @@ TN_FN void tn_store(T* p, const tn_vec<T, N>& x, int count) {
     if (v < count) p[v] = x.at[v];
 }
 
-// Elements of a vector that lie before `end`.
+// Number of elements of a vector that lie before `end`.
 TN_FN int tn_count(tn_ix at, tn_ix end, int most) {
   return end - at < (tn_ix)most ? (int)(end - at) : most;
 }
 
 // ---- teams ----
 
-// The fold of every thread's value over the T threads of a team, in all of them. slots: 2 * 32 of the block, for teams of
-// more than a warp, whose threads must all come here; `turn` alternates from fold to fold.
+// The fold of the values of the T threads of a team, returned to all of them. slots: 2 * 32 per block, for
+// teams of more than a warp; all threads of such a team must call this function. `turn` alternates from fold
+// to fold.
 template <int T, class V, class F>
 TN_FN V tn_team_fold(V x, F fold, tn_u64 (*slots)[32], int& turn) {
   constexpr int within = T < 32 ? T : 32;
@@ -134,8 +137,8 @@ TN_FN V tn_team_fold(V x, F fold, tn_u64 (*slots)[32], int& turn) {
   return x;
 }
 
-// The same over the C blocks of a cluster, T threads each, all of which must come here. parts: 2 of each block. No block may
-// end before all have left their last fold: tn_cluster_barrier.
+// The same over the C blocks of a cluster of T threads each, all of which must call this function. parts: 2
+// per block. No block may end before all blocks have left their last fold: tn_cluster_barrier.
 template <int T, int C, class V, class F>
 TN_FN V tn_cluster_fold(V x, F fold, tn_u64 (*slots)[32], tn_u64* parts, int& turn) {
   static_assert(T > 32, "its fold alternates turns");
@@ -150,12 +153,14 @@ TN_FN V tn_cluster_fold(V x, F fold, tn_u64 (*slots)[32], tn_u64* parts, int& tu
   return x;
 }
 
-// What sums of exp(x - most) are relative to while the maximum grows: as long as it is -inf they stay 0.
+// The base of sums of exp(x - base) while the maximum `most` grows. The sums stay 0 as long as the maximum is
+// -inf.
 template <class T> TN_FN T tn_base(T most) { return most == -(T)tn_inf() ? T(0) : most; }
-// Such a sum of some numbers whose maximum is `most`.
+// The final sum of numbers whose maximum is `most`.
 template <class T> TN_FN T tn_sum_below(T most, T sum) { return most == -(T)tn_inf() ? most - most : sum; }
-// Of the `seen` numbers that a thread has, the distances from one number add up to `sum` and squared to `squares`. That number
-// becomes their mean, x in the beginning, as often as `seen` doubles: what is squared stays small.
+// A thread has read `seen` numbers. Their distances from `from` add up to `sum`, and the squared distances to
+// `squares`. Moves `from` to their mean (at first to x) each time `seen` doubles, so that the squared numbers
+// stay small.
 template <class T>
 TN_FN void tn_center(T x, T seen, T& next, T& from, T& sum, T& squares) {
   next = 2 * seen + 1;
@@ -164,18 +169,19 @@ TN_FN void tn_center(T x, T seen, T& next, T& from, T& sum, T& squares) {
   sum -= seen * by;
   from = to;
 }
-// Their squared distances from another mean.
+// The sum of their squared distances from another mean.
 template <class T>
 TN_FN T tn_squares_about(T mean, T seen, T from, T sum, T squares) {
   if (seen == T(0)) return T(0);
   const T rest = sum / seen, far = (from - mean) + rest, spread = squares - sum * rest;
   const T all = (spread < T(0) ? T(0) : spread) + seen * (far * far);
-  // Squares that are too large are without end, and no less so for what was taken from them.
+  // Squares that overflow are infinite, although the corrections above may have made them NaN.
   return all == all || mean - mean != T(0) ? all : (T)tn_inf();
 }
 
-// The folds of N columns of a thread over the R threads of a block of T that share them: in the first of these, by halves.
-// parts: T * N values of the block. All threads of the block must come here.
+// Folds N columns of a thread over the R threads of a block of T threads that share these columns, by halves.
+// The first of the R threads gets the results. parts: T * N values per block. All threads of the block must
+// call this function.
 template <int T, int R, class V, int N, class F>
 TN_FN void tn_rows_fold(V (&x)[N], F fold, tn_u64* parts) {
   V* all = (V*)parts;
@@ -298,7 +304,8 @@ template <class T> TN_FN T tn_shift_right(T a, T b) {
 template <class T> TN_FN T tn_where(bool c, T a, T b) { return c ? a : b; }
 template <class C, class T> TN_FN T tn_where(C c, T a, T b) { return c != C(0) ? a : b; }
 
-// Philox2x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011: the two words of a block.
+// Philox2x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
+// Returns the two words of a block.
 struct tn_block { tn_u32 word[2]; };
 TN_FN tn_block tn_philox_block(tn_u64 counter, tn_u32 key) {
   tn_u32 x = (tn_u32)counter, y = (tn_u32)(counter >> 32);
@@ -316,13 +323,14 @@ TN_FN tn_i64 tn_philox(tn_i64 counter, tn_i64 key) {
   const tn_block b = tn_philox_block((tn_u64)counter, (tn_u32)key);
   return (tn_i64)((tn_u64)b.word[1] << 32 | b.word[0]);
 }
-// Block `number` of the random numbers of a seed, which has the words of two places.
+// Block `number` of the random numbers of a seed. A block has the words of two places.
 TN_FN tn_block tn_random_block(tn_u64 number, tn_i64 seed) { return tn_philox_block(number ^ ((tn_u64)seed & 0xffffffff00000000ull), (tn_u32)seed); }
 TN_FN tn_i32 tn_random_bits(tn_i64 place, tn_i64 seed) {
   const tn_block b = tn_random_block((tn_u64)place >> 1, seed);
   return (tn_i32)(place & 1 ? b.word[1] : b.word[0]);
 }
-// Of N places in a row, an even number. Where the first is the second of its block, all are one further along.
+// The words of N consecutive places; N is even. If the first place is the second word of its block, all words
+// shift by one place.
 template <int N> struct tn_words { tn_i32 at[N]; };
 template <int N>
 TN_FN tn_words<N> tn_random_words(tn_i64 first, tn_i64 seed) {
@@ -342,7 +350,7 @@ TN_FN tn_words<N> tn_random_words(tn_i64 first, tn_i64 seed) {
   return words;
 }
 
-// Functions of floats: of one float in the grade asked for, of doubles as good as there is.
+// Functions of one float (in the requested accuracy) and of one double (as accurate as possible).
 #define TN_FLOAT(name, f, d)                       \
   TN_FN float tn_##name(float a) { return f; }     \
   TN_FN double tn_##name(double a) { return d; }
@@ -355,16 +363,18 @@ TN_FLOAT(rsqrt, tn_fast_rsqrt(a), 1 / sqrt(a))
 TN_FLOAT(exp, tn_fast_exp2(a * 1.4426950408889634f), exp(a))
 TN_FLOAT(exp2, tn_fast_exp2(a), exp2(a))
 TN_FLOAT(sigmoid, tn_fast_reciprocal(1.0f + tn_fast_exp2_flushed(a * -1.4426950408889634f)), 1 / (1 + exp(-a)))
-// tanh.approx is off by 2^-11 of its result: a step of f16, and more than all of 1 - tanh where that is small.
+// tanh.approx has a relative error of 2^-11: a step of f16, and more than all of 1 - tanh where that
+// difference is small.
 TN_FN float tn_tanh_large(float a) { return fmaf(-2.0f, tn_fast_reciprocal(1.0f + tn_fast_exp2_flushed(a * 2.8853900817779268f)), 1.0f); }
 TN_FLOAT(tanh, fabsf(a) < 0.01f ? a : tn_tanh_large(a), tanh(a))
-// lg2.approx is off by 2^-22.6 between 1/2 and 2, however small the logarithm is. Near 1 its series, of d = a - 1, is off by d^3 / 4.
+// lg2.approx has an absolute error of 2^-22.6 between 1/2 and 2, however small the logarithm is. Near 1, the
+// functions below use the series in d = a - 1, whose relative error is d^3 / 4.
 TN_FN bool tn_near_1(float a) { return fabsf(a - 1.0f) < 0.02f; }
 TN_FN float tn_log_near_1(float a) { const float d = a - 1.0f; return fmaf(d * d, fmaf(d, 0.333333333f, -0.5f), d); }
 TN_FLOAT(log, tn_near_1(a) ? tn_log_near_1(a) : tn_fast_log2(a) * 0.6931471805599453f, log(a))
 TN_FLOAT(log2, tn_near_1(a) ? tn_log_near_1(a) * 1.4426950408889634f : tn_fast_log2(a), log2(a))
-// erfc of |a| as a power of two. The polynomial was fitted to log2(erfc(z)) / z for the least relative error of erfc and of
-// erf on z in [0, 4.4]: 1.4e-5. Beyond it falls off to 0.
+// erfc of |a| as a power of two. The polynomial was fitted to log2(erfc(z)) / z for the least relative error
+// of erfc and of erf on z in [0, 4.4]: 1.4e-5. Beyond this range the result falls to 0.
 TN_FN float tn_erfc_abs(float a) {
   const float z = fabsf(a);
   float p = fmaf(z, -1.70706656e-5f, 4.37672626e-4f);
@@ -432,7 +442,7 @@ TN_FN tn_i32 tn_to_i32(double x) { return x > -2147483649.0 && x < 2147483648.0 
 TN_FROM_FLOAT(float)
 TN_FROM_FLOAT(double)
 template <class To, class From> TN_FN To tn_cast(From x) { return tn_cast_of<To, From>::of(x); }
-// Rounded to what the type holds, as a float.
+// The value rounded to the type, as a float.
 template <class From> TN_FN float tn_round_bf16(From x) { return tn_as_float((tn_u32)tn_float_to_bf16(tn_cast<float>(x)) << 16); }
 template <class From> TN_FN float tn_round_f16(From x) { return tn_half_to_float(tn_float_to_half(tn_cast<float>(x))); }
 template <class From> TN_FN float tn_round_f8e4m3fn(From x) { return tn_f8e4m3fn_to_float(tn_float_to_f8e4m3fn(tn_cast<float>(x))); }

@@ -1,5 +1,6 @@
-// What the prelude needs of a device. The twin for hosts is tests/support/cuda_host.h. What one of them lacks does not compile:
-// tests/unit/jit/nvrtc_test.cc compiles every schedule with this one, tests/unit/jit/emit_cuda_test.cc with the other.
+// What the prelude needs from a device. The counterpart for hosts is tests/support/cuda_host.h. A primitive
+// that one of them lacks fails to compile: tests/unit/jit/nvrtc_test.cc compiles every schedule with this
+// file, tests/unit/jit/emit_cuda_test.cc with the other.
 #define TN_FN __device__ __forceinline__
 
 TN_FN float tn_as_float(unsigned int x) { return __uint_as_float(x); }
@@ -20,14 +21,14 @@ TN_FN unsigned short tn_float_to_bf16(float x) {
   return r;
 }
 
-// Both halves of a product; as one of 64 bits it would become several.
+// Both halves of a 32-bit product in one instruction; a 64-bit product would become several instructions.
 TN_FN unsigned int tn_multiply(unsigned int a, unsigned int b, unsigned int& high) {
   unsigned int low;
   asm("{\n\t.reg .u64 p;\n\tmul.wide.u32 p, %2, %3;\n\tmov.b64 {%0, %1}, p;\n\t}" : "=r"(low), "=r"(high) : "r"(a), "r"(b));
   return low;
 }
 
-// __fdividef is 0 or NaN where b is above 2^126.
+// __fdividef would return 0 or NaN for b above 2^126.
 TN_FN float tn_fast_div(float a, float b) {
   float r;
   asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
@@ -42,11 +43,11 @@ TN_FN float tn_fast_div(float a, float b) {
 TN_FAST(sqrt, "sqrt.approx.f32")
 TN_FAST(rsqrt, "rsqrt.approx.f32")
 TN_FAST(exp2, "ex2.approx.f32")
-TN_FAST(exp2_flushed, "ex2.approx.ftz.f32")  // what is below 2^-126 counts as 0
+TN_FAST(exp2_flushed, "ex2.approx.ftz.f32")  // numbers below 2^-126 count as 0
 TN_FAST(reciprocal, "rcp.approx.ftz.f32")
 TN_FAST(log2, "lg2.approx.f32")
 
-// The value of the thread `d` places away by exclusive or, within groups of T threads.
+// The value of the thread whose number differs by an exclusive or with `d`, within groups of T threads.
 template <int T>
 TN_FN unsigned int tn_team_mask() {
   if (T >= 32) return 0xffffffffu;
@@ -64,7 +65,7 @@ TN_FN V tn_shuffle_xor(V x, int d) {
   return bits.value;
 }
 
-// Bytes that lie together, aligned to all of them (to 16 where they are more).
+// Adjacent bytes, aligned to their number (at most 16).
 template <int Bytes> struct tn_word;
 template <> struct tn_word<1> { unsigned char at; };
 template <> struct tn_word<2> { unsigned short at; };
@@ -73,20 +74,20 @@ template <> struct tn_word<8> { uint2 at; };
 template <> struct tn_word<16> { uint4 at; };
 template <> struct tn_word<32> { uint4 at[2]; };
 template <> struct tn_word<64> { uint4 at[4]; };
-// To registers from memory, and back.
+// From memory to registers, and back.
 template <int Bytes>
 TN_FN void tn_read(void* to, const void* from) { *(tn_word<Bytes>*)to = *(const tn_word<Bytes>*)from; }
 template <int Bytes>
 TN_FN void tn_write(void* to, const void* from) { *(tn_word<Bytes>*)to = *(const tn_word<Bytes>*)from; }
 
-// What was loaded above it stays above it, so that several loads are on their way at once.
+// Loads above this call stay above it, so that several loads are in flight at once.
 TN_FN void tn_loads_first() { asm volatile("" ::: "memory"); }
 
 #define TN_SHARED __shared__
 #define TN_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
 
-// A kernel whose blocks come in clusters, which run at the same time: from sm_90 on. Ranks are 0 to Blocks - 1, in the order
-// of blockIdx.
+// A kernel whose blocks form clusters, which run at the same time; from sm_90 on. Ranks are 0 to Blocks - 1,
+// in the order of blockIdx.
 #define TN_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
 #if __CUDA_ARCH__ >= 900
 template <int Blocks>
@@ -95,12 +96,13 @@ TN_FN unsigned int tn_cluster_rank() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
   return r;
 }
-// All threads of the cluster; what they have written to shared memory before is seen by all after.
+// A barrier of all threads of the cluster. Writes to shared memory before it are visible to all threads after
+// it.
 TN_FN void tn_cluster_barrier() {
-  __syncwarp();  // before what is aligned, where a thread may have gone a way of its own
+  __syncwarp();  // the aligned barrier needs a converged warp
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-// What stands at the same place in the shared memory of another block.
+// Reads the same address in the shared memory of another block.
 TN_FN unsigned long long tn_cluster_read(const unsigned long long* mine, unsigned int rank) {
   unsigned int here = (unsigned int)__cvta_generic_to_shared(mine), there;
   unsigned long long r;

@@ -1,4 +1,5 @@
-// CUDA text: types and constants of emit_cuda, and what the prelude spells. Tested by tests/unit/jit/emit_cuda_test.cc.
+// cuda_text: types and constants in CUDA text, and which rows the prelude defines. Tested by
+// tests/unit/jit/emit_cuda_test.cc.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ std::string_view cuda_memory_type(DType type);
 std::string cuda_literal(DType type, const Scalar& value);  // exact
 std::string cuda_index(int64_t value);                      // of type tn_ix
 
-// Whether the prelude has tn_ROW for a last operand of this type. Where it has not, the row's math body serves.
+// Whether the prelude has tn_ROW for a last operand of this type. If not, the math body of the row is used.
 bool cuda_spells(const Op& row, DType last);
 
 }  // namespace tenon::jit

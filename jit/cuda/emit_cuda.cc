@@ -1,5 +1,6 @@
-// See emit_cuda.h. Which threads do which iterations of the par nest, and where locals lie. Loops within are CudaLoops', the
-// statements between CudaLanes'. What does not differ from lane to lane is a scalar that all threads of a team compute alike.
+// See emit_cuda.h. Emits the par nest (which threads run which iterations) and the memory of locals.
+// CudaLoops emits the loops within, CudaLanes the statements between them. A value that does not differ from
+// lane to lane is a scalar, which all threads of a team compute alike.
 #include "jit/cuda/emit_cuda.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ using Locals = CudaSchedule::Locals;
 
 class CudaEmitter final : CudaLoops {
  public:
-  // map: what kernel is of, for the tiled form.
+  // map: for the tiled form, the map that owns `kernel`.
   CudaEmitter(const Kernel& kernel, const CudaSchedule& schedule, const TransposingMap* map = nullptr)
       : CudaLoops(kernel, schedule), map_(map) {}
 
@@ -89,8 +90,8 @@ class CudaEmitter final : CudaLoops {
     if (s_.cluster > 1) line("tn_cluster_barrier();");
   }
 
-  // The loop over what teams share: the par nest, of whose axes a team takes so many elements at once. `whole`: these divide the
-  // axes. What is taken begins at variables named by `prefix`.
+  // Opens the loop over the par nest, of whose axes a team takes `steps` elements at a time. whole: the steps
+  // divide the extents. Variables named by `prefix` hold the first element that a team takes.
   void open_nest(const std::vector<int>& steps, bool whole, int team, const char* prefix) {
     const std::string total = count_nest(steps, whole);
     const int teams = s_.block / team;
@@ -103,7 +104,7 @@ class CudaEmitter final : CudaLoops {
            number(teams) + ")");
     place_in_nest(steps, prefix);
   }
-  // How many there are.
+  // Emits the number of steps along each axis. Returns the text of their product.
   std::string count_nest(const std::vector<int>& steps, bool whole) {
     const std::vector<Axis>& axes = par().axes;
     std::string total;
@@ -116,13 +117,13 @@ class CudaEmitter final : CudaLoops {
     }
     return total.empty() ? "1" : total;
   }
-  // Where number `at` of them begins.
+  // Emits where step number `at` begins.
   void place_in_nest(const std::vector<int>& steps, const char* prefix) {
     std::vector<size_t> all(par().axes.size());
     std::iota(all.begin(), all.end(), 0);
     place_along(all, "at", steps, prefix);
   }
-  // The digits of `number_of` along these axes.
+  // Emits the digits of `number_of` along these axes.
   void place_along(const std::vector<size_t>& which, const std::string& number_of,
                    const std::vector<int>& steps, const char* prefix) {
     const std::vector<Axis>& axes = par().axes;
@@ -140,7 +141,8 @@ class CudaEmitter final : CudaLoops {
     }
   }
 
-  // Several vectors of a map, which `each` goes through: what all of them load is asked for before the first is computed.
+  // Emits several vectors of a map, over which `each` loops. The loads of all vectors are issued before the
+  // first vector is computed.
   void emit_ahead(const Block& body, const std::function<void(const std::function<void()>&)>& each) {
     const std::vector<const Stmt*> loads = loads_ahead(body);
     for (const Stmt* load : loads) declare_ahead(*load, s_.ahead);
@@ -153,7 +155,7 @@ class CudaEmitter final : CudaLoops {
     end_ahead();
   }
 
-  // A map of which a thread takes several vectors, those of a block side by side.
+  // A map of which a thread takes several vectors. The threads of a block take adjacent vectors.
   void emit_vectors_ahead() {
     const Stmt& s = par();
     const Axis& lanes = s.axes.back();
@@ -180,9 +182,9 @@ class CudaEmitter final : CudaLoops {
     close();
   }
 
-  // A map of which a thread goes along the outer axes, each place of which is a row, and has one column of them: a place along
-  // the others. What is the same in all rows comes before the first. As many rows are gone through side by side as there are
-  // threads for.
+  // A map whose `outer` axes form rows and whose other axes form columns. A thread takes one column and walks
+  // its rows. Values that are the same in all rows are computed before the first row. As many rows run side
+  // by side as there are threads for.
   void emit_rows_of_map() {
     const Stmt& s = par();
     std::vector<int> steps(s.axes.size(), 1);
@@ -233,8 +235,9 @@ class CudaEmitter final : CudaLoops {
     close();
   }
 
-  // Columns of which `rows` threads of a block take every so manieth row each: they meet where the reduction ends, and the first
-  // does what comes behind it. Threads beyond the last column take that one too, and leave nothing.
+  // `rows` threads of a block share a column: each takes every `rows`-th row. They combine their results at
+  // the end of the reduction, and the first thread runs the rest. Threads beyond the last column compute that
+  // column too, and store nothing.
   void emit_shared_columns() {
     const Stmt& s = par();
     const auto fold = std::ranges::find_if(s.body, [](const Stmt& inner) { return !inner.axes.empty(); });
@@ -287,7 +290,7 @@ class CudaEmitter final : CudaLoops {
       line("local += " + room(buffer) + ";");
     }
   }
-  // Bytes of a local, as jit/schedule/cuda_schedule.cc counts them.
+  // Bytes of a local, as counted by jit/schedule/cuda_schedule.cc.
   std::string room(const Buffer& local) const {
     if (s_.cluster > 1) {
       const int64_t own = int64_t{vector_} * s_.block, step = own * s_.cluster;
@@ -305,9 +308,10 @@ class CudaEmitter final : CudaLoops {
 
   // ---- the par nest in tiles of two axes ----
 
-  // A block takes a tile of `along` times `across` elements. Statements run with lanes along the one; what lies together along
-  // the other is read before them, and written after them, with lanes along that, by way of a copy of the tile in
-  // shared memory. There the elements along `across` lie together, and one more, so that no two lanes meet in a bank.
+  // A block takes a tile of `along` times `across` elements. Statements run with lanes along `along`.
+  // Crossing loads run before them and crossing stores after them, with lanes along `across`, through a copy
+  // of the tile in shared memory. In this copy, elements along `across` are adjacent, plus one element of
+  // padding, so that no two lanes access the same bank.
   void emit_tiles() {
     const int tile[] = {s_.along, s_.across};
     std::vector<int> steps;
@@ -365,7 +369,8 @@ class CudaEmitter final : CudaLoops {
   }
   int steps_of_tile() const { return s_.along * s_.across / (vector_ * s_.block); }
 
-  // The elements of the tile that this thread has where lanes run along the one axis or the other.
+  // Loops over the elements of the tile that belong to this thread, with lanes along the one axis or the
+  // other.
   void over_tile(bool along, const char* unroll, const std::function<void()>& body) {
     const Axis &lanes = along ? map_->along : map_->across, &rows = along ? map_->across : map_->along;
     const int width = (along ? s_.along : s_.across) / vector_;  // threads
@@ -384,10 +389,10 @@ class CudaEmitter final : CudaLoops {
     close();
   }
 
-  static constexpr size_t kLongBody = 16;  // statements that are not repeated for every step of a tile
+  static constexpr size_t kLongBody = 16;  // longer bodies are not unrolled for every step of a tile
 
   const TransposingMap* map_;
-  std::map<const Stmt*, std::string> turned_;  // elements of a tile with lanes along its other axis
+  std::map<const Stmt*, std::string> turned_;  // elements of a tile, with lanes along `across`
 };
 
 }  // namespace

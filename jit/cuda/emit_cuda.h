@@ -1,11 +1,12 @@
-// emit_cuda: a kernel as self-contained CUDA C++17 text, the twin of emit_llvm. What comes out is the prelude
-// (jit/cuda/cuda_prelude.cuh), which owns every function the kernel calls, and one kernel:
+// emit_cuda: a kernel as self-contained CUDA C++17 text, the counterpart of emit_llvm. The text is the
+// prelude (jit/cuda/cuda_prelude.cuh), which has every function that the kernel calls, and one kernel:
 //
 //   extern "C" __global__ void NAME(buffers..., sizes..., char* scratch, tn_ix scratch_stride)
 //
-// Buffers in the order of Kernel::buffers without locals, sizes as tn_ix (32 or 64 bits, as the schedule says); the scratch
-// arguments only where locals lie in global memory. Scalar instructions call tn_ROW of the prelude; rows that it lacks
-// become their math body. Tested by tests/unit/jit/emit_cuda_test.cc, which runs the text on the host, and tests/golden/jit/*.tn.
+// Buffers come in the order of Kernel::buffers without locals, sizes as tn_ix (32 or 64 bits, as the schedule
+// says). The scratch arguments exist only if locals are in global memory. Scalar instructions call tn_ROW of
+// the prelude; rows that it lacks are expanded to their math body. Tested by
+// tests/unit/jit/emit_cuda_test.cc, which runs the text on the host, and by tests/golden/jit/*.tn.
 #pragma once
 
 #include <string>
@@ -16,10 +17,10 @@
 
 namespace tenon::jit {
 
-// The kernel alone, which is legal (cuda_code.h).
+// The text of the kernel alone. The kernel is legal (cuda_code.h).
 std::string emit_cuda(const Kernel& kernel, const CudaSchedule& schedule);
 
-// What stands in front of it: settings, then the primitives (of a device), then the prelude.
+// The text before the kernel: settings, then the primitives (of a device), then the prelude.
 std::string cuda_settings(const CudaSchedule& schedule);
 std::string_view cuda_primitives();
 std::string_view cuda_prelude();

@@ -14,9 +14,10 @@ using K = Stmt::Kind;
 using Form = CudaSchedule::Form;
 using Locals = CudaSchedule::Locals;
 
-constexpr int64_t kOfSums = 16;  // registers
+constexpr int64_t kOfSums = 16;  // registers for sums
 
-// Statements up to the next loop, or to a load of what one of them has stored.
+// Splits a block before and after each loop, and before a load of a buffer that an earlier statement of the
+// segment stores to.
 std::vector<std::vector<const Stmt*>> segments(const Block& block) {
   std::vector<std::vector<const Stmt*>> list(1);
   std::set<int> stored;
@@ -66,7 +67,8 @@ std::string CudaLanes::vector_type(const Stmt& access) const {
          ">";
 }
 
-// As it is read here: within TN_EACH what differs from lane to lane may stand in an array.
+// The text that reads the value here. Within TN_EACH, a value that differs from lane to lane may be in an
+// array.
 std::string CudaLanes::use(Ref ref) const {
   return loop_variable_.count(ref) ? variable(ref) : value(ref) + (array_[ref] ? "[v]" : "");
 }
@@ -94,7 +96,7 @@ CudaLanes::Reach CudaLanes::reach(const Stmt& s) const {
 }
 
 std::string CudaLanes::address(const Stmt& s, bool each) const {
-  // Of a local that a cluster shares a block has the elements of its own threads.
+  // If a cluster shares a local, a block has the elements of its own threads.
   if (s_.cluster > 1 && k_.buffers[s.buffer].role == Buffer::Role::local)
     return each && vector_ > 1 ? "own + v" : "own";
   std::string sum;
@@ -114,7 +116,7 @@ std::string CudaLanes::address(const Stmt& s, bool each) const {
   return sum.empty() ? "0" : sum;
 }
 
-// ---- statements that all threads of a team do alike ----
+// ---- statements that all threads of a team execute alike ----
 
 void CudaLanes::emit_uniform(const Stmt& s) {
   switch (s.kind) {
@@ -189,12 +191,12 @@ bool CudaLanes::reads_lanes(const Stmt& s) const {
   return std::ranges::any_of(s.address, [&](const Term& t) { return t.var != kNoRef && varies_[t.var]; });
 }
 
-// yields: what `tail` reads.
+// yields: the values that `tail` reads.
 void CudaLanes::emit_lanes(const Block& block, const std::function<void()>& tail,
                            const std::vector<Ref>& yields) {
   const auto list = segments(block);
   for (size_t i = 0; i < list.size(); ++i) {
-    // What later segments read stands in arrays.
+    // Values that later segments read are in arrays.
     std::set<Ref> later;
     if (i + 1 < list.size() || !tail) later.insert(yields.begin(), yields.end());
     for (size_t n = i + 1; n < list.size(); ++n)
@@ -270,7 +272,7 @@ bool CudaLanes::shares_blocks(const Stmt& s) const {
   return s.kind == K::op && s.op == ops::random_bits && vector_ > 1 && !varies_[s.args[1]] &&
          lane_step(k_, s.args[0], simd_) == 1;
 }
-// What a value that goes up from lane to lane is in the first.
+// The value in the first lane, of a value that grows from lane to lane.
 std::string CudaLanes::first_lane_of(Ref value) const {
   if (!varies_[value]) return use(value);
   const Stmt& s = *definition(k_.body, value);
@@ -278,7 +280,7 @@ std::string CudaLanes::first_lane_of(Ref value) const {
   return "tn_add(" + first_lane_of(s.args[0]) + ", " + first_lane_of(s.args[1]) + ")";
 }
 
-// Where an access finds the element of lane v, if not in its buffer.
+// The text of the element of lane v, if the access does not go to its buffer; otherwise empty.
 std::string CudaLanes::element(const Stmt& s) const {
   if (const auto it = elements_.find(&s); it != elements_.end()) return it->second;
   if (s_.locals != Locals::registers || k_.buffers[s.buffer].role != Buffer::Role::local) return "";
@@ -289,7 +291,7 @@ std::string CudaLanes::stored(const Stmt& s) {
   auto [it, is_new] = stored_.try_emplace(&s, static_cast<int>(stored_.size()));
   return "w" + number(it->second);
 }
-// The vector that a load of neighbours reads.
+// The variable with the vector that a load of adjacent elements reads.
 std::string CudaLanes::loaded(const Stmt& s) const {
   return kept_loads_.count(&s) || ahead_.count(&s) ? loaded_ahead(s) : "x" + std::to_string(s.result);
 }
@@ -365,7 +367,7 @@ std::vector<const Stmt*> CudaLanes::loads_of_chunks(const Block& body) const {
       loads.push_back(s);
     }
   }
-  // Beside what is kept, and what addresses and sums take.
+  // Registers that remain beside kept rows, addresses and sums.
   for (const Stmt* s : first_loads_) kept_bytes += of_chunks(k_.buffers[s->buffer]);
   for (const Buffer& b : k_.buffers)
     if (b.role == Buffer::Role::local) kept_bytes += of_chunks(b);

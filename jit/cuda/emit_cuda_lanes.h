@@ -1,8 +1,9 @@
-// CudaLanes: the part of emit_cuda.cc below control flow, which is CudaLoops', as emit_lanes is of emit_llvm.cc: values, addresses,
-// loads and stores of one kernel, for the one thread that computes them. A value that depends on the axis of the simd loop being
-// emitted is one per lane: within TN_EACH, which repeats what follows for the `vector` elements of a thread. Loads of
-// elements that lie together come before it as vectors, stores after it. Everything else is a scalar.
-// Tested by tests/unit/jit/emit_cuda_test.cc and tests/golden/jit/*.tn.
+// CudaLanes: the part of emit_cuda.cc below control flow, as emit_lanes is the part of emit_llvm.cc: values,
+// addresses, loads and stores of one kernel, for the one thread that computes them. CudaLoops emits control
+// flow. A value that depends on the axis of the simd loop being emitted exists once per lane, within TN_EACH,
+// which repeats the next block for the `vector` elements of a thread. Loads of adjacent elements come before
+// TN_EACH as vectors, stores after it. Everything else is a scalar. Tested by
+// tests/unit/jit/emit_cuda_test.cc and tests/golden/jit/*.tn.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,7 @@ class CudaLanes {
   CudaLanes(const Kernel& kernel, const CudaSchedule& schedule);
   ~CudaLanes() = default;
 
-  // Loops and reductions, which stand between the statements of lanes.
+  // Emits a loop or a reduction.
   virtual void emit_control(const Stmt& s) = 0;
 
   // ---- text ----
@@ -39,30 +40,31 @@ class CudaLanes {
   std::string use(Ref ref) const;
   std::string extent(const Extent& e) const;
   static std::string fold_call(OpId fold, const std::string& a, const std::string& b);
-  std::string address(const Stmt& s, bool each) const;  // each: of lane v
+  std::string address(const Stmt& s, bool each) const;  // each: the address of lane v
   std::string count_argument() const { return whole_ ? "" : ", count"; }
 
-  // ---- statements ----
-  // One that all threads of a team do alike.
+  // Emits a statement that all threads of a team execute alike.
   void emit_uniform(const Stmt& s);
-  // Those of a simd loop, or of a loop within; `tail` is done for each lane after them and reads `yields`. Without a tail
-  // what stands behind them reads those.
+  // Emits the statements of a simd loop, or of a loop within it. `tail` runs for each lane after them and
+  // reads `yields`. Without a tail, the code after them reads `yields`.
   void emit_lanes(const Block& block, const std::function<void()>& tail, const std::vector<Ref>& yields = {});
-  // Those that come before a loop whose body reads `later`.
+  // Emits statements before a loop whose body reads `later`.
   void emit_before(const Block& block, const std::set<Ref>& later);
-  // From here on lanes are along this axis.
+  // From here on, lanes run along this axis.
   void enter_lanes(const Axis& axis, const std::string& end);
-  void count_lanes(const Axis& axis, const std::string& end);  // that are left before it
+  void count_lanes(const Axis& axis, const std::string& end);  // lanes before `end`
   void leave_lanes() { simd_ = kNoRef; }
-  // Loads that several loops over a row repeat are kept in registers; declares them.
+  // Keeps loads that several loops over a row repeat in registers. declare_kept_loads() declares these.
   void find_kept_loads(const Block& block);
   void declare_kept_loads();
-  // Of the body of a loop: loads of inputs that follow nothing the body computes. None where it has loops.
+  // Loads of inputs in the body of a loop whose addresses depend on nothing that the body computes. Empty if
+  // the body has loops.
   std::vector<const Stmt*> loads_ahead(const Block& body) const;
-  // Of a loop whose chunks are unrolled: loads of neighbours that come for all of them before the first is computed: those that
-  // are kept anyway, and others as far as registers go.
+  // Loads of adjacent elements in a loop with unrolled chunks that are issued for all chunks before the first
+  // chunk is computed: loads that are kept anyway, and others as long as registers suffice.
   std::vector<const Stmt*> loads_of_chunks(const Block& body) const;
-  // Such a load of step `step_`, declared for `steps`; the body finds it there between begin_ahead and end_ahead.
+  // declare_ahead() declares registers of such a load for `steps` steps; load_ahead() loads those of step
+  // `step_`. Between begin_ahead() and end_ahead() the body reads them.
   void declare_ahead(const Stmt& s, int steps);
   void load_ahead(const Stmt& s);
   void begin_ahead(const std::vector<const Stmt*>& loads) { ahead_.insert(loads.begin(), loads.end()); }
@@ -74,16 +76,16 @@ class CudaLanes {
   int depth_ = 1;
   int vector_ = 1, team_ = 1;
   bool whole_ = true;
-  Ref simd_ = kNoRef;         // whose axis lanes are along
-  std::vector<bool> varies_;  // from lane to lane
-  std::vector<bool> array_;   // stands in an array of all lanes
-  const char* step_ = "u";    // of what is loaded ahead
+  Ref simd_ = kNoRef;         // the axis of lanes
+  std::vector<bool> varies_;  // differs from lane to lane
+  std::vector<bool> array_;   // is in an array of all lanes
+  const char* step_ = "u";    // index of a step that is loaded ahead
   std::set<Ref> loop_variable_;
-  std::map<const Stmt*, std::string>
-      elements_;  // of lane v, of accesses that go elsewhere than to their buffer
+  // Elements of lane v, of accesses that do not go to their buffer.
+  std::map<const Stmt*, std::string> elements_;
 
  private:
-  enum class Reach { same, together, apart };  // from lane to lane
+  enum class Reach { same, together, apart };  // elements that neighbouring lanes access
   Reach reach(const Stmt& s) const;
   std::string scalar(const Stmt& s) const;
   std::string expression(const Stmt& s) const;
@@ -108,7 +110,7 @@ class CudaLanes {
   std::map<const Stmt*, int> stored_;
   std::set<const Stmt*> ahead_;
   std::map<const Stmt*, Kept> kept_loads_;
-  std::vector<const Stmt*> first_loads_;  // of those that are kept
+  std::vector<const Stmt*> first_loads_;  // the first load of each kept group
 };
 
 }  // namespace tenon::jit

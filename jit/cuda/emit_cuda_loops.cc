@@ -30,7 +30,7 @@ CudaLoops::Range CudaLoops::range(const Axis& axis) {
   }
   return r;
 }
-// Axes [0, count) one after the other, then `body`.
+// Emits axes [0, count) as nested loops, then `body`.
 void CudaLoops::nest(const std::vector<Axis>& axes, size_t count, const std::function<void()>& body) {
   for (size_t a = 0; a < count; ++a) {
     const Range r = range(axes[a]);
@@ -42,8 +42,8 @@ void CudaLoops::nest(const std::vector<Axis>& axes, size_t count, const std::fun
   for (size_t a = 0; a < count; ++a) close();
 }
 
-// A simd loop of a team, or of the one thread it has, around `body`. What the chunks of a row load is asked for before the first
-// of them is computed.
+// Emits a simd loop of a team, or of a single thread, around `body`. The loads of all chunks of a row are
+// issued before the first chunk is computed.
 void CudaLoops::simd_loop(const Stmt& s, const std::function<void()>& body) {
   nest(s.axes, s.axes.size() - 1, [&] {
     const Axis& axis = s.axes.back();
@@ -74,7 +74,7 @@ void CudaLoops::simd_loop(const Stmt& s, const std::function<void()>& body) {
   });
 }
 
-// The lanes of this thread in steps of its team: as many as the row has, or unrolled.
+// Emits the lanes of this thread in steps of its team: over_row as a loop, over_chunks unrolled.
 void CudaLoops::over_row(const Axis& axis, const Range& r, const std::function<void()>& body) {
   const std::string var = variable(axis.var), first = first_lane();
   const bool own = s_.cluster > 1 && s_.locals == Locals::shared;
@@ -110,7 +110,7 @@ std::string CudaLoops::identity(OpId fold, DType t) const {
   return cuda_literal(compute_type(t), *v);
 }
 
-// ---- what stands between statements ----
+// ---- loops and reductions ----
 
 void CudaLoops::emit_control(const Stmt& s) { s.kind == K::loop ? emit_loop(s) : emit_reduce(s); }
 
@@ -133,9 +133,9 @@ void CudaLoops::emit_loop(const Stmt& s) {
   });
 }
 
-// The loops of a reduction around `body`: one step, its folds included. Where the schedule says so several steps of the
-// innermost are taken together: what they load is asked for before the first is folded. Threads that share a column take
-// turns.
+// Emits the loops of a reduction around `body`, which is one step and its folds. If the schedule says so,
+// several steps of the innermost loop run together: their loads are issued before the first step is folded.
+// Threads that share a column take turns.
 void CudaLoops::fold_in_order(const Stmt& s, const std::function<void()>& body) {
   const std::vector<const Stmt*> loads = s_.ahead > 1 ? loads_ahead(s.body) : std::vector<const Stmt*>();
   if (loads.empty() && s_.rows == 1) return nest(s.axes, s.axes.size(), body);
@@ -178,7 +178,7 @@ void CudaLoops::fold_in_order(const Stmt& s, const std::function<void()>& body) 
 
 void CudaLoops::emit_reduce(const Stmt& s) {
   if (!s.online.empty()) return emit_online(s);
-  const bool lanes = simd_ != kNoRef;  // then it folds for each lane
+  const bool lanes = simd_ != kNoRef;  // then each lane folds on its own
   for (size_t r = 0; r < s.results.size(); ++r) {
     if (lanes) varies_[s.results[r]] = array_[s.results[r]] = true;
     const std::string name = lanes ? value(s.results[r]) : accumulator(s.results[r]);
@@ -214,7 +214,7 @@ void CudaLoops::emit_reduce(const Stmt& s) {
   for (size_t r = 0; r < s.results.size(); ++r)
     line("const " + type(s.results[r]) + " " + value(s.results[r]) + " = " + of_team(s, r) + ";");
 }
-// The fold of what all threads of the team, or of its cluster, have.
+// The text of the fold of the accumulators of all threads of the team, or of its cluster.
 std::string CudaLoops::of_team(const Stmt& s, size_t result) const {
   const std::string t = type(s.results[result]), a = accumulator(s.results[result]);
   if (!s.simd || team_ == 1) return a;
@@ -224,8 +224,9 @@ std::string CudaLoops::of_team(const Stmt& s, size_t result) const {
          "; }, slots, " + (s_.cluster > 1 ? "parts, " : "") + "turn)";
 }
 
-// A reduction with results that follow its first, which a thread has of the vectors it has seen: where that moves, what follows
-// moves with it. In the end all threads of a team move to the first result of the team.
+// A reduction with results that follow its first result. Each thread keeps the results of the vectors it has
+// read: when the first result moves, the others move with it. At the end, all threads of a team move to the
+// first result of the team.
 void CudaLoops::emit_online(const Stmt& s) {
   TENON_CHECK(s.simd && simd_ == kNoRef, "what follows another result stands in loops of a team");
   for (size_t r = 0; r < s.results.size(); ++r)
@@ -233,7 +234,7 @@ void CudaLoops::emit_online(const Stmt& s) {
   s.combine[0] == ops::maximum ? emit_exps(s) : emit_squares(s);
 }
 
-// Sums of exp(x - maximum): by every vector the maximum grows first, and what was added up is scaled once.
+// Sums of exp(x - maximum). For each vector the maximum grows first, and the sums are scaled once.
 void CudaLoops::emit_exps(const Stmt& s) {
   const Ref first = s.results[0];
   const std::string t = type(first), n = std::to_string(first), a = accumulator(first), most = "most" + n,
@@ -264,7 +265,7 @@ void CudaLoops::emit_exps(const Stmt& s) {
        value(first) + "), " + scale + " = tn_exp(tn_sub(" + a + ", " + base + "));");
   scale_sums(scale);
   std::string any;
-  for (const Axis& axis : s.axes)  // tiles have elements
+  for (const Axis& axis : s.axes)  // tiles are not empty
     if (axis.of == kNoRef) any += (any.empty() ? "" : " && ") + extent(axis.extent) + " > 0";
   for (size_t r = 1; r < s.results.size(); ++r) {
     const std::string v = value(s.results[r]), team = of_team(s, r);
@@ -277,7 +278,8 @@ void CudaLoops::emit_exps(const Stmt& s) {
   }
 }
 
-// Sums of squared distances from the mean: a thread takes its own from some mean of the numbers it has seen.
+// Sums of squared distances from the mean. A thread measures distances from a mean of the numbers that it has
+// read so far.
 void CudaLoops::emit_squares(const Stmt& s) {
   const Ref first = s.results[0];
   const std::string t = type(first), n = std::to_string(first), seen = "seen" + n, from = "from" + n,

@@ -1,5 +1,6 @@
-// CudaLoops: the part of emit_cuda.cc between the par nest and CudaLanes: loops and reductions, of one thread, of a team that
-// shares a row, of threads that share a column. Tested by tests/unit/jit/emit_cuda_test.cc and tests/golden/jit/*.tn.
+// CudaLoops: the part of emit_cuda.cc between the par nest and CudaLanes: loops and reductions of one thread,
+// of a team that shares a row, and of threads that share a column. Tested by tests/unit/jit/emit_cuda_test.cc
+// and tests/golden/jit/*.tn.
 #pragma once
 
 #include <functional>
@@ -18,7 +19,7 @@ class CudaLoops : protected CudaLanes {
   ~CudaLoops() = default;
 
   void emit_control(const Stmt& s) override;
-  // The values of a loop variable; of one that counts tiles, remembers what these are.
+  // The range of a loop variable. Of a variable that counts tiles, also records the range of the tiles.
   struct Range {
     std::string begin, end;
   };
@@ -38,11 +39,11 @@ class CudaLoops : protected CudaLanes {
   void emit_online(const Stmt& s);
   void emit_exps(const Stmt& s);
   void emit_squares(const Stmt& s);
-  void each_lane(const std::function<void()>& body);  // of those that are there
+  void each_lane(const std::function<void()>& body);  // lanes that exist
   std::string of_team(const Stmt& s, size_t result) const;
 
-  std::map<Ref, std::pair<std::string, std::string>>
-      tiles_;  // by the variable that counts them: elements of one and of all
+  // By the variable that counts tiles: elements of a tile, and the end of the tiled axis.
+  std::map<Ref, std::pair<std::string, std::string>> tiles_;
 };
 
 }  // namespace tenon::jit

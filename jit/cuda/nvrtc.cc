@@ -20,12 +20,13 @@ LibrarySearch Nvrtc::search() {
 }
 
 Result<const Nvrtc*> Nvrtc::get() {
-  static const Result<Nvrtc>& opened = *new Result<Nvrtc>(open(search()));  // threads may compile at exit
+  // Never destroyed: threads may compile at exit.
+  static const Result<Nvrtc>& opened = *new Result<Nvrtc>(open(search()));
   if (!opened.ok()) return opened.status();
   return &*opened;
 }
 
-constexpr int kOldest = 12;  // of CUDA
+constexpr int kOldest = 12;  // oldest supported major version of CUDA
 Result<Nvrtc> Nvrtc::open(const LibrarySearch& where) {
   Nvrtc n;
   TENON_ASSIGN(n.library_, SharedLibrary::open(where));

@@ -1,6 +1,6 @@
-// nvrtc: NVIDIA's run-time compiler, opened when first asked for and never linked. CUDA text comes in, machine code for one
-// architecture (a cubin) goes out, with what ptxas says of it. Any thread; compiles run in parallel. It needs no driver and
-// no GPU. Tested by tests/unit/jit/nvrtc_test.cc.
+// nvrtc: NVIDIA's run-time compiler, opened on first use and never linked. CUDA text comes in; machine code
+// for one architecture (a cubin) goes out, with the statistics of ptxas. Any thread; compiles run in
+// parallel. Needs no driver and no GPU. Tested by tests/unit/jit/nvrtc_test.cc.
 #pragma once
 
 #include <string>
@@ -12,18 +12,18 @@ namespace tenon::jit {
 
 struct CudaBinary {
   std::string cubin;
-  std::string ptx;           // where it was asked for
+  std::string ptx;           // if requested
   int architecture = 0;      // 90: sm_90
   int registers = 0;         // per thread
   int64_t spill_bytes = 0;   // stored and loaded, per thread
   int64_t shared_bytes = 0;  // static
-  int64_t code_bytes = 0;    // of the kernel's section
+  int64_t code_bytes = 0;    // size of the kernel's section
   double milliseconds = 0;
 };
 
 class Nvrtc {
  public:
-  // One for the process. environment, with the places where it was looked for.
+  // The compiler of the process. environment: not found; the message lists the places searched.
   static Result<const Nvrtc*> get();
   static Result<Nvrtc> open(const LibrarySearch& search);
   static LibrarySearch search();
@@ -31,11 +31,11 @@ class Nvrtc {
   const std::string& path() const { return library_.path(); }
   int version() const { return version_; }  // 1300: 13.0
   const std::vector<int>& architectures() const { return architectures_; }
-  // The code to make for a device: its own architecture, or the largest of the same major that the compiler knows.
-  // unsupported where there is none.
+  // The architecture to compile for: the device's own, or the largest of the same major version that NVRTC
+  // knows. unsupported: there is none.
   Result<int> architecture_for(int device) const;
 
-  // The kernel `name` of `text`. invalid, with the compiler's log, where the text is wrong.
+  // Compiles the kernel `name` of `text`. invalid, with the compiler's log: the text is wrong.
   Result<CudaBinary> compile(const std::string& text, const std::string& name, int architecture,
                              bool contract = false, bool with_ptx = false) const;
 
@@ -56,9 +56,9 @@ class Nvrtc {
   const char* (*error_)(int) = nullptr;
 };
 
-// What ptxas says with -v, of one kernel.
+// Reads the output of ptxas -v for one kernel.
 void read_ptxas(const std::string& log, CudaBinary& binary);
-// Bytes of the section .text.NAME of an ELF file of 64 bits; 0 where there is none.
+// Bytes of the section .text.NAME of a 64-bit ELF file; 0: there is none.
 int64_t code_bytes(const std::string& cubin, const std::string& name);
 
 }  // namespace tenon::jit

@@ -1,7 +1,7 @@
-// expand_math: rows with a math column become the simpler rows of their body, until none is left. A verified
-// kernel comes in; it leaves verified, values keep their names, and every constant of a body is there once,
-// at the top of the par body, however many bodies use it. Operand classes for which the row is spelled in
-// machine code stay as they are. Tested by tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
+// expand_math: replaces rows that have a math column by the simpler rows of their body, until none is left.
+// The kernel is verified before and after. Values keep their names. Every constant of the bodies occurs once,
+// at the top of the par body. Rows that machine code spells for their operand class stay. Tested by
+// tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
 #include <bit>
 #include <map>
 
@@ -26,7 +26,7 @@ class Expander final : public MathBuilder {
   uint32_t cast(uint32_t value, DType to) override { return convert(Stmt::Kind::cast, value, to); }
   uint32_t bitcast(uint32_t value, DType to) override { return convert(Stmt::Kind::bitcast, value, to); }
   uint32_t constant(DType type, double value) override {
-    // A float type holds the value rounded to it, so that bodies that differ only beyond f32 share.
+    // Rounded to the type, so that bodies whose constants differ only beyond f32 share them.
     if (type == DType::f32) value = static_cast<float>(value);
     return is_float(type) ? literal(type, Scalar::of(value))
                           : literal(type, Scalar::of(static_cast<int64_t>(value)));
@@ -125,7 +125,7 @@ void expand_math(Kernel& kernel) {
 }
 
 void expand_math(Kernel& kernel, bool (*spelled)(const Op& row, DType last)) {
-  kernel.names.resize(kernel.types.size());  // they may be left out, but new values have some
+  kernel.names.resize(kernel.types.size());  // names are optional, but new values need entries
   Expander(kernel, spelled).run();
 }
 

@@ -1,6 +1,6 @@
-// interpret: the slow truth. One scalar at a time, in the order the text says; the only thing it knows of
-// vectors is the order of a simd reduce. Math bodies are expanded first, so that a map gives the bits machine
-// code gives. Outputs may have been written when an address turns out to be wrong. Tested by
+// interp: runs a kernel one scalar at a time, in the order of its text; defines what a kernel means. Knows
+// nothing of vectors except the order of a simd reduce. Expands math bodies first, so that a map gives the
+// same bits as machine code. If an address is wrong, outputs may have been written already. Tested by
 // tests/unit/jit/kernel_test.cc.
 #include <algorithm>
 #include <array>
@@ -55,7 +55,7 @@ Bits of_scalar(const Scalar& s, DType t) { return is_float(t) ? of_double(s.as_d
 
 constexpr size_t kMaxArity = 8;
 
-// The meaning of a map row on scalars; the operand class is that of the last operand.
+// The meaning of a map row on scalars. The last operand decides the operand class.
 Bits apply(const Op& row, std::span<const Bits> args, std::span<const DType> types, DType result) {
   DType last = types.back();
   if (!is_float(last)) {
@@ -136,7 +136,8 @@ class Interpreter {
  private:
   using K = Stmt::Kind;
 
-  // Runs body(index of the last axis, from its first on) for every point of the axes from `axis` on.
+  // Runs body(index) for every point of the axes from `axis` on. index: position along the last axis, counted
+  // from its first element.
   Status each(const std::vector<Axis>& axes, size_t axis, const std::function<Status(int64_t)>& body) {
     if (axis == axes.size()) return body(axes.empty() ? 0 : values_[axes.back().var] - first(axes.back()));
     const Axis& a = axes[axis];
@@ -181,7 +182,7 @@ class Interpreter {
           if (inner.kind == K::scan) values_[inner.result] = identity(inner.op, inner.type);
         return each(s.axes, 0, [&](int64_t) { return block(s.body); });
       case K::reduce: return reduce(s);
-      case K::scan:  // the value of the iteration before is still there
+      case K::scan:  // the result still holds the value of the previous iteration
         values_[s.result] = fold(s.op, s.type, values_[s.result], values_[s.args[0]]);
         return {};
       case K::op: {
@@ -215,7 +216,7 @@ class Interpreter {
     TENON_TRY(reduce(s, false));
     return s.online.empty() ? Status() : reduce(s, true);
   }
-  // online: the results that follow the first, in a loop of their own.
+  // online: folds the results that follow the first, in a loop of their own; otherwise the others.
   Status reduce(const Stmt& s, bool online) {
     size_t width = s.simd ? static_cast<size_t>(lanes_) * s.unroll : 1;
     auto mine = [&](size_t r) { return online == (r < s.online.size() && s.online[r] != kPlain); };
@@ -249,7 +250,7 @@ class Interpreter {
     }
     return {};
   }
-  // What an element adds to a result that follows the first, which is known.
+  // What an element contributes to a result that follows the first one. The first result is known already.
   Bits following(const Stmt& s, size_t r) const {
     const DType t = k_.types[s.results[r]];
     Bits from = values_[s.results[0]];
@@ -287,7 +288,7 @@ class Interpreter {
   }
 
   Result<int64_t> address(const Stmt& s) const {
-    // In 64 bits with wrap-around, as machine code computes it.
+    // In 64 bits with wrap-around, like machine code.
     uint64_t sum = 0;
     for (const Term& t : s.address)
       sum += static_cast<uint64_t>(t.factor) * (t.size < 0 ? 1 : static_cast<uint64_t>(sizes_[t.size])) *
@@ -302,11 +303,11 @@ class Interpreter {
   const Kernel& k_;
   const std::vector<int64_t>& sizes_;
   size_t lanes_;
-  std::vector<BufferView> views_;  // locals behind the caller's
+  std::vector<BufferView> views_;  // the caller's buffers, then locals
   std::vector<std::vector<char>> locals_;
   std::vector<Bits> values_;
   struct Tile {
-    int64_t by, end;  // elements of each, elements of all
+    int64_t by, end;  // elements of a tile, end of the tiled axis
   };
   int32_t* fault_;
   std::vector<Tile> tile_;  // per loop variable that counts tiles

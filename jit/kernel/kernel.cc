@@ -1,5 +1,5 @@
-// Kernel: values, sizes and identity. Sizes come in as the kernel's i64 arguments, in order.
-// Tested by tests/unit/jit/kernel_test.cc.
+// kernel: values, sizes and identity of a kernel. `sizes`: the kernel's i64 arguments, in order. Tested by
+// tests/unit/jit/kernel_test.cc.
 #include "jit/kernel/kernel.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Kernel: loops over scalars, between a group and machine code. Its scalar instructions are the map rows of
-// the op table. Nothing here knows a machine: no pointers, lanes or threads beyond which loop is `par` and
-// which is `simd`.
+// the op table. A kernel knows no machine: no pointers, lanes or threads beyond which loop is `par` and which
+// is `simd`.
 //
 //   kernel @softmax(N, M; in %x: f32, out %y: f32; local %row: f32[M]) {
 //     par %i in N {
@@ -23,12 +23,14 @@
 //     }
 //   }
 //
-// Sizes (N, M) are i64 arguments: one kernel serves every shape of its family. Addresses are in elements from
-// the buffer's base: a sum of terms factor*size*variable. Buffers of narrow floats load to f32 and store from
-// f32 (round to nearest even); bool buffers are bytes 0/1. A statement `%q = trunc_div %a, %b fault 2` also checks its operands:
-// where they are such as the row's fault column names, the kernel's fault word becomes 2. The text prints and parses back exactly (grammar:
-// jit/kernel/parse.cc); the hash of the text without its names is the kernel's identity. Tested by
-// tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
+// Sizes (N, M) are i64 arguments: one kernel serves all shapes of its family. Addresses count elements from
+// the start of a buffer: a sum of terms factor*size*variable. A load from a buffer of narrow floats widens to
+// f32, and a store rounds from f32 (to nearest even). Elements of bool buffers are bytes 0 or 1. A statement
+// `%q = trunc_div %a, %b fault 2` also checks its operands: if the fault column of the row rejects them, the
+// fault word of the kernel becomes 2.
+//
+// The text prints and parses back exactly (grammar: jit/kernel/parse.cc). The hash of the text without its
+// names identifies the kernel. Tested by tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
 #pragma once
 
 #include <cstdint>
@@ -48,11 +50,11 @@ namespace tenon::jit {
 using Ref = uint32_t;  // a scalar value or loop variable of the kernel
 inline constexpr Ref kNoRef = ~Ref{0};
 inline constexpr OpId kPlain = 0xffff;
-inline constexpr int kMostFaults = 9999;  // the highest number of a statement that can fault
-inline constexpr int kMaxLoopDepth =
-    64;  // nested statements; deeper text is refused rather than recursed into
+inline constexpr int kMostFaults = 9999;  // the largest number after `fault`
+// Nested loops. Deeper text is refused, so recursion stays bounded.
+inline constexpr int kMaxLoopDepth = 64;
 
-// factor * sizes[size] * var; size -1 and var kNoRef stand for 1. var is a loop variable or an i64 value.
+// factor * sizes[size] * var. Size -1 and var kNoRef stand for 1. var is a loop variable or an i64 value.
 struct Term {
   int64_t factor = 1;
   int size = -1;
@@ -61,7 +63,7 @@ struct Term {
 };
 using Address = std::vector<Term>;  // a sum; empty: 0
 
-// A loop extent or local length: factor * sizes[size].
+// An extent of a loop or length of a local: factor * sizes[size].
 struct Extent {
   int64_t factor = 1;
   int size = -1;
@@ -73,19 +75,19 @@ struct Buffer {
   Role role = Role::in;
   DType type = DType::f32;
   std::string name;
-  Extent length;  // local only: elements, private to one iteration of the par nest
+  Extent length;  // of a local: elements, private to one iteration of the par nest
 };
 
 // %i in N         the elements 0 .. N-1
-// %t in N by 64   tiles of 64 elements, counted; the last one may be shorter
-// %t in N by P    likewise, of as many as a size says: one at least
-// %i in %t        the elements of tile %t of a loop around: 64*%t up to 64*%t+63 or N-1
-// %u in %t by 8   its smaller tiles: %u counts tiles of 8 from element 0 on; 8 divides 64
+// %t in N by 64   counts tiles of 64 elements; the last tile may be shorter
+// %t in N by P    the same, with P elements in a tile; P >= 1
+// %i in %t        the elements of tile %t of an outer loop: 64*%t up to 64*%t+63 or N-1
+// %u in %t by 8   the smaller tiles in tile %t: %u counts tiles of 8 from element 0; 8 divides 64
 struct Axis {
   Ref var = kNoRef;
-  Extent extent = {};   // unless of a tile
-  Extent by = {0, -1};  // elements of a tile; 0: an axis of elements
-  Ref of = kNoRef;      // the tile
+  Extent extent = {};   // unused if `of` is set
+  Extent by = {0, -1};  // elements per tile; 0: the axis counts elements
+  Ref of = kNoRef;      // variable of the tile that this axis runs through
   bool counts_tiles() const { return by.factor > 0; }
 };
 
@@ -94,25 +96,29 @@ using Block = std::vector<Stmt>;
 
 struct Stmt {
   enum class Kind : uint8_t {
-    op,  // %r = add %a, %b       an elementwise row; result type by its type rule; %r = index_in %i, %n fault 1
-    cast,  // %r = cast.f32 %a      conversion as in src/base/convert.h; cast.bf16, cast.f16: an f32, rounded
+    op,        // %r = add %a, %b                  an elementwise row; result type by its type rule
+               // %r = index_in %i, %n fault 1     the same with a check of its operands
+    cast,      // %r = cast.f32 %a                 conversion as in src/base/convert.h
+               // %r = cast.bf16 %a                an f32, rounded to bf16; f16 and 8-bit floats likewise
     bitcast,   // %r = bitcast.i32 %a
     constant,  // %r = const.f32 1.5
-    size,      // %r = size N           a size argument as i64
-    index,     // %r = index %j         a loop variable as i64
-    load,      // %r = load %x[...]     type = compute_type(buffer)
+    size,      // %r = size N                      a size argument as i64
+    index,     // %r = index %j                    a loop variable as i64
+    load,      // %r = load %x[...]                type = compute_type(buffer)
     store,     // store %y[...], %a
-    par,       // par %i in N, simd %k in K { }   outermost only, exactly one; iterations are independent
-    loop,      // for %j in M { }       sequential
-    reduce,  // %r, %q = reduce add, maximum simd %j in M unroll 4 { ... yield %a, %b }   order: see interpret
-    // %m, %s = reduce maximum, exp add simd %j in M { ... yield %a, %b }: one loop for two (see online)
-    scan,  // %r = scan add %a      running fold over the `for` it stands directly in, this iteration included
+    par,       // par %i in N, simd %k in K { }    outermost and only there; iterations are independent
+    loop,      // for %j in M { }                  sequential
+    reduce,    // %r, %q = reduce add, maximum simd %j in M unroll 4 { ... yield %a, %b }
+               //                                  folds in the order that interpret() defines
+               // %m, %s = reduce maximum, exp add simd %j in M { ... yield %a, %b }
+               //                                  one loop instead of two (see online)
+    scan,      // %r = scan add %a                 running fold, with this iteration, over the enclosing `for`
   };
   Kind kind = Kind::op;
   OpId op = 0;              // op, scan
   DType type = DType::f32;  // of the result (op, cast, bitcast, constant, size, index, load, scan)
   Ref result = kNoRef;
-  int fault = 0;  // op: the number that says this one's operands were a fault; 0: they are not checked
+  int fault = 0;               // op: written to the fault word if the operands are a fault; 0: no check
   std::vector<Ref> args = {};  // operands; store: the stored value; index: the variable
   Scalar literal = {};         // constant
   int buffer = -1;             // load, store
@@ -123,9 +129,10 @@ struct Stmt {
   bool simd = false;               // the last axis runs across vector lanes
   int unroll = 1;                  // simd reduce: independent accumulators
   std::vector<OpId> combine = {};  // reduce: one row per result
-  // reduce: empty, or per result kPlain or how it follows the first, whose yields are a: `exp add` behind a maximum m adds up
-  // b * exp(a - m), `square add` behind a sum adds up square(a - mean) and yields a once more. Numbers as in two loops,
-  // -inf, inf, NaN and no elements too; for GPUs (join_online_reductions.h).
+  // reduce: empty, or one entry for each result. kPlain: an ordinary fold. Another row: the result follows
+  // the first result, whose yields are a. `exp add` after a maximum m adds up b * exp(a - m), where b is its
+  // own yield. `square add` after a sum adds up square(a - mean), and its own yield is a again. Results equal
+  // those of two loops, also for -inf, inf, NaN and no elements. GPUs only (join_online_reductions.h).
   std::vector<OpId> online = {};
   std::vector<Ref> results = {};  // reduce
   std::vector<Ref> yields = {};   // reduce
@@ -144,44 +151,48 @@ struct Kernel {
 };
 
 std::string print(const Kernel& kernel);
-std::string print_line(const Kernel& kernel, const Stmt& stmt);  // one statement, of a block its first line
-// The text with every name replaced by a number: equal code, equal text.
+std::string print_line(const Kernel& kernel, const Stmt& stmt);  // a statement, or the first line of a loop
+// The text with every name replaced by a number: kernels with equal code have equal texts.
 std::string canonical_text(const Kernel& kernel);
 Result<Kernel> parse_kernel(std::string_view text);  // errors give line and column
-// All invariants (listed at the top of jit/kernel/verify.cc); every violation, one per line.
+// Checks all invariants, which jit/kernel/verify.cc lists at its top. The message has one line per violation.
 Status verify(const Kernel& kernel);
 uint64_t identity(const Kernel& kernel);  // hash of canonical_text
 bool can_fault(const Kernel& kernel);     // some statement checks its operands
-// Adds what the statement and those within read: values, and variables of addresses.
+// Adds the values and address variables that the statement and its nested statements read.
 void collect_uses(const Stmt& stmt, std::set<Ref>& uses);
-// The statement of the block, or of one within, that computes the value; null: none, or it is a loop's variable or what it folds.
+// Finds the statement, in the block or nested in it, that computes the value. Null: there is none, or the
+// value is a loop variable or the result of a reduce.
 const Stmt* definition(const Block& block, Ref value);
 
-// What the op table says about a row used on scalars. The spelling of the row for a last operand of this
-// type; empty: it has a math body there, or none.
+// The LLVM template of the row for a last operand of this type. Empty: the row has a math body for this type,
+// or no scalar code.
 std::string_view spelling(const Op& row, DType last);
-// Whether machine code computes the row by calling its eval column for each element: it has neither a spelling nor a math
-// body for that type. On the CPU only, and only where the operands and the result have one type.
+// Whether machine code calls the eval column of the row for each element, because the row has neither a
+// spelling nor a math body for this type. CPU only, and only where all operands and the result have one type.
 bool calls_host(const Op& row, DType last);
-// The result type of a map row; invalid if the row's type rule refuses, or if it has no scalar code for these
-// types.
+// The result type of a map row. invalid: the type rule of the row refuses the operands, or the row has no
+// scalar code for them.
 Result<DType> scalar_result_type(OpId op, const std::vector<DType>& operands);
-// The value a reduce or scan that folds with this map row starts from, before the first element; nullopt: it
-// cannot fold.
+// The neutral element of a reduce or scan that folds with this map row. nullopt: the row cannot fold.
 std::optional<Scalar> combine_identity(OpId combine, DType type);
 
-// Replaces every instruction whose row has a math column by its body, unless `spelled` says that machine code has the row for
-// that type of its last operand. The LLVM emitter and the interpreter run this with spelling(), so they agree bit for bit.
+// Replaces every instruction whose row has a math column by the body in that column, except where `spelled`
+// says that machine code has the row for this type of the last operand. The LLVM emitter and the interpreter
+// run this with spelling(), so they agree bit for bit.
 void expand_math(Kernel& kernel);
 void expand_math(Kernel& kernel, bool (*spelled)(const Op& row, DType last));
 
-// The slow truth: runs the whole kernel. Checks every address against the buffers' lengths; buffers in the
-// order of Kernel::buffers without locals. `lanes` is the vector width whose machine code it equals bit for
-// bit (but for the sign and payload of a NaN). A simd reduce over the last axis' index k folds into lane k %
-// lanes of vector (k / lanes) % unroll, all starting from the identity; then the vectors are combined
-// pairwise (0 with 1, 2 with 3, then those), then the lanes by halves (l with l + lanes / 2, ...). Every
-// other reduce and scan folds in order. fault: where a kernel that can fault leaves the number of a statement whose operands
-// were one, and goes on; null: the run ends there, as invalid.
+// Interprets the whole kernel; defines what a kernel means. Checks every address against the lengths of the
+// buffers, which come in the order of Kernel::buffers without locals. The result equals that of machine code
+// with `lanes` lanes bit for bit, except for the sign and payload of a NaN.
+//
+// Order of folds: a simd reduce folds index k of its last axis into lane k % lanes of vector (k / lanes) %
+// unroll. All lanes start from the identity. Then it combines vectors pairwise (0 with 1, 2 with 3, then the
+// results) and lanes by halves (l with l + lanes / 2, ...). Every other reduce and scan folds in order.
+//
+// fault: receives the number of a statement whose operands were a fault, and the run goes on. Null: the run
+// ends there with `invalid`.
 struct BufferView {
   void* data;
   int64_t length;  // elements
@@ -191,12 +202,14 @@ Status interpret(const Kernel& kernel, const std::vector<BufferView>& buffers,
 
 // ---- at concrete sizes ----
 
-// Iterations of the flattened par nest; a simd par counts its last axis in vectors of `lanes`.
+// The extent at these sizes.
 int64_t extent_value(const Extent& extent, const int64_t* sizes);
-// Iterations of one axis, that of a tile taken as whole. tiles: elements of each tile by its variable.
+// Iterations of one axis. An axis that runs through a tile counts as a whole tile. tiles: elements per tile,
+// by the variable that counts them; may be null for axes without tiles.
 int64_t axis_iterations(const Axis& axis, const int64_t* sizes, std::map<Ref, int64_t>* tiles);
+// Iterations of the flattened par nest. A simd par counts its last axis in vectors of `lanes`.
 int64_t par_iterations(const Kernel& kernel, const int64_t* sizes, int lanes);
-// Locals in order, each aligned to 64 bytes.
+// Bytes of all locals in order, each aligned to 64 bytes.
 int64_t scratch_bytes(const Kernel& kernel, const int64_t* sizes);
 
 }  // namespace tenon::jit

@@ -1,6 +1,6 @@
-// parse_kernel: text to a kernel whose values are all defined, typed and named. Any bytes come in; what goes
-// out prints back to the same text (comments and spacing aside) and has the types the op table gives, but
-// only verify knows whether it is legal. Tested by tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
+// parse: text to a kernel whose values are all defined, typed and named. Accepts any bytes. The result prints
+// back to the same text (except for comments and spacing) and has the types that the op table gives, but only
+// verify decides whether it is legal. Tested by tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
 //
 //   kernel   := "kernel" "@" NAME "(" [SIZE {"," SIZE}] {";" buffer {"," buffer}} ")" block
 //   buffer   := ("in" | "out") VALUE ":" dtype | "local" VALUE ":" dtype "[" extent "]"
@@ -17,7 +17,7 @@
 //   extent   := INT | [INT "*"] SIZE
 //   place    := VALUE "[" address "]"                   address := ["-"] term {("+" | "-") term}
 //   term     := product of INT, SIZE, VALUE, each at most once and in this order; "0" alone is the empty sum
-// VALUE is %name or %12; a name stands for one value in the whole kernel. Comments run from ; to the end of
+// VALUE is %name or %12; a name denotes one value in the whole kernel. Comments run from ; to the end of
 // the line, except in the parentheses.
 #include <unordered_map>
 
@@ -90,7 +90,8 @@ class Parser {
     return {};
   }
 
-  // Up to the closing brace; `reduce`: the statement whose body this is, which owes a yield.
+  // Parses up to the closing brace. `reduce`: the statement whose body this is; the body must end with a
+  // yield.
   Status block(Block& out, Stmt* reduce, int depth) {
     if (depth > kMaxLoopDepth)
       return lexer_.error("loops nested deeper than " + std::to_string(kMaxLoopDepth));
@@ -167,7 +168,7 @@ class Parser {
     return block(s.body, &s, depth + 1);
   }
 
-  // The right side of `%r =`, but for reduce; sets s.type.
+  // The right side of `%r =`, except for reduce. Sets s.type.
   Status instruction(Stmt& s) {
     Token at = lexer_.peek();
     TENON_ASSIGN(std::string_view word, lexer_.name("an op"));

@@ -1,5 +1,5 @@
-// print: a kernel as text, in the grammar of jit/kernel/parse.cc. Any kernel prints, also one that verify
-// refuses; what verify accepts parses back to the same text. Tested by tests/unit/jit/kernel_test.cc and
+// print: a kernel as text, in the grammar of jit/kernel/parse.cc. Prints any kernel, also one that verify
+// refuses. What verify accepts parses back to the same text. Tested by tests/unit/jit/kernel_test.cc and
 // tests/golden/jit/*.tn.
 #include <unordered_set>
 
@@ -9,7 +9,7 @@
 namespace tenon::jit {
 namespace {
 
-// A name the parser reads: letters first, or all digits.
+// A name that the parser accepts: starts with a letter, or is all digits.
 std::string clean(std::string name) {
   bool digits = true;
   for (char& c : name) {

@@ -1,5 +1,5 @@
-// Target: what lowering makes kernels for. On a GPU every element has a thread: loops stay whole, and sums have shorter parts
-// (schedule.h).
+// Target: the kind of machine that lowering makes kernels for. On a GPU every element has a thread, so loops
+// stay whole and the parts of sums are shorter (schedule.h).
 #pragma once
 
 #include <cstdint>

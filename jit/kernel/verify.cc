@@ -1,27 +1,27 @@
-// verify: the invariants of a kernel. Any kernel comes in, also a malformed one; on ok the emitters and the
-// interpreter need no further checks but of addresses. Every violation is reported, one per line, with the
-// statement it is in.
+// verify: checks the invariants of a kernel. Accepts any kernel, also a malformed one. If the result is ok,
+// emitters and the interpreter need no further checks except of addresses. Reports every violation, one per
+// line, with its statement.
 //
-//  names     the kernel, its sizes and its buffers have names the parser reads, none given twice
+//  names     the kernel, its sizes and its buffers have names that the parser reads; no name occurs twice
 //  buffers   in and out first, then locals; only locals have a length; a simd par has no locals
 //  par       the body is one par statement, and there is no other
-//  values    every value and loop variable is defined once, before its uses, in their block or around it
-//  types     no value is of a 16-bit float; a loop variable is i64, read only by index and in addresses
+//  values    every value and loop variable is defined once, before its uses, in their block or an enclosing one
+//  types     no value is a narrow float; a loop variable is i64, read only by index and in addresses
 //  op        a map row without attributes, with scalar code for its operands; types by its rule
-//  fault     of an op whose row has a fault column, on integers that the row is spelled for; numbers from 1 on
-//  cast      from and to any dtype, a 16-bit float giving f32; bitcast keeps the width, and bool has none
-//  constant  a bool is 0 or 1, an integer in range and written as one
-//  load      has the compute type of the buffer; store: a value of that type, and never into an `in` buffer
+//  fault     in an op whose row has a fault column, on integers for which the row has a spelling; numbers from 1
+//  cast      from and to any dtype; to a narrow float gives an f32; bitcast keeps the width and excludes bool
+//  constant  a bool is 0 or 1; an integer is in range and written as an integer
+//  load      has the compute type of the buffer; store: a value of this type, and never into an `in` buffer
 //  address   sizes in range; variables are loop variables or i64 values
-//  tiles     a simd axis has none; one of a tile stands in a loop over them, is no par axis, and divides it;
-//            tiles of a size are not cut again
+//  tiles     a simd axis counts no tiles; an axis that runs through a tile is within the loop that counts them and
+//            is no par axis; smaller tiles divide it; tiles whose length is a size have no smaller tiles
 //  loops     at least one axis (par: any number), extents not negative, nested no deeper than 64
 //  simd      no simd loop within another; a store within one has an address that changes with the lane
-//  reduce    as many rows as yields as results, of equal types; rows fold (combine_identity) and are spelled
-//  online    `exp add` behind a first `maximum`, or `square add` behind a first `add` and of what that yields; all floats
-//            of one type; of a simd reduce without unroll, in whose body scalars alone stand; squares of whole axes
+//  reduce    as many rows and yields as results, of equal types; rows fold (combine_identity) and have a spelling
+//  online    `exp add` after a first `maximum`, or `square add` after a first `add` with the same yield; all floats
+//            of one type; in a simd reduce without unroll whose body is scalars only; `square add` over whole axes
 //  unroll    1, or 2, 4, 8 of a simd reduce
-//  scan      stands directly in the body of a sequential `for` of one axis; its row folds
+//  scan      directly in the body of a sequential `for` with one axis; its row folds
 // Tested by tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
 #include <algorithm>
 #include <unordered_set>
@@ -103,7 +103,8 @@ class Verifier {
     scope_.push_back(ref);
   }
 
-  // Whether ref may be read here as a scalar (or, of an index or address, as a loop variable).
+  // Whether ref may be read here as a scalar or, with `loop_variable`, as a loop variable (in an index or
+  // address).
   bool readable(Ref ref, bool loop_variable) {
     if (ref >= state_.size() || state_[ref] == State::undefined) {
       error("uses a value that is not defined yet");
@@ -355,7 +356,7 @@ class Verifier {
   std::vector<State> state_;
   std::vector<Ref> scope_;
   std::vector<bool> loop_variable_;
-  std::vector<int64_t> tile_;  // per loop variable: elements of the tiles it counts; -1: a size
+  std::vector<int64_t> tile_;  // per loop variable: elements of the tiles that it counts; -1: a size
   std::vector<bool> varies_;   // per value: may differ between the lanes of the simd loop around it
   bool simd_ = false;
   bool scan_allowed_ = false;

@@ -77,8 +77,8 @@ std::string LaneEmitter::mask() {
       "mask");
 }
 
-// The places of W / 2 blocks from the first even one on are as many words side by side. Where the first place is odd they are
-// those of the lanes behind it, and its own is the last word of the block before.
+// W / 2 blocks, from the first even place on, give the words of W consecutive places. If the first place is
+// odd, these words belong to the lanes after it, and its own word is the last one of the previous block.
 bool LaneEmitter::emit_random_words(const Stmt& s) {
   const Value &place = refs_[s.args[0]], &seed = refs_[s.args[1]];
   if (place.lanes == 1 || seed.lanes > 1 || lane_step(k_, s.args[0], simd_.var) != 1) return false;
@@ -106,7 +106,7 @@ bool LaneEmitter::emit_random_words(const Stmt& s) {
   const std::string counter = f_.pure("add " + halves + " " + spread(even) + ", " + numbers + ">");
   std::vector<Carried> carried{
       {words, name, f_.pure("bitcast " + halves + " " + philox(counter, blocks) + " to " + words)}};
-  // Vectors begin at multiples of W, unless their axis begins anywhere.
+  // Vectors begin at multiples of W, unless their axis starts anywhere.
   const bool even_place =
       definition(k_.body, s.args[0])->kind == Stmt::Kind::index && axis_of(k_.body, simd_.var)->of == kNoRef;
   const Int odd = even_place ? Int(0) : Int(f_.pure("and i64 " + first + ", 1"));
@@ -177,8 +177,9 @@ void LaneEmitter::emit_host_call(const Stmt& s, const std::vector<std::string>& 
   define(s.result, call_host_if(slow, operands[0], row, operands, operand, lanes, name), lanes);
 }
 
-// With q = trunc(a / b) below 2^mantissa, a - q b is exact, and the result or, where the division rounded up, b less: q
-// then is one too large. Larger quotients, infinities and NaN are left to the host.
+// Let q = trunc(a / b) be below 2^mantissa. Then a - q b is exact. It is the result or, if the division
+// rounded up and q is one too large, the result minus b. Larger quotients, infinities and NaN are left to the
+// host.
 bool LaneEmitter::emit_remainder(const Stmt& s, const std::vector<std::string>& operands, DType operand,
                                  int lanes) {
   if (lanes == 1 || isa_ == Isa::sse2 || !is_float(operand)) return false;
@@ -189,7 +190,7 @@ bool LaneEmitter::emit_remainder(const Stmt& s, const std::vector<std::string>& 
   const std::string a = at_all("call $T @llvm.fabs.$N($T $0)", {operands[0]}, operand),
                     b = at_all("call $T @llvm.fabs.$N($T $0)", {operands[1]}, operand),
                     quotient = at_all("fdiv $T $0, $1", {a, b}, operand);
-  // Below it every integer is a number of this type.
+  // Every integer below this limit is a number of this type.
   const std::string most = operand == DType::f64 ? "9007199254740992.0" : "16777216.0";
   std::string slow = at_all("$c = fcmp olt $T $0, $[" + most +
                                 "]\n"
@@ -224,7 +225,7 @@ Place LaneEmitter::place(int buffer, const Address& address) {
   Place p;
   Int stride = 0;
   bool varies = false;
-  std::map<int, Int> sums;  // scalar terms by how far in they are known
+  std::map<int, Int> sums;  // sums of scalar terms, by the position where they are known
   for (const Term& term : address) {
     Int scale = term.size < 0 ? Int(term.factor) : f_.mul(sizes_[term.size], term.factor);
     Int product = scale;
@@ -346,7 +347,7 @@ std::string LaneEmitter::read_lanes(const Buffer& b, const Place& p, const std::
   return "";
 }
 
-// Elements in falling order: one load of them in rising order, reversed.
+// Elements in descending order: one load in ascending order, then reversed.
 std::string LaneEmitter::read_backwards(const Buffer& b, const Place& p, const std::string& name) {
   const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
   const std::string vector = read(b,
@@ -360,8 +361,8 @@ std::string LaneEmitter::read_backwards(const Buffer& b, const Place& p, const s
                  name);
 }
 
-// Elements a few apart: all from the first to the last are loaded, as whole vectors of which the last ends where the last
-// element does, and most of them dropped.
+// Elements a few apart: loads all elements from the first to the last as whole vectors and drops most of
+// them. The last vector ends where the last element does.
 std::string LaneEmitter::read_apart(const Buffer& b, const Place& p, int64_t stride,
                                     const std::string& name) {
   const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
@@ -375,7 +376,7 @@ std::string LaneEmitter::read_apart(const Buffer& b, const Place& p, int64_t str
                                         ", align " + std::to_string(size_of(b.type)),
                                     name + ".span");
     std::string numbers = "<";
-    for (int l = 0; l < w_; ++l) {  // what other vectors have stays where it is
+    for (int l = 0; l < w_; ++l) {  // lanes of other vectors stay
       const int64_t at = l * stride;
       const bool here = at >= loaded && at < first + w_;
       numbers += (l ? ", i32 " : "i32 ") + std::to_string(here ? (v ? w_ : 0) + at - first : l);
@@ -452,9 +453,9 @@ std::vector<std::string> LaneEmitter::turned(std::vector<std::string> rows, cons
                        " " + numbers + ">",
                    name + ".turn");
   };
-  // Blocks of four by four within groups of four lanes, then the groups.
+  // Transposes blocks of four by four within groups of four lanes, then the groups.
   for (int g = 0; g < w_; g += 4) {
-    auto pairs = [&](int half) {  // lanes 0 and 1, or 2 and 3, of two rows side by side
+    auto pairs = [&](int half) {  // lanes 0 and 1, or 2 and 3, of two rows interleaved
       return [half, this](int l) { return (l & ~3) + half + (l & 3) / 2 + (l % 2) * w_; };
     };
     auto halves = [&](int half) {
@@ -498,10 +499,10 @@ void LaneEmitter::emit_store(const Stmt& s) {
   const Value& v = refs_[s.args[0]];
   const std::string type(memory_type(b.type)), wide = at_lanes(type, w_),
                                                align = std::to_string(size_of(b.type));
-  // A scalar is converted before it is spread, so that happens once.
+  // A scalar is converted once, before it is broadcast to the lanes.
   std::string bits = expand_at(store_template(b.type, v.is_bf16), {v.text}, v.type, b.type, v.lanes, "bits");
   if (p.kind == Place::Kind::uniform) {
-    // Every lane writes the same element: the last one stays.
+    // Every lane writes the same element, so the last one remains.
     if (v.lanes > 1) bits = f_.pure("extractelement " + wide + " " + bits + ", i64 " + lane(w_ - 1).text);
     f_.statement("store " + type + " " + bits + ", ptr " + p.pointer + ", align " + align);
     return;
@@ -536,7 +537,8 @@ void LaneEmitter::emit_store(const Stmt& s) {
       f_.statement("store " + type + " " + one + ", ptr " + at + ", align " + align);
     }
   } else {
-    // Lanes are written in order, so of equal addresses the last one stays, as in the kernel's own order.
+    // Lanes are written in order. If addresses are equal, the last lane remains, as in the order of the
+    // kernel.
     f_.statement("call void @llvm.masked.scatter." + memory_mangled(b.type) + ".v" + std::to_string(w_) +
                  "p0(" + wide + " " + bits + ", " + at_lanes("ptr", w_) + " " + pointers(type, p) + ", i32 " +
                  align + ", " + at_lanes("i1", w_) + " " + constant_at_lanes("i1", "true", w_) + ")");

@@ -1,11 +1,11 @@
-// LaneEmitter: the part of emit_llvm.cc below control flow: values, addresses, loads and stores of one kernel, as scalars
-// or as vectors of W lanes. An address is, along the variable of the simd axis being emitted,
+// LaneEmitter: the part of emit_llvm.cc below control flow: values, addresses, loads and stores of one kernel, as
+// scalars or as vectors of W lanes. An address is, along the variable of the simd axis that is being emitted,
 //   uniform   the variable is absent               a scalar load
 //   unit      1 * variable                         a vector load; the tail is masked or goes through %stage
-//   strided   anything else                        one scalar load a lane
+//   strided   anything else                        one scalar load for each lane
 //   gather    a term's variable is itself a vector llvm.masked.gather
-// Lanes beyond the end never touch memory: masked, or aimed at the last lane that is in. Loads of `in` buffers are
-// hoisted, as nothing the kernel stores may be seen by them; no other load ever moves.
+// Lanes beyond the end never access memory: they are masked, or repeat the last lane that exists. Loads of `in`
+// buffers are hoisted, because no store of the kernel can change them. No other load moves.
 // Tested by tests/unit/jit/emit_test.cc and tests/golden/jit/*.tn.
 #pragma once
 
@@ -30,7 +30,8 @@ struct Value {
   bool is_bf16 = false;  // an f32 whose low 16 bits are zeros: a store to bf16 rounds nothing
 };
 
-// A simd axis being emitted: lane l of a vector is element base + l; only `count` lanes exist when masked.
+// The simd axis that is being emitted. Lane l of a vector is element base + l. If masked, only `count` lanes
+// exist.
 struct Simd {
   Ref var = kNoRef;
   Int base = 0;
@@ -38,7 +39,7 @@ struct Simd {
   Int count = 0;
 };
 
-// Where a load or store goes: see the legend.
+// The address of a load or store; the legend at the top lists the kinds.
 struct Place {
   enum class Kind { uniform, unit, strided, gather };
   Kind kind = Kind::uniform;
@@ -59,7 +60,7 @@ class LaneEmitter {
   std::string expand_at(std::string_view text, const std::vector<std::string>& operands, DType operand,
                         DType result, int lanes, const std::string& name);
   std::string vector(const Value& v);
-  // Operands as texts of the same number of lanes.
+  // Operands as texts with the same number of lanes, and that number.
   std::pair<std::vector<std::string>, int> level(const std::vector<Ref>& args);
   void define(Ref ref, std::string text, int lanes);
   std::string combine(OpId id, DType type, int lanes, const std::string& a, const std::string& b,
@@ -70,32 +71,34 @@ class LaneEmitter {
   // ---- addresses ----
   std::string offset_pointer(std::string_view type, const std::string& base, const Int& elements);
   Place place(int buffer, const Address& address);
-  // The number of lane l, or of the last lane that is in.
+  // l, or the last lane that exists if that is smaller.
   Int lane(int l);
-  // A vector whose lanes beyond the end repeat the last one that is in.
+  // The vector with its last existing lane repeated in the lanes beyond the end.
   std::string clamp_lanes(const std::string& value, std::string_view type);
   bool has_masked_memory(DType type) const;
-  // A vector on the stack through which a tail is copied where the machine has no masked instruction for the type.
+  // A vector on the stack. A tail is copied through it where the machine has no masked instruction for the
+  // type.
   const std::string& stage();
   void copy(const std::string& to, const std::string& from, int element);
 
-  // The eval column of a row, called for each lane that exists, with the operands in memory.
+  // Calls the eval column of a row for each lane that exists, with the operands in memory.
   std::string call_host(const Op& row, const std::vector<std::string>& operands, DType operand, int lanes,
                         const std::string& name);
-  // The same for the lanes that `slow` names, bools; the others have `otherwise`. A branch goes round the call.
+  // The same if one of the bools `slow` (one per lane) holds. Otherwise the result is `otherwise`, without a
+  // call.
   std::string call_host_if(std::string slow, const std::string& otherwise, const Op& row,
                            const std::vector<std::string>& operands, DType operand, int lanes,
                            const std::string& name);
   void emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
-  // fmod of floats. False: by its spelling.
+  // fmod of floats. False: the caller uses the spelling of the row.
   bool emit_remainder(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
-  std::string host_functions() const;  // the declarations of what is called, one a line
+  std::string host_functions() const;  // declarations of the functions that are called, one per line
 
-  // Random numbers of places side by side, from half as many blocks. False: they are not.
+  // Random numbers of consecutive places, computed from half as many blocks. False: the places are not
+  // consecutive.
   bool emit_random_words(const Stmt& s);
 
-  // ---- loads and stores ----
-  // One load instruction: moved out of loops if nothing the kernel writes can change it.
+  // One load instruction. Moved out of loops if the kernel cannot write what it reads.
   std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false);
   std::string read_lanes(const Buffer& b, const Place& p, const std::string& name);
   std::string read_apart(const Buffer& b, const Place& p, int64_t stride, const std::string& name);
@@ -103,14 +106,16 @@ class LaneEmitter {
   std::string pointers(const std::string& type, const Place& p);
   std::string memory_mangled(DType type) const;
   void emit_load(const Stmt& s);
-  // Whether the load or store jumps from lane to lane but steps by one along `var`, in memory that the kernel only reads,
-  // or only writes. computed: values there are only later.
+  // Whether the load or store jumps from lane to lane but steps by one along `var`, in memory that the kernel
+  // only reads or only writes. computed: values that the loop over `var` computes; the address must not
+  // depend on them.
   bool crosses(const Stmt& s, Ref var, const std::set<Ref>& computed) const;
-  // The bits of such a load for W steps of `var` from its value on: W loads of whole vectors, turned in registers.
+  // The bits of such a load for W steps of `var` from its current value on: W loads of whole vectors,
+  // transposed in registers.
   std::vector<std::string> read_crossing(const Stmt& load);
-  // Stores what W steps of `var` have left in columns_: the same the other way round.
+  // The counterpart for stores: stores what W steps of `var` have left in columns_.
   void write_crossing(const Stmt& store, std::vector<std::string> columns);
-  // Transposes W vectors of W elements: returns the vector of the first elements, of the second ones, ...
+  // Transposes W vectors of W elements: returns the vector of the first elements, of the second elements, ...
   std::vector<std::string> turned(std::vector<std::string> rows, const std::string& wide,
                                   const std::string& name);
   void emit_store(const Stmt& s);
@@ -123,11 +128,15 @@ class LaneEmitter {
   std::vector<Int> sizes_;
   std::vector<std::string> bases_;  // per buffer
   std::string stage_;
-  std::string call_stage_;                     // where the operands and results of a call of the host lie
-  std::set<std::string> declared_;             // declarations of functions of the host
-  std::map<const Stmt*, std::string> turned_;  // loads whose bits are there already
-  std::map<const Stmt*, std::vector<std::string>> columns_;  // stores whose bits are written together, later
-  Simd simd_;                                                // var kNoRef outside simd axes
+  // Memory for the operands and results of a call of the host.
+  std::string call_stage_;
+  // Declarations of functions of the host.
+  std::set<std::string> declared_;
+  // Loads whose bits are computed already.
+  std::map<const Stmt*, std::string> turned_;
+  // Stores whose bits are written together, later.
+  std::map<const Stmt*, std::vector<std::string>> columns_;
+  Simd simd_;  // var kNoRef outside simd axes
 };
 
 }  // namespace tenon::jit

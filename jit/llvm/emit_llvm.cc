@@ -1,12 +1,13 @@
-// emit_llvm: a kernel as the text of one LLVM function, the twin of emit_cuda. Scalar instructions are templates
-// ($0 $T $R ..., the legend is in llvm_text.h); control flow, hoisting and repetition are llvm_function.h's.
+// emit_llvm: a kernel as the text of one LLVM function, the counterpart of emit_cuda. Scalar instructions are
+// templates ($0 $T $R ..., the legend is in llvm_text.h). llvm_function.h does control flow, hoisting and
+// value numbering.
 //
 //   define void @NAME(ptr %buffers, ptr %sizes, ptr %scratch, i64 %begin, i64 %end)
 //
-// Inside a simd axis a value is a vector of W = lanes(isa) elements whatever its dtype, unless it does not depend on the
-// axis: then it stays a scalar, in front of the loop. An axis is split into a loop over full vectors and a masked tail.
-// No pointer is claimed noalias: a buffer may be reused in place when every element is read before it is written.
-// Tested by tests/unit/jit/emit_test.cc and tests/golden/jit/*.tn.
+// Inside a simd axis, a value is a vector of W = lanes(isa) elements whatever its dtype, unless it does not
+// depend on the axis: then it is a scalar, computed before the loop. An axis is split into a loop over full
+// vectors and a masked tail. No pointer is noalias: a buffer may be reused in place if every element is read
+// before it is written. Tested by tests/unit/jit/emit_test.cc and tests/golden/jit/*.tn.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -74,8 +75,8 @@ class Emitter : LaneEmitter {
 
   // ---- loops ----
 
-  // Whether the block has a load whose address leaves the variable out, which is worth a place in front of the loop, or a check,
-  // which may be of a value that does.
+  // Whether the block has a load whose address does not contain the variable, which is worth hoisting out of
+  // the loop, or a check, whose operands may not depend on the variable either.
   bool reads_beside(const Block& block, Ref var) const {
     return std::ranges::any_of(block, [&](const Stmt& s) {
       if (s.fault != 0) return true;
@@ -84,7 +85,7 @@ class Emitter : LaneEmitter {
     });
   }
 
-  // The values that the body of a simd reduce yields for one vector; none of other loops.
+  // The values that the body of a simd reduce yields for one vector. Empty for other loops.
   std::vector<std::string> emit_vector(const Stmt& s) {
     emit_block(s.body);
     std::vector<std::string> values;
@@ -92,7 +93,7 @@ class Emitter : LaneEmitter {
     return values;
   }
 
-  // The values of a loop variable, from the first to behind the last.
+  // The range [begin, end) of a loop variable.
   std::pair<Int, Int> range(const Axis& axis) {
     Int begin = 0, end = 0;
     if (axis.of == kNoRef) {
@@ -111,7 +112,7 @@ class Emitter : LaneEmitter {
     return {begin, end};
   }
 
-  // Whether a load or store of the body goes to each lane's element on its own.
+  // Whether a load or store of the body accesses the element of each lane separately.
   bool lane_by_lane(const Stmt& loop, const Stmt& s) const {
     return std::ranges::any_of(s.address, [&](const Term& t) {
       if (t.var == loop.axes.back().var) return t.size >= 0 || t.factor != 1;
@@ -120,14 +121,15 @@ class Emitter : LaneEmitter {
     });
   }
 
-  // Full vectors of a simd axis that one step of its loop does, a multiple of the accumulators. A body without loops is
-  // emitted statement by statement for all of them, so that chains of dependent instructions run side by side (a core
-  // holds the instructions of only two or three long bodies at once) and share the loads of constants.
+  // Full vectors of a simd axis that one step of its loop computes, a multiple of the accumulators. A body
+  // without loops is emitted statement by statement for all of them, so that chains of dependent instructions
+  // run side by side (a core holds the instructions of only two or three long bodies at once) and share the
+  // loads of constants.
   int vectors_at_once(const Stmt& s) const {
     int work = 0;
     for (const Stmt& inner : s.body) {
       if (!inner.axes.empty() || inner.kind == Stmt::Kind::scan) return s.unroll;
-      // What is written may only be read at the very same place.
+      // A buffer that the body writes may only be read at the same address.
       if (inner.kind == Stmt::Kind::store)
         for (const Stmt& other : s.body)
           if (other.kind == Stmt::Kind::load && other.buffer == inner.buffer &&
@@ -139,8 +141,8 @@ class Emitter : LaneEmitter {
     return (wanted + s.unroll - 1) / s.unroll * s.unroll;
   }
 
-  // Where a prefetched buffer begins, seen from this row: chosen in front of all loops. In the place of a row too long to
-  // be kept stands what the loop has just read.
+  // The base of a prefetched buffer, relative to the current row; selected before all loops. If rows are too
+  // long for the cache, the base of what the loop has just read is used instead.
   std::string prefetch_base(const Prefetch& p, const Stmt& loop) {
     const Buffer& b = k_.buffers[p.buffer];
     const auto first = std::ranges::find(prefetches_, Buffer::Role::in,
@@ -156,7 +158,7 @@ class Emitter : LaneEmitter {
     return f_.pure("select i1 " + fits + ", ptr " + wanted + ", ptr " + present, b.name + ".ahead");
   }
 
-  // One instruction per cache line of the `count` vectors from `base`.
+  // Emits one prefetch per cache line of the `count` vectors from `base`.
   void emit_prefetches(const Stmt& s, const Int& base, int count) {
     for (const Prefetch& p : prefetches_) {
       if (p.loop != &s) continue;
@@ -173,7 +175,7 @@ class Emitter : LaneEmitter {
     }
   }
 
-  // The same as emit_vector for `count` vectors, the first at `base`.
+  // Like emit_vector, for `count` vectors, the first at `base`.
   std::vector<std::vector<std::string>> emit_vectors(const Stmt& s, const Int& base, int count) {
     const Ref var = s.axes.back().var;
     auto at = [&](int u) { return Simd{var, f_.add(base, int64_t{u} * w_), false, 0}; };
@@ -199,8 +201,8 @@ class Emitter : LaneEmitter {
     return values;
   }
 
-  // Elements [begin, end) of the simd axis of `s`, `at_once` full vectors a step up to `full`,
-  // then the rest one masked vector at a time. carried: the accumulators, results of vector 0 first. sure: begin < end
+  // Emits elements [begin, end) of the simd axis of `s`: `at_once` full vectors a step up to `full`, then the
+  // rest one masked vector at a time. carried: the accumulators, results of vector 0 first. sure: begin < end
   // is known.
   void simd_axis(const Stmt& s, const Int& begin, const Int& full, const Int& end, int at_once, bool sure,
                  std::vector<Carried>& carried) {
@@ -265,13 +267,13 @@ class Emitter : LaneEmitter {
         "select " + at_lanes("i1", w_) + " " + mask + ", " + type + " " + yes + ", " + type + " " + no, name);
   }
 
-  // The masked rest of an unrolled loop: the vector `from` elements behind the last full step folds into accumulator
-  // from / W. One copy of the body serves all of them.
+  // The masked rest of an unrolled loop: the vector at `from` elements after the last full step folds into
+  // accumulator from / W. One copy of the body serves all vectors.
   void emit_any(const Stmt& s, std::vector<Carried>& carried, const Int& from) {
     const size_t results = s.combine.size();
     const std::string keep = mask(), lanes = at_lanes("i1", w_);
     std::vector<std::string> values = emit_vector(s);
-    // Whose turn it is, as masks: a select by an i1 would become a branch.
+    // Masks that select the accumulator; a select by an i1 would become a branch.
     const std::string at = vector({f_.pure("trunc i64 " + from.text + " to i32"), DType::i32, 1});
     std::vector<std::string> mine;
     for (int u = 0; u < s.unroll; ++u)
@@ -290,7 +292,7 @@ class Emitter : LaneEmitter {
     }
   }
 
-  // Axes [from, count) as nested loops over scalars, then `body`.
+  // Emits axes [from, count) as nested loops over scalars, then `body`.
   void nest(const std::vector<Axis>& axes, size_t from, size_t count, std::vector<Carried>& carried,
             const std::function<void()>& body) {
     if (from == count) return body();
@@ -315,8 +317,9 @@ class Emitter : LaneEmitter {
     return std::ranges::count(block, store.buffer, &Stmt::buffer) == 1;
   }
 
-  // A loop within lanes that reads across them, W steps at a time: what it reads is a square, loaded by rows. What a scan
-  // writes across them is stored by rows likewise. carried: by its scans.
+  // Emits a loop within lanes whose loads jump from lane to lane but step by one along the loop. Takes W
+  // steps at a time: loads each square of W x W elements by rows and transposes it. Likewise stores by rows
+  // what a scan writes. carried: values of its scans. False: nothing is emitted.
   bool emit_turned(const Stmt& s, std::vector<Carried>& carried) {
     if (simd_.var == kNoRef || simd_.masked || s.axes.size() != 1) return false;
     const Axis& axis = s.axes[0];
@@ -345,7 +348,7 @@ class Emitter : LaneEmitter {
         next_scan_ = 0;
         emit_block(s.body);
       }
-      for (const Stmt* load : loads) turned_.erase(load);  // a loop around this one has others
+      for (const Stmt* load : loads) turned_.erase(load);  // an enclosing loop loads others
       define(axis.var, index, 1);
       for (const Stmt* store : stores) write_crossing(*store, std::move(columns_.extract(store).mapped()));
       return f_.add(Int(index), w_);
@@ -466,8 +469,9 @@ class Emitter : LaneEmitter {
     return value;
   }
 
-  // The par nest as one range [begin, end). Its variables are found by division once, then counted like an odometer.
-  // A simd nest counts its last axis in vectors, and does all of a row's vectors in one inner loop.
+  // Emits the par nest as one range [begin, end). Divides once to find its variables, then counts them like
+  // an odometer. A simd nest counts its last axis in vectors and computes all vectors of a row in one inner
+  // loop.
   void emit_par(const Stmt& s) {
     std::vector<Carried> none;
     const size_t outer = s.axes.size() - (s.simd ? 1 : 0);  // axes of the odometer
@@ -528,7 +532,7 @@ class Emitter : LaneEmitter {
 
   // ---- statements ----
 
-  // Lanes that do not exist have any operands.
+  // Lanes that do not exist have arbitrary operands, so they are masked.
   void emit_check(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes) {
     std::string bad = expand_at(op(s.op).fault.llvm, operands, operand, DType::b8, lanes, "bad");
     if (lanes > 1) {
@@ -607,10 +611,11 @@ class Emitter : LaneEmitter {
     return constant.type == DType::f32 && (std::bit_cast<uint32_t>(value) & 0xffff) == 0;
   }
 
-  std::map<Ref, std::pair<Int, Int>> tiles_;  // by the variable that counts them: elements of one and of all
+  // By the variable that counts tiles: elements of a tile, and the end of the tiled axis.
+  std::map<Ref, std::pair<Int, Int>> tiles_;
   std::vector<Prefetch> prefetches_;
   std::string fault_;                      // the address of the fault word
-  std::vector<Carried>* scans_ = nullptr;  // of the innermost `for`
+  std::vector<Carried>* scans_ = nullptr;  // values of the scans of the innermost `for`
   size_t next_scan_ = 0;
 };
 

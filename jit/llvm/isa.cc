@@ -1,4 +1,4 @@
-// Which instruction sets the emitter may use, and how many lanes they have. TENON_ISA names a lower one than the
+// isa: the instruction sets that the emitter may use, and their lanes. TENON_ISA forces a lower one than the
 // machine's best. Tested by tests/unit/jit/emit_test.cc.
 #include "jit/kernel/kernel.h"
 #include "jit/llvm/compiler.h"
@@ -12,7 +12,8 @@ std::string_view isa_name(Isa isa) {
   return kNames[static_cast<int>(isa)];
 }
 
-// The sets of LLVM's x86-64, x86-64-v3 and x86-64-v4, which the emitter names, above what every x86-64 has.
+// The instruction sets of LLVM's x86-64, x86-64-v3 and x86-64-v4, which the emitter names, beyond those that
+// every x86-64 has.
 std::string_view isa_needs(Isa isa) {
   static constexpr std::string_view kNeeds[] = {
       "x86-64", "avx2,fma,bmi,bmi2,f16c,lzcnt,movbe",

@@ -58,7 +58,8 @@ std::string Function::place(const std::string& line, std::string_view hint, int 
     constant = false;
     at = end;
   }
-  // An expression of constants stays beside its use: only within a block does instruction selection fold it into one.
+  // An expression of constants stays next to its use: instruction selection folds it into the use only within
+  // a block.
   if (constant) position = std::max(position, 2 * depth());
   std::string name = "%" + unique(hint);
   positions_[name] = position;
@@ -133,7 +134,7 @@ Int Function::min(const Int& a, const Int& b) {
   return pure("call i64 @llvm.smin.i64(i64 " + a.text + ", i64 " + b.text + ")");
 }
 
-// Runs body in a new innermost region and moves what it wrote to `out`.
+// Runs body in a new innermost region and moves the text of the region to `out`.
 void Function::enter(Region region, const std::function<void()>& body, Region& out) {
   bool split = std::exchange(split_, false);
   region.part = split;
@@ -151,7 +152,7 @@ void Function::split(const std::function<void()>& body) {
   split_ = before;
 }
 
-// The region that defines `value` is over: it is one of this region from now on.
+// The region that defines `value` has ended: from now on the value belongs to this region.
 void Function::leave(const std::string& value) {
   auto [it, is_new] = positions_.try_emplace(value, 2 * depth());
   it->second = std::min(it->second, 2 * depth());
@@ -236,7 +237,7 @@ void Function::when_less(std::string_view hint, const Int& a, const Int& b, bool
 
   Region& outer = regions_.back();
   std::string& text = outer.body;
-  // The body's own blocks say that they come from `then`.
+  // The blocks of the body name `then` as their predecessor.
   const std::string first = inner.pre_block.empty() ? then : unique(id + ".pre");
   text += "  br i1 " + test + ", label %" + first + ", label %" + done + "\n" + first + ":\n" + inner.pre;
   if (first != then) text += "  br label %" + then + "\n" + then + ":\n";

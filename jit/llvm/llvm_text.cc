@@ -1,5 +1,6 @@
-// See llvm_text.h. bf16 is converted with integer instructions on every machine (the hardware's flush denormals), and
-// a float that no integer can hold becomes the lowest one, as cvttss2si does; LLVM's own fptosi would be poison.
+// See llvm_text.h. bf16 is converted with integer instructions on every machine, because those of the
+// hardware flush denormals. A float that no integer can hold becomes the lowest integer, as with cvttss2si;
+// LLVM's own fptosi would be poison.
 #include "jit/llvm/llvm_text.h"
 
 #include <bit>
@@ -18,7 +19,8 @@ constexpr std::string_view kFromHalf = "$h = bitcast $i16 $0 to $half\nfpext $ha
 constexpr std::string_view kToHalf = "$h = fptrunc $float $0 to $half\nbitcast $half $h to $i16";
 constexpr std::string_view kFromBf16 =
     "$w = zext $i16 $0 to $i32\n$s = shl $i32 $w, $i32[16]\nbitcast $i32 $s to $float";
-// To nearest, ties to even: add 0x7fff and the lowest bit that stays. A NaN keeps its upper bits and becomes quiet.
+// Rounds to nearest, ties to even: adds 0x7fff and the lowest bit that stays. A NaN keeps its upper bits and
+// becomes quiet.
 constexpr std::string_view kRoundBf16 =
     "$b = bitcast $float $0 to $i32\n"
     "$u = lshr $i32 $b, $i32[16]\n"
@@ -32,14 +34,15 @@ constexpr std::string_view kToBf16 = "$t = lshr $i32 $k, $i32[16]\ntrunc $i32 $t
 constexpr std::string_view kKeepBf16 = "$t = and $i32 $k, $i32[-65536]\nbitcast $i32 $t to $float";
 constexpr std::string_view kKeepHalf = "$h = fptrunc $float $0 to $half\nfpext $half $h to $float";
 
-// Floats of 8 bits: bits of the mantissa, what exponents are biased by, and what larger numbers become.
+// Floats of 8 bits: bits of the mantissa, bias of the exponent, and the bits of the result for larger
+// numbers.
 struct Narrowest {
   int mantissa, bias, most;
 };
 constexpr Narrowest kE4M3fn{3, 7, 0x7e}, kE5M2{2, 15, 0x7c};
 
-// $w: the bits as i32, to nearest, ties to even. What is below the normal numbers is added to a number whose last place is
-// theirs.
+// $w: the bits as i32, rounded to nearest, ties to even. A subnormal result is rounded by the addition of a
+// number whose last place equals that of the subnormals.
 std::string round_narrowest(const Narrowest& n) {
   const int dropped = 23 - n.mantissa, magic = 24 - n.bias - n.mantissa;
   auto word = [](int64_t v) { return "$i32[" + std::to_string(v) + "]"; };
@@ -81,7 +84,7 @@ std::string round_narrowest(const Narrowest& n) {
          "$w = or $i32 $k, $g\n";
 }
 
-// From $w. e5m2 is the upper half of f16.
+// Widens $w to f32. e5m2 is the upper half of f16.
 constexpr std::string_view kWidenE5M2 =
     "$s = shl $i32 $w, $i32[8]\n"
     "$t = trunc $i32 $s to $i16\n"
@@ -118,7 +121,7 @@ bool is_llvm_type(std::string_view word) {
          word == "i16" || word == "i32" || word == "i64";
 }
 
-// Float to integer through the 32- or 64-bit instruction, whose out-of-range result is the lowest integer.
+// Float to integer with the 32- or 64-bit instruction, whose result out of range is the lowest integer.
 std::string float_to_int(DType to) {
   bool wide = to == DType::i64;
   std::string word = wide ? "$i64" : "$i32";
@@ -184,7 +187,7 @@ std::string literal(DType type, const Scalar& value) {
   if (type != DType::f64) v = static_cast<float>(v);
   char text[40];
   std::snprintf(text, sizeof text, "%.6e", v);
-  // LLVM takes a decimal only if it is exact.
+  // LLVM accepts a decimal only if it is exact.
   if (!std::isfinite(v) || std::bit_cast<uint64_t>(std::strtod(text, nullptr)) != std::bit_cast<uint64_t>(v))
     std::snprintf(text, sizeof text, "0x%016llX",
                   static_cast<unsigned long long>(std::bit_cast<uint64_t>(v)));

@@ -1,4 +1,4 @@
-// LLVM text: types, constants and scalar instructions at a given number of lanes. The template language of the op
+// llvm_text: types, constants and scalar instructions at a given number of lanes. Template language of the op
 // table's `llvm` column (src/ir/op.h) and of the conversions below, expanded at `lanes` lanes (1: plain scalars):
 //
 //   $0 $1 $2      operands
@@ -8,8 +8,8 @@
 //   $N            $T as intrinsics spell it         v8f32            f32
 //   $B            bits of one element of $T         32
 //   $[x]          the constant x of type $T         splat (float x)  x
-//   $i32 $half    that LLVM type                    <8 x i32>        i32
-//   $i32[x]       the constant x of that type       splat (i32 x)    x
+//   $i32 $half    this LLVM type                    <8 x i32>        i32
+//   $i32[x]       the constant x of this type       splat (i32 x)    x
 //   $name = ...   on every line but the last: a temporary; $name afterwards is its value
 //
 // Tested by tests/unit/jit/emit_test.cc and tests/golden/jit/*.tn.
@@ -38,17 +38,18 @@ struct Spelling {
   DType result = DType::f32;
   int lanes = 1;
 };
-// Expands a template. `emit` receives each line but the assignment and returns the name of its value, which for the
-// last line is also what expand returns. A text without an instruction ("$0") is a value as it stands.
+// Expands a template. `emit` receives each line without its assignment and returns the name of its value.
+// expand returns the name of the last line's value. A text without an instruction ("$0") is itself the value.
 std::string expand(const Spelling& spelling, std::span<const std::string> operands,
                    const std::function<std::string(const std::string& line)>& emit);
 
-// A value conversion as the interpreter does it (src/base/convert.h). To a narrow float: rounded to what that type holds,
-// the result is an f32.
+// A value conversion as the interpreter does it (src/base/convert.h). A cast to a narrow float rounds to that
+// type; its result is an f32.
 std::string cast_template(DType from, DType to);
-// From memory bits to the value computed with, and back: narrow floats to and from f32, bytes to and from i1.
+// Conversions from bits in memory to the value in registers, and back: narrow floats to and from f32, bytes
+// to and from i1.
 std::string load_template(DType memory);
-// is_bf16: the value is a number of bf16 already.
+// is_bf16: bf16 can represent the value exactly.
 std::string store_template(DType memory, bool is_bf16 = false);
 
 }  // namespace tenon::jit

@@ -1,8 +1,9 @@
-// Compiler: kernels to code in memory, and the only file that includes LLVM. A kernel's canonical text and ISA are its
-// identity: equal ones compile once, whoever asks first does it and the others wait. Several kernels share a module, as
-// LLVM's fixed cost per module is a third of a small kernel's compile time. Code that an earlier process left on disk is
-// taken from there (object_cache.h). LLVM is set up on first use; a fatal error
-// of LLVM leaves it by an exception (and leaks that module), so the host lives on. Tested by tests/unit/jit/emit_test.cc.
+// orc: Compiler, which turns kernels into code in memory. The only file that includes LLVM. The canonical
+// text of a kernel and the ISA are the identity of its code: equal kernels compile once; the first request
+// compiles and the others wait. Several kernels share a module, because LLVM's fixed cost per module is a
+// third of the compile time of a small kernel. Code that an earlier process left on disk is loaded from there
+// (object_cache.h). LLVM is initialised on first use. A fatal error of LLVM becomes an exception and leaks
+// the module, so that the host survives. Tested by tests/unit/jit/emit_test.cc.
 #include "jit/llvm/orc.h"
 
 #include <llvm/AsmParser/Parser.h>
@@ -52,10 +53,11 @@ namespace tenon::jit {
 namespace {
 
 constexpr size_t kThreads = 4;  // of one compile() call
-constexpr size_t kBatch = 8;    // kernels a module; more gains nothing (bench/compile.cc)
+constexpr size_t kBatch = 8;    // kernels per module; more gain nothing (bench/compile.cc)
 constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
 
-// Part of every key on disk. TENON_CODE_GENERATOR is a hash of this file, of object_slice.cc and of LLVM's libraries.
+// Part of every key on disk. TENON_CODE_GENERATOR is a hash of this file, of object_slice.cc and of LLVM's
+// libraries.
 constexpr const char* kProducer = "LLVM " LLVM_VERSION_STRING " " TENON_CODE_GENERATOR;
 
 Status failed(const std::string& what) { return {tenon::Code::internal, "LLVM: " + what}; }
@@ -70,8 +72,9 @@ const llvm::Target* target() {
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
-    // The emitter's order is the one we want, vectors side by side: LLVM's scheduler would undo it to save registers. Its
-    // addresses are hoisted already: reducing their strength takes a fifth of a compile and gains nothing.
+    // We want the order of the emitter, with vectors side by side; LLVM's scheduler would undo it to save
+    // registers. The emitter has hoisted addresses already; loop strength reduction takes a fifth of a
+    // compile and gains nothing.
     auto& options = llvm::cl::getRegisteredOptions();
     for (auto [name, value] : {std::pair("enable-misched", "false"), std::pair("disable-lsr", "true")})
       if (auto found = options.find(name); found != options.end())
@@ -83,7 +86,7 @@ const llvm::Target* target() {
   return target;
 }
 
-// TargetMachines cost a millisecond to make and serve one thread at a time.
+// A TargetMachine takes a millisecond to make and serves one thread at a time.
 class Machines {
  public:
   std::unique_ptr<llvm::TargetMachine> take() {
@@ -99,7 +102,7 @@ class Machines {
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
     options.FunctionSections = true;  // for slice()
-    // The functions' attributes name the CPU.
+    // The attributes of each function name the CPU.
     return std::unique_ptr<llvm::TargetMachine>(
         target()->createTargetMachine(kTriple, "x86-64", "", options, llvm::Reloc::PIC_,
                                       llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
@@ -108,7 +111,7 @@ class Machines {
     std::lock_guard lock(mutex_);
     if (free_.size() < kThreads) free_.push_back(std::move(machine));
   }
-  // After a fatal error both are in an unknown state: never used again, and better kept than destroyed.
+  // After a fatal error both are in an unknown state. They are never used again and never destroyed.
   void bury(std::unique_ptr<llvm::TargetMachine> machine, llvm::LLVMContext* context) {
     std::lock_guard lock(mutex_);
     buried_.emplace_back(machine.release(), context);
@@ -125,8 +128,8 @@ Machines& machines() {
   return machines;
 }
 
-// The emitter's text is already hoisted and without repetition, so no pass runs before code generation
-// (bench/compile.cc measures both).
+// The text of the emitter is already hoisted and without repetition, so no pass runs before code generation
+// (bench/compile.cc measures both variants).
 Result<std::string> generate(std::string_view text, llvm::TargetMachine& machine,
                              llvm::LLVMContext& context) {
   std::string complaints;
@@ -186,23 +189,23 @@ Result<std::string> compile_object(std::string_view text) {
   }
 }
 
-// One kernel text: being compiled, or compiled and perhaps dropped by its users since.
+// The code of one kernel text: being compiled, or compiled and perhaps released by its users since.
 struct Entry {
   bool building = true;
   Status status;
   std::weak_ptr<const Code> code;
-  std::shared_ptr<const Code> fresh;  // held until all `waiting` requests have taken it
+  std::shared_ptr<const Code> fresh;  // kept until all `waiting` requests have it
   int waiting = 0;
 };
 
 struct Compiler::Impl {
   std::mutex mutex;
   std::condition_variable built;
-  std::unordered_map<std::string, std::shared_ptr<Entry>> entries;  // by isa and canonical text
+  std::unordered_map<std::string, std::shared_ptr<Entry>> entries;  // by ISA and canonical text
   size_t sweep_at = 1024;
   Stats stats;
 
-  // Forgets code that nobody holds any more.
+  // Removes entries whose code is released.
   void sweep() {
     if (entries.size() < sweep_at) return;
     std::erase_if(entries, [](const auto& e) { return !e.second->building && e.second->code.expired(); });
@@ -218,18 +221,18 @@ struct Job {
   std::shared_ptr<Entry> entry;
   Status status = {};
   std::shared_ptr<const Code> code = {};
-  std::string text = {};  // LLVM's, the function named @kernel
+  std::string text = {};  // LLVM text; its function is named @kernel
   ObjectRequest object = {};
   bool from_disk = false;
 };
 
-// One line per function in the file that `perf report` reads, if TENON_JIT_PROFILE=perf.
+// Appends one line per function to the file that `perf report` reads, if TENON_JIT_PROFILE=perf.
 void tell_perf(const std::string& name, const Linked::Symbol& symbol) {
   static const bool wanted = env::jit_profile() == "perf";
   if (!wanted) return;
   static std::mutex mutex;
   std::lock_guard lock(mutex);
-  // Anybody may have put something there under this name. Another JIT of this process may write to it as well.
+  // Any user may have created a file of this name. Another JIT of this process may write to it too.
   const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
   const int file =
       open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
@@ -259,7 +262,7 @@ void finish(Job& job, const Linked& linked, const Linked::Symbol& symbol) {
 constexpr std::string_view kHead = "define void @";
 constexpr std::string_view kPlainName = "kernel";
 
-// Equal code, equal text: what a person named is numbered.
+// Replaces all names by numbers, so that equal code has equal text.
 Kernel without_names(const Kernel& kernel) {
   Kernel plain = kernel;
   plain.name = kPlainName;
@@ -269,7 +272,7 @@ Kernel without_names(const Kernel& kernel) {
   return plain;
 }
 
-// Emits the job's text; whether the code for it was on disk.
+// Emits the text of the job. Returns whether its code was on disk.
 bool emit_or_find(Job& job, Isa isa) {
   if (dump_wanted("kernel")) dump("kernel", print(*job.kernel));
   if (dump_wanted("llvm")) dump("llvm", llvm_text(*job.kernel, isa));
@@ -284,7 +287,7 @@ bool emit_or_find(Job& job, Isa isa) {
   });
 }
 
-// The function of an emitted text, and the lines behind it, which declare what it calls.
+// Splits an emitted text into its function and the lines after it, which declare the functions that it calls.
 std::pair<std::string_view, std::vector<std::string_view>> parts(std::string_view text) {
   constexpr std::string_view kEnd = "\n}\n";
   const size_t end = text.find(kEnd) + kEnd.size();
@@ -294,7 +297,7 @@ std::pair<std::string_view, std::vector<std::string_view>> parts(std::string_vie
   return {text.substr(0, end), lines};
 }
 
-// One module of all these jobs.
+// Compiles all these jobs as one module.
 Status compile_jobs(std::span<Job* const> jobs) {
   std::string text;
   auto symbol = [](size_t i) { return std::string(kPlainName) + std::to_string(i); };
@@ -323,18 +326,18 @@ Status compile_jobs(std::span<Job* const> jobs) {
   return {};
 }
 
-// What llvm_text refuses is our bug, but not worth the host's life.
+// An exception, for example of llvm_text, is our bug, but must not end the host.
 template <class Work>
 Status or_internal(Work work) {
   try {
     return work();
-  } catch (const std::exception& error) {  // InternalError, or no memory
+  } catch (const std::exception& error) {  // InternalError, or out of memory
     return {tenon::Code::internal, error.what()};
   }
 }
 
 void build_all(std::vector<Job>& jobs, Isa isa, double& milliseconds) {
-  const size_t threads = crew_size(kThreads, jobs.size());
+  const size_t threads = parallel_width(kThreads, jobs.size());
   const size_t batch = std::clamp<size_t>(jobs.size() / threads / 2, 1, kBatch);
   std::atomic<size_t> next = 0;
   std::atomic<int64_t> nanoseconds = 0;
@@ -413,7 +416,7 @@ Result<std::vector<std::shared_ptr<const Code>>> Compiler::compile(const std::ve
       job.entry->status = job.status;
       job.entry->code = job.entry->fresh = job.code;
       if (!job.status.ok())
-        impl_->entries.erase(job.key);  // the next request tries again
+        impl_->entries.erase(job.key);  // so that the next request tries again
       else
         ++(job.from_disk ? impl_->stats.from_disk : impl_->stats.compiled);
       if (compiled && job.status.ok() && !job.from_disk) ++*compiled;

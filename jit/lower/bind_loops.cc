@@ -1,4 +1,5 @@
-// See kernel_draft.h. Loops get the axes that the schedule merged, addresses their terms, buffers their places in the argument list.
+// See kernel_draft.h. Gives loops the axes that the schedule merged, addresses their terms, and buffers their
+// positions in the argument list.
 #include <algorithm>
 #include <set>
 
@@ -7,10 +8,11 @@
 namespace tenon::jit {
 namespace {
 
-class Finisher {
+class LoopBinder {
  public:
-  Finisher(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule, Proto proto)
-      : in_(in), axes_(axes), schedule_(schedule), proto_(std::move(proto)) {}
+  LoopBinder(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule,
+             KernelDraft draft)
+      : in_(in), axes_(axes), schedule_(schedule), draft_(std::move(draft)) {}
 
   LoweredKernel run() {
     const Schedule& s = schedule_;
@@ -23,40 +25,40 @@ class Finisher {
     for (int c : s.par) par_axes.push_back(loop_axis(c, vars, "i"));
     if (par_axes.empty()) par_axes.push_back({named_ref("i"), Extent{1, -1}});
     Stmt par{.kind = Stmt::Kind::par, .axes = std::move(par_axes), .simd = s.simd_par};
-    par.body = finish_block(std::move(proto_.body), vars);
+    par.body = finish_block(std::move(draft_.body), vars);
     std::set<ValueId> outs(in_.outputs.begin(), in_.outputs.end());
     // Arguments first, then locals.
-    for (size_t b = 0; b < proto_.buffers.size(); ++b) {
-      const ValueId v = proto_.buffers[b];
+    for (size_t b = 0; b < draft_.buffers.size(); ++b) {
+      const ValueId v = draft_.buffers[b];
       Buffer buffer{outs.count(v) ? Buffer::Role::out : Buffer::Role::in, in_.graph.type(v).dtype, {}, {}};
       buffer.name = (outs.count(v) ? "y" : "x") + std::to_string(b);
-      proto_.kernel.buffers.push_back(std::move(buffer));
+      draft_.kernel.buffers.push_back(std::move(buffer));
     }
-    for (size_t l = 0; l < proto_.locals.size(); ++l)
-      proto_.kernel.buffers.push_back({Buffer::Role::local, proto_.locals[l].type, "t" + std::to_string(l),
-                                       extent_of(proto_.locals[l].length)});
-    proto_.kernel.body.push_back(std::move(par));
-    for (size_t i = 0; i < proto_.sizes.size(); ++i) proto_.kernel.sizes.push_back("s" + std::to_string(i));
-    proto_.kernel.name = kernel_name();
+    for (size_t l = 0; l < draft_.locals.size(); ++l)
+      draft_.kernel.buffers.push_back({Buffer::Role::local, draft_.locals[l].type, "t" + std::to_string(l),
+                                       extent_of(draft_.locals[l].length)});
+    draft_.kernel.body.push_back(std::move(par));
+    for (size_t i = 0; i < draft_.sizes.size(); ++i) draft_.kernel.sizes.push_back("s" + std::to_string(i));
+    draft_.kernel.name = kernel_name();
     out.inplace = inplace_inputs();
-    for (LoweredKernel::Sum s : proto_.sums) {
-      s.buffer += static_cast<int>(proto_.buffers.size()) - kLocalBase;
+    for (LoweredKernel::Sum s : draft_.sums) {
+      s.buffer += static_cast<int>(draft_.buffers.size()) - kLocalBase;
       out.sums.push_back(s);
     }
-    out.kernel = std::move(proto_.kernel);
-    out.sizes = proto_.sizes;
-    out.buffers = proto_.buffers;
-    out.faults = proto_.faults;
+    out.kernel = std::move(draft_.kernel);
+    out.sizes = draft_.sizes;
+    out.buffers = draft_.buffers;
+    out.faults = draft_.faults;
     return out;
   }
 
  private:
   Extent extent_of(Dim d) {
     if (d == Dim(1)) return {1, -1};
-    return {1, proto_.size_number(d)};
+    return {1, draft_.size_number(d)};
   }
   Ref named_ref(const char* prefix) {
-    return proto_.kernel.add_ref(DType::i64, prefix + std::to_string(var_count_++));
+    return draft_.kernel.add_ref(DType::i64, prefix + std::to_string(var_count_++));
   }
   Axis loop_axis(int c, std::map<int, Ref>& vars, const char* prefix) {
     vars[c] = named_ref(prefix);
@@ -69,10 +71,10 @@ class Finisher {
       switch (s.kind) {
         case Stmt::Kind::load: s.args.clear(); [[fallthrough]];
         case Stmt::Kind::store:
-          s.address = address_of(proto_.accesses[s.size].address, vars);
+          s.address = address_of(draft_.accesses[s.size].address, vars);
           s.size = -1;
           if (s.buffer >= kLocalBase)
-            s.buffer = s.buffer - kLocalBase + static_cast<int>(proto_.buffers.size());
+            s.buffer = s.buffer - kLocalBase + static_cast<int>(draft_.buffers.size());
           break;
         case Stmt::Kind::index: {
           const int axis = s.size;
@@ -102,11 +104,11 @@ class Finisher {
     auto push = [&](Dim coef, Ref var) {
       if (coef == Dim(0)) return;
       Term t{1, -1, var};
-      // Small factors stay in the text (they decide how memory is read); sizes become arguments.
+      // Small factors stay in the text, because they decide how memory is read; sizes become arguments.
       if (coef.is_const() && coef.value() < kNarrow)
         t.factor = coef.value();
       else
-        t.size = proto_.size_number(coef);
+        t.size = draft_.size_number(coef);
       address.push_back(t);
     };
     for (const IndexTerm& t : at.terms) {
@@ -138,17 +140,18 @@ class Finisher {
            std::string(tenon::name(in_.graph.type(in_.outputs[0]).dtype));
   }
 
-  // Inputs whose every read is at the address of the one output's only store, in the loop that stores or before.
+  // Inputs that are read only at the address of the only store of the only output, in the loop that stores or
+  // before it.
   std::vector<ValueId> inplace_inputs() const {
     std::vector<ValueId> result;
     if (in_.outputs.size() != 1) return result;
     const ValueId o = in_.outputs[0];
-    for (const auto& [buffer, list] : proto_.loads) {
-      if (buffer >= kLocalBase || proto_.buffers[buffer] == o) continue;
-      const ValueId v = proto_.buffers[buffer];
+    for (const auto& [buffer, list] : draft_.loads) {
+      if (buffer >= kLocalBase || draft_.buffers[buffer] == o) continue;
+      const ValueId v = draft_.buffers[buffer];
       if (size_of(in_.graph.type(v).dtype) != size_of(in_.graph.type(o).dtype)) continue;
-      if (proto_.stores.size() == 1 &&
-          std::all_of(list.begin(), list.end(), [&](const Index& i) { return i == proto_.stores[0]; }))
+      if (draft_.stores.size() == 1 &&
+          std::all_of(list.begin(), list.end(), [&](const Index& i) { return i == draft_.stores[0]; }))
         result.push_back(v);
     }
     return result;
@@ -157,29 +160,29 @@ class Finisher {
   const LowerInput& in_;
   const std::vector<LoopAxis>& axes_;
   const Schedule& schedule_;
-  Proto proto_;
+  KernelDraft draft_;
   std::vector<int> class_of_;  // per axis
   int var_count_ = 0;
 };
 
 }  // namespace
 
-int Proto::size_number(Dim d) {
+int KernelDraft::size_number(Dim d) {
   for (size_t i = 0; i < sizes.size(); ++i)
     if (sizes[i] == d) return static_cast<int>(i);
   sizes.push_back(d);
   return static_cast<int>(sizes.size() - 1);
 }
 
-int Proto::fault_number(ValueId node) {
+int KernelDraft::fault_number(ValueId node) {
   auto found = std::ranges::find(faults, node);
   if (found == faults.end()) found = faults.insert(found, node);
   return static_cast<int>(found - faults.begin()) + 1;
 }
 
-LoweredKernel finish(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule,
-                     Proto proto) {
-  return Finisher(in, axes, schedule, std::move(proto)).run();
+LoweredKernel bind_loops(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule,
+                         KernelDraft draft) {
+  return LoopBinder(in, axes, schedule, std::move(draft)).run();
 }
 
 }  // namespace tenon::jit

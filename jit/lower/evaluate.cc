@@ -1,5 +1,6 @@
-// See kernel_draft.h. Walks from results to operands, rewriting indices on the way; what depends on par axes only lands before the
-// inner loops; a reduction opens a loop of its own when its result is first needed.
+// See kernel_draft.h. Walks from results to operands and rewrites indices on the way. Values that depend on
+// par axes only are computed before the inner loops. A reduction opens its own loop when its result is first
+// needed.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -30,11 +31,12 @@ class Lowering final : public Evaluator {
         has_scan_ = true;
   }
 
-  // ---- Evaluator: what index_maps.cc needs ----
+  // ---- Evaluator: the interface of index_maps.cc ----
   const IndexMath& index() const override { return index_; }
   const std::vector<LoopAxis>& axes() const override { return axes_; }
   bool failed() const override { return request_.has_value(); }
-  // Division costs the CPU more than storing a reshape under the shape of what it reshapes, which fusion does otherwise.
+  // If division is not allowed, fusion stores the reshape with the shape of its operand. On the CPU this
+  // costs less than divisions.
   bool may_divide() const override {
     if (in_.members.size() > 1) return false;
     const Node& only = graph().node(in_.members[0]);
@@ -52,33 +54,34 @@ class Lowering final : public Evaluator {
     stmt.type = type;
     stmt.result = new_ref(type, depth);
     block_at(depth).push_back(std::move(stmt));
-    return static_cast<Ref>(proto_.kernel.types.size() - 1);
+    return static_cast<Ref>(draft_.kernel.types.size() - 1);
   }
   Ref scalar_op(OpId op, std::vector<Ref> args, DType type) override {
     Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
     return emit(std::move(s), type);
   }
-  // Nobody could ask a GPU afterwards without waiting for it.
+  // CPU only: to read the fault word of a GPU, the host would have to wait for the GPU.
   Ref checked_op(const Node& node, OpId op, std::vector<Ref> args, DType type) override {
     Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
     const Fault& fault = tenon::op(op).fault;
-    if (!fault.what.empty() && in_.target == Target::cpu && is_integer(proto_.kernel.types[s.args.back()]) &&
+    if (!fault.what.empty() && in_.target == Target::cpu && is_integer(draft_.kernel.types[s.args.back()]) &&
         !(fault.of_last && is_sure(fault, s.args)))
-      s.fault = proto_.fault_number(static_cast<ValueId>(&node - graph().nodes.data()));
+      s.fault = draft_.fault_number(static_cast<ValueId>(&node - graph().nodes.data()));
     return emit(std::move(s), type);
   }
   Ref cast_to(Ref value, DType type) override {
-    if (proto_.kernel.types[value] == type) return value;
+    if (draft_.kernel.types[value] == type) return value;
     return emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, type);
   }
-  // An f32 that a narrow float can hold: what a cast the graph asks for leaves behind.
+  // An f32 rounded to a value of the narrow float type: the result of a cast in the graph.
   Ref round_to(Ref value, DType narrow) {
     const Ref r = emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, DType::f32);
     block_at(depth_[r]).back().type = narrow;
     stored_[r] = r;
     return r;
   }
-  // r, the value of v, as a tensor would hold it: a 16-bit float is rounded for a reader whose result jumps.
+  // r, the value of v, as a tensor would hold it: rounded to the 16-bit float, for a reader whose result
+  // jumps.
   Ref as_stored(ValueId v, Ref r) {
     const DType type = graph().type(v).dtype;
     if (!is_narrow(type)) return r;
@@ -90,7 +93,7 @@ class Lowering final : public Evaluator {
   }
   Ref size_value(Dim d) override {
     if (d.is_const()) return literal(DType::i64, Scalar::of(d.value()));
-    return emit(Stmt{.kind = Stmt::Kind::size, .size = proto_.size_number(d)}, DType::i64);
+    return emit(Stmt{.kind = Stmt::Kind::size, .size = draft_.size_number(d)}, DType::i64);
   }
   std::optional<Ref> load_dense(ValueId v, const Index& position) override {
     if (member_.count(v)) return {};
@@ -121,7 +124,7 @@ class Lowering final : public Evaluator {
     for (Scope* s : {scopes_.empty() ? nullptr : &scopes_.back(), &par_})
       if (s)
         if (auto hit = s->memo.find(key); hit != s->memo.end()) return hit->second;
-    // What a loop that is still open has stored is not there yet in the loops it needs first.
+    // A local that an open loop stores is not complete yet in the loops that run before it.
     if (auto it = kept_.find(key); it != kept_.end() && !scopes_.empty() && !is_open(it->second.scope))
       return remember(key, emit_load(it->second.local, it->second.type, inner_linear()));
     Ref r = eval_new(v, at);
@@ -137,7 +140,7 @@ class Lowering final : public Evaluator {
     build();
     if (request_) return {request_, {}};
     Schedule s = plan();
-    // Rows kept in locals belong to one lane: they are recomputed instead.
+    // A simd par has no locals, so these rows are computed again instead.
     if (s.simd_par && has_reduce && !kept_.empty()) {
       reset();
       keep_rows_ = false;
@@ -145,9 +148,8 @@ class Lowering final : public Evaluator {
       if (request_) return {request_, {}};
       s = plan();
     }
-    if (!has_reduce && !has_scan_ &&
-        s.classes.size() >
-            1) {  // the vector axis of nested maps becomes an inner loop, or those it runs around do
+    // In nested maps, either the axis of lanes becomes an inner loop, or the narrow loops within it do.
+    if (!has_reduce && !has_scan_ && s.classes.size() > 1) {
       bool around = false;
       for (int c = s.par.back() + 1; c < static_cast<int>(s.classes.size()); ++c) {
         if (!is_narrow(merged_extent(dims(), axes_, s.classes[c]))) continue;
@@ -160,8 +162,8 @@ class Lowering final : public Evaluator {
       if (request_) return {request_, {}};
       s = plan();
     }
-    proto_.body = std::move(par_.block);
-    return {{}, finish(in_, axes_, s, std::move(proto_))};
+    draft_.body = std::move(par_.block);
+    return {{}, bind_loops(in_, axes_, s, std::move(draft_))};
   }
 
  private:
@@ -172,17 +174,17 @@ class Lowering final : public Evaluator {
     std::map<Key, Ref> memo;
   };
 
-  // A value in a local, an element for each point of the inner axes.
+  // A value in a local, with an element for each point of the inner axes.
   struct Kept {
     int local;
     DType type;
-    int scope;  // the number of the one that stores it
+    int scope;  // number of the scope that stores it
   };
 
   Kind kind(ValueId v) const { return op(graph().node(v).op).kind; }
 
   void reset() {
-    proto_ = Proto();
+    draft_ = KernelDraft();
     depth_.clear();
     par_ = Scope();
     scopes_.clear();
@@ -192,10 +194,10 @@ class Lowering final : public Evaluator {
   }
 
   Ref new_ref(DType type, int depth) {
-    proto_.kernel.types.push_back(type);
-    proto_.kernel.names.emplace_back();
+    draft_.kernel.types.push_back(type);
+    draft_.kernel.names.emplace_back();
     depth_.push_back(depth);
-    return static_cast<Ref>(proto_.kernel.types.size() - 1);
+    return static_cast<Ref>(draft_.kernel.types.size() - 1);
   }
   Block& block_at(int depth) {
     if (depth == 0) return par_.block;
@@ -210,7 +212,7 @@ class Lowering final : public Evaluator {
     return r;
   }
 
-  // Whether the last operand is a number that is no fault.
+  // Whether the last operand is a constant that is no fault.
   bool is_sure(const Fault& fault, const std::vector<Ref>& args) const {
     const Stmt* last = definition(par_.block, args.back());
     for (const Scope& s : scopes_)
@@ -222,10 +224,10 @@ class Lowering final : public Evaluator {
   }
 
   int buffer_number(ValueId v) {
-    for (size_t i = 0; i < proto_.buffers.size(); ++i)
-      if (proto_.buffers[i] == v) return static_cast<int>(i);
-    proto_.buffers.push_back(v);
-    return static_cast<int>(proto_.buffers.size() - 1);
+    for (size_t i = 0; i < draft_.buffers.size(); ++i)
+      if (draft_.buffers[i] == v) return static_cast<int>(i);
+    draft_.buffers.push_back(v);
+    return static_cast<int>(draft_.buffers.size() - 1);
   }
 
   int depth_of(const Index& at) const {
@@ -240,13 +242,13 @@ class Lowering final : public Evaluator {
     if (is_narrow(type)) stored_[r] = r;
     return r;
   }
-  // Addresses are numbers of proto_.accesses until finish().
+  // Until bind_loops(), the address of a load or store is an index in draft_.accesses.
   Ref emit_load(int buffer, DType type, const Index& address, int least_depth = 0) {
-    Stmt s{.kind = Stmt::Kind::load, .buffer = buffer, .size = static_cast<int>(proto_.accesses.size())};
-    proto_.accesses.push_back({address, false});
-    proto_.loads[buffer].push_back(address);
+    Stmt s{.kind = Stmt::Kind::load, .buffer = buffer, .size = static_cast<int>(draft_.accesses.size())};
+    draft_.accesses.push_back({address, false});
+    draft_.loads[buffer].push_back(address);
     for (const IndexTerm& t : address.terms)
-      if (t.dynamic) s.args.push_back(t.id);  // for the depth only; dropped in finish()
+      if (t.dynamic) s.args.push_back(t.id);  // for the depth only; bind_loops() drops them
     return emit(std::move(s), type, std::max(least_depth, depth_of(address)));
   }
   void emit_store(int buffer, const Index& address, Ref value) {
@@ -254,9 +256,9 @@ class Lowering final : public Evaluator {
     Stmt s{.kind = Stmt::Kind::store,
            .args = {value},
            .buffer = buffer,
-           .size = static_cast<int>(proto_.accesses.size())};
-    proto_.accesses.push_back({address, true});
-    if (buffer < kLocalBase) proto_.stores.push_back(address);
+           .size = static_cast<int>(draft_.accesses.size())};
+    draft_.accesses.push_back({address, true});
+    if (buffer < kLocalBase) draft_.stores.push_back(address);
     block_at(depth).push_back(std::move(s));
   }
 
@@ -270,7 +272,8 @@ class Lowering final : public Evaluator {
     const Op& row = op(n.op);
     if (!member_.count(v)) {
       if (auto strides = in_.strides(v)) {
-        // Inside the loops whose axes index it, even with stride 0: they may be empty, and the tensor with them.
+        // Emits the load inside the loops whose axes index the tensor, even with stride 0: these loops may be
+        // empty, and the tensor too.
         int depth = 0;
         for (const Index& i : at) depth = std::max(depth, depth_of(i));
         return load_tensor(v, index_.linear(at, *strides), depth);
@@ -308,7 +311,7 @@ class Lowering final : public Evaluator {
     return *axis_flags(attr_ints(n, "axes"), graph().type(n.inputs[0]).rank());
   }
 
-  // Index of the reduction's operand: result indices where it is kept, the inner axes where it is folded.
+  // Indices of the reduction's operand: result indices for kept axes, the inner axes for folded axes.
   bool operand_index(ValueId v, const Indices& at, Indices* out) {
     const Node& n = graph().node(v);
     const Dims& shape = graph().type(n.inputs[0]).shape;
@@ -372,7 +375,7 @@ class Lowering final : public Evaluator {
         continue;
       bool independent = true;
       for (ValueId t : together) independent = independent && !depends_on(r, t) && !depends_on(t, r);
-      for (ValueId other : reduces_)  // and its own operands need no other open reduction
+      for (ValueId other : reduces_)  // r depends only on complete reductions
         independent = independent && (other == r || !depends_on(r, other) || par_.memo.count({other, at}));
       if (independent) together.push_back(r);
     }
@@ -385,7 +388,7 @@ class Lowering final : public Evaluator {
       const DType acc = compute_type(m.type.dtype);
       Ref y = eval(m.inputs[0], operand);
       if (failed()) return 0;
-      if (proto_.kernel.types[y] != acc) y = to_accumulator(as_stored(m.inputs[0], y), acc);
+      if (draft_.kernel.types[y] != acc) y = to_accumulator(as_stored(m.inputs[0], y), acc);
       loop.combine.push_back(*find_op(op(m.op).combine));
       loop.yields.push_back(y);
     }
@@ -438,11 +441,11 @@ class Lowering final : public Evaluator {
     Dims extents;
     for (const LoopAxis& a : axes_)
       if (a.inner) extents.push_back(a.extent);
-    proto_.locals.push_back({type, dims().product(extents)});
-    return kLocalBase + static_cast<int>(proto_.locals.size()) - 1;
+    draft_.locals.push_back({type, dims().product(extents)});
+    return kLocalBase + static_cast<int>(draft_.locals.size()) - 1;
   }
   void keep(const Key& key, Ref value) {
-    const DType type = proto_.kernel.types[value];
+    const DType type = draft_.kernel.types[value];
     const Kept kept{new_local(type), type, scopes_.empty() ? 0 : scopes_.back().number};
     kept_[key] = kept;
     emit_store(kept.local, inner_linear(), value);
@@ -452,7 +455,7 @@ class Lowering final : public Evaluator {
   bool is_output_of_sum(ValueId o) const {
     return std::ranges::any_of(in_.sums, [&](const LowerInput::Sum& s) { return s.output == o; });
   }
-  // The element of the row at hand joins those of the rows before.
+  // Adds the element of the current row to the sum over the rows before it.
   void add_up(const LowerInput::Sum& sum) {
     const Node& n = graph().node(sum.fold);
     const DType type = compute_type(n.type.dtype);
@@ -464,11 +467,11 @@ class Lowering final : public Evaluator {
     const int local = new_local(type);
     const Ref old = emit_load(local, type, inner_linear());
     emit_store(local, inner_linear(), scalar_op(fold, {old, cast_to(y, type)}, type));
-    proto_.sums.push_back({sum.output, local, fold});
+    draft_.sums.push_back({sum.output, local, fold});
   }
 
-  // ---- outputs ----
-  // A full output has an element for every point of the domain, a reduced one for every point of the par axes.
+  // A full output has an element for every point of the domain, a reduced output one for every point of the
+  // par axes.
   bool is_full(ValueId o) {
     if (reduces_.empty()) return true;
     Dims whole;
@@ -477,7 +480,8 @@ class Lowering final : public Evaluator {
   }
 
   void build() {
-    // Reductions first, so that no loop is open when one starts and rows are kept by the first loop that computes them.
+    // Reductions come first, so that no loop is open when one starts, and the first loop that computes a row
+    // keeps it.
     for (ValueId r : reduces_) {
       Indices at;
       if (!output_index(r, false, &at)) return;
@@ -493,7 +497,7 @@ class Lowering final : public Evaluator {
         const auto [o, strides] = in_.written(output);
         Indices at;
         if (!output_index(o, inner_too, &at)) return;
-        // Stores round to the buffer's dtype themselves.
+        // A store itself rounds to the dtype of the buffer.
         const bool casts =
             graph().node(o).op == ops::cast && compute_type(graph().type(o).dtype) == DType::f32;
         Ref r = eval(casts ? graph().node(o).inputs[0] : o, at);
@@ -520,7 +524,7 @@ class Lowering final : public Evaluator {
     store_all(reduced, false);
   }
 
-  // Shapes are matched with the domain's; a cut axis contributes its segment's start.
+  // Matches the shape of `o` with the shape of the domain. A cut axis adds the start of its segment.
   bool output_index(ValueId o, bool full, Indices* at) {
     Dims extents;
     Indices here;
@@ -545,7 +549,7 @@ class Lowering final : public Evaluator {
   Schedule plan() {
     std::vector<bool> fixed(axes_.size(), false);
     for (uint32_t a : fixed_) fixed[a] = true;
-    return schedule(dims(), axes_, proto_.accesses, fixed, has_scan_);
+    return schedule(dims(), axes_, draft_.accesses, fixed, has_scan_);
   }
 
   const LowerInput& in_;
@@ -558,15 +562,15 @@ class Lowering final : public Evaluator {
   bool keep_rows_ = true;
   std::optional<Request> request_;
 
-  Proto proto_;
-  std::vector<int> depth_;  // per Ref: 0 par level, 1 inner
+  KernelDraft draft_;
+  std::vector<int> depth_;  // per Ref: 0 par level, 1 inner loop
   Scope par_;
   std::vector<Scope> scopes_;  // open inner loops
   std::map<Key, Kept> kept_;
   int scope_count_ = 0;
-  KeptRows kept_rows_;
+  Rematerialization kept_rows_;
   std::set<uint32_t> fixed_;
-  std::map<Ref, Ref> stored_;  // of narrow floats, the number that their tensor holds
+  std::map<Ref, Ref> stored_;  // narrow floats: the value as the tensor holds it
 };
 
 }  // namespace

@@ -19,16 +19,16 @@ int64_t axis_of(const Node& n, int rank) {
   return axis < 0 ? axis + rank : axis;
 }
 
-// A number as an element of the dtype holds it.
+// The number as an element of the dtype holds it.
 Ref number(Evaluator& e, const Scalar& value, DType dtype) {
   const Element x = element_of(value, dtype);
   return e.literal(compute_type(dtype), is_float(dtype) ? Scalar::of(x.d) : Scalar::of(x.i));
 }
 
 Ref reshape(Evaluator& e, const Node& n, const Indices& at) {
-  const Dims& made = n.type.shape;  // without elements: what stands in the loop is never used
+  const Dims& made = n.type.shape;  // without elements, the value is never used
   if (std::count(made.begin(), made.end(), Dim(0))) return number(e, Scalar::of(int64_t{0}), n.type.dtype);
-  // Dense rows have the same positions under any shape.
+  // Dense rows have the same positions in any shape.
   const ValueId x = n.inputs[0];
   if (auto r = e.load_dense(x, e.index().linear(at, dense_strides(e.dims(), n.type.shape)))) return *r;
   Indices operand;
@@ -38,7 +38,7 @@ Ref reshape(Evaluator& e, const Node& n, const Indices& at) {
   if (why.kind == Request::Kind::split && !e.may_split(why.axis))
     why = {Request::Kind::decline, 0, {}, {}, "a reshape splits the axis of a scan"};
   if (why.kind != Request::Kind::decline || !e.may_divide()) return e.fail(std::move(why));
-  // The element's number, written in the digits of the operand's sizes.
+  // The element's number, as digits in the mixed radix of the operand's shape.
   const Dims& shape = shape_of(e, n);
   Ref number = e.index_value(e.index().linear(at, dense_strides(e.dims(), n.type.shape)));
   operand.assign(shape.size(), Index{});
@@ -90,12 +90,12 @@ Ref flip(Evaluator& e, const Node& n, const Indices& at) {
   return e.eval(n.inputs[0], operand);
 }
 
-// The ends of the range an index takes, and the axis it can be cut along: it then takes every value between its ends, or,
-// of constant ends, every step-th.
+// The range of an index, and the axis along which it can be cut. If the index can be cut, it takes every
+// value of its range or, with constant ends, every step-th value.
 struct Run {
   int axis = -1;  // -1: cannot be cut
   int64_t step = 1;
-  Dim first, last;  // within [first, last)
+  Dim first, last;  // values are in [first, last)
 };
 std::optional<Run> run_of(Evaluator& e, const Index& i) {
   const auto range = e.index().range(i);
@@ -108,15 +108,15 @@ std::optional<Run> run_of(Evaluator& e, const Index& i) {
   return run;
 }
 
-// Where a run has to be cut so that one side stays below `position`: a value of its axis.
+// The value of its axis at which a run has to be cut so that one side stays below `position`.
 Dim cut_of(Evaluator& e, const Run& run, Dim position) {
   DimTable& dims = e.dims();
   return run.step > 0 ? dims.ceil_div(dims.sub(position, run.first), Dim(run.step))
                       : dims.ceil_div(dims.sub(run.last, position), Dim(-run.step));
 }
 
-// Which piece `at` lies in, of those that `cuts` (ascending) cut the axis into: 0 is below cuts[0]. -1 after asking for the
-// axis to be cut there. whole: all cuts lie within [0, whole].
+// The piece in which `at` lies. `cuts` (ascending) cut the axis into pieces; piece 0 is below cuts[0].
+// Returns -1 after a request to cut the axis there. whole: all cuts lie within [0, whole].
 int piece_of(Evaluator& e, const Index& at, const Dims& cuts, std::optional<Dim> whole,
              std::string_view op_name) {
   const std::string name(op_name);
@@ -126,14 +126,14 @@ int piece_of(Evaluator& e, const Index& at, const Dims& cuts, std::optional<Dim>
     e.decline(name + " is read in a direction that depends on sizes");
     return -1;
   }
-  // Where a segment's run begins does not depend on the segment but by its start.
+  // Position where the run begins on the axis without segments.
   auto begin = [&](const LoopAxis& axis, int64_t step) {
     return dims.sub(step > 0 ? run->first : run->last, dims.mul(Dim(step), axis.start));
   };
   for (size_t a = 0; a < e.axes().size(); ++a) {
     const LoopAxis& axis = e.axes()[a];
     const bool same = static_cast<int>(a) == run->axis;
-    // An axis of one index has no term, and what is known is known of a number.
+    // An axis of extent 1 has no term. Its pieces apply where `at` is a constant.
     if (!same && (axis.extent != Dim(1) || !at.terms.empty())) continue;
     for (const KnownPiece& known : axis.pieces)
       if ((!same || known.step == run->step) && known.begin == begin(axis, known.step) && *known.cuts == cuts)
@@ -153,7 +153,7 @@ int piece_of(Evaluator& e, const Index& at, const Dims& cuts, std::optional<Dim>
   cut.piece = {begin(axis, run->step), run->step, std::make_shared<const Dims>(cuts), 0};
   for (Dim c : cuts) {
     Dim here = cut_of(e, *run, c);
-    // Perhaps beyond the loop, for some sizes: then a segment is empty.
+    // For some sizes the cut may be beyond the loop. Then a segment is empty.
     if (!within && !e.index().at_most(here, axis.extent)) here = dims.min(here, axis.extent);
     if (!within && !e.index().at_most(Dim(0), here)) here = dims.max(here, Dim(0));
     cut.bounds.push_back(here);
@@ -222,7 +222,7 @@ Ref full(Evaluator& e, const Node& n, const Indices&) {
 Ref iota(Evaluator& e, const Node& n, const Indices& at) {
   const Scalar start = attr_as<Scalar>(n, "start"), step = attr_as<Scalar>(n, "step");
   Ref i = e.index_value(at.empty() ? Index{} : at[axis_of(n, n.type.rank())]);
-  // As torch.arange: integers exactly, floats in double.
+  // Like torch.arange: integers exactly, floats in double.
   const DType wide = is_float(n.type.dtype) ? DType::f64 : DType::i64;
   i = e.cast_to(i, wide);
   if (step.as_double() != 1) i = e.scalar_op(ops::mul, {i, number(e, step, wide)}, wide);
@@ -269,8 +269,8 @@ Move find_move(OpId op) {
 
 namespace {
 
-// Whether all elements of a value lie inside [0, size) because its node cuts them: min(max(x, low), high), as PyTorch's
-// programs cut the places of pixels. Through views, and casts that keep such numbers.
+// Whether all elements of a value lie in [0, size) because its node clamps them: min(max(x, low), high), as
+// PyTorch does with the positions of pixels. Looks through views and through casts that keep such numbers.
 bool is_cut(const Graph& g, ValueId v, Dim size) {
   if (!size.is_const() || size.value() > int64_t{1} << 31) return false;
   auto holds = [&](ValueId u) { return g.type(u).dtype == DType::i32 || g.type(u).dtype == DType::i64; };
@@ -285,7 +285,7 @@ bool is_cut(const Graph& g, ValueId v, Dim size) {
     const Scalar value = attr_as<Scalar>(n, "value");
     return value.is_int && value.i >= 0 && value.i < size.value();
   };
-  // The outer of the two bounds v to one side, the inner one to the other.
+  // cut(u, by): the operand that `by` (minimum or maximum) clamps with a constant bound.
   auto cut = [&](ValueId u, OpId by) -> std::optional<ValueId> {
     const Node& n = g.node(through(u));
     if (n.op != by || !holds(through(u))) return std::nullopt;

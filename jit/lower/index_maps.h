@@ -1,5 +1,5 @@
-// moves: what each op of kind move (and the literals full, iota, dim) means for indices: reading a result at an index
-// is reading its operands at other indices. Tested by tests/golden/jit/lower_*.tn.
+// index_maps: what each op of kind move (and the literals full, iota, dim) means for indices. To read its
+// result at an index is to read its operands at other indices. Tested by tests/golden/jit/lower_*.tn.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace tenon::jit {
 
-// What lowering offers to a move while it walks from results to operands.
+// The interface of lowering to a move, while lowering walks from results to operands.
 class Evaluator {
  public:
   explicit Evaluator(const Graph& graph) : graph_(graph) {}
@@ -18,7 +18,8 @@ class Evaluator {
   DimTable& dims() const { return *graph_.dims; }
   // The scalar of value `v` at indices `at`, in the compute type of its dtype.
   virtual Ref eval(ValueId v, const Indices& at) = 0;
-  // A value stored as dense rows, read at a position counted in elements; nothing if it is not stored so.
+  // Reads a value stored as dense rows at a position counted in elements. Nothing: the value is not stored
+  // densely.
   virtual std::optional<Ref> load_dense(ValueId v, const Index& position) = 0;
   virtual const IndexMath& index() const = 0;
   virtual const std::vector<LoopAxis>& axes() const = 0;
@@ -26,19 +27,21 @@ class Evaluator {
   virtual Ref fail(Request request) = 0;
   Ref decline(std::string why) { return fail({Request::Kind::decline, 0, {}, {}, std::move(why)}); }
 
-  // Whether reading across a reshape that loops cannot follow may cost divisions: a group of one node has no choice.
+  // Whether a read through a reshape that loops cannot follow may use divisions. A group of one node has no
+  // alternative.
   virtual bool may_divide() const = 0;
   virtual bool may_split(uint32_t axis) const = 0;
 
   virtual Ref scalar_op(OpId op, std::vector<Ref> args, DType type) = 0;
-  // The same for a node whose operands are as the user has them: where the row has a fault column they are checked.
+  // The same, with a check of the operands if the row has a fault column. For a node with the operands that
+  // the user wrote.
   virtual Ref checked_op(const Node& node, OpId op, std::vector<Ref> args, DType type) = 0;
   virtual Ref cast_to(Ref value, DType type) = 0;
   virtual Ref literal(DType type, Scalar value) = 0;
   virtual Ref size_value(Dim d) = 0;             // i64
   virtual Ref index_value(const Index& at) = 0;  // i64
 
-  // Indices of an operand that NumPy rules broadcast to `result`.
+  // Indices of an operand that is broadcast to `result` by NumPy's rules.
   Indices broadcast(const Indices& at, const Dims& operand, const Dims& result) const;
 
  private:
@@ -46,9 +49,10 @@ class Evaluator {
 };
 
 using Move = Ref (*)(Evaluator&, const Node& node, const Indices& at);
-Move find_move(OpId op);  // null for ops that are none
+Move find_move(OpId op);  // null: the op is no move
 
-// An element of a node's indices as one of [0, size), checked; with the attribute wrap, negative ones count from the end.
+// An element of the node's indices as a number in [0, size), checked. With the attribute wrap, negative
+// numbers count from the end.
 Ref index_into(Evaluator& e, const Node& node, Ref index, Dim size);
 
 }  // namespace tenon::jit

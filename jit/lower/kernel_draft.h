@@ -1,6 +1,7 @@
-// proto: a group as statements before its loops are known. Addresses are indices over the loop axes, buffers are values of
-// the graph, loops have no axes of their own: an inner loop runs over all inner axes. lower.cc tries a set of axes,
-// evaluate.cc makes the statements, schedule() decides, bind_loops.cc writes the kernel. Tested by tests/golden/jit/lower_*.tn.
+// kernel_draft: a group as statements before its loops are known. Addresses are indices over the loop axes,
+// buffers are values of the graph, and loops have no axes of their own: an inner loop runs over all inner
+// axes. lower.cc tries a set of axes, evaluate.cc makes the statements, schedule() decides, bind_loops.cc
+// writes the kernel. Tested by tests/golden/jit/lower_*.tn.
 #pragma once
 
 #include <map>
@@ -13,19 +14,19 @@
 
 namespace tenon::jit {
 
-constexpr int kLocalBase = 1 << 20;  // buffer numbers of locals, until ins and outs are all known
+constexpr int kLocalBase = 1 << 20;  // first buffer number of locals, until all inputs and outputs are known
 
-struct Proto {
+struct KernelDraft {
   struct Local {
     DType type;
     Dim length;
   };
-  Kernel kernel;  // its values only
-  Block body;     // of the par nest; load and store: size is the number of their access
+  Kernel kernel;  // names and types of values only
+  Block body;     // of the par nest; in a load or store, size is the index in `accesses`
   std::vector<Access> accesses;
   std::vector<ValueId> buffers;
   std::vector<Local> locals;
-  Dims sizes;                               // the meaning of each size argument
+  Dims sizes;                               // the Dim of each size argument
   std::map<int, std::vector<Index>> loads;  // per buffer
   std::vector<Index> stores;                // to outputs
   std::vector<LoweredKernel::Sum> sums;     // their buffers are locals
@@ -35,14 +36,14 @@ struct Proto {
   int fault_number(ValueId node);
 };
 
-// A kernel, or how the axes must change before there is one.
+// A kernel, or the change of the axes that lowering needs first.
 struct Attempt {
   std::optional<Request> request;
   std::optional<LoweredKernel> kernel;
 };
 Attempt lower_axes(const LowerInput& in, const std::vector<DomainDim>& domain, std::vector<LoopAxis> axes);
 
-LoweredKernel finish(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule,
-                     Proto proto);
+LoweredKernel bind_loops(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule,
+                         KernelDraft draft);
 
 }  // namespace tenon::jit

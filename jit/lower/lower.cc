@@ -1,5 +1,5 @@
-// See lower.h. The way: pick the axes of the group's domain and evaluate every output at their indices (evaluate.cc).
-// Where an axis has to be split or cut, start again with the new axes.
+// See lower.h. Picks the axes of the group's domain and evaluates every output at their indices
+// (evaluate.cc). If an axis has to be split or cut, starts again with the new axes.
 #include "jit/lower/lower.h"
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace tenon::jit {
 namespace {
 
-constexpr int kMostCuts = 64;  // of a group that could be smaller
+constexpr int kMostCuts = 64;  // most cuts of a group of several nodes
 
-// What the group loops over: the operand of its reductions or scan, else its first output.
+// The domain that the group loops over: the operand of its reductions or scan, otherwise its first output.
 Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
   const Graph& g = in.graph;
   ValueId root = in.written(in.outputs[0]).value;
@@ -52,7 +52,7 @@ Result<Lowered> lower(const LowerInput& in) {
   DimTable& dims = *in.graph.dims;
   bool empty = true;
   for (ValueId o : in.outputs) empty = empty && dims.product(in.graph.type(o).shape) == Dim(0);
-  if (empty) return result;  // nothing to write
+  if (empty) return result;
   bool scatters = false;
   for (ValueId v : in.members) scatters = scatters || is_scatter(in.graph.node(v).op);
   TENON_ASSIGN(std::vector<DomainDim> domain, domain_of(in));
@@ -89,7 +89,7 @@ Result<Lowered> lower(const LowerInput& in) {
     Dims bounds{Dim(0)};
     bounds.insert(bounds.end(), r.bounds.begin(), r.bounds.end());
     bounds.push_back(axis.extent);
-    for (size_t i = bounds.size() - 1; i-- > 0;) {  // the first piece is lowered first
+    for (size_t i = bounds.size() - 1; i-- > 0;) {  // so that the first piece is lowered first
       LoopAxis& segment = axes[r.axis] = axis;
       segment.extent = dims.sub(bounds[i + 1], bounds[i]);
       if (segment.extent == Dim(0)) continue;
@@ -99,7 +99,7 @@ Result<Lowered> lower(const LowerInput& in) {
       work.push_back(axes);
     }
   }
-  if (scatters) {  // so far the operand has been copied
+  if (scatters) {  // `loops` copies the operand; `updates` writes the updates
     TENON_ASSIGN(result.updates, lower_scatter(in));
   }
   return result;

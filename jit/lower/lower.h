@@ -1,8 +1,9 @@
-// lower: a group of graph nodes becomes kernels. What a group may hold: maps, views, gathers, concatenations, pads and
-// constants in any mix; reductions over one common set of axes with maps before, between and after; one scan; one
-// scatter. Whether a set of nodes is such a group is answered by trying: fusion asks make_kernels() itself.
-// On leaving, kernels read only materialised values and write every output exactly once.
-// Tested by tests/golden/jit/lower_*.tn, tests/unit/runtime/run_test.cc and tests/fuzz/fuzz_test.cc.
+// lower: turns a group of graph nodes into kernels. A group may hold maps, views, gathers, concatenations,
+// pads and constants in any mix; reductions over one common set of axes, with maps before, between and after;
+// one scan; one scatter. Lowering itself decides whether a set of nodes is such a group: fusion calls
+// make_kernels() and reads the status. On leaving, kernels read only materialised values and write every
+// output exactly once. Tested by tests/golden/jit/lower_*.tn, tests/unit/runtime/run_test.cc and
+// tests/fuzz/fuzz_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +21,11 @@ struct LowerInput {
   const Graph& graph;
   std::span<const ValueId> members;  // in topological order
   std::span<const ValueId> outputs;  // members whose values are needed outside
-  // Strides in elements of a materialised value; absent: the value is a view to read through.
+  // Strides of a materialised value, in elements. Nothing: the value is a view that loops read through.
   std::function<std::optional<Dims>(ValueId)> strides;
   Target target = Target::cpu;
-  // Set by make_kernels(): what is added up beside the loops over rows (blocked_column_sums.h), and the output that is: the sum, or its cast.
+  // Set by make_kernels(): a reduction that is added up beside the loops over rows (blocked_column_sums.h),
+  // and the output that holds it: the sum itself or its cast.
   struct Sum {
     ValueId fold, output;
   };
@@ -31,17 +33,17 @@ struct LowerInput {
   bool is_sum(ValueId v) const {
     return std::ranges::any_of(sums, [&](const Sum& s) { return s.fold == v; });
   }
-  // Set by make_kernels(): outputs that are dense reshapes are written under the shape of what they reshape.
+  // Set by make_kernels(): an output that is a dense reshape is written with the shape of its operand.
   bool under_operand_shape = false;
   struct Output {
     ValueId value;
     Dims strides;
   };
-  // What the loops compute for an output, and where they write it.
+  // The value that the loops compute for an output, and the strides with which they write it.
   Output written(ValueId output) const;
 };
 
-// Memory between the kernels of a group, free again when the last that names it has run.
+// Memory between the kernels of a group. It is free again after the last kernel that names it.
 struct Temp {
   DType type;
   Dim length;
@@ -50,29 +52,31 @@ inline constexpr ValueId kTempBuffer = 1u << 31;  // kTempBuffer + t in the list
 
 struct LoweredKernel {
   Kernel kernel;
-  Dims sizes;                        // the meaning of each size argument
-  std::vector<ValueId> buffers;      // what each in/out buffer is
-  std::vector<ValueId> faults = {};  // the node behind each number of a fault, from 1 on
+  Dims sizes;                        // the Dim of each size argument
+  std::vector<ValueId> buffers;      // the value of each in/out buffer
+  std::vector<ValueId> faults = {};  // the node of each fault number, from 1 on
   std::vector<Temp> temps = {};
-  // Locals in which every par iteration is to add up a reduction of the group: blocked_column_sums.h sees to that.
+  // Locals in which every par iteration adds up a reduction of the group, once blocked_column_sums has
+  // rewritten the kernel.
   struct Sum {
     ValueId value;
     int buffer;
     OpId fold;
   };
   std::vector<Sum> sums = {};
-  std::vector<ValueId> inplace =
-      {};  // inputs that are read only where the (single) output is written, before it is
+  // Inputs that are read only at the address where the (single) output is written, before the write.
+  std::vector<ValueId> inplace = {};
 };
 
 // A group as loops, before any rewrite.
 struct Lowered {
-  std::vector<LoweredKernel> loops;    // write the outputs; of a scatter they copy the operand
-  std::vector<LoweredKernel> updates;  // of a scatter, behind `loops`
+  std::vector<LoweredKernel> loops;    // write the outputs; of a scatter, they copy its operand
+  std::vector<LoweredKernel> updates;  // of a scatter; run after `loops`
 };
-// unsupported with a sentence when no schedule covers the members.
+// unsupported: no schedule covers the members; the message is a sentence.
 Result<Lowered> lower(const LowerInput& input);
-// Whether an output is a reshape that is stored densely: its loops may run over the operand's shape.
+// Whether an output is a reshape that is stored densely, so that its loops may run over the shape of the
+// operand.
 bool is_dense_reshape(const LowerInput& in, ValueId output);
 
 }  // namespace tenon::jit

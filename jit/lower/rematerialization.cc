@@ -7,14 +7,14 @@
 
 namespace tenon::jit {
 
-KeptRows::KeptRows(const LowerInput& in, const std::vector<LoopAxis>& axes)
+Rematerialization::Rematerialization(const LowerInput& in, const std::vector<LoopAxis>& axes)
     : in_(in), axes_(axes), member_(in.members.begin(), in.members.end()) {
   for (ValueId v : in.members)
     if (kind(v) == Kind::reduce && !in.is_sum(v)) reduces_.push_back(v);
 }
 
-// Whether a row of this value is worth a local: several loops read it, and computing it anew costs more.
-bool KeptRows::worth_keeping(ValueId v) {
+// Whether a row of this value is worth a local: several loops read it, and computing it again costs more.
+bool Rematerialization::worth_keeping(ValueId v) {
   auto [it, is_new] = worth_.try_emplace(v, false);
   if (!is_new) return it->second;
   if (!member_.count(v) || kind(v) != Kind::map || loops_using(v) < 2) return false;
@@ -24,8 +24,8 @@ bool KeptRows::worth_keeping(ValueId v) {
   return worth_[v] = keeps_row({expensive, stream_bytes(v)}, in_.graph.dims->product(row), par);
 }
 
-// Not where each loop reads it through another such value only.
-bool KeptRows::keeps(ValueId v) {
+// False if every loop reads the value only through another kept value.
+bool Rematerialization::keeps(ValueId v) {
   if (!worth_keeping(v)) return false;
   int users = 0;
   for (ValueId u : in_.members) {
@@ -37,8 +37,8 @@ bool KeptRows::keeps(ValueId v) {
   return users == 0 || std::count(in_.outputs.begin(), in_.outputs.end(), v);
 }
 
-// Bytes of memory an element of v is computed from, not counting what is broadcast or kept.
-int64_t KeptRows::stream_bytes(ValueId v) {
+// Bytes of memory that an element of v is computed from, without broadcast or kept operands.
+int64_t Rematerialization::stream_bytes(ValueId v) {
   std::set<ValueId> seen;
   std::vector<ValueId> work{v};
   const Dim elements = in_.graph.dims->product(in_.graph.type(v).shape);
@@ -58,8 +58,8 @@ int64_t KeptRows::stream_bytes(ValueId v) {
   return bytes;
 }
 
-// In how many loops (reductions, and the final one) an expensive value would be computed.
-int KeptRows::loops_using(ValueId v) const {
+// Number of loops (reductions and the final loop) that would compute the value.
+int Rematerialization::loops_using(ValueId v) const {
   int count = 0;
   auto reaches = [&](ValueId from) {  // without crossing another reduction
     std::vector<ValueId> work{from};
@@ -80,6 +80,8 @@ int KeptRows::loops_using(ValueId v) const {
   return count;
 }
 
-bool KeptRows::member_or_view(ValueId v) const { return member_.count(v) || op(in_.graph.node(v).op).view; }
+bool Rematerialization::member_or_view(ValueId v) const {
+  return member_.count(v) || op(in_.graph.node(v).op).view;
+}
 
 }  // namespace tenon::jit

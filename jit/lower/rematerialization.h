@@ -1,5 +1,6 @@
-// kept_rows: which values of a group stand in a local of a row's length, because several loops over the row read them and
-// computing them anew costs more. What costs more is schedule.h's. Tested by tests/golden/jit/lower_*.tn.
+// rematerialization: which values of a group are stored in a local with the length of a row, because several
+// loops over the row read them and computing them again costs more. schedule.h decides what costs more.
+// Tested by tests/golden/jit/lower_*.tn.
 #pragma once
 
 #include <map>
@@ -11,9 +12,9 @@
 
 namespace tenon::jit {
 
-class KeptRows {
+class Rematerialization {
  public:
-  KeptRows(const LowerInput& in, const std::vector<LoopAxis>& axes);
+  Rematerialization(const LowerInput& in, const std::vector<LoopAxis>& axes);
   bool keeps(ValueId v);
 
  private:

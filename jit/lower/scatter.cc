@@ -1,4 +1,5 @@
-// See scatter.h. The copy is an ordinary lowering in which the node stands for its first operand (jit/lower/index_maps.cc).
+// See scatter.h. The copy is an ordinary lowering in which the node reads as its first operand
+// (jit/lower/index_maps.cc).
 #include "jit/lower/scatter.h"
 
 #include "jit/analysis/index.h"
@@ -11,7 +12,7 @@ namespace tenon::jit {
 
 bool is_scatter(OpId op) { return op == ops::scatter || op == ops::index_put; }
 
-// The second kernel: out[.., index, ..] = updates, or what the mode folds of both.
+// The second kernel: out[.., index, ..] = updates, or the fold of both that the mode names.
 Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
   if (in.members.size() != 1) return unsupported("a scatter shares its loops with nothing");
   const Graph& g = in.graph;
@@ -44,9 +45,9 @@ Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
   const int update_buffer = buffer(update_view->base, Buffer::Role::in, "updates");
   const int out_buffer = buffer(out, Buffer::Role::out, "y");
 
-  // For scatter the updated position keeps the other axes' indices; for index_put the index dimensions stand in place of the
-  // axis. Along the axis updates go in order, one after another; what lies behind it is a row, the innermost loop, of which
-  // threads get tiles. Dimensions of a row that lie in one piece are one.
+  // In scatter, the updated position keeps the indices of the other axes. In index_put, the index dimensions
+  // replace the axis. Along the axis, updates go in order, one after another. The dimensions after the axis
+  // are a row, the innermost loop, whose tiles threads share. Contiguous dimensions of a row are merged.
   const bool along = n.op == ops::scatter;
   const int width = along ? 1 : index.rank();
   struct Loop {
@@ -97,14 +98,14 @@ Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& in) {
     const Ref tile = kernel.add_ref(DType::i64, "t");
     par.axes.push_back({tile, extent_of(last.extent), {kColumnTile, -1}});
     in_row.axes.push_back({variable(last), {}, {0, -1}, tile});
-    in_row.simd = !along;  // of a scatter each element goes its own way
+    in_row.simd = !along;  // in a scatter, each element has its own index
   }
   for (const Loop& l : ordered) loop.axes.push_back({variable(l), extent_of(l.extent)});
   if (par.axes.empty()) par.axes.push_back({kernel.add_ref(DType::i64, "i"), {1, -1}});
   step(index_at, index_view->offset, kNoRef);
   step(update_at, update_view->offset, kNoRef);
 
-  // Where an index stands for a whole row, it is read in front of it.
+  // If an index applies to a whole row, it is read before the row.
   Block* body = rows && along ? &in_row.body : &loop.body;
   auto emit = [&](Stmt s, DType type) {
     s.type = type;

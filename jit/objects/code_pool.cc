@@ -23,7 +23,7 @@ size_t page_size() {
 
 struct CodePool::Impl {
   std::mutex mutex;
-  std::map<char*, size_t> free;  // by address; neighbours are merged
+  std::map<char*, size_t> free;  // by address; adjacent ranges are merged
   int64_t in_use = 0;
 
   Result<char*> take(size_t bytes) {

@@ -1,8 +1,8 @@
-// CodePool: memory for machine code, whole pages out of a few large reservations. A page is writable while its code is
-// copied in and executable afterwards, never both. Neighbouring pages of equal protection are one mapping to the
-// system, so thousands of kernels cost a handful of mappings. The memory is private: a forked child keeps its own
-// copy, whatever the parent frees or compiles later (a shared double mapping could not give that).
-// Tested by tests/unit/jit/compiler_test.cc and tests/unit/jit/noexec_test.cc.
+// CodePool: memory for machine code, whole pages out of a few large reservations. A page is writable while
+// code is copied into it and executable afterwards, never both. The system counts neighbouring pages of equal
+// protection as one mapping, so thousands of kernels cost a handful of mappings. The memory is private: a
+// forked child keeps its own copy, whatever the parent frees or compiles later (a shared double mapping could
+// not do this). Tested by tests/unit/jit/compiler_test.cc and tests/unit/jit/noexec_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace tenon::jit {
 class CodePool {
  public:
   static CodePool& get();
-  // Takes pages for `bytes`, lets `write` fill them at their final address, and makes them executable. The pages return
-  // to the pool with the last reference.
+  // Takes pages for `bytes`, calls `write` to fill them at their final address, and makes them executable.
+  // The pages return to the pool with the last reference.
   Result<std::shared_ptr<void>> install(size_t bytes, const std::function<Status(char* at)>& write);
   int64_t bytes_in_use() const;
 

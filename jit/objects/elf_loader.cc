@@ -1,5 +1,6 @@
-// See elf_loader.h. The layout of a block: the object's allocated sections, then one stub per undefined function, a jump
-// through a 64-bit address, as libraries may be farther away than a 32-bit displacement reaches.
+// See elf_loader.h. Layout of a block: the allocated sections of the object, then one stub per undefined
+// function. A stub jumps through a 64-bit address, because libraries may be farther away than a 32-bit
+// displacement reaches.
 #include "jit/objects/elf_loader.h"
 
 #include <elf.h>
@@ -12,7 +13,7 @@
 #include "jit/objects/code_pool.h"
 #include "jit/objects/host_call.h"
 
-// Conversions that plain x86-64 has no instruction for; from the compiler's runtime library.
+// Conversions without an instruction in plain x86-64; from the compiler's runtime library.
 extern "C" {
 float __extendhfsf2(_Float16);
 _Float16 __truncsfhf2(float);
@@ -31,7 +32,7 @@ T read(std::string_view bytes, size_t at) {
 Status damaged(const std::string& what) { return {tenon::Code::internal, "object code: " + what}; }
 
 constexpr size_t kStub = 16;
-constexpr unsigned char kJump[] = {0xff, 0x25, 0, 0, 0, 0};  // jmp *0(%rip), the address follows
+constexpr unsigned char kJump[] = {0xff, 0x25, 0, 0, 0, 0};  // jmp *0(%rip); the address follows
 
 class Linker {
  public:
@@ -173,7 +174,7 @@ class Linker {
       if (r.r_offset > target.bytes.size() || target.bytes.size() - r.r_offset < (wide ? 8 : 4))
         return damaged("relocation out of its section");
       char* where = base_ + target.offset + r.r_offset;
-      // Unsigned: a damaged addend wraps around, and is found out of range below.
+      // Unsigned: a damaged addend wraps around, and the range check below finds it.
       uint64_t value = reinterpret_cast<uint64_t>(address(s)) + static_cast<uint64_t>(r.r_addend);
       switch (ELF64_R_TYPE(r.r_info)) {
         case R_X86_64_64: std::memcpy(where, &value, 8); break;
@@ -208,7 +209,7 @@ void* runtime_symbol(std::string_view name) {
   {#g, reinterpret_cast<void*>(static_cast<double (*)(double)>(::g))}, {   \
     #g "f", reinterpret_cast<void*>(static_cast<float (*)(float)>(::g##f)) \
   }
-  // Beyond memcpy and fmod these are called only where the machine lacks an instruction (plain x86-64).
+  // Code calls these, except memcpy and fmod, only if the machine lacks an instruction (plain x86-64).
   static const Entry kEntries[] = {
       {"memcpy", reinterpret_cast<void*>(static_cast<void* (*)(void*, const void*, size_t)>(std::memcpy))},
       {"memset", reinterpret_cast<void*>(static_cast<void* (*)(void*, int, size_t)>(std::memset))},

@@ -1,6 +1,7 @@
-// link: a relocatable x86-64 ELF object in memory becomes running code in the pool. Only what our emitter needs: one
-// block per object, calls into a fixed table of C functions, no global data, no constructors, no unwind tables. Every
-// offset is checked, so a damaged object is a Status. Tested by tests/unit/jit/compiler_test.cc.
+// elf_loader: turns a relocatable x86-64 ELF object in memory into running code in the pool. Supports only
+// what our emitter needs: one block per object, calls of a fixed table of C functions, no global data, no
+// constructors, no unwind tables. Checks every offset, so a damaged object is a Status. Tested by
+// tests/unit/jit/compiler_test.cc.
 #pragma once
 
 #include <functional>
@@ -20,10 +21,11 @@ struct Linked {
     void* address;
     size_t size;
   };
-  std::map<std::string, Symbol, std::less<>> functions;  // the global functions the object defines
+  std::map<std::string, Symbol, std::less<>> functions;  // the global functions that the object defines
 };
 
-// The C function that code may call by this name, or null: memcpy, fmaf, ..., those of host_call.h
+// The C function that code may call by this name: memcpy, fmaf, ..., those of host_call.h. Null: there is
+// none.
 void* runtime_symbol(std::string_view name);
 
 Result<Linked> link(std::string_view object);

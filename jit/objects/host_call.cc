@@ -4,7 +4,7 @@
 namespace tenon::jit {
 namespace {
 
-// Operand i of lane l is values[i * lanes + l]; lanes from `count` on do not exist.
+// Operand i of lane l is values[i * lanes + l]. Lanes from `count` on do not exist.
 template <int k, class T>
 void call_each(T (*eval)(const T*), T* values, int64_t lanes, int64_t count) {
   for (int64_t l = 0; l < count; ++l) {

@@ -1,7 +1,7 @@
-// Calls of the host: how machine code computes a row that has only an eval column. The code stores the operands of a vector one
-// after another and calls the function for their class, with the row's eval as an argument; the results replace the first
-// operand. Objects name these functions, so that those on disk fit every build that has the row.
-// Tested by tests/unit/ops/special_test.cc.
+// host_call: how machine code computes a row that has only an eval column. The code stores the operands of a
+// vector one after another and calls the function of their class, with the row's eval function as an
+// argument. The results replace the first operand. Objects name these functions, so objects on disk fit every
+// build that has the row. Tested by tests/unit/ops/special_test.cc.
 #pragma once
 
 #include <string_view>
@@ -11,10 +11,10 @@
 namespace tenon::jit {
 
 inline constexpr int kMostHostOperands = 4;
-// The symbol of a row's column is this, the class' suffix and the row's name.
+// The symbol of a row's eval function is this prefix, the suffix of the class and the row's name.
 inline constexpr std::string_view kHostPrefix = "tenon_eval_";
 
-// As what the column takes its operands.
+// The type with which an eval function takes its operands.
 struct HostClass {
   DType type;               // f64, f32 or i64
   std::string_view suffix;  // "f64_"
@@ -22,7 +22,7 @@ struct HostClass {
 };
 HostClass host_class(const Op& row, DType operand);
 
-// The address behind such a name, or null.
+// The address of a symbol with kHostPrefix or of a caller. Null: there is none.
 void* host_symbol(std::string_view name);
 
 }  // namespace tenon::jit

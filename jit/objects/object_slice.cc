@@ -1,5 +1,5 @@
-// See object_slice.h. Kept are the function's section and whatever its relocations reach, constants shared with other
-// functions as a whole; sections and symbols are numbered anew.
+// See object_slice.h. Keeps the section of the function and every section that its relocations reach; a
+// section of constants shared with other functions stays whole. Renumbers sections and symbols.
 #include "jit/objects/object_slice.h"
 
 #include <elf.h>
@@ -38,7 +38,7 @@ class Slicer {
         start = i;
     if (start == 0) return broken("no function " + std::string(function));
     TENON_TRY(keep(symbols_[start].st_shndx));
-    // Local symbols stand in front of the others.
+    // Local symbols come before the others.
     use(start);
     for (bool local : {true, false})
       for (auto& [old, number] : symbol_numbers_)
@@ -79,7 +79,7 @@ class Slicer {
 
   void use(size_t symbol) { symbol_numbers_.emplace(symbol, 0); }
 
-  // The section, and all that its relocations need.
+  // Keeps the section and everything that its relocations need.
   Status keep(size_t section) {
     if (section == SHN_UNDEF || section >= sections_.size()) return broken("a symbol without section");
     if (!section_numbers_.emplace(section, section_order_.size() + 1).second) return {};

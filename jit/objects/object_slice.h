@@ -1,6 +1,6 @@
-// slice: of an object that holds several functions, each in a section of its own, the one function with the constants it
-// uses, as an object again. Kernels are compiled several to a module but kept on disk one by one.
-// Tested by tests/unit/jit/object_cache_test.cc.
+// object_slice: cuts one function, with the constants that it uses, out of an object that holds several
+// functions, each in its own section. The result is an object again. Kernels are compiled several to a module
+// but stored on disk one by one. Tested by tests/unit/jit/object_cache_test.cc.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tenon::jit {
 
-// The object is one that code generation has just made, not one from outside; what is out of order is still a status.
+// Expects an object from our own code generation, not from outside. A malformed object is still a Status.
 Result<std::string> slice(std::string_view object, std::string_view function);
 
 }  // namespace tenon::jit

@@ -13,32 +13,34 @@ namespace {
 using K = Stmt::Kind;
 
 constexpr int kMostVectorsAhead = 8;
-constexpr int64_t kFewestWaves = 8;   // of blocks: fewer would leave multiprocessors idle at the end
-constexpr size_t kLongestAhead = 64;  // statements of a map that takes several vectors
-// What a division of 32 bits costs, as bytes from a cache: about as many instructions as a vector of the cheapest maps has.
+constexpr int64_t kFewestWaves = 8;   // of blocks; fewer leave multiprocessors idle at the end
+constexpr size_t kLongestAhead = 64;  // most statements of a map that takes several vectors
+// Cost of a 32-bit division in bytes read from a cache: about as many instructions as a vector of the
+// cheapest maps.
 constexpr double kDivisionBytes = 16;
-constexpr int64_t kShortestRun = 256;  // bytes that lie together before a row is left
+constexpr int64_t kShortestRowRun = 256;  // fewest consecutive bytes within a row
 constexpr size_t kMostAxes = 7;
 
 bool steps_along(const Stmt& s, Ref var) {
   return std::ranges::any_of(s.address, [&](const Term& t) { return t.var == var; });
 }
 
-// Whether the address follows a value, not loop variables alone.
+// Whether the address depends on a value, not on loop variables alone.
 bool follows_value(const Stmt& par, const Stmt& s) {
   return std::ranges::any_of(s.address, [&](const Term& t) {
     return t.var != kNoRef && std::ranges::none_of(par.axes, [&](const Axis& a) { return a.var == t.var; });
   });
 }
 
-// Whether it reads an element of its own in every iteration.
+// Whether every iteration reads a different element.
 bool is_whole(const Stmt& par, const Stmt& s, std::span<const int64_t> sizes) {
   return std::ranges::all_of(par.axes, [&](const Axis& a) {
     return steps_along(s, a.var) || extent_value(a.extent, sizes.data()) == 1;
   });
 }
 
-// Bytes that memory gives one vector of a map, not counting what other rows read too; 0 where a load follows a value.
+// Bytes that one vector of a map reads from memory, without those that other rows read too. 0: the address of
+// a load depends on a value.
 int64_t bytes_of_vector(const Kernel& k, std::span<const int64_t> sizes, int vector) {
   const Stmt& par = k.body[0];
   int64_t bytes = 0;
@@ -52,7 +54,8 @@ int64_t bytes_of_vector(const Kernel& k, std::span<const int64_t> sizes, int vec
   return bytes;
 }
 
-// Bytes that a thread keeps while it goes along these axes: what differs from lane to lane and is read along them.
+// Bytes that a thread keeps while it walks along these axes: values that differ from lane to lane, are the
+// same along the axes and are read by other statements.
 int64_t kept_bytes(const Kernel& map, unsigned axes, int vector) {
   const Stmt& par = map.body[0];
   const std::vector<bool> same = same_along(map, axes);
@@ -119,7 +122,7 @@ unsigned axes_of_rows(const Kernel& map, std::span<const int64_t> sizes, int64_t
   if (n < 2 || n > kMostAxes) return 0;
   const double vectors = static_cast<double>(par_iterations(map, sizes.data(), vector));
   int widest = 1;
-  std::vector<const Stmt*> again;  // loads of what other iterations read too
+  std::vector<const Stmt*> again;  // loads of elements that other iterations read too
   for (const Stmt& s : par.body) {
     if (s.kind != K::load && s.kind != K::store) continue;
     widest = std::max(widest, static_cast<int>(size_of(map.buffers[s.buffer].type)));
@@ -142,7 +145,7 @@ unsigned axes_of_rows(const Kernel& map, std::span<const int64_t> sizes, int64_t
     size_t inner = n;
     while (!(axes >> (inner - 1) & 1)) run *= extent_value(par.axes[--inner].extent, sizes.data());
     const int rows = std::popcount(axes), columns = static_cast<int>(n) - rows;
-    if (static_cast<size_t>(columns) > n - inner && run < kShortestRun) continue;
+    if (static_cast<size_t>(columns) > n - inner && run < kShortestRowRun) continue;
     double cost = kDivisionBytes * (rows - 1 + columns / each);
     for (const Stmt* s : again) {
       bool changes = false;

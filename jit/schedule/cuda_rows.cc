@@ -58,7 +58,7 @@ void CudaRows::walk(const Block& block, const Stmt* simd, int depth) {
 
 void CudaRows::local(const Stmt& s, const Stmt* simd) {
   if (!simd || simd->axes.back().of != kNoRef) return static_cast<void>(possible_ = false);
-  // The address in terms of the loop's axes, and how long these are.
+  // For each term of the address: axis of the loop, stride, extent.
   std::vector<std::array<int64_t, 3>> at;
   for (const Term& t : s.address) {
     int64_t axis = -1;

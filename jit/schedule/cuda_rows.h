@@ -1,6 +1,7 @@
-// CudaRows: what a team of threads can share of a kernel: simd loops that stand in the par nest or in plain loops within, or run
-// over a tile of one of its axes, whose locals are each written and read by the same lanes, and no output that is read back.
-// At concrete sizes, for cuda_schedule.cc. Tested by tests/unit/jit/cuda_schedule_test.cc.
+// CudaRows: whether and how a team of threads can share the rows of a kernel. Its simd loops are in the par
+// nest or in plain loops within it, or run over a tile of an axis of the par nest. The same lanes write and
+// read each element of a local. No output is read back. At concrete sizes, for cuda_schedule.cc. Tested by
+// tests/unit/jit/cuda_schedule_test.cc.
 #pragma once
 
 #include <array>
@@ -13,7 +14,7 @@
 
 namespace tenon::jit {
 
-// The axis of the par nest through a tile of which this one runs; null: it runs through none of these.
+// The axis of the par nest whose tiles `axis` runs through. Null: there is none.
 const Axis* tiled_axis(const Kernel& kernel, const Axis& axis);
 
 class CudaRows {
@@ -21,12 +22,12 @@ class CudaRows {
   CudaRows(const Kernel& kernel, std::span<const int64_t> sizes);
   bool possible() const { return possible_; }
   bool fits_registers() const { return even_ && (!nested_ || (loops_ == 1 && locals_.empty())); }
-  // Whether a par iteration has rows of its own, one after another.
+  // Whether a par iteration has several rows, one after another.
   bool several() const { return several_; }
-  // Whether a row is gone through more than once.
+  // Whether several loops walk a row.
   bool again() const { return loops_ > 1; }
   int64_t longest() const { return longest_; }  // elements of a simd axis
-  // Of an element of the row that stays in registers: locals, and what several loops load.
+  // Bytes per element of a row that stays in registers: locals, and inputs that several loops load.
   int64_t kept_bytes() const;
 
  private:
@@ -37,10 +38,10 @@ class CudaRows {
   std::span<const int64_t> sizes_;
   bool possible_ = false, even_ = true, nested_ = false, several_ = false;
   int64_t longest_ = -1;
-  Ref tile_ = kNoRef;  // of the simd loops
+  Ref tile_ = kNoRef;  // the tile that the simd loops run through
   int loops_ = 0;
   std::map<int, std::vector<std::array<int64_t, 3>>> locals_;
-  std::map<int, int> loads_;  // of inputs, in simd loops
+  std::map<int, int> loads_;  // loads in simd loops, by input
 };
 
 }  // namespace tenon::jit

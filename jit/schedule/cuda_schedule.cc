@@ -19,21 +19,21 @@ using Form = CudaSchedule::Form;
 using Locals = CudaSchedule::Locals;
 
 constexpr int kBlock = 256, kSmallestBlock = 64;
-constexpr int64_t kKeptShare = 2;       // of a thread's registers, the part that keeps a row
-constexpr int64_t kOfWideIndices = 16;  // registers that addresses of 64 bits take
+constexpr int64_t kKeptShare = 2;       // a row takes at most 1 / kKeptShare of a thread's registers
+constexpr int64_t kOfWideIndices = 16;  // registers for 64-bit addresses
 constexpr int kMostChunks = 8;          // steps of a row that a thread keeps
 constexpr int kBlocksPerMultiprocessor = 32;
-constexpr int kTile = 64, kSmallTile = 32;  // elements on a side
-constexpr int kShortestRun = 32;            // bytes: what memory gives at once
+constexpr int kTile = 64, kSmallTile = 32;  // elements per side
+constexpr int kShortestRun = 32;            // bytes of a memory transaction
 constexpr int kMostAhead = 16;
 constexpr int kMostRows = 32;             // threads that share a column
-constexpr int64_t kFewestSteps = 4;       // of each of them
-constexpr int64_t kFoldsBytes = 1 << 10;  // of shared memory, for what folds exchange
-constexpr int kFirstWithClusters = 90;    // architecture
-constexpr int kMostBlocksOfCluster = 8;   // that every device takes
+constexpr int64_t kFewestSteps = 4;       // fewest steps of such a thread
+constexpr int64_t kFoldsBytes = 1 << 10;  // shared memory for the exchange of folds
+constexpr int kFirstWithClusters = 90;    // first architecture with clusters
+constexpr int kMostBlocksOfCluster = 8;   // supported by every device
 constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
 
-// visit(statement, variable of the simd axis it stands in or kNoRef), outer statements first.
+// Calls visit(statement, variable of the simd axis around it or kNoRef), outer statements first.
 template <class Visit>
 void each_statement(const Block& block, const Visit& visit, Ref simd = kNoRef) {
   for (const Stmt& s : block) {
@@ -42,8 +42,9 @@ void each_statement(const Block& block, const Visit& visit, Ref simd = kNoRef) {
   }
 }
 
-// Whether every access to neighbours starts at a multiple of `vector` elements, and no simd axis ends within one if `whole`.
-// map: its crossing statements have their neighbours along its other axis.
+// aligned: every access to adjacent elements starts at a multiple of `vector` elements. whole: the extents of
+// simd axes are multiples of `vector`. map: its crossing statements access adjacent elements along its other
+// axis.
 struct Alignment {
   bool aligned = true, whole = true;
 };
@@ -77,15 +78,15 @@ Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vect
   return result;
 }
 
-// A map that transposes, in tiles, where that pays: there are runs worth the name along both axes, and enough tiles for all
-// multiprocessors. False: `s` stays as it is.
+// Schedules a transposing map in tiles if this pays: both axes have long enough runs, and there are enough
+// tiles for all multiprocessors. False: `s` is unchanged.
 bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const CudaDevice& device,
               int64_t alignment, int relax_level, CudaSchedule& s) {
   const int64_t along = extent_value(map.along.extent, sizes.data()),
                 across = extent_value(map.across.extent, sizes.data()),
                 elements = par_iterations(map.kernel, sizes.data(), 1);
   int narrowest = 8;
-  int64_t widths = 0;  // of an element of every tile
+  int64_t widths = 0;  // bytes of one element in all tiles
   for (size_t i : map.crossing) {
     const int width = static_cast<int>(size_of(map.kernel.buffers[map.statement(i).buffer].type));
     narrowest = std::min(narrowest, width);
@@ -93,7 +94,7 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
   }
   if (std::min(along, across) * narrowest < kShortestRun) return false;
   if (elements < int64_t{device.multiprocessors} * kSmallTile * kSmallTile) return false;
-  // As many blocks as threads allow should fit beside each other.
+  // Shared memory for as many resident blocks as the number of threads allows.
   const int64_t blocks = device.threads_per_multiprocessor / kBlock,
                 room = std::min(device.shared_bytes / blocks, int64_t{48} << 10);
   int side = kTile;
@@ -108,7 +109,7 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
   tiled.team = s.block;
   tiled.along = length(along, side);
   tiled.across = length(across, side);
-  // A short axis makes tiles longer along the other.
+  // If one axis is short, tiles are longer along the other axis.
   if (tiled.along < side)
     tiled.across = length(across, std::min(kBlock, side * side / tiled.along));
   else
@@ -128,7 +129,7 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
   return false;
 }
 
-// Bytes of the widest element that lanes read or write side by side.
+// Bytes of the widest element that adjacent lanes load or store.
 int widest_neighbour(const Kernel& k) {
   int widest = 1;
   each_statement(k.body, [&](const Stmt& s, Ref simd) {
@@ -140,7 +141,8 @@ int widest_neighbour(const Kernel& k) {
   return widest;
 }
 
-// The farthest element that some access reaches, or the most that some loops or a size count; nothing where values decide.
+// The largest element number that an access reaches, iteration count of a loop, or size. Nothing if an
+// address depends on values.
 std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes) {
   std::map<Ref, int64_t> last;
   int64_t most = 0;
@@ -177,7 +179,8 @@ std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes)
   return known ? std::optional(most) : std::nullopt;
 }
 
-// Bytes that a step of the widest reduction in order loads with these vectors, and its steps; 0: there is none.
+// Bytes that a step of the widest sequential reduction loads with vectors of this length, and its steps. 0:
+// there is no such reduction.
 struct InOrder {
   int64_t bytes = 0, steps = 0;
 };
@@ -200,8 +203,8 @@ InOrder reduction_in_order(const Kernel& k, std::span<const int64_t> sizes, int 
   return widest;
 }
 
-// Whether threads can share the columns of a kernel: one reduction in order stands in its par nest, no other loop, and nothing is
-// stored before its end.
+// Whether threads can share the columns of a kernel: its par nest has one sequential reduction and no other
+// loop, and stores nothing before the end of the reduction.
 bool shares_columns(const Kernel& k) {
   const Stmt& par = k.body[0];
   int folds = 0;
@@ -214,8 +217,9 @@ bool shares_columns(const Kernel& k) {
   return par.simd && folds == 1;
 }
 
-// Where there are few columns several threads of a block share the rows of each; if that is not enough, short vectors and small
-// blocks make more threads. What one loads in several steps it asks for together.
+// Where there are few columns, several threads of a block share the rows of each column. If this does not
+// suffice, short vectors and small blocks make more threads. A thread issues the loads of several steps
+// together.
 void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& device, int64_t alignment,
              int relax_level, CudaSchedule& s) {
   const InOrder single = reduction_in_order(k, sizes, 1);
@@ -226,7 +230,9 @@ void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& 
   while (shares_columns(k) && s.rows < kMostRows && threads() < enough &&
          single.steps >= 2 * kFewestSteps * s.rows)
     s.rows *= 2;
-  auto run = [&] { return s.block / s.rows * s.vector * widest_neighbour(k); };  // bytes of a row
+  auto run = [&] {
+    return s.block / s.rows * s.vector * widest_neighbour(k);
+  };  // bytes of a row that a block reads at once
   while (s.vector > 1 && (s.rows == 1 ? threads() < enough : threads() < enough / 2 && run() > kShortestRun))
     s.vector /= 2;
   s.whole = alignment_of(k, sizes, s.vector, alignment).whole;
@@ -242,7 +248,7 @@ bool has_locals(const Kernel& k) {
   return std::any_of(k.buffers.begin(), k.buffers.end(),
                      [](const Buffer& b) { return b.role == Buffer::Role::local; });
 }
-// Of a team; the part of one block where a cluster shares them.
+// Bytes of the locals of a team; with a cluster, the part of one block.
 int64_t local_bytes(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes) {
   int64_t bytes = 0;
   if (s.cluster > 1) {
@@ -336,7 +342,7 @@ CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
     s.team = static_cast<int>(
         std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, std::min<int64_t>(vectors, 32)))));
   } else {
-    // Sums that are kept from row to row take registers too.
+    // Sums that live from row to row take registers too.
     const int64_t each = rows.several() ? 2 : 4;
     int64_t team = 128;
     while (team < 512 && vectors > team * each) team *= 2;
@@ -344,7 +350,8 @@ CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
     s.team = s.block = static_cast<int>(team);
   }
   const int64_t iterations = par_iterations(k, sizes.data(), 1);
-  // Few rows of a map, and long ones: every vector of them has a thread of its own. And where a thread had better go across rows.
+  // A map with few long rows: every vector gets its own thread. Also if a thread saves work by going across
+  // rows.
   const bool few_rows = vectors > s.team && iterations * s.team < int64_t{device.multiprocessors} *
                                                                       device.threads_per_multiprocessor;
   const auto map = simd ? std::nullopt : merge_map(k);
@@ -352,13 +359,13 @@ CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   if (map &&
       (few_rows || (relax_level == 0 && axes_of_rows(*map, sizes, most_threads, s.vector, steps) != 0)))
     return CudaRewrite::merge_map;
-  // Few other rows: a block each, though some of its threads have nothing to do.
+  // Few rows of other kernels: each gets a block, although some threads of it are idle.
   if (s.team == 32 && vectors > 32 &&
       iterations * s.team < int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4)
     s.team = s.block = 128;
   const int64_t chunks = (vectors + s.team - 1) / s.team;
   const int64_t room = registers_of_thread(s, device) * 4 / kKeptShare;
-  // Steps in which a cluster goes through a row that its registers keep; 0: they do not.
+  // Steps in which a cluster walks a row that its registers keep. 0: the registers cannot keep it.
   auto kept_chunks = [&](int64_t cluster) {
     const int64_t steps = (chunks + cluster - 1) / cluster;
     const bool fits = relax_level == 0 && rows.fits_registers() && steps <= kMostChunks &&
@@ -385,10 +392,10 @@ CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   } else if (has_locals(k)) {
     s.locals = shared ? Locals::shared : Locals::global;
   }
-  // A row that nothing keeps is gone through as seldom as can be.
+  // A row that is not kept on chip is read as few times as possible.
   if (!joined && s.chunks == 0 && s.cluster == 1 && s.locals != Locals::shared && rows.again())
     return CudaRewrite::join_online_reductions;
-  // Few of them: a cluster goes through each, or most multiprocessors would have nothing to do.
+  // Few such rows: a cluster walks each, because otherwise most multiprocessors would be idle.
   if (s.chunks == 0 && s.locals == Locals::none && s.team == s.block &&
       device.architecture >= kFirstWithClusters)
     while (s.cluster < kMostBlocksOfCluster && iterations * s.cluster * 2 <= device.multiprocessors &&
@@ -401,7 +408,7 @@ CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const i
                        const CudaDevice& device) {
   CudaLaunch launch;
   launch.threads = s.block;
-  // Every block has scratch of its own: no more of them than threads that run at once.
+  // Every block has its own scratch memory, so there are no more blocks than run at once.
   const int64_t per_multiprocessor = s.locals == Locals::global
                                          ? std::max(1, device.threads_per_multiprocessor / s.block)
                                          : kBlocksPerMultiprocessor;

@@ -12,7 +12,7 @@ Dim coefficient(const Index& address, uint32_t axis) {
   return t ? t->coef : Dim(0);
 }
 
-// Outer and inner axis run as one loop when every access steps over them as over one.
+// Whether the outer and inner axis can run as one loop: every access steps over both as over one axis.
 bool mergeable(DimTable& dims, const std::vector<LoopAxis>& axes, uint32_t outer, uint32_t inner,
                const std::vector<Access>& accesses) {
   return std::all_of(accesses.begin(), accesses.end(), [&](const Access& a) {
@@ -20,8 +20,9 @@ bool mergeable(DimTable& dims, const std::vector<LoopAxis>& axes, uint32_t outer
   });
 }
 
-// Unit steps make vector loads, other steps make gathers; those with long steps touch a line for each element, and so do indices
-// that are loaded: they change along every axis that has no step of its own. A store counts twice.
+// Scores a loop for lanes. Unit steps make vector loads, other steps make gathers. Gathers with long steps
+// touch a cache line for each element. So do loaded indices: they change along every axis that has no step of
+// its own. A store counts twice.
 int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<Access>& accesses) {
   constexpr int64_t kShortStep = 4;
   int score = 0;
@@ -67,7 +68,7 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
   for (int c = 0; c < static_cast<int>(s.classes.size()); ++c)
     (inner_class[c] ? s.inner : s.par).push_back(c);
 
-  // What the inner loops do decides, not what is done once before or after them.
+  // Only accesses within the inner loops count, not those before or after them.
   std::vector<Access> repeated;
   for (const Access& a : accesses) {
     bool inside = s.inner.empty();
@@ -101,11 +102,12 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
   return s;
 }
 
-// Four chains of a 4-cycle add keep up with two loads a cycle; long bodies hide the latency themselves.
+// Four chains of a 4-cycle add keep up with two loads per cycle. Long bodies hide the latency themselves.
 int reduce_unroll(size_t statements) { return statements <= 6 ? 4 : statements <= 12 ? 2 : 1; }
 
-// A local costs a store once and a load each time, both in L1 or L2: no more than two operands, of which the second loop
-// and the third find nothing in L1 if the row is long. Few rows of any length may run in parts, which have no locals.
+// A local costs one store and a load for each reader, both in L1 or L2. This is no more than two operands,
+// which the second and the third loop do not find in L1 if the row is long. Few rows of any length may run in
+// parts, which have no locals.
 bool keeps_row(Recomputed value, Dim row, const Dims& par) {
   constexpr int64_t kTwoOperands = 8, kLongRow = 1 << 16;
   if (value.expensive) return true;
@@ -113,28 +115,28 @@ bool keeps_row(Recomputed value, Dim row, const Dims& par) {
   return value.stream_bytes >= kTwoOperands && (row.is_const() ? row.value() <= kLongRow : many);
 }
 
-// Short axes keep whole lines in L1 from one turn to the next.
+// With a short axis, whole lines stay in L1 from one iteration to the next.
 bool tiles_transposed(Dim across, Dim along) {
   constexpr int64_t kShort = 4;
   auto is_short = [](Dim d) { return d.is_const() && d.value() < kShort; };
   return !is_short(across) && !is_short(along);
 }
 
-// So few that lines at strides of a power of two find room in L1. Long bodies hide the load and the store, and should not
-// be written more often than needed.
+// So few rows that lines at strides of a power of two fit in L1. Long bodies hide the load and the store, and
+// should not be emitted more often than necessary.
 int64_t rows_per_visit(size_t statements) { return statements <= 6 ? 4 : 1; }
 
 namespace {
 
-// Whether so many rows, as far as is known, are fewer than `many`.
+// Whether the number of rows is known to be less than `many`.
 bool fewer(const Dims& par, int64_t many) {
   int64_t rows = 1;
   for (Dim d : par) rows = d.is_const() && rows < many && d.value() < many ? rows * d.value() : many;
   return rows < many;
 }
 
-// A block of a GPU takes a part, which its registers hold, or shares the rows of columns. The channels of images, in parts of
-// several images: none of few elements, and none where there are enough channels.
+// On a GPU, a block takes a part, which its registers hold, or shares the rows of columns. Channels of images
+// are folded in parts of several images, but not if a channel has few elements or there are enough channels.
 int64_t part_on_gpu(const Dims& par, Dim elements, bool columns, Dim inner, bool again) {
   constexpr int64_t kPart = 8192, kRowsOfPart = 512, kLeast = 1024, kFewRows = 64, kFewChannels = 1024,
                     kLongRow = 1 << 17;
@@ -152,8 +154,9 @@ int64_t part_on_gpu(const Dims& par, Dim elements, bool columns, Dim inner, bool
 
 }  // namespace
 
-// A part is worth waking a thread for, and as many parts as there are steps in one keep the errors of both small. Rows
-// that are many already keep all threads busy; they are split only where they are so long that errors would grow.
+// A part is worth waking a thread for. With as many parts as steps in a part, the errors of both folds are
+// small. Many rows keep all threads busy already; they are split only if they are so long that errors would
+// grow.
 int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target, Dim inner, bool again) {
   constexpr int64_t kPart = 16384, kRowsOfPart = 1024, kFewRows = 64, kLongRow = 1 << 17;
   static_assert(kRowsOfPart % kRowsPerBlock == 0);
@@ -169,19 +172,20 @@ int64_t online_part(const Dims& par, Dim elements) {
   return fewer(par, kFewRows) && elements.is_const() && elements.value() > kLongRow ? kPart : 0;
 }
 
-// About four blocks for every multiprocessor there may be; what they leave is little beside what they read.
+// About four blocks per multiprocessor of a large GPU. The sums that the blocks store are small compared with
+// their inputs.
 Dim rows_of_block(DimTable& dims, Dim rows) {
   constexpr int64_t kBlocks = 512, kFewest = 4;
   return dims.max(Dim(kFewest), dims.ceil_div(rows, Dim(kBlocks)));
 }
 
-// Of more, sums and rows do not fit into registers; of fewer, a block has little to do.
+// With more columns, sums and rows do not fit into registers. With fewer, a block has little to do.
 bool adds_up_columns(Dim columns) {
   constexpr int64_t kFewest = 128, kMost = 8192;
   return columns.is_const() && columns.value() >= kFewest && columns.value() <= kMost;
 }
 
-// About 4000 simple operations (roughly 1 us of vector code) pay for waking a thread.
+// About 16000 simple operations (a few microseconds of vector code) pay for waking a thread.
 int64_t min_iterations_per_thread(int64_t operations_per_iteration) {
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, operations_per_iteration));
 }

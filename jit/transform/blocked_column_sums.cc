@@ -14,9 +14,9 @@ namespace {
 
 using K = Stmt::Kind;
 
-class RowBlocks {
+class BlockedColumnSums {
  public:
-  RowBlocks(LoweredKernel rows, const LowerInput& in) : rows_(std::move(rows)), in_(in) {}
+  BlockedColumnSums(LoweredKernel rows, const LowerInput& in) : rows_(std::move(rows)), in_(in) {}
 
   Result<std::vector<LoweredKernel>> run() {
     const Stmt& par = rows_.kernel.body[0];
@@ -135,7 +135,7 @@ class RowBlocks {
   std::vector<Temp> temps_;
 };
 
-// Members that read a value, through views too.
+// Members that read a value, directly or through views.
 std::vector<ValueId> readers(const LowerInput& in, ValueId v) {
   std::vector<ValueId> list;
   for (ValueId m : in.members)
@@ -146,7 +146,8 @@ std::vector<ValueId> readers(const LowerInput& in, ValueId v) {
   return list;
 }
 
-// What is stored of a sum: itself, or the cast that alone reads it, reshaped or not; kNoValue where members read it otherwise.
+// The stored output of a sum: the sum itself, or the cast that is its only reader, perhaps through reshapes.
+// kNoValue: members read the sum in other ways.
 ValueId stored_sum(const LowerInput& in, ValueId sum) {
   const Graph& g = in.graph;
   auto is_stored = [&](ValueId v) { return std::ranges::count(in.outputs, v) > 0; };
@@ -198,7 +199,7 @@ std::vector<LowerInput::Sum> sums_beside_rows(const LowerInput& in) {
 }
 
 Result<std::vector<LoweredKernel>> blocked_column_sums(LoweredKernel rows, const LowerInput& in) {
-  return RowBlocks(std::move(rows), in).run();
+  return BlockedColumnSums(std::move(rows), in).run();
 }
 
 }  // namespace tenon::jit

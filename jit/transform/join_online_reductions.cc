@@ -25,7 +25,7 @@ class Online {
     for (size_t b = 0; b < k_.buffers.size();) {
       const bool gone = k_.buffers[b].role == Buffer::Role::local && compute_anew(static_cast<int>(b));
       changed = changed || gone;
-      // A local may stand in the way of one before it.
+      // A removed local may make an earlier one removable.
       b = gone ? 0 : b + 1;
     }
     while (join_some()) changed = true;
@@ -65,12 +65,13 @@ class Online {
     for (Term& t : s.address) to(t.var);
     for (Stmt& inner : s.body) rename(inner, names);
   }
-  // Scalars, and loads of what the kernel does not write.
+  // Whether the statement can be executed again: a scalar, or a load of memory that the kernel does not
+  // write.
   bool repeats(const Stmt& s) const {
     if (!s.axes.empty() || s.kind == K::store || s.kind == K::scan) return false;
     return s.kind != K::load || k_.buffers[s.buffer].role == Buffer::Role::in;
   }
-  // Those of a body that some value is computed from.
+  // The statements of a body from which the wanted values are computed.
   static std::vector<const Stmt*> behind(const Block& block, std::set<Ref> wanted) {
     std::vector<const Stmt*> list;
     for (size_t i = block.size(); i-- > 0;) {
@@ -80,7 +81,7 @@ class Online {
     }
     return list;
   }
-  // Drops scalars of a loop that nobody reads.
+  // Removes unread scalars of a loop.
   static void drop_unread(Stmt& loop) {
     std::set<Ref> wanted(loop.yields.begin(), loop.yields.end());
     for (size_t i = loop.body.size(); i-- > 0;) {
@@ -105,7 +106,7 @@ class Online {
 
   // ---- locals ----
 
-  // Whether the elements of a local are those of the loop, each at a place of its own.
+  // Whether the store address gives each iteration of the loop its own element of the local, densely.
   static bool covers(const Stmt& loop, const Address& at) {
     const size_t n = loop.axes.size();
     if (n > 2 || at.size() != n) return false;
@@ -115,7 +116,8 @@ class Online {
     return n == 1 || has({row.factor, row.size, loop.axes[0].var});
   }
 
-  // A local that one loop writes, whose readers are loops over the same axes behind it: these compute what they read.
+  // Removes a local that one loop writes and only later loops over the same axes read: these compute the
+  // elements again.
   bool compute_anew(int local) {
     const Stmt* writer = nullptr;
     const Stmt* store = nullptr;
@@ -149,7 +151,7 @@ class Online {
       if (!same_axes(*writer, *reader) || sorted(moved.address) != sorted(reader->body[i].address))
         return false;
     }
-    // From the last on, so that places stay.
+    // From the last one on, so that positions stay valid.
     for (size_t n = reads.size(); n-- > 0;) {
       const auto& [reader, i] = reads[n];
       std::map<Ref, Ref> names = axes_of(*writer, *reader);
@@ -187,7 +189,7 @@ class Online {
     k_.buffers.erase(k_.buffers.begin() + local);
   }
 
-  // ---- folds that follow another ----
+  // ---- folds that follow another fold ----
 
   bool join_some() {
     for (size_t i = 0; i < body().size(); ++i)
@@ -200,11 +202,12 @@ class Online {
            std::ranges::all_of(s.body, [&](const Stmt& i) { return repeats(i); });
   }
 
-  // The fold at j into the loop of the fold at i.
+  // Joins the fold at j into the loop of the fold at i.
   bool join(size_t i, size_t j) {
     const Stmt &lead = body()[i], &late = body()[j];
     if (!folds(lead) || !folds(late) || !same_axes(lead, late)) return false;
-    // What stands between them and the late one reads: what needs the lead one stays, the rest moves in front of it.
+    // Statements in between that the late fold reads: those that need the lead fold stay, the others move
+    // before it.
     std::set<Ref> needs_lead(lead.results.begin(), lead.results.end()), reads;
     collect_uses(late, reads);
     std::set<size_t> moves;
@@ -227,7 +230,7 @@ class Online {
         needs_lead.insert(body()[s].result);
         moves.erase(s);
       }
-    // One body of both. What the lead one has computed is not computed again.
+    // One body for both folds. What the lead fold computes is not computed again.
     Stmt joined = lead;
     joined.unroll = 1;
     std::vector<Stmt> known;
@@ -235,7 +238,7 @@ class Online {
       if (repeats(body()[s]) && (s < i || moves.count(s))) known.push_back(body()[s]);
     known.insert(known.end(), lead.body.begin(), lead.body.end());
     std::map<Ref, Ref> names = axes_of(late, lead);
-    std::set<Ref> follows;  // in the body, from the lead's results
+    std::set<Ref> follows;  // values in the body that depend on the lead's results
     for (const Stmt& s : late.body) {
       Stmt copy = s;
       rename(copy, names);
@@ -256,17 +259,18 @@ class Online {
 
   struct Following {
     OpId row = kPlain;
-    size_t lead = 0;      // the result that it follows
+    size_t lead = 0;      // index of the result that it follows
     Ref factor = kNoRef;  // exp
-    Ref from = kNoRef;    // square: what it takes for the mean
+    Ref from = kNoRef;    // square: the value subtracted as the mean
   };
 
-  // How a yield follows the lead loop; nothing where that is no way we know. Statements for the factor go to the loop.
+  // How a yield follows the lead loop; nothing if in no known way. Adds the statements that compute the
+  // factor to the loop.
   std::optional<Following> following(Stmt& joined, Ref yield, const std::set<Ref>& needs_lead,
                                      const std::set<Ref>& follows) {
     const Stmt* s = definition(joined.body, yield);
     if (!s || s->kind != K::op || !is_float(s->type)) return std::nullopt;
-    // x - c, of an x that the lead loop folds.
+    // Matches x - c, where the lead loop folds x.
     auto distance = [&](Ref r, OpId fold, Following& f) {
       const Stmt* d = definition(joined.body, r);
       if (!d || d->kind != K::op || d->op != ops::sub || !needs_lead.count(d->args[1])) return false;
@@ -300,7 +304,7 @@ class Online {
     return std::nullopt;
   }
 
-  // Puts the joined loop in the place of the lead one.
+  // Replaces the lead loop by the joined loop.
   bool finish(size_t i, size_t j, const std::set<size_t>& moves, Stmt joined, const std::vector<Ref>& yields,
               const std::set<Ref>& needs_lead, const std::set<Ref>& follows) {
     std::vector<Following> all;
@@ -309,7 +313,7 @@ class Online {
       all.emplace_back();
       if (!follows.count(y) && !needs_lead.count(y)) continue;
       const auto f = following(joined, y, needs_lead, follows);
-      // All follow one result in one way; of squares there is one.
+      // All follow the same result in the same way. At most one square is allowed.
       if (!f || (first && (f->row != first->row || f->lead != first->lead || f->row == ops::square)))
         return false;
       all.back() = *f;
@@ -323,7 +327,7 @@ class Online {
     std::swap(joined.results[0], joined.results[first->lead]);
     std::swap(joined.yields[0], joined.yields[first->lead]);
     const Stmt& late = body()[j];
-    Block after;  // in the place of the late one
+    Block after;  // replaces the late loop
     for (size_t r = 0; r < yields.size(); ++r) {
       Following& f = all[r];
       joined.combine.push_back(late.combine[r]);
@@ -356,8 +360,8 @@ class Online {
     return true;
   }
 
-  // Squared distances from the mean become those from `from`: squares + n * square(sum / n - from), where n is not 0. Nothing
-  // to be done where the kernel has that quotient already and it is `from`.
+  // Converts squared distances from the mean to squared distances from `from`: squares + n * square(sum / n -
+  // from), if n is not 0. Does nothing if the kernel already has this quotient and it is `from`.
   bool move_squares(Block& to, const Stmt& fold, size_t before, Ref squares, Ref from, Ref result) {
     const DType type = k_.types[squares];
     auto find_or_add = [&](Stmt s, DType t) {

@@ -1,7 +1,9 @@
-// online: rows that nothing keeps, gone through as seldom as can be. Locals of a row's length are computed anew where they are
-// read, and a sum that follows another fold of the same row joins its loop: sums of exp(x - maximum) times something else, and
-// of squares of x - c, where c comes from the sum of x (online results: kernel.h). For GPUs, where such a local would lie in
-// memory and a loop costs as much as what it reads. Tested by tests/golden/jit/online_*.tn, tests/unit/jit/join_online_reductions_test.cc.
+// join_online_reductions: reads rows that do not fit on chip as few times as possible. Readers compute the
+// elements of locals with the length of a row again. A sum that follows another fold of the same row joins
+// its loop: sums of exp(x - maximum) times a factor, and sums of squares of x - c, where c comes from the sum
+// of x (online results: kernel.h). For GPUs, where such a local would be in memory and a loop costs as much
+// as the bytes that it reads. Tested by tests/golden/jit/online_*.tn and
+// tests/unit/jit/join_online_reductions_test.cc.
 #pragma once
 
 #include <optional>
@@ -10,7 +12,7 @@
 
 namespace tenon::jit {
 
-// Nothing where there is nothing to change. Of what it makes it makes nothing more.
+// Nothing if there is nothing to change. Idempotent.
 std::optional<Kernel> join_online_reductions(const Kernel& kernel);
 
 }  // namespace tenon::jit

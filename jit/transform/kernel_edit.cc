@@ -4,7 +4,7 @@
 namespace tenon::jit {
 namespace {
 
-// visit(number of a buffer), visit(number of a size), wherever a statement names one.
+// Calls buffer(number) and size(number) wherever a statement names a buffer or a size.
 template <class OfBuffer, class OfSize>
 void each_name(Block& block, const OfBuffer& buffer, const OfSize& size) {
   for (Stmt& s : block) {
@@ -19,7 +19,7 @@ void each_name(Block& block, const OfBuffer& buffer, const OfSize& size) {
   }
 }
 
-// Leaves what is used of the lists, which may end before `used`.
+// Removes the unused elements of a list. The list may be shorter than `used`.
 template <class List>
 void keep(List& list, const std::vector<bool>& used) {
   size_t to = 0;

@@ -1,5 +1,6 @@
-// pieces: what those who make several kernels of one share (split, row_blocks, cut): size arguments, temporaries between the
-// kernels, and leaving out what a piece does not name. Tested by tests/unit/jit/split_reduction_test.cc, tests/golden/jit/lower_*.tn.
+// kernel_edit: helpers for the rewrites that make several kernels of one (split_reduction,
+// blocked_column_sums, kernel_fission): size arguments, temporaries between kernels, and removal of unused
+// buffers and sizes. Tested by tests/unit/jit/split_reduction_test.cc and tests/golden/jit/lower_*.tn.
 #pragma once
 
 #include <span>
@@ -10,14 +11,14 @@ namespace tenon::jit {
 
 Dim dim_of(const Extent& extent, const LoweredKernel& kernel, DimTable& dims);
 
-// The number of the size argument that means this; a new one if there is none.
+// The index of the size argument with this Dim. Adds one if there is none.
 int size_argument(LoweredKernel& kernel, Dim size);
 
-// Buffers for the last of the temporaries `temps`, whose list becomes the kernel's: behind its inputs and outputs, in front of
-// its locals. The number of the first of them.
+// Sets the temporaries of the kernel to `temps`, and adds buffers for the `last` ones at the end, after the
+// inputs and outputs and before the locals. Returns the number of the first new buffer.
 int add_temps(LoweredKernel& kernel, std::span<const Temp> temps, size_t last, Buffer::Role role);
 
-// Buffers and sizes that no statement names any more go; sizes get their names anew.
+// Removes buffers and sizes that no statement names. Renames the remaining sizes.
 void drop_unused(LoweredKernel& kernel);
 
 }  // namespace tenon::jit

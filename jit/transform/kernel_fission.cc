@@ -13,13 +13,14 @@ namespace {
 
 using K = Stmt::Kind;
 
-// Before statement `at` of the par nest; with `inner` before that statement of its body, so that both halves have the loop.
+// A place to cut: before statement `at` of the par nest or, with `inner`, before statement `inner` of its
+// body, so that both halves have the loop.
 struct Place {
   size_t at = 0;
   std::optional<size_t> inner;
 };
 
-// Made from a place's other statements at no cost worth a temporary.
+// Whether the statement is cheap: it costs less to execute again than a temporary.
 bool is_quick(const Stmt& s, const Kernel& k) {
   switch (s.kind) {
     case K::constant:
@@ -32,7 +33,7 @@ bool is_quick(const Stmt& s, const Kernel& k) {
   }
 }
 
-// Statements that are in one half alone.
+// Number of statements, without cheap ones and stores.
 int weight(std::span<const Stmt> block, const Kernel& k) {
   int statements = 0;
   for (const Stmt& s : block)
@@ -40,15 +41,15 @@ int weight(std::span<const Stmt> block, const Kernel& k) {
   return statements;
 }
 
-// What of some statements, of one list, is left to those behind the place.
+// Values of statements of one list that the code after the place reads.
 struct Crossing {
-  std::vector<Stmt> again;  // quickly made anew there, in their order
-  std::vector<Ref> kept;    // through temporaries
+  std::vector<Stmt> again;  // cheap statements to execute again, in order
+  std::vector<Ref> kept;    // passed through temporaries
 };
 
-class Cutter {
+class Fission {
  public:
-  Cutter(const LoweredKernel& whole, DimTable& dims) : whole_(whole), dims_(dims) {
+  Fission(const LoweredKernel& whole, DimTable& dims) : whole_(whole), dims_(dims) {
     const size_t refs = whole_.kernel.types.size();
     slow_.resize(refs);
     list_.resize(refs);
@@ -106,7 +107,8 @@ class Cutter {
     return all;
   }
 
-  // visit(statement, whether it stands before the place), inner statements too; a loop that both halves have is not visited itself.
+  // Calls visit(statement, whether it is before the place), also for nested statements. A loop that both
+  // halves have is not visited itself.
   template <class Visit>
   void each(const Place& place, const Visit& visit) const {
     auto deep = [&](auto& self, const Stmt& s, bool first) -> void {
@@ -122,7 +124,8 @@ class Cutter {
     }
   }
 
-  // A local belongs to one half, and what is written where an input may be is written by the second.
+  // Whether the place is legal: each local belongs to one half, and outputs that may share memory with an
+  // input are written by the second half only.
   bool allowed(const Place& place) const {
     const Kernel& k = whole_.kernel;
     bool written = false;
@@ -136,8 +139,8 @@ class Cutter {
     return !shared && !(written && !whole_.inplace.empty());
   }
 
-  // What stands in the par nest, or in one of its loops. Quick is what comes of quick statements of the list alone, and of what
-  // stands around it.
+  // Classifies the statements of the par nest or of one of its loops. A value is cheap if it is computed only
+  // from cheap statements of the same list and from values outside the list.
   void note(const Block& list) {
     for (const Stmt& s : list) {
       std::set<Ref> reads;
@@ -161,7 +164,7 @@ class Cutter {
     for (Ref r : reads_.at(&s)) wanted[r] = true;
   }
 
-  // What is wanted of these statements.
+  // Divides the wanted values of these statements into kept and recomputed ones.
   Crossing crossing(std::span<const Stmt> before, Wanted& wanted) const {
     Crossing c;
     for (size_t i = before.size(); i-- > 0;)
@@ -196,7 +199,7 @@ class Cutter {
     h.outer = crossing(std::span(body()).first(place.at), wanted);
     return h;
   }
-  // Of an iteration of the par nest, where loops are taken to be long.
+  // Bytes that cross per iteration of the par nest, if inner loops are long.
   int64_t crossing_bytes(const Place& place) const {
     constexpr int64_t kLong = 1024;
     const Halves h = cross(place);
@@ -268,7 +271,7 @@ class Cutter {
     drop_unused(second);
     return std::pair(std::move(first), std::move(second));
   }
-  // Dense, in the order of the axes.
+  // A dense address in the order of the axes.
   Address place_of(LoweredKernel& k, const std::vector<Axis>& axes) const {
     Address at;
     Dim stride(1);
@@ -283,14 +286,14 @@ class Cutter {
   DimTable& dims_;
   std::unordered_map<const Stmt*, std::vector<Ref>> reads_;
   std::vector<bool> slow_;          // by Ref
-  std::vector<const Block*> list_;  // that makes it
+  std::vector<const Block*> list_;  // by Ref: the list that computes it
 };
 
 }  // namespace
 
 std::optional<std::pair<LoweredKernel, LoweredKernel>> kernel_fission(const LoweredKernel& whole,
                                                                       DimTable& dims, int fewest) {
-  return Cutter(whole, dims).run(fewest);
+  return Fission(whole, dims).run(fewest);
 }
 
 }  // namespace tenon::jit

@@ -1,7 +1,8 @@
-// cut: a kernel that needs more registers than a thread has, as two that run one after the other. The first does the statements
-// before some place and leaves in temporaries what is read behind it; the second goes on from there. What is quickly made anew
-// (constants, sizes, elements of inputs) is made anew instead. When a kernel is cut is backends/nvidia/kernels/forms.h's to decide.
-// Tested by tests/unit/jit/kernel_fission_test.cc.
+// kernel_fission: splits a kernel that needs more registers than a thread has into two that run one after the
+// other. The first runs the statements before some place and stores in temporaries what the rest reads; the
+// second goes on from there. Values that are cheap to compute again (constants, sizes, elements of inputs)
+// are computed again instead. backends/nvidia/kernels/forms.h decides when a kernel is split. Tested by
+// tests/unit/jit/kernel_fission_test.cc.
 #pragma once
 
 #include <optional>
@@ -11,11 +12,12 @@
 
 namespace tenon::jit {
 
-// Kernels of fewer statements, not counting what is quick, never run out of registers.
+// Kernels of fewer statements, without the cheap ones, never run out of registers.
 inline constexpr int kFewestToCut = 12;
 
-// Cut where least crosses, each half having a quarter of the other statements at least: between statements of the par nest, or within
-// one of its loops, which both halves then have. Nothing where no place is right.
+// Splits where the fewest bytes cross, and so that each half has at least a quarter of the statements that
+// are not cheap. The place is between statements of the par nest, or within one of its loops, which both
+// halves then have. Nothing if no place is legal.
 std::optional<std::pair<LoweredKernel, LoweredKernel>> kernel_fission(const LoweredKernel& whole,
                                                                       DimTable& dims,
                                                                       int fewest = kFewestToCut);

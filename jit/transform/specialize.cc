@@ -6,7 +6,7 @@
 namespace tenon::jit {
 namespace {
 
-// factor * size, or the highest number: addresses that far are never used.
+// factor * size, or INT64_MAX on overflow: addresses that large are never used.
 int64_t times(int64_t factor, int64_t size) {
   int64_t product = 0;
   return __builtin_mul_overflow(factor, size, &product) ? INT64_MAX : product;

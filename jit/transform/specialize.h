@@ -1,5 +1,6 @@
-// with_sizes: a kernel for one set of sizes. Extents, strides and size values become constants, nothing else changes: the
-// same statements in the same order, hence the same bits. Tested by tests/unit/jit/specialize_test.cc.
+// specialize: a kernel for one set of sizes. Extents, strides and size values become constants. The
+// statements and their order stay the same, so the results are the same bit for bit. Tested by
+// tests/unit/jit/specialize_test.cc.
 #pragma once
 
 #include <span>
@@ -8,7 +9,7 @@
 
 namespace tenon::jit {
 
-// sizes: one per size of the kernel. The result takes no sizes; its name ends in them.
+// sizes: one for each size of the kernel. The result takes no sizes; its name ends with them.
 Kernel with_sizes(const Kernel& kernel, std::span<const int64_t> sizes);
 
 }  // namespace tenon::jit

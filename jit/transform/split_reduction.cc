@@ -19,7 +19,7 @@ class Splitter {
   Splitter(LoweredKernel whole, DimTable& dims, Target target)
       : whole_(std::move(whole)), dims_(dims), target_(target) {}
 
-  // Nothing where it stays one kernel.
+  // Empty if the kernel stays one.
   std::vector<LoweredKernel> run() {
     if (!find() || !choose()) return {};
     return {first(), second()};
@@ -37,8 +37,8 @@ class Splitter {
       reduce_ = i;
     }
     if (!reduce_ || reduce().axes.size() > (target_ == Target::gpu ? 2 : 1)) return false;
-    if (std::ranges::count(reduce().online, ops::square)) return false;  // of parts of any length
-    // What it reads from the par level can be computed twice.
+    if (std::ranges::count(reduce().online, ops::square)) return false;  // `square add` needs whole axes
+    // Values that the reduction reads from the par level can be computed twice.
     std::set<Ref> uses;
     collect_uses(reduce(), uses);
     for (size_t i = *reduce_; i-- > 0;) {
@@ -66,7 +66,7 @@ class Splitter {
     if (part == 0) return false;
     part_ = part;
     parts_ = dims_.ceil_div(elements, Dim(part));
-    // Temporaries: [par..., parts], or [par..., parts, columns].
+    // Shape of the temporaries: [par..., parts], or [par..., parts, columns].
     Dims shape = par_;
     shape.insert(shape.end() - (columns_ ? 1 : 0), parts_);
     strides_.assign(shape.size(), Dim(1));
@@ -96,7 +96,7 @@ class Splitter {
                       .buffer = base + static_cast<int>(r),
                       .address = place(out, par.axes)});
     par.body = std::move(body);
-    // Rows that lie within each other are read together.
+    // Interleaved rows are read together.
     if (!columns_) std::rotate(par.axes.begin(), par.axes.end() - 1, par.axes.end());
     drop_unused(out);
     out.inplace = out.buffers;  // it writes no output
@@ -127,7 +127,8 @@ class Splitter {
     drop_unused(out);
     return out;
   }
-  // What follows a maximum of -inf in a part is NaN, which nothing makes of the row but parts that are all like that.
+  // If the maximum of a part is -inf, the sum that follows it is NaN. It counts as 0, unless all parts are
+  // like this: then the row is NaN, as it should be.
   static void empty_parts(Kernel& k, Stmt& fold) {
     const DType type = k.types[fold.yields[0]];
     auto add = [&](Stmt s, DType t) {
@@ -144,7 +145,8 @@ class Splitter {
       if (fold.online[r] != kPlain)
         fold.yields[r] = add({.kind = K::op, .op = ops::where, .args = {empty, zero, fold.yields[r]}}, type);
   }
-  // Loops that go through the row again take its parts too, each of which folds what the first kernel leaves once more.
+  // Loops that walk the row again take its parts too. Each par iteration then folds the temporaries of the
+  // first kernel again.
   void map_in_parts(Kernel& k) const {
     Stmt& par = k.body[0];
     std::vector<Axis*> again;
@@ -177,8 +179,8 @@ class Splitter {
   LoweredKernel whole_;
   DimTable& dims_;
   const Target target_;
-  std::optional<size_t> reduce_;  // in the par body
-  std::set<size_t> needed_;       // statements before it that it reads
+  std::optional<size_t> reduce_;  // index in the par body
+  std::set<size_t> needed_;       // earlier statements that it reads
   bool columns_ = false;
   Dims par_, strides_;
   int64_t part_ = 0;

@@ -1,7 +1,11 @@
-// split: a reduction of few or short rows over many elements as two kernels; on a GPU that of the channels of images too, in
-// parts of several images. The first folds parts of fixed size, each a par iteration, into temporaries; the second folds those and
-// does the rest. On a GPU few long rows of a softmax run so too (join_online_reductions.h): parts have a maximum and what follows it each. So all threads have work whatever the shape, and errors grow with the length of a part and the number of parts.
-// What a part is does not depend on threads. When, and how long parts are, is schedule.h's. Tested by tests/unit/jit/split_reduction_test.cc and tests/golden/jit/lower_full_sum.tn.
+// split_reduction: splits a reduction of few or short rows over many elements into two kernels. The first
+// folds parts of fixed size, each a par iteration, into temporaries. The second folds the temporaries and
+// does the rest. On a GPU this also splits reductions over the channels of images, in parts of several
+// images, and few long rows of a softmax, whose parts each have a maximum and what follows it
+// (join_online_reductions.h). So all threads have work for every shape, and errors grow with the length of a
+// part and the number of parts. The parts do not depend on the number of threads. schedule.h decides when to
+// split and how long parts are. Tested by tests/unit/jit/split_reduction_test.cc and
+// tests/golden/jit/lower_full_sum.tn.
 #pragma once
 
 #include <vector>
@@ -10,11 +14,13 @@
 
 namespace tenon::jit {
 
-// One kernel as lowering leaves it, before it is tiled; that one, or two in the order they run.
+// lowered: a kernel as lowering returns it, before tiling. Returns this kernel alone, or the two kernels in
+// the order in which they run.
 std::vector<LoweredKernel> split_reduction(const LoweredKernel& lowered, DimTable& dims, Target target);
 
-// Whether a kernel for a GPU walks more than once along columns, or along the channels of images, far enough for parts each time:
-// no split takes it apart, so only as many threads or teams as there are columns or channels would have work.
+// Whether a kernel for a GPU walks more than once along columns, or along the channels of images, over
+// lengths that each time would be worth parts. split_reduction does not split such a kernel, so only as many
+// threads or teams as there are columns or channels would have work.
 bool walks_again(const LoweredKernel& lowered, DimTable& dims);
 
 }  // namespace tenon::jit

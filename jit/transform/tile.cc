@@ -15,7 +15,7 @@ using K = Stmt::Kind;
 
 bool has_body(const Stmt& s) { return s.kind == K::par || s.kind == K::loop || s.kind == K::reduce; }
 
-// Every value that the statements read, those of their addresses too.
+// Replaces values that the statements read, including those in addresses.
 void replace_uses(Block& block, const std::map<Ref, Ref>& by) {
   auto replace = [&](Ref& ref) {
     if (auto it = by.find(ref); it != by.end()) ref = it->second;
@@ -28,9 +28,9 @@ void replace_uses(Block& block, const std::map<Ref, Ref>& by) {
   }
 }
 
-// The body of the simd par axis is cut where its loops begin and end. What stands between two cuts becomes a loop over
-// the columns of a tile, and a loop over rows gets such a loop inside; a value that one piece computes for another
-// stands in a local.
+// Cuts the body of the simd par axis where its loops begin and end. The statements between two cuts become a
+// loop over the columns of a tile, and a loop over rows gets such a loop inside. A value that one piece
+// computes for another goes through a local.
 class Columns {
  public:
   explicit Columns(Kernel kernel) : k_(std::move(kernel)) {}
@@ -73,7 +73,7 @@ class Columns {
   }
   Address here(Ref column) const { return {Term{1, -1, column}, Term{-kColumnTile, -1, tile_}}; }
 
-  // for simd %c in %t { body }, the columns of the tile.
+  // for simd %c in %t { body }: the columns of the tile.
   Stmt over_columns(Block body) {
     Stmt loop{.kind = K::loop,
               .axes = {{.var = variable("c"), .of = tile_}},
@@ -138,7 +138,8 @@ class Columns {
       return over_columns(std::move(body));
     };
 
-    // The rows of a block into the block's sum, a few of them at a time where that is cheaper than a load and a store each.
+    // Adds the rows of a block to the sum of the block, a few rows at a time if this is cheaper than a load
+    // and a store for each row.
     const Axis rows = reduce.axes.back();
     const Axis block{variable("b"), rows.extent, {kRowsPerBlock}, rows.of};
     const std::vector<OpId> combine = reduce.combine;
@@ -223,17 +224,17 @@ class Columns {
   Kernel k_;
   Ref column_ = kNoRef, tile_ = kNoRef;
   std::set<Ref> varies_;       // values of the par level that differ between columns
-  std::map<Ref, int> shared_;  // their locals
+  std::map<Ref, int> shared_;  // locals of shared values
   Block piece_, out_;
 };
 
-// The extent where it is a size or a number; the whole of a tile.
+// The extent of an axis. For an axis within a tile: kNarrow, which does not count as narrow.
 Dim known(const Axis& a, const Dims& sizes) {
   if (a.of != kNoRef) return Dim(kNarrow);
   return a.extent.size < 0 ? Dim(a.extent.factor) : sizes[a.extent.size];
 }
 
-// The par axis along which some access steps by one while it jumps from lane to lane; -1: none.
+// The par axis along which some access steps by one while it jumps from lane to lane. -1: there is none.
 int crossing_axis(const Stmt& par, const Block& body, Ref lane) {
   for (const Stmt& s : body) {
     auto steps_by_one = [&](Ref var) {

@@ -15,7 +15,7 @@ using K = Stmt::Kind;
 }  // namespace
 
 Kernel use_complements(Kernel k) {
-  std::map<Ref, std::pair<OpId, Ref>> functions;  // of what, by result
+  std::map<Ref, std::pair<OpId, Ref>> functions;  // by result: function and its operand
   std::set<Ref> ones;
   auto walk = [&](auto& self, Block& block) -> void {
     for (size_t i = 0; i < block.size(); ++i) {

@@ -1,5 +1,5 @@
-// The functions of tenon.h that build a graph step by step. A failing step is reported at once and kept for finalize.
-// Tested by tests/abi/capi*.c.
+// The functions of tenon.h that build a graph step by step. A failing step returns its error at once, and the
+// graph keeps the error for finalize. Tested by tests/abi/capi*.c.
 
 #include "src/api/guard.h"
 #include "src/base/text.h"
@@ -18,7 +18,7 @@ Status keep(tenon_graph* graph, const Status& status) {
   return status;
 }
 
-// One step of building: body gives the new value. `out` may point into the body's operands.
+// One step of building: body returns the new value. `out` may point into the body's operands.
 template <class Body>
 tenon_status step(tenon_graph* graph, const char* function, tenon_value* out, Body&& body) {
   tenon_value value = TENON_NO_VALUE;
@@ -108,7 +108,7 @@ Result<ValueId> add_constant(tenon_graph* graph, const char* name, const tenon_t
       {{"dtype", tensor.dtype}, {"shape", Dims(shape.begin(), shape.end())}, {"data", constant}}, text(name));
 }
 
-// Set when an operand's own step failed: nothing new to report.
+// The error of a node whose operand failed earlier: there is nothing new to report.
 constexpr const char* kBroken = "an operand failed before";
 
 Result<ValueId> add_node(tenon_graph* graph, const char* op_name, const tenon_value* inputs, size_t n_inputs,
@@ -208,7 +208,7 @@ tenon_status tenon_graph_finalize(tenon_graph* graph) {
     if (!graph) return tenon::invalid("tenon_graph_finalize: graph is NULL");
     if (!graph->builder)
       return tenon::invalid("tenon_graph_finalize: graph @" + graph->graph.name + " is finished");
-    tenon::Code code = tenon::Code::unsupported;  // only if nothing is wrong beyond that
+    tenon::Code code = tenon::Code::unsupported;  // only if all errors are unsupported
     std::string all;
     auto add = [&](const tenon::Status& error) {
       if (error.code() != tenon::Code::unsupported) code = error.code();

@@ -1,4 +1,4 @@
-// The function of tenon.h about kernels on disk. Tested by tests/abi/capi*.c.
+// The function of tenon.h for the kernel cache on disk. Tested by tests/abi/capi*.c.
 #include "src/api/guard.h"
 #include "src/base/store.h"
 

@@ -52,7 +52,7 @@ class HostDeviceMemory final : public DeviceMemory {
   const tenon_device device_;
 };
 
-// The living contexts that brought a logger; the newest has the word.
+// The living contexts that brought a logger. The newest one is in use.
 struct Loggers {
   struct Entry {
     tenon_context* context;

@@ -1,4 +1,4 @@
-// The op functions of tenon.h: the table as the host sees it, and new rows. Tested by tests/abi/capi*.c.
+// The op functions of tenon.h: reading the table, and adding rows. Tested by tests/abi/capi*.c.
 #include "src/api/guard.h"
 #include "src/base/text.h"
 #include "src/ir/op.h"
@@ -8,7 +8,7 @@ using tenon::api::guarded;
 
 namespace {
 
-// Views of rows end in a zero byte (literals and kept strings), or are empty.
+// The strings of rows are literals or kept strings, which end with a zero byte, or they are empty.
 const char* text(std::string_view view) { return view.data() ? view.data() : ""; }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kOnStack = 64;
 
-// Tensors of a call; up to kOnStack of them without an allocation.
+// The tensors of a call. Up to kOnStack of them need no allocation.
 class TensorList {
  public:
   Status read(const tenon_tensor* const* given, size_t n, const char* what, const Graph& graph,
@@ -44,7 +44,7 @@ class TensorList {
  private:
   static bool empty(const Tensor& t) { return std::find(t.shape.begin(), t.shape.end(), 0) != t.shape.end(); }
 
-  // Not constructed before it is used: clearing it all took half the time of a small call.
+  // Constructed on use: clearing the whole array took half the time of a small call.
   alignas(Tensor) std::byte stack_[kOnStack * sizeof(Tensor)];
   static_assert(std::is_trivially_destructible_v<Tensor>);
   std::vector<Tensor> heap_;

@@ -42,7 +42,7 @@ Status read_tensor(const tenon_tensor* given, const char* what, size_t position,
     return invalid(who() + " has rank " + std::to_string(given->ndim));
   if (given->ndim > 0 && !given->shape) return invalid(who() + " has no shape");
   const size_t rank = static_cast<size_t>(given->ndim);
-  // As a number: an offset may well wrap round.
+  // As a number, because an offset may wrap around.
   out->data = given->data
                   ? reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(given->data) + given->byte_offset)
                   : nullptr;

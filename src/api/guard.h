@@ -1,5 +1,6 @@
-// guard: what every exported function does around its body: exceptions become statuses, statuses become codes and the
-// thread's last error; NULLs, struct sizes and tensors are checked. Tested by tests/abi/capi*.c.
+// guard: the code around the body of every exported function. It turns exceptions into statuses and statuses
+// into codes and the thread's last error, and checks NULLs, struct sizes and tensors. Tested by
+// tests/abi/capi*.c.
 #pragma once
 
 #include <atomic>
@@ -37,7 +38,8 @@ tenon_status guarded(Body&& body) noexcept {
   }
 }
 
-// A caller's structure of the given size over one of ours: what it lacks is zero, what we do not know must be zero.
+// Copies a caller's structure of the size it states over one of ours. Fields that the caller lacks are zero;
+// fields that we do not know must be zero.
 template <class T>
 Status read_struct(const T* given, const char* what, T* out) {
   *out = T{};
@@ -55,7 +57,7 @@ Status read_struct(const T* given, const char* what, T* out) {
   return {};
 }
 
-// Our structure into a caller's of the size it states; what the caller knows beyond ours becomes zero.
+// Copies our structure into a caller's of the size it states. Fields that we do not know become zero.
 template <class T>
 Status write_struct(const T& full, const char* what, T* out) {
   const size_t size = out->struct_size;
@@ -68,7 +70,7 @@ Status write_struct(const T& full, const char* what, T* out) {
   return {};
 }
 
-// Counts references of a handle.
+// The reference count of a handle.
 struct Counted {
   std::atomic<int> references{1};
 };
@@ -81,7 +83,7 @@ void release(T* handle) {
   if (handle && handle->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete handle;
 }
 
-// A graph that programs and queries can be made from.
+// Checks that programs and queries can be made from the graph.
 Status check_finished(const tenon_graph* graph, const char* function);
 Status read_tensor(const tenon_tensor* given, const char* what, size_t position, Tensor* out);
 
@@ -95,12 +97,12 @@ struct tenon_context : tenon::api::Counted {
   tenon_device_alloc_fn device_alloc = nullptr;
   tenon_device_free_fn device_free = nullptr;
   void* device_allocator_user = nullptr;
-  // The host's memory of a device; null where it brings none. Lives as long as the context.
+  // The host's memory of a device; null if the host brings none. Lives as long as the context.
   tenon::DeviceMemory* device_memory(tenon::DeviceId device);
   ~tenon_context();
 
  private:
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards device_memories_
   std::vector<std::pair<tenon::DeviceId, std::unique_ptr<tenon::DeviceMemory>>> device_memories_;
 };
 struct tenon_graph : tenon::api::Counted {

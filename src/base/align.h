@@ -1,4 +1,4 @@
-// The alignment of everything Tenon lays out in memory: a cache line, and the widest vector.
+// The alignment of all memory that Tenon lays out: a cache line, which is also the widest vector.
 #pragma once
 
 #include <cstdint>

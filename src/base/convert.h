@@ -1,12 +1,12 @@
-// Conversions between number formats, once for the whole house: the evaluator, the kernel interpreter and the
-// folded constants agree because they call these. Bit arithmetic only, so that the host's rounding and
-// denormal modes do not matter.
-//   f32 -> f16, bf16   round to nearest, ties to even; too large is inf; NaN stays NaN (quiet, sign kept)
-//   f32 -> f8          likewise, but f8e4m3fn has no inf: too large is 448 (PyTorch 2.13); of NaN there is one of each sign
-//   f64 -> f16 ... f8  through f32, as PyTorch
-//   float -> integer   towards zero. NaN and what does not fit i64 or i32 gives the lowest i64 or i32, as
-//                      cvttsd2si; i16, i8, u8 keep the low bits of the i32 (PyTorch 2.13 on x86, vectors too)
-//   float -> bool      != 0, NaN is true
+// Conversions between number formats. The evaluator, the kernel interpreter and folded constants agree
+// because they all call these functions. Bit arithmetic only, so the host's rounding and denormal modes have
+// no effect.
+//   f32 -> f16, bf16   round to nearest, ties to even; overflow is inf; NaN stays NaN (quiet, sign kept)
+//   f32 -> f8          likewise, but f8e4m3fn has no inf: overflow is 448 (PyTorch 2.13); NaN becomes 0x7f or 0xff
+//   f64 -> f16 ... f8  through f32, as in PyTorch
+//   float -> integer   towards zero. NaN and values that do not fit i64 or i32 give the lowest i64 or i32, as
+//                      cvttsd2si does; i16, i8, u8 keep the low bits of the i32 (PyTorch 2.13 on x86, also in vectors)
+//   float -> bool      != 0; NaN is true
 //   integer -> integer keeps the low bits
 // Tested by tests/unit/base/convert_test.cc.
 #pragma once
@@ -54,7 +54,8 @@ inline uint16_t f32_to_bf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// Of `Mantissa` bits, `Bias` what is added to exponents; what rounds to more than `most` is that.
+// The format has `Mantissa` bits of mantissa and the exponent bias `Bias`. Magnitudes that round to more than
+// `most` become `most`.
 template <int Mantissa, int Bias>
 uint8_t f32_to_f8(float value, uint32_t most) {
   constexpr int kDropped = 23 - Mantissa;
@@ -86,8 +87,8 @@ inline float f8e4m3fn_to_f32(uint8_t bits) {
 }
 inline float f8e5m2_to_f32(uint8_t bits) { return f16_to_f32(static_cast<uint16_t>(bits << 8)); }
 
-// An f32 operand is exact in double, so one function serves both widths. Integer: int64_t, int32_t, int16_t,
-// int8_t, uint8_t.
+// One function serves f32 and f64, because an f32 operand is exact in double. Integer: int64_t, int32_t,
+// int16_t, int8_t, uint8_t.
 template <class Integer>
 Integer float_to_int(double value) {
   if constexpr (sizeof(Integer) == 8) {

@@ -1,6 +1,6 @@
-// Env: the one table of TENON_* variables, each with its default and a sentence; `tenon env` prints it. Nothing else in
-// the project calls getenv. Values come from the process environment as it is at the moment the accessor states.
-// Tested by tests/unit/base/base_test.cc.
+// Env: the table of all TENON_* variables, each with its default and a sentence; `tenon env` prints it. No
+// other file calls getenv. Each accessor says when it reads the environment. Tested by
+// tests/unit/base/base_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tenon {
 
-// X(accessor, name, default, accepted, sentence). accepted: the values, "on|off"; or kAnyText, kCount, kBytes. The default is
-// accepted too.
+// X(accessor, name, default, accepted, sentence). accepted: the values, "on|off", or kAnyText, kCount,
+// kBytes. The default is always accepted.
 #define TENON_ENV(X)                                                                                   \
   X(cache, "TENON_CACHE", "on", "on|read|off|0|1",                                                     \
     "Compiled kernels on disk: on, read (nothing is written) or off.")                                 \
@@ -47,29 +47,31 @@ struct EnvVar {
   std::string_view meaning;
 };
 std::span<const EnvVar> env_vars();
-// What is wrong with a value: "is 'of', which is none of on, read, off; it counts as on"; empty: nothing.
+// The error in a value, "is 'of', none of on, read, off: it counts as on"; empty if the value is accepted.
 std::string env_wrong(const EnvVar& var, std::string_view value);
 
-// The texts, default if unset, read from the environment at each call: env::dump(), env::isa(), ...
+// The values as text, or the defaults if unset, read from the environment at each call: env::dump(),
+// env::isa(), ...
 namespace env {
 #define X(accessor, ...) std::string accessor();
 TENON_ENV(X)
 #undef X
 }  // namespace env
 
-// TENON_NUM_THREADS as a number, read once per process; 0 where it is none.
+// TENON_NUM_THREADS as a number, read once per process; 0 if it is not a valid number.
 int env_threads();
-// "1G", "500M", "65536".
+// Reads "1G", "500M" or "65536" as a number of bytes; nullopt if the text is none.
 std::optional<int64_t> read_bytes(std::string_view text);
 // TENON_VERIFY=1, read once per process.
 bool env_verify();
-// The user's directory for caches: XDG_CACHE_HOME, else .cache in HOME; empty where neither is an absolute path.
+// The user's cache directory: XDG_CACHE_HOME, else .cache in HOME; empty if neither is an absolute path.
 std::string env_cache_home();
 // Whether `item` or "all" is in the comma list.
 bool in_list(std::string_view list, std::string_view item);
 
-// One sentence for each TENON_* variable of the process that the table does not have, with the nearest name, and for each
-// with a value that is not accepted. Said to the logger once per process by warn_of_env(), under the topic "warning".
+// One sentence for each TENON_* variable of the process that is not in the table, with the nearest name, and
+// for each variable whose value is not accepted. warn_of_env() logs the sentences once per process, under the
+// topic "warning".
 std::vector<std::string> env_warnings();
 void warn_of_env();
 

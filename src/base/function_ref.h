@@ -1,5 +1,5 @@
-// FunctionRef: something to call for as long as the call lasts that it is handed to; it owns nothing and allocates nothing.
-// Tested by tests/unit/base/base_test.cc.
+// FunctionRef: a reference to a callable, for parameters. The callable must outlive the call that receives
+// the FunctionRef. A FunctionRef owns nothing and allocates nothing. Tested by tests/unit/base/base_test.cc.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // See hash.h. Tested by tests/unit/base/base_test.cc.
 #include "src/base/hash.h"
 
-#define XXH_INLINE_ALL  // no symbol of xxhash in our library, and the state may live in place
+#define XXH_INLINE_ALL  // our library exports no symbol of xxhash, and the state needs no allocation
 #include <xxhash.h>
 
 #include <new>

@@ -1,5 +1,6 @@
-// Hash: XXH3 of bytes, 64 or 128 bits. Equal on all machines, in all processes and versions, so it may name files.
-// A hash finds; whoever trusts it also compares what was hashed. Tested by tests/unit/base/base_test.cc.
+// Hash: XXH3 of bytes, 64 or 128 bits. The hash is the same on all machines, in all processes and versions,
+// so it may name files. Hashes may collide: code that relies on equality compares the hashed bytes as well.
+// Tested by tests/unit/base/base_test.cc.
 #pragma once
 
 #include <compare>
@@ -20,7 +21,7 @@ struct Hash128 {
 uint64_t hash_bytes(std::string_view bytes, uint64_t seed = 0);
 Hash128 hash128(std::string_view bytes);
 
-// Many pieces into one hash. Texts are hashed with their length, so that "ab","c" differs from "a","bc".
+// Hashes many pieces into one. A text is hashed with its length, so "ab","c" differs from "a","bc".
 class Hasher {
  public:
   Hasher();
@@ -28,7 +29,7 @@ class Hasher {
   Hasher(const Hasher&) = delete;
   Hasher& operator=(const Hasher&) = delete;
 
-  Hasher& number(uint64_t value);  // whatever the machine's byte order
+  Hasher& number(uint64_t value);  // the same for every byte order
   Hasher& text(std::string_view bytes);
   Hasher& hash(const Hash128& value) { return number(value.low).number(value.high); }
   Hash128 finish() const;

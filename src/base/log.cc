@@ -15,7 +15,7 @@ namespace {
 std::mutex mutex;
 Logger logger = nullptr;
 void* logger_user = nullptr;
-std::set<std::string>& headed() {  // topics whose header is out
+std::set<std::string>& headed() {  // topics whose header has been logged
   static std::set<std::string>& kept = *new std::set<std::string>;
   return kept;
 }

@@ -1,5 +1,6 @@
-// See no_fork.h. Two counters: threads in a stretch, forks that wait. Who enters counts first and looks for forks then,
-// a fork the other way round, so one of the two sees the other.
+// See no_fork.h. There are two counters: threads in a section, and forks that wait. A thread that enters a
+// section first counts itself and then looks for forks; a fork first counts itself and then looks for
+// threads. So at least one of the two sees the other.
 #include "src/base/no_fork.h"
 
 #include <pthread.h>

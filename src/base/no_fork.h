@@ -1,8 +1,9 @@
-// NoFork: a stretch of work that the child of a fork could not end: it holds a lock of ours, or leaves something half
-// made that others wait for. fork() waits until no other thread is in such a stretch, and lets none begin meanwhile, so
-// that the child finds every lock free. Cold paths only: making programs, plans and kernels, counts, the log. Stretches
-// nest; a thread started within one and waited for in it says so by NoFork::Helper. What is waited for while in one must
-// never be a thread that may want to begin one. A fork waits ten seconds at most. Tested by tests/unit/runtime/fork_test.cc.
+// NoFork: marks a section that the child of a fork could not finish, because the section holds a lock of
+// Tenon or leaves an object half made for which other threads wait. fork() waits, for ten seconds at most,
+// until no other thread is in such a section, and no section begins meanwhile; so the child finds every lock
+// free. For cold paths only: making programs, plans and kernels, counters, the log. Sections nest. A thread
+// that a section starts and waits for declares itself with NoFork::Helper. A section must not wait for any
+// other thread that may want to begin a section. Tested by tests/unit/runtime/fork_test.cc.
 #pragma once
 
 namespace tenon {
@@ -14,7 +15,7 @@ class NoFork {
   NoFork(const NoFork&) = delete;
   NoFork& operator=(const NoFork&) = delete;
 
-  // Of a thread whose work another one, in a stretch of its own, waits for.
+  // For a thread whose work is awaited by a thread that is in a section.
   class Helper {
    public:
     Helper();

@@ -10,20 +10,20 @@
 
 namespace tenon {
 
-size_t crew_size(size_t most, size_t pieces) {
+size_t parallel_width(size_t most, size_t pieces) {
   return std::min<size_t>({most, std::max(1u, std::thread::hardware_concurrency()), pieces});
 }
 
 void parallel_invoke(size_t most, size_t pieces, const std::function<void()>& work) {
   std::vector<std::thread> others;
-  for (size_t t = 1; t < crew_size(most, pieces); ++t) {
+  for (size_t t = 1; t < parallel_width(most, pieces); ++t) {
     try {
       others.emplace_back([&] {
         const NoFork::Helper helper;
         work();
       });
     } catch (const std::system_error&) {
-      break;  // no thread to be had: the others do the rest
+      break;  // the system has no thread to spare: the others do the rest
     }
   }
   work();

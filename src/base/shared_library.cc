@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders named site-packages or dist-packages that loaded objects lie in.
+// The folders named site-packages or dist-packages that contain loaded objects.
 std::vector<std::string> package_folders() {
   std::vector<std::string> folders;
   dl_iterate_phdr(
@@ -38,7 +38,8 @@ std::string path_of(void* handle, const std::string& fallback) {
   return fallback;
 }
 
-// A library without a search path of its own finds its companion, when it first needs it, if that is loaded already.
+// A library that needs its companion later, and has no search path of its own, finds the companion if it is
+// loaded already.
 void open_companion(const std::string& path, const std::string& begin) {
   const size_t slash = path.rfind('/');
   if (begin.empty() || slash == path.npos) return;

@@ -1,6 +1,7 @@
-// SharedLibrary: a library that may be there at run time. It is the file, or in the folder, that an environment variable
-// names. Where none does it is looked for in this order: a copy that the process has already loaded, the `nvidia` folders of
-// the Python packages that loaded code comes from, the loader's own search, CUDA_HOME. Once opened it stays. Any thread. Tested by tests/unit/base/shared_library_test.cc.
+// SharedLibrary: a library that may be present at run time. An environment variable can name the file or its
+// folder. Without that, the search order is: a copy that the process has already loaded, the `nvidia` folders
+// of the Python packages that loaded code comes from, the loader's own search, CUDA_HOME. An opened library
+// stays open. Any thread. Tested by tests/unit/base/shared_library_test.cc.
 #pragma once
 
 #include <string>
@@ -11,20 +12,20 @@
 namespace tenon {
 
 struct LibrarySearch {
-  std::string what;                        // "NVRTC", for sentences
-  std::vector<std::string> sonames;        // the best first
-  std::string variable;                    // of the environment: a file, a folder, or "off"
-  std::vector<std::string> wheel_folders;  // below site-packages
-  std::string beside;  // begin of the name of a file in the same folder, opened with it; may be empty
+  std::string what;                        // "NVRTC", for messages
+  std::vector<std::string> sonames;        // in order of preference
+  std::string variable;                    // environment variable: a file, a folder, or "off"
+  std::vector<std::string> wheel_folders;  // paths below site-packages
+  std::string beside;  // file name prefix in the same folder, opened along with it; may be empty
 };
 
 class SharedLibrary {
  public:
-  // environment, with every place that was tried.
+  // Fails with environment; the message lists every place that was tried.
   static Result<SharedLibrary> open(const LibrarySearch& search);
 
   const std::string& path() const { return path_; }
-  // environment, naming the file, where it lacks the symbol.
+  // Fails with environment if the library lacks the symbol; the message names the file.
   template <class F>
   Status resolve(const char* symbol, F*& function) const {
     TENON_ASSIGN(void* address, find(symbol));

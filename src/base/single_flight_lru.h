@@ -1,5 +1,6 @@
-// SingleFlightLru: what was worked out for a key, by the first who asked under a mutex of that key, and kept for the `most` keys
-// that were asked for last. Any thread. Tested by tests/unit/backends/onednn_test.cc and tests/unit/backends/cublaslt_test.cc.
+// SingleFlightLru: a cache of results by key that keeps the `most` keys asked for most recently. The first
+// caller for a key computes the value under the mutex of its entry, and later callers wait. Any thread.
+// Tested by tests/unit/backends/onednn_test.cc and tests/unit/backends/cublaslt_test.cc.
 #pragma once
 
 #include <list>
@@ -14,8 +15,8 @@ template <class T>
 class SingleFlightLru {
  public:
   struct Entry {
-    std::mutex mutex;          // of value
-    std::shared_ptr<T> value;  // null: not yet
+    std::mutex mutex;          // guards value
+    std::shared_ptr<T> value;  // null: not computed yet
   };
 
   explicit SingleFlightLru(size_t most) : most_(most) {}
@@ -41,11 +42,11 @@ class SingleFlightLru {
   }
 
  private:
-  using Order = std::list<std::pair<std::string, std::shared_ptr<Entry>>>;  // the latest first
+  using Order = std::list<std::pair<std::string, std::shared_ptr<Entry>>>;  // most recent first
   const size_t most_;
   std::mutex mutex_;
   Order order_;
-  std::unordered_map<std::string_view, typename Order::iterator> where_;  // keys stand in order_
+  std::unordered_map<std::string_view, typename Order::iterator> where_;  // the keys point into order_
 };
 
 }  // namespace tenon

@@ -1,8 +1,8 @@
-// Status: the result of everything that can fail. Four sorts of failure, one word each:
-//   invalid      the caller's graph, tensor or option; the message names the node and both shapes or dtypes
+// Status: the result of everything that can fail. There are four kinds of failure:
+//   invalid      the caller's graph, tensor or option is wrong; the message names the node and both shapes or dtypes
 //   unsupported  an answer, not a failure: the framework keeps the op
-//   environment  a missing library, a driver code, a compiler log
-//   internal     our own bug, raised by TENON_CHECK and turned into a status at the door (src/api)
+//   environment  a missing library, a driver's error code, a compiler's log
+//   internal     a bug of Tenon, raised by TENON_CHECK and turned into a status by the C interface (src/api)
 // Result<T> is a value or such a Status. Tested by tests/unit/base/base_test.cc.
 #pragma once
 
@@ -24,7 +24,7 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == Code::ok; }
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
-  // The same failure with "where: " in front.
+  // The same failure with "where: " in front of the message.
   Status at(const std::string& where) const { return ok() ? *this : Status(code_, where + ": " + message_); }
 
  private:
@@ -35,7 +35,7 @@ class [[nodiscard]] Status {
 inline Status invalid(std::string message) { return {Code::invalid, std::move(message)}; }
 inline Status unsupported(std::string message) { return {Code::unsupported, std::move(message)}; }
 inline Status environment(std::string message) { return {Code::environment, std::move(message)}; }
-// What the system says of the call that just failed (errno), after `what`.
+// An `environment` failure: `what`, then the system's message for errno.
 Status system_error(const std::string& what);
 
 template <class T>
@@ -55,12 +55,12 @@ class [[nodiscard]] Result {
   std::optional<T> value_;
 };
 
-// Thrown by TENON_CHECK only; caught by src/api (and by the tests).
+// Thrown by TENON_CHECK only; caught by src/api (and by tests).
 struct InternalError : std::logic_error {
   using std::logic_error::logic_error;
 };
-// What is no bug of ours, where no status can be returned: a body's value is too large, a size has no value. Programs
-// (src/runtime) and src/api return it.
+// Thrown where no status can be returned and the failure is no bug of Tenon: a value of a body is too large,
+// or a size has no value. Programs (src/runtime) and src/api turn it into a Status.
 struct StatusError : std::runtime_error {
   explicit StatusError(Status s) : std::runtime_error(s.message()), status(std::move(s)) {}
   Status status;
@@ -82,7 +82,7 @@ struct StatusError : std::runtime_error {
 
 #define TENON_CONCAT_(a, b) a##b
 #define TENON_CONCAT(a, b) TENON_CONCAT_(a, b)
-// TENON_ASSIGN(auto x, f()): x = the value of the Result f(), or return its Status.
+// TENON_ASSIGN(auto x, f()): sets x to the value of the Result f(), or returns the Status of f().
 #define TENON_ASSIGN(target, expression) TENON_ASSIGN_(TENON_CONCAT(result_, __LINE__), target, expression)
 #define TENON_ASSIGN_(name, target, expression) \
   auto name = (expression);                     \

@@ -1,7 +1,7 @@
-// See store.h. Every access goes through the descriptor of the directory, whose owner and permissions were looked at
-// when it was opened: whoever could write there could run code in this process. The file `written` counts what all
-// processes have stored since the last pruning, a byte for each 4 KiB, by its length: appending is atomic, and asking
-// costs one fstat.
+// See store.h. Every access goes through the descriptor of the directory. Its owner and permissions are
+// checked when it is opened, because a user who can write there can run code in this process. The length of
+// the file `written` counts what all processes have stored since the last pruning, one byte per 4 KiB:
+// appending is atomic, and reading the length costs one fstat.
 #include "src/base/store.h"
 
 #include <dirent.h>
@@ -40,7 +40,8 @@ struct Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 };
 
-// A file grown over RLIMIT_FSIZE is an error like a full disk, not the signal that would end the host.
+// Blocks SIGXFSZ: writing beyond RLIMIT_FSIZE is then an error like a full disk, and not a signal that ends
+// the host.
 class NoSizeSignal {
  public:
   NoSizeSignal() {
@@ -59,7 +60,7 @@ class NoSizeSignal {
   sigset_t set_, before_;
 };
 
-// root's are trusted as the library itself is: an image may bring a cache for whichever user runs it.
+// Files of root are trusted, as the library itself is: a container image may bring a cache for any user.
 Status trusted(const struct stat& s, const std::string& what) {
   if (s.st_uid != geteuid() && s.st_uid != 0)
     return environment(what + " belongs to user " + std::to_string(s.st_uid) + ", this process is user " +
@@ -68,7 +69,7 @@ Status trusted(const struct stat& s, const std::string& what) {
   return {};
 }
 
-// The directory and those above it, private where they are new.
+// Creates the directory and its parents; new ones are private.
 Status make_directories(const std::string& path) {
   for (size_t at = 1; at <= path.size(); ++at)
     if (at == path.size() || path[at] == '/')
@@ -101,7 +102,8 @@ Result<std::string> read_all(int fd, int64_t size) {
   return bytes;
 }
 
-// 32 hexadecimal digits, ".tk" and the format: entries of other formats count for the limit and are left alone otherwise.
+// 32 hexadecimal digits, ".tk" and the format. Entries of other formats count for the limit; otherwise they
+// are left alone.
 bool is_entry(std::string_view file) {
   return file.size() > 35 && file.substr(32, 3) == kSuffix &&
          file.substr(0, 32).find_first_not_of("0123456789abcdef") == file.npos &&
@@ -177,7 +179,7 @@ Result<std::string> Store::read_file(const std::string& file, bool touch) {
   if (s.st_size > kMaxEntryBytes) return invalid("the file is larger than any entry");
   TENON_ASSIGN(std::string bytes, read_all(in.fd, s.st_size));
   if (touch && options_.mode == StoreMode::on && std::time(nullptr) - seconds(s.st_mtim) > kTouchEvery)
-    (void)::futimens(in.fd, nullptr);  // not ours to change: it only looks older than it is
+    (void)::futimens(in.fd, nullptr);  // may fail: the file then only looks older than it is
   return bytes;
 }
 
@@ -256,7 +258,7 @@ Result<int64_t> Store::save(const StoreEntry& entry) {
       return failed(system_error(options_.directory));
     }
     Status written = write_all(out.fd, bytes);
-    // Some file systems tell of a full disk only here.
+    // Some file systems report a full disk only here.
     if (written.ok() && ::close(std::exchange(out.fd, -1)) != 0) written = system_error("close");
     if (written.ok() && ::renameat(*dir, temporary.c_str(), *dir, file.c_str()) != 0)
       written = system_error("rename");
@@ -280,7 +282,7 @@ void Store::prune_when_due(int dir, int64_t written) {
   const NoSizeSignal guard;
   if (!write_all(counter.fd, blocks).ok() || ::fstat(counter.fd, &s) != 0) return;
   if (s.st_size * kBlock <= options_.limit / 16) return;
-  if (::flock(counter.fd, LOCK_EX | LOCK_NB) != 0) return;  // somebody is at it
+  if (::flock(counter.fd, LOCK_EX | LOCK_NB) != 0) return;  // another process prunes
   if (::ftruncate(counter.fd, 0) == 0) (void)prune_in(dir, options_.limit);
 }
 
@@ -322,7 +324,7 @@ Result<Store::Pruned> Store::prune(int64_t limit) {
   return prune_in(dir, limit);
 }
 
-// Down to seven eighths when the limit is passed, so that the next pruning is far.
+// Prunes to seven eighths of the limit if the limit is exceeded, so that the next pruning is far away.
 Result<Store::Pruned> Store::prune_in(int dir, int64_t limit) {
   TENON_ASSIGN(const std::vector<Item> items, list());
   Pruned result;

@@ -1,8 +1,8 @@
-// Store: a directory of kernels that many processes share. One file an entry, written aside and renamed, so a reader
-// sees a whole entry or none; nothing is locked and nothing is synced, as a torn file is found by its checksums. Whatever
-// is wrong with the directory or a file is a sentence, never more than a miss. Its size is kept below a limit: the
-// entries unused for longest go. Any thread, any process; holds across fork. docs/cache.md is the user's page.
-// Tested by tests/unit/base/store_test.cc.
+// Store: a directory of kernels that many processes share. Each entry is one file, written under a temporary
+// name and then renamed, so a reader sees a whole entry or none. Nothing is locked or synced: checksums
+// detect a torn file. A problem with the directory or a file is reported as a sentence and never costs more
+// than a miss. The size stays below a limit: the least recently used entries are removed. Any thread, any
+// process; works across fork. The user's page is docs/cache.md. Tested by tests/unit/base/store_test.cc.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace tenon {
 
 enum class StoreMode { off, read, on };
 
-// What TENON_CACHE, TENON_CACHE_DIR and TENON_CACHE_BYTES ask for. off: `why` says the reason.
+// The settings of TENON_CACHE, TENON_CACHE_DIR and TENON_CACHE_BYTES. If mode is off, `why` has the reason.
 struct StoreOptions {
   StoreMode mode = StoreMode::on;
   std::string directory;
@@ -34,10 +34,11 @@ class Store {
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
-  // The one of this process, from its environment at the first call; never closed.
+  // The store of this process, configured by the environment at the first call; never closed.
   static Store& process();
 
-  // hit: the entry. absent: there is none, or no directory. refused: `why`; a file that no load would ever take is removed.
+  // hit: `entry` is set. absent: there is no entry or no directory. refused: `why` says why; a file that no
+  // machine could use is removed (mode on).
   struct Found {
     enum Kind { hit, absent, refused } kind = absent;
     StoreEntry entry = {};
@@ -45,12 +46,12 @@ class Store {
     int64_t bytes = 0;
   };
   Found load(const Hash128& key, std::string_view text);
-  // For whoever finds later that a hit is of no use after all: it counts as refused, and the file goes.
+  // For a caller that finds later that a hit is unusable: counts the hit as refused and removes the file.
   void reject(const Hash128& key);
-  // The bytes written. Removes old entries when enough has been written since that was last done.
+  // Returns the bytes written. Removes old entries if enough bytes were written since the last removal.
   Result<int64_t> save(const StoreEntry& entry);
 
-  // Whether there is a directory to use; otherwise why not (also: it does not exist yet).
+  // Whether the directory is usable; otherwise the reason (also if the directory does not exist yet).
   Status check();
   bool missing() const;  // the directory does not exist
   const StoreOptions& options() const { return options_; }
@@ -59,19 +60,19 @@ class Store {
   struct Item {
     std::string file;
     int64_t bytes = 0;
-    int64_t used = 0;  // seconds since 1970, to some minutes
+    int64_t used = 0;  // seconds since 1970, accurate to some minutes
   };
-  Result<std::vector<Item>> list();  // the longest unused first
+  Result<std::vector<Item>> list();  // least recently used first
   Result<StoreEntry> read(const std::string& file);
   Status remove(const std::string& file);
   struct Pruned {
     int64_t removed = 0, removed_bytes = 0, kept = 0, kept_bytes = 0;
   };
-  Result<Pruned> prune(int64_t limit);  // and what dead processes left behind
+  Result<Pruned> prune(int64_t limit);  // also removes what dead processes left behind
 
-  // Of this process.
+  // Counts of this process.
   struct Stats {
-    // A refusal is a miss too; damaged are the refused that no load would ever take.
+    // A refusal is also a miss; damaged counts the refusals of files that no machine could use.
     int64_t hits = 0, misses = 0, refused = 0, damaged = 0, stores = 0, failed_stores = 0;
     int64_t bytes_read = 0, bytes_written = 0, removed = 0;
   };
@@ -94,7 +95,8 @@ class Store {
 
 std::string store_file_name(const Hash128& key);
 
-// Several entries in one file, for another machine. An entry that it could not use is left out and `skipped` told why.
+// Several entries in one file, for another machine. An entry that is unusable is left out; `skipped` gets the
+// reason.
 using Skipped = std::function<void(const std::string& entry, const std::string& why)>;
 Result<int64_t> export_store(Store& from, const std::string& path, const Skipped& skipped);
 Result<int64_t> import_store(Store& to, const std::string& path, const Skipped& skipped);

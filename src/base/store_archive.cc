@@ -1,5 +1,6 @@
-// export_store, import_store: an archive is a magic word and entries, each behind its size as eight bytes. Every entry
-// proves itself by its own checksums, so an archive cut short still gives what stands before the cut.
+// export_store and import_store. An archive is a magic word followed by entries, each after its size as eight
+// bytes. Each entry has its own checksums, so an archive that is cut short still yields the entries before
+// the cut.
 #include <unistd.h>
 
 #include <cerrno>

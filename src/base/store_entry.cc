@@ -18,8 +18,8 @@ struct Header {
   uint64_t key_low, key_high;
   int64_t created;
   uint64_t sizes[kParts];
-  uint64_t body_low, body_high;  // checksum of all behind the header
-  uint64_t checksum;             // of the header up to here
+  uint64_t body_low, body_high;  // checksum of everything after the header
+  uint64_t checksum;             // checksum of the header before this field
 };
 static_assert(sizeof(Header) == 104);
 

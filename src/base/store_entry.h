@@ -1,7 +1,8 @@
-// StoreEntry: one kernel on disk as bytes. A header of fixed size (magic, format, key, sizes, time, checksum of what
-// follows, checksum of itself), then needs, name, producer, text and object, one behind the other. Written for
-// little-endian machines only, as the code inside is. decode() trusts nothing: whatever it takes was encoded by somebody
-// and is undamaged, and every refusal says why. Tested by tests/unit/base/store_test.cc.
+// StoreEntry: one kernel as bytes on disk. The format is a header of fixed size (magic, format, key, sizes,
+// time, a checksum of the rest, a checksum of the header), followed by needs, name, producer, text and
+// object. The format is for little-endian machines only, as is the code inside. decode() trusts nothing: it
+// accepts only bytes that encode() made and that are undamaged, and every refusal says why. Tested by
+// tests/unit/base/store_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,11 @@
 namespace tenon {
 
 struct StoreEntry {
-  Hash128 key;           // of whatever decides the object; names the file
-  std::string needs;     // instruction sets (src/base/cpu.h)
-  std::string name;      // for people
-  std::string producer;  // for people: the code generator and its version
-  std::string text;      // what was compiled: compared before the object is used, as a hash proves nothing
+  Hash128 key;           // hash of everything that decides the object; names the file
+  std::string needs;     // instruction sets, see src/base/cpu.h
+  std::string name;      // for display
+  std::string producer;  // for display: the code generator and its version
+  std::string text;  // the compiled source; compared before the object is used, because hashes may collide
   std::string object;
   int64_t created = 0;  // seconds since 1970
 };

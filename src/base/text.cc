@@ -17,7 +17,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-// For messages: short, printable, whatever the bytes are.
+// For messages: short and printable, whatever the bytes are.
 std::string show(std::string_view text) {
   std::string out = "'";
   for (char c : text.substr(0, 40)) {
@@ -334,7 +334,8 @@ void Nearest::offer(std::string_view candidate) {
   if (word_.size() > kLongest || candidate.size() > kLongest) return;
   const size_t n = word_.size(), m = candidate.size(), most = std::max(n, m) / 3;
   if (n > m + most || m > n + most) return;
-  // Edits: insert, delete, replace, exchange two neighbours. The rows of this letter of the word and of the two before it.
+  // Edits are: insert, delete, replace, exchange two neighbours. `rows` holds the distances for this letter
+  // of the word and for the two letters before it.
   size_t rows[3][kLongest + 1];
   for (size_t i = 0; i <= n; ++i) {
     size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
@@ -349,9 +350,9 @@ void Nearest::offer(std::string_view candidate) {
       }
       least = std::min(least, row[j]);
     }
-    if (least > most + 1) return;  // an exchange may still save one
+    if (least > most + 1) return;  // an exchange may still reduce it
   }
-  // Ties go to the first in the alphabet, whatever the order of offers.
+  // Ties go to the first candidate in the alphabet, whatever the order of offers.
   const size_t edits = rows[n % 3][m];
   if (edits > most || edits > distance_) return;
   if (edits == distance_ && best_ <= candidate) return;

@@ -1,5 +1,6 @@
-// tenon cache ls | stat | prune | verify | export FILE | import FILE: the compiled kernels on disk (src/base/store.h), in
-// the directory that the environment names. An absent directory is an empty one. Tested by tests/cli_test.py.
+// tenon cache ls | stat | prune | verify | export FILE | import FILE: the compiled kernels on disk
+// (src/base/store.h), in the directory that the environment names. A missing directory counts as empty.
+// Tested by tests/cli_test.py.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -26,7 +27,7 @@ std::string time_text(int64_t seconds) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", parts);
 }
 
-// The best set a kernel needs says enough in a list.
+// A list shows only the most advanced instruction set that a kernel needs.
 std::string needs_text(const std::string& needs) {
   if (needs.empty()) return "gpu";
   return needs.find("avx512") != needs.npos ? "avx512" : needs.find("avx2") != needs.npos ? "avx2" : "x86-64";
@@ -37,7 +38,7 @@ std::string unusable(const StoreEntry& entry) {
   return lack.empty() ? "" : "  needs " + lack + ", which this machine lacks";
 }
 
-// Entries say what they are called, and may come from anywhere.
+// The text of an entry may come from any machine, so unprintable bytes are escaped.
 void print_entry(std::string_view line) { print_line(printable(line)); }
 
 int ls(Store& store, const std::vector<Store::Item>& items) {
@@ -75,7 +76,7 @@ int verify(Store& store, const std::vector<Store::Item>& items, bool remove) {
   int bad = 0, others = 0;
   const std::string format = ".tk" + std::to_string(kStoreFormat);
   for (const Store::Item& item : items) {
-    if (!item.file.ends_with(format)) {  // of another version of the library, which may still want it
+    if (!item.file.ends_with(format)) {  // of another version of the library, which may still use it
       ++others;
       continue;
     }

@@ -1,6 +1,6 @@
-// tenon doctor: what Tenon finds on this machine, and whether every back end computes: a small graph runs on each and is
-// compared with the evaluator. What is there of a GPU is told, not run. Exit status 1 when a back end fails.
-// Tested by tests/cli_test.py.
+// tenon doctor: reports what Tenon finds on this machine, and whether every back end of the CPU computes:
+// each runs a small graph, and the result is compared with the evaluator's. GPU components are listed, not
+// run. The exit status is 1 if a back end fails. Tested by tests/cli_test.py.
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -49,7 +49,7 @@ std::string cpu_features() {
       : out;
 }
 
-// CPUs' worth of time the control group allows; "no limit" when it sets none.
+// CPU time that the control group allows, in CPUs; "no limit" if it sets none.
 std::string cgroup_limit() {
   const std::string v2 = first_line("/sys/fs/cgroup/cpu.max");  // "200000 100000" or "max 100000"
   std::string quota = v2.substr(0, v2.find(' ')), period = v2.empty() ? "" : v2.substr(v2.find(' ') + 1);
@@ -67,7 +67,7 @@ int usable_cpus() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
-// Runs on the one back end, bodies taken apart where it has no kernel of its own.
+// Runs the graph on one back end; nodes for which the back end has no kernel are expanded.
 Status check(std::string_view backend) {
   TENON_ASSIGN(
       Graph graph,
@@ -92,7 +92,7 @@ Status check(std::string_view backend) {
   return {};
 }
 
-// Where kernels are kept on disk, and what the checks above found and left there.
+// The directory of kernels on disk, and what the checks above found and wrote there.
 std::string cache_state() {
   Store& store = Store::process();
   if (store.options().mode == StoreMode::off) return "off: " + store.options().why;

@@ -1,4 +1,4 @@
-// tenon env: every TENON_* variable with its value, default and meaning; a warning for those Tenon does not know.
+// tenon env: prints every TENON_* variable with its value, default and meaning, and warns of unknown ones.
 // Tested by tests/cli_test.py.
 #include <fmt/format.h>
 

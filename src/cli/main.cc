@@ -1,5 +1,5 @@
-// The command line `tenon`: reads the arguments and calls a verb (verbs.h). Exit status 0: done; 1: it failed, stderr says
-// why; 2: a mistake in the arguments. Tested by tests/cli_test.py.
+// The command line `tenon`: reads the arguments and calls a verb (verbs.h). Exit status 0: done; 1: failed,
+// stderr says why; 2: wrong arguments. Tested by tests/cli_test.py.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <new>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// A word in the place of a verb that is none: "no verb is called rum, did you mean 'run'?".
+// The message for an unknown verb: "no verb is called rum, did you mean 'run'?".
 std::string unknown_verb(const CLI::App& app, int argc, char** argv) {
   const auto verbs = app.get_subcommands(nullptr);
   if (argc < 2 || argv[1][0] == '-' || verbs.empty()) return "";

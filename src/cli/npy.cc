@@ -21,7 +21,7 @@ constexpr Descr kDescrs[] = {{"<f8", DType::f64}, {"<f4", DType::f32}, {"<f2", D
                              {"<i8", DType::i64}, {"<i4", DType::i32}, {"<i2", DType::i16},
                              {"|i1", DType::i8},  {"|u1", DType::u8},  {"|b1", DType::b8}};
 
-// The text after 'key': in the header, a Python dictionary.
+// The text after 'key': in the header, which is a Python dictionary.
 std::string_view entry(std::string_view header, std::string_view key) {
   size_t at = header.find("'" + std::string(key) + "'");
   if (at == header.npos) return {};

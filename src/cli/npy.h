@@ -1,5 +1,5 @@
-// npy: NumPy's file format, versions 1 to 3, for whole tensors: little endian, C order. bf16 and floats of 8 bits,
-// which NumPy lacks, are written as float32. Tested by tests/cli_test.py.
+// npy: NumPy's file format, versions 1 to 3, for whole tensors: little endian, C order. NumPy lacks bf16 and
+// floats of 8 bits, so these are written as float32. Tested by tests/cli_test.py.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// tenon ops: the rows of the op table, one a line, or all that is known of one. Tested by tests/cli_test.py.
+// tenon ops: prints the rows of the op table, one per line, or everything about one row. Tested by
+// tests/cli_test.py.
 #include <fmt/format.h>
 
 #include "src/base/text.h"

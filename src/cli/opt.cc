@@ -1,4 +1,5 @@
-// tenon opt: text of a graph or of a kernel in, the named passes in the order given, text out. Tested by tests/cli_test.py.
+// tenon opt: reads the text of a graph or kernel, runs the named passes in the given order, and prints the
+// result. Tested by tests/cli_test.py.
 #include <algorithm>
 #include <cstdio>
 
@@ -13,7 +14,7 @@ namespace tenon::cli {
 
 namespace {
 
-// Each pass runs on every kernel that the one before has made.
+// Each pass runs on every kernel that the previous pass has made.
 int opt_kernel(const OptArgs& args) {
   const Backend* backend = find_backend("cpu");
   if (!backend) return fail(unsupported("this build compiles no kernels"));
@@ -34,7 +35,8 @@ int opt_kernel(const OptArgs& args) {
   return kDone;
 }
 
-// `optimize` and `fuse` leave out what they are told to; `fuse` is the script's second half for the back ends of the CPU.
+// `optimize` and `fuse` leave out the passes in `without`. `fuse` is form_groups for the back ends of the
+// CPU.
 Graph run_named(const NamedPass& pass, const Graph& graph, const Without& without) {
   if (pass.name == "optimize") return optimize(graph, without);
   if (pass.name != "fuse") return pass.run(graph);

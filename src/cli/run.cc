@@ -1,5 +1,5 @@
-// tenon run: compiles a graph's text and runs it on .npy files or random tensors; prints a line per tensor.
-// Tested by tests/cli_test.py.
+// tenon run: compiles the text of a graph, runs it on .npy files or random tensors, and prints a line per
+// tensor. Tested by tests/cli_test.py.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint64_t seed)
     if (is_float(dtype))
       t.set(i, {normal(rng), 0});
     else
-      t.set(i, {0, static_cast<int64_t>(rng() % 2)});  // 0 and 1: valid as indices, divisors aside
+      t.set(i, {0, static_cast<int64_t>(rng() % 2)});  // 0 or 1: valid indices, but 0 is no divisor
   }
   return t;
 }
@@ -149,7 +149,7 @@ class Session {
     return {};
   }
 
-  // The tensor that messages speak of from here on.
+  // Sets the tensor that later messages name.
   Status look_at(const char* what, ValueId v, const std::vector<int64_t>& shape) {
     const DType dtype = g_.type(v).dtype;
     std::string sizes;
@@ -197,7 +197,7 @@ class Session {
     return {};
   }
 
-  // Symbols from --dim, then from the files' shapes; the program checks that they agree.
+  // Symbols come from --dim, then from the shapes of the files; the program checks that they agree.
   Status find_sizes() {
     const DimTable& dims = *g_.dims;
     values_.assign(dims.symbol_count(), 0);
@@ -263,7 +263,7 @@ class Session {
   std::string at_ = "the inputs";
 };
 
-// The first argument that should be name=value and is not; "": none.
+// The first argument that should be name=value and is not; "" if there is none.
 std::string not_a_pair(const RunArgs& args) {
   for (const auto* list : {&args.inputs, &args.dims})
     for (const std::string& item : *list)
@@ -271,7 +271,7 @@ std::string not_a_pair(const RunArgs& args) {
   return "";
 }
 
-// The exit status of `f`, which gets a session whose tensors are prepared.
+// Returns the exit status of `f`, which gets a session with prepared tensors.
 template <class F>
 int with_session(const RunArgs& args, F f) {
   if (const std::string item = not_a_pair(args); !item.empty())

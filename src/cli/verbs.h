@@ -1,6 +1,6 @@
-// Verbs of the command line: main.cc reads the arguments with CLI11 and calls one of these. Each returns the exit status:
-// 0 done, 1 it failed and stderr says why; 2, a mistake in the arguments, is main's (and a verb's where only it can see).
-// Tested by tests/cli_test.py.
+// The verbs of the command line. main.cc reads the arguments with CLI11 and calls one of them. Each returns
+// the exit status: 0 done; 1 failed, stderr says why; 2 wrong arguments, if main.cc cannot detect the mistake
+// itself. Tested by tests/cli_test.py.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ inline constexpr int kDone = 0, kFailed = 1, kUsage = 2;
 struct OptArgs {
   std::string file;  // "-": stdin
   std::vector<std::string> passes;
-  std::vector<std::string> without;        // of the passes optimize and fuse
-  std::vector<std::string> kernel_passes;  // the file is a kernel
+  std::vector<std::string> without;        // passes to leave out of optimize and fuse
+  std::vector<std::string> kernel_passes;  // if any, the file is a kernel
 };
 int opt(const OptArgs& args);
 
@@ -28,22 +28,23 @@ struct RunArgs {
   std::vector<std::string> inputs;    // name=file.npy
   std::vector<std::string> dims;      // N=4
   std::vector<std::string> backends;  // empty: all
-  std::vector<std::string> without;   // passes that are left out
+  std::vector<std::string> without;   // passes to leave out
   uint64_t seed = 0;
   int repeat = 1;
   std::string output_dir;  // empty: nothing is written
   bool explain = false;
 };
 int run(const RunArgs& args);
-// The same inputs through the program and through the evaluator: kFailed if they differ, and the smallest graph that shows it.
+// Runs the same inputs through the program and the evaluator. If they differ, prints the smallest graph that
+// shows the difference and returns kFailed.
 int verify(const RunArgs& args);
 
-// One of these at a time.
+// Exactly one verb at a time.
 struct CacheArgs {
   std::string verb;  // ls, stat, prune, verify, export, import
   std::string file;
-  int64_t bytes = -1;   // prune: to this size; -1: to the limit
-  bool remove = false;  // verify: what is damaged
+  int64_t bytes = -1;   // prune: the size to keep; -1: the limit
+  bool remove = false;  // verify: remove damaged entries
 };
 int cache(const CacheArgs& args);
 
@@ -54,8 +55,8 @@ int ops(const std::string& name);  // "": all of them
 // Helpers of several verbs.
 Result<std::string> read_file(const std::string& path);  // "-": stdin
 Result<Graph> read_graph(const std::string& path);       // messages are "path:line:column: ..."
-int fail(const Status& status);                          // prints it; kFailed
-int misuse(const std::string& sentence);                 // prints it; kUsage
+int fail(const Status& status);                          // prints the message; returns kFailed
+int misuse(const std::string& sentence);                 // prints the sentence; returns kUsage
 void print_line(std::string_view text);                  // to stdout
 
 }  // namespace tenon::cli

@@ -56,7 +56,8 @@ Status check_attr(const Graph& graph, const AttrSpec& spec, const AttrValue& val
   return {};
 }
 
-// A number given for a kind that can hold it: 2 for a float or number, 2.0 stays a float.
+// Converts a number to the kind of the attribute if that loses nothing: 2 becomes a float or number, 2.0
+// stays a float.
 void convert(AttrValue& value, AttrKind kind) {
   if (const Dim* d = std::get_if<Dim>(&value); d && d->is_const()) {
     if (kind == AttrKind::floating)
@@ -76,7 +77,7 @@ void convert(AttrValue& value, AttrKind kind) {
 }  // namespace
 
 std::string describe(const Graph& graph, const Node& node) {
-  // Names may be long, messages may not.
+  // Names may be long, but messages should not be.
   auto cut = [](const std::string& name) { return name.size() <= 80 ? name : name.substr(0, 80) + "..."; };
   std::string text = node.name.empty() ? "" : "%" + cut(node.name) + " = ";
   text += node.op < op_count() ? std::string(op(node.op).name) : "op " + std::to_string(node.op);
@@ -140,7 +141,7 @@ Status fill_attrs(const Op& row, std::vector<NamedAttr> given, std::vector<AttrV
 
 namespace {
 
-// What the row's rules say, which need not be a type that can be.
+// The type that the row's rules infer; it may still fail check_type.
 Result<TensorType> by_rules(const Graph& graph, const Node& node, Claim* claim = nullptr) {
   if (node.op >= op_count()) return invalid("unknown op number " + std::to_string(node.op));
   const Op& row = op(node.op);
@@ -162,7 +163,8 @@ Result<TensorType> by_rules(const Graph& graph, const Node& node, Claim* claim =
   return type;
 }
 
-// A pass or a body asks for a node that cannot be. Our own bug, but for sizes: those are the graph's.
+// A pass or a body adds an invalid node. That is a bug of Tenon, unless a size is too large, which is a
+// mistake in the graph.
 [[noreturn]] void refused(const Graph& graph, const Node& node, const Status& status) {
   auto type = by_rules(graph, node);
   bool too_large = type.ok() && !check_type(graph, *type).ok();

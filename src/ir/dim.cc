@@ -1,5 +1,5 @@
-// The normal form of sizes: see dim.h for what it is, and the rules above each function for how it is reached.
-// Tested by tests/unit/ir/dim_test.cc.
+// The normal form of sizes. dim.h defines it; the comment above each function lists the rewrites that lead to
+// it. Tested by tests/unit/ir/dim_test.cc.
 #include "src/ir/dim.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace tenon {
 namespace {
 
-// Beyond these (and kMaxTerms) an expression is overflow(): they keep recursion and time bounded for any input. Sizes of
-// real models stay below ten terms and five levels.
+// A larger expression is overflow(), as is one with more than kMaxTerms terms. The limits bound recursion and
+// time for any input. Sizes of real models have fewer than ten terms and five levels.
 constexpr uint32_t kMaxWeight = 1 << 14;
 constexpr uint32_t kMaxDepth = 128;
 constexpr int kMaxNesting = kMaxDepth;  // of parentheses in text
@@ -91,7 +91,7 @@ std::optional<int64_t> DimTable::find(const Expr& e, uint64_t hash) const {
 }
 
 Dim DimTable::intern(Expr e) {
-  constexpr uint64_t kAnyExpr = 3;  // what the tables' entries take beside the terms
+  constexpr uint64_t kAnyExpr = 3;  // weight of the table's entries for an expression, besides its terms
   const uint64_t hash = hash_of(e);
   Dim d;
   if (const auto known = find(e, hash)) {
@@ -112,7 +112,7 @@ Dim DimTable::intern(Expr e) {
     count(e.a);
     count(e.b);
   }
-  // A symbol is what its name takes: whoever asks for one gets it.
+  // A symbol is never refused: its weight is that of its name.
   if (e.kind == Kind::symbol)
     weight += e.symbol.size() / 32;
   else if (weight > kMaxWeight || depth >= kMaxDepth || total_weight_ + weight + kAnyExpr > kMostInTable)
@@ -147,7 +147,7 @@ Dim DimTable::sum(std::span<const Dim> plus, std::span<const Dim> minus) {
       if (is_overflow(d)) return overflow();
       Terms more = up ? terms_of(d) : negated(terms_of(d));
       std::move(more.begin(), more.end(), std::back_inserter(terms));
-      // Text may go on for long.
+      // A sum in a text may have any number of terms.
       if (terms.size() > 4 * kMaxTerms && (!normalize(terms) || terms.size() > kMaxTerms)) return overflow();
     }
   return from_terms(std::move(terms));
@@ -167,7 +167,7 @@ Dim DimTable::mul(Dim a, Dim b) {
 }
 
 Dim DimTable::product(std::span<const Dim> dims) {
-  // A zero makes the product zero, however large the others are.
+  // A zero makes the product zero, however large the other factors are.
   if (std::find(dims.begin(), dims.end(), Dim(0)) != dims.end()) return Dim(0);
   Terms product{{1, {}}};
   for (Dim d : dims) {
@@ -187,7 +187,7 @@ Dim DimTable::product(std::span<const Dim> dims) {
 
 // x//(-b) == (-x)//b.
 // (q*b)//b == q. (g*x)//(g*b) == x//b. (q*b + x)//b == q + x//b for a monomial b.
-// x//b == 0 where 0 <= x < b.
+// x//b == 0 if 0 <= x < b.
 Dim DimTable::floor_div(Dim a, Dim b) {
   TENON_CHECK(b != Dim(0), "size divided by zero: " + print(a) + "//0");
   if (is_overflow(a) || is_overflow(b)) return overflow();
@@ -258,7 +258,7 @@ Dim DimTable::floor_div_const(Dim a, int64_t b) {
 
 // x%(-b) == -((-x)%b).
 // (q*b)%b == 0. (g*x)%(g*b) == g*(x%b). (q*b + x)%b == x%b for a monomial b. (x%b)%b == x%b.
-// x%b == x where 0 <= x < b.
+// x%b == x if 0 <= x < b.
 Dim DimTable::mod(Dim a, Dim b) {
   TENON_CHECK(b != Dim(0), "size divided by zero: " + print(a) + "%0");
   if (is_overflow(a) || is_overflow(b)) return overflow();
@@ -345,7 +345,8 @@ std::vector<Dim> DimTable::flatten(Kind kind, Dim d) const {
   return out;
 }
 
-// max(a, b) == a where a >= b by the facts. Nested ones are flattened and sorted: max(max(a,b),c) == max(a,max(b,c)).
+// max(a, b) == a if a >= b by the facts.
+// Nested ones are flattened and sorted: max(max(a,b),c) == max(a,max(b,c)).
 Dim DimTable::extremum(Kind kind, Dim a, Dim b) {
   if (is_overflow(a) || is_overflow(b)) return overflow();
   std::vector<Dim> operands = flatten(kind, a), more = flatten(kind, b), kept;
@@ -398,7 +399,7 @@ DimTable::Bounds DimTable::sum_bounds(const Terms& terms) const {
           continue;
         }
       }
-      // Without both ends only signs are known.
+      // Without both ends, only signs are known.
       bool up = product.low && *product.low >= 0, down = product.high && *product.high <= 0;
       bool x_up = x.low && *x.low >= 0, x_down = x.high && *x.high <= 0;
       int64_t end;
@@ -441,7 +442,7 @@ DimTable::Bounds DimTable::bounds(Dim d) const {
   switch (e.kind) {
     case Kind::floor_div:
       if (!b.low || *b.low < 1) break;
-      // With a positive divisor the quotient moves with the dividend; a larger divisor draws it towards zero.
+      // With a positive divisor the quotient grows with the dividend; a larger divisor moves it towards zero.
       if (a.low && *a.low >= 0)
         out.low = b.high ? *a.low / *b.high : 0;
       else if (a.low)
@@ -538,8 +539,8 @@ std::optional<int64_t> DimTable::eval(Dim d, std::span<const int64_t> values) co
   return std::nullopt;
 }
 
-// Terms are ordered by their text, not by handle, so that the text depends on names alone: first the positive ones,
-// the constant last, "N*M-K+1"; a positive constant leads if nothing else is positive, "1-N".
+// Terms are ordered by their text, not by handle, so that the text depends on names alone: positive terms
+// first, the constant last, "N*M-K+1". A positive constant comes first if no other term is positive, "1-N".
 std::string DimTable::print_sum(const Terms& terms) const {
   struct Piece {
     std::string text;
@@ -674,7 +675,7 @@ class DimParser {
       TENON_TRY(leave());
       return name.text == "max" ? dims_.max(a, b) : dims_.min(a, b);
     }
-    return dims_.add(dims_.symbol(name.text), Dim(0));  // a sum, so by the facts
+    return dims_.add(dims_.symbol(name.text), Dim(0));  // through a sum, so that the facts apply
   }
 
   Status enter(std::string_view open) {

@@ -1,13 +1,13 @@
-// Dim: a symbolic size. A constant is held in the handle itself; anything else is an index into a DimTable, which
-// hash-conses expressions in a normal form, so that equal sizes are equal handles.
+// Dim: a symbolic size. The handle itself holds a constant; any other size is an index into a DimTable, which
+// hash-conses expressions in a normal form, so that equal sizes have equal handles.
 //
 // Normal form: a sum of terms, each an integer times a product of atoms (sorted); an atom is a symbol, or a floor
 // division, remainder, max or min of normal forms. N*2+N is 3*N, (N+1)*M is M*N+M, (4*N)//4 is N, (4*N+8)%4 is 0.
-// A size that no int64 holds, or whose expression is too large to keep, is the one Dim overflow(), which absorbs
-// whatever is done with it and has no value. Simplification assumes the facts (set_range) and that no divisor is zero;
-// eval checks divisors, and the facts are the runtime's to check.
-// Tables only grow; a table may be shared by graphs of one owner and is not locked. What facts do stands in facts.cc.
-// Tested by tests/unit/ir/dim_test.cc.
+// A size that does not fit int64, or whose expression is too large to keep, is the single Dim overflow().
+// Every operation on overflow() gives overflow(), and it has no value. Simplification assumes the facts
+// (set_range, set_equal) and that no divisor is zero; eval checks divisors, and the runtime checks the facts.
+// Tables only grow. Graphs of one owner may share a table; a table has no lock. src/ir/facts.cc implements
+// the facts. Tested by tests/unit/ir/dim_test.cc.
 #pragma once
 
 #include <compare>
@@ -39,7 +39,7 @@ struct Dim {
   friend constexpr auto operator<=>(Dim a, Dim b) { return a.bits <=> b.bits; }
 
   static constexpr int64_t kLowestConst = -(int64_t{1} << 62);
-  // Whether a number may be made a Dim: lower ones would be taken for expressions.
+  // Whether a number can be a Dim: lower numbers would be taken for expressions.
   static constexpr bool fits(int64_t constant) { return constant >= kLowestConst; }
 };
 
@@ -61,17 +61,19 @@ class DimTable {
     Kind kind;
     std::string symbol;       // kind symbol
     std::vector<Term> terms;  // kind sum
-    Dim a, b;                 // the others
+    Dim a, b;                 // operands of the other kinds
     friend bool operator==(const Expr&, const Expr&) = default;
   };
 
   DimTable();
 
-  // The name must be a name of the text form (is_name in src/base/text.h): the host's is the door's to check.
+  // The name must be a name of the text form (is_name in src/base/text.h); src/api checks names that a host
+  // gives.
   Dim symbol(std::string_view name);
   std::optional<Dim> find_symbol(std::string_view name) const;
-  // Facts about a symbol: its inclusive range. Default [0, 2^62). Sizes are simplified by them, so no value outside of
-  // them may be put in. A number of the host's that is no size may be negative; kLowest stands for "any".
+  // Facts about a symbol: its inclusive range. The default is [0, 2^62). Sizes are simplified by the facts,
+  // so eval must not get a value outside the range. A host's number that is no size may be negative; kLowest
+  // stands for "any".
   void set_range(Dim symbol, int64_t low, int64_t high);
   std::pair<int64_t, int64_t> range(Dim symbol) const { return ranges_[symbol_number(symbol)]; }
   static constexpr int64_t kHighest = (int64_t{1} << 62) - 1;  // the default upper end
@@ -81,26 +83,28 @@ class DimTable {
     return (low == kLowest || low <= value) && (high == kHighest || value <= high);
   }
 
-  // The fact that a == b, which the runtime checks. Sizes made from here on are written without the more complicated of
-  // the two: after N//8 == M, N//8+1 is M+1. Facts stand before the sizes they are about. False, and nothing happens, if
-  // a == b cannot be. What holds already is no fact.
+  // Records the fact a == b, which the runtime checks. From here on, sizes are written without the more
+  // complicated of the two: after N//8 == M, N//8+1 is M+1. So record facts before the sizes that they
+  // affect. Returns false and does nothing if a == b is impossible. An equality that already holds is not
+  // recorded.
   bool set_equal(Dim a, Dim b);
   struct Equality {
     Dim a, b;
   };
   const std::vector<Equality>& equalities() const { return equalities_; }
-  // Whether a == b for all values of the symbols that the facts allow, or for none; nullopt: it depends, or is not known.
+  // Whether a == b for all values of the symbols that the facts allow, or for none; nullopt if it depends or
+  // is unknown.
   std::optional<bool> equal(Dim a, Dim b);
 
   Dim add(Dim a, Dim b);
   Dim sub(Dim a, Dim b);
   Dim mul(Dim a, Dim b);
-  Dim floor_div(Dim a, Dim b);  // a divisor of constant 0 is the caller's mistake: TENON_CHECK
-  Dim mod(Dim a, Dim b);        // sign of the divisor, as Python
+  Dim floor_div(Dim a, Dim b);  // a constant divisor of 0 is the caller's bug: TENON_CHECK
+  Dim mod(Dim a, Dim b);        // has the sign of the divisor, as in Python
   Dim max(Dim a, Dim b);
   Dim min(Dim a, Dim b);
   Dim ceil_div(Dim a, Dim b) { return floor_div(add(a, sub(b, Dim(1))), b); }
-  // Many at once: what stands in between is not kept.
+  // Of many operands at once: the intermediate results are not kept in the table.
   Dim sum(std::span<const Dim> plus, std::span<const Dim> minus = {});
   Dim product(std::span<const Dim> dims);
   Dim overflow();
@@ -108,20 +112,21 @@ class DimTable {
   // Whether the handle is a constant or one of this table's expressions.
   bool valid(Dim d) const { return d.is_const() || index(d) < exprs_.size(); }
 
-  // a / b when b is known to divide a for all values of the symbols that the facts allow.
+  // a / b if the facts show that b divides a; nullopt otherwise.
   std::optional<Dim> divide(Dim a, Dim b);
-  // Known bounds from the facts; nullopt where unknown.
+  // Bounds that follow from the facts; nullopt if unknown.
   std::optional<int64_t> lower_bound(Dim d) const { return bounds(d).low; }
   std::optional<int64_t> upper_bound(Dim d) const { return bounds(d).high; }
 
   std::string print(Dim d) const;
   std::string print(std::span<const Dim> dims) const;  // "N,4,2*M"
   std::string print_range(Dim symbol) const;           // "N in [1, inf]"
-  // Parses an expression over + - * // % max(a,b) min(a,b) and parentheses; unknown names become symbols.
+  // Parses an expression of + - * // % max(a,b) min(a,b) and parentheses; unknown names become symbols.
   Result<Dim> parse(std::string_view text);
-  Result<Dim> parse(Lexer& lexer);  // as much as is an expression
-  // What the expressions take, about 32 bytes a unit. Text may use kMostInText of it, passes more; beyond that all is
-  // overflow(), so that a table stays within a few dozen megabytes whatever is asked of it.
+  Result<Dim> parse(Lexer& lexer);  // reads the longest expression
+  // The size of all expressions, about 32 bytes per unit. Text may use kMostInText of it, passes up to
+  // kMostInTable; beyond that every result is overflow(). So no input makes a table exceed a few dozen
+  // megabytes.
   uint64_t total_weight() const { return total_weight_; }
   static constexpr uint64_t kMostInText = 1 << 18, kMostInTable = 1 << 20;
 
@@ -134,7 +139,7 @@ class DimTable {
   const std::string& symbol_name(Dim symbol) const { return expr(symbol).symbol; }
   void collect_symbols(Dim d, std::vector<Dim>& out) const;
 
-  // The size for concrete symbol values; nullopt on overflow or division by zero.
+  // The size at concrete symbol values; nullopt on overflow or division by zero.
   std::optional<int64_t> eval(Dim d, std::span<const int64_t> values) const;
 
  private:
@@ -144,7 +149,7 @@ class DimTable {
   };
 
   static size_t index(Dim d) { return static_cast<size_t>(d.bits) - static_cast<size_t>(INT64_MIN); }
-  // An equality as a rule for terms: factor times atoms is the sum of `to`.
+  // An equality as a rewrite rule for terms: factor times atoms of `from` becomes the sum `to`.
   struct Rewrite {
     Term from;
     Terms to;
@@ -153,7 +158,7 @@ class DimTable {
   Dim intern(Expr e);
   static uint64_t hash_of(const Expr& e);
   std::optional<int64_t> find(const Expr& e, uint64_t hash) const;
-  Dim atom(Expr e) { return from_terms({{1, {intern(std::move(e))}}}); }  // interned, and the facts applied
+  Dim atom(Expr e) { return from_terms({{1, {intern(std::move(e))}}}); }  // interned, with the facts applied
   Terms terms_of(Dim d) const;
   Dim from_terms(Terms terms);            // in any order, with repetition
   Dim floor_div_const(Dim a, int64_t b);  // b >= 1
@@ -170,7 +175,7 @@ class DimTable {
   };
   // src/ir/facts.cc
   bool apply_facts(Terms& terms) const;
-  Dim again(Dim d);  // made anew, by the facts known now
+  Dim again(Dim d);  // rebuilt with the facts known now
   bool add_rewrite(Dim zero);
   void add_rewrites_of(Dim a, Dim b);
   bool occurs(Dim symbol, Dim d) const;
@@ -191,7 +196,7 @@ class DimTable {
   size_t rewrites_made_ = 0;
 };
 
-// The symbols of many sizes, in order of appearance; every expression is looked at once.
+// The symbols of many sizes, in order of appearance. Visits every expression once.
 class SymbolsOf {
  public:
   explicit SymbolsOf(const DimTable& dims) : dims_(dims) {}

@@ -1,5 +1,5 @@
-// DType: the element types, as one table. Narrow floats compute and accumulate in f32; those of 8 bits are kept, cast and moved,
-// and nothing else, as in PyTorch. Tested by tests/unit/ir/ir_test.cc.
+// DType: the element types, as one table. Narrow floats compute and accumulate in f32. Floats of 8 bits are
+// only stored, cast and moved, as in PyTorch. Tested by tests/unit/ir/ir_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ constexpr bool is_bool(DType t) { return t == DType::b8; }
 constexpr bool is_integer(DType t) { return !is_float(t) && !is_bool(t); }
 // Narrower than f32.
 constexpr bool is_narrow(DType t) { return is_float(t) && size_of(t) < 4; }
-// Kept, cast and moved; to compute with it is to cast first.
+// Only stored, cast and moved; computing with it needs a cast first.
 constexpr bool is_storage(DType t) { return is_float(t) && size_of(t) == 1; }
 // The dtype values of type t have inside a kernel: f32 for narrow floats, else t.
 constexpr DType compute_type(DType t) { return is_narrow(t) ? DType::f32 : t; }

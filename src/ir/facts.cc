@@ -1,8 +1,8 @@
-// What the fact that two sizes are equal does to sizes: the equality becomes a rule that writes terms without the more
-// complicated of its monomials, N//8 == M the rule N//8 -> M and N*M + 1 == 17 the rule N*M -> 16, and every sum goes
-// through the rules (from_terms). Each rule makes a term smaller, in the order of lighter() below, or removes a symbol
-// for good. They need not find everything that follows from the facts: what they miss costs a condition at run time.
-// Tested by tests/unit/ir/dim_test.cc.
+// The effect of equalities on sizes. An equality becomes a rewrite rule that replaces the more complicated of
+// its monomials: N//8 == M becomes N//8 -> M, and N*M + 1 == 17 becomes N*M -> 16. from_terms applies the
+// rules to every sum. Each rule makes a term smaller, in the order of lighter() below, or eliminates a
+// symbol. The rules need not find every consequence of the facts: an equality that they miss costs a check at
+// run time. Tested by tests/unit/ir/dim_test.cc.
 #include <algorithm>
 #include <numeric>
 
@@ -11,9 +11,9 @@
 namespace tenon {
 namespace {
 
-constexpr int kMaxSteps = 64;       // of rules on one sum; real ones take two or three
-constexpr int kMaxRounds = 8;       // of facts on each other
-constexpr size_t kMaxRules = 1024;  // that one table ever makes
+constexpr int kMaxSteps = 64;       // rule applications to one sum; real sums need two or three
+constexpr int kMaxRounds = 8;       // rounds of applying facts to each other
+constexpr size_t kMaxRules = 1024;  // rules that one table ever makes
 
 }  // namespace
 
@@ -41,7 +41,7 @@ bool DimTable::apply_facts(Terms& terms) const {
 
 Dim DimTable::again(Dim d) {
   if (d.is_const() || is_overflow(d)) return d;
-  const Expr e = expr(d);  // the table grows
+  const Expr e = expr(d);  // a copy, because the table grows
   if (e.kind == Kind::symbol) return from_terms({{1, {d}}});
   if (e.kind == Kind::sum) {
     Dim sum(0);
@@ -77,8 +77,8 @@ uint64_t DimTable::weight_of(const Term& term) const {
                          [&](uint64_t sum, Dim atom) { return sum + weight_[index(atom)]; });
 }
 
-// The rule for zero == 0. Its left side is an atom alone, the heaviest that does not occur elsewhere, or else the
-// heaviest monomial.
+// Adds the rule for zero == 0. Its left side is the heaviest lone atom that does not occur elsewhere, or else
+// the heaviest monomial.
 bool DimTable::add_rewrite(Dim zero) {
   Terms terms = terms_of(zero);
   if (terms.empty() || rewrites_made_ >= kMaxRules) return false;
@@ -108,7 +108,7 @@ bool DimTable::add_rewrite(Dim zero) {
   const bool negative = rule.from.factor < 0;
   if (negative) rule.from.factor = -rule.from.factor;
   rule.to = negative ? std::move(terms) : negated(std::move(terms));
-  // Older rules that the new one applies to would never come to it: they are made anew.
+  // The new rule may rewrite the left sides of older rules; make those rules again.
   std::vector<Rewrite> old;
   std::erase_if(rewrites_, [&](Rewrite& r) {
     Term rest;
@@ -126,7 +126,7 @@ bool DimTable::add_rewrite(Dim zero) {
   return true;
 }
 
-// Also x%b == 0 where b*(x//b) == x, and the other way round.
+// Also adds x%b == 0 if b*(x//b) == x, and the other way round.
 void DimTable::add_rewrites_of(Dim a, Dim b) {
   const Dim zero = again(sub(a, b));
   if (zero.is_const() || is_overflow(zero)) return;
@@ -150,7 +150,7 @@ void DimTable::add_rewrites_of(Dim a, Dim b) {
 bool DimTable::set_equal(Dim a, Dim b) {
   if (const auto known = equal(a, b)) return *known;
   equalities_.push_back({a, b});
-  // A rule may change what the sizes of older facts look like: until all hold in the form they have then.
+  // A rule may change the form of the sizes in older facts. Repeat until all facts hold in their new form.
   for (int round = 0; round < kMaxRounds; ++round) {
     const size_t before = rewrites_made_;
     for (size_t i = 0; i < equalities_.size(); ++i) {

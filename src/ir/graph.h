@@ -1,12 +1,13 @@
-// Graph: what a framework hands us, and what the passes rewrite. The words:
-//   value   an edge; every node has exactly one, so ValueId names both the node and its result
+// Graph: the IR that a framework hands over and that the passes rewrite. Terms:
+//   value   an edge; every node has exactly one result, so a ValueId names both the node and its result
 //   node    an op (a row of the table, src/ir/op.h), its operands, attributes and result type
-//   group   nodes that one back end runs as one unit; Node::group, -1 while undecided or for free views
+//   group   nodes that one back end runs as one unit; Node::group is -1 while undecided and for free views
 //
-// Invariants (checked by verify): nodes stand in topological order; inputs are nodes with op `input`, listed in
-// Graph::inputs in the host's order; attributes stand in the order of the op's row, all present; types are inferred.
-// Passes do not edit a graph in place: they build a new one (see Rewriter in src/passes/rewrite.h).
-// Strides belong to the binding of an input or output, never to a type. Tested by tests/unit/ir/ir_test.cc and tests/golden/ir/*.tn.
+// Invariants (checked by verify): nodes are in topological order; inputs are nodes with op `input`, listed in
+// Graph::inputs in the host's order; attributes are in the order of the op's row and complete; types are inferred.
+// A pass does not edit a graph in place: it builds a new one (see rewrite() in src/passes/passes.h).
+// Strides belong to the binding of an input or output, never to a type. Tested by tests/unit/ir/ir_test.cc and
+// tests/golden/ir/*.tn.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@
 namespace tenon {
 
 using ValueId = uint32_t;
-using OpId = uint16_t;  // number of a row of the op table; src/ir/op.h
+using OpId = uint16_t;  // index of a row of the op table, see src/ir/op.h
 inline constexpr ValueId kNoValue = ~ValueId{0};
 inline constexpr int kMaxRank = 16;
 
@@ -36,7 +37,7 @@ struct TensorType {
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
-// A literal number: integers keep all 64 bits.
+// A literal number. Integers keep all 64 bits.
 struct Scalar {
   bool is_int = true;
   int64_t i = 0;
@@ -47,14 +48,14 @@ struct Scalar {
   friend bool operator==(const Scalar& a, const Scalar& b);  // by bits: NaN equals NaN, -0.0 differs from 0.0
 };
 
-// Dense row-major bytes of a constant. Borrowed when `owner` keeps something else alive.
+// The dense row-major bytes of a constant. If `owner` is null the bytes are borrowed.
 struct ConstantData {
   const void* bytes = nullptr;
   size_t size = 0;
   std::shared_ptr<const void> owner;
-  uint64_t id = 0;  // next_constant_id(); packed copies are found by it
+  uint64_t id = 0;  // next_constant_id(); identifies packed copies
 };
-uint64_t next_constant_id();  // distinct in the process; any thread
+uint64_t next_constant_id();  // unique in the process; any thread
 
 // One alternative per attribute kind (AttrKind in src/ir/op.h). Integers are Dims, so they may be symbolic.
 using AttrValue =
@@ -66,13 +67,13 @@ struct Node {
   std::vector<AttrValue> attrs;  // in the order of the row's attribute list
   TensorType type;
   std::string name;    // without '%'; unique in the graph; may be empty (printed as a number)
-  std::string origin;  // the framework's name for it, for messages
+  std::string origin;  // the framework's name of the node, for messages
   int group = -1;
 };
 
 struct InputBinding {
   ValueId value = kNoValue;
-  bool param = false;           // static between calls: may be frozen (packed, folded)
+  bool param = false;           // constant between calls: may be frozen (packed, folded)
   std::optional<Dims> strides;  // in elements; absent: dense row-major
   std::optional<Dim> symbol;    // an i64[] input that defines this symbol's value
 };
@@ -82,7 +83,7 @@ struct OutputBinding {
   std::optional<Dims> strides;
 };
 
-// Groups carry who runs them and the sentence that explains their extent.
+// The back end that runs the group, and the sentence that explains the group's extent.
 struct Group {
   std::string backend;
   std::string why;
@@ -103,9 +104,9 @@ class Graph {
   std::string value_name(ValueId v) const;            // "%h", or "%12"
   std::string print_type(const TensorType& t) const;  // "f32[N,4]"
 
-  // How many nodes (and outputs) read each value.
+  // How many nodes and outputs read each value.
   std::vector<int> use_counts() const;
-  // The nodes that read each value, in order, without repetition.
+  // The nodes that read each value, in order, each once.
   std::vector<std::vector<ValueId>> users() const;
 };
 

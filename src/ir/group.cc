@@ -8,7 +8,8 @@ namespace tenon {
 
 Dims dense_strides(DimTable& dims, const Dims& shape) {
   Dims strides(shape.size(), Dim(1));
-  // As PyTorch's, of an empty tensor they are not 0: loops along an axis have an address each.
+  // As in PyTorch, the strides of an empty tensor are not 0, so that every iteration of a loop along an axis
+  // has its own address.
   for (size_t i = strides.size(); i-- > 1;)
     strides[i - 1] = dims.mul(strides[i], shape[i] == Dim(0) ? Dim(1) : shape[i]);
   return strides;

@@ -1,5 +1,5 @@
-// Questions about sets of nodes: who leaves the set, what it reads, what is stored in memory at all.
-// Tested by tests/unit/ir/ir_test.cc.
+// Questions about sets of nodes: which values leave the set, which values it reads, and which values are
+// stored in memory at all. Tested by tests/unit/ir/ir_test.cc.
 #pragma once
 
 #include <span>
@@ -22,12 +22,13 @@ inline bool is_inlined(const Graph& graph, ValueId v) {
 
 // Row-major strides in elements.
 Dims dense_strides(DimTable& dims, const Dims& shape);
-// The strides an output is bound to. Of one without elements they say nothing and may be 0: it counts as dense.
+// The strides an output is bound to. The strides of an output without elements mean nothing and may be 0:
+// such an output counts as dense.
 std::optional<Dims> output_strides(const Graph& graph, const OutputBinding& output);
-// The strides of a value that is stored: those an input or output is bound to, else dense.
+// The strides of a stored value: those of its input or output binding, else dense.
 Dims stored_strides(const Graph& graph, ValueId v);
 
-// Reads of values by nodes and outputs, for one graph.
+// Which nodes read a value, and whether it is an output, for one graph.
 class Uses {
  public:
   explicit Uses(const Graph& graph);
@@ -39,14 +40,14 @@ class Uses {
   std::vector<bool> is_output_;
 };
 
-// Members whose value is an output of the graph or is read, perhaps through views that belong to no group, by a node
-// outside. `members` ascending.
+// Members whose value is an output of the graph or is read by a node outside the group, directly or through
+// views that belong to no group. `members` is ascending.
 std::vector<ValueId> outputs_of(const Graph& graph, const Uses& uses, std::span<const ValueId> members);
-// Values stored in memory that the members read, through views; ascending. Literals are not among them. walked: how many
-// nodes lie in the group and between it and those values.
+// Stored values that the members read, directly or through views; ascending, without literals. *walked: the
+// number of nodes in the group and between the group and those values.
 std::vector<ValueId> inputs_of(const Graph& graph, std::span<const ValueId> members,
                                size_t* walked = nullptr);
-// Members per group number.
+// The members of each group, by group number.
 std::vector<std::vector<ValueId>> members_of_groups(const Graph& graph);
 
 }  // namespace tenon

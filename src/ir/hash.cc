@@ -1,5 +1,5 @@
-// See hash.h. Sums and products are hashed as sets, for their order follows the handles of the table, which depend on
-// the graph's history. Tested by tests/unit/ir/ir_test.cc.
+// See hash.h. Sums and products are hashed as sets, because their order follows the handles of the table,
+// which depend on the graph's history. Tested by tests/unit/ir/ir_test.cc.
 #include "src/ir/hash.h"
 
 #include <algorithm>
@@ -78,8 +78,9 @@ class GraphHasher {
     return it->second;
   }
 
-  // By first use in the inputs, where they mostly stand alone. Those that never do are told apart by name: then a
-  // renamed graph may hash differently, which costs a hit and nothing else.
+  // Symbols are numbered by their first use in the inputs, where most are whole sizes. Symbols that are never
+  // a whole size are ordered by name; so a renamed graph may have another hash, which costs a cache hit and
+  // nothing else.
   void number_symbols() {
     SymbolsOf inside(*graph_.dims);
     auto visit = [&](Dim d) {
@@ -187,7 +188,7 @@ class GraphHasher {
   const Graph& graph_;
   Hasher hasher_;
   std::vector<Dim> symbols_;
-  std::unordered_map<int64_t, size_t> numbers_;  // in symbols_
+  std::unordered_map<int64_t, size_t> numbers_;  // index into symbols_
   std::unordered_map<int64_t, Hash128> dim_hashes_;
 };
 

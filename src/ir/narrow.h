@@ -1,5 +1,5 @@
-// Floats narrower than f32: from and to the f32 they are computed with, by dtype. bits: as they lie in memory, in the low bytes.
-// The conversions are those of src/base/convert.h. Tested by tests/unit/base/convert_test.cc.
+// Conversion of floats narrower than f32 to and from f32, by dtype. bits: the bytes in memory, in the low
+// bits. Uses the conversions of src/base/convert.h. Tested by tests/unit/base/convert_test.cc.
 #pragma once
 
 #include "src/base/convert.h"
@@ -26,7 +26,7 @@ inline uint16_t narrowed(DType t, float value) {
     default: return 0;
   }
 }
-// The nearest value that t holds.
+// The nearest value of type t.
 inline float rounded(DType t, float value) { return widened(t, narrowed(t, value)); }
 
 }  // namespace tenon

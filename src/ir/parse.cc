@@ -1,10 +1,10 @@
-// Reads the text form of a graph. All of the grammar, over the tokens of src/base/text.h:
+// Reads the text form of a graph. This is the whole grammar, over the tokens of src/base/text.h:
 //
 //   file    = graph { group }
 //   graph   = "graph" "@" NAME "(" [ input { "," input } ] ")" "{" { assume } { node } return "}"
 //   input   = VALUE ":" type [ "strides" "=" sizes ] [ "param" ] [ "=" SYMBOL ]
 //   assume  = "assume" SYMBOL "in" "[" ( INT | "-inf" ) "," ( INT | "inf" ) "]"     the symbol's range, both ends included
-//           | "assume" "(" size "==" size ")"                            which are written alike from there on
+//           | "assume" "(" size "==" size ")"                            the two sizes are equal from there on
 //   node    = VALUE "=" OP [ "(" [ VALUE { "," VALUE } ] ")" ] [ "{" [ attr { "," attr } ] "}" ] [ ":" type ] [ "@" INT ]
 //   attr    = NAME "=" ( size | sizes | number | "true" | "false" | STRING | dtype | HEX )     as the op's row says
 //   return  = "return" VALUE [ "strides" "=" sizes ] { "," VALUE [ "strides" "=" sizes ] }
@@ -12,16 +12,16 @@
 //   type    = dtype sizes
 //   sizes   = "[" [ size { "," size } ] "]"
 //   size    = an expression over integers, symbols, + - * // % max(a,b) min(a,b) and parentheses (src/ir/dim.h)
-//   VALUE   = "%" and a name, or digits: an unnamed value, which printing numbers anew
+//   VALUE   = "%" and a name, or digits for an unnamed value, which printing renumbers
 //
-// Each assume, node, return and group stands on lines of its own. Values are defined before they are used. A symbol is
-// declared by its first use. Comments run from ; to the end of the line.
+// Each assume, node, return and group is on lines of its own. Values are defined before they are used. The first use of a
+// symbol declares it. Comments run from ; to the end of the line.
 //
-// The type of a node is a claim of who wrote the text. Sizes that it says are equal, or that the node needs to be equal,
-// and that algebra cannot decide, become assumptions of the graph, which is then read once more under them.
+// The type of a node is a claim of the text's author. If the text claims, or the node needs, an equality of sizes that
+// algebra cannot decide, the equality becomes an assumption of the graph, and the text is parsed once more with it.
 //
-// An error ends its line; reading goes on with the next. What an erroneous line would have defined is known as broken,
-// so that its users are not reported too. Tested by tests/unit/ir/ir_test.cc and tests/golden/ir/*.tn.
+// An error ends its line; parsing continues with the next line. The value of an erroneous line counts as broken, so that
+// no error is reported for its users. Tested by tests/unit/ir/ir_test.cc and tests/golden/ir/*.tn.
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -49,7 +49,7 @@ class Parser {
     graph_.dims = std::move(dims);
   }
 
-  // The whole text is attributes of this row.
+  // Reads the whole text as attributes of this row.
   Result<std::vector<NamedAttr>> attributes(const Op& row) {
     std::vector<NamedAttr> given;
     while (!lexer_.at_end()) {
@@ -59,7 +59,7 @@ class Parser {
     return given;
   }
 
-  // The whole text, under these assumptions as well.
+  // Reads the whole text, with these assumptions added.
   Result<Graph> file(std::span<const Assumption> more) {
     read_assumptions_ahead();
     for (const auto& [a, b] : more) {
@@ -79,7 +79,7 @@ class Parser {
     return std::move(graph_);
   }
 
-  // What the types of the graph that was read need beyond that.
+  // The further equalities that the types of the parsed graph need.
   std::vector<Assumption> needed(const DimTable& dims) const {
     std::vector<Assumption> texts;
     for (auto [a, b] : needed_) texts.emplace_back(dims.print(a), dims.print(b));
@@ -89,7 +89,7 @@ class Parser {
  private:
   // ---- errors ----
 
-  // Messages are "line:column: ..." as the lexer makes them. Reading stops when there are too many.
+  // Messages are "line:column: ...", as the lexer makes them. Parsing stops after kMaxErrors.
   void report(const Status& error) {
     if (static_cast<int>(errors_.size()) == kMaxErrors)
       stopped_ = true;
@@ -108,7 +108,7 @@ class Parser {
     };
     std::stable_sort(errors_.begin(), errors_.end(),
                      [&](const Status& a, const Status& b) { return place(a) < place(b); });
-    // Unsupported only if nothing is wrong beyond that.
+    // Unsupported only if all errors are.
     Code code = errors_[0].code();
     std::string text;
     for (const Status& error : errors_) {
@@ -118,7 +118,7 @@ class Parser {
     return {code, text + (stopped_ ? "\ntoo many errors" : "")};
   }
 
-  // Runs one statement; on an error reports it and moves to the next line. A statement must end its line.
+  // Runs one statement. On an error, reports it and moves to the next line. A statement must end its line.
   template <class F>
   void statement(F&& read) {
     lexer_.begin_statement();
@@ -138,7 +138,7 @@ class Parser {
     return Lexer::error(at, "%" + std::string(name.substr(0, 80)) + " is defined twice");
   }
 
-  // The value, or kBroken after noting that the name is not defined yet.
+  // The value, or kBroken if the name is not defined yet; the use is noted.
   Result<ValueId> value() {
     Token at = lexer_.peek();
     TENON_ASSIGN(std::string_view name, lexer_.value_name());
@@ -149,7 +149,7 @@ class Parser {
   }
 
   void report_undefined() {
-    constexpr size_t kMostHints = 10;  // each asks all names
+    constexpr size_t kMostHints = 10;  // each hint compares with all names
     for (const auto& [at, name] : undefined_) {
       if (stopped_) return;
       std::string shown = "%" + std::string(name.substr(0, 80));
@@ -265,7 +265,7 @@ class Parser {
 
   // ---- the graph ----
 
-  // Facts change what sizes look like, also those of the header, which stands before them.
+  // Facts change the form of sizes, also in the header, which comes before the facts; so they are read first.
   void read_assumptions_ahead() {
     Lexer::Mark start = lexer_.mark();
     while (!lexer_.at_end() && !lexer_.at("{")) lexer_.next();
@@ -360,7 +360,7 @@ class Parser {
       Status status = input();
       if (!status.ok()) {
         report(status);
-        // On to the comma or parenthesis that ends this input.
+        // Skips to the comma or parenthesis that ends this input.
         for (int depth = 0; !lexer_.at_end() && !lexer_.at("{"); lexer_.next()) {
           if (lexer_.at("[") || lexer_.at("(")) ++depth;
           if (depth == 0 && (lexer_.at(",") || lexer_.at(")"))) break;
@@ -384,7 +384,7 @@ class Parser {
       broken_header_ = true;
       return name.status();
     }
-    // Broken until the rest of it has been read.
+    // The name counts as broken until the rest of the input has been read.
     TENON_TRY(define(at, *name, kBroken));
     TENON_TRY(lexer_.expect(":"));
     TENON_ASSIGN(TensorType type, this->type());
@@ -415,7 +415,7 @@ class Parser {
     if (broken) return {};
     Claim claim{stated ? stated->shape : kNoShape};
     auto added = builder_.try_add(std::move(n), stated ? &claim : nullptr);
-    // The line was read whole, so reading goes on where it is.
+    // The whole line was read, so parsing continues here.
     if (!added.ok()) {
       report(Status(added.status().code(), Lexer::error(at, added.status().message()).message()));
       return {};
@@ -423,7 +423,7 @@ class Parser {
     values_[name] = *added;
     if (!stated) return {};
     if (accept(*stated, graph_.type(*added), claim)) {
-      if (!claim.needed.empty()) graph_.nodes[*added].type = std::move(*stated);  // all will be read again
+      if (!claim.needed.empty()) graph_.nodes[*added].type = std::move(*stated);  // all is parsed again
       needed_.insert(needed_.end(), claim.needed.begin(), claim.needed.end());
     } else {
       report(type_at, "the text says " + graph_.print_type(*stated) + ", but " +
@@ -433,7 +433,7 @@ class Parser {
     return {};
   }
 
-  // Whether the types may be the same; what makes them so is added to the claim's needs.
+  // Whether the types may be equal. Adds the equalities that this needs to the claim.
   bool accept(const TensorType& stated, const TensorType& inferred, Claim& claim) {
     if (stated.dtype != inferred.dtype || stated.rank() != inferred.rank()) return false;
     for (size_t i = 0; i < stated.shape.size(); ++i) {
@@ -444,7 +444,7 @@ class Parser {
     return true;
   }
 
-  // What follows the equals sign. Returns where the type stands, if it does.
+  // Reads the node after the equals sign. Returns the position of the type, if the text states one.
   Result<Token> node_body(Node& n, bool& broken, std::optional<TensorType>& stated) {
     Token op_at = lexer_.peek();
     TENON_ASSIGN(std::string_view op_name, lexer_.name("an op"));
@@ -464,7 +464,7 @@ class Parser {
       } while (lexer_.accept(","));
       TENON_TRY(lexer_.expect(")"));
     }
-    // Without the row the attributes cannot be read; the rest of the line is passed over.
+    // Without the row the attributes cannot be read, so the rest of the line is skipped.
     if (!id) {
       lexer_.skip_line(lexer_.last_line());
       return op_at;
@@ -559,9 +559,9 @@ class Parser {
   std::vector<Status> errors_;
   std::unordered_map<std::string_view, ValueId> values_;
   std::vector<Use> undefined_;
-  std::map<int, Token> group_uses_;  // the first of each
+  std::map<int, Token> group_uses_;  // the first use of each group
   std::vector<DimTable::Equality> needed_;
-  bool broken_header_ = false;  // inputs may be missing: unknown names are not reported
+  bool broken_header_ = false;  // inputs may be missing, so unknown names are not reported
   bool stopped_ = false;
 };
 

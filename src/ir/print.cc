@@ -52,7 +52,7 @@ class Printer {
   }
 
  private:
-  // The parser meets inputs first: so does the numbering of unnamed values.
+  // Numbers the inputs first, as the parser sees them first.
   void number_values() {
     declared_.assign(graph_.nodes.size(), false);
     numbers_.resize(graph_.nodes.size());
@@ -146,7 +146,7 @@ std::string print_attr(const DimTable& dims, AttrKind kind, const AttrValue& val
     }
     case AttrKind::data: {
       const auto& data = std::get<std::shared_ptr<ConstantData>>(value);
-      if (!data->bytes && data->size) return "missing";  // of a constant still to be folded
+      if (!data->bytes && data->size) return "missing";  // a constant that has not been folded yet
       if (data->size <= options.data_limit) return to_hex(data->bytes, data->size);
       return to_hex(data->bytes, options.data_limit) + "...";
     }

@@ -8,7 +8,7 @@
 namespace tenon {
 namespace {
 
-// By degree, then by atoms: an order that multiplication keeps, as long division needs.
+// Orders by degree, then by atoms. Multiplication preserves this order, as long division requires.
 bool lower_monomial(const Term& a, const Term& b) {
   if (a.atoms.size() != b.atoms.size()) return a.atoms.size() < b.atoms.size();
   return a.atoms < b.atoms;

@@ -1,5 +1,5 @@
-// Terms: sums of products, as DimTable (dim.h) keeps sizes, and their arithmetic. Nothing here looks inside an atom or
-// at a table. Sums are sorted, without like terms and zeros, once they went through normalize. Tested by
+// Terms: sums of products, the form in which DimTable (dim.h) keeps sizes, and their arithmetic. Nothing here
+// looks inside an atom or at a table. normalize() sorts a sum, adds like terms and drops zeros. Tested by
 // tests/unit/ir/dim_test.cc.
 #pragma once
 
@@ -13,10 +13,11 @@ namespace tenon {
 using Term = DimTable::Term;
 using Terms = std::vector<Term>;
 
-// More terms than this are overflow: they keep time bounded for any input. Sizes of real models stay below ten.
+// A sum with more terms is overflow. The limit bounds the time for any input; sizes of real models have fewer
+// than ten.
 inline constexpr size_t kMaxTerms = 512;
 
-// False if the product does not fit.
+// False if the product does not fit in int64.
 inline bool times(int64_t a, int64_t b, int64_t& out) { return !__builtin_mul_overflow(a, b, &out); }
 
 // Sorts, adds like terms and drops zeros. False if a factor does not fit a Dim.

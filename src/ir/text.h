@@ -12,23 +12,24 @@
 namespace tenon {
 
 struct PrintOptions {
-  size_t data_limit = SIZE_MAX;  // longer constants are cut, "0x0102...": for reading, it does not parse back
+  size_t data_limit = SIZE_MAX;  // longer constants are cut ("0x0102..."); such text does not parse back
 };
-// For any graph whose operands exist. Unnamed values are numbered by position, inputs first.
+// Works for any graph whose operands exist. Unnamed values are numbered by position, inputs first.
 std::string print(const Graph& graph, const PrintOptions& options = {});
-// One node's line, "%h = matmul(%x, %w) : f32[2,5]", without the newline; unnamed values by their id.
+// One node's line without the newline, "%h = matmul(%x, %w) : f32[2,5]". Unnamed values are numbered by id.
 std::string print_node(const Graph& graph, ValueId v, const PrintOptions& options = {});
 std::string print_attr(const DimTable& dims, AttrKind kind, const AttrValue& value,
                        const PrintOptions& options = {});
-// Equality as the printer sees it: floats by bits (all NaNs alike), data by contents.
+// Equality as the printer sees it: floats by bits (all NaNs are equal), data by contents.
 bool same_attr(const AttrValue& a, const AttrValue& b);
 
-// Any bytes in. The status holds every error found, one per line: "line:column: message", at most kMaxErrors of them.
-// Types are inferred, and checked against the text where it states them. What verify() checks beyond that is not checked.
+// Accepts any bytes. The status lists the errors, one per line as "line:column: message", at most kMaxErrors.
+// Types are inferred and compared with the types that the text states. The parser does not check the other
+// invariants of verify().
 inline constexpr int kMaxErrors = 100;
 Result<Graph> parse_graph(std::string_view text);
 
-// The attributes of one node, as between the braces: "axis=-1, shape=[N,4]"; sizes are of the table.
+// The attributes of one node, as between the braces: "axis=-1, shape=[N,4]"; the sizes belong to the table.
 Result<std::vector<NamedAttr>> parse_attrs(const std::shared_ptr<DimTable>& dims, const Op& row,
                                            std::string_view text);
 // "N,2*N,4"; "" is the empty list.

@@ -1,16 +1,16 @@
 // The invariants of a graph:
-//   1. Every node's op is a row; operands are earlier nodes (topological order, hence no cycles).
-//   2. Attributes stand in row order, all present, of the row's kinds; sizes in them belong to the graph's table.
+//   1. Every node's op is a row; operands are earlier nodes (topological order, so there are no cycles).
+//   2. Attributes are in row order, complete, and of the row's kinds; their sizes belong to the graph's table.
 //   3. Types are what the row's rules infer: rank <= 16, no negative size, bytes within 64 bits.
-//   4. Names are empty or unique, and spelled as the text form can.
+//   4. Names are empty, or unique and valid in the text form.
 //   5. Nodes with op `input` and Graph::inputs correspond one to one; they have no operands and no attributes.
 //   6. There is an output; outputs are nodes of the graph. (The same value may be returned twice.)
-//   7. Strides of a binding have its rank and sizes that belong to the table.
-//   8. An input that defines a symbol is i64[]; no two inputs define the same one.
-//   9. Every symbol the graph uses stands in an input's shape or strides or is defined by an input.
+//   7. The strides of a binding have its rank, and their sizes belong to the table.
+//   8. An input that defines a symbol is i64[]; no two inputs define the same symbol.
+//   9. Every symbol that the graph uses occurs in an input's shape or strides, or an input defines it.
 //  10. Node::group is -1 or a group of the graph; no group depends on itself through nodes outside it (free views
-//      belong to whoever reads them).
-// Every violation is collected; what cannot be looked at safely after one is skipped. Tested by tests/unit/ir/ir_test.cc.
+//      belong to their readers).
+// verify() collects every violation and skips checks that a violation makes unsafe. Tested by tests/unit/ir/ir_test.cc.
 #include "src/ir/verify.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class Verifier {
   bool exists(ValueId v) const { return v < graph_.nodes.size(); }
   bool is_input(ValueId v) const { return graph_.nodes[v].op == input_; }
 
-  // 1 to 4
+  // Invariants 1 to 4.
   void node(ValueId v) {
     const Node& n = graph_.nodes[v];
     if (!n.name.empty()) {
@@ -83,7 +83,7 @@ class Verifier {
       fail(v, "has type " + graph_.print_type(n.type) + ", inferred is " + graph_.print_type(*inferred));
   }
 
-  // 5, 7, 8
+  // Invariants 5, 7, 8.
   void inputs() {
     std::vector<int> listed(graph_.nodes.size());
     std::map<Dim, ValueId> defined;
@@ -119,7 +119,7 @@ class Verifier {
     return id < op_count() ? std::string(op(id).name) : "number " + std::to_string(id);
   }
 
-  // 6, 7
+  // Invariants 6, 7.
   void outputs() {
     if (graph_.outputs.empty()) fail("the graph", "it has no output");
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
@@ -131,7 +131,7 @@ class Verifier {
     }
   }
 
-  // What symbols leave open is asked when a plan is made.
+  // Strides with symbols are checked when a plan is made.
   void each_element_once(ValueId v, const std::optional<Dims>& strides) {
     const Dims& shape = graph_.type(v).shape;
     if (!strides || strides->size() != shape.size()) return;
@@ -153,7 +153,7 @@ class Verifier {
       if (!graph_.dims->valid(d) || graph_.dims->is_overflow(d)) return fail(v, "a stride without a value");
   }
 
-  // 9
+  // Invariant 9.
   void symbols() {
     const DimTable& table = *graph_.dims;
     SymbolsOf used(table);
@@ -166,7 +166,7 @@ class Verifier {
       if (in.strides) collect(*in.strides);
       if (in.symbol) collect({*in.symbol});
     }
-    // What comes to them from here on is used without being determined.
+    // Symbols that are first collected from here on are used but not determined.
     auto check = [&](const std::string& where, const Dims& dims) {
       const size_t known = used.list().size();
       collect(dims);
@@ -185,8 +185,9 @@ class Verifier {
       if (out.strides) check(graph_.value_name(out.value), *out.strides);
   }
 
-  // 10: units are groups and single nodes; an edge from unit to unit skips free views. A unit in a cycle is found by
-  // removing, again and again, units whose sources have all been removed.
+  // Invariant 10. Units are groups and single nodes; an edge between units skips free views. Removes units
+  // whose sources have all been removed, again and again; the units that remain are in a cycle or depend on
+  // one.
   void groups() {
     int group_count = static_cast<int>(graph_.groups.size());
     bool known = true;
@@ -208,7 +209,7 @@ class Verifier {
     };
     std::vector<std::vector<size_t>> readers(group_count + graph_.nodes.size());
     std::vector<int> waits(readers.size());
-    std::vector<ValueId> source(graph_.nodes.size());  // through free views
+    std::vector<ValueId> source(graph_.nodes.size());  // the value behind free views
     for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
       const Node& n = graph_.nodes[v];
       source[v] = v;
@@ -256,7 +257,7 @@ bool may_overlap(std::span<const int64_t> shape, std::span<const int64_t> stride
     if (shape[a] > 1) axes.emplace_back(stride < 0 ? -stride : stride, shape[a]);
   }
   std::sort(axes.begin(), axes.end());
-  __int128 reach = 0;  // of the axes with smaller strides
+  __int128 reach = 0;  // how far the axes with smaller strides reach
   for (auto [stride, size] : axes) {
     if (stride <= reach) return true;
     reach += stride * (size - 1);

@@ -1,5 +1,6 @@
-// The polynomials behind I0 and I1, fitted with 40 digits: e^-x I0(x) and e^-x I1(x) / x on [0, 8] in t = x / 4 - 1, sqrt(x) e^-x I(x)
-// beyond in t = 16 / x - 1 (DLMF 10.40.1). To an f64's precision, and shorter ones to an f32's. Tested by tests/unit/ops/special_test.cc.
+// The polynomials of I0 and I1, fitted with 40 digits. On [0, 8]: e^-x I0(x) and e^-x I1(x) / x in t = x / 4
+// - 1. Beyond: sqrt(x) e^-x I(x) in t = 16 / x - 1 (DLMF 10.40.1). There are long ones to the precision of an
+// f64 and shorter ones to that of an f32. Tested by tests/unit/ops/special_test.cc.
 #pragma once
 
 namespace tenon::bessel {

@@ -1,8 +1,8 @@
-// Bodies: ops in terms of other ops, for the body column of the rows. Each takes the node (operands are
-// values of the builder's graph, attributes complete) and returns the value that stands for it, of exactly
-// the node's type. Sizes may be symbolic. 16-bit floats are computed in f32 and rounded once, at the end.
-// Numerics are PyTorch's: NaN propagates, softmax of a row of -inf is NaN, attention over such a row is zero.
-// Tested by tests/unit/ops/table_test.cc, against PyTorch by tests/torch/test_lower.py.
+// Bodies: ops in terms of other ops, for the body column of the rows. A body takes the node (its operands are
+// values of the builder's graph, its attributes are complete) and returns the value that replaces it, of
+// exactly the node's type. Sizes may be symbolic. 16-bit floats are computed in f32 and rounded once, at the
+// end. Numerics are PyTorch's: NaN propagates, softmax of a row of -inf is NaN, attention over such a row is
+// zero. Tested by tests/unit/ops/table_test.cc, against PyTorch by tests/torch/test_lower.py.
 #pragma once
 
 #include "src/ir/builder.h"
@@ -24,7 +24,7 @@ ValueId hardtanh(Builder& b, const Node& node);
 // Random numbers (bodies_random.cc).
 ValueId random_uniform(Builder& b, const Node& node);
 
-// Reductions made of others (bodies_reduce.cc).
+// Reductions in terms of other reductions (bodies_reduce.cc).
 ValueId mean(Builder& b, const Node& node);
 ValueId var(Builder& b, const Node& node);
 ValueId argmax(Builder& b, const Node& node);
@@ -40,7 +40,7 @@ ValueId group_norm(Builder& b, const Node& node);
 ValueId instance_norm(Builder& b, const Node& node);
 ValueId batch_norm(Builder& b, const Node& node);
 
-// Contractions, and what is made of them (bodies_contract.cc, bodies_pool.cc).
+// Contractions, pooling and attention (bodies_contract.cc, bodies_pool.cc).
 ValueId matmul(Builder& b, const Node& node);
 ValueId int_matmul(Builder& b, const Node& node);
 ValueId grouped_matmul(Builder& b, const Node& node);

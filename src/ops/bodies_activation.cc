@@ -18,7 +18,7 @@ ValueId relu6_of_shifted(Builder& b, ValueId x) {
 
 ValueId relu(Builder& b, const Node& node) {
   const ValueId x = node.inputs[0];
-  return b(ops::maximum, {b.scalar_int(0, dtype_of(b, x)), x});  // of two zeros the second: -0 stays
+  return b(ops::maximum, {b.scalar_int(0, dtype_of(b, x)), x});  // the second of two zeros wins: -0 stays
 }
 
 ValueId leaky_relu(Builder& b, const Node& node) {

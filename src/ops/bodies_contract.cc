@@ -1,5 +1,5 @@
-// See bodies.h. The bodies of matmul and convolution are their definitions: every product is written out,
-// then summed. They are the reference in tests and the path for dtypes that no library takes.
+// See bodies.h. The bodies of matmul and convolution are their definitions: all products, then their sum.
+// They are the reference in tests, and the implementation for dtypes that no library takes.
 #include <limits>
 
 #include "src/ops/body_help.h"
@@ -27,8 +27,7 @@ Dims spatial_axes(int rank) {
   return axes;
 }
 
-// Puts stride - 1 zeros after every element of the spatial axes (those after the last one included), then
-// pads.
+// Puts stride - 1 zeros after every element of the spatial axes, including the last one, then pads.
 ValueId dilate_and_pad(Builder& b, ValueId x, const Dims& strides, const Dims& low, const Dims& high) {
   const Dims shape = b.shape(x);
   const size_t rank = shape.size();
@@ -49,7 +48,7 @@ ValueId dilate_and_pad(Builder& b, ValueId x, const Dims& strides, const Dims& l
 
 }  // namespace
 
-// sum over k of a[..., m, k] * b[..., k, n], written as a [..., M, 1, K] times b^T [..., 1, N, K].
+// The sum over k of a[..., m, k] * b[..., k, n], written as a [..., M, 1, K] times b^T [..., 1, N, K].
 ValueId matmul(Builder& b, const Node& node) {
   ValueId x = wide(b, node.inputs[0]), y = wide(b, node.inputs[1]);
   const bool row = b.type(x).rank() == 1, column = b.type(y).rank() == 1;
@@ -59,7 +58,7 @@ ValueId matmul(Builder& b, const Node& node) {
     left.insert(left.end() - 1, Dim(1));
     right.insert(right.end() - 2, Dim(1));
   }
-  // A vector meets the other operand's rows as it is: it has one axis, K.
+  // A vector has only the axis K, so it multiplies the other operand's rows without a reshape.
   const ValueId products = b(ops::mul, {b.reshape(x, left), b.reshape(y, right)});
   return narrow(b, node, b(ops::sum, {products}, {{"axes", Dims{Dim(-1)}}}));
 }
@@ -118,7 +117,7 @@ ValueId attention(Builder& b, const Node& given) {
         b(ops::iota, {}, {{"shape", Dims{Dim(1), keys}}, {"dtype", DType::i32}, {"axis", Dim(1)}});
     scores = b(ops::where, {b(ops::le, {column, row}), scores, nothing});
   }
-  // Softmax, except that a row of -inf alone gives zeros: its shift is 0, its sum 0 is divided as 1.
+  // Softmax, except that a row of only -inf gives zeros: its shift is 0, and its sum 0 is replaced by 1.
   const Dims last = {Dim(-1)};
   const ValueId largest = fold(b, ops::max, scores, last);
   const ValueId shift = b(ops::where, {b(ops::eq, {largest, nothing}), like(b, q, 0), largest});
@@ -133,8 +132,8 @@ ValueId attention(Builder& b, const Node& given) {
 }
 
 // windows(pad(x)) [N, g, 1, C/g, positions..., kernel...] times w [1, g, O/g, C/g, 1..., kernel...], summed
-// over C/g and the kernel. Transposed: the same on x with zeros between its elements and the weight turned
-// around, with stride 1.
+// over C/g and the kernel. Transposed: the same with stride 1, on x with zeros between its elements, with the
+// kernel flipped.
 ValueId convolution(Builder& b, const Node& given) {
   if (is_channels_last(given)) {
     const ValueId y = convolution(b, channels_first(b, given));

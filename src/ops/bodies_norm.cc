@@ -1,4 +1,4 @@
-// See bodies.h. Statistics in two passes: the mean, then the mean of the squared distances from it.
+// See bodies.h. Statistics take two passes: the mean, then the mean of the squared distances from it.
 #include "src/ops/body_help.h"
 #include "src/ops/rules.h"
 
@@ -22,7 +22,7 @@ Dims last_axes(int rank, int64_t axes) {
   return out;
 }
 
-// Operand `first` scales and operand `first` + 1 shifts, where present; each as `place` lays it out.
+// Multiplies by operand `first` and adds operand `first` + 1, if present; `place` reshapes each.
 template <class Place>
 ValueId scale_and_shift(Builder& b, const Node& node, size_t first, ValueId v, Place place) {
   const DType dtype = dtype_of(b, v);
@@ -55,7 +55,8 @@ ValueId group_norm(Builder& b, const Node& node) {
   const Dim groups = attr_as<Dim>(node, "groups");
   const auto each = b.dims().divide(shape[channel], groups);
   TENON_CHECK(each.has_value(), "channels fall into groups");
-  // The channel axis becomes two, [groups, channels of a group]; all but the batch and the groups are folded.
+  // Splits the channel axis into [groups, channels of a group]; folds all axes except the batch and the
+  // groups.
   Dims split = shape, axes;
   split[channel] = groups;
   split.insert(split.begin() + channel + 1, *each);
@@ -73,8 +74,8 @@ ValueId instance_norm(Builder& b, const Node& node) {
   return narrow(b, node, scale_and_shift(b, node, 1, y, [&](ValueId v) { return along(b, v, rank, 1); }));
 }
 
-// x * scale + shift with scale = weight * rsqrt(var + eps) and shift = bias - mean * scale, both of one
-// element per channel, so that a frozen graph folds them into the convolution before.
+// x * scale + shift with scale = weight * rsqrt(var + eps) and shift = bias - mean * scale. Both have one
+// element per channel, so a frozen graph folds them into the preceding convolution.
 ValueId batch_norm(Builder& b, const Node& node) {
   const ValueId x = wide(b, node.inputs[0]);
   const int rank = b.type(x).rank();

@@ -17,7 +17,7 @@ Dims counted_from(int64_t first, size_t count) {
   return out;
 }
 
-// The windows of x over its last kernel.size() axes, padded with value, folded by the row.
+// Pads x with `value` and folds the windows over its last kernel.size() axes with `row`.
 ValueId fold_windows(Builder& b, OpId row, ValueId x, const Node& node, const Dims& dilations, Scalar value) {
   const Dims &kernel = attr_as<Dims>(node, "kernel"), &strides = attr_as<Dims>(node, "strides");
   const Dims &low = attr_as<Dims>(node, "padding"), &high = attr_as<Dims>(node, "padding_high");
@@ -33,9 +33,9 @@ ValueId fold_windows(Builder& b, OpId row, ValueId x, const Node& node, const Di
   return b(row, {seen}, {{"axes", counted_from(b.type(x).rank(), kernel.size())}});
 }
 
-// How many cells each window of one axis averages over: those of x, and with count_include_pad the padding
-// that is as wide on both sides; what padding_high has beyond padding is there for ceil_mode and never
-// counts.
+// How many cells each window averages over along one axis: the cells of x and, with count_include_pad, the
+// padding. The padding counts with the same width on both sides: the part of padding_high beyond padding
+// serves ceil_mode and never counts.
 ValueId cells(Builder& b, Dim size, const Node& node, size_t axis, DType dtype) {
   const int64_t low = attr_ints(node, "padding")[axis], high = attr_ints(node, "padding_high")[axis];
   const bool include = attr_as<bool>(node, "count_include_pad");
@@ -54,7 +54,7 @@ ValueId cells(Builder& b, Dim size, const Node& node, size_t axis, DType dtype) 
   return b(ops::sum, {seen}, {{"axes", Dims{Dim(1)}}});
 }
 
-// Averages along one axis, window i covering floor(i * size / out) to ceil((i + 1) * size / out).
+// Averages along one axis; window i covers floor(i * size / out) to ceil((i + 1) * size / out).
 ValueId adapt_axis(Builder& b, ValueId x, int axis, int64_t out) {
   const Dim size = b.shape(x)[axis];
   if (out == 1) return average(b, x, {Dim(axis)});
@@ -96,7 +96,7 @@ ValueId avg_pool(Builder& b, const Node& node) {
   const ValueId total = fold_windows(b, ops::sum, x, node, Dims(axes, Dim(1)), Scalar::of(int64_t{0}));
   int64_t constant = attr_int(node, "divisor");
   if (constant == 0) {
-    bool all_count = true;  // every cell under every window counts
+    bool all_count = true;  // every cell of every window counts
     for (size_t i = 0; i < axes; ++i)
       all_count &= attr_as<bool>(node, "count_include_pad") ? high[i] <= low[i] : low[i] == 0 && high[i] == 0;
     if (all_count) {

@@ -1,4 +1,5 @@
-// See bodies.h. What belongs to a place, in row-major order, and to the seed is random_bits' (scalar.h).
+// See bodies.h. The element at a position, in row-major order, depends on the position and the seed through
+// random_bits (scalar.h).
 #include "src/ops/body_help.h"
 
 namespace tenon::bodies {

@@ -12,7 +12,7 @@ const Dims& axes_of(const Node& node) { return attr_as<Dims>(node, "axes"); }
 
 Dims only_axis(const Node& node) { return {attr_as<Dim>(node, "axis")}; }
 
-// The node's attribute keepdims, applied to a value whose folded axes are still there with size 1.
+// Applies the node's attribute keepdims to a value whose folded axes still have size 1.
 ValueId drop_axes(Builder& b, const Node& node, ValueId v, const Dims& axes, int rank) {
   if (attr_as<bool>(node, "keepdims") || rank == 0) return v;
   std::vector<int64_t> listed;
@@ -24,8 +24,8 @@ ValueId drop_axes(Builder& b, const Node& node, ValueId v, const Dims& axes, int
   return b.reshape(v, std::move(shape));
 }
 
-// First index of the extreme element: fold, compare, and take the smallest index that compares equal. A NaN
-// is the extreme whenever there is one, since max and min let NaN win.
+// The first index of the extreme element: fold, compare, and take the smallest index that compares equal. A
+// NaN is always the extreme, because max and min return NaN.
 ValueId arg_extreme(Builder& b, const Node& node, OpId extreme) {
   const ValueId x = node.inputs[0];
   const int rank = b.type(x).rank();
@@ -75,7 +75,7 @@ ValueId argmin(Builder& b, const Node& node) { return arg_extreme(b, node, ops::
 ValueId softmax(Builder& b, const Node& node) {
   const ValueId x = wide(b, node.inputs[0]);
   const ValueId e = b(ops::exp, {b(ops::sub, {x, fold(b, ops::max, x, only_axis(node))})});
-  // The sum is at least 1: one division a row, not one an element.
+  // The sum is at least 1, so multiply by its reciprocal: one division per row, not one per element.
   const ValueId scale = b(ops::reciprocal, {fold(b, ops::sum, e, only_axis(node))});
   return narrow(b, node, b(ops::mul, {e, scale}));
 }
@@ -87,8 +87,7 @@ ValueId log_softmax(Builder& b, const Node& node) {
   return narrow(b, node, b(ops::sub, {shifted, b(ops::log, {total})}));
 }
 
-// The shift is the row's largest element where that is finite and 0 where it is infinite: inf - inf would be
-// NaN.
+// The shift is the row's largest element if it is finite, and 0 if it is infinite, because inf - inf is NaN.
 ValueId logsumexp(Builder& b, const Node& node) {
   const ValueId x = wide(b, node.inputs[0]);
   const ValueId largest = fold(b, ops::max, x, axes_of(node));

@@ -1,4 +1,4 @@
-// Words that several bodies use. "Wide" means in the dtype that the arithmetic runs in: f32 for 16-bit
+// Helper functions of several bodies. "Wide" means the dtype in which the arithmetic runs: f32 for 16-bit
 // floats. Tested by tests/unit/ops/table_test.cc.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace tenon::bodies {
 
 inline DType dtype_of(Builder& b, ValueId v) { return b.type(v).dtype; }
 inline ValueId wide(Builder& b, ValueId v) { return b.cast(v, compute_type(dtype_of(b, v))); }
-// The result of wide arithmetic, back in the dtype of the node's first operand.
+// Casts the result of wide arithmetic back to the dtype of the node's first operand.
 inline ValueId narrow(Builder& b, const Node& node, ValueId v) {
   return b.cast(v, dtype_of(b, node.inputs[0]));
 }
@@ -21,22 +21,22 @@ inline ValueId count(Builder& b, ValueId v, Dim size) {
 }
 inline bool has(const Node& node, size_t operand) { return node.inputs.size() > operand; }
 
-// A folded row, the axes kept with size 1.
+// Folds the axes with `row`; the axes stay with size 1.
 ValueId fold(Builder& b, OpId row, ValueId v, const Dims& axes);
-// How many elements fall together when the axes are folded (no axes: all).
+// How many elements are folded into one (no axes: all elements).
 Dim folded(Builder& b, ValueId v, const Dims& axes);
-// Sum over the axes divided by their count, the axes kept.
+// The sum over the axes divided by their count; the axes stay with size 1.
 ValueId average(Builder& b, ValueId v, const Dims& axes);
-// A vector laid along one axis of a tensor of that rank: [C] -> [1,C,1,1].
+// Reshapes a vector so that it lies along one axis of a tensor of the given rank: [C] -> [1,C,1,1].
 ValueId along(Builder& b, ValueId vector, int rank, int axis);
-// The permutation that swaps channels_last [N,S...,C] for channels_first [N,C,S...] and its inverse.
+// The permutation from channels_last [N,S...,C] to channels_first [N,C,S...], and its inverse.
 Dims to_channels_first(int rank);
 Dims to_channels_last(int rank);
-// "channels_last" given as the attribute layout.
+// Whether the attribute layout is "channels_last".
 bool is_channels_last(const Node& node);
 // A copy of the node with another attribute layout.
 Node with_layout(const Node& node, const std::string& layout);
-// A copy of the node on x in channels_first, as the bodies of convolution and pooling want it.
+// A copy of the node on x in channels_first, which the bodies of convolution and pooling require.
 Node channels_first(Builder& b, const Node& node);
 
 }  // namespace tenon::bodies

@@ -23,7 +23,7 @@ std::string print_sizes(const std::vector<int64_t>& sizes) {
   return text + "]";
 }
 
-// The node through its body, evaluated as a graph of its own.
+// Evaluates the node's body as a graph of its own.
 Result<HostTensor> eval_body(const Graph& graph, const Node& node, Operands in, EvalOptions options) {
   Graph inner;
   Builder b(inner);
@@ -41,7 +41,7 @@ Result<HostTensor> eval_body(const Graph& graph, const Node& node, Operands in, 
   return std::move(outputs[0]);
 }
 
-// The one symbol of d that has no value yet; kNone when there is none, nullopt when there are several.
+// The only symbol of d that has no value yet; kNone if there is none, nullopt if there are several.
 constexpr int kNone = -1;
 std::optional<int> only_unknown(const DimTable& dims, Dim d, const std::vector<bool>& known) {
   std::vector<Dim> symbols;
@@ -56,7 +56,8 @@ std::optional<int> only_unknown(const DimTable& dims, Dim d, const std::vector<b
   return unknown;
 }
 
-// Whether d is a sum in which the symbol is a factor at most: not inside a division, remainder, max or min.
+// Whether d is a sum in which the symbol occurs at most as a factor: not inside a division, remainder, max or
+// min.
 bool is_linear(const DimTable& dims, Dim d, Dim symbol) {
   if (d == symbol) return true;
   if (d.is_const() || dims.expr(d).kind != DimTable::Kind::sum) return false;
@@ -72,7 +73,8 @@ bool is_linear(const DimTable& dims, Dim d, Dim symbol) {
   return true;
 }
 
-// values[unknown] such that d comes out as size, if d depends on it linearly and there is such a value.
+// Sets values[unknown] such that d evaluates to `size`. Returns false unless d is linear in it and has such a
+// solution.
 bool solve_linear(const DimTable& dims, Dim d, int64_t size, int unknown, std::vector<int64_t>& values) {
   if (!is_linear(dims, d, dims.symbol_at(unknown))) return false;
   values[unknown] = 0;

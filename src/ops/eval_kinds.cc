@@ -1,4 +1,4 @@
-// See eval_kinds.h. Here: sources, map, reduce, scan and contractions; moves are in eval_moves.cc.
+// See eval_kinds.h. This file has sources, map, reduce, scan and contractions; moves are in eval_moves.cc.
 #include "src/ops/eval_kinds.h"
 
 #include <bit>
@@ -13,7 +13,7 @@
 namespace tenon {
 namespace {
 
-// Strides of an operand read by broadcasting: 0 along the axes it is repeated over.
+// Strides of a broadcast operand: 0 along the axes along which it is repeated.
 std::vector<int64_t> broadcast_strides(const HostTensor& in, const std::vector<int64_t>& shape) {
   const std::vector<int64_t> dense = dense_strides(in.shape);
   std::vector<int64_t> strides(shape.size());
@@ -22,7 +22,7 @@ std::vector<int64_t> broadcast_strides(const HostTensor& in, const std::vector<i
   return strides;
 }
 
-// A map row on elements of one class: `wide` is the dtype of the last operand.
+// Applies a map row to one element of each operand; `wide` is the dtype of the last operand.
 Element apply_row(const Op& row, DType wide, const std::vector<Element>& in) {
   Element out;
   if (!is_float(wide)) {
@@ -46,7 +46,7 @@ Status check_class(const Op& row, DType wide) {
   return unsupported(std::string(row.name) + " is not defined for " + std::string(name(wide)));
 }
 
-// Integers wrap, floats add up in double.
+// Integers wrap; floats accumulate in double.
 Element multiply_add(Element sum, Element a, Element b, bool is_real) {
   if (is_real)
     sum.d += a.d * b.d;
@@ -67,7 +67,7 @@ Status eval_matmul(Operands in, HostTensor& out) {
     shape.push_back(1);
   }
   const int64_t inner = a.shape.back();
-  auto matrix_strides = [&](HostTensor& t, bool rows) {  // over `shape`; along the inner axis separately
+  auto matrix_strides = [&](HostTensor& t, bool rows) {  // over `shape`, without the inner axis
     const std::vector<int64_t> dense = dense_strides(t.shape);
     HostTensor batch;
     batch.shape.assign(t.shape.begin(), t.shape.end() - 2);
@@ -90,8 +90,8 @@ Status eval_matmul(Operands in, HostTensor& out) {
   return {};
 }
 
-// Every product of an input element with a weight lands in one result element: p = position of the result (of
-// the input, when transposed), q = p * stride - padding + k * dilation of the other.
+// Adds every product of an input element and a weight to one result element. With p = position in the result
+// (in the input, if transposed), q = p * stride - padding + k * dilation is the position in the other.
 Status eval_convolution(const Node& node, Operands in, HostTensor& out) {
   const HostTensor &x = *in[0], &w = *in[1];
   const bool transposed = attr_as<bool>(node, "transposed");
@@ -108,7 +108,7 @@ Status eval_convolution(const Node& node, Operands in, HostTensor& out) {
   const HostTensor& other = transposed ? out : x;
   std::vector<int64_t> space(moving.shape.begin() + first, moving.shape.begin() + first + axes);
   space.insert(space.end(), w.shape.begin() + 2, w.shape.end());
-  std::vector<std::vector<int64_t>> units;  // walk hands out the index itself
+  std::vector<std::vector<int64_t>> units;  // so that walk passes the index itself
   for (int i = 0; i < 2 * axes; ++i) {
     units.emplace_back(2 * axes, 0);
     units.back()[i] = 1;

@@ -1,5 +1,5 @@
-// How the evaluator computes a node of each kind, on operands of constant sizes. Results come out already
-// allocated in the node's type. Tested by tests/unit/ops/eval_test.cc.
+// The evaluator's functions for the kinds of nodes, on operands of constant sizes. `out` comes in allocated,
+// with the node's type. Tested by tests/unit/ops/eval_test.cc.
 #pragma once
 
 #include "src/ops/host_tensor.h"
@@ -14,7 +14,7 @@ Status eval_reduce(const Node& node, Operands in, HostTensor& out);
 Status eval_scan(const Node& node, Operands in, HostTensor& out);
 Status eval_move(const Node& node, Operands in, HostTensor& out);
 Status eval_order(const Node& node, Operands in, HostTensor& out);
-// Directly where there is a loop for it: matmul, convolution. unsupported otherwise.
+// Evaluates matmul and convolution by direct loops; unsupported for other ops.
 Status eval_contract(const Node& node, Operands in, HostTensor& out);
 
 }  // namespace tenon

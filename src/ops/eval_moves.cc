@@ -15,7 +15,7 @@ void copy_element(HostTensor& out, int64_t to, const HostTensor& in, int64_t fro
   std::memcpy(out.bytes.data() + to * size, in.bytes.data() + from * size, static_cast<size_t>(size));
 }
 
-// Where a view reads: operand offset + sum of strides[i] * index[i] of the result.
+// How a view reads its operand: offset + sum of strides[i] * index[i] of the result.
 struct Affine {
   int64_t offset = 0;
   std::vector<int64_t> strides;
@@ -69,7 +69,7 @@ void eval_pad(const Node& node, const HostTensor& in, HostTensor& out) {
   const Element value = element_of(attr_as<Scalar>(node, "value"), out.dtype);
   for (int64_t i = 0; i < out.count(); ++i) out.set(i, value);
   const auto low = attr_ints(node, "low");
-  // The part of the operand that is not cropped.
+  // The part of the operand that negative padding does not cut off.
   const std::vector<int64_t> from = dense_strides(in.shape), to = dense_strides(out.shape);
   std::vector<int64_t> shape(in.shape);
   int64_t from_base = 0, to_base = 0;
@@ -82,7 +82,7 @@ void eval_pad(const Node& node, const HostTensor& in, HostTensor& out) {
   walk(shape, {from, to}, [&](const auto& at) { copy_element(out, to_base + at[1], in, from_base + at[0]); });
 }
 
-// The indices of a node, one by one.
+// Reads the indices of a node one by one.
 class IndexReader {
  public:
   IndexReader(const Node& node, const HostTensor& indices, int64_t size)
@@ -103,7 +103,7 @@ class IndexReader {
   bool fault_ = false;
 };
 
-// The mode folds in the dtype.
+// Folds an update into an element, in the dtype of `out`.
 void put(const PutMode& mode, HostTensor& out, int64_t to, const HostTensor& updates, int64_t from) {
   if (mode.sets) return copy_element(out, to, updates, from);
   const Element a = out.get(to), b = updates.get(from);
@@ -116,7 +116,7 @@ void put(const PutMode& mode, HostTensor& out, int64_t to, const HostTensor& upd
     out.set(to, {0, row.eval_int(ints)});
 }
 
-// Rows along axis: x is [outer, size, inner], the indexed side [outer, indices, inner].
+// Calls f for rows along the axis: x is [outer, size, inner], the indexed side [outer, indices, inner].
 template <class F>
 Status walk_rows(const Node& node, const HostTensor& x, const HostTensor& indices, F f) {
   const int axis = *normal_axis(attr_int(node, "axis"), x.rank());
@@ -133,7 +133,7 @@ Status walk_rows(const Node& node, const HostTensor& x, const HostTensor& indice
   return index.status();
 }
 
-// One element per index, in place off-axis.
+// Calls f once per index; only the position along the axis is indexed.
 template <class F>
 Status walk_along(const Node& node, const HostTensor& x, const HostTensor& indices, F f) {
   const int axis = *normal_axis(attr_int(node, "axis"), x.rank());

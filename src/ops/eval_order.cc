@@ -1,4 +1,4 @@
-// See eval_kinds.h. Rows that compare elements, by comparing them: order.def.
+// See eval_kinds.h. The rows of order.def, which compare elements.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -35,7 +35,7 @@ void eval_sort_order(const Node& node, const HostTensor& x, HostTensor& out) {
   });
 }
 
-// What is not sorted has an answer too, that of halving: as PyTorch and NumPy do.
+// Unsorted input also has a defined answer, that of binary search, as in PyTorch and NumPy.
 void eval_search(const Node& node, const HostTensor& sorted, const HostTensor& values, HostTensor& out) {
   const bool right = attr_as<bool>(node, "right"), is_real = is_float(sorted.dtype);
   const int64_t length = sorted.shape.back();

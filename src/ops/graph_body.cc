@@ -13,7 +13,7 @@
 namespace tenon {
 namespace {
 
-// Sizes of the body's table in the table of the graph it is put into.
+// Translates sizes of the body's table to the table of the graph that gets the body.
 class Translate {
  public:
   Translate(const DimTable& from, DimTable& to) : from_(from), to_(to), values_(from.symbol_count()) {}
@@ -61,10 +61,10 @@ class Translate {
 struct GraphBody {
   std::shared_ptr<const Graph> graph;
   int arity = 0;
-  int64_t nodes = 0;  // the bodies of its nodes included
-  int depth = 1;      // of registered ops in one another
+  int64_t nodes = 0;  // including those of nested bodies
+  int depth = 1;      // of registered ops within one another
 
-  // Puts the body into b's graph, reading node's operands there.
+  // Adds the body to b's graph, with node's operands as its operands.
   Result<ValueId> put(Builder& b, const Node& node) const {
     const Op& row = op(node.op);
     Translate translate(*graph->dims, b.dims());
@@ -96,7 +96,7 @@ struct GraphBody {
     return map[graph->outputs[0].value];
   }
 
-  // What inference and expansion will have to go through.
+  // Bounds the work of inference and expansion.
   Status measure() {
     constexpr int64_t kMostNodes = 10000;
     constexpr int kMostDepth = 32;
@@ -166,13 +166,14 @@ Result<Dims> body_shape(InferContext& c) {
   TENON_ASSIGN(TensorType type, infer_body(c));
   return std::move(type.shape);
 }
-// Asked first. Both would double the work at every level of bodies in bodies.
+// The type rule runs first and keeps the whole type; inferring it in both rules would double the work at
+// every nested body.
 Result<DType> body_type(InferContext& c) {
   TENON_ASSIGN(c.whole, infer_body(c));
   return c.whole->dtype;
 }
 
-// Whether every input and symbol of the body is something the op hands over.
+// Checks that the op provides every input and symbol of the body.
 Status check_body(const Graph& g, int arity, const std::vector<AttrSpec>& specs) {
   if (!g.dims->equalities().empty())
     return unsupported("the body assumes that sizes are equal, which only the graph around it can know");

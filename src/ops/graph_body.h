@@ -1,13 +1,15 @@
-// Graph bodies: composites whose body is a graph of text, registered at run time. The first `arity` inputs are the
-// operands; symbols in their shapes stand for any size. Attributes are symbols (kind int) and inputs of shape [] of their
-// names. Shape and type of the row are what inferring the body gives. Tested by tests/abi/capi*.c.
+// Graph bodies: composites that are registered at run time and whose body is the text of a graph. The first
+// `arity` inputs are the operands; symbols in their shapes stand for any size. An attribute is a symbol of
+// its name (kind int) or an input of its name and of shape []. The row's shape and type come from inferring
+// the body. Tested by tests/abi/capi*.c.
 #pragma once
 
 #include "src/ir/op.h"
 
 namespace tenon {
 
-// The row's views must live until register_op has returned, which copies them. invalid when the body does not fit.
+// The strings must live until register_op, which copies them, has returned. Fails with invalid if the body
+// does not fit.
 Result<OpId> register_graph_body(std::string_view name, int arity, std::string_view attrs,
                                  std::string_view body, std::string_view doc);
 

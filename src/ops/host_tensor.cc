@@ -66,7 +66,7 @@ HostTensor::HostTensor(DType dtype, std::vector<int64_t> shape) : dtype(dtype), 
 }
 
 int64_t HostTensor::count() const {
-  // Beside a 0 the other sizes may be anything.
+  // Next to a 0, the other sizes may be anything.
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   int64_t n = 1;
   for (int64_t size : shape) n *= size;
@@ -122,7 +122,7 @@ void HostTensor::set_number(int64_t index, double value) {
 
 std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return strides;  // nothing is reached by them
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return strides;  // never used
   int64_t step = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = step;
@@ -145,7 +145,7 @@ Element convert_element(Element value, DType from, DType to) {
   if (is_float(from)) return is_float(to) ? real(round_to(value.d, to)) : whole(truncate_to(value.d, to));
   if (is_bool(to)) return whole(value.i != 0);
   if (is_integer(to)) return whole(wrap_to(value.i, to));
-  // An i64 is rounded to f32 directly: by way of a double it would be rounded twice.
+  // Rounds an i64 to f32 directly; through a double it would be rounded twice.
   return real(to == DType::f64 ? static_cast<double>(value.i) : round_to(static_cast<float>(value.i), to));
 }
 

@@ -1,7 +1,7 @@
-// Math: the bodies behind the math column of map.def, one per row, in terms of simpler rows: branch free, so
-// that they run in vector lanes, and right for inf, NaN, denormal operands and denormal results, in f32 and
-// in f64. The polynomials are minimax fits made by tools/minimax.py; each states its interval and its
-// relative error before rounding. fma is used where it is written and nowhere else, so every emitter and the
+// Math: the functions of the math column of map.def, one per row, in terms of simpler rows. They are free of
+// branches, so that they run in vector lanes, and right for inf, NaN, denormal operands and denormal results,
+// in f32 and f64. The polynomials are minimax fits made by tools/minimax.py; each states its interval and its
+// relative error before rounding. An fma is used only where it is written, so every emitter and the
 // interpreter agree bit for bit. Tested by tests/unit/ops/math_test.cc.
 #pragma once
 

@@ -16,14 +16,15 @@ Val integer_power(Val a, Val e) {
     if (i + 1 < steps) square = square * square;
   }
   if (!info(a.type()).is_signed) return result;
-  // negative exponents: 1 for 1, +-1 for -1, else 0
+  // Negative exponents: 1 for 1, +-1 for -1, else 0.
   const Val minus_one = a.of_int(-1);
   const Val sign = where(make(ops::eq, e & one, zero), one, minus_one);
   const Val inverse = where(make(ops::eq, a, one), one, where(make(ops::eq, a, minus_one), sign, zero));
   return where(make(ops::lt, e, zero), inverse, result);
 }
 
-// 1 for y = 0 or x = 1 whatever the other is; NaN for a negative x and a fraction; the sign of an odd power.
+// 1 for y = 0 or x = 1, whatever the other operand; NaN for a negative x and a fractional y; an odd power
+// keeps x's sign.
 Val power_cases(Val x, Val y, Val magnitude) {
   const Val whole = floor(y) == y, even = floor(0.5 * y) == 0.5 * y;
   const Val odd = whole & make(ops::logical_not, even);
@@ -32,14 +33,14 @@ Val power_cases(Val x, Val y, Val magnitude) {
   return where((y == 0) | (x == 1), 1.0, where(bad, kNaN, signed_power));
 }
 
-// y log2 a for a of 0, 1, inf or NaN; `product` elsewhere.
+// y log2 a if a is 0, 1, inf or NaN; `product` otherwise.
 Val exponent_cases(Val a, Val y, Val product) {
   const Val edge = where(a == 0, -kInf, a);  // 0, inf or NaN
   const Val t = where((a > 0) & (a < kInf), product, edge * y);
   return where((a == 1) & (y == y), 0.0, t);
 }
 
-// In f64 arithmetic: 2^(y log2|x|), log2|x| to 2^-37 and the power of two to 2^-34.
+// Computes 2^(y log2|x|) in f64: log2|x| to 2^-37, the power of two to 2^-34.
 Val power_f32(Val x32, Val y32) {
   const Val x = cast(x32, DType::f64), y = cast(y32, DType::f64);
   const Val a = abs(x);
@@ -60,15 +61,15 @@ Val power_f32(Val x32, Val y32) {
   return cast(power_cases(x, y, magnitude), DType::f32);
 }
 
-// log2|x| and its product with y as sums of two f64.
+// Computes log2|x| and its product with y as sums of two f64.
 Val power_f64(Val x, Val y) {
   const Val a = abs(x);
   const auto [e, f] = split_exponent(a);
-  // s = f / (2 + f) to twice the precision
+  // s = f / (2 + f) to twice the precision.
   const Val d = f + 2, d_low = f - (d - 2);
   const Val s = f / d, s_low = (fma(-s, d, f) - s * d_low) / d;
   const Val s2 = s * s, s2_low = fma(s, s, -s2) + 2 * s * s_low;
-  // log(1 + f) / 2 = s + s (s^2 / 3 + s^4 T(s^2)); T: error 2^-66 of s
+  // log(1 + f) / 2 = s + s (s^2 / 3 + s^4 T(s^2)); T: error 2^-66 of s.
   const double third = 0x1.5555555555555p-2, third_low = 0x1.5555555555555p-56;
   const Val v = s2 * third;
   const Val v_low = fma(s2, third, -v) + (s2 * third_low + s2_low * third) +
@@ -78,7 +79,7 @@ Val power_f64(Val x, Val y) {
                                         0x1.0e433b9c7cacp-4});
   const Val p = s * v, p_low = fma(s, v, -p) + (s * v_low + s_low * v) + s_low;
   const Val h = s + p, h_low = (p - (h - s)) + p_low;
-  // times 2 / ln 2, plus e
+  // Times 2 / ln 2, plus e.
   const double k = 0x1.71547652b82fep+1, k_low = 0x1.777d0ffda0d24p-55;
   const Val g = h * k, g_low = fma(h, k, -g) + (h * k_low + h_low * k);
   const Val sum = e + g, rest = (g - (sum - e)) + g_low;
@@ -87,7 +88,7 @@ Val power_f64(Val x, Val y) {
   const Val t_low = where(abs(t) < 1080, fma(y, log, -t) + y * log_low, 0.0);
   const Val shifted = t + exponent_magic(t);
   const Val r = (t - (shifted - exponent_magic(t))) + where(t_low == t_low, t_low, 0.0);
-  // 2^r as in exp2
+  // 2^r as in exp2.
   const Val power = polynomial(
       r, {1, 0x1.62e42fefa39efp-1, 0x1.ebfbdff82c5b3p-3, 0x1.c6b08d704a26fp-5, 0x1.3b2ab6fb9dacap-7,
           0x1.5d87fe78457b4p-10, 0x1.4309131675ab3p-13, 0x1.ffcbfe669076cp-17, 0x1.62bfb4c302ae8p-20,

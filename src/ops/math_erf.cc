@@ -1,4 +1,5 @@
-// erf, erfc and the inverse of erf. Tested by tests/unit/ops/math_test.cc.
+// erf, erfc, erfcx and the inverses of erf and of the normal distribution. Tested by
+// tests/unit/ops/math_test.cc.
 #include <numbers>
 #include <optional>
 
@@ -17,7 +18,7 @@ constexpr double kErfc[] = {
     0x1.1b2ec86b42cf9p-26,  0x1.da1026b231e35p-24,  0x1.6273d6a0cbfbp-25,   -0x1.c889acb637708p-27,
     -0x1.84169c006b417p-27, -0x1.1f52dff2410f6p-31, 0x1.6a8120fa20eb1p-31};
 
-// erfc(a) for a >= 0: e^(-a^2) d G(t) with d = 1 / (a + 2), t = 1 - 4 d in [-1, 1). a^2 is taken
+// erfc(a) for a >= 0: e^(-a^2) d G(t) with d = 1 / (a + 2), t = 1 - 4 d in [-1, 1). a^2 is computed together
 // with its rounding error, which the exponential would magnify.
 Val erfc_positive(Val a) {
   const Val x = at_most(a, pick(a, 10.1, 27.3));
@@ -25,7 +26,7 @@ Val erfc_positive(Val a) {
   const Val low = -fma(x, x, -high);
   const ScaledExp e = scaled_exp(-high, &low);
   const Val d = 1 / (x + 2);
-  // relative error f32 2^-22, f64 2^-54
+  // Relative error f32 2^-22, f64 2^-54.
   const Val t = fma(d, -4, 1);
   const Val g =
       x.wide() ? horner(t, kErfc)
@@ -34,7 +35,7 @@ Val erfc_positive(Val a) {
   return scale_down({e.p * (d * g), e.shifted});
 }
 
-// The factors of the interval that x lies in, then one rational function for all three.
+// Selects the coefficients of x's interval, then evaluates one rational function for all three intervals.
 Val ratio_of(Val x, Val central, Val middle) {
   auto side = [&](const double(quantile::Ratio::* factors)[quantile::kTerms]) {
     std::optional<Val> sum;
@@ -49,7 +50,7 @@ Val ratio_of(Val x, Val central, Val middle) {
   return side(&quantile::Ratio::numerator) / side(&quantile::Ratio::denominator);
 }
 
-// The quantile of 1/2 + q, times a factor; tail: 1/2 - |q|.
+// The quantile of 1/2 + q, times `factor`. tail: 1/2 - |q|.
 Val quantile_of(Val q, Val tail, double factor = 1) {
   const Val central = abs(q) <= quantile::kCentre;
   const Val r = sqrt(-make(ops::log, tail));
@@ -67,7 +68,7 @@ uint32_t erf(MathBuilder& b, Operands operands) {
   const Val a(b, operands[0]);
   if (a.wide()) {
     const Val s = a * a;
-    // |a| <= 1, relative error 2^-55
+    // |a| <= 1, relative error 2^-55.
     const Val small = a * polynomial(s, {0x1.20dd750429b6dp0, -0x1.812746b03798cp-2, 0x1.ce2f21a03de39p-4,
                                          -0x1.b82ce310e5316p-6, 0x1.565bccc4a1c22p-8, -0x1.c02da4871ac37p-11,
                                          0x1.f9a1111254ae2p-14, -0x1.f4a21795a5de6p-17, 0x1.b6e9989e538efp-20,
@@ -76,8 +77,8 @@ uint32_t erf(MathBuilder& b, Operands operands) {
     const Val large = 1 - erfc_positive(abs(a));
     return where(abs(a) < 1, small, flip_sign(large, a)).id;
   }
-  // 1 - e^v with v = log(erfc(|a|)), a polynomial whose first coefficient is the sum of two f32; relative
-  // error of erf 2^-24.6 on |a| <= 3.93, beyond which erf rounds to 1.
+  // 1 - e^v with v = log(erfc(|a|)), a polynomial whose first coefficient is the sum of two f32. The relative
+  // error of erf is 2^-24.6 on |a| <= 3.93; beyond that erf rounds to 1.
   const Val x = at_most(abs(a), 3.93);
   const Val tail = polynomial_by_pairs(x, x * x,
                                        {0x1.f7ac92p-25, -0x1.45f2bcp-1, -0x1.a51948p-4, 0x1.3c3d78p-6,
@@ -91,7 +92,7 @@ uint32_t erfc(MathBuilder& b, Operands operands) {
   return where(x < 0, 2 - y, y).id;
 }
 
-// The factor G of erfc_positive, in f64 arithmetic; where that ends the asymptotic series (DLMF 7.12.1).
+// The factor G of erfc_positive in f64 arithmetic; beyond 26 the asymptotic series (DLMF 7.12.1).
 uint32_t erfcx(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]), y = cast(x, DType::f64);
   const Val a = abs(y), d = 1 / (a + 2);
@@ -114,8 +115,8 @@ uint32_t ndtri(MathBuilder& b, Operands operands) {
   return cast(where((p >= 0) & (p <= 1), inside, kNaN), x.type()).id;
 }
 
-// f32: polynomials in w = -log(1 - x^2), from M. Giles, "Approximating the erfinv function" (GPU Computing Gems 2, 2011). f64: the
-// normal distribution's quantile of (1 + x) / 2.
+// f32: polynomials in w = -log(1 - x^2), from M. Giles, "Approximating the erfinv function" (GPU Computing
+// Gems 2, 2011). f64: from the quantile of the normal distribution at (1 + x) / 2.
 uint32_t erfinv(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
   const Val a = abs(x);

@@ -1,5 +1,5 @@
-// exp and its kin. x = n ln 2 + r with |r| <= ln 2 / 2 and an integer n; e^r is a polynomial, 2^n is put
-// together from bits. Tested by tests/unit/ops/math_test.cc.
+// Exponential functions. x = n ln 2 + r with |r| <= ln 2 / 2 and an integer n; e^r is a polynomial, and 2^n
+// is assembled from bits. Tested by tests/unit/ops/math_test.cc.
 #include "src/ops/math_value.h"
 
 namespace tenon::math {
@@ -21,7 +21,7 @@ Reduced reduce(Val x, double magic) {
   return {shifted, r};
 }
 
-// 2^(n + offset) from magic + n, for results that are normal.
+// 2^(n + offset) from magic + n, for normal results.
 Val power_of_two(Val shifted, int offset) {
   const int shift = mantissa(shifted);
   const Val n = bits(shifted) << shift;
@@ -43,12 +43,12 @@ Val expm1_tail(Val r) {
 // sinh and cosh of n ln 2 + r from 2^n and polynomials in r: sinh(n ln 2) and cosh(n ln 2) are sums of two
 // powers of two.
 struct Hyperbolic {
-  Val sinh_r, cosh_r, sinh_n, cosh_n;  // the latter two halved
+  Val sinh_r, cosh_r, sinh_n, cosh_n;  // sinh_n and cosh_n are halved
 };
 Hyperbolic hyperbolic(Val x) {
   const auto [shifted, r] = reduce(x, magic(x));
   const Val s = r * r;
-  // sinh: relative error f32 2^-26, f64 2^-65; cosh: f32 2^-33, f64 2^-70
+  // sinh: relative error f32 2^-26, f64 2^-65; cosh: f32 2^-33, f64 2^-70.
   const Val sinh_r = fma(r * s,
                          polynomial(s, {0x1.5554bp-3, 0x1.122794p-7},
                                     {0x1.5555555555555p-3, 0x1.1111111111388p-7, 0x1.a01a019e9f62fp-13,
@@ -68,7 +68,7 @@ Hyperbolic hyperbolic(Val x) {
 ScaledExp scaled_exp(Val x, const Val* x_low) {
   auto [shifted, r] = reduce(x, exponent_magic(x));
   if (x_low) r = r + *x_low;
-  // e^r, relative error f32 2^-28, f64 2^-57
+  // e^r, relative error f32 2^-28, f64 2^-57.
   const Val p =
       polynomial(r, {1, 1, 0x1.fffffcp-2, 0x1.55548cp-3, 0x1.555864p-5, 0x1.123db8p-7, 0x1.6ab66p-10},
                  {1, 1, 0x1.000000000000ap-1, 0x1.5555555555503p-3, 0x1.555555555060bp-5,
@@ -79,7 +79,7 @@ ScaledExp scaled_exp(Val x, const Val* x_low) {
 
 namespace {
 
-// p 2^n = p (2^n / step) step, where the power in the middle is normal.
+// p 2^n = p (2^n / step) step, where 2^n / step is normal.
 Val scale_by(ScaledExp e, Val step) {
   return e.p * from_bits((bits(e.shifted) << mantissa(e.p)) - bits(step)) * step;
 }
@@ -92,8 +92,8 @@ Val scale(ScaledExp e) {
 
 Val scale_down(ScaledExp e) { return scale_by(e, e.p.of(0x1p-64)); }
 
-// Far below the range the result is put in, not computed: a product that underflows takes a processor long, and a
-// masked softmax has many.
+// Far below the range, select the result instead of computing it: a product that underflows is slow on many
+// processors, and a masked softmax has many of them.
 Val exp(Val x) {
   const Val top = at_most(x, pick(x, 88.73, 709.79));
   return where(x < pick(x, -104, -745.2), 0.0, scale(scaled_exp(top)));
@@ -110,7 +110,7 @@ Val expm1(Val a) {
 
 Val one_minus_exp(Val x) {
   const Val shifted = fma(x, kLog2E, magic(x));
-  // Without the low part of ln 2: its share of e^x is below 2^-26 of the result.
+  // Omits the low part of ln 2: its effect on e^x is below 2^-26 of the result.
   const Val r = fma(shifted - magic(x), -kLn2HighF32, x);
   const Val power = power_of_two(shifted, 0);
   return fma(-power, fma(r * r, expm1_tail(r), r), 1 - power);
@@ -124,7 +124,7 @@ uint32_t exp2(MathBuilder& b, Operands operands) {
   const Val x = at_least(at_most(a, pick(a, 128.5, 1024.5)), pick(a, -151, -1076));
   const Val shifted = x + exponent_magic(x);
   const Val r = x - (shifted - exponent_magic(x));
-  // 2^r on |r| <= 1/2, relative error f32 2^-26, f64 2^-57
+  // 2^r on |r| <= 1/2, relative error f32 2^-26, f64 2^-57.
   const Val p = polynomial(
       r, {1, 0x1.62e43p-1, 0x1.ebfb94p-3, 0x1.c6af9ep-5, 0x1.3b6818p-7, 0x1.5ef4ep-10, 0x1.1797bep-13},
       {1, 0x1.62e42fefa39efp-1, 0x1.ebfbdff82c5b3p-3, 0x1.c6b08d704a26fp-5, 0x1.3b2ab6fb9dacap-7,
@@ -134,7 +134,7 @@ uint32_t exp2(MathBuilder& b, Operands operands) {
 }
 
 // With e = e^-|x|, which never overflows: e / (1 + e) = e - e y and 1 / (1 + e) = 1 - y, where y = e / (1 +
-// e); so the rounding of 1 + e hardly counts, and denormal results stay.
+// e). So the rounding of 1 + e hardly matters, and denormal results are kept.
 uint32_t sigmoid(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
   const Val e = scale_down(scaled_exp(at_least(-abs(x), pick(x, -104, -745.2))));
@@ -142,8 +142,8 @@ uint32_t sigmoid(MathBuilder& b, Operands operands) {
   return fma(-top, e / (e + 1), top).id;
 }
 
-// With e = e^2a - 1, tanh a = e / (e + 2). Written as h - h e / (e + 2), h = e / 2, for small a and as 1 - 2
-// / (e + 2) for large a, so that the rounding of e + 2 hardly counts. Beyond the bound tanh rounds to 1.
+// With e = e^2a - 1, tanh a = e / (e + 2). Written as h - h e / (e + 2) with h = e / 2 for small a, and as 1
+// - 2 / (e + 2) for large a, so that the rounding of e + 2 hardly matters. Beyond the bound tanh rounds to 1.
 uint32_t tanh(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
   const Val a = 2 * at_most(abs(x), pick(x, 9.1, 22));

@@ -1,4 +1,4 @@
-// log |Gamma| of f32, in f64 arithmetic; for an f64 the host's. Tested by tests/unit/ops/math_test.cc.
+// log |Gamma| of f32, in f64 arithmetic; for f64, the row polygamma. Tested by tests/unit/ops/math_test.cc.
 #include <numbers>
 
 #include "src/ops/math_value.h"
@@ -6,7 +6,7 @@
 namespace tenon::math {
 namespace {
 
-// log Gamma(w) for w >= 8 by Stirling's series (DLMF 5.11.1)
+// log Gamma(w) for w >= 8 by Stirling's series (DLMF 5.11.1).
 Val stirling(Val w) {
   const Val s = 1 / (w * w);
   const Val tail =
@@ -16,7 +16,8 @@ Val stirling(Val w) {
 
 }  // namespace
 
-// Below 8 from Gamma(z + 8) / (z (z + 1) ... (z + 7)), below 1/2 by reflection (DLMF 5.5.3), with one logarithm of all factors.
+// Below 8: from Gamma(z + 8) / (z (z + 1) ... (z + 7)). Below 1/2: by reflection (DLMF 5.5.3). One logarithm
+// covers all factors.
 uint32_t lgamma(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
   if (x.wide()) return make(ops::polygamma, x.of(-1), x).id;
@@ -26,7 +27,7 @@ uint32_t lgamma(MathBuilder& b, Operands operands) {
   Val product = z;
   for (int k = 1; k < 8; ++k) product = product * (z + k);
   const Val main = stirling(where(low, z + 8, z)), factors = where(low, product, 1.0);
-  // |sin(pi y)| / pi by its power series
+  // |sin(pi y)| / pi by its power series.
   const Val f = y - round(y), s = f * f;
   const Val sine =
       abs(f) * polynomial(s, {1, -0x1.a51a6625307d3p+0, 0x1.9f9cb402bc46cp-1, -0x1.86a8e4720db67p-3,

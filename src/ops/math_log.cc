@@ -1,6 +1,5 @@
-// Logarithms and the inverse hyperbolic functions. x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)];
-// log(1 + f) is a
-// polynomial. Tested by tests/unit/ops/math_test.cc.
+// Logarithms and the inverse hyperbolic functions. x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)]; log(1
+// + f) is a polynomial. Tested by tests/unit/ops/math_test.cc.
 #include "src/ops/math_value.h"
 
 namespace tenon::math {
@@ -37,19 +36,19 @@ Val log_near_one(Val f) {
   return fma(f * f, tail, f);
 }
 
-// y + e ln 2
+// y + e ln 2.
 Val add_exponent(Val e, Val y) {
   return fma(e, pick(e, 0x1.62e43p-1, 0x1.62e42fefa39efp-1),
              fma(e, pick(e, -0x1.05c61p-29, 0x1.abc9e3b39803fp-56), y));
 }
 
-// result where x > pole; -inf at the pole, NaN below, inf at inf.
+// `result` if x > pole; -inf at the pole, NaN below, inf at inf.
 Val special(Val x, double pole, Val result) {
   const Val outside = where(x == pole, -kInf, x.of(kNaN));
   return where(x > pole, where(x < kInf, result, x), outside);
 }
 
-// For large a (log1p(a) + ln 2 is asinh and acosh) the sum inside would overflow.
+// asinh and acosh are log1p(a) + ln 2 for large a, where the sum inside would overflow.
 Val log1p_doubled(Val a, Val argument) {
   const Val large = a > pick(a, 0x1p28, 0x1p56);
   const Val y = log1p(where(large, a, argument));
@@ -59,7 +58,7 @@ Val log1p_doubled(Val a, Val argument) {
 }  // namespace
 
 Val log1p(Val x) {
-  // The exponent comes from 1 + x, f from x itself: 1 + f = (1 + x) 2^-e. Scaled by 4, as 2^-e may be
+  // The exponent comes from 1 + x, and f from x: 1 + f = (1 + x) 2^-e. Scaled by 4, because 2^-e may be
   // denormal.
   const Val u = bits(x + 1);
   const Val e = (u - sqrt_half(u)) >> mantissa(x);
@@ -82,7 +81,7 @@ uint32_t log2(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
   const auto [e, f] = split_exponent(x);
   const Val y = log_near_one(f);
-  // y / ln 2 + e
+  // y / ln 2 + e.
   const Val low = fma(y, pick(x, 0x1.4ae0cp-26, 0x1.777d0ffda0d24p-56), e);
   return special(x, 0, fma(y, pick(x, 0x1.715476p+0, 0x1.71547652b82fep+0), low)).id;
 }
@@ -91,14 +90,14 @@ uint32_t log10(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
   const auto [e, f] = split_exponent(x);
   const Val y = log_near_one(f);
-  // y / ln 10 + e log10 2
+  // y / ln 10 + e log10 2.
   Val sum = y * pick(x, -0x1.5b235ep-27, 0x1.95355baaafad3p-57);
   sum = fma(e, pick(x, -0x1.ec10cp-27, -0x1.9dc1da994fd21p-59), sum);
   sum = fma(y, pick(x, 0x1.bcb7b2p-2, 0x1.bcb7b1526e50ep-2), sum);
   return special(x, 0, fma(e, pick(x, 0x1.344136p-2, 0x1.34413509f79ffp-2), sum)).id;
 }
 
-// log(a + sqrt(a^2 + 1)) = log1p(a + a^2 / (1 + sqrt(a^2 + 1)))
+// log(a + sqrt(a^2 + 1)) = log1p(a + a^2 / (1 + sqrt(a^2 + 1))).
 uint32_t asinh(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
   const Val a = abs(x);
@@ -106,7 +105,7 @@ uint32_t asinh(MathBuilder& b, Operands operands) {
   return flip_sign(log1p_doubled(a, a + s / (sqrt(s + 1) + 1)), x).id;
 }
 
-// With t = x - 1: log1p(t + sqrt(2 t + t^2))
+// With t = x - 1: log1p(t + sqrt(2 t + t^2)).
 uint32_t acosh(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
   const Val t = x - 1;

@@ -1,8 +1,8 @@
 // Trigonometric functions and their inverses. Tested by tests/unit/ops/math_test.cc.
 //
-// sin, cos and tan subtract a multiple of pi / 2 that is cut into three floats (Cody and Waite). The first difference is
-// exact, so that a result near a zero keeps its digits. Operands too large for that are left to the rows sin_far, cos_far
-// and tan_far.
+// sin, cos and tan subtract a multiple of pi / 2 that is split into three floats (Cody and Waite). The first
+// difference is exact, so a result near a zero keeps its digits. The rows sin_far, cos_far and tan_far
+// compute operands that are too large for this.
 #include "src/ops/math_value.h"
 
 #include <array>
@@ -16,8 +16,8 @@ constexpr std::array kHalfPiF32{0x1.921fb6p+0, -0x1.777a5cp-25, -0x1.ee59dap-50}
 constexpr std::array kHalfPiF64{0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54, -0x1.f1976b7ed8fbcp-110};
 constexpr double kInverseHalfPi = 0x1.45f306dc9c883p-1;
 
-// x = n pi / 2 + r with a whole n. The field n holds a float's bits, whose lowest two are those of the integer. |r| <= 0.89: an x
-// halfway between two multiples may get either n.
+// x = n pi / 2 + r with an integer n. The field n holds the bits of a float whose lowest two bits are those
+// of the integer. |r| <= 0.89, because an x halfway between two multiples may get either n.
 struct Turned {
   Val n, sin_r, cos_r;
 };
@@ -27,7 +27,7 @@ Turned turned(Val x) {
   Val r = x;
   for (const double part : x.wide() ? kHalfPiF64 : kHalfPiF32) r = fma(turns, -part, r);
   const Val s = r * r;
-  // relative errors for f32 2^-26 and 2^-31, for f64 2^-62 and 2^-60
+  // Relative errors: f32 2^-26 and 2^-31, f64 2^-62 and 2^-60.
   const Val sin_tail =
       polynomial(s, {-0x1.555532p-3, 0x1.11008cp-7, -0x1.9740ep-13},
                  {-0x1.5555555555555p-3, 0x1.1111111111086p-7, -0x1.a01a01a006ee5p-13, 0x1.71de3a41c1a46p-19,
@@ -40,7 +40,7 @@ Turned turned(Val x) {
 
 Val is_odd(Val n) { return make(ops::ne, n & n.of_int(1), n.of_int(0)); }
 
-// sin(x + quarters pi / 2): +-sin r or +-cos r
+// sin(x + quarters pi / 2), which is +-sin r or +-cos r.
 Val sine(Val x, int quarters) {
   auto [n, sin_r, cos_r] = turned(x);
   if (quarters) n = make(ops::add, n, n.of_int(quarters));
@@ -49,10 +49,10 @@ Val sine(Val x, int quarters) {
   return from_bits(bits(y) ^ negative);
 }
 
-// y, or NaN where n of `turned` would be wrong by more: the row *_far computes those.
+// y, or NaN if the n of turned() could be off by more; the rows *_far compute those.
 Val if_near(Val x, Val y) { return where(abs(x) < pick(x, 0x1p20, 0x1p30), y, kNaN); }
 
-// (atan z - z) / z^3 in z^2, |z| <= 1, relative error of atan f32 2^-25, f64 2^-57
+// (atan z - z) / z^3 as a polynomial in z^2, |z| <= 1; relative error of atan f32 2^-25, f64 2^-57.
 Val atan_near_zero(Val z) {
   const Val s = z * z;
   return fma(
@@ -69,7 +69,7 @@ Val atan_near_zero(Val z) {
       z);
 }
 
-// (asin z - z) / z^3 in z^2, |z| <= 1/2, relative error of asin f32 2^-27, f64 2^-55
+// (asin z - z) / z^3 as a polynomial in z^2, |z| <= 1/2; relative error of asin f32 2^-27, f64 2^-55.
 Val asin_near_zero(Val z, Val s) {
   return fma(
       z * s,
@@ -108,7 +108,7 @@ uint32_t tan(MathBuilder& b, Operands operands) {
 uint32_t asin(MathBuilder& b, Operands operands) {
   const Val x(b, operands[0]);
   const Val a = abs(x);
-  // asin a = pi / 2 - 2 asin(sqrt((1 - a) / 2))
+  // asin a = pi / 2 - 2 asin(sqrt((1 - a) / 2)).
   const Val big = a > 0.5;
   const Val s = where(big, 0.5 * (1 - a), a * a);
   const Val y = asin_near_zero(where(big, sqrt(s), a), s);
@@ -139,12 +139,12 @@ uint32_t atan2(MathBuilder& b, Operands operands) {
   const Val a = abs(y), c = abs(x);
   const Val steep = a > c;
   const Val ratio = where(steep, -c, a) / where(steep, a, c);
-  // both infinite: 45 degrees; both 0: 0
+  // Both infinite: 45 degrees. Both 0: 0.
   const Val z = where(a == c, where(a == 0, a, 1.0), ratio);
   const Val first = atan_near_zero(z);
   const Val acute = where(steep, half_pi(x) + (first + half_pi_low(x)), first);
   const Val x_bits = bits(x);
-  const Val left = make(ops::lt, x_bits, x_bits.of_int(0));  // -0 counts
+  const Val left = make(ops::lt, x_bits, x_bits.of_int(0));  // true for -0
   return flip_sign(where(left, 2 * half_pi(x) - (acute - 2 * half_pi_low(x)), acute), y).id;
 }
 

@@ -1,5 +1,6 @@
-// Val: a scalar of the MathBuilder as an expression, so that the bodies of math*.cc read as formulas. Numbers
-// beside a Val take its dtype. Comparisons give a bool Val for where(). Tested by tests/unit/ops/math_test.cc.
+// Val: a scalar of the MathBuilder as an expression, so that math*.cc reads as formulas. A number next to a
+// Val takes the Val's dtype. A comparison gives a bool Val for where(). Tested by
+// tests/unit/ops/math_test.cc.
 #pragma once
 
 #include <initializer_list>
@@ -43,7 +44,7 @@ TENON_VAL_OPERATOR(>=, ge)
 TENON_VAL_OPERATOR(==, eq)
 TENON_VAL_OPERATOR(!=, ne)
 #undef TENON_VAL_OPERATOR
-// Integers and bools.
+// For integers and bools.
 inline Val operator&(Val a, Val c) { return make(ops::bit_and, a, c); }
 inline Val operator|(Val a, Val c) { return make(ops::bit_or, a, c); }
 inline Val operator^(Val a, Val c) { return make(ops::bit_xor, a, c); }
@@ -71,7 +72,7 @@ inline Val cast(Val a, DType to) { return {*a.b, a.b->cast(a.id, to)}; }
 inline Val bits(Val a) { return {*a.b, a.b->bitcast(a.id, a.wide() ? DType::i64 : DType::i32)}; }
 inline Val from_bits(Val a) { return {*a.b, a.b->bitcast(a.id, a.wide() ? DType::f64 : DType::f32)}; }
 
-// c[0] + c[1] x + c[2] x^2 + ... in Horner's form; `f32` or `f64` by x's dtype.
+// c[0] + c[1] x + c[2] x^2 + ... by Horner's scheme. With two lists, `f32` or `f64` according to x's dtype.
 inline Val polynomial(Val x, std::initializer_list<double> c) {
   auto k = c.end();
   Val sum = x.of(*--k);
@@ -86,7 +87,7 @@ inline Val horner(Val x, std::span<const double> c) {
 inline Val polynomial(Val x, std::initializer_list<double> f32, std::initializer_list<double> f64) {
   return polynomial(x, x.wide() ? f64 : f32);
 }
-// The same sum in steps of x^2 = `square`, with half as many instructions waiting for each other.
+// The same sum in steps of x^2 = `square`, with half as long a chain of dependent instructions.
 inline Val polynomial_by_pairs(Val x, Val square, std::initializer_list<double> c) {
   const double* k = c.end();
   Val sum = x.of(*--k);
@@ -99,33 +100,34 @@ inline Val polynomial_by_pairs(Val x, Val square, std::initializer_list<double> 
 }
 inline double pick(Val x, double f32, double f64) { return x.wide() ? f64 : f32; }
 
-// The layout of a float: how many mantissa bits, the bits of 1.0, the sign bit.
+// The layout of a float: the number of mantissa bits, the bits of 1.0, the sign bit.
 inline int mantissa(Val x) { return x.wide() ? 52 : 23; }
 inline int64_t one_bits(Val x) { return x.wide() ? 0x3ff0000000000000 : 0x3f800000; }
 inline int64_t sign_bit(Val x) {
   return x.wide() ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int32_t>::min();
 }
 inline double smallest_normal(Val x) { return pick(x, 0x1p-126, 0x1p-1022); }
-// magnitude with its sign flipped where `of` is negative (-0 included).
+// `magnitude` with its sign flipped if `of` is negative (including -0).
 inline Val flip_sign(Val magnitude, Val of) {
   const Val of_bits = bits(of);
   return from_bits(bits(magnitude) ^ (of_bits & of_bits.of_int(sign_bit(of))));
 }
 
-// Adding this to a small float rounds it to an integer (half to even), which then stands in the sum's low
-// bits.
+// Adding this to a small float rounds the float to an integer (half to even), which is then in the low bits
+// of the sum.
 inline double magic(Val x) { return pick(x, 0x1.8p23, 0x1.8p52); }
 
-// Shared between the families.
-// magic and twice the exponent's bias: shifted left by mantissa(x), the sum is 2^n times that of 1.0.
+// Functions that several families share.
+// magic plus twice the exponent's bias: shifted left by mantissa(x), the sum is 2^n times the bits of 1.0.
 inline double exponent_magic(Val x) { return magic(x) + pick(x, 254, 2046); }
-// e^x = p * 2^n, ready to be scaled: p in [0.7, 1.42], shifted = exponent_magic + n.
+// e^x = p * 2^n, not yet scaled: p in [0.7, 1.42], shifted = exponent_magic + n.
 struct ScaledExp {
   Val p, shifted;
 };
-// x + x_low, where x_low is a correction below x's ulp; x must be inside exp's range.
+// For x + *x_low, where *x_low is a correction below x's ulp; x must be inside exp's range.
 ScaledExp scaled_exp(Val x, const Val* x_low = nullptr);
-// p * 2^n in two steps, so that denormal results are rounded once and large ones reach inf; the latter: n <= 0.
+// p * 2^n in two steps, so that denormal results are rounded once and large ones reach inf. scale_down: for n
+// <= 0.
 Val scale(ScaledExp e);
 Val scale_down(ScaledExp e);
 // x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)], for x > 0 and finite; e as a float.

@@ -1,6 +1,6 @@
-// The numbers of the built-in ops, one constant per row: ops::add, ops::softmax. Made from the rows
-// themselves, so there is no second list. Rows registered at run time follow after ops::built_in_count.
-// Tested by tests/unit/ops/table_test.cc.
+// The numbers of the built-in ops, one constant per row: ops::add, ops::softmax. They are made from the rows,
+// so there is no second list. Rows registered at run time get numbers from ops::built_in_count on. Tested by
+// tests/unit/ops/table_test.cc.
 #pragma once
 
 #include "src/ir/op.h"

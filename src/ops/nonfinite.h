@@ -1,4 +1,4 @@
-// The values of a double that no literal has.
+// The values of a double that have no literal.
 #pragma once
 
 #include <limits>

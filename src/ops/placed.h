@@ -1,5 +1,5 @@
-// Placed: a tensor in memory of its own whose elements lie by given strides, as a binding of a graph declares them; they may be 0
-// or negative. Tested by tests/unit/runtime/difference_test.cc and tests/cli_test.py.
+// Placed: a tensor in its own memory whose elements lie at given strides, as a binding of a graph declares
+// them. Strides may be 0 or negative. Tested by tests/unit/runtime/difference_test.cc and tests/cli_test.py.
 #pragma once
 
 #include "src/ops/host_tensor.h"
@@ -12,7 +12,7 @@ struct Placed {
   std::vector<std::byte> bytes;
   int64_t offset = 0;  // in bytes, of the element at index 0
 
-  // Bytes zero. Invalid where the strides reach farther than any memory.
+  // The bytes are zero. Fails with invalid if the strides reach farther than any memory.
   static Result<Placed> make(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides);
   std::byte* data() { return bytes.data() + offset; }
   const std::byte* data() const { return bytes.data() + offset; }

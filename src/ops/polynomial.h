@@ -1,4 +1,5 @@
-// polynomial: the even and the odd powers by Horner's scheme, side by side. Tested by tests/unit/ops/special_test.cc.
+// polynomial: evaluates the even and the odd powers by Horner's scheme, side by side. Tested by
+// tests/unit/ops/special_test.cc.
 #pragma once
 
 namespace tenon::special {

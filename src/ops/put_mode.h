@@ -1,5 +1,6 @@
-// PutMode: what scatter and index_put do with an update, the attribute `mode`. The shape rule, the evaluation and the
-// kernels read the table here. Tested by tests/unit/ops/eval_test.cc, tests/unit/runtime/run_test.cc and tests/unit/ops/ops_test.cc.
+// PutMode: how scatter and index_put combine an update with the old element, the attribute `mode`. The shape
+// rule, the evaluator and the kernels read this table. Tested by tests/unit/ops/eval_test.cc,
+// tests/unit/runtime/run_test.cc and tests/unit/ops/ops_test.cc.
 #pragma once
 
 #include <string_view>
@@ -11,8 +12,8 @@ namespace tenon {
 
 struct PutMode {
   std::string_view name;
-  OpId fold, fold_bool;  // the map row that folds the update into what is there
-  bool sets = false;     // no row: the update takes its place
+  OpId fold, fold_bool;  // the map row that folds the update into the old element
+  bool sets = false;     // no row: the update replaces the old element
   OpId row(DType type) const { return is_bool(type) ? fold_bool : fold; }
 };
 
@@ -24,7 +25,7 @@ inline constexpr PutMode kPutModes[] = {
     {"min", ops::minimum, ops::logical_and},
 };
 
-// nullptr: there is no such mode.
+// nullptr if no mode has this name.
 inline const PutMode* find_put_mode(std::string_view name) {
   for (const PutMode& mode : kPutModes)
     if (mode.name == name) return &mode;

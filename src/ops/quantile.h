@@ -1,13 +1,14 @@
-// Quantile: the coefficients of algorithm AS 241, PPND16 (Wichura, Applied Statistics 37, 1988), the normal distribution's
-// quantile of 1/2 + q. For |q| <= kCentre it is q kCentral(kCentre2 - q^2), elsewhere, with r = sqrt(-log(1/2 - |q|)) and the sign
-// of q, kMiddle(r - kNear) up to r = kFar and kTail(r - kFar) beyond. Tested by tests/unit/ops/special_test.cc.
+// Quantile: the coefficients of algorithm AS 241, PPND16 (Wichura, Applied Statistics 37, 1988), for the
+// quantile of the normal distribution at 1/2 + q. For |q| <= kCentre the quantile is q kCentral(kCentre2 -
+// q^2). Elsewhere let r = sqrt(-log(1/2 - |q|)); the quantile has the sign of q and the magnitude kMiddle(r -
+// kNear) up to r = kFar, kTail(r - kFar) beyond. Tested by tests/unit/ops/special_test.cc.
 #pragma once
 
 namespace tenon::quantile {
 
 inline constexpr int kTerms = 8;
 struct Ratio {
-  double numerator[kTerms], denominator[kTerms];  // of x^0, x^1, ...
+  double numerator[kTerms], denominator[kTerms];  // coefficients of x^0, x^1, ...
 };
 inline constexpr double kCentre = 0.425, kCentre2 = 0.180625, kNear = 1.6, kFar = 5;
 inline constexpr Ratio kCentral{

@@ -1,5 +1,5 @@
-// What the rule files share: messages and attribute reading. A rule starts with `Rule r(c)`. Tested by
-// tests/unit/ops/ops_test.cc.
+// Helper functions of the rule files: messages and reading of attributes. A rule starts with `Rule r(c)`.
+// Tested by tests/unit/ops/ops_test.cc.
 #pragma once
 
 #include "src/ir/builder.h"
@@ -7,7 +7,8 @@
 
 namespace tenon {
 
-// No library takes more, and what bodies, schedules and libraries make of two of them in int64 cannot overflow.
+// No library takes larger amounts. Bodies, schedules and libraries can combine two of them in int64 without
+// overflow.
 inline constexpr int64_t kMostOfWindow = INT32_MAX;
 
 struct Rule {
@@ -25,27 +26,28 @@ struct Rule {
   Status prefix(const Status& status) const { return status.at(describe(c.graph, c.node)); }
 
   const Dims& dims(std::string_view name) const { return attr_as<Dims>(c.node, name); }
-  // The attribute's constants; invalid when one of them is symbolic.
+  // The attribute's constants; invalid if one of them is symbolic.
   Result<std::vector<int64_t>> ints(std::string_view name) const;
   Result<int64_t> integer(std::string_view name) const;
-  // Operand 0's axis named by the attribute.
+  // The axis of operand 0 that the attribute names.
   Result<int> axis(std::string_view name) const;
-  // a == b must hold: nothing, or the refusal. `what` names both in the message.
+  // Fails unless a == b holds. `what` names both in the message.
   Status agree(Dim a, Dim b, const std::string& what) const;
-  // Whether size is a multiple of `by`, which the framework asks for as well.
+  // Whether `size` is a multiple of `by`, which the framework requires too.
   bool divides(Dim by, Dim size) const;
-  // Every size at least `low`, where constant.
+  // Fails if a constant size is below `low`.
   Status at_least(std::span<const Dim> sizes, int64_t low, std::string_view name) const;
-  // 0 <= start <= end <= size, as far as these are constant.
+  // Fails unless 0 <= start <= end <= size, as far as these are constant.
   Status bounds(Dim start, Dim end, Dim size) const;
-  // Amounts of a window (kernel, stride, dilation, padding): within [low, kMostOfWindow], where constant.
+  // Checks the amounts of a window (kernel, stride, dilation, padding): a constant must be in [low,
+  // kMostOfWindow].
   Status amounts(std::span<const Dim> amounts, int64_t low, std::string_view name) const;
-  // One window along an axis: how many positions (size - dilation*(kernel-1) - 1) // stride + 1; refused
-  // below 0.
+  // The number of positions of a window along an axis: (size - dilation*(kernel-1) - 1) // stride + 1. Fails
+  // if that is negative.
   Result<Dim> positions(Dim size, Dim kernel, Dim stride, Dim dilation) const;
-  // Indices (operand 1) have something to name along operand 0's axis, as far as both sizes are constant.
+  // Fails if there are indices (operand 1) but operand 0's axis is empty, as far as both sizes are constant.
   Status has_element(int axis) const;
-  // attribute layout, WHAT_first or WHAT_last: whether the latter.
+  // Whether the attribute layout is WHAT_last; fails if it is neither that nor WHAT_first.
   Result<bool> last(const std::string& what) const;
 };
 

@@ -1,7 +1,7 @@
-// Scalar: what elementwise rows compute on one element, where an expression is not enough. Used by the eval
-// columns of map.def. Floats as doubles, integers and bools as int64; the caller rounds or wraps to the
-// dtype. The semantics are PyTorch's on the CPU; where it raises an error there is a value all the same (integer division by
-// zero gives 0), and the row's fault column says so. Tested by tests/unit/ops/math_test.cc.
+// Scalar: elementwise operations on one element, for eval columns of map.def that need more than an
+// expression. Floats are doubles, integers and bools are int64; the caller rounds or wraps to the dtype. The
+// semantics are PyTorch's on the CPU. Where PyTorch raises an error there is still a value (integer division
+// by zero gives 0), and the row's fault column describes the error. Tested by tests/unit/ops/math_test.cc.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,7 @@ T sign(T a) {
   return static_cast<T>((a > 0) - (a < 0));
 }
 
-// NaN wins; of two zeros the second.
+// NaN wins; of two zeros, the second wins.
 inline double maximum(double a, double b) { return a != a || a > b ? a : b; }
 inline double minimum(double a, double b) { return a != a || a < b ? a : b; }
 inline double clamp(double x, double low, double high) {
@@ -65,7 +65,7 @@ inline int64_t remainder(int64_t a, int64_t b) {
   return r != 0 && (r ^ b) < 0 ? r + b : r;
 }
 
-// Negative exponents: 1 / a**-b rounded toward zero, with 0 for 0.
+// Negative exponents: 1 / a**-b rounded toward zero; 0 if a is 0.
 inline int64_t pow(int64_t a, int64_t b) {
   if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
   int64_t result = 1;
@@ -74,14 +74,16 @@ inline int64_t pow(int64_t a, int64_t b) {
   return result;
 }
 
-// Amounts beyond the width shift everything out: to 0, to the sign when a signed value goes right.
+// Amounts beyond the width shift everything out: the result is 0, or the sign when a signed value is shifted
+// right.
 inline int64_t shift_left(int64_t a, int64_t b) {
   return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
 }
 inline int64_t shift_right(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
 
-// Philox2x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011): ten rounds of a
-// multiplication whose halves are mixed with the key. For each key a permutation of the counters.
+// Philox2x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011): ten
+// rounds of a multiplication whose halves are mixed with the key. For each key it is a permutation of the
+// counters.
 inline constexpr int64_t kPhiloxFactor = 0xd256d193, kPhiloxWeyl = 0x9e3779b9;
 inline constexpr int kPhiloxRounds = 10;
 inline int64_t philox(int64_t counter, int64_t key) {
@@ -95,8 +97,9 @@ inline int64_t philox(int64_t counter, int64_t key) {
   }
   return static_cast<int64_t>(static_cast<uint64_t>(y) << 32 | x);
 }
-// The word of a place among the random numbers of a seed: two places share a block. The low half of the seed is the key, the
-// high half is mixed into the counter's, so that different seeds differ in every block, and so do more places than memory has.
+// The 32-bit word of a position in the random numbers of a seed; two positions share a block. The low half of
+// the seed is the key; the high half is mixed into the high half of the counter. So different seeds differ in
+// every block, for more positions than memory has.
 inline int64_t random_bits(int64_t place, int64_t seed) {
   const auto block = static_cast<uint64_t>(
       philox(static_cast<int64_t>(static_cast<uint64_t>(place) >> 1) ^ (seed & ~int64_t{0xffffffff}), seed));

@@ -1,4 +1,4 @@
-// See rules.h. Here: what the rules share, and the rules of graph, map, reduce and move rows.
+// See rules.h. This file has what the rules share, and the rules of graph, map, reduce and move rows.
 #include <algorithm>
 
 #include "src/ops/put_mode.h"
@@ -45,7 +45,7 @@ Result<Dims> broadcast_shapes(const InferContext& c, const Dims& a, const Dims& 
       c.claim->needed.push_back({size, b[i]});
       continue;
     }
-    // One of them is 1: the one that the claim does not name.
+    // One of the two is 1: the one that the claim does not name.
     const Dims& claimed = c.claim->shape;
     const bool first = claimed.size() == out.size() + behind ? claimed[axis] != size : !size.is_const();
     const Dim one = first ? size : b[i];
@@ -100,7 +100,7 @@ bool Rule::divides(Dim by, Dim size) const {
 
 Status Rule::bounds(Dim start, Dim end, Dim size) const {
   auto wrong = [&](Dim low, Dim high) {
-    const Dim gap = c.dims.sub(high, low);  // no int64 holds it: far from being known to be right
+    const Dim gap = c.dims.sub(high, low);  // overflow means far from being provably right
     return (gap.is_const() && gap.value() < 0) || c.dims.is_overflow(gap);
   };
   if (!wrong(0, start) && !wrong(start, end) && !wrong(end, size)) return {};
@@ -305,7 +305,7 @@ Result<Dims> expand(InferContext& c) {
   for (size_t i = lead; i < out.size(); ++i) {
     const Dim from = r.shape(0)[i - lead];
     if (from == Dim(1)) continue;
-    // What cannot be as wide is 1, if it can be.
+    // A size that cannot equal the result's must be 1, if that is possible.
     const bool wide = !c.claim || from.is_const() || c.dims.equal(from, out[i]) != false;
     TENON_TRY(r.agree(from, wide ? out[i] : Dim(1), text));
   }

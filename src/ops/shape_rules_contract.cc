@@ -1,4 +1,4 @@
-// See rules.h. Here: the rules of contractions, norms and attention.
+// See rules.h. This file has the rules of contractions, norms and attention.
 #include <algorithm>
 
 #include "src/ops/rule_help.h"
@@ -6,8 +6,8 @@
 namespace tenon::shapes {
 namespace {
 
-// Attribute lists of one constant per spatial axis; an empty list stands for `fallback` everywhere where one is given.
-// They come as sizes, whose arithmetic (DimTable) knows what overflows.
+// An attribute list of one constant per spatial axis. An empty list stands for `fallback` on every axis, if
+// there is a fallback. The entries are sizes, because DimTable's arithmetic detects overflow.
 Result<Dims> per_axis(const Rule& r, std::string_view name, size_t axes, int64_t low,
                       std::optional<int64_t> fallback = {}) {
   TENON_TRY(r.ints(name).status());
@@ -21,9 +21,9 @@ Result<Dims> per_axis(const Rule& r, std::string_view name, size_t axes, int64_t
 }
 
 struct Spatial {
-  size_t axes;  // how many
-  int first;    // axis of the first
-  int channel;  // axis of the channels
+  size_t axes;  // number of spatial axes
+  int first;    // the first spatial axis
+  int channel;  // the channel axis
 };
 
 Result<Spatial> spatial(const Rule& r) {
@@ -117,7 +117,7 @@ Result<Dims> convolution(InferContext& c) {
   }
   const Dim inner = transposed ? w[0] : c.dims.mul(w[1], groups);
   TENON_TRY(r.agree(x[s.channel], inner, text + " with groups=" + std::to_string(groups) + ", channels"));
-  const Dim split = w[0];  // the weight's first axis is the one that falls into groups
+  const Dim split = w[0];  // the weight's first axis is split into groups
   if (split.is_const() && split.value() % groups != 0)
     return r.refuse(text + ": " + r.print(split) + " channels do not fall into " + std::to_string(groups) +
                     " groups");
@@ -204,7 +204,7 @@ Result<Dims> attention(InferContext& c) {
   }
   if (r.operands() == 4) {
     const Dims scores = {q[0], q[1], q[2], k[2]};
-    // The result's shape says nothing of the scores'.
+    // The claimed result's shape says nothing about the scores, so they get a claim of their own.
     Claim claim{scores};
     InferContext as_claimed{c.graph, c.node, c.dims, {}, &claim};
     auto wide = broadcast_shapes(c.claim ? as_claimed : c, scores, r.shape(3));

@@ -1,4 +1,4 @@
-// See rules.h. Here: the rules of rows that compare elements (order.def).
+// See rules.h. This file has the rules of rows that compare elements (order.def).
 #include "src/ops/rule_help.h"
 
 namespace tenon::shapes {

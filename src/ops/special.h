@@ -1,8 +1,9 @@
-// Special: what the rows of special.def compute on one element, with the loops that a math body cannot have. Floats are
-// within a few units in the last place of an f64, but near zeros of oscillating functions, where the error is a few units of
-// the neighbouring values, and far from the domain's usual part where the function is ill-conditioned. NaN operands give NaN.
-// Values at poles, at infinities and outside the domain are PyTorch's; so are the recurrences of the polynomials, which are
-// computed in f32 for f32. Safe to call from any thread. Tested by tests/unit/ops/special_test.cc.
+// Special: the functions of special.def on one element, with loops that a math body cannot have. Results are
+// within a few units in the last place of an f64, with two exceptions: near zeros of oscillating functions
+// the error is a few units of the neighbouring values, and far outside the usual domain the function is
+// ill-conditioned. NaN operands give NaN. Values at poles, at infinities and outside the domain are
+// PyTorch's, and so are the recurrences of the polynomials, which are computed in f32 for f32. Any thread.
+// Tested by tests/unit/ops/special_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ float polygamma(float n, float x);
 // special_igamma.cc
 double igamma(double a, double x);
 double igammac(double a, double x);
-float igamma(float a, float x);  // in f64 arithmetic, to an f32's precision
+float igamma(float a, float x);  // in f64 arithmetic, to the precision of an f32
 float igammac(float a, float x);
 // special_erf.cc
 double erfinv(double x);

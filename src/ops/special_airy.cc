@@ -1,6 +1,6 @@
-// The Airy function Ai. Polynomials, fitted with 40 digits: of Ai itself on [-3, 1] and, with z = 2 / 3 |x|^(3/2), of the
-// factor of its decay in 1 / z to the right (DLMF 9.7.5) and of those of sine and cosine in 1 / z^2 to the left (DLMF 9.7.9).
-// Tested by tests/unit/ops/special_test.cc.
+// The Airy function Ai, by polynomials fitted with 40 digits. On [-3, 1]: Ai itself. With z = 2 / 3
+// |x|^(3/2), to the right: the factor of its decay, in 1 / z (DLMF 9.7.5); to the left: the factors of sine
+// and cosine, in 1 / z^2 (DLMF 9.7.9). Tested by tests/unit/ops/special_test.cc.
 #include <cmath>
 #include <numbers>
 
@@ -54,12 +54,12 @@ constexpr double kAiLeftCosine[] = {
 
 double airy_ai(double x) {
   if (!(std::fabs(x) < kInf)) return kNaN;
-  if (x > 103.892) return 0;  // where PyTorch has 0
+  if (x > 103.892) return 0;  // as in PyTorch
   if (x >= -3 && x <= 1) return polynomial((x + 1) / 2, kAiMiddle);
   const double a = std::fabs(x), root = std::sqrt(a), z = 2 * a * root / 3;
   const double scale = 1 / std::sqrt(std::numbers::pi * root);
   if (x > 0) return scale / 2 * std::exp(-z) * polynomial(4 / (3 * z) - 1, kAiRight);
-  // of z + pi / 4, times sqrt(2)
+  // Sine and cosine of z + pi / 4, times sqrt(2).
   const double s = std::sin(z) + std::cos(z), c = std::cos(z) - std::sin(z), t = 24 / (z * z) - 1;
   return scale / std::numbers::sqrt2 *
          (s * polynomial(t, kAiLeftSine) - c * polynomial(t, kAiLeftCosine) / z);

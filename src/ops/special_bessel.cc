@@ -1,6 +1,7 @@
-// Bessel functions of orders 0 and 1. Each is a polynomial, fitted with 40 digits, on an interval near 0 and, times the
-// leading factor of its expansion for large arguments (DLMF 10.17, 10.40), in 1 / x or 1 / x^2 beyond. The first zeros of J are
-// split off; Y is the C library's. Tested by tests/unit/ops/special_test.cc.
+// Bessel functions of orders 0 and 1, by polynomials fitted with 40 digits. Each function has one on an
+// interval near 0, and beyond it one in 1 / x or 1 / x^2, times the leading factor of the expansion for large
+// arguments (DLMF 10.17, 10.40). The first zeros of J are split off; Y is the C library's. Tested by
+// tests/unit/ops/special_test.cc.
 #include <cmath>
 #include <numbers>
 
@@ -12,7 +13,8 @@
 namespace tenon::special {
 namespace {
 
-// K: what its logarithm (DLMF 10.31.2) leaves of K0(x) and x K1(x), in t = x^2 / 2 - 1 on [0, 2]; sqrt(x) e^x K(x) in t = 4 / x - 1.
+// K: on [0, 2], K0(x) and x K1(x) without their logarithmic part (DLMF 10.31.2), in t = x^2 / 2 - 1; beyond,
+// sqrt(x) e^x K(x) in t = 4 / x - 1.
 constexpr double kK0Small[] = {-0x1.36e85d283cd69p-2, 0x1.5cab546883284p-2,  0x1.25ffa680678ffp-4,
                                0x1.4b2ddc22e96bap-8,  0x1.7f5efc9e653bap-13, 0x1.1017e4b1b1c33p-18,
                                0x1.05b53915c8781p-24, 0x1.6c1aa01600441p-31, 0x1.7fa87055a9a0ep-38,
@@ -37,8 +39,8 @@ constexpr double kK1Large[] = {
     -0x1.44620033d414ep-30, 0x1.7f332a83f2ec9p-31, 0x1.19889957543efp-32,  -0x1.1ad2bbd2aa82dp-32,
     -0x1.cfe414dd0b8a8p-32, 0x1.4b91bf1e20ab6p-32, 0x1.76c76be709d44p-33,  -0x1.0b88c34261a06p-33,
     -0x1.a8c5d42a4b314p-35, 0x1.151fbdb6907c6p-35};
-// J: J0(x) and J1(x) / x over their zeros there, in t = 2 x^2 / 25 - 1 on [0, 5]; the factors of cosine and sine in t = 50 / x^2 - 1
-// (DLMF 10.17.3).
+// J: on [0, 5], J0(x) and J1(x) / x divided by their zeros there, in t = 2 x^2 / 25 - 1; beyond, the factors
+// of cosine and sine in t = 50 / x^2 - 1 (DLMF 10.17.3).
 constexpr double kJ0Small[] = {0x1.a1c5e862f307cp-9,   -0x1.f799f81a24df2p-10, 0x1.ff5f552d941d9p-12,
                                -0x1.2ab4ba4dd3ff3p-14, 0x1.cc073a3fdf466p-18,  -0x1.f9558f6abe2ap-22,
                                0x1.a13bed4381091p-26,  -0x1.0cdec1eb12685p-30, 0x1.1648bb1be27d6p-35,
@@ -85,10 +87,10 @@ struct Zero {
 constexpr Zero kJ0Zeros[] = {{0x1.33d152e971b40p+1, -0x1.0f539d7da258ep-53},
                              {0x1.6148f5b2c2e45p+2, 0x1.75054cd60a517p-54}};
 constexpr Zero kJ1Zero{0x1.ea75575af6f09p+1, -0x1.60155a9d1b256p-53};
-// x^2 - z^2
+// x^2 - z^2.
 double from_zero(double x, Zero z) { return (x - z.high - z.low) * (x + z.high); }
 
-// e^-x I(x) for x >= 0
+// e^-x I(x) for x >= 0.
 double scaled_i0(double x) {
   return x <= 8 ? polynomial(x / 4 - 1, bessel::kI0Small)
                 : polynomial(16 / x - 1, bessel::kI0Large) / std::sqrt(x);
@@ -98,21 +100,21 @@ double scaled_i1(double x) {
                 : polynomial(16 / x - 1, bessel::kI1Large) / std::sqrt(x);
 }
 
-// scaled * e^x, where e^x may overflow first
+// scaled * e^x, where e^x alone may overflow.
 double unscaled(double scaled, double x) {
   if (x < 700) return scaled * std::exp(x);
   const double half = std::exp(x / 2);
   return scaled * half * half;
 }
 
-// K for x in (0, 2]
+// K for x in (0, 2].
 double small_k0(double x) {
   return polynomial(x * x / 2 - 1, kK0Small) - std::log(x / 2) * unscaled(scaled_i0(x), x);
 }
 double small_k1(double x) {
   return polynomial(x * x / 2 - 1, kK1Small) / x + std::log(x / 2) * unscaled(scaled_i1(x), x);
 }
-// K, or e^x K(x) where it is to be scaled; small: K on (0, 2].
+// K(x), or e^x K(x) if `scaled`. small: K on (0, 2].
 template <int n>
 double second_kind(double x, bool scaled, double (*small)(double), const double (&large)[n]) {
   if (!(x > 0)) return x == 0 ? kInf : kNaN;
@@ -121,7 +123,7 @@ double second_kind(double x, bool scaled, double (*small)(double), const double 
   return scaled ? y : y * std::exp(-x);
 }
 
-// J beyond 5; cosine and sine are those of x - pi / 4 or x - 3 pi / 4, times sqrt(2).
+// J beyond 5. cosine and sine: those of x - pi / 4 or x - 3 pi / 4, times sqrt(2).
 template <int n, int m>
 double first_kind(double x, double cosine, double sine, const double (&of_cosine)[n],
                   const double (&of_sine)[m]) {
@@ -131,7 +133,7 @@ double first_kind(double x, double cosine, double sine, const double (&of_cosine
          std::sqrt(std::numbers::pi * x);
 }
 
-// Y of the C library, which is asked inside its domain only.
+// Y of the C library, called only inside its domain.
 double library_y(double (*y)(double), double x) { return x > 0 && x < kInf ? y(x) : x == 0 ? -kInf : kNaN; }
 
 }  // namespace

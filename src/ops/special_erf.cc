@@ -1,5 +1,6 @@
-// The kin of the error function. The quantile is Wichura's algorithm AS 241, PPND16 (Applied Statistics 37, 1988): rational
-// functions with a relative error of 1e-16. Tested by tests/unit/ops/special_test.cc.
+// The functions erfinv, ndtri and erfcx. The quantile is Wichura's algorithm AS 241, PPND16 (Applied
+// Statistics 37, 1988): rational functions with a relative error of 1e-16. Tested by
+// tests/unit/ops/special_test.cc.
 #include <cmath>
 #include <numbers>
 
@@ -19,7 +20,7 @@ double ratio(const quantile::Ratio& r, double x) {
   return p / q;
 }
 
-// The quantile of 1/2 + q; tail: 1/2 - |q|.
+// The quantile of 1/2 + q. tail: 1/2 - |q|.
 double quantile_of(double q, double tail) {
   if (std::fabs(q) <= quantile::kCentre) return q * ratio(quantile::kCentral, quantile::kCentre2 - q * q);
   const double r = std::sqrt(-std::log(tail));
@@ -51,7 +52,7 @@ double erfcx(double x) {
     return sum / (x * std::sqrt(std::numbers::pi));
   }
   const double square = x * x,
-               rest = std::fma(x, x, -square);  // of the rounding, which the exponential would magnify
+               rest = std::fma(x, x, -square);  // the rounding error, which the exponential would magnify
   if (x < -26.7) return kInf;
   return std::exp(square) * (1 + rest) * std::erfc(x);
 }

@@ -25,16 +25,17 @@ constexpr double kBernoulli[] = {
     -236364091.0 / 1693824136731743669452800000.0,
 };
 
-// The zeta function of q > 0: terms one by one until the rest is an Euler-Maclaurin sum that converges, or nothing.
+// The zeta function for q > 0: sums terms until the Euler-Maclaurin sum of the rest converges, or until the
+// rest is negligible.
 double zeta_positive(double s, double q) {
   double sum = std::pow(q, -s), w = q;
   if (sum == 0 || sum == kInf) return sum;
   for (;;) {
-    if (w > 0.8 * (s + 12)) break;  // then the twelfth term of the rest is below 1e-17 of it
+    if (w > 0.8 * (s + 12)) break;  // the twelfth term of the rest is then below 1e-17 of it
     w += 1;
     const double term = std::pow(w, -s);
     sum += term;
-    // What follows is below term (1 + w / (s - 1)).
+    // The remaining terms sum to less than term (1 + w / (s - 1)).
     if (term * (1 + w / (s - 1)) < 0x1p-55 * sum) return sum;
   }
   const double last = std::pow(w, -s);
@@ -49,8 +50,8 @@ double zeta_positive(double s, double q) {
   return sum;
 }
 
-// As PyTorch computes it: six steps up and three terms of DLMF 5.15.8, to 1e-9; at a pole the value depends on the sine of a
-// rounded multiple of pi.
+// As PyTorch computes it: six steps up and three terms of DLMF 5.15.8, to 1e-9. At a pole the value depends
+// on the sine of a rounded multiple of pi.
 template <class T>
 T trigamma(T x) {
   T sign = 1, result = 0;
@@ -107,7 +108,7 @@ double zeta(double s, double q) {
   if (s == kInf) return q > 0 && q <= 1 ? std::pow(q, -s) : kNaN;
   if (q > 0) return zeta_positive(s, q);
   if (s != std::floor(s)) return kNaN;
-  // Terms below 0: those of magnitudes r, r + 1, ... -q with the sign of (-1)^s.
+  // The terms below 0 have the magnitudes of r, r + 1, ... -q and the sign of (-1)^s.
   const double sign = std::fmod(s, 2) == 0 ? 1 : -1;
   const double count = std::floor(-q) + 1, above = q + count;
   if (count > 30) {

@@ -1,6 +1,6 @@
-// The incomplete gamma functions P and Q (DLMF 8.2), each computed by itself where it is the smaller one: by the series of P,
-// the series of Q for small a and x, the continued fraction of Q, and Temme's uniform expansion where a is large and x is near it.
-// Tested by tests/unit/ops/special_test.cc.
+// The incomplete gamma functions P and Q (DLMF 8.2). The smaller of the two is computed directly: by the
+// series of P, by the series of Q for small a and x, by the continued fraction of Q, or by Temme's uniform
+// expansion if a is large and x is near a. Tested by tests/unit/ops/special_test.cc.
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kPi = std::numbers::pi;
 constexpr double kFine = 0x1p-54,
-                 kCoarse = 0x1p-30;  // relative to the sum, where f64 and f32 stop adding terms
-constexpr double kLargeOrder = 200;  // from here on Temme's expansion converges to an f64 in kOrders terms
+                 kCoarse = 0x1p-30;  // relative to the sum: when f64 and f32 stop adding terms
+constexpr double kLargeOrder = 200;  // from here on kOrders terms of Temme's expansion suffice for f64
 constexpr double kNearOrder = 0.3;   // |x - a| / a
 
 // log(1 + d) - d, accurate near 0.
@@ -41,7 +41,7 @@ double lgamma1p(double a) {
   return -a * sum + a * (1 - std::numbers::egamma) - std::log1p(a);
 }
 
-// x^a e^-x / Gamma(a + 1)
+// x^a e^-x / Gamma(a + 1).
 double power_term(double a, double x, double epsilon) {
   if (epsilon == kCoarse && a < 20) return std::exp(a * std::log(x) - x - lgamma(a + 1));
   if (a < 140) {
@@ -49,14 +49,14 @@ double power_term(double a, double x, double epsilon) {
     if (power < 0x1p1000 && power > 0x1p-1000 && decay > 0x1p-1000) return power * decay / std::tgamma(a + 1);
     if (a < 20) return std::exp(a * std::log(x) - x - lgamma(a + 1));
   }
-  // Gamma(a + 1) by Stirling's series (DLMF 5.11.1); the exponents that cancel are taken together (Loader, "Fast and accurate
-  // computation of binomial probabilities", 2000).
+  // Gamma(a + 1) by Stirling's series (DLMF 5.11.1). Exponents that cancel are combined (Loader, "Fast and
+  // accurate computation of binomial probabilities", 2000).
   const double s = 1 / (a * a);
   const double stirling = (1.0 / 12 + s * (-1.0 / 360 + s * (1.0 / 1260 + s * (-1.0 / 1680 + s / 1188)))) / a;
   return std::exp(a * log1p_minus((x - a) / a) - stirling) / std::sqrt(2 * kPi * a);
 }
 
-// DLMF 8.11.4
+// DLMF 8.11.4.
 double lower_by_series(double a, double x, double epsilon) {
   double sum = 1, term = 1;
   for (double k = a + 1; term > epsilon * sum; ++k) sum += term *= x / k;
@@ -88,7 +88,7 @@ double upper_by_fraction(double a, double x, double epsilon) {
   return power_term(a, x, epsilon) * a * h;
 }
 
-// Temme's expansion (DLMF 8.12.3 to 8.12.12), each half by itself.
+// Temme's expansion (DLMF 8.12.3 to 8.12.12); P and Q are each computed directly.
 double uniform(double a, double x, bool upper) {
   constexpr int kOrders = 8, kPowers = 20, kAll = kPowers + 2 * kOrders;
   static const auto kFactors = [] {
@@ -128,7 +128,7 @@ double uniform(double a, double x, bool upper) {
   return upper ? std::erfc(argument) / 2 + rest : std::erfc(-argument) / 2 - rest;
 }
 
-// Neither a nor x is 0 or infinite.
+// Neither a nor x may be 0 or infinite.
 double incomplete(double a, double x, bool upper, double epsilon) {
   if (a > kLargeOrder && std::fabs(x - a) < kNearOrder * a) return uniform(a, x, upper);
   if (x > 1.1 && x > a) {

@@ -1,5 +1,5 @@
-// Orthogonal polynomials by their three-term recurrences (DLMF 18.9.1), started as PyTorch starts them and with its shortcuts,
-// so that the rounding errors of high degrees are the same ones. Tested by tests/unit/ops/special_test.cc.
+// Orthogonal polynomials by their three-term recurrences (DLMF 18.9.1). The first terms and the shortcuts are
+// PyTorch's, so high degrees have the same rounding errors. Tested by tests/unit/ops/special_test.cc.
 #include <cmath>
 #include <limits>
 
@@ -8,7 +8,7 @@
 namespace tenon::special {
 namespace {
 
-// The degree as PyTorch reads it, a float cut off to an integer; the lowest one for what no integer holds.
+// The degree as PyTorch reads it: truncated to an integer, or the lowest integer if no int64 holds it.
 template <class T>
 int64_t whole(T degree) {
   return std::fabs(degree) < T(0x1p63) ? static_cast<int64_t>(degree) : std::numeric_limits<int64_t>::min();
@@ -29,7 +29,8 @@ T recur(int64_t degree, T zeroth, T first, Next next) {
 
 enum class Chebyshev : uint8_t { first, second, third, fourth };
 
-// At 1 and -1 the values are known; between them, for higher degrees, cosines and sines of multiples of acos x.
+// At 1 and -1 the values are known; between them, higher degrees are cosines and sines of multiples of acos
+// x.
 template <class T>
 T chebyshev_at_end(Chebyshev kind, bool right, T n, bool even) {
   switch (kind) {
@@ -67,7 +68,7 @@ T chebyshev(Chebyshev kind, T x, T degree) {
   return recur(n, T(1), first, [&](T, T last, T before) { return (x + x) * last - before; });
 }
 
-// Beyond this degree PyTorch has NaN: the values overflow.
+// Beyond this degree PyTorch returns NaN, because the values overflow.
 template <class T>
 constexpr int64_t kMostHermite = sizeof(T) == 4 ? 128 : 512;
 
@@ -118,7 +119,7 @@ double legendre_p(double x, double n) { return legendre(x, n); }
 float legendre_p(float x, float n) { return legendre(x, n); }
 
 int64_t gcd(int64_t a, int64_t b) {
-  // Magnitudes as unsigned numbers: that of the smallest integer is one too.
+  // Unsigned magnitudes, because that of the smallest integer fits no int64.
   auto magnitude = [](int64_t v) { return v < 0 ? 0 - static_cast<uint64_t>(v) : static_cast<uint64_t>(v); };
   uint64_t x = magnitude(a), y = magnitude(b);
   while (x != 0) {

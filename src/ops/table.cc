@@ -1,5 +1,5 @@
-// See src/ir/op.h and table.h. The built-in rows are made once, on first use; registered rows are appended
-// and never move or go away, so op() needs no lock.
+// See src/ir/op.h and table.h. The built-in rows are created on first use. Registered rows are appended; no
+// row ever moves or disappears, so op() needs no lock.
 #include "src/ops/table.h"
 
 #include <algorithm>
@@ -38,10 +38,10 @@ std::vector<Op> built_in_rows() {
 struct Table {
   std::array<std::atomic<const Op*>, kMaxOps> rows{};
   std::atomic<int> count{0};
-  std::shared_mutex mutex;  // guards what follows, and appending
+  std::shared_mutex mutex;  // guards the members below, and appending
   std::unordered_map<std::string_view, OpId> ids;
   std::deque<Op> storage;
-  std::deque<std::string> strings;  // what the views of registered rows point into
+  std::deque<std::string> strings;  // the strings of registered rows
 
   Table() {
     for (Op& row : built_in_rows()) append(std::move(row));
@@ -67,7 +67,7 @@ Table& table() {
   return table;
 }
 
-// A name token without dots.
+// Whether the text is a name token without dots.
 bool is_plain_name(std::string_view text) {
   return !text.empty() && is_letter(text[0]) &&
          std::ranges::all_of(text, [](char c) { return is_letter(c) || is_digit(c); });

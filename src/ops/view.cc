@@ -10,8 +10,8 @@ namespace {
 
 int64_t wrap(int64_t axis, int64_t rank) { return axis < 0 ? axis + rank : axis; }
 
-// Strides of `to`, which has the same elements in the same order as `from`. Blocks of dimensions with equal products
-// are matched from the left; a block that merges dimensions needs them to be contiguous with each other.
+// The strides of `to`, which has the same elements in the same order as `from`. Matches blocks of axes with
+// equal products from the left. If a block merges axes of `from`, they must be contiguous with each other.
 std::optional<Dims> reshape_strides(DimTable& dims, const Dims& from, const Dims& strides, const Dims& to) {
   Dims out(to.size(), Dim(0));
   size_t f = 0, t = 0;
@@ -28,7 +28,7 @@ std::optional<Dims> reshape_strides(DimTable& dims, const Dims& from, const Dims
     Dim step = strides[f], f_size = from[f], t_size = to[t];
     size_t f_end = f + 1, t_end = t + 1;
     while (f_size != t_size) {
-      if (f_end < from.size() && dims.divide(t_size, f_size)) {  // `to` spans several dimensions of `from`
+      if (f_end < from.size() && dims.divide(t_size, f_size)) {  // `to` spans several axes of `from`
         if (from[f_end] != Dim(1)) {
           if (step != dims.mul(strides[f_end], from[f_end])) return std::nullopt;
           step = strides[f_end];
@@ -51,7 +51,7 @@ std::optional<Dims> reshape_strides(DimTable& dims, const Dims& from, const Dims
   return out;
 }
 
-// The view `n` of what `v` is; false where it is no strides.
+// Applies the view `n` of the value that `v` describes; false if strides cannot express it.
 bool look_through(const Graph& graph, const Node& n, View& v) {
   DimTable& dims = *graph.dims;
   const Dims& shape = graph.type(n.inputs[0]).shape;
@@ -97,7 +97,7 @@ bool look_through(const Graph& graph, const Node& n, View& v) {
 
 std::optional<View> view_of(const Graph& graph, ValueId value,
                             const std::function<std::optional<Dims>(ValueId)>& strides_of) {
-  std::vector<ValueId> views;  // the outermost first: chains may be long
+  std::vector<ValueId> views;  // the outermost first; a loop, because chains may be long
   std::optional<Dims> strides;
   for (; !(strides = strides_of(value)); value = graph.node(value).inputs[0]) {
     if (!op(graph.node(value).op).view) return std::nullopt;

@@ -1,4 +1,5 @@
-// See passes.h. Two nodes are one when op, operands, attributes and type are equal. Tested by tests/golden/passes/cse.tn.
+// See passes.h. Merges two nodes if their op, operands, attributes and type are equal. Tested by
+// tests/golden/passes/cse.tn.
 #include <map>
 
 #include "src/ir/text.h"

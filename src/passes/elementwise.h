@@ -1,4 +1,4 @@
-// What passes ask about ops without naming them. Tested by tests/golden/passes/*.tn.
+// Properties of ops that passes ask for without naming the op. Tested by tests/golden/passes/*.tn.
 #pragma once
 
 #include "src/ir/op.h"
@@ -6,14 +6,15 @@
 
 namespace tenon {
 
-// One result element from one element of each operand: maps, and the activations among the composites.
+// Whether each result element depends on one element of each operand: maps, and the activations among the
+// composites.
 inline bool is_elementwise(const Op& row) {
   if (row.kind == Kind::map) return true;
   return row.kind == Kind::composite && row.arity == 1 &&
          (row.shape == shapes::same || row.shape == shapes::gelu);
 }
 
-// An op with the attributes axes and keepdims: reductions, mean, var, logsumexp.
+// Whether the op has the attributes axes and keepdims: reductions, mean, var, logsumexp.
 inline bool folds_axes(const Op& row) { return row.kind != Kind::move && row.shape == shapes::reduce; }
 
 inline int64_t wrap_axis(int64_t axis, int64_t rank) { return axis < 0 ? axis + rank : axis; }

@@ -1,5 +1,5 @@
-// See passes.h. Bodies may contain composites themselves, so a node is expanded until nothing is left to expand.
-// Tested by tests/golden/passes/expand.tn.
+// See passes.h. Bodies may contain composites, so the pass repeats until nothing is left to expand. Tested by
+// tests/golden/passes/expand.tn.
 #include "src/passes/passes.h"
 
 namespace tenon {

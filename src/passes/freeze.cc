@@ -7,8 +7,8 @@
 namespace tenon {
 namespace {
 
-// The constant that stands for a frozen param, or kNoValue. A param whose storage is a permutation of dense rows becomes
-// a dense constant and a transpose; other layouts stay inputs.
+// The value that replaces a frozen param, or kNoValue. A param whose storage is a permutation of dense rows
+// becomes a dense constant and a transpose. A param with any other layout stays an input.
 ValueId frozen_param(Builder& b, const TensorType& type, const InputBinding& binding,
                      const void* bytes_of_param) {
   const size_t rank = type.shape.size();

@@ -1,10 +1,11 @@
-// See passes.h. Nodes are taken in order. A library node starts a group and takes its epilogue: the map that alone
-// reads its value (or the composite that was kept for it), then the one that alone reads that one, as long as the
-// library says yes. A node that loops run joins the groups of its producers: all of them if one schedule covers the
-// union, else the one it reads most bytes from, else none. A reduction of stored values alone joins a group that reads
-// the same tensor anyway. Whether a schedule covers a set is asked of the back end, so legality has one definition.
-// Merging must not make a cycle of groups. Where no schedule covers a node alone, the views it reads through are stored and
-// fusion begins again. Tested by tests/golden/passes/fuse_*.tn.
+// See passes.h. Visits the nodes in order. A library node starts a group and takes its epilogue: first the
+// only reader of its value, if that is a map (or a composite that was kept for the library), then the only
+// reader of that node, as long as the library says yes. A node that loops run joins the groups of its
+// producers: all of them if one schedule covers the union, else one of them, tried in descending order of the
+// rank of the values read, else none. A reduction that reads only stored values may join a group that reads
+// the same tensor. The back end decides whether a schedule covers a set of nodes, so there is one definition
+// of legality. A merge must not create a cycle of groups. If no schedule covers a node alone, the views that
+// it reads are stored and fusion begins again. Tested by tests/golden/passes/fuse_*.tn.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -35,7 +36,7 @@ class Fuser {
   }
 
  private:
-  // False: more has to be stored first.
+  // Returns false if more values have to be stored first.
   bool form_groups() {
     groups_.clear();
     group_of_.assign(g_.nodes.size(), -1);
@@ -72,7 +73,7 @@ class Fuser {
     return must_store_.count(v) || (row.kind != Kind::input && !row.view);
   }
 
-  // Values that `v` reads from memory, through views that nobody stores.
+  // The values that `v` reads from memory, also through views that are not stored.
   void reads(ValueId v, std::set<ValueId>& out) const {
     for (ValueId i : g_.node(v).inputs) {
       if (stored(i))
@@ -87,7 +88,7 @@ class Fuser {
     return stored_strides(g_, v);
   }
 
-  // Lowering reads through views by recursion: of a longer row of them some are stored.
+  // Lowering reads through views by recursion, so in a longer chain of views some are stored.
   void store_long_views() {
     constexpr int kMostInRow = 64;
     std::vector<int> row(g_.nodes.size(), 0);
@@ -137,24 +138,27 @@ class Fuser {
     }
   }
 
-  // One number everywhere: a library that took the epilogue has it as a parameter.
+  // Whether the value is one number everywhere. A library that took the epilogue has such a number as a
+  // parameter.
   bool is_number(ValueId v) const {
     while (op(g_.node(v).op).view && !stored(v)) v = g_.node(v).inputs[0];
     return g_.node(v).op == ops::full && !stored(v);
   }
-  // Libraries read strided memory: literals and views that are no strides, or none they take, must be stored for them.
+  // Libraries read strided memory. Literals, views that strides cannot express, and views that the library
+  // does not take must be stored.
   void store_if_unreadable(ValueId v, ValueId node, const std::string& backend) {
     if (stored(v)) return;
     if (is_literal(g_, v) || !view_of(g_, v, [&](ValueId u) { return strides(u); }) ||
         !placement_.reads(g_, backend, node, v))
       must_store(v);
   }
-  // A view or literal that back ends are told of as of any stored value: it belongs to a group, whose number is not known yet.
+  // Back ends treat this view or literal like any stored value: it belongs to a group, whose number is not
+  // known yet.
   void must_store(ValueId v) {
     must_store_.insert(v);
     g_.nodes[v].group = 0;
   }
-  // The views and literals that `v` reads become stored values; false: it reads none.
+  // Stores the views and literals that `v` reads. Returns false if it reads none.
   bool store_operands(ValueId v) {
     const size_t before = must_store_.size();
     for (ValueId i : g_.node(v).inputs)
@@ -173,7 +177,7 @@ class Fuser {
     group_of_[v] = id;
   }
 
-  // Would a group of these groups and `v` read something that is computed from them outside?
+  // Whether a group of `merged` and `v` would read a value that depends on the group itself.
   bool makes_cycle(const std::set<int>& merged, ValueId v) const {
     ValueId lowest = v;
     for (int id : merged) lowest = std::min(lowest, groups_[id].members.front());
@@ -183,7 +187,8 @@ class Fuser {
     for (int id : merged)
       for (ValueId m : groups_[id].members) collect_outside(m, in_set, seen, work);
     collect_outside(v, in_set, seen, work);
-    // Everything an outside value depends on; another group drags all its members in.
+    // Follow all dependences of the outside values. A value of another group depends on everything its group
+    // reads.
     std::set<int> dragged;
     while (!work.empty()) {
       ValueId u = work.back();
@@ -217,7 +222,7 @@ class Fuser {
       if (!in_set(i) && seen.insert(i).second) work.push_back(i);
   }
 
-  // Groups of loops that read this stored value, the newest first.
+  // The groups of loops that read this stored value, newest first.
   std::vector<int> readers_of(ValueId v) const {
     std::vector<int> found;
     if (!stored(v)) return found;
@@ -234,12 +239,13 @@ class Fuser {
     return found;
   }
 
-  // False: no schedule covers it where it reads what it reads through views.
+  // Returns false if no schedule covers `v` together with the views that it reads; these views are stored
+  // now.
   bool join_producers(ValueId v) {
     const std::string backend = op(g_.node(v).op).view ? loops_ : this->backend(v);
     std::set<ValueId> read;
     reads(v, read);
-    std::map<int, int> producers;  // group -> rank of the largest value read from it
+    std::map<int, int> producers;  // group -> largest 2 * rank, + 1 if of v's shape, of a value read
     for (ValueId i : read) {
       const int id = group_of_[i];
       if (id < 0 || groups_[id].backend != loops_ || backend != loops_) continue;
@@ -274,7 +280,8 @@ class Fuser {
       for (int id : set)
         members.insert(members.end(), groups_[id].members.begin(), groups_[id].members.end());
       std::sort(members.begin(), members.end());
-      // Stored views inside the set are read from memory by others only; inside they cost nothing either way.
+      // Stored views inside the set are read from memory only by other groups; inside they cost nothing
+      // either way.
       if (!joins(loops_, members, v, &why)) continue;
       const int target = *set.begin();
       for (int id : set) {
@@ -298,7 +305,7 @@ class Fuser {
     return true;
   }
 
-  // Groups in the order in which they can run.
+  // Numbers the groups in an order in which they can run.
   void number_groups() {
     std::vector<std::set<int>> waits(groups_.size());
     for (size_t id = 0; id < groups_.size(); ++id)
@@ -308,7 +315,8 @@ class Fuser {
         for (ValueId i : read)
           if (group_of_[i] >= 0 && group_of_[i] != static_cast<int>(id)) waits[id].insert(group_of_[i]);
       }
-    // Earliest last member first among those that are ready: keeps the host's order and short lifetimes.
+    // Of the groups that are ready, take the one whose last member is earliest: this keeps the host's order
+    // and short lifetimes.
     std::vector<int> number(groups_.size(), -1), order;
     std::vector<std::vector<int>> readers(groups_.size());
     std::set<std::pair<ValueId, int>> ready;
@@ -335,8 +343,8 @@ class Fuser {
       g_.nodes[v].group = group_of_[v] < 0 ? -1 : number[group_of_[v]];
   }
 
-  // Every node asks for the whole group that it joins to be lowered: larger graphs get smaller groups, so that fusing takes
-  // seconds at most.
+  // Each node that joins a group has the whole group lowered. Larger graphs get smaller groups, so that
+  // fusion takes seconds at most.
   static constexpr size_t kMostLowered = 3'000'000;
 
   Graph& g_;
@@ -344,7 +352,7 @@ class Fuser {
   const bool apart_;
   const std::string loops_;
   const Uses uses_;
-  std::vector<std::string> backend_;  // per node, once asked for
+  std::vector<std::string> backend_;  // per node; empty until asked for
   const size_t most_members_ = std::max<size_t>(16, kMostLowered / (g_.nodes.size() + 1));
   std::vector<int> group_of_;
   std::vector<Draft> groups_;

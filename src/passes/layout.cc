@@ -1,8 +1,8 @@
 // See passes.h. One forward sweep: a convolution or pooling of channels_first data reads transpose(x, to last) and is
-// followed by transpose(y, to first). Transposes that meet an op on their way to the outputs pass through it:
-//   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z broadcast, or a tensor that gets the inverse view
+// followed by transpose(y, to first). Transposes that meet an op on their way to the outputs move past it:
+//   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z is broadcast, or a tensor that gets the inverse view
 //   the axes of reductions, concatenations, paddings, slices, gathers, batch and group norms are renumbered
-// and a transpose that meets its inverse goes away (simplify). Graphs without convolutions and poolings stay as they are.
+// A transpose that meets its inverse disappears (simplify). Graphs without convolutions and poolings do not change.
 // Tested by tests/golden/passes/layout_*.tn.
 #include <algorithm>
 
@@ -44,7 +44,7 @@ class LayoutPass {
  private:
   ValueId transpose(ValueId x, const Perm& perm) {
     const Node& n = b_->graph().node(x);
-    if (n.op == ops::transpose) {  // compose at once, so that pairs cancel on the way
+    if (n.op == ops::transpose) {  // compose now, so that pairs cancel on the way
       Perm inner = attr_ints(n, "perm"), both;
       for (int64_t p : perm) both.push_back(inner[p]);
       const ValueId base = n.inputs[0];
@@ -86,7 +86,7 @@ class LayoutPass {
     from_here_.resize(b_->graph().nodes.size(), false);
     from_here_[v] = true;
   }
-  // A transpose that this pass is carrying towards the outputs.
+  // Whether `v` is a transpose that this pass moves towards the outputs.
   bool carried(ValueId v) const {
     return v < from_here_.size() && from_here_[v] && b_->graph().node(v).op == ops::transpose;
   }
@@ -100,7 +100,7 @@ class LayoutPass {
     if (!first) return {};
     const Perm perm = attr_ints(b_->graph().node(*first), "perm");
     const int64_t rank = static_cast<int64_t>(perm.size());
-    const Perm inv = inverse(perm);  // result axis a of the untransposed op is axis inv.. of what we see
+    const Perm inv = inverse(perm);  // axis a of the node is axis inv.. of the untransposed result
     Node moved = node;
     moved.name.clear();
     if (is_elementwise(row)) {
@@ -108,7 +108,7 @@ class LayoutPass {
         const int64_t r = static_cast<int64_t>(b_->shape(v).size());
         if (r > rank) return {};
         if (b_->dims().product(b_->shape(v)) == Dim(1) && r < rank) continue;
-        if (r < rank) {  // broadcast: spell out the leading ones, then view
+        if (r < rank) {  // broadcast: add the leading axes of size 1, then transpose
           Dims full(rank - r, Dim(1));
           full.insert(full.end(), b_->shape(v).begin(), b_->shape(v).end());
           v = b_->reshape(v, full);
@@ -129,7 +129,7 @@ class LayoutPass {
       attribute(moved, "axes") = axes;
       moved.inputs[0] = x;
       if (attr_as<bool>(node, "keepdims")) return carry(std::move(moved), perm);
-      // The axes that stay, in the order they have now and in the order the graph expects.
+      // The remaining axes, in their order now and in the order that the graph expects.
       Perm rest, order;
       for (int64_t a = 0; a < rank; ++a)
         if (!folded[a]) rest.push_back(perm[a]);

@@ -11,7 +11,7 @@
 namespace tenon {
 namespace {
 
-// Text of the graph after each pass (TENON_DUMP), and verify between passes (debug builds, TENON_VERIFY=1).
+// Dumps the graph after a pass (TENON_DUMP) and verifies it (debug builds, TENON_VERIFY=1).
 Graph after(std::string_view pass, Graph graph) {
   if (dump_wanted(pass)) dump(pass, print(graph));
 #ifdef NDEBUG
@@ -61,7 +61,7 @@ Graph optimize(const Graph& graph, const Without& without) {
 Split optimize_and_split(const Graph& graph, std::span<const void* const> params, std::vector<bool>* frozen,
                          const Without& without) {
   Split split = split_constants(optimize(after("freeze", freeze(graph, params, frozen)), without));
-  // The data of main's constants is there once init has run: until then it is no valid graph.
+  // The data of main's constants is missing until init has run, so main cannot be verified here.
   if (dump_wanted("split_constants")) dump("split_constants", print(split.init) + print(split.main));
   return split;
 }
@@ -71,7 +71,7 @@ Graph form_groups(const Graph& graph, const Placement& placement, const Without&
   Graph g = after("expand", expand(graph, keep));
   g = unless(without, "simplify", simplify, std::move(g));
   g = unless(without, "cse", cse, std::move(g));
-  g = after("expand", expand(g, keep));  // a composite kept for its neighbours may have lost them
+  g = after("expand", expand(g, keep));  // a composite that was kept for its neighbours may have lost them
   g = after("legalize", rewrite(g, [&](Builder& b, Node&& node, ValueId v) {
               return placement.legalize(b, std::move(node), g, v);
             }));

@@ -1,4 +1,4 @@
-// The script: which pass runs when. Reads like the list in docs/design/overview.md. Tested by tests/golden/passes/*.tn.
+// The order of the passes, as in docs/design/overview.md. Tested by tests/golden/passes/*.tn.
 #pragma once
 
 #include <span>
@@ -10,18 +10,18 @@
 
 namespace tenon {
 
-// Passes that are left out: names of optional_passes(). The graph means the same without them.
+// Passes to leave out, by names of optional_passes(). The graph computes the same without them.
 using Without = std::vector<std::string>;
 std::span<const std::string_view> optional_passes();
-// Fails where a name is none of these.
+// Fails if a name is not one of optional_passes().
 Status check_without(const Without& without);
 
-// Before the graph is split: on the whole of it.
+// The passes that run before the graph is split.
 Graph optimize(const Graph& graph, const Without& without = {});
 // The first half of the script: freeze, optimize, split_constants. params, frozen: as in freeze().
 Split optimize_and_split(const Graph& graph, std::span<const void* const> params, std::vector<bool>* frozen,
                          const Without& without = {});
-// The second half, on each part.
+// The second half of the script, for each of the two parts.
 Graph form_groups(const Graph& graph, const Placement& placement, const Without& without = {});
 
 // A pass by name, for `tenon opt --pass=NAME` and the golden tests. run is null for `fuse`, which asks a placement.

@@ -1,5 +1,6 @@
-// See passes.h. The rules, in the order they are tried. All are exact, NaN, infinities and signed zeros included; so
-// x + 0.0 (not x for x = -0) and x * 0 (not 0 for NaN) are left alone.
+// See passes.h. The rules, in the order in which they are tried. All are exact, including NaN, infinities and
+// signed zeros. So there is no rule for x + 0.0 (which is not x for x = -0) and none for x * 0 (which is not
+// 0 for NaN).
 //
 //   views      reshape(reshape(x)) = reshape(x)          reshape(x, shape of x) = x
 //              transpose(transpose(x, p), q) = transpose(x, p[q])      transpose(x, identity) = x
@@ -7,16 +8,16 @@
 //              expand(x, shape of x) = x                 slice(x, all of an axis) = x
 //              concat(x) = x                             pad by nothing = x
 //              reshape, expand, transpose of full = full
-//   hoisting   reshape(f(x, y..)) = f(reshape(x), reshape(y)..) for elementwise f of one user, when every y has the
-//              result's shape, is one element, or broadcasts over trailing axes that the reshape keeps
+//   hoisting   reshape(f(x, y..)) = f(reshape(x), reshape(y)..) for elementwise f with one user, if every y has the
+//              result's shape, has one element, or broadcasts over trailing axes that the reshape keeps
 //              reshape(matmul(a[M,K], b[K,N]), [B.., N]) = matmul(reshape(a, [B.., K]), b)
-//   numbers    cast to the own dtype = x                 cast of full = full
-//              cast(cast(x, wider), t) = cast(x, t) when the inner cast is exact
+//   numbers    cast to the same dtype = x                cast of full = full
+//              cast(cast(x, wider), t) = cast(x, t) if the inner cast is exact
 //              x * 1 = x / 1 = x - 0 = x                 integer x + 0 = x
 //              pow(x, 1) = x, pow(x, 2) = square(x), pow(x, 3) = x * x * x (as PyTorch computes it)
 //              x / 2^k = x * 2^-k                        neg(neg(x)) = x      logical_not twice = x
 //
-// Hoisting moves every reshape towards the inputs and nothing moves one back, so the rounds end.
+// Hoisting moves reshapes towards the inputs and no rule moves one back, so the rounds end.
 // Tested by tests/golden/passes/simplify_*.tn.
 #include <cmath>
 
@@ -52,7 +53,7 @@ class Simplifier {
   const Node& made(ValueId v) const { return b_->graph().node(v); }
   bool is(ValueId v, OpId id) const { return made(v).op == id; }
   const Dims& shape(ValueId v) const { return b_->shape(v); }
-  // The type the node will have.
+  // The type that the node will have.
   TensorType type(const Node& n) const {
     auto t = infer(b_->graph(), n);
     TENON_CHECK(t.ok(), t.status().message());
@@ -112,7 +113,7 @@ class Simplifier {
       return (*b_)(ops::full, {}, {{"value", value}, {"shape", type(n).shape}, {"dtype", full.type.dtype}});
     if (n.op == ops::cast) {
       const DType to = attr_as<DType>(n, "dtype"), from = full.type.dtype;
-      // Where the literal means the same number in both: not out of range, not rounded.
+      // Only if the literal is the same number in both dtypes: in range and not rounded.
       const double d = value.as_double();
       const bool small_integer = std::isfinite(d) && d == std::trunc(d) && std::abs(d) <= 100 &&
                                  !is_storage(to) && !is_storage(from);
@@ -126,7 +127,7 @@ class Simplifier {
     return {};
   }
 
-  // Trailing axes that a reshape from `from` to `to` leaves as they are.
+  // The number of trailing axes that a reshape from `from` to `to` keeps.
   static size_t kept_tail(const Dims& from, const Dims& to) {
     size_t k = 0;
     while (k < from.size() && k < to.size() && from[from.size() - 1 - k] == to[to.size() - 1 - k]) ++k;
@@ -174,7 +175,7 @@ class Simplifier {
     return {};
   }
 
-  // The number a value holds everywhere, if it is a literal.
+  // The number that a literal holds in every element.
   std::optional<Scalar> literal(ValueId v) const {
     if (is(v, ops::full)) return attr_as<Scalar>(made(v), "value");
     if (made(v).op == ops::expand || made(v).op == ops::reshape) return literal(made(v).inputs[0]);
@@ -234,7 +235,7 @@ class Simplifier {
     }
     if (n.op == ops::div && c && is_float(dtype) && *c != 0 && std::isfinite(*c)) {
       int exponent = 0;
-      // 2^k and its reciprocal are both normal numbers of every float dtype in this range.
+      // In this range 2^k and its reciprocal are normal numbers of every float dtype.
       if (std::abs(std::frexp(*c, &exponent)) == 0.5 && std::abs(exponent) <= 13)
         return (*b_)(ops::mul, {x, b_->scalar(1.0 / *c, dtype)});
     }

@@ -1,6 +1,6 @@
-// See passes.h. A value is constant when all it reads is: constants, literals without symbols, and what maps, views
-// and the rest make of them. Views of constants and literals stay in main: they cost nothing there.
-// Tested by tests/golden/golden_test.cc.
+// See passes.h. A value is constant if it is a constant or a literal without symbols, or if all its operands
+// are constant. Views of constants and literals stay in main, where they cost nothing. Tested by
+// tests/golden/golden_test.cc.
 #include "src/ir/group.h"
 #include "src/passes/passes.h"
 
@@ -30,7 +30,7 @@ Split split_constants(const Graph& graph) {
     }
     fixed[v] = all;
   }
-  // What main needs to see of the constant part, looking through views.
+  // The constant values that main reads, directly or through views.
   std::vector<bool> needed(n, false);
   auto need = [&](ValueId v) {
     while (fixed[v] && op(graph.node(v).op).view) v = graph.node(v).inputs[0];
@@ -54,7 +54,7 @@ Split split_constants(const Graph& graph) {
   std::vector<ValueId> stands(n, kNoValue);
   split.main = rewrite(graph, [&](Builder& b, Node&& node, ValueId old) {
     if (!needed[old]) return b.add(std::move(node));
-    auto data = std::make_shared<ConstantData>();  // the size is known, the bytes come when init has run
+    auto data = std::make_shared<ConstantData>();  // the size is known; the bytes follow once init has run
     data->size = static_cast<size_t>(size_of(node.type.dtype));
     for (Dim d : node.type.shape) data->size *= static_cast<size_t>(d.value());
     Node constant;
@@ -66,7 +66,7 @@ Split split_constants(const Graph& graph) {
     stands[old] = b.add(std::move(constant));
     return stands[old];
   });
-  // The operands of folded nodes are dead now.
+  // Drops the operands of folded nodes, which are dead now.
   std::vector<bool> is_folded(split.main.nodes.size(), false);
   for (ValueId v : order) is_folded[stands[v]] = true;
   std::vector<ValueId> renumbered(split.main.nodes.size(), kNoValue);

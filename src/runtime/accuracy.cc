@@ -97,10 +97,11 @@ class Walker {
     const Rounding r = rounding_of(type);
     const bool rounding =
         rounds(original, original.inputs.empty() ? type : g_.type(original.inputs[0]).dtype);
-    std::optional<HostTensor> scale;  // of a sum: the sum of absolute values
-    std::optional<HostTensor> reach;  // of a product: how large a part of it may be
+    std::optional<HostTensor> scale;  // for a sum: the sum of absolute values
+    std::optional<HostTensor> reach;  // for a product: a bound of its partial products
     double factor = 1;
-    // The node of the operand's absolute values, those below `least`, NaN and infinities being `least`.
+    // Evaluates the node on the operand's absolute values; values below `least`, NaN and infinities become
+    // `least`.
     const auto magnitudes = [&](double least) {
       HostTensor a = *in[0];
       for (int64_t i = 0; i < a.count(); ++i) {
@@ -230,7 +231,7 @@ std::string compare(const Wanted& w, const HostTensor& got, int64_t i, bool* say
     return (reference != reference ? x != x : x == reference) ? "" : fail(number(reference));
   const Rounding r = rounding_of(type);
   const double tolerance = kSpread * spread + 4 * r.unit * std::fabs(reference) + 4 * r.least;
-  // Where the tolerance reaches the largest number, inf may be meant.
+  // If the tolerance reaches the largest number, inf may be the right answer.
   if (std::fabs(reference) + tolerance > r.most) return *says_nothing = true, "";
   return std::fabs(x - reference) <= tolerance ? "" : fail(number(reference) + " +- " + number(tolerance));
 }

@@ -12,7 +12,7 @@ std::string list(std::span<const int64_t> values) {
   return s + "]";
 }
 
-// Strides matter only where there is more than one element along an axis.
+// A stride matters only if the axis has more than one element.
 bool strides_fit(const Plan::Expected& want, std::span<const int64_t> got) {
   if (want.elements <= 1) return true;
   if (got.empty()) {  // the host says: dense row-major
@@ -48,7 +48,7 @@ std::string symbol_name(const Graph& graph, int symbol) {
   return graph.dims->symbol_name(graph.dims->symbol_at(symbol));
 }
 
-// Shape as asked and as given, and why that was asked.
+// The wanted and the given shape, and the reason for the wanted one.
 std::string mismatch(const Graph& graph, const Binder& binder, ValueId v, std::span<const int64_t> want,
                      std::span<const int64_t> got, std::span<const int64_t> symbols) {
   const TensorType& type = graph.type(v);
@@ -106,7 +106,7 @@ Result<Binder> Binder::make(const Graph& graph) {
       }
     }
   }
-  // Symbols that only appear in unused expressions need no value; those that types or attributes use do.
+  // Symbols in unused expressions need no value; symbols in types and attributes do.
   SymbolsOf used(dims);
   for (const Node& n : graph.nodes) {
     used.add(n.type.shape);
@@ -115,7 +115,7 @@ Result<Binder> Binder::make(const Graph& graph) {
       if (auto d = std::get_if<Dims>(&a)) used.add(*d);
     }
   }
-  // verify() takes strides for a source of symbols; here sizes alone are.
+  // verify() also accepts strides as a source of symbols; here sizes are the only source.
   for (const InputBinding& in : graph.inputs)
     if (in.strides) used.add(*in.strides);
   for (Dim d : used.list())
@@ -158,7 +158,7 @@ Status Binder::solve(const Graph& graph, const std::vector<bool>& frozen, std::s
       if (__builtin_sub_overflow(n, s.offset, &n))
         return wrong(": " + symbol_name(graph, s.symbol) + " has no value that 64 bits hold");
       if (n % s.factor != 0) return wrong("");
-      symbols[s.symbol] = n / s.factor;  // no overflow: n > INT64_MIN, as the size is not negative
+      symbols[s.symbol] = n / s.factor;  // no overflow: n > INT64_MIN, because the size is not negative
     }
     if (symbols[s.symbol] < 0 && graph.dims->range(graph.dims->symbol_at(s.symbol)).first >= 0)
       return invalid("size " + symbol_name(graph, s.symbol) + ", " + where(graph, s.symbol) +
@@ -190,7 +190,7 @@ std::string Binder::because(const Graph& graph, Dim size, std::span<const int64_
 
 Status Binder::check_inputs(const Graph& graph, const std::vector<bool>& frozen,
                             std::span<const Tensor> inputs, std::span<const int64_t> symbols) const {
-  // What the graph's sizes were simplified by.
+  // The assumptions by which the graph's sizes were simplified.
   for (const Source& s : sources_) {
     const Dim symbol = graph.dims->symbol_at(s.symbol);
     if (!graph.dims->in_range(symbol, symbols[s.symbol]))
@@ -220,7 +220,7 @@ Status check_tensors(const Graph& graph, const Binder& binder, const Plan& plan,
                      const std::vector<bool>& frozen, std::span<const Tensor> inputs,
                      std::span<const Tensor> outputs) {
   TENON_TRY(check_count(graph, "output", outputs.size()));
-  // Nothing is built for a message before there is one to give.
+  // The strings of a message are built only when a check fails.
   auto check = [&](const char* what, ValueId v, const Plan::Expected& want, const Tensor& t) -> Status {
     const TensorType& type = graph.type(v);
     auto who = [&] { return std::string(what) + " " + graph.value_name(v); };
@@ -308,7 +308,7 @@ Status check_params(const Graph& graph, std::span<const Tensor> params) {
     if (std::find(t.shape.begin(), t.shape.end(), 0) != t.shape.end()) elements = 0;
     if (!fits) return invalid(who + ", got shape " + list(t.shape));
     Plan::Expected want{{t.shape.begin(), t.shape.end()}, {}, elements};
-    bool known = true;  // strides of symbols are not
+    bool known = true;  // strides with symbols are unknown
     want.strides.assign(t.shape.size(), 1);
     for (size_t a = t.shape.size(); a-- > 1;)
       want.strides[a - 1] = want.strides[a] * std::max<int64_t>(1, t.shape[a]);

@@ -1,6 +1,6 @@
-// See cache.h. Readers look into a table of atomic pointers and pin what they find; everything else happens under the
-// mutex. The table may forget a plan for a moment (while it grows), never show a wrong one: who finds nothing asks again
-// under the mutex, where the table is exact.
+// See cache.h. Readers look into a table of atomic pointers and protect the entry that they find; everything
+// else happens under the mutex. While the table grows it may miss a plan, but it never shows a wrong one: a
+// reader that finds nothing asks again under the mutex, where the table is exact.
 #include "src/runtime/cache.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ PlanCache::Use PlanCache::find(std::span<const int64_t> key) {
     if (slots[i].hash.load(std::memory_order_relaxed) != hash) continue;
     HazardPointer<Entry> entry(slots[i].entry);
     if (!entry || !entry->is_of(hash, key)) continue;
-    if (!entry->plan) return {};  // find_or_make says why
+    if (!entry->plan) return {};  // find_or_make returns the reason
     if (!entry->used.load(std::memory_order_relaxed)) entry->used.store(true, std::memory_order_relaxed);
     count_hit();
     return Use(std::move(entry));
@@ -127,7 +127,7 @@ Result<PlanCache::Use> PlanCache::find_or_make(std::span<const int64_t> key, con
     }
     flight->status = status;
     end(false);
-  } catch (...) {  // no memory, or a bug of ours: the next who waits tries for himself
+  } catch (...) {  // out of memory, or a bug of Tenon: the next waiter tries again
     if (!lock.owns_lock()) lock.lock();
     if (!flight->ended) end(true);
     throw;
@@ -139,7 +139,7 @@ Result<PlanCache::Use> PlanCache::find_or_make(std::span<const int64_t> key, con
   return use;
 }
 
-// Null for a failure that is not kept.
+// Null for an error that is not kept.
 std::unique_ptr<PlanCache::Entry> PlanCache::entry_of(std::span<const int64_t> key, uint64_t hash,
                                                       Result<std::unique_ptr<Plan>> made) {
   if (!made.ok() && made.status().code() != Code::unsupported) return nullptr;
@@ -171,7 +171,7 @@ void PlanCache::insert(std::unique_ptr<Entry> entry) {
   fresh->at = std::prev(entries_.end());
   try {
     while (!place(*tables_.back(), fresh)) {
-      // Keys chosen to meet in one bucket do not make the table grow for ever.
+      // Without this limit, keys chosen to meet in one bucket would make the table grow forever.
       if (tables_.back()->mask < kMostBuckets * std::bit_ceil(entries_.size()))
         grow();
       else
@@ -199,14 +199,14 @@ bool PlanCache::place(Table& table, Entry* entry) {
   return false;
 }
 
-// A bucket becomes two, so everything fits.
+// Each bucket splits into two, so everything fits.
 void PlanCache::grow() {
   tables_.reserve(tables_.size() + 1);
   tables_.push_back(std::make_unique<Table>(2 * (tables_.back()->mask + 1)));
   for (const auto& e : entries_)
     if (e.get() != entries_.back().get()) place(*tables_.back(), e.get());
   table_.store(tables_.back().get(), std::memory_order_seq_cst);
-  // Readers of the former table must not find what later leaves the new one.
+  // Readers of the former table must not find entries that leave the new table later.
   for (Slot& s : tables_[tables_.size() - 2]->slots) s.entry.store(nullptr, std::memory_order_seq_cst);
 }
 
@@ -225,7 +225,7 @@ void PlanCache::unlink(Entry* e) {
 }
 
 void PlanCache::shrink(Doomed& doomed, Keys* evicted) {
-  // Used since the last round: once more to the back. The last that came is never asked.
+  // An entry used since the last round moves to the back once more. The latest entry is never evicted.
   size_t chances = entries_.size();
   while (entries_.size() > 1 &&
          (static_cast<int64_t>(entries_.size()) > limits_.plans || bytes_ > limits_.bytes)) {

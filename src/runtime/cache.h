@@ -1,8 +1,9 @@
-// PlanCache: the plans of one program by the values of its symbols. A plan at hand is found without a lock, an
-// allocation or a write that other threads wait for. One that is not is made once: whoever asks for it meanwhile waits,
-// whoever asks for another does not. The number and the bytes of plans are bounded; those not used for longest go first,
-// by second chance, and a plan that still runs is freed when it ends. Sizes that a back end has no plan for (unsupported)
-// are kept likewise, with the sentence why. Any thread; tested by tests/unit/runtime/cache_test.cc.
+// PlanCache: the plans of one program, by the values of its symbols. A hit takes no lock, allocates nothing,
+// and writes nothing that other threads wait for. On a miss, one thread makes the plan; threads that ask for
+// the same plan wait, threads that ask for another do not. The number and the bytes of plans are bounded.
+// Second chance picks the plans to evict; a plan that is still running is freed when its runs end. Sizes for
+// which a back end has no plan (unsupported) are kept in the same way, with the reason. Any thread. Tested by
+// tests/unit/runtime/cache_test.cc.
 #pragma once
 
 #include <array>
@@ -27,12 +28,12 @@ struct PlanLimits {
 
 struct PlanStats {
   int64_t plans = 0;
-  int64_t refusals = 0;   // sizes that are known to have no plan
-  int64_t bytes = 0;      // of plans and refusals at hand, and of evicted plans that still run
-  int64_t hits = 0;       // plans and refusals
-  int64_t misses = 0;     // plans that had to be made, also those that could not be
-  int64_t waits = 0;      // calls that found their plan in the making
-  int64_t evictions = 0;  // for want of room
+  int64_t refusals = 0;   // sizes known to have no plan
+  int64_t bytes = 0;      // of plans and refusals, and of evicted plans that still run
+  int64_t hits = 0;       // of plans and refusals
+  int64_t misses = 0;     // plans that had to be made, including failures
+  int64_t waits = 0;      // calls that waited for another thread to make their plan
+  int64_t evictions = 0;  // to stay within the limits
   double make_ms = 0;
 };
 
@@ -41,9 +42,9 @@ class PlanCache {
     uint64_t hash = 0;
     std::unique_ptr<const Plan> plan;  // null: refused
     std::vector<int64_t> refused_key;
-    Status why;  // it was refused
+    Status why;  // the reason for the refusal
     int64_t bytes = 0;
-    int handed = 0;  // to waiters that have not protected it yet
+    int handed = 0;  // waiters that will get the entry and have not protected it yet
     std::list<std::unique_ptr<Entry>>::iterator at;
     std::atomic<bool> used{false};
 
@@ -52,7 +53,7 @@ class PlanCache {
   };
 
  public:
-  // Keeps a plan alive, evicted or not. Empty where there is none.
+  // Keeps a plan alive, evicted or not. Empty if there is no plan.
   class Use {
    public:
     Use() = default;
@@ -66,31 +67,32 @@ class PlanCache {
     HazardPointer<Entry> entry_;
   };
   using Make = std::function<Result<std::unique_ptr<Plan>>()>;
-  // What happens to a key, for the log; called without a lock held. `near`: the plan at hand with the fewest other
-  // values, or null.
+  // An event of a key, for the log; called without a lock held. `near`: the cached plan whose key differs in
+  // the fewest values, or null.
   enum class Event { miss, wait, evict };
   using Watch = std::function<void(Event, std::span<const int64_t> key, const Plan* near)>;
 
   explicit PlanCache(const PlanLimits& limits = {});
-  ~PlanCache();  // no use may be left
+  ~PlanCache();  // no Use may be left
   PlanCache(const PlanCache&) = delete;
   PlanCache& operator=(const PlanCache&) = delete;
 
-  // The plan at hand, or empty. The hot path.
+  // Returns the cached plan, or empty. The hot path.
   Use find(std::span<const int64_t> key);
-  // The plan at hand, or made by `make`, which no lock is held around. Its failure is that of every caller who waited; only
-  // `unsupported` is kept, and the answer of those who ask later: whatever else is wrong may pass.
+  // Returns the cached plan, or makes it with `make`, without holding a lock. If `make` fails, every waiting
+  // caller gets the error. Only `unsupported` is kept and answers later callers; other errors may be
+  // temporary.
   Result<Use> find_or_make(std::span<const int64_t> key, const Make& make, const Watch* watch = nullptr);
 
-  // What came last stays whatever the limits. Takes effect at once.
+  // Takes effect at once. The latest entry stays whatever the limits.
   void set_limits(const PlanLimits& limits, const Watch* watch = nullptr);
   PlanLimits limits() const;
   PlanStats stats() const;
-  Use newest() const;  // of the plans
+  Use newest() const;  // the plan made last
 
  private:
-  // A table of buckets; what does not fit in its bucket makes the table grow. Tables only grow, so that all of a cache
-  // together are smaller than twice the last.
+  // A table of buckets. An entry that does not fit into its bucket makes the table grow. Tables only grow, so
+  // all tables of a cache together are smaller than twice the last one.
   static constexpr size_t kBucket = 8;
   struct Slot {
     std::atomic<uint64_t> hash{0};
@@ -102,7 +104,7 @@ class PlanCache {
     std::vector<Slot> slots;
     Slot* bucket(uint64_t hash) { return &slots[(hash & mask) * kBucket]; }
   };
-  // A plan in the making.
+  // A plan that some thread is making.
   struct Flight {
     std::vector<int64_t> key;
     std::condition_variable done;
@@ -118,7 +120,8 @@ class PlanCache {
   using Keys = std::vector<std::vector<int64_t>>;
 
   void count_hit() { hits_[thread_number() % hits_.size()].value.fetch_add(1, std::memory_order_relaxed); }
-  // All under the mutex. What has to be freed is moved to `doomed`, to be freed after it.
+  // The callers of the functions below hold the mutex. Entries to free are moved to `doomed`, which is
+  // destroyed after the mutex is released.
   Entry* look(std::span<const int64_t> key, uint64_t hash) const;
   static std::unique_ptr<Entry> entry_of(std::span<const int64_t> key, uint64_t hash,
                                          Result<std::unique_ptr<Plan>> made);
@@ -136,10 +139,10 @@ class PlanCache {
   mutable std::mutex mutex_;
   PlanLimits limits_;
   std::vector<std::unique_ptr<Table>> tables_;
-  std::list<std::unique_ptr<Entry>> entries_;  // the next to be evicted first
-  Doomed retired_;                             // evicted, but in use
+  std::list<std::unique_ptr<Entry>> entries_;  // the next to be evicted comes first
+  Doomed retired_;                             // evicted, but still in use
   std::vector<std::shared_ptr<Flight>> flights_;
-  Entry *last_ = nullptr, *newest_ = nullptr;  // that came, of all and of the plans
+  Entry *last_ = nullptr, *newest_ = nullptr;  // the latest entry, and the latest with a plan
   int64_t refusals_ = 0, bytes_ = 0, retired_bytes_ = 0, misses_ = 0, waits_ = 0, evictions_ = 0;
   double make_ms_ = 0;
 };

@@ -15,7 +15,7 @@ namespace {
 
 using Groups = std::vector<std::vector<ValueId>>;
 
-// Which values stand in memory, and how.
+// Which values are stored in memory, and with which layout.
 struct Stored {
   std::vector<Layout> layouts;
   std::vector<bool> materialised;
@@ -91,7 +91,7 @@ Status build(const Graph& from, const BackendPlacement& placement, const Allocat
   return {};
 }
 
-// Runs the constant part once; its outputs become the data of main's constants.
+// Runs the constant part once. Its outputs become the data of main's constants.
 Status run_init(const Split& split, Graph& main, const BackendPlacement& placement, Parallel& parallel,
                 const Allocator& allocator, const Without& without,
                 std::vector<std::unique_ptr<Arena>>& storage, BuiltGraph* stats) {
@@ -144,7 +144,7 @@ Status check_for_device(const Graph& graph, const ProgramOptions& options) {
   return {};
 }
 
-// The back ends that the host chose, or all of the device.
+// The back ends that the host named, or all of the device.
 std::vector<Backend*> chosen_backends(const ProgramOptions& options) {
   if (options.backends.empty()) return backends_of(options.device.type);
   std::vector<Backend*> chosen;

@@ -1,6 +1,6 @@
-// compile: a graph becomes executables. Runs the passes, asks the back ends for groups, has them built, computes what depends on
-// constants only, and copies the constants to the device. Sizes are still symbols: plans come later (plan.h).
-// Tested by tests/unit/runtime/run_test.cc.
+// compile: turns a graph into executables. Runs the passes, asks the back ends for groups, has the groups
+// built, computes the part that depends on constants only, and copies constants to the device. Sizes are
+// still symbols; plans come later (plan.h). Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace tenon {
 
-// A graph with its groups built. `source` points into `graph`: it does not move.
+// A graph with its groups built. `source` points into `graph`, so a BuiltGraph does not move.
 struct BuiltGraph {
   BuiltGraph() = default;
   BuiltGraph(const BuiltGraph&) = delete;
@@ -26,14 +26,14 @@ struct BuiltGraph {
 
 struct Compiled {
   BuiltGraph main;
-  std::vector<bool> frozen;                     // per input: a constant
+  std::vector<bool> frozen;                     // per input: whether it became a constant
   std::vector<std::unique_ptr<Arena>> folded;   // the bytes of constants computed once
   DeviceRuntime* runtime = nullptr;             // null: the CPU
   std::vector<std::shared_ptr<void>> uploaded;  // the constants on the device
 };
 
-// parallel: runs what depends on constants only, for programs of the CPU. params: as in Program::make(), with options.freeze; they
-// outlive the result. Not from within a run.
+// parallel: runs the part that depends on constants only, for programs on the CPU. params: as in
+// Program::make(), with options.freeze; they must outlive the result. Do not call it from within a run.
 Status compile(const Graph& graph, const ProgramOptions& options, Parallel& parallel,
                std::span<const Tensor> params, Compiled* compiled);
 

@@ -15,8 +15,8 @@
 namespace tenon {
 namespace {
 
-constexpr int kMostTries = 400;        // of smaller graphs
-constexpr int64_t kMostElements = 16;  // of a tensor that a report prints
+constexpr int kMostTries = 400;        // smaller graphs to try
+constexpr int64_t kMostElements = 16;  // the most elements of a tensor that a report prints
 
 Result<std::vector<int64_t>> values_of(const Graph& graph, std::span<const HostTensor> inputs) {
   std::vector<std::vector<int64_t>> shapes;
@@ -35,7 +35,7 @@ Result<std::vector<int64_t>> eval_all(const DimTable& dims, const Dims& sizes,
   return out;
 }
 
-// The inputs as memory holds them: where strides put several elements in one place, they are one.
+// The inputs as they are in memory: elements that strides put in one place become equal.
 Result<std::vector<HostTensor>> as_placed(const Graph& graph, std::span<const HostTensor> inputs) {
   TENON_ASSIGN(const std::vector<int64_t> values, values_of(graph, inputs));
   std::vector<HostTensor> result(inputs.begin(), inputs.end());
@@ -84,13 +84,13 @@ Result<std::vector<HostTensor>> compute(const Graph& graph, std::span<const Host
   return got;
 }
 
-// A graph and what goes into it.
+// A graph and its inputs.
 struct Case {
   Graph graph;
   std::vector<HostTensor> inputs;
 };
 
-// difference_of for what the program computes.
+// difference_of for the outputs that the program computes.
 Result<std::string> difference_in(const Case& c, const ProgramOptions& options) {
   try {
     TENON_ASSIGN(const std::vector<HostTensor> got, compute(c.graph, c.inputs, options));
@@ -100,7 +100,7 @@ Result<std::string> difference_in(const Case& c, const ProgramOptions& options) 
   }
 }
 
-// A case that cannot be compiled or run does not.
+// False for a case that cannot be compiled or run.
 bool differs(const Case& c, const ProgramOptions& options) {
   auto difference = difference_in(c, options);
   return difference.ok() && !difference->empty();
@@ -114,7 +114,8 @@ Result<std::vector<HostTensor>> all_values(const Case& c) {
   return evaluate(all, c.inputs);
 }
 
-// The graph with one output, a value of it, and with `given` as an input instead of being computed (kNoValue: none).
+// The graph with one of its values as the only output, and with the value `given` as an input (kNoValue:
+// none).
 Case smaller(const Case& from, ValueId output, ValueId given, const HostTensor* value) {
   Graph asked = from.graph;
   asked.outputs = {{output, std::nullopt}};
@@ -134,7 +135,7 @@ Case smaller(const Case& from, ValueId output, ValueId given, const HostTensor* 
   return c;
 }
 
-// Inputs that nothing reads and that tell no size go.
+// Drops inputs that nothing reads and that determine no size.
 Case without_unused(Case best, const ProgramOptions& options) {
   for (size_t i = best.graph.inputs.size(); i-- > 0;) {
     const ValueId v = best.graph.inputs[i].value;
@@ -156,7 +157,7 @@ Case smallest(Case c, const ProgramOptions& options) {
   auto computed = [](const Graph& g, ValueId v) {
     return op(g.node(v).op).kind != Kind::input && !g.node(v).inputs.empty();
   };
-  // The first value that differs where it is the output.
+  // Finds the first value that differs when it is the only output.
   for (ValueId v = 0; v < c.graph.nodes.size(); ++v) {
     if (!computed(c.graph, v)) continue;
     Case candidate = smaller(c, v, kNoValue, nullptr);
@@ -164,7 +165,7 @@ Case smallest(Case c, const ProgramOptions& options) {
     c = std::move(candidate);
     break;
   }
-  // Values that may as well be given, those near the output first.
+  // Turns values into inputs, beginning near the output.
   auto values = all_values(c);
   for (ValueId v = static_cast<ValueId>(c.graph.nodes.size()); values.ok() && v-- > 0;) {
     if (v >= c.graph.nodes.size() || c.graph.outputs.size() != 1 || c.graph.outputs[0].value == v ||

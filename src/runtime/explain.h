@@ -1,5 +1,5 @@
-// explain: a program in words: the optimised graph with its groups, what each step runs, why groups end where they
-// do, and the planned memory. Tested by tests/unit/runtime/run_test.cc.
+// explain: describes a program in words: the optimised graph with its groups, what each step runs, why each
+// group ends, and the planned memory. Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
 #include <string>

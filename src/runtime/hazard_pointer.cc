@@ -1,5 +1,5 @@
-// See hazard_pointer.h. Cells stand in records of one cache line; a record belongs to one thread and is handed on when the thread
-// ends. Records are never freed: there are as many as threads ran at once.
+// See hazard_pointer.h. Cells are in records of one cache line. A record belongs to one thread and is passed
+// on when the thread ends. Records are never freed: there are as many as threads ran at the same time.
 #include "src/runtime/hazard_pointer.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ std::atomic<Holder*> records{nullptr};
 std::atomic<unsigned> record_count{0};
 thread_local Holder* own = nullptr;
 
-// Gives the record back when the thread ends. Pins that still stand keep their cells.
+// Gives the record back when the thread ends. HazardPointers that are still alive keep their cells.
 struct Owner {
   Holder* node = nullptr;
   ~Owner() {
@@ -35,7 +35,7 @@ struct Owner {
 };
 thread_local Owner owner;
 
-// The child of a fork has one thread: what the others had protected is protected by nobody.
+// The child of a fork has one thread: cells of the other threads protect nothing any more.
 void forget_other_threads() {
   for (Holder* n = records.load(); n; n = n->next) {
     if (n == own) continue;
@@ -50,7 +50,7 @@ HazardCell* empty_cell(Holder* n) {
   return nullptr;
 }
 
-// A record with an empty cell.
+// Returns a record with an empty cell.
 Holder* take_record() {
   for (Holder* n = records.load(std::memory_order_acquire); n; n = n->next) {
     bool taken = false;
@@ -75,7 +75,7 @@ namespace hazard_detail {
 HazardCell* quick_cell() noexcept { return own ? empty_cell(own) : nullptr; }
 
 HazardCell* any_cell() {
-  // Calls nested deeper than a record reaches: the full one is handed on with its pins.
+  // The record of this thread is full: pass it on, with its cells in use, and take another one.
   Holder* full = own;
   Holder* fresh = take_record();
   if (full) full->taken.store(false, std::memory_order_release);

@@ -1,7 +1,8 @@
-// HazardPointer: keeps what an atomic pointer points at alive while it is used, without a lock and without a write that other
-// threads wait for. A reader writes the pointer into a cell of its own thread and looks again whether it still stands;
-// who takes an object away first unlinks it, then asks is_protected(), and frees it only when no cell has it. Hazard pointers end in any
-// order and on any thread. Tested by tests/unit/runtime/cache_test.cc.
+// HazardPointer: keeps the object behind an atomic pointer alive while it is in use, without a lock and
+// without a write that other threads wait for. A reader writes the pointer into a cell of its own thread and
+// then checks that the atomic pointer has not changed. To free an object, a thread first unlinks it, then
+// asks is_protected(), and frees it only if no cell holds it. HazardPointers may end in any order and on any
+// thread. Tested by tests/unit/runtime/cache_test.cc.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,7 @@ namespace tenon {
 using HazardCell = std::atomic<const void*>;
 
 namespace hazard_detail {
-// An empty cell of this thread, null where all are in use or the thread has none yet.
+// An empty cell of this thread; null if all are in use or the thread has none yet.
 HazardCell* quick_cell() noexcept;
 HazardCell* any_cell();  // throws std::bad_alloc
 }  // namespace hazard_detail
@@ -24,14 +25,14 @@ inline HazardCell& hazard_cell() {
 
 // Whether a cell of some thread holds the object. Only for objects that no atomic pointer leads to any more.
 bool is_protected(const void* object);
-// A small number of this thread, for spreading counters.
+// A small number of this thread, used to spread counters.
 unsigned thread_number();
 
 template <class T>
 class HazardPointer {
  public:
   HazardPointer() = default;
-  // What `from` points at, null included.
+  // Protects the object that `from` points to, which may be null.
   explicit HazardPointer(const std::atomic<T*>& from) {
     T* p = from.load(std::memory_order_acquire);
     if (!p) return;
@@ -46,7 +47,7 @@ class HazardPointer {
     if (!p) clear();
     object_ = p;
   }
-  // An object that cannot be freed before this returns.
+  // Protects an object that cannot be freed before this function returns.
   static HazardPointer of(T* object) {
     HazardPointer pin;
     pin.cell_ = &hazard_cell();

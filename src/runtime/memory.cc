@@ -37,7 +37,7 @@ int64_t assign_offsets(std::vector<Lifetime>& values) {
   int64_t total = 0;
   std::vector<int> placed;
   for (int i : order) {
-    std::vector<std::pair<int64_t, int64_t>> busy;  // of those alive at the same time
+    std::vector<std::pair<int64_t, int64_t>> busy;  // extents of values alive at the same time
     for (int p : placed)
       if (first[p] <= last[i] && first[i] <= last[p])
         busy.push_back({values[p].offset, values[p].offset + bytes[p]});
@@ -97,7 +97,7 @@ std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
     }
   }
   if (arena && arena->size() >= bytes) return arena;
-  // Sizes that grow step by step do not ask for fresh pages at every step.
+  // Grow by a quarter, so that slowly growing sizes do not need fresh pages at every step.
   if (arena) bytes = std::max(bytes, arena->size() + arena->size() / 4);
   arena.reset();
   return std::make_unique<Arena>(bytes, allocator_);

@@ -1,5 +1,5 @@
-// Memory of a run: where intermediates live (planned once per plan), and the arenas they live in (kept between runs).
-// Tested by tests/unit/runtime/memory_test.cc.
+// Memory of a run: the offsets of intermediates (planned once per plan), and the arenas that hold them (kept
+// between runs). Tested by tests/unit/runtime/memory_test.cc.
 #pragma once
 
 #include <array>
@@ -14,29 +14,29 @@
 
 namespace tenon {
 
-// One intermediate: alive from the step that writes it to the last step that reads it, both included.
+// One intermediate: alive from the step that writes it to the last step that reads it, both inclusive.
 struct Lifetime {
   int64_t bytes = 0;
   int first = 0;
   int last = 0;
-  int share =
-      -1;  // lives in the buffer of this other one (in place); its own lifetime then starts where that ends
+  int share = -1;  // in place: shares the buffer of this other one, which ends where this one starts
   int64_t offset = 0;
 };
 
-// Sets the offsets (multiples of kAlign, lifetimes that meet never overlap); returns the total size.
-// First fit in order of decreasing size.
+// Sets the offsets, multiples of kAlign, such that values with overlapping lifetimes do not overlap. Returns
+// the total size. First fit in order of decreasing size.
 int64_t assign_offsets(std::vector<Lifetime>& values);
 
-// Where blocks come from: the host's functions, or our own when `alloc` is null. alloc may return null.
+// The source of blocks: the host's functions, or Tenon's own if `alloc` is null. alloc may return null.
 struct Allocator {
   void* (*alloc)(void* user, size_t bytes, size_t alignment) = nullptr;
   void (*free)(void* user, void* block, size_t bytes) = nullptr;
   void* user = nullptr;
 };
 
-// A block that is kept and grown rarely; large ones are advised to huge pages if wanted. Where memory that is free goes back
-// to the host of a virtual machine, a huge page costs milliseconds: not for what is filled once.
+// A block that is kept and rarely grown. With `huge`, a large block is advised to huge pages. On a virtual
+// machine that returns free memory to its host, a huge page costs milliseconds, so do not use it for memory
+// that is filled once.
 class Arena {
  public:
   explicit Arena(int64_t bytes, const Allocator& allocator = {}, bool huge = true);  // throws std::bad_alloc
@@ -52,8 +52,8 @@ class Arena {
   Allocator allocator_;
 };
 
-// Arenas not in use: as many as there were runs at once, none smaller than the run needed that had it last. Any thread,
-// and without a lock while few threads run.
+// The arenas not in use: as many as there were runs at once, each at least as large as its last run needed.
+// Any thread; takes no lock while few threads run.
 class ArenaPool {
  public:
   explicit ArenaPool(const Allocator& allocator = {}) : allocator_(allocator) {}
@@ -64,7 +64,7 @@ class ArenaPool {
  private:
   Allocator allocator_;
   std::array<std::atomic<Arena*>, 8> spare_ = {};
-  std::mutex mutex_;  // of more_
+  std::mutex mutex_;  // guards more_
   std::vector<std::unique_ptr<Arena>> more_;
   std::atomic<size_t> more_count_{0};
 };

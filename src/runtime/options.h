@@ -1,4 +1,4 @@
-// What a host gives: tensors, and how a program is made.
+// The arguments of a host: tensors, and how a program is made.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace tenon {
 
-// A tensor of the host: borrowed for the call. Strides in elements; empty: dense row-major.
+// A tensor of the host, borrowed for the call. Strides are in elements; empty: dense row-major.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -22,18 +22,18 @@ struct Tensor {
 };
 
 struct ProgramOptions {
-  bool freeze = false;                // params given to make() are constants: packed and folded once
+  bool freeze = false;                // the params given to make() are constants: packed and folded once
   Parallel* parallel = nullptr;       // null: default_parallel()
-  int threads = 0;                    // at most this many; 0: as many as `parallel` has
-  DeviceId device = {};               // where inputs and outputs lie, and where it runs
-  std::vector<std::string> backends;  // names in order of preference; empty: all of the device
+  int threads = 0;                    // the most to use; 0: as many as `parallel` has
+  DeviceId device = {};               // where the program runs, and its inputs and outputs lie
+  std::vector<std::string> backends;  // names, in order of preference; empty: all of the device
   std::vector<std::string> without;   // passes that are left out (src/passes/pipeline.h)
-  int verify = 0;                     // so many runs are also computed by the evaluator, and compared
+  int verify = 0;                     // how many of the first runs the evaluator computes too and compares
   PlanLimits limits = {};
   SpecializeMode specialize = SpecializeMode::off;
-  Allocator allocator = {};  // of the workspace of runs and of folded constants, on the CPU
+  Allocator allocator = {};  // for the workspace of runs and for folded constants, on the CPU
   DeviceGraphs graphs = DeviceGraphs::of_small_kernels;
-  DeviceMemory* device_memory = nullptr;  // of the workspace of runs on another device; null: the driver's
+  DeviceMemory* device_memory = nullptr;  // for the workspace of runs on another device; null: the driver's
 };
 
 }  // namespace tenon

@@ -49,7 +49,7 @@ std::string BackendPlacement::keeps(const Graph& graph, ValueId node) const {
   if (row.kind == Kind::input || row.view) return "";
   const Backend* b = best(graph, node);
   if (!b) return host_keeps(graph.node(node), device_type_) ? "none" : "";
-  // A body is preferred to the slow interpreter.
+  // Prefer a body to the slow evaluator.
   if (!b->runs_unasked() && row.body) return "";
   return std::string(b->name());
 }

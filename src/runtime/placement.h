@@ -1,4 +1,4 @@
-// BackendPlacement: which back end runs a node, by its bid. For programs, which build what it says, and for the query, which
+// BackendPlacement: decides by bids which back end runs a node. Programs build what it decides; the query
 // builds nothing. Immutable; any thread. Tested by tests/unit/runtime/run_test.cc and tests/abi/capi*.c.
 #pragma once
 
@@ -10,18 +10,20 @@
 
 namespace tenon {
 
-// The back ends of a type of device that run what nobody asked them for, in order of preference.
+// The back ends of a device type that programs use unasked, in order of preference.
 std::vector<Backend*> backends_of(int device_type);
 
-// Whether a node that no back end takes stays with the host although it has a body. On a GPU a product as loops over memory would be
-// far slower than the host's, as would attention whose scores are stored (its attribute `whole`); poolings would not.
+// Whether a node that no back end takes stays with the host even though it has a body. On a GPU, a product as
+// loops over memory would be far slower than the host's, and so would attention that stores its scores
+// (attribute `whole`). Pooling would not.
 bool host_keeps(const Node& node, int device_type);
 
 class BackendPlacement final : public Placement {
  public:
   BackendPlacement(std::vector<Backend*> backends, int device_type);
 
-  // The lowest bid; the earlier back end wins a tie. why: the winner's sentence, or those of all that declined.
+  // The back end with the lowest bid; the earlier one wins a tie. why: the winner's sentence, or those of all
+  // that declined.
   Backend* best(const Graph& graph, ValueId node, std::string* why = nullptr) const;
   const std::vector<Backend*>& backends() const { return backends_; }
 

@@ -31,7 +31,7 @@ namespace {
 Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::optional<Dims>& strides) {
   Plan::Expected e;
   e.shape = sizes.eval(type.shape);
-  // Where there is nothing, the other axes may be of any length, and no stride matters.
+  // In an empty tensor the other axes may have any length, and no stride matters.
   const bool empty = std::find(e.shape.begin(), e.shape.end(), 0) != e.shape.end();
   e.elements = empty ? 0 : 1;
   if (!empty)
@@ -46,13 +46,13 @@ Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::o
   return e;
 }
 
-// Bytes that a kernel reads and writes in about the time it takes a host to launch it, 5 us at 3.35 TB/s (H100).
+// Bytes that a kernel reads and writes in about the time a host needs to launch it: 5 us at 3.35 TB/s (H100).
 constexpr int64_t kSmallKernel = int64_t{16} << 20;
 
-// The most bytes a tensor in memory may have, and the farthest its strides may reach: 64 TiB.
+// The most bytes of a tensor in memory, and the farthest its strides may reach: 64 TiB.
 constexpr int64_t kMost = int64_t{1} << 46;
 
-// Bytes of a value; negative where some size has no value or is negative, or their product does not fit.
+// Bytes of a value; negative if a size has no value or is negative, or if the product does not fit.
 int64_t plain_bytes(const Sizes& sizes, const TensorType& type) {
   int64_t bytes = size_of(type.dtype);
   bool empty = false, fits = true;
@@ -67,7 +67,7 @@ int64_t plain_bytes(const Sizes& sizes, const TensorType& type) {
   return empty ? 0 : fits ? bytes : -1;
 }
 
-// The same, checked, with a sentence for what is wrong.
+// The same, with an error message if the result is negative.
 Result<int64_t> bytes_of(const Graph& g, const Sizes& sizes, ValueId v) {
   const TensorType& type = g.type(v);
   if (const int64_t bytes = plain_bytes(sizes, type); bytes >= 0) return bytes;
@@ -91,7 +91,7 @@ Result<int64_t> bytes_of(const Graph& g, const Sizes& sizes, ValueId v) {
   return bytes;
 }
 
-// What stands in memory is within kMost, strides included.
+// Checks that a stored value stays within kMost, strides included.
 Status check_extent(const Graph& g, const Sizes& sizes, ValueId v, const std::optional<Dims>& strides) {
   TENON_ASSIGN(const int64_t bytes, bytes_of(g, sizes, v));
   auto who = [&] { return g.value_name(v) + ": " + g.print_type(g.type(v)); };
@@ -151,7 +151,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
                      print_shape(e.strides) + " put several elements in one place");
   }
 
-  // Lifetimes of what lives in the workspace.
+  // Lifetimes of the values in the workspace.
   std::vector<int> slot(g.nodes.size(), -1);
   std::vector<Lifetime> lifetimes;
   for (size_t s = 0; s < source.executables.size(); ++s) {
@@ -192,7 +192,8 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   const bool only_small = source.graphs == DeviceGraphs::of_small_kernels;
   bool recorded = source.graphs != DeviceGraphs::never;
   for (auto& e : source.executables) {
-    // Nothing to write: beside a size of 0 the others may be such that no loop over them ends.
+    // Skip a step that writes nothing: next to a size of 0, other sizes may be so large that a loop over them
+    // never ends.
     if (std::all_of(e->outputs.begin(), e->outputs.end(),
                     [&](ValueId v) { return plain_bytes(sizes, g.type(v)) == 0; }))
       continue;
@@ -223,13 +224,13 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
     plan->steps_.push_back(std::move(planned));
   }
   if (!recorded || (only_small && moved > plan->recordable_ * kSmallKernel)) plan->recordable_ = 0;
-  // Scratch of the running step stands behind the intermediates.
+  // The scratch memory of the running step follows the intermediates.
   plan->workspace_ = plan->intermediate_ + align_up(scratch);
   return plan;
 }
 
-// An output may be written where an input lies if its step may, no later step reads the input, and no step from there on can
-// fail: a host that computes the outputs by itself then finds its inputs as they were.
+// An output may share the memory of an input if the executable allows it, no later step reads the input, and
+// no step from there on can fail. A host that then computes the outputs itself finds its inputs unchanged.
 void Plan::find_in_place(const PlanSource& source) {
   const Graph& g = *source.graph;
   std::set<ValueId> read_later;
@@ -250,7 +251,7 @@ void Plan::find_in_place(const PlanSource& source) {
 
 namespace {
 
-// The workspace of one run; given back when it ends.
+// The workspace of one run; given back in the destructor.
 class Workspace {
  public:
   Workspace(ArenaPool& arenas, const RunOn& on) : arenas_(arenas), on_(on) {}
@@ -310,7 +311,8 @@ Status Plan::for_each_step(void* const* inputs, void* const* outputs, char* base
   return {};
 }
 
-// done: the run is over; else it has yet to be made step by step. What the device refuses as a whole it may well take in steps.
+// Sets *done if the run is complete; otherwise the caller runs the steps one by one. A device may accept
+// steps that it refuses as a whole.
 Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on,
                         bool* done) const {
   constexpr int kFewestKernels = 4, kRunsFirst = 3;
@@ -322,7 +324,7 @@ Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, c
   if (!recording) recording = on.graphs->recording();
   if (!recording || !recording->begin()) {
     recording.reset();
-    as_one_.runs = 0;  // others are launched more often
+    as_one_.runs = 0;  // other plans are launched more often
     return {};
   }
   Status launched =

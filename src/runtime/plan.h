@@ -1,6 +1,6 @@
-// Plan: one concrete set of sizes for a program: steps in order, and for each step where its buffers are. Made in
-// microseconds plus what a library needs to create its primitives; immutable, run by any number of threads.
-// Tested by tests/unit/runtime/run_test.cc.
+// Plan: a program at one set of sizes: the steps in order, and the buffers of each step. Making a plan takes
+// microseconds plus the time a library needs to create its primitives. Immutable; any number of threads may
+// run it. Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace tenon {
 
-// Where a step finds one of its buffers.
+// The location of one buffer of a step.
 struct BufferRef {
   enum class Kind : uint8_t { input, output, constant, workspace } kind = Kind::workspace;
   int index = 0;       // input, output: position in the host's list
@@ -23,19 +23,19 @@ struct BufferRef {
   const void* constant = nullptr;
 };
 
-// What plans are made from; owned by the program.
+// The input of Plan::make; owned by the program.
 struct PlanSource {
   const Graph* graph = nullptr;
   std::vector<std::unique_ptr<Executable>> executables;  // one per group, in running order
-  std::vector<int> input_of;                             // per value: position in the host's inputs, -1
-  std::vector<int> output_of;  // per value: position of its first output binding, -1
+  std::vector<int> input_of;                             // per value: position in the host's inputs, or -1
+  std::vector<int> output_of;  // per value: position of its first output binding, or -1
   std::vector<ValueId> sized;  // one value of each type
   std::vector<std::pair<Backend*, std::vector<Executable*>>> by_backend;
-  std::vector<const void*> constant_at;  // per value: its bytes on the program's device; empty: on the host
+  std::vector<const void*> constant_at;  // per value: its bytes on the device; empty: on the host
 
   DeviceGraphs graphs = DeviceGraphs::never;
-  void find_sized();            // once the graph is there
-  int reference_steps() const;  // of back ends that run only if asked
+  void find_sized();            // call it once `graph` is set
+  int reference_steps() const;  // steps of back ends that run only if asked
 };
 
 class Plan {
@@ -43,31 +43,31 @@ class Plan {
   static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads,
                                             std::shared_ptr<Specialization> specialize = {});
 
-  // Pointers are checked already. Workspace comes from `arenas`, or from on.memory. What fails is what the system or a device
-  // refused; outputs may then be written in part.
+  // The pointers have been checked. The workspace comes from `arenas`, or from on.memory. Fails only if the
+  // system or a device refuses something; some outputs may have been written then.
   Status run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on) const;
 
   const std::vector<int64_t>& symbols() const { return symbols_; }
   int64_t workspace_bytes() const { return workspace_; }
   int64_t intermediate_bytes() const { return intermediate_; }
-  int64_t bytes() const;  // of the plan and its steps, about
-  // Expected sizes of every host tensor, for checking: shape and strides, flat.
+  int64_t bytes() const;  // of the plan and its steps, approximately
+  // The expected shape and strides of every host tensor.
   struct Expected {
     std::vector<int64_t> shape, strides;
     int64_t elements = 0;
   };
   std::vector<Expected> inputs, outputs;
-  std::vector<std::pair<int, int>> in_place;  // (output, input) that may be one buffer
+  std::vector<std::pair<int, int>> in_place;  // (output, input) pairs that may be one buffer
   int kernels_compiled = 0;                   // for these sizes
 
  private:
-  // Calls each(step, pointers, scratch) for the steps in order until one fails.
+  // Sets in_place.
   void find_in_place(const PlanSource& source);
   template <class Each>
   Status for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const;
   Status run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on, bool* done) const;
 
-  int recordable_ = 0;  // kernels and library calls; 0: some step cannot be recorded
+  int recordable_ = 0;  // kernels and library calls; 0: do not launch as one
 
   struct PlannedStep {
     std::unique_ptr<Step> step;
@@ -80,8 +80,8 @@ class Plan {
   int64_t workspace_ = 0;     // intermediates and scratch
   int64_t intermediate_ = 0;  // intermediates alone
 
-  // Launches of all steps as one: from the kRunsFirst-th run on, by one thread at a time. Goes before the steps, which own what
-  // is launched.
+  // Launches all steps as one, after the first kRunsFirst runs, by one thread at a time. Declared after the
+  // steps, so that it is destroyed before them: they own what is launched.
   struct AsOne {
     std::mutex mutex;
     std::unique_ptr<Recording> recording;

@@ -32,23 +32,23 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-}  // namespace
-
-// Tables of sizes are not locked, and a host may use its graph from several threads.
+// A table of sizes has no lock, and a host may use its graph on several threads.
 Graph with_own_sizes(const Graph& graph) {
   Graph own = graph;
   own.dims = std::make_shared<DimTable>(*graph.dims);
   return own;
 }
 
-// All that frozen params can change; replaced as a whole by update_params.
+}  // namespace
+
+// Everything that frozen params can change. update_params replaces it as a whole.
 struct Program::Impl {
-  const Graph source;  // with sizes of its own: passes add to them
+  const Graph source;  // has its own table of sizes, to which passes add
   const int64_t number;
   const ProgramOptions options;
   Compiled compiled;
   Binder binder;
-  ShapeGuards conditions;
+  ShapeGuards shape_guards;
   std::atomic<int64_t> compiled_for_plans{0};
   double compile_ms = 0;
   std::shared_ptr<Specialization> specialize;
@@ -79,7 +79,7 @@ struct Program::Impl {
     const auto start = Clock::now();
     TENON_TRY(compile(source, options, parallel(), params, &compiled));
     TENON_ASSIGN(binder, Binder::make(source));
-    conditions = ShapeGuards(source);
+    shape_guards = ShapeGuards(source);
     compile_ms += ms_since(start);
     log_program(number, source, compiled.main.kernels, compiled.main.kernels_compiled, compile_ms);
     return {};
@@ -89,7 +89,7 @@ struct Program::Impl {
     return plans.find_or_make(
         symbols,
         [&]() -> Result<std::unique_ptr<Plan>> {
-          TENON_TRY(conditions.check(symbols));
+          TENON_TRY(shape_guards.check(symbols));
           TENON_ASSIGN(auto plan, Plan::make(compiled.main.source, {symbols.begin(), symbols.end()},
                                              threads(), specialize));
           compiled_for_plans += plan->kernels_compiled;
@@ -103,7 +103,7 @@ namespace {
 
 std::atomic<int64_t> next_program{1};
 
-// Sizes that turn out too large, and memory that is not there, are no bugs.
+// Turns sizes that are too large, and a lack of memory, into a Status: they are no bugs.
 template <class Body>
 Status caught(const Graph& graph, Body&& body) {
   try {
@@ -218,7 +218,8 @@ Status Program::update_params(std::span<const Tensor> params) {
     if (options_.verify > 0) keep_params(params);
     return {};
   }));
-  // Outside of both: a run that holds the former may be about to make a plan.
+  // Wait without the lock and outside the NoFork section: a run that holds the former Impl may be about to
+  // make a plan.
   while (is_protected(former.get())) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return {};
 }

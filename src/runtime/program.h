@@ -1,5 +1,6 @@
-// Program: one graph, optimised and fused once with symbolic sizes, and the plans made from it. Everything may be called
-// from any number of threads at once. Tested by tests/unit/runtime/run_test.cc and tests/unit/runtime/cache_test.cc.
+// Program: one graph, optimised and fused once with symbolic sizes, and the plans made from it. Any number of
+// threads may call any function at once. Tested by tests/unit/runtime/run_test.cc and
+// tests/unit/runtime/cache_test.cc.
 #pragma once
 
 #include <atomic>
@@ -21,12 +22,12 @@
 namespace tenon {
 
 struct ProgramStats {
-  int64_t nodes = 0;             // in groups: what the optimised graph has left to run
-  int64_t nodes_fused = 0;       // those of them that share a group with another node
+  int64_t nodes = 0;             // nodes in groups: what the optimised graph has left to run
+  int64_t nodes_fused = 0;       // nodes that share a group with another node
   int64_t kernels = 0;           // kernels and library calls per run
   int64_t kernels_compiled = 0;  // kernels that went through the compiler for this program
   int64_t steps = 0;
-  int64_t reference_steps = 0;  // those of them that the evaluator runs
+  int64_t reference_steps = 0;  // steps that the evaluator runs
   int64_t workspace_bytes = 0;  // of the newest plan
   int64_t specialized = 0;      // Specialization::kept
   int64_t specialize_refused = 0;
@@ -36,16 +37,17 @@ struct ProgramStats {
 
 class Program {
  public:
-  // params: one per graph input when options.freeze, data null for the others; their bytes must outlive the program
-  // or the next update_params.
+  // params: with options.freeze, one per graph input, with null data for inputs that are not frozen. The
+  // bytes must live as long as the program, or until the next update_params.
   static Result<std::shared_ptr<Program>> make(const Graph& graph, const ProgramOptions& options,
                                                std::span<const Tensor> params);
   ~Program();
-  // Checks every tensor, then runs. Outputs are untouched on failure. Frozen inputs may have null data.
-  // stream: of the program's device; the work is queued there, and this returns before it is done.
+  // Checks every tensor, then runs. Leaves outputs untouched on failure, except for invalid operands found by
+  // kernels. Frozen inputs may have null data. stream: a stream of the program's device; run() queues the
+  // work there and returns before it is done.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream = nullptr);
-  // New bytes for the frozen params: folds and packs again. Calls of run() under way end with the former ones; when this
-  // returns, nobody reads those any more. Not from within a run.
+  // Replaces the bytes of the frozen params: folds and packs again. Calls of run() under way finish with the
+  // former bytes; when this function returns, nothing reads those any more. Do not call it from within a run.
   Status update_params(std::span<const Tensor> params);
   void set_limits(const PlanLimits& limits);
   std::string explain(bool json) const;
@@ -59,12 +61,12 @@ class Program {
   Status run_verified(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
   void keep_params(std::span<const Tensor> params);
 
-  const Graph source_;  // as the host gave it
+  const Graph source_;  // the host's graph, with its own table of sizes
   const int64_t number_;
-  std::mutex update_;                              // of what follows; runs do not take it
-  ProgramOptions options_;                         // its limits are those in force
-  std::vector<std::optional<HostTensor>> params_;  // frozen ones, of a program that is verified
-  std::atomic<int> verified_{0};                   // runs
+  std::mutex update_;                              // guards options_ and params_; runs do not take it
+  ProgramOptions options_;                         // options_.limits are the current limits
+  std::vector<std::optional<HostTensor>> params_;  // the frozen ones, kept for verified runs
+  std::atomic<int> verified_{0};                   // how many runs have been verified
   std::atomic<Impl*> impl_{nullptr};
 };
 

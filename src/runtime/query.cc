@@ -11,7 +11,7 @@
 namespace tenon {
 namespace {
 
-// The node alone, its operands as inputs.
+// A graph of this node alone, with its operands as inputs.
 Graph alone(const Graph& g, ValueId v) {
   Graph out;
   out.dims = g.dims;
@@ -36,7 +36,7 @@ Answer answer(const BackendPlacement& placement, const Graph& g, ValueId v, int 
   const Backend* b = placement.best(g, v, &why);
   if (!row.body || b) return {b ? std::string(b->name()) : "", why};
   if (host_keeps(g.node(v), device_type)) return {"", why};
-  // Through its body: every part of it must run.
+  // The node runs through its body: every part of the body must run.
   const Graph body =
       expand(alone(g, v), [&](const Graph& at, ValueId u) { return placement.best(at, u) != nullptr; });
   Answer whole{"", "through its body"};
@@ -48,17 +48,16 @@ Answer answer(const BackendPlacement& placement, const Graph& g, ValueId v, int 
     if (("+" + whole.backend + "+").find("+" + std::string(runs->name()) + "+") == std::string::npos)
       whole.backend += (whole.backend.empty() ? "" : "+") + std::string(runs->name());
   }
-  if (whole.backend.empty()) whole.backend = loops;  // views alone
+  if (whole.backend.empty()) whole.backend = loops;  // only views
   return whole;
 }
 
 }  // namespace
 
 std::vector<Answer> query(const Graph& given, int device_type) {
-  const NoFork no_fork;  // back ends look into caches of theirs
+  const NoFork no_fork;  // back ends look into their caches
   Graph graph = given;
-  graph.dims =
-      std::make_shared<DimTable>(*given.dims);  // bodies add to it; the graph may be in use elsewhere
+  graph.dims = std::make_shared<DimTable>(*given.dims);  // bodies add to it; other threads may use the graph
   const BackendPlacement placement(backends_of(device_type), device_type);
   std::vector<Answer> answers;
   for (ValueId v = 0; v < graph.nodes.size(); ++v)

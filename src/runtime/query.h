@@ -1,5 +1,5 @@
-// query: which nodes of a graph run, on which back end, and why or why not; nothing is built.
-// Tested by tests/abi/capi*.c.
+// query: which nodes of a graph run, on which back end, and why or why not. It builds nothing. Tested by
+// tests/abi/capi*.c.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@
 namespace tenon {
 
 struct Answer {
-  std::string backend;  // "": none; several joined by "+" where a body is run by several
-  std::string why;      // a sentence, for both answers
+  std::string backend;  // "": none; several names joined by "+" if several run the body
+  std::string why;      // a sentence in both cases
 };
 
-// One answer per node of a verified graph; inputs and constants have empty ones.
+// One answer per node of a verified graph; the answers of inputs and constants are empty.
 std::vector<Answer> query(const Graph& graph, int device_type = DeviceId::kCpu);
 
 }  // namespace tenon

@@ -18,8 +18,8 @@ bool constant(const Dims& dims) {
   return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_const(); });
 }
 
-// Whether a node whose rule holds for symbols holds for all values of them that leave `needs`, to which it adds, not
-// negative. Symbols are what their ranges say.
+// Whether a node whose rule holds for symbols is valid for all values of the symbols at which no size in
+// `needs` is negative. Adds to `needs`. Assumes the ranges of the symbols.
 bool closed(const Graph& g, DimTable& dims, const Node& node, Dims& needs) {
   const ShapeRule rule = op(node.op).shape;
   auto attr = [&](std::string_view name) { return attr_as<Dim>(node, name); };
@@ -36,7 +36,7 @@ bool closed(const Graph& g, DimTable& dims, const Node& node, Dims& needs) {
     if (!low || *low < 0) needs.push_back(d);
   };
   for (Dim d : node.type.shape) need(d);
-  // Equal sizes stay equal, 1 stays 1.
+  // Equal sizes stay equal, and 1 stays 1.
   for (ShapeRule same :
        {&shapes::same, &shapes::same_axis, &shapes::gelu, &shapes::broadcast, &shapes::scalar,
         &shapes::reduce, &shapes::transpose, &shapes::flip, &shapes::concat, &shapes::matmul, &shapes::linear,
@@ -91,7 +91,7 @@ bool alike(const Graph& g, const Node& a, const Node& b) {
 
 ShapeGuards::ShapeGuards(const Graph& graph) {
   open_.name = graph.name;
-  open_.dims = std::make_shared<DimTable>(*graph.dims);  // the graph may be in use elsewhere
+  open_.dims = std::make_shared<DimTable>(*graph.dims);  // other threads may use the graph
   assumptions_ = assumptions_of(graph);
   Builder b(open_);
   std::unordered_multimap<size_t, const Node*> asked;

@@ -47,8 +47,7 @@ std::shared_ptr<Entry> entry_of(const Device& device, const Wanted& w) {
 Status load_one(const Device& device, Entry& entry, Wanted& w, std::atomic<int>& compiled) {
   std::lock_guard lock(entry.mutex);
   if (!entry.library) {
-    TENON_ASSIGN(const jit::CudaCode code,
-                 jit::cuda_code(*w.variant.kernel, w.variant.schedule, device.description().architecture));
+    TENON_ASSIGN(const jit::CudaCode code, jit::cuda_code(w.variant, device.description().architecture));
     compiled += code.compiled;
     TENON_ASSIGN(entry.library, Library::load(device, code.cubin));
     entry.spill_bytes = code.spill_bytes;
