@@ -2,8 +2,9 @@
 // destructors unmap the code at exit, also while a thread executes it. Therefore a handler of ours runs before them: it closes the
 // library and waits up to two seconds for the threads inside. A thread that comes later gets a status and does not block, since
 // the static objects of a host may join it. The thread that runs the exit handlers may still enter.
-// A static object that oneDNN creates while the process ends would be destroyed before the handler ends. So where oneDNN is a
-// shared object, its calls of __cxa_atexit do nothing from the first use on: what it creates then is never destroyed.
+// The handler does not protect a static object that oneDNN creates while the process ends, or in a run that is under way then, since
+// the destructor of the object is registered after the handler. So where oneDNN is a shared object, its calls of __cxa_atexit do
+// nothing from the first use on: static objects that it creates later are never destroyed.
 // Tested by tests/unit/runtime/fork_test.cc.
 #pragma once
 

@@ -57,7 +57,7 @@ void add(Recording& recording, const Work& work);
 Status add(Recording& recording, const void* call, std::span<const uint64_t> words,
            FunctionRef<Status(CallTarget&)> queue);
 
-// Null: the process has kMostGraphs graphs, and all were launched recently or are in use.
+// A new recording. Null: the process has kMostGraphs graphs, and even the oldest was launched recently or is in use.
 std::unique_ptr<Recording> record_graph(const Device& device);
 inline constexpr size_t kMostGraphs = 64;
 // A graph may be destroyed in favour of a new one after so many launches of other graphs.

@@ -1,5 +1,5 @@
 // Forms: the variants of a kernel on a device, by sizes and alignment, and which of them are loaded. If a variant spills registers,
-// a variant of a higher relax level replaces it. If all levels spill, the kernel is cut in two where that is possible. Any thread.
+// a variant of a higher relax level replaces it. After the last level the kernel is cut in two where that is possible. Any thread.
 // Tested by tests/unit/backends/cuda_program_test.cc.
 #pragma once
 
