@@ -2,6 +2,7 @@
 #include "jit/llvm/emit_lanes.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "jit/analysis/lane_stride.h"
@@ -323,9 +324,9 @@ std::string LaneEmitter::read_lanes(const Buffer& b, const Place& p, const std::
       copy(stage(), p.pointer, size_of(b.type));
       return f_.here("load " + wide + ", ptr " + stage() + ", align 64", name);
     case Place::Kind::strided: {
-      if (!simd_.masked && p.stride.known && *p.stride.known > 1 && *p.stride.known <= kWideStride)
+      if (!simd_.masked && p.stride.known && *p.stride.known >= -kWideStride &&
+          *p.stride.known <= kWideStride)
         return read_apart(b, p, *p.stride.known, name);
-      if (!simd_.masked && p.stride.is(-1)) return read_backwards(b, p, name);
       std::string all = "poison";
       for (int l = 0; l < w_; ++l) {
         std::string at = offset_pointer(type, p.pointer, f_.mul(lane(l), p.stride));
@@ -347,37 +348,25 @@ std::string LaneEmitter::read_lanes(const Buffer& b, const Place& p, const std::
   return "";
 }
 
-// Elements in descending order: one load in ascending order, then reversed.
-std::string LaneEmitter::read_backwards(const Buffer& b, const Place& p, const std::string& name) {
-  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
-  const std::string vector = read(b,
-                                  "load " + wide + ", ptr " + offset_pointer(type, p.pointer, 1 - w_) +
-                                      ", align " + std::to_string(size_of(b.type)),
-                                  name + ".span");
-  std::string numbers = "<";
-  for (int l = 0; l < w_; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(w_ - 1 - l);
-  return f_.pure("shufflevector " + wide + " " + vector + ", " + wide + " poison, " + at_lanes("i32", w_) +
-                     " " + numbers + ">",
-                 name);
-}
-
-// Elements a few apart: loads all elements from the first to the last as whole vectors and drops most of
-// them. The last vector ends where the last element does.
+// Elements a few apart, in rising or falling order: loads all elements from the lowest to the highest as whole
+// vectors and drops those in between. The last vector ends where the highest element does.
 std::string LaneEmitter::read_apart(const Buffer& b, const Place& p, int64_t stride,
                                     const std::string& name) {
   const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
-  const int64_t count = (w_ - 1) * stride + 1;
+  const int64_t lowest = std::min<int64_t>((w_ - 1) * stride, 0);  // from lane 0
+  const int64_t count = (w_ - 1) * std::abs(stride) + 1;
   std::string all;
   int64_t loaded = 0;
   for (int v = 0; loaded < count; ++v) {
     const int64_t first = std::min<int64_t>(loaded, count - w_);
-    const std::string vector = read(b,
-                                    "load " + wide + ", ptr " + offset_pointer(type, p.pointer, first) +
-                                        ", align " + std::to_string(size_of(b.type)),
-                                    name + ".span");
+    const std::string vector =
+        read(b,
+             "load " + wide + ", ptr " + offset_pointer(type, p.pointer, lowest + first) + ", align " +
+                 std::to_string(size_of(b.type)),
+             name + ".span");
     std::string numbers = "<";
     for (int l = 0; l < w_; ++l) {  // lanes of other vectors stay
-      const int64_t at = l * stride;
+      const int64_t at = l * stride - lowest;
       const bool here = at >= loaded && at < first + w_;
       numbers += (l ? ", i32 " : "i32 ") + std::to_string(here ? (v ? w_ : 0) + at - first : l);
     }

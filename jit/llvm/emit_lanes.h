@@ -102,7 +102,6 @@ class LaneEmitter {
   std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false);
   std::string read_lanes(const Buffer& b, const Place& p, const std::string& name);
   std::string read_apart(const Buffer& b, const Place& p, int64_t stride, const std::string& name);
-  std::string read_backwards(const Buffer& b, const Place& p, const std::string& name);
   std::string pointers(const std::string& type, const Place& p);
   std::string memory_mangled(DType type) const;
   void emit_load(const Stmt& s);

@@ -99,6 +99,19 @@ TEST(Emit, StridesAndGathers) {
         sizes_around("M", {{"N", 3}}));
 }
 
+// Lanes that lie up to kWideStride elements apart share whole vectors, in either direction; beyond it they do not.
+TEST(Emit, ElementsAFewApart) {
+  for (int stride : {2, 3, 8, 9})
+    for (const char* type : {"f32", "f64", "i8", "bf16"}) {
+      const std::string s = std::to_string(stride), t = type;
+      check("kernel @apart(N, M; in %x: " + t + ", out %y: " + t + ", out %z: " + t +
+                ") {\n  par %i in N, simd %j in M {\n    %v = load %x[9*M*%i + " + s +
+                "*%j]\n    store %y[M*%i + %j], %v\n    %w = load %x[9*M*%i - " + s + "*%j + " + s + "*M - " +
+                s + "]\n    store %z[M*%i + %j], %w\n  }\n}",
+            sizes_around("M", {{"N", 3}}));
+    }
+}
+
 TEST(Emit, NarrowTypesAndCasts) {
   check(
       R"(kernel @narrow(N, M; in %h: f16, in %b: bf16, in %c: i8, in %u: u8, in %f: bool, in %d: f64, out %oh: f16, out %ob: bf16, out %oc: i8, out %ou: u8, out %of: bool, out %od: f64) {
