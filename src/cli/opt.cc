@@ -11,7 +11,6 @@
 #include "src/runtime/placement.h"
 
 namespace tenon::cli {
-
 namespace {
 
 // Each pass runs on every kernel that the previous pass has made.
@@ -35,14 +34,6 @@ int opt_kernel(const OptArgs& args) {
   return kDone;
 }
 
-// `optimize` and `fuse` leave out the passes in `without`. `fuse` is form_groups for the back ends of the
-// CPU.
-Graph run_named(const NamedPass& pass, const Graph& graph, const Without& without) {
-  if (pass.name == "optimize") return optimize(graph, without);
-  if (pass.name != "fuse") return pass.run(graph);
-  return form_groups(graph, BackendPlacement(backends_of(DeviceId::kCpu), DeviceId::kCpu), without);
-}
-
 }  // namespace
 
 int opt(const OptArgs& args) {
@@ -64,8 +55,9 @@ int opt(const OptArgs& args) {
   if (!graph.ok()) return fail(graph.status());
   Status sound = verify(*graph);
   if (!sound.ok()) return fail(sound);
+  const BackendPlacement placement(backends_of(DeviceId::kCpu), DeviceId::kCpu);
   for (const NamedPass* pass : passes) {
-    *graph = run_named(*pass, *graph, args.without);
+    *graph = pass->run(*graph, placement, args.without);
     sound = verify(*graph);
     if (!sound.ok())
       return fail(Status(Code::internal, "after " + std::string(pass->name) + ":\n" + sound.message()));

@@ -80,18 +80,35 @@ Graph form_groups(const Graph& graph, const Placement& placement, const Without&
   return g;
 }
 
+namespace {
+
+// A pass that asks nobody and leaves nothing out.
+template <Graph (*pass)(const Graph&)>
+Graph plain(const Graph& graph, const Placement&, const Without&) {
+  return pass(graph);
+}
+
+Graph expand_all(const Graph& graph) {
+  return expand(graph, [](const Graph&, ValueId) { return false; });
+}
+Graph split_init(const Graph& graph) { return split_constants(graph).init; }
+Graph split_main(const Graph& graph) { return split_constants(graph).main; }
+
+}  // namespace
+
 const std::vector<NamedPass>& named_passes() {
   static const std::vector<NamedPass> passes = {
-      {"simplify", simplify},
-      {"cse", cse},
-      {"fold_batch_norm", fold_batch_norm},
-      {"layout", layout},
-      {"expand", [](const Graph& g) { return expand(g, [](const Graph&, ValueId) { return false; }); }},
-      {"materialize_outputs", materialize_outputs},
-      {"split_init", [](const Graph& g) { return split_constants(g).init; }},
-      {"split_main", [](const Graph& g) { return split_constants(g).main; }},
-      {"optimize", [](const Graph& g) { return optimize(g); }},
-      {"fuse", nullptr},
+      {"simplify", plain<simplify>},
+      {"cse", plain<cse>},
+      {"fold_batch_norm", plain<fold_batch_norm>},
+      {"layout", plain<layout>},
+      {"expand", plain<expand_all>},
+      {"materialize_outputs", plain<materialize_outputs>},
+      {"split_init", plain<split_init>},
+      {"split_main", plain<split_main>},
+      {"optimize",
+       [](const Graph& g, const Placement&, const Without& without) { return optimize(g, without); }},
+      {"fuse", form_groups},
   };
   return passes;
 }

@@ -24,10 +24,11 @@ Split optimize_and_split(const Graph& graph, std::span<const void* const> params
 // The second half of the script, for each of the two parts.
 Graph form_groups(const Graph& graph, const Placement& placement, const Without& without = {});
 
-// A pass by name, for `tenon opt --pass=NAME` and the golden tests. run is null for `fuse`, which asks a placement.
+// A pass by name, for `tenon opt --pass=NAME` and the golden tests. `optimize` and `fuse` leave out the passes in `without`; `fuse` is
+// form_groups and asks the placement.
 struct NamedPass {
   std::string_view name;
-  Graph (*run)(const Graph&);
+  Graph (*run)(const Graph& graph, const Placement& placement, const Without& without);
 };
 const std::vector<NamedPass>& named_passes();
 

@@ -27,6 +27,7 @@
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/passes/pipeline.h"
+#include "src/runtime/placement.h"
 #include "src/runtime/program.h"
 #include "tests/support/cuda_devices.h"
 #include "tests/support/cuda_launches.h"
@@ -156,12 +157,13 @@ Result<std::string> lower_graph(std::string_view, std::string_view input) {
 // Does not verify after split_main, since the data of constants that are folded later is still missing.
 Result<std::string> pass(std::string_view names, std::string_view input) {
   TENON_ASSIGN(Graph graph, parse_graph(input));
+  const BackendPlacement placement(backends_of(DeviceId::kCpu), DeviceId::kCpu);
   std::istringstream words{std::string(names)};
   for (std::string name; words >> name;) {
     auto found = std::find_if(named_passes().begin(), named_passes().end(),
                               [&](const NamedPass& p) { return p.name == name; });
     if (found == named_passes().end()) return invalid("no pass is called " + name);
-    graph = found->run(graph);
+    graph = found->run(graph, placement, {});
     if (name != "split_main") TENON_TRY(verify(graph));
   }
   return print(graph, {.data_limit = 16});
