@@ -32,13 +32,17 @@ Kernels after(std::string_view pass, Kernels kernels, bool trial) {
 }
 
 // Splits few long rows of a softmax too, after their reductions are joined into one.
-Kernels split_for_gpu(const LoweredKernel& kernel, DimTable& dims) {
+Kernels split_for_gpu(const LoweredKernel& kernel, DimTable& dims, bool trial) {
   Kernels parts = split_reduction(kernel, dims, Target::gpu);
   if (parts.size() > 1) return parts;
   if (auto joined = join_online_reductions(kernel.kernel)) {
     LoweredKernel online = kernel;
     online.kernel = std::move(*joined);
-    if (Kernels split = split_reduction(online, dims, Target::gpu); split.size() > 1) return split;
+    Kernels split = split_reduction(online, dims, Target::gpu);
+    if (split.size() > 1) {
+      after("join_online_reductions", {std::move(online)}, trial);
+      return split;
+    }
   }
   return parts;
 }
@@ -49,16 +53,16 @@ Result<Kernels> kernels_for_gpu(const LowerInput& input, bool trial) {
   DimTable& dims = *in.graph.dims;
   TENON_ASSIGN(Lowered lowered, lower(in));
   Kernels kernels = after("lower", std::move(lowered.loops), trial), result;
-  if (!in.sums.empty()) {
-    if (kernels.size() > 1) return unsupported("sums beside rows that are cut in pieces");
-    for (LoweredKernel& k : kernels) {
-      TENON_ASSIGN(result, blocked_column_sums(std::move(k), in));
-      result = after("blocked_column_sums", std::move(result), trial);
-    }
-  } else {
-    for (LoweredKernel& k : kernels) {
-      if (walks_again(k, dims)) return unsupported("on a GPU columns and channels are walked along once");
-      std::ranges::move(after("split_reduction", split_for_gpu(k, dims), trial), std::back_inserter(result));
+  if (!in.sums.empty() && kernels.size() > 1) return unsupported("sums beside rows that are cut in pieces");
+  for (LoweredKernel& k : kernels) {
+    if (!in.sums.empty()) {
+      TENON_ASSIGN(Kernels blocks, blocked_column_sums(std::move(k), in));
+      result = after("blocked_column_sums", std::move(blocks), trial);
+    } else if (walks_again(k, dims)) {
+      return unsupported("on a GPU columns and channels are walked along once");
+    } else {
+      std::ranges::move(after("split_reduction", split_for_gpu(k, dims, trial), trial),
+                        std::back_inserter(result));
     }
   }
   std::ranges::move(lowered.updates, std::back_inserter(result));
@@ -129,7 +133,9 @@ constexpr Pass kPasses[] = {
        return kernels_in(split_reduction(alone(k, dims), dims, Target::cpu));
      }},
     {"split_reduction_gpu",
-     [](const Kernel& k, DimTable& dims) { return kernels_in(split_for_gpu(alone(k, dims), dims)); }},
+     [](const Kernel& k, DimTable& dims) {
+       return kernels_in(split_for_gpu(alone(k, dims), dims, /*trial=*/true));
+     }},
     {"tile_columns",
      [](const Kernel& k, DimTable& dims) { return one(tile_columns(k, alone(k, dims).sizes), k); }},
     {"tile_transposed",
@@ -197,7 +203,11 @@ Kernel specialize(const Kernel& kernel, std::span<const int64_t> sizes) {
 }
 
 std::optional<std::pair<LoweredKernel, LoweredKernel>> fission(const LoweredKernel& kernel, DimTable& dims) {
-  return kernel_fission(kernel, dims);
+  auto halves = kernel_fission(kernel, dims);
+  if (!halves) return halves;
+  for (LoweredKernel* half : {&halves->first, &halves->second})
+    half->kernel = after("kernel_fission", std::move(half->kernel));
+  return halves;
 }
 
 Kernel legalize(const Kernel& kernel, bool (*spelled)(const Op& row, DType last), bool approximate) {
@@ -207,7 +217,9 @@ Kernel legalize(const Kernel& kernel, bool (*spelled)(const Op& row, DType last)
 }
 
 Kernel legalize_for_llvm(const Kernel& kernel) {
-  return legalize(kernel, [](const Op& row, DType last) { return !spelling(row, last).empty(); });
+  Kernel legal = kernel;
+  expand_math(legal);
+  return after("expand_math", std::move(legal));
 }
 
 Result<std::string> run_kernel_pass(std::string_view pass, std::string_view text) {
