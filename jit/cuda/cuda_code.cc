@@ -35,9 +35,16 @@ std::string cuda_text(const Kernel& kernel, const CudaSchedule& schedule) {
   return emit_cuda(legalize(kernel, cuda_spells, schedule.approximate), schedule);
 }
 
+namespace {
+
+std::string with_prelude(const CudaSchedule& schedule, const std::string& text) {
+  return cuda_settings(schedule) + std::string(cuda_primitives()) + std::string(cuda_prelude()) + text;
+}
+
+}  // namespace
+
 std::string cuda_source(const Kernel& kernel, const CudaSchedule& schedule) {
-  return cuda_settings(schedule) + std::string(cuda_primitives()) + std::string(cuda_prelude()) +
-         cuda_text(kernel, schedule);
+  return with_prelude(schedule, cuda_text(kernel, schedule));
 }
 
 Result<CudaCode> cuda_code(const KernelVariant& variant, int architecture) {
@@ -45,8 +52,8 @@ Result<CudaCode> cuda_code(const KernelVariant& variant, int architecture) {
   const CudaSchedule& schedule = variant.schedule;
   TENON_ASSIGN(const Nvrtc* nvrtc, Nvrtc::get());
   TENON_ASSIGN(const int made_for, nvrtc->architecture_for(architecture));
-  const std::string text = cuda_settings(schedule) + cuda_text(kernel, schedule),
-                    source = cuda_source(kernel, schedule), target = "sm_" + std::to_string(made_for),
+  const std::string alone = cuda_text(kernel, schedule), text = cuda_settings(schedule) + alone,
+                    source = with_prelude(schedule, alone), target = "sm_" + std::to_string(made_for),
                     producer = "NVRTC " + std::to_string(nvrtc->version() / 100) + "." +
                                std::to_string(nvrtc->version() % 100) + " " + target;
   if (dump_wanted("kernel")) dump("kernel", print(kernel));

@@ -8,9 +8,10 @@
 namespace tenon::cuda {
 
 Form DeviceKernel::form(std::span<const int64_t> sizes, int64_t alignment, int64_t longest) const {
+  const std::shared_ptr<const jit::Kernel> kernel(lowered_, &lowered_->kernel);
   Form f;
   for (int level = 0; level <= most_relaxed_; ++level) {
-    f.variant = jit::cuda_variant(kernel_, sizes, device_.description(), alignment, longest, level);
+    f.variant = jit::cuda_variant(kernel, sizes, device_.description(), alignment, longest, level);
     std::lock_guard lock(mutex_);
     const Loaded* known = find(f.variant);
     f.spills = known && known->spills;

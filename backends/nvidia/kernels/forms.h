@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -25,11 +26,10 @@ class DeviceKernel {
   // whole: the kernel cannot be cut in two.
   DeviceKernel(const Device& device, jit::LoweredKernel lowered, bool whole)
       : device_(device),
-        lowered_(std::move(lowered)),
-        kernel_(std::make_shared<const jit::Kernel>(lowered_.kernel)),
+        lowered_(std::make_shared<const jit::LoweredKernel>(std::move(lowered))),
         most_relaxed_(whole ? jit::kMostRelaxed : kMostRelaxedToCut) {}
 
-  const jit::LoweredKernel& lowered() const { return lowered_; }
+  const jit::LoweredKernel& lowered() const { return *lowered_; }
 
   // The fastest form that is not known to spill; if all spill, that of the highest relax level. longest: elements of the longest
   // buffer.
@@ -49,8 +49,7 @@ class DeviceKernel {
   const Loaded* find(const jit::KernelVariant& variant) const;
 
   const Device& device_;
-  const jit::LoweredKernel lowered_;
-  const std::shared_ptr<const jit::Kernel> kernel_;  // a copy of lowered_.kernel
+  const std::shared_ptr<const jit::LoweredKernel> lowered_;  // variants share its kernel
   const int most_relaxed_;
   mutable std::mutex mutex_;
   std::vector<Loaded> loaded_;
