@@ -92,7 +92,7 @@ Status build(const Graph& from, const BackendPlacement& placement, const Allocat
 }
 
 // Runs the constant part once. Its outputs become the data of main's constants.
-Status run_init(const Split& split, Graph& main, const BackendPlacement& placement, Parallel& parallel,
+Status run_init(Split& split, const BackendPlacement& placement, Parallel& parallel,
                 const Allocator& allocator, const Without& without,
                 std::vector<std::unique_ptr<Arena>>& storage, BuiltGraph* stats) {
   if (split.folded.empty()) return {};
@@ -100,10 +100,10 @@ Status run_init(const Split& split, Graph& main, const BackendPlacement& placeme
   TENON_TRY(build(split.init, placement, allocator, {}, without, init));
   TENON_ASSIGN(
       std::unique_ptr<Plan> plan,
-      Plan::make(init.source, std::vector<int64_t>(main.dims->symbol_count(), 0), parallel.threads()));
+      Plan::make(init.source, std::vector<int64_t>(split.main.dims->symbol_count(), 0), parallel.threads()));
   std::vector<void*> outputs;
   for (size_t i = 0; i < split.folded.size(); ++i) {
-    const Node& node = main.node(split.folded[i]);
+    const Node& node = split.main.node(split.folded[i]);
     const int64_t bytes = plan->outputs[i].elements * size_of(node.type.dtype);
     storage.push_back(std::make_unique<Arena>(bytes, allocator));
     auto& data = *attr_as<std::shared_ptr<ConstantData>>(node, "data");
@@ -177,13 +177,13 @@ Status compile(const Graph& graph, const ProgramOptions& options, Parallel& para
 
   const BackendPlacement placement(chosen_backends(options), options.device.type);
   if (on_cpu) {
-    TENON_TRY(run_init(split, split.main, placement, parallel, options.allocator, options.without,
-                       compiled->folded, &compiled->main));
+    TENON_TRY(run_init(split, placement, parallel, options.allocator, options.without, compiled->folded,
+                       &compiled->main));
   } else {
     TENON_ASSIGN(compiled->runtime, runtime_of(placement, options.device));
     const BackendPlacement host(backends_of(DeviceId::kCpu), DeviceId::kCpu);
-    TENON_TRY(run_init(split, split.main, host, default_parallel(), {}, options.without, compiled->folded,
-                       &compiled->main));
+    TENON_TRY(
+        run_init(split, host, default_parallel(), {}, options.without, compiled->folded, &compiled->main));
   }
   TENON_TRY(build(split.main, placement, options.allocator, options.device, options.without, compiled->main));
   if (!compiled->runtime) return {};
