@@ -102,7 +102,7 @@ def here(name, options):
 # The run ---------------------------------------------------------------------------------------------------
 
 def read(file):
-    """What the process of a section has written so far."""
+    """Reads the lines that the process of a section has written so far."""
     part = {"of": None, "begun": 0, "done": 0, "rows": [], "skipped": [], "failed": []}
     label = None
     for line in file.read_text().splitlines() if file.exists() else []:

@@ -34,7 +34,7 @@ static tenon_tensor tensor(float* data, int64_t* shape, int32_t ndim) {
   return t;
 }
 
-/* What back end takes which node, asked before anything is compiled: a framework keeps what nobody takes. */
+/* Prints which back end takes a node. Nothing is compiled yet: a framework keeps the nodes that no back end takes. */
 static void print_answer(void* user, tenon_value node, const char* name, const char* op, const char* backend,
                          const char* why) {
   (void)user, (void)node;

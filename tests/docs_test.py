@@ -26,7 +26,7 @@ def expanded(path):
 
 
 def missing_paths(text, folder):
-    """What the text names and the tree lacks. A path without a suffix may be a file of any."""
+    """Returns the paths that the text names and the tree lacks. A path without a suffix matches a file with any suffix."""
     missing = []
     for code in CODE.findall(text):
         for path in expanded(code.strip()) if PATH.match(code.strip()) else []:

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the package carries machine code, one wheel for every Python from 3.10 on."""
+"""Adds to pyproject.toml that the package carries machine code, and that one wheel serves every Python from 3.10 on."""
 
 from setuptools import Distribution, setup
 

@@ -250,7 +250,7 @@ class Interpreter {
     }
     return {};
   }
-  // What an element contributes to a result that follows the first one. The first result is known already.
+  // Returns the contribution of an element to a result that follows the first one, which is known already.
   Bits following(const Stmt& s, size_t r) const {
     const DType t = k_.types[s.results[r]];
     Bits from = values_[s.results[0]];

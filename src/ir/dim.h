@@ -104,7 +104,7 @@ class DimTable {
   Dim max(Dim a, Dim b);
   Dim min(Dim a, Dim b);
   Dim ceil_div(Dim a, Dim b) { return floor_div(add(a, sub(b, Dim(1))), b); }
-  // Of many operands at once: the intermediate results are not kept in the table.
+  // sum() and product() take many operands at once, so the table keeps no intermediate results.
   Dim sum(std::span<const Dim> plus, std::span<const Dim> minus = {});
   Dim product(std::span<const Dim> dims);
   Dim overflow();

@@ -315,8 +315,8 @@ class Fuser {
         for (ValueId i : read)
           if (group_of_[i] >= 0 && group_of_[i] != static_cast<int>(id)) waits[id].insert(group_of_[i]);
       }
-    // Of the groups that are ready, take the one whose last member is earliest: this keeps the host's order
-    // and short lifetimes.
+    // The ready group whose last member is earliest comes first: this keeps the host's order and short
+    // lifetimes.
     std::vector<int> number(groups_.size(), -1), order;
     std::vector<std::vector<int>> readers(groups_.size());
     std::set<std::pair<ValueId, int>> ready;

@@ -1,4 +1,4 @@
-"""What the wheel gives to whoever installs it: run by the Python of a virtual environment that has the wheel and PyTorch.
+"""Checks an installed wheel, run by the Python of a virtual environment that has the wheel and PyTorch.
 
     venv/bin/python wheel_check.py
 

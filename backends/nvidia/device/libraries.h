@@ -1,5 +1,5 @@
-// What cuBLASLt and cuDNN share: where to search for a library, how to read its version, a holder of the one library of the process,
-// and a holder of one object per device. Any thread. Tested by tests/unit/backends/cuda_driver_test.cc,
+// Code that cuBLASLt and cuDNN share: it says where to search for a library and how to read its version, and holds the one library of
+// the process and one object per device. Any thread. Tested by tests/unit/backends/cuda_driver_test.cc,
 // tests/unit/backends/cublaslt_library_test.cc and tests/unit/backends/cudnn_library_test.cc.
 #pragma once
 

@@ -1,4 +1,4 @@
-"""What Tenon did: the counts of stats(), a Record per compiled graph, and the Report of explain().
+"""Reports on Tenon's work: the counts of stats(), a Record per compiled graph, and the Report of explain().
 
 Weak references lead to records and programs, which live with their compiled functions; functions may share programs. The
 counts of a dead record or program go to the totals.

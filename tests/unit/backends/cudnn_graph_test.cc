@@ -127,7 +127,7 @@ TEST_F(CudnnGraphs, WhileTheCallerCaptures) {
   mock().capture(kStream, 0);
   run_on(*shifted);
   {
-    // Of two idle handles the run takes the one that has plans.
+    // The run takes the handle that has plans, although another one is idle.
     auto one = handles().lease(), other = handles().lease();
     ASSERT_TRUE(one.ok() && other.ok());
     one->swap(*other);

@@ -423,7 +423,7 @@ TEST(Run, FaultsEndARunAndNoOther) {
         return %y
       })",
                    {d, d}, 1, 0, "%q = remainder", ": integer division by zero", options, false);
-      // Of two nodes in one kernel, the error names the one with wrong operands.
+      // The kernel has two nodes; the error names the one with wrong operands.
       const char* both = R"(graph @f(%x: i32[N], %i: i64[K], %d: i32[K]) {
         %g = gather(%x, %i){axis=0}
         %q = trunc_div(%g, %d)

@@ -1,1 +1,1 @@
-"""What runs in a call of a compiled function."""
+"""The code that runs in a call of a compiled function."""

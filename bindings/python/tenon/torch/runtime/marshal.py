@@ -1,4 +1,4 @@
-"""What a call does once per tensor: it writes addresses, shapes and strides into a frame, and makes the outputs.
+"""Does the work of a call that grows with its tensors: writes addresses, shapes and strides into a frame, and makes the outputs.
 
 Two classes have the same functions, and `chosen` is an object of one of them: InC calls the extension module
 (_lib/_marshal.abi3.so, from marshal.c), InPython uses ctypes, where that module cannot be loaded or where TENON_MARSHAL=ctypes

@@ -32,7 +32,7 @@ def view_of(root, size, stride, offset):
 
 
 class Compiled:
-    """What others need of a boxed function. It does not hold the function, so the function dies with its last user."""
+    """Holds the parts of a boxed function that others need, but not the function, so that it dies with its last user."""
 
     def __init__(self, body, constants, rescues, pool, indices, uses):
         """rescues: (text, constants) of a Rescue for each segment; indices: numbers of the arguments that are packed into programs."""
