@@ -1,4 +1,4 @@
-// Defines the functions of src/runtime/backend.h that name particular back ends: the list of all back ends in order of
+// Defines the functions of src/backend/backend.h that name particular back ends: the list of all back ends in order of
 // preference, the GPU report and the default thread pool.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
@@ -11,7 +11,7 @@
 #endif
 #include "backends/reference/reference.h"
 #include "backends/rows/rows.h"
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon {
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Minimax coefficients for the polynomial bodies of src/ops/math*.cc.
+"""Minimax coefficients for the polynomial bodies of src/ops/math.
 
     tools/minimax.py [name ...]     needs mpmath; without names it prints every fit (minutes)
 

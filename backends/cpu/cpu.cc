@@ -14,7 +14,7 @@
 #include "src/base/align.h"
 #include "src/ir/builder.h"
 #include "src/ir/group.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon {
 namespace {

@@ -1,7 +1,7 @@
 // The CPU back end: runs maps, reductions, scans and moves as compiled loops. Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon {
 

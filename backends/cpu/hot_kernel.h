@@ -1,7 +1,7 @@
 // HotKernel: one launch of a kernel that may be compiled again with its sizes as constants. It counts and times the calls. When
 // they have taken long enough, a thread of low priority compiles the second version. Then the calls of the host alternate
 // between the two versions, and the faster one stays. Both give the same bits (jit/transform/specialize.h). Any thread.
-// Tested by tests/unit/jit/specialize_test.cc.
+// Tested by tests/unit/jit/transform/specialize_test.cc.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 #include "jit/kernel/kernel.h"
 #include "jit/llvm/compiler.h"
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon {
 

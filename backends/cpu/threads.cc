@@ -1,4 +1,4 @@
-// See threads.h. Also defines the functions of src/runtime/fork.h.
+// See threads.h. Also defines the functions of src/backend/fork.h.
 #include "backends/cpu/threads.h"
 
 #include <omp.h>
@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "src/runtime/fork.h"
+#include "src/backend/fork.h"
 
 namespace tenon {
 namespace {

@@ -3,7 +3,7 @@
 // Tested by tests/unit/runtime/run_test.cc.
 #pragma once
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon {
 

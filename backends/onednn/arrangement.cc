@@ -6,8 +6,8 @@
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
 #include "src/base/align.h"
-#include "src/base/single_flight_lru.h"
-#include "src/ops/host_tensor.h"
+#include "src/base/threads/single_flight_lru.h"
+#include "src/ops/eval/host_tensor.h"
 
 namespace tenon::onednn {
 

@@ -7,7 +7,7 @@
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
 #include "src/base/align.h"
-#include "src/ops/host_tensor.h"
+#include "src/ops/eval/host_tensor.h"
 
 namespace tenon::onednn {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "backends/onednn/arrangement.h"
 #include "backends/onednn/packed_store.h"
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon::onednn {
 

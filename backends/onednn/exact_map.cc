@@ -8,7 +8,7 @@
 #include <numbers>
 
 #include "src/base/convert.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::onednn {
 namespace {

@@ -9,7 +9,7 @@
 #include "backends/onednn/exit_gate.h"
 #include "src/base/align.h"
 #include "src/ir/group.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::onednn {
 namespace {

@@ -8,7 +8,7 @@
 #include "backends/onednn/grouped.h"
 #include "backends/onednn/library.h"
 #include "src/ir/group.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon {
 namespace {

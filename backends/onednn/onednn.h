@@ -2,7 +2,7 @@
 // No type and no exception of the library leaves this directory. Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon {
 

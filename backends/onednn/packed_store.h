@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon::onednn {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backends/onednn/spec.h"
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon::onednn {
 

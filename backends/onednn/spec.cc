@@ -6,7 +6,7 @@
 
 #include "src/ir/group.h"
 #include "src/ir/op.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::onednn {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "src/ops/operand.h"
+#include "src/ops/rules/operand.h"
 
 namespace tenon::onednn {
 

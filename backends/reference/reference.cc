@@ -1,13 +1,13 @@
 // See reference.h. A group is one node. The node and the views and literals that it reads through become a small graph, which
-// the evaluator (src/ops/eval.h) runs at the plan's sizes.
+// the evaluator (src/ops/eval/eval.h) runs at the plan's sizes.
 #include "backends/reference/reference.h"
 
 #include <map>
 
 #include "src/ir/builder.h"
 #include "src/ir/group.h"
-#include "src/ops/eval.h"
-#include "src/ops/names.h"
+#include "src/ops/eval/eval.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon {
 namespace {

@@ -7,9 +7,9 @@
 #include "backends/rows/search.h"
 #include "src/base/align.h"
 #include "src/ir/group.h"
-#include "src/ops/names.h"
-#include "src/ops/operand.h"
-#include "src/ops/rules.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/operand.h"
+#include "src/ops/rules/rules.h"
 
 namespace tenon {
 namespace {

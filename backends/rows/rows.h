@@ -2,7 +2,7 @@
 // strided views. Tested by tests/unit/backends/rows_test.cc.
 #pragma once
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "jit/kernel/kernel.h"
-#include "src/ir/dim.h"
+#include "src/ir/dim/dim.h"
 #include "src/ir/graph.h"
 #include "src/ir/group.h"
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 

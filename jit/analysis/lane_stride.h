@@ -1,5 +1,5 @@
 // lane_stride: by how much a value of a kernel grows from lane to lane, for the emitters. Tested by
-// tests/unit/jit/emit_test.cc and tests/unit/jit/emit_cuda_maps_test.cc.
+// tests/unit/jit/llvm/emit_test.cc and tests/unit/jit/cuda/emit_cuda_maps_test.cc.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // prefetch: what a kernel with several passes over a row loads into the cache ahead of time. The first pass
 // waits for its row and the last pass for the lines that it writes; the passes in between compute on cached
 // data. So these passes prefetch the next row and the lines of the current row of results. The kernel is
-// verified. Tested by tests/unit/jit/kernel_test.cc.
+// verified. Tested by tests/unit/jit/kernel/kernel_test.cc.
 #pragma once
 
 #include <vector>

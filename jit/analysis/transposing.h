@@ -1,7 +1,7 @@
 // TransposingMap: a kernel that is one map over nested axes whose loads or stores include some that step by
 // one along another axis than the axis of lanes. Every order of lanes then jumps in some buffer; a tile of
 // both axes in fast memory avoids the jumps. Names these axes and accesses for the schedule and the emitter
-// of a GPU. Tested by tests/unit/jit/emit_cuda_test.cc and tests/unit/jit/cuda_schedule_test.cc.
+// of a GPU. Tested by tests/unit/jit/cuda/emit_cuda_test.cc and tests/unit/jit/schedule/cuda_schedule_test.cc.
 #pragma once
 
 #include <algorithm>

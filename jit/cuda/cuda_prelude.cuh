@@ -1,7 +1,7 @@
 // The functions that kernels of emit_cuda call, and nothing else: no header is included. tn_ROW computes the
-// map row ROW (src/ops/map.def) on scalars: float, double, signed integers of 8 to 64 bits, unsigned char,
+// map row ROW (src/ops/rows/map.def) on scalars: float, double, signed integers of 8 to 64 bits, unsigned char,
 // bool. Functions that only a device has, or that differ on a host, are primitives: cuda_primitives.cuh on a
-// device, tests/support/cuda_host.h on a host. TN_WIDE: indices of 64 bits. TN_APPROXIMATE: exp and related
+// device, tests/support/nvidia/cuda_host.h on a host. TN_WIDE: indices of 64 bits. TN_APPROXIMATE: exp and related
 // functions use the special function units.
 
 typedef long long tn_i64;

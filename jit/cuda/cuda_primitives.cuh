@@ -1,6 +1,6 @@
-// What the prelude needs from a device. The counterpart for hosts is tests/support/cuda_host.h. A primitive
-// that one of them lacks fails to compile: tests/unit/jit/nvrtc_test.cc compiles every schedule with this
-// file, tests/unit/jit/emit_cuda_test.cc with the other.
+// What the prelude needs from a device. The counterpart for hosts is tests/support/nvidia/cuda_host.h. A primitive
+// that one of them lacks fails to compile: tests/unit/jit/cuda/nvrtc_test.cc compiles every schedule with this
+// file, tests/unit/jit/cuda/emit_cuda_test.cc with the other.
 #define TN_FN __device__ __forceinline__
 
 TN_FN float tn_as_float(unsigned int x) { return __uint_as_float(x); }

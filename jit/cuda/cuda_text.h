@@ -1,5 +1,5 @@
 // cuda_text: types and constants in CUDA text, and which rows the prelude defines. Tested by
-// tests/unit/jit/emit_cuda_test.cc.
+// tests/unit/jit/cuda/emit_cuda_test.cc.
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@
 #include "jit/cuda/cuda_text.h"
 #include "jit/cuda/emit_cuda_loops.h"
 #include "jit/schedule/cuda_maps.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {

@@ -6,7 +6,7 @@
 // Buffers come in the order of Kernel::buffers without locals, sizes as tn_ix (32 or 64 bits, as the schedule
 // says). The scratch arguments exist only if locals are in global memory. Scalar instructions call tn_ROW of
 // the prelude; rows that it lacks are expanded to their math body. Tested by
-// tests/unit/jit/emit_cuda_test.cc, which runs the text on the host, and by tests/golden/jit/*.tn.
+// tests/unit/jit/cuda/emit_cuda_test.cc, which runs the text on the host, and by tests/golden/jit/*.tn.
 #pragma once
 
 #include <string>

@@ -5,7 +5,7 @@
 
 #include "jit/analysis/lane_stride.h"
 #include "jit/cuda/cuda_text.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {

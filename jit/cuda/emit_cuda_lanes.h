@@ -3,7 +3,7 @@
 // flow. A value that depends on the axis of the simd loop being emitted exists once per lane, within TN_EACH,
 // which repeats the next block for the `vector` elements of a thread. Loads of adjacent elements come before
 // TN_EACH as vectors, stores after it. Everything else is a scalar. Tested by
-// tests/unit/jit/emit_cuda_test.cc and tests/golden/jit/*.tn.
+// tests/unit/jit/cuda/emit_cuda_test.cc and tests/golden/jit/*.tn.
 #pragma once
 
 #include <functional>

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "jit/cuda/cuda_text.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {

@@ -1,5 +1,5 @@
 // CudaLoops: the part of emit_cuda.cc between the par nest and CudaLanes: loops and reductions of one thread,
-// of a team that shares a row, and of threads that share a column. Tested by tests/unit/jit/emit_cuda_test.cc
+// of a team that shares a row, and of threads that share a column. Tested by tests/unit/jit/cuda/emit_cuda_test.cc
 // and tests/golden/jit/*.tn.
 #pragma once
 

@@ -1,6 +1,6 @@
 // nvrtc: NVIDIA's run-time compiler, opened on first use and never linked. CUDA text comes in; machine code
 // for one architecture (a cubin) goes out, with the statistics of ptxas. Any thread; compiles run in
-// parallel. Needs no driver and no GPU. Tested by tests/unit/jit/nvrtc_test.cc.
+// parallel. Needs no driver and no GPU. Tested by tests/unit/jit/cuda/nvrtc_test.cc.
 #pragma once
 
 #include <string>

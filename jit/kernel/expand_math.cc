@@ -1,7 +1,7 @@
 // expand_math: replaces rows that have a math column by the simpler rows of their body, until none is left.
 // The kernel is verified before and after. Values keep their names. Every constant of the bodies occurs once,
 // at the top of the par body. Rows that machine code spells for their operand class stay. Tested by
-// tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
+// tests/unit/jit/kernel/kernel_test.cc and tests/golden/jit/*.tn.
 #include <bit>
 #include <map>
 

@@ -1,7 +1,7 @@
 // interp: runs a kernel one scalar at a time, in the order of its text; defines what a kernel means. Knows
 // nothing of vectors except the order of a simd reduce. Expands math bodies first, so that a map gives the
 // same bits as machine code. If an address is wrong, outputs may have been written already. Tested by
-// tests/unit/jit/kernel_test.cc.
+// tests/unit/jit/kernel/kernel_test.cc.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -12,7 +12,7 @@
 #include "jit/kernel/kernel.h"
 #include "src/base/convert.h"
 #include "src/ir/narrow.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {

@@ -1,12 +1,11 @@
 // kernel: values, sizes and identity of a kernel. `sizes`: the kernel's i64 arguments, in order. Tested by
-// tests/unit/jit/kernel_test.cc.
+// tests/unit/jit/kernel/kernel_test.cc.
 #include "jit/kernel/kernel.h"
 
 #include <algorithm>
 
 #include "src/base/align.h"
 #include "src/base/hash.h"
-#include "src/ops/table.h"
 
 namespace tenon::jit {
 

@@ -30,7 +30,7 @@
 // fault word of the kernel becomes 2.
 //
 // The text prints and parses back exactly (grammar: jit/kernel/parse.cc). The hash of the text without its
-// names identifies the kernel. Tested by tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
+// names identifies the kernel. Tested by tests/unit/jit/kernel/kernel_test.cc and tests/golden/jit/*.tn.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // parse: text to a kernel whose values are all defined, typed and named. Accepts any bytes. The result prints
 // back to the same text (except for comments and spacing) and has the types that the op table gives, but only
-// verify decides whether it is legal. Tested by tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
+// verify decides whether it is legal. Tested by tests/unit/jit/kernel/kernel_test.cc and tests/golden/jit/*.tn.
 //
 //   kernel   := "kernel" "@" NAME "(" [SIZE {"," SIZE}] {";" buffer {"," buffer}} ")" block
 //   buffer   := ("in" | "out") VALUE ":" dtype | "local" VALUE ":" dtype "[" extent "]"

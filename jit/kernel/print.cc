@@ -1,5 +1,5 @@
 // print: a kernel as text, in the grammar of jit/kernel/parse.cc. Prints any kernel, also one that verify
-// refuses. What verify accepts parses back to the same text. Tested by tests/unit/jit/kernel_test.cc and
+// refuses. What verify accepts parses back to the same text. Tested by tests/unit/jit/kernel/kernel_test.cc and
 // tests/golden/jit/*.tn.
 #include <unordered_set>
 

@@ -22,13 +22,13 @@
 //            of one type; in a simd reduce without unroll whose body is scalars only; `square add` over whole axes
 //  unroll    1, or 2, 4, 8 of a simd reduce
 //  scan      directly in the body of a sequential `for` with one axis; its row folds
-// Tested by tests/unit/jit/kernel_test.cc and tests/golden/jit/*.tn.
+// Tested by tests/unit/jit/kernel/kernel_test.cc and tests/golden/jit/*.tn.
 #include <algorithm>
 #include <unordered_set>
 
 #include "jit/kernel/kernel.h"
 #include "src/base/text.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {

@@ -1,5 +1,5 @@
 // compiler: kernels as machine code of the CPU: the instruction sets, the text that LLVM reads, and the
-// compiler of the process. Tested by tests/unit/jit/compiler_test.cc and tests/unit/jit/emit_test.cc.
+// compiler of the process. Tested by tests/unit/jit/llvm/compiler_test.cc and tests/unit/jit/llvm/emit_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include "jit/analysis/lane_stride.h"
 #include "jit/objects/host_call.h"
 #include "jit/schedule/schedule.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 

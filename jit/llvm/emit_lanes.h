@@ -6,7 +6,7 @@
 //   gather    a term's variable is itself a vector llvm.masked.gather
 // Lanes beyond the end never access memory: they are masked, or repeat the last lane that exists. Loads of `in`
 // buffers are hoisted, because no store of the kernel can change them. No other load moves.
-// Tested by tests/unit/jit/emit_test.cc and tests/golden/jit/*.tn.
+// Tested by tests/unit/jit/llvm/emit_test.cc and tests/golden/jit/*.tn.
 #pragma once
 
 #include <map>

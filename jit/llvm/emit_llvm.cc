@@ -7,7 +7,7 @@
 // Inside a simd axis, a value is a vector of W = lanes(isa) elements whatever its dtype, unless it does not
 // depend on the axis: then it is a scalar, computed before the loop. An axis is split into a loop over full
 // vectors and a masked tail. No pointer is noalias: a buffer may be reused in place if every element is read
-// before it is written. Tested by tests/unit/jit/emit_test.cc and tests/golden/jit/*.tn.
+// before it is written. Tested by tests/unit/jit/llvm/emit_test.cc and tests/golden/jit/*.tn.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -19,7 +19,7 @@
 #include "jit/llvm/compiler.h"
 #include "jit/llvm/emit_lanes.h"
 #include "jit/schedule/schedule.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {

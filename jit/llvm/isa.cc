@@ -1,5 +1,5 @@
 // isa: the instruction sets that the emitter may use, and their lanes. TENON_ISA forces a lower one than the
-// machine's best. Tested by tests/unit/jit/emit_test.cc.
+// machine's best. Tested by tests/unit/jit/llvm/emit_test.cc.
 #include "jit/kernel/kernel.h"
 #include "jit/llvm/compiler.h"
 #include "src/base/cpu.h"

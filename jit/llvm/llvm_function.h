@@ -4,7 +4,7 @@
 // Every instruction without a side effect is written as far out as its operands allow, so the text is free of
 // loop invariants and of repetition. No LLVM pass has to do this, and none could move a load across a store
 // that may alias. A position counts outwards to inwards: 2L is the body of the region at depth L; 2L - 1 is
-// the code in front of its first iteration, after its condition. Tested by tests/unit/jit/emit_test.cc.
+// the code in front of its first iteration, after its condition. Tested by tests/unit/jit/llvm/emit_test.cc.
 #pragma once
 
 #include <cstdint>

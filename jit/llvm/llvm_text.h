@@ -12,7 +12,7 @@
 //   $i32[x]       the constant x of this type       splat (i32 x)    x
 //   $name = ...   on every line but the last: a temporary; $name afterwards is its value
 //
-// Tested by tests/unit/jit/emit_test.cc and tests/golden/jit/*.tn.
+// Tested by tests/unit/jit/llvm/emit_test.cc and tests/golden/jit/*.tn.
 #pragma once
 
 #include <functional>

@@ -3,7 +3,7 @@
 // compiles and the others wait. Several kernels share a module, because LLVM's fixed cost per module is a
 // third of the compile time of a small kernel. Code that an earlier process left on disk is loaded from there
 // (object_cache.h). LLVM is initialised on first use. A fatal error of LLVM becomes an exception and leaks
-// the module, so that the host survives. Tested by tests/unit/jit/emit_test.cc.
+// the module, so that the host survives. Tested by tests/unit/jit/llvm/emit_test.cc.
 #include "jit/llvm/orc.h"
 
 #include <llvm/AsmParser/Parser.h>
@@ -47,7 +47,7 @@
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/no_fork.h"
-#include "src/base/parallel_invoke.h"
+#include "src/base/threads/parallel_invoke.h"
 
 namespace tenon::jit {
 namespace {

@@ -8,8 +8,8 @@
 #include "jit/lower/index_maps.h"
 #include "jit/lower/kernel_draft.h"
 #include "jit/lower/rematerialization.h"
-#include "src/ops/names.h"
-#include "src/ops/rules.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/rules.h"
 
 namespace tenon::jit {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "src/ops/host_tensor.h"
-#include "src/ops/names.h"
-#include "src/ops/rules.h"
+#include "src/ops/eval/host_tensor.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/rules.h"
 
 namespace tenon::jit {
 namespace {

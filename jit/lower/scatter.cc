@@ -4,9 +4,9 @@
 
 #include "jit/analysis/index.h"
 #include "jit/schedule/schedule.h"
-#include "src/ops/names.h"
-#include "src/ops/put_mode.h"
-#include "src/ops/view.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/put_mode.h"
+#include "src/ops/rules/view.h"
 
 namespace tenon::jit {
 

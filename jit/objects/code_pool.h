@@ -2,7 +2,7 @@
 // code is copied into it and executable afterwards, never both. The system counts neighbouring pages of equal
 // protection as one mapping, so thousands of kernels cost a handful of mappings. The memory is private: a
 // forked child keeps its own copy, whatever the parent frees or compiles later (a shared double mapping could
-// not do this). Tested by tests/unit/jit/compiler_test.cc and tests/unit/jit/noexec_test.cc.
+// not do this). Tested by tests/unit/jit/llvm/compiler_test.cc and tests/unit/jit/llvm/noexec_test.cc.
 #pragma once
 
 #include <cstdint>

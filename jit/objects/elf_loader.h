@@ -1,7 +1,7 @@
 // elf_loader: turns a relocatable x86-64 ELF object in memory into running code in the pool. Supports only
 // what our emitter needs: one block per object, calls of a fixed table of C functions, no global data, no
 // constructors, no unwind tables. Checks every offset, so a damaged object is a Status. Tested by
-// tests/unit/jit/compiler_test.cc.
+// tests/unit/jit/llvm/compiler_test.cc.
 #pragma once
 
 #include <functional>

@@ -3,14 +3,14 @@
 // with its settings. A hash of the kernel and of a version of the emitter would save the emission, a small
 // part of a compile. But then someone would have to increase the version after every change of what the
 // emitter reads; the text needs no such care. Logs every event as a line of the topic "cache". Any thread.
-// Tested by tests/unit/jit/object_cache_test.cc.
+// Tested by tests/unit/jit/objects/object_cache_test.cc.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <string_view>
 
-#include "src/base/store.h"
+#include "src/base/store/store.h"
 
 namespace tenon::jit {
 

@@ -1,6 +1,6 @@
 // cuda_maps: how the threads of a GPU walk a map. Decides how many vectors a thread loads at once, and along
 // which axes a thread takes several vectors and keeps what does not change. At concrete sizes, for
-// cuda_schedule.cc; same_along also serves emit_cuda.cc. Tested by tests/unit/jit/cuda_schedule_test.cc.
+// cuda_schedule.cc; same_along also serves emit_cuda.cc. Tested by tests/unit/jit/schedule/cuda_schedule_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // CudaRows: whether and how a team of threads can share the rows of a kernel. Its simd loops are in the par
 // nest or in plain loops within it, or run over a tile of an axis of the par nest. The same lanes write and
 // read each element of a local. No output is read back. At concrete sizes, for cuda_schedule.cc. Tested by
-// tests/unit/jit/cuda_schedule_test.cc.
+// tests/unit/jit/schedule/cuda_schedule_test.cc.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // cuda_schedule: how a kernel runs on a GPU: which threads share an iteration of the par nest, how many
 // elements a thread takes at once, where locals are. Pure functions of the kernel, its sizes and a
-// description of the device, so tests need no device. Tested by tests/unit/jit/cuda_schedule_test.cc.
+// description of the device, so tests need no device. Tested by tests/unit/jit/schedule/cuda_schedule_test.cc.
 #pragma once
 
 #include <cstdint>

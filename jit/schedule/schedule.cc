@@ -1,4 +1,4 @@
-// See schedule.h. Tested by tests/unit/jit/schedule_test.cc.
+// See schedule.h. Tested by tests/unit/jit/schedule/schedule_test.cc.
 #include "jit/schedule/schedule.h"
 
 #include <algorithm>

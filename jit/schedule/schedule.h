@@ -1,6 +1,6 @@
 // schedule: how the loops of a lowered group run. Only the files of jit/schedule/ know tile sizes, unroll
 // factors and grain sizes. Pure functions of the loop axes and the accesses, so tests need no machine. Tested by
-// tests/unit/jit/schedule_test.cc.
+// tests/unit/jit/schedule/schedule_test.cc.
 #pragma once
 
 #include <vector>

@@ -6,8 +6,8 @@
 
 #include "jit/schedule/schedule.h"
 #include "jit/transform/kernel_edit.h"
-#include "src/ops/names.h"
-#include "src/ops/rules.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/rules.h"
 
 namespace tenon::jit {
 namespace {

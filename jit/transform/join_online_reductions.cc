@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {

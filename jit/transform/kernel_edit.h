@@ -1,6 +1,6 @@
 // kernel_edit: helpers for the rewrites that make several kernels of one (split_reduction,
 // blocked_column_sums, kernel_fission): size arguments, temporaries between kernels, and removal of unused
-// buffers and sizes. Tested by tests/unit/jit/split_reduction_test.cc and tests/golden/jit/lower_*.tn.
+// buffers and sizes. Tested by tests/unit/jit/transform/split_reduction_test.cc and tests/golden/jit/lower_*.tn.
 #pragma once
 
 #include <span>

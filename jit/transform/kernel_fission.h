@@ -2,7 +2,7 @@
 // other. The first runs the statements before some place and stores in temporaries what the rest reads; the
 // second goes on from there. Values that are cheap to compute again (constants, sizes, elements of inputs)
 // are computed again instead. backends/nvidia/kernels/forms.h decides when a kernel is split. Tested by
-// tests/unit/jit/kernel_fission_test.cc.
+// tests/unit/jit/transform/kernel_fission_test.cc.
 #pragma once
 
 #include <optional>

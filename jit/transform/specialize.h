@@ -1,6 +1,6 @@
 // specialize: a kernel for one set of sizes. Extents, strides and size values become constants. The
 // statements and their order stay the same, so the results are the same bit for bit. Tested by
-// tests/unit/jit/specialize_test.cc.
+// tests/unit/jit/transform/specialize_test.cc.
 #pragma once
 
 #include <span>

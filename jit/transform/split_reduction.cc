@@ -7,7 +7,7 @@
 
 #include "jit/schedule/schedule.h"
 #include "jit/transform/kernel_edit.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {

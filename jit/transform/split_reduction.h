@@ -4,7 +4,7 @@
 // images, and few long rows of a softmax, whose parts each have a maximum and what follows it
 // (join_online_reductions.h). So all threads have work for every shape, and errors grow with the length of a
 // part and the number of parts. The parts do not depend on the number of threads. schedule.h decides when to
-// split and how long parts are. Tested by tests/unit/jit/split_reduction_test.cc and
+// split and how long parts are. Tested by tests/unit/jit/transform/split_reduction_test.cc and
 // tests/golden/jit/lower_full_sum.tn.
 #pragma once
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "jit/schedule/schedule.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {

@@ -5,8 +5,8 @@
 #include "src/base/text.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
-#include "src/ops/host_tensor.h"
-#include "src/ops/names.h"
+#include "src/ops/eval/host_tensor.h"
+#include "src/ops/rows/names.h"
 
 using tenon::api::guarded;
 

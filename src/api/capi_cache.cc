@@ -1,6 +1,6 @@
 // The function of tenon.h for the kernel cache on disk. Tested by tests/abi/capi*.c.
 #include "src/api/guard.h"
-#include "src/base/store.h"
+#include "src/base/store/store.h"
 
 extern "C" {
 

@@ -3,7 +3,7 @@
 #include "src/ir/op.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
-#include "src/runtime/query.h"
+#include "src/runtime/compile/query.h"
 
 using tenon::api::guarded;
 

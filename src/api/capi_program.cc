@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/api/guard.h"
-#include "src/runtime/bind.h"
+#include "src/runtime/plan/bind.h"
 
 using tenon::api::guarded;
 

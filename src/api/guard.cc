@@ -4,7 +4,7 @@
 #include <memory>
 #include <mutex>
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon::api {
 namespace {

@@ -1,5 +1,5 @@
 // tenon cache ls | stat | prune | verify | export FILE | import FILE: the compiled kernels on disk
-// (src/base/store.h), in the directory that the environment names. A missing directory counts as empty.
+// (src/base/store/store.h), in the directory that the environment names. A missing directory counts as empty.
 // Tested by tests/cli_test.py.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include <ctime>
 
 #include "src/base/cpu.h"
-#include "src/base/store.h"
+#include "src/base/store/store.h"
 #include "src/base/text.h"
 #include "src/cli/verbs.h"
 

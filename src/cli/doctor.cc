@@ -9,11 +9,11 @@
 #include <fstream>
 
 #include "src/base/env.h"
-#include "src/base/store.h"
+#include "src/base/store/store.h"
 #include "src/base/text.h"
 #include "src/cli/verbs.h"
 #include "src/ir/text.h"
-#include "src/ops/eval.h"
+#include "src/ops/eval/eval.h"
 #include "src/runtime/program.h"
 
 namespace tenon::cli {

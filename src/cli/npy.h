@@ -5,7 +5,7 @@
 #include <string>
 
 #include "src/base/status.h"
-#include "src/ops/host_tensor.h"
+#include "src/ops/eval/host_tensor.h"
 
 namespace tenon::cli {
 

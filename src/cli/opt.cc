@@ -8,7 +8,7 @@
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/passes/pipeline.h"
-#include "src/runtime/placement.h"
+#include "src/runtime/compile/placement.h"
 
 namespace tenon::cli {
 namespace {

@@ -12,8 +12,8 @@
 #include "src/base/text.h"
 #include "src/cli/npy.h"
 #include "src/cli/verbs.h"
-#include "src/ops/eval.h"
-#include "src/ops/placed.h"
+#include "src/ops/eval/eval.h"
+#include "src/ops/eval/placed.h"
 #include "src/runtime/difference.h"
 #include "src/runtime/program.h"
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -58,6 +59,16 @@ constexpr bool is_narrow(DType t) { return is_float(t) && size_of(t) < 4; }
 constexpr bool is_storage(DType t) { return is_float(t) && size_of(t) == 1; }
 // The dtype values of type t have inside a kernel: f32 for narrow floats, else t.
 constexpr DType compute_type(DType t) { return is_narrow(t) ? DType::f32 : t; }
+// The least and the greatest value as a double: infinities for floats; 2^63 stands for the greatest i64.
+constexpr double lowest(DType t) {
+  if (is_float(t)) return -std::numeric_limits<double>::infinity();
+  return info(t).is_signed ? -static_cast<double>(uint64_t{1} << (8 * size_of(t) - 1)) : 0;
+}
+constexpr double highest(DType t) {
+  if (is_float(t)) return std::numeric_limits<double>::infinity();
+  if (is_bool(t)) return 1;
+  return static_cast<double>(uint64_t{1} << (8 * size_of(t) - (info(t).is_signed ? 1 : 0))) - 1;
+}
 
 inline std::optional<DType> parse_dtype(std::string_view text) {
   for (int i = 0; i < kDTypeCount; ++i)

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/ir/dim.h"
+#include "src/ir/dim/dim.h"
 #include "src/ir/dtype.h"
 
 namespace tenon {

@@ -1,4 +1,4 @@
-// Op: one row of the op table, the only definition of an operation's meaning. The rows are in src/ops/*.def;
+// Op: one row of the op table, the only definition of an operation's meaning. The rows are in src/ops/rows/*.def;
 // every other file reads them through op(). A row fills in only the columns that its kind needs; a composite
 // needs only a body. Tested by tests/unit/ops/table_test.cc, which also checks that no column is missing.
 #pragma once
@@ -115,10 +115,12 @@ struct Op {
   std::vector<AttrSpec> attr_specs = {};  // parsed from attrs by the table
 };
 
-// The rows. The ids of built-in ops are the constants ops::NAME (src/ops/names.h).
+// The rows. The ids of built-in ops are the constants ops::NAME (src/ops/rows/names.h).
 int op_count();
 const Op& op(OpId id);
 std::optional<OpId> find_op(std::string_view name);
+// The neutral element of a reduce or scan row as a literal of the dtype, exact in all 64 bits.
+Scalar identity_of(const Op& row, DType dtype);
 // Appends a row for the life of the process. Fails with invalid if the name is in use or the row is
 // incomplete.
 Result<OpId> register_op(Op row);

@@ -11,7 +11,7 @@
 //   group   = "group" INT "=" [ BACKEND ] STRING                         numbered 0, 1, 2, ...
 //   type    = dtype sizes
 //   sizes   = "[" [ size { "," size } ] "]"
-//   size    = an expression over integers, symbols, + - * // % max(a,b) min(a,b) and parentheses (src/ir/dim.h)
+//   size    = an expression over integers, symbols, + - * // % max(a,b) min(a,b) and parentheses (src/ir/dim/dim.h)
 //   VALUE   = "%" and a name, or digits for an unnamed value, which printing renumbers
 //
 // Each assume, node, return and group is on lines of its own. Values are defined before they are used. The first use of a

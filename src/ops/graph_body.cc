@@ -7,7 +7,7 @@
 #include "src/ir/builder.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 #include "src/ops/table.h"
 
 namespace tenon {

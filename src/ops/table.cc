@@ -16,11 +16,11 @@
 
 #include "src/base/no_fork.h"
 #include "src/base/text.h"
-#include "src/ops/bodies.h"
-#include "src/ops/math.h"
-#include "src/ops/rules.h"
-#include "src/ops/scalar.h"
-#include "src/ops/special.h"
+#include "src/ops/bodies/bodies.h"
+#include "src/ops/math/math.h"
+#include "src/ops/math/scalar.h"
+#include "src/ops/rules/rules.h"
+#include "src/ops/special/special.h"
 
 namespace tenon {
 namespace {
@@ -30,7 +30,7 @@ constexpr int kMaxOps = 4096;  // built-in and registered rows of one process
 std::vector<Op> built_in_rows() {
   std::vector<Op> rows;
 #define OP(row_name, ...) rows.push_back(Op{.name = #row_name, __VA_ARGS__});
-#include "src/ops/rows.def"
+#include "src/ops/rows/rows.def"
 #undef OP
   return rows;
 }
@@ -208,18 +208,6 @@ Status check_row(const Op& row) {
   Op with_specs = row;
   with_specs.attr_specs = *specs;
   return check_columns(with_specs).at(where);
-}
-
-double lowest(DType dtype) {
-  if (is_float(dtype)) return -std::numeric_limits<double>::infinity();
-  return info(dtype).is_signed ? -std::ldexp(1.0, 8 * size_of(dtype) - 1) : 0;
-}
-
-double highest(DType dtype) {
-  if (is_float(dtype)) return std::numeric_limits<double>::infinity();
-  if (is_bool(dtype)) return 1;
-  const int bits = 8 * size_of(dtype) - (info(dtype).is_signed ? 1 : 0);
-  return std::ldexp(1.0, bits) - 1;
 }
 
 Scalar identity_of(const Op& row, DType dtype) {

@@ -1,4 +1,4 @@
-// Table: properties of rows beyond those that op() returns. check_row checks the columns that a row needs for
+// Table: the checks of rows. check_row checks the columns that a row needs for
 // its kind; it guards register_op, and tests/unit/ops/table_test.cc applies it to all rows.
 #pragma once
 
@@ -14,11 +14,5 @@ Result<std::vector<AttrSpec>> parse_attr_specs(std::string_view attrs);
 // decides the result) or a body; reduce and scan a combine row and an identity; contract and composite a
 // body, and a composite no scalar columns.
 Status check_row(const Op& row);
-// The least and the greatest value of a dtype as a double: infinities for floats; 2^63 stands for the
-// greatest i64.
-double lowest(DType dtype);
-double highest(DType dtype);
-// The neutral element of a reduce or scan row as a literal of the dtype, exact in all 64 bits.
-Scalar identity_of(const Op& row, DType dtype);
 
 }  // namespace tenon

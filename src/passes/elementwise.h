@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/ir/op.h"
-#include "src/ops/rules.h"
+#include "src/ops/rules/rules.h"
 
 namespace tenon {
 

@@ -1,7 +1,7 @@
 // See passes.h. batch_norm(conv(x, w, b?), mean, var, weight?, bias?) = conv(x, w * s, (b - mean) * s + bias)
 // with s = weight / sqrt(var + eps) per output channel. All new values depend on constants only, so they are
 // computed once. Tested by tests/golden/passes/fold_batch_norm.tn.
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 #include "src/passes/passes.h"
 
 namespace tenon {

@@ -1,7 +1,7 @@
 // See passes.h. Tested by tests/unit/runtime/run_test.cc.
 #include <algorithm>
 
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 #include "src/passes/passes.h"
 
 namespace tenon {

@@ -11,8 +11,8 @@
 #include <set>
 
 #include "src/ir/group.h"
-#include "src/ops/names.h"
-#include "src/ops/view.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/view.h"
 #include "src/passes/passes.h"
 
 namespace tenon {

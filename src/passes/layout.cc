@@ -6,7 +6,7 @@
 // Tested by tests/golden/passes/layout_*.tn.
 #include <algorithm>
 
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 #include "src/passes/elementwise.h"
 #include "src/passes/passes.h"
 

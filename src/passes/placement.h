@@ -1,4 +1,4 @@
-// Placement: which back end runs a node of a graph. Passes ask this interface; src/runtime/placement.h
+// Placement: which back end runs a node of a graph. Passes ask this interface; src/runtime/compile/placement.h
 // implements it. Answers depend only on the graph. Back ends are named by Backend::name().
 #pragma once
 

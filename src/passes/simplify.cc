@@ -21,7 +21,7 @@
 // Tested by tests/golden/passes/simplify_*.tn.
 #include <cmath>
 
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 #include "src/passes/elementwise.h"
 #include "src/passes/passes.h"
 

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "src/ir/op.h"
-#include "src/ops/eval.h"
-#include "src/ops/names.h"
+#include "src/ops/eval/eval.h"
+#include "src/ops/rows/names.h"
 #include "src/passes/passes.h"
 
 namespace tenon {

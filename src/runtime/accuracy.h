@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "src/ops/host_tensor.h"
+#include "src/ops/eval/host_tensor.h"
 
 namespace tenon {
 

@@ -6,9 +6,9 @@
 
 #include "src/ir/op.h"
 #include "src/ir/text.h"
-#include "src/ops/eval.h"
-#include "src/ops/names.h"
-#include "src/ops/placed.h"
+#include "src/ops/eval/eval.h"
+#include "src/ops/eval/placed.h"
+#include "src/ops/rows/names.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/accuracy.h"
 

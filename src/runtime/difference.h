@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/ops/host_tensor.h"
+#include "src/ops/eval/host_tensor.h"
 #include "src/runtime/program.h"
 
 namespace tenon {

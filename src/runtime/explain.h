@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "src/runtime/plan.h"
+#include "src/runtime/plan/plan.h"
 
 namespace tenon {
 

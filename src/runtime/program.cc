@@ -8,21 +8,21 @@
 #include <stdexcept>
 #include <thread>
 
+#include "src/backend/fork.h"
 #include "src/base/env.h"
 #include "src/base/no_fork.h"
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ir/verify.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 #include "src/passes/pipeline.h"
-#include "src/runtime/bind.h"
-#include "src/runtime/compile.h"
+#include "src/runtime/compile/compile.h"
+#include "src/runtime/compile/shape_guards.h"
 #include "src/runtime/difference.h"
 #include "src/runtime/explain.h"
-#include "src/runtime/fork.h"
-#include "src/runtime/plan.h"
-#include "src/runtime/plan_log.h"
-#include "src/runtime/shape_guards.h"
+#include "src/runtime/plan/bind.h"
+#include "src/runtime/plan/plan.h"
+#include "src/runtime/plan/plan_log.h"
 
 namespace tenon {
 namespace {

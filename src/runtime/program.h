@@ -11,13 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "src/backend/backend.h"
+#include "src/backend/memory.h"
 #include "src/base/status.h"
 #include "src/ir/graph.h"
-#include "src/ops/host_tensor.h"
-#include "src/runtime/backend.h"
-#include "src/runtime/cache.h"
-#include "src/runtime/memory.h"
-#include "src/runtime/options.h"
+#include "src/ops/eval/host_tensor.h"
+#include "src/runtime/compile/options.h"
+#include "src/runtime/plan/cache.h"
+#include "src/runtime/plan/tensor.h"
 
 namespace tenon {
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <sstream>
 
-#include "src/ops/operand.h"
+#include "src/ops/rules/operand.h"
 #include "tests/support/graph_check.h"
 #include "tests/support/strided_cases.h"
 

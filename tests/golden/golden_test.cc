@@ -27,11 +27,11 @@
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/passes/pipeline.h"
-#include "src/runtime/placement.h"
+#include "src/runtime/compile/placement.h"
 #include "src/runtime/program.h"
-#include "tests/support/cuda_devices.h"
-#include "tests/support/cuda_launches.h"
-#include "tests/support/cuda_variant.h"
+#include "tests/support/nvidia/cuda_devices.h"
+#include "tests/support/nvidia/cuda_launches.h"
+#include "tests/support/nvidia/cuda_variant.h"
 
 namespace tenon {
 namespace {

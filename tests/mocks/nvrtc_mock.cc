@@ -1,6 +1,6 @@
 // NVRTC without a GPU, for tests. libnvrtc_mock.so has the functions that jit/cuda/nvrtc.cc looks up. It compiles a kernel's text with
-// the host's compiler; tests/support/cuda_host.h replaces the primitives of a device. Its "cubin" is a TENONSO:PATH, which the mock
-// driver runs (tests/mocks/cuda_mock.cc).
+// the host's compiler; tests/support/nvidia/cuda_host.h replaces the primitives of a device. Its "cubin" is a TENONSO:PATH, which the mock
+// driver runs (tests/mocks/cuda/cuda_mock.cc).
 // TENON_NVRTC_MOCK_LOG: the log of compiles, for reports of ptxas; with TENON_NVRTC_MOCK_LOG_OF only for texts that contain that
 // string. TENON_NVRTC_MOCK_MAJOR: the major version. TENON_NVRTC_MOCK_RUN=off: nothing is compiled, and launches are only logged.
 #include <cstdlib>
@@ -19,7 +19,7 @@ struct Program {
   std::string text, cubin, log;
 };
 
-// The name of a kernel, and the type and kind of each argument (tests/mocks/cuda_mock.cc).
+// The name of a kernel, and the type and kind of each argument (tests/mocks/cuda/cuda_mock.cc).
 struct Signature {
   std::string name, kinds;
   std::vector<std::string> types;
@@ -57,7 +57,7 @@ tn_host::Object compiled(std::string text) {
   const std::string primitives = tn_host::read(TENON_SOURCE_DIR "/jit/cuda/cuda_primitives.cuh");
   const size_t at = text.find(primitives);
   if (primitives.empty() || at == text.npos) return {"", "the primitives of a device are not in the text"};
-  text.replace(at, primitives.size(), "#include \"tests/support/cuda_host.h\"\n");
+  text.replace(at, primitives.size(), "#include \"tests/support/nvidia/cuda_host.h\"\n");
   return tn_host::object_of(text + entry_of(signature_of(text)));
 }
 

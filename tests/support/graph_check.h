@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "src/ir/text.h"
-#include "src/ops/eval.h"
-#include "src/ops/rules.h"
+#include "src/ops/eval/eval.h"
+#include "src/ops/rules/rules.h"
 #include "src/runtime/accuracy.h"
 #include "src/runtime/program.h"
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "src/ir/builder.h"
-#include "src/ops/eval.h"
-#include "src/ops/names.h"
-#include "src/ops/put_mode.h"
-#include "src/ops/rules.h"
+#include "src/ops/eval/eval.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/put_mode.h"
+#include "src/ops/rules/rules.h"
 
 namespace tenon {
 

@@ -1,4 +1,4 @@
-// Compiles CUDA text into a shared object with the host's compiler, for tests/support/cuda_run.h and tests/mocks/nvrtc_mock.cc.
+// Compiles CUDA text into a shared object with the host's compiler, for tests/support/nvidia/cuda_run.h and tests/mocks/nvrtc_mock.cc.
 // Objects are kept in the build tree under the hash of their sources, so a text is compiled only once, by the first thread of any
 // process that needs it.
 #pragma once
@@ -54,14 +54,14 @@ inline std::string hashed(const std::string& bytes) {
   return name;
 }
 
-// The object of a text that includes tests/support/cuda_host.h. The header takes half of the compile time, so it is precompiled.
+// The object of a text that includes tests/support/nvidia/cuda_host.h. The header takes half of the compile time, so it is precompiled.
 inline Object object_of(const std::string& text) {
-  const std::string sources = TENON_SOURCE_DIR, header = read(sources + "/tests/support/cuda_host.h"),
-                    included = read(sources + "/tests/mocks/cuda_host_gpu.h") +
+  const std::string sources = TENON_SOURCE_DIR, header = read(sources + "/tests/support/nvidia/cuda_host.h"),
+                    included = read(sources + "/tests/mocks/cuda/cuda_host_gpu.h") +
                                read(sources + "/src/base/convert.h"),
                     compile = TENON_CXX " -std=c++20 -O0 -w -fPIC -ffp-contract=off -I";
   const std::string folder = TENON_HOST_OBJECTS + hashed(compile + header + included);
-  made_once(folder + "/tests/support/cuda_host.h.gch", compile + sources + " -x c++-header", header);
+  made_once(folder + "/tests/support/nvidia/cuda_host.h.gch", compile + sources + " -x c++-header", header);
   return made_once(folder + hashed(text) + ".so", compile + folder + " -I" + sources + " -shared", text);
 }
 

@@ -1,5 +1,5 @@
 // A back end that interprets its kernels: every address is checked, and graphs need no compiler. A test executable that defines
-// the list of back ends itself (backends/list.cc) may use it in place of the CPU back end. Used by tests/unit/jit/index_test.cc.
+// the list of back ends itself (backends/list.cc) may use it in place of the CPU back end. Used by tests/unit/jit/analysis/index_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include "jit/group_kernels.h"
 #include "jit/kernel/kernel.h"
 #include "jit/pipeline.h"
+#include "src/backend/backend.h"
 #include "src/base/align.h"
 #include "src/ir/group.h"
-#include "src/runtime/backend.h"
 
 namespace tenon {
 

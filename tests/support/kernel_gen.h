@@ -5,7 +5,7 @@
 // elements, reduces (simd with accumulators, or not), scans, sizes that leave tails, and empty loops.
 // Results do not depend on the order of par iterations or lanes: a store covers all par and simd variables one to one, and a local
 // is read only where it was written. Bits of a NaN never become an integer. With `checks`, some kernels check operands, all under
-// one fault number; about half of these checks find a fault. Tested by tests/unit/jit/interp_test.cc.
+// one fault number; about half of these checks find a fault. Tested by tests/unit/jit/kernel/interp_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 #include "jit/kernel/kernel.h"
 #include "src/ir/narrow.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 

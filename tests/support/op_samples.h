@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/ir/builder.h"
-#include "src/ops/rules.h"
+#include "src/ops/rules/rules.h"
 
 namespace tenon {
 

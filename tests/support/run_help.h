@@ -10,7 +10,7 @@
 #include <random>
 
 #include "src/ir/text.h"
-#include "src/ops/eval.h"
+#include "src/ops/eval/eval.h"
 #include "src/runtime/program.h"
 
 namespace tenon {

@@ -1,4 +1,4 @@
-// Compares our declaration of a function with NVIDIA's: whether calls pass the same arguments. For tests/mocks/*_header.cc.
+// Compares our declaration of a function with NVIDIA's: whether calls pass the same arguments. For tests/mocks/*/*_header.cc.
 #pragma once
 
 #include <type_traits>

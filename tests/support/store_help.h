@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/store.h"
+#include "src/base/store/store.h"
 
 namespace tenon {
 

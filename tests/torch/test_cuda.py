@@ -1,5 +1,5 @@
 """Graphs on a GPU, without one: the tensors of traced graphs are said to be on cuda:0, PyTorch's exchange table says so of real
-ones, and the mock driver runs the kernels (tests/mocks/cuda_mock.cc) on the host's memory. What PyTorch itself does on a GPU is
+ones, and the mock driver runs the kernels (tests/mocks/cuda/cuda_mock.cc) on the host's memory. What PyTorch itself does on a GPU is
 not seen here: its allocator, its streams, its own kernels.
 """
 

@@ -1,4 +1,4 @@
-"""The sizes of bench/gpu_forms.py reach the forms they are meant for, on a GPU that is not there: the mock driver says that it is
+"""The sizes of bench/gpu/forms.py reach the forms they are meant for, on a GPU that is not there: the mock driver says that it is
 as large as an H100, and runs the kernels on the host's memory."""
 
 import math
@@ -13,13 +13,13 @@ from test_cuda import gpu, machine, pytestmark  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench import gpu_cases, gpu_forms, gpu_tools     # noqa: E402
+from bench.gpu import cases, forms, tools     # noqa: E402
 
 MOST = 1 << 20      # elements: more take the mock too long
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("case", [c for c in gpu_forms.BIG if math.prod(c.sizes[0]) <= MOST], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", [c for c in forms.BIG if math.prod(c.sizes[0]) <= MOST], ids=lambda c: c.name)
 def test_forms_are_reached(gpu, case, tmp_path, monkeypatch):     # noqa: F811
     monkeypatch.setenv("TENON_CACHE", "off")
     log, kept, came = open(tmp_path / "log", "ab"), os.dup(2), []
@@ -27,11 +27,11 @@ def test_forms_are_reached(gpu, case, tmp_path, monkeypatch):     # noqa: F811
     try:
         for name in case.types:
             torch._dynamo.reset()
-            arguments = case.make(case.sizes[0], gpu_tools.DTYPES[name], torch.device("cpu"))
-            with gpu_tools.forms() as said:
+            arguments = case.make(case.sizes[0], tools.DTYPES[name], torch.device("cpu"))
+            with tools.forms() as said:
                 got = torch.compile(case.function, backend="tenon", dynamic=case.dynamic)(*arguments)
             came.append(said)
-            worst, own = gpu_forms.compare(case, arguments, got, lambda a, b: gpu_cases.close(a, b, name))
+            worst, own = forms.compare(case, arguments, got, lambda a, b: cases.close(a, b, name))
             assert worst <= max(1, 2 * own)
     finally:
         os.dup2(kept, 2)

@@ -13,7 +13,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench import gpu, gpu_cases, gpu_check, gpu_forms, gpu_speed, gpu_tools      # noqa: E402
+from bench.gpu import bench, cases, check, forms, speed, tools      # noqa: E402
 
 BACKENDS = """
 import os, sys
@@ -41,7 +41,7 @@ def script(tmp_path, monkeypatch):
         before = os.environ.get("PYTHONPATH", "")
         for name, value in {"PYTHONPATH": f"{tmp_path}:{before}", "OMP_NUM_THREADS": "1", **environment}.items():
             monkeypatch.setenv(name, value)
-        command = [sys.executable, ROOT / "bench/gpu.py", "--device", "cpu", "--tiny", "--no-peers", "--backend", backend]
+        command = [sys.executable, ROOT / "bench/gpu/bench.py", "--device", "cpu", "--tiny", "--no-peers", "--backend", backend]
         done = subprocess.run([*command, "--out", tmp_path / "out", *arguments], capture_output=True, text=True)
         assert (tmp_path / "out/gpu.json").exists(), done.stdout + done.stderr
         result = json.loads((tmp_path / "out/gpu.json").read_text())
@@ -52,7 +52,7 @@ def script(tmp_path, monkeypatch):
 def test_all_sections_run(script):
     status, sections, page = script("--cases", "softmax 1024,linear,transpose,bert_base", "--seconds", "3000")
     assert status == 0 and "**all right**" in page, page
-    assert list(sections) == list(gpu.SECTIONS) and all(part["state"] == "done" for part in sections.values())
+    assert list(sections) == list(bench.SECTIONS) and all(part["state"] == "done" for part in sections.values())
     assert all(part["rows"] for name, part in sections.items() if name != "sanitizer")
     assert [row[1] for row in sections["models"]["rows"]] == ["f16", "f32", "bf16"]
     assert {row[0] for row in sections["host"]["rows"]} == {1, 10}
@@ -84,10 +84,10 @@ def test_what_fails_takes_no_other_rows(script, fault):
 def test_what_finds_no_time_is_not_run(script):
     status, sections, page = script("--seconds", "0")
     assert status == 3 and all(part["state"] == "not run" for part in sections.values())
-    assert page.count("**not run**") == len(gpu.SECTIONS) and "**sanitizer: not run**" in page
+    assert page.count("**not run**") == len(bench.SECTIONS) and "**sanitizer: not run**" in page
 
 
-@pytest.mark.parametrize("takes", [0.0, 0.5, 1.0 + gpu.LATE])
+@pytest.mark.parametrize("takes", [0.0, 0.5, 1.0 + bench.LATE])
 def test_no_section_starves_another(tmp_path, monkeypatch, takes):
     """takes: of its share, by each."""
     now, given = [0.0], {}
@@ -97,11 +97,11 @@ def test_no_section_starves_another(tmp_path, monkeypatch, takes):
         now[0] += takes * seconds
         return {"state": "done", "rows": [], "skipped": [], "failed": []}
 
-    monkeypatch.setattr(gpu, "measure", measure)
-    monkeypatch.setattr(gpu, "time", SimpleNamespace(monotonic=lambda: now[0], strftime=time.strftime))
-    assert gpu.run(gpu.parse(["--device", "cpu", "--out", str(tmp_path)]), []) == 0
-    total = sum(section.share for section in gpu.SECTIONS.values())
-    for name, section in gpu.SECTIONS.items():
+    monkeypatch.setattr(bench, "measure", measure)
+    monkeypatch.setattr(bench, "time", SimpleNamespace(monotonic=lambda: now[0], strftime=time.strftime))
+    assert bench.run(bench.parse(["--device", "cpu", "--out", str(tmp_path)]), []) == 0
+    total = sum(section.share for section in bench.SECTIONS.values())
+    for name, section in bench.SECTIONS.items():
         assert given[name] >= 0.7 * 540 * section.share / total, given
     assert now[0] <= 540
 
@@ -111,7 +111,7 @@ def test_a_process_that_takes_too_long_is_killed(tmp_path):
     for end, patience, said in ((0.3, 60, None), (60, 0.3, "hung for 0.3 s")):
         out.write_text("")
         process = subprocess.Popen(["sleep", "100"], start_new_session=True)
-        assert gpu.wait(process, out, time.monotonic() + end, patience) == said and process.poll() == -9
+        assert bench.wait(process, out, time.monotonic() + end, patience) == said and process.poll() == -9
 
 
 def test_models_that_need_a_missing_package_are_skipped(script):
@@ -125,17 +125,17 @@ def test_models_that_need_a_missing_package_are_skipped(script):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_it_needs_a_gpu():
-    run = subprocess.run([sys.executable, ROOT / "bench/gpu.py"], capture_output=True, text=True)
+    run = subprocess.run([sys.executable, ROOT / "bench/gpu/bench.py"], capture_output=True, text=True)
     assert run.returncode == 2 and "no GPU" in run.stderr
 
 
 def test_nvidia_smi_may_be_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpu.clocks().startswith("nvidia-smi says nothing")
+    assert bench.clocks().startswith("nvidia-smi says nothing")
 
 
 def test_what_is_not_captured_is_marked(monkeypatch):
-    clock = gpu_tools.Clock(torch.device("cpu"), 60)
+    clock = tools.Clock(torch.device("cpu"), 60)
     call = lambda: None     # noqa: E731
     assert clock.graphed(call) == (call, None)
     clock.gpu = True
@@ -148,27 +148,27 @@ def test_what_is_not_captured_is_marked(monkeypatch):
 
     clock.gpu = False
     monkeypatch.setattr(clock, "graphed", lambda call: (call, "not while it rains"))
-    options = gpu.parse(["--device", "cpu", "--tiny", "--no-peers", "--backend", "aot_eager"])
-    case = next(c for c in gpu_cases.CASES if c.name == "small relu")
+    options = bench.parse(["--device", "cpu", "--tiny", "--no-peers", "--backend", "aot_eager"])
+    case = next(c for c in cases.CASES if c.name == "small relu")
     monkeypatch.setenv("TENON_CACHE", "on")
-    row, = gpu_speed.bandwidth_of(case, options, clock)
+    row, = speed.bandwidth_of(case, options, clock)
     assert row[-1] == "eager not captured: not while it rains; tenon not captured: not while it rains"
 
 
 def test_tables_are_summed_up():
     header = ["kernel", "tenon / target", "eager / tenon", "inductor / tenon", "compile ms"]
     rows = [["a", 0.5, 2.0, 0.5, 10.0], ["b", 2.0, 8.0, 1.5, None], ["c", 1.0, 4.0, 0.99, 30.0], ["d", 1.0, 4.0, None, 50.0]]
-    assert gpu_speed.summary(header, rows) == [
+    assert speed.summary(header, rows) == [
         "geometric mean of tenon / target: 1", "geometric mean of eager / tenon: 4", "geometric mean of inductor / tenon: 0.906",
         "median of compiling a kernel, cold: 30.0 ms", "slower than Inductor: a (0.50)"]
-    assert gpu_speed.summary(header, [["a", 0.5, 2.0, None, None]])[-1] == "Inductor was not measured"
+    assert speed.summary(header, [["a", 0.5, 2.0, None, None]])[-1] == "Inductor was not measured"
 
 
 def test_forms_that_were_not_reached_are_told():
     row = lambda case, meant, forms: [case, "f32", "1x1", meant, forms, 0.0, "right"]       # noqa: E731
     rows = [row("a", "tiled", "tiled 32x32"), row("a", "tiled", "flat 1x256"), row("b", r"cluster \d", "row 1024x1")]
     part = {"rows": rows, "state": "done", "failed": []}
-    assert gpu.summary("schedules", part) == [r"forms not reached: cluster \d (b)"]
+    assert bench.summary("schedules", part) == [r"forms not reached: cluster \d (b)"]
 
 
 @pytest.mark.parametrize("tool, answer", [
@@ -183,26 +183,26 @@ def test_the_sanitizer_is_quoted(tmp_path, monkeypatch, tool, answer):
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("OUT", str(tmp_path / "sanitizer-memcheck"))
     options, clock = SimpleNamespace(out=tmp_path, backend="tenon"), SimpleNamespace(gpu=True, left=lambda: 2.0)
-    row, = gpu_check.sanitized("memcheck", "check", None, 1.0, options, clock)
+    row, = check.sanitized("memcheck", "check", None, 1.0, options, clock)
     assert row[-1].startswith(answer), row
 
 
 def test_what_is_exact_is_computed_in_parts(monkeypatch):
     """Of rows, or of parts that are added up."""
-    monkeypatch.setattr(gpu_forms, "PART", 100)
+    monkeypatch.setattr(forms, "PART", 100)
     for name, size in (("rows of a cluster", (37, 11)), ("64-bit indices, a sum", (1001,)), ("maps of many waves", (9, 40))):
-        case = next(c for c in gpu_forms.BIG if c.name == name)
+        case = next(c for c in forms.BIG if c.name == name)
         arguments = case.make(size, torch.float32, torch.device("cpu"))
-        got, close = case.function(*arguments), lambda a, b: gpu_cases.close(a, b, "f32")
-        assert gpu_forms.compare(case, arguments, got, close)[0] <= 1
+        got, close = case.function(*arguments), lambda a, b: cases.close(a, b, "f32")
+        assert forms.compare(case, arguments, got, close)[0] <= 1
         got.view(-1)[-1] += 1
-        assert gpu_forms.compare(case, arguments, got, close)[0] > 1, name
+        assert forms.compare(case, arguments, got, close)[0] > 1, name
 
 
 def test_what_draws_random_numbers_draws_them_in_tenon(monkeypatch):
     monkeypatch.setenv("TENON_CACHE", "on")
-    options, clock = gpu.parse(["--device", "cpu", "--tiny", "--no-peers"]), gpu_tools.Clock(torch.device("cpu"), 60)
-    case = next(c for c in gpu_cases.CASES if c.name == "bias + dropout + residual")
+    options, clock = bench.parse(["--device", "cpu", "--tiny", "--no-peers"]), tools.Clock(torch.device("cpu"), 60)
+    case = next(c for c in cases.CASES if c.name == "bias + dropout + residual")
     with torch.no_grad():
-        row, = gpu_speed.bandwidth_of(case, options, clock)
+        row, = speed.bandwidth_of(case, options, clock)
     assert row[-1] == "" and row[-3] > 0, row     # nothing runs in PyTorch; a kernel was compiled

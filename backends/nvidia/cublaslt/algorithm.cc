@@ -1,7 +1,7 @@
 // See algorithm.h.
 #include "backends/nvidia/cublaslt/algorithm.h"
 
-#include "src/base/single_flight_lru.h"
+#include "src/base/threads/single_flight_lru.h"
 
 namespace tenon::cublaslt {
 namespace {

@@ -1,6 +1,6 @@
 // Declares the part of cuBLASLt's interface that Tenon calls, so that no NVIDIA header is needed: descriptors, numbers, structures
-// and one list of functions. Library (library.h) resolves the list at run time, the mock (tests/mocks/cublaslt_mock.cc) implements
-// it, and tests/mocks/cublaslt_header.cc compares everything here with NVIDIA's cublasLt.h where that is installed. All of it
+// and one list of functions. Library (library.h) resolves the list at run time, the mock (tests/mocks/cublaslt/cublaslt_mock.cc) implements
+// it, and tests/mocks/cublaslt/cublaslt_header.cc compares everything here with NVIDIA's cublasLt.h where that is installed. All of it
 // exists since cuBLAS 12.0. Functions return a status, 0 for success.
 #pragma once
 

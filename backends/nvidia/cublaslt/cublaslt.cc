@@ -12,7 +12,7 @@
 #include "backends/nvidia/device/libraries.h"
 #include "backends/nvidia/device/recording.h"
 #include "src/ir/group.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon {
 namespace cublaslt {

@@ -3,7 +3,7 @@
 // nothing. Tested by tests/unit/backends/cublaslt_test.cc.
 #pragma once
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon {
 

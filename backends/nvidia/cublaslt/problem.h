@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/nvidia/cublaslt/spec.h"
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon::cublaslt {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "src/ops/operand.h"
+#include "src/ops/rules/operand.h"
 
 namespace tenon::cublaslt {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/base/single_flight_lru.h"
+#include "src/base/threads/single_flight_lru.h"
 
 namespace tenon::cudnn {
 namespace {

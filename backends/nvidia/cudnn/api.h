@@ -1,6 +1,6 @@
 // Declares the part of cuDNN's interface that Tenon calls, so that no NVIDIA header is needed: numbers and one list of functions of
 // its graph interface, in which everything is a descriptor with attributes. Library (library.h) resolves the list at run time, the
-// mock (tests/mocks/cudnn_mock.cc) implements it, and tests/mocks/cudnn_header.cc compares everything here with NVIDIA's
+// mock (tests/mocks/cudnn/cudnn_mock.cc) implements it, and tests/mocks/cudnn/cudnn_header.cc compares everything here with NVIDIA's
 // cudnn_graph.h where that is installed. All of it exists since cuDNN 9.0, except device properties.
 #pragma once
 

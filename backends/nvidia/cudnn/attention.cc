@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "src/ir/op.h"
-#include "src/ops/body_help.h"
-#include "src/ops/names.h"
-#include "src/ops/view.h"
+#include "src/ops/bodies/body_help.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/view.h"
 
 namespace tenon::cudnn {
 namespace {

@@ -4,7 +4,7 @@
 // Tested by tests/unit/backends/cudnn_test.cc.
 #pragma once
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backends/nvidia/cudnn/operations.h"
-#include "src/ops/operand.h"
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
+#include "src/ops/rules/operand.h"
 
 namespace tenon::cudnn {
 

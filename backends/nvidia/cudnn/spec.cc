@@ -5,8 +5,8 @@
 
 #include "src/ir/group.h"
 #include "src/ir/op.h"
-#include "src/ops/names.h"
-#include "src/ops/view.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/view.h"
 
 namespace tenon::cudnn {
 namespace {

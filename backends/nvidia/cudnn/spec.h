@@ -4,7 +4,7 @@
 #pragma once
 
 #include "src/ir/builder.h"
-#include "src/ops/operand.h"
+#include "src/ops/rules/operand.h"
 
 namespace tenon::cudnn {
 

@@ -1,6 +1,6 @@
 // Declares the part of the CUDA driver's interface that Tenon calls, so that no NVIDIA header is needed: handles, numbers,
-// structures and one list of functions. Driver (driver.h) resolves the list at run time, the mock driver (tests/mocks/cuda_mock.cc)
-// implements it, and tests/mocks/cuda_header.cc compares everything here with NVIDIA's cuda.h where that is installed. All of it
+// structures and one list of functions. Driver (driver.h) resolves the list at run time, the mock driver (tests/mocks/cuda/cuda_mock.cc)
+// implements it, and tests/mocks/cuda/cuda_header.cc compares everything here with NVIDIA's cuda.h where that is installed. All of it
 // exists since CUDA 12.0. Functions return 0 or an error number.
 #pragma once
 

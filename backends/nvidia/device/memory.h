@@ -1,7 +1,7 @@
 // The DeviceRuntime of a GPU: memory, the state of streams, and recordings. Tested by tests/unit/backends/cuda_program_test.cc.
 #pragma once
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon::cuda {
 

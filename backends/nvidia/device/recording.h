@@ -9,8 +9,8 @@
 #include <string>
 
 #include "backends/nvidia/device/device.h"
+#include "src/backend/backend.h"
 #include "src/base/function_ref.h"
-#include "src/runtime/backend.h"
 
 namespace tenon::cuda {
 

@@ -3,7 +3,7 @@
 // Tested by tests/unit/backends/cuda_driver_test.cc and tests/cli_test.py.
 #pragma once
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon::cuda {
 

@@ -9,7 +9,7 @@
 #include "jit/cuda/cuda_code.h"
 #include "jit/cuda/emit_cuda.h"
 #include "src/base/no_fork.h"
-#include "src/base/parallel_invoke.h"
+#include "src/base/threads/parallel_invoke.h"
 
 namespace tenon::cuda {
 namespace {

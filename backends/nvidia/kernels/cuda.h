@@ -2,7 +2,7 @@
 // launches them on the caller's stream and never waits for the device. Tested by tests/unit/backends/cuda_program_test.cc.
 #pragma once
 
-#include "src/runtime/backend.h"
+#include "src/backend/backend.h"
 
 namespace tenon {
 

@@ -1,8 +1,8 @@
 // Plans with products of matrices that are launched as CUDA graphs. A call of the library is captured once while its tensors stay
 // at the same addresses. A graph that cannot be updated is built again. After every refusal of the driver the calls run without a
 // graph.
-#include "tests/support/cublaslt_help.h"
-#include "tests/support/cuda_graph_help.h"
+#include "tests/support/nvidia/cublaslt_help.h"
+#include "tests/support/nvidia/cuda_graph_help.h"
 
 namespace tenon {
 namespace {

@@ -9,8 +9,8 @@
 #include <iostream>
 
 #include "backends/nvidia/device/libraries.h"
-#include "tests/mocks/cublaslt_mock.h"
-#include "tests/mocks/cuda_mock.h"
+#include "tests/mocks/cublaslt/cublaslt_mock.h"
+#include "tests/mocks/cuda/cuda_mock.h"
 #include "tests/support/library_help.h"
 
 namespace tenon::cublaslt {

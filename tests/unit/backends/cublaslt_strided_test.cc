@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "backends/nvidia/cublaslt/problem.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 #include "tests/support/strided_cases.h"
 
 namespace tenon::cublaslt {

@@ -1,7 +1,7 @@
 // Programs with products of matrices, without a GPU. cuBLASLt is its mock (cublaslt_mock.cc), which checks its arguments and computes
 // in double; kernels run on the mock driver. Covers results, epilogues, plans of several sizes, unaligned tensors, batches,
 // threads, the failure of every call of the library, and a missing library.
-#include "tests/support/cublaslt_help.h"
+#include "tests/support/nvidia/cublaslt_help.h"
 
 namespace tenon {
 namespace {

@@ -8,7 +8,7 @@
 #include "backends/nvidia/device/device.h"
 #include "backends/nvidia/device/report.h"
 #include "jit/cuda/nvrtc.h"
-#include "tests/mocks/cuda_mock.h"
+#include "tests/mocks/cuda/cuda_mock.h"
 #include "tests/support/library_help.h"
 
 namespace tenon::cuda {

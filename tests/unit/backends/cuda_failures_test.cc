@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "tests/support/cuda_program_help.h"
+#include "tests/support/nvidia/cuda_program_help.h"
 
 namespace tenon {
 namespace {

@@ -1,7 +1,7 @@
 // Plans that are launched as CUDA graphs, on the mock driver: when a graph is made, what is updated, when it needs no update, that it
 // computes the same as single launches, and that every refusal of the driver ends in single launches.
 #include "backends/nvidia/device/recording.h"
-#include "tests/support/cuda_graph_help.h"
+#include "tests/support/nvidia/cuda_graph_help.h"
 
 namespace tenon {
 namespace {

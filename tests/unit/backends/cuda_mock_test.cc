@@ -1,6 +1,6 @@
 // Tests of the mock driver (cuda_mock.cc), on which tests of the GPU's host side rely: it runs launches, keeps what graphs keep, and
 // finds mistakes that a driver would refuse or never report.
-#include "tests/mocks/cuda_mock.h"
+#include "tests/mocks/cuda/cuda_mock.h"
 
 #include <elf.h>
 #include <gmock/gmock.h>

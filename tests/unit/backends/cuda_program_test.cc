@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "jit/objects/object_cache.h"
-#include "tests/support/cuda_program_help.h"
+#include "tests/support/nvidia/cuda_program_help.h"
 #include "tests/support/store_help.h"
 
 namespace tenon {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/support/cuda_program_help.h"
+#include "tests/support/nvidia/cuda_program_help.h"
 
 namespace tenon {
 namespace {

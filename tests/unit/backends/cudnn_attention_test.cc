@@ -5,9 +5,9 @@
 #include <cstring>
 #include <limits>
 
-#include "src/ops/names.h"
-#include "src/runtime/query.h"
-#include "tests/support/cudnn_help.h"
+#include "src/ops/rows/names.h"
+#include "src/runtime/compile/query.h"
+#include "tests/support/nvidia/cudnn_help.h"
 
 namespace tenon {
 namespace {

@@ -2,8 +2,8 @@
 // addresses, with a handle that nothing else uses meanwhile. Handles and plans are made while no stream captures, neither ours nor
 // the caller's (the mock checks this). After every refusal the calls run without a graph.
 #include "backends/nvidia/cudnn/handles.h"
-#include "tests/support/cuda_graph_help.h"
-#include "tests/support/cudnn_help.h"
+#include "tests/support/nvidia/cuda_graph_help.h"
+#include "tests/support/nvidia/cudnn_help.h"
 
 namespace tenon {
 namespace {

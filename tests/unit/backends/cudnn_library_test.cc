@@ -12,8 +12,8 @@
 
 #include "backends/nvidia/cudnn/handles.h"
 #include "backends/nvidia/device/libraries.h"
-#include "tests/mocks/cuda_mock.h"
-#include "tests/mocks/cudnn_mock.h"
+#include "tests/mocks/cuda/cuda_mock.h"
+#include "tests/mocks/cudnn/cudnn_mock.h"
 #include "tests/support/library_help.h"
 
 namespace tenon::cudnn {

@@ -9,7 +9,7 @@
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ir/text.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 #include "src/passes/passes.h"
 
 namespace tenon::cudnn {

@@ -3,7 +3,7 @@
 // of every call of the library, a missing library, and poolings, which loops run.
 #include <limits>
 
-#include "tests/support/cudnn_help.h"
+#include "tests/support/nvidia/cudnn_help.h"
 
 namespace tenon {
 namespace {

@@ -1,5 +1,5 @@
 // The store of kernels on disk without a compiler: its files, and every kind of fault of a file or directory.
-#include "src/base/store.h"
+#include "src/base/store/store.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

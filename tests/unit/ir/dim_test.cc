@@ -1,5 +1,5 @@
 // src/ir/dim: compares the normal form with plain evaluation; exact printing and parsing, bounds, overflow.
-#include "src/ir/dim.h"
+#include "src/ir/dim/dim.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

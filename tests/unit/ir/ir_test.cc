@@ -15,7 +15,7 @@
 #include "src/ir/hash.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon {
 namespace {

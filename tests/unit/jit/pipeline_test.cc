@@ -6,9 +6,9 @@
 
 #include <sstream>
 
-#include "tests/support/cuda_variant.h"
 #include "tests/support/kernel_gen.h"
 #include "tests/support/kernel_run.h"
+#include "tests/support/nvidia/cuda_variant.h"
 
 namespace tenon::jit {
 namespace {

@@ -1,6 +1,6 @@
 // The evaluator on graphs in text form, compared with numbers computed by hand: dtypes and rounding, special values, moves, symbols,
 // refusals. table_test.cc tests it row by row.
-#include "src/ops/eval.h"
+#include "src/ops/eval/eval.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include "jit/kernel/kernel.h"
 #include "src/base/convert.h"
 #include "src/ir/builder.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "src/ir/builder.h"
 #include "src/ir/text.h"
-#include "src/ops/eval.h"
-#include "src/ops/names.h"
-#include "src/ops/rules.h"
+#include "src/ops/eval/eval.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/rules.h"
 
 namespace tenon {
 namespace {

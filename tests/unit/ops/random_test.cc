@@ -3,8 +3,8 @@
 // several. Every statistic has fixed seeds and bounds that a true generator would exceed once in 10^5 times.
 #include <cmath>
 
-#include "src/ops/names.h"
-#include "src/ops/scalar.h"
+#include "src/ops/math/scalar.h"
+#include "src/ops/rows/names.h"
 #include "tests/support/run_help.h"
 
 namespace tenon {

@@ -8,7 +8,7 @@
 
 #include "jit/llvm/compiler.h"
 #include "jit/objects/host_call.h"
-#include "src/ops/names.h"
+#include "src/ops/rows/names.h"
 #include "tests/support/kernel_run.h"
 
 namespace tenon::jit {

@@ -10,8 +10,8 @@
 
 #include "jit/group_kernels.h"
 #include "src/ir/text.h"
-#include "src/ops/eval.h"
-#include "src/ops/names.h"
+#include "src/ops/eval/eval.h"
+#include "src/ops/rows/names.h"
 #include "src/ops/table.h"
 #include "src/passes/passes.h"
 #include "tests/support/op_samples.h"

@@ -1,6 +1,6 @@
 // The cache of plans: plans and refusals are found, made once, bounded, and freed when no thread uses them. Programs whose sizes never
 // repeat stay small.
-#include "src/runtime/cache.h"
+#include "src/runtime/plan/cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

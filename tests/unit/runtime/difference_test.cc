@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "src/ops/rules.h"
+#include "src/ops/rules/rules.h"
 #include "tests/support/run_help.h"
 
 namespace tenon {

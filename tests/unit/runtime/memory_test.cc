@@ -1,5 +1,5 @@
 // The offsets of intermediates, and the arenas that hold them.
-#include "src/runtime/memory.h"
+#include "src/backend/memory.h"
 
 #include <gtest/gtest.h>
 

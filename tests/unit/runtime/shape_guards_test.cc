@@ -1,12 +1,12 @@
 // Compares the shape guards of a plan with making the whole graph again at the new sizes, on random graphs. Both give the same
 // answer, whichever nodes the guards leave out as closed or alike.
-#include "src/runtime/shape_guards.h"
+#include "src/runtime/compile/shape_guards.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "src/ir/text.h"
-#include "src/ops/eval.h"
+#include "src/ops/eval/eval.h"
 #include "tests/support/graph_gen.h"
 
 namespace tenon {

@@ -1,4 +1,4 @@
-"""Rows of special functions, and of functions of a float's bits. A function that is an op of src/ops/special.def is one line
+"""Rows of special functions, and of functions of a float's bits. A function that is an op of src/ops/rows/special.def is one line
 here; the others are written in simpler ops. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
@@ -31,7 +31,7 @@ _MOST_UNROLLED = 6  # is the largest degree for which PyTorch, too, uses nothing
 
 
 def _polynomial(e, head, x, n):
-    """For a small degree that is known: the recurrence, step by step as in special_polynomial.cc, so that vectors compute it."""
+    """For a small degree that is known: the recurrence, step by step as in src/ops/special/polynomial.cc, so that vectors compute it."""
     x, degree = e.promote(Promotion.INT_TO_FLOAT, x, n)
     if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= _MOST_UNROLLED:
         return e.map(head, x, degree)

@@ -1,0 +1,42 @@
+// Helper functions of several bodies. "Wide" means the dtype in which the arithmetic runs: f32 for 16-bit
+// floats. Tested by tests/unit/ops/table_test.cc.
+#pragma once
+
+#include "src/ops/bodies/bodies.h"
+#include "src/ops/rows/names.h"
+
+namespace tenon::bodies {
+
+inline DType dtype_of(Builder& b, ValueId v) { return b.type(v).dtype; }
+inline ValueId wide(Builder& b, ValueId v) { return b.cast(v, compute_type(dtype_of(b, v))); }
+// Casts the result of wide arithmetic back to the dtype of the node's first operand.
+inline ValueId narrow(Builder& b, const Node& node, ValueId v) {
+  return b.cast(v, dtype_of(b, node.inputs[0]));
+}
+// A literal of v's dtype.
+inline ValueId like(Builder& b, ValueId v, double value) { return b.scalar(value, dtype_of(b, v)); }
+// A size as a literal of v's dtype.
+inline ValueId count(Builder& b, ValueId v, Dim size) {
+  return size.is_const() ? like(b, v, static_cast<double>(size.value())) : b.size(size, dtype_of(b, v));
+}
+inline bool has(const Node& node, size_t operand) { return node.inputs.size() > operand; }
+
+// Folds the axes with `row`; the axes stay with size 1.
+ValueId fold(Builder& b, OpId row, ValueId v, const Dims& axes);
+// How many elements are folded into one (no axes: all elements).
+Dim folded(Builder& b, ValueId v, const Dims& axes);
+// The sum over the axes divided by their count; the axes stay with size 1.
+ValueId average(Builder& b, ValueId v, const Dims& axes);
+// Reshapes a vector so that it lies along one axis of a tensor of the given rank: [C] -> [1,C,1,1].
+ValueId along(Builder& b, ValueId vector, int rank, int axis);
+// The permutation from channels_last [N,S...,C] to channels_first [N,C,S...], and its inverse.
+Dims to_channels_first(int rank);
+Dims to_channels_last(int rank);
+// Whether the attribute layout is "channels_last".
+bool is_channels_last(const Node& node);
+// A copy of the node with another attribute layout.
+Node with_layout(const Node& node, const std::string& layout);
+// A copy of the node on x in channels_first, which the bodies of convolution and pooling require.
+Node channels_first(Builder& b, const Node& node);
+
+}  // namespace tenon::bodies

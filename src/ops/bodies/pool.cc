@@ -1,0 +1,126 @@
+// See bodies.h. Pooling is a fold over windows of the padded input.
+#include <algorithm>
+
+#include "src/ops/bodies/body_help.h"
+
+namespace tenon::bodies {
+namespace {
+
+ValueId channels_last_again(Builder& b, ValueId y) {
+  return b(ops::transpose, {y}, {{"perm", to_channels_last(b.type(y).rank())}});
+}
+
+Dims counted_from(int64_t first, size_t count) {
+  Dims out;
+  for (size_t i = 0; i < count; ++i) out.push_back(Dim(first + static_cast<int64_t>(i)));
+  return out;
+}
+
+// Pads x with `value` and folds the windows over its last kernel.size() axes with `row`.
+ValueId fold_windows(Builder& b, OpId row, ValueId x, const Node& node, const Dims& dilations, Scalar value) {
+  const Dims &kernel = attr_as<Dims>(node, "kernel"), &strides = attr_as<Dims>(node, "strides");
+  const Dims &low = attr_as<Dims>(node, "padding"), &high = attr_as<Dims>(node, "padding_high");
+  Dims pad_low(2, Dim(0)), pad_high(2, Dim(0));
+  pad_low.insert(pad_low.end(), low.begin(), low.end());
+  pad_high.insert(pad_high.end(), high.begin(), high.end());
+  const ValueId padded = b(ops::pad, {x}, {{"low", pad_low}, {"high", pad_high}, {"value", value}});
+  const ValueId seen = b(ops::windows, {padded},
+                         {{"axes", counted_from(2, kernel.size())},
+                          {"sizes", kernel},
+                          {"strides", strides},
+                          {"dilations", dilations}});
+  return b(row, {seen}, {{"axes", counted_from(b.type(x).rank(), kernel.size())}});
+}
+
+// How many cells each window averages over along one axis: the cells of x and, with count_include_pad, the
+// padding. The padding counts with the same width on both sides: the part of padding_high beyond padding
+// serves ceil_mode and never counts.
+ValueId cells(Builder& b, Dim size, const Node& node, size_t axis, DType dtype) {
+  const int64_t low = attr_ints(node, "padding")[axis], high = attr_ints(node, "padding_high")[axis];
+  const bool include = attr_as<bool>(node, "count_include_pad");
+  const int64_t in_low = include ? low : 0, in_high = include ? std::min(low, high) : 0;
+  const ValueId ones = b(ops::full, {},
+                         {{"value", Scalar::of(int64_t{1})},
+                          {"shape", Dims{b.dims().add(size, in_low + in_high)}},
+                          {"dtype", dtype}});
+  const ValueId padded =
+      b(ops::pad, {ones}, {{"low", Dims{Dim(low - in_low)}}, {"high", Dims{Dim(high - in_high)}}});
+  const ValueId seen = b(ops::windows, {padded},
+                         {{"axes", Dims{Dim(0)}},
+                          {"sizes", Dims{attr_as<Dims>(node, "kernel")[axis]}},
+                          {"strides", Dims{attr_as<Dims>(node, "strides")[axis]}},
+                          {"dilations", Dims{Dim(1)}}});
+  return b(ops::sum, {seen}, {{"axes", Dims{Dim(1)}}});
+}
+
+// Averages along one axis; window i covers floor(i * size / out) to ceil((i + 1) * size / out).
+ValueId adapt_axis(Builder& b, ValueId x, int axis, int64_t out) {
+  const Dim size = b.shape(x)[axis];
+  if (out == 1) return average(b, x, {Dim(axis)});
+  if (auto each = b.dims().divide(size, out)) {
+    Dims apart = b.shape(x);
+    apart[axis] = out;
+    apart.insert(apart.begin() + axis + 1, *each);
+    const ValueId split = b.reshape(x, apart);
+    const ValueId total = b(ops::sum, {split}, {{"axes", Dims{Dim(axis + 1)}}});
+    return b(ops::div, {total, count(b, x, *each)});
+  }
+  Node parts;
+  parts.op = ops::concat;
+  parts.attrs = {Dim(axis)};
+  for (int64_t i = 0; i < out; ++i) {
+    const int64_t start = i * size.value() / out, end = ((i + 1) * size.value() + out - 1) / out;
+    const ValueId part = b(ops::slice, {x}, {{"axis", Dim(axis)}, {"start", Dim(start)}, {"end", Dim(end)}});
+    parts.inputs.push_back(average(b, part, {Dim(axis)}));
+  }
+  return b.add(std::move(parts));
+}
+
+}  // namespace
+
+ValueId max_pool(Builder& b, const Node& node) {
+  if (is_channels_last(node)) return channels_last_again(b, max_pool(b, channels_first(b, node)));
+  const ValueId x = node.inputs[0];
+  const Dims& given = attr_as<Dims>(node, "dilations");
+  const Dims dilations = given.empty() ? Dims(attr_as<Dims>(node, "kernel").size(), Dim(1)) : given;
+  return fold_windows(b, ops::max, x, node, dilations, identity_of(op(ops::max), dtype_of(b, x)));
+}
+
+ValueId avg_pool(Builder& b, const Node& node) {
+  if (is_channels_last(node)) return channels_last_again(b, avg_pool(b, channels_first(b, node)));
+  const ValueId x = wide(b, node.inputs[0]);
+  const auto kernel = attr_ints(node, "kernel"), low = attr_ints(node, "padding"),
+             high = attr_ints(node, "padding_high");
+  const size_t axes = kernel.size();
+  const ValueId total = fold_windows(b, ops::sum, x, node, Dims(axes, Dim(1)), Scalar::of(int64_t{0}));
+  int64_t constant = attr_int(node, "divisor");
+  if (constant == 0) {
+    bool all_count = true;  // every cell of every window counts
+    for (size_t i = 0; i < axes; ++i)
+      all_count &= attr_as<bool>(node, "count_include_pad") ? high[i] <= low[i] : low[i] == 0 && high[i] == 0;
+    if (all_count) {
+      constant = 1;
+      for (int64_t size : kernel) constant *= size;
+    }
+  }
+  if (constant != 0) return narrow(b, node, b(ops::div, {total, like(b, x, static_cast<double>(constant))}));
+  ValueId divisor = kNoValue;
+  for (size_t i = 0; i < axes; ++i) {
+    const ValueId of_axis = along(b, cells(b, b.shape(x)[2 + i], node, i, dtype_of(b, x)),
+                                  static_cast<int>(axes), static_cast<int>(i));
+    divisor = i == 0 ? of_axis : b(ops::mul, {divisor, of_axis});
+  }
+  return narrow(b, node, b(ops::div, {total, divisor}));
+}
+
+ValueId adaptive_avg_pool(Builder& b, const Node& node) {
+  if (is_channels_last(node)) return channels_last_again(b, adaptive_avg_pool(b, channels_first(b, node)));
+  const auto output = attr_ints(node, "output");
+  ValueId x = wide(b, node.inputs[0]);
+  const bool to_one = std::all_of(output.begin(), output.end(), [](int64_t out) { return out == 1; });
+  if (to_one) return narrow(b, node, average(b, x, counted_from(2, output.size())));
+  for (size_t i = 0; i < output.size(); ++i) x = adapt_axis(b, x, static_cast<int>(2 + i), output[i]);
+  return narrow(b, node, x);
+}
+
+}  // namespace tenon::bodies

@@ -1,0 +1,368 @@
+// See plan.h. Tested by tests/unit/runtime/run_test.cc.
+#include "src/runtime/plan/plan.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include "src/base/log.h"
+#include "src/ir/op.h"
+#include "src/ir/verify.h"
+#include "src/runtime/plan/bind.h"
+
+namespace tenon {
+
+int64_t Sizes::eval(Dim d) const {
+  if (d.is_const()) return d.value();
+  const auto v = table->eval(d, symbols);
+  if (!v) throw StatusError(invalid("the size " + table->print(d) + " has no value that 64 bits hold"));
+  return *v;
+}
+
+std::vector<int64_t> Sizes::eval(std::span<const Dim> dims) const {
+  std::vector<int64_t> out;
+  out.reserve(dims.size());
+  for (Dim d : dims) out.push_back(eval(d));
+  return out;
+}
+
+namespace {
+
+Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::optional<Dims>& strides) {
+  Plan::Expected e;
+  e.shape = sizes.eval(type.shape);
+  // In an empty tensor the other axes may have any length, and no stride matters.
+  const bool empty = std::find(e.shape.begin(), e.shape.end(), 0) != e.shape.end();
+  e.elements = empty ? 0 : 1;
+  if (!empty)
+    for (int64_t n : e.shape) e.elements *= n;
+  e.strides.assign(e.shape.size(), 1);
+  if (empty) return e;
+  if (strides) {
+    e.strides = sizes.eval(*strides);
+  } else {
+    for (size_t i = e.shape.size(); i-- > 1;) e.strides[i - 1] = e.strides[i] * e.shape[i];
+  }
+  return e;
+}
+
+// Bytes that a kernel reads and writes in about the time a host needs to launch it: 5 us at 3.35 TB/s (H100).
+constexpr int64_t kSmallKernel = int64_t{16} << 20;
+
+// The most bytes of a tensor in memory, and the farthest its strides may reach: 64 TiB.
+constexpr int64_t kMost = int64_t{1} << 46;
+
+// Bytes of a value; negative if a size has no value or is negative, or if the product does not fit.
+int64_t plain_bytes(const Sizes& sizes, const TensorType& type) {
+  int64_t bytes = size_of(type.dtype);
+  bool empty = false, fits = true;
+  for (Dim d : type.shape) {
+    const auto n = d.is_const() ? std::optional(d.value()) : sizes.table->eval(d, sizes.symbols);
+    if (!n || *n < 0) return -1;
+    if (*n == 0)
+      empty = true;
+    else
+      fits = fits && !__builtin_mul_overflow(bytes, *n, &bytes);
+  }
+  return empty ? 0 : fits ? bytes : -1;
+}
+
+// The same, with an error message if the result is negative.
+Result<int64_t> bytes_of(const Graph& g, const Sizes& sizes, ValueId v) {
+  const TensorType& type = g.type(v);
+  if (const int64_t bytes = plain_bytes(sizes, type); bytes >= 0) return bytes;
+  const std::string who = g.value_name(v) + ": " + g.print_type(type);
+  int64_t bytes = size_of(type.dtype);
+  bool empty = false, fits = true;
+  std::string shape;
+  for (Dim d : type.shape) {
+    const auto n = sizes.table->eval(d, sizes.symbols);
+    if (!n) return invalid(who + ": the size " + g.dims->print(d) + " has no value that 64 bits hold");
+    if (*n < 0)
+      return invalid(who + ": the size " + g.dims->print(d) + " is negative: " + std::to_string(*n));
+    shape += (shape.empty() ? "" : ",") + std::to_string(*n);
+    if (*n == 0)
+      empty = true;
+    else
+      fits = fits && !__builtin_mul_overflow(bytes, *n, &bytes);
+  }
+  if (empty) return 0;
+  if (!fits) return invalid(who + " = [" + shape + "] has more bytes than 64 bits can count");
+  return bytes;
+}
+
+// Checks that a stored value stays within kMost, strides included.
+Status check_extent(const Graph& g, const Sizes& sizes, ValueId v, const std::optional<Dims>& strides) {
+  TENON_ASSIGN(const int64_t bytes, bytes_of(g, sizes, v));
+  auto who = [&] { return g.value_name(v) + ": " + g.print_type(g.type(v)); };
+  if (bytes > kMost) return invalid(who() + " has " + std::to_string(bytes) + " bytes, more than any memory");
+  if (!strides || bytes == 0) return {};
+  __int128 reach = 0;
+  for (size_t a = 0; a < strides->size(); ++a) {
+    const auto stride = sizes.table->eval((*strides)[a], sizes.symbols);
+    if (!stride)
+      return invalid(who() + ": the stride " + g.dims->print((*strides)[a]) +
+                     " has no value that 64 bits hold");
+    const __int128 far = static_cast<__int128>(*stride) * (sizes.eval(g.type(v).shape[a]) - 1);
+    reach += far < 0 ? -far : far;
+    if (reach > kMost) return invalid(who() + ": its strides reach farther than any memory");
+  }
+  return {};
+}
+
+}  // namespace
+
+void PlanSource::find_sized() {
+  std::unordered_set<std::string> seen;
+  for (ValueId v = 0; v < graph->nodes.size(); ++v)
+    if (seen.insert(graph->print_type(graph->type(v))).second) sized.push_back(v);
+}
+
+int PlanSource::reference_steps() const {
+  size_t count = 0;
+  for (auto& [backend, all] : by_backend)
+    if (!backend->runs_unasked()) count += all.size();
+  return static_cast<int>(count);
+}
+
+Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads,
+                                         std::shared_ptr<Specialization> specialize) {
+  const Graph& g = *source.graph;
+  auto plan = std::make_unique<Plan>();
+  plan->symbols_ = symbols;
+  const Sizes sizes{g.dims.get(), std::move(symbols), threads, std::move(specialize)};
+  for (ValueId v : source.sized) {
+    auto bytes = bytes_of(g, sizes, v);
+    if (!bytes.ok()) return bytes.status();
+  }
+  for (const InputBinding& i : g.inputs) TENON_TRY(check_extent(g, sizes, i.value, i.strides));
+  for (const OutputBinding& o : g.outputs) TENON_TRY(check_extent(g, sizes, o.value, o.strides));
+  for (const auto& e : source.executables)
+    for (ValueId v : e->outputs) TENON_TRY(check_extent(g, sizes, v, std::nullopt));
+  plan->inputs.reserve(g.inputs.size());
+  plan->outputs.reserve(g.outputs.size());
+  plan->steps_.reserve(source.executables.size());
+  for (const InputBinding& i : g.inputs) plan->inputs.push_back(expected(sizes, g.type(i.value), i.strides));
+  for (const OutputBinding& o : g.outputs) {
+    plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));
+    const Plan::Expected& e = plan->outputs.back();
+    if (o.strides && may_overlap(e.shape, e.strides))
+      return invalid(g.value_name(o.value) + " = " + print_shape(e.shape) + ": the output's strides " +
+                     print_shape(e.strides) + " put several elements in one place");
+  }
+
+  // Lifetimes of the values in the workspace.
+  std::vector<int> slot(g.nodes.size(), -1);
+  std::vector<Lifetime> lifetimes;
+  for (size_t s = 0; s < source.executables.size(); ++s) {
+    const Executable& e = *source.executables[s];
+    for (ValueId v : e.outputs) {
+      if (source.output_of[v] >= 0) continue;
+      const int64_t bytes = plain_bytes(sizes, g.type(v));
+      slot[v] = static_cast<int>(lifetimes.size());
+      lifetimes.push_back({bytes, static_cast<int>(s), static_cast<int>(s), -1, 0});
+    }
+    for (ValueId v : e.inputs)
+      if (slot[v] >= 0) lifetimes[slot[v]].last = static_cast<int>(s);
+  }
+  for (size_t s = 0; s < source.executables.size(); ++s) {
+    const Executable& e = *source.executables[s];
+    std::vector<bool> given(e.inputs.size(), false);
+    for (auto [out, in] : e.inplace) {
+      const int to = slot[e.outputs[out]], from = slot[e.inputs[in]];
+      if (to < 0 || from < 0 || given[in] || lifetimes[to].share >= 0) continue;
+      if (lifetimes[from].last != static_cast<int>(s) || lifetimes[from].bytes != lifetimes[to].bytes)
+        continue;
+      lifetimes[to].share = from;
+      given[in] = true;
+    }
+  }
+  plan->find_in_place(source);
+  __int128 all = 0;
+  for (const Lifetime& l : lifetimes) all += l.bytes;
+  if (all > kMost)
+    return invalid("the intermediates have " +
+                   std::to_string(static_cast<int64_t>(std::min<__int128>(all, INT64_MAX))) +
+                   " bytes, more than any memory");
+  plan->intermediate_ = assign_offsets(lifetimes);
+
+  for (auto& [backend, executables] : source.by_backend)
+    TENON_TRY(backend->compile(executables, sizes, &plan->kernels_compiled));
+  int64_t scratch = 0, moved = 0;
+  const bool only_small = source.graphs == DeviceGraphs::of_small_kernels;
+  bool recorded = source.graphs != DeviceGraphs::never;
+  for (auto& e : source.executables) {
+    // Skip a step that writes nothing: next to a size of 0, other sizes may be so large that a loop over them
+    // never ends.
+    if (std::all_of(e->outputs.begin(), e->outputs.end(),
+                    [&](ValueId v) { return plain_bytes(sizes, g.type(v)) == 0; }))
+      continue;
+    TENON_ASSIGN(std::unique_ptr<Step> step, e->prepare(sizes));
+    scratch = std::max(scratch, step->scratch_bytes());
+    recorded = recorded && step->recordable() >= 0;
+    plan->recordable_ += step->recordable();
+    PlannedStep planned{std::move(step), static_cast<uint32_t>(plan->buffers_.size()), 0};
+    auto add = [&](ValueId v) {
+      if (only_small) moved += plain_bytes(sizes, g.type(v));
+      BufferRef ref;
+      if (source.output_of[v] >= 0)
+        ref = {BufferRef::Kind::output, source.output_of[v], 0, nullptr};
+      else if (source.input_of[v] >= 0)
+        ref = {BufferRef::Kind::input, source.input_of[v], 0, nullptr};
+      else if (slot[v] >= 0)
+        ref = {BufferRef::Kind::workspace, 0, lifetimes[slot[v]].offset, nullptr};
+      else
+        ref = {BufferRef::Kind::constant, 0, 0,
+               source.constant_at.empty() ? attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->bytes
+                                          : source.constant_at[v]};
+      plan->buffers_.push_back(ref);
+    };
+    for (ValueId v : e->inputs) add(v);
+    for (ValueId v : e->outputs) add(v);
+    planned.buffer_count = static_cast<uint32_t>(e->inputs.size() + e->outputs.size());
+    plan->most_buffers_ = std::max<size_t>(plan->most_buffers_, planned.buffer_count);
+    plan->steps_.push_back(std::move(planned));
+  }
+  if (!recorded || (only_small && moved > plan->recordable_ * kSmallKernel)) plan->recordable_ = 0;
+  // The scratch memory of the running step follows the intermediates.
+  plan->workspace_ = plan->intermediate_ + align_up(scratch);
+  return plan;
+}
+
+// An output may share the memory of an input if the executable allows it, no later step reads the input, and
+// no step from there on can fail. A host that then computes the outputs itself finds its inputs unchanged.
+void Plan::find_in_place(const PlanSource& source) {
+  const Graph& g = *source.graph;
+  std::set<ValueId> read_later;
+  for (size_t s = source.executables.size(); s-- > 0;) {
+    const Executable& e = *source.executables[s];
+    if (e.may_fail()) return;
+    for (auto [out, in] : e.inplace) {
+      const int o = source.output_of[e.outputs[out]], i = source.input_of[e.inputs[in]];
+      if (o < 0 || i < 0 || source.output_of[e.inputs[in]] >= 0 || read_later.contains(e.inputs[in]))
+        continue;
+      if (g.type(e.outputs[out]).dtype == g.type(e.inputs[in]).dtype && outputs[o].shape == inputs[i].shape &&
+          outputs[o].strides == inputs[i].strides)
+        in_place.push_back({o, i});
+    }
+    read_later.insert(e.inputs.begin(), e.inputs.end());
+  }
+}
+
+namespace {
+
+// The workspace of one run; given back in the destructor.
+class Workspace {
+ public:
+  Workspace(ArenaPool& arenas, const RunOn& on) : arenas_(arenas), on_(on) {}
+  Workspace(const Workspace&) = delete;
+  ~Workspace() {
+    if (arena_) arenas_.give(std::move(arena_));
+    if (block_.data) on_.memory->give(block_, bytes_, on_.stream);
+  }
+  Result<char*> take(int64_t bytes) {
+    if (bytes == 0) return nullptr;
+    if (!on_.memory) {
+      try {
+        arena_ = arenas_.take(bytes);
+      } catch (const std::bad_alloc&) {
+        return environment("the intermediates of a run take " + std::to_string(bytes) +
+                           " bytes: out of memory");
+      }
+      return arena_->data();
+    }
+    TENON_ASSIGN(block_, on_.memory->take(bytes, on_.stream));
+    bytes_ = bytes;
+    return static_cast<char*>(block_.data);
+  }
+
+ private:
+  ArenaPool& arenas_;
+  const RunOn& on_;
+  std::unique_ptr<Arena> arena_;
+  DeviceMemory::Block block_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+template <class Each>
+Status Plan::for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const {
+  constexpr size_t kOnStack = 64;
+  void* on_stack[kOnStack];
+  std::vector<void*> on_heap;
+  void** pointers = on_stack;
+  if (most_buffers_ > kOnStack) {
+    on_heap.resize(most_buffers_);
+    pointers = on_heap.data();
+  }
+  for (const PlannedStep& s : steps_) {
+    const BufferRef* ref = &buffers_[s.first_buffer];
+    for (uint32_t i = 0; i < s.buffer_count; ++i, ++ref) {
+      switch (ref->kind) {
+        case BufferRef::Kind::input: pointers[i] = inputs[ref->index]; break;
+        case BufferRef::Kind::output: pointers[i] = outputs[ref->index]; break;
+        case BufferRef::Kind::constant: pointers[i] = const_cast<void*>(ref->constant); break;
+        case BufferRef::Kind::workspace: pointers[i] = base + ref->offset; break;
+      }
+    }
+    TENON_TRY(each(*s.step, pointers, base + intermediate_));
+  }
+  return {};
+}
+
+// Sets *done if the run is complete; otherwise the caller runs the steps one by one. A device may accept
+// steps that it refuses as a whole.
+Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on,
+                        bool* done) const {
+  constexpr int kFewestKernels = 4, kRunsFirst = 3;
+  if (recordable_ < kFewestKernels || as_one_.given_up) return {};
+  if (as_one_.runs < kRunsFirst) return ++as_one_.runs, Status();
+  std::unique_lock lock(as_one_.mutex, std::try_to_lock);
+  if (!lock || on.graphs->captures(on.stream)) return {};
+  std::unique_ptr<Recording>& recording = as_one_.recording;
+  if (!recording) recording = on.graphs->recording();
+  if (!recording || !recording->begin()) {
+    recording.reset();
+    as_one_.runs = 0;  // other plans are launched more often
+    return {};
+  }
+  Status launched =
+      for_each_step(inputs, outputs, base, [&](const Step& step, void* const* pointers, char* scratch) {
+        return step.record(pointers, scratch, *recording);
+      });
+  if (launched.ok()) launched = recording->launch(on.stream);
+  if (!launched.ok()) {
+    recording.reset();
+    as_one_.given_up = true;
+    log("warning", "launched kernel by kernel from now on: " + launched.message());
+    return {};
+  }
+  *done = true;
+  return {};
+}
+
+Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on) const {
+  Workspace workspace(arenas, on);
+  TENON_ASSIGN(char* base, workspace.take(workspace_));
+  if (on.graphs) {
+    bool done = false;
+    TENON_TRY(run_as_one(inputs, outputs, base, on, &done));
+    if (done) return {};
+  }
+  return for_each_step(inputs, outputs, base, [&](const Step& step, void* const* pointers, char* scratch) {
+    return step.run(pointers, scratch, on);
+  });
+}
+
+int64_t Plan::bytes() const {
+  size_t sum = sizeof *this + symbols_.capacity() * sizeof(int64_t) +
+               steps_.capacity() * sizeof(PlannedStep) + buffers_.capacity() * sizeof(BufferRef);
+  for (const auto* list : {&inputs, &outputs})
+    for (const Expected& e : *list)
+      sum += sizeof e + (e.shape.capacity() + e.strides.capacity()) * sizeof(int64_t);
+  for (const PlannedStep& s : steps_) sum += static_cast<size_t>(s.step->bytes());
+  return static_cast<int64_t>(sum);
+}
+
+}  // namespace tenon

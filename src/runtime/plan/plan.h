@@ -1,0 +1,94 @@
+// Plan: a program at one set of sizes: the steps in order, and the buffers of each step. Making a plan takes
+// microseconds plus the time a library needs to create its primitives. Immutable; any number of threads may
+// run it. Tested by tests/unit/runtime/run_test.cc.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/backend/backend.h"
+#include "src/backend/memory.h"
+
+namespace tenon {
+
+// The location of one buffer of a step.
+struct BufferRef {
+  enum class Kind : uint8_t { input, output, constant, workspace } kind = Kind::workspace;
+  int index = 0;       // input, output: position in the host's list
+  int64_t offset = 0;  // workspace
+  const void* constant = nullptr;
+};
+
+// The input of Plan::make; owned by the program.
+struct PlanSource {
+  const Graph* graph = nullptr;
+  std::vector<std::unique_ptr<Executable>> executables;  // one per group, in running order
+  std::vector<int> input_of;                             // per value: position in the host's inputs, or -1
+  std::vector<int> output_of;  // per value: position of its first output binding, or -1
+  std::vector<ValueId> sized;  // one value of each type
+  std::vector<std::pair<Backend*, std::vector<Executable*>>> by_backend;
+  std::vector<const void*> constant_at;  // per value: its bytes on the device; empty: on the host
+
+  DeviceGraphs graphs = DeviceGraphs::never;
+  void find_sized();            // call it once `graph` is set
+  int reference_steps() const;  // steps of back ends that run only if asked
+};
+
+class Plan {
+ public:
+  static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads,
+                                            std::shared_ptr<Specialization> specialize = {});
+
+  // The pointers have been checked. The workspace comes from `arenas`, or from on.memory. Fails only if the
+  // system or a device refuses something; some outputs may have been written then.
+  Status run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on) const;
+
+  const std::vector<int64_t>& symbols() const { return symbols_; }
+  int64_t workspace_bytes() const { return workspace_; }
+  int64_t intermediate_bytes() const { return intermediate_; }
+  int64_t bytes() const;  // of the plan and its steps, approximately
+  // The expected shape and strides of every host tensor.
+  struct Expected {
+    std::vector<int64_t> shape, strides;
+    int64_t elements = 0;
+  };
+  std::vector<Expected> inputs, outputs;
+  std::vector<std::pair<int, int>> in_place;  // (output, input) pairs that may be one buffer
+  int kernels_compiled = 0;                   // for these sizes
+
+ private:
+  // Sets in_place.
+  void find_in_place(const PlanSource& source);
+  template <class Each>
+  Status for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const;
+  Status run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on, bool* done) const;
+
+  int recordable_ = 0;  // kernels and library calls; 0: do not launch as one
+
+  struct PlannedStep {
+    std::unique_ptr<Step> step;
+    uint32_t first_buffer = 0, buffer_count = 0;
+  };
+  std::vector<int64_t> symbols_;
+  std::vector<PlannedStep> steps_;
+  std::vector<BufferRef> buffers_;
+  size_t most_buffers_ = 0;
+  int64_t workspace_ = 0;     // intermediates and scratch
+  int64_t intermediate_ = 0;  // intermediates alone
+
+  // Launches all steps as one, after the first kRunsFirst runs, by one thread at a time. Declared after the
+  // steps, so that it is destroyed before them: they own what is launched.
+  struct AsOne {
+    std::mutex mutex;
+    std::unique_ptr<Recording> recording;
+    std::atomic<int> runs{0};
+    std::atomic<bool> given_up{false};
+  };
+  mutable AsOne as_one_;
+};
+
+}  // namespace tenon
