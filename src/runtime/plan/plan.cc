@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "src/base/log.h"
+#include "src/base/stack_array.h"
 #include "src/ir/op.h"
 #include "src/ir/verify.h"
 #include "src/runtime/plan/bind.h"
@@ -42,6 +43,12 @@ Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::o
     e.strides = sizes.eval(*strides);
   } else {
     for (size_t i = e.shape.size(); i-- > 1;) e.strides[i - 1] = e.strides[i] * e.shape[i];
+  }
+  const int64_t size = size_of(type.dtype);
+  e.high = size;
+  for (size_t i = 0; i < e.shape.size(); ++i) {
+    const int64_t reach = e.strides[i] * (e.shape[i] - 1) * size;
+    (reach < 0 ? e.low : e.high) += reach;
   }
   return e;
 }
@@ -288,14 +295,7 @@ class Workspace {
 
 template <class Each>
 Status Plan::for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const {
-  constexpr size_t kOnStack = 64;
-  void* on_stack[kOnStack];
-  std::vector<void*> on_heap;
-  void** pointers = on_stack;
-  if (most_buffers_ > kOnStack) {
-    on_heap.resize(most_buffers_);
-    pointers = on_heap.data();
-  }
+  StackArray<void*, 64> pointers(most_buffers_);
   for (const PlannedStep& s : steps_) {
     const BufferRef* ref = &buffers_[s.first_buffer];
     for (uint32_t i = 0; i < s.buffer_count; ++i, ++ref) {
@@ -306,7 +306,7 @@ Status Plan::for_each_step(void* const* inputs, void* const* outputs, char* base
         case BufferRef::Kind::workspace: pointers[i] = base + ref->offset; break;
       }
     }
-    TENON_TRY(each(*s.step, pointers, base + intermediate_));
+    TENON_TRY(each(*s.step, pointers.data(), base + intermediate_));
   }
   return {};
 }
