@@ -62,6 +62,9 @@ class Plan {
   int kernels_compiled = 0;                   // for these sizes
 
  private:
+  // Has every executable prepare its step. place: ValueId -> BufferRef.
+  template <class Place>
+  Status prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place);
   // Sets in_place.
   void find_in_place(const PlanSource& source);
   template <class Each>
