@@ -435,7 +435,7 @@ class Swin(nn.Module):
         x = self.blocks(self.shifted, self.blocks(self.layer, x, 0), 2)
         x = F.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
         x = self.merge(torch.cat([x[:, i::2, j::2] for j in (0, 1) for i in (0, 1)], -1))
-        return self.head(self.blocks(self.last, x, 0).mean((1, 2)))
+        return self.head(self.last(x.flatten(1, 2)).mean(1))
 
 
 class ConvNext(nn.Module):

@@ -63,19 +63,19 @@ Result<Dims> norm_channels(InferContext& c);  // parameters [C]; channels: attri
 }  // namespace shapes
 
 namespace types {
-Result<DType> declared(InferContext& c);        // input: the dtype is in the node
-Result<DType> moved(InferContext& c);           // operands and result have one dtype
-Result<DType> any(InferContext& c);             // the same, a dtype of arithmetic (see is_storage)
-Result<DType> number(InferContext& c);          // the same, not bool
-Result<DType> floating(InferContext& c);        // the same, a float
-Result<DType> integer(InferContext& c);         // the same, an integer and not bool
-Result<DType> bits(InferContext& c);            // the same, an integer or bool
-Result<DType> to_bool(InferContext& c);         // operands of one dtype, result bool
-Result<DType> to_i64(InferContext& c);          // operands of one dtype, result i64
-Result<DType> i64(InferContext& c);             // operands and result i64
-Result<DType> i64_to_f32(InferContext& c);      // operands i64, result f32
-Result<DType> i64_to_i32(InferContext& c);      // operands i64, result i32
-Result<DType> int_products(InferContext& c);    // operand 0 i8 or u8, operand 1 i8, result i32
+Result<DType> declared(InferContext& c);      // input: the dtype is in the node
+Result<DType> moved(InferContext& c);         // operands and result have one dtype
+Result<DType> any(InferContext& c);           // the same, a dtype of arithmetic (see is_storage)
+Result<DType> number(InferContext& c);        // the same, not bool
+Result<DType> floating(InferContext& c);      // the same, a float
+Result<DType> integer(InferContext& c);       // the same, an integer and not bool
+Result<DType> bits(InferContext& c);          // the same, an integer or bool
+Result<DType> to_bool(InferContext& c);       // operands of one dtype, result bool
+Result<DType> to_i64(InferContext& c);        // operands of one dtype, result i64
+Result<DType> i64(InferContext& c);           // operands and result i64
+Result<DType> i64_to_f32(InferContext& c);    // operands i64, result f32
+Result<DType> i64_to_i32(InferContext& c);    // operands i64, result i32
+Result<DType> int_products(InferContext& c);  // operand 0 i8 or u8, operand 1 i8, result i32
 Result<DType> grouped(InferContext& c);  // operand 1 i64 or i32, the others and the result one numeric dtype
 Result<DType> where(InferContext& c);    // operand 0 bool, the others and the result one dtype
 Result<DType> from_dtype(InferContext& c);           // attribute dtype
