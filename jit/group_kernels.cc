@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "jit/kernel/walk.h"
 #include "jit/pipeline.h"
 #include "jit/schedule/schedule.h"
 
@@ -75,32 +76,26 @@ std::vector<std::vector<int>> positions(std::span<const LoweredKernel> kernels,
 namespace {
 
 struct Accesses {
-  const Block* block = nullptr;  // the block of the first access
-  size_t at = 0;
+  const Stmt* first = nullptr;
+  const Stmt* loop = nullptr;  // around the first access
   int count = 0;
 };
 
-void find_accesses(const Block& block, int buffer, Accesses* found) {
-  for (size_t i = 0; i < block.size(); ++i) {
-    const Stmt& s = block[i];
-    if ((s.kind == Stmt::Kind::load || s.kind == Stmt::Kind::store) && s.buffer == buffer &&
-        found->count++ == 0) {
-      found->block = &block;
-      found->at = i;
-    }
-    find_accesses(s.body, buffer, found);
-  }
+Accesses accesses_of(const Kernel& kernel, int buffer) {
+  Accesses found;
+  each_stmt(kernel.body, [&](const Stmt& s, const Around& around) {
+    if (is_access(s) && s.buffer == buffer && found.count++ == 0) found.first = &s, found.loop = around.loop;
+  });
+  return found;
 }
 
 // Whether each element of `in` is read once, in the same iteration and at the same address as the only write
 // of `out`, before this write.
 bool reads_then_writes(const Kernel& kernel, int in, int out) {
-  Accesses read, write;
-  find_accesses(kernel.body, in, &read);
-  find_accesses(kernel.body, out, &write);
-  return read.count == 1 && write.count == 1 && read.block == write.block && read.at < write.at &&
+  const Accesses read = accesses_of(kernel, in), write = accesses_of(kernel, out);
+  return read.count == 1 && write.count == 1 && read.loop == write.loop && read.first < write.first &&
          size_of(kernel.buffers[in].type) == size_of(kernel.buffers[out].type) &&
-         (*read.block)[read.at].address == (*write.block)[write.at].address;
+         read.first->address == write.first->address;
 }
 
 // Whether, in a group with several outputs, one kernel uses both values and reads each element right before

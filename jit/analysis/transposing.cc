@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "jit/kernel/walk.h"
+
 namespace tenon::jit {
 namespace {
 
@@ -73,7 +75,7 @@ std::optional<TransposingMap> transposing_map(const Kernel& kernel) {
   map.along = par.axes.back();
   for (size_t i = 0; i < par.body.size(); ++i) {
     const Stmt& s = par.body[i];
-    if (s.kind != K::load && s.kind != K::store) continue;
+    if (!is_access(s)) continue;
     const Axis* step = stepping_axis(par, s);
     if (!step || (!map.crossing.empty() && step->var != map.across.var)) continue;
     map.across = *step;

@@ -5,6 +5,7 @@
 
 #include "jit/analysis/lane_stride.h"
 #include "jit/cuda/cuda_text.h"
+#include "jit/kernel/walk.h"
 #include "src/ops/rows/names.h"
 
 namespace tenon::jit {
@@ -316,7 +317,7 @@ void CudaLanes::load_vector(const Stmt& s) {
 }
 
 void CudaLanes::emit_each(const Stmt& s) {
-  const bool access = s.kind == K::load || s.kind == K::store;
+  const bool access = is_access(s);
   std::string at = access ? element(s) : "";
   const bool together = access && at.empty() && reach(s) == Reach::together,
              guarded = access && at.empty() && !together && !whole_;

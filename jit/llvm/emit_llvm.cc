@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "jit/analysis/prefetch.h"
-#include "jit/kernel/kernel.h"
+#include "jit/kernel/walk.h"
 #include "jit/llvm/compiler.h"
 #include "jit/llvm/emit_lanes.h"
 #include "jit/schedule/schedule.h"
@@ -78,10 +78,8 @@ class Emitter : LaneEmitter {
   // Whether the block has a load whose address does not contain the variable, which is worth hoisting out of
   // the loop, or a check, whose operands may not depend on the variable either.
   bool reads_beside(const Block& block, Ref var) const {
-    return std::ranges::any_of(block, [&](const Stmt& s) {
-      if (s.fault != 0) return true;
-      if (s.kind != Stmt::Kind::load) return reads_beside(s.body, var);
-      return std::ranges::none_of(s.address, [&](const Term& t) { return t.var == var; });
+    return find_stmt(block, [&](const Stmt& s) {
+      return s.fault != 0 || (s.kind == Stmt::Kind::load && !steps_along(s, var));
     });
   }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "jit/analysis/transposing.h"
+#include "jit/kernel/walk.h"
 #include "jit/schedule/cuda_maps.h"
 #include "jit/schedule/cuda_rows.h"
 #include "src/base/align.h"
@@ -33,14 +34,8 @@ constexpr int kFirstWithClusters = 90;    // first architecture with clusters
 constexpr int kMostBlocksOfCluster = 8;   // supported by every device
 constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
 
-// Calls visit(statement, variable of the simd axis around it or kNoRef), outer statements first.
-template <class Visit>
-void each_statement(const Block& block, const Visit& visit, Ref simd = kNoRef) {
-  for (const Stmt& s : block) {
-    visit(s, simd);
-    each_statement(s.body, visit, s.simd ? s.axes.back().var : simd);
-  }
-}
+// The variable of the simd axis around a statement, or kNoRef.
+Ref simd_of(const Around& around) { return around.simd ? around.simd->axes.back().var : kNoRef; }
 
 // aligned: every access to adjacent elements starts at a multiple of `vector` elements. whole: the extents of
 // simd axes are multiples of `vector`. map: its crossing statements access adjacent elements along its other
@@ -52,15 +47,15 @@ Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vect
                        const TransposingMap* map = nullptr) {
   Alignment result;
   if (map) result.whole = extent_value(map->across.extent, sizes.data()) % vector == 0;
-  each_statement(k.body, [&](const Stmt& s, Ref simd) {
-    if (map && map->crosses(s)) simd = map->across.var;
+  each_stmt(k.body, [&](const Stmt& s, const Around& around) {
+    const Ref simd = map && map->crosses(s) ? map->across.var : simd_of(around);
     if (s.simd) {
       const Axis* tiles = tiled_axis(k, s.axes.back());
       const Extent& e = tiles ? tiles->extent : s.axes.back().extent;
       if (extent_value(e, sizes.data()) % vector != 0) result.whole = false;
       if (tiles && extent_value(tiles->by, sizes.data()) % vector != 0) result.aligned = result.whole = false;
     }
-    if ((s.kind != K::load && s.kind != K::store) || simd == kNoRef) return;
+    if (!is_access(s) || simd == kNoRef) return;
     bool together = false;
     int64_t rest = 0;
     for (const Term& t : s.address) {
@@ -132,10 +127,8 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
 // Bytes of the widest element that adjacent lanes load or store.
 int widest_neighbour(const Kernel& k) {
   int widest = 1;
-  each_statement(k.body, [&](const Stmt& s, Ref simd) {
-    const bool lanes =
-        std::any_of(s.address.begin(), s.address.end(), [&](const Term& t) { return t.var == simd; });
-    if (simd != kNoRef && lanes && k.buffers[s.buffer].role != Buffer::Role::local)
+  each_stmt(k.body, [&](const Stmt& s, const Around& around) {
+    if (around.simd && steps_along(s, simd_of(around)) && k.buffers[s.buffer].role != Buffer::Role::local)
       widest = std::max(widest, static_cast<int>(size_of(k.buffers[s.buffer].type)));
   });
   return widest;
@@ -151,31 +144,25 @@ std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes)
   auto note = [&](__int128 n) {
     most = static_cast<int64_t>(std::max<__int128>(most, std::min<__int128>(n, INT64_MAX)));
   };
-  auto walk = [&](auto& self, const Block& block) -> void {
-    for (const Stmt& s : block) {
-      __int128 iterations = 1;
-      for (const Axis& a : s.axes) {
-        const int64_t all = a.of == kNoRef ? extent_value(a.extent, sizes.data()) : last.at(a.of);
-        last[a.var] = std::max<int64_t>(all, 1);
-        iterations = std::min<__int128>(iterations * last[a.var], INT64_MAX);
-      }
-      note(iterations);
-      if (s.kind == K::load || s.kind == K::store) {
-        __int128 sum = 0;
-        for (const Term& t : s.address) {
-          const __int128 scale = t.size < 0 ? t.factor : static_cast<__int128>(t.factor) * sizes[t.size];
-          const __int128 far = scale < 0 ? -scale : scale;
-          if (t.var != kNoRef && !last.count(t.var))
-            known = false;
-          else
-            sum += far * (t.var == kNoRef ? 1 : last.at(t.var));
-        }
-        note(sum);
-      }
-      self(self, s.body);
+  each_stmt(k.body, [&](const Stmt& s) {
+    __int128 iterations = 1;
+    for (const Axis& a : s.axes) {
+      const int64_t all = a.of == kNoRef ? extent_value(a.extent, sizes.data()) : last.at(a.of);
+      last[a.var] = std::max<int64_t>(all, 1);
+      iterations = std::min<__int128>(iterations * last[a.var], INT64_MAX);
     }
-  };
-  walk(walk, k.body);
+    note(iterations);
+    __int128 sum = 0;
+    for (const Term& t : s.address) {
+      const __int128 scale = t.size < 0 ? t.factor : static_cast<__int128>(t.factor) * sizes[t.size];
+      const __int128 far = scale < 0 ? -scale : scale;
+      if (t.var != kNoRef && !last.count(t.var))
+        known = false;
+      else
+        sum += far * (t.var == kNoRef ? 1 : last.at(t.var));
+    }
+    note(sum);
+  });
   return known ? std::optional(most) : std::nullopt;
 }
 
@@ -186,12 +173,12 @@ struct InOrder {
 };
 InOrder reduction_in_order(const Kernel& k, std::span<const int64_t> sizes, int vector) {
   InOrder widest;
-  each_statement(k.body, [&](const Stmt& s, Ref simd) {
+  each_stmt(k.body, [&](const Stmt& s, const Around& around) {
     if (s.kind != K::reduce || s.simd) return;
     InOrder here;
     for (const Stmt& inner : s.body) {
       if (inner.kind != K::load) continue;
-      const bool lanes = std::ranges::any_of(inner.address, [&](const Term& t) { return t.var == simd; });
+      const bool lanes = steps_along(inner, simd_of(around));
       here.bytes += size_of(k.buffers[inner.buffer].type) * (lanes ? vector : 1);
     }
     const Axis& axis = s.axes.back();

@@ -1,13 +1,15 @@
 // See kernel_edit.h.
 #include "jit/transform/kernel_edit.h"
 
+#include "jit/kernel/walk.h"
+
 namespace tenon::jit {
 namespace {
 
 // Calls buffer(number) and size(number) wherever a statement names a buffer or a size.
 template <class OfBuffer, class OfSize>
 void each_name(Block& block, const OfBuffer& buffer, const OfSize& size) {
-  for (Stmt& s : block) {
+  each_stmt(block, [&](Stmt& s) {
     if (s.buffer >= 0) buffer(s.buffer);
     if (s.size >= 0) size(s.size);
     for (Term& t : s.address)
@@ -15,8 +17,7 @@ void each_name(Block& block, const OfBuffer& buffer, const OfSize& size) {
     for (Axis& a : s.axes)
       for (Extent* e : {&a.extent, &a.by})
         if (e->size >= 0) size(e->size);
-    each_name(s.body, buffer, size);
-  }
+  });
 }
 
 // Removes the unused elements of a list. The list may be shorter than `used`.
