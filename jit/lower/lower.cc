@@ -100,7 +100,8 @@ Result<Lowered> lower(const LowerInput& in) {
     }
   }
   if (scatters) {  // `loops` copies the operand; `updates` writes the updates
-    TENON_ASSIGN(result.updates, lower_scatter(in));
+    TENON_ASSIGN(LoweredKernel updates, lower_scatter(in));
+    result.updates.push_back(std::move(updates));
   }
   return result;
 }
