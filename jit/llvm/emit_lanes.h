@@ -81,23 +81,6 @@ class LaneEmitter {
   const std::string& stage();
   void copy(const std::string& to, const std::string& from, int element);
 
-  // Calls the eval column of a row for each lane that exists, with the operands in memory.
-  std::string call_host(const Op& row, const std::vector<std::string>& operands, DType operand, int lanes,
-                        const std::string& name);
-  // The same if one of the bools `slow` (one per lane) holds. Otherwise the result is `otherwise`, without a
-  // call.
-  std::string call_host_if(std::string slow, const std::string& otherwise, const Op& row,
-                           const std::vector<std::string>& operands, DType operand, int lanes,
-                           const std::string& name);
-  void emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
-  // fmod of floats. False: the caller uses the spelling of the row.
-  bool emit_remainder(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
-  std::string host_functions() const;  // declarations of the functions that are called, one per line
-
-  // Random numbers of consecutive places, computed from half as many blocks. False: the places are not
-  // consecutive.
-  bool emit_random_words(const Stmt& s);
-
   // One load instruction. Moved out of loops if the kernel cannot write what it reads.
   std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false);
   std::string read_lanes(const Buffer& b, const Place& p, const std::string& name);
@@ -127,10 +110,6 @@ class LaneEmitter {
   std::vector<Int> sizes_;
   std::vector<std::string> bases_;  // per buffer
   std::string stage_;
-  // Memory for the operands and results of a call of the host.
-  std::string call_stage_;
-  // Declarations of functions of the host.
-  std::set<std::string> declared_;
   // Loads whose bits are computed already.
   std::map<const Stmt*, std::string> turned_;
   // Stores whose bits are written together, later.
