@@ -65,15 +65,15 @@ class Verifier {
   }
 
   void names() {
-    if (!is_name(k_.name)) error("the kernel's name is no name");
+    if (!is_name(k_.name)) error("the kernel's name is not valid");
     std::unordered_set<std::string> sizes, buffers;
     for (const std::string& size : k_.sizes)
       if (!is_name(size) || !sizes.insert(size).second)
-        error("size '" + size + "' is no name or named twice");
+        error("the name of size '" + size + "' is not valid or occurs twice");
     for (const Buffer& b : k_.buffers) {
       bool digits = !b.name.empty() && b.name.find_first_not_of("0123456789") == std::string::npos;
       if (!(is_name(b.name) || digits) || !buffers.insert(b.name).second)
-        error("buffer '" + b.name + "' is no name or named twice");
+        error("the name of buffer '" + b.name + "' is not valid or occurs twice");
     }
   }
 

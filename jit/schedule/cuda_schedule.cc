@@ -25,7 +25,7 @@ constexpr int64_t kOfWideIndices = 16;  // registers for 64-bit addresses
 constexpr int kMostChunks = 8;          // steps of a row that a thread keeps
 constexpr int kBlocksPerMultiprocessor = 32;
 constexpr int kTile = 64, kSmallTile = 32;  // elements per side
-constexpr int kShortestRun = 32;            // bytes of a memory transaction
+constexpr int kTransactionBytes = 32;       // of memory
 constexpr int kMostAhead = 16;
 constexpr int kMostRows = 32;             // threads that share a column
 constexpr int64_t kFewestSteps = 4;       // fewest steps of such a thread
@@ -87,7 +87,7 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
     narrowest = std::min(narrowest, width);
     widths += width;
   }
-  if (std::min(along, across) * narrowest < kShortestRun) return false;
+  if (std::min(along, across) * narrowest < kTransactionBytes) return false;
   if (elements < int64_t{device.multiprocessors} * kSmallTile * kSmallTile) return false;
   // Shared memory for as many resident blocks as the number of threads allows.
   const int64_t blocks = device.threads_per_multiprocessor / kBlock,
@@ -220,7 +220,8 @@ void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& 
   auto run = [&] {
     return s.block / s.rows * s.vector * widest_neighbour(k);
   };  // bytes of a row that a block reads at once
-  while (s.vector > 1 && (s.rows == 1 ? threads() < enough : threads() < enough / 2 && run() > kShortestRun))
+  while (s.vector > 1 &&
+         (s.rows == 1 ? threads() < enough : threads() < enough / 2 && run() > kTransactionBytes))
     s.vector /= 2;
   s.whole = alignment_of(k, sizes, s.vector, alignment).whole;
   while (s.rows == 1 && s.block > kSmallestBlock && threads() < int64_t{2} * device.multiprocessors * s.block)

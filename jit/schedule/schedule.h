@@ -94,7 +94,7 @@ constexpr int vectors_at_once(int statements) {
 
 // Most nodes of one kernel: keeps compile time near 10 ms and recursion shallow.
 inline constexpr size_t kMaxGroupNodes = 160;
-// Par iterations that justify a second thread, given the approximate number of scalar operations per
+// Fewest par iterations for which waking a thread pays, given the approximate number of scalar operations per
 // iteration.
 int64_t min_iterations_per_thread(int64_t operations_per_iteration);
 

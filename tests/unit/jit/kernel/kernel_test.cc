@@ -197,11 +197,12 @@ TEST(KernelVerify, DamageIsFound) {
     print(*k);
     return verify(*k).message();
   };
-  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.name = "a b"; }), HasSubstr("the kernel's name is no name"));
+  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.name = "a b"; }),
+              HasSubstr("the kernel's name is not valid"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { k.sizes = {"N", "N"}; }),
-              HasSubstr("size 'N' is no name or named twice"));
+              HasSubstr("the name of size 'N' is not valid or occurs twice"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { k.buffers[1].name = "x"; }),
-              HasSubstr("buffer 'x' is no name or named twice"));
+              HasSubstr("the name of buffer 'x' is not valid or occurs twice"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { std::swap(k.buffers[1], k.buffers[2]); }),
               HasSubstr("buffer %y after a local"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { k.buffers[0].length = {3}; }),
