@@ -335,10 +335,7 @@ class CudaEmitter final : CudaLoops {
       for (const Stmt* s : loads)
         line(vector_type(*s) + " x" + std::to_string(s->result) + "[" + number(steps_of_tile()) + "];");
       over_tile(false, "", [&] {
-        for (const Stmt* s : loads)
-          line("x" + std::to_string(s->result) + "[c] = tn_load<" + number(vector_) + ">(" +
-               pointer(static_cast<size_t>(s->buffer)) + " + (" + address(*s, false) + ")" +
-               count_argument() + ");");
+        for (const Stmt* s : loads) line("x" + std::to_string(s->result) + "[c] = " + vector_at(*s) + ";");
       });
       over_tile(false, "", [&] {
         for (const Stmt* s : loads)
@@ -359,8 +356,7 @@ class CudaEmitter final : CudaLoops {
           const std::string name = "y" + std::to_string(i);
           line(vector_type(*s) + " " + name + ";");
           line("TN_EACH " + name + ".at[v] = " + turned_[s] + ";");
-          line("tn_store<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s->buffer)) + " + (" +
-               address(*s, false) + "), " + name + count_argument() + ");");
+          store_vector(*s, name);
         }
       });
       if (loads.empty()) line("__syncthreads();");

@@ -19,8 +19,8 @@ class Expander final : public MathBuilder {
   void run() {
     Block& body = kernel_.body[0].body;
     rewrite(body, [&](Stmt& s, Block& out) { expand(s, out); });
-    body.insert(body.begin(), std::make_move_iterator(constants_.begin()),
-                std::make_move_iterator(constants_.end()));
+    append(constants_, std::move(body));
+    body = std::move(constants_);
   }
 
   uint32_t op(OpId id, std::initializer_list<uint32_t> operands) override { return emit(id, {operands}); }

@@ -22,6 +22,10 @@ bool can_fault(const Kernel& kernel) {
   return find_stmt(kernel.body, [](const Stmt& s) { return s.fault != 0; });
 }
 
+bool has_locals(const Kernel& kernel) {
+  return std::ranges::count(kernel.buffers, Buffer::Role::local, &Buffer::role) > 0;
+}
+
 void collect_uses(const Stmt& s, std::set<Ref>& uses) {
   auto collect = [&](const Stmt& reader) { each_read(reader, [&](Ref r) { uses.insert(r); }); };
   collect(s);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <type_traits>
 
@@ -58,6 +59,20 @@ void each_read(S& s, const Visit& visit) {
     if (t.var != kNoRef) visit(t.var);
 }
 
+// Whether the statement or a statement of its body reads one of the values.
+inline bool reads_any(const Stmt& s, const std::set<Ref>& refs) {
+  std::set<Ref> uses;
+  collect_uses(s, uses);
+  return std::ranges::any_of(uses, [&](Ref r) { return refs.count(r) > 0; });
+}
+
+// Calls visit(ref) for each value that the statement itself defines, without loop variables.
+template <class Visit>
+void each_result(const Stmt& s, const Visit& visit) {
+  if (s.result != kNoRef) visit(s.result);
+  for (Ref r : s.results) visit(r);
+}
+
 // Replaces what the statement and the statements of its body read.
 inline void replace_reads(Stmt& s, const std::map<Ref, Ref>& by) {
   auto replace = [&](Stmt& reader) {
@@ -68,6 +83,9 @@ inline void replace_reads(Stmt& s, const std::map<Ref, Ref>& by) {
   replace(s);
   each_stmt(s.body, replace);
 }
+
+// Moves the statements of `from` to the end of `to`.
+inline void append(Block& to, Block from) { std::ranges::move(from, std::back_inserter(to)); }
 
 // Calls visit(statement, out) for all statements, the body of a loop before the loop. The visitor moves the
 // statement, or what replaces it, to the end of the new list `out`.

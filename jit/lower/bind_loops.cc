@@ -2,7 +2,6 @@
 // positions in the argument list.
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "jit/lower/kernel_draft.h"
 
@@ -28,19 +27,19 @@ class LoopBinder {
     if (par_axes.empty()) par_axes.push_back({named_ref("i"), Extent{1, -1}});
     Stmt par{.kind = Stmt::Kind::par, .axes = std::move(par_axes), .simd = s.simd_par};
     par.body = bind(std::move(draft_.body), vars);
-    std::set<ValueId> outs(in_.outputs.begin(), in_.outputs.end());
     // Arguments first, then locals.
     for (size_t b = 0; b < draft_.arguments.size(); ++b) {
       const ValueId v = draft_.arguments[b];
-      Buffer buffer{outs.count(v) ? Buffer::Role::out : Buffer::Role::in, in_.graph.type(v).dtype, {}, {}};
-      buffer.name = (outs.count(v) ? "y" : "x") + std::to_string(b);
-      kernel_.buffers.push_back(std::move(buffer));
+      const bool out = std::ranges::count(in_.outputs, v) > 0;
+      kernel_.buffers.push_back({out ? Buffer::Role::out : Buffer::Role::in,
+                                 in_.graph.type(v).dtype,
+                                 (out ? "y" : "x") + std::to_string(b),
+                                 {}});
     }
     for (size_t l = 0; l < draft_.locals.size(); ++l)
       kernel_.buffers.push_back({Buffer::Role::local, draft_.locals[l].type, "t" + std::to_string(l),
                                  extent_of(draft_.locals[l].length)});
     kernel_.body.push_back(std::move(par));
-    for (size_t i = 0; i < draft_.sizes.size(); ++i) kernel_.sizes.push_back("s" + std::to_string(i));
     kernel_.name = kernel_name();
     LoweredKernel out;
     out.inplace = inplace_inputs();
@@ -48,6 +47,7 @@ class LoopBinder {
       out.sums.push_back({sum.value, position({DraftBuffer::Kind::local, sum.local}), sum.fold});
     out.kernel = std::move(kernel_);
     out.sizes = draft_.sizes;
+    out.name_sizes();
     out.buffers = draft_.arguments;
     out.faults = draft_.faults;
     return out;

@@ -156,10 +156,8 @@ class Lowering final : public DraftBuilder {
     const Dims& shape = graph().type(n.inputs[0]).shape;
     std::vector<bool> reduced = reduced_dims(n);
     const bool keep = attr_as<bool>(n, "keepdims");
-    Dims inner_extents, folded;
-    Indices inner_at;
-    for (uint32_t a = 0; a < axes_.size(); ++a)
-      if (axes_[a].inner) inner_extents.push_back(axes_[a].extent), inner_at.push_back(index_.axis(a));
+    const auto [inner_extents, inner_at] = inner_axes();
+    Dims folded;
     for (size_t d = 0; d < shape.size(); ++d)
       if (reduced[d]) folded.push_back(shape[d]);
     Indices folded_at;
@@ -182,17 +180,8 @@ class Lowering final : public DraftBuilder {
     return true;
   }
 
-  bool depends_on(ValueId v, ValueId target) {
-    std::vector<ValueId> work{v};
-    std::set<ValueId> seen;
-    while (!work.empty()) {
-      ValueId u = work.back();
-      work.pop_back();
-      if (u == target) return true;
-      if (u < target || !seen.insert(u).second) continue;
-      for (ValueId i : graph().node(u).inputs) work.push_back(i);
-    }
-    return false;
+  bool depends_on(ValueId v, ValueId target) const {
+    return reaches(graph(), v, target, [](ValueId) { return true; });
   }
 
   Ref reduce(ValueId v, const Indices& at) {
@@ -259,11 +248,15 @@ class Lowering final : public DraftBuilder {
   }
 
   // ---- values kept between the loops of a row ----
-  Index inner_linear() {
+  std::pair<Dims, Indices> inner_axes() const {
     Dims extents;
     Indices at;
     for (uint32_t a = 0; a < axes_.size(); ++a)
       if (axes_[a].inner) extents.push_back(axes_[a].extent), at.push_back(index_.axis(a));
+    return {extents, at};
+  }
+  Index inner_linear() const {
+    const auto [extents, at] = inner_axes();
     return index_.linear(at, dense_strides(dims(), extents));
   }
   bool is_open(int scope) const {

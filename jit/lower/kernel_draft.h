@@ -48,14 +48,6 @@ struct KernelDraft {
   std::vector<ValueId> faults;  // as in LoweredKernel
 };
 
-// The position of the element. Adds it at the end if the list does not have it.
-template <class T>
-int number_in(std::vector<T>& list, const T& element) {
-  auto found = std::ranges::find(list, element);
-  if (found == list.end()) found = list.insert(found, element);
-  return static_cast<int>(found - list.begin());
-}
-
 // A kernel, or the change of the axes that lowering needs first.
 struct Attempt {
   std::optional<Request> request;

@@ -49,7 +49,7 @@ class Scatter {
     if (rows_) loop_.body.push_back(std::move(in_row_));
     par_.body.push_back(std::move(loop_));
     kernel_.body.push_back(std::move(par_));
-    for (size_t i = 0; i < k_.sizes.size(); ++i) kernel_.sizes.push_back("s" + std::to_string(i));
+    k_.name_sizes();
     return std::move(k_);
   }
 

@@ -92,10 +92,7 @@ std::vector<bool> same_along(const Kernel& map, unsigned axes) {
     if (axes >> a & 1) changing.insert(par.axes[a].var);
   std::vector<bool> same;
   for (const Stmt& s : par.body) {
-    std::set<Ref> uses;
-    collect_uses(s, uses);
-    same.push_back(s.kind != K::store &&
-                   std::ranges::none_of(uses, [&](Ref r) { return changing.count(r); }));
+    same.push_back(s.kind != K::store && !reads_any(s, changing));
     if (!same.back() && s.result != kNoRef) changing.insert(s.result);
   }
   return same;

@@ -4,11 +4,8 @@
 #include <algorithm>
 
 namespace tenon::jit {
-namespace {
 
 using K = Stmt::Kind;
-
-}  // namespace
 
 const Axis* tiled_axis(const Kernel& kernel, const Axis& axis) {
   for (const Axis& a : kernel.body[0].axes)

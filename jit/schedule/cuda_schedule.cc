@@ -183,8 +183,7 @@ InOrder reduction_in_order(const Kernel& k, std::span<const int64_t> sizes, int 
     }
     const Axis& axis = s.axes.back();
     here.steps = axis.of == kNoRef ? extent_value(axis.extent, sizes.data()) : 0;
-    for (const Axis& a : k.body[0].axes)
-      if (a.var == axis.of) here.steps = extent_value(a.by, sizes.data());
+    if (const Axis* tiles = tiled_axis(k, axis)) here.steps = extent_value(tiles->by, sizes.data());
     if (here.bytes > widest.bytes) widest = here;
   });
   return widest;
@@ -232,10 +231,19 @@ void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& 
   s.ahead = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
 }
 
-bool has_locals(const Kernel& k) {
-  return std::any_of(k.buffers.begin(), k.buffers.end(),
-                     [](const Buffer& b) { return b.role == Buffer::Role::local; });
+// The longest vectors with which lanes run along `length` adjacent elements.
+void choose_vector(const Kernel& k, std::span<const int64_t> sizes, int64_t length, int64_t alignment,
+                   int relax_level, CudaSchedule& s) {
+  for (int v = relax_level >= 2 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
+    const Alignment a = alignment_of(k, sizes, v, alignment);
+    if (!a.aligned || length < v) continue;
+    s.vector = v;
+    s.whole = a.whole;
+    return;
+  }
+  s.whole = true;
 }
+
 // Bytes of the locals of a team; with a cluster, the part of one block.
 int64_t local_bytes(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes) {
   int64_t bytes = 0;
@@ -305,17 +313,11 @@ CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   const int64_t most_threads = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor * kBlock;
   const CudaRows rows(k, sizes);
   const bool row = rows.possible() && rows.longest() > 1;
-  if (row || simd) {
-    for (int v = relax_level >= 2 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
-      const Alignment a = alignment_of(k, sizes, v, alignment);
-      const int64_t length = row ? rows.longest() : extent_value(k.body[0].axes.back().extent, sizes.data());
-      if (!a.aligned || length < v) continue;
-      s.vector = v;
-      s.whole = a.whole;
-      break;
-    }
-    if (s.vector == 1) s.whole = true;
-  }
+  if (row)
+    choose_vector(k, sizes, rows.longest(), alignment, relax_level, s);
+  else if (simd)
+    choose_vector(k, sizes, extent_value(k.body[0].axes.back().extent, sizes.data()), alignment, relax_level,
+                  s);
   if (!row) {
     if (has_locals(k)) s.locals = Locals::global;
     s.ahead = vectors_ahead(k, sizes, device, relax_level, s.vector);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "jit/kernel/builder.h"
+#include "jit/kernel/walk.h"
 #include "jit/schedule/schedule.h"
 #include "jit/transform/kernel_edit.h"
 #include "src/ops/rows/names.h"
@@ -107,8 +108,7 @@ class BlockedColumnSums {
     }
     Stmt par{.kind = K::par, .axes = {{column, columns_of(out)}}, .simd = true};
     par.body.push_back(std::move(fold));
-    par.body.insert(par.body.end(), std::make_move_iterator(stores.begin()),
-                    std::make_move_iterator(stores.end()));
+    append(par.body, std::move(stores));
     k.body.push_back(std::move(par));
     return out;
   }

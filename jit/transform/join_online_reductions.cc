@@ -184,20 +184,15 @@ class Online {
     std::set<size_t> moves;
     for (size_t s = j; s-- > i + 1;) {
       const Stmt& between = body()[s];
-      const bool read = reads.count(between.result) ||
-                        std::ranges::any_of(between.results, [&](Ref r) { return reads.count(r) > 0; });
+      bool read = false;
+      each_result(between, [&](Ref r) { read = read || reads.count(r) > 0; });
       if (!read) continue;
       if (!repeats(between)) return false;
       collect_uses(between, reads);
       moves.insert(s);
     }
-    auto any_of = [](const Stmt& s, const std::set<Ref>& refs) {
-      std::set<Ref> used;
-      collect_uses(s, used);
-      return std::ranges::any_of(used, [&](Ref r) { return refs.count(r) > 0; });
-    };
     for (size_t s = i + 1; s < j; ++s)
-      if (moves.count(s) && any_of(body()[s], needs_lead)) {
+      if (moves.count(s) && reads_any(body()[s], needs_lead)) {
         needs_lead.insert(body()[s].result);
         moves.erase(s);
       }
@@ -218,7 +213,7 @@ class Online {
         names[s.result] = found->result;
         continue;
       }
-      if (any_of(copy, needs_lead) || any_of(copy, follows)) follows.insert(copy.result);
+      if (reads_any(copy, needs_lead) || reads_any(copy, follows)) follows.insert(copy.result);
       known.push_back(copy);
       joined.body.push_back(std::move(copy));
     }

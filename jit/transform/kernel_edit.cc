@@ -43,11 +43,9 @@ Dim dim_of(const Extent& e, const LoweredKernel& k, DimTable& dims) {
 }
 
 int size_argument(LoweredKernel& k, Dim size) {
-  for (size_t i = 0; i < k.sizes.size(); ++i)
-    if (k.sizes[i] == size) return static_cast<int>(i);
-  k.sizes.push_back(size);
-  k.kernel.sizes.push_back("s" + std::to_string(k.sizes.size() - 1));
-  return static_cast<int>(k.sizes.size() - 1);
+  const int at = number_in(k.sizes, size);
+  if (k.kernel.sizes.size() < k.sizes.size()) k.kernel.sizes.push_back("s" + std::to_string(at));
+  return at;
 }
 
 int add_temps(LoweredKernel& k, std::span<const Temp> temps, size_t last, Buffer::Role role) {
@@ -73,8 +71,7 @@ void drop_unused(LoweredKernel& k) {
   keep(k.buffers, buffers);
   keep(k.kernel.buffers, buffers);
   keep(k.sizes, sizes);
-  k.kernel.sizes.clear();
-  for (size_t s = 0; s < k.sizes.size(); ++s) k.kernel.sizes.push_back("s" + std::to_string(s));
+  k.name_sizes();
   each_name(k.kernel.body, [&](int& b) { b = buffer_at[b]; }, [&](int& s) { s = size_at[s]; });
   for (Buffer& b : k.kernel.buffers)
     if (b.length.size >= 0) b.length.size = size_at[b.length.size];

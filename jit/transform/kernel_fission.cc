@@ -144,16 +144,11 @@ class Fission {
       reads_[&s].assign(reads.begin(), reads.end());
       bool slow = !is_quick(s, whole_.kernel);
       for (Ref r : reads) slow = slow || (slow_[r] && list_[r] == &list);
-      for (Ref r : made_by(s)) {
+      each_result(s, [&](Ref r) {
         slow_[r] = slow;
         list_[r] = &list;
-      }
+      });
     }
-  }
-  static std::vector<Ref> made_by(const Stmt& s) {
-    std::vector<Ref> made = s.results;
-    if (s.result != kNoRef) made.push_back(s.result);
-    return made;
   }
   using Wanted = std::vector<bool>;  // by Ref
   void want(const Stmt& s, Wanted& wanted) const {
@@ -164,15 +159,12 @@ class Fission {
   Crossing crossing(std::span<const Stmt> before, Wanted& wanted) const {
     Crossing c;
     for (size_t i = before.size(); i-- > 0;)
-      for (Ref r : made_by(before[i])) {
-        if (!wanted[r]) continue;
-        if (slow_[r]) {
-          c.kept.push_back(r);
-        } else {
-          c.again.push_back(before[i]);
-          want(before[i], wanted);
-        }
-      }
+      each_result(before[i], [&](Ref r) {
+        if (!wanted[r]) return;
+        if (slow_[r]) return c.kept.push_back(r);
+        c.again.push_back(before[i]);
+        want(before[i], wanted);
+      });
     std::ranges::reverse(c.again);
     std::ranges::reverse(c.kept);
     return c;

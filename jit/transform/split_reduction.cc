@@ -29,8 +29,7 @@ class Splitter {
  private:
   bool find() {
     const Kernel& k = whole_.kernel;
-    for (const Buffer& b : k.buffers)
-      if (b.role == Buffer::Role::local) return false;
+    if (has_locals(k)) return false;
     const Block& body = k.body[0].body;
     for (size_t i = 0; i < body.size(); ++i) {
       if (body[i].kind != K::reduce) continue;

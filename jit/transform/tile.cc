@@ -29,13 +29,8 @@ class Columns {
     par.axes.back().by = {kColumnTile};
     par.simd = false;
     for (const Stmt& s : par.body) {
-      std::set<Ref> uses;
-      collect_uses(s, uses);
-      const bool varies = s.kind == K::reduce || uses.count(column_) ||
-                          std::ranges::any_of(uses, [&](Ref r) { return varies_.count(r); });
-      if (!varies) continue;
-      if (s.result != kNoRef) varies_.insert(s.result);
-      varies_.insert(s.results.begin(), s.results.end());
+      if (s.kind == K::reduce || reads_any(s, {column_}) || reads_any(s, varies_))
+        each_result(s, [&](Ref r) { varies_.insert(r); });
     }
     for (Stmt& s : par.body) {
       if (is_loop(s)) {
@@ -163,10 +158,7 @@ class Columns {
     });
     std::map<Ref, Stmt*> defined;
     for (Stmt* p : pieces)
-      for (const Stmt& s : p->body) {
-        if (s.result != kNoRef) defined[s.result] = p;
-        for (Ref r : s.results) defined[r] = p;
-      }
+      for (const Stmt& s : p->body) each_result(s, [&](Ref r) { defined[r] = p; });
     for (Stmt* p : pieces) {
       std::set<Ref> uses;
       collect_uses(*p, uses);
@@ -185,8 +177,8 @@ class Columns {
         renamed[r] = load(loads, shared_[r], column);
       }
       replace_reads(*p, renamed);
-      p->body.insert(p->body.begin(), std::make_move_iterator(loads.begin()),
-                     std::make_move_iterator(loads.end()));
+      append(loads, std::move(p->body));
+      p->body = std::move(loads);
     }
   }
 
@@ -237,8 +229,7 @@ Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
   Stmt loop = std::move(par.body.back());
   par.body.pop_back();
   inner.body = std::move(par.body);
-  inner.body.insert(inner.body.end(), std::make_move_iterator(loop.body.begin()),
-                    std::make_move_iterator(loop.body.end()));
+  append(inner.body, std::move(loop.body));
   loop.axes[0] = {.var = along.var, .of = inner_tile.var};
   loop.body.clear();
   loop.body.push_back(std::move(inner));
