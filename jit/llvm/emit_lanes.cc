@@ -29,12 +29,26 @@ std::string LaneEmitter::expand_at(std::string_view text, const std::vector<std:
 std::string LaneEmitter::vector(const Value& v) {
   if (v.lanes == w_) return v.text;
   const std::string type(register_type(v.type));
-  if (!v.text.starts_with('%')) return constant_at_lanes(type, v.text, w_);
-  const std::string wide = at_lanes(type, w_);
-  std::string first = f_.pure("insertelement " + wide + " poison, " + type + " " + v.text + ", i64 0");
-  return f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", w_) +
+  return spread(type, v.text, w_, v.text.substr(1) + ".all");
+}
+
+std::string LaneEmitter::spread(std::string_view type, const std::string& scalar, int lanes,
+                                std::string_view name) {
+  if (!scalar.starts_with('%')) return constant_at_lanes(type, scalar, lanes);
+  const std::string wide = at_lanes(type, lanes);
+  const std::string first =
+      f_.pure("insertelement " + wide + " poison, " + std::string(type) + " " + scalar + ", i64 0");
+  return f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", lanes) +
                      " zeroinitializer",
-                 v.text.substr(1) + ".all");
+                 name);
+}
+
+std::string LaneEmitter::any_lane(std::string flags, int lanes, std::string_view name, std::string_view any) {
+  if (lanes == 1) return flags;
+  const std::string wide = at_lanes("i1", lanes), bits = "i" + std::to_string(lanes);
+  if (simd_.masked) flags = f_.pure("and " + wide + " " + flags + ", " + mask(), name);
+  return f_.pure("icmp ne " + bits + " " + f_.pure("bitcast " + wide + " " + flags + " to " + bits) + ", 0",
+                 any);
 }
 
 std::pair<std::vector<std::string>, int> LaneEmitter::level(const std::vector<Ref>& args) {
@@ -54,6 +68,40 @@ std::string LaneEmitter::combine(OpId id, DType type, int lanes, const std::stri
   std::string_view text = spelling(op(id), type);
   TENON_CHECK(!text.empty(), std::string(op(id).name) + " cannot fold in LLVM");
   return expand_at(text, {a, b}, type, type, lanes, name);
+}
+
+std::string LaneEmitter::select(const std::string& mask, const std::string& type, const std::string& yes,
+                                const std::string& no, std::string_view name) {
+  return f_.pure(
+      "select " + at_lanes("i1", w_) + " " + mask + ", " + type + " " + yes + ", " + type + " " + no, name);
+}
+
+std::string LaneEmitter::fold_pairs(OpId fold, DType type, int lanes, std::vector<std::string> values,
+                                    const std::string& name) {
+  while (values.size() > 1) {
+    std::vector<std::string> next;
+    for (size_t i = 0; i + 1 < values.size(); i += 2)
+      next.push_back(combine(fold, type, lanes, values[i], values[i + 1], name));
+    if (values.size() % 2) next.push_back(values.back());
+    values = next;
+  }
+  return values[0];
+}
+
+std::string LaneEmitter::fold_halves(OpId fold, DType type, std::string value, const std::string& name) {
+  for (int lanes = w_; lanes > 1; lanes /= 2) {
+    const std::string wide = at_lanes(register_type(type), lanes);
+    std::string half[2];
+    for (int h = 0; h < 2; ++h) {
+      if (lanes == 2) {
+        half[h] = f_.pure("extractelement " + wide + " " + value + ", i64 " + std::to_string(h));
+        continue;
+      }
+      half[h] = shuffle(wide, value, "poison", lanes / 2, [&](int l) { return h * lanes / 2 + l; });
+    }
+    value = combine(fold, type, lanes / 2, half[0], half[1], name);
+  }
+  return value;
 }
 
 std::string LaneEmitter::lane_numbers(std::string_view type) const {
@@ -136,10 +184,7 @@ Int LaneEmitter::lane(int l) {
 std::string LaneEmitter::clamp_lanes(const std::string& value, std::string_view type) {
   const std::string wide = at_lanes(type, w_);
   std::string last = f_.pure("extractelement " + wide + " " + value + ", i64 " + lane(w_ - 1).text);
-  std::string first =
-      f_.pure("insertelement " + wide + " poison, " + std::string(type) + " " + last + ", i64 0");
-  std::string all = f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " +
-                            at_lanes("i32", w_) + " zeroinitializer");
+  const std::string all = spread(type, last, w_);
   return f_.pure("select " + at_lanes("i1", w_) + " " + mask() + ", " + wide + " " + value + ", " + wide +
                  " " + all);
 }
@@ -224,15 +269,11 @@ std::string LaneEmitter::read_apart(const Buffer& b, const Place& p, int64_t str
              "load " + wide + ", ptr " + offset_pointer(type, p.pointer, lowest + first) + ", align " +
                  std::to_string(size_of(b.type)),
              name + ".span");
-    std::string numbers = "<";
-    for (int l = 0; l < w_; ++l) {  // lanes of other vectors stay
+    auto from = [&](int l) {  // lanes of other vectors stay
       const int64_t at = l * stride - lowest;
-      const bool here = at >= loaded && at < first + w_;
-      numbers += (l ? ", i32 " : "i32 ") + std::to_string(here ? (v ? w_ : 0) + at - first : l);
-    }
-    all = f_.pure("shufflevector " + wide + " " + (v ? all : vector) + ", " + wide + " " +
-                      (v ? vector : "poison") + ", " + at_lanes("i32", w_) + " " + numbers + ">",
-                  name);
+      return at >= loaded && at < first + w_ ? (v ? w_ : 0) + at - first : l;
+    };
+    all = shuffle(wide, v ? all : vector, v ? vector : "poison", w_, from, name);
     loaded = first + w_;
   }
   return all;
@@ -295,12 +336,8 @@ void LaneEmitter::write_crossing(const Stmt& store, std::vector<std::string> col
 
 std::vector<std::string> LaneEmitter::turned(std::vector<std::string> rows, const std::string& wide,
                                              const std::string& name) {
-  auto shuffle = [&](const std::string& x, const std::string& y, const auto& from) {
-    std::string numbers = "<";
-    for (int l = 0; l < w_; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(from(l));
-    return f_.pure("shufflevector " + wide + " " + x + ", " + wide + " " + y + ", " + at_lanes("i32", w_) +
-                       " " + numbers + ">",
-                   name + ".turn");
+  auto turn = [&](const std::string& x, const std::string& y, const auto& from) {
+    return shuffle(wide, x, y, w_, from, name + ".turn");
   };
   // Transposes blocks of four by four within groups of four lanes, then the groups.
   for (int g = 0; g < w_; g += 4) {
@@ -310,21 +347,21 @@ std::vector<std::string> LaneEmitter::turned(std::vector<std::string> rows, cons
     auto halves = [&](int half) {
       return [half, this](int l) { return (l & ~3) + half + (l % 2) + (l & 2) / 2 * w_; };
     };
-    const std::string low[2] = {shuffle(rows[g], rows[g + 1], pairs(0)),
-                                shuffle(rows[g + 2], rows[g + 3], pairs(0))},
-                      high[2] = {shuffle(rows[g], rows[g + 1], pairs(2)),
-                                 shuffle(rows[g + 2], rows[g + 3], pairs(2))};
-    rows[g] = shuffle(low[0], low[1], halves(0));
-    rows[g + 1] = shuffle(low[0], low[1], halves(2));
-    rows[g + 2] = shuffle(high[0], high[1], halves(0));
-    rows[g + 3] = shuffle(high[0], high[1], halves(2));
+    const std::string low[2] = {turn(rows[g], rows[g + 1], pairs(0)),
+                                turn(rows[g + 2], rows[g + 3], pairs(0))},
+                      high[2] = {turn(rows[g], rows[g + 1], pairs(2)),
+                                 turn(rows[g + 2], rows[g + 3], pairs(2))};
+    rows[g] = turn(low[0], low[1], halves(0));
+    rows[g + 1] = turn(low[0], low[1], halves(2));
+    rows[g + 2] = turn(high[0], high[1], halves(0));
+    rows[g + 3] = turn(high[0], high[1], halves(2));
   }
   for (int d = 4; d < w_; d *= 2)
     for (int r = 0; r < w_; ++r) {
       if (r & d) continue;
       const std::string x = rows[r], y = rows[r + d];
-      rows[r] = shuffle(x, y, [&](int l) { return l & d ? l - d + w_ : l; });
-      rows[r + d] = shuffle(x, y, [&](int l) { return l & d ? l + w_ : l + d; });
+      rows[r] = turn(x, y, [&](int l) { return l & d ? l - d + w_ : l; });
+      rows[r + d] = turn(x, y, [&](int l) { return l & d ? l + w_ : l + d; });
     }
   return rows;
 }

@@ -22,14 +22,8 @@ bool is_bf16(const Stmt& constant) {
 // Lanes that do not exist have arbitrary operands, so they are masked.
 void OpEmitter::emit_check(const Stmt& s, const std::vector<std::string>& operands, DType operand,
                            int lanes) {
-  std::string bad = expand_at(op(s.op).fault.llvm, operands, operand, DType::b8, lanes, "bad");
-  if (lanes > 1) {
-    const std::string wide = at_lanes("i1", lanes), bits = "i" + std::to_string(lanes);
-    if (simd_.masked) bad = f_.pure("and " + wide + " " + bad + ", " + mask(), "bad");
-    bad = f_.pure("icmp ne " + bits + " " + f_.pure("bitcast " + wide + " " + bad + " to " + bits) + ", 0",
-                  "bad.any");
-  }
-  f_.seldom(bad, "fault", lanes == 1,
+  const std::string bad = expand_at(op(s.op).fault.llvm, operands, operand, DType::b8, lanes, "bad");
+  f_.seldom(any_lane(bad, lanes, "bad", "bad.any"), "fault", lanes == 1,
             {"store atomic i32 " + std::to_string(s.fault) + ", ptr " + fault_ + " monotonic, align 4"});
 }
 
@@ -91,26 +85,20 @@ bool OpEmitter::emit_random_words(const Stmt& s) {
   if (place.lanes == 1 || seed.lanes > 1 || lane_step(k_, s.args[0], simd_.var) != 1) return false;
   const int blocks = w_ / 2;
   const std::string halves = at_lanes("i64", blocks), words = at_lanes("i32", w_), name = hint(s.result);
-  auto spread = [&](const std::string& text) {
-    if (!text.starts_with('%')) return constant_at_lanes("i64", text, blocks);
-    const std::string one = f_.pure("insertelement " + halves + " poison, i64 " + text + ", i64 0");
-    return f_.pure("shufflevector " + halves + " " + one + ", " + halves + " poison, " +
-                   at_lanes("i32", blocks) + " zeroinitializer");
-  };
+  auto all = [&](const std::string& text) { return spread("i64", text, blocks); };
   auto philox = [&](const std::string& counter, int lanes) {
     const std::string high = f_.pure("and i64 " + seed.text + ", -4294967296");
     const std::string mixed =
-        f_.pure("xor " + at_lanes("i64", lanes) + " " + counter + ", " + (lanes > 1 ? spread(high) : high));
-    return expand_at(spelling(op(ops::philox), DType::i64),
-                     {mixed, lanes > 1 ? spread(seed.text) : seed.text}, DType::i64, DType::i64, lanes, name);
+        f_.pure("xor " + at_lanes("i64", lanes) + " " + counter + ", " + (lanes > 1 ? all(high) : high));
+    return expand_at(spelling(op(ops::philox), DType::i64), {mixed, lanes > 1 ? all(seed.text) : seed.text},
+                     DType::i64, DType::i64, lanes, name);
   };
-  std::string numbers = "<", turned = "<";
+  std::string numbers = "<";
   for (int b = 0; b < blocks; ++b) numbers += (b ? ", i64 " : "i64 ") + std::to_string(b);
-  for (int l = 0; l < w_; ++l) turned += (l ? ", i32 " : "i32 ") + std::to_string(l ? l - 1 : w_);
   const std::string first =
       f_.pure("extractelement " + at_lanes("i64", w_) + " " + place.text + ", i64 0", "place");
   const std::string even = f_.pure("lshr i64 " + f_.pure("add i64 " + first + ", 1") + ", 1");
-  const std::string counter = f_.pure("add " + halves + " " + spread(even) + ", " + numbers + ">");
+  const std::string counter = f_.pure("add " + halves + " " + all(even) + ", " + numbers + ">");
   std::vector<Carried> carried{
       {words, name, f_.pure("bitcast " + halves + " " + philox(counter, blocks) + " to " + words)}};
   // Vectors begin at multiples of W, unless their axis starts anywhere.
@@ -120,9 +108,8 @@ bool OpEmitter::emit_random_words(const Stmt& s) {
   f_.when_less(name + ".odd", 0, odd, true, carried, [&] {
     const std::string before = philox(f_.pure("lshr i64 " + first + ", 1"), 1);
     const std::string own = f_.pure("trunc i64 " + f_.pure("lshr i64 " + before + ", 32") + " to i32"),
-                      all = f_.pure("insertelement " + words + " poison, i32 " + own + ", i64 0");
-    carried[0].value = f_.pure("shufflevector " + words + " " + carried[0].value + ", " + words + " " + all +
-                               ", " + words + " " + turned + ">");
+                      last = f_.pure("insertelement " + words + " poison, i32 " + own + ", i64 0");
+    carried[0].value = shuffle(words, carried[0].value, last, w_, [&](int l) { return l ? l - 1 : w_; });
   });
   define(s.result, carried[0].value, w_);
   return true;
@@ -158,13 +145,7 @@ std::string OpEmitter::call_host(const Op& row, const std::vector<std::string>& 
 std::string OpEmitter::call_host_if(std::string slow, const std::string& otherwise, const Op& row,
                                     const std::vector<std::string>& operands, DType operand, int lanes,
                                     const std::string& name) {
-  if (lanes > 1) {
-    const std::string flags = at_lanes("i1", lanes), word = "i" + std::to_string(lanes);
-    if (simd_.masked) slow = f_.pure("and " + flags + " " + slow + ", " + mask());
-    slow =
-        f_.pure("icmp ne " + word + " " + f_.pure("bitcast " + flags + " " + slow + " to " + word) + ", 0");
-  }
-  const std::string any = f_.pure("zext i1 " + slow + " to i64");
+  const std::string any = f_.pure("zext i1 " + any_lane(slow, lanes) + " to i64");
   std::vector<Carried> carried{{at_lanes(register_type(operand), lanes), name, otherwise}};
   f_.when_less(name + ".far", 0, Int(any), true, carried,
                [&] { carried[0].value = call_host(row, operands, operand, lanes, name); });

@@ -1,6 +1,6 @@
 // OpEmitter: the part of emit_llvm.cc that emits scalar instructions: templates of the op table, checks of
 // operands, and calls of the host for rows without a template. Tested by tests/unit/jit/llvm/emit_test.cc,
-// tests/unit/jit/llvm/emit_random_test.cc and tests/golden/jit/*.tn.
+// tests/fuzz/emit_random_test.cc and tests/golden/jit/*.tn.
 #pragma once
 
 #include <set>
