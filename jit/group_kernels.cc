@@ -101,21 +101,14 @@ bool reads_then_writes(const Kernel& kernel, int in, int out) {
 // Whether, in a group with several outputs, one kernel uses both values and reads each element right before
 // it writes it.
 bool dies_into(std::span<const LoweredKernel> kernels, ValueId in, ValueId out) {
-  const LoweredKernel* only = nullptr;
-  for (const LoweredKernel& k : kernels) {
-    if (!std::count(k.buffers.begin(), k.buffers.end(), in) &&
-        !std::count(k.buffers.begin(), k.buffers.end(), out))
-      continue;
-    if (only) return false;
-    only = &k;
-  }
-  if (!only) return false;
+  auto uses = [](const LoweredKernel& k, ValueId v) { return std::ranges::count(k.buffers, v) > 0; };
+  auto uses_any = [&](const LoweredKernel& k) { return uses(k, in) || uses(k, out); };
+  const auto only = std::ranges::find_if(kernels, uses_any);
+  if (std::ranges::count_if(kernels, uses_any) != 1 || !uses(*only, in) || !uses(*only, out)) return false;
   auto number = [&](ValueId v) {
-    return std::find(only->buffers.begin(), only->buffers.end(), v) - only->buffers.begin();
+    return static_cast<int>(std::ranges::find(only->buffers, v) - only->buffers.begin());
   };
-  const auto read = number(in), written = number(out), count = std::ssize(only->buffers);
-  return read < count && written < count &&
-         reads_then_writes(only->kernel, static_cast<int>(read), static_cast<int>(written));
+  return reads_then_writes(only->kernel, number(in), number(out));
 }
 
 }  // namespace
@@ -132,9 +125,8 @@ std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
   }
   if (outputs.empty()) return pairs;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool safe = std::all_of(kernels.begin(), kernels.end(), [&](const LoweredKernel& k) {
-      return !std::count(k.buffers.begin(), k.buffers.end(), inputs[i]) ||
-             std::count(k.inplace.begin(), k.inplace.end(), inputs[i]);
+    const bool safe = std::ranges::all_of(kernels, [&](const LoweredKernel& k) {
+      return !std::ranges::count(k.buffers, inputs[i]) || std::ranges::count(k.inplace, inputs[i]);
     });
     if (safe) pairs.push_back({0, static_cast<int>(i)});
   }

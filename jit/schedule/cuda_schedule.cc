@@ -246,17 +246,14 @@ void choose_vector(const Kernel& k, std::span<const int64_t> sizes, int64_t leng
 
 // Bytes of the locals of a team; with a cluster, the part of one block.
 int64_t local_bytes(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes) {
+  const int64_t own = int64_t{s.vector} * s.block, step = own * s.cluster;
   int64_t bytes = 0;
-  if (s.cluster > 1) {
-    const int64_t own = int64_t{s.vector} * s.block, step = own * s.cluster;
-    for (const Buffer& b : k.buffers)
-      if (b.role == Buffer::Role::local)
-        bytes += (extent_value(b.length, sizes.data()) + step - 1) / step * own * size_of(b.type);
-    return bytes;
+  for (const Buffer& b : k.buffers) {
+    if (b.role != Buffer::Role::local) continue;
+    const int64_t length = extent_value(b.length, sizes.data());
+    bytes += s.cluster > 1 ? (length + step - 1) / step * own * size_of(b.type)
+                           : (length * size_of(b.type) + 15) / 16 * 16;
   }
-  for (const Buffer& b : k.buffers)
-    if (b.role == Buffer::Role::local)
-      bytes += (extent_value(b.length, sizes.data()) * size_of(b.type) + 15) / 16 * 16;
   return bytes;
 }
 
