@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "jit/kernel/walk.h"
 #include "jit/pipeline.h"
 #include "jit/schedule/schedule.h"
 
@@ -75,52 +76,39 @@ std::vector<std::vector<int>> positions(std::span<const LoweredKernel> kernels,
 namespace {
 
 struct Accesses {
-  const Block* block = nullptr;  // the block of the first access
-  size_t at = 0;
+  const Stmt* first = nullptr;
+  const Stmt* loop = nullptr;  // around the first access
   int count = 0;
 };
 
-void find_accesses(const Block& block, int buffer, Accesses* found) {
-  for (size_t i = 0; i < block.size(); ++i) {
-    const Stmt& s = block[i];
-    if ((s.kind == Stmt::Kind::load || s.kind == Stmt::Kind::store) && s.buffer == buffer &&
-        found->count++ == 0) {
-      found->block = &block;
-      found->at = i;
-    }
-    find_accesses(s.body, buffer, found);
-  }
+Accesses accesses_of(const Kernel& kernel, int buffer) {
+  Accesses found;
+  each_stmt(kernel.body, [&](const Stmt& s, const Around& around) {
+    if (is_access(s) && s.buffer == buffer && found.count++ == 0) found.first = &s, found.loop = around.loop;
+  });
+  return found;
 }
 
 // Whether each element of `in` is read once, in the same iteration and at the same address as the only write
 // of `out`, before this write.
 bool reads_then_writes(const Kernel& kernel, int in, int out) {
-  Accesses read, write;
-  find_accesses(kernel.body, in, &read);
-  find_accesses(kernel.body, out, &write);
-  return read.count == 1 && write.count == 1 && read.block == write.block && read.at < write.at &&
+  const Accesses read = accesses_of(kernel, in), write = accesses_of(kernel, out);
+  return read.count == 1 && write.count == 1 && read.loop == write.loop && read.first < write.first &&
          size_of(kernel.buffers[in].type) == size_of(kernel.buffers[out].type) &&
-         (*read.block)[read.at].address == (*write.block)[write.at].address;
+         read.first->address == write.first->address;
 }
 
 // Whether, in a group with several outputs, one kernel uses both values and reads each element right before
 // it writes it.
 bool dies_into(std::span<const LoweredKernel> kernels, ValueId in, ValueId out) {
-  const LoweredKernel* only = nullptr;
-  for (const LoweredKernel& k : kernels) {
-    if (!std::count(k.buffers.begin(), k.buffers.end(), in) &&
-        !std::count(k.buffers.begin(), k.buffers.end(), out))
-      continue;
-    if (only) return false;
-    only = &k;
-  }
-  if (!only) return false;
+  auto uses = [](const LoweredKernel& k, ValueId v) { return std::ranges::count(k.buffers, v) > 0; };
+  auto uses_any = [&](const LoweredKernel& k) { return uses(k, in) || uses(k, out); };
+  const auto only = std::ranges::find_if(kernels, uses_any);
+  if (std::ranges::count_if(kernels, uses_any) != 1 || !uses(*only, in) || !uses(*only, out)) return false;
   auto number = [&](ValueId v) {
-    return std::find(only->buffers.begin(), only->buffers.end(), v) - only->buffers.begin();
+    return static_cast<int>(std::ranges::find(only->buffers, v) - only->buffers.begin());
   };
-  const auto read = number(in), written = number(out), count = std::ssize(only->buffers);
-  return read < count && written < count &&
-         reads_then_writes(only->kernel, static_cast<int>(read), static_cast<int>(written));
+  return reads_then_writes(only->kernel, number(in), number(out));
 }
 
 }  // namespace
@@ -137,9 +125,8 @@ std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
   }
   if (outputs.empty()) return pairs;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool safe = std::all_of(kernels.begin(), kernels.end(), [&](const LoweredKernel& k) {
-      return !std::count(k.buffers.begin(), k.buffers.end(), inputs[i]) ||
-             std::count(k.inplace.begin(), k.inplace.end(), inputs[i]);
+    const bool safe = std::ranges::all_of(kernels, [&](const LoweredKernel& k) {
+      return !std::ranges::count(k.buffers, inputs[i]) || std::ranges::count(k.inplace, inputs[i]);
     });
     if (safe) pairs.push_back({0, static_cast<int>(i)});
   }

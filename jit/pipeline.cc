@@ -88,7 +88,7 @@ Result<Kernels> kernels_of(const LowerInput& in, bool trial) {
                in.target == Target::gpu ? kernels_for_gpu(in, trial) : kernels_for_cpu(in, trial));
   for (const LoweredKernel& k : kernels)
     for (Dim d : k.sizes)
-      if (in.graph.dims->is_overflow(d)) return unsupported("a size of the loops that no number holds");
+      if (in.graph.dims->is_overflow(d)) return unsupported("a size of the loops does not fit in 64 bits");
   if (kernels.size() > 1)
     for (size_t i = 0; i < kernels.size(); ++i) kernels[i].kernel.name += "_" + std::to_string(i);
   return kernels;

@@ -127,7 +127,7 @@ bool IndexMath::digits(const Index& linear, const Dims& dims, Indices* out, Requ
   const size_t n = dims.size();
   const Dims weights = dense_strides(dims_, dims);
   auto decline = [&](const std::string& why) {
-    *request = {Request::Kind::decline, 0, {}, {}, why + ": " + dims_.print(dims)};
+    *request = {.why = why + ": " + dims_.print(dims)};
     return false;
   };
   std::vector<Digit> digit(n);
@@ -254,12 +254,8 @@ bool IndexMath::reshape(const Dims& result, const Indices& at, const Dims& opera
         take_o();
     }
     if (r_size != o_size) {
-      *request = {Request::Kind::decline,
-                  0,
-                  {},
-                  {},
-                  "a reshape from [" + dims_.print(operand) + "] to [" + dims_.print(result) +
-                      "] has no common factors"};
+      *request = {.why = "a reshape from [" + dims_.print(operand) + "] to [" + dims_.print(result) +
+                         "] has no common factors"};
       return false;
     }
     Dims from(result.begin() + r, result.begin() + r_end), to(operand.begin() + o, operand.begin() + o_end);

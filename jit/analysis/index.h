@@ -63,9 +63,9 @@ struct DomainDim {
 struct Request {
   enum class Kind { split, segment, decline } kind = Kind::decline;
   uint32_t axis = 0;
-  Dim inner_extent;       // split: extent becomes (extent / inner_extent, inner_extent)
-  Dims bounds;            // segment: positions where the axis is cut, ascending, within [0, extent]
-  std::string why;        // decline
+  Dim inner_extent = {};  // split: extent becomes (extent / inner_extent, inner_extent)
+  Dims bounds = {};       // segment: positions where the axis is cut, ascending, within [0, extent]
+  std::string why = {};   // decline
   KnownPiece piece = {};  // segment: describes the first segment; all its cuts are bounds
 };
 

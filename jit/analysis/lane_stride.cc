@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "jit/kernel/walk.h"
 #include "src/ops/rows/names.h"
 
 namespace tenon::jit {
@@ -10,12 +11,13 @@ namespace tenon::jit {
 using K = Stmt::Kind;
 
 const Axis* axis_of(const Block& block, Ref variable) {
-  for (const Stmt& s : block) {
-    for (const Axis& a : s.axes)
-      if (a.var == variable) return &a;
-    if (const Axis* inner = axis_of(s.body, variable)) return inner;
-  }
-  return nullptr;
+  const Axis* found = nullptr;
+  find_stmt(block, [&](const Stmt& s) {
+    const auto axis = std::ranges::find(s.axes, variable, &Axis::var);
+    if (axis != s.axes.end()) found = &*axis;
+    return found != nullptr;
+  });
+  return found;
 }
 
 std::optional<int64_t> lane_step(const Kernel& kernel, Ref value, Ref axis) {

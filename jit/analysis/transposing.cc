@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "jit/analysis/lane_stride.h"
+#include "jit/kernel/walk.h"
+
 namespace tenon::jit {
 namespace {
 
@@ -20,26 +23,20 @@ bool merge_loop(Stmt& par) {
   for (const Stmt& s : par.body)
     if (!is_scalar(s) || s.kind == K::store) return false;
   par.axes.insert(par.axes.end(), loop.axes.begin(), loop.axes.end());
-  par.body.insert(par.body.end(), std::make_move_iterator(loop.body.begin()),
-                  std::make_move_iterator(loop.body.end()));
+  append(par.body, std::move(loop.body));
   par.simd = true;
   return true;
 }
 
-const Axis* axis_of(const Stmt& par, Ref var) {
-  const auto it = std::ranges::find_if(par.axes, [&](const Axis& a) { return a.var == var; });
-  return it == par.axes.end() ? nullptr : &*it;
-}
-
 // The axis along which an access steps by one, if it jumps from lane to lane. Null: the access does not jump,
 // steps along no axis, or its address depends on values.
-const Axis* stepping_axis(const Stmt& par, const Stmt& s) {
-  const Ref lane = par.axes.back().var;
+const Axis* stepping_axis(const Kernel& map, const Stmt& s) {
+  const Ref lane = map.body[0].axes.back().var;
   const Axis* step = nullptr;
   bool jumps = false;
   for (const Term& t : s.address) {
     if (t.var == kNoRef) continue;
-    const Axis* axis = axis_of(par, t.var);
+    const Axis* axis = axis_of(map.body, t.var);
     if (!axis) return nullptr;
     const bool by_one = t.factor == 1 && t.size < 0;
     if (t.var == lane && by_one) return nullptr;
@@ -53,8 +50,7 @@ const Axis* stepping_axis(const Stmt& par, const Stmt& s) {
 }  // namespace
 
 std::optional<Kernel> merge_map(const Kernel& kernel) {
-  for (const Buffer& b : kernel.buffers)
-    if (b.role == Buffer::Role::local) return std::nullopt;
+  if (has_locals(kernel)) return std::nullopt;
   Kernel merged = kernel;
   Stmt& par = merged.body[0];
   if (!merge_loop(par)) return std::nullopt;
@@ -73,8 +69,8 @@ std::optional<TransposingMap> transposing_map(const Kernel& kernel) {
   map.along = par.axes.back();
   for (size_t i = 0; i < par.body.size(); ++i) {
     const Stmt& s = par.body[i];
-    if (s.kind != K::load && s.kind != K::store) continue;
-    const Axis* step = stepping_axis(par, s);
+    if (!is_access(s)) continue;
+    const Axis* step = stepping_axis(map.kernel, s);
     if (!step || (!map.crossing.empty() && step->var != map.across.var)) continue;
     map.across = *step;
     map.crossing.push_back(i);

@@ -29,19 +29,15 @@ Status read_stored(const std::string& object, CudaCode& code) {
   return code.cubin.empty() ? environment("it holds no code") : Status();
 }
 
-}  // namespace
-
-std::string cuda_text(const Kernel& kernel, const CudaSchedule& schedule) {
-  return emit_cuda(legalize(kernel, cuda_spells, schedule.approximate), schedule);
-}
-
-namespace {
-
 std::string with_prelude(const CudaSchedule& schedule, const std::string& text) {
   return cuda_settings(schedule) + std::string(cuda_primitives()) + std::string(cuda_prelude()) + text;
 }
 
 }  // namespace
+
+std::string cuda_text(const Kernel& kernel, const CudaSchedule& schedule) {
+  return emit_cuda(legalize(kernel, cuda_spells, schedule.approximate), schedule);
+}
 
 std::string cuda_source(const Kernel& kernel, const CudaSchedule& schedule) {
   return with_prelude(schedule, cuda_text(kernel, schedule));

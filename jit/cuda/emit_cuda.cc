@@ -112,8 +112,8 @@ class CudaEmitter final : CudaLoops {
       std::string count = range(axes[a]).end;
       if (steps[a] > 1)
         count = "(" + count + (whole ? "" : " + " + number(steps[a] - 1)) + ") / " + number(steps[a]);
-      line("const tn_ix n" + number(static_cast<int64_t>(a)) + " = " + count + ";");
-      total += (total.empty() ? "n" : " * n") + number(static_cast<int64_t>(a));
+      line("const tn_ix n" + number(a) + " = " + count + ";");
+      total += (total.empty() ? "n" : " * n") + number(a);
     }
     return total.empty() ? "1" : total;
   }
@@ -132,7 +132,7 @@ class CudaEmitter final : CudaLoops {
     for (size_t i = which.size(); i-- > 0;) {
       const size_t a = which[i];
       loop_variable_.insert(axes[a].var);
-      const std::string count = "n" + number(static_cast<int64_t>(a));
+      const std::string count = "n" + number(a);
       std::string digit = i == 0 ? rest : "rest % " + count;
       if (steps[a] > 1) digit = "(" + digit + ") * " + number(steps[a]);
       line("const tn_ix " + (steps[a] > 1 ? prefix + std::to_string(axes[a].var) : variable(axes[a].var)) +
@@ -194,7 +194,7 @@ class CudaEmitter final : CudaLoops {
     for (size_t a = 0; a < s.axes.size(); ++a) (s_.outer >> a & 1 ? of_row : of_column).push_back(a);
     auto product = [](const std::vector<size_t>& axes) {
       std::string text;
-      for (size_t a : axes) text += (text.empty() ? "n" : " * n") + number(static_cast<int64_t>(a));
+      for (size_t a : axes) text += (text.empty() ? "n" : " * n") + number(a);
       return text;
     };
     const std::string threads = "(tn_ix)gridDim.x * " + number(s_.block), ahead = number(s_.ahead);
@@ -324,7 +324,7 @@ class CudaEmitter final : CudaLoops {
       const Stmt& s = par().body[i];
       (s.kind == K::load ? loads : stores).push_back(&s);
       const DType t = k_.buffers[s.buffer].type;
-      const std::string memory(cuda_memory_type(t)), name = "q" + number(static_cast<int64_t>(i));
+      const std::string memory(cuda_memory_type(t)), name = "q" + number(i);
       line(memory + "* " + name + " = (" + memory + "*)(shared + " + number(bytes) + ");");
       elements_[&s] = name + "[(column + v) * " + number(s_.across + 1) + " + row]";
       turned_[&s] = name + "[row * " + number(s_.across + 1) + " + column + v]";
@@ -335,10 +335,7 @@ class CudaEmitter final : CudaLoops {
       for (const Stmt* s : loads)
         line(vector_type(*s) + " x" + std::to_string(s->result) + "[" + number(steps_of_tile()) + "];");
       over_tile(false, "", [&] {
-        for (const Stmt* s : loads)
-          line("x" + std::to_string(s->result) + "[c] = tn_load<" + number(vector_) + ">(" +
-               pointer(static_cast<size_t>(s->buffer)) + " + (" + address(*s, false) + ")" +
-               count_argument() + ");");
+        for (const Stmt* s : loads) line("x" + std::to_string(s->result) + "[c] = " + vector_at(*s) + ";");
       });
       over_tile(false, "", [&] {
         for (const Stmt* s : loads)
@@ -359,8 +356,7 @@ class CudaEmitter final : CudaLoops {
           const std::string name = "y" + std::to_string(i);
           line(vector_type(*s) + " " + name + ";");
           line("TN_EACH " + name + ".at[v] = " + turned_[s] + ";");
-          line("tn_store<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s->buffer)) + " + (" +
-               address(*s, false) + "), " + name + count_argument() + ");");
+          store_vector(*s, name);
         }
       });
       if (loads.empty()) line("__syncthreads();");

@@ -5,6 +5,7 @@
 
 #include "jit/analysis/lane_stride.h"
 #include "jit/cuda/cuda_text.h"
+#include "jit/kernel/walk.h"
 #include "src/ops/rows/names.h"
 
 namespace tenon::jit {
@@ -59,6 +60,9 @@ void CudaLanes::close() {
 }
 std::string CudaLanes::pointer(size_t buffer) const {
   return (k_.buffers[buffer].role == Buffer::Role::local ? "t" : "p") + std::to_string(buffer);
+}
+std::string CudaLanes::element_at(const Stmt& s, bool each) const {
+  return pointer(s.buffer) + "[" + address(s, each) + "]";
 }
 std::string CudaLanes::type(Ref ref) const { return std::string(cuda_type(compute_type(k_.types[ref]))); }
 
@@ -122,13 +126,9 @@ void CudaLanes::emit_uniform(const Stmt& s) {
   switch (s.kind) {
     case K::load:
       return line("const " + type(s.result) + " " + value(s.result) + " = tn_get(" +
-                  (ahead_.count(&s)
-                       ? loaded(s)
-                       : pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, false) + "]") +
-                  ");");
+                  (ahead_.count(&s) ? loaded(s) : element_at(s, false)) + ");");
     case K::store: {
-      const std::string put = "tn_put(" + pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, false) +
-                              "], " + use(s.args[0]) + ");";
+      const std::string put = "tn_put(" + element_at(s, false) + ", " + use(s.args[0]) + ");";
       return line(team_ > 1 ? "if (lane == 0) " + put : put);
     }
     case K::loop:
@@ -263,8 +263,7 @@ void CudaLanes::emit_segment(const std::vector<const Stmt*>& list, const std::se
   close();
   for (const Stmt* s : each)
     if (s->kind == K::store && reach(*s) == Reach::together && element(*s).empty())
-      line("tn_store<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s->buffer)) + " + (" +
-           address(*s, false) + ")" + ", " + stored(*s) + count_argument() + ");");
+      store_vector(*s, stored(*s));
 }
 
 // Whether the random numbers of all lanes come from half as many blocks.
@@ -284,8 +283,7 @@ std::string CudaLanes::first_lane_of(Ref value) const {
 std::string CudaLanes::element(const Stmt& s) const {
   if (const auto it = elements_.find(&s); it != elements_.end()) return it->second;
   if (s_.locals != Locals::registers || k_.buffers[s.buffer].role != Buffer::Role::local) return "";
-  return pointer(static_cast<size_t>(s.buffer)) + "[c" +
-         (vector_ > 1 ? " * " + number(vector_) + " + v" : "") + "]";
+  return pointer(s.buffer) + "[c" + (vector_ > 1 ? " * " + number(vector_) + " + v" : "") + "]";
 }
 std::string CudaLanes::stored(const Stmt& s) {
   auto [it, is_new] = stored_.try_emplace(&s, static_cast<int>(stored_.size()));
@@ -301,8 +299,12 @@ std::string CudaLanes::loaded_ahead(const Stmt& s) const {
   return "x" + std::to_string(s.result) + "[" + step_ + "]";
 }
 std::string CudaLanes::vector_at(const Stmt& s) const {
-  return "tn_load<" + number(vector_) + ">(" + pointer(static_cast<size_t>(s.buffer)) + " + (" +
-         address(s, false) + ")" + count_argument() + ")";
+  return "tn_load<" + number(vector_) + ">(" + pointer(s.buffer) + " + (" + address(s, false) + ")" +
+         count_argument() + ")";
+}
+void CudaLanes::store_vector(const Stmt& s, const std::string& value) {
+  line("tn_store<" + number(vector_) + ">(" + pointer(s.buffer) + " + (" + address(s, false) + "), " + value +
+       count_argument() + ");");
 }
 void CudaLanes::load_vector(const Stmt& s) {
   if (!element(s).empty() || ahead_.count(&s)) return;
@@ -316,14 +318,14 @@ void CudaLanes::load_vector(const Stmt& s) {
 }
 
 void CudaLanes::emit_each(const Stmt& s) {
-  const bool access = s.kind == K::load || s.kind == K::store;
+  const bool access = is_access(s);
   std::string at = access ? element(s) : "";
   const bool together = access && at.empty() && reach(s) == Reach::together,
              guarded = access && at.empty() && !together && !whole_;
   if (together)
     at = (s.kind == K::load ? loaded(s) : stored(s)) + ".at[v]";
   else if (access && at.empty())
-    at = pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, true) + "]";
+    at = element_at(s, true);
   if (s.kind == K::store)
     return line((guarded ? "if (v < count) " : "") + std::string("tn_put(") + at + ", " + use(s.args[0]) +
                 ");");
@@ -382,10 +384,7 @@ void CudaLanes::declare_ahead(const Stmt& s, int steps) {
        number(steps) + "];");
 }
 void CudaLanes::load_ahead(const Stmt& s) {
-  line(loaded_ahead(s) + " = " +
-       (reach(s) == Reach::same ? pointer(static_cast<size_t>(s.buffer)) + "[" + address(s, false) + "]"
-                                : vector_at(s)) +
-       ";");
+  line(loaded_ahead(s) + " = " + (reach(s) == Reach::same ? element_at(s, false) : vector_at(s)) + ";");
 }
 
 // ---- loads that several loops over the row repeat ----

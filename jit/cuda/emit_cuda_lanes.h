@@ -32,6 +32,9 @@ class CudaLanes {
   void close();
   static std::string number(int64_t n) { return std::to_string(n); }
   std::string pointer(size_t buffer) const;
+  std::string element_at(const Stmt& access, bool each) const;
+  std::string vector_at(const Stmt& load) const;
+  void store_vector(const Stmt& store, const std::string& value);
   static std::string variable(Ref ref) { return "j" + std::to_string(ref); }
   static std::string value(Ref ref) { return "v" + std::to_string(ref); }
   static std::string accumulator(Ref ref) { return "a" + std::to_string(ref); }
@@ -100,7 +103,6 @@ class CudaLanes {
   std::string stored(const Stmt& s);
   std::string loaded(const Stmt& s) const;
   std::string loaded_ahead(const Stmt& s) const;
-  std::string vector_at(const Stmt& s) const;
   void load_vector(const Stmt& s);
 
   struct Kept {

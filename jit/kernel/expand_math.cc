@@ -5,7 +5,8 @@
 #include <bit>
 #include <map>
 
-#include "jit/kernel/kernel.h"
+#include "jit/kernel/builder.h"
+#include "jit/kernel/walk.h"
 
 namespace tenon::jit {
 namespace {
@@ -17,14 +18,14 @@ class Expander final : public MathBuilder {
 
   void run() {
     Block& body = kernel_.body[0].body;
-    expand(body);
-    body.insert(body.begin(), std::make_move_iterator(constants_.begin()),
-                std::make_move_iterator(constants_.end()));
+    rewrite(body, [&](Stmt& s, Block& out) { expand(s, out); });
+    append(constants_, std::move(body));
+    body = std::move(constants_);
   }
 
   uint32_t op(OpId id, std::initializer_list<uint32_t> operands) override { return emit(id, {operands}); }
-  uint32_t cast(uint32_t value, DType to) override { return convert(Stmt::Kind::cast, value, to); }
-  uint32_t bitcast(uint32_t value, DType to) override { return convert(Stmt::Kind::bitcast, value, to); }
+  uint32_t cast(uint32_t value, DType to) override { return here().cast(value, to); }
+  uint32_t bitcast(uint32_t value, DType to) override { return here().bitcast(value, to); }
   uint32_t constant(DType type, double value) override {
     // Rounded to the type, so that bodies whose constants differ only beyond f32 share them.
     if (type == DType::f32) value = static_cast<float>(value);
@@ -37,31 +38,17 @@ class Expander final : public MathBuilder {
   DType type_of(uint32_t value) const override { return kernel_.types[value]; }
 
  private:
-  Ref resolve(Ref ref) const {
-    auto found = replaced_.find(ref);
-    return found == replaced_.end() ? ref : found->second;
-  }
+  KernelBuilder here() { return {kernel_, *out_}; }
 
-  void expand(Block& block) {
-    Block out;
-    for (Stmt& s : block) {
-      for (Ref& arg : s.args) arg = resolve(arg);
-      for (Term& t : s.address)
-        if (t.var != kNoRef) t.var = resolve(t.var);
-      expand(s.body);
-      for (Ref& ref : s.yields) ref = resolve(ref);
-      if (s.kind != Stmt::Kind::op || !has_math(s.op, s.args)) {
-        out.push_back(std::move(s));
-        continue;
-      }
-      Block* outer = out_;
-      out_ = &out;
-      Ref value = emit(s.op, s.args);
-      out_ = outer;
-      replaced_[s.result] = value;
-      if (kernel_.names[value].empty()) std::swap(kernel_.names[value], kernel_.names[s.result]);
-    }
-    block = std::move(out);
+  void expand(Stmt& s, Block& out) {
+    each_read(s, [&](Ref& ref) {
+      if (const auto found = replaced_.find(ref); found != replaced_.end()) ref = found->second;
+    });
+    if (s.kind != Stmt::Kind::op || !has_math(s.op, s.args)) return out.push_back(std::move(s));
+    out_ = &out;
+    const Ref value = emit(s.op, s.args);
+    replaced_[s.result] = value;
+    if (kernel_.names[value].empty()) std::swap(kernel_.names[value], kernel_.names[s.result]);
   }
 
   bool has_math(OpId id, const std::vector<Ref>& args) const {
@@ -71,42 +58,13 @@ class Expander final : public MathBuilder {
 
   Ref emit(OpId id, std::vector<Ref> args) {
     if (has_math(id, args)) return tenon::op(id).math(*this, args);
-    std::vector<DType> types;
-    for (Ref arg : args) types.push_back(kernel_.types[arg]);
-    Result<DType> type = scalar_result_type(id, types);
-    TENON_CHECK(type.ok(), "math body: " + type.status().message());
-    Stmt s;
-    s.kind = Stmt::Kind::op;
-    s.op = id;
-    s.type = *type;
-    s.args = std::move(args);
-    return push(std::move(s));
-  }
-
-  Ref convert(Stmt::Kind kind, Ref value, DType to) {
-    Stmt s;
-    s.kind = kind;
-    s.type = to;
-    s.args = {value};
-    return push(std::move(s));
-  }
-
-  Ref push(Stmt s) {
-    Ref ref = s.result = kernel_.add_ref(compute_type(s.type));
-    out_->push_back(std::move(s));
-    return ref;
+    return here().op(id, std::move(args));
   }
 
   Ref literal(DType type, Scalar value) {
     int64_t bits = value.is_int ? value.i : std::bit_cast<int64_t>(value.d);
     auto [place, fresh] = known_.try_emplace({type, bits}, kNoRef);
-    if (!fresh) return place->second;
-    Stmt s;
-    s.kind = Stmt::Kind::constant;
-    s.type = type;
-    s.literal = value;
-    s.result = place->second = kernel_.add_ref(type);
-    constants_.push_back(std::move(s));
+    if (fresh) place->second = KernelBuilder(kernel_, constants_).constant(type, value);
     return place->second;
   }
 

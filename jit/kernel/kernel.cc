@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "jit/kernel/walk.h"
 #include "src/base/align.h"
 #include "src/base/hash.h"
 
@@ -17,30 +18,22 @@ Ref Kernel::add_ref(DType type, std::string name) {
 
 uint64_t identity(const Kernel& kernel) { return hash_bytes(canonical_text(kernel)); }
 
-namespace {
-
-bool has_check(const Block& block) {
-  return std::ranges::any_of(block, [](const Stmt& s) { return s.fault != 0 || has_check(s.body); });
+bool can_fault(const Kernel& kernel) {
+  return find_stmt(kernel.body, [](const Stmt& s) { return s.fault != 0; });
 }
 
-}  // namespace
-
-bool can_fault(const Kernel& kernel) { return has_check(kernel.body); }
+bool has_locals(const Kernel& kernel) {
+  return std::ranges::count(kernel.buffers, Buffer::Role::local, &Buffer::role) > 0;
+}
 
 void collect_uses(const Stmt& s, std::set<Ref>& uses) {
-  uses.insert(s.args.begin(), s.args.end());
-  uses.insert(s.yields.begin(), s.yields.end());
-  for (const Term& t : s.address)
-    if (t.var != kNoRef) uses.insert(t.var);
-  for (const Stmt& inner : s.body) collect_uses(inner, uses);
+  auto collect = [&](const Stmt& reader) { each_read(reader, [&](Ref r) { uses.insert(r); }); };
+  collect(s);
+  each_stmt(s.body, collect);
 }
 
 const Stmt* definition(const Block& block, Ref value) {
-  for (const Stmt& s : block) {
-    if (s.result == value && s.axes.empty()) return &s;
-    if (const Stmt* inner = definition(s.body, value)) return inner;
-  }
-  return nullptr;
+  return find_stmt(block, [&](const Stmt& s) { return s.result == value && s.axes.empty(); });
 }
 
 int64_t extent_value(const Extent& extent, const int64_t* sizes) {

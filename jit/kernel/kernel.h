@@ -159,6 +159,7 @@ Result<Kernel> parse_kernel(std::string_view text);  // errors give line and col
 Status verify(const Kernel& kernel);
 uint64_t identity(const Kernel& kernel);  // hash of canonical_text
 bool can_fault(const Kernel& kernel);     // some statement checks its operands
+bool has_locals(const Kernel& kernel);
 // Adds the values and address variables that the statement and its nested statements read.
 void collect_uses(const Stmt& stmt, std::set<Ref>& uses);
 // Finds the statement, in the block or nested in it, that computes the value. Null: there is none, or the

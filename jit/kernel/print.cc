@@ -3,7 +3,7 @@
 // tests/golden/jit/*.tn.
 #include <unordered_set>
 
-#include "jit/kernel/kernel.h"
+#include "jit/kernel/walk.h"
 #include "src/base/text.h"
 
 namespace tenon::jit {
@@ -106,7 +106,7 @@ class Printer {
     std::string indent(2 * depth, ' ');
     for (const Stmt& s : block) {
       out_ += indent + line(s) + "\n";
-      if (s.kind != Stmt::Kind::par && s.kind != Stmt::Kind::loop && s.kind != Stmt::Kind::reduce) continue;
+      if (!is_loop(s)) continue;
       this->block(s.body, depth + 1);
       if (s.kind == Stmt::Kind::reduce) out_ += indent + "  yield " + values(s.yields) + "\n";
       out_ += indent + "}\n";

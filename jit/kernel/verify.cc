@@ -26,7 +26,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "jit/kernel/kernel.h"
+#include "jit/kernel/walk.h"
 #include "src/base/text.h"
 #include "src/ops/rows/names.h"
 
@@ -65,15 +65,15 @@ class Verifier {
   }
 
   void names() {
-    if (!is_name(k_.name)) error("the kernel's name is no name");
+    if (!is_name(k_.name)) error("the kernel's name is not valid");
     std::unordered_set<std::string> sizes, buffers;
     for (const std::string& size : k_.sizes)
       if (!is_name(size) || !sizes.insert(size).second)
-        error("size '" + size + "' is no name or named twice");
+        error("the name of size '" + size + "' is not valid or occurs twice");
     for (const Buffer& b : k_.buffers) {
       bool digits = !b.name.empty() && b.name.find_first_not_of("0123456789") == std::string::npos;
       if (!(is_name(b.name) || digits) || !buffers.insert(b.name).second)
-        error("buffer '" + b.name + "' is no name or named twice");
+        error("the name of buffer '" + b.name + "' is not valid or occurs twice");
     }
   }
 
@@ -333,14 +333,13 @@ class Verifier {
       at_ = &s;
       scan_allowed_ = loop && loop->kind == K::loop && !loop->simd && loop->axes.size() == 1;
       if (s.kind == K::par && loop) error("par is outermost only");
-      bool has_body = s.kind == K::par || s.kind == K::loop || s.kind == K::reduce;
-      if (!has_body && !(s.body.empty() && s.axes.empty() && !s.simd && s.unroll == 1))
+      if (!is_loop(s) && !(s.body.empty() && s.axes.empty() && !s.simd && s.unroll == 1))
         error("has a body but is no loop");
       if (s.kind != K::op && s.fault != 0) error("a fault is an op's");
       if (s.kind != K::reduce &&
           !(s.combine.empty() && s.online.empty() && s.results.empty() && s.yields.empty()))
         error("has yields but is no reduce");
-      if (has_body)
+      if (is_loop(s))
         this->loop(s, depth + 1);
       else if (s.kind == K::store)
         store(s);

@@ -5,10 +5,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "jit/analysis/lane_stride.h"
-#include "jit/objects/host_call.h"
 #include "jit/schedule/schedule.h"
-#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 
@@ -32,12 +29,26 @@ std::string LaneEmitter::expand_at(std::string_view text, const std::vector<std:
 std::string LaneEmitter::vector(const Value& v) {
   if (v.lanes == w_) return v.text;
   const std::string type(register_type(v.type));
-  if (!v.text.starts_with('%')) return constant_at_lanes(type, v.text, w_);
-  const std::string wide = at_lanes(type, w_);
-  std::string first = f_.pure("insertelement " + wide + " poison, " + type + " " + v.text + ", i64 0");
-  return f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", w_) +
+  return spread(type, v.text, w_, v.text.substr(1) + ".all");
+}
+
+std::string LaneEmitter::spread(std::string_view type, const std::string& scalar, int lanes,
+                                std::string_view name) {
+  if (!scalar.starts_with('%')) return constant_at_lanes(type, scalar, lanes);
+  const std::string wide = at_lanes(type, lanes);
+  const std::string first =
+      f_.pure("insertelement " + wide + " poison, " + std::string(type) + " " + scalar + ", i64 0");
+  return f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " + at_lanes("i32", lanes) +
                      " zeroinitializer",
-                 v.text.substr(1) + ".all");
+                 name);
+}
+
+std::string LaneEmitter::any_lane(std::string flags, int lanes, std::string_view name, std::string_view any) {
+  if (lanes == 1) return flags;
+  const std::string wide = at_lanes("i1", lanes), bits = "i" + std::to_string(lanes);
+  if (simd_.masked) flags = f_.pure("and " + wide + " " + flags + ", " + mask(), name);
+  return f_.pure("icmp ne " + bits + " " + f_.pure("bitcast " + wide + " " + flags + " to " + bits) + ", 0",
+                 any);
 }
 
 std::pair<std::vector<std::string>, int> LaneEmitter::level(const std::vector<Ref>& args) {
@@ -59,6 +70,40 @@ std::string LaneEmitter::combine(OpId id, DType type, int lanes, const std::stri
   return expand_at(text, {a, b}, type, type, lanes, name);
 }
 
+std::string LaneEmitter::select(const std::string& mask, const std::string& type, const std::string& yes,
+                                const std::string& no, std::string_view name) {
+  return f_.pure(
+      "select " + at_lanes("i1", w_) + " " + mask + ", " + type + " " + yes + ", " + type + " " + no, name);
+}
+
+std::string LaneEmitter::fold_pairs(OpId fold, DType type, int lanes, std::vector<std::string> values,
+                                    const std::string& name) {
+  while (values.size() > 1) {
+    std::vector<std::string> next;
+    for (size_t i = 0; i + 1 < values.size(); i += 2)
+      next.push_back(combine(fold, type, lanes, values[i], values[i + 1], name));
+    if (values.size() % 2) next.push_back(values.back());
+    values = next;
+  }
+  return values[0];
+}
+
+std::string LaneEmitter::fold_halves(OpId fold, DType type, std::string value, const std::string& name) {
+  for (int lanes = w_; lanes > 1; lanes /= 2) {
+    const std::string wide = at_lanes(register_type(type), lanes);
+    std::string half[2];
+    for (int h = 0; h < 2; ++h) {
+      if (lanes == 2) {
+        half[h] = f_.pure("extractelement " + wide + " " + value + ", i64 " + std::to_string(h));
+        continue;
+      }
+      half[h] = shuffle(wide, value, "poison", lanes / 2, [&](int l) { return h * lanes / 2 + l; });
+    }
+    value = combine(fold, type, lanes / 2, half[0], half[1], name);
+  }
+  return value;
+}
+
 std::string LaneEmitter::lane_numbers(std::string_view type) const {
   std::string text = "<";
   for (int l = 0; l < w_; ++l) text += (l ? ", " : "") + std::string(type) + " " + std::to_string(l);
@@ -76,143 +121,6 @@ std::string LaneEmitter::mask() {
   return f_.pure(
       "icmp ult " + at_lanes("i32", w_) + " " + lane_numbers("i32") + ", " + vector({count, DType::i32, 1}),
       "mask");
-}
-
-// W / 2 blocks, from the first even place on, give the words of W consecutive places. If the first place is
-// odd, these words belong to the lanes after it, and its own word is the last one of the previous block.
-bool LaneEmitter::emit_random_words(const Stmt& s) {
-  const Value &place = refs_[s.args[0]], &seed = refs_[s.args[1]];
-  if (place.lanes == 1 || seed.lanes > 1 || lane_step(k_, s.args[0], simd_.var) != 1) return false;
-  const int blocks = w_ / 2;
-  const std::string halves = at_lanes("i64", blocks), words = at_lanes("i32", w_), name = hint(s.result);
-  auto spread = [&](const std::string& text) {
-    if (!text.starts_with('%')) return constant_at_lanes("i64", text, blocks);
-    const std::string one = f_.pure("insertelement " + halves + " poison, i64 " + text + ", i64 0");
-    return f_.pure("shufflevector " + halves + " " + one + ", " + halves + " poison, " +
-                   at_lanes("i32", blocks) + " zeroinitializer");
-  };
-  auto philox = [&](const std::string& counter, int lanes) {
-    const std::string high = f_.pure("and i64 " + seed.text + ", -4294967296");
-    const std::string mixed =
-        f_.pure("xor " + at_lanes("i64", lanes) + " " + counter + ", " + (lanes > 1 ? spread(high) : high));
-    return expand_at(spelling(op(ops::philox), DType::i64),
-                     {mixed, lanes > 1 ? spread(seed.text) : seed.text}, DType::i64, DType::i64, lanes, name);
-  };
-  std::string numbers = "<", turned = "<";
-  for (int b = 0; b < blocks; ++b) numbers += (b ? ", i64 " : "i64 ") + std::to_string(b);
-  for (int l = 0; l < w_; ++l) turned += (l ? ", i32 " : "i32 ") + std::to_string(l ? l - 1 : w_);
-  const std::string first =
-      f_.pure("extractelement " + at_lanes("i64", w_) + " " + place.text + ", i64 0", "place");
-  const std::string even = f_.pure("lshr i64 " + f_.pure("add i64 " + first + ", 1") + ", 1");
-  const std::string counter = f_.pure("add " + halves + " " + spread(even) + ", " + numbers + ">");
-  std::vector<Carried> carried{
-      {words, name, f_.pure("bitcast " + halves + " " + philox(counter, blocks) + " to " + words)}};
-  // Vectors begin at multiples of W, unless their axis starts anywhere.
-  const bool even_place =
-      definition(k_.body, s.args[0])->kind == Stmt::Kind::index && axis_of(k_.body, simd_.var)->of == kNoRef;
-  const Int odd = even_place ? Int(0) : Int(f_.pure("and i64 " + first + ", 1"));
-  f_.when_less(name + ".odd", 0, odd, true, carried, [&] {
-    const std::string before = philox(f_.pure("lshr i64 " + first + ", 1"), 1);
-    const std::string own = f_.pure("trunc i64 " + f_.pure("lshr i64 " + before + ", 32") + " to i32"),
-                      all = f_.pure("insertelement " + words + " poison, i32 " + own + ", i64 0");
-    carried[0].value = f_.pure("shufflevector " + words + " " + carried[0].value + ", " + words + " " + all +
-                               ", " + words + " " + turned + ">");
-  });
-  define(s.result, carried[0].value, w_);
-  return true;
-}
-
-// ---- calls of the host ----
-
-std::string LaneEmitter::call_host(const Op& row, const std::vector<std::string>& operands, DType operand,
-                                   int lanes, const std::string& name) {
-  const HostClass c = host_class(row, operand);
-  const bool widened = register_type(c.type) != register_type(operand);
-  const std::string type = at_lanes(register_type(c.type), lanes);
-  auto convert = [&](const std::string& value, DType from, DType to) {
-    return widened ? expand_at(cast_template(from, to), {value}, from, to, lanes, name) : value;
-  };
-  if (call_stage_.empty())
-    call_stage_ =
-        f_.entry("alloca [" + std::to_string(kMostHostOperands * w_) + " x i64], align 64", "calls");
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const std::string at =
-        offset_pointer(register_type(c.type), call_stage_, static_cast<int64_t>(i) * lanes);
-    f_.statement("store " + type + " " + convert(operands[i], operand, c.type) + ", ptr " + at + ", align 8");
-  }
-  const std::string function = "@" + std::string(kHostPrefix) + std::string(c.suffix) + std::string(row.name);
-  const std::string caller = "@" + std::string(c.caller);
-  const Int count = lanes == 1 ? Int(1) : simd_.masked ? simd_.count : Int(lanes);
-  f_.statement("call void " + caller + "(ptr " + function + ", ptr " + call_stage_ + ", i64 " +
-               std::to_string(operands.size()) + ", i64 " + std::to_string(lanes) + ", i64 " + count.text +
-               ")");
-  declared_.insert("declare dso_local void " + caller + "(ptr, ptr, i64, i64, i64)\n");
-  declared_.insert("declare dso_local void " + function + "()\n");
-  return convert(f_.here("load " + type + ", ptr " + call_stage_ + ", align 8", name), c.type, operand);
-}
-
-std::string LaneEmitter::call_host_if(std::string slow, const std::string& otherwise, const Op& row,
-                                      const std::vector<std::string>& operands, DType operand, int lanes,
-                                      const std::string& name) {
-  if (lanes > 1) {
-    const std::string flags = at_lanes("i1", lanes), word = "i" + std::to_string(lanes);
-    if (simd_.masked) slow = f_.pure("and " + flags + " " + slow + ", " + mask());
-    slow =
-        f_.pure("icmp ne " + word + " " + f_.pure("bitcast " + flags + " " + slow + " to " + word) + ", 0");
-  }
-  const std::string any = f_.pure("zext i1 " + slow + " to i64");
-  std::vector<Carried> carried{{at_lanes(register_type(operand), lanes), name, otherwise}};
-  f_.when_less(name + ".far", 0, Int(any), true, carried,
-               [&] { carried[0].value = call_host(row, operands, operand, lanes, name); });
-  return carried[0].value;
-}
-
-void LaneEmitter::emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand,
-                                 int lanes) {
-  const Op& row = op(s.op);
-  const std::string name = hint(s.result);
-  TENON_CHECK(calls_host(row, operand) && std::ssize(operands) <= kMostHostOperands,
-              "no LLVM spelling: " + print_line(k_, s));
-  if (!row.rare) return define(s.result, call_host(row, operands, operand, lanes, name), lanes);
-  const std::string slow = expand_at("fcmp uno $T $0, $0", {operands[0]}, operand, DType::b8, lanes, name);
-  define(s.result, call_host_if(slow, operands[0], row, operands, operand, lanes, name), lanes);
-}
-
-// Let q = trunc(a / b) be below 2^mantissa. Then a - q b is exact. It is the result or, if the division
-// rounded up and q is one too large, the result minus b. Larger quotients, infinities and NaN are left to the
-// host.
-bool LaneEmitter::emit_remainder(const Stmt& s, const std::vector<std::string>& operands, DType operand,
-                                 int lanes) {
-  if (lanes == 1 || isa_ == Isa::sse2 || !is_float(operand)) return false;
-  const std::string name = hint(s.result);
-  auto at_all = [&](std::string_view text, const std::vector<std::string>& values, DType result) {
-    return expand_at(text, values, operand, result, lanes, name);
-  };
-  const std::string a = at_all("call $T @llvm.fabs.$N($T $0)", {operands[0]}, operand),
-                    b = at_all("call $T @llvm.fabs.$N($T $0)", {operands[1]}, operand),
-                    quotient = at_all("fdiv $T $0, $1", {a, b}, operand);
-  // Every integer below this limit is a number of this type.
-  const std::string most = operand == DType::f64 ? "9007199254740992.0" : "16777216.0";
-  std::string slow = at_all("$c = fcmp olt $T $0, $[" + most +
-                                "]\n"
-                                "$d = fcmp olt $T $1, $[0x7FF0000000000000]\n"
-                                "$e = and $C $c, $d\nxor $C $e, $i1[true]",
-                            {quotient, b}, DType::b8);
-  const std::string rest = at_all(
-      "$t = call $T @llvm.trunc.$N($T $0)\n$m = fneg $T $t\n"
-      "$r = call $T @llvm.fma.$N($T $m, $T $2, $T $1)\n"
-      "$n = fcmp olt $T $r, zeroinitializer\n$p = fadd $T $r, $2\n"
-      "$x = select $C $n, $T $p, $T $r\n"
-      "call $T @llvm.copysign.$N($T $x, $T $3)",
-      {quotient, a, b, operands[0]}, operand);
-  define(s.result, call_host_if(slow, rest, op(s.op), operands, operand, lanes, name), lanes);
-  return true;
-}
-
-std::string LaneEmitter::host_functions() const {
-  std::string text;
-  for (const std::string& line : declared_) text += line;
-  return text;
 }
 
 // ---- addresses ----
@@ -276,10 +184,7 @@ Int LaneEmitter::lane(int l) {
 std::string LaneEmitter::clamp_lanes(const std::string& value, std::string_view type) {
   const std::string wide = at_lanes(type, w_);
   std::string last = f_.pure("extractelement " + wide + " " + value + ", i64 " + lane(w_ - 1).text);
-  std::string first =
-      f_.pure("insertelement " + wide + " poison, " + std::string(type) + " " + last + ", i64 0");
-  std::string all = f_.pure("shufflevector " + wide + " " + first + ", " + wide + " poison, " +
-                            at_lanes("i32", w_) + " zeroinitializer");
+  const std::string all = spread(type, last, w_);
   return f_.pure("select " + at_lanes("i1", w_) + " " + mask() + ", " + wide + " " + value + ", " + wide +
                  " " + all);
 }
@@ -364,15 +269,11 @@ std::string LaneEmitter::read_apart(const Buffer& b, const Place& p, int64_t str
              "load " + wide + ", ptr " + offset_pointer(type, p.pointer, lowest + first) + ", align " +
                  std::to_string(size_of(b.type)),
              name + ".span");
-    std::string numbers = "<";
-    for (int l = 0; l < w_; ++l) {  // lanes of other vectors stay
+    auto from = [&](int l) {  // lanes of other vectors stay
       const int64_t at = l * stride - lowest;
-      const bool here = at >= loaded && at < first + w_;
-      numbers += (l ? ", i32 " : "i32 ") + std::to_string(here ? (v ? w_ : 0) + at - first : l);
-    }
-    all = f_.pure("shufflevector " + wide + " " + (v ? all : vector) + ", " + wide + " " +
-                      (v ? vector : "poison") + ", " + at_lanes("i32", w_) + " " + numbers + ">",
-                  name);
+      return at >= loaded && at < first + w_ ? (v ? w_ : 0) + at - first : l;
+    };
+    all = shuffle(wide, v ? all : vector, v ? vector : "poison", w_, from, name);
     loaded = first + w_;
   }
   return all;
@@ -435,12 +336,8 @@ void LaneEmitter::write_crossing(const Stmt& store, std::vector<std::string> col
 
 std::vector<std::string> LaneEmitter::turned(std::vector<std::string> rows, const std::string& wide,
                                              const std::string& name) {
-  auto shuffle = [&](const std::string& x, const std::string& y, const auto& from) {
-    std::string numbers = "<";
-    for (int l = 0; l < w_; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(from(l));
-    return f_.pure("shufflevector " + wide + " " + x + ", " + wide + " " + y + ", " + at_lanes("i32", w_) +
-                       " " + numbers + ">",
-                   name + ".turn");
+  auto turn = [&](const std::string& x, const std::string& y, const auto& from) {
+    return shuffle(wide, x, y, w_, from, name + ".turn");
   };
   // Transposes blocks of four by four within groups of four lanes, then the groups.
   for (int g = 0; g < w_; g += 4) {
@@ -450,21 +347,21 @@ std::vector<std::string> LaneEmitter::turned(std::vector<std::string> rows, cons
     auto halves = [&](int half) {
       return [half, this](int l) { return (l & ~3) + half + (l % 2) + (l & 2) / 2 * w_; };
     };
-    const std::string low[2] = {shuffle(rows[g], rows[g + 1], pairs(0)),
-                                shuffle(rows[g + 2], rows[g + 3], pairs(0))},
-                      high[2] = {shuffle(rows[g], rows[g + 1], pairs(2)),
-                                 shuffle(rows[g + 2], rows[g + 3], pairs(2))};
-    rows[g] = shuffle(low[0], low[1], halves(0));
-    rows[g + 1] = shuffle(low[0], low[1], halves(2));
-    rows[g + 2] = shuffle(high[0], high[1], halves(0));
-    rows[g + 3] = shuffle(high[0], high[1], halves(2));
+    const std::string low[2] = {turn(rows[g], rows[g + 1], pairs(0)),
+                                turn(rows[g + 2], rows[g + 3], pairs(0))},
+                      high[2] = {turn(rows[g], rows[g + 1], pairs(2)),
+                                 turn(rows[g + 2], rows[g + 3], pairs(2))};
+    rows[g] = turn(low[0], low[1], halves(0));
+    rows[g + 1] = turn(low[0], low[1], halves(2));
+    rows[g + 2] = turn(high[0], high[1], halves(0));
+    rows[g + 3] = turn(high[0], high[1], halves(2));
   }
   for (int d = 4; d < w_; d *= 2)
     for (int r = 0; r < w_; ++r) {
       if (r & d) continue;
       const std::string x = rows[r], y = rows[r + d];
-      rows[r] = shuffle(x, y, [&](int l) { return l & d ? l - d + w_ : l; });
-      rows[r + d] = shuffle(x, y, [&](int l) { return l & d ? l + w_ : l + d; });
+      rows[r] = turn(x, y, [&](int l) { return l & d ? l - d + w_ : l; });
+      rows[r + d] = turn(x, y, [&](int l) { return l & d ? l + w_ : l + d; });
     }
   return rows;
 }

@@ -1,4 +1,4 @@
-// LaneEmitter: the part of emit_llvm.cc below control flow: values, addresses, loads and stores of one kernel, as
+// LaneEmitter: the part of emit_llvm.cc below instructions: values, addresses, loads and stores of one kernel, as
 // scalars or as vectors of W lanes. An address is, along the variable of the simd axis that is being emitted,
 //   uniform   the variable is absent               a scalar load
 //   unit      1 * variable                         a vector load; the tail is masked or goes through %stage
@@ -60,11 +60,32 @@ class LaneEmitter {
   std::string expand_at(std::string_view text, const std::vector<std::string>& operands, DType operand,
                         DType result, int lanes, const std::string& name);
   std::string vector(const Value& v);
+  // A vector whose lanes all hold the scalar.
+  std::string spread(std::string_view type, const std::string& scalar, int lanes,
+                     std::string_view name = "t");
+  // Lane l of the result is number from(l) of the lanes of x, then of y.
+  template <class From>
+  std::string shuffle(const std::string& wide, const std::string& x, const std::string& y, int lanes,
+                      const From& from, std::string_view name = "t") {
+    std::string numbers = "<";
+    for (int l = 0; l < lanes; ++l) numbers += (l ? ", i32 " : "i32 ") + std::to_string(from(l));
+    return f_.pure("shufflevector " + wide + " " + x + ", " + wide + " " + y + ", " + at_lanes("i32", lanes) +
+                       " " + numbers + ">",
+                   name);
+  }
+  // Whether a bool of some lane that exists is true.
+  std::string any_lane(std::string flags, int lanes, std::string_view name = "t", std::string_view any = "t");
   // Operands as texts with the same number of lanes, and that number.
   std::pair<std::vector<std::string>, int> level(const std::vector<Ref>& args);
   void define(Ref ref, std::string text, int lanes);
   std::string combine(OpId id, DType type, int lanes, const std::string& a, const std::string& b,
                       const std::string& name);
+  std::string select(const std::string& mask, const std::string& type, const std::string& yes,
+                     const std::string& no, std::string_view name);
+  // Folds vectors pairwise, and the lanes of a vector by halves.
+  std::string fold_pairs(OpId fold, DType type, int lanes, std::vector<std::string> values,
+                         const std::string& name);
+  std::string fold_halves(OpId fold, DType type, std::string value, const std::string& name);
   std::string lane_numbers(std::string_view type) const;
   std::string mask();
 
@@ -80,23 +101,6 @@ class LaneEmitter {
   // type.
   const std::string& stage();
   void copy(const std::string& to, const std::string& from, int element);
-
-  // Calls the eval column of a row for each lane that exists, with the operands in memory.
-  std::string call_host(const Op& row, const std::vector<std::string>& operands, DType operand, int lanes,
-                        const std::string& name);
-  // The same if one of the bools `slow` (one per lane) holds. Otherwise the result is `otherwise`, without a
-  // call.
-  std::string call_host_if(std::string slow, const std::string& otherwise, const Op& row,
-                           const std::vector<std::string>& operands, DType operand, int lanes,
-                           const std::string& name);
-  void emit_host_call(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
-  // fmod of floats. False: the caller uses the spelling of the row.
-  bool emit_remainder(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes);
-  std::string host_functions() const;  // declarations of the functions that are called, one per line
-
-  // Random numbers of consecutive places, computed from half as many blocks. False: the places are not
-  // consecutive.
-  bool emit_random_words(const Stmt& s);
 
   // One load instruction. Moved out of loops if the kernel cannot write what it reads.
   std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false);
@@ -127,15 +131,9 @@ class LaneEmitter {
   std::vector<Int> sizes_;
   std::vector<std::string> bases_;  // per buffer
   std::string stage_;
-  // Memory for the operands and results of a call of the host.
-  std::string call_stage_;
-  // Declarations of functions of the host.
-  std::set<std::string> declared_;
-  // Loads whose bits are computed already.
-  std::map<const Stmt*, std::string> turned_;
-  // Stores whose bits are written together, later.
-  std::map<const Stmt*, std::vector<std::string>> columns_;
-  Simd simd_;  // var kNoRef outside simd axes
+  std::map<const Stmt*, std::string> turned_;                // loads whose bits are computed already
+  std::map<const Stmt*, std::vector<std::string>> columns_;  // stores whose bits are written together, later
+  Simd simd_;                                                // var kNoRef outside simd axes
 };
 
 }  // namespace tenon::jit

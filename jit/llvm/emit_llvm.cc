@@ -9,24 +9,23 @@
 // vectors and a masked tail. No pointer is noalias: a buffer may be reused in place if every element is read
 // before it is written. Tested by tests/unit/jit/llvm/emit_test.cc and tests/golden/jit/*.tn.
 #include <algorithm>
-#include <bit>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "jit/analysis/prefetch.h"
-#include "jit/kernel/kernel.h"
+#include "jit/kernel/walk.h"
 #include "jit/llvm/compiler.h"
-#include "jit/llvm/emit_lanes.h"
+#include "jit/llvm/emit_ops.h"
 #include "jit/schedule/schedule.h"
-#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {
 
-class Emitter : LaneEmitter {
+class Emitter final : OpEmitter {
  public:
-  Emitter(const Kernel& kernel, Isa isa) : LaneEmitter(kernel, isa) {}
+  Emitter(const Kernel& kernel, Isa isa) : OpEmitter(kernel, isa) {}
 
   std::string run() {
     for (const char* name : {"buffers", "sizes", "scratch", "begin", "end"}) {
@@ -78,10 +77,8 @@ class Emitter : LaneEmitter {
   // Whether the block has a load whose address does not contain the variable, which is worth hoisting out of
   // the loop, or a check, whose operands may not depend on the variable either.
   bool reads_beside(const Block& block, Ref var) const {
-    return std::ranges::any_of(block, [&](const Stmt& s) {
-      if (s.fault != 0) return true;
-      if (s.kind != Stmt::Kind::load) return reads_beside(s.body, var);
-      return std::ranges::none_of(s.address, [&](const Term& t) { return t.var == var; });
+    return find_stmt(block, [&](const Stmt& s) {
+      return s.fault != 0 || (s.kind == Stmt::Kind::load && !steps_along(s, var));
     });
   }
 
@@ -110,35 +107,6 @@ class Emitter : LaneEmitter {
       end = f_.divide(f_.add(end, f_.sub(by, 1)), by);
     }
     return {begin, end};
-  }
-
-  // Whether a load or store of the body accesses the element of each lane separately.
-  bool lane_by_lane(const Stmt& loop, const Stmt& s) const {
-    return std::ranges::any_of(s.address, [&](const Term& t) {
-      if (t.var == loop.axes.back().var) return t.size >= 0 || t.factor != 1;
-      return t.var != kNoRef &&
-             std::ranges::any_of(loop.body, [&](const Stmt& i) { return i.result == t.var; });
-    });
-  }
-
-  // Full vectors of a simd axis that one step of its loop computes, a multiple of the accumulators. A body
-  // without loops is emitted statement by statement for all of them, so that chains of dependent instructions
-  // run side by side (a core holds the instructions of only two or three long bodies at once) and share the
-  // loads of constants.
-  int vectors_at_once(const Stmt& s) const {
-    int work = 0;
-    for (const Stmt& inner : s.body) {
-      if (!inner.axes.empty() || inner.kind == Stmt::Kind::scan) return s.unroll;
-      // A buffer that the body writes may only be read at the same address.
-      if (inner.kind == Stmt::Kind::store)
-        for (const Stmt& other : s.body)
-          if (other.kind == Stmt::Kind::load && other.buffer == inner.buffer &&
-              other.address != inner.address)
-            return s.unroll;
-      work += inner.kind == Stmt::Kind::constant ? 0 : lane_by_lane(s, inner) ? kMostForFour : 1;
-    }
-    const int wanted = jit::vectors_at_once(work);
-    return (wanted + s.unroll - 1) / s.unroll * s.unroll;
   }
 
   // The base of a prefetched buffer, relative to the current row; selected before all loops. If rows are too
@@ -261,12 +229,6 @@ class Emitter : LaneEmitter {
     simd_axis(s, begin, f_.sub(end, rest), end, at_once, axis.of != kNoRef, carried);
   }
 
-  std::string select(const std::string& mask, const std::string& type, const std::string& yes,
-                     const std::string& no, std::string_view name) {
-    return f_.pure(
-        "select " + at_lanes("i1", w_) + " " + mask + ", " + type + " " + yes + ", " + type + " " + no, name);
-  }
-
   // The masked rest of an unrolled loop: the vector at `from` elements after the last full step folds into
   // accumulator from / W. One copy of the body serves all vectors.
   void emit_any(const Stmt& s, std::vector<Carried>& carried, const Int& from) {
@@ -326,8 +288,7 @@ class Emitter : LaneEmitter {
     std::vector<const Stmt*> loads, stores;
     std::set<Ref> computed;
     for (const Stmt& inner : s.body) {
-      computed.insert(inner.result);
-      computed.insert(inner.results.begin(), inner.results.end());
+      each_result(inner, [&](Ref r) { computed.insert(r); });
       if (!crosses(inner, axis.var, computed)) continue;
       if (inner.kind == Stmt::Kind::load)
         loads.push_back(&inner);
@@ -437,38 +398,6 @@ class Emitter : LaneEmitter {
     }
   }
 
-  std::string fold_pairs(OpId fold, DType type, int lanes, std::vector<std::string> values,
-                         const std::string& name) {
-    while (values.size() > 1) {
-      std::vector<std::string> next;
-      for (size_t i = 0; i + 1 < values.size(); i += 2)
-        next.push_back(combine(fold, type, lanes, values[i], values[i + 1], name));
-      if (values.size() % 2) next.push_back(values.back());
-      values = next;
-    }
-    return values[0];
-  }
-
-  std::string fold_halves(OpId fold, DType type, std::string value, const std::string& name) {
-    for (int lanes = w_; lanes > 1; lanes /= 2) {
-      const std::string wide = at_lanes(register_type(type), lanes);
-      std::string half[2];
-      for (int h = 0; h < 2; ++h) {
-        if (lanes == 2) {
-          half[h] = f_.pure("extractelement " + wide + " " + value + ", i64 " + std::to_string(h));
-          continue;
-        }
-        std::string numbers = "<";
-        for (int l = 0; l < lanes / 2; ++l)
-          numbers += (l ? ", i32 " : "i32 ") + std::to_string(h * lanes / 2 + l);
-        half[h] = f_.pure("shufflevector " + wide + " " + value + ", " + wide + " poison, " +
-                          at_lanes("i32", lanes / 2) + " " + numbers + ">");
-      }
-      value = combine(fold, type, lanes / 2, half[0], half[1], name);
-    }
-    return value;
-  }
-
   // Emits the par nest as one range [begin, end). Divides once to find its variables, then counts them like
   // an odometer. A simd nest counts its last axis in vectors and computes all vectors of a row in one inner
   // loop.
@@ -530,72 +459,18 @@ class Emitter : LaneEmitter {
     });
   }
 
-  // ---- statements ----
-
-  // Lanes that do not exist have arbitrary operands, so they are masked.
-  void emit_check(const Stmt& s, const std::vector<std::string>& operands, DType operand, int lanes) {
-    std::string bad = expand_at(op(s.op).fault.llvm, operands, operand, DType::b8, lanes, "bad");
-    if (lanes > 1) {
-      const std::string wide = at_lanes("i1", lanes), bits = "i" + std::to_string(lanes);
-      if (simd_.masked) bad = f_.pure("and " + wide + " " + bad + ", " + mask(), "bad");
-      bad = f_.pure("icmp ne " + bits + " " + f_.pure("bitcast " + wide + " " + bad + " to " + bits) + ", 0",
-                    "bad.any");
-    }
-    f_.seldom(bad, "fault", lanes == 1,
-              {"store atomic i32 " + std::to_string(s.fault) + ", ptr " + fault_ + " monotonic, align 4"});
-  }
-
   void emit_block(const Block& block) {
     for (const Stmt& s : block) emit_stmt(s);
   }
 
   void emit_stmt(const Stmt& s) {
     switch (s.kind) {
-      case Stmt::Kind::op: {
-        if (s.op == ops::random_bits && emit_random_words(s)) return;
-        auto [operands, lanes] = level(s.args);
-        DType operand = compute_type(k_.types[s.args.back()]);
-        std::string_view text = spelling(op(s.op), operand);
-        if (text.empty()) return emit_host_call(s, operands, operand, lanes);
-        if (s.op == ops::fmod && emit_remainder(s, operands, operand, lanes)) return;
-        define(s.result, expand_at(text, operands, operand, compute_type(s.type), lanes, hint(s.result)),
-               lanes);
-        refs_[s.result].is_bf16 =
-            op(s.op).picks && s.type == DType::f32 &&
-            std::ranges::all_of(s.args, [&](Ref r) { return refs_[r].is_bf16 || is_bool(refs_[r].type); });
-        if (s.fault != 0) emit_check(s, operands, operand, lanes);
-        return;
-      }
-      case Stmt::Kind::cast: {
-        const Value& v = refs_[s.args[0]];
-        define(s.result,
-               expand_at(cast_template(v.type, s.type), {v.text}, v.type, s.type, v.lanes, hint(s.result)),
-               v.lanes);
-        refs_[s.result].is_bf16 = s.type == DType::bf16;
-        return;
-      }
-      case Stmt::Kind::bitcast: {
-        const Value& v = refs_[s.args[0]];
-        bool same = register_type(v.type) == register_type(s.type);
-        define(
-            s.result,
-            expand_at(same ? "$0" : "bitcast $T $0 to $R", {v.text}, v.type, s.type, v.lanes, hint(s.result)),
-            v.lanes);
-        return;
-      }
+      case Stmt::Kind::op:
+      case Stmt::Kind::cast:
+      case Stmt::Kind::bitcast:
       case Stmt::Kind::constant:
-        define(s.result, literal(compute_type(s.type), s.literal), 1);
-        refs_[s.result].is_bf16 = is_bf16(s);
-        return;
-      case Stmt::Kind::size: return define(s.result, sizes_[s.size].text, 1);
-      case Stmt::Kind::index: {
-        if (s.args[0] != simd_.var) return define(s.result, refs_[s.args[0]].text, 1);
-        std::string base = vector({simd_.base.text, DType::i64, 1});
-        return define(
-            s.result,
-            f_.pure("add " + at_lanes("i64", w_) + " " + base + ", " + lane_numbers("i64"), hint(s.result)),
-            w_);
-      }
+      case Stmt::Kind::size:
+      case Stmt::Kind::index: return emit_scalar(s);
       case Stmt::Kind::load: return emit_load(s);
       case Stmt::Kind::store: return emit_store(s);
       case Stmt::Kind::loop: return emit_loop(s);
@@ -605,16 +480,10 @@ class Emitter : LaneEmitter {
     }
     TENON_CHECK(false, "par inside the par nest");
   }
-  static bool is_bf16(const Stmt& constant) {
-    const Scalar& c = constant.literal;
-    const float value = c.is_int ? static_cast<float>(c.i) : static_cast<float>(c.d);
-    return constant.type == DType::f32 && (std::bit_cast<uint32_t>(value) & 0xffff) == 0;
-  }
 
   // By the variable that counts tiles: elements of a tile, and the end of the tiled axis.
   std::map<Ref, std::pair<Int, Int>> tiles_;
   std::vector<Prefetch> prefetches_;
-  std::string fault_;                      // the address of the fault word
   std::vector<Carried>* scans_ = nullptr;  // values of the scans of the innermost `for`
   size_t next_scan_ = 0;
 };

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <utility>
 
 #include "src/base/text.h"
 
@@ -41,47 +42,47 @@ struct Narrowest {
 };
 constexpr Narrowest kE4M3fn{3, 7, 0x7e}, kE5M2{2, 15, 0x7c};
 
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out(text);
+  for (size_t at = 0; (at = out.find(from, at)) != out.npos; at += to.size())
+    out.replace(at, from.size(), to);
+  return out;
+}
+
 // $w: the bits as i32, rounded to nearest, ties to even. A subnormal result is rounded by the addition of a
 // number whose last place equals that of the subnormals.
 std::string round_narrowest(const Narrowest& n) {
   const int dropped = 23 - n.mantissa, magic = 24 - n.bias - n.mantissa;
-  auto word = [](int64_t v) { return "$i32[" + std::to_string(v) + "]"; };
-  return "$b = bitcast $float $0 to $i32\n"
-         "$n = fcmp uno $float $0, $0\n"
-         "$a = and $i32 $b, $i32[2147483647]\n"
-         "$u = lshr $i32 $a, " +
-         word(dropped) +
-         "\n"
-         "$o = and $i32 $u, $i32[1]\n"
-         "$h = add $i32 $o, " +
-         word((int64_t{1} << (dropped - 1)) - 1 - (int64_t{127 - n.bias} << 23)) +
-         "\n"
-         "$r = add $i32 $a, $h\n"
-         "$q = lshr $i32 $r, " +
-         word(dropped) +
-         "\n"
-         "$x = bitcast $i32 $a to $float\n"
-         "$y = fadd $float $x, $float[" +
-         std::to_string(1 << magic) +
-         ".0]\n"
-         "$z = bitcast $float $y to $i32\n"
-         "$d = sub $i32 $z, " +
-         word(int64_t{127 + magic} << 23) +
-         "\n"
-         "$l = icmp ult $i32 $a, " +
-         word(int64_t{128 - n.bias} << 23) +
-         "\n"
-         "$m = select $C $l, $i32 $d, $i32 $q\n"
-         "$s = icmp ult $i32 $m, " +
-         word(n.most) +
-         "\n"
-         "$c = select $C $s, $i32 $m, $i32 " +
-         word(n.most) +
-         "\n"
-         "$k = select $C $n, $i32 $i32[127], $i32 $c\n"
-         "$p = lshr $i32 $b, $i32[24]\n"
-         "$g = and $i32 $p, $i32[128]\n"
-         "$w = or $i32 $k, $g\n";
+  const std::pair<std::string_view, int64_t> words[] = {
+      {"DROPPED", dropped},
+      {"HALF", (int64_t{1} << (dropped - 1)) - 1 - (int64_t{127 - n.bias} << 23)},
+      {"MAGIC_BITS", int64_t{127 + magic} << 23},
+      {"MAGIC", int64_t{1} << magic},
+      {"NORMAL", int64_t{128 - n.bias} << 23},
+      {"MOST", n.most}};
+  std::string text =
+      "$b = bitcast $float $0 to $i32\n"
+      "$n = fcmp uno $float $0, $0\n"
+      "$a = and $i32 $b, $i32[2147483647]\n"
+      "$u = lshr $i32 $a, $i32[DROPPED]\n"
+      "$o = and $i32 $u, $i32[1]\n"
+      "$h = add $i32 $o, $i32[HALF]\n"
+      "$r = add $i32 $a, $h\n"
+      "$q = lshr $i32 $r, $i32[DROPPED]\n"
+      "$x = bitcast $i32 $a to $float\n"
+      "$y = fadd $float $x, $float[MAGIC.0]\n"
+      "$z = bitcast $float $y to $i32\n"
+      "$d = sub $i32 $z, $i32[MAGIC_BITS]\n"
+      "$l = icmp ult $i32 $a, $i32[NORMAL]\n"
+      "$m = select $C $l, $i32 $d, $i32 $q\n"
+      "$s = icmp ult $i32 $m, $i32[MOST]\n"
+      "$c = select $C $s, $i32 $m, $i32 $i32[MOST]\n"
+      "$k = select $C $n, $i32 $i32[127], $i32 $c\n"
+      "$p = lshr $i32 $b, $i32[24]\n"
+      "$g = and $i32 $p, $i32[128]\n"
+      "$w = or $i32 $k, $g\n";
+  for (const auto& [word, value] : words) text = replaced(text, word, std::to_string(value));
+  return text;
 }
 
 // Widens $w to f32. e5m2 is the upper half of f16.
@@ -106,12 +107,6 @@ constexpr std::string_view kWidenE4M3fn =
     "$g = shl $i32 $p, $i32[24]\n"
     "$v = or $i32 $k, $g\n"
     "bitcast $i32 $v to $float";
-
-std::string with_operand(std::string_view text, std::string_view value) {
-  std::string out(text);
-  for (size_t at = 0; (at = out.find("$0", at)) != out.npos; at += value.size()) out.replace(at, 2, value);
-  return out;
-}
 
 const Narrowest& narrowest(DType type) { return type == DType::f8e5m2 ? kE5M2 : kE4M3fn; }
 std::string_view widen_of(DType type) { return type == DType::f8e5m2 ? kWidenE5M2 : kWidenE4M3fn; }
@@ -283,7 +278,7 @@ std::string cast_template(DType from, DType to) {
                               : to == DType::bf16
                                   ? std::string(kRoundBf16) + std::string(kKeepBf16)
                                   : round_narrowest(narrowest(to)) + std::string(widen_of(to));
-    return text + (from == DType::f32 ? round : with_operand(round, "$f"));
+    return text + (from == DType::f32 ? round : replaced(round, "$0", "$f"));
   }
   if (from == to) return "$0";
   if (is_float(from)) {

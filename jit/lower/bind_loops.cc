@@ -1,7 +1,7 @@
 // See kernel_draft.h. Gives loops the axes that the schedule merged, addresses their terms, and buffers their
 // positions in the argument list.
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "jit/lower/kernel_draft.h"
 
@@ -19,35 +19,36 @@ class LoopBinder {
     class_of_.assign(axes_.size(), -1);
     for (int c = 0; c < static_cast<int>(s.classes.size()); ++c)
       for (uint32_t a : s.classes[c]) class_of_[a] = c;
-    LoweredKernel out;
+    kernel_.types = draft_.types;
+    kernel_.names.resize(kernel_.types.size());
     std::vector<Axis> par_axes;
     std::map<int, Ref> vars;
     for (int c : s.par) par_axes.push_back(loop_axis(c, vars, "i"));
     if (par_axes.empty()) par_axes.push_back({named_ref("i"), Extent{1, -1}});
     Stmt par{.kind = Stmt::Kind::par, .axes = std::move(par_axes), .simd = s.simd_par};
-    par.body = finish_block(std::move(draft_.body), vars);
-    std::set<ValueId> outs(in_.outputs.begin(), in_.outputs.end());
+    par.body = bind(std::move(draft_.body), vars);
     // Arguments first, then locals.
-    for (size_t b = 0; b < draft_.buffers.size(); ++b) {
-      const ValueId v = draft_.buffers[b];
-      Buffer buffer{outs.count(v) ? Buffer::Role::out : Buffer::Role::in, in_.graph.type(v).dtype, {}, {}};
-      buffer.name = (outs.count(v) ? "y" : "x") + std::to_string(b);
-      draft_.kernel.buffers.push_back(std::move(buffer));
+    for (size_t b = 0; b < draft_.arguments.size(); ++b) {
+      const ValueId v = draft_.arguments[b];
+      const bool out = std::ranges::count(in_.outputs, v) > 0;
+      kernel_.buffers.push_back({out ? Buffer::Role::out : Buffer::Role::in,
+                                 in_.graph.type(v).dtype,
+                                 (out ? "y" : "x") + std::to_string(b),
+                                 {}});
     }
     for (size_t l = 0; l < draft_.locals.size(); ++l)
-      draft_.kernel.buffers.push_back({Buffer::Role::local, draft_.locals[l].type, "t" + std::to_string(l),
-                                       extent_of(draft_.locals[l].length)});
-    draft_.kernel.body.push_back(std::move(par));
-    for (size_t i = 0; i < draft_.sizes.size(); ++i) draft_.kernel.sizes.push_back("s" + std::to_string(i));
-    draft_.kernel.name = kernel_name();
+      kernel_.buffers.push_back({Buffer::Role::local, draft_.locals[l].type, "t" + std::to_string(l),
+                                 extent_of(draft_.locals[l].length)});
+    kernel_.body.push_back(std::move(par));
+    kernel_.name = kernel_name();
+    LoweredKernel out;
     out.inplace = inplace_inputs();
-    for (LoweredKernel::Sum s : draft_.sums) {
-      s.buffer += static_cast<int>(draft_.buffers.size()) - kLocalBase;
-      out.sums.push_back(s);
-    }
-    out.kernel = std::move(draft_.kernel);
+    for (const KernelDraft::Sum& sum : draft_.sums)
+      out.sums.push_back({sum.value, position({DraftBuffer::Kind::local, sum.local}), sum.fold});
+    out.kernel = std::move(kernel_);
     out.sizes = draft_.sizes;
-    out.buffers = draft_.buffers;
+    out.name_sizes();
+    out.buffers = draft_.arguments;
     out.faults = draft_.faults;
     return out;
   }
@@ -55,33 +56,35 @@ class LoopBinder {
  private:
   Extent extent_of(Dim d) {
     if (d == Dim(1)) return {1, -1};
-    return {1, draft_.size_number(d)};
+    return {1, number_in(draft_.sizes, d)};
   }
   Ref named_ref(const char* prefix) {
-    return draft_.kernel.add_ref(DType::i64, prefix + std::to_string(var_count_++));
+    return kernel_.add_ref(DType::i64, prefix + std::to_string(var_count_++));
   }
   Axis loop_axis(int c, std::map<int, Ref>& vars, const char* prefix) {
     vars[c] = named_ref(prefix);
     return {vars[c], extent_of(merged_extent(*in_.graph.dims, axes_, schedule_.classes[c]))};
   }
 
-  Block finish_block(Block block, std::map<int, Ref> vars) {
+  // The position in the list of the kernel: arguments, then locals.
+  int position(const DraftBuffer& b) const {
+    return b.kind == DraftBuffer::Kind::argument ? b.number
+                                                 : static_cast<int>(draft_.arguments.size()) + b.number;
+  }
+
+  Block bind(DraftBlock block, const std::map<int, Ref>& vars) {
     Block out;
-    for (Stmt& s : block) {
+    for (DraftStmt& draft : block) {
+      Stmt s = std::move(draft.stmt);
       switch (s.kind) {
-        case Stmt::Kind::load: s.args.clear(); [[fallthrough]];
+        case Stmt::Kind::load:
         case Stmt::Kind::store:
-          s.address = address_of(draft_.accesses[s.size].address, vars);
-          s.size = -1;
-          if (s.buffer >= kLocalBase)
-            s.buffer = s.buffer - kLocalBase + static_cast<int>(draft_.buffers.size());
+          s.buffer = position(draft.buffer);
+          s.address = address_of(draft.address, vars);
+          if (draft.buffer.kind == DraftBuffer::Kind::argument)
+            (s.kind == Stmt::Kind::load ? loads_[s.buffer] : stores_).push_back(std::move(draft.address));
           break;
-        case Stmt::Kind::index: {
-          const int axis = s.size;
-          s.size = -1;
-          s.args = {vars.at(class_of_[axis])};
-          break;
-        }
+        case Stmt::Kind::index: s.args = {vars.at(class_of_[draft.axis])}; break;
         case Stmt::Kind::loop:
         case Stmt::Kind::reduce: {
           std::map<int, Ref> here = vars;
@@ -89,7 +92,7 @@ class LoopBinder {
           if (s.axes.empty()) s.axes.push_back({named_ref("j"), Extent{1, -1}});
           s.simd = schedule_.simd_inner && !schedule_.inner.empty();
           if (!s.simd) s.unroll = 1;
-          s.body = finish_block(std::move(s.body), here);
+          s.body = bind(std::move(draft.body), here);
           break;
         }
         default: break;
@@ -108,7 +111,7 @@ class LoopBinder {
       if (coef.is_const() && coef.value() < kNarrow)
         t.factor = coef.value();
       else
-        t.size = draft_.size_number(coef);
+        t.size = number_in(draft_.sizes, coef);
       address.push_back(t);
     };
     for (const IndexTerm& t : at.terms) {
@@ -146,12 +149,11 @@ class LoopBinder {
     std::vector<ValueId> result;
     if (in_.outputs.size() != 1) return result;
     const ValueId o = in_.outputs[0];
-    for (const auto& [buffer, list] : draft_.loads) {
-      if (buffer >= kLocalBase || draft_.buffers[buffer] == o) continue;
-      const ValueId v = draft_.buffers[buffer];
-      if (size_of(in_.graph.type(v).dtype) != size_of(in_.graph.type(o).dtype)) continue;
-      if (draft_.stores.size() == 1 &&
-          std::all_of(list.begin(), list.end(), [&](const Index& i) { return i == draft_.stores[0]; }))
+    for (const auto& [argument, list] : loads_) {
+      const ValueId v = draft_.arguments[argument];
+      if (v == o || size_of(in_.graph.type(v).dtype) != size_of(in_.graph.type(o).dtype)) continue;
+      if (stores_.size() == 1 &&
+          std::all_of(list.begin(), list.end(), [&](const Index& i) { return i == stores_[0]; }))
         result.push_back(v);
     }
     return result;
@@ -161,24 +163,14 @@ class LoopBinder {
   const std::vector<LoopAxis>& axes_;
   const Schedule& schedule_;
   KernelDraft draft_;
-  std::vector<int> class_of_;  // per axis
+  Kernel kernel_;
+  std::vector<int> class_of_;                // per axis
+  std::map<int, std::vector<Index>> loads_;  // per argument
+  std::vector<Index> stores_;                // to arguments
   int var_count_ = 0;
 };
 
 }  // namespace
-
-int KernelDraft::size_number(Dim d) {
-  for (size_t i = 0; i < sizes.size(); ++i)
-    if (sizes[i] == d) return static_cast<int>(i);
-  sizes.push_back(d);
-  return static_cast<int>(sizes.size() - 1);
-}
-
-int KernelDraft::fault_number(ValueId node) {
-  auto found = std::ranges::find(faults, node);
-  if (found == faults.end()) found = faults.insert(found, node);
-  return static_cast<int>(found - faults.begin()) + 1;
-}
 
 LoweredKernel bind_loops(const LowerInput& in, const std::vector<LoopAxis>& axes, const Schedule& schedule,
                          KernelDraft draft) {

@@ -5,8 +5,7 @@
 #include <map>
 #include <set>
 
-#include "jit/lower/index_maps.h"
-#include "jit/lower/kernel_draft.h"
+#include "jit/lower/draft_builder.h"
 #include "jit/lower/rematerialization.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/rules.h"
@@ -14,15 +13,10 @@
 namespace tenon::jit {
 namespace {
 
-class Lowering final : public Evaluator {
+class Lowering final : public DraftBuilder {
  public:
   Lowering(const LowerInput& in, const std::vector<DomainDim>& domain, std::vector<LoopAxis> axes)
-      : Evaluator(in.graph),
-        in_(in),
-        domain_(domain),
-        axes_(std::move(axes)),
-        index_(dims(), axes_),
-        kept_rows_(in, axes_) {
+      : DraftBuilder(in, std::move(axes)), domain_(domain), kept_rows_(in, axes_) {
     for (ValueId v : in.members) member_.insert(v);
     for (ValueId v : in.members)
       if (kind(v) == Kind::reduce && !in_.is_sum(v))
@@ -32,9 +26,6 @@ class Lowering final : public Evaluator {
   }
 
   // ---- Evaluator: the interface of index_maps.cc ----
-  const IndexMath& index() const override { return index_; }
-  const std::vector<LoopAxis>& axes() const override { return axes_; }
-  bool failed() const override { return request_.has_value(); }
   // If division is not allowed, fusion stores the reshape with the shape of its operand. On the CPU this
   // costs less than divisions.
   bool may_divide() const override {
@@ -44,79 +35,12 @@ class Lowering final : public Evaluator {
     return in_.target == Target::gpu || (only.op == ops::reshape && !dense);
   }
   bool may_split(uint32_t axis) const override { return !has_scan_ || !axes_[axis].inner; }
-  Ref fail(Request request) override {
-    if (!request_) request_ = std::move(request);
-    return 0;
-  }
-  Ref emit(Stmt stmt, DType type, int extra_depth = 0) {
-    int depth = extra_depth;
-    for (Ref a : stmt.args) depth = std::max(depth, depth_[a]);
-    stmt.type = type;
-    stmt.result = new_ref(type, depth);
-    block_at(depth).push_back(std::move(stmt));
-    return static_cast<Ref>(draft_.kernel.types.size() - 1);
-  }
-  Ref scalar_op(OpId op, std::vector<Ref> args, DType type) override {
-    Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
-    return emit(std::move(s), type);
-  }
-  // CPU only: to read the fault word of a GPU, the host would have to wait for the GPU.
-  Ref checked_op(const Node& node, OpId op, std::vector<Ref> args, DType type) override {
-    Stmt s{.kind = Stmt::Kind::op, .op = op, .args = std::move(args)};
-    const Fault& fault = tenon::op(op).fault;
-    if (!fault.what.empty() && in_.target == Target::cpu && is_integer(draft_.kernel.types[s.args.back()]) &&
-        !(fault.of_last && is_sure(fault, s.args)))
-      s.fault = draft_.fault_number(static_cast<ValueId>(&node - graph().nodes.data()));
-    return emit(std::move(s), type);
-  }
-  Ref cast_to(Ref value, DType type) override {
-    if (draft_.kernel.types[value] == type) return value;
-    return emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, type);
-  }
-  // An f32 rounded to a value of the narrow float type: the result of a cast in the graph.
-  Ref round_to(Ref value, DType narrow) {
-    const Ref r = emit(Stmt{.kind = Stmt::Kind::cast, .args = {value}}, DType::f32);
-    block_at(depth_[r]).back().type = narrow;
-    stored_[r] = r;
-    return r;
-  }
-  // r, the value of v, as a tensor would hold it: rounded to the 16-bit float, for a reader whose result
-  // jumps.
-  Ref as_stored(ValueId v, Ref r) {
-    const DType type = graph().type(v).dtype;
-    if (!is_narrow(type)) return r;
-    if (auto it = stored_.find(r); it != stored_.end()) return it->second;
-    return stored_[r] = round_to(r, type);
-  }
-  Ref literal(DType type, Scalar value) override {
-    return emit(Stmt{.kind = Stmt::Kind::constant, .literal = value}, type);
-  }
-  Ref size_value(Dim d) override {
-    if (d.is_const()) return literal(DType::i64, Scalar::of(d.value()));
-    return emit(Stmt{.kind = Stmt::Kind::size, .size = draft_.size_number(d)}, DType::i64);
-  }
   std::optional<Ref> load_dense(ValueId v, const Index& position) override {
     if (member_.count(v)) return {};
     const auto strides = in_.strides(v);
     const TensorType& type = graph().type(v);
     if (!strides || *strides != dense_strides(dims(), type.shape)) return {};
     return load_tensor(v, position);
-  }
-  // The value of an index, as i64.
-  Ref index_value(const Index& at) override {
-    Ref sum = kNoRef;
-    auto plus = [&](Ref r) { sum = sum == kNoRef ? r : scalar_op(ops::add, {sum, r}, DType::i64); };
-    for (const IndexTerm& t : at.terms) {
-      Ref v = t.id;
-      if (!t.dynamic) {
-        fixed_.insert(t.id);
-        v = emit(Stmt{.kind = Stmt::Kind::index, .size = static_cast<int>(t.id)}, DType::i64,
-                 axes_[t.id].inner ? 1 : 0);
-      }
-      plus(t.coef == Dim(1) ? v : scalar_op(ops::mul, {v, size_value(t.coef)}, DType::i64));
-    }
-    if (at.offset != Dim(0) || sum == kNoRef) plus(size_value(at.offset));
-    return sum;
   }
   Ref eval(ValueId v, const Indices& at) override {
     if (failed()) return 0;
@@ -126,7 +50,7 @@ class Lowering final : public Evaluator {
         if (auto hit = s->memo.find(key); hit != s->memo.end()) return hit->second;
     // A local that an open loop stores is not complete yet in the loops that run before it.
     if (auto it = kept_.find(key); it != kept_.end() && !scopes_.empty() && !is_open(it->second.scope))
-      return remember(key, emit_load(it->second.local, it->second.type, inner_linear()));
+      return remember(key, load(it->second.local, it->second.type, inner_linear()));
     Ref r = eval_new(v, at);
     if (failed()) return 0;
     if (keep_rows_ && depth_[r] == 1 && kept_rows_.keeps(v)) keep(key, r);
@@ -136,13 +60,11 @@ class Lowering final : public Evaluator {
   // ---- the group ----
   Attempt run() {
     const bool has_reduce = !reduces_.empty();
-    keep_rows_ = true;
     build();
     if (request_) return {request_, {}};
     Schedule s = plan();
     // A simd par has no locals, so these rows are computed again instead.
     if (s.simd_par && has_reduce && !kept_.empty()) {
-      reset();
       keep_rows_ = false;
       build();
       if (request_) return {request_, {}};
@@ -157,7 +79,6 @@ class Lowering final : public Evaluator {
       }
       if (!around)
         for (uint32_t a : s.classes[s.par.back()]) axes_[a].inner = true;
-      reset();
       build();
       if (request_) return {request_, {}};
       s = plan();
@@ -167,99 +88,18 @@ class Lowering final : public Evaluator {
   }
 
  private:
-  using Key = std::pair<ValueId, Indices>;
-  struct Scope {
-    int number = 0;
-    Block block;
-    std::map<Key, Ref> memo;
-  };
-
   // A value in a local, with an element for each point of the inner axes.
   struct Kept {
-    int local;
+    DraftBuffer local;
     DType type;
     int scope;  // number of the scope that stores it
   };
 
   Kind kind(ValueId v) const { return op(graph().node(v).op).kind; }
 
-  void reset() {
-    draft_ = KernelDraft();
-    depth_.clear();
-    par_ = Scope();
-    scopes_.clear();
-    kept_.clear();
-    fixed_.clear();
-    stored_.clear();
-  }
-
-  Ref new_ref(DType type, int depth) {
-    draft_.kernel.types.push_back(type);
-    draft_.kernel.names.emplace_back();
-    depth_.push_back(depth);
-    return static_cast<Ref>(draft_.kernel.types.size() - 1);
-  }
-  Block& block_at(int depth) {
-    if (depth == 0) return par_.block;
-    if (scopes_.empty()) {
-      fail({Request::Kind::decline, 0, {}, {}, "a value along the reduced axis is used outside its loop"});
-      return par_.block;
-    }
-    return scopes_.back().block;
-  }
   Ref remember(const Key& key, Ref r) {
     (depth_[r] == 0 || scopes_.empty() ? par_ : scopes_.back()).memo.emplace(key, r);
     return r;
-  }
-
-  // Whether the last operand is a constant that is no fault.
-  bool is_sure(const Fault& fault, const std::vector<Ref>& args) const {
-    const Stmt* last = definition(par_.block, args.back());
-    for (const Scope& s : scopes_)
-      if (!last) last = definition(s.block, args.back());
-    if (!last || last->kind != Stmt::Kind::constant) return false;
-    std::vector<int64_t> operands(args.size());
-    operands.back() = last->literal.i;
-    return !fault.eval(operands.data());
-  }
-
-  int buffer_number(ValueId v) {
-    for (size_t i = 0; i < draft_.buffers.size(); ++i)
-      if (draft_.buffers[i] == v) return static_cast<int>(i);
-    draft_.buffers.push_back(v);
-    return static_cast<int>(draft_.buffers.size() - 1);
-  }
-
-  int depth_of(const Index& at) const {
-    int depth = 0;
-    for (const IndexTerm& t : at.terms)
-      depth = std::max(depth, t.dynamic ? depth_[t.id] : (axes_[t.id].inner ? 1 : 0));
-    return depth;
-  }
-  Ref load_tensor(ValueId v, const Index& address, int least_depth = 0) {
-    const DType type = graph().type(v).dtype;
-    const Ref r = emit_load(buffer_number(v), compute_type(type), address, least_depth);
-    if (is_narrow(type)) stored_[r] = r;
-    return r;
-  }
-  // Until bind_loops(), the address of a load or store is an index in draft_.accesses.
-  Ref emit_load(int buffer, DType type, const Index& address, int least_depth = 0) {
-    Stmt s{.kind = Stmt::Kind::load, .buffer = buffer, .size = static_cast<int>(draft_.accesses.size())};
-    draft_.accesses.push_back({address, false});
-    draft_.loads[buffer].push_back(address);
-    for (const IndexTerm& t : address.terms)
-      if (t.dynamic) s.args.push_back(t.id);  // for the depth only; bind_loops() drops them
-    return emit(std::move(s), type, std::max(least_depth, depth_of(address)));
-  }
-  void emit_store(int buffer, const Index& address, Ref value) {
-    int depth = std::max(depth_of(address), scopes_.empty() ? 0 : 1);
-    Stmt s{.kind = Stmt::Kind::store,
-           .args = {value},
-           .buffer = buffer,
-           .size = static_cast<int>(draft_.accesses.size())};
-    draft_.accesses.push_back({address, true});
-    if (buffer < kLocalBase) draft_.stores.push_back(address);
-    block_at(depth).push_back(std::move(s));
   }
 
   Ref moved(const Node& n, const Indices& at) {
@@ -281,8 +121,7 @@ class Lowering final : public Evaluator {
       if (row.kind == Kind::input)
         if (find_move(n.op)) return moved(n, at);  // full, iota, dim
       if (!row.view) {
-        return fail(
-            {Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not available to this group"});
+        return decline(graph().value_name(v) + " is not available to this group");
       }
     }
     if (find_move(n.op)) return moved(n, at);
@@ -298,12 +137,12 @@ class Lowering final : public Evaluator {
         return narrows ? round_to(args[0], to) : cast_to(args[0], compute_type(to));
       }
       if (n.op == ops::bitcast)
-        return emit(Stmt{.kind = Stmt::Kind::bitcast, .args = args}, compute_type(n.type.dtype));
+        return emit({{.kind = Stmt::Kind::bitcast, .args = args}}, compute_type(n.type.dtype));
       return checked_op(n, n.op, std::move(args), compute_type(n.type.dtype));
     }
     if (row.kind == Kind::reduce) return reduce(v, at);
     if (row.kind == Kind::scan) return scan(v, at);
-    return fail({Request::Kind::decline, 0, {}, {}, std::string(row.name) + " has no loops of its own"});
+    return decline(std::string(row.name) + " has no loops of its own");
   }
 
   // ---- reductions ----
@@ -317,10 +156,8 @@ class Lowering final : public Evaluator {
     const Dims& shape = graph().type(n.inputs[0]).shape;
     std::vector<bool> reduced = reduced_dims(n);
     const bool keep = attr_as<bool>(n, "keepdims");
-    Dims inner_extents, folded;
-    Indices inner_at;
-    for (uint32_t a = 0; a < axes_.size(); ++a)
-      if (axes_[a].inner) inner_extents.push_back(axes_[a].extent), inner_at.push_back(index_.axis(a));
+    const auto [inner_extents, inner_at] = inner_axes();
+    Dims folded;
     for (size_t d = 0; d < shape.size(); ++d)
       if (reduced[d]) folded.push_back(shape[d]);
     Indices folded_at;
@@ -343,27 +180,14 @@ class Lowering final : public Evaluator {
     return true;
   }
 
-  bool depends_on(ValueId v, ValueId target) {
-    std::vector<ValueId> work{v};
-    std::set<ValueId> seen;
-    while (!work.empty()) {
-      ValueId u = work.back();
-      work.pop_back();
-      if (u == target) return true;
-      if (u < target || !seen.insert(u).second) continue;
-      for (ValueId i : graph().node(u).inputs) work.push_back(i);
-    }
-    return false;
+  bool depends_on(ValueId v, ValueId target) const {
+    return reaches(graph(), v, target, [](ValueId) { return true; });
   }
 
   Ref reduce(ValueId v, const Indices& at) {
     for (const Index& i : at)
       if (depth_of(i) > 0)
-        return fail({Request::Kind::decline,
-                     0,
-                     {},
-                     {},
-                     graph().value_name(v) + " is read along the axes that reductions fold"});
+        return decline(graph().value_name(v) + " is read along the axes that reductions fold");
     // Independent reductions of the same shape share the loop.
     std::vector<ValueId> together{v};
     const Node& n = graph().node(v);
@@ -379,8 +203,8 @@ class Lowering final : public Evaluator {
         independent = independent && (other == r || !depends_on(r, other) || par_.memo.count({other, at}));
       if (independent) together.push_back(r);
     }
-    Stmt loop{.kind = Stmt::Kind::reduce};
-    scopes_.emplace_back().number = ++scope_count_;
+    DraftStmt loop{{.kind = Stmt::Kind::reduce}};
+    open_loop();
     for (ValueId r : together) {
       Indices operand;
       if (!operand_index(r, at, &operand)) return 0;
@@ -388,22 +212,20 @@ class Lowering final : public Evaluator {
       const DType acc = compute_type(m.type.dtype);
       Ref y = eval(m.inputs[0], operand);
       if (failed()) return 0;
-      if (draft_.kernel.types[y] != acc) y = to_accumulator(as_stored(m.inputs[0], y), acc);
-      loop.combine.push_back(*find_op(op(m.op).combine));
-      loop.yields.push_back(y);
+      if (draft_.types[y] != acc) y = cast_to(as_stored(m.inputs[0], y), acc);
+      loop.stmt.combine.push_back(*find_op(op(m.op).combine));
+      loop.stmt.yields.push_back(y);
     }
-    loop.unroll = reduce_unroll(scopes_.back().block.size());
-    loop.body = std::move(scopes_.back().block);
-    scopes_.pop_back();
+    close_loop(loop);
+    loop.stmt.unroll = reduce_unroll(loop.body.size());
     for (ValueId r : together) {
-      loop.results.push_back(new_ref(compute_type(graph().node(r).type.dtype), 0));
-      par_.memo.emplace(Key{r, at}, loop.results.back());
+      loop.stmt.results.push_back(new_ref(compute_type(graph().node(r).type.dtype), 0));
+      par_.memo.emplace(Key{r, at}, loop.stmt.results.back());
     }
-    Ref result = loop.results[0];
+    const Ref result = loop.stmt.results[0];
     par_.block.push_back(std::move(loop));
     return result;
   }
-  Ref to_accumulator(Ref y, DType acc) { return cast_to(y, acc); }
 
   Ref scan(ValueId v, const Indices& at) {
     const Node& n = graph().node(v);
@@ -417,38 +239,34 @@ class Lowering final : public Evaluator {
                        along.terms[0].coef == Dim(1) && axes_[along.terms[0].id].extent == length;
     bool in_order = along.offset == Dim(0) && (whole || (along.terms.empty() && length == Dim(1)));
     for (int64_t d = 0; d < rank; ++d) in_order = in_order && (d == axis || depth_of(at[d]) == 0);
-    if (scopes_.empty() || !in_order)
-      return fail({Request::Kind::decline, 0, {}, {}, graph().value_name(v) + " is not read in scan order"});
+    if (scopes_.empty() || !in_order) return decline(graph().value_name(v) + " is not read in scan order");
     Ref x = eval(n.inputs[0], at);
     if (failed()) return 0;
     x = cast_to(x, compute_type(n.type.dtype));
-    Stmt s{.kind = Stmt::Kind::scan, .op = *find_op(op(n.op).combine), .args = {x}};
-    return emit(std::move(s), compute_type(n.type.dtype), 1);
+    return emit({{.kind = Stmt::Kind::scan, .op = *find_op(op(n.op).combine), .args = {x}}},
+                compute_type(n.type.dtype), 1);
   }
 
   // ---- values kept between the loops of a row ----
-  Index inner_linear() {
+  std::pair<Dims, Indices> inner_axes() const {
     Dims extents;
     Indices at;
     for (uint32_t a = 0; a < axes_.size(); ++a)
       if (axes_[a].inner) extents.push_back(axes_[a].extent), at.push_back(index_.axis(a));
+    return {extents, at};
+  }
+  Index inner_linear() const {
+    const auto [extents, at] = inner_axes();
     return index_.linear(at, dense_strides(dims(), extents));
   }
   bool is_open(int scope) const {
     return std::ranges::any_of(scopes_, [&](const Scope& s) { return s.number == scope; });
   }
-  int new_local(DType type) {
-    Dims extents;
-    for (const LoopAxis& a : axes_)
-      if (a.inner) extents.push_back(a.extent);
-    draft_.locals.push_back({type, dims().product(extents)});
-    return kLocalBase + static_cast<int>(draft_.locals.size()) - 1;
-  }
   void keep(const Key& key, Ref value) {
-    const DType type = draft_.kernel.types[value];
+    const DType type = draft_.types[value];
     const Kept kept{new_local(type), type, scopes_.empty() ? 0 : scopes_.back().number};
     kept_[key] = kept;
-    emit_store(kept.local, inner_linear(), value);
+    store(kept.local, inner_linear(), value);
   }
 
   // ---- sums over the par axes ----
@@ -464,10 +282,10 @@ class Lowering final : public Evaluator {
     if (!output_index(n.inputs[0], true, &at)) return;
     const Ref y = eval(n.inputs[0], at);
     if (failed()) return;
-    const int local = new_local(type);
-    const Ref old = emit_load(local, type, inner_linear());
-    emit_store(local, inner_linear(), scalar_op(fold, {old, cast_to(y, type)}, type));
-    draft_.sums.push_back({sum.output, local, fold});
+    const DraftBuffer local = new_local(type);
+    const Ref old = load(local, type, inner_linear());
+    store(local, inner_linear(), scalar_op(fold, {old, cast_to(y, type)}, type));
+    draft_.sums.push_back({sum.output, local.number, fold});
   }
 
   // A full output has an element for every point of the domain, a reduced output one for every point of the
@@ -480,6 +298,8 @@ class Lowering final : public Evaluator {
   }
 
   void build() {
+    reset();
+    kept_.clear();
     // Reductions come first, so that no loop is open when one starts, and the first loop that computes a row
     // keeps it.
     for (ValueId r : reduces_) {
@@ -505,19 +325,18 @@ class Lowering final : public Evaluator {
         if (casts) r = cast_to(r, DType::f32);
         done.emplace_back(index_.linear(at, strides), r);
       }
-      for (size_t i = 0; i < outputs.size(); ++i)
-        emit_store(buffer_number(outputs[i]), done[i].first, done[i].second);
+      for (size_t i = 0; i < outputs.size(); ++i) store(argument(outputs[i]), done[i].first, done[i].second);
     };
     const bool loops = std::any_of(axes_.begin(), axes_.end(), [](const LoopAxis& a) { return a.inner; });
     if (!full.empty() || !in_.sums.empty()) {
-      if (loops) scopes_.emplace_back().number = ++scope_count_;
+      if (loops) open_loop();
       store_all(full, true);
       for (const LowerInput::Sum& sum : in_.sums)
         if (!failed()) add_up(sum);
       if (failed()) return;
       if (loops) {
-        Stmt loop{.kind = Stmt::Kind::loop, .body = std::move(scopes_.back().block)};
-        scopes_.pop_back();
+        DraftStmt loop{{.kind = Stmt::Kind::loop}};
+        close_loop(loop);
         par_.block.push_back(std::move(loop));
       }
     }
@@ -552,25 +371,13 @@ class Lowering final : public Evaluator {
     return schedule(dims(), axes_, draft_.accesses, fixed, has_scan_);
   }
 
-  const LowerInput& in_;
   const std::vector<DomainDim>& domain_;
-  std::vector<LoopAxis> axes_;
-  IndexMath index_;
   std::set<ValueId> member_;
   std::vector<ValueId> reduces_;
   bool has_scan_ = false;
   bool keep_rows_ = true;
-  std::optional<Request> request_;
-
-  KernelDraft draft_;
-  std::vector<int> depth_;  // per Ref: 0 par level, 1 inner loop
-  Scope par_;
-  std::vector<Scope> scopes_;  // open inner loops
   std::map<Key, Kept> kept_;
-  int scope_count_ = 0;
   Rematerialization kept_rows_;
-  std::set<uint32_t> fixed_;
-  std::map<Ref, Ref> stored_;  // narrow floats: the value as the tensor holds it
 };
 
 }  // namespace

@@ -36,7 +36,7 @@ Ref reshape(Evaluator& e, const Node& n, const Indices& at) {
   if (e.index().reshape(n.type.shape, at, shape_of(e, n), &operand, &why))
     return e.eval(n.inputs[0], operand);
   if (why.kind == Request::Kind::split && !e.may_split(why.axis))
-    why = {Request::Kind::decline, 0, {}, {}, "a reshape splits the axis of a scan"};
+    why = {.why = "a reshape splits the axis of a scan"};
   if (why.kind != Request::Kind::decline || !e.may_divide()) return e.fail(std::move(why));
   // The element's number, as digits in the mixed radix of the operand's shape.
   const Dims& shape = shape_of(e, n);

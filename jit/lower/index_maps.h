@@ -25,7 +25,7 @@ class Evaluator {
   virtual const std::vector<LoopAxis>& axes() const = 0;
   virtual bool failed() const = 0;
   virtual Ref fail(Request request) = 0;
-  Ref decline(std::string why) { return fail({Request::Kind::decline, 0, {}, {}, std::move(why)}); }
+  Ref decline(std::string why) { return fail({.why = std::move(why)}); }
 
   // Whether a read through a reshape that loops cannot follow may use divisions. A group of one node has no
   // alternative.

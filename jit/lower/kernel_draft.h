@@ -1,10 +1,9 @@
 // kernel_draft: a group as statements before its loops are known. Addresses are indices over the loop axes,
-// buffers are values of the graph, and loops have no axes of their own: an inner loop runs over all inner
-// axes. lower.cc tries a set of axes, evaluate.cc makes the statements, schedule() decides, bind_loops.cc
+// buffers are values of the graph or locals, and loops have no axes of their own: an inner loop runs over all
+// inner axes. lower.cc tries a set of axes, evaluate.cc makes the statements, schedule() decides, bind_loops.cc
 // writes the kernel. Tested by tests/golden/jit/lower_*.tn.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -14,26 +13,39 @@
 
 namespace tenon::jit {
 
-constexpr int kLocalBase = 1 << 20;  // first buffer number of locals, until all inputs and outputs are known
+struct DraftBuffer {
+  enum class Kind : uint8_t { argument, local };
+  Kind kind = Kind::argument;
+  int number = 0;  // in KernelDraft::arguments or KernelDraft::locals
+};
+
+struct DraftStmt {
+  Stmt stmt;                         // without buffer, address, axes and body
+  DraftBuffer buffer = {};           // load, store
+  Index address = {};                // load, store
+  uint32_t axis = 0;                 // index: the loop axis whose variable it reads
+  std::vector<DraftStmt> body = {};  // loop, reduce
+};
+using DraftBlock = std::vector<DraftStmt>;
 
 struct KernelDraft {
   struct Local {
     DType type;
     Dim length;
   };
-  Kernel kernel;  // names and types of values only
-  Block body;     // of the par nest; in a load or store, size is the index in `accesses`
-  std::vector<Access> accesses;
-  std::vector<ValueId> buffers;
+  struct Sum {  // as in LoweredKernel
+    ValueId value;
+    int local;
+    OpId fold;
+  };
+  std::vector<DType> types;      // of the values
+  DraftBlock body;               // of the par nest
+  std::vector<Access> accesses;  // of all loads and stores
+  std::vector<ValueId> arguments;
   std::vector<Local> locals;
-  Dims sizes;                               // the Dim of each size argument
-  std::map<int, std::vector<Index>> loads;  // per buffer
-  std::vector<Index> stores;                // to outputs
-  std::vector<LoweredKernel::Sum> sums;     // their buffers are locals
-  std::vector<ValueId> faults;              // as in LoweredKernel
-
-  int size_number(Dim d);
-  int fault_number(ValueId node);
+  Dims sizes;  // the Dim of each size argument
+  std::vector<Sum> sums;
+  std::vector<ValueId> faults;  // as in LoweredKernel
 };
 
 // A kernel, or the change of the axes that lowering needs first.

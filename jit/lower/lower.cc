@@ -50,20 +50,17 @@ bool is_dense_reshape(const LowerInput& in, ValueId output) {
 Result<Lowered> lower(const LowerInput& in) {
   Lowered result;
   DimTable& dims = *in.graph.dims;
-  bool empty = true;
-  for (ValueId o : in.outputs) empty = empty && dims.product(in.graph.type(o).shape) == Dim(0);
-  if (empty) return result;
-  bool scatters = false;
-  for (ValueId v : in.members) scatters = scatters || is_scatter(in.graph.node(v).op);
+  if (std::ranges::all_of(in.outputs,
+                          [&](ValueId o) { return dims.product(in.graph.type(o).shape) == Dim(0); }))
+    return result;
   TENON_ASSIGN(std::vector<DomainDim> domain, domain_of(in));
   std::vector<std::vector<LoopAxis>> work(1);
   for (uint32_t d = 0; d < domain.size(); ++d)
     work[0].push_back({domain[d].extent, Dim(0), domain[d].folded, d, Dim(1)});
-  bool folds = false;
-  for (ValueId v : in.members) {
+  const bool folds = std::ranges::any_of(in.members, [&](ValueId v) {
     const Kind kind = op(in.graph.node(v).op).kind;
-    folds = folds || kind == Kind::reduce || kind == Kind::scan;
-  }
+    return kind == Kind::reduce || kind == Kind::scan;
+  });
   for (int tries = 0; !work.empty(); ++tries) {
     if (tries > kMostCuts && in.members.size() > 1)
       return unsupported("the loops need more than " + std::to_string(kMostCuts) + " cuts");
@@ -99,8 +96,10 @@ Result<Lowered> lower(const LowerInput& in) {
       work.push_back(axes);
     }
   }
-  if (scatters) {  // `loops` copies the operand; `updates` writes the updates
-    TENON_ASSIGN(result.updates, lower_scatter(in));
+  if (std::ranges::any_of(in.members, [&](ValueId v) { return is_scatter(in.graph.node(v).op); })) {
+    // `loops` copies the operand; `updates` writes the updates
+    TENON_ASSIGN(LoweredKernel updates, lower_scatter(in));
+    result.updates.push_back(std::move(updates));
   }
   return result;
 }

@@ -66,7 +66,20 @@ struct LoweredKernel {
   std::vector<Sum> sums = {};
   // Inputs that are read only at the address where the (single) output is written, before the write.
   std::vector<ValueId> inplace = {};
+  // Names the size arguments of the kernel.
+  void name_sizes() {
+    kernel.sizes.clear();
+    for (size_t s = 0; s < sizes.size(); ++s) kernel.sizes.push_back("s" + std::to_string(s));
+  }
 };
+
+// The position of the element. Adds it at the end if the list does not have it.
+template <class T>
+int number_in(std::vector<T>& list, const T& element) {
+  auto found = std::ranges::find(list, element);
+  if (found == list.end()) found = list.insert(found, element);
+  return static_cast<int>(found - list.begin());
+}
 
 // A group as loops, before any rewrite.
 struct Lowered {

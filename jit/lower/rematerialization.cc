@@ -61,22 +61,13 @@ int64_t Rematerialization::stream_bytes(ValueId v) {
 // Number of loops (reductions and the final loop) that would compute the value.
 int Rematerialization::loops_using(ValueId v) const {
   int count = 0;
-  auto reaches = [&](ValueId from) {  // without crossing another reduction
-    std::vector<ValueId> work{from};
-    std::set<ValueId> seen;
-    while (!work.empty()) {
-      ValueId u = work.back();
-      work.pop_back();
-      if (u == v) return true;
-      if (u < v || !seen.insert(u).second || !member_or_view(u)) continue;
-      if (u != from && kind(u) == Kind::reduce) continue;
-      for (ValueId i : in_.graph.node(u).inputs) work.push_back(i);
-    }
-    return false;
+  auto uses = [&](ValueId from) {  // without crossing another reduction
+    return reaches(in_.graph, from, v,
+                   [&](ValueId u) { return member_or_view(u) && (u == from || kind(u) != Kind::reduce); });
   };
-  for (ValueId r : reduces_) count += reaches(r);
+  for (ValueId r : reduces_) count += uses(r);
   for (ValueId o : in_.outputs)
-    if (kind(o) != Kind::reduce && reaches(o)) return count + 1;
+    if (kind(o) != Kind::reduce && uses(o)) return count + 1;
   return count;
 }
 

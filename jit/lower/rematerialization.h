@@ -12,6 +12,21 @@
 
 namespace tenon::jit {
 
+// Whether `from` is the target or is computed from it through values that `crosses` accepts.
+template <class Crosses>
+bool reaches(const Graph& graph, ValueId from, ValueId target, const Crosses& crosses) {
+  std::vector<ValueId> work{from};
+  std::set<ValueId> seen;
+  while (!work.empty()) {
+    const ValueId u = work.back();
+    work.pop_back();
+    if (u == target) return true;
+    if (u < target || !seen.insert(u).second || !crosses(u)) continue;
+    for (ValueId i : graph.node(u).inputs) work.push_back(i);
+  }
+  return false;
+}
+
 class Rematerialization {
  public:
   Rematerialization(const LowerInput& in, const std::vector<LoopAxis>& axes);

@@ -8,6 +8,6 @@
 namespace tenon::jit {
 
 bool is_scatter(OpId op);
-Result<std::vector<LoweredKernel>> lower_scatter(const LowerInput& input);
+Result<LoweredKernel> lower_scatter(const LowerInput& input);
 
 }  // namespace tenon::jit

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "jit/analysis/transposing.h"
+#include "jit/kernel/walk.h"
 
 namespace tenon::jit {
 namespace {
@@ -20,10 +21,6 @@ constexpr size_t kLongestAhead = 64;  // most statements of a map that takes sev
 constexpr double kDivisionBytes = 16;
 constexpr int64_t kShortestRowRun = 256;  // fewest consecutive bytes within a row
 constexpr size_t kMostAxes = 7;
-
-bool steps_along(const Stmt& s, Ref var) {
-  return std::ranges::any_of(s.address, [&](const Term& t) { return t.var == var; });
-}
 
 // Whether the address depends on a value, not on loop variables alone.
 bool follows_value(const Stmt& par, const Stmt& s) {
@@ -95,10 +92,7 @@ std::vector<bool> same_along(const Kernel& map, unsigned axes) {
     if (axes >> a & 1) changing.insert(par.axes[a].var);
   std::vector<bool> same;
   for (const Stmt& s : par.body) {
-    std::set<Ref> uses;
-    collect_uses(s, uses);
-    same.push_back(s.kind != K::store &&
-                   std::ranges::none_of(uses, [&](Ref r) { return changing.count(r); }));
+    same.push_back(s.kind != K::store && !reads_any(s, changing));
     if (!same.back() && s.result != kNoRef) changing.insert(s.result);
   }
   return same;
@@ -124,7 +118,7 @@ unsigned axes_of_rows(const Kernel& map, std::span<const int64_t> sizes, int64_t
   int widest = 1;
   std::vector<const Stmt*> again;  // loads of elements that other iterations read too
   for (const Stmt& s : par.body) {
-    if (s.kind != K::load && s.kind != K::store) continue;
+    if (!is_access(s)) continue;
     widest = std::max(widest, static_cast<int>(size_of(map.buffers[s.buffer].type)));
     if (s.kind == K::load && !follows_value(par, s) && !is_whole(par, s, sizes)) again.push_back(&s);
   }

@@ -4,11 +4,8 @@
 #include <algorithm>
 
 namespace tenon::jit {
-namespace {
 
 using K = Stmt::Kind;
-
-}  // namespace
 
 const Axis* tiled_axis(const Kernel& kernel, const Axis& axis) {
   for (const Axis& a : kernel.body[0].axes)
@@ -19,7 +16,7 @@ const Axis* tiled_axis(const Kernel& kernel, const Axis& axis) {
 CudaRows::CudaRows(const Kernel& kernel, std::span<const int64_t> sizes) : k_(kernel), sizes_(sizes) {
   if (k_.body[0].simd) return;
   possible_ = true;
-  walk(k_.body[0].body, nullptr, 0);
+  each_stmt(k_.body[0].body, [&](const Stmt& s, const Around& around) { note(s, around); });
   possible_ = possible_ && longest_ >= 0;
 }
 
@@ -31,29 +28,27 @@ int64_t CudaRows::kept_bytes() const {
   return bytes;
 }
 
-void CudaRows::walk(const Block& block, const Stmt* simd, int depth) {
-  for (const Stmt& s : block) {
-    if (s.kind == K::scan) possible_ = false;
-    for (const Axis& a : s.axes)
-      if (a.counts_tiles() || (a.of != kNoRef && !tiled_axis(k_, a))) possible_ = false;
-    if (s.kind == K::load && k_.buffers[s.buffer].role == Buffer::Role::out) possible_ = false;
-    if ((s.kind == K::load || s.kind == K::store) && k_.buffers[s.buffer].role == Buffer::Role::local)
-      local(s, simd);
-    if (s.kind == K::load && simd && k_.buffers[s.buffer].role == Buffer::Role::in) ++loads_[s.buffer];
-    if (s.simd) {
-      const Axis& a = s.axes.back();
-      const Axis* tiles = tiled_axis(k_, a);
-      int64_t n = extent_value(tiles ? tiles->extent : a.extent, sizes_.data());
-      if (tiles) n = std::min(n, extent_value(tiles->by, sizes_.data()));
-      even_ = even_ && depth <= 1 && (longest_ < 0 || (longest_ == n && tile_ == a.of));
-      nested_ = nested_ || s.axes.size() > 1;
-      several_ = several_ || depth > 0;
-      tile_ = a.of;
-      longest_ = std::max(longest_, n);
-      ++loops_;
-    }
-    walk(s.body, s.simd ? &s : simd, depth + 1);
+void CudaRows::note(const Stmt& s, const Around& around) {
+  if (s.kind == K::scan) possible_ = false;
+  for (const Axis& a : s.axes)
+    if (a.counts_tiles() || (a.of != kNoRef && !tiled_axis(k_, a))) possible_ = false;
+  if (is_access(s)) {
+    const Buffer::Role role = k_.buffers[s.buffer].role;
+    if (s.kind == K::load && role == Buffer::Role::out) possible_ = false;
+    if (role == Buffer::Role::local) local(s, around.simd);
+    if (s.kind == K::load && around.simd && role == Buffer::Role::in) ++loads_[s.buffer];
   }
+  if (!s.simd) return;
+  const Axis& a = s.axes.back();
+  const Axis* tiles = tiled_axis(k_, a);
+  int64_t n = extent_value(tiles ? tiles->extent : a.extent, sizes_.data());
+  if (tiles) n = std::min(n, extent_value(tiles->by, sizes_.data()));
+  even_ = even_ && around.depth <= 1 && (longest_ < 0 || (longest_ == n && tile_ == a.of));
+  nested_ = nested_ || s.axes.size() > 1;
+  several_ = several_ || around.depth > 0;
+  tile_ = a.of;
+  longest_ = std::max(longest_, n);
+  ++loops_;
 }
 
 void CudaRows::local(const Stmt& s, const Stmt* simd) {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "jit/kernel/kernel.h"
+#include "jit/kernel/walk.h"
 
 namespace tenon::jit {
 
@@ -31,7 +31,7 @@ class CudaRows {
   int64_t kept_bytes() const;
 
  private:
-  void walk(const Block& block, const Stmt* simd, int depth);
+  void note(const Stmt& s, const Around& around);
   void local(const Stmt& s, const Stmt* simd);
 
   const Kernel& k_;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "jit/analysis/transposing.h"
+#include "jit/kernel/walk.h"
 #include "jit/schedule/cuda_maps.h"
 #include "jit/schedule/cuda_rows.h"
 #include "src/base/align.h"
@@ -24,7 +25,7 @@ constexpr int64_t kOfWideIndices = 16;  // registers for 64-bit addresses
 constexpr int kMostChunks = 8;          // steps of a row that a thread keeps
 constexpr int kBlocksPerMultiprocessor = 32;
 constexpr int kTile = 64, kSmallTile = 32;  // elements per side
-constexpr int kShortestRun = 32;            // bytes of a memory transaction
+constexpr int kTransactionBytes = 32;       // of memory
 constexpr int kMostAhead = 16;
 constexpr int kMostRows = 32;             // threads that share a column
 constexpr int64_t kFewestSteps = 4;       // fewest steps of such a thread
@@ -33,14 +34,8 @@ constexpr int kFirstWithClusters = 90;    // first architecture with clusters
 constexpr int kMostBlocksOfCluster = 8;   // supported by every device
 constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
 
-// Calls visit(statement, variable of the simd axis around it or kNoRef), outer statements first.
-template <class Visit>
-void each_statement(const Block& block, const Visit& visit, Ref simd = kNoRef) {
-  for (const Stmt& s : block) {
-    visit(s, simd);
-    each_statement(s.body, visit, s.simd ? s.axes.back().var : simd);
-  }
-}
+// The variable of the simd axis around a statement, or kNoRef.
+Ref simd_of(const Around& around) { return around.simd ? around.simd->axes.back().var : kNoRef; }
 
 // aligned: every access to adjacent elements starts at a multiple of `vector` elements. whole: the extents of
 // simd axes are multiples of `vector`. map: its crossing statements access adjacent elements along its other
@@ -52,15 +47,15 @@ Alignment alignment_of(const Kernel& k, std::span<const int64_t> sizes, int vect
                        const TransposingMap* map = nullptr) {
   Alignment result;
   if (map) result.whole = extent_value(map->across.extent, sizes.data()) % vector == 0;
-  each_statement(k.body, [&](const Stmt& s, Ref simd) {
-    if (map && map->crosses(s)) simd = map->across.var;
+  each_stmt(k.body, [&](const Stmt& s, const Around& around) {
+    const Ref simd = map && map->crosses(s) ? map->across.var : simd_of(around);
     if (s.simd) {
       const Axis* tiles = tiled_axis(k, s.axes.back());
       const Extent& e = tiles ? tiles->extent : s.axes.back().extent;
       if (extent_value(e, sizes.data()) % vector != 0) result.whole = false;
       if (tiles && extent_value(tiles->by, sizes.data()) % vector != 0) result.aligned = result.whole = false;
     }
-    if ((s.kind != K::load && s.kind != K::store) || simd == kNoRef) return;
+    if (!is_access(s) || simd == kNoRef) return;
     bool together = false;
     int64_t rest = 0;
     for (const Term& t : s.address) {
@@ -92,7 +87,7 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
     narrowest = std::min(narrowest, width);
     widths += width;
   }
-  if (std::min(along, across) * narrowest < kShortestRun) return false;
+  if (std::min(along, across) * narrowest < kTransactionBytes) return false;
   if (elements < int64_t{device.multiprocessors} * kSmallTile * kSmallTile) return false;
   // Shared memory for as many resident blocks as the number of threads allows.
   const int64_t blocks = device.threads_per_multiprocessor / kBlock,
@@ -132,10 +127,8 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
 // Bytes of the widest element that adjacent lanes load or store.
 int widest_neighbour(const Kernel& k) {
   int widest = 1;
-  each_statement(k.body, [&](const Stmt& s, Ref simd) {
-    const bool lanes =
-        std::any_of(s.address.begin(), s.address.end(), [&](const Term& t) { return t.var == simd; });
-    if (simd != kNoRef && lanes && k.buffers[s.buffer].role != Buffer::Role::local)
+  each_stmt(k.body, [&](const Stmt& s, const Around& around) {
+    if (around.simd && steps_along(s, simd_of(around)) && k.buffers[s.buffer].role != Buffer::Role::local)
       widest = std::max(widest, static_cast<int>(size_of(k.buffers[s.buffer].type)));
   });
   return widest;
@@ -151,31 +144,25 @@ std::optional<int64_t> farthest(const Kernel& k, std::span<const int64_t> sizes)
   auto note = [&](__int128 n) {
     most = static_cast<int64_t>(std::max<__int128>(most, std::min<__int128>(n, INT64_MAX)));
   };
-  auto walk = [&](auto& self, const Block& block) -> void {
-    for (const Stmt& s : block) {
-      __int128 iterations = 1;
-      for (const Axis& a : s.axes) {
-        const int64_t all = a.of == kNoRef ? extent_value(a.extent, sizes.data()) : last.at(a.of);
-        last[a.var] = std::max<int64_t>(all, 1);
-        iterations = std::min<__int128>(iterations * last[a.var], INT64_MAX);
-      }
-      note(iterations);
-      if (s.kind == K::load || s.kind == K::store) {
-        __int128 sum = 0;
-        for (const Term& t : s.address) {
-          const __int128 scale = t.size < 0 ? t.factor : static_cast<__int128>(t.factor) * sizes[t.size];
-          const __int128 far = scale < 0 ? -scale : scale;
-          if (t.var != kNoRef && !last.count(t.var))
-            known = false;
-          else
-            sum += far * (t.var == kNoRef ? 1 : last.at(t.var));
-        }
-        note(sum);
-      }
-      self(self, s.body);
+  each_stmt(k.body, [&](const Stmt& s) {
+    __int128 iterations = 1;
+    for (const Axis& a : s.axes) {
+      const int64_t all = a.of == kNoRef ? extent_value(a.extent, sizes.data()) : last.at(a.of);
+      last[a.var] = std::max<int64_t>(all, 1);
+      iterations = std::min<__int128>(iterations * last[a.var], INT64_MAX);
     }
-  };
-  walk(walk, k.body);
+    note(iterations);
+    __int128 sum = 0;
+    for (const Term& t : s.address) {
+      const __int128 scale = t.size < 0 ? t.factor : static_cast<__int128>(t.factor) * sizes[t.size];
+      const __int128 far = scale < 0 ? -scale : scale;
+      if (t.var != kNoRef && !last.count(t.var))
+        known = false;
+      else
+        sum += far * (t.var == kNoRef ? 1 : last.at(t.var));
+    }
+    note(sum);
+  });
   return known ? std::optional(most) : std::nullopt;
 }
 
@@ -186,18 +173,17 @@ struct InOrder {
 };
 InOrder reduction_in_order(const Kernel& k, std::span<const int64_t> sizes, int vector) {
   InOrder widest;
-  each_statement(k.body, [&](const Stmt& s, Ref simd) {
+  each_stmt(k.body, [&](const Stmt& s, const Around& around) {
     if (s.kind != K::reduce || s.simd) return;
     InOrder here;
     for (const Stmt& inner : s.body) {
       if (inner.kind != K::load) continue;
-      const bool lanes = std::ranges::any_of(inner.address, [&](const Term& t) { return t.var == simd; });
+      const bool lanes = steps_along(inner, simd_of(around));
       here.bytes += size_of(k.buffers[inner.buffer].type) * (lanes ? vector : 1);
     }
     const Axis& axis = s.axes.back();
     here.steps = axis.of == kNoRef ? extent_value(axis.extent, sizes.data()) : 0;
-    for (const Axis& a : k.body[0].axes)
-      if (a.var == axis.of) here.steps = extent_value(a.by, sizes.data());
+    if (const Axis* tiles = tiled_axis(k, axis)) here.steps = extent_value(tiles->by, sizes.data());
     if (here.bytes > widest.bytes) widest = here;
   });
   return widest;
@@ -233,7 +219,8 @@ void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& 
   auto run = [&] {
     return s.block / s.rows * s.vector * widest_neighbour(k);
   };  // bytes of a row that a block reads at once
-  while (s.vector > 1 && (s.rows == 1 ? threads() < enough : threads() < enough / 2 && run() > kShortestRun))
+  while (s.vector > 1 &&
+         (s.rows == 1 ? threads() < enough : threads() < enough / 2 && run() > kTransactionBytes))
     s.vector /= 2;
   s.whole = alignment_of(k, sizes, s.vector, alignment).whole;
   while (s.rows == 1 && s.block > kSmallestBlock && threads() < int64_t{2} * device.multiprocessors * s.block)
@@ -244,23 +231,29 @@ void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& 
   s.ahead = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
 }
 
-bool has_locals(const Kernel& k) {
-  return std::any_of(k.buffers.begin(), k.buffers.end(),
-                     [](const Buffer& b) { return b.role == Buffer::Role::local; });
+// The longest vectors with which lanes run along `length` adjacent elements.
+void choose_vector(const Kernel& k, std::span<const int64_t> sizes, int64_t length, int64_t alignment,
+                   int relax_level, CudaSchedule& s) {
+  for (int v = relax_level >= 2 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
+    const Alignment a = alignment_of(k, sizes, v, alignment);
+    if (!a.aligned || length < v) continue;
+    s.vector = v;
+    s.whole = a.whole;
+    return;
+  }
+  s.whole = true;
 }
+
 // Bytes of the locals of a team; with a cluster, the part of one block.
 int64_t local_bytes(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes) {
+  const int64_t own = int64_t{s.vector} * s.block, step = own * s.cluster;
   int64_t bytes = 0;
-  if (s.cluster > 1) {
-    const int64_t own = int64_t{s.vector} * s.block, step = own * s.cluster;
-    for (const Buffer& b : k.buffers)
-      if (b.role == Buffer::Role::local)
-        bytes += (extent_value(b.length, sizes.data()) + step - 1) / step * own * size_of(b.type);
-    return bytes;
+  for (const Buffer& b : k.buffers) {
+    if (b.role != Buffer::Role::local) continue;
+    const int64_t length = extent_value(b.length, sizes.data());
+    bytes += s.cluster > 1 ? (length + step - 1) / step * own * size_of(b.type)
+                           : (length * size_of(b.type) + 15) / 16 * 16;
   }
-  for (const Buffer& b : k.buffers)
-    if (b.role == Buffer::Role::local)
-      bytes += (extent_value(b.length, sizes.data()) * size_of(b.type) + 15) / 16 * 16;
   return bytes;
 }
 
@@ -317,17 +310,11 @@ CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   const int64_t most_threads = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor * kBlock;
   const CudaRows rows(k, sizes);
   const bool row = rows.possible() && rows.longest() > 1;
-  if (row || simd) {
-    for (int v = relax_level >= 2 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
-      const Alignment a = alignment_of(k, sizes, v, alignment);
-      const int64_t length = row ? rows.longest() : extent_value(k.body[0].axes.back().extent, sizes.data());
-      if (!a.aligned || length < v) continue;
-      s.vector = v;
-      s.whole = a.whole;
-      break;
-    }
-    if (s.vector == 1) s.whole = true;
-  }
+  if (row)
+    choose_vector(k, sizes, rows.longest(), alignment, relax_level, s);
+  else if (simd)
+    choose_vector(k, sizes, extent_value(k.body[0].axes.back().extent, sizes.data()), alignment, relax_level,
+                  s);
   if (!row) {
     if (has_locals(k)) s.locals = Locals::global;
     s.ahead = vectors_ahead(k, sizes, device, relax_level, s.vector);

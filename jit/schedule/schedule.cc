@@ -185,6 +185,28 @@ bool adds_up_columns(Dim columns) {
   return columns.is_const() && columns.value() >= kFewest && columns.value() <= kMost;
 }
 
+int vectors_at_once(const Stmt& loop) {
+  constexpr int kMostForFour = 64, kMostForTwo = 128;  // a lane-by-lane access counts as kMostForFour
+  auto lane_by_lane = [&](const Stmt& s) {
+    return std::ranges::any_of(s.address, [&](const Term& t) {
+      if (t.var == loop.axes.back().var) return t.size >= 0 || t.factor != 1;
+      return t.var != kNoRef && std::ranges::count(loop.body, t.var, &Stmt::result) > 0;
+    });
+  };
+  int work = 0;
+  for (const Stmt& s : loop.body) {
+    if (!s.axes.empty() || s.kind == Stmt::Kind::scan) return loop.unroll;
+    // A buffer that the body writes may only be read at the same address.
+    if (s.kind == Stmt::Kind::store)
+      for (const Stmt& other : loop.body)
+        if (other.kind == Stmt::Kind::load && other.buffer == s.buffer && other.address != s.address)
+          return loop.unroll;
+    work += s.kind == Stmt::Kind::constant ? 0 : lane_by_lane(s) ? kMostForFour : 1;
+  }
+  const int wanted = work <= kMostForFour ? 4 : work <= kMostForTwo ? 2 : 1;
+  return (wanted + loop.unroll - 1) / loop.unroll * loop.unroll;
+}
+
 // About 16000 simple operations (a few microseconds of vector code) pay for waking a thread.
 int64_t min_iterations_per_thread(int64_t operations_per_iteration) {
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, operations_per_iteration));

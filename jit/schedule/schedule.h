@@ -85,16 +85,15 @@ inline constexpr int64_t kUnrolledTile = 8;
 inline constexpr int64_t kWideStride = 8;
 // Longer rows, in elements, leave the cache before they are used: no prefetch.
 inline constexpr int64_t kLongestRowAhead = 16384;
-// Vectors of a simd loop that are computed side by side, given the statements of its body; a lane-by-lane
-// access counts as kMostForFour. Long bodies compile longer and need more registers.
-inline constexpr int kMostForFour = 64, kMostForTwo = 128;
-constexpr int vectors_at_once(int statements) {
-  return statements <= kMostForFour ? 4 : statements <= kMostForTwo ? 2 : 1;
-}
+// Full vectors of a simd axis that one step of its loop computes, a multiple of the accumulators. A body
+// without loops is emitted statement by statement for all of them, so that chains of dependent instructions
+// run side by side (a core holds the instructions of only two or three long bodies at once) and share the
+// loads of constants. Long bodies compile longer and need more registers.
+int vectors_at_once(const Stmt& loop);
 
 // Most nodes of one kernel: keeps compile time near 10 ms and recursion shallow.
 inline constexpr size_t kMaxGroupNodes = 160;
-// Par iterations that justify a second thread, given the approximate number of scalar operations per
+// Fewest par iterations for which waking a thread pays, given the approximate number of scalar operations per
 // iteration.
 int64_t min_iterations_per_thread(int64_t operations_per_iteration);
 

@@ -2,8 +2,9 @@
 #include "jit/transform/blocked_column_sums.h"
 
 #include <algorithm>
-#include <functional>
 
+#include "jit/kernel/builder.h"
+#include "jit/kernel/walk.h"
 #include "jit/schedule/schedule.h"
 #include "jit/transform/kernel_edit.h"
 #include "src/ops/rows/names.h"
@@ -45,9 +46,10 @@ class BlockedColumnSums {
  private:
   Dim dim(const Extent& e) const { return dim_of(e, rows_, *in_.graph.dims); }
   // for simd %c in COLUMNS { body }
-  Stmt over_columns(Kernel& k, const std::function<Block(Ref)>& body) const {
-    const Ref c = k.add_ref(DType::i64, "c" + std::to_string(k.types.size()));
-    return {.kind = K::loop, .axes = {{c, columns_}}, .simd = true, .body = body(c)};
+  template <class Body>
+  void over_columns(KernelBuilder& b, const Body& body) const {
+    const Ref c = b.variable("c");
+    b.loop({c, columns_}, true, [&](KernelBuilder& inner) { body(inner, c); });
   }
 
   LoweredKernel first() {
@@ -63,24 +65,17 @@ class BlockedColumnSums {
     par.axes[0].by =
         of_block_.is_const() ? Extent{of_block_.value()} : Extent{1, size_argument(out, of_block_)};
     par.body.clear();
+    KernelBuilder b(k, par.body);
     for (const LoweredKernel::Sum& s : out.sums) {
       const DType type = k.buffers[s.buffer].type;
-      const Ref zero = k.add_ref(type);
-      par.body.push_back(
-          {.kind = K::constant, .type = type, .result = zero, .literal = *combine_identity(s.fold, type)});
-      par.body.push_back(over_columns(k, [&](Ref c) {
-        return Block{{.kind = K::store, .args = {zero}, .buffer = s.buffer, .address = {{1, -1, c}}}};
-      }));
+      const Ref zero = b.constant(type, *combine_identity(s.fold, type));
+      over_columns(b, [&](KernelBuilder& in, Ref c) { in.store(s.buffer, {{1, -1, c}}, zero); });
     }
     par.body.push_back(std::move(rows));
     for (int t = 0; t < count; ++t)
-      par.body.push_back(over_columns(k, [&](Ref c) {
-        const int local = out.sums[t].buffer;
-        const Ref sum = k.add_ref(k.buffers[local].type);
-        return Block{
-            {.kind = K::load, .type = k.types[sum], .result = sum, .buffer = local, .address = {{1, -1, c}}},
-            {.kind = K::store, .args = {sum}, .buffer = temps + t, .address = at(width, block, c)}};
-      }));
+      over_columns(b, [&](KernelBuilder& in, Ref c) {
+        in.store(temps + t, at(width, block, c), in.load(out.sums[t].buffer, {{1, -1, c}}));
+      });
     k.body[0] = std::move(par);
     k.name += "_blocks";
     out.sums.clear();
@@ -94,6 +89,7 @@ class BlockedColumnSums {
     out.temps = temps_;
     Stmt fold{.kind = K::reduce};
     Block stores;
+    KernelBuilder in_fold(k, fold.body), after_fold(k, stores);
     const int width = size_of_columns(out), blocks = size_argument(out, blocks_);
     const Ref column = k.add_ref(DType::i64, "j"), block = k.add_ref(DType::i64, "b");
     fold.axes = {{block, {1, blocks}}};
@@ -105,21 +101,14 @@ class BlockedColumnSums {
       k.buffers.push_back({Buffer::Role::in, type, "w" + std::to_string(t), {}});
       out.buffers.push_back(s.value);
       out.buffers.push_back(kTempBuffer + static_cast<ValueId>(t));
-      const Ref part = k.add_ref(type), sum = k.add_ref(type);
-      fold.body.push_back({.kind = K::load,
-                           .type = type,
-                           .result = part,
-                           .buffer = to + 1,
-                           .address = at(width, block, column)});
       fold.combine.push_back(s.fold);
-      fold.yields.push_back(part);
-      fold.results.push_back(sum);
-      stores.push_back({.kind = K::store, .args = {sum}, .buffer = to, .address = {{1, -1, column}}});
+      fold.yields.push_back(in_fold.load(to + 1, at(width, block, column)));
+      fold.results.push_back(k.add_ref(type));
+      after_fold.store(to, {{1, -1, column}}, fold.results.back());
     }
     Stmt par{.kind = K::par, .axes = {{column, columns_of(out)}}, .simd = true};
     par.body.push_back(std::move(fold));
-    par.body.insert(par.body.end(), std::make_move_iterator(stores.begin()),
-                    std::make_move_iterator(stores.end()));
+    append(par.body, std::move(stores));
     k.body.push_back(std::move(par));
     return out;
   }

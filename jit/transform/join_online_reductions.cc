@@ -5,14 +5,14 @@
 #include <map>
 #include <set>
 
+#include "jit/kernel/builder.h"
+#include "jit/kernel/walk.h"
 #include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {
 
 using K = Stmt::Kind;
-
-bool is_loop(const Stmt& s) { return s.kind == K::loop || s.kind == K::reduce; }
 
 class Online {
  public:
@@ -37,33 +37,12 @@ class Online {
 
   // ---- statements ----
 
-  Ref add(Block& to, Stmt s, DType type) {
-    s.type = type;
-    s.result = k_.add_ref(type);
-    to.push_back(std::move(s));
-    return to.back().result;
-  }
-  Ref add(Block& to, OpId row, std::vector<Ref> args) {
-    const DType type = row == ops::gt ? DType::b8 : k_.types[args.back()];
-    return add(to, {.kind = K::op, .op = row, .args = std::move(args)}, type);
-  }
-  Ref constant(Block& to, DType type, double value) {
-    return add(to, {.kind = K::constant, .literal = Scalar::of(value)}, type);
-  }
+  KernelBuilder at(Block& block) { return {k_, block}; }
 
   static bool same(const Stmt& a, const Stmt& b) {
     return a.kind == b.kind && a.op == b.op && a.type == b.type && a.args == b.args && a.buffer == b.buffer &&
            a.address == b.address && a.size == b.size && a.literal.is_int == b.literal.is_int &&
            (a.literal.is_int ? a.literal.i == b.literal.i : a.literal.d == b.literal.d);
-  }
-  static void rename(Stmt& s, const std::map<Ref, Ref>& names) {
-    auto to = [&](Ref& r) {
-      if (const auto it = names.find(r); it != names.end()) r = it->second;
-    };
-    for (Ref& r : s.args) to(r);
-    for (Ref& r : s.yields) to(r);
-    for (Term& t : s.address) to(t.var);
-    for (Stmt& inner : s.body) rename(inner, names);
   }
   // Whether the statement can be executed again: a scalar, or a load of memory that the kernel does not
   // write.
@@ -126,7 +105,7 @@ class Online {
       if (loop.buffer == local) return false;
       for (size_t i = 0; i < loop.body.size(); ++i) {
         const Stmt& s = loop.body[i];
-        if (uses(s.body, local)) return false;
+        if (find_stmt(s.body, [&](const Stmt& inner) { return inner.buffer == local; })) return false;
         if (s.buffer != local) continue;
         if (s.kind == K::load) {
           if (!writer || &loop == writer) return false;
@@ -143,7 +122,7 @@ class Online {
     if (!std::ranges::all_of(chain, [&](const Stmt* s) { return repeats(*s); })) return false;
     for (const auto& [reader, i] : reads) {
       Stmt moved = *store;
-      rename(moved, axes_of(*writer, *reader));
+      replace_reads(moved, axes_of(*writer, *reader));
       auto sorted = [](Address at) {
         std::ranges::sort(at, {}, [](const Term& t) { return t.var; });
         return at;
@@ -158,7 +137,7 @@ class Online {
       Block copy;
       for (const Stmt* s : chain) {
         copy.push_back(*s);
-        rename(copy.back(), names);
+        replace_reads(copy.back(), names);
         copy.back().result = names[s->result] = k_.add_ref(k_.types[s->result]);
       }
       const auto to = names.find(store->args[0]);
@@ -166,26 +145,18 @@ class Online {
           {reader->body[i].result, to == names.end() ? store->args[0] : to->second}};
       reader->body.erase(reader->body.begin() + static_cast<long>(i));
       reader->body.insert(reader->body.begin() + static_cast<long>(i), copy.begin(), copy.end());
-      rename(*reader, value);
+      replace_reads(*reader, value);
     }
     remove(local);
     return true;
   }
-  static bool uses(const Block& block, int buffer) {
-    return std::ranges::any_of(block,
-                               [&](const Stmt& s) { return s.buffer == buffer || uses(s.body, buffer); });
-  }
   void remove(int local) {
-    auto walk = [&](auto& self, Block& block) -> void {
-      std::erase_if(block, [&](const Stmt& s) { return s.buffer == local; });
-      for (Stmt& s : block) {
-        if (s.buffer > local) --s.buffer;
-        self(self, s.body);
-        if (is_loop(s)) drop_unread(s);
-      }
-      std::erase_if(block, [](const Stmt& s) { return s.kind == K::loop && s.body.empty(); });
-    };
-    walk(walk, body());
+    rewrite(body(), [&](Stmt& s, Block& out) {
+      if (s.buffer == local) return;
+      if (s.buffer > local) --s.buffer;
+      if (is_loop(s)) drop_unread(s);
+      if (s.kind != K::loop || !s.body.empty()) out.push_back(std::move(s));
+    });
     k_.buffers.erase(k_.buffers.begin() + local);
   }
 
@@ -213,20 +184,15 @@ class Online {
     std::set<size_t> moves;
     for (size_t s = j; s-- > i + 1;) {
       const Stmt& between = body()[s];
-      const bool read = reads.count(between.result) ||
-                        std::ranges::any_of(between.results, [&](Ref r) { return reads.count(r) > 0; });
+      bool read = false;
+      each_result(between, [&](Ref r) { read = read || reads.count(r) > 0; });
       if (!read) continue;
       if (!repeats(between)) return false;
       collect_uses(between, reads);
       moves.insert(s);
     }
-    auto any_of = [](const Stmt& s, const std::set<Ref>& refs) {
-      std::set<Ref> used;
-      collect_uses(s, used);
-      return std::ranges::any_of(used, [&](Ref r) { return refs.count(r) > 0; });
-    };
     for (size_t s = i + 1; s < j; ++s)
-      if (moves.count(s) && any_of(body()[s], needs_lead)) {
+      if (moves.count(s) && reads_any(body()[s], needs_lead)) {
         needs_lead.insert(body()[s].result);
         moves.erase(s);
       }
@@ -241,19 +207,19 @@ class Online {
     std::set<Ref> follows;  // values in the body that depend on the lead's results
     for (const Stmt& s : late.body) {
       Stmt copy = s;
-      rename(copy, names);
+      replace_reads(copy, names);
       const auto found = std::ranges::find_if(known, [&](const Stmt& other) { return same(copy, other); });
       if (found != known.end()) {
         names[s.result] = found->result;
         continue;
       }
-      if (any_of(copy, needs_lead) || any_of(copy, follows)) follows.insert(copy.result);
+      if (reads_any(copy, needs_lead) || reads_any(copy, follows)) follows.insert(copy.result);
       known.push_back(copy);
       joined.body.push_back(std::move(copy));
     }
     Stmt yields = late;
     yields.body.clear();
-    rename(yields, names);
+    replace_reads(yields, names);
     return finish(i, j, moves, std::move(joined), yields.yields, needs_lead, follows);
   }
 
@@ -296,8 +262,8 @@ class Online {
         auto inner = following(joined, s->args[side], needs_lead, follows);
         if (!inner || inner->row != ops::exp) return std::nullopt;
         if (op == ops::div && inner->factor == kNoRef)
-          inner->factor = constant(joined.body, k_.types[other], 1);
-        inner->factor = inner->factor == kNoRef ? other : add(joined.body, op, {inner->factor, other});
+          inner->factor = at(joined.body).constant(k_.types[other], Scalar::of(1.0));
+        inner->factor = inner->factor == kNoRef ? other : at(joined.body).op(op, {inner->factor, other});
         return inner;
       }
     }
@@ -334,7 +300,7 @@ class Online {
       joined.online.push_back(f.row);
       Ref yield = yields[r], result = late.results[r];
       if (f.row == ops::exp)
-        yield = f.factor == kNoRef ? constant(joined.body, k_.types[result], 1) : f.factor;
+        yield = f.factor == kNoRef ? at(joined.body).constant(k_.types[result], Scalar::of(1.0)) : f.factor;
       if (f.row == ops::square) {
         yield = joined.yields[0];
         result = k_.add_ref(k_.types[yield]);
@@ -364,14 +330,15 @@ class Online {
   // from), if n is not 0. Does nothing if the kernel already has this quotient and it is `from`.
   bool move_squares(Block& to, const Stmt& fold, size_t before, Ref squares, Ref from, Ref result) {
     const DType type = k_.types[squares];
+    KernelBuilder b(k_, to);
     auto find_or_add = [&](Stmt s, DType t) {
       s.type = t;
-      for (size_t b = 0; b < before; ++b)
-        if (same(body()[b], s)) return body()[b].result;
-      return add(to, std::move(s), t);
+      for (size_t i = 0; i < before; ++i)
+        if (same(body()[i], s)) return body()[i].result;
+      return b.add(std::move(s), t);
     };
-    auto product = [&](Ref a, Ref b) {
-      return a == kNoRef ? b : find_or_add({.kind = K::op, .op = ops::mul, .args = {a, b}}, DType::i64);
+    auto product = [&](Ref x, Ref y) {
+      return x == kNoRef ? y : find_or_add({.kind = K::op, .op = ops::mul, .args = {x, y}}, DType::i64);
     };
     Ref n = kNoRef;
     for (const Axis& a : fold.axes) {
@@ -384,9 +351,9 @@ class Online {
     n = find_or_add({.kind = K::cast, .args = {n}}, type);
     const Ref mean = find_or_add({.kind = K::op, .op = ops::div, .args = {fold.results[0], n}}, type);
     if (mean == from) return false;
-    const Ref far = add(to, ops::sub, {mean, from}),
-              more = add(to, ops::mul, {n, add(to, ops::mul, {far, far})}), zero = constant(to, type, 0),
-              moved = add(to, ops::where, {add(to, ops::gt, {n, zero}), more, zero});
+    const Ref far = b.op(ops::sub, {mean, from}), more = b.op(ops::mul, {n, b.op(ops::mul, {far, far})}),
+              zero = b.constant(type, Scalar::of(0.0)),
+              moved = b.op(ops::where, {b.op(ops::gt, {n, zero}), more, zero});
     to.push_back({.kind = K::op, .op = ops::add, .type = type, .result = result, .args = {squares, moved}});
     return true;
   }

@@ -1,13 +1,15 @@
 // See kernel_edit.h.
 #include "jit/transform/kernel_edit.h"
 
+#include "jit/kernel/walk.h"
+
 namespace tenon::jit {
 namespace {
 
 // Calls buffer(number) and size(number) wherever a statement names a buffer or a size.
 template <class OfBuffer, class OfSize>
 void each_name(Block& block, const OfBuffer& buffer, const OfSize& size) {
-  for (Stmt& s : block) {
+  each_stmt(block, [&](Stmt& s) {
     if (s.buffer >= 0) buffer(s.buffer);
     if (s.size >= 0) size(s.size);
     for (Term& t : s.address)
@@ -15,8 +17,7 @@ void each_name(Block& block, const OfBuffer& buffer, const OfSize& size) {
     for (Axis& a : s.axes)
       for (Extent* e : {&a.extent, &a.by})
         if (e->size >= 0) size(e->size);
-    each_name(s.body, buffer, size);
-  }
+  });
 }
 
 // Removes the unused elements of a list. The list may be shorter than `used`.
@@ -42,11 +43,9 @@ Dim dim_of(const Extent& e, const LoweredKernel& k, DimTable& dims) {
 }
 
 int size_argument(LoweredKernel& k, Dim size) {
-  for (size_t i = 0; i < k.sizes.size(); ++i)
-    if (k.sizes[i] == size) return static_cast<int>(i);
-  k.sizes.push_back(size);
-  k.kernel.sizes.push_back("s" + std::to_string(k.sizes.size() - 1));
-  return static_cast<int>(k.sizes.size() - 1);
+  const int at = number_in(k.sizes, size);
+  if (k.kernel.sizes.size() < k.sizes.size()) k.kernel.sizes.push_back("s" + std::to_string(at));
+  return at;
 }
 
 int add_temps(LoweredKernel& k, std::span<const Temp> temps, size_t last, Buffer::Role role) {
@@ -72,8 +71,7 @@ void drop_unused(LoweredKernel& k) {
   keep(k.buffers, buffers);
   keep(k.kernel.buffers, buffers);
   keep(k.sizes, sizes);
-  k.kernel.sizes.clear();
-  for (size_t s = 0; s < k.sizes.size(); ++s) k.kernel.sizes.push_back("s" + std::to_string(s));
+  k.name_sizes();
   each_name(k.kernel.body, [&](int& b) { b = buffer_at[b]; }, [&](int& s) { s = size_at[s]; });
   for (Buffer& b : k.kernel.buffers)
     if (b.length.size >= 0) b.length.size = size_at[b.length.size];

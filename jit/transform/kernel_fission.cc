@@ -6,6 +6,8 @@
 #include <span>
 #include <unordered_map>
 
+#include "jit/kernel/builder.h"
+#include "jit/kernel/walk.h"
 #include "jit/transform/kernel_edit.h"
 
 namespace tenon::jit {
@@ -33,11 +35,11 @@ bool is_quick(const Stmt& s, const Kernel& k) {
   }
 }
 
-// Number of statements, without cheap ones and stores.
-int weight(std::span<const Stmt> block, const Kernel& k) {
-  int statements = 0;
-  for (const Stmt& s : block)
-    statements += (is_quick(s, k) || s.kind == K::store ? 0 : 1) + weight(s.body, k);
+// Number of statements in a statement, without cheap ones and stores.
+int weight(const Stmt& s, const Kernel& k) {
+  auto counts = [&](const Stmt& inner) { return !is_quick(inner, k) && inner.kind != K::store; };
+  int statements = counts(s);
+  each_stmt(s.body, [&](const Stmt& inner) { statements += counts(inner); });
   return statements;
 }
 
@@ -59,7 +61,7 @@ class Fission {
 
   std::optional<std::pair<LoweredKernel, LoweredKernel>> run(int fewest) {
     const Stmt& par = whole_.kernel.body[0];
-    const int all = weight(par.body, whole_.kernel);
+    const int all = weight(par, whole_.kernel) - 1;  // without the par nest itself
     if (all < fewest || !can_be_cut()) return std::nullopt;
     std::optional<Place> best;
     int64_t least = 0;
@@ -71,7 +73,7 @@ class Fission {
       least = bytes;
     };
     int before = 0;
-    auto pass = [&](const Stmt& s) { before += weight({&s, 1}, whole_.kernel); };
+    auto pass = [&](const Stmt& s) { before += weight(s, whole_.kernel); };
     for (size_t at = 0; at < par.body.size(); ++at) {
       consider({at, {}}, before);
       const Stmt& s = par.body[at];
@@ -95,32 +97,26 @@ class Fission {
     const Kernel& k = whole_.kernel;
     if (!whole_.sums.empty()) return false;
     auto plain = [](const Axis& a) { return !a.counts_tiles() && a.of == kNoRef; };
-    bool all = true;
-    auto walk = [&](auto& self, const Block& block) -> void {
-      for (const Stmt& s : block) {
-        all = all && std::ranges::all_of(s.axes, plain);
-        if (s.kind == K::load && k.buffers[s.buffer].role == Buffer::Role::out) all = false;
-        self(self, s.body);
-      }
-    };
-    walk(walk, k.body);
-    return all;
+    return !find_stmt(k.body, [&](const Stmt& s) {
+      return !std::ranges::all_of(s.axes, plain) ||
+             (s.kind == K::load && k.buffers[s.buffer].role == Buffer::Role::out);
+    });
   }
 
   // Calls visit(statement, whether it is before the place), also for nested statements. A loop that both
   // halves have is not visited itself.
   template <class Visit>
   void each(const Place& place, const Visit& visit) const {
-    auto deep = [&](auto& self, const Stmt& s, bool first) -> void {
+    auto deep = [&](const Stmt& s, bool first) {
       visit(s, first);
-      for (const Stmt& inner : s.body) self(self, inner, first);
+      each_stmt(s.body, [&](const Stmt& inner) { visit(inner, first); });
     };
     for (size_t at = 0; at < body().size(); ++at) {
       const Stmt& s = body()[at];
       if (place.inner && at == place.at)
-        for (size_t i = 0; i < s.body.size(); ++i) deep(deep, s.body[i], i < *place.inner);
+        for (size_t i = 0; i < s.body.size(); ++i) deep(s.body[i], i < *place.inner);
       else
-        deep(deep, s, at < place.at);
+        deep(s, at < place.at);
     }
   }
 
@@ -131,7 +127,7 @@ class Fission {
     bool written = false;
     std::set<int> locals[2];
     each(place, [&](const Stmt& s, bool first) {
-      if (s.kind != K::load && s.kind != K::store) return;
+      if (!is_access(s)) return;
       if (k.buffers[s.buffer].role == Buffer::Role::local) locals[first].insert(s.buffer);
       written = written || (first && k.buffers[s.buffer].role == Buffer::Role::out);
     });
@@ -148,16 +144,11 @@ class Fission {
       reads_[&s].assign(reads.begin(), reads.end());
       bool slow = !is_quick(s, whole_.kernel);
       for (Ref r : reads) slow = slow || (slow_[r] && list_[r] == &list);
-      for (Ref r : made_by(s)) {
+      each_result(s, [&](Ref r) {
         slow_[r] = slow;
         list_[r] = &list;
-      }
+      });
     }
-  }
-  static std::vector<Ref> made_by(const Stmt& s) {
-    std::vector<Ref> made = s.results;
-    if (s.result != kNoRef) made.push_back(s.result);
-    return made;
   }
   using Wanted = std::vector<bool>;  // by Ref
   void want(const Stmt& s, Wanted& wanted) const {
@@ -168,15 +159,12 @@ class Fission {
   Crossing crossing(std::span<const Stmt> before, Wanted& wanted) const {
     Crossing c;
     for (size_t i = before.size(); i-- > 0;)
-      for (Ref r : made_by(before[i])) {
-        if (!wanted[r]) continue;
-        if (slow_[r]) {
-          c.kept.push_back(r);
-        } else {
-          c.again.push_back(before[i]);
-          want(before[i], wanted);
-        }
-      }
+      each_result(before[i], [&](Ref r) {
+        if (!wanted[r]) return;
+        if (slow_[r]) return c.kept.push_back(r);
+        c.again.push_back(before[i]);
+        want(before[i], wanted);
+      });
     std::ranges::reverse(c.again);
     std::ranges::reverse(c.kept);
     return c;
@@ -254,8 +242,7 @@ class Fission {
       for (size_t i = 0; i < c.kept.size(); ++i) {
         const int temp = offset + static_cast<int>(i);
         const Ref r = c.kept[i];
-        stores.push_back(
-            {.kind = K::store, .args = {r}, .buffer = to + temp, .address = place_of(first, axes)});
+        KernelBuilder(first.kernel, stores).store(to + temp, place_of(first, axes), r);
         loads.insert(loads.begin(), {.kind = K::load,
                                      .type = whole_.kernel.types[r],
                                      .result = r,

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "jit/kernel/builder.h"
 #include "jit/schedule/schedule.h"
 #include "jit/transform/kernel_edit.h"
 #include "src/ops/rows/names.h"
@@ -28,8 +29,7 @@ class Splitter {
  private:
   bool find() {
     const Kernel& k = whole_.kernel;
-    for (const Buffer& b : k.buffers)
-      if (b.role == Buffer::Role::local) return false;
+    if (has_locals(k)) return false;
     const Block& body = k.body[0].body;
     for (size_t i = 0; i < body.size(); ++i) {
       if (body[i].kind != K::reduce) continue;
@@ -91,10 +91,7 @@ class Splitter {
     const int base = add_temps(out, temps_, temps_.size(), Buffer::Role::out);
     body.push_back(std::move(fold));
     for (size_t r = 0; r < temps_.size(); ++r)
-      body.push_back({.kind = K::store,
-                      .args = {reduce().results[r]},
-                      .buffer = base + static_cast<int>(r),
-                      .address = place(out, par.axes)});
+      KernelBuilder(k, body).store(base + static_cast<int>(r), place(out, par.axes), reduce().results[r]);
     par.body = std::move(body);
     // Interleaved rows are read together.
     if (!columns_) std::rotate(par.axes.begin(), par.axes.end() - 1, par.axes.end());
@@ -113,15 +110,8 @@ class Splitter {
     fold.body.clear();
     std::vector<Axis> axes = par.axes;
     axes.insert(axes.end() - (columns_ ? 1 : 0), fold.axes[0]);
-    for (size_t r = 0; r < temps_.size(); ++r) {
-      const Ref value = k.add_ref(temps_[r].type);
-      fold.body.push_back({.kind = K::load,
-                           .type = temps_[r].type,
-                           .result = value,
-                           .buffer = base + static_cast<int>(r),
-                           .address = place(out, axes)});
-      fold.yields[r] = value;
-    }
+    for (size_t r = 0; r < temps_.size(); ++r)
+      fold.yields[r] = KernelBuilder(k, fold.body).load(base + static_cast<int>(r), place(out, axes));
     if (!fold.online.empty()) empty_parts(k, fold);
     if (target_ == Target::gpu && !columns_) map_in_parts(k);
     drop_unused(out);
@@ -131,19 +121,12 @@ class Splitter {
   // like this: then the row is NaN, as it should be.
   static void empty_parts(Kernel& k, Stmt& fold) {
     const DType type = k.types[fold.yields[0]];
-    auto add = [&](Stmt s, DType t) {
-      s.type = t;
-      s.result = k.add_ref(t);
-      fold.body.push_back(std::move(s));
-      return fold.body.back().result;
-    };
+    KernelBuilder b(k, fold.body);
     const double inf = std::numeric_limits<double>::infinity();
-    const Ref none = add({.kind = K::constant, .literal = Scalar::of(-inf)}, type),
-              zero = add({.kind = K::constant, .literal = Scalar::of(0.0)}, type),
-              empty = add({.kind = K::op, .op = ops::eq, .args = {fold.yields[0], none}}, DType::b8);
+    const Ref none = b.constant(type, Scalar::of(-inf)), zero = b.constant(type, Scalar::of(0.0)),
+              empty = b.op(ops::eq, {fold.yields[0], none});
     for (size_t r = 1; r < fold.yields.size(); ++r)
-      if (fold.online[r] != kPlain)
-        fold.yields[r] = add({.kind = K::op, .op = ops::where, .args = {empty, zero, fold.yields[r]}}, type);
+      if (fold.online[r] != kPlain) fold.yields[r] = b.op(ops::where, {empty, zero, fold.yields[r]});
   }
   // Loops that walk the row again take its parts too. Each par iteration then folds the temporaries of the
   // first kernel again.

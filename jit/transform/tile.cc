@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "jit/kernel/builder.h"
+#include "jit/kernel/walk.h"
 #include "jit/schedule/schedule.h"
 #include "src/ops/rows/names.h"
 
@@ -12,21 +14,6 @@ namespace tenon::jit {
 namespace {
 
 using K = Stmt::Kind;
-
-bool has_body(const Stmt& s) { return s.kind == K::par || s.kind == K::loop || s.kind == K::reduce; }
-
-// Replaces values that the statements read, including those in addresses.
-void replace_uses(Block& block, const std::map<Ref, Ref>& by) {
-  auto replace = [&](Ref& ref) {
-    if (auto it = by.find(ref); it != by.end()) ref = it->second;
-  };
-  for (Stmt& s : block) {
-    for (Ref& r : s.args) replace(r);
-    for (Ref& r : s.yields) replace(r);
-    for (Term& t : s.address) replace(t.var);
-    replace_uses(s.body, by);
-  }
-}
 
 // Cuts the body of the simd par axis where its loops begin and end. The statements between two cuts become a
 // loop over the columns of a tile, and a loop over rows gets such a loop inside. A value that one piece
@@ -38,20 +25,15 @@ class Columns {
   Kernel run() {
     Stmt par = std::move(k_.body[0]);
     column_ = par.axes.back().var;
-    par.axes.back().var = tile_ = variable("t");
+    par.axes.back().var = tile_ = at(out_).variable("t");
     par.axes.back().by = {kColumnTile};
     par.simd = false;
     for (const Stmt& s : par.body) {
-      std::set<Ref> uses;
-      collect_uses(s, uses);
-      const bool varies = s.kind == K::reduce || uses.count(column_) ||
-                          std::ranges::any_of(uses, [&](Ref r) { return varies_.count(r); });
-      if (!varies) continue;
-      if (s.result != kNoRef) varies_.insert(s.result);
-      varies_.insert(s.results.begin(), s.results.end());
+      if (s.kind == K::reduce || reads_any(s, {column_}) || reads_any(s, varies_))
+        each_result(s, [&](Ref r) { varies_.insert(r); });
     }
     for (Stmt& s : par.body) {
-      if (has_body(s)) {
+      if (is_loop(s)) {
         flush();
         s.kind == K::reduce ? add_reduce(std::move(s)) : add_loop(std::move(s));
       } else if (s.kind == K::store || varies_.count(s.result)) {
@@ -68,18 +50,16 @@ class Columns {
   }
 
  private:
-  Ref variable(const char* prefix) {
-    return k_.add_ref(DType::i64, prefix + std::to_string(k_.types.size()));
-  }
+  KernelBuilder at(Block& block) { return {k_, block}; }
   Address here(Ref column) const { return {Term{1, -1, column}, Term{-kColumnTile, -1, tile_}}; }
 
   // for simd %c in %t { body }: the columns of the tile.
   Stmt over_columns(Block body) {
     Stmt loop{.kind = K::loop,
-              .axes = {{.var = variable("c"), .of = tile_}},
+              .axes = {{.var = at(body).variable("c"), .of = tile_}},
               .simd = true,
               .body = std::move(body)};
-    replace_uses(loop.body, {{column_, loop.axes[0].var}});
+    replace_reads(loop, {{column_, loop.axes[0].var}});
     return loop;
   }
   void flush() {
@@ -99,20 +79,13 @@ class Columns {
         {Buffer::Role::local, type, "c" + std::to_string(k_.buffers.size()), {kColumnTile, -1}});
     return static_cast<int>(k_.buffers.size() - 1);
   }
-  Ref load(Block& block, int buffer, Ref column) {
-    const DType type = k_.buffers[buffer].type;
-    Ref r = k_.add_ref(type);
-    block.push_back({.kind = K::load, .type = type, .result = r, .buffer = buffer, .address = here(column)});
-    return r;
-  }
+  Ref load(Block& block, int buffer, Ref column) { return at(block).load(buffer, here(column)); }
   void store(Block& block, int buffer, Ref value, Ref column) {
-    block.push_back({.kind = K::store, .args = {value}, .buffer = buffer, .address = here(column)});
+    at(block).store(buffer, here(column), value);
   }
   void fold(Block& block, OpId combine, int into, Ref value) {
-    const DType type = k_.types[value];
-    Ref old = load(block, into, column_), next = k_.add_ref(type);
-    block.push_back({.kind = K::op, .op = combine, .type = type, .result = next, .args = {old, value}});
-    store(block, into, next, column_);
+    const Ref old = load(block, into, column_);
+    store(block, into, at(block).op(combine, {old, value}), column_);
   }
 
   void add_reduce(Stmt reduce) {
@@ -123,11 +96,7 @@ class Columns {
     for (size_t r = 0; r < results; ++r) {
       const DType type = k_.types[reduce.results[r]];
       rounds = rounds || (is_float(type) && (reduce.combine[r] == ops::add || reduce.combine[r] == ops::mul));
-      identities.push_back(k_.add_ref(type));
-      out_.push_back({.kind = K::constant,
-                      .type = type,
-                      .result = identities[r],
-                      .literal = *combine_identity(reduce.combine[r], type)});
+      identities.push_back(at(out_).constant(type, *combine_identity(reduce.combine[r], type)));
       sums.push_back(local(type));
     }
     for (size_t r = 0; r < results; ++r)
@@ -141,7 +110,7 @@ class Columns {
     // Adds the rows of a block to the sum of the block, a few rows at a time if this is cheaper than a load
     // and a store for each row.
     const Axis rows = reduce.axes.back();
-    const Axis block{variable("b"), rows.extent, {kRowsPerBlock}, rows.of};
+    const Axis block{at(out_).variable("b"), rows.extent, {kRowsPerBlock}, rows.of};
     const std::vector<OpId> combine = reduce.combine;
     const std::vector<Ref> named = reduce.results;
     const int64_t together = rows_per_visit(reduce.body.size());
@@ -151,7 +120,7 @@ class Columns {
     Block body;
     std::vector<Ref> folded = reduce.yields;
     if (together > 1) {
-      visit.var = variable("r");
+      visit.var = at(body).variable("r");
       visit.by = {together};
       for (size_t r = 0; r < results; ++r) folded[r] = k_.add_ref(k_.types[named[r]]);
       reduce.results = folded;
@@ -184,13 +153,12 @@ class Columns {
   // Values that a piece reads but does not define come from locals, which the defining piece fills.
   void share() {
     std::vector<Stmt*> pieces;
-    find_pieces(out_, pieces);
+    each_stmt(out_, [&](Stmt& s, const Around& around) {
+      if (s.simd && !around.simd) pieces.push_back(&s);
+    });
     std::map<Ref, Stmt*> defined;
     for (Stmt* p : pieces)
-      for (const Stmt& s : p->body) {
-        if (s.result != kNoRef) defined[s.result] = p;
-        for (Ref r : s.results) defined[r] = p;
-      }
+      for (const Stmt& s : p->body) each_result(s, [&](Ref r) { defined[r] = p; });
     for (Stmt* p : pieces) {
       std::set<Ref> uses;
       collect_uses(*p, uses);
@@ -208,17 +176,10 @@ class Columns {
         }
         renamed[r] = load(loads, shared_[r], column);
       }
-      replace_uses(p->body, renamed);
-      p->body.insert(p->body.begin(), std::make_move_iterator(loads.begin()),
-                     std::make_move_iterator(loads.end()));
+      replace_reads(*p, renamed);
+      append(loads, std::move(p->body));
+      p->body = std::move(loads);
     }
-  }
-  void find_pieces(Block& block, std::vector<Stmt*>& pieces) {
-    for (Stmt& s : block)
-      if (s.simd)
-        pieces.push_back(&s);
-      else
-        find_pieces(s.body, pieces);
   }
 
   Kernel k_;
@@ -240,8 +201,7 @@ int crossing_axis(const Stmt& par, const Block& body, Ref lane) {
     auto steps_by_one = [&](Ref var) {
       return std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{1, -1, var}; });
     };
-    const bool jumps = std::ranges::any_of(s.address, [&](const Term& t) { return t.var == lane; });
-    if (!jumps || steps_by_one(lane)) continue;
+    if (!steps_along(s, lane) || steps_by_one(lane)) continue;
     for (size_t a = 0; a < par.axes.size(); ++a)
       if (steps_by_one(par.axes[a].var)) return static_cast<int>(a);
   }
@@ -255,24 +215,21 @@ Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
   if (par.simd || par.body.empty()) return kernel;
   const Stmt& map = par.body.back();
   if (map.kind != K::loop || !map.simd || map.axes.size() != 1) return kernel;
-  if (std::any_of(par.body.begin(), par.body.end() - 1, has_body) || std::ranges::any_of(map.body, has_body))
+  if (std::any_of(par.body.begin(), par.body.end() - 1, is_loop) || std::ranges::any_of(map.body, is_loop))
     return kernel;
   const int cross = crossing_axis(par, map.body, map.axes[0].var);
   if (cross < 0) return kernel;
   const Axis across = par.axes[cross], along = map.axes[0];
   if (!tiles_transposed(known(across, sizes), known(along, sizes))) return kernel;
 
-  auto variable = [&](const char* prefix) {
-    return kernel.add_ref(DType::i64, prefix + std::to_string(kernel.types.size()));
-  };
-  const Axis outer_tile{variable("t"), across.extent, {kTransposeAcross}};
-  const Axis inner_tile{variable("t"), along.extent, {kTransposeAlong}};
+  KernelBuilder b(kernel, kernel.body);
+  const Axis outer_tile{b.variable("t"), across.extent, {kTransposeAcross}};
+  const Axis inner_tile{b.variable("t"), along.extent, {kTransposeAlong}};
   Stmt inner{.kind = K::loop, .axes = {{.var = across.var, .of = outer_tile.var}}};
   Stmt loop = std::move(par.body.back());
   par.body.pop_back();
   inner.body = std::move(par.body);
-  inner.body.insert(inner.body.end(), std::make_move_iterator(loop.body.begin()),
-                    std::make_move_iterator(loop.body.end()));
+  append(inner.body, std::move(loop.body));
   loop.axes[0] = {.var = along.var, .of = inner_tile.var};
   loop.body.clear();
   loop.body.push_back(std::move(inner));
@@ -289,7 +246,7 @@ Kernel tile_columns(Kernel kernel, const Dims& sizes) {
   for (const Stmt& s : par.body) {
     reduces = reduces || (s.kind == K::reduce && !is_narrow(known(s.axes.back(), sizes)));
     nested =
-        nested || std::ranges::any_of(s.body, [](const Stmt& i) { return has_body(i) || i.kind == K::scan; });
+        nested || std::ranges::any_of(s.body, [](const Stmt& i) { return is_loop(i) || i.kind == K::scan; });
   }
   if (!par.simd || !reduces || nested) return kernel;
   return Columns(std::move(kernel)).run();

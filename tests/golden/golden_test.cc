@@ -116,7 +116,7 @@ Result<std::string> online(std::string_view, std::string_view input) {
   const auto once = jit::join_online_reductions(kernel);
   if (!once) return std::string("nothing to change\n");
   TENON_TRY(jit::verify(*once));
-  if (jit::join_online_reductions(*once)) return invalid("it makes more of what it made");
+  if (jit::join_online_reductions(*once)) return invalid("a second run changes the kernel again");
   return print(*once);
 }
 

@@ -5,23 +5,13 @@
 #include <map>
 
 #include "jit/analysis/transposing.h"
+#include "jit/kernel/walk.h"
 #include "tests/support/nvidia/cuda_check.h"
 #include "tests/support/nvidia/cuda_kernels.h"
 #include "tests/support/nvidia/cuda_variant.h"
 
 namespace tenon::jit {
 namespace {
-
-bool has_locals(const Kernel& k) {
-  return std::ranges::any_of(k.buffers, [](const Buffer& b) { return b.role == Buffer::Role::local; });
-}
-
-void set_unroll(Block& block, int unroll) {
-  for (Stmt& s : block) {
-    s.unroll = unroll;
-    set_unroll(s.body, unroll);
-  }
-}
 
 // Random kernels, with every schedule whose sums have the order of the interpreter with some number of lanes.
 TEST(EmitCuda, RandomKernelsAgree) {
@@ -33,7 +23,7 @@ TEST(EmitCuda, RandomKernelsAgree) {
   int rows = 0, vectors = 0;
   for (int64_t seed = first; seed < first + count; ++seed) {
     KernelCase c = random_kernel(static_cast<uint64_t>(seed));
-    set_unroll(c.kernel.body, 1);
+    each_stmt(c.kernel.body, [](Stmt& s) { s.unroll = 1; });
     expand_math(c.kernel);
     CudaSchedule plain;
     plain.locals = has_locals(c.kernel) ? CudaSchedule::Locals::global : CudaSchedule::Locals::none;

@@ -8,6 +8,8 @@
 #include <random>
 
 #include "jit/analysis/prefetch.h"
+#include "jit/kernel/builder.h"
+#include "jit/kernel/walk.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/rules.h"
 #include "tests/support/kernel_gen.h"
@@ -195,11 +197,12 @@ TEST(KernelVerify, DamageIsFound) {
     print(*k);
     return verify(*k).message();
   };
-  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.name = "a b"; }), HasSubstr("the kernel's name is no name"));
+  EXPECT_THAT(damaged([](Kernel& k, Block&) { k.name = "a b"; }),
+              HasSubstr("the kernel's name is not valid"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { k.sizes = {"N", "N"}; }),
-              HasSubstr("size 'N' is no name or named twice"));
+              HasSubstr("the name of size 'N' is not valid or occurs twice"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { k.buffers[1].name = "x"; }),
-              HasSubstr("buffer 'x' is no name or named twice"));
+              HasSubstr("the name of buffer 'x' is not valid or occurs twice"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { std::swap(k.buffers[1], k.buffers[2]); }),
               HasSubstr("buffer %y after a local"));
   EXPECT_THAT(damaged([](Kernel& k, Block&) { k.buffers[0].length = {3}; }),
@@ -339,6 +342,33 @@ std::string prefetched(const std::string& text) {
            std::to_string(pass);
   }
   return all;
+}
+
+TEST(KernelWalk, RewriteBuildsStatementsInPlaceOfOthers) {
+  auto k = parse_kernel(
+      "kernel @k(N; in %x: f32, out %y: f32) {\npar %i in N { for simd %j in N {\n"
+      "%v = load %x[%j]  %e = exp %v  store %y[N*%i + %j], %e } }\n}\n");
+  ASSERT_TRUE(k.ok()) << k.status().message();
+  std::string seen;
+  each_stmt(k->body, [&](const Stmt& s, const Around& around) {
+    seen += " " + std::to_string(around.depth) + (around.simd ? "simd" : "");
+    EXPECT_EQ(around.depth == 0, around.loop == nullptr) << print_line(*k, s);
+  });
+  EXPECT_EQ(seen, " 0 1 2simd 2simd 2simd");
+  std::map<Ref, Ref> renamed;
+  rewrite(k->body, [&](Stmt& s, Block& out) {
+    KernelBuilder b(*k, out);
+    if (s.kind == Stmt::Kind::op)
+      renamed[s.result] = b.op(ops::gt, {b.constant(DType::f32, Scalar::of(1.0)), s.args[0]});
+    else
+      out.push_back(std::move(s));
+  });
+  replace_reads(k->body[0], renamed);
+  const Stmt* store = find_stmt(k->body, [](const Stmt& s) { return s.kind == Stmt::Kind::store; });
+  const Stmt* gt = definition(k->body, store->args[0]);
+  ASSERT_TRUE(gt);
+  EXPECT_EQ(gt->type, DType::b8);
+  EXPECT_THAT(verify(*k).message(), HasSubstr("stores bool into a buffer of f32"));
 }
 
 TEST(Prefetch, RowsAreAskedForByThePassesInTheMiddle) {

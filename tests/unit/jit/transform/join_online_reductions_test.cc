@@ -116,7 +116,7 @@ TEST(Online, InterpretersAgree) {
       SCOPED_TRACE(c.kernel.name + " " + std::to_string(m));
       const auto once = join_online_reductions(c.kernel);
       ASSERT_TRUE(once);
-      EXPECT_FALSE(join_online_reductions(*once)) << "it makes more of what it made";
+      EXPECT_FALSE(join_online_reductions(*once)) << "a second run changes the kernel again";
       BufferBytes want = c.data, got = c.data;
       ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
       const Status done = interpret(*once, views(c, got), c.sizes);
@@ -180,7 +180,7 @@ TEST(Online, RandomKernelsAgree) {
     if (!once) continue;
     ++changed;
     SCOPED_TRACE(std::to_string(seed) + "\n" + print(c.kernel) + print(*once));
-    EXPECT_FALSE(join_online_reductions(*once)) << "it makes more of what it made";
+    EXPECT_FALSE(join_online_reductions(*once)) << "a second run changes the kernel again";
     BufferBytes want = c.data, got = c.data;
     ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
     const Status done = interpret(*once, views(c, got), c.sizes);
