@@ -24,7 +24,7 @@ struct Pointers {
 template <class T>
 class Descriptor {
  public:
-  using Destroy = Function<int(T)> Library::*;
+  using Destroy = LibraryFunction<Library, int(T)> Library::*;
   Descriptor(const Library& library, Destroy destroy) : library_(library), destroy_(destroy) {}
   ~Descriptor() {
     if (raw_) (library_.*destroy_).status_of(raw_);

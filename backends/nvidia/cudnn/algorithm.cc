@@ -101,7 +101,7 @@ Result<Algorithm::Ready> Algorithm::ready(cuda::CallTarget& target) const {
 Status Algorithm::run(const Ready& ready, const Pointers& p, void* stream) const {
   const Library& l = handles_.library;
   const DnnHandle handle = ready.handle->raw();
-  TENON_TRY(l.check("cudnnSetStream", l.cudnnSetStream(handle, static_cast<DnnStream>(stream))));
+  TENON_TRY(l.cudnnSetStream(handle, static_cast<DnnStream>(stream)));
   TENON_ASSIGN(Descriptor pack, Descriptor::make(l, kDnnVariantPack, "its pointers"));
   const void* pointers[kMostPointers];
   const size_t tensors = p.tensors.size(), all = tensors + p.numbers.size();
@@ -112,7 +112,7 @@ Status Algorithm::run(const Ready& ready, const Pointers& p, void* stream) const
   TENON_TRY(pack.set_raw(kDnnPackPointers, kDnnTypePointer, static_cast<int64_t>(all), pointers));
   TENON_TRY(pack.set(kDnnPackWorkspace, kDnnTypePointer, p.workspace));
   TENON_TRY(pack.finalize());
-  return l.check("cudnnBackendExecute", l.cudnnBackendExecute(handle, ready.plan, pack.raw()));
+  return l.cudnnBackendExecute(handle, ready.plan, pack.raw());
 }
 
 void forget_algorithms() { kept_algorithms().clear(); }

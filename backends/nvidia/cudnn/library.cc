@@ -26,7 +26,7 @@ Result<std::unique_ptr<Library>> Library::open(const LibrarySearch& search) {
   TENON_ASSIGN(l->version_, cuda::version_of(l->file_, search.what, "cudnnGetVersion", kOldestLibrary));
   TENON_TRY(l->file_.resolve("cudnnGetErrorString", l->status_text_));
   TENON_TRY(l->file_.resolve("cudnnGetLastErrorString", l->last_text_));
-#define X(name, ...) TENON_TRY(l->file_.resolve(#name, l->name));
+#define X(name, ...) TENON_TRY(l->name.resolve(l->file_, #name, l.get()));
   TENON_CUDNN_FUNCTIONS(X)
 #undef X
   return l;
@@ -43,14 +43,14 @@ Status Library::failure(const std::string& call, int status) const {
 
 Result<Descriptor> Descriptor::make(const Library& library, int type, const char* what) {
   Descriptor d(library, what);
-  TENON_TRY(d.check("cudnnBackendCreateDescriptor", library.cudnnBackendCreateDescriptor(type, &d.raw_)));
+  TENON_TRY(d.check("cudnnBackendCreateDescriptor", library.cudnnBackendCreateDescriptor.status_of(type, &d.raw_)));
   return d;
 }
 
 Result<int64_t> Descriptor::get(int attribute, int type, int64_t most, void* values) const {
   int64_t count = 0;
   TENON_TRY(check("cudnnBackendGetAttribute",
-                  library_->cudnnBackendGetAttribute(raw_, attribute, type, most, &count, values)));
+                  library_->cudnnBackendGetAttribute.status_of(raw_, attribute, type, most, &count, values)));
   return count;
 }
 

@@ -31,11 +31,8 @@ class Library {
   // unsupported if that is the library's answer, otherwise environment: "cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED (1001): ", then
   // the last error text of this thread.
   [[gnu::cold, gnu::noinline]] Status failure(const std::string& call, int status) const;
-  Status check(const char* call, int status) const {
-    return status == kDnnSuccess ? Status() : failure(call, status);
-  }
 
-#define X(name, ...) int (*name)(__VA_ARGS__) = nullptr;
+#define X(name, ...) LibraryFunction<Library, int(__VA_ARGS__)> name;
   TENON_CUDNN_FUNCTIONS(X)
 #undef X
 
@@ -57,7 +54,7 @@ class Descriptor {
       : library_(other.library_), what_(other.what_), raw_(std::exchange(other.raw_, nullptr)) {}
   Descriptor& operator=(Descriptor&&) = delete;
   ~Descriptor() {
-    if (raw_) library_->cudnnBackendDestroyDescriptor(raw_);
+    if (raw_) library_->cudnnBackendDestroyDescriptor.status_of(raw_);
   }
   DnnDescriptor raw() const { return raw_; }
 
@@ -73,9 +70,9 @@ class Descriptor {
   }
   Status set_raw(int attribute, int type, int64_t count, const void* values) {
     return check("cudnnBackendSetAttribute",
-                 library_->cudnnBackendSetAttribute(raw_, attribute, type, count, values));
+                 library_->cudnnBackendSetAttribute.status_of(raw_, attribute, type, count, values));
   }
-  Status finalize() { return check("cudnnBackendFinalize", library_->cudnnBackendFinalize(raw_)); }
+  Status finalize() { return check("cudnnBackendFinalize", library_->cudnnBackendFinalize.status_of(raw_)); }
   // Returns the number of values, which may exceed `most`.
   Result<int64_t> get(int attribute, int type, int64_t most, void* values) const;
   // The status of the call that just returned `status`.
