@@ -146,4 +146,10 @@ std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
   return pairs;
 }
 
+std::string print(std::span<const LoweredKernel> kernels) {
+  std::string text;
+  for (const LoweredKernel& k : kernels) text += print(k.kernel);
+  return text;
+}
+
 }  // namespace tenon::jit

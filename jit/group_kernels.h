@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,5 +34,8 @@ std::vector<std::vector<int>> positions(std::span<const LoweredKernel> kernels,
 // uses the input reads an element only at the address that it writes, before the write.
 std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
                                          std::span<const ValueId> inputs, std::span<const ValueId> outputs);
+
+// The texts of the kernels, one after the other.
+std::string print(std::span<const LoweredKernel> kernels);
 
 }  // namespace tenon::jit

@@ -171,11 +171,7 @@ class KernelGroup final : public Executable {
     }
     return std::unique_ptr<Step>(std::move(step));
   }
-  std::string describe() const override {
-    std::string text;
-    for (const auto& k : kernels) text += jit::print(k.kernel);
-    return text;
-  }
+  std::string describe() const override { return jit::print(kernels); }
   int kernel_count() const override { return static_cast<int>(kernels.size()); }
   bool may_fail() const override {
     return std::ranges::any_of(kernels, [](const jit::LoweredKernel& k) { return !k.faults.empty(); });
@@ -188,15 +184,12 @@ class CpuBackend final : public Backend {
   bool runs_loops() const override { return true; }
 
   Bid bid(const Graph& graph, ValueId v) const override {
-    const Status loops = jit::has_loops(graph, v);
-    return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
+    return Bid::at(1, "runs as loops", jit::has_loops(graph, v));
   }
 
   Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
             ValueId v) const override {
-    const Status joins = jit::may_join(graph, uses, members, v);
-    if (!joins.ok()) return {false, 0, joins.message()};
-    return {true, 1, "one schedule covers it"};
+    return Bid::at(1, "one schedule covers it", jit::may_join(graph, uses, members, v));
   }
 
   Result<std::vector<std::unique_ptr<Executable>>> build(
@@ -211,10 +204,7 @@ class CpuBackend final : public Backend {
       group->isa = isa;
       group->inputs = inputs_of(g, members);
       group->outputs = outputs_of(g, uses, members);
-      auto strides = [&](ValueId v) -> std::optional<Dims> {
-        if (!context.materialised[v]) return std::nullopt;
-        return context.layouts[v].strides;
-      };
+      auto strides = [&](ValueId v) { return context.strides_of(v); };
       auto lowered = jit::make_kernels({g, members, group->outputs, strides});
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
       group->kernels = std::move(*lowered);

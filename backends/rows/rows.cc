@@ -191,10 +191,7 @@ class RowsBackend final : public Backend {
   Result<std::vector<std::unique_ptr<Executable>>> build(
       const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
     const Graph& g = context.graph;
-    auto strides = [&](ValueId v) -> std::optional<Dims> {
-      if (!context.materialised[v]) return std::nullopt;
-      return context.layouts[v].strides;
-    };
+    auto strides = [&](ValueId v) { return context.strides_of(v); };
     std::vector<std::unique_ptr<Executable>> built;
     for (const std::vector<ValueId>& members : groups) {
       const ValueId v = members.back();
@@ -211,9 +208,7 @@ class RowsBackend final : public Backend {
       e->outputs = {v};
       for (ValueId i : node.inputs) {
         Operand o = operand_of(g, i, strides);
-        const auto at = std::find(e->inputs.begin(), e->inputs.end(), o.base);
-        TENON_CHECK(at != e->inputs.end(), "a row is read from a value its group does not list");
-        o.buffer = static_cast<int>(at - e->inputs.begin());
+        o.buffer = e->position_of(o.base);
         e->operands.push_back(std::move(o));
       }
       Operand result = stored_operand(g, v);

@@ -8,8 +8,10 @@
 // Back ends are listed, not registered: backends/list.cc defines all_backends().
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -134,6 +136,12 @@ class Executable {
   virtual ~Executable() = default;
   std::vector<ValueId> inputs;   // stored values it reads: inputs, constants, outputs of groups
   std::vector<ValueId> outputs;  // values it writes
+  // The position of an input among the buffers of a step.
+  int position_of(ValueId input) const {
+    const auto at = std::find(inputs.begin(), inputs.end(), input);
+    TENON_CHECK(at != inputs.end(), "a group reads a value that it does not list");
+    return static_cast<int>(at - inputs.begin());
+  }
   // Outputs that may share the buffer of an input that is dead afterwards: (output position, input position).
   std::vector<std::pair<int, int>> inplace;
   virtual Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) = 0;
@@ -154,12 +162,21 @@ struct BuildContext {
   // them, into memory of this allocator.
   const Allocator& allocator;
   DeviceId device = {};
+  // The strides of a stored value; nullopt for a value to read through.
+  std::optional<Dims> strides_of(ValueId v) const {
+    return materialised[v] ? std::optional(layouts[v].strides) : std::nullopt;
+  }
 };
 
 struct Bid {
   bool yes = false;
   double cost = 0;  // relative; the lowest bid wins
   std::string why;  // a sentence in both cases
+
+  // Yes at this cost; if the status is not ok, no, with its message as the reason.
+  static Bid at(double cost, std::string why, const Status& status) {
+    return status.ok() ? Bid{true, cost, std::move(why)} : Bid{false, 0, status.message()};
+  }
 };
 
 class Backend {

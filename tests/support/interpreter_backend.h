@@ -79,11 +79,7 @@ class InterpretedGroup final : public Executable {
     }
     return std::unique_ptr<Step>(std::move(step));
   }
-  std::string describe() const override {
-    std::string text;
-    for (const auto& k : kernels) text += jit::print(k.kernel);
-    return text;
-  }
+  std::string describe() const override { return jit::print(kernels); }
   int kernel_count() const override { return static_cast<int>(kernels.size()); }
 };
 
@@ -94,13 +90,11 @@ class InterpreterBackend final : public Backend {
   std::string_view name() const override { return "interpreter"; }
   bool runs_loops() const override { return true; }
   Bid bid(const Graph& graph, ValueId v) const override {
-    const Status loops = jit::has_loops(graph, v);
-    return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
+    return Bid::at(1, "runs as loops", jit::has_loops(graph, v));
   }
   Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
             ValueId v) const override {
-    const Status joins = jit::may_join(graph, uses, members, v, target);
-    return joins.ok() ? Bid{true, 1, "one schedule covers it"} : Bid{false, 0, joins.message()};
+    return Bid::at(1, "one schedule covers it", jit::may_join(graph, uses, members, v, target));
   }
   Result<std::vector<std::unique_ptr<Executable>>> build(
       const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
@@ -111,10 +105,7 @@ class InterpreterBackend final : public Backend {
       auto group = std::make_unique<InterpretedGroup>();
       group->inputs = inputs_of(g, members);
       group->outputs = outputs_of(g, uses, members);
-      auto strides = [&](ValueId v) -> std::optional<Dims> {
-        if (!context.materialised[v]) return std::nullopt;
-        return context.layouts[v].strides;
-      };
+      auto strides = [&](ValueId v) { return context.strides_of(v); };
       TENON_ASSIGN(group->kernels, jit::make_kernels({g, members, group->outputs, strides, target}));
       group->positions = jit::positions(group->kernels, group->inputs, group->outputs);
       group->inplace = jit::inplace(group->kernels, group->inputs, group->outputs);

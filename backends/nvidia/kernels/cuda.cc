@@ -231,15 +231,12 @@ class CudaBackend final : public Backend {
   Result<DeviceRuntime*> runtime(int index) override { return cuda::runtime_of(index); }
 
   Bid bid(const Graph& graph, ValueId v) const override {
-    const Status loops = jit::has_loops(graph, v);
-    return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
+    return Bid::at(1, "runs as loops", jit::has_loops(graph, v));
   }
 
   Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
             ValueId v) const override {
-    const Status joins = jit::may_join(graph, uses, members, v, jit::Target::gpu);
-    if (!joins.ok()) return {false, 0, joins.message()};
-    return {true, 1, "one schedule covers it"};
+    return Bid::at(1, "one schedule covers it", jit::may_join(graph, uses, members, v, jit::Target::gpu));
   }
 
   Result<std::vector<std::unique_ptr<Executable>>> build(
@@ -256,10 +253,7 @@ class CudaBackend final : public Backend {
       group->device = device;
       group->inputs = inputs_of(g, members);
       group->outputs = outputs_of(g, uses, members);
-      auto strides = [&](ValueId v) -> std::optional<Dims> {
-        if (!context.materialised[v]) return std::nullopt;
-        return context.layouts[v].strides;
-      };
+      auto strides = [&](ValueId v) { return context.strides_of(v); };
       auto lowered = jit::make_kernels({g, members, group->outputs, strides, jit::Target::gpu});
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
       group->inplace = jit::inplace(*lowered, group->inputs, group->outputs);
