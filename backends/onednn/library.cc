@@ -253,16 +253,13 @@ Algorithm choose(const Problem& problem, bool make) {
 
 std::string title(const Problem& p, const Offer& offer, const std::string& name) {
   std::string text = name + " ";
-  auto put = [&](const std::vector<int64_t>& dims) {
-    for (size_t i = 0; i < dims.size(); ++i) text += (i ? "x" : "") + std::to_string(dims[i]);
-  };
   if (p.form == Form::matmul) {
     std::vector<int64_t> sizes = p.output.dims;
     sizes.insert(sizes.end() - 1, p.source.dims.back());
-    put(sizes);
+    text += library::by(sizes);
   } else {
-    put(p.source.dims);
-    if (p.weights.present()) text += " by ", put(p.weights.dims);
+    text += library::by(p.source.dims);
+    if (p.weights.present()) text += " by " + library::by(p.weights.dims);
   }
   return text + " " + std::string(tenon::name(p.output.dtype)) + " " +
          (offer.why.empty() ? offer.name : offer.why);

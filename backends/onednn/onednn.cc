@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backends/library/epilogue.h"
 #include "backends/onednn/call.h"
 #include "backends/onednn/grouped.h"
 #include "backends/onednn/library.h"
@@ -15,8 +16,7 @@ namespace {
 
 using namespace onednn;
 constexpr int64_t kProbe = 64;
-constexpr int kChain =
-    8;  // longest chain of maps that is searched for a library call in front of an activation
+constexpr size_t kChain = 8;  // longest chain that is searched for a root in front of an activation
 
 bool is_root(const Node& node) {
   return node.op == ops::matmul || node.op == ops::int_matmul || node.op == ops::linear ||
@@ -25,6 +25,8 @@ bool is_root(const Node& node) {
 bool is_activation(const Node& node) {
   return op(node.op).kind == Kind::composite && activation(node).has_value();
 }
+
+bool continues(const Node& node) { return op(node.op).kind == Kind::map || is_activation(node); }
 
 Sizes probe_sizes(const Graph& graph) {
   Sizes sizes{graph.dims.get(), {}, default_parallel().threads()};
@@ -155,9 +157,12 @@ class OneDnnBackend final : public Backend {
     if (is_root(node)) return ask(graph, std::span(&v, 1));
     if (node.op == ops::grouped_matmul) return ask_of_groups(graph, v);
     if (!is_activation(node)) return {false, 0, std::string(op(node.op).name) + " is no call of the library"};
-    const std::vector<int> uses = graph.use_counts();
-    std::vector<ValueId> chain{v};
-    return follows_root(graph, uses, node.inputs[0], chain);
+    Bid answer{false, 0, "it does not follow a library call whose result only it reads"};
+    library::each_chain(graph, v, {is_root, continues, kChain}, [&](std::span<const ValueId> members) {
+      answer = ask(graph, members);
+      return answer.yes;
+    });
+    return answer;
   }
 
   ValueId legalize(Builder& b, Node node) const override {
@@ -177,10 +182,7 @@ class OneDnnBackend final : public Backend {
     const Graph& g = context.graph;
     std::vector<std::unique_ptr<Executable>> built;
     const auto store = std::make_shared<PackedStore>(context.allocator);
-    const StridesOf strides_of = [&](ValueId v) -> std::optional<Dims> {
-      if (!context.materialised[v]) return std::nullopt;
-      return context.layouts[v].strides;
-    };
+    const StridesOf strides_of = [&](ValueId v) { return context.strides_of(v); };
     for (const std::vector<ValueId>& members : groups) {
       if (g.node(members[0]).op == ops::grouped_matmul) {
         TENON_ASSIGN(auto product, make_grouped(g, members[0], strides_of));
@@ -189,22 +191,17 @@ class OneDnnBackend final : public Backend {
       }
       auto call = std::make_unique<Call>();
       call->store = store;
-      call->inputs = inputs_of(g, members);
+      auto spec = make_spec(g, members, strides_of);
+      if (!spec.ok()) return spec.status().at("group of " + g.value_name(members.back()));
+      call->spec = std::move(*spec);
+      std::vector<Operand*> operands;
+      for (Operand& o : call->spec.operands) operands.push_back(&o);
+      call->bind(g, members, operands, call->spec.output);
       for (ValueId v : call->inputs)
         if (g.node(v).op == ops::constant)
           store->expect(
               static_cast<int64_t>(attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->size));
-      call->outputs = {members.back()};
-      auto spec = make_spec(g, members, strides_of);
-      if (!spec.ok()) return spec.status().at("group of " + g.value_name(members.back()));
-      call->spec = std::move(*spec);
-      for (Operand& o : call->spec.operands) {
-        auto at = std::find(call->inputs.begin(), call->inputs.end(), o.base);
-        TENON_CHECK(at != call->inputs.end(), "the library reads a value its group does not list");
-        o.buffer = static_cast<int>(at - call->inputs.begin());
-      }
-      call->spec.output.buffer = static_cast<int>(call->inputs.size());
-      call->fallback = call->spec.name + post_op_names(call->spec, false);
+      call->name = call->spec.name + post_op_names(call->spec, false);
       if (redone(call->spec)) {
         call->exact = std::make_unique<Call>();
         call->exact->store = store;
@@ -219,29 +216,6 @@ class OneDnnBackend final : public Backend {
     const dnnl_version_t* v = dnnl_version();
     return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
            std::to_string(v->patch);
-  }
-
- private:
-  // Whether a call of the library can compute `chain` (last node first) together with `tail` and the nodes in front of it, up to a
-  // root. Every node between the root and the chain must have one reader.
-  Bid follows_root(const Graph& graph, const std::vector<int>& uses, ValueId tail,
-                   std::vector<ValueId>& chain) const {
-    const Node& node = graph.node(tail);
-    if (uses[tail] != 1) return {false, 0, "what it reads is read elsewhere too"};
-    if (is_root(node)) {
-      std::vector<ValueId> members{tail};
-      members.insert(members.end(), chain.rbegin(), chain.rend());
-      return ask(graph, members);
-    }
-    Bid answer{false, 0, "it does not follow a library call"};
-    if ((op(node.op).kind != Kind::map && !is_activation(node)) || chain.size() >= kChain) return answer;
-    chain.push_back(tail);
-    for (ValueId i : node.inputs) {
-      Bid below = follows_root(graph, uses, i, chain);
-      if (below.yes) return below;
-    }
-    chain.pop_back();
-    return answer;
   }
 };
 
