@@ -20,7 +20,7 @@ namespace tenon::cudnn {
 
 // The arguments of a call, on the device unless stated otherwise.
 struct Pointers {
-  std::span<void* const> tensors;  // in the order of the problem, the result last
+  std::span<char* const> tensors;  // in the order of the problem, the result last
   std::span<const float> numbers;  // in host memory
   void* workspace;
 };

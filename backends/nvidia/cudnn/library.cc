@@ -43,7 +43,8 @@ Status Library::failure(const std::string& call, int status) const {
 
 Result<Descriptor> Descriptor::make(const Library& library, int type, const char* what) {
   Descriptor d(library, what);
-  TENON_TRY(d.check("cudnnBackendCreateDescriptor", library.cudnnBackendCreateDescriptor.status_of(type, &d.raw_)));
+  TENON_TRY(
+      d.check("cudnnBackendCreateDescriptor", library.cudnnBackendCreateDescriptor.status_of(type, &d.raw_)));
   return d;
 }
 

@@ -24,6 +24,13 @@ std::string release_text(size_t version);
 Result<size_t> version_of(const SharedLibrary& library, const std::string& what, const char* symbol,
                           size_t oldest = 0);
 
+// Opens the driver and a library. environment: why one of them is not there.
+template <class Library>
+Status check_present() {
+  TENON_TRY(Driver::get().status());
+  return Library::get().status();
+}
+
 // Opens a library with the first get(). If that fails, later calls return the same error and do not try again.
 template <class Library>
 class OpenOnce {

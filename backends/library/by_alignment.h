@@ -11,7 +11,7 @@
 
 #include "src/base/status.h"
 
-namespace tenon::cuda {
+namespace tenon::library {
 
 template <class Algorithm>
 class ByAlignment {
@@ -62,4 +62,4 @@ class ByAlignment {
   mutable std::array<Status, kBits + 1> refused_;
 };
 
-}  // namespace tenon::cuda
+}  // namespace tenon::library
