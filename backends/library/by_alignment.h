@@ -1,7 +1,7 @@
 // ByAlignment: the algorithms that a library chose for a call, by alignment of the call's pointers. The plan chooses the one for the
 // greatest alignment; a run with less aligned pointers chooses another one when such pointers first come. Choices live as long as
 // this object, also the library's answer that it has no algorithm. Any thread. A choice that exists is found without a lock.
-// Tested by tests/unit/backends/cublaslt_test.cc and tests/unit/backends/cudnn_test.cc.
+// Tested by tests/unit/backends/library_test.cc.
 #pragma once
 
 #include <array>

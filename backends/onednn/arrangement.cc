@@ -6,6 +6,7 @@
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
 #include "src/base/align.h"
+#include "src/base/immortal.h"
 #include "src/base/threads/single_flight_lru.h"
 #include "src/ops/eval/host_tensor.h"
 
@@ -227,21 +228,18 @@ std::string key_of(const Spec& spec, const Problem& asked) {
 }  // namespace
 
 Result<std::shared_ptr<const Arrangement>> arrangement_of(const Spec& spec, const Problem& asked) {
-  static auto& known =
-      *new SingleFlightLru<const Arrangement>(kMostArrangements);  // steps may outlive static destruction
-  const auto entry = known.at(key_of(spec, asked));
-  std::lock_guard lock(entry->mutex);
-  if (entry->value) return entry->value;
-  const Algorithm choice = choose(asked, true);
-  if (!choice.offer->why.empty()) return environment(title(asked, *choice.offer, spec.name));
-  try {
-    auto made = std::make_shared<Arrangement>();
-    Arranger(spec, *made).build(asked, choice);
-    entry->value = std::move(made);
-  } catch (const dnnl::error& failure) {
-    return environment(spec.name + ": " + failure.what());
-  }
-  return entry->value;
+  return immortal<SingleFlightLru<const Arrangement>, kMostArrangements>().get(
+      key_of(spec, asked), [&]() -> Result<std::shared_ptr<const Arrangement>> {
+        const Algorithm choice = choose(asked, true);
+        if (!choice.offer->why.empty()) return environment(title(asked, *choice.offer, spec.name));
+        try {
+          auto made = std::make_shared<Arrangement>();
+          Arranger(spec, *made).build(asked, choice);
+          return std::shared_ptr<const Arrangement>(std::move(made));
+        } catch (const dnnl::error& failure) {
+          return environment(spec.name + ": " + failure.what());
+        }
+      });
 }
 
 std::string post_op_names(const Spec& spec, bool bias) {

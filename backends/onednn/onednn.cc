@@ -8,6 +8,7 @@
 #include "backends/onednn/call.h"
 #include "backends/onednn/grouped.h"
 #include "backends/onednn/library.h"
+#include "src/base/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 
@@ -221,9 +222,6 @@ class OneDnnBackend final : public Backend {
 
 }  // namespace
 
-Backend& onednn_backend() {
-  static OneDnnBackend& backend = *new OneDnnBackend;  // never destroyed: threads may be at work at exit
-  return backend;
-}
+Backend& onednn_backend() { return immortal<OneDnnBackend>(); }
 
 }  // namespace tenon

@@ -103,8 +103,8 @@ Status Algorithm::ask(int64_t alignment, int64_t most_workspace) {
 
 Result<std::shared_ptr<const Algorithm>> Algorithm::of(const Handle& handle, const Problem& problem,
                                                        int64_t alignment, int64_t most_workspace) {
-  return library::KeptAlgorithms<Algorithm>::get().at(
-      handle.device().ordinal(), alignment, most_workspace, problem.key(),
+  return library::kept_algorithms<Algorithm>().get(
+      library::algorithm_key(handle.device().ordinal(), alignment, most_workspace, problem.key()),
       [&]() -> Result<std::shared_ptr<const Algorithm>> {
         const cuda::Current current(handle.device());
         TENON_TRY(current.status());
@@ -143,6 +143,6 @@ Status Algorithm::run(double alpha, double beta, const Pointers& p, void* stream
   return status;
 }
 
-void forget_algorithms() { library::KeptAlgorithms<Algorithm>::get().forget(); }
+void forget_algorithms() { library::kept_algorithms<Algorithm>().clear(); }
 
 }  // namespace tenon::cublaslt

@@ -8,23 +8,14 @@
 #include <string>
 
 #include "backends/nvidia/cublaslt/api.h"
-#include "backends/nvidia/device/device.h"
-#include "src/base/shared_library.h"
+#include "backends/nvidia/device/libraries.h"
 
 namespace tenon::cublaslt {
 
-class Library {
+class Library : public cuda::OpenedLibrary<Library> {
  public:
-  // The library of the process. environment, with what was tried: there is no library, it is older than 12.0, or it lacks a function.
-  static Result<const Library*> get();
-  // Null: get() was not called yet, or there is no library.
-  static const Library* opened();
+  static LibrarySearch search() { return cuda::cublaslt_search(); }
   static Result<std::unique_ptr<Library>> open(const LibrarySearch& search);
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-
-  const std::string& path() const { return file_.path(); }
-  size_t version() const { return version_; }  // 130002: 13.0.2
   // unsupported if that is the library's answer, otherwise environment: "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1): the
   // library was not initialized".
   Status failure(const char* call, int status) const;
@@ -36,8 +27,6 @@ class Library {
  private:
   Library() = default;
 
-  SharedLibrary file_;
-  size_t version_ = 0;
   const char* (*status_name_)(int status) = nullptr;
   const char* (*status_text_)(int status) = nullptr;
 };

@@ -39,8 +39,8 @@ Result<std::shared_ptr<const Algorithm>> Algorithm::of(Handles& handles,
                                                        std::shared_ptr<const Problem> problem,
                                                        int64_t alignment, int64_t most_workspace,
                                                        cuda::CallTarget* target) {
-  return library::KeptAlgorithms<Algorithm>::get().at(
-      handles.device.ordinal(), alignment, most_workspace, problem->key(),
+  return library::kept_algorithms<Algorithm>().get(
+      library::algorithm_key(handles.device.ordinal(), alignment, most_workspace, problem->key()),
       [&]() -> Result<std::shared_ptr<const Algorithm>> {
         const cuda::Current current(handles.device);
         TENON_TRY(current.status());
@@ -106,6 +106,6 @@ Status Algorithm::run(const Ready& ready, const Pointers& p, void* stream) const
   return l.cudnnBackendExecute(handle, ready.plan, pack.raw());
 }
 
-void forget_algorithms() { library::KeptAlgorithms<Algorithm>::get().forget(); }
+void forget_algorithms() { library::kept_algorithms<Algorithm>().clear(); }
 
 }  // namespace tenon::cudnn

@@ -8,10 +8,7 @@
 namespace tenon::cudnn {
 namespace {
 
-cuda::OfDevices<Handles>& all_handles() {
-  static auto& all = *new cuda::OfDevices<Handles>;  // steps may outlive static destruction
-  return all;
-}
+cuda::OfDevices<Handles>& all_handles() { return immortal<cuda::OfDevices<Handles>>(); }
 
 }  // namespace
 

@@ -11,23 +11,14 @@
 #include <vector>
 
 #include "backends/nvidia/cudnn/api.h"
-#include "backends/nvidia/device/device.h"
-#include "src/base/shared_library.h"
+#include "backends/nvidia/device/libraries.h"
 
 namespace tenon::cudnn {
 
-class Library {
+class Library : public cuda::OpenedLibrary<Library> {
  public:
-  // The library of the process. environment, with what was tried: there is no library, it is older than 9.0, or it lacks a function.
-  static Result<const Library*> get();
-  // Null: get() was not called yet, or there is no library.
-  static const Library* opened();
+  static LibrarySearch search() { return cuda::cudnn_search(); }
   static Result<std::unique_ptr<Library>> open(const LibrarySearch& search);
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-
-  const std::string& path() const { return file_.path(); }
-  size_t version() const { return version_; }  // 91901: 9.19.1
   // unsupported if that is the library's answer, otherwise environment: "cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED (1001): ", then
   // the last error text of this thread.
   [[gnu::cold, gnu::noinline]] Status failure(const std::string& call, int status) const;
@@ -39,8 +30,6 @@ class Library {
  private:
   Library() = default;
 
-  SharedLibrary file_;
-  size_t version_ = 0;
   const char* (*status_text_)(int status) = nullptr;
   void (*last_text_)(char* text, size_t bytes) = nullptr;
 };

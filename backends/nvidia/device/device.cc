@@ -1,6 +1,8 @@
 // See device.h.
 #include "backends/nvidia/device/device.h"
 
+#include "src/base/immortal.h"
+
 #include <map>
 #include <mutex>
 
@@ -79,10 +81,7 @@ struct Devices {
   std::mutex mutex;
   std::map<int, std::unique_ptr<Device>> by_ordinal;
 };
-Devices& devices() {
-  static Devices& all = *new Devices;  // steps may outlive static destruction
-  return all;
-}
+Devices& devices() { return immortal<Devices>(); }
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 // See recording.h.
 #include "backends/nvidia/device/recording.h"
 
+#include "src/base/immortal.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -36,10 +38,7 @@ struct Graphs {
   std::vector<Graph*> all;
   std::atomic<uint64_t> launches{0};
 };
-Graphs& graphs() {
-  static Graphs& g = *new Graphs;  // plans may outlive static destruction
-  return g;
-}
+Graphs& graphs() { return immortal<Graphs>(); }
 
 class Graph final : public Recording {
  public:

@@ -1,10 +1,12 @@
-// What every library needs of a group: operands with the axes of the result, sizes, keys, epilogues, chains in front of an
-// activation, and the positions of buffers.
+// What every library needs: operands with the axes of the result, sizes, keys, epilogues, chains in front of an activation, the
+// positions of buffers, and the algorithms that are kept.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backends/library/by_alignment.h"
 #include "backends/library/call.h"
 #include "backends/library/epilogue.h"
+#include "backends/library/kept_algorithms.h"
 #include "backends/library/operands.h"
 #include "backends/library/tensor.h"
 #include "src/ir/op.h"
@@ -119,6 +121,52 @@ TEST(Library, ChainsInFrontOfAnActivation) {
   EXPECT_THAT(chains(2), ElementsAre(Members{value(g, "%m"), value(g, "%a"), value(g, "%y")}))
       << "%s is read elsewhere too";
   EXPECT_TRUE(chains(1).empty()) << "two nodes stand behind the product";
+}
+
+struct Chosen {
+  int64_t alignment;
+  int64_t bytes() const { return 1; }
+};
+
+TEST(Library, AlgorithmsAreMadeOnceAndFailuresAreNotKept) {
+  auto& kept = kept_algorithms<Chosen>();
+  int asked = 0;
+  const auto ask = [&](const std::string& key, bool works) {
+    return kept.get(key, [&]() -> Result<std::shared_ptr<const Chosen>> {
+      ++asked;
+      if (!works) return unsupported("none");
+      return std::make_shared<const Chosen>(Chosen{16});
+    });
+  };
+  const std::string key = algorithm_key(0, 16, 1024, "problem");
+  EXPECT_NE(key, algorithm_key(1, 16, 1024, "problem"));
+  EXPECT_NE(key, algorithm_key(0, 8, 1024, "problem"));
+  EXPECT_NE(key, algorithm_key(0, 16, 0, "problem"));
+  EXPECT_EQ(ask(key, false).status().message(), "none");
+  const auto first = ask(key, true);
+  EXPECT_EQ(*ask(key, false), *first);
+  EXPECT_EQ(asked, 2);
+}
+
+TEST(Library, AlgorithmsByAlignment) {
+  ByAlignment<Chosen> all;
+  all.keep_most(std::make_shared<const Chosen>(Chosen{16}));
+  int asked = 0;
+  const auto at = [&](uintptr_t bits) {
+    return all.at(bits, [&](int64_t alignment) -> Result<std::shared_ptr<const Chosen>> {
+      ++asked;
+      if (alignment == 1) return unsupported("none");
+      return std::make_shared<const Chosen>(Chosen{alignment});
+    });
+  };
+  EXPECT_EQ((*at(4096))->alignment, 16);
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ((*at(4096 | 12))->alignment, 4);
+  EXPECT_EQ((*at(4))->alignment, 4);
+  EXPECT_EQ(asked, 1);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(at(1).status().message(), "none");
+  EXPECT_EQ(asked, 2) << "the library's answer that it has none is kept";
+  EXPECT_EQ(all.bytes(), 2);
 }
 
 struct OneCall final : Call {
