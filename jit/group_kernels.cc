@@ -5,6 +5,7 @@
 
 #include "jit/pipeline.h"
 #include "jit/schedule/schedule.h"
+#include "src/base/align.h"
 
 namespace tenon::jit {
 
@@ -144,6 +145,19 @@ std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
     if (safe) pairs.push_back({0, static_cast<int>(i)});
   }
   return pairs;
+}
+
+Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,
+                    FunctionRef<int64_t(Dim)> eval) {
+  Arguments all;
+  std::vector<int64_t> offsets;
+  for (const Temp& t : kernel.temps) {
+    offsets.push_back(all.temps);
+    all.temps += align_up(eval(t.length) * size_of(t.type));
+  }
+  for (size_t b = 0; b < kernel.buffers.size(); ++b)
+    all.list.push_back({positions[b], positions[b] >= 0 ? 0 : offsets[kernel.buffers[b] - kTempBuffer]});
+  return all;
 }
 
 std::string print(std::span<const LoweredKernel> kernels) {

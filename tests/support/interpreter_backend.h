@@ -22,12 +22,8 @@ class InterpretedStep final : public Step {
   struct Launch {
     const jit::Kernel* kernel;
     std::vector<int64_t> sizes;
-    struct Argument {
-      int position;    // in the step's list of buffers; -1: a temporary
-      int64_t offset;  // of a temporary in the scratch memory, in bytes
-      int64_t length;  // in elements
-    };
-    std::vector<Argument> arguments;
+    jit::Arguments arguments;
+    std::vector<int64_t> lengths;  // of the arguments, in elements
   };
   std::vector<Launch> launches;
   int64_t scratch = 0;
@@ -37,8 +33,8 @@ class InterpretedStep final : public Step {
   Status run(void* const* buffers, char* temporaries, const RunOn&) const override {
     for (const Launch& launch : launches) {
       std::vector<jit::BufferView> views;
-      for (const Launch::Argument& a : launch.arguments)
-        views.push_back({a.position < 0 ? temporaries + a.offset : buffers[a.position], a.length});
+      for (size_t a = 0; a < launch.lengths.size(); ++a)
+        views.push_back({launch.arguments.list[a].at(buffers, temporaries), launch.lengths[a]});
       TENON_TRY(jit::interpret(*launch.kernel, views, launch.sizes));
     }
     return {};
@@ -55,25 +51,22 @@ class InterpretedGroup final : public Executable {
     auto step = std::make_unique<InterpretedStep>();
     for (size_t k = 0; k < kernels.size(); ++k) {
       const jit::LoweredKernel& lowered = kernels[k];
-      InterpretedStep::Launch launch{&lowered.kernel, sizes.eval(lowered.sizes), {}};
-      std::vector<int64_t> offsets;
-      int64_t temps = 0;
-      for (const jit::Temp& t : lowered.temps) {
-        offsets.push_back(temps);
-        temps += align_up(sizes.eval(t.length) * size_of(t.type));
-      }
-      step->scratch = std::max(step->scratch, temps);
+      InterpretedStep::Launch launch{
+          &lowered.kernel,
+          sizes.eval(lowered.sizes),
+          jit::arguments(lowered, positions[k], [&](Dim d) { return sizes.eval(d); }),
+          {}};
+      step->scratch = std::max(step->scratch, launch.arguments.temps);
       for (size_t b = 0; b < lowered.buffers.size(); ++b) {
         if (positions[k][b] < 0) {
-          const size_t t = lowered.buffers[b] - jit::kTempBuffer;
-          launch.arguments.push_back({-1, offsets[t], sizes.eval(lowered.temps[t].length)});
+          launch.lengths.push_back(sizes.eval(lowered.temps[lowered.buffers[b] - jit::kTempBuffer].length));
           continue;
         }
         int64_t length = 1;
         const auto shape = sizes.eval(layouts[k][b].first), strides = sizes.eval(layouts[k][b].second);
         for (size_t d = 0; d < shape.size(); ++d) length += (shape[d] - 1) * strides[d];
         if (std::count(shape.begin(), shape.end(), 0)) length = 0;
-        launch.arguments.push_back({positions[k][b], 0, length});
+        launch.lengths.push_back(length);
       }
       step->launches.push_back(std::move(launch));
     }
