@@ -202,9 +202,21 @@ class Backend {
   // in topological order; the first is the node for which this back end won the bid.
   virtual Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
                     ValueId node) const = 0;
-  // Builds one executable per group, in order. The members of a group are in topological order.
+  // Builds one executable per group, in order. The members of a group are in topological order. A back end that builds each group by
+  // itself implements build_group() instead.
   virtual Result<std::vector<std::unique_ptr<Executable>>> build(
-      const BuildContext& context, std::span<const std::vector<ValueId>> groups) = 0;
+      const BuildContext& context, std::span<const std::vector<ValueId>> groups) {
+    std::vector<std::unique_ptr<Executable>> built;
+    for (const std::vector<ValueId>& members : groups) {
+      auto group = build_group(context, members);
+      if (!group.ok()) return group.status().at("group of " + context.graph.value_name(members.back()));
+      built.push_back(std::move(*group));
+    }
+    return built;
+  }
+  virtual Result<std::unique_ptr<Executable>> build_group(const BuildContext&, std::span<const ValueId>) {
+    return unsupported(std::string(name()) + " builds no groups");
+  }
   // Does the slow part of prepare() for all executables of a plan in one batch. Adds to *compiled the number
   // of kernels that went through the compiler.
   virtual Status compile(std::span<Executable* const>, const Sizes&, int*) { return {}; }

@@ -8,6 +8,7 @@
 #include "backends/nvidia/cublaslt/spec.h"
 #include "backends/nvidia/device/libraries.h"
 #include "backends/nvidia/device/library_step.h"
+#include "src/base/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 
@@ -143,30 +144,24 @@ class CublasLtBackend final : public Backend {
     return ask_spec(graph, all);
   }
 
-  Result<std::vector<std::unique_ptr<Executable>>> build(
-      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
+  Result<std::unique_ptr<Executable>> build_group(const BuildContext& context,
+                                                  std::span<const ValueId> members) override {
     const Graph& g = context.graph;
     TENON_ASSIGN(const Handle* handle, handle_of(context.device.index));
-    std::vector<std::unique_ptr<Executable>> built;
-    for (const std::vector<ValueId>& members : groups) {
-      auto product = std::make_unique<Product>();
-      product->handle = handle;
-      auto spec = make_spec(g, members, [&](ValueId v) { return context.strides_of(v); });
-      if (!spec.ok()) return spec.status().at("group of " + g.value_name(members.back()));
-      Spec& r = product->spec = std::move(*spec);
-      std::vector<Operand*> operands{&r.a, &r.b};
-      if (r.added) operands.push_back(&*r.added);
-      if (r.bias) operands.push_back(&*r.bias);
-      product->bind(g, members, operands, r.result);
-      product->name = title(r);
-      // The added tensor may share the buffer of the result if it has the same strides and no other operand lies in it.
-      if (r.added && r.added->strides == r.result.strides && r.added->offset == Dim(0) &&
-          r.added->base != r.a.base && r.added->base != r.b.base &&
-          (!r.bias || r.added->base != r.bias->base))
-        product->inplace = {{0, r.added->buffer}};
-      built.push_back(std::move(product));
-    }
-    return built;
+    auto product = std::make_unique<Product>();
+    product->handle = handle;
+    TENON_ASSIGN(product->spec, make_spec(g, members, [&](ValueId v) { return context.strides_of(v); }));
+    Spec& r = product->spec;
+    std::vector<Operand*> operands{&r.a, &r.b};
+    if (r.added) operands.push_back(&*r.added);
+    if (r.bias) operands.push_back(&*r.bias);
+    product->bind(g, members, operands, r.result);
+    product->name = title(r);
+    // The added tensor may share the buffer of the result if it has the same strides and no other operand lies in it.
+    if (r.added && r.added->strides == r.result.strides && r.added->offset == Dim(0) &&
+        r.added->base != r.a.base && r.added->base != r.b.base && (!r.bias || r.added->base != r.bias->base))
+      product->inplace = {{0, r.added->buffer}};
+    return std::unique_ptr<Executable>(std::move(product));
   }
 
   std::string describe() const override {
@@ -179,9 +174,6 @@ class CublasLtBackend final : public Backend {
 }  // namespace
 }  // namespace cublaslt
 
-Backend& cublaslt_backend() {
-  static auto& backend = *new cublaslt::CublasLtBackend;  // never destroyed: threads may be at work at exit
-  return backend;
-}
+Backend& cublaslt_backend() { return immortal<cublaslt::CublasLtBackend>(); }
 
 }  // namespace tenon

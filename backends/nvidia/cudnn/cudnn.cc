@@ -9,6 +9,7 @@
 #include "backends/nvidia/cudnn/convolution.h"
 #include "backends/nvidia/device/libraries.h"
 #include "backends/nvidia/device/library_step.h"
+#include "src/base/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 
@@ -111,18 +112,32 @@ class CudnnBackend final : public Backend {
     return {false, 0, "what follows a call of cuDNN runs as loops"};
   }
 
-  Result<std::vector<std::unique_ptr<Executable>>> build(
-      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
-    TENON_ASSIGN(Handles * handles, Handles::of(context.device.index));
-    std::vector<std::unique_ptr<Executable>> built;
-    for (const std::vector<ValueId>& members : groups) {
-      auto call = std::make_unique<Call>();
-      call->handles = handles;
-      TENON_TRY(describe_call(context, members.front(), *call)
-                    .at("group of " + context.graph.value_name(members.front())));
-      built.push_back(std::move(call));
+  Result<std::unique_ptr<Executable>> build_group(const BuildContext& context,
+                                                  std::span<const ValueId> members) override {
+    const Graph& g = context.graph;
+    const ValueId v = members.front();
+    const Node& node = g.node(v);
+    const StridesOf strides_of = [&](ValueId u) { return context.strides_of(u); };
+    auto call = std::make_unique<Call>();
+    TENON_ASSIGN(call->handles, Handles::of(context.device.index));
+    call->name = "cuDNN " + std::string(op(node.op).name);
+    const auto bind = [&](const std::vector<Operand*>& operands, Operand& result) {
+      for (int o = 0; o < static_cast<int>(operands.size()); ++o)
+        TENON_CHECK(reads_in_place(g, node, o, strides_of), "an operand lies otherwise than it was stored");
+      call->bind(g, members, operands, result);
+    };
+    if (node.op == ops::attention) {
+      TENON_ASSIGN(AttentionSpec r, attention_spec(g, v, strides_of));
+      std::vector<Operand*> operands{&r.q, &r.k, &r.v};
+      if (r.mask) operands.push_back(&*r.mask);
+      bind(operands, r.y);
+      call->at_sizes = [r = std::move(r)](const Sizes& sizes) { return cudnn::at_sizes(r, sizes); };
+    } else {
+      TENON_ASSIGN(ConvolutionSpec r, make_spec(g, v, strides_of));
+      bind({&r.x, &r.w}, r.y);
+      call->at_sizes = [r = std::move(r)](const Sizes& sizes) { return cudnn::at_sizes(r, sizes); };
     }
-    return built;
+    return std::unique_ptr<Executable>(std::move(call));
   }
 
   std::string describe() const override {
@@ -135,39 +150,11 @@ class CudnnBackend final : public Backend {
     return node.op == ops::attention ? reads_attention(graph, node, operand, strides_of)
                                      : cudnn::reads_in_place(graph, node, operand, strides_of);
   }
-
-  // Sets the name and the spec of the call, with buffer positions of the executable.
-  static Status describe_call(const BuildContext& context, ValueId v, Call& call) {
-    const Graph& g = context.graph;
-    const Node& node = g.node(v);
-    const StridesOf strides_of = [&](ValueId u) { return context.strides_of(u); };
-    const auto bind = [&](const std::vector<Operand*>& operands, Operand& result) {
-      for (int o = 0; o < static_cast<int>(operands.size()); ++o)
-        TENON_CHECK(reads_in_place(g, node, o, strides_of), "an operand lies otherwise than it was stored");
-      call.bind(g, {&v, 1}, operands, result);
-    };
-    call.name = "cuDNN " + std::string(op(node.op).name);
-    if (node.op == ops::attention) {
-      TENON_ASSIGN(AttentionSpec r, attention_spec(g, v, strides_of));
-      std::vector<Operand*> operands{&r.q, &r.k, &r.v};
-      if (r.mask) operands.push_back(&*r.mask);
-      bind(operands, r.y);
-      call.at_sizes = [r = std::move(r)](const Sizes& sizes) { return cudnn::at_sizes(r, sizes); };
-    } else {
-      TENON_ASSIGN(ConvolutionSpec r, make_spec(g, v, strides_of));
-      bind({&r.x, &r.w}, r.y);
-      call.at_sizes = [r = std::move(r)](const Sizes& sizes) { return cudnn::at_sizes(r, sizes); };
-    }
-    return {};
-  }
 };
 
 }  // namespace
 }  // namespace cudnn
 
-Backend& cudnn_backend() {
-  static auto& backend = *new cudnn::CudnnBackend;  // never destroyed: threads may be at work at exit
-  return backend;
-}
+Backend& cudnn_backend() { return immortal<cudnn::CudnnBackend>(); }
 
 }  // namespace tenon
