@@ -39,14 +39,12 @@ Sizes probe_sizes(const Graph& graph) {
 }
 
 bool has_value(const Graph& graph, std::span<const ValueId> members, const Sizes& sizes) {
-  for (ValueId m : members) {
-    for (Dim d : graph.type(m).shape)
-      if (!d.is_const() && !graph.dims->eval(d, sizes.symbols)) return false;
-    for (ValueId i : graph.node(m).inputs)
-      for (Dim d : graph.type(i).shape)
-        if (!d.is_const() && !graph.dims->eval(d, sizes.symbols)) return false;
-  }
-  return true;
+  const auto known = [&](ValueId v) {
+    return std::ranges::all_of(graph.type(v).shape,
+                               [&](Dim d) { return d.is_const() || graph.dims->eval(d, sizes.symbols); });
+  };
+  return std::ranges::all_of(
+      members, [&](ValueId m) { return known(m) && std::ranges::all_of(graph.node(m).inputs, known); });
 }
 
 // Strides to assume while groups form: every value that is not a view is dense.
@@ -115,8 +113,12 @@ ValueId by_unsigned(Builder& b, const Node& node) {
   return b(ops::sub, {b(ops::int_matmul, {above, y}), excess});
 }
 
-// The bid for a problem, according to the library's offer.
-Bid offered(const Problem& p, const std::string& name) {
+// The bid for a group's problem at the sizes that are probed, according to the library's offer.
+Bid offered(const Graph& graph, std::span<const ValueId> members, const std::string& name,
+            FunctionRef<Problem(const Sizes&)> problem) {
+  const Sizes sizes = probe_sizes(graph);
+  if (!has_value(graph, members, sizes)) return {false, 0, "its sizes cannot be probed"};
+  const Problem p = problem(sizes);
   if (p.empty) return {true, 0.5, "nothing to compute"};
   const Algorithm choice = choose(p, false);
   const std::string text = title(p, *choice.offer, name);
@@ -136,17 +138,14 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
     return {false, 0, "a depthwise convolution of few taps along one axis: loops read the signal as it lies"};
   auto spec = make_spec(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
   if (!spec.ok()) return {false, 0, spec.status().message()};
-  const Sizes sizes = probe_sizes(graph);
-  if (!has_value(graph, members, sizes)) return {false, 0, "its sizes cannot be probed"};
-  return offered(at_sizes(*spec, sizes), spec->name);
+  return offered(graph, members, spec->name, [&](const Sizes& sizes) { return at_sizes(*spec, sizes); });
 }
 
 Bid ask_of_groups(const Graph& graph, ValueId v) {
   auto product = make_grouped(graph, v, [&](ValueId x) { return draft_strides(graph, x); });
   if (!product.ok()) return {false, 0, product.status().message()};
-  const Sizes sizes = probe_sizes(graph);
-  if (!has_value(graph, std::span(&v, 1), sizes)) return {false, 0, "its sizes cannot be probed"};
-  return offered((*product)->of_rows(kProbe, sizes), "grouped_matmul");
+  return offered(graph, {&v, 1}, "grouped_matmul",
+                 [&](const Sizes& sizes) { return (*product)->of_rows(kProbe, sizes); });
 }
 
 class OneDnnBackend final : public Backend {

@@ -143,6 +143,4 @@ Status Algorithm::run(double alpha, double beta, const Pointers& p, void* stream
   return status;
 }
 
-void forget_algorithms() { library::kept_algorithms<Algorithm>().clear(); }
-
 }  // namespace tenon::cublaslt

@@ -70,7 +70,4 @@ class Algorithm {
   mutable std::atomic<Descriptor<LtMatmul>*> spare_{nullptr};
 };
 
-// Forgets all algorithms. For tests.
-void forget_algorithms();
-
 }  // namespace tenon::cublaslt

@@ -106,6 +106,4 @@ Status Algorithm::run(const Ready& ready, const Pointers& p, void* stream) const
   return l.cudnnBackendExecute(handle, ready.plan, pack.raw());
 }
 
-void forget_algorithms() { library::kept_algorithms<Algorithm>().clear(); }
-
 }  // namespace tenon::cudnn

@@ -66,7 +66,4 @@ class Algorithm {
   mutable std::array<std::unique_ptr<Descriptor>, Handles::kMost> plans_;
 };
 
-// Forgets all algorithms. For tests.
-void forget_algorithms();
-
 }  // namespace tenon::cudnn

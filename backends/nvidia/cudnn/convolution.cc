@@ -140,12 +140,7 @@ PlacedProblem at_sizes(const ConvolutionSpec& spec, const Sizes& sizes) {
   p->x = at.tensors[0].dims;
   p->w = at.tensors[1].dims;
   p->y = at.tensors[2].dims;
-  p->transposed = spec.transposed;
-  p->channels_last = spec.channels_last;
-  p->low = spec.low;
-  p->high = spec.high;
-  p->strides = spec.strides;
-  p->dilations = spec.dilations;
+  static_cast<Convolution&>(*p) = spec;
   if (p->y.size() < kLeastRank) widen(*p);
   at.problem = std::move(p);
   return at;

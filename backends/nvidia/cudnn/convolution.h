@@ -8,20 +8,21 @@
 
 namespace tenon::cudnn {
 
-struct ConvolutionSpec {
+struct Convolution {
+  bool transposed = false, channels_last = false;
+  std::vector<int64_t> low, high, strides, dilations;
+};
+
+struct ConvolutionSpec : Convolution {
   DType dtype = DType::f32;
   bool tf32 = false;  // TF32 is allowed; only for f32
-  bool transposed = false, channels_last = false;
-  Operand x, w, y;  // shapes of x and y are N, C, spatial axes, whatever the layout
-  std::vector<int64_t> low, high, strides, dilations;
+  Operand x, w, y;    // shapes of x and y are N, C, spatial axes, whatever the layout
 };
 
 // Computes y from x and w. A transposed convolution is the gradient with respect to the input of the convolution that computes x
 // from y.
-struct ConvolutionProblem final : Problem {
-  bool transposed = false, channels_last = false;
+struct ConvolutionProblem final : Problem, Convolution {
   std::vector<int64_t> x, w, y;  // dims
-  std::vector<int64_t> low, high, strides, dilations;
 
   std::string key() const override;
   // "2x64x56x56 by 128x64x3x3 bf16, stride 2x2 pad 1x1"
