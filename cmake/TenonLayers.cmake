@@ -18,7 +18,8 @@ function(tenon_layer name)
 endfunction()
 
 # NVIDIA's libraries are opened at run time.
-set(backend_rooms backends/*.cc backends/reference/*.cc backends/cpu/*.cc backends/rows/*.cc backends/nvidia/*/*.cc)
+set(backend_rooms backends/*.cc backends/reference/*.cc backends/cpu/*.cc backends/rows/*.cc backends/library/*.cc
+    backends/nvidia/*/*.cc)
 if(TENON_ONEDNN)
   list(APPEND backend_rooms backends/onednn/*.cc)
 endif()

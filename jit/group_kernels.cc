@@ -6,6 +6,7 @@
 #include "jit/kernel/walk.h"
 #include "jit/pipeline.h"
 #include "jit/schedule/schedule.h"
+#include "src/base/align.h"
 
 namespace tenon::jit {
 
@@ -131,6 +132,25 @@ std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
     if (safe) pairs.push_back({0, static_cast<int>(i)});
   }
   return pairs;
+}
+
+Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,
+                    FunctionRef<int64_t(Dim)> eval) {
+  Arguments all;
+  std::vector<int64_t> offsets;
+  for (const Temp& t : kernel.temps) {
+    offsets.push_back(all.temps);
+    all.temps += align_up(eval(t.length) * size_of(t.type));
+  }
+  for (size_t b = 0; b < kernel.buffers.size(); ++b)
+    all.list.push_back({positions[b], positions[b] >= 0 ? 0 : offsets[kernel.buffers[b] - kTempBuffer]});
+  return all;
+}
+
+std::string print(std::span<const LoweredKernel> kernels) {
+  std::string text;
+  for (const LoweredKernel& k : kernels) text += print(k.kernel);
+  return text;
 }
 
 }  // namespace tenon::jit

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "jit/lower/lower.h"
+#include "src/base/function_ref.h"
 #include "src/ir/group.h"
 
 namespace tenon::jit {
@@ -33,5 +35,25 @@ std::vector<std::vector<int>> positions(std::span<const LoweredKernel> kernels,
 // uses the input reads an element only at the address that it writes, before the write.
 std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
                                          std::span<const ValueId> inputs, std::span<const ValueId> outputs);
+
+// Where a kernel's buffers are when it runs: a position among the buffers of a step, or, at position -1, a temporary at an offset in
+// bytes of the step's scratch memory.
+struct Arguments {
+  struct Argument {
+    int position;
+    int64_t offset;
+    void* at(void* const* buffers, char* scratch) const {
+      return position < 0 ? scratch + offset : buffers[position];
+    }
+  };
+  std::vector<Argument> list;
+  int64_t temps = 0;  // bytes of all temporaries
+};
+// positions: of this kernel, as from positions(). eval: the value of a size.
+Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,
+                    FunctionRef<int64_t(Dim)> eval);
+
+// The texts of the kernels, one after the other.
+std::string print(std::span<const LoweredKernel> kernels);
 
 }  // namespace tenon::jit

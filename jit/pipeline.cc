@@ -226,9 +226,8 @@ Result<std::string> run_kernel_pass(std::string_view pass, std::string_view text
   const auto found = std::ranges::find(kPasses, pass, &Pass::name);
   if (found == std::end(kPasses)) {
     Nearest nearest(pass);
-    std::string all;
-    for (const Pass& p : kPasses) nearest.offer(p.name), all += " " + std::string(p.name);
-    return invalid("no kernel pass is called " + std::string(pass) + nearest.hint() + "; there are:" + all);
+    for (const Pass& p : kPasses) nearest.offer(p.name);
+    return invalid(nearest.message("kernel pass"));
   }
   TENON_ASSIGN(const Kernel kernel, parse_kernel(text));
   TENON_TRY(verify(kernel));

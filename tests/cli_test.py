@@ -123,7 +123,8 @@ def test_opt_runs_passes_of_the_kernel_compiler():
     halves = tenon("opt", "-", "--kernel-pass=split_reduction,expand_math", stdin=KERNEL.replace("M*%i + %j", "%i"))
     assert halves.returncode == 0, halves.stderr
     wrong = tenon("opt", "-", "--kernel-pass=tile_column", stdin=KERNEL)
-    assert wrong.returncode == 1 and "did you mean 'tile_columns'?" in wrong.stderr
+    assert wrong.returncode == 1 and "no kernel pass is called tile_column, did you mean 'tile_columns'?" in wrong.stderr
+    assert "\nthere are: " in wrong.stderr
     assert tenon("opt", "-", "--kernel-pass=tile_columns", "--pass=cse", stdin=KERNEL).returncode == 2
 
 

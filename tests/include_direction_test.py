@@ -38,6 +38,9 @@ PIPELINE = ["jit/pipeline.h", "jit/group_kernels.h"] + TRANSFORM
 OBJECTS = ["jit/objects/"] + OPS
 JIT = ["jit/llvm/", "jit/cuda/", "jit/objects/"] + PIPELINE
 BACKENDS = ["src/backend/"] + JIT
+# What the back ends of all vendors' libraries share; NVIDIA's run on the devices, contexts and streams of their driver's room.
+LIBRARY = ["backends/library/"] + BACKENDS
+NVIDIA_LIBRARY = ["backends/nvidia/device/"] + LIBRARY
 LAYERS = {
     "src/base/": BASE,
     "src/ir/": IR,
@@ -70,12 +73,12 @@ LAYERS = {
     "backends/reference/": ["backends/reference/"] + BACKENDS,
     "backends/rows/": ["backends/rows/"] + BACKENDS,
     "backends/cpu/": ["backends/cpu/"] + BACKENDS,
-    "backends/onednn/": ["backends/onednn/"] + BACKENDS,
-    "backends/nvidia/device/": ["backends/nvidia/device/"] + BACKENDS,
+    "backends/library/": LIBRARY,
+    "backends/onednn/": ["backends/onednn/"] + LIBRARY,
+    "backends/nvidia/device/": NVIDIA_LIBRARY,
     "backends/nvidia/kernels/": ["backends/nvidia/kernels/", "backends/nvidia/device/"] + BACKENDS,
-    # NVIDIA's libraries run on the devices, contexts and streams of their driver's room.
-    "backends/nvidia/cublaslt/": ["backends/nvidia/cublaslt/", "backends/nvidia/device/"] + BACKENDS,
-    "backends/nvidia/cudnn/": ["backends/nvidia/cudnn/", "backends/nvidia/device/"] + BACKENDS,
+    "backends/nvidia/cublaslt/": ["backends/nvidia/cublaslt/"] + NVIDIA_LIBRARY,
+    "backends/nvidia/cudnn/": ["backends/nvidia/cudnn/"] + NVIDIA_LIBRARY,
     "bindings/": ["bindings/", "tenon/"],
     "include/tenon/": ["tenon/"],
 }
@@ -171,6 +174,12 @@ def test_every_include_follows_the_layers():
     ("backends/cpu/cpu.cc", '#include "src/runtime/plan/plan.h"'),
     ("backends/cpu/cpu.cc", '#include "backends/onednn/onednn.h"'),
     ("backends/cpu/cpu.cc", "#include <dnnl.hpp>"),
+    ("backends/cpu/cpu.cc", '#include "backends/library/call.h"'),
+    ("backends/nvidia/kernels/cuda.cc", '#include "backends/library/call.h"'),
+    ("backends/library/call.cc", '#include "backends/onednn/call.h"'),
+    ("backends/library/call.cc", '#include "backends/nvidia/device/device.h"'),
+    ("backends/library/call.cc", '#include "src/runtime/plan/plan.h"'),
+    ("backends/library/tensor.h", "#include <dnnl.hpp>"),
     ("backends/nvidia/device/driver.cc", "#include <cuda.h>"),
     ("backends/nvidia/device/driver.cc", '#include "backends/cpu/threads.h"'),
     ("backends/nvidia/kernels/cuda.cc", '#include "backends/nvidia/cublaslt/cublaslt.h"'),
@@ -203,6 +212,9 @@ def test_a_planted_violation_is_seen(path, line):
     ("backends/cpu/cpu.cc", '#include "src/backend/backend.h"'),
     ("backends/cpu/threads.cc", "#include <omp.h>"),
     ("backends/list.cc", '#include "backends/onednn/onednn.h"'),
+    ("backends/library/call.h", '#include "src/backend/backend.h"'),
+    ("backends/onednn/call.h", '#include "backends/library/call.h"'),
+    ("backends/nvidia/cudnn/cudnn.cc", '#include "backends/library/call.h"'),
     ("backends/nvidia/cublaslt/library.cc", '#include "backends/nvidia/device/device.h"'),
     ("backends/nvidia/cudnn/library.cc", '#include "backends/nvidia/device/device.h"'),
     ("backends/onednn/matmul.cc", "#include <dnnl.hpp>"),

@@ -12,6 +12,7 @@
 #include "jit/pipeline.h"
 #include "jit/schedule/schedule.h"
 #include "src/base/align.h"
+#include "src/base/immortal.h"
 #include "src/ir/builder.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
@@ -60,14 +61,9 @@ struct Launch {
   jit::KernelFn function;
   std::shared_ptr<HotKernel> hot;  // null: always call `function`
   std::vector<int64_t> sizes;
-  struct Argument {
-    int buffer;      // position in the step's buffer list; -1: a temporary
-    int64_t offset;  // of a temporary in the step's scratch
-  };
-  std::vector<Argument> buffers;
+  jit::Arguments arguments;  // temporaries lie in front of the scratch of the threads
   std::shared_ptr<const std::vector<std::string>>
-      faults;         // the message for each fault number; null: the kernel cannot fault
-  int64_t temps = 0;  // bytes of temporaries, in front of the scratch of the threads
+      faults;  // the message for each fault number; null: the kernel cannot fault
   int64_t iterations = 0;
   int64_t scratch = 0;  // bytes per thread
   int threads = 1;
@@ -79,22 +75,22 @@ class KernelStep final : public Step {
 
   int64_t scratch_bytes() const override {
     int64_t most = 0;
-    for (const Launch& l : launches) most = std::max(most, l.temps + l.scratch * l.threads);
+    for (const Launch& l : launches) most = std::max(most, l.arguments.temps + l.scratch * l.threads);
     return most;
   }
   int64_t bytes() const override {
     size_t sum = sizeof *this + launches.capacity() * sizeof(Launch);
     for (const Launch& l : launches)
-      sum += l.sizes.capacity() * sizeof(int64_t) + l.buffers.capacity() * sizeof(Launch::Argument);
+      sum += l.sizes.capacity() * sizeof(int64_t) + l.arguments.list.capacity() * sizeof(l.arguments.list[0]);
     return static_cast<int64_t>(sum);
   }
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     for (const Launch& l : launches) {
       void* arguments[kMaxBuffers + 1];
       int32_t fault = 0;
-      for (size_t i = 0; i < l.buffers.size(); ++i)
-        arguments[i] = l.buffers[i].buffer < 0 ? scratch + l.buffers[i].offset : buffers[l.buffers[i].buffer];
-      arguments[l.buffers.size()] = &fault;
+      size_t count = 0;
+      for (const auto& a : l.arguments.list) arguments[count++] = a.at(buffers, scratch);
+      arguments[count] = &fault;
       if (l.hot) {
         const HotKernel::Turn turn = l.hot->begin();
         launch(l, turn.function, arguments, scratch, on.parallel);
@@ -118,8 +114,9 @@ class KernelStep final : public Step {
   };
   static void launch(const Launch& l, jit::KernelFn function, void* const* arguments, char* scratch,
                      Parallel& parallel) {
-    if (l.threads == 1) return function(arguments, l.sizes.data(), scratch + l.temps, 0, l.iterations);
-    Call call{&l, function, arguments, scratch + l.temps};
+    if (l.threads == 1)
+      return function(arguments, l.sizes.data(), scratch + l.arguments.temps, 0, l.iterations);
+    Call call{&l, function, arguments, scratch + l.arguments.temps};
     parallel.run(l.iterations, l.threads, run_range, &call);
   }
   static void run_range(void* arg, int thread, int64_t begin, int64_t end) {
@@ -146,16 +143,7 @@ class KernelGroup final : public Executable {
       l.function = code[k]->function;
       l.faults = faults[k];
       l.sizes = sizes.eval(lowered.sizes);
-      std::vector<int64_t> offsets;
-      for (const jit::Temp& t : lowered.temps) {
-        offsets.push_back(l.temps);
-        l.temps += align_up(sizes.eval(t.length) * size_of(t.type));
-      }
-      l.buffers.reserve(lowered.buffers.size());
-      for (size_t b = 0; b < lowered.buffers.size(); ++b)
-        l.buffers.push_back(positions[k][b] >= 0
-                                ? Launch::Argument{positions[k][b], 0}
-                                : Launch::Argument{-1, offsets[lowered.buffers[b] - jit::kTempBuffer]});
+      l.arguments = jit::arguments(lowered, positions[k], [&](Dim d) { return sizes.eval(d); });
       const int width = jit::lanes(isa);
       l.iterations = jit::par_iterations(lowered.kernel, l.sizes.data(), width);
       l.scratch = align_up(jit::scratch_bytes(lowered.kernel, l.sizes.data()));
@@ -171,11 +159,7 @@ class KernelGroup final : public Executable {
     }
     return std::unique_ptr<Step>(std::move(step));
   }
-  std::string describe() const override {
-    std::string text;
-    for (const auto& k : kernels) text += jit::print(k.kernel);
-    return text;
-  }
+  std::string describe() const override { return jit::print(kernels); }
   int kernel_count() const override { return static_cast<int>(kernels.size()); }
   bool may_fail() const override {
     return std::ranges::any_of(kernels, [](const jit::LoweredKernel& k) { return !k.faults.empty(); });
@@ -188,15 +172,12 @@ class CpuBackend final : public Backend {
   bool runs_loops() const override { return true; }
 
   Bid bid(const Graph& graph, ValueId v) const override {
-    const Status loops = jit::has_loops(graph, v);
-    return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
+    return Bid::at(1, "runs as loops", jit::has_loops(graph, v));
   }
 
   Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
             ValueId v) const override {
-    const Status joins = jit::may_join(graph, uses, members, v);
-    if (!joins.ok()) return {false, 0, joins.message()};
-    return {true, 1, "one schedule covers it"};
+    return Bid::at(1, "one schedule covers it", jit::may_join(graph, uses, members, v));
   }
 
   Result<std::vector<std::unique_ptr<Executable>>> build(
@@ -211,10 +192,7 @@ class CpuBackend final : public Backend {
       group->isa = isa;
       group->inputs = inputs_of(g, members);
       group->outputs = outputs_of(g, uses, members);
-      auto strides = [&](ValueId v) -> std::optional<Dims> {
-        if (!context.materialised[v]) return std::nullopt;
-        return context.layouts[v].strides;
-      };
+      auto strides = [&](ValueId v) { return context.strides_of(v); };
       auto lowered = jit::make_kernels({g, members, group->outputs, strides});
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
       group->kernels = std::move(*lowered);
@@ -251,9 +229,6 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-Backend& cpu_backend() {
-  static CpuBackend& backend = *new CpuBackend;  // never destroyed: threads may be at work at exit
-  return backend;
-}
+Backend& cpu_backend() { return immortal<CpuBackend>(); }
 
 }  // namespace tenon

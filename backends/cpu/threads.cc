@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "src/backend/fork.h"
+#include "src/base/immortal.h"
 
 namespace tenon {
 namespace {
@@ -90,9 +91,6 @@ void on_new_thread(void (*job)(void*), void* arg) {
   if (worker->thrown) std::rethrow_exception(std::exchange(worker->thrown, nullptr));
 }
 
-Parallel& openmp_parallel() {
-  static OpenMp& parallel = *new OpenMp;  // never destroyed: threads may run programs at exit
-  return parallel;
-}
+Parallel& openmp_parallel() { return immortal<OpenMp>(); }
 
 }  // namespace tenon

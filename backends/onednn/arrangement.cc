@@ -6,6 +6,7 @@
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
 #include "src/base/align.h"
+#include "src/base/immortal.h"
 #include "src/base/threads/single_flight_lru.h"
 #include "src/ops/eval/host_tensor.h"
 
@@ -122,7 +123,7 @@ class Arranger {
       return add(wanted, zeros);
     }
     const Operand& operand = recipe_.operands[static_cast<size_t>(given.operand)];
-    const Place from{Kind::buffer, operand.buffer, given.offset};
+    const Place from{Kind::buffer, given.buffer, given.offset};
     const auto here = descriptor_of(given);
     if (here && *here == wanted) return add(wanted, from);
     if (pack && operand.constant) {
@@ -148,7 +149,7 @@ class Arranger {
 
   // Returns the slot that the library writes. If it is not the output itself, finish_output() adds the copy to the output.
   int output(const Array& given, const memory::desc& wanted) {
-    home_ = {Kind::buffer, recipe_.output.buffer, given.offset};
+    home_ = {Kind::buffer, given.buffer, given.offset};
     const auto here = descriptor_of(given);
     if (here && *here == wanted) return add(wanted, home_);
     away_ = add(wanted, scratch(static_cast<int64_t>(wanted.get_size())));
@@ -213,12 +214,11 @@ constexpr size_t kMostArrangements = 1024;
 std::string key_of(const Spec& spec, const Problem& asked) {
   std::string key = spec.name + asked.key();
   auto put = [&](const Array& a) {
-    const Operand& o = a.operand < 0 ? spec.output : spec.operands[static_cast<size_t>(a.operand)];
-    for (int64_t v :
-         {a.offset, int64_t{a.operand}, int64_t{o.buffer}, int64_t{a.zero}, int64_t{o.constant != nullptr}})
-      key.append(reinterpret_cast<const char*>(&v), sizeof v);
+    const bool constant = a.operand >= 0 && spec.operands[static_cast<size_t>(a.operand)].constant;
     // Problem::key() leaves out the strides of weights with `any`; an arrangement reads them at these strides.
-    key.append(reinterpret_cast<const char*>(a.strides.data()), a.strides.size() * sizeof(int64_t));
+    library::add_to_key(key, a.strides);
+    for (int64_t v : {a.offset, int64_t{a.operand}, int64_t{a.buffer}, int64_t{a.zero}, int64_t{constant}})
+      library::add_to_key(key, v);
   };
   for (const Array* a : {&asked.source, &asked.weights, &asked.bias, &asked.output}) put(*a);
   for (const Array& a : asked.others) put(a);
@@ -228,21 +228,18 @@ std::string key_of(const Spec& spec, const Problem& asked) {
 }  // namespace
 
 Result<std::shared_ptr<const Arrangement>> arrangement_of(const Spec& spec, const Problem& asked) {
-  static auto& known =
-      *new SingleFlightLru<const Arrangement>(kMostArrangements);  // steps may outlive static destruction
-  const auto entry = known.at(key_of(spec, asked));
-  std::lock_guard lock(entry->mutex);
-  if (entry->value) return entry->value;
-  const Algorithm choice = choose(asked, true);
-  if (!choice.offer->why.empty()) return environment(title(asked, *choice.offer, spec.name));
-  try {
-    auto made = std::make_shared<Arrangement>();
-    Arranger(spec, *made).build(asked, choice);
-    entry->value = std::move(made);
-  } catch (const dnnl::error& failure) {
-    return environment(spec.name + ": " + failure.what());
-  }
-  return entry->value;
+  return immortal<SingleFlightLru<const Arrangement>, kMostArrangements>().get(
+      key_of(spec, asked), [&]() -> Result<std::shared_ptr<const Arrangement>> {
+        const Algorithm choice = choose(asked, true);
+        if (!choice.offer->why.empty()) return environment(title(asked, *choice.offer, spec.name));
+        try {
+          auto made = std::make_shared<Arrangement>();
+          Arranger(spec, *made).build(asked, choice);
+          return std::shared_ptr<const Arrangement>(std::move(made));
+        } catch (const dnnl::error& failure) {
+          return environment(spec.name + ": " + failure.what());
+        }
+      });
 }
 
 std::string post_op_names(const Spec& spec, bool bias) {

@@ -55,11 +55,6 @@ class CallStep final : public Step {
 
 }  // namespace
 
-std::string Call::describe() const {
-  std::lock_guard lock(mutex_);
-  return latest_ ? latest_->text() : fallback;
-}
-
 std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
   const Array& given = pack.given;
   for (const Packed& p : packed_)
@@ -117,7 +112,7 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   } catch (const dnnl::error& failure) {
     return environment(spec.name + ": " + failure.what());
   }
-  latest_ = step->arrangement;
+  planned(step->arrangement->text());
   return std::unique_ptr<Step>(std::move(step));
 }
 

@@ -7,21 +7,19 @@
 
 #include <mutex>
 
+#include "backends/library/call.h"
 #include "backends/onednn/arrangement.h"
 #include "backends/onednn/packed_store.h"
-#include "src/backend/backend.h"
 
 namespace tenon::onednn {
 
-class Call final : public Executable {
+class Call final : public library::Call {
  public:
   Spec spec;
-  std::string fallback;  // describe() before the first plan
   std::shared_ptr<PackedStore> store;
   std::unique_ptr<Call> exact;  // the same call without the map at its end; null: there is no map to redo
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override;
-  std::string describe() const override;
 
  private:
   struct Packed {
@@ -31,9 +29,8 @@ class Call final : public Executable {
   };
   std::shared_ptr<char> packed(const Arrangement::Pack& pack);  // the caller holds mutex_
 
-  mutable std::mutex mutex_;    // guards the members below
+  std::mutex mutex_;            // guards packed_
   std::vector<Packed> packed_;  // one per weight and layout that some plan asked for
-  std::shared_ptr<const Arrangement> latest_;
 };
 
 }  // namespace tenon::onednn

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "backends/library/operands.h"
 #include "backends/onednn/arrangement.h"
 #include "backends/onednn/exit_gate.h"
 #include "src/base/align.h"
@@ -102,18 +103,13 @@ Result<std::unique_ptr<Step>> Grouped::prepare(const Sizes& sizes) {
   made->columns = sizes.eval(one.output.shape[1]);
   made->item = size_of(one.output.dtype);
   auto bytes = [&](Dim elements) { return sizes.eval(elements) * made->item; };
-  auto place = [&](ValueId v) {
-    const auto at = std::find(inputs.begin(), inputs.end(), v);
-    TENON_CHECK(at != inputs.end(), "the library reads a value its group does not list");
-    return static_cast<int>(at - inputs.begin());
-  };
-  made->source = {place(one.operands[0].base), 0, bytes(one.operands[0].strides[0])};
-  made->matrices = {place(one.operands[1].base), 0, bytes(step)};
+  made->source = {position_of(one.operands[0].base), 0, bytes(one.operands[0].strides[0])};
+  made->matrices = {position_of(one.operands[1].base), 0, bytes(step)};
   made->output = {static_cast<int>(inputs.size()), bytes(one.output.offset), bytes(one.output.strides[0])};
   made->column_step = bytes(one.output.strides[1]);
   made->wide_ends = ends.dtype == DType::i64;
   const int64_t item = size_of(ends.dtype);
-  made->ends = {place(ends.base), sizes.eval(ends.offset) * item, sizes.eval(ends.strides[0]) * item};
+  made->ends = {position_of(ends.base), sizes.eval(ends.offset) * item, sizes.eval(ends.strides[0]) * item};
   for (int64_t count = 1; count <= made->rows; count *= 2) {
     const Problem asked = of_rows(count, sizes);
     if (asked.empty) break;
@@ -134,11 +130,7 @@ Result<std::unique_ptr<Grouped>> make_grouped(const Graph& graph, ValueId v, con
   made->outputs = {v};
   Spec& one = made->one;
   one.name = "grouped_matmul";
-  one.output.base = v;
-  one.output.dtype = dtype;
-  one.output.shape = node.type.shape;
-  const auto strides = strides_of(v);
-  one.output.strides = strides ? *strides : dense_strides(*graph.dims, node.type.shape);
+  one.output = library::written(graph, v, strides_of);
   Operand matrix = operand_of(graph, node.inputs[2], strides_of);
   made->step = matrix.strides[0];
   matrix.shape.erase(matrix.shape.begin());

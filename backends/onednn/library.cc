@@ -2,6 +2,7 @@
 #include "backends/onednn/library.h"
 
 #include "backends/onednn/exit_gate.h"
+#include "src/base/immortal.h"
 #include "src/base/threads/single_flight_lru.h"
 
 namespace tenon::onednn {
@@ -86,12 +87,6 @@ dnnl::primitive_desc best_of(const Problem& p) {
   while (best.next_impl())
     if (has_words(best.impl_info_str(), "jit_1x1:avx2")) return best;
   return describe(p);
-}
-
-SingleFlightLru<const Offer>& offers() {
-  static auto& kept =
-      *new SingleFlightLru<const Offer>(kMostProblems);  // steps may outlive static destruction
-  return kept;
 }
 
 // Whether the strides are those of plain_strides(). Strides of axes of size 1 do not count.
@@ -199,7 +194,7 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
     none->why = late.message();
     return none;
   }
-  const auto known = offers().at(problem.key());
+  const auto known = immortal<SingleFlightLru<const Offer>, kMostProblems>().at(problem.key());
   std::lock_guard lock(known->mutex);
   if (!known->value) {
     auto made = std::make_shared<Offer>();
@@ -253,16 +248,13 @@ Algorithm choose(const Problem& problem, bool make) {
 
 std::string title(const Problem& p, const Offer& offer, const std::string& name) {
   std::string text = name + " ";
-  auto put = [&](const std::vector<int64_t>& dims) {
-    for (size_t i = 0; i < dims.size(); ++i) text += (i ? "x" : "") + std::to_string(dims[i]);
-  };
   if (p.form == Form::matmul) {
     std::vector<int64_t> sizes = p.output.dims;
     sizes.insert(sizes.end() - 1, p.source.dims.back());
-    put(sizes);
+    text += library::by(sizes);
   } else {
-    put(p.source.dims);
-    if (p.weights.present()) text += " by ", put(p.weights.dims);
+    text += library::by(p.source.dims);
+    if (p.weights.present()) text += " by " + library::by(p.weights.dims);
   }
   return text + " " + std::string(tenon::name(p.output.dtype)) + " " +
          (offer.why.empty() ? offer.name : offer.why);

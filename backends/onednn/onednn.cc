@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "backends/library/epilogue.h"
 #include "backends/onednn/call.h"
 #include "backends/onednn/grouped.h"
 #include "backends/onednn/library.h"
+#include "src/base/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 
@@ -15,8 +17,7 @@ namespace {
 
 using namespace onednn;
 constexpr int64_t kProbe = 64;
-constexpr int kChain =
-    8;  // longest chain of maps that is searched for a library call in front of an activation
+constexpr size_t kChain = 8;  // longest chain that is searched for a root in front of an activation
 
 bool is_root(const Node& node) {
   return node.op == ops::matmul || node.op == ops::int_matmul || node.op == ops::linear ||
@@ -25,6 +26,8 @@ bool is_root(const Node& node) {
 bool is_activation(const Node& node) {
   return op(node.op).kind == Kind::composite && activation(node).has_value();
 }
+
+bool continues(const Node& node) { return op(node.op).kind == Kind::map || is_activation(node); }
 
 Sizes probe_sizes(const Graph& graph) {
   Sizes sizes{graph.dims.get(), {}, default_parallel().threads()};
@@ -36,14 +39,12 @@ Sizes probe_sizes(const Graph& graph) {
 }
 
 bool has_value(const Graph& graph, std::span<const ValueId> members, const Sizes& sizes) {
-  for (ValueId m : members) {
-    for (Dim d : graph.type(m).shape)
-      if (!d.is_const() && !graph.dims->eval(d, sizes.symbols)) return false;
-    for (ValueId i : graph.node(m).inputs)
-      for (Dim d : graph.type(i).shape)
-        if (!d.is_const() && !graph.dims->eval(d, sizes.symbols)) return false;
-  }
-  return true;
+  const auto known = [&](ValueId v) {
+    return std::ranges::all_of(graph.type(v).shape,
+                               [&](Dim d) { return d.is_const() || graph.dims->eval(d, sizes.symbols); });
+  };
+  return std::ranges::all_of(
+      members, [&](ValueId m) { return known(m) && std::ranges::all_of(graph.node(m).inputs, known); });
 }
 
 // Strides to assume while groups form: every value that is not a view is dense.
@@ -112,8 +113,12 @@ ValueId by_unsigned(Builder& b, const Node& node) {
   return b(ops::sub, {b(ops::int_matmul, {above, y}), excess});
 }
 
-// The bid for a problem, according to the library's offer.
-Bid offered(const Problem& p, const std::string& name) {
+// The bid for a group's problem at the sizes that are probed, according to the library's offer.
+Bid offered(const Graph& graph, std::span<const ValueId> members, const std::string& name,
+            FunctionRef<Problem(const Sizes&)> problem) {
+  const Sizes sizes = probe_sizes(graph);
+  if (!has_value(graph, members, sizes)) return {false, 0, "its sizes cannot be probed"};
+  const Problem p = problem(sizes);
   if (p.empty) return {true, 0.5, "nothing to compute"};
   const Algorithm choice = choose(p, false);
   const std::string text = title(p, *choice.offer, name);
@@ -133,17 +138,14 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
     return {false, 0, "a depthwise convolution of few taps along one axis: loops read the signal as it lies"};
   auto spec = make_spec(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
   if (!spec.ok()) return {false, 0, spec.status().message()};
-  const Sizes sizes = probe_sizes(graph);
-  if (!has_value(graph, members, sizes)) return {false, 0, "its sizes cannot be probed"};
-  return offered(at_sizes(*spec, sizes), spec->name);
+  return offered(graph, members, spec->name, [&](const Sizes& sizes) { return at_sizes(*spec, sizes); });
 }
 
 Bid ask_of_groups(const Graph& graph, ValueId v) {
   auto product = make_grouped(graph, v, [&](ValueId x) { return draft_strides(graph, x); });
   if (!product.ok()) return {false, 0, product.status().message()};
-  const Sizes sizes = probe_sizes(graph);
-  if (!has_value(graph, std::span(&v, 1), sizes)) return {false, 0, "its sizes cannot be probed"};
-  return offered((*product)->of_rows(kProbe, sizes), "grouped_matmul");
+  return offered(graph, {&v, 1}, "grouped_matmul",
+                 [&](const Sizes& sizes) { return (*product)->of_rows(kProbe, sizes); });
 }
 
 class OneDnnBackend final : public Backend {
@@ -155,9 +157,12 @@ class OneDnnBackend final : public Backend {
     if (is_root(node)) return ask(graph, std::span(&v, 1));
     if (node.op == ops::grouped_matmul) return ask_of_groups(graph, v);
     if (!is_activation(node)) return {false, 0, std::string(op(node.op).name) + " is no call of the library"};
-    const std::vector<int> uses = graph.use_counts();
-    std::vector<ValueId> chain{v};
-    return follows_root(graph, uses, node.inputs[0], chain);
+    Bid answer{false, 0, "it does not follow a library call whose result only it reads"};
+    library::each_chain(graph, v, {is_root, continues, kChain}, [&](std::span<const ValueId> members) {
+      answer = ask(graph, members);
+      return answer.yes;
+    });
+    return answer;
   }
 
   ValueId legalize(Builder& b, Node node) const override {
@@ -177,10 +182,7 @@ class OneDnnBackend final : public Backend {
     const Graph& g = context.graph;
     std::vector<std::unique_ptr<Executable>> built;
     const auto store = std::make_shared<PackedStore>(context.allocator);
-    const StridesOf strides_of = [&](ValueId v) -> std::optional<Dims> {
-      if (!context.materialised[v]) return std::nullopt;
-      return context.layouts[v].strides;
-    };
+    const StridesOf strides_of = [&](ValueId v) { return context.strides_of(v); };
     for (const std::vector<ValueId>& members : groups) {
       if (g.node(members[0]).op == ops::grouped_matmul) {
         TENON_ASSIGN(auto product, make_grouped(g, members[0], strides_of));
@@ -189,22 +191,17 @@ class OneDnnBackend final : public Backend {
       }
       auto call = std::make_unique<Call>();
       call->store = store;
-      call->inputs = inputs_of(g, members);
+      auto spec = make_spec(g, members, strides_of);
+      if (!spec.ok()) return spec.status().at("group of " + g.value_name(members.back()));
+      call->spec = std::move(*spec);
+      std::vector<Operand*> operands;
+      for (Operand& o : call->spec.operands) operands.push_back(&o);
+      call->bind(g, members, operands, call->spec.output);
       for (ValueId v : call->inputs)
         if (g.node(v).op == ops::constant)
           store->expect(
               static_cast<int64_t>(attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->size));
-      call->outputs = {members.back()};
-      auto spec = make_spec(g, members, strides_of);
-      if (!spec.ok()) return spec.status().at("group of " + g.value_name(members.back()));
-      call->spec = std::move(*spec);
-      for (Operand& o : call->spec.operands) {
-        auto at = std::find(call->inputs.begin(), call->inputs.end(), o.base);
-        TENON_CHECK(at != call->inputs.end(), "the library reads a value its group does not list");
-        o.buffer = static_cast<int>(at - call->inputs.begin());
-      }
-      call->spec.output.buffer = static_cast<int>(call->inputs.size());
-      call->fallback = call->spec.name + post_op_names(call->spec, false);
+      call->name = call->spec.name + post_op_names(call->spec, false);
       if (redone(call->spec)) {
         call->exact = std::make_unique<Call>();
         call->exact->store = store;
@@ -220,36 +217,10 @@ class OneDnnBackend final : public Backend {
     return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
            std::to_string(v->patch);
   }
-
- private:
-  // Whether a call of the library can compute `chain` (last node first) together with `tail` and the nodes in front of it, up to a
-  // root. Every node between the root and the chain must have one reader.
-  Bid follows_root(const Graph& graph, const std::vector<int>& uses, ValueId tail,
-                   std::vector<ValueId>& chain) const {
-    const Node& node = graph.node(tail);
-    if (uses[tail] != 1) return {false, 0, "what it reads is read elsewhere too"};
-    if (is_root(node)) {
-      std::vector<ValueId> members{tail};
-      members.insert(members.end(), chain.rbegin(), chain.rend());
-      return ask(graph, members);
-    }
-    Bid answer{false, 0, "it does not follow a library call"};
-    if ((op(node.op).kind != Kind::map && !is_activation(node)) || chain.size() >= kChain) return answer;
-    chain.push_back(tail);
-    for (ValueId i : node.inputs) {
-      Bid below = follows_root(graph, uses, i, chain);
-      if (below.yes) return below;
-    }
-    chain.pop_back();
-    return answer;
-  }
 };
 
 }  // namespace
 
-Backend& onednn_backend() {
-  static OneDnnBackend& backend = *new OneDnnBackend;  // never destroyed: threads may be at work at exit
-  return backend;
-}
+Backend& onednn_backend() { return immortal<OneDnnBackend>(); }
 
 }  // namespace tenon

@@ -2,16 +2,13 @@
 #include "backends/onednn/problem.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace tenon::onednn {
 namespace {
 
 Array array(const Operand& o, const Sizes& sizes, int operand) {
-  Array a;
-  a.dims = sizes.eval(o.shape);
-  a.strides = sizes.eval(o.strides);
-  a.dtype = o.dtype;
-  a.offset = sizes.eval(o.offset) * size_of(o.dtype);
+  Array a{library::at_sizes(o, sizes)};
   a.operand = operand;
   return a;
 }
@@ -187,25 +184,6 @@ void tidy(Array& a) {
 
 }  // namespace
 
-int64_t Array::count() const {
-  int64_t n = 1;
-  for (int64_t d : dims) n *= d;
-  return n;
-}
-
-std::vector<int64_t> plain_strides(const std::vector<int64_t>& dims, bool channels_last) {
-  std::vector<int64_t> strides(dims.size(), 1);
-  int64_t step = 1;
-  auto take = [&](size_t i) {
-    strides[i] = step;
-    step *= std::max<int64_t>(dims[i], 1);
-  };
-  if (channels_last) take(1);
-  for (size_t i = dims.size(); i-- > 0;)
-    if (!channels_last || i != 1) take(i);
-  return strides;
-}
-
 Problem at_sizes(const Spec& spec, const Sizes& sizes) {
   Problem p;
   p.form = spec.form;
@@ -306,18 +284,14 @@ std::optional<Problem> in_one_batch(const Problem& matmul) {
 }
 
 std::string Problem::key() const {
-  std::string text;
-  auto put = [&](int64_t v) { text.append(reinterpret_cast<const char*>(&v), sizeof v); };
-  auto puts = [&](const std::vector<int64_t>& list) {
-    put(static_cast<int64_t>(list.size()));
-    for (int64_t v : list) put(v);
-  };
+  std::string key;
+  auto put = [&](int64_t v) { library::add_to_key(key, v); };
   auto put_array = [&](const Array& a) {
-    puts(a.dims);
+    library::add_to_key(key, a.dims);
     if (a.any)
       put(-1);
     else
-      puts(a.strides);
+      library::add_to_key(key, a.strides);
     put(static_cast<int64_t>(a.dtype));
   };
   put(static_cast<int64_t>(form));
@@ -325,14 +299,14 @@ std::string Problem::key() const {
   put(include_pad);
   for (const Array* a : {&source, &weights, &bias, &output}) put_array(*a);
   for (const Array& a : others) put_array(a);
-  for (const auto* list : {&kernel, &strides, &low, &high, &dilations}) puts(*list);
+  for (const auto* list : {&kernel, &strides, &low, &high, &dilations}) library::add_to_key(key, *list);
   for (const PostOp& post : post_ops) {
     put(static_cast<int64_t>(post.algorithm));
-    text.append(reinterpret_cast<const char*>(&post.alpha), sizeof post.alpha);
-    text.append(reinterpret_cast<const char*>(&post.beta), sizeof post.beta);
+    put(std::bit_cast<int32_t>(post.alpha));
+    put(std::bit_cast<int32_t>(post.beta));
     put(post.operand);
   }
-  return text;
+  return key;
 }
 
 }  // namespace tenon::onednn

@@ -5,20 +5,18 @@
 
 #include <string>
 
+#include "backends/library/tensor.h"
 #include "backends/onednn/spec.h"
-#include "src/backend/backend.h"
 
 namespace tenon::onednn {
 
-struct Array {
-  std::vector<int64_t> dims, strides;  // in elements
-  DType dtype = DType::f32;
-  int64_t offset = 0;  // bytes
-  int operand = -1;    // index into Spec::operands; -1: the output
-  bool zero = false;   // replaces an operand without elements: zeros of these dims; no memory is read
-  bool any = false;    // the library chooses the layout
+using library::plain_strides;
 
-  int64_t count() const;
+struct Array : library::Tensor {
+  int operand = -1;   // index into Spec::operands; -1: the output
+  bool zero = false;  // replaces an operand without elements: zeros of these dims; no memory is read
+  bool any = false;   // the library chooses the layout
+
   bool present() const { return operand >= -1 && !dims.empty(); }
 };
 
@@ -44,7 +42,5 @@ std::optional<Problem> as_convolution(const Problem& matmul);
 // The same batched product with one more batch axis, of size 1. For some post-ops the library has code only with two batch axes.
 // Nothing if the problem is no batched product.
 std::optional<Problem> in_one_batch(const Problem& matmul);
-// Dense row-major strides; with channels_last the second axis is innermost.
-std::vector<int64_t> plain_strides(const std::vector<int64_t>& dims, bool channels_last);
 
 }  // namespace tenon::onednn

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "src/ir/group.h"
+#include "backends/library/epilogue.h"
+#include "backends/library/operands.h"
 #include "src/ir/op.h"
 #include "src/ops/rows/names.h"
 
@@ -13,18 +14,6 @@ namespace {
 
 using dnnl::algorithm;
 constexpr int kLibraryRank = 6;  // most axes of an operand here; the library's own limit is 12
-
-// Gives the operand as many axes as the output; the axes along which it is broadcast have size 1. Nothing if it is larger than
-// the output.
-std::optional<Operand> align(Operand o, const Dims& shape) {
-  if (o.shape.size() > shape.size()) return std::nullopt;
-  const size_t skip = shape.size() - o.shape.size();
-  o.shape.insert(o.shape.begin(), skip, Dim(1));
-  o.strides.insert(o.strides.begin(), skip, Dim(0));
-  for (size_t i = 0; i < shape.size(); ++i)
-    if (o.shape[i] != Dim(1) && o.shape[i] != shape[i]) return std::nullopt;
-  return o;
-}
 
 constexpr float kSteepest = std::numeric_limits<float>::max();
 
@@ -48,13 +37,11 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
     spec.post_ops.push_back(*a);
     return {};
   }
-  if (row.kind != Kind::map || node.inputs.size() != 2)
-    return unsupported(std::string(row.name) + " is not a post-op of the library");
-  const bool first = node.inputs[0] == before;
-  const ValueId other = node.inputs[first ? 1 : 0];
-  if (other == before) return unsupported("it reads the library's result twice");
-  if (auto number = number_of(graph, other)) {
-    const float c = static_cast<float>(*number);
+  TENON_ASSIGN(const library::OtherOperand other,
+               library::other_operand(graph, before, node, " is not a post-op of the library"));
+  const bool first = other.second;
+  if (other.number) {
+    const float c = static_cast<float>(*other.number);
     if (node.op == ops::add)
       spec.post_ops.push_back({algorithm::eltwise_linear, 1, c, -1, "add"});
     else if (node.op == ops::mul)
@@ -79,7 +66,7 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
     alg = algorithm::binary_div;
   else
     return unsupported(std::string(row.name) + " is not a post-op of the library");
-  auto operand = align(operand_of(graph, other, strides_of), node.type.shape);
+  auto operand = library::spread(operand_of(graph, other.value, strides_of), node.type.shape);
   if (!operand) return unsupported("its other operand is larger than the result");
   spec.post_ops.push_back({alg, 0, 0, static_cast<int>(spec.operands.size()), std::string(row.name)});
   spec.operands.push_back(std::move(*operand));
@@ -203,11 +190,8 @@ Result<Spec> make_spec(const Graph& graph, std::span<const ValueId> members, con
     return unsupported("the library is not used for " + std::string(name(dtype)));
   for (ValueId i : node.inputs)
     if (graph.type(i).rank() > kLibraryRank) return unsupported("it has more than 6 axes");
-  spec.output.base = last;
+  spec.output = library::written(graph, last, strides_of);
   spec.output.dtype = dtype;
-  spec.output.shape = node.type.shape;
-  auto strides = strides_of(last);
-  spec.output.strides = strides ? *strides : dense_strides(*graph.dims, node.type.shape);
   spec.operands.push_back(operand_of(graph, node.inputs[0], strides_of));
 
   switch (node.op) {
@@ -215,8 +199,7 @@ Result<Spec> make_spec(const Graph& graph, std::span<const ValueId> members, con
     case ops::int_matmul: spec.operands.push_back(operand_of(graph, node.inputs[1], strides_of)); break;
     case ops::linear: {
       Operand w = operand_of(graph, node.inputs[1], strides_of);
-      std::swap(w.shape[0], w.shape[1]);
-      std::swap(w.strides[0], w.strides[1]);
+      library::swap_matrix(w);
       spec.operands.push_back(std::move(w));
       if (node.inputs.size() > 2)
         add_bias(spec, operand_of(graph, node.inputs[2], strides_of), spec.output.shape.size() - 1);

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "src/base/immortal.h"
 #include "src/ir/builder.h"
 #include "src/ir/group.h"
 #include "src/ops/eval/eval.h"
@@ -75,30 +76,26 @@ class ReferenceBackend final : public Backend {
     return {false, 0, "the evaluator takes one node at a time"};
   }
 
-  Result<std::vector<std::unique_ptr<Executable>>> build(
-      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
-    std::vector<std::unique_ptr<Executable>> built;
+  Result<std::unique_ptr<Executable>> build_group(const BuildContext& context,
+                                                  std::span<const ValueId> members) override {
     const Graph& g = context.graph;
-    for (const std::vector<ValueId>& members : groups) {
-      auto e = std::make_unique<EvaluateNode>();
-      const ValueId target = members.back();
-      e->name = std::string(op(g.node(target).op).name);
-      e->inputs = inputs_of(g, members);
-      e->outputs = {target};
-      e->graph.name = e->name;
-      e->graph.dims = g.dims;
-      Builder b(e->graph);
-      std::map<ValueId, ValueId> map;
-      for (ValueId v : e->inputs) {
-        TENON_ASSIGN(map[v], b.try_input(g.node(v).name, g.type(v)));
-        e->input_strides.push_back(context.layouts[v].strides);
-      }
-      TENON_TRY(copy_into(g, target, b, map));
-      e->graph.outputs.push_back({map[target], std::nullopt});
-      e->output_strides = context.layouts[target].strides;
-      built.push_back(std::move(e));
+    auto e = std::make_unique<EvaluateNode>();
+    const ValueId target = members.back();
+    e->name = std::string(op(g.node(target).op).name);
+    e->inputs = inputs_of(g, members);
+    e->outputs = {target};
+    e->graph.name = e->name;
+    e->graph.dims = g.dims;
+    Builder b(e->graph);
+    std::map<ValueId, ValueId> map;
+    for (ValueId v : e->inputs) {
+      TENON_ASSIGN(map[v], b.try_input(g.node(v).name, g.type(v)));
+      e->input_strides.push_back(context.layouts[v].strides);
     }
-    return built;
+    TENON_TRY(copy_into(g, target, b, map));
+    e->graph.outputs.push_back({map[target], std::nullopt});
+    e->output_strides = context.layouts[target].strides;
+    return std::unique_ptr<Executable>(std::move(e));
   }
   std::string describe() const override { return "evaluator in double"; }
 
@@ -118,10 +115,6 @@ class ReferenceBackend final : public Backend {
 
 }  // namespace
 
-Backend& reference_backend() {
-  static ReferenceBackend& backend =
-      *new ReferenceBackend;  // never destroyed: threads may be at work at exit
-  return backend;
-}
+Backend& reference_backend() { return immortal<ReferenceBackend>(); }
 
 }  // namespace tenon

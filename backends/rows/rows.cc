@@ -6,6 +6,7 @@
 #include "backends/rows/order.h"
 #include "backends/rows/search.h"
 #include "src/base/align.h"
+#include "src/base/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/operand.h"
@@ -188,50 +189,38 @@ class RowsBackend final : public Backend {
     return {false, 0, "nothing joins an order or a search of rows"};
   }
 
-  Result<std::vector<std::unique_ptr<Executable>>> build(
-      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
+  Result<std::unique_ptr<Executable>> build_group(const BuildContext& context,
+                                                  std::span<const ValueId> members) override {
     const Graph& g = context.graph;
-    auto strides = [&](ValueId v) -> std::optional<Dims> {
-      if (!context.materialised[v]) return std::nullopt;
-      return context.layouts[v].strides;
-    };
-    std::vector<std::unique_ptr<Executable>> built;
-    for (const std::vector<ValueId>& members : groups) {
-      const ValueId v = members.back();
-      const Node& node = g.node(v);
-      auto e = std::make_unique<RowsNode>();
-      e->op = node.op;
-      e->name = std::string(op(node.op).name);
-      e->flag = attr_as<bool>(node, node.op == ops::sort_order ? "descending" : "right");
-      if (node.op == ops::sort_order) {
-        e->axis = *normal_axis(attr_int(node, "axis"), g.type(v).rank());
-        e->start = attr_as<Dim>(node, "start");
-      }
-      e->inputs = inputs_of(g, members);
-      e->outputs = {v};
-      for (ValueId i : node.inputs) {
-        Operand o = operand_of(g, i, strides);
-        const auto at = std::find(e->inputs.begin(), e->inputs.end(), o.base);
-        TENON_CHECK(at != e->inputs.end(), "a row is read from a value its group does not list");
-        o.buffer = static_cast<int>(at - e->inputs.begin());
-        e->operands.push_back(std::move(o));
-      }
-      Operand result = stored_operand(g, v);
-      result.strides = context.layouts[v].strides;
-      result.buffer = static_cast<int>(e->inputs.size());
-      e->operands.push_back(std::move(result));
-      built.push_back(std::move(e));
+    auto strides = [&](ValueId v) { return context.strides_of(v); };
+    const ValueId v = members.back();
+    const Node& node = g.node(v);
+    auto e = std::make_unique<RowsNode>();
+    e->op = node.op;
+    e->name = std::string(op(node.op).name);
+    e->flag = attr_as<bool>(node, node.op == ops::sort_order ? "descending" : "right");
+    if (node.op == ops::sort_order) {
+      e->axis = *normal_axis(attr_int(node, "axis"), g.type(v).rank());
+      e->start = attr_as<Dim>(node, "start");
     }
-    return built;
+    e->inputs = inputs_of(g, members);
+    e->outputs = {v};
+    for (ValueId i : node.inputs) {
+      Operand o = operand_of(g, i, strides);
+      o.buffer = e->position_of(o.base);
+      e->operands.push_back(std::move(o));
+    }
+    Operand result = stored_operand(g, v);
+    result.strides = context.layouts[v].strides;
+    result.buffer = static_cast<int>(e->inputs.size());
+    e->operands.push_back(std::move(result));
+    return std::unique_ptr<Executable>(std::move(e));
   }
   std::string describe() const override { return "orders and searches of rows"; }
 };
 
 }  // namespace
 
-Backend& rows_backend() {
-  static RowsBackend& backend = *new RowsBackend;  // never destroyed: threads may be at work at exit
-  return backend;
-}
+Backend& rows_backend() { return immortal<RowsBackend>(); }
 
 }  // namespace tenon

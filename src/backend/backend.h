@@ -8,8 +8,10 @@
 // Back ends are listed, not registered: backends/list.cc defines all_backends().
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -134,6 +136,12 @@ class Executable {
   virtual ~Executable() = default;
   std::vector<ValueId> inputs;   // stored values it reads: inputs, constants, outputs of groups
   std::vector<ValueId> outputs;  // values it writes
+  // The position of an input among the buffers of a step.
+  int position_of(ValueId input) const {
+    const auto at = std::find(inputs.begin(), inputs.end(), input);
+    TENON_CHECK(at != inputs.end(), "a group reads a value that it does not list");
+    return static_cast<int>(at - inputs.begin());
+  }
   // Outputs that may share the buffer of an input that is dead afterwards: (output position, input position).
   std::vector<std::pair<int, int>> inplace;
   virtual Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) = 0;
@@ -154,12 +162,21 @@ struct BuildContext {
   // them, into memory of this allocator.
   const Allocator& allocator;
   DeviceId device = {};
+  // The strides of a stored value; nullopt for a value to read through.
+  std::optional<Dims> strides_of(ValueId v) const {
+    return materialised[v] ? std::optional(layouts[v].strides) : std::nullopt;
+  }
 };
 
 struct Bid {
   bool yes = false;
   double cost = 0;  // relative; the lowest bid wins
   std::string why;  // a sentence in both cases
+
+  // Yes at this cost; if the status is not ok, no, with its message as the reason.
+  static Bid at(double cost, std::string why, const Status& status) {
+    return status.ok() ? Bid{true, cost, std::move(why)} : Bid{false, 0, status.message()};
+  }
 };
 
 class Backend {
@@ -185,9 +202,21 @@ class Backend {
   // in topological order; the first is the node for which this back end won the bid.
   virtual Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
                     ValueId node) const = 0;
-  // Builds one executable per group, in order. The members of a group are in topological order.
+  // Builds one executable per group, in order. The members of a group are in topological order. A back end that builds each group by
+  // itself implements build_group() instead.
   virtual Result<std::vector<std::unique_ptr<Executable>>> build(
-      const BuildContext& context, std::span<const std::vector<ValueId>> groups) = 0;
+      const BuildContext& context, std::span<const std::vector<ValueId>> groups) {
+    std::vector<std::unique_ptr<Executable>> built;
+    for (const std::vector<ValueId>& members : groups) {
+      auto group = build_group(context, members);
+      if (!group.ok()) return group.status().at("group of " + context.graph.value_name(members.back()));
+      built.push_back(std::move(*group));
+    }
+    return built;
+  }
+  virtual Result<std::unique_ptr<Executable>> build_group(const BuildContext&, std::span<const ValueId>) {
+    return unsupported(std::string(name()) + " builds no groups");
+  }
   // Does the slow part of prepare() for all executables of a plan in one batch. Adds to *compiled the number
   // of kernels that went through the compiler.
   virtual Status compile(std::span<Executable* const>, const Sizes&, int*) { return {}; }

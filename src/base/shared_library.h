@@ -40,4 +40,32 @@ class SharedLibrary {
   std::string path_;
 };
 
+template <class Owner, class Signature>
+class LibraryFunction;
+
+// A function of an opened library that returns a status, 0 for success. owner->failure(name, status) makes an error of any other
+// status; the owner outlives the function.
+template <class Owner, class... A>
+class LibraryFunction<Owner, int(A...)> {
+ public:
+  Status operator()(A... arguments) const {
+    const int status = function_(arguments...);
+    return status == 0 ? Status() : failure(status);
+  }
+  // Returns the library's status, for calls whose failure is an answer.
+  int status_of(A... arguments) const { return function_(arguments...); }
+  Status resolve(const SharedLibrary& library, const char* name, const Owner* owner) {
+    name_ = name;
+    owner_ = owner;
+    return library.resolve(name, function_);
+  }
+
+ private:
+  [[gnu::cold, gnu::noinline]] Status failure(int status) const { return owner_->failure(name_, status); }
+
+  int (*function_)(A...) = nullptr;
+  const char* name_ = nullptr;
+  const Owner* owner_ = nullptr;
+};
+
 }  // namespace tenon

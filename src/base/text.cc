@@ -331,6 +331,7 @@ std::optional<std::string> from_hex(std::string_view text) {
 
 void Nearest::offer(std::string_view candidate) {
   constexpr size_t kLongest = 64;
+  all_.append(" ").append(candidate);
   if (word_.size() > kLongest || candidate.size() > kLongest) return;
   const size_t n = word_.size(), m = candidate.size(), most = std::max(n, m) / 3;
   if (n > m + most || m > n + most) return;
@@ -361,5 +362,9 @@ void Nearest::offer(std::string_view candidate) {
 }
 
 std::string Nearest::hint() const { return best_.empty() ? "" : ", did you mean '" + best_ + "'?"; }
+
+std::string Nearest::message(std::string_view kind) const {
+  return "no " + std::string(kind) + " is called " + printable(word_) + hint() + "\nthere are:" + all_;
+}
 
 }  // namespace tenon

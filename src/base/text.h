@@ -124,9 +124,11 @@ class Nearest {
   const std::string& best() const { return best_; }
   // ", did you mean 'x'?" or "".
   std::string hint() const;
+  // "no verb is called rum, did you mean 'run'?", then the candidates: "\nthere are: opt run".
+  std::string message(std::string_view kind) const;
 
  private:
-  std::string word_, best_;
+  std::string word_, best_, all_;
   size_t distance_ = SIZE_MAX;
 };
 

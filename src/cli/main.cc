@@ -15,13 +15,11 @@ std::string unknown_verb(const CLI::App& app, int argc, char** argv) {
   const auto verbs = app.get_subcommands(nullptr);
   if (argc < 2 || argv[1][0] == '-' || verbs.empty()) return "";
   tenon::Nearest nearest(argv[1]);
-  std::string all;
   for (const CLI::App* verb : verbs) {
     if (verb->get_name() == argv[1]) return unknown_verb(*verb, argc - 1, argv + 1);
     nearest.offer(verb->get_name());
-    all += " " + verb->get_name();
   }
-  return "no verb is called " + tenon::printable(argv[1]) + nearest.hint() + "\nthere are:" + all;
+  return nearest.message("verb");
 }
 
 int read_and_call(int argc, char** argv) {

@@ -44,9 +44,8 @@ int opt(const OptArgs& args) {
     auto it = std::find_if(known.begin(), known.end(), [&](const NamedPass& p) { return p.name == name; });
     if (it == known.end()) {
       Nearest nearest(name);
-      std::string all;
-      for (const NamedPass& p : known) nearest.offer(p.name), all += " " + std::string(p.name);
-      return misuse("no pass is called " + name + nearest.hint() + "\nthere are:" + all);
+      for (const NamedPass& p : known) nearest.offer(p.name);
+      return misuse(nearest.message("pass"));
     }
     passes.push_back(&*it);
   }

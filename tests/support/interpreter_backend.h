@@ -22,12 +22,8 @@ class InterpretedStep final : public Step {
   struct Launch {
     const jit::Kernel* kernel;
     std::vector<int64_t> sizes;
-    struct Argument {
-      int position;    // in the step's list of buffers; -1: a temporary
-      int64_t offset;  // of a temporary in the scratch memory, in bytes
-      int64_t length;  // in elements
-    };
-    std::vector<Argument> arguments;
+    jit::Arguments arguments;
+    std::vector<int64_t> lengths;  // of the arguments, in elements
   };
   std::vector<Launch> launches;
   int64_t scratch = 0;
@@ -37,8 +33,8 @@ class InterpretedStep final : public Step {
   Status run(void* const* buffers, char* temporaries, const RunOn&) const override {
     for (const Launch& launch : launches) {
       std::vector<jit::BufferView> views;
-      for (const Launch::Argument& a : launch.arguments)
-        views.push_back({a.position < 0 ? temporaries + a.offset : buffers[a.position], a.length});
+      for (size_t a = 0; a < launch.lengths.size(); ++a)
+        views.push_back({launch.arguments.list[a].at(buffers, temporaries), launch.lengths[a]});
       TENON_TRY(jit::interpret(*launch.kernel, views, launch.sizes));
     }
     return {};
@@ -55,35 +51,28 @@ class InterpretedGroup final : public Executable {
     auto step = std::make_unique<InterpretedStep>();
     for (size_t k = 0; k < kernels.size(); ++k) {
       const jit::LoweredKernel& lowered = kernels[k];
-      InterpretedStep::Launch launch{&lowered.kernel, sizes.eval(lowered.sizes), {}};
-      std::vector<int64_t> offsets;
-      int64_t temps = 0;
-      for (const jit::Temp& t : lowered.temps) {
-        offsets.push_back(temps);
-        temps += align_up(sizes.eval(t.length) * size_of(t.type));
-      }
-      step->scratch = std::max(step->scratch, temps);
+      InterpretedStep::Launch launch{
+          &lowered.kernel,
+          sizes.eval(lowered.sizes),
+          jit::arguments(lowered, positions[k], [&](Dim d) { return sizes.eval(d); }),
+          {}};
+      step->scratch = std::max(step->scratch, launch.arguments.temps);
       for (size_t b = 0; b < lowered.buffers.size(); ++b) {
         if (positions[k][b] < 0) {
-          const size_t t = lowered.buffers[b] - jit::kTempBuffer;
-          launch.arguments.push_back({-1, offsets[t], sizes.eval(lowered.temps[t].length)});
+          launch.lengths.push_back(sizes.eval(lowered.temps[lowered.buffers[b] - jit::kTempBuffer].length));
           continue;
         }
         int64_t length = 1;
         const auto shape = sizes.eval(layouts[k][b].first), strides = sizes.eval(layouts[k][b].second);
         for (size_t d = 0; d < shape.size(); ++d) length += (shape[d] - 1) * strides[d];
         if (std::count(shape.begin(), shape.end(), 0)) length = 0;
-        launch.arguments.push_back({positions[k][b], 0, length});
+        launch.lengths.push_back(length);
       }
       step->launches.push_back(std::move(launch));
     }
     return std::unique_ptr<Step>(std::move(step));
   }
-  std::string describe() const override {
-    std::string text;
-    for (const auto& k : kernels) text += jit::print(k.kernel);
-    return text;
-  }
+  std::string describe() const override { return jit::print(kernels); }
   int kernel_count() const override { return static_cast<int>(kernels.size()); }
 };
 
@@ -94,13 +83,11 @@ class InterpreterBackend final : public Backend {
   std::string_view name() const override { return "interpreter"; }
   bool runs_loops() const override { return true; }
   Bid bid(const Graph& graph, ValueId v) const override {
-    const Status loops = jit::has_loops(graph, v);
-    return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
+    return Bid::at(1, "runs as loops", jit::has_loops(graph, v));
   }
   Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
             ValueId v) const override {
-    const Status joins = jit::may_join(graph, uses, members, v, target);
-    return joins.ok() ? Bid{true, 1, "one schedule covers it"} : Bid{false, 0, joins.message()};
+    return Bid::at(1, "one schedule covers it", jit::may_join(graph, uses, members, v, target));
   }
   Result<std::vector<std::unique_ptr<Executable>>> build(
       const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
@@ -111,10 +98,7 @@ class InterpreterBackend final : public Backend {
       auto group = std::make_unique<InterpretedGroup>();
       group->inputs = inputs_of(g, members);
       group->outputs = outputs_of(g, uses, members);
-      auto strides = [&](ValueId v) -> std::optional<Dims> {
-        if (!context.materialised[v]) return std::nullopt;
-        return context.layouts[v].strides;
-      };
+      auto strides = [&](ValueId v) { return context.strides_of(v); };
       TENON_ASSIGN(group->kernels, jit::make_kernels({g, members, group->outputs, strides, target}));
       group->positions = jit::positions(group->kernels, group->inputs, group->outputs);
       group->inplace = jit::inplace(group->kernels, group->inputs, group->outputs);

@@ -1,18 +1,10 @@
 // See algorithm.h.
 #include "backends/nvidia/cublaslt/algorithm.h"
 
-#include "src/base/threads/single_flight_lru.h"
+#include "backends/library/kept_algorithms.h"
 
 namespace tenon::cublaslt {
 namespace {
-
-constexpr size_t kMostAlgorithms = 4096;
-
-SingleFlightLru<const Algorithm>& algorithms() {
-  static auto& kept =
-      *new SingleFlightLru<const Algorithm>(kMostAlgorithms);  // steps may outlive static destruction
-  return kept;
-}
 
 int library_type(DType t) {
   switch (t) {
@@ -111,18 +103,16 @@ Status Algorithm::ask(int64_t alignment, int64_t most_workspace) {
 
 Result<std::shared_ptr<const Algorithm>> Algorithm::of(const Handle& handle, const Problem& problem,
                                                        int64_t alignment, int64_t most_workspace) {
-  const auto entry =
-      algorithms().at(std::to_string(handle.device().ordinal()) + " " + std::to_string(alignment) + " " +
-                      std::to_string(most_workspace) + " " + problem.key());
-  std::lock_guard lock(entry->mutex);
-  if (entry->value) return entry->value;
-  const cuda::Current current(handle.device());
-  TENON_TRY(current.status());
-  auto made = std::make_shared<Algorithm>(handle, problem);
-  TENON_TRY(made->describe(problem));
-  TENON_TRY(made->ask(alignment, most_workspace));
-  entry->value = std::move(made);
-  return entry->value;
+  return library::kept_algorithms<Algorithm>().get(
+      library::algorithm_key(handle.device().ordinal(), alignment, most_workspace, problem.key()),
+      [&]() -> Result<std::shared_ptr<const Algorithm>> {
+        const cuda::Current current(handle.device());
+        TENON_TRY(current.status());
+        auto made = std::make_shared<Algorithm>(handle, problem);
+        TENON_TRY(made->describe(problem));
+        TENON_TRY(made->ask(alignment, most_workspace));
+        return std::shared_ptr<const Algorithm>(std::move(made));
+      });
 }
 
 Status Algorithm::run(double alpha, double beta, const Pointers& p, void* stream) const {
@@ -152,7 +142,5 @@ Status Algorithm::run(double alpha, double beta, const Pointers& p, void* stream
   if (own) own.reset(spare_.exchange(own.release()));
   return status;
 }
-
-void forget_algorithms() { algorithms().clear(); }
 
 }  // namespace tenon::cublaslt

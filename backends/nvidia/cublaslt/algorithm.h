@@ -24,7 +24,7 @@ struct Pointers {
 template <class T>
 class Descriptor {
  public:
-  using Destroy = Function<int(T)> Library::*;
+  using Destroy = LibraryFunction<Library, int(T)> Library::*;
   Descriptor(const Library& library, Destroy destroy) : library_(library), destroy_(destroy) {}
   ~Descriptor() {
     if (raw_) (library_.*destroy_).status_of(raw_);
@@ -69,8 +69,5 @@ class Algorithm {
   // of the descriptor; without a bias all runs share it.
   mutable std::atomic<Descriptor<LtMatmul>*> spare_{nullptr};
 };
-
-// Forgets all algorithms. For tests.
-void forget_algorithms();
 
 }  // namespace tenon::cublaslt

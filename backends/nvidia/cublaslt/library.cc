@@ -1,32 +1,18 @@
 // See library.h.
 #include "backends/nvidia/cublaslt/library.h"
 
-#include "backends/nvidia/device/libraries.h"
-
 namespace tenon::cublaslt {
 namespace {
 
 constexpr size_t kOldestLibrary = 120000;
 
-cuda::OpenOnce<Library>& the_library() {
-  static auto& library = *new cuda::OpenOnce<Library>;  // steps may outlive static destruction
-  return library;
-}
-cuda::OfDevices<const Handle>& handles() {
-  static auto& all = *new cuda::OfDevices<const Handle>;
-  return all;
-}
+cuda::OfDevices<const Handle>& handles() { return immortal<cuda::OfDevices<const Handle>>(); }
 
 }  // namespace
 
-Result<const Library*> Library::get() { return the_library().get(cuda::cublaslt_search); }
-const Library* Library::opened() { return the_library().opened(); }
-
 Result<std::unique_ptr<Library>> Library::open(const LibrarySearch& search) {
   std::unique_ptr<Library> l(new Library);
-  TENON_ASSIGN(l->file_, SharedLibrary::open(search));
-  // Checks the version first: for an old library it makes a better message than a missing function.
-  TENON_ASSIGN(l->version_, cuda::version_of(l->file_, search.what, "cublasLtGetVersion", kOldestLibrary));
+  TENON_TRY(l->open_file(search, "cublasLtGetVersion", kOldestLibrary));
   TENON_TRY(l->file_.resolve("cublasLtGetStatusName", l->status_name_));
   TENON_TRY(l->file_.resolve("cublasLtGetStatusString", l->status_text_));
 #define X(name, ...) TENON_TRY(l->name.resolve(l->file_, #name, l.get()));
@@ -64,7 +50,7 @@ Result<const Handle*> handle_of(int ordinal) {
 
 void forget_library() {
   handles().forget();
-  the_library().forget();
+  Library::forget();
 }
 
 }  // namespace tenon::cublaslt

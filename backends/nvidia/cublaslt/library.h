@@ -8,73 +8,28 @@
 #include <string>
 
 #include "backends/nvidia/cublaslt/api.h"
-#include "backends/nvidia/device/device.h"
-#include "src/base/shared_library.h"
+#include "backends/nvidia/device/libraries.h"
 
 namespace tenon::cublaslt {
 
-class Library;
-
-template <class Signature>
-class Function;
-
-template <class... A>
-class Function<int(A...)> {
+class Library : public cuda::OpenedLibrary<Library> {
  public:
+  static LibrarySearch search() { return cuda::cublaslt_search(); }
+  static Result<std::unique_ptr<Library>> open(const LibrarySearch& search);
   // unsupported if that is the library's answer, otherwise environment: "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1): the
   // library was not initialized".
-  Status operator()(A... arguments) const {
-    const int status = function_(arguments...);
-    return status == kLtSuccess ? Status() : failure(status);
-  }
-  // Returns the library's status, for calls whose failure is an answer.
-  int status_of(A... arguments) const { return function_(arguments...); }
-
- private:
-  friend class Library;
-  [[gnu::cold, gnu::noinline]] Status failure(int status) const;
-  Status resolve(const SharedLibrary& file, const char* name, const Library* library) {
-    name_ = name;
-    library_ = library;
-    return file.resolve(name, function_);
-  }
-
-  int (*function_)(A...) = nullptr;
-  const char* name_ = nullptr;
-  const Library* library_ = nullptr;
-};
-
-class Library {
- public:
-  // The library of the process. environment, with what was tried: there is no library, it is older than 12.0, or it lacks a function.
-  static Result<const Library*> get();
-  // Null: get() was not called yet, or there is no library.
-  static const Library* opened();
-  static Result<std::unique_ptr<Library>> open(const LibrarySearch& search);
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-
-  const std::string& path() const { return file_.path(); }
-  size_t version() const { return version_; }  // 130002: 13.0.2
   Status failure(const char* call, int status) const;
 
-#define X(name, ...) Function<int(__VA_ARGS__)> name;
+#define X(name, ...) LibraryFunction<Library, int(__VA_ARGS__)> name;
   TENON_CUBLASLT_FUNCTIONS(X)
 #undef X
 
  private:
   Library() = default;
 
-  SharedLibrary file_;
-  size_t version_ = 0;
   const char* (*status_name_)(int status) = nullptr;
   const char* (*status_text_)(int status) = nullptr;
 };
-
-template <class... A>
-Status Function<int(A...)>::failure(int status) const {
-  return library_->failure(name_, status);
-}
 
 class Handle {
  public:

@@ -32,10 +32,115 @@ std::optional<Matrix> stored(const Plane& p, bool by_columns_too) {
   return std::nullopt;
 }
 
-struct BatchAxis {
-  int64_t count;
-  int64_t strides[BatchedCall::kMatrices];
+constexpr int kMatrices = BatchedCall::kMatrices;
+
+// A product in row-major terms, while its axes find their places: A, B, C and D, with a stride per axis.
+struct RowMajor {
+  struct Axis {
+    int64_t count;
+    int64_t strides[kMatrices];
+  };
+  Plane planes[kMatrices];
+  std::vector<Axis> batch;  // the first axis varies slowest
+  std::vector<library::Place> places;
 };
+
+Result<RowMajor> read(const Spec& spec, const Sizes& sizes, const std::vector<int64_t>& shape) {
+  const Operand* operands[] = {&spec.a, &spec.b, spec.added ? &*spec.added : &spec.result, &spec.result};
+  RowMajor p;
+  const size_t n = shape.size();
+  for (size_t axis = 0; axis + 2 < n; ++axis) p.batch.push_back({shape[axis], {}});
+  for (int i = 0; i < kMatrices; ++i) {
+    const library::Tensor t = library::at_sizes(*operands[i], sizes);
+    p.planes[i] = {t.dims[n - 2], t.dims[n - 1], t.strides[n - 2], t.strides[n - 1]};
+    p.places.push_back(t);
+    for (size_t axis = 0; axis + 2 < n; ++axis) {
+      p.batch[axis].strides[i] = t.strides[axis];
+      if (t.strides[axis] < 0 && shape[axis] > 1) return unsupported("a batch that is read backwards");
+    }
+  }
+  return p;
+}
+
+// Makes one axis of neighbours that one stride steps through.
+void merge_batch(RowMajor& p) {
+  std::erase_if(p.batch, [](const RowMajor::Axis& axis) { return axis.count == 1; });
+  for (size_t i = 0; i + 1 < p.batch.size();) {
+    RowMajor::Axis &outer = p.batch[i], &inner = p.batch[i + 1];
+    bool even = true;
+    for (int m = 0; m < kMatrices; ++m) even = even && outer.strides[m] == inner.strides[m] * inner.count;
+    if (!even) {
+      ++i;
+      continue;
+    }
+    inner.count *= outer.count;
+    p.batch.erase(p.batch.begin() + static_cast<long>(i));
+  }
+}
+
+bool written(const Plane* planes) { return stored(planes[2], false) && stored(planes[3], false); }
+
+// If the innermost batch axis has one second operand, it is merged into the rows of the first operand.
+void merge_rows(RowMajor& product) {
+  while (!product.batch.empty() && product.batch.back().strides[1] == 0) {
+    const RowMajor::Axis& axis = product.batch.back();
+    Plane longer[kMatrices];
+    std::copy(std::begin(product.planes), std::end(product.planes), longer);
+    bool even = true;
+    for (int m : {0, 2, 3}) {
+      Plane& p = longer[m];
+      if (p.rows == 1) p.row_stride = axis.strides[m];
+      even = even && axis.strides[m] == p.row_stride * p.rows;
+      p.rows *= axis.count;
+    }
+    if (!even || !stored(longer[0], true) || !written(longer)) break;
+    std::copy(std::begin(longer), std::end(longer), product.planes);
+    product.batch.pop_back();
+  }
+}
+
+void swap_operands(RowMajor& p) {
+  std::swap(p.places[0], p.places[1]);
+  for (RowMajor::Axis& axis : p.batch) std::swap(axis.strides[0], axis.strides[1]);
+}
+
+// Transposes the product.
+void turn(RowMajor& product) {
+  std::swap(product.planes[0], product.planes[1]);
+  swap_operands(product);
+  for (Plane& p : product.planes) {
+    std::swap(p.rows, p.columns);
+    std::swap(p.row_stride, p.column_stride);
+  }
+}
+
+// Replaces the operands of an empty sum; both read the same zeros. Returns their bytes.
+int64_t multiply_zeros(RowMajor& p, int64_t item) {
+  Plane &a = p.planes[0], &b = p.planes[1];
+  a.columns = b.rows = kZeroTerms;
+  a.row_stride = kZeroTerms;
+  b.row_stride = b.columns;
+  a.column_stride = b.column_stride = 1;
+  p.places[0].offset = p.places[1].offset = 0;
+  for (RowMajor::Axis& axis : p.batch) axis.strides[0] = axis.strides[1] = 0;
+  return std::max(a.rows, b.columns) * kZeroTerms * item;
+}
+
+// The longest batch axis becomes that of the library; the others become axes of calls. The operands are in the library's order.
+void place_batch(const std::vector<RowMajor::Axis>& batch, int64_t item, BatchedCall& call) {
+  Problem& p = call.problem;
+  Matrix* matrices[] = {&p.a, &p.b, &p.c, &p.d};
+  const auto longest = std::ranges::max_element(batch, {}, &RowMajor::Axis::count);
+  for (auto axis = batch.begin(); axis != batch.end(); ++axis) {
+    if (axis == longest && axis->count <= std::numeric_limits<int32_t>::max()) {
+      p.batch = axis->count;
+      for (int m = 0; m < kMatrices; ++m) matrices[m]->batch_stride = axis->strides[m];
+      continue;
+    }
+    BatchedCall::Axis& outer = call.outer.emplace_back(BatchedCall::Axis{axis->count, {}});
+    for (int m = 0; m < kMatrices; ++m) outer.bytes[m] = axis->strides[m] * item;
+  }
+}
 
 bool countable(const Matrix& m) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
@@ -45,124 +150,44 @@ bool countable(const Matrix& m) {
 }  // namespace
 
 Result<BatchedCall> at_sizes(const Spec& spec, const Sizes& sizes) {
-  BatchedCall w;
+  BatchedCall call;
   const std::vector<int64_t> shape = sizes.eval(spec.result.shape);
-  const size_t n = shape.size();
-  w.empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
-  if (w.empty) return w;
-  const Operand* operands[BatchedCall::kMatrices] = {&spec.a, &spec.b,
-                                                     spec.added ? &*spec.added : &spec.result, &spec.result};
+  call.empty = std::ranges::find(shape, 0) != shape.end();
+  if (call.empty) return call;
+  TENON_ASSIGN(RowMajor product, read(spec, sizes, shape));
+  auto& [a, b, c, d] = product.planes;
   const int64_t item = size_of(spec.dtype);
-  Plane planes[BatchedCall::kMatrices];
-  std::vector<BatchAxis> batch(n - 2);
-  for (int i = 0; i < BatchedCall::kMatrices; ++i) {
-    const std::vector<int64_t> own = sizes.eval(operands[i]->shape),
-                               strides = sizes.eval(operands[i]->strides);
-    planes[i] = {own[n - 2], own[n - 1], strides[n - 2], strides[n - 1]};
-    for (size_t axis = 0; axis + 2 < n; ++axis) {
-      batch[axis].count = shape[axis];
-      batch[axis].strides[i] = strides[axis];
-      if (strides[axis] < 0 && shape[axis] > 1) return unsupported("a batch that is read backwards");
-    }
-    w.buffers[i] = operands[i]->buffer;
-    w.offsets[i] = sizes.eval(operands[i]->offset) * item;
-  }
-  auto& [a, b, c, d] = planes;
-  if (spec.bias) {
-    w.bias_buffer = spec.bias->buffer;
-    w.bias_offset = sizes.eval(spec.bias->offset) * item;
-  }
-
-  std::erase_if(batch, [](const BatchAxis& axis) { return axis.count == 1; });
-  for (size_t i = 0; i + 1 < batch.size();) {
-    BatchAxis &outer = batch[i], &inner = batch[i + 1];
-    bool even = true;
-    for (int m = 0; m < BatchedCall::kMatrices; ++m)
-      even = even && outer.strides[m] == inner.strides[m] * inner.count;
-    if (!even) {
-      ++i;
-      continue;
-    }
-    inner.count *= outer.count;
-    batch.erase(batch.begin() + static_cast<long>(i));
-  }
-  const int64_t k = a.columns;
-  auto written = [&](const Plane* all) { return stored(all[2], false) && stored(all[3], false); };
-  // If the innermost batch axis has one second operand, it is merged into the rows of the first operand.
-  while (!batch.empty() && batch.back().strides[1] == 0) {
-    const BatchAxis& axis = batch.back();
-    Plane longer[BatchedCall::kMatrices];
-    std::copy(std::begin(planes), std::end(planes), longer);
-    bool even = true;
-    for (int m : {0, 2, 3}) {
-      Plane& p = longer[m];
-      if (p.rows == 1) p.row_stride = axis.strides[m];
-      even = even && axis.strides[m] == p.row_stride * p.rows;
-      p.rows *= axis.count;
-    }
-    if (!even || !stored(longer[0], true) || !written(longer)) break;
-    std::copy(std::begin(longer), std::end(longer), planes);
-    batch.pop_back();
-  }
+  const bool nothing = a.columns == 0;
+  merge_batch(product);
+  merge_rows(product);
   // A product with one column is computed as its transpose, so that the vector becomes one column of the library's matrix.
-  auto turn = [&] {
-    std::swap(a, b);
-    std::swap(w.buffers[0], w.buffers[1]);
-    std::swap(w.offsets[0], w.offsets[1]);
-    for (BatchAxis& axis : batch) std::swap(axis.strides[0], axis.strides[1]);
-    for (Plane& p : planes) {
-      std::swap(p.rows, p.columns);
-      std::swap(p.row_stride, p.column_stride);
-    }
-  };
   if (d.columns == 1 && d.rows > 1 && !spec.bias) {
-    turn();
-    if (!written(planes)) turn();
+    turn(product);
+    if (!written(product.planes)) turn(product);
   }
-  if (k == 0) {
-    a.columns = b.rows = kZeroTerms;
-    a.row_stride = kZeroTerms;
-    b.row_stride = b.columns;
-    a.column_stride = b.column_stride = 1;
-    w.zeros = std::max(a.rows, b.columns) * kZeroTerms * item;
-    w.offsets[0] = w.offsets[1] = 0;
-    for (BatchAxis& axis : batch) axis.strides[0] = axis.strides[1] = 0;
-  }
+  if (nothing) call.zeros = multiply_zeros(product, item);
 
-  Problem& p = w.problem;
+  Problem& p = call.problem;
   p.dtype = spec.dtype;
   p.tf32 = spec.tf32;
   p.bias = spec.bias.has_value();
   p.added = spec.added.has_value();
   p.activation = spec.activation;
-  w.alpha = spec.alpha;
-  w.beta = spec.beta;
+  call.alpha = spec.alpha;
+  call.beta = spec.beta;
   // The library's A is our second operand, since our row-major result is the transpose of its column-major one.
   const auto left = stored(b, true), right = stored(a, true), added = stored(c, false),
              result = stored(d, false);
   if (!left || !right || !added || !result)
     return unsupported("rows that overlap in memory, or are not contiguous");
-  std::swap(w.buffers[0], w.buffers[1]);
-  std::swap(w.offsets[0], w.offsets[1]);
   p.a = *left, p.b = *right, p.c = *added, p.d = *result;
   for (const Matrix* m : {&p.a, &p.b, &p.d})
     if (!countable(*m)) return unsupported("a matrix of 2^31 rows or columns");
-
-  // The longest batch axis becomes that of the library; the others become axes of calls.
-  auto longest = std::max_element(batch.begin(), batch.end(),
-                                  [](const BatchAxis& x, const BatchAxis& y) { return x.count < y.count; });
-  for (auto axis = batch.begin(); axis != batch.end(); ++axis) {
-    std::swap(axis->strides[0], axis->strides[1]);  // in the library's order
-    if (axis == longest && axis->count <= std::numeric_limits<int32_t>::max()) {
-      p.batch = axis->count;
-      Matrix* matrices[] = {&p.a, &p.b, &p.c, &p.d};
-      for (int m = 0; m < BatchedCall::kMatrices; ++m) matrices[m]->batch_stride = axis->strides[m];
-      continue;
-    }
-    BatchedCall::Axis& call = w.outer.emplace_back(BatchedCall::Axis{axis->count, {}});
-    for (int m = 0; m < BatchedCall::kMatrices; ++m) call.bytes[m] = axis->strides[m] * item;
-  }
-  return w;
+  swap_operands(product);
+  place_batch(product.batch, item, call);
+  call.places = std::move(product.places);
+  if (spec.bias) call.places.push_back(library::at_sizes(*spec.bias, sizes));
+  return call;
 }
 
 int64_t BatchedCall::calls() const {
@@ -184,14 +209,14 @@ void BatchedCall::unroll_batch() {
 }
 
 std::string Problem::key() const {
-  std::string text;
-  auto put = [&](int64_t v) { text.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  std::string key;
   for (int64_t v : {static_cast<int64_t>(dtype), int64_t{tf32}, int64_t{bias}, int64_t{added},
                     static_cast<int64_t>(activation), batch})
-    put(v);
+    library::add_to_key(key, v);
   for (const Matrix* m : {&a, &b, &c, &d})
-    for (int64_t v : {m->rows, m->columns, m->ld, m->batch_stride, int64_t{m->transposed}}) put(v);
-  return text;
+    for (int64_t v : {m->rows, m->columns, m->ld, m->batch_stride, int64_t{m->transposed}})
+      library::add_to_key(key, v);
+  return key;
 }
 
 std::string Problem::text() const {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/library/tensor.h"
 #include "backends/nvidia/cublaslt/spec.h"
-#include "src/backend/backend.h"
 
 namespace tenon::cublaslt {
 
@@ -42,11 +42,8 @@ struct BatchedCall {
 
   bool empty = false;  // the result has no elements, so nothing runs
   Problem problem;
-  int buffers[kMatrices] = {-1, -1, -1, -1};
-  int64_t offsets[kMatrices] = {};  // bytes
-  int bias_buffer = -1;
-  int64_t bias_offset = 0;
-  std::vector<Axis> outer;  // the first axis varies slowest
+  std::vector<library::Place> places;  // of the matrices, then of the bias if there is one
+  std::vector<Axis> outer;             // the first axis varies slowest
   // For an empty sum, both operands are this many bytes of zeros; otherwise 0.
   int64_t zeros = 0;
   double alpha = 1, beta = 0;

@@ -4,30 +4,15 @@
 
 #include <algorithm>
 
-#include "src/ir/group.h"
+#include "backends/library/epilogue.h"
+#include "backends/library/operands.h"
 #include "src/ir/op.h"
 #include "src/ops/rows/names.h"
 
 namespace tenon::cublaslt {
 namespace {
 
-void insert_axis(Operand& o, size_t at) {
-  o.shape.insert(o.shape.begin() + static_cast<long>(at), Dim(1));
-  o.strides.insert(o.strides.begin() + static_cast<long>(at), Dim(0));
-}
-
-// Expands the operand to `shape`, with stride 0 along the axes along which it is broadcast. Nothing if the operand is larger.
-std::optional<Operand> spread(Operand o, const Dims& shape) {
-  if (o.shape.size() > shape.size()) return std::nullopt;
-  while (o.shape.size() < shape.size()) insert_axis(o, 0);
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (o.shape[i] == shape[i]) continue;
-    if (o.shape[i] != Dim(1)) return std::nullopt;
-    o.shape[i] = shape[i];
-    o.strides[i] = Dim(0);
-  }
-  return o;
-}
+using library::insert_axis, library::spread, library::swap_matrix;
 
 bool negative(DimTable& dims, Dim stride) {
   const auto most = dims.upper_bound(stride);
@@ -50,12 +35,6 @@ Status check_readable(DimTable& dims, const Operand& o, const char* who) {
   if (!contiguous(dims, o, true) && !contiguous(dims, o, false))
     return unsupported(std::string(who) + " has no contiguous axis, or repeats its rows");
   return {};
-}
-
-void swap_matrix(Operand& o) {
-  const size_t n = o.shape.size();
-  std::swap(o.shape[n - 2], o.shape[n - 1]);
-  std::swap(o.strides[n - 2], o.strides[n - 1]);
 }
 
 // Transposes the whole product.
@@ -109,22 +88,18 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
     return {};
   }
   if (node.op == ops::gelu) return unsupported("cuBLASLt's gelu is the one by tanh");
-  const bool sums = node.op == ops::add || node.op == ops::sub;
-  if ((!sums && node.op != ops::mul) || node.inputs.size() != 2)
-    return unsupported(name + " is no epilogue of cuBLASLt");
-  const bool first = node.inputs[0] == before;
-  const ValueId other = node.inputs[first ? 1 : 0];
-  if (other == before) return unsupported("it reads the library's result twice");
-  if (const auto number = number_of(graph, other)) {
+  TENON_ASSIGN(const library::OtherOperand other,
+               library::other_operand(graph, before, node, " is no epilogue of cuBLASLt"));
+  if (other.number) {
     // An alpha of 0 would hide infinities and NaN of the product.
-    if (node.op != ops::mul || *number == 0 || r.added || r.bias || r.alpha != 1)
+    if (node.op != ops::mul || *other.number == 0 || r.added || r.bias || r.alpha != 1)
       return unsupported(name + " with a number is no epilogue of cuBLASLt here");
-    r.alpha = *number;
+    r.alpha = *other.number;
     return {};
   }
-  if (!sums || (node.op == ops::sub && !first))
+  if (node.op != ops::add && (node.op != ops::sub || !other.second))
     return unsupported(name + " with a tensor is no epilogue of cuBLASLt");
-  return add(graph, other, node.op == ops::sub, node.type, strides_of, vectors, r);
+  return add(graph, other.value, node.op == ops::sub, node.type, strides_of, vectors, r);
 }
 
 }  // namespace
@@ -154,7 +129,7 @@ Result<Spec> make_spec(const Graph& graph, std::span<const ValueId> members, con
   if (!is_float(r.dtype)) return unsupported("cuBLASLt is not used for " + std::string(name(r.dtype)));
   r.tf32 = r.dtype == DType::f32 && attr_as<bool>(node, "tf32");
   auto in_place = [&](ValueId v) {
-    return reads_in_place(graph, v, strides_of) ? operand_of(graph, v, strides_of) : stored_operand(graph, v);
+    return library::read(graph, v, strides_of, reads_in_place(graph, v, strides_of));
   };
   r.a = in_place(node.inputs[0]);
   r.b = in_place(node.inputs[1]);
@@ -162,10 +137,7 @@ Result<Spec> make_spec(const Graph& graph, std::span<const ValueId> members, con
   const Vectors vectors{r.a.shape.size() == 1, r.b.shape.size() == 1};
   if (vectors.row) insert_axis(r.a, 0);
   if (vectors.column) insert_axis(r.b, 1);
-  r.result.base = last;
-  r.result.shape = node.type.shape;
-  auto strides = strides_of(last);
-  r.result.strides = strides ? *strides : dense_strides(dims, node.type.shape);
+  r.result = library::written(graph, last, strides_of);
   vectors.widen(r.result);
   for (Operand* o : {&r.a, &r.b}) {
     Dims whole = r.result.shape;

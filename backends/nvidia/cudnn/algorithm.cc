@@ -3,19 +3,12 @@
 
 #include <algorithm>
 
-#include "src/base/threads/single_flight_lru.h"
+#include "backends/library/kept_algorithms.h"
 
 namespace tenon::cudnn {
 namespace {
 
-constexpr size_t kMostAlgorithms = 4096;
 constexpr size_t kMostPointers = 8;
-
-SingleFlightLru<const Algorithm>& kept_algorithms() {
-  static auto& kept =
-      *new SingleFlightLru<const Algorithm>(kMostAlgorithms);  // steps may outlive static destruction
-  return kept;
-}
 
 }  // namespace
 
@@ -46,20 +39,18 @@ Result<std::shared_ptr<const Algorithm>> Algorithm::of(Handles& handles,
                                                        std::shared_ptr<const Problem> problem,
                                                        int64_t alignment, int64_t most_workspace,
                                                        cuda::CallTarget* target) {
-  const auto entry =
-      kept_algorithms().at(std::to_string(handles.device.ordinal()) + " " + std::to_string(alignment) + " " +
-                           std::to_string(most_workspace) + " " + problem->key());
-  std::lock_guard lock(entry->mutex);
-  if (entry->value) return entry->value;
-  const cuda::Current current(handles.device);
-  TENON_TRY(current.status());
-  const cuda::Relaxed relaxed(handles.device.driver());
-  auto made = std::make_shared<Algorithm>(handles, std::move(problem), alignment);
-  if (target) TENON_TRY(made->may_make(*target));
-  TENON_ASSIGN(const Handles::Lease handle, handles.lease());
-  TENON_TRY(made->choose(*handle, most_workspace));
-  entry->value = std::move(made);
-  return entry->value;
+  return library::kept_algorithms<Algorithm>().get(
+      library::algorithm_key(handles.device.ordinal(), alignment, most_workspace, problem->key()),
+      [&]() -> Result<std::shared_ptr<const Algorithm>> {
+        const cuda::Current current(handles.device);
+        TENON_TRY(current.status());
+        const cuda::Relaxed relaxed(handles.device.driver());
+        auto made = std::make_shared<Algorithm>(handles, std::move(problem), alignment);
+        if (target) TENON_TRY(made->may_make(*target));
+        TENON_ASSIGN(const Handles::Lease handle, handles.lease());
+        TENON_TRY(made->choose(*handle, most_workspace));
+        return std::shared_ptr<const Algorithm>(std::move(made));
+      });
 }
 
 Status Algorithm::may_make(cuda::CallTarget& target) const {
@@ -101,7 +92,7 @@ Result<Algorithm::Ready> Algorithm::ready(cuda::CallTarget& target) const {
 Status Algorithm::run(const Ready& ready, const Pointers& p, void* stream) const {
   const Library& l = handles_.library;
   const DnnHandle handle = ready.handle->raw();
-  TENON_TRY(l.check("cudnnSetStream", l.cudnnSetStream(handle, static_cast<DnnStream>(stream))));
+  TENON_TRY(l.cudnnSetStream(handle, static_cast<DnnStream>(stream)));
   TENON_ASSIGN(Descriptor pack, Descriptor::make(l, kDnnVariantPack, "its pointers"));
   const void* pointers[kMostPointers];
   const size_t tensors = p.tensors.size(), all = tensors + p.numbers.size();
@@ -112,9 +103,7 @@ Status Algorithm::run(const Ready& ready, const Pointers& p, void* stream) const
   TENON_TRY(pack.set_raw(kDnnPackPointers, kDnnTypePointer, static_cast<int64_t>(all), pointers));
   TENON_TRY(pack.set(kDnnPackWorkspace, kDnnTypePointer, p.workspace));
   TENON_TRY(pack.finalize());
-  return l.check("cudnnBackendExecute", l.cudnnBackendExecute(handle, ready.plan, pack.raw()));
+  return l.cudnnBackendExecute(handle, ready.plan, pack.raw());
 }
-
-void forget_algorithms() { kept_algorithms().clear(); }
 
 }  // namespace tenon::cudnn

@@ -20,7 +20,7 @@ namespace tenon::cudnn {
 
 // The arguments of a call, on the device unless stated otherwise.
 struct Pointers {
-  std::span<void* const> tensors;  // in the order of the problem, the result last
+  std::span<char* const> tensors;  // in the order of the problem, the result last
   std::span<const float> numbers;  // in host memory
   void* workspace;
 };
@@ -65,8 +65,5 @@ class Algorithm {
   // Indexed by the number of the handle. Only the holder of the handle accesses its entry.
   mutable std::array<std::unique_ptr<Descriptor>, Handles::kMost> plans_;
 };
-
-// Forgets all algorithms. For tests.
-void forget_algorithms();
 
 }  // namespace tenon::cudnn

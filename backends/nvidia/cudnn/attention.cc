@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "backends/library/operands.h"
 #include "src/ir/op.h"
 #include "src/ops/bodies/body_help.h"
 #include "src/ops/rows/names.h"
@@ -11,6 +12,8 @@
 
 namespace tenon::cudnn {
 namespace {
+
+using library::add_to_key, library::by;
 
 constexpr int64_t kVector = 16;    // bytes that the library's kernels read at once
 constexpr int64_t kLongest = 256;  // most elements of a head
@@ -22,8 +25,8 @@ constexpr double kHidden = -1e38, kGone = -2e38;
 bool heads_last(const Node& node) { return attr_as<std::string>(node, "layout") == "heads_last"; }
 
 // [B,L,H,D] as [B,H,L,D].
-Operations::Shape heads_second(const Operand& o, const Work::Tensor& at, const Sizes& sizes) {
-  Operations::Shape s{at.dims, sizes.eval(o.strides)};
+Operations::Shape heads_second(const library::Tensor& at) {
+  Operations::Shape s{at.dims, at.strides};
   std::swap(s.dims[1], s.dims[2]);
   std::swap(s.strides[1], s.strides[2]);
   // An axis of size 1 may have any stride; the library gets one that it takes.
@@ -32,8 +35,8 @@ Operations::Shape heads_second(const Operand& o, const Work::Tensor& at, const S
   return s;
 }
 
-Operations::Shape mask_shape(const Operand& o, const Work::Tensor& at, const Sizes& sizes) {
-  Operations::Shape s{at.dims, sizes.eval(o.strides)};
+Operations::Shape mask_shape(const library::Tensor& at) {
+  Operations::Shape s{at.dims, at.strides};
   for (size_t i = 0; i < s.dims.size(); ++i)
     if (s.dims[i] == 1) s.strides[i] = s.dims.back();
   return s;
@@ -137,8 +140,7 @@ Result<AttentionSpec> attention_spec(const Graph& graph, ValueId attention, cons
   r.scale = static_cast<float>(attr_as<double>(node, "scale"));
   const auto read = [&](int o) {
     const ValueId v = node.inputs[static_cast<size_t>(o)];
-    return reads_attention(graph, node, o, strides_of) ? operand_of(graph, v, strides_of)
-                                                       : stored_operand(graph, v);
+    return library::read(graph, v, strides_of, reads_attention(graph, node, o, strides_of));
   };
   r.q = read(0);
   r.k = read(1);
@@ -151,36 +153,37 @@ Result<AttentionSpec> attention_spec(const Graph& graph, ValueId attention, cons
   return r;
 }
 
-Work at_sizes(const AttentionSpec& r, const Sizes& sizes) {
+PlacedProblem at_sizes(const AttentionSpec& r, const Sizes& sizes) {
   std::vector<const Operand*> operands{&r.q, &r.k, &r.v};
   if (r.mask) operands.push_back(&*r.mask);
   operands.push_back(&r.y);
-  Work work = work_of(operands, sizes);
+  PlacedProblem at = placed(operands, sizes);
   auto p = std::make_shared<AttentionProblem>();
   p->dtype = r.dtype;
   p->causal = r.causal;
   p->scale = r.scale;
-  p->q = heads_second(r.q, work.tensors[0], sizes);
-  p->k = heads_second(r.k, work.tensors[1], sizes);
-  p->v = heads_second(r.v, work.tensors[2], sizes);
-  p->y = heads_second(r.y, work.tensors.back(), sizes);
+  p->q = heads_second(at.tensors[0]);
+  p->k = heads_second(at.tensors[1]);
+  p->v = heads_second(at.tensors[2]);
+  p->y = heads_second(at.tensors.back());
   if (r.mask) {
-    p->mask = mask_shape(*r.mask, work.tensors[3], sizes);
-    p->mask_dtype = r.mask->dtype;
+    p->mask = mask_shape(at.tensors[kMask]);
+    p->mask_dtype = at.tensors[kMask].dtype;
   }
-  work.problem = std::move(p);
-  return work;
+  at.problem = std::move(p);
+  return at;
 }
 
 std::string AttentionProblem::key() const {
   std::string key = "attention ";
-  add_to_key(key, {static_cast<int64_t>(dtype), causal});
+  add_to_key(key, static_cast<int64_t>(dtype));
+  add_to_key(key, causal);
   for (const auto* shape : {&q, &k, &v, &y}) {
     add_to_key(key, shape->dims);
     add_to_key(key, shape->strides);
   }
   if (!mask) return key;
-  add_to_key(key, {static_cast<int64_t>(mask_dtype)});
+  add_to_key(key, static_cast<int64_t>(mask_dtype));
   add_to_key(key, mask->dims);
   add_to_key(key, mask->strides);
   return key;

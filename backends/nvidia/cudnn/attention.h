@@ -43,6 +43,6 @@ bool reads_attention(const Graph& graph, const Node& attention, int operand, con
 // and adds the nodes that handle rows without visible columns.
 ValueId arrange_attention(Builder& b, Node attention);
 Result<AttentionSpec> attention_spec(const Graph& graph, ValueId attention, const StridesOf& strides_of);
-Work at_sizes(const AttentionSpec& spec, const Sizes& sizes);
+PlacedProblem at_sizes(const AttentionSpec& spec, const Sizes& sizes);
 
 }  // namespace tenon::cudnn

@@ -1,16 +1,15 @@
-// See cudnn.h. A step holds one algorithm of the library per alignment of its pointers. The algorithms for less than 16 bytes are
-// chosen to need no more workspace than the one for 16.
+// See cudnn.h.
 #include "backends/nvidia/cudnn/cudnn.h"
 
-#include <algorithm>
 #include <functional>
-#include <mutex>
 
+#include "backends/library/call.h"
 #include "backends/nvidia/cudnn/algorithm.h"
 #include "backends/nvidia/cudnn/attention.h"
 #include "backends/nvidia/cudnn/convolution.h"
-#include "backends/nvidia/device/by_alignment.h"
 #include "backends/nvidia/device/libraries.h"
+#include "backends/nvidia/device/library_step.h"
+#include "src/base/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 
@@ -19,108 +18,61 @@ namespace cudnn {
 namespace {
 
 constexpr int64_t kMostWorkspace = int64_t{512} << 20;
-constexpr int64_t kWorkspaceAlignment = 256;
 
-char* align_workspace(char* scratch) {
-  const auto at = reinterpret_cast<uintptr_t>(scratch);
-  return scratch + (kWorkspaceAlignment - at % kWorkspaceAlignment) % kWorkspaceAlignment;
-}
-
-class CallStep final : public Step {
+class CallStep final : public cuda::LibraryStep<Algorithm, Algorithm::Ready> {
  public:
-  CallStep(Handles* handles, Work work)
-      : handles_(handles), work_(std::move(work)), numbers_(work_.problem->numbers()) {}
+  CallStep(Handles* handles, PlacedProblem placed)
+      : LibraryStep(handles->device, {placed.tensors.begin(), placed.tensors.end()}, 0),
+        handles_(handles),
+        placed_(std::move(placed)),
+        numbers_(placed_.problem->numbers()) {}
 
   // Chooses the algorithm for aligned pointers. Called once, before the first run.
   Status choose() {
     TENON_ASSIGN(auto chosen,
-                 Algorithm::of(*handles_, work_.problem, algorithms_.kMost, kMostWorkspace, nullptr));
-    workspace_ = chosen->workspace_bytes();
-    algorithms_.keep_most(std::move(chosen));
+                 Algorithm::of(*handles_, placed_.problem, kBestAlignment, kMostWorkspace, nullptr));
+    keep(std::move(chosen));
     return {};
   }
-
-  int64_t scratch_bytes() const override {
-    return workspace_ > 0 ? workspace_ + kWorkspaceAlignment - kAlign : 0;  // scratch is aligned to kAlign
-  }
-  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + algorithms_.bytes(); }
-
-  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
-    if (work_.empty) return {};
-    const cuda::Current current(handles_->device);
-    TENON_TRY(current.status());
-    cuda::StreamTarget target(handles_->device, on.stream);
-    Algorithm::Ready ready;
-    return queue(buffers, scratch, target, ready);
-  }
-  int recordable() const override { return work_.empty ? 0 : 1; }
-  Status record(void* const* buffers, char* scratch, Recording& recording) const override {
-    if (work_.empty) return {};
-    uint64_t words[Work::kMost + 1] = {};
-    for (size_t t = 0; t < work_.tensors.size(); ++t)
-      words[t] = reinterpret_cast<uint64_t>(buffers[work_.tensors[t].buffer]);
-    if (workspace_ > 0) words[Work::kMost] = reinterpret_cast<uint64_t>(scratch);
-    Algorithm::Ready ready;  // leases the handle until the capture has ended
-    return cuda::add(recording, this, words,
-                     [&](cuda::CallTarget& target) { return queue(buffers, scratch, target, ready); });
-  }
+  int recordable() const override { return placed_.empty ? 0 : 1; }
 
  private:
-  Status queue(void* const* buffers, char* scratch, cuda::CallTarget& target, Algorithm::Ready& ready) const {
-    void* at[Work::kMost];
-    uintptr_t bits = 0;
-    const size_t count = work_.tensors.size();
-    for (size_t t = 0; t < count; ++t) {
-      at[t] = static_cast<char*>(buffers[work_.tensors[t].buffer]) + work_.tensors[t].offset;
-      bits |= reinterpret_cast<uintptr_t>(at[t]);
-    }
-    if (work_.zeros) {
+  Status queue(Addresses at, cuda::CallTarget& target, Algorithm::Ready& ready) const override {
+    const size_t count = placed_.tensors.size();
+    if (placed_.zeros) {
       TENON_ASSIGN(const cuda::CuStream stream, target.begin());
-      return handles_->device.driver().cuMemsetD8Async(reinterpret_cast<cuda::CuAddress>(at[count - 1]), 0,
-                                                       static_cast<size_t>(work_.result_bytes), stream);
+      return clear(at.tensors[count - 1], placed_.tensors.back().bytes(), stream);
     }
-    TENON_ASSIGN(const Algorithm* algorithm, algorithms_.at(bits, [&](int64_t alignment) {
-      return Algorithm::of(*handles_, work_.problem, alignment, workspace_, &target);
-    }));
-    TENON_ASSIGN(ready, algorithm->ready(target));
+    TENON_ASSIGN(const Algorithm* algorithm,
+                 this->algorithm(at, 0, [&](int64_t alignment, int64_t workspace) {
+                   return Algorithm::of(*handles_, placed_.problem, alignment, workspace, &target);
+                 }));
+    TENON_ASSIGN(ready, algorithm->ready(target));  // leases the handle until the capture has ended
     TENON_ASSIGN(const cuda::CuStream stream, target.begin());
-    char* workspace = algorithm->workspace_bytes() > 0 ? align_workspace(scratch) : nullptr;
-    return algorithm->run(ready, {std::span(at, count), numbers_, workspace}, stream);
+    char* workspace = algorithm->workspace_bytes() > 0 ? at.workspace : nullptr;
+    return algorithm->run(ready, {std::span(at.tensors).first(count), numbers_, workspace}, stream);
   }
 
   Handles* handles_;
-  Work work_;
+  PlacedProblem placed_;
   std::vector<float> numbers_;
-  int64_t workspace_ = 0;
-  cuda::ByAlignment<Algorithm> algorithms_;
 };
 
-class Call final : public Executable {
+class Call final : public library::Call {
  public:
   Handles* handles = nullptr;
-  std::string name;  // "cuDNN convolution"
-  std::function<Work(const Sizes&)> work;
+  std::function<PlacedProblem(const Sizes&)> at_sizes;  // the spec's
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
-    Work at = work(sizes);
-    const bool chooses = at.chooses();
-    std::string text = chooses ? at.problem->text() : "";
-    auto step = std::make_unique<CallStep>(handles, std::move(at));
-    if (chooses) {
+    PlacedProblem placed = at_sizes(sizes);
+    const auto problem = placed.chooses() ? placed.problem : nullptr;
+    auto step = std::make_unique<CallStep>(handles, std::move(placed));
+    if (problem) {
       TENON_TRY(step->choose());
-      std::lock_guard lock(mutex_);
-      latest_ = std::move(text);
+      planned(name + " " + problem->text());
     }
     return std::unique_ptr<Step>(std::move(step));
   }
-  std::string describe() const override {
-    std::lock_guard lock(mutex_);
-    return latest_.empty() ? name : name + " " + latest_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::string latest_;  // the problem of the newest plan
 };
 
 class CudnnBackend final : public Backend {
@@ -138,10 +90,8 @@ class CudnnBackend final : public Backend {
       may = make_spec(graph, v, [&](ValueId u) { return bound_strides(graph, u); }).status();
     else if (node.op == ops::attention)
       may = takes_attention(graph, node);
-    if (!may.ok()) return {false, 0, may.message()};
-    if (const auto driver = cuda::Driver::get(); !driver.ok()) return {false, 0, driver.status().message()};
-    if (const auto library = Library::get(); !library.ok()) return {false, 0, library.status().message()};
-    return {true, 0.5, "cuDNN " + called};
+    if (may.ok()) may = cuda::check_present<Library>();
+    return Bid::at(0.5, "cuDNN " + called, may);
   }
 
   ValueId legalize(Builder& b, Node node) const override {
@@ -162,20 +112,32 @@ class CudnnBackend final : public Backend {
     return {false, 0, "what follows a call of cuDNN runs as loops"};
   }
 
-  Result<std::vector<std::unique_ptr<Executable>>> build(
-      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
-    TENON_ASSIGN(Handles * handles, Handles::of(context.device.index));
-    std::vector<std::unique_ptr<Executable>> built;
-    for (const std::vector<ValueId>& members : groups) {
-      auto call = std::make_unique<Call>();
-      call->handles = handles;
-      call->inputs = inputs_of(context.graph, members);
-      call->outputs = {members.front()};
-      TENON_TRY(describe_call(context, members.front(), *call)
-                    .at("group of " + context.graph.value_name(members.front())));
-      built.push_back(std::move(call));
+  Result<std::unique_ptr<Executable>> build_group(const BuildContext& context,
+                                                  std::span<const ValueId> members) override {
+    const Graph& g = context.graph;
+    const ValueId v = members.front();
+    const Node& node = g.node(v);
+    const StridesOf strides_of = [&](ValueId u) { return context.strides_of(u); };
+    auto call = std::make_unique<Call>();
+    TENON_ASSIGN(call->handles, Handles::of(context.device.index));
+    call->name = "cuDNN " + std::string(op(node.op).name);
+    const auto bind = [&](const std::vector<Operand*>& operands, Operand& result) {
+      for (int o = 0; o < static_cast<int>(operands.size()); ++o)
+        TENON_CHECK(reads_in_place(g, node, o, strides_of), "an operand lies otherwise than it was stored");
+      call->bind(g, members, operands, result);
+    };
+    if (node.op == ops::attention) {
+      TENON_ASSIGN(AttentionSpec r, attention_spec(g, v, strides_of));
+      std::vector<Operand*> operands{&r.q, &r.k, &r.v};
+      if (r.mask) operands.push_back(&*r.mask);
+      bind(operands, r.y);
+      call->at_sizes = [r = std::move(r)](const Sizes& sizes) { return cudnn::at_sizes(r, sizes); };
+    } else {
+      TENON_ASSIGN(ConvolutionSpec r, make_spec(g, v, strides_of));
+      bind({&r.x, &r.w}, r.y);
+      call->at_sizes = [r = std::move(r)](const Sizes& sizes) { return cudnn::at_sizes(r, sizes); };
     }
-    return built;
+    return std::unique_ptr<Executable>(std::move(call));
   }
 
   std::string describe() const override {
@@ -188,46 +150,11 @@ class CudnnBackend final : public Backend {
     return node.op == ops::attention ? reads_attention(graph, node, operand, strides_of)
                                      : cudnn::reads_in_place(graph, node, operand, strides_of);
   }
-
-  // Sets the name of the call and its work, with buffer positions of the executable.
-  static Status describe_call(const BuildContext& context, ValueId v, Call& call) {
-    const Graph& g = context.graph;
-    const Node& node = g.node(v);
-    const StridesOf strides_of = [&](ValueId u) -> std::optional<Dims> {
-      if (!context.materialised[u]) return std::nullopt;
-      return context.layouts[u].strides;
-    };
-    const auto place = [&](const std::vector<Operand*>& operands, Operand& result) {
-      for (int o = 0; Operand * operand : operands) {
-        TENON_CHECK(reads_in_place(g, node, o++, strides_of), "an operand lies otherwise than it was stored");
-        const auto at = std::find(call.inputs.begin(), call.inputs.end(), operand->base);
-        TENON_CHECK(at != call.inputs.end(), "the library reads a value its group does not list");
-        operand->buffer = static_cast<int>(at - call.inputs.begin());
-      }
-      result.buffer = static_cast<int>(call.inputs.size());
-    };
-    call.name = "cuDNN " + std::string(op(node.op).name);
-    if (node.op == ops::attention) {
-      TENON_ASSIGN(AttentionSpec r, attention_spec(g, v, strides_of));
-      std::vector<Operand*> operands{&r.q, &r.k, &r.v};
-      if (r.mask) operands.push_back(&*r.mask);
-      place(operands, r.y);
-      call.work = [r = std::move(r)](const Sizes& sizes) { return at_sizes(r, sizes); };
-    } else {
-      TENON_ASSIGN(Spec r, make_spec(g, v, strides_of));
-      place({&r.x, &r.w}, r.y);
-      call.work = [r = std::move(r)](const Sizes& sizes) { return at_sizes(r, sizes); };
-    }
-    return {};
-  }
 };
 
 }  // namespace
 }  // namespace cudnn
 
-Backend& cudnn_backend() {
-  static auto& backend = *new cudnn::CudnnBackend;  // never destroyed: threads may be at work at exit
-  return backend;
-}
+Backend& cudnn_backend() { return immortal<cudnn::CudnnBackend>(); }
 
 }  // namespace tenon

@@ -8,10 +8,7 @@
 namespace tenon::cudnn {
 namespace {
 
-cuda::OfDevices<Handles>& all_handles() {
-  static auto& all = *new cuda::OfDevices<Handles>;  // steps may outlive static destruction
-  return all;
-}
+cuda::OfDevices<Handles>& all_handles() { return immortal<cuda::OfDevices<Handles>>(); }
 
 }  // namespace
 
@@ -20,14 +17,14 @@ Result<std::unique_ptr<Handle>> Handle::open(const Library& library, const cuda:
   const cuda::Current current(device);
   TENON_TRY(current.status());
   const cuda::Relaxed relaxed(device.driver());
-  TENON_TRY(library.check("cudnnCreate", library.cudnnCreate(&h->raw_)));
+  TENON_TRY(library.cudnnCreate(&h->raw_));
   return h;
 }
 
 Handle::~Handle() {
   if (!raw_) return;
   const cuda::Current current(device_);
-  library_.cudnnDestroy(raw_);
+  library_.cudnnDestroy.status_of(raw_);
 }
 
 Result<Handles*> Handles::of(int ordinal) {

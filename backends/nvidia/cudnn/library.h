@@ -11,39 +11,25 @@
 #include <vector>
 
 #include "backends/nvidia/cudnn/api.h"
-#include "backends/nvidia/device/device.h"
-#include "src/base/shared_library.h"
+#include "backends/nvidia/device/libraries.h"
 
 namespace tenon::cudnn {
 
-class Library {
+class Library : public cuda::OpenedLibrary<Library> {
  public:
-  // The library of the process. environment, with what was tried: there is no library, it is older than 9.0, or it lacks a function.
-  static Result<const Library*> get();
-  // Null: get() was not called yet, or there is no library.
-  static const Library* opened();
+  static LibrarySearch search() { return cuda::cudnn_search(); }
   static Result<std::unique_ptr<Library>> open(const LibrarySearch& search);
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-
-  const std::string& path() const { return file_.path(); }
-  size_t version() const { return version_; }  // 91901: 9.19.1
   // unsupported if that is the library's answer, otherwise environment: "cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED (1001): ", then
   // the last error text of this thread.
   [[gnu::cold, gnu::noinline]] Status failure(const std::string& call, int status) const;
-  Status check(const char* call, int status) const {
-    return status == kDnnSuccess ? Status() : failure(call, status);
-  }
 
-#define X(name, ...) int (*name)(__VA_ARGS__) = nullptr;
+#define X(name, ...) LibraryFunction<Library, int(__VA_ARGS__)> name;
   TENON_CUDNN_FUNCTIONS(X)
 #undef X
 
  private:
   Library() = default;
 
-  SharedLibrary file_;
-  size_t version_ = 0;
   const char* (*status_text_)(int status) = nullptr;
   void (*last_text_)(char* text, size_t bytes) = nullptr;
 };
@@ -57,7 +43,7 @@ class Descriptor {
       : library_(other.library_), what_(other.what_), raw_(std::exchange(other.raw_, nullptr)) {}
   Descriptor& operator=(Descriptor&&) = delete;
   ~Descriptor() {
-    if (raw_) library_->cudnnBackendDestroyDescriptor(raw_);
+    if (raw_) library_->cudnnBackendDestroyDescriptor.status_of(raw_);
   }
   DnnDescriptor raw() const { return raw_; }
 
@@ -73,9 +59,9 @@ class Descriptor {
   }
   Status set_raw(int attribute, int type, int64_t count, const void* values) {
     return check("cudnnBackendSetAttribute",
-                 library_->cudnnBackendSetAttribute(raw_, attribute, type, count, values));
+                 library_->cudnnBackendSetAttribute.status_of(raw_, attribute, type, count, values));
   }
-  Status finalize() { return check("cudnnBackendFinalize", library_->cudnnBackendFinalize(raw_)); }
+  Status finalize() { return check("cudnnBackendFinalize", library_->cudnnBackendFinalize.status_of(raw_)); }
   // Returns the number of values, which may exceed `most`.
   Result<int64_t> get(int attribute, int type, int64_t most, void* values) const;
   // The status of the call that just returned `status`.

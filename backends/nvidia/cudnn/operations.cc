@@ -1,17 +1,13 @@
 // See operations.h.
 #include "backends/nvidia/cudnn/operations.h"
 
+#include "backends/library/tensor.h"
+
 namespace tenon::cudnn {
 namespace {
 
 constexpr int64_t kFirstBetween =
     1000;  // the first id of intermediate values; ids of the call's tensors begin at 1
-
-std::vector<int64_t> dense(const std::vector<int64_t>& dims) {
-  std::vector<int64_t> strides(dims.size(), 1);
-  for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-  return strides;
-}
 
 }  // namespace
 
@@ -50,7 +46,7 @@ Result<const Descriptor*> Operations::number(const char* what) {
 Result<const Descriptor*> Operations::between(std::vector<int64_t> dims, DnnDataType type, const char* what) {
   TENON_ASSIGN(Descriptor made, make(kDnnTensor, what));
   TENON_TRY(made.set(kDnnTensorIsVirtual, kDnnTypeBool, true));
-  std::vector<int64_t> strides = dense(dims);
+  std::vector<int64_t> strides = library::plain_strides(dims);
   return finished(std::move(made), {std::move(dims), std::move(strides)}, type, kFirstBetween + between_++);
 }
 

@@ -1,5 +1,5 @@
-// Problem: a call of the library at concrete sizes, in the library's terms. Work: a problem and the places of its tensors; if a
-// tensor has no elements, there is no call, only zeros to write or nothing. Tested by tests/unit/backends/cudnn_spec_test.cc.
+// Problem: an operation of the library at concrete sizes, in the library's terms.
+// Tested by tests/unit/backends/cudnn_spec_test.cc.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/library/tensor.h"
 #include "backends/nvidia/cudnn/operations.h"
-#include "src/backend/backend.h"
-#include "src/ops/rules/operand.h"
 
 namespace tenon::cudnn {
 
@@ -28,27 +27,16 @@ class Problem {
   bool tensor_cores() const { return dtype != DType::f32 || tf32; }
 };
 
-struct Work {
-  static constexpr int kMost = 5;  // tensors
-  struct Tensor {
-    int buffer = -1;
-    int64_t offset = 0;         // bytes
-    std::vector<int64_t> dims;  // in the axis order of the operand
-  };
-
+// A problem and the places of its tensors. If a tensor has no elements, there is no call, only zeros to write or nothing.
+struct PlacedProblem {
   bool empty = false;  // the result has no elements, so nothing runs
   bool zeros = false;  // an empty sum: the result is zeros
   std::shared_ptr<const Problem> problem;
-  std::vector<Tensor> tensors;  // the result is the last one
-  int64_t result_bytes = 0;
+  std::vector<library::Tensor> tensors;  // in the axis order of the operands; the result is the last one
 
   bool chooses() const { return !empty && !zeros; }
 };
-
-std::string by(const std::vector<int64_t>& dims);                     // "2x64x56x56"
-void add_to_key(std::string& key, const std::vector<int64_t>& list);  // appends the bytes of the numbers
-
-// Everything of a Work but its problem. The last operand is the result.
-Work work_of(std::span<const Operand* const> operands, const Sizes& sizes);
+// Everything but the problem. The last operand is the result.
+PlacedProblem placed(std::span<const Operand* const> operands, const Sizes& sizes);
 
 }  // namespace tenon::cudnn

@@ -1,6 +1,8 @@
 // See device.h.
 #include "backends/nvidia/device/device.h"
 
+#include "src/base/immortal.h"
+
 #include <map>
 #include <mutex>
 
@@ -15,8 +17,8 @@ constexpr double kMemoryLatency = 1.25e-6;
 
 int64_t bytes_in_flight(const Driver& driver, CuDevice device, const jit::CudaDevice& described) {
   int kilohertz = 0, bits = 0;
-  if (driver.cuDeviceGetAttribute.error_of(&kilohertz, kCuMemoryClock, device) != 0 ||
-      driver.cuDeviceGetAttribute.error_of(&bits, kCuMemoryBusWidth, device) != 0 || kilohertz <= 0 ||
+  if (driver.cuDeviceGetAttribute.status_of(&kilohertz, kCuMemoryClock, device) != 0 ||
+      driver.cuDeviceGetAttribute.status_of(&bits, kCuMemoryBusWidth, device) != 0 || kilohertz <= 0 ||
       bits <= 0)
     return described.bytes_in_flight;
   const double bandwidth = 2.0 * kilohertz * 1e3 * bits / 8;  // bytes per second, at two transfers per clock
@@ -70,7 +72,7 @@ Result<std::unique_ptr<Device>> Device::open(const Driver& driver, int ordinal) 
 }
 
 Device::~Device() {
-  if (context_) driver_.cuDevicePrimaryCtxRelease_v2.error_of(handle_);
+  if (context_) driver_.cuDevicePrimaryCtxRelease_v2.status_of(handle_);
 }
 
 namespace {
@@ -79,10 +81,7 @@ struct Devices {
   std::mutex mutex;
   std::map<int, std::unique_ptr<Device>> by_ordinal;
 };
-Devices& devices() {
-  static Devices& all = *new Devices;  // steps may outlive static destruction
-  return all;
-}
+Devices& devices() { return immortal<Devices>(); }
 
 }  // namespace
 
@@ -113,15 +112,15 @@ Current::Current(const Device& device) : driver_(device.driver()) {
 
 Current::~Current() {
   CuContext popped = nullptr;
-  if (pushed_) driver_.cuCtxPopCurrent_v2.error_of(&popped);
+  if (pushed_) driver_.cuCtxPopCurrent_v2.status_of(&popped);
 }
 
 Relaxed::Relaxed(const Driver& driver) : driver_(driver) {
-  if (driver_.cuThreadExchangeStreamCaptureMode.error_of(&former_) != 0) former_ = kCuRelaxedCapture;
+  if (driver_.cuThreadExchangeStreamCaptureMode.status_of(&former_) != 0) former_ = kCuRelaxedCapture;
 }
 
 Relaxed::~Relaxed() {
-  if (former_ != kCuRelaxedCapture) driver_.cuThreadExchangeStreamCaptureMode.error_of(&former_);
+  if (former_ != kCuRelaxedCapture) driver_.cuThreadExchangeStreamCaptureMode.status_of(&former_);
 }
 
 Status may_make(const Device& device, CuStream stream, const std::string& what) {
@@ -142,7 +141,7 @@ Result<std::unique_ptr<Library>> Library::load(const Device& device, const std::
 Library::~Library() {
   if (!handle_) return;
   const Relaxed relaxed(device_.driver());
-  device_.driver().cuLibraryUnload.error_of(handle_);
+  device_.driver().cuLibraryUnload.status_of(handle_);
 }
 
 Result<CuFunction> Library::function(const std::string& name, int64_t dynamic_shared_bytes) const {

@@ -39,11 +39,11 @@ Result<std::unique_ptr<Driver>> Driver::open(const LibrarySearch& search) {
 Status Driver::failure(const char* call, int error) const {
   const char *name = nullptr, *text = nullptr;
   std::string message = call + std::string(": ");
-  if (cuGetErrorName.error_of(error, &name) == 0 && name)
+  if (cuGetErrorName.status_of(error, &name) == 0 && name)
     message += name + (" (" + std::to_string(error) + ")");
   else
     message += "error " + std::to_string(error);
-  if (cuGetErrorString.error_of(error, &text) == 0 && text) message += std::string(": ") + text;
+  if (cuGetErrorString.status_of(error, &text) == 0 && text) message += std::string(": ") + text;
   return environment(std::move(message));
 }
 

@@ -11,36 +11,6 @@
 
 namespace tenon::cuda {
 
-class Driver;
-
-template <class Signature>
-class Call;
-
-template <class... A>
-class Call<int(A...)> {
- public:
-  // environment: "cuMemAllocFromPoolAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
-  Status operator()(A... arguments) const {
-    const int error = function_(arguments...);
-    return error == 0 ? Status() : failure(error);
-  }
-  // Returns the driver's error number, 0 for success, for calls whose failure is an answer.
-  int error_of(A... arguments) const { return function_(arguments...); }
-
- private:
-  friend class Driver;
-  [[gnu::cold, gnu::noinline]] Status failure(int error) const;
-  Status resolve(const SharedLibrary& library, const char* name, const Driver* driver) {
-    name_ = name;
-    driver_ = driver;
-    return library.resolve(name, function_);
-  }
-
-  int (*function_)(A...) = nullptr;
-  const char* name_ = nullptr;
-  const Driver* driver_ = nullptr;
-};
-
 class Driver {
  public:
   // The driver of the process; never closed. environment, with what was tried or the driver's answer: there is no driver, it is
@@ -54,9 +24,10 @@ class Driver {
   const std::string& path() const { return library_.path(); }
   int version() const { return version_; }  // 13000: CUDA 13.0
   int devices() const { return devices_; }
+  // environment: "cuMemAllocFromPoolAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
   Status failure(const char* call, int error) const;
 
-#define X(name, ...) Call<int(__VA_ARGS__)> name;
+#define X(name, ...) LibraryFunction<Driver, int(__VA_ARGS__)> name;
   TENON_CUDA_DRIVER(X)
 #undef X
 
@@ -67,11 +38,6 @@ class Driver {
   int version_ = 0;
   int devices_ = 0;
 };
-
-template <class... A>
-Status Call<int(A...)>::failure(int error) const {
-  return driver_->failure(name_, error);
-}
 
 // 13000 as "13.0".
 std::string version_text(int version);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "backends/nvidia/device/device.h"
+#include "src/base/immortal.h"
 #include "src/base/shared_library.h"
 
 namespace tenon::cuda {
@@ -24,29 +25,60 @@ std::string release_text(size_t version);
 Result<size_t> version_of(const SharedLibrary& library, const std::string& what, const char* symbol,
                           size_t oldest = 0);
 
-// Opens a library with the first get(). If that fails, later calls return the same error and do not try again.
+// Opens the driver and a library. environment: why one of them is not there.
 template <class Library>
-class OpenOnce {
+Status check_present() {
+  TENON_TRY(Driver::get().status());
+  return Library::get().status();
+}
+
+// A library that is opened at run time: Library derives from OpenedLibrary<Library> and has open() and search().
+template <class Library>
+class OpenedLibrary {
  public:
-  Result<const Library*> get(LibrarySearch (*search)()) {
-    std::lock_guard lock(mutex_);
-    if (!library_) library_.emplace(Library::open(search()));
-    if (!library_->ok()) return library_->status();
-    return (*library_)->get();
+  // The library of the process, opened by the first call. environment, with what was tried: there is no library, it is too old, or it
+  // lacks a function; then later calls return the same error and do not try again.
+  static Result<const Library*> get() {
+    Once& once = immortal<Once>();
+    std::lock_guard lock(once.mutex);
+    if (!once.library) once.library.emplace(Library::open(Library::search()));
+    if (!once.library->ok()) return once.library->status();
+    return (*once.library)->get();
   }
   // Null: get() was not called yet, or it failed.
-  const Library* opened() {
-    std::lock_guard lock(mutex_);
-    return library_ && library_->ok() ? (*library_)->get() : nullptr;
+  static const Library* opened() {
+    Once& once = immortal<Once>();
+    std::lock_guard lock(once.mutex);
+    return once.library && once.library->ok() ? (*once.library)->get() : nullptr;
   }
-  void forget() {
-    std::lock_guard lock(mutex_);
-    library_.reset();
+  static void forget() {
+    Once& once = immortal<Once>();
+    std::lock_guard lock(once.mutex);
+    once.library.reset();
+  }
+  OpenedLibrary(const OpenedLibrary&) = delete;
+  OpenedLibrary& operator=(const OpenedLibrary&) = delete;
+
+  const std::string& path() const { return file_.path(); }
+  size_t version() const { return version_; }  // 91901: 9.19.1, 130002: 13.0.2
+
+ protected:
+  OpenedLibrary() = default;
+  // Checks the version first: for an old library it makes a better message than a missing function.
+  Status open_file(const LibrarySearch& search, const char* version, size_t oldest) {
+    TENON_ASSIGN(file_, SharedLibrary::open(search));
+    TENON_ASSIGN(version_, version_of(file_, search.what, version, oldest));
+    return {};
   }
 
+  SharedLibrary file_;
+  size_t version_ = 0;
+
  private:
-  std::mutex mutex_;
-  std::optional<Result<std::unique_ptr<Library>>> library_;  // empty before the first get()
+  struct Once {
+    std::mutex mutex;
+    std::optional<Result<std::unique_ptr<Library>>> library;  // empty before the first get()
+  };
 };
 
 // Holds one T per device, made by the first at() and kept.

@@ -26,13 +26,13 @@ class Pool final : public DeviceMemory {
     TENON_ASSIGN(const CuPool pool, opened());
     CuAddress block = 0;
     auto ask = [&] {
-      return driver().cuMemAllocFromPoolAsync.error_of(&block, static_cast<size_t>(bytes), pool,
-                                                       static_cast<CuStream>(stream));
+      return driver().cuMemAllocFromPoolAsync.status_of(&block, static_cast<size_t>(bytes), pool,
+                                                        static_cast<CuStream>(stream));
     };
     int error = ask();
     if (error == kCuOutOfMemory) {
       const Relaxed relaxed(driver());
-      if (driver().cuMemPoolTrimTo.error_of(pool, 0) == 0) error = ask();
+      if (driver().cuMemPoolTrimTo.status_of(pool, 0) == 0) error = ask();
     }
     if (error != 0)
       return driver()
@@ -42,7 +42,7 @@ class Pool final : public DeviceMemory {
   }
   void give(const Block& block, int64_t, void* stream) override {
     const Current current(device_);
-    driver().cuMemFreeAsync.error_of(address(block.data), static_cast<CuStream>(stream));
+    driver().cuMemFreeAsync.status_of(address(block.data), static_cast<CuStream>(stream));
   }
 
  private:
@@ -61,7 +61,7 @@ class Pool final : public DeviceMemory {
     uint64_t everything = UINT64_MAX;
     Status set = driver().cuMemPoolSetAttribute(pool, kCuReleaseThreshold, &everything);
     if (!set.ok()) {
-      driver().cuMemPoolDestroy.error_of(pool);
+      driver().cuMemPoolDestroy.status_of(pool);
       return set;
     }
     pool_.store(pool, std::memory_order_release);
@@ -91,7 +91,7 @@ class Runtime final : public DeviceRuntime {
     std::shared_ptr<void> kept(reinterpret_cast<void*>(block), [this](void* b) {
       const Current again(device_);
       const Relaxed again_relaxed(driver());
-      driver().cuMemFree_v2.error_of(address(b));
+      driver().cuMemFree_v2.status_of(address(b));
     });
     TENON_TRY(copy(block, bytes, static_cast<size_t>(size)));
     return kept;
@@ -124,7 +124,7 @@ class Runtime final : public DeviceRuntime {
     const Current current(device_);
     int capturing = kCuNotCapturing;
     return !current.status().ok() ||
-           driver().cuStreamIsCapturing.error_of(static_cast<CuStream>(stream), &capturing) != 0 ||
+           driver().cuStreamIsCapturing.status_of(static_cast<CuStream>(stream), &capturing) != 0 ||
            capturing != kCuNotCapturing;
   }
 
@@ -138,7 +138,7 @@ class Runtime final : public DeviceRuntime {
     TENON_TRY(driver().cuStreamCreate(&stream, kCuNonBlocking));
     Status done = driver().cuMemcpyHtoDAsync_v2(to, bytes, size, stream);
     if (done.ok()) done = driver().cuStreamSynchronize(stream);
-    driver().cuStreamDestroy_v2.error_of(stream);
+    driver().cuStreamDestroy_v2.status_of(stream);
     return done;
   }
   const Driver& driver() const { return device_.driver(); }

@@ -1,6 +1,8 @@
 // See recording.h.
 #include "backends/nvidia/device/recording.h"
 
+#include "src/base/immortal.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -36,10 +38,7 @@ struct Graphs {
   std::vector<Graph*> all;
   std::atomic<uint64_t> launches{0};
 };
-Graphs& graphs() {
-  static Graphs& g = *new Graphs;  // plans may outlive static destruction
-  return g;
-}
+Graphs& graphs() { return immortal<Graphs>(); }
 
 class Graph final : public Recording {
  public:
@@ -186,8 +185,8 @@ class Graph final : public Recording {
     for (Node& n : nodes_) {
       if (!n.changed) continue;
       Parameters p(n);
-      const int error = n.call ? driver().cuGraphExecChildGraphNodeSetParams.error_of(exec_, n.node, n.call)
-                               : driver().cuGraphExecKernelNodeSetParams_v2.error_of(exec_, n.node, &p.node);
+      const int error = n.call ? driver().cuGraphExecChildGraphNodeSetParams.status_of(exec_, n.node, n.call)
+                               : driver().cuGraphExecKernelNodeSetParams_v2.status_of(exec_, n.node, &p.node);
       if (error != 0) return false;
     }
     return true;
@@ -195,7 +194,7 @@ class Graph final : public Recording {
 
   // A launch that is under way completes: the driver keeps what it needs.
   void forget_graph() {
-    if (exec_) driver().cuGraphExecDestroy.error_of(exec_);
+    if (exec_) driver().cuGraphExecDestroy.status_of(exec_);
     drop(graph_);
     exec_ = nullptr;
   }
@@ -205,11 +204,11 @@ class Graph final : public Recording {
     if (!stream_) return;
     const Current current(device_);
     const Relaxed relaxed(driver());
-    driver().cuStreamDestroy_v2.error_of(stream_);
+    driver().cuStreamDestroy_v2.status_of(stream_);
     stream_ = nullptr;
   }
   void drop(CuGraph& graph) {
-    if (graph) driver().cuGraphDestroy.error_of(graph);
+    if (graph) driver().cuGraphDestroy.status_of(graph);
     graph = nullptr;
   }
   const Driver& driver() const { return device_.driver(); }

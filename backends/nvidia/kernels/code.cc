@@ -8,6 +8,7 @@
 
 #include "jit/cuda/cuda_code.h"
 #include "jit/cuda/emit_cuda.h"
+#include "src/base/immortal.h"
 #include "src/base/no_fork.h"
 #include "src/base/threads/parallel_invoke.h"
 
@@ -29,15 +30,11 @@ struct Known {
   std::mutex mutex;  // guards the map, not its entries
   std::map<std::pair<int, std::string>, std::shared_ptr<Entry>> code;
 };
-Known& known() {
-  static Known& all = *new Known;  // steps may outlive static destruction
-  return all;
-}
 
 std::shared_ptr<Entry> entry_of(const Device& device, const Wanted& w) {
   const std::pair key(device.ordinal(), jit::cuda_settings(w.variant.schedule) +
                                             jit::cuda_text(*w.variant.kernel, w.variant.schedule));
-  Known& k = known();
+  Known& k = immortal<Known>();
   std::lock_guard lock(k.mutex);
   std::shared_ptr<Entry>& place = k.code[key];
   if (!place) place = std::make_shared<Entry>();
@@ -83,7 +80,7 @@ Status load(const Device& device, std::span<Wanted> wanted, int* compiled) {
 
 void forget_all() {
   {
-    Known& k = known();
+    Known& k = immortal<Known>();
     std::lock_guard lock(k.mutex);
     k.code.clear();
   }

@@ -11,6 +11,7 @@
 #include "jit/group_kernels.h"
 #include "jit/pipeline.h"
 #include "src/base/align.h"
+#include "src/base/immortal.h"
 
 namespace tenon {
 namespace {
@@ -31,19 +32,14 @@ struct ReadyForm {
 
 struct DeviceLaunch {
   DeviceKernel* kernel = nullptr;
-  struct Argument {
-    int buffer;      // position in the step's buffer list; -1: a temporary
-    int64_t offset;  // of a temporary in the step's scratch
-  };
-  std::vector<Argument> buffers;
-  int64_t temps = 0;          // bytes of temporaries, in front of the locals
+  jit::Arguments arguments;   // temporaries lie in front of the locals
   ReadyForm aligned, single;  // `single` takes pointers of any alignment
   int64_t scratch_bytes() const {
-    return temps +
+    return arguments.temps +
            std::max(aligned.form.variant.launch.scratch_bytes, single.form.variant.launch.scratch_bytes);
   }
   int64_t bytes() const {
-    return static_cast<int64_t>(sizeof *this + buffers.size() * sizeof(Argument) +
+    return static_cast<int64_t>(sizeof *this + arguments.list.size() * sizeof(arguments.list[0]) +
                                 (aligned.values.size() + single.values.size()) * sizeof(uint64_t));
   }
 };
@@ -91,8 +87,8 @@ class CudaStep final : public Step {
   Status fill(cuda::Work& w, const DeviceLaunch& l, void* const* buffers, char* scratch,
               const cuda::CuStream* stream) const {
     uint64_t bits = 0;
-    for (const DeviceLaunch::Argument& a : l.buffers) {
-      w.add(reinterpret_cast<uint64_t>(a.buffer < 0 ? scratch + a.offset : buffers[a.buffer]));
+    for (const auto& a : l.arguments.list) {
+      w.add(reinterpret_cast<uint64_t>(a.at(buffers, scratch)));
       bits |= w.values[w.count - 1];
     }
     const bool single = bits % kVector != 0 && !jit::same_code(l.aligned.form.variant, l.single.form.variant);
@@ -103,7 +99,7 @@ class CudaStep final : public Step {
     }
     for (uint64_t value : ready.values) w.add(value);
     if (ready.form.variant.schedule.locals == jit::CudaSchedule::Locals::global)
-      w.values[w.count - 2] = reinterpret_cast<uint64_t>(scratch + l.temps);
+      w.values[w.count - 2] = reinterpret_cast<uint64_t>(scratch + l.arguments.temps);
     w.blocks = static_cast<unsigned>(ready.form.variant.launch.blocks);
     w.threads = static_cast<unsigned>(ready.form.variant.launch.threads);
     w.shared_bytes = static_cast<unsigned>(ready.form.variant.launch.shared_bytes);
@@ -174,19 +170,11 @@ class CudaGroup final : public Executable {
     auto step = std::make_unique<CudaStep>();
     step->device = device;
     for (const Sized& s : launches) {
-      const jit::LoweredKernel& lowered = s.piece.kernel.lowered();
       DeviceLaunch l;
       l.kernel = &s.piece.kernel;
-      std::vector<int64_t> offsets;
-      for (const jit::Temp& t : lowered.temps) {
-        offsets.push_back(l.temps);
-        l.temps += align_up(sizes.eval(t.length) * size_of(t.type));
-      }
-      for (size_t b = 0; b < lowered.buffers.size(); ++b)
-        l.buffers.push_back(s.piece.positions[b] >= 0
-                                ? DeviceLaunch::Argument{s.piece.positions[b], 0}
-                                : DeviceLaunch::Argument{-1, offsets[lowered.buffers[b] - jit::kTempBuffer]});
-      if (l.buffers.size() + s.sizes.size() + 2 > cuda::Work::kMostArguments)
+      l.arguments =
+          jit::arguments(l.kernel->lowered(), s.piece.positions, [&](Dim d) { return sizes.eval(d); });
+      if (l.arguments.list.size() + s.sizes.size() + 2 > cuda::Work::kMostArguments)
         return unsupported("a kernel of too many arguments");
       l.single = ready(s, l.kernel->form(s.sizes, 1, s.longest));
       l.aligned = ready(s, s.aligned);
@@ -231,15 +219,12 @@ class CudaBackend final : public Backend {
   Result<DeviceRuntime*> runtime(int index) override { return cuda::runtime_of(index); }
 
   Bid bid(const Graph& graph, ValueId v) const override {
-    const Status loops = jit::has_loops(graph, v);
-    return loops.ok() ? Bid{true, 1, "runs as loops"} : Bid{false, 0, loops.message()};
+    return Bid::at(1, "runs as loops", jit::has_loops(graph, v));
   }
 
   Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
             ValueId v) const override {
-    const Status joins = jit::may_join(graph, uses, members, v, jit::Target::gpu);
-    if (!joins.ok()) return {false, 0, joins.message()};
-    return {true, 1, "one schedule covers it"};
+    return Bid::at(1, "one schedule covers it", jit::may_join(graph, uses, members, v, jit::Target::gpu));
   }
 
   Result<std::vector<std::unique_ptr<Executable>>> build(
@@ -256,10 +241,7 @@ class CudaBackend final : public Backend {
       group->device = device;
       group->inputs = inputs_of(g, members);
       group->outputs = outputs_of(g, uses, members);
-      auto strides = [&](ValueId v) -> std::optional<Dims> {
-        if (!context.materialised[v]) return std::nullopt;
-        return context.layouts[v].strides;
-      };
+      auto strides = [&](ValueId v) { return context.strides_of(v); };
       auto lowered = jit::make_kernels({g, members, group->outputs, strides, jit::Target::gpu});
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
       group->inplace = jit::inplace(*lowered, group->inputs, group->outputs);
@@ -319,9 +301,6 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-Backend& cuda_backend() {
-  static CudaBackend& backend = *new CudaBackend;  // never destroyed: threads may be at work at exit
-  return backend;
-}
+Backend& cuda_backend() { return immortal<CudaBackend>(); }
 
 }  // namespace tenon

@@ -1,8 +1,6 @@
 // See forms.h.
 #include "backends/nvidia/kernels/forms.h"
 
-#include <algorithm>
-
 #include "src/base/log.h"
 
 namespace tenon::cuda {
@@ -13,8 +11,8 @@ Form DeviceKernel::form(std::span<const int64_t> sizes, int64_t alignment, int64
   for (int level = 0; level <= most_relaxed_; ++level) {
     f.variant = jit::cuda_variant(kernel, sizes, device_.description(), alignment, longest, level);
     std::lock_guard lock(mutex_);
-    const Loaded* known = find(f.variant);
-    f.spills = known && known->spills;
+    const auto known = find(loaded_, f.variant);
+    f.spills = known != loaded_.end() && known->spills;
     if (!f.spills) break;
   }
   return f;
@@ -22,25 +20,19 @@ Form DeviceKernel::form(std::span<const int64_t> sizes, int64_t alignment, int64
 
 CuFunction DeviceKernel::function(const Form& form) const {
   std::lock_guard lock(mutex_);
-  const Loaded* known = find(form.variant);
-  return known && known->variant.launch.shared_bytes >= form.variant.launch.shared_bytes ? known->function
-                                                                                         : nullptr;
+  const auto known = find(loaded_, form.variant);
+  const bool serves =
+      known != loaded_.end() && known->variant.launch.shared_bytes >= form.variant.launch.shared_bytes;
+  return serves ? known->function : nullptr;
 }
 
 void DeviceKernel::add(const Wanted& loaded) {
   std::lock_guard lock(mutex_);
-  auto known = std::ranges::find_if(
-      loaded_, [&](const Loaded& l) { return jit::same_code(l.variant, loaded.variant); });
+  auto known = find(loaded_, loaded.variant);
   if (known == loaded_.end()) known = loaded_.emplace(known);
   const int64_t most = std::max(loaded.variant.launch.shared_bytes, known->variant.launch.shared_bytes);
   *known = {loaded.variant, loaded.function, loaded.spill_bytes > 0};
   known->variant.launch.shared_bytes = most;
-}
-
-const DeviceKernel::Loaded* DeviceKernel::find(const jit::KernelVariant& variant) const {
-  for (const Loaded& l : loaded_)
-    if (jit::same_code(l.variant, variant)) return &l;
-  return nullptr;
 }
 
 Status load_missing(const Device& device, std::span<const Missing> all, int* compiled) {

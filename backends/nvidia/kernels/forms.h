@@ -3,6 +3,7 @@
 // Tested by tests/unit/backends/cuda_program_test.cc.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -46,7 +47,10 @@ class DeviceKernel {
     CuFunction function = nullptr;
     bool spills = false;
   };
-  const Loaded* find(const jit::KernelVariant& variant) const;
+  // The entry for the variant's code, or the end of the list.
+  static auto find(auto& loaded, const jit::KernelVariant& variant) {
+    return std::ranges::find_if(loaded, [&](const Loaded& l) { return jit::same_code(l.variant, variant); });
+  }
 
   const Device& device_;
   const std::shared_ptr<const jit::LoweredKernel> lowered_;  // variants share its kernel

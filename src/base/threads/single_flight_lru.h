@@ -1,6 +1,6 @@
 // SingleFlightLru: a cache of results by key that keeps the `most` keys asked for most recently. The first
 // caller for a key computes the value under the mutex of its entry, and later callers wait. Any thread.
-// Tested by tests/unit/backends/onednn_test.cc and tests/unit/backends/cublaslt_test.cc.
+// Tested by tests/unit/backends/library_test.cc and tests/unit/backends/onednn_test.cc.
 #pragma once
 
 #include <list>
@@ -8,6 +8,8 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+
+#include "src/base/status.h"
 
 namespace tenon {
 
@@ -34,6 +36,16 @@ class SingleFlightLru {
       order_.pop_back();
     }
     return order_.front().second;
+  }
+  // The value for a key. make() computes it, as a Result of a shared pointer; a failure is not kept.
+  template <class Make>
+  Result<std::shared_ptr<T>> get(std::string key, const Make& make) {
+    const std::shared_ptr<Entry> entry = at(std::move(key));
+    std::lock_guard lock(entry->mutex);
+    if (!entry->value) {
+      TENON_ASSIGN(entry->value, make());
+    }
+    return entry->value;
   }
   void clear() {
     std::lock_guard lock(mutex_);

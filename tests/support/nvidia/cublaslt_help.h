@@ -1,6 +1,7 @@
 // A fixture for programs with products of matrices, for tests/unit/backends/cublaslt*_test.cc.
 #pragma once
 
+#include "backends/library/kept_algorithms.h"
 #include "backends/nvidia/cublaslt/algorithm.h"
 #include "tests/mocks/cublaslt/cublaslt_mock.h"
 #include "tests/support/nvidia/cuda_library_help.h"
@@ -16,7 +17,7 @@ class CublasLt : public CudaLibraryTest {
     setenv("TENON_CUBLASLT", TENON_CUBLASLT_MOCK, 1);
   }
   const MockControls& library() const override { return lt(); }
-  void forget_algorithms() const override { cublaslt::forget_algorithms(); }
+  void forget_algorithms() const override { library::kept_algorithms<cublaslt::Algorithm>().clear(); }
   void forget_library() const override { cublaslt::forget_library(); }
 
   std::vector<std::string> products() const {

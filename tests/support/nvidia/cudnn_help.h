@@ -1,6 +1,7 @@
 // A fixture for programs with convolutions, for tests/unit/backends/cudnn*_test.cc.
 #pragma once
 
+#include "backends/library/kept_algorithms.h"
 #include "backends/nvidia/cudnn/algorithm.h"
 #include "tests/mocks/cudnn/cudnn_mock.h"
 #include "tests/support/nvidia/cuda_library_help.h"
@@ -17,7 +18,7 @@ class Cudnn : public CudaLibraryTest {
     setenv("TENON_CUBLASLT", "off", 1);
   }
   const MockControls& library() const override { return dnn(); }
-  void forget_algorithms() const override { cudnn::forget_algorithms(); }
+  void forget_algorithms() const override { library::kept_algorithms<cudnn::Algorithm>().clear(); }
   void forget_library() const override { cudnn::forget_library(); }
 
   // The word behind `word` in every line of the log that has it.

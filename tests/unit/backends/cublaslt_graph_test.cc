@@ -95,7 +95,7 @@ TEST_F(CublasLtGraphs, ChoicesAreMadeBeforeACaptureBegins) {
   const auto shifted = made({4, 16, 8}, 4);
   run_on(*shifted);
   lt().set("aligned", 16);
-  cublaslt::forget_algorithms();
+  library::kept_algorithms<cublaslt::Algorithm>().clear();
   program = make(graph);
   for (int i = 0; i < 5; ++i) run_on();
   const int begun = count("cuStreamBeginCapture_v2");

@@ -113,7 +113,7 @@ class RealCublasLt : public testing::Test {
   }
   // Sets an attribute and reads it back; another number of bytes is refused.
   template <class Object, class T>
-  static void round_trip(const Function<int(Object, int, const void*, size_t)>& set,
+  static void round_trip(const LibraryFunction<Library, int(Object, int, const void*, size_t)>& set,
                          int (*get)(Object, int, void*, size_t, size_t*), Object object, int attribute,
                          T value) {
     SCOPED_TRACE(attribute);

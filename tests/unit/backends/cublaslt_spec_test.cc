@@ -100,8 +100,8 @@ TEST(CublasLtSpec, ViewsAreRead) {
       "slice(%w){axis=0, start=4, end=9, step=1}\n %m = matmul(%xs, %ws)\n return %m\n}";
   const BatchedCall w = work_of(text);
   EXPECT_EQ(said(w), (Said{"N3x5 ld 3", "N5x4 ld 10", "N3x4 ld 3"}));
-  EXPECT_EQ(w.offsets[0], 4 * 3 * 4);  // offset of the library's first operand
-  EXPECT_EQ(w.offsets[1], 2 * 4);
+  EXPECT_EQ(w.places[0].offset, 4 * 3 * 4);  // offset of the library's first operand
+  EXPECT_EQ(w.places[1].offset, 2 * 4);
 }
 
 // Views that the library does not read are treated as dense copies.
@@ -115,7 +115,7 @@ TEST(CublasLtSpec, ViewsThatAreNotRead) {
       "graph @f(%x: f32[6,4,5], %w: f32[6,5,3]) {\n %s = flip(%w){axes=[0]}\n %m = matmul(%x, %s)\n return "
       "%m\n}");
   EXPECT_EQ(said(back), (Said{"N3x5 ld 3 by 15", "N5x4 ld 5 by 20", "N3x4 ld 3 by 12"}));
-  EXPECT_EQ(back.offsets[0], 0);
+  EXPECT_EQ(back.places[0].offset, 0);
   EXPECT_EQ(
       why_not("graph @f(%x: f32[4,5] strides=[20,2], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}"),
       "its first operand has no contiguous axis, or repeats its rows");
@@ -190,7 +190,7 @@ TEST(CublasLtSpec, Vectors) {
       "graph @f(%x: f32[4,5], %w: f32[5,3]) {\n %s = slice(%w){axis=1, start=1, end=2, step=1}\n %v = "
       "reshape(%s){shape=[5]}\n %m = matmul(%x, %v)\n return %m\n}");
   EXPECT_EQ(strided.problem.d.rows * strided.problem.d.columns, 4);
-  EXPECT_EQ(strided.offsets[0] + strided.offsets[1], 4);
+  EXPECT_EQ(strided.places[0].offset + strided.places[1].offset, 4);
 }
 
 TEST(CublasLtSpec, NothingToDo) {

@@ -61,9 +61,10 @@ void compute(const BatchedCall& w, const Memory& memory, char* result) {
   for (int64_t call = 0; call < w.calls(); ++call) {
     const char* from[BatchedCall::kMatrices];
     for (int m = 0; m < BatchedCall::kMatrices; ++m) {
-      const bool own = w.buffers[m] == static_cast<int>(memory.bases.size());
-      from[m] = (own ? result : reinterpret_cast<const char*>(memory.at[static_cast<size_t>(w.buffers[m])])) +
-                w.offsets[m];
+      const auto [buffer, offset] = w.places[static_cast<size_t>(m)];
+      const bool own = buffer == static_cast<int>(memory.bases.size());
+      from[m] =
+          (own ? result : reinterpret_cast<const char*>(memory.at[static_cast<size_t>(buffer)])) + offset;
       for (size_t axis = 0; axis < index.size(); ++axis) from[m] += index[axis] * w.outer[axis].bytes[m];
     }
     for (int64_t n = 0; n < p.batch; ++n) {
@@ -77,7 +78,7 @@ void compute(const BatchedCall& w, const Memory& memory, char* result) {
             sum += static_cast<double>(x[0][element(p.a, i, k)]) * x[1][element(p.b, k, j)];
           sum *= w.alpha;
           if (w.beta != 0) sum += w.beta * x[2][element(p.c, i, j)];
-          if (w.bias_buffer >= 0) sum += memory.at[static_cast<size_t>(w.bias_buffer)][w.bias_offset / 4 + i];
+          if (p.bias) sum += memory.at[static_cast<size_t>(w.places[4].buffer)][w.places[4].offset / 4 + i];
           const_cast<float*>(x[3])[element(p.d, i, j)] = static_cast<float>(activated(p.activation, sum));
         }
     }

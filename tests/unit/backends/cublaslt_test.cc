@@ -316,7 +316,7 @@ TEST_F(CublasLt, Workspace) {
   const Graph graph = parsed(typed(kMlp, "f32"));
   for (int bytes : {0, 1, 4096, 40 << 20}) {
     lt().set("workspace", bytes);
-    cublaslt::forget_algorithms();
+    library::kept_algorithms<cublaslt::Algorithm>().clear();
     const auto program = make(graph);
     check(*program, graph, {4, 5, 3});
     check(*program, graph, {4, 0, 3});
@@ -335,7 +335,7 @@ TEST_F(CublasLt, NoEpilogueForBatches) {
   check(text, {6});
   EXPECT_EQ(lt().calls("cublasLtMatmul"), 1);
   lt().set("batched", 0);
-  cublaslt::forget_algorithms();
+  library::kept_algorithms<cublaslt::Algorithm>().clear();
   check(text, {6});
   EXPECT_EQ(lt().calls("cublasLtMatmul"), 7);
 }
@@ -380,7 +380,7 @@ TEST_F(CublasLt, FailuresAreNotRemembered) {
                                      {cublaslt::kLtArchMismatch, Code::unsupported}}) {
     SCOPED_TRACE(status);
     const auto program = make(graph);
-    cublaslt::forget_algorithms();
+    library::kept_algorithms<cublaslt::Algorithm>().clear();
     lt().fail("cublasLtMatmulAlgoGetHeuristic", 1, status);
     EXPECT_EQ(run(*program, inputs_of(graph, {4, 5, 3}), got).code(), code);
     EXPECT_EQ(run(*program, inputs_of(graph, {4, 5, 3}), got).code(),

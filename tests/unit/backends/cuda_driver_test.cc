@@ -132,9 +132,9 @@ TEST_F(CudaDriver, EveryFunctionNamesItself) {
     const Status failed = function(nothing...);
     EXPECT_EQ(failed.message(), named(name, 999));
     mock().fail(name, 1, 999);
-    EXPECT_EQ(function.error_of(nothing...), 999);
+    EXPECT_EQ(function.status_of(nothing...), 999);
   };
-  auto with_nothing = [&]<class... A>(const Call<int(A...)>& function, const char* name) {
+  auto with_nothing = [&]<class... A>(const LibraryFunction<Driver, int(A...)>& function, const char* name) {
     fails(function, name, A{}...);
   };
 #define X(name, ...) \

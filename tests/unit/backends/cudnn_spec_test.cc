@@ -1,11 +1,10 @@
 // Specs and problems of cuDNN for convolutions: which operands it reads in place, how a convolution is rewritten before groups form,
 // and the problem at concrete sizes.
-#include "backends/nvidia/cudnn/spec.h"
+#include "backends/nvidia/cudnn/convolution.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/nvidia/cudnn/convolution.h"
 #include "src/ir/group.h"
 #include "src/ir/op.h"
 #include "src/ir/text.h"
@@ -37,7 +36,7 @@ ValueId convolution_of(const Graph& g) {
   TENON_CHECK(false, "no convolution");
 }
 
-Result<Spec> spec_of(const Graph& g) {
+Result<ConvolutionSpec> spec_of(const Graph& g) {
   return make_spec(g, convolution_of(g), [&](ValueId v) { return bound(g, v); });
 }
 std::string why_not(const std::string& text) {
@@ -45,7 +44,7 @@ std::string why_not(const std::string& text) {
   const auto spec = spec_of(g);
   return spec.ok() ? "" : spec.status().message();
 }
-struct Sized : Work {
+struct Sized : PlacedProblem {
   ConvolutionProblem problem;
 };
 Sized sized(const std::string& text, std::vector<int64_t> symbols = {}) {
@@ -53,7 +52,7 @@ Sized sized(const std::string& text, std::vector<int64_t> symbols = {}) {
   auto spec = spec_of(g);
   TENON_CHECK(spec.ok(), spec.status().message());
   Sized at{at_sizes(*spec, Sizes{g.dims.get(), std::move(symbols)}), {}};
-  at.problem = dynamic_cast<const ConvolutionProblem&>(*at.Work::problem);
+  at.problem = dynamic_cast<const ConvolutionProblem&>(*at.PlacedProblem::problem);
   return at;
 }
 bool reads(const std::string& text, int operand) {
@@ -84,8 +83,8 @@ TEST(CudnnSpec, ChannelsFirst) {
   EXPECT_EQ(p.x, (std::vector<int64_t>{5, 4, 9, 7}));
   EXPECT_EQ(p.w, (std::vector<int64_t>{6, 2, 3, 3}));
   EXPECT_EQ(p.y, (std::vector<int64_t>{5, 6, 4, 5}));
-  EXPECT_EQ(p.strides_of(p.x), (std::vector<int64_t>{252, 63, 7, 1}));
-  EXPECT_EQ(w.result_bytes, 5 * 6 * 4 * 5 * 4);
+  EXPECT_EQ(library::plain_strides(p.x, p.channels_last), (std::vector<int64_t>{252, 63, 7, 1}));
+  EXPECT_EQ(w.tensors.back().bytes(), 5 * 6 * 4 * 5 * 4);
   EXPECT_EQ(p.text(),
             "5x4x9x7 by 6x2x3x3 f32, channels first groups 2 stride 2x1 dilation 1x2 pad 1x0 to 0x2");
 }
@@ -95,8 +94,8 @@ TEST(CudnnSpec, ChannelsLast) {
   const ConvolutionProblem& p = w.problem;
   EXPECT_EQ(p.x, (std::vector<int64_t>{2, 4, 9, 7}));
   EXPECT_EQ(p.y, (std::vector<int64_t>{2, 6, 9, 7}));
-  EXPECT_EQ(p.strides_of(p.x), (std::vector<int64_t>{252, 1, 28, 4}));
-  EXPECT_EQ(p.strides_of(p.w), (std::vector<int64_t>{4, 1, 4, 4}));
+  EXPECT_EQ(library::plain_strides(p.x, p.channels_last), (std::vector<int64_t>{252, 1, 28, 4}));
+  EXPECT_EQ(library::plain_strides(p.w, p.channels_last), (std::vector<int64_t>{4, 1, 4, 4}));
   EXPECT_EQ(p.text(), "2x4x9x7 by 6x4x1x1 bf16");
 }
 
@@ -208,7 +207,7 @@ TEST(CudnnSpec, NothingToDo) {
   EXPECT_TRUE(sized(text, {2, 9, 4, 0}).empty);
   const Sized no_channels = sized(text, {2, 9, 0, 6}), padding_alone = sized(text, {2, 0, 4, 6});
   EXPECT_TRUE(no_channels.zeros && !no_channels.empty);
-  EXPECT_EQ(no_channels.result_bytes, 2 * 11 * 7 * 6 * 4);
+  EXPECT_EQ(no_channels.tensors.back().bytes(), 2 * 11 * 7 * 6 * 4);
   EXPECT_TRUE(padding_alone.zeros && !padding_alone.empty);
   EXPECT_FALSE(sized(text, {2, 9, 4, 6}).zeros);
 }

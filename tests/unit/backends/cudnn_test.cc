@@ -188,7 +188,7 @@ TEST_F(Cudnn, Workspace) {
   const Graph graph = parsed(typed(kBlock, "f32"));
   for (int bytes : {0, 1, 4096, 3 << 20}) {
     dnn().engines(("workspace=" + std::to_string(bytes) + "|").c_str());
-    cudnn::forget_algorithms();
+    library::kept_algorithms<cudnn::Algorithm>().clear();
     const auto program = make(graph);
     check(*program, graph, {2, 5});
     EXPECT_GE(program->stats().workspace_bytes, bytes);
@@ -202,7 +202,7 @@ TEST_F(Cudnn, Engines) {
   const auto first = [&](const std::string& list, const std::string& type, const std::string& text = kBlock) {
     dnn().reset();
     dnn().engines(list.c_str());
-    cudnn::forget_algorithms();
+    library::kept_algorithms<cudnn::Algorithm>().clear();
     check(typed(text, type), {2, 5});
     return words_behind("engine").at(0);
   };

@@ -13,6 +13,7 @@
 #include "src/base/env.h"
 #include "src/base/function_ref.h"
 #include "src/base/hash.h"
+#include "src/base/immortal.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
 #include "src/base/text.h"
@@ -317,6 +318,22 @@ TEST(Log, TheHostsLoggerGetsEverything) {
   log("plan", "four");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_THAT(seen, ElementsAre("plan|three", "dump.fuse|text"));
+}
+
+// ---- immortal ----
+
+struct Counted {
+  explicit Counted(int v = 0) : value(v) { ++made; }
+  static inline int made = 0;
+  int value;
+};
+
+TEST(Immortal, OneObjectPerTypeAndArguments) {
+  Counted &one = immortal<Counted>(), &seven = immortal<Counted, 7>();
+  EXPECT_EQ(&immortal<Counted>(), &one);
+  EXPECT_NE(&seven, &one);
+  EXPECT_EQ(seven.value, 7);
+  EXPECT_EQ(Counted::made, 2);
 }
 
 }  // namespace

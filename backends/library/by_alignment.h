@@ -1,7 +1,7 @@
 // ByAlignment: the algorithms that a library chose for a call, by alignment of the call's pointers. The plan chooses the one for the
 // greatest alignment; a run with less aligned pointers chooses another one when such pointers first come. Choices live as long as
 // this object, also the library's answer that it has no algorithm. Any thread. A choice that exists is found without a lock.
-// Tested by tests/unit/backends/cublaslt_test.cc and tests/unit/backends/cudnn_test.cc.
+// Tested by tests/unit/backends/library_test.cc.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 #include "src/base/status.h"
 
-namespace tenon::cuda {
+namespace tenon::library {
 
 template <class Algorithm>
 class ByAlignment {
@@ -62,4 +62,4 @@ class ByAlignment {
   mutable std::array<Status, kBits + 1> refused_;
 };
 
-}  // namespace tenon::cuda
+}  // namespace tenon::library
