@@ -133,6 +133,13 @@ TENON_API void tenon_context_release(tenon_context* context);
 
 /* ---- ops ---- */
 
+/* Operands for which a run fails, as a framework raises an error: */
+enum {
+  TENON_FAULT_NEVER = 0,
+  TENON_FAULT_INTEGER = 1, /* some integer operands, a divisor of 0 for one; floats never */
+  TENON_FAULT_INDEX = 2    /* an index out of range, whatever the dtype of the other operands */
+};
+
 typedef struct tenon_op_info {
   size_t struct_size;
   const char* name;
@@ -142,6 +149,8 @@ typedef struct tenon_op_info {
   int32_t arity;     /* the most operands; -1: one or more */
   int32_t optional;  /* how many trailing operands may be omitted */
   double ulp; /* the error bound of f32 results, in ulps of the exact value; 0: exact or correctly rounded */
+  int32_t to_bool; /* 1: the result is bool, whatever the dtype of the operands */
+  int32_t fault;   /* TENON_FAULT_...; of the op itself, not of the ops that a composite is made of */
 } tenon_op_info;
 
 TENON_API size_t tenon_op_count(void);

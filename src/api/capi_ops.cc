@@ -3,6 +3,7 @@
 #include "src/base/text.h"
 #include "src/ir/op.h"
 #include "src/ops/graph_body.h"
+#include "src/ops/rules/rules.h"
 
 using tenon::api::guarded;
 
@@ -49,7 +50,11 @@ tenon_status tenon_op_describe(const char* name, tenon_op_info* out) {
                                 text(row.doc),
                                 row.arity,
                                 row.optional,
-                                row.ulp};
+                                row.ulp,
+                                row.type == tenon::types::to_bool,
+                                row.type == tenon::types::indexed ? TENON_FAULT_INDEX
+                                : row.fault.what.empty()          ? TENON_FAULT_NEVER
+                                                                  : TENON_FAULT_INTEGER};
     return tenon::api::write_struct(full, "tenon_op_info", out);
   });
 }

@@ -17,17 +17,16 @@ constexpr size_t kOnStack = 64;
 // The tensors of a call. Up to kOnStack of them need no allocation.
 class TensorList {
  public:
-  Status read(const tenon_tensor* const* given, size_t n, const char* what, const Graph& graph,
-              bool params = false) {
-    if (n > 0 && !given) return invalid(std::string(what) + "s are NULL");
-    TENON_TRY(check_count(graph, what, n));
+  Status read(const tenon_tensor* const* given, size_t n, Role role, const Graph& graph) {
+    if (n > 0 && !given) return invalid(std::string(name(role)) + "s are NULL");
+    TENON_TRY(check_count(graph, role, n));
     if (n > kOnStack) heap_.resize(n);
     list_ = {n > kOnStack ? heap_.data() : reinterpret_cast<Tensor*>(stack_), n};
     for (size_t i = 0; i < n; ++i) {
       new (&list_[i]) Tensor();
       if (given[i]) {
-        TENON_TRY(api::read_tensor(given[i], what, i, &list_[i]));
-        if (params && !list_[i].data && !empty(list_[i]))
+        TENON_TRY(api::read_tensor(given[i], name(role), i, &list_[i]));
+        if (role == Role::param && !list_[i].data && !empty(list_[i]))
           return invalid("param " + std::to_string(i) + " has no data");
       } else if (i < graph.inputs.size()) {
         list_[i].dtype = graph.type(graph.inputs[i].value).dtype;  // absent: a frozen input, or refused later
@@ -37,7 +36,7 @@ class TensorList {
   }
   // One param per input, or none at all.
   Status read_params(const tenon_tensor* const* given, size_t n, const Graph& graph) {
-    return n == 0 ? Status() : read(given, n, "param", graph, true);
+    return n == 0 ? Status() : read(given, n, Role::param, graph);
   }
   std::span<const Tensor> list() const { return list_; }
 
@@ -148,8 +147,8 @@ tenon_status tenon_program_run_on(tenon_program* program, const tenon_tensor* co
   return guarded([&]() -> tenon::Status {
     if (!program) return tenon::invalid("tenon_program_run: program is NULL");
     tenon::TensorList in, out;
-    TENON_TRY(in.read(inputs, n_inputs, "input", program->program->graph()));
-    TENON_TRY(out.read(outputs, n_outputs, "output", program->program->graph()));
+    TENON_TRY(in.read(inputs, n_inputs, tenon::Role::input, program->program->graph()));
+    TENON_TRY(out.read(outputs, n_outputs, tenon::Role::output, program->program->graph()));
     return program->program->run(in.list(), out.list(), stream);
   });
 }

@@ -31,6 +31,7 @@
 
 #include "src/base/text.h"
 #include "src/ir/builder.h"
+#include "src/ir/literals.h"
 #include "src/ir/text.h"
 
 namespace tenon {
@@ -44,20 +45,7 @@ using Assumption = std::pair<std::string, std::string>;  // two equal sizes, as 
 
 class Parser {
  public:
-  explicit Parser(std::string_view text, std::shared_ptr<DimTable> dims = std::make_shared<DimTable>())
-      : lexer_(text), builder_(graph_) {
-    graph_.dims = std::move(dims);
-  }
-
-  // Reads the whole text as attributes of this row.
-  Result<std::vector<NamedAttr>> attributes(const Op& row) {
-    std::vector<NamedAttr> given;
-    while (!lexer_.at_end()) {
-      if (!given.empty()) TENON_TRY(lexer_.expect(","));
-      TENON_TRY(attribute(row, given));
-    }
-    return given;
-  }
+  explicit Parser(std::string_view text) : lexer_(text), builder_(graph_), literals_(lexer_, *graph_.dims) {}
 
   // Reads the whole text, with these assumptions added.
   Result<Graph> file(std::span<const Assumption> more) {
@@ -164,106 +152,14 @@ class Parser {
     }
   }
 
-  // ---- sizes, types, literals ----
-
-  Result<Dim> size() { return graph_.dims->parse(lexer_); }
-
-  Result<Dims> sizes() {
-    TENON_TRY(lexer_.expect("["));
-    Dims out;
-    if (lexer_.accept("]")) return out;
-    do {
-      TENON_ASSIGN(Dim d, size());
-      out.push_back(d);
-    } while (lexer_.accept(","));
-    TENON_TRY(lexer_.expect("]"));
-    return out;
-  }
-
-  Result<DType> dtype() {
-    if (lexer_.peek().kind != Token::Kind::name) return lexer_.expected("a dtype");
-    std::string_view text = lexer_.peek().text;
-    auto found = parse_dtype(text);
-    if (found) {
-      lexer_.next();
-      return *found;
-    }
-    Nearest nearest(text);
-    for (int i = 0; i < kDTypeCount; ++i) nearest.offer(name(static_cast<DType>(i)));
-    return lexer_.error("unknown dtype '" + std::string(text.substr(0, 80)) + "'" + nearest.hint());
-  }
-
-  Result<TensorType> type() {
-    TensorType out;
-    TENON_ASSIGN(out.dtype, dtype());
-    TENON_ASSIGN(out.shape, sizes());
-    return out;
-  }
-
-  Result<AttrValue> attr_value(AttrKind kind) {
-    switch (kind) {
-      case AttrKind::integer: {
-        TENON_ASSIGN(Dim d, size());
-        return AttrValue(d);
-      }
-      case AttrKind::ints: {
-        TENON_ASSIGN(Dims d, sizes());
-        return AttrValue(std::move(d));
-      }
-      case AttrKind::floating: {
-        TENON_ASSIGN(double x, lexer_.number());
-        return AttrValue(x);
-      }
-      case AttrKind::boolean:
-        if (!lexer_.at("true") && !lexer_.at("false")) return lexer_.expected("true or false");
-        return AttrValue(lexer_.next().text == "true");
-      case AttrKind::text: {
-        TENON_ASSIGN(std::string text, lexer_.string());
-        return AttrValue(std::move(text));
-      }
-      case AttrKind::dtype: {
-        TENON_ASSIGN(DType d, dtype());
-        return AttrValue(d);
-      }
-      case AttrKind::number: {
-        Lexer::Mark mark = lexer_.mark();
-        lexer_.accept("-");
-        bool whole = lexer_.peek().kind == Token::Kind::integer;
-        lexer_.reset(mark);
-        if (whole) {
-          TENON_ASSIGN(int64_t i, lexer_.integer());
-          return AttrValue(Scalar::of(i));
-        }
-        TENON_ASSIGN(double x, lexer_.number());
-        return AttrValue(Scalar::of(x));
-      }
-      case AttrKind::data: return data();
-    }
-    return lexer_.error("unknown kind of attribute");
-  }
-
-  Result<AttrValue> data() {
-    if (lexer_.peek().kind != Token::Kind::hex) return lexer_.expected("bytes such as 0x00ff");
-    auto bytes = from_hex(lexer_.peek().text);
-    if (!bytes) return lexer_.error("an odd number of hexadecimal digits");
-    lexer_.next();
-    auto owner = std::make_shared<const std::string>(std::move(*bytes));
-    auto out = std::make_shared<ConstantData>();
-    out->bytes = owner->data();
-    out->size = owner->size();
-    out->owner = owner;
-    out->id = next_constant_id();
-    return AttrValue(std::move(out));
-  }
+  // ---- the graph ----
 
   Status strides(std::optional<Dims>& out) {
     if (!lexer_.accept("strides")) return {};
     TENON_TRY(lexer_.expect("="));
-    TENON_ASSIGN(out, sizes());
+    TENON_ASSIGN(out, literals_.sizes());
     return {};
   }
-
-  // ---- the graph ----
 
   // Facts change the form of sizes, also in the header, which comes before the facts; so they are read first.
   void read_assumptions_ahead() {
@@ -302,9 +198,9 @@ class Parser {
 
   Status assume_equal() {
     const Token at = lexer_.peek();
-    TENON_ASSIGN(const Dim a, size());
+    TENON_ASSIGN(const Dim a, literals_.size());
     TENON_TRY(lexer_.expect("=="));
-    TENON_ASSIGN(const Dim b, size());
+    TENON_ASSIGN(const Dim b, literals_.size());
     TENON_TRY(lexer_.expect(")"));
     if (graph_.dims->equalities().size() >= kMaxEqualities) return Lexer::error(at, "too many assumptions");
     if (graph_.dims->set_equal(a, b)) return {};
@@ -387,7 +283,7 @@ class Parser {
     // The name counts as broken until the rest of the input has been read.
     TENON_TRY(define(at, *name, kBroken));
     TENON_TRY(lexer_.expect(":"));
-    TENON_ASSIGN(TensorType type, this->type());
+    TENON_ASSIGN(TensorType type, literals_.type());
     std::string kept = is_name(*name) ? std::string(*name) : std::string();
     auto added = builder_.try_input(std::move(kept), std::move(type));
     if (!added.ok()) return Lexer::error(at, added.status().message());
@@ -472,7 +368,7 @@ class Parser {
     std::vector<NamedAttr> given;
     if (lexer_.accept("{") && !lexer_.accept("}")) {
       do {
-        TENON_TRY(attribute(op(*id), given));
+        TENON_TRY(literals_.attribute(op(*id), given));
       } while (lexer_.accept(","));
       TENON_TRY(lexer_.expect("}"));
     }
@@ -484,7 +380,7 @@ class Parser {
     Token type_at = lexer_.peek();
     if (lexer_.accept(":")) {
       type_at = lexer_.peek();
-      TENON_ASSIGN(stated, type());
+      TENON_ASSIGN(stated, literals_.type());
     }
     if (lexer_.accept("@")) {
       Token group_at = lexer_.peek();
@@ -495,25 +391,6 @@ class Parser {
       group_uses_.emplace(n.group, group_at);
     }
     return type_at;
-  }
-
-  Status attribute(const Op& row, std::vector<NamedAttr>& given) {
-    Token at = lexer_.peek();
-    TENON_ASSIGN(std::string_view name, lexer_.name("an attribute"));
-    auto spec =
-        std::find_if(row.attr_specs.begin(), row.attr_specs.end(), [&](auto& s) { return s.name == name; });
-    if (spec == row.attr_specs.end()) {
-      Nearest nearest(name);
-      for (const AttrSpec& s : row.attr_specs) nearest.offer(s.name);
-      return Lexer::error(at, std::string(row.name) + " has no attribute '" +
-                                  std::string(name.substr(0, 80)) + "'" + nearest.hint());
-    }
-    for (const NamedAttr& other : given)
-      if (other.name == name) return Lexer::error(at, "attribute " + spec->name + " given twice");
-    TENON_TRY(lexer_.expect("="));
-    TENON_ASSIGN(AttrValue value, attr_value(spec->kind));
-    given.push_back({spec->name, std::move(value)});
-    return {};
   }
 
   Status outputs() {
@@ -556,6 +433,7 @@ class Parser {
   Lexer lexer_;
   Graph graph_;
   Builder builder_;
+  LiteralParser literals_;
   std::vector<Status> errors_;
   std::unordered_map<std::string_view, ValueId> values_;
   std::vector<Use> undefined_;
@@ -566,22 +444,6 @@ class Parser {
 };
 
 }  // namespace
-
-Result<std::vector<NamedAttr>> parse_attrs(const std::shared_ptr<DimTable>& dims, const Op& row,
-                                           std::string_view text) {
-  return Parser(text, dims).attributes(row);
-}
-
-Result<Dims> parse_sizes(DimTable& dims, std::string_view text) {
-  Lexer lexer(text);
-  Dims out;
-  while (!lexer.at_end()) {
-    if (!out.empty()) TENON_TRY(lexer.expect(","));
-    TENON_ASSIGN(Dim d, dims.parse(lexer));
-    out.push_back(d);
-  }
-  return out;
-}
 
 Result<Graph> parse_graph(std::string_view text) {
   constexpr int kMaxRounds = 8;

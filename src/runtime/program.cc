@@ -78,7 +78,7 @@ struct Program::Impl {
     const NoFork no_fork;
     const auto start = Clock::now();
     TENON_TRY(compile(source, options, parallel(), params, &compiled));
-    TENON_ASSIGN(binder, Binder::make(source));
+    TENON_ASSIGN(binder, Binder::make(source, compiled.frozen, options.device));
     shape_guards = ShapeGuards(source);
     compile_ms += ms_since(start);
     log_program(number, source, compiled.main.kernels, compiled.main.kernels_compiled, compile_ms);
@@ -158,32 +158,21 @@ Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outp
 Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream) {
   const HazardPointer<Impl> pin(impl_);
   Impl& p = *pin;
-  constexpr size_t kOnStack = 32;
-  const auto count = static_cast<size_t>(source_.dims->symbol_count());
-  int64_t symbols_stack[kOnStack];
-  std::vector<int64_t> symbols_heap(count > kOnStack ? count : 0);
-  const std::span<int64_t> symbols(count > kOnStack ? symbols_heap.data() : symbols_stack, count);
-  TENON_TRY(check_devices(source_, p.options.device, p.compiled.frozen, inputs, outputs));
+  BoundCall call(source_);
+  TENON_TRY(p.binder.bind(inputs, outputs, &call));
   if (p.compiled.runtime)
     TENON_TRY(p.compiled.runtime->check_stream(stream, false));
   else if (stream)
     return invalid("a stream is given, and the program runs on the CPU");
-  TENON_TRY(p.binder.solve(source_, p.compiled.frozen, inputs, symbols));
-  PlanCache::Use plan = p.plans.find(symbols);
+  PlanCache::Use plan = p.plans.find(call.symbols);
   if (!plan) {
-    TENON_TRY(p.binder.check_inputs(source_, p.compiled.frozen, inputs, symbols));
+    TENON_TRY(p.binder.check_sizes(inputs, call.symbols));
     if (p.compiled.runtime) TENON_TRY(p.compiled.runtime->check_stream(stream, true));
-    TENON_ASSIGN(plan, p.make_plan(symbols));
+    TENON_ASSIGN(plan, p.make_plan(call.symbols));
   }
-  TENON_TRY(check_tensors(source_, p.binder, *plan, p.compiled.frozen, inputs, outputs));
-  void *in_stack[64], *out_stack[64];
-  std::vector<void*> in_heap, out_heap;
-  void **in = in_stack, **out = out_stack;
-  if (inputs.size() > 64) in_heap.resize(inputs.size()), in = in_heap.data();
-  if (outputs.size() > 64) out_heap.resize(outputs.size()), out = out_heap.data();
-  for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i].data;
-  for (size_t i = 0; i < outputs.size(); ++i) out[i] = outputs[i].data;
-  return plan->run(in, out, p.arenas, {p.parallel(), stream, p.memory(), p.compiled.runtime});
+  TENON_TRY(p.binder.check(*plan, inputs, outputs));
+  return plan->run(call.inputs.data(), call.outputs.data(), p.arenas,
+                   {p.parallel(), stream, p.memory(), p.compiled.runtime});
 }
 
 Status Program::run_verified(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {

@@ -91,6 +91,13 @@ void ops(void) {
   CHECK(tenon_op_name(n) == NULL && tenon_op_name(SIZE_MAX) == NULL);
   OK(tenon_op_describe("softmax", &info));
   CHECK(!strcmp(info.kind, "composite") && strstr(info.attrs, "axis:int") && info.arity == 1);
+  CHECK(!info.to_bool && info.fault == TENON_FAULT_NEVER);
+  OK(tenon_op_describe("lt", &info));
+  CHECK(info.to_bool == 1 && info.fault == TENON_FAULT_NEVER);
+  OK(tenon_op_describe("remainder", &info));
+  CHECK(!info.to_bool && info.fault == TENON_FAULT_INTEGER);
+  OK(tenon_op_describe("gather", &info));
+  CHECK(!info.to_bool && info.fault == TENON_FAULT_INDEX);
   INVALID(tenon_op_describe("softmaxx", &info), "softmaxx|'softmax'");
 
   memset(&desc, 0, sizeof desc);

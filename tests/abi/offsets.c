@@ -53,6 +53,10 @@ LOCK(tenon_op_info, doc, 32);
 LOCK(tenon_op_info, arity, 40);
 LOCK(tenon_op_info, optional, 44);
 LOCK(tenon_op_info, ulp, 48);
+#ifndef TENON_FROZEN
+LOCK(tenon_op_info, to_bool, 56);
+LOCK(tenon_op_info, fault, 60);
+#endif
 
 LOCK(tenon_op_desc, struct_size, 0);
 LOCK(tenon_op_desc, name, 8);

@@ -1,10 +1,11 @@
-"""The part of Tenon's C ABI (include/tenon/tenon.h) that the PyTorch backend needs, over ctypes.
+"""The part of Tenon's C ABI (include/tenon/tenon.h) that the package needs, over ctypes.
 
 Nothing is loaded at import: library() opens libtenon on first use. Every failing call raises Error with the status and
 the sentence of tenon_last_error(). Tested by tests/torch/.
 """
 
 import ctypes
+import functools
 import os
 import threading
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_size_t, c_void_p
@@ -50,6 +51,12 @@ class ProgramStats(ctypes.Structure):
         return {name: getattr(self, name) for name, _ in self._fields_[1:]}
 
 
+class OpInfo(ctypes.Structure):
+    FAULT_NEVER, FAULT_INTEGER, FAULT_INDEX = 0, 1, 2
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("kind", c_char_p), ("attrs", c_char_p), ("doc", c_char_p),
+                ("arity", c_int32), ("optional", c_int32), ("ulp", c_double), ("to_bool", c_int32), ("fault", c_int32)]
+
+
 class CacheStats(ctypes.Structure):
     COUNTS = ("hits", "misses", "refused", "damaged", "writes", "failed_writes", "removed", "bytes_read", "bytes_written")
     _fields_ = [("struct_size", c_size_t), ("directory", c_char_p), ("off", c_char_p)] + [(name, c_int64) for name in COUNTS]
@@ -74,6 +81,7 @@ _SIGNATURES = {
     "tenon_program_explain": (c_int32, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_size_t)]),
     "tenon_program_get_stats": (c_int32, [c_void_p, POINTER(ProgramStats)]),
     "tenon_program_release": (None, [c_void_p]),
+    "tenon_op_describe": (c_int32, [c_char_p, POINTER(OpInfo)]),
     "tenon_cache_get_stats": (c_int32, [POINTER(CacheStats)]),
 }
 
@@ -114,6 +122,14 @@ def run_function():
 def check(status):
     if status:
         raise Error(status, (library().tenon_last_error() or b"").decode(errors="replace"))
+
+
+@functools.cache
+def op(name):
+    """The OpInfo of a row of the table of operations."""
+    info = OpInfo(ctypes.sizeof(OpInfo))
+    check(library().tenon_op_describe(name.encode(), ctypes.byref(info)))
+    return info
 
 
 def cache_stats():

@@ -15,11 +15,11 @@ import math
 import numbers
 import operator
 
+from . import _abi
+from ._abi import OpInfo
+
 FLOATS = {"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"}
 HALVES = {"f16", "bf16"}
-INDEXING = set("gather take_along scatter index_put index_in".split())  # a fault where an index is out of range
-DIVISIONS = set("floor_div trunc_div remainder fmod".split())  # a fault where an integer is divided by 0
-BOOL_RESULT = set("eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not".split())
 
 
 class Unsupported(Exception):
@@ -100,7 +100,8 @@ class Line:
 
     def can_fault(self):
         """Whether the library refuses to compute it for some values, for which a framework raises an error."""
-        return self.head in INDEXING or self.head in DIVISIONS and self.result.dtype not in FLOATS
+        fault = _abi.op(self.head).fault
+        return fault == OpInfo.FAULT_INDEX or fault == OpInfo.FAULT_INTEGER and self.result.dtype not in FLOATS
 
     def text(self, size, name=str):
         """size, name: how a size and the name of a value are written."""
@@ -185,7 +186,7 @@ class Builder:
 
     # --- map ---
     def map(self, head, *operands):
-        dtype = "bool" if head in BOOL_RESULT else operands[-1].dtype
+        dtype = "bool" if _abi.op(head).to_bool else operands[-1].dtype
         return self.op(head, operands, dtype, self.sizes.broadcast(*(v.shape for v in operands)))
 
     def cast(self, v, dtype):

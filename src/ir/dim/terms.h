@@ -20,6 +20,13 @@ inline constexpr size_t kMaxTerms = 512;
 // False if the product does not fit in int64.
 inline bool times(int64_t a, int64_t b, int64_t& out) { return !__builtin_mul_overflow(a, b, &out); }
 
+// Python's // and %.
+inline int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+inline int64_t floor_remainder(int64_t a, int64_t b) {
+  int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
 // Sorts, adds like terms and drops zeros. False if a factor does not fit a Dim.
 bool normalize(Terms& terms);
 Terms negated(Terms terms);

@@ -71,7 +71,6 @@ Result<DType> floating(InferContext& c);        // the same, a float
 Result<DType> integer(InferContext& c);         // the same, an integer and not bool
 Result<DType> bits(InferContext& c);            // the same, an integer or bool
 Result<DType> to_bool(InferContext& c);         // operands of one dtype, result bool
-Result<DType> number_to_bool(InferContext& c);  // operands of one dtype, not bool; result bool
 Result<DType> to_i64(InferContext& c);          // operands of one dtype, result i64
 Result<DType> i64(InferContext& c);             // operands and result i64
 Result<DType> i64_to_f32(InferContext& c);      // operands i64, result f32

@@ -63,12 +63,6 @@ Result<DType> to_bool(InferContext& c) {
   return DType::b8;
 }
 
-Result<DType> number_to_bool(InferContext& c) {
-  TENON_ASSIGN(const DType operand, number(c));
-  static_cast<void>(operand);
-  return DType::b8;
-}
-
 Result<DType> to_i64(InferContext& c) {
   TENON_ASSIGN(const DType operand, any(c));
   static_cast<void>(operand);

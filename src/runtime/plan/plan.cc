@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "src/base/log.h"
+#include "src/base/stack_array.h"
 #include "src/ir/op.h"
 #include "src/ir/verify.h"
 #include "src/runtime/plan/bind.h"
@@ -42,6 +43,12 @@ Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::o
     e.strides = sizes.eval(*strides);
   } else {
     for (size_t i = e.shape.size(); i-- > 1;) e.strides[i - 1] = e.strides[i] * e.shape[i];
+  }
+  const int64_t size = size_of(type.dtype);
+  e.high = size;
+  for (size_t i = 0; i < e.shape.size(); ++i) {
+    const int64_t reach = e.strides[i] * (e.shape[i] - 1) * size;
+    (reach < 0 ? e.low : e.high) += reach;
   }
   return e;
 }
@@ -125,23 +132,74 @@ int PlanSource::reference_steps() const {
   return static_cast<int>(count);
 }
 
+namespace {
+
+// Checks the sizes of all values, and that stored values fit into memory.
+Status check_values(const PlanSource& source, const Sizes& sizes) {
+  const Graph& g = *source.graph;
+  for (ValueId v : source.sized)
+    if (auto bytes = bytes_of(g, sizes, v); !bytes.ok()) return bytes.status();
+  for (const InputBinding& i : g.inputs) TENON_TRY(check_extent(g, sizes, i.value, i.strides));
+  for (const OutputBinding& o : g.outputs) TENON_TRY(check_extent(g, sizes, o.value, o.strides));
+  for (const auto& e : source.executables)
+    for (ValueId v : e->outputs) TENON_TRY(check_extent(g, sizes, v, std::nullopt));
+  return {};
+}
+
+// The values in the workspace.
+struct Intermediates {
+  std::vector<int> slot;  // per value: its lifetime, or -1
+  std::vector<Lifetime> lifetimes;
+};
+
+Result<Intermediates> intermediates(const PlanSource& source, const Sizes& sizes) {
+  const Graph& g = *source.graph;
+  Intermediates in;
+  in.slot.assign(g.nodes.size(), -1);
+  __int128 all = 0;
+  for (size_t s = 0; s < source.executables.size(); ++s) {
+    const Executable& e = *source.executables[s];
+    for (ValueId v : e.outputs) {
+      if (source.output_of[v] >= 0) continue;
+      const int64_t bytes = plain_bytes(sizes, g.type(v));
+      all += bytes;
+      in.slot[v] = static_cast<int>(in.lifetimes.size());
+      in.lifetimes.push_back({bytes, static_cast<int>(s), static_cast<int>(s), -1, 0});
+    }
+    for (ValueId v : e.inputs)
+      if (in.slot[v] >= 0) in.lifetimes[in.slot[v]].last = static_cast<int>(s);
+  }
+  if (all > kMost)
+    return invalid("the intermediates have " +
+                   std::to_string(static_cast<int64_t>(std::min<__int128>(all, INT64_MAX))) +
+                   " bytes, more than any memory");
+  for (size_t s = 0; s < source.executables.size(); ++s) {
+    const Executable& e = *source.executables[s];
+    std::vector<bool> given(e.inputs.size(), false);
+    for (auto [out, operand] : e.inplace) {
+      const int to = in.slot[e.outputs[out]], from = in.slot[e.inputs[operand]];
+      if (to < 0 || from < 0 || given[operand] || in.lifetimes[to].share >= 0) continue;
+      if (in.lifetimes[from].last != static_cast<int>(s) ||
+          in.lifetimes[from].bytes != in.lifetimes[to].bytes)
+        continue;
+      in.lifetimes[to].share = from;
+      given[operand] = true;
+    }
+  }
+  return in;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads,
                                          std::shared_ptr<Specialization> specialize) {
   const Graph& g = *source.graph;
   auto plan = std::make_unique<Plan>();
   plan->symbols_ = symbols;
   const Sizes sizes{g.dims.get(), std::move(symbols), threads, std::move(specialize)};
-  for (ValueId v : source.sized) {
-    auto bytes = bytes_of(g, sizes, v);
-    if (!bytes.ok()) return bytes.status();
-  }
-  for (const InputBinding& i : g.inputs) TENON_TRY(check_extent(g, sizes, i.value, i.strides));
-  for (const OutputBinding& o : g.outputs) TENON_TRY(check_extent(g, sizes, o.value, o.strides));
-  for (const auto& e : source.executables)
-    for (ValueId v : e->outputs) TENON_TRY(check_extent(g, sizes, v, std::nullopt));
+  TENON_TRY(check_values(source, sizes));
   plan->inputs.reserve(g.inputs.size());
   plan->outputs.reserve(g.outputs.size());
-  plan->steps_.reserve(source.executables.size());
   for (const InputBinding& i : g.inputs) plan->inputs.push_back(expected(sizes, g.type(i.value), i.strides));
   for (const OutputBinding& o : g.outputs) {
     plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));
@@ -150,83 +208,51 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
       return invalid(g.value_name(o.value) + " = " + print_shape(e.shape) + ": the output's strides " +
                      print_shape(e.strides) + " put several elements in one place");
   }
-
-  // Lifetimes of the values in the workspace.
-  std::vector<int> slot(g.nodes.size(), -1);
-  std::vector<Lifetime> lifetimes;
-  for (size_t s = 0; s < source.executables.size(); ++s) {
-    const Executable& e = *source.executables[s];
-    for (ValueId v : e.outputs) {
-      if (source.output_of[v] >= 0) continue;
-      const int64_t bytes = plain_bytes(sizes, g.type(v));
-      slot[v] = static_cast<int>(lifetimes.size());
-      lifetimes.push_back({bytes, static_cast<int>(s), static_cast<int>(s), -1, 0});
-    }
-    for (ValueId v : e.inputs)
-      if (slot[v] >= 0) lifetimes[slot[v]].last = static_cast<int>(s);
-  }
-  for (size_t s = 0; s < source.executables.size(); ++s) {
-    const Executable& e = *source.executables[s];
-    std::vector<bool> given(e.inputs.size(), false);
-    for (auto [out, in] : e.inplace) {
-      const int to = slot[e.outputs[out]], from = slot[e.inputs[in]];
-      if (to < 0 || from < 0 || given[in] || lifetimes[to].share >= 0) continue;
-      if (lifetimes[from].last != static_cast<int>(s) || lifetimes[from].bytes != lifetimes[to].bytes)
-        continue;
-      lifetimes[to].share = from;
-      given[in] = true;
-    }
-  }
+  TENON_ASSIGN(Intermediates in, intermediates(source, sizes));
   plan->find_in_place(source);
-  __int128 all = 0;
-  for (const Lifetime& l : lifetimes) all += l.bytes;
-  if (all > kMost)
-    return invalid("the intermediates have " +
-                   std::to_string(static_cast<int64_t>(std::min<__int128>(all, INT64_MAX))) +
-                   " bytes, more than any memory");
-  plan->intermediate_ = assign_offsets(lifetimes);
-
+  plan->intermediate_ = assign_offsets(in.lifetimes);
   for (auto& [backend, executables] : source.by_backend)
     TENON_TRY(backend->compile(executables, sizes, &plan->kernels_compiled));
-  int64_t scratch = 0, moved = 0;
+  auto place = [&](ValueId v) -> BufferRef {
+    if (source.output_of[v] >= 0) return {BufferRef::Kind::output, source.output_of[v], 0, nullptr};
+    if (source.input_of[v] >= 0) return {BufferRef::Kind::input, source.input_of[v], 0, nullptr};
+    if (in.slot[v] >= 0) return {BufferRef::Kind::workspace, 0, in.lifetimes[in.slot[v]].offset, nullptr};
+    return {BufferRef::Kind::constant, 0, 0,
+            source.constant_at.empty() ? attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->bytes
+                                       : source.constant_at[v]};
+  };
+  TENON_TRY(plan->prepare_steps(source, sizes, place));
+  return plan;
+}
+
+template <class Place>
+Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place) {
+  const Graph& g = *source.graph;
   const bool only_small = source.graphs == DeviceGraphs::of_small_kernels;
   bool recorded = source.graphs != DeviceGraphs::never;
+  int64_t scratch = 0, moved = 0;
+  steps_.reserve(source.executables.size());
   for (auto& e : source.executables) {
     // Skip a step that writes nothing: next to a size of 0, other sizes may be so large that a loop over them
     // never ends.
-    if (std::all_of(e->outputs.begin(), e->outputs.end(),
-                    [&](ValueId v) { return plain_bytes(sizes, g.type(v)) == 0; }))
+    if (std::ranges::all_of(e->outputs, [&](ValueId v) { return plain_bytes(sizes, g.type(v)) == 0; }))
       continue;
     TENON_ASSIGN(std::unique_ptr<Step> step, e->prepare(sizes));
     scratch = std::max(scratch, step->scratch_bytes());
     recorded = recorded && step->recordable() >= 0;
-    plan->recordable_ += step->recordable();
-    PlannedStep planned{std::move(step), static_cast<uint32_t>(plan->buffers_.size()), 0};
-    auto add = [&](ValueId v) {
-      if (only_small) moved += plain_bytes(sizes, g.type(v));
-      BufferRef ref;
-      if (source.output_of[v] >= 0)
-        ref = {BufferRef::Kind::output, source.output_of[v], 0, nullptr};
-      else if (source.input_of[v] >= 0)
-        ref = {BufferRef::Kind::input, source.input_of[v], 0, nullptr};
-      else if (slot[v] >= 0)
-        ref = {BufferRef::Kind::workspace, 0, lifetimes[slot[v]].offset, nullptr};
-      else
-        ref = {BufferRef::Kind::constant, 0, 0,
-               source.constant_at.empty() ? attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->bytes
-                                          : source.constant_at[v]};
-      plan->buffers_.push_back(ref);
-    };
-    for (ValueId v : e->inputs) add(v);
-    for (ValueId v : e->outputs) add(v);
-    planned.buffer_count = static_cast<uint32_t>(e->inputs.size() + e->outputs.size());
-    plan->most_buffers_ = std::max<size_t>(plan->most_buffers_, planned.buffer_count);
-    plan->steps_.push_back(std::move(planned));
+    recordable_ += step->recordable();
+    steps_.push_back({std::move(step), static_cast<uint32_t>(buffers_.size()),
+                      static_cast<uint32_t>(e->inputs.size() + e->outputs.size())});
+    for (const auto* values : {&e->inputs, &e->outputs})
+      for (ValueId v : *values) {
+        if (only_small) moved += plain_bytes(sizes, g.type(v));
+        buffers_.push_back(place(v));
+      }
+    most_buffers_ = std::max<size_t>(most_buffers_, steps_.back().buffer_count);
   }
-  if (!recorded || (only_small && moved > plan->recordable_ * kSmallKernel)) plan->recordable_ = 0;
-  // The scratch memory of the running step follows the intermediates.
-  plan->workspace_ = plan->intermediate_ + align_up(scratch);
-  return plan;
+  if (!recorded || (only_small && moved > recordable_ * kSmallKernel)) recordable_ = 0;
+  workspace_ = intermediate_ + align_up(scratch);  // the scratch memory of the running step comes last
+  return {};
 }
 
 // An output may share the memory of an input if the executable allows it, no later step reads the input, and
@@ -288,14 +314,7 @@ class Workspace {
 
 template <class Each>
 Status Plan::for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const {
-  constexpr size_t kOnStack = 64;
-  void* on_stack[kOnStack];
-  std::vector<void*> on_heap;
-  void** pointers = on_stack;
-  if (most_buffers_ > kOnStack) {
-    on_heap.resize(most_buffers_);
-    pointers = on_heap.data();
-  }
+  StackArray<void*, 64> pointers(most_buffers_);
   for (const PlannedStep& s : steps_) {
     const BufferRef* ref = &buffers_[s.first_buffer];
     for (uint32_t i = 0; i < s.buffer_count; ++i, ++ref) {
@@ -306,7 +325,7 @@ Status Plan::for_each_step(void* const* inputs, void* const* outputs, char* base
         case BufferRef::Kind::workspace: pointers[i] = base + ref->offset; break;
       }
     }
-    TENON_TRY(each(*s.step, pointers, base + intermediate_));
+    TENON_TRY(each(*s.step, pointers.data(), base + intermediate_));
   }
   return {};
 }

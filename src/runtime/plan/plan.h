@@ -51,16 +51,20 @@ class Plan {
   int64_t workspace_bytes() const { return workspace_; }
   int64_t intermediate_bytes() const { return intermediate_; }
   int64_t bytes() const;  // of the plan and its steps, approximately
-  // The expected shape and strides of every host tensor.
+  // The expected shape and strides of every host tensor, and the bytes it touches, from its address on.
   struct Expected {
     std::vector<int64_t> shape, strides;
     int64_t elements = 0;
+    int64_t low = 0, high = 0;
   };
   std::vector<Expected> inputs, outputs;
   std::vector<std::pair<int, int>> in_place;  // (output, input) pairs that may be one buffer
   int kernels_compiled = 0;                   // for these sizes
 
  private:
+  // Has every executable prepare its step. place: ValueId -> BufferRef.
+  template <class Place>
+  Status prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place);
   // Sets in_place.
   void find_in_place(const PlanSource& source);
   template <class Each>

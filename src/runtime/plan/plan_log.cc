@@ -24,7 +24,7 @@ std::string why_missed(const Graph& graph, const Binder& binder, std::span<const
     if (key[i] == near->symbols()[i]) continue;
     const int symbol = static_cast<int>(i);
     text += (text.empty() ? "" : "; ") + graph.dims->symbol_name(graph.dims->symbol_at(symbol));
-    if (const std::string where = binder.where(graph, symbol); !where.empty()) text += ", " + where + ",";
+    if (const std::string where = binder.where(symbol); !where.empty()) text += ", " + where + ",";
     text += " is " + std::to_string(key[i]) + ": the nearest plan has " + std::to_string(near->symbols()[i]);
   }
   return text;
