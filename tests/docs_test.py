@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,46 @@ def run_story(text, folder):
     done = [(c, subprocess.run(c, shell=True, cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path}))
             for c in commands]
     return [(c, d.stderr) for c, d in done if d.returncode != 0 or not d.stdout + d.stderr]
+
+
+# How-to pages, and a name that exists for each name that the page invents.
+HOWTO = {"add-op.md": ("softsign", "silu"), "add-pass.md": ("=cancel", "=simplify")}
+
+
+@pytest.mark.parametrize("page", HOWTO)
+def test_the_story_of_a_howto_runs(page, tmp_path):
+    text = (ROOT / "docs" / "howto" / page).read_text()
+    files, commands = story(text)
+    assert len(files) == 1 and len(commands) == 2, commands
+    assert run_story(text.replace(*HOWTO[page]), tmp_path) == []
+
+
+def blocks(page):
+    """The C++ of a how-to page, without its indentation."""
+    found = re.findall(r"^( *)```cpp\n(.*?)^ *```", (ROOT / "docs" / "howto" / page).read_text(), re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(code) for _, code in found]
+
+
+def test_the_cpp_of_howto_pages_compiles(tmp_path):
+    body = next(code for code in blocks("add-op.md") if "const Node& node) {" in code)
+    (tmp_path / "body.cc").write_text('#include "src/ops/bodies/body_help.h"\nnamespace tenon::bodies {\n' + body + "}\n")
+    (tmp_path / "pass.cc").write_text(next(code for code in blocks("add-pass.md") if "#include" in code))
+    for source in tmp_path.iterdir():
+        subprocess.run(["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}", str(source)], check=True)
+
+
+def test_the_back_end_of_a_howto_is_the_tested_one():
+    lines = lambda text: [line.strip() for line in text.splitlines()]
+    toy, shown = lines((ROOT / "tests" / "support" / "toy_backend.cc").read_text()), blocks("add-backend.md")
+    assert len(shown) >= 2
+    for code in map(lines, shown):
+        assert any(toy[i:i + len(code)] == code for i in range(len(toy))), "not in tests/support/toy_backend.cc:\n" + "\n".join(code)
+
+
+def test_every_op_is_documented():
+    text = (ROOT / "docs" / "ops.md").read_text()
+    ops = subprocess.run([str(CLI), "ops"], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [name for name in (line.split()[0] for line in ops) if not re.search(rf"\b{name}\b", text)] == [], "docs/ops.md lacks these ops"
 
 
 def test_the_story_of_a_graph_runs(tmp_path):

@@ -1,49 +1,22 @@
 """tenon.graph_text: what a host without PyTorch writes with it, and that the library reads and runs it."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tenon import _abi
 from tenon.graph_text import Builder, Raw, Sizes, Unsupported
 
-# Runs without PyTorch: a NumPy array is handed over as a DLTensor.
-NUMPY = """
-import sys
-sys.modules["torch"] = sys.modules["sympy"] = None  # importing one of them fails
-import ctypes
-import numpy
-from tenon import _abi
-from tenon.graph_text import Builder
-
-class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", _abi.Device), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
-                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
-                ("offset", ctypes.c_uint64)]
-
-def tensors(*arrays):
-    keep = [(ctypes.c_int64 * a.ndim)(*a.shape) for a in arrays]
-    made = [Tensor(a.ctypes.data, _abi.Device(*_abi.CPU), a.ndim, 2, 32, 1, ctypes.addressof(shape), None, 0)
-            for a, shape in zip(arrays, keep)]
-    table = (ctypes.c_void_p * len(made))(*map(ctypes.addressof, made))
-    return table, ctypes.c_size_t(len(made)), keep, made
-
-x, w = numpy.arange(12, dtype="float32").reshape(3, 4), numpy.linspace(-1, 1, 8, dtype="float32").reshape(4, 2)
-out = numpy.empty((3, 2), "float32")
-b = Builder("layer")
-y = b.matmul(b.input("x", "f32", x.shape), b.input("w", "f32", w.shape, param=True))
-y = b.map("maximum", b.map("sub", y, b.reduce("mean", y, [-1], True)), b.full(numpy.float32(0.5), "f32"))
-program = _abi.Program(b.text([y]))
-inputs, outputs = tensors(x, w), tensors(out)
-_abi.check(_abi.library().tenon_program_run_on(program.handle, *inputs[:2], *outputs[:2], None))
-product = x @ w
-numpy.testing.assert_allclose(out, numpy.maximum(product - product.mean(1, keepdims=True), 0.5), rtol=1e-5)
-"""
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "howto" / "add-binding.md"
 
 
 def test_numpy_without_pytorch():
-    subprocess.run([sys.executable, "-c", NUMPY], check=True)
+    program = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)[1]
+    hidden = 'import sys\nsys.modules["torch"] = sys.modules["sympy"] = None  # importing one of them fails\n'
+    subprocess.run([sys.executable, "-c", hidden + program], check=True)
 
 
 def test_import_loads_no_framework():

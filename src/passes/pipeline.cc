@@ -42,9 +42,12 @@ constexpr std::string_view kOptional[] = {"simplify", "fold_batch_norm", "layout
 std::span<const std::string_view> optional_passes() { return kOptional; }
 
 Status check_without(const Without& without) {
-  for (const std::string& name : without)
-    if (std::ranges::find(kOptional, name) == std::end(kOptional))
-      return invalid("no pass that may be left out is called " + name);
+  for (const std::string& name : without) {
+    if (std::ranges::find(kOptional, name) != std::end(kOptional)) continue;
+    std::string all;
+    for (std::string_view pass : kOptional) all += " " + std::string(pass);
+    return invalid("no pass that may be left out is called " + name + "; there are:" + all);
+  }
   return {};
 }
 

@@ -126,10 +126,16 @@ Program::~Program() { delete impl_.load(); }
 Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const ProgramOptions& options,
                                                std::span<const Tensor> params) {
   TENON_TRY(verify(graph));
-  for (const std::string& name : options.backends)
-    if (const Backend* b = find_backend(name); !b || b->device_type() != options.device.type)
-      return invalid(b ? "back end " + name + " runs on another type of device"
-                       : "no back end is called " + name);
+  for (const std::string& name : options.backends) {
+    const Backend* named = find_backend(name);
+    if (named && named->device_type() == options.device.type) continue;
+    std::string all;
+    for (const Backend* b : all_backends())
+      if (b->device_type() == options.device.type) all += " " + std::string(b->name());
+    return invalid(
+        (named ? "back end " + name + " runs on another type of device" : "no back end is called " + name) +
+        "; there are:" + all);
+  }
   TENON_TRY(check_without(options.without));
   if (options.verify < 0) return invalid("verify is negative: " + std::to_string(options.verify));
   if (options.verify > 0 && !options.device.is_cpu()) return unsupported("runs are verified on the CPU only");

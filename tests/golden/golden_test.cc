@@ -318,7 +318,8 @@ void run_golden(const std::filesystem::path& path) {
     return;
   }
   ASSERT_TRUE(file.has_output) << "no '; ---' line: run with TENON_BLESS=1 and read the result";
-  EXPECT_EQ(file.output, *result);
+  EXPECT_EQ(file.output, *result)
+      << "if the new text is right, run this test with TENON_BLESS=1 and read the diff";
 }
 
 std::vector<std::string> golden_files() {

@@ -114,7 +114,7 @@ TEST(Table, EveryRowHasSamplesAndTakesSomeDType) {
   });
   for (OpId id = 0; id < ops::built_in_count; ++id)
     EXPECT_TRUE(id == ops::input || taken.contains(op(id).name))
-        << op(id).name << " has no sample in op_samples.h";
+        << op(id).name << " has no sample: add some for its shape rule to tests/support/op_samples.h";
 }
 
 // Every sample infers for at least one dtype; otherwise it would test nothing.

@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <map>
 
-#include "backends/cpu/threads.h"
 #include "backends/reference/reference.h"
 #include "tests/support/graph_check.h"
 #include "tests/support/graph_gen.h"
 #include "tests/support/interpreter_backend.h"
+#include "tests/support/own_backends.h"
 #include "tests/support/sanitized.h"
 
 namespace tenon {
@@ -21,18 +21,10 @@ InterpreterBackend& interpreter() {
   return backend;
 }
 
-// Replaces backends/list.cc.
 std::span<Backend* const> all_backends() {
   static Backend* const backends[] = {&interpreter(), &reference_backend()};
   return backends;
 }
-Backend* find_backend(std::string_view name) {
-  for (Backend* b : all_backends())
-    if (b->name() == name) return b;
-  return nullptr;
-}
-std::vector<ReportLine> gpu_report() { return {}; }
-Parallel& default_parallel() { return openmp_parallel(); }
 
 namespace {
 

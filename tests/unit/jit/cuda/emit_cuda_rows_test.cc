@@ -113,7 +113,8 @@ void check(DType type, bool narrow) {
   EXPECT_EQ(kernel.schedule.approximate, false) << "an output of f32 or of 64 bits is there";
   kernel.schedule.approximate = narrow;
   const auto program = CudaProgram::compile({kernel});
-  ASSERT_TRUE(program.ok()) << program.status().message();
+  ASSERT_TRUE(program.ok()) << "every row needs a function tn_ROW in jit/cuda/cuda_prelude.cuh\n"
+                            << program.status().message();
   BufferBytes want = c.data;
   const Status done = interpret(c.kernel, views(c, want), c.sizes);
   ASSERT_TRUE(done.ok()) << done.message();
