@@ -34,8 +34,8 @@ def _(e, a, b):
 
 @row("_weight_int8pack_mm")
 def _(e, x, w, scales):
-    """Rows of weights in 8 bits, each with a scale; a 16-bit float holds all of them."""
-    if x.dtype == "f16":  # whose sums may not fit
+    """w: weights of 8 bits, with a scale for each row. A 16-bit float represents such a weight exactly."""
+    if x.dtype == "f16":  # sums may overflow f16
         x = e.wide(x)
     return e.map("mul", e.matmul(x, e.swap(e.cast(w, x.dtype), 0, 1)), e.cast(scales, x.dtype))
 
@@ -50,7 +50,8 @@ def _grouped(e, a, ends, b):
 
 @row("_grouped_mm")
 def _(e, a, b, offs=None, bias=None, out_dtype=None):
-    """The axis that falls into groups: rows of a, columns of b, or, of matrices alone, the one that is summed over."""
+    """The groups divide the rows of a (b has one matrix per group), the columns of b (a has one per group), or, if both are matrices,
+    the axis that is summed over."""
     if bias is not None:
         raise Unsupported("products of groups with a bias")
     if a.rank == 3 and b.rank == 3:
@@ -97,7 +98,7 @@ def _batched(e, x, spatial):
 
 
 def _high_padding(x, shape, kernel, stride, padding, dilation, ceil_mode):
-    """How much to pad at the end, so that exactly the windows fit that PyTorch takes."""
+    """How much to pad at the end of each axis, so that there are exactly as many windows as in PyTorch."""
     if not ceil_mode:
         return list(padding)
     extents, result = list(x.shape)[-len(kernel):], list(shape)[-len(kernel):]
@@ -107,7 +108,8 @@ def _high_padding(x, shape, kernel, stride, padding, dilation, ceil_mode):
 
 
 def _are_attributes(amounts):
-    """Whether these amounts can be attributes of a pooling. An amount is below 0 where no window reaches the last elements."""
+    """Whether these amounts of padding can be attributes of a pooling. An amount is negative if no window reaches the last
+    elements."""
     return all(isinstance(n, int) and n >= 0 for n in amounts)
 
 
@@ -122,7 +124,7 @@ def _(e, x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     if e.used(1):
         y, places = max_pool_with_indices(e, batched, kernel, stride, padding, high, dilation)
         return e.reshape(y, fake), e.reshape(places, fake)
-    if not _are_attributes(high):  # an op before the pooling pads, or cuts off
+    if not _are_attributes(high):  # an op before the pooling pads or crops
         batched = e.pad(batched, [0, 0, *padding], [0, 0, *high], neutral("max", x.dtype))
         padding = high = [0] * spatial
     y = e.op("max_pool", [batched], x.dtype, batched.shape[:2] + fake[-spatial:], kernel=kernel, strides=stride,
@@ -146,8 +148,8 @@ def _(e, x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pa
 
 
 def _averages_of_padded(e, x, kernel, stride, padding, high, count_include_pad, divisor):
-    """The averages where padding cannot be an attribute: an op before the pooling pads, or cuts off, and the divisor of each
-    window is counted."""
+    """Average pooling whose padding cannot be an attribute: an op before it pads or crops, and the divisor of each window is
+    computed."""
     rank, number = len(kernel), lambda n: e.full(n, "i64")
     y = e.pad(e.wide(x), [0, 0, *padding], [0, 0, *high])
     output, none = e.shape[-rank:], [0] * rank
@@ -180,8 +182,8 @@ def _(e, x, output_size):
 
 
 def _uneven_averages(e, x, output):
-    """Averages of the last axes over windows that differ in length. Each axis is gathered as rows that are as long as the
-    longest window, and of a row only what is inside its window is summed."""
+    """Averages of the last axes over windows that differ in length. For each axis, the elements are gathered as rows as long as the
+    longest window, and only the elements inside the window are summed."""
     y, count = e.wide(x), None
     for axis, n in zip(range(x.rank - len(output), x.rank), output):
         extent = x.shape[axis]
@@ -198,7 +200,7 @@ def _uneven_averages(e, x, output):
 
 # --- norms and attention ----------------------------------------------------------------------------------------------
 def _parameters(e, x, weight, bias, extent):
-    """Norm parameters in x's dtype or f32; a missing weight before a bias is a full of ones."""
+    """(weight, bias) of a norm, in x's dtype or f32. If there is a bias but no weight, the weight is ones."""
     fit = lambda v: v if v is None or v.dtype == x.dtype or v.dtype == "f32" else e.cast(v, x.dtype)
     weight, bias = fit(weight), fit(bias)
     if weight is None and bias is not None:
@@ -224,7 +226,7 @@ def _(e, x, normalized_shape, weight, bias, eps):
 
 
 def _mean_and_rstd(e, v, axes, keepdims, eps):
-    """Results 1 and 2 of a norm over these axes."""
+    """Results 1 and 2 of a norm over these axes: the mean and 1 / sqrt(variance + eps)."""
     mean = e.cast(e.reduce("mean", v, axes, keepdims), dtype_of(e.fake[1].dtype))
     variance = e.reduce("var", v, axes, keepdims, correction=0.0)
     rstd = e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps))))
@@ -255,7 +257,8 @@ def _(e, x, weight, bias, mean, var, momentum, eps):
 
 
 def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
-    """The first result. The others are log-sum-exps and the seeds of a backward pass; a node that has readers of them is refused."""
+    """The first result of an attention op. The others are log-sum-exps and seeds for a backward pass; a node is refused if any node
+    reads them."""
     results = len(e.fake)
     if dropout_p:
         raise Unsupported("attention with dropout draws random numbers")
@@ -282,7 +285,7 @@ def _(e, q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
     return _attention(e, q, k, v, dropout_p, is_causal, attn_mask, scale, None)
 
 
-# On a GPU PyTorch has attention that stores no scores: Tenon takes it where a library can do that, too.
+# On a GPU, PyTorch's attention stores no scores. Tenon takes it if a library can compute it without storing them too.
 @row("_scaled_dot_product_flash_attention")
 def _(e, q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, scale=None):
     return _attention(e, q, k, v, dropout_p, is_causal, None, scale, True)
