@@ -117,7 +117,7 @@ def test_integers_are_functions_of_random_words():
     assert [g.dtype for g in got[:4]] == [torch.int64, torch.int32, torch.float32, torch.int64] and tenon.stats()["fallbacks"] == 0
     large = lambda: torch.randint(-2**62, 2**62, (4,))
     fast(large)()
-    assert list(tenon.stats()["fallback_reasons"]) == ["random integers of a range that is not known, or large"]
+    assert list(tenon.stats()["fallback_reasons"]) == ["random integers of a range that is symbolic or larger than 2^31"]
 
 
 @torch.no_grad()

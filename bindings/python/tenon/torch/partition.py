@@ -116,7 +116,7 @@ class Partition:
                 seed = self.seeds and self.seeds.of(n, self.device)
                 result = node.lower_node(n, self.values, self.table, self.device, seed)
                 if not known <= earlier and n.target is not operator.getitem:
-                    raise Unsupported(f"{n.target}: only values tell the size of its result")
+                    raise Unsupported(f"{n.target}: the size of its result depends on values")
             except Exception as e:
                 why = refusal.sentence(e)
                 if n.target is not operator.getitem:

@@ -56,7 +56,7 @@ class SerializedFunction(SerializableCallable):
             if magic != _MAGIC or not newline or not isinstance(saved, dict):
                 raise ValueError
         except ValueError:
-            raise SerializationError("tenon: not a saved function, or a damaged one") from None
+            raise SerializationError("tenon: this is not a saved function, or it is damaged") from None
         here = _head(body)
         for key in ("format", "torch"):
             if saved.get(key) != here[key]:

@@ -46,7 +46,7 @@ def lower_node(node, values, table, device=CPU, seed=None):
         return Lowered([], result[node.args[1]], cheap=True)
     row = table.get(str(node.target))
     if row is None:
-        raise Unsupported(f"{node.target} has no row in the table")
+        raise Unsupported(f"{node.target} has no row in Tenon's op table")
     e = Emitter(node, seed, device)
     fakes = node.meta.get("val")
     for fake in [f for i, f in enumerate(fakes) if e.used(i)] if isinstance(fakes, (tuple, list)) else [fakes]:

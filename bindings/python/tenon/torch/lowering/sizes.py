@@ -394,7 +394,7 @@ def python(expr):
     except (NotImplementedError, AssertionError, TypeError, SyntaxError):
         names = {None}
     if not names <= {*map(str, expr.free_symbols), "math", "float", "round", "abs", "max", "min"}:
-        raise Unsupported(f"size {expr}: no expression of Python")
+        raise Unsupported(f"size {expr}: cannot be written as a Python expression")
     return text
 
 

@@ -40,18 +40,18 @@ def _bags(e, offsets, count, number):
 def _(e, weight, indices, offsets, scale_grad_by_freq=False, mode=_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
       padding_idx=-1):
     if any(e.used(i) for i in (1, 2, 3)):
-        raise Unsupported("embedding_bag that is trained")
+        raise Unsupported("embedding_bag with results for a backward pass")
     if mode == _MAX:
-        raise Unsupported("the largest of a bag, where PyTorch passes over NaN")
+        raise Unsupported("embedding_bag with mode "max", which ignores NaN in PyTorch")
     if include_last_offset:
-        raise Unsupported("embedding_bag whose offsets tell the end, too")
+        raise Unsupported("embedding_bag with include_last_offset")
     if sizes.is_empty(indices.shape) or sizes.is_empty(offsets.shape) or sizes.is_empty(weight.shape):
-        raise Unsupported("embedding_bag of nothing")
+        raise Unsupported("embedding_bag of no elements")
     count, width, number = indices.shape[0], weight.shape[1], offsets.shape[0]
     length = _length(e, count)
     many = sizes.at_least(sizes.product([count, width]), _FEW + 1) is not False
     if many and (length is None or sizes.at_least(sizes.product(weight.shape), _NEAR + 1) is not False):
-        raise Unsupported("embedding_bag of many rows, which PyTorch reads ahead")
+        raise Unsupported("embedding_bag of many rows, which PyTorch prefetches")
     places = _index(e, indices)
     rows = e.wide(e.gather(weight, places, 0, wrap=False))
     if per_sample_weights is not None:

@@ -10,9 +10,9 @@ from .row import row
 
 def _checked(x, *bins):
     if x.dtype not in ("f32", "f64") or sizes.is_empty(x.shape):
-        raise Unsupported(f"a histogram of {x.dtype}, or of nothing")
+        raise Unsupported(f"a histogram of {x.dtype}, or of no elements")
     if not all(isinstance(n, int) and n > 0 for n in bins):
-        raise Unsupported("a histogram of bins whose number is not known")
+        raise Unsupported("a histogram whose number of bins is not constant")
 
 
 def _bounds(e, x, columns, given):
@@ -20,7 +20,7 @@ def _bounds(e, x, columns, given):
     refuses the bounds, an index is out of range, which is a fault, and PyTorch raises its error."""
     if given is not None:
         if not all(isinstance(b, (int, float)) for b in given):
-            raise Unsupported("a histogram within symbolic bounds")
+            raise Unsupported("a histogram with symbolic bounds")
         low, high = (e.concat([e.full(float(b), x.dtype, [1]) for b in given[i::2]], 0) for i in (0, 1))
     else:
         low, high = e.reduce("min", x, [0]), e.reduce("max", x, [0])

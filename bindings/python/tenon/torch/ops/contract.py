@@ -26,9 +26,9 @@ def _(e, a, b):
 @row("_int_mm")
 def _(e, a, b):
     if e.device != CPU:
-        raise Unsupported("a product of integers, which a GPU's library computes")
+        raise Unsupported("an integer matrix product on a GPU, for which PyTorch calls a library")
     if sizes.is_one(a.shape[0]) or sizes.is_one(b.shape[1]):
-        raise Unsupported("a product of integers with one vector, which PyTorch's library computes sooner")
+        raise Unsupported("an integer matrix product with one row or column, which PyTorch computes faster")
     return e.op("int_matmul", [a, b], "i32", (a.shape[0], b.shape[1]))
 
 
@@ -42,9 +42,9 @@ def _(e, x, w, scales):
 
 def _grouped(e, a, ends, b):
     if e.device != CPU:
-        raise Unsupported("products of groups, which a GPU's library computes")
+        raise Unsupported("a grouped matrix product on a GPU, for which PyTorch calls a library")
     if a.dtype not in ("f32", "bf16", "f16"):
-        raise Unsupported(f"products of groups in {a.dtype}, which PyTorch's library computes")
+        raise Unsupported(f"a grouped matrix product in {a.dtype}, for which PyTorch calls a library")
     return e.op("grouped_matmul", [a, ends, b], a.dtype, (a.shape[0], b.shape[2]))
 
 
@@ -53,11 +53,11 @@ def _(e, a, b, offs=None, bias=None, out_dtype=None):
     """The groups divide the rows of a (b has one matrix per group), the columns of b (a has one per group), or, if both are matrices,
     the axis that is summed over."""
     if bias is not None:
-        raise Unsupported("products of groups with a bias")
+        raise Unsupported("a grouped matrix product with a bias")
     if a.rank == 3 and b.rank == 3:
         return e.matmul(a, b)
     if a.rank == 2 and b.rank == 2:
-        raise Unsupported("sums of products that fall into groups")
+        raise Unsupported("a grouped matrix product whose groups divide the summed axis")
     if a.rank == 2:
         return _grouped(e, a, offs, b)
     return e.swap(_grouped(e, e.swap(b, 0, 1), offs, e.swap(a, 1, 2)), 0, 1)
@@ -173,7 +173,7 @@ def _(e, x, output_size):
     batched = _batched(e, x, spatial)
     output = list(e.shape[-spatial:])
     if sizes.is_empty(output):
-        raise Unsupported("adaptive pooling to no element")
+        raise Unsupported("adaptive pooling to no elements")
     if not all(isinstance(n, int) for n in (*output, *x.shape[-spatial:])):
         if not all(isinstance(n, int) and sizes.same(sizes.remainder(m, n), 0) for m, n in zip(x.shape[-spatial:], output)):
             return _uneven_averages(e, x, output)
@@ -261,14 +261,14 @@ def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
     reads them."""
     results = len(e.fake)
     if dropout_p:
-        raise Unsupported("attention with dropout draws random numbers")
+        raise Unsupported("attention with dropout, which draws random numbers")
     if any(e.used(i) for i in range(1, results)):
-        raise Unsupported("the log-sum-exp of attention")
+        raise Unsupported("a result of attention other than the first (log-sum-exp, seeds)")
     if scale is None and isinstance(q.shape[-1], int):
         scale = 1.0 / math.sqrt(q.shape[-1])
     if scale is None or isinstance(scale, sizes.Real):
         if whole:
-            raise Unsupported("attention of a library by a scale that depends on sizes")
+            raise Unsupported("attention by a library with a scale that depends on sizes")
         factor = e.real(scale.expr) if scale is not None else \
             e.map("reciprocal", e.op("sqrt", [e.cast(e.full(q.shape[-1], "i64"), "f64")], "f64", ()))
         q, k, v = e.wide(q), e.wide(k), e.wide(v)

@@ -60,7 +60,7 @@ def _start(e, x, offset):
     if node.op == "placeholder" and isinstance(node.meta["val"].storage_offset(), int):
         e.placed.append(node)
     elif node.op != "call_function" or str(node.target) not in TABLE:
-        raise Unsupported("as_strided by an offset into memory whose start may move from call to call")
+        raise Unsupported("as_strided with a storage offset, of a tensor whose own storage offset may change between calls")
     return size(size(offset) - size(x.fake.storage_offset()))
 
 
@@ -121,7 +121,7 @@ def _(e, x, source, shape, stride, storage_offset=None):
     start = _start(e, x, storage_offset)
     shape, strides = sizes.sizes(shape), sizes.sizes(stride)
     if sizes.overlaps(shape, strides):
-        raise Unsupported("as_strided_scatter into places that overlap")
+        raise Unsupported("as_strided_scatter into elements that overlap")
     flat, back = _memory(e, x, sizes.sizes(x.fake.stride()))
     if all(isinstance(n, int) for n in (*shape, *strides, start, *flat.shape)):
         return back(_overwritten(e, flat, e.cast(source, x.dtype), shape, strides, start))
@@ -206,7 +206,7 @@ def not_channels_last(e, x):
     tracer gets the strides of this result wrong."""
     shape, strides = x.shape, sizes.sizes(x.fake.stride())
     if x.rank in (4, 5) and not sizes.is_dense(shape, strides) and _may_be_channels_last(shape, strides):
-        raise Unsupported(f"{e.node.target} of a channels-last tensor: the tracer does not foresee the strides of its result")
+        raise Unsupported(f"{e.node.target} of a channels-last tensor: the tracer does not know the strides of its result")
 
 
 def _may_be_channels_last(shape, strides):

@@ -376,14 +376,14 @@ def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=Fal
     """Folds each element into its segment. An element's segment number is how many segments end at or before the element."""
     bounds = lengths if lengths is not None else offsets
     if indices is not None or bounds is None:
-        raise Unsupported("segments that are told by indices")
+        raise Unsupported("segment_reduce with indices instead of lengths or offsets")
     axis, number, mode = axis % x.rank, (lambda n: e.full(n, "i64")), _FOLDS[reduce]
     lead, count, behind = sizes.product(x.shape[:axis]), x.shape[axis], x.shape[axis + 1:]
     segments = e.shape[axis]
     if sizes.is_empty(x.shape) or sizes.is_empty(e.shape):
-        raise Unsupported("segments of nothing")
+        raise Unsupported("segment_reduce of no elements")
     if not behind and sizes.at_least(sizes.product(x.shape), _FEW + 1) is not False:
-        raise Unsupported("segments of many single elements, which PyTorch's loops fold sooner")
+        raise Unsupported("segment_reduce of many single elements, which PyTorch computes faster")
     bounds = e.reshape(e.cast(bounds, "i64"), (lead, bounds.shape[-1]))
     if lengths is None:
         ends = e.slice(bounds, 1, 1, bounds.shape[1])

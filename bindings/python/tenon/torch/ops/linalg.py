@@ -37,7 +37,7 @@ def _substituted(e, a, b, upper, unit):
 def _solved(e, a, b, upper, unit):
     _checked(a, _MOST_SUBSTITUTED, a.shape[-1])
     if sizes.is_empty(a.shape) or sizes.is_empty(b.shape):
-        raise Unsupported("a system of no equations")
+        raise Unsupported("a linear system without equations")
     batch = broadcast(a.shape[:-2], b.shape[:-2])
     return _substituted(e, e.expand(a, batch + a.shape[-2:]), e.expand(b, batch + b.shape[-2:]), upper, unit)
 
@@ -94,7 +94,7 @@ def _determinant_of(e, a, results):
         raise Unsupported("a determinant with its factorization")
     _checked(a, _MOST_ELIMINATED, a.shape[-1])
     if sizes.is_empty(a.shape[:-2]):
-        raise Unsupported("determinants of no matrices")
+        raise Unsupported("determinants of an empty batch")
     if a.shape[-1] == 0:
         return [], e.full(False, "bool", a.shape[:-2])
     return _diagonal(e, a)
@@ -127,7 +127,7 @@ def _(e, data, pivots, unpack_data=True, unpack_pivots=True):
     lower = upper = order = None
     if unpack_data and (e.used(1) or e.used(2)):
         if sizes.is_empty(data.shape) or not isinstance(rows, int) or not isinstance(columns, int):
-            raise Unsupported("lu_unpack of nothing, or of symbolic sizes")
+            raise Unsupported("lu_unpack of no elements, or of symbolic sizes")
         both = min(rows, columns)
         at = lambda shape: (e.iota(shape, axis=0), e.iota(shape, axis=1))
         zero = e.scalar_like(data, 0)

@@ -29,9 +29,9 @@ def _linear_cross_entropy(e, x, weight, target, bias, class_weights, ignored, ch
         raise Unsupported("linear_cross_entropy of 16-bit floats or of several dtypes")
     rows, classes = x.shape[0], weight.shape[0]
     if sizes.is_empty(x.shape) or sizes.is_empty(weight.shape):
-        raise Unsupported("linear_cross_entropy of nothing")
+        raise Unsupported("linear_cross_entropy of no elements")
     if not isinstance(rows, int) or not isinstance(chunk, int) or rows > chunk * _MOST_CHUNKS:
-        raise Unsupported("linear_cross_entropy in chunks whose number is not known, or large")
+        raise Unsupported("linear_cross_entropy in chunks whose number is symbolic or large")
     mask = e.map("eq", target, e.full(ignored, "i64"))
     if not isinstance(classes, int) or not 0 <= ignored < classes:
         target = e.map("where", mask, e.full(0, "i64"), target)

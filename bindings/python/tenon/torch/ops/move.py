@@ -72,7 +72,7 @@ def _bound(bound, extent, default):
         return default
     from_start = sizes.at_least(bound, 0)
     if from_start is None:
-        raise Unsupported("a slice bound that may be negative or not")
+        raise Unsupported("a slice bound that may be negative")
     if from_start:
         return bound if sizes.is_zero(bound) else sizes.smaller(bound, extent)
     return sizes.larger(size(bound + extent), 0)

@@ -111,7 +111,7 @@ def _(e, x, output_size):
         return e.reshape(y, x.shape[:-rank] + output), None
     widest = sizes.product([longest_window(m, n) for m, n in zip(extents, output)])
     if isinstance(widest, int) and widest > _WIDEST:
-        raise Unsupported("adaptive pooling over windows that are large and differ in length")
+        raise Unsupported("adaptive pooling with large windows of different lengths")
     y, place = x, None
     for axis in range(rank):  # axis by axis, so that most of the work is done for whole rows
         n, extent, at, behind = output[axis], extents[axis], lead + axis, rank - axis - 1
@@ -133,7 +133,7 @@ def _(e, x, output_size):
 @row("fractional_max_pool2d", "fractional_max_pool3d")
 def _(e, x, kernel, output, samples):
     if x.dtype not in ("f32", "f64"):
-        raise Unsupported("windows whose starts PyTorch rounds to 16 bits at every step")
+        raise Unsupported("pooling windows whose starts PyTorch rounds to 16 bits at every step")
     rank, number = len(kernel), lambda n: e.full(n, "i64")
     output, extents = sizes.sizes(output), x.shape[-rank:]
     planes = sizes.product(x.shape[:-rank])

@@ -19,7 +19,7 @@ def draws(*names):
         @row(*names)
         def checked(e, *args, generator=None, **named):
             if generator is not None:
-                raise Unsupported("random numbers of a generator of their own")
+                raise Unsupported("random numbers from a generator argument")
             return emit(e, *args, **named)
 
         DRAWING.update(f"aten.{name}" if "." in name else f"aten.{name}.default" for name in names)
@@ -39,7 +39,7 @@ def _(e, x, p, train=None):
     if train is False:
         return x, e.full(True, "bool", x.shape) if e.used(1) else None
     if not 0 < p < 1:
-        raise Unsupported("dropout of everything, or of nothing")
+        raise Unsupported("dropout with a probability of 0 or 1")
     kept = e.map("lt", e.uniform(x.shape), e.full(1 - p, "f32"))
     return _masked(e, x, kept, 1 / (1 - p)), kept
 
@@ -84,7 +84,7 @@ def _(e, x, p=None):
 def _whole(e, low, high):
     """Random integers of [low, high). Their probabilities are equal up to a relative error of (high - low) / 2^32."""
     if not all(isinstance(n, int) for n in (low, high)) or not 0 < high - low <= 1 << 31:
-        raise Unsupported("random integers of a range that is not known, or large")
+        raise Unsupported("random integers of a range that is symbolic or larger than 2^31")
     part = e.map("mul", e.random_words(e.shape), e.full(high - low, "i64"))
     return e.map("add", e.map("shift_right", part, e.full(32, "i64")), e.full(low, "i64"))
 
@@ -161,6 +161,6 @@ def _(e, x, median=0.0, sigma=1.0):
 def _(e, x, p):
     """Geometric: how many trials until the first success, of probability p."""
     if not 0 < p < 1:
-        raise Unsupported("a coin with one side")
+        raise Unsupported("geometric with a probability of 0 or 1")
     throws = e.map("ceil", e.map("mul", e.map("log", _inside(e)), e.full(1 / math.log1p(-p), "f32")))
     return e.map("maximum", throws, e.full(1.0, "f32"))

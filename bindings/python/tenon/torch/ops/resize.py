@@ -77,7 +77,7 @@ def _resized(e, x, axis, length, step, name):
 def _(e, x, output_size, align_corners, *scales):
     name = e.node.target._opname.split("_")[2].removesuffix("2d")
     if x.dtype == "u8":
-        raise Unsupported("bytes are resized in PyTorch's fixed-point arithmetic")
+        raise Unsupported("resizing of u8, for which PyTorch uses fixed-point arithmetic")
     not_channels_last(e, x)
     steps = []
     for axis, scale in zip((2, 3), (*scales, None, None)):
@@ -89,7 +89,7 @@ def _(e, x, output_size, align_corners, *scales):
         else:
             raise Unsupported("windows whose length depends on sizes")
     if x.dtype == "f64" and name != "bilinear" and min(steps) < 1:
-        raise Unsupported("an f64 image enlarged by a wide filter, which PyTorch's loops do sooner")
+        raise Unsupported("an f64 image enlarged by a wide filter, which PyTorch computes faster")
     # The last axis is gathered element by element, so the other axis is resized first if this leaves fewer rows.
     y = e.wide(x)
     for axis in (2, 3) if steps[0] > 1 else (3, 2):

@@ -50,7 +50,7 @@ class _Axis:
         e = self.e
         if self.corners and not (isinstance(self.extent, int) and self.extent > 1):
             if not sizes.is_one(self.extent):
-                raise Unsupported("reflection between the corners of an axis of symbolic size")
+                raise Unsupported("reflection with align_corners along an axis of symbolic size")
             return e.map("mul", v, self.number(v, 0))
         low = self.number(v, 0 if self.corners else -0.5)
         span = self.last if self.corners else e.full(self.extent, v.dtype)
@@ -74,7 +74,7 @@ class _Sampler:
         if x.dtype in HALVES:
             raise Unsupported("grid_sampler of 16-bit floats")
         if sizes.is_empty(x.shape) or sizes.is_empty(grid.shape):
-            raise Unsupported("grid_sampler of nothing")
+            raise Unsupported("grid_sampler of no elements")
         self.e, self.extents = e, x.shape[2:]
         self.pixels = sizes.product(self.extents)
         self.x = e.reshape(x, x.shape[:2] + (self.pixels,))
@@ -165,7 +165,7 @@ class _Sampler:
 def _(e, x, grid, interpolation_mode, padding_mode, align_corners):
     few = sizes.at_least(sizes.product(e.shape), _FEW + 1) is False
     if x.rank == 4 and not few and sizes.at_least(x.shape[1], _CHANNELS[interpolation_mode]) is not True:
-        raise Unsupported("grid_sampler_2d of few channels, which PyTorch gathers sooner")
+        raise Unsupported("grid_sampler_2d of few channels, which PyTorch computes faster")
     sampler = _Sampler(e, x, grid, padding_mode, align_corners)
     form = {_BILINEAR: sampler.linear, _NEAREST: sampler.nearest, _BICUBIC: sampler.cubic}[interpolation_mode]
     return e.reshape(form(), e.shape)

@@ -68,7 +68,7 @@ def _(e, x, k, dim=-1, largest=True, sorted=True):
     _no_bools(x)
     axis = dim % x.rank
     if not sorted:
-        raise Unsupported("topk in no order")
+        raise Unsupported("topk with sorted=False")
     indices = _order(e, x, axis, 0, k, bool(largest))
     return _take(e, x, indices, axis) if e.used(0) else None, indices
 
@@ -85,7 +85,7 @@ def _middle(x, axis):
     _no_bools(x)
     n = x.shape[axis]
     if sizes.is_zero(n):
-        raise Unsupported("the median of nothing")
+        raise Unsupported("the median of no elements")
     return floor_div(size(n - 1), 2)
 
 
@@ -145,7 +145,7 @@ def _(e, x, dim=-1, keepdim=False):
     axis = dim % x.rank
     n = x.shape[axis]
     if sizes.is_zero(n):
-        raise Unsupported("the mode of nothing")
+        raise Unsupported("the mode of no elements")
     order = _order(e, x, axis, 0, n)
     y = _take(e, x, order, axis)
     place = e.iota(x.shape, axis=axis)
@@ -203,7 +203,7 @@ def _(e, x, dim):
     if not e.used(1):
         return values, None
     if all(n == 1 for i, n in enumerate(x.shape) if i != axis) and isinstance(x.shape[axis], int) and x.shape[axis] > _LONG:
-        raise Unsupported("the places of a long row's extremes: PyTorch finds them in one loop, element by element")
+        raise Unsupported("the indices of running extremes in a long row, which PyTorch computes faster")
     here = e.map("eq", x, values)
     if x.dtype in FLOATS:
         here = e.map("logical_or", here, e.map("isnan", x))
@@ -217,9 +217,9 @@ def _(e, x, dim):
     """Running sums in f64 of exp(x - the largest finite element). They are accurate unless the sum at a finite element is less than
     e^-600. Then an index is out of range, which is a fault, and PyTorch computes the whole."""
     if x.dtype not in FLOATS or sizes.is_empty(x.shape):
-        raise Unsupported(f"logcumsumexp of {x.dtype}, or of nothing")
+        raise Unsupported(f"logcumsumexp of {x.dtype}, or of no elements")
     if e.device.type != "cpu":
-        raise Unsupported("logcumsumexp, whose range only a CPU checks")
+        raise Unsupported("logcumsumexp on a GPU, where nothing checks its range")
     if x.rank == 0:
         return x
     axis, v = dim % x.rank, e.cast(x, "f64")
@@ -241,11 +241,11 @@ def _(e, x, dim):
 def _(e, x, bins=100, min=0, max=0):
     """Each element adds 1 to its bin. NaN and elements outside of all bins add 0 to the first bin."""
     if x.dtype not in ("f32", "f64") or not all(isinstance(n, (int, float)) for n in (bins, min, max)):
-        raise Unsupported(f"histc of {x.dtype}, or within symbolic bounds")
+        raise Unsupported(f"histc of {x.dtype}, or with symbolic bounds")
     x = e.reshape(x, [sizes.product(x.shape)])
     low, high, faults = e.full(float(min), x.dtype), e.full(float(max), x.dtype), None
     if min > max or not math.isfinite(min) or not math.isfinite(max):
-        raise Unsupported("bounds that PyTorch refuses")
+        raise Unsupported("histc with bounds that PyTorch refuses")
     if min == max:
         if sizes.is_empty(x.shape):
             return e.full(0, x.dtype, e.shape)

@@ -65,7 +65,7 @@ for _target, _head in _POLYNOMIALS.items():
 def _(e, x):
     x, = e.promote(Promotion.INT_TO_FLOAT, x)
     if x.dtype == "f64":
-        raise Unsupported("airy_ai of f64, of which PyTorch computes seven digits: ours would differ")
+        raise Unsupported("airy_ai of f64: PyTorch's result has seven correct digits and would differ")
     return e.map("airy_ai", x)
 
 

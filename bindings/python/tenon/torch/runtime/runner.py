@@ -24,7 +24,7 @@ def to_device(scalar, device):
 def lies_at(t, offset):
     """Refuses an input whose storage offset is not that of the traced input."""
     if t.storage_offset() != offset:
-        raise Refused("as_strided by an offset into memory, of an input that starts elsewhere in it than the traced one")
+        raise Refused("as_strided with a storage offset, of an input whose own storage offset is not that of the traced input")
 
 
 def view_of(root, size, stride, offset):
