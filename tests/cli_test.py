@@ -86,15 +86,15 @@ def test_the_file_for_perf_is_never_anothers(tmp_path):
         return text, done.stderr
     target = tmp_path / "target"
     target.write_text("mine")
-    _, said = run(f"ln -s {target}")
-    assert target.read_text() == "mine" and "is no file of this user" in said
-    _, said = run(f"ln {target}")
-    assert target.read_text() == "mine" and "is no file of this user" in said
-    _, said = run("mkfifo")
-    assert "is no file of this user" in said
-    text, said = run("true")
-    assert " tenon " in text and said == ""
-    text, said = run("echo another JIT was here >")
+    _, output = run(f"ln -s {target}")
+    assert target.read_text() == "mine" and "is no file of this user" in output
+    _, output = run(f"ln {target}")
+    assert target.read_text() == "mine" and "is no file of this user" in output
+    _, output = run("mkfifo")
+    assert "is no file of this user" in output
+    text, output = run("true")
+    assert " tenon " in text and output == ""
+    text, output = run("echo another JIT was here >")
     assert text.startswith("another JIT was here\n") and " tenon " in text
 
 
@@ -411,13 +411,13 @@ def test_env_lists_the_table_and_warns():
 def test_wrong_values_of_variables_are_named():
     wrong = {"TENON_ISA": "avx3", "TENON_CACHE": "of", "TENON_CACHE_BYTES": "1Q", "TENON_NUM_THREADS": "many", "TENON_VERIFY": "\x1byes",
              "TENON_JIT_PROFILE": "pref"}
-    said = [r"TENON_ISA is 'avx3', none of sse2, avx2, avx512: it counts as unset", "TENON_CACHE is 'of', none of on, read, off, 0, 1: it counts as on",
+    warnings = [r"TENON_ISA is 'avx3', none of sse2, avx2, avx512: it counts as unset", "TENON_CACHE is 'of', none of on, read, off, 0, 1: it counts as on",
             "TENON_CACHE_BYTES is '1Q', no number of bytes such as 500M: it counts as 1G",
             "TENON_NUM_THREADS is 'many', no number from 0 to 4096: it counts as 0", r"TENON_VERIFY is '\x1byes', none of 0, 1: it counts as 0",
             "TENON_JIT_PROFILE is 'pref', none of perf: it counts as unset"]
     listed = tenon("env", **wrong)
     told = tenon("doctor", **wrong).stdout
-    for sentence in said:
+    for sentence in warnings:
         assert f"tenon: warning: {sentence}\n" in listed.stderr and f"warning      {sentence}\n" in told
     assert "\x1b" not in listed.stdout + listed.stderr + told
     # A program says it to whoever listens, and to nobody else.

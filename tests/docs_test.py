@@ -123,7 +123,7 @@ def test_the_story_of_a_graph_runs(tmp_path):
     assert len(files) == 1 and len(commands) >= 3, commands
     assert run_story(text, tmp_path) == []
     wrong = run_story(text.replace("silu", "sillu"), tmp_path)
-    assert len(wrong) == len(commands) and all("did you mean 'silu'" in said for _, said in wrong)
+    assert len(wrong) == len(commands) and all("did you mean 'silu'" in message for _, message in wrong)
 
 
 def test_planted_mistakes_are_seen():

@@ -469,10 +469,10 @@ def test_tf32_makes_another_program(gpu, library, flags):
     conv2d, x, w = torch.nn.functional.conv2d, torch.randn(2, 3, 4, 4), torch.randn(3, 3, 1, 1)
     product, first, second = (torch.compile(f, backend="tenon") for f in (
         lambda x: x @ x, lambda x, w: conv2d(x, w), lambda x, w: conv2d(x, w)))
-    for tf32, said in ((False, "f32"), (True, "f32 tf32"), (False, "f32")):
+    for tf32, dtypes in ((False, "f32"), (True, "f32 tf32"), (False, "f32")):
         flags.cuda.matmul.allow_tf32 = tf32
         product(x)
-        assert last() == "cublasLtMatmul " + said
+        assert last() == "cublasLtMatmul " + dtypes
     assert len(library.texts) == 2
     first(x, w)
     flags.cudnn.allow_tf32 = False

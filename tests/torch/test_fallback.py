@@ -51,9 +51,9 @@ def test_a_line_says_what_falls_back_and_why(caplog, library):
             caplog.clear()
             with caplog.at_level(logging.DEBUG, "tenon"):
                 why, = run(f, argument, fallback=fallback)["fallback_reasons"]
-            said = [r for r in caplog.records if r.name == "tenon" and "runs in PyTorch" in r.msg]
-            assert [r.levelno for r in said] == [level]
-            name, text = said[0].getMessage().split(": ", 1)
+            messages = [r for r in caplog.records if r.name == "tenon" and "runs in PyTorch" in r.msg]
+            assert [r.levelno for r in messages] == [level]
+            name, text = messages[0].getMessage().split(": ", 1)
             assert re.fullmatch(r"graph\d+", name) and text.startswith(line) and text.endswith(": " + why)
     caplog.clear()
     with caplog.at_level(logging.INFO, "tenon"):

@@ -28,12 +28,12 @@ def test_forms_are_reached(gpu, case, tmp_path, monkeypatch):     # noqa: F811
         for name in case.types:
             torch._dynamo.reset()
             arguments = case.make(case.sizes[0], tools.DTYPES[name], torch.device("cpu"))
-            with tools.forms() as said:
+            with tools.forms() as loaded:
                 got = torch.compile(case.function, backend="tenon", dynamic=case.dynamic)(*arguments)
-            came.append(said)
+            came.append(loaded)
             worst, own = forms.compare(case, arguments, got, lambda a, b: cases.close(a, b, name))
             assert worst <= max(1, 2 * own)
     finally:
         os.dup2(kept, 2)
-    # A form that another test has loaded already is not said again: in one of the types will do.
-    assert any(re.search(case.form, form) for said in came for form in said), came
+    # A form that another test has loaded already is not listed again, so it has to appear for one of the types only.
+    assert any(re.search(case.form, form) for loaded in came for form in loaded), came
