@@ -42,7 +42,7 @@ def _(e, weight, indices, offsets, scale_grad_by_freq=False, mode=_SUM, sparse=F
     if any(e.used(i) for i in (1, 2, 3)):
         raise Unsupported("embedding_bag with results for a backward pass")
     if mode == _MAX:
-        raise Unsupported("embedding_bag with mode "max", which ignores NaN in PyTorch")
+        raise Unsupported("embedding_bag with mode 'max', which ignores NaN in PyTorch")
     if include_last_offset:
         raise Unsupported("embedding_bag with include_last_offset")
     if sizes.is_empty(indices.shape) or sizes.is_empty(offsets.shape) or sizes.is_empty(weight.shape):
