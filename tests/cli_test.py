@@ -315,7 +315,7 @@ def test_cache_verify_names_what_is_damaged(cached):
     newer = entry.with_suffix(".tk2")  # a later library's, with contents that this one cannot judge
     newer.write_bytes(b"new")
     done = cached("cache", "verify", "--remove")
-    assert done.returncode == 0 and done.stdout == "1 kernels, 0 damaged; 1 of another version, not looked at\n"
+    assert done.returncode == 0 and done.stdout == "1 kernels, 0 damaged; 1 of another version, not checked\n"
     assert newer.exists() and run_graph(cached)[0] == ["hit"]
 
 
