@@ -49,9 +49,9 @@ class Record:
         with _lock:
             known = {w for n, _, w in self.fallbacks if n == "a call"}
             if len(known) >= MOST_REASONS:
-                why = "calls for more reasons than are kept"
+                why = "calls for further reasons"
             if why not in known:
-                self.fallbacks.append(("a call", "what a program computes", why))
+                self.fallbacks.append(("a call", "a segment", why))
                 _reasons[why] += 1
 
     @property
@@ -82,7 +82,7 @@ class Record:
         lines = [f"{self.name}: {self.nodes} nodes, compiled in {self.seconds * 1e3:.1f} ms"]
         lines += [f"  note: {note}" for note in self.notes]
         if self.eager:
-            lines.append("  runs in PyTorch as a whole")
+            lines.append("  the whole graph runs in PyTorch")
         for node, op, why in self.fallbacks:
             lines.append(f"  in PyTorch: {op} ({node}): {why}")
         for program in self.programs:

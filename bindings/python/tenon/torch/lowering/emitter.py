@@ -78,7 +78,7 @@ class Emitter(Builder):
 
     def own_seed(self):
         if self.seed is None:
-            raise Unsupported(f'{self.node.target} draws random numbers as PyTorch does, unless options={{"rng": "fast"}}')
+            raise Unsupported(f'{self.node.target} draws random numbers, which PyTorch does without options={{"rng": "fast"}}')
         seeds, i = self.seed
         return self.reshape(self.slice(seeds, 0, i, i + 1), [])
 

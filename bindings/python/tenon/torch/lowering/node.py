@@ -88,7 +88,7 @@ def finish(e, result):
         result = e.cast(result, e.dtype)
     if not same_shape(result.shape, e.shape):
         if len(result.shape) != len(e.shape):
-            raise Unsupported(f"{e.node.target}: shape {list(result.shape)}, where PyTorch has {list(e.shape)}")
+            raise Unsupported(f"{e.node.target}: Tenon's result has shape {list(result.shape)}, PyTorch's {list(e.shape)}")
         if not any(result is line.result for line in e.lines):
             result = e.reshape(result, e.shape)
         result.shape = e.shape  # may be another expression of the same sizes; the library checks that it is

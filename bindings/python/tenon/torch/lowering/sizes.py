@@ -72,7 +72,7 @@ class Written:
 
     def name(self, expr):
         if expr.is_integer is False:
-            raise Unsupported(f"size {expr}: {type(expr).__name__} is not a size expression of Tenon")
+            raise Unsupported(f"size {expr}: {type(expr).__name__} cannot be written in the graph text")
         if expr not in self.opaque:
             python(expr)  # raises Unsupported if the host cannot compute it
             self.opaque[expr] = Opaque(f"z{len(self.opaque)}", expr)
@@ -348,7 +348,7 @@ def _print(e, strength):
     if isinstance(e, sympy.Mul):
         coefficient, factors = e.as_coeff_mul()
         if not isinstance(coefficient, sympy.Integer):
-            raise Unsupported(f"size {e}: not an integer expression")
+            raise Unsupported(f"size {e}: is not an integer expression")
         if coefficient == -1:
             s = "-" + "*".join(_print(a, 2) for a in factors)
         else:
@@ -357,7 +357,7 @@ def _print(e, strength):
     if isinstance(e, (sympy.Pow, torch_functions.PowByNatural)):
         base, exponent = e.args
         if not isinstance(exponent, sympy.Integer) or not 1 <= int(exponent) <= 8:
-            raise Unsupported(f"size {e}: a power")
+            raise Unsupported(f"size {e}: a power with an exponent outside 1 to 8")
         s = "*".join([_print(base, 2)] * int(exponent))
         return f"({s})" if strength > 1 else s
     if isinstance(e, torch_functions.FloorDiv):
@@ -373,7 +373,7 @@ def _print(e, strength):
         for a in e.args[1:]:
             s = f"{name}({s},{_print(a, 0)})"
         return s
-    raise Unsupported(f"size {e}: {type(e).__name__} is not a size expression of Tenon")
+    raise Unsupported(f"size {e}: {type(e).__name__} cannot be written in the graph text")
 
 
 class _Printer(PythonPrinter):

@@ -16,7 +16,7 @@ DTYPES = {
 
 def dtype_of(dtype):
     if dtype not in DTYPES:
-        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')} is not one of Tenon's")
+        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}, which Tenon does not have")
     return DTYPES[dtype]
 
 
@@ -34,7 +34,7 @@ def why_not(fake, device=CPU):
     if fake.is_conj() or fake.is_neg():
         return "a lazily conjugated or negated tensor"
     if fake.dtype not in DTYPES:
-        return f"a tensor of dtype {str(fake.dtype).removeprefix('torch.')}, which is not one of Tenon's"
+        return f"a tensor of dtype {str(fake.dtype).removeprefix('torch.')}, which Tenon does not have"
     if fake.dim() > 16:
         return "a tensor of more than 16 axes"
     return None

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from . import marshal
 from .refusal import Refused
 
-WHY = "inputs that overlap in memory, of which the graph writes to one"
+WHY = "inputs that overlap in memory, one of which the graph writes to"
 
 
 def guarded(compiled, gm, own, example_inputs, written, refused):
