@@ -1,4 +1,4 @@
-"""The command line `tenon`, as a user meets it: verbs, their output, exit statuses 0, 1 and 2.
+"""The command line `tenon`: verbs, their output, and exit statuses 0, 1 and 2.
 
 The binary is build/release/bin/tenon, or what TENON_CLI names.
 """
@@ -75,7 +75,7 @@ def test_what_memory_does_not_hold_is_named():
 
 def test_the_file_for_perf_is_never_anothers(tmp_path):
     def run(make):
-        """In a process whose file is there already; `make` makes it."""
+        """Runs a process whose perf map exists already. make: the shell command that makes the file."""
         done = subprocess.run(["sh", "-c", f'{make} "/tmp/perf-$$.map"; echo $$; exec "$0" run - --backend cpu', str(CLI)], text=True,
                               input="graph @f(%x: f32[4]) {\n  %y = relu(%x)\n  return %y\n}\n", capture_output=True, timeout=300,
                               env={**os.environ, "TENON_JIT_PROFILE": "perf", "TENON_LOG": "warning", "TENON_CACHE": "off"})
@@ -224,7 +224,7 @@ NO_GPU = {"TENON_CUDA_DRIVER": "off", "TENON_NVRTC": "off", "TENON_CUBLASLT": "o
 
 
 def doctor(**environment):
-    """Its lines, by what they tell of."""
+    """The lines of the output by their first word."""
     done = tenon("doctor", **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return {line[:12].strip(): line[13:] for line in done.stdout.splitlines()}
@@ -271,7 +271,7 @@ def test_doctor_tells_of_nvrtc():
 
 @pytest.fixture
 def cached(tmp_path):
-    """The command line with a directory of its own for kernels."""
+    """The command line with its own directory for kernels."""
     folder = tmp_path / "kernels"
 
     def call(*args, stdin="", **environment):
@@ -312,7 +312,7 @@ def test_cache_verify_names_what_is_damaged(cached):
     assert run_graph(cached)[0] == ["miss", "store"]
     entry.write_bytes(b"")
     assert run_graph(cached)[0] == ["refused", "store"]
-    newer = entry.with_suffix(".tk2")  # a later library's, with contents that this one cannot judge
+    newer = entry.with_suffix(".tk2")  # an entry of a later library, whose contents this one cannot check
     newer.write_bytes(b"new")
     done = cached("cache", "verify", "--remove")
     assert done.returncode == 0 and done.stdout == "1 kernels, 0 damaged; 1 of another version, not checked\n"
@@ -320,7 +320,7 @@ def test_cache_verify_names_what_is_damaged(cached):
 
 
 def entry_bytes(name, producer):
-    """A sound entry of such a name."""
+    """An entry with this name whose contents are right."""
     class Hash128(ctypes.Structure):
         _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
     xxhash = ctypes.CDLL("libxxhash.so.0")
@@ -420,7 +420,7 @@ def test_wrong_values_of_variables_are_named():
     for sentence in warnings:
         assert f"tenon: warning: {sentence}\n" in listed.stderr and f"warning      {sentence}\n" in told
     assert "\x1b" not in listed.stdout + listed.stderr + told
-    # A program says it to whoever listens, and to nobody else.
+    # A program logs the warnings only if the topic is wanted.
     run = lambda **more: tenon("run", "-", "--dim", "N=3", stdin=GRAPH, **wrong, **more).stderr
     assert run() == "" and run(TENON_LOG="warning").count("tenon warning: TENON_ISA is 'avx3'") == 1
 

@@ -1,4 +1,4 @@
-"""Holds the documents to the tree: every path they name exists, every verb and option of a command they show is known."""
+"""Compares the documents with the tree: every path that they name exists, and every verb and option that they show is known."""
 
 import os
 import re
@@ -18,7 +18,7 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 def expanded(path):
-    """The paths of `a/{b,c}.d`, as a shell writes them."""
+    """The paths that a shell makes of `a/{b,c}.d`."""
     if found := re.search(r"\{([^{}]*)\}", path):
         return [p for part in found[1].split(",")
                 for p in expanded(path[:found.start()] + part.strip() + path[found.end():])]
@@ -26,7 +26,7 @@ def expanded(path):
 
 
 def missing_paths(text, folder):
-    """Returns the paths that the text names and the tree lacks. A path without a suffix matches a file with any suffix."""
+    """The paths that the text names and that do not exist. A path without a suffix matches a file with any suffix."""
     missing = []
     for code in CODE.findall(text):
         for path in expanded(code.strip()) if PATH.match(code.strip()) else []:
@@ -50,7 +50,7 @@ def sources():
 
 
 def commands(text):
-    """Lists of words: what stands behind `tenon` and `./dev` in code."""
+    """The words of each command of `tenon` and `./dev` in code, as a list."""
     for code in CODE.findall(text) + re.findall(r"^(?:\$ )?((?:\./dev|tenon) .*)$", text, flags=re.MULTILINE):
         words = code.replace("|", " | ").split()
         while words and re.match(r"^[A-Z_]+=", words[0]):
@@ -100,14 +100,14 @@ def test_every_command_is_known(document):
 
 
 def story(text):
-    """(files, commands) of a page that shows a graph, "`name.tn`:" above it, and commands that read it."""
+    """(files, commands) of a page that shows a graph below "`name.tn`:", and commands that read this file."""
     files = dict(re.findall(r"`(\w+\.tn)`:\n+```\n(.*?)```", text, flags=re.DOTALL))
     commands = [code for code in CODE.findall(FENCED.sub("", text)) if any(f in code.split()[1:] for f in files)]
     return files, commands
 
 
 def run_story(text, folder):
-    """Runs the commands of a page; [(command, what stderr says)] of those that fail."""
+    """Runs the commands of a page. Returns [(command, stderr)] of those that fail."""
     files, commands = story(text)
     for name, graph in files.items():
         (folder / name).write_text(graph)

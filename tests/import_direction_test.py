@@ -12,11 +12,11 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "bindings/python/tenon"
 MOST_FILES, MOST_LINES, MOST_LINES_OF_A_FUNCTION = 20, 500, 100
-FRAMEWORKS = {"torch": "torch/"}  # module -> the folder whose files import it
+FRAMEWORKS = {"torch": "torch/"}  # module -> the directory whose files may import it
 
 
 def modules(package):
-    """Dotted name, without the package's own -> path."""
+    """Dotted name, without the name of the package -> path."""
     found = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
@@ -25,7 +25,7 @@ def modules(package):
 
 
 def imported(name, path, package, known):
-    """(modules of the package, names from outside) that a module imports."""
+    """(modules of the package, names of other packages) that a module imports."""
     inside, outside = set(), set()
     folder = name.split(".") if path.name == "__init__.py" and name else name.split(".")[:-1]
     for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -47,7 +47,7 @@ def imported(name, path, package, known):
 
 
 def cycle(graph):
-    """A list of nodes, each of which leads to the next and the last to the first; or None."""
+    """A cycle as a list of nodes, in which each node has an edge to the next and the last one to the first; None without a cycle."""
     done, path = set(), []
 
     def visit(n):

@@ -1,4 +1,4 @@
-"""The instruments of the benchmarks: what they report is what happened."""
+"""The measuring tools of the benchmarks report what happened."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What Tenon does not take runs in PyTorch inside the same function, counted with a sentence, never an exception."""
+"""PyTorch runs the nodes that Tenon does not take, inside the same function. Reasons are counted; nothing raises."""
 
 import logging
 import math
