@@ -224,7 +224,7 @@ NO_GPU = {"TENON_CUDA_DRIVER": "off", "TENON_NVRTC": "off", "TENON_CUBLASLT": "o
 
 
 def doctor(**environment):
-    """The lines of the output by their first word."""
+    """Label -> the rest of the line, for each line of the output."""
     done = tenon("doctor", **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return {line[:12].strip(): line[13:] for line in done.stdout.splitlines()}

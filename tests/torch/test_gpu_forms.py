@@ -1,5 +1,5 @@
-"""The sizes of bench/gpu/forms.py reach the forms they are meant for, on a GPU that is not there: the mock driver says that it is
-as large as an H100, and runs the kernels on the host's memory."""
+"""The sizes of bench/gpu/forms.py reach the forms that they are meant for. There is no GPU: the mock driver reports the properties of an
+H100 and runs the kernels on the host's memory."""
 
 import math
 import os
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.gpu import cases, forms, tools     # noqa: E402
 
-MOST = 1 << 20      # elements: more take the mock too long
+MOST = 1 << 20      # elements; the mock takes too long for more
 
 
 @torch.no_grad()

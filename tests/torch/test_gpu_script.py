@@ -1,4 +1,4 @@
-"""`./dev gpu` on the CPU: what it says is what happened, and nothing that fails takes other rows with it."""
+"""`./dev gpu` on the CPU: it reports what happened, and a failure costs no other rows."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def faulty(gm, example_inputs, **options):
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
-    """Runs it: (status, sections, page)."""
+    """Runs the script. Returns (status, sections, page)."""
     (tmp_path / "sitecustomize.py").write_text(BACKENDS)
 
     def run(*arguments, backend="aot_eager", **environment):
@@ -89,7 +89,7 @@ def test_what_finds_no_time_is_not_run(script):
 
 @pytest.mark.parametrize("takes", [0.0, 0.5, 1.0 + bench.LATE])
 def test_no_section_starves_another(tmp_path, monkeypatch, takes):
-    """takes: of its share, by each."""
+    """takes: the part of its share that each section uses."""
     now, given = [0.0], {}
 
     def measure(name, options, arguments, seconds, environment):
