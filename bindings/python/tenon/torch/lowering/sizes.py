@@ -186,7 +186,7 @@ def _whole(value):
 
 @contextlib.contextmanager
 def tracer(env):
-    """A context in which this thread's sizes belong to this ShapeEnv (None: to no one) and known() asks it."""
+    """A context in which this thread's sizes belong to this ShapeEnv (None: to no tracer) and known() asks it."""
     before, _tracer.env = getattr(_tracer, "env", None), env
     try:
         yield
