@@ -130,7 +130,8 @@ typedef struct {
   int64_t count;                                /* word that counts calls; -1: none */
   int32_t device_type, device_id;               /* of the program */
   PyObject* plan;                               /* for bind_all */
-  PyObject* made;  /* for each output (word, rank, arguments of empty, or None: the caller passes the output) */
+  PyObject*
+      made; /* for each output (word, rank, arguments of empty, or None: the caller passes the output) */
   PyObject* empty; /* makes a tensor */
   PyObject* fail;  /* fail(status) raises; None: a failed call returns None */
   PyObject* owner; /* keeps the program alive */
@@ -380,7 +381,8 @@ static PyObject* apart(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   for (Py_ssize_t i = 1; i < used; i++) together |= meets(&first[i - 1], &first[i]);
   for (Py_ssize_t i = (Py_ssize_t)plan[0] + 1; used > 0 && !together && i < count; i++) {
     const Span span = span_of(PyTuple_GetItem(a[0], (Py_ssize_t)plan[i]));
-    Py_ssize_t low = 0, high = used; /* binary search: first[low - 1] is the last that begins before the span ends */
+    Py_ssize_t low = 0,
+               high = used; /* binary search: first[low - 1] is the last that begins before the span ends */
     while (low < high) {
       const Py_ssize_t middle = low + (high - low) / 2;
       if (first[middle].begin < span.end)
