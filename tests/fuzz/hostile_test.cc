@@ -14,15 +14,10 @@
 #include "src/ir/verify.h"
 #include "src/ops/graph_body.h"
 #include "src/runtime/program.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // memory and time are not measured, since sanitizers need more
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // ---- what a case does ----
 

@@ -1,5 +1,6 @@
 // src/ir/dim: compares the normal form with plain evaluation; exact printing and parsing, bounds, overflow.
 #include "src/ir/dim/dim.h"
+#include "tests/support/sanitized.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -318,7 +319,7 @@ std::optional<int64_t> plain(const Tree& tree, const int64_t* values) {
 TEST(Dim, RandomExpressionsEvaluateAsWritten) {
   std::mt19937 random(3);
   int compared = 0, printed = 0, folded = 0;
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < rounds(20000); ++round) {
     DimTable t, other;
     int64_t low[kSymbols], high[kSymbols];
     for (int i = 0; i < kSymbols; ++i) {
@@ -351,8 +352,8 @@ TEST(Dim, RandomExpressionsEvaluateAsWritten) {
       ASSERT_GE(highest.value_or(*expected), *expected) << text;
     }
   }
-  EXPECT_GT(printed, 15000);
-  EXPECT_GT(compared, 80000);
+  EXPECT_GT(printed, rounds(15000));
+  EXPECT_GT(compared, rounds(80000));
   EXPECT_LT(folded, printed / 2);
 }
 
@@ -360,7 +361,7 @@ TEST(Dim, RandomExpressionsEvaluateAsWritten) {
 TEST(Dim, RandomExpressionsOfAnySign) {
   std::mt19937 random(5);
   int compared = 0;
-  for (int round = 0; round < 10000; ++round) {
+  for (int round = 0; round < rounds(10000); ++round) {
     DimTable t;
     for (int i = 0; i < kSymbols; ++i)
       t.set_range(t.symbol(kNames[i]), DimTable::kLowest, DimTable::kHighest);
@@ -379,7 +380,7 @@ TEST(Dim, RandomExpressionsOfAnySign) {
       ASSERT_GE(highest.value_or(*expected), *expected) << t.print(*d);
     }
   }
-  EXPECT_GT(compared, 40000);
+  EXPECT_GT(compared, rounds(40000));
 }
 
 // Facts change normal forms but not values. At all values for which the facts hold, a size has the value of its original expression,
@@ -387,7 +388,7 @@ TEST(Dim, RandomExpressionsOfAnySign) {
 TEST(Dim, RandomExpressionsUnderFacts) {
   std::mt19937 random(7);
   int compared = 0, facts = 0, changed = 0, divided = 0;
-  for (int round = 0; round < 6000; ++round) {
+  for (int round = 0; round < rounds(6000); ++round) {
     DimTable t, plainly;
     int64_t values[kSymbols];
     const int64_t low = round % 2 ? 0 : -6;
@@ -438,10 +439,10 @@ TEST(Dim, RandomExpressionsUnderFacts) {
       }
     }
   }
-  EXPECT_GT(facts, 4000);
-  EXPECT_GT(compared, 12000);
+  EXPECT_GT(facts, rounds(4000));
+  EXPECT_GT(compared, rounds(12000));
   EXPECT_GT(changed, compared / 20);
-  EXPECT_GT(divided, 200);
+  EXPECT_GT(divided, rounds(200));
 }
 
 }  // namespace

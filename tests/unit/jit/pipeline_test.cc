@@ -9,6 +9,7 @@
 #include "tests/support/kernel_gen.h"
 #include "tests/support/kernel_run.h"
 #include "tests/support/nvidia/cuda_variant.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon::jit {
 namespace {
@@ -45,7 +46,7 @@ TEST(KernelPass, RefusesOtherNamesAndTexts) {
 
 TEST(KernelPass, RandomKernelsKeepEveryBit) {
   int changed = 0;
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
+  for (int seed = 1; seed <= rounds(400); ++seed) {
     const KernelCase c = random_kernel(seed);
     BufferBytes want = c.data;
     ASSERT_TRUE(interpret(c.kernel, views(c, want), c.sizes).ok());
@@ -60,7 +61,7 @@ TEST(KernelPass, RandomKernelsKeepEveryBit) {
       ASSERT_EQ(first_difference(c, got, want), "") << seed << " " << pass << "\n" << *text;
     }
   }
-  EXPECT_GT(changed, 50);
+  EXPECT_GT(changed, rounds(50));
 }
 
 TEST(KernelVariant, NamesThePassesThatMadeIt) {

@@ -13,6 +13,7 @@
 #include "src/base/convert.h"
 #include "src/ir/builder.h"
 #include "src/ops/rows/names.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon {
 namespace {
@@ -196,12 +197,7 @@ struct Worst {
   }
 };
 
-// With sanitizers there are fewer samples: each takes ten times as long and runs the same code.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kDense = 1;
-#else
-constexpr int kDense = 10;
-#endif
+constexpr int kDense = rounds(10);
 
 class MathBody : public testing::TestWithParam<OpId> {};
 

@@ -12,6 +12,7 @@
 #include "tests/support/graph_check.h"
 #include "tests/support/graph_gen.h"
 #include "tests/support/interpreter_backend.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon {
 
@@ -43,7 +44,7 @@ uint64_t number(const char* name, uint64_t fallback) {
 constexpr int kMostFailures = 10;  // then the test stops, since one bug makes many graphs fail
 
 TEST(Index, CompositionsMeanWhatTheEvaluatorSays) {
-  const uint64_t seed = number("TENON_INDEX_SEED", 1), count = number("TENON_INDEX_COUNT", 20000);
+  const uint64_t seed = number("TENON_INDEX_SEED", 1), count = number("TENON_INDEX_COUNT", rounds(20000));
   int failures = 0;
   int64_t evaluated = 0;
   for (uint64_t s = seed; s < seed + count && failures < kMostFailures; ++s) {

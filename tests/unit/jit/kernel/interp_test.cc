@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tests/support/kernel_gen.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon::jit {
 namespace {
@@ -456,7 +457,7 @@ bool has_simd_reduce(const Block& block) {
 
 TEST(RandomKernels, AreValidAndRun) {
   int lane_independent = 0, reduces = 0;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (int seed = 0; seed < rounds(200); ++seed) {
     KernelCase c = random_kernel(seed);
     std::string text = print(c.kernel);
     ASSERT_EQ(verify(c.kernel).message(), "") << "seed " << seed << "\n" << text;
@@ -483,8 +484,8 @@ TEST(RandomKernels, AreValidAndRun) {
     ASSERT_EQ(interpret(c.kernel, views(c, d), c.sizes, 4).message(), "");
     ASSERT_EQ(first_difference(c, a, d), "") << "seed " << seed << "\n" << text;
   }
-  EXPECT_GT(lane_independent, 30);
-  EXPECT_GT(reduces, 30);
+  EXPECT_GT(lane_independent, rounds(30));
+  EXPECT_GT(reduces, rounds(30));
 }
 
 }  // namespace
