@@ -1,10 +1,11 @@
-# Finds what Tenon links. On leaving: fmt::fmt-header-only, Threads::Threads, OpenMP::OpenMP_CXX, tenon_xxhash,
-# tenon_zstd, tenon_llvm (LLVM 19, static) and when its option is on DNNL::dnnl (oneDNN 3).
+# Finds the libraries that Tenon links. Afterwards these targets exist: fmt::fmt-header-only, Threads::Threads,
+# OpenMP::OpenMP_CXX, tenon_xxhash, tenon_zstd, tenon_llvm (LLVM 19, static) and, with TENON_ONEDNN, DNNL::dnnl (oneDNN 3).
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt 9 REQUIRED)
 
-# tenon_archive(NAME LIBRARY HEADER): the static library where there is one, so that libtenon.so needs fewer others.
+# tenon_archive(NAME LIBRARY HEADER): target tenon_NAME. Prefers the static library, so that libtenon.so depends on fewer
+# shared ones.
 function(tenon_archive name library header)
   find_path(TENON_${name}_INCLUDE ${header} REQUIRED)
   find_library(TENON_${name}_LIBRARY NAMES lib${library}.a ${library} REQUIRED)
@@ -17,7 +18,7 @@ tenon_archive(zstd zstd zstd.h)
 
 find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19)
 llvm_map_components_to_libnames(TENON_LLVM_LIBRARIES orcjit passes native x86codegen x86asmparser asmparser irreader)
-# LLVM names the shared zstd; the static one keeps libtenon.so free of it.
+# LLVM links the shared zstd. The static one replaces it, so that libtenon.so does not depend on it.
 get_target_property(llvm_support LLVMSupport INTERFACE_LINK_LIBRARIES)
 string(REPLACE "zstd::libzstd_shared" "${TENON_zstd_LIBRARY}" llvm_support "${llvm_support}")
 set_target_properties(LLVMSupport PROPERTIES INTERFACE_LINK_LIBRARIES "${llvm_support}")

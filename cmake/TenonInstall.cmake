@@ -1,13 +1,13 @@
-# What `cmake --install` lays down: headers, libtenon.so.1, oneDNN beside it, the command line, the examples, the licence, the
-# CMake package (`find_package(Tenon)` gives Tenon::tenon) and tenon.pc. The tree may be moved afterwards, also to another
-# machine. Tested by tests/package/.
+# What `cmake --install` installs: headers, libtenon.so.1, oneDNN beside it, the command line, the examples, the licence, the
+# CMake package (`find_package(Tenon)` gives Tenon::tenon) and tenon.pc. The installed tree may be moved afterwards, also to
+# another machine. Tested by tests/package/.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tenon)
 
 set_target_properties(tenon PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS tenon EXPORT TenonTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TENON_ONEDNN)
-  # oneDNN from a wheel lies where no loader looks for it. One of the system's stays there.
+  # Installs oneDNN if it comes from a wheel, where no loader looks for it. A system package of oneDNN is used in place.
   get_target_property(dnnl_file DNNL::dnnl LOCATION)
   cmake_path(GET dnnl_file PARENT_PATH dnnl_folder)
   if(NOT dnnl_folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
@@ -31,7 +31,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/TenonConfigVersion.cmake 
 install(FILES ${PROJECT_BINARY_DIR}/TenonConfig.cmake ${PROJECT_BINARY_DIR}/TenonConfigVersion.cmake
         DESTINATION ${package_dir})
 
-# tenon.pc finds the prefix from its own place, lib/pkgconfig, so that it moves with the tree.
+# tenon.pc states the prefix relative to its own directory, lib/pkgconfig, so that the tree can be moved.
 file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" pc_to_prefix "${pc_to_prefix}")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/tenon.pc.in ${PROJECT_BINARY_DIR}/tenon.pc @ONLY)

@@ -1,8 +1,8 @@
-# One object target per layer, so that tests reach internal symbols and the shared library is made of the same objects.
-# On leaving, TENON_LAYERS lists them, lowest first.
+# One object target per layer, so that tests reach internal symbols and the shared library consists of the same objects.
+# Afterwards TENON_LAYERS lists these targets, the lowest layer first.
 set(TENON_LAYERS "")
 
-# tenon_layer(NAME SOURCES globs... LINK targets... [PRIVATE targets...]): a room may be empty while it is being built.
+# tenon_layer(NAME SOURCES globs... LINK targets... [PRIVATE targets...]). A layer without sources is allowed.
 function(tenon_layer name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE" ${ARGN})
   list(TRANSFORM arg_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/)
@@ -17,11 +17,11 @@ function(tenon_layer name)
   set(TENON_LAYERS ${TENON_LAYERS} ${name} PARENT_SCOPE)
 endfunction()
 
-# NVIDIA's libraries are opened at run time.
-set(backend_rooms backends/*.cc backends/reference/*.cc backends/cpu/*.cc backends/rows/*.cc backends/library/*.cc
+# backends/nvidia is always built: NVIDIA's libraries are opened at run time.
+set(backend_sources backends/*.cc backends/reference/*.cc backends/cpu/*.cc backends/rows/*.cc backends/library/*.cc
     backends/nvidia/*/*.cc)
 if(TENON_ONEDNN)
-  list(APPEND backend_rooms backends/onednn/*.cc)
+  list(APPEND backend_sources backends/onednn/*.cc)
 endif()
 
 tenon_layer(tenon_base SOURCES src/base/*.cc src/base/*/*.cc LINK fmt::fmt-header-only Threads::Threads PRIVATE tenon_xxhash tenon_zstd)
@@ -30,10 +30,10 @@ tenon_layer(tenon_ops SOURCES src/ops/*.cc src/ops/*/*.cc LINK tenon_ir)
 tenon_layer(tenon_passes SOURCES src/passes/*.cc LINK tenon_ops)
 tenon_layer(tenon_runtime SOURCES src/backend/*.cc src/runtime/*.cc src/runtime/*/*.cc LINK tenon_passes)
 tenon_layer(tenon_jit SOURCES jit/*.cc jit/*/*.cc LINK tenon_ops)
-tenon_layer(tenon_backends SOURCES ${backend_rooms} LINK tenon_jit tenon_runtime PRIVATE OpenMP::OpenMP_CXX)
+tenon_layer(tenon_backends SOURCES ${backend_sources} LINK tenon_jit tenon_runtime PRIVATE OpenMP::OpenMP_CXX)
 tenon_layer(tenon_api SOURCES src/api/*.cc LINK tenon_runtime)
 
-# What stands in front of every CUDA kernel is a text of the library.
+# Embeds the CUDA text that precedes every kernel in the library.
 foreach(part IN ITEMS primitives prelude)
   set(cuda_file ${PROJECT_SOURCE_DIR}/jit/cuda/cuda_${part}.cuh)
   set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda_file})
@@ -52,9 +52,10 @@ std::string_view cuda_prelude() { return R"cuda(@cuda_prelude@)cuda"; }
 target_sources(tenon_jit PRIVATE ${PROJECT_BINARY_DIR}/jit/cuda_texts.cc)
 
 target_link_libraries(tenon_jit PRIVATE tenon_llvm)
-# LLVM's headers are for jit/llvm/orc.cc alone; anywhere else they are not even found.
+# Only jit/llvm/orc.cc may include LLVM's headers; for other sources they are not on the include path.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/jit/llvm/orc.cc PROPERTIES COMPILE_OPTIONS "-isystem;${LLVM_INCLUDE_DIRS}")
-# Names the code generator in the keys of the kernels on disk: whatever may change the machine code of the same LLVM text.
+# TENON_CODE_GENERATOR: a hash of everything that may change the machine code of the same LLVM text. It is part of the keys of
+# kernels on disk.
 set(code_generator "")
 foreach(part IN ITEMS LLVMAsmParser LLVMCodeGen LLVMSelectionDAG LLVMX86CodeGen)
   get_target_property(location ${part} LOCATION)

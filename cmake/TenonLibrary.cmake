@@ -1,7 +1,7 @@
-# The shared library libtenon.so.1 (everything but the command line), the archive that tests, benchmarks and the command
-# line link to reach internal symbols, and the executable `tenon`.
+# The shared library libtenon.so.1 (everything but the command line); the archive tenon_internal, through which tests,
+# benchmarks and the command line reach internal symbols; and the executable `tenon`.
 
-# The manifest include/tenon/abi.txt names every exported function, one a line; the version script is made from it.
+# The manifest include/tenon/abi.txt names every exported function, one per line. The version script is generated from it.
 set(abi_manifest ${PROJECT_SOURCE_DIR}/include/tenon/abi.txt)
 set(exported "")
 if(EXISTS ${abi_manifest})
@@ -28,7 +28,7 @@ target_include_directories(tenon INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DI
                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(tenon PROPERTIES SOVERSION 1 VERSION 1.${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
                                        LINK_DEPENDS ${version_script} LINKER_LANGUAGE CXX)
-# No symbol of LLVM, fmt or the C++ library leaks into the host, and the library is never unloaded under a running kernel.
+# Exports no symbol of LLVM, fmt or the C++ library to the host, and never unloads the library, since kernels may be running.
 target_link_options(tenon PRIVATE -Wl,--version-script=${version_script} -Wl,--exclude-libs,ALL -Wl,-z,nodelete
                                   -Wl,--gc-sections)
 if(NOT TENON_SANITIZE)
@@ -43,7 +43,7 @@ file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cc)
 if(cli_sources)
   find_package(CLI11 2 REQUIRED)
   add_executable(tenon_cli ${cli_sources})
-  # In bin/, for Ninja would take a file `tenon` beside the library for the target of that name.
+  # The executable is in bin/: a file `tenon` beside the library would have the name of the Ninja target `tenon`.
   set_target_properties(tenon_cli PROPERTIES OUTPUT_NAME tenon RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   target_link_libraries(tenon_cli PRIVATE tenon_internal CLI11::CLI11)
   target_link_options(tenon_cli PRIVATE -Wl,--gc-sections)

@@ -16,11 +16,11 @@ endif()
 # -g1 keeps backtraces and costs little to link; full -g doubles the size of the object files.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
-# The sanitizer presets: optimised enough to be quick, with the checks of a debug build.
+# For the sanitizer presets: some optimisation, so that tests are quick, and the checks of a debug build.
 set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1")
 set(CMAKE_C_FLAGS_SANITIZE "-O1 -g1")
 
-# __FILE__ reads `src/ir/graph.cc` wherever the checkout lies; ccache may hand the compiler a path relative to build/PRESET.
+# Makes __FILE__ `src/ir/graph.cc` in every checkout. The second map is for ccache, which may pass paths relative to build/PRESET.
 add_compile_options(-Wall -Wextra -ffunction-sections -fdata-sections -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
                     -fmacro-prefix-map=../../=)
 if(TENON_WERROR)

@@ -1,4 +1,4 @@
-"""What `./dev gpu pack` makes, unpacked elsewhere: the package, its libraries and the command, and nothing of the checkout."""
+"""Unpacks an archive of `./dev gpu pack` elsewhere: it has the package, its libraries and the command, and needs no checkout."""
 
 import os
 import shutil

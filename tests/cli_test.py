@@ -1,4 +1,4 @@
-"""The command line `tenon`, as a user meets it: verbs, their output, exit statuses 0, 1 and 2.
+"""The command line `tenon`: verbs, their output, and exit statuses 0, 1 and 2.
 
 The binary is build/release/bin/tenon, or what TENON_CLI names.
 """
@@ -75,7 +75,7 @@ def test_what_memory_does_not_hold_is_named():
 
 def test_the_file_for_perf_is_never_anothers(tmp_path):
     def run(make):
-        """In a process whose file is there already; `make` makes it."""
+        """Runs a process whose perf map exists already. make: the shell command that makes the file."""
         done = subprocess.run(["sh", "-c", f'{make} "/tmp/perf-$$.map"; echo $$; exec "$0" run - --backend cpu', str(CLI)], text=True,
                               input="graph @f(%x: f32[4]) {\n  %y = relu(%x)\n  return %y\n}\n", capture_output=True, timeout=300,
                               env={**os.environ, "TENON_JIT_PROFILE": "perf", "TENON_LOG": "warning", "TENON_CACHE": "off"})
@@ -86,15 +86,15 @@ def test_the_file_for_perf_is_never_anothers(tmp_path):
         return text, done.stderr
     target = tmp_path / "target"
     target.write_text("mine")
-    _, said = run(f"ln -s {target}")
-    assert target.read_text() == "mine" and "is no file of this user" in said
-    _, said = run(f"ln {target}")
-    assert target.read_text() == "mine" and "is no file of this user" in said
-    _, said = run("mkfifo")
-    assert "is no file of this user" in said
-    text, said = run("true")
-    assert " tenon " in text and said == ""
-    text, said = run("echo another JIT was here >")
+    _, output = run(f"ln -s {target}")
+    assert target.read_text() == "mine" and "is no file of this user" in output
+    _, output = run(f"ln {target}")
+    assert target.read_text() == "mine" and "is no file of this user" in output
+    _, output = run("mkfifo")
+    assert "is no file of this user" in output
+    text, output = run("true")
+    assert " tenon " in text and output == ""
+    text, output = run("echo another JIT was here >")
     assert text.startswith("another JIT was here\n") and " tenon " in text
 
 
@@ -225,7 +225,7 @@ NO_GPU = {"TENON_CUDA_DRIVER": "off", "TENON_NVRTC": "off", "TENON_CUBLASLT": "o
 
 
 def doctor(**environment):
-    """Its lines, by what they tell of."""
+    """Label -> the rest of the line, for each line of the output."""
     done = tenon("doctor", **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return {line[:12].strip(): line[13:] for line in done.stdout.splitlines()}
@@ -272,7 +272,7 @@ def test_doctor_tells_of_nvrtc():
 
 @pytest.fixture
 def cached(tmp_path):
-    """The command line with a directory of its own for kernels."""
+    """The command line with its own directory for kernels."""
     folder = tmp_path / "kernels"
 
     def call(*args, stdin="", **environment):
@@ -313,15 +313,15 @@ def test_cache_verify_names_what_is_damaged(cached):
     assert run_graph(cached)[0] == ["miss", "store"]
     entry.write_bytes(b"")
     assert run_graph(cached)[0] == ["refused", "store"]
-    newer = entry.with_suffix(".tk2")  # a later library's, with contents that this one cannot judge
+    newer = entry.with_suffix(".tk2")  # an entry of a later library, whose contents this one cannot check
     newer.write_bytes(b"new")
     done = cached("cache", "verify", "--remove")
-    assert done.returncode == 0 and done.stdout == "1 kernels, 0 damaged; 1 of another version, not looked at\n"
+    assert done.returncode == 0 and done.stdout == "1 kernels, 0 damaged; 1 of another version, not checked\n"
     assert newer.exists() and run_graph(cached)[0] == ["hit"]
 
 
 def entry_bytes(name, producer):
-    """A sound entry of such a name."""
+    """An entry with this name whose contents are right."""
     class Hash128(ctypes.Structure):
         _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
     xxhash = ctypes.CDLL("libxxhash.so.0")
@@ -412,16 +412,16 @@ def test_env_lists_the_table_and_warns():
 def test_wrong_values_of_variables_are_named():
     wrong = {"TENON_ISA": "avx3", "TENON_CACHE": "of", "TENON_CACHE_BYTES": "1Q", "TENON_NUM_THREADS": "many", "TENON_VERIFY": "\x1byes",
              "TENON_JIT_PROFILE": "pref"}
-    said = [r"TENON_ISA is 'avx3', none of sse2, avx2, avx512: it counts as unset", "TENON_CACHE is 'of', none of on, read, off, 0, 1: it counts as on",
+    warnings = [r"TENON_ISA is 'avx3', none of sse2, avx2, avx512: it counts as unset", "TENON_CACHE is 'of', none of on, read, off, 0, 1: it counts as on",
             "TENON_CACHE_BYTES is '1Q', no number of bytes such as 500M: it counts as 1G",
             "TENON_NUM_THREADS is 'many', no number from 0 to 4096: it counts as 0", r"TENON_VERIFY is '\x1byes', none of 0, 1: it counts as 0",
             "TENON_JIT_PROFILE is 'pref', none of perf: it counts as unset"]
     listed = tenon("env", **wrong)
     told = tenon("doctor", **wrong).stdout
-    for sentence in said:
+    for sentence in warnings:
         assert f"tenon: warning: {sentence}\n" in listed.stderr and f"warning      {sentence}\n" in told
     assert "\x1b" not in listed.stdout + listed.stderr + told
-    # A program says it to whoever listens, and to nobody else.
+    # A program logs the warnings only if the topic is wanted.
     run = lambda **more: tenon("run", "-", "--dim", "N=3", stdin=GRAPH, **wrong, **more).stderr
     assert run() == "" and run(TENON_LOG="warning").count("tenon warning: TENON_ISA is 'avx3'") == 1
 

@@ -1,4 +1,4 @@
-"""All Python tests: none of them reads or writes the kernels that its user has on disk."""
+"""For all Python tests: no test reads or writes the user's cache of kernels on disk."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Holds the documents to the tree: every path they name exists, every verb and option of a command they show is known."""
+"""Compares the documents with the tree: every path that they name exists, and every verb and option that they show is known."""
 
 import os
 import re
@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 def expanded(path):
-    """The paths of `a/{b,c}.d`, as a shell writes them."""
+    """The paths that a shell makes of `a/{b,c}.d`."""
     if found := re.search(r"\{([^{}]*)\}", path):
         return [p for part in found[1].split(",")
                 for p in expanded(path[:found.start()] + part.strip() + path[found.end():])]
@@ -27,7 +27,7 @@ def expanded(path):
 
 
 def missing_paths(text, folder):
-    """Returns the paths that the text names and the tree lacks. A path without a suffix matches a file with any suffix."""
+    """The paths that the text names and that do not exist. A path without a suffix matches a file with any suffix."""
     missing = []
     for code in CODE.findall(text):
         for path in expanded(code.strip()) if PATH.match(code.strip()) else []:
@@ -51,7 +51,7 @@ def sources():
 
 
 def commands(text):
-    """Lists of words: what stands behind `tenon` and `./dev` in code."""
+    """The words of each command of `tenon` and `./dev` in code, as a list."""
     for code in CODE.findall(text) + re.findall(r"^(?:\$ )?((?:\./dev|tenon) .*)$", text, flags=re.MULTILINE):
         words = code.replace("|", " | ").split()
         while words and re.match(r"^[A-Z_]+=", words[0]):
@@ -101,14 +101,14 @@ def test_every_command_is_known(document):
 
 
 def story(text):
-    """(files, commands) of a page that shows a graph, "`name.tn`:" above it, and commands that read it."""
+    """(files, commands) of a page that shows a graph below "`name.tn`:", and commands that read this file."""
     files = dict(re.findall(r"`(\w+\.tn)`:\n+```\n(.*?)```", text, flags=re.DOTALL))
     commands = [code for code in CODE.findall(FENCED.sub("", text)) if any(f in code.split()[1:] for f in files)]
     return files, commands
 
 
 def run_story(text, folder):
-    """Runs the commands of a page; [(command, what stderr says)] of those that fail."""
+    """Runs the commands of a page. Returns [(command, stderr)] of those that fail."""
     files, commands = story(text)
     for name, graph in files.items():
         (folder / name).write_text(graph)
@@ -164,7 +164,7 @@ def test_the_story_of_a_graph_runs(tmp_path):
     assert len(files) == 1 and len(commands) >= 3, commands
     assert run_story(text, tmp_path) == []
     wrong = run_story(text.replace("silu", "sillu"), tmp_path)
-    assert len(wrong) == len(commands) and all("did you mean 'silu'" in said for _, said in wrong)
+    assert len(wrong) == len(commands) and all("did you mean 'silu'" in message for _, message in wrong)
 
 
 def test_planted_mistakes_are_seen():

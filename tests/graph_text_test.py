@@ -1,4 +1,4 @@
-"""tenon.graph_text: what a host without PyTorch writes with it, and that the library reads and runs it."""
+"""tenon.graph_text: a host without PyTorch writes graphs with it, and the library reads and runs them."""
 
 import re
 import subprocess
@@ -45,7 +45,7 @@ def test_the_text():
 
 
 class Names(Sizes):
-    """Sizes of a host that names the free ones, as ONNX does."""
+    """The sizes of a host whose symbols are names, as in ONNX."""
 
     def size(self, n):
         return n if isinstance(n, str) else super().size(n)

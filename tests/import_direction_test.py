@@ -1,8 +1,8 @@
-"""Reads every import of the Python package, at the top of a module or inside of a function, and holds them to
+"""Reads every import of the Python package, at the top of a module or inside of a function, and checks the directions of
 docs/design/overview.md.
 
-No module imports itself through others, and no folder imports itself through others; tenon/__init__.py, which nobody imports,
-stands for itself. PyTorch is imported under tenon/torch only. Folders, files and functions stay small.
+Imports form no cycle, neither of modules nor of directories; tenon/__init__.py, which no module imports, counts as a directory of
+its own. Only tenon/torch imports PyTorch. Directories, files and functions stay small.
 """
 
 import ast
@@ -12,11 +12,11 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "bindings/python/tenon"
 MOST_FILES, MOST_LINES, MOST_LINES_OF_A_FUNCTION = 20, 500, 100
-FRAMEWORKS = {"torch": "torch/"}  # module -> the folder whose files import it
+FRAMEWORKS = {"torch": "torch/"}  # module -> the directory whose files may import it
 
 
 def modules(package):
-    """Dotted name, without the package's own -> path."""
+    """Dotted name, without the name of the package -> path."""
     found = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
@@ -25,7 +25,7 @@ def modules(package):
 
 
 def imported(name, path, package, known):
-    """(modules of the package, names from outside) that a module imports."""
+    """(modules of the package, names of other packages) that a module imports."""
     inside, outside = set(), set()
     folder = name.split(".") if path.name == "__init__.py" and name else name.split(".")[:-1]
     for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -47,7 +47,7 @@ def imported(name, path, package, known):
 
 
 def cycle(graph):
-    """A list of nodes, each of which leads to the next and the last to the first; or None."""
+    """A cycle as a list of nodes, in which each node has an edge to the next and the last one to the first; None without a cycle."""
     done, path = set(), []
 
     def visit(n):
@@ -73,8 +73,8 @@ def violations(package):
         graph[name], outside = imported(name, path, package, known)
         folders.setdefault(place[name], set()).update(place[other] for other in graph[name] if place[other] != place[name])
         file, text = path.relative_to(package).as_posix(), path.read_text(encoding="utf-8")
-        found += [f"{file}: imports {framework}, which belongs in {room}" for framework, room in FRAMEWORKS.items()
-                  if framework in outside and not file.startswith(room)]
+        found += [f"{file}: imports {framework}, which belongs in {directory}" for framework, directory in FRAMEWORKS.items()
+                  if framework in outside and not file.startswith(directory)]
         if (lines := text.count("\n")) > MOST_LINES:
             found.append(f"{file}: {lines} lines")
         found += [f"{file}: {n.name} has {n.end_lineno - n.lineno + 1} lines" for n in ast.walk(ast.parse(text))
@@ -87,7 +87,7 @@ def violations(package):
     return found
 
 
-def test_every_import_follows_the_house():
+def test_every_import_follows_the_architecture():
     known = modules(PACKAGE)
     edges = sum(len(imported(name, path, PACKAGE, known)[0]) for name, path in known.items())
     assert len(known) > 30 and edges > 100, "the package was not read"
@@ -101,7 +101,7 @@ def write(root, file, text):
 
 @pytest.fixture
 def package(tmp_path):
-    """A package that follows the house."""
+    """A small package without violations."""
     root = tmp_path / "small"
     write(root, "__init__.py", "def explain():\n    from .torch.explain import explain\n    return explain()\n")
     write(root, "base.py", "import os\n")

@@ -1,7 +1,7 @@
-"""Reads every #include of the sources and holds them to docs/design/overview.md.
+"""Reads every #include of the sources and checks the directions of docs/design/overview.md.
 
-Three rules: a layer includes only itself and what stands below it; a vendor's header appears in its own room only; our own
-headers are spelled in quotes from the repository root (`"src/ir/graph.h"`), the public ones as `"tenon/tenon.h"`.
+Three rules: a layer includes only itself and the layers below it; a vendor's header appears only in its own directory; our own
+headers are written in quotes from the repository root (`"src/ir/graph.h"`), the public ones as `"tenon/tenon.h"`.
 """
 
 import re
@@ -11,11 +11,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A layer's files begin with the key; they may include what begins with one of the values.
+# Prefix of the files of a layer -> prefixes of the headers that they may include.
 BASE = ["src/base/"]
 DIM = ["src/ir/dim/"] + BASE
 IR = ["src/ir/"] + BASE
-# The table of operations: the rows, what their columns point to, the table, then the evaluator of whole graphs.
+# The op table: the rows, the functions that their columns point to, the table, then the evaluator of graphs.
 ROWS = ["src/ops/rows/"] + IR
 MATH = ["src/ops/math/"] + ROWS
 SPECIAL = ["src/ops/special/"] + MATH
@@ -28,7 +28,7 @@ BACKEND = ["src/backend/"] + OPS
 PLAN = ["src/runtime/plan/"] + PASSES + BACKEND
 COMPILE = ["src/runtime/compile/"] + PLAN
 RUNTIME = ["src/runtime/"] + COMPILE
-# The kernel compiler: its directories in the order a kernel passes through them, the script, then what makes code of kernels.
+# The kernel compiler: the directories in the order in which a kernel passes through them, the script, then the emitters.
 KERNEL = ["jit/kernel/"] + OPS
 ANALYSIS = ["jit/analysis/"] + KERNEL
 SCHEDULE = ["jit/schedule/"] + ANALYSIS
@@ -68,7 +68,7 @@ LAYERS = {
     "jit/objects/": OBJECTS,
     "jit/llvm/": ["jit/llvm/", "jit/objects/"] + PIPELINE,
     "jit/cuda/": ["jit/cuda/", "jit/objects/"] + PIPELINE,
-    # The list of back ends names every room; a room knows itself and nothing of its neighbours.
+    # The list of back ends includes every back end; a back end includes no other back end.
     "backends/list.cc": ["backends/"] + BACKENDS,
     "backends/reference/": ["backends/reference/"] + BACKENDS,
     "backends/rows/": ["backends/rows/"] + BACKENDS,
@@ -85,7 +85,7 @@ LAYERS = {
 
 # Where a vendor's headers may appear; NOWHERE: the library is opened at run time through tables of our own.
 NOWHERE = ()
-ROOMS = [
+DIRECTORIES = [
     (r"llvm(-c)?/", ("jit/llvm/orc.cc",)),
     (r"(oneapi/)?dnnl", ("backends/onednn/",)),
     (r"omp\.h$", ("backends/cpu/",)),
@@ -103,20 +103,20 @@ COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 def violations(path, text, exists=lambda header: True):
-    """The sentences that say what is wrong with the includes of `path`; `exists` tells whether one of our headers does."""
+    """The violations in the includes of `path`, a sentence each. exists(header): whether one of our headers exists."""
     layer = max((key for key in LAYERS if path.startswith(key)), key=len, default=None)
     if layer is None:
-        return [f"{path}: stands in no layer of tests/include_direction_test.py"]
+        return [f"{path}: is in no layer of tests/include_direction_test.py"]
     found = []
     for quoted, angled, other in INCLUDE.findall(COMMENT.sub("", text)):
         header = quoted or angled
         if other:
             found.append(f"{path}: includes {other}: spell the header out")
-        for pattern, rooms in ROOMS:
-            if re.match(pattern, header) and not any(path.startswith(room) for room in rooms):
-                found.append(f"{path}: includes {header}, which belongs in {' '.join(rooms) or 'no room'}")
+        for pattern, directories in DIRECTORIES:
+            if re.match(pattern, header) and not any(path.startswith(directory) for directory in directories):
+                found.append(f"{path}: includes {header}, which belongs in {' '.join(directories) or 'no directory'}")
         if angled and header.startswith(OURS) and not (layer == "include/tenon/" and header.startswith("tenon/")):
-            found.append(f"{path}: includes <{header}>: our own headers stand in quotes")
+            found.append(f"{path}: includes <{header}>: our own headers are written in quotes")
         if quoted and not header.startswith(OURS):
             found.append(f"{path}: includes \"{header}\": quotes are for our own headers, from the repository root")
         elif quoted and not any(header.startswith(below) for below in LAYERS[layer]):

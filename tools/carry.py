@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""`./dev gpu pack FILE` and `./dev gpu --carried FILE`: what is built here, for a machine that cannot build it.
+"""`./dev gpu pack FILE` packs a build; `./dev gpu --carried FILE` runs it on a machine that cannot build or install anything.
 
-An archive of the Python package with libtenon, the extension module and oneDNN in it, stripped, and of the command
-tenon: everything but Python and PyTorch. Unpacked into build/carried, it is used by setting PYTHONPATH and LD_LIBRARY_PATH.
+The archive holds the Python package with libtenon, the extension module and oneDNN, and the command `tenon`. Binaries are stripped.
+Python and PyTorch are not included. It is unpacked into build/carried, and PYTHONPATH and LD_LIBRARY_PATH are set to it.
 """
 
 import os
@@ -20,16 +20,16 @@ PACKAGE, RELEASE, CARRIED = ROOT / "bindings/python", ROOT / "build/release", RO
 
 
 def library_of(binary, name):
-    """The file that the loader takes for `name` in a binary."""
+    """The file that the loader uses for the library `name` of a binary."""
     listed = subprocess.run(["ldd", str(binary)], check=True, capture_output=True, text=True).stdout
     found = re.search(rf"^\s*{re.escape(name)} => (\S+)", listed, re.MULTILINE)
     if not found:
-        sys.exit(f"carry: {binary} does not say where {name} is")
+        sys.exit(f"carry: the loader does not find {name} for {binary}")
     return Path(found[1])
 
 
 def metadata(folder):
-    """What makes torch.compile find the back end by its name."""
+    """Writes the package metadata with which torch.compile finds the backend by its name."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
     info = folder / f"{project['name']}-{project['version']}.dist-info"
     info.mkdir(parents=True)
@@ -58,11 +58,11 @@ def pack(archive):
 
 
 def run(archive, command):
-    """Unpacks and runs the command with it."""
+    """Unpacks the archive and runs the command with its package."""
     shutil.rmtree(CARRIED, ignore_errors=True)
     CARRIED.mkdir(parents=True)
     with tarfile.open(archive) as tar:
-        tar.extractall(CARRIED, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # not in the first 3.11
+        tar.extractall(CARRIED, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # missing in the first releases of Python 3.11
     site = CARRIED / "site"
     before = {name: os.environ.get(name, "") for name in ("PYTHONPATH", "LD_LIBRARY_PATH")}
     os.environ["PYTHONPATH"] = f"{site}:{before['PYTHONPATH']}".rstrip(":")

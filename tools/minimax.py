@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Minimax coefficients for the polynomial bodies of src/ops/math.
+"""Computes minimax coefficients for the polynomial bodies of src/ops/math.
 
     tools/minimax.py [name ...]     needs mpmath; without names it prints every fit (minutes)
 
-Each fit of FITS is made by Remez exchange on a dense grid. The coefficients are rounded to f32 or f64 one by one, lowest
-first, and the rest is fitted again after each, so that the printed error is that of the rounded polynomial; the
-rounding of its evaluation comes on top. A name ends in the dtype.
+Each fit of FITS is made by Remez exchange on a dense grid. The coefficients are rounded to f32 or f64 one by one, lowest first;
+after each, the others are fitted again. So the printed error is that of the polynomial with rounded coefficients; it does not
+include the rounding of the evaluation.
 """
 import sys
 
@@ -15,7 +15,7 @@ mp.dps = 45
 
 
 def round_to(x, bits):
-    """The nearest number of that many significand bits."""
+    """The nearest number with `bits` bits of significand."""
     if x == 0:
         return mpf(0)
     e = mp.floor(mp.log(abs(x), 2)) - (bits - 1)
@@ -54,7 +54,7 @@ def remez(basis, target, weight, rounds=40):
             best = (c, worst)
         if worst <= abs(x[n]) * mpf("1.0005"):
             break
-        # one extreme per run of equal sign; then the n + 1 neighbours whose smallest is largest
+        # Takes one extreme per run of equal sign, then the n + 1 adjacent extremes whose smallest is largest.
         extremes = []
         for p in live:
             if extremes and (err[p] > 0) == (err[extremes[-1]] > 0):
@@ -93,7 +93,7 @@ def polynomial(f, powers, low, high, bits, weight, fixed=(), points=300):
 
 
 def interpolate(f, count, low, high, bits):
-    """The polynomial through `count` Chebyshev nodes: for high degrees, where the exchange converges badly."""
+    """The polynomial through `count` Chebyshev nodes. For high degrees, where Remez exchange converges badly."""
     low, high = mpf(low), mpf(high)
     nodes = chebyshev_grid(low, high, count)
     matrix = mp.matrix(count, count)
@@ -105,12 +105,12 @@ def interpolate(f, count, low, high, bits):
     return c, error
 
 
-TINY = mpf("1e-9")  # the low end of grids in x^2: 0 itself is 0/0
+TINY = mpf("1e-9")  # the low end of grids in x^2, since functions are 0/0 at 0 itself
 LN2 = mp.log(2)
 HALF_LN2 = LN2 / 2 * mpf("1.0001")
 HALF = mpf("0.50005")
 NEAR_ONE = ((1 / mp.sqrt(2) - 1) * mpf("1.0001"), (mp.sqrt(2) - 1) * mpf("1.0001"))
-QUARTER_TURN = mpf("0.89")  # pi / 4, and what the count of turns may be wrong by
+QUARTER_TURN = mpf("0.89")  # pi / 4, plus the error of the count of turns
 ATANH_NEAR_ONE = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1) * mpf("1.0001")) ** 2  # s^2, s = f / (2 + f)
 
 
@@ -166,7 +166,7 @@ FITS = {
             fit(of_square(lambda r: mp.erf(r) / r), 14, TINY, 1, of_square(lambda r: r / mp.erf(r)))],
     "erfc": [fit(erfc_core, 9, -1, 1 - 4 / mpf("12.1"), lambda t: 1 / erfc_core(t)),
              lambda bits: interpolate(erfc_core, 27, -1, 1 - 4 / mpf("29.3"), bits)],
-    # pow: of f32 both polynomials are evaluated in f64
+    # pow of f32 evaluates both polynomials in f64.
     "pow_log": [lambda bits: polynomial(of_square(lambda s: mp.log((1 + s) / (1 - s)) / LN2 / s), range(5), TINY,
                                         ATANH_NEAR_ONE, 53,
                                         of_square(lambda s: LN2 * s / mp.log((1 + s) / (1 - s)))),

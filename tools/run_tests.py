@@ -1,8 +1,8 @@
 """Runs the test suites for `./dev test` and counts every test of every runner.
 
-Comes in: a comma-separated list of suites. Each suite is built and run through its own runner, whose output passes
-through; its JUnit files are then counted. Ends with a line per suite and one closing line `N passed, N failed, N skipped`.
-Exit status 0 only if every suite asked for was built, ran at least one test and failed none.
+The argument is a comma-separated list of suites. Each suite is built and run by its own runner, whose output is shown; then the
+runner's JUnit files are counted. Prints a line per suite and a last line `N passed, N failed, N skipped`. The exit status is 0
+only if every suite was built, ran at least one test and failed none.
 """
 
 import os
@@ -37,7 +37,7 @@ def run(*command, **environment):
 
 
 def outcome(case):
-    """Of one <testcase>, as GoogleTest, CTest and pytest write them."""
+    """The outcome of a <testcase> element as GoogleTest, CTest or pytest writes it."""
     if case.find("failure") is not None or case.find("error") is not None:
         return "failed"
     if case.find("skipped") is not None or case.get("result") in ("skipped", "suppressed"):
@@ -52,7 +52,7 @@ def cases(path):
 
 
 def ctest(preset, *choice, **environment):
-    """The C++ tests of one preset. A GoogleTest executable counts as its test cases, anything else as one test."""
+    """Runs the C++ tests of one preset. Each test case of a GoogleTest executable counts; any other executable counts as one test."""
     count = Count()
     results = ROOT / "build" / preset / "test-results"
     shutil.rmtree(results, ignore_errors=True)
@@ -67,7 +67,7 @@ def ctest(preset, *choice, **environment):
         outcomes = [outcome(case) for case in cases(inner)] if inner.exists() else [outcome(test)]
         for each in outcomes:
             count.add(each)
-        # A crash on the way out, or a sanitizer's report, fails an executable whose every case passed.
+        # A crash at exit, or a report of a sanitizer, fails an executable all of whose cases passed.
         if outcome(test) == "failed" and "failed" not in outcomes:
             count.add("failed")
     if code != 0 and count.failed == 0:
@@ -100,7 +100,7 @@ def suite_python():
         return Count(note="the build failed")
     junit = ROOT / "build" / "release" / "pytest.junit"
     junit.unlink(missing_ok=True)
-    # One process per core: threads that wait for work leave theirs to others.
+    # There is one process per core, so threads that wait for work must not spin.
     code = run(sys.executable, "-m", "pytest", "-q", "-n", JOBS, "--dist", "worksteal", "--junitxml", junit, "tests",
                OMP_WAIT_POLICY="passive")
     count = Count()
@@ -118,9 +118,9 @@ def suite_lint():
 
 
 def suite_nvidia():
-    """What Tenon declares and describes of cuBLASLt and cuDNN, on NVIDIA's own libraries, which need no GPU for that: headers
-    compared, descriptors made, graphs planned for GPUs that are not here. And kernels through NVRTC 12, where other tests take 13.
-    About a gigabyte, into build/nvidia; not part of `./dev test`."""
+    """Tests with NVIDIA's own libraries, without a GPU: compares headers with Tenon's declarations, makes descriptors, plans graphs of
+    cuDNN for GPUs that are not here, and compiles kernels with NVRTC 12 (other tests use 13). Installs about a gigabyte into
+    build/nvidia, so it is not part of the default suites."""
     wheels = ROOT / "build" / "nvidia"
     packages = (ROOT / "tools" / "nvidia-libraries.txt").read_text()
     stamp = wheels / "installed"
@@ -129,7 +129,7 @@ def suite_nvidia():
         if run(sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--target", wheels, "-r", "tools/nvidia-libraries.txt"):
             return Count(note="pip could not install NVIDIA's libraries")
         stamp.write_text(packages)
-        (ROOT / "build" / "release" / "build.ninja").unlink(missing_ok=True)  # to be configured with their headers
+        (ROOT / "build" / "release" / "build.ninja").unlink(missing_ok=True)  # so that CMake finds the new headers
     names = ["cublaslt_library_test", "cudnn_library_test", "cudnn_plan_test", "nvrtc_test"]
     if run("./dev", "_build_release", *names):
         return Count(note="the build failed")

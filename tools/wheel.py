@@ -1,9 +1,9 @@
-"""`./dev wheel [--check]`: the Python package with libtenon, oneDNN and the command `tenon` in it, as build/wheel/tenon-*.whl.
+"""`./dev wheel [--check]`: packs build/wheel/tenon-*.whl, the Python package with libtenon, oneDNN and the command `tenon`.
 
-The binaries are those of build/release, which the tests run, so setuptools only packs: nothing is compiled a second time.
-auditwheel finds the oldest glibc they work with and puts oneDNN in under a name of its own, that no other copy in a
-process is taken for. libgomp stays out: PyTorch brings one, a process has room for one pool, and the run path leads to
-PyTorch's where none is loaded. --check installs the wheel into a fresh virtual environment and runs
+The binaries are those of build/release, which the tests run; setuptools only packs them and compiles nothing. auditwheel finds
+the oldest glibc that they work with and adds oneDNN under a unique name, so that the loader does not take another copy in the
+process for it. libgomp is not included: PyTorch ships one, and a process should have one pool of threads. The run path points to
+PyTorch's libgomp for processes that have not loaded one. --check installs the wheel into a fresh virtual environment and runs
 tests/package/wheel_check.py there.
 """
 
@@ -27,16 +27,16 @@ def run(*command, **environment):
 
 
 def licences(onednn):
-    """The licences of the libraries inside, one after the other."""
+    """The licences of the libraries in the wheel, one after the other."""
     files = [Path("/usr/share/doc", part, "copyright") for part in DEBIAN_PARTS]
     files += [onednn.parents[1] / "share/doc/onednn" / name for name in ("LICENSE", "THIRD-PARTY-PROGRAMS")]
     if missing := [str(file) for file in files if not file.exists()]:
-        sys.exit(f"wheel: the licence of a library inside is missing: {', '.join(missing)}")
+        sys.exit(f"wheel: the licence of a library in the wheel is missing: {', '.join(missing)}")
     return "\n".join(f"==== {file.parent.name}: {file.name}\n\n{file.read_text(errors='replace')}" for file in files)
 
 
 def stage(source, onednn):
-    """A copy of bindings/python in which links are files, the binaries stripped."""
+    """Copies bindings/python, with files in place of links, and strips the binaries."""
     shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "*.c", "CMakeLists.txt"))
     (source / "THIRD_PARTY_LICENSES.txt").write_text(licences(onednn))
     for binary in (source / "tenon/_lib").iterdir():
@@ -62,7 +62,8 @@ def build():
 
 
 def check(wheel):
-    """In an environment of its own, without this one's variables and with no compiler on the path."""
+    """Installs and tries the wheel in a fresh virtual environment, without this process's variables and without a compiler on the
+    path."""
     venv = WORK / "venv"
     run(sys.executable, "-m", "venv", venv)
     run(venv / "bin/pip", "install", "-q", wheel)

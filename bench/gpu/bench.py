@@ -107,18 +107,18 @@ def read(file):
     label = None
     for line in file.read_text().splitlines() if file.exists() else []:
         try:
-            said = json.loads(line)
+            message = json.loads(line)
         except ValueError:      # the process died while it wrote the line
             continue
-        part["of"] = said.get("of", part["of"])
-        label = said.get("begun", label)
-        part["begun"] += "begun" in said
-        part["done"] += "done" in said
+        part["of"] = message.get("of", part["of"])
+        label = message.get("begun", label)
+        part["begun"] += "begun" in message
+        part["done"] += "done" in message
         for kind in ("skipped", "failed"):
-            if kind in said:
-                part[kind].append([label, said[kind]])
-        if "row" in said:
-            part["rows"].append(said["row"])
+            if kind in message:
+                part[kind].append([label, message[kind]])
+        if "row" in message:
+            part["rows"].append(message["row"])
     return part
 
 
@@ -189,14 +189,14 @@ def problems(sections):
 
 
 def summary(name, part):
-    said = speed.summary(SECTIONS[name].header, part["rows"]) if part["rows"] else []
+    sentences = speed.summary(SECTIONS[name].header, part["rows"]) if part["rows"] else []
     if name == "schedules" and part["rows"]:
         came = {(row[0], row[3]): False for row in part["rows"]}
         for case, _, _, meant, forms, *_ in part["rows"]:
             came[case, meant] |= bool(re.search(meant, forms))
         missed = [f"{meant} ({case})" for (case, meant), yes in came.items() if not yes]
-        said.append("forms not reached: " + (", ".join(missed) or "none"))
-    return said
+        sentences.append("forms not reached: " + (", ".join(missed) or "none"))
+    return sentences
 
 
 def page(result):
@@ -214,7 +214,7 @@ def page(result):
             lines += [f"{len(part['rows']) - len(rows)} of {len(part['rows'])} rows right.", ""]
         if rows:
             lines += [markdown(section.header, [list(map(one_line, row)) for row in rows]), ""]
-        lines += [f"- {said}" for said in part["summary"]]
+        lines += [f"- {sentence}" for sentence in part["summary"]]
         lines += [f"- skipped: {label}: {why}" for label, why in part["skipped"]]
         for label, why in part["failed"]:
             lines += ["", f"**failed: {label}**", "", "```", why.strip(), "```"]

@@ -74,11 +74,11 @@ def check_form(case, name, options, clock):
         with tf32(False):
             arguments = case.make(size, DTYPES[name], clock.device)
             poison(clock.device, arguments[0].numel() * arguments[0].element_size())
-            with forms() as said:
+            with forms() as loaded:
                 got = fast(*arguments)
                 clock.wait()
             worst, own = form_cases.compare(case, arguments, got, lambda a, b: cases.close(a, b, name))
-        yield [case.name, name, text_of(size), case.form, "; ".join(said) or "none new", worst, verdict(worst, own)]
+        yield [case.name, name, text_of(size), case.form, "; ".join(loaded) or "none new", worst, verdict(worst, own)]
         del arguments, got
 
 
@@ -187,15 +187,15 @@ def sanitized(tool, section, names, share, options, clock):
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds,
                               env={**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
-        code, said = done.returncode, done.stdout + done.stderr
+        code, output = done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired as late:
-        code, said = None, (late.stdout or b"").decode(errors="replace")
+        code, output = None, (late.stdout or b"").decode(errors="replace")
     checked = rows.read_text().count('"row"') if rows.exists() else 0
-    found = next((line for line in reversed(said.splitlines()) if "SUMMARY" in line), said[-500:].strip())
+    found = next((line for line in reversed(output.splitlines()) if "SUMMARY" in line), output[-500:].strip())
     if code == FOUND:
-        answer = f"errors: {said[:2000]}"
+        answer = f"errors: {output[:2000]}"
     elif code:
-        answer = f"ended with {code}: {said[-1000:]}"
+        answer = f"ended with {code}: {output[-1000:]}"
     else:
         answer = "right" if checked else "nothing was checked in its time"
     yield [tool, section, checked, found, answer]

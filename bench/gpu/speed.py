@@ -193,17 +193,17 @@ def model_of(name, type, options, clock):
 
 def summary(header, rows):
     """Sentences about a table: geometric means, the median time to compile a kernel, and the rows where Inductor is faster."""
-    said = []
+    sentences = []
     for column in ("tenon / target", "eager / tenon", "inductor / tenon"):
         mean = geometric_mean([r[header.index(column)] for r in rows]) if column in header else None
         if mean is not None:
-            said.append(f"geometric mean of {column}: {mean:.3g}")
+            sentences.append(f"geometric mean of {column}: {mean:.3g}")
     if "compile ms" in header and (ms := median([r[header.index("compile ms")] for r in rows])) is not None:
-        said.append(f"median of compiling a kernel, cold: {ms:.1f} ms")
+        sentences.append(f"median of compiling a kernel, cold: {ms:.1f} ms")
     if "inductor / tenon" in header:
         at = header.index("inductor / tenon")
         if all(r[at] is None for r in rows):
-            return [*said, "Inductor was not measured"]
+            return [*sentences, "Inductor was not measured"]
         slower = [f"{r[0]} ({r[at]:.2f})" for r in rows if r[at] is not None and r[at] * SAME < 1]
-        said.append("slower than Inductor: " + (", ".join(slower) or "none"))
-    return said
+        sentences.append("slower than Inductor: " + (", ".join(slower) or "none"))
+    return sentences

@@ -101,20 +101,20 @@ def tf32(allowed):
 def forms():
     """Yields a list that afterwards holds the schedules of the kernels that were loaded meanwhile. Tenon prints them on stderr,
     which must be a file. Kernels that the process had loaded before are missing."""
-    said, before = [], os.fstat(2)
+    loaded, before = [], os.fstat(2)
     if not stat.S_ISREG(before.st_mode):
-        yield said
+        yield loaded
         return
     os.environ["TENON_DUMP"] = "cuda"
     try:
-        yield said
+        yield loaded
     finally:
         del os.environ["TENON_DUMP"]
         sys.stderr.flush()
         with open("/proc/self/fd/2", "rb") as log:
             log.seek(before.st_size)
-            said += dict.fromkeys(re.findall(r"dump\.cuda: \n// (.+)", log.read().decode(errors="replace")))
-        if said:
+            loaded += dict.fromkeys(re.findall(r"dump\.cuda: \n// (.+)", log.read().decode(errors="replace")))
+        if loaded:
             os.ftruncate(2, before.st_size)     # removes the texts of the kernels
 
 

@@ -1,8 +1,9 @@
-/* The module tenon._lib._marshal: what a call of a compiled function does per tensor, in C instead of ctypes.
+/* The module tenon._lib._marshal: the work per tensor in a call of a compiled function, in C instead of ctypes.
  *
- * Tensors are read through torch.Tensor.__dlpack_c_exchange_api__, a table of C functions (DLPack 1.3), so neither PyTorch's
- * headers nor its version matter, and Python's stable ABI makes one file serve every Python from 3.10 on. Words are the
- * int64 of a frame (frames.py); plans are bytes of int64. Every function checks its arguments' kinds and bounds and raises.
+ * It reads tensors through torch.Tensor.__dlpack_c_exchange_api__, a table of C functions (DLPack 1.3), so neither PyTorch's
+ * headers nor its version matter. It uses Python's stable ABI, so one file serves every Python from 3.10 on.
+ * A frame (frames.py) is an array of int64, called words. A plan is a bytes object that holds int64.
+ * Every function checks the types and bounds of its arguments and raises a Python error.
  * bindings/python/tenon/torch/runtime/marshal.py has the same functions in Python. Tested by tests/torch/ with both.
  */
 #define PY_SSIZE_T_CLEAN
@@ -35,12 +36,12 @@ typedef struct {
     uint32_t major, minor;
     void* previous;
   } header;
-  /* Memory for a tensor like the prototype, in the order of its device's current stream. */
+  /* Allocates a tensor like the prototype. The memory is usable in the order of the current stream of its device. */
   int (*allocate)(Tensor* prototype, struct Managed** out, void* error_context,
                   void (*set_error)(void* error_context, const char* kind, const char* message));
   void* managed_from_object;
   void* managed_to_object;
-  int (*from_object)(void* object, Tensor* out); /* borrowed, no stream is synchronised */
+  int (*from_object)(void* object, Tensor* out); /* `out` borrows; synchronises no stream */
   int (*current_stream)(int32_t device_type, int32_t device_id, void** out);
 } Exchange; /* DLPackExchangeAPI */
 
@@ -53,7 +54,7 @@ typedef int32_t (*Run)(void*, const void*, size_t, const void*, size_t, void*); 
 static const Exchange* exchange;
 static PyObject* version_name;
 
-/* What torch's tensor is made of, borrowed; -1 with a Python error where the object is no tensor of the host. */
+/* The DLTensor of a torch.Tensor, borrowed. Returns -1 and sets a Python error if the object is not such a tensor. */
 static int tensor_of(PyObject* object, Tensor* out) {
   if (exchange && exchange->from_object(object, out) == 0) return 0;
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "tenon: an argument is not a tensor with memory");
@@ -66,8 +67,9 @@ static int64_t device_word(int32_t type, int32_t id) {
   return (int64_t)((uint64_t)(uint32_t)id << 32 | (uint32_t)type);
 }
 
-/* words: the tensor's place in a frame, its data word first and its device word behind it (runner.py, Layout.tensor). rank: of a tensor whose shape and
- * strides are written as well; -1: they stand there already. */
+/* Writes a tensor's address into its DLTensor in a frame. words: the words of the DLTensor: data first, then the device
+ * (frames.py, Layout.tensor). rank: if it is not -1, the tensor has to have this rank, and its shape and strides are written
+ * too; if it is -1, the frame already holds them. */
 static int bind_one(int64_t* words, int64_t rank, PyObject* object) {
   Tensor t;
   if (tensor_of(object, &t) != 0) return -1;
@@ -89,7 +91,7 @@ static int bind_one(int64_t* words, int64_t rank, PyObject* object) {
   return 0;
 }
 
-/* A plan: bytes of int64. */
+/* The int64 of a plan. */
 static const int64_t* plan_of(PyObject* object, Py_ssize_t* count) {
   char* bytes;
   Py_ssize_t size;
@@ -111,7 +113,7 @@ static int takes(Py_ssize_t count, Py_ssize_t expected) {
   return count == expected;
 }
 
-/* For each (i, w, rank) of the plan, args[i] at word w. */
+/* For each (i, w, rank) of the plan, binds args[i] at word w. */
 static int bind_all(int64_t* words, const int64_t* plan, Py_ssize_t count, PyObject* args) {
   for (Py_ssize_t i = 0; i + 2 < count; i += 3) {
     PyObject* object = item(args, plan[i]);
@@ -127,11 +129,12 @@ typedef struct {
   int64_t inputs, n_inputs, outputs, n_outputs; /* words of the tables of tensors, and their lengths */
   int64_t count;                                /* word that counts calls; -1: none */
   int32_t device_type, device_id;               /* of the program */
-  PyObject* plan;                               /* of bind_all */
-  PyObject* made;  /* per output (word, rank, arguments of empty, or None: an argument of the call) */
+  PyObject* plan;                               /* for bind_all */
+  PyObject*
+      made; /* for each output (word, rank, arguments of empty, or None: the caller passes the output) */
   PyObject* empty; /* makes a tensor */
-  PyObject* fail;  /* raises for a status; or None: the call returns None */
-  PyObject* owner; /* of the program */
+  PyObject* fail;  /* fail(status) raises; None: a failed call returns None */
+  PyObject* owner; /* keeps the program alive */
 } Step;
 
 static const char kStep[] = "tenon step";
@@ -146,7 +149,7 @@ static void step_free(PyObject* capsule) {
   PyMem_Free(s);
 }
 
-/* A new tuple of the outputs, bound; those without arguments are taken from `given`. */
+/* Binds the outputs and returns them as a new tuple. Outputs whose row in `made` has no arguments come from `given`. */
 static PyObject* make_outputs(const Step* s, int64_t* words, PyObject* const* given, Py_ssize_t n_given) {
   PyObject* outputs = PyTuple_New((Py_ssize_t)s->n_outputs);
   Py_ssize_t used = 0;
@@ -174,7 +177,7 @@ static PyObject* make_outputs(const Step* s, int64_t* words, PyObject* const* gi
   return outputs;
 }
 
-/* step(words, args, output...) -> tuple of outputs, with the interpreter lock released while the program runs. */
+/* step(words, args, output...) -> tuple of outputs. Releases the interpreter lock while the program runs. */
 static PyObject* call_step(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   Step* s = PyCapsule_GetPointer(self, kStep);
   if (!s) return NULL;
@@ -260,7 +263,7 @@ failed:
   return NULL;
 }
 
-/* pointer(words, word, rank, tensor): the tensor at the word, as bind_one does it. */
+/* pointer(words, word, rank, tensor): binds the tensor at the word (see bind_one). */
 static PyObject* pointer(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   (void)self;
   if (!takes(n, 4)) return NULL;
@@ -270,7 +273,7 @@ static PyObject* pointer(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   Py_RETURN_NONE;
 }
 
-/* Address and version of a tensor. */
+/* The address and the version of a tensor. */
 static int state_of(PyObject* tensor, int64_t out[2]) {
   Tensor t;
   if (tensor_of(tensor, &t) != 0) return -1;
@@ -282,7 +285,7 @@ static int state_of(PyObject* tensor, int64_t out[2]) {
   return out[1] == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* state(args, indices) -> bytes, to be compared by current(). */
+/* state(args, indices) -> bytes that current() compares: address and version of each args[i]. */
 static PyObject* state(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   (void)self;
   Py_ssize_t count;
@@ -303,7 +306,7 @@ static PyObject* state(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   return result;
 }
 
-/* current(args, indices, state or None) -> whether that is still their state. */
+/* current(args, indices, state or None) -> bool: whether state(args, indices) would still return this state. */
 static PyObject* current(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   (void)self;
   if (!takes(n, 3)) return NULL;
@@ -331,7 +334,7 @@ static int order_of_spans(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-/* Where a tensor's elements lie; nowhere, if it has none or no memory of its own. */
+/* The memory that a tensor's elements span. Empty if the tensor has no elements or no readable memory. */
 static Span span_of(PyObject* object) {
   Tensor t;
   Span span = {0, 0};
@@ -352,9 +355,10 @@ static Span span_of(PyObject* object) {
 
 static int meets(const Span* a, const Span* b) { return a->begin < b->end && b->begin < a->end; }
 
-/* apart(args, plan) -> bool. The plan: how many tensors come first, their indices in the tuple args, and those of others. Spans
- * that do not meet have their ends in the order of their begins, so that of the first ones only the last that begins
- * before another ends can meet it. */
+/* apart(args, plan) -> bool: whether the first tensors share no memory with each other or with the other tensors.
+ * The plan: how many tensors are first, their indices in the tuple args, then the indices of the others.
+ * The spans of the first tensors are sorted and disjoint, so their ends are sorted too. Another span can therefore meet only
+ * the last of them that begins before it ends, if it meets any. */
 static PyObject* apart(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   (void)self;
   Py_ssize_t count;
@@ -377,7 +381,8 @@ static PyObject* apart(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   for (Py_ssize_t i = 1; i < used; i++) together |= meets(&first[i - 1], &first[i]);
   for (Py_ssize_t i = (Py_ssize_t)plan[0] + 1; used > 0 && !together && i < count; i++) {
     const Span span = span_of(PyTuple_GetItem(a[0], (Py_ssize_t)plan[i]));
-    Py_ssize_t low = 0, high = used; /* the last that begins before the span ends is below high */
+    Py_ssize_t low = 0,
+               high = used; /* binary search: first[low - 1] is the last that begins before the span ends */
     while (low < high) {
       const Py_ssize_t middle = low + (high - low) / 2;
       if (first[middle].begin < span.end)
@@ -391,8 +396,8 @@ static PyObject* apart(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   return PyBool_FromLong(!together);
 }
 
-/* Workspace on a device, as tenon_context_options asks for it: from PyTorch, and so in the order of its current stream, which is
- * the one the program runs on. Called without the interpreter lock. */
+/* device_alloc and device_free of tenon_context_options: workspace on a device from PyTorch's allocator. The memory is ordered by
+ * PyTorch's current stream, on which the program runs. Called without the interpreter lock. */
 static void no_error(void* context, const char* kind, const char* message) {
   (void)context, (void)kind, (void)message;
 }
@@ -412,7 +417,7 @@ static void device_free(void* user, Device device, void* block, size_t bytes, vo
   if (managed->deleter) managed->deleter(managed);
 }
 
-/* device_memory() -> addresses of the two, or None where PyTorch's table lacks what they need. */
+/* device_memory() -> (address of device_alloc, address of device_free), or None if PyTorch's table has no allocate. */
 static PyObject* device_memory(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   if (!exchange || !exchange->allocate) Py_RETURN_NONE;
@@ -424,7 +429,7 @@ static PyObject* device_memory(PyObject* self, PyObject* unused) {
   return Py_BuildValue("(NN)", PyLong_FromVoidPtr(take_at), PyLong_FromVoidPtr(give_at));
 }
 
-/* open(capsule): the exchange table, before any other function. */
+/* open(capsule): sets the exchange table. Called before any other function. */
 static PyObject* open_(PyObject* self, PyObject* capsule) {
   (void)self;
   const Exchange* table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");

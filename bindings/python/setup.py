@@ -1,4 +1,4 @@
-"""Adds to pyproject.toml that the package carries machine code, and that one wheel serves every Python from 3.10 on."""
+"""Says what pyproject.toml cannot: the package contains machine code, and one wheel serves every Python from 3.10 on."""
 
 from setuptools import Distribution, setup
 

@@ -14,28 +14,29 @@ namespace tenon {
 
 // X(accessor, name, default, accepted, sentence). accepted: the values, "on|off", or kAnyText, kCount,
 // kBytes. The default is always accepted.
-#define TENON_ENV(X)                                                                                   \
-  X(cache, "TENON_CACHE", "on", "on|read|off|0|1",                                                     \
-    "Compiled kernels on disk: on, read (nothing is written) or off.")                                 \
-  X(cache_bytes, "TENON_CACHE_BYTES", "1G", kBytes,                                                    \
-    "What the kernels on disk may take; the longest unused go. K, M, G and T may follow the number.")  \
-  X(cache_dir, "TENON_CACHE_DIR", "", kAnyText,                                                        \
-    "Directory of the kernels on disk; empty means $XDG_CACHE_HOME/tenon or ~/.cache/tenon.")          \
-  X(cublaslt, "TENON_CUBLASLT", "", kAnyText,                                                          \
-    "cuBLASLt: a file, a folder or off; empty means to look for it.")                                  \
-  X(cuda_driver, "TENON_CUDA_DRIVER", "", kAnyText, "The CUDA driver, likewise.")                      \
-  X(cudnn, "TENON_CUDNN", "", kAnyText, "cuDNN, likewise.")                                            \
-  X(dump, "TENON_DUMP", "", kAnyText,                                                                  \
-    "Comma list of stages whose text is logged as they are made (parse, a pass, kernel, llvm, all).")  \
-  X(isa, "TENON_ISA", "", "sse2|avx2|avx512",                                                          \
-    "Vector instructions of CPU kernels: sse2, avx2 or avx512; empty means the best the machine has.") \
-  X(jit_profile, "TENON_JIT_PROFILE", "", "perf",                                                      \
-    "perf writes the addresses of CPU kernels to /tmp/perf-PID.map, where perf report looks.")         \
-  X(num_threads, "TENON_NUM_THREADS", "0", kCount,                                                     \
-    "Threads of one run; 0 means as many as OpenMP would use.")                                        \
-  X(log, "TENON_LOG", "", kAnyText,                                                                    \
-    "Comma list of topics to print to stderr while the host has set no logger; all for every topic.")  \
-  X(nvrtc, "TENON_NVRTC", "", kAnyText, "NVIDIA's run-time compiler, likewise.")                       \
+#define TENON_ENV(X)                                                                                      \
+  X(cache, "TENON_CACHE", "on", "on|read|off|0|1",                                                        \
+    "Compiled kernels on disk: on, read (nothing is written) or off.")                                    \
+  X(cache_bytes, "TENON_CACHE_BYTES", "1G", kBytes,                                                       \
+    "Bytes of kernels on disk above which the longest unused are removed; a number, with K, M, G or T.")  \
+  X(cache_dir, "TENON_CACHE_DIR", "", kAnyText,                                                           \
+    "Directory of the kernels on disk; empty means $XDG_CACHE_HOME/tenon or ~/.cache/tenon.")             \
+  X(cublaslt, "TENON_CUBLASLT", "", kAnyText,                                                             \
+    "cuBLASLt: a file, a directory or off; empty means to look for it.")                                  \
+  X(cuda_driver, "TENON_CUDA_DRIVER", "", kAnyText,                                                       \
+    "The CUDA driver: a file, a directory or off; empty means to look for it.")                           \
+  X(cudnn, "TENON_CUDNN", "", kAnyText, "cuDNN: a file, a directory or off; empty means to look for it.") \
+  X(dump, "TENON_DUMP", "", kAnyText,                                                                     \
+    "Comma list of stages whose text is logged as they are made (parse, a pass, kernel, llvm, all).")     \
+  X(isa, "TENON_ISA", "", "sse2|avx2|avx512",                                                             \
+    "Vector instructions of CPU kernels: sse2, avx2 or avx512; empty means the best the machine has.")    \
+  X(jit_profile, "TENON_JIT_PROFILE", "", "perf",                                                         \
+    "perf writes the addresses of CPU kernels to /tmp/perf-PID.map, where perf report looks.")            \
+  X(num_threads, "TENON_NUM_THREADS", "0", kCount,                                                        \
+    "Threads of one run; 0 means as many as OpenMP would use.")                                           \
+  X(log, "TENON_LOG", "", kAnyText,                                                                       \
+    "Comma list of topics to print to stderr while the host has set no logger; all for every topic.")     \
+  X(nvrtc, "TENON_NVRTC", "", kAnyText, "NVRTC: a file, a directory or off; empty means to look for it.") \
   X(verify, "TENON_VERIFY", "0", "0|1", "1 checks every invariant between passes in release builds too.")
 
 inline constexpr std::string_view kAnyText = "<text>", kCount = "<0 to 4096>", kBytes = "<bytes>";

@@ -88,7 +88,7 @@ int verify(Store& store, const std::vector<Store::Item>& items, bool remove) {
     print_entry(line);
   }
   print_line(fmt::format("{} kernels, {} damaged{}", items.size() - static_cast<size_t>(others), bad,
-                         others ? fmt::format("; {} of another version, not looked at", others) : ""));
+                         others ? fmt::format("; {} of another version, not checked", others) : ""));
   return bad == 0 || remove ? kDone : kFailed;
 }
 

@@ -32,11 +32,11 @@ int read_and_call(int argc, char** argv) {
   OptArgs opt_args;
   CLI::App* opt_verb = app.add_subcommand("opt", "Run passes on a graph: text in, text out");
   opt_verb->add_option("file", opt_args.file, "Graph as text; - reads stdin")->required();
-  opt_verb->add_option("--pass", opt_args.passes, "Passes, in this order; none only checks and prints")
+  opt_verb->add_option("--pass", opt_args.passes, "Passes, in this order; without it, only checks and prints")
       ->delimiter(',');
   opt_verb
       ->add_option("--kernel-pass", opt_args.kernel_passes,
-                   "The text is a kernel: passes of the kernel compiler")
+                   "The text is a kernel: passes of the kernel compiler to run on it")
       ->delimiter(',')
       ->excludes("--pass");
   opt_verb->add_option("--without", opt_args.without, "Passes that the pass optimize leaves out")
@@ -77,15 +77,16 @@ int read_and_call(int argc, char** argv) {
     });
     return part;
   };
-  cache_part("ls", "The kernels, one a line, the longest unused first");
-  cache_part("stat", "Where they are, how many, how large");
-  cache_part("prune", "Remove the longest unused ones above the limit, and what dead processes left behind")
+  cache_part("ls", "The kernels, one per line, the longest unused first");
+  cache_part("stat", "The directory, the number of kernels and their size");
+  cache_part("prune",
+             "Remove the longest unused kernels above the limit, and files that dead processes left behind")
       ->add_option("--bytes", cache_args.bytes, "Down to this size instead; 0 removes all")
       ->transform(CLI::AsSizeValue(false));
   cache_part("verify", "Read every kernel and check it; exit status 1 if one is damaged")
-      ->add_flag("--remove", cache_args.remove, "Remove the damaged ones");
-  cache_part("export", "Write them into one file")->add_option("file", cache_args.file)->required();
-  cache_part("import", "Take over what this machine can use of such a file")
+      ->add_flag("--remove", cache_args.remove, "Remove the damaged kernels");
+  cache_part("export", "Write all kernels into one file")->add_option("file", cache_args.file)->required();
+  cache_part("import", "Store the kernels of such a file that this machine can run")
       ->add_option("file", cache_args.file)
       ->required();
 

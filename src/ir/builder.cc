@@ -254,7 +254,7 @@ ValueId Builder::operator()(OpId id, std::initializer_list<ValueId> operands, st
 ValueId Builder::add(Node node) {
   static const OpId kInput = row("input");
   const Status named = check_name(node.name);
-  TENON_CHECK(named.ok() && node.op != kInput, "a node that is none: " + named.message());
+  TENON_CHECK(named.ok() && node.op != kInput, "not a valid node: " + named.message());
   auto type = infer(graph_, node);
   if (!type.ok()) refused(graph_, node, type.status());
   node.type = std::move(*type);

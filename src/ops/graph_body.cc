@@ -109,7 +109,7 @@ struct GraphBody {
                        std::to_string(kMostNodes) + " nodes");
     }
     if (depth > kMostDepth)
-      return invalid("its body is the " + std::to_string(depth) + "th in one another, above " +
+      return invalid("its body is " + std::to_string(depth) + " levels deep, above " +
                      std::to_string(kMostDepth));
     return {};
   }
@@ -176,7 +176,7 @@ Result<DType> body_type(InferContext& c) {
 // Checks that the op provides every input and symbol of the body.
 Status check_body(const Graph& g, int arity, const std::vector<AttrSpec>& specs) {
   if (!g.dims->equalities().empty())
-    return unsupported("the body assumes that sizes are equal, which only the graph around it can know");
+    return unsupported("the body assumes that sizes are equal, which only the graph around it may do");
   auto spec = [&](std::string_view name) -> const AttrSpec* {
     for (const AttrSpec& s : specs)
       if (s.name == name) return &s;
@@ -195,12 +195,13 @@ Status check_body(const Graph& g, int arity, const std::vector<AttrSpec>& specs)
   for (size_t i = 0; i < g.inputs.size(); ++i) {
     const ValueId v = g.inputs[i].value;
     if (g.inputs[i].strides || g.inputs[i].symbol || g.inputs[i].param)
-      return invalid("the body's input " + g.value_name(v) + " must be a name and a type alone");
+      return invalid("the body's input " + g.value_name(v) + " may have only a name and a type");
     if (static_cast<int>(i) < arity) {
       for (Dim d : g.type(v).shape)
         if (g.dims->is_symbol(d)) bound.push_back(d);
     } else if (g.type(v).rank() != 0 || !spec(g.node(v).name)) {
-      return invalid("the body's input " + g.value_name(v) + " is no operand, nor an attribute of shape []");
+      return invalid("the body's input " + g.value_name(v) +
+                     " is neither an operand nor an attribute of shape []");
     }
   }
   for (int i = 0; i < g.dims->symbol_count(); ++i) {
@@ -208,7 +209,7 @@ Status check_body(const Graph& g, int arity, const std::vector<AttrSpec>& specs)
     const AttrSpec* s = spec(g.dims->symbol_name(symbol));
     if (std::find(bound.begin(), bound.end(), symbol) == bound.end() && !(s && s->kind == AttrKind::integer))
       return invalid("the body's size " + g.dims->symbol_name(symbol) +
-                     " is no operand's, nor an attribute of kind int");
+                     " is neither a size of an operand nor an attribute of kind int");
   }
   if (g.outputs[0].strides) return invalid("the body's output must not declare strides");
   return {};

@@ -29,7 +29,7 @@ Result<std::vector<int64_t>> eval_all(const DimTable& dims, const Dims& sizes,
   std::vector<int64_t> out;
   for (Dim d : sizes) {
     const auto n = dims.eval(d, values);
-    if (!n) return invalid("the size " + dims.print(d) + " has no value that 64 bits hold");
+    if (!n) return invalid("the size " + dims.print(d) + " has no value that fits into 64 bits");
     out.push_back(*n);
   }
   return out;

@@ -163,7 +163,7 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   if (p.compiled.runtime)
     TENON_TRY(p.compiled.runtime->check_stream(stream, false));
   else if (stream)
-    return invalid("a stream is given, and the program runs on the CPU");
+    return invalid("a stream is given, but the program runs on the CPU");
   PlanCache::Use plan = p.plans.find(call.symbols);
   if (!plan) {
     TENON_TRY(p.binder.check_sizes(inputs, call.symbols));
@@ -179,7 +179,7 @@ Status Program::run_verified(std::span<const Tensor> inputs, std::span<const Ten
   for (const Tensor& out : outputs)
     for (const Tensor& in : inputs)
       if (out.data && out.data == in.data)
-        return invalid("an output in the memory of an input, in a run that is verified");
+        return invalid("an output shares memory with an input, which a verified run does not allow");
   TENON_TRY(where_threads_are([&] { return run_here(inputs, outputs, nullptr); }));
   ++verified_;
   std::vector<HostTensor> given, got;

@@ -1,4 +1,4 @@
-"""The parts of the campaigns, in process: oracle, generator, shrinking. planted_check.py runs the campaigns themselves."""
+"""Tests of the parts of the campaigns: oracle, generator, shrinking. planted_check.py runs the campaigns themselves."""
 
 import importlib.util
 import sys
@@ -72,7 +72,7 @@ def test_packages_that_are_not_installed_say_so(monkeypatch):
 
 
 def test_a_package_that_asks_for_torchvision(tmp_path, monkeypatch):
-    """It gets a stand-in where there is none, which nobody else sees."""
+    """It gets a stub of torchvision if that is not installed. Other modules do not see the stub."""
     (tmp_path / "asks_for_torchvision.py").write_text("from torchvision.transforms import Compose, InterpolationMode\nbest = InterpolationMode.NEAREST\n")
     monkeypatch.syspath_prepend(tmp_path)
     before = importlib.util.find_spec("torchvision")
@@ -92,7 +92,7 @@ def test_what_the_tracer_copies_is_pytorchs():
 
 
 def test_strides_that_only_aot_autograd_promises_are_pytorchs():
-    """Its meta function of expand gives a new axis of size 1 a stride, by which others then lay out their results."""
+    """PyTorch's meta function of expand gives a new axis of size 1 a stride, which determines the layout of later results."""
     x = torch.arange(84).view(12, 7).t()
     record = trial.check(lambda x: ~x.expand(1, 3, 7, 12), [[x]], {"backend": "tenon", "dynamic": False})
     assert record["class"] == "pytorch wrong" and "strides" in record["detail"]
@@ -105,7 +105,7 @@ def shift(x):
 
 
 def test_only_the_call_at_fault_is_asked_of_pytorch():
-    """Functionalization takes a copy onto itself for a copy of what was there; the call behind it is right."""
+    """Functionalization treats a copy of a tensor onto itself as a copy of its old values; the next call is right."""
     record = trial.check(shift, [[torch.arange(40.0).view(5, 8)], [torch.arange(90.0).view(9, 10)]], {"backend": "aot_eager", "dynamic": True})
     assert record["class"] == "pytorch wrong"
 

@@ -1,4 +1,4 @@
-"""The campaigns at the size of every change: all of PyTorch's table of operators, and a few random programs and architectures."""
+"""The campaigns at the size that runs for every change: all of PyTorch's table of operators, a few random programs and architectures."""
 
 import os
 import subprocess

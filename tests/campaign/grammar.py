@@ -1,9 +1,9 @@
-"""Random programs of PyTorch: inputs, statements, outputs, printed as Python that stands alone.
+"""Random programs of PyTorch: inputs, statements and outputs, printed as a Python script that needs no other file.
 
-`generate(seed)` draws a statement from the table, fills its places with variables and numbers, and keeps it if eager takes
-it at all three choices of sizes; so a template need not know shapes. Places of a template: {f} a float tensor, {a} any, {i}
-an integer one, {b} a bool one, {m} a float tensor that fits {f} where broadcasting is meant, {d} {e} dimensions of the tensor
-named first, {n} a number, {c} a small positive float, {k} a small positive integer, {s} a slice, {t} a dtype, {w} {v} weights.
+`generate(seed)` draws a template of a statement, fills its placeholders with variables and numbers, and keeps the statement if
+eager accepts it at all three choices of sizes. So a template need not know shapes. Placeholders: {f} a float tensor, {a} any
+tensor, {i} an integer tensor, {b} a bool tensor, {m} a float tensor that broadcasts with {f}, {d} {e} dimensions of the first
+tensor, {n} a number, {c} a small positive float, {k} a small positive integer, {s} a slice, {t} a dtype, {w} {v} weights.
 Tested by tests/campaign/campaign_test.py.
 """
 
@@ -137,7 +137,7 @@ class Program:
         return "\n".join(text) + "\n"
 
     def script(self):
-        """The source, and a comparison with eager under it."""
+        """The source, followed by a comparison with eager."""
         return self.source() + '''
 
 if __name__ == "__main__":
@@ -208,7 +208,7 @@ class Generator:
         self.replay()
 
     def replay(self):
-        """All values anew, from the inputs on."""
+        """Computes all values again, from the inputs on."""
         self.values = []
         space = load(self.program.source())
         with torch.no_grad():
@@ -223,13 +223,13 @@ class Generator:
         return [n for n, t in self.values[0].items() if isinstance(t, torch.Tensor) and want(t)]
 
     def pick(self, names):
-        """Later values more often."""
+        """Draws a value; later values are more likely."""
         if not names:
             raise LookupError
         return names[min(int(self.r.triangular(0, len(names), len(names))), len(names) - 1)]
 
     def fill(self, template):
-        """The template with its places filled; LookupError where nothing fits."""
+        """The template with its placeholders filled. Raises LookupError if no value fits."""
         r, state = self.r, {}
 
         def floats(rank=None):
@@ -378,7 +378,7 @@ class Generator:
 
 
 def sound(t, r):
-    """No value that swamps all others; NaN and inf now and then."""
+    """Whether no value is so large that others have no effect. NaN and inf are allowed now and then."""
     if not isinstance(t, torch.Tensor) or not t.is_floating_point() or t.numel() == 0:
         return True
     finite = t[t.isfinite()].double()

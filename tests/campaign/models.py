@@ -1,8 +1,8 @@
-"""Campaign `models`: architectures of transformers, tiny, with random weights, by the float64 rule.
+"""Campaign `models`: tiny architectures of transformers with random weights, judged by a float64 run.
 
-Every type in transformers' own mapping of configurations is built from its default configuration with known sizes made small,
-and fed by what its forward takes: token ids, pixels, audio. What eager cannot run that way is "not built" and says why. Each model
-runs static and with dynamic=True at three sizes, in f32 and bf16, with weights frozen and not.
+Every type in transformers' own mapping of configurations is built from its default configuration with small sizes. Its inputs are
+those that its forward takes: token ids, pixels, audio. A model that eager cannot run this way is "not built", with the reason. Each
+model runs static and with dynamic=True at three sizes, in f32 and bf16, with weights frozen and not.
 """
 
 import copy
@@ -20,7 +20,7 @@ COMBINATIONS = [(dtype, mode, freeze) for dtype in ("f32", "bf16") for mode in (
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 CI_MODELS = "bert gpt2 t5 llama gemma3_text mixtral mamba vit convnext swin whisper wav2vec2 clip deberta-v2".split()
 CI_COMBINATIONS = [("f32", "dynamic", False), ("bf16", "static", True)]
-# Attributes of configurations and the size each becomes where it is larger.
+# Attribute of configurations -> the largest size that it keeps.
 SMALL = {
     0: "num_kv_shared_layers",
     32: "hidden_size d_model embed_dim n_embd dim hidden_dim encoder_hidden_size decoder_hidden_size projection_dim embedding_size emb_dim attention_hidden_size "
@@ -35,7 +35,7 @@ SMALL = {
     128: "vocab_size max_position_embeddings n_positions vocab_size_per_layer_input max_seq_len max_sequence_length n_ctx num_codebook_entries",
 }
 SMALL = {name: size for size, names in SMALL.items() for name in names.split()}
-# Single types need these settings besides.
+# Settings that single types need in addition.
 OWN = {
     "efficientnet": {"width_coefficient": 0.5, "depth_coefficient": 0.5, "hidden_dim": 640},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
@@ -78,7 +78,7 @@ class NotBuilt(Exception):
 
 
 def two_of(layers):
-    """The first layer and one of another type, where types have names: a model of one type only may refuse to be built."""
+    """If layers have named types: the first layer and one of another type, because some models need two types."""
     others = [layer for layer in layers if layer != layers[0]]
     return [layers[0], others[0]] if others and isinstance(layers[0], str) else layers[:2]
 
@@ -114,7 +114,7 @@ def shrunk(config, lists, widths, grouped=True):
 
 
 def wake(model):
-    """Weights at which a mistake shows: nothing is constant, statistics of norms are not those of nothing."""
+    """Sets weights with which mistakes are visible: no weight is constant, and running statistics of norms are not the initial ones."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for p in model.parameters():
@@ -129,7 +129,7 @@ def wake(model):
 
 
 class Call(torch.nn.Module):
-    """A model as a function of tensors in a row."""
+    """A model as a function of positional tensors."""
 
     def __init__(self, model, names, constants):
         super().__init__()
@@ -140,7 +140,7 @@ class Call(torch.nn.Module):
 
 
 def attribute(config, *names, default=None):
-    """Looks in the configuration and in the configurations it holds."""
+    """Looks in the configuration and in its nested configurations."""
     for c in [config, *[getattr(config, n) for n in ("text_config", "vision_config", "audio_config", "encoder", "encoder_config") if hasattr(config, n)]]:
         for n in names:
             value = getattr(c, n, None)

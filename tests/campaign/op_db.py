@@ -1,11 +1,13 @@
 """Campaign `op_db`: PyTorch's own table of operators (702 entries) with its own sample inputs, without gradients.
 
-Every entry and dtype; sizes static, made symbols when they change (auto), symbols from the first call (dynamic), also with the
-call's numbers as arguments, or symbols of which the tracer knows nothing, not even that they are neither 0 nor 1 (unbacked);
-inputs as given, of other sizes, transposed, expanded, sliced out of a larger tensor, misaligned and empty. Samples that differ in
-sizes only go through one compiled function when sizes are symbols. Each entry gets one class, the worst of its cases: native (no node in PyTorch), pytorch (nodes left there, and right), not traceable, wrong, raised, crash,
-timeout. The classes of the CI size stand in op_db_expected.txt: a run with --ci fails when one of them changes, for better or worse;
-`--bless` rewrites the file.
+Runs every entry and dtype. Sizes are static; symbols once they change (auto); symbols from the first call (dynamic), also with the
+call's numbers as arguments; or symbols about which the tracer knows nothing, not even that they are neither 0 nor 1 (unbacked).
+Inputs are as given, of other sizes, transposed, expanded, sliced out of a larger tensor, misaligned and empty. If sizes are
+symbols, samples that differ only in sizes run through one compiled function.
+
+Each entry gets one class, the worst of its cases: native (no node in PyTorch), pytorch (nodes in PyTorch, results right), not
+traceable, wrong, raised, crash, timeout. op_db_expected.txt has the classes of a run with --ci. Such a run fails when a class
+changes, for better or worse; `--bless` rewrites the file.
 """
 
 import collections
@@ -24,11 +26,11 @@ LAYOUTS = ("given", "longer", "doubled", "single", "transposed", "expanded", "of
 MODES = {"static": False, "auto": None, "dynamic": True, "numbers": True, "unbacked": True}
 EXPECTED = ROOT / "tests" / "campaign" / "op_db_expected.txt"
 WORST = ("native", "pytorch", "random", "illegal", "not traceable", "pytorch wrong", "unstable", "reference", "wrong", "raised", "timeout", "crash", "tool")
-# Their answers are what memory holds.
+# Their results are uninitialized memory.
 UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "torch.ops.aten._empty_affine_quantized")
-# PyTorch's documentation leaves open which of equal elements the indices of these name. Each has the place of `dim` among its arguments.
+# If elements are equal, PyTorch's documentation does not specify the index that these return. Name -> position of `dim` in the arguments.
 OF_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
-# Eager reads beyond what an expanded axis has in memory.
+# Eager reads beyond the memory of an expanded axis.
 OVERREADING = ("median", "nanmedian", "masked.median", "native_group_norm")
 CI = {"dtypes": "f32", "layouts": "given", "modes": "static", "samples": 1}
 FULL = {"dtypes": ",".join(DTYPES), "layouts": ",".join(LAYOUTS), "modes": ",".join(MODES), "samples": 8}
@@ -50,7 +52,7 @@ def entries():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal import common_methods_invocations as table
-    # Random entries would seed inside of the call, which no tracer takes; trial.py seeds in front of it.
+    # Random entries would set the seed inside the call, which no tracer supports; trial.py sets it before the call.
     table.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
     return {op.name + ("." + op.variant_test_name if op.variant_test_name else ""): op for op in table.op_db}
 
@@ -121,7 +123,7 @@ def cases_of(op, key, dtype_name, mode, layouts, options):
 
 
 def bundle(op, samples, pairs, options, known):
-    """Many samples in one function, which costs one compilation. What it cannot show to be right runs alone afterwards."""
+    """Runs many samples in one function, which costs one compilation. Samples that are not right there run alone afterwards."""
     parts, everything = [], []
     for index, layout in pairs:
         f, tensors, _, _ = call_of(op, samples[index])
@@ -150,7 +152,7 @@ def bundle(op, samples, pairs, options, known):
 
 
 def arrange(t, layout):
-    """The tensor in another layout; of "expanded" and "empty" with other values or sizes, too."""
+    """The tensor in another layout; with "expanded" and "empty" also with other values or sizes."""
     if not isinstance(t, torch.Tensor) or t.layout != torch.strided or type(t) not in (torch.Tensor,) or t.is_quantized:
         return t
     t = t.detach()
@@ -180,7 +182,7 @@ def emptied(tensors):
 
 
 def resized(tensors, size):
-    """Each size n above 1 becomes size(n), in all tensors; what is there comes again and again."""
+    """Each size n above 1 becomes size(n), in all tensors; the elements are repeated."""
     def one(t):
         if not isinstance(t, torch.Tensor) or t.layout != torch.strided or t.is_quantized:
             return t
@@ -299,7 +301,7 @@ def run(op, sample, layout, mode, options, family):
 
 
 def uninitialized(f, tensors, how):
-    """Compares only the kind of the answer: the values of uninitialized memory mean nothing."""
+    """Compares only dtype, shape and strides, because the values are uninitialized memory."""
     try:
         ref = trial.answer(f, tensors)[0]
     except Exception as error:

@@ -1,10 +1,10 @@
-"""Says whether a compiled answer is right: eager in the same dtypes beside eager in float64.
+"""Judges whether a compiled result is right, by eager in the same dtypes and by eager in float64.
 
-`compare(ref, got, exact)` returns None, or a sentence that says what is wrong. Structure, dtype, shape and strides are
-eager's; integers and bools are equal. A float may differ from float64 by a small multiple of what eager differs by, element
-by element, or else in the tensor's RMS and maximum. NaN and inf stand where eager has them, or where float64 has them (a
-half that overflows between two fused operations, say). `counterpart` copies inputs with their strides, offsets and shared
-storages, so that each run gets the same. Tested by tests/campaign/campaign_test.py.
+`compare(ref, got, exact)` returns None, or a sentence that says what is wrong. Structure, dtype, shape and strides have to be
+eager's; integers and bools have to be equal. The error of a float, relative to float64, may be a small multiple of eager's error,
+for each element, or else for the tensor's RMS and maximum. NaN and inf have to be where eager has them or where float64 has them
+(a half may overflow between two fused operations, for example). `counterpart` copies inputs with their strides, offsets and
+shared storages, so that each run gets the same. Tested by tests/campaign/campaign_test.py.
 """
 
 import torch
@@ -35,7 +35,7 @@ def leaves(tree, path="output"):
 
 
 def compare(ref, got, exact=None):
-    """None when `got` is right, else a sentence. `exact` is None where float64 could not run."""
+    """None if `got` is right, else a sentence. `exact` is None if float64 could not run."""
     a, b = list(leaves(ref)), list(leaves(got))
     if [path for path, _ in a] != [path for path, _ in b]:
         return f"structure: {len(b)} leaves instead of {len(a)}"
@@ -123,13 +123,13 @@ def plain(t):
 
 
 def same_strides(a, b):
-    """Strides of dimensions of size 1 say nothing, and an empty tensor has no order."""
+    """Ignores the strides of dimensions of size 1 and of empty tensors."""
     return a.numel() == 0 or all(s == t for s, t, n in zip(a.stride(), b.stride(), a.shape) if n != 1)
 
 
 def unstable(runs, ref, got):
-    """True where rounding of the inputs changes eager's answer about as much as `got` differs: chaos, not a mistake.
-    `runs` are eager's answers to inputs moved by one unit in the last place."""
+    """True if rounding of the inputs changes eager's result about as much as `got` differs, so the function is unstable.
+    runs: eager's results for inputs moved by one unit in the last place."""
     flat = [[leaf for _, leaf in leaves(run)] for run in runs]
     for i, ((_, x), (_, y)) in enumerate(zip(leaves(ref), leaves(got))):
         if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor) or x.shape != y.shape or x.dtype != y.dtype:

@@ -1,11 +1,11 @@
-"""Campaign `packages`: architectures of packages that anyone can install, in small sizes, with random weights, by the float64 rule.
+"""Campaign `packages`: architectures of public packages, in small sizes, with random weights, judged by a float64 run.
 
-A row of the table names an architecture, the module it is in, how to build it, and what it is fed. Rows whose module
-cannot be imported are "not installed" and say what is missing: nothing here installs. (`pip install --no-deps`, as PyTorch
-is there: vit-pytorch x-transformers linear-attention-transformer perceiver-pytorch local-attention performer-pytorch
+A row of the table names an architecture, its module, how to build it, and its inputs. A row whose module cannot be imported is "not
+installed", with the name of the missing module; the campaign installs nothing. (Use `pip install --no-deps`, because PyTorch is
+installed: vit-pytorch x-transformers linear-attention-transformer perceiver-pytorch local-attention performer-pytorch
 reformer_pytorch conformer nystrom-attention linformer g-mlp-pytorch mlp-mixer-pytorch lambda-networks
 vector-quantize-pytorch egnn-pytorch pytorch-tcn efficientnet_pytorch monai torch_geometric diffusers timm, and what their
-imports ask for.) Packages that import torchvision for their data only get a stand-in for it where there is none. Each model
+imports ask for.) If torchvision is not installed, packages that import it only for their data get a stub of it. Each model
 runs in the combinations of campaign `models`.
 """
 
@@ -34,7 +34,7 @@ class Name(type):
 
 
 class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Modules below torchvision, whatever their names, that hold classes, whatever their names."""
+    """A stub of torchvision: it has modules of every name, which have classes of every name."""
 
     def find_spec(self, name, path=None, target=None):
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.split(".")[0] == "torchvision" else None
@@ -56,7 +56,7 @@ class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @functools.cache
 def imported(name):
-    """The module of this name, with the stand-in where it asks for torchvision. The rest sees no stand-in, neither before nor behind it."""
+    """Imports the module of this name, with the stub if it imports torchvision. No other import sees the stub."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -73,7 +73,7 @@ def imported(name):
             del sys.modules[key]
 
 
-# These functions make the arguments of a model, in a row or by name, from a size and a generator.
+# These functions make the arguments of a model, positional or by name, from a size and a generator.
 
 def image(side=32, channels=3, depth=()):
     return lambda s, g: [torch.randn(s["batch"], channels, *depth, side, side, generator=g)]
@@ -368,7 +368,7 @@ def jobs(options):
 
 
 def build(name):
-    """As models.build; what is not installed is said by models.NotBuilt, too."""
+    """Like models.build. Raises models.NotBuilt also for packages that are not installed."""
     logging.disable(logging.WARNING)
     module, make, feed = TABLE[name]
     try:

@@ -1,7 +1,7 @@
-"""Backends that are wrong on purpose: each campaign must notice every one of them. And "as_traced", whose outputs have the strides
-that PyTorch's tracer promises. Tested by tests/campaign/campaign_test.py.
+"""Backends that are wrong on purpose; each campaign must detect every one of them. Also the backend "as_traced", whose outputs have
+the strides that PyTorch's tracer predicts. Tested by tests/campaign/campaign_test.py.
 
-`backend(name)` turns the name of a command line into what `torch.compile(backend=)` takes.
+`backend(name)` returns the argument of `torch.compile(backend=)` for a name of the command line.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""The campaigns notice what they are for: backends that are wrong on purpose (planted.py) are found by each, and a right one is
-not. Minutes: `./dev campaign check` runs it."""
+"""Each campaign detects the backends that are wrong on purpose (planted.py) and accepts a right one. Takes minutes;
+`./dev campaign check` runs it."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_a_hang_costs_one_case(tmp_path):
 
 
 def test_expected_classes_are_compared(tmp_path):
-    """With --ci a class that changed fails the run."""
+    """With --ci a changed class fails the run."""
     assert campaign(tmp_path, "op_db", "--ci", "--only", "fmod")[0] == 0
     status, records = campaign(tmp_path, "op_db", "--ci", "--only", "fmod", "--backend", "planted_value")
     assert status == 1 and {r["class"] for r in records} >= {"wrong"}

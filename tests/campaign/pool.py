@@ -1,9 +1,10 @@
 """Runs a campaign's jobs in worker processes, so that a crash or a hang costs one case.
 
-A job is a JSON object. In a worker, `cases(job, options)` of the campaign's module yields (id, run): the worker says which
-case begins, runs it and sends its record, a JSON object with at least "class". A case may take `limit` seconds of the processor,
-or eight times that by the clock, as others may keep the machine busy. If the worker dies or is late, the parent records `crash`
-or `timeout` for the case that had begun, and a new worker goes on behind it. A worker that has grown large ends after its job. Tested by tests/campaign/campaign_test.py.
+A job is a JSON object. In a worker, `cases(job, options)` of the campaign's module yields (id, run). The worker reports that the
+case begins, runs it and sends its record, a JSON object with at least "class". A case may take `limit` seconds of processor time,
+or eight times that in wall-clock time, because the machine may be busy. If the worker dies or is late, the parent records `crash`
+or `timeout` for the case, and a new worker continues behind it. A worker that uses much memory ends after its job.
+Tested by tests/campaign/campaign_test.py.
 """
 
 import importlib
@@ -22,8 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGE = 3 << 20         # KiB of resident memory after which a worker ends
-START = 60              # seconds of the processor that a worker may take for its imports
-WAITING = 8             # by the clock a case may take so many times its limit
+START = 60              # seconds of processor time that a worker may take for its imports
+WAITING = 8             # a case may take so many times its limit in wall-clock time
 
 
 class Worker:
@@ -42,7 +43,7 @@ class Worker:
         self.process.stdin.flush()
 
     def used(self):
-        """Seconds of the processor this process has had, its threads included."""
+        """Seconds of processor time that this process has used, with its threads."""
         try:
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         except OSError:
@@ -50,7 +51,7 @@ class Worker:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def line(self, limit):
-        """The next message, None at the end of the process; TimeoutError when nothing comes."""
+        """The next message; None at the end of the process. Raises TimeoutError if no message comes."""
         deadline, used = time.monotonic() + WAITING * limit, self.used()
         while b"\n" not in self.rest:
             if not select.select([self.process.stdout], [], [], 1)[0]:
@@ -74,7 +75,7 @@ class Worker:
 
 
 def run(campaign, jobs, options, sink):
-    """All records of all jobs, given to `sink(record)` as they come."""
+    """Runs all jobs and passes each record to `sink(record)` as it comes."""
     todo, lock = queue.Queue(), threading.Lock()
     for job in jobs:
         todo.put(job)
@@ -123,7 +124,7 @@ def run(campaign, jobs, options, sink):
                 code = worker.process.returncode
                 words = worker.last_words()
                 worker = None
-                if begun is None:     # between two cases: the job as a whole cannot go on
+                if begun is None:     # the worker died between two cases, so the job cannot continue
                     put(job, {"id": job["key"], "class": "timeout" if late else "crash", "repro": "", "detail":
                               f"no case had begun (exit status {code})", "stderr": words})
                     job = None
@@ -141,7 +142,7 @@ def run(campaign, jobs, options, sink):
 
 
 def work(campaign, options):
-    """A worker: jobs from stdin, messages to stdout, whatever libraries print to stderr."""
+    """A worker. It reads jobs from stdin and writes messages to stdout; output of libraries goes to stderr."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

@@ -1,7 +1,7 @@
 """Campaign `programs`: random programs of PyTorch (grammar.py) against eager, at three sizes each.
 
 A seed is a program. dynamic=True programs and those of automatic dynamic shapes run at three sizes through one compiled function,
-static ones at one. A failing program is shrunk and written to build/campaign/programs/SEED.py, a script that stands alone.
+static ones at one. A failing program is shrunk and written to build/campaign/programs/SEED.py, a script that needs no other file.
 """
 
 import re

@@ -1,8 +1,8 @@
 """`./dev campaign NAME [ARGUMENTS]`: runs a campaign and prints a table; exit status 1 if anything is wrong, raises, crashes or hangs.
 
 Records go to build/campaign/NAME.jsonl, one JSON object per case: class, detail, repro (the command that runs this case
-again), the nodes that Tenon and PyTorch ran, seconds. The table counts cases by class; failures follow, those of one cause
-as seen from outside (class and sentence without numbers) together.
+again), the nodes that Tenon and PyTorch ran, seconds. The table counts cases by class. Failures follow, grouped by class and by
+message without numbers.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def parse(argv):
 
 
 class Table:
-    """Collects records, keeps them in a file and prints what they come to."""
+    """Collects records, writes them to a file and prints the totals."""
 
     def __init__(self, path):
         path.parent.mkdir(parents=True, exist_ok=True)

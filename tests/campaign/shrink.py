@@ -1,8 +1,8 @@
-"""Makes a failing random program small: as few outputs, statements and inputs as still fail in the same way.
+"""Shrinks a failing random program to as few outputs, statements and inputs as still fail in the same way.
 
-A statement goes if nothing uses it, or else turns into an input of the shapes its value has; odd layouts of inputs become plain
-ones. Every step is tried with the real compiler and kept if the failure stays the same. Tested by
-tests/campaign/campaign_test.py.
+A statement is removed if no other uses it; otherwise it is replaced by an input with the shapes of its value. Unusual layouts of
+inputs become dense ones. Every step is tried with the real compiler and kept if the program still fails in the same way. Tested
+by tests/campaign/campaign_test.py.
 """
 
 import copy
@@ -19,7 +19,7 @@ def uses(name, text):
 
 
 def without_dead(program):
-    """Drops statements and inputs that nobody reads. Mutations stay: they may act through a view."""
+    """Drops statements and inputs whose values are not read. Keeps mutations, which may act through a view."""
     while True:
         texts = [text for _, text in program.statements] + program.outputs
         dead = [s for i, s in enumerate(program.statements) if s[0] and not any(uses(s[0], t) for j, t in enumerate(texts) if j != i)]
@@ -55,7 +55,7 @@ def plain_input(name, found):
 
 
 def shrink(program, fails, seconds):
-    """The smallest program found in this time of the processor for which `fails(program)` holds."""
+    """The smallest program with fails(program) that is found in this much processor time."""
     deadline = time.process_time() + seconds
     best = program
 

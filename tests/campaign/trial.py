@@ -1,4 +1,4 @@
-"""One function, one way to compile it, several calls: the class of what came out.
+"""Classifies the results of several calls of one function, compiled in one way:
 
     right          as eager, by oracle.py
     wrong          it is not
@@ -11,7 +11,7 @@
     illegal        eager raises, so nothing is asked
     random         two runs of eager differ
 
-`check` also says how many nodes Tenon and PyTorch ran, and times of the first and of a later call.
+`check` also reports how many nodes Tenon and PyTorch ran, and the times of the first call and of a later one.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def default_dtype(dtype):
 
 
 def exactly(f, args):
-    """The answer in float64, or None where the function cannot do that."""
+    """The result in float64, or None if the function cannot run in float64."""
     try:
         with default_dtype(torch.float64):
             return answer(f, oracle.counterpart(args, oracle.widen))
@@ -101,7 +101,7 @@ class Compiled:
 
 
 def also_fails(f, calls, how, error):
-    """Does PyTorch fail on these calls, too? Where Tenon's backend has raised, Dynamo's graph had been there to run."""
+    """Whether PyTorch fails on these calls too. If Tenon's backend has raised, Dynamo has made a graph."""
     for backend in ("eager",) if isinstance(error, torch._dynamo.exc.BackendCompilerFailed) else ("aot_eager", "eager"):
         torch._dynamo.reset()
         try:
@@ -175,7 +175,7 @@ def judge(f, args, ref, got, wide=None, moved=None):
 
 
 def check(f, calls, how, wide=None, compiled=None, timed=False, aliases=True, moved=None):
-    """The record of these calls. `compiled` goes on with a function compiled before (then only new calls are counted)."""
+    """The record of these calls. compiled: an already compiled function to continue with; then only new calls are counted."""
     backend = how["backend"]
     refs = []
     for args in calls:
@@ -226,7 +226,7 @@ def check(f, calls, how, wide=None, compiled=None, timed=False, aliases=True, mo
 
 
 def ratio(f, compiled, args):
-    """Time of a later call over eager's, the least of three each, and Tenon's in ms."""
+    """(time of a later call over eager's time, Tenon's time in ms); each time is the least of three."""
     times = {}
     for name, run in (("eager", lambda a: answer(f, a)), ("compiled", compiled)):
         best = float("inf")

@@ -17,11 +17,11 @@ def fresh():
     yield
     wrong = [why for why in tenon.stats()["fallback_reasons"] if "inside Tenon" in why and "injected" not in why]
     torch._dynamo.reset()
-    assert not wrong, wrong  # what falls back because of an error of ours is right, and a defect
+    assert not wrong, wrong  # a fallback caused by an error inside Tenon gives right results, but is a defect
 
 
 class Spy:
-    """What went through _abi.Program: texts of graphs, number of re-packs. `refuse`: ops to answer with "unsupported"."""
+    """Records the uses of _abi.Program: texts of graphs, number of repacks. `refuse`: ops that it answers with "unsupported"."""
 
     def __init__(self):
         self.texts, self.updates, self.refuse = [], 0, ()

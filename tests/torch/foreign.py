@@ -1,4 +1,4 @@
-"""An operator that no row can be written for: it stays in PyTorch whatever the table of rows holds."""
+"""An operator that has no row and never gets one, so PyTorch runs it."""
 
 import torch
 

@@ -6,7 +6,7 @@ import os
 
 
 def in_turn(cases, ways, count=1):
-    """(case, way) for each case and `count` of the ways: those of case k begin with way k, and lie as far apart as they can."""
+    """(case, way) for each case and `count` of the ways. Case k gets way k and others, as far apart in the list as possible."""
     if os.environ.get("TENON_TESTS") == "all":
         count = len(ways)
     step = len(ways) // count

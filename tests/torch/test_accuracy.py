@@ -1,4 +1,4 @@
-"""The accuracy rule: accepts what is as good as eager, rejects the rest. A rule that accepts all checks
+"""The accuracy rule accepts results that are as accurate as eager's and rejects others. A rule that accepts everything would check
 nothing."""
 
 import sys
@@ -14,7 +14,7 @@ from bench.models import accuracy     # noqa: E402
 
 
 def tensors(*shape, noise=1e-6, dtype=torch.float32):
-    """What eager gives (exact plus `noise`) and the exact values."""
+    """(eager's result, which is exact plus `noise`; the exact values)."""
     generator = torch.Generator().manual_seed(1)
     exact = torch.randn(*shape, generator=generator, dtype=torch.float64)
     return (exact + noise * torch.randn(*shape, generator=generator)).to(dtype), exact
@@ -39,8 +39,7 @@ def test_rejects_an_offset_and_one_wrong_row():
 
 
 def test_far_from_eager_but_as_good_is_right():
-    """Eager itself is off by 1e-2: a result as near to the exact values passes, one five times as far does
-    not."""
+    """Eager's error is 1e-2. A result as near to the exact values passes; a result five times as far does not."""
     ref, exact = tensors(4, 512, noise=1e-2)
     other = (exact - 1e-2 * torch.randn(4, 512, generator=torch.Generator().manual_seed(2))).float()
     assert not torch.allclose(ref, other, rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""What a function may do beyond returning fresh tensors: mutate, alias, share, return nothing, change shape and stride.
+"""Functions that do more than return new tensors: they mutate, alias, share memory, return nothing, change shapes and strides.
 
 Each case runs eager and compiled on equal inputs and compares results, inputs afterwards, strides, and aliasing.
 """
@@ -34,7 +34,7 @@ def same(a, b):
 
 
 def check(f, *args, calls=2, native=True, mode=torch.no_grad, **options):
-    """Several calls on the same inputs, so that a stale buffer or an early write shows."""
+    """Calls several times with the same inputs, which detects stale buffers and early writes."""
     ours, theirs = copied(args), copied(args)
     compiled = torch.compile(f, backend="tenon", fullgraph=True, options=options or None)
     with mode():
@@ -512,7 +512,7 @@ def test_unbacked_sizes():
         for n in (5, 8):
             x = torch.randn(n)
             same(g(x), f(x))
-    assert list(tenon.stats()["fallback_reasons"]) == ["aten.nonzero.default has no row in the table"]
+    assert list(tenon.stats()["fallback_reasons"]) == ["aten.nonzero.default has no row in Tenon's op table"]
 
 
 def test_size_that_a_slice_finds():

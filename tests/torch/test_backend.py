@@ -199,7 +199,7 @@ def test_explain():
 
     with torch.no_grad():
         report = tenon.explain(broken, torch.randn(4))
-    assert "tenon_test.foreign.default has no row in the table" in str(report) and "graph break" in str(report)
+    assert "tenon_test.foreign.default has no row in Tenon's op table" in str(report) and "graph break" in str(report)
     assert len(report.to_dict()["graphs"]) == 2 and report.to_dict()["graph_breaks"]
 
 

@@ -1,4 +1,4 @@
-"""The instruments of the benchmarks: what they report is what happened."""
+"""The measuring tools of the benchmarks report what happened."""
 
 import subprocess
 import sys
@@ -156,8 +156,8 @@ def test_small_benchmarks_tell_right_from_wrong(tmp_path, monkeypatch, tool, bac
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     command = [sys.executable, ROOT / "bench" / tool[0], *tool[1:], "--threads", "1", "--rounds", "2"]
     run = subprocess.run([*command, "--backend", backend], capture_output=True, text=True)
-    said = {0: "all answers right", 1: "with wrong: output: RMS error", 2: "is measured already"}[code]
-    assert run.returncode == code and said in run.stdout + run.stderr, run.stdout + run.stderr
+    message = {0: "all answers right", 1: "with wrong: output: RMS error", 2: "is measured already"}[code]
+    assert run.returncode == code and message in run.stdout + run.stderr, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("backend, code, last", [

@@ -1,6 +1,6 @@
-"""Graphs on a GPU, without one: the tensors of traced graphs are said to be on cuda:0, PyTorch's exchange table says so of real
-ones, and the mock driver runs the kernels (tests/mocks/cuda/cuda_mock.cc) on the host's memory. What PyTorch itself does on a GPU is
-not seen here: its allocator, its streams, its own kernels.
+"""Graphs on a GPU, without a GPU. Tensors of traced graphs get the device cuda:0, a patched exchange table reports the same device
+for real tensors, and the mock driver (tests/mocks/cuda/cuda_mock.cc) runs the kernels on the host's memory. PyTorch's own parts on a
+GPU are not tested here: its allocator, its streams, its kernels.
 """
 
 import copy
@@ -100,7 +100,7 @@ def machine():
 
 @pytest.fixture
 def gpu(machine, monkeypatch):
-    """PyTorch with a GPU, for graphs compiled meanwhile."""
+    """Makes PyTorch compile graphs as if it had a GPU, while the context lasts."""
     machine.allocated, machine.wrong_device = 0, None
     monkeypatch.setattr(marshal, "empty_on", lambda device: torch._C._dynamo.guards._empty_strided_cpu)
     to_device = runner.to_device
@@ -221,7 +221,7 @@ class Calls(TorchDispatchMode):
 
 
 def test_numbers_on_the_host_can_be_captured():
-    """Memory of the host that is not pinned cannot be read within a capture: the number is an argument of the call."""
+    """A capture cannot read host memory that is not pinned, so the number is an argument of the call."""
     with Calls() as calls:
         there = runner.to_device(torch.tensor(2.5), torch.device("meta"))
     assert there.device.type == "meta" and there.shape == ()
@@ -272,7 +272,7 @@ def test_what_the_device_lacks_runs_in_pytorch(gpu):
 
 @pytest.fixture(params=["flash", "efficient", "cudnn"])
 def attention(request):
-    """What scaled_dot_product_attention becomes on a GPU: an operator of several results, some of them sizes or nothing."""
+    """The operator that scaled_dot_product_attention becomes on a GPU. It has several results; some are sizes or None."""
     kind = request.param
 
     def run(q, k, v, *more, scale=None):
@@ -309,7 +309,7 @@ def test_attention_that_the_library_has_not_is_pytorchs(gpu, attention):
 
 @torch.no_grad()
 def test_attention_of_a_gpu(gpu, attention):
-    """One program, which cuDNN's attention is a part of; with sizes that change it is PyTorch's."""
+    """One program, in which cuDNN computes the attention. With symbolic sizes PyTorch computes it."""
     def f(x):
         q, k, v = (t.unflatten(-1, (3, 16)).transpose(1, 2) for t in x.chunk(3, -1))
         return torch.softmax(attention(q, k, v, True)[0].transpose(1, 2).flatten(2), -1)
@@ -329,7 +329,7 @@ def test_attention_of_a_gpu(gpu, attention):
 @pytest.mark.parametrize("attention", ["efficient", "cudnn"], indirect=True)
 @pytest.mark.parametrize("per_row", [False, True])
 def test_attention_with_a_mask_of_a_gpu(gpu, attention, per_row):
-    """As scaled_dot_product_attention says a mask there: numbers, in rows of a multiple of 16 bytes, repeated over heads."""
+    """A mask as scaled_dot_product_attention passes it there: numbers, in rows of a multiple of 16 bytes, expanded over heads."""
     def f(x, seen):
         q, k, v = (t.unflatten(-1, (3, 16)).transpose(1, 2) for t in x.chunk(3, -1))
         bias = torch.where(seen, 0.0, torch.scalar_tensor(-torch.inf, dtype=x.dtype))
@@ -411,7 +411,7 @@ FLAGS = {  # what is set, in PyTorch's words: whether products and convolutions 
 
 @pytest.fixture
 def flags():
-    """PyTorch's flags, as they were afterwards."""
+    """Restores PyTorch's flags after the test."""
     get, put, words = torch._C._get_fp32_precision_getter, torch._C._set_fp32_precision_setter, ("conv", "rnn", "matmul")
     before = {word: get("cuda", word) for word in words}
     yield torch.backends
@@ -459,7 +459,8 @@ def test_tf32_is_no_matter_of_the_cpu(library, flags):
 
 @torch.no_grad()
 def test_tf32_makes_another_program(gpu, library, flags):
-    """PyTorch guards the flag of products: they are compiled anew when it changes. Convolutions keep what it was."""
+    """PyTorch guards the flag of products, so they are compiled again when it changes. Convolutions keep the flag's value at compile
+    time."""
     log = ctypes.CDLL(str(MOCKS / "libcublaslt_mock.so")).tn_lt_log
     log.restype = ctypes.c_char_p
 
@@ -469,10 +470,10 @@ def test_tf32_makes_another_program(gpu, library, flags):
     conv2d, x, w = torch.nn.functional.conv2d, torch.randn(2, 3, 4, 4), torch.randn(3, 3, 1, 1)
     product, first, second = (torch.compile(f, backend="tenon") for f in (
         lambda x: x @ x, lambda x, w: conv2d(x, w), lambda x, w: conv2d(x, w)))
-    for tf32, said in ((False, "f32"), (True, "f32 tf32"), (False, "f32")):
+    for tf32, dtypes in ((False, "f32"), (True, "f32 tf32"), (False, "f32")):
         flags.cuda.matmul.allow_tf32 = tf32
         product(x)
-        assert last() == "cublasLtMatmul " + said
+        assert last() == "cublasLtMatmul " + dtypes
     assert len(library.texts) == 2
     first(x, w)
     flags.cudnn.allow_tf32 = False
@@ -574,8 +575,8 @@ TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 def inputs_of(name):
-    """A model's inputs three times: of some sizes, of another batch, of another length or another image. No two sizes are equal by chance,
-    and no image so small that little of it is left further on: PyTorch would take either for a rule."""
+    """Three sets of inputs of a model: the second has another batch, the third another length or image size. No two sizes are equal by
+    chance and no image is so small that an inner size becomes 1: PyTorch would make guards of these."""
     if name == "vit_b_16":
         return [(torch.randn(b, 3, 64, 64),) for b in (2, 3, 5)]
     if name == "unet_block":
@@ -590,7 +591,7 @@ def inputs_of(name):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", zoo.MODELS)
 def test_models(gpu, name, dtype):
-    """Compiled for its sizes, then for any: of other sizes few kernels have other forms, and sizes that were seen take none."""
+    """Compiled for constant sizes, then for symbolic ones. New sizes need few new forms of kernels; known sizes need none."""
     wide, _ = zoo.build(name, tiny=True)
     model, tolerance = copy.deepcopy(wide).to(TYPES[dtype]), zoo.MODELS[name].tolerance if dtype == "f32" else 2e-2
     kernels = []

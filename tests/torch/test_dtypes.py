@@ -1,4 +1,4 @@
-"""Types of tensors that few operations know: floats of 8 bits; and the types in which long sums go on."""
+"""Dtypes that few operations support (floats of 8 bits), and the dtypes in which long sums are computed."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_floats_of_8_bits_are_cast_as_pytorch_casts(dtype, wide):
 
 
 def test_what_is_not_computed_in_8_bits_runs_in_pytorch():
-    """The library says so of the node; what it is read by is computed by Tenon."""
+    """The library refuses the node; Tenon computes the nodes that read it."""
     x = torch.tensor([1.0, -2.0, float("nan")]).to(torch.float8_e4m3fn)
     f = lambda x: (x.abs().float() + 1, x.float() * 2)  # noqa: E731
     with torch.no_grad():
@@ -71,7 +71,7 @@ def test_tensors_of_8_bits_move_and_what_computes_with_them_stays():
 @pytest.mark.parametrize("fold", ["cumsum", "cumprod"])
 @pytest.mark.parametrize("shape, dim", [((1, 100003), 1), ((3, 8191), -1), ((8191, 3), 0)], ids=str)
 def test_long_running_folds_keep_their_digits(shape, dim, fold, dynamic):
-    """PyTorch adds and multiplies f32 in f64 here."""
+    """For running sums and products of f32, PyTorch computes in f64."""
     x = 1 + torch.randn(shape, generator=torch.Generator().manual_seed(0)) / 100
     got = torch.compile(lambda x: getattr(x, fold)(dim), backend="tenon", dynamic=dynamic)(x)
     exact = getattr(x.double(), fold)(dim)

@@ -1,4 +1,4 @@
-"""New shapes: no guards or recompiles of ours, one program for all sizes, nothing compiled for a size seen late."""
+"""New shapes: Tenon causes no guards or recompiles, one program runs all sizes, and a later size compiles nothing."""
 
 import gc
 import itertools
@@ -58,7 +58,7 @@ class Logits(nn.Module):
 
 @pytest.mark.parametrize("name", ["bert_base", "gpt2"])
 def test_sixty_batches_and_lengths(name):
-    """Size 1 too, which PyTorch traces anew, and where it and the model leave out views that do nothing."""
+    """Includes size 1, which PyTorch traces again, and for which it and the model leave out views without effect."""
     r = random.Random(name)
     shapes = [(r.randint(1, 8), r.randint(1, 64)) for _ in range(57)] + [(1, 9), (5, 1), (1, 1)]
     kernels = run(Logits(name), shapes, lambda *s: (torch.randint(200, s),), tolerance=1e-3, freeze=True)
@@ -378,7 +378,7 @@ def test_empty_result_of_symbolic_strides():
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_memory_that_starts_elsewhere(dynamic):
-    """Nobody guards the storage offset of an input: what counts from there is not what the first call says."""
+    """PyTorch does not guard the storage offset of an input, so as_strided must not rely on the offset of the first call."""
     f = lambda x: (torch.as_strided_copy(x, (2, 2), (1, 2)), torch.as_strided_copy(x, (2, 2), (1, 2), 3), x.as_strided((2, 2), (1, 2), 3) * 2,
                    x[1:].as_strided((2,), (2,)) * 2, (x * 2).as_strided((2,), (2,), 1) * 2)
     g = torch.compile(f, backend="tenon", dynamic=dynamic)

@@ -1,4 +1,4 @@
-"""What Tenon does not take runs in PyTorch inside the same function, counted with a sentence, never an exception."""
+"""PyTorch runs the nodes that Tenon does not take, inside the same function. Reasons are counted; nothing raises."""
 
 import logging
 import math
@@ -29,7 +29,7 @@ def middle(x):
 
 def test_unsupported_op_in_the_middle():
     s = run(middle, torch.randn(4, 5))
-    assert s["fallback_reasons"] == {"tenon_test.foreign.default has no row in the table": 1}
+    assert s["fallback_reasons"] == {"tenon_test.foreign.default has no row in Tenon's op table": 1}
     assert s["fallbacks"] == 1 and s["programs"] == 2
 
 
@@ -42,7 +42,7 @@ def test_error_on_request():
 def test_a_line_says_what_falls_back_and_why(caplog, library):
     """logger "tenon": INFO with "count", DEBUG with "auto"; the graph's name, the op, its node and the reason."""
     x, z = torch.randn(4, 5), torch.randn(3, dtype=torch.complex64)
-    cases = [(middle, x, (), "tenon_test.foreign.default (foreign) runs in PyTorch: tenon_test.foreign.default has no row in the table"),
+    cases = [(middle, x, (), "tenon_test.foreign.default (foreign) runs in PyTorch: tenon_test.foreign.default has no row in Tenon's op table"),
              (lambda x: F.gelu(x), x, ("gelu",),
               "aten.gelu.default (gelu) runs in PyTorch: Tenon's library: unsupported: gelu is refused"),
              (lambda z: z.clone(), z, (), "the whole graph (graph) runs in PyTorch: ")]
@@ -51,9 +51,9 @@ def test_a_line_says_what_falls_back_and_why(caplog, library):
             caplog.clear()
             with caplog.at_level(logging.DEBUG, "tenon"):
                 why, = run(f, argument, fallback=fallback)["fallback_reasons"]
-            said = [r for r in caplog.records if r.name == "tenon" and "runs in PyTorch" in r.msg]
-            assert [r.levelno for r in said] == [level]
-            name, text = said[0].getMessage().split(": ", 1)
+            messages = [r for r in caplog.records if r.name == "tenon" and "runs in PyTorch" in r.msg]
+            assert [r.levelno for r in messages] == [level]
+            name, text = messages[0].getMessage().split(": ", 1)
             assert re.fullmatch(r"graph\d+", name) and text.startswith(line) and text.endswith(": " + why)
     caplog.clear()
     with caplog.at_level(logging.INFO, "tenon"):
@@ -185,7 +185,7 @@ def test_custom_operator():
         return torch.empty_like(x)
 
     s = run(lambda x: shift(x * 2, 3).relu(), torch.randn(4))
-    assert s["programs"] == 2 and s["fallback_reasons"] == {"tenon_test.shift.default has no row in the table": 1}
+    assert s["programs"] == 2 and s["fallback_reasons"] == {"tenon_test.shift.default has no row in Tenon's op table": 1}
 
 
 def test_training_runs_in_pytorch_and_says_so():

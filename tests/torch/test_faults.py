@@ -1,5 +1,5 @@
-"""Values for which PyTorch raises an error: indices out of range and integers divided by 0. A compiled function raises the same one,
-of the same type and in the same words, whatever its sizes are known to be; what is in range goes on as if nothing had been.
+"""Values for which PyTorch raises an error: indices out of range and integers divided by 0. A compiled function raises an error of the
+same type with the same message, with static and symbolic sizes. Later calls with valid values are not affected.
 """
 
 import pytest
@@ -157,7 +157,7 @@ def test_an_error_leaves_inputs_as_they_were():
 
 
 def test_a_call_of_pytorch_is_counted_where_pytorch_finds_nothing_wrong():
-    """Rows without elements: PyTorch never looks at the index, so that its results are those of the call."""
+    """With rows without elements PyTorch does not check the index and returns a result; so does the compiled function."""
     compiled = torch.compile(lambda x, i: (x[i], (x + 1)[i].sum(-1)), backend="tenon")
     x = torch.empty(5, 0)
     with torch.no_grad():

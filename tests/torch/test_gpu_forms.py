@@ -1,5 +1,5 @@
-"""The sizes of bench/gpu/forms.py reach the forms they are meant for, on a GPU that is not there: the mock driver says that it is
-as large as an H100, and runs the kernels on the host's memory."""
+"""The sizes of bench/gpu/forms.py reach the forms that they are meant for. There is no GPU: the mock driver reports the properties of an
+H100 and runs the kernels on the host's memory."""
 
 import math
 import os
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.gpu import cases, forms, tools     # noqa: E402
 
-MOST = 1 << 20      # elements: more take the mock too long
+MOST = 1 << 20      # elements; the mock takes too long for more
 
 
 @torch.no_grad()
@@ -28,12 +28,12 @@ def test_forms_are_reached(gpu, case, tmp_path, monkeypatch):     # noqa: F811
         for name in case.types:
             torch._dynamo.reset()
             arguments = case.make(case.sizes[0], tools.DTYPES[name], torch.device("cpu"))
-            with tools.forms() as said:
+            with tools.forms() as loaded:
                 got = torch.compile(case.function, backend="tenon", dynamic=case.dynamic)(*arguments)
-            came.append(said)
+            came.append(loaded)
             worst, own = forms.compare(case, arguments, got, lambda a, b: cases.close(a, b, name))
             assert worst <= max(1, 2 * own)
     finally:
         os.dup2(kept, 2)
-    # A form that another test has loaded already is not said again: in one of the types will do.
-    assert any(re.search(case.form, form) for said in came for form in said), came
+    # A form that another test has loaded already is not listed again, so it has to appear for one of the types only.
+    assert any(re.search(case.form, form) for loaded in came for form in loaded), came

@@ -1,4 +1,4 @@
-"""`./dev gpu` on the CPU: what it says is what happened, and nothing that fails takes other rows with it."""
+"""`./dev gpu` on the CPU: it reports what happened, and a failure costs no other rows."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def faulty(gm, example_inputs, **options):
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
-    """Runs it: (status, sections, page)."""
+    """Runs the script. Returns (status, sections, page)."""
     (tmp_path / "sitecustomize.py").write_text(BACKENDS)
 
     def run(*arguments, backend="aot_eager", **environment):
@@ -74,8 +74,8 @@ def test_what_fails_takes_no_other_rows(script, fault):
     status, sections, page = script(*arguments, backend="faulty", FAULT=fault)
     part = sections["check"]
     assert status == 1 and [label for label, _ in part["failed"]] == ["silu f32", "silu bf16", "silu f16"], part["failed"]
-    said = {"raises": "ZeroDivisionError", "dies": "its process ended with -6"}[fault]
-    assert said in part["failed"][0][1] and "**failed: silu bf16**" in page
+    message = {"raises": "ZeroDivisionError", "dies": "its process ended with -6"}[fault]
+    assert message in part["failed"][0][1] and "**failed: silu bf16**" in page
     types, cases = ("f32", "bf16", "f16"), ("relu", "relu", "sum", "sum")
     assert [row[:2] for row in part["rows"]] == [[case, type] for type in types for case in cases]
     assert part["state"] == "done"
@@ -89,7 +89,7 @@ def test_what_finds_no_time_is_not_run(script):
 
 @pytest.mark.parametrize("takes", [0.0, 0.5, 1.0 + bench.LATE])
 def test_no_section_starves_another(tmp_path, monkeypatch, takes):
-    """takes: of its share, by each."""
+    """takes: the part of its share that each section uses."""
     now, given = [0.0], {}
 
     def measure(name, options, arguments, seconds, environment):
@@ -108,10 +108,10 @@ def test_no_section_starves_another(tmp_path, monkeypatch, takes):
 
 def test_a_process_that_takes_too_long_is_killed(tmp_path):
     out = tmp_path / "rows"
-    for end, patience, said in ((0.3, 60, None), (60, 0.3, "hung for 0.3 s")):
+    for end, patience, message in ((0.3, 60, None), (60, 0.3, "hung for 0.3 s")):
         out.write_text("")
         process = subprocess.Popen(["sleep", "100"], start_new_session=True)
-        assert bench.wait(process, out, time.monotonic() + end, patience) == said and process.poll() == -9
+        assert bench.wait(process, out, time.monotonic() + end, patience) == message and process.poll() == -9
 
 
 def test_models_that_need_a_missing_package_are_skipped(script):

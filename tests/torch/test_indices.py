@@ -1,4 +1,4 @@
-"""Views, flips and scans that meet in a kernel: programs whose indices do not run along memory, against eager mode."""
+"""Kernels that combine views, flips and scans, so that indices do not follow the order of memory, against eager mode."""
 
 import pytest
 import torch

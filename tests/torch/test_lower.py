@@ -83,7 +83,7 @@ UNARY = {
 
 
 def together(f, arguments, **options):
-    """compare() of many argument lists in one graph: tracing is what takes time."""
+    """compare() with many argument lists in one graph, because tracing takes most of the time."""
     flat = [a for args in arguments for a in args]
     sizes = [len(args) for args in arguments]
 
@@ -379,7 +379,7 @@ def test_channels_last(name):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_layer_norm_gradients_of_16_bits(dtype):
-    """Against float64, because eager adds up rows in fewer bits."""
+    """Compares with float64, because eager sums rows in fewer bits."""
     def f(g, x, w, mean, rstd):
         return aten.native_layer_norm_backward(g, x, [8], mean, rstd, w, w, [True, True, True])
 
@@ -398,7 +398,7 @@ def test_nan_and_infinity():
 
 
 def test_places_of_the_largest():
-    """The last NaN of a window, else the first of the largest, which is none of the padding."""
+    """The index is that of the last NaN of a window, else of the first largest element, and never of the padding."""
     x = torch.randint(0, 3, (2, 3, 7, 8)).float()
     x[0, 0, 1, 2] = x[0, 0, 1, 3] = x[0, 1, 0, 0] = x[1, 0, 6, 7] = math.nan
     x[1, 1, :3] = -math.inf
@@ -407,7 +407,7 @@ def test_places_of_the_largest():
 
 
 def test_signs_of_zeros():
-    """relu and clamp with numbers keep x where the other zero is as large. Between two tensors eager is of two minds itself."""
+    """Between x and a number that are zeros of different sign, relu and clamp return x. Between two tensors eager has no fixed rule."""
     x = torch.tensor([-0.0, 0.0, -0.0, 1.0, -1.0])
     signs = lambda *y: [torch.copysign(torch.ones_like(v), v) for v in y]
     compare(lambda x: signs(x.relu(), x.clamp(min=0), x.clamp(max=0), x.clamp_min(0), x.clamp_max(-0.0), x.clamp(0, 1), F.relu6(x)), [x],
@@ -420,7 +420,7 @@ def test_integer_division_signs():
 
 
 def test_orders_of_nan_and_zeros():
-    """NaN is the largest; zeros of either sign are equal and keep their bits, which 1/x tells."""
+    """NaN is the largest; 0 and -0 are equal and keep their signs, which 1/x shows."""
     x = torch.tensor([0.0, math.nan, -0.0, 1.0, math.nan, -0.0, -math.inf, math.inf, 0.0]).repeat(40)
     for x in (x, x[:9].clone(), x[:9].double(), x[:9].bfloat16(), x[:9].half()):
         compare(lambda x: (*x.sort(stable=True), *x.sort(descending=True, stable=True), 1 / x.sort(stable=True)[0], x.topk(3)[0], x.median(),
@@ -476,7 +476,7 @@ def test_orders_left_to_pytorch(f):
 
 
 def test_every_row_is_covered():
-    """Lowering any case marks its rows; a row no case reaches is untested."""
+    """Lowering a case marks its rows. A row that no case marks is untested."""
     from tenon.torch.lowering import node
 
     seen = set()

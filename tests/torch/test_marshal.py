@@ -1,4 +1,4 @@
-"""The two ways a call reads tensors, in C and through ctypes: the same results, errors and re-packs."""
+"""A call reads tensors in C or through ctypes: both give the same results, errors and repacks."""
 
 import ctypes
 import gc
@@ -27,7 +27,7 @@ def way(request, monkeypatch):
 
 
 def test_the_extension_is_used_where_it_was_built():
-    """Python's headers come with `./dev build`; without them the ctypes half of this file is all there is."""
+    """`./dev build` installs Python's headers. Without them this file tests only the ctypes version."""
     built = os.path.exists(os.path.join(os.path.dirname(_abi.__file__), "_lib", "_marshal.abi3.so"))
     assert IN_C.in_c == built
     code = "import torch; from tenon.torch.runtime import marshal; print(marshal.chosen.in_c)"
@@ -68,7 +68,7 @@ def test_every_kind_of_tensor(way, name):
 
 
 def test_inputs_die_with_the_call_and_not_before(way):
-    """Nothing but the boxed list holds these inputs: they have to live until the program has run."""
+    """Only the boxed list holds these inputs. They have to live until the program has run."""
     f = lambda x, y: (x + y).relu() * 2
     with torch.no_grad():
         g = torch.compile(f, backend="tenon")
@@ -152,7 +152,7 @@ def test_wrong_arguments_are_errors():
     ):
         with pytest.raises(error):
             call()
-    block.zero_()  # a tensor is bound before a later one is found wrong
+    block.zero_()  # a tensor is bound before the error of a later one is found
     block[2] = 1  # the device
     module.pointer(at, 1, 1, x)
     assert block.tolist() == [0, x.data_ptr(), 1, *[0] * 4, 2, 1, *[0] * 7]

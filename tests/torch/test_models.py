@@ -21,7 +21,7 @@ BACKEND = os.environ.get("TENON_TEST_BACKEND", "tenon")
 
 
 class Backend:
-    """Compiles for the backend under test; `stats()` are Tenon's, None for a stand-in."""
+    """Compiles with the backend under test. stats() has Tenon's counts; None for another backend."""
 
     def __init__(self, freeze):
         self.options = {"freeze": freeze} if BACKEND == "tenon" else None

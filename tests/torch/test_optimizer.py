@@ -1,4 +1,4 @@
-"""A step of an optimizer is a graph that reads and writes its inputs: right, and wholly in Tenon."""
+"""A step of an optimizer is a graph that reads and writes its inputs. It is right and runs wholly in Tenon."""
 
 import pytest
 import torch

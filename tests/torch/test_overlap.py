@@ -1,4 +1,4 @@
-"""Inputs that overlap in one storage, at the first call or at a later one, of functions that write to an input."""
+"""Functions that write to an input, called with inputs that overlap in one storage, at the first call or later."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""options={"freeze": True} where one compiled function meets several sets of parameters, or parameters that change all the time."""
+"""options={"freeze": True} for one compiled function with several sets of parameters, or with parameters that change often."""
 
 import gc
 import threading
@@ -24,7 +24,7 @@ class Layer(nn.Module):
 
 
 def broken(layers):
-    """The layers one after the other, with a graph break in front of each, so that Dynamo compiles the layer's code once."""
+    """Layers in sequence, with a graph break before each, so that Dynamo compiles the layer's code once."""
     class Model(nn.Module):
         def __init__(self):
             super().__init__()

@@ -1,4 +1,4 @@
-"""Products of integers, of quantized operands and of groups of rows, and attention by a scale that depends on sizes, against eager."""
+"""Matrix products of integers, of quantized operands and of groups of rows, and attention with a symbolic scale, against eager."""
 
 import math
 
@@ -10,7 +10,7 @@ import tenon
 
 
 def run(f, *args, dynamic=False, native=True):
-    """What eager and Tenon make of f, and whether Tenon made all of it."""
+    """The results of eager and of Tenon for f. Checks whether Tenon computed all of f, as `native` says."""
     tenon.reset_stats()
     torch._dynamo.reset()
     with torch.no_grad():
@@ -27,7 +27,7 @@ def integers(*shape, dtype=torch.int8, low=-128):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
 def test_int_products(dtype, dynamic):
-    """Exact in i32, also beyond the whole numbers that f32 holds."""
+    """Exact in i32, also for sums that f32 cannot represent."""
     for m, k, n in ((5, 7, 3), (33, 1024, 17), (16, 4097, 64), (2, 8191, 5)):
         for low in (-128, 100):
             a, b = integers(m, k, dtype=dtype, low=low), integers(k, n, low=low)
@@ -47,7 +47,7 @@ def test_int_products_of_nothing(sizes):
 
 @pytest.mark.parametrize("k", [64, 2000])
 def test_int_products_with_scales(k):
-    """What quantised linear layers become: a scale for each row and column, a bias, an activation."""
+    """The ops of a quantized linear layer: a scale for each row and column, a bias, an activation."""
     def f(a, w, rows, columns, bias):
         return torch.relu(torch._int_mm(a, w.t()).to(torch.float32) * rows * columns + bias)
 
@@ -122,7 +122,7 @@ def test_attention_by_a_scale_of_sizes(scale, dtype):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_linear_layers_quantized_by_export(dynamic):
-    """As PT2E writes them: operands quantized and dequantized around a linear in f32."""
+    """The form that PT2E writes: operands are quantized and dequantized before a linear in f32."""
     pytest.importorskip("torch.ao.quantization.fx._decomposed")
     q = torch.ops.quantized_decomposed
 

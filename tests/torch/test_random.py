@@ -1,5 +1,5 @@
-"""options={"rng": "fast"}: dropout and its kin in Tenon's kernels. Which numbers they draw, from which seeds, what becomes of
-them in 16 bits, under symbolic sizes, frozen and saved; and that PyTorch draws where Tenon does not."""
+"""options={"rng": "fast"}: Tenon's kernels draw random numbers. Tests the numbers and seeds, 16-bit floats, symbolic sizes, frozen and
+saved functions, and that PyTorch draws where Tenon does not."""
 
 import math
 import subprocess
@@ -22,7 +22,7 @@ def fast(f, **options):
 
 
 def words(seed, count):
-    """random_bits of docs/ops.md, number by number."""
+    """A reference of random_bits (docs/ops.md), number by number."""
     numbers, low = [], 0xFFFFFFFF
     for place in range(count):
         x, y, key = place >> 1 & low, (place >> 1 ^ seed) >> 32 & low, seed & low
@@ -34,7 +34,7 @@ def words(seed, count):
 
 
 def uniform(seed, count):
-    """random_uniform of docs/ops.md."""
+    """A reference of random_uniform (docs/ops.md)."""
     return (words(seed, count) >> 8) / 2**24
 
 
@@ -44,7 +44,7 @@ def seeds(manual_seed, count):
 
 
 def about(mask, q):
-    """Whether so many of the mask's elements are set as chance allows: five sigma."""
+    """Whether the share of set elements is within five standard deviations."""
     return abs(mask.sum().item() - mask.numel() * q) <= 5 * math.sqrt(mask.numel() * q * (1 - q))
 
 
@@ -117,7 +117,7 @@ def test_integers_are_functions_of_random_words():
     assert [g.dtype for g in got[:4]] == [torch.int64, torch.int32, torch.float32, torch.int64] and tenon.stats()["fallbacks"] == 0
     large = lambda: torch.randint(-2**62, 2**62, (4,))
     fast(large)()
-    assert list(tenon.stats()["fallback_reasons"]) == ["random integers of a range that is not known, or large"]
+    assert list(tenon.stats()["fallback_reasons"]) == ["random integers of a range that is symbolic or larger than 2^31"]
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Whatever refuses, and at whatever stage: results are eager's, the reason is counted, and nothing of Tenon is raised.
+"""Refusals at every stage: results are eager's, the reason is counted, and no error of Tenon is raised.
 
 Faults are injected where Python calls the library: in what lowers a node, makes a program, asks who computes a value, packs
 parameters, and runs a step.
@@ -36,7 +36,7 @@ STAGES = ("lower", "parse", "infer", "place", "build", "plan", "run")
 
 
 class Fault:
-    """Makes one stage refuse what concerns gelu; `plan` refuses the first call of every program, `run` every second one."""
+    """Makes one stage refuse gelu. `plan` refuses the first call of every program, `run` every second call."""
 
     def __init__(self, patch, stage, kind):
         self.stage, self.count = stage, itertools.count()
@@ -140,7 +140,7 @@ def test_every_stage_refuses(stage, device, dynamic, request, monkeypatch):
 
 @torch.no_grad()
 def test_only_the_node_at_fault_leaves(monkeypatch):
-    """Where the library does not read a text, it is asked about each node by itself."""
+    """If the library cannot parse a text, it is asked about each node by itself."""
     f = lambda x: F.gelu(x.exp() + 1).tanh() * 2  # noqa: E731
     Fault(monkeypatch, "parse", "invalid")
     report = tenon.explain(f, torch.randn(4, 5)).to_dict()
@@ -245,7 +245,7 @@ def test_programs(name, dynamic):
 
 @torch.no_grad()
 def test_a_whole_graph_in_pytorch_is_dynamos(monkeypatch):
-    """AOTAutograd takes an interpolation of symbolic sizes apart; eager mode's operator is ten times as fast as the parts."""
+    """AOTAutograd decomposes an interpolation with symbolic sizes; eager mode's operator is ten times as fast as the parts."""
     def f(x):
         return F.interpolate(x, scale_factor=3.14159, mode="bilinear")
 
@@ -266,7 +266,7 @@ def test_a_whole_graph_in_pytorch_is_dynamos(monkeypatch):
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_what_aot_autograd_refuses(dynamic):
-    """A write to a view that is dense into an input that is not, which AOTAutograd writes back as a whole."""
+    """A write to a dense view of an input that is not dense. AOTAutograd writes the whole input back."""
     def f(x):
         x.diagonal().fill_(3)
         return x * 2
@@ -283,7 +283,7 @@ def test_what_aot_autograd_refuses(dynamic):
 
 
 def test_what_aot_autograd_refuses_for_gradients():
-    """A value that its gradient needs changes behind it; without backward() eager mode does not mind."""
+    """A value that a gradient needs is changed in place. Without backward(), eager mode accepts this."""
     def f(w):
         x = w.exp()
         x[0] = 3

@@ -1,4 +1,4 @@
-"""Compiled functions in files: saved here, loaded in a fresh process, with other sizes, parameters and versions."""
+"""Saves compiled functions and loads them in a fresh process, with other sizes, parameters and versions."""
 
 import json
 import operator
@@ -76,7 +76,7 @@ exec(SOURCE, scope)
 
 
 def save(tmp_path, name, options=None):
-    """-> (path, the compiled function)"""
+    """Returns (path, the compiled function)."""
     (tmp_path / "source.py").write_text(SOURCE)
     sys.path.insert(0, str(tmp_path))  # PyTorch writes down the module of a function, and reads its source
     try:
@@ -154,7 +154,7 @@ def test_another_version_is_told(tmp_path):
 
 
 def test_what_is_saved_is_data(tmp_path):
-    """Of ours the file names one function to call, and holds no code object."""
+    """From this package the file names only one function to call, and it has no code object."""
     import pickle
     import pickletools
 

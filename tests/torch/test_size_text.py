@@ -1,4 +1,4 @@
-"""Sizes as text: what is written evaluates to what sympy says, and nothing is guarded."""
+"""Sizes as text: a written size evaluates to the value that sympy computes, and writing it adds no guard."""
 
 import math
 

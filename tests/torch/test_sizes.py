@@ -22,7 +22,7 @@ CASES, PARTLY = {}, {}
 
 
 def case(name, function, arguments, partly=None):
-    """arguments: of three calls. partly: why a part of it runs in PyTorch."""
+    """arguments: of three calls. partly: the reason why PyTorch runs a part of it."""
     CASES[name] = (function, arguments)
     if partly:
         PARTLY[name] = partly
@@ -305,7 +305,7 @@ def test_host_computes_a_size_for_two_programs(library):
 
 @pytest.mark.parametrize("f", [lambda x: x[:, min(x.shape[1] - 20, 5) :] + 1, lambda x: x[:, round(x.shape[1] / 3) - 20 :] + 1])
 def test_bound_of_either_sign(f):
-    """A graph for each sign, by guards of PyTorch's."""
+    """PyTorch's guards make a graph for each sign."""
     compiled = torch.compile(f, backend="tenon", dynamic=True)
     with torch.no_grad():
         for n in (36, 16, 64, 70):

@@ -1,5 +1,5 @@
-"""Operands of products, convolutions, poolings and attention, and of what follows them, that lie in memory in every way: parts of
-larger tensors, every other element, turned, repeated, off an aligned address. Batches of 2, 3 and 1, static and dynamic sizes."""
+"""Products, convolutions, poolings and attention, and the ops that follow them, with operands of every memory layout: parts of larger
+tensors, every other element, transposed, expanded, misaligned. Batches of 2, 3 and 1, static and dynamic sizes."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ torch.manual_seed(0)
 
 
 def wide(*shape):
-    """A tensor of this shape within one of NaN."""
+    """A tensor of this shape that is a part of a larger tensor of NaN."""
     whole = torch.full([n + 5 for n in shape], float("nan"))
     part = whole[tuple(slice(2, 2 + n) for n in shape)]
     part.copy_(torch.randn(shape))

@@ -1,4 +1,4 @@
-"""A PyTorch that Tenon does not know is refused with a sentence, before anything of its inside is imported."""
+"""An unsupported version of PyTorch is refused with a message, before any of its internals is imported."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""Graphs that need gradients run in PyTorch, as whole operators, also in the buckets of DDP; and threads that compile first at once."""
+"""Graphs that need gradients run in PyTorch, as whole operators, also in the buckets of DDP. Several threads may compile first at the
+same time."""
 
 import subprocess
 import sys

@@ -1,5 +1,5 @@
-"""The models of the zoo are fit to test with: the same in each process, finite, and alive from input to
-output."""
+"""The models of the zoo are suitable for tests: equal in every process, with finite results that depend on the
+input."""
 
 import sys
 from pathlib import Path

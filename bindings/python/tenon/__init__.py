@@ -1,8 +1,8 @@
-"""Tenon: a JIT graph executor for deep-learning frameworks, over its C ABI.
+"""Tenon: a JIT graph executor for deep-learning frameworks. The package calls its C ABI.
 
     model = torch.compile(model, backend="tenon", options={"freeze": True})
 
-Neither PyTorch nor the library is loaded by importing this package.
+Importing this package loads neither PyTorch nor libtenon.
 """
 
 __version__ = "0.1.0"
@@ -10,28 +10,32 @@ __all__ = ["explain", "reset_stats", "stats"]
 
 
 def stats():
-    """What Tenon has done in this process since the start or reset_stats(), as a dict: calls, programs, nodes (left to
-    run by the optimiser), nodes_fused (in a group with others), kernels_compiled, kernels_specialized, reference_steps
-    (steps of the slow evaluator: none unless asked for), compile_ms,
-    plan_misses (sizes that needed a plan), plan_ms, workspace_bytes (largest of a program), fallbacks and
-    fallback_reasons (sentence -> count of what runs in PyTorch instead); of the kernels on disk disk_hits, disk_misses,
-    disk_damaged, disk_writes, disk_bytes_read and disk_bytes_written."""
+    """A dict of counts for this process, since its start or the last reset_stats():
+
+    - calls: of compiled functions. programs: compiled graphs.
+    - nodes: that remain after optimisation. nodes_fused: of these, in a group with other nodes.
+    - kernels_compiled, kernels_specialized. reference_steps: steps of the slow evaluator, none unless asked for.
+    - compile_ms. plan_misses: calls with sizes that needed a new plan. plan_ms.
+    - workspace_bytes: the largest workspace of a program.
+    - fallbacks: how often PyTorch runs something instead. fallback_reasons: reason -> count.
+    - disk_hits, disk_misses, disk_damaged, disk_writes, disk_bytes_read, disk_bytes_written: the cache of kernels on disk."""
     from . import report
 
     return report.stats()
 
 
 def reset_stats():
-    """Starts the counts of stats() anew; compiled models are kept."""
+    """Sets the counts of stats() back to 0. Keeps compiled models."""
     from . import report
 
     report.reset_stats()
 
 
 def explain(model, *args, tenon_options=None, **kwargs):
-    """Compiles and runs model(*args, **kwargs) once and returns a Report: str(report) is the text, to_dict() the data.
+    """Compiles and runs model(*args, **kwargs) once and returns a Report: str(report) is text, report.to_dict() is data.
 
-    It shows each graph that reached Tenon, its kernels, what fused and why not, and what runs in PyTorch and why.
+    The report shows each graph that reached Tenon, its kernels, which nodes fused, why others did not, and which nodes run in
+    PyTorch and why.
     """
     from .torch.explain import explain
 

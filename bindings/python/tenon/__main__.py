@@ -1,4 +1,4 @@
-"""The command line: `tenon ARGUMENTS` or `python -m tenon ARGUMENTS` becomes the executable beside the library.
+"""The command line: `tenon ARGUMENTS` or `python -m tenon ARGUMENTS` runs the executable in _lib/.
 
 Tested by tests/package/wheel_check.py.
 """

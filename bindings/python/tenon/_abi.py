@@ -1,7 +1,7 @@
-"""The part of Tenon's C ABI (include/tenon/tenon.h) that the package needs, over ctypes.
+"""Calls Tenon's C ABI (include/tenon/tenon.h) through ctypes. It declares only the functions that the package needs.
 
-Nothing is loaded at import: library() opens libtenon on first use. Every failing call raises Error with the status and
-the sentence of tenon_last_error(). Tested by tests/torch/.
+Importing this module loads nothing; library() opens libtenon on first use. A failing call raises Error with its status and
+the message of tenon_last_error(). Tested by tests/torch/.
 """
 
 import ctypes
@@ -90,7 +90,7 @@ _lock = threading.Lock()
 
 
 def library():
-    """libtenon: the file named by TENON_LIBRARY, else _lib/libtenon.so.1 beside this package."""
+    """libtenon: the file that TENON_LIBRARY names, else _lib/libtenon.so.1 in this package."""
     global _library
     if _library is None:
         with _lock:
@@ -113,7 +113,7 @@ def _open():
 
 
 def run_function():
-    """tenon_program_run_on without declared argument types: it takes prepared ctypes objects only, a third faster."""
+    """tenon_program_run_on without declared argument types. A call takes a third less time, but needs ctypes objects as arguments."""
     function = library()["tenon_program_run_on"]
     function.restype = c_int32
     return function
@@ -126,14 +126,15 @@ def check(status):
 
 @functools.cache
 def op(name):
-    """The OpInfo of a row of the table of operations."""
+    """The OpInfo of a row of the op table."""
     info = OpInfo(ctypes.sizeof(OpInfo))
     check(library().tenon_op_describe(name.encode(), ctypes.byref(info)))
     return info
 
 
 def cache_stats():
-    """Of the kernels on disk, in this process: CacheStats.COUNTS, all 0 before the library is loaded."""
+    """The counts of the cache of kernels on disk, in this process: name of CacheStats.COUNTS -> count. All are 0 before the
+    library is loaded."""
     out = CacheStats(ctypes.sizeof(CacheStats))
     if _library is not None:
         check(_library.tenon_cache_get_stats(ctypes.byref(out)))
@@ -141,8 +142,8 @@ def cache_stats():
 
 
 def context(alloc, free):
-    """A tenon_context for the life of the process, whose programs take their memory on devices from C functions at these
-    addresses."""
+    """A tenon_context that lives as long as the process. alloc, free: addresses of C functions, from which its programs take
+    memory on devices."""
     options, out = ContextOptions(ctypes.sizeof(ContextOptions), device_alloc=alloc, device_free=free), c_void_p()
     check(library().tenon_context_create(ctypes.byref(options), ctypes.byref(out)))
     return out
@@ -152,7 +153,7 @@ _QUERY = ctypes.CFUNCTYPE(None, c_void_p, ctypes.c_uint32, c_char_p, c_char_p, c
 
 
 def refused(text, device):
-    """Name of each value of a graph that no back end computes on a device of this type -> the sentence why."""
+    """Name -> reason, for each value of the graph that no back end computes on this device."""
     lib, graph, data, result = library(), c_void_p(), text.encode(), {}
 
     @_QUERY
@@ -169,15 +170,15 @@ def refused(text, device):
 
 
 class Program:
-    """A tenon_program and its life. `pointers` are addresses of DLTensors, one per graph input, 0 for inputs that are
-    not frozen; the tensors behind them must live until the program dies or update_params. on_release(program) is
-    called before it dies."""
+    """Owns a tenon_program. pointers: addresses of DLTensors, one per graph input, 0 or None for inputs that are not frozen.
+    Their tensors have to live until the program dies or update_params replaces them. on_release(program) is called before
+    the program is released."""
 
     on_release = None
-    frozen_with = None  # weak reference to what packed its parameters (packing.Frozen)
+    frozen_with = None  # weak reference to the packing.Frozen that packed its parameters
 
     def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off", device=CPU, context=None, graphs="auto", verify=0):
-        """context: of memory on the device, from context()."""
+        """context: from context(), or None."""
         lib = library()
         self.text, self.options = text, (specialize, device, context, graphs, verify)
         self.num_threads, self.constants, self.handle = num_threads, [], c_void_p()
@@ -202,13 +203,13 @@ class Program:
         try:
             if self.on_release:
                 self.on_release(self)
-        except Exception:  # at interpreter exit modules are gone before their objects
+        except Exception:  # at interpreter exit a module may be gone before its objects
             pass
         self.handle = None
         self._release(handle)
 
     def again(self, freeze, pointers=()):
-        """A program of the same text and options, with other parameters packed, or none."""
+        """A new program of the same text and options. freeze: whether it packs the parameters at `pointers`."""
         new = Program(self.text, freeze, self.num_threads, pointers, *self.options)
         new.constants = self.constants
         return new

@@ -1,8 +1,8 @@
-"""The graph text (docs/graph_text.md), written by hosts of every kind: this module knows no framework.
+"""Writes graph text (docs/graph_text.md). This module knows no framework, so the binding of any host can use it.
 
-A Value is a `%name` of the text with dtype and shape. A Builder writes one line per method and returns its Value, whose type
-it works out, so that every line carries the type that the host expects and the library checks. Sizes are what the Builder's
-`sizes` computes with: integers here, symbols too where a host brings its own (torch/lowering/sizes.py).
+A Value is a `%name` of the text with its dtype and shape. Each method of a Builder writes one line and returns the line's Value.
+The Builder infers the type, so every line states the type that the host expects, and the library checks it. The Builder's
+`sizes` computes sizes: integers here; a host may bring symbols (torch/lowering/sizes.py).
 
     b = Builder("scale")
     y = b.map("mul", b.input("x", "f32", (2, 3)), b.full(2.0, "f32"))
@@ -23,14 +23,14 @@ HALVES = {"f16", "bf16"}
 
 
 class Unsupported(Exception):
-    """Tenon cannot take this; the message is the sentence that a host shows."""
+    """Tenon cannot compute something. The message is the reason; the host shows it to the user."""
 
 
 class Sizes:
     """Sizes that are integers. A host with symbols overrides the first five functions."""
 
     def size(self, n):
-        """A size of the host as this class computes with it."""
+        """Converts a size of the host to one that this class computes with."""
         if isinstance(n, bool):
             raise Unsupported("a bool where a size is expected")
         try:
@@ -65,8 +65,9 @@ class Sizes:
         return len(a) == len(b) and all(map(self.same, a, b))
 
     def broadcast(self, *shapes):
-        """Sizes that differ and are not known to be 1 are equal in the host's graph: a constant or the first one stands. The
-        library asks for what it cannot show, or for what it needs, when a call brings sizes."""
+        """The shape that the shapes broadcast to. The host has run the graph, so two sizes that are not 1 are equal even if they
+        are written differently. The result has a constant if there is one, else the first of them. The library checks at a call
+        the equalities that it cannot prove."""
         rank = max(len(s) for s in shapes)
         result = []
         for axis in range(-rank, 0):
@@ -78,7 +79,7 @@ class Sizes:
 
 
 class Raw(str):
-    """Attribute text that is printed as it stands."""
+    """The text of an attribute, printed without quotes."""
 
 
 class Value:
@@ -99,12 +100,12 @@ class Line:
         self.result, self.head, self.operands, self.attrs, self.symbols = result, head, operands, attrs, symbols
 
     def can_fault(self):
-        """Whether the library refuses to compute it for some values, for which a framework raises an error."""
+        """Whether some operands are faults: values for which a framework raises an error and the library refuses the call."""
         fault = _abi.op(self.head).fault
         return fault == OpInfo.FAULT_INDEX or fault == OpInfo.FAULT_INTEGER and self.result.dtype not in FLOATS
 
     def text(self, size, name=str):
-        """size, name: how a size and the name of a value are written."""
+        """size, name: functions that write a size and the name of a value."""
         operands = ", ".join("%" + name(v.name) for v in self.operands)
         operands = f"({operands})" if operands else ""
         attrs = ", ".join(f"{k}={attr_text(v, size)}" for k, v in self.attrs.items())
@@ -131,28 +132,28 @@ def attr_text(value, size):
 
 
 def strides_text(strides, size):
-    """Behind the type of an input or output that is not dense row-major."""
+    """The text that follows the type of an input or output that is not dense and row-major."""
     return f" strides=[{','.join(map(size, strides))}]"
 
 
 def input_text(value, size, name=str, strides="", param=False):
-    """strides: what strides_text gives; param: whether the input is the same from call to call."""
+    """strides: the result of strides_text, or ""; param: whether every call passes the same tensor."""
     return f"%{name(value.name)}: {type_text(value, size)}{strides}{' param' if param else ''}"
 
 
 def graph_text(name, inputs, body, outputs):
-    """The whole text, of the texts of its inputs, of the lines between the braces, and of its outputs."""
+    """The text of a graph. inputs, outputs: the text of each; body: the lines between the braces."""
     return (f"graph @{name}(" + ",\n    ".join(inputs) + ") {\n" + "".join(line + "\n" for line in body) +
             f"  return {', '.join(outputs)}\n}}\n")
 
 
 class Builder:
-    """Writes lines. Each method is an op of docs/ops.md, or a few of them."""
+    """Writes lines. Each method writes one op of docs/ops.md or a few of them."""
 
     sizes = Sizes()
 
     def __init__(self, name):
-        """name: of the graph; the names of the values begin with it."""
+        """name: the name of the graph and the prefix of the names of its values."""
         self.name, self.inputs, self.lines = name, [], []
 
     def input(self, name, dtype, shape, param=False):
@@ -161,12 +162,12 @@ class Builder:
         return value
 
     def text(self, outputs):
-        """The graph of all lines so far."""
+        """The text of the graph of all lines written so far."""
         lines = [line.text(self.sizes.text) for line in self.lines]
         return graph_text(self.name, self.inputs, lines, [f"%{v.name}" for v in outputs])
 
     def op(self, head, operands, dtype, shape, /, **attrs):
-        """An op of the table. Attributes and operands that are None are left out."""
+        """Writes a line with an op of the table. Leaves out attributes and operands that are None."""
         symbols = set()
 
         def collect(n):
@@ -193,11 +194,11 @@ class Builder:
         return v if v.dtype == dtype else self.op("cast", [v], dtype, v.shape, dtype=Raw(dtype))
 
     def wide(self, v):
-        """A 16-bit float as f32, so that only the result of several ops is rounded; others as they are."""
+        """A 16-bit float as f32, so that several ops round only their last result. Other dtypes stay as they are."""
         return self.cast(v, "f32") if v.dtype in HALVES else v
 
     def full(self, value, dtype, shape=()):
-        """A number, or a size, everywhere."""
+        """A tensor in which every element is `value`, a number or a size."""
         if not isinstance(value, numbers.Real):
             v = self.cast(self.op("dim", [], "i64", (), value=value), dtype)
             return self.expand(v, shape) if shape else v
@@ -219,7 +220,7 @@ class Builder:
 
     # --- reduce ---
     def reduce(self, head, v, axes, keepdims=False, **attrs):
-        """axes None or []: all."""
+        """axes: None or [] means all axes."""
         axes = sorted(axis % max(v.rank, 1) for axis in axes) if axes else list(range(v.rank))
         if v.rank == 0:
             axes = []
@@ -248,7 +249,7 @@ class Builder:
         return v if self.sizes.same_shape(v.shape, shape) else self.op("expand", [v], v.dtype, shape, shape=shape)
 
     def slice(self, v, axis, start, end, step=1):
-        """Bounds already normalised."""
+        """start, end: normalised, 0 <= start <= end <= the size of the axis."""
         axis %= v.rank
         extent = v.shape[axis]
         start, end = self.sizes.sizes((start, end))
@@ -269,14 +270,14 @@ class Builder:
         return self.op("concat", values, values[0].dtype, shape, axis=axis)
 
     def pad(self, v, low, high, value=0):
-        """low, high: how much is put before and behind each axis; below 0 it is cut off."""
+        """low, high: how many elements to add before and behind each axis; a negative number removes elements."""
         if v.dtype in FLOATS and isinstance(value, int):
             value = float(value)
         shape = [self.sizes.size(a + n + b) for a, n, b in zip(low, v.shape, high)]
         return self.op("pad", [v], v.dtype, shape, low=low, high=high, value=Raw(repr(value)))
 
     def gather(self, v, indices, axis=0, wrap=True):
-        """wrap: negative indices count from the end; else they are out of range."""
+        """wrap: whether negative indices count from the end; if not, they are out of range."""
         axis %= v.rank
         shape = v.shape[:axis] + indices.shape + v.shape[axis + 1:]
         return self.op("gather", [v, indices], v.dtype, shape, axis=axis, wrap=None if wrap else False)

@@ -1,7 +1,7 @@
-"""Reports on Tenon's work: the counts of stats(), a Record per compiled graph, and the Report of explain().
+"""The counts of stats(), a Record per compiled graph, and the Report of explain().
 
-Weak references lead to records and programs, which live with their compiled functions; functions may share programs. The
-counts of a dead record or program go to the totals.
+This module holds weak references to records and programs, which live as long as their compiled functions; functions may share
+programs. When a record or a program dies, its counts are added to totals that stay.
 Tested by tests/torch/test_fallback.py and test_backend.py.
 """
 
@@ -15,24 +15,24 @@ from . import _abi
 _KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "reference_steps", "compile_ms",
          "plan_misses", "plan_ms")
 _DISK = {f"disk_{k}": k for k in ("hits", "misses", "damaged", "writes", "bytes_read", "bytes_written")}
-MOST_REASONS = 32  # for the calls of one graph: a reason may name sizes, so there may be many
+MOST_REASONS = 32  # kept for the calls of one graph; a reason may name sizes, so there may be many
 _lock = threading.RLock()
 _live = weakref.WeakSet()  # records
 _programs = weakref.WeakSet()
-_past = collections.Counter()  # of records that are gone
-_start = collections.Counter()  # what reset_stats() takes off
+_past = collections.Counter()  # counts of dead records and programs
+_start = collections.Counter()  # counts at the last reset_stats(), which stats() subtracts
 _reasons = collections.Counter()
 _workspace = 0
 
 
 class Record:
-    """One graph that the backend was called for."""
+    """What happened to one graph that PyTorch passed to the backend."""
 
     def __init__(self, name, nodes):
         self.name, self.nodes = name, nodes
         self.fallbacks, self.notes = [], []  # fallbacks: (node or "graph", op, why)
         self.compiled, self.eager, self.seconds = None, False, 0.0
-        self.parameters = set()  # numbers of the arguments that are the same tensors in every call
+        self.parameters = set()  # indices of the arguments that are the same tensors in every call
         with _lock:
             _live.add(self)
 
@@ -40,18 +40,18 @@ class Record:
         self.fallbacks.append((node, op, why))
 
     def close(self):
-        """Counts the fallbacks, at the end of the compilation."""
+        """Adds the fallbacks to the counts, at the end of the compilation."""
         with _lock:
             _reasons.update(why for _, _, why in self.fallbacks)
 
     def refused_call(self, why):
-        """A segment of a call runs in PyTorch. Each reason counts once; further reasons than MOST_REASONS are one."""
+        """Notes that a segment of a call runs in PyTorch. Each reason counts once; all reasons beyond MOST_REASONS count as one."""
         with _lock:
             known = {w for n, _, w in self.fallbacks if n == "a call"}
             if len(known) >= MOST_REASONS:
-                why = "calls for more reasons than are kept"
+                why = "calls for further reasons"
             if why not in known:
-                self.fallbacks.append(("a call", "what a program computes", why))
+                self.fallbacks.append(("a call", "a segment", why))
                 _reasons[why] += 1
 
     @property
@@ -65,7 +65,7 @@ class Record:
         try:
             with _lock:
                 _past["calls"] += self.calls()
-        except Exception:  # at interpreter exit modules are gone before their objects
+        except Exception:  # at interpreter exit a module may be gone before its objects
             pass
 
     def to_dict(self):
@@ -82,7 +82,7 @@ class Record:
         lines = [f"{self.name}: {self.nodes} nodes, compiled in {self.seconds * 1e3:.1f} ms"]
         lines += [f"  note: {note}" for note in self.notes]
         if self.eager:
-            lines.append("  runs in PyTorch as a whole")
+            lines.append("  the whole graph runs in PyTorch")
         for node, op, why in self.fallbacks:
             lines.append(f"  in PyTorch: {op} ({node}): {why}")
         for program in self.programs:
@@ -104,7 +104,7 @@ def _json(json, program):
 
 
 def track(program):
-    """Counts a new program. When it dies, its counts go to the totals."""
+    """Includes a new program in stats(). When the program dies, its counts go to the totals."""
     with _lock:
         _programs.add(program)
     program.on_release = _add_to_past
@@ -151,7 +151,7 @@ def reset_stats():
 
 
 class Report:
-    """str(): for reading; to_dict(): the same as data."""
+    """The result of explain(). str(report): text; report.to_dict(): the same as data."""
 
     def __init__(self, records, breaks, result):
         self.records, self.breaks, self.result = records, breaks, result

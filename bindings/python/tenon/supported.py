@@ -1,13 +1,13 @@
-"""Which PyTorch this Tenon works with: what stands behind torch.compile changes from one minor version to the next.
+"""The version of PyTorch that this Tenon works with. The internals of torch.compile change with each minor version.
 
-pyproject.toml says the same to pip. Tested by tests/torch/test_supported.py.
+pyproject.toml states the same version for pip. Tested by tests/torch/test_supported.py.
 """
 
 TORCH = "2.13"
 
 
 def check(version):
-    """Raises ImportError unless `version` is one of PyTorch's that Tenon works with."""
+    """Raises ImportError unless Tenon works with this version of PyTorch."""
     if version.split(".")[:2] != TORCH.split("."):
         raise ImportError(f"this tenon works with PyTorch {TORCH}, not with {version}: "
                           f'install "torch=={TORCH}.*", or the tenon made for this PyTorch')

@@ -31,7 +31,7 @@ Answer answer(const BackendPlacement& placement, const Graph& g, ValueId v, int 
   const Op& row = op(g.node(v).op);
   if (row.kind == Kind::input) return {};
   const std::string loops(placement.loops());
-  if (row.view && !loops.empty()) return {loops, "a view: read through, or copied where it must exist"};
+  if (row.view && !loops.empty()) return {loops, "a view: readers read through it, or it is copied"};
   std::string why;
   const Backend* b = placement.best(g, v, &why);
   if (!row.body || b) return {b ? std::string(b->name()) : "", why};

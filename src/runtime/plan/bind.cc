@@ -165,7 +165,7 @@ Status Binder::read_symbol(const Source& s, const Tensor& t, int64_t* symbol) co
     int64_t n = t.shape[s.axis];
     if (n < 0) return wrong(": axis " + std::to_string(s.axis) + " is negative");
     if (__builtin_sub_overflow(n, s.offset, &n))
-      return wrong(": " + name_of_symbol() + " has no value that 64 bits hold");
+      return wrong(": " + name_of_symbol() + " has no value that fits into 64 bits");
     if (n % s.factor != 0) return wrong("");
     *symbol = n / s.factor;  // no overflow: n > INT64_MIN, because the size is not negative
   }
@@ -230,7 +230,7 @@ Status Binder::check_sizes(std::span<const Tensor> inputs, std::span<const int64
       if (!n)
         return invalid("input " + graph.value_name(v) + " is " + graph.print_type(graph.type(v)) +
                        ": the size " + graph.dims->print(d) +
-                       " has no value that 64 bits hold: " + because(d, symbols));
+                       " has no value that fits into 64 bits: " + because(d, symbols));
       want.push_back(*n);
     }
     if (!std::ranges::equal(want, inputs[i].shape))

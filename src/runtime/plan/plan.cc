@@ -16,7 +16,7 @@ namespace tenon {
 int64_t Sizes::eval(Dim d) const {
   if (d.is_const()) return d.value();
   const auto v = table->eval(d, symbols);
-  if (!v) throw StatusError(invalid("the size " + table->print(d) + " has no value that 64 bits hold"));
+  if (!v) throw StatusError(invalid("the size " + table->print(d) + " has no value that fits into 64 bits"));
   return *v;
 }
 
@@ -84,7 +84,7 @@ Result<int64_t> bytes_of(const Graph& g, const Sizes& sizes, ValueId v) {
   std::string shape;
   for (Dim d : type.shape) {
     const auto n = sizes.table->eval(d, sizes.symbols);
-    if (!n) return invalid(who + ": the size " + g.dims->print(d) + " has no value that 64 bits hold");
+    if (!n) return invalid(who + ": the size " + g.dims->print(d) + " has no value that fits into 64 bits");
     if (*n < 0)
       return invalid(who + ": the size " + g.dims->print(d) + " is negative: " + std::to_string(*n));
     shape += (shape.empty() ? "" : ",") + std::to_string(*n);
@@ -109,7 +109,7 @@ Status check_extent(const Graph& g, const Sizes& sizes, ValueId v, const std::op
     const auto stride = sizes.table->eval((*strides)[a], sizes.symbols);
     if (!stride)
       return invalid(who() + ": the stride " + g.dims->print((*strides)[a]) +
-                     " has no value that 64 bits hold");
+                     " has no value that fits into 64 bits");
     const __int128 far = static_cast<__int128>(*stride) * (sizes.eval(g.type(v).shape[a]) - 1);
     reach += far < 0 ? -far : far;
     if (reach > kMost) return invalid(who() + ": its strides reach farther than any memory");

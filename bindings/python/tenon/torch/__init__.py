@@ -1,4 +1,4 @@
-"""Tenon in PyTorch: torch.compile(model, backend="tenon"). The backend is in backend.py, its work in compile.py."""
+"""Tenon for PyTorch: torch.compile(model, backend="tenon"). backend.py has the backend; compile.py compiles a graph."""
 
 import torch
 

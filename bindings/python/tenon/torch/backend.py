@@ -1,4 +1,4 @@
-"""The torch.compile backend "tenon", found by its entry point in the group torch_dynamo_backends.
+"""The torch.compile backend "tenon". PyTorch finds it by its entry point in the group torch_dynamo_backends.
 
 Tested by tests/torch/test_backend.py.
 """
@@ -15,8 +15,8 @@ from .options import GRAPHS_OF_MODE, MODES, OptionError, Options, nearest
 
 
 def _tenon(gm, example_inputs, *, mode=None, options=None):
-    """The backend. `mode` is one that torch.compile knows; "reduce-overhead" and "max-autotune" ask for
-    device_graphs="always", "max-autotune-no-cudagraphs" for "never"."""
+    """The backend. mode: a mode of torch.compile. "reduce-overhead" and "max-autotune" set device_graphs="always";
+    "max-autotune-no-cudagraphs" sets "never"."""
     if mode is not None and mode not in MODES:
         raise OptionError(f"tenon: unknown mode {mode!r}{nearest(mode, MODES)}")
     parsed = Options.parse(options)
@@ -26,19 +26,19 @@ def _tenon(gm, example_inputs, *, mode=None, options=None):
 
 
 def _reset():
-    """torch._dynamo.reset() has dropped the compiled functions, and their programs with them; counts are kept."""
+    """torch._dynamo.reset() calls this. It has dropped the compiled functions and so their programs; counts stay."""
 
 
 _tenon.__name__ = "tenon"
 _tenon.reset = _reset
-_looked_up = threading.Lock()  # held from PyTorch's first look-up of the backend on
-MOST_WAIT = 1000  # milliseconds for that look-up to end
+_looked_up = threading.Lock()  # acquired by PyTorch's first look-up of the backend and never released
+MOST_WAIT = 1000  # milliseconds that another look-up waits for the first one
 
 
 def __getattr__(name):
-    """`tenon`, the backend. PyTorch may look the name up in several threads at once. Each thread loads the entry point and
-    registers what it gets, and a second registration fails. So only the first thread gets the backend here; the others get
-    None, which registers nothing, and then find in the registry what the first has registered."""
+    """Gives PyTorch the backend under the name `tenon`. Several threads may look the name up at once. Each loads the entry point
+    and registers the result, and a second registration fails. So only the first thread gets the backend here. The others get
+    None, which PyTorch does not register, and then find the backend in the registry."""
     if name != "tenon":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     code, frame = registry.lookup_backend.__code__, sys._getframe(1)

@@ -1,6 +1,6 @@
-"""Generates the Python code of a compiled function: it runs the programs, and between them the host steps, in PyTorch.
+"""Generates the Python code of a compiled function. The code runs the programs of Tenon and, between them, host steps in PyTorch.
 
-runtime/runner.py compiles the text. A host step is a node that Tenon does not take, a view, or a size.
+A host step computes a node that Tenon does not take, a view, or a size. runtime/runner.py compiles the code.
 Tested by tests/torch/test_aot_semantics.py.
 """
 
@@ -27,7 +27,7 @@ class Writer:
         self.layout, self.lines, self.steps = Layout(partition.place), [], []
         self.names, self.globals = {}, {}
         self.counter = itertools.count()
-        self.rescues = []  # (text, constants) of a Rescue per segment
+        self.rescues = []  # (text, constants) of the Rescue of each segment
 
     def name(self, n):
         if n not in self.names:
@@ -47,7 +47,7 @@ class Writer:
         return "(" + ", ".join(values) + ("," if len(values) == 1 else "") + ")"
 
     def argument(self, x):
-        """An fx argument as Python text."""
+        """The Python text of an fx argument."""
         if isinstance(x, torch.fx.Node):
             if x.op == "get_attr":
                 return self.get_attr(x)
@@ -71,7 +71,7 @@ class Writer:
         return self.names[n]
 
     def read_symbols(self, n):
-        """Assigns the symbols whose source is node n, and those that can now be computed."""
+        """Writes assignments of the symbols whose source is node n, and of the symbols that can be computed from these."""
         for symbol, (source, where, axis) in self.p.symbol_source.items():
             if source is n and symbol in self.symbols:
                 v = self.name(n)
@@ -85,7 +85,7 @@ class Writer:
 
     def write(self):
         p = self.p
-        self.symbols, self.given = self._used_symbols(), set()  # given: those that are assigned so far
+        self.symbols, self.given = self._used_symbols(), set()  # given: the symbols that have been assigned so far
         self.in_place = self._find_in_place()
         self.placeholders = [n for n in p.nodes if n.op == "placeholder"]
         for n in self.placeholders:
@@ -103,7 +103,7 @@ class Writer:
                 self.line(f"del {self.name(n)}")
         for destination, source in p.copies:
             value = self.argument(source)
-            if source in self.in_place:  # AOTAutograd raises the version of mutated inputs itself
+            if source in self.in_place:  # AOTAutograd increments the version of mutated inputs itself
                 self.line(f"if {value} is not {self.name(destination)}:")
                 self.line(f"    {self.name(destination)}.copy_({value})")
             else:
@@ -124,12 +124,12 @@ class Writer:
         return "\n".join(["        at = run.at", *steps, *words, *self.lines])
 
     def _last_reads(self, order):
-        """Step number -> the host tensors that no later step reads. The function drops them there, so that their memory is free early."""
+        """Step number -> the host tensors that no later step reads. The function deletes them after this step to free their memory."""
         kept = {d for n in self.p.nodes if n.op == "output" or self.p._is_copy(n) for d in n.all_input_nodes}
         kept |= {self.p.root(n) for n in kept}
         last = {}
         for number, step in enumerate(order):
-            if isinstance(step, Segment):  # inputs of the program, and those of the rescue
+            if isinstance(step, Segment):  # reads the inputs of its program and of its Rescue
                 reads = [*(n for n, _ in step.inputs), *self._given(step), *step.outputs]
             else:
                 reads = [*step.all_input_nodes, step]
@@ -175,7 +175,7 @@ class Writer:
             at, rank = self._tensor(n)
             inputs.append(at)
             if is_moved(n.meta["val"], self.p.device):
-                moved = f"m{next(self.counter)}"  # lives until the call ends
+                moved = f"m{next(self.counter)}"  # keeps the copy alive until the call ends
                 self.line(f"    {moved} = to_device({self.argument(n)}, {self.constant(self.p.device)})")
                 self.line(f"    pointer(at, {at}, {rank}, {moved})")
             elif n.op == "placeholder":
@@ -213,8 +213,8 @@ class Writer:
         self.line(f"    {names}rescue{number}({', '.join(['error', 'args', *self._rescue(segment)])})")
 
     def _given(self, segment):
-        """The nodes whose values PyTorch needs to compute the segment, each before its readers -> the source of the value: None,
-        where the value is given; another node that has it; or the node itself, which is then computed."""
+        """Node -> source, for each node that PyTorch needs to compute the segment, each before its readers. The source is None if
+        the caller has the value, another node that has the same value, or the node itself, if its value has to be computed."""
         owners, result, stack = {name: n for n, name in segment.inputs}, {}, [(n, False) for n in reversed(segment.outputs)]
         while stack:
             n, seen = stack.pop()
@@ -231,7 +231,8 @@ class Writer:
         return result
 
     def _rescue(self, segment):
-        """Adds the text of a function that computes the segment's outputs in PyTorch. Returns its arguments behind args."""
+        """Adds the text of a function pytorch(args, ...) that computes the segment's outputs in PyTorch. Returns the arguments
+        that follow args."""
         outer, self.globals = (self.globals, self.lines), {}
         self.lines, given = [], []
         names = self.names
@@ -261,9 +262,10 @@ class Writer:
         return f"empty({self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())}, {self.constant(fake.dtype)})"
 
     def _find_in_place(self):
-        """Segment output -> the mutated input whose memory the program may write it to, because no other segment or host step
-        reads either of them. If the segment itself reads that input, its program decides whether it may overwrite it, and
-        refuses the buffer if not. There are none where a fault may end the call: then inputs change only after all is computed."""
+        """Segment output -> a mutated input into whose memory the program may write the output, because no other segment or host
+        step reads either of them. If the segment itself reads the input, its program decides in a call whether it may overwrite
+        the input, and refuses the buffer if not. The result is empty if a fault may end the call, because inputs may change only
+        after everything is computed."""
         if self.p.can_fault():
             return {}
         result = {}
@@ -320,11 +322,11 @@ class Writer:
         return self.p.size_text(n) if self.p.is_size(n) else None
 
     def _computed(self, n):
-        """The text of a node's value on the host."""
+        """The Python text that computes a node's value on the host."""
         return text if (text := self._size_text(n)) is not None else self._call(n)
 
     def _call(self, n):
-        """The text of the call by which PyTorch computes a node."""
+        """The Python text of the call of PyTorch that computes a node."""
         if n.target is operator.getitem:
             return f"{self.argument(n.args[0])}[{n.args[1]}]"
         arguments = [self.argument(a) for a in n.args] + [f"{k}={self.argument(a)}" for k, a in n.kwargs.items()]

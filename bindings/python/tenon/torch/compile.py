@@ -1,7 +1,7 @@
-"""From Dynamo's graph to a compiled function.
+"""Compiles Dynamo's graph into a function.
 
 AOTAutograd traces Dynamo's graph. An inference graph is partitioned, lowered and compiled; a training graph runs in PyTorch
-and counts as a fallback. Errors of Tenon reach the user only if fallback="error" asks for them.
+and counts as a fallback. Errors of Tenon reach the user only with options={"fallback": "error"}.
 Tested by tests/torch/test_backend.py and test_aot_semantics.py.
 """
 
@@ -26,23 +26,23 @@ _graphs = itertools.count()
 
 
 class FallbackError(RuntimeError):
-    """options={"fallback": "error"}, and something would run in PyTorch."""
+    """PyTorch would run a part of a graph, and options={"fallback": "error"} forbids it."""
 
 
 class _Again(Exception):
-    """The graph has to be traced again: its inputs said that it needs gradients and it does not, or the reverse."""
+    """The graph has to be traced again: its inputs indicate that it needs gradients and it does not, or the reverse."""
 
 
 class _Whole(Exception):
-    """(record, why): Tenon takes nothing of an inference graph."""
+    """(record, why): Tenon takes no node of an inference graph."""
 
 
 class _Overlap(Exception):
-    """Inputs that share memory, one of which the graph writes to."""
+    """Two inputs share memory, and the graph writes to one of them."""
 
 
 def compile_graph(gm, example_inputs, options, records=None):
-    _abi.library()  # a missing library is the user's to know, not a fallback
+    _abi.library()  # a missing library is an error that the user sees, not a fallback
     saving = _saving()
     now = dataclasses.replace(options, freeze=False) if saving else options  # a saved function packs at its first call
     real = _real_tensors(gm) if now.freeze else {}
@@ -82,7 +82,7 @@ def compile_graph(gm, example_inputs, options, records=None):
 
     def trace(table):
         tag = f"tenon {uuid.uuid4()}" if saving else torch.compiler.config.cache_key_tag
-        with torch.compiler.config.patch(cache_key_tag=tag):  # PyTorch's own cache may not give what an earlier run made
+        with torch.compiler.config.patch(cache_key_tag=tag):  # PyTorch's cache must not return the result of an earlier run
             return aot_module_simplified(
                 gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=_untraced(compiler("backward")),
                 inference_compiler=compiler(None), decompositions=table, keep_inference_input_mutations=True)
@@ -103,7 +103,7 @@ def compile_graph(gm, example_inputs, options, records=None):
     except _Overlap as e:
         return _in_pytorch(gm, options, note(len(gm.graph.nodes)), str(e), saving)
     except _Whole as e:
-        return _in_pytorch(gm, options, *e.args, saving)  # Dynamo's graph: AOTAutograd may have taken operators apart in its own
+        return _in_pytorch(gm, options, *e.args, saving)  # runs Dynamo's graph: AOTAutograd may have decomposed operators in its own
     except Exception as e:
         if saving or e in raised or isinstance(e, refusal.STEERING):
             raise
@@ -117,14 +117,15 @@ def compile_graph(gm, example_inputs, options, records=None):
 
 
 def _untraced(compile):
-    """A compiler of backward graphs. Compiled autograd traces neither into it nor into the functions that it makes."""
+    """Wraps a compiler of backward graphs so that compiled autograd traces neither into it nor into its functions."""
     def compile_untraced(graph, inputs):
         return torch._dynamo.disable(torch._dynamo.disable(compile)(graph, inputs))
     return compile_untraced
 
 
 def _written(count):
-    """The numbers of the inputs that the graph writes to which AOTAutograd compiles now. count: how many inputs Dynamo's graph has."""
+    """The indices of the inputs that are written to by the graph that AOTAutograd now compiles. count: how many inputs Dynamo's
+    graph has."""
     inputs = torch._guards.TracingContext.get().fw_metadata.input_info
     written = {i for i, about in enumerate(inputs) if about.mutates_data}
     if len(inputs) != count:  # AOTAutograd merges inputs that overlap
@@ -133,7 +134,7 @@ def _written(count):
 
 
 def _in_pytorch(gm, options, record, why, saving):
-    """A function that runs Dynamo's graph. Its operators write in place, so it is right whatever memory its inputs share."""
+    """A function that runs Dynamo's graph. Its operators write in place, so its results are right even if inputs share memory."""
     record.fallback("graph", "the whole graph", why)
     record.eager = True
     record.close()
@@ -155,7 +156,7 @@ def _log(options, record):
 
 
 def _saving():
-    """Whether this is torch.compile(...).aot_compile: AOTAutograd keeps a form of what it makes that can be serialization."""
+    """Whether this is torch.compile(...).aot_compile, for which AOTAutograd has to return a function that can be saved."""
     config = torch._functorch.config
     return config.bundled_autograd_cache and config.force_autograd_cache
 
@@ -172,7 +173,7 @@ def _savable(function, options, record):
 
 
 def _real_tensors(gm):
-    """Graph input number -> the real tensor, for the inputs that Dynamo takes as static: parameters and buffers."""
+    """Input index -> the real tensor, for the graph inputs that Dynamo treats as static: parameters and buffers."""
     result = {}
     for number, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder"):
         example = getattr(n.meta.get("grapharg"), "example", None)
@@ -185,7 +186,7 @@ def _compile(gm, options, real, record, training, saving):
     function = make_boxed_func(gm.forward)
     try:
         if training == "backward":
-            return function  # its forward graph counts
+            return function  # not a fallback of its own: the forward graph has already counted
         if training:
             raise Refused("gradients are needed: training graphs run in PyTorch (compile under torch.no_grad())")
         function, record.compiled = _build(gm, options, real, record)
@@ -204,7 +205,7 @@ def _compile(gm, options, real, record, training, saving):
 
 
 def _build(gm, options, real, record):
-    """Partitions and compiles. Nodes that the library refuses are banned from Tenon, and the rest is partitioned again."""
+    """Partitions and compiles the graph. If the library refuses nodes, PyTorch runs these, and the graph is partitioned again."""
     banned, planted = {}, rng.plant(gm) if options.rng == "fast" else None
     while True:
         partition = Partition(gm, banned=banned, seeds=planted)
@@ -241,9 +242,9 @@ def _build(gm, options, real, record):
 
 
 def _refused(partition, segment, name, static, why):
-    """Node name -> sentence: the nodes that no back end of the device takes. If the library cannot read the text of the
-    segment, it reads each node by itself, and the result is the nodes that it cannot read. Where no node is found this way,
-    the result is all nodes of the segment."""
+    """Node name -> reason, for the nodes that no back end of the device takes. If the library cannot parse the text of the
+    segment, it gets each node by itself, and the result has the nodes that it cannot parse. If this finds no node, the result
+    has all nodes of the segment."""
     try:
         values = _abi.refused(partition.text(segment, name, static), partition.place)
     except Exception:
@@ -260,8 +261,8 @@ def _refused(partition, segment, name, static, why):
 
 
 def _living(partition, static, frozen, options):
-    """Segment -> Use, for segments that programs of other functions can run. Programs with packed parameters are taken all
-    together or not at all, because a function packs again for all of its programs at once."""
+    """Segment -> Use, for segments that an existing program of another function computes. Programs with packed parameters are
+    reused all together or not at all, because a function repacks the parameters of all its programs at once."""
     uses = {}
     for segment in partition.segments:
         template = _template(partition, segment, static, frozen[segment], options)
@@ -280,12 +281,13 @@ def _template(partition, segment, static, frozen, options):
 
 
 def _numbers(segment, frozen, symbols):
-    """The graph input numbers of the frozen nodes."""
+    """The indices of the frozen nodes among the program's inputs. symbols: how many symbols come before the tensors."""
     return [symbols + i for i, (n, _) in enumerate(segment.inputs) if n in frozen]
 
 
 def _static_inputs(partition):
-    """Input nodes whose tensors are the same object call after call: parameters, buffers, and the graph's constants."""
+    """Input node -> index of the graph input, or None for a constant of the graph: the nodes whose tensor is the same object in
+    every call, which are parameters, buffers and constants."""
     context = torch._guards.TracingContext.try_get()
     indices = set(getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or ())
     mutated = {destination for destination, _ in partition.copies}
@@ -301,7 +303,7 @@ def _input_number(n, position):
 
 def _frozen_inputs(segment, static, real, record):
     """Input node -> its tensor, for the inputs that can be packed, in the order of the inputs. The library packs tensors that
-    have elements and are dense in some order of their axes; others stay inputs."""
+    have elements and are dense in some order of their axes. Other tensors stay inputs."""
     frozen = {}
     for n, _ in segment.inputs:
         if n in static:

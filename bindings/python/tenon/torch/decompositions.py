@@ -1,7 +1,7 @@
-"""The ATen ops that AOTAutograd takes apart before Tenon gets the graph. The list is short, because attention, softmax, norms,
-convolutions, pooling, embedding and gelu have rows (ops/), and a whole op is a better unit to fuse.
+"""The ATen ops that AOTAutograd decomposes before Tenon gets the graph.
 
-No op that has a row is in this list. Tested by tests/torch/test_lower.py.
+No op in this list has a row in ops/. Attention, softmax, norms, convolutions, pooling, embedding and gelu have rows, because a
+whole op fuses better than its parts. Tested by tests/torch/test_lower.py.
 """
 
 import functools
@@ -29,7 +29,7 @@ def table():
 
 @functools.cache
 def _table(quantized):
-    """quantized: PyTorch's module that defines the operators of quantized_decomposed, or None: then no graph has them."""
+    """quantized: PyTorch's module that defines the operators of quantized_decomposed; None: not loaded, so no graph has them."""
     import torch
     from torch._decomp import get_decompositions
 
@@ -42,7 +42,8 @@ def _table(quantized):
 
 
 def _of_classes(decomposition):
-    """The decomposition for the class dtypes that PyTorch's kernel takes. For others the op stays, and PyTorch raises its error."""
+    """The decomposition for the dtypes of class numbers that PyTorch's kernel accepts. With another dtype the op stays whole, and
+    PyTorch raises its error."""
     import torch
 
     @functools.wraps(decomposition)
@@ -53,5 +54,5 @@ def _of_classes(decomposition):
 
 
 def would_change(gm):
-    """Whether the decompositions would take a node of the graph apart."""
+    """Whether the graph has a node that the table decomposes."""
     return any(n.target in table() for n in gm.graph.nodes if n.op == "call_function")

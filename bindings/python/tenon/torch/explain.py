@@ -1,4 +1,4 @@
-"""tenon.explain: one call of a model, compiled, and the report of it. Tested by tests/torch/test_fallback.py and test_backend.py.
+"""tenon.explain: compiles a model, calls it once and reports. Tested by tests/torch/test_fallback.py and test_backend.py.
 """
 
 import collections

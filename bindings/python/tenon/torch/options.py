@@ -18,25 +18,25 @@ class OptionError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """freeze: on the CPU, parameters are packed once; a changed parameter is packed again.
+    """freeze: on the CPU, packs parameters into programs once, and again when a parameter changes.
 
     fallback: what happens to a node that Tenon cannot take. "auto" runs it in PyTorch and counts it, "count" also logs it
     (logger "tenon", level INFO), "error" raises.
 
     num_threads: 0 means as many as PyTorch uses.
 
-    specialize: whether hot kernels are compiled again with their sizes as constants, with the same bits as result. "off";
-    "background", by a thread of low priority; "wait", all of them before they first run.
+    specialize: whether kernels are compiled again with their sizes as constants; results are the same bit for bit. "off": never;
+    "background": hot kernels, by a thread of low priority; "wait": all kernels before they first run.
 
-    rng: who draws random numbers. "torch" draws in the order and with the results of eager mode. "fast" draws in Tenon's
-    kernels, from seeds that PyTorch draws: the same distribution, reproducible with torch.manual_seed, but other numbers than
-    in eager mode. Graphs that need gradients run in PyTorch and draw there.
+    rng: who draws random numbers. "torch": PyTorch, with the numbers of eager mode. "fast": Tenon's kernels, from seeds that
+    PyTorch draws. The distributions are the same and torch.manual_seed makes runs reproducible, but the numbers are not those
+    of eager mode. Graphs that need gradients run in PyTorch and draw there.
 
-    device_graphs: on a GPU, which programs of several kernels are launched as one CUDA graph. "auto" takes those of small
-    kernels; "always"; "never".
+    device_graphs: on a GPU, whether the kernels of a program are launched as one CUDA graph. "auto": if the kernels are small;
+    "always"; "never".
 
-    verify: on the CPU, Tenon's evaluator also computes the first calls of each program, this many, and compares. Where
-    results differ, PyTorch computes the call, and the log (logger "tenon", level ERROR) has the smallest graph that differs."""
+    verify: on the CPU, Tenon's evaluator also computes the first `verify` calls of each program, and the results are compared.
+    If they differ, PyTorch computes the call, and the smallest graph that differs is logged (logger "tenon", level ERROR)."""
 
     freeze: bool = False
     fallback: str = "auto"

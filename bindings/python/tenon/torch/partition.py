@@ -1,9 +1,10 @@
 """Partitions an FX graph into segments for Tenon and host steps between them, in an order that respects every dependency.
 
 Each node gets a level. The nodes of level k that Tenon takes are segment k; PyTorch runs the other nodes of level k after
-it. A Tenon node lies one level above the last PyTorch node that it depends on. So the segments are convex, and as few as the
-longest alternation of the two. A view or a created tensor is computed again in every segment that reads it. The outputs of a
-segment have PyTorch's own strides. A view whose memory PyTorch shares with another result is made on the host, as a view.
+the segment. A Tenon node is one level above the last PyTorch node that it depends on. So segments are convex, and there are only
+as many as Tenon nodes and PyTorch nodes alternate on the longest path. Every segment that reads a view or a created tensor
+computes it again. The outputs of a segment have PyTorch's own strides. If PyTorch makes a view of the memory of another result,
+the host makes it as a view too.
 Tested by tests/torch/test_fallback.py and test_aot_semantics.py.
 """
 
@@ -19,13 +20,13 @@ from .ops import TABLE
 from .runtime import refusal
 from .runtime.refusal import Refused
 
-MOST_EQUALITIES = 64  # in a text; the library then asks the sizes of a call for the others
+MOST_EQUALITIES = 64  # stated in a text; the library checks further equalities with the sizes of a call
 HOST_SIZE = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
 
 class Segment:
-    """One graph for Tenon. inputs: fx nodes whose tensors go in; symbols: names of sizes that go in as scalars;
-    outputs: fx nodes whose results come out."""
+    """One graph for Tenon. inputs: (fx node, name of its Value) of each input tensor; symbols: names of the sizes that are
+    inputs as scalars; outputs: fx nodes whose results are outputs."""
 
     def __init__(self, level):
         self.level, self.inputs, self.symbols, self.outputs, self.lines, self.nodes = level, [], [], [], [], []
@@ -33,19 +34,19 @@ class Segment:
 
 class Partition:
     def __init__(self, gm, table=None, banned=None, seeds=None):
-        """banned: node name -> sentence, for nodes that the library refused. seeds: rng.Seeds, for nodes that draw random
-        numbers in Tenon; the node of the seeds runs in PyTorch and is no fallback."""
+        """banned: node name -> reason, for nodes that the library has refused. seeds: the rng.Seeds of nodes that draw random
+        numbers in Tenon. The node that draws the seeds runs in PyTorch and does not count as a fallback."""
         self.gm, self.table, self.banned, self.seeds = gm, table or TABLE, banned or {}, seeds
         self.nodes = list(gm.graph.nodes)
         self.device = self._device()
         self.position = {n: i for i, n in enumerate(self.nodes)}
-        self.fallbacks = {}  # node -> sentence
+        self.fallbacks = {}  # node -> reason
         self.values = {}     # node -> Value or tuple of Values
-        self.lowered = {}    # node -> Lowered, of the nodes Tenon takes
+        self.lowered = {}    # node -> Lowered, for the nodes that Tenon takes
         self.level = {}
         self.host_views = set()
         self.copies = []     # (destination placeholder, source node)
-        self.lengths = None  # the text of all sizes
+        self.lengths = None  # the texts of all sizes of the graph, made by ranges()
         self._refuse()
         self.tracer = sizes.tracer_of(self.nodes)
         with sizes.tracer(self.tracer):
@@ -57,7 +58,7 @@ class Partition:
             self._segments()
 
     def _device(self):
-        """The device of the graph: the GPU that one of the tensors is on, else the CPU."""
+        """The device of the graph: a GPU if a tensor is on one, else the CPU."""
         fakes = [f for n in self.nodes for f in _tensors(n.meta.get("val"))]
         gpus = {fake.device for fake in fakes if fake.device.type == "cuda"}
         if len(gpus) > 1:
@@ -66,7 +67,7 @@ class Partition:
 
     @property
     def place(self):
-        """The device as a DLTensor has it."""
+        """The device as (type, id), with the numbers of a DLTensor."""
         return (_abi.CUDA, self.device.index or 0) if self.device.type == "cuda" else _abi.CPU
 
     # --- which nodes Tenon takes ---
@@ -94,7 +95,7 @@ class Partition:
         return n.op == "call_function" and isinstance(n.meta.get("val"), HOST_SIZE)
 
     def is_arithmetic(self, n):
-        """Whether a node computes a number from numbers. Its readers may compute it themselves."""
+        """Whether a node computes a number from numbers only. Its readers may compute it themselves."""
         return self.is_size(n) and not any(isinstance(d.meta.get("val"), torch.Tensor) for d in n.all_input_nodes)
 
     def _lower(self):
@@ -115,19 +116,19 @@ class Partition:
                 seed = self.seeds and self.seeds.of(n, self.device)
                 result = node.lower_node(n, self.values, self.table, self.device, seed)
                 if not known <= earlier and n.target is not operator.getitem:
-                    raise Unsupported(f"{n.target}: only values tell the size of its result")
+                    raise Unsupported(f"{n.target}: the size of its result depends on values")
             except Exception as e:
                 why = refusal.sentence(e)
                 if n.target is not operator.getitem:
                     self.fallbacks[n] = why
-                elif n.args[0] in self.lowered:  # the row does not give this result: the whole node runs in PyTorch
+                elif n.args[0] in self.lowered:  # the row does not compute this result, so the whole node runs in PyTorch
                     self.fallbacks[n.args[0]] = why
                     return self._lower()
                 continue
             self.lowered[n], self.values[n] = result, result.result
 
     def can_fault(self):
-        """Whether a program may find values for which PyTorch raises an error. On a GPU no program looks for them."""
+        """Whether a program may report a fault, for which PyTorch raises an error. On a GPU no program looks for faults."""
         return self.place == _abi.CPU and any(line.can_fault() for low in self.lowered.values() for line in low.lines)
 
     @staticmethod
@@ -141,7 +142,7 @@ class Partition:
     def _levels(self):
         self.level = {}
         self.symbol_source = self._computed_symbols()  # symbol -> (node, None: the value itself, or "shape" or "stride", axis)
-        self.opaque = sizes.opaque(self.tracer)  # symbols that the host computes, from others where they have no source
+        self.opaque = sizes.opaque(self.tracer)  # symbols that the host computes; from other symbols, if they have no source
         ordered = -1  # PyTorch nodes that draw random numbers or may have effects keep their order
         for n in self.nodes:
             operands = [self.level[d] for d in n.all_input_nodes if d in self.lowered]
@@ -157,12 +158,13 @@ class Partition:
                 if n.op == "call_function" and self._keeps_order(n):
                     ordered = self.level[n] = max(ordered, self.level[n])
                 self._find_symbols(n)
-        for n in self.nodes:  # sizes that only a tensor input tells
+        for n in self.nodes:  # last, for symbols that are only known from the shape of an input
             if n.op == "placeholder":
                 self._find_symbols(n, of_tensor=True)
 
     def _computed_symbols(self):
-        """Opaque symbol -> (node, None, 0): the node that computes it from numbers, before all nodes that have it in their sizes."""
+        """Opaque symbol -> (node, None, 0): the node that computes it from numbers, if the node precedes all others that have the
+        symbol in their sizes."""
         source, seen = {}, set()
         for n in self.nodes:
             if self.is_arithmetic(n) and isinstance(n.meta["val"], torch.SymInt):
@@ -172,7 +174,7 @@ class Partition:
         return source
 
     def _symbol_level(self, symbol):
-        """The level at which the host knows the symbol."""
+        """The level at which the host knows the value of the symbol."""
         if symbol in self.symbol_source:
             return self.level[self.symbol_source[symbol][0]]
         return max([-1, *map(self._symbol_level, self.made_of(symbol))])
@@ -182,7 +184,8 @@ class Partition:
         return sizes.symbols(self.opaque[symbol].expr) if symbol in self.opaque and symbol not in self.symbol_source else ()
 
     def _find_symbols(self, n, of_tensor=False):
-        """Where the value of each symbol can be read at run time: scalars first, then sizes of host tensors."""
+        """Records where the symbols of node n can be read at run time: from its value, if it is a scalar, else from its shape and
+        strides."""
         val = n.meta.get("val")
         found = []
         if isinstance(val, (torch.SymInt, torch.SymFloat)):
@@ -221,7 +224,7 @@ class Partition:
                 yield from (d for d in n.all_input_nodes if isinstance(d.meta.get("val"), torch.Tensor))
 
     def size_text(self, n):
-        """The Python expression of a size node, or None if it has to be computed as the graph says."""
+        """The Python expression of a size node in terms of symbols, or None if the node's own function has to compute it."""
         value = n.meta["val"]
         if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
             return None
@@ -233,7 +236,8 @@ class Partition:
             return None
 
     def _find_outputs(self):
-        """Fills wanted, the nodes whose tensors the host reads, and host_views. True if another node has to run in PyTorch."""
+        """Fills `wanted`, the nodes whose tensors the host reads, and `host_views`. Returns True if it has added a fallback, so that
+        the graph has to be partitioned again."""
         self.host_views, self.wanted = set(), set()
         readers = list(dict.fromkeys(self._readers_on_host()))
         # as_strided may read memory between the elements of a view.
@@ -259,7 +263,7 @@ class Partition:
 
     # --- segments ---
     def _segments(self):
-        """Makes the segments from the last level to the first, because the later ones say which outputs the earlier ones need."""
+        """Makes the segments from the last level to the first, because later segments determine the outputs of earlier ones."""
         producer = {}
         for n, low in self.lowered.items():
             for line in low.lines:
@@ -282,12 +286,12 @@ class Partition:
                 elif self.level[n] == level or self.lowered[n].cheap:
                     if n not in taken:
                         taken.add(n)
-                        # All results of one node are written in the same segment.
+                        # The same segment writes all results of a node.
                         stack += [v.name for line in self.lowered[n].lines for v in line.operands
                                   if producer.get(v.name) is not n]
                 else:
                     inputs[name] = n
-                    # the earlier segment hands over the node whose Value has this name
+                    # An earlier segment outputs the node whose Value has this name.
                     wanted.add(self._owner(name, n))
             segment.nodes = sorted(taken, key=self.position.get)
             segment.lines = [line for n in segment.nodes for line in self.lowered[n].lines]
@@ -300,7 +304,7 @@ class Partition:
             self._collect_symbols(segment)
 
     def _owner(self, name, n):
-        """The fx node whose tensor is the Value `name` that node n wrote: itself, or the getitem that reads it."""
+        """The fx node whose tensor is the Value `name`, which node n writes: n itself, or the getitem that reads the Value from n."""
         if n not in self.lowered or (isinstance(self.values[n], Value) and self.values[n].name == name):
             return n
         for user in n.users:
@@ -329,7 +333,7 @@ class Partition:
 
     # --- the text ---
     def text(self, segment, name, params=()):
-        """The graph text of a segment. params: nodes that are static between calls."""
+        """The graph text of a segment. params: nodes whose tensors are the same in every call."""
         symbols = [f"%{symbol}: i64[] = {symbol}" for symbol in segment.symbols]
         inputs = [tensor_input_text(n, value_name, n in params) for n, value_name in segment.inputs]
         outputs = [f"%{self.values[n].name}{layout_text(n.meta['val'])}" for n in segment.outputs]
@@ -341,7 +345,7 @@ class Partition:
         return graph_text(name, [*symbols, *inputs], [*facts, *lines], outputs)
 
     def text_of(self, n, name):
-        """The graph text of one node by itself. The values that it reads are the inputs."""
+        """The graph text of one node by itself. Its inputs are the values that the node reads."""
         lines = self.lowered[n].lines
         made = {line.result.name for line in lines}
         read = {v.name: v for line in lines for v in line.operands if v.name not in made}
@@ -351,8 +355,8 @@ class Partition:
         return graph_text(name, inputs, [line.text(sizes.text) for line in lines], [f"%{lines[-1].result.name}"])
 
     def ranges(self, segment):
-        """Symbol -> (lowest, highest), as the tracer knows without new guards. Dynamo traces size 1 by itself, so its symbols
-        start at 2. Tenon's start at 1, because the graph of size 1 is mostly the same (program_cache.py)."""
+        """Symbol -> (lowest, highest), as the tracer knows them without new guards. Dynamo traces size 1 separately, so its symbols
+        start at 2. Tenon's start at 1, because the graph of size 1 is usually the same (program_cache.py)."""
         if self.lengths is None:
             self.lengths = {n for f in self.nodes for t in _tensors(f.meta.get("val")) for n in map(str, sizes.sizes(t.shape))}
         return {symbol: (1 if low == 2 else max(low, 0) if symbol in self.lengths else low, high)
@@ -363,7 +367,7 @@ class Partition:
         return sizes.equalities(self.tracer, segment.symbols)[:MOST_EQUALITIES]
 
     def order(self):
-        """Segments and host steps, which are fx nodes, in the order of execution, without the copy_ nodes."""
+        """The segments and the host steps in the order of execution. A host step is an fx node; copy_ nodes are left out."""
         steps = []
         by_level = {s.level: s for s in self.segments}
         read = {n for segment in self.segments for n, _ in segment.inputs}
@@ -379,7 +383,7 @@ class Partition:
         return steps
 
     def _numbers_read(self):
-        """The nodes of arithmetic that the host has to compute. A program gets the symbols and computes other sizes itself."""
+        """The arithmetic nodes that the host has to compute. Programs get the symbols and compute other sizes themselves."""
         read = {source for source, _, _ in self.symbol_source.values()}
         for n in reversed(self.nodes):
             if (n in read and self.size_text(n) is None) if self.is_arithmetic(n) else n not in self.lowered:
@@ -394,7 +398,7 @@ class Partition:
 
 
 def _sizes(n):
-    """The sizes and strides of a node's tensors, or the size that the node computes."""
+    """The sizes and strides of a node's tensors, and the size that the node computes, if it computes one."""
     val = n.meta.get("val")
     tensors = [t for t in _tensors(val) if t.layout == torch.strided]
     return [s for t in tensors for s in (*t.shape, *t.stride())] + [val] * isinstance(val, torch.SymInt)
@@ -410,7 +414,7 @@ def _tensors(val):
 
 
 def tensor_input_text(n, value_name, param, size=sizes.text, name=str):
-    """size, name: how a size and the name of a value are written."""
+    """size, name: functions that write a size and the name of a value."""
     fake = n.meta["val"]
     value = Value(value_name, dtype_of(fake.dtype), sizes.sizes(fake.shape))
     return input_text(value, size, name, layout_text(fake, size), param)

@@ -1,11 +1,13 @@
-"""A cache of programs: graphs with the same lines, up to names, sizes and views that do nothing, share one program.
+"""A cache of programs. Graphs whose lines differ only in names, sizes and views without effect share one program.
 
-Dynamo traces a function again for a size that becomes dynamic, for size 1, and for every layer that is compiled by itself.
-The graphs often differ only in sizes, and in views that do nothing at one of the sizes, which PyTorch or the model leaves
-out there. A program serves a graph if its symbols have values that make its lines those of the graph, without the views that
-do nothing: `N` may become 7, 1, or another symbol `M`, within the range that the text assumes. A program that serves the
-graph of another one too, as that of all sizes serves that of the first, replaces it in the functions that run it. The cache
-holds programs and functions weakly: a program dies with its last function.
+Dynamo traces a function again when a size becomes dynamic, for size 1, and for every layer that is compiled by itself. The
+graphs often differ only in sizes, and in views that have no effect at one of the sizes, such as an expand from 1 to 1; PyTorch
+or the model leaves these out there.
+
+A program serves a graph if values for the program's symbols turn its lines into those of the graph, apart from views without
+effect. `N` may become 7, 1, or another symbol `M`, within the range that the text assumes. A new program may also serve the
+graphs of older programs, as a program for all sizes serves the graph of one size. It then replaces them in the functions that
+run them. The cache holds programs and functions weakly: a program dies with its last function.
 Tested by tests/torch/test_dynamic.py.
 """
 
@@ -19,13 +21,13 @@ from .lowering import sizes
 from .lowering.sizes import same_shape
 from .partition import layout_text, tensor_input_text
 
-KEPT = 16  # programs of one key
+KEPT = 16  # programs per key
 _lock = threading.RLock()  # reentrant: a program may die, and leave the cache, while this thread has the lock
 _functions = weakref.WeakSet()  # runner.Compiled
 _programs = {}  # key -> weak references, oldest first
 
 
-VIEWS = ("reshape", "expand", "slice", "concat")  # do nothing at some sizes
+VIEWS = ("reshape", "expand", "slice", "concat")  # have no effect at some sizes
 
 
 class Line:
@@ -37,14 +39,15 @@ class Line:
         self.result, self.reads, self.view = result, [v.name for v in reads], None
 
     def does(self, head, attrs, shape, shapes):
-        """Keeps what a view does. shape: of the result; shapes: of the values that it reads."""
+        """Records the attributes and shapes of a view. shape: of the result; shapes: of the values that it reads."""
         if head in VIEWS:
             self.view, self.axis, self.step = head, attrs.get("axis"), attrs.get("step", 1)
             self.shape, self.shapes = shape, shapes
         return self
 
     def what_stays(self, put):
-        """The names that it reads, without the empty parts of a concat. If it does nothing: the one name whose value it is."""
+        """The names that the line reads, without the empty parts of a concat; or, if the line is a view without effect, the one
+        name whose value it has. put: replaces the symbols of a size by values."""
         if self.view is None:
             return self.reads
         if self.view == "concat":
@@ -61,7 +64,8 @@ def anonymous(name):
 
 class Template:
     def __init__(self, partition, segment, params, frozen, options):
-        """frozen: [(input number, tensor)] of the parameters that are packed into the program."""
+        """What the cache compares of a segment. frozen: [(input number, tensor)] of the parameters that are packed into the
+        program."""
         self.inputs = [Line(lambda size: tensor_input_text(n, name, n in params, size, anonymous), name)
                        for n, name in segment.inputs]
         self.lines = [Line(lambda size: line.text(size, anonymous), line.result.name, line.operands)
@@ -76,7 +80,8 @@ class Template:
         self.key = ("\n".join(line.text for line in self.lasting), tuple(number for number, _ in frozen), options)
 
     def values_for(self, other):
-        """The values of this template's symbols, in their order, that make it `other`, which has the same key; or None."""
+        """The values of this template's symbols, in order, with which it is the same graph as `other`; None if there are none.
+        Both templates have the same key."""
         if any(a() is None or a() is not b() for (_, a), (_, b) in zip(self.frozen, other.frozen)):
             return None
         pairs = [pair for a, b in zip(self.lasting, other.lasting) for pair in zip(a.sizes, b.sizes)]
@@ -100,7 +105,7 @@ class Template:
         return None
 
     def _normal(self, put):
-        """(text, numbers of the values that it reads, sizes) of each line that does something."""
+        """(text, numbers of the values that it reads, sizes) of each line, without the views that have no effect."""
         numbers, count = {}, 0
         for line in (*self.inputs, *self.lines, *self.outputs):
             reads = line.what_stays(put)
@@ -121,7 +126,7 @@ class Template:
 
 
 def find(template):
-    """(program, values of its symbols) of a living program that serves the template; or None."""
+    """(program, values of its symbols), for a living program that serves the template; None if there is none."""
     with _lock:
         candidates = [r() for r in _programs.get(template.key, ())]
     for program in reversed(candidates):
@@ -131,7 +136,7 @@ def find(template):
 
 
 def remember(compiled, made):
-    """Adds a function and the programs that were made for it, which find() returns as long as they live."""
+    """Adds a function and the programs that were made for it. find() returns these programs as long as they live."""
     with _lock:
         for program in made:
             _remember(program)
@@ -143,7 +148,8 @@ def remember(compiled, made):
 
 
 def _successor(use, made):
-    """(program, values of its symbols) of a new program that serves the graph of the use's program and its own; or None."""
+    """(program, values of its symbols), for a program of `made` that serves both the graph of the use and the graph for which the
+    use's program was made; None if there is none."""
     for program in made:
         t = program.template
         if t.key == use.template.key and t.values_for(use.program.template) is not None:

@@ -1,8 +1,8 @@
-"""options={"rng": "fast"}: nodes that draw random numbers draw them in Tenon's kernels, each from a seed of its own.
+"""options={"rng": "fast"}: Tenon's kernels draw the random numbers of a graph. Each node that draws has its own seed.
 
-The first node of the graph runs in PyTorch and takes a seed for each of them from PyTorch's generator of the device. So
+A node is added at the start of the graph. It runs in PyTorch and takes all seeds from PyTorch's generator of the device. So
 torch.manual_seed makes runs reproducible, two calls differ, and a capture of a CUDA graph sees a generator that it knows.
-The drawing nodes stay as they are: one that Tenon cannot take runs in PyTorch, and its seed is not used.
+The drawing nodes themselves do not change: if Tenon cannot take one, PyTorch runs it and its seed is unused.
 Tested by tests/torch/test_random.py.
 """
 
@@ -19,15 +19,15 @@ aten = torch.ops.aten
 
 class Seeds(NamedTuple):
     node: torch.fx.Node  # draws an i64 for each drawing node
-    place: dict          # drawing node -> the number of its seed
+    place: dict          # drawing node -> index of its seed
 
     def of(self, n, device):
-        """(Value of all seeds, the number of node n's own seed), or None."""
+        """(Value of all seeds, index of the seed of node n), or None if n does not draw."""
         return (value_of(self.node, device), self.place[n]) if n in self.place else None
 
 
 def plant(gm):
-    """Adds the node of the seeds to a graph. Returns the Seeds, or None if no node draws."""
+    """Adds the node that draws the seeds. Returns the Seeds, or None if no node of the graph draws random numbers."""
     drawing = [n for n in gm.graph.nodes if n.op == "call_function" and draws(n)]
     if not drawing:
         return None

@@ -1,10 +1,9 @@
-"""Compiled functions in files: torch.compile(f, backend="tenon", fullgraph=True).aot_compile(...) saves and loads them.
+"""Saves and loads compiled functions: torch.compile(f, backend="tenon", fullgraph=True).aot_compile(...).
 
-PyTorch pickles its own wrappers around a compiled graph. The graph is a Function, which pickles as one JSON text: the graph
-texts, the host steps, the layout of a frame and the constants, without code objects or classes of this package. An envelope
-around the whole has format, versions and checksum, which are checked before anything is unpickled. A loaded function makes
-its programs at once, or in its first call if it packs parameters into them, because aot_compile shows a backend no real
-tensor.
+PyTorch pickles its own wrappers around a compiled graph. The compiled graph is a Function, which pickles as one JSON text: the
+graph texts, the host steps, the layout of a frame and the constants, without code objects or classes of this package. The file
+starts with format, versions and checksum, which are checked before anything is unpickled. A loaded function makes its programs
+at once. If it packs parameters, it makes them in its first call, because aot_compile passes no real tensors to a backend.
 Tested by tests/torch/test_serialization.py.
 """
 
@@ -23,16 +22,16 @@ from torch._inductor.output_code import OutputCode
 from .. import _abi, report
 from .runtime import frames, marshal, packing, refusal, runner
 
-FORMAT = 5  # of the envelope and its content
+FORMAT = 5  # of the file: its head and the JSON of a Function
 _MAGIC = b"tenon saved function\n"
 
 
 class SerializationError(RuntimeError):
-    """A function that cannot be saved, or a file that cannot be loaded; the message says why."""
+    """A function cannot be saved, or a file cannot be loaded. The message says why."""
 
 
 class SerializedFunction(SerializableCallable):
-    """The result of the backend for aot_compile. function: AOTAutograd's wrapper of a Function."""
+    """The backend returns this for aot_compile. function: AOTAutograd's wrapper of a Function."""
 
     def __init__(self, function):
         self.function = function
@@ -53,19 +52,19 @@ class SerializedFunction(SerializableCallable):
         magic, rest = data[:len(_MAGIC)], data[len(_MAGIC):]
         head, newline, body = rest.partition(b"\n")
         try:
-            said = json.loads(head)
-            if magic != _MAGIC or not newline or not isinstance(said, dict):
+            saved = json.loads(head)
+            if magic != _MAGIC or not newline or not isinstance(saved, dict):
                 raise ValueError
         except ValueError:
-            raise SerializationError("tenon: not a saved function, or a damaged one") from None
+            raise SerializationError("tenon: this is not a saved function, or it is damaged") from None
         here = _head(body)
         for key in ("format", "torch"):
-            if said.get(key) != here[key]:
-                raise SerializationError(f"tenon: saved by Tenon {said.get('tenon')} in format {said.get('format')} under PyTorch "
-                                 f"{said.get('torch')}; this is Tenon {here['tenon']}, format {here['format']}, PyTorch "
+            if saved.get(key) != here[key]:
+                raise SerializationError(f"tenon: saved by Tenon {saved.get('tenon')} in format {saved.get('format')} under PyTorch "
+                                 f"{saved.get('torch')}; this is Tenon {here['tenon']}, format {here['format']}, PyTorch "
                                  f"{here['torch']}: save it again")
-        if said.get("sha256") != here["sha256"]:
-            raise SerializationError("tenon: the saved function is damaged: its checksum does not fit")
+        if saved.get("sha256") != here["sha256"]:
+            raise SerializationError("tenon: the saved function is damaged: its checksum does not match")
         return cls(BundledAOTAutogradSerializableCallable.deserialize_compile_artifacts(body))
 
 
@@ -75,7 +74,7 @@ def _head(body):
 
 
 class Function(OutputCode):
-    """A boxed function that can be pickled. It is made of a function of runner.py and its Compiled, or of `data`."""
+    """A boxed function that can be pickled. It has either a function of runner.py and its Compiled, or `data` (see dump)."""
 
     def __init__(self, call=None, compiled=None, options=None, data=None):
         self.call, self.compiled, self.options, self.data = call, compiled, options, data
@@ -131,7 +130,8 @@ def _unpickle(text):
 
 # --- a function as data ---
 def dump(compiled, options, record, pack=()):
-    """A function without packed parameters as data. pack: numbers of the arguments that it packs in its first call."""
+    """The JSON data of a function that has no packed parameters. pack: numbers of the arguments that the loaded function packs in
+    its first call."""
     layout, indices, parts = compiled.pool.layout, [], []
     for s in layout.segments:
         inputs, numbers = list(s.inputs), []
@@ -152,7 +152,8 @@ def dump(compiled, options, record, pack=()):
 
 
 def _load(data, args, refused):
-    """Returns (boxed function, Compiled). args: of the first call, if parameters are packed; refused: as in codegen.build."""
+    """Makes a function from the data of dump(). Returns (boxed function, Compiled). args: the arguments of the first call, if the
+    function packs parameters; refused: as in codegen.build."""
     if any(args[i].is_inference() for i in data["indices"]):
         raise SerializationError("tenon: parameters made under inference_mode have no version, so they cannot be packed")
     layout, packed, left = frames.Layout(data["device"]), [], iter(data["indices"])
@@ -178,11 +179,11 @@ def _load(data, args, refused):
 
 
 _NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
-_MODULES = {"operator": operator, "math": math, "builtins": builtins, "torch": torch}  # for functions
+_MODULES = {"operator": operator, "math": math, "builtins": builtins, "torch": torch}  # whose functions host steps may call
 
 
 def _encode(value):
-    """A constant of the host steps as JSON."""
+    """The JSON of a constant of the host steps."""
     for kind, cls in _NAMED.items():
         if isinstance(value, cls):
             return [kind, str(value).removeprefix("torch.")]

@@ -1,1 +1,1 @@
-"""From one node of an ATen graph to its lines of graph text."""
+"""Lowers one node of an ATen graph to lines of graph text."""

@@ -1,7 +1,7 @@
-"""The Emitter, with which the rows of the op table (ops/) write lines: the Builder of graph_text.py and what PyTorch adds.
+"""The Emitter: the Builder of graph_text.py with the rules of PyTorch. The rows of the op table (ops/) write lines with it.
 
-An Emitter writes the lines of one node: the type of each line is the one that PyTorch expects, by its rules of promotion,
-and random numbers, TF32 and running sums are as PyTorch has them. Tested by tests/torch/test_lower.py.
+An Emitter writes the lines of one node. Types follow PyTorch's rules of promotion; random numbers, TF32 and running sums follow
+PyTorch's settings and precision. Tested by tests/torch/test_lower.py.
 """
 
 import operator
@@ -16,7 +16,7 @@ from .tensors import CPU, dtype_of
 
 
 class Operand(Value):
-    """The Value of a node of the graph. fake: the tracer's tensor of it."""
+    """The Value of a node of the graph. fake: the node's FakeTensor."""
 
     __slots__ = ("fake",)
 
@@ -29,13 +29,13 @@ class Emitter(Builder):
     sizes = sizes.SYMBOLIC
 
     def __init__(self, node, seed=None, device=CPU):
-        """seed: (Value of all seeds, the number of the node's own); None: PyTorch draws its random numbers.
-        device: of the graph."""
+        """seed: (Value of all seeds, index of the node's own seed); None: PyTorch draws the random numbers.
+        device: the device of the graph."""
         super().__init__(node.name)
         self.node, self.seed, self.device = node, seed, device
         self.fake, self.placed = node.meta.get("val"), []
 
-    # The result PyTorch expects of this node.
+    # dtype and shape of the result that PyTorch expects from this node.
     @property
     def dtype(self):
         return dtype_of(self.fake.dtype)
@@ -45,7 +45,7 @@ class Emitter(Builder):
         return sizes.sizes(self.fake.shape)
 
     def used(self, index):
-        """Whether anybody reads result `index` of a node with several."""
+        """Whether any node reads result `index` of this node, which has several results."""
         return any(u.target is operator.getitem and u.args[1] == index and u.users for u in self.node.users)
 
     def full(self, value, dtype, shape=()):
@@ -57,7 +57,8 @@ class Emitter(Builder):
         return self.expand(v, shape) if shape else v
 
     def real(self, x):
-        """A float of the host as an f64 scalar, computed from sizes as Python computes it."""
+        """An f64 scalar with the value of a float that the host computes from sizes. x: its sympy expression. The scalar is computed
+        in the same steps as in Python."""
         f = sizes.torch_functions
         if x.is_number:
             return self.op("full", [], "f64", (), value=Raw(repr(float(x))), shape=(), dtype=Raw("f64"))
@@ -77,23 +78,24 @@ class Emitter(Builder):
 
     def own_seed(self):
         if self.seed is None:
-            raise Unsupported(f'{self.node.target} draws random numbers as PyTorch does, unless options={{"rng": "fast"}}')
+            raise Unsupported(f'{self.node.target} draws random numbers, which PyTorch does without options={{"rng": "fast"}}')
         seeds, i = self.seed
         return self.reshape(self.slice(seeds, 0, i, i + 1), [])
 
     def uniform(self, shape):
-        """Random numbers of [0, 1) as f32, from the node's seed."""
+        """Random f32 numbers of [0, 1), from the node's seed."""
         return self.op("random_uniform", [self.own_seed()], "f32", shape, shape=sizes.sizes(shape))
 
     def random_words(self, shape):
-        """Random numbers of 32 bits, as i64 of [0, 2^32), from the node's seed: the upper 24 bits are those of `uniform`."""
+        """Random integers of 32 bits, as i64 of [0, 2^32), from the node's seed. Their upper 24 bits are those of `uniform`."""
         place = self.reshape(self.iota([sizes.product(sizes.sizes(shape))]), shape)
         word = self.op("random_bits", [place, self.own_seed()], "i32", shape)
         return self.map("bit_and", self.cast(word, "i64"), self.full(0xffffffff, "i64"))
 
     def promote(self, kind, *args):
         """Tensors and numbers as Values of the dtype in which PyTorch computes. 16-bit floats stay as they are, because Tenon
-        computes them in f32 anyway. If a Python number takes part they become f32, in which PyTorch takes the number."""
+        computes them in f32 anyway. With a Python number among the operands they become f32, because PyTorch uses the number in
+        f32."""
         compute, result = elementwise_dtypes(*(a.fake if isinstance(a, Value) else _number(a) for a in args),
                                              type_promotion_kind=kind)
         if compute == torch.float32 and result in (torch.float16, torch.bfloat16):
@@ -103,7 +105,8 @@ class Emitter(Builder):
         return [self.cast(a, dtype) if isinstance(a, Value) else self.full(a, dtype) for a in args]
 
     def scan(self, head, v, axis):
-        """On the CPU, sums and products of f32 run in f64, as in PyTorch: in f32 a long row loses its digits."""
+        """A running fold along an axis. On the CPU, sums and products of f32 run in f64, as in PyTorch, because f32 loses too many
+        digits in a long row."""
         wide = "f64" if head in ("cumsum", "cumprod") and v.dtype == "f32" and self.device == CPU else v.dtype
         return self.cast(self.op(head, [self.cast(v, wide)], wide, v.shape, axis=axis), v.dtype)
 
@@ -112,13 +115,13 @@ class Emitter(Builder):
         return super().matmul(a, b, tf32=tf32)
 
     def tf32(self, v, flags):
-        """The attribute tf32: True if PyTorch's flags allow TF32 on a GPU now, else None. flags: torch.backends.cuda.matmul or
-        torch.backends.cudnn.conv. This reads fp32_precision, which follows allow_tf32, because allow_tf32 cannot be read once
-        both are set."""
+        """The attribute tf32: True if PyTorch's flags now allow TF32 on a GPU, else None. flags: torch.backends.cuda.matmul or
+        torch.backends.cudnn.conv. Reads fp32_precision, which follows allow_tf32, because reading allow_tf32 raises once both
+        have been set."""
         return True if self.device.type == "cuda" and v.dtype == "f32" and flags.fp32_precision == "tf32" else None
 
 
 def _number(x):
     if isinstance(x, sizes.Real):
         return 1.0
-    return x if isinstance(x, (bool, int, float, complex)) else 1  # a size: any int promotes alike
+    return x if isinstance(x, (bool, int, float, complex)) else 1  # a size: every int promotes the same way

@@ -1,4 +1,4 @@
-"""Lowers one node of an ATen graph: by its row of the op table it becomes lines of graph text, or Unsupported says why not.
+"""Lowers one node of an ATen graph. The node's row of the op table writes lines of graph text or raises Unsupported with a reason.
 
 Lines of different nodes are independent; partition.py collects them into graphs. Tested by tests/torch/test_lower.py.
 """
@@ -15,8 +15,8 @@ from .tensors import CPU, DTYPES, is_moved, same_device, why_not
 
 
 class Lowered:
-    """A lowered node. result: a Value, or a tuple with None for results that nobody reads; cheap: whether each reader may
-    compute it again; placed: inputs of the graph whose offset into their memory has to be that of the trace."""
+    """A lowered node. result: a Value, or a tuple with None for results that no node reads; cheap: whether every segment that
+    reads it may compute it again; placed: inputs of the graph whose storage offset in a call has to be that of the trace."""
 
     __slots__ = ("lines", "result", "cheap", "placed")
 
@@ -35,8 +35,8 @@ def value_of(node, device=CPU):
 
 
 def lower_node(node, values, table, device=CPU, seed=None):
-    """The Lowered of one call_function node, or Unsupported. values: earlier node -> Value or tuple; device: of the graph;
-    seed: as in Emitter."""
+    """The Lowered of one call_function node. Raises Unsupported. values: earlier node -> Value or tuple of Values; device: of the
+    graph; seed: as in Emitter."""
     if node.target is operator.getitem:
         result = values.get(node.args[0])
         if not isinstance(result, tuple):
@@ -46,7 +46,7 @@ def lower_node(node, values, table, device=CPU, seed=None):
         return Lowered([], result[node.args[1]], cheap=True)
     row = table.get(str(node.target))
     if row is None:
-        raise Unsupported(f"{node.target} has no row in the table")
+        raise Unsupported(f"{node.target} has no row in Tenon's op table")
     e = Emitter(node, seed, device)
     fakes = node.meta.get("val")
     for fake in [f for i, f in enumerate(fakes) if e.used(i)] if isinstance(fakes, (tuple, list)) else [fakes]:
@@ -88,10 +88,10 @@ def finish(e, result):
         result = e.cast(result, e.dtype)
     if not same_shape(result.shape, e.shape):
         if len(result.shape) != len(e.shape):
-            raise Unsupported(f"{e.node.target}: shape {list(result.shape)}, where PyTorch has {list(e.shape)}")
+            raise Unsupported(f"{e.node.target}: Tenon's result has shape {list(result.shape)}, PyTorch's {list(e.shape)}")
         if not any(result is line.result for line in e.lines):
             result = e.reshape(result, e.shape)
-        result.shape = e.shape  # another expression of the same sizes; the library checks it
+        result.shape = e.shape  # may be another expression of the same sizes; the library checks that it is
     if any(result is line.result for line in e.lines):
         result.name = e.node.name
     return result

@@ -1,8 +1,8 @@
-"""PyTorch's symbolic sizes: the sympy expression of a SymInt as a size of the graph text or as a Python expression.
+"""PyTorch's symbolic sizes: translates the sympy expression of a SymInt to a size of the graph text or to a Python expression.
 
-This package reads only `.node.expr` of a SymInt: int(), bool(), == and hash add a guard, and each guard of ours makes
-Dynamo compile again. So sizes here are ints or sympy expressions, never SymInts. This module also reads what the tracer
-knows of the symbols, from its ShapeEnv: ranges, and the guards that exist when the graph is lowered.
+This package reads only `.node.expr` of a SymInt. int(), bool(), == and hash would add a guard, and each added guard makes
+Dynamo compile more often. So sizes here are ints or sympy expressions, never SymInts. This module also reads facts about the
+symbols from the tracer's ShapeEnv: ranges, and the guards that exist when the graph is lowered.
 
 The graph text has sums, products, quotients, remainders, max and min. Any other function in a size, as in int(0.7*n) or
 n & ~3, becomes an Opaque: a symbol of the text whose value the host computes in each call from other sizes.
@@ -22,7 +22,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from ...graph_text import Sizes, Unsupported
 
-LOWEST, HIGHEST = -(2**62), 2**62 - 1  # values of a symbol in the graph text
+LOWEST, HIGHEST = -(2**62), 2**62 - 1  # limits of a symbol's value in the graph text
 _tracer = threading.local()
 
 
@@ -45,7 +45,7 @@ def size(value):
 
 
 class Real:
-    """A float that the host computes from sizes: the expression of a SymFloat."""
+    """A float that the host computes from sizes. expr: the sympy expression of a SymFloat."""
 
     def __init__(self, expr):
         self.expr = expr
@@ -64,17 +64,17 @@ class Opaque(sympy.Symbol):
 
 
 class Written:
-    """The sizes of one tracer as the graph text has them, and their Opaques."""
+    """The sizes of one tracer, rewritten for the graph text, and their Opaques."""
 
     def __init__(self):
         self.sizes, self.opaque = {}, {}  # expression -> size, expression -> Opaque
-        self.rounded = {}  # quotient in the text -> the tracer's expression, a rounded number, that it stands for
+        self.rounded = {}  # quotient in the text -> the tracer's expression that it replaces, a rounded number
 
     def name(self, expr):
         if expr.is_integer is False:
-            raise Unsupported(f"size {expr}: {type(expr).__name__} is not a size expression of Tenon")
+            raise Unsupported(f"size {expr}: {type(expr).__name__} cannot be written in the graph text")
         if expr not in self.opaque:
-            python(expr)  # refuses one that the host cannot compute
+            python(expr)  # raises Unsupported if the host cannot compute it
             self.opaque[expr] = Opaque(f"z{len(self.opaque)}", expr)
         return self.opaque[expr]
 
@@ -87,12 +87,12 @@ def _of(env):
 
 
 def opaque(env):
-    """Name -> Opaque, of the sizes of this tracer so far."""
+    """Name -> Opaque, for all Opaques that this tracer has so far."""
     return {str(o): o for o in _of(env).opaque.values()} if env is not None else {}
 
 
 def plain(e):
-    """A size or a relation with the expressions of its Opaques in their places."""
+    """A size or a relation in which each Opaque is replaced by its expression."""
     if isinstance(e, int):
         return e
     found = {s: s.expr for s in e.free_symbols if isinstance(s, Opaque)}
@@ -100,7 +100,7 @@ def plain(e):
 
 
 def _in_words(value, env):
-    """A size as an expression that the graph text has."""
+    """A size, rewritten as an expression that the graph text can state."""
     env = env or getattr(_tracer, "env", None)
     if env is None:
         return _rewritten(value, None)
@@ -112,7 +112,8 @@ def _in_words(value, env):
 
 
 def _rewritten(e, written):
-    """written: of the tracer; None: without Opaques, so text() refuses what the graph text cannot express."""
+    """written: the Written of the tracer. If it is None, no Opaques are made, and text() refuses the expressions that the graph text
+    cannot state."""
     def to_words(e):
         if isinstance(e, (sympy.Symbol, sympy.Integer)):
             return e
@@ -146,15 +147,15 @@ TO_INT = (torch_functions.TruncToInt, torch_functions.FloorToInt, sympy.floor, *
 
 
 def _whole(value):
-    """(a, sign): the rounded number is sign * a, an integer expression. It exists where floats below 2**40 compute exactly, as
-    in int(0.5*n), floor(n/m) and ceil(n - 0.5); else Unsupported."""
+    """(a, sign): an integer expression a, so that sign * a is the rounded number. Raises Unsupported unless floats compute the number
+    exactly for sizes below 2**40, as in int(0.5*n), floor(n/m) and ceil(n - 0.5)."""
     def number(e):
-        """(p, q) of a constant p/q with which floats compute exactly, else None."""
+        """(p, q), for a constant p/q with few enough bits to compute exactly in floats; else None."""
         top, bottom = float(e).as_integer_ratio() if isinstance(e, (sympy.Float, sympy.Integer)) else (0, 2**13)
         return (sympy.Integer(top), bottom) if max(abs(top), bottom) <= 2**12 else None
 
     def fraction(e):
-        """(p, q): the float is exactly p/q, q a power of two."""
+        """(p, q), so that the float is exactly p/q and q is a power of two."""
         if isinstance(e, torch_functions.ToFloat):
             return e.args[0], 1
         if found := number(e):
@@ -185,7 +186,7 @@ def _whole(value):
 
 @contextlib.contextmanager
 def tracer(env):
-    """A context in which this thread's sizes are those of this ShapeEnv, or of none, and known() asks it."""
+    """A context in which this thread's sizes belong to this ShapeEnv (None: to no tracer) and known() asks it."""
     before, _tracer.env = getattr(_tracer, "env", None), env
     try:
         yield
@@ -211,7 +212,7 @@ def known(relation):
     if env is None:
         return None
     relation = plain(relation)
-    facts = tuple(f for fact in env.get_axioms() if isinstance(fact, sympy.And) for f in fact.args)  # the tracer has them as one
+    facts = tuple(f for fact in env.get_axioms() if isinstance(fact, sympy.And) for f in fact.args)  # the terms of conjunctions
     for asked in dict.fromkeys([relation, relation.xreplace(_of(env).rounded)]):
         for axioms in (None, facts) if facts else (None,):
             answer = env._maybe_evaluate_static(asked, axioms=axioms)
@@ -232,7 +233,7 @@ def same(a, b):
 
 
 def is_zero(n):
-    """Whether a size is the number 0. A symbol is not: this does not ask the tracer for its values."""
+    """Whether a size is the number 0. False for a symbol, whatever the tracer knows about it."""
     return isinstance(n, int) and n == 0
 
 
@@ -242,7 +243,7 @@ def is_empty(shape):
 
 
 def ranges(env, symbols):
-    """Name of a symbol -> (lowest, highest), as the tracer has it."""
+    """Name -> (lowest, highest), for these symbols, as the tracer knows them."""
     found = {str(s): r for s, r in env.var_to_range.items()} if env is not None else {}
     found |= {name: _bounds(o.expr, env.var_to_range) for name, o in opaque(env).items() if name in symbols}
     result = {}
@@ -257,7 +258,7 @@ def ranges(env, symbols):
 def _bounds(expr, ranges):
     try:
         return bound_sympy(expr, ranges)
-    except ArithmeticError:  # floats at the ends of a range overflow
+    except ArithmeticError:  # a float overflows at an end of a range
         return ValueRanges.unknown_int()
 
 
@@ -273,7 +274,7 @@ def range_of(value, within):
 
 
 def equalities(env, symbols):
-    """[(a, b)]: equal sizes of these symbols, given by name, by the tracer's guards and assertions."""
+    """[(a, b)]: pairs of sizes that the tracer's guards and assertions make equal. symbols: names; no size has other symbols."""
     if env is None:
         return []
     found = {}
@@ -298,12 +299,12 @@ def _equal_by_algebra(a, b):
 
 
 def remainder(a, b):
-    """a % b of Python."""
+    """a % b, as Python computes it."""
     return a % b if isinstance(a, int) and isinstance(b, int) else size(torch_functions.PythonMod(sympy.sympify(a), sympy.sympify(b)))
 
 
 def larger(a, b):
-    """max(a, b), without a max if the tracer knows which is larger."""
+    """max(a, b); the larger of the two itself, if the tracer knows which it is."""
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
     if at_least(a, b):
@@ -328,11 +329,11 @@ def is_symbol(value):
 
 
 def text(value):
-    """The size in the graph text; Python reads the same text, with the symbols as variables."""
+    """The text of a size in the graph text. It is also a Python expression in which the symbols are variables."""
     return str(value) if isinstance(value, int) else _print(value, 0)
 
 
-# strength: which expressions need no parentheses. 0: all, 1: terms of a sum, 2: factors of a product.
+# strength: what e is part of, and so whether it needs parentheses. 0: of nothing, 1: of a sum, 2: of a product.
 def _print(e, strength):
     if isinstance(e, int) or isinstance(e, sympy.Integer):
         s = str(int(e))
@@ -347,7 +348,7 @@ def _print(e, strength):
     if isinstance(e, sympy.Mul):
         coefficient, factors = e.as_coeff_mul()
         if not isinstance(coefficient, sympy.Integer):
-            raise Unsupported(f"size {e}: not an integer expression")
+            raise Unsupported(f"size {e}: is not an integer expression")
         if coefficient == -1:
             s = "-" + "*".join(_print(a, 2) for a in factors)
         else:
@@ -356,7 +357,7 @@ def _print(e, strength):
     if isinstance(e, (sympy.Pow, torch_functions.PowByNatural)):
         base, exponent = e.args
         if not isinstance(exponent, sympy.Integer) or not 1 <= int(exponent) <= 8:
-            raise Unsupported(f"size {e}: a power")
+            raise Unsupported(f"size {e}: a power with an exponent outside 1 to 8")
         s = "*".join([_print(base, 2)] * int(exponent))
         return f"({s})" if strength > 1 else s
     if isinstance(e, torch_functions.FloorDiv):
@@ -372,11 +373,11 @@ def _print(e, strength):
         for a in e.args[1:]:
             s = f"{name}({s},{_print(a, 0)})"
         return s
-    raise Unsupported(f"size {e}: {type(e).__name__} is not a size expression of Tenon")
+    raise Unsupported(f"size {e}: {type(e).__name__} cannot be written in the graph text")
 
 
 class _Printer(PythonPrinter):
-    """Prints functions of numbers, which PyTorch's own printer refuses for symbolic arguments."""
+    """Prints functions of numbers also for symbolic arguments, for which PyTorch's own printer refuses them."""
 
     def _call(self, e):
         return f"{self._functions[type(e).__name__]}({', '.join(map(self._print, e.args))})"
@@ -386,19 +387,19 @@ class _Printer(PythonPrinter):
 
 
 def python(expr):
-    """The Python expression of a sympy expression of the tracer's, whose symbols are variables."""
+    """The Python expression of one of the tracer's sympy expressions. Its symbols become variables. Raises Unsupported."""
     try:
         text = _Printer().doprint(expr)
         names = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
     except (NotImplementedError, AssertionError, TypeError, SyntaxError):
         names = {None}
     if not names <= {*map(str, expr.free_symbols), "math", "float", "round", "abs", "max", "min"}:
-        raise Unsupported(f"size {expr}: no expression of Python")
+        raise Unsupported(f"size {expr}: cannot be written as a Python expression")
     return text
 
 
 def dense_strides(shape):
-    """Row-major strides, also of axes of size 1 and of empty tensors."""
+    """The row-major strides of a shape."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -407,7 +408,8 @@ def dense_strides(shape):
 
 
 def normal_strides(shape, strides):
-    """Strides in which an axis of size 1, or any axis of an empty tensor, has its row-major stride."""
+    """The strides, with the row-major stride in place of one that has no effect: for an axis of size 1, and for every axis of an
+    empty tensor."""
     dense = dense_strides(shape)
     if is_empty(shape):
         return dense
@@ -419,7 +421,7 @@ def is_dense(shape, strides):
 
 
 def overlaps(shape, strides):
-    """Whether two elements may share memory. For symbolic sizes only a stride of 0 says so."""
+    """Whether two elements may share memory. With symbolic sizes or strides, only a stride of 0 is detected."""
     if is_empty(shape):
         return False
     axes = [(s, n) for n, s in zip(shape, normal_strides(shape, strides)) if not (isinstance(n, int) and n <= 1)]

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch in the graph text: dtype, device, or the sentence why Tenon cannot take one.
+"""Which tensors of PyTorch Tenon can take, and the names of their dtypes in graph text.
 
 Tested by tests/torch/test_lower.py and test_dtypes.py.
 """
@@ -16,7 +16,7 @@ DTYPES = {
 
 def dtype_of(dtype):
     if dtype not in DTYPES:
-        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')} is not one of Tenon's")
+        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}, which Tenon does not have")
     return DTYPES[dtype]
 
 
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 
 def why_not(fake, device=CPU):
-    """The sentence why a tensor can be no input or output of a program, or None. device: of the graph."""
+    """The reason why a tensor cannot be an input or output of a program, or None if it can. device: of the graph."""
     if fake.layout != torch.strided:
         return f"a tensor of layout {str(fake.layout).removeprefix('torch.')}"
     if not same_device(fake.device, device):
@@ -34,17 +34,17 @@ def why_not(fake, device=CPU):
     if fake.is_conj() or fake.is_neg():
         return "a lazily conjugated or negated tensor"
     if fake.dtype not in DTYPES:
-        return f"a tensor of dtype {str(fake.dtype).removeprefix('torch.')}, which is not one of Tenon's"
+        return f"a tensor of dtype {str(fake.dtype).removeprefix('torch.')}, which Tenon does not have"
     if fake.dim() > 16:
         return "a tensor of more than 16 axes"
     return None
 
 
 def same_device(device, of_graph):
-    """Whether `device`, which may have no index, is that of the graph."""
+    """Whether `device`, which may have no index, is the graph's device."""
     return device.type == of_graph.type and device.index in (None, of_graph.index)
 
 
 def is_moved(fake, device):
-    """Whether a tensor is a scalar on the host in a graph on a GPU. PyTorch takes it as a number, and we copy it to the GPU."""
+    """Whether a tensor is a scalar on the CPU in a graph on a GPU. PyTorch uses such a scalar as a number; we copy it to the GPU."""
     return device != CPU and fake.device == CPU and fake.dim() == 0

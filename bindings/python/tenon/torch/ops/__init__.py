@@ -1,4 +1,4 @@
-"""The op table of the PyTorch backend: ATen overload -> Row. Each module here fills its part of it (row.py)."""
+"""The op table of the PyTorch backend: ATen overload -> Row. Each module here adds rows to it (row.py)."""
 
 from . import (backward, bag, bessel, bins, contract, copy, index, linalg, loss, map, move, pool, random, resize,  # noqa: F401
                sample, sort, special)

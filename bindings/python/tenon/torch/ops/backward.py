@@ -1,5 +1,5 @@
 """Rows of the backward pass: gradients of activations, softmax and layer norm, by PyTorch's formulas (ATen's kernels and
-torch/_decomp/decompositions.py). As there, 16-bit floats take part in f32 and are rounded once. How rows are written: row.py.
+torch/_decomp/decompositions.py). As there, 16-bit floats are computed in f32 and rounded once. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
 """
@@ -17,7 +17,7 @@ def _terms(e, *values):
 
 # --- activations ------------------------------------------------------------------------------------------------------
 def _gradient(name):
-    """A row of a function of terms, (gradient, saved tensor) and numbers."""
+    """Adds a row whose formula takes two Terms, the gradient and the saved tensor, and numbers."""
     def add(formula):
         row(name)(lambda e, grad, x, *numbers, **named: formula(*_terms(e, grad, x), *numbers, **named).value)
     return add

@@ -1,4 +1,4 @@
-"""Rows that fold bags of embeddings: embedding_bag. How rows are written: row.py.
+"""The rows of embedding_bag, which folds bags of embeddings. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
 """
@@ -12,12 +12,12 @@ from .index import _index
 from .row import row
 
 _SUM, _MEAN, _MAX = range(3)
-_FEW = 16384  # elements that are read sooner than a call of PyTorch begins
-_NEAR = 1 << 20  # elements of a table that caches hold: PyTorch reads farther ones ahead
+_FEW = 16384  # up to so many elements, Tenon is done before a call of PyTorch has begun
+_NEAR = 1 << 20  # a table with up to so many elements fits into caches; PyTorch prefetches from larger ones
 
 
 def _length(e, count):
-    """How many indices each bag has, if the offsets are an arange that gives all bags the same length; else None."""
+    """How many indices each bag has, if the offsets are an arange and so all bags have the same length; else None."""
     offsets = e.node.args[2]
     if offsets.op != "call_function" or offsets.target is not torch.ops.aten.arange.start_step:
         return None
@@ -27,7 +27,7 @@ def _length(e, count):
 
 
 def _bags(e, offsets, count, number):
-    """For each index the number of its bag. For offsets that PyTorch refuses an index is out of range."""
+    """For each index, the number of its bag. If PyTorch refuses the offsets, an index is out of range, which is a fault."""
     one = lambda n: e.full(n, "i64")
     last = sizes.size(count + 1)
     first = e.map("index_in", e.slice(offsets, 0, 0, 1), one(1))
@@ -40,18 +40,18 @@ def _bags(e, offsets, count, number):
 def _(e, weight, indices, offsets, scale_grad_by_freq=False, mode=_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
       padding_idx=-1):
     if any(e.used(i) for i in (1, 2, 3)):
-        raise Unsupported("embedding_bag that is trained")
+        raise Unsupported("embedding_bag with results for a backward pass")
     if mode == _MAX:
-        raise Unsupported("the largest of a bag, where PyTorch passes over NaN")
+        raise Unsupported("embedding_bag with mode 'max', which ignores NaN in PyTorch")
     if include_last_offset:
-        raise Unsupported("embedding_bag whose offsets tell the end, too")
+        raise Unsupported("embedding_bag with include_last_offset")
     if sizes.is_empty(indices.shape) or sizes.is_empty(offsets.shape) or sizes.is_empty(weight.shape):
-        raise Unsupported("embedding_bag of nothing")
+        raise Unsupported("embedding_bag of no elements")
     count, width, number = indices.shape[0], weight.shape[1], offsets.shape[0]
     length = _length(e, count)
     many = sizes.at_least(sizes.product([count, width]), _FEW + 1) is not False
     if many and (length is None or sizes.at_least(sizes.product(weight.shape), _NEAR + 1) is not False):
-        raise Unsupported("embedding_bag of many rows, which PyTorch reads ahead")
+        raise Unsupported("embedding_bag of many rows, which PyTorch prefetches")
     places = _index(e, indices)
     rows = e.wide(e.gather(weight, places, 0, wrap=False))
     if per_sample_weights is not None:

@@ -1,5 +1,5 @@
-"""Rows of the Bessel functions J0, J1, Y0 and Y1: the rational functions of Cephes, which PyTorch computes them by, one for
-|x| <= 5 and one beyond. Zeros, poles and arguments outside the domain are PyTorch's. How rows are written: row.py.
+"""Rows of the Bessel functions J0, J1, Y0 and Y1. Like PyTorch, they use the rational functions of Cephes, one for |x| <= 5 and
+one beyond. At zeros, poles and outside the domain, results are PyTorch's. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
 """
@@ -11,7 +11,7 @@ from ..lowering.emitter import Promotion
 from .row import row
 from .term import Term
 
-# Numerators and denominators, the highest power first. Beyond 5: of the cosine, of the sine.
+# Numerators and denominators, the highest power first. For |x| > 5: the factor of the cosine, then that of the sine.
 _FAR_0 = {
     "cosine": (0.0007969367292973471, 0.08283523921074408, 1.239533716464143, 5.447250030587687, 8.74716500199817, 5.303240382353949, 1.0),
     "under cosine": (0.0009244088105588637, 0.08562884743544745, 1.2535274390105895, 5.470977403304171, 8.761908832370695, 5.306052882353947, 1.0),

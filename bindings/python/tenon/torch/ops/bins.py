@@ -1,4 +1,4 @@
-"""Rows that count what falls into bins: histogram and histogramdd. How rows are written: row.py.
+"""Rows that count elements in bins: histogram and histogramdd. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
 """
@@ -10,17 +10,17 @@ from .row import row
 
 def _checked(x, *bins):
     if x.dtype not in ("f32", "f64") or sizes.is_empty(x.shape):
-        raise Unsupported(f"a histogram of {x.dtype}, or of nothing")
+        raise Unsupported(f"a histogram of {x.dtype}, or of no elements")
     if not all(isinstance(n, int) and n > 0 for n in bins):
-        raise Unsupported("a histogram of bins whose number is not known")
+        raise Unsupported("a histogram whose number of bins is not constant")
 
 
 def _bounds(e, x, columns, given):
-    """(lowest, highest, faults) of each column, as the call gives them, else as the elements have them. For bounds that PyTorch
-    refuses an index is out of range, so that PyTorch raises its error."""
+    """(lowest, highest, faults) of each column, from the arguments of the call if it gives them, else from the elements. If PyTorch
+    refuses the bounds, an index is out of range, which is a fault, and PyTorch raises its error."""
     if given is not None:
         if not all(isinstance(b, (int, float)) for b in given):
-            raise Unsupported("a histogram within symbolic bounds")
+            raise Unsupported("a histogram with symbolic bounds")
         low, high = (e.concat([e.full(float(b), x.dtype, [1]) for b in given[i::2]], 0) for i in (0, 1))
     else:
         low, high = e.reduce("min", x, [0]), e.reduce("max", x, [0])
@@ -34,7 +34,7 @@ def _bounds(e, x, columns, given):
 
 
 def _edges(e, bounds, bins):
-    """bins + 1 edges, computed from both ends as in linspace."""
+    """The bins + 1 edges, each computed from the nearer end, as in linspace."""
     low, high = bounds
     at = e.iota([bins + 1])
     share = lambda v: e.map("mul", e.cast(v, low.dtype), step)
@@ -45,7 +45,7 @@ def _edges(e, bounds, bins):
 
 
 def _between_even(e, v, edges, bounds, bins):
-    """The bin by interpolation. It may be a neighbour of the right one."""
+    """The bin of each element among even edges, by interpolation. Rounding may make it a neighbour of the right one."""
     low, high = bounds
     inside = e.map("logical_and", e.map("ge", v, low), e.map("le", v, high))
     place = e.map("div", e.map("mul", e.map("sub", v, low), e.full(float(bins), v.dtype)), e.map("sub", high, low))
@@ -59,7 +59,7 @@ def _between_even(e, v, edges, bounds, bins):
 
 
 def _between(e, v, edges):
-    """The bin among edges at any distances."""
+    """The bin of each element among edges at any distances."""
     edge = lambda i: e.reshape(e.slice(edges, 0, i, i + 1), [])
     bins = edges.shape[0] - 1
     inside = e.map("logical_and", e.map("ge", v, edge(0)), e.map("le", v, edge(bins)))
@@ -120,7 +120,7 @@ def _(e, x, bins, weight=None, density=False):
 def _(e, x, bins, range=None, weight=None, density=False):
     _checked(x, *bins)
     bounds, faults = _bounds(e, _rows(e, x, len(bins)), len(bins), range)
-    fine = e.map("eq", faults, e.full(0, "i64"))  # reads the check, so that it is not left out
+    fine = e.map("eq", faults, e.full(0, "i64"))  # reads the check, so that it is computed
     return tuple(e.map("where", fine, edges, e.scalar_like(edges, 0.0)) for edges in (_edges(e, b, n) for b, n in zip(bounds, bins)))
 
 

@@ -26,37 +26,38 @@ def _(e, a, b):
 @row("_int_mm")
 def _(e, a, b):
     if e.device != CPU:
-        raise Unsupported("a product of integers, which a GPU's library computes")
+        raise Unsupported("an integer matrix product on a GPU, for which PyTorch calls a library")
     if sizes.is_one(a.shape[0]) or sizes.is_one(b.shape[1]):
-        raise Unsupported("a product of integers with one vector, which PyTorch's library computes sooner")
+        raise Unsupported("an integer matrix product with one row or column, which PyTorch computes faster")
     return e.op("int_matmul", [a, b], "i32", (a.shape[0], b.shape[1]))
 
 
 @row("_weight_int8pack_mm")
 def _(e, x, w, scales):
-    """Rows of weights in 8 bits, each with a scale; a 16-bit float holds all of them."""
-    if x.dtype == "f16":  # whose sums may not fit
+    """w: weights of 8 bits, with a scale for each row. A 16-bit float represents such a weight exactly."""
+    if x.dtype == "f16":  # sums may overflow f16
         x = e.wide(x)
     return e.map("mul", e.matmul(x, e.swap(e.cast(w, x.dtype), 0, 1)), e.cast(scales, x.dtype))
 
 
 def _grouped(e, a, ends, b):
     if e.device != CPU:
-        raise Unsupported("products of groups, which a GPU's library computes")
+        raise Unsupported("a grouped matrix product on a GPU, for which PyTorch calls a library")
     if a.dtype not in ("f32", "bf16", "f16"):
-        raise Unsupported(f"products of groups in {a.dtype}, which PyTorch's library computes")
+        raise Unsupported(f"a grouped matrix product in {a.dtype}, for which PyTorch calls a library")
     return e.op("grouped_matmul", [a, ends, b], a.dtype, (a.shape[0], b.shape[2]))
 
 
 @row("_grouped_mm")
 def _(e, a, b, offs=None, bias=None, out_dtype=None):
-    """The axis that falls into groups: rows of a, columns of b, or, of matrices alone, the one that is summed over."""
+    """The groups divide the rows of a (b has one matrix per group), the columns of b (a has one per group), or, if both are matrices,
+    the axis that is summed over."""
     if bias is not None:
-        raise Unsupported("products of groups with a bias")
+        raise Unsupported("a grouped matrix product with a bias")
     if a.rank == 3 and b.rank == 3:
         return e.matmul(a, b)
     if a.rank == 2 and b.rank == 2:
-        raise Unsupported("sums of products that fall into groups")
+        raise Unsupported("a grouped matrix product whose groups divide the summed axis")
     if a.rank == 2:
         return _grouped(e, a, offs, b)
     return e.swap(_grouped(e, e.swap(b, 0, 1), offs, e.swap(a, 1, 2)), 0, 1)
@@ -97,7 +98,7 @@ def _batched(e, x, spatial):
 
 
 def _high_padding(x, shape, kernel, stride, padding, dilation, ceil_mode):
-    """How much to pad at the end, so that exactly the windows fit that PyTorch takes."""
+    """How much to pad at the end of each axis, so that there are exactly as many windows as in PyTorch."""
     if not ceil_mode:
         return list(padding)
     extents, result = list(x.shape)[-len(kernel):], list(shape)[-len(kernel):]
@@ -107,7 +108,8 @@ def _high_padding(x, shape, kernel, stride, padding, dilation, ceil_mode):
 
 
 def _are_attributes(amounts):
-    """Whether these amounts can be attributes of a pooling. An amount is below 0 where no window reaches the last elements."""
+    """Whether these amounts of padding can be attributes of a pooling. An amount is negative if no window reaches the last
+    elements."""
     return all(isinstance(n, int) and n >= 0 for n in amounts)
 
 
@@ -122,7 +124,7 @@ def _(e, x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     if e.used(1):
         y, places = max_pool_with_indices(e, batched, kernel, stride, padding, high, dilation)
         return e.reshape(y, fake), e.reshape(places, fake)
-    if not _are_attributes(high):  # an op before the pooling pads, or cuts off
+    if not _are_attributes(high):  # an op before the pooling pads or crops
         batched = e.pad(batched, [0, 0, *padding], [0, 0, *high], neutral("max", x.dtype))
         padding = high = [0] * spatial
     y = e.op("max_pool", [batched], x.dtype, batched.shape[:2] + fake[-spatial:], kernel=kernel, strides=stride,
@@ -146,8 +148,8 @@ def _(e, x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pa
 
 
 def _averages_of_padded(e, x, kernel, stride, padding, high, count_include_pad, divisor):
-    """The averages where padding cannot be an attribute: an op before the pooling pads, or cuts off, and the divisor of each
-    window is counted."""
+    """Average pooling whose padding cannot be an attribute: an op before it pads or crops, and the divisor of each window is
+    computed."""
     rank, number = len(kernel), lambda n: e.full(n, "i64")
     y = e.pad(e.wide(x), [0, 0, *padding], [0, 0, *high])
     output, none = e.shape[-rank:], [0] * rank
@@ -171,7 +173,7 @@ def _(e, x, output_size):
     batched = _batched(e, x, spatial)
     output = list(e.shape[-spatial:])
     if sizes.is_empty(output):
-        raise Unsupported("adaptive pooling to no element")
+        raise Unsupported("adaptive pooling to no elements")
     if not all(isinstance(n, int) for n in (*output, *x.shape[-spatial:])):
         if not all(isinstance(n, int) and sizes.same(sizes.remainder(m, n), 0) for m, n in zip(x.shape[-spatial:], output)):
             return _uneven_averages(e, x, output)
@@ -180,8 +182,8 @@ def _(e, x, output_size):
 
 
 def _uneven_averages(e, x, output):
-    """Averages of the last axes over windows that differ in length. Each axis is gathered as rows that are as long as the
-    longest window, and of a row only what is inside its window is summed."""
+    """Averages of the last axes over windows that differ in length. For each axis, the elements are gathered as rows as long as the
+    longest window, and only the elements inside the window are summed."""
     y, count = e.wide(x), None
     for axis, n in zip(range(x.rank - len(output), x.rank), output):
         extent = x.shape[axis]
@@ -198,7 +200,7 @@ def _uneven_averages(e, x, output):
 
 # --- norms and attention ----------------------------------------------------------------------------------------------
 def _parameters(e, x, weight, bias, extent):
-    """Norm parameters in x's dtype or f32; a missing weight before a bias is a full of ones."""
+    """(weight, bias) of a norm, in x's dtype or f32. If there is a bias but no weight, the weight is ones."""
     fit = lambda v: v if v is None or v.dtype == x.dtype or v.dtype == "f32" else e.cast(v, x.dtype)
     weight, bias = fit(weight), fit(bias)
     if weight is None and bias is not None:
@@ -224,7 +226,7 @@ def _(e, x, normalized_shape, weight, bias, eps):
 
 
 def _mean_and_rstd(e, v, axes, keepdims, eps):
-    """Results 1 and 2 of a norm over these axes."""
+    """Results 1 and 2 of a norm over these axes: the mean and 1 / sqrt(variance + eps)."""
     mean = e.cast(e.reduce("mean", v, axes, keepdims), dtype_of(e.fake[1].dtype))
     variance = e.reduce("var", v, axes, keepdims, correction=0.0)
     rstd = e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps))))
@@ -255,17 +257,18 @@ def _(e, x, weight, bias, mean, var, momentum, eps):
 
 
 def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
-    """The first result. The others are log-sum-exps and the seeds of a backward pass; a node that has readers of them is refused."""
+    """The first result of an attention op. The others are log-sum-exps and seeds for a backward pass; a node is refused if any node
+    reads them."""
     results = len(e.fake)
     if dropout_p:
-        raise Unsupported("attention with dropout draws random numbers")
+        raise Unsupported("attention with dropout, which draws random numbers")
     if any(e.used(i) for i in range(1, results)):
-        raise Unsupported("the log-sum-exp of attention")
+        raise Unsupported("a result of attention other than the first (log-sum-exp, seeds)")
     if scale is None and isinstance(q.shape[-1], int):
         scale = 1.0 / math.sqrt(q.shape[-1])
     if scale is None or isinstance(scale, sizes.Real):
         if whole:
-            raise Unsupported("attention of a library by a scale that depends on sizes")
+            raise Unsupported("attention by a library with a scale that depends on sizes")
         factor = e.real(scale.expr) if scale is not None else \
             e.map("reciprocal", e.op("sqrt", [e.cast(e.full(q.shape[-1], "i64"), "f64")], "f64", ()))
         q, k, v = e.wide(q), e.wide(k), e.wide(v)
@@ -282,7 +285,7 @@ def _(e, q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
     return _attention(e, q, k, v, dropout_p, is_causal, attn_mask, scale, None)
 
 
-# On a GPU PyTorch has attention that stores no scores: Tenon takes it where a library can do that, too.
+# On a GPU, PyTorch's attention stores no scores. Tenon takes it if a library can compute it without storing them too.
 @row("_scaled_dot_product_flash_attention")
 def _(e, q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, scale=None):
     return _attention(e, q, k, v, dropout_p, is_causal, None, scale, True)

@@ -1,4 +1,4 @@
-"""Rows of copies of views, and of moves that are put together from views: as_strided, diagonal_scatter, rot90, block_diag.
+"""Rows of ops that copy a view, and of moves that consist of several views: as_strided, diagonal_scatter, rot90, block_diag.
 
 How rows are written: row.py. Tested by tests/torch/test_lower.py.
 """
@@ -12,7 +12,7 @@ from . import map as _map  # noqa: F401  (its rows are copied below)
 from .move import every_nth, position
 from .row import TABLE, Row, row
 
-# The row of a view computes its copy, too; the copy shares no memory with the operand.
+# The row of a view also computes the op that copies the view. The copy shares no memory with the operand.
 for _name in ("alias.default", "detach.default", "diagonal.default", "expand.default", "permute.default", "select.int",
               "slice.Tensor", "split.Tensor", "split_with_sizes.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
               "t.default", "transpose.int", "unbind.int", "unfold.default", "unsqueeze.default", "view.default"):
@@ -29,7 +29,7 @@ def _(e, x, dim, start, length):
 
 # --- as_strided -------------------------------------------------------------------------------------------------------
 def _memory(e, x, strides):
-    """(the elements of x as a vector in the order of memory, a function that gives such a vector x's shape again).
+    """(the elements of x as a vector in the order of memory, a function that turns such a vector back into x's shape). Raises
     Unsupported if elements overlap or leave gaps."""
     shape, strides = x.shape, sizes.normal_strides(x.shape, strides)
     if not all(isinstance(n, int) for n in (*shape, *strides)) and not sizes.is_dense(shape, strides):
@@ -50,8 +50,8 @@ def _memory(e, x, strides):
 
 
 def _start(e, x, offset):
-    """The place of the first element, relative to that of x, of an offset that counts from the start of the memory. Each call
-    checks the offset of an input of the graph against that of the trace; an offset that is a symbol is Unsupported."""
+    """The distance from x's first element to the element at a storage offset. If x is an input of the graph, each call checks that
+    its own storage offset is that of the trace. Raises Unsupported if the offset is a symbol."""
     if offset is None:
         return 0
     node = e.node.args[0]
@@ -60,12 +60,12 @@ def _start(e, x, offset):
     if node.op == "placeholder" and isinstance(node.meta["val"].storage_offset(), int):
         e.placed.append(node)
     elif node.op != "call_function" or str(node.target) not in TABLE:
-        raise Unsupported("as_strided by an offset into memory whose start may move from call to call")
+        raise Unsupported("as_strided with a storage offset, of a tensor whose own storage offset may change between calls")
     return size(size(offset) - size(x.fake.storage_offset()))
 
 
 def _as_strided(e, x, shape, stride, offset):
-    """A view of x's memory. For each axis of the result there is a `windows`, as wide as the memory that the later axes span."""
+    """A view of x's memory. One `windows` per axis of the result, as wide as the memory that the later axes span."""
     shape, strides = sizes.sizes(shape), sizes.sizes(stride)
     start = _start(e, x, offset)
     if sizes.is_empty(shape):
@@ -94,7 +94,7 @@ def _as_strided(e, x, shape, stride, offset):
 
 
 def _places(e, shape, strides, start):
-    """For each element of this shape: start + the sum of index * stride over the axes."""
+    """A tensor of this shape whose elements are start + the sum of index * stride over the axes."""
     places = e.full(start, "i64", shape)
     for axis, stride in enumerate(strides):
         if not sizes.is_zero(stride):
@@ -112,7 +112,7 @@ def _(e, x, shape, stride, storage_offset=None):
     strides = sizes.sizes(x.fake.stride())
     if same_shape(x.shape, e.shape) and sizes.same(storage_offset or 0, size(x.fake.storage_offset())) and same_shape(
             sizes.normal_strides(e.shape, strides), sizes.normal_strides(e.shape, sizes.sizes(stride))):
-        return x  # only strides of axes of size 1 differ, as average pooling asks for with a channels-last tensor
+        return x  # only the strides of axes of size 1 differ; average pooling of a channels-last tensor does this
     return _as_strided(e, x, shape, stride, storage_offset)
 
 
@@ -121,7 +121,7 @@ def _(e, x, source, shape, stride, storage_offset=None):
     start = _start(e, x, storage_offset)
     shape, strides = sizes.sizes(shape), sizes.sizes(stride)
     if sizes.overlaps(shape, strides):
-        raise Unsupported("as_strided_scatter into places that overlap")
+        raise Unsupported("as_strided_scatter into elements that overlap")
     flat, back = _memory(e, x, sizes.sizes(x.fake.stride()))
     if all(isinstance(n, int) for n in (*shape, *strides, start, *flat.shape)):
         return back(_overwritten(e, flat, e.cast(source, x.dtype), shape, strides, start))
@@ -131,8 +131,8 @@ def _(e, x, source, shape, stride, storage_offset=None):
 
 
 def _overwritten(e, memory, source, shape, strides, start):
-    """The vector memory with the elements of source at the places that these strides give. From the longest stride to the
-    shortest it cuts the vector into rows and writes the front of each row."""
+    """The vector `memory`, overwritten with the elements of source at the positions that these strides give. From the longest stride
+    to the shortest, it cuts the vector into rows and writes the front of each row."""
     order = sorted((i for i in range(len(shape)) if shape[i] != 1), key=lambda i: -strides[i])
     if 0 in shape:
         return memory
@@ -141,7 +141,7 @@ def _overwritten(e, memory, source, shape, strides, start):
         raise Unsupported("as_strided_scatter outside of its operand")
 
     def write(v, start, rest):
-        """v with source from `start` on along v's last axis. v's other axes are those of source that come before `rest`."""
+        """v, overwritten with source from `start` on along v's last axis. v's other axes are the axes of source before `rest`."""
         axis, length = v.rank - 1, v.shape[-1]
         if not rest:
             there = e.reshape(source, v.shape[:-1] + (1,))
@@ -161,7 +161,7 @@ def _overwritten(e, memory, source, shape, strides, start):
     return write(memory, start, order)
 
 
-# --- put together -----------------------------------------------------------------------------------------------------
+# --- several views ----------------------------------------------------------------------------------------------------
 @row("diagonal_scatter")
 def _(e, x, source, offset=0, dim1=0, dim2=1):
     a, b = dim1 % x.rank, dim2 % x.rank
@@ -174,7 +174,7 @@ def _(e, x, source, offset=0, dim1=0, dim2=1):
     rows, columns = e.iota(y.shape[-2:], axis=0), e.iota(y.shape[-2:], axis=1)
     number = lambda n: e.full(n, "i64")
     on = e.map("eq", columns, e.map("add", rows, number(offset)))
-    place = e.iota(y.shape[-2:-1])  # where in the source the element of each row is
+    place = e.iota(y.shape[-2:-1])  # for each row, the position of its element in the source
     if not (isinstance(offset, int) and offset >= 0):
         place = e.map("add", place, number(sizes.smaller(offset, 0)))
     place = e.map("maximum", number(0), e.map("minimum", place, number(size(length - 1))))
@@ -202,11 +202,11 @@ def _(e, x, k=1, dims=(0, 1)):
 
 
 def not_channels_last(e, x):
-    """Refuses a tensor that may be channels-last, for operators whose result then is channels-last too: PyTorch's tracer does
-    not know these strides."""
+    """Raises Unsupported for a tensor that may be channels-last, for operators whose result is then channels-last too: PyTorch's
+    tracer gets the strides of this result wrong."""
     shape, strides = x.shape, sizes.sizes(x.fake.stride())
     if x.rank in (4, 5) and not sizes.is_dense(shape, strides) and _may_be_channels_last(shape, strides):
-        raise Unsupported(f"{e.node.target} of a channels-last tensor: the tracer does not foresee the strides of its result")
+        raise Unsupported(f"{e.node.target} of a channels-last tensor: the tracer does not know the strides of its result")
 
 
 def _may_be_channels_last(shape, strides):

@@ -17,7 +17,7 @@ _MODES = {"sum": "add", "add": "add", "mean": "add", "prod": "mul", "multiply": 
 
 
 def neutral(mode, dtype):
-    """A fold of this mode starts with this value."""
+    """The neutral element of a fold."""
     if mode in ("add", "mul"):
         return 0 if mode == "add" else 1
     low = mode == "max"
@@ -33,7 +33,7 @@ def _vector(e, v):
 
 
 def _long(index):
-    """An index of i64. PyTorch refuses others when it runs, but its tracer does not."""
+    """The index, if it is of i64. PyTorch refuses other dtypes when it runs, but not when it traces."""
     if index.dtype != "i64":
         raise Unsupported(f"an index of {index.dtype}, which PyTorch refuses")
     return index
@@ -76,7 +76,7 @@ def _(e, x, dim, indices, sparse_grad=False):
 
 # --- index_* ----------------------------------------------------------------------------------------------------------
 def _rows_of(e, x, dim, index, source):
-    """(x of at least one axis, axis, index as a vector, source as the rows that the index names)."""
+    """(x with at least one axis, axis, index as a vector, source in the shape of the rows that the index names)."""
     x, index = _vector(e, x), _vector(e, index)
     axis = dim % x.rank
     wanted = x.shape[:axis] + index.shape + x.shape[axis + 1:]
@@ -143,7 +143,7 @@ def _(e, x, dim, index, source, reduce, include_self=True):
 
 # --- scatter ----------------------------------------------------------------------------------------------------------
 def _scatter(e, x, axis, index, source, mode):
-    """source has the shape of index. On another axis there may be fewer indices than positions; the rest of x stays as it is."""
+    """source has the shape of index. On the other axes there may be fewer indices than elements; the rest of x does not change."""
     for other in range(x.rank):
         have, want = x.shape[other], index.shape[other]
         if other != axis and not sizes.same(have, want):
@@ -153,7 +153,7 @@ def _scatter(e, x, axis, index, source, mode):
 
 
 def _folded(e, x, dim, index, source, mode, include_self=True, mean=False):
-    """Halves are folded in f32 and rounded once, as in PyTorch."""
+    """Folds source into x. 16-bit floats are folded in f32 and rounded once, as in PyTorch."""
     dtype, shape = x.dtype, x.shape
     if isinstance(source, Value):
         source = _vector(e, e.cast(source, dtype))
@@ -214,7 +214,7 @@ def _(e, x, index, source, accumulate=False):
 
 
 def _ranks(e, mask):
-    """(for each place of a mask, flat, how many earlier places are true; how many places are true in all)."""
+    """(for each element of the flattened mask, how many earlier elements are true; how many are true in all)."""
     count = sizes.product(mask.shape)
     flat = e.cast(e.reshape(mask, [count]), "i64")
     ends = e.op("cumsum", [flat], "i64", flat.shape, axis=0)
@@ -227,14 +227,14 @@ def _(e, x, mask, source):
         return e.expand(x, e.shape)
     x, mask = e.expand(x, e.shape), e.expand(e.cast(mask, "bool"), e.shape)
     flat = e.reshape(mask, [sizes.product(e.shape)])
-    # Behind the last true place the rank may be out of range: places that are not true read element 0.
+    # Behind the last true element the rank may be out of range, so elements that are not true read element 0.
     place = e.map("where", flat, _ranks(e, mask)[0], e.full(0, "i64"))
     values = e.gather(e.reshape(source, [sizes.product(source.shape)]), place, 0, wrap=False)
     return e.map("where", mask, e.reshape(values, e.shape), x)
 
 
 def put_through_mask(e, x, mask, values, accumulate):
-    """index_put by one mask for the first axes of x; values broadcast to the rows where it is true."""
+    """index_put with one mask for the first axes of x. The values broadcast to the rows where the mask is true."""
     mask = e.cast(mask, "bool")
     behind = x.shape[mask.rank:]
     wide = e.reshape(mask, mask.shape + (1,) * len(behind))
@@ -243,7 +243,7 @@ def put_through_mask(e, x, mask, values, accumulate):
         if sizes.is_empty(values.shape) or sizes.is_empty(x.shape):
             return x
         place, total = _ranks(e, mask)
-        # Unless there are as many rows as true places, an index is out of range: PyTorch then says what is wrong.
+        # Unless there are as many rows as true elements, an index is out of range, which is a fault: PyTorch then raises its error.
         wrong = e.map("index_in", e.map("sub", total, e.full(number, "i64")), e.full(1, "i64"))
         place = e.map("where", e.reshape(mask, place.shape), place, e.full(0, "i64"))
         values = e.gather(values, e.map("add", place, wrong), 0, wrap=False)
@@ -256,19 +256,19 @@ def put_through_mask(e, x, mask, values, accumulate):
 
 
 def _given(indices):
-    """The axes that have an index."""
+    """The axes that have an index tensor."""
     return [i for i, index in enumerate(indices) if index is not None]
 
 
 def apart(indices):
-    """Whether the axes with index tensors are not adjacent; then the axes of the indices come first in the result."""
+    """Whether the axes with index tensors are not adjacent. If so, the axes of the indices come first in the result."""
     axes = _given(indices)
     return axes != list(range(axes[0], axes[0] + len(axes)))
 
 
 def _one_by_one(e, x, indices, values):
-    """For index tensors on axes that are not adjacent: x as a vector, the place in it of each element of x[indices], and the
-    values for these places. Their order is that of x[indices]: the axes of the indices, then the others."""
+    """For index tensors on axes that are not adjacent: (x as a vector, the position in it of each element of x[indices], the values
+    for these positions). They are in the order of x[indices]: the axes of the indices, then the others."""
     axes = _given(indices)
     others = [i for i in range(x.rank) if i not in axes]
     lead = broadcast(*(indices[i].shape for i in axes))
@@ -289,7 +289,7 @@ def _one_by_one(e, x, indices, values):
 
 # --- index tensors ----------------------------------------------------------------------------------------------------
 def _positions(e, x, indices):
-    """x[..., i, j, ...] with adjacent integer indices as (x with those axes merged, one index tensor, axis, wrap)."""
+    """x[..., i, j, ...] with integer indices on adjacent axes, as (x with these axes merged, one index tensor, axis, wrap)."""
     axes = _given(indices)
     given = [_index(e, e.cast(indices[i], "i64")) if len(axes) > 1 else _index(e, indices[i]) for i in axes]
     extents = [x.shape[i] for i in axes]
@@ -319,7 +319,7 @@ def _(e, x, indices):
 
 
 def _take(e, x, indices, wrap):
-    """x[indices], None for an axis that stays; wrap: negative indices count from the end."""
+    """x[indices]. indices: None for an axis without an index; wrap: whether negative indices count from the end."""
     if any(index is not None and index.dtype in ("bool", "u8") for index in indices):
         raise Unsupported("indexing by a mask: the size of the result depends on values")
     if apart(indices):
@@ -328,7 +328,7 @@ def _take(e, x, indices, wrap):
         indices = [indices[i] for i in axes]
     axes = _given(indices)
     outer = _outer(indices, axes)
-    if len(axes) > 1 and outer:  # each index varies along its own axis of the result: one gather each
+    if len(axes) > 1 and outer:  # each index varies along its own axis of the result, so one gather per index does it
         for i in axes:
             x = e.gather(x, e.reshape(_index(e, indices[i]), [sizes.product(indices[i].shape)]), i, wrap)
         return e.reshape(x, e.shape)
@@ -367,23 +367,23 @@ def _(e, x, indices, values, accumulate=False):
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------
-_FEW = 2048  # single elements, which are folded sooner than a call of PyTorch begins
+_FEW = 2048  # up to so many single elements, Tenon is done before a call of PyTorch has begun
 _FOLDS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}
 
 
 @row("segment_reduce")
 def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
-    """Folds each element into its segment. The number of the segment is the count of ends at or before the element."""
+    """Folds each element into its segment. An element's segment number is how many segments end at or before the element."""
     bounds = lengths if lengths is not None else offsets
     if indices is not None or bounds is None:
-        raise Unsupported("segments that are told by indices")
+        raise Unsupported("segment_reduce with indices instead of lengths or offsets")
     axis, number, mode = axis % x.rank, (lambda n: e.full(n, "i64")), _FOLDS[reduce]
     lead, count, behind = sizes.product(x.shape[:axis]), x.shape[axis], x.shape[axis + 1:]
     segments = e.shape[axis]
     if sizes.is_empty(x.shape) or sizes.is_empty(e.shape):
-        raise Unsupported("segments of nothing")
+        raise Unsupported("segment_reduce of no elements")
     if not behind and sizes.at_least(sizes.product(x.shape), _FEW + 1) is not False:
-        raise Unsupported("segments of many single elements, which PyTorch's loops fold sooner")
+        raise Unsupported("segment_reduce of many single elements, which PyTorch computes faster")
     bounds = e.reshape(e.cast(bounds, "i64"), (lead, bounds.shape[-1]))
     if lengths is None:
         ends = e.slice(bounds, 1, 1, bounds.shape[1])
@@ -392,7 +392,7 @@ def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=Fal
     else:
         ends = e.op("cumsum", [bounds], "i64", bounds.shape, axis=1)
         lengths, first = bounds, None
-    # A length below 0, a first start that is not 0 or a last end that is not the axis's makes an index out of range.
+    # An index is out of range if a length is negative, the first start is not 0 or the last end is not the size of the axis.
     lengths = e.map("index_in", lengths, number(sizes.size(count + 1)))
     last = e.slice(ends, 1, sizes.size(segments - 1), segments)
     wrong = e.map("index_in", e.map("sub", last, number(count)), number(1))
@@ -413,14 +413,15 @@ def _(e, x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=Fal
         some = e.map("gt", lengths, number(0))
         none = e.scalar_like(y, math.nan) if initial is None else y
         y = e.map("where", some, e.map("div", y, e.cast(lengths, y.dtype)), none)
-    else:  # reads the lengths, so that their check is not left out
+    else:  # reads the lengths, so that their check is computed
         y = e.map("where", e.map("ge", lengths, number(0)), y, e.scalar_like(y, 0))
     return e.reshape(y, e.shape)
 
 
 @row("nonzero_static")
 def _(e, x, size, fill_value=-1):
-    """Numbers the elements that are not zero. As many as fit write their place at their number, all others behind the end."""
+    """Numbers the elements that are not zero. Each of the first `size` writes its position at its number; all others write behind the
+    end."""
     if x.rank == 0:
         return e.full(0, "i64", e.shape)  # a place has no coordinates
     if not isinstance(size, int):

@@ -1,5 +1,5 @@
-"""Rows of linear algebra: norms, distances, products, and small matrices, step by step over all matrices of a batch at once. How
-rows are written: row.py.
+"""Rows of linear algebra: norms, distances, products, and algorithms on small matrices, each step of which runs for all matrices
+of a batch at once. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
 """
@@ -10,7 +10,7 @@ from ..lowering.sizes import broadcast
 from .map import norm, vector_norm
 from .row import row
 
-_MOST_SUBSTITUTED, _MOST_ELIMINATED, _MOST_SWAPPED = 8, 5, 16  # rows of matrices: steps that are written out
+_MOST_SUBSTITUTED, _MOST_ELIMINATED, _MOST_SWAPPED = 8, 5, 16  # rows of a matrix up to which the steps are unrolled
 
 
 def _checked(x, most, *extents):
@@ -22,7 +22,7 @@ def _checked(x, most, *extents):
 
 # --- triangular systems -----------------------------------------------------------------------------------------------
 def _substituted(e, a, b, upper, unit):
-    """x of a x = b by substitution; both of the same batch."""
+    """Solves a x = b by substitution. a and b have the same batch axes."""
     n, axis = a.shape[-1], b.rank - 2
     part = lambda v, i, j: e.slice(e.slice(v, v.rank - 2, i, i + 1), v.rank - 1, j, j + 1)
     found = {}
@@ -37,7 +37,7 @@ def _substituted(e, a, b, upper, unit):
 def _solved(e, a, b, upper, unit):
     _checked(a, _MOST_SUBSTITUTED, a.shape[-1])
     if sizes.is_empty(a.shape) or sizes.is_empty(b.shape):
-        raise Unsupported("a system of no equations")
+        raise Unsupported("a linear system without equations")
     batch = broadcast(a.shape[:-2], b.shape[:-2])
     return _substituted(e, e.expand(a, batch + a.shape[-2:]), e.expand(b, batch + b.shape[-2:]), upper, unit)
 
@@ -59,8 +59,8 @@ def _(e, b, a, upper=True, transpose=False, unitriangular=False):
 
 # --- determinants -----------------------------------------------------------------------------------------------------
 def _diagonal(e, a):
-    """For each matrix of the batch: (the diagonal of U in P L U = a, by elimination with the largest pivot of each column;
-    whether it exchanged rows an odd number of times)."""
+    """For each matrix of the batch: (the diagonal of U in P L U = a, by elimination with the largest pivot of each column; whether
+    the elimination exchanged rows an odd number of times)."""
     n, batch = a.shape[-1], a.shape[:-2]
     element = lambda i, j: e.reshape(e.slice(e.slice(a, a.rank - 2, i, i + 1), a.rank - 1, j, j + 1), batch)
     rows = [[element(i, j) for j in range(n)] for i in range(n)]
@@ -94,7 +94,7 @@ def _determinant_of(e, a, results):
         raise Unsupported("a determinant with its factorization")
     _checked(a, _MOST_ELIMINATED, a.shape[-1])
     if sizes.is_empty(a.shape[:-2]):
-        raise Unsupported("determinants of no matrices")
+        raise Unsupported("determinants of an empty batch")
     if a.shape[-1] == 0:
         return [], e.full(False, "bool", a.shape[:-2])
     return _diagonal(e, a)
@@ -127,7 +127,7 @@ def _(e, data, pivots, unpack_data=True, unpack_pivots=True):
     lower = upper = order = None
     if unpack_data and (e.used(1) or e.used(2)):
         if sizes.is_empty(data.shape) or not isinstance(rows, int) or not isinstance(columns, int):
-            raise Unsupported("lu_unpack of nothing, or of symbolic sizes")
+            raise Unsupported("lu_unpack of no elements, or of symbolic sizes")
         both = min(rows, columns)
         at = lambda shape: (e.iota(shape, axis=0), e.iota(shape, axis=1))
         zero = e.scalar_like(data, 0)
@@ -142,7 +142,7 @@ def _(e, data, pivots, unpack_data=True, unpack_pivots=True):
             raise Unsupported("lu_unpack of many pivots")
         places, number = e.iota([rows]), (lambda n: e.full(n, "i64"))
         here = e.expand(places, lead + (rows,))
-        for k in range(steps):  # exchanges the places k and the pivot
+        for k in range(steps):  # exchanges row k and the row of the pivot
             pivot = e.map("sub", e.cast(e.slice(pivots, pivots.rank - 1, k, k + 1), "i64"), number(1))
             to = e.map("eq", places, e.map("index_in", pivot, number(rows)))
             there = e.reduce("sum", e.map("where", to, here, number(0)), [here.rank - 1], True)
@@ -175,7 +175,7 @@ def _(e, x, p, dim, maxnorm):
 
 
 def _norm_or_0(e, v, p, axes, keepdims):
-    """The p-norm over axes. Of no elements it is 0, whatever p is."""
+    """The p-norm over axes. The norm of no elements is 0 for every p."""
     return norm(e, v, 1 if sizes.is_empty(v.shape[i] for i in axes) else p, axes, keepdims)
 
 
@@ -196,7 +196,7 @@ def _(e, a, b, p, compute_mode):
 
 
 def _more_than_25(*extents):
-    """Whether one of the extents is more than 25: then PyTorch multiplies matrices. None: it depends on symbols."""
+    """Whether one of the extents is more than 25; PyTorch then multiplies matrices. None if it depends on symbols."""
     answers = [sizes.at_least(n, 26) for n in extents]
     return True if True in answers else None if None in answers else False
 
@@ -214,7 +214,7 @@ def _euclidean(e, a, b):
 
 @row("_pdist_forward")
 def _(e, x, p=2.0):
-    """Distance k is that of rows i < j, where (i, j) is entry k of the upper triangle of a matrix, row by row."""
+    """Result k is the distance of rows i and j, where (i, j) is entry k of the strict upper triangle of a matrix, row by row."""
     n, count = x.shape[0], e.shape[0]
     if sizes.is_zero(count):
         return e.full(0.0, x.dtype, e.shape)

@@ -1,4 +1,4 @@
-"""Rows of losses that PyTorch's modules define as operators of their own. How rows are written: row.py.
+"""Rows of losses that are whole operators in PyTorch. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
 """
@@ -23,15 +23,15 @@ def _loss_of_rows(e, x, weight, bias, target):
 
 
 def _linear_cross_entropy(e, x, weight, target, bias, class_weights, ignored, chunk):
-    """(the loss of each row, times its weight; the rows' weights). As many rows at a time as the chunk says, so that no more
-    logits are in memory at once than in PyTorch."""
+    """(the loss of each row, times its weight; the weights of the rows). Computes `chunk` rows at a time, so that no more logits are
+    in memory at once than in PyTorch."""
     if x.dtype in HALVES or any(v is not None and v.dtype != x.dtype for v in (weight, bias, class_weights)):
         raise Unsupported("linear_cross_entropy of 16-bit floats or of several dtypes")
     rows, classes = x.shape[0], weight.shape[0]
     if sizes.is_empty(x.shape) or sizes.is_empty(weight.shape):
-        raise Unsupported("linear_cross_entropy of nothing")
+        raise Unsupported("linear_cross_entropy of no elements")
     if not isinstance(rows, int) or not isinstance(chunk, int) or rows > chunk * _MOST_CHUNKS:
-        raise Unsupported("linear_cross_entropy in chunks whose number is not known, or large")
+        raise Unsupported("linear_cross_entropy in chunks whose number is symbolic or large")
     mask = e.map("eq", target, e.full(ignored, "i64"))
     if not isinstance(classes, int) or not 0 <= ignored < classes:
         target = e.map("where", mask, e.full(0, "i64"), target)

@@ -1,4 +1,4 @@
-"""Rows that compute element by element or fold axes: maps, activations, reductions, casts. How rows are written: row.py.
+"""Rows of maps, activations, reductions and casts. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
 """
@@ -77,7 +77,7 @@ def _(e, a, b):
 
 
 def _chosen(e, head, a, b):
-    """maximum or minimum."""
+    """maximum or minimum; of bool, logical_or or logical_and."""
     if a.dtype == "bool":
         head = {"maximum": "logical_or", "minimum": "logical_and"}[head]
     return e.map(head, a, b)
@@ -95,12 +95,12 @@ def _(e, a, b):
 
 @row("prims.fma")
 def _(e, a, b, c):
-    """Dynamo makes fma of the addcmul_ and addcdiv_ of optimizers."""
+    """Dynamo decomposes addcmul_ and addcdiv_ of optimizers into fma."""
     return e.map("fma", *e.promote(Promotion.DEFAULT, a, b, c))
 
 
 def number_is(x, value):
-    """Whether x is this number, not a size that may be."""
+    """Whether x is this number. False for a symbolic size, even if it may have this value."""
     return isinstance(x, (int, float)) and x == value
 
 
@@ -111,7 +111,7 @@ def scaled(e, v, alpha):
 
 
 def _alpha_kind(e, a, b, alpha):
-    """The operands of a + alpha * b. If alpha is not 1, 16-bit floats become f32, because alpha is a number of f32."""
+    """The operands of a + alpha * b. If alpha is not 1, 16-bit floats become f32, because PyTorch multiplies by alpha in f32."""
     a, b = e.promote(Promotion.DEFAULT, a, b)
     return (a, b) if number_is(alpha, 1) else (e.wide(a), e.wide(b))
 
@@ -200,7 +200,8 @@ def _(e, x, bound):
 
 
 def _bounded(e, head, x, bound):
-    """maximum and minimum take the second of two zeros of different sign; PyTorch takes x if the bound is a number."""
+    """maximum or minimum of x and a bound. Of two zeros with different signs Tenon takes the second operand; PyTorch takes x if the
+    bound is a number."""
     number = not isinstance(bound, Value)
     x, bound = e.promote(Promotion.DEFAULT, x, bound)
     return e.map(head, bound, x) if number else e.map(head, x, bound)
@@ -367,7 +368,7 @@ def vector_norm(e, x, ord=2, dim=None, keepdim=False, dtype=None):
 
 
 def norm(e, v, p, axes, keepdim):
-    """The p-norm of a v of f32 or f64 over axes (None or []: all)."""
+    """The p-norm of v, of f32 or f64, over axes (None or []: all)."""
     if p == 2:
         return e.map("sqrt", e.reduce("sum", e.map("square", v), axes, keepdim))
     if p == 0:

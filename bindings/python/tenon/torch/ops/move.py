@@ -58,7 +58,7 @@ def _select(e, x, dim, index):
 
 
 def position(index, extent):
-    """An index into an axis, counted from its start."""
+    """The index, counted from the start of the axis even if it was negative."""
     if isinstance(index, int):
         return index if index >= 0 else size(index + extent)
     if (from_start := sizes.at_least(index, 0)) is None:
@@ -67,19 +67,19 @@ def position(index, extent):
 
 
 def _bound(bound, extent, default):
-    """A slice bound as PyTorch clamps it."""
+    """A bound of a slice, clamped as in PyTorch."""
     if bound is None or (isinstance(bound, int) and bound >= 2**62):
         return default
     from_start = sizes.at_least(bound, 0)
     if from_start is None:
-        raise Unsupported("a slice bound that may be negative or not")
+        raise Unsupported("a slice bound that may be negative")
     if from_start:
         return bound if sizes.is_zero(bound) else sizes.smaller(bound, extent)
     return sizes.larger(size(bound + extent), 0)
 
 
 def _range(x, axis, start, length, step):
-    """Start and end of x[start::step], of which PyTorch takes `length` elements: the end is right behind the last one."""
+    """(start, end) of x[start::step], of which PyTorch takes `length` elements. The end is right behind the last of these."""
     start = _bound(start, x.shape[axis], 0)
     if step == 1 or sizes.is_zero(length):
         return start, size(start + length)
@@ -88,12 +88,12 @@ def _range(x, axis, start, length, step):
 
 
 def every_nth(e, x, axis, start, length, step):
-    """x[start::step] along an axis, `length` elements of it. The step may be a symbol."""
+    """The first `length` elements of x[start::step] along an axis. The step may be a symbol."""
     return e.gather(x, _stepped(e, start, length, step), axis)
 
 
 def _stepped(e, start, length, step):
-    """start, start + step, ...: `length` of them."""
+    """The vector start, start + step, ... with `length` elements."""
     indices = e.iota([length])
     for head, n in (("mul", step), ("add", start)):
         indices = e.map(head, indices, e.full(n, "i64"))
@@ -200,7 +200,8 @@ def _(e, x, pad, value=0):
 
 @row(*(f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3)))
 def _(e, x, padding):
-    """Outer axes are gathered by index. The last axis, which a gather would read element by element, is a concatenation of three parts."""
+    """Gathers the outer axes by index. A gather would read the last axis element by element, so this axis is concatenated from three
+    parts."""
     reflects = e.node.target._opname.startswith("reflection")
     for i in reversed(range(len(padding) // 2)):
         low, high = padding[2 * i:2 * i + 2]
@@ -223,7 +224,7 @@ def _padded_by_place(e, x, axis, low, high, reflects):
 
 
 def _padded_in_parts(e, x, axis, low, high, reflects):
-    """A negative low or high crops x."""
+    """Pads one axis of x by concatenation. A negative low or high crops x."""
     n = x.shape[axis]
 
     def edge(count, start):
@@ -285,7 +286,7 @@ def _(e, x, value):
 @row("zeros", "zeros_like", "new_zeros", "zero", "empty.memory_format", "empty_like", "new_empty", "new_empty_strided",
      "empty_strided", "empty_permuted")
 def _(e, *_, **__):
-    return e.full(0, e.dtype, e.shape)  # any value is right for the empty ones
+    return e.full(0, e.dtype, e.shape)  # elements of empty() may have any value
 
 
 @row("ones", "ones_like", "new_ones")

@@ -1,6 +1,6 @@
 """Rows of max pooling with indices, adaptive max pooling, and their inverses. How rows are written: row.py.
 
-The elements of the windows and their places in a plane are two tensors, whose trailing axes reductions fold.
+The elements of the windows and their places (indices into the flattened plane) are two tensors; reductions fold the trailing axes.
 Tested by tests/torch/test_lower.py.
 """
 
@@ -12,12 +12,12 @@ from .copy import not_channels_last
 from .index import neutral
 from .row import row
 
-_NOWHERE = 2**62  # is behind every place
-_WIDEST = 40      # elements of a window: in a wider one PyTorch finds the largest element sooner
+_NOWHERE = 2**62  # greater than every place
+_WIDEST = 40      # elements of a window; in a larger one PyTorch is faster
 
 
 def _winner(e, windows, places, inside, count):
-    """(largest element, its place) of windows over their last `count` axes. PyTorch takes the last NaN, else the first of the
+    """(largest element, its place) of windows, over their last `count` axes. Like PyTorch, takes the last NaN, else the first of the
     largest. places: of the elements; inside: which elements are not padding, None for all. Both broadcast."""
     axes = list(range(windows.rank - count, windows.rank))
     most = e.reduce("max", windows, axes, True)
@@ -33,14 +33,14 @@ def _winner(e, windows, places, inside, count):
 
 
 def _along(e, v, axis, rank):
-    """A matrix [window, position in it] as an operand of rank 2 * rank, [windows..., positions...]."""
+    """A matrix [window, position in the window] of one axis, reshaped to [windows..., positions...] of rank 2 * rank."""
     shape = [1] * (2 * rank)
     shape[axis], shape[rank + axis] = v.shape
     return e.reshape(v, shape)
 
 
 def _places(e, rows, extents):
-    """From the position along each axis, [window, position in it], the place in the plane."""
+    """The place in the plane, from the positions along each axis. rows: a matrix [window, position in the window] per axis."""
     place = None
     for axis, (positions, extent) in enumerate(zip(rows, extents)):
         here = _along(e, positions, axis, len(rows))
@@ -57,7 +57,7 @@ def _inside(e, conditions):
 
 
 def max_pool_with_indices(e, x, kernel, stride, padding, high, dilation):
-    """(values, places) of an x of two axes and the plane; high: how much is padded at the end."""
+    """(values, places) of max pooling. x: two axes, then the plane; high: how much to pad at the end of each axis."""
     rank = len(kernel)
     extents, number = x.shape[2:], lambda n: e.full(n, "i64")
     y = x
@@ -77,13 +77,13 @@ def max_pool_with_indices(e, x, kernel, stride, padding, high, dilation):
 
 
 def longest_window(extent, n):
-    """How many elements the longest of n windows along an axis may have."""
+    """The most elements that one of n windows along an axis may have."""
     return size(floor_div(size(extent + n - 1), n) + 1)
 
 
 def uneven_windows(e, extent, n, longest):
-    """(position along an axis, whether it is inside the window) of n windows, as matrices [window, element]. Window i is from
-    i * extent // n to ceil((i + 1) * extent / n); the positions of what is outside are within the axis, too."""
+    """(position along the axis, whether it is inside the window), as matrices [window, element] of n windows. Window i is from
+    i * extent // n to ceil((i + 1) * extent / n). Positions outside of a window are still within the axis."""
     number = lambda m: e.full(m, "i64")
     window, element = e.iota((n, longest), axis=0), e.iota((n, longest), axis=1)
     first = e.map("floor_div", e.map("mul", window, number(extent)), number(n))
@@ -111,9 +111,9 @@ def _(e, x, output_size):
         return e.reshape(y, x.shape[:-rank] + output), None
     widest = sizes.product([longest_window(m, n) for m, n in zip(extents, output)])
     if isinstance(widest, int) and widest > _WIDEST:
-        raise Unsupported("adaptive pooling over windows that are large and differ in length")
+        raise Unsupported("adaptive pooling with large windows of different lengths")
     y, place = x, None
-    for axis in range(rank):  # one axis after the other: most of the work is done for whole rows
+    for axis in range(rank):  # axis by axis, so that most of the work is done for whole rows
         n, extent, at, behind = output[axis], extents[axis], lead + axis, rank - axis - 1
         even = sizes.same(sizes.remainder(extent, n), 0)
         longest = floor_div(extent, n) if even else longest_window(extent, n)
@@ -133,14 +133,14 @@ def _(e, x, output_size):
 @row("fractional_max_pool2d", "fractional_max_pool3d")
 def _(e, x, kernel, output, samples):
     if x.dtype not in ("f32", "f64"):
-        raise Unsupported("windows whose starts PyTorch rounds to 16 bits at every step")
+        raise Unsupported("pooling windows whose starts PyTorch rounds to 16 bits at every step")
     rank, number = len(kernel), lambda n: e.full(n, "i64")
     output, extents = sizes.sizes(output), x.shape[-rank:]
     planes = sizes.product(x.shape[:-rank])
     samples = e.reshape(samples, [planes, rank])
     place = None
     for axis, (extent, k, n) in enumerate(zip(extents, kernel, output)):
-        column = axis if rank == 3 else 1 - axis  # the first sample of an image is that of its width
+        column = axis if rank == 3 else 1 - axis  # the first random sample for an image is for its width
         sample, window, last = e.slice(samples, 1, column, column + 1), e.iota((1, n), axis=1), number(size(extent - k))
         step = e.map("div", e.cast(last, x.dtype), e.cast(number(size(n - 1)), x.dtype))
         begin = lambda v: e.cast(e.map("mul", v, step), "i64")
@@ -156,9 +156,9 @@ def _(e, x, kernel, output, samples):
     return tuple(e.reshape(v, x.shape[:-rank] + output) for v in (y, place))
 
 
-# --- back to where the largest stood ----------------------------------------------------------------------------------
+# --- unpooling --------------------------------------------------------------------------------------------------------
 def _put_back(e, v, places, plane, mode):
-    """Planes of zeros into which the elements of v are written, or added, at their places."""
+    """Planes of zeros into which the elements of v are written or added at their places."""
     rank = len(plane)
     if sizes.is_empty((*v.shape, *plane)):
         return e.full(0, v.dtype, e.shape)

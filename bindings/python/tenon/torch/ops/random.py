@@ -1,7 +1,7 @@
 """Rows that draw random numbers, with options={"rng": "fast"}, and dropout. How rows are written: row.py.
 
-A number of another distribution is a function of one uniform number, an f32 of 24 random bits. So the tails end: a normal
-number lies within 5.5 standard deviations.
+A number of another distribution is a function of one uniform number, an f32 of 24 random bits. So tails are cut off: a normal
+number is within 5.5 standard deviations.
 
 Tested by tests/torch/test_random.py.
 """
@@ -11,7 +11,7 @@ import math
 from ...graph_text import FLOATS, Unsupported, Value
 from .row import row
 
-DRAWING = set()  # the overloads that draw; native_dropout draws where rng.draws says so
+DRAWING = set()  # overloads that always draw; rng.draws decides about native_dropout
 
 
 def draws(*names):
@@ -19,7 +19,7 @@ def draws(*names):
         @row(*names)
         def checked(e, *args, generator=None, **named):
             if generator is not None:
-                raise Unsupported("random numbers of a generator of their own")
+                raise Unsupported("random numbers from a generator argument")
             return emit(e, *args, **named)
 
         DRAWING.update(f"aten.{name}" if "." in name else f"aten.{name}.default" for name in names)
@@ -29,7 +29,7 @@ def draws(*names):
 
 
 def _masked(e, x, mask, scale):
-    """x * mask * scale, rounded once: NaN and infinities become NaN where the mask is 0."""
+    """x * mask * scale, rounded once. NaN and infinities become NaN where the mask is 0."""
     v = e.wide(x)
     return e.cast(e.map("mul", e.map("mul", v, e.cast(mask, v.dtype)), e.scalar_like(v, scale)), x.dtype)
 
@@ -39,7 +39,7 @@ def _(e, x, p, train=None):
     if train is False:
         return x, e.full(True, "bool", x.shape) if e.used(1) else None
     if not 0 < p < 1:
-        raise Unsupported("dropout of everything, or of nothing")
+        raise Unsupported("dropout with a probability of 0 or 1")
     kept = e.map("lt", e.uniform(x.shape), e.full(1 - p, "f32"))
     return _masked(e, x, kept, 1 / (1 - p)), kept
 
@@ -82,9 +82,9 @@ def _(e, x, p=None):
 
 
 def _whole(e, low, high):
-    """Integers of [low, high), each as likely as the others up to a share of (high - low) / 2^32."""
+    """Random integers of [low, high). Their probabilities are equal up to a relative error of (high - low) / 2^32."""
     if not all(isinstance(n, int) for n in (low, high)) or not 0 < high - low <= 1 << 31:
-        raise Unsupported("random integers of a range that is not known, or large")
+        raise Unsupported("random integers of a range that is symbolic or larger than 2^31")
     part = e.map("mul", e.random_words(e.shape), e.full(high - low, "i64"))
     return e.map("add", e.map("shift_right", part, e.full(32, "i64")), e.full(low, "i64"))
 
@@ -123,7 +123,7 @@ def _(e, *_, **__):
 def _(e, x, low=0.0, high=1.0, **bounds):
     low, high = bounds.get("from", low), bounds.get("to", high)
     y = _scaled(e, _uniform(e), high - low, low)
-    return e.map("where", e.map("lt", y, _number(e, high)), y, _number(e, low))  # the sum may round up
+    return e.map("where", e.map("lt", y, _number(e, high)), y, _number(e, low))  # the sum may be rounded up to `high`
 
 
 @draws("randn", "randn_like")
@@ -159,8 +159,8 @@ def _(e, x, median=0.0, sigma=1.0):
 
 @draws("geometric")
 def _(e, x, p):
-    """How often a coin is thrown until it shows its first head."""
+    """Geometric: how many trials until the first success, of probability p."""
     if not 0 < p < 1:
-        raise Unsupported("a coin with one side")
+        raise Unsupported("geometric with a probability of 0 or 1")
     throws = e.map("ceil", e.map("mul", e.map("log", _inside(e)), e.full(1 / math.log1p(-p), "f32")))
     return e.map("maximum", throws, e.full(1.0, "f32"))

@@ -1,5 +1,5 @@
-"""Rows of antialiased resizing, one axis after the other: each element is the weighted sum of a window of its axis. How rows are
-written: row.py.
+"""Rows of antialiased resizing. It resizes axis by axis; each element of the result is a weighted sum of a window of the operand.
+How rows are written: row.py.
 
 Tested by tests/torch/test_resize.py.
 """
@@ -13,7 +13,7 @@ from ..lowering import sizes
 from .copy import not_channels_last
 from .row import row
 
-_MOST_TAPS = 64  # of a window: each is an op
+_MOST_TAPS = 64  # elements of a window; each costs an op
 
 
 def _triangle(e, x):
@@ -21,7 +21,7 @@ def _triangle(e, x):
 
 
 def _cubic(e, x):
-    """Keys' cubic convolution with a = -0.5."""
+    """The filter of Keys' cubic convolution with a = -0.5."""
     x, number = e.map("abs", x), lambda n: e.scalar_like(x, n)
     horner = lambda first, *others: [first := e.map("add", e.map("mul", first, x), number(n)) for n in others][-1]
     near = horner(number(1.5), -2.5, 0.0, 1.0)
@@ -41,7 +41,7 @@ def _lanczos(e, x):
     return e.op("where", [far, number(0.0), y], x.dtype, x.shape)
 
 
-# Filters, and half of what they cover: in elements of the result where these are larger, else of the operand.
+# Name -> (filter, half of its width). The unit of the width is an element of the result or of the operand, whichever is larger.
 _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_cubic, 2), "lanczos": (_lanczos, 3)}
 
 
@@ -77,7 +77,7 @@ def _resized(e, x, axis, length, step, name):
 def _(e, x, output_size, align_corners, *scales):
     name = e.node.target._opname.split("_")[2].removesuffix("2d")
     if x.dtype == "u8":
-        raise Unsupported("bytes are resized in PyTorch's fixed-point arithmetic")
+        raise Unsupported("resizing of u8, for which PyTorch uses fixed-point arithmetic")
     not_channels_last(e, x)
     steps = []
     for axis, scale in zip((2, 3), (*scales, None, None)):
@@ -89,8 +89,8 @@ def _(e, x, output_size, align_corners, *scales):
         else:
             raise Unsupported("windows whose length depends on sizes")
     if x.dtype == "f64" and name != "bilinear" and min(steps) < 1:
-        raise Unsupported("an f64 image enlarged by a wide filter, which PyTorch's loops do sooner")
-    # Each element of the last axis is gathered: the other goes first where that leaves fewer rows.
+        raise Unsupported("an f64 image enlarged by a wide filter, which PyTorch computes faster")
+    # The last axis is gathered element by element, so the other axis is resized first if this leaves fewer rows.
     y = e.wide(x)
     for axis in (2, 3) if steps[0] > 1 else (3, 2):
         y = _resized(e, y, axis, e.shape[axis], steps[axis - 2], name)

@@ -1,11 +1,11 @@
-"""The rows of the op table of the PyTorch backend: ATen overload -> the function that writes it in graph text.
+"""The op table of the PyTorch backend: ATen overload -> Row, the function that writes the op in graph text.
 
 A row takes an Emitter (lowering/emitter.py) and the node's arguments in ATen's order, tensors as Values, sizes as ints or
-sympy expressions. It returns a Value, or a tuple for an op with several results, where None says that a result is not
-available. lowering/node.py then adds a cast to PyTorch's dtype and compares the shapes. A row raises Unsupported with a
-sentence to leave a node to PyTorch. view: PyTorch's result is a view.
+sympy expressions. It returns a Value, or for an op with several results a tuple, with None for a result that it does not
+compute. lowering/node.py then casts the result to PyTorch's dtype and compares the shapes. To leave a node to PyTorch, a row
+raises Unsupported with the reason. view: whether PyTorch's result is a view.
 
-The other modules of this folder fill TABLE. A new op is a row there and a line in tests/torch/test_lower.py.
+The other modules of this directory fill TABLE. A new op is a row there and a line in tests/torch/test_lower.py.
 """
 
 from typing import Callable, NamedTuple

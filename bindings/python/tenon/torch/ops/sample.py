@@ -11,13 +11,13 @@ from .row import row
 
 _BILINEAR, _NEAREST, _BICUBIC = range(3)
 _ZEROS, _BORDER, _REFLECTION = range(3)
-_FEW = 8192  # elements, which are gathered sooner than a call of PyTorch begins
-_CHANNELS = {_BILINEAR: 8, _NEAREST: 32, _BICUBIC: 1}  # are so many that finding the pixels, once for each, is little beside reading them
+_FEW = 8192  # up to so many elements, Tenon is done before a call of PyTorch has begun
+_CHANNELS = {_BILINEAR: 8, _NEAREST: 32, _BICUBIC: 1}  # with so many channels, finding a pixel takes little time beside reading it
 _CUBIC = -0.75  # the free coefficient of the cubic convolution
 
 
 class _Axis:
-    """One axis of the image, and the coordinates of the grid along it in pixels."""
+    """One axis of the image, and the grid's coordinates along this axis, in pixels."""
 
     def __init__(self, e, coordinate, extent, padding, corners, flat):
         self.e, self.extent, self.padding, self.corners, self.flat = e, extent, padding, corners, flat
@@ -31,14 +31,14 @@ class _Axis:
         return self.e.scalar_like(v, float(x))
 
     def clipped(self, v):
-        """v between the first and the last pixel, one instruction of a machine for each bound. In two dimensions NaN becomes the
-        first pixel, as in PyTorch, else the last."""
+        """v, clipped to the first and the last pixel, with one machine instruction per bound. As in PyTorch, NaN becomes the first
+        pixel in two dimensions, else the last."""
         e, first = self.e, self.number(v, 0)
         v = e.map("where", e.map("gt", v, first), v, first) if self.flat else e.map("where", e.map("lt", v, first), first, v)
         return e.map("where", e.map("lt", v, self.last), v, self.last)
 
     def padded(self, v):
-        """The coordinate inside the image that stands for this one, unless what is outside is 0."""
+        """The coordinate inside the image at which the padding mode reads. With padding by zeros, v itself."""
         e = self.e
         if self.padding == _ZEROS:
             return v
@@ -50,7 +50,7 @@ class _Axis:
         e = self.e
         if self.corners and not (isinstance(self.extent, int) and self.extent > 1):
             if not sizes.is_one(self.extent):
-                raise Unsupported("reflection between the corners of an axis of symbolic size")
+                raise Unsupported("reflection with align_corners along an axis of symbolic size")
             return e.map("mul", v, self.number(v, 0))
         low = self.number(v, 0 if self.corners else -0.5)
         span = self.last if self.corners else e.full(self.extent, v.dtype)
@@ -67,13 +67,14 @@ class _Axis:
 
 
 class _Sampler:
-    """The image as rows of one axis of pixels, and the grid's axes: the last of the image is the grid's first."""
+    """The image with its pixels along one axis, and the axes of the grid in reverse order: the last axis of the image is the grid's
+    first coordinate."""
 
     def __init__(self, e, x, grid, padding, corners):
         if x.dtype in HALVES:
             raise Unsupported("grid_sampler of 16-bit floats")
         if sizes.is_empty(x.shape) or sizes.is_empty(grid.shape):
-            raise Unsupported("grid_sampler of nothing")
+            raise Unsupported("grid_sampler of no elements")
         self.e, self.extents = e, x.shape[2:]
         self.pixels = sizes.product(self.extents)
         self.x = e.reshape(x, x.shape[:2] + (self.pixels,))
@@ -85,7 +86,8 @@ class _Sampler:
         self.axes = [_Axis(e, part(axes - 1 - i), n, padding, corners, axes == 2) for i, n in enumerate(self.extents)]
 
     def tap(self, places):
-        """Whole coordinates, one per axis, as (coordinates inside the image as integers, whether they are inside) each."""
+        """For each axis (integer coordinate, clipped to the image; whether the coordinate was inside). places: whole coordinates, one
+        per axis."""
         e, taps = self.e, []
         for axis, v in zip(self.axes, places):
             near = axis.clipped(v)
@@ -93,20 +95,20 @@ class _Sampler:
         return taps
 
     def at(self, taps, weight=None):
-        """The pixels at these coordinates, times weight; 0 outside of the image."""
+        """The pixels at these coordinates, times weight; 0 outside the image."""
         e = self.e
         inside = flat = None
         for axis, (place, within) in zip(self.axes, taps):
             inside = within if inside is None else e.map("logical_and", inside, within)
             flat = place if flat is None else e.map("add", e.map("mul", flat, e.full(axis.extent, self.integer)), place)
-        # A NaN's integer may be anything. Bounds that are known let the compiler leave out the check of an index.
+        # NaN may become any integer, so the place is clipped. With known bounds the compiler also omits the check of the index.
         flat = e.map("minimum", e.map("maximum", flat, e.scalar_like(flat, 0)), e.full(sizes.size(self.pixels - 1), self.integer))
         shape = self.x.shape[:2] + (self.points,)
         y = e.op("take_along", [self.x, e.expand(flat, shape)], self.x.dtype, shape, axis=2, wrap=False)
         none = e.scalar_like(y, 0.0)
         if weight is None:
             return e.map("where", inside, y, none)
-        if len(taps) > 2:  # PyTorch leaves out what is outside: a NaN there counts as 0
+        if len(taps) > 2:  # PyTorch skips pixels outside, so a NaN weight counts as 0 there
             return e.map("where", inside, e.map("mul", y, weight), none)
         return e.map("mul", e.map("where", inside, y, none), weight)
 
@@ -114,7 +116,7 @@ class _Sampler:
         return self.at(self.tap([self.e.map("round", axis.padded(axis.place)) for axis in self.axes]))
 
     def linear(self):
-        """Each corner of the cell times the volume between the point and the opposite corner."""
+        """Linear interpolation: the sum over the cell's corners, each times the volume between the point and the opposite corner."""
         e, total = self.e, None
         places = [axis.padded(axis.place) for axis in self.axes]
         low = [e.map("floor", v) for v in places]
@@ -144,7 +146,7 @@ class _Sampler:
         return total
 
     def cubic_shares(self, t):
-        """The weights of the four pixels around a point that lies t behind the second of them."""
+        """The weights of the four pixels around a point. t: the distance of the point from the second pixel."""
         e, number = self.e, lambda x: self.e.scalar_like(t, float(x))
 
         def near(s):
@@ -163,7 +165,7 @@ class _Sampler:
 def _(e, x, grid, interpolation_mode, padding_mode, align_corners):
     few = sizes.at_least(sizes.product(e.shape), _FEW + 1) is False
     if x.rank == 4 and not few and sizes.at_least(x.shape[1], _CHANNELS[interpolation_mode]) is not True:
-        raise Unsupported("grid_sampler_2d of few channels, which PyTorch gathers sooner")
+        raise Unsupported("grid_sampler_2d of few channels, which PyTorch computes faster")
     sampler = _Sampler(e, x, grid, padding_mode, align_corners)
     form = {_BILINEAR: sampler.linear, _NEAREST: sampler.nearest, _BICUBIC: sampler.cubic}[interpolation_mode]
     return e.reshape(form(), e.shape)

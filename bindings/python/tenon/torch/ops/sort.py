@@ -1,8 +1,8 @@
-"""Rows that compare elements: sorts and what follows from an order, searches, running extremes. How rows are written: row.py.
+"""Rows that compare elements: sorts and ops that use an order, searches, running extremes. How rows are written: row.py.
 
-An order is the row `sort_order`, stable and with NaN as the largest; values are taken along it, so that equal elements keep
-their bits. Which of equal elements an index names is PyTorch's to say for sort alone: for kthvalue, median, mode and topk its
-documentation leaves it open. Tested by tests/torch/test_lower.py.
+The op `sort_order` gives the order of elements; it is stable, and NaN is the largest. Values are gathered by this order, so every
+element keeps its bits. If several elements are equal, only sort has to return the same index as PyTorch: for kthvalue, median,
+mode and topk, PyTorch's documentation leaves the index open. Tested by tests/torch/test_lower.py.
 """
 
 import math
@@ -29,7 +29,7 @@ def _take(e, x, indices, axis):
 
 
 def _pick(e, x, position, axis, keepdim):
-    """(value, index) of the element at a position of the order along axis."""
+    """(value, index) of the element at this position of the order along axis."""
     index = _order(e, x, axis, position, size(position + 1))
     return _without(e, _take(e, x, index, axis), axis, keepdim), _without(e, index, axis, keepdim)
 
@@ -44,7 +44,7 @@ def _no_bools(x):
 
 
 def _vector(f):
-    """A row for vectors and more as a row for scalars too: a scalar becomes a vector of one, and the results become scalars."""
+    """Makes a row for tensors with axes take scalars too: a scalar becomes a vector of one element, and the results become scalars."""
     def row_of(e, x, *args, **kwargs):
         if x.rank:
             return f(e, x, *args, **kwargs)
@@ -68,7 +68,7 @@ def _(e, x, k, dim=-1, largest=True, sorted=True):
     _no_bools(x)
     axis = dim % x.rank
     if not sorted:
-        raise Unsupported("topk in no order")
+        raise Unsupported("topk with sorted=False")
     indices = _order(e, x, axis, 0, k, bool(largest))
     return _take(e, x, indices, axis) if e.used(0) else None, indices
 
@@ -85,7 +85,7 @@ def _middle(x, axis):
     _no_bools(x)
     n = x.shape[axis]
     if sizes.is_zero(n):
-        raise Unsupported("the median of nothing")
+        raise Unsupported("the median of no elements")
     return floor_div(size(n - 1), 2)
 
 
@@ -114,7 +114,7 @@ def _(e, x, dim, keepdim=False):
 
 
 def _middle_number(e, x, axis):
-    """The position of the median of the elements that are not NaN; 0 where all are NaN."""
+    """The position in the order of the median of the elements that are not NaN; 0 if all are NaN."""
     n = e.reduce("sum", e.cast(e.map("logical_not", e.map("isnan", x)), "i64"), [axis], True)
     last = e.map("maximum", e.map("sub", n, e.scalar_like(n, 1)), e.scalar_like(n, 0))
     return e.map("floor_div", last, e.scalar_like(n, 2))
@@ -140,11 +140,12 @@ def _(e, x):
 @row("mode")
 @_vector
 def _(e, x, dim=-1, keepdim=False):
-    """The last element of the longest run of equal elements in the sorted row; of equally long runs, the first."""
+    """The mode: the last element of the longest run of equal elements in the sorted row, and of the first such run if several are
+    equally long."""
     axis = dim % x.rank
     n = x.shape[axis]
     if sizes.is_zero(n):
-        raise Unsupported("the mode of nothing")
+        raise Unsupported("the mode of no elements")
     order = _order(e, x, axis, 0, n)
     y = _take(e, x, order, axis)
     place = e.iota(x.shape, axis=axis)
@@ -190,19 +191,19 @@ def _(e, x, dim, dtype=None):
     return x if x.rank == 0 else e.scan("cumprod", x, dim % x.rank)
 
 
-_LONG = 4096  # elements of a single row, which shares its vectors with no other: PyTorch's one loop is sooner done than two scans
+_LONG = 4096  # elements of a single row, which cannot use vectors across rows; from here PyTorch's loop is faster than two scans
 
 
 @row("cummax", "cummin")
 @_vector
 def _(e, x, dim):
-    """The index is that of the last place that has the extreme."""
+    """Running extremes. The index is that of the last element that equals the extreme."""
     axis = dim % x.rank
     values = e.scan(e.node.target._opname, x, axis)
     if not e.used(1):
         return values, None
     if all(n == 1 for i, n in enumerate(x.shape) if i != axis) and isinstance(x.shape[axis], int) and x.shape[axis] > _LONG:
-        raise Unsupported("the places of a long row's extremes: PyTorch finds them in one loop, element by element")
+        raise Unsupported("the indices of running extremes in a long row, which PyTorch computes faster")
     here = e.map("eq", x, values)
     if x.dtype in FLOATS:
         here = e.map("logical_or", here, e.map("isnan", x))
@@ -213,12 +214,12 @@ def _(e, x, dim):
 
 @row("logcumsumexp")
 def _(e, x, dim):
-    """Running sums in f64 of exp(x - the largest finite element). They are right unless a sum behind a finite element is less
-    than e^-600: then an index is out of range, and PyTorch computes the whole."""
+    """Running sums in f64 of exp(x - the largest finite element). They are accurate unless the sum at a finite element is less than
+    e^-600. Then an index is out of range, which is a fault, and PyTorch computes the whole."""
     if x.dtype not in FLOATS or sizes.is_empty(x.shape):
-        raise Unsupported(f"logcumsumexp of {x.dtype}, or of nothing")
+        raise Unsupported(f"logcumsumexp of {x.dtype}, or of no elements")
     if e.device.type != "cpu":
-        raise Unsupported("logcumsumexp, whose range only a CPU checks")
+        raise Unsupported("logcumsumexp on a GPU, where nothing checks its range")
     if x.rank == 0:
         return x
     axis, v = dim % x.rank, e.cast(x, "f64")
@@ -238,18 +239,18 @@ def _(e, x, dim):
 # --- counts -----------------------------------------------------------------------------------------------------------
 @row("histc")
 def _(e, x, bins=100, min=0, max=0):
-    """Each element adds 1 to its bin. An element outside of all bins, or NaN, adds 0 to the first bin."""
+    """Each element adds 1 to its bin. NaN and elements outside of all bins add 0 to the first bin."""
     if x.dtype not in ("f32", "f64") or not all(isinstance(n, (int, float)) for n in (bins, min, max)):
-        raise Unsupported(f"histc of {x.dtype}, or within symbolic bounds")
+        raise Unsupported(f"histc of {x.dtype}, or with symbolic bounds")
     x = e.reshape(x, [sizes.product(x.shape)])
     low, high, faults = e.full(float(min), x.dtype), e.full(float(max), x.dtype), None
     if min > max or not math.isfinite(min) or not math.isfinite(max):
-        raise Unsupported("bounds that PyTorch refuses")
+        raise Unsupported("histc with bounds that PyTorch refuses")
     if min == max:
         if sizes.is_empty(x.shape):
             return e.full(0, x.dtype, e.shape)
         low, high = e.reduce("min", x, [0]), e.reduce("max", x, [0])
-        # Bounds that are not finite make an index out of range: PyTorch then says what is wrong.
+        # If the bounds are not finite, an index is out of range, which is a fault: PyTorch then raises its error.
         finite = e.map("logical_and", e.map("isfinite", low), e.map("isfinite", high))
         faults = e.map("index_in", e.cast(e.map("logical_not", finite), "i64"), e.full(1, "i64"))
         same, one = e.map("eq", low, high), e.full(1.0, x.dtype)

@@ -1,5 +1,5 @@
-"""Rows of special functions, and of functions of a float's bits. A function that is an op of src/ops/rows/special.def is one line
-here; the others are written in simpler ops. How rows are written: row.py.
+"""Rows of special functions, and of functions of a float's bits. A function that is an op of src/ops/rows/special.def takes one
+line here; the others are composed of simpler ops. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
 """
@@ -13,7 +13,7 @@ from .row import row
 
 # --- one op -----------------------------------------------------------------------------------------------------------
 def _special(names, *overloads):
-    """names: op, or op:overload where the names differ."""
+    """Adds a row for each name. names: `op`, or `op:overload` if ATen has another name for it."""
     for name in names.split():
         head, _, target = name.partition(":")
         for overload in overloads or ("default",):
@@ -27,11 +27,12 @@ _special("zeta:special_zeta", "default", "self_scalar", "other_scalar")
 _POLYNOMIALS = {"chebyshev_polynomial_t": "chebyshev_t", "chebyshev_polynomial_u": "chebyshev_u", "chebyshev_polynomial_v": "chebyshev_v",
                 "chebyshev_polynomial_w": "chebyshev_w", "hermite_polynomial_h": "hermite_h", "hermite_polynomial_he": "hermite_he",
                 "laguerre_polynomial_l": "laguerre_l", "legendre_polynomial_p": "legendre_p"}
-_MOST_UNROLLED = 6  # is the largest degree for which PyTorch, too, uses nothing but the recurrence
+_MOST_UNROLLED = 6  # the largest degree for which PyTorch too uses only the recurrence
 
 
 def _polynomial(e, head, x, n):
-    """For a small degree that is known: the recurrence, step by step as in src/ops/special/polynomial.cc, so that vectors compute it."""
+    """An orthogonal polynomial of degree n. If n is a small constant, writes the steps of the recurrence of
+    src/ops/special/polynomial.cc as ops, which run in vectors."""
     x, degree = e.promote(Promotion.INT_TO_FLOAT, x, n)
     if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= _MOST_UNROLLED:
         return e.map(head, x, degree)
@@ -64,7 +65,7 @@ for _target, _head in _POLYNOMIALS.items():
 def _(e, x):
     x, = e.promote(Promotion.INT_TO_FLOAT, x)
     if x.dtype == "f64":
-        raise Unsupported("airy_ai of f64, of which PyTorch computes seven digits: ours would differ")
+        raise Unsupported("airy_ai of f64: PyTorch's result has seven correct digits and would differ")
     return e.map("airy_ai", x)
 
 
@@ -106,7 +107,7 @@ def _(e, a, b):
 
 @row("hypot")
 def _(e, a, b):
-    """The squares neither overflow nor vanish: those of f32 are f64, and f64 is scaled by a power of two first."""
+    """sqrt(a^2 + b^2) without overflow or underflow of the squares: f32 is computed in f64, and f64 is scaled by a power of two."""
     a, b = e.promote(Promotion.DEFAULT, a, b)
     if a.dtype not in FLOATS:
         raise Unsupported("hypot of integers")
@@ -127,7 +128,7 @@ def _(e, a, b):
 
 @row("ldexp.Tensor")
 def _(e, x, exponent):
-    """x * pow(2.0, exponent), each rounded as PyTorch rounds it."""
+    """x * pow(2.0, exponent). Both operations round as in PyTorch."""
     power = e.map("pow", *e.promote(Promotion.DEFAULT, 2.0, exponent))
     if exponent.dtype in HALVES:
         power = e.cast(power, exponent.dtype)
@@ -170,7 +171,7 @@ def _(e, x):
 
 # --- bits of floats ---------------------------------------------------------------------------------------------------
 _MANTISSA = {"f32": 23, "f64": 52}
-_DROPPED = {"bf16": 16, "f16": 13, "f32": 0, "f64": 0}  # how many bits the dtype has fewer than the one it is computed in
+_DROPPED = {"bf16": 16, "f16": 13, "f32": 0, "f64": 0}  # mantissa bits that the dtype lacks of the dtype it is computed in
 
 
 def _bits(e, x):
@@ -218,7 +219,7 @@ def _(e, x, toward):
     zero, one = e.scalar_like(a, 0.0), e.scalar_like(bits, step)
     away = e.map("eq", e.map("lt", a, b), e.map("gt", a, zero))
     moved = _from_bits(e, e.map("where", away, e.map("add", bits, one), e.map("sub", bits, one)))
-    if x.dtype == "f16":  # its numbers below 2^-14 lie 2^-24 apart, and infinity is next to 65504
+    if x.dtype == "f16":  # numbers below 2^-14 have a spacing of 2^-24, and the next number after 65504 is infinity
         size, edge, unit = e.map("abs", a), e.scalar_like(a, 2.0**-14), e.scalar_like(a, 2.0**-24)
         below = e.map("where", away, e.map("lt", size, edge), e.map("le", size, edge))
         near = e.map("where", e.map("lt", a, b), e.map("add", a, unit), e.map("sub", a, unit))

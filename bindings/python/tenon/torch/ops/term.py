@@ -1,9 +1,9 @@
-"""Terms: Values with the operators of arithmetic, for rows that are formulas. Tested by tests/torch/test_lower.py.
+"""Terms: Values with Python's arithmetic operators, for rows that are formulas. Tested by tests/torch/test_lower.py.
 """
 
 
 class Term:
-    """A Value; numbers beside it take its dtype."""
+    """A Value. A number that meets it in an operation takes its dtype."""
 
     def __init__(self, e, value):
         self.e, self.value = e, value
@@ -19,12 +19,12 @@ class Term:
         return Term(self.e, self.e.reduce(head, self.value, axes, keepdims))
 
     def where(self, a, b):
-        """a where this is true, else b. One of them is a Term."""
+        """a where this Term is true, else b. At least one of a and b is a Term."""
         term = a if isinstance(a, Term) else b
         return self.map("where", term.of(a), term.of(b))
 
     def polynomial(self, coefficients):
-        """coefficients: the highest power first."""
+        """The polynomial of this Term. coefficients: the highest power first."""
         total = self.of(coefficients[0])
         for c in coefficients[1:]:
             total = total.map("fma", self, c)

@@ -1,7 +1,8 @@
-"""Frames: a frame has all DLTensors of a call in one block of words, which is prepared once.
+"""Frames. A frame is one block of int64 words that holds all DLTensors of a call.
 
-Each call takes a frame from a pool, so calls of several threads share none. Shapes that depend on symbols are written into the
-frame in each call, static shapes once. codegen.py writes the functions that use them. Tested by tests/torch/test_aot_semantics.py.
+Each call takes a frame from a pool, so calls of several threads share none. Static shapes are written when a frame is made;
+shapes that depend on symbols are written in each call. codegen.py writes the functions that use frames.
+Tested by tests/torch/test_aot_semantics.py.
 """
 
 import ctypes
@@ -15,10 +16,10 @@ _DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64
 
 
 class Layout:
-    """The words of a frame: the place of each DLTensor, and all values that are known before a call."""
+    """The words that a new frame starts with: the positions of the DLTensors, and all values that are known before a call."""
 
     def __init__(self, device=_abi.CPU):
-        """device: of the tensors, (type, id) as in a DLTensor."""
+        """device: (type, id) of the tensors, as in a DLTensor."""
         self.words, self.pointers, self.segments, self.frozen, self.device = [0], [], [], None, tuple(device)
         self.calls = 0  # the word that counts calls
 
@@ -46,7 +47,7 @@ class Layout:
         return len(self.words) - 1
 
     def scalar(self):
-        """Adds an i64 scalar with room for its value. Returns the indices of its data word and of the value."""
+        """Adds an i64 scalar whose value is in the frame. Returns the indices of its data word and of the value."""
         at, _ = self.tensor("i64", (), (), _abi.CPU)
         value = self.word()
         self.pointers.append((at, value))
@@ -64,14 +65,14 @@ class Layout:
         return self
 
     def copy(self):
-        """The same words, without segments."""
+        """A Layout of the same words, without segments."""
         new = Layout(self.device)
         new.words, new.pointers = list(self.words), list(self.pointers)
         return new
 
     def with_programs(self, programs, frozen):
-        """A layout of the same words and more, for other programs. programs: (program, value of each of its symbols) per
-        segment. A value is an int, or a symbol that the segment's program here has among its own values."""
+        """A Layout for other programs; it has these words and maybe more. programs: (program, values of its symbols) per segment.
+        A value is an int, or a symbol that is also among the values of the segment's present program."""
         new = self.copy()
         new.frozen = frozen
         for (program, values), s in zip(programs, self.segments):
@@ -92,16 +93,17 @@ class Part(NamedTuple):
     """A segment in a layout."""
 
     program: _abi.Program
-    values: list    # of its symbols; they are the first inputs
-    inputs: list    # of the program: the words of their DLTensors, None for those that are packed into it
-    outputs: tuple  # (first word, length) of their table
+    values: list    # of the program's symbols, which are its first inputs
+    inputs: list    # the data word of each input's DLTensor; None for a packed parameter
+    outputs: tuple  # (first word, length) of the table of outputs
     bound: list     # (argument, word, rank): the plan of marshal's step
     made: list      # as in marshal's step
-    retry: bool     # a second step follows, for calls in which the first one refuses its buffers
+    retry: bool     # whether a second step follows, for calls in which the first one refuses its buffers
 
 
 class Frame:
-    """The block of words of one call. at: the frame as marshal.py takes it; steps: run the programs; frozen: their packed parameters."""
+    """The words of one call. at: the frame in the form that marshal.py takes; steps: the functions that run the programs; frozen:
+    the packed parameters of these programs."""
 
     __slots__ = ("block", "words", "at", "steps", "frozen")
 
@@ -115,7 +117,7 @@ class Frame:
 
 
 class Refusing:
-    """Stands for a frame in a call that an error keeps from its programs: each step raises the error."""
+    """Replaces the frame of a call that cannot run its programs because of an error. Each step raises the error."""
 
     def __init__(self, frame, error):
         def step(*_):
@@ -125,21 +127,21 @@ class Refusing:
 
 
 class Pool:
-    """The frames of a function. free: those that no call has; busy: those of calls that run programs with packed parameters.
-    An interrupted call may lose its frame, but leaves none in `busy` (see runner.whole)."""
+    """The frames of a function. free: frames that no call uses; busy: frames of calls that run programs with packed parameters.
+    An interrupted call may lose its frame, but never leaves it in `busy` (see runner.whole)."""
 
     def __init__(self, layout):
         self.layout, self.free, self.busy = layout, [], set()
-        self.calls = 0  # counted by frames that are gone
+        self.calls = 0  # the counts of frames that have been dropped
 
     def make(self):
         return self.layout.make()
 
     def move(self, layout):
-        """Makes frames of another layout from now on. A frame in use comes back to `free` as it is, and still computes right results."""
+        """Makes all further frames from another layout. A frame in use returns to `free` unchanged and still computes right results."""
         self.layout = layout
         for _ in range(len(self.free)):
             try:
                 self.calls += self.free.pop().words[layout.calls]
-            except IndexError:  # taken by a call
+            except IndexError:  # a call has taken it
                 break

@@ -1,22 +1,22 @@
-"""Does the work of a call that grows with its tensors: writes addresses, shapes and strides into a frame, and makes the outputs.
+"""Does the work per tensor in a call: writes addresses, shapes and strides into a frame, and makes the outputs.
 
-Two classes have the same functions, and `chosen` is an object of one of them: InC calls the extension module
-(_lib/_marshal.abi3.so, from marshal.c), InPython uses ctypes, where that module cannot be loaded or where TENON_MARSHAL=ctypes
-asks for it. The functions that codegen.py writes call them:
+Two classes have the same functions. InC calls the extension module (_lib/_marshal.abi3.so, from marshal.c). InPython uses
+ctypes; it serves where the extension module cannot be loaded, or with TENON_MARSHAL=ctypes. `chosen` is an object of one of
+the two. The functions that codegen.py writes call:
 
-- in_c: whether it is InC.
+- in_c: whether the object is an InC.
 - plan(column, ...): rows of integers, in the form that the other functions read. Each argument is a column.
 - at(frame): the frame, in the form that the other functions take as `at`.
-- pointer(at, w, rank, tensor): writes the tensor's address into word w of the frame, and behind it the shape and the strides,
-  unless rank is -1.
-- step(program, plan, inputs, outputs, made, fail, count, device): a function f(at, args, output...). It calls pointer with
-  args[i] for each (i, w, rank) of the plan, makes the outputs, calls pointer with them, runs the program, on a GPU on
-  PyTorch's current stream, and returns the tuple of outputs. inputs, outputs: (first word, length) of the frame's tables of
-  tensors. made: for each output (w, rank, arguments of `empty`, or None where the caller gives the output). fail(status)
-  raises; if fail is None, a failure returns None. count: the word that counts calls, or -1. device: (type, id) of the program.
-- state(args, plan): address and version of each args[i]. current(args, plan, state): whether they are still the same.
-- apart(args, plan): the first row of the plan is a number n; whether the tensors of the next n rows share no memory with each
-  other or with those of the rows behind them. A tensor without readable memory shares none.
+- pointer(at, w, rank, tensor): writes the tensor's address into word w of the frame. Unless rank is -1, it also writes the
+  tensor's shape and strides into the words that follow.
+- step(program, plan, inputs, outputs, made, fail, count, device): returns a function f(at, args, output...). f calls pointer with
+  args[i] for each (i, w, rank) of the plan, makes the outputs and calls pointer with them. Then it runs the program (on a GPU
+  on PyTorch's current stream) and returns the tuple of outputs. inputs, outputs: (first word, length) of the frame's tables of
+  tensors. made: for each output (w, rank, arguments of `empty`, or None if the caller passes the output). fail(status) raises;
+  if fail is None, f returns None for a failure. count: the word that counts calls, or -1. device: (type, id) of the program.
+- state(args, plan): address and version of each args[i]. current(args, plan, state): whether these are still the same.
+- apart(args, plan): the first row of the plan is a number n, the others are indices. Whether the tensors of the first n indices
+  share no memory with each other or with the tensors of the other indices. A tensor without readable memory shares none.
 
 Tested by tests/torch/test_marshal.py.
 """
@@ -31,7 +31,7 @@ from ... import _abi
 
 
 def empty_on(device):
-    """A function (shape, strides, dtype) that makes a tensor on the device."""
+    """A function f(shape, strides, dtype) that makes a tensor on the device."""
     if device[0] != _abi.CUDA:
         return torch._C._dynamo.guards._empty_strided_cpu
     if torch.cuda.device_count() == 1:
@@ -41,7 +41,8 @@ def empty_on(device):
 
 
 def context(device):
-    """The tenon_context whose memory on the device is PyTorch's; None on the CPU, and where Tenon takes the driver's."""
+    """The tenon_context whose programs allocate memory on the device through PyTorch. None on the CPU, and where PyTorch offers no
+    such function and Tenon allocates through the driver."""
     global _context
     if device[0] == _abi.CUDA and _context is None and chosen.in_c and (memory := chosen.module.device_memory()):
         _context = _abi.context(*memory)
@@ -52,13 +53,13 @@ _context = None
 
 
 def table(words, place):
-    """A table of tensors in a frame, as two arguments of the C function."""
+    """A table of tensors in a frame, as two arguments of tenon_program_run_on: its address and its length."""
     word, count = place
     return ctypes.c_void_p(ctypes.addressof(words.obj) + 8 * word), ctypes.c_size_t(count)
 
 
 def span(tensor):
-    """The addresses of a tensor's first byte and behind its last one."""
+    """The addresses of a tensor's first byte and of the byte after its last one; (0, 0) without readable memory."""
     try:
         begin = tensor.data_ptr() if tensor.numel() else 0
         reach = sum(s * (n - 1) for n, s in zip(tensor.shape, tensor.stride()))
@@ -150,7 +151,7 @@ def load():
         from ..._lib import _marshal
 
         _marshal.open(torch.Tensor.__dlpack_c_exchange_api__)
-    except (ImportError, AttributeError, ValueError):  # not built, or a PyTorch without the table
+    except (ImportError, AttributeError, ValueError):  # the module is not built, or PyTorch has no such table
         return InPython()
     return InC(_marshal)
 

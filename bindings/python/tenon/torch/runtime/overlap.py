@@ -1,8 +1,8 @@
-"""Calls whose inputs overlap in memory, of graphs that write to an input.
+"""Detects calls in which an input that the graph writes to overlaps another input in memory.
 
-AOTAutograd makes a graph of pure functions and copies the new values of inputs back at its end. That is wrong for an input
+AOTAutograd makes a graph of pure functions and copies the new values of inputs back at its end. This is wrong for an input
 that shares memory with another one, and PyTorch does not guard against it (pytorch #139789). Such a call runs Dynamo's graph,
-whose operators write in place as those of the model do. Tested by tests/torch/test_overlap.py.
+whose operators write in place like those of the model. Tested by tests/torch/test_overlap.py.
 """
 
 import torch
@@ -11,12 +11,13 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from . import marshal
 from .refusal import Refused
 
-WHY = "inputs that overlap in memory, of which the graph writes to one"
+WHY = "inputs that overlap in memory, one of which the graph writes to"
 
 
 def guarded(compiled, gm, own, example_inputs, written, refused):
-    """A function that runs `compiled`, which AOTAutograd made of Dynamo's graph gm, unless one of the inputs `written` overlaps
-    another one; then it calls refused(error) and runs gm. own: tensors of gm itself, which are numbered before the inputs."""
+    """A function that runs `compiled`, which AOTAutograd made from Dynamo's graph gm. If one of the inputs `written` overlaps
+    another input, the function calls refused(error) and runs gm instead. written: indices of inputs, after the tensors `own`
+    of gm itself."""
     tensors = [i for i, t in enumerate((*own, *example_inputs)) if _is_plain(t)]
     first = [i for i in tensors if i in written]
     if not first or len(tensors) < 2:
@@ -39,7 +40,7 @@ def _is_plain(t):
 
 
 def _overlap(written, others):
-    """Whether one of `written` shares an element with another tensor. Their spans of memory overlap."""
+    """Whether one of `written` shares an element with another tensor. Their spans are known to overlap."""
     return any(_share(a, b) for i, a in enumerate(written) for b in (*written[:i], *others))
 
 
@@ -53,7 +54,7 @@ def _share(a, b):
 
 
 def _without_metadata(gm):
-    """Dynamo's graph without what holds example tensors."""
+    """Dynamo's graph without metadata, which would keep example tensors alive."""
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
     for n in graph.nodes:

@@ -1,4 +1,6 @@
-"""Parameters that are packed into programs (options={"freeze": True}). Tested by tests/torch/test_packing.py.
+"""Packs parameters into programs (options={"freeze": True}) and packs them again when they change.
+
+Tested by tests/torch/test_packing.py.
 """
 
 import ctypes
@@ -15,21 +17,22 @@ from . import marshal
 from .frames import Layout
 
 MOST = 256   # sets of parameters that one function keeps packed
-FEW = 3      # a packing that serves fewer calls is wasted
-WASTED = 8   # after more wasted packings in a row a function stops packing
-STEADY = 64  # after more calls with the same parameters it packs again
+FEW = 3      # a packing that serves fewer calls counts as wasted
+WASTED = 8   # after more wasted packings in a row, a function stops packing
+STEADY = 64  # after more calls in a row with the same parameters, it packs again
 
 
 class Frozen:
     """Parameters packed into programs. A call compares data pointer and version of each, and packs again if one differs.
 
-    Functions that share the programs share this. Writes through p.data or NumPy change neither pointer nor version, so they
-    stay unseen; the documentation says so. This keeps an alias of every parameter, so that no other tensor takes the address
-    of a replaced one.
+    Functions that share the programs share one Frozen. Writes through p.data or NumPy change neither pointer nor version, so
+    they are not noticed (docs/promises.md). A Frozen keeps an alias of every parameter, so that no other tensor can get the
+    address of a replaced one.
     """
 
     def __init__(self, programs, tensors):
-        """programs: (program, how many inputs its graph has, numbers of the packed ones). tensors: those, of all programs in order."""
+        """programs: (program, how many inputs its graph has, numbers of the packed inputs) each. tensors: the packed tensors of all
+        programs, in order."""
         self.programs, self.pools, self.lock = programs, weakref.WeakSet(), threading.Lock()
         self.expected = self.keep(tensors)
         for program, _, _ in programs:
@@ -45,15 +48,15 @@ class Frozen:
         return all(owner() is t for owner, t in zip(self.owners, tensors))
 
     def owned(self):
-        """Whether the parameters live."""
+        """Whether all parameters are still alive."""
         return all(owner() is not None for owner in self.owners)
 
     def refresh(self, args, indices, plan):
-        """Packs args[indices] instead. It waits for all frames, because no program may run during its update_params."""
+        """Packs args[indices] instead. Waits until no frame is busy, because no program may run during its update_params."""
         with self.lock:
             if marshal.chosen.current(args, plan, self.expected):
                 return
-            self.expected = None  # every other call now waits for the lock
+            self.expected = None  # from now on every other call waits for the lock
             while any(pool.busy for pool in list(self.pools)):
                 time.sleep(0)
             tensors = [args[i] for i in indices]
@@ -77,8 +80,8 @@ class Params:
 
 
 def packed_together(uses):
-    """(True, Frozen) if the packed programs are exactly those of one Frozen; (True, None) if they hold only constants; else
-    (False, None), because a function packs again for all of its programs at once."""
+    """(True, Frozen) if the programs with packed parameters are exactly those of one Frozen; (True, None) if they pack only
+    constants; else (False, None). A function needs them all in one Frozen, because it repacks all of its programs at once."""
     packed = [use.program for use in uses if use.template.frozen]
     made_with = [program.frozen_with and program.frozen_with() for program in packed]
     if all(program.frozen_with is None for program in packed):
@@ -89,15 +92,17 @@ def packed_together(uses):
 
 
 class Packings:
-    """Chooses the function for a call whose parameters are not the packed ones. Dynamo shares a function between modules that
-    differ in parameters only, such as layers that are compiled one by one: then each set of parameters gets programs of its
-    own. Where parameters change with nearly every call, a function with nothing packed takes the calls, until the parameters
-    stay the same.
+    """Chooses the function for a call whose parameters are not the packed ones.
+
+    Dynamo shares a function between modules that differ only in parameters, such as layers that are compiled one by one. Each
+    set of parameters then gets programs of its own. If the parameters change in nearly every call, a function without packed
+    parameters runs the calls until the parameters stay the same.
     """
 
     def __init__(self, compiled, assemble, plain=None):
-        """compiled: of the function that asks. assemble(layout, indices, uses, plain) makes another function, as runner.assemble
-        does. plain: for a function of one set of parameters, the Plain of the function that made it; else None."""
+        """compiled: the Compiled of the function that calls choose(). assemble(layout, indices, uses, plain) makes another function
+        (see runner.assemble). plain: None for a function of Dynamo's; for a function that this class made for one set of
+        parameters, the Plain of the function it was made from."""
         self.compiled, self.assemble, self.lock = compiled, assemble, threading.Lock()
         self.others = {} if plain is None else None  # ids of parameters -> (function, Frozen)
         self.plain = plain or Plain()
@@ -105,7 +110,7 @@ class Packings:
         self.last, self.steady = None, 0
 
     def choose(self, args, frame):
-        """Another function for the call, or None: then this function packs the parameters of the call instead of its own."""
+        """The function that has to run the call. None: this function runs it, after it has packed the parameters of the call."""
         indices, layout = self.compiled.indices, self.compiled.pool.layout
         tensors, frozen = [args[i] for i in indices], layout.frozen
         if self.others is not None and frozen.owned() and not frozen.belongs_to(tensors):
@@ -118,7 +123,7 @@ class Packings:
         return self._unpacked(layout, tensors)
 
     def _are_steady(self, args, plan):
-        """Whether the last STEADY calls had the same parameters; then it is time to pack again."""
+        """Whether the last STEADY calls had the same parameters, so that packing is worth it again."""
         if self.last is None or not marshal.chosen.current(args, plan, self.last):
             self.last, self.steady = marshal.chosen.state(args, plan), 0
         self.steady += 1
@@ -137,7 +142,7 @@ class Packings:
             return self.others[key][0]
 
     def _packed(self, layout, tensors):
-        """(function, Frozen) of these parameters."""
+        """Makes a function with these parameters packed. Returns (function, Frozen)."""
         left, made = iter(tensors), {}
         for program, count, numbers in layout.frozen.programs:
             params = Params(count, [(number, next(left)) for number in numbers] + program.constants)
@@ -164,15 +169,15 @@ class Packings:
 
 
 class Plain:
-    """The function with nothing packed, once one exists. Functions that differ in their packed parameters share it."""
+    """Holds the function without packed parameters, once it exists. Functions that differ in packed parameters share it."""
 
     def __init__(self):
         self.function, self.lock = None, threading.Lock()
 
 
 def without_packing(layout, made, arguments):
-    """The layout for programs that take the packed parameters as inputs. made: program with packed parameters -> program
-    without; arguments: (number in args, a tensor of the same layout) of each parameter, in the order of
+    """The Layout for programs that take the packed parameters as inputs. made: program with packed parameters -> program
+    without them; arguments: for each parameter (index in args, a tensor of the same shape and strides), in the order of
     layout.frozen.programs."""
     new, left = layout.copy(), iter(arguments)
     packed = {program: [(number, *next(left)) for number in numbers] for program, _, numbers in layout.frozen.programs}
@@ -189,5 +194,5 @@ def without_packing(layout, made, arguments):
 
 
 def like(layout, tensor):
-    """Adds a DLTensor of the tensor's layout. Returns the index of its data word."""
+    """Adds a DLTensor with the tensor's dtype, shape and strides. Returns the index of its data word."""
     return layout.tensor(DTYPES[tensor.dtype], tensor.shape, sizes.normal_strides(tensor.shape, tensor.stride()))[0]

@@ -1,8 +1,8 @@
-"""Refusals: the sentence why Tenon does not compute something, and what happens then.
+"""Turns exceptions into reasons why PyTorch runs something instead of Tenon, and runs a segment whose program refuses a call.
 
-There is one path. During compilation a node, a segment or a graph that meets an exception goes to PyTorch (partition.py,
-compile.py). In a call, PyTorch's own operators compute the segment whose program refuses, from the values that the program
-reads (Rescue). stats() counts the reason and explain() shows it either way. Exceptions that steer PyTorch's compiler pass.
+During compilation, a node, a segment or a graph that raises an exception goes to PyTorch (partition.py, compile.py). During a
+call, if a program refuses, PyTorch's own operators compute its segment from the inputs of the program (Rescue). In both cases
+stats() counts the reason and explain() shows it. Exceptions that control PyTorch's compiler are passed on.
 Tested by tests/torch/test_refusal.py.
 """
 
@@ -24,7 +24,7 @@ class Refused(Exception):
 
 
 def sentence(error):
-    """The reason why something runs in PyTorch, from an exception."""
+    """The reason that an exception gives for running something in PyTorch."""
     if isinstance(error, STEERING):
         raise error
     if isinstance(error, (Refused, Unsupported)):
@@ -36,7 +36,7 @@ def sentence(error):
 
 
 def of_calls(record, fallback):
-    """A function that counts the refusal of a call, or raises it if fallback is "error"."""
+    """A function refused(error) that counts and logs a refused call, or raises the error if fallback is "error"."""
     def refused(error):
         if fallback == "error":
             raise error
@@ -49,10 +49,10 @@ def of_calls(record, fallback):
 
 
 class Rescue:
-    """Computes the outputs of a segment in PyTorch, for a call that its program refuses."""
+    """Computes the outputs of a segment in PyTorch, for a call that the segment's program refuses."""
 
     def __init__(self, text, constants, refused):
-        """text: of a function pytorch(args, ...), written by codegen.Writer and compiled in the first call that needs it."""
+        """text: the source of a function pytorch(args, ...). codegen.Writer writes it; the first call that needs it compiles it."""
         self.text, self.constants, self.refused, self.function = text, constants, refused, None
 
     def __call__(self, error, args, *values):
@@ -71,7 +71,7 @@ class Rescue:
 
 
 def fixed(tensor, size, stride):
-    """A host result with the strides that the tracer found. Programs and views rely on them."""
+    """Gives a host result the strides that the tracer found, because programs and views rely on them."""
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     if tensor.stride() == stride or sizes.normal_strides(size, tensor.stride()) == sizes.normal_strides(size, stride):
@@ -80,7 +80,8 @@ def fixed(tensor, size, stride):
 
 
 def owned(results, args):
-    """(tensor, size, stride) of each result -> the tensors as a program returns them: with these strides, each in its own memory."""
+    """The tensors of (tensor, size, stride) rows, made as a program would return them: with these strides, and each in memory that
+    it shares with no other result and no argument."""
     taken = {a.untyped_storage()._cdata for a in args if isinstance(a, torch.Tensor)}
     tensors = []
     for tensor, size, stride in results:

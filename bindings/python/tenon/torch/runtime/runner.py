@@ -1,4 +1,4 @@
-"""Makes a compiled function of the text that codegen.py writes. The function takes one list of arguments.
+"""Makes a compiled function from the text that codegen.py writes. The function takes one list of arguments.
 
 A call runs programs and the host steps between them, and copies mutated inputs back at the end. A program's step
 (marshal.py) fills the DLTensors of a frame (frames.py) and allocates outputs with PyTorch's own strides.
@@ -17,14 +17,14 @@ from .refusal import Refused, Rescue, fixed
 
 
 def to_device(scalar, device):
-    """A copy on the device. full() takes the number at once, so a capture of a CUDA graph does not read the host's memory later."""
+    """A copy of the scalar on the device. full() reads the number now; a copy in a captured CUDA graph would read it at each replay."""
     return torch.full((), scalar.item(), dtype=scalar.dtype, device=device)
 
 
 def lies_at(t, offset):
-    """Refuses an input whose offset into its memory is not that of the traced input."""
+    """Refuses an input whose storage offset is not that of the traced input."""
     if t.storage_offset() != offset:
-        raise Refused("as_strided by an offset into memory, of an input that starts elsewhere in it than the traced one")
+        raise Refused("as_strided with a storage offset, of an input whose own storage offset is not that of the traced input")
 
 
 def view_of(root, size, stride, offset):
@@ -32,11 +32,11 @@ def view_of(root, size, stride, offset):
 
 
 class Compiled:
-    """Holds the parts of a boxed function that others need, but not the function, so that it dies with its last user."""
+    """The parts of a boxed function that other modules need. It does not hold the function, which dies with its last user."""
 
     def __init__(self, body, constants, rescues, pool, indices, uses):
-        """rescues: (text, constants) of a Rescue for each segment; indices: numbers of the arguments that are packed into programs."""
-        self.others = []  # of functions that differ in what they pack
+        """rescues: (text, constants) of each segment's Rescue; indices: of the arguments that are packed into programs."""
+        self.others = []  # Compiled of the functions that Packings makes from this one
         self.body, self.constants, self.rescues, self.pool, self.indices, self.uses = body, constants, rescues, pool, indices, uses
 
     @property
@@ -47,15 +47,15 @@ class Compiled:
         return self.own_calls() + sum(other.calls() for other in self.others)
 
     def own_calls(self):
-        """How often it ran: every frame counts its own calls."""
+        """How often the function ran. Every frame counts its own calls; frames in use are not included."""
         return self.pool.calls + sum(frame.words[self.pool.layout.calls] for frame in list(self.pool.free))
 
     def programs(self):
         return [use.program for use in self.uses]
 
     def move(self, found):
-        """Runs other programs from now on: (program, values of its symbols) per use. Nothing happens if their parameters are not
-        packed together, or if a symbol's value depends on a size that this function does not pass to its programs."""
+        """Makes the function run other programs from now on. found: (program, values of its symbols) per use. Does nothing if their
+        parameters are not packed together, or if a symbol's value needs a size that this function does not pass to its programs."""
         uses = [Use(*pair, use.template) for pair, use in zip(found, self.uses)]
         told = [{str(v) for v in use.symbols} for use in self.uses]
         together, frozen = packed_together(uses)
@@ -68,8 +68,8 @@ class Compiled:
 
 
 class Use:
-    """A program that computes a segment. template: of the segment; symbols: the value of each symbol of the program; frozen:
-    input node -> tensor, of the inputs that are packed into the program, whose input numbers are `numbers`."""
+    """A program that computes a segment. symbols: the values of the program's symbols for this segment; template: the segment's
+    Template; frozen: input node -> tensor, for the inputs that are packed into the program; numbers: their input numbers."""
 
     def __init__(self, program, symbols, template, frozen=None, numbers=()):
         self.program, self.symbols, self.template = program, symbols, template
@@ -80,9 +80,10 @@ class Use:
 
 
 def whole(body, packed):
-    """The text of the function. packed: whether a call compares parameters with the packed ones. An interrupt may come after
-    any call. A frame that is taken but has no name yet is then lost, and nobody waits for it. A frame in `busy` has a name, and
-    the first call of `finally` takes it out of `busy`."""
+    """The text of the function. packed: whether a call compares its parameters with the packed ones.
+
+    A KeyboardInterrupt may come after any call in the text. A frame that has been taken but not assigned is then lost, and nobody
+    waits for it. A frame in `busy` has been assigned, so `finally` removes it from `busy` with its first call."""
     run = ["run = frame"]
     if packed:
         run = ["busy.add(frame)", "run = frame",
@@ -93,7 +94,7 @@ def whole(body, packed):
                "            break",
                "        frame.frozen.refresh(args, indices, params)",
                "        busy.add(frame)",
-               "except Exception as error:  # they cannot be packed",
+               "except Exception as error:  # the parameters cannot be packed",
                "    run = Refusing(frame, error)",
                "if other:",
                "    return other(args)"]
@@ -118,6 +119,6 @@ def assemble(body, constants, rescues, name, refused, layout, indices, uses, pla
     if indices:
         scope["choose"] = Packings(compiled, functools.partial(assemble, body, constants, rescues, name, refused), plain).choose
     exec(compile(whole(body, bool(indices)), f"<tenon {name}>", "exec"), scope)
-    call = scope.pop("call")  # else a cycle keeps the programs when Dynamo drops the function
+    call = scope.pop("call")  # or a cycle would keep the programs alive after Dynamo has dropped the function
     call._boxed_call = True
     return call, compiled
