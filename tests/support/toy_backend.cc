@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/base/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/operand.h"
@@ -125,29 +126,16 @@ class ToyBackend final : public Backend {
     return {true, 0, "computed as each element of the product is written"};
   }
 
-  Result<std::vector<std::unique_ptr<Executable>>> build(
-      const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
-    std::vector<std::unique_ptr<Executable>> built;
-    for (const std::vector<ValueId>& members : groups) built.push_back(build_group(context, members));
-    return built;
-  }
-  std::string describe() const override { return "an example"; }
-
- private:
-  static std::unique_ptr<Executable> build_group(const BuildContext& context,
-                                                 std::span<const ValueId> members) {
+  Result<std::unique_ptr<Executable>> build_group(const BuildContext& context,
+                                                  std::span<const ValueId> members) override {
     const Graph& g = context.graph;
     const ValueId product = members.front(), result = members.back();
     auto group = std::make_unique<ToyGroup>();
     group->inputs = inputs_of(g, members);
     group->outputs = {result};
-    const auto strides = [&](ValueId v) -> std::optional<Dims> {
-      if (!context.materialised[v]) return std::nullopt;  // a view: operand_of reads through it
-      return context.layouts[v].strides;
-    };
     const auto operand = [&](ValueId v) {
-      Operand o = operand_of(g, v, strides);
-      o.buffer = static_cast<int>(std::ranges::find(group->inputs, o.base) - group->inputs.begin());
+      Operand o = operand_of(g, v, [&](ValueId w) { return context.strides_of(w); });
+      o.buffer = group->position_of(o.base);
       return o;
     };
     group->a = operand(g.node(product).inputs[0]);
@@ -161,15 +149,13 @@ class ToyBackend final : public Backend {
       group->maps.push_back(row.eval);
       group->text += ", " + std::string(row.name);
     }
-    return group;
+    return std::unique_ptr<Executable>(std::move(group));
   }
+  std::string describe() const override { return "an example"; }
 };
 
 }  // namespace
 
-Backend& toy_backend() {
-  static ToyBackend& backend = *new ToyBackend;  // never destroyed: threads may be at work at exit
-  return backend;
-}
+Backend& toy_backend() { return immortal<ToyBackend>(); }
 
 }  // namespace tenon
