@@ -57,8 +57,9 @@ Status may_join(const Graph& graph, const Uses& uses, std::span<const ValueId> m
 
 std::vector<std::vector<int>> positions(std::span<const LoweredKernel> kernels,
                                         std::span<const ValueId> inputs, std::span<const ValueId> outputs) {
-  auto position = [&](ValueId v) {
-    if (v >= kTempBuffer) return -1;
+  auto position = [&](BufferId b) {
+    if (std::holds_alternative<TempId>(b)) return -1;
+    const ValueId v = std::get<ValueId>(b);
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i] == v) return static_cast<int>(i);
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -69,7 +70,7 @@ std::vector<std::vector<int>> positions(std::span<const LoweredKernel> kernels,
   std::vector<std::vector<int>> result;
   for (const LoweredKernel& k : kernels) {
     std::vector<int>& list = result.emplace_back();
-    for (ValueId v : k.buffers) list.push_back(position(v));
+    for (BufferId b : k.buffers) list.push_back(position(b));
   }
   return result;
 }
@@ -102,12 +103,11 @@ bool reads_then_writes(const Kernel& kernel, int in, int out) {
 // Whether, in a group with several outputs, one kernel uses both values and reads each element right before
 // it writes it.
 bool dies_into(std::span<const LoweredKernel> kernels, ValueId in, ValueId out) {
-  auto uses = [](const LoweredKernel& k, ValueId v) { return std::ranges::count(k.buffers, v) > 0; };
-  auto uses_any = [&](const LoweredKernel& k) { return uses(k, in) || uses(k, out); };
+  auto uses_any = [&](const LoweredKernel& k) { return k.uses(in) || k.uses(out); };
   const auto only = std::ranges::find_if(kernels, uses_any);
-  if (std::ranges::count_if(kernels, uses_any) != 1 || !uses(*only, in) || !uses(*only, out)) return false;
+  if (std::ranges::count_if(kernels, uses_any) != 1 || !only->uses(in) || !only->uses(out)) return false;
   auto number = [&](ValueId v) {
-    return static_cast<int>(std::ranges::find(only->buffers, v) - only->buffers.begin());
+    return static_cast<int>(std::ranges::find(only->buffers, BufferId(v)) - only->buffers.begin());
   };
   return reads_then_writes(only->kernel, number(in), number(out));
 }
@@ -127,7 +127,7 @@ std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
   if (outputs.empty()) return pairs;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool safe = std::ranges::all_of(kernels, [&](const LoweredKernel& k) {
-      return !std::ranges::count(k.buffers, inputs[i]) || std::ranges::count(k.inplace, inputs[i]);
+      return !k.uses(inputs[i]) || std::ranges::count(k.inplace, inputs[i]);
     });
     if (safe) pairs.push_back({0, static_cast<int>(i)});
   }
@@ -142,8 +142,10 @@ Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,
     offsets.push_back(all.temps);
     all.temps += align_up(eval(t.length) * size_of(t.type));
   }
-  for (size_t b = 0; b < kernel.buffers.size(); ++b)
-    all.list.push_back({positions[b], positions[b] >= 0 ? 0 : offsets[kernel.buffers[b] - kTempBuffer]});
+  for (size_t b = 0; b < kernel.buffers.size(); ++b) {
+    const auto* temp = std::get_if<TempId>(&kernel.buffers[b]);
+    all.list.push_back({positions[b], temp ? offsets[static_cast<size_t>(*temp)] : 0});
+  }
   return all;
 }
 

@@ -48,7 +48,7 @@ class LoopBinder {
     out.kernel = std::move(kernel_);
     out.sizes = draft_.sizes;
     out.name_sizes();
-    out.buffers = draft_.arguments;
+    out.buffers.assign(draft_.arguments.begin(), draft_.arguments.end());
     out.faults = draft_.faults;
     return out;
   }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <functional>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "jit/kernel/kernel.h"
@@ -48,12 +49,13 @@ struct Temp {
   DType type;
   Dim length;
 };
-inline constexpr ValueId kTempBuffer = 1u << 31;  // kTempBuffer + t in the list of buffers: temps[t]
+enum class TempId : int {};  // an index into LoweredKernel::temps
+using BufferId = std::variant<ValueId, TempId>;
 
 struct LoweredKernel {
   Kernel kernel;
   Dims sizes;                        // the Dim of each size argument
-  std::vector<ValueId> buffers;      // the value of each in/out buffer
+  std::vector<BufferId> buffers;     // what each in/out buffer holds
   std::vector<ValueId> faults = {};  // the node of each fault number, from 1 on
   std::vector<Temp> temps = {};
   // Locals in which every par iteration adds up a reduction of the group, once blocked_column_sums has
@@ -66,6 +68,8 @@ struct LoweredKernel {
   std::vector<Sum> sums = {};
   // Inputs that are read only at the address where the (single) output is written, before the write.
   std::vector<ValueId> inplace = {};
+  bool uses(ValueId v) const { return std::ranges::count(buffers, BufferId(v)) > 0; }
+  const Temp& temp(TempId t) const { return temps[static_cast<size_t>(t)]; }
   // Names the size arguments of the kernel.
   void name_sizes() {
     kernel.sizes.clear();

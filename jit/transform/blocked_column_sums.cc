@@ -100,7 +100,7 @@ class BlockedColumnSums {
       k.buffers.push_back({Buffer::Role::out, in_.graph.type(s.value).dtype, "y" + std::to_string(to), {}});
       k.buffers.push_back({Buffer::Role::in, type, "w" + std::to_string(t), {}});
       out.buffers.push_back(s.value);
-      out.buffers.push_back(kTempBuffer + static_cast<ValueId>(t));
+      out.buffers.push_back(TempId(t));
       fold.combine.push_back(s.fold);
       fold.yields.push_back(in_fold.load(to + 1, at(width, block, column)));
       fold.results.push_back(k.add_ref(type));

@@ -54,7 +54,7 @@ int add_temps(LoweredKernel& k, std::span<const Temp> temps, size_t last, Buffer
   for (LoweredKernel::Sum& s : k.sums) s.buffer += count;
   for (int t = 0; t < count; ++t) {
     const size_t temp = temps.size() - last + static_cast<size_t>(t);
-    k.buffers.push_back(kTempBuffer + static_cast<ValueId>(temp));
+    k.buffers.push_back(TempId(temp));
     k.kernel.buffers.insert(k.kernel.buffers.begin() + base + t,
                             {role, temps[temp].type, "w" + std::to_string(temp), {}});
   }

@@ -96,7 +96,8 @@ class Splitter {
     // Interleaved rows are read together.
     if (!columns_) std::rotate(par.axes.begin(), par.axes.end() - 1, par.axes.end());
     drop_unused(out);
-    out.inplace = out.buffers;  // it writes no output
+    for (BufferId b : out.buffers)  // it writes no output
+      if (const auto* v = std::get_if<ValueId>(&b)) out.inplace.push_back(*v);
     return out;
   }
 

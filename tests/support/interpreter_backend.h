@@ -58,8 +58,8 @@ class InterpretedGroup final : public Executable {
           {}};
       step->scratch = std::max(step->scratch, launch.arguments.temps);
       for (size_t b = 0; b < lowered.buffers.size(); ++b) {
-        if (positions[k][b] < 0) {
-          launch.lengths.push_back(sizes.eval(lowered.temps[lowered.buffers[b] - jit::kTempBuffer].length));
+        if (const auto* temp = std::get_if<jit::TempId>(&lowered.buffers[b])) {
+          launch.lengths.push_back(sizes.eval(lowered.temp(*temp).length));
           continue;
         }
         int64_t length = 1;
@@ -106,9 +106,11 @@ class InterpreterBackend final : public Backend {
         const Status valid = jit::verify(k.kernel);
         TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
         auto& list = group->layouts.emplace_back();
-        for (ValueId v : k.buffers)
-          list.push_back(v >= jit::kTempBuffer ? std::pair<Dims, Dims>()
-                                               : std::pair(g.type(v).shape, context.layouts[v].strides));
+        for (jit::BufferId b : k.buffers) {
+          const auto* v = std::get_if<ValueId>(&b);
+          list.push_back(v ? std::pair(g.type(*v).shape, context.layouts[*v].strides)
+                           : std::pair<Dims, Dims>());
+        }
       }
       built.push_back(std::move(group));
     }

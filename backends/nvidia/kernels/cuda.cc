@@ -276,7 +276,10 @@ class CudaBackend final : public Backend {
     TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
     const Graph& g = context.graph;
     std::vector<Dim> lengths;
-    for (ValueId v : k.buffers) lengths.push_back(v < jit::kTempBuffer ? reach(g, context, v) : Dim(0));
+    for (jit::BufferId b : k.buffers) {
+      const auto* v = std::get_if<ValueId>(&b);
+      lengths.push_back(v ? reach(g, context, *v) : Dim(0));
+    }
     std::vector<int> positions = jit::positions({&k, 1}, group.inputs, group.outputs)[0];
     auto halves = cuts > 0 ? jit::fission(k, *g.dims) : std::nullopt;
     auto whole = std::unique_ptr<Piece>(

@@ -29,17 +29,17 @@ void add_pieces(const LoweredKernel& k, DimTable& dims, int depth, std::vector<L
 // Runs the pieces with poisoned temporaries and returns the buffers.
 Result<BufferBytes> run(const KernelCase& c, const std::vector<LoweredKernel>& pieces) {
   BufferBytes data = c.data;
-  std::map<ValueId, std::vector<char>> temps;
+  std::map<TempId, std::vector<char>> temps;
   for (const LoweredKernel& k : pieces) {
     TENON_TRY(verify(k.kernel));
     std::vector<BufferView> buffers;
-    for (ValueId v : k.buffers) {
-      if (v < kTempBuffer) {
-        buffers.push_back({data[v].data(), c.lengths[v]});
+    for (BufferId b : k.buffers) {
+      if (const auto* v = std::get_if<ValueId>(&b)) {
+        buffers.push_back({data[*v].data(), c.lengths[*v]});
         continue;
       }
-      const Temp& t = k.temps[v - kTempBuffer];
-      auto& bytes = temps[v];
+      const Temp& t = k.temp(std::get<TempId>(b));
+      auto& bytes = temps[std::get<TempId>(b)];
       bytes.resize(static_cast<size_t>(t.length.value()) * size_of(t.type), static_cast<char>(0xA5));
       buffers.push_back({bytes.data(), t.length.value()});
     }
@@ -89,10 +89,10 @@ TEST(Cut, NotBetweenWhatIsWrittenAndASharedInput) {
 })");
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   DimTable dims;
-  LoweredKernel k{*kernel, {dims.symbol("N")}, {0, 1, 2}, {}, {}, {}};
+  LoweredKernel k{*kernel, {dims.symbol("N")}, {ValueId{0}, ValueId{1}, ValueId{2}}, {}, {}, {}};
   auto stores_first = [&] {
     const auto halves = kernel_fission(k, dims, 4);
-    return halves && std::ranges::count(halves->first.buffers, 2u) > 0;
+    return halves && halves->first.uses(ValueId{2});
   };
   EXPECT_TRUE(stores_first());
   k.inplace = {0};
@@ -109,7 +109,7 @@ TEST(Cut, LeavesSmallKernelsWhole) {
 })");
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   DimTable dims;
-  const LoweredKernel k{*kernel, {dims.symbol("N")}, {0, 1}, {}, {}, {}};
+  const LoweredKernel k{*kernel, {dims.symbol("N")}, {ValueId{0}, ValueId{1}}, {}, {}, {}};
   EXPECT_FALSE(kernel_fission(k, dims).has_value());
 }
 
