@@ -44,6 +44,14 @@ def test_the_text():
     assert _abi.refused(b.text([kept, y]), _abi.CPU) == {}
 
 
+def test_updates():
+    b = Builder("f")
+    w, g = b.input("w", "f32", (4,)), b.input("g", "f32", (4,))
+    text = b.text([w], updates=[(w, b.map("sub", w, g))])
+    assert "return %w, %f.0 updates %w" in text
+    assert _abi.refused(text, _abi.CPU) == {}
+
+
 class Names(Sizes):
     """The sizes of a host whose symbols are names, as in ONNX."""
 

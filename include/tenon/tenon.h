@@ -217,6 +217,11 @@ TENON_API tenon_status tenon_graph_add_node(tenon_graph* graph, const char* op, 
 /* strides: one string per output, as in tenon_input_options. The array and its entries may be NULL. */
 TENON_API tenon_status tenon_graph_set_outputs(tenon_graph* graph, const tenon_value* values, size_t n_values,
                                                const char* const* strides);
+/* Adds an output that updates an input: a run writes `value` into the memory of `input`, as an optimizer updates
+ * a weight or a decoder its cache. Every read of the input in the graph sees the former bytes. The two have the same
+ * type; the input is no param, and no other output updates it. Call it after tenon_graph_set_outputs, which
+ * removes updates. A host passes no tensor for such an output. */
+TENON_API tenon_status tenon_graph_add_update(tenon_graph* graph, tenon_value input, tenon_value value);
 /* Checks the whole graph. On success the graph is finished and never changes again. */
 TENON_API tenon_status tenon_graph_finalize(tenon_graph* graph);
 
@@ -280,7 +285,11 @@ TENON_API tenon_status tenon_program_set_limits(tenon_program* program, int64_t 
                                                 int64_t max_plan_bytes);
 /* Runs on CPU tensors and returns when the outputs are written. For a program on a GPU, this is tenon_program_run_on
  * with the default stream. Inputs and outputs are in the graph's order; frozen inputs may be NULL. Strides must be those
- * that the graph declares.
+ * that the graph declares. Outputs that update an input are not passed: n_outputs counts the others.
+ *
+ * An updated input must not overlap another input or an output. Tenon writes it in place if nothing reads it later
+ * and nothing can fail from there on; otherwise it copies the new value at the end. A run that fails because of an
+ * index or a division leaves updated inputs as they were.
  *
  * Outputs must not overlap each other or an input, with one exception: on the CPU an output may be the memory of an
  * input with the same type and strides, if every element is read for the last time right before it is written and

@@ -216,8 +216,11 @@ class GraphBuilder {
                                name.empty() ? nullptr : name.c_str(), &v));
     return v;
   }
-  Graph finish(std::initializer_list<tenon_value> outputs) {
+  // updates: (input, new value) pairs, see tenon_graph_add_update().
+  Graph finish(std::initializer_list<tenon_value> outputs,
+               std::initializer_list<std::pair<tenon_value, tenon_value>> updates = {}) {
     check(tenon_graph_set_outputs(graph_.get(), outputs.begin(), outputs.size(), nullptr));
+    for (const auto& [input, value] : updates) check(tenon_graph_add_update(graph_.get(), input, value));
     check(tenon_graph_finalize(graph_.get()));
     return std::move(graph_);
   }

@@ -203,6 +203,27 @@ tenon_status tenon_graph_set_outputs(tenon_graph* graph, const tenon_value* valu
   });
 }
 
+tenon_status tenon_graph_add_update(tenon_graph* graph, tenon_value input, tenon_value value) {
+  return guarded([&]() -> tenon::Status {
+    if (!graph) return tenon::invalid("tenon_graph_add_update: graph is NULL");
+    if (!graph->builder)
+      return tenon::invalid("tenon_graph_add_update: graph @" + graph->graph.name + " is finished");
+    tenon::Graph& g = graph->graph;
+    if ((input == TENON_NO_VALUE || value == TENON_NO_VALUE) && !graph->errors.empty())
+      return tenon::invalid(tenon::kBroken);
+    for (const tenon_value v : {input, value})
+      if (v >= g.nodes.size())
+        return tenon::keep(
+            graph, tenon::invalid("tenon_graph_add_update: no value of the graph: " + std::to_string(v)));
+    const auto found = std::ranges::find(g.inputs, input, &tenon::InputBinding::value);
+    if (found == g.inputs.end())
+      return tenon::keep(graph, tenon::invalid("tenon_graph_add_update: " + g.value_name(input) +
+                                               " is no input of the graph"));
+    g.outputs.push_back({value, found->strides, static_cast<int>(found - g.inputs.begin())});
+    return {};
+  });
+}
+
 tenon_status tenon_graph_finalize(tenon_graph* graph) {
   return guarded([&]() -> tenon::Status {
     if (!graph) return tenon::invalid("tenon_graph_finalize: graph is NULL");

@@ -278,7 +278,8 @@ int with_session(const RunArgs& args, F f) {
     return misuse("'" + item + "' is not name=value");
   auto graph = read_graph(args.file);
   if (!graph.ok()) return fail(graph.status());
-  Session session(*graph, args);
+  const Graph plain = without_updates(std::move(*graph));  // updated inputs are printed as outputs
+  Session session(plain, args);
   if (const Status status = session.prepare(); !status.ok()) return fail(status);
   return f(session);
 }

@@ -32,6 +32,17 @@ std::string Graph::print_type(const TensorType& t) const {
   return std::string(tenon::name(t.dtype)) + "[" + dims->print(t.shape) + "]";
 }
 
+size_t Graph::plain_outputs() const {
+  size_t n = outputs.size();
+  while (n > 0 && outputs[n - 1].updates) --n;
+  return n;
+}
+
+Graph without_updates(Graph graph) {
+  for (OutputBinding& o : graph.outputs) o.updates.reset();
+  return graph;
+}
+
 std::vector<int> Graph::use_counts() const {
   std::vector<int> counts(nodes.size());
   for (const Node& n : nodes)

@@ -81,6 +81,9 @@ struct InputBinding {
 struct OutputBinding {
   ValueId value = kNoValue;
   std::optional<Dims> strides;
+  // The position of the input whose memory the value replaces when the program runs; every read of the input
+  // sees the former value. Such outputs come last, and have the strides of their input.
+  std::optional<int> updates = {};
 };
 
 // The back end that runs the group, and the sentence that explains the group's extent.
@@ -104,10 +107,15 @@ class Graph {
   std::string value_name(ValueId v) const;            // "%h", or "%12"
   std::string print_type(const TensorType& t) const;  // "f32[N,4]"
 
+  // How many outputs update no input: the host passes memory for these.
+  size_t plain_outputs() const;
   // How many nodes and outputs read each value.
   std::vector<int> use_counts() const;
   // The nodes that read each value, in order, each once.
   std::vector<std::vector<ValueId>> users() const;
 };
+
+// The graph with plain outputs in place of updates.
+Graph without_updates(Graph graph);
 
 }  // namespace tenon

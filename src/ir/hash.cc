@@ -34,6 +34,7 @@ class GraphHasher {
     for (const OutputBinding& out : graph_.outputs) {
       number(out.value);
       maybe(out.strides);
+      number(out.updates ? static_cast<uint64_t>(*out.updates) + 1 : 0);
     }
     number(graph_.groups.size());
     for (const Group& g : graph_.groups) hasher_.text(g.backend);

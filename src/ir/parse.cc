@@ -7,7 +7,8 @@
 //           | "assume" "(" size "==" size ")"                            the two sizes are equal from there on
 //   node    = VALUE "=" OP [ "(" [ VALUE { "," VALUE } ] ")" ] [ "{" [ attr { "," attr } ] "}" ] [ ":" type ] [ "@" INT ]
 //   attr    = NAME "=" ( size | sizes | number | "true" | "false" | STRING | dtype | HEX )     as the op's row says
-//   return  = "return" VALUE [ "strides" "=" sizes ] { "," VALUE [ "strides" "=" sizes ] }
+//   return  = "return" output { "," output }
+//   output  = VALUE [ "strides" "=" sizes | "updates" VALUE ]            the updated VALUE is an input
 //   group   = "group" INT "=" [ BACKEND ] STRING                         numbered 0, 1, 2, ...
 //   type    = dtype sizes
 //   sizes   = "[" [ size { "," size } ] "]"
@@ -399,8 +400,22 @@ class Parser {
       TENON_ASSIGN(ValueId v, value());
       OutputBinding out{v, {}};
       TENON_TRY(strides(out.strides));
+      if (lexer_.accept("updates")) TENON_TRY(updates(out));
       graph_.outputs.push_back(std::move(out));
     } while (lexer_.accept(","));
+    return {};
+  }
+
+  Status updates(OutputBinding& out) {
+    const Token at = lexer_.peek();
+    TENON_ASSIGN(const ValueId v, value());
+    const auto input = std::ranges::find(graph_.inputs, v, &InputBinding::value);
+    if (input == graph_.inputs.end())
+      return v == kBroken ? Status()
+                          : Lexer::error(at, "an output updates an input, which this value is not");
+    if (out.strides) return Lexer::error(at, "an output that updates an input has the strides of the input");
+    out.updates = static_cast<int>(input - graph_.inputs.begin());
+    out.strides = input->strides;
     return {};
   }
 

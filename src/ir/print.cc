@@ -35,7 +35,10 @@ class Printer {
     out_ += "  return";
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       out_ += (i ? ", " : " ") + name(graph_.outputs[i].value);
-      strides(graph_.outputs[i].strides);
+      if (const auto input = graph_.outputs[i].updates)
+        out_ += " updates " + name(graph_.inputs[*input].value);
+      else
+        strides(graph_.outputs[i].strides);
     }
     out_ += "\n}\n";
     for (size_t i = 0; i < graph_.groups.size(); ++i) {

@@ -10,11 +10,14 @@
 //   9. Every symbol that the graph uses occurs in an input's shape or strides, or an input defines it.
 //  10. Node::group is -1 or a group of the graph; no group depends on itself through nodes outside it (free views
 //      belong to their readers).
+//  11. Outputs that update an input come last. Each updates another input, which is no param and defines no symbol;
+//      the output has its type and strides.
 // verify() collects every violation and skips checks that a violation makes unsafe. Tested by tests/unit/ir/ir_test.cc.
 #include "src/ir/verify.h"
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "src/base/text.h"
@@ -128,6 +131,34 @@ class Verifier {
         strides(out.value, out.strides), each_element_once(out.value, out.strides);
       else
         fail("output " + std::to_string(i), "no such value");
+    }
+    updates();
+  }
+
+  // Invariant 11.
+  void updates() {
+    std::set<int> updated;
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const OutputBinding& out = graph_.outputs[i];
+      const std::string who = "output " + std::to_string(i);
+      if (!out.updates) {
+        if (!updated.empty()) fail(who, "it follows an output that updates an input");
+        continue;
+      }
+      const int input = *out.updates;
+      if (input < 0 || input >= static_cast<int>(graph_.inputs.size())) {
+        fail(who, "it updates an input that does not exist");
+        continue;
+      }
+      const InputBinding& in = graph_.inputs[input];
+      if (!exists(in.value) || !exists(out.value)) continue;
+      const std::string to = "it updates " + graph_.value_name(in.value);
+      if (!updated.insert(input).second) fail(who, to + ", as another output does");
+      if (in.param || in.symbol) fail(who, to + (in.param ? ", a param" : ", which defines a symbol"));
+      if (graph_.type(in.value) != graph_.type(out.value))
+        fail(who, to + ": " + graph_.print_type(graph_.type(in.value)) + " with " +
+                      graph_.print_type(graph_.type(out.value)));
+      if (out.strides != in.strides) fail(who, to + ", but has other strides");
     }
   }
 

@@ -229,8 +229,9 @@ Result<std::string> difference_of(const Graph& graph, std::span<const HostTensor
   return std::string();
 }
 
-Result<std::optional<Difference>> find_difference(const Graph& graph, std::span<const HostTensor> given,
+Result<std::optional<Difference>> find_difference(const Graph& original, std::span<const HostTensor> given,
                                                   const ProgramOptions& options) {
+  const Graph graph = without_updates(original);
   TENON_ASSIGN(std::vector<HostTensor> inputs, as_placed(graph, given));
   Case c{graph, std::move(inputs)};
   TENON_ASSIGN(std::string sentence, difference_in(c, options));

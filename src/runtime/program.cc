@@ -150,12 +150,23 @@ Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const Program
 }
 
 Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream) {
+  TENON_TRY(check_count(source_, Role::input, inputs.size()));
+  TENON_TRY(check_count(source_, Role::output, outputs.size()));
+  if (outputs.size() == source_.outputs.size()) return run_all(inputs, outputs, stream);
+  std::vector<Tensor> all(outputs.begin(), outputs.end());
+  for (size_t o = outputs.size(); o < source_.outputs.size(); ++o)
+    all.push_back(inputs[*source_.outputs[o].updates]);
+  return run_all(inputs, all, stream);
+}
+
+Status Program::run_all(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream) {
   if (verified_ < options_.verify) return caught(source_, [&] { return run_verified(inputs, outputs); });
   return caught(source_,
                 [&] { return where_threads_are([&] { return run_here(inputs, outputs, stream); }); });
 }
 
-Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream) {
+Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream,
+                         const std::function<void()>& checked) {
   const HazardPointer<Impl> pin(impl_);
   Impl& p = *pin;
   BoundCall call(source_);
@@ -171,23 +182,24 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
     TENON_ASSIGN(plan, p.make_plan(call.symbols));
   }
   TENON_TRY(p.binder.check(*plan, inputs, outputs));
+  if (checked) checked();
   return plan->run(call.inputs.data(), call.outputs.data(), p.arenas,
                    {p.parallel(), stream, p.memory(), p.compiled.runtime});
 }
 
 Status Program::run_verified(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  for (const Tensor& out : outputs)
+  for (const Tensor& out : outputs.first(source_.plain_outputs()))
     for (const Tensor& in : inputs)
       if (out.data && out.data == in.data)
         return invalid("an output shares memory with an input, which a verified run does not allow");
-  TENON_TRY(where_threads_are([&] { return run_here(inputs, outputs, nullptr); }));
-  ++verified_;
   std::vector<HostTensor> given, got;
-  {
+  const auto copy_inputs = [&] {
     std::lock_guard lock(update_);
     for (size_t i = 0; i < inputs.size(); ++i)
       given.push_back(i < params_.size() && params_[i] ? *params_[i] : host_copy(inputs[i]));
-  }
+  };
+  TENON_TRY(where_threads_are([&] { return run_here(inputs, outputs, nullptr, copy_inputs); }));
+  ++verified_;
   for (const Tensor& out : outputs) got.push_back(host_copy(out));
   TENON_ASSIGN(const std::string difference, difference_of(source_, given, got));
   if (difference.empty()) return {};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,7 +44,7 @@ class Program {
   static Result<std::shared_ptr<Program>> make(const Graph& graph, const ProgramOptions& options,
                                                std::span<const Tensor> params);
   ~Program();
-  // Checks every tensor, then runs. Leaves outputs untouched on failure, except for invalid operands found by
+  // Checks every tensor, then runs. outputs: one per output that updates no input. Leaves outputs untouched on failure, except for invalid operands found by
   // kernels. Frozen inputs may have null data. stream: a stream of the program's device; run() queues the
   // work there and returns before it is done.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream = nullptr);
@@ -58,7 +59,11 @@ class Program {
  private:
   struct Impl;
   Program(const Graph& graph, const ProgramOptions& options);
-  Status run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream);
+  // outputs: one per output of the graph, for updates the input's tensor.
+  Status run_all(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream);
+  // checked: called when all checks have passed, before anything is written.
+  Status run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream,
+                  const std::function<void()>& checked = {});
   Status run_verified(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
   void keep_params(std::span<const Tensor> params);
 

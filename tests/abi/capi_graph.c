@@ -194,6 +194,43 @@ void build(void) {
   tenon_graph_release(graph);
 }
 
+/* A counter: each run adds to the total, in the memory of the input. */
+void updates(void) {
+  tenon_graph* graph = NULL;
+  tenon_program* program = NULL;
+  tenon_value ids[2], y;
+  float total[2] = {0, 10}, step[2] = {1, 2}, out_data[2];
+  int64_t two[1] = {2};
+  tenon_tensor t = tensor(total, f32, 1, two), s = tensor(step, f32, 1, two),
+               o = tensor(out_data, f32, 1, two);
+  const tenon_tensor *in[2], *out[1];
+  in[0] = &t, in[1] = &s, out[0] = &o;
+  OK(tenon_graph_create("count", &graph));
+  OK(tenon_graph_add_input(graph, "total", f32, "N", NULL, &ids[0]));
+  OK(tenon_graph_add_input(graph, "step", f32, "N", NULL, &ids[1]));
+  OK(tenon_graph_add_node(graph, "add", ids, 2, NULL, "sum", &y));
+  OK(tenon_graph_set_outputs(graph, &ids[0], 1, NULL));
+  OK(tenon_graph_add_update(graph, ids[0], y));
+  OK(tenon_graph_finalize(graph));
+  INVALID(tenon_graph_add_update(graph, ids[0], y), "finished");
+  OK(tenon_program_create(graph, NULL, NULL, 0, &program));
+  OK(tenon_program_run(program, in, 2, out, 1));
+  OK(tenon_program_run(program, in, 2, out, 1));
+  CHECK(total[0] == 2 && total[1] == 14);
+  CHECK(out_data[0] == 1 && out_data[1] == 12); /* the total before the second run */
+  INVALID(tenon_program_run(program, in, 2, out, 2), "1 output|2");
+  tenon_program_release(program);
+  tenon_graph_release(graph);
+  OK(tenon_graph_create("wrong", &graph));
+  OK(tenon_graph_add_input(graph, "x", f32, "N", NULL, &ids[0]));
+  OK(tenon_graph_add_node(graph, "exp", ids, 1, NULL, "y", &y));
+  INVALID(tenon_graph_add_update(graph, y, y), "%y|no input");
+  INVALID(tenon_graph_add_update(graph, 77, y), "77");
+  INVALID(tenon_graph_add_update(graph, ids[0], 77), "77");
+  INVALID(tenon_graph_add_update(NULL, ids[0], y), "NULL");
+  tenon_graph_release(graph);
+}
+
 void bad_build(void) {
   tenon_graph* graph = NULL;
   tenon_value x, y, z, w, ids[2];

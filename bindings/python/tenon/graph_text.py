@@ -161,10 +161,12 @@ class Builder:
         self.inputs.append(input_text(value, self.sizes.text, param=param))
         return value
 
-    def text(self, outputs):
-        """The text of the graph of all lines written so far."""
+    def text(self, outputs, updates=()):
+        """The text of the graph of all lines written so far. updates: (input, value) pairs: a run writes the value into the memory of
+        the input, and takes no output tensor for it."""
         lines = [line.text(self.sizes.text) for line in self.lines]
-        return graph_text(self.name, self.inputs, lines, [f"%{v.name}" for v in outputs])
+        returned = [f"%{v.name}" for v in outputs] + [f"%{v.name} updates %{i.name}" for i, v in updates]
+        return graph_text(self.name, self.inputs, lines, returned)
 
     def op(self, head, operands, dtype, shape, /, **attrs):
         """Writes a line with an op of the table. Leaves out attributes and operands that are None."""

@@ -8,6 +8,7 @@
 #include "src/ops/rows/names.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/compile/placement.h"
+#include "src/runtime/compile/updates.h"
 #include "src/runtime/plan/bind.h"
 
 namespace tenon {
@@ -21,7 +22,7 @@ struct Stored {
   std::vector<bool> materialised;
 };
 
-Stored find_stored(const Graph& g, const Groups& members, PlanSource& source) {
+Stored find_stored(const Graph& g, const Groups& members, const OutputSet& copied, PlanSource& source) {
   Stored stored{std::vector<Layout>(g.nodes.size()), std::vector<bool>(g.nodes.size(), false)};
   source.input_of.assign(g.nodes.size(), -1);
   source.output_of.assign(g.nodes.size(), -1);
@@ -40,6 +41,7 @@ Stored find_stored(const Graph& g, const Groups& members, PlanSource& source) {
   for (const auto& group : members)
     for (ValueId v : outputs_of(g, uses, group)) store(v, std::nullopt);
   for (size_t i = 0; i < g.outputs.size(); ++i) {
+    if (copied.contains(i)) continue;
     source.output_of[g.outputs[i].value] = static_cast<int>(i);
     store(g.outputs[i].value, output_strides(g, g.outputs[i]));
   }
@@ -55,22 +57,29 @@ std::string uncovered(const BackendPlacement& placement, const Graph& g, ValueId
   return why + "; " + declined;
 }
 
-Status build(const Graph& from, const BackendPlacement& placement, const Allocator& allocator,
-             DeviceId device, const Without& without, BuiltGraph& built) {
-  built.graph = form_groups(from, placement, without);
+// What a graph is built for.
+struct BuildTarget {
+  const BackendPlacement& placement;
+  const Allocator& allocator;
+  DeviceId device;
+  const Without& without;
+};
+
+// Builds the executables of the groups of built.graph. copied: updates that are intermediates.
+Status build_groups(const BuildTarget& target, const OutputSet& copied, BuiltGraph& built) {
   const Graph& g = built.graph;
   const Groups members = members_of_groups(g);
   PlanSource& source = built.source;
   source.graph = &built.graph;
   source.find_sized();
-  const Stored stored = find_stored(g, members, source);
-  const BuildContext context{g, stored.layouts, stored.materialised, allocator, device};
+  const Stored stored = find_stored(g, members, copied, source);
+  const BuildContext context{g, stored.layouts, stored.materialised, target.allocator, target.device};
   source.executables.resize(members.size());
   std::map<std::string, std::vector<size_t>> by_backend;
   for (size_t i = 0; i < members.size(); ++i) by_backend[g.groups[i].backend].push_back(i);
   for (auto& [name, list] : by_backend) {
     Backend* b = find_backend(name);
-    if (!b) return unsupported(uncovered(placement, g, members[list[0]][0], g.groups[list[0]].why));
+    if (!b) return unsupported(uncovered(target.placement, g, members[list[0]][0], g.groups[list[0]].why));
     Groups groups;
     for (size_t i : list) groups.push_back(members[i]);
     TENON_ASSIGN(auto executables, b->build(context, groups));
@@ -91,13 +100,40 @@ Status build(const Graph& from, const BackendPlacement& placement, const Allocat
   return {};
 }
 
+// Writes updates of inputs in place where that is safe; see updates.h.
+Status build(const Graph& from, const BuildTarget& target, BuiltGraph& built) {
+  Graph grouped = form_groups(from, target.placement, target.without);
+  OutputSet copied = order_updates(grouped);
+  while (true) {
+    built.graph = grouped;
+    for (size_t o : copied) built.graph.outputs[o].strides.reset();  // an intermediate is dense
+    TENON_TRY(build_groups(target, copied, built));
+    const OutputSet more = not_in_place(built.source);
+    if (more.empty()) break;
+    copied.insert(more.begin(), more.end());
+    built.source = {};
+    built.nodes = built.nodes_fused = built.kernels = built.kernels_compiled = 0;
+  }
+  if (copied.empty()) return {};
+  built.copies = std::make_unique<BuiltGraph>();
+  TENON_TRY(build(copies_of(grouped, copied), target, *built.copies));
+  built.source.copies.source = &built.copies->source;
+  for (size_t o : copied) {
+    built.source.copies.from.push_back(built.graph.outputs[o].value);
+    built.source.copies.to.push_back(static_cast<int>(o));
+  }
+  built.kernels += built.copies->kernels;
+  built.kernels_compiled += built.copies->kernels_compiled;
+  return {};
+}
+
 // Runs the constant part once. Its outputs become the data of main's constants.
-Status run_init(Split& split, const BackendPlacement& placement, Parallel& parallel,
-                const Allocator& allocator, const Without& without,
+Status run_init(Split& split, const BuildTarget& target, Parallel& parallel,
                 std::vector<std::unique_ptr<Arena>>& storage, BuiltGraph* stats) {
   if (split.folded.empty()) return {};
+  const Allocator& allocator = target.allocator;
   BuiltGraph init;
-  TENON_TRY(build(split.init, placement, allocator, {}, without, init));
+  TENON_TRY(build(split.init, target, init));
   TENON_ASSIGN(
       std::unique_ptr<Plan> plan,
       Plan::make(init.source, std::vector<int64_t>(split.main.dims->symbol_count(), 0), parallel.threads()));
@@ -131,6 +167,15 @@ Status upload(DeviceRuntime& runtime, BuiltGraph& built, std::vector<std::shared
     built.source.constant_at[v] = copy.get();
     uploaded.push_back(std::move(copy));
   }
+  return {};
+}
+
+// Checks that no frozen input is updated.
+Status check_updates(const Graph& graph, std::span<const Tensor> params) {
+  for (const OutputBinding& o : graph.outputs)
+    if (o.updates && !params.empty() && params[*o.updates].data)
+      return invalid(graph.value_name(graph.inputs[*o.updates].value) +
+                     " is updated by an output, so it cannot be frozen");
   return {};
 }
 
@@ -168,7 +213,10 @@ Result<DeviceRuntime*> runtime_of(const BackendPlacement& placement, DeviceId de
 Status compile(const Graph& graph, const ProgramOptions& options, Parallel& parallel,
                std::span<const Tensor> params, Compiled* compiled) {
   const bool on_cpu = options.device.is_cpu();
-  if (options.freeze) TENON_TRY(check_params(graph, params));
+  if (options.freeze) {
+    TENON_TRY(check_params(graph, params));
+    TENON_TRY(check_updates(graph, params));
+  }
   if (!on_cpu) TENON_TRY(check_for_device(graph, options));
   std::vector<const void*> constants;
   if (options.freeze)
@@ -176,16 +224,16 @@ Status compile(const Graph& graph, const ProgramOptions& options, Parallel& para
   Split split = optimize_and_split(graph, constants, &compiled->frozen, options.without);
 
   const BackendPlacement placement(chosen_backends(options), options.device.type);
+  const BuildTarget target{placement, options.allocator, options.device, options.without};
   if (on_cpu) {
-    TENON_TRY(run_init(split, placement, parallel, options.allocator, options.without, compiled->folded,
-                       &compiled->main));
+    TENON_TRY(run_init(split, target, parallel, compiled->folded, &compiled->main));
   } else {
     TENON_ASSIGN(compiled->runtime, runtime_of(placement, options.device));
     const BackendPlacement host(backends_of(DeviceId::kCpu), DeviceId::kCpu);
-    TENON_TRY(
-        run_init(split, host, default_parallel(), {}, options.without, compiled->folded, &compiled->main));
+    const BuildTarget on_host{host, {}, {}, options.without};
+    TENON_TRY(run_init(split, on_host, default_parallel(), compiled->folded, &compiled->main));
   }
-  TENON_TRY(build(split.main, placement, options.allocator, options.device, options.without, compiled->main));
+  TENON_TRY(build(split.main, target, compiled->main));
   if (!compiled->runtime) return {};
   compiled->main.source.graphs = options.graphs;
   return upload(*compiled->runtime, compiled->main, compiled->uploaded);

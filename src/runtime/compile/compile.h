@@ -22,6 +22,7 @@ struct BuiltGraph {
   BuiltGraph(const BuiltGraph&) = delete;
   Graph graph;
   PlanSource source;
+  std::unique_ptr<BuiltGraph> copies;  // of source.copies
   int64_t nodes = 0, nodes_fused = 0, kernels = 0, kernels_compiled = 0;
 };
 

@@ -133,7 +133,6 @@ Status Binder::refuse(Role role, const Expected& want, const Tensor& t) const {
 
 Status Binder::bind(std::span<const Tensor> inputs, std::span<const Tensor> outputs, BoundCall* call) const {
   TENON_TRY(check_count(*graph_, Role::input, inputs.size()));
-  TENON_TRY(check_count(*graph_, Role::output, outputs.size()));
   for (size_t i = 0; i < inputs.size(); ++i) {
     call->inputs[i] = inputs[i].data;
     if (!inputs_[i].frozen && !inputs_[i].admits(inputs[i]))
@@ -288,7 +287,7 @@ const char* name(Role role) {
 
 Status check_count(const Graph& graph, Role role, size_t given) {
   const bool out = role == Role::output;
-  const size_t wanted = out ? graph.outputs.size() : graph.inputs.size();
+  const size_t wanted = out ? graph.plain_outputs() : graph.inputs.size();
   if (given == wanted) return {};
   return invalid("graph @" + graph.name + (out ? " has " : " takes ") + std::to_string(wanted) +
                  (out ? " outputs" : " inputs") + ", got " + std::to_string(given) + " " + name(role) +

@@ -169,6 +169,8 @@ Result<Intermediates> intermediates(const PlanSource& source, const Sizes& sizes
     for (ValueId v : e.inputs)
       if (in.slot[v] >= 0) in.lifetimes[in.slot[v]].last = static_cast<int>(s);
   }
+  for (ValueId v : source.copies.from)
+    in.lifetimes[in.slot[v]].last = static_cast<int>(source.executables.size());
   if (all > kMost)
     return invalid("the intermediates have " +
                    std::to_string(static_cast<int64_t>(std::min<__int128>(all, INT64_MAX))) +
@@ -202,17 +204,20 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   plan->outputs.reserve(g.outputs.size());
   for (const InputBinding& i : g.inputs) plan->inputs.push_back(expected(sizes, g.type(i.value), i.strides));
   for (const OutputBinding& o : g.outputs) {
-    plan->outputs.push_back(expected(sizes, g.type(o.value), o.strides));
+    const std::optional<Dims>& strides = o.updates ? g.inputs[*o.updates].strides : o.strides;
+    plan->outputs.push_back(expected(sizes, g.type(o.value), strides));
     const Plan::Expected& e = plan->outputs.back();
-    if (o.strides && may_overlap(e.shape, e.strides))
+    if (strides && may_overlap(e.shape, e.strides))
       return invalid(g.value_name(o.value) + " = " + print_shape(e.shape) + ": the output's strides " +
                      print_shape(e.strides) + " put several elements in one place");
   }
   TENON_ASSIGN(Intermediates in, intermediates(source, sizes));
   plan->find_in_place(source);
   plan->intermediate_ = assign_offsets(in.lifetimes);
-  for (auto& [backend, executables] : source.by_backend)
-    TENON_TRY(backend->compile(executables, sizes, &plan->kernels_compiled));
+  for (const PlanSource* part : {static_cast<const PlanSource*>(&source), source.copies.source})
+    for (size_t b = 0; part && b < part->by_backend.size(); ++b)
+      TENON_TRY(
+          part->by_backend[b].first->compile(part->by_backend[b].second, sizes, &plan->kernels_compiled));
   auto place = [&](ValueId v) -> BufferRef {
     if (source.output_of[v] >= 0) return {BufferRef::Kind::output, source.output_of[v], 0, nullptr};
     if (source.input_of[v] >= 0) return {BufferRef::Kind::input, source.input_of[v], 0, nullptr};
@@ -222,6 +227,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
                                        : source.constant_at[v]};
   };
   TENON_TRY(plan->prepare_steps(source, sizes, place));
+  TENON_TRY(plan->prepare_copies(source.copies, sizes, place));
   return plan;
 }
 
@@ -251,14 +257,27 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
     most_buffers_ = std::max<size_t>(most_buffers_, steps_.back().buffer_count);
   }
   if (!recorded || (only_small && moved > recordable_ * kSmallKernel)) recordable_ = 0;
-  workspace_ = intermediate_ + align_up(scratch);  // the scratch memory of the running step comes last
+  // The scratch memory of the running step comes last.
+  workspace_ = std::max(workspace_, intermediate_ + align_up(scratch));
   return {};
 }
 
-// An output may share the memory of an input if the executable allows it, no later step reads the input, and
+template <class Place>
+Status Plan::prepare_copies(const PlanSource::Copies& copies, const Sizes& sizes, const Place& place) {
+  if (!copies.source) return {};  // its steps are never recorded
+  const PlanSource& source = *copies.source;
+  return prepare_steps(source, sizes, [&](ValueId v) -> BufferRef {
+    if (source.input_of[v] >= 0) return place(copies.from[source.input_of[v]]);
+    return {BufferRef::Kind::output, copies.to[source.output_of[v]], 0, nullptr};
+  });
+}
+
+// An output that updates an input is written in place, or copied to the input. Any other output may share the memory of an input if the executable allows it, no later step reads the input, and
 // no step from there on can fail. A host that then computes the outputs itself finds its inputs unchanged.
 void Plan::find_in_place(const PlanSource& source) {
   const Graph& g = *source.graph;
+  for (size_t o = g.plain_outputs(); o < g.outputs.size(); ++o)
+    in_place.push_back({static_cast<int>(o), *g.outputs[o].updates});
   std::set<ValueId> read_later;
   for (size_t s = source.executables.size(); s-- > 0;) {
     const Executable& e = *source.executables[s];
@@ -267,6 +286,7 @@ void Plan::find_in_place(const PlanSource& source) {
       const int o = source.output_of[e.outputs[out]], i = source.input_of[e.inputs[in]];
       if (o < 0 || i < 0 || source.output_of[e.inputs[in]] >= 0 || read_later.contains(e.inputs[in]))
         continue;
+      if (g.outputs[o].updates) continue;
       if (g.type(e.outputs[out]).dtype == g.type(e.inputs[in]).dtype && outputs[o].shape == inputs[i].shape &&
           outputs[o].strides == inputs[i].strides)
         in_place.push_back({o, i});

@@ -33,6 +33,14 @@ struct PlanSource {
   std::vector<std::pair<Backend*, std::vector<Executable*>>> by_backend;
   std::vector<const void*> constant_at;  // per value: its bytes on the device; empty: on the host
 
+  // Updates of inputs that are computed as intermediates and copied after all other steps. The source of the
+  // copies has an input and an output for each of them.
+  struct Copies {
+    const PlanSource* source = nullptr;
+    std::vector<ValueId> from;
+    std::vector<int> to;  // positions of outputs
+  } copies = {};
+
   DeviceGraphs graphs = DeviceGraphs::never;
   void find_sized();            // call it once `graph` is set
   int reference_steps() const;  // steps of back ends that run only if asked
@@ -65,6 +73,8 @@ class Plan {
   // Has every executable prepare its step. place: ValueId -> BufferRef.
   template <class Place>
   Status prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place);
+  template <class Place>
+  Status prepare_copies(const PlanSource::Copies& copies, const Sizes& sizes, const Place& place);
   // Sets in_place.
   void find_in_place(const PlanSource& source);
   template <class Each>

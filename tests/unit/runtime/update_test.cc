@@ -1,0 +1,238 @@
+// Outputs that update inputs: in place, in another order of the groups, by copies; compared with the evaluator.
+#include "src/runtime/compile/updates.h"
+
+#include "src/ir/verify.h"
+#include "tests/support/run_help.h"
+
+namespace tenon {
+namespace {
+
+Graph parsed(const char* text) {
+  auto graph = parse_graph(text);
+  EXPECT_TRUE(graph.ok()) << graph.status().message();
+  EXPECT_TRUE(verify(*graph).ok()) << verify(*graph).message();
+  return std::move(*graph);
+}
+
+struct Case {
+  const char* name;
+  const char* text;
+  std::vector<std::vector<int64_t>> shapes;  // of the inputs
+  bool copies = false;                       // whether the program takes a copy
+};
+
+const Case kCases[] = {
+    {"momentum: one kernel writes both",
+     R"(graph @f(%w: f32[N,4], %m: f32[N,4], %g: f32[N,4]) {
+       %c = full{value=0.9, shape=[], dtype=f32}
+       %d = mul(%m, %c)
+       %v = add(%d, %g)
+       %u = sub(%w, %v)
+       return %u updates %w, %v updates %m
+     })",
+     {{5, 4}, {5, 4}, {5, 4}}},
+    {"a later group reads the input: it runs first",
+     R"(graph @f(%w: f32[N,N], %g: f32[N,N]) {
+       %u = add(%w, %g)
+       %y = matmul(%g, %w)
+       return %y, %u updates %w
+     })",
+     {{7, 7}, {7, 7}}},
+    {"a later group reads the input and a value of the writer's group: the update is copied",
+     R"(graph @f(%w: f32[N,N], %g: f32[N,N]) {
+       %u = add(%w, %g)
+       %s = softmax(%w){axis=0}
+       %y = matmul(%s, %w)
+       return %y, %u updates %w
+     })",
+     {{7, 7}, {7, 7}},
+     true},
+    {"a reader needs the new value: the update is copied",
+     R"(graph @f(%w: f32[N,N], %g: f32[N,N]) {
+       %u = matmul(%w, %g)
+       %y = matmul(%u, %w)
+       return %y, %u updates %w
+     })",
+     {{7, 7}, {7, 7}},
+     true},
+    {"a product of the input with itself",
+     "graph @f(%w: f32[N,N]) {\n %u = matmul(%w, %w)\n return %u updates %w\n}",
+     {{9, 9}},
+     true},
+    {"two inputs change places",
+     "graph @f(%a: f32[N], %b: f32[N]) {\n return %b updates %a, %a updates %b\n}",
+     {{33}, {33}},
+     true},
+    {"one value is an output and updates two inputs",
+     R"(graph @f(%a: f32[N], %b: f32[N]) {
+       %s = add(%a, %b)
+       return %s, %s updates %a, %s updates %b
+     })",
+     {{33}, {33}}},
+    {"the reverse of the input",
+     "graph @f(%a: f32[N]) {\n %r = flip(%a){axes=[0]}\n return %r updates %a\n}",
+     {{33}},
+     true},
+    {"a constant replaces the input",
+     "graph @f(%a: f32[3]) {\n %z = full{value=0, shape=[3], dtype=f32}\n return %z updates %a\n}",
+     {{3}}},
+    {"a row of a cache",
+     R"(graph @f(%cache: f32[N,8], %row: f32[1,8], %at: i64[1]) {
+       %c = index_put(%cache, %at, %row){axis=0}
+       %s = sum(%c){axes=[0]}
+       return %s, %c updates %cache
+     })",
+     {{6, 8}, {1, 8}, {1}},
+     true},
+};
+
+std::vector<HostTensor> inputs_of(const Graph& graph, const Case& c) {
+  std::vector<HostTensor> inputs;
+  for (size_t i = 0; i < c.shapes.size(); ++i)
+    inputs.push_back(
+        random_tensor(graph.type(graph.inputs[i].value).dtype, c.shapes[i], static_cast<uint32_t>(i + 1)));
+  return inputs;
+}
+
+void expect_near(const HostTensor& got, const HostTensor& want, const std::string& what) {
+  for (int64_t i = 0; i < want.count(); ++i)
+    ASSERT_NEAR(got.number(i), want.number(i), 1e-4 * std::max(1.0, std::abs(want.number(i))))
+        << what << ", element " << i;
+}
+
+// Runs twice, so that the second run reads what the first one wrote.
+void check(const Case& c, const ProgramOptions& options = {}) {
+  SCOPED_TRACE(c.name);
+  const Graph graph = parsed(c.text);
+  auto program = Program::make(graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  std::vector<HostTensor> inputs = inputs_of(graph, c);
+  const size_t plain = graph.plain_outputs();
+  for (int round = 0; round < 2; ++round) {
+    auto expected = evaluate(graph, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status().message();
+    std::vector<HostTensor> want = inputs;
+    for (size_t o = plain; o < graph.outputs.size(); ++o) want[*graph.outputs[o].updates] = (*expected)[o];
+    std::vector<HostTensor> outputs = blank_like(*expected);
+    outputs.resize(plain);
+    const Status status = run(**program, inputs, outputs);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (size_t o = 0; o < plain; ++o) expect_near(outputs[o], (*expected)[o], "output");
+    for (size_t i = 0; i < inputs.size(); ++i) expect_near(inputs[i], want[i], "input");
+  }
+}
+
+TEST(Update, Cases) {
+  for (const Case& c : kCases) check(c);
+}
+
+TEST(Update, OtherBackEnds) {
+  for (const char* backend : {"reference", "cpu"}) {
+    ProgramOptions options;
+    options.backends = {backend};
+    for (const Case& c : kCases) check(c, options);
+  }
+}
+
+TEST(Update, VerifiedRuns) {
+  ProgramOptions options;
+  options.verify = 2;
+  for (const Case& c : kCases) check(c, options);
+}
+
+// In place there is no intermediate: a copy costs one.
+TEST(Update, InPlaceOrCopied) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const Graph graph = parsed(c.text);
+    auto program = Program::make(graph, {}, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    auto plain = Program::make(without_updates(graph), {}, {});
+    ASSERT_TRUE(plain.ok());
+    EXPECT_EQ((*program)->stats().kernels > (*plain)->stats().kernels, c.copies)
+        << (*program)->explain(false);
+  }
+}
+
+TEST(Update, StridedInput) {
+  const Graph graph = parsed(R"(graph @f(%w: f32[4,N] strides=[1,5], %g: f32[4,N]) {
+    %u = add(%w, %g)
+    return %u updates %w
+  })");
+  auto program = Program::make(graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  std::vector<float> w(15, 1), g(12, 2);  // w: 3 rows of 5, of which 4 belong to the tensor
+  const int64_t shape[] = {4, 3}, strides[] = {1, 5};
+  const Tensor in[] = {{w.data(), DType::f32, shape, strides}, {g.data(), DType::f32, shape, {}}};
+  const Status status = (*program)->run(in, {});
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (size_t i = 0; i < w.size(); ++i) EXPECT_EQ(w[i], i % 5 == 4 ? 1 : 3) << i;
+}
+
+TEST(Update, AFaultLeavesTheInput) {
+  const Graph graph = parsed(R"(graph @f(%w: f32[N], %i: i64[M]) {
+    %t = gather(%w, %i){axis=0}
+    %s = sum(%t){axes=[0]}
+    %u = add(%w, %s)
+    %v = gather(%u, %i){axis=0}
+    return %v, %u updates %w
+  })");
+  auto program = Program::make(graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  std::vector<HostTensor> inputs{random_tensor(DType::f32, {40}, 1), HostTensor(DType::i64, {2})};
+  inputs[1].set(1, {0, 99});
+  const HostTensor before = inputs[0];
+  std::vector<HostTensor> outputs{HostTensor(DType::f32, {2})};
+  EXPECT_EQ(run(**program, inputs, outputs).code(), Code::invalid);
+  EXPECT_EQ(inputs[0].bytes, before.bytes);
+}
+
+TEST(Update, Refuses) {
+  struct {
+    const char *text, *message;
+  } cases[] = {
+      {"graph @f(%a: f32[N], %b: f32[N]) {\n return %b updates %a, %a\n}",
+       "it follows an output that updates"},
+      {"graph @f(%a: f32[N], %b: f32[N]) {\n return %b updates %a, %b updates %a\n}",
+       "as another output does"},
+      {"graph @f(%a: f32[N] param, %b: f32[N]) {\n return %b updates %a\n}", "a param"},
+      {"graph @f(%a: f32[N], %b: f32[M]) {\n return %b updates %a\n}", "f32[N] with f32[M]"},
+      {"graph @f(%a: f32[N], %b: f32[N]) {\n %c = neg(%a)\n return %b updates %c\n}",
+       "which this value is not"},
+      {"graph @f(%a: f32[N], %b: f32[N]) {\n return %b strides=[1] updates %a\n}",
+       "has the strides of the input"},
+  };
+  for (const auto& c : cases) {
+    auto graph = parse_graph(c.text);
+    const Status status = graph.ok() ? verify(*graph) : graph.status();
+    EXPECT_NE(status.message().find(c.message), std::string::npos) << status.message() << "\n" << c.text;
+  }
+}
+
+TEST(Update, RefusesOverlapAndFreezing) {
+  const Graph graph =
+      parsed("graph @f(%a: f32[N], %b: f32[N]) {\n %c = add(%a, %b)\n return %c updates %a\n}");
+  HostTensor a = random_tensor(DType::f32, {8}, 1);
+  const Tensor one = tensor_of(a);
+  auto program = Program::make(graph, {}, {});
+  ASSERT_TRUE(program.ok());
+  const Tensor both[] = {one, one};
+  EXPECT_NE((*program)->run(both, {}).message().find("overlaps input %b"), std::string::npos);
+  ProgramOptions options;
+  options.freeze = true;
+  const Tensor frozen[] = {one, {}};
+  EXPECT_NE(Program::make(graph, options, frozen).status().message().find("cannot be frozen"),
+            std::string::npos);
+}
+
+TEST(Update, PrintsAndParses) {
+  const char* text = R"(graph @f(%a: f32[N], %b: f32[N]) {
+  %c = add(%a, %b) : f32[N]
+  return %b, %c updates %a
+}
+)";
+  EXPECT_EQ(print(parsed(text)), text);
+}
+
+}  // namespace
+}  // namespace tenon
