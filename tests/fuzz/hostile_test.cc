@@ -482,7 +482,7 @@ std::vector<Case> cases() {
 
   // Bodies in bodies.
   add("BodiesOfBodies", [] { return register_nested(60, true).status(); }, invalid, "more than 10000 nodes");
-  add("BodyInBodyInBody", [] { return register_nested(60, false).status(); }, invalid, "in one another");
+  add("BodyInBodyInBody", [] { return register_nested(60, false).status(); }, invalid, "levels deep");
   add(
       "BodiesThatMayBe",
       [] {
