@@ -139,9 +139,21 @@ def blocks(page):
 def test_the_cpp_of_howto_pages_compiles(tmp_path):
     body = next(code for code in blocks("add-op.md") if "const Node& node) {" in code)
     (tmp_path / "body.cc").write_text('#include "src/ops/bodies/body_help.h"\nnamespace tenon::bodies {\n' + body + "}\n")
+    rule = next(code for code in blocks("add-op.md") if "GradientContext& c) {" in code)
+    (tmp_path / "rule.cc").write_text('#include "src/ops/gradients/help.h"\nnamespace tenon::gradients {\n' + rule + "}\n")
     (tmp_path / "pass.cc").write_text(next(code for code in blocks("add-pass.md") if "#include" in code))
     for source in tmp_path.iterdir():
         subprocess.run(["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}", str(source)], check=True)
+
+
+def test_the_example_of_gradients_runs(tmp_path):
+    code = re.search(r"^```c\n(.*?)^```", (ROOT / "docs" / "gradients.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    (tmp_path / "example.c").write_text(code)
+    library = CLI.parent.parent
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", f"-I{ROOT}/include", "example.c", f"-L{library}", "-l:libtenon.so.1",
+                    f"-Wl,-rpath,{library}", "-o", "example"], cwd=tmp_path, check=True)
+    out = subprocess.run([tmp_path / "example"], capture_output=True, text=True, check=True).stdout
+    assert f"/* {out.strip()} */" in code
 
 
 def test_the_back_end_of_a_howto_is_the_tested_one():

@@ -225,6 +225,29 @@ TENON_API tenon_status tenon_graph_add_update(tenon_graph* graph, tenon_value in
 /* Checks the whole graph. On success the graph is finished and never changes again. */
 TENON_API tenon_status tenon_graph_finalize(tenon_graph* graph);
 
+/* Gradients (docs/gradients.md). Adds nodes that compute the derivative of L by each value of wrt, where L is the sum
+ * over the targets of head times target, all elements added up. heads: NULL, or one value per target, of the
+ * target's type; TENON_NO_VALUE, as NULL, stands for ones. Writes one value per entry of wrt, of its type, to out;
+ * zeros if no target depends on it. Values of wrt need not be inputs. TENON_INVALID if a target or a value of wrt is
+ * no float; TENON_UNSUPPORTED if the derivative of a node between them is not known. */
+TENON_API tenon_status tenon_graph_add_gradients(tenon_graph* graph, const tenon_value* targets,
+                                                 size_t n_targets, const tenon_value* heads,
+                                                 const tenon_value* wrt, size_t n_wrt, tenon_value* out);
+
+typedef struct tenon_gradient_options {
+  size_t struct_size;
+  const int32_t* targets; /* positions of outputs; NULL: all floats */
+  size_t n_targets;
+  const int32_t* wrt; /* positions of inputs; NULL: all floats */
+  size_t n_wrt;
+  int32_t heads; /* nonzero: an input d_NAME per target, of its type, after the graph's inputs; 0: ones */
+  int32_t keep_outputs; /* nonzero: the graph's outputs come before the gradients */
+} tenon_gradient_options;
+/* Makes the graph that computes the gradients of a finished graph; they are its outputs, in the order of wrt. options
+ * may be NULL. Fails as tenon_graph_add_gradients does. */
+TENON_API tenon_status tenon_graph_gradient(const tenon_graph* graph, const tenon_gradient_options* options,
+                                            tenon_graph** out);
+
 /* Reports which nodes Tenon runs, and with which back end. Calls fn once for each node that is not an input
  * or a constant, in order. backend: "" if no back end runs the node, else one name, or several names joined
  * by "+". why: a sentence in both cases. The strings are valid during the call of fn. */

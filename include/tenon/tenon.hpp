@@ -174,6 +174,12 @@ class Graph : public Handle<tenon_graph, tenon_graph_retain, tenon_graph_release
     check(tenon_graph_print(get(), text.data(), text.size(), &length));
     return std::string(text.data(), length);
   }
+  // The graph of the gradients.
+  Graph gradient(const tenon_gradient_options& options = init<tenon_gradient_options>()) const {
+    tenon_graph* out = nullptr;
+    check(tenon_graph_gradient(get(), &options, &out));
+    return Graph(out);
+  }
   std::vector<Answer> query(int32_t device_type = 1) const {
     std::vector<Answer> answers;
     tenon_device device = tenon_device();
@@ -215,6 +221,18 @@ class GraphBuilder {
     check(tenon_graph_add_node(graph_.get(), op.c_str(), inputs.begin(), inputs.size(), attrs.c_str(),
                                name.empty() ? nullptr : name.c_str(), &v));
     return v;
+  }
+  // heads: empty for ones, or one value per target.
+  std::vector<tenon_value> gradients(const std::vector<tenon_value>& targets,
+                                     const std::vector<tenon_value>& wrt,
+                                     const std::vector<tenon_value>& heads = {}) {
+    if (!heads.empty() && heads.size() != targets.size())
+      throw std::invalid_argument("gradients: one head per target");
+    std::vector<tenon_value> out(wrt.size(), TENON_NO_VALUE);
+    check(tenon_graph_add_gradients(graph_.get(), targets.data(), targets.size(),
+                                    heads.empty() ? nullptr : heads.data(), wrt.data(), wrt.size(),
+                                    out.data()));
+    return out;
   }
   // updates: (input, new value) pairs, see tenon_graph_add_update().
   Graph finish(std::initializer_list<tenon_value> outputs,

@@ -7,6 +7,7 @@
 #include "src/ir/verify.h"
 #include "src/ops/eval/host_tensor.h"
 #include "src/ops/rows/names.h"
+#include "src/passes/gradient.h"
 
 using tenon::api::guarded;
 
@@ -18,14 +19,18 @@ Status keep(tenon_graph* graph, const Status& status) {
   return status;
 }
 
+Status check_building(const tenon_graph* graph, const std::string& function) {
+  if (!graph) return invalid(function + ": graph is NULL");
+  if (!graph->builder) return invalid(function + ": graph @" + graph->graph.name + " is finished");
+  return {};
+}
+
 // One step of building: body returns the new value. `out` may point into the body's operands.
 template <class Body>
 tenon_status step(tenon_graph* graph, const char* function, tenon_value* out, Body&& body) {
   tenon_value value = TENON_NO_VALUE;
   const tenon_status status = guarded([&]() -> Status {
-    if (!graph) return invalid(std::string(function) + ": graph is NULL");
-    if (!graph->builder)
-      return invalid(std::string(function) + ": graph @" + graph->graph.name + " is finished");
+    TENON_TRY(check_building(graph, function));
     if (!out) return keep(graph, invalid(std::string(function) + ": out is NULL"));
     Result<ValueId> v = body();
     if (!v.ok()) return keep(graph, v.status());
@@ -139,6 +144,20 @@ Result<ValueId> add_node(tenon_graph* graph, const char* op_name, const tenon_va
   return v.ok() ? v : Result<ValueId>(v.status().at(shown(name)));
 }
 
+Status differentiate(tenon_graph* graph, std::span<const tenon_value> targets, const tenon_value* heads,
+                     std::span<const tenon_value> wrt, std::vector<ValueId>* out) {
+  const char* function = "tenon_graph_add_gradients";
+  std::vector<ValueId> given;
+  if (heads) given.assign(heads, heads + targets.size());
+  for (std::span<const tenon_value> values : {targets, wrt})
+    for (tenon_value v : values)
+      if (v == TENON_NO_VALUE && !graph->errors.empty()) return {Code::invalid, kBroken};
+  auto gradients = add_gradients(*graph->builder, targets, given, wrt);
+  if (!gradients.ok()) return gradients.status().at(function);
+  *out = std::move(*gradients);
+  return {};
+}
+
 }  // namespace
 }  // namespace tenon
 
@@ -176,12 +195,27 @@ tenon_status tenon_graph_add_node(tenon_graph* graph, const char* op, const teno
                      [&] { return tenon::add_node(graph, op, inputs, n_inputs, attrs, name); });
 }
 
+tenon_status tenon_graph_add_gradients(tenon_graph* graph, const tenon_value* targets, size_t n_targets,
+                                       const tenon_value* heads, const tenon_value* wrt, size_t n_wrt,
+                                       tenon_value* out) {
+  const char* function = "tenon_graph_add_gradients";
+  std::vector<tenon::ValueId> gradients(n_wrt, TENON_NO_VALUE);
+  const tenon_status status = guarded([&]() -> tenon::Status {
+    TENON_TRY(tenon::check_building(graph, function));
+    if ((n_targets > 0 && !targets) || (n_wrt > 0 && (!wrt || !out)))
+      return tenon::keep(graph, tenon::invalid(std::string(function) + ": targets, wrt or out is NULL"));
+    const tenon::Status added =
+        tenon::differentiate(graph, {targets, n_targets}, heads, {wrt, n_wrt}, &gradients);
+    return added.ok() ? added : tenon::keep(graph, added);
+  });
+  if (out) std::copy(gradients.begin(), gradients.end(), out);
+  return status;
+}
+
 tenon_status tenon_graph_set_outputs(tenon_graph* graph, const tenon_value* values, size_t n_values,
                                      const char* const* strides) {
   return guarded([&]() -> tenon::Status {
-    if (!graph) return tenon::invalid("tenon_graph_set_outputs: graph is NULL");
-    if (!graph->builder)
-      return tenon::invalid("tenon_graph_set_outputs: graph @" + graph->graph.name + " is finished");
+    TENON_TRY(tenon::check_building(graph, "tenon_graph_set_outputs"));
     tenon::Graph& g = graph->graph;
     if (n_values > 0 && !values)
       return tenon::keep(graph, tenon::invalid("tenon_graph_set_outputs: values is NULL"));
@@ -226,9 +260,7 @@ tenon_status tenon_graph_add_update(tenon_graph* graph, tenon_value input, tenon
 
 tenon_status tenon_graph_finalize(tenon_graph* graph) {
   return guarded([&]() -> tenon::Status {
-    if (!graph) return tenon::invalid("tenon_graph_finalize: graph is NULL");
-    if (!graph->builder)
-      return tenon::invalid("tenon_graph_finalize: graph @" + graph->graph.name + " is finished");
+    TENON_TRY(tenon::check_building(graph, "tenon_graph_finalize"));
     tenon::Code code = tenon::Code::unsupported;  // only if all errors are unsupported
     std::string all;
     auto add = [&](const tenon::Status& error) {

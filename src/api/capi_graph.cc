@@ -3,6 +3,7 @@
 #include "src/ir/op.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
+#include "src/passes/gradient.h"
 #include "src/runtime/compile/query.h"
 
 using tenon::api::guarded;
@@ -34,6 +35,28 @@ tenon_status tenon_graph_print(const tenon_graph* graph, char* buffer, size_t ca
       return tenon::invalid("tenon_graph_print: the text needs " + std::to_string(text.size() + 1) +
                             " bytes, given " + std::to_string(capacity));
     std::memcpy(buffer, text.c_str(), text.size() + 1);
+    return {};
+  });
+}
+
+tenon_status tenon_graph_gradient(const tenon_graph* graph, const tenon_gradient_options* options,
+                                  tenon_graph** out) {
+  return guarded([&]() -> tenon::Status {
+    TENON_TRY(tenon::api::check_finished(graph, "tenon_graph_gradient"));
+    if (!out) return tenon::invalid("tenon_graph_gradient: out is NULL");
+    *out = nullptr;
+    tenon_gradient_options given;
+    TENON_TRY(tenon::api::read_struct(options, "tenon_gradient_options", &given));
+    tenon::GradientOptions chosen;
+    if (given.targets) chosen.targets.emplace(given.targets, given.targets + given.n_targets);
+    if (given.wrt) chosen.wrt.emplace(given.wrt, given.wrt + given.n_wrt);
+    chosen.heads = given.heads != 0;
+    chosen.keep_outputs = given.keep_outputs != 0;
+    TENON_ASSIGN(tenon::Graph gradients, tenon::gradient(graph->graph, chosen));
+    TENON_TRY(tenon::verify(gradients));
+    auto* handle = new tenon_graph;
+    handle->graph = std::move(gradients);
+    *out = handle;
     return {};
   });
 }

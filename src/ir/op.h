@@ -79,6 +79,19 @@ struct Fault {
   bool of_last = false;                    // the last operand alone decides
 };
 
+// The arguments of a gradient rule, and what the rule fills in. A scalar L depends on y, the node's result; dy is
+// the derivative of L by y and has y's type.
+struct GradientContext {
+  Builder& b;        // of the graph that has the node, y and dy
+  const Node& node;  // a copy: it stays while the graph grows
+  ValueId y, dy;
+  std::vector<bool> wanted;  // per operand: whether its derivative is needed
+  // Per operand: the derivative of L by the operand, of the operand's type. kNoValue: zero.
+  std::vector<ValueId> out = {};
+};
+// Fails with unsupported if the derivative by a wanted operand is not known.
+using GradientRule = Status (*)(GradientContext&);
+
 struct Op {
   std::string_view name;
   Kind kind = Kind::map;
@@ -110,6 +123,9 @@ struct Op {
   double ulp = 0;             // error bound of f32 results; 0: exact or correctly rounded
   bool picks = false;         // the result is one of the operands, except for its sign
   bool jumps = false;         // a float result is not a continuous function of the operands: floor, remainder
+  // Reverse mode (src/ops/gradients). gradients::zero: the derivative is zero or does not exist. Without a rule
+  // the gradient is that of the body.
+  GradientRule gradient = nullptr;
   std::string_view doc = {};  // one sentence with the formula
 
   std::vector<AttrSpec> attr_specs = {};  // parsed from attrs by the table

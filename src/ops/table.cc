@@ -17,6 +17,7 @@
 #include "src/base/no_fork.h"
 #include "src/base/text.h"
 #include "src/ops/bodies/bodies.h"
+#include "src/ops/gradients/gradients.h"
 #include "src/ops/math/math.h"
 #include "src/ops/math/scalar.h"
 #include "src/ops/rules/rules.h"

@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
+#include "src/passes/gradient.h"
 
 namespace tenon {
 namespace {
@@ -94,6 +95,12 @@ Graph plain(const Graph& graph, const Placement&, const Without&) {
 Graph expand_all(const Graph& graph) {
   return expand(graph, [](const Graph&, ValueId) { return false; });
 }
+// All outputs, then their gradients with one head each.
+Graph gradients_too(const Graph& graph) {
+  auto made = gradient(graph, {.heads = true, .keep_outputs = true});
+  if (!made.ok()) throw StatusError(made.status());
+  return std::move(*made);
+}
 Graph split_init(const Graph& graph) { return split_constants(graph).init; }
 Graph split_main(const Graph& graph) { return split_constants(graph).main; }
 
@@ -107,6 +114,7 @@ const std::vector<NamedPass>& named_passes() {
       {"layout", plain<layout>},
       {"expand", plain<expand_all>},
       {"materialize_outputs", plain<materialize_outputs>},
+      {"gradient", plain<gradients_too>},
       {"split_init", plain<split_init>},
       {"split_main", plain<split_main>},
       {"optimize",

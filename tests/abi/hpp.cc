@@ -26,6 +26,12 @@ void run() {
   EXPECT(tenon::Graph::parse(graph.print()).print() == graph.print());
   EXPECT(graph.query().size() == 2 && graph.query()[0].op == "mul" && !graph.query()[0].backend.empty());
 
+  tenon::GraphBuilder step("step");
+  const tenon_value v = step.input("v", tenon::dtype_of<float>(), "N");
+  const tenon_value s = step.node("square", {v});
+  EXPECT(step.finish({step.gradients({s}, {v})[0]}).print().find("= mul(") != std::string::npos);
+  EXPECT(graph.gradient().print().find("return") != std::string::npos);
+
   tenon::Program program(graph);
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): this tests that copies share a program
   tenon::Program same = program;

@@ -70,6 +70,16 @@ LOCK(tenon_input_options, param, 8);
 LOCK(tenon_input_options, strides, 16);
 LOCK(tenon_input_options, symbol, 24);
 
+#ifndef TENON_FROZEN
+LOCK(tenon_gradient_options, struct_size, 0);
+LOCK(tenon_gradient_options, targets, 8);
+LOCK(tenon_gradient_options, n_targets, 16);
+LOCK(tenon_gradient_options, wrt, 24);
+LOCK(tenon_gradient_options, n_wrt, 32);
+LOCK(tenon_gradient_options, heads, 40);
+LOCK(tenon_gradient_options, keep_outputs, 44);
+#endif
+
 LOCK(tenon_program_options, struct_size, 0);
 LOCK(tenon_program_options, freeze, 8);
 LOCK(tenon_program_options, num_threads, 12);

@@ -84,4 +84,6 @@ ValueId hardtanh(Builder& b, const Node& node) {
   return narrow(b, node, b(ops::clamp, {x, like(b, x, slope(node, "low")), like(b, x, slope(node, "high"))}));
 }
 
+ValueId stop_gradient(Builder&, const Node& node) { return node.inputs[0]; }
+
 }  // namespace tenon::bodies

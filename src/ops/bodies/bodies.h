@@ -20,6 +20,7 @@ ValueId softplus(Builder& b, const Node& node);
 ValueId hardswish(Builder& b, const Node& node);
 ValueId hardsigmoid(Builder& b, const Node& node);
 ValueId hardtanh(Builder& b, const Node& node);
+ValueId stop_gradient(Builder& b, const Node& node);
 
 // Random numbers (src/ops/bodies/random.cc).
 ValueId random_uniform(Builder& b, const Node& node);

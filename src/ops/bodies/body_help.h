@@ -39,4 +39,12 @@ Node with_layout(const Node& node, const std::string& layout);
 // A copy of the node on x in channels_first, which the bodies of convolution and pooling require.
 Node channels_first(Builder& b, const Node& node);
 
+// What the attention of a node with layout heads_first is made of, in wide arithmetic. Heads that share k and v
+// are rows of one matrix: scaled is [B, Hkv, rows, D], weights [B, Hkv, rows, keys].
+struct AttentionParts {
+  ValueId scaled, k, v;  // scaled: q times the scale
+  ValueId weights;       // of each key in each row
+};
+AttentionParts attention_parts(Builder& b, const Node& node);
+
 }  // namespace tenon::bodies

@@ -88,14 +88,7 @@ ValueId linear(Builder& b, const Node& node) {
 }
 
 // Heads that share k and v become rows of one matrix, [B, Hkv, G*L, D], so that no operand is repeated.
-ValueId attention(Builder& b, const Node& given) {
-  if (attr_as<std::string>(given, "layout") == "heads_last") {
-    const Dims swap = {Dim(0), Dim(2), Dim(1), Dim(3)};
-    Node first = with_layout(given, "heads_first");
-    for (size_t i = 0; i < 3; ++i) first.inputs[i] = transpose(b, given.inputs[i], swap);
-    return transpose(b, attention(b, first), swap);
-  }
-  const Node& node = given;
+AttentionParts attention_parts(Builder& b, const Node& node) {
   const ValueId q = wide(b, node.inputs[0]), k = wide(b, node.inputs[1]), v = wide(b, node.inputs[2]);
   const DType dtype = dtype_of(b, q);
   const Dims qs = b.shape(q), ks = b.shape(k);
@@ -126,9 +119,21 @@ ValueId attention(Builder& b, const Node& given) {
   const ValueId divisor = b(ops::where, {b(ops::eq, {total, like(b, q, 0)}), like(b, q, 1), total});
   ValueId weights = b(ops::div, {e, divisor});
   if (grouped) weights = b.reshape(weights, {batch, ks[1], rows, keys});
-  ValueId result = b(ops::matmul, {weights, v});
-  if (grouped) result = b.reshape(result, {batch, heads, length, b.shape(v)[3]});
-  return narrow(b, node, result);
+  return {scaled, k, v, weights};
+}
+
+ValueId attention(Builder& b, const Node& given) {
+  if (attr_as<std::string>(given, "layout") == "heads_last") {
+    const Dims swap = {Dim(0), Dim(2), Dim(1), Dim(3)};
+    Node first = with_layout(given, "heads_first");
+    for (size_t i = 0; i < 3; ++i) first.inputs[i] = transpose(b, given.inputs[i], swap);
+    return transpose(b, attention(b, first), swap);
+  }
+  const AttentionParts parts = attention_parts(b, given);
+  const ValueId result = b(ops::matmul, {parts.weights, parts.v});
+  Dims shape = b.shape(given.inputs[0]);
+  shape[3] = b.shape(parts.v)[3];
+  return narrow(b, given, b.reshape(result, std::move(shape)));
 }
 
 // windows(pad(x)) [N, g, 1, C/g, positions..., kernel...] times w [1, g, O/g, C/g, 1..., kernel...], summed
