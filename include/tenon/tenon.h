@@ -214,6 +214,10 @@ TENON_API tenon_status tenon_graph_add_constant(tenon_graph* graph, const char* 
 TENON_API tenon_status tenon_graph_add_node(tenon_graph* graph, const char* op, const tenon_value* inputs,
                                             size_t n_inputs, const char* attrs, const char* name,
                                             tenon_value* out);
+/* Sets *dtype, and writes the sizes of a value as tenon_graph_add_input takes them, "N,2*N,4": at most `capacity`
+ * bytes, as in tenon_graph_print. The graph may be finished or under construction. */
+TENON_API tenon_status tenon_graph_value_type(const tenon_graph* graph, tenon_value value, tenon_dtype* dtype,
+                                              char* dims, size_t capacity, size_t* length);
 /* strides: one string per output, as in tenon_input_options. The array and its entries may be NULL. */
 TENON_API tenon_status tenon_graph_set_outputs(tenon_graph* graph, const tenon_value* values, size_t n_values,
                                                const char* const* strides);

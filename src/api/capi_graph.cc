@@ -26,15 +26,22 @@ tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** ou
 tenon_status tenon_graph_print(const tenon_graph* graph, char* buffer, size_t capacity, size_t* length) {
   return guarded([&]() -> tenon::Status {
     TENON_TRY(tenon::api::check_finished(graph, "tenon_graph_print"));
-    if (!length) return tenon::invalid("tenon_graph_print: length is NULL");
-    const std::string text = tenon::print(graph->graph);
-    *length = text.size();
-    if (capacity == 0) return {};
-    if (!buffer) return tenon::invalid("tenon_graph_print: buffer is NULL");
-    if (capacity <= text.size())
-      return tenon::invalid("tenon_graph_print: the text needs " + std::to_string(text.size() + 1) +
-                            " bytes, given " + std::to_string(capacity));
-    std::memcpy(buffer, text.c_str(), text.size() + 1);
+    return tenon::api::write_text("tenon_graph_print", tenon::print(graph->graph), buffer, capacity, length);
+  });
+}
+
+tenon_status tenon_graph_value_type(const tenon_graph* graph, tenon_value value, tenon_dtype* dtype,
+                                    char* dims, size_t capacity, size_t* length) {
+  return guarded([&]() -> tenon::Status {
+    if (!graph || !dtype) return tenon::invalid("tenon_graph_value_type: an argument is NULL");
+    const tenon::Graph& g = graph->graph;
+    if (value >= g.nodes.size())
+      return tenon::invalid("tenon_graph_value_type: no value of the graph: " + std::to_string(value));
+    const tenon::TensorType& type = g.type(value);
+    TENON_TRY(
+        tenon::api::write_text("tenon_graph_value_type", g.dims->print(type.shape), dims, capacity, length));
+    const auto& facts = tenon::kDTypes[static_cast<int>(type.dtype)];
+    *dtype = {facts.dlpack_code, facts.dlpack_bits, 1};
     return {};
   });
 }

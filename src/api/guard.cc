@@ -30,6 +30,19 @@ Status check_finished(const tenon_graph* graph, const char* function) {
   return {};
 }
 
+Status write_text(const char* function, const std::string& text, char* buffer, size_t capacity,
+                  size_t* length) {
+  const std::string who = function;
+  if (!length) return invalid(who + ": length is NULL");
+  if (capacity > 0 && !buffer) return invalid(who + ": buffer is NULL");
+  if (capacity > 0 && capacity <= text.size())
+    return invalid(who + ": the text needs " + std::to_string(text.size() + 1) + " bytes, given " +
+                   std::to_string(capacity));
+  *length = text.size();
+  if (capacity > 0) std::memcpy(buffer, text.c_str(), text.size() + 1);
+  return {};
+}
+
 Status read_tensor(const tenon_tensor* given, const char* what, size_t position, Tensor* out) {
   auto who = [&] { return std::string(what) + " " + std::to_string(position); };
   out->device = {given->device.type, given->device.id};

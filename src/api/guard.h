@@ -85,6 +85,9 @@ void release(T* handle) {
 
 // Checks that programs and queries can be made from the graph.
 Status check_finished(const tenon_graph* graph, const char* function);
+// Writes the text and a terminating zero into a caller's buffer, see tenon_graph_print().
+Status write_text(const char* function, const std::string& text, char* buffer, size_t capacity,
+                  size_t* length);
 Status read_tensor(const tenon_tensor* given, const char* what, size_t position, Tensor* out);
 
 }  // namespace tenon::api

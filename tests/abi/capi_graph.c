@@ -177,6 +177,16 @@ void build(void) {
   OK(tenon_graph_add_node(graph, "sum", &y, 1, "axes=[1], keepdims=true", NULL, &w));
   ids[0] = y, ids[1] = w;
   OK(tenon_graph_add_node(graph, "div", ids, 2, "", "q", &y));
+  {
+    tenon_dtype dtype = {0, 0, 0};
+    OK(tenon_graph_value_type(graph, w, &dtype, NULL, 0, &length));
+    CHECK(length == 3 && dtype.code == 2 && dtype.bits == 32 && dtype.lanes == 1);
+    OK(tenon_graph_value_type(graph, w, &dtype, text, sizeof text, &length));
+    CHECK(!strcmp(text, "N,1"));
+    INVALID(tenon_graph_value_type(graph, w, &dtype, text, 3, &length), "4 bytes, given 3");
+    INVALID(tenon_graph_value_type(graph, 99, &dtype, text, sizeof text, &length), "99");
+    INVALID(tenon_graph_value_type(graph, w, NULL, text, sizeof text, &length), "NULL");
+  }
   OK(tenon_graph_set_outputs(graph, &y, 1, NULL));
   INVALID(tenon_program_create(graph, NULL, NULL, 0, &program), "not finalized");
   INVALID(tenon_graph_print(graph, text, sizeof text, &length), "not finalized");
