@@ -56,8 +56,11 @@ std::string uncovered(const BackendPlacement& placement, const Graph& g, ValueId
 }
 
 Status build(const Graph& from, const BackendPlacement& placement, const Allocator& allocator,
-             DeviceId device, const Without& without, BuiltGraph& built) {
+             DeviceId device, const Without& without, int64_t budget, BuiltGraph& built) {
   built.graph = form_groups(from, placement, without);
+  if (budget > 0) {
+    TENON_ASSIGN(built.graph, within_budget(built.graph, budget, &built.source.recomputed));
+  }
   const Graph& g = built.graph;
   const Groups members = members_of_groups(g);
   PlanSource& source = built.source;
@@ -97,7 +100,7 @@ Status run_init(Split& split, const BackendPlacement& placement, Parallel& paral
                 std::vector<std::unique_ptr<Arena>>& storage, BuiltGraph* stats) {
   if (split.folded.empty()) return {};
   BuiltGraph init;
-  TENON_TRY(build(split.init, placement, allocator, {}, without, init));
+  TENON_TRY(build(split.init, placement, allocator, {}, without, /*budget=*/0, init));
   TENON_ASSIGN(
       std::unique_ptr<Plan> plan,
       Plan::make(init.source, std::vector<int64_t>(split.main.dims->symbol_count(), 0), parallel.threads()));
@@ -185,7 +188,8 @@ Status compile(const Graph& graph, const ProgramOptions& options, Parallel& para
     TENON_TRY(
         run_init(split, host, default_parallel(), {}, options.without, compiled->folded, &compiled->main));
   }
-  TENON_TRY(build(split.main, placement, options.allocator, options.device, options.without, compiled->main));
+  TENON_TRY(build(split.main, placement, options.allocator, options.device, options.without, options.budget,
+                  compiled->main));
   if (!compiled->runtime) return {};
   compiled->main.source.graphs = options.graphs;
   return upload(*compiled->runtime, compiled->main, compiled->uploaded);
