@@ -182,6 +182,17 @@ def test_passes_may_be_left_out_and_programs_verified():
     assert tenon("verify", "-", "--dim", "N", stdin=GRAPH).returncode == 2
 
 
+def test_a_budget_makes_steps_run_again():
+    layers = "".join(f"%m{i + 1} = matmul(%t{i}, %w{i})\n%t{i + 1} = tanh(%m{i + 1})\n" for i in range(8))
+    inputs = "".join(f", %w{i}: f32[32,32]" for i in range(8))
+    chain = tenon("opt", "-", "--pass=gradient", stdin=f"graph @f(%x: f32[32,32]{inputs}) {{\n%t0 = tanh(%x)\n{layers}return %t8\n}}\n")
+    assert chain.returncode == 0 and "%d_t8: f32[32,32]" in chain.stdout
+    free, limited = (tenon("run", "-", "--explain", *more, stdin=chain.stdout) for more in ([], ["--budget=1"]))
+    assert "runs again" not in free.stdout and "  runs again because keeping its result takes 4096 bytes" in limited.stdout
+    outputs = [[line for line in done.stdout.splitlines() if line.startswith("output")] for done in (free, limited)]
+    assert outputs[0] == outputs[1] and len(outputs[0]) == 10
+
+
 def test_run_honours_strides_and_scalars(tmp_path):
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     np.save(tmp_path / "x.npy", x)

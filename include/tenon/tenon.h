@@ -290,6 +290,9 @@ typedef struct tenon_program_options {
   tenon_device device; /* where the program runs and its tensors lie; type 0: the CPU. freeze needs the CPU */
   int32_t device_graphs; /* TENON_DEVICE_GRAPHS_...: which plans run as a CUDA graph */
   int32_t reserved2;     /* must be 0 */
+  /* The most bytes of intermediates at once, as far as running steps again can reach it; 0: any. Symbols need
+   * upper bounds (docs/gradients.md). */
+  int64_t memory_budget_bytes;
 } tenon_program_options;
 
 /* Optimises, fuses and compiles the graph. options may be NULL. With options->freeze, params holds one tensor

@@ -96,6 +96,8 @@ tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_
     program_options.freeze = given.freeze != 0;
     program_options.threads = given.num_threads;
     program_options.verify = given.verify;
+    if (given.memory_budget_bytes < 0) return tenon::invalid("memory_budget_bytes is negative");
+    program_options.budget = given.memory_budget_bytes;
     TENON_ASSIGN(program_options.limits, tenon::plan_limits(given.max_plans, given.max_plan_bytes));
     TENON_ASSIGN(program_options.specialize, tenon::specialize_mode(given));
     TENON_ASSIGN(program_options.graphs, tenon::device_graphs(given.device_graphs));

@@ -63,6 +63,8 @@ int read_and_call(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   run_verb->add_option("--output-dir", run_args.output_dir, "Writes every output as NAME.npy")
       ->check(CLI::ExistingDirectory);
+  run_verb->add_option("--budget", run_args.budget,
+                       "The most bytes of intermediates; steps run again to save memory");
   run_verb->add_flag("--explain", run_args.explain, "Print the groups and their kernels");
   run_verb->callback([&] { result = run(run_args); });
 

@@ -122,6 +122,7 @@ class Session {
     ProgramOptions wanted;
     wanted.backends = args_.backends;
     wanted.without = args_.without;
+    wanted.budget = args_.budget;
     return wanted;
   }
 

@@ -29,6 +29,7 @@ struct RunArgs {
   std::vector<std::string> dims;      // N=4
   std::vector<std::string> backends;  // empty: all
   std::vector<std::string> without;   // passes to leave out
+  int64_t budget = 0;                 // of bytes of intermediates; 0: none
   uint64_t seed = 0;
   int repeat = 1;
   std::string output_dir;  // empty: nothing is written

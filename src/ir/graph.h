@@ -90,6 +90,7 @@ struct OutputBinding {
 struct Group {
   std::string backend;
   std::string why;
+  bool again = false;  // its nodes are copies, because their results were not kept; `why` explains that
 };
 
 class Graph {

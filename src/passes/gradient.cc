@@ -19,6 +19,12 @@ struct Slab {
   Dim low, end, high;
 };
 
+// What the users of a value have added to its gradient: the sum of the parts so far, and slabs.
+struct Parts {
+  ValueId sum = kNoValue;
+  std::vector<ValueId> slabs;
+};
+
 class Sweep {
  public:
   Sweep(Builder& b, std::span<const ValueId> wrt) : b_(b) {
@@ -26,7 +32,14 @@ class Sweep {
     extend();
   }
 
-  void add_part(ValueId v, ValueId part) { parts_[v].push_back(part); }
+  // Adds parts as they come, so that the parts of a value with many users are not alive at once.
+  void add_part(ValueId v, ValueId part) {
+    Parts& parts = parts_[v];
+    if (slab_of(part))
+      parts.slabs.push_back(part);
+    else
+      parts.sum = plus(parts.sum, part);
+  }
 
   // Visits the nodes [first, end) in reverse order.
   Status run(ValueId first, ValueId end) {
@@ -103,14 +116,17 @@ class Sweep {
     return run(first, static_cast<ValueId>(b_.graph().nodes.size()));
   }
 
-  // The sum, rounded once.
-  ValueId total(ValueId v, std::vector<ValueId> parts) {
-    join_slabs(parts);
-    if (parts.size() == 1) return parts[0];
-    const DType dtype = b_.type(v).dtype, wide = compute_type(dtype);
-    ValueId sum = b_.cast(parts[0], wide);
-    for (size_t i = 1; i < parts.size(); ++i) sum = b_(ops::add, {sum, b_.cast(parts[i], wide)});
-    return b_.cast(sum, dtype);
+  // The sum in wide arithmetic, which is rounded once, at the end; a: kNoValue or the sum so far.
+  ValueId plus(ValueId a, ValueId part) {
+    if (a == kNoValue) return part;
+    const DType wide = compute_type(b_.type(part).dtype);
+    return b_(ops::add, {b_.cast(a, wide), b_.cast(part, wide)});
+  }
+
+  ValueId total(ValueId v, Parts parts) {
+    join_slabs(parts.slabs);
+    for (ValueId slab : parts.slabs) parts.sum = plus(parts.sum, slab);
+    return b_.cast(parts.sum, b_.type(v).dtype);
   }
 
   // The part as a slab, if it is a pad with zeros along one axis.
@@ -171,7 +187,7 @@ class Sweep {
 
   Builder& b_;
   std::unordered_map<ValueId, ValueId> wanted_;  // the values of wrt and their gradients
-  std::unordered_map<ValueId, std::vector<ValueId>> parts_;
+  std::unordered_map<ValueId, Parts> parts_;
   // Per node: whether a value of wrt changes it. Nodes behind the vector's end are not differentiated.
   std::vector<bool> depends_;
 };

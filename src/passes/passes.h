@@ -55,4 +55,16 @@ Split split_constants(const Graph& graph);
 // apart: each node gets a group of its own.
 Graph fuse(const Graph& graph, const Placement& placement, bool apart = false);
 
+// What recompute() did: the most bytes of intermediates alive at once before and after it, about; how many groups
+// run again, and the bytes of what they make.
+struct Recomputed {
+  int64_t before = 0, after = 0;
+  int steps = 0;
+  int64_t bytes = 0;
+};
+// Lowers the bytes of intermediates to the budget, or as far as it can: groups run again where keeping what they
+// make would take too much memory. The graph has its groups, and no pass may follow. Results stay the same bit
+// for bit. Fails with unsupported if a size of an intermediate has no upper bound.
+Result<Graph> recompute(const Graph& graph, int64_t budget, Recomputed* done);
+
 }  // namespace tenon

@@ -84,6 +84,11 @@ Graph form_groups(const Graph& graph, const Placement& placement, const Without&
   return g;
 }
 
+Result<Graph> within_budget(const Graph& graph, int64_t budget, Recomputed* done) {
+  TENON_ASSIGN(Graph made, recompute(graph, budget, done));
+  return after("recompute", std::move(made));
+}
+
 namespace {
 
 // A pass that asks nobody and leaves nothing out.

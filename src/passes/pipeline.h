@@ -24,6 +24,9 @@ Split optimize_and_split(const Graph& graph, std::span<const void* const> params
 // The second half of the script, for each of the two parts.
 Graph form_groups(const Graph& graph, const Placement& placement, const Without& without = {});
 
+// recompute(), after form_groups.
+Result<Graph> within_budget(const Graph& graph, int64_t budget, Recomputed* done);
+
 // A pass by name, for `tenon opt --pass=NAME` and the golden tests. `optimize` and `fuse` leave out the passes in `without`; `fuse` is
 // form_groups and asks the placement.
 struct NamedPass {

@@ -37,7 +37,8 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
       out += "], \"why\": " + quoted(g.groups[i].why) +
              ", \"runs\": " + quoted(source.executables[i]->describe()) + "}";
     }
-    out += "], \"reference_steps\": " + std::to_string(source.reference_steps());
+    out += "], \"recomputed_steps\": " + std::to_string(source.recomputed.steps);
+    out += ", \"reference_steps\": " + std::to_string(source.reference_steps());
     if (plan)
       out += ", \"workspace_bytes\": " + std::to_string(plan->workspace_bytes()) +
              ", \"intermediate_bytes\": " + std::to_string(plan->intermediate_bytes());
@@ -48,7 +49,8 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
     out += "step " + std::to_string(i) + " (" + g.groups[i].backend + "):";
     for (ValueId v : members[i]) out += " " + std::string(op(g.node(v).op).name);
     out += "\n";
-    if (!g.groups[i].why.empty()) out += "  ends here because " + g.groups[i].why + "\n";
+    const char* what = g.groups[i].again ? "  runs again because " : "  ends here because ";
+    if (!g.groups[i].why.empty()) out += what + g.groups[i].why + "\n";
     std::string text = source.executables[i]->describe();
     for (size_t at = 0; at < text.size();) {
       size_t end = text.find('\n', at);
@@ -57,6 +59,9 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
       at = end + 1;
     }
   }
+  if (const Recomputed& again = source.recomputed; again.steps > 0)
+    out += "recomputed: " + std::to_string(again.steps) + " steps, so that " + std::to_string(again.after) +
+           " bytes of intermediates are alive at once instead of " + std::to_string(again.before) + "\n";
   if (const int slow = source.reference_steps())
     out += "reference steps: " + std::to_string(slow) + ", evaluated element by element\n";
   if (plan)

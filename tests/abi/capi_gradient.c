@@ -64,6 +64,54 @@ void gradients(void) {
   tenon_graph_release(graph);
 }
 
+/* A chain of layers under a budget: fewer bytes and the same numbers. */
+void budget(void) {
+  enum { LAYERS = 12, N = 64 };
+  static float x[N * N], head[2][N * N];
+  char text[4096] = "graph @f(%x: f32[64,64]) {\n  %w = stop_gradient(%x)\n  %t0 = tanh(%x)\n", line[200];
+  tenon_graph *graph, *made = NULL;
+  tenon_program_options options;
+  tenon_program_stats stats[2];
+  int64_t shape[2] = {N, N};
+  tenon_tensor tx = tensor(x, f32, 2, shape), ty;
+  const tenon_tensor *in[1], *out[1];
+  int i, round;
+  for (i = 1; i < LAYERS; ++i) {
+    sprintf(line, "  %%m%d = matmul(%%t%d, %%w)\n  %%t%d = tanh(%%m%d)\n", i, i - 1, i, i);
+    strcat(text, line);
+  }
+  sprintf(line, "  return %%t%d\n}\n", LAYERS - 1);
+  strcat(text, line);
+  for (i = 0; i < N * N; ++i) x[i] = (float)(i % 17) / 100 - 0.08f;
+  graph = parse(text);
+  OK(tenon_graph_gradient(graph, NULL, &made));
+  in[0] = &tx, out[0] = &ty;
+  for (round = 0; round < 2; ++round) {
+    tenon_program* program = NULL;
+    const char* why = NULL;
+    size_t length;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.memory_budget_bytes = round;
+    OK(tenon_program_create(made, &options, NULL, 0, &program));
+    ty = tensor(head[round], f32, 2, shape);
+    OK(tenon_program_run(program, in, 1, out, 1));
+    stats[round].struct_size = sizeof *stats;
+    OK(tenon_program_get_stats(program, &stats[round]));
+    OK(tenon_program_explain(program, 0, &why, &length));
+    CHECK((strstr(why, "runs again because keeping its result takes") != NULL) == round);
+    tenon_program_release(program);
+  }
+  CHECK(stats[1].workspace_bytes < stats[0].workspace_bytes);
+  CHECK(!memcmp(head[0], head[1], sizeof *head));
+  options.memory_budget_bytes = -1;
+  {
+    tenon_program* program = NULL;
+    INVALID(tenon_program_create(made, &options, NULL, 0, &program), "memory_budget_bytes");
+  }
+  tenon_graph_release(graph), tenon_graph_release(made);
+}
+
 void built_gradients(void) {
   tenon_graph* graph = NULL;
   tenon_value x, w, i, y, z, ids[2], got[2], heads[2];

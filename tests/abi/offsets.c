@@ -93,6 +93,7 @@ LOCK(tenon_program_options, verify, 44);
 LOCK(tenon_program_options, device, 48);
 LOCK(tenon_program_options, device_graphs, 56);
 LOCK(tenon_program_options, reserved2, 60);
+LOCK(tenon_program_options, memory_budget_bytes, 64);
 #endif
 #endif
 

@@ -63,6 +63,7 @@ struct BuildTarget {
   const Allocator& allocator;
   DeviceId device;
   const Without& without;
+  int64_t budget = 0;  // bytes of intermediates; 0: no limit
 };
 
 // Builds the executables of the groups of built.graph. copied: updates that are intermediates.
@@ -103,6 +104,10 @@ Status build_groups(const BuildTarget& target, const OutputSet& copied, BuiltGra
 // Writes updates of inputs in place where that is safe; see updates.h.
 Status build(const Graph& from, const BuildTarget& target, BuiltGraph& built) {
   Graph grouped = form_groups(from, target.placement, target.without);
+  Recomputed recomputed;
+  if (target.budget > 0) {
+    TENON_ASSIGN(grouped, within_budget(grouped, target.budget, &recomputed));
+  }
   OutputSet copied = order_updates(grouped);
   while (true) {
     built.graph = grouped;
@@ -114,6 +119,7 @@ Status build(const Graph& from, const BuildTarget& target, BuiltGraph& built) {
     built.source = {};
     built.nodes = built.nodes_fused = built.kernels = built.kernels_compiled = 0;
   }
+  built.source.recomputed = std::move(recomputed);
   if (copied.empty()) return {};
   built.copies = std::make_unique<BuiltGraph>();
   TENON_TRY(build(copies_of(grouped, copied), target, *built.copies));
@@ -133,7 +139,9 @@ Status run_init(Split& split, const BuildTarget& target, Parallel& parallel,
   if (split.folded.empty()) return {};
   const Allocator& allocator = target.allocator;
   BuiltGraph init;
-  TENON_TRY(build(split.init, target, init));
+  BuildTarget once = target;
+  once.budget = 0;
+  TENON_TRY(build(split.init, once, init));
   TENON_ASSIGN(
       std::unique_ptr<Plan> plan,
       Plan::make(init.source, std::vector<int64_t>(split.main.dims->symbol_count(), 0), parallel.threads()));
@@ -224,7 +232,7 @@ Status compile(const Graph& graph, const ProgramOptions& options, Parallel& para
   Split split = optimize_and_split(graph, constants, &compiled->frozen, options.without);
 
   const BackendPlacement placement(chosen_backends(options), options.device.type);
-  const BuildTarget target{placement, options.allocator, options.device, options.without};
+  const BuildTarget target{placement, options.allocator, options.device, options.without, options.budget};
   if (on_cpu) {
     TENON_TRY(run_init(split, target, parallel, compiled->folded, &compiled->main));
   } else {

@@ -12,6 +12,7 @@
 
 #include "src/backend/backend.h"
 #include "src/backend/memory.h"
+#include "src/passes/passes.h"
 
 namespace tenon {
 
@@ -42,6 +43,7 @@ struct PlanSource {
   } copies = {};
 
   DeviceGraphs graphs = DeviceGraphs::never;
+  Recomputed recomputed;        // zero without a budget
   void find_sized();            // call it once `graph` is set
   int reference_steps() const;  // steps of back ends that run only if asked
 };
