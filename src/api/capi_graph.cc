@@ -25,16 +25,7 @@ tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** ou
 tenon_status tenon_graph_print(const tenon_graph* graph, char* buffer, size_t capacity, size_t* length) {
   return guarded([&]() -> tenon::Status {
     TENON_TRY(tenon::api::check_finished(graph, "tenon_graph_print"));
-    if (!length) return tenon::invalid("tenon_graph_print: length is NULL");
-    const std::string text = tenon::print(graph->graph);
-    *length = text.size();
-    if (capacity == 0) return {};
-    if (!buffer) return tenon::invalid("tenon_graph_print: buffer is NULL");
-    if (capacity <= text.size())
-      return tenon::invalid("tenon_graph_print: the text needs " + std::to_string(text.size() + 1) +
-                            " bytes, given " + std::to_string(capacity));
-    std::memcpy(buffer, text.c_str(), text.size() + 1);
-    return {};
+    return tenon::api::write_text(tenon::print(graph->graph), "tenon_graph_print", buffer, capacity, length);
   });
 }
 

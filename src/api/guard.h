@@ -70,6 +70,10 @@ Status write_struct(const T& full, const char* what, T* out) {
   return {};
 }
 
+// Writes a text as tenon_graph_print does: at most `capacity` bytes with the zero, nothing if capacity is 0.
+Status write_text(const std::string& text, const char* function, char* buffer, size_t capacity,
+                  size_t* length);
+
 // The reference count of a handle.
 struct Counted {
   std::atomic<int> references{1};
