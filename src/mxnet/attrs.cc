@@ -19,7 +19,7 @@ std::string_view trim(std::string_view text) {
 bool readable(const AttrColumn& column, std::string_view text) {
   if (column.none && text == "None") return true;
   if (column.kind == "int") return read_attr_int(text).has_value();
-  if (column.kind == "float") return read_attr_float(text).has_value();
+  if (column.kind == "float" || column.kind == "double") return read_attr_float(text).has_value();
   if (column.kind == "bool") return read_attr_bool(text).has_value();
   if (column.kind == "shape") return read_attr_tuple(text).has_value();
   if (column.kind == "dtype") return read_attr_dtype(text).has_value();
@@ -35,7 +35,7 @@ std::string expected(const AttrColumn& column) {
     return all;
   }
   if (column.kind == "int") return "an integer";
-  if (column.kind == "float") return "a number";
+  if (column.kind == "float" || column.kind == "double") return "a number";
   if (column.kind == "bool") return "True or False";
   if (column.kind == "shape") return "a tuple of integers";
   return "a dtype that Tenon has";
@@ -173,13 +173,15 @@ Result<Attrs> Attrs::read(const std::vector<AttrColumn>& columns, const SymbolNo
   return out;
 }
 
-std::string_view Attrs::value(std::string_view name) const {
-  for (const AttrColumn& column : *columns_) {
-    if (column.name != name) continue;
-    const std::string* text = node_->attr(name);
-    return text ? std::string_view(*text) : *column.fallback;
-  }
+const AttrColumn& Attrs::column(std::string_view name) const {
+  for (const AttrColumn& column : *columns_)
+    if (column.name == name) return column;
   TENON_CHECK(false, "no attribute " + std::string(name));
+}
+
+std::string_view Attrs::value(std::string_view name) const {
+  const std::string* text = node_->attr(name);
+  return text ? std::string_view(*text) : *column(name).fallback;
 }
 
 bool Attrs::is_none(std::string_view name) const { return value(name) == "None"; }
@@ -193,7 +195,7 @@ int64_t Attrs::integer(std::string_view name) const {
 double Attrs::number(std::string_view name) const {
   const auto read = read_attr_float(value(name));
   TENON_CHECK(read, "attribute " + std::string(name) + " is no number");
-  return *read;
+  return column(name).kind == "float" ? static_cast<double>(static_cast<float>(*read)) : *read;
 }
 
 bool Attrs::flag(std::string_view name) const {

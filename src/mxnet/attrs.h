@@ -2,7 +2,8 @@
 // Python or of dmlc's parameter structures, and leaves defaults out.
 //
 //   int     3, -1, 3L                       bool   True true 1, False false 0
-//   float   1e-05, 2, inf, nan, 0.5f        text   any; with {a,b}: one of these
+//   float   1e-05, 2, inf, nan, 0.5f; MXNet keeps it as f32, so its value is rounded to f32; double is not rounded
+//   text    any; with {a,b}: one of these
 //   shape   (3, 3) (1,) 3 [3,3] (3L, 3L) () and None for an element (Attrs::tuple)
 //   dtype   float32 float64 float16 int32 int64 int8 uint8 bool, or MXNet's number of the dtype
 //   any     read by nobody (workspace, cudnn_tune)
@@ -56,6 +57,7 @@ class Attrs {
   bool given(std::string_view name) const { return node_->attr(name) != nullptr; }
 
  private:
+  const AttrColumn& column(std::string_view name) const;
   std::string_view value(std::string_view name) const;
   const std::vector<AttrColumn>* columns_ = nullptr;
   const SymbolNode* node_ = nullptr;

@@ -40,7 +40,8 @@ class Call {
   const std::vector<Partial>& out;  // what is known of the outputs; used by rows with from_output
 
   ValueId operator()(OpId op, std::vector<ValueId> operands, std::vector<NamedAttr> attrs = {});
-  const Dims& shape(ValueId v) const { return b.type(v).shape; }
+  // A copy: adding a node moves the graph's types.
+  Dims shape(ValueId v) const { return b.type(v).shape; }
   int rank(ValueId v) const { return b.type(v).rank(); }
   DType dtype(ValueId v) const { return b.type(v).dtype; }
   bool has(size_t operand) const { return in.size() > operand; }

@@ -70,12 +70,13 @@ Values cube_root(Call& c) {
 Values inverse_cube_root(Call& c) {
   return {c.cast(c(ops::reciprocal, {cube_root(c)[0]}), c.dtype(c.in[0]))};
 }
-template <int numerator, int denominator>  // of pi: the factor
+// MXNet's factors are quotients of f32 numbers.
+constexpr float kPi = 3.14159265358979323846F;
+template <bool to_degrees>
 Values angle(Call& c) {
-  constexpr double kPi = 3.14159265358979323846;
-  const double factor = numerator ? kPi / denominator : denominator / kPi;
+  constexpr float kFactor = to_degrees ? 180.0F / kPi : kPi / 180.0F;
   const ValueId x = real(c);
-  return {c.cast(c(ops::mul, {x, c.like(x, factor)}), c.dtype(c.in[0]))};
+  return {c.cast(c(ops::mul, {x, c.like(x, static_cast<double>(kFactor))}), c.dtype(c.in[0]))};
 }
 Values softsign(Call& c) {
   const ValueId x = c.in[0];
@@ -154,7 +155,7 @@ constexpr Row spread(std::string_view names, Body body) {
 }
 
 const Row kRows[] = {
-    one("_copy identity _np_copy _copyto _npi_copyto", copy),
+    one("_copy identity _np_copy", copy),
     one("BlockGrad stop_gradient make_loss", copy),
     {.names = "MakeLoss",
      .attrs = "grad_scale:any=1.0 valid_thresh:any=0.0 normalization:any=null",
@@ -198,8 +199,8 @@ const Row kRows[] = {
     one("arcsinh", math<ops::asinh>),
     one("arccosh", math<ops::acosh>),
     one("arctanh", math<ops::atanh>),
-    one("degrees", angle<0, 180>),
-    one("radians", angle<1, 180>),
+    one("degrees", angle<true>),
+    one("radians", angle<false>),
     one("logical_not", logical_not),
     one("zeros_like", filled<0>),
     one("ones_like", filled<1>),

@@ -154,6 +154,8 @@ ValueId softmax_of_rows(Call& c, ValueId x) {
 Values softmax_activation(Call& c) {
   const ValueId x = c.in[0];
   if (c.a.text("mode") == "channel") return {c(ops::softmax, {x}, {{"axis", Dim(1)}})};
+  // MXNet's own loops take all elements of an instance as one row, its oneDNN path takes the last axis.
+  if (c.rank(x) != 2) throw StatusError(unsupported("mode=instance is translated for rank 2 only"));
   return {softmax_of_rows(c, x)};
 }
 
@@ -194,7 +196,7 @@ Status check_dropout(const Ask& ask) {
 }
 
 constexpr std::string_view kSoftmax =
-    "axis:int=-1 temperature:float?=None dtype:dtype?=None use_length:bool=False";
+    "axis:int=-1 temperature:double?=None dtype:dtype?=None use_length:bool=False";
 
 const Row kRows[] = {
     {.names = "FullyConnected _npx_fully_connected",

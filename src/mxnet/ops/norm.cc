@@ -67,8 +67,21 @@ Values layer_norm(Call& c) {
   return {moved ? c.transpose(x, axis_to_end(rank, axis, true)) : x};
 }
 
+// Scale and shift are per group, not per channel.
 Values group_norm(Call& c) {
-  return {c(ops::group_norm, c.in, {{"groups", Dim(c.a.integer("num_groups"))}, {"eps", c.a.number("eps")}})};
+  const Dim groups(c.a.integer("num_groups")), channels = c.shape(c.in[0]).at(1);
+  const auto each = c.b.dims().divide(channels, groups);
+  if (!each) throw StatusError(invalid("num_groups does not divide the number of channels"));
+  auto per_channel = [&](ValueId v) {
+    const ValueId wide = c(ops::expand, {c.reshape(v, {groups, Dim(1)})}, {{"shape", Dims{groups, *each}}});
+    return c.reshape(wide, {channels});
+  };
+  return {c(ops::group_norm, {c.in[0], per_channel(c.in[1]), per_channel(c.in[2])},
+            {{"groups", groups}, {"eps", c.a.number("eps")}})};
+}
+void complete_group_norm(Completion& c) {
+  c.same(c.in[0], c.out[0]);
+  for (size_t i = 1; i < c.in.size(); ++i) c.set(c.in[i], {Size(Dim(c.a.integer("num_groups")))});
 }
 
 Values instance_norm(Call& c) { return {c(ops::instance_norm, c.in, {{"eps", c.a.number("eps")}})}; }
@@ -107,7 +120,7 @@ Values lrn(Call& c) {
 
 constexpr std::string_view kBatchOperands = "data gamma beta moving_mean moving_var";
 constexpr std::string_view kBatchNorm =
-    "eps:float=0.001 momentum:any=0.9 fix_gamma:bool=True use_global_stats:bool=False "
+    "eps:double=0.0010000000474974513 momentum:any=0.9 fix_gamma:bool=True use_global_stats:bool=False "
     "output_mean_var:bool=False "
     "axis:int=1 cudnn_off:any=False min_calib_range:any?=None max_calib_range:any?=None";
 
@@ -151,7 +164,7 @@ const Row kRows[] = {
      .operands = "data gamma beta",
      .attrs = "num_groups:int=1 eps:float=1e-05 output_mean_var:bool=False",
      .body = group_norm,
-     .complete = complete_instance_norm,
+     .complete = complete_group_norm,
      .check = check_mean_var,
      .hidden = 2},
     {.names = "InstanceNorm",

@@ -66,7 +66,7 @@ Values np_compare(Call& c) {
 
 constexpr Row row(std::string_view names, Values (*body)(Call&)) {
   return {
-      .names = names, .attrs = "scalar:float=1.0 is_int:bool=True", .body = body, .complete = same_shapes};
+      .names = names, .attrs = "scalar:double=1.0 is_int:bool=True", .body = body, .complete = same_shapes};
 }
 
 const Row kRows[] = {
