@@ -246,6 +246,18 @@ TENON_API size_t tenon_symbol_node_count(const tenon_symbol* symbol);
  * released. Either pointer may be NULL. */
 TENON_API tenon_status tenon_symbol_node(const tenon_symbol* symbol, size_t node, const char** op,
                                          const char** name);
+/* The text of an attribute of a node; NULL if it has none of this name. Valid until the symbol is released. */
+TENON_API tenon_status tenon_symbol_attribute(const tenon_symbol* symbol, size_t node, const char* key,
+                                              const char** value);
+typedef struct tenon_symbol_entry {
+  size_t node;
+  size_t output; /* of the node: 0, 1, ... */
+} tenon_symbol_entry;
+#define TENON_SYMBOL_HEADS ((size_t)-1)
+/* What a node reads; with TENON_SYMBOL_HEADS for `node`, what the symbol returns. Sets *count to the number of
+ * entries and writes at most `capacity` of them. */
+TENON_API tenon_status tenon_symbol_entries(const tenon_symbol* symbol, size_t node,
+                                            tenon_symbol_entry* entries, size_t capacity, size_t* count);
 
 typedef struct tenon_symbol_options {
   size_t struct_size;

@@ -22,6 +22,13 @@ Status check_symbol(const tenon_symbol* symbol, const char* function) {
   return symbol ? Status() : invalid(std::string(function) + ": symbol is NULL");
 }
 
+Status check_node(const tenon_symbol* symbol, size_t node, const char* function) {
+  TENON_TRY(check_symbol(symbol, function));
+  const size_t count = symbol->symbol.nodes.size();
+  if (node < count) return {};
+  return invalid(std::string(function) + ": node " + std::to_string(node) + " of " + std::to_string(count));
+}
+
 Result<mxnet::Options> read_symbol_options(const tenon_symbol_options* options) {
   tenon_symbol_options given;
   TENON_TRY(api::read_struct(options, "tenon_symbol_options", &given));
@@ -98,6 +105,31 @@ tenon_status tenon_symbol_node(const tenon_symbol* symbol, size_t node, const ch
                             std::to_string(nodes.size()));
     if (op) *op = nodes[node].op.c_str();
     if (name) *name = nodes[node].name.c_str();
+    return {};
+  });
+}
+
+tenon_status tenon_symbol_attribute(const tenon_symbol* symbol, size_t node, const char* key,
+                                    const char** value) {
+  return guarded([&]() -> tenon::Status {
+    TENON_TRY(tenon::check_node(symbol, node, "tenon_symbol_attribute"));
+    if (!key || !value) return tenon::invalid("tenon_symbol_attribute: key and value must not be NULL");
+    const std::string* found = symbol->symbol.nodes[node].attr(key);
+    *value = found ? found->c_str() : nullptr;
+    return {};
+  });
+}
+
+tenon_status tenon_symbol_entries(const tenon_symbol* symbol, size_t node, tenon_symbol_entry* entries,
+                                  size_t capacity, size_t* count) {
+  return guarded([&]() -> tenon::Status {
+    TENON_TRY(tenon::check_symbol(symbol, "tenon_symbol_entries"));
+    if (node != TENON_SYMBOL_HEADS) TENON_TRY(tenon::check_node(symbol, node, "tenon_symbol_entries"));
+    if (!count || (capacity > 0 && !entries))
+      return tenon::invalid("tenon_symbol_entries: entries and count must not be NULL");
+    const auto& from = node == TENON_SYMBOL_HEADS ? symbol->symbol.heads : symbol->symbol.nodes[node].inputs;
+    *count = from.size();
+    for (size_t i = 0; i < std::min(capacity, from.size()); ++i) entries[i] = {from[i].node, from[i].output};
     return {};
   });
 }

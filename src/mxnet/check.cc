@@ -1,5 +1,7 @@
 // See translate.h: check.
 #include <algorithm>
+#include <cctype>
+#include <cstring>
 
 #include "src/mxnet/table.h"
 #include "src/mxnet/translate.h"
@@ -27,6 +29,22 @@ Status check_node(const SymbolNode& node, const Options& options, Answer& answer
   return answer.row->check ? answer.row->check({*answer.attrs, node, options.training}) : Status();
 }
 
+// A symbol that MXNet gives to a plugin may state the dtypes of a node's outputs: "[0,7]".
+Status check_dtypes(const SymbolNode& node) {
+  const std::string* dtypes = node.attr("__ext_dtype__");
+  if (!dtypes) return {};
+  for (const char* number : {"7", "12"}) {  // bool, bfloat16
+    for (size_t at = dtypes->find(number); at != std::string::npos; at = dtypes->find(number, at + 1)) {
+      const size_t end = at + std::strlen(number);
+      const auto digit = [&](size_t i) { return i < dtypes->size() && std::isdigit((*dtypes)[i]); };
+      if ((at == 0 || !digit(at - 1)) && !digit(end))
+        return unsupported(std::string("MXNet passes no tensors of dtype ") +
+                           (*number == '7' ? "bool" : "bfloat16") + " to plugins");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<Answer> check(const Symbol& symbol, const Options& options) {
@@ -34,7 +52,11 @@ std::vector<Answer> check(const Symbol& symbol, const Options& options) {
   for (size_t i = 0; i < symbol.nodes.size(); ++i) {
     const SymbolNode& node = symbol.nodes[i];
     if (node.is_variable()) continue;
-    answers[i].status = check_node(node, options, answers[i]);
+    Status& status = answers[i].status;
+    status = check_node(node, options, answers[i]);
+    if (status.ok()) status = check_dtypes(node);
+    for (const Entry& e : node.inputs)
+      if (status.ok()) status = check_dtypes(symbol.nodes[e.node]);
   }
   // A node whose hidden output is read computes for a gradient.
   auto read = [&](const Entry& e) {
