@@ -18,7 +18,7 @@ def line(op):
 
 
 def test_the_list_is_the_registry():
-    text = "".join(line(op) + "\n" for op in canonical_operators())
+    text = "".join(line(op) + "\n" for op in canonical_operators() if op != "_tenon_subgraph")
     if os.environ.get("TENON_BLESS"):
         LIST.write_text(text)
     assert LIST.read_text() == text
