@@ -16,7 +16,8 @@ namespace tenon::plugin {
 // in another place is none.
 std::vector<size_t> parameters_of(const Symbol& symbol);
 
-// By which a later call knows its parameters again: addresses, counts of writes and a few elements of each.
+// By which a later call knows its parameters again: the contents of small ones; address, count of writes and a few elements of
+// large ones.
 using Identity = std::vector<uint64_t>;
 Identity identity_of(const std::vector<size_t>& parameters, const Tensors& inputs);
 
