@@ -1,5 +1,5 @@
 """`./dev bench mxnet [--seconds S] [MODEL...]`: models in MXNet, in one process: imperative, hybridize(static_alloc=True,
-static_shape=True), the same with MXNet's own backend MKLDNN, and the same with Tenon.
+static_shape=True), the same with MXNet's own backend MKLDNN, with Tenon, and with Tenon and freeze=True.
 
 Prints medians and the geometric mean of the ratios. A second table has what the plugin adds to a
 call: a graph that does next to nothing, static and not. Runs in build/mxnet-venv; the models are those of tests/mxnet/models.py.
@@ -21,6 +21,7 @@ from bench.timing import describe_machine, interleave, speedup
 STATIC = {"static_alloc": True, "static_shape": True}
 CONTENDERS = {"imperative": None, "hybridize": STATIC, "MKLDNN": {**STATIC, "backend": "MKLDNN"},
               "tenon": {**STATIC, "backend": "tenon"}, "frozen": {**STATIC, "backend": "tenon", "freeze": True}}
+RATIOS = [("hybridize", "tenon"), ("hybridize", "frozen"), ("MKLDNN", "frozen")]
 CASES = [("mlp", {}), ("mlp", {"batch": 1}), ("bert_layer", {}), ("bert_layer", {"length": 128, "batch": 8}), ("lstm_cells", {}),
          ("resnet18_v1", {}), ("resnet18_v2", {}), ("mobilenet_v2_1_0", {}), ("squeezenet1_1", {}), ("resnet18_v1", {"batch": 8})]
 
@@ -69,18 +70,19 @@ def main():
     parser.add_argument("models", nargs="*")
     arguments = parser.parse_args()
     tenon.mxnet.load()
-    print(f"MXNet {mx.__version__}, {describe_machine()}\nmilliseconds\n{'':34}" + "".join(f"{c:>12}" for c in CONTENDERS) + "   hybridize/tenon  MKLDNN/tenon")
+    print(f"MXNet {mx.__version__}, {describe_machine()}\nmilliseconds\n{'':34}" + "".join(f"{c:>12}" for c in CONTENDERS) + "".join(f"{f'{base}/{ours}':>18}" for base, ours in RATIOS))
     ratios = []
     for name, sizes in CASES:
         if arguments.models and name not in arguments.models:
             continue
         times = model(name, sizes, arguments.seconds)
-        ratios.append([speedup(times[base], times["tenon"]) for base in ("hybridize", "MKLDNN")])
+        ratios.append([speedup(times[base], times[ours]) for base, ours in RATIOS])
         title = name + "".join(f" {key}={value}" for key, value in sizes.items())
-        print(f"{title:34}" + "".join(f"{statistics.median(times[c]) * 1e3:12.3f}" for c in CONTENDERS) + f"{ratios[-1][0]:15.2f}x {ratios[-1][1]:12.2f}x", flush=True)
-    means = [math.exp(statistics.fmean(math.log(r[i]) for r in ratios)) for i in (0, 1)] if ratios else []
-    if means:
-        print(f"geometric mean{'':68}{means[0]:15.2f}x {means[1]:12.2f}x\n")
+        print(f"{title:34}" + "".join(f"{statistics.median(times[c]) * 1e3:12.3f}" for c in CONTENDERS)
+              + "".join(f"{ratio:17.2f}x" for ratio in ratios[-1]), flush=True)
+    if ratios:
+        means = [math.exp(statistics.fmean(map(math.log, column))) for column in zip(*ratios)]
+        print(f"{'geometric mean':94}" + "".join(f"{mean:17.2f}x" for mean in means) + "\n")
     layer(min(arguments.seconds, 3))
 
 

@@ -62,3 +62,32 @@ def test_fixed_statistics_are_no_training():
     net.hybridize(backend="tenon", mode="training")
     close(outputs(net, x), want)
     assert "BatchNorm" not in ops(net._cached_graph[1])
+
+
+@pytest.mark.parametrize("op", ["BatchNorm", "Dropout"])
+def test_an_executor_that_trains_is_refused(op):
+    symbol = getattr(mx.sym, op)(mx.sym.exp(mx.sym.var("data")), name="layer")
+    shapes = {"data": (4, 3)}
+    for mode in ("inference", "training"):
+        executor = symbol.optimize_for("tenon", mode=mode).simple_bind(mx.cpu(), grad_req="null", **shapes)
+        executor.forward(is_train=False)[0].wait_to_read()
+        if mode == "training":
+            executor.forward(is_train=True)[0].wait_to_read()
+            continue
+        for _ in range(2):
+            with pytest.raises(mx.base.MXNetError, match=f"partitioned for inference and is called for training: {op} 'layer'"):
+                executor.forward(is_train=True)
+
+
+def test_an_executor_without_such_operators_may_train():
+    executor = mx.sym.exp(mx.sym.var("data")).optimize_for("tenon").simple_bind(mx.cpu(), grad_req="null", data=(2, 3))
+    executor.arg_dict["data"][:] = 0
+    assert (executor.forward(is_train=True)[0].asnumpy() == 1).all()
+
+
+def test_the_gradient_of_an_executor_is_refused():
+    executor = mx.sym.exp(mx.sym.var("data")).optimize_for("tenon").simple_bind(mx.cpu(), grad_req="add", data=(2, 3))
+    executor.forward(is_train=True)
+    with pytest.raises(mx.base.MXNetError, match="has no gradient"):
+        executor.backward(mx.nd.ones((2, 3)))
+        executor.grad_arrays[0].wait_to_read()

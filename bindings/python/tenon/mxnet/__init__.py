@@ -11,6 +11,7 @@ Importing this package loads neither MXNet nor libtenon. Described in docs/mxnet
 import os
 import threading
 
+from .executor import guard
 from .explain import Report, explain
 
 __all__ = ["Report", "explain", "load"]
@@ -37,6 +38,7 @@ def load(verbose=False):
             # Somebody has called mxnet.library.load with this library, which registers its backend once.
             if "already registered" not in str(error):
                 raise
+        guard(mxnet)
         _loaded = True
 
 
@@ -46,6 +48,7 @@ def _mxnet():
     except (ImportError, AttributeError) as error:
         raise ImportError(f"tenon.mxnet needs MXNet 1.9.1, whose import failed ({error}); with Python 3.11, MXNet needs "
                           "numpy==1.23.5") from error
-    if not mxnet.__version__.startswith("1.9."):
-        raise ImportError(f"tenon.mxnet needs MXNet 1.9.1, not {mxnet.__version__}")
+    version = getattr(mxnet, "__version__", "a folder of this name")
+    if not version.startswith("1.9."):
+        raise ImportError(f"tenon.mxnet needs MXNet 1.9.1, not {version}")
     return mxnet
