@@ -1,8 +1,9 @@
 # Finds the libraries that Tenon links. Afterwards these targets exist: fmt::fmt-header-only, Threads::Threads,
-# OpenMP::OpenMP_CXX, tenon_xxhash, tenon_zstd, tenon_llvm (LLVM 19, static) and, with TENON_ONEDNN, DNNL::dnnl (oneDNN 3).
+# OpenMP::OpenMP_CXX, nlohmann_json::nlohmann_json, tenon_xxhash, tenon_zstd, tenon_llvm (LLVM 19, static) and, with TENON_ONEDNN, DNNL::dnnl (oneDNN 3).
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt 9 REQUIRED)
+find_package(nlohmann_json 3.10 REQUIRED)
 
 # tenon_archive(NAME LIBRARY HEADER): target tenon_NAME. Prefers the static library, so that libtenon.so depends on fewer
 # shared ones.

@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "bindings/python/tenon"
 MOST_FILES, MOST_LINES, MOST_LINES_OF_A_FUNCTION = 20, 500, 100
-FRAMEWORKS = {"torch": "torch/"}  # module -> the directory whose files may import it
+FRAMEWORKS = {"torch": "torch/", "mxnet": "mxnet/"}  # module -> the directory whose files may import it
 
 
 def modules(package):

@@ -112,6 +112,25 @@ def suite_python():
     return count
 
 
+def suite_mxnet():
+    """The plugin in MXNet itself, which ./dev installs into build/mxnet-venv. The suite cpp tests the plugin under a mock host."""
+    if run("./dev", "_need_mxnet"):
+        return Count(note="pip could not install MXNet")
+    if run("./dev", "_build_release", "tenon", "mxnet_plugin", "mxnet_signature_test"):
+        return Count(note="the build failed")
+    count = ctest("release", "-R", "^mxnet_signature_test$")  # which compares the plugin's declarations with MXNet's header
+    junit = ROOT / "build" / "release" / "mxnet.junit"
+    junit.unlink(missing_ok=True)
+    code = run(ROOT / "build/mxnet-venv/bin/python", "-m", "pytest", "-q", "--junitxml", junit, "tests/mxnet",
+               PYTHONPATH=str(ROOT / "bindings/python"), OMP_WAIT_POLICY="passive")
+    if junit.exists():
+        for case in cases(junit):
+            count.add(outcome(case))
+    if code != 0 and count.failed == 0:
+        count.note = f"pytest ended with {code}"
+    return count
+
+
 def suite_lint():
     """Formatting counts as one test."""
     return Count(failed=1) if run("./dev", "_format_check") else Count(passed=1)
@@ -137,8 +156,8 @@ def suite_nvidia():
                  TENON_CUDNN=wheels / "nvidia" / "cudnn" / "lib", TENON_NVRTC=wheels / "nvidia" / "cuda_nvrtc" / "lib")
 
 
-SUITES = {"cpp": suite_cpp, "python": suite_python, "asan": suite_asan, "tsan": suite_tsan, "lint": suite_lint,
-          "nvidia": suite_nvidia}
+SUITES = {"cpp": suite_cpp, "python": suite_python, "mxnet": suite_mxnet, "asan": suite_asan, "tsan": suite_tsan,
+          "lint": suite_lint, "nvidia": suite_nvidia}
 
 
 def main():

@@ -260,6 +260,85 @@ typedef void (*tenon_query_fn)(void* user, tenon_value node, const char* name, c
 TENON_API tenon_status tenon_graph_query(const tenon_graph* graph, tenon_device device, tenon_query_fn fn,
                                          void* user);
 
+/* ---- NNVM and MXNet symbols (docs/mxnet.md) ---- */
+
+typedef struct tenon_symbol tenon_symbol;
+/* Parses symbol JSON as any version of MXNet writes it. On failure the message has the byte or the node. Files
+ * of old versions are brought to the form of MXNet 1.9. This can insert variables that they leave out, so the
+ * numbers of nodes are those of tenon_symbol_print. */
+TENON_API tenon_status tenon_symbol_parse(const char* json, size_t length, tenon_symbol** out);
+/* Writes JSON as MXNet 1.9 does; the arguments are those of tenon_graph_print. */
+TENON_API tenon_status tenon_symbol_print(const tenon_symbol* symbol, char* buffer, size_t capacity,
+                                          size_t* length);
+TENON_API void tenon_symbol_retain(tenon_symbol* symbol);
+TENON_API void tenon_symbol_release(tenon_symbol* symbol);
+/* 0 for NULL. */
+TENON_API size_t tenon_symbol_node_count(const tenon_symbol* symbol);
+/* The operator and the name of a node; the operator of a variable is "null". Both are valid until the symbol is
+ * released. Either pointer may be NULL. */
+TENON_API tenon_status tenon_symbol_node(const tenon_symbol* symbol, size_t node, const char** op,
+                                         const char** name);
+/* The text of an attribute of a node; NULL if it has none of this name. Valid until the symbol is released. */
+TENON_API tenon_status tenon_symbol_attribute(const tenon_symbol* symbol, size_t node, const char* key,
+                                              const char** value);
+typedef struct tenon_symbol_entry {
+  size_t node;
+  size_t output; /* of the node: 0, 1, ... */
+} tenon_symbol_entry;
+#define TENON_SYMBOL_HEADS ((size_t)-1)
+/* What a node reads; with TENON_SYMBOL_HEADS for `node`, what the symbol returns. Sets *count to the number of
+ * entries and writes at most `capacity` of them. */
+TENON_API tenon_status tenon_symbol_entries(const tenon_symbol* symbol, size_t node,
+                                            tenon_symbol_entry* entries, size_t capacity, size_t* count);
+
+typedef struct tenon_symbol_options {
+  size_t struct_size;
+  int32_t training;     /* nonzero: refuse operators that behave differently in training */
+  int32_t min_nodes;    /* of a part; 0: 1 */
+  const char* op_names; /* "Convolution,Activation": only these operators; NULL: all that Tenon translates */
+} tenon_symbol_options;
+
+/* Calls fn once per node that is no variable, in order: whether Tenon translates it, by its operator and
+ * attributes, and a sentence, "" if it does. The strings are valid during the call of fn. options may be NULL
+ * here and below. */
+typedef void (*tenon_symbol_query_fn)(void* user, size_t node, const char* name, const char* op,
+                                      int32_t translated, const char* why);
+TENON_API tenon_status tenon_symbol_query(const tenon_symbol* symbol, const tenon_symbol_options* options,
+                                          tenon_symbol_query_fn fn, void* user);
+/* Groups the translated nodes: writes to parts[i] the part of node i, 0, 1, ..., or -1 if it belongs to none. The
+ * nodes of a part are connected. If each part becomes one node, the graph has no cycle. n: the number of
+ * nodes. */
+TENON_API tenon_status tenon_symbol_partition(const tenon_symbol* symbol, const tenon_symbol_options* options,
+                                              int32_t* parts, size_t n);
+
+typedef struct tenon_symbol_input {
+  size_t struct_size;
+  const char* name;  /* of a variable; the k-th entry with a name is the k-th variable with it */
+  tenon_dtype dtype; /* bits 0: unknown, inferred */
+  const char* dims;  /* "N,3,224,224"; NULL: unknown, inferred */
+  int32_t param;     /* as in tenon_input_options */
+} tenon_symbol_input;
+/* Translates to a finished graph. Its inputs are the symbol's variables in order, its outputs the symbol's heads.
+ * inputs is an array of what is known of variables; all entries have the struct_size of the first. From these
+ * types the types of the others are inferred. TENON_INVALID if that fails; TENON_UNSUPPORTED if Tenon does not
+ * translate some node. */
+TENON_API tenon_status tenon_symbol_graph(const tenon_symbol* symbol, const tenon_symbol_options* options,
+                                          const tenon_symbol_input* inputs, size_t n_inputs,
+                                          tenon_graph** out);
+
+/* The tensors of a `.params` file. */
+typedef struct tenon_params tenon_params;
+/* Copies the tensors. On failure the message has the byte. */
+TENON_API tenon_status tenon_params_parse(const void* bytes, size_t length, tenon_params** out);
+TENON_API void tenon_params_retain(tenon_params* params);
+TENON_API void tenon_params_release(tenon_params* params);
+/* 0 for NULL. */
+TENON_API size_t tenon_params_count(const tenon_params* params);
+/* The name without "arg:" or "aux:", "" if the file has no names, and the dense tensor on the CPU. Both are valid
+ * until the params are released. Either pointer may be NULL. */
+TENON_API tenon_status tenon_params_get(const tenon_params* params, size_t index, const char** name,
+                                        tenon_tensor* out);
+
 /* ---- programs ---- */
 
 /* On a GPU, a plan of at least four kernels and library calls can run as one CUDA graph, from its fourth run

@@ -26,7 +26,7 @@ tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** ou
 tenon_status tenon_graph_print(const tenon_graph* graph, char* buffer, size_t capacity, size_t* length) {
   return guarded([&]() -> tenon::Status {
     TENON_TRY(tenon::api::check_finished(graph, "tenon_graph_print"));
-    return tenon::api::write_text("tenon_graph_print", tenon::print(graph->graph), buffer, capacity, length);
+    return tenon::api::write_text(tenon::print(graph->graph), "tenon_graph_print", buffer, capacity, length);
   });
 }
 
@@ -39,7 +39,7 @@ tenon_status tenon_graph_value_type(const tenon_graph* graph, tenon_value value,
       return tenon::invalid("tenon_graph_value_type: no value of the graph: " + std::to_string(value));
     const tenon::TensorType& type = g.type(value);
     TENON_TRY(
-        tenon::api::write_text("tenon_graph_value_type", g.dims->print(type.shape), dims, capacity, length));
+        tenon::api::write_text(g.dims->print(type.shape), "tenon_graph_value_type", dims, capacity, length));
     const auto& facts = tenon::kDTypes[static_cast<int>(type.dtype)];
     *dtype = {facts.dlpack_code, facts.dlpack_bits, 1};
     return {};

@@ -23,23 +23,24 @@ tenon_status report(const Status& status) {
   return static_cast<tenon_status>(status.code());
 }
 
+Status write_text(const std::string& text, const char* function, char* buffer, size_t capacity,
+                  size_t* length) {
+  const std::string who = function;
+  if (!length) return invalid(who + ": length is NULL");
+  *length = text.size();
+  if (capacity == 0) return {};
+  if (!buffer) return invalid(who + ": buffer is NULL");
+  if (capacity <= text.size())
+    return invalid(who + ": the text needs " + std::to_string(text.size() + 1) + " bytes, given " +
+                   std::to_string(capacity));
+  std::memcpy(buffer, text.c_str(), text.size() + 1);
+  return {};
+}
+
 Status check_finished(const tenon_graph* graph, const char* function) {
   if (!graph) return invalid(std::string(function) + ": graph is NULL");
   if (!graph->finished)
     return invalid(std::string(function) + ": graph @" + graph->graph.name + " is not finalized");
-  return {};
-}
-
-Status write_text(const char* function, const std::string& text, char* buffer, size_t capacity,
-                  size_t* length) {
-  const std::string who = function;
-  if (!length) return invalid(who + ": length is NULL");
-  if (capacity > 0 && !buffer) return invalid(who + ": buffer is NULL");
-  if (capacity > 0 && capacity <= text.size())
-    return invalid(who + ": the text needs " + std::to_string(text.size() + 1) + " bytes, given " +
-                   std::to_string(capacity));
-  *length = text.size();
-  if (capacity > 0) std::memcpy(buffer, text.c_str(), text.size() + 1);
   return {};
 }
 

@@ -70,6 +70,10 @@ Status write_struct(const T& full, const char* what, T* out) {
   return {};
 }
 
+// Writes a text as tenon_graph_print does: at most `capacity` bytes with the zero, nothing if capacity is 0.
+Status write_text(const std::string& text, const char* function, char* buffer, size_t capacity,
+                  size_t* length);
+
 // The reference count of a handle.
 struct Counted {
   std::atomic<int> references{1};
@@ -85,9 +89,6 @@ void release(T* handle) {
 
 // Checks that programs and queries can be made from the graph.
 Status check_finished(const tenon_graph* graph, const char* function);
-// Writes the text and a terminating zero into a caller's buffer, see tenon_graph_print().
-Status write_text(const char* function, const std::string& text, char* buffer, size_t capacity,
-                  size_t* length);
 Status read_tensor(const tenon_tensor* given, const char* what, size_t position, Tensor* out);
 
 }  // namespace tenon::api

@@ -78,6 +78,20 @@ LOCK(tenon_gradient_options, wrt, 24);
 LOCK(tenon_gradient_options, n_wrt, 32);
 LOCK(tenon_gradient_options, heads, 40);
 LOCK(tenon_gradient_options, keep_outputs, 44);
+
+LOCK(tenon_symbol_entry, node, 0);
+LOCK(tenon_symbol_entry, output, 8);
+
+LOCK(tenon_symbol_options, struct_size, 0);
+LOCK(tenon_symbol_options, training, 8);
+LOCK(tenon_symbol_options, min_nodes, 12);
+LOCK(tenon_symbol_options, op_names, 16);
+
+LOCK(tenon_symbol_input, struct_size, 0);
+LOCK(tenon_symbol_input, name, 8);
+LOCK(tenon_symbol_input, dtype, 16);
+LOCK(tenon_symbol_input, dims, 24);
+LOCK(tenon_symbol_input, param, 32);
 #endif
 
 LOCK(tenon_program_options, struct_size, 0);

@@ -1,11 +1,12 @@
-// Compares our declaration of a function with NVIDIA's: whether calls pass the same arguments. For tests/mocks/*/*_header.cc.
+// Compares our declaration of a function with its owner's: whether calls pass the same arguments. For tests/mocks/*/*_header.cc.
 #pragma once
 
 #include <type_traits>
 
 namespace tenon {
 
-// Whether two types are passed in the same way: integers of one size, or pointers to alike types. Handles are pointers to anything.
+// Whether two types are passed in the same way: integers of one size, or pointers to alike types. Handles are pointers to anything;
+// functions that are only handed back, pointers to any function.
 template <class Ours, class Theirs>
 constexpr bool alike() {
   using A = std::remove_cv_t<Ours>;
@@ -17,17 +18,18 @@ constexpr bool alike() {
                        (std::is_integral_v<B> || std::is_enum_v<B>)) {
     return sizeof(A) == sizeof(B);
   } else {
-    return std::is_same_v<A, B> || (std::is_class_v<A> && std::is_class_v<B>);
+    return std::is_same_v<A, B> || (std::is_class_v<A> && std::is_class_v<B>) ||
+           (std::is_function_v<A> && std::is_function_v<B>);
   }
 }
 
 template <class Ours, class Theirs>
 struct Same : std::false_type {};
-template <class... A, class R, class... B>
-struct Same<int(A...), R(B...)> {
+template <class Q, class... A, class R, class... B>
+struct Same<Q(A...), R(B...)> {
   static constexpr bool check() {
     if constexpr (sizeof...(A) == sizeof...(B))
-      return alike<int, R>() && (alike<A, B>() && ...);
+      return alike<Q, R>() && (alike<A, B>() && ...);
     else
       return false;
   }

@@ -62,6 +62,10 @@ class CacheStats(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("directory", c_char_p), ("off", c_char_p)] + [(name, c_int64) for name in COUNTS]
 
 
+class SymbolOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("training", c_int32), ("min_nodes", c_int32), ("op_names", c_char_p)]
+
+
 class Device(ctypes.Structure):
     _fields_ = [("type", c_int32), ("id", c_int32)]
 
@@ -74,6 +78,11 @@ _SIGNATURES = {
     "tenon_graph_parse": (c_int32, [c_char_p, c_size_t, POINTER(c_void_p)]),
     "tenon_graph_release": (None, [c_void_p]),
     "tenon_graph_query": (c_int32, [c_void_p, Device, c_void_p, c_void_p]),
+    "tenon_symbol_parse": (c_int32, [c_char_p, c_size_t, POINTER(c_void_p)]),
+    "tenon_symbol_release": (None, [c_void_p]),
+    "tenon_symbol_node_count": (c_size_t, [c_void_p]),
+    "tenon_symbol_query": (c_int32, [c_void_p, POINTER(SymbolOptions), c_void_p, c_void_p]),
+    "tenon_symbol_partition": (c_int32, [c_void_p, POINTER(SymbolOptions), POINTER(c_int32), c_size_t]),
     "tenon_context_create": (c_int32, [POINTER(ContextOptions), POINTER(c_void_p)]),
     "tenon_program_create": (c_int32, [c_void_p, POINTER(ProgramOptions), c_void_p, c_size_t, POINTER(c_void_p)]),
     "tenon_program_update_params": (c_int32, [c_void_p, c_void_p, c_size_t]),
@@ -167,6 +176,46 @@ def refused(text, device):
     finally:
         lib.tenon_graph_release(graph)
     return result
+
+
+_SYMBOL_QUERY = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_char_p, c_char_p, c_int32, c_char_p)
+
+
+class Symbol:
+    """Owns a tenon_symbol until the end of the with block. op_names: "Convolution,Activation", or None."""
+
+    def __init__(self, json):
+        data, self.handle = json.encode(), c_void_p()
+        check(library().tenon_symbol_parse(data, len(data), ctypes.byref(self.handle)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        library().tenon_symbol_release(self.handle)
+
+    @staticmethod
+    def _options(training, min_nodes, op_names):
+        return ctypes.byref(SymbolOptions(ctypes.sizeof(SymbolOptions), training, min_nodes, op_names and op_names.encode()))
+
+    def partition(self, training, min_nodes, op_names):
+        """For each node the number of its subgraph, or -1."""
+        parts = (c_int32 * library().tenon_symbol_node_count(self.handle))()
+        check(library().tenon_symbol_partition(self.handle, self._options(training, min_nodes, op_names), parts, len(parts)))
+        return list(parts)
+
+    def refused(self, training, min_nodes, op_names):
+        """Number -> reason, for each node that Tenon does not translate."""
+        result = {}
+
+        @_SYMBOL_QUERY
+        def each(user, node, name, op, translated, why):
+            if not translated:
+                result[node] = why.decode(errors="replace")
+
+        check(library().tenon_symbol_query(self.handle, self._options(training, min_nodes, op_names),
+                                           ctypes.cast(each, c_void_p), None))
+        return result
 
 
 class Program:

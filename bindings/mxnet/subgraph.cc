@@ -1,0 +1,66 @@
+#include "bindings/mxnet/subgraph.h"
+
+#include "bindings/mxnet/messages.h"
+
+namespace tenon::plugin {
+
+constexpr size_t kMostIdentities = 8;
+
+Subgraph::Subgraph(std::string_view json, const Options& options)
+    : json_(json),
+      options_(options),
+      symbol_(Symbol::parse(json)),
+      programs([this](const Pattern& pattern) { return compile(pattern, {}); }) {
+  if (const std::string why = symbol_.refusal(options_); !why.empty())
+    throw Failure("Tenon does not run " + why);
+  Options training = options_;
+  training.training = true;
+  training_refusal_ = symbol_.refusal(training);
+  for (size_t i = 0; i < symbol_.nodes(); ++i)
+    if (symbol_.op(i) == "null") names_.push_back(symbol_.name(i));
+  if (options_.freeze) parameters_ = parameters_of(symbol_);
+}
+
+std::shared_ptr<Frozen> Subgraph::frozen(const Identity& identity, const Tensors& inputs) {
+  const std::lock_guard guard(lock_);
+  for (const auto& [known, frozen] : recent_)
+    if (known == identity) return frozen;
+  std::shared_ptr<Frozen> found;
+  for (const auto& [known, frozen] : recent_)
+    if (!found && frozen->equals(inputs)) found = frozen;
+  if (!found)
+    found = std::make_shared<Frozen>(
+        parameters_, inputs,
+        [this](const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) {
+          return compile(pattern, parameters);
+        });
+  if (recent_.size() == kMostIdentities) recent_.erase(recent_.begin());
+  recent_.emplace_back(identity, found);
+  return found;
+}
+
+Program Subgraph::compile(const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) const {
+  const std::vector<InputType> types = input_types(pattern);
+  if (types.size() != names_.size())
+    throw Failure("the subgraph has " + std::to_string(names_.size()) + " inputs, MXNet passes " +
+                  std::to_string(types.size()));
+  std::vector<tenon_symbol_input> inputs(types.size(), init<tenon_symbol_input>());
+  for (size_t i = 0; i < types.size(); ++i) {
+    inputs[i].name = names_[i].c_str();
+    inputs[i].dtype = types[i].dtype;
+    inputs[i].dims = types[i].dims.c_str();
+    inputs[i].param = i < parameters.size() && parameters[i] != nullptr;
+  }
+  const tenon_symbol_options c = options_.c();
+  tenon_graph* out = nullptr;
+  check(tenon_symbol_graph(symbol_.get(), &c, inputs.data(), inputs.size(), &out));
+  const Graph graph(out);
+  auto options = init<tenon_program_options>();
+  options.freeze = !parameters.empty();
+  tenon_program* program = nullptr;
+  check(tenon_program_create(graph.get(), &options, parameters.empty() ? nullptr : parameters.data(),
+                             parameters.size(), &program));
+  return Program(program);
+}
+
+}  // namespace tenon::plugin

@@ -1,0 +1,52 @@
+// The subgraphs of this process. A subgraph is known by its text, so that a model loaded from a file needs nothing else.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bindings/mxnet/frozen.h"
+#include "bindings/mxnet/programs.h"
+#include "bindings/mxnet/symbol.h"
+
+namespace tenon::plugin {
+
+class Subgraph {
+ public:
+  Subgraph(std::string_view json, const Options& options);
+
+  bool is(std::string_view json, const Options& options) const {
+    return options.training == options_.training && options.freeze == options_.freeze && json == json_;
+  }
+  const Symbol& symbol() const { return symbol_; }
+  // Names an operator that behaves differently in training, and says so; "" if there is none.
+  const std::string& training_refusal() const { return training_refusal_; }
+
+  // The inputs that are constants; none without the option freeze.
+  const std::vector<size_t>& parameters() const { return parameters_; }
+  // The programs for these parameters. Any thread.
+  std::shared_ptr<Frozen> frozen(const Identity& identity, const Tensors& inputs);
+
+ private:
+  Program compile(const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) const;
+
+  const std::string json_;
+  const Options options_;
+  const Symbol symbol_;
+  std::vector<std::string> names_;  // of the variables, in order
+  std::vector<size_t> parameters_;
+  std::string training_refusal_;
+  std::mutex lock_;                                                   // of recent_
+  std::vector<std::pair<Identity, std::shared_ptr<Frozen>>> recent_;  // the newest last
+
+ public:
+  Programs programs;  // without constant parameters
+};
+
+// The subgraph of this text; parses it unless it is known. Any thread. Throws.
+std::shared_ptr<Subgraph> subgraph_of(std::string_view json, const Options& options);
+
+}  // namespace tenon::plugin

@@ -1,0 +1,41 @@
+// A symbol of MXNet, parsed by libtenon, and what the plugin asks of it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tenon/tenon.hpp"
+
+namespace tenon::plugin {
+
+// How the user wants graphs to be cut and run: the options of optimize_for and hybridize.
+struct Options {
+  bool training = false;  // mode: "inference" or "training"
+  int min_nodes = 1;
+  std::string op_names;  // comma-separated; empty: all
+  bool freeze = false;   // parameters are constants
+  bool dedup = false;    // dedup_subgraph, which is MXNet's
+
+  tenon_symbol_options c() const;  // valid as long as this object
+};
+
+class Symbol : public Handle<tenon_symbol, tenon_symbol_retain, tenon_symbol_release> {
+ public:
+  using Handle::Handle;
+  static Symbol parse(std::string_view json);
+
+  size_t nodes() const { return tenon_symbol_node_count(get()); }
+  std::string op(size_t node) const;  // of a variable: "null"
+  std::string name(size_t node) const;
+  const char* attribute(size_t node, const char* key) const;  // null: absent
+  std::vector<tenon_symbol_entry> inputs(size_t node) const;
+  std::vector<tenon_symbol_entry> heads() const { return inputs(TENON_SYMBOL_HEADS); }
+
+  // The first operator that Tenon does not run with these options, and why; "" if it runs all.
+  std::string refusal(const Options& options) const;
+  // The part of each node, -1: none.
+  std::vector<int32_t> partition(const Options& options) const;
+};
+
+}  // namespace tenon::plugin

@@ -1,0 +1,12 @@
+#include "bindings/mxnet/tensors.h"
+
+#include "bindings/mxnet/messages.h"
+
+namespace tenon::plugin {
+
+tenon_tensor Tensors::view(int i) const {
+  if (storage && storage[i] != 0) throw Failure("Tenon takes dense tensors; MXNet passes a sparse one");
+  return {data[i], {1, 0}, ranks[i], dtype_of(dtypes[i]), const_cast<int64_t*>(shapes[i]), nullptr, 0};
+}
+
+}  // namespace tenon::plugin

@@ -1,0 +1,30 @@
+// One side of a call, as MXNet passes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "bindings/mxnet/signature.h"
+
+namespace tenon::plugin {
+
+struct Tensors {
+  const int64_t* const* shapes;
+  const int* ranks;
+  void* const* data;
+  const int* dtypes;
+  const size_t* versions;  // how often each variable has been written
+  const int* storage;      // 0: dense
+  int count;
+
+  Signature signature() const {
+    Signature all;
+    all.reserve(static_cast<size_t>(count) * 6);
+    for (int i = 0; i < count; ++i) append(all, dtypes[i], shapes[i], ranks[i]);
+    return all;
+  }
+  // Of tensor i; throws Failure if it is sparse or of a dtype that Tenon does not take.
+  tenon_tensor view(int i) const;
+};
+
+}  // namespace tenon::plugin

@@ -1,0 +1,167 @@
+// Rows without operands, and rows that read only the shape of theirs.
+#include <cmath>
+
+#include "src/mxnet/ops/help.h"
+
+namespace tenon::mxnet {
+namespace {
+
+// The shape that the node states; in MXNet's older operators a size of 0 is one to be inferred.
+void complete_filled(Completion& c, bool np) {
+  if (!c.a.is_none("dtype")) c.set(c.out[0], c.a.dtype("dtype"));
+  if (c.a.is_none("shape")) return;
+  std::vector<Size> shape;
+  for (const std::optional<int64_t>& n : c.a.tuple("shape"))
+    shape.push_back(n && (np ? *n >= 0 : *n > 0) ? Size(Dim(*n)) : Size());
+  if (np || !shape.empty()) c.set(c.out[0], shape);
+}
+void complete_old(Completion& c) { complete_filled(c, false); }
+void complete_np(Completion& c) { complete_filled(c, true); }
+
+ValueId filled(Call& c, double value) {
+  const TensorType type = c.out[0].type();
+  return c.full(type.shape, type.dtype, value);
+}
+template <int value>
+Values constant(Call& c) {
+  return {filled(c, value)};
+}
+Values full(Call& c) { return {filled(c, c.a.number("value"))}; }
+
+Values full_like(Call& c) {
+  const DType dtype = c.a.is_none("dtype") ? c.dtype(c.in[0]) : c.a.dtype("dtype");
+  return {c.full(c.shape(c.in[0]), dtype, c.a.number("fill_value"))};
+}
+
+// start + step * (i / repeat) for i below n.
+ValueId ramp(Call& c, Dim n, DType dtype, double start, double step, int64_t repeat) {
+  if (repeat < 1) throw StatusError(invalid("repeat is " + std::to_string(repeat)));
+  auto number = [&](double x) {
+    return x == std::trunc(x) && std::abs(x) < 0x1p53 ? Scalar::of(static_cast<int64_t>(x)) : Scalar::of(x);
+  };
+  if (repeat == 1)
+    return c(ops::iota, {},
+             {{"shape", Dims{n}}, {"dtype", dtype}, {"start", number(start)}, {"step", number(step)}});
+  const ValueId i = c(ops::iota, {}, {{"shape", Dims{n}}, {"dtype", DType::i64}});
+  const ValueId k = c.cast(c(ops::floor_div, {i, c.like(i, static_cast<double>(repeat))}), dtype);
+  return c(ops::add, {c(ops::mul, {k, c.like(k, step)}), c.like(k, start)});
+}
+
+Values arange(Call& c) {
+  double start = c.a.number("start"), stop;
+  const double step = c.a.number("step");
+  const int64_t repeat = c.a.integer("repeat");
+  if (c.a.is_none("stop")) {
+    stop = start;
+    start = 0;
+  } else {
+    stop = c.a.number("stop");
+  }
+  const double count = std::ceil((stop - start) / step);
+  if (!(count >= 0 && count < 0x1p40) || repeat < 1 || repeat > 1 << 20)
+    throw StatusError(invalid("an empty or endless range"));
+  return {ramp(c, Dim(static_cast<int64_t>(count) * repeat), c.a.dtype("dtype"), start, step, repeat)};
+}
+Status check_arange(const Ask& ask) {
+  return ask.a.flag("infer_range") ? unsupported("infer_range is not translated") : Status();
+}
+
+Values arange_like(Call& c) {
+  const ValueId x = c.in[0];
+  const Dims shape = c.shape(x);
+  const double start = c.a.number("start"), step = c.a.number("step");
+  const int64_t repeat = c.a.integer("repeat");
+  if (!c.a.is_none("axis")) {
+    const int axis = c.axis(c.a.integer("axis"), c.rank(x));
+    return {ramp(c, shape[axis], c.dtype(x), start, step, repeat)};
+  }
+  return {c.reshape(ramp(c, c.product(shape, 0, shape.size()), c.dtype(x), start, step, repeat), shape)};
+}
+
+Values eye(Call& c) {
+  const int64_t n = c.a.integer("N"), m = c.a.integer("M");
+  const Dim rows(n), columns(m > 0 ? m : n);
+  const ValueId i =
+      c(ops::iota, {},
+        {{"shape", Dims{rows, Dim(1)}}, {"dtype", DType::i64}, {"start", Scalar::of(c.a.integer("k"))}});
+  const ValueId j =
+      c(ops::iota, {}, {{"shape", Dims{Dim(1), columns}}, {"dtype", DType::i64}, {"axis", Dim(1)}});
+  return {c.cast(c(ops::eq, {i, j}), c.a.dtype("dtype"))};
+}
+
+Values shape_array(Call& c) {
+  std::vector<ValueId> sizes;
+  for (const Dim d : c.shape(c.in[0])) sizes.push_back(c.reshape(c.b.size(d, DType::i64), {Dim(1)}));
+  if (sizes.empty()) return {c.full({Dim(0)}, DType::i64, 0)};
+  return {c(ops::concat, sizes, {{"axis", Dim(0)}})};
+}
+Values size_array(Call& c) {
+  const Dims& shape = c.shape(c.in[0]);
+  return {c.reshape(c.b.size(c.product(shape, 0, shape.size()), DType::i64), {Dim(1)})};
+}
+
+constexpr std::string_view kFilled = "shape:shape?=() ctx:any= dtype:dtype=float32";
+
+const Row kRows[] = {
+    {.names = "_zeros",
+     .operands = "",
+     .attrs = kFilled,
+     .body = constant<0>,
+     .complete = complete_old,
+     .from_output = true},
+    {.names = "_ones",
+     .operands = "",
+     .attrs = kFilled,
+     .body = constant<1>,
+     .complete = complete_old,
+     .from_output = true},
+    {.names = "_full",
+     .operands = "",
+     .attrs = "shape:shape?=None ctx:any= dtype:dtype=float32 value:double",
+     .body = full,
+     .complete = complete_old,
+     .from_output = true},
+    {.names = "_npi_zeros",
+     .operands = "",
+     .attrs = kFilled,
+     .body = constant<0>,
+     .complete = complete_np,
+     .from_output = true},
+    {.names = "_npi_ones",
+     .operands = "",
+     .attrs = kFilled,
+     .body = constant<1>,
+     .complete = complete_np,
+     .from_output = true},
+    {.names = "_npi_full",
+     .operands = "",
+     .attrs = "shape:shape?=None ctx:any= dtype:dtype=float32 value:double",
+     .body = full,
+     .complete = complete_np,
+     .from_output = true},
+    {.names = "_npi_full_like",
+     .operands = "a",
+     .attrs = "fill_value:double ctx:any= dtype:dtype?=None",
+     .body = full_like},
+    {.names = "_arange _npi_arange",
+     .operands = "",
+     .attrs = "start:double stop:double?=None step:double=1.0 repeat:int=1 infer_range:bool=False ctx:any= "
+              "dtype:dtype=float32",
+     .body = arange,
+     .check = check_arange},
+    {.names = "_contrib_arange_like _npx_arange_like",
+     .attrs = "start:double=0.0 step:double=1.0 repeat:int=1 ctx:any= axis:int?=None",
+     .body = arange_like},
+    {.names = "_eye _npi_eye",
+     .operands = "",
+     .attrs = "N:int M:int=0 k:int=0 ctx:any= dtype:dtype=float32",
+     .body = eye},
+    {.names = "shape_array _npx_shape_array", .body = shape_array, .mixed = true},
+    {.names = "size_array", .body = size_array, .mixed = true},
+};
+
+}  // namespace
+
+std::span<const Row> source_rows() { return kRows; }
+
+}  // namespace tenon::mxnet

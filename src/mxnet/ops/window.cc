@@ -1,0 +1,221 @@
+// Rows that move windows over spatial axes: convolutions, pooling, resizing. Data is NCW, NCHW or NCDHW.
+#include <algorithm>
+
+#include "src/mxnet/ops/help.h"
+
+namespace tenon::mxnet {
+namespace {
+
+Dims to_dims(const std::vector<int64_t>& list) { return {list.begin(), list.end()}; }
+
+// The attribute with one value per spatial axis; () stands for `otherwise` on each.
+std::vector<int64_t> per_axis(const Attrs& a, const char* name, size_t axes, int64_t otherwise) {
+  std::vector<int64_t> list = a.ints(name);
+  if (list.empty()) list.assign(axes, otherwise);
+  if (list.size() != axes)
+    throw StatusError(invalid(std::string(name) + " has " + std::to_string(list.size()) + " values for " +
+                              std::to_string(axes) + " spatial axes"));
+  return list;
+}
+
+size_t spatial_axes(Call& c) {
+  if (c.rank(c.in[0]) < 3) throw StatusError(invalid("needs data of rank 3 to 5"));
+  return static_cast<size_t>(c.rank(c.in[0]) - 2);
+}
+
+Values convolution(Call& c) {
+  const size_t axes = spatial_axes(c);
+  const Dims pad = to_dims(per_axis(c.a, "pad", axes, 0));
+  return {c(ops::convolution, c.in,
+            {{"strides", to_dims(per_axis(c.a, "stride", axes, 1))},
+             {"padding", pad},
+             {"padding_high", pad},
+             {"dilations", to_dims(per_axis(c.a, "dilate", axes, 1))},
+             {"groups", Dim(c.a.integer("num_group"))}})};
+}
+
+Values deconvolution(Call& c) {
+  const size_t axes = spatial_axes(c);
+  const auto kernel = per_axis(c.a, "kernel", axes, 1), stride = per_axis(c.a, "stride", axes, 1),
+             dilate = per_axis(c.a, "dilate", axes, 1);
+  auto pad = per_axis(c.a, "pad", axes, 0), adjust = per_axis(c.a, "adj", axes, 0);
+  const auto target = per_axis(c.a, "target_shape", axes, 0);
+  if (std::any_of(target.begin(), target.end(), [](int64_t n) { return n != 0; })) {
+    for (size_t i = 0; i < axes; ++i) {
+      const Dim size = c.shape(c.in[0])[2 + i];
+      if (!size.is_const())
+        throw StatusError(unsupported("target_shape with a symbolic size is not translated"));
+      const int64_t whole = stride[i] * (size.value() - 1) + dilate[i] * (kernel[i] - 1) + 1;
+      if (whole < target[i]) throw StatusError(invalid("target_shape is too large"));
+      adjust[i] = (whole - target[i]) % 2;
+      pad[i] = (whole - target[i] + 1) / 2;
+    }
+  }
+  return {c(ops::convolution, c.in,
+            {{"strides", to_dims(stride)},
+             {"padding", to_dims(pad)},
+             {"padding_high", to_dims(pad)},
+             {"dilations", to_dims(dilate)},
+             {"groups", Dim(c.a.integer("num_group"))},
+             {"transposed", true},
+             {"output_padding", to_dims(adjust)}})};
+}
+
+// The weight is [filters, channels / groups, kernel...]; of a deconvolution [channels, filters / groups, kernel...].
+template <bool transposed>
+void complete_convolution(Completion& c) {
+  const int64_t filters = c.a.integer("num_filter"), groups = std::max<int64_t>(c.a.integer("num_group"), 1);
+  if (c.has(2)) c.set(c.in[2], {Size(Dim(filters))});
+  const auto* data = c.sizes(0);
+  if (!data || data->size() < 3 || !(*data)[1]) return;
+  const Dim channels = *(*data)[1];
+  std::vector<Size> weight = {transposed ? channels : Dim(filters),
+                              transposed ? Dim(filters / groups) : c.dims.floor_div(channels, Dim(groups))};
+  for (const int64_t k : c.a.ints("kernel")) weight.push_back(Size(Dim(k)));
+  c.set(c.in[1], weight);
+}
+
+Status check_convolution(const Ask& ask) {
+  const std::string_view layout = ask.a.text("layout");
+  if (layout != "None" && layout != "NCW" && layout != "NCHW" && layout != "NCDHW")
+    return unsupported("the layout " + std::string(layout.substr(0, 20)) + " is not translated");
+  const size_t axes = ask.a.tuple("kernel").size();
+  if (axes < 1 || axes > 3) return invalid("kernel has " + std::to_string(axes) + " values, not 1 to 3");
+  const size_t n = ask.a.flag("no_bias") ? 2 : 3;
+  if (ask.node.inputs.size() == n) return {};
+  return invalid("no_bias=" + std::string(ask.a.text("no_bias")) + " asks for " + std::to_string(n) +
+                 " operands, given " + std::to_string(ask.node.inputs.size()));
+}
+
+// Reduces all spatial axes, or sums windows.
+ValueId sum_windows(Call& c, ValueId x, const NamedAttr& kernel, const NamedAttr& stride, const Dims& low,
+                    const Dims& high) {
+  return c(ops::avg_pool, {x},
+           {kernel, stride, {"padding", low}, {"padding_high", high}, {"divisor", Dim(1)}});
+}
+
+Values global_pool(Call& c, std::string_view kind) {
+  ValueId x = c.in[0];
+  Dims axes;
+  for (int i = 2; i < c.rank(x); ++i) axes.push_back(Dim(i));
+  auto fold = [&](OpId op, ValueId v) { return c(op, {v}, {{"axes", axes}, {"keepdims", true}}); };
+  if (kind == "max") return {fold(ops::max, x)};
+  if (kind == "avg") return {fold(ops::mean, x)};
+  return {fold(ops::sum, x)};
+}
+
+Values pooling(Call& c) {
+  const std::string_view kind = c.a.text("pool_type");
+  const size_t axes = spatial_axes(c);
+  ValueId x = c.in[0];
+  const double power = kind == "lp" && !c.a.is_none("p_value") ? c.a.number("p_value") : 2;
+  if (kind == "lp") x = c(ops::pow, {c(ops::abs, {x}), c.like(x, power)});
+  auto root = [&](ValueId v) { return Values{kind == "lp" ? c(ops::pow, {v, c.like(v, 1 / power)}) : v}; };
+  c.in[0] = x;
+  if (c.a.flag("global_pool")) return root(global_pool(c, kind)[0]);
+
+  const auto kernel = per_axis(c.a, "kernel", axes, 1), stride = per_axis(c.a, "stride", axes, 1),
+             pad = per_axis(c.a, "pad", axes, 0);
+  // `full` rounds the number of windows up. The last window then reaches beyond the padding; what lies there does not
+  // count in averages.
+  Dims beyond(axes, Dim(0));
+  bool reaches = false;
+  if (c.a.text("pooling_convention") == "full") {
+    DimTable& dims = c.b.dims();
+    for (size_t i = 0; i < axes; ++i) {
+      const Dim room = dims.add(c.shape(x)[2 + i], Dim(2 * pad[i] - kernel[i]));
+      const Dim last = dims.mul(dims.ceil_div(room, Dim(stride[i])), Dim(stride[i]));
+      beyond[i] = dims.sub(last, room);
+      reaches |= beyond[i] != Dim(0);
+    }
+  }
+  const NamedAttr kernels{"kernel", to_dims(kernel)}, strides{"strides", to_dims(stride)};
+  const Dims low = to_dims(pad);
+  Dims high;
+  for (size_t i = 0; i < axes; ++i) high.push_back(c.b.dims().add(Dim(pad[i]), beyond[i]));
+  if (kind == "max")
+    return {c(ops::max_pool, {x}, {kernels, strides, {"padding", low}, {"padding_high", high}})};
+  if (kind != "avg") return root(sum_windows(c, x, kernels, strides, low, high));
+  const bool count = c.a.is_none("count_include_pad") || c.a.flag("count_include_pad");
+  if (count && reaches) {
+    Dims around(2 + axes, Dim(0));
+    std::copy(low.begin(), low.end(), around.begin() + 2);
+    x = c(ops::pad, {x}, {{"low", around}, {"high", around}});
+    return {c(ops::avg_pool, {x},
+              {kernels,
+               strides,
+               {"padding", Dims(axes, Dim(0))},
+               {"padding_high", beyond},
+               {"count_include_pad", false}})};
+  }
+  return {c(ops::avg_pool, {x},
+            {kernels, strides, {"padding", low}, {"padding_high", high}, {"count_include_pad", count}})};
+}
+
+Status check_pooling(const Ask& ask) {
+  const std::string_view layout = ask.a.text("layout");
+  if (layout != "None" && layout != "NCW" && layout != "NCHW" && layout != "NCDHW")
+    return unsupported("the layout " + std::string(layout.substr(0, 20)) + " is not translated");
+  if (ask.a.text("pooling_convention") == "same")
+    return unsupported("pooling_convention=same is not translated");
+  return {};
+}
+
+Values adaptive_pool(Call& c) {
+  std::vector<int64_t> size = c.a.ints("output_size");
+  if (size.empty()) size = {1};
+  if (size.size() == 1) size.push_back(size[0]);
+  return {c(ops::adaptive_avg_pool, c.in, {{"output", to_dims(size)}})};
+}
+
+// Repeats every element of the two spatial axes `scale` times.
+Values up_sampling(Call& c) {
+  const ValueId x = c.in[0];
+  if (c.rank(x) != 4) throw StatusError(invalid("needs data of rank 4"));
+  const Dims shape = c.shape(x);
+  const Dim scale(c.a.integer("scale")), one(1);
+  DimTable& dims = c.b.dims();
+  const ValueId split = c.reshape(x, {shape[0], shape[1], shape[2], one, shape[3], one});
+  const ValueId repeated =
+      c(ops::expand, {split}, {{"shape", Dims{shape[0], shape[1], shape[2], scale, shape[3], scale}}});
+  return {c.reshape(repeated, {shape[0], shape[1], dims.mul(shape[2], scale), dims.mul(shape[3], scale)})};
+}
+
+constexpr std::string_view kConvolution =
+    "kernel:shape stride:shape=() dilate:shape=() pad:shape=() num_filter:int num_group:int=1 "
+    "workspace:any=1024 "
+    "no_bias:bool=False cudnn_tune:any=None cudnn_off:any=False layout:text=None";
+
+const Row kRows[] = {
+    {.names = "Convolution Convolution_v1 _npx_convolution",
+     .operands = "data weight bias?",
+     .attrs = kConvolution,
+     .body = convolution,
+     .complete = complete_convolution<false>,
+     .check = check_convolution},
+    {.names = "Deconvolution _npx_deconvolution",
+     .operands = "data weight bias?",
+     .attrs = "kernel:shape stride:shape=() dilate:shape=() pad:shape=() adj:shape=() target_shape:shape=() "
+              "num_filter:int num_group:int=1 workspace:any=512 no_bias:bool=True cudnn_tune:any=None "
+              "cudnn_off:any=False layout:text=None",
+     .body = deconvolution,
+     .complete = complete_convolution<true>,
+     .check = check_convolution},
+    {.names = "Pooling _npx_pooling Pooling_v1",
+     .attrs = "kernel:shape=() pool_type:text{avg,lp,max,sum}=max global_pool:bool=False cudnn_off:any=False "
+              "pooling_convention:text{full,same,valid}=valid stride:shape=() pad:shape=() p_value:int?=None "
+              "count_include_pad:bool?=None layout:text=None",
+     .body = pooling,
+     .check = check_pooling},
+    {.names = "_contrib_AdaptiveAvgPooling2D", .attrs = "output_size:shape=()", .body = adaptive_pool},
+    {.names = "UpSampling",
+     .attrs = "scale:int num_filter:any=0 sample_type:text{nearest} multi_input_mode:any=concat num_args:int "
+              "workspace:any=512",
+     .body = up_sampling},
+};
+
+}  // namespace
+
+std::span<const Row> window_rows() { return kRows; }
+
+}  // namespace tenon::mxnet
