@@ -591,11 +591,13 @@ def inputs_of(name):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", zoo.MODELS)
 def test_models(gpu, name, dtype):
-    """Compiled for constant sizes, then for symbolic ones. New sizes need few new forms of kernels; known sizes need none."""
+    """Compiled for constant sizes (f32 only, since tracing takes most of the time), then for symbolic ones. New sizes need few new
+    forms of kernels; known sizes need none."""
     wide, _ = zoo.build(name, tiny=True)
     model, tolerance = copy.deepcopy(wide).to(TYPES[dtype]), zoo.MODELS[name].tolerance if dtype == "f32" else 2e-2
     kernels = []
-    for dynamic, which in ((False, (0,)), (True, (0, 1, 2, 1))):
+    modes = [(False, (0,)), (True, (0, 1, 2, 1))][dtype != "f32":]
+    for dynamic, which in modes:
         torch._dynamo.reset()
         fast = torch.compile(model, backend="tenon", fullgraph=True, dynamic=dynamic)
         for i in which:
@@ -606,6 +608,6 @@ def test_models(gpu, name, dtype):
             kernels.append(tenon.stats()["kernels_compiled"])
     stats = tenon.stats()
     assert gpu.launches() and stats["nodes_fused"] > 0 and stats["fallbacks"] == 0
-    assert stats["programs"] == 2 and stats["plan_misses"] == 4
-    _, first, batch, size, seen = kernels
+    assert stats["programs"] == len(modes) and stats["plan_misses"] == 2 + len(modes)
+    first, batch, size, seen = kernels[-4:]
     assert batch - first <= 2 and size - batch <= 10 and seen == size, kernels
