@@ -12,7 +12,7 @@
 #include "jit/pipeline.h"
 #include "jit/schedule/schedule.h"
 #include "src/base/align.h"
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 #include "src/ir/builder.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "src/backend/fork.h"
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 
 namespace tenon {
 namespace {

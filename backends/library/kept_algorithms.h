@@ -2,7 +2,7 @@
 // at once. Any thread. Tested by tests/unit/backends/library_test.cc.
 #pragma once
 
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 #include "src/base/threads/single_flight_lru.h"
 
 namespace tenon::library {

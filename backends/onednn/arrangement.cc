@@ -6,7 +6,7 @@
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
 #include "src/base/align.h"
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 #include "src/base/threads/single_flight_lru.h"
 #include "src/ops/eval/host_tensor.h"
 

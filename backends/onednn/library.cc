@@ -2,7 +2,7 @@
 #include "backends/onednn/library.h"
 
 #include "backends/onednn/exit_gate.h"
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 #include "src/base/threads/single_flight_lru.h"
 
 namespace tenon::onednn {

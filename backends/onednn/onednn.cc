@@ -8,7 +8,7 @@
 #include "backends/onednn/call.h"
 #include "backends/onednn/grouped.h"
 #include "backends/onednn/library.h"
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 

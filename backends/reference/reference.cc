@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 #include "src/ir/builder.h"
 #include "src/ir/group.h"
 #include "src/ops/eval/eval.h"

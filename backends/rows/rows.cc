@@ -6,7 +6,7 @@
 #include "backends/rows/order.h"
 #include "backends/rows/search.h"
 #include "src/base/align.h"
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/operand.h"

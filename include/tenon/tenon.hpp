@@ -238,7 +238,8 @@ class GraphBuilder {
   Graph finish(std::initializer_list<tenon_value> outputs,
                std::initializer_list<std::pair<tenon_value, tenon_value>> updates = {}) {
     check(tenon_graph_set_outputs(graph_.get(), outputs.begin(), outputs.size(), nullptr));
-    for (const auto& [input, value] : updates) check(tenon_graph_add_update(graph_.get(), input, value));
+    for (const auto& update : updates)
+      check(tenon_graph_add_update(graph_.get(), update.first, update.second));
     check(tenon_graph_finalize(graph_.get()));
     return std::move(graph_);
   }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/operand.h"

@@ -8,7 +8,7 @@
 #include "backends/nvidia/cublaslt/spec.h"
 #include "backends/nvidia/device/libraries.h"
 #include "backends/nvidia/device/library_step.h"
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 

@@ -9,7 +9,7 @@
 #include "backends/nvidia/cudnn/convolution.h"
 #include "backends/nvidia/device/libraries.h"
 #include "backends/nvidia/device/library_step.h"
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 

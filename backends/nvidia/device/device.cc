@@ -1,7 +1,7 @@
 // See device.h.
 #include "backends/nvidia/device/device.h"
 
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 
 #include <map>
 #include <mutex>

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "backends/nvidia/device/device.h"
-#include "src/base/immortal.h"
 #include "src/base/shared_library.h"
+#include "src/base/threads/immortal.h"
 
 namespace tenon::cuda {
 

@@ -1,7 +1,7 @@
 // See recording.h.
 #include "backends/nvidia/device/recording.h"
 
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 
 #include <algorithm>
 #include <atomic>

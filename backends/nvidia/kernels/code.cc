@@ -8,8 +8,8 @@
 
 #include "jit/cuda/cuda_code.h"
 #include "jit/cuda/emit_cuda.h"
-#include "src/base/immortal.h"
 #include "src/base/no_fork.h"
+#include "src/base/threads/immortal.h"
 #include "src/base/threads/parallel_invoke.h"
 
 namespace tenon::cuda {

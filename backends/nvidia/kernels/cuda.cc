@@ -11,7 +11,7 @@
 #include "jit/group_kernels.h"
 #include "jit/pipeline.h"
 #include "src/base/align.h"
-#include "src/base/immortal.h"
+#include "src/base/threads/immortal.h"
 
 namespace tenon {
 namespace {

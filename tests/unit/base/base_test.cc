@@ -13,10 +13,10 @@
 #include "src/base/env.h"
 #include "src/base/function_ref.h"
 #include "src/base/hash.h"
-#include "src/base/immortal.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
 #include "src/base/text.h"
+#include "src/base/threads/immortal.h"
 
 namespace tenon {
 namespace {
