@@ -39,7 +39,7 @@ PIPELINE = ["jit/pipeline.h", "jit/group_kernels.h"] + TRANSFORM
 OBJECTS = ["jit/objects/"] + OPS
 JIT = ["jit/llvm/", "jit/cuda/", "jit/objects/"] + PIPELINE
 BACKENDS = ["src/backend/"] + JIT
-# What the back ends of all vendors' libraries share; NVIDIA's run on the devices, contexts and streams of their driver's room.
+# What the back ends of all vendors' libraries share; NVIDIA's run on the devices, contexts and streams of nvidia/device.
 LIBRARY = ["backends/library/"] + BACKENDS
 NVIDIA_LIBRARY = ["backends/nvidia/device/"] + LIBRARY
 LAYERS = {

@@ -73,8 +73,8 @@ std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
     bytes = plain_bytes.data();
     here = descriptor_of(plain);
   }
-  std::shared_ptr<char> room = store->take(static_cast<int64_t>(pack.wanted.get_size()));
-  memory from(*here, engine(), bytes), to(pack.wanted, engine(), room.get());
+  std::shared_ptr<char> packed = store->take(static_cast<int64_t>(pack.wanted.get_size()));
+  memory from(*here, engine(), bytes), to(pack.wanted, engine(), packed.get());
   dnnl::stream stream(engine());
   auto move = [&](memory& a, memory& b) { dnnl::reorder(a, b).execute(stream, a, b); };
   if (const auto way = plain_bytes.empty() ? halfway(given, pack.wanted) : std::nullopt) {
@@ -85,8 +85,8 @@ std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
     move(from, to);
   }
   stream.wait();
-  packed_.push_back({given, pack.wanted, room});
-  return room;
+  packed_.push_back({given, pack.wanted, packed});
+  return packed;
 }
 
 Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {

@@ -32,32 +32,32 @@ struct Place {
 
 class RowsStep : public Step {
  public:
-  std::vector<int64_t> outer;     // sizes of the outer axes, which enumerate the rows
-  std::vector<Place> places;      // operands, then the result
-  int64_t rows = 0, scratch = 0;  // scratch: bytes per thread
+  std::vector<int64_t> outer;            // sizes of the outer axes, which enumerate the rows
+  std::vector<Place> places;             // operands, then the result
+  int64_t rows = 0, thread_scratch = 0;  // thread_scratch: bytes
   int threads = 1;
 
-  int64_t scratch_bytes() const override { return scratch * threads; }
+  int64_t scratch_bytes() const override { return thread_scratch * threads; }
   int64_t bytes() const override {
     size_t sum = sizeof *this + outer.capacity() * sizeof(int64_t);
     for (const Place& p : places) sum += sizeof p + p.strides.capacity() * sizeof(int64_t);
     return static_cast<int64_t>(sum);
   }
-  Status run(void* const* buffers, char* room, const RunOn& on) const override {
-    Call call{this, buffers, room};
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
+    Call call{this, buffers, scratch};
     on.parallel.run(rows, threads, run_range, &call);
     return {};
   }
 
  protected:
-  virtual void run_row(char* const* at, char* room) const = 0;
+  virtual void run_row(char* const* at, char* scratch) const = 0;
 
  private:
   static constexpr size_t kMostPlaces = 3;
   struct Call {
     const RowsStep* step;
     void* const* buffers;
-    char* room;
+    char* scratch;
   };
   static void run_range(void* arg, int thread, int64_t begin, int64_t end) {
     const Call& c = *static_cast<const Call*>(arg);
@@ -71,7 +71,7 @@ class RowsStep : public Step {
       }
       char* at[kMostPlaces];
       for (size_t k = 0; k < s.places.size(); ++k) at[k] = s.places[k].row(c.buffers, index);
-      s.run_row(at, c.room + thread * s.scratch);
+      s.run_row(at, c.scratch + thread * s.thread_scratch);
     }
   }
 };
@@ -82,8 +82,8 @@ class OrderStep final : public RowsStep {
   rows::OrderFn order = nullptr;
 
  protected:
-  void run_row(char* const* at, char* room) const override {
-    order(row, at[0], reinterpret_cast<int64_t*>(at[1]), room);
+  void run_row(char* const* at, char* scratch) const override {
+    order(row, at[0], reinterpret_cast<int64_t*>(at[1]), scratch);
   }
 };
 
@@ -147,7 +147,7 @@ class RowsNode final : public Executable {
     place(*step, y, sizes, axis);
     share(*step, sizes, step->row.count == 0 ? 0 : step->row.length);
     if (step->row.count > 0 && step->rows > 0)
-      step->scratch = align_up(rows::order_scratch(x.dtype, step->row));
+      step->thread_scratch = align_up(rows::order_scratch(x.dtype, step->row));
     return std::unique_ptr<Step>(std::move(step));
   }
 

@@ -23,7 +23,7 @@ Status read_stored(const std::string& object, CudaCode& code) {
   int end = 0;
   if (std::sscanf(object.c_str(), "registers %d spills %lld%n", &code.registers, &spills, &end) != 2 ||
       object[static_cast<size_t>(end)] != '\n')
-    return environment("it does not say what the compiler said of it");
+    return environment("it lacks the line with registers and spills");
   code.spill_bytes = spills;
   code.cubin = object.substr(static_cast<size_t>(end) + 1);
   return code.cubin.empty() ? environment("it holds no code") : Status();

@@ -287,11 +287,11 @@ class CudaEmitter final : CudaLoops {
         begun = true;
       }
       line(memory + "* " + pointer(b) + " = (" + memory + "*)local;");
-      line("local += " + room(buffer) + ";");
+      line("local += " + bytes_of(buffer) + ";");
     }
   }
   // Bytes of a local, as counted by jit/schedule/cuda_schedule.cc.
-  std::string room(const Buffer& local) const {
+  std::string bytes_of(const Buffer& local) const {
     if (s_.cluster > 1) {
       const int64_t own = int64_t{vector_} * s_.block, step = own * s_.cluster;
       return "(" + extent(local.length) + " + " + number(step - 1) + ") / " + number(step) + " * " +
@@ -302,7 +302,7 @@ class CudaEmitter final : CudaLoops {
   std::string shared_stride() const {
     std::string sum;
     for (const Buffer& buffer : k_.buffers)
-      if (buffer.role == Buffer::Role::local) sum += (sum.empty() ? "(" : " + ") + room(buffer);
+      if (buffer.role == Buffer::Role::local) sum += (sum.empty() ? "(" : " + ") + bytes_of(buffer);
     return sum + ")";
   }
 

@@ -242,9 +242,9 @@ void tell_perf(const std::string& name, const Linked::Symbol& symbol) {
             static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size,
             name.c_str());
   } else {
-    static bool said = false;
-    if (!said) log("warning", path + " is no file of this user: kernels are not written to it");
-    said = true;
+    static bool warned = false;
+    if (!warned) log("warning", path + " is no file of this user: kernels are not written to it");
+    warned = true;
   }
   if (file >= 0) close(file);
 }

@@ -91,9 +91,9 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
   if (elements < int64_t{device.multiprocessors} * kSmallTile * kSmallTile) return false;
   // Shared memory for as many resident blocks as the number of threads allows.
   const int64_t blocks = device.threads_per_multiprocessor / kBlock,
-                room = std::min(device.shared_bytes / blocks, int64_t{48} << 10);
+                limit = std::min(device.shared_bytes / blocks, int64_t{48} << 10);
   int side = kTile;
-  if (elements < int64_t{2} * device.multiprocessors * side * side || side * (side + 1) * widths > room)
+  if (elements < int64_t{2} * device.multiprocessors * side * side || side * (side + 1) * widths > limit)
     side = kSmallTile;
   auto length = [](int64_t extent, int most) {
     return static_cast<int>(
@@ -351,12 +351,12 @@ CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
       iterations * s.team < int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4)
     s.team = s.block = 128;
   const int64_t chunks = (vectors + s.team - 1) / s.team;
-  const int64_t room = registers_of_thread(s, device) * 4 / kKeptShare;
+  const int64_t limit = registers_of_thread(s, device) * 4 / kKeptShare;
   // Steps in which a cluster walks a row that its registers keep. 0: the registers cannot keep it.
   auto kept_chunks = [&](int64_t cluster) {
     const int64_t steps = (chunks + cluster - 1) / cluster;
     const bool fits = relax_level == 0 && rows.fits_registers() && steps <= kMostChunks &&
-                      steps * s.vector * rows.kept_bytes() <= room;
+                      steps * s.vector * rows.kept_bytes() <= limit;
     return fits ? static_cast<int>(steps) : 0;
   };
   s.chunks = kept_chunks(1);

@@ -125,8 +125,8 @@ std::vector<std::string> env_warnings() {
 }
 
 void warn_of_env() {
-  static std::atomic<bool> said{false};
-  if (said.load(std::memory_order_relaxed) || !log_wanted("warning") || said.exchange(true)) return;
+  static std::atomic<bool> warned{false};
+  if (warned.load(std::memory_order_relaxed) || !log_wanted("warning") || warned.exchange(true)) return;
   for (const std::string& warning : env_warnings()) log("warning", warning);
 }
 

@@ -4,7 +4,7 @@
 /* ---- struct_size ---- */
 
 /* A structure with space behind it. */
-typedef union room {
+typedef union any_struct {
   size_t struct_size;
   tenon_program_options program;
   tenon_context_options context;
@@ -14,13 +14,13 @@ typedef union room {
   tenon_input_options input;
   tenon_cache_stats cache;
   unsigned char bytes[256];
-} room;
+} any_struct;
 
 void struct_sizes(void) {
   tenon_graph* graph = parse(kScale);
   tenon_program* program = NULL;
   tenon_context* context = NULL;
-  room r;
+  any_struct r;
   size_t size;
   memset(&r, 0, sizeof r);
 #define CREATE tenon_program_create(graph, &r.program, NULL, 0, &program)
@@ -75,21 +75,21 @@ void struct_sizes(void) {
 
 /* Structures that a caller passes, each in a call that succeeds if no field is set. */
 static tenon_graph* scale;
-static tenon_status give_program(room* r) {
+static tenon_status give_program(any_struct* r) {
   tenon_program* p = NULL;
   tenon_status status = tenon_program_create(scale, &r->program, NULL, 0, &p);
   CHECK((status == TENON_OK) == (p != NULL));
   tenon_program_release(p);
   return status;
 }
-static tenon_status give_context(room* r) {
+static tenon_status give_context(any_struct* r) {
   tenon_context* c = NULL;
   tenon_status status = tenon_context_create(&r->context, &c);
   CHECK((status == TENON_OK) == (c != NULL));
   tenon_context_release(c);
   return status;
 }
-static tenon_status give_input(room* r) {
+static tenon_status give_input(any_struct* r) {
   tenon_graph* g = NULL;
   tenon_value v = 0;
   tenon_status status;
@@ -101,15 +101,15 @@ static tenon_status give_input(room* r) {
 }
 /* Structures that the library fills. */
 static tenon_program* filled;
-static tenon_status take_stats(room* r) { return tenon_program_get_stats(filled, &r->stats); }
-static tenon_status take_info(room* r) { return tenon_op_describe("exp", &r->info); }
-static tenon_status take_cache(room* r) { return tenon_cache_get_stats(&r->cache); }
+static tenon_status take_stats(any_struct* r) { return tenon_program_get_stats(filled, &r->stats); }
+static tenon_status take_info(any_struct* r) { return tenon_op_describe("exp", &r->info); }
+static tenon_status take_cache(any_struct* r) { return tenon_cache_get_stats(&r->cache); }
 
 void every_struct_size(void) {
   static const struct {
     const char* name;
     size_t size;
-    tenon_status (*call)(room*);
+    tenon_status (*call)(any_struct*);
     int taken;
   } cases[] = {
       {"tenon_program_options", sizeof(tenon_program_options), give_program, 0},
@@ -121,7 +121,7 @@ void every_struct_size(void) {
   };
   const size_t known_to_all = sizeof(size_t);
   size_t i, size, at;
-  room r;
+  any_struct r;
   scale = parse(kScale);
   filled = compile(kScale);
   for (i = 0; i < sizeof cases / sizeof *cases; ++i) {

@@ -39,10 +39,10 @@ std::string wrong(const std::string& text, const StridedInputs& inputs, Seen& se
   const std::vector<HostTensor> dense = inputs.dense();
   auto expected = evaluate(*graph, dense);
   if (!expected.ok()) return "evaluator: " + expected.status().message();
-  std::vector<std::unique_ptr<char[]>> rooms;
+  std::vector<std::unique_ptr<char[]>> blocks;
   const std::vector<Tensor> in = inputs.place([&](int64_t bytes) {
-    rooms.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes) + 64));
-    return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(rooms.back().get()) + 63) / 64 * 64);
+    blocks.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes) + 64));
+    return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(blocks.back().get()) + 63) / 64 * 64);
   });
   std::vector<std::vector<int64_t>> shapes;
   for (const HostTensor& t : dense) shapes.push_back(t.shape);
@@ -99,10 +99,10 @@ TEST_P(Strided, OperandsAreDescribed) {
     for (const HostTensor& t : dense) shapes.push_back(t.shape);
     auto symbols = solve_symbols(*graph, shapes, [](size_t) { return 0; });
     if (!symbols.ok()) continue;
-    std::vector<std::unique_ptr<char[]>> rooms;
+    std::vector<std::unique_ptr<char[]>> blocks;
     const std::vector<Tensor> in = c.inputs.place([&](int64_t bytes) {
-      rooms.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes)));
-      return rooms.back().get();
+      blocks.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes)));
+      return blocks.back().get();
     });
     Graph every = *graph;
     for (OutputBinding& out : every.outputs) out.strides.reset();

@@ -35,7 +35,7 @@ struct Lying {
 };
 
 // Writes sizes in the text of the graph: as numbers, or as symbols (equal sizes have the same symbol).
-struct Said {
+struct SizeText {
   bool symbols = false;
   size_t first_of = 0;  // not 0: symbols only for the first axis of tensors of this rank
 
@@ -58,7 +58,7 @@ struct Said {
 // The inputs of a graph, their memory, and the views that turn them into operands.
 class StridedInputs {
  public:
-  StridedInputs(Said said, uint32_t seed) : said_(said), rng_(seed) {}
+  StridedInputs(SizeText symbols, uint32_t seed) : size_text_(symbols), rng_(seed) {}
 
   // Adds an operand and returns its name.
   std::string add(const std::vector<int64_t>& shape, const Lying& lying, DType dtype = DType::f32,
@@ -70,12 +70,12 @@ class StridedInputs {
     const std::string base = "%i" + std::to_string(inputs_.size());
     // The shape of the whole memory, in storage order.
     std::vector<int64_t> stored(rank);
-    std::vector<std::string> stored_said(rank);
+    std::vector<std::string> stored_text(rank);
     for (size_t at = 0; at < rank; ++at) {
       const size_t i = lying.order[at];
       const Lying::Axis& a = lying.axes[i];
       stored[at] = a.repeated ? 1 : a.before + (shape[i] - 1) * a.step + 1 + a.after;
-      stored_said[at] = a.repeated ? "1" : said_(shape, i, a.step, a.before + a.after + 1 - a.step);
+      stored_text[at] = a.repeated ? "1" : size_text_(shape, i, a.step, a.before + a.after + 1 - a.step);
     }
     const std::vector<int64_t> stored_strides = dense_strides(stored);
     in.memory = HostTensor(dtype, stored);
@@ -90,7 +90,7 @@ class StridedInputs {
       if (!a.repeated) offset += stored_strides[at] * (a.before + (a.flipped ? (shape[i] - 1) * a.step : 0));
       const int64_t factor = a.repeated ? 0 : a.flipped ? -a.step : a.step;
       said_strides[i] = factor == 1 ? step : factor == 0 ? "0" : std::to_string(factor) + "*(" + step + ")";
-      step = step == "1" ? stored_said[at] : "(" + step + ")*(" + stored_said[at] + ")";
+      step = step == "1" ? stored_text[at] : "(" + step + ")*(" + stored_text[at] + ")";
     }
     for (int64_t i = 0; i < in.memory.count(); ++i) in.memory.set(i, {nan(), 0});
     std::normal_distribution<double> normal;
@@ -106,11 +106,11 @@ class StridedInputs {
       in.shape = shape;
       in.strides = strides;
       in.offset = offset;
-      head_ += (inputs_.empty() ? "" : ", ") + base + ": " + type + said_.list(shape) +
+      head_ += (inputs_.empty() ? "" : ", ") + base + ": " + type + size_text_.list(shape) +
                (rank ? " strides=[" + text + "]" : "");
     } else {
       std::string text;
-      for (const std::string& s : stored_said) text += (text.empty() ? "" : ",") + s;
+      for (const std::string& s : stored_text) text += (text.empty() ? "" : ",") + s;
       head_ += (inputs_.empty() ? "" : ", ") + base + ": " + type + "[" + text + "]";
       in.shape = stored;
       in.strides = stored_strides;
@@ -124,8 +124,8 @@ class StridedInputs {
   const std::string& body() const { return body_; }  // the views
   std::string next() { return "%v" + std::to_string(values_++); }
   void line(const std::string& value, const std::string& text) { body_ += " " + value + " = " + text + "\n"; }
-  const Said& said() const { return said_; }
-  void say(Said said) { said_ = said; }
+  const SizeText& size_text() const { return size_text_; }
+  void set_size_text(SizeText symbols) { size_text_ = symbols; }
 
   // The inputs as dense tensors, for the evaluator.
   std::vector<HostTensor> dense() const {
@@ -138,11 +138,11 @@ class StridedInputs {
     }
     return all;
   }
-  // Copies the inputs into memory with NaN around them and returns the tensors. `room(bytes)` allocates memory with the alignment of
+  // Copies the inputs into memory with NaN around them and returns the tensors. `allocate(bytes)` allocates memory with the alignment of
   // the device.
   static constexpr int64_t kAround = 64;
-  template <class Room>
-  std::vector<Tensor> place(const Room& room) const {
+  template <class Allocate>
+  std::vector<Tensor> place(const Allocate& allocate) const {
     std::vector<Tensor> tensors;
     for (const Input& in : inputs_) {
       const int64_t item = size_of(in.dtype), around = kAround + in.shift;
@@ -150,7 +150,7 @@ class StridedInputs {
       for (int64_t i = 0; i < whole.count(); ++i) whole.set(i, {nan(), 0});
       if (!in.memory.bytes.empty())
         std::memcpy(whole.bytes.data() + around * item, in.memory.bytes.data(), in.memory.bytes.size());
-      char* data = static_cast<char*>(room(static_cast<int64_t>(whole.bytes.size())));
+      char* data = static_cast<char*>(allocate(static_cast<int64_t>(whole.bytes.size())));
       std::memcpy(data, whole.bytes.data(), whole.bytes.size());
       tensors.push_back({data + (around + in.offset) * item, in.dtype, in.shape, in.strides});
     }
@@ -188,15 +188,15 @@ class StridedInputs {
       const Lying::Axis& a = lying.axes[i];
       if (a.repeated || (!a.before && !a.after && a.step == 1)) continue;
       then("slice(" + value + "){axis=" + std::to_string(i) + ", start=" + std::to_string(a.before) +
-           ", end=" + said_(shape, i, a.step, a.before + 1 - a.step) + ", step=" + std::to_string(a.step) +
-           "}");
+           ", end=" + size_text_(shape, i, a.step, a.before + 1 - a.step) +
+           ", step=" + std::to_string(a.step) + "}");
     }
     if (!flips.empty()) then("flip(" + value + "){axes=[" + flips + "]}");
-    if (repeated) then("expand(" + value + "){shape=" + said_.list(shape) + "}");
+    if (repeated) then("expand(" + value + "){shape=" + size_text_.list(shape) + "}");
     return value;
   }
 
-  Said said_;
+  SizeText size_text_;
   std::mt19937 rng_;
   std::vector<Input> inputs_;
   std::string head_, body_;

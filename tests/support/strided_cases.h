@@ -15,7 +15,7 @@ struct StridedCase {
 class StridedCases {
  public:
   StridedCases(uint32_t seed, bool symbols, DType dtype = DType::f32)
-      : rng_(seed * 2654435761u + 17), in_(Said{symbols}, seed), dtype_(dtype) {}
+      : rng_(seed * 2654435761u + 17), in_(SizeText{symbols}, seed), dtype_(dtype) {}
 
   // `root`: one of kRoots.
   static constexpr const char* kRoots[] = {"matmul",     "batch",   "linear",    "convolution",
@@ -112,17 +112,17 @@ class StridedCases {
     shape_.insert(last ? shape_.end() - 1 : shape_.end(), out.begin(), out.end());
     count_images();
     const std::string a = operand(x);
-    const Said symbols = in_.said();
-    in_.say(Said{});  // weights have known sizes
+    const SizeText before = in_.size_text();
+    in_.set_size_text(SizeText{});  // weights have known sizes
     std::string list = a + ", " + operand(w);
     if (one_in(2)) list += ", " + operand({o});
-    in_.say(symbols);
+    in_.set_size_text(before);
     return node("convolution(" + list + "){strides=[" + strides + "], padding=[" + pads +
                 "], padding_high=[" + pads + "], dilations=[" + ones + "], groups=" + std::to_string(groups) +
                 (transposed ? ", transposed=true" : "") + (last ? ", layout=\"channels_last\"" : "") + "}");
   }
   // Only the number of images may be a symbol.
-  void count_images() { in_.say({in_.said().symbols, shape_.size()}); }
+  void count_images() { in_.set_size_text({in_.size_text().symbols, shape_.size()}); }
   std::string average() {
     const bool last = one_in(2);
     const int64_t n = batch(), c = some(), h = 6, w = pick<int64_t>({4, 8});

@@ -155,7 +155,7 @@ std::string ConvolutionProblem::key() const {
 }
 
 std::string ConvolutionProblem::text() const {
-  std::string said =
+  std::string operands =
       library::by(x) + " by " + library::by(w) + " " + std::string(name(dtype)) + (tf32 ? " tf32" : "");
   std::string more;
   if (transposed) more += " transposed";
@@ -166,7 +166,7 @@ std::string ConvolutionProblem::text() const {
   if (!all_are(dilations, 1)) more += " dilation " + library::by(dilations);
   if (!all_are(low, 0) || !all_are(high, 0))
     more += " pad " + library::by(low) + (low == high ? "" : " to " + library::by(high));
-  return said + (more.empty() ? "" : "," + more);
+  return operands + (more.empty() ? "" : "," + more);
 }
 
 Status ConvolutionProblem::describe(Operations& o) const {

@@ -65,16 +65,17 @@ Status load(const Device& device, std::span<Wanted> wanted, int* compiled) {
   const NoFork no_fork;
   std::vector<std::shared_ptr<Entry>> entries;
   for (const Wanted& w : wanted) entries.push_back(entry_of(device, w));
-  std::vector<Status> said(wanted.size());
+  std::vector<Status> statuses(wanted.size());
   std::atomic<size_t> next = 0;
   std::atomic<int> count = 0;
   auto work = [&] {
-    for (size_t i; (i = next++) < wanted.size();) said[i] = load_one(device, *entries[i], wanted[i], count);
+    for (size_t i; (i = next++) < wanted.size();)
+      statuses[i] = load_one(device, *entries[i], wanted[i], count);
   };
   parallel_invoke(kThreads, wanted.size(), work);
   if (compiled) *compiled += count;
   for (size_t i = 0; i < wanted.size(); ++i)
-    if (!said[i].ok()) return said[i].at("kernel @" + wanted[i].variant.kernel->name);
+    if (!statuses[i].ok()) return statuses[i].at("kernel @" + wanted[i].variant.kernel->name);
   return {};
 }
 

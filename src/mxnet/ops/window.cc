@@ -123,9 +123,9 @@ Values pooling(Call& c) {
   if (c.a.text("pooling_convention") == "full") {
     DimTable& dims = c.b.dims();
     for (size_t i = 0; i < axes; ++i) {
-      const Dim room = dims.add(c.shape(x)[2 + i], Dim(2 * pad[i] - kernel[i]));
-      const Dim last = dims.mul(dims.ceil_div(room, Dim(stride[i])), Dim(stride[i]));
-      beyond[i] = dims.sub(last, room);
+      const Dim rest = dims.add(c.shape(x)[2 + i], Dim(2 * pad[i] - kernel[i]));
+      const Dim last = dims.mul(dims.ceil_div(rest, Dim(stride[i])), Dim(stride[i]));
+      beyond[i] = dims.sub(last, rest);
       reaches |= beyond[i] != Dim(0);
     }
   }

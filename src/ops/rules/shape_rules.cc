@@ -125,11 +125,11 @@ Status Rule::amounts(std::span<const Dim> amounts, int64_t low, std::string_view
 
 Result<Dim> Rule::positions(Dim size, Dim kernel, Dim stride, Dim dilation) const {
   const Dim reach = c.dims.mul(dilation, c.dims.sub(kernel, 1));
-  const Dim room = c.dims.sub(c.dims.sub(size, reach), 1);
-  if (room.is_const() && room.value() < 0)
+  const Dim rest = c.dims.sub(c.dims.sub(size, reach), 1);
+  if (rest.is_const() && rest.value() < 0)
     return refuse("a window of " + print(kernel) + " with dilation " + print(dilation) +
                   " is larger than the " + print(size) + " elements it moves over");
-  return c.dims.add(c.dims.floor_div(room, stride), 1);
+  return c.dims.add(c.dims.floor_div(rest, stride), 1);
 }
 
 Status Rule::has_element(int axis) const {

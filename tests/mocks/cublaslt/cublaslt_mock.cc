@@ -330,11 +330,12 @@ TN_LT cublasLtMatmulAlgoGetHeuristic(LtHandle handle, LtMatmul matmul, LtLayout 
     if (alignment < static_cast<uint32_t>(s.settings["aligned"])) return end(kLtSuccess);
     if (g.has(kLtBias) && reinterpret_cast<uintptr_t>(g.m->bias) % alignment != 0)
       return fault("the bias is less aligned than the matrices"), end(kLtInvalidValue);
-    const auto room = std::min<uint64_t>(p->workspace, static_cast<uint64_t>(s.settings["workspace"]));
+    const auto workspace_needed =
+        std::min<uint64_t>(p->workspace, static_cast<uint64_t>(s.settings["workspace"]));
     algorithms[0] = {};
-    const uint64_t parts[] = {kMagic, g.hash(), room, alignment};
+    const uint64_t parts[] = {kMagic, g.hash(), workspace_needed, alignment};
     std::copy(std::begin(parts), std::end(parts), algorithms[0].algorithm.data);
-    algorithms[0].workspace = room;
+    algorithms[0].workspace = workspace_needed;
     *count = 1;
     return end(kLtSuccess);
   });
@@ -354,7 +355,7 @@ TN_LT cublasLtMatmul(LtHandle handle, LtMatmul matmul, const void* alpha, const 
     if (const int status = g.check(); status != kLtSuccess) return status;
     if (!algorithm || algorithm->data[0] != kMagic || algorithm->data[1] != g.hash())
       return fault("an algorithm of another problem");
-    const uint64_t room = algorithm->data[2], alignment = algorithm->data[3];
+    const uint64_t workspace_needed = algorithm->data[2], alignment = algorithm->data[3];
     const int type = g.d->type;
     const int64_t item = item_size(type);
     const bool wide = type == kLtF64;
@@ -385,9 +386,10 @@ TN_LT cublasLtMatmul(LtHandle handle, LtMatmul matmul, const void* alpha, const 
       if (!s.on_device(g.m->bias, g.d->rows * item))
         return fault("a bias that is not in the device's memory");
     }
-    if (workspace_bytes < room) return fault("too little workspace");
-    if (room && (!s.on_device(static_cast<char*>(workspace), static_cast<int64_t>(workspace_bytes)) ||
-                 reinterpret_cast<uintptr_t>(workspace) % 256))
+    if (workspace_bytes < workspace_needed) return fault("too little workspace");
+    if (workspace_needed &&
+        (!s.on_device(static_cast<char*>(workspace), static_cast<int64_t>(workspace_bytes)) ||
+         reinterpret_cast<uintptr_t>(workspace) % 256))
       return fault("workspace that is not the device's, or not aligned");
     s.log += cat("cublasLtMatmul ", g.text(), " alpha ", by, " beta ", with, " stream ",
                  reinterpret_cast<uintptr_t>(stream), "\n");
@@ -400,7 +402,7 @@ TN_LT cublasLtMatmul(LtHandle handle, LtMatmul matmul, const void* alpha, const 
                           right,
                           added,
                           result,
-                          room ? static_cast<char*>(workspace) : nullptr,
+                          workspace_needed ? static_cast<char*>(workspace) : nullptr,
                           workspace_bytes,
                           by,
                           with};

@@ -191,16 +191,17 @@ int execute(Handle& handle, Object& plan, const Object& pack, std::unique_lock<s
     if (id != planned->result && data[id] < data[planned->result] + bytes[planned->result] &&
         data[planned->result] < data[id] + size)
       return fault("the result lies in an operand");
-  const int64_t room = plan.engine->workspace;
+  const int64_t workspace_needed = plan.engine->workspace;
   auto* workspace = value_of<char*>(pack, kDnnPackWorkspace);
-  if (room && (!s.on_device(workspace, room) || reinterpret_cast<uintptr_t>(workspace) % 256))
+  if (workspace_needed &&
+      (!s.on_device(workspace, workspace_needed) || reinterpret_cast<uintptr_t>(workspace) % 256))
     return fault("workspace that is not the device's, or not aligned");
   s.log += cat(planned->text, ", engine ", plan.engine->name, " aligned ", alignment_of(*planned), " stream ",
                reinterpret_cast<uintptr_t>(handle.stream), "\n");
   handle.busy = plan.busy = true;
   guard.unlock();
-  const auto run = [room, workspace, data, numbers, does = planned->run] {
-    if (room) std::memset(workspace, 0xa5, static_cast<size_t>(room));
+  const auto run = [workspace_needed, workspace, data, numbers, does = planned->run] {
+    if (workspace_needed) std::memset(workspace, 0xa5, static_cast<size_t>(workspace_needed));
     does(data);
   };
   State::queue(handle.stream, run, planned->text);

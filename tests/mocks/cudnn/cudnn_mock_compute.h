@@ -104,8 +104,8 @@ struct Job {
       if (low[i] < 0 || high[i] < 0 || strides[i] < 1 || dilations[i] < 1)
         return "padding, stride or dilation out of range";
       const int64_t reach = dilations[i] * (w.dims[i + 2] - 1) + 1,
-                    room = x.dims[i + 2] + low[i] + high[i] - reach;
-      if (room < 0 || room / strides[i] + 1 != y.dims[i + 2]) return "sizes that do not fit";
+                    rest = x.dims[i + 2] + low[i] + high[i] - reach;
+      if (rest < 0 || rest / strides[i] + 1 != y.dims[i + 2]) return "sizes that do not fit";
     }
     return "";
   }

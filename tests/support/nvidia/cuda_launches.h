@@ -67,11 +67,11 @@ inline Result<std::string> run_on_mock(const Graph& graph, std::span<const int64
     text = std::string(mock().log()).substr(before);
   }
   std::istringstream lines(text);
-  std::string said;
+  std::string log;
   for (std::string line; std::getline(lines, line);)
-    if (line.starts_with("cuLaunch") || line.starts_with("cuGraph")) said += line + "\n";
+    if (line.starts_with("cuLaunch") || line.starts_with("cuGraph")) log += line + "\n";
   unsetenv("TENON_NVRTC_MOCK_RUN");
-  return renumbered(said);
+  return renumbered(log);
 }
 
 }  // namespace tenon

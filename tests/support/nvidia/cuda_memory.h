@@ -14,8 +14,8 @@ class Memory {
   Memory(const BufferBytes& data, size_t shift = 0) : sizes_(data.size()) {
     for (size_t i = 0; i < data.size(); ++i) {
       sizes_[i] = data[i].size();
-      rooms_.emplace_back(data[i].size() + kRoom + 64 + shift, kCanary);
-      char* at = rooms_.back().data() + 64;
+      blocks_.emplace_back(data[i].size() + kCanaries + 64 + shift, kCanary);
+      char* at = blocks_.back().data() + 64;
       at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64 + shift;
       std::copy(data[i].begin(), data[i].end(), at);
       pointers.push_back(at);
@@ -32,7 +32,7 @@ class Memory {
   bool intact() const {
     for (size_t i = 0; i < sizes_.size(); ++i) {
       const char* at = static_cast<const char*>(pointers[i]);
-      for (const char& c : rooms_[i])
+      for (const char& c : blocks_[i])
         if ((&c < at || &c >= at + sizes_[i]) && c != kCanary) return false;
     }
     return true;
@@ -41,8 +41,8 @@ class Memory {
 
  private:
   static constexpr char kCanary = 0x39;
-  static constexpr size_t kRoom = 1024;  // bytes of canaries behind a buffer
-  std::vector<std::vector<char>> rooms_;
+  static constexpr size_t kCanaries = 1024;  // bytes of canaries behind a buffer
+  std::vector<std::vector<char>> blocks_;
   std::vector<size_t> sizes_;
 };
 

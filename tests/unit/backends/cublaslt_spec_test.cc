@@ -55,22 +55,22 @@ BatchedCall work_of(const std::string& text, std::vector<int64_t> symbols = {}) 
   return *work;
 }
 
-std::string said(const Matrix& m) {
+std::string text_of(const Matrix& m) {
   std::ostringstream out;
   out << (m.transposed ? "T" : "N") << m.rows << "x" << m.columns << " ld " << m.ld;
   if (m.batch_stride) out << " by " << m.batch_stride;
   return out.str();
 }
-std::vector<std::string> said(const BatchedCall& w) {
-  return {said(w.problem.a), said(w.problem.b), said(w.problem.d)};
+std::vector<std::string> text_of(const BatchedCall& w) {
+  return {text_of(w.problem.a), text_of(w.problem.b), text_of(w.problem.d)};
 }
-using Said = std::vector<std::string>;
+using Texts = std::vector<std::string>;
 
 TEST(CublasLtSpec, Product) {
   const BatchedCall w =
       work_of("graph @f(%x: f32[4,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   // For row-major matrices the library's first operand is our second one.
-  EXPECT_EQ(said(w), (Said{"N3x5 ld 3", "N5x4 ld 5", "N3x4 ld 3"}));
+  EXPECT_EQ(text_of(w), (Texts{"N3x5 ld 3", "N5x4 ld 5", "N3x4 ld 3"}));
   EXPECT_EQ(w.problem.c, w.problem.d);
   EXPECT_EQ(w.problem.text(), "4x3x5 f32");
   EXPECT_EQ(w.calls(), 1);
@@ -82,7 +82,7 @@ TEST(CublasLtSpec, TransposesAreRead) {
   const char* text =
       "graph @f(%x: f32[5,4], %w: f32[3,5]) {\n %xt = transpose(%x){perm=[1,0]}\n %wt = "
       "transpose(%w){perm=[1,0]}\n %m = matmul(%xt, %wt)\n return %m\n}";
-  EXPECT_EQ(said(work_of(text)), (Said{"T5x3 ld 5", "T4x5 ld 4", "N3x4 ld 3"}));
+  EXPECT_EQ(text_of(work_of(text)), (Texts{"T5x3 ld 5", "T4x5 ld 4", "N3x4 ld 3"}));
 }
 
 TEST(CublasLtSpec, Linear) {
@@ -90,7 +90,7 @@ TEST(CublasLtSpec, Linear) {
       "graph @f(%x: f32[2,4,5], %w: f32[3,5], %b: f32[3]) {\n %m = linear(%x, %w, %b)\n %m1 = relu(%m)\n "
       "return "
       "%m1\n}");
-  EXPECT_EQ(said(w), (Said{"T5x3 ld 5", "N5x8 ld 5", "N3x8 ld 3"}));
+  EXPECT_EQ(text_of(w), (Texts{"T5x3 ld 5", "N5x8 ld 5", "N3x8 ld 3"}));
   EXPECT_EQ(w.problem.text(), "8x3x5 f32, bias relu");
 }
 
@@ -99,7 +99,7 @@ TEST(CublasLtSpec, ViewsAreRead) {
       "graph @f(%x: f32[4,10], %w: f32[9,3]) {\n %xs = slice(%x){axis=1, start=2, end=7, step=1}\n %ws = "
       "slice(%w){axis=0, start=4, end=9, step=1}\n %m = matmul(%xs, %ws)\n return %m\n}";
   const BatchedCall w = work_of(text);
-  EXPECT_EQ(said(w), (Said{"N3x5 ld 3", "N5x4 ld 10", "N3x4 ld 3"}));
+  EXPECT_EQ(text_of(w), (Texts{"N3x5 ld 3", "N5x4 ld 10", "N3x4 ld 3"}));
   EXPECT_EQ(w.places[0].offset, 4 * 3 * 4);  // offset of the library's first operand
   EXPECT_EQ(w.places[1].offset, 2 * 4);
 }
@@ -110,11 +110,11 @@ TEST(CublasLtSpec, ViewsThatAreNotRead) {
       "graph @f(%x: f32[4,10], %w: f32[5,3]) {\n %s = slice(%x){axis=1, end=10, step=2}\n %m = matmul(%s, "
       "%w)\n "
       "return %m\n}");
-  EXPECT_EQ(said(odd), (Said{"N3x5 ld 3", "N5x4 ld 5", "N3x4 ld 3"}));
+  EXPECT_EQ(text_of(odd), (Texts{"N3x5 ld 3", "N5x4 ld 5", "N3x4 ld 3"}));
   const BatchedCall back = work_of(
       "graph @f(%x: f32[6,4,5], %w: f32[6,5,3]) {\n %s = flip(%w){axes=[0]}\n %m = matmul(%x, %s)\n return "
       "%m\n}");
-  EXPECT_EQ(said(back), (Said{"N3x5 ld 3 by 15", "N5x4 ld 5 by 20", "N3x4 ld 3 by 12"}));
+  EXPECT_EQ(text_of(back), (Texts{"N3x5 ld 3 by 15", "N5x4 ld 5 by 20", "N3x4 ld 3 by 12"}));
   EXPECT_EQ(back.places[0].offset, 0);
   EXPECT_EQ(
       why_not("graph @f(%x: f32[4,5] strides=[20,2], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}"),
@@ -126,11 +126,11 @@ TEST(CublasLtSpec, StridesOfInputsAndOutputs) {
   const char* text =
       "graph @f(%x: f32[N,M] strides=[1,N], %w: f32[M,K] strides=[2*K,1]) {\n %m = matmul(%x, %w)\n "
       "return %m strides=[K+3,1]\n}";
-  EXPECT_EQ(said(work_of(text, {4, 5, 3})), (Said{"N3x5 ld 6", "T4x5 ld 4", "N3x4 ld 6"}));
+  EXPECT_EQ(text_of(work_of(text, {4, 5, 3})), (Texts{"N3x5 ld 6", "T4x5 ld 4", "N3x4 ld 6"}));
   // A column-major result is the product of the transposes.
   const char* columns =
       "graph @f(%x: f32[4,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m strides=[1,4]\n}";
-  EXPECT_EQ(said(work_of(columns)), (Said{"T5x4 ld 5", "T3x5 ld 3", "N4x3 ld 4"}));
+  EXPECT_EQ(text_of(work_of(columns)), (Texts{"T5x4 ld 5", "T3x5 ld 3", "N4x3 ld 4"}));
   EXPECT_EQ(
       why_not("graph @f(%x: f32[4,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m strides=[6,2]\n}"),
       "cuBLASLt cannot write its result with these strides");
@@ -140,23 +140,23 @@ TEST(CublasLtSpec, Batches) {
   const BatchedCall both =
       work_of("graph @f(%x: f32[6,2,4,5], %w: f32[6,2,5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(both.problem.batch, 12);
-  EXPECT_EQ(said(both), (Said{"N3x5 ld 3 by 15", "N5x4 ld 5 by 20", "N3x4 ld 3 by 12"}));
+  EXPECT_EQ(text_of(both), (Texts{"N3x5 ld 3 by 15", "N5x4 ld 5 by 20", "N3x4 ld 3 by 12"}));
   // One second matrix for the whole batch: the batch becomes rows.
   const BatchedCall rows =
       work_of("graph @f(%x: f32[6,2,4,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(rows.problem.batch, 1);
-  EXPECT_EQ(said(rows), (Said{"N3x5 ld 3", "N5x48 ld 5", "N3x48 ld 3"}));
+  EXPECT_EQ(text_of(rows), (Texts{"N3x5 ld 3", "N5x48 ld 5", "N3x48 ld 3"}));
   const BatchedCall single =
       work_of("graph @f(%x: f32[B,1,5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}", {9});
-  EXPECT_EQ(said(single), (Said{"N3x5 ld 3", "N5x9 ld 5", "N3x9 ld 3"}));
+  EXPECT_EQ(text_of(single), (Texts{"N3x5 ld 3", "N5x9 ld 5", "N3x9 ld 3"}));
   const BatchedCall apart = work_of(
       "graph @f(%x: f32[9,1,5] strides=[7,1,1], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
-  EXPECT_EQ(said(apart), (Said{"N3x5 ld 3", "N5x9 ld 7", "N3x9 ld 3"}));
+  EXPECT_EQ(text_of(apart), (Texts{"N3x5 ld 3", "N5x9 ld 7", "N3x9 ld 3"}));
   // One first matrix for the whole batch.
   const BatchedCall first =
       work_of("graph @f(%x: f32[4,5], %w: f32[6,5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
   EXPECT_EQ(first.problem.batch, 6);
-  EXPECT_EQ(said(first), (Said{"N3x5 ld 3 by 15", "N5x4 ld 5", "N3x4 ld 3 by 12"}));
+  EXPECT_EQ(text_of(first), (Texts{"N3x5 ld 3 by 15", "N5x4 ld 5", "N3x4 ld 3 by 12"}));
 }
 
 TEST(CublasLtSpec, HeadsOfAttention) {
@@ -166,7 +166,7 @@ TEST(CublasLtSpec, HeadsOfAttention) {
       "transpose(%k){perm=[0,2,3,1]}\n %m = matmul(%qh, %kh)\n return %m\n}";
   BatchedCall w = work_of(text);
   EXPECT_EQ(w.problem.batch, 12);
-  EXPECT_EQ(said(w), (Said{"T8x7 ld 96 by 8", "N8x7 ld 96 by 8", "N7x7 ld 7 by 49"}));
+  EXPECT_EQ(text_of(w), (Texts{"T8x7 ld 96 by 8", "N8x7 ld 96 by 8", "N7x7 ld 7 by 49"}));
   EXPECT_EQ(w.calls(), 2);
   ASSERT_EQ(w.outer.size(), 1u);
   EXPECT_EQ(w.outer[0].bytes[0], 7 * 96 * 4);
@@ -180,12 +180,12 @@ TEST(CublasLtSpec, HeadsOfAttention) {
 TEST(CublasLtSpec, Vectors) {
   const BatchedCall row =
       work_of("graph @f(%x: f32[5], %w: f32[5,3]) {\n %m = matmul(%x, %w)\n return %m\n}");
-  EXPECT_EQ(said(row), (Said{"N3x5 ld 3", "N5x1 ld 5", "N3x1 ld 3"}));
+  EXPECT_EQ(text_of(row), (Texts{"N3x5 ld 3", "N5x1 ld 5", "N3x1 ld 3"}));
   const BatchedCall column =
       work_of("graph @f(%x: f32[4,5], %w: f32[5]) {\n %m = matmul(%x, %w)\n return %m\n}");
-  EXPECT_EQ(said(column), (Said{"T5x4 ld 5", "N5x1 ld 5", "N4x1 ld 4"}));
+  EXPECT_EQ(text_of(column), (Texts{"T5x4 ld 5", "N5x1 ld 5", "N4x1 ld 4"}));
   const BatchedCall both = work_of("graph @f(%x: f32[5], %w: f32[5]) {\n %m = matmul(%x, %w)\n return %m\n}");
-  EXPECT_EQ(said(both), (Said{"T5x1 ld 5", "N5x1 ld 5", "N1x1 ld 1"}));
+  EXPECT_EQ(text_of(both), (Texts{"T5x1 ld 5", "N5x1 ld 5", "N1x1 ld 1"}));
   const BatchedCall strided = work_of(
       "graph @f(%x: f32[4,5], %w: f32[5,3]) {\n %s = slice(%w){axis=1, start=1, end=2, step=1}\n %v = "
       "reshape(%s){shape=[5]}\n %m = matmul(%x, %v)\n return %m\n}");
@@ -202,7 +202,7 @@ TEST(CublasLtSpec, NothingToDo) {
   const BatchedCall none = work_of(text, {4, 0, 3});
   EXPECT_FALSE(none.empty);
   EXPECT_EQ(none.zeros, 4 * 8 * 4);
-  EXPECT_EQ(said(none), (Said{"N3x8 ld 3", "N8x4 ld 8", "N3x4 ld 3"}));
+  EXPECT_EQ(text_of(none), (Texts{"N3x8 ld 3", "N8x4 ld 8", "N3x4 ld 3"}));
 }
 
 std::string with_epilogue(const std::string& lines, const std::string& type = "f32",
@@ -231,7 +231,7 @@ TEST(CublasLtSpec, Epilogues) {
   EXPECT_EQ(all.beta, 1);
   const BatchedCall less = work_of(with_epilogue(" %m2 = sub(%m, %c)\n"), {4});
   EXPECT_EQ(less.beta, -1);
-  EXPECT_EQ(said(less.problem.c), "N3x4 ld 3");
+  EXPECT_EQ(text_of(less.problem.c), "N3x4 ld 3");
   // alpha is rounded to the dtype.
   const BatchedCall rounded = work_of(
       with_epilogue(" %h = full(){value=0.1, dtype=bf16, shape=[]}\n %m2 = mul(%m, %h)\n", "bf16"), {4});

@@ -123,12 +123,12 @@ TEST_P(CublasLtStrided, Operands) {
     if (members.empty()) continue;
     auto spec = make_spec(*graph, members, strides_of);
     ASSERT_TRUE(spec.ok()) << spec.status().message();
-    std::vector<std::unique_ptr<char[]>> rooms;
+    std::vector<std::unique_ptr<char[]>> blocks;
     Memory memory{*graph, inputs, {}, {}, {}, {}};
     memory.stored.reserve(graph->nodes.size());
     memory.bound = c.inputs.place([&](int64_t bytes) {
-      rooms.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes)));
-      return rooms.back().get();
+      blocks.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes)));
+      return blocks.back().get();
     });
     for (Operand* o :
          {&spec->a, &spec->b, spec->added ? &*spec->added : nullptr, spec->bias ? &*spec->bias : nullptr})

@@ -101,7 +101,7 @@ double apart(DType t, double got, double want) {
 }
 
 // The permitted distance for a float row; 0 requires equal bits.
-double room(const Op& row, DType result) {
+double tolerance_of(const Op& row, DType result) {
   if (result == DType::bf16) return 1;
   return row.ulp == 0 ? 0 : result == DType::f64 ? 2048 : row.ulp + 3;
 }
@@ -137,8 +137,9 @@ void check(DType type, bool narrow) {
         inside = inside && (!std::isfinite(x[a]) || x[a] == 0 || (x[a] >= row.low && x[a] <= row.high));
       }
       if (output.cast && is_float(type) && !is_float(t)) continue;  // the type cannot hold these numbers
-      if (!output.cast && !inside && room(row, t) > 0) continue;
-      if (is_float(t) && apart(t, number(t, g), number(t, w)) <= (output.cast ? 0 : room(row, t))) continue;
+      if (!output.cast && !inside && tolerance_of(row, t) > 0) continue;
+      if (is_float(t) && apart(t, number(t, g), number(t, w)) <= (output.cast ? 0 : tolerance_of(row, t)))
+        continue;
       // The approximate erfc falls to 0 below 5e-10 (jit/cuda/cuda_prelude.cuh).
       if (t == DType::bf16 && std::fabs(number(t, g) - number(t, w)) < 1e-9) continue;
       ++wrong;

@@ -99,10 +99,10 @@ std::string distance(const KernelCase& c, const BufferBytes& got, const BufferBy
       const double x = element(b.type, got[i].data() + e * size_of(b.type)),
                    y = element(b.type, want[i].data() + e * size_of(b.type));
       if (std::isnan(x) && std::isnan(y)) continue;
-      const double room = unit * (1 + std::abs(y)) + sums * 3 * std::sqrt(static_cast<double>(terms));
+      const double tolerance = unit * (1 + std::abs(y)) + sums * 3 * std::sqrt(static_cast<double>(terms));
       if (b.type == DType::b8 && x != y && ++off <= 1 + c.lengths[i] / 1000)
         continue;  // a few booleans may differ, where a value is near the threshold
-      if (!(std::abs(x - y) <= room))
+      if (!(std::abs(x - y) <= tolerance))
         return "%" + b.name + "[" + std::to_string(e) + "] = " + std::to_string(x) + ", " +
                std::to_string(y) + " is wanted";
     }
