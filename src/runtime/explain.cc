@@ -41,7 +41,8 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
     out += ", \"reference_steps\": " + std::to_string(source.reference_steps());
     if (plan)
       out += ", \"workspace_bytes\": " + std::to_string(plan->workspace_bytes()) +
-             ", \"intermediate_bytes\": " + std::to_string(plan->intermediate_bytes());
+             ", \"intermediate_bytes\": " + std::to_string(plan->intermediate_bytes()) +
+             ", \"unshared_bytes\": " + std::to_string(plan->unshared_bytes());
     return out + "}";
   }
   out = print(g, {.data_limit = 16}) + "\n";
@@ -66,7 +67,8 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
     out += "reference steps: " + std::to_string(slow) + ", evaluated element by element\n";
   if (plan)
     out += "planned workspace: " + std::to_string(plan->workspace_bytes()) + " bytes, intermediates " +
-           std::to_string(plan->intermediate_bytes()) + " bytes\n";
+           std::to_string(plan->intermediate_bytes()) + " bytes, without sharing " +
+           std::to_string(plan->unshared_bytes()) + " bytes\n";
   return out;
 }
 

@@ -150,6 +150,7 @@ Status check_values(const PlanSource& source, const Sizes& sizes) {
 struct Intermediates {
   std::vector<int> slot;  // per value: its lifetime, or -1
   std::vector<Lifetime> lifetimes;
+  int64_t unshared = 0;  // the sum of their bytes
 };
 
 Result<Intermediates> intermediates(const PlanSource& source, const Sizes& sizes) {
@@ -175,6 +176,7 @@ Result<Intermediates> intermediates(const PlanSource& source, const Sizes& sizes
     return invalid("the intermediates have " +
                    std::to_string(static_cast<int64_t>(std::min<__int128>(all, INT64_MAX))) +
                    " bytes, more than any memory");
+  in.unshared = static_cast<int64_t>(all);
   for (size_t s = 0; s < source.executables.size(); ++s) {
     const Executable& e = *source.executables[s];
     std::vector<bool> given(e.inputs.size(), false);
@@ -214,6 +216,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   TENON_ASSIGN(Intermediates in, intermediates(source, sizes));
   plan->find_in_place(source);
   plan->intermediate_ = assign_offsets(in.lifetimes);
+  plan->unshared_ = in.unshared;
   for (const PlanSource* part : {static_cast<const PlanSource*>(&source), source.copies.source})
     for (size_t b = 0; part && b < part->by_backend.size(); ++b)
       TENON_TRY(

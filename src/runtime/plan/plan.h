@@ -60,7 +60,8 @@ class Plan {
   const std::vector<int64_t>& symbols() const { return symbols_; }
   int64_t workspace_bytes() const { return workspace_; }
   int64_t intermediate_bytes() const { return intermediate_; }
-  int64_t bytes() const;  // of the plan and its steps, approximately
+  int64_t unshared_bytes() const { return unshared_; }  // of the intermediates, if each had its own memory
+  int64_t bytes() const;                                // of the plan and its steps, approximately
   // The expected shape and strides of every host tensor, and the bytes it touches, from its address on.
   struct Expected {
     std::vector<int64_t> shape, strides;
@@ -95,6 +96,7 @@ class Plan {
   size_t most_buffers_ = 0;
   int64_t workspace_ = 0;     // intermediates and scratch
   int64_t intermediate_ = 0;  // intermediates alone
+  int64_t unshared_ = 0;
 
   // Launches all steps as one, after the first kRunsFirst runs, by one thread at a time. Declared after the
   // steps, so that it is destroyed before them: they own what is launched.

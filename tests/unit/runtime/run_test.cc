@@ -43,6 +43,24 @@ void check(const Case& c, std::vector<std::string> backends = {}) {
   }
 }
 
+TEST(Run, ExplainsWhatSharingSaves) {
+  auto graph = parse_graph(R"(graph @f(%x: f32[8,8]) {
+    %a = matmul(%x, %x)
+    %b = matmul(%a, %x)
+    %c = matmul(%b, %x)
+    %d = matmul(%c, %x)
+    return %d
+  })");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  auto program = Program::make(*graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  std::vector<HostTensor> inputs{random_tensor(DType::f32, {8, 8}, 1)},
+      outputs{HostTensor(DType::f32, {8, 8})};
+  ASSERT_TRUE(run(**program, inputs, outputs).ok());
+  const std::string text = (*program)->explain(false);
+  EXPECT_NE(text.find("intermediates 512 bytes, without sharing 768 bytes"), text.npos) << text;
+}
+
 TEST(Run, Cases) {
   const Case cases[] = {
       {"a kept row and a loop that is needed before the row's own",
