@@ -1,4 +1,4 @@
-// See passes.h. The running order is that of the groups. The turn is the step at which most bytes are alive; in a
+// See passes.h. Groups run in the order of their numbers. The turn is the step at which most bytes are alive; in a
 // graph with gradients it is where the forward pass ends. A value that lives across the turn is dropped, and the
 // groups that made it run again before its next reader, for which values that were kept are the start.
 //
@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kMostTried = 512;
 
 // One execution of a group.
-struct Turn {
+struct Run {
   int group;
   bool again;
   std::vector<int> makes;  // per output of the group: the copy that this execution makes, or -1
@@ -38,7 +38,7 @@ struct Copy {
   int made, last = -1;  // last: -1 if nothing that is live reads it
 };
 struct Schedule {
-  std::vector<Turn> turns;
+  std::vector<Run> runs;
   std::vector<Copy> copies;
   int64_t peak = 0;
   int peak_at = 0;
@@ -128,8 +128,9 @@ class Recompute {
   Schedule schedule() const;
   // Makes the values again that are not at hand.
   void demand(Schedule& s, std::vector<int>& at, std::vector<ValueId> wanted) const;
-  void run(Schedule& s, std::vector<int>& at, int group, bool again) const;
+  void append(Schedule& s, std::vector<int>& at, int group, bool again) const;
   void find_live(Schedule& s) const;
+  std::set<ValueId> needed_in(const Schedule& s, const Run& run, int64_t* bytes) const;
   void find_crossing(const Schedule& plain);
   void drop_cheap(int64_t budget);
   void cut(int64_t budget);
@@ -148,29 +149,29 @@ class Recompute {
   int64_t before_ = 0;
 };
 
-void Recompute::run(Schedule& s, std::vector<int>& at, int group, bool again) const {
-  const int now = static_cast<int>(s.turns.size());
-  Turn turn{group, again, {}, {}};
-  for (ValueId v : inputs_[group]) turn.reads.push_back(intermediate(v) ? at[v] : -1);
+void Recompute::append(Schedule& s, std::vector<int>& at, int group, bool again) const {
+  const int now = static_cast<int>(s.runs.size());
+  Run made{group, again, {}, {}};
+  for (ValueId v : inputs_[group]) made.reads.push_back(intermediate(v) ? at[v] : -1);
   for (ValueId v : outputs_[group]) {
-    turn.makes.push_back(-1);
-    turn.live = turn.live || (!intermediate(v) && !again);
+    made.makes.push_back(-1);
+    made.live = made.live || (!intermediate(v) && !again);
     if (!intermediate(v) || (again && at[v] >= 0)) continue;
-    turn.makes.back() = at[v] = static_cast<int>(s.copies.size());
+    made.makes.back() = at[v] = static_cast<int>(s.copies.size());
     s.copies.push_back({v, now});
   }
-  s.turns.push_back(std::move(turn));
+  s.runs.push_back(std::move(made));
 }
 
 // Finds what is live, and with it the last readers.
 void Recompute::find_live(Schedule& s) const {
-  for (int i = static_cast<int>(s.turns.size()); i-- > 0;) {
-    Turn& turn = s.turns[i];
-    for (int copy : turn.makes) turn.live = turn.live || (copy >= 0 && s.copies[copy].last >= 0);
-    if (!turn.live) continue;
-    for (int copy : turn.reads)
+  for (int i = static_cast<int>(s.runs.size()); i-- > 0;) {
+    Run& run = s.runs[i];
+    for (int copy : run.makes) run.live = run.live || (copy >= 0 && s.copies[copy].last >= 0);
+    if (!run.live) continue;
+    for (int copy : run.reads)
       if (copy >= 0 && s.copies[copy].last < 0) s.copies[copy].last = i;
-    if (turn.again) s.cost += cost_[turn.group];
+    if (run.again) s.cost += cost_[run.group];
   }
 }
 
@@ -182,7 +183,7 @@ void Recompute::demand(Schedule& s, std::vector<int>& at, std::vector<ValueId> w
     if (!intermediate(v) || at[v] >= 0 || !groups.insert(made_by_[v]).second) continue;
     for (ValueId operand : inputs_[made_by_[v]]) wanted.push_back(operand);
   }
-  for (int group : groups) run(s, at, group, /*again=*/true);
+  for (int group : groups) append(s, at, group, /*again=*/true);
 }
 
 Schedule Recompute::schedule() const {
@@ -190,24 +191,24 @@ Schedule Recompute::schedule() const {
   std::vector<int> at(g_.nodes.size(), -1);  // the copy that is at hand
   for (int group = 0; group < static_cast<int>(members_.size()); ++group) {
     demand(s, at, inputs_[group]);
-    run(s, at, group, /*again=*/false);
+    append(s, at, group, /*again=*/false);
     if (group != turn_) continue;
     for (size_t v = 0; v < at.size(); ++v)
       if (!kept_[v]) at[v] = -1;
   }
   find_live(s);
-  std::vector<int64_t> change(s.turns.size() + 1, 0);
+  std::vector<int64_t> change(s.runs.size() + 1, 0);
   for (const Copy& copy : s.copies) {
     if (copy.last < 0) continue;
     change[copy.made] += bytes_[copy.value];
     change[copy.last + 1] -= bytes_[copy.value];
   }
   int64_t alive = 0;
-  for (size_t i = 0; i < s.turns.size(); ++i) {
+  for (size_t i = 0; i < s.runs.size(); ++i) {
     alive += change[i];
     if (alive <= s.peak) continue;
     s.peak = alive;
-    s.peak_at = s.turns[i].group;
+    s.peak_at = s.runs[i].group;
   }
   return s;
 }
@@ -321,7 +322,7 @@ class Copier {
   void fix(ValueId v, ValueId as) { fixed_[v] = as; }
   ValueId fixed(ValueId v) const { return fixed_[v]; }
 
-  // Adds v of an execution; `seen` has what the execution has already. stored: the value read for a stored one.
+  // Adds v of an execution. seen: what the execution has already, and the copies of stored values that it reads.
   ValueId add(ValueId v, std::unordered_map<ValueId, ValueId>& seen, int group, bool rename) {
     Node node = from_.node(v);
     for (ValueId& operand : node.inputs) operand = read(operand, seen, rename);
@@ -345,6 +346,32 @@ class Copier {
   std::set<ValueId> named_;
 };
 
+// The members of the group that this execution needs; *bytes: of what it makes.
+std::set<ValueId> Recompute::needed_in(const Schedule& s, const Run& run, int64_t* bytes) const {
+  const std::vector<ValueId>&outputs = outputs_[run.group], &members = members_[run.group];
+  std::set<ValueId> needed;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const int copy = run.makes[i];
+    if (copy >= 0 ? s.copies[copy].last < 0 : run.again) continue;  // nothing reads it, or it is at hand
+    needed.insert(outputs[i]);
+    if (copy >= 0) *bytes += bytes_[outputs[i]];
+  }
+  for (auto it = members.rbegin(); it != members.rend(); ++it) {
+    if (!needed.contains(*it)) continue;
+    std::vector<ValueId> work = g_.node(*it).inputs;
+    while (!work.empty()) {
+      const ValueId v = work.back();
+      work.pop_back();
+      const std::vector<ValueId>& from = g_.node(v).inputs;
+      if (std::ranges::binary_search(members, v))
+        needed.insert(v);
+      else if (is_inlined(g_, v))
+        work.insert(work.end(), from.begin(), from.end());
+    }
+  }
+  return needed;
+}
+
 Graph Recompute::rebuild(Recomputed* done) const {
   const Schedule s = schedule();
   Graph out;
@@ -365,44 +392,25 @@ Graph Recompute::rebuild(Recomputed* done) const {
   std::vector<ValueId> copy_at(s.copies.size(), kNoValue);
   *done = {before_, s.peak, 0, 0};
   std::vector<bool> ran(members_.size(), false);
-  for (const Turn& turn : s.turns) {
-    if (!turn.live) continue;
-    const std::vector<ValueId>& outputs = outputs_[turn.group];
-    std::set<ValueId> needed;  // members
+  for (const Run& run : s.runs) {
+    if (!run.live) continue;
     int64_t bytes = 0;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const int copy = turn.makes[i];
-      if (copy >= 0 && s.copies[copy].last < 0) continue;  // nothing reads it
-      if (copy < 0 && turn.again) continue;
-      needed.insert(outputs[i]);
-      if (copy >= 0) bytes += bytes_[outputs[i]];
-    }
-    for (auto it = members_[turn.group].rbegin(); it != members_[turn.group].rend(); ++it) {
-      if (!needed.contains(*it)) continue;
-      std::vector<ValueId> work = g_.node(*it).inputs;
-      while (!work.empty()) {
-        const ValueId v = work.back();
-        work.pop_back();
-        if (std::ranges::binary_search(members_[turn.group], v))
-          needed.insert(v);
-        else if (is_inlined(g_, v))
-          work.insert(work.end(), g_.node(v).inputs.begin(), g_.node(v).inputs.end());
-      }
-    }
-    const bool first = !ran[turn.group];  // nothing needed its result before
-    ran[turn.group] = true;
+    const std::vector<ValueId>& outputs = outputs_[run.group];
+    const std::set<ValueId> needed = needed_in(s, run, &bytes);
+    const bool first = !ran[run.group];  // nothing needed its result before
+    ran[run.group] = true;
     std::unordered_map<ValueId, ValueId> seen;
-    for (size_t i = 0; i < turn.reads.size(); ++i)
-      if (turn.reads[i] >= 0) seen[inputs_[turn.group][i]] = copy_at[turn.reads[i]];
+    for (size_t i = 0; i < run.reads.size(); ++i)
+      if (run.reads[i] >= 0) seen[inputs_[run.group][i]] = copy_at[run.reads[i]];
     const int number = static_cast<int>(out.groups.size());
-    for (ValueId v : members_[turn.group])
+    for (ValueId v : members_[run.group])
       if (needed.contains(v)) copier.add(v, seen, number, /*rename=*/!first);
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!needed.contains(outputs[i])) continue;
-      if (turn.makes[i] >= 0) copy_at[turn.makes[i]] = seen[outputs[i]];
-      if (!intermediate(outputs[i]) && !turn.again) copier.fix(outputs[i], seen[outputs[i]]);
+      if (run.makes[i] >= 0) copy_at[run.makes[i]] = seen[outputs[i]];
+      if (!intermediate(outputs[i]) && !run.again) copier.fix(outputs[i], seen[outputs[i]]);
     }
-    out.groups.push_back(g_.groups[turn.group]);
+    out.groups.push_back(g_.groups[run.group]);
     if (first) continue;
     out.groups.back().why = "keeping its result takes " + std::to_string(bytes) + " bytes";
     out.groups.back().again = true;
