@@ -70,6 +70,19 @@ LOCK(tenon_input_options, param, 8);
 LOCK(tenon_input_options, strides, 16);
 LOCK(tenon_input_options, symbol, 24);
 
+#ifndef TENON_FROZEN
+LOCK(tenon_symbol_options, struct_size, 0);
+LOCK(tenon_symbol_options, training, 8);
+LOCK(tenon_symbol_options, min_nodes, 12);
+LOCK(tenon_symbol_options, op_names, 16);
+
+LOCK(tenon_symbol_input, struct_size, 0);
+LOCK(tenon_symbol_input, name, 8);
+LOCK(tenon_symbol_input, dtype, 16);
+LOCK(tenon_symbol_input, dims, 24);
+LOCK(tenon_symbol_input, param, 32);
+#endif
+
 LOCK(tenon_program_options, struct_size, 0);
 LOCK(tenon_program_options, freeze, 8);
 LOCK(tenon_program_options, num_threads, 12);
@@ -133,17 +146,4 @@ VALUE(sizeof(tenon_value), 4);
 VALUE(TENON_SPECIALIZE_OFF, 0);
 VALUE(TENON_SPECIALIZE_BACKGROUND, 1);
 VALUE(TENON_SPECIALIZE_WAIT, 2);
-#endif
-
-#ifndef TENON_FROZEN
-LOCK(tenon_symbol_options, struct_size, 0);
-LOCK(tenon_symbol_options, training, 8);
-LOCK(tenon_symbol_options, min_nodes, 12);
-LOCK(tenon_symbol_options, op_names, 16);
-
-LOCK(tenon_symbol_input, struct_size, 0);
-LOCK(tenon_symbol_input, name, 8);
-LOCK(tenon_symbol_input, dtype, 16);
-LOCK(tenon_symbol_input, dims, 24);
-LOCK(tenon_symbol_input, param, 32);
 #endif
