@@ -1,11 +1,15 @@
 // See infer.h.
 #include "src/mxnet/infer.h"
 
+#include <stdexcept>
+
 namespace tenon::mxnet {
 namespace {
 
 // Sweeps before giving up; each sweep follows the nodes' order forwards or backwards, so chains need few.
 constexpr int kMostSweeps = 64;
+// A few nodes may become many: recurrent layers, and splits into many parts.
+constexpr size_t kMostEmitted = 1 << 17;
 
 class Inference {
  public:
@@ -71,6 +75,8 @@ class Inference {
       types_[n][i].shape = std::vector<Size>(type.shape.begin(), type.shape.end());
     }
     changed_ = true;
+    if (scratch_.nodes.size() > kMostEmitted + 256 * symbol_.nodes.size())
+      return unsupported("the symbol becomes a graph of too many nodes");
     return {};
   }
 
@@ -158,6 +164,8 @@ Result<Values> emit_node(Builder& builder, const Symbol& symbol, const Answer& a
     return values;
   } catch (const StatusError& e) {
     return e.status.at("node " + std::to_string(n) + " (" + node.describe() + ")");
+  } catch (const std::out_of_range&) {  // of at(), on sizes
+    return invalid("node " + std::to_string(n) + " (" + node.describe() + "): an operand has too few axes");
   }
 }
 
