@@ -4,6 +4,7 @@ The binary is build/release/bin/tenon, or what TENON_CLI names.
 """
 
 import ctypes
+import json
 import os
 import resource
 import struct
@@ -432,3 +433,47 @@ def test_ops():
     assert one.returncode == 0 and "composite" in one.stdout and "axis" in one.stdout
     wrong = tenon("ops", "softmx")
     assert wrong.returncode == 1 and "did you mean 'softmax'" in wrong.stderr
+
+
+def symbol_files(folder):
+    """MXNet's two files of relu(x w^T): the weight is [[1, 0], [0, -1], [1, 1]]."""
+    variables = [{"op": "null", "name": n, "inputs": []} for n in ("x", "fc_weight")]
+    layer = {"op": "FullyConnected", "name": "fc", "attrs": {"num_hidden": "3", "no_bias": "True"},
+             "inputs": [[0, 0, 0], [1, 0, 0]]}
+    relu = {"op": "Activation", "name": "act/1", "attrs": {"act_type": "relu"}, "inputs": [[2, 0, 0]]}
+    symbol, params = folder / "model-symbol.json", folder / "model-0000.params"
+    symbol.write_text(json.dumps({"nodes": [*variables, layer, relu], "arg_nodes": [0, 1], "heads": [[3, 0, 0]]}))
+    tensor = struct.pack("<Iii2qiii", 0xF993FAC9, 0, 2, 3, 2, 1, 0, 0) + np.array([1, 0, 0, -1, 1, 1], "float32").tobytes()
+    name = b"arg:fc_weight"
+    params.write_bytes(struct.pack("<3Q", 0x112, 0, 1) + tensor + struct.pack("<2Q", 1, len(name)) + name)
+    return symbol, params
+
+
+def test_a_symbol_of_mxnet_runs(tmp_path):
+    symbol, params = symbol_files(tmp_path)
+    np.save(tmp_path / "x.npy", np.array([[2, 3]], "float32"))
+    done = tenon("run", symbol, "--params", params, "--input", f"x={tmp_path}/x.npy", "--output-dir", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(np.load(tmp_path / "act_1.npy"), [[2, 0, 5]])
+    assert tenon("run", symbol, "--params", params, "--input", "x=4,2").returncode == 0
+
+
+def test_a_symbol_of_mxnet_prints_as_a_graph(tmp_path):
+    symbol, params = symbol_files(tmp_path)
+    for arguments in (["--input", "x=N,2"], ["--input", "x=N,2", "--params", params]):
+        done = tenon("opt", symbol, *arguments)
+        assert done.returncode == 0, done.stderr
+        assert "fc_weight: f32[3,2]" in done.stdout and "%act_1 = relu(%fc) : f32[N,3]" in done.stdout
+
+
+def test_mistakes_in_a_symbol_of_mxnet_are_named(tmp_path):
+    symbol, params = symbol_files(tmp_path)
+    done = tenon("run", symbol, "--input", "y=1,2")
+    assert done.returncode == 1 and "no variable 'y'" in done.stderr
+    assert "variable 'x'" in tenon("run", symbol).stderr
+    params.write_bytes(params.read_bytes()[:-1])
+    assert "byte" in tenon("run", symbol, "--params", params, "--input", "x=1,2").stderr
+    symbol.write_text(symbol.read_text()[:-5])
+    assert "byte" in tenon("opt", symbol).stderr
+    done = tenon("run", "-", "--params", params, stdin=GRAPH)
+    assert done.returncode == 1 and "--params" in done.stderr

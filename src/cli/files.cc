@@ -20,10 +20,13 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
-Result<Graph> read_graph(const std::string& path) {
+Result<Model> read_model(const std::string& path, std::vector<std::string>& inputs,
+                         const std::string& params) {
+  if (path.ends_with(".json")) return read_symbol(path, inputs, params);
+  if (!params.empty()) return invalid("--params belongs to a symbol, a file that ends with .json: " + path);
   TENON_ASSIGN(std::string text, read_file(path));
   auto graph = parse_graph(text);
-  if (graph.ok()) return graph;
+  if (graph.ok()) return Model{std::move(*graph), {}};
   const std::string where = (path == "-" ? "stdin" : path) + ":";
   std::string message = where;
   for (char c : graph.status().message()) {

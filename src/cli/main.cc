@@ -31,7 +31,10 @@ int read_and_call(int argc, char** argv) {
 
   OptArgs opt_args;
   CLI::App* opt_verb = app.add_subcommand("opt", "Run passes on a graph: text in, text out");
-  opt_verb->add_option("file", opt_args.file, "Graph as text; - reads stdin")->required();
+  constexpr const char* kFile = "Graph as text, - reads stdin; or MXNet's symbol, NAME.json";
+  opt_verb->add_option("file", opt_args.file, kFile)->required();
+  opt_verb->add_option("--input", opt_args.inputs, "Of a symbol: name=1,3,224,224; sizes may be symbols");
+  opt_verb->add_option("--params", opt_args.params, "Of a symbol: the shapes of its parameters");
   opt_verb->add_option("--pass", opt_args.passes, "Passes, in this order; without it, only checks and prints")
       ->delimiter(',');
   opt_verb
@@ -50,8 +53,10 @@ int read_and_call(int argc, char** argv) {
                                              "Run a graph and compare with the evaluator; if they differ, "
                                              "find the smallest part and the pass at fault");
   for (CLI::App* verb : {run_verb, verify_verb}) {
-    verb->add_option("file", run_args.file, "Graph as text; - reads stdin")->required();
-    verb->add_option("--input", run_args.inputs, "name=file.npy; the other inputs are random");
+    verb->add_option("file", run_args.file, kFile)->required();
+    verb->add_option("--input", run_args.inputs,
+                     "name=file.npy; the other inputs are random. Of a symbol also name=1,3,224,224");
+    verb->add_option("--params", run_args.params, "Of a symbol: its .params file");
     verb->add_option("--dim", run_args.dims, "N=4: a size of random inputs");
     verb->add_option("--seed", run_args.seed, "Of the random inputs");
     verb->add_option("--backend", run_args.backends, "Only these back ends, in order of preference")

@@ -50,8 +50,10 @@ int opt(const OptArgs& args) {
     passes.push_back(&*it);
   }
   if (const Status known = check_without(args.without); !known.ok()) return misuse(known.message());
-  auto graph = read_graph(args.file);
-  if (!graph.ok()) return fail(graph.status());
+  std::vector<std::string> inputs = args.inputs;
+  auto model = read_model(args.file, inputs, args.params);
+  if (!model.ok()) return fail(model.status());
+  Graph* const graph = &model->graph;
   Status sound = verify(*graph);
   if (!sound.ok()) return fail(sound);
   const BackendPlacement placement(backends_of(DeviceId::kCpu), DeviceId::kCpu);

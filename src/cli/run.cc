@@ -67,7 +67,7 @@ HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint64_t seed)
 
 class Session {
  public:
-  Session(const Graph& graph, const RunArgs& args) : g_(graph), args_(args) {}
+  Session(const Model& model, const RunArgs& args) : g_(model.graph), args_(args), tensors_(model.tensors) {}
 
   Status prepare() {
     try {
@@ -171,6 +171,9 @@ class Session {
 
   Status read_inputs() {
     given_.resize(g_.inputs.size());
+    for (size_t i = 0; i < g_.inputs.size(); ++i)
+      if (const auto it = tensors_.find(label(g_, g_.inputs[i].value)); it != tensors_.end())
+        given_[i] = it->second;
     for (const std::string& item : args_.inputs) {
       const size_t equals = item.find('=');
       std::string wanted = item.substr(0, equals);
@@ -255,6 +258,7 @@ class Session {
 
   const Graph& g_;
   const RunArgs& args_;
+  const std::map<std::string, HostTensor>& tensors_;
   std::vector<std::optional<HostTensor>> given_;  // inputs
   std::vector<HostTensor> results_;
   std::vector<Placed> placed_;  // inputs, then outputs
@@ -276,9 +280,10 @@ template <class F>
 int with_session(const RunArgs& args, F f) {
   if (const std::string item = not_a_pair(args); !item.empty())
     return misuse("'" + item + "' is not name=value");
-  auto graph = read_graph(args.file);
-  if (!graph.ok()) return fail(graph.status());
-  Session session(*graph, args);
+  RunArgs left = args;
+  auto model = read_model(args.file, left.inputs, args.params);
+  if (!model.ok()) return fail(model.status());
+  Session session(*model, left);
   if (const Status status = session.prepare(); !status.ok()) return fail(status);
   return f(session);
 }

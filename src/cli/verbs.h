@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/base/status.h"
 #include "src/ir/graph.h"
+#include "src/ops/eval/host_tensor.h"
 
 namespace tenon::cli {
 
@@ -20,12 +22,15 @@ struct OptArgs {
   std::vector<std::string> passes;
   std::vector<std::string> without;        // passes to leave out of optimize and fuse
   std::vector<std::string> kernel_passes;  // if any, the file is a kernel
+  std::vector<std::string> inputs;         // of a symbol: name=1,3,224,224 or name=file.npy
+  std::string params;                      // of a symbol: its .params file
 };
 int opt(const OptArgs& args);
 
 struct RunArgs {
   std::string file;
-  std::vector<std::string> inputs;    // name=file.npy
+  std::vector<std::string> inputs;    // name=file.npy; of a symbol also name=1,3,224,224
+  std::string params;                 // of a symbol: its .params file; empty: random parameters
   std::vector<std::string> dims;      // N=4
   std::vector<std::string> backends;  // empty: all
   std::vector<std::string> without;   // passes to leave out
@@ -54,9 +59,20 @@ int ops(const std::string& name);  // "": all of them
 
 // Helpers of several verbs.
 Result<std::string> read_file(const std::string& path);  // "-": stdin
-Result<Graph> read_graph(const std::string& path);       // messages are "path:line:column: ..."
-int fail(const Status& status);                          // prints the message; returns kFailed
-int misuse(const std::string& sentence);                 // prints the sentence; returns kUsage
-void print_line(std::string_view text);                  // to stdout
+// A graph and the tensors that come with it, by the names of inputs.
+struct Model {
+  Graph graph;
+  std::map<std::string, HostTensor> tensors;
+};
+// The text of a graph, or MXNet's symbol JSON (a path that ends with .json). Messages are "path:line:column: ..." or
+// "path: byte ...". inputs and params as in RunArgs; only symbols have params. Takes the entries that state sizes out of
+// `inputs`.
+Result<Model> read_model(const std::string& path, std::vector<std::string>& inputs,
+                         const std::string& params);
+Result<Model> read_symbol(const std::string& path, std::vector<std::string>& inputs,
+                          const std::string& params);
+int fail(const Status& status);           // prints the message; returns kFailed
+int misuse(const std::string& sentence);  // prints the sentence; returns kUsage
+void print_line(std::string_view text);   // to stdout
 
 }  // namespace tenon::cli

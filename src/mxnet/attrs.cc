@@ -50,7 +50,7 @@ std::optional<int64_t> read_attr_int(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value > (int64_t{1} << 61) || value < -(int64_t{1} << 61) ? std::nullopt : std::optional(value);
+  return value > kMostInteger || value < -kMostInteger ? std::nullopt : std::optional(value);
 }
 
 std::optional<double> read_attr_float(std::string_view text) {
@@ -86,6 +86,7 @@ std::optional<Tuple> read_attr_tuple(std::string_view text) {
   if (text.size() < 2 || text.back() != (open == '(' ? ')' : ']')) return std::nullopt;
   text = trim(text.substr(1, text.size() - 2));
   while (!text.empty()) {
+    if (out.size() == kMostElements) return std::nullopt;
     const size_t comma = text.find(',');
     const std::string_view element = trim(text.substr(0, comma));
     if (element == "None") {

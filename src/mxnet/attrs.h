@@ -20,6 +20,9 @@
 
 namespace tenon::mxnet {
 
+// Larger integers and longer tuples are no values, so that arithmetic on a few of them fits in 64 bits.
+inline constexpr int64_t kMostInteger = int64_t{1} << 48;
+inline constexpr size_t kMostElements = 4096;
 // Each returns nullopt if the text is no such value.
 std::optional<int64_t> read_attr_int(std::string_view text);
 std::optional<double> read_attr_float(std::string_view text);

@@ -1,11 +1,15 @@
 // See infer.h.
 #include "src/mxnet/infer.h"
 
+#include <stdexcept>
+
 namespace tenon::mxnet {
 namespace {
 
 // Sweeps before giving up; each sweep follows the nodes' order forwards or backwards, so chains need few.
 constexpr int kMostSweeps = 64;
+// A few nodes may become many: recurrent layers, and splits into many parts.
+constexpr size_t kMostEmitted = 1 << 17;
 
 class Inference {
  public:
@@ -31,19 +35,22 @@ class Inference {
   Status visit(size_t n) {
     if (!values_[n].empty()) return {};
     if (symbol_.nodes[n].is_variable()) return visit_variable(n);
-    const SymbolNode& node = symbol_.nodes[n];
-    bool ready = !answers_[n].row->from_output || types_[n][0].known();
-    std::vector<ValueId> operands;
-    for (const Entry& e : node.inputs) {
-      if (values_[e.node].empty()) {
-        ready = false;
-        break;
-      }
-      operands.push_back(values_[e.node][e.output]);
+    if (!ready(n)) {
+      TENON_TRY(complete(n));
+      // Completion may have made variables known.
+      for (const Entry& e : symbol_.nodes[n].inputs)
+        if (symbol_.nodes[e.node].is_variable() && types_[e.node][0].known()) TENON_TRY(visit(e.node));
     }
-    if (ready) return emit(n, std::move(operands));
+    if (ready(n)) return emit(n);
     ++left_;
-    return complete(n);
+    return {};
+  }
+
+  bool ready(size_t n) const {
+    if (answers_[n].row->from_output && !types_[n][0].known()) return false;
+    for (const Entry& e : symbol_.nodes[n].inputs)
+      if (values_[e.node].empty()) return false;
+    return true;
   }
 
   Status visit_variable(size_t n) {
@@ -58,7 +65,9 @@ class Inference {
     return {};
   }
 
-  Status emit(size_t n, std::vector<ValueId> operands) {
+  Status emit(size_t n) {
+    std::vector<ValueId> operands;
+    for (const Entry& e : symbol_.nodes[n].inputs) operands.push_back(values_[e.node][e.output]);
     TENON_ASSIGN(values_[n], emit_node(builder_, symbol_, answers_[n], n, std::move(operands), types_[n]));
     for (size_t i = 0; i < values_[n].size() && i < types_[n].size(); ++i) {
       const TensorType& type = builder_.type(values_[n][i]);
@@ -66,6 +75,8 @@ class Inference {
       types_[n][i].shape = std::vector<Size>(type.shape.begin(), type.shape.end());
     }
     changed_ = true;
+    if (scratch_.nodes.size() > kMostEmitted + 256 * symbol_.nodes.size())
+      return unsupported("the symbol becomes a graph of too many nodes");
     return {};
   }
 
@@ -153,6 +164,8 @@ Result<Values> emit_node(Builder& builder, const Symbol& symbol, const Answer& a
     return values;
   } catch (const StatusError& e) {
     return e.status.at("node " + std::to_string(n) + " (" + node.describe() + ")");
+  } catch (const std::out_of_range&) {  // of at(), on sizes
+    return invalid("node " + std::to_string(n) + " (" + node.describe() + "): an operand has too few axes");
   }
 }
 

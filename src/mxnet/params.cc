@@ -116,7 +116,7 @@ Result<std::vector<Param>> parse_params(std::span<const unsigned char> bytes) {
     return invalid("byte 0: this is no list of MXNet's NDArrays: it begins with " + std::to_string(magic));
   TENON_TRY(r.read(&reserved));
   TENON_TRY(r.read(&count));
-  if (count > r.left() / 4)
+  if (count > r.left() / 4 || count > kMostNodes)
     return r.error(std::to_string(count) + " tensors in " + std::to_string(r.left()) + " bytes");
   std::vector<Param> params;
   std::vector<char> present;

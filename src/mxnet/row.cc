@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "src/ops/rules/rules.h"
 
@@ -49,7 +50,7 @@ ValueId Call::slice(ValueId v, int axis, Dim start, Dim end, int64_t step) {
 }
 
 int Call::axis(int64_t given, int rank) const {
-  const auto normal = normal_axis(given, rank);
+  const auto normal = rank > 0 ? normal_axis(given, rank) : std::nullopt;
   if (!normal)
     throw StatusError(
         invalid("axis " + std::to_string(given) + " is out of range for rank " + std::to_string(rank)));
@@ -57,6 +58,7 @@ int Call::axis(int64_t given, int rank) const {
 }
 
 Dim Call::product(const Dims& dims, size_t begin, size_t end) const {
+  if (begin > end || end > dims.size()) throw std::out_of_range("product of axes");
   return b.dims().product(std::span(dims).subspan(begin, end - begin));
 }
 

@@ -26,6 +26,18 @@ struct Partial {
   TensorType type() const;
 };
 
+// The sizes of a value. An axis that the value does not have is a std::out_of_range, which emit_node (infer.h) turns into a
+// failure.
+struct Sizes : Dims {
+  using Dims::Dims;
+  explicit Sizes(Dims dims) : Dims(std::move(dims)) {}
+  Dim& operator[](size_t i) { return at(i); }
+  Dim operator[](size_t i) const { return at(i); }
+  Dim front() const { return at(0); }
+  Dim back() const { return at(size() - 1); }
+  Dim& back() { return at(size() - 1); }
+};
+
 // What a body sees and does. Nodes are added with operator(); a refusal of the builder is thrown as a StatusError.
 class Call {
  public:
@@ -41,7 +53,7 @@ class Call {
 
   ValueId operator()(OpId op, std::vector<ValueId> operands, std::vector<NamedAttr> attrs = {});
   // A copy: adding a node moves the graph's types.
-  Dims shape(ValueId v) const { return b.type(v).shape; }
+  Sizes shape(ValueId v) const { return Sizes(b.type(v).shape); }
   int rank(ValueId v) const { return b.type(v).rank(); }
   DType dtype(ValueId v) const { return b.type(v).dtype; }
   bool has(size_t operand) const { return in.size() > operand; }

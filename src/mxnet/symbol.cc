@@ -51,7 +51,7 @@ void print_list(std::string& out, const List& list, Print print) {
   out += ']';
 }
 
-void print_number(std::string& out, uint32_t n) { out += std::to_string(n); }
+void print_number(std::string& out, uint64_t n) { out += std::to_string(n); }
 
 void print_graph(std::string& out, const Symbol& symbol, const std::string& indent, bool outermost);
 
@@ -90,7 +90,7 @@ void print_node(std::string& out, const SymbolNode& node, const std::string& ind
 
 void print_graph(std::string& out, const Symbol& symbol, const std::string& indent, bool outermost) {
   const std::string inner = indent + "  ";
-  std::vector<uint32_t> row_ptr = {0};
+  std::vector<uint64_t> row_ptr = {0};
   for (const SymbolNode& node : symbol.nodes) row_ptr.push_back(row_ptr.back() + node.outputs);
   out += indent + "{\n" + inner + "\"nodes\": [\n";
   for (size_t i = 0; i < symbol.nodes.size(); ++i) {

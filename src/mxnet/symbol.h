@@ -57,7 +57,8 @@ struct Symbol {
 
 // The text may be any bytes. The message of a failure names the byte or the node.
 inline constexpr size_t kMostNodes = 1 << 20;
-inline constexpr size_t kMostDepth = 64;  // of nested objects and arrays
+inline constexpr size_t kMostOutputs = 4096;  // of a node
+inline constexpr size_t kMostDepth = 64;      // of nested objects and arrays
 Result<Symbol> parse_symbol(std::string_view json);
 
 // Ends with a newline. parse_symbol gives the same symbol again.

@@ -98,7 +98,7 @@ Entry read_entry(const Json& json, size_t nodes, const std::string& what) {
   if (json.size() == 3) e.version = read_number(json[2], what);
   if (e.node >= nodes)
     refuse(what + " names node " + std::to_string(e.node) + ", which does not come before");
-  if (e.output >= kMostNodes) refuse(what + " names output " + std::to_string(e.output));
+  if (e.output >= kMostOutputs) refuse(what + " names output " + std::to_string(e.output));
   return e;
 }
 
@@ -169,7 +169,7 @@ void read_outputs(const Json& json, Symbol& symbol) {
     const Json &from = (*it)[i], &to = (*it)[i + 1];
     if (!from.is_number_unsigned() || !to.is_number_unsigned()) return;
     const uint64_t begin = from.get<uint64_t>(), end = to.get<uint64_t>();
-    if (end > begin && end - begin <= 4096)
+    if (end > begin && end - begin <= kMostOutputs)
       symbol.nodes[i].outputs = std::max(symbol.nodes[i].outputs, static_cast<uint32_t>(end - begin));
   }
 }

@@ -87,9 +87,13 @@ class Translation {
       if (!answers_[n].status.ok()) return answers_[n].status.at(where(n));
     TENON_ASSIGN(const auto variables, match(symbol_, given));
     types_.resize(symbol_.nodes.size());
-    size_t k = 0;
+    size_t k = 0, outputs = 0;
     for (size_t n = 0; n < symbol_.nodes.size(); ++n) {
-      types_[n].resize(symbol_.nodes[n].outputs);
+      const Answer& answer = answers_[n];
+      types_[n].resize(answer.row && answer.row->outputs ? answer.row->outputs(*answer.attrs) : 1);
+      outputs += types_[n].size();
+      if (outputs > (1 << 17) + 16 * symbol_.nodes.size())
+        return unsupported("the symbol's nodes have too many outputs");
       if (symbol_.nodes[n].is_variable())
         TENON_TRY(
             read_variable(symbol_.nodes[n], variables[k++], symbol_.is_np_shape, *graph_.dims, types_[n][0]));

@@ -112,7 +112,7 @@ Values add_all(Call& c) {
 }
 Values where(Call& c) {
   ValueId condition = truth(c, c.in[0]);
-  const Dims& shape = c.shape(c.in[1]);
+  const Sizes shape = c.shape(c.in[1]);
   // A vector chooses whole rows.
   if (c.rank(condition) == 1 && shape.size() > 1) {
     Dims column(shape.size(), Dim(1));

@@ -40,7 +40,7 @@ Values take(Call& c) {
 
 // data[.., index[..], ..]: index has the data's shape without the axis, or with size 1 there.
 ValueId pick_along(Call& c, ValueId data, ValueId index, int axis, bool wrap) {
-  Dims shape = c.shape(data);
+  Sizes shape = c.shape(data);
   const Dim size = shape[axis];
   shape[axis] = Dim(1);
   index = c.reshape(inside(c, index, size, wrap), shape);
@@ -52,7 +52,7 @@ Values pick(Call& c) {
   const int axis = c.axis(c.a.integer("axis"), c.rank(data));
   const ValueId picked = pick_along(c, data, c.in[1], axis, c.a.text("mode") == "wrap");
   if (c.a.flag("keepdims")) return {picked};
-  Dims shape = c.shape(picked);
+  Sizes shape = c.shape(picked);
   shape.erase(shape.begin() + axis);
   if (shape.empty() && c.node.op == "pick") shape.push_back(Dim(1));
   return {c.reshape(picked, shape)};
@@ -67,7 +67,7 @@ Values batch_take(Call& c) {
 Values one_hot(Call& c) {
   const ValueId indices = as_index(c, c.in[0]);
   const Dim depth(c.a.integer("depth"));
-  Dims column = c.shape(indices), classes(column.size() + 1, Dim(1));
+  Sizes column = c.shape(indices), classes(column.size() + 1, Dim(1));
   column.push_back(Dim(1));
   classes.back() = depth;
   const ValueId number = c(ops::iota, {},
@@ -83,14 +83,14 @@ Values one_hot(Call& c) {
 // indices [M, ...]: indices[k] counts along axis k of the data.
 Values gather_nd(Call& c) {
   const ValueId data = c.in[0];
-  const Dims shape = c.shape(data);
+  const Sizes shape = c.shape(data);
   ValueId indices = as_index(c, c.in[1]);
   if (c.rank(indices) < 1 || !c.shape(indices)[0].is_const())
     throw StatusError(unsupported("the number of indexed axes is not known"));
   const int64_t axes = c.shape(indices)[0].value();
   if (axes < 1 || axes > static_cast<int64_t>(shape.size()))
     throw StatusError(invalid("indices name more axes than the data has"));
-  Dims rest = c.shape(indices);
+  Sizes rest = c.shape(indices);
   rest.erase(rest.begin());
   ValueId row = kNoValue;
   for (int64_t k = 0; k < axes; ++k) {
@@ -123,7 +123,7 @@ struct Sequence {
   }
   // The elements at the given step of each sequence; `at` broadcasts to the data but for the time axis.
   ValueId pick(ValueId at, Dim count) const {
-    Dims shape = c.shape(x);
+    Sizes shape = c.shape(x);
     shape[time] = count;
     return c(ops::take_along, {x, c(ops::expand, {at}, {{"shape", shape}})},
              {{"axis", Dim(time)}, {"wrap", false}});
@@ -149,7 +149,7 @@ Values sequence_last(Call& c) {
   } else {
     last = c.slice(s.x, s.time, c.b.dims().sub(size, Dim(1)), size);
   }
-  Dims shape = c.shape(last);
+  Sizes shape = c.shape(last);
   shape.erase(shape.begin() + s.time);
   return {c.reshape(last, shape)};
 }

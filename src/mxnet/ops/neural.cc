@@ -10,7 +10,7 @@ namespace {
 
 // The sizes behind the batch as one.
 ValueId flatten(Call& c, ValueId v) {
-  const Dims& shape = c.shape(v);
+  const Sizes shape = c.shape(v);
   if (shape.empty()) throw StatusError(invalid("needs a batch axis"));
   return c.reshape(v, {shape[0], c.product(shape, 1, shape.size())});
 }
@@ -108,7 +108,9 @@ Status check_leaky_relu(const Ask& ask) {
 
 // Whether the position along the axis is below the length of its row. `lengths` has the shape without the axis.
 ValueId within(Call& c, ValueId lengths, const Dims& shape, int axis) {
-  Dims with = c.shape(lengths);
+  Sizes with = c.shape(lengths);
+  if (with.size() + 1 != shape.size())
+    throw StatusError(invalid("the lengths do not have the shape of the rows"));
   with.insert(with.begin() + axis, Dim(1));
   const ValueId end = c.reshape(c.cast(lengths, DType::i64), with);
   Dims along(shape.size(), Dim(1));
@@ -147,7 +149,7 @@ Status check_length(const Ask& ask) {
 
 // Softmax of everything behind the batch, as one row.
 ValueId softmax_of_rows(Call& c, ValueId x) {
-  const Dims shape = c.shape(x);
+  const Sizes shape = c.shape(x);
   return c.reshape(c(ops::softmax, {flatten(c, x)}, {{"axis", Dim(1)}}), shape);
 }
 

@@ -70,7 +70,7 @@ Values layer_norm(Call& c) {
 // Scale and shift are per group, not per channel.
 Values group_norm(Call& c) {
   const Dim groups(c.a.integer("num_groups")), channels = c.shape(c.in[0]).at(1);
-  const auto each = c.b.dims().divide(channels, groups);
+  const auto each = groups.value() > 0 ? c.b.dims().divide(channels, groups) : std::nullopt;
   if (!each) throw StatusError(invalid("num_groups does not divide the number of channels"));
   auto per_channel = [&](ValueId v) {
     const ValueId wide = c(ops::expand, {c.reshape(v, {groups, Dim(1)})}, {{"shape", Dims{groups, *each}}});

@@ -20,7 +20,7 @@ ValueId transposed(Call& c, ValueId v, bool yes) {
 // The last axis of the left (transposed: the first) times the first of the right (transposed: the last).
 Values dot(Call& c) {
   const ValueId x = c.in[0], y = c.in[1];
-  const Dims left = c.shape(x), right = c.shape(y);
+  const Sizes left = c.shape(x), right = c.shape(y);
   if (left.empty() || right.empty()) throw StatusError(unsupported("a scalar operand is not translated"));
   const bool ta = c.a.flag("transpose_a") && left.size() > 1,
              tb = c.a.flag("transpose_b") && right.size() > 1;
@@ -60,6 +60,7 @@ Values matmul(Call& c) { return {c(ops::matmul, c.in)}; }
 
 Values div_sqrt_dim(Call& c) {
   const ValueId x = c.in[0];
+  if (c.rank(x) == 0) throw StatusError(invalid("needs an axis"));
   const Dim size = c.shape(x).back();
   const ValueId root = size.is_const() ? c.like(x, std::sqrt(static_cast<double>(size.value())))
                                        : c(ops::sqrt, {c.b.size(size, c.dtype(x))});
@@ -68,7 +69,7 @@ Values div_sqrt_dim(Call& c) {
 
 // Part `which` of `parts` of the interleaved projections [T, N, heads * parts * d], as [N * heads, T, d].
 ValueId head_part(Call& c, ValueId v, Dim heads, int parts, int which) {
-  const Dims shape = c.shape(v);
+  const Sizes shape = c.shape(v);
   if (shape.size() != 3) throw StatusError(invalid("needs operands of rank 3"));
   DimTable& dims = c.b.dims();
   const auto width = dims.divide(shape[2], dims.mul(heads, Dim(parts)));
@@ -95,7 +96,7 @@ ValueId scores(Call& c, ValueId q, ValueId k) {
 // Attention [N * heads, Tq, Tk] times values [N * heads, Tk, d], as [Tq, N, heads * d].
 ValueId weighted(Call& c, ValueId attention, ValueId values, Dim heads, Dim batch) {
   const ValueId y = c(ops::matmul, {attention, values});
-  const Dims shape = c.shape(y);
+  const Sizes shape = c.shape(y);
   const ValueId split = c.reshape(y, {batch, heads, shape[1], shape[2]});
   const ValueId moved = c.transpose(split, {Dim(2), Dim(0), Dim(1), Dim(3)});
   return c.reshape(moved, {shape[1], batch, c.b.dims().mul(heads, shape[2])});

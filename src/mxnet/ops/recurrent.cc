@@ -27,16 +27,17 @@ struct Layout {
 class Recurrent {
  public:
   explicit Recurrent(Call& call) : c(call), l(call.a), x_(call.in[0]) {
-    const Dims& shape = c.shape(x_);
+    const Sizes shape = c.shape(x_);
     if (shape.size() != 3) throw StatusError(invalid("needs data of rank 3"));
     if (!shape[0].is_const()) throw StatusError(unsupported("the number of time steps is symbolic"));
     steps_ = shape[0].value();
     batch_ = shape[1];
-    if (steps_ * l.layers * l.directions > kMostSteps)
+    if (steps_ > kMostSteps || steps_ * l.layers * l.directions > kMostSteps)
       throw StatusError(
           unsupported(std::to_string(steps_) + " time steps of " + std::to_string(l.layers * l.directions) +
                       " layers and directions; Tenon unrolls at most " + std::to_string(kMostSteps)));
-    if (!shape[2].is_const()) throw StatusError(unsupported("the number of input features is symbolic"));
+    if (!shape[2].is_const() || shape[2].value() > 1 << 30)
+      throw StatusError(unsupported("the number of input features is symbolic or huge"));
     bias_at_ = weights_of_all(shape[2].value());
   }
 
@@ -151,7 +152,7 @@ void complete_rnn(Completion& c) {
   const std::vector<Size> state = {Size(Dim(l.layers * l.directions)), (*data)[1], Size(Dim(l.size))};
   c.set(c.in[2], state);
   if (c.has(3)) c.set(c.in[3], state);
-  if (!(*data)[2] || !(*data)[2]->is_const()) return;
+  if (!(*data)[2] || !(*data)[2]->is_const() || (*data)[2]->value() > 1 << 30) return;
   int64_t total = 0;
   for (int64_t layer = 0; layer < l.layers; ++layer) {
     const int64_t features = layer == 0 ? (*data)[2]->value() : l.size * l.directions;

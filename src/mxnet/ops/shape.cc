@@ -66,7 +66,7 @@ Dims apply_codes(Call& c, const std::vector<int64_t>& wanted, const Codes& codes
 }
 
 ValueId reshape_by(Call& c, std::vector<int64_t> wanted, const Codes& codes, bool reverse) {
-  Dims from = c.shape(c.in[0]);
+  Sizes from = c.shape(c.in[0]);
   if (reverse) {
     std::reverse(from.begin(), from.end());
     std::reverse(wanted.begin(), wanted.end());
@@ -99,7 +99,7 @@ Status check_order(const Ask& ask) {
 }
 
 Values reshape_like(Call& c) {
-  const Dims from = c.shape(c.in[0]), like = c.shape(c.in[1]);
+  const Sizes from = c.shape(c.in[0]), like = c.shape(c.in[1]);
   auto range = [&](const char* begin, const char* end, size_t rank) {
     auto bound = [&](const char* name, int64_t otherwise) {
       int64_t at = c.a.is_none(name) ? otherwise : c.a.integer(name);
@@ -118,7 +118,7 @@ Values reshape_like(Call& c) {
 }
 
 Values flatten(Call& c) {
-  const Dims& shape = c.shape(c.in[0]);
+  const Sizes shape = c.shape(c.in[0]);
   if (shape.empty()) throw StatusError(invalid("needs a batch axis"));
   return {c.reshape(c.in[0], {shape[0], c.product(shape, 1, shape.size())})};
 }
@@ -167,14 +167,14 @@ Values move_axes(Call& c) {
 }
 
 Values expand_dims(Call& c) {
-  Dims shape = c.shape(c.in[0]);
+  Sizes shape = c.shape(c.in[0]);
   const int at = c.axis(c.a.integer("axis"), static_cast<int>(shape.size()) + 1);
   shape.insert(shape.begin() + at, Dim(1));
   return {c.reshape(c.in[0], shape)};
 }
 
 Values squeeze(Call& c) {
-  const Dims& shape = c.shape(c.in[0]);
+  const Sizes shape = c.shape(c.in[0]);
   const int rank = static_cast<int>(shape.size());
   std::vector<bool> drop(shape.size());
   if (c.a.is_none("axis")) {
@@ -200,7 +200,7 @@ Values squeeze(Call& c) {
 Values expand_to(Call& c, Dims shape) { return {c(ops::expand, {c.in[0]}, {{"shape", std::move(shape)}})}; }
 
 Values broadcast_axis(Call& c) {
-  Dims shape = c.shape(c.in[0]);
+  Sizes shape = c.shape(c.in[0]);
   const auto axes = c.a.ints("axis"), sizes = c.a.ints("size");
   if (axes.size() != sizes.size()) throw StatusError(invalid("axis and size differ in length"));
   for (size_t i = 0; i < axes.size(); ++i)
@@ -211,7 +211,7 @@ Values broadcast_axis(Call& c) {
 // 0 (NumPy's: -2) keeps a size.
 template <int64_t keep>
 Values broadcast_to(Call& c) {
-  const Dims& from = c.shape(c.in[0]);
+  const Sizes from = c.shape(c.in[0]);
   const auto wanted = c.a.ints("shape");
   Dims to;
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -223,8 +223,8 @@ Values broadcast_to(Call& c) {
 }
 
 Values broadcast_like(Call& c) {
-  Dims to = c.shape(c.in[0]);
-  const Dims like = c.shape(c.in[1]);
+  Sizes to = c.shape(c.in[0]);
+  const Sizes like = c.shape(c.in[1]);
   if (c.a.is_none("lhs_axes") || c.a.is_none("rhs_axes")) return expand_to(c, like);
   const auto ours = c.a.ints("lhs_axes"), theirs = c.a.ints("rhs_axes");
   if (ours.size() != theirs.size()) throw StatusError(invalid("lhs_axes and rhs_axes differ in length"));
@@ -236,7 +236,7 @@ Values broadcast_like(Call& c) {
 
 // [.., n, ..] -> [.., n, 1, ..] -> [.., n, times, ..] -> [.., n * times, ..]: each element `times` times in a row.
 ValueId repeat_axis(Call& c, ValueId v, int axis, Dim times) {
-  Dims split = c.shape(v), merged = split;
+  Sizes split = c.shape(v), merged = split;
   split.insert(split.begin() + axis + 1, Dim(1));
   Dims wide = split;
   wide[axis + 1] = times;
@@ -255,7 +255,8 @@ Values repeat(Call& c) {
 Values tile(Call& c) {
   ValueId x = c.in[0];
   auto reps = c.a.ints("reps");
-  Dims shape = c.shape(x);
+  if (reps.size() > static_cast<size_t>(kMaxRank)) throw StatusError(unsupported("too many axes"));
+  Sizes shape = c.shape(x);
   while (shape.size() < reps.size()) shape.insert(shape.begin(), Dim(1));
   while (reps.size() < shape.size()) reps.insert(reps.begin(), 1);
   Dims split, wide, merged;
@@ -289,7 +290,7 @@ ValueId pad_axis(Call& c, ValueId v, int axis, int64_t low, int64_t high, bool r
     return c(ops::flip, {slice(start, end)}, {{"axes", Dims{Dim(axis)}}});
   };
   auto repeated = [&](Dim start, int64_t times) {
-    Dims shape = c.shape(v);
+    Sizes shape = c.shape(v);
     shape[axis] = Dim(times);
     return c(ops::expand, {slice(start, c.b.dims().add(start, Dim(1)))}, {{"shape", shape}});
   };
@@ -309,6 +310,7 @@ Values pad(Call& c) {
   const std::string_view mode = c.a.text("mode");
   Dims low, high;
   for (size_t i = 0; i < widths.size(); i += 2) {
+    if (widths[i] < 0 || widths[i + 1] < 0) throw StatusError(invalid("pad_width is negative"));
     low.push_back(Dim(widths[i]));
     high.push_back(Dim(widths[i + 1]));
     if (mode != "constant")
@@ -324,7 +326,7 @@ Values pad(Call& c) {
 template <bool to_space>
 Values blocks(Call& c) {
   const ValueId x = c.in[0];
-  const Dims shape = c.shape(x);
+  const Sizes shape = c.shape(x);
   const Dim b(c.a.integer("block_size"));
   if (shape.size() != 4 || b.value() < 1)
     throw StatusError(invalid("needs rank 4 and block_size of at least 1"));

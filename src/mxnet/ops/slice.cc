@@ -19,7 +19,7 @@ Values np_concatenate(Call& c) {
 }
 
 Values stack(Call& c) {
-  Dims shape = c.shape(c.in[0]);
+  Sizes shape = c.shape(c.in[0]);
   const int axis = c.axis(c.a.integer("axis"), static_cast<int>(shape.size()) + 1);
   shape.insert(shape.begin() + axis, Dim(1));
   for (ValueId& v : c.in) v = c.reshape(v, shape);
@@ -38,7 +38,7 @@ Values parts(Call& c, int axis, int64_t count, bool squeeze) {
   for (int64_t i = 0; i < count; ++i) {
     ValueId part = c.slice(x, axis, dims.mul(*size, Dim(i)), dims.mul(*size, Dim(i + 1)));
     if (squeeze) {
-      Dims shape = c.shape(part);
+      Sizes shape = c.shape(part);
       shape.erase(shape.begin() + axis);
       part = c.reshape(part, shape);
     }
@@ -158,7 +158,7 @@ Values slice_axis(Call& c) {
 
 Values slice_like(Call& c) {
   ValueId x = c.in[0];
-  const Dims like = c.shape(c.in[1]);
+  const Sizes like = c.shape(c.in[1]);
   auto axes = c.a.ints("axes");
   if (axes.empty())
     for (int i = 0; i < c.rank(x); ++i) axes.push_back(i);

@@ -68,7 +68,7 @@ Status check_arange(const Ask& ask) {
 
 Values arange_like(Call& c) {
   const ValueId x = c.in[0];
-  const Dims shape = c.shape(x);
+  const Sizes shape = c.shape(x);
   const double start = c.a.number("start"), step = c.a.number("step");
   const int64_t repeat = c.a.integer("repeat");
   if (!c.a.is_none("axis")) {
@@ -96,7 +96,7 @@ Values shape_array(Call& c) {
   return {c(ops::concat, sizes, {{"axis", Dim(0)}})};
 }
 Values size_array(Call& c) {
-  const Dims& shape = c.shape(c.in[0]);
+  const Sizes shape = c.shape(c.in[0]);
   return {c.reshape(c.b.size(c.product(shape, 0, shape.size()), DType::i64), {Dim(1)})};
 }
 

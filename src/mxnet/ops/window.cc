@@ -8,13 +8,16 @@ namespace {
 
 Dims to_dims(const std::vector<int64_t>& list) { return {list.begin(), list.end()}; }
 
-// The attribute with one value per spatial axis; () stands for `otherwise` on each.
+// The attribute with one value of at least `otherwise` per spatial axis; () stands for `otherwise` on each.
 std::vector<int64_t> per_axis(const Attrs& a, const char* name, size_t axes, int64_t otherwise) {
   std::vector<int64_t> list = a.ints(name);
   if (list.empty()) list.assign(axes, otherwise);
   if (list.size() != axes)
     throw StatusError(invalid(std::string(name) + " has " + std::to_string(list.size()) + " values for " +
                               std::to_string(axes) + " spatial axes"));
+  for (const int64_t n : list)
+    if (n < otherwise || n > 1 << 30)
+      throw StatusError(invalid(std::string(name) + " has the value " + std::to_string(n)));
   return list;
 }
 
@@ -43,8 +46,8 @@ Values deconvolution(Call& c) {
   if (std::any_of(target.begin(), target.end(), [](int64_t n) { return n != 0; })) {
     for (size_t i = 0; i < axes; ++i) {
       const Dim size = c.shape(c.in[0])[2 + i];
-      if (!size.is_const())
-        throw StatusError(unsupported("target_shape with a symbolic size is not translated"));
+      if (!size.is_const() || size.value() > 1 << 30)
+        throw StatusError(unsupported("target_shape with a symbolic or huge size is not translated"));
       const int64_t whole = stride[i] * (size.value() - 1) + dilate[i] * (kernel[i] - 1) + 1;
       if (whole < target[i]) throw StatusError(invalid("target_shape is too large"));
       adjust[i] = (whole - target[i]) % 2;
@@ -172,7 +175,7 @@ Values adaptive_pool(Call& c) {
 Values up_sampling(Call& c) {
   const ValueId x = c.in[0];
   if (c.rank(x) != 4) throw StatusError(invalid("needs data of rank 4"));
-  const Dims shape = c.shape(x);
+  const Sizes shape = c.shape(x);
   const Dim scale(c.a.integer("scale")), one(1);
   DimTable& dims = c.b.dims();
   const ValueId split = c.reshape(x, {shape[0], shape[1], shape[2], one, shape[3], one});
