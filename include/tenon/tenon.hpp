@@ -189,6 +189,107 @@ class Graph : public Handle<tenon_graph, tenon_graph_retain, tenon_graph_release
   }
 };
 
+struct SymbolAnswer {
+  size_t node;
+  std::string name, op;
+  bool translated;
+  std::string why;
+};
+
+// What is known of a variable of a symbol: its dims, "N,3,224,224", and its dtype.
+struct SymbolInput {
+  explicit SymbolInput(std::string variable) : name(std::move(variable)) {}
+  SymbolInput(std::string variable, tenon_dtype type, std::string sizes, bool is_param = false)
+      : name(std::move(variable)), dims(std::move(sizes)), dtype(type), shaped(true), param(is_param) {}
+
+  std::string name, dims;
+  tenon_dtype dtype = tenon_dtype();  // bits 0: unknown
+  bool shaped = false;                // whether dims is known
+  bool param = false;
+};
+
+// A symbol of MXNet.
+class Symbol : public Handle<tenon_symbol, tenon_symbol_retain, tenon_symbol_release> {
+ public:
+  using Handle::Handle;
+  static Symbol parse(const std::string& json) {
+    tenon_symbol* out = nullptr;
+    check(tenon_symbol_parse(json.data(), json.size(), &out));
+    return Symbol(out);
+  }
+  std::string print() const {
+    size_t length = 0;
+    check(tenon_symbol_print(get(), nullptr, 0, &length));
+    std::vector<char> text(length + 1);
+    check(tenon_symbol_print(get(), text.data(), text.size(), &length));
+    return std::string(text.data(), length);
+  }
+  size_t node_count() const { return tenon_symbol_node_count(get()); }
+  // The names of the variables, which are the inputs of graph(), in order.
+  std::vector<std::string> variables() const {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < node_count(); ++i) {
+      const char *op = nullptr, *name = nullptr;
+      check(tenon_symbol_node(get(), i, &op, &name));
+      if (std::string(op) == "null") names.push_back(name);
+    }
+    return names;
+  }
+  std::vector<SymbolAnswer> query(const tenon_symbol_options& options = init<tenon_symbol_options>()) const {
+    std::vector<SymbolAnswer> answers;
+    check(tenon_symbol_query(get(), &options, &Symbol::collect, &answers));
+    return answers;
+  }
+  std::vector<int32_t> partition(const tenon_symbol_options& options = init<tenon_symbol_options>()) const {
+    std::vector<int32_t> parts(node_count());
+    check(tenon_symbol_partition(get(), &options, parts.data(), parts.size()));
+    return parts;
+  }
+  Graph graph(const std::vector<SymbolInput>& inputs,
+              const tenon_symbol_options& options = init<tenon_symbol_options>()) const {
+    std::vector<tenon_symbol_input> known(inputs.size(), init<tenon_symbol_input>());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      known[i].name = inputs[i].name.c_str();
+      known[i].dtype = inputs[i].dtype;
+      known[i].dims = inputs[i].shaped ? inputs[i].dims.c_str() : nullptr;
+      known[i].param = inputs[i].param;
+    }
+    tenon_graph* out = nullptr;
+    check(tenon_symbol_graph(get(), &options, known.data(), known.size(), &out));
+    return Graph(out);
+  }
+
+ private:
+  static void collect(void* user, size_t node, const char* name, const char* op, int32_t translated,
+                      const char* why) {
+    static_cast<std::vector<SymbolAnswer>*>(user)->push_back(
+        SymbolAnswer{node, name, op, translated != 0, why});
+  }
+};
+
+// The tensors of a .params file.
+class Params : public Handle<tenon_params, tenon_params_retain, tenon_params_release> {
+ public:
+  using Handle::Handle;
+  static Params parse(const std::string& bytes) {
+    tenon_params* out = nullptr;
+    check(tenon_params_parse(bytes.data(), bytes.size(), &out));
+    return Params(out);
+  }
+  size_t size() const { return tenon_params_count(get()); }
+  std::string name(size_t index) const {
+    const char* text = nullptr;
+    check(tenon_params_get(get(), index, &text, nullptr));
+    return text;
+  }
+  // Valid as long as some Params holds the file.
+  Tensor tensor(size_t index) const {
+    tenon_tensor t = tenon_tensor();
+    check(tenon_params_get(get(), index, nullptr, &t));
+    return Tensor(t.data, t.dtype, std::vector<int64_t>(t.shape, t.shape + t.ndim));
+  }
+};
+
 // A graph under construction. Each step throws when it fails. Do not use a builder that has thrown.
 class GraphBuilder {
  public:

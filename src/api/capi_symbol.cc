@@ -177,11 +177,12 @@ tenon_status tenon_symbol_graph(const tenon_symbol* symbol, const tenon_symbol_o
     std::vector<tenon::mxnet::Given> given;
     for (size_t i = 0; i < n_inputs; ++i) {
       // A caller of another version has entries of another size.
-      const auto* entry = reinterpret_cast<const char*>(inputs) + i * inputs->struct_size;
-      TENON_ASSIGN(auto one, tenon::read_given(reinterpret_cast<const tenon_symbol_input*>(entry), i));
-      if (inputs->struct_size != reinterpret_cast<const tenon_symbol_input*>(entry)->struct_size)
+      const auto* entry = reinterpret_cast<const tenon_symbol_input*>(reinterpret_cast<const char*>(inputs) +
+                                                                      i * inputs->struct_size);
+      if (entry->struct_size != inputs->struct_size)
         return tenon::invalid("symbol input " + std::to_string(i) +
                               " has another struct_size than the first");
+      TENON_ASSIGN(auto one, tenon::read_given(entry, i));
       given.push_back(std::move(one));
     }
     TENON_ASSIGN(tenon::Graph graph, tenon::mxnet::translate(symbol->symbol, chosen, given));

@@ -41,6 +41,8 @@ void heap_free(void* user, void* block, size_t bytes);
 
 /* capi_graph.c */
 void bad_text(void), prints(void), ops(void), build(void), bad_build(void), queries(void);
+/* capi_symbol.c */
+void symbols(void), param_files(void);
 /* capi_run.c */
 void run_and_stats(void), strided(void), freeze(void), bad_tensors(void), contexts(void), allocators(void);
 void loggers(void);

@@ -58,11 +58,27 @@ void freeze() {
   EXPECT(y[0] == 11 && y[1] == 22);
 }
 
+void symbol() {
+  const std::string json =
+      "{\"nodes\": [{\"op\": \"null\", \"name\": \"x\", \"inputs\": []}, "
+      "{\"op\": \"relu\", \"name\": \"r\", \"inputs\": [[0, 0]]}], \"heads\": [[1, 0]]}";
+  const tenon::Symbol symbol = tenon::Symbol::parse(json);
+  EXPECT(tenon::Symbol::parse(symbol.print()).print() == symbol.print());
+  EXPECT(symbol.variables() == std::vector<std::string>{"x"});
+  EXPECT(symbol.query().size() == 1 && symbol.query()[0].translated);
+  EXPECT((symbol.partition() == std::vector<int32_t>{-1, 0}));
+  const tenon::Graph graph = symbol.graph({tenon::SymbolInput("x", tenon::dtype_of<float>(), "N")});
+  EXPECT(graph.print().find("%x: f32[N]") != std::string::npos);
+  const std::string bytes("\x12\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 32);
+  EXPECT(tenon::Params::parse(bytes).size() == 0);
+}
+
 }  // namespace
 
 int main() {
   run();
   freeze();
+  symbol();
   tenon::Program moved, none = std::move(moved);
   EXPECT(!none);
   std::printf("%d failures\n", failures);
