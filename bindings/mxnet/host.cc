@@ -8,7 +8,7 @@ namespace tenon::plugin {
 namespace {
 
 using IsTraining = int (*)(bool* out);
-std::atomic<IsTraining> is_training{nullptr};
+std::atomic<IsTraining> autograd_is_training{nullptr};
 
 }  // namespace
 
@@ -17,11 +17,11 @@ void find_host(const void* caller) noexcept {
   if (dladdr(caller, &info) == 0 || !info.dli_fname) return;
   // Never closed: the host is loaded anyway.
   void* host = dlopen(info.dli_fname, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
-  if (host) is_training = reinterpret_cast<IsTraining>(dlsym(host, "MXAutogradIsTraining"));
+  if (host) autograd_is_training = reinterpret_cast<IsTraining>(dlsym(host, "MXAutogradIsTraining"));
 }
 
 bool host_is_training() noexcept {
-  const IsTraining ask = is_training;
+  const IsTraining ask = autograd_is_training;
   bool answer = false;
   return ask && ask(&answer) == 0 && answer;
 }

@@ -138,8 +138,8 @@ int _opCallFStatefulCompute(int is_forward, void* state, const int64_t** in_shap
   return guarded([&] {
     if (!is_forward)
       throw Failure(
-          "a graph that was partitioned for inference has no gradient; use the graph before optimize_for "
-          "or hybridize(backend=\"tenon\") to train");
+          "a part of a graph that Tenon runs has no gradient; train the graph without optimize_for and "
+          "hybridize(backend=\"tenon\")");
     forward(*static_cast<State*>(state),
             {in_shapes, in_ranks, in_data, in_dtypes, versions, in_storage, inputs},
             {out_shapes, out_ranks, out_data, out_dtypes, nullptr, out_storage, outputs});

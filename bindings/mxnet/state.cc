@@ -53,37 +53,42 @@ class Arguments {
 
 State* make_state(std::shared_ptr<Subgraph> subgraph, const unsigned* const* shapes, const int* ranks,
                   const int* dtypes, int count) {
-  Signature signature;
-  signature.reserve(static_cast<size_t>(count) * 5);
-  for (int i = 0; i < count; ++i) append(signature, dtypes[i], shapes[i], ranks[i]);
   auto state = std::make_unique<State>();
+  Signature& signature = state->signature;
+  for (int i = 0; i < count; ++i) append(signature, dtypes[i], shapes[i], ranks[i]);
+  for (size_t at = 0; at < signature.size(); at += 2 + static_cast<size_t>(signature[at + 1]))
+    state->shapes.push_back(&signature[at] + 2);
   // With constant parameters, the program depends on their bytes, which the first run brings.
   if (subgraph->parameters().empty()) state->program = subgraph->programs.program(signature);
   state->subgraph = std::move(subgraph);
   return state.release();
 }
 
-void forward(State& state, const Tensors& inputs, const Tensors& outputs) {
+void forward(State& state, const Tensors& given, const Tensors& outputs) {
+  bool same = static_cast<size_t>(given.count) == state.shapes.size();
+  for (int i = 0; same && i < given.count; ++i)
+    same = given.dtypes[i] == state.shapes[i][-2] && given.ranks[i] == state.shapes[i][-1];
+  if (!same) throw Failure("MXNet runs a graph with other inputs than it announced");
+  Tensors inputs = given;
+  inputs.shapes = state.shapes.data();
   Arguments arguments(inputs, outputs);
   const std::vector<size_t>& parameters = state.subgraph->parameters();
   if (!parameters.empty()) {
     Identity identity = identity_of(parameters, inputs);
-    Signature signature = inputs.signature();
-    if (!state.frozen || identity != state.identity || signature != state.signature) {
+    if (!state.frozen || identity != state.identity) {
       auto frozen = state.subgraph->frozen(identity, inputs);
-      state.program = frozen->programs.program(signature);
+      state.program = frozen->programs.program(state.signature);
       state.frozen = std::move(frozen);
       state.identity = std::move(identity);
-      state.signature = std::move(signature);
     }
     for (const size_t parameter : parameters) arguments.leave_out(parameter);
   }
   const tenon_status status = arguments.run(state.program);
   if (status == TENON_OK) return;
   if (status != TENON_INVALID && status != TENON_UNSUPPORTED) throw Error(status);
-  // The sizes may be other ones than at creation, or contradict what the program with symbols assumes.
+  // The sizes may contradict what a program with symbols assumes.
   Programs& programs = state.frozen ? state.frozen->programs : state.subgraph->programs;
-  check(arguments.run(programs.exact(inputs.signature())));
+  check(arguments.run(programs.exact(state.signature)));
 }
 
 }  // namespace tenon::plugin

@@ -17,12 +17,6 @@ struct Tensors {
   const int* storage;      // 0: dense
   int count;
 
-  Signature signature() const {
-    Signature all;
-    all.reserve(static_cast<size_t>(count) * 6);
-    for (int i = 0; i < count; ++i) append(all, dtypes[i], shapes[i], ranks[i]);
-    return all;
-  }
   // Of tensor i; throws Failure if it is sparse or of a dtype that Tenon does not take.
   tenon_tensor view(int i) const;
 };

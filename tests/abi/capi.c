@@ -94,8 +94,8 @@ int main(int argc, char** argv) {
   } else {
     versions(), run_and_stats(), strided(), freeze();
     bad_tensors(), bad_text(), prints(), struct_sizes(), every_struct_size(), nulls(), allocation_failures();
-    ops(), build(), updates(), bad_build(), gradients(), built_gradients(), budget(), queries(), symbols(), param_files(),
-        contexts(), allocators();
+    ops(), build(), updates(), bad_build(), gradients(), built_gradients(), budget(), queries(), symbols(),
+        param_files(), contexts(), allocators();
     sizes(), threads(), plan_limits(), specialized(), no_disk_cache();
   }
   printf("%d checks, %d failures\n", checks, failures);

@@ -1,5 +1,7 @@
 """Models for tests and benchmarks of the MXNet plugin: gluon blocks with random weights, and symbols. Runs in MXNet's own environment."""
 
+import tempfile
+
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn
@@ -76,12 +78,16 @@ MODELS = {
 
 
 def build(name, seed=0, **sizes):
-    """(an initialized block, its input arrays)."""
+    """(a block with its parameters, its input arrays). The block has not run yet, as a model that was loaded."""
     mx.random.seed(seed)
-    net, shapes = MODELS[name](**sizes)
-    net.initialize(mx.init.Xavier(magnitude=2))
+    made, shapes = MODELS[name](**sizes)
+    made.initialize(mx.init.Xavier(magnitude=2))
     inputs = [mx.nd.random.normal(shape=shape) for shape in shapes]
-    net(*inputs)
+    made(*inputs)
+    net, _ = MODELS[name](**sizes)
+    with tempfile.TemporaryDirectory() as folder:
+        made.save_parameters(f"{folder}/parameters")
+        net.load_parameters(f"{folder}/parameters")
     return net, inputs
 
 
