@@ -71,7 +71,7 @@ LOCK(tenon_input_options, strides, 16);
 LOCK(tenon_input_options, symbol, 24);
 
 #ifndef TENON_FROZEN
-<<<<<<< HEAD LOCK(tenon_gradient_options, struct_size, 0);
+LOCK(tenon_gradient_options, struct_size, 0);
 LOCK(tenon_gradient_options, targets, 8);
 LOCK(tenon_gradient_options, n_targets, 16);
 LOCK(tenon_gradient_options, wrt, 24);
@@ -79,8 +79,6 @@ LOCK(tenon_gradient_options, n_wrt, 32);
 LOCK(tenon_gradient_options, heads, 40);
 LOCK(tenon_gradient_options, keep_outputs, 44);
 
-=======
->>>>>>> h-plugin
 LOCK(tenon_symbol_entry, node, 0);
 LOCK(tenon_symbol_entry, output, 8);
 
