@@ -1,5 +1,5 @@
 """Writes recorded/NAME.json, the symbol of a model as MXNet writes it, and recorded/NAME.txt, the shapes of its inputs and outputs.
-tests/bindings/mxnet_host_test.cc reads them. Run it in MXNet's environment to record again."""
+tests/unit/bindings/mxnet_host_test.cc reads them. Run it in MXNet's environment to record again."""
 
 import json
 from pathlib import Path
