@@ -42,14 +42,14 @@ std::vector<size_t> parameters_of(const Symbol& symbol) {
     const auto [at, first] = only_parameter.emplace(node, parameter);
     if (!first) at->second = at->second && parameter;
   };
-  for (size_t i = 0; i < symbol.nodes(); ++i) {
+  for (size_t i = 0; i < symbol.node_count(); ++i) {
     const std::vector<tenon_symbol_entry> inputs = symbol.inputs(i);
     const bool owner = owners->count(symbol.op(i)) > 0;
     for (size_t k = 0; k < inputs.size(); ++k) read(inputs[k].node, owner && k > 0);
   }
   for (const tenon_symbol_entry& head : symbol.heads()) read(head.node, false);
   std::vector<size_t> parameters;
-  for (size_t i = 0, variable = 0; i < symbol.nodes(); ++i) {
+  for (size_t i = 0, variable = 0; i < symbol.node_count(); ++i) {
     if (symbol.op(i) != "null") continue;
     const auto found = only_parameter.find(i);
     if (found != only_parameter.end() && found->second) parameters.push_back(variable);

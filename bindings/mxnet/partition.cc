@@ -25,8 +25,8 @@ void check_readers(const Symbol& symbol, const std::vector<int32_t>& parts) {
 }  // namespace
 
 std::vector<int32_t> cut(std::string_view json, const Options& options) {
-  const Symbol symbol = Symbol::parse(json);
-  std::vector<int32_t> parts = symbol.partition(options);
+  const Symbol symbol(json);
+  std::vector<int32_t> parts = symbol.partition(options.c());
   if (options.dedup) check_readers(symbol, parts);
   return parts;
 }

@@ -9,15 +9,14 @@ constexpr size_t kMostIdentities = 8;
 Subgraph::Subgraph(std::string_view json, const Options& options)
     : json_(json),
       options_(options),
-      symbol_(Symbol::parse(json)),
+      symbol_(json),
+      names_(symbol_.variables()),
       programs([this](const Pattern& pattern) { return compile(pattern, {}); }) {
   if (const std::string why = symbol_.refusal(options_); !why.empty())
     throw Failure("Tenon does not run " + why);
   Options training = options_;
   training.training = true;
   training_refusal_ = symbol_.refusal(training);
-  for (size_t i = 0; i < symbol_.nodes(); ++i)
-    if (symbol_.op(i) == "null") names_.push_back(symbol_.name(i));
   if (options_.freeze) parameters_ = parameters_of(symbol_);
 }
 
@@ -44,17 +43,12 @@ Program Subgraph::compile(const Pattern& pattern, const std::vector<const tenon_
   if (types.size() != names_.size())
     throw Failure("the subgraph has " + std::to_string(names_.size()) + " inputs, MXNet passes " +
                   std::to_string(types.size()));
-  std::vector<tenon_symbol_input> inputs(types.size(), init<tenon_symbol_input>());
+  std::vector<SymbolInput> inputs;
   for (size_t i = 0; i < types.size(); ++i) {
-    inputs[i].name = names_[i].c_str();
-    inputs[i].dtype = types[i].dtype;
-    inputs[i].dims = types[i].dims.c_str();
-    inputs[i].param = i < parameters.size() && parameters[i] != nullptr;
+    inputs.emplace_back(names_[i], types[i].dtype, types[i].dims);
+    inputs.back().param = i < parameters.size() && parameters[i] != nullptr;
   }
-  const tenon_symbol_options c = options_.c();
-  tenon_graph* out = nullptr;
-  check(tenon_symbol_graph(symbol_.get(), &c, inputs.data(), inputs.size(), &out));
-  const Graph graph(out);
+  const Graph graph = symbol_.graph(inputs, options_.c());
   auto options = init<tenon_program_options>();
   options.freeze = !parameters.empty();
   tenon_program* program = nullptr;

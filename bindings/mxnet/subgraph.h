@@ -36,7 +36,7 @@ class Subgraph {
   const std::string json_;
   const Options options_;
   const Symbol symbol_;
-  std::vector<std::string> names_;  // of the variables, in order
+  const std::vector<std::string> names_;  // of the variables, in order
   std::vector<size_t> parameters_;
   std::string training_refusal_;
   std::mutex lock_;                                                   // of recent_

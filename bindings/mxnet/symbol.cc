@@ -10,11 +10,7 @@ tenon_symbol_options Options::c() const {
   return c;
 }
 
-Symbol Symbol::parse(std::string_view json) {
-  tenon_symbol* out = nullptr;
-  check(tenon_symbol_parse(json.data(), json.size(), &out));
-  return Symbol(out);
-}
+Symbol::Symbol(std::string_view json) : tenon::Symbol(tenon::Symbol::parse(std::string(json))) {}
 
 std::string Symbol::op(size_t node) const {
   const char* text = nullptr;
@@ -43,23 +39,9 @@ std::vector<tenon_symbol_entry> Symbol::inputs(size_t node) const {
 }
 
 std::string Symbol::refusal(const Options& options) const {
-  std::string first;
-  const tenon_symbol_options c = options.c();
-  check(tenon_symbol_query(
-      get(), &c,
-      [](void* user, size_t, const char* name, const char* op, int32_t translated, const char* why) {
-        std::string& out = *static_cast<std::string*>(user);
-        if (!translated && out.empty()) out = std::string(op) + " '" + name + "': " + why;
-      },
-      &first));
-  return first;
-}
-
-std::vector<int32_t> Symbol::partition(const Options& options) const {
-  const tenon_symbol_options c = options.c();
-  std::vector<int32_t> parts(nodes());
-  check(tenon_symbol_partition(get(), &c, parts.data(), parts.size()));
-  return parts;
+  for (const SymbolAnswer& answer : query(options.c()))
+    if (!answer.translated) return answer.op + " '" + answer.name + "': " + answer.why;
+  return {};
 }
 
 }  // namespace tenon::plugin

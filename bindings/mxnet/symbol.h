@@ -1,4 +1,4 @@
-// A symbol of MXNet, parsed by libtenon, and what the plugin asks of it.
+// What the plugin asks of a symbol of MXNet, beyond tenon.hpp.
 #pragma once
 
 #include <string>
@@ -20,12 +20,10 @@ struct Options {
   tenon_symbol_options c() const;  // valid as long as this object
 };
 
-class Symbol : public Handle<tenon_symbol, tenon_symbol_retain, tenon_symbol_release> {
+class Symbol : public tenon::Symbol {
  public:
-  using Handle::Handle;
-  static Symbol parse(std::string_view json);
+  explicit Symbol(std::string_view json);
 
-  size_t nodes() const { return tenon_symbol_node_count(get()); }
   std::string op(size_t node) const;  // of a variable: "null"
   std::string name(size_t node) const;
   const char* attribute(size_t node, const char* key) const;  // null: absent
@@ -34,8 +32,6 @@ class Symbol : public Handle<tenon_symbol, tenon_symbol_retain, tenon_symbol_rel
 
   // The first operator that Tenon does not run with these options, and why; "" if it runs all.
   std::string refusal(const Options& options) const;
-  // The part of each node, -1: none.
-  std::vector<int32_t> partition(const Options& options) const;
 };
 
 }  // namespace tenon::plugin

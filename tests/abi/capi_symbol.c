@@ -92,12 +92,30 @@ void symbols(void) {
   size_t length = 0, i;
   char text[4096];
   const char *op = NULL, *name = NULL;
+  tenon_symbol_entry entries[2];
   CHECK(tenon_symbol_node_count(symbol) == 5 && tenon_symbol_node_count(NULL) == 0);
   OK(tenon_symbol_node(symbol, 4, &op, &name));
   CHECK(strcmp(op, "relu") == 0 && strcmp(name, "r") == 0);
   OK(tenon_symbol_node(symbol, 4, NULL, NULL));
   INVALID(tenon_symbol_node(symbol, 5, &op, &name), "node 5 of 5");
   INVALID(tenon_symbol_node(NULL, 0, &op, &name), "NULL");
+
+  OK(tenon_symbol_attribute(symbol, 2, "num_hidden", &op));
+  CHECK(strcmp(op, "2") == 0);
+  OK(tenon_symbol_attribute(symbol, 4, "num_hidden", &op));
+  CHECK(op == NULL);
+  INVALID(tenon_symbol_attribute(symbol, 5, "num_hidden", &op), "node 5 of 5");
+  INVALID(tenon_symbol_attribute(symbol, 2, NULL, &op), "NULL");
+  INVALID(tenon_symbol_attribute(symbol, 2, "num_hidden", NULL), "NULL");
+  OK(tenon_symbol_entries(symbol, 2, NULL, 0, &length));
+  CHECK(length == 2);
+  OK(tenon_symbol_entries(symbol, 2, entries, 1, &length));
+  CHECK(length == 2 && entries[0].node == 0 && entries[0].output == 0);
+  OK(tenon_symbol_entries(symbol, TENON_SYMBOL_HEADS, entries, 2, &length));
+  CHECK(length == 1 && entries[0].node == 4);
+  INVALID(tenon_symbol_entries(symbol, 5, entries, 2, &length), "node 5 of 5");
+  INVALID(tenon_symbol_entries(symbol, 2, NULL, 1, &length), "NULL");
+  INVALID(tenon_symbol_entries(symbol, 2, entries, 2, NULL), "NULL");
 
   OK(tenon_symbol_print(symbol, NULL, 0, &length));
   INVALID(tenon_symbol_print(symbol, text, length, &length), "bytes");
