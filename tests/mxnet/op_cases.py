@@ -152,7 +152,8 @@ case("Convolution", (2, 4, 9, 8), (6, 2, 3, 3), kernel="(3, 3)", stride="(2, 1)"
 case("Convolution", (2, 4, 9), (6, 4, 3), (6,), kernel="(3,)", num_filter=6)
 case("Convolution", (1, 2, 5, 6, 7), (3, 2, 2, 2, 2), (3,), kernel="(2, 2, 2)", num_filter=3)
 case("Deconvolution", (2, 4, 5, 6), (4, 3, 4, 4), kernel="(4, 4)", num_filter=3, stride="(2, 2)", pad="(1, 1)")
-case("Deconvolution", (2, 4, 5, 6), (4, 3, 3, 3), (3,), kernel="(3, 3)", num_filter=3, no_bias=False, dilate="(1, 2)")
+case("Deconvolution", (2, 4, 5, 6), (4, 3, 3, 3), (3,), kernel="(3, 3)", num_filter=3, no_bias=False, dilate="(1, 2)",
+     dtypes=("float64",))  # MXNet's oneDNN refuses f32 on some CPUs
 case("Deconvolution", (2, 4, 5, 6), (4, 2, 2, 2), kernel="(2, 2)", num_filter=4, num_group=2)
 # With these two attributes, MXNet's call of oneDNN fails for f32.
 case("Deconvolution", (2, 4, 5, 6), (4, 3, 3, 3), kernel="(3, 3)", num_filter=3, stride="(2, 2)", pad="(1, 1)", adj="(1, 1)",
