@@ -8,7 +8,7 @@
 #include "bindings/mxnet/host.h"
 #include "bindings/mxnet/messages.h"
 #include "bindings/mxnet/options.h"
-#include "bindings/mxnet/state.h"
+#include "bindings/mxnet/run/state.h"
 
 namespace tenon::plugin {
 namespace {

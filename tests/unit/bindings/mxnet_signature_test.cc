@@ -1,5 +1,5 @@
 // Which sizes a program of the plugin for MXNet leaves open.
-#include "bindings/mxnet/signature.h"
+#include "bindings/mxnet/run/signature.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

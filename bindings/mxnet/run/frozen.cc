@@ -1,4 +1,4 @@
-#include "bindings/mxnet/frozen.h"
+#include "bindings/mxnet/run/frozen.h"
 
 #include <cstring>
 #include <map>

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "bindings/mxnet/abi.h"
-#include "bindings/mxnet/subgraph.h"
-#include "bindings/mxnet/tensors.h"
+#include "bindings/mxnet/run/subgraph.h"
+#include "bindings/mxnet/run/tensors.h"
 
 namespace tenon::plugin {
 

@@ -1,4 +1,4 @@
-#include "bindings/mxnet/tensors.h"
+#include "bindings/mxnet/run/tensors.h"
 
 #include "bindings/mxnet/messages.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/mxnet/frozen.h"
-#include "bindings/mxnet/programs.h"
+#include "bindings/mxnet/run/frozen.h"
+#include "bindings/mxnet/run/programs.h"
 #include "bindings/mxnet/symbol.h"
 
 namespace tenon::plugin {

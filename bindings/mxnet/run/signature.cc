@@ -1,4 +1,4 @@
-#include "bindings/mxnet/signature.h"
+#include "bindings/mxnet/run/signature.h"
 
 #include <map>
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "bindings/mxnet/subgraph.h"
+#include "bindings/mxnet/run/subgraph.h"
 
 namespace tenon::plugin {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bindings/mxnet/signature.h"
+#include "bindings/mxnet/run/signature.h"
 
 namespace tenon::plugin {
 

@@ -1,4 +1,4 @@
-#include "bindings/mxnet/subgraph.h"
+#include "bindings/mxnet/run/subgraph.h"
 
 #include "bindings/mxnet/messages.h"
 

@@ -1,4 +1,4 @@
-#include "bindings/mxnet/programs.h"
+#include "bindings/mxnet/run/programs.h"
 
 #include <algorithm>
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "bindings/mxnet/programs.h"
+#include "bindings/mxnet/run/programs.h"
+#include "bindings/mxnet/run/tensors.h"
 #include "bindings/mxnet/symbol.h"
-#include "bindings/mxnet/tensors.h"
 
 namespace tenon::plugin {
 

@@ -1,4 +1,4 @@
-#include "bindings/mxnet/state.h"
+#include "bindings/mxnet/run/state.h"
 
 #include <array>
 

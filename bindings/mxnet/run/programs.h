@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "bindings/mxnet/signature.h"
+#include "bindings/mxnet/run/signature.h"
 #include "tenon/tenon.hpp"
 
 namespace tenon::plugin {
