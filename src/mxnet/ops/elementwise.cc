@@ -3,6 +3,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace elementwise_ops {
 namespace {
 
 // One op of Tenon, for any dtype that it takes.
@@ -316,7 +317,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace elementwise_ops
 
-std::span<const Row> elementwise_rows() { return kRows; }
+std::span<const Row> elementwise_rows() { return elementwise_ops::kRows; }
 
 }  // namespace tenon::mxnet

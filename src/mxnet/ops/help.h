@@ -1,4 +1,5 @@
-// What several files of rows share. Tested by tests/mxnet/ops_test.py.
+// What several files of rows share. Each file of rows has a namespace of its own, because the presets with sanitizers compile several
+// files as one. Tested by tests/mxnet/ops_test.py.
 #pragma once
 
 #include "src/mxnet/table.h"

@@ -3,6 +3,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace index_ops {
 namespace {
 
 ValueId as_index(Call& c, ValueId v) {
@@ -229,7 +230,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace index_ops
 
-std::span<const Row> index_rows() { return kRows; }
+std::span<const Row> index_rows() { return index_ops::kRows; }
 
 }  // namespace tenon::mxnet

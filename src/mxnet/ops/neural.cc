@@ -6,6 +6,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace neural_ops {
 namespace {
 
 // The sizes behind the batch as one.
@@ -274,7 +275,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace neural_ops
 
-std::span<const Row> neural_rows() { return kRows; }
+std::span<const Row> neural_rows() { return neural_ops::kRows; }
 
 }  // namespace tenon::mxnet

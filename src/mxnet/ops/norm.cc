@@ -2,6 +2,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace norm_ops {
 namespace {
 
 Values batch_norm(Call& c) {
@@ -185,7 +186,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace norm_ops
 
-std::span<const Row> norm_rows() { return kRows; }
+std::span<const Row> norm_rows() { return norm_ops::kRows; }
 
 }  // namespace tenon::mxnet

@@ -4,6 +4,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace product_ops {
 namespace {
 
 // Swaps the last two axes.
@@ -158,7 +159,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace product_ops
 
-std::span<const Row> product_rows() { return kRows; }
+std::span<const Row> product_rows() { return product_ops::kRows; }
 
 }  // namespace tenon::mxnet

@@ -7,6 +7,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace recurrent_ops {
 namespace {
 
 constexpr int64_t kMostSteps = 1024;  // cells in one graph
@@ -193,7 +194,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace recurrent_ops
 
-std::span<const Row> recurrent_rows() { return kRows; }
+std::span<const Row> recurrent_rows() { return recurrent_ops::kRows; }
 
 }  // namespace tenon::mxnet

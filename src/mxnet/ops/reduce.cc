@@ -5,6 +5,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace reduce_ops {
 namespace {
 
 bool is_np(const Call& c) { return c.node.op.starts_with("_np"); }
@@ -236,7 +237,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace reduce_ops
 
-std::span<const Row> reduce_rows() { return kRows; }
+std::span<const Row> reduce_rows() { return reduce_ops::kRows; }
 
 }  // namespace tenon::mxnet

@@ -5,6 +5,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace scalar_ops {
 namespace {
 
 ValueId number(Call& c) { return c.like(c.in[0], c.a.number("scalar")); }
@@ -111,7 +112,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace scalar_ops
 
-std::span<const Row> scalar_rows() { return kRows; }
+std::span<const Row> scalar_rows() { return scalar_ops::kRows; }
 
 }  // namespace tenon::mxnet

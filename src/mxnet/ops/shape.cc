@@ -4,6 +4,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace shape_ops {
 namespace {
 
 // The codes of a reshape. MXNet's older operator and NumPy's extension have different numbers for them.
@@ -396,7 +397,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace shape_ops
 
-std::span<const Row> shape_rows() { return kRows; }
+std::span<const Row> shape_rows() { return shape_ops::kRows; }
 
 }  // namespace tenon::mxnet

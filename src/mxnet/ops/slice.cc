@@ -4,6 +4,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace slice_ops {
 namespace {
 
 Values concat(Call& c, int64_t axis) {
@@ -223,7 +224,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace slice_ops
 
-std::span<const Row> slice_rows() { return kRows; }
+std::span<const Row> slice_rows() { return slice_ops::kRows; }
 
 }  // namespace tenon::mxnet

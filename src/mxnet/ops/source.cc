@@ -4,6 +4,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace source_ops {
 namespace {
 
 // The shape that the node states; in MXNet's older operators a size of 0 is one to be inferred.
@@ -161,7 +162,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace source_ops
 
-std::span<const Row> source_rows() { return kRows; }
+std::span<const Row> source_rows() { return source_ops::kRows; }
 
 }  // namespace tenon::mxnet

@@ -4,6 +4,7 @@
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
+namespace window_ops {
 namespace {
 
 Dims to_dims(const std::vector<int64_t>& list) { return {list.begin(), list.end()}; }
@@ -218,7 +219,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+}  // namespace window_ops
 
-std::span<const Row> window_rows() { return kRows; }
+std::span<const Row> window_rows() { return window_ops::kRows; }
 
 }  // namespace tenon::mxnet
