@@ -1,4 +1,4 @@
-# Language, warnings, build types, compiler cache and sanitizers of every target.
+# Language, warnings, build types, sanitizers, compiler cache and linker of every target.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -34,8 +34,16 @@ if(TENON_SANITIZE)
   endif()
 endif()
 
+# The variables let all clones of the sources share the entries of the compiler cache.
 find_program(TENON_CCACHE ccache)
 if(TENON_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER ${TENON_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TENON_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${TENON_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
+endif()
+
+# Some hundred libraries and executables hold LLVM; LLVM's linker needs a sixth of the time of ld.
+find_program(TENON_LLD ld.lld PATHS /usr/lib/llvm-19/bin NO_DEFAULT_PATH)
+if(TENON_LLD)
+  cmake_path(GET TENON_LLD PARENT_PATH lld_directory)
+  add_link_options(-B${lld_directory} -fuse-ld=lld)
 endif()
