@@ -20,6 +20,8 @@ from tenon.torch import compile as compiling
 from tenon.torch import partition, rng
 from tenon.torch.runtime import marshal, runner
 
+from sample import in_turn
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.models import accuracy, zoo     # noqa: E402
@@ -588,8 +590,7 @@ def inputs_of(name):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", zoo.MODELS)
+@pytest.mark.parametrize("name, dtype", [(name, "f32") for name in zoo.MODELS] + in_turn(zoo.MODELS, ["bf16", "f16"]))
 def test_models(gpu, name, dtype):
     """Compiled for constant sizes (f32 only, since tracing takes most of the time), then for symbolic ones. New sizes need few new
     forms of kernels; known sizes need none."""

@@ -7,6 +7,8 @@ import torch
 
 import tenon
 
+from sample import in_turn
+
 F = torch.nn.functional
 X = torch.arange(15.0).reshape(5, 3)
 
@@ -86,15 +88,18 @@ def test_indices_out_of_range_raise_as_in_pytorch(name, dynamic):
     check(function, [(X, index(*good))], [(X, b) for b in bad], dynamic)
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
-@pytest.mark.parametrize("name, function", [
-    ("//", lambda a, b: a // b), ("%", lambda a, b: a % b), ("floor_divide", lambda a, b: torch.floor_divide(a, b)),
-    ("remainder", lambda a, b: torch.remainder(a, b)), ("fmod", lambda a, b: torch.fmod(a, b)),
-    ("div floor", lambda a, b: torch.div(a, b, rounding_mode="floor")),
-    ("div trunc", lambda a, b: torch.div(a, b, rounding_mode="trunc")),
-])
-def test_division_of_integers_by_zero_raises_as_in_pytorch(name, function, dtype, dynamic):
+DIVISIONS = {
+    "//": lambda a, b: a // b, "%": lambda a, b: a % b, "floor_divide": lambda a, b: torch.floor_divide(a, b),
+    "remainder": lambda a, b: torch.remainder(a, b), "fmod": lambda a, b: torch.fmod(a, b),
+    "div floor": lambda a, b: torch.div(a, b, rounding_mode="floor"), "div trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+}
+# Every division takes all dtypes, with static or with symbolic sizes.
+WAYS = [(dtype, dynamic) for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8) for dynamic in (False, True)]
+
+
+@pytest.mark.parametrize("name, way", in_turn(DIVISIONS, WAYS, count=5), ids=lambda x: x if isinstance(x, str) else f"{x[0]}-{x[1]}")
+def test_division_of_integers_by_zero_raises_as_in_pytorch(name, way):
+    function, (dtype, dynamic) = DIVISIONS[name], way
     a = torch.arange(21).to(dtype)
     b = torch.arange(1, 22).to(dtype)
     bad = []
