@@ -121,7 +121,7 @@ def suite_mxnet():
     count = ctest("release", "-R", "^mxnet_signature_test$")  # which compares the plugin's declarations with MXNet's header
     junit = ROOT / "build" / "release" / "mxnet.junit"
     junit.unlink(missing_ok=True)
-    code = run(ROOT / "build/mxnet-venv/bin/python", "-m", "pytest", "-q", "--junitxml", junit, "tests/mxnet",
+    code = run(ROOT / "build/mxnet-venv/bin/python", "-m", "pytest", "-q", "-n", JOBS, "--dist", "worksteal", "--junitxml", junit, "tests/mxnet",
                PYTHONPATH=str(ROOT / "bindings/python"), OMP_WAIT_POLICY="passive")
     if junit.exists():
         for case in cases(junit):
