@@ -549,9 +549,9 @@ TEST(OneDnn, WeightGradients) {
        "convolution_weight_gradient 2x16x1x9 by"},
       {"no epilogue",
        "graph @f(%x: f32[N,16,9,9], %d: f32[N,32,5,5]) {\n %w = convolution_weight_gradient(%x, "
-       "%d){kernel=[3,3], " AT2 "}\n %y = mul(%w, 0.5)\n return %y\n}",
+       "%d){kernel=[3,3], " AT2 "}\n %y = mul(%w, %w)\n return %y\n}",
        {{2, 16, 9, 9}, {2, 32, 5, 5}},
-       "kernel @mul_f32("},
+       "kernel @mul_f32"},
       {"a gradient that is repeated",
        "graph @f(%x: f32[N,16,9,9], %c: f32[32]) {\n %r = reshape(%c){shape=[1,32,1,1]}\n %d = "
        "expand(%r){shape=[N,32,5,5]}\n "
