@@ -87,8 +87,11 @@ class Arranger {
     auto read = [&](int argument, const Array& array, const memory::desc& wanted, bool pack) {
       main.arguments.push_back({argument, input(array, wanted, pack)});
     };
+    const bool of_weight = p.form == Form::weight_gradient;
     read(DNNL_ARG_SRC, given.source, d.query_md(dnnl::query::src_md, 0), false);
-    if (given.weights.present())
+    if (of_weight)
+      read(DNNL_ARG_DIFF_DST, given.weights, d.query_md(dnnl::query::diff_dst_md, 0), true);
+    else if (given.weights.present())
       read(DNNL_ARG_WEIGHTS, given.weights, d.query_md(dnnl::query::weights_md, 0), true);
     if (given.bias.present()) read(DNNL_ARG_BIAS, given.bias, d.query_md(dnnl::query::weights_md, 1), true);
     const int first = p.form == Form::pointwise ? 1 : 0;
@@ -99,7 +102,10 @@ class Arranger {
            given.others[static_cast<size_t>(other)], *descriptor_of(p.others[static_cast<size_t>(other)]),
            true);
     }
-    main.arguments.push_back({DNNL_ARG_DST, output(given.output, d.query_md(dnnl::query::dst_md, 0))});
+    main.arguments.push_back(
+        {of_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_DST,
+         output(given.output,
+                d.query_md(of_weight ? dnnl::query::diff_weights_md : dnnl::query::dst_md, 0))});
     scratchpad(d.scratchpad_desc(), main);
     arrangement_.runs_.push_back(std::move(main));
     finish_output(given.output);

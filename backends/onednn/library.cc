@@ -63,6 +63,18 @@ dnnl::primitive_desc describe(const Problem& p) {
           e, kind, alg, described(p.source), described(p.weights), bias, described(p.output), p.strides,
           one_less(p.dilations), p.low, p.high, attr);
     }
+    case Form::weight_gradient: {
+      const auto alg = dnnl::algorithm::convolution_direct;
+      const auto any = [](const Array& a) {
+        return memory::desc(a.dims, type_of(a.dtype), memory::format_tag::any);
+      };
+      const dnnl::convolution_forward::primitive_desc forward(
+          e, dnnl::prop_kind::forward_training, alg, any(p.source), any(p.output), any(p.weights), p.strides,
+          one_less(p.dilations), p.low, p.high);
+      return dnnl::convolution_backward_weights::primitive_desc(
+          e, alg, described(p.source), described(p.output), described(p.weights), p.strides,
+          one_less(p.dilations), p.low, p.high, forward, attr);
+    }
     case Form::average:
       return dnnl::pooling_forward::primitive_desc(
           e, kind,
@@ -110,7 +122,7 @@ Problem rearranged(const Problem& given, bool plain) {
     if (anew || !descriptor_of(a)) a.strides = plain_strides(a.dims, channels_last);
   };
   settle(p.source, spatial, plain);
-  settle(p.weights, false, plain);
+  settle(p.weights, p.form == Form::weight_gradient, plain);
   const bool gaps = !is_plain(p.output, false) && !(spatial && is_plain(p.output, true));
   settle(p.output, spatial, plain || (gaps && !p.others.empty()));
   const bool channels_last = spatial && is_plain(p.output, true);
@@ -223,7 +235,8 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
 }
 
 Algorithm choose(const Problem& problem, bool make) {
-  const bool spatial = problem.form == Form::convolution || problem.form == Form::deconvolution;
+  const bool spatial = problem.form == Form::convolution || problem.form == Form::deconvolution ||
+                       problem.form == Form::weight_gradient;
   auto chosen = [&]() -> Algorithm {
     // A product with a single row is bound by reading the weights, and a plain matrix is read at full speed.
     if (problem.output.dims[0] > 1)
@@ -231,13 +244,20 @@ Algorithm choose(const Problem& problem, bool make) {
         Algorithm c = choice(*convolution, false);
         if (c.offer->why.empty() && has_words(c.offer->name, "1x1")) return c;
       }
-    Algorithm best = choice(problem, false);
+    Problem blocked = problem;  // in layouts of the library's own
+    blocked.source.any = blocked.weights.any = true;
+    const bool of_weight = problem.form == Form::weight_gradient;
+    // For the gradient of a weight the library reads channels_last arrays in place as fast as arrays in its own layout, and
+    // others up to twice as slowly.
+    const bool in_place = !of_weight || (is_plain(problem.source, true) && is_plain(problem.weights, true));
+    Algorithm best = choice(in_place ? problem : blocked, false);
     auto consider = [&](const Problem& other, bool plain) {
       if (rank(*best.offer, spatial) == 0) return;
       Algorithm c = choice(other, plain);
       if (rank(*c.offer, spatial) < rank(*best.offer, spatial)) best = std::move(c);
     };
     consider(problem, true);
+    if (of_weight && in_place) consider(blocked, false);
     if (const auto batch = in_one_batch(problem)) consider(*batch, false);
     return best;
   };

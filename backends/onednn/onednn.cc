@@ -21,7 +21,8 @@ constexpr size_t kChain = 8;  // longest chain that is searched for a root in fr
 
 bool is_root(const Node& node) {
   return node.op == ops::matmul || node.op == ops::int_matmul || node.op == ops::linear ||
-         node.op == ops::convolution || node.op == ops::avg_pool || node.op == ops::adaptive_avg_pool;
+         node.op == ops::convolution || node.op == ops::convolution_weight_gradient ||
+         node.op == ops::avg_pool || node.op == ops::adaptive_avg_pool;
 }
 bool is_activation(const Node& node) {
   return op(node.op).kind == Kind::composite && activation(node).has_value();

@@ -132,6 +132,33 @@ void channels_second(Array& a) {
   for (auto* v : {&a.dims, &a.strides}) std::rotate(v->begin() + 1, v->end() - 1, v->end());
 }
 
+// [O, C/g, k..] to [g, O/g, C/g, k..]
+void split_groups(Array& w, int64_t groups) {
+  if (groups == 1) return;
+  w.dims.insert(w.dims.begin(), groups);
+  w.strides.insert(w.strides.begin(), w.strides[0] * (w.dims[1] / groups));
+  w.dims[1] /= groups;
+}
+
+void lower_weight_gradient(Problem& p, const Spec& spec) {
+  if (spec.channels_last)
+    for (Array* a : {&p.source, &p.weights}) channels_second(*a);
+  split_groups(p.output, spec.groups);
+  p.output.any = true;
+  if (p.source.count() > 0 && p.weights.count() > 0) return;
+  // An empty sum: one image of zeros, of the size of one window.
+  std::fill(p.low.begin(), p.low.end(), 0);
+  p.high = p.low;
+  for (Array* a : {&p.source, &p.weights}) {
+    a->dims[0] = 1;
+    for (size_t i = 0; i < p.kernel.size(); ++i)
+      a->dims[2 + i] = a == &p.source ? p.dilations[i] * (p.kernel[i] - 1) + 1 : 1;
+    a->strides = plain_strides(a->dims, true);
+    a->offset = 0;
+    a->zero = true;
+  }
+}
+
 void lower_spatial(Problem& p, const Spec& spec) {
   if (spec.channels_last) {
     channels_second(p.source);
@@ -148,10 +175,8 @@ void lower_spatial(Problem& p, const Spec& spec) {
       std::swap(w.dims[1], w.dims[2]);
       std::swap(w.strides[1], w.strides[2]);
       if (g == 1) erase_axis(w, 0);
-    } else if (g != 1) {  // [O, C/g, k..] to [g, O/g, C/g, k..]
-      w.dims.insert(w.dims.begin(), g);
-      w.strides.insert(w.strides.begin(), w.strides[0] * (w.dims[1] / g));
-      w.dims[1] /= g;
+    } else {
+      split_groups(w, g);
     }
     w.any = true;
   }
@@ -214,6 +239,8 @@ Problem at_sizes(const Spec& spec, const Sizes& sizes) {
   else if (is_pointwise(p, spec) && !spec.operands[1].constant)
     lower_pointwise(
         p, spec.channels_last);  // reads the weights in place; a convolution would reorder them at each call
+  else if (p.form == Form::weight_gradient)
+    lower_weight_gradient(p, spec);
   else if (p.form != Form::pointwise)
     lower_spatial(p, spec);
   if (p.output.dims.empty())

@@ -22,6 +22,8 @@ PostOp relu() { return {algorithm::eltwise_hardswish, kSteepest, 0, -1, "relu", 
 Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& strides_of, Spec& spec) {
   const Node& node = graph.node(v);
   const Op& row = op(node.op);
+  if (spec.form == Form::weight_gradient)
+    return unsupported("the library has no epilogue of weight gradients");
   if (auto last = redone(spec))
     return unsupported("nothing follows " + std::string(op(*last).name) + " in a call of the library");
   if (node.type.shape != graph.type(before).shape) return unsupported("it repeats the library's result");
@@ -86,15 +88,20 @@ void add_bias(Spec& spec, Operand bias, size_t axis) {
   spec.operands.push_back(std::move(o));
 }
 
-Status read_convolution(const Graph& graph, const Node& node, const StridesOf& strides_of, Spec& spec) {
-  const bool transposed = attr_as<bool>(node, "transposed");
-  spec.form = transposed ? Form::deconvolution : Form::convolution;
+// What a convolution and the gradient of its weight have in common.
+void read_windows(const Node& node, Spec& spec) {
   spec.channels_last = attr_as<std::string>(node, "layout") == "channels_last";
   spec.strides = attr_as<Dims>(node, "strides");
   spec.low = attr_ints(node, "padding");
   spec.high = attr_ints(node, "padding_high");
   spec.dilations = attr_ints(node, "dilations");
   spec.groups = attr_int(node, "groups");
+}
+
+Status read_convolution(const Graph& graph, const Node& node, const StridesOf& strides_of, Spec& spec) {
+  const bool transposed = attr_as<bool>(node, "transposed");
+  spec.form = transposed ? Form::deconvolution : Form::convolution;
+  read_windows(node, spec);
   if (transposed) {
     auto extra = attr_ints(node, "output_padding");
     for (size_t i = 0; i < extra.size(); ++i) spec.high[i] -= extra[i];
@@ -208,6 +215,12 @@ Result<Spec> make_spec(const Graph& graph, std::span<const ValueId> members, con
     case ops::convolution:
       spec.operands.push_back(operand_of(graph, node.inputs[1], strides_of));
       TENON_TRY(read_convolution(graph, node, strides_of, spec));
+      break;
+    case ops::convolution_weight_gradient:
+      spec.form = Form::weight_gradient;
+      spec.operands.push_back(operand_of(graph, node.inputs[1], strides_of));
+      read_windows(node, spec);
+      spec.kernel = attr_as<Dims>(node, "kernel");
       break;
     case ops::avg_pool:
     case ops::adaptive_avg_pool: TENON_TRY(read_average(graph, node, spec)); break;

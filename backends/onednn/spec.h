@@ -21,7 +21,8 @@ struct PostOp {
   std::optional<OpId> redone = {};  // see redone()
 };
 
-enum class Form { matmul, convolution, deconvolution, average, pointwise };
+// weight_gradient: the source is x, the weights stand for dy, and the output has the axes of weights.
+enum class Form { matmul, convolution, deconvolution, weight_gradient, average, pointwise };
 
 struct Spec {
   Form form = Form::matmul;

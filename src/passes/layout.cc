@@ -1,5 +1,5 @@
 // See passes.h. One forward sweep: a convolution or pooling of channels_first data reads transpose(x, to last) and is
-// followed by transpose(y, to first). Transposes that meet an op on their way to the outputs move past it:
+// followed by transpose(y, to first); the gradient of a weight reads two such transposes. Transposes that meet an op on their way to the outputs move past it:
 //   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z is broadcast, or a tensor that gets the inverse view
 //   the axes of reductions, concatenations, paddings, slices, gathers, batch and group norms are renumbered
 // A transpose that meets its inverse disappears (simplify). Graphs without convolutions and poolings do not change.
@@ -66,7 +66,9 @@ class LayoutPass {
     if (rank < 3 || std::get<std::string>(layout) != "channels_first") return b_->add(std::move(node));
     layout = std::string("channels_last");
     const Perm perm = to_last(rank);
-    node.inputs[0] = transpose(node.inputs[0], perm);
+    const bool makes_weights = node.op == ops::convolution_weight_gradient;  // of two images
+    for (size_t i = 0; i < (makes_weights ? 2 : 1); ++i) node.inputs[i] = transpose(node.inputs[i], perm);
+    if (makes_weights) return b_->add(std::move(node));
     node.name.clear();
     const ValueId y = b_->add(std::move(node));
     from_here_.resize(b_->graph().nodes.size(), false);

@@ -193,6 +193,23 @@ inline Table make_table() {
       {{"0,4,7", "6,4,3", "6"}, conv({1}, {0}, {0}, {1}), "0,6,5"},
       {{"N,4,M,M", "8,4,3,3", "8"}, conv({2, 2}, {1, 1}, {1, 1}, {1, 1}), "N,8,(M+1)//2,(M+1)//2"},
       {{"N,4,M", "4,2,4", "2"}, conv({2}, {1}, {1}, {1}, {turned}), "N,2,2*M"}};
+  auto weight = [&](Dims kernel, std::vector<NamedAttr> more) {
+    more.push_back({"kernel", kernel});
+    return more;
+  };
+  t[shapes::convolution_weight_gradient] = {
+      {{"2,4,7", "2,6,4"}, weight({3}, conv({2}, {1}, {1}, {1})), "6,4,3"},
+      {{"2,4,6,5", "2,6,5,3"}, weight({3, 2}, conv({1, 2}, {1, 0}, {2, 1}, {2, 1}, {groups(2)})), "6,2,3,2"},
+      {{"1,5,6,4", "1,5,6,8"},
+       weight({3, 3}, conv({1, 1}, {1, 1}, {1, 1}, {1, 1}, {groups(4), layout_last()})),
+       "8,1,3,3"},
+      {{"1,2,3,4,3", "1,2,2,2,2"},
+       weight({2, 2, 2}, conv({1, 2, 1}, {0, 0, 0}, {0, 0, 0}, {1, 1, 1})),
+       "2,2,2,2,2"},
+      {{"0,4,7", "0,6,5"}, weight({3}, conv({1}, {0}, {0}, {1})), "6,4,3"},
+      {{"N,4,M,M", "N,8,(M+1)//2,(M+1)//2"},
+       weight({3, 3}, conv({2, 2}, {1, 1}, {1, 1}, {1, 1})),
+       "8,4,3,3"}};
   auto pool = [](Dims kernel, Dims strides, Dims low, Dims high, std::vector<NamedAttr> more = {}) {
     more.push_back({"kernel", kernel});
     more.push_back({"strides", strides});

@@ -18,8 +18,9 @@ class StridedCases {
       : rng_(seed * 2654435761u + 17), in_(SizeText{symbols}, seed), dtype_(dtype) {}
 
   // `root`: one of kRoots.
-  static constexpr const char* kRoots[] = {"matmul",     "batch",   "linear",    "convolution",
-                                           "transposed", "average", "attention", "vector"};
+  static constexpr const char* kRoots[] = {"matmul",      "batch",      "linear",
+                                           "convolution", "transposed", "weight_gradient",
+                                           "average",     "attention",  "vector"};
   StridedCase make(const std::string& root) {
     std::string y;
     if (root == "matmul" || root == "batch" || root == "vector")
@@ -28,6 +29,8 @@ class StridedCases {
       y = linear();
     else if (root == "convolution" || root == "transposed")
       y = convolution(root == "transposed");
+    else if (root == "weight_gradient")
+      y = weight_gradient();
     else if (root == "average")
       y = average();
     else
@@ -120,6 +123,29 @@ class StridedCases {
     return node("convolution(" + list + "){strides=[" + strides + "], padding=[" + pads +
                 "], padding_high=[" + pads + "], dilations=[" + ones + "], groups=" + std::to_string(groups) +
                 (transposed ? ", transposed=true" : "") + (last ? ", layout=\"channels_last\"" : "") + "}");
+  }
+  std::string weight_gradient() {
+    const bool last = one_in(2);
+    const int64_t n = batch(), groups = pick<int64_t>({1, 1, 1, 2, 8});
+    const int64_t c = 8 * pick<int64_t>({1, 2}), o = groups * pick<int64_t>({1, 2, 3, 8});
+    const int64_t kernel = pick<int64_t>({1, 1, 3}), stride = pick<int64_t>({1, 1, 2}), pad = kernel / 2;
+    std::vector<int64_t> x{n}, dy{n};
+    for (int64_t size : {pick<int64_t>({1, 5, 8}), pick<int64_t>({4, 7})}) {
+      x.push_back(size);
+      dy.push_back((size + 2 * pad - kernel) / stride + 1);
+    }
+    x.insert(last ? x.end() : x.begin() + 1, c);
+    dy.insert(last ? dy.end() : dy.begin() + 1, o);
+    shape_ = {o, c / groups, kernel, kernel};
+    const SizeText before = in_.size_text();
+    in_.set_size_text({before.symbols, x.size()});  // only the number of images
+    const std::string a = operand(x), b = operand(dy);
+    in_.set_size_text(SizeText{});  // the result has known sizes
+    auto twice = [](int64_t v) { return "=[" + std::to_string(v) + "," + std::to_string(v) + "]"; };
+    return node("convolution_weight_gradient(" + a + ", " + b + "){kernel" + twice(kernel) + ", strides" +
+                twice(stride) + ", padding" + twice(pad) + ", padding_high" + twice(pad) +
+                ", dilations=[1,1], groups=" + std::to_string(groups) +
+                (last ? ", layout=\"channels_last\"" : "") + "}");
   }
   // Only the number of images may be a symbol.
   void count_images() { in_.set_size_text({in_.size_text().symbols, shape_.size()}); }

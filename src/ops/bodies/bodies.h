@@ -48,6 +48,7 @@ ValueId grouped_matmul(Builder& b, const Node& node);
 ValueId linear(Builder& b, const Node& node);
 ValueId attention(Builder& b, const Node& node);
 ValueId convolution(Builder& b, const Node& node);
+ValueId convolution_weight_gradient(Builder& b, const Node& node);
 ValueId max_pool(Builder& b, const Node& node);
 ValueId avg_pool(Builder& b, const Node& node);
 ValueId adaptive_avg_pool(Builder& b, const Node& node);

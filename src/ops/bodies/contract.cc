@@ -198,4 +198,44 @@ ValueId convolution(Builder& b, const Node& given) {
   return narrow(b, node, y);
 }
 
+// One matrix product per group, whose factors are dy [g, O/g, N * P] and the windows of x [g, N * P, C/g * kernel].
+ValueId convolution_weight_gradient(Builder& b, const Node& node) {
+  DimTable& dims = b.dims();
+  const int rank = b.type(node.inputs[0]).rank(), spatial = rank - 2;
+  auto first = [&](ValueId v) {
+    return is_channels_last(node) ? transpose(b, v, to_channels_first(rank)) : v;
+  };
+  const Dims kernel = attr_as<Dims>(node, "kernel");
+  const Dim groups = attr_as<Dim>(node, "groups");
+  Dims low(2, Dim(0)), high = low;
+  for (Dim d : attr_as<Dims>(node, "padding")) low.push_back(d);
+  for (Dim d : attr_as<Dims>(node, "padding_high")) high.push_back(d);
+  const ValueId padded = b(ops::pad, {first(node.inputs[0])}, {{"low", low}, {"high", high}});
+  const ValueId seen = b(ops::windows, {padded},
+                         {{"axes", spatial_axes(rank)},
+                          {"sizes", kernel},
+                          {"strides", attr_as<Dims>(node, "strides")},
+                          {"dilations", attr_as<Dims>(node, "dilations")}});
+  const ValueId dy = first(node.inputs[1]);
+  const Dims shape = b.shape(seen), positions = b.shape(dy);
+  const Dim in = *dims.divide(shape[1], groups), out = *dims.divide(positions[1], groups);
+  const Dim count = dims.mul(positions[0], dims.product(std::span(positions).subspan(2)));
+  // [N, g, C/g, P..., K...] -> [g, N, P..., C/g, K...]
+  Dims apart = {shape[0], groups, in}, perm = {Dim(1), Dim(0)};
+  apart.insert(apart.end(), shape.begin() + 2, shape.end());
+  for (int i = 0; i < spatial; ++i) perm.push_back(Dim(3 + i));
+  perm.push_back(Dim(2));
+  for (int i = 0; i < spatial; ++i) perm.push_back(Dim(3 + spatial + i));
+  const ValueId columns = b.reshape(transpose(b, b.reshape(seen, apart), perm),
+                                    {groups, count, dims.mul(in, dims.product(kernel))});
+  // [N, g, O/g, P...] -> [g, O/g, N, P...]
+  apart = {positions[0], groups, out}, perm = {Dim(1), Dim(2), Dim(0)};
+  apart.insert(apart.end(), positions.begin() + 2, positions.end());
+  for (int i = 0; i < spatial; ++i) perm.push_back(Dim(3 + i));
+  const ValueId rows = b.reshape(transpose(b, b.reshape(dy, apart), perm), {groups, out, count});
+  Dims result = {positions[1], in};
+  result.insert(result.end(), kernel.begin(), kernel.end());
+  return b.reshape(b(ops::matmul, {rows, columns}, {{"tf32", attr_as<bool>(node, "tf32")}}), result);
+}
+
 }  // namespace tenon::bodies

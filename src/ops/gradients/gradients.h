@@ -135,6 +135,7 @@ Status matmul(GradientContext& c);
 Status grouped_matmul(GradientContext& c);
 Status linear(GradientContext& c);
 Status convolution(GradientContext& c);
+Status convolution_weight_gradient(GradientContext& c);
 Status max_pool(GradientContext& c);
 Status attention(GradientContext& c);
 

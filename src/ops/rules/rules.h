@@ -53,6 +53,7 @@ Result<Dims> matmul(InferContext& c);
 Result<Dims> grouped_matmul(InferContext& c);  // [M,K], [G], [G,K,N]
 Result<Dims> linear(InferContext& c);
 Result<Dims> convolution(InferContext& c);
+Result<Dims> convolution_weight_gradient(InferContext& c);
 Result<Dims> pool(InferContext& c);  // attributes kernel strides padding padding_high dilations? layout
 Result<Dims> adaptive_pool(InferContext& c);  // attributes output layout
 Result<Dims> attention(InferContext& c);

@@ -146,6 +146,40 @@ Result<Dims> convolution(InferContext& c) {
   return out;
 }
 
+Result<Dims> convolution_weight_gradient(InferContext& c) {
+  const Rule r(c);
+  TENON_ASSIGN(const Spatial s, spatial(r));
+  const Dims &x = r.shape(0), &dy = r.shape(1), &kernel = r.dims("kernel");
+  const std::string text = "shapes " + r.print(x) + " and " + r.print(dy);
+  if (dy.size() != x.size()) return r.refuse(text + ": the operands need the same rank");
+  if (kernel.size() != s.axes)
+    return r.refuse("kernel " + r.print(kernel) + " needs one entry for each of " + std::to_string(s.axes) +
+                    " spatial axes");
+  TENON_TRY(r.amounts(kernel, 1, "kernel"));
+  TENON_ASSIGN(const int64_t groups, r.integer("groups"));
+  if (groups < 1) return r.refuse("groups must be at least 1, not " + std::to_string(groups));
+  TENON_ASSIGN(const auto strides, per_axis(r, "strides", s.axes, 1));
+  TENON_ASSIGN(const auto low, per_axis(r, "padding", s.axes, 0));
+  TENON_ASSIGN(const auto high, per_axis(r, "padding_high", s.axes, 0));
+  TENON_ASSIGN(const auto dilations, per_axis(r, "dilations", s.axes, 1));
+  TENON_TRY(r.agree(x[0], dy[0], text + ", batch"));
+  for (size_t i = 0; i < s.axes; ++i) {
+    const Dim padded = c.dims.add(x[s.first + i], c.dims.add(low[i], high[i]));
+    TENON_ASSIGN(const Dim positions, r.positions(padded, kernel[i], strides[i], dilations[i]));
+    TENON_TRY(r.agree(dy[s.first + i], positions, text + ", positions of the window"));
+  }
+  for (Dim channels : {x[s.channel], dy[s.channel]}) {
+    if (c.dims.divide(channels, groups)) continue;
+    const std::string why = ": " + r.print(channels) + " channels ";
+    if (channels.is_const())
+      return r.refuse(text + why + "do not fall into " + std::to_string(groups) + " groups");
+    return r.decline(text + why + "are not known to fall into " + std::to_string(groups) + " groups");
+  }
+  Dims out = {dy[s.channel], *c.dims.divide(x[s.channel], groups)};
+  out.insert(out.end(), kernel.begin(), kernel.end());
+  return out;
+}
+
 Result<Dims> pool(InferContext& c) {
   const Rule r(c);
   TENON_ASSIGN(const Spatial s, spatial(r));

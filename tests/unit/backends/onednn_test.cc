@@ -491,6 +491,79 @@ TEST(OneDnn, Convolution) {
   for (const Case& c : cases) check(c);
 }
 
+TEST(OneDnn, WeightGradients) {
+#define GRADIENT(x, dy, attributes)                                                          \
+  "graph @f(%x: " x ", %d: " dy ") {\n %w = convolution_weight_gradient(%x, %d){" attributes \
+  "}\n return %w\n}"
+#define AT2 "strides=[2,2], padding=[1,1], padding_high=[1,1], dilations=[1,1]"
+  const Case cases[] = {
+      {"channels first",
+       GRADIENT("f32[N,16,H,9]", "f32[N,32,(H+1)//2,5]", "kernel=[3,3], " AT2),
+       {{2, 16, 9, 9}, {2, 32, 5, 5}},
+       "convolution_weight_gradient 2x16x9x9 by 2x32x5x5 f32"},
+      {"channels last",
+       GRADIENT("f32[N,9,9,16]", "f32[N,5,5,32]", "kernel=[3,3], " AT2 ", layout=\"channels_last\""),
+       {{2, 9, 9, 16}, {2, 5, 5, 32}},
+       "convolution_weight_gradient 2x16x9x9 by 2x32x5x5 f32"},
+      {"1x1",
+       GRADIENT("f32[N,16,7,5]", "f32[N,24,7,5]",
+                "kernel=[1,1], strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1]"),
+       {{2, 16, 7, 5}, {2, 24, 7, 5}},
+       "convolution_weight_gradient 2x16x7x5 by 2x24x7x5 f32"},
+      {"few channels",
+       GRADIENT("f32[N,3,12,12]", "f32[N,16,6,6]",
+                "kernel=[7,7], strides=[2,2], padding=[3,3], padding_high=[3,3], dilations=[1,1]"),
+       {{2, 3, 12, 12}, {2, 16, 6, 6}},
+       "convolution_weight_gradient 2x3x12x12 by"},
+      {"groups, dilations, uneven padding",
+       GRADIENT("f32[N,16,9,8]", "f32[N,32,8,9]",
+                "kernel=[3,2], strides=[1,1], padding=[1,0], padding_high=[2,3], dilations=[2,2], groups=2"),
+       {{2, 16, 9, 8}, {2, 32, 8, 9}},
+       "convolution_weight_gradient 2x16x9x8 by 2x32x8x9 f32"},
+      {"depthwise",
+       GRADIENT("f32[N,16,9,9]", "f32[N,16,5,5]", "kernel=[3,3], groups=16, " AT2),
+       {{3, 16, 9, 9}, {3, 16, 5, 5}},
+       "convolution_weight_gradient 3x16x9x9 by 3x16x5x5 f32"},
+      {"one axis",
+       GRADIENT("f32[N,16,L]", "f32[N,8,L]",
+                "kernel=[3], strides=[1], padding=[1], padding_high=[1], dilations=[1]"),
+       {{2, 16, 21}, {2, 8, 21}},
+       "convolution_weight_gradient 2x16x21 by 2x8x21 f32"},
+      {"three axes",
+       GRADIENT("f32[N,8,5,6,7]", "f32[N,16,3,4,5]",
+                "kernel=[3,3,3], strides=[1,1,1], padding=[0,0,0], padding_high=[0,0,0], dilations=[1,1,1]"),
+       {{2, 8, 5, 6, 7}, {2, 16, 3, 4, 5}},
+       "convolution_weight_gradient 2x8x5x6x7 by"},
+      {"bf16",
+       GRADIENT("bf16[N,16,9,9]", "bf16[N,32,5,5]", "kernel=[3,3], " AT2),
+       {{2, 16, 9, 9}, {2, 32, 5, 5}},
+       "convolution_weight_gradient 2x16x9x9 by 2x32x5x5 bf16"},
+      {"no images",
+       GRADIENT("f32[N,16,9,9]", "f32[N,32,5,5]", "kernel=[3,3], " AT2),
+       {{0, 16, 9, 9}, {0, 32, 5, 5}},
+       "convolution_weight_gradient 1x16x3x3 by"},
+      {"padding alone",
+       GRADIENT("f32[N,16,H,9]", "f32[N,32,(H+1)//2,5]",
+                "kernel=[2,3], strides=[2,2], padding=[1,1], padding_high=[0,1], dilations=[1,1]"),
+       {{2, 16, 1, 9}, {2, 32, 1, 5}},
+       "convolution_weight_gradient 2x16x1x9 by"},
+      {"no epilogue",
+       "graph @f(%x: f32[N,16,9,9], %d: f32[N,32,5,5]) {\n %w = convolution_weight_gradient(%x, "
+       "%d){kernel=[3,3], " AT2 "}\n %y = mul(%w, %w)\n return %y\n}",
+       {{2, 16, 9, 9}, {2, 32, 5, 5}},
+       "kernel @mul_f32"},
+      {"a gradient that is repeated",
+       "graph @f(%x: f32[N,16,9,9], %c: f32[32]) {\n %r = reshape(%c){shape=[1,32,1,1]}\n %d = "
+       "expand(%r){shape=[N,32,5,5]}\n "
+       "%w = convolution_weight_gradient(%x, %d){kernel=[3,3], " AT2 "}\n return %w\n}",
+       {{2, 16, 9, 9}, {32}},
+       "convolution_weight_gradient 2x16x9x9 by 2x32x5x5 f32"},
+  };
+#undef AT2
+#undef GRADIENT
+  for (const Case& c : cases) check(c);
+}
+
 TEST(OneDnn, AveragePooling) {
   const Case cases[] = {
       {"counted padding",

@@ -37,6 +37,9 @@ void expect_refused(const Refusal& r) {
 
 TEST(Rules, NameTheNodeAndWhatConflicts) {
   const char* conv = "convolution(%x, %w){strides=[1], padding=[0], padding_high=[0], dilations=[1]}";
+  const char* by_weight =
+      "convolution_weight_gradient(%x, %d){kernel=[3], strides=[1], padding=[0], padding_high=[0], "
+      "dilations=[1], groups=2}";
   const Refusal cases[] = {
       {"x: f32[2,3], y: f32[4]",
        "add(%x, %y)",
@@ -125,6 +128,14 @@ TEST(Rules, NameTheNodeAndWhatConflicts) {
        "convolution(%x, %w){strides=[1], padding=[0], padding_high=[0], dilations=[1], transposed=true, "
        "output_padding=[1]}",
        {"output_padding must be smaller"}},
+      {"x: f32[2,4,8], d: f32[2,6,7]", by_weight, {"positions of the window: 7 and 6 differ"}},
+      {"x: f32[2,4,8], d: f32[3,6,6]", by_weight, {"batch: 2 and 3 differ"}},
+      {"x: f32[2,4,8], d: f32[2,5,6]", by_weight, {"5 channels do not fall into 2 groups"}},
+      {"x: f32[2,3,8], d: f32[2,6,6]", by_weight, {"3 channels do not fall into 2 groups"}},
+      {"x: f32[2,4,8], d: f32[2,6,6,1]", by_weight, {"the operands need the same rank"}},
+      {"x: f32[2,4,8,8], d: f32[2,6,6,6]",
+       by_weight,
+       {"kernel [3] needs one entry for each of 2 spatial axes"}},
       {"x: f32[1,4,8]",
        "max_pool(%x){kernel=[0], strides=[1], padding=[0], padding_high=[0]}",
        {"kernel [0]"}},
