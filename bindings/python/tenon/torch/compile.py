@@ -257,7 +257,7 @@ def _refused(partition, segment, name, static, why):
                     values[lines[0].result.name] = refusal.sentence(e).removeprefix("Tenon's library: ")
     refused = {n.name: f"Tenon's library: {values[line.result.name]}" for n in segment.nodes
                for line in partition.lowered[n].lines if line.result.name in values}
-    return refused or {n.name: why for n in (*segment.nodes, *segment.outputs)}
+    return refused or {n.name: why for n in (*segment.nodes, *segment.outputs, *(source for _, source in segment.updates))}
 
 
 def _living(partition, static, frozen, options):
