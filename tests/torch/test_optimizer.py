@@ -37,7 +37,7 @@ def cases():
             continue
         inputs = info.optim_inputs_func(device="cpu")
         for foreach in (None, True, False) if "foreach" in info.supported_impls else (None,):
-            for given in (inputs[0], inputs[-1]):
+            for given in (inputs[0], inputs[-1]) if foreach is None else inputs[:1]:
                 options = dict(given.kwargs, **{} if foreach is None else {"foreach": foreach})
                 yield pytest.param(info.optim_cls, options, id=f"{name}-{given.desc}-{foreach}")
 
@@ -49,7 +49,8 @@ def test_a_step(cls, options):
     assert tenon.stats()["fallback_reasons"] == {} and tenon.stats()["calls"] == 4
     close = {"rtol": 1e-9, "atol": 1e-9} if cls.__name__ != "Muon" else {"rtol": 1e-2, "atol": 1e-2}  # Muon multiplies in bf16
     torch.testing.assert_close(ours, step(cls, shapes, options, "eager"), **close)
-    torch.testing.assert_close(ours, step(cls, shapes, options, None), rtol=1e-5, atol=1e-6) if cls.__name__ != "Muon" else None
+    if cls.__name__ != "Muon":
+        torch.testing.assert_close(ours, step(cls, shapes, options, None), rtol=1e-5, atol=1e-6)
 
 
 def test_a_step_updates_in_place(library):
