@@ -133,7 +133,7 @@ typedef struct {
   PyObject*
       made; /* for each output (word, rank, arguments of empty, or None: the caller passes the output) */
   PyObject* empty; /* makes a tensor */
-  PyObject* fail;  /* fail(status) raises; None: a failed call returns None */
+  PyObject* fail;  /* fail(status) raises */
   PyObject* owner; /* keeps the program alive */
 } Step;
 
@@ -201,7 +201,6 @@ static PyObject* call_step(PyObject* self, PyObject* const* a, Py_ssize_t n) {
                                          words + s->outputs, (size_t)s->n_outputs, stream);
   Py_END_ALLOW_THREADS if (status == 0) return outputs;
   Py_DECREF(outputs);
-  if (s->fail == Py_None) Py_RETURN_NONE;
   PyObject* result = PyObject_CallFunction(s->fail, "i", status);
   Py_XDECREF(result);
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "tenon: a program failed");

@@ -217,6 +217,14 @@ HostTensor host_copy(const Tensor& tensor) {
   return t;
 }
 
+void write_back(const HostTensor& values, const Tensor& tensor) {
+  std::vector<int64_t> strides = dense_strides(values.shape);
+  if (!tensor.strides.empty()) strides.assign(tensor.strides.begin(), tensor.strides.end());
+  if (values.count() > 0)
+    copy_strided(reinterpret_cast<const char*>(values.bytes.data()), dense_strides(values.shape),
+                 static_cast<char*>(tensor.data), strides, values.shape, size_of(values.dtype));
+}
+
 Result<std::string> difference_of(const Graph& graph, std::span<const HostTensor> inputs,
                                   std::span<const HostTensor> got) {
   TENON_ASSIGN(const std::vector<Wanted> want, wanted(graph, inputs));

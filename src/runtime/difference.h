@@ -15,6 +15,8 @@ namespace tenon {
 
 // A dense copy of a tensor whose size has been checked.
 HostTensor host_copy(const Tensor& tensor);
+// Copies the values to the memory of a tensor of the same type.
+void write_back(const HostTensor& values, const Tensor& tensor);
 
 // "" if `got` is right by the accuracy rule, else a sentence about the first wrong element.
 Result<std::string> difference_of(const Graph& graph, std::span<const HostTensor> inputs,

@@ -528,20 +528,35 @@ def test_a_call_that_the_driver_refuses_is_an_error_where_that_is_asked_for(gpu)
 
 
 @torch.no_grad()
-def test_a_refused_program_that_writes_in_place(gpu):
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_refused_program_that_updates_an_input(gpu, nth):
     def f(x, y):
-        x.copy_(y * 2)
+        x.copy_(x * y)
         return y + 1
 
-    g, x, y = torch.compile(f, backend="tenon"), torch.ones(9), torch.ones(9)
+    g, x, y = torch.compile(f, backend="tenon"), torch.ones(9), torch.full((9,), 2.0)
     torch.testing.assert_close(g(x, y), y + 1)
-    for nth in (1, 2):  # a program that writes in place is tried again, elsewhere
-        gpu.mock.tn_mock_fail(b"cuLaunchKernel", nth, 2)
-    x.zero_()
+    gpu.mock.tn_mock_fail(b"cuLaunchKernel", nth, 2)  # the kernel, or the copy to the input after it
     torch.testing.assert_close(g(x, y), y + 1)
-    torch.testing.assert_close(x, torch.full((9,), 2.0))
+    torch.testing.assert_close(x, torch.full((9,), 4.0))
     (why,) = tenon.stats()["fallback_reasons"]
     assert "CUDA_ERROR_OUT_OF_MEMORY" in why
+
+
+@torch.no_grad()
+def test_a_program_that_fails_after_it_has_updated_an_input_is_an_error(gpu):
+    """PyTorch cannot compute the call from inputs of which some have their new values."""
+    def f(x, y):
+        x.copy_(x * y)
+        y.copy_(y.sum(0, keepdim=True).expand(9))
+
+    g, x, y = torch.compile(f, backend="tenon"), torch.ones(9), torch.full((9,), 2.0)
+    before = len(gpu.launches())
+    g(x, y)
+    gpu.mock.tn_mock_fail(b"cuLaunchKernel", len(gpu.launches()) - before, 2)  # the last copy
+    with pytest.raises(_abi.Error, match="CUDA_ERROR_OUT_OF_MEMORY"):
+        g(x, y)
+    torch.testing.assert_close(x, torch.full((9,), 36.0))
 
 
 @torch.no_grad()

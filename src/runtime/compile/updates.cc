@@ -2,6 +2,7 @@
 #include "src/runtime/compile/updates.h"
 
 #include <algorithm>
+#include <map>
 #include <queue>
 
 #include "src/ir/builder.h"
@@ -14,11 +15,11 @@ namespace {
 // Which groups must run before which: by the values they read, and by the updates that are in order so far.
 class GroupOrder {
  public:
-  explicit GroupOrder(const Graph& graph) : after_(graph.groups.size()), reads_(graph.groups.size()) {
+  explicit GroupOrder(const Graph& graph) : after_(graph.groups.size()) {
     const auto members = members_of_groups(graph);
     for (size_t g = 0; g < members.size(); ++g) {
       for (ValueId v : inputs_of(graph, members[g])) {
-        reads_[g].insert(v);
+        readers_[v].push_back(g);
         if (const int from = graph.node(v).group; from >= 0) after_[from].insert(g);
       }
     }
@@ -27,13 +28,13 @@ class GroupOrder {
   // Puts `writer` behind all other groups that read the value. False, and no change, if one of these groups
   // must run behind `writer`.
   bool put_behind_readers(size_t writer, ValueId v) {
-    std::vector<size_t> readers;
-    for (size_t g = 0; g < reads_.size(); ++g)
-      if (g != writer && reads_[g].contains(v)) readers.push_back(g);
-    if (readers.empty()) return true;
-    const std::vector<bool> behind = behind_of(writer);
-    if (std::ranges::any_of(readers, [&](size_t g) { return behind[g]; })) return false;
-    for (size_t g : readers) after_[g].insert(writer);
+    const std::vector<size_t>& readers = readers_[v];
+    if (std::ranges::all_of(readers, [&](size_t g) { return g == writer; })) return true;
+    const std::set<size_t> behind = behind_of(writer);
+    if (std::ranges::any_of(readers, [&](size_t g) { return g != writer && behind.contains(g); }))
+      return false;
+    for (size_t g : readers)
+      if (g != writer) after_[g].insert(writer);
     return true;
   }
 
@@ -58,20 +59,20 @@ class GroupOrder {
   }
 
  private:
-  std::vector<bool> behind_of(size_t group) const {
-    std::vector<bool> behind(after_.size(), false);
+  std::set<size_t> behind_of(size_t group) const {
+    std::set<size_t> behind;
     std::vector<size_t> work{group};
     while (!work.empty()) {
       const size_t g = work.back();
       work.pop_back();
       for (size_t next : after_[g])
-        if (!behind[next]) behind[next] = true, work.push_back(next);
+        if (behind.insert(next).second) work.push_back(next);
     }
     return behind;
   }
 
   std::vector<std::set<size_t>> after_;
-  std::vector<std::set<ValueId>> reads_;
+  std::map<ValueId, std::vector<size_t>> readers_;  // each group once
 };
 
 ValueId updated_by(const Graph& graph, size_t output) {

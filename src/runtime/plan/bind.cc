@@ -251,12 +251,53 @@ Status Binder::check_one(Role role, const Expected& e, const Plan::Expected& wan
   return {};
 }
 
+namespace {
+
+// The bytes of a tensor that the host passes.
+struct Bytes {
+  uintptr_t begin, end;
+  bool output;
+};
+
+Bytes bytes_of(const Plan::Expected& e, const Tensor& t, bool output) {
+  const auto data = reinterpret_cast<uintptr_t>(t.data);
+  return {data + static_cast<uintptr_t>(e.low), data + static_cast<uintptr_t>(e.high), output};
+}
+
+}  // namespace
+
+// Whether no output shares bytes with another output or an input, other than those that may be one buffer. In time n log n.
+bool Binder::apart(const Plan& plan, std::span<const Tensor> inputs, std::span<const Tensor> outputs) const {
+  StackArray<bool, 64> skipped(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) skipped[i] = inputs_[i].frozen || plan.inputs[i].elements == 0;
+  for (auto [o, i] : plan.in_place)
+    if (outputs[o].data == inputs[i].data) skipped[i] = true;  // the output stands for both
+  StackArray<Bytes, 64> all(inputs.size() + outputs.size());
+  size_t count = 0;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!skipped[i]) all[count++] = bytes_of(plan.inputs[i], inputs[i], false);
+  for (size_t o = 0; o < outputs.size(); ++o)
+    if (plan.outputs[o].elements != 0) all[count++] = bytes_of(plan.outputs[o], outputs[o], true);
+  std::sort(all.data(), all.data() + count, [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; });
+  uintptr_t inputs_end = 0, outputs_end = 0;  // of those that begin earlier
+  for (const Bytes& b : std::span(all.data(), count)) {
+    if (b.begin < outputs_end || (b.output && b.begin < inputs_end)) return false;
+    uintptr_t& end = b.output ? outputs_end : inputs_end;
+    end = std::max(end, b.end);
+  }
+  return true;
+}
+
 Status Binder::check(const Plan& plan, std::span<const Tensor> inputs,
                      std::span<const Tensor> outputs) const {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!inputs_[i].frozen) TENON_TRY(check_one(Role::input, inputs_[i], plan.inputs[i], inputs[i], plan));
-  for (size_t o = 0; o < outputs.size(); ++o) {
+  for (size_t o = 0; o < outputs.size(); ++o)
     TENON_TRY(check_one(Role::output, outputs_[o], plan.outputs[o], outputs[o], plan));
+  constexpr size_t kFewPairs = 256;  // are compared faster than sorted
+  if (outputs.size() * (inputs.size() + outputs.size()) > kFewPairs && apart(plan, inputs, outputs))
+    return {};
+  for (size_t o = 0; o < outputs.size(); ++o) {
     const Plan::Expected& out = plan.outputs[o];
     if (out.elements == 0) continue;
     const auto begin = reinterpret_cast<uintptr_t>(outputs[o].data) + out.low,

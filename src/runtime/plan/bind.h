@@ -74,6 +74,7 @@ class Binder {
   Status read_symbol(const Source& source, const Tensor& t, int64_t* symbol) const;
   std::string mismatch(ValueId v, std::span<const int64_t> want, std::span<const int64_t> got,
                        std::span<const int64_t> symbols) const;
+  bool apart(const Plan& plan, std::span<const Tensor> inputs, std::span<const Tensor> outputs) const;
   Status check_one(Role role, const Expected& e, const Plan::Expected& want, const Tensor& t,
                    const Plan& plan) const;
 

@@ -67,6 +67,22 @@ TEST(Difference, TheSmallestGraphOfAWrongRow) {
   EXPECT_NE(small.find("leaving out one pass or back end does not help"), small.npos) << small;
 }
 
+TEST(Difference, AWrongRunKeepsTheInputsItUpdates) {
+  plant();
+  auto graph =
+      parse_graph("graph @f(%x: f32[4], %w: f32[4]) {\n %y = planted_sub(%x, %w)\n return %y updates %x\n}");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  std::vector<HostTensor> inputs{random_tensor(DType::f32, {4}, 1), random_tensor(DType::f32, {4}, 2)};
+  std::vector<HostTensor> outputs;
+  const HostTensor before = inputs[0];
+  ProgramOptions options;
+  options.verify = 1;
+  auto program = Program::make(*graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  EXPECT_EQ(run(**program, inputs, outputs).code(), Code::internal);
+  EXPECT_EQ(inputs[0].bytes, before.bytes);
+}
+
 TEST(Difference, RunsThatAreVerified) {
   plant();
   auto graph =

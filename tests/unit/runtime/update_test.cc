@@ -225,6 +225,44 @@ TEST(Update, RefusesOverlapAndFreezing) {
             std::string::npos);
 }
 
+// So many tensors are sorted instead of compared in pairs.
+TEST(Update, OverlapOfManyTensors) {
+  constexpr int kCount = 40;
+  constexpr int64_t kLength = 4;
+  std::string inputs, lines, outputs;
+  for (int i = 0; i < kCount; ++i) {
+    const std::string n = std::to_string(i), comma = i ? ", " : "";
+    inputs += comma + "%w" + n + ": f32[4], %g" + n + ": f32[4]";
+    lines += "%u" + n + " = add(%w" + n + ", %g" + n + ")\n";
+    outputs += comma + "%u" + n + " updates %w" + n;
+  }
+  const Graph graph = parsed(("graph @f(" + inputs + ") {\n" + lines + "return " + outputs + "\n}").c_str());
+  auto program = Program::make(graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  std::vector<float> memory(size_t{2 * kCount * kLength}, 1);
+  const int64_t shape[] = {kLength};
+  std::vector<Tensor> in;
+  auto at = [&](int64_t element) { return Tensor{memory.data() + element, DType::f32, shape, {}}; };
+  for (int i = 0; i < 2 * kCount; ++i) in.push_back(at(i * kLength));  // neighbours
+  const Status status = (*program)->run(in, {});
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (size_t i = 0; i < memory.size(); ++i)
+    EXPECT_EQ(memory[i], i / kLength % 2 == 0 ? 2 : 1) << "element " << i;
+  const std::vector<float> before = memory;
+  auto refused = [&](int changed, int64_t element, const std::string& other) {
+    std::vector<Tensor> moved = in;
+    moved[static_cast<size_t>(changed)] = at(element);
+    const std::string message = (*program)->run(moved, {}).message();
+    EXPECT_NE(message.find("overlaps " + other), std::string::npos) << message;
+  };
+  refused(7, 20 * kLength + 3, "input %g3");   // read, across the end of an updated input
+  refused(8, 60 * kLength - 1, "input %g29");  // updated, between one that is read and an updated one
+  refused(8, 61 * kLength, "input %g30");      // updated, the same memory as one that is read
+  EXPECT_EQ(memory, before);
+  in[7] = in[9];  // both are only read
+  EXPECT_TRUE((*program)->run(in, {}).ok());
+}
+
 TEST(Update, PrintsAndParses) {
   const char* text = R"(graph @f(%a: f32[N], %b: f32[N]) {
   %c = add(%a, %b) : f32[N]

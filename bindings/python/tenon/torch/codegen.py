@@ -86,7 +86,6 @@ class Writer:
     def write(self):
         p = self.p
         self.symbols, self.given = self._used_symbols(), set()  # given: the symbols that have been assigned so far
-        self.in_place = self._find_in_place()
         self.placeholders = [n for n in p.nodes if n.op == "placeholder"]
         for n in self.placeholders:
             self.read_symbols(n)
@@ -102,12 +101,8 @@ class Writer:
             for n in last.get(number, ()):
                 self.line(f"del {self.name(n)}")
         for destination, source in p.copies:
-            value = self.argument(source)
-            if source in self.in_place:  # AOTAutograd increments the version of mutated inputs itself
-                self.line(f"if {value} is not {self.name(destination)}:")
-                self.line(f"    {self.name(destination)}.copy_({value})")
-            else:
-                self.line(f"{self.name(destination)}.copy_({value})")
+            if destination not in p.updates:  # AOTAutograd increments the versions of inputs that programs write to
+                self.line(f"{self.name(destination)}.copy_({self.argument(source)})")
         output = next(n for n in p.nodes if n.op == "output")
         results = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
         if not self.layout.segments:
@@ -182,40 +177,32 @@ class Writer:
                 bound.append((self.placeholders.index(n), at, rank))
             else:
                 self.line(f"    pointer(at, {at}, {rank}, {self.argument(n)})")
-        outputs, made, given, retry = [], [], [], False
+        outputs, made, given = [], [], []
         for n in segment.outputs:
             at, rank = self._tensor(n)
             outputs.append(at)
-            destination = self.in_place.get(n)
             shape, strides, dtype = self._empty_arguments(n)
-            if destination is None and all(isinstance(s, int) for s in (*shape, *strides)):
+            if all(isinstance(s, int) for s in (*shape, *strides)):
                 made.append((at, rank, (shape, strides, dtype)))
-                continue
-            made.append((at, rank, None))
-            given.append((self._empty(n), destination and self.name(destination)))
-            retry = retry or destination is not None
-        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), bound, made, retry))
-        self.steps += [f"step{number}", f"again{number}"][:2 if retry else 1]
-
-        def call(name, arguments):
-            return f"{name}({', '.join(['at', 'args', *arguments])})"
-
-        names = "".join(f"{self.name(n)}, " for n in segment.outputs) + "= "
-        result = call(f"step{number}", [destination or fresh for fresh, destination in given])
+            else:
+                made.append((at, rank, None))
+                given.append(self._empty(n))
+        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), bound, made))
+        self.steps.append(f"step{number}")
+        names = "".join(f"{self.name(n)}, " for n in segment.outputs) + "= " * bool(segment.outputs)
         self.lines.insert(before, "        try:")
-        if retry:
-            self.line(f"    r = {result}")
-            self.line("    if r is None:  # the buffer may share memory with an input: nothing was read from it, so write elsewhere")
-            self.line(f"        r = {call(f'again{number}', [fresh for fresh, _ in given])}")
-            result = "r"
-        self.line(f"    {names}{result}")
+        self.line(f"    {names}step{number}({', '.join(['at', 'args', *given])})")
         self.line("except Exception as error:")
+        if self.p.device.type == "cuda" and len(segment.updates) > 1:
+            self.line("    if getattr(error, 'status', None) == 'environment':  # some inputs may have their new values already")
+            self.line("        raise")
         self.line(f"    {names}rescue{number}({', '.join(['error', 'args', *self._rescue(segment)])})")
 
     def _given(self, segment):
         """Node -> source, for each node that PyTorch needs to compute the segment, each before its readers. The source is None if
         the caller has the value, another node that has the same value, or the node itself, if its value has to be computed."""
-        owners, result, stack = {name: n for n, name in segment.inputs}, {}, [(n, False) for n in reversed(segment.outputs)]
+        results = (*segment.outputs, *(source for _, source in segment.updates))
+        owners, result, stack = {name: n for n, name in segment.inputs}, {}, [(n, False) for n in reversed(results)]
         while stack:
             n, seen = stack.pop()
             if n in result:
@@ -231,8 +218,8 @@ class Writer:
         return result
 
     def _rescue(self, segment):
-        """Adds the text of a function pytorch(args, ...) that computes the segment's outputs in PyTorch. Returns the arguments
-        that follow args."""
+        """Adds the text of a function pytorch(args, ...) that computes the segment's outputs in PyTorch and writes its updates.
+        Returns the arguments that follow args."""
         outer, self.globals = (self.globals, self.lines), {}
         self.lines, given = [], []
         names = self.names
@@ -245,8 +232,9 @@ class Writer:
             elif n.op != "get_attr":
                 given.append(self.argument(n))
         results = "".join(f"({self.name(n)}, {self.tuple_text(n.meta['val'].shape)}, {self.tuple_text(n.meta['val'].stride())}), "
-                          for n in segment.outputs)
-        self.line(f"return owned([{results}], args)")
+                          for n in (*segment.outputs, *(source for _, source in segment.updates)))
+        written = "".join(f"args[{self.placeholders.index(to)}], " for to, _ in segment.updates)
+        self.line(f"return updated([{written}], owned([{results}], args))")
         text = "\n".join(line[4:] for line in self.lines)
         given += [s for s in sorted(self.symbols) if re.search(rf"\b{s}\b", text)]
         self.rescues.append((f"def pytorch({', '.join(['args', *given])}):\n{text}\n", self.globals))
@@ -260,39 +248,6 @@ class Writer:
     def _empty(self, n):
         fake = n.meta["val"]
         return f"empty({self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())}, {self.constant(fake.dtype)})"
-
-    def _find_in_place(self):
-        """Segment output -> a mutated input into whose memory the program may write the output, because no other segment or host
-        step reads either of them. If the segment itself reads the input, its program decides in a call whether it may overwrite
-        the input, and refuses the buffer if not. The result is empty if a fault may end the call, because inputs may change only
-        after everything is computed."""
-        if self.p.can_fault():
-            return {}
-        result = {}
-        read = {self.p.root(v) for v in self.p.host_views} | {source for _, source in self.p.copies}
-        readers = {}
-        for segment in self.p.segments:
-            for n, _ in segment.inputs:
-                readers.setdefault(n, []).append(segment)
-        for destination, source in self.p.copies:
-            if source not in self.p.wanted or source not in self.p.lowered:
-                continue
-            if any(u not in self.p.lowered and not self.p._is_copy(u) for u in destination.users) or destination in read:
-                continue
-            if any(source not in segment.outputs for segment in readers.get(destination, ())):
-                continue
-            if any(u not in self.p.lowered and not self.p._is_copy(u) for u in source.users) or source in result:
-                continue
-            if source in {self.p.root(v) for v in self.p.host_views}:
-                continue
-            if len([1 for _, other in self.p.copies if other is source]) != 1:
-                continue
-            to, value = destination.meta["val"], source.meta["val"]
-            same = [all(map(sizes.same, sizes.sizes(a), sizes.sizes(b)))
-                    for a, b in ((to.shape, value.shape), (to.stride(), value.stride()))]
-            if to.dtype == value.dtype and to.dim() == value.dim() and all(same):
-                result[source] = destination
-        return result
 
     def _tensor(self, n):
         fake = n.meta["val"]

@@ -212,12 +212,13 @@ def _build(gm, options, real, record):
         static = _static_inputs(partition)
         freezes = options.freeze and partition.place == _abi.CPU
         frozen = {s: _frozen_inputs(s, static, real, record) if freezes else {} for s in partition.segments}
-        uses = _living(partition, static, frozen, options)
+        templates = {s: _template(partition, s, static, frozen[s], options) for s in partition.segments}
+        uses = _living(partition, templates, frozen)
         for number, segment in enumerate(partition.segments):
             name = f"{record.name}_{number}" if len(partition.segments) > 1 else record.name
             try:
                 if segment not in uses:
-                    uses[segment] = _program(partition, segment, name, static, frozen[segment], options)
+                    uses[segment] = _program(partition, segment, name, static, templates[segment], frozen[segment], options)
             except Exception as e:
                 refused = _refused(partition, segment, name, static, refusal.sentence(e))
                 if not refused.keys() - banned.keys():
@@ -257,15 +258,14 @@ def _refused(partition, segment, name, static, why):
                     values[lines[0].result.name] = refusal.sentence(e).removeprefix("Tenon's library: ")
     refused = {n.name: f"Tenon's library: {values[line.result.name]}" for n in segment.nodes
                for line in partition.lowered[n].lines if line.result.name in values}
-    return refused or {n.name: why for n in (*segment.nodes, *segment.outputs)}
+    return refused or {n.name: why for n in (*segment.nodes, *segment.outputs, *(source for _, source in segment.updates))}
 
 
-def _living(partition, static, frozen, options):
+def _living(partition, templates, frozen):
     """Segment -> Use, for segments that an existing program of another function computes. Programs with packed parameters are
     reused all together or not at all, because a function repacks the parameters of all its programs at once."""
     uses = {}
-    for segment in partition.segments:
-        template = _template(partition, segment, static, frozen[segment], options)
+    for segment, template in templates.items():
         if (found := program_cache.find(template)) is not None:
             uses[segment] = runner.Use(*found, template, frozen[segment], _numbers(segment, frozen[segment], len(found[1])))
     packed = {segment for segment in partition.segments if frozen[segment]}
@@ -317,14 +317,14 @@ def _frozen_inputs(segment, static, real, record):
     return frozen
 
 
-def _program(partition, segment, name, static, frozen, options):
+def _program(partition, segment, name, static, template, frozen, options):
     numbers = _numbers(segment, frozen, len(segment.symbols))
     params = packing.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
     text = partition.text(segment, name, static)
     program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, options.specialize,
                            partition.place, marshal.context(partition.place), options.device_graphs,
                            options.verify if partition.place == _abi.CPU else 0)
-    program.template = _template(partition, segment, static, frozen, options)
+    program.template = template
     return runner.Use(program, list(segment.symbols), program.template, frozen, numbers)
 
 

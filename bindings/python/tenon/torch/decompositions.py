@@ -36,9 +36,19 @@ def _table(quantized):
     found = get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])
     for op in (torch.ops.aten.nll_loss_forward.default, torch.ops.aten.nll_loss2d_forward.default):
         found[op] = _of_classes(found[op])
+    found |= {op: functools.partial(op._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd) for op in _of_lists(torch)}
     if quantized is not None:
         found |= {getattr(torch.ops.quantized_decomposed, name).default: getattr(quantized, name) for name in QUANTIZED}
     return found
+
+
+def _of_lists(torch):
+    """The ops _foreach_X that write to no operand, if PyTorch has a kernel that runs X for each tensor of a list."""
+    names = [n.removeprefix("aten::") for n in torch._C._dispatch_get_all_op_names() if n.startswith("aten::_foreach_")]
+    for name, _, overload in (n.partition(".") for n in names):
+        op = getattr(getattr(torch.ops.aten, name), overload or "default")
+        if not op._schema.is_mutable and op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeExplicitAutograd):
+            yield op
 
 
 def _of_classes(decomposition):

@@ -26,10 +26,11 @@ HOST_SIZE = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
 class Segment:
     """One graph for Tenon. inputs: (fx node, name of its Value) of each input tensor; symbols: names of the sizes that are
-    inputs as scalars; outputs: fx nodes whose results are outputs."""
+    inputs as scalars; outputs: fx nodes whose results are outputs; updates: (input node, fx node) of each input into whose memory the
+    program writes the result of the fx node."""
 
     def __init__(self, level):
-        self.level, self.inputs, self.symbols, self.outputs, self.lines, self.nodes = level, [], [], [], [], []
+        self.level, self.inputs, self.symbols, self.outputs, self.updates, self.lines, self.nodes = level, [], [], [], [], [], []
 
 
 class Partition:
@@ -46,6 +47,7 @@ class Partition:
         self.level = {}
         self.host_views = set()
         self.copies = []     # (destination placeholder, source node)
+        self.updates = {}    # destination -> source, for the copies that programs make; the host makes the others
         self.lengths = None  # the texts of all sizes of the graph, made by ranges()
         self._refuse()
         self.tracer = sizes.tracer_of(self.nodes)
@@ -53,6 +55,7 @@ class Partition:
             while True:
                 self._lower()
                 self._levels()
+                self._find_updates()
                 if not self._find_outputs():
                     break
             self._segments()
@@ -127,9 +130,9 @@ class Partition:
                 continue
             self.lowered[n], self.values[n] = result, result.result
 
-    def can_fault(self):
-        """Whether a program may report a fault, for which PyTorch raises an error. On a GPU no program looks for faults."""
-        return self.place == _abi.CPU and any(line.can_fault() for low in self.lowered.values() for line in low.lines)
+    def can_fault(self, n):
+        """Whether a program may report a fault of a node, for which PyTorch raises an error. On a GPU no program looks for faults."""
+        return self.place == _abi.CPU and any(line.can_fault() for line in self.lowered[n].lines)
 
     @staticmethod
     def _is_assertion(n):
@@ -203,6 +206,32 @@ class Partition:
             return isinstance(n.target, torch._ops.HigherOrderOperator)
         return torch.Tag.nondeterministic_seeded in n.target.tags or n.target.namespace not in ("aten", "prims")
 
+    # --- inputs that the graph writes to ---
+    def _find_updates(self):
+        """Fills `updates`. A program may write to an input if no later segment and no host step reads it, and if no later
+        segment can end the call by a fault. Whether it computes the value in the input's memory is up to the library."""
+        faults = max((self.level[n] for n in self.lowered if self.can_fault(n)), default=0)
+        read = {self.root(d) for n, d in self._reads_on_host() if not (self._is_copy(n) and d is n.args[0])}
+        self.updates = {to: source for to, source in dict(self.copies).items()
+                        if source in self.lowered and to not in read and self._can_update(to, source.meta["val"])
+                        and self.level[source] >= max(faults, self._last_read(to))}
+
+    def _can_update(self, to, value):
+        fake = to.meta["val"]
+        shape, strides = sizes.sizes(fake.shape), sizes.sizes(fake.stride())
+        return (why_not(fake, self.device) is None and fake.dtype == value.dtype and fake.dim() == value.dim()
+                and all(map(sizes.same, shape, sizes.sizes(value.shape))) and not sizes.overlaps(shape, strides))
+
+    def _last_read(self, n):
+        """The level of the last segment that reads a node, or a view of it."""
+        last, stack = 0, [n]
+        while stack:
+            for user in stack.pop().users:
+                if user in self.lowered:
+                    last = max(last, self.level[user])
+                    stack += [user] * self.lowered[user].cheap
+        return last
+
     # --- what leaves a segment ---
     def is_view(self, n):
         if n.op != "call_function":
@@ -217,11 +246,12 @@ class Partition:
             n = n.args[0]
         return n
 
-    def _readers_on_host(self):
+    def _reads_on_host(self):
+        """(node, tensor that it reads), for the nodes that the host computes and for the output node."""
         for n in self.nodes:
             host = n.op == "call_function" and n not in self.lowered and not (self.is_size(n) and self.size_text(n) is not None)
             if n.op == "output" or host:
-                yield from (d for d in n.all_input_nodes if isinstance(d.meta.get("val"), torch.Tensor))
+                yield from ((n, d) for d in n.all_input_nodes if isinstance(d.meta.get("val"), torch.Tensor))
 
     def size_text(self, n):
         """The Python expression of a size node in terms of symbols, or None if the node's own function has to compute it."""
@@ -239,7 +269,8 @@ class Partition:
         """Fills `wanted`, the nodes whose tensors the host reads, and `host_views`. Returns True if it has added a fallback, so that
         the graph has to be partitioned again."""
         self.host_views, self.wanted = set(), set()
-        readers = list(dict.fromkeys(self._readers_on_host()))
+        made = {n for n in self.nodes if self._is_copy(n) and n.args[0] in self.updates}  # programs make these copies
+        readers = list(dict.fromkeys(d for n, d in self._reads_on_host() if n not in made))
         # as_strided may read memory between the elements of a view.
         whole = {d for n in self.nodes if n.op == "call_function" and n not in self.lowered and "as_strided" in str(n.target)
                  for d in n.all_input_nodes}
@@ -273,11 +304,12 @@ class Partition:
         segments = []
         for level in sorted({self.level[n] for n in self.lowered}, reverse=True):
             outputs = sorted((n for n in wanted if self.level[n] == level), key=self.position.get)
-            if not outputs:
+            updates = [(to, source) for to, source in self.updates.items() if self.level[source] == level]
+            if not outputs and not updates:
                 continue
             segment = Segment(level)
-            segment.outputs = outputs
-            taken, inputs, stack = set(), {}, [self.values[n].name for n in outputs]
+            segment.outputs, segment.updates = outputs, updates
+            taken, inputs, stack = set(), {to.name: to for to, _ in updates}, [v.name for v in self._results(segment)]
             while stack:
                 name = stack.pop()
                 n = producer.get(name)
@@ -312,8 +344,12 @@ class Partition:
                 return user
         raise AssertionError(f"no node owns %{name}")
 
+    def _results(self, segment):
+        """The Values of a segment's outputs and updates."""
+        return [self.values[n] for n in (*segment.outputs, *(source for _, source in segment.updates))]
+
     def _live(self, segment):
-        needed = {self.values[n].name for n in segment.outputs}
+        needed = {v.name for v in self._results(segment)}
         lines = []
         for line in reversed(segment.lines):
             if line.result.name in needed:
@@ -337,6 +373,7 @@ class Partition:
         symbols = [f"%{symbol}: i64[] = {symbol}" for symbol in segment.symbols]
         inputs = [tensor_input_text(n, value_name, n in params) for n, value_name in segment.inputs]
         outputs = [f"%{self.values[n].name}{layout_text(n.meta['val'])}" for n in segment.outputs]
+        outputs += [f"%{self.values[source].name} updates %{to.name}" for to, source in segment.updates]
         facts = [f"  ; {s} = {self.opaque[s].expr}" for s in segment.symbols if s in self.opaque]
         facts += [f"  assume {symbol} in [{low if low > sizes.LOWEST else '-inf'}, {high if high < sizes.HIGHEST else 'inf'}]"
                  for symbol, (low, high) in self.ranges(segment).items() if low != 0 or high < sizes.HIGHEST]

@@ -17,6 +17,7 @@ import weakref
 
 import sympy
 
+from ..graph_text import Value
 from .lowering import sizes
 from .lowering.sizes import same_shape
 from .partition import layout_text, tensor_input_text
@@ -73,6 +74,8 @@ class Template:
                       for line in segment.lines]
         self.outputs = [Line(lambda size: layout_text(n.meta["val"], size), None, [partition.values[n]])
                         for n in segment.outputs]
+        self.outputs += [Line(lambda size: " updates", None, [partition.values[source], Value(to.name, None, ())])
+                         for to, source in segment.updates]
         self.symbols, self.ranges = list(segment.symbols), partition.ranges(segment)
         self.equalities = partition.equalities(segment)
         self.frozen = [(number, weakref.ref(tensor)) for number, tensor in frozen]

@@ -22,7 +22,7 @@ from torch._inductor.output_code import OutputCode
 from .. import _abi, report
 from .runtime import frames, marshal, packing, refusal, runner
 
-FORMAT = 5  # of the file: its head and the JSON of a Function
+FORMAT = 6  # of the file: its head and the JSON of a Function
 _MAGIC = b"tenon saved function\n"
 
 
@@ -142,7 +142,7 @@ def dump(compiled, options, record, pack=()):
                 inputs[numbers[-1]] = None
         made = [(at, rank, given and [*given[:2], _encode(given[2])]) for at, rank, given in s.made]
         parts.append({"text": s.program.text, "values": [v if isinstance(v, int) else str(v) for v in s.values],
-                      "inputs": inputs, "numbers": numbers, "outputs": s.outputs, "made": made, "retry": s.retry,
+                      "inputs": inputs, "numbers": numbers, "outputs": s.outputs, "made": made,
                       "bound": [row for row in s.bound if row[0] not in pack]})
     return {"name": record.name, "nodes": record.nodes, "num_threads": options.num_threads, "specialize": options.specialize,
             "device_graphs": options.device_graphs, "fallback": options.fallback,
@@ -166,8 +166,7 @@ def _load(data, args, refused):
         if numbers:
             packed.append((program, len(inputs), numbers))
         made = [(at, rank, given and (tuple(given[0]), tuple(given[1]), _decode(given[2]))) for at, rank, given in part["made"]]
-        layout.segments.append(frames.Part(program, part["values"], inputs, tuple(part["outputs"]), part["bound"], made,
-                                           part["retry"]))
+        layout.segments.append(frames.Part(program, part["values"], inputs, tuple(part["outputs"]), part["bound"], made))
     if packed:
         layout.frozen = packing.Frozen(packed, [args[i] for i in data["indices"]])
     def decoded(values):

@@ -58,10 +58,8 @@ class Layout:
         self.steps = []
         for number, s in enumerate(self.segments):
             plan, table = marshal.chosen.plan(*zip(*s.bound)), self.table(s.inputs)
-            calls = [(_abi.check, self.calls)] if not s.retry else [(None, self.calls), (_abi.check, -1)]
-            for fail, count in calls:
-                count = count if number == 0 else -1
-                self.steps.append(marshal.chosen.step(s.program, plan, table, s.outputs, s.made, fail, count, self.device))
+            count = self.calls if number == 0 else -1
+            self.steps.append(marshal.chosen.step(s.program, plan, table, s.outputs, s.made, _abi.check, count, self.device))
         return self
 
     def copy(self):
@@ -98,7 +96,6 @@ class Part(NamedTuple):
     outputs: tuple  # (first word, length) of the table of outputs
     bound: list     # (argument, word, rank): the plan of marshal's step
     made: list      # as in marshal's step
-    retry: bool     # whether a second step follows, for calls in which the first one refuses its buffers
 
 
 class Frame:

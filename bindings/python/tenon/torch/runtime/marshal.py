@@ -12,8 +12,8 @@ the two. The functions that codegen.py writes call:
 - step(program, plan, inputs, outputs, made, fail, count, device): returns a function f(at, args, output...). f calls pointer with
   args[i] for each (i, w, rank) of the plan, makes the outputs and calls pointer with them. Then it runs the program (on a GPU
   on PyTorch's current stream) and returns the tuple of outputs. inputs, outputs: (first word, length) of the frame's tables of
-  tensors. made: for each output (w, rank, arguments of `empty`, or None if the caller passes the output). fail(status) raises;
-  if fail is None, f returns None for a failure. count: the word that counts calls, or -1. device: (type, id) of the program.
+  tensors. made: for each output (w, rank, arguments of `empty`, or None if the caller passes the output). fail(status) raises.
+  count: the word that counts calls, or -1. device: (type, id) of the program.
 - state(args, plan): address and version of each args[i]. current(args, plan, state): whether these are still the same.
 - apart(args, plan): the first row of the plan is a number n, the others are indices. Whether the tensors of the first n indices
   share no memory with each other or with the tensors of the other indices. A tensor without readable memory shares none.
@@ -124,7 +124,7 @@ class InPython:
                 words[count] += 1
             on = ctypes.c_void_p(stream(device[1]))
             if status := run(program.handle, *table(words, inputs), *table(words, outputs), on):
-                return fail(status) if fail else None
+                return fail(status)
             return results
 
         return step

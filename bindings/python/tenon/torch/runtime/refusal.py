@@ -49,7 +49,7 @@ def of_calls(record, fallback):
 
 
 class Rescue:
-    """Computes the outputs of a segment in PyTorch, for a call that the segment's program refuses."""
+    """Computes a segment in PyTorch, for a call that the segment's program refuses."""
 
     def __init__(self, text, constants, refused):
         """text: the source of a function pytorch(args, ...). codegen.Writer writes it; the first call that needs it compiles it."""
@@ -61,7 +61,7 @@ class Rescue:
         if not fault:
             self.refused(error)
         if self.function is None:
-            scope = dict(self.constants, fixed=fixed, owned=owned)
+            scope = dict(self.constants, fixed=fixed, owned=owned, updated=updated)
             exec(compile(self.text, "<tenon: a segment in PyTorch>", "exec"), scope)
             self.function = scope["pytorch"]
         results = self.function(args, *values)
@@ -91,3 +91,11 @@ def owned(results, args):
         taken.add(tensor.untyped_storage()._cdata)
         tensors.append(tensor)
     return tensors
+
+
+def updated(inputs, results):
+    """Copies the last results to the inputs that the segment updates. Returns the other results, which are its outputs."""
+    outputs = results[:len(results) - len(inputs)]
+    for tensor, value in zip(inputs, results[len(outputs):]):
+        tensor.copy_(value)
+    return outputs

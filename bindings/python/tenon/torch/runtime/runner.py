@@ -1,6 +1,6 @@
 """Makes a compiled function from the text that codegen.py writes. The function takes one list of arguments.
 
-A call runs programs and the host steps between them, and copies mutated inputs back at the end. A program's step
+A call runs programs and the host steps between them. At the end it copies new values to the inputs that no program updates. A program's step
 (marshal.py) fills the DLTensors of a frame (frames.py) and allocates outputs with PyTorch's own strides.
 Tested by tests/torch/test_aot_semantics.py.
 """
