@@ -135,8 +135,9 @@ NETS = {
                  {"learning_rate": 0.01, "momentum": 0.9}),
     "resnet18_v2": (lambda: gluon.model_zoo.vision.get_resnet(2, 18, thumbnail=True, classes=10), (4, 3, 16, 16), (4,), "sgd",
                     {"learning_rate": 0.01}),
-    # In f32, MXNet's own gradients of this net differ from those in f64 by half.
-    "mobilenet_v2_f64": (lambda: gluon.model_zoo.vision.MobileNetV2(0.25, classes=10), (4, 3, 32, 32), (4,), "sgd", {"learning_rate": 0.01}),
+    # In f32, MXNet's own gradients of this net differ from those in f64 by half, and with larger steps its losses are chaotic.
+    "mobilenet_v2_f64": (lambda: gluon.model_zoo.vision.MobileNetV2(0.25, classes=10), (4, 3, 64, 64), (4,), "sgd",
+                         {"learning_rate": 1e-4}),
     "words": (Words, (6, 9), (6,), "adam", {"learning_rate": 0.01}),
     "bert": (Bert, (7, 3, 32), (7, 3), "sgd", {"learning_rate": 0.05}),
 }
