@@ -104,8 +104,8 @@ def test_the_others_are_refused():
 def test_integers_whose_dtype_is_known_stay_with_mxnet(dtype, runs):
     x = mx.sym.Cast(mx.sym.exp(mx.sym.Cast(mx.sym.var("x"), dtype="float32", name="first")), dtype=dtype, name="last") + 1
     cut = x.optimize_for("tenon", {"x": mx.nd.ones((2, 3), dtype=dtype)}, mode="training")
-    nodes = [node.get_internals().list_outputs() for node in cut]
-    assert nodes and ("first_output" not in cut.get_internals().list_outputs()) == runs
+    stays = {"first_output", "last_output"} & set(cut.get_internals().list_outputs())
+    assert len(stays) == (0 if runs else 2)
 
 
 def test_integers_that_a_call_brings_are_refused():
