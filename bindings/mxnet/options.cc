@@ -8,7 +8,9 @@
 namespace tenon::plugin {
 namespace {
 
-constexpr std::string_view kMode = "tenon_mode", kFreeze = "tenon_freeze";
+constexpr std::string_view kMode = "tenon_mode", kFreeze = "tenon_freeze", kGuarded = "tenon_guarded";
+
+constexpr const char* kNoFreeze = "freeze is for inference: training changes the parameters";
 
 bool is_training(std::string_view mode) {
   if (mode != "inference" && mode != "training")
@@ -50,8 +52,7 @@ Options user_options(const char* const* keys, const char* const* values, int cou
     if (key == "freeze") options.freeze = is_true(key, values[i]);
     if (key == "op_names") options.op_names = names_of(values[i]);
   }
-  if (options.training && options.freeze)
-    throw Failure("freeze is for inference: training changes the parameters");
+  if (options.training && options.freeze) throw Failure(kNoFreeze);
   return options;
 }
 
@@ -65,7 +66,9 @@ Options node_options(const char* const* keys, const char* const* values, int cou
   for (int i = 0; i < count; ++i) {
     if (keys[i] == kMode) options.training = is_training(values[i]);
     if (keys[i] == kFreeze) options.freeze = is_true(kFreeze, values[i]);
+    if (keys[i] == kGuarded) options.guarded = is_true(kGuarded, values[i]);
   }
+  if (options.training && options.freeze) throw Failure(kNoFreeze);
   return options;
 }
 

@@ -29,6 +29,20 @@ const char* devices[] = {"cpu"};
   throw Failure("Tenon registers a subgraph operator and a partitioner, and MXNet calls something else");
 }
 
+// MXNet does not tell whether gradients are to be written or added, so a subgraph has none unless copies stand before it.
+void check_backward(const State& state) {
+  if (!state.subgraph->trains())
+    throw Failure(
+        "the graph was partitioned for inference, so a part that Tenon runs has no gradient; partition it "
+        "with "
+        "mode=\"training\"");
+  if (!state.guarded)
+    throw Failure(
+        "a part that Tenon runs has no gradient in a graph that was partitioned without tenon.mxnet.load(), "
+        "which puts "
+        "copies before the part; call it in this process before optimize_for or hybridize");
+}
+
 struct Freed {
   void operator()(void* block) const { std::free(block); }
 };
@@ -118,12 +132,15 @@ int _opCallCreateOpState(Token, const char* const* keys, const char* const* valu
     if (!text)
       throw Failure(
           "a subgraph of Tenon without its text: export the symbol again with this version of MXNet");
-    const auto subgraph = subgraph_of(text, node_options(keys, values, count));
+    const Options options = node_options(keys, values, count);
+    const auto subgraph = subgraph_of(text, options);
     if (!subgraph->training_refusal().empty() && host_is_training())
       throw Failure("the graph was partitioned for inference and is called for training: " +
                     subgraph->training_refusal() +
                     "; partition it with mode=\"training\", or call it outside of autograd.record()");
-    *out = make_state(subgraph, shapes, ranks, dtypes, inputs);
+    State* state = make_state(subgraph, shapes, ranks, dtypes, inputs);
+    state->guarded = options.guarded;
+    *out = state;
   });
 }
 
@@ -136,13 +153,11 @@ int _opCallFStatefulCompute(int is_forward, void* state, const int64_t** in_shap
                             void*, SparseAlloc, void*, int* in_storage, int* out_storage, void**, void**,
                             void**, void**, int64_t*, int64_t*, int64_t*, int64_t*, void*, void*) noexcept {
   return guarded([&] {
-    if (!is_forward)
-      throw Failure(
-          "a part of a graph that Tenon runs has no gradient; train the graph without optimize_for and "
-          "hybridize(backend=\"tenon\")");
-    forward(*static_cast<State*>(state),
-            {in_shapes, in_ranks, in_data, in_dtypes, versions, in_storage, inputs},
-            {out_shapes, out_ranks, out_data, out_dtypes, nullptr, out_storage, outputs});
+    State& called = *static_cast<State*>(state);
+    if (!is_forward) check_backward(called);
+    (is_forward ? forward : backward)(
+        called, {in_shapes, in_ranks, in_data, in_dtypes, versions, in_storage, inputs},
+        {out_shapes, out_ranks, out_data, out_dtypes, nullptr, out_storage, outputs});
   });
 }
 

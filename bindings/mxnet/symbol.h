@@ -16,6 +16,8 @@ struct Options {
   std::string op_names;  // comma-separated; empty: all
   bool freeze = false;   // parameters are constants
   bool dedup = false;    // dedup_subgraph, which is MXNet's
+  // Of a node: copies stand between it and what it reads, so that MXNet never asks it to add a gradient to an array.
+  bool guarded = false;
 
   tenon_symbol_options c() const;  // valid as long as this object
 };

@@ -1,9 +1,8 @@
 // See translate.h: check.
 #include <algorithm>
-#include <cctype>
-#include <cstring>
 
 #include "src/mxnet/table.h"
+#include "src/mxnet/training.h"
 #include "src/mxnet/translate.h"
 
 namespace tenon::mxnet {
@@ -18,6 +17,7 @@ Status check_operands(const Row& row, const SymbolNode& node) {
 }
 
 Status check_node(const SymbolNode& node, const Options& options, Answer& answer) {
+  if (node.attr(kGuard)) return unsupported("it keeps MXNet's sums of gradients out of a part that trains");
   const auto& names = options.op_names;
   if (!names.empty() && std::find(names.begin(), names.end(), node.op) == names.end())
     return unsupported("the option op_names leaves it out");
@@ -26,23 +26,36 @@ Status check_node(const SymbolNode& node, const Options& options, Answer& answer
   if (!node.subgraphs.empty()) return unsupported("nodes with subgraphs are not translated");
   TENON_ASSIGN(answer.attrs, Attrs::read(columns_of(*answer.row), node));
   TENON_TRY(check_operands(*answer.row, node));
-  return answer.row->check ? answer.row->check({*answer.attrs, node, options.training}) : Status();
+  if (answer.row->check) TENON_TRY(answer.row->check({*answer.attrs, node, options.training}));
+  return options.training ? check_gradient(node, *answer.attrs) : Status();
 }
 
-// A symbol that MXNet gives to a plugin may state the dtypes of a node's outputs: "[0,7]".
+// A symbol that MXNet gives to a plugin may state the dtypes of a node's outputs by number: "[0,7]"; an unknown one is -1.
+std::vector<int64_t> stated_dtypes(const SymbolNode& node) {
+  const std::string* text = node.attr("__ext_dtype__");
+  const auto tuple = text ? read_attr_tuple(*text) : std::nullopt;
+  std::vector<int64_t> dtypes;
+  if (tuple)
+    for (const std::optional<int64_t>& n : *tuple) dtypes.push_back(n.value_or(-1));
+  return dtypes;
+}
+
 Status check_dtypes(const SymbolNode& node) {
-  const std::string* dtypes = node.attr("__ext_dtype__");
-  if (!dtypes) return {};
-  for (const char* number : {"7", "12"}) {  // bool, bfloat16
-    for (size_t at = dtypes->find(number); at != std::string::npos; at = dtypes->find(number, at + 1)) {
-      const size_t end = at + std::strlen(number);
-      const auto digit = [&](size_t i) { return i < dtypes->size() && std::isdigit((*dtypes)[i]); };
-      if ((at == 0 || !digit(at - 1)) && !digit(end))
-        return unsupported(std::string("MXNet passes no tensors of dtype ") +
-                           (*number == '7' ? "bool" : "bfloat16") + " to plugins");
-    }
-  }
+  for (const int64_t number : stated_dtypes(node))
+    for (const auto& [refused, name] : {std::pair(7, "bool"), std::pair(12, "bfloat16")})
+      if (number == refused)
+        return unsupported(std::string("MXNet passes no tensors of dtype ") + name + " to plugins");
   return {};
+}
+
+Status check_stated_gradient(const Symbol& symbol, const SymbolNode& node) {
+  const auto stated = [](const SymbolNode& of, size_t i) {
+    const std::vector<int64_t> dtypes = stated_dtypes(of);
+    return i < dtypes.size() ? dtype_of_flag(dtypes[i]) : std::nullopt;
+  };
+  return check_gradient_dtypes(
+      node, [&](size_t i) { return stated(symbol.nodes[node.inputs[i].node], node.inputs[i].output); },
+      stated_dtypes(node).size(), [&](size_t i) { return stated(node, i); });
 }
 
 }  // namespace
@@ -57,6 +70,7 @@ std::vector<Answer> check(const Symbol& symbol, const Options& options) {
     if (status.ok()) status = check_dtypes(node);
     for (const Entry& e : node.inputs)
       if (status.ok()) status = check_dtypes(symbol.nodes[e.node]);
+    if (status.ok() && options.training) status = check_stated_gradient(symbol, node);
   }
   // A node whose hidden output is read computes for a gradient.
   auto read = [&](const Entry& e) {

@@ -8,6 +8,7 @@
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/mxnet/infer.h"
+#include "src/mxnet/training.h"
 
 namespace tenon::mxnet {
 namespace {
@@ -82,7 +83,7 @@ class Translation {
   Translation(const Symbol& symbol, const Options& options)
       : symbol_(symbol), answers_(check(symbol, options)) {}
 
-  Result<Graph> run(std::span<const Given> given) {
+  Result<Graph> run(std::span<const Given> given, bool training) {
     for (size_t n = 0; n < answers_.size(); ++n)
       if (!answers_[n].status.ok()) return answers_[n].status.at(where(n));
     TENON_ASSIGN(const auto variables, match(symbol_, given));
@@ -99,6 +100,7 @@ class Translation {
             read_variable(symbol_.nodes[n], variables[k++], symbol_.is_np_shape, *graph_.dims, types_[n][0]));
     }
     TENON_TRY(infer_types(symbol_, answers_, graph_.dims, types_));
+    if (training) TENON_TRY(check_dtypes_for_gradients());
     TENON_TRY(emit(variables));
     TENON_TRY(verify(graph_));
     return std::move(graph_);
@@ -107,6 +109,18 @@ class Translation {
  private:
   std::string where(size_t n) const {
     return "node " + std::to_string(n) + " (" + symbol_.nodes[n].describe() + ")";
+  }
+
+  Status check_dtypes_for_gradients() const {
+    for (size_t n = 0; n < symbol_.nodes.size(); ++n) {
+      const SymbolNode& node = symbol_.nodes[n];
+      if (node.is_variable()) continue;
+      const Status status = check_gradient_dtypes(
+          node, [&](size_t i) { return types_[node.inputs[i].node].at(node.inputs[i].output).dtype; },
+          types_[n].size(), [&](size_t i) { return types_[n][i].dtype; });
+      if (!status.ok()) return status.at(where(n));
+    }
+    return {};
   }
 
   Status emit(const std::vector<const Given*>& variables) {
@@ -147,7 +161,7 @@ class Translation {
 }  // namespace
 
 Result<Graph> translate(const Symbol& symbol, const Options& options, std::span<const Given> given) {
-  return Translation(symbol, options).run(given);
+  return Translation(symbol, options).run(given, options.training);
 }
 
 }  // namespace tenon::mxnet

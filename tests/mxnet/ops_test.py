@@ -36,12 +36,20 @@ def cases():
             yield pytest.param(case, dtype, id=f"{number}-{case.op}-{dtype}")
 
 
+def random_of(case):
+    return np.random.default_rng(zlib.crc32(repr(case[:3]).encode()))
+
+
+def made(case, dtype, rng):
+    """(the symbol's text, {name: operand})"""
+    arrays = {f"x{i}": operand(spec, dtype, rng) for i, spec in enumerate(case.operands)}
+    return node_symbol(case.op, list(arrays), case.attrs, case.outputs), arrays
+
+
 @pytest.mark.parametrize("case, dtype", cases())
 def test_row(case, dtype):
-    rng = np.random.default_rng(zlib.crc32(repr(case[:3]).encode()))
-    names = [f"x{i}" for i in range(len(case.operands))]
-    arrays = {n: operand(spec, dtype, rng) for n, spec in zip(names, case.operands)}
-    text = node_symbol(case.op, names, case.attrs, case.outputs)
+    text, arrays = made(case, dtype, random_of(case))
+    names = list(arrays)
     with semantics(case.op):
         want = run_mxnet(text, arrays)
     symbol = tenon_symbol.Symbol(text)

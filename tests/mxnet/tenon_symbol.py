@@ -38,6 +38,11 @@ class Input(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("dtype", DType), ("dims", c_char_p), ("param", c_int32)]
 
 
+class GradientOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("targets", c_void_p), ("n_targets", c_size_t), ("wrt", c_void_p), ("n_wrt", c_size_t),
+                ("heads", c_int32), ("keep_outputs", c_int32)]
+
+
 QUERY = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_char_p, c_char_p, c_int32, c_char_p)
 
 
@@ -91,12 +96,19 @@ class Graph:
     def print(self):
         return _text(library().tenon_graph_print, self.handle)
 
+    def gradient(self):
+        """The graph of the gradients by all float inputs. Its inputs are those of this graph, then the derivative by each float output."""
+        options = GradientOptions(ctypes.sizeof(GradientOptions), heads=1)
+        handle = c_void_p()
+        check(library().tenon_graph_gradient(self.handle, ctypes.byref(options), ctypes.byref(handle)))
+        return Graph(handle)
+
     def run(self, inputs, outputs):
         """inputs: arrays in the order of the variables. outputs: [(shape, dtype)]. Returns the arrays."""
         if self.program is None:
             self.program = c_void_p()
             check(library().tenon_program_create(self.handle, None, None, c_size_t(0), ctypes.byref(self.program)))
-        arrays = [np.ascontiguousarray(a) for a in inputs]
+        arrays = [np.asarray(a, order="C") for a in inputs]
         results = [np.empty(shape, dtype) for shape, dtype in outputs]
         keep = []
         given = [_tensor(a, keep) for a in arrays]

@@ -8,12 +8,6 @@
 namespace tenon::plugin {
 namespace {
 
-size_t bytes_of(const tenon_tensor& tensor) {
-  size_t bytes = tensor.dtype.bits / 8u;
-  for (int i = 0; i < tensor.ndim; ++i) bytes *= static_cast<size_t>(tensor.shape[i]);
-  return bytes;
-}
-
 // Four independent sums, so that the processor multiplies them at once.
 uint64_t hash_of(const char* data, size_t bytes) {
   uint64_t lanes[4] = {bytes, 1, 2, 3};

@@ -16,10 +16,15 @@ struct State {
   std::shared_ptr<Subgraph> subgraph;
   Signature signature;                 // of the inputs
   std::vector<const int64_t*> shapes;  // of the inputs, in `signature`
+  bool guarded = false;                // see Options
+  // Of a subgraph that trains, known from the first forward pass on:
+  Signature output_signature;
+  std::vector<const int64_t*> output_shapes;
   // With constant parameters, known from the first run on:
   Identity identity;
   std::shared_ptr<Frozen> frozen;
-  Program program;  // destroyed before what it reads
+  Program program;    // destroyed before what it reads
+  Program gradients;  // from the first backward pass on
 };
 static_assert(sizeof(StateHead) == 16);
 
@@ -30,5 +35,9 @@ State* make_state(std::shared_ptr<Subgraph> subgraph, const unsigned* const* sha
 // pointers are invalid when it has converted several inputs from a layout of its own. A state runs on one thread at a time, as MXNet
 // sees to. Throws.
 void forward(State& state, const Tensors& inputs, const Tensors& outputs);
+
+// Writes one gradient per input: zeros for integers. `given`: the derivatives by the outputs, the inputs, the outputs. After a forward
+// pass. Throws.
+void backward(State& state, const Tensors& given, const Tensors& gradients);
 
 }  // namespace tenon::plugin

@@ -11,7 +11,12 @@ Subgraph::Subgraph(std::string_view json, const Options& options)
       options_(options),
       symbol_(json),
       names_(symbol_.variables()),
-      programs([this](const Pattern& pattern) { return compile(pattern, {}); }) {
+      programs([this](const Pattern& pattern) { return compile(pattern, {}); }),
+      gradients([this](const Pattern& pattern) {
+        auto heads = init<tenon_gradient_options>();
+        heads.heads = 1;
+        return Program(graph(pattern, {}).gradient(heads));
+      }) {
   if (const std::string why = symbol_.refusal(options_); !why.empty())
     throw Failure("Tenon does not run " + why);
   Options training = options_;
@@ -38,7 +43,7 @@ std::shared_ptr<Frozen> Subgraph::frozen(const Identity& identity, const Tensors
   return found;
 }
 
-Program Subgraph::compile(const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) const {
+Graph Subgraph::graph(const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) const {
   const std::vector<InputType> types = input_types(pattern);
   if (types.size() != names_.size())
     throw Failure("the subgraph has " + std::to_string(names_.size()) + " inputs, MXNet passes " +
@@ -48,11 +53,15 @@ Program Subgraph::compile(const Pattern& pattern, const std::vector<const tenon_
     inputs.emplace_back(names_[i], types[i].dtype, types[i].dims);
     inputs.back().param = i < parameters.size() && parameters[i] != nullptr;
   }
-  const Graph graph = symbol_.graph(inputs, options_.c());
+  return symbol_.graph(inputs, options_.c());
+}
+
+Program Subgraph::compile(const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) const {
+  const Graph compiled = graph(pattern, parameters);
   auto options = init<tenon_program_options>();
   options.freeze = !parameters.empty();
   tenon_program* program = nullptr;
-  check(tenon_program_create(graph.get(), &options, parameters.empty() ? nullptr : parameters.data(),
+  check(tenon_program_create(compiled.get(), &options, parameters.empty() ? nullptr : parameters.data(),
                              parameters.size(), &program));
   return Program(program);
 }

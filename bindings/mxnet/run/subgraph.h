@@ -22,6 +22,7 @@ class Subgraph {
     return options.training == options_.training && options.freeze == options_.freeze && json == json_;
   }
   const Symbol& symbol() const { return symbol_; }
+  bool trains() const { return options_.training; }
   // Names an operator that behaves differently in training, and says so; "" if there is none.
   const std::string& training_refusal() const { return training_refusal_; }
 
@@ -31,6 +32,7 @@ class Subgraph {
   std::shared_ptr<Frozen> frozen(const Identity& identity, const Tensors& inputs);
 
  private:
+  Graph graph(const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) const;
   Program compile(const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) const;
 
   const std::string json_;
@@ -44,6 +46,9 @@ class Subgraph {
 
  public:
   Programs programs;  // without constant parameters
+  // By the signature of the inputs. Inputs: the subgraph's, then the derivative by each float output. Outputs: the gradient by each
+  // float input.
+  Programs gradients;
 };
 
 // The subgraph of this text; parses it unless it is known. Any thread. Throws.

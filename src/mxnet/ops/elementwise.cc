@@ -1,5 +1,7 @@
 // Rows of elementwise operators of tensors. In MXNet's older operators (`exp`, `broadcast_add`) the result has the dtype
 // of the operands, comparisons included; NumPy's (`_npi_exp`, `_npi_add`) give f32 for integers and bool for comparisons.
+#include <limits>
+
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
@@ -94,8 +96,16 @@ Values logical_not(Call& c) {
   return {as_number(c, c(ops::eq, {x, c.like(x, 0)}), x)};
 }
 Values np_logical_not(Call& c) { return {c(ops::logical_not, {truth(c, c.in[0])})}; }
+// Of floats one clamp, whose gradient at a bound is MXNet's: that of the result.
 Values clip(Call& c) {
   const ValueId x = c.in[0];
+  if (is_float(c.dtype(x))) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const auto value = [&](const char* name, double none) {
+      return c.like(x, c.a.is_none(name) ? none : c.a.number(name));
+    };
+    return {c(ops::clamp, {x, value("a_min", -kInfinity), value("a_max", kInfinity)})};
+  }
   auto bound = [&](const char* name, OpId op, ValueId v) {
     return c.a.is_none(name) ? v : c(op, {v, c.like(x, c.a.number(name))});
   };

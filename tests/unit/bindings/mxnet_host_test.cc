@@ -284,6 +284,134 @@ TEST(MxnetHost, EightThreads) {
   EXPECT_EQ(wrong, 0);
 }
 
+const Host::Strings kTrains{{"tenon_mode", "training"}, {"tenon_guarded", "True"}};
+
+// A training step: the outputs of the forward pass, and the gradients for derivatives of ones by the outputs.
+struct Step {
+  std::vector<Array> outputs, gradients;
+
+  Step(void* state, const Recorded& recorded) : outputs(recorded.outputs), gradients(recorded.inputs) {
+    std::vector<Array> inputs = recorded.inputs;
+    host().run(state, inputs, outputs);
+    std::vector<Array> given = outputs;
+    for (Array& each : given) std::fill(each.data.begin(), each.data.end(), 1.f);
+    given.insert(given.end(), inputs.begin(), inputs.end());
+    given.insert(given.end(), outputs.begin(), outputs.end());
+    for (Array& each : gradients) std::fill(each.data.begin(), each.data.end(), NAN);
+    host().run(state, given, gradients, false);
+  }
+  std::vector<float> all() const {
+    std::vector<float> all;
+    for (const Array& each : gradients) all.insert(all.end(), each.data.begin(), each.data.end());
+    return all;
+  }
+};
+
+Step step_once(const Recorded& recorded) {
+  void* state = host().create(recorded.json, kTrains, recorded.inputs);
+  Step step(state, recorded);
+  host().f._opCallDestroyOpState(state);
+  return step;
+}
+
+// The sum of the outputs changes along a direction as the gradients say.
+TEST(MxnetHost, GradientsAreDerivatives) {
+  for (const char* name : {"mlp", "bert_layer", "same_twice", "outputs_twice"}) {
+    Recorded recorded(name);
+    const std::string drops = "\"p\": \"0.1\"";
+    for (size_t at; (at = recorded.json.find(drops)) != recorded.json.npos;)
+      recorded.json.replace(at, drops.size(), "\"p\": \"0.0\"");
+    const Step step = step_once(recorded);
+    for (size_t which = 0; which < recorded.inputs.size(); ++which) {
+      double want = 0, ends[2] = {0, 0};
+      for (const int end : {0, 1}) {
+        Recorded moved = recorded;
+        for (size_t i = 0; i < moved.inputs[which].data.size(); ++i) {
+          const float way = static_cast<float>(i % 5) / 4 - 0.45f;
+          moved.inputs[which].data[i] += (end ? 1 : -1) * way / 256;
+          if (end) want += static_cast<double>(way) * step.gradients[which].data[i];
+        }
+        for (const float each : run_once(moved)) ends[end] += each;
+      }
+      const double got = (ends[1] - ends[0]) * 128;
+      EXPECT_NEAR(got, want, 2e-2 * std::max(1.0, std::abs(want))) << name << " input " << which;
+    }
+  }
+}
+
+TEST(MxnetHost, GradientsOfOtherSizesAndOfIntegers) {
+  const int64_t batch = Recorded("mlp").inputs[0].shape[0];
+  for (const int64_t size : {batch, batch + 3, int64_t{1}, batch + 5}) {
+    Recorded other("mlp");
+    set_batch(other, batch, size);
+    const Step step = step_once(other);
+    ASSERT_EQ(step.gradients[0].data.size(), other.inputs[0].data.size());
+    EXPECT_TRUE(std::none_of(step.gradients[0].data.begin(), step.gradients[0].data.end(),
+                             [](float x) { return std::isnan(x); }));
+    // The last bias is added to every row.
+    EXPECT_THAT(step.gradients.back().data, Each(testing::FloatEq(static_cast<float>(size))));
+  }
+  Recorded indices("mlp");
+  indices.json =
+      "{\"nodes\": [{\"op\": \"null\", \"name\": \"x\", \"inputs\": []}, {\"op\": \"null\", \"name\": \"w\", "
+      "\"inputs\": []}, "
+      "{\"op\": \"Embedding\", \"name\": \"e\", \"attrs\": {\"input_dim\": \"3\", \"output_dim\": \"2\"}, "
+      "\"inputs\": [[0, 0, 0], [1, 0, 0]]}], \"arg_nodes\": [0, 1], \"heads\": [[2, 0, 0]]}";
+  indices.inputs = {Array({4}), Array({3, 2})};
+  indices.inputs[0].dtype = kInt32;  // four zeros
+  indices.outputs = {Array({4, 2})};
+  const Step step = step_once(indices);
+  EXPECT_THAT(step.gradients[0].data, Each(0.f));
+  EXPECT_THAT(step.gradients[1].data, testing::ElementsAre(4, 4, 0, 0, 0, 0));
+}
+
+TEST(MxnetHost, RefusesGradientsWithASentence) {
+  Recorded own("mlp");
+  const auto refused = [&](const Host::Strings& attributes, const char* why) {
+    void* state = host().create(own.json, attributes, own.inputs);
+    EXPECT_THAT([&] { Step(state, own); }, ThrowsMessage<std::runtime_error>(HasSubstr(why)));
+    host().f._opCallDestroyOpState(state);
+  };
+  refused({}, "partition it with mode=\"training\"");
+  refused({{"tenon_guarded", "True"}}, "partition it with mode=\"training\"");
+  refused({{"tenon_mode", "training"}}, "without tenon.mxnet.load()");
+  EXPECT_THAT(
+      [&] { host().create(own.json, {{"tenon_mode", "training"}, {"tenon_freeze", "True"}}, own.inputs); },
+      ThrowsMessage<std::runtime_error>(HasSubstr("freeze is for inference")));
+  void* state = host().create(own.json, kTrains, own.inputs);
+  EXPECT_THAT([&] { host().run(state, own.outputs, own.inputs, false); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("before it runs the graph")));
+  host().run(state, own.inputs, own.outputs);
+  EXPECT_THAT([&] { host().run(state, own.outputs, own.inputs, false); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("other inputs than it announced")));
+  host().f._opCallDestroyOpState(state);
+}
+
+TEST(MxnetHost, EightThreadsTrain) {
+  std::vector<Recorded> models;
+  std::vector<std::vector<float>> expected;
+  for (const char* name : {"mlp", "lstm_cells", "outputs_twice"}) {
+    models.emplace_back(name);
+    expected.push_back(step_once(models.back()).all());
+  }
+  std::atomic<int> wrong{0};
+  const auto work = [&](size_t number, size_t round) {
+    const size_t which = (number + round) % models.size();
+    Recorded own = models[which];
+    const bool other_batch = which != 2 && round % 4 == 3;
+    if (other_batch) set_batch(own, own.inputs[0].shape[0], static_cast<int64_t>(2 + round % 5));
+    const Step step = step_once(own);
+    if (!other_batch) wrong += !near(step.all(), expected[which]);
+  };
+  std::vector<std::thread> threads;
+  for (size_t number = 0; number < 8; ++number)
+    threads.emplace_back([&, number] {
+      for (size_t round = 0; round < (kSanitized ? 6 : 40); ++round) EXPECT_NO_THROW(work(number, round));
+    });
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(wrong, 0);
+}
+
 TEST(MxnetHost, ConstantParametersThatChangeAreNoticed) {
   Recorded own("mlp"), fresh("mlp");
   const Host::Strings attributes = host().review(own.json, {{"freeze", "True"}});

@@ -13,6 +13,7 @@ import threading
 
 from .executor import guard
 from .explain import Report, explain
+from .training import wrap
 
 __all__ = ["Report", "explain", "load"]
 
@@ -39,6 +40,7 @@ def load(verbose=False):
             if "already registered" not in str(error):
                 raise
         guard(mxnet)
+        wrap(mxnet)
         _loaded = True
 
 
