@@ -302,8 +302,8 @@ Values roll(Call& c) {
     return {c.reshape(x, shape)};
   }
   const auto axes = c.a.ints("axis");
-  if (axes.size() != shifts.size() && shifts.size() != 1 && axes.size() != 1)
-    throw StatusError(invalid("shift and axis differ in length"));
+  const bool fit = axes.size() == shifts.size() || axes.size() == 1 || shifts.size() == 1;
+  if (axes.empty() || shifts.empty() || !fit) throw StatusError(invalid("shift and axis differ in length"));
   for (size_t i = 0; i < std::max(axes.size(), shifts.size()); ++i)
     x = roll_axis(c, x, c.axis(axes[axes.size() == 1 ? 0 : i], c.rank(x)),
                   shifts[shifts.size() == 1 ? 0 : i]);
