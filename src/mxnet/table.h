@@ -35,5 +35,7 @@ std::span<const Row> numpy_rows();
 std::span<const Row> matrix_rows();
 std::span<const Row> density_rows();
 std::span<const Row> image_rows();
+std::span<const Row> einsum_rows();
+std::span<const Row> sampler_rows();
 
 }  // namespace tenon::mxnet

@@ -441,6 +441,11 @@ case("_npi_tensordot", (2, 3, 4), (4, 5, 3), a_axes_summed="(1, 2)", b_axes_summ
 case("_npi_tensordot_int_axes", (2, 3, 4), (3, 4, 5), axes=2)
 case("_npi_tensordot_int_axes", (2, 3), (4, 5), axes=0)
 
+for subscripts, operands in (("ij,jk->ik", ((2, 3), (3, 4))), ("bij,bkj->bik", ((2, 3, 4), (2, 5, 4))), ("ij->ji", ((2, 3),)),
+                             ("ijk->j", ((2, 3, 4),)), ("ij,kl", ((2, 3), (4, 5))), ("ij,jk,kl->il", ((2, 3), (3, 4), (4, 5))),
+                             ("i,i->", ((4,), (4,))), ("bhid, bhjd -> bhij", ((2, 3, 4, 5), (2, 3, 6, 5))), ("ij,ij->i", ((2, 3), (2, 3)))):
+    case("_npi_einsum", *operands, num_args=len(operands), subscripts=subscripts)
+
 # Images and boxes.
 for op in ("_image_flip_left_right", "_image_flip_top_bottom"):
     case(op, ("u8", (4, 6, 3)), dtypes=F32)  # of odd sizes, MXNet leaves the middle undefined
@@ -448,6 +453,14 @@ case("_image_crop", ("u8", (6, 7, 3)), x=1, y=2, width=4, height=3, dtypes=F32)
 case("_image_crop", ("u8", (2, 6, 7, 3)), x=1, y=2, width=4, height=3, dtypes=F32)
 case("_image_to_tensor", ("u8", (6, 7, 3)), dtypes=F32)
 case("_image_to_tensor", ("u8", (2, 6, 7, 3)), dtypes=F32)
+case("_image_normalize", (3, 4, 5), mean="(0.1, 0.2, 0.3)", std="(2.0, 3.0, 0.5)", dtypes=F32)
+case("_image_normalize", (2, 3, 4, 5), mean="0.5", std="(2.0, 3.0, 0.5)", dtypes=F32)
+case("im2col", (2, 3, 7, 8), kernel="(3, 2)", stride="(2, 1)", pad="(1, 0)", dilate="(1, 2)")
+case("GridGenerator", (2, 6), transform_type="affine", target_shape="(4, 5)", dtypes=F32)
+case("GridGenerator", (2, 2, 4, 5), transform_type="warp", dtypes=F32)
+case("BilinearSampler", (2, 3, 4, 5), ("unit", (2, 2, 3, 6)))
+case("BilinearSampler", (2, 3, 4, 5), (2, 2, 3, 6))
+case("SpatialTransformer", (2, 3, 4, 5), ("share", (2, 6)), target_shape="(3, 6)", transform_type="affine", sampler_type="bilinear")
 for corners in (False, True):
     case("_contrib_BilinearResize2D", (2, 3, 5, 6), height=9, width=4, align_corners=corners, dtypes=F32)
     case("_contrib_BilinearResize2D", (2, 3, 5, 6), height=1, width=1, align_corners=corners, dtypes=F32)

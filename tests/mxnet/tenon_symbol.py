@@ -96,7 +96,7 @@ class Graph:
         if self.program is None:
             self.program = c_void_p()
             check(library().tenon_program_create(self.handle, None, None, c_size_t(0), ctypes.byref(self.program)))
-        arrays = [np.asarray(a, order="C") for a in inputs]  # keeps scalars
+        arrays = [np.asarray(a, order="C") for a in inputs]
         results = [np.empty(shape, dtype) for shape, dtype in outputs]
         keep = []
         given = [_tensor(a, keep) for a in arrays]

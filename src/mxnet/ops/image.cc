@@ -30,6 +30,44 @@ Values to_tensor(Call& c) {
   return {c.transpose(c(ops::div, {x, c.like(x, 255)}), perm)};
 }
 
+// "(0.5, 1)" or "0.5" as numbers.
+std::vector<double> read_numbers(std::string_view text) {
+  std::vector<double> out;
+  std::string word;
+  for (const char l : std::string(text) + ",") {
+    if (l == '(' || l == ')' || l == '[' || l == ']' || l == ' ') continue;
+    if (l != ',') {
+      word += l;
+      continue;
+    }
+    if (word.empty()) continue;
+    const auto number = read_attr_float(word);
+    if (!number) throw StatusError(invalid("no tuple of numbers: " + word.substr(0, 20)));
+    out.push_back(*number);
+    word.clear();
+  }
+  return out;
+}
+// (x - mean) / std by channel, of [C, H, W] or [N, C, H, W].
+Values normalize(Call& c) {
+  const ValueId x = c.in[0];
+  const Dim channels = c.shape(x)[static_cast<size_t>(image_axis(c, -3))];
+  if (!channels.is_const() || channels.value() > 64)
+    throw StatusError(unsupported("the channels are symbolic or many"));
+  auto vector = [&](const char* name) {
+    const std::vector<double> numbers = read_numbers(c.a.text(name));
+    std::vector<ValueId> parts;
+    for (size_t i = 0; i < static_cast<size_t>(channels.value()); ++i) {
+      if (numbers.size() != 1 && i >= numbers.size())
+        throw StatusError(invalid(std::string(name) + " has too few values"));
+      parts.push_back(c.full({Dim(1)}, c.dtype(x), numbers[numbers.size() == 1 ? 0 : i]));
+    }
+    if (parts.empty()) throw StatusError(invalid("needs a channel"));
+    return c.reshape(c(ops::concat, parts, {{"axis", Dim(0)}}), {channels, Dim(1), Dim(1)});
+  };
+  return {c(ops::div, {c(ops::sub, {x, vector("mean")}), vector("std")})};
+}
+
 // Linear interpolation along the axis at positions `at`, a vector of f32 in [0, size - 1].
 ValueId interpolate(Call& c, ValueId x, int axis, ValueId at) {
   const Dim size = c.shape(x)[axis];
@@ -164,6 +202,10 @@ const Row kRows[] = {
     {.names = "_image_flip_top_bottom", .body = flip<-3>, .complete = same_shapes},
     {.names = "_image_crop _npx__image_crop", .attrs = "x:int y:int width:int height:int", .body = crop},
     {.names = "_image_to_tensor _npx__image_to_tensor", .body = to_tensor},
+    {.names = "_image_normalize _npx__image_normalize",
+     .attrs = "mean:text=(0,0,0,0) std:text=(1,1,1,1)",
+     .body = normalize,
+     .complete = same_shapes},
     {.names = "_contrib_BilinearResize2D",
      .operands = "data like?",
      .attrs = "height:int=1 width:int=1 scale_height:float?=None scale_width:float?=None "

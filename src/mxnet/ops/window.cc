@@ -199,6 +199,29 @@ Status check_pooling(const Ask& ask) {
   return check_layout(ask.a);
 }
 
+// The windows of a convolution as columns: [N, C * kernel, positions].
+Values windows_as_columns(Call& c) {
+  const size_t axes = spatial_axes(c);
+  const auto kernel = per_axis(c.a, "kernel", axes, 1), pad = per_axis(c.a, "pad", axes, 0);
+  Dims around(2 + axes, Dim(0)), spatial, perm = {Dim(0), Dim(1)};
+  for (size_t i = 0; i < axes; ++i) {
+    around[2 + i] = Dim(pad[i]);
+    spatial.push_back(Dim(static_cast<int64_t>(2 + i)));
+    perm.push_back(Dim(static_cast<int64_t>(2 + axes + i)));
+  }
+  perm.insert(perm.end(), spatial.begin(), spatial.end());
+  const ValueId padded = c(ops::pad, {c.in[0]}, {{"low", around}, {"high", around}});
+  const ValueId windows = c(ops::windows, {padded},
+                            {{"axes", spatial},
+                             {"sizes", to_dims(kernel)},
+                             {"strides", to_dims(per_axis(c.a, "stride", axes, 1))},
+                             {"dilations", to_dims(per_axis(c.a, "dilate", axes, 1))}});
+  const ValueId columns = c.transpose(windows, perm);
+  const Sizes shape = c.shape(columns);
+  return {c.reshape(columns,
+                    {shape[0], c.product(shape, 1, 2 + axes), c.product(shape, 2 + axes, shape.size())})};
+}
+
 Values adaptive_pool(Call& c) {
   std::vector<int64_t> size = c.a.ints("output_size");
   if (size.empty()) size = {1};
@@ -245,6 +268,9 @@ const Row kRows[] = {
               "count_include_pad:bool?=None layout:text=None",
      .body = pooling,
      .check = check_pooling},
+    {.names = "im2col",
+     .attrs = "kernel:shape stride:shape=() dilate:shape=() pad:shape=()",
+     .body = windows_as_columns},
     {.names = "_contrib_AdaptiveAvgPooling2D", .attrs = "output_size:shape=()", .body = adaptive_pool},
     {.names = "UpSampling",
      .attrs = "scale:int num_filter:any=0 sample_type:text{nearest} multi_input_mode:any=concat num_args:int "
