@@ -182,6 +182,7 @@ Status check_rnn(const Ask& ask) {
         "MXNet clips states on GPUs only, and ignores lstm_state_clip_min and _max on the CPU");
   if (a.flag("use_sequence_length"))
     return unsupported("MXNet reads sequence lengths on GPUs only, and ignores them on the CPU");
+  if (ask.training && l.projected) return unsupported("MXNet trains no LSTM with a projection on the CPU");
   if (ask.training && a.number("p") != 0) return unsupported("dropout draws random numbers in training");
   const size_t n = l.mode == "lstm" ? 4 : 3;
   if (ask.node.inputs.size() != n)
