@@ -1,5 +1,7 @@
 """examples/flow: tensors, variables, gradients, layers and optimizers on the C ABI, compared with NumPy."""
 
+import gc
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -161,6 +163,26 @@ def test_sessions_do_not_share_values():
         s.run(tf.initialize_all_variables())
     one.run(tf.assign(v, v + 1))
     assert (one.run(v), two.run(v)) == (2, 1)
+
+
+def test_a_hundred_sessions_leave_nothing_behind():
+    """Each runs a step of training, compiles its own program, and ends. The memory of the process stays what it is after a few."""
+    data = tf.placeholder(shape=(None, 64))
+    w = tf.Variable(array(64, 32) * 0.1)
+    loss = tf.reduce_mean(tf.reduce_sum(tf.matmul(data, w) ** 2, 1), [0])
+    step = tf.train.GradientDescentOptimizer(0.001).minimize(loss)
+    given = {data: array(512, 64)}
+
+    def sessions(count):
+        for _ in range(count):
+            s = tf.Session()
+            s.run(tf.initialize_all_variables())
+            s.run([loss, step], given)
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    before = sessions(20)
+    assert sessions(100) - before < 4 << 20
 
 
 def test_lenet_learns(session):

@@ -25,7 +25,8 @@ const Table& table() {
   static const Table* const made = [] {
     auto* t = new Table;
     for (const auto rows : {elementwise_rows, scalar_rows, neural_rows, norm_rows, window_rows, shape_rows,
-                            slice_rows, reduce_rows, index_rows, product_rows, recurrent_rows, source_rows}) {
+                            slice_rows, reduce_rows, index_rows, product_rows, recurrent_rows, source_rows,
+                            numpy_rows, matrix_rows, density_rows, image_rows, einsum_rows, sampler_rows}) {
       for (const Row& row : rows()) {
         t->rows.push_back(&row);
         t->columns[&row] = parse_columns(row.attrs);

@@ -31,5 +31,11 @@ std::span<const Row> index_rows();
 std::span<const Row> product_rows();
 std::span<const Row> recurrent_rows();
 std::span<const Row> source_rows();
+std::span<const Row> numpy_rows();
+std::span<const Row> matrix_rows();
+std::span<const Row> density_rows();
+std::span<const Row> image_rows();
+std::span<const Row> einsum_rows();
+std::span<const Row> sampler_rows();
 
 }  // namespace tenon::mxnet

@@ -1,5 +1,6 @@
 """Models for tests and benchmarks of the MXNet plugin: gluon blocks with random weights, and symbols. Runs in MXNet's own environment."""
 
+import functools
 import tempfile
 
 import mxnet as mx
@@ -33,6 +34,41 @@ class BertLayer(gluon.HybridBlock):
         return self.norm2(x + self.dropout(y))
 
 
+class Bert(gluon.HybridBlock):
+    """The encoder of BERT: words and positions, several layers, a pooler. Inputs (batch, length) words and (batch,) lengths."""
+
+    def __init__(self, units=768, heads=12, layers=12, vocabulary=1000, longest=512, **kwargs):
+        super().__init__(**kwargs)
+        self._heads = heads
+        with self.name_scope():
+            self.words = nn.Embedding(vocabulary, units)
+            self.positions = nn.Embedding(longest, units)
+            self.norm = nn.LayerNorm(in_channels=units, epsilon=1e-12)
+            self.layers = nn.HybridSequential()
+            for _ in range(layers):
+                self.layers.add(BertLayer(units, heads, 4 * units))
+            self.pooler = nn.Dense(units, activation="tanh", in_units=units)
+
+    def hybrid_forward(self, F, words, length):
+        steps = F.contrib.arange_like(words, axis=1)
+        x = F.broadcast_add(self.words(words), F.expand_dims(self.positions(steps), axis=0))
+        x = self.layers(F.SequenceMask(F.transpose(self.norm(x), axes=(1, 0, 2)), length, use_sequence_length=True))
+        return F.transpose(x, axes=(1, 0, 2)), self.pooler(F.squeeze(F.slice_axis(x, axis=0, begin=0, end=1), axis=0))
+
+
+class LstmLayer(gluon.HybridBlock):
+    """MXNet's fused layer, the operator RNN: two layers in both directions, then a product. Input (batch, steps, features)."""
+
+    def __init__(self, hidden=64, features=32, layers=2, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.lstm = gluon.rnn.LSTM(hidden, layers, layout="NTC", bidirectional=True, input_size=features)
+            self.dense = nn.Dense(10, flatten=False, in_units=2 * hidden)
+
+    def hybrid_forward(self, F, x):
+        return self.dense(self.lstm(x))
+
+
 class LstmCells(gluon.HybridBlock):
     """An LSTM cell, unrolled. Input (batch, steps, features)."""
 
@@ -47,6 +83,7 @@ class LstmCells(gluon.HybridBlock):
         return outputs
 
 
+# Each model's function returns a block and, per input, a shape of random numbers or a function that makes the array.
 def mlp(width=256, batch=32):
     net = nn.HybridSequential()
     net.add(nn.Dense(width, activation="relu", in_units=128), nn.Dense(width, activation="tanh", in_units=width),
@@ -58,22 +95,33 @@ def bert(batch=1, length=64, units=768, heads=12):
     return BertLayer(units, heads, 4 * units), [(length, batch, units)]
 
 
+def bert_encoder(batch=1, length=64, units=768, heads=12, layers=12):
+    words = lambda: mx.nd.random.randint(0, 1000, shape=(batch, length)).astype("float32")
+    lengths = lambda: mx.nd.array([max(length - 3 * i, 1) for i in range(batch)])
+    return Bert(units, heads, layers), [words, lengths]
+
+
 def lstm(batch=8, steps=4):
     return LstmCells(steps=steps), [(batch, steps, 64)]
+
+
+def lstm_layer(batch=4, steps=12):
+    return LstmLayer(), [(batch, steps, 32)]
 
 
 def image(name, batch=1, size=224):
     return getattr(vision, name)(classes=1000), [(batch, 3, size, size)]
 
 
+ZOO = ("resnet18_v1", "resnet18_v2", "resnet50_v1", "resnet50_v2", "mobilenet1_0", "mobilenet_v2_1_0", "densenet121",
+       "squeezenet1_1", "vgg11", "inception_v3")
 MODELS = {
     "mlp": mlp,
     "bert_layer": bert,
+    "bert_encoder": bert_encoder,
     "lstm_cells": lstm,
-    "resnet18_v1": lambda **sizes: image("resnet18_v1", **sizes),
-    "resnet18_v2": lambda **sizes: image("resnet18_v2", **sizes),
-    "mobilenet_v2_1_0": lambda **sizes: image("mobilenet_v2_1_0", **sizes),
-    "squeezenet1_1": lambda **sizes: image("squeezenet1_1", **sizes),
+    "lstm_layer": lstm_layer,
+    **{name: functools.partial(image, name) for name in ZOO},
 }
 
 
@@ -82,7 +130,7 @@ def build(name, seed=0, **sizes):
     mx.random.seed(seed)
     made, shapes = MODELS[name](**sizes)
     made.initialize(mx.init.Xavier(magnitude=2))
-    inputs = [mx.nd.random.normal(shape=shape) for shape in shapes]
+    inputs = [shape() if callable(shape) else mx.nd.random.normal(shape=shape) for shape in shapes]
     made(*inputs)
     net, _ = MODELS[name](**sizes)
     with tempfile.TemporaryDirectory() as folder:

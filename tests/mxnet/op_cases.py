@@ -4,7 +4,10 @@ spells them. An operand is a shape, or a tuple that begins with a word:
     ("unit", shape)        in [-0.9, 0.9]          ("positive", shape)   in [0.5, 2]
     ("above", shape)       in [1.1, 3]             ("int", shape, n)     integers below n, in the dtype of floats
     ("i32", shape, n)      int32                   ("bool", shape)
-    ("halves", shape)      multiples of 1/2
+    ("halves", shape)      multiples of 1/2           ("share", shape)      in [0.1, 0.9]
+    ("u8", shape)          uint8
+    ("specials", shape)    infinities and NaN too     ("ones", shape)       1 everywhere
+    ("rows", shape)        0, 1, 2 ... in all rows    ("boxes", shape)      left, top, right, bottom
 
 F32: MXNet computes the operator in float32 or has no other dtype on the CPU.
 """
@@ -48,8 +51,16 @@ for op in ("clip", "_npi_clip"):
 for dtype in ("float32", "float64", "int32", "uint8", "int64", "float16"):
     case("Cast", ("positive", S), dtype=dtype)
 case("amp_cast", S, dtype="float32", dtypes=F32)
+case("amp_multicast", ("i32", S, 5), ("i32", (3,), 9), num_outputs=2, outputs=2)
+case("amp_multicast", S, ("i32", S, 5), (3,), num_outputs=3, outputs=3, dtypes=F32)  # MXNet fails on the CPU for other floats
+case("gamma", ("positive", S))
+case("gamma", S)
+case("gamma", ("halves", S))
+case("_contrib_quadratic", S, a=2, b="-0.5", c=3)
+case("cast_storage", S, stype="default")
 
-for op in ("elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "_maximum", "_minimum", "_hypot", "_grad_add"):
+for op in ("elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "_maximum", "_minimum", "_hypot", "_grad_add",
+           "_scatter_elemwise_div", "_identity_with_attr_like_rhs"):
     case(op, S, S)
 for op in ("_equal", "_not_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal", "_logical_and", "_logical_or",
            "_logical_xor"):
@@ -97,6 +108,32 @@ for op in ("_equal_scalar", "_not_equal_scalar", "_greater_scalar", "_greater_eq
            "_npi_less_equal_scalar"):
     case(op, ("int", S, 3), scalar=1)
 
+for op in ("_scatter_plus_scalar", "_scatter_minus_scalar"):
+    case(op, S, scalar="1.5", is_int=False)
+
+# NumPy's elementwise operators that MXNet's older ones lack.
+for op in ("_npi_cbrt", "_npi_degrees", "_npi_radians", "_npi_isposinf", "_npi_isneginf", "_npi_nan_to_num"):
+    case(op, S)
+    case(op, ("specials", S))
+case("_npi_nan_to_num", ("specials", S), nan="1.5", posinf=7, neginf="-7.0")
+for decimals in (0, 1, -1):
+    case("_npi_around", S, decimals=decimals)
+    case("_npi_around", ("halves", S), decimals=decimals)
+case("_npi_copysign", S, (3, 1))
+case("_npi_ldexp", S, ("halves", (3, 1)))
+case("_npi_lcm", ("i32", S, 30), ("i32", (3, 1), 30))
+for op in ("_npi_copysign_scalar", "_npi_rcopysign_scalar", "_npi_ldexp_scalar", "_npi_rldexp_scalar", "_npi_arctan2_scalar",
+           "_npi_rarctan2_scalar"):
+    case(op, S, scalar="-1.5", is_int=False)
+    case(op, ("i32", S, 9), scalar="2")
+for op in ("_npi_lcm_scalar", "_npi_bitwise_and_scalar", "_npi_bitwise_or_scalar", "_npi_bitwise_xor_scalar"):
+    case(op, ("i32", S, 30), scalar=6)
+for op in ("_npi_where_lscalar", "_npi_where_rscalar"):
+    case(op, ("bool", S), S, scalar="1.5")
+    case(op, ("int", S, 2), S, scalar=2)
+case("_npi_where_scalar2", ("int", S, 2), x="1.5", y=-2)
+case("_npi_polyval", (4,), (2, 3))
+
 # Layers.
 case("FullyConnected", (4, 3, 2), (5, 6), (5,), num_hidden=5)
 case("FullyConnected", (4, 6), (5, 6), num_hidden=5, no_bias=True)
@@ -143,6 +180,17 @@ for mode in ("instance", "channel", "spatial"):
     case("L2Normalization", B, mode=mode)
 case("LRN", (2, 7, 4, 5), nsize=5, alpha=0.1, dtypes=F32)
 
+# Densities.
+for log in (False, True):
+    case("_random_pdf_uniform", ("unit", (2, 3)), ("unit", (2,)), ("above", (2,)), is_log=log)
+    case("_random_pdf_normal", (2, 3), (2,), ("positive", (2,)), is_log=log, dtypes=F32)  # MXNet's pi is one of f32
+    case("_random_pdf_gamma", ("positive", (2, 3)), ("positive", (2,)), ("positive", (2,)), is_log=log)
+    case("_random_pdf_exponential", ("positive", (2, 3)), ("positive", (2,)), is_log=log)
+    case("_random_pdf_poisson", ("int", (2, 3), 5), ("positive", (2,)), is_log=log)
+    case("_random_pdf_negative_binomial", ("int", (2, 3), 5), ("positive", (2,)), ("share", (2,)), is_log=log)
+    case("_random_pdf_generalized_negative_binomial", ("int", (2, 3), 5), ("positive", (2,)), ("positive", (2,)), is_log=log)
+    case("_random_pdf_dirichlet", ("share", (2, 3, 4)), ("positive", (2, 4)), is_log=log)
+
 # Windows.
 for bias in (True, False):
     operands = [(2, 4, 9, 8), (6, 4, 3, 2)] + ([(6,)] if bias else [])
@@ -174,6 +222,14 @@ case("Pooling", P, kernel="(3, 3)", pool_type="lp", p_value=2)
 case("Pooling", (2, 3, 9), kernel="(3,)", pool_type="max", stride="(2,)")
 case("Pooling", (2, 3, 5, 6, 7), kernel="(2, 2, 2)", pool_type="avg", stride="(2, 2, 2)")
 case("Pooling_v1", P, kernel="(3, 3)", pool_type="max", stride="(2, 2)", dtypes=F32)
+for kind in ("max", "avg", "sum", "lp"):
+    power = {"p_value": 2} if kind == "lp" else {}
+    case("Pooling", (2, 9, 10, 3), kernel="(3, 2)", pool_type=kind, layout="NHWC", stride="(2, 2)", pad="(1, 0)", **power)
+    case("Pooling", (2, 9, 10, 3), global_pool=True, pool_type=kind, layout="NHWC", kernel="(1, 1)", **power)
+    case("Pooling", (2, 9, 3), kernel="(3,)", pool_type=kind, layout="NWC", **power)
+    case("Pooling", (2, 5, 6, 7, 3), kernel="(2, 2, 2)", pool_type=kind, layout="NDHWC", **power)
+case("Pooling", (2, 9, 10, 3), kernel="(3, 3)", pool_type="avg", layout="NHWC", stride="(2, 2)", pad="(1, 1)",
+     pooling_convention="full")
 case("_contrib_AdaptiveAvgPooling2D", P, output_size="(3, 5)")
 case("_contrib_AdaptiveAvgPooling2D", P)
 case("UpSampling", P, scale=2, sample_type="nearest", num_args=1)
@@ -219,6 +275,15 @@ case("_npi_flip", S, axis="(0, 2)")
 case("Pad", R, mode="constant", pad_width="(0, 0, 0, 0, 1, 2, 3, 0)", constant_value="1.5")
 case("Pad", R, mode="edge", pad_width="(0, 0, 0, 0, 1, 2, 3, 0)")
 case("Pad", R, mode="reflect", pad_width="(0, 0, 0, 0, 1, 2, 3, 0)")
+case("_npi_pad", R, mode="constant", pad_width="((0, 1), (2, 0), (0, 0), (1, 1))", constant_value="1.5")
+case("_npi_pad", S, mode="edge", pad_width="((0, 1), (2, 0), (1, 1))")
+case("_npi_pad", S, mode="reflect", pad_width="((0, 1), (2, 0), (1, 1))")
+case("_np_roll", S, shift=2)
+case("_np_roll", S, shift="(1, -2)", axis="(0, 2)")
+case("_np_roll", S, shift=1, axis="(0, 1)")
+for k in (-1, 0, 1, 2, 7):
+    case("_npi_rot90", S, k=k, axes="(0, 1)")
+    case("_npi_rot90", S, k=k, axes="(2, 0)")
 case("depth_to_space", (2, 8, 3, 4), block_size=2)
 case("space_to_depth", (2, 3, 4, 6), block_size=2)
 case("Concat", (2, 3), (2, 5), num_args=2)
@@ -238,6 +303,25 @@ case("slice", R, begin="(None, None, None, None)", end="(None, None, None, None)
 case("slice", R, begin="(0, 0, 3)", end="(2, 3, 0)", step="(1, 1, -1)")
 case("slice_axis", R, axis=2, begin=1, end="None")
 case("slice_axis", R, axis=-1, begin=-3, end=-1)
+for op in ("_npi_vstack", "_npi_hstack", "_npi_dstack", "_npi_column_stack"):
+    case(op, (3,), (3,), num_args=2)
+    case(op, (2, 3), (2, 3), num_args=2)
+for op in ("_npi_vstack", "_npi_hstack", "_npi_dstack"):
+    case(op, S, S, num_args=2)
+case("_npi_vstack", (), (), num_args=2)
+for op in ("_np_atleast_1d", "_np_atleast_2d", "_np_atleast_3d"):
+    case(op, (), (3,), (2, 3), S, num_args=4, outputs=4)
+case("_npi_hsplit", (4, 6), indices="()", sections=2, axis=1, outputs=2)
+case("_npi_hsplit", (6,), indices="(0, 2)", axis=1, outputs=2)
+case("_npi_dsplit", (2, 3, 6), indices="(0, 2, 5)", axis=2, outputs=3)
+case("_npi_diff", S)
+case("_npi_diff", S, n=2, axis=1)
+case("_npi_ediff1d", S)
+case("_npi_ediff1d", S, to_begin_scalar="-1.5", to_end_scalar=2)
+case("_npi_ediff1d", S, (2,), (3,), to_begin_arr_given=True, to_end_arr_given=True)
+case("_slice_assign", R, (1, 2, 4, 5), begin="(0, 1)", end="(1, 3)")
+case("_slice_assign", R, (2, 2, 4, 3), begin="(None, -2, None, 4)", end="(None, None, None, None)", step="(1, 1, 1, -2)")
+case("_slice_assign_scalar", R, scalar="2.5", begin="(0, 1)", end="(2, 3)", step="(1, 2)")
 case("slice_like", R, (1, 2, 3, 4))
 case("slice_like", R, (1, 2, 3, 9), axes="(1, 2)")
 case("Crop", R, num_args=1, h_w="(2, 3)", offset="(1, 1)", dtypes=F32)
@@ -251,6 +335,17 @@ for op in ("sum", "mean", "prod", "max", "min"):
     case(op, S, axis="(1,)", exclude=True)
 for op in ("nansum", "nanprod"):
     case(op, S, axis="(1,)")
+for operand in (S, ("specials", S)):
+    case("all_finite", operand, dtypes=F32)
+    case("multi_all_finite", S, operand, num_arrays=2, dtypes=F32)
+case("multi_sum_sq", S, (5,), num_arrays=2)
+case("_contrib_allclose", S, S)
+case("_contrib_allclose", ("ones", S), ("ones", S))
+case("softmax_cross_entropy", (4, 6), ("int", (4,), 6))
+case("_npi_average", S, weighted=False)
+case("_npi_average", S, weighted=False, axis="(1,)")
+case("_npi_average", S, ("positive", S), axis="(1,)", returned=True, outputs=2)
+case("_npi_average", S, ("positive", (3,)), axis="(1,)")
 case("norm", S)
 case("norm", S, axis="(1,)", keepdims=True)
 case("norm", S, axis="(1,)", ord=1)
@@ -289,6 +384,13 @@ case("batch_take", (4, 5), ("i32", (4,), 5))
 case("one_hot", ("int", (2, 3), 5), depth=5)
 case("one_hot", ("int", (2, 3), 5), depth=4, on_value=2.0, off_value="-1", dtype="int32")
 case("gather_nd", (3, 4, 5), ("int", (2, 6), 3))
+case("scatter_nd", (3, 5), ("rows", (2, 3)), shape="(3, 4, 5)")
+case("_contrib_index_copy", (5, 4), ("rows", (3,)), (3, 4))
+case("_contrib_SparseEmbedding", ("int", (2, 3), 7), (7, 4), input_dim=7, output_dim=4, dtypes=F32)
+case("_ravel_multi_index", ("int", (3, 6), 4), shape="(4, 5, 6)")
+case("_unravel_index", ("i32", (6,), 100), shape="(4, 5, 6)", dtypes=F32)
+case("_contrib_index_array", S)
+case("_contrib_index_array", S, axes="(2, 0)")
 for op in ("SequenceMask", "SequenceLast", "SequenceReverse"):
     case(op, (4, 2, 3))
     case(op, (4, 2, 3), ("lengths", (2,), 4), use_sequence_length=True)
@@ -314,6 +416,61 @@ case("_contrib_interleaved_matmul_selfatt_valatt", (5, 2, 3 * 4 * 3), (8, 5, 5),
 case("_contrib_interleaved_matmul_encdec_qk", (5, 2, 4 * 3), (6, 2, 2 * 4 * 3), heads=4, dtypes=F32)
 case("_contrib_interleaved_matmul_encdec_valatt", (6, 2, 2 * 4 * 3), (8, 5, 6), heads=4, dtypes=F32)
 
+case("diag", (4,), k=1)
+case("diag", (4,), k=-2)
+case("diag", (4, 5), k=1)
+case("diag", R, k=-1, axis1=1, axis2=3)
+case("_np_diag", (4,), k=-1)
+case("_np_diag", (4, 5), k=2)
+case("_np_diagflat", (2, 3), k=1)
+case("_np_diagonal", R, offset=1, axis1=2, axis2=0)
+case("_np_trace", R, offset=1, axis1=2, axis2=3)
+case("_np_trace", (3, 3))
+case("_npi_tril", S, k=1)
+case("_npi_tril", (4, 4), k=-1)
+case("_linalg_extractdiag", (2, 4, 4), offset=-1)
+case("_linalg_makediag", (2, 4), offset=1)
+case("_linalg_sumlogdiag", ("positive", (2, 4, 4)))
+case("_linalg_sumlogdiag", ("positive", (4, 4)))
+for transpose in (False, True):
+    case("_linalg_syrk", (2, 3, 4), transpose=transpose, alpha="0.5")
+    for lower in (False, True):
+        case("_linalg_trmm", (2, 4, 4), (2, 4, 3), transpose=transpose, lower=lower)
+        case("_linalg_trmm", (2, 4, 4), (2, 3, 4), transpose=transpose, lower=lower, rightside=True, alpha="-2.0")
+case("_npi_tensordot", (2, 3, 4), (4, 5, 3), a_axes_summed="(1, 2)", b_axes_summed="(2, 0)")
+case("_npi_tensordot_int_axes", (2, 3, 4), (3, 4, 5), axes=2)
+case("_npi_tensordot_int_axes", (2, 3), (4, 5), axes=0)
+
+for subscripts, operands in (("ij,jk->ik", ((2, 3), (3, 4))), ("bij,bkj->bik", ((2, 3, 4), (2, 5, 4))), ("ij->ji", ((2, 3),)),
+                             ("ijk->j", ((2, 3, 4),)), ("ij,kl", ((2, 3), (4, 5))), ("ij,jk,kl->il", ((2, 3), (3, 4), (4, 5))),
+                             ("i,i->", ((4,), (4,))), ("bhid, bhjd -> bhij", ((2, 3, 4, 5), (2, 3, 6, 5))), ("ij,ij->i", ((2, 3), (2, 3)))):
+    case("_npi_einsum", *operands, num_args=len(operands), subscripts=subscripts)
+
+# Images and boxes.
+for op in ("_image_flip_left_right", "_image_flip_top_bottom"):
+    case(op, ("u8", (4, 6, 3)), dtypes=F32)  # of odd sizes, MXNet leaves the middle undefined
+case("_image_crop", ("u8", (6, 7, 3)), x=1, y=2, width=4, height=3, dtypes=F32)
+case("_image_crop", ("u8", (2, 6, 7, 3)), x=1, y=2, width=4, height=3, dtypes=F32)
+case("_image_to_tensor", ("u8", (6, 7, 3)), dtypes=F32)
+case("_image_to_tensor", ("u8", (2, 6, 7, 3)), dtypes=F32)
+case("_image_normalize", (3, 4, 5), mean="(0.1, 0.2, 0.3)", std="(2.0, 3.0, 0.5)", dtypes=F32)
+case("_image_normalize", (2, 3, 4, 5), mean="0.5", std="(2.0, 3.0, 0.5)", dtypes=F32)
+case("im2col", (2, 3, 7, 8), kernel="(3, 2)", stride="(2, 1)", pad="(1, 0)", dilate="(1, 2)")
+case("GridGenerator", (2, 6), transform_type="affine", target_shape="(4, 5)", dtypes=F32)
+case("GridGenerator", (2, 2, 4, 5), transform_type="warp", dtypes=F32)
+case("BilinearSampler", (2, 3, 4, 5), ("unit", (2, 2, 3, 6)))
+case("BilinearSampler", (2, 3, 4, 5), (2, 2, 3, 6))
+case("SpatialTransformer", (2, 3, 4, 5), ("share", (2, 6)), target_shape="(3, 6)", transform_type="affine", sampler_type="bilinear")
+for corners in (False, True):
+    case("_contrib_BilinearResize2D", (2, 3, 5, 6), height=9, width=4, align_corners=corners, dtypes=F32)
+    case("_contrib_BilinearResize2D", (2, 3, 5, 6), height=1, width=1, align_corners=corners, dtypes=F32)
+    case("_contrib_BilinearResize2D", (2, 3, 5, 6), scale_height=2, scale_width="1.5", align_corners=corners, dtypes=F32)
+    case("_contrib_BilinearResize2D", (2, 3, 5, 6), (1, 1, 7, 8), mode="like", align_corners=corners, dtypes=F32)
+for kind in ("corner", "center"):
+    case("_contrib_box_iou", ("boxes", (2, 3, 4)), ("boxes", (5, 4)), format=kind, dtypes=F32)
+    case("_contrib_box_decode", (2, 5, 4), ("boxes", (1, 5, 4)), format=kind, std0="0.1", std2="0.2", dtypes=F32)
+    case("_contrib_box_decode", (2, 5, 4), ("boxes", (1, 5, 4)), format=kind, clip="0.5", dtypes=F32)
+
 # Recurrent layers: C=3, H=4, T=5, N=2.
 for mode, gates in (("lstm", 4), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1)):
     for layers, both in ((1, False), (2, False), (2, True)):
@@ -322,7 +479,15 @@ for mode, gates in (("lstm", 4), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1)):
         states = [(layers * directions, 2, 4)] * (2 if mode == "lstm" else 1)
         case("RNN", (5, 2, 3), (size,), *states, state_size=4, num_layers=layers, mode=mode, bidirectional=both,
              state_outputs=True, outputs=1 + len(states), dtypes=F32)
-case("RNN", (5, 2, 3), (4 * 4 * 9,), (1, 2, 4), (1, 2, 4), state_size=4, num_layers=1, mode="lstm", dtypes=F32)
+    size = gates * 4 * 9
+    states = [(1, 2, 4)] * (2 if mode == "lstm" else 1)
+    dtypes = F32 if mode == "rnn_relu" else ("float32", "float64")  # MXNet rounds relu to f32
+    case("RNN", (5, 2, 3), (size,), *states, state_size=4, num_layers=1, mode=mode, dtypes=dtypes)
+for layers, both in ((1, False), (2, True)):
+    directions = 2 if both else 1
+    size = sum(directions * (16 * ((3 if i == 0 else 2 * directions) + 2 + 2) + 2 * 4) for i in range(layers))
+    case("RNN", (5, 2, 3), (size,), (layers * directions, 2, 2), (layers * directions, 2, 4), state_size=4, num_layers=layers,
+         mode="lstm", bidirectional=both, projection_size=2, state_outputs=True, outputs=3, dtypes=F32)
 
 # No operands, or only their shape.
 for op in ("_zeros", "_ones", "_npi_zeros", "_npi_ones"):
@@ -337,5 +502,12 @@ case("_npi_arange", start=0, stop="2.0", step=0.25, dtypes=F32)
 case("_contrib_arange_like", S)
 case("_contrib_arange_like", S, axis=1, start=2, step=0.5)
 case("_eye", N=3, M=4, k=1, dtypes=F32)
+case("_npi_identity", shape="(3, 3)", dtypes=F32)
+case("_npi_indices", dimensions="(2, 3)", dtype="int32", dtypes=F32)
+case("_npi_logspace", start=0, stop="2.0", num=7, dtypes=F32)
+case("_npi_logspace", start=0, stop=3, num=6, endpoint=False, base=2, dtype="float64", dtypes=F32)
+for op in ("_npi_hanning", "_npi_hamming", "_npi_blackman"):
+    case(op, M=7, dtypes=F32)
+    case(op, M=1, dtypes=F32)
 case("shape_array", S)
 case("size_array", S)

@@ -111,6 +111,43 @@ Values clip(Call& c) {
   };
   return {bound("a_max", ops::minimum, bound("a_min", ops::maximum, x))};
 }
+Values gamma(Call& c) {
+  // |gamma(x)| is exp(lgamma(x)); below 0 the sign changes at each integer, where gamma has poles.
+  const ValueId x = real(c), whole = c(ops::floor, {x});
+  const ValueId size = c(ops::exp, {c(ops::lgamma, {x})}), zero = c.like(x, 0);
+  const ValueId below = c(ops::lt, {x, zero});
+  const ValueId odd = c(ops::ne, {c(ops::remainder, {whole, c.like(x, 2)}), zero});
+  const ValueId signed_size = c(ops::where, {c(ops::logical_and, {below, odd}), c(ops::neg, {size}), size});
+  const ValueId pole = c(ops::logical_and, {below, c(ops::eq, {x, whole})});
+  const ValueId nan = c.like(x, std::numeric_limits<double>::quiet_NaN());
+  return {c.cast(c(ops::where, {pole, nan, signed_size}), c.dtype(c.in[0]))};
+}
+Values quadratic(Call& c) {
+  const ValueId x = c.in[0];
+  auto number = [&](const char* name) { return c.like(x, c.a.number(name)); };
+  const ValueId line = c(ops::add, {c(ops::mul, {number("a"), x}), number("b")});
+  return {c(ops::add, {c(ops::mul, {line, x}), number("c")})};
+}
+// The float operands in the widest (narrowest) of their dtypes.
+Values cast_together(Call& c) {
+  const bool narrow = c.a.flag("cast_narrow");
+  std::optional<DType> dtype;
+  for (const ValueId v : c.in) {
+    const DType own = c.dtype(v);
+    if (!is_float(own)) continue;
+    if (!dtype || (narrow ? size_of(own) < size_of(*dtype) : size_of(own) > size_of(*dtype))) dtype = own;
+  }
+  for (ValueId& v : c.in)
+    if (is_float(c.dtype(v))) v = c.cast(v, *dtype);
+  return c.in;
+}
+int output_count(const Attrs& a) { return static_cast<int>(a.integer("num_outputs")); }
+Status check_output_count(const Ask& ask) {
+  const int64_t n = ask.a.integer("num_outputs");
+  return n >= 1 && n == static_cast<int64_t>(ask.node.inputs.size())
+             ? Status()
+             : invalid("num_outputs is not the number of operands");
+}
 Values cast(Call& c) { return {c.cast(c.in[0], c.a.dtype("dtype"))}; }
 Values hypot(Call& c) {
   const ValueId x = c.in[0], y = c.in[1];
@@ -228,6 +265,19 @@ const Row kRows[] = {
      .attrs = "scalar:float=1.0 is_int:any=True",
      .body = smooth_l1,
      .complete = same_shapes},
+    one("gamma _npx_gamma", gamma),
+    {.names = "_contrib_quadratic",
+     .attrs = "a:float=0.0 b:float=0.0 c:float=0.0",
+     .body = quadratic,
+     .complete = same_shapes},
+    {.names = "amp_multicast",
+     .operands = "data*",
+     .attrs = "num_outputs:int cast_narrow:bool=False",
+     .body = cast_together,
+     .check = check_output_count,
+     .outputs = output_count,
+     .mixed = true},
+    {.names = "cast_storage", .attrs = "stype:text{default}", .body = copy, .complete = same_shapes},
     {.names = "Cast cast _npi_cast _npx_cast amp_cast",
      .attrs = "dtype:dtype",
      .body = cast,
@@ -239,6 +289,8 @@ const Row kRows[] = {
     two("elemwise_mul _mul _Mul", map<ops::mul>),
     two("elemwise_div _div _Div", binary<divide>),
     two("_grad_add", map<ops::add>),
+    two("_identity_with_attr_like_rhs", copy),
+    two("_scatter_elemwise_div", binary<divide>),
     two("_mod _Mod", binary<modulo>),
     two("_power _Power", map<ops::pow>),
     two("_maximum _Maximum", map<ops::maximum>),

@@ -81,11 +81,9 @@ Values one_hot(Call& c) {
             {hit, c.full({}, dtype, c.a.number("on_value")), c.full({}, dtype, c.a.number("off_value"))})};
 }
 
-// indices [M, ...]: indices[k] counts along axis k of the data.
-Values gather_nd(Call& c) {
-  const ValueId data = c.in[0];
-  const Sizes shape = c.shape(data);
-  ValueId indices = as_index(c, c.in[1]);
+// indices [M, ...]: indices[k] counts along axis k of a shape. The row among the first M axes as one: [...].
+ValueId merged_index(Call& c, ValueId indices, const Sizes& shape) {
+  indices = as_index(c, indices);
   if (c.rank(indices) < 1 || !c.shape(indices)[0].is_const())
     throw StatusError(unsupported("the number of indexed axes is not known"));
   const int64_t axes = c.shape(indices)[0].value();
@@ -99,9 +97,86 @@ Values gather_nd(Call& c) {
     const ValueId at = inside(c, part, shape[k], true);
     row = k == 0 ? at : c(ops::add, {c(ops::mul, {row, size_like(c, shape[k], row)}), at});
   }
-  Dims merged = {c.product(shape, 0, static_cast<size_t>(axes))};
-  merged.insert(merged.end(), shape.begin() + axes, shape.end());
-  return {c(ops::gather, {c.reshape(data, merged), row}, {{"axis", Dim(0)}, {"wrap", false}})};
+  return row;
+}
+// The shape with its first axes, as many as indices name, as one.
+Dims merged_shape(Call& c, ValueId indices, const Sizes& shape) {
+  const auto axes = static_cast<size_t>(c.shape(indices)[0].value());
+  Dims merged = {c.product(shape, 0, axes)};
+  merged.insert(merged.end(), shape.begin() + static_cast<ptrdiff_t>(axes), shape.end());
+  return merged;
+}
+Values gather_nd(Call& c) {
+  const Sizes shape = c.shape(c.in[0]);
+  const ValueId row = merged_index(c, c.in[1], shape);
+  const ValueId data = c.reshape(c.in[0], merged_shape(c, c.in[1], shape));
+  return {c(ops::gather, {data, row}, {{"axis", Dim(0)}, {"wrap", false}})};
+}
+// gather_nd's inverse: `values` in a copy of x.
+ValueId put_nd(Call& c, ValueId x, ValueId values, ValueId indices) {
+  const Sizes shape = c.shape(x);
+  const ValueId row = merged_index(c, indices, shape);
+  const ValueId flat = c.reshape(x, merged_shape(c, indices, shape));
+  return c.reshape(c(ops::index_put, {flat, row, values}, {{"axis", Dim(0)}, {"wrap", false}}), shape);
+}
+Dims stated_shape(Call& c) {
+  Dims out;
+  for (const int64_t n : c.a.ints("shape")) out.push_back(Dim(n));
+  return out;
+}
+Values scatter_nd(Call& c) {
+  return {put_nd(c, c.full(stated_shape(c), c.dtype(c.in[0]), 0), c.in[0], c.in[1])};
+}
+Values index_copy(Call& c) {
+  const ValueId row = as_index(c, c.in[1]);
+  return {c(ops::index_put, {c.in[0], row, c.in[2]}, {{"axis", Dim(0)}, {"wrap", false}})};
+}
+
+// Coordinates [M, ...] and positions in a row-major tensor of the stated shape, in the dtype of the operand.
+Values ravel(Call& c) {
+  const auto sizes = c.a.ints("shape");
+  const ValueId x = as_index(c, c.in[0]);
+  Sizes rest = c.shape(x);
+  if (rest.empty() || sizes.empty() || rest[0] != Dim(static_cast<int64_t>(sizes.size())))
+    throw StatusError(invalid("the data does not have a row for each size"));
+  rest.erase(rest.begin());
+  ValueId at = kNoValue;
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    const auto i = static_cast<int64_t>(k);
+    const ValueId part = c.reshape(c.slice(x, 0, Dim(i), Dim(i + 1)), rest);
+    at = k == 0 ? part : c(ops::add, {c(ops::mul, {at, c.like(at, static_cast<double>(sizes[k]))}), part});
+  }
+  return {c.cast(at, c.dtype(c.in[0]))};
+}
+Values unravel(Call& c) {
+  const auto sizes = c.a.ints("shape");
+  ValueId at = as_index(c, c.in[0]);
+  Sizes row = c.shape(at);
+  row.insert(row.begin(), Dim(1));
+  std::vector<ValueId> rows(sizes.size());
+  for (size_t k = sizes.size(); k-- > 0;) {
+    const ValueId size = c.like(at, static_cast<double>(sizes[k]));
+    rows[k] = c.reshape(k == 0 ? at : c(ops::remainder, {at, size}), row);
+    if (k > 0) at = c(ops::floor_div, {at, size});
+  }
+  if (rows.empty()) throw StatusError(invalid("needs the attribute shape"));
+  return {c.cast(c(ops::concat, rows, {{"axis", Dim(0)}}), c.dtype(c.in[0]))};
+}
+// The coordinates of each element along the given axes, as a last axis.
+Values index_array(Call& c) {
+  const Sizes shape = c.shape(c.in[0]);
+  const int rank = c.rank(c.in[0]);
+  std::vector<int64_t> axes = c.a.is_none("axes") ? std::vector<int64_t>() : c.a.ints("axes");
+  if (c.a.is_none("axes"))
+    for (int i = 0; i < rank; ++i) axes.push_back(i);
+  Dims column = shape;
+  column.push_back(Dim(1));
+  std::vector<ValueId> columns;
+  for (const int64_t axis : axes)
+    columns.push_back(
+        c(ops::iota, {}, {{"shape", column}, {"dtype", DType::i64}, {"axis", Dim(c.axis(axis, rank))}}));
+  if (columns.empty()) throw StatusError(unsupported("no axes are not translated"));
+  return {c(ops::concat, columns, {{"axis", Dim(rank)}})};
 }
 
 // Sequences: time is along `axis` (0 or 1), the batch along the other. `place` puts a vector of the batch or of the
@@ -178,7 +253,19 @@ void complete_sequence(Completion& c) {
 }
 
 const Row kRows[] = {
-    {.names = "Embedding _npx_embedding",
+    {.names = "scatter_nd _npi_scatter_nd",
+     .operands = "data indices",
+     .attrs = "shape:shape",
+     .body = scatter_nd,
+     .mixed = true},
+    {.names = "_contrib_index_copy _npx_index_copy",
+     .operands = "old_tensor index_vector new_tensor",
+     .body = index_copy,
+     .mixed = true},
+    {.names = "_ravel_multi_index", .attrs = "shape:shape", .body = ravel},
+    {.names = "_unravel_index", .attrs = "shape:shape", .body = unravel},
+    {.names = "_contrib_index_array", .attrs = "axes:shape?=None", .body = index_array, .mixed = true},
+    {.names = "Embedding _npx_embedding _contrib_SparseEmbedding",
      .operands = "data weight",
      .attrs =
          "input_dim:int output_dim:int dtype:dtype=float32 sparse_grad:any=False deterministic:any=False",

@@ -1,9 +1,10 @@
 // The row of fused recurrent layers. Time steps are unrolled, so their number must be constant and moderate; the
 // projections of all inputs of a layer are one product.
 //
-// data [T, N, C]; state and state_cell [layers * directions, N, H]; parameters: for each layer and direction the weights
-// of the input [G * H, C] and of the state [G * H, H], then for each the two biases [G * H]. G gates: LSTM i f g o, GRU r
-// z n, plain one. Layers behind the first read the outputs of all directions.
+// data [T, N, C]; state [layers * directions, N, P], state_cell [layers * directions, N, H]; parameters: for each layer and
+// direction the weights of the input [G * H, C], of the state [G * H, P] and of the projection [P, H], then for each the
+// two biases [G * H]. Without a projection P is H, and its weight is missing. G gates: LSTM i f g o, GRU r z n, plain one.
+// Layers behind the first read the outputs of all directions.
 #include "src/mxnet/ops/help.h"
 
 namespace tenon::mxnet {
@@ -16,13 +17,29 @@ struct Layout {
   explicit Layout(const Attrs& a)
       : mode(a.text("mode")),
         size(a.integer("state_size")),
+        projected(!a.is_none("projection_size")),
+        output(projected ? a.integer("projection_size") : size),
         layers(a.integer("num_layers")),
         directions(a.flag("bidirectional") ? 2 : 1),
         gates(mode == "lstm"  ? 4
               : mode == "gru" ? 3
                               : 1) {}
+  // The parameters of all layers but for the biases, by the number of input features.
+  int64_t weights(int64_t features) const {
+    int64_t total = 0;
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      total += directions * gates * size * ((layer == 0 ? features : output * directions) + output);
+      if (projected) total += directions * output * size;
+    }
+    return total;
+  }
+  int64_t biases() const { return layers * directions * gates * size * 2; }
+
   std::string_view mode;
-  int64_t size, layers, directions, gates;
+  int64_t size;  // H
+  bool projected;
+  int64_t output;  // P
+  int64_t layers, directions, gates;
 };
 
 class Recurrent {
@@ -39,7 +56,7 @@ class Recurrent {
                       " layers and directions; Tenon unrolls at most " + std::to_string(kMostSteps)));
     if (!shape[2].is_const() || shape[2].value() > 1 << 30)
       throw StatusError(unsupported("the number of input features is symbolic or huge"));
-    bias_at_ = weights_of_all(shape[2].value());
+    bias_at_ = l.weights(shape[2].value());
   }
 
   Values run() {
@@ -49,8 +66,8 @@ class Recurrent {
       for (int64_t direction = 0; direction < l.directions; ++direction) {
         run_layer(layer * l.directions + direction, direction == 1);
         outputs.push_back(c(ops::concat, sequence_, {{"axis", Dim(0)}}));
-        last_h.push_back(row(h_));
-        if (l.mode == "lstm") last_c.push_back(row(cell_));
+        last_h.push_back(row(h_, l.output));
+        if (l.mode == "lstm") last_c.push_back(row(cell_, l.size));
       }
       x_ = outputs.size() == 1 ? outputs[0] : c(ops::concat, outputs, {{"axis", Dim(2)}});
     }
@@ -63,15 +80,8 @@ class Recurrent {
   }
 
  private:
-  // [N, H] as [1, N, H].
-  ValueId row(ValueId v) { return c.reshape(v, {Dim(1), batch_, Dim(l.size)}); }
-
-  int64_t weights_of_all(int64_t features) const {
-    int64_t total = 0;
-    for (int64_t layer = 0; layer < l.layers; ++layer)
-      total += l.directions * l.gates * l.size * ((layer == 0 ? features : l.size * l.directions) + l.size);
-    return total;
-  }
+  // [N, size] as [1, N, size].
+  ValueId row(ValueId v, int64_t size) { return c.reshape(v, {Dim(1), batch_, Dim(size)}); }
 
   // The next parameters from `at` on, of the given shape.
   ValueId parameters(int64_t* at, Dims shape) {
@@ -82,27 +92,28 @@ class Recurrent {
     return c.reshape(flat, std::move(shape));
   }
 
-  ValueId initial(ValueId states, int64_t which) {
+  ValueId initial(ValueId states, int64_t which, int64_t size) {
     const ValueId one = c.slice(states, 0, Dim(which), Dim(which + 1));
-    return c(ops::expand, {c.reshape(one, {c.shape(states)[1], Dim(l.size)})},
-             {{"shape", Dims{batch_, Dim(l.size)}}});
+    return c(ops::expand, {c.reshape(one, {c.shape(states)[1], Dim(size)})},
+             {{"shape", Dims{batch_, Dim(size)}}});
   }
 
   void run_layer(int64_t which, bool backwards) {
     const Dim rows(l.gates * l.size);
     const ValueId input_weight = parameters(&weight_at_, {rows, c.shape(x_)[2]});
-    const ValueId state_weight = parameters(&weight_at_, {rows, Dim(l.size)});
+    const ValueId state_weight = parameters(&weight_at_, {rows, Dim(l.output)});
+    if (l.projected) projection_ = parameters(&weight_at_, {Dim(l.output), Dim(l.size)});
     const ValueId input_bias = parameters(&bias_at_, {rows});
     const ValueId state_bias = parameters(&bias_at_, {rows});
     const ValueId projected = c(ops::linear, {x_, input_weight, input_bias});
-    h_ = initial(c.in[2], which);
-    if (l.mode == "lstm") cell_ = initial(c.in[3], which);
+    h_ = initial(c.in[2], which, l.output);
+    if (l.mode == "lstm") cell_ = initial(c.in[3], which, l.size);
     sequence_.assign(static_cast<size_t>(steps_), kNoValue);
     for (int64_t i = 0; i < steps_; ++i) {
       const int64_t t = backwards ? steps_ - 1 - i : i;
       const ValueId from_input = c.reshape(c.slice(projected, 0, Dim(t), Dim(t + 1)), {batch_, rows});
       step(from_input, c(ops::linear, {h_, state_weight, state_bias}));
-      sequence_[static_cast<size_t>(t)] = row(h_);
+      sequence_[static_cast<size_t>(t)] = row(h_, l.output);
     }
   }
 
@@ -131,6 +142,7 @@ class Recurrent {
     const ValueId fresh = c(ops::tanh, {gate(gates, 2)}), out = c(ops::sigmoid, {gate(gates, 3)});
     cell_ = c(ops::add, {c(ops::mul, {forget, cell_}), c(ops::mul, {in, fresh})});
     h_ = c(ops::mul, {out, c(ops::tanh, {cell_})});
+    if (l.projected) h_ = c(ops::linear, {h_, projection_});
   }
 
   Call& c;
@@ -138,7 +150,7 @@ class Recurrent {
   ValueId x_;
   int64_t steps_ = 0, weight_at_ = 0, bias_at_ = 0;
   Dim batch_;
-  ValueId h_ = kNoValue, cell_ = kNoValue;
+  ValueId h_ = kNoValue, cell_ = kNoValue, projection_ = kNoValue;
   std::vector<ValueId> sequence_;
 };
 
@@ -150,16 +162,12 @@ void complete_rnn(Completion& c) {
   const Layout l(c.a);
   const auto* data = c.sizes(0);
   if (!data || data->size() != 3) return;
-  const std::vector<Size> state = {Size(Dim(l.layers * l.directions)), (*data)[1], Size(Dim(l.size))};
+  std::vector<Size> state = {Size(Dim(l.layers * l.directions)), (*data)[1], Size(Dim(l.output))};
   c.set(c.in[2], state);
+  state.back() = Dim(l.size);
   if (c.has(3)) c.set(c.in[3], state);
   if (!(*data)[2] || !(*data)[2]->is_const() || (*data)[2]->value() > 1 << 30) return;
-  int64_t total = 0;
-  for (int64_t layer = 0; layer < l.layers; ++layer) {
-    const int64_t features = layer == 0 ? (*data)[2]->value() : l.size * l.directions;
-    total += l.directions * l.gates * l.size * (features + l.size + 2);
-  }
-  c.set(c.in[1], {Size(Dim(total))});
+  c.set(c.in[1], {Size(Dim(l.weights((*data)[2]->value()) + l.biases()))});
 }
 
 Status check_rnn(const Ask& ask) {
@@ -167,10 +175,14 @@ Status check_rnn(const Ask& ask) {
   const Layout l(a);
   if (l.size < 1 || l.size > 1 << 20 || l.layers < 1 || l.layers > 1024)
     return invalid("state_size or num_layers is out of range");
-  if (!a.is_none("projection_size")) return unsupported("projection_size is not translated");
+  if (l.projected && (l.mode != "lstm" || l.output < 1 || l.output > 1 << 20))
+    return invalid("projection_size is out of range, or not of an LSTM");
   if (!a.is_none("lstm_state_clip_min") || !a.is_none("lstm_state_clip_max"))
-    return unsupported("clipped states are not translated");
-  if (a.flag("use_sequence_length")) return unsupported("use_sequence_length is not translated");
+    return unsupported(
+        "MXNet clips states on GPUs only, and ignores lstm_state_clip_min and _max on the CPU");
+  if (a.flag("use_sequence_length"))
+    return unsupported("MXNet reads sequence lengths on GPUs only, and ignores them on the CPU");
+  if (ask.training && l.projected) return unsupported("MXNet trains no LSTM with a projection on the CPU");
   if (ask.training && a.number("p") != 0) return unsupported("dropout draws random numbers in training");
   const size_t n = l.mode == "lstm" ? 4 : 3;
   if (ask.node.inputs.size() != n)

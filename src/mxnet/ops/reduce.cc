@@ -10,10 +10,10 @@ namespace {
 
 bool is_np(const Call& c) { return c.node.op.starts_with("_np"); }
 
-// The axes to fold, by the attributes axis and, where the row has it, exclude.
+// The axes to fold, by the attribute of the given name (null: all) and, where the row has it, exclude.
 Dims folded_axes(Call& c, int rank, const char* name, bool exclude) {
   std::vector<bool> fold(rank);
-  const auto given = c.a.is_none(name) ? std::vector<int64_t>() : c.a.ints(name);
+  const auto given = !name || c.a.is_none(name) ? std::vector<int64_t>() : c.a.ints(name);
   for (const int64_t axis : given) fold.at(c.axis(axis, rank)) = true;
   if (given.empty())
     fold.assign(rank, true);
@@ -128,6 +128,70 @@ Values np_var(Call& c) {
   return {root ? c(ops::sqrt, {var}) : var};
 }
 
+// Sums of all elements, or whether all are finite, of each operand: numbers of f32.
+ValueId number_of_all(Call& c, OpId op, ValueId v) {
+  return c.reshape(c(op, {v}, {{"axes", folded_axes(c, c.rank(v), nullptr, false)}}), {Dim(1)});
+}
+Values all_finite(Call& c) {
+  ValueId y = kNoValue;
+  for (const ValueId v : c.in) {
+    const ValueId one = number_of_all(c, ops::all, c(ops::isfinite, {v}));
+    y = y == kNoValue ? one : c(ops::logical_and, {y, one});
+  }
+  return {c.cast(y, DType::f32)};
+}
+Values sums_of_squares(Call& c) {
+  std::vector<ValueId> sums;
+  for (const ValueId v : c.in)
+    sums.push_back(number_of_all(c, ops::sum, c(ops::square, {c.cast(v, DType::f32)})));
+  return {sums.size() == 1 ? sums[0] : c(ops::concat, sums, {{"axis", Dim(0)}})};
+}
+Values all_close(Call& c) {
+  const ValueId x = c.in[0], y = c.in[1];
+  auto number = [&](const char* name) { return c.like(x, c.a.number(name)); };
+  const ValueId bound = c(ops::add, {number("atol"), c(ops::mul, {number("rtol"), c(ops::abs, {y})})});
+  const ValueId near = c(ops::le, {c(ops::abs, {c(ops::sub, {x, y})}), bound});
+  ValueId close = c(ops::logical_or, {near, c(ops::eq, {x, y})});
+  if (c.a.flag("equal_nan"))
+    close = c(ops::logical_or, {close, c(ops::logical_and, {c(ops::isnan, {x}), c(ops::isnan, {y})})});
+  return {c.reshape(c.cast(number_of_all(c, ops::all, close), DType::u8), {})};
+}
+// Rows of scores and a class for each: minus the sum of the logarithms of the classes' probabilities.
+Values softmax_cross_entropy(Call& c) {
+  const ValueId scores = c(ops::log_softmax, {c.in[0]}, {{"axis", Dim(1)}});
+  const ValueId label = c.reshape(c.cast(c.in[1], DType::i64), {c.shape(c.in[1]).at(0), Dim(1)});
+  const ValueId picked = c(ops::take_along, {scores, label}, {{"axis", Dim(1)}, {"wrap", false}});
+  return {c(ops::neg, {number_of_all(c, ops::sum, picked)})};
+}
+
+// The mean, or that of elements which count with a weight; `returned` adds the sum of the weights.
+Values average(Call& c) {
+  ValueId x = c.in[0];
+  if (!is_float(c.dtype(x))) x = c.cast(x, DType::f32);
+  const Dims axes = folded_axes(c, c.rank(x), "axis", false);
+  auto total = [&](ValueId v) { return c(ops::sum, {v}, {{"axes", axes}}); };
+  ValueId weights = c.full(c.shape(x), c.dtype(x), 1);
+  if (c.a.flag("weighted")) {
+    weights = c.in.at(1);
+    if (c.rank(weights) == 1 && c.rank(x) > 1 && axes.size() == 1) {
+      Dims along(static_cast<size_t>(c.rank(x)), Dim(1));
+      along[static_cast<size_t>(axes[0].value())] = c.shape(weights)[0];
+      weights = c.reshape(weights, along);
+    }
+    weights = c(ops::expand, {c.cast(weights, c.dtype(x))}, {{"shape", c.shape(x)}});
+  }
+  const ValueId sum = total(weights);
+  Values out = {c(ops::div, {total(c(ops::mul, {x, weights})), sum})};
+  if (c.a.flag("returned")) out.push_back(sum);
+  return out;
+}
+int average_outputs(const Attrs& a) { return a.flag("returned") ? 2 : 1; }
+Status check_average(const Ask& ask) {
+  return ask.node.inputs.size() == (ask.a.flag("weighted") ? 2u : 1u)
+             ? Status()
+             : invalid("weighted does not fit the number of operands");
+}
+
 // The indices that order x along `axis`, the first `count` of them (0: all).
 ValueId order(Call& c, ValueId x, int axis, int64_t count, bool ascending) {
   const Dim size = c.shape(x)[axis];
@@ -225,6 +289,29 @@ const Row kRows[] = {
      .operands = "a",
      .attrs = "axis:shape?=None dtype:dtype?=None ddof:int=0 keepdims:bool=False",
      .body = np_var<true>},
+    {.names = "all_finite", .attrs = "init_output:any=True", .body = all_finite},
+    {.names = "multi_all_finite",
+     .operands = "data*",
+     .attrs = "num_arrays:int=1 init_output:any=True",
+     .body = all_finite,
+     .mixed = true},
+    {.names = "multi_sum_sq",
+     .operands = "data*",
+     .attrs = "num_arrays:int",
+     .body = sums_of_squares,
+     .mixed = true},
+    {.names = "_contrib_allclose",
+     .operands = "a b",
+     .attrs = "rtol:float=1e-05 atol:float=1e-08 equal_nan:bool=True",
+     .body = all_close},
+    {.names = "softmax_cross_entropy", .operands = "data label", .body = softmax_cross_entropy},
+    {.names = "_npi_average",
+     .operands = "a weights?",
+     .attrs = "axis:shape?=None returned:bool=False weighted:bool=True",
+     .body = average,
+     .check = check_average,
+     .outputs = average_outputs,
+     .hidden = 1},
     {.names = "sort _npi_sort", .attrs = "axis:int?=-1 is_ascend:bool=True", .body = sort},
     {.names = "argsort _npi_argsort",
      .attrs = "axis:int?=-1 is_ascend:bool=True dtype:dtype=float32",

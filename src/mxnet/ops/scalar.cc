@@ -71,8 +71,8 @@ constexpr Row row(std::string_view names, Values (*body)(Call&)) {
 }
 
 const Row kRows[] = {
-    row("_plus_scalar _PlusScalar", right<ops::add>),
-    row("_minus_scalar _MinusScalar", right<ops::sub>),
+    row("_plus_scalar _PlusScalar _scatter_plus_scalar", right<ops::add>),
+    row("_minus_scalar _MinusScalar _scatter_minus_scalar", right<ops::sub>),
     row("_rminus_scalar _RMinusScalar", left<ops::sub>),
     row("_mul_scalar _MulScalar", right<ops::mul>),
     row("_div_scalar _DivScalar", right_of<divide>),

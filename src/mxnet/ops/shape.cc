@@ -282,6 +282,50 @@ Values np_flip(Call& c) {
   return flip(c);
 }
 
+// Moves elements by `shift` places along an axis, the last to the front.
+ValueId roll_axis(Call& c, ValueId v, int axis, int64_t shift) {
+  const Dim size = c.shape(v)[static_cast<size_t>(axis)];
+  if (!size.is_const()) throw StatusError(unsupported("a roll along a symbolic size is not translated"));
+  const int64_t n = size.value(), by = n == 0 ? 0 : ((shift % n) + n) % n;
+  if (by == 0) return v;
+  const ValueId end = c.slice(v, axis, Dim(n - by), size), begin = c.slice(v, axis, Dim(0), Dim(n - by));
+  return c(ops::concat, {end, begin}, {{"axis", Dim(axis)}});
+}
+Values roll(Call& c) {
+  ValueId x = c.in[0];
+  if (c.a.is_none("shift")) throw StatusError(invalid("needs the attribute shift"));
+  const auto shifts = c.a.ints("shift");
+  if (c.a.is_none("axis")) {
+    const Sizes shape = c.shape(x);
+    x = c.reshape(x, {c.product(shape, 0, shape.size())});
+    for (const int64_t by : shifts) x = roll_axis(c, x, 0, by);
+    return {c.reshape(x, shape)};
+  }
+  const auto axes = c.a.ints("axis");
+  const bool fit = axes.size() == shifts.size() || axes.size() == 1 || shifts.size() == 1;
+  if (axes.empty() || shifts.empty() || !fit) throw StatusError(invalid("shift and axis differ in length"));
+  for (size_t i = 0; i < std::max(axes.size(), shifts.size()); ++i)
+    x = roll_axis(c, x, c.axis(axes[axes.size() == 1 ? 0 : i], c.rank(x)),
+                  shifts[shifts.size() == 1 ? 0 : i]);
+  return {x};
+}
+
+// Turns by k quarters in the plane of two axes, from the first towards the second.
+Values rotate(Call& c) {
+  const ValueId x = c.in[0];
+  const auto axes = c.a.is_none("axes") ? std::vector<int64_t>{0, 1} : c.a.ints("axes");
+  if (axes.size() != 2) throw StatusError(invalid("axes needs two values"));
+  const int first = c.axis(axes[0], c.rank(x)), second = c.axis(axes[1], c.rank(x));
+  const int64_t quarters = ((c.a.integer("k") % 4) + 4) % 4;
+  auto mirrored = [&](ValueId v, Dims along) { return c(ops::flip, {v}, {{"axes", std::move(along)}}); };
+  if (quarters == 0) return {x};
+  if (quarters == 2) return {mirrored(x, {Dim(first), Dim(second)})};
+  Dims perm = identity_perm(c.rank(x));
+  std::swap(perm.at(first), perm.at(second));
+  if (quarters == 1) return {c.transpose(mirrored(x, {Dim(second)}), perm)};
+  return {mirrored(c.transpose(x, perm), {Dim(second)})};
+}
+
 // Indices 0, 0, 1, 2, .., n-1, n-1 (edge) or 2, 1, 0, 1, 2, .. (reflect) along the axis.
 ValueId pad_axis(Call& c, ValueId v, int axis, int64_t low, int64_t high, bool reflect) {
   const Dim size = c.shape(v)[axis];
@@ -303,9 +347,8 @@ ValueId pad_axis(Call& c, ValueId v, int axis, int64_t low, int64_t high, bool r
   return parts.size() == 1 ? v : c(ops::concat, parts, {{"axis", Dim(axis)}});
 }
 
-Values pad(Call& c) {
+Values pad_by(Call& c, const std::vector<int64_t>& widths) {
   ValueId x = c.in[0];
-  const auto widths = c.a.ints("pad_width");
   if (widths.size() != 2 * static_cast<size_t>(c.rank(x)))
     throw StatusError(invalid("pad_width needs two values per axis"));
   const std::string_view mode = c.a.text("mode");
@@ -321,6 +364,23 @@ Values pad(Call& c) {
   const double value = c.a.number("constant_value");
   const Scalar scalar = is_float(c.dtype(x)) ? Scalar::of(value) : Scalar::of(static_cast<int64_t>(value));
   return {c(ops::pad, {x}, {{"low", low}, {"high", high}, {"value", scalar}})};
+}
+
+Values pad(Call& c) { return pad_by(c, c.a.ints("pad_width")); }
+
+// NumPy's widths are pairs in a tuple.
+Values np_pad(Call& c) {
+  std::string flat(c.a.text("pad_width"));
+  std::erase_if(flat, [](char x) { return x == '(' || x == ')' || x == '[' || x == ']' || x == ' '; });
+  std::vector<int64_t> widths;
+  const auto tuple = read_attr_tuple("(" + flat + ")");
+  if (!tuple) throw StatusError(invalid("pad_width is no tuple of pairs"));
+  for (const std::optional<int64_t>& n : *tuple) widths.push_back(n.value_or(-1));
+  return pad_by(c, widths);
+}
+Status check_np_pad(const Ask& ask) {
+  return ask.a.text("reflect_type") == "even" ? Status()
+                                              : unsupported("only reflect_type=even is translated");
 }
 
 // [N, C, H, W] and blocks of b x b. Depth to space: [N, b, b, C/b^2, H, W] -> [N, C/b^2, H, b, W, b].
@@ -392,6 +452,16 @@ const Row kRows[] = {
     {.names = "Pad pad",
      .attrs = "mode:text{constant,edge,reflect} pad_width:shape constant_value:double=0",
      .body = pad},
+    {.names = "_npi_pad",
+     .attrs = "pad_width:text mode:text{constant,edge,reflect}=constant constant_value:double=0 "
+              "reflect_type:text=even",
+     .body = np_pad,
+     .check = check_np_pad},
+    {.names = "_np_roll",
+     .attrs = "shift:shape?=None axis:shape?=None",
+     .body = roll,
+     .complete = same_shapes},
+    {.names = "_npi_rot90", .attrs = "k:int=1 axes:shape?=None", .body = rotate},
     {.names = "depth_to_space", .attrs = "block_size:int", .body = blocks<true>},
     {.names = "space_to_depth", .attrs = "block_size:int", .body = blocks<false>},
 };

@@ -27,6 +27,74 @@ Values stack(Call& c) {
   return {c(ops::concat, c.in, {{"axis", Dim(axis)}})};
 }
 
+// NumPy's scalars as vectors, vectors as matrices, matrices as tensors of three axes.
+ValueId at_least(Call& c, ValueId v, size_t rank) {
+  Sizes shape = c.shape(v);
+  if (shape.empty()) shape.push_back(Dim(1));
+  if (rank > 1 && shape.size() == 1) shape.insert(shape.begin(), Dim(1));
+  if (rank > 2 && shape.size() == 2) shape.push_back(Dim(1));
+  return c.reshape(v, shape);
+}
+template <size_t rank>
+Values all_at_least(Call& c) {
+  for (ValueId& v : c.in) v = at_least(c, v, rank);
+  return c.in;
+}
+int argument_count(const Attrs& a) { return static_cast<int>(a.integer("num_args")); }
+Status check_argument_count(const Ask& ask) {
+  const int64_t n = ask.a.integer("num_args");
+  return n >= 1 && n == static_cast<int64_t>(ask.node.inputs.size())
+             ? Status()
+             : invalid("num_args is not the number of operands");
+}
+
+template <size_t rank, int64_t axis>
+Values stack_axis(Call& c) {
+  all_at_least<rank>(c);
+  return concat(c, axis);
+}
+Values hstack(Call& c) {
+  all_at_least<1>(c);
+  return concat(c, c.rank(c.in[0]) == 1 ? 0 : 1);
+}
+Values column_stack(Call& c) {
+  for (ValueId& v : c.in) {
+    v = at_least(c, v, 1);
+    if (c.rank(v) == 1) v = c.reshape(v, {c.shape(v)[0], Dim(1)});
+  }
+  return concat(c, 1);
+}
+
+// Differences of neighbours along an axis, `times` times.
+ValueId differences(Call& c, ValueId v, int axis, int64_t times) {
+  if (times < 0 || times > 64) throw StatusError(unsupported("more than 64 differences are not translated"));
+  for (; times > 0; --times) {
+    const Dim size = c.shape(v)[static_cast<size_t>(axis)], less = c.b.dims().sub(size, Dim(1));
+    v = c(ops::sub, {c.slice(v, axis, Dim(1), size), c.slice(v, axis, Dim(0), less)});
+  }
+  return v;
+}
+Values diff(Call& c) {
+  return {differences(c, c.in[0], c.axis(c.a.integer("axis"), c.rank(c.in[0])), c.a.integer("n"))};
+}
+// The differences of all elements, between what is given for the begin and the end.
+Values flat_differences(Call& c) {
+  auto flat = [&](ValueId v) { return c.reshape(v, {c.product(c.shape(v), 0, c.shape(v).size())}); };
+  const ValueId x = c.in[0];
+  size_t next = 1;
+  std::vector<ValueId> all;
+  auto edge = [&](const char* given, const char* scalar) {
+    if (c.a.flag(given))
+      all.push_back(flat(c.in.at(next++)));
+    else if (!c.a.is_none(scalar))
+      all.push_back(c.full({Dim(1)}, c.dtype(x), c.a.number(scalar)));
+  };
+  edge("to_begin_arr_given", "to_begin_scalar");
+  all.push_back(differences(c, flat(x), 0, 1));
+  edge("to_end_arr_given", "to_end_scalar");
+  return {all.size() == 1 ? all[0] : c(ops::concat, all, {{"axis", Dim(0)}})};
+}
+
 // Part `i` of `count` equal ones.
 Values parts(Call& c, int axis, int64_t count, bool squeeze) {
   const ValueId x = c.in[0];
@@ -85,9 +153,9 @@ Status check_count(const Ask& ask) {
 }
 
 // split_v2: `sections` equal parts, or parts that begin at `indices`, the first of which is 0.
-Values split(Call& c) {
+Values split_along(Call& c, int64_t along) {
   const ValueId x = c.in[0];
-  const int axis = c.axis(c.a.integer("axis"), c.rank(x));
+  const int axis = c.axis(along, c.rank(x));
   const int64_t sections = c.a.integer("sections");
   const bool squeeze = c.a.flag("squeeze_axis");
   if (sections > 0) return parts(c, axis, sections, squeeze);
@@ -99,6 +167,9 @@ Values split(Call& c) {
   }
   return out;
 }
+Values split(Call& c) { return split_along(c, c.a.integer("axis")); }
+Values horizontal_split(Call& c) { return split_along(c, c.rank(c.in[0]) > 1 ? 1 : 0); }
+Values depth_split(Call& c) { return split_along(c, 2); }
 int split_outputs(const Attrs& a) {
   const int64_t sections = a.integer("sections");
   return sections > 0 ? static_cast<int>(sections) : static_cast<int>(a.tuple("indices").size());
@@ -150,6 +221,30 @@ Values slice(Call& c) {
   return {x};
 }
 
+// x with `value` in the part that begin, end and step name from `axis` on.
+ValueId assign(Call& c, ValueId x, ValueId value, size_t axis) {
+  const Tuple begin = c.a.tuple("begin"), end = c.a.tuple("end"), step = c.a.tuple("step");
+  if (axis == begin.size()) return c(ops::expand, {value}, {{"shape", c.shape(x)}});
+  const int at = static_cast<int>(axis);
+  const int64_t by = step.empty() ? 1 : step[axis].value_or(1);
+  const Dim size = c.shape(x)[axis];
+  if (!size.is_const()) throw StatusError(unsupported("parts of a symbolic size are not translated"));
+  const ValueId all = c(ops::iota, {}, {{"shape", Dims{size}}, {"dtype", DType::i64}});
+  const ValueId places = python_slice(c, all, 0, begin[axis], end[axis], by);
+  const ValueId inner = assign(c, python_slice(c, x, at, begin[axis], end[axis], by), value, axis + 1);
+  return c(ops::index_put, {x, places, inner}, {{"axis", Dim(at)}, {"wrap", false}});
+}
+ValueId checked_assign(Call& c, ValueId value) {
+  const size_t n = c.a.tuple("begin").size();
+  const Tuple step = c.a.tuple("step");
+  if (c.a.tuple("end").size() != n || n > static_cast<size_t>(c.rank(c.in[0])) ||
+      (!step.empty() && step.size() != n))
+    throw StatusError(invalid("begin, end and step do not fit the operand"));
+  return assign(c, c.in[0], value, 0);
+}
+Values slice_assign(Call& c) { return {checked_assign(c, c.in[1])}; }
+Values slice_assign_scalar(Call& c) { return {checked_assign(c, c.like(c.in[0], c.a.number("scalar")))}; }
+
 Values slice_axis(Call& c) {
   const ValueId x = c.in[0];
   Tuple end(1);
@@ -185,6 +280,8 @@ Values crop(Call& c) {
   return {x};
 }
 
+constexpr std::string_view kSplit = "indices:shape axis:int=1 squeeze_axis:bool=False sections:int=0";
+
 const Row kRows[] = {
     {.names = "Concat concat", .operands = "data*", .attrs = "num_args:int dim:int=1", .body = concat_dim},
     {.names = "_rnn_param_concat _npi_rnn_param_concat",
@@ -196,6 +293,47 @@ const Row kRows[] = {
      .attrs = "num_args:int axis:int?=0 dim:int=1",
      .body = np_concatenate},
     {.names = "stack _npi_stack", .operands = "data*", .attrs = "axis:int=0 num_args:int", .body = stack},
+    {.names = "_npi_vstack", .operands = "data*", .attrs = "num_args:int", .body = stack_axis<2, 0>},
+    {.names = "_npi_dstack",
+     .operands = "data*",
+     .attrs = "num_args:int dim:any=1",
+     .body = stack_axis<3, 2>},
+    {.names = "_npi_hstack", .operands = "data*", .attrs = "num_args:int dim:any=1", .body = hstack},
+    {.names = "_npi_column_stack", .operands = "data*", .attrs = "num_args:int", .body = column_stack},
+    {.names = "_np_atleast_1d",
+     .operands = "arys*",
+     .attrs = "num_args:int",
+     .body = all_at_least<1>,
+     .check = check_argument_count,
+     .outputs = argument_count},
+    {.names = "_np_atleast_2d",
+     .operands = "arys*",
+     .attrs = "num_args:int",
+     .body = all_at_least<2>,
+     .check = check_argument_count,
+     .outputs = argument_count},
+    {.names = "_np_atleast_3d",
+     .operands = "arys*",
+     .attrs = "num_args:int",
+     .body = all_at_least<3>,
+     .check = check_argument_count,
+     .outputs = argument_count},
+    {.names = "_npi_diff", .operands = "a", .attrs = "n:int=1 axis:int=-1", .body = diff},
+    {.names = "_npi_ediff1d",
+     .operands = "input1 input2? input3?",
+     .attrs = "to_begin_arr_given:bool=False to_end_arr_given:bool=False to_begin_scalar:double?=None "
+              "to_end_scalar:double?=None",
+     .body = flat_differences},
+    {.names = "_npi_hsplit",
+     .attrs = kSplit,
+     .body = horizontal_split,
+     .check = check_split,
+     .outputs = split_outputs},
+    {.names = "_npi_dsplit",
+     .attrs = kSplit,
+     .body = depth_split,
+     .check = check_split,
+     .outputs = split_outputs},
     {.names = "SliceChannel split",
      .attrs = "num_outputs:int axis:int=1 squeeze_axis:bool=False",
      .body = slice_channel,
@@ -203,13 +341,20 @@ const Row kRows[] = {
      .check = check_count,
      .outputs = channel_outputs},
     {.names = "_split_v2 _npi_split",
-     .attrs = "indices:shape axis:int=1 squeeze_axis:bool=False sections:int=0",
+     .attrs = kSplit,
      .body = split,
      .check = check_split,
      .outputs = split_outputs},
     {.names = "slice crop _npx_slice _npi_slice",
      .attrs = "begin:shape end:shape step:shape=()",
      .body = slice},
+    {.names = "_slice_assign _npi_slice_assign",
+     .operands = "lhs rhs",
+     .attrs = "begin:shape end:shape step:shape=()",
+     .body = slice_assign},
+    {.names = "_slice_assign_scalar _npi_slice_assign_scalar",
+     .attrs = "scalar:double=0.0 begin:shape end:shape step:shape=()",
+     .body = slice_assign_scalar},
     {.names = "slice_axis", .attrs = "axis:int begin:int end:int?", .body = slice_axis},
     {.names = "slice_like",
      .operands = "data shape_like",

@@ -90,6 +90,55 @@ Values eye(Call& c) {
   return {c.cast(c(ops::eq, {i, j}), c.a.dtype("dtype"))};
 }
 
+Values identity(Call& c) {
+  const auto shape = c.a.ints("shape");
+  if (shape.size() != 2) throw StatusError(invalid("needs a shape of two sizes"));
+  auto along = [&](int axis) {
+    Dims sizes(2, Dim(1));
+    sizes[static_cast<size_t>(axis)] = Dim(shape[static_cast<size_t>(axis)]);
+    return c(ops::iota, {}, {{"shape", sizes}, {"dtype", DType::i64}, {"axis", Dim(axis)}});
+  };
+  return {c.cast(c(ops::eq, {along(0), along(1)}), c.a.dtype("dtype"))};
+}
+
+// The coordinates of a grid: [number of axes, sizes...].
+Values grid_indices(Call& c) {
+  Dims shape = {Dim(1)};
+  for (const int64_t n : c.a.ints("dimensions")) shape.push_back(Dim(n));
+  std::vector<ValueId> rows;
+  for (int64_t i = 1; i < static_cast<int64_t>(shape.size()); ++i)
+    rows.push_back(c(ops::iota, {}, {{"shape", shape}, {"dtype", c.a.dtype("dtype")}, {"axis", Dim(i)}}));
+  if (rows.empty()) throw StatusError(invalid("needs sizes"));
+  return {c(ops::concat, rows, {{"axis", Dim(0)}})};
+}
+
+// base^(start ... stop) in equal steps.
+Values logspace(Call& c) {
+  const int64_t count = c.a.integer("num"), steps = count - (c.a.flag("endpoint") ? 1 : 0);
+  if (count < 1 || count > 1 << 30) throw StatusError(invalid("num is " + std::to_string(count)));
+  const double start = c.a.number("start");
+  const double step = steps > 0 ? (c.a.number("stop") - start) / static_cast<double>(steps) : 0;
+  const ValueId i = c(ops::iota, {}, {{"shape", Dims{Dim(count)}}, {"dtype", DType::f64}});
+  const ValueId power = c(ops::add, {c(ops::mul, {i, c.like(i, step)}), c.like(i, start)});
+  return {c.cast(c(ops::pow, {c.like(i, c.a.number("base")), power}), c.a.dtype("dtype"))};
+}
+
+// Windows of M samples: a sum of cosines of 0, 1 and 2 periods.
+template <int zeroth, int first, int second>
+Values cosine_window(Call& c) {
+  const int64_t count = c.a.is_none("M") ? 0 : c.a.integer("M");
+  if (count < 1 || count > 1 << 30) throw StatusError(unsupported("M is " + std::to_string(count)));
+  if (count == 1) return {c.full({Dim(1)}, c.a.dtype("dtype"), 1)};
+  const ValueId i = c(ops::iota, {}, {{"shape", Dims{Dim(count)}}, {"dtype", DType::f64}});
+  auto wave = [&](int hundredths, int periods) {
+    const double angle = 2 * M_PI * periods / static_cast<double>(count - 1);
+    return c(ops::mul, {c(ops::cos, {c(ops::mul, {i, c.like(i, angle)})}), c.like(i, hundredths / 100.0)});
+  };
+  ValueId y = c(ops::sub, {c.like(i, zeroth / 100.0), wave(first, 1)});
+  if (second != 0) y = c(ops::add, {y, wave(second, 2)});
+  return {c.cast(y, c.a.dtype("dtype"))};
+}
+
 Values shape_array(Call& c) {
   std::vector<ValueId> sizes;
   for (const Dim d : c.shape(c.in[0])) sizes.push_back(c.reshape(c.b.size(d, DType::i64), {Dim(1)}));
@@ -102,6 +151,8 @@ Values size_array(Call& c) {
 }
 
 constexpr std::string_view kFilled = "shape:shape?=() ctx:any= dtype:dtype=float32";
+
+constexpr std::string_view kWindow = "M:int?=None ctx:any= dtype:dtype=float32";
 
 const Row kRows[] = {
     {.names = "_zeros",
@@ -157,6 +208,22 @@ const Row kRows[] = {
      .operands = "",
      .attrs = "N:int M:int=0 k:int=0 ctx:any= dtype:dtype=float32",
      .body = eye},
+    {.names = "_npi_identity",
+     .operands = "",
+     .attrs = "shape:shape=() ctx:any= dtype:dtype=float32",
+     .body = identity},
+    {.names = "_npi_indices",
+     .operands = "",
+     .attrs = "dimensions:shape dtype:dtype=int32 ctx:any=",
+     .body = grid_indices},
+    {.names = "_npi_logspace",
+     .operands = "",
+     .attrs = "start:double stop:double num:int endpoint:bool=True base:double=10.0 ctx:any= "
+              "dtype:dtype=float32",
+     .body = logspace},
+    {.names = "_npi_hanning", .operands = "", .attrs = kWindow, .body = cosine_window<50, 50, 0>},
+    {.names = "_npi_hamming", .operands = "", .attrs = kWindow, .body = cosine_window<54, 46, 0>},
+    {.names = "_npi_blackman", .operands = "", .attrs = kWindow, .body = cosine_window<42, 50, 8>},
     {.names = "shape_array _npx_shape_array", .body = shape_array, .mixed = true},
     {.names = "size_array", .body = size_array, .mixed = true},
 };

@@ -79,6 +79,11 @@ Status j1(GradientContext& c);
 Status y0(GradientContext& c);
 Status y1(GradientContext& c);
 Status chebyshev_t(GradientContext& c);
+Status chebyshev_u(GradientContext& c);
+Status chebyshev_v(GradientContext& c);
+Status chebyshev_w(GradientContext& c);
+Status laguerre_l(GradientContext& c);
+Status legendre_p(GradientContext& c);
 Status hermite_h(GradientContext& c);
 Status hermite_he(GradientContext& c);
 
