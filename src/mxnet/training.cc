@@ -34,6 +34,16 @@ constexpr Refusal kRefusals[] = {
      "_npi_rmod_scalar",
      "", "", "of a divisor of 0, MXNet's gradient is infinite, and Tenon's 0"},
     {"cbrt rcbrt", "", "", "at 0, Tenon has no gradient"},
+    {"gamma _npx_gamma _npi_cbrt _npi_copysign _npi_copysign_scalar _npi_rcopysign_scalar _npi_ldexp "
+     "_npi_rldexp_scalar _npi_rarctan2_scalar _npi_where_lscalar _npi_where_rscalar _npi_pad _npi_rot90 "
+     "_npi_average _np_atleast_1d _np_atleast_2d _np_atleast_3d _random_pdf_dirichlet _random_pdf_gamma "
+     "_random_pdf_generalized_negative_binomial _random_pdf_negative_binomial _random_pdf_poisson "
+     "_slice_assign _slice_assign_scalar _npi_slice_assign _npi_slice_assign_scalar all_finite "
+     "multi_all_finite multi_sum_sq softmax_cross_entropy _contrib_SparseEmbedding _contrib_allclose "
+     "_contrib_box_decode _contrib_box_iou _contrib_BilinearResize2D _contrib_index_array _image_crop "
+     "_npx__image_crop _image_flip_left_right _image_flip_top_bottom _image_to_tensor "
+     "_npx__image_to_tensor _npi_isposinf _npi_isneginf",
+     "", "", "MXNet has no gradient, or one that is not the derivative of its output"},
     {"_npi_var _npi_std", "", "", "MXNet's gradient is 0, which is not the derivative of its output"},
     {"BatchNorm_v1 _contrib_SyncBatchNorm _contrib_BatchNormWithReLU", "", "",
      "of batch normalization, only BatchNorm trains"},

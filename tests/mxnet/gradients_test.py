@@ -14,10 +14,16 @@ from ops_test import made, random_of
 REFUSED = """BlockGrad make_loss MakeLoss _maximum _minimum broadcast_maximum broadcast_minimum _npi_maximum _npi_minimum _maximum_scalar
 _minimum_scalar max min _np_max _np_min _mod broadcast_mod _npi_mod _mod_scalar _rmod_scalar _npi_mod_scalar _npi_rmod_scalar cbrt rcbrt
 _npi_var _npi_std BatchNorm_v1 _contrib_SyncBatchNorm _contrib_BatchNormWithReLU SoftmaxOutput LinearRegressionOutput
-MAERegressionOutput LogisticRegressionOutput SVMOutput""".split()
+MAERegressionOutput LogisticRegressionOutput SVMOutput
+gamma _npi_cbrt _npi_copysign _npi_copysign_scalar _npi_rcopysign_scalar _npi_ldexp _npi_rldexp_scalar _npi_rarctan2_scalar
+_npi_where_lscalar _npi_where_rscalar _npi_pad _npi_rot90 _npi_average _np_atleast_1d _np_atleast_2d _np_atleast_3d
+_random_pdf_dirichlet _random_pdf_gamma _random_pdf_generalized_negative_binomial _random_pdf_negative_binomial
+_random_pdf_poisson _slice_assign _slice_assign_scalar all_finite multi_all_finite multi_sum_sq softmax_cross_entropy
+_contrib_SparseEmbedding _contrib_allclose _contrib_box_decode _contrib_box_iou _contrib_BilinearResize2D
+_contrib_index_array _image_crop _image_flip_left_right _image_flip_top_bottom _image_to_tensor _npi_isposinf _npi_isneginf""".split()
 # Refused with these attributes only.
 REFUSED_WITH = [("BatchNorm", {}), ("Dropout", {}), ("Pooling", {"pool_type": "max", "global_pool": True}),
-                ("Pooling_v1", {"pool_type": "max"}), ("LeakyReLU", {"act_type": "selu"}), ("LeakyReLU", {"act_type": "rrelu"})]
+                ("Pooling_v1", {"pool_type": "max"}), ("LeakyReLU", {"act_type": "selu"}), ("LeakyReLU", {"act_type": "rrelu"}), ("RNN", {"projection_size": 2})]
 MXNET_HAS_NONE = [("_grad_add", {}), ("argmax_channel", {}), ("batch_take", {}), ("sort", {})]  # with these attributes
 MXNET_IS_NAN_AT_ZERO = ("prod", "nanprod", "_np_prod")
 MXNET_HAS_F32_CONSTANTS = ("erf", "erfinv", "gammaln")
