@@ -16,10 +16,10 @@ struct State {
   std::shared_ptr<Subgraph> subgraph;
   Signature signature;                 // of the inputs
   std::vector<const int64_t*> shapes;  // of the inputs, in `signature`
-  // With constant parameters, known from the first run on:
+  // Of parameters that are or become constants, known from the first run on:
   Identity identity;
-  std::shared_ptr<Frozen> frozen;
-  Program program;  // destroyed before what it reads
+  std::shared_ptr<Frozen> frozen;  // null: they are no constants yet
+  Program program;                 // destroyed before what it reads
 };
 static_assert(sizeof(StateHead) == 16);
 
