@@ -21,7 +21,7 @@ class CallStep final : public Step {
   std::vector<void*> fixed;                        // their addresses
   // Set if the call ends in a map that may have to be redone: the call without the map, the map, the sizes and the result.
   Call* exact = nullptr;
-  OpId map{};
+  Redone map;
   std::unique_ptr<Sizes> sizes;
   Array result;
   int buffer = -1;  // the buffer of the result
@@ -35,7 +35,8 @@ class CallStep final : public Step {
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     if (!arrangement) return {};
     TENON_TRY(arrangement->run(buffers, scratch, fixed.data()));
-    return exact && has_nan(result, buffers[buffer], on.parallel) ? run_exactly(buffers, on) : Status();
+    return exact && has_failed(map, result, buffers[buffer], on.parallel) ? run_exactly(buffers, on)
+                                                                          : Status();
   }
 
  private:

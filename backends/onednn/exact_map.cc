@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "src/base/convert.h"
+#include "src/base/cpu.h"
 #include "src/ops/rows/names.h"
 
 namespace tenon::onednn {
@@ -49,56 +50,60 @@ void each(const Runs& runs, T* data, size_t axis, const F& f) {
   for (int64_t i = 0; i < size; ++i) each(runs, data + i * stride, axis + 1, f);
 }
 
-template <class T, T kInfinity>
-struct Bits {
-  static constexpr T kSign = static_cast<T>(T{1} << (8 * sizeof(T) - 1)), kRest = static_cast<T>(~kSign);
-  static bool is_nan(T v) { return static_cast<T>(v & kRest) > kInfinity; }
+// The elements that are looked for: those whose bits under `mask` are greater than `limit`.
+template <class T>
+struct Search {
+  T mask, limit;
 
-  static bool any_nan(const T* at, int64_t begin, int64_t end, int64_t step) {
+  [[gnu::always_inline]] bool any(const T* at, int64_t begin, int64_t end, int64_t step) const {
     int64_t i = begin;
     if (step == 1)
       for (; i + kBlock <= end; i += kBlock) {
         T found = 0;
-        for (int64_t k = 0; k < kBlock; ++k) found |= static_cast<T>(is_nan(at[i + k]));
+        for (int64_t k = 0; k < kBlock; ++k)
+          found |= static_cast<T>(static_cast<T>(at[i + k] & mask) > limit);
         if (found) return true;
       }
     for (; i < end; ++i)
-      if (is_nan(at[i * step])) return true;
+      if (static_cast<T>(at[i * step] & mask) > limit) return true;
     return false;
   }
+  [[gnu::target("avx2")]] bool any_avx2(const T* at, int64_t begin, int64_t end, int64_t step) const {
+    return any(at, begin, end, step);
+  }
 
-  static bool has_nan(const Runs& runs, const void* data, Parallel& parallel) {
-    struct Search {
+  bool run(const Runs& runs, const void* data, Parallel& parallel) const {
+    static const bool avx2 = cpu_lacks("avx2").empty();
+    struct Shared {
+      const Search& search;
       const Runs& runs;
       const T* at;
       std::atomic<bool> found{false};
-    } search{runs, nullptr};
+    } shared{*this, runs, nullptr};
     each(runs, static_cast<const T*>(data), 0, [&](const T* at) {
-      if (search.found.load(std::memory_order_relaxed)) return;
-      search.at = at;
+      if (shared.found.load(std::memory_order_relaxed)) return;
+      shared.at = at;
       const auto part = [](void* arg, int, int64_t begin, int64_t end) {
-        Search& s = *static_cast<Search*>(arg);
-        if (any_nan(s.at, begin, end, s.runs.step)) s.found.store(true, std::memory_order_relaxed);
+        Shared& s = *static_cast<Shared*>(arg);
+        if (avx2 ? s.search.any_avx2(s.at, begin, end, s.runs.step)
+                 : s.search.any(s.at, begin, end, s.runs.step))
+          s.found.store(true, std::memory_order_relaxed);
       };
       if (runs.length < kSerial)
-        part(&search, 0, 0, runs.length);
+        part(&shared, 0, 0, runs.length);
       else
-        parallel.run(runs.length, parallel.threads(), part, &search);
+        parallel.run(runs.length, parallel.threads(), part, &shared);
     });
-    return search.found;
+    return shared.found;
   }
 };
-
-using Bits32 = Bits<uint32_t, 0x7f800000>;
-using BitsOfBf16 = Bits<uint16_t, 0x7f80>;
-using BitsOfF16 = Bits<uint16_t, 0x7c00>;
 
 float exact_relu(float x) { return x <= 0 ? 0 : x; }  // NaN stays NaN
 float exact_gelu(float x) { return static_cast<float>(0.5 * x * std::erfc(-x * (std::numbers::sqrt2 / 2))); }
 
 // Replaces each element by f of it. T holds the bits of an element.
-template <class T, class Widen, class Narrow>
-void map_each(const Runs& runs, void* data, float (*f)(float), Widen widen, Narrow narrow) {
+template <class T, class F, class Widen, class Narrow>
+void map_each(const Runs& runs, void* data, const F& f, Widen widen, Narrow narrow) {
   each(runs, static_cast<T*>(data), 0, [&](T* at) {
     for (int64_t i = 0; i < runs.length; ++i) at[i * runs.step] = narrow(f(widen(at[i * runs.step])));
   });
@@ -106,21 +111,25 @@ void map_each(const Runs& runs, void* data, float (*f)(float), Widen widen, Narr
 
 }  // namespace
 
-bool has_nan(const Array& array, const void* data, Parallel& parallel) {
+bool has_failed(const Redone& map, const Array& array, const void* data, Parallel& parallel) {
   const Runs runs = runs_of(array);
   const void* at = static_cast<const char*>(data) + array.offset;
+  if (map.most) return Search<uint32_t>{0xffffffff, 0x80000000}.run(runs, at, parallel);  // below -0
   switch (array.dtype) {
-    case DType::bf16: return BitsOfBf16::has_nan(runs, at, parallel);
-    case DType::f16: return BitsOfF16::has_nan(runs, at, parallel);
-    default: return Bits32::has_nan(runs, at, parallel);
+    case DType::bf16: return Search<uint16_t>{0x7fff, 0x7f80}.run(runs, at, parallel);
+    case DType::f16: return Search<uint16_t>{0x7fff, 0x7c00}.run(runs, at, parallel);
+    default: return Search<uint32_t>{0x7fffffff, 0x7f800000}.run(runs, at, parallel);
   }
 }
 
-void exact_map(OpId map, const Array& array, void* data) {
+void exact_map(const Redone& map, const Array& array, void* data) {
   const Runs runs = runs_of(array);
   void* at = static_cast<char*>(data) + array.offset;
-  TENON_CHECK(map == ops::relu || map == ops::gelu, "a map that calls of the library do not redo");
-  float (*const f)(float) = map == ops::relu ? exact_relu : exact_gelu;
+  TENON_CHECK(map.map == ops::relu || map.map == ops::gelu, "a map that calls of the library do not redo");
+  const auto f = [&](float x) {
+    x = map.map == ops::relu ? exact_relu(x) : exact_gelu(x);
+    return map.most && x > *map.most ? *map.most : x;
+  };
   switch (array.dtype) {
     case DType::bf16: return map_each<uint16_t>(runs, at, f, bf16_to_f32, f32_to_bf16);
     case DType::f16: return map_each<uint16_t>(runs, at, f, f16_to_f32, f32_to_f16);

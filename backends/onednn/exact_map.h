@@ -8,9 +8,10 @@
 
 namespace tenon::onednn {
 
-// Whether some element is NaN. `data` is the beginning of the array's buffer.
-bool has_nan(const Array& array, const void* data, Parallel& parallel);
-// Applies relu or gelu (by erf) in place; NaN stays NaN.
-void exact_map(OpId map, const Array& array, void* data);
+// Whether some element of the library's result is NaN, or the -1 that its clip makes of NaN. `data` is the beginning of the array's
+// buffer.
+bool has_failed(const Redone& map, const Array& array, const void* data, Parallel& parallel);
+// Applies the map in place; NaN stays NaN.
+void exact_map(const Redone& map, const Array& array, void* data);
 
 }  // namespace tenon::onednn

@@ -17,15 +17,31 @@ constexpr int kLibraryRank = 6;  // most axes of an operand here; the library's 
 
 constexpr float kSteepest = std::numeric_limits<float>::max();
 
-PostOp relu() { return {algorithm::eltwise_hardswish, kSteepest, 0, -1, "relu", ops::relu}; }
+PostOp relu() { return {algorithm::eltwise_hardswish, kSteepest, 0, -1, "relu", Redone{ops::relu}}; }
+
+// The minimum of relu's result and a number above 0.
+std::optional<PostOp> clip_after(const Graph& graph, const Redone& last, ValueId before, const Node& node) {
+  if (last.map != ops::relu || last.most || node.op != ops::minimum || node.type.dtype != DType::f32 ||
+      node.type.shape != graph.type(before).shape)
+    return std::nullopt;
+  const auto other = library::other_operand(graph, before, node, "");
+  if (!other.ok() || !other->number || !(*other->number > 0)) return std::nullopt;
+  const float most = static_cast<float>(*other->number);
+  return PostOp{algorithm::eltwise_clip, -1, most, -1, "minimum", Redone{ops::relu, most}};
+}
 
 Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& strides_of, Spec& spec) {
   const Node& node = graph.node(v);
   const Op& row = op(node.op);
   if (spec.form == Form::weight_gradient)
     return unsupported("the library has no epilogue of weight gradients");
-  if (auto last = redone(spec))
-    return unsupported("nothing follows " + std::string(op(*last).name) + " in a call of the library");
+  if (auto last = redone(spec)) {
+    if (auto clip = clip_after(graph, *last, before, node)) {
+      spec.post_ops.push_back(std::move(*clip));
+      return {};
+    }
+    return unsupported("nothing follows " + std::string(op(last->map).name) + " in a call of the library");
+  }
   if (node.type.shape != graph.type(before).shape) return unsupported("it repeats the library's result");
   DType& dtype = spec.output.dtype;
   if (dtype == DType::i32) {  // the library computes the post-ops of a product of integers in f32
@@ -151,11 +167,12 @@ Status read_average(const Graph& graph, const Node& node, Spec& spec) {
 
 }  // namespace
 
-std::optional<OpId> redone(const Spec& spec) {
+std::optional<Redone> redone(const Spec& spec) {
   return spec.post_ops.empty() ? std::nullopt : spec.post_ops.back().redone;
 }
 
 Spec without_redone(Spec spec) {
+  if (redone(spec)->most) spec.post_ops.pop_back();
   if (spec.form == Form::pointwise)
     spec.post_ops.back() = {algorithm::eltwise_linear, 1, 0, -1, "copy"};
   else
@@ -170,7 +187,7 @@ std::optional<PostOp> activation(const Node& node) {
     case ops::gelu:
       if (attr_as<std::string>(node, "approximate") == "tanh")
         return PostOp{algorithm::eltwise_gelu_tanh, 0, 0, -1, name};
-      return PostOp{algorithm::eltwise_gelu_erf, 0, 0, -1, name, ops::gelu};
+      return PostOp{algorithm::eltwise_gelu_erf, 0, 0, -1, name, Redone{ops::gelu}};
     case ops::silu: return PostOp{algorithm::eltwise_swish, 1, 0, -1, name};
     case ops::hardswish: return PostOp{algorithm::eltwise_hardswish, 1.f / 6, 0.5f, -1, name};
     case ops::mish: return PostOp{algorithm::eltwise_mish, 0, 0, -1, name};

@@ -13,12 +13,18 @@
 
 namespace tenon::onednn {
 
+// A map that the library computes wrongly for some operands: relu or gelu by erf, then the minimum with a number.
+struct Redone {
+  OpId map{};
+  std::optional<float> most = {};
+};
+
 struct PostOp {
   dnnl::algorithm algorithm{};
   float alpha = 0, beta = 0;
   int operand = -1;  // index into Spec::operands, of the output's rank; -1: an activation
   std::string name;
-  std::optional<OpId> redone = {};  // see redone()
+  std::optional<Redone> redone = {};  // see redone()
 };
 
 // weight_gradient: the source is x, the weights stand for dy, and the output has the axes of weights.
@@ -37,12 +43,12 @@ struct Spec {
   bool include_pad = true;
 };
 
-// Returns relu or gelu if the spec ends in one of them: the library turns infinities into NaN there. The step looks for NaN in the
-// result; if it finds one, it runs the spec without its last map and computes the map itself (exact_map.h). No post-op follows
-// such a map.
+// The map that the spec ends in, if the library turns infinities into NaN there. The step looks for NaN in the result; if it finds
+// one, it runs the spec without this map and computes the map itself (exact_map.h). No post-op follows such a map.
 // Relu is given to the library as hardswish, x * clamp(3e38 x, 0, 1). This keeps NaN, which the library's relu loses, and is exact
-// except for subnormals and minus infinity. Gelu by erf turns infinity into NaN in the library's code for AVX-512.
-std::optional<OpId> redone(const Spec& spec);
+// except for subnormals and minus infinity. The minimum of relu and a number is clip(-1, number) after it: the library's clip
+// turns NaN into -1, which no other element has. Gelu by erf turns infinity into NaN in the library's code for AVX-512.
+std::optional<Redone> redone(const Spec& spec);
 Spec without_redone(Spec spec);
 
 // The post-op that computes this node, if it is an activation; otherwise nothing. Activations that lose NaN in the library are

@@ -1,5 +1,5 @@
 """`./dev bench mxnet [--seconds S] [MODEL...]`: models in MXNet, in one process: imperative, hybridize(static_alloc=True,
-static_shape=True), the same with MXNet's own backend MKLDNN, with Tenon, and with Tenon and freeze=True.
+static_shape=True), the same with MXNet's own backend MKLDNN, with Tenon, and with Tenon and freeze=False.
 
 Prints medians and the geometric mean of the ratios. A second table has what the plugin adds to a
 call: a graph that does next to nothing, static and not. Runs in build/mxnet-venv; the models are those of tests/mxnet/models.py.
@@ -20,8 +20,8 @@ from bench.timing import describe_machine, interleave, speedup
 
 STATIC = {"static_alloc": True, "static_shape": True}
 CONTENDERS = {"imperative": None, "hybridize": STATIC, "MKLDNN": {**STATIC, "backend": "MKLDNN"},
-              "tenon": {**STATIC, "backend": "tenon"}, "frozen": {**STATIC, "backend": "tenon", "freeze": True}}
-RATIOS = [("hybridize", "tenon"), ("hybridize", "frozen"), ("MKLDNN", "frozen")]
+              "tenon": {**STATIC, "backend": "tenon"}, "unfrozen": {**STATIC, "backend": "tenon", "freeze": False}}
+RATIOS = [("hybridize", "tenon"), ("MKLDNN", "tenon"), ("hybridize", "unfrozen")]
 CASES = [("mlp", {}), ("mlp", {"batch": 1}), ("bert_layer", {}), ("bert_layer", {"length": 128, "batch": 8}), ("lstm_cells", {}),
          ("resnet18_v1", {}), ("resnet18_v2", {}), ("mobilenet_v2_1_0", {}), ("squeezenet1_1", {}), ("resnet18_v1", {"batch": 8})]
 
@@ -39,7 +39,8 @@ def model(name, sizes, seconds):
         net, inputs = models.build(name, **sizes)
         if flags:
             net.hybridize(**flags)
-        got = net(*inputs).asnumpy()
+        for _ in range(4):     # parameters become constants once a few calls have brought the same ones
+            got = net(*inputs).asnumpy()
         want = got if want is None else want
         error = np.abs(got - want).max() / np.abs(want).max()
         assert error <= 1e-3, f"{name}: {contender} differs by {error}"

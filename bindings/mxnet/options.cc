@@ -24,6 +24,15 @@ bool is_true(std::string_view key, std::string_view text) {
   return text == "True" || text == "1";
 }
 
+Freeze freeze_of(std::string_view text) {
+  if (text == "auto") return Freeze::settled;
+  return is_true("freeze", text) ? Freeze::always : Freeze::never;
+}
+
+const char* text_of(Freeze freeze) {
+  return freeze == Freeze::settled ? "auto" : freeze == Freeze::always ? "True" : "False";
+}
+
 int count_of(std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -49,26 +58,26 @@ Options user_options(const char* const* keys, const char* const* values, int cou
     if (key == "mode") options.training = is_training(values[i]);
     if (key == "min_nodes") options.min_nodes = count_of(values[i]);
     if (key == "dedup_subgraph") options.dedup = is_true(key, values[i]);
-    if (key == "freeze") options.freeze = is_true(key, values[i]);
+    if (key == "freeze") options.freeze = freeze_of(values[i]);
     if (key == "op_names") options.op_names = names_of(values[i]);
   }
-  if (options.training && options.freeze) throw Failure(kNoFreeze);
+  if (options.training && options.freeze == Freeze::always) throw Failure(kNoFreeze);
   return options;
 }
 
 Strings node_attributes(const Options& options) {
   return {{std::string(kMode), std::string(kFreeze)},
-          {options.training ? "training" : "inference", options.freeze ? "True" : "False"}};
+          {options.training ? "training" : "inference", text_of(options.freeze)}};
 }
 
 Options node_options(const char* const* keys, const char* const* values, int count) {
   Options options;
   for (int i = 0; i < count; ++i) {
     if (keys[i] == kMode) options.training = is_training(values[i]);
-    if (keys[i] == kFreeze) options.freeze = is_true(kFreeze, values[i]);
+    if (keys[i] == kFreeze) options.freeze = freeze_of(values[i]);
     if (keys[i] == kGuarded) options.guarded = is_true(kGuarded, values[i]);
   }
-  if (options.training && options.freeze) throw Failure(kNoFreeze);
+  if (options.training && options.freeze == Freeze::always) throw Failure(kNoFreeze);
   return options;
 }
 

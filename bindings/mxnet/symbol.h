@@ -9,13 +9,16 @@
 
 namespace tenon::plugin {
 
+// When parameters become constants of a program: never, once several calls brought the same, from the first call on.
+enum class Freeze { never, settled, always };
+
 // How the user wants graphs to be cut and run: the options of optimize_for and hybridize.
 struct Options {
   bool training = false;  // mode: "inference" or "training"
   int min_nodes = 1;
   std::string op_names;  // comma-separated; empty: all
-  bool freeze = false;   // parameters are constants
-  bool dedup = false;    // dedup_subgraph, which is MXNet's
+  Freeze freeze = Freeze::settled;
+  bool dedup = false;  // dedup_subgraph, which is MXNet's
   // Of a node: copies stand between it and what it reads, so that MXNet never asks it to add a gradient to an array.
   bool guarded = false;
 

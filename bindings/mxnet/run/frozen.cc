@@ -53,7 +53,7 @@ std::vector<size_t> parameters_of(const Symbol& symbol) {
 }
 
 Identity identity_of(const std::vector<size_t>& parameters, const Tensors& inputs) {
-  constexpr size_t kSamples = 4, kSmall = 64 << 10;
+  constexpr size_t kSamples = 16, kSmall = 16 << 10;
   Identity identity;
   identity.reserve(parameters.size() * (3 + kSamples));
   for (const size_t i : parameters) {

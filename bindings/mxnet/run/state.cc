@@ -96,7 +96,7 @@ State* make_state(std::shared_ptr<Subgraph> subgraph, const unsigned* const* sha
   for (int i = 0; i < count; ++i) append(signature, dtypes[i], shapes[i], ranks[i]);
   state->shapes = shapes_in(signature);
   // With constant parameters, the program depends on their bytes, which the first run brings.
-  if (subgraph->parameters().empty()) state->program = subgraph->programs.program(signature);
+  if (!subgraph->frozen_at_once()) state->program = subgraph->programs.program(signature);
   state->subgraph = std::move(subgraph);
   return state.release();
 }
@@ -117,11 +117,13 @@ void forward(State& state, const Tensors& given, const Tensors& outputs) {
     Identity identity = identity_of(parameters, inputs);
     if (!state.frozen || identity != state.identity) {
       auto frozen = state.subgraph->frozen(identity, inputs);
-      state.program = frozen->programs.program(state.signature);
+      Programs& programs = frozen ? frozen->programs : state.subgraph->programs;
+      if (frozen || state.frozen) state.program = programs.program(state.signature);
       state.frozen = std::move(frozen);
       state.identity = std::move(identity);
     }
-    for (const size_t parameter : parameters) arguments.leave_out(parameter);
+    if (state.frozen)
+      for (const size_t parameter : parameters) arguments.leave_out(parameter);
   }
   const tenon_status status = arguments.run(state.program);
   if (status == TENON_OK) return;

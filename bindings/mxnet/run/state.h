@@ -20,11 +20,11 @@ struct State {
   // Of a subgraph that trains, known from the first forward pass on:
   Signature output_signature;
   std::vector<const int64_t*> output_shapes;
-  // With constant parameters, known from the first run on:
+  // Of parameters that are or become constants, known from the first run on:
   Identity identity;
-  std::shared_ptr<Frozen> frozen;
-  Program program;    // destroyed before what it reads
-  Program gradients;  // from the first backward pass on
+  std::shared_ptr<Frozen> frozen;  // null: they are no constants yet
+  Program program;                 // destroyed before what it reads
+  Program gradients;               // from the first backward pass on
 };
 static_assert(sizeof(StateHead) == 16);
 

@@ -1,10 +1,15 @@
 #include "bindings/mxnet/run/subgraph.h"
 
+#include <algorithm>
+
 #include "bindings/mxnet/messages.h"
 
 namespace tenon::plugin {
 
 constexpr size_t kMostIdentities = 8;
+// So many calls with the same parameters come before they are constants. Parameters that have changed since need twice as many, so
+// that packing takes little of the time even where they change again and again.
+constexpr int kCallsToSettle = 2, kMostCallsToSettle = 1 << 16;
 
 Subgraph::Subgraph(std::string_view json, const Options& options)
     : json_(json),
@@ -22,25 +27,27 @@ Subgraph::Subgraph(std::string_view json, const Options& options)
   Options training = options_;
   training.training = true;
   training_refusal_ = symbol_.refusal(training);
-  if (options_.freeze) parameters_ = parameters_of(symbol_);
+  if (options_.freeze != Freeze::never && !options_.training) parameters_ = parameters_of(symbol_);
+  calls_to_settle_ = options_.freeze == Freeze::always ? 0 : kCallsToSettle;
 }
 
 std::shared_ptr<Frozen> Subgraph::frozen(const Identity& identity, const Tensors& inputs) {
   const std::lock_guard guard(lock_);
-  for (const auto& [known, frozen] : recent_)
-    if (known == identity) return frozen;
-  std::shared_ptr<Frozen> found;
-  for (const auto& [known, frozen] : recent_)
-    if (!found && frozen->equals(inputs)) found = frozen;
-  if (!found)
-    found = std::make_shared<Frozen>(
-        parameters_, inputs,
-        [this](const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) {
-          return compile(pattern, parameters);
-        });
-  if (recent_.size() == kMostIdentities) recent_.erase(recent_.begin());
-  recent_.emplace_back(identity, found);
-  return found;
+  auto known = std::ranges::find(recent_, identity, &Known::identity);
+  if (known == recent_.end()) {
+    if (recent_.size() == kMostIdentities) recent_.erase(recent_.begin());
+    known = recent_.insert(recent_.end(), Known{identity, 0, nullptr});
+    for (const Known& other : recent_)
+      if (!known->frozen && other.frozen && other.frozen->equals(inputs)) known->frozen = other.frozen;
+  }
+  if (known->frozen || known->calls++ < calls_to_settle_) return known->frozen;
+  if (calls_to_settle_ < kMostCallsToSettle) calls_to_settle_ *= 2;
+  known->frozen = std::make_shared<Frozen>(
+      parameters_, inputs,
+      [this](const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) {
+        return compile(pattern, parameters);
+      });
+  return known->frozen;
 }
 
 Graph Subgraph::graph(const Pattern& pattern, const std::vector<const tenon_tensor*>& parameters) const {

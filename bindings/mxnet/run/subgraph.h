@@ -26,9 +26,11 @@ class Subgraph {
   // Names an operator that behaves differently in training, and says so; "" if there is none.
   const std::string& training_refusal() const { return training_refusal_; }
 
-  // The inputs that are constants; none without the option freeze.
+  // The inputs that are or become constants.
   const std::vector<size_t>& parameters() const { return parameters_; }
-  // The programs for these parameters. Any thread.
+  // Whether they are constants from the first call on.
+  bool frozen_at_once() const { return options_.freeze == Freeze::always && !parameters_.empty(); }
+  // The programs for these parameters, or null: they are no constants yet. Any thread.
   std::shared_ptr<Frozen> frozen(const Identity& identity, const Tensors& inputs);
 
  private:
@@ -41,8 +43,14 @@ class Subgraph {
   const std::vector<std::string> names_;  // of the variables, in order
   std::vector<size_t> parameters_;
   std::string training_refusal_;
-  std::mutex lock_;                                                   // of recent_
-  std::vector<std::pair<Identity, std::shared_ptr<Frozen>>> recent_;  // the newest last
+  struct Known {
+    Identity identity;
+    int calls;                       // so far, while `frozen` is null
+    std::shared_ptr<Frozen> frozen;  // null: its parameters are no constants yet
+  };
+  std::mutex lock_;            // of the members below
+  std::vector<Known> recent_;  // the newest last
+  int calls_to_settle_;
 
  public:
   Programs programs;  // without constant parameters

@@ -297,6 +297,16 @@ TEST(OneDnn, Epilogues) {
       })",
        {{5, 8}, {8, 21}, {21}, {5, 21}},
        "post-ops: bias mul add relu"},
+      {"the minimum of relu and a number",
+       R"(graph @f(%a: f32[N,K], %b: f32[K,M]) {
+        %most = full(){value=0.25, shape=[], dtype=f32}
+        %s = matmul(%a, %b)
+        %r = relu(%s)
+        %y = minimum(%most, %r)
+        return %y
+      })",
+       {{5, 8}, {8, 21}},
+       "post-ops: relu minimum"},
       {"column operand, fused where the library is fast at it",
        R"(graph @f(%a: f32[N,K], %b: f32[K,M], %c: f32[N,1]) {
         %s = matmul(%a, %b)
@@ -660,7 +670,8 @@ TEST(OneDnn, ExtremesInActivations) {
                                      "leaky_relu(%s){slope=-2.0}",
                                      "neg(%s)",
                                      "abs(%s)",
-                                     "maximum(%s, %zero)"};
+                                     "maximum(%s, %zero)",
+                                     "minimum(%r, %six)"};
   struct Root {
     const char* inputs;
     const char* call;
@@ -686,9 +697,11 @@ TEST(OneDnn, ExtremesInActivations) {
     for (const std::string& a : activations)
       for (const bool all : {true, false}) {
         SCOPED_TRACE(a + " of " + root.call + root.strides);
-        const std::string text = std::string("graph @f(") + root.inputs +
-                                 ") {\n %zero = full(){value=0.0, shape=[], dtype=f32}\n %m = " + root.call +
-                                 "\n %s = add(%m, %c)\n %y = " + a + "\n return %y" + root.strides + "\n}";
+        const std::string text =
+            std::string("graph @f(") + root.inputs +
+            ") {\n %zero = full(){value=0.0, shape=[], dtype=f32}\n %m = " + root.call +
+            "\n %s = add(%m, %c)\n %r = relu(%s)\n %six = full(){value=6.0, shape=[], dtype=f32}\n %y = " +
+            a + "\n return %y" + root.strides + "\n}";
         auto graph = parse_graph(text);
         ASSERT_TRUE(graph.ok()) << graph.status().message();
         std::vector<HostTensor> inputs;
@@ -715,7 +728,9 @@ TEST(OneDnn, ExtremesInActivations) {
         const Status status = (*program)->run(in, out);
         ASSERT_TRUE(status.ok()) << status.message();
         const std::string shown = (*program)->explain(false);
-        EXPECT_NE(shown.find("post-ops: add"), std::string::npos) << shown;
+        EXPECT_NE(shown.find(a.starts_with("minimum") ? "post-ops: add relu minimum" : "post-ops: add"),
+                  std::string::npos)
+            << shown;
         int64_t i = 0;
         walk(want.shape, {strides}, [&](const auto& at) {
           const double w = want.number(i), x = memory.number(at[0]), s = inputs[2].number(i++);
