@@ -1,9 +1,12 @@
-"""Graphs that need gradients run in PyTorch, as whole operators, also in the buckets of DDP. Several threads may compile first at the
-same time."""
+"""Training: forward and backward graphs in Tenon against eager mode: values, gradients, buffers, dropout masks, strides; layouts,
+dtypes and sizes; what users do between steps; the buckets of DDP; several threads that compile first at the same time."""
 
+import copy
 import subprocess
 import sys
+import threading
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -11,59 +14,340 @@ from torch import nn
 import tenon
 from tenon.torch import compile as compiling
 
-def trained(make, x, backend):
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    model = make()
-    g = model if backend is None else torch.compile(model, backend=backend)
-    losses = []
-    for _ in range(2):
-        loss = g(x).float().square().mean()
+
+def steps(model, f, batches, seed=1):
+    """[loss, gradients, buffers] of each batch, with a step of plain gradient descent after each."""
+    result = []
+    torch.manual_seed(seed)
+    for batch in batches:
+        model.zero_grad()
+        loss = f(*batch).float().square().mean()
         loss.backward()
-        losses.append(loss.detach())
-    return losses, [p.grad for p in model.parameters()], list(model.buffers())
+        result.append([loss.detach(), [None if p.grad is None else p.grad.clone() for p in model.parameters()],
+                       [b.clone() for b in model.buffers()]])
+        with torch.no_grad():
+            for p in model.parameters():
+                if p.grad is not None:
+                    p -= 0.05 * p.grad
+    return result
 
 
-def batch_norm():
-    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).bfloat16()
+def compare(model, *batches, native=True, rtol=2e-4, atol=2e-5, options=None, **keywords):
+    """Trains the model and a copy of it in eager mode. native: no part may run in PyTorch."""
+    counterpart = copy.deepcopy(model)
+    got = steps(model, torch.compile(model, backend="tenon", options=options, **keywords), batches)
+    want = steps(counterpart, counterpart, batches)
+    for g, w in zip(got, want):
+        torch.testing.assert_close(g, w, rtol=rtol, atol=atol)
+    for p, q in zip(model.parameters(), counterpart.parameters()):
+        assert p.grad is None or p.grad.stride() == q.grad.stride()
+    s = tenon.stats()
+    assert not native or s["fallbacks"] == 0, s["fallback_reasons"]
+    assert s["reference_steps"] == 0 and (not native or s["programs"] >= 2)
+    return got
+
+
+def conv_net(norm=nn.BatchNorm2d):
+    return nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), norm(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.Conv2d(8, 8, 3, groups=2, bias=False),
+                         nn.GroupNorm(2, 8), nn.Hardswish(), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+
+
+class Attention(nn.Module):
+    def __init__(self, heads=4, kv_heads=2, causal=True, width=32):
+        super().__init__()
+        self.heads, self.kv_heads, self.causal, self.head = heads, kv_heads, causal, width // heads
+        self.q, self.kv, self.o = nn.Linear(width, width), nn.Linear(width, 2 * kv_heads * self.head), nn.Linear(width, width)
+
+    def forward(self, x, mask=None):
+        b, n, d = x.shape
+        q = self.q(x).view(b, n, self.heads, self.head).transpose(1, 2)
+        k, v = self.kv(x).view(b, n, 2, self.kv_heads, self.head).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=self.causal and mask is None, enable_gqa=True)
+        return self.o(y.transpose(1, 2).reshape(b, n, d))
+
+
+class Tagger(nn.Module):
+    """A tied embedding, slices, selections, and a loss with classes that are ignored."""
+
+    def __init__(self, tied=True):
+        super().__init__()
+        self.embed, self.norm, self.out = nn.Embedding(20, 16, padding_idx=0), nn.LayerNorm(16), nn.Linear(16, 20)
+        if tied:
+            self.out.weight = self.embed.weight
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        x = self.norm(x[:, 1:] + x[:, :-1] * x[:, :1]) * torch.sigmoid(x[:, 0][:, None])
+        target = ids[:, 1:].clone()
+        target[:, ::3] = -100
+        return F.cross_entropy(self.out(x).flatten(0, 1), target.flatten(), reduction="none")
+
+
+def test_conv_nets():
+    compare(conv_net(), (torch.randn(2, 3, 33, 33),), (torch.randn(2, 3, 33, 33),))
+    compare(conv_net().to(memory_format=torch.channels_last), (torch.randn(3, 3, 32, 32).to(memory_format=torch.channels_last),))
+
+
+@pytest.mark.parametrize("model", [Attention(), Attention(causal=False, kv_heads=4), Attention(kv_heads=1)], ids=["causal", "whole", "one"])
+def test_attention(model):
+    compare(model, (torch.randn(2, 7, 32),), (torch.randn(2, 7, 32),))
+
+
+def test_attention_with_a_mask_that_hides_whole_rows():
+    mask = torch.where(torch.rand(2, 1, 9, 9) < 0.5, 0.0, -torch.inf)
+    mask[0, 0, 3] = -100.0
+    compare(Attention(kv_heads=4), (torch.randn(2, 9, 32), mask), (torch.randn(2, 9, 32), torch.randn(2, 1, 9, 9)))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_embeddings_slices_and_losses(tied):
+    compare(Tagger(tied), (torch.randint(20, (3, 11)),), (torch.randint(20, (3, 11)),))
+
+
+@pytest.mark.parametrize("rng", ["torch", "fast"])
+def test_dropout(rng):
+    model = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.3), nn.GELU(), nn.Dropout(0.5), nn.LayerNorm(32), nn.Linear(32, 4))
+    batches = [(torch.randn(64, 16),) for _ in range(3)]
+    before = copy.deepcopy(model.state_dict())
+    if rng == "torch":
+        compare(model, *batches)
+        assert tenon.stats()["programs"] == 2  # a dropout cuts no segment
+        return
+    f, gradients = torch.compile(model, backend="tenon", options={"rng": "fast"}), []  # the numbers differ from those of eager mode
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed)
+        gradients.append(steps(model, f, batches[:1], seed)[0][1])
+        model.load_state_dict(before)
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=0)
+    assert not torch.equal(gradients[0][0], gradients[2][0]) and tenon.stats()["fallbacks"] == 0
+
+
+def test_masks_are_those_of_eager_mode_bit_for_bit():
+    f = lambda x, y: (F.dropout(x * 2, 0.4) == 0, F.dropout(y + 1, 0.2) == 0, F.dropout(x.t().contiguous().t(), 0.5) == 0)  # noqa: E731
+    x, y = torch.ones(37, 41, requires_grad=True), torch.ones(5)
+    for transposed in (x, x.detach().t().requires_grad_()):
+        torch._dynamo.reset()
+        torch.manual_seed(7)
+        want = f(transposed, y)
+        torch.manual_seed(7)
+        torch.testing.assert_close(torch.compile(f, backend="tenon")(transposed, y), want, rtol=0, atol=0)
+
+
+def test_other_random_numbers_keep_their_order():
+    def f(x):
+        return F.dropout(x, 0.5) + torch.rand_like(x) * F.dropout(x, 0.3)
+
+    x = torch.randn(40, requires_grad=True)
+    torch.manual_seed(0)
+    want = f(x)
+    torch.manual_seed(0)
+    torch.testing.assert_close(torch.compile(f, backend="tenon")(x), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_dtypes(dtype):
+    tolerance = {"rtol": 1e-10, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 0.05, "atol": 0.02}
+    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).to(dtype)
+    compare(model, (torch.randn(8, 16, dtype=dtype),), **tolerance)
+
+
+def test_autocast_with_batch_norm():
+    net = conv_net()
+
+    class Autocast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return self.net(x)
+
+    compare(Autocast(), (torch.randn(4, 3, 33, 33),), rtol=0.1, atol=0.05)
 
 
 def test_bf16_batch_norm_trains():
-    x = torch.randn(2, 3, 8, 8, dtype=torch.bfloat16)
-    torch.testing.assert_close(trained(batch_norm, x, "tenon"), trained(batch_norm, x, "aot_eager"))
-    assert "gradients are needed" in next(iter(tenon.stats()["fallback_reasons"]))
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).bfloat16()
+    compare(model, (torch.randn(2, 3, 8, 8, dtype=torch.bfloat16),), rtol=0.05, atol=0.02)
 
 
-def test_training_graphs_are_whole_operators(monkeypatch):
+def test_sizes_that_change_cost_no_compile():
+    model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.2), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
+    batches = [(torch.randn(b, n, 8),) for b, n in [(2, 3), (3, 5), (4, 7), (5, 4), (2, 9), (1, 3), (7, 1), (6, 6), (9, 2)]]
+    counterpart = copy.deepcopy(model)
+    f = torch.compile(model, backend="tenon", dynamic=True)
+    got = steps(model, f, batches[:5])
+    compiled = tenon.stats()["kernels_compiled"]
+    got += steps(model, f, batches[7:], seed=2)
+    assert tenon.stats()["kernels_compiled"] == compiled and tenon.stats()["fallbacks"] == 0
+    want = steps(counterpart, counterpart, batches[:5]) + steps(counterpart, counterpart, batches[7:], seed=2)
+    torch.testing.assert_close(got, want, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_batches_of_none_and_one(batch):
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    counterpart = copy.deepcopy(model)
+    x = torch.randn(batch, 8)
+    torch.compile(model, backend="tenon")(x).sum().backward()
+    counterpart(x).sum().backward()
+    torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in counterpart.parameters()])
+
+
+def test_unused_frozen_and_replaced_parameters():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+            self.b.requires_grad_(False)
+
+        def forward(self, x):
+            return self.b(self.a(x).relu())
+
+    model = Net()
+    compare(model, (torch.randn(3, 4),))
+    assert model.c.weight.grad is None and model.b.weight.grad is None
+    counterpart, f = copy.deepcopy(model), torch.compile(model, backend="tenon")
+    for change in (lambda m: setattr(m.a, "weight", nn.Parameter(m.a.weight.detach() * 2)),
+                   lambda m: setattr(m.a.weight, "data", m.a.weight.data.t().contiguous().t())):
+        for m in (model, counterpart):
+            change(m)
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(steps(model, f, [(x,)]), steps(counterpart, counterpart, [(x,)]))
+
+
+def test_not_a_number_reaches_the_gradients():
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    counterpart = copy.deepcopy(model)
+    x = torch.tensor([[1.0, float("nan"), 2.0, 0.0], [1.0, 2.0, float("inf"), 0.0]])
+    torch.compile(model, backend="tenon")(x).sum().backward()
+    counterpart(x).sum().backward()
+    torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in counterpart.parameters()], equal_nan=True)
+
+
+def test_accumulation_two_forwards_and_expanded_tangents():
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+    counterpart, f = copy.deepcopy(model), torch.compile(model, backend="tenon")
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    for m, g in ((model, f), (counterpart, counterpart)):
+        a, b = g(x), g(y)          # two forward passes before one backward pass
+        (a.sum() + (b * 2).sum()).backward()  # the tangent of a is expanded
+        g(x).backward(torch.ones(3, 2).t().contiguous().t())
+        with torch.no_grad():
+            g(x)
+    torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in counterpart.parameters()])
+
+
+def test_errors_are_those_of_pytorch():
+    f = torch.compile(lambda x: (x.exp() * 2).sin(), backend="tenon")
+    x = torch.randn(4, requires_grad=True)
+    grad, = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
+        grad.sum().backward()
+    y = torch.randn(4, requires_grad=True)
+    h = torch.compile(lambda x, w: x * w, backend="tenon")
+    w = torch.randn(4)
+    out = h(y, w)
+    w.add_(1)  # the backward pass reads w
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+    with pytest.raises(IndexError):
+        torch.compile(nn.Embedding(3, 2), backend="tenon")(torch.tensor([5]))
+
+
+def test_backward_in_another_thread():
+    model = nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 2))
+    counterpart, wrong = copy.deepcopy(model), []
+    x = torch.randn(3, 4)
+    loss = torch.compile(model, backend="tenon")(x).sum()
+
+    def backward():
+        try:
+            loss.backward()
+        except Exception as e:
+            wrong.append(e)
+
+    thread = threading.Thread(target=backward)
+    thread.start()
+    thread.join()
+    counterpart(x).sum().backward()
+    assert not wrong, wrong
+    torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in counterpart.parameters()])
+
+
+def test_checkpointed_layers():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Dropout(0.2)) for _ in range(3))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
+            return x
+
+    compare(Net(), (torch.randn(5, 8),), (torch.randn(5, 8),), native=False)
+
+
+def test_a_node_that_tenon_lacks_runs_in_pytorch():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.b(torch.linalg.inv(self.a(x) + 4 * torch.eye(4)).relu())
+
+    compare(Net(), (torch.randn(4, 4),), native=False)
+    assert 1 <= tenon.stats()["fallbacks"] and tenon.stats()["programs"] >= 2
+
+
+def test_a_graph_that_tenon_takes_no_part_of_runs_in_pytorch():
+    x = torch.randn(3, 3, dtype=torch.complex64, requires_grad=True)
+    torch.compile(lambda x: (x @ x).abs().sum(), backend="tenon")(x).backward()
+    want, = torch.autograd.grad((x @ x).abs().sum(), x)
+    torch.testing.assert_close(x.grad, want)
+    assert tenon.stats()["fallbacks"] >= 1
+
+
+def test_evaluation_after_steps_repacks():
+    model = conv_net()
+    f = torch.compile(model, backend="tenon", options={"freeze": True})
+    counterpart = copy.deepcopy(model)
+    x = torch.randn(2, 3, 33, 33)
+    for _ in range(2):
+        torch.testing.assert_close(steps(model.train(), f, [(x,)]), steps(counterpart.train(), counterpart, [(x,)]), rtol=2e-4, atol=2e-5)
+        model.eval(), counterpart.eval()
+        with torch.no_grad():
+            torch.testing.assert_close(f(x), counterpart(x), rtol=2e-4, atol=2e-5)
+
+
+def test_one_table_of_decompositions_serves_all_graphs(monkeypatch):
     seen, compile = [], compiling._compile
 
-    def spy(gm, *a):
-        seen.append({str(n.target) for n in gm.graph.nodes})
-        return compile(gm, *a)
+    def spy(gm, options, real, record, kind, saving):
+        seen.append((kind, {str(n.target) for n in gm.graph.nodes}))
+        return compile(gm, options, real, record, kind, saving)
 
     monkeypatch.setattr(compiling, "_compile", spy)
     f = lambda x, y: F.smooth_l1_loss(x, y)  # noqa: E731
     x, y = torch.randn(5), torch.randn(5)
     torch.compile(f, backend="tenon")(x.requires_grad_(), y).backward()
-    assert "aten.smooth_l1_loss.default" in seen[0]
-    torch._dynamo.reset()
-    del seen[:]
     for grad in (True, False):  # no gradients are needed, whatever the inputs say
         torch._dynamo.reset()
         with torch.set_grad_enabled(grad):
             torch.testing.assert_close(torch.compile(lambda x, y: f(x.detach(), y), backend="tenon")(x, y), f(x, y).detach())
-    assert len(seen) == 2 and not any("aten.smooth_l1_loss.default" in names for names in seen)
-    assert tenon.stats()["programs"] == 2
+    assert [kind for kind, _ in seen] == ["forward", "backward", "inference", "inference"]
+    assert not any("smooth_l1" in name for _, names in seen for name in names)
     torch._dynamo.reset()
 
     def enables(x, y):
         with torch.enable_grad():
             return f(x, y)
 
-    del seen[:]
     with torch.no_grad():
-        loss = torch.compile(enables, backend="tenon")(x, y)
-    assert loss.requires_grad and "aten.smooth_l1_loss.default" in seen[-1]
+        assert torch.compile(enables, backend="tenon")(x, y).requires_grad
+    assert seen[-1][0] == "forward"
 
 
 def test_a_decomposition_that_fails_is_left_out(monkeypatch):
@@ -124,7 +408,8 @@ want = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
 torch.compile(ddp, backend="tenon")(x).square().sum().backward()
 torch.testing.assert_close([p.grad for p in model.parameters()], list(want))
 import tenon
-assert tenon.stats()["fallbacks"] > 1, tenon.stats()
+stats = tenon.stats()
+assert stats["programs"] > 2 and stats["fallbacks"] == 0, stats
 dist.destroy_process_group()
 """
 

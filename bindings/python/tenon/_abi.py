@@ -57,6 +57,11 @@ class OpInfo(ctypes.Structure):
                 ("arity", c_int32), ("optional", c_int32), ("ulp", c_double), ("to_bool", c_int32), ("fault", c_int32)]
 
 
+class GradientOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("targets", POINTER(c_int32)), ("n_targets", c_size_t), ("wrt", POINTER(c_int32)),
+                ("n_wrt", c_size_t), ("heads", c_int32), ("keep_outputs", c_int32)]
+
+
 class CacheStats(ctypes.Structure):
     COUNTS = ("hits", "misses", "refused", "damaged", "writes", "failed_writes", "removed", "bytes_read", "bytes_written")
     _fields_ = [("struct_size", c_size_t), ("directory", c_char_p), ("off", c_char_p)] + [(name, c_int64) for name in COUNTS]
@@ -77,6 +82,8 @@ _SIGNATURES = {
     "tenon_version_string": (c_char_p, []),
     "tenon_graph_parse": (c_int32, [c_char_p, c_size_t, POINTER(c_void_p)]),
     "tenon_graph_release": (None, [c_void_p]),
+    "tenon_graph_print": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "tenon_graph_gradient": (c_int32, [c_void_p, POINTER(GradientOptions), POINTER(c_void_p)]),
     "tenon_graph_query": (c_int32, [c_void_p, Device, c_void_p, c_void_p]),
     "tenon_symbol_parse": (c_int32, [c_char_p, c_size_t, POINTER(c_void_p)]),
     "tenon_symbol_release": (None, [c_void_p]),
@@ -156,6 +163,24 @@ def context(alloc, free):
     options, out = ContextOptions(ctypes.sizeof(ContextOptions), device_alloc=alloc, device_free=free), c_void_p()
     check(library().tenon_context_create(ctypes.byref(options), ctypes.byref(out)))
     return out
+
+
+def gradient(text, wrt):
+    """The text of the graph that computes the gradients of a graph's outputs by some of its inputs, given by position. An input
+    d_NAME per output, the gradient of the output, follows the graph's own inputs."""
+    lib, graph, made, length, data = library(), c_void_p(), c_void_p(), c_size_t(), text.encode()
+    positions = (c_int32 * len(wrt))(*wrt)
+    check(lib.tenon_graph_parse(data, len(data), ctypes.byref(graph)))
+    try:
+        options = GradientOptions(ctypes.sizeof(GradientOptions), wrt=positions, n_wrt=len(wrt), heads=1)
+        check(lib.tenon_graph_gradient(graph, ctypes.byref(options), ctypes.byref(made)))
+        check(lib.tenon_graph_print(made, None, 0, ctypes.byref(length)))
+        buffer = ctypes.create_string_buffer(length.value + 1)
+        check(lib.tenon_graph_print(made, buffer, len(buffer), ctypes.byref(length)))
+        return buffer.value.decode()
+    finally:
+        lib.tenon_graph_release(graph)
+        lib.tenon_graph_release(made)
 
 
 _QUERY = ctypes.CFUNCTYPE(None, c_void_p, ctypes.c_uint32, c_char_p, c_char_p, c_char_p, c_char_p)

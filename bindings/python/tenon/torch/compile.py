@@ -1,11 +1,13 @@
 """Compiles Dynamo's graph into a function.
 
-AOTAutograd traces Dynamo's graph. An inference graph is partitioned, lowered and compiled; a training graph runs in PyTorch
-and counts as a fallback. Errors of Tenon reach the user only with options={"fallback": "error"}.
-Tested by tests/torch/test_backend.py and test_aot_semantics.py.
+AOTAutograd traces Dynamo's graph and, if it needs gradients, cuts it into a forward and a backward graph (training.py). Each
+graph is partitioned, lowered and compiled; the backward graph when the first backward pass runs. Errors of Tenon reach the
+user only with options={"fallback": "error"}.
+Tested by tests/torch/test_backend.py, test_aot_semantics.py and test_training.py.
 """
 
 import dataclasses
+import functools
 import itertools
 import logging
 import uuid
@@ -16,7 +18,7 @@ from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
 from .. import _abi, report
-from . import codegen, decompositions, program_cache, rng
+from . import codegen, decompositions, program_cache, rng, training
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
 from .runtime.refusal import Refused
@@ -29,12 +31,8 @@ class FallbackError(RuntimeError):
     """PyTorch would run a part of a graph, and options={"fallback": "error"} forbids it."""
 
 
-class _Again(Exception):
-    """The graph has to be traced again: its inputs indicate that it needs gradients and it does not, or the reverse."""
-
-
 class _Whole(Exception):
-    """(record, why): Tenon takes no node of an inference graph."""
+    """(record, why): Tenon takes no node of an inference graph or of a forward graph."""
 
 
 class _Overlap(Exception):
@@ -46,12 +44,12 @@ def compile_graph(gm, example_inputs, options, records=None):
     saving = _saving()
     now = dataclasses.replace(options, freeze=False) if saving else options  # a saved function packs at its first call
     real = _real_tensors(gm) if now.freeze else {}
-    training = torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in example_inputs)
     own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # AOTAutograd numbers them before the inputs
     written, raised, noted = set(), [], []
 
-    def note(nodes):
-        noted.append(report.Record(f"graph{next(_graphs)}", nodes))
+    def note(nodes, kind="inference"):
+        name = f"graph{next(_graphs)}" if kind != "backward" else f"{noted[-1].name}_backward"
+        noted.append(report.Record(name, nodes))
         if records is not None:
             records.append(noted[-1])
         return noted[-1]
@@ -65,11 +63,9 @@ def compile_graph(gm, example_inputs, options, records=None):
                 raise
 
         def compile_one(graph):
-            if kind == "forward" and not training or kind is None and training and decompositions.would_change(graph):
-                raise _Again
             if kind != "backward":
                 written.update(_written(len(own) + len(example_inputs)))
-            record = note(sum(n.op == "call_function" for n in graph.graph.nodes))
+            record = note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
             start = report.clock()
             function = _compile(graph, now, real, record, kind, saving)
             if saving:
@@ -85,19 +81,17 @@ def compile_graph(gm, example_inputs, options, records=None):
         with torch.compiler.config.patch(cache_key_tag=tag):  # PyTorch's cache must not return the result of an earlier run
             return aot_module_simplified(
                 gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=_untraced(compiler("backward")),
-                inference_compiler=compiler(None), decompositions=table, keep_inference_input_mutations=True)
+                inference_compiler=compiler("inference"), partition_fn=functools.partial(training.partition, options=now), decompositions=table,
+                keep_inference_input_mutations=True)
 
     # DDP reads this count to learn that a bucket went through AOTAutograd. torch._dynamo.backends.common.aot_autograd counts
     # too, but its import takes a second, because it imports Inductor.
     counters["aot_autograd"]["total"] += 1
     try:
         try:
-            compiled = trace(None if training else decompositions.table())  # PyTorch runs whole operators faster than their parts
-        except _Again:
-            training = not training
-            compiled = trace(None if training else decompositions.table())
+            compiled = trace(decompositions.table())
         except Exception as e:
-            if training or e in raised or isinstance(e, refusal.STEERING):
+            if e in raised or isinstance(e, refusal.STEERING):
                 raise
             compiled = trace(None)  # without our decompositions, which may have failed
     except _Overlap as e:
@@ -182,17 +176,18 @@ def _real_tensors(gm):
     return result
 
 
-def _compile(gm, options, real, record, training, saving):
+def _compile(gm, options, real, record, kind, saving):
+    """kind: "inference", "forward" or "backward". A forward graph never freezes parameters, because a step of training changes them."""
     function = make_boxed_func(gm.forward)
     try:
-        if training == "backward":
-            return function  # not a fallback of its own: the forward graph has already counted
-        if training:
-            raise Refused("gradients are needed: training graphs run in PyTorch (compile under torch.no_grad())")
-        function, record.compiled = _build(gm, options, real, record)
+        if kind != "inference":
+            if saving:
+                raise Refused("gradients are needed: only graphs without gradients can be saved (compile under torch.no_grad())")
+            options = dataclasses.replace(options, freeze=False)
+        function, record.compiled = _build(gm, options, real, record, kind)
     except Exception as e:
         why = refusal.sentence(e)
-        if training is None and not saving:
+        if kind != "backward" and not saving:
             raise _Whole(record, why) from e
         record.fallback("graph", "the whole graph", why)
         record.eager = True
@@ -204,11 +199,13 @@ def _compile(gm, options, real, record, training, saving):
     return function
 
 
-def _build(gm, options, real, record):
+def _build(gm, options, real, record, kind):
     """Partitions and compiles the graph. If the library refuses nodes, PyTorch runs these, and the graph is partitioned again."""
-    banned, planted = {}, rng.plant(gm) if options.rng == "fast" else None
+    banned, seeds = {}, rng.plant(gm, options.rng)
     while True:
-        partition = Partition(gm, banned=banned, seeds=planted)
+        partition = Partition(gm, banned=banned, seeds=seeds)
+        if kind != "inference" and partition.place != _abi.CPU:
+            raise Refused("training graphs on a GPU run in PyTorch")
         static = _static_inputs(partition)
         freezes = options.freeze and partition.place == _abi.CPU
         frozen = {s: _frozen_inputs(s, static, real, record) if freezes else {} for s in partition.segments}

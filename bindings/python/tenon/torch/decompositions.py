@@ -17,6 +17,10 @@ nll_loss2d_forward nll_loss_forward pixel_shuffle pixel_unshuffle rad2deg selu s
 softshrink special_entr special_erfcx special_log_ndtr special_xlog1py std_mean threshold tril_indices triu_indices
 upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
 upsample_trilinear3d xlogy
+_fused_rms_norm_backward _prelu_kernel_backward batch_norm_backward binary_cross_entropy_backward diagonal_backward glu_backward
+huber_loss_backward log_sigmoid_backward logit_backward mish_backward mse_loss_backward native_batch_norm_backward
+native_group_norm_backward reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
+rrelu_with_noise_backward smooth_l1_loss_backward soft_margin_loss_backward softplus_backward unfold_backward
 """.split()
 
 
@@ -61,8 +65,3 @@ def _of_classes(decomposition):
         return decomposition(x, target, *others) if target.dtype in (torch.int64, torch.uint8) else NotImplemented
 
     return run
-
-
-def would_change(gm):
-    """Whether the graph has a node that the table decomposes."""
-    return any(n.target in table() for n in gm.graph.nodes if n.op == "call_function")

@@ -17,6 +17,7 @@ from ..graph_text import Unsupported, Value, graph_text, input_text, strides_tex
 from .lowering import node, sizes
 from .lowering.tensors import CPU, dtype_of, why_not
 from .ops import TABLE
+from .rng import draw_mask
 from .runtime import refusal
 from .runtime.refusal import Refused
 
@@ -36,7 +37,7 @@ class Segment:
 class Partition:
     def __init__(self, gm, table=None, banned=None, seeds=None):
         """banned: node name -> reason, for nodes that the library has refused. seeds: the rng.Seeds of nodes that draw random
-        numbers in Tenon. The node that draws the seeds runs in PyTorch and does not count as a fallback."""
+        numbers in Tenon. Nodes that draw seeds or masks run in PyTorch and do not count as fallbacks."""
         self.gm, self.table, self.banned, self.seeds = gm, table or TABLE, banned or {}, seeds
         self.nodes = list(gm.graph.nodes)
         self.device = self._device()
@@ -106,7 +107,7 @@ class Partition:
         known = set()  # the symbols in the sizes of earlier nodes
         for n in self.nodes:
             earlier, known = known, known | _symbols(n)
-            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or self._is_seeds(n):
+            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or self._is_seeds(n) or n.target is draw_mask:
                 continue
             if self._is_copy(n):
                 self.copies.append((n.args[0], n.args[1]))

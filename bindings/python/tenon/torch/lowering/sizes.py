@@ -436,6 +436,30 @@ def overlaps(shape, strides):
     return False
 
 
+_BINARY = {ast.Add: lambda a, b: size(a + b), ast.Sub: lambda a, b: size(a - b), ast.Mult: lambda a, b: size(a * b),
+           ast.FloorDiv: lambda a, b: floor_div(a, b), ast.Mod: lambda a, b: size(torch_functions.PythonMod(a, b))}
+_FUNCTIONS = {"max": torch_functions.Max, "min": torch_functions.Min}
+
+
+def parse(text, names):
+    """The size that the graph text writes as `text`: the inverse of text(). names: symbols by name. None if the text is no size."""
+    def value(e):
+        if isinstance(e, ast.Constant) and type(e.value) is int:
+            return e.value
+        if isinstance(e, ast.Name):
+            return names[e.id]
+        if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub):
+            return -value(e.operand)
+        if isinstance(e, ast.Call):
+            return size(_FUNCTIONS[e.func.id](*map(value, e.args)))
+        return _BINARY[type(e.op)](value(e.left), value(e.right))
+
+    try:
+        return value(ast.parse(text.strip(), mode="eval").body)
+    except (AttributeError, KeyError, SyntaxError, TypeError):
+        return None
+
+
 def floor_div(a, b):
     if isinstance(a, int) and isinstance(b, int):
         return a // b

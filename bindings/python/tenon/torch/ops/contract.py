@@ -15,6 +15,7 @@ from .index import neutral
 from .map import number_is, scaled
 from .pool import longest_window, max_pool_with_indices, uneven_windows
 from .row import row
+from .scores import attention_and_logsumexp
 
 
 # --- contract ---------------------------------------------------------------------------------------------------------
@@ -282,6 +283,9 @@ def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
 
 @row("_scaled_dot_product_flash_attention_for_cpu")
 def _(e, q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
+    if e.used(1) and not dropout_p:
+        y, logsumexp = attention_and_logsumexp(e, q, k, v, is_causal, attn_mask, scale)
+        return e.cast(y, dtype_of(e.fake[0].dtype)), e.cast(logsumexp, dtype_of(e.fake[1].dtype))
     return _attention(e, q, k, v, dropout_p, is_causal, attn_mask, scale, None)
 
 

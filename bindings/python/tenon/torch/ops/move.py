@@ -66,7 +66,7 @@ def position(index, extent):
     return index if from_start else size(index + extent)
 
 
-def _bound(bound, extent, default):
+def bound(bound, extent, default):
     """A bound of a slice, clamped as in PyTorch."""
     if bound is None or (isinstance(bound, int) and bound >= 2**62):
         return default
@@ -80,7 +80,7 @@ def _bound(bound, extent, default):
 
 def _range(x, axis, start, length, step):
     """(start, end) of x[start::step], of which PyTorch takes `length` elements. The end is right behind the last of these."""
-    start = _bound(start, x.shape[axis], 0)
+    start = bound(start, x.shape[axis], 0)
     if step == 1 or sizes.is_zero(length):
         return start, size(start + length)
     end = size(start + (length - 1) * step + 1)
@@ -105,7 +105,7 @@ def _(e, x, dim=0, start=None, end=None, step=1):
     axis = dim % x.rank
     length = e.shape[axis]
     if not isinstance(step, int):
-        return every_nth(e, x, axis, _bound(start, x.shape[axis], 0), length, step)
+        return every_nth(e, x, axis, bound(start, x.shape[axis], 0), length, step)
     return e.slice(x, axis, *_range(x, axis, start, length, step), step)
 
 
@@ -248,7 +248,7 @@ def _(e, x, source, dim=0, start=None, end=None, step=1):
     source = e.cast(source, x.dtype)
     length = source.shape[axis]
     if step != 1:
-        indices = _stepped(e, _bound(start, x.shape[axis], 0), length, step)
+        indices = _stepped(e, bound(start, x.shape[axis], 0), length, step)
         return e.op("index_put", [x, indices, source], x.dtype, x.shape, axis=axis)
     start, end = _range(x, axis, start, length, step)
     return _overwrite(e, x, source, axis, start, end)

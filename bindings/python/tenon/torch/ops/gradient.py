@@ -1,0 +1,141 @@
+"""Rows of the backward pass of convolutions, pooling, attention, losses, embeddings and views. How rows are written: row.py.
+
+Where the forward operator has a row, the library differentiates what that row writes (lowering/differentiate.py).
+Tested by tests/torch/test_lower.py and test_training.py.
+"""
+
+import torch
+
+from ...graph_text import Unsupported
+from ..lowering import sizes
+from ..lowering.differentiate import gradients
+from ..lowering.tensors import dtype_of
+from .move import bound, position
+from .row import TABLE, row
+from .scores import factor, for_heads, over_heads, scores, weights
+from .term import Term
+
+
+def _gradients(e, name, operands, others, gradient, wrt):
+    """The gradients of the first result of the operator aten.name: those of its operands at the positions wrt."""
+    op = getattr(torch.ops.aten, name).default
+    return gradients(e, op, TABLE[str(op)], operands, others, gradient, wrt)
+
+
+def _forward(e):
+    """The name of the operator whose gradient this node computes."""
+    return e.node.target._opname.removesuffix("_backward")
+
+
+# --- by the gradient of the forward row -------------------------------------------------------------------------------
+@row("convolution_backward")
+def _(e, grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask):
+    wanted = [i for i in (0, 1) if output_mask[i] and e.used(i)]
+    results = [None, None, None]
+    if wanted:
+        others = (None, stride, padding, dilation, transposed, output_padding, groups)
+        made = _gradients(e, "convolution", [x, w], others, grad, wanted)
+        for i, v in zip(wanted, made):
+            results[i] = v
+    if output_mask[2] and e.used(2):
+        results[2] = e.reduce("sum", e.wide(grad), [i for i in range(grad.rank) if i != 1])
+    return tuple(v and e.cast(v, dtype_of(f.dtype)) for v, f in zip(results, e.fake))
+
+
+@row("avg_pool2d_backward", "avg_pool3d_backward")
+def _(e, grad, x, *window):
+    return _gradients(e, _forward(e), [x], window, grad, [0])[0]
+
+
+@row("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
+def _(e, grad, x):
+    spatial = 2 if "2d" in e.node.target._opname else 3
+    return _gradients(e, _forward(e), [x], (grad.shape[-spatial:],), grad, [0])[0]
+
+
+@row("grid_sampler_2d_backward", "grid_sampler_3d_backward")
+def _(e, grad, x, grid, interpolation, padding, align_corners, output_mask):
+    wanted = [i for i in (0, 1) if output_mask[i] and e.used(i)]
+    made = _gradients(e, _forward(e), [x, grid], (interpolation, padding, align_corners), grad, wanted)
+    results = dict(zip(wanted, made))
+    return results.get(0), results.get(1)
+
+
+# --- attention --------------------------------------------------------------------------------------------------------
+@row("_scaled_dot_product_flash_attention_for_cpu_backward")
+def _(e, grad, q, k, v, out, logsumexp, dropout_p, is_causal, attn_mask=None, scale=None):
+    """With P the softmax of the scores: dV = P^T dO, dS = P * (dO V^T - sum(dO * O)) * scale, dQ = dS K, dK = dS^T Q (Dao et al.,
+    "FlashAttention", 2022, section 3)."""
+    if dropout_p:
+        raise Unsupported("attention with dropout inside")
+    p, _ = weights(e, scores(e, q, k, is_causal, attn_mask, scale))
+    heads, few = q.shape[1], k.shape[1]
+    half = lambda t: e.cast(t, q.dtype)  # products of 16-bit floats read 16-bit floats
+    dv = e.matmul(e.swap(half(p), 2, 3), grad)
+    dp = e.wide(e.matmul(grad, e.swap(for_heads(e, v, heads), 2, 3)))
+    total = e.reduce("sum", e.map("mul", e.wide(grad), e.wide(out)), [3], True)
+    ds = half((Term(e, p) * (Term(e, dp) - Term(e, total)) * factor(q, scale)).value)
+    dq = e.matmul(ds, for_heads(e, k, heads))
+    dk = e.matmul(e.swap(ds, 2, 3), q)
+    return dq, over_heads(e, dk, few), over_heads(e, dv, few)
+
+
+# --- losses and embeddings --------------------------------------------------------------------------------------------
+@row("nll_loss_backward", "nll_loss2d_backward")
+def _(e, grad, x, target, weight, reduction, ignore_index, total_weight):
+    """-grad * weight of the class where the class is the target. One pass over the result, without a scatter."""
+    axis = 0 if x.rank == 1 else 1
+    across = (*target.shape[:axis], 1, *target.shape[axis:]) if x.rank > 1 else (1,)
+    target = e.reshape(e.cast(target, "i64"), across)
+    classes = e.iota([n if i == axis else 1 for i, n in enumerate(x.shape)], axis=axis)
+    scale = e.map("neg", e.wide(grad))
+    if reduction == 1:
+        scale = e.map("div", scale, e.wide(total_weight))
+    elif scale.rank and reduction == 0:
+        scale = e.reshape(scale, across)
+    if weight is not None:
+        scale = e.map("mul", scale, e.reshape(e.wide(weight), [x.shape[axis] if i == axis else 1 for i in range(x.rank)]))
+    here = e.map("logical_and", e.map("eq", classes, target), e.map("ne", target, e.full(ignore_index, "i64")))
+    return e.expand(e.map("where", here, scale, e.scalar_like(scale, 0.0)), x.shape)
+
+
+@row("embedding_dense_backward")
+def _(e, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
+    rows = sizes.product(indices.shape)
+    indices = e.reshape(e.cast(indices, "i64"), (rows,))
+    grad = e.wide(e.reshape(grad, (rows, grad.shape[-1])))
+    if scale_grad_by_freq:
+        ones = e.full(1.0, grad.dtype, (rows,))
+        count = e.op("index_put", [e.full(0.0, grad.dtype, (num_weights,)), indices, ones], grad.dtype, (num_weights,), axis=0, mode="add", wrap=False)
+        grad = e.map("div", grad, e.reshape(e.gather(count, indices, 0, wrap=False), (rows, 1)))
+    if not (isinstance(padding_idx, int) and padding_idx < 0):
+        kept = e.reshape(e.map("ne", indices, e.full(padding_idx, "i64")), (rows, 1))
+        grad = e.map("where", kept, grad, e.scalar_like(grad, 0.0))
+    shape = (num_weights, grad.shape[-1])
+    return e.op("index_put", [e.full(0.0, grad.dtype, shape), indices, grad], grad.dtype, shape, axis=0, mode="add", wrap=False)
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+@row("select_backward")
+def _(e, grad, input_sizes, dim, index):
+    shape = sizes.sizes(input_sizes)
+    axis = dim % len(shape)
+    start = position(index, shape[axis])
+    grad = e.reshape(grad, (*shape[:axis], 1, *shape[axis + 1:]))
+    return _padded(e, grad, axis, start, sizes.size(shape[axis] - start - 1))
+
+
+@row("slice_backward")
+def _(e, grad, input_sizes, dim, start, end, step):
+    shape = sizes.sizes(input_sizes)
+    axis = dim % len(shape)
+    start, length = bound(start, shape[axis], 0), grad.shape[axis]
+    if step != 1:  # each element and step - 1 zeros
+        spread = _padded(e, e.reshape(grad, (*shape[:axis], length, 1, *shape[axis + 1:])), axis + 1, 0, sizes.size(step - 1))
+        length = sizes.size(length * step)
+        grad = e.reshape(spread, (*shape[:axis], length, *shape[axis + 1:]))
+    return _padded(e, grad, axis, start, sizes.size(shape[axis] - start - length))
+
+
+def _padded(e, v, axis, low, high):
+    return e.pad(v, [low if i == axis else 0 for i in range(v.rank)], [high if i == axis else 0 for i in range(v.rank)])

@@ -1,0 +1,62 @@
+"""The scores of attention, for its log-sum-exp and its gradient. Tested by tests/torch/test_lower.py and test_training.py.
+"""
+
+import math
+
+from ...graph_text import Unsupported
+from ..lowering import sizes
+
+
+def factor(q, scale):
+    """The number that multiplies the scores."""
+    if scale is None and isinstance(q.shape[-1], int):
+        scale = 1 / math.sqrt(q.shape[-1])
+    if scale is None or isinstance(scale, sizes.Real):
+        raise Unsupported("the gradient of attention with a scale that depends on sizes")
+    return float(scale)
+
+
+def for_heads(e, v, heads):
+    """v [B, Hkv, S, D] with each head repeated for the heads of the queries that share it."""
+    if sizes.same(v.shape[1], heads):
+        return v
+    b, few, s, d = v.shape
+    v = e.expand(e.reshape(v, (b, few, 1, s, d)), (b, few, sizes.floor_div(heads, few), s, d))
+    return e.reshape(v, (b, heads, s, d))
+
+
+def over_heads(e, v, heads):
+    """The inverse for gradients: v [B, H, ...] summed over the heads that share one of `heads` heads."""
+    if sizes.same(v.shape[1], heads):
+        return v
+    return e.reduce("sum", e.reshape(v, (v.shape[0], heads, sizes.floor_div(v.shape[1], heads), *v.shape[2:])), [2])
+
+
+def scores(e, q, k, causal, mask, scale):
+    """q k^T * scale + mask, [B, H, L, S], in f32 or f64. Positions that the mask hides are -inf."""
+    product = e.wide(e.matmul(q, e.swap(for_heads(e, k, q.shape[1]), 2, 3)))
+    product = e.map("mul", product, e.scalar_like(product, factor(q, scale)))
+    if mask is not None:
+        product = e.map("add", product, e.cast(mask, product.dtype))
+    if causal:
+        seen = e.map("le", e.iota(product.shape[-2:], axis=1), e.iota(product.shape[-2:], axis=0))
+        product = e.map("where", seen, product, e.scalar_like(product, -math.inf))
+    return product
+
+
+def weights(e, scores):
+    """(softmax of the scores, their log-sum-exp), [B, H, L, S] and [B, H, L, 1]. A query that sees nothing has the weights 0. The weights
+    are not exp(scores - logsumexp), because a log-sum-exp of f32 is too coarse if all scores are large."""
+    most = e.reduce("max", scores, [3], True)
+    nothing = e.map("eq", most, e.scalar_like(most, -math.inf))
+    most = e.map("where", nothing, e.scalar_like(most, 0.0), most)
+    exponentials = e.map("exp", e.map("sub", scores, most))
+    total = e.reduce("sum", exponentials, [3], True)
+    quotient = e.map("div", exponentials, e.map("where", nothing, e.scalar_like(total, 1.0), total))
+    return quotient, e.map("add", most, e.map("log", total))
+
+
+def attention_and_logsumexp(e, q, k, v, causal, mask, scale):
+    """The result of attention, and the log-sum-exp of the scores of each query, [B, H, L]."""
+    p, logsumexp = weights(e, scores(e, q, k, causal, mask, scale))
+    return e.matmul(e.cast(p, v.dtype), for_heads(e, v, q.shape[1])), e.reshape(logsumexp, logsumexp.shape[:3])
