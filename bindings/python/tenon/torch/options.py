@@ -30,7 +30,7 @@ class Options:
 
     rng: who draws random numbers. "torch": PyTorch, with the numbers of eager mode. "fast": Tenon's kernels, from seeds that
     PyTorch draws. The distributions are the same and torch.manual_seed makes runs reproducible, but the numbers are not those
-    of eager mode. Graphs that need gradients run in PyTorch and draw there.
+    of eager mode.
 
     device_graphs: on a GPU, whether the kernels of a program are launched as one CUDA graph. "auto": if the kernels are small;
     "always"; "never".
