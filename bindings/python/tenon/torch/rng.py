@@ -53,17 +53,18 @@ def plant_seeds(gm):
 def plant_masks(gm):
     """Replaces dropouts by products with their masks, which nodes at the start of the graph draw. Stops at the first node that draws
     something else, because the order of all draws has to stay that of eager mode."""
-    before = _first(gm)
+    before, number = _first(gm), 0
     for n in list(gm.graph.nodes):
         if n.op != "call_function" or not _is_random(n):
             continue
         if not is_dropout(n) or n.meta["val"][0].device != CPU:
             break
+        number += 1
         x, p = n.args[:2]
         kept = n.meta["val"][1]
         with gm.graph.inserting_before(before):
             shape, strides = (tuple(gm.graph.materialize_symints(list(s))) for s in (kept.shape, kept.stride()))
-            mask = gm.graph.call_function(draw_mask, (shape, strides, 1 - p))
+            mask = gm.graph.call_function(draw_mask, (shape, strides, 1 - p, number))
         mask.meta = {"val": kept}  # without the tags of checkpointing: a mask is saved, never drawn again
         with gm.graph.inserting_before(n):
             masked = gm.graph.call_function(aten.native_dropout_backward.default, (x, mask, 1 / (1 - p)))
@@ -74,8 +75,9 @@ def plant_masks(gm):
         gm.graph.erase_node(n)
 
 
-def draw_mask(shape, strides, p):
-    """A mask of a dropout that keeps elements with probability p, as aten.native_dropout draws it on a CPU."""
+def draw_mask(shape, strides, p, number):
+    """A mask of a dropout that keeps elements with probability p, as aten.native_dropout draws it on a CPU. number: differs for all
+    masks of a graph, because PyTorch's partitioner merges equal calls."""
     return torch.empty_strided(shape, strides, dtype=torch.bool).bernoulli_(p)
 
 

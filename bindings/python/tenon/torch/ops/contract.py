@@ -240,7 +240,7 @@ def _(e, x, weight, bias, n, c, hxw, group, eps):
     y = e.op("group_norm", [x, weight, bias], x.dtype, x.shape, groups=group, eps=float(eps))
     mean = rstd = None
     if e.used(1) or e.used(2):
-        groups = e.reshape(e.wide(x), (n, group, sizes.product(x.shape[1:]) // group))
+        groups = e.reshape(e.wide(x), (n, group, sizes.floor_div(sizes.product(x.shape[1:]), group)))
         mean, rstd = _mean_and_rstd(e, groups, [2], False, eps)
     return y, mean, rstd
 
