@@ -7,8 +7,8 @@ Tested by tests/torch/test_lower.py.
 import math
 
 from ..lowering.tensors import dtype_of
+from ..lowering.term import Term
 from .row import row
-from .term import Term
 
 
 def _terms(e, *values):

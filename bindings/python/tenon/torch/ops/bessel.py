@@ -8,8 +8,8 @@ import math
 
 from ...graph_text import HALVES, Unsupported
 from ..lowering.emitter import Promotion
+from ..lowering.term import Term
 from .row import row
-from .term import Term
 
 # Numerators and denominators, the highest power first. For |x| > 5: the factor of the cosine, then that of the sine.
 _FAR_0 = {

@@ -9,13 +9,13 @@ import torch
 
 from ...graph_text import Unsupported
 from ..lowering import sizes
+from ..lowering.scores import attention_and_logsumexp
 from ..lowering.sizes import same_shape
 from ..lowering.tensors import CPU, dtype_of
 from .index import neutral
 from .map import number_is, scaled
 from .pool import longest_window, max_pool_with_indices, uneven_windows
 from .row import row
-from .scores import attention_and_logsumexp
 
 
 # --- contract ---------------------------------------------------------------------------------------------------------

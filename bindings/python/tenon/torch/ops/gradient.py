@@ -9,11 +9,11 @@ import torch
 from ...graph_text import Unsupported
 from ..lowering import sizes
 from ..lowering.differentiate import gradients
+from ..lowering.scores import factor, for_heads, over_heads, scores, weights
 from ..lowering.tensors import dtype_of
+from ..lowering.term import Term
 from .move import bound, position
 from .row import TABLE, row
-from .scores import factor, for_heads, over_heads, scores, weights
-from .term import Term
 
 
 def _gradients(e, name, operands, others, gradient, wrt):

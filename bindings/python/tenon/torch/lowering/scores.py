@@ -4,7 +4,7 @@
 import math
 
 from ...graph_text import Unsupported
-from ..lowering import sizes
+from . import sizes
 
 
 def factor(q, scale):
