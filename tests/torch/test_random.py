@@ -283,14 +283,15 @@ assert tenon.stats()["fallbacks"] == 0
 """
 
 
-def test_saved_functions_draw_anew(tmp_path, monkeypatch):
+@pytest.mark.parametrize("rng", ["fast", "torch"])
+def test_saved_functions_draw_anew(tmp_path, monkeypatch, rng):
     (tmp_path / "source.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "source", raising=False)  # of another test
     import source
 
     with torch.no_grad():
-        saved = fast(source.dropped).aot_compile(((torch.ones(1000),), {}))
+        saved = torch.compile(source.dropped, backend="tenon", fullgraph=True, options={"rng": rng}).aot_compile(((torch.ones(1000),), {}))
         torch.manual_seed(9)
         kept = int((saved(torch.ones(1000)) != 0).sum())
     saved.save_compiled_function(str(tmp_path / "dropped"))

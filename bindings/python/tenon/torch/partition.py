@@ -17,9 +17,9 @@ from ..graph_text import Unsupported, Value, graph_text, input_text, strides_tex
 from .lowering import node, sizes
 from .lowering.tensors import CPU, dtype_of, why_not
 from .ops import TABLE
-from .rng import draw_mask
 from .runtime import refusal
 from .runtime.refusal import Refused
+from .runtime.runner import draw_mask
 
 MOST_EQUALITIES = 64  # stated in a text; the library checks further equalities with the sizes of a call
 HOST_SIZE = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)

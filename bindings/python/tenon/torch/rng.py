@@ -17,6 +17,7 @@ import torch
 from .lowering.node import value_of
 from .lowering.tensors import CPU
 from .ops.random import DRAWING
+from .runtime.runner import draw_mask
 
 aten = torch.ops.aten
 
@@ -73,12 +74,6 @@ def plant_masks(gm):
             result.replace_all_uses_with((masked, mask)[result.args[1]])
             gm.graph.erase_node(result)
         gm.graph.erase_node(n)
-
-
-def draw_mask(shape, strides, p, number):
-    """A mask of a dropout that keeps elements with probability p, as aten.native_dropout draws it on a CPU. number: differs for all
-    masks of a graph, because PyTorch's partitioner merges equal calls."""
-    return torch.empty_strided(shape, strides, dtype=torch.bool).bernoulli_(p)
 
 
 def _first(gm):

@@ -178,7 +178,7 @@ def _load(data, args, refused):
 
 
 _NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
-_MODULES = {"operator": operator, "math": math, "builtins": builtins, "torch": torch}  # whose functions host steps may call
+_MODULES = {"operator": operator, "math": math, "builtins": builtins, "torch": torch, "runner": runner}  # whose functions host steps may call
 
 
 def _encode(value):

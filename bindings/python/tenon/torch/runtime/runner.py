@@ -31,6 +31,12 @@ def view_of(root, size, stride, offset):
     return root.as_strided(size, stride, root.storage_offset() + offset)
 
 
+def draw_mask(shape, strides, p, number):
+    """A mask of a dropout that keeps elements with probability p, as aten.native_dropout draws it on a CPU. number: differs for all
+    masks of a graph, because PyTorch's partitioner merges equal calls."""
+    return torch.empty_strided(shape, strides, dtype=torch.bool).bernoulli_(p)
+
+
 class Compiled:
     """The parts of a boxed function that other modules need. It does not hold the function, which dies with its last user."""
 
