@@ -154,7 +154,7 @@ def test_sixteen_bits(gpu, dtype):
 
 @torch.no_grad()
 def test_random_numbers(gpu, monkeypatch):
-    plant = rng.plant
+    plant = rng.plant_seeds
 
     def on_host(gm):  # this PyTorch has no generator of a GPU
         planted = plant(gm)
@@ -162,7 +162,7 @@ def test_random_numbers(gpu, monkeypatch):
         planted.node.kwargs = {**planted.node.kwargs, "device": torch.device("cpu")}
         return planted
 
-    monkeypatch.setattr(rng, "plant", on_host)
+    monkeypatch.setattr(rng, "plant_seeds", on_host)
     f = lambda x: (torch.nn.functional.dropout(x, 0.25) * 3, torch.nn.functional.dropout(x, 0.5))  # noqa: E731
     x, on_gpu = torch.ones(200, 33), torch.compile(f, backend="tenon", options={"rng": "fast"})
     torch.manual_seed(5)

@@ -113,7 +113,7 @@ def test_random_numbers_come_from_pytorch_in_order():
     with torch.no_grad():
         got = torch.compile(f, backend="tenon")(x)
     torch.testing.assert_close(got, expected)
-    assert tenon.stats()["fallbacks"] == 5
+    assert tenon.stats()["fallbacks"] == 4  # a mask that PyTorch draws is no fallback
 
 
 def test_library_refuses_a_program(library):

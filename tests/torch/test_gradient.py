@@ -2,7 +2,7 @@
 attention, indexing, reductions and scans; where a function has no derivative; batches of 2 and 3, odd sizes, symbolic and constant."""
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_int32, c_size_t, c_void_p
+from ctypes import POINTER, c_int32, c_void_p
 
 import pytest
 import torch
@@ -16,11 +16,6 @@ NAMES = {torch.float32: "f32", torch.float64: "f64", torch.int64: "i64", torch.b
 CODES = {torch.float32: (2, 32), torch.float64: (2, 64), torch.int64: (0, 64), torch.bool: (6, 8), torch.bfloat16: (4, 16)}
 
 
-class GradientOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("targets", c_void_p), ("n_targets", c_size_t), ("wrt", c_void_p), ("n_wrt", c_size_t),
-                ("heads", c_int32), ("keep_outputs", c_int32)]
-
-
 class Tensor(ctypes.Structure):
     _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32), ("code", ctypes.c_uint8),
                 ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", POINTER(ctypes.c_int64)), ("strides", c_void_p),
@@ -29,18 +24,7 @@ class Tensor(ctypes.Structure):
 
 def gradient(text):
     """The text of the graph with the outputs and the gradients by all float inputs, one head per output."""
-    lib, graph, made, length = _abi.library(), c_void_p(), c_void_p(), c_size_t()
-    _abi.check(lib.tenon_graph_parse(text.encode(), len(text), ctypes.byref(graph)))
-    try:
-        options = GradientOptions(ctypes.sizeof(GradientOptions), heads=1, keep_outputs=1)
-        _abi.check(lib.tenon_graph_gradient(graph, ctypes.byref(options), ctypes.byref(made)))
-        _abi.check(lib.tenon_graph_print(made, None, c_size_t(0), ctypes.byref(length)))
-        out = ctypes.create_string_buffer(length.value + 1)
-        _abi.check(lib.tenon_graph_print(made, out, c_size_t(length.value + 1), ctypes.byref(length)))
-        return out.value.decode()
-    finally:
-        lib.tenon_graph_release(graph)
-        lib.tenon_graph_release(made)
+    return _abi.gradient(text, keep_outputs=True)
 
 
 def run(text, inputs, outputs):

