@@ -131,8 +131,9 @@ class Bert(models.BertLayer):
 NETS = {
     "mlp": (lambda: models.mlp(32)[0], (16, 128), (16,), "sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 1e-4}),
     "lenet": (LeNet, (8, 1, 28, 28), (8,), "adam", {"learning_rate": 0.003}),
+    # With larger steps the loss falls to 1e-3, where rounding of the logits is a relative error of 1e-3.
     "resnet18": (lambda: gluon.model_zoo.vision.get_resnet(1, 18, thumbnail=True, classes=10), (4, 3, 16, 16), (4,), "sgd",
-                 {"learning_rate": 0.01, "momentum": 0.9}),
+                 {"learning_rate": 0.001, "momentum": 0.9}),
     "resnet18_v2": (lambda: gluon.model_zoo.vision.get_resnet(2, 18, thumbnail=True, classes=10), (4, 3, 16, 16), (4,), "sgd",
                     {"learning_rate": 0.01}),
     # In f32, MXNet's own gradients of this net differ from those in f64 by half, and with larger steps its losses are chaotic.
