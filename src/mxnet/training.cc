@@ -89,7 +89,8 @@ bool is_constant_in(const SymbolNode& node, size_t operand) {
 Status check_gradient(const SymbolNode& node, const Attrs& attrs) {
   for (const Refusal& r : kRefusals) {
     const std::string* value = r.attr.empty() ? nullptr : node.attr(r.attr);
-    const std::string_view given = value ? *value : r.attr == "pool_type" ? "max" : "";
+    std::string_view given = r.attr == "pool_type" ? "max" : "";
+    if (value) given = *value;
     if (lists(r.ops, node.op) && (r.attr.empty() || given == r.value)) return unsupported(r.why);
   }
   if (lists("Pooling _npx_pooling", node.op) && attrs.text("pool_type") == "max" && attrs.flag("global_pool"))
