@@ -104,7 +104,7 @@ void add_bias(Spec& spec, Operand bias, size_t axis) {
   spec.operands.push_back(std::move(o));
 }
 
-// What a convolution and the gradient of its weight have in common.
+// Reads the attributes that a convolution and the gradient of its weight share.
 void read_windows(const Node& node, Spec& spec) {
   spec.channels_last = attr_as<std::string>(node, "layout") == "channels_last";
   spec.strides = attr_as<Dims>(node, "strides");

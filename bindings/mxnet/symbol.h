@@ -19,7 +19,7 @@ struct Options {
   std::string op_names;  // comma-separated; empty: all
   Freeze freeze = Freeze::settled;
   bool dedup = false;  // dedup_subgraph, which is MXNet's
-  // Of a node: copies stand between it and what it reads, so that MXNet never asks it to add a gradient to an array.
+  // Copies stand between the node and its operands, so that MXNet never asks the node to add a gradient to an array.
   bool guarded = false;
 
   tenon_symbol_options c() const;  // valid as long as this object

@@ -16,7 +16,7 @@ namespace tenon::plugin {
 // in another place is none.
 std::vector<size_t> parameters_of(const Symbol& symbol);
 
-// By which a later call knows its parameters again: the contents of small ones; of large ones address, count of writes and elements
+// Identifies the parameters of a call: the contents of small ones; of large ones address, count of writes and elements
 // all over them, because memory that was freed may come back with the same address and count.
 using Identity = std::vector<uint64_t>;
 Identity identity_of(const std::vector<size_t>& parameters, const Tensors& inputs);

@@ -17,10 +17,10 @@ struct State {
   Signature signature;                 // of the inputs
   std::vector<const int64_t*> shapes;  // of the inputs, in `signature`
   bool guarded = false;                // see Options
-  // Of a subgraph that trains, known from the first forward pass on:
+  // The outputs of a subgraph that trains; the first forward pass fills them:
   Signature output_signature;
   std::vector<const int64_t*> output_shapes;
-  // Of parameters that are or become constants, known from the first run on:
+  // The parameters that are or become constants; the first run fills them:
   Identity identity;
   std::shared_ptr<Frozen> frozen;  // null: they are no constants yet
   Program program;                 // destroyed before what it reads

@@ -21,7 +21,7 @@ struct Tensors {
   tenon_tensor view(int i) const;
 };
 
-// Of a dense tensor.
+// The size of a dense tensor.
 size_t bytes_of(const tenon_tensor& tensor);
 
 }  // namespace tenon::plugin

@@ -96,7 +96,7 @@ Values logical_not(Call& c) {
   return {as_number(c, c(ops::eq, {x, c.like(x, 0)}), x)};
 }
 Values np_logical_not(Call& c) { return {c(ops::logical_not, {truth(c, c.in[0])})}; }
-// Of floats one clamp, whose gradient at a bound is MXNet's: that of the result.
+// Floats take one clamp: its gradient at a bound is that of the result, as in MXNet.
 Values clip(Call& c) {
   const ValueId x = c.in[0];
   if (is_float(c.dtype(x))) {
