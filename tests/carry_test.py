@@ -30,7 +30,7 @@ subprocess.run([carried / "bin/tenon", "doctor"], check=True)
 
 
 def test_what_is_packed_runs_elsewhere(tmp_path):
-    archive, elsewhere = tmp_path / "carried.tar.xz", tmp_path / "elsewhere"
+    archive, elsewhere = tmp_path / "carried.tar.gz", tmp_path / "elsewhere"
     subprocess.run([sys.executable, ROOT / "tools/carry.py", "pack", archive], check=True)
     (elsewhere / "tools").mkdir(parents=True)
     shutil.copy(ROOT / "tools/carry.py", elsewhere / "tools")

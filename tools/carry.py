@@ -51,7 +51,8 @@ def pack(archive):
                  libraries / "libdnnl.so.3": library_of(RELEASE / "libtenon.so.1", "libdnnl.so.3"), bin / "tenon": RELEASE / "bin/tenon"}
         for to, source in files.items():
             subprocess.run(["strip", "--strip-unneeded", "-o", str(to), str(source.resolve())], check=True)
-        with tarfile.open(archive, "w:xz", preset=3) as tar:
+        how = {"mode": "w:xz", "preset": 3} if Path(archive).suffix == ".xz" else {"mode": "w:gz", "compresslevel": 1}  # quickly
+        with tarfile.open(archive, **how) as tar:
             for part in ("site", "bin"):
                 tar.add(Path(work, part), part)
     print(f"{archive}: {Path(archive).stat().st_size / 2**20:.1f} MiB")

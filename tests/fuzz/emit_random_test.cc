@@ -1,6 +1,6 @@
 // Random kernels (kernel_gen.h): compares machine code with the interpreter, bit for bit, on every instruction set, with sizes as
 // arguments and as constants.
-// TENON_TEST_KERNELS is the number of kernels (default 100), TENON_TEST_SEED the seed of the first one.
+// TENON_TEST_KERNELS is the number of kernels (default 60), TENON_TEST_SEED the seed of the first one.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,7 +19,7 @@ int64_t environment_number(const char* name, int64_t fallback) {
 // code returns the kernel whose machine code runs in place of that of the case.
 void expect_agreement(const std::function<Kernel(const KernelCase&)>& code) {
   const int64_t first = environment_number("TENON_TEST_SEED", 1),
-                count = environment_number("TENON_TEST_KERNELS", 100);
+                count = environment_number("TENON_TEST_KERNELS", 60);
   int failures = 0;
   for (int64_t seed = first; seed < first + count && failures < 5; ++seed) {
     KernelCase c = random_kernel(static_cast<uint64_t>(seed), seed % 2, seed % 4 < 2);

@@ -1,4 +1,4 @@
-// Random graphs: compiles them and compares with the evaluator. There are TENON_FUZZ_COUNT graphs (2000) with seeds from
+// Random graphs: compiles them and compares with the evaluator. There are TENON_FUZZ_COUNT graphs (1200) with seeds from
 // TENON_FUZZ_SEED (1) on. A failing graph is printed as text, ready to be pasted into a .tn file, together with its kernels.
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ constexpr double kMostSaysNothing = 0.05;  // share of the elements
 constexpr int kMostFailures = 10;          // then the test stops, since one bug makes many graphs fail
 
 TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
-  const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 2000);
+  const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 1200);
   const bool verbose = number("TENON_FUZZ_VERBOSE", 0) != 0;
   int64_t unsupported = 0, elements = 0, says_nothing = 0, in_place = 0, failures = 0;
   std::map<std::string, int> reasons;
@@ -67,7 +67,7 @@ TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
 
 // The results of a graph do not depend on any single pass.
 TEST(Fuzz, EachPassMayBeLeftOut) {
-  const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 2000) / 8;
+  const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 1200) / 8;
   const auto passes = optional_passes();
   for (uint64_t s = seed; s < seed + count; ++s) {
     RandomGraph r = GraphGen(s).make();

@@ -7,6 +7,7 @@
 #include "src/passes/gradient.h"
 #include "tests/support/graph_check.h"
 #include "tests/support/graph_gen.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 TEST(GradientFuzz, ProgramsMeanWhatTheEvaluatorSays) {
   int compared = 0, failures = 0;
   std::map<std::string, int> reasons;
-  for (uint64_t seed = 1; seed <= 200 && failures < 5; ++seed) {
+  for (uint64_t seed = 1; seed <= rounds(200) && failures < 5; ++seed) {
     RandomGraph r = GraphGen(seed).make();
     const auto made = gradient(r.graph, {.keep_outputs = true});
     if (!made.ok()) {
@@ -35,7 +36,7 @@ TEST(GradientFuzz, ProgramsMeanWhatTheEvaluatorSays) {
                   << result.message;
   }
   for (auto& [why, n] : reasons) printf("%d times: %s\n", n, why.c_str());
-  EXPECT_GT(compared, 150);
+  EXPECT_GT(compared, rounds(150));
 }
 
 }  // namespace

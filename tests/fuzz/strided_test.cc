@@ -74,7 +74,7 @@ std::string wrong(const std::string& text, const StridedInputs& inputs, Seen& se
 class Strided : public testing::TestWithParam<const char*> {};
 
 TEST_P(Strided, OperandsOfLibraryCalls) {
-  const int count = std::getenv("TENON_STRIDED_COUNT") ? std::atoi(std::getenv("TENON_STRIDED_COUNT")) : 120;
+  const int count = std::getenv("TENON_STRIDED_COUNT") ? std::atoi(std::getenv("TENON_STRIDED_COUNT")) : 60;
   Seen seen;
   int failed = 0;
   for (int seed = 0; seed < count && failed < 5; ++seed) {

@@ -496,8 +496,8 @@ class MobileVit(nn.Module):
 MODELS = {
     "vit": (lambda: VisionTransformer(False), [(2, 32, 32), (3, 33, 39), (5, 36, 32)]),
     "dinov2": (VisionTransformer, [(2, 32, 40), (3, 49, 33), (5, 41, 64)]),
-    "swin": (Swin, [(2, 32, 32), (3, 45, 37), (2, 34, 51)]),
     "convnext": (ConvNext, [(2, 32, 32), (3, 45, 37), (5, 34, 51)]),
+    "swin": (Swin, [(2, 32, 32), (3, 45, 37), (2, 34, 51)]),  # static first, PyTorch's reasoning on its sizes takes a minute
     "segformer": (Segformer, [(2, 32, 32), (3, 45, 37), (5, 34, 51)]),
     "mobilevit": (MobileVit, [(2, 32, 32), (3, 45, 37), (5, 34, 51)]),
 }

@@ -9,6 +9,7 @@
 #include "tests/support/nvidia/cuda_check.h"
 #include "tests/support/nvidia/cuda_kernels.h"
 #include "tests/support/nvidia/cuda_variant.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon::jit {
 namespace {
@@ -110,12 +111,15 @@ std::string distance(const KernelCase& c, const BufferBytes& got, const BufferBy
   return "";
 }
 
+const std::vector<DType> kTypes =
+    kSanitized ? std::vector{DType::f32, DType::bf16} : std::vector{DType::f32, DType::bf16, DType::f16};
+
 // Kernels with the schedules of their sizes; equal texts are tried once.
 std::vector<CudaTry> real_tries(bool approximate) {
   std::vector<CudaTry> tries;
   int next = 0;
   for (const char* text : kCudaTexts)
-    for (DType type : {DType::f32, DType::bf16, DType::f16})
+    for (DType type : kTypes)
       for (const auto& [n, m] : std::vector<std::pair<int64_t, int64_t>>{{0, 8},
                                                                          {3, 0},
                                                                          {1, 1},

@@ -143,14 +143,16 @@ TEST(Nvrtc, EveryScheduleFitsEveryArchitecture) {
               (*nvrtc())->version() % 100, ms.size(), ms[ms.size() / 2], ms.back());
 }
 
-// Every map row and every cast, in every type, with exact and approximate functions.
+// Every map row and every cast, in every type, with exact and approximate functions. The types take the architectures in turn.
 TEST(Nvrtc, EveryRowCompiles) {
   NEEDS_NVRTC();
+  int turn = 0;
   for (int architecture : {80, 90, 100, 120})
     for (DType type :
          {DType::f32, DType::f64, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8, DType::b8})
       for (bool narrow : {false, true}) {
         if (narrow && type != DType::f32) continue;
+        if (type != DType::f32 && ++turn % 4 != 0) continue;
         const RowsKernel rows = rows_kernel(type, narrow);
         const KernelVariant v = variant_of(rows.kernel, std::vector<int64_t>{1 << 20}, {}, 16, 1 << 20);
         CudaSchedule s = v.schedule;
