@@ -45,7 +45,7 @@ def compile_graph(gm, example_inputs, options, records=None):
     now = dataclasses.replace(options, freeze=False) if saving else options  # a saved function packs at its first call
     real = _real_tensors(gm) if now.freeze else {}
     own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # AOTAutograd numbers them before the inputs
-    written, raised, noted = set(), [], []
+    written, raised, noted, saved = set(), [], [], []
 
     def note(nodes, kind="inference"):
         name = f"graph{next(_graphs)}" if kind != "backward" else f"{noted[-1].name}_backward"
@@ -66,6 +66,7 @@ def compile_graph(gm, example_inputs, options, records=None):
             if kind != "backward":
                 written.update(_written(len(own) + len(example_inputs)))
             record = note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
+            record.saved = saved[-1] if kind == "forward" and saved else None
             start = report.clock()
             function = _compile(graph, now, real, record, kind, saving)
             if saving:
@@ -81,7 +82,8 @@ def compile_graph(gm, example_inputs, options, records=None):
         with torch.compiler.config.patch(cache_key_tag=tag):  # PyTorch's cache must not return the result of an earlier run
             return aot_module_simplified(
                 gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=_untraced(compiler("backward")),
-                inference_compiler=compiler("inference"), partition_fn=functools.partial(training.partition, options=now), decompositions=table,
+                inference_compiler=compiler("inference"), decompositions=table,
+                partition_fn=functools.partial(training.partition, options=now, tell=saved.append if records is not None else None),
                 keep_inference_input_mutations=True)
 
     # DDP reads this count to learn that a bucket went through AOTAutograd. torch._dynamo.backends.common.aot_autograd counts
