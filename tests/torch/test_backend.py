@@ -51,7 +51,7 @@ def f(x):
 
 @pytest.mark.parametrize("options, sentence", [
     ({"frezee": True}, "unknown option 'frezee'; did you mean 'freeze'?"),
-    ({"zzz": 1}, "unknown option 'zzz' (known: freeze, fallback, num_threads, specialize, rng, device_graphs, verify)"),
+    ({"zzz": 1}, "unknown option 'zzz' (known: freeze, fallback, num_threads, specialize, rng, recompute, memory_budget, device_graphs, verify)"),
     ({"freeze": 1}, "option freeze is 1, where a bool is expected"),
     ({"num_threads": True}, "option num_threads is True, where a int is expected"),
     ({"num_threads": -1}, "option num_threads is -1, where 0 or more is expected"),
@@ -61,6 +61,11 @@ def f(x):
     ({"specialize": "on"}, "option specialize is 'on'"),
     ({"device_graphs": True}, "option device_graphs is True, where a str is expected"),
     ({"device_graphs": "allways"}, "option device_graphs is 'allways'; did you mean 'always'?"),
+    ({"memory_budget": 1.5}, "option memory_budget is 1.5, where a number from 0 to 1 is expected"),
+    ({"memory_budget": -0.1}, "option memory_budget is -0.1, where a number from 0 to 1 is expected"),
+    ({"memory_budget": float("nan")}, "option memory_budget is nan, where a number from 0 to 1 is expected"),
+    ({"memory_budget": True}, "option memory_budget is True, where a float is expected"),
+    ({"recompute": "cheep"}, "option recompute is 'cheep'; did you mean 'cheap'?"),
     ({"rng": "fats"}, "option rng is 'fats'; did you mean 'fast'?"),
 ])
 def test_wrong_options(options, sentence):
@@ -74,6 +79,7 @@ def test_wrong_options(options, sentence):
 
 def test_options_and_modes():
     assert Options.parse(None) == Options(False, "auto", 0, "off")
+    assert Options.parse({"memory_budget": 1}) == Options()
     x = torch.randn(4)
     for kwargs in ({"options": {"num_threads": 1, "fallback": "count", "freeze": True}}, {"mode": "max-autotune"}, {"mode": "default"}):
         torch._dynamo.reset()

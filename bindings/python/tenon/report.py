@@ -32,6 +32,7 @@ class Record:
         self.name, self.nodes = name, nodes
         self.fallbacks, self.notes = [], []  # fallbacks: (node or "graph", op, why)
         self.compiled, self.eager, self.seconds = None, False, 0.0
+        self.saved = None  # torch/saved.py: what a forward graph saves for the backward pass, if explain() asks
         self.parameters = set()  # indices of the arguments that are the same tensors in every call
         with _lock:
             _live.add(self)
@@ -76,11 +77,13 @@ class Record:
             programs.append({"graph": program.text, "stats": program.stats(), "explain": _json(json, program)})
         return {"name": self.name, "nodes": self.nodes, "runs_in_pytorch": self.eager, "programs": programs,
                 "host_steps": self.compiled.source if self.compiled else None, "seconds": self.seconds,
-                "fallbacks": [{"node": n, "op": o, "why": w} for n, o, w in self.fallbacks], "notes": list(self.notes)}
+                "fallbacks": [{"node": n, "op": o, "why": w} for n, o, w in self.fallbacks], "notes": list(self.notes),
+                "saved": self.saved.to_dict() if self.saved else None}
 
     def __str__(self):
         lines = [f"{self.name}: {self.nodes} nodes, compiled in {self.seconds * 1e3:.1f} ms"]
         lines += [f"  note: {note}" for note in self.notes]
+        lines += [f"  {line}" for line in (self.saved.lines() if self.saved else ())]
         if self.eager:
             lines.append("  the whole graph runs in PyTorch")
         for node, op, why in self.fallbacks:

@@ -3,7 +3,7 @@
 AOTAutograd traces Dynamo's graph and, if it needs gradients, cuts it into a forward and a backward graph (training.py). Each
 graph is partitioned, lowered and compiled; the backward graph when the first backward pass runs. Errors of Tenon reach the
 user only with options={"fallback": "error"}.
-Tested by tests/torch/test_backend.py, test_aot_semantics.py and test_training.py.
+Tested by tests/torch/test_backend.py, test_aot_semantics.py, test_training.py, test_training_faults.py and test_distributed.py.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ def compile_graph(gm, example_inputs, options, records=None):
     now = dataclasses.replace(options, freeze=False) if saving else options  # a saved function packs at its first call
     real = _real_tensors(gm) if now.freeze else {}
     own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # AOTAutograd numbers them before the inputs
-    written, raised, noted = set(), [], []
+    written, raised, noted, saved = set(), [], [], []
 
     def note(nodes, kind="inference"):
         name = f"graph{next(_graphs)}" if kind != "backward" else f"{noted[-1].name}_backward"
@@ -63,9 +63,12 @@ def compile_graph(gm, example_inputs, options, records=None):
                 raise
 
         def compile_one(graph):
-            if kind != "backward":
+            if kind == "backward":  # no program overwrites saved values, so retain_graph=True needs no error
+                torch._guards.TracingContext.get().fw_metadata.bw_donated_idxs = []
+            else:
                 written.update(_written(len(own) + len(example_inputs)))
             record = note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
+            record.saved = saved[-1] if kind == "forward" and saved else None
             start = report.clock()
             function = _compile(graph, now, real, record, kind, saving)
             if saving:
@@ -81,7 +84,8 @@ def compile_graph(gm, example_inputs, options, records=None):
         with torch.compiler.config.patch(cache_key_tag=tag):  # PyTorch's cache must not return the result of an earlier run
             return aot_module_simplified(
                 gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=_untraced(compiler("backward")),
-                inference_compiler=compiler("inference"), partition_fn=functools.partial(training.partition, options=now), decompositions=table,
+                inference_compiler=compiler("inference"), decompositions=table,
+                partition_fn=functools.partial(training.partition, options=now, tell=saved.append if records is not None else None),
                 keep_inference_input_mutations=True)
 
     # DDP reads this count to learn that a bucket went through AOTAutograd. torch._dynamo.backends.common.aot_autograd counts
@@ -206,7 +210,7 @@ def _build(gm, options, real, record, kind):
         partition = Partition(gm, banned=banned, seeds=seeds)
         if kind != "inference" and partition.place != _abi.CPU:
             raise Refused("training graphs on a GPU run in PyTorch")
-        static = _static_inputs(partition)
+        static = _static_inputs(partition, kind)
         freezes = options.freeze and partition.place == _abi.CPU
         frozen = {s: _frozen_inputs(s, static, real, record) if freezes else {} for s in partition.segments}
         templates = {s: _template(partition, s, static, frozen[s], options) for s in partition.segments}
@@ -282,19 +286,20 @@ def _numbers(segment, frozen, symbols):
     return [symbols + i for i, (n, _) in enumerate(segment.inputs) if n in frozen]
 
 
-def _static_inputs(partition):
+def _static_inputs(partition, kind):
     """Input node -> index of the graph input, or None for a constant of the graph: the nodes whose tensor is the same object in
     every call, which are parameters, buffers and constants."""
     context = torch._guards.TracingContext.try_get()
     indices = set(getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or ())
     mutated = {destination for destination, _ in partition.copies}
     placeholders = [n for n in partition.nodes if n.op == "placeholder"]
-    result = {n: _input_number(n, i) for i, n in enumerate(placeholders) if n not in mutated}
+    result = {n: _input_number(n, None if kind == "backward" else i) for i, n in enumerate(placeholders) if n not in mutated}
     result = {n: i for n, i in result.items() if i in indices}
     return result | {n: None for n in partition.nodes if n.op == "get_attr"}
 
 
 def _input_number(n, position):
+    """The index of a placeholder among the inputs of AOTAutograd's graph; None for a saved value and for a tangent."""
     return getattr(n.meta.get("desc"), "idx", position)
 
 

@@ -8,6 +8,7 @@ from .. import _abi
 
 FALLBACKS = ("auto", "count", "error")
 RNGS = ("torch", "fast")
+RECOMPUTE = ("cheap", "none")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 GRAPHS_OF_MODE = {"reduce-overhead": "always", "max-autotune": "always", "max-autotune-no-cudagraphs": "never"}
 
@@ -32,6 +33,14 @@ class Options:
     PyTorch draws. The distributions are the same and torch.manual_seed makes runs reproducible, but the numbers are not those
     of eager mode.
 
+    recompute: what a backward pass computes again so that the forward pass saves less. "cheap": elementwise operators, casts and
+    norms; "none": nothing.
+
+    memory_budget: how much a forward pass may save for the backward pass, as in torch._functorch.config.activation_memory_budget:
+    1.0 sets no limit, 0.0 computes everything again except random numbers. Anything below 1.0 may also compute expensive
+    operators again, and takes the place of `recompute`. A value other than 1.0 in PyTorch's own configuration, and the budget of
+    a region, come first.
+
     device_graphs: on a GPU, whether the kernels of a program are launched as one CUDA graph. "auto": if the kernels are small;
     "always"; "never".
 
@@ -43,6 +52,8 @@ class Options:
     num_threads: int = 0
     specialize: str = "off"
     rng: str = "torch"
+    recompute: str = "cheap"
+    memory_budget: float = 1.0
     device_graphs: str = "auto"
     verify: int = 0
 
@@ -53,16 +64,20 @@ class Options:
         for name, value in options.items():
             if name not in known:
                 raise OptionError(f"tenon: unknown option {name!r}{nearest(name, known)}")
+            if known[name] is float and type(value) is int:
+                options[name] = value = float(value)
             if type(value) is not known[name]:
                 raise OptionError(f"tenon: option {name} is {value!r}, where a {known[name].__name__} is expected")
         result = cls(**options)
-        for name, choices in (("fallback", FALLBACKS), ("specialize", _abi.SPECIALIZE), ("rng", RNGS),
+        for name, choices in (("fallback", FALLBACKS), ("specialize", _abi.SPECIALIZE), ("rng", RNGS), ("recompute", RECOMPUTE),
                               ("device_graphs", _abi.DEVICE_GRAPHS)):
             if (value := getattr(result, name)) not in choices:
                 raise OptionError(f"tenon: option {name} is {value!r}{nearest(value, choices)}")
         for name in ("num_threads", "verify"):
             if (value := getattr(result, name)) < 0:
                 raise OptionError(f"tenon: option {name} is {value}, where 0 or more is expected")
+        if not 0 <= result.memory_budget <= 1:
+            raise OptionError(f"tenon: option memory_budget is {result.memory_budget}, where a number from 0 to 1 is expected")
         return result
 
 

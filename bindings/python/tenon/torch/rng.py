@@ -86,6 +86,11 @@ def _is_random(n):
     return torch.Tag.nondeterministic_seeded in n.target.tags
 
 
+def draws_numbers(n):
+    """Whether a node of a joint graph draws random numbers, or may."""
+    return n.target is draw_mask or isinstance(n.target, torch._ops.OpOverload) and _is_random(n)
+
+
 def is_dropout(n):
     """Whether a node draws the mask of a dropout."""
     if n.target is not aten.native_dropout.default or len(n.args) < 2:

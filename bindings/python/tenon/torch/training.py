@@ -1,15 +1,82 @@
 """Cuts the joint graph that AOTAutograd traces into a forward and a backward graph, and chooses what the forward graph saves.
 
-Tested by tests/torch/test_training.py.
+PyTorch's min-cut chooses: of the nodes that it may compute again, it saves those with the fewest bytes. Options.recompute says which
+nodes these are. The tags of torch.utils.checkpoint, PyTorch's own budget and the budget of a region come first.
+Tested by tests/torch/test_training.py and test_recompute.py.
 """
 
-from torch._functorch.partitioners import min_cut_rematerialization_partition
+import operator
+
+import torch
+from torch._functorch import config
+from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition, must_recompute
+from torch.fx.traceback import MEMORY_BUDGET_ANNOTATION_KEY, _get_memory_budget_annotation
+from torch.utils.checkpoint import CheckpointPolicy
 
 from . import rng
+from .saved import Saved
+
+aten = torch.ops.aten
+NORMS = (aten.native_layer_norm.default, aten.native_group_norm.default)  # PyTorch's min-cut never computes them again by itself
+LEAST_BUDGET = 1e-9  # with 0, PyTorch's min-cut ignores tags, and would draw random numbers again
 
 
-def partition(joint, inputs, *, num_fwd_outputs, options, **named):
-    """A partitioner for AOTAutograd. options: Options."""
+def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
+    """A partitioner for AOTAutograd. options: Options; tell: is called with a Saved."""
     if options.rng == "torch":
         rng.plant_masks(joint)  # now, because a mask cannot be drawn again, but a product with it can be computed again
-    return min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **named)
+    least = _keep_random_numbers(joint)
+    regions = _raise_budgets(joint, least)
+    budget = config.activation_memory_budget if config.activation_memory_budget != 1 else options.memory_budget
+    limited = budget < 1 or any(region < 1 for region in regions)
+    checkpointed = {n.name for n in joint.graph.nodes if must_recompute(n)} if tell else ()
+    named["num_fwd_outputs"] = num_fwd_outputs
+    if options.recompute == "none" and not limited:
+        graphs = default_partition(joint, inputs, **named)
+    else:
+        if not limited:
+            _recompute_norms(joint)
+        # A budget is a share of what PyTorch's min-cut saves by itself.
+        wanted = {"activation_memory_budget": max(budget, least)} if limited else {"ban_recompute_materialized_backward": False}
+        with config.patch(wanted):
+            graphs = min_cut_rematerialization_partition(joint, inputs, **named)
+        if _saves_tuples(graphs[0], num_fwd_outputs):
+            graphs = default_partition(joint, inputs, **named)
+    if tell:
+        tell(Saved(*graphs, num_fwd_outputs,
+                   lambda n: "checkpointed" if n.name in checkpointed else "the memory budget" if limited else "cheap"))
+    return graphs
+
+
+def _keep_random_numbers(joint):
+    """Tags what draws random numbers as saved. Nodes of a checkpointed region have tags already, and PyTorch restores the
+    generator for them. Returns the least budget with which PyTorch's min-cut minds the tags."""
+    drawing = [n for n in joint.graph.nodes if rng.draws_numbers(n)]
+    for n in drawing:
+        n.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
+    return LEAST_BUDGET if drawing else 0.0
+
+
+def _raise_budgets(joint, least):
+    """Raises the budgets of regions (torch.autograd.graph.region_activation_memory_budget) to the least one. Returns the budgets."""
+    budgets = set()
+    for n in joint.graph.nodes:
+        if (budget := _get_memory_budget_annotation(n)) is not None:
+            budgets.add(budget)
+            n.meta["custom"] = n.meta["custom"] | {MEMORY_BUDGET_ANNOTATION_KEY: max(budget, least)}
+    return budgets
+
+
+def _saves_tuples(forward, num_fwd_outputs):
+    """Whether the forward graph saves several results of a node as one value, which cannot be. With a budget below 1, PyTorch's min-cut
+    does so if it saves nothing else than nodes that draw random numbers."""
+    return any(isinstance(n.meta.get("val"), tuple) for n in forward.graph.output_node().args[0][num_fwd_outputs:] if isinstance(n, torch.fx.Node))
+
+
+def _recompute_norms(joint):
+    """Tags the norms of the forward pass. Their backward nodes read the input of a norm, so nothing is saved for its result."""
+    for n in joint.graph.nodes:
+        source = n.args[0] if n.target is operator.getitem else n
+        if source.target in NORMS and n.meta.get("partitioner_tag") != "is_backward":
+            n.meta.setdefault("recompute", CheckpointPolicy.PREFER_RECOMPUTE)
+            n.meta.setdefault("ac_graph_id", 0)

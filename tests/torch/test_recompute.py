@@ -1,0 +1,159 @@
+"""What the forward pass saves: options recompute and memory_budget, PyTorch's own budgets and checkpoints beside them, and what
+explain() tells about it."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import tenon
+
+
+class Block(nn.Module):
+    """A transformer's perceptron with norms, dropout and residuals."""
+
+    def __init__(self, width=32):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        for _ in range(2):
+            x = x + F.dropout(self.down(F.gelu(self.up(self.norm(x)))), 0.25)
+        return x
+
+
+def saved_bytes(f, model, x):
+    """(result, bytes that the forward pass saves without inputs and parameters)."""
+    known, kept = {t.untyped_storage().data_ptr() for t in (x, *model.parameters())}, {}
+
+    def pack(t):
+        if t.untyped_storage().data_ptr() not in known:
+            kept[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        return f(x), sum(kept.values())
+
+
+def trained(model, x, options=None, backend="tenon", f=None):
+    """(result, gradients, saved bytes)"""
+    torch._dynamo.reset()
+    model = copy.deepcopy(model)
+    torch.manual_seed(3)
+    result, size = saved_bytes(torch.compile(f(model) if f else model, backend=backend, options=options) if backend else model, model, x)
+    result.square().sum().backward()
+    return result.detach(), [p.grad for p in model.parameters()], size
+
+
+CASES = {"cheap": {}, "none": {"recompute": "none"}, "half": {"memory_budget": 0.5}, "least": {"memory_budget": 0}}
+
+
+def test_what_is_saved():
+    model, x = Block(), torch.randn(4, 16, 32)
+    want = trained(model, x, backend=None)
+    found = {name: trained(model, x, options) for name, options in CASES.items()}
+    for result, gradients, _ in found.values():
+        torch.testing.assert_close((result, gradients), want[:2], rtol=2e-4, atol=2e-5)
+    size = {name: saved for name, (_, _, saved) in found.items()} | {"eager": want[2]}
+    assert size["cheap"] < 0.65 * size["eager"] and size["cheap"] < size["none"] <= size["eager"], size
+    assert size["least"] < size["half"] < 0.6 * size["none"] and size["half"] <= size["cheap"], size
+    masks = 2 * x.numel()
+    assert size["least"] == masks  # random numbers are saved, whatever the budget
+    assert tenon.stats()["fallbacks"] == 0
+
+
+def test_batch_norm_saves_less():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+    x = torch.randn(2, 3, 16, 16)
+    want, got = trained(model, x, backend=None), trained(model, x)
+    torch.testing.assert_close(got[:2], want[:2], rtol=2e-4, atol=2e-4)
+    assert got[2] < 0.65 * want[2], (got[2], want[2])
+
+
+@pytest.mark.parametrize("rng", ["torch", "fast"])
+@pytest.mark.parametrize("budget", ["option", "config", "region", "aggressive"])
+def test_masks_are_not_drawn_again(budget, rng):
+    """The gradient of a dropout has the zeros of its result, whatever the budget and its source."""
+    def f(x):
+        with torch.autograd.graph.region_activation_memory_budget(0.0):
+            return F.dropout(x.exp(), 0.5)
+
+    options = {"rng": rng, **({"memory_budget": 0.0} if budget == "option" else {})}
+    patch = {"config": {"activation_memory_budget": 0.0}, "aggressive": {"aggressive_recomputation": True}}.get(budget, {})
+    x = torch.zeros(64, requires_grad=True)
+    with torch._functorch.config.patch(patch):
+        y = torch.compile(f if budget == "region" else lambda x: F.dropout(x.exp(), 0.5), backend="tenon", options=options)(x)
+        y.sum().backward()
+    torch.testing.assert_close(x.grad, y.detach())
+    assert 10 < (y == 0).sum() < 54
+
+
+def test_pytorchs_own_budget_and_checkpoints_come_first():
+    model, x = Block(), torch.randn(4, 16, 32)
+
+    def checkpointed(model):
+        return lambda x: torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)
+
+    by_option = trained(model, x, {"memory_budget": 0.0})[2]
+    with torch._functorch.config.patch(activation_memory_budget=0.0):
+        assert trained(model, x, {"memory_budget": 0.9})[2] == trained(model, x, {"recompute": "none"})[2] == by_option
+    assert trained(model, x, {"recompute": "none"}, f=checkpointed)[2] <= 2 * x.numel()  # masks only
+    want, got = trained(model, x, backend=None), trained(model, x, f=checkpointed)
+    torch.testing.assert_close(got[:2], want[:2], rtol=2e-4, atol=2e-5)
+
+
+def test_a_checkpoint_inside_a_model_keeps_its_tags():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.norm, self.b = nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            x = self.norm(self.a(x))
+            x = torch.utils.checkpoint.checkpoint(lambda x: self.b(F.dropout(x.sin(), 0.5)).cos(), x, use_reentrant=False)
+            return self.norm(x)
+
+    model, x = Net().double(), torch.randn(5, 8).double()
+    torch.testing.assert_close(trained(model, x)[:2], trained(model, x, backend=None)[:2])
+
+
+def test_explain_tells_what_is_saved():
+    model, x = Block(), torch.randn(4, 16, 32)
+    sizes = {name: trained(model, x, options)[2] for name, options in CASES.items()}
+    eager = trained(model, x, backend=None)[2]
+    for name, options in CASES.items():
+        report = tenon.explain(copy.deepcopy(model), x, tenon_options=options)
+        forward, backward = report.to_dict()["graphs"]
+        saved = forward["saved"]
+        assert saved["bytes"] == sizes[name] and saved["eager_bytes"] == eager
+        assert sum(row["bytes"] for row in saved["values"]) == saved["bytes"]
+        assert backward["name"] == forward["name"] + "_backward" and backward["programs"] and backward["saved"] is None
+        text = str(report)
+        assert f"  saves {sizes[name]} bytes for the backward pass; eager mode saves {eager} bytes\n" in text
+        assert "    4096 bytes in 2 of bool[4, 16, 32]: draw_mask\n" in text
+        again = {(row["op"], row["why"]) for row in saved["computed_again"]}
+        assert ("gelu.default", {"half": "the memory budget", "least": "the memory budget"}.get(name, "cheap")) in again or name == "none"
+        assert (("native_layer_norm.default", "cheap") in again) == (name == "cheap")
+        assert (("addmm.default", "the memory budget") in again) == (name == "least")
+    assert "computes again" not in str(tenon.explain(copy.deepcopy(model), x, tenon_options={"recompute": "none"}))
+
+
+def test_explain_keeps_state_and_names_checkpoints_and_fallbacks():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+        def forward(self, x):
+            return torch.utils.checkpoint.checkpoint(lambda x: torch.linalg.inv(self.a(x).sin() + 4 * torch.eye(4)).exp(), self.norm(x), use_reentrant=False)
+
+    model, x = Net(), torch.randn(4, 4)
+    report = tenon.explain(model, x)
+    forward, backward = report.to_dict()["graphs"]
+    assert model.norm.num_batches_tracked == 1 and all(p.grad is None for p in model.parameters())
+    assert {"op": "sin.default", "type": "f32[4, 4]", "count": 1, "bytes": 64, "why": "checkpointed"} in forward["saved"]["computed_again"]
+    assert any("linalg" in f["op"] for f in forward["fallbacks"]) and any("linalg" in f["op"] for f in backward["fallbacks"])
+    report.result.sum().backward()
+    assert model.a.weight.grad is not None

@@ -1,0 +1,177 @@
+"""Training when something goes wrong or changes between the passes and steps: exceptions, forks, other models in between, parameters
+of another size, gradients that are kept or freed, and memory that must not grow."""
+
+import copy
+import gc
+import os
+import resource
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import tenon
+
+
+def net(width=6):
+    return nn.Sequential(nn.Linear(4, width), nn.GELU(), nn.Dropout(0.2), nn.LayerNorm(width), nn.Linear(width, 2))
+
+
+def pair(model):
+    """((model, compiled), (copy, copy)): what Tenon trains and what eager mode trains."""
+    other = copy.deepcopy(model)
+    return (model, torch.compile(model, backend="tenon")), (other, other)
+
+
+def gradients(model):
+    return [p.grad for p in model.parameters()]
+
+
+def test_exception_between_forward_and_backward():
+    (model, f), (other, g) = pair(net())
+    for m, run in ((model, f), (other, g)):
+        torch.manual_seed(1)
+        try:
+            loss = run(torch.randn(3, 4)).sum()
+            raise KeyError("the user's")
+        except KeyError:
+            pass
+        with pytest.raises(RuntimeError):  # a wrong gradient: the backward pass fails
+            loss.backward(torch.ones(5))
+        loss.backward()  # and its saved values are still there
+        run(torch.randn(3, 4))  # a forward pass without a backward pass
+        run(torch.randn(3, 4)).square().sum().backward()
+    torch.testing.assert_close(gradients(model), gradients(other))
+
+
+def test_an_exception_in_a_hook_of_the_backward_pass():
+    (model, f), (other, g) = pair(net())
+    for m, run in ((model, f), (other, g)):
+        torch.manual_seed(1)
+        x = torch.randn(3, 4, requires_grad=True)
+        handle = x.register_hook(lambda grad: (_ for _ in ()).throw(KeyError("the user's")))
+        with pytest.raises(KeyError):
+            run(x).sum().backward()
+        handle.remove()
+        m.zero_grad()
+        run(x).sum().backward()
+    torch.testing.assert_close(gradients(model), gradients(other))
+
+
+def test_interleaved_models():
+    """Two models of the same graph share programs, not values."""
+    first, second = pair(net()), pair(net())
+    results = []
+    for pairs in ((first[0], second[0]), (first[1], second[1])):
+        torch.manual_seed(2)
+        (a, f), (b, g) = pairs
+        for _ in range(3):
+            x = torch.randn(3, 4)
+            y, z = f(x), g(x)
+            w = f(z.detach() @ torch.ones(2, 4))
+            z.sum().backward()
+            w.square().sum().backward()
+            y.sum().backward()
+        results.append(gradients(a) + gradients(b))
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_gradients_are_freed_or_zeroed(to_none):
+    (model, f), (other, g) = pair(net())
+    for m, run in ((model, f), (other, g)):
+        torch.manual_seed(2)
+        optimizer = torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9)
+        before = None
+        for _ in range(3):
+            optimizer.zero_grad(set_to_none=to_none)
+            run(torch.randn(3, 4)).square().sum().backward()
+            assert to_none or before in (None, gradients(m)[0].data_ptr())  # accumulated in place
+            before = gradients(m)[0].data_ptr()
+            optimizer.step()
+    torch.testing.assert_close((gradients(model), list(model.parameters())), (gradients(other), list(other.parameters())))
+
+
+def test_gradients_of_several_passes_are_separate_tensors():
+    f = torch.compile(lambda x: (x.sin() * 2).sum(), backend="tenon")
+    x = torch.randn(9, requires_grad=True)
+    found = []
+    for _ in range(3):
+        x.grad = None
+        f(x).backward()
+        found.append(x.grad)
+        x.grad.mul_(0.5)  # as gradient clipping does
+    for g in found:
+        torch.testing.assert_close(g, x.cos().detach())
+    assert len({g.data_ptr() for g in found}) == 3
+
+
+def test_parameters_of_another_size():
+    (model, f), (other, g) = pair(net())
+    for width in (6, 9, 9, 6):
+        for m, run in ((model, f), (other, g)):
+            torch.manual_seed(width)
+            with torch.no_grad():
+                m[0].weight.set_(torch.randn(width, 4)), m[0].bias.set_(torch.randn(width))
+                m[3].weight.set_(torch.ones(width)), m[3].bias.set_(torch.ones(width)), m[4].weight.set_(torch.randn(2, width))
+            m[3].normalized_shape = (width,)
+            m.zero_grad()
+            run(torch.randn(3, 4)).square().sum().backward()
+        torch.testing.assert_close(gradients(model), gradients(other), rtol=2e-4, atol=2e-5)
+
+
+def test_retain_graph():
+    """A backward pass overwrites no saved value, so it may run again, also if the first one did not say so."""
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+    (model, f), (other, g) = pair(model)
+    x = torch.randn(3, 4)
+    for m, run in ((model, f), (other, g)):
+        run(x).square().sum().backward()
+        loss = run(x).square().sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+    torch.testing.assert_close(gradients(model), gradients(other))
+
+
+def test_fork_between_steps():
+    """The child has one thread, as a worker of a DataLoader: the threads of OpenMP do not survive a fork."""
+    (model, f), (other, g) = pair(nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 8)))
+    x = torch.randn(64, 256)
+    f(x).sum().backward()
+    want = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            torch.set_num_threads(1)
+            f(x).sum().backward()
+            torch.testing.assert_close(gradients(model), want)
+            code = 0
+        finally:
+            os._exit(code)
+    f(x).sum().backward()
+    assert os.waitpid(child, 0)[1] == 0
+    torch.testing.assert_close(gradients(model), want, rtol=0, atol=0)
+
+
+def test_memory_stays_constant():
+    """With TENON_TESTS=all, over 10,000 steps."""
+    steps = 10000 if os.environ.get("TENON_TESTS") == "all" else 300
+    model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Dropout(0.1), nn.LayerNorm(256), nn.Linear(256, 8))
+    f, optimizer = torch.compile(model, backend="tenon"), torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.randn(64, 64)
+
+    def run(count):
+        for _ in range(count):
+            optimizer.zero_grad()
+            f(x).square().sum().backward()
+            optimizer.step()
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    before = run(100)
+    assert run(steps) - before < 2 << 20  # a leak of one activation per step would be 19 MiB
+    assert tenon.stats()["fallbacks"] == 0
