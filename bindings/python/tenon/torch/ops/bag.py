@@ -113,6 +113,8 @@ def _(e, grad, indices, offsets, bags, bag_size, places, num_weights, scale_grad
     if sparse or sizes.is_empty((*indices.shape, *grad.shape)):
         raise Unsupported("the gradient of embedding_bag as a sparse tensor, or of no elements")
     column = lambda v: e.reshape(v, v.shape + (1,))
+    if scale_grad_by_freq and mode != _MAX:
+        raise Unsupported("scale_grad_by_freq, for which PyTorch counts other indices than those of the rows")
     if mode == _MAX:
         some = column(e.map("gt", e.cast(bag_size, "i64"), e.full(0, "i64")))
         grad, shape = e.map("where", some, grad, e.scalar_like(grad, 0.0)), (num_weights, grad.shape[1])
@@ -122,7 +124,7 @@ def _(e, grad, indices, offsets, bags, bag_size, places, num_weights, scale_grad
     rows = e.gather(grad, _bag_of_each(e, offsets, bags, count), 0, wrap=False)
     if per_sample_weights is not None:
         rows = e.map("mul", rows, column(e.wide(per_sample_weights)))
-    return sum_by_index(e, rows, e.cast(indices, "i64"), num_weights, padding_idx, scale_grad_by_freq)
+    return sum_by_index(e, rows, e.cast(indices, "i64"), num_weights, padding_idx, False)
 
 
 @row("_embedding_bag_per_sample_weights_backward")

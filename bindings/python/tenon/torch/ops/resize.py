@@ -162,13 +162,10 @@ _TAPS = {"nearest": functools.partial(_nearest_taps, exact=False), "nearest_exac
 
 
 def _copies(length, extent, scale):
-    """How many elements of the result copy each element of the operand of nearest, if all have as many, else None."""
-    if not all(isinstance(n, int) and n for n in (length, extent)) or length % extent:
-        return None
-    step = torch.tensor(1 / scale if isinstance(scale, float) and scale > 0 else extent / length, dtype=torch.float32)
-    copied = (torch.arange(length, dtype=torch.float32) * step).floor()
-    times = length // extent
-    return times if torch.equal(copied, torch.arange(length, dtype=torch.float32).div(times, rounding_mode="floor")) else None
+    """How many elements of the result copy each element of the operand of nearest, if these are as many for all, in PyTorch's rounding
+    too; else None."""
+    times = length // extent if all(isinstance(n, int) and n for n in (length, extent)) and length % extent == 0 else 0
+    return times if times and times & (times - 1) == 0 and (not isinstance(scale, float) or scale == times) else None
 
 
 @row(*(f"upsample_{name}_backward" for name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d")),
@@ -181,7 +178,8 @@ def _(e, grad, output_size, input_size, *others):
     for axis in reversed(range(2, v.rank)):
         length, extent = v.shape[axis], e.shape[axis]
         scale = scales[axis - 2] if scales else None
-        if sizes.same(length, extent) and ("nearest" in name or align_corners or not isinstance(scale, float) or scale == 1):
+        if sizes.same(length, extent) and not (isinstance(scale, float) and not align_corners and (
+                name == "nearest_exact" or name == "bicubic" and not sizes.same_shape(grad.shape, e.shape))):
             continue
         if nearest and (times := _copies(length, extent, scale)):
             v = e.reduce("sum", e.reshape(v, (*v.shape[:axis], extent, times, *v.shape[axis + 1:])), [axis + 1])
