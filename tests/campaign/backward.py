@@ -78,5 +78,5 @@ class _Entry:
             module = module.to(dtype).train() if dtype.is_floating_point else module.train()
             keywords = dict(about.forward_input.kwargs)
             first, *rest = about.forward_input.args or (keywords.pop(next(iter(keywords))),)
-            state = [*module.parameters(), *(b for b in module.buffers())]
+            state = [*(p.detach().requires_grad_(p.requires_grad) for p in module.parameters()), *module.buffers()]
             yield SampleInput(first, args=tuple(rest), kwargs={**keywords, "module": module, "state": tuple(state)})

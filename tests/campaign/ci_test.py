@@ -1,4 +1,5 @@
-"""The campaigns at the size that runs for every change: all of PyTorch's table of operators, a few random programs and architectures."""
+"""The campaigns at the size that runs for every change: all of PyTorch's table of operators, the gradients of a tenth of them, a few
+random programs and architectures."""
 
 import os
 import subprocess
@@ -12,9 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("arguments", [
     "op_db --ci",
+    "op_db --backward --ci --stride 10",
     "programs --ci --count 40",
     "models --only gpt2,convnext,swin,t5 --combination f32-dynamic-live",
-], ids=lambda text: text.split()[0])
+], ids=lambda text: " ".join(text.split()[:2]))
 def test_campaign(arguments, tmp_path):
     paths = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "bindings" / "python")])
     done = subprocess.run([sys.executable, "-m", "campaign.run", *arguments.split(), "--workers", "1", "--out", str(tmp_path / "records.jsonl")],

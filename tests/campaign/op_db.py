@@ -134,7 +134,7 @@ def bundle(op, samples, pairs, options, known):
         if options["backward"] and not isinstance(f, backward.WithGradients):
             continue
         try:
-            tensors = laid_out(op, tensors, layout)
+            tensors = laid_out(op, tensors, layout, options["backward"])
             ref = trial.answer(f, oracle.counterpart(tensors))
             again = trial.answer(f, oracle.counterpart(tensors))
         except Exception:
@@ -213,8 +213,10 @@ class NoLayout(Exception):
     """The message is the reason."""
 
 
-def laid_out(op, tensors, layout):
+def laid_out(op, tensors, layout, gradients=False):
     """The tensors of a call of op in another layout, or NoLayout."""
+    if layout == "expanded" and gradients and op.name in OF_EQUALS:
+        raise NoLayout("of equal elements any may get the gradient")
     if layout == "expanded" and op.name in OVERREADING:
         raise NoLayout("eager reads beyond an expanded axis")
     if layout in SIZES:
@@ -286,7 +288,7 @@ def run(op, sample, layout, mode, options, family):
     if options["backward"] and not isinstance(f, backward.WithGradients):
         return {"class": "illegal", "detail": "no argument requires gradients"}
     try:
-        tensors = laid_out(op, given, layout)
+        tensors = laid_out(op, given, layout, options["backward"])
     except NoLayout as why:
         return {"class": "illegal", "detail": str(why)}
     how = {"backend": options["backend"], "dynamic": MODES[mode]}
