@@ -32,7 +32,11 @@ class Fuser {
     store_long_views();
     while (!form_groups()) {
     }
-    number_groups();
+    if (number_groups()) return;
+    follows_all_ = true;
+    while (!form_groups()) {
+    }
+    TENON_CHECK(number_groups(), "groups wait for each other");
   }
 
  private:
@@ -177,7 +181,9 @@ class Fuser {
     group_of_[v] = id;
   }
 
-  // Whether a group of `merged` and `v` would read a value that depends on the group itself.
+  // Whether a group of `merged` and `v` would read a value that depends on the group itself. Values before the
+  // group's first member are followed only if their own group has a member behind it, which misses groups
+  // that they reach through others; following all would take quadratic time, so `run` does it on demand.
   bool makes_cycle(const std::set<int>& merged, ValueId v) const {
     ValueId lowest = v;
     for (int id : merged) lowest = std::min(lowest, groups_[id].members.front());
@@ -203,7 +209,7 @@ class Fuser {
         reads(m, read);
         for (ValueId i : read) {
           if (in_set(i)) return true;
-          if (i >= lowest && seen.insert(i).second)
+          if ((follows_all_ || i >= lowest) && seen.insert(i).second)
             work.push_back(i);
           else if (group_of_[i] >= 0 && groups_[group_of_[i]].members.back() >= lowest &&
                    seen.insert(i).second)
@@ -305,8 +311,8 @@ class Fuser {
     return true;
   }
 
-  // Numbers the groups in an order in which they can run.
-  void number_groups() {
+  // Numbers the groups in an order in which they can run. Returns false if there is none.
+  bool number_groups() {
     std::vector<std::set<int>> waits(groups_.size());
     for (size_t id = 0; id < groups_.size(); ++id)
       for (ValueId m : groups_[id].members) {
@@ -336,11 +342,12 @@ class Fuser {
         if (waits[r].empty()) ready.emplace(groups_[r].members.back(), r);
       }
     }
-    TENON_CHECK(order.size() == pending, "groups wait for each other");
+    if (order.size() != pending) return false;
     g_.groups.clear();
     for (int id : order) g_.groups.push_back({groups_[id].backend, groups_[id].why});
     for (ValueId v = 0; v < g_.nodes.size(); ++v)
       g_.nodes[v].group = group_of_[v] < 0 ? -1 : number[group_of_[v]];
+    return true;
   }
 
   // Each node that joins a group has the whole group lowered. Larger graphs get smaller groups, so that
@@ -353,6 +360,7 @@ class Fuser {
   const std::string loops_;
   const Uses uses_;
   std::vector<std::string> backend_;  // per node; empty until asked for
+  bool follows_all_ = false;
   const size_t most_members_ = std::max<size_t>(16, kMostLowered / (g_.nodes.size() + 1));
   std::vector<int> group_of_;
   std::vector<Draft> groups_;

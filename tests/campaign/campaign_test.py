@@ -10,7 +10,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from campaign import grammar, models, op_db, oracle, packages, shrink, trial     # noqa: E402
+from campaign import backward, grammar, models, op_db, oracle, packages, shrink, trial     # noqa: E402
 
 
 def test_a_seed_is_one_program():
@@ -127,8 +127,8 @@ def test_a_reference_step_is_no_right_answer(monkeypatch):
 
 
 def test_every_nth_entry_from_one(monkeypatch):
-    monkeypatch.setattr(op_db, "entries", lambda: dict.fromkeys(("add", "abs", "acos", "acosh", "angle")))
-    options = {"ci": True, "only": "abs,acos,acosh,add", "dtypes": None, "layouts": None, "modes": None, "samples": None, "stride": 2, "first": 1}
+    monkeypatch.setattr(op_db, "entries", lambda gradients: dict.fromkeys(("add", "abs", "acos", "acosh", "angle")))
+    options = {"ci": True, "backward": False, "only": "abs,acos,acosh,add", "dtypes": None, "layouts": None, "modes": None, "samples": None, "stride": 2, "first": 1}
     assert [job["key"] for job in op_db.jobs(options)] == ["acos", "add"]
 
 
@@ -149,3 +149,39 @@ def test_numbers_and_other_sizes():
     assert longer[0].tolist() == [[0, 1, 2, 0], [3, 4, 5, 3], [0, 1, 2, 0]] and longer[1] == 2
     assert torch.equal(f(*longer), longer[0] * 2 + 0.5)
     assert op_db.laid_out(Op, arguments, "empty")[0].shape == (0, 3)
+
+
+def test_gradients_are_a_part_of_the_answer():
+    def f(x, w, unused):
+        return x.detach(), (x * w).t(), x.argmax()
+
+    x, w = torch.arange(6.0).view(2, 3), torch.ones(3)
+    (kept, product, place), differentiable, (dx, dw, none) = backward.WithGradients(f, [0, 1, 2])(x, w, torch.ones(1))
+    dy = backward.tangent(product, 1).t()
+    assert differentiable == [False, True, False] and not product.requires_grad and place == 5 and torch.equal(kept, x)
+    assert torch.equal(dx, dy) and torch.equal(dw, (x * dy).sum(0)) and none is None and x.grad is None
+    with pytest.raises(backward.NoGradients):
+        backward.WithGradients(torch.argmax, [0])(x)
+
+
+def test_a_wrong_gradient_is_wrong():
+    class OffByLittle(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, share):
+            ctx.share = share
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy * ctx.share, None
+
+    found = [trial.check(backward.WithGradients(lambda x: OffByLittle.apply(x, 1.0 if torch.compiler.is_compiling() else share), [0]), [[torch.ones(3)]],
+                         {"backend": "aot_eager", "dynamic": False})["class"] for share in (1.0, 1.001)]
+    assert found == ["right", "pytorch wrong"]  # the reference is planted, so every backend differs
+
+
+def test_modules_take_their_parameters_as_arguments():
+    (sample, *_) = list(backward.modules()["nn.Linear"].sample_inputs("cpu", torch.float32, True))
+    f, tensors, *_ = op_db.call_of(backward.modules()["nn.Linear"], sample)
+    _, _, gradients = f(*[t.double() for t in tensors])
+    assert len(gradients) == len(f.leaves) >= 2 and all(g.dtype == torch.float64 for g in gradients)

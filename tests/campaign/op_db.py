@@ -1,4 +1,5 @@
-"""Campaign `op_db`: PyTorch's own table of operators (702 entries) with its own sample inputs, without gradients.
+"""Campaign `op_db`: PyTorch's own table of operators (702 entries) with its own sample inputs. Without gradients; or with --backward,
+the differentiable ones and PyTorch's table of modules, and the gradients of random tangents are compared too.
 
 Runs every entry and dtype. Sizes are static; symbols once they change (auto); symbols from the first call (dynamic), also with the
 call's numbers as arguments; or symbols about which the tracer knows nothing, not even that they are neither 0 nor 1 (unbacked).
@@ -7,7 +8,8 @@ symbols, samples that differ only in sizes run through one compiled function.
 
 Each entry gets one class, the worst of its cases: native (no node in PyTorch), pytorch (nodes in PyTorch, results right), not
 traceable, wrong, raised, crash, timeout. op_db_expected.txt has the classes of a run with --ci. Such a run fails when a class
-changes, for better or worse; `--bless` rewrites the file.
+changes, for better or worse; `--bless` rewrites the file. With --backward the file is backward_expected.txt, and an entry is
+native if no node of the forward and the backward graph runs in PyTorch.
 """
 
 import collections
@@ -16,7 +18,7 @@ import warnings
 import torch
 import torch._dynamo
 
-from . import oracle, trial
+from . import backward, oracle, trial
 from .pool import ROOT
 
 LIMIT = 60
@@ -24,7 +26,7 @@ DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f
           "i32": torch.int32, "u8": torch.uint8, "bool": torch.bool, "i16": torch.int16, "i8": torch.int8, "c64": torch.complex64}
 LAYOUTS = ("given", "longer", "doubled", "single", "transposed", "expanded", "offset", "misaligned", "empty")
 MODES = {"static": False, "auto": None, "dynamic": True, "numbers": True, "unbacked": True}
-EXPECTED = ROOT / "tests" / "campaign" / "op_db_expected.txt"
+EXPECTED = ROOT / "tests" / "campaign"
 WORST = ("native", "pytorch", "random", "illegal", "not traceable", "pytorch wrong", "unstable", "reference", "wrong", "raised", "timeout", "crash", "tool")
 # Their results are uninitialized memory.
 UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "torch.ops.aten._empty_affine_quantized")
@@ -37,6 +39,7 @@ FULL = {"dtypes": ",".join(DTYPES), "layouts": ",".join(LAYOUTS), "modes": ",".j
 
 
 def add_arguments(parser):
+    parser.add_argument("--backward", action="store_true", help="gradients too, of operators and of modules")
     parser.add_argument("--only", help="comma-separated entries (name, or name.variant), or substrings with a trailing *")
     parser.add_argument("--dtypes", help=f"of {FULL['dtypes']}")
     parser.add_argument("--layouts", help=f"of {FULL['layouts']}")
@@ -48,13 +51,14 @@ def add_arguments(parser):
     parser.add_argument("--bless", action="store_true", help="with --ci: rewrite the expected classes")
 
 
-def entries():
+def entries(gradients=False):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal import common_methods_invocations as table
     # Random entries would set the seed inside the call, which no tracer supports; trial.py sets it before the call.
     table.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
-    return {op.name + ("." + op.variant_test_name if op.variant_test_name else ""): op for op in table.op_db}
+    found = {op.name + ("." + op.variant_test_name if op.variant_test_name else ""): op for op in table.op_db}
+    return {name: op for name, op in found.items() if op.supports_autograd} | backward.modules() if gradients else found
 
 
 def settle(options):
@@ -65,7 +69,7 @@ def settle(options):
 
 def jobs(options):
     settle(options)
-    names = sorted(entries())
+    names = sorted(entries(options["backward"]))
     if options["only"]:
         wanted = options["only"].split(",")
         names = [n for n in names if any(n == w or (w.endswith("*") and w[:-1] in n) for w in wanted)]
@@ -77,21 +81,21 @@ TABLE = None
 
 def cases(job, options):
     global TABLE
-    TABLE = TABLE or entries()
+    TABLE = TABLE or entries(options["backward"])
     op = TABLE[job["key"]]
     torch._dynamo.config.recompile_limit = 64
     for dtype_name in options["dtypes"].split(","):
-        if DTYPES[dtype_name] not in op.supported_dtypes("cpu"):
+        if DTYPES[dtype_name] not in (op.supported_backward_dtypes("cpu") if options["backward"] else op.supported_dtypes("cpu")):
             continue
         for mode in options["modes"].split(","):
             torch._dynamo.reset()
             yield from cases_of(op, job["key"], dtype_name, mode, options["layouts"].split(","), options)
 
 
-def samples_of(op, dtype):
+def samples_of(op, dtype, gradients):
     torch.manual_seed(0)
     try:
-        return list(op.sample_inputs("cpu", dtype, requires_grad=False))
+        return list(op.sample_inputs("cpu", dtype, requires_grad=gradients))
     except Exception:
         return []
 
@@ -105,7 +109,7 @@ def spread(n, count):
 
 def cases_of(op, key, dtype_name, mode, layouts, options):
     """The cases of one compiled function and more: all static samples go through one first, and one by one if it is not right."""
-    samples = samples_of(op, DTYPES[dtype_name])
+    samples = samples_of(op, DTYPES[dtype_name], options["backward"])
     chosen = [options["sample"]] if options["sample"] is not None else spread(len(samples), options["samples"])
     pairs = [(index, layout) for layout in layouts for index in chosen if index < len(samples)]
     family, known = {}, {}         # structure -> compiled function, where sizes are symbols; (sample, layout) -> record of the bundle
@@ -113,7 +117,7 @@ def cases_of(op, key, dtype_name, mode, layouts, options):
     def about(what, index, layout):
         chosen = f"--layouts {layout} --sample {index}" if layout else f"--layouts {','.join(layouts)} --samples {options['samples']}"
         return {"id": f"{key} {dtype_name} {mode} {what}", "entry": key, "dtype": dtype_name, "mode": mode, "layout": layout,
-                "repro": f"./dev campaign op_db --only {key} --dtypes {dtype_name} --modes {mode} {chosen}"}
+                "repro": f"./dev campaign op_db {'--backward ' * options['backward']}--only {key} --dtypes {dtype_name} --modes {mode} {chosen}"}
 
     if mode == "static" and len(pairs) > 1 and op.name not in UNINITIALIZED:
         yield about("bundle", None, None), lambda: bundle(op, samples, pairs, options, known)
@@ -127,8 +131,10 @@ def bundle(op, samples, pairs, options, known):
     parts, everything = [], []
     for index, layout in pairs:
         f, tensors, _, _ = call_of(op, samples[index])
+        if options["backward"] and not isinstance(f, backward.WithGradients):
+            continue
         try:
-            tensors = laid_out(op, tensors, layout)
+            tensors = laid_out(op, tensors, layout, options["backward"])
             ref = trial.answer(f, oracle.counterpart(tensors))
             again = trial.answer(f, oracle.counterpart(tensors))
         except Exception:
@@ -139,12 +145,15 @@ def bundle(op, samples, pairs, options, known):
     if len(parts) < 2:
         return {"class": "bundle", "detail": "too few"}
 
-    space = {f"f{i}": f for i, (_, f, _) in enumerate(parts)}
+    space = {f"f{i}": f.f if options["backward"] else f for i, (_, f, _) in enumerate(parts)}
     names = [f"t{i}" for i in range(len(everything))]
     calls = ", ".join(f"f{i}({', '.join(names[where])})" for i, (_, _, where) in enumerate(parts))
     exec(f"def together({', '.join(names)}):\n    return [{calls}]\n", space)
+    together = space["together"]
+    if options["backward"]:
+        together = backward.WithGradients(together, [where.start + i for _, f, where in parts for i in f.leaves])
     torch._dynamo.reset()
-    record = trial.check(space["together"], [everything], {"backend": options["backend"], "dynamic": False}, wide=None)
+    record = trial.check(together, [everything], {"backend": options["backend"], "dynamic": False}, wide=None, aliases=not options["backward"])
     if record["class"] == "right":
         share = {"tenon_nodes": 0, "pytorch_nodes": 1 if record.get("pytorch_nodes") else 0}
         known.update({pair: {"class": "right", "detail": "", **share} for pair, _, _ in parts})
@@ -204,8 +213,10 @@ class NoLayout(Exception):
     """The message is the reason."""
 
 
-def laid_out(op, tensors, layout):
+def laid_out(op, tensors, layout, gradients=False):
     """The tensors of a call of op in another layout, or NoLayout."""
+    if layout == "expanded" and gradients and op.name in OF_EQUALS:
+        raise NoLayout("of equal elements any may get the gradient")
     if layout == "expanded" and op.name in OVERREADING:
         raise NoLayout("eager reads beyond an expanded axis")
     if layout in SIZES:
@@ -259,7 +270,8 @@ def call_of(op, sample, numbers=False):
     exec(source, space)
     look = source + repr([(t.dim(), str(t.dtype)) if isinstance(t, torch.Tensor) else type(t) for t in tensors])
     constants = {k: str(v) for k, v in space.items() if k.startswith("c")}
-    return space["f"], tensors, look + str(constants), source
+    leaves = [i for i, t in enumerate(tensors) if isinstance(t, torch.Tensor) and t.requires_grad]
+    return backward.WithGradients(space["f"], leaves) if leaves else space["f"], tensors, look + str(constants), source
 
 
 def widened(op, sample, numbers):
@@ -273,8 +285,10 @@ def widened(op, sample, numbers):
 
 def run(op, sample, layout, mode, options, family):
     f, given, look, source = call_of(op, sample, mode == "numbers")
+    if options["backward"] and not isinstance(f, backward.WithGradients):
+        return {"class": "illegal", "detail": "no argument requires gradients"}
     try:
-        tensors = laid_out(op, given, layout)
+        tensors = laid_out(op, given, layout, options["backward"])
     except NoLayout as why:
         return {"class": "illegal", "detail": str(why)}
     how = {"backend": options["backend"], "dynamic": MODES[mode]}
@@ -289,10 +303,10 @@ def run(op, sample, layout, mode, options, family):
     if op.name in UNINITIALIZED:
         record = uninitialized(f, tensors, how)
     else:
-        record = trial.check(f, [tensors], how, wide=widened(op, sample, mode == "numbers"), compiled=compiled)
+        record = trial.check(f, [tensors], how, wide=widened(op, sample, mode == "numbers"), compiled=compiled, aliases=not options["backward"])
     if record["class"] == "not traceable":
         torch._dynamo.reset()
-        again = trial.check(f, [tensors], {**how, "fullgraph": False}, wide=widened(op, sample, mode == "numbers"))
+        again = trial.check(f, [tensors], {**how, "fullgraph": False}, wide=widened(op, sample, mode == "numbers"), aliases=not options["backward"])
         if again["class"] in ("wrong", "raised"):
             record = again
     record["call_text"] = source.split("return ")[1].strip()
@@ -340,13 +354,14 @@ def finish(records, options):
     print("\nentries: " + ", ".join(f"{counts[k]} {k}" for k in WORST if counts[k]) + f"; {len(found)} in all")
     bad = any(counts[k] for k in ("crash", "timeout", "tool"))
     records = [r for r in records if r["class"] != "bundle"]
+    file = EXPECTED / ("backward_expected.txt" if options["backward"] else "op_db_expected.txt")
     whole = options["ci"] and not options["only"] and options["stride"] == 1 and options["backend"] == "tenon"
     if options["ci"] and options["bless"]:
-        EXPECTED.write_text("".join(f"{name}\t{found[name]}\n" for name in sorted(found)))
+        file.write_text("".join(f"{name}\t{found[name]}\n" for name in sorted(found)))
         return 1 if bad else 0
     if not options["ci"]:
         return 1 if bad or any(counts[k] for k in ("wrong", "raised", "reference")) else 0
-    expected = dict(line.split("\t") for line in EXPECTED.read_text().splitlines()) if EXPECTED.exists() else {}
+    expected = dict(line.split("\t") for line in file.read_text().splitlines()) if file.exists() else {}
     changed = [name for name in sorted(set(found) | (set(expected) if whole else set())) if found.get(name) != expected.get(name)]
     for name in changed:
         print(f"changed: {name}: {expected.get(name, 'absent')} -> {found.get(name, 'absent')}")

@@ -34,8 +34,9 @@ def leaves(tree, path="output"):
         yield path, repr(tree)
 
 
-def compare(ref, got, exact=None):
-    """None if `got` is right, else a sentence. `exact` is None if float64 could not run."""
+def compare(ref, got, exact=None, most=3):
+    """None if `got` is right, else a sentence. `exact` is None if float64 could not run. most: the error that is allowed, as a multiple
+    of eager's."""
     a, b = list(leaves(ref)), list(leaves(got))
     if [path for path, _ in a] != [path for path, _ in b]:
         return f"structure: {len(b)} leaves instead of {len(a)}"
@@ -43,13 +44,13 @@ def compare(ref, got, exact=None):
     if len(c) != len(a):
         c = [None] * len(a)
     for (path, x), (_, y), z in zip(a, b, c):
-        problem = compare_leaf(x, y, z)
+        problem = compare_leaf(x, y, z, most)
         if problem:
             return f"{path}: {problem}"
     return None
 
 
-def compare_leaf(ref, got, exact=None):
+def compare_leaf(ref, got, exact=None, most=3):
     if not isinstance(ref, torch.Tensor) or not isinstance(got, torch.Tensor):
         if type(ref) is not type(got):
             return f"type: {type(got).__name__} instead of {type(ref).__name__}"
@@ -63,15 +64,15 @@ def compare_leaf(ref, got, exact=None):
         return compare_leaf(ref.to_dense(), got.to_dense())
     if not same_strides(ref, got):
         return f"strides: {tuple(got.stride())} instead of {tuple(ref.stride())} (shape {tuple(ref.shape)})"
-    return compare_values(plain(ref), plain(got), plain(exact) if isinstance(exact, torch.Tensor) else None)
+    return compare_values(plain(ref), plain(got), plain(exact) if isinstance(exact, torch.Tensor) else None, most)
 
 
-def compare_values(ref, got, exact):
+def compare_values(ref, got, exact, most):
     if ref.numel() == 0:
         return None
     if ref.is_complex():
         wide = torch.view_as_real(exact.to(torch.complex128)) if exact is not None and exact.shape == ref.shape else None
-        return compare_values(torch.view_as_real(ref), torch.view_as_real(got), wide)
+        return compare_values(torch.view_as_real(ref), torch.view_as_real(got), wide, most)
     if not ref.is_floating_point():
         wrong = ref != got
         if not wrong.any():
@@ -95,12 +96,12 @@ def compare_values(ref, got, exact):
     eager = torch.where(both & r.isfinite(), (r - e).abs(), 0.0)
     size = torch.where(both, e.abs(), 0.0)
     relative = RELATIVE.get(ref.dtype, 4 * info.eps) if known or ref.dtype in RELATIVE else 30 * info.eps
-    bad = error > 3 * eager + relative * size + 4 * info.tiny
+    bad = error > most * eager + relative * size + 4 * info.tiny
     if not bad.any():
         return None
-    if rms(error) <= 3 * rms(eager) + relative / 2 * rms(size) and error.max() <= 5 * eager.max() + relative * size.max():
+    if rms(error) <= most * rms(eager) + relative / 2 * rms(size) and error.max() <= 5 * eager.max() + relative * size.max():
         return None
-    i = tuple(torch.unravel_index((error - 3 * eager).argmax(), error.shape))
+    i = tuple(torch.unravel_index((error - most * eager).argmax(), error.shape))
     i = tuple(int(n) for n in i)
     return (f"values: {int(bad.sum())} of {ref.numel()} too far, worst at {i}: {got[i].item():.9g}, eager {ref[i].item():.9g}, "
             f"float64 {e[i].item():.9g}")

@@ -48,6 +48,14 @@ def test_op_db_notices_layouts_integers_and_nan(tmp_path, entry, dtype, layout, 
     assert any(r["class"] == "wrong" and look in r["detail"] for r in records), records
 
 
+def test_op_db_notices_gradients(tmp_path):
+    """Forward and backward graphs are off by little."""
+    for backend, kind in (("planted_nothing", "right"), ("planted_value", "wrong")):
+        _, records = campaign(tmp_path, "op_db", "--backward", "--only", "mul,nn.Linear", "--dtypes", "f32", "--layouts", "given", "--modes", "static",
+                              "--samples", "1", "--backend", backend)
+        assert [r["class"] for r in records] == [kind] * 2, records
+
+
 def test_a_hang_costs_one_case(tmp_path):
     _, records = campaign(tmp_path, *ENTRY, "--backend", "planted_hang", "--limit", "6")
     assert [r["class"] for r in records if r["entry"] == "fmod" and r["layout"]] == ["timeout", "timeout"]

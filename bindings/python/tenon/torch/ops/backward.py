@@ -6,6 +6,7 @@ Tested by tests/torch/test_lower.py.
 
 import math
 
+from ..lowering import sizes
 from ..lowering.tensors import dtype_of
 from ..lowering.term import Term
 from .row import row
@@ -58,6 +59,11 @@ def _(grad, x, slope, is_result):
     return x.map("gt", 0.0).where(grad, grad * slope)
 
 
+@_gradient("hardshrink_backward")
+def _(grad, x, threshold):
+    return x.map("abs").map("le", threshold).where(0.0, grad)
+
+
 @_gradient("hardtanh_backward")
 def _(grad, x, low, high):
     return x.map("le", low).map("logical_or", x.map("ge", high)).where(0.0, grad)
@@ -71,6 +77,14 @@ def _(grad, x):
 @_gradient("hardswish_backward")
 def _(grad, x):
     return x.map("le", -3.0).where(0.0, x.map("lt", 3.0).where(grad * (x * (1 / 3) + 0.5), grad))
+
+
+@row("soft_margin_loss_backward")
+def _(e, grad, x, target, reduction):
+    """PyTorch's decomposition cancels digits where target * x is large."""
+    grad, x, target = _terms(e, grad, x, target)
+    each = -grad * target * (-target * x).map("sigmoid")
+    return (each / sizes.product(x.value.shape) if reduction == 1 else each).value
 
 
 # --- softmax and norms ------------------------------------------------------------------------------------------------
@@ -99,3 +113,12 @@ def _(e, grad, x, normalized_shape, mean, rstd, weight, bias, output_mask):
     if output_mask[2] and e.used(2):
         db = over_rows(grad)
     return tuple(v and e.cast(v, dtype_of(f.dtype)) for v, f in zip((dx, dw, db), e.fake))
+
+
+@row("_weight_norm_interface_backward")
+def _(e, grad, v, g, norms, dim):
+    """Of v * g / norms with norms = |v|."""
+    axes = [i for i in range(v.rank) if i != dim % v.rank]
+    grad, v, g, norms = _terms(e, grad, v, g, norms)
+    dg = (grad * v).reduce("sum", axes) / norms
+    return (g / norms * (grad - v * (dg / norms))).value, dg.value

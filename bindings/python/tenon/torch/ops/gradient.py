@@ -12,8 +12,9 @@ from ..lowering.differentiate import gradients
 from ..lowering.scores import factor, for_heads, over_heads, scores, weights
 from ..lowering.tensors import dtype_of
 from ..lowering.term import Term
+from .bag import sum_by_index
 from .move import bound, position
-from .row import TABLE, row
+from .row import TABLE, Row, row
 
 
 def _gradients(e, name, operands, others, gradient, wrt):
@@ -51,6 +52,19 @@ def _(e, grad, x, *window):
 def _(e, grad, x):
     spatial = 2 if "2d" in e.node.target._opname else 3
     return _gradients(e, _forward(e), [x], (grad.shape[-spatial:],), grad, [0])[0]
+
+
+@row(*(f"replication_pad{n}d_backward" for n in (1, 2, 3)))
+def _(e, grad, x, padding):
+    return _gradients(e, _forward(e), [x], (padding,), grad, [0])[0]
+
+
+@row("_segment_reduce_backward")
+def _(e, grad, y, x, reduce, lengths=None, offsets=None, axis=0, initial=None):
+    name = "lengths" if lengths is not None else "offsets"
+    op = torch.ops.aten.segment_reduce.default
+    forward = lambda e, x, bounds: TABLE[str(op)].emit(e, x, reduce, axis=axis, initial=initial, **{name: bounds})
+    return gradients(e, op, Row(forward, False), [x, lengths if lengths is not None else offsets], (), grad, [0])[0]
 
 
 @row("grid_sampler_2d_backward", "grid_sampler_3d_backward")
@@ -103,16 +117,7 @@ def _(e, grad, x, target, weight, reduction, ignore_index, total_weight):
 def _(e, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
     rows = sizes.product(indices.shape)
     indices = e.reshape(e.cast(indices, "i64"), (rows,))
-    grad = e.wide(e.reshape(grad, (rows, grad.shape[-1])))
-    if scale_grad_by_freq:
-        ones = e.full(1.0, grad.dtype, (rows,))
-        count = e.op("index_put", [e.full(0.0, grad.dtype, (num_weights,)), indices, ones], grad.dtype, (num_weights,), axis=0, mode="add", wrap=False)
-        grad = e.map("div", grad, e.reshape(e.gather(count, indices, 0, wrap=False), (rows, 1)))
-    if not (isinstance(padding_idx, int) and padding_idx < 0):
-        kept = e.reshape(e.map("ne", indices, e.full(padding_idx, "i64")), (rows, 1))
-        grad = e.map("where", kept, grad, e.scalar_like(grad, 0.0))
-    shape = (num_weights, grad.shape[-1])
-    return e.op("index_put", [e.full(0.0, grad.dtype, shape), indices, grad], grad.dtype, shape, axis=0, mode="add", wrap=False)
+    return sum_by_index(e, e.wide(e.reshape(grad, (rows, grad.shape[-1]))), indices, num_weights, padding_idx, scale_grad_by_freq)
 
 
 # --- views ------------------------------------------------------------------------------------------------------------

@@ -233,6 +233,19 @@ def _(e, x, mask, source):
     return e.map("where", mask, e.reshape(values, e.shape), x)
 
 
+@row("masked_scatter_backward")
+def _(e, grad, mask, source_sizes):
+    """Each element of grad where the mask is true moves to the place of its rank; the others go behind the end."""
+    shape = sizes.sizes(source_sizes)
+    count = sizes.product(shape)
+    if sizes.is_empty(grad.shape):
+        return e.full(0, grad.dtype, shape)
+    mask = e.reshape(e.expand(e.cast(mask, "bool"), grad.shape), [sizes.product(grad.shape)])
+    place = e.map("where", mask, _ranks(e, mask)[0], e.full(count, "i64"))
+    y = _put(e, e.full(0, grad.dtype, [sizes.size(count + 1)]), 0, place, e.reshape(grad, mask.shape))
+    return e.reshape(e.slice(y, 0, 0, count), shape)
+
+
 def put_through_mask(e, x, mask, values, accumulate):
     """index_put with one mask for the first axes of x. The values broadcast to the rows where the mask is true."""
     mask = e.cast(mask, "bool")

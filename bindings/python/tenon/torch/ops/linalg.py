@@ -4,9 +4,12 @@ of a batch at once. How rows are written: row.py.
 Tested by tests/torch/test_lower.py.
 """
 
+import math
+
 from ...graph_text import Unsupported
 from ..lowering import sizes
 from ..lowering.sizes import broadcast
+from ..lowering.term import Term
 from .map import norm, vector_norm
 from .row import row
 
@@ -227,6 +230,48 @@ def _(e, x, p=2.0):
     j = e.map("add", e.map("sub", k, before), e.map("add", i, number(1)))
     difference = e.map("sub", e.gather(x, i, 0, wrap=False), e.gather(x, j, 0, wrap=False))
     return _norm_or_0(e, difference, p, [1], False)
+
+
+def _distance_gradient(e, grad, difference, distance, p):
+    """The gradient of the p-norms `distance` of differences along the last axis. It is 0 where PyTorch's is, at distance 0 too."""
+    grad, difference, distance = (Term(e, v) for v in (grad, difference, distance))
+    if p == 0:
+        return e.full(0.0, difference.value.dtype, difference.value.shape)
+    size, sign = difference.map("abs"), difference.map("sign")
+    if p == math.inf:
+        return size.map("eq", distance).where(grad * sign, 0.0).value
+    if p == 1:
+        return (grad * sign).value
+    if p == 2:
+        return distance.map("eq", 0.0).where(0.0, grad * difference / distance).value
+    if p < 1:
+        size = size.map("eq", 0.0).where(math.inf, size)  # its power is then 0
+    return distance.map("eq", 0.0).where(0.0, sign * size.map("pow", p - 1.0) * grad / distance.map("pow", p - 1.0)).value
+
+
+@row("_cdist_backward")
+def _(e, grad, a, b, p, distance):
+    spread = lambda v, axis: e.reshape(v, v.shape[:axis % (v.rank + 1)] + (1,) + v.shape[axis % (v.rank + 1):])
+    difference = e.map("sub", spread(a, -2), spread(b, -3))
+    if sizes.is_empty((*difference.shape, *grad.shape)):
+        return e.full(0.0, a.dtype, e.shape)
+    each = _distance_gradient(e, spread(grad, -1), difference, spread(distance, -1), p)
+    return e.expand(e.reduce("sum", each, [each.rank - 2]), e.shape)
+
+
+@row("_pdist_backward")
+def _(e, grad, x, p, distance):
+    n, number = x.shape[0], lambda m: e.full(m, "i64")
+    if sizes.is_empty((*x.shape, *grad.shape)):
+        return e.full(0.0, x.dtype, e.shape)
+    one, other = e.iota([n, n], axis=0), e.iota([n, n], axis=1)
+    i, j = e.map("minimum", one, other), e.map("maximum", one, other)
+    before = e.map("sub", e.map("mul", i, number(n)), e.map("floor_div", e.map("mul", i, e.map("add", i, number(1))), number(2)))
+    k = e.map("add", before, e.map("sub", e.map("sub", j, i), number(1)))
+    k = e.map("where", e.map("eq", i, j), number(0), k)
+    pairs = lambda v: e.reshape(e.gather(v, k, 0, wrap=False), (n, n, 1))
+    difference = e.map("sub", e.reshape(x, (n, 1, x.shape[1])), e.reshape(x, (1, n, x.shape[1])))
+    return e.reduce("sum", _distance_gradient(e, pairs(grad), difference, pairs(distance), p), [1])
 
 
 # --- products ---------------------------------------------------------------------------------------------------------

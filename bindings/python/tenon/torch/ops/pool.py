@@ -176,7 +176,8 @@ def _(e, x, places, output_size, stride=None, padding=None):
     return _put_back(e, x, places, sizes.sizes(output_size), "set")
 
 
-@row("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
-def _(e, grad, x, kernel_size, stride, padding, dilation, ceil_mode, places):
+@row(*(f"{name}_pool{rank}d{how}_backward" for rank in (2, 3)
+       for name, how in (("max", "_with_indices"), ("adaptive_max", ""), ("fractional_max", ""))))
+def _(e, grad, x, *window_and_places):
     rank = 2 if "2d" in e.node.target._opname else 3
-    return _put_back(e, e.wide(grad), places, x.shape[-rank:], "add")
+    return _put_back(e, e.wide(grad), window_and_places[-1], x.shape[-rank:], "add")

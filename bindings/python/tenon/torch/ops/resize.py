@@ -1,17 +1,21 @@
-"""Rows of antialiased resizing. It resizes axis by axis; each element of the result is a weighted sum of a window of the operand.
-How rows are written: row.py.
+"""Rows of antialiased resizing, and of the backward pass of all resizing. It resizes axis by axis; each element of the result is a
+weighted sum of a window of the operand. How rows are written: row.py.
 
 Tested by tests/torch/test_resize.py.
 """
 
+import functools
 import math
 
 import torch
 
 from ...graph_text import Unsupported
 from ..lowering import sizes
+from ..lowering.differentiate import gradients
+from ..lowering.emitter import Operand
+from ..lowering.term import Term
 from .copy import not_channels_last
-from .row import row
+from .row import TABLE, row
 
 _MOST_TAPS = 64  # elements of a window; each costs an op
 
@@ -95,3 +99,94 @@ def _(e, x, output_size, align_corners, *scales):
     for axis in (2, 3) if steps[0] > 1 else (3, 2):
         y = _resized(e, y, axis, e.shape[axis], steps[axis - 2], name)
     return e.cast(y, x.dtype)
+
+
+# --- backward ---------------------------------------------------------------------------------------------------------
+@row("_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward", "_upsample_lanczos2d_aa_backward")
+def _(e, grad, output_size, input_size, align_corners, *scales):
+    """Resizing is linear, so the gradient does not read the operand."""
+    op = getattr(torch.ops.aten, e.node.target._opname.removesuffix("_backward")).default
+    x = Operand(e.name + ".operand", grad.dtype, e.shape, e.fake.new_empty(e.fake.shape))
+    return gradients(e, op, TABLE[str(op)], [x], (output_size, align_corners, *scales), grad, [0])[0]
+
+
+def _step(e, dtype, length, extent, scale, align_corners=False):
+    """Elements of the operand per element of the result along an axis, rounded as in PyTorch's kernels."""
+    number = lambda n: e.cast(e.full(n, "i64"), dtype)
+    if align_corners:
+        last = e.map("maximum", number(sizes.size(length - 1)), number(1))
+        return e.map("where", e.map("gt", number(length), number(1)), e.map("div", number(sizes.size(extent - 1)), last), e.full(0.0, dtype))
+    if isinstance(scale, float) and scale > 0:
+        return e.full(1 / scale, dtype)
+    return e.map("div", number(extent), number(length))
+
+
+def _nearest_taps(e, dtype, length, extent, scale, align_corners, exact):
+    """The element of the operand that each element of the result copies."""
+    place = e.map("mul", e.iota([length], "f32", start=0.5 if exact else 0.0), _step(e, "f32", length, extent, scale))
+    return [(e.map("minimum", e.cast(e.map("floor", place), "i64"), e.full(sizes.size(extent - 1), "i64")), None)]
+
+
+def _linear_taps(e, dtype, length, extent, scale, align_corners):
+    number, last = lambda n: e.full(n, dtype), e.full(sizes.size(extent - 1), "i64")
+    place = _place(e, dtype, length, extent, scale, align_corners)
+    place = e.map("maximum", place, number(0.0))
+    low = e.map("minimum", e.cast(place, "i64"), last)
+    share = e.map("minimum", e.map("maximum", e.map("sub", place, e.cast(low, dtype)), number(0.0)), number(1.0))
+    return [(low, e.map("sub", number(1.0), share)), (e.map("minimum", e.map("add", low, e.full(1, "i64")), last), share)]
+
+
+def _place(e, dtype, length, extent, scale, align_corners):
+    """Where the elements of the result lie between the elements of the operand."""
+    step, number = _step(e, dtype, length, extent, scale, align_corners), lambda n: e.full(n, dtype)
+    if align_corners:
+        return e.map("mul", e.iota([length], dtype), step)
+    return e.map("sub", e.map("mul", e.iota([length], dtype, start=0.5), step), number(0.5))
+
+
+def _cubic_taps(e, dtype, length, extent, scale, align_corners):
+    """The weights of Keys' cubic convolution with a = -0.75."""
+    place = Term(e, _place(e, dtype, length, extent, scale, align_corners))
+    floor, last = place.map("floor"), e.full(sizes.size(extent - 1), "i64")
+    t, taps = place - floor, []
+    near = lambda t: t.polynomial((1.25, -2.25, 0.0, 1.0))
+    far = lambda t: t.polynomial((-0.75, 3.75, -6.0, 3.0))
+    for k, weight in enumerate((far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t))):
+        index = e.map("add", e.cast(floor.value, "i64"), e.full(k - 1, "i64"))
+        taps.append((e.map("maximum", e.map("minimum", index, last), e.full(0, "i64")), weight.value))
+    return taps
+
+
+_TAPS = {"nearest": functools.partial(_nearest_taps, exact=False), "nearest_exact": functools.partial(_nearest_taps, exact=True),
+         "linear": _linear_taps, "bilinear": _linear_taps, "trilinear": _linear_taps, "bicubic": _cubic_taps}
+
+
+def _copies(length, extent, scale):
+    """How many elements of the result copy each element of the operand of nearest, if these are as many for all, in PyTorch's rounding
+    too; else None."""
+    times = length // extent if all(isinstance(n, int) and n for n in (length, extent)) and length % extent == 0 else 0
+    return times if times and times & (times - 1) == 0 and (not isinstance(scale, float) or scale == times) else None
+
+
+@row(*(f"upsample_{name}_backward" for name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d")),
+     *(f"{name}{n}d_backward" for n in (1, 2, 3) for name in ("upsample_nearest", "_upsample_nearest_exact")))
+def _(e, grad, output_size, input_size, *others):
+    """Each element of the gradient is added to the elements of the operand that it was made of, weighted, axis by axis."""
+    name = e.node.target._opname.removeprefix("_").removeprefix("upsample_").removesuffix("_backward")[:-2]
+    align_corners, *scales = others if "nearest" not in name else (False, *others)
+    v, nearest = e.wide(grad), name == "nearest"
+    for axis in reversed(range(2, v.rank)):
+        length, extent = v.shape[axis], e.shape[axis]
+        scale = scales[axis - 2] if scales else None
+        if sizes.same(length, extent) and not (isinstance(scale, float) and not align_corners and (
+                name == "nearest_exact" or name == "bicubic" and not sizes.same_shape(grad.shape, e.shape))):
+            continue
+        if nearest and (times := _copies(length, extent, scale)):
+            v = e.reduce("sum", e.reshape(v, (*v.shape[:axis], extent, times, *v.shape[axis + 1:])), [axis + 1])
+            continue
+        total = e.full(0.0, v.dtype, (*v.shape[:axis], extent, *v.shape[axis + 1:]))
+        for index, weight in _TAPS[name](e, v.dtype, length, extent, scale, align_corners):
+            part = v if weight is None else e.map("mul", v, e.reshape(weight, (length,) + (1,) * (v.rank - axis - 1)))
+            total = e.op("index_put", [total, index, part], v.dtype, total.shape, axis=axis, mode="add", wrap=False)
+        v = total
+    return e.cast(v, grad.dtype)
