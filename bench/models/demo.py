@@ -2,17 +2,21 @@
 """`./dev demo`: runs real models through `torch.compile(model, backend="tenon")`, checks them against eager and times them.
 
 Prints one table; the exit code is 1 if a model is wrong. Each model runs in a fresh process (worker.py).
+A second table has whole training steps of one model (bench/train.py).
 `--peers` adds Inductor, with and without freezing, its first call with empty caches (needs g++).
 """
 
 import argparse
+import os
+import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
 from bench.contenders import PEERS, missing_for_peers     # noqa: E402
-from bench.models.worker import Request, clean_up_when_terminated, spawn     # noqa: E402
+from bench.models.worker import Request, clean_up_when_terminated, python_path, spawn     # noqa: E402
 from bench.models.zoo import MODELS                        # noqa: E402
 from bench.table import Progress, aligned                  # noqa: E402
 from bench.timing import describe_machine                  # noqa: E402
@@ -44,6 +48,12 @@ def main():
     print(f"\n{machine}. {options.threads} threads, f32, batch 1.\n"
           f"ratio: eager's time over {name}'s. first s: the first call, Dynamo and AOTAutograd included;\n"
           "own s: Tenon's share of it. fused: nodes in a group with others, of all that run. Weights are frozen.")
+    if name == "tenon" and options.train != "none":
+        with Progress(f"training steps of {options.train}"):
+            table, problem = trained(options)
+        print(f"\ntraining: a step is zero_grad, forward, backward and AdamW; ratios to eager with its default optimizer\n{table}")
+        if problem:
+            wrong.append((f"training of {options.train}", {"contender": name, "problems": [problem]}))
     for model, result in wrong:
         print(f"\n{model} with {result['contender']}:")
         for problem in result["problems"][:5] + result.get("log", []):
@@ -51,6 +61,17 @@ def main():
     names = list(dict.fromkeys(model for model, _ in wrong))
     print(f"\nwrong: {', '.join(names)}" if wrong else f"\nall {len(rows)} models right")
     return 1 if wrong else 0
+
+
+def trained(options):
+    """(table, problem or None) of bench/train.py in a process of its own."""
+    command = [sys.executable, ROOT / "bench" / "train.py", options.train, "--threads", str(options.threads), "--seconds", "20"]
+    command += ["--peers"] * options.peers + ["--tiny"] * options.tiny
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": python_path()})
+    if done.returncode and not done.stdout:
+        return "no result", "\n".join(done.stderr.splitlines()[-10:])
+    table = done.stdout.split("\n\n")[1].split("\ngeometric means")[0]
+    return table, done.stdout.splitlines()[-1] if done.returncode else None
 
 
 def row(results):
@@ -87,6 +108,7 @@ def parse():
     parser.add_argument("--peers", action="store_true", help="Inductor's columns too (needs g++)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tiny", action="store_true", help="the same structures, small sizes")
+    parser.add_argument("--train", default="bert_base", metavar="MODEL", help="the model of the training steps; none: no such table")
     parser.add_argument("--backend", default="tenon", help="another torch.compile backend in Tenon's place")
     return parser.parse_args()
 

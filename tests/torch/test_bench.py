@@ -169,3 +169,12 @@ def test_demo_tells_right_from_wrong(tmp_path, monkeypatch, backend, code, last)
     command += ["--models", "resnet50", "--backend", backend]
     demo = subprocess.run(command, capture_output=True, text=True)
     assert demo.returncode == code and demo.stdout.strip().splitlines()[-1] == last, demo.stdout + demo.stderr
+
+
+def test_demo_shows_a_training_row():
+    command = [sys.executable, ROOT / "bench/models/demo.py", "--tiny", "--threads", "1", "--models", "resnet50", "--train", "dlrm"]
+    demo = subprocess.run(command, capture_output=True, text=True)
+    lines = demo.stdout.strip().splitlines()
+    assert demo.returncode == 0 and lines[-1] == "all 1 models right", demo.stdout + demo.stderr
+    row = next(line for line in lines if line.startswith("dlrm"))
+    assert row.count("x ") == 2 and row.split()[-1] == "0", row  # ratios of eager's fused optimizer and of Tenon; nothing ran in PyTorch

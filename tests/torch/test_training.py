@@ -1,5 +1,5 @@
 """Training: forward and backward graphs in Tenon against eager mode: values, gradients, buffers, dropout masks, strides; layouts,
-dtypes and sizes; what users do between steps; the buckets of DDP; several threads that compile first at the same time."""
+dtypes and sizes; what users do between steps; several threads that compile first at the same time."""
 
 import copy
 import subprocess
@@ -384,36 +384,4 @@ assert callable(entry.load())
 
 def test_threads_that_compile_first_at_once():
     done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr
-
-
-DDP = """
-import os, sys, torch
-import torch.distributed as dist
-from torch import nn
-dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
-torch.manual_seed(0)
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(*(m for _ in range(4) for m in (nn.Linear(512, 512), nn.ReLU())))
-
-    def forward(self, x):
-        return self.layers(x)
-
-model = Net()
-ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1.2)
-x = torch.randn(3, 512)
-want = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
-torch.compile(ddp, backend="tenon")(x).square().sum().backward()
-torch.testing.assert_close([p.grad for p in model.parameters()], list(want))
-import tenon
-stats = tenon.stats()
-assert stats["programs"] > 2 and stats["fallbacks"] == 0, stats
-dist.destroy_process_group()
-"""
-
-
-def test_buckets_of_ddp(tmp_path):
-    done = subprocess.run([sys.executable, "-c", DDP, str(tmp_path / "store")], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr

@@ -38,8 +38,7 @@ class Options:
 
     memory_budget: how much a forward pass may save for the backward pass, as in torch._functorch.config.activation_memory_budget:
     1.0 sets no limit, 0.0 computes everything again except random numbers. Anything below 1.0 may also compute expensive
-    operators again, and takes the place of `recompute`. A value other than 1.0 in PyTorch's own configuration, and the budget of
-    a region, come first.
+    operators again. A value other than 1.0 in PyTorch's own configuration, and the budget of a region, come first.
 
     device_graphs: on a GPU, whether the kernels of a program are launched as one CUDA graph. "auto": if the kernels are small;
     "always"; "never".

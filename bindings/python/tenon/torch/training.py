@@ -34,9 +34,8 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     if options.recompute == "none" and not limited:
         graphs = default_partition(joint, inputs, **named)
     else:
-        if not limited:
+        if options.recompute == "cheap":
             _recompute_norms(joint)
-        # A budget is a share of what PyTorch's min-cut saves by itself.
         wanted = {"activation_memory_budget": max(budget, least)} if limited else {"ban_recompute_materialized_backward": False}
         with config.patch(wanted):
             graphs = min_cut_rematerialization_partition(joint, inputs, **named)
