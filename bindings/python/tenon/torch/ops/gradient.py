@@ -54,7 +54,7 @@ def _(e, grad, x):
     return _gradients(e, _forward(e), [x], (grad.shape[-spatial:],), grad, [0])[0]
 
 
-@row(*(f"replication_pad{n}d_backward" for n in (1, 2, 3)))
+@row(*(f"{kind}_pad{n}d_backward" for kind in ("reflection", "replication") for n in (1, 2, 3)))
 def _(e, grad, x, padding):
     return _gradients(e, _forward(e), [x], (padding,), grad, [0])[0]
 
