@@ -102,17 +102,17 @@ void lower_matmul(Problem& p) {
   }
 }
 
-// Whether a convolution is pointwise: its window is one element at stride 1 without padding, so it multiplies each pixel by one
-// matrix.
+// Whether a convolution, transposed or not, is pointwise: its window is one element at stride 1 without padding, so it multiplies
+// each pixel by one matrix.
 bool is_pointwise(const Problem& p, const Spec& spec) {
   auto all = [](const std::vector<int64_t>& v, int64_t x) {
     return std::count(v.begin(), v.end(), x) == std::ssize(v);
   };
-  return p.form == Form::convolution && spec.groups == 1 && all(p.kernel, 1) && all(p.strides, 1) &&
-         all(p.low, 0) && all(p.high, 0);
+  return (p.form == Form::convolution || p.form == Form::deconvolution) && spec.groups == 1 &&
+         all(p.kernel, 1) && all(p.strides, 1) && all(p.low, 0) && all(p.high, 0);
 }
 
-// Turns a pointwise convolution into the product of [N, space, C] and [C, O].
+// Turns a pointwise convolution into the product of [N, space, C] and [C, O]. The weights of a transposed one are [C, O] already.
 void lower_pointwise(Problem& p, bool channels_last) {
   std::vector<Array*> images{&p.source, &p.output};
   for (Array& o : p.others) images.push_back(&o);
@@ -120,8 +120,10 @@ void lower_pointwise(Problem& p, bool channels_last) {
     for (Array* a : images)
       for (auto* v : {&a->dims, &a->strides}) std::rotate(v->begin() + 1, v->begin() + 2, v->end());
   Array& w = p.weights;
-  w.dims = {w.dims[1], w.dims[0]};
-  w.strides = {w.strides[1], w.strides[0]};
+  w.dims.resize(2);
+  w.strides.resize(2);
+  if (p.form == Form::convolution)
+    for (auto* v : {&w.dims, &w.strides}) std::swap((*v)[0], (*v)[1]);
   p.form = Form::matmul;
   for (auto* list : {&p.kernel, &p.strides, &p.low, &p.high, &p.dilations}) list->clear();
   lower_matmul(p);

@@ -93,6 +93,33 @@ def test_attention(model):
     compare(model, (torch.randn(2, 7, 32),), (torch.randn(2, 7, 32),))
 
 
+@pytest.mark.parametrize("dynamic", (False, True))
+def test_images_are_saved_in_channels_last(dynamic):
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 1), nn.Hardswish(),
+                          nn.Conv2d(16, 16, 3, padding=1, groups=16), nn.SiLU())
+    compare(copy.deepcopy(model), (torch.randn(2, 3, 12, 10),), (torch.randn(3, 3, 12, 10),), dynamic=dynamic)
+    f, saved = torch.compile(model, backend="tenon", dynamic=dynamic), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        y = f(torch.randn(2, 3, 12, 10))
+    images = [t for t in saved if t.dim() == 4 and t.shape[2:] == (12, 10) and t.shape[1] > 3]
+    assert len(images) >= 4 and all(t.is_contiguous(memory_format=torch.channels_last) for t in images)
+    assert y.is_contiguous()  # results and gradients keep PyTorch's strides
+    y.sum().backward()
+
+
+def test_views_of_saved_images_keep_their_layout():
+    class Views(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.out = nn.Conv2d(3, 8, 3), nn.Linear(8 * 36, 4)
+
+        def forward(self, x):
+            y = torch.relu(self.conv(x))
+            return self.out(y.view(len(x), -1)).sigmoid() * y.as_strided((len(x), 1), (8 * 36, 1))
+
+    compare(Views(), (torch.randn(2, 3, 8, 8),))
+
+
 def test_attention_with_a_mask_that_hides_whole_rows():
     mask = torch.where(torch.rand(2, 1, 9, 9) < 0.5, 0.0, -torch.inf)
     mask[0, 0, 3] = -100.0

@@ -442,6 +442,18 @@ TEST(OneDnn, Convolution) {
        "output_padding=[1,1]}\n return %y\n}",
        {{2, 16, 5, 5}, {16, 8, 3, 3}, {16}},
        "convolution 2x16x5x5 by 2x8x8x3x3 f32"},
+      {"transposed, in groups, without an epilogue",
+       "graph @f(%x: f32[N,16,5,5], %w: f32[16,1,3,3], %z: f32[N,16,5,5]) {\n %y = convolution(%x, %w)"
+       "{strides=[1,1], padding=[1,1], padding_high=[1,1], dilations=[1,1], groups=16, transposed=true, "
+       "output_padding=[0,0]}\n %s = add(%y, %z)\n return %s\n}",
+       {{2, 16, 5, 5}, {16, 1, 3, 3}, {2, 16, 5, 5}},
+       "ends here because the library computes the epilogue"},
+      {"transposed and pointwise",
+       "graph @f(%x: f32[N,5,6,16], %w: f32[16,8,1,1], %z: f32[N,5,6,8]) {\n %y = convolution(%x, %w)"
+       "{strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1], transposed=true, "
+       "output_padding=[0,0], layout=\"channels_last\"}\n %s = add(%y, %z)\n return %s\n}",
+       {{2, 5, 6, 16}, {16, 8, 1, 1}, {2, 5, 6, 8}},
+       "convolution 60x16x8 f32"},
       {"bf16, by the library where it is fast",
        "graph @f(%x: bf16[N,9,9,16], %w: bf16[32,16,3,3], %b: bf16[32]) {\n %y = convolution(%x, %w, "
        "%b){" CONV ", layout=\"channels_last\"}\n %r = relu(%y)\n return %r\n}",

@@ -270,7 +270,7 @@ class Writer:
         self.read_symbols(n)
         fake = n.meta.get("val")
         if isinstance(fake, torch.Tensor) and why_not(fake, self.p.device) is None:
-            if any(u in self.p.lowered or u in self.p.host_views for u in n.users):
+            if "laid_out" in n.meta or any(u in self.p.lowered or u in self.p.host_views for u in n.users):
                 self.line(f"{v} = fixed({v}, {self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())})")
 
     def _size_text(self, n):

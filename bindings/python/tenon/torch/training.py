@@ -13,7 +13,7 @@ from torch._functorch.partitioners import default_partition, min_cut_remateriali
 from torch.fx.traceback import MEMORY_BUDGET_ANNOTATION_KEY, _get_memory_budget_annotation
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import rng
+from . import images, rng
 from .saved import Saved
 
 aten = torch.ops.aten
@@ -44,6 +44,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     if tell:
         tell(Saved(*graphs, num_fwd_outputs,
                    lambda n: "checkpointed" if n.name in checkpointed else "the memory budget" if limited else "cheap"))
+    images.lay_out(*graphs, num_fwd_outputs)
     return graphs
 
 
