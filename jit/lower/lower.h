@@ -1,7 +1,7 @@
 // lower: turns a group of graph nodes into kernels. A group may hold maps, views, gathers, concatenations,
 // pads and constants in any mix; reductions over one common set of axes, with maps before, between and after;
-// one scan; one scatter. Lowering itself decides whether a set of nodes is such a group: fusion calls
-// make_kernels() and reads the status. On leaving, kernels read only materialised values and write every
+// one scan; one scatter, and a reshape behind it. Lowering itself decides whether a set of nodes is such a group:
+// fusion calls make_kernels() and reads the status. On leaving, kernels read only materialised values and write every
 // output exactly once. Tested by tests/golden/jit/lower_*.tn, tests/unit/runtime/run_test.cc and
 // tests/fuzz/fuzz_test.cc.
 #pragma once

@@ -21,15 +21,28 @@ struct Loop {
   Dim index, update, out;  // strides
 };
 
+// The scatter's own strides in the group's output. A reshape behind it must keep the addresses of its elements.
+Result<Dims> strides_of(const LowerInput& in) {
+  const ValueId scatter = in.members[0], output = in.outputs[0];
+  if (in.members.size() > 2 || in.outputs.size() > 1 || output != in.members.back())
+    return unsupported("a scatter shares its loops with nothing");
+  if (scatter == output) return *in.strides(scatter);
+  ValueId from = output;
+  while (from != scatter && in.graph.node(from).op == ops::reshape) from = in.graph.node(from).inputs[0];
+  if (from != scatter || !is_dense_reshape(in, output))
+    return unsupported("a scatter shares its loops with nothing");
+  return dense_strides(*in.graph.dims, in.graph.type(scatter).shape);
+}
+
 // The second kernel: out[.., index, ..] = updates, or the fold of both that the mode names.
 class Scatter {
  public:
-  Scatter(const LowerInput& in, View index, View updates)
+  Scatter(const LowerInput& in, View index, View updates, Dims out_strides)
       : in_(in),
         index_(std::move(index)),
         updates_(std::move(updates)),
         n_(in.graph.node(in.members[0])),
-        out_strides_(*in.strides(in.members[0])),
+        out_strides_(std::move(out_strides)),
         along_(n_.op == ops::scatter),
         axis_(attr_int(n_, "axis")) {
     if (axis_ < 0) axis_ += type(0).rank();
@@ -39,7 +52,7 @@ class Scatter {
     kernel_.name = std::string(op(n_.op).name) + "_" + std::string(name(type(0).dtype));
     const int index = buffer(index_.base, Buffer::Role::in, "index"),
               updates = buffer(updates_.base, Buffer::Role::in, "updates"),
-              out = buffer(in_.members[0], Buffer::Role::out, "y");
+              out = buffer(in_.outputs[0], Buffer::Role::out, "y");
     sort_loops();
     place_loops();
     // If an index applies to a whole row, it is read before the row.
@@ -161,12 +174,12 @@ class Scatter {
 }  // namespace
 
 Result<LoweredKernel> lower_scatter(const LowerInput& in) {
-  if (in.members.size() != 1) return unsupported("a scatter shares its loops with nothing");
+  TENON_ASSIGN(Dims out, strides_of(in));
   const Node& n = in.graph.node(in.members[0]);
   auto index = view_of(in.graph, n.inputs[1], in.strides),
        updates = view_of(in.graph, n.inputs[2], in.strides);
   if (!index || !updates) return unsupported("a scatter reads its indices and updates from memory");
-  return Scatter(in, std::move(*index), std::move(*updates)).run();
+  return Scatter(in, std::move(*index), std::move(*updates), std::move(out)).run();
 }
 
 }  // namespace tenon::jit

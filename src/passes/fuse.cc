@@ -114,7 +114,12 @@ class Fuser {
       const bool scatters = g_.node(v).op == ops::scatter || g_.node(v).op == ops::index_put;
       const std::string backend = this->backend(v);
       if (!scatters && backend == loops_) continue;
-      for (ValueId i : g_.node(v).inputs) store_if_unreadable(i, v, backend);
+      const std::vector<ValueId>& inputs = g_.node(v).inputs;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const bool filled = scatters && i == 0 && backend == loops_ && is_literal(g_, inputs[i]);
+        if (!filled)
+          store_if_unreadable(inputs[i], v, backend);  // else the loops of the copy write the literal
+      }
     }
     for (ValueId v = 0; v < g_.nodes.size(); ++v) {
       const Op& row = op(g_.node(v).op);

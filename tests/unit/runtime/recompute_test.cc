@@ -1,4 +1,6 @@
-// Programs under a budget of bytes: the same results bit for bit, fewer bytes of intermediates, and an explanation.
+// Programs under a budget of bytes: the same results, fewer bytes of intermediates, and an explanation. The results are
+// equal bit for bit here. They need not be where a part of a step that sums runs again (docs/gradients.md): its kernel
+// may sum in another order.
 #include <map>
 #include <set>
 
