@@ -1,6 +1,7 @@
 """examples/flow: tensors, variables, gradients, layers and optimizers on the C ABI, compared with NumPy."""
 
 import gc
+import re
 import resource
 import subprocess
 import sys
@@ -103,6 +104,26 @@ def test_what_is_wrong_is_said():
     with pytest.raises(TypeError, match="a fetch is a Tensor or an Action"):
         s.run(3)
     close(s.run(v), 1)
+
+
+def test_a_tensor_may_be_fetched_twice(session):
+    v = tf.Variable(tf.ones((2,)))
+    session.run(tf.initialize_all_variables())
+    y, a = tf.nn.relu(x), array(2, 4)
+    first, second = session.run([y, y], {x: a})
+    close(first, numpy.maximum(a, 0))
+    close(second, first)
+    assert [r.tolist() for r in session.run([v, v, tf.assign(v, v + 1)])[:2]] == [[1, 1]] * 2
+    assert session.run(v).tolist() == [2, 2]
+
+
+def test_a_variable_keeps_its_shape(session):
+    v = tf.Variable(tf.ones((2, 3)), name="v")
+    session.run(tf.initialize_all_variables())
+    for shape in ((3, 2), (2, 4), (6,)):
+        with pytest.raises(tf.FlowError, match=re.escape(f"v has shape [2, 3], the value assigned to it has shape {list(shape)}")):
+            session.run(tf.assign(v, numpy.zeros(shape)))
+        assert session.run(v).tolist() == [[1] * 3] * 2     # as before
 
 
 def test_shapes_are_inferred(session):

@@ -202,6 +202,10 @@ class _Call:
         for variable in pairs:
             build.value(variable)
         pairs = build.assigned | pairs
+        for variable, value in pairs.items():
+            shape, given = (build.graph.type(v)[1] for v in (build.at[variable], value))
+            if len(given) != len(shape) or any(n != m for n, m in zip(given, shape) if n.isdigit()):
+                raise FlowError(f"{variable.name} has shape [{', '.join(shape)}], the value assigned to it has shape [{', '.join(given)}]")
         build.graph.finish(outputs, [(build.at[variable], value) for variable, value in pairs.items()])
         self.types = [build.graph.type(v) for v in outputs]
         self.graph, self.program, self.inputs = build.graph, Program(build.graph), build.inputs
