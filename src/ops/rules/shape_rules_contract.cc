@@ -37,6 +37,48 @@ bool has_attr(const Node& node, std::string_view name) {
   return std::any_of(specs.begin(), specs.end(), [&](const AttrSpec& spec) { return spec.name == name; });
 }
 
+Result<int64_t> groups_of(const Rule& r) {
+  TENON_ASSIGN(const int64_t groups, r.integer("groups"));
+  if (groups < 1) return r.refuse("groups must be at least 1, not " + std::to_string(groups));
+  return groups;
+}
+
+// How windows lie on an image, one entry per spatial axis.
+struct Windows {
+  Dims strides, low, high, dilations;
+  int64_t groups = 1;
+
+  // The number of windows along spatial axis i of an image.
+  Result<Dim> count(const Rule& r, DimTable& dims, Dim size, Dim kernel, size_t i) const {
+    return r.positions(dims.add(size, dims.add(low[i], high[i])), kernel, strides[i], dilations[i]);
+  }
+};
+
+// dilation: of a node without dilations.
+Result<Windows> windows(const Rule& r, const Node& node, size_t axes, std::optional<int64_t> dilation = {}) {
+  Windows w;
+  if (has_attr(node, "groups")) {
+    TENON_ASSIGN(w.groups, groups_of(r));
+  }
+  TENON_ASSIGN(w.strides, per_axis(r, "strides", axes, 1));
+  TENON_ASSIGN(w.low, per_axis(r, "padding", axes, 0));
+  TENON_ASSIGN(w.high, per_axis(r, "padding_high", axes, 0));
+  if (!has_attr(node, "dilations")) {
+    w.dilations.assign(axes, Dim(1));
+  } else {
+    TENON_ASSIGN(w.dilations, per_axis(r, "dilations", axes, 1, dilation));
+  }
+  return w;
+}
+
+// Channels fall into groups. text: begins a refusal.
+Status fall_into_groups(const Rule& r, Dim channels, int64_t groups, const std::string& text) {
+  if (r.divides(groups, channels)) return {};
+  const std::string why = text + r.print(channels) + " channels ";
+  if (channels.is_const()) return r.refuse(why + "do not fall into " + std::to_string(groups) + " groups");
+  return r.decline(why + "are not known to fall into " + std::to_string(groups) + " groups");
+}
+
 // Parameters from operand `first` on have exactly this shape.
 Status parameters(const Rule& r, int first, const Dims& shape) {
   for (int i = first; i < r.operands(); ++i) {
@@ -100,31 +142,20 @@ Result<Dims> convolution(InferContext& c) {
   const Dims &x = r.shape(0), &w = r.shape(1);
   const std::string text = "shapes " + r.print(x) + " and " + r.print(w);
   if (w.size() != s.axes + 2) return r.refuse(text + ": the weight needs rank " + std::to_string(s.axes + 2));
-  TENON_ASSIGN(const int64_t groups, r.integer("groups"));
-  if (groups < 1) return r.refuse("groups must be at least 1, not " + std::to_string(groups));
-  TENON_ASSIGN(const auto strides, per_axis(r, "strides", s.axes, 1));
-  TENON_ASSIGN(const auto low, per_axis(r, "padding", s.axes, 0));
-  TENON_ASSIGN(const auto high, per_axis(r, "padding_high", s.axes, 0));
-  TENON_ASSIGN(const auto dilations, per_axis(r, "dilations", s.axes, 1));
+  TENON_ASSIGN(const Windows at, windows(r, c.node, s.axes));
   TENON_ASSIGN(const auto extra, per_axis(r, "output_padding", s.axes, 0, 0));
   TENON_TRY(r.amounts(std::span(w).subspan(2), 1, "kernel"));
   const bool transposed = attr_as<bool>(c.node, "transposed");
   for (size_t i = 0; i < s.axes; ++i) {
     if (!transposed && extra[i] != Dim(0))
       return r.refuse("output_padding belongs to a transposed convolution");
-    if (transposed && extra[i] >= std::max(strides[i], dilations[i]))
+    if (transposed && extra[i] >= std::max(at.strides[i], at.dilations[i]))
       return r.refuse("output_padding must be smaller than stride or dilation");
   }
-  const Dim inner = transposed ? w[0] : c.dims.mul(w[1], groups);
-  TENON_TRY(r.agree(x[s.channel], inner, text + " with groups=" + std::to_string(groups) + ", channels"));
-  const Dim split = w[0];  // the weight's first axis is split into groups
-  if (split.is_const() && split.value() % groups != 0)
-    return r.refuse(text + ": " + r.print(split) + " channels do not fall into " + std::to_string(groups) +
-                    " groups");
-  if (!split.is_const() && !r.divides(groups, split))
-    return r.decline(text + ": " + r.print(split) + " channels are not known to fall into " +
-                     std::to_string(groups) + " groups");
-  const Dim channels = transposed ? c.dims.mul(w[1], groups) : w[0];
+  const Dim inner = transposed ? w[0] : c.dims.mul(w[1], at.groups);
+  TENON_TRY(r.agree(x[s.channel], inner, text + " with groups=" + std::to_string(at.groups) + ", channels"));
+  TENON_TRY(fall_into_groups(r, w[0], at.groups, text + ": "));
+  const Dim channels = transposed ? c.dims.mul(w[1], at.groups) : w[0];
   TENON_TRY(parameters(r, 2, {channels}));
 
   Dims out = x;
@@ -134,13 +165,13 @@ Result<Dims> convolution(InferContext& c) {
     const Dim kernel = w[2 + i];
     if (transposed) {
       // (size - 1) * stride - low - high + dilation * (kernel - 1) + output_padding + 1
-      const Dim reach = c.dims.mul(dilations[i], c.dims.sub(kernel, 1));
-      size = c.dims.add(c.dims.mul(c.dims.sub(size, 1), strides[i]),
-                        c.dims.sub(c.dims.add(reach, c.dims.add(extra[i], 1)), c.dims.add(low[i], high[i])));
+      const Dim reach = c.dims.mul(at.dilations[i], c.dims.sub(kernel, 1));
+      size = c.dims.add(
+          c.dims.mul(c.dims.sub(size, 1), at.strides[i]),
+          c.dims.sub(c.dims.add(reach, c.dims.add(extra[i], 1)), c.dims.add(at.low[i], at.high[i])));
       TENON_TRY(r.at_least(std::span(&size, 1), 0, "result size"));
     } else {
-      TENON_ASSIGN(
-          size, r.positions(c.dims.add(size, c.dims.add(low[i], high[i])), kernel, strides[i], dilations[i]));
+      TENON_ASSIGN(size, at.count(r, c.dims, size, kernel, i));
     }
   }
   return out;
@@ -156,26 +187,17 @@ Result<Dims> convolution_weight_gradient(InferContext& c) {
     return r.refuse("kernel " + r.print(kernel) + " needs one entry for each of " + std::to_string(s.axes) +
                     " spatial axes");
   TENON_TRY(r.amounts(kernel, 1, "kernel"));
-  TENON_ASSIGN(const int64_t groups, r.integer("groups"));
-  if (groups < 1) return r.refuse("groups must be at least 1, not " + std::to_string(groups));
-  TENON_ASSIGN(const auto strides, per_axis(r, "strides", s.axes, 1));
-  TENON_ASSIGN(const auto low, per_axis(r, "padding", s.axes, 0));
-  TENON_ASSIGN(const auto high, per_axis(r, "padding_high", s.axes, 0));
-  TENON_ASSIGN(const auto dilations, per_axis(r, "dilations", s.axes, 1));
+  TENON_ASSIGN(const Windows at, windows(r, c.node, s.axes));
   TENON_TRY(r.agree(x[0], dy[0], text + ", batch"));
   for (size_t i = 0; i < s.axes; ++i) {
-    const Dim padded = c.dims.add(x[s.first + i], c.dims.add(low[i], high[i]));
-    TENON_ASSIGN(const Dim positions, r.positions(padded, kernel[i], strides[i], dilations[i]));
-    TENON_TRY(r.agree(dy[s.first + i], positions, text + ", positions of the window"));
+    TENON_ASSIGN(const Dim count, at.count(r, c.dims, x[s.first + i], kernel[i], i));
+    TENON_TRY(r.agree(dy[s.first + i], count, text + ", positions of the window"));
   }
-  for (Dim channels : {x[s.channel], dy[s.channel]}) {
-    if (c.dims.divide(channels, groups)) continue;
-    const std::string why = ": " + r.print(channels) + " channels ";
-    if (channels.is_const())
-      return r.refuse(text + why + "do not fall into " + std::to_string(groups) + " groups");
-    return r.decline(text + why + "are not known to fall into " + std::to_string(groups) + " groups");
-  }
-  Dims out = {dy[s.channel], *c.dims.divide(x[s.channel], groups)};
+  for (Dim channels : {x[s.channel], dy[s.channel]})
+    TENON_TRY(fall_into_groups(r, channels, at.groups, text + ": "));
+  const auto share = c.dims.divide(x[s.channel], at.groups);
+  if (!share) return r.decline(text + ": the channels of a group are not known");
+  Dims out = {dy[s.channel], *share};
   out.insert(out.end(), kernel.begin(), kernel.end());
   return out;
 }
@@ -184,18 +206,11 @@ Result<Dims> pool(InferContext& c) {
   const Rule r(c);
   TENON_ASSIGN(const Spatial s, spatial(r));
   TENON_ASSIGN(const auto kernel, per_axis(r, "kernel", s.axes, 1));
-  TENON_ASSIGN(const auto strides, per_axis(r, "strides", s.axes, 1));
-  TENON_ASSIGN(const auto low, per_axis(r, "padding", s.axes, 0));
-  TENON_ASSIGN(const auto high, per_axis(r, "padding_high", s.axes, 0));
-  Dims dilations(s.axes, Dim(1));
-  if (has_attr(c.node, "dilations")) {
-    TENON_ASSIGN(dilations, per_axis(r, "dilations", s.axes, 1, 1));
-  }
+  TENON_ASSIGN(const Windows at, windows(r, c.node, s.axes, 1));
   Dims out = r.shape(0);
   for (size_t i = 0; i < s.axes; ++i) {
     Dim& size = out[s.first + i];
-    TENON_ASSIGN(size, r.positions(c.dims.add(size, c.dims.add(low[i], high[i])), kernel[i], strides[i],
-                                   dilations[i]));
+    TENON_ASSIGN(size, at.count(r, c.dims, size, kernel[i], i));
   }
   return out;
 }
@@ -275,13 +290,8 @@ Result<Dims> norm_channels(InferContext& c) {
   const Dim channels = r.shape(0)[axis];
   TENON_TRY(parameters(r, 1, {channels}));
   if (has_attr(c.node, "groups")) {
-    TENON_ASSIGN(const int64_t groups, r.integer("groups"));
-    if (groups < 1) return r.refuse("groups must be at least 1, not " + std::to_string(groups));
-    if (channels.is_const() && channels.value() % groups != 0)
-      return r.refuse(r.print(channels) + " channels do not fall into " + std::to_string(groups) + " groups");
-    if (!channels.is_const() && !r.divides(groups, channels))
-      return r.decline("channels " + r.print(channels) + " are not known to fall into " +
-                       std::to_string(groups) + " groups");
+    TENON_ASSIGN(const int64_t groups, groups_of(r));
+    TENON_TRY(fall_into_groups(r, channels, groups, ""));
   }
   return r.shape(0);
 }
