@@ -1,8 +1,8 @@
 // The functions of tenon.h for MXNet's symbols and params: check, translate, call. Tested by tests/abi/capi_symbol.c.
 #include "src/api/guard.h"
 #include "src/mxnet/params.h"
-#include "src/mxnet/partition.h"
-#include "src/mxnet/translate.h"
+#include "src/mxnet/translate/partition.h"
+#include "src/mxnet/translate/translate.h"
 
 using tenon::api::guarded;
 

@@ -5,7 +5,7 @@
 #include "src/cli/npy.h"
 #include "src/cli/verbs.h"
 #include "src/mxnet/params.h"
-#include "src/mxnet/translate.h"
+#include "src/mxnet/translate/translate.h"
 
 namespace tenon::cli {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "src/ir/verify.h"
 #include "src/mxnet/params.h"
-#include "src/mxnet/partition.h"
 #include "src/mxnet/table.h"
-#include "src/mxnet/translate.h"
+#include "src/mxnet/translate/partition.h"
+#include "src/mxnet/translate/translate.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/symbol_text.h"
 

@@ -10,7 +10,7 @@ from mxnet_help import assert_close, node_symbol, semantics, to_mxnet
 from op_cases import CASES
 from ops_test import made, random_of
 
-# Refused with a sentence (src/mxnet/training.cc and the rows), whatever the operands.
+# Refused with a sentence (src/mxnet/translate/training.cc and the rows), whatever the operands.
 REFUSED = """BlockGrad make_loss MakeLoss _maximum _minimum broadcast_maximum broadcast_minimum _npi_maximum _npi_minimum _maximum_scalar
 _minimum_scalar max min _np_max _np_min _mod broadcast_mod _npi_mod _mod_scalar _rmod_scalar _npi_mod_scalar _npi_rmod_scalar cbrt rcbrt
 _npi_var _npi_std BatchNorm_v1 _contrib_SyncBatchNorm _contrib_BatchNormWithReLU SoftmaxOutput LinearRegressionOutput

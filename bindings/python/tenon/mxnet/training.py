@@ -7,7 +7,7 @@ import json
 
 from .explain import SUBGRAPH
 
-GUARD = "__tenon_guard__"  # on a copy; the library refuses to take the copy into a subgraph (src/mxnet/training.h)
+GUARD = "__tenon_guard__"  # on a copy; the library refuses to take the copy into a subgraph (src/mxnet/translate/training.h)
 GUARDED = "tenon_guarded"  # on a subgraph; without it the plugin refuses to compute gradients
 
 

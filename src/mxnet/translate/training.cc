@@ -1,4 +1,4 @@
-#include "src/mxnet/training.h"
+#include "src/mxnet/translate/training.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // See translate.h.
-#include "src/mxnet/translate.h"
+#include "src/mxnet/translate/translate.h"
 
 #include <map>
 #include <unordered_set>
@@ -7,8 +7,8 @@
 #include "src/base/text.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
-#include "src/mxnet/infer.h"
-#include "src/mxnet/training.h"
+#include "src/mxnet/translate/infer.h"
+#include "src/mxnet/translate/training.h"
 
 namespace tenon::mxnet {
 namespace {

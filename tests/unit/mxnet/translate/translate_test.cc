@@ -1,5 +1,5 @@
-// Translation and inference of types (src/mxnet/translate.h, infer.h). tests/mxnet compares the results with MXNet.
-#include "src/mxnet/translate.h"
+// Translation and inference of types (src/mxnet/translate/translate.h, infer.h). tests/mxnet compares the results with MXNet.
+#include "src/mxnet/translate/translate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Which operators may train: those whose gradient, as Tenon computes it, is MXNet's. What behaves differently in training (batch
-// normalization, dropout) is refused by the rows themselves. Tested by tests/unit/mxnet/training_test.cc and
+// normalization, dropout) is refused by the rows themselves. Tested by tests/unit/mxnet/translate/training_test.cc and
 // tests/mxnet/gradients_test.py.
 #pragma once
 

@@ -1,9 +1,9 @@
 // infer: the types of all variables of a symbol, from those of some. Emits the bodies into a scratch graph as soon as
 // their operands are known, and asks the rows' `complete` for the rest, until nothing changes. A variable whose dtype
-// nothing determines is f32. Tested by tests/unit/mxnet/translate_test.cc.
+// nothing determines is f32. Tested by tests/unit/mxnet/translate/translate_test.cc.
 #pragma once
 
-#include "src/mxnet/translate.h"
+#include "src/mxnet/translate/translate.h"
 
 namespace tenon::mxnet {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "src/mxnet/table.h"
-#include "src/mxnet/training.h"
-#include "src/mxnet/translate.h"
+#include "src/mxnet/translate/training.h"
+#include "src/mxnet/translate/translate.h"
 
 namespace tenon::mxnet {
 namespace {

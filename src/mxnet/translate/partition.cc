@@ -7,7 +7,7 @@
 //
 // Levels are lowest possible at first. Then parts rise, the highest first, to the lowest level of their readers: a
 // branch that only joins a later part belongs to it.
-#include "src/mxnet/partition.h"
+#include "src/mxnet/translate/partition.h"
 
 #include <algorithm>
 #include <numeric>

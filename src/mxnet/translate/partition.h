@@ -1,8 +1,8 @@
 // partition: groups the nodes that Tenon translates into parts that may each run as one node. Tested by
-// tests/unit/mxnet/partition_test.cc.
+// tests/unit/mxnet/translate/partition_test.cc.
 #pragma once
 
-#include "src/mxnet/translate.h"
+#include "src/mxnet/translate/translate.h"
 
 namespace tenon::mxnet {
 

@@ -1,5 +1,5 @@
 // See infer.h.
-#include "src/mxnet/infer.h"
+#include "src/mxnet/translate/infer.h"
 
 #include <stdexcept>
 

@@ -1,10 +1,10 @@
-// Which operators may train (src/mxnet/training.h). tests/mxnet/gradients_test.py compares their gradients with MXNet's.
-#include "src/mxnet/training.h"
+// Which operators may train (src/mxnet/translate/training.h). tests/mxnet/gradients_test.py compares their gradients with MXNet's.
+#include "src/mxnet/translate/training.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/mxnet/translate.h"
+#include "src/mxnet/translate/translate.h"
 #include "tests/support/symbol_text.h"
 
 namespace tenon::mxnet {

@@ -5,7 +5,7 @@
 //   partition  groups the nodes that Tenon translates into convex parts (partition.h)
 //
 // Types flow forwards through the bodies, and backwards and sideways by the rows' `complete`. Given sizes may be
-// symbolic. Tested by tests/unit/mxnet/translate_test.cc and tests/mxnet/.
+// symbolic. Tested by tests/unit/mxnet/translate/translate_test.cc and tests/mxnet/.
 #pragma once
 
 #include <span>

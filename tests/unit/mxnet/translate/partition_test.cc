@@ -1,5 +1,5 @@
-// Parts of a symbol (src/mxnet/partition.h): eight shapes of graphs that are hard to partition, and random graphs.
-#include "src/mxnet/partition.h"
+// Parts of a symbol (src/mxnet/translate/partition.h): eight shapes of graphs that are hard to partition, and random graphs.
+#include "src/mxnet/translate/partition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
