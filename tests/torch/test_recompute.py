@@ -1,5 +1,5 @@
-"""What the forward pass saves: options recompute and memory_budget, PyTorch's own budgets and checkpoints beside them, and what
-explain() tells about it."""
+"""Tests check which values the forward pass saves with the options recompute and memory_budget, with PyTorch's own budgets and with
+checkpoints, and that explain() lists these values."""
 
 import copy
 

@@ -218,7 +218,7 @@ TEST(Recompute, RandomGraphs) {
       again += (*limited)->explain(false).find("runs again") != std::string::npos;
     }
   }
-  EXPECT_GE(again, rounds(10));
+  EXPECT_GT(again, kSanitized ? 0 : 10);
 }
 
 }  // namespace

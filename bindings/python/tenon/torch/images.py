@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 def lay_out(forward, backward, num_fwd_outputs):
     """Gives the saved images of the two graphs the strides of channels_last."""
-    results = next(n for n in forward.graph.nodes if n.op == "output").args[0]
+    results = forward.graph.output_node().args[0]
     returned, images = set(results[:num_fwd_outputs]), _images(forward)
     readers = {n.name: n for n in backward.graph.nodes if n.op == "placeholder"}
     for n in dict.fromkeys(results[num_fwd_outputs:]):

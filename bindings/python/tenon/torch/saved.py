@@ -1,5 +1,5 @@
-"""What the forward pass saves for the backward pass, what the backward pass computes again, and what eager mode would save.
-explain() shows it. Tested by tests/torch/test_recompute.py.
+"""Lists the values that the forward pass saves for the backward pass and those that the backward pass computes again, and counts the
+bytes that eager mode would save. explain() shows the lists. Tested by tests/torch/test_recompute.py.
 """
 
 import collections

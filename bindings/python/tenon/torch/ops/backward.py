@@ -117,7 +117,7 @@ def _(e, grad, x, normalized_shape, mean, rstd, weight, bias, output_mask):
 
 @row("_weight_norm_interface_backward")
 def _(e, grad, v, g, norms, dim):
-    """Of v * g / norms with norms = |v|."""
+    """Computes the gradients of v * g / norms for v and g, where norms = |v|."""
     axes = [i for i in range(v.rank) if i != dim % v.rank]
     grad, v, g, norms = _terms(e, grad, v, g, norms)
     dg = (grad * v).reduce("sum", axes) / norms
