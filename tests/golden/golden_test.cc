@@ -32,6 +32,7 @@
 #include "tests/support/nvidia/cuda_devices.h"
 #include "tests/support/nvidia/cuda_launches.h"
 #include "tests/support/nvidia/cuda_variant.h"
+#include "tests/support/paths.h"
 
 namespace tenon {
 namespace {
@@ -324,7 +325,7 @@ void run_golden(const std::filesystem::path& path) {
 
 std::vector<std::string> golden_files() {
   std::vector<std::string> out;
-  std::filesystem::path root = std::filesystem::path(TENON_SOURCE_DIR) / "tests/golden";
+  std::filesystem::path root = std::filesystem::path(kSourceDirectory) / "tests/golden";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root))
     if (entry.path().extension() == ".tn")
       out.push_back(std::filesystem::relative(entry.path(), root).string());
@@ -334,7 +335,7 @@ std::vector<std::string> golden_files() {
 
 class Golden : public testing::TestWithParam<std::string> {};
 
-TEST_P(Golden, Text) { run_golden(std::filesystem::path(TENON_SOURCE_DIR) / "tests/golden" / GetParam()); }
+TEST_P(Golden, Text) { run_golden(std::filesystem::path(kSourceDirectory) / "tests/golden" / GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(, Golden, testing::ValuesIn(golden_files()), [](const auto& info) {
   std::string name = info.param.substr(0, info.param.size() - 3);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/host_object.h"
+#include "tests/support/paths.h"
 
 #define TN_NVRTC extern "C" __attribute__((visibility("default"))) int
 
@@ -54,7 +55,8 @@ std::string entry_of(const Signature& s) {
 
 // Compiles a text that is written for a device.
 tn_host::Object compiled(std::string text) {
-  const std::string primitives = tn_host::read(TENON_SOURCE_DIR "/jit/cuda/cuda_primitives.cuh");
+  const std::string primitives =
+      tn_host::read(std::string(kSourceDirectory) + "/jit/cuda/cuda_primitives.cuh");
   const size_t at = text.find(primitives);
   if (primitives.empty() || at == text.npos) return {"", "the primitives of a device are not in the text"};
   text.replace(at, primitives.size(), "#include \"tests/support/nvidia/cuda_host.h\"\n");

@@ -13,6 +13,8 @@
 #include <iterator>
 #include <string>
 
+#include "tests/support/paths.h"
+
 namespace tn_host {
 
 inline std::string read(const std::string& path) {
@@ -56,11 +58,11 @@ inline std::string hashed(const std::string& bytes) {
 
 // The object of a text that includes tests/support/nvidia/cuda_host.h. The header takes half of the compile time, so it is precompiled.
 inline Object object_of(const std::string& text) {
-  const std::string sources = TENON_SOURCE_DIR, header = read(sources + "/tests/support/nvidia/cuda_host.h"),
+  const std::string sources = kSourceDirectory, header = read(sources + "/tests/support/nvidia/cuda_host.h"),
                     included = read(sources + "/tests/mocks/cuda/cuda_host_gpu.h") +
                                read(sources + "/src/base/convert.h"),
-                    compile = TENON_CXX " -std=c++20 -O0 -w -fPIC -ffp-contract=off -I";
-  const std::string folder = TENON_HOST_OBJECTS + hashed(compile + header + included);
+                    compile = std::string(kCompiler) + " -std=c++20 -O0 -w -fPIC -ffp-contract=off -I";
+  const std::string folder = kHostObjects + hashed(compile + header + included);
   made_once(folder + "/tests/support/nvidia/cuda_host.h.gch", compile + sources + " -x c++-header", header);
   return made_once(folder + hashed(text) + ".so", compile + folder + " -I" + sources + " -shared", text);
 }

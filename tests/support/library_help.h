@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "tests/support/paths.h"
 
 namespace tenon {
 
@@ -41,8 +42,9 @@ inline std::string nvidia_library(const char* variable, std::initializer_list<co
                                   std::initializer_list<const char*> folders_of_wheels) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  std::vector<std::string> wheels{TENON_SOURCE_DIR "/build/nvidia"}, folders{"/usr/local/cuda/lib64"};
-  for (const auto& entry : fs::directory_iterator(TENON_SOURCE_DIR "/.venv/lib", ignored))
+  std::vector<std::string> wheels{std::string(kSourceDirectory) + "/build/nvidia"},
+      folders{"/usr/local/cuda/lib64"};
+  for (const auto& entry : fs::directory_iterator(std::string(kSourceDirectory) + "/.venv/lib", ignored))
     wheels.push_back(entry.path().string() + "/site-packages");
   for (const std::string& wheel : wheels)
     for (const char* folder : folders_of_wheels) folders.push_back(wheel + "/nvidia/" + folder);

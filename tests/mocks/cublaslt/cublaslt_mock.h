@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tests/mocks/mock_controls.h"
+#include "tests/support/paths.h"
 
 class CublasLtMock : public MockControls {
  public:
@@ -16,5 +17,5 @@ class CublasLtMock : public MockControls {
   }
 
  private:
-  CublasLtMock() : MockControls(TENON_CUBLASLT_MOCK, "tn_lt_") { resolve("set", set); }
+  CublasLtMock() : MockControls(kCublasltMock, "tn_lt_") { resolve("set", set); }
 };

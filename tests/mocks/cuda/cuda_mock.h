@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tests/mocks/mock_controls.h"
+#include "tests/support/paths.h"
 
 class CudaMock : public MockControls {
  public:
@@ -26,7 +27,7 @@ class CudaMock : public MockControls {
   }
 
  private:
-  CudaMock() : MockControls(TENON_CUDA_MOCK, "tn_mock_") {
+  CudaMock() : MockControls(kCudaMock, "tn_mock_") {
     resolve("set", set);
     resolve("order", order);
     resolve("capture", capture);

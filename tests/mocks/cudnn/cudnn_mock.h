@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tests/mocks/mock_controls.h"
+#include "tests/support/paths.h"
 
 class CudnnMock : public MockControls {
  public:
@@ -18,7 +19,7 @@ class CudnnMock : public MockControls {
   }
 
  private:
-  CudnnMock() : MockControls(TENON_CUDNN_MOCK, "tn_dnn_") {
+  CudnnMock() : MockControls(kCudnnMock, "tn_dnn_") {
     resolve("set", set);
     resolve("engines", engines);
   }

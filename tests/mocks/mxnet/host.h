@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/mxnet/abi.h"
+#include "tests/support/paths.h"
 
 namespace tenon::plugin {
 
@@ -51,7 +52,7 @@ struct Recorded {
   std::vector<Array> inputs, outputs;
 
   explicit Recorded(const std::string& name,
-                    const std::string& folder = TENON_SOURCE_DIR "/tests/mxnet/recorded/") {
+                    const std::string& folder = std::string(kSourceDirectory) + "/tests/mxnet/recorded/") {
     std::ifstream text(folder + name + ".json"), shapes(folder + name + ".txt");
     std::stringstream all;
     all << text.rdbuf();

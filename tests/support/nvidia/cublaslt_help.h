@@ -5,6 +5,7 @@
 #include "backends/nvidia/cublaslt/algorithm.h"
 #include "tests/mocks/cublaslt/cublaslt_mock.h"
 #include "tests/support/nvidia/cuda_library_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon {
 
@@ -14,7 +15,7 @@ class CublasLt : public CudaLibraryTest {
  protected:
   static void SetUpTestSuite() {
     CudaLibraryTest::SetUpTestSuite();
-    setenv("TENON_CUBLASLT", TENON_CUBLASLT_MOCK, 1);
+    setenv("TENON_CUBLASLT", kCublasltMock, 1);
   }
   const MockControls& library() const override { return lt(); }
   void forget_algorithms() const override { library::kept_algorithms<cublaslt::Algorithm>().clear(); }

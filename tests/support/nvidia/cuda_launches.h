@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/support/nvidia/cuda_program_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon {
 
@@ -35,8 +36,8 @@ inline std::string renumbered(const std::string& text) {
 }
 
 inline Result<std::string> run_on_mock(const Graph& graph, std::span<const int64_t> symbols, bool as_one) {
-  setenv("TENON_CUDA_DRIVER", TENON_CUDA_MOCK, 1);
-  setenv("TENON_NVRTC", TENON_NVRTC_MOCK, 1);
+  setenv("TENON_CUDA_DRIVER", kCudaMock, 1);
+  setenv("TENON_NVRTC", kNvrtcMock, 1);
   setenv("TENON_NVRTC_MOCK_RUN", "off", 1);
   ProgramOptions options;
   options.device = {DeviceId::kCuda, 0};

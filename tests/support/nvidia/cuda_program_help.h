@@ -9,6 +9,7 @@
 #include "backends/nvidia/device/memory.h"
 #include "backends/nvidia/kernels/code.h"
 #include "tests/mocks/cuda/cuda_mock.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_help.h"
 
 namespace tenon {
@@ -67,8 +68,8 @@ inline HostTensor as(DType type, const HostTensor& t) {
 class CudaProgramTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    setenv("TENON_CUDA_DRIVER", TENON_CUDA_MOCK, 1);
-    setenv("TENON_NVRTC", TENON_NVRTC_MOCK, 1);
+    setenv("TENON_CUDA_DRIVER", kCudaMock, 1);
+    setenv("TENON_NVRTC", kNvrtcMock, 1);
     mock().reset();
   }
   void SetUp() override { options.device = {DeviceId::kCuda, 0}; }

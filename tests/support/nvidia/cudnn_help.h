@@ -5,6 +5,7 @@
 #include "backends/nvidia/cudnn/algorithm.h"
 #include "tests/mocks/cudnn/cudnn_mock.h"
 #include "tests/support/nvidia/cuda_library_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon {
 
@@ -14,7 +15,7 @@ class Cudnn : public CudaLibraryTest {
  protected:
   static void SetUpTestSuite() {
     CudaLibraryTest::SetUpTestSuite();
-    setenv("TENON_CUDNN", TENON_CUDNN_MOCK, 1);
+    setenv("TENON_CUDNN", kCudnnMock, 1);
     setenv("TENON_CUBLASLT", "off", 1);
   }
   const MockControls& library() const override { return dnn(); }

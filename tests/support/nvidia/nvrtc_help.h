@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "jit/cuda/nvrtc.h"
+#include "tests/support/paths.h"
 
 namespace tenon::jit {
 
@@ -23,7 +24,7 @@ inline const FoundNvrtc& find_nvrtc() {
     std::error_code none;
     if (!variable)
       for (const fs::directory_entry& python :
-           fs::directory_iterator(fs::path(TENON_SOURCE_DIR) / ".venv/lib", none))
+           fs::directory_iterator(fs::path(kSourceDirectory) / ".venv/lib", none))
         if (const fs::path folder = python.path() / "site-packages/nvidia/cu13/lib"; fs::exists(folder))
           setenv("TENON_NVRTC", folder.c_str(), 1);
     return FoundNvrtc{named, Nvrtc::get()};

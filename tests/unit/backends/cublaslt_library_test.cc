@@ -12,6 +12,7 @@
 #include "tests/mocks/cublaslt/cublaslt_mock.h"
 #include "tests/mocks/cuda/cuda_mock.h"
 #include "tests/support/library_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon::cublaslt {
 namespace {
@@ -30,10 +31,10 @@ TEST(CublasLtLibrary, SaysWhereItLooked) {
   const Variable variable("TENON_CUBLASLT");
   variable.set("off");
   EXPECT_EQ(Library::open(cuda::cublaslt_search()).status().message(), "cuBLASLt is off: TENON_CUBLASLT=off");
-  variable.set(TENON_CUBLASLT_MOCK);
+  variable.set(kCublasltMock);
   const auto found = Library::open(cuda::cublaslt_search());
   ASSERT_TRUE(found.ok()) << found.status().message();
-  EXPECT_EQ((*found)->path(), TENON_CUBLASLT_MOCK);
+  EXPECT_EQ((*found)->path(), kCublasltMock);
   EXPECT_EQ((*found)->version(), 130002u);
   EXPECT_EQ(cuda::release_text((*found)->version()), "13.0.2");
 }
@@ -45,23 +46,23 @@ TEST(CublasLtLibrary, NamesTheFunctionItLacks) {
 #undef X
           "cublasLtGetVersion",
       "cublasLtGetStatusName", "cublasLtGetStatusString"};
-  check_lacking(TENON_CUBLASLT_MOCK, functions,
+  check_lacking(kCublasltMock, functions,
                 [](const std::string& path) { return Library::open(only_file(path)); });
 }
 
 TEST(CublasLtLibrary, TooOld) {
   lt().set("version", 111103);
-  const auto old = Library::open(only_file(TENON_CUBLASLT_MOCK));
+  const auto old = Library::open(only_file(kCublasltMock));
   ASSERT_FALSE(old.ok());
   EXPECT_EQ(old.status().message(),
-            "cuBLASLt " TENON_CUBLASLT_MOCK " is of version 11.11.3; 12.0.0 or newer is needed");
+            std::string("cuBLASLt ") + kCublasltMock + " is of version 11.11.3; 12.0.0 or newer is needed");
   lt().set("version", 120000);
-  EXPECT_TRUE(Library::open(only_file(TENON_CUBLASLT_MOCK)).ok());
+  EXPECT_TRUE(Library::open(only_file(kCublasltMock)).ok());
   lt().reset();
 }
 
 TEST(CublasLtLibrary, FailuresAreInItsWords) {
-  const auto library = Library::open(only_file(TENON_CUBLASLT_MOCK));
+  const auto library = Library::open(only_file(kCublasltMock));
   ASSERT_TRUE(library.ok());
   const Status failed = (*library)->failure("cublasLtCreate", 1);
   EXPECT_EQ(failed.code(), Code::environment);
@@ -71,10 +72,10 @@ TEST(CublasLtLibrary, FailuresAreInItsWords) {
 }
 
 TEST(CublasLtLibrary, HandleOfADevice) {
-  setenv("TENON_CUDA_DRIVER", TENON_CUDA_MOCK, 1);
+  setenv("TENON_CUDA_DRIVER", kCudaMock, 1);
   CudaMock::get().reset();
-  const auto library = Library::open(only_file(TENON_CUBLASLT_MOCK));
-  const auto driver = cuda::Driver::open({"the CUDA driver", {TENON_CUDA_MOCK}, "", {}, ""});
+  const auto library = Library::open(only_file(kCublasltMock));
+  const auto driver = cuda::Driver::open({"the CUDA driver", {kCudaMock}, "", {}, ""});
   ASSERT_TRUE(library.ok() && driver.ok());
   const auto device = cuda::Device::open(**driver, 0);
   ASSERT_TRUE(device.ok());

@@ -2,6 +2,7 @@
 // in double; kernels run on the mock driver. Covers results, epilogues, plans of several sizes, unaligned tensors, batches,
 // threads, the failure of every call of the library, and a missing library.
 #include "tests/support/nvidia/cublaslt_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon {
 namespace {
@@ -445,7 +446,7 @@ TEST_F(CublasLt, NoLibrary) {
   const auto program = Program::make(graph, options, {});
   EXPECT_EQ(program.status().code(), Code::unsupported);  // the host runs the node itself
   EXPECT_THAT(program.status().message(), HasSubstr("cublaslt: cuBLASLt is off: TENON_CUBLASLT=off"));
-  setenv("TENON_CUBLASLT", TENON_CUBLASLT_MOCK, 1);
+  setenv("TENON_CUBLASLT", kCublasltMock, 1);
   cublaslt::forget_library();
   EXPECT_TRUE(find_backend("cublaslt")->bid(graph, 3).yes);
 }

@@ -10,6 +10,7 @@
 #include "jit/cuda/nvrtc.h"
 #include "tests/mocks/cuda/cuda_mock.h"
 #include "tests/support/library_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon::cuda {
 namespace {
@@ -21,7 +22,7 @@ using testing::StartsWith;
 const CudaMock& mock() { return CudaMock::get(); }
 
 LibrarySearch only(const std::string& soname) { return {"the CUDA driver", {soname}, "", {}, ""}; }
-LibrarySearch mocked() { return only(TENON_CUDA_MOCK); }
+LibrarySearch mocked() { return only(kCudaMock); }
 
 constexpr const char* kFunctions[] = {
 #define X(name, ...) #name,
@@ -67,15 +68,14 @@ TEST(CudaNoDriver, SaysWhereItLooked) {
   variable.set("off");
   EXPECT_EQ(Driver::open(Driver::search()).status().message(),
             "the CUDA driver is off: TENON_CUDA_DRIVER=off");
-  variable.set(TENON_CUDA_MOCK);
+  variable.set(kCudaMock);
   const auto found = Driver::open(Driver::search());
   ASSERT_TRUE(found.ok()) << found.status().message();
-  EXPECT_EQ((*found)->path(), TENON_CUDA_MOCK);
+  EXPECT_EQ((*found)->path(), kCudaMock);
 }
 
 TEST(CudaNoDriver, NamesTheFunctionItLacks) {
-  check_lacking(TENON_CUDA_MOCK, kFunctions,
-                [](const std::string& path) { return Driver::open(only(path)); });
+  check_lacking(kCudaMock, kFunctions, [](const std::string& path) { return Driver::open(only(path)); });
 }
 
 TEST_F(CudaDriver, TooOld) {
@@ -91,7 +91,7 @@ TEST_F(CudaDriver, TooOld) {
 
 TEST(CudaNoDriver, CompilerTooOld) {
   setenv("TENON_NVRTC_MOCK_MAJOR", "11", 1);
-  const LibrarySearch where{"NVRTC", {TENON_NVRTC_MOCK}, "", {}, ""};
+  const LibrarySearch where{"NVRTC", {kNvrtcMock}, "", {}, ""};
   const auto old = jit::Nvrtc::open(where);
   ASSERT_FALSE(old.ok());
   EXPECT_EQ(old.status().code(), Code::environment);

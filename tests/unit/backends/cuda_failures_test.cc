@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "tests/support/nvidia/cuda_program_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon {
 namespace {
@@ -81,8 +82,8 @@ Told told(const char* call, int nth) {
   TENON_CHECK(pipe(ends) == 0, "no pipe");
   const pid_t child = fork();
   if (child == 0) {
-    setenv("TENON_CUDA_DRIVER", TENON_CUDA_MOCK, 1);
-    setenv("TENON_NVRTC", TENON_NVRTC_MOCK, 1);
+    setenv("TENON_CUDA_DRIVER", kCudaMock, 1);
+    setenv("TENON_NVRTC", kNvrtcMock, 1);
     setenv("TENON_CUBLASLT", "off", 1);
     setenv("TENON_CUDNN", "off", 1);
     mock().reset();

@@ -1,6 +1,7 @@
 // Tests of the mock driver (cuda_mock.cc), on which tests of the GPU's host side rely: it runs launches, keeps what graphs keep, and
 // finds mistakes that a driver would refuse or never report.
 #include "tests/mocks/cuda/cuda_mock.h"
+#include "tests/support/paths.h"
 
 #include <elf.h>
 #include <gmock/gmock.h>
@@ -33,10 +34,10 @@ class MockDriver : public testing::Test {
   void SetUp() override {
     mock().reset();
     mock().set("devices=2");
-    driver = must(Driver::open({"the CUDA driver", {TENON_CUDA_MOCK}, "", {}, ""}));
+    driver = must(Driver::open({"the CUDA driver", {kCudaMock}, "", {}, ""}));
     gpu = must(Device::open(*driver, 0));
     current = std::make_unique<Current>(*gpu);
-    library = must(Library::load(*gpu, std::string("TENONSO:") + TENON_CUDA_MOCK));
+    library = must(Library::load(*gpu, std::string("TENONSO:") + kCudaMock));
     count = must(library->function("count"));
   }
   void TearDown() override {

@@ -4,6 +4,7 @@
 
 #include "jit/objects/object_cache.h"
 #include "tests/support/nvidia/cuda_program_help.h"
+#include "tests/support/paths.h"
 #include "tests/support/store_help.h"
 
 namespace tenon {
@@ -297,7 +298,7 @@ TEST_F(CudaPrograms, CompilerNewerThanTheDriver) {
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().message();
   auto check = [&](const char* version) {
     mock().set((std::string("version=") + version).c_str());
-    const auto driver = cuda::Driver::open({"the CUDA driver", {TENON_CUDA_MOCK}, "", {}, ""});
+    const auto driver = cuda::Driver::open({"the CUDA driver", {kCudaMock}, "", {}, ""});
     TENON_CHECK(driver.ok(), driver.status().message());
     return cuda::check_compiler(**driver, **nvrtc, 90);
   };

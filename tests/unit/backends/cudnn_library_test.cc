@@ -15,6 +15,7 @@
 #include "tests/mocks/cuda/cuda_mock.h"
 #include "tests/mocks/cudnn/cudnn_mock.h"
 #include "tests/support/library_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon::cudnn {
 namespace {
@@ -34,10 +35,10 @@ TEST(CudnnLibrary, SaysWhereItLooked) {
   const Variable variable("TENON_CUDNN");
   variable.set("off");
   EXPECT_EQ(Library::open(cuda::cudnn_search()).status().message(), "cuDNN is off: TENON_CUDNN=off");
-  variable.set(TENON_CUDNN_MOCK);
+  variable.set(kCudnnMock);
   const auto found = Library::open(cuda::cudnn_search());
   ASSERT_TRUE(found.ok()) << found.status().message();
-  EXPECT_EQ((*found)->path(), TENON_CUDNN_MOCK);
+  EXPECT_EQ((*found)->path(), kCudnnMock);
   EXPECT_EQ((*found)->version(), 91901u);
   EXPECT_EQ(cuda::release_text((*found)->version()), "9.19.1");
 }
@@ -46,7 +47,7 @@ TEST(CudnnLibrary, SaysWhereItLooked) {
 TEST(CudnnLibrary, OfAFolder) {
   char directory[] = "/tmp/tenon-cudnn-XXXXXX";
   ASSERT_TRUE(mkdtemp(directory));
-  fs::create_symlink(TENON_CUDNN_MOCK, std::string(directory) + "/libcudnn.so.9");
+  fs::create_symlink(kCudnnMock, std::string(directory) + "/libcudnn.so.9");
   const Variable variable("TENON_CUDNN");
   variable.set(directory);
   EXPECT_TRUE(Library::open(cuda::cudnn_search()).ok());
@@ -63,24 +64,24 @@ TEST(CudnnLibrary, NamesTheFunctionItLacks) {
 #undef X
           "cudnnGetVersion",
       "cudnnGetErrorString", "cudnnGetLastErrorString"};
-  check_lacking(TENON_CUDNN_MOCK, functions,
+  check_lacking(kCudnnMock, functions,
                 [](const std::string& path) { return Library::open(only_file(path)); });
 }
 
 TEST(CudnnLibrary, TooOld) {
   dnn().set("version", 8907);
-  const auto old = Library::open(only_file(TENON_CUDNN_MOCK));
+  const auto old = Library::open(only_file(kCudnnMock));
   ASSERT_FALSE(old.ok());
   EXPECT_EQ(old.status().message(),
-            "cuDNN " TENON_CUDNN_MOCK " is of version 8.9.7; 9.0.0 or newer is needed");
+            std::string("cuDNN ") + kCudnnMock + " is of version 8.9.7; 9.0.0 or newer is needed");
   dnn().set("version", 90000);
-  EXPECT_TRUE(Library::open(only_file(TENON_CUDNN_MOCK)).ok());
+  EXPECT_TRUE(Library::open(only_file(kCudnnMock)).ok());
   dnn().reset();
 }
 
 TEST(CudnnLibrary, FailuresAreInItsWords) {
   dnn().reset();
-  const auto library = Library::open(only_file(TENON_CUDNN_MOCK));
+  const auto library = Library::open(only_file(kCudnnMock));
   ASSERT_TRUE(library.ok());
   const Status failed = (*library)->failure("cudnnCreate", kDnnNotInitialized);
   EXPECT_EQ(failed.code(), Code::environment);
@@ -95,11 +96,11 @@ TEST(CudnnLibrary, FailuresAreInItsWords) {
 }
 
 TEST(CudnnLibrary, Handles) {
-  setenv("TENON_CUDA_DRIVER", TENON_CUDA_MOCK, 1);
+  setenv("TENON_CUDA_DRIVER", kCudaMock, 1);
   CudaMock::get().reset();
   dnn().reset();
-  const auto library = Library::open(only_file(TENON_CUDNN_MOCK));
-  const auto driver = cuda::Driver::open({"the CUDA driver", {TENON_CUDA_MOCK}, "", {}, ""});
+  const auto library = Library::open(only_file(kCudnnMock));
+  const auto driver = cuda::Driver::open({"the CUDA driver", {kCudaMock}, "", {}, ""});
   ASSERT_TRUE(library.ok() && driver.ok());
   const auto device = cuda::Device::open(**driver, 0);
   ASSERT_TRUE(device.ok());

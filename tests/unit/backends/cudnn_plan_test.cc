@@ -11,6 +11,7 @@
 #include "backends/nvidia/cudnn/convolution.h"
 #include "backends/nvidia/cudnn/engines.h"
 #include "tests/support/library_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon::cudnn {
 namespace {
@@ -51,7 +52,7 @@ class CudnnPlans : public testing::Test {
       GTEST_SKIP();
     }
     // These are loaded first, since cuDNN looks them up by name.
-    for (const std::string& path : {std::string(TENON_CUDA_STUB), nvrtc, blas})
+    for (const std::string& path : {std::string(kCudaStub), nvrtc, blas})
       ASSERT_NE(dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
     auto opened = Library::open({"cuDNN", {dnn}, "", {}, ""});
     ASSERT_TRUE(opened.ok()) << opened.status().message();

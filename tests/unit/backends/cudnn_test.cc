@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/support/nvidia/cudnn_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon {
 namespace {
@@ -391,7 +392,7 @@ TEST_F(Cudnn, NoLibrary) {
   const auto program = Program::make(graph, options, {});
   EXPECT_EQ(program.status().code(), Code::unsupported);  // the host runs the node itself
   EXPECT_THAT(program.status().message(), HasSubstr("cudnn: cuDNN is off: TENON_CUDNN=off"));
-  setenv("TENON_CUDNN", TENON_CUDNN_MOCK, 1);
+  setenv("TENON_CUDNN", kCudnnMock, 1);
   cudnn::forget_library();
   EXPECT_TRUE(find_backend("cudnn")->bid(graph, 4).yes);
 }

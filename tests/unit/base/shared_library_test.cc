@@ -12,6 +12,7 @@
 #include "backends/nvidia/device/libraries.h"
 #include "jit/cuda/nvrtc.h"
 #include "tests/support/library_help.h"
+#include "tests/support/paths.h"
 
 namespace tenon {
 
@@ -37,7 +38,7 @@ class SharedLibraries : public testing::TestWithParam<LibrarySearch> {
     const std::string path = root / folder / soname;
     fs::create_directories(root / folder);
     const std::string command =
-        TENON_CXX " -shared -nostdlib -x c++ /dev/null -Wl,-soname," + soname + " -o " + path;
+        std::string(kCompiler) + " -shared -nostdlib -x c++ /dev/null -Wl,-soname," + soname + " -o " + path;
     TENON_CHECK(std::system(command.c_str()) == 0, command);
     return path;
   }

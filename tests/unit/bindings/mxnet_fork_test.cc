@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "tests/mocks/mxnet/host.h"
+#include "tests/support/paths.h"
 
 namespace tenon::plugin {
 namespace {
@@ -19,7 +20,7 @@ bool runs(const Host& host, const char* model) {
 }
 
 TEST(MxnetFork, AChildRunsKnownAndNewGraphs) {
-  const Host host(TENON_MXNET_PLUGIN);
+  const Host host(kMxnetPlugin);
   Recorded own("mlp");
   void* state = host.create(own.json, {}, own.inputs);
   host.run(state, own.inputs, own.outputs);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/mocks/mxnet/host.h"
+#include "tests/support/paths.h"
 #include "tests/support/sanitized.h"
 
 namespace tenon::plugin {
@@ -23,7 +24,7 @@ const char* const kModels[] = {"mlp",         "bert_layer", "lstm_cells",
                                "resnet18_v1", "same_twice", "outputs_twice"};
 
 const Host& host() {
-  static const Host loaded(TENON_MXNET_PLUGIN);
+  static const Host loaded(kMxnetPlugin);
   return loaded;
 }
 
@@ -73,7 +74,7 @@ TEST(MxnetHost, RegistersOneBackendAndItsOperator) {
 }
 
 TEST(MxnetHost, RefusesAnotherVersionWithASentence) {
-  const Functions f(TENON_MXNET_PLUGIN);
+  const Functions f(kMxnetPlugin);
   EXPECT_EQ(f.initialize(10800), 0);
   EXPECT_THAT(host().messages(), HasSubstr("MXNet 1.9"));
   EXPECT_EQ(f.initialize(10901), 1);
@@ -81,7 +82,7 @@ TEST(MxnetHost, RefusesAnotherVersionWithASentence) {
 }
 
 TEST(MxnetHost, LoadsTwice) {
-  const Host again(TENON_MXNET_PLUGIN);
+  const Host again(kMxnetPlugin);
   EXPECT_EQ(again.op, host().op);
 }
 

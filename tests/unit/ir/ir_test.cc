@@ -16,6 +16,7 @@
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/ops/rows/names.h"
+#include "tests/support/paths.h"
 #include "tests/support/sanitized.h"
 
 namespace tenon {
@@ -378,7 +379,7 @@ TEST(Parse, UnsupportedIsNotInvalid) {
 std::vector<std::string> valid_texts() {
   std::vector<std::string> out;
   for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(std::string(TENON_SOURCE_DIR) + "/tests")) {
+       std::filesystem::recursive_directory_iterator(std::string(kSourceDirectory) + "/tests")) {
     if (entry.path().extension() != ".tn") continue;
     std::stringstream text;
     text << std::ifstream(entry.path()).rdbuf();
