@@ -27,24 +27,24 @@ struct Object {
   std::string log;
 };
 
-// Compiles the source into the file `path`, unless the file exists.
-inline Object made_once(const std::string& path, std::string command, const std::string& source) {
+// Makes the file `path` of the source by a shell command, unless the file exists. The command reads text.cc in a directory of its own
+// and writes the file `made` there.
+inline Object made_once(const std::string& path, const std::string& command, const std::string& source) {
   namespace fs = std::filesystem;
   Object object{path, ""};
   if (fs::exists(path)) return object;
-  fs::create_directories(fs::path(path).parent_path());
   const std::string own =
       path + "." + std::to_string(getpid()) + "." + std::to_string(reinterpret_cast<uintptr_t>(&object));
-  std::ofstream(own + ".cc") << source;
-  command += " -o " + own + " " + own + ".cc > " + own + ".log 2>&1";
-  const bool good = std::system(command.c_str()) == 0;
-  object.log = read(own + ".log");
+  fs::create_directories(own);
+  std::ofstream(own + "/text.cc") << source;
+  const bool good = std::system(("cd " + own + " && { " + command + "; } > log 2>&1").c_str()) == 0;
+  object.log = read(own + "/log");
   std::error_code ignored;
   if (good)
-    fs::rename(own, path, ignored);
+    fs::rename(own + "/made", path, ignored);
   else
     object.path.clear();
-  for (const char* end : {"", ".cc", ".log"}) fs::remove(own + end, ignored);
+  fs::remove_all(own, ignored);
   return object;
 }
 
@@ -57,14 +57,24 @@ inline std::string hashed(const std::string& bytes) {
 }
 
 // The object of a text that includes tests/support/nvidia/cuda_host.h. The header takes half of the compile time, so it is precompiled.
+// ccache, if there is one, keeps objects for all checkouts; it knows the precompiled header by the .sum file.
 inline Object object_of(const std::string& text) {
   const std::string sources = kSourceDirectory, header = read(sources + "/tests/support/nvidia/cuda_host.h"),
                     included = read(sources + "/tests/mocks/cuda/cuda_host_gpu.h") +
                                read(sources + "/src/base/convert.h"),
-                    compile = std::string(kCompiler) + " -std=c++20 -O0 -w -fPIC -ffp-contract=off -I";
-  const std::string folder = kHostObjects + hashed(compile + header + included);
-  made_once(folder + "/tests/support/nvidia/cuda_host.h.gch", compile + sources + " -x c++-header", header);
-  return made_once(folder + hashed(text) + ".so", compile + folder + " -I" + sources + " -shared", text);
+                    options = " -std=c++20 -O0 -w -fPIC -ffp-contract=off -fpch-preprocess",
+                    sum = hashed(kCompiler + options + header + included), folder = kHostObjects + sum,
+                    precompiled = folder + "/tests/support/nvidia/cuda_host.h.gch";
+  const std::string ccache = *kCcache ? "CCACHE_BASEDIR=" + sources +
+                                            " CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros"
+                                            " CCACHE_PCH_EXTSUM=1 " +
+                                            kCcache + " "
+                                      : "",
+                    compile = ccache + kCompiler + options + " -I" + folder + " -I" + sources;
+  made_once(precompiled + ".sum", "cp text.cc made", sum);
+  made_once(precompiled, compile + " -x c++-header text.cc -o made", header);
+  return made_once(folder + hashed(text) + ".so",
+                   compile + " -c text.cc -o text.o && " + kCompiler + " -shared text.o -o made", text);
 }
 
 }  // namespace tn_host

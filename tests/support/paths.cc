@@ -3,6 +3,7 @@
 const char kSourceDirectory[] = TENON_SOURCE_DIR;
 const char kHostObjects[] = TENON_HOST_OBJECTS;
 const char kCompiler[] = TENON_CXX;
+const char kCcache[] = TENON_CCACHE;
 const char kCudaMock[] = TENON_CUDA_MOCK, kNvrtcMock[] = TENON_NVRTC_MOCK,
            kCublasltMock[] = TENON_CUBLASLT_MOCK, kCudnnMock[] = TENON_CUDNN_MOCK,
            kCudaStub[] = TENON_CUDA_STUB, kMxnetPlugin[] = TENON_MXNET_PLUGIN;

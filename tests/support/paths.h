@@ -5,5 +5,6 @@
 extern const char kSourceDirectory[];  // the root of the sources
 extern const char kHostObjects[];      // the directory of CUDA text that tests have compiled for the host
 extern const char kCompiler[];         // the C++ compiler
+extern const char kCcache[];           // ccache, "" without it
 // Shared libraries that stand in for the CUDA driver, NVRTC, cuBLASLt and cuDNN; the stub of the driver; the plugin for MXNet.
 extern const char kCudaMock[], kNvrtcMock[], kCublasltMock[], kCudnnMock[], kCudaStub[], kMxnetPlugin[];
