@@ -39,7 +39,7 @@ add_library(tenon_internal STATIC)
 set_target_properties(tenon_internal PROPERTIES LINKER_LANGUAGE CXX)
 target_link_libraries(tenon_internal PUBLIC ${TENON_LAYERS})
 
-file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cc)
+file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cc ${PROJECT_SOURCE_DIR}/src/cli/*/*.cc)
 if(cli_sources)
   find_package(CLI11 2 REQUIRED)
   add_executable(tenon_cli ${cli_sources})

@@ -1,0 +1,217 @@
+// tenon bench: reads or parses graphs, measures every combination of sizes and threads, and reports. Tested by tests/bench_test.py.
+#include "src/cli/bench/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "src/base/text.h"
+#include "src/cli/bench/expression.h"
+#include "src/cli/bench/probe.h"
+#include "src/cli/tensors.h"
+#include "src/cli/verbs.h"
+#include "src/ir/text.h"
+#include "src/runtime/difference.h"
+#include "src/runtime/program.h"
+
+namespace tenon::cli {
+namespace {
+
+constexpr double kMostChecked = 1 << 22;  // operations and bytes of a case that the evaluator computes too
+
+struct Subject {
+  std::string name;
+  Model model;
+};
+
+// N=64,256 as {"N=64", "N=256"}; every combination of one entry of each list.
+Result<std::vector<std::vector<std::string>>> combinations(const std::vector<std::string>& dims) {
+  std::vector<std::vector<std::string>> all{{}};
+  for (const std::string& item : dims) {
+    const size_t equals = item.find('=');
+    if (equals == item.npos) return invalid("--dim " + item + ": expected NAME=64 or NAME=64,256");
+    std::vector<std::vector<std::string>> longer;
+    for (size_t at = equals + 1; at <= item.size();) {
+      const size_t comma = std::min(item.find(',', at), item.size());
+      for (std::vector<std::string> one : all) {
+        one.push_back(item.substr(0, equals + 1) + item.substr(at, comma - at));
+        longer.push_back(std::move(one));
+      }
+      at = comma + 1;
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+Result<std::vector<Subject>> read_subjects(const BenchArgs& args) {
+  namespace fs = std::filesystem;
+  std::vector<Subject> subjects;
+  for (const std::string& source : args.sources) {
+    std::vector<std::string> paths;
+    std::error_code none;
+    if (fs::is_directory(source, none)) {
+      for (const auto& entry : fs::directory_iterator(source, none))
+        if (entry.path().extension() == ".tn") paths.push_back(entry.path().string());
+      std::ranges::sort(paths);
+      if (paths.empty()) return invalid(source + " has no file *.tn");
+    } else if (source == "-" || source.ends_with(".tn") || source.ends_with(".json")) {
+      paths.push_back(source);
+    }
+    for (const std::string& path : paths) {
+      std::vector<std::string> files = args.files;
+      TENON_ASSIGN(Model model, read_model(path, files, ""));
+      subjects.push_back({fs::path(path).stem().string(), std::move(model)});
+    }
+    if (!paths.empty()) continue;
+    auto graph = parse_expression(source, args.shapes);
+    if (!graph.ok()) return graph.status().at(source);
+    subjects.push_back({source, Model{std::move(*graph), {}}});
+  }
+  for (Subject& s : subjects) s.model.graph = without_updates(std::move(s.model.graph));
+  return subjects;
+}
+
+class Bench {
+ public:
+  Bench(const BenchArgs& args, const Subject& subject, int threads)
+      : args_(args), subject_(subject), g_(subject.model.graph), threads_(threads) {}
+
+  Status compile() {
+    const auto start = std::chrono::steady_clock::now();
+    TENON_ASSIGN(program_, Program::make(g_, options(), {}));
+    compile_ms_ = milliseconds(start);
+    if (args_.against == "unfused") {
+      ProgramOptions apart = options();
+      apart.without.push_back("fuse");
+      TENON_ASSIGN(unfused_, Program::make(g_, apart, {}));
+    }
+    return {};
+  }
+
+  Result<Measured> at_sizes(const std::vector<std::string>& dims) {
+    Tensors tensors(g_, args_.files, dims, subject_.model.tensors, args_.seed);
+    TENON_TRY(tensors.prepare());
+    const std::vector<Tensor> in = tensors.inputs(), out = tensors.outputs();
+    Measured m;
+    m.name = subject_.name;
+    for (const std::string& dim : dims) m.name += "/" + dim;
+    m.name += "/threads:" + std::to_string(threads_);
+    m.threads = threads_;
+    m.work = work_of(g_, tensors.symbols());
+    m.compile_ms = std::exchange(compile_ms_, 0);
+    const auto start = std::chrono::steady_clock::now();
+    TENON_TRY(program_->run(in, out));
+    m.first_ms = milliseconds(start);
+    TENON_TRY(check(tensors, &m));
+    describe(&m);
+
+    const double copy = copy_rate(static_cast<int64_t>(m.work.bytes), threads_),
+                 peak = multiply_add_rate(threads_);
+    std::vector<std::function<Status()>> contenders{[&] { return program_->run(in, out); }};
+    if (unfused_) contenders.push_back([&] { return unfused_->run(in, out); });
+    if (!m.work.expensive.empty()) {
+      if (!cheap_) {
+        TENON_ASSIGN(cheap_, Program::make(without_expensive(g_), options(), {}));
+      }
+      contenders.push_back([&] { return cheap_->run(in, out); });
+    }
+    TENON_ASSIGN(std::vector<Timing> timings, measure(contenders, args_.seconds, args_.rounds,
+                                                      args_.cold ? flush_caches : std::function<void()>()));
+    const double copy_after = copy_rate(static_cast<int64_t>(m.work.bytes), threads_),
+                 peak_after = multiply_add_rate(threads_);
+    m.copy = std::max(copy, copy_after);
+    m.peak = std::max(peak, peak_after);
+    m.moved = std::max(std::abs(copy_after / copy - 1), std::abs(peak_after / peak - 1));
+    if (!m.work.expensive.empty()) m.without_expensive = timings.back().quantile(0.5);
+    if (unfused_) m.unfused = timings[1].quantile(0.5);
+    m.timing = std::move(timings[0]);
+    return m;
+  }
+
+  std::string explain() const { return program_->explain(false); }
+
+ private:
+  static double milliseconds(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  ProgramOptions options() const {
+    ProgramOptions wanted;
+    wanted.backends = args_.backends;
+    wanted.without = args_.without;
+    wanted.threads = threads_;
+    return wanted;
+  }
+
+  // Wrong results are not timed.
+  Status check(const Tensors& tensors, Measured* m) const {
+    if (m->work.operations + m->work.apart_bytes > kMostChecked) return {};
+    const std::vector<HostTensor> inputs = tensors.input_values();
+    std::vector<HostTensor> results;
+    for (size_t i = 0; i < g_.outputs.size(); ++i) results.push_back(tensors.output_value(i));
+    TENON_ASSIGN(const std::string difference, difference_of(g_, inputs, results));
+    if (!difference.empty()) return Status(Code::internal, m->name + " is wrong: " + difference);
+    m->checked = true;
+    return {};
+  }
+
+  void describe(Measured* m) const {
+    const nlohmann::json text = nlohmann::json::parse(program_->explain(true), nullptr, false);
+    m->kernels = program_->stats().kernels;
+    m->traffic = m->work.bytes + 2 * text.value("unshared_bytes", 0.0);
+    for (const auto& step : text.value("steps", nlohmann::json::array()))
+      if (m->ends.empty()) m->ends = step.value("why", "");
+  }
+
+  const BenchArgs& args_;
+  const Subject& subject_;
+  const Graph& g_;
+  const int threads_;
+  std::shared_ptr<Program> program_, unfused_, cheap_;
+  double compile_ms_ = 0;
+};
+
+Result<std::vector<Measured>> measure_all(const BenchArgs& args) {
+  TENON_ASSIGN(const std::vector<Subject> subjects, read_subjects(args));
+  TENON_ASSIGN(const auto sizes, combinations(args.dims));
+  std::vector<int> threads = args.threads;
+  if (threads.empty()) threads.push_back(default_parallel().threads());
+  std::vector<Measured> all;
+  for (const Subject& subject : subjects)
+    for (const int t : threads) {
+      Bench bench(args, subject, t);
+      TENON_TRY(bench.compile());
+      for (const auto& dims : sizes) {
+        TENON_ASSIGN(Measured m, bench.at_sizes(dims));
+        all.push_back(std::move(m));
+      }
+      if (args.explain) print_line(bench.explain());
+    }
+  return all;
+}
+
+}  // namespace
+
+int bench(const BenchArgs& args) {
+  setenv("TENON_CACHE", "off", 0);  // so that compile times are those of the compiler
+  if (args.print) {
+    const auto subjects = read_subjects(args);
+    if (!subjects.ok()) return fail(subjects.status());
+    for (const Subject& subject : *subjects) print_line(tenon::print(subject.model.graph));
+    return kDone;
+  }
+  const auto all = measure_all(args);
+  if (!all.ok()) return fail(all.status());
+  print_table(*all);
+  const Status status = args.json.empty() ? Status() : write_json(args.json, *all);
+  return status.ok() ? kDone : fail(status);
+}
+
+}  // namespace tenon::cli

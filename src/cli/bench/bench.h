@@ -1,0 +1,69 @@
+// The verbs `tenon bench` and `tenon bench compare`: how fast a graph runs, how fast it could, and why. Tested by tests/bench_test.py.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/cli/bench/measure.h"
+#include "src/cli/bench/work.h"
+
+namespace tenon::cli {
+
+struct BenchArgs {
+  std::vector<std::string> sources;  // expressions, files of graphs, directories with such files
+  std::vector<std::string> shapes;   // of an expression's inputs: NAME:4096x1024:bf16
+  std::vector<std::string> dims;     // N=64 or N=64,256,1024: each value is measured
+  std::vector<std::string> files;    // inputs: NAME=file.npy
+  std::vector<int> threads;          // each is measured; empty: all cores
+  std::vector<std::string> backends, without;
+  double seconds = 0.5;  // of calls per contender and case
+  int rounds = 12;
+  bool cold = false;    // empties the caches before every call
+  std::string against;  // "unfused": the same graph without fusion takes turns
+  bool explain = false;
+  bool print = false;  // the graphs' texts instead of measurements
+  std::string json;  // a file
+  uint64_t seed = 0;
+};
+int bench(const BenchArgs& args);
+
+struct CompareArgs {
+  std::string before, after;  // files that --json wrote
+  double tolerance = 5;       // per cent
+};
+// kFailed if a case is slower by more than the tolerance, and the rounds of the two runs differ significantly (p < 0.01).
+int bench_compare(const CompareArgs& args);
+
+// The result of one case.
+struct Measured {
+  std::string name;  // "softmax(x)/N=64/threads:2"
+  int threads = 1;
+  Work work;
+  int64_t kernels = 0;
+  double traffic = 0;  // bytes that steps read and write, about
+  double compile_ms = 0, first_ms = 0;
+  Timing timing;
+  double unfused = 0;            // median seconds without fusion; 0: not measured
+  double without_expensive = 0;  // median seconds with `neg` in place of exp, tanh, ...; 0: not measured
+  double copy = 0, peak = 0;     // what the probes reached: bytes and operations per second
+  double moved = 0;              // how much the probes changed during the measurement, as a share
+  std::string ends;              // why the first of several groups ends
+  bool checked = false;          // compared with the evaluator
+
+  double seconds() const { return timing.quantile(0.5); }
+  double bytes_per_second() const { return work.bytes / seconds(); }
+  double operations_per_second() const { return work.operations / seconds(); }
+  // Of the larger of the two times that the probes allow.
+  double share_of_roofline() const;
+};
+
+// One sentence: what bounds the case, or what to do.
+std::string advice(const Measured& m);
+void print_table(const std::vector<Measured>& all);
+// In the format of Google Benchmark: one entry per round, and their mean, median and standard deviation.
+Status write_json(const std::string& path, const std::vector<Measured>& all);
+
+}  // namespace tenon::cli

@@ -1,0 +1,145 @@
+// See probe.h. Tested by tests/bench_test.py.
+#include "src/cli/bench/probe.h"
+
+#include <immintrin.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "src/backend/backend.h"
+#include "src/base/cpu.h"
+
+namespace tenon::cli {
+namespace {
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The shortest time of one call, of calls in at least 20 ms and at least three.
+double best_seconds(const std::function<void()>& work) {
+  double best = 1e9, sum = 0;
+  for (int i = 0; i < 3 || sum < 0.02; ++i) {
+    const double s = seconds_of(work);
+    best = std::min(best, s);
+    sum += s;
+  }
+  return best;
+}
+
+// Runs work(arg, begin, end) on pieces of [0, n).
+void in_parallel(int threads, int64_t n, const std::function<void(int64_t, int64_t)>& work) {
+  default_parallel().run(
+      n, threads,
+      [](void* arg, int, int64_t begin, int64_t end) {
+        (*static_cast<const std::function<void(int64_t, int64_t)>*>(arg))(begin, end);
+      },
+      const_cast<std::function<void(int64_t, int64_t)>*>(&work));
+}
+
+constexpr int64_t kRounds = 20000;
+constexpr int kChains = 10;  // independent, so that no multiply-add waits for another
+
+__attribute__((target("avx512f"))) float chains_avx512(float x) {
+  __m512 sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_ps(x + static_cast<float>(i));
+  const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(x);
+  for (int64_t round = 0; round < kRounds; ++round)
+    for (int i = 0; i < kChains; ++i) sums[i] = _mm512_fmadd_ps(sums[i], a, b);
+  for (int i = 1; i < kChains; ++i) sums[0] = _mm512_add_ps(sums[0], sums[i]);
+  float out[16];
+  _mm512_storeu_ps(out, sums[0]);
+  return out[0];
+}
+
+__attribute__((target("avx2,fma"))) float chains_avx2(float x) {
+  __m256 sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_ps(x + static_cast<float>(i));
+  const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(x);
+  for (int64_t round = 0; round < kRounds; ++round)
+    for (int i = 0; i < kChains; ++i) sums[i] = _mm256_fmadd_ps(sums[i], a, b);
+  for (int i = 1; i < kChains; ++i) sums[0] = _mm256_add_ps(sums[0], sums[i]);
+  float out[8];
+  _mm256_storeu_ps(out, sums[0]);
+  return out[0];
+}
+
+float chains_sse(float x) {
+  __m128 sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm_set1_ps(x + static_cast<float>(i));
+  const __m128 a = _mm_set1_ps(0.999f), b = _mm_set1_ps(x);
+  for (int64_t round = 0; round < kRounds; ++round)
+    for (int i = 0; i < kChains; ++i) sums[i] = _mm_add_ps(_mm_mul_ps(sums[i], a), b);
+  for (int i = 1; i < kChains; ++i) sums[0] = _mm_add_ps(sums[0], sums[i]);
+  return _mm_cvtss_f32(sums[0]);
+}
+
+int64_t cache_bytes(int name, int64_t otherwise) {
+  const long n = sysconf(name);
+  return n > 0 ? n : otherwise;
+}
+
+}  // namespace
+
+double copy_rate(int64_t bytes, int threads) {
+  const int64_t half = std::max<int64_t>(bytes / 2, 64);
+  std::vector<char> from(static_cast<size_t>(half), 1), to(static_cast<size_t>(half), 2);
+  const int64_t copies = std::max<int64_t>(
+      1, (int64_t{1} << 20) / half);  // small copies together take long enough for the clock
+  const double seconds = best_seconds([&] {
+    in_parallel(threads, half, [&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < copies; ++i) {
+        std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
+        asm volatile("" ::: "memory");
+      }
+    });
+  });
+  return static_cast<double>(2 * half * copies) / seconds;
+}
+
+double multiply_add_rate(int threads) {
+  const bool avx512 = cpu_lacks("avx512f").empty(), avx2 = cpu_lacks("avx2,fma").empty();
+  const auto chains = avx512 ? chains_avx512 : avx2 ? chains_avx2 : chains_sse;
+  const int lanes = avx512 ? 16 : avx2 ? 8 : 4;
+  const int64_t pieces = 8 * threads;
+  const double seconds = best_seconds([&] {
+    in_parallel(threads, pieces, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        volatile float kept = chains(static_cast<float>(i));
+        (void)kept;
+      }
+    });
+  });
+  return 2.0 * lanes * kChains * kRounds * static_cast<double>(pieces) / seconds;
+}
+
+std::string machine() {
+  std::string model = "unknown CPU", line;
+  for (std::ifstream info("/proc/cpuinfo"); std::getline(info, line);)
+    if (line.starts_with("model name")) {
+      model = line.substr(line.find(':') + 2);
+      break;
+    }
+  const char* widest = "sse2";
+  for (const char* set : {"avx2", "avx512f"})
+    if (cpu_lacks(set).empty()) widest = set;
+  return model + ", " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " cores, L2 " +
+         std::to_string(cache_bytes(_SC_LEVEL2_CACHE_SIZE, 0) >> 10) + " KiB, L3 " +
+         std::to_string(cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0) >> 10) + " KiB, " + widest;
+}
+
+void flush_caches() {
+  static std::vector<char> other(
+      static_cast<size_t>(2 * std::max<int64_t>(cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0), 32 << 20)));
+  static char value = 0;
+  ++value;
+  for (size_t i = 0; i < other.size(); i += 64) other[i] = value;
+}
+
+}  // namespace tenon::cli

@@ -1,0 +1,26 @@
+// Work: the operations and bytes of a graph at one set of sizes, counted on the graph and not measured. Tested by tests/bench_test.py.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/ir/graph.h"
+
+namespace tenon::cli {
+
+struct Work {
+  int nodes = 0;  // that compute or copy, composites taken apart
+  double operations =
+      0;             // two per multiply-add of a product or convolution, one per element of any other node
+  double bytes = 0;  // of inputs and outputs, each read or written once
+  double apart_bytes = 0;              // if each node reads its operands and writes its result
+  std::vector<std::string> expensive;  // rows that cost as much as exp
+};
+
+Work work_of(const Graph& graph, std::span<const int64_t> symbols);
+// The graph with `neg` in place of every expensive row of one operand, to measure what these rows cost.
+Graph without_expensive(const Graph& graph);
+
+}  // namespace tenon::cli

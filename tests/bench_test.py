@@ -1,0 +1,143 @@
+"""The verb `tenon bench`: expressions as graphs, measurements, JSON, and the comparison of two files."""
+
+import json
+
+import pytest
+
+from tests.cli_test import ROOT, tenon
+
+QUICK = ("--seconds", "0.02", "--rounds", "4", "--threads", "1")
+
+
+def graph(expression, *shapes):
+    done = tenon("bench", "--print", expression, *(["--shapes", ",".join(shapes)] if shapes else []))
+    assert done.returncode == 0, done.stderr
+    return [line.strip().split(" : ")[0] for line in done.stdout.splitlines()[1:-3]]
+
+
+@pytest.mark.parametrize("expression, shapes, lines", [
+    ("x + y*z", "x:4,y:4,z:4", ["%3 = mul(%y, %z)", "%4 = add(%x, %3)"]),
+    ("x - y - z", "x:4,y:4,z:4", ["%3 = sub(%x, %y)", "%4 = sub(%3, %z)"]),
+    ("(-x ** y)", "x:4,y:4", ["%2 = pow(%x, %y)", "%3 = neg(%2)"]),
+    ("x ** y ** z", "x:4,y:4,z:4", ["%3 = pow(%y, %z)", "%4 = pow(%x, %3)"]),
+    ("(x + y) @ w", "x:4x4,y:4x4,w:4x4", ["%3 = add(%x, %y)", "%4 = matmul(%3, %w)"]),
+    ("x // y % z", "x:4,y:4,z:4", ["%3 = floor_div(%x, %y)", "%4 = remainder(%3, %z)"]),
+    ("x >= y", "x:4,y:4", ["%2 = ge(%x, %y)"]),
+    ("x < y", "x:4,y:4", ["%2 = lt(%x, %y)"]),
+    ("x == y", "x:4,y:4", ["%2 = eq(%x, %y)"]),
+    ("x * 2", "x:4:bf16", ["%1 = full{value=2.0, shape=[], dtype=bf16}", "%2 = mul(%x, %1)"]),
+    ("softmax(x)", "x:4x4", ["%1 = softmax(%x){axis=-1}"]),
+    ("sum(x, axes=[0], keepdims=true)", "x:4x4", ["%1 = sum(%x){axes=[0], keepdims=true}"]),
+    ("h = x*x; h + h", "x:4", ["%h = mul(%x, %x)", "%2 = add(%h, %h)"]),
+])
+def test_an_expression_is_this_graph(expression, shapes, lines):
+    assert graph(expression, *shapes.split(",")) == lines
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["x +", "--shapes", "x:4"], "1:4: expected a number, a name or '('"),
+    (["softmaks(x)"], "1:1: no op is called softmaks, did you mean 'softmax'?"),
+    (["x)"], "expected an operator or the end, found ')'"),
+    (["1 + 1"], "1:3: both operands are numbers"),
+    (["add(x)"], "takes 2 operands, given 1"),
+    (["h = x; h = 3"], "1:8: h has a value already"),
+    (["x @ y", "--shapes", "x:2x3,y:4x5"], "matmul"),
+    (["x", "--shapes", "x:4,y:4"], "--shapes names y, which the expression does not use"),
+    (["x", "--shapes", "x:4,x:4"], "--shapes names x twice"),
+    (["x", "--shapes", "x"], "expected NAME:4x1024"),
+    (["x", "--shapes", "x:4:f99"], "unknown dtype 'f99'"),
+    (["x", "--shapes", "x:-4"], "negative"),
+    (["x*x", "--shapes", "x:N"], "the size N is not known: give --dim N=4"),
+    (["x*x", "--shapes", "x:N", "--dim", "N"], "--dim N: expected NAME=64"),
+    (["x*x", "--shapes", "x:N", "--dim", "N=4,,"], "not a size"),
+    (["(" * 100000 + "x"], "nested too deeply"),
+    (["-" * 100000 + "x"], "nested too deeply"),
+    (["nothing.tn"], "nothing.tn: No such file or directory"),
+    (["x*x", "--shapes", "x:4", "--json", "/nowhere/a.json"], "/nowhere/a.json"),
+])
+def test_mistakes_are_told(arguments, message):
+    done = tenon("bench", *QUICK, *arguments)
+    assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_usage():
+    assert tenon("bench").returncode == 2
+    assert tenon("bench", "x", "--vs", "nobody").returncode == 2
+    assert tenon("bench", "x", "--rounds", "0").returncode == 2
+
+
+def test_the_table_names_every_case():
+    done = tenon("bench", "exp(x)", "x + 1", "--shapes", "x:N", "--dim", "N=8,1024", "--vs", "unfused", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert [line.split("/threads")[0] for line in done.stdout.splitlines()[2::2]] == ["exp(x)/N=8", "exp(x)/N=1024", "x + 1/N=8", "x + 1/N=1024"]
+    assert all(line.rstrip().endswith("x") for line in done.stdout.splitlines()[2::2])
+
+
+def test_counts_of_operations_and_bytes(tmp_path):
+    path = tmp_path / "a.json"
+    done = tenon("bench", "relu(x @ w + b)", "--shapes", "x:16x32,w:32x64,b:64", "--json", path, *QUICK)
+    assert done.returncode == 0, done.stderr
+    written = json.loads(path.read_text())
+    assert written["context"]["num_cpus"] >= 1
+    rounds = [b for b in written["benchmarks"] if b["run_type"] == "iteration"]
+    assert len(rounds) == 4 and {b["run_name"] for b in rounds} == {"relu(x @ w + b)/threads:1"}
+    middle = next(b for b in written["benchmarks"] if b.get("aggregate_name") == "median")
+    seconds = middle["bytes_per_second"] and 4 * (16 * 32 + 32 * 64 + 64 + 16 * 64) / middle["bytes_per_second"]
+    assert seconds * middle["operations_per_second"] == pytest.approx(2 * 16 * 32 * 64 + 2 * 16 * 64, rel=0.01)
+    assert middle["bytes_saved"] > 0 and middle["advice"]
+
+
+def test_a_directory_is_a_suite(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.tn").write_text("graph @g(%x: f32[8]) {\n  %y = neg(%x)\n  return %y\n}\n")
+    done = tenon("bench", tmp_path, *QUICK)
+    assert [line.split()[0] for line in done.stdout.splitlines()[2::2]] == ["a/threads:1", "b/threads:1"]
+    (tmp_path / "empty").mkdir()
+    assert "has no file *.tn" in tenon("bench", tmp_path / "empty").stderr
+
+
+def test_suites_run():
+    done = tenon("bench", ROOT / "bench/suites", "--print")
+    assert done.returncode == 0 and done.stdout.count("graph @") == len(list((ROOT / "bench/suites").glob("*.tn"))) > 5
+
+
+def write(path, times):
+    path.write_text(json.dumps({"benchmarks": [{"run_name": name, "name": name, "run_type": "iteration", "real_time": t, "time_unit": "us"}
+                                               for name, list_of in times.items() for t in list_of]}))
+
+
+def test_compare(tmp_path):
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    noise = [1 + i / 100 for i in range(10)]
+    write(before, {"same": [10 * n for n in noise], "slow": [10 * n for n in noise], "fast": [10 * n for n in noise], "gone": [1]})
+    write(after, {"same": [10.1 * n for n in noise], "slow": [12 * n for n in noise], "fast": [5 * n for n in noise], "new": [1]})
+    done = tenon("bench", "compare", before, after)
+    assert done.returncode == 1
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert lines["slow"].endswith("  slower") and "+20.0%" in lines["slow"]
+    assert not lines["same"].endswith("slower") and "-50.0%" in lines["fast"]
+    assert lines["1"].startswith("1 of 3 cases are slower by more than 5 %")
+    assert tenon("bench", "compare", before, after, "--tolerance", "25").returncode == 0
+    assert tenon("bench", "compare", after, after).returncode == 0
+
+
+def test_few_rounds_are_no_evidence(tmp_path):
+    write(tmp_path / "a", {"x": [10, 11]})
+    write(tmp_path / "b", {"x": [12, 13]})
+    assert tenon("bench", "compare", tmp_path / "a", tmp_path / "b").returncode == 0
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"benchmarks": 3}', '{"benchmarks": [{"run_type": "iteration"}]}', "nonsense"])
+def test_compare_refuses_other_files(tmp_path, text):
+    write(tmp_path / "good", {"x": [1]})
+    (tmp_path / "bad").write_text(text)
+    done = tenon("bench", "compare", tmp_path / "good", tmp_path / "bad")
+    assert done.returncode == 1 and str(tmp_path / "bad") in done.stderr
+
+
+def test_google_benchmark_reads_it(tmp_path):
+    """The fields that tools/compare.py of Google Benchmark reads."""
+    path = tmp_path / "a.json"
+    assert tenon("bench", "neg(x)", "--shapes", "x:64", "--json", path, *QUICK).returncode == 0
+    for entry in json.loads(path.read_text())["benchmarks"]:
+        assert {"name", "run_name", "run_type", "real_time", "cpu_time", "time_unit"} <= entry.keys()
