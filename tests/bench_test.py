@@ -141,3 +141,20 @@ def test_google_benchmark_reads_it(tmp_path):
     assert tenon("bench", "neg(x)", "--shapes", "x:64", "--json", path, *QUICK).returncode == 0
     for entry in json.loads(path.read_text())["benchmarks"]:
         assert {"name", "run_name", "run_type", "real_time", "cpu_time", "time_unit"} <= entry.keys()
+
+
+def test_profile(tmp_path):
+    trace = tmp_path / "trace.json"
+    done = tenon("profile", "softmax(x @ w) * 2", "--shapes", "x:Nx64,w:64x64", "--dim", "N=16", "--threads", "1", "--seconds", "0.02", "--trace", trace)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[1].startswith("expression, N=16: ") and "ms each" in lines[1]
+    shares = [float(line.split("%")[0]) for line in lines[3:] if "%" in line.split("  ")[1] or line.lstrip()[:1].isdigit()]
+    assert 50 < sum(shares) <= 100.5 and shares == sorted(shares, reverse=True)
+    assert {e["cat"] for e in json.loads(trace.read_text())["traceEvents"]} == {"compile", "plan", "run", "step"}
+
+
+def test_profile_mistakes():
+    assert tenon("profile").returncode == 2
+    assert "no op is called sofmax" in tenon("profile", "sofmax(x)").stderr
+    assert "/nowhere/t.json" in tenon("profile", "neg(x)", "--seconds", "0.01", "--trace", "/nowhere/t.json").stderr

@@ -54,7 +54,7 @@ def test_usage_mistakes_are_2():
 def test_a_verb_that_is_none_is_told_the_nearest():
     done = tenon("rum", "-", stdin=GRAPH)
     assert done.returncode == 2 and "no verb is called rum, did you mean 'run'?" in done.stderr
-    assert "there are: opt run verify cache" in done.stderr
+    assert "there are: opt run verify bench profile cache" in done.stderr
     assert "no verb is called lss, did you mean 'ls'?" in tenon("cache", "lss").stderr
 
 

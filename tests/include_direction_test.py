@@ -99,7 +99,7 @@ DIRECTORIES = [
     (r"xxh", ("src/base/",)),
     (r"zstd", ("src/base/",)),
     (r"CLI/", ("src/cli/",)),
-    (r"nlohmann/", ("src/mxnet/symbol_parse.cc",)),
+    (r"nlohmann/", ("src/mxnet/symbol_parse.cc", "src/cli/bench/")),
     (r"(cuda|nvrtc|cublas|cudnn|driver_types)", NOWHERE),
     (r"Python\.h$", ("bindings/python/",)),
     (r"(torch/|ATen/|c10/)", NOWHERE),

@@ -428,6 +428,16 @@ TENON_API tenon_status tenon_program_run_on(tenon_program* program, const tenon_
 TENON_API tenon_status tenon_program_explain(tenon_program* program, int32_t json, const char** text,
                                              size_t* length);
 
+/* Records how long each step of each run takes, for all programs of the process, until tenon_profile_stop. A run then
+ * costs two readings of the clock per step; on a device, a step's time is that of its launch. TENON_INVALID if a profile
+ * is being recorded. Any thread. */
+TENON_API tenon_status tenon_profile_start(void);
+/* The profile as JSON: a trace in Chrome's format ("traceEvents": compilations, plans, runs and steps) with one more key,
+ * "programs": per program and sizes its runs and steps, each with back end, ops, the sum of its seconds, its fastest
+ * run, bytes and operations. docs/profiling.md describes it. Valid until this thread's next tenon_profile_stop.
+ * TENON_INVALID if none is being recorded. */
+TENON_API tenon_status tenon_profile_stop(const char** text, size_t* length);
+
 typedef struct tenon_program_stats {
   size_t struct_size;
   int64_t nodes;            /* nodes in groups: what the optimised graph has left to run */

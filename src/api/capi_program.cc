@@ -6,6 +6,7 @@
 
 #include "src/api/guard.h"
 #include "src/runtime/plan/bind.h"
+#include "src/runtime/profile.h"
 
 using tenon::api::guarded;
 
@@ -162,6 +163,21 @@ tenon_status tenon_program_explain(tenon_program* program, int32_t json, const c
     explained = program->program->explain(json != 0);
     *text = explained.c_str();
     *length = explained.size();
+    return {};
+  });
+}
+
+tenon_status tenon_profile_start(void) {
+  return guarded([] { return tenon::start_profile(); });
+}
+
+tenon_status tenon_profile_stop(const char** text, size_t* length) {
+  return guarded([&]() -> tenon::Status {
+    if (!text || !length) return tenon::invalid("tenon_profile_stop: an argument is NULL");
+    thread_local std::string stopped;
+    TENON_ASSIGN(stopped, tenon::stop_profile());
+    *text = stopped.c_str();
+    *length = stopped.size();
     return {};
   });
 }

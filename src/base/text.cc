@@ -280,6 +280,21 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string json_quoted(std::string_view s) {
+  std::string out = "\"";
+  for (char c : s) {
+    if (c == '"' || c == '\\')
+      (out += '\\') += c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out += ' ';
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
 std::string quote(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {

@@ -106,6 +106,8 @@ std::optional<int64_t> read_int(std::string_view text);
 
 // "a\"b" with the quotes, as the lexer reads it.
 std::string quote(std::string_view text);
+// As a string of JSON; control characters other than newlines become spaces.
+std::string json_quoted(std::string_view text);
 // For terminals: bytes that are not printable ASCII become \xHH.
 std::string printable(std::string_view text);
 // Characters of names in any locale: letters, digits, underscore, dot.

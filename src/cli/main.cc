@@ -25,43 +25,67 @@ std::string unknown_verb(const CLI::App& app, int argc, char** argv) {
   return nearest.message("verb");
 }
 
+// The options that `bench` and `profile` share.
+template <class Args>
+void add_subject(CLI::App* verb, Args& args) {
+  verb->add_option("source", args.sources, "Expressions, graphs NAME.tn, or directories of such files");
+  verb->add_option("--shapes", args.shapes, "Inputs of expressions: x:4096x1024,y:Nx1024:bf16")
+      ->delimiter(',');
+  verb->add_option("--dim", args.dims, "N=64: a size; in bench also N=64,256,1024, each in turn");
+  verb->add_option("--input", args.files, "name=file.npy; the other inputs are random");
+  verb->add_option("--backend", args.backends, "Only these back ends, in order of preference")
+      ->delimiter(',');
+  verb->add_option("--without", args.without, "Passes that are left out")->delimiter(',');
+  verb->add_option("--seconds", args.seconds, "Of calls per case")->check(CLI::PositiveNumber);
+  verb->add_option("--seed", args.seed, "Of the random inputs");
+}
+
+// An option with a list takes one word; the next word is a source.
+void take_one_word(CLI::App* verb) {
+  for (CLI::Option* option : verb->get_options({}))
+    if (!option->get_positional() && option->get_items_expected_max() > 1) option->allow_extra_args(false);
+}
+
 // Adds the verb `bench`. The arguments must outlive the app.
 void add_bench(CLI::App& app, tenon::cli::BenchArgs& args, tenon::cli::CompareArgs& compare, int& result) {
   using namespace tenon::cli;
   CLI::App* verb = app.add_subcommand(
       "bench", "Time a graph, or an expression as softmax(x*scale + mask), and say what bounds it");
-  verb->add_option("source", args.sources, "Expressions, graphs NAME.tn, or directories of such files");
-  verb->add_option("--shapes", args.shapes, "Inputs of expressions: x:4096x1024,y:Nx1024:bf16")
-      ->delimiter(',');
-  verb->add_option("--dim", args.dims, "N=64 or N=64,256,1024: a size, or several in turn");
-  verb->add_option("--input", args.files, "name=file.npy; the other inputs are random");
+  add_subject(verb, args);
   verb->add_option("--threads", args.threads, "1,2: numbers of threads, each measured; otherwise all cores")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
-  verb->add_option("--backend", args.backends, "Only these back ends, in order of preference")
-      ->delimiter(',');
-  verb->add_option("--without", args.without, "Passes that are left out")->delimiter(',');
-  for (CLI::Option* list : verb->get_options({}))
-    if (!list->get_positional()) list->allow_extra_args(false);  // the next word is a source
   verb->add_option("--vs", args.against, "unfused: the same graph without fusion")
       ->check(CLI::IsMember({"unfused"}));
-  verb->add_option("--seconds", args.seconds, "Of calls per case and contender")->check(CLI::PositiveNumber);
   verb->add_option("--rounds", args.rounds, "In which contenders take turns")->check(CLI::PositiveNumber);
-  verb->add_option("--seed", args.seed, "Of the random inputs");
   verb->add_flag("--cold", args.cold, "Empty the caches before every call");
   verb->add_flag("--explain", args.explain, "Print the groups and their kernels");
   verb->add_flag("--print", args.print, "Print the graphs as text, and measure nothing");
   verb->add_option("--json", args.json, "Write the results to a file in Google Benchmark's format");
+  take_one_word(verb);
   CLI::App* verb_compare =
       verb->add_subcommand("compare", "Compare two such files; exit status 1 if a case is slower");
   verb_compare->add_option("before", compare.before)->required();
   verb_compare->add_option("after", compare.after)->required();
   verb_compare->add_option("--tolerance", compare.tolerance, "Per cent")->check(CLI::NonNegativeNumber);
   verb_compare->callback([&] { result = bench_compare(compare); });
-  verb->callback([&, verb, verb_compare] {
+  verb->callback([&, verb_compare] {
     if (verb_compare->parsed()) return;
     result = args.sources.empty() ? misuse("bench needs an expression or a graph") : bench(args);
   });
+}
+
+// Adds the verb `profile`. The arguments must outlive the app.
+void add_profile(CLI::App& app, tenon::cli::ProfileArgs& args, int& result) {
+  CLI::App* verb =
+      app.add_subcommand("profile", "Run a graph or an expression and show the time of every step");
+  add_subject(verb, args);
+  verb->get_option("source")->required();
+  verb->add_option("--threads", args.threads, "A number of threads; otherwise all cores")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--trace", args.trace, "Write a trace in Chrome's format, for Perfetto");
+  take_one_word(verb);
+  verb->callback([&] { result = profile(args); });
 }
 
 int read_and_call(int argc, char** argv) {
@@ -118,6 +142,8 @@ int read_and_call(int argc, char** argv) {
   BenchArgs bench_args;
   CompareArgs compare_args;
   add_bench(app, bench_args, compare_args, result);
+  ProfileArgs profile_args;
+  add_profile(app, profile_args, result);
 
   CacheArgs cache_args;
   CLI::App* cache_verb = app.add_subcommand("cache", "The compiled kernels on disk");

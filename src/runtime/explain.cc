@@ -1,41 +1,25 @@
 // See explain.h. Tested by tests/unit/runtime/run_test.cc.
 #include "src/runtime/explain.h"
 
+#include "src/base/text.h"
 #include "src/ir/group.h"
 #include "src/ir/text.h"
 
 namespace tenon {
-namespace {
-
-std::string quoted(const std::string& s) {
-  std::string out = "\"";
-  for (char c : s) {
-    if (c == '"' || c == '\\')
-      (out += '\\') += c;
-    else if (c == '\n')
-      out += "\\n";
-    else if (static_cast<unsigned char>(c) < 0x20)
-      out += ' ';
-    else
-      out += c;
-  }
-  return out + "\"";
-}
-
-}  // namespace
 
 std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, bool json) {
   auto members = members_of_groups(g);
   std::string out;
   if (json) {
-    out = "{\"graph\": " + quoted(print(g, {.data_limit = 16})) + ", \"steps\": [";
+    out = "{\"graph\": " + json_quoted(print(g, {.data_limit = 16})) + ", \"steps\": [";
     for (size_t i = 0; i < members.size(); ++i) {
-      out += (i ? ", " : "") + std::string("{\"backend\": ") + quoted(g.groups[i].backend) + ", \"nodes\": [";
+      out += (i ? ", " : "") + std::string("{\"backend\": ") + json_quoted(g.groups[i].backend) +
+             ", \"nodes\": [";
       for (size_t k = 0; k < members[i].size(); ++k)
-        out += (k ? ", " : "") +
-               quoted(g.value_name(members[i][k]) + " = " + std::string(op(g.node(members[i][k]).op).name));
-      out += "], \"why\": " + quoted(g.groups[i].why) +
-             ", \"runs\": " + quoted(source.executables[i]->describe()) + "}";
+        out += (k ? ", " : "") + json_quoted(g.value_name(members[i][k]) + " = " +
+                                             std::string(op(g.node(members[i][k]).op).name));
+      out += "], \"why\": " + json_quoted(g.groups[i].why) +
+             ", \"runs\": " + json_quoted(source.executables[i]->describe()) + "}";
     }
     out += "], \"recomputed_steps\": " + std::to_string(source.recomputed.steps);
     out += ", \"reference_steps\": " + std::to_string(source.reference_steps());

@@ -23,6 +23,7 @@
 #include "src/runtime/plan/bind.h"
 #include "src/runtime/plan/plan.h"
 #include "src/runtime/plan/plan_log.h"
+#include "src/runtime/profile.h"
 
 namespace tenon {
 namespace {
@@ -81,6 +82,7 @@ struct Program::Impl {
     TENON_ASSIGN(binder, Binder::make(source, compiled.frozen, options.device));
     shape_guards = ShapeGuards(source);
     compile_ms += ms_since(start);
+    if (profiling()) profile_event("compile", number, source, start);
     log_program(number, source, compiled.main.kernels, compiled.main.kernels_compiled, compile_ms);
     return {};
   }
@@ -89,10 +91,12 @@ struct Program::Impl {
     return plans.find_or_make(
         symbols,
         [&]() -> Result<std::unique_ptr<Plan>> {
+          const auto start = Clock::now();
           TENON_TRY(shape_guards.check(symbols));
           TENON_ASSIGN(auto plan, Plan::make(compiled.main.source, {symbols.begin(), symbols.end()},
                                              threads(), specialize));
           compiled_for_plans += plan->kernels_compiled;
+          if (profiling()) profile_event("plan", number, source, start);
           return plan;
         },
         watch ? &*watch : nullptr);
@@ -169,6 +173,8 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
                          const std::function<void()>& checked) {
   const HazardPointer<Impl> pin(impl_);
   Impl& p = *pin;
+  const bool profiled = profiling();
+  const auto start = profiled ? Clock::now() : Clock::time_point();
   BoundCall call(source_);
   TENON_TRY(p.binder.bind(inputs, outputs, &call));
   if (p.compiled.runtime)
@@ -183,8 +189,12 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   }
   TENON_TRY(p.binder.check(*plan, inputs, outputs));
   if (checked) checked();
-  return plan->run(call.inputs.data(), call.outputs.data(), p.arenas,
-                   {p.parallel(), stream, p.memory(), p.compiled.runtime});
+  const RunOn on{p.parallel(), stream, p.memory(), p.compiled.runtime};
+  if (!profiled) return plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on);
+  std::vector<Plan::StepTime> times;
+  TENON_TRY(plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on, &times));
+  profile_run({number_, source_, p.compiled.main.source, *plan}, start, times);
+  return {};
 }
 
 Status Program::run_verified(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {

@@ -6,7 +6,7 @@ Importing this package loads neither PyTorch nor libtenon.
 """
 
 __version__ = "0.1.0"
-__all__ = ["explain", "reset_stats", "stats"]
+__all__ = ["explain", "profile", "reset_stats", "stats"]
 
 
 def stats():
@@ -40,3 +40,11 @@ def explain(model, *args, tenon_options=None, **kwargs):
     from .torch.explain import explain
 
     return explain(model, args, kwargs, tenon_options)
+
+
+def profile():
+    """A context manager that records the time of every step: `with tenon.profile() as p: model(x)`, then print(p), p.programs or
+    p.save("trace.json"). See tenon.profiling.Profile."""
+    from .profiling import Profile
+
+    return Profile()

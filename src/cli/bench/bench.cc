@@ -7,13 +7,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "src/base/text.h"
-#include "src/cli/bench/expression.h"
 #include "src/cli/bench/probe.h"
+#include "src/cli/bench/subjects.h"
 #include "src/cli/tensors.h"
 #include "src/cli/verbs.h"
 #include "src/ir/text.h"
@@ -24,11 +22,6 @@ namespace tenon::cli {
 namespace {
 
 constexpr double kMostChecked = 1 << 22;  // operations and bytes of a case that the evaluator computes too
-
-struct Subject {
-  std::string name;
-  Model model;
-};
 
 // N=64,256 as {"N=64", "N=256"}; every combination of one entry of each list.
 Result<std::vector<std::vector<std::string>>> combinations(const std::vector<std::string>& dims) {
@@ -48,34 +41,6 @@ Result<std::vector<std::vector<std::string>>> combinations(const std::vector<std
     all = std::move(longer);
   }
   return all;
-}
-
-Result<std::vector<Subject>> read_subjects(const BenchArgs& args) {
-  namespace fs = std::filesystem;
-  std::vector<Subject> subjects;
-  for (const std::string& source : args.sources) {
-    std::vector<std::string> paths;
-    std::error_code none;
-    if (fs::is_directory(source, none)) {
-      for (const auto& entry : fs::directory_iterator(source, none))
-        if (entry.path().extension() == ".tn") paths.push_back(entry.path().string());
-      std::ranges::sort(paths);
-      if (paths.empty()) return invalid(source + " has no file *.tn");
-    } else if (source == "-" || source.ends_with(".tn") || source.ends_with(".json")) {
-      paths.push_back(source);
-    }
-    for (const std::string& path : paths) {
-      std::vector<std::string> files = args.files;
-      TENON_ASSIGN(Model model, read_model(path, files, ""));
-      subjects.push_back({fs::path(path).stem().string(), std::move(model)});
-    }
-    if (!paths.empty()) continue;
-    auto graph = parse_expression(source, args.shapes);
-    if (!graph.ok()) return graph.status().at(source);
-    subjects.push_back({source, Model{std::move(*graph), {}}});
-  }
-  for (Subject& s : subjects) s.model.graph = without_updates(std::move(s.model.graph));
-  return subjects;
 }
 
 class Bench {
@@ -179,7 +144,7 @@ class Bench {
 };
 
 Result<std::vector<Measured>> measure_all(const BenchArgs& args) {
-  TENON_ASSIGN(const std::vector<Subject> subjects, read_subjects(args));
+  TENON_ASSIGN(const std::vector<Subject> subjects, read_subjects(args.sources, args.shapes, args.files));
   TENON_ASSIGN(const auto sizes, combinations(args.dims));
   std::vector<int> threads = args.threads;
   if (threads.empty()) threads.push_back(default_parallel().threads());
@@ -202,7 +167,7 @@ Result<std::vector<Measured>> measure_all(const BenchArgs& args) {
 int bench(const BenchArgs& args) {
   setenv("TENON_CACHE", "off", 0);  // so that compile times are those of the compiler
   if (args.print) {
-    const auto subjects = read_subjects(args);
+    const auto subjects = read_subjects(args.sources, args.shapes, args.files);
     if (!subjects.ok()) return fail(subjects.status());
     for (const Subject& subject : *subjects) print_line(tenon::print(subject.model.graph));
     return kDone;

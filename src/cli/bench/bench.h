@@ -1,4 +1,4 @@
-// The verbs `tenon bench` and `tenon bench compare`: how fast a graph runs, how fast it could, and why. Tested by tests/bench_test.py.
+// The verbs `tenon bench`, `tenon bench compare` and `tenon profile`: how fast a graph runs, how fast it could, and why. Tested by tests/bench_test.py.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,20 @@ struct BenchArgs {
   std::string against;  // "unfused": the same graph without fusion takes turns
   bool explain = false;
   bool print = false;  // the graphs' texts instead of measurements
-  std::string json;  // a file
+  std::string json;    // a file
   uint64_t seed = 0;
 };
 int bench(const BenchArgs& args);
+
+struct ProfileArgs {
+  std::vector<std::string> sources, shapes, dims, files, backends,
+      without;           // as in BenchArgs, with one value per size
+  int threads = 0;       // 0: all cores
+  double seconds = 0.5;  // of runs per graph
+  std::string trace;     // a file for the trace in Chrome's format
+  uint64_t seed = 0;
+};
+int profile(const ProfileArgs& args);
 
 struct CompareArgs {
   std::string before, after;  // files that --json wrote

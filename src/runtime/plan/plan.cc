@@ -235,13 +235,14 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
 }
 
 template <class Place>
-Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place) {
+Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place, bool copies) {
   const Graph& g = *source.graph;
   const bool only_small = source.graphs == DeviceGraphs::of_small_kernels;
   bool recorded = source.graphs != DeviceGraphs::never;
   int64_t scratch = 0, moved = 0;
   steps_.reserve(source.executables.size());
-  for (auto& e : source.executables) {
+  for (size_t i = 0; i < source.executables.size(); ++i) {
+    const std::unique_ptr<Executable>& e = source.executables[i];
     // Skip a step that writes nothing: next to a size of 0, other sizes may be so large that a loop over them
     // never ends.
     if (std::ranges::all_of(e->outputs, [&](ValueId v) { return plain_bytes(sizes, g.type(v)) == 0; }))
@@ -251,7 +252,8 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
     recorded = recorded && step->recordable() >= 0;
     recordable_ += step->recordable();
     steps_.push_back({std::move(step), static_cast<uint32_t>(buffers_.size()),
-                      static_cast<uint32_t>(e->inputs.size() + e->outputs.size())});
+                      static_cast<uint32_t>(e->inputs.size() + e->outputs.size()),
+                      copies ? -1 : static_cast<int>(i)});
     for (const auto* values : {&e->inputs, &e->outputs})
       for (ValueId v : *values) {
         if (only_small) moved += plain_bytes(sizes, g.type(v));
@@ -269,10 +271,11 @@ template <class Place>
 Status Plan::prepare_copies(const PlanSource::Copies& copies, const Sizes& sizes, const Place& place) {
   if (!copies.source) return {};  // its steps are never recorded
   const PlanSource& source = *copies.source;
-  return prepare_steps(source, sizes, [&](ValueId v) -> BufferRef {
+  const auto place_copy = [&](ValueId v) -> BufferRef {
     if (source.input_of[v] >= 0) return place(copies.from[source.input_of[v]]);
     return {BufferRef::Kind::output, copies.to[source.output_of[v]], 0, nullptr};
-  });
+  };
+  return prepare_steps(source, sizes, place_copy, /*copies=*/true);
 }
 
 // An output that updates an input is written in place, or copied to the input. Any other output may share the memory of an input if the executable allows it, no later step reads the input, and
@@ -348,7 +351,7 @@ Status Plan::for_each_step(void* const* inputs, void* const* outputs, char* base
         case BufferRef::Kind::workspace: pointers[i] = base + ref->offset; break;
       }
     }
-    TENON_TRY(each(*s.step, pointers.data(), base + intermediate_));
+    TENON_TRY(each(s, pointers.data(), base + intermediate_));
   }
   return {};
 }
@@ -370,8 +373,8 @@ Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, c
     return {};
   }
   Status launched =
-      for_each_step(inputs, outputs, base, [&](const Step& step, void* const* pointers, char* scratch) {
-        return step.record(pointers, scratch, *recording);
+      for_each_step(inputs, outputs, base, [&](const PlannedStep& s, void* const* pointers, char* scratch) {
+        return s.step->record(pointers, scratch, *recording);
       });
   if (launched.ok()) launched = recording->launch(on.stream);
   if (!launched.ok()) {
@@ -384,17 +387,29 @@ Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, c
   return {};
 }
 
-Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on) const {
+Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on,
+                 std::vector<StepTime>* times) const {
   Workspace workspace(arenas, on);
   TENON_ASSIGN(char* base, workspace.take(workspace_));
+  if (times) {
+    times->reserve(steps_.size());
+    return for_each_step(inputs, outputs, base,
+                         [&](const PlannedStep& s, void* const* pointers, char* scratch) {
+                           const auto begin = std::chrono::steady_clock::now();
+                           const Status status = s.step->run(pointers, scratch, on);
+                           times->push_back({s.executable, begin, std::chrono::steady_clock::now()});
+                           return status;
+                         });
+  }
   if (on.graphs) {
     bool done = false;
     TENON_TRY(run_as_one(inputs, outputs, base, on, &done));
     if (done) return {};
   }
-  return for_each_step(inputs, outputs, base, [&](const Step& step, void* const* pointers, char* scratch) {
-    return step.run(pointers, scratch, on);
-  });
+  return for_each_step(inputs, outputs, base,
+                       [&](const PlannedStep& s, void* const* pointers, char* scratch) {
+                         return s.step->run(pointers, scratch, on);
+                       });
 }
 
 int64_t Plan::bytes() const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -53,9 +54,16 @@ class Plan {
   static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads,
                                             std::shared_ptr<Specialization> specialize = {});
 
+  // When a step ran. `executable` is a position in PlanSource::executables, or -1 for the copies of updates.
+  struct StepTime {
+    int executable = -1;
+    std::chrono::steady_clock::time_point begin, end;
+  };
   // The pointers have been checked. The workspace comes from `arenas`, or from on.memory. Fails only if the
-  // system or a device refuses something; some outputs may have been written then.
-  Status run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on) const;
+  // system or a device refuses something; some outputs may have been written then. times: gets one entry per step; the steps are then
+  // launched one by one, and on a device the time is that of the launch.
+  Status run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on,
+             std::vector<StepTime>* times = nullptr) const;
 
   const std::vector<int64_t>& symbols() const { return symbols_; }
   int64_t workspace_bytes() const { return workspace_; }
@@ -75,7 +83,7 @@ class Plan {
  private:
   // Has every executable prepare its step. place: ValueId -> BufferRef.
   template <class Place>
-  Status prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place);
+  Status prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place, bool copies = false);
   template <class Place>
   Status prepare_copies(const PlanSource::Copies& copies, const Sizes& sizes, const Place& place);
   // Sets in_place.
@@ -89,6 +97,7 @@ class Plan {
   struct PlannedStep {
     std::unique_ptr<Step> step;
     uint32_t first_buffer = 0, buffer_count = 0;
+    int executable = -1;
   };
   std::vector<int64_t> symbols_;
   std::vector<PlannedStep> steps_;

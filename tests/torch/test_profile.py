@@ -1,0 +1,76 @@
+"""tenon.profile() on compiled models."""
+
+import json
+
+import pytest
+import torch
+
+import tenon
+from tenon import _abi
+
+
+@pytest.fixture
+def compiled():
+    torch._dynamo.reset()
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 8)).eval()
+    compiled = torch.compile(model, backend="tenon")
+    with torch.no_grad():
+        compiled(torch.randn(4, 32))
+    return compiled
+
+
+def test_steps_of_a_model(compiled, tmp_path):
+    with torch.no_grad(), tenon.profile() as p:
+        for _ in range(7):
+            compiled(torch.randn(4, 32))
+    (program,) = p.programs
+    assert program["runs"] == 7 and len(program["steps"]) >= 2
+    assert sum(s["operations"] for s in program["steps"]) >= 2 * 4 * (32 * 64 + 64 * 8)
+    assert 0 < sum(s["seconds"] for s in program["steps"]) <= program["seconds"]
+    assert "layer_norm" in str(p) or "mean" in str(p) or "sum" in str(p)
+    assert str(p).count("\n") == len(program["steps"]) + 1
+    p.save(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert sum(e["cat"] == "run" for e in trace) == 7
+    assert sum(e["cat"] == "step" for e in trace) == 7 * len(program["steps"])
+
+
+def test_a_short_table_sums_the_rest(compiled):
+    with torch.no_grad(), tenon.profile() as p:
+        compiled(torch.randn(4, 32))
+    lines = p.table(rows=1).splitlines()
+    assert len(lines) == 4 and "more steps" in lines[2]
+
+
+def test_first_calls_are_compilations():
+    torch._dynamo.reset()
+    with torch.no_grad(), tenon.profile() as p:
+        torch.compile(lambda x: torch.sin(x) * 3 + 1.25, backend="tenon")(torch.randn(5, 7))
+    assert {e["cat"] for e in json.loads(p._text)["traceEvents"]} >= {"compile", "plan", "run", "step"}
+
+
+def test_training_steps(compiled):
+    torch._dynamo.reset()
+    model = torch.nn.Linear(16, 16)
+    step = torch.compile(model, backend="tenon")
+    step(torch.randn(3, 16)).sum().backward()
+    with tenon.profile() as p:
+        step(torch.randn(3, 16)).sum().backward()
+    assert len(p.programs) == 2  # forward and backward
+
+
+def test_one_profile_at_a_time(compiled):
+    with tenon.profile():
+        with pytest.raises(_abi.Error, match="a profile is being recorded already"):
+            with tenon.profile():
+                pass
+    with tenon.profile() as p:
+        pass
+    assert p.programs == [] and "0.0% between steps" in str(p)
+
+
+def test_an_exception_ends_the_profile(compiled):
+    with pytest.raises(KeyError), tenon.profile():
+        raise KeyError
+    with tenon.profile():
+        pass
