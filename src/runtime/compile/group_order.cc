@@ -157,9 +157,8 @@ std::set<size_t> GroupOrder::behind_of(size_t group) const {
   return behind;
 }
 
-// Of the groups that can run, the one that frees most runs first; if none frees bytes, or with frees_early =
-// false, the one with the lowest number.
-GroupOrder::Order GroupOrder::sorted(Memory memory, bool frees_early) const {
+// Of the groups that can run, the one with the lowest growth comes first, or the one with the lowest number.
+GroupOrder::Order GroupOrder::sorted(Memory memory, bool by_growth) const {
   std::vector<int> waits(count_ + 1, 0);
   for (const auto& list : after_)
     for (size_t g : list) ++waits[g];
@@ -167,7 +166,7 @@ GroupOrder::Order GroupOrder::sorted(Memory memory, bool frees_early) const {
   std::vector<Key> key_of(count_ + 1, {0, count_ + 1});
   std::set<Key> ready;
   auto add = [&](size_t g) {
-    double first = frees_early ? std::min(memory.growth(g), 0.0) : 0;
+    double first = by_growth ? memory.growth(g) : 0;
     if (g == faults_) first = -std::numeric_limits<double>::infinity();
     ready.insert(key_of[g] = {first, g});
   };
@@ -192,8 +191,8 @@ GroupOrder::Order GroupOrder::sorted(Memory memory, bool frees_early) const {
 
 void GroupOrder::apply(Graph& graph, std::span<const ValueId> kept) const {
   const Memory memory(graph, kept);
-  Order order = sorted(memory, /*frees_early=*/false);
-  Order small = sorted(memory, /*frees_early=*/true);
+  Order order = sorted(memory, /*by_growth=*/false);
+  Order small = sorted(memory, /*by_growth=*/true);
   if (small.peak < order.peak) order = std::move(small);
   std::vector<int> number(count_);
   std::vector<Group> groups;

@@ -1,7 +1,7 @@
 // The order in which the groups of a graph run: groups that read a value after the group that makes it, and what
-// updates of inputs ask for in addition (updates.h). Among these orders, the one of the groups' numbers, or one in
-// which fewer bytes of intermediates are alive at once: a group that frees more bytes than it makes runs as soon as
-// it can. Symbolic sizes count as 64, or as the nearest size in their range. Tested by
+// updates of inputs ask for in addition (updates.h). Among these orders, the one of the groups' numbers, or, if
+// fewer bytes of intermediates are alive at once, one in which the group comes next after which the fewest are
+// alive. Symbolic sizes count as 64, or as the nearest size in their range. Tested by
 // tests/unit/runtime/group_order_test.cc.
 #pragma once
 
@@ -34,7 +34,7 @@ class GroupOrder {
     std::vector<size_t> groups;
     double peak = 0;  // bytes of intermediates that are alive at once
   };
-  Order sorted(Memory memory, bool frees_early) const;
+  Order sorted(Memory memory, bool by_growth) const;
   std::set<size_t> behind_of(size_t group) const;
 
   size_t count_;
