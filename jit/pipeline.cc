@@ -72,9 +72,12 @@ Result<Kernels> kernels_for_gpu(const LowerInput& input, bool trial) {
 Result<Kernels> kernels_for_cpu(const LowerInput& in, bool trial) {
   TENON_ASSIGN(Lowered lowered, lower(in));
   Kernels result;
-  for (LoweredKernel& k : after("lower", std::move(lowered.loops), trial))
+  for (LoweredKernel& k : after("lower", std::move(lowered.loops), trial)) {
+    if (walks_apart_again(k))
+      return unsupported("columns whose rows are several loops are walked along once");
     std::ranges::move(after("split_reduction", split_reduction(k, *in.graph.dims, Target::cpu), trial),
                       std::back_inserter(result));
+  }
   for (LoweredKernel& k : result) k.kernel = tile_columns(std::move(k.kernel), k.sizes);
   result = after("tile_columns", std::move(result), trial);
   for (LoweredKernel& k : result) k.kernel = tile_transposed(std::move(k.kernel), k.sizes);

@@ -20,6 +20,8 @@ class Call final : public library::Call {
   std::unique_ptr<Call> exact;  // the same call without the map at its end; null: there is no map to redo
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override;
+  // Only the repeated call takes memory.
+  bool may_fail() const override { return exact != nullptr; }
 
  private:
   struct Packed {

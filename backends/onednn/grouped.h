@@ -18,6 +18,7 @@ class Grouped final : public Executable {
   // The product of `count` rows and one matrix.
   Problem of_rows(int64_t count, const Sizes& sizes) const;
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override;
+  bool may_fail() const override { return false; }
   std::string describe() const override { return "grouped_matmul"; }
 };
 

@@ -110,6 +110,7 @@ class RowsNode final : public Executable {
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     return op == ops::sort_order ? prepare_order(sizes) : prepare_search(sizes);
   }
+  bool may_fail() const override { return false; }
   std::string describe() const override { return name + " of rows"; }
 
  private:

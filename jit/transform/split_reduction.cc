@@ -197,4 +197,13 @@ bool walks_again(const LoweredKernel& lowered, DimTable& dims) {
   return walks > 1;
 }
 
+bool walks_apart_again(const LoweredKernel& lowered) {
+  const Stmt& par = lowered.kernel.body[0];
+  if (!par.simd || par.axes.size() != 1) return false;
+  const auto walks = [](const Stmt& s) { return s.axes.size() > 1; };
+  return std::ranges::count_if(par.body, walks) > 1 && std::ranges::any_of(par.body, [&](const Stmt& s) {
+           return s.kind == Stmt::Kind::reduce && walks(s);
+         });
+}
+
 }  // namespace tenon::jit

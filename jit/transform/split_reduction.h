@@ -22,5 +22,8 @@ std::vector<LoweredKernel> split_reduction(const LoweredKernel& lowered, DimTabl
 // lengths that each time would be worth parts. split_reduction does not split such a kernel, so only as many
 // threads or teams as there are columns or channels would have work.
 bool walks_again(const LoweredKernel& lowered, DimTable& dims);
+// Whether the kernel has no loop but its columns to run in parallel, folds rows that are several loops, so that the fold is not
+// split, and walks along them again. Two groups are faster: the second walk runs in parallel over the rows.
+bool walks_apart_again(const LoweredKernel& lowered);
 
 }  // namespace tenon::jit

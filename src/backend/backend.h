@@ -145,7 +145,8 @@ class Executable {
   // Outputs that may share the buffer of an input that is dead afterwards: (output position, input position).
   std::vector<std::pair<int, int>> inplace;
   virtual Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) = 0;
-  // Whether a running step may fail. If it may, no earlier or same step overwrites an input of the program.
+  // Whether a running step may fail, other than at the exit of the process. If it may, no earlier or same step overwrites an
+  // input of the program.
   virtual bool may_fail() const { return true; }
   virtual std::string describe() const = 0;       // kernel text, or the library call with its post-ops
   virtual int kernel_count() const { return 0; }  // 0: a library call

@@ -187,37 +187,25 @@ std::string_view Attrs::value(std::string_view name) const {
 
 bool Attrs::is_none(std::string_view name) const { return value(name) == "None"; }
 
-int64_t Attrs::integer(std::string_view name) const {
-  const auto read = read_attr_int(value(name));
-  TENON_CHECK(read, "attribute " + std::string(name) + " is no integer");
+template <class T>
+T Attrs::read(std::string_view name, std::optional<T> (*reader)(std::string_view), const char* kind) const {
+  const std::optional<T> read = reader(value(name));
+  TENON_CHECK(read, "attribute " + std::string(name) + " is no " + kind);
   return *read;
 }
+
+int64_t Attrs::integer(std::string_view name) const { return read(name, read_attr_int, "integer"); }
 
 double Attrs::number(std::string_view name) const {
-  const auto read = read_attr_float(value(name));
-  TENON_CHECK(read, "attribute " + std::string(name) + " is no number");
-  return column(name).kind == "float" ? static_cast<double>(static_cast<float>(*read)) : *read;
+  const double number = read(name, read_attr_float, "number");
+  return column(name).kind == "float" ? static_cast<double>(static_cast<float>(number)) : number;
 }
 
-bool Attrs::flag(std::string_view name) const {
-  const auto read = read_attr_bool(value(name));
-  TENON_CHECK(read, "attribute " + std::string(name) + " is no bool");
-  return *read;
-}
-
+bool Attrs::flag(std::string_view name) const { return read(name, read_attr_bool, "bool"); }
 std::string_view Attrs::text(std::string_view name) const { return value(name); }
 
-DType Attrs::dtype(std::string_view name) const {
-  const auto read = read_attr_dtype(value(name));
-  TENON_CHECK(read, "attribute " + std::string(name) + " is no dtype");
-  return *read;
-}
-
-Tuple Attrs::tuple(std::string_view name) const {
-  const auto read = read_attr_tuple(value(name));
-  TENON_CHECK(read, "attribute " + std::string(name) + " is no tuple");
-  return *read;
-}
+DType Attrs::dtype(std::string_view name) const { return read(name, read_attr_dtype, "dtype"); }
+Tuple Attrs::tuple(std::string_view name) const { return read(name, read_attr_tuple, "tuple"); }
 
 std::vector<int64_t> Attrs::ints(std::string_view name) const {
   std::vector<int64_t> out;

@@ -62,6 +62,8 @@ class Attrs {
  private:
   const AttrColumn& column(std::string_view name) const;
   std::string_view value(std::string_view name) const;
+  template <class T>
+  T read(std::string_view name, std::optional<T> (*reader)(std::string_view), const char* kind) const;
   const std::vector<AttrColumn>* columns_ = nullptr;
   const SymbolNode* node_ = nullptr;
 };

@@ -1,7 +1,8 @@
 // See passes.h. One forward sweep: a convolution or pooling of channels_first data reads transpose(x, to last) and is
 // followed by transpose(y, to first); the gradient of a weight reads two such transposes. Transposes that meet an op on their way to the outputs move past it:
 //   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z is broadcast, or a tensor that gets the inverse view
-//   the axes of reductions, concatenations, paddings, slices, gathers, batch and group norms are renumbered
+//   the axes of reductions, concatenations, paddings, slices, windows, gathers, batch and group norms are renumbered
+//   a reshape that adds axes of size 1 at the end adds them before T
 // A transpose that meets its inverse disappears (simplify). Graphs without convolutions and poolings do not change.
 // Tested by tests/golden/passes/layout_*.tn.
 #include <algorithm>
@@ -25,6 +26,12 @@ Perm inverse(const Perm& p) {
   Perm q(p.size());
   for (size_t i = 0; i < p.size(); ++i) q[p[i]] = static_cast<int64_t>(i);
   return q;
+}
+
+// The same, with more axes behind it that stay where they are.
+Perm longer(Perm p, size_t more) {
+  for (size_t i = 0; i < more; ++i) p.push_back(static_cast<int64_t>(p.size()));
+  return p;
 }
 
 class LayoutPass {
@@ -162,6 +169,24 @@ class LayoutPass {
       attribute(moved, "high") = high;
       moved.inputs[0] = x;
       return carry(std::move(moved), perm);
+    }
+    if (node.op == ops::windows) {  // the places in a window are new axes at the end
+      Dims axes;
+      for (int64_t a : attr_ints(node, "axes")) axes.push_back(Dim(perm[wrap_axis(a, rank)]));
+      attribute(moved, "axes") = axes;
+      moved.inputs[0] = x;
+      return carry(std::move(moved), longer(perm, axes.size()));
+    }
+    if (node.op == ops::reshape) {  // to axes of size 1 at the end
+      const Dims &from = b_->shape(*first), &to = attr_as<Dims>(node, "shape");
+      if (to.size() <= from.size() || !std::equal(from.begin(), from.end(), to.begin()) ||
+          std::any_of(to.begin() + rank, to.end(), [](Dim d) { return d != Dim(1); }))
+        return {};
+      Dims shape = b_->shape(x);
+      shape.resize(to.size(), Dim(1));
+      attribute(moved, "shape") = shape;
+      moved.inputs[0] = x;
+      return carry(std::move(moved), longer(perm, to.size() - from.size()));
     }
     if (node.op == ops::batch_norm) {
       moved.inputs[0] = x;

@@ -142,12 +142,7 @@ Values cast_together(Call& c) {
   return c.in;
 }
 int output_count(const Attrs& a) { return static_cast<int>(a.integer("num_outputs")); }
-Status check_output_count(const Ask& ask) {
-  const int64_t n = ask.a.integer("num_outputs");
-  return n >= 1 && n == static_cast<int64_t>(ask.node.inputs.size())
-             ? Status()
-             : invalid("num_outputs is not the number of operands");
-}
+Status check_output_count(const Ask& ask) { return counts_operands(ask, "num_outputs"); }
 Values cast(Call& c) { return {c.cast(c.in[0], c.a.dtype("dtype"))}; }
 Values hypot(Call& c) {
   const ValueId x = c.in[0], y = c.in[1];

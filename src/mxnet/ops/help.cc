@@ -8,6 +8,18 @@ void same_shapes(Completion& c) {
   for (Partial& p : c.in) c.same(p, c.out[0]);
 }
 
+Status counts_operands(const Ask& ask, const char* attribute) {
+  const int64_t n = ask.a.integer(attribute);
+  if (n >= 1 && n == static_cast<int64_t>(ask.node.inputs.size())) return {};
+  return invalid(std::string(attribute) + " is not the number of operands");
+}
+
+Sizes shape_of_rank(Call& c, ValueId v, size_t rank) {
+  const Sizes shape = c.shape(v);
+  if (shape.size() != rank) throw StatusError(invalid("needs data of rank " + std::to_string(rank)));
+  return shape;
+}
+
 DType math_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 ValueId in_math_type(Call& c, OpId op, std::vector<ValueId> operands) {

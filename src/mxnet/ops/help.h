@@ -9,6 +9,12 @@ namespace tenon::mxnet {
 // `complete` of elementwise operators: operands and output have one shape.
 void same_shapes(Completion& c);
 
+// Whether the attribute is the number of operands, and there is one.
+Status counts_operands(const Ask& ask, const char* attribute);
+
+// The shape of data of this rank; fails for another rank.
+Sizes shape_of_rank(Call& c, ValueId v, size_t rank);
+
 // f32 for 16-bit floats and integers, else the dtype: the dtype in which MXNet computes transcendental functions.
 DType math_type(DType dtype);
 

@@ -100,11 +100,11 @@ ValueId resize_positions(Call& c, Dim in, Dim out, bool corners) {
 
 Values bilinear_resize(Call& c) {
   ValueId x = c.in[0];
-  if (c.rank(x) != 4) throw StatusError(invalid("needs data of rank 4"));
   const char* const sizes[] = {"height", "width"};
   const char* const scales[] = {"scale_height", "scale_width"};
+  const Sizes given = shape_of_rank(c, x, 4);
   for (int i = 0; i < 2; ++i) {
-    const Dim in = c.shape(x)[2 + i];
+    const Dim in = given[static_cast<size_t>(2 + i)];
     Dim out(c.a.integer(sizes[i]));
     if (c.a.text("mode") == "like") {
       out = c.shape(c.in.at(1)).at(2 + i);

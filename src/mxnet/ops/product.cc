@@ -94,32 +94,25 @@ ValueId scores(Call& c, ValueId q, ValueId k) {
   return c(ops::matmul, {c(ops::div, {q, root}), transposed(c, k, true)});
 }
 
-// Attention [N * heads, Tq, Tk] times values [N * heads, Tk, d], as [Tq, N, heads * d].
-ValueId weighted(Call& c, ValueId attention, ValueId values, Dim heads, Dim batch) {
-  const ValueId y = c(ops::matmul, {attention, values});
+// Attention [N * heads, Tq, Tk] times the values [N * heads, Tk, d], which are this part of the first operand: [Tq, N, heads * d].
+template <int parts, int part>
+Values weighted(Call& c) {
+  const Dim heads = heads_of(c);
+  const ValueId y = c(ops::matmul, {c.in[1], head_part(c, c.in[0], heads, parts, part)});
+  const Dim batch = c.shape(c.in[0])[1];
   const Sizes shape = c.shape(y);
   const ValueId split = c.reshape(y, {batch, heads, shape[1], shape[2]});
   const ValueId moved = c.transpose(split, {Dim(2), Dim(0), Dim(1), Dim(3)});
-  return c.reshape(moved, {shape[1], batch, c.b.dims().mul(heads, shape[2])});
+  return {c.reshape(moved, {shape[1], batch, c.b.dims().mul(heads, shape[2])})};
 }
 
 Values selfatt_qk(Call& c) {
   const Dim heads = heads_of(c);
   return {scores(c, head_part(c, c.in[0], heads, 3, 0), head_part(c, c.in[0], heads, 3, 1))};
 }
-Values selfatt_valatt(Call& c) {
-  const Dim heads = heads_of(c);
-  const ValueId values = head_part(c, c.in[0], heads, 3, 2);
-  return {weighted(c, c.in[1], values, heads, c.shape(c.in[0])[1])};
-}
 Values encdec_qk(Call& c) {
   const Dim heads = heads_of(c);
   return {scores(c, head_part(c, c.in[0], heads, 1, 0), head_part(c, c.in[1], heads, 2, 0))};
-}
-Values encdec_valatt(Call& c) {
-  const Dim heads = heads_of(c);
-  const ValueId values = head_part(c, c.in[0], heads, 2, 1);
-  return {weighted(c, c.in[1], values, heads, c.shape(c.in[0])[1])};
 }
 
 constexpr std::string_view kDot = "transpose_a:bool=False transpose_b:bool=False forward_stype:any=None";
@@ -147,7 +140,7 @@ const Row kRows[] = {
     {.names = "_contrib_interleaved_matmul_selfatt_valatt",
      .operands = "queries_keys_values attention",
      .attrs = "heads:int",
-     .body = selfatt_valatt},
+     .body = weighted<3, 2>},
     {.names = "_contrib_interleaved_matmul_encdec_qk",
      .operands = "queries keys_values",
      .attrs = "heads:int",
@@ -155,7 +148,7 @@ const Row kRows[] = {
     {.names = "_contrib_interleaved_matmul_encdec_valatt",
      .operands = "keys_values attention",
      .attrs = "heads:int",
-     .body = encdec_valatt},
+     .body = weighted<2, 1>},
 };
 
 }  // namespace

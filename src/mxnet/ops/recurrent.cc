@@ -45,8 +45,7 @@ struct Layout {
 class Recurrent {
  public:
   explicit Recurrent(Call& call) : c(call), l(call.a), x_(call.in[0]) {
-    const Sizes shape = c.shape(x_);
-    if (shape.size() != 3) throw StatusError(invalid("needs data of rank 3"));
+    const Sizes shape = shape_of_rank(c, x_, 3);
     if (!shape[0].is_const()) throw StatusError(unsupported("the number of time steps is symbolic"));
     steps_ = shape[0].value();
     batch_ = shape[1];

@@ -39,8 +39,7 @@ ValueId affine_grid(Call& c, ValueId map, Dim height, Dim width) {
 
 // A plain grid moved by a flow [N, 2, height, width] in pixels.
 ValueId flow_grid(Call& c, ValueId flow) {
-  const Sizes shape = c.shape(flow);
-  if (shape.size() != 4) throw StatusError(invalid("needs data of rank 4"));
+  const Sizes shape = shape_of_rank(c, flow, 4);
   std::vector<ValueId> parts;
   for (int i = 0; i < 2; ++i) {
     const ValueId plain =

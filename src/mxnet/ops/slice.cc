@@ -41,12 +41,7 @@ Values all_at_least(Call& c) {
   return c.in;
 }
 int argument_count(const Attrs& a) { return static_cast<int>(a.integer("num_args")); }
-Status check_argument_count(const Ask& ask) {
-  const int64_t n = ask.a.integer("num_args");
-  return n >= 1 && n == static_cast<int64_t>(ask.node.inputs.size())
-             ? Status()
-             : invalid("num_args is not the number of operands");
-}
+Status check_argument_count(const Ask& ask) { return counts_operands(ask, "num_args"); }
 
 template <size_t rank, int64_t axis>
 Values stack_axis(Call& c) {

@@ -232,8 +232,7 @@ Values adaptive_pool(Call& c) {
 // Repeats every element of the two spatial axes `scale` times.
 Values up_sampling(Call& c) {
   const ValueId x = c.in[0];
-  if (c.rank(x) != 4) throw StatusError(invalid("needs data of rank 4"));
-  const Sizes shape = c.shape(x);
+  const Sizes shape = shape_of_rank(c, x, 4);
   const Dim scale(c.a.integer("scale")), one(1);
   DimTable& dims = c.b.dims();
   const ValueId split = c.reshape(x, {shape[0], shape[1], shape[2], one, shape[3], one});

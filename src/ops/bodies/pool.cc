@@ -16,16 +16,22 @@ Dims counted_from(int64_t first, size_t count) {
   return out;
 }
 
-// Pads x with `value` and folds the windows over its last kernel.size() axes with `row`.
+// Whether the body runs on x as it is: x is no channels_first tensor seen through a transpose.
+bool runs_channels_last(Builder& b, const Node& node) {
+  return is_channels_last(node) && b.graph().node(node.inputs[0]).op != ops::transpose;
+}
+
+// Pads x with `value` and folds the windows over its spatial axes with `row`.
 ValueId fold_windows(Builder& b, OpId row, ValueId x, const Node& node, const Dims& dilations, Scalar value) {
   const Dims &kernel = attr_as<Dims>(node, "kernel"), &strides = attr_as<Dims>(node, "strides");
   const Dims &low = attr_as<Dims>(node, "padding"), &high = attr_as<Dims>(node, "padding_high");
-  Dims pad_low(2, Dim(0)), pad_high(2, Dim(0));
-  pad_low.insert(pad_low.end(), low.begin(), low.end());
-  pad_high.insert(pad_high.end(), high.begin(), high.end());
+  const int64_t first = is_channels_last(node) ? 1 : 2;
+  Dims pad_low(b.type(x).rank(), Dim(0)), pad_high = pad_low;
+  std::ranges::copy(low, pad_low.begin() + first);
+  std::ranges::copy(high, pad_high.begin() + first);
   const ValueId padded = b(ops::pad, {x}, {{"low", pad_low}, {"high", pad_high}, {"value", value}});
   const ValueId seen = b(ops::windows, {padded},
-                         {{"axes", counted_from(2, kernel.size())},
+                         {{"axes", counted_from(first, kernel.size())},
                           {"sizes", kernel},
                           {"strides", strides},
                           {"dilations", dilations}});
@@ -79,7 +85,8 @@ ValueId adapt_axis(Builder& b, ValueId x, int axis, int64_t out) {
 }  // namespace
 
 ValueId max_pool(Builder& b, const Node& node) {
-  if (is_channels_last(node)) return channels_last_again(b, max_pool(b, channels_first(b, node)));
+  if (is_channels_last(node) && !runs_channels_last(b, node))
+    return channels_last_again(b, max_pool(b, channels_first(b, node)));
   const ValueId x = node.inputs[0];
   const Dims& given = attr_as<Dims>(node, "dilations");
   const Dims dilations = given.empty() ? Dims(attr_as<Dims>(node, "kernel").size(), Dim(1)) : given;

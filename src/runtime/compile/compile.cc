@@ -108,9 +108,10 @@ Status build(const Graph& from, const BuildTarget& target, BuiltGraph& built) {
   if (target.budget > 0) {
     TENON_ASSIGN(grouped, within_budget(grouped, target.budget, &recomputed));
   }
-  OutputSet copied = order_updates(grouped);
+  OutputSet copied;
   while (true) {
     built.graph = grouped;
+    copied.merge(order_groups(built.graph, copied));
     for (size_t o : copied) built.graph.outputs[o].strides.reset();  // an intermediate is dense
     TENON_TRY(build_groups(target, copied, built));
     const OutputSet more = not_in_place(built.source);

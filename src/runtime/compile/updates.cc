@@ -2,78 +2,12 @@
 #include "src/runtime/compile/updates.h"
 
 #include <algorithm>
-#include <map>
-#include <queue>
 
 #include "src/ir/builder.h"
-#include "src/ir/group.h"
-#include "src/ops/rows/names.h"
+#include "src/runtime/compile/group_order.h"
 
 namespace tenon {
 namespace {
-
-// Which groups must run before which: by the values they read, and by the updates that are in order so far.
-class GroupOrder {
- public:
-  explicit GroupOrder(const Graph& graph) : after_(graph.groups.size()) {
-    const auto members = members_of_groups(graph);
-    for (size_t g = 0; g < members.size(); ++g) {
-      for (ValueId v : inputs_of(graph, members[g])) {
-        readers_[v].push_back(g);
-        if (const int from = graph.node(v).group; from >= 0) after_[from].insert(g);
-      }
-    }
-  }
-
-  // Puts `writer` behind all other groups that read the value. False, and no change, if one of these groups
-  // must run behind `writer`.
-  bool put_behind_readers(size_t writer, ValueId v) {
-    const std::vector<size_t>& readers = readers_[v];
-    if (std::ranges::all_of(readers, [&](size_t g) { return g == writer; })) return true;
-    const std::set<size_t> behind = behind_of(writer);
-    if (std::ranges::any_of(readers, [&](size_t g) { return g != writer && behind.contains(g); }))
-      return false;
-    for (size_t g : readers)
-      if (g != writer) after_[g].insert(writer);
-    return true;
-  }
-
-  // The groups in a legal order, as close to their numbers as possible.
-  std::vector<size_t> sorted() const {
-    std::vector<int> waits(after_.size(), 0);
-    for (const auto& list : after_)
-      for (size_t g : list) ++waits[g];
-    std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
-    for (size_t g = 0; g < waits.size(); ++g)
-      if (waits[g] == 0) ready.push(g);
-    std::vector<size_t> order;
-    while (!ready.empty()) {
-      const size_t g = ready.top();
-      ready.pop();
-      order.push_back(g);
-      for (size_t next : after_[g])
-        if (--waits[next] == 0) ready.push(next);
-    }
-    TENON_CHECK(order.size() == after_.size(), "groups depend on each other in a circle");
-    return order;
-  }
-
- private:
-  std::set<size_t> behind_of(size_t group) const {
-    std::set<size_t> behind;
-    std::vector<size_t> work{group};
-    while (!work.empty()) {
-      const size_t g = work.back();
-      work.pop_back();
-      for (size_t next : after_[g])
-        if (behind.insert(next).second) work.push_back(next);
-    }
-    return behind;
-  }
-
-  std::vector<std::set<size_t>> after_;
-  std::map<ValueId, std::vector<size_t>> readers_;  // each group once
-};
 
 ValueId updated_by(const Graph& graph, size_t output) {
   return graph.inputs[*graph.outputs[output].updates].value;
@@ -81,26 +15,24 @@ ValueId updated_by(const Graph& graph, size_t output) {
 
 }  // namespace
 
-OutputSet order_updates(Graph& graph) {
+OutputSet order_groups(Graph& graph, const OutputSet& copied) {
   OutputSet without_order;
-  const size_t plain = graph.plain_outputs();
-  if (plain == graph.outputs.size()) return without_order;
+  if (graph.groups.size() < 2) return without_order;
+  std::vector<ValueId> kept;  // in intermediates until all groups have run
   GroupOrder order(graph);
-  for (size_t o = plain; o < graph.outputs.size(); ++o) {
+  std::vector<size_t> writers;
+  for (size_t o = graph.plain_outputs(); o < graph.outputs.size(); ++o) {
     const int writer = graph.node(graph.outputs[o].value).group;
     TENON_CHECK(writer >= 0, "no group computes an output");
-    if (!order.put_behind_readers(static_cast<size_t>(writer), updated_by(graph, o))) without_order.insert(o);
+    if (copied.contains(o) || !order.put_behind_readers(static_cast<size_t>(writer), updated_by(graph, o))) {
+      kept.push_back(graph.outputs[o].value);
+      if (!copied.contains(o)) without_order.insert(o);
+    } else {
+      writers.push_back(static_cast<size_t>(writer));
+    }
   }
-  const std::vector<size_t> sorted = order.sorted();
-  std::vector<int> number(sorted.size());
-  std::vector<Group> groups;
-  for (size_t g = 0; g < sorted.size(); ++g) {
-    number[sorted[g]] = static_cast<int>(g);
-    groups.push_back(std::move(graph.groups[sorted[g]]));
-  }
-  graph.groups = std::move(groups);
-  for (Node& n : graph.nodes)
-    if (n.group >= 0) n.group = number[n.group];
+  order.put_behind_faults(graph, writers);
+  order.apply(graph, kept);
   return without_order;
 }
 

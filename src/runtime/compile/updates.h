@@ -14,9 +14,10 @@ namespace tenon {
 // Positions of outputs.
 using OutputSet = std::set<size_t>;
 
-// Renumbers the groups so that a group that computes an update runs after all other groups that read the
-// updated input. Returns the updates for which there is no such order. graph: with groups.
-OutputSet order_updates(Graph& graph);
+// Renumbers the groups: a group that computes an update runs after all other groups that read the updated input
+// and, where possible, after all groups that may find a fault; apart from this, the order is GroupOrder's. copied:
+// updates that are intermediates. Returns the other updates for which there is no such order. graph: with groups.
+OutputSet order_groups(Graph& graph, const OutputSet& copied);
 
 // The updates among `outputs` that an executable of `source` cannot write in place.
 OutputSet not_in_place(const PlanSource& source);

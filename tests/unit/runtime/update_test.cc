@@ -76,6 +76,15 @@ const Case kCases[] = {
     {"a constant replaces the input",
      "graph @f(%a: f32[3]) {\n %z = full{value=0, shape=[3], dtype=f32}\n return %z updates %a\n}",
      {{3}}},
+    {"an update runs before a product of another step of the optimizer",
+     R"(graph @f(%x: f32[N,N], %a: f32[N,N], %b: f32[N,N]) {
+       %ga = matmul(%x, %x)
+       %gb = matmul(%x, %b)
+       %ua = sub(%a, %ga)
+       %ub = sub(%b, %gb)
+       return %ua updates %a, %ub updates %b
+     })",
+     {{9, 9}, {9, 9}, {9, 9}}},
     {"a row of a cache",
      R"(graph @f(%cache: f32[N,8], %row: f32[1,8], %at: i64[1]) {
        %c = index_put(%cache, %at, %row){axis=0}
