@@ -1,9 +1,10 @@
-"""`./dev bench train [--peers] [--threads N] [--seconds S] [--tiny] [MODEL...]`: whole steps of training.
+"""`./dev bench train [--peers] [--threads N] [--seconds S] [--tiny] [--exact] [MODEL...]`: whole steps of training.
 
 A step is zero_grad, forward, loss, backward, AdamW, with dropout on. Contenders: eager with its default optimizer (the base of all ratios),
 eager with `fused=True`, Tenon (model and optimizer compiled), and with --peers Inductor in the same way. They take turns in one
-process, each on its own copy of the model. The losses of the first steps are compared first. Also printed: the seconds of
-the first step, the bytes that the forward pass saves over eager's, and what runs in PyTorch.
+process, each on its own copy of the model. The losses of the first steps are compared first: with eager's, or with --exact all
+with those of steps in f64, where a contender's error may be at most twice eager's (medians over the steps). Also printed: the seconds
+of the first step, the bytes that the forward pass saves over eager's, and what runs in PyTorch.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from bench.table import aligned                             # noqa: E402
 from bench.timing import describe_machine, interleave, speedup  # noqa: E402
 
 ROUNDS = 30
-LOSS_STEPS = 3
+LOSS_STEPS, EXACT_STEPS = 3, 5
 
 
 class Dlrm(nn.Module):
@@ -66,12 +67,13 @@ def of_classes(model, *inputs):
 
 
 def of_squares(model, *inputs):
-    return _first(model(*inputs)).float().square().mean()
+    output = _first(model(*inputs))
+    return output.to(torch.promote_types(output.dtype, torch.float32)).square().mean()
 
 
 def of_clicks(model, *inputs):
     logits = model(*inputs)
-    return F.binary_cross_entropy_with_logits(logits, (torch.arange(logits.shape[0]) % 2).float()[:, None])
+    return F.binary_cross_entropy_with_logits(logits, (torch.arange(logits.shape[0]) % 2).to(logits.dtype)[:, None])
 
 
 # name -> (loss, batch, length)
@@ -130,6 +132,26 @@ def saved_bytes(step):
     return sum(kept.values())
 
 
+def exact_losses(model, loss, inputs):
+    step = Step(copy.deepcopy(model).double(), loss, [x.double() if x.is_floating_point() else x for x in inputs])
+    torch.manual_seed(0)
+    return [float(step()) for _ in range(EXACT_STEPS)]
+
+
+def disagreements(name, losses, exact):
+    """What is wrong with {contender: losses}, which has eager's. exact: the losses of f64; None: compare with eager's. Inductor draws
+    other numbers for dropout, so its losses are not compared."""
+    others = [c for c in losses if c not in ("eager", "inductor")]
+    if exact is None:
+        return [f"{name}: loss {got} of {c}, {want} of eager" for c in others for want, got in zip(losses["eager"], losses[c])
+                if not math.isclose(want, got, rel_tol=2e-3, abs_tol=1e-5)]
+    errors = {c: statistics.median(abs(got - want) for want, got in zip(exact, losses[c])) for c in ("eager", *others)}
+    print(f"  {name}, median error of the loss: " + ", ".join(f"{error:.1e} of {c}" for c, error in errors.items()))
+    least = torch.finfo(torch.float32).eps * statistics.median(map(abs, exact))  # one rounding of the loss
+    return [f"{name}: the loss of {c} is off by {errors[c]}, that of eager by {errors['eager']}" for c in others
+            if errors[c] > 2 * max(errors["eager"], least)]
+
+
 def measure(name, options):
     loss = MODELS[name][0]
     model, inputs = build(name, options.tiny)
@@ -141,16 +163,11 @@ def measure(name, options):
         steps[contender] = step = Step(copy.deepcopy(model), loss, inputs, backend, fused)
         torch.manual_seed(0)
         start = time.perf_counter()
-        losses[contender] = [step()]
+        losses[contender] = [float(step())]
         first[contender] = time.perf_counter() - start
-        losses[contender] += [step() for _ in range(LOSS_STEPS - 1)]
+        losses[contender] += [float(step()) for _ in range((EXACT_STEPS if options.exact else LOSS_STEPS) - 1)]
     stats = tenon.stats()
-    wrong = []
-    for contender in contenders:
-        if contender != "inductor":  # which draws other numbers for dropout
-            for want, got in zip(losses["eager"], losses[contender]):
-                if not math.isclose(float(want), float(got), rel_tol=2e-3, abs_tol=1e-5):
-                    wrong.append(f"{name}: loss {float(got)} of {contender}, {float(want)} of eager")
+    wrong = disagreements(name, losses, exact_losses(model, loss, inputs) if options.exact else None)
     saved = saved_bytes(steps["tenon"]) / max(saved_bytes(steps["eager"]), 1)
     times = interleave(steps, ROUNDS, limit_s=options.seconds)
     ratios = {c: speedup(times["eager"], times[c]) for c in contenders if c != "eager"}
@@ -164,6 +181,7 @@ def main():
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--seconds", type=float, default=60, help="per model")
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--exact", action="store_true", help="compare losses with f64 instead of with eager")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     machine = describe_machine()
@@ -182,7 +200,7 @@ def main():
     print("\n" + aligned(header, rows))
     print("geometric means: " + ", ".join(f"{c} {math.exp(statistics.fmean(map(math.log, r))):.2f}x" for c, r in means.items()))
     print(f"\n{machine}. {options.threads} threads, f32. Ratios: eager's time over the contender's. saved: bytes kept for the backward pass, over eager's.")
-    print("\n".join(wrong) or "losses of the first steps agree")
+    print("\n".join(wrong) or ("errors of the losses are at most twice eager's" if options.exact else "losses of the first steps agree"))
     return 1 if wrong else 0
 
 

@@ -9,6 +9,7 @@
 #include "jit/transform/kernel_fission.h"
 #include "jit/transform/specialize.h"
 #include "jit/transform/split_reduction.h"
+#include "jit/transform/split_walks.h"
 #include "jit/transform/tile.h"
 #include "jit/transform/use_complements.h"
 #include "src/base/log.h"
@@ -72,12 +73,15 @@ Result<Kernels> kernels_for_gpu(const LowerInput& input, bool trial) {
 Result<Kernels> kernels_for_cpu(const LowerInput& in, bool trial) {
   TENON_ASSIGN(Lowered lowered, lower(in));
   Kernels result;
+  Kernels walks;
   for (LoweredKernel& k : after("lower", std::move(lowered.loops), trial)) {
     if (walks_apart_again(k))
       return unsupported("columns whose rows are several loops are walked along once");
+    std::ranges::move(after("split_walks", split_walks(k, *in.graph.dims), trial), std::back_inserter(walks));
+  }
+  for (LoweredKernel& k : walks)
     std::ranges::move(after("split_reduction", split_reduction(k, *in.graph.dims, Target::cpu), trial),
                       std::back_inserter(result));
-  }
   for (LoweredKernel& k : result) k.kernel = tile_columns(std::move(k.kernel), k.sizes);
   result = after("tile_columns", std::move(result), trial);
   for (LoweredKernel& k : result) k.kernel = tile_transposed(std::move(k.kernel), k.sizes);
@@ -131,6 +135,8 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
+    {"split_walks",
+     [](const Kernel& k, DimTable& dims) { return kernels_in(split_walks(alone(k, dims), dims)); }},
     {"split_reduction",
      [](const Kernel& k, DimTable& dims) {
        return kernels_in(split_reduction(alone(k, dims), dims, Target::cpu));

@@ -172,6 +172,11 @@ int64_t online_part(const Dims& par, Dim elements) {
   return fewer(par, kFewRows) && elements.is_const() && elements.value() > kLongRow ? kPart : 0;
 }
 
+bool are_few_columns(Dim columns) {
+  constexpr int64_t kMost = 2048;
+  return columns.is_const() && columns.value() <= kMost;
+}
+
 // About four blocks per multiprocessor of a large GPU. The sums that the blocks store are small compared with
 // their inputs.
 Dim rows_of_block(DimTable& dims, Dim rows) {

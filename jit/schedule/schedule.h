@@ -73,6 +73,10 @@ int64_t online_part(const Dims& par, Dim elements);
 // A kernel for a GPU walks along columns of more rows only once (split_reduction.h).
 inline constexpr int64_t kMostRowsAgain = 128;
 
+// Whether columns are too few to keep the threads of a CPU busy, so that each walk along them gets a kernel of its
+// own (split_walks.h). Of many columns, a tile may stay in a core's cache from one walk to the next.
+bool are_few_columns(Dim columns);
+
 // Column sums beside rows on a GPU (blocked_column_sums.h): how many rows a block walks, and whether a block
 // can keep the sums of so many columns.
 Dim rows_of_block(DimTable& dims, Dim rows);

@@ -89,6 +89,11 @@ class Fission {
     if (!best) return std::nullopt;
     return make(*best);
   }
+  std::optional<std::pair<LoweredKernel, LoweredKernel>> run_before(size_t statement) {
+    const Place place{statement, {}};
+    if (!can_be_cut() || !allowed(place)) return std::nullopt;
+    return make(place);
+  }
 
  private:
   const Block& body() const { return whole_.kernel.body[0].body; }
@@ -281,6 +286,11 @@ class Fission {
 std::optional<std::pair<LoweredKernel, LoweredKernel>> kernel_fission(const LoweredKernel& whole,
                                                                       DimTable& dims, int fewest) {
   return Fission(whole, dims).run(fewest);
+}
+
+std::optional<std::pair<LoweredKernel, LoweredKernel>> cut_before(const LoweredKernel& whole, DimTable& dims,
+                                                                  size_t statement) {
+  return Fission(whole, dims).run_before(statement);
 }
 
 }  // namespace tenon::jit

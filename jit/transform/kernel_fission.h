@@ -22,4 +22,8 @@ std::optional<std::pair<LoweredKernel, LoweredKernel>> kernel_fission(const Lowe
                                                                       DimTable& dims,
                                                                       int fewest = kFewestToCut);
 
+// Splits before this statement of the par nest, if that is legal.
+std::optional<std::pair<LoweredKernel, LoweredKernel>> cut_before(const LoweredKernel& whole, DimTable& dims,
+                                                                  size_t statement);
+
 }  // namespace tenon::jit

@@ -71,9 +71,10 @@ class Splitter {
     shape.insert(shape.end() - (columns_ ? 1 : 0), parts_);
     strides_.assign(shape.size(), Dim(1));
     for (size_t d = shape.size(); d-- > 1;) strides_[d - 1] = dims_.mul(strides_[d], shape[d]);
+    temps_ = whole_.temps;
     for (Ref r : reduce().results)
       temps_.push_back({whole_.kernel.types[r], dims_.mul(strides_[0], shape[0])});
-    return !dims_.is_overflow(temps_[0].length);
+    return !dims_.is_overflow(temps_.back().length);
   }
 
   LoweredKernel first() {
@@ -88,9 +89,9 @@ class Splitter {
     par.axes.insert(par.axes.end() - (columns_ ? 1 : 0), {part, fold.axes[0].extent, {part_}});
     fold.axes[0].extent = {};
     fold.axes[0].of = part;
-    const int base = add_temps(out, temps_, temps_.size(), Buffer::Role::out);
+    const int base = add_temps(out, temps_, reduce().results.size(), Buffer::Role::out);
     body.push_back(std::move(fold));
-    for (size_t r = 0; r < temps_.size(); ++r)
+    for (size_t r = 0; r < reduce().results.size(); ++r)
       KernelBuilder(k, body).store(base + static_cast<int>(r), place(out, par.axes), reduce().results[r]);
     par.body = std::move(body);
     // Interleaved rows are read together.
@@ -104,14 +105,14 @@ class Splitter {
   LoweredKernel second() {
     LoweredKernel out = whole_;
     Kernel& k = out.kernel;
-    const int base = add_temps(out, temps_, temps_.size(), Buffer::Role::in);
+    const int base = add_temps(out, temps_, reduce().results.size(), Buffer::Role::in);
     Stmt& par = k.body[0];
     Stmt& fold = par.body[*reduce_];
     fold.axes = {{k.add_ref(DType::i64, "q"), {1, size_argument(out, parts_)}}};
     fold.body.clear();
     std::vector<Axis> axes = par.axes;
     axes.insert(axes.end() - (columns_ ? 1 : 0), fold.axes[0]);
-    for (size_t r = 0; r < temps_.size(); ++r)
+    for (size_t r = 0; r < fold.yields.size(); ++r)
       fold.yields[r] = KernelBuilder(k, fold.body).load(base + static_cast<int>(r), place(out, axes));
     if (!fold.online.empty()) empty_parts(k, fold);
     if (target_ == Target::gpu && !columns_) map_in_parts(k);
@@ -169,7 +170,7 @@ class Splitter {
   Dims par_, strides_;
   int64_t part_ = 0;
   Dim parts_;
-  std::vector<Temp> temps_;
+  std::vector<Temp> temps_;  // those that the kernel had, then one for each result
 };
 
 }  // namespace

@@ -178,3 +178,13 @@ def test_demo_shows_a_training_row():
     assert demo.returncode == 0 and lines[-1] == "all 1 models right", demo.stdout + demo.stderr
     row = next(line for line in lines if line.startswith("dlrm"))
     assert row.count("x ") == 2 and row.split()[-1] == "0", row  # ratios of eager's fused optimizer and of Tenon; nothing ran in PyTorch
+
+
+def test_errors_of_losses_are_at_most_twice_those_of_eager():
+    from bench.train import disagreements
+
+    exact, eager = [1.0, 2.0, 3.0], [1.001, 2.0, 3.002]  # the median error is 1e-3
+    assert disagreements("m", {"eager": eager, "tenon": [1.0, 2.0019, 3.0019], "inductor": [9.0] * 3}, exact) == []
+    wrong = disagreements("m", {"eager": eager, "tenon": [1.0, 2.0021, 3.0021]}, exact)
+    assert len(wrong) == 1 and "tenon" in wrong[0]
+    assert disagreements("m", {"eager": exact, "tenon": [1.0, 2.01, 3.0]}, None) == ["m: loss 2.01 of tenon, 2.0 of eager"]

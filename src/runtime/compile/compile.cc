@@ -8,6 +8,7 @@
 #include "src/ops/rows/names.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/compile/placement.h"
+#include "src/runtime/compile/same_memory.h"
 #include "src/runtime/compile/updates.h"
 #include "src/runtime/plan/bind.h"
 
@@ -75,9 +76,10 @@ Status build_groups(const BuildTarget& target, const OutputSet& copied, BuiltGra
   source.find_sized();
   const Stored stored = find_stored(g, members, copied, source);
   const BuildContext context{g, stored.layouts, stored.materialised, target.allocator, target.device};
-  source.executables.resize(members.size());
+  source.executables = find_same_memory(members, stored.layouts, source);
   std::map<std::string, std::vector<size_t>> by_backend;
-  for (size_t i = 0; i < members.size(); ++i) by_backend[g.groups[i].backend].push_back(i);
+  for (size_t i = 0; i < members.size(); ++i)
+    if (!source.executables[i]) by_backend[g.groups[i].backend].push_back(i);
   for (auto& [name, list] : by_backend) {
     Backend* b = find_backend(name);
     if (!b) return unsupported(uncovered(target.placement, g, members[list[0]][0], g.groups[list[0]].why));
@@ -94,10 +96,11 @@ Status build_groups(const BuildTarget& target, const OutputSet& copied, BuiltGra
     built.nodes += static_cast<int64_t>(m.size());
     if (m.size() > 1) built.nodes_fused += static_cast<int64_t>(m.size());
   }
-  for (auto& e : source.executables) {
-    built.kernels += std::max(1, e->kernel_count());
-    built.kernels_compiled += e->kernels_compiled;
-  }
+  for (auto& [backend, list] : source.by_backend)
+    for (const Executable* e : list) {
+      built.kernels += std::max(1, e->kernel_count());
+      built.kernels_compiled += e->kernels_compiled;
+    }
   return {};
 }
 

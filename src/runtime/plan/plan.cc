@@ -292,7 +292,7 @@ void Plan::find_in_place(const PlanSource& source) {
       const int o = source.output_of[e.outputs[out]], i = source.input_of[e.inputs[in]];
       if (o < 0 || i < 0 || source.output_of[e.inputs[in]] >= 0 || read_later.contains(e.inputs[in]))
         continue;
-      if (g.outputs[o].updates) continue;
+      if (g.outputs[o].updates || g.outputs[o].value != e.outputs[out]) continue;
       if (g.type(e.outputs[out]).dtype == g.type(e.inputs[in]).dtype && outputs[o].shape == inputs[i].shape &&
           outputs[o].strides == inputs[i].strides)
         in_place.push_back({o, i});

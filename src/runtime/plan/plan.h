@@ -30,7 +30,8 @@ struct PlanSource {
   const Graph* graph = nullptr;
   std::vector<std::unique_ptr<Executable>> executables;  // one per group, in running order
   std::vector<int> input_of;                             // per value: position in the host's inputs, or -1
-  std::vector<int> output_of;  // per value: position of its first output binding, or -1
+  // Per value: position of its first output binding, or of the output whose memory it shares; else -1.
+  std::vector<int> output_of;
   std::vector<ValueId> sized;  // one value of each type
   std::vector<std::pair<Backend*, std::vector<Executable*>>> by_backend;
   std::vector<const void*> constant_at;  // per value: its bytes on the device; empty: on the host

@@ -128,7 +128,8 @@ TEST(Profile, ThreadsRunWhileProfilesBeginAndEnd) {
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(start_profile().ok());
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    for (const Json& p : stopped()["programs"]) EXPECT_GT(p["runs"], 0);
+    const Json profile = stopped();
+    for (const Json& p : profile["programs"]) EXPECT_GT(p["runs"], 0);
   }
   done = true;
   for (std::thread& t : threads) t.join();

@@ -1,0 +1,20 @@
+// Outputs that would only be copies. An output is often a view of an intermediate: the image in channels_first that a
+// convolution computed in channels_last, for instance. If the strides that the host wants for the output put
+// every element where the dense intermediate has it, the intermediate is written to the output's memory, and the
+// group that would copy has nothing to do. Tested by tests/unit/runtime/same_memory_test.cc.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "src/runtime/plan/plan.h"
+
+namespace tenon {
+
+// Finds such groups and sets source.output_of for their intermediates, whose layouts are dense. Returns an
+// executable without work for each of these groups and null for all others. members: of each group.
+std::vector<std::unique_ptr<Executable>> find_same_memory(const std::vector<std::vector<ValueId>>& members,
+                                                          std::span<const Layout> layouts,
+                                                          PlanSource& source);
+
+}  // namespace tenon

@@ -1,0 +1,86 @@
+// Walks along few columns are kernels of their own: each has work for all threads, and the results are the evaluator's.
+#include "jit/transform/split_walks.h"
+
+#include <gtest/gtest.h>
+
+#include "jit/pipeline.h"
+#include "tests/support/run_help.h"
+
+namespace tenon {
+namespace {
+
+std::string batch_norm(const std::string& type, const std::string& vector) {
+  return "graph @f(%x: " + type + ", %g: " + type + ", %w: " + vector + ") {\n" + R"(
+  %s = sum(%x){axes=[0]}
+  %k = full{value=0.001, shape=[], dtype=f32}
+  %m = mul(%s, %k)
+  %d = sub(%x, %m)
+  %q = mul(%d, %d)
+  %v = sum(%q){axes=[0]}
+  %vk = mul(%v, %k)
+  %r = rsqrt(%vk)
+  %n = mul(%d, %r)
+  %nw = mul(%n, %w)
+  %y = add(%nw, %g)
+  return %m, %y, %r
+})";
+}
+
+Graph parsed(const std::string& text) {
+  auto graph = parse_graph(text);
+  TENON_CHECK(graph.ok(), graph.status().message());
+  return *graph;
+}
+
+// The kernels of all nodes as one group.
+std::vector<jit::LoweredKernel> kernels_of(const Graph& graph) {
+  std::vector<ValueId> members, outputs;
+  for (ValueId v = 0; v < graph.nodes.size(); ++v)
+    if (op(graph.node(v).op).kind != Kind::input) members.push_back(v);
+  for (const OutputBinding& o : graph.outputs) outputs.push_back(o.value);
+  std::ranges::sort(outputs);
+  auto strides = [&](ValueId v) { return std::optional(dense_strides(*graph.dims, graph.type(v).shape)); };
+  auto kernels = jit::make_kernels({graph, members, outputs, strides}, /*trial=*/true);
+  TENON_CHECK(kernels.ok(), kernels.status().message());
+  return std::move(*kernels);
+}
+
+// Two reductions, each in parts, and a loop over rows and columns.
+TEST(SplitWalks, FewColumnsHaveAKernelForEachWalk) {
+  const auto kernels = kernels_of(parsed(batch_norm("f32[N,64]", "f32[64]")));
+  ASSERT_EQ(kernels.size(), 5u);
+  const jit::Stmt& last = kernels.back().kernel.body[0];
+  EXPECT_EQ(last.axes.size(), 2u) << print(kernels.back().kernel);
+  EXPECT_TRUE(std::ranges::none_of(last.body, [](const jit::Stmt& s) { return !s.axes.empty(); }));
+}
+
+TEST(SplitWalks, OtherColumnsKeepOneKernel) {
+  EXPECT_EQ(kernels_of(parsed(batch_norm("f32[N,4096]", "f32[4096]"))).size(), 1u);
+  EXPECT_EQ(kernels_of(parsed(batch_norm("f32[N,M]", "f32[M]"))).size(), 1u);
+  EXPECT_EQ(kernels_of(parsed(batch_norm("f32[100,64]", "f32[64]"))).size(), 1u);
+}
+
+TEST(SplitWalks, ResultsAreTheEvaluators) {
+  for (int64_t columns : {1, 3, 64, 300})
+    for (int64_t rows : {2, 7, 1025, 5000}) {
+      const std::string c = std::to_string(columns);
+      const Graph graph = parsed(batch_norm("f32[N," + c + "]", "f32[" + c + "]"));
+      std::vector<HostTensor> inputs{random_tensor(DType::f32, {rows, columns}, 1),
+                                     random_tensor(DType::f32, {rows, columns}, 2),
+                                     random_tensor(DType::f32, {columns}, 3)};
+      auto expected = evaluate(graph, inputs);
+      ASSERT_TRUE(expected.ok()) << expected.status().message();
+      auto program = Program::make(graph, {}, {});
+      ASSERT_TRUE(program.ok()) << program.status().message();
+      std::vector<HostTensor> outputs = blank_like(*expected);
+      ASSERT_TRUE(run(**program, inputs, outputs).ok());
+      for (size_t o = 0; o < outputs.size(); ++o)
+        for (int64_t i = 0; i < outputs[o].count(); ++i) {
+          const double want = (*expected)[o].number(i);
+          if (rows > 1) ASSERT_NEAR(outputs[o].number(i), want, 1e-4 * (1 + std::abs(want))) << o << " " << i;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tenon
