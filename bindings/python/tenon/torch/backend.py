@@ -10,6 +10,7 @@ import time
 
 from torch._dynamo.backends import registry
 
+from . import recurrent
 from .compile import compile_graph
 from .options import GRAPHS_OF_MODE, MODES, OptionError, Options, nearest
 
@@ -31,6 +32,7 @@ def _reset():
 
 _tenon.__name__ = "tenon"
 _tenon.reset = _reset
+recurrent.allow(_tenon)
 _looked_up = threading.Lock()  # acquired by PyTorch's first look-up of the backend and never released
 MOST_WAIT = 1000  # milliseconds that another look-up waits for the first one
 
