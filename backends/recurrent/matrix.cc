@@ -42,14 +42,29 @@ void Columns::pack(const float* weight_at, const float* bias_at, int64_t from, i
     }
 }
 
-Columns Matrix::at(const Sizes& sizes, const Allocator& allocator) {
+void Columns::multiply(const Memory& memory, const float* x, int64_t x_stride, int64_t rows, int64_t block,
+                       int64_t gate, float* y, int64_t y_stride) const {
+  if (!in_place)
+    return multiply_panel(x, x_stride, rows, panel(memory.panels, block, gate), depth, y, y_stride);
+  const int64_t from = block * panel_width(), first = gate * size + from,
+                stride = memory.bias ? bias.strides[0] : 0;
+  multiply_columns(x, x_stride, rows, memory.weight + first * weight.strides[0], weight.strides[0],
+                   memory.bias ? memory.bias + first * stride : nullptr, stride,
+                   std::min<int64_t>(panel_width(), size - from), depth, y, y_stride);
+}
+
+Columns Matrix::at(const Sizes& sizes, int64_t products, const Allocator& allocator) {
+  constexpr int64_t kFew = 4;
   Columns made;
   made.weight = place(weight_, sizes);
   if (bias_) made.bias = place(*bias_, sizes);
   made.gates = gates_;
   made.size = sizes.eval(weight_.shape[0]) / gates_;
   made.depth = sizes.eval(weight_.shape[1]);
-  if (!is_fixed(weight_) || (bias_ && !is_fixed(*bias_))) return made;
+  if (!is_fixed(weight_) || (bias_ && !is_fixed(*bias_))) {
+    made.in_place = products <= kFew && made.weight.strides[1] == 1;
+    return made;
+  }
   std::lock_guard lock(mutex_);  // the first thread packs; the others wait
   if (!packed_) {
     auto arena =

@@ -20,11 +20,19 @@ struct Columns {
   };
   Place weight, bias;
   int64_t gates = 1, size = 0, depth = 0;  // size: columns of a gate
-  std::shared_ptr<const Arena> packed;     // null: pack() before use
+  std::shared_ptr<const Arena> packed;     // null: pack() before use, unless in_place
+  bool in_place = false;                   // too few products to pay for packing
 
   int64_t blocks() const;
   int64_t floats() const;  // of all panels
   const float* panel(const float* panels, int64_t block, int64_t gate) const;
+  // A matrix in a run: its panels, or where it lies.
+  struct Memory {
+    const float *panels = nullptr, *weight = nullptr, *bias = nullptr;
+  };
+  // Writes bias + x times a block of a gate to y, up to panel_width() columns.
+  void multiply(const Memory& memory, const float* x, int64_t x_stride, int64_t rows, int64_t block,
+                int64_t gate, float* y, int64_t y_stride) const;
   void pack(const float* weight_at, const float* bias_at, int64_t from, int64_t to, float* panels) const;
 };
 
@@ -32,7 +40,8 @@ class Matrix {
  public:
   Matrix(Operand weight, std::optional<Operand> bias, int64_t gates)
       : weight_(std::move(weight)), bias_(std::move(bias)), gates_(gates) {}
-  Columns at(const Sizes& sizes, const Allocator& allocator);
+  // products: how often a run multiplies by the matrix.
+  Columns at(const Sizes& sizes, int64_t products, const Allocator& allocator);
 
  private:
   Operand weight_;

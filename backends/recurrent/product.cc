@@ -42,11 +42,42 @@ template <class V, int R>
   }
 }
 
+// R rows of x by C columns of a matrix that is not packed: lanes run along k.
+template <class V, int R, int C>
+[[gnu::always_inline]] inline void dots(const float* x, int64_t x_stride, const float* columns,
+                                        int64_t column_stride, int64_t depth, float* y, int64_t y_stride) {
+  constexpr int64_t kLanes = sizeof(V) / sizeof(float);
+  V sums[R][C] = {}, a, b[C];
+  int64_t k = 0;
+  for (; k + kLanes <= depth; k += kLanes) {
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) __builtin_memcpy(&b[c], columns + c * column_stride + k, sizeof a);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      __builtin_memcpy(&a, x + r * x_stride + k, sizeof a);
+#pragma GCC unroll 16
+      for (int c = 0; c < C; ++c) sums[r][c] += a * b[c];
+    }
+  }
+  for (int r = 0; r < R; ++r)
+    for (int c = 0; c < C; ++c) {
+      float lanes[kLanes], sum = 0;
+      __builtin_memcpy(lanes, &sums[r][c], sizeof lanes);
+      for (int64_t half = kLanes / 2; half > 0; half /= 2)
+        for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+      for (int64_t i = k; i < depth; ++i) sum += x[r * x_stride + i] * columns[c * column_stride + i];
+      y[r * y_stride + c] += lanes[0] + sum;
+    }
+}
+
+using DotsFn = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t);
+constexpr int kColumns = 4;  // of the larger tiles of dots
 using TileFn = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t);
 constexpr int kMostRows = 12;
 struct Tiles {
-  int lanes = 0, most = 0;                // floats in a vector, rows of the largest tile
+  int lanes, most;                        // floats in a vector, rows of the largest tile
   std::array<TileFn, kMostRows> of = {};  // of 1, 2, ... rows
+  DotsFn dots[2][2] = {};                 // of 1 and 2 rows, by 1 and kColumns columns
 };
 
 using Vector4 [[gnu::vector_size(16)]] = float;
@@ -54,18 +85,27 @@ using Vector8 [[gnu::vector_size(32)]] = float;
 using Vector16 [[gnu::vector_size(64)]] = float;
 
 // Defines NAME(), the tiles of an instruction set.
-#define TILES(NAME, TARGET, VECTOR, MOST)                                                          \
-  template <int R>                                                                                 \
-  TARGET void NAME##_tile(const float* x, int64_t xs, const float* panel, int64_t depth, float* y, \
-                          int64_t ys) {                                                            \
-    tile<VECTOR, R>(x, xs, panel, depth, y, ys);                                                   \
-  }                                                                                                \
-  Tiles NAME() {                                                                                   \
-    Tiles made{sizeof(VECTOR) / sizeof(float), MOST, {}};                                          \
-    [&]<size_t... I>(std::index_sequence<I...>) {                                                  \
-      ((made.of[I] = NAME##_tile<static_cast<int>(I) + 1>), ...);                                  \
-    }(std::make_index_sequence<MOST>());                                                           \
-    return made;                                                                                   \
+#define TILES(NAME, TARGET, VECTOR, MOST)                                                              \
+  template <int R>                                                                                     \
+  TARGET void NAME##_tile(const float* x, int64_t xs, const float* panel, int64_t depth, float* y,     \
+                          int64_t ys) {                                                                \
+    tile<VECTOR, R>(x, xs, panel, depth, y, ys);                                                       \
+  }                                                                                                    \
+  template <int R, int C>                                                                              \
+  TARGET void NAME##_dots(const float* x, int64_t xs, const float* columns, int64_t cs, int64_t depth, \
+                          float* y, int64_t ys) {                                                      \
+    dots<VECTOR, R, C>(x, xs, columns, cs, depth, y, ys);                                              \
+  }                                                                                                    \
+  Tiles NAME() {                                                                                       \
+    Tiles made{sizeof(VECTOR) / sizeof(float), MOST};                                                  \
+    [&]<size_t... I>(std::index_sequence<I...>) {                                                      \
+      ((made.of[I] = NAME##_tile<static_cast<int>(I) + 1>), ...);                                      \
+    }(std::make_index_sequence<MOST>());                                                               \
+    made.dots[0][0] = NAME##_dots<1, 1>;                                                               \
+    made.dots[0][1] = NAME##_dots<1, kColumns>;                                                        \
+    made.dots[1][0] = NAME##_dots<2, 1>;                                                               \
+    made.dots[1][1] = NAME##_dots<2, kColumns>;                                                        \
+    return made;                                                                                       \
   }
 
 TILES(plain, , Vector4, 6)
@@ -113,6 +153,22 @@ void multiply_panel(const float* x, int64_t x_stride, int64_t rows, const float*
     x += count * x_stride;
     y += count * y_stride;
     rows -= count;
+  }
+}
+
+void multiply_columns(const float* x, int64_t x_stride, int64_t rows, const float* matrix,
+                      int64_t column_stride, const float* bias, int64_t bias_stride, int64_t count,
+                      int64_t depth, float* y, int64_t y_stride) {
+  const Tiles& t = tiles();
+  for (int64_t r = 0; r < rows; r += 2) {
+    const int64_t two = std::min<int64_t>(2, rows - r);
+    for (int64_t j = 0; j < count; ++j)
+      for (int64_t i = r; i < r + two; ++i) y[i * y_stride + j] = bias ? bias[j * bias_stride] : 0;
+    for (int64_t j = 0, step; j < count; j += step) {
+      step = count - j < kColumns ? 1 : kColumns;
+      t.dots[two - 1][step > 1](x + r * x_stride, x_stride, matrix + j * column_stride, column_stride, depth,
+                                y + r * y_stride + j, y_stride);
+    }
   }
 }
 

@@ -70,6 +70,7 @@ class RecurrentStep final : public Step {
             end = 0;
   } parts;
 
+  static bool needs_packing(const Columns& c) { return c.size > 0 && !c.packed && !c.in_place; }
   void plan_scratch() {
     int64_t at = 0;
     const auto take = [&](int64_t floats) {
@@ -78,10 +79,10 @@ class RecurrentStep final : public Step {
       return start;
     };
     parts.state = take(batch * width);
-    parts.cells = take(cell_state.used ? 2 * batch * size : 0);
+    parts.cells = take(has_cell() ? 2 * batch * size : 0);
     parts.hidden = take(projection.size > 0 ? batch * size : 0);
-    parts.gates = take(gates.packed ? 0 : gates.floats());
-    parts.projection = take(projection.size == 0 || projection.packed ? 0 : projection.floats());
+    parts.gates = take(needs_packing(gates) ? gates.floats() : 0);
+    parts.projection = take(needs_packing(projection) ? projection.floats() : 0);
     parts.x = take(x.has_rows() ? 0 : x.floats());
     parts.result = take(in_place ? 0 : result.floats());
     for (Slice& s : slices) {
@@ -99,41 +100,44 @@ class RecurrentStep final : public Step {
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override;
 
  private:
+  bool has_cell() const { return gates.gates == 4; }  // an LSTM
   // The addresses of a run, and of the step of the sequence that is being computed.
   struct Walk {
     const RecurrentStep* step;
     char* scratch;
-    const float *gates, *projection;  // panels
-    const float* x = nullptr;         // of this step
+    Columns::Memory gates, projection;
+    const float* x = nullptr;  // of this step
     const float *before = nullptr, *cell_before = nullptr;
     float *cell_after = nullptr, *hidden = nullptr, *after = nullptr;
     std::atomic<bool> failed{false};
   };
   float* part(char* scratch, int64_t at) const { return reinterpret_cast<float*>(scratch + at); }
-  // The panels of a matrix, packed for this run if they are not constant.
-  const float* panels(const Columns& columns, void* const* buffers, float* memory, const RunOn& on) const;
+  // A matrix, packed for this run if it is not constant.
+  Columns::Memory memory_of(const Columns& columns, void* const* buffers, float* memory,
+                            const RunOn& on) const;
   static void advance(void* arg, int thread, int64_t begin, int64_t end);
   static void project(void* arg, int thread, int64_t begin, int64_t end);
   void advance_slice(Walk& w, const Slice& slice) const;
 };
 
-const float* RecurrentStep::panels(const Columns& columns, void* const* buffers, float* memory,
-                                   const RunOn& on) const {
-  if (columns.size == 0) return nullptr;
-  if (columns.packed) return reinterpret_cast<const float*>(columns.packed->data());
+Columns::Memory RecurrentStep::memory_of(const Columns& columns, void* const* buffers, float* memory,
+                                         const RunOn& on) const {
+  if (columns.size == 0) return {};
+  if (columns.packed) return {reinterpret_cast<const float*>(columns.packed->data())};
   struct Packing {
     const Columns& columns;
-    const float *weight, *bias;
-    float* memory;
-  } packing{columns, columns.weight.of(buffers), columns.bias.of(buffers), memory};
+    Columns::Memory from;
+    float* panels;
+  } packing{columns, {nullptr, columns.weight.of(buffers), columns.bias.of(buffers)}, memory};
+  if (columns.in_place) return packing.from;
   on.parallel.run(
       columns.blocks(), threads,
       [](void* arg, int, int64_t begin, int64_t end) {
         const auto& p = *static_cast<const Packing*>(arg);
-        p.columns.pack(p.weight, p.bias, begin, end, p.memory);
+        p.columns.pack(p.from.weight, p.from.bias, begin, end, p.panels);
       },
       &packing);
-  return memory;
+  return {memory};
 }
 
 void RecurrentStep::advance(void* arg, int, int64_t begin, int64_t end) {
@@ -146,9 +150,9 @@ void RecurrentStep::advance_slice(Walk& w, const Slice& slice) const {
   float* sums = part(w.scratch, slice.at);
   for (int64_t gate = 0; gate < gates.gates; ++gate)
     for (int64_t block = slice.from; block < slice.to; ++block)
-      multiply_panel(w.before, width, batch, gates.panel(w.gates, block, gate), width,
+      gates.multiply(w.gates, w.before, width, batch, block, gate,
                      sums + gate * by + (block - slice.from) * panel_width(), slice.padded);
-  const bool lstm = cell_state.used;
+  const bool lstm = has_cell();
   const float* state_at = lstm ? w.cell_before : gates.gates == 3 ? w.before : nullptr;
   char* rest = w.scratch + slice.at + align_up(gates.gates * by * kItem);
   const Status status =
@@ -162,8 +166,7 @@ void RecurrentStep::project(void* arg, int thread, int64_t begin, int64_t end) {
   const RecurrentStep& s = *w.step;
   float* sums = s.part(w.scratch, s.slices[static_cast<size_t>(thread)].at);
   for (int64_t block = begin; block < end; ++block) {
-    multiply_panel(w.hidden, s.size, s.batch, s.projection.panel(w.projection, block, 0), s.size, sums,
-                   panel_width());
+    s.projection.multiply(w.projection, w.hidden, s.size, s.batch, block, 0, sums, panel_width());
     const int64_t first = block * panel_width(), count = std::min<int64_t>(panel_width(), s.width - first);
     for (int64_t b = 0; b < s.batch; ++b)
       std::copy_n(sums + b * panel_width(), count, w.after + b * s.width + first);
@@ -172,8 +175,8 @@ void RecurrentStep::project(void* arg, int thread, int64_t begin, int64_t end) {
 
 Status RecurrentStep::run(void* const* buffers, char* scratch, const RunOn& on) const {
   if (batch == 0 || size == 0) return {};
-  Walk w{this, scratch, panels(gates, buffers, part(scratch, parts.gates), on),
-         panels(projection, buffers, part(scratch, parts.projection), on)};
+  Walk w{this, scratch, memory_of(gates, buffers, part(scratch, parts.gates), on),
+         memory_of(projection, buffers, part(scratch, parts.projection), on)};
   const float* sequence = x.of(buffers);
   if (!x.has_rows()) {
     x.copy_to(part(scratch, parts.x), buffers);
@@ -185,7 +188,10 @@ Status RecurrentStep::run(void* const* buffers, char* scratch, const RunOn& on) 
   w.before = part(scratch, parts.state);
   state.copy_to(part(scratch, parts.state), buffers);
   float* cells = part(scratch, parts.cells);
-  if (cell_state.used) cell_state.copy_to(cells, buffers);
+  if (cell_state.used)
+    cell_state.copy_to(cells, buffers);
+  else if (has_cell())
+    std::fill_n(cells, batch * size, 0.0f);
   w.cell_before = cells;
   const int count = static_cast<int>(slices.size());
   for (int64_t i = 0; i < steps; ++i) {
@@ -223,8 +229,8 @@ class RecurrentNode final : public Executable {
     step->x = place(x, sizes);
     step->state = place(state, sizes);
     if (cell_state) step->cell_state = place(*cell_state, sizes);
-    step->gates = gates->at(sizes, allocator);
-    if (projection) step->projection = projection->at(sizes, allocator);
+    step->gates = gates->at(sizes, step->x.shape[0], allocator);
+    if (projection) step->projection = projection->at(sizes, step->x.shape[0], allocator);
     step->steps = step->x.shape[0];
     step->batch = step->x.shape[1];
     step->size = step->gates.size;

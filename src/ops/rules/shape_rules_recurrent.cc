@@ -7,9 +7,9 @@ namespace tenon::shapes {
 Result<Dims> recurrent(InferContext& c) {
   const Rule r(c);
   const int gates = gates_of(attr_as<std::string>(c.node, "mode"));
-  const bool has_cell = r.operands() > 4, is_lstm = gates == 4;
+  const bool has_cell = r.operands() > 4, is_lstm = gates == 4;  // without an operand the cell is zeros
   if (gates == 0) return r.refuse("mode is none of lstm, gru, tanh, relu");
-  if (has_cell != is_lstm) return r.refuse("a cell is an operand of mode lstm, and of no other");
+  if (has_cell && !is_lstm) return r.refuse("only mode lstm has a cell");
   if (attr_as<bool>(c.node, "cell") && !is_lstm) return r.refuse("only mode lstm has a cell");
   static constexpr int kRanks[] = {3, 2, 2, 1, 2, 2};
   for (int i = 0; i < r.operands(); ++i)

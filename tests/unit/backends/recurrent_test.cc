@@ -12,6 +12,7 @@ struct Layer {
   int64_t steps = 3, batch = 2, size = 5;
   int64_t projected = 0;  // 0: no projection
   bool reverse = false, cell = false, frozen = false, symbolic = false;
+  bool starts_at_zero = false;  // an LSTM without the operand of the cell
   int64_t gates() const { return mode == "lstm" ? 4 : mode == "gru" ? 3 : 1; }
   int64_t width() const { return projected > 0 ? projected : size; }
 };
@@ -44,10 +45,10 @@ Case case_of(const Layer& l, const std::string& x_strides = "", const std::strin
     x = "f32[T,B" + tail + "]";
     h = "f32[B," + std::to_string(l.width()) + "]";
   }
-  c.text = "graph @g(%x: " + x + x_strides + ", %h: " + h + ", %w: " + operand({rows, l.width()}, scale) +
-           param + ", %b: " + operand({rows}, 1) + param;
+  const std::string w = operand({rows, l.width()}, scale) + param, b = operand({rows}, 1) + param;
+  c.text = "graph @g(%x: " + x + x_strides + ", %h: " + h + ", %w: " + w + ", %b: " + b;
   std::string operands = "%x, %h, %w, %b";
-  if (l.mode == "lstm") {
+  if (l.mode == "lstm" && !l.starts_at_zero) {
     const std::string cell = operand({l.batch, l.size}, 1);
     c.text += ", %c: " + (l.symbolic ? "f32[B," + std::to_string(l.size) + "]" : cell);
     operands += ", %c";
@@ -115,10 +116,10 @@ void check(const Layer& l, int threads = 2, const std::string& x_strides = "",
 
 TEST(Recurrent, ModesDirectionsAndSizes) {
   for (const char* mode : {"lstm", "gru", "tanh", "relu"})
-    for (const int64_t size : {1, 5, 16, 31, 32, 33, 65, 100})
-      for (const int64_t batch : {1, 2, 3, 13, 25})
+    for (const int64_t size : {1, 5, 32, 33, 100})
+      for (const int64_t batch : {1, 2, 13})
         for (const bool reverse : {false, true}) {
-          Layer l{mode, 4, batch, size};
+          Layer l{mode, reverse ? 3 : 6, batch, size};
           l.reverse = reverse;
           l.frozen = batch % 2 == 0;
           l.symbolic = size % 2 == 1;
@@ -145,6 +146,8 @@ TEST(Recurrent, FewStepsAndEmptyBatches) {
       for (const int64_t batch : {0, 1}) {
         Layer l{mode, steps, batch, 6};
         l.cell = l.mode == "lstm";
+        check(l);
+        l.starts_at_zero = true;
         check(l);
       }
 }
