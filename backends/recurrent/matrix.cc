@@ -54,7 +54,7 @@ void Columns::multiply(const Memory& memory, const float* x, int64_t x_stride, i
 }
 
 Columns Matrix::at(const Sizes& sizes, int64_t products, const Allocator& allocator) {
-  constexpr int64_t kFew = 4;
+  constexpr int64_t kFew = 8;  // rows of all products of a run
   Columns made;
   made.weight = place(weight_, sizes);
   if (bias_) made.bias = place(*bias_, sizes);

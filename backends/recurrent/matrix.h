@@ -40,7 +40,7 @@ class Matrix {
  public:
   Matrix(Operand weight, std::optional<Operand> bias, int64_t gates)
       : weight_(std::move(weight)), bias_(std::move(bias)), gates_(gates) {}
-  // products: how often a run multiplies by the matrix.
+  // products: how many rows a run multiplies by the matrix.
   Columns at(const Sizes& sizes, int64_t products, const Allocator& allocator);
 
  private:

@@ -229,8 +229,9 @@ class RecurrentNode final : public Executable {
     step->x = place(x, sizes);
     step->state = place(state, sizes);
     if (cell_state) step->cell_state = place(*cell_state, sizes);
-    step->gates = gates->at(sizes, step->x.shape[0], allocator);
-    if (projection) step->projection = projection->at(sizes, step->x.shape[0], allocator);
+    const int64_t products = step->x.shape[0] * step->x.shape[1];
+    step->gates = gates->at(sizes, products, allocator);
+    if (projection) step->projection = projection->at(sizes, products, allocator);
     step->steps = step->x.shape[0];
     step->batch = step->x.shape[1];
     step->size = step->gates.size;

@@ -2,7 +2,7 @@
 
 Dynamo breaks the graph at a recurrent layer unless its setting allow_rnn is true, and AOTAutograd would unroll the layer's steps.
 allow() makes the setting true where Tenon compiles without gradients. keep_whole() replaces the layers of Dynamo's graph by operators
-tenon::lstm, tenon::gru, ..., which AOTAutograd keeps; they call PyTorch's own. ops/recurrent.py lowers them.
+tenon::lstm, tenon::gru, ..., which AOTAutograd keeps; they call PyTorch's own. ops/contract.py lowers them.
 Layers that need gradients stay as they are: PyTorch's operator, between two graphs. Tested by tests/torch/test_recurrent.py.
 """
 
