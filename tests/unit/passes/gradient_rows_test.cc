@@ -14,7 +14,7 @@ namespace tenon {
 namespace {
 
 // Rows, or operands of rows, whose derivative no rule knows.
-const std::map<std::string, std::string> kUnknown = {
+const std::map<std::string, std::string> kUnknown = {"recurrent", 
     {"airy_ai", "no row computes the derivative of Ai"},
     {"sin_far", "a part of the body of sin in kernels"},
     {"cos_far", "a part of the body of cos in kernels"},
