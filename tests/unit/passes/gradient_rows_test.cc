@@ -14,7 +14,8 @@ namespace tenon {
 namespace {
 
 // Rows, or operands of rows, whose derivative no rule knows.
-const std::map<std::string, std::string> kUnknown = {"recurrent", 
+const std::map<std::string, std::string> kUnknown = {
+    {"recurrent", "its steps are no rows"},
     {"airy_ai", "no row computes the derivative of Ai"},
     {"sin_far", "a part of the body of sin in kernels"},
     {"cos_far", "a part of the body of cos in kernels"},

@@ -56,6 +56,8 @@ FUNCTIONS = {getattr(_VF, mode): mode for mode in MODES}
 
 def keep_whole(gm, example_inputs):
     """Replaces the recurrent layers of a graph that needs no gradients."""
+    if not isinstance(gm, torch.fx.GraphModule):
+        return
     if torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in (*example_inputs, *gm.parameters())):
         return
     for n in gm.graph.nodes:
