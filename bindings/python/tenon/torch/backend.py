@@ -32,7 +32,6 @@ def _reset():
 
 _tenon.__name__ = "tenon"
 _tenon.reset = _reset
-recurrent.allow(_tenon)
 _looked_up = threading.Lock()  # acquired by PyTorch's first look-up of the backend and never released
 MOST_WAIT = 1000  # milliseconds that another look-up waits for the first one
 
@@ -43,6 +42,7 @@ def __getattr__(name):
     None, which PyTorch does not register, and then find the backend in the registry."""
     if name != "tenon":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    recurrent.allow(_tenon)  # here, because an import changes no settings
     code, frame = registry.lookup_backend.__code__, sys._getframe(1)
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back
