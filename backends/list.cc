@@ -9,6 +9,7 @@
 #if TENON_HAVE_ONEDNN
 #include "backends/onednn/onednn.h"
 #endif
+#include "backends/recurrent/recurrent.h"
 #include "backends/reference/reference.h"
 #include "backends/rows/rows.h"
 #include "src/backend/backend.h"
@@ -20,7 +21,7 @@ std::span<Backend* const> all_backends() {
 #if TENON_HAVE_ONEDNN
       &onednn_backend(),
 #endif
-      &cpu_backend(),    &rows_backend(),     &reference_backend(),
+      &cpu_backend(),    &rows_backend(),     &recurrent_backend(), &reference_backend(),
       &cuda_backend(),   &cublaslt_backend(), &cudnn_backend(),
   };
   return backends;

@@ -18,7 +18,8 @@ function(tenon_layer name)
 endfunction()
 
 # backends/nvidia is always built: NVIDIA's libraries are opened at run time.
-set(backend_sources backends/*.cc backends/reference/*.cc backends/cpu/*.cc backends/rows/*.cc backends/library/*.cc
+set(backend_sources backends/*.cc backends/reference/*.cc backends/cpu/*.cc backends/rows/*.cc backends/recurrent/*.cc
+    backends/library/*.cc
     backends/nvidia/*/*.cc)
 if(TENON_ONEDNN)
   list(APPEND backend_sources backends/onednn/*.cc)

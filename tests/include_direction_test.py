@@ -79,6 +79,7 @@ LAYERS = {
     "backends/list.cc": ["backends/"] + BACKENDS,
     "backends/reference/": ["backends/reference/"] + BACKENDS,
     "backends/rows/": ["backends/rows/"] + BACKENDS,
+    "backends/recurrent/": ["backends/recurrent/"] + BACKENDS,
     "backends/cpu/": ["backends/cpu/"] + BACKENDS,
     "backends/library/": LIBRARY,
     "backends/onednn/": ["backends/onednn/"] + LIBRARY,

@@ -253,7 +253,9 @@ Result<HostTensor> evaluate_node(const Graph& graph, const Node& node, Operands 
     case Kind::reduce: status = eval_reduce(node, in, out); break;
     case Kind::scan: status = eval_scan(node, in, out); break;
     case Kind::move: status = eval_move(node, in, out); break;
-    case Kind::opaque: status = eval_order(node, in, out); break;
+    case Kind::opaque:
+      status = node.op == ops::recurrent ? eval_recurrent(node, in, out) : eval_order(node, in, out);
+      break;
     default: status = eval_contract(node, in, out); break;
   }
   if (!status.ok()) return status.at(describe(graph, node));

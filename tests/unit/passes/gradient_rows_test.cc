@@ -15,6 +15,7 @@ namespace {
 
 // Rows, or operands of rows, whose derivative no rule knows.
 const std::map<std::string, std::string> kUnknown = {
+    {"recurrent", "its steps are no rows"},
     {"airy_ai", "no row computes the derivative of Ai"},
     {"sin_far", "a part of the body of sin in kernels"},
     {"cos_far", "a part of the body of cos in kernels"},

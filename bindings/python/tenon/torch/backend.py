@@ -10,6 +10,7 @@ import time
 
 from torch._dynamo.backends import registry
 
+from . import recurrent
 from .compile import compile_graph
 from .options import GRAPHS_OF_MODE, MODES, OptionError, Options, nearest
 
@@ -41,6 +42,7 @@ def __getattr__(name):
     None, which PyTorch does not register, and then find the backend in the registry."""
     if name != "tenon":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    recurrent.allow(_tenon)  # here, because an import changes no settings
     code, frame = registry.lookup_backend.__code__, sys._getframe(1)
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back

@@ -18,7 +18,7 @@ from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
 from .. import _abi, report
-from . import codegen, decompositions, program_cache, rng, training
+from . import codegen, decompositions, program_cache, recurrent, rng, training
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
 from .runtime.refusal import Refused
@@ -41,6 +41,7 @@ class _Overlap(Exception):
 
 def compile_graph(gm, example_inputs, options, records=None):
     _abi.library()  # a missing library is an error that the user sees, not a fallback
+    recurrent.keep_whole(gm, example_inputs)
     saving = _saving()
     now = dataclasses.replace(options, freeze=False) if saving else options  # a saved function packs at its first call
     real = _real_tensors(gm) if now.freeze else {}

@@ -8,6 +8,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from ..report import Report
+from . import recurrent
 from .compile import compile_graph
 from .options import Options
 from .saved import eager_bytes
@@ -24,6 +25,7 @@ def explain(model, args, kwargs, tenon_options):
                 record.saved.eager_bytes = eager_bytes(gm, example_inputs)
         return function
 
+    recurrent.allow(collector)
     model = getattr(model, "_orig_mod", model)
     before = collections.Counter(counters["graph_break"])
     with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):

@@ -22,7 +22,7 @@ TABLE = {}
 def row(*names, view=False):
     def add(emit):
         for name in names:
-            name = name if name.startswith(("prims.", "torch_nn.", "transformers.")) else "aten." + name
+            name = name if name.startswith(("prims.", "torch_nn.", "transformers.", "tenon.")) else "aten." + name
             TABLE[name if name.count(".") == 2 else name + ".default"] = Row(emit, view)
         return emit
 

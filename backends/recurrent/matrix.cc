@@ -1,0 +1,83 @@
+// See matrix.h.
+#include "backends/recurrent/matrix.h"
+
+#include "backends/recurrent/product.h"
+
+namespace tenon::recurrent {
+namespace {
+
+Columns::Place place(const Operand& o, const Sizes& sizes) {
+  return {o.buffer, sizes.eval(o.offset), sizes.eval(o.strides)};
+}
+
+// Whether the operand is the same in every run of every plan.
+bool is_fixed(const Operand& o) {
+  const auto known = [](Dim d) { return d.is_const(); };
+  return o.constant && o.offset.is_const() && std::ranges::all_of(o.shape, known) &&
+         std::ranges::all_of(o.strides, known);
+}
+
+}  // namespace
+
+const float* Columns::Place::of(void* const* buffers) const {
+  return buffer < 0 ? nullptr : static_cast<const float*>(buffers[buffer]) + offset;
+}
+
+int64_t Columns::blocks() const { return (size + panel_width() - 1) / panel_width(); }
+int64_t Columns::floats() const { return blocks() * gates * panel_floats(depth); }
+const float* Columns::panel(const float* panels, int64_t block, int64_t gate) const {
+  return panels + (block * gates + gate) * panel_floats(depth);
+}
+
+void Columns::pack(const float* weight_at, const float* bias_at, int64_t from, int64_t to,
+                   float* panels) const {
+  const int64_t width = panel_width(), bias_stride = bias_at ? bias.strides[0] : 0;
+  for (int64_t block = from; block < to; ++block)
+    for (int64_t gate = 0; gate < gates; ++gate) {
+      const int64_t first = gate * size + block * width;
+      pack_panel(weight_at + first * weight.strides[0], weight.strides[0], weight.strides[1],
+                 bias_at ? bias_at + first * bias_stride : nullptr, bias_stride,
+                 std::min(width, size - block * width), depth,
+                 const_cast<float*>(panel(panels, block, gate)));
+    }
+}
+
+void Columns::multiply(const Memory& memory, const float* x, int64_t x_stride, int64_t rows, int64_t block,
+                       int64_t gate, float* y, int64_t y_stride) const {
+  if (!in_place)
+    return multiply_panel(x, x_stride, rows, panel(memory.panels, block, gate), depth, y, y_stride);
+  const int64_t from = block * panel_width(), first = gate * size + from,
+                stride = memory.bias ? bias.strides[0] : 0;
+  multiply_columns(x, x_stride, rows, memory.weight + first * weight.strides[0], weight.strides[0],
+                   memory.bias ? memory.bias + first * stride : nullptr, stride,
+                   std::min<int64_t>(panel_width(), size - from), depth, y, y_stride);
+}
+
+Columns Matrix::at(const Sizes& sizes, int64_t products, const Allocator& allocator) {
+  constexpr int64_t kFew = 8;  // rows of all products of a run
+  Columns made;
+  made.weight = place(weight_, sizes);
+  if (bias_) made.bias = place(*bias_, sizes);
+  made.gates = gates_;
+  made.size = sizes.eval(weight_.shape[0]) / gates_;
+  made.depth = sizes.eval(weight_.shape[1]);
+  if (!is_fixed(weight_) || (bias_ && !is_fixed(*bias_))) {
+    made.in_place = products <= kFew && made.weight.strides[1] == 1;
+    return made;
+  }
+  std::lock_guard lock(mutex_);  // the first thread packs; the others wait
+  if (!packed_) {
+    auto arena =
+        std::make_shared<Arena>(made.floats() * static_cast<int64_t>(sizeof(float)), allocator, false);
+    const auto start = [](const Operand& o) {
+      return static_cast<const float*>(o.constant->bytes) + o.offset.value();
+    };
+    made.pack(start(weight_), bias_ ? start(*bias_) : nullptr, 0, made.blocks(),
+              reinterpret_cast<float*>(arena->data()));
+    packed_ = std::move(arena);
+  }
+  made.packed = packed_;
+  return made;
+}
+
+}  // namespace tenon::recurrent

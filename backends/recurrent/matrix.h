@@ -1,0 +1,54 @@
+// Matrix: the operand of a recurrent node that its steps multiply by, with its bias, and the panels of its columns. Panels of
+// constants are packed once; others are packed in the scratch memory of each run.
+// Tested by tests/unit/backends/recurrent_test.cc.
+#pragma once
+
+#include <mutex>
+
+#include "src/backend/backend.h"
+#include "src/ops/rules/operand.h"
+
+namespace tenon::recurrent {
+
+// At the sizes of a plan. Block b has the columns from b * panel_width() on of each gate; its panels follow each other.
+struct Columns {
+  struct Place {
+    int buffer = -1;  // no such operand
+    int64_t offset = 0;
+    std::vector<int64_t> strides;
+    const float* of(void* const* buffers) const;
+  };
+  Place weight, bias;
+  int64_t gates = 1, size = 0, depth = 0;  // size: columns of a gate
+  std::shared_ptr<const Arena> packed;     // null: pack() before use, unless in_place
+  bool in_place = false;                   // too few products to pay for packing
+
+  int64_t blocks() const;
+  int64_t floats() const;  // of all panels
+  const float* panel(const float* panels, int64_t block, int64_t gate) const;
+  // A matrix in a run: its panels, or where it lies.
+  struct Memory {
+    const float *panels = nullptr, *weight = nullptr, *bias = nullptr;
+  };
+  // Writes bias + x times a block of a gate to y, up to panel_width() columns.
+  void multiply(const Memory& memory, const float* x, int64_t x_stride, int64_t rows, int64_t block,
+                int64_t gate, float* y, int64_t y_stride) const;
+  void pack(const float* weight_at, const float* bias_at, int64_t from, int64_t to, float* panels) const;
+};
+
+class Matrix {
+ public:
+  Matrix(Operand weight, std::optional<Operand> bias, int64_t gates)
+      : weight_(std::move(weight)), bias_(std::move(bias)), gates_(gates) {}
+  // products: how many rows a run multiplies by the matrix.
+  Columns at(const Sizes& sizes, int64_t products, const Allocator& allocator);
+
+ private:
+  Operand weight_;
+  std::optional<Operand> bias_;
+  int64_t gates_ = 1;
+  std::mutex mutex_;  // guards packed_
+  std::shared_ptr<const Arena> packed_;
+};
+
+}  // namespace tenon::recurrent

@@ -1,0 +1,337 @@
+// See recurrent.h. A group is one node.
+#include "backends/recurrent/recurrent.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "backends/recurrent/cell.h"
+#include "backends/recurrent/matrix.h"
+#include "backends/recurrent/product.h"
+#include "src/base/align.h"
+#include "src/base/threads/immortal.h"
+#include "src/ir/group.h"
+#include "src/ops/eval/host_tensor.h"
+#include "src/ops/rows/names.h"
+#include "src/ops/rules/operand.h"
+#include "src/ops/rules/recurrent.h"
+
+namespace tenon {
+namespace {
+
+using namespace recurrent;
+constexpr int64_t kWorkPerThread = 1 << 16;  // products of one step; fewer do not pay for waking a thread
+constexpr int64_t kItem = sizeof(float);
+
+// An operand or the result at a plan's sizes. `used`: it is there.
+struct Place {
+  bool used = false;
+  int buffer = 0;
+  int64_t offset = 0;                          // elements
+  std::vector<int64_t> shape, strides, dense;  // dense: row-major strides of the shape
+
+  float* of(void* const* buffers) const { return static_cast<float*>(buffers[buffer]) + offset; }
+  int64_t floats() const {
+    int64_t count = 1;
+    for (const int64_t n : shape) count *= n;
+    return count;
+  }
+  // Whether rows are dense, so that steps read them in place.
+  bool has_rows() const { return strides.back() == 1 || shape.back() <= 1; }
+  // The strides in place, or those of a dense copy.
+  const std::vector<int64_t>& row_strides() const { return has_rows() ? strides : dense; }
+  void copy_to(float* to, void* const* buffers) const {
+    copy_strided(reinterpret_cast<const char*>(of(buffers)), strides, reinterpret_cast<char*>(to), dense,
+                 shape, kItem);
+  }
+};
+
+// A range of the blocks of units, which one thread computes.
+struct Slice {
+  int64_t from = 0, to = 0;  // blocks
+  int64_t padded = 0;        // columns of its panels
+  std::unique_ptr<Step> cell;
+  int64_t at = 0;  // bytes of scratch in front of its own
+};
+
+class RecurrentStep final : public Step {
+ public:
+  const Cell* cell = nullptr;
+  Place x, state, cell_state, result;                 // state and cell_state: before the first step
+  bool in_place = false;                              // steps write their hidden states into the result
+  Columns gates, projection;                          // projection: size 0 if there is none
+  int64_t steps = 0, batch = 0, size = 0, width = 0;  // width: of a hidden state
+  bool reverse = false, gives_cell = false;
+  int threads = 1;
+  std::vector<Slice> slices;
+
+  // Scratch memory: bytes in front of each part.
+  struct Parts {
+    int64_t state = 0, cells = 0, hidden = 0, gates = 0, projection = 0, x = 0, result = 0, slices = 0,
+            end = 0;
+  } parts;
+
+  static bool needs_packing(const Columns& c) { return c.size > 0 && !c.packed && !c.in_place; }
+  void plan_scratch() {
+    int64_t at = 0;
+    const auto take = [&](int64_t floats) {
+      const int64_t start = at;
+      at = align_up(at + floats * kItem);
+      return start;
+    };
+    parts.state = take(batch * width);
+    parts.cells = take(has_cell() ? 2 * batch * size : 0);
+    parts.hidden = take(projection.size > 0 ? batch * size : 0);
+    parts.gates = take(needs_packing(gates) ? gates.floats() : 0);
+    parts.projection = take(needs_packing(projection) ? projection.floats() : 0);
+    parts.x = take(x.has_rows() ? 0 : x.floats());
+    parts.result = take(in_place ? 0 : result.floats());
+    for (Slice& s : slices) {
+      s.at = take(batch * std::max(gates.gates * s.padded, static_cast<int64_t>(panel_width())));
+      at = align_up(at + s.cell->scratch_bytes());
+    }
+    parts.end = at;
+  }
+  int64_t scratch_bytes() const override { return parts.end; }
+  int64_t bytes() const override {
+    int64_t sum = static_cast<int64_t>(sizeof *this + slices.capacity() * sizeof(Slice));
+    for (const Slice& s : slices) sum += s.cell->bytes();
+    return sum;
+  }
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override;
+
+ private:
+  bool has_cell() const { return gates.gates == 4; }  // an LSTM
+  // The addresses of a run, and of the step of the sequence that is being computed.
+  struct Walk {
+    const RecurrentStep* step;
+    char* scratch;
+    Columns::Memory gates, projection;
+    const float* x = nullptr;  // of this step
+    const float *before = nullptr, *cell_before = nullptr;
+    float *cell_after = nullptr, *hidden = nullptr, *after = nullptr;
+    std::atomic<bool> failed{false};
+  };
+  float* part(char* scratch, int64_t at) const { return reinterpret_cast<float*>(scratch + at); }
+  // A matrix, packed for this run if it is not constant.
+  Columns::Memory memory_of(const Columns& columns, void* const* buffers, float* memory,
+                            const RunOn& on) const;
+  static void advance(void* arg, int thread, int64_t begin, int64_t end);
+  static void project(void* arg, int thread, int64_t begin, int64_t end);
+  void advance_slice(Walk& w, const Slice& slice) const;
+};
+
+Columns::Memory RecurrentStep::memory_of(const Columns& columns, void* const* buffers, float* memory,
+                                         const RunOn& on) const {
+  if (columns.size == 0) return {};
+  if (columns.packed) return {reinterpret_cast<const float*>(columns.packed->data())};
+  struct Packing {
+    const Columns& columns;
+    Columns::Memory from;
+    float* panels;
+  } packing{columns, {nullptr, columns.weight.of(buffers), columns.bias.of(buffers)}, memory};
+  if (columns.in_place) return packing.from;
+  on.parallel.run(
+      columns.blocks(), threads,
+      [](void* arg, int, int64_t begin, int64_t end) {
+        const auto& p = *static_cast<const Packing*>(arg);
+        p.columns.pack(p.from.weight, p.from.bias, begin, end, p.panels);
+      },
+      &packing);
+  return {memory};
+}
+
+void RecurrentStep::advance(void* arg, int, int64_t begin, int64_t end) {
+  auto& w = *static_cast<Walk*>(arg);
+  for (int64_t i = begin; i < end; ++i) w.step->advance_slice(w, w.step->slices[static_cast<size_t>(i)]);
+}
+
+void RecurrentStep::advance_slice(Walk& w, const Slice& slice) const {
+  const int64_t first = slice.from * panel_width(), by = batch * slice.padded;
+  float* sums = part(w.scratch, slice.at);
+  for (int64_t gate = 0; gate < gates.gates; ++gate)
+    for (int64_t block = slice.from; block < slice.to; ++block)
+      gates.multiply(w.gates, w.before, width, batch, block, gate,
+                     sums + gate * by + (block - slice.from) * panel_width(), slice.padded);
+  const bool lstm = has_cell();
+  const float* state_at = lstm ? w.cell_before : gates.gates == 3 ? w.before : nullptr;
+  char* rest = w.scratch + slice.at + align_up(gates.gates * by * kItem);
+  const Status status =
+      cell->run(*slice.cell, w.x + first, size, sums, by, state_at ? state_at + first : nullptr,
+                lstm ? w.cell_after + first : nullptr, w.hidden + first, rest);
+  if (!status.ok()) w.failed = true;
+}
+
+void RecurrentStep::project(void* arg, int thread, int64_t begin, int64_t end) {
+  auto& w = *static_cast<Walk*>(arg);
+  const RecurrentStep& s = *w.step;
+  float* sums = s.part(w.scratch, s.slices[static_cast<size_t>(thread)].at);
+  for (int64_t block = begin; block < end; ++block) {
+    s.projection.multiply(w.projection, w.hidden, s.size, s.batch, block, 0, sums, panel_width());
+    const int64_t first = block * panel_width(), count = std::min<int64_t>(panel_width(), s.width - first);
+    for (int64_t b = 0; b < s.batch; ++b)
+      std::copy_n(sums + b * panel_width(), count, w.after + b * s.width + first);
+  }
+}
+
+Status RecurrentStep::run(void* const* buffers, char* scratch, const RunOn& on) const {
+  if (batch == 0 || size == 0) return {};
+  Walk w{this, scratch, memory_of(gates, buffers, part(scratch, parts.gates), on),
+         memory_of(projection, buffers, part(scratch, parts.projection), on)};
+  const float* sequence = x.of(buffers);
+  if (!x.has_rows()) {
+    x.copy_to(part(scratch, parts.x), buffers);
+    sequence = part(scratch, parts.x);
+  }
+  float* all = in_place ? result.of(buffers) : part(scratch, parts.result);
+  const std::vector<int64_t>& x_strides = x.row_strides();
+  const int64_t after_step = in_place ? result.strides[0] : batch * width;
+  w.before = part(scratch, parts.state);
+  state.copy_to(part(scratch, parts.state), buffers);
+  float* cells = part(scratch, parts.cells);
+  if (cell_state.used)
+    cell_state.copy_to(cells, buffers);
+  else if (has_cell())
+    std::fill_n(cells, batch * size, 0.0f);
+  w.cell_before = cells;
+  const int count = static_cast<int>(slices.size());
+  for (int64_t i = 0; i < steps; ++i) {
+    const int64_t t = reverse ? steps - 1 - i : i;
+    w.x = sequence + t * x_strides[0];
+    w.after = all + t * after_step;
+    w.hidden = projection.size > 0 ? part(scratch, parts.hidden) : w.after;
+    w.cell_after = cells + (i + 1) % 2 * batch * size;
+    on.parallel.run(count, count, advance, &w);
+    if (projection.size > 0) on.parallel.run(projection.blocks(), count, project, &w);
+    w.before = w.after;
+    w.cell_before = w.cell_after;
+  }
+  TENON_CHECK(!w.failed, "a kernel of a cell has failed");
+  if (!in_place)
+    copy_strided(reinterpret_cast<const char*>(all), result.dense,
+                 reinterpret_cast<char*>(result.of(buffers)), result.strides, result.shape, kItem);
+  if (gives_cell) std::copy_n(w.cell_before, batch * size, all + steps * batch * width);
+  return {};
+}
+
+class RecurrentNode final : public Executable {
+ public:
+  std::string mode;
+  bool reverse = false, gives_cell = false;
+  Operand x, state, result;
+  std::optional<Operand> cell_state;
+  std::optional<Matrix> gates, projection;
+  std::unique_ptr<Cell> cell;
+  Allocator allocator;
+
+  Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    auto step = std::make_unique<RecurrentStep>();
+    step->cell = cell.get();
+    step->x = place(x, sizes);
+    step->state = place(state, sizes);
+    if (cell_state) step->cell_state = place(*cell_state, sizes);
+    const int64_t products = step->x.shape[0] * step->x.shape[1];
+    step->gates = gates->at(sizes, products, allocator);
+    if (projection) step->projection = projection->at(sizes, products, allocator);
+    step->steps = step->x.shape[0];
+    step->batch = step->x.shape[1];
+    step->size = step->gates.size;
+    step->width = step->state.shape[1];
+    step->reverse = reverse;
+    step->gives_cell = gives_cell;
+    step->result = place(result, sizes);
+    if (gives_cell) {  // the vector starts with the hidden states
+      if (!step->result.has_rows()) return unsupported("hidden states and cells in a strided vector");
+      step->result.shape = {step->steps, step->batch, step->width};
+      step->result.strides = step->result.dense = dense_strides(step->result.shape);
+    }
+    step->in_place = step->result.has_rows() && (step->batch <= 1 || step->result.strides[1] == step->width);
+    TENON_TRY(slice(*step, sizes.threads));
+    step->plan_scratch();
+    return std::unique_ptr<Step>(std::move(step));
+  }
+  bool may_fail() const override { return false; }
+  std::string describe() const override {
+    return "recurrent " + mode + (reverse ? " from the last step" : "") +
+           ", each step one parallel region\n" + cell->describe();
+  }
+
+ private:
+  static Place place(const Operand& o, const Sizes& sizes) {
+    Place p{true, o.buffer, sizes.eval(o.offset), sizes.eval(o.shape), sizes.eval(o.strides), {}};
+    p.dense = dense_strides(p.shape);
+    return p;
+  }
+  // Distributes the units over threads.
+  Status slice(RecurrentStep& step, int threads) const {
+    const int64_t blocks = step.gates.blocks(), size = step.size;
+    const int64_t work = step.batch * step.gates.gates * size * step.width;
+    const auto count = std::clamp<int64_t>(work / kWorkPerThread, 1,
+                                           std::max<int64_t>(1, std::min<int64_t>(threads, blocks)));
+    step.threads = threads;
+    for (int64_t i = 0; i < count; ++i) {
+      Slice s;
+      s.from = blocks * i / count;
+      s.to = blocks * (i + 1) / count;
+      s.padded = (s.to - s.from) * panel_width();
+      const int64_t units = std::min(s.padded, size - s.from * panel_width());
+      const Cell::Shape shape{step.batch, units, step.x.row_strides()[1], s.padded, size, size};
+      TENON_ASSIGN(s.cell, cell->prepare(shape));
+      step.slices.push_back(std::move(s));
+    }
+    return {};
+  }
+};
+
+class RecurrentBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "recurrent"; }
+
+  Bid bid(const Graph& graph, ValueId v) const override {
+    const Node& node = graph.node(v);
+    if (node.op != ops::recurrent)
+      return {false, 0, std::string(op(node.op).name) + " walks along no sequence"};
+    if (graph.type(node.inputs[0]).dtype != DType::f32)
+      return {false, 0, "a recurrent layer of " + std::string(tenon::name(graph.type(node.inputs[0]).dtype))};
+    return {true, 1, "step after step"};
+  }
+  Bid joins(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
+    return {false, 0, "nothing joins the steps of a sequence"};
+  }
+
+  Result<std::unique_ptr<Executable>> build_group(const BuildContext& context,
+                                                  std::span<const ValueId> members) override {
+    const Graph& g = context.graph;
+    const ValueId v = members.back();
+    const Node& node = g.node(v);
+    auto e = std::make_unique<RecurrentNode>();
+    e->mode = attr_as<std::string>(node, "mode");
+    e->reverse = attr_as<bool>(node, "reverse");
+    e->gives_cell = attr_as<bool>(node, "cell");
+    e->allocator = context.allocator;
+    e->inputs = inputs_of(g, members);
+    e->outputs = {v};
+    const auto operand = [&](size_t i) {
+      Operand o = operand_of(g, node.inputs[i], [&](ValueId x) { return context.strides_of(x); });
+      o.buffer = e->position_of(o.base);
+      return o;
+    };
+    e->x = operand(0);
+    e->state = operand(1);
+    e->gates.emplace(operand(2), operand(3), gates_of(e->mode));
+    if (node.inputs.size() > 4) e->cell_state = operand(4);
+    if (node.inputs.size() > 5) e->projection.emplace(operand(5), std::nullopt, 1);
+    e->result = stored_operand(g, v);
+    e->result.strides = context.layouts[v].strides;
+    e->result.buffer = static_cast<int>(e->inputs.size());
+    TENON_ASSIGN(e->cell, Cell::make(e->mode, context.allocator));
+    e->kernels_compiled = e->cell->compiled();
+    return std::unique_ptr<Executable>(std::move(e));
+  }
+  std::string describe() const override { return "recurrent layers, step after step"; }
+};
+
+}  // namespace
+
+Backend& recurrent_backend() { return immortal<RecurrentBackend>(); }
+
+}  // namespace tenon
