@@ -30,28 +30,6 @@ ROUNDS = 30
 LOSS_STEPS, EXACT_STEPS = 3, 5
 
 
-class Dlrm(nn.Module):
-    """A recommendation model: 26 tables, a product of all pairs, two perceptrons."""
-
-    def __init__(self, rows, width):
-        super().__init__()
-        self.tables = nn.ModuleList(nn.Embedding(rows, width) for _ in range(26))
-        self.bottom = nn.Sequential(nn.Linear(13, 128), nn.ReLU(), nn.Linear(128, width), nn.ReLU())
-        self.top = nn.Sequential(nn.Linear(width + 27 * 26 // 2, 128), nn.ReLU(), nn.Linear(128, 1))
-        self.register_buffer("pairs", torch.tril_indices(27, 27, -1))
-
-    def forward(self, dense, sparse):
-        x = self.bottom(dense)
-        features = torch.stack([x, *(table(sparse[:, i]) for i, table in enumerate(self.tables))], 1)
-        products = torch.bmm(features, features.transpose(1, 2))
-        return self.top(torch.cat([x, products[:, self.pairs[0], self.pairs[1]]], 1))
-
-
-def dlrm(tiny):
-    rows, batch = (50, 8) if tiny else (10000, 256)
-    return Dlrm(rows, 16), (torch.randn(batch, 13), torch.randint(rows, (batch, 26)))
-
-
 def _first(output):
     return output if isinstance(output, torch.Tensor) else output[0]
 
@@ -76,19 +54,16 @@ def of_clicks(model, *inputs):
     return F.binary_cross_entropy_with_logits(logits, (torch.arange(logits.shape[0]) % 2).to(logits.dtype)[:, None])
 
 
-# name -> (loss, batch, length)
+# name -> (loss, batch, length). Without a batch, the inputs of the zoo are taken.
 MODELS = {"bert_base": (of_squares, 4, 128), "gpt2": (of_tokens, 2, 256), "llama": (of_tokens, 2, 256), "vit_b_16": (of_classes, 4, None),
           "resnet50": (of_classes, 8, None), "mobilenet_v3_large": (of_classes, 16, None), "unet_block": (of_squares, 1, None),
           "dlrm": (of_clicks, None, None)}
 
 
 def build(name, tiny):
-    if name == "dlrm":
-        torch.manual_seed(0)
-        model, inputs = dlrm(tiny)
-    else:
-        model, inputs = zoo.build(name, tiny)
-        _, batch, length = MODELS[name]
+    model, inputs = zoo.build(name, tiny)
+    _, batch, length = MODELS[name]
+    if batch:
         batch, length = (min(batch, 2), min(length or 0, 16)) if tiny else (batch, length)
         repeat = lambda x: torch.cat([x.roll(i, -1) for i in range(batch)])
         inputs = tuple(map(repeat, inputs))

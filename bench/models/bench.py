@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.contenders import PEERS, missing_for_peers     # noqa: E402
 from bench.models.demo import chosen                      # noqa: E402
 from bench.models.worker import ROOT, Request, clean_up_when_terminated, spawn     # noqa: E402
-from bench.models.zoo import MODELS                       # noqa: E402
+from bench.models.zoo import ALL, MODELS                  # noqa: E402
 from bench.table import Progress, markdown                # noqa: E402
 from bench.timing import describe_machine, speedup        # noqa: E402
 
@@ -110,7 +110,7 @@ def megabytes(count):
 
 def parse():
     parser = argparse.ArgumentParser(prog="./dev bench models", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--models", type=chosen, default=list(MODELS), metavar="A,B", help=", ".join(MODELS))
+    parser.add_argument("--models", type=chosen, default=list(MODELS), metavar="A,B", help=", ".join(ALL))
     parser.add_argument("--peers", action="store_true", help="Inductor, also frozen (needs g++)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--processes", type=int, default=2)

@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.contenders import PEERS, missing_for_peers     # noqa: E402
 from bench.models.worker import Request, clean_up_when_terminated, python_path, spawn     # noqa: E402
-from bench.models.zoo import MODELS                        # noqa: E402
+from bench.models.zoo import ALL, MODELS                        # noqa: E402
 from bench.table import Progress, aligned                  # noqa: E402
 from bench.timing import describe_machine                  # noqa: E402
 
@@ -104,7 +104,7 @@ def verdict(result):
 
 def parse():
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--models", type=chosen, default=list(MODELS), metavar="A,B", help=", ".join(MODELS))
+    parser.add_argument("--models", type=chosen, default=list(MODELS), metavar="A,B", help=", ".join(ALL))
     parser.add_argument("--peers", action="store_true", help="Inductor's columns too (needs g++)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tiny", action="store_true", help="the same structures, small sizes")
@@ -115,9 +115,9 @@ def parse():
 
 def chosen(text):
     names = text.split(",")
-    unknown = [name for name in names if name not in MODELS]
+    unknown = [name for name in names if name not in ALL]
     if unknown:
-        raise argparse.ArgumentTypeError(f"no model {', '.join(unknown)}; there are {', '.join(MODELS)}")
+        raise argparse.ArgumentTypeError(f"no model {', '.join(unknown)}; there are {', '.join(ALL)}")
     return names
 
 

@@ -42,7 +42,7 @@ def measure(request):
 
     torch.set_num_threads(request.threads)
     model, inputs = zoo.build(request.model, request.tiny)
-    others, tolerance = zoo.other_inputs(inputs), zoo.MODELS[request.model].tolerance
+    others, tolerance = zoo.other_inputs(inputs), zoo.ALL[request.model].tolerance
     kept = [x.clone() for x in inputs]
     result = asdict(request) | {"problems": []}
     with torch.no_grad():

@@ -15,20 +15,24 @@ import torch
 from torch import nn
 
 from bench.models import conv_nets, unet
+from bench.models.tables_and_sequences import Dlrm, Tagger
 
 
 @dataclass(frozen=True)
 class Entry:
     make: Callable          # tiny -> (model, inputs)
     tolerance: float        # for the accuracy rule (accuracy.py)
+    gain: float = 1         # of all matrices, where no norm brings activations back to a size of 1
 
 
 def build(name, tiny=False):
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        model, inputs = MODELS[name].make(tiny)
+        model, inputs = ALL[name].make(tiny)
         model.eval()
         randomise(model)
+        for p in model.parameters():
+            p.mul_(ALL[name].gain if p.dim() > 1 else 1)
         settle_batch_norm(model, inputs)
     return model, inputs
 
@@ -134,6 +138,18 @@ def unet_block(tiny):
     return unet.UNet(width, context), inputs
 
 
+def dlrm(tiny):
+    rows, batch = (50, 8) if tiny else (10000, 256)
+    return Dlrm(rows, 16), (torch.randn(batch, 13), torch.randint(rows, (batch, 26)))
+
+
+def tagger(layer):
+    def make(tiny):
+        words, width, batch, length = (100, 32, 2, 9) if tiny else (10000, 256, 8, 64)
+        return Tagger(layer, words, width, 7 if tiny else 50), (torch.randint(words, (batch, length)),)
+    return make
+
+
 # Conv nets are held to 1e-4, transformers to 1e-3 (the tolerances of PyTorch's own benchmark suites).
 MODELS = {
     "resnet50": Entry(resnet50, 1e-4),
@@ -144,3 +160,10 @@ MODELS = {
     "vit_b_16": Entry(vit_b_16, 1e-3),
     "unet_block": Entry(unet_block, 1e-4),
 }
+# Measured if named.
+MORE = {
+    "dlrm": Entry(dlrm, 1e-4, gain=2),
+    "lstm_tagger": Entry(tagger(nn.LSTM), 1e-3, gain=4),
+    "gru_tagger": Entry(tagger(nn.GRU), 1e-3, gain=3),
+}
+ALL = {**MODELS, **MORE}

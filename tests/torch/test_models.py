@@ -47,11 +47,11 @@ def backend(request):
 
 def assert_right(name, model, inputs, answer):
     reference, exact = model(*inputs), accuracy.in_float64(model, inputs)
-    assert accuracy.check(reference, answer, exact, zoo.MODELS[name].tolerance).problems == []
+    assert accuracy.check(reference, answer, exact, zoo.ALL[name].tolerance).problems == []
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", zoo.MODELS)
+@pytest.mark.parametrize("name", zoo.ALL)
 def test_right_and_whole(name, backend):
     model, inputs = zoo.build(name, tiny=True)
     others, kept = zoo.other_inputs(inputs), [x.clone() for x in inputs]
