@@ -77,7 +77,9 @@ TEST(SplitWalks, ResultsAreTheEvaluators) {
       for (size_t o = 0; o < outputs.size(); ++o)
         for (int64_t i = 0; i < outputs[o].count(); ++i) {
           const double want = (*expected)[o].number(i);
-          if (rows > 1) ASSERT_NEAR(outputs[o].number(i), want, 1e-4 * (1 + std::abs(want))) << o << " " << i;
+          if (rows > 1) {
+            ASSERT_NEAR(outputs[o].number(i), want, 1e-4 * (1 + std::abs(want))) << o << " " << i;
+          }
         }
     }
 }
