@@ -19,7 +19,7 @@ namespace tenon {
 namespace {
 
 using namespace recurrent;
-constexpr int64_t kWorkPerThread = 1 << 16;  // products of one step; fewer do not pay for waking a thread
+constexpr int64_t kProductsPerThread = 1 << 16;  // products of one step; fewer do not pay for waking a thread
 constexpr int64_t kItem = sizeof(float);
 
 // An operand or the result at a plan's sizes. `used`: it is there.
@@ -265,7 +265,7 @@ class RecurrentNode final : public Executable {
   Status slice(RecurrentStep& step, int threads) const {
     const int64_t blocks = step.gates.blocks(), size = step.size;
     const int64_t work = step.batch * step.gates.gates * size * step.width;
-    const auto count = std::clamp<int64_t>(work / kWorkPerThread, 1,
+    const auto count = std::clamp<int64_t>(work / kProductsPerThread, 1,
                                            std::max<int64_t>(1, std::min<int64_t>(threads, blocks)));
     step.threads = threads;
     for (int64_t i = 0; i < count; ++i) {
