@@ -15,10 +15,9 @@
 #include "src/ops/rules/operand.h"
 #include "src/ops/rules/recurrent.h"
 
-namespace tenon {
+namespace tenon::recurrent {
 namespace {
 
-using namespace recurrent;
 constexpr int64_t kProductsPerThread = 1 << 16;  // products of one step; fewer do not pay for waking a thread
 constexpr int64_t kItem = sizeof(float);
 
@@ -331,7 +330,10 @@ class RecurrentBackend final : public Backend {
 };
 
 }  // namespace
+}  // namespace tenon::recurrent
 
-Backend& recurrent_backend() { return immortal<RecurrentBackend>(); }
+namespace tenon {
+
+Backend& recurrent_backend() { return immortal<recurrent::RecurrentBackend>(); }
 
 }  // namespace tenon
