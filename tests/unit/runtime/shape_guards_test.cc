@@ -21,7 +21,7 @@ std::string print_values(std::span<const int64_t> values) {
 
 TEST(ShapeGuards, SayWhatTheWholeGraphSays) {
   const char* more = std::getenv("TENON_CONDITIONS_COUNT");
-  const uint64_t count = more ? std::strtoull(more, nullptr, 10) : rounds(1500);
+  const uint64_t count = more ? std::strtoull(more, nullptr, 10) : rounds(10000);
   int64_t asked = 0, refused = 0, open = 0, nodes = 0, failures = 0;
   for (uint64_t seed = 1; seed <= count && failures < 10; ++seed) {
     const RandomGraph r = GraphGen(seed).make();
