@@ -55,7 +55,7 @@ Result<CudaCode> cuda_code(const KernelVariant& variant, int architecture) {
   if (dump_wanted("kernel")) dump("kernel", print(kernel));
   if (dump_wanted("cuda")) dump("cuda", "// " + describe(variant) + "\n" + text);
   CudaCode code;
-  const ObjectRequest request{object_key(source, producer), text, kernel.name, target, ""};
+  const ObjectRequest request{object_key(text, source, producer), text, kernel.name, target, ""};
   if (ObjectCache::get().find(request, [&](const std::string& object) { return read_stored(object, code); }))
     return code;
   TENON_ASSIGN(CudaBinary binary, nvrtc->compile(source, kernel.name, made_for, schedule.approximate));

@@ -278,7 +278,8 @@ bool emit_or_find(Job& job, Isa isa) {
   if (dump_wanted("llvm")) dump("llvm", llvm_text(*job.kernel, isa));
   job.text = llvm_text(without_names(*job.kernel), isa);
   TENON_CHECK(job.text.starts_with(std::string(kHead) + std::string(kPlainName) + "("), job.text);
-  job.object = {object_key(job.text, kProducer), job.key, job.kernel->name, isa_name(isa), isa_needs(isa)};
+  job.object = {object_key(job.key, job.text, kProducer), job.key, job.kernel->name, isa_name(isa),
+                isa_needs(isa)};
   return job.from_disk = ObjectCache::get().find(job.object, [&](const std::string& object) -> Status {
     TENON_ASSIGN(const Linked linked, link(object));
     if (linked.functions.size() != 1) return failed("it holds no single function");

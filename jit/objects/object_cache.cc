@@ -13,8 +13,8 @@ std::atomic<ObjectCache*> replaced = nullptr;
 
 }  // namespace
 
-Hash128 object_key(std::string_view emitted, std::string_view producer) {
-  return Hasher().text("tenon object").text(producer).text(emitted).finish();
+Hash128 object_key(std::string_view kernel, std::string_view emitted, std::string_view producer) {
+  return Hasher().text("tenon object").text(producer).text(emitted).text(kernel).finish();
 }
 
 ObjectCache& ObjectCache::get() {

@@ -22,7 +22,8 @@ struct ObjectRequest {
   std::string_view needs;   // instruction sets that the object needs, as for cpu_lacks()
 };
 
-Hash128 object_key(std::string_view emitted, std::string_view producer);
+// kernel: its text, which a hit compares; kernels of different texts may be emitted as the same code.
+Hash128 object_key(std::string_view kernel, std::string_view emitted, std::string_view producer);
 
 class ObjectCache {
  public:

@@ -112,8 +112,9 @@ TEST(ObjectCache, NamesDoNotMatterAndInstructionSetsDo) {
   EXPECT_EQ(compiled(), before);
   ASSERT_TRUE(Compiler::get().compile({&b}, Isa::sse2).ok());
   EXPECT_EQ(compiled(), before + (host_isa() != Isa::sse2));
-  EXPECT_NE(object_key("text", "LLVM 1"), object_key("text", "LLVM 2"));
-  EXPECT_NE(object_key("text", "LLVM 1"), object_key("text ", "LLVM 1"));
+  EXPECT_NE(object_key("kernel", "text", "LLVM 1"), object_key("kernel", "text", "LLVM 2"));
+  EXPECT_NE(object_key("kernel", "text", "LLVM 1"), object_key("kernel", "text ", "LLVM 1"));
+  EXPECT_NE(object_key("kernel", "text", "LLVM 1"), object_key("another", "text", "LLVM 1"));
 }
 
 TEST(ObjectCache, DamagedFilesAreCompiledAgain) {
