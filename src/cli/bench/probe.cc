@@ -1,7 +1,6 @@
 // See probe.h. Tested by tests/bench_test.py.
 #include "src/cli/bench/probe.h"
 
-#include <immintrin.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,39 +45,29 @@ void in_parallel(int threads, int64_t n, const std::function<void(int64_t, int64
 constexpr int64_t kRounds = 20000;
 constexpr int kChains = 10;  // independent, so that no multiply-add waits for another
 
-__attribute__((target("avx512f"))) float chains_avx512(float x) {
-  __m512 sums[kChains];
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_ps(x + static_cast<float>(i));
-  const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(x);
-  for (int64_t round = 0; round < kRounds; ++round)
-    for (int i = 0; i < kChains; ++i) sums[i] = _mm512_fmadd_ps(sums[i], a, b);
-  for (int i = 1; i < kChains; ++i) sums[0] = _mm512_add_ps(sums[0], sums[i]);
-  float out[16];
-  _mm512_storeu_ps(out, sums[0]);
-  return out[0];
+// Vector: 4, 8 or 16 floats. Inlined into functions that are compiled for an instruction set.
+template <class Vector>
+[[gnu::always_inline]] inline float chains(float x) {
+  Vector sums[kChains];
+#pragma GCC unroll 16  // keeps the sums in registers
+  for (int i = 0; i < kChains; ++i) sums[i] = Vector{} + (x + static_cast<float>(i));
+  const Vector a = Vector{} + 0.999f, b = Vector{} + x;
+  for (int64_t round = 0; round < kRounds; ++round) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kChains; ++i) sums[i] = sums[i] * a + b;
+  }
+#pragma GCC unroll 16
+  for (int i = 1; i < kChains; ++i) sums[0] += sums[i];
+  return sums[0][0];
 }
 
-__attribute__((target("avx2,fma"))) float chains_avx2(float x) {
-  __m256 sums[kChains];
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_ps(x + static_cast<float>(i));
-  const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(x);
-  for (int64_t round = 0; round < kRounds; ++round)
-    for (int i = 0; i < kChains; ++i) sums[i] = _mm256_fmadd_ps(sums[i], a, b);
-  for (int i = 1; i < kChains; ++i) sums[0] = _mm256_add_ps(sums[0], sums[i]);
-  float out[8];
-  _mm256_storeu_ps(out, sums[0]);
-  return out[0];
-}
+using Vector4 [[gnu::vector_size(16)]] = float;
+using Vector8 [[gnu::vector_size(32)]] = float;
+using Vector16 [[gnu::vector_size(64)]] = float;
 
-float chains_sse(float x) {
-  __m128 sums[kChains];
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm_set1_ps(x + static_cast<float>(i));
-  const __m128 a = _mm_set1_ps(0.999f), b = _mm_set1_ps(x);
-  for (int64_t round = 0; round < kRounds; ++round)
-    for (int i = 0; i < kChains; ++i) sums[i] = _mm_add_ps(_mm_mul_ps(sums[i], a), b);
-  for (int i = 1; i < kChains; ++i) sums[0] = _mm_add_ps(sums[0], sums[i]);
-  return _mm_cvtss_f32(sums[0]);
-}
+[[gnu::target("avx512f")]] float chains_avx512(float x) { return chains<Vector16>(x); }
+[[gnu::target("avx2,fma")]] float chains_avx2(float x) { return chains<Vector8>(x); }
+float chains_sse(float x) { return chains<Vector4>(x); }
 
 int64_t cache_bytes(int name, int64_t otherwise) {
   const long n = sysconf(name);
@@ -105,13 +94,13 @@ double copy_rate(int64_t bytes, int threads) {
 
 double multiply_add_rate(int threads) {
   const bool avx512 = cpu_lacks("avx512f").empty(), avx2 = cpu_lacks("avx2,fma").empty();
-  const auto chains = avx512 ? chains_avx512 : avx2 ? chains_avx2 : chains_sse;
+  const auto widest = avx512 ? chains_avx512 : avx2 ? chains_avx2 : chains_sse;
   const int lanes = avx512 ? 16 : avx2 ? 8 : 4;
   const int64_t pieces = 8 * threads;
   const double seconds = best_seconds([&] {
     in_parallel(threads, pieces, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        volatile float kept = chains(static_cast<float>(i));
+        volatile float kept = widest(static_cast<float>(i));
         (void)kept;
       }
     });
