@@ -114,8 +114,8 @@ def exact_losses(model, loss, inputs):
 
 
 def disagreements(name, losses, exact):
-    """What is wrong with {contender: losses}, which has eager's. exact: the losses of f64; None: compare with eager's. Inductor draws
-    other numbers for dropout, so its losses are not compared."""
+    """Returns a sentence for each loss that is wrong. losses: {contender: losses}, eager's too. exact: the losses of f64, or None to
+    compare with eager's. Inductor draws other numbers for dropout, so its losses are not compared."""
     others = [c for c in losses if c not in ("eager", "inductor")]
     if exact is None:
         return [f"{name}: loss {got} of {c}, {want} of eager" for c in others for want, got in zip(losses["eager"], losses[c])

@@ -26,8 +26,7 @@ std::string unknown_verb(const CLI::App& app, int argc, char** argv) {
 }
 
 // The options that `bench` and `profile` share.
-template <class Args>
-void add_subject(CLI::App* verb, Args& args) {
+void add_subject(CLI::App* verb, tenon::cli::SubjectArgs& args) {
   verb->add_option("source", args.sources, "Expressions, graphs NAME.tn, or directories of such files");
   verb->add_option("--shapes", args.shapes, "Inputs of expressions: x:4096x1024,y:Nx1024:bf16")
       ->delimiter(',');

@@ -50,10 +50,10 @@ class Bench {
 
   Status compile() {
     const auto start = std::chrono::steady_clock::now();
-    TENON_ASSIGN(program_, Program::make(g_, options(), {}));
+    TENON_ASSIGN(program_, Program::make(g_, args_.options(threads_), {}));
     compile_ms_ = milliseconds(start);
     if (args_.against == "unfused") {
-      ProgramOptions apart = options();
+      ProgramOptions apart = args_.options(threads_);
       apart.without.push_back("fuse");
       TENON_ASSIGN(unfused_, Program::make(g_, apart, {}));
     }
@@ -83,7 +83,7 @@ class Bench {
     if (unfused_) contenders.push_back([&] { return unfused_->run(in, out); });
     if (!m.work.expensive.empty()) {
       if (!cheap_) {
-        TENON_ASSIGN(cheap_, Program::make(without_expensive(g_), options(), {}));
+        TENON_ASSIGN(cheap_, Program::make(without_expensive(g_), args_.options(threads_), {}));
       }
       contenders.push_back([&] { return cheap_->run(in, out); });
     }
@@ -105,14 +105,6 @@ class Bench {
  private:
   static double milliseconds(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  }
-
-  ProgramOptions options() const {
-    ProgramOptions wanted;
-    wanted.backends = args_.backends;
-    wanted.without = args_.without;
-    wanted.threads = threads_;
-    return wanted;
   }
 
   // Wrong results are not timed.

@@ -9,34 +9,43 @@
 #include "src/base/status.h"
 #include "src/cli/bench/measure.h"
 #include "src/cli/bench/work.h"
+#include "src/runtime/compile/options.h"
 
 namespace tenon::cli {
 
-struct BenchArgs {
+// What `bench` and `profile` run, and how.
+struct SubjectArgs {
   std::vector<std::string> sources;  // expressions, files of graphs, directories with such files
   std::vector<std::string> shapes;   // of an expression's inputs: NAME:4096x1024:bf16
-  std::vector<std::string> dims;     // N=64 or N=64,256,1024: each value is measured
+  std::vector<std::string> dims;     // N=64; in bench also N=64,256,1024, and each value is measured
   std::vector<std::string> files;    // inputs: NAME=file.npy
-  std::vector<int> threads;          // each is measured; empty: all cores
   std::vector<std::string> backends, without;
   double seconds = 0.5;  // of calls per contender and case
+  uint64_t seed = 0;
+
+  ProgramOptions options(int threads) const {
+    ProgramOptions wanted;
+    wanted.backends = backends;
+    wanted.without = without;
+    wanted.threads = threads;
+    return wanted;
+  }
+};
+
+struct BenchArgs : SubjectArgs {
+  std::vector<int> threads;  // each is measured; empty: all cores
   int rounds = 12;
   bool cold = false;    // empties the caches before every call
   std::string against;  // "unfused": the same graph without fusion takes turns
   bool explain = false;
   bool print = false;  // the graphs' texts instead of measurements
   std::string json;    // a file
-  uint64_t seed = 0;
 };
 int bench(const BenchArgs& args);
 
-struct ProfileArgs {
-  std::vector<std::string> sources, shapes, dims, files, backends,
-      without;           // as in BenchArgs, with one value per size
-  int threads = 0;       // 0: all cores
-  double seconds = 0.5;  // of runs per graph
-  std::string trace;     // a file for the trace in Chrome's format
-  uint64_t seed = 0;
+struct ProfileArgs : SubjectArgs {
+  int threads = 0;    // 0: all cores
+  std::string trace;  // a file for the trace in Chrome's format
 };
 int profile(const ProfileArgs& args);
 
@@ -66,7 +75,7 @@ struct Measured {
   double seconds() const { return timing.quantile(0.5); }
   double bytes_per_second() const { return work.bytes / seconds(); }
   double operations_per_second() const { return work.operations / seconds(); }
-  // Of the larger of the two times that the probes allow.
+  // Divides the larger of the two times that the probes allow by the measured time.
   double share_of_roofline() const;
 };
 

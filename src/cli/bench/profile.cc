@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What the machine reaches, measured once per power of two of bytes.
+// Compares steps with the probes. Measures a copy once per power of two of bytes.
 class Roofline {
  public:
   explicit Roofline(int threads) : threads_(threads), peak_(multiply_add_rate(threads)) {}
@@ -40,13 +40,10 @@ class Roofline {
 };
 
 Status run_for(const Subject& subject, const ProfileArgs& args) {
-  ProgramOptions options;
-  options.threads = args.threads;
-  options.without = args.without;
-  options.backends = args.backends;
   Tensors tensors(subject.model.graph, args.files, args.dims, subject.model.tensors, args.seed);
   TENON_TRY(tensors.prepare());
-  TENON_ASSIGN(const std::shared_ptr<Program> program, Program::make(subject.model.graph, options, {}));
+  TENON_ASSIGN(const std::shared_ptr<Program> program,
+               Program::make(subject.model.graph, args.options(args.threads), {}));
   const std::vector<Tensor> in = tensors.inputs(), out = tensors.outputs();
   const auto start = ProfileClock::now();
   do {

@@ -157,7 +157,7 @@ std::set<size_t> GroupOrder::behind_of(size_t group) const {
   return behind;
 }
 
-// Of the groups that can run, the one with the lowest growth comes first, or the one with the lowest number.
+// Runs, again and again, the ready group with the lowest growth, or with by_growth = false the one with the lowest number.
 GroupOrder::Order GroupOrder::sorted(Memory memory, bool by_growth) const {
   std::vector<int> waits(count_ + 1, 0);
   for (const auto& list : after_)
