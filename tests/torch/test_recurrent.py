@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from sample import in_turn
 from torch import nn
 
 import tenon
@@ -45,14 +46,16 @@ def states(mode, layer, batch):
     return (h, torch.randn(directions, batch, layer.hidden_size)) if mode == "lstm" else h
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("layers,bidirectional,batch_first,bias", list(itertools.product((1, 2), (False, True), (False, True), (True, False))))
-def test_layers(mode, layers, bidirectional, batch_first, bias):
+LAYERS = list(itertools.product(MODES, (1, 2), (False, True), (False, True), (True, False)))
+CALLS = ((True, (3, 4), False), (False, (3, 4), True), (True, (1, 1), True), (False, (2, 1), False), (True, (1, 7), False))
+
+
+@pytest.mark.parametrize("kind,call", in_turn(LAYERS, CALLS, 2))
+def test_layers(kind, call):
+    (mode, layers, bidirectional, batch_first, bias), (freeze, (batch, length), given) = kind, call
     layer = MODES[mode](5, 7, num_layers=layers, bidirectional=bidirectional, batch_first=batch_first, bias=bias).eval()
-    for freeze, (batch, length), given in ((True, (3, 4), False), (False, (3, 4), True), (True, (1, 1), True), (False, (2, 1), False), (True, (1, 7), False)):
-        x = torch.randn(batch, length, 5) if batch_first else torch.randn(length, batch, 5)
-        torch._dynamo.reset()
-        check(layer, x, *([states(mode, layer, batch)] if given else []), freeze=freeze)
+    x = torch.randn(batch, length, 5) if batch_first else torch.randn(length, batch, 5)
+    check(layer, x, *([states(mode, layer, batch)] if given else []), freeze=freeze)
 
 
 @pytest.mark.parametrize("bidirectional,layers,batch_first", list(itertools.product((False, True), (1, 2), (False, True))))

@@ -5,6 +5,7 @@
 #include "jit/objects/object_cache.h"
 #include "tests/support/nvidia/cuda_program_help.h"
 #include "tests/support/paths.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/store_help.h"
 
 namespace tenon {
@@ -129,7 +130,7 @@ TEST_F(CudaPrograms, FewLongRows) {
     x.set_number(kRow + j, -INFINITY);
   }
   x.set_number(3 * kRow - 1, INFINITY);
-  for (const char* text : {"%y = div(%e, %s)", "%l = log(%s)\n %y = add(%l, %m)"}) {
+  for (const char* text : sampled<const char*>({"%y = div(%e, %s)", "%l = log(%s)\n %y = add(%l, %m)"})) {
     const Graph graph =
         parsed("graph @f(%x: f32[3," + std::to_string(kRow) +
                "]) {\n %m = max(%x){axes=[1], keepdims=true}\n %d = sub(%x, %m)\n %e = exp(%d)\n %s = "

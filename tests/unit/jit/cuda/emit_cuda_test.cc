@@ -120,20 +120,20 @@ std::vector<CudaTry> real_tries(bool approximate) {
   int next = 0;
   for (const char* text : kCudaTexts)
     for (DType type : kTypes)
-      for (const auto& [n, m] : std::vector<std::pair<int64_t, int64_t>>{{0, 8},
-                                                                         {3, 0},
-                                                                         {1, 1},
-                                                                         {5, 2},
-                                                                         {3, 31},
-                                                                         {70, 64},
-                                                                         {2, 127},
-                                                                         {9, 128},
-                                                                         {4, 257},
-                                                                         {3, 768},
-                                                                         {2, 1021},
-                                                                         {2, 4096},
-                                                                         {1, 20011},
-                                                                         {1, 70000}}) {
+      for (const auto& [n, m] : sampled<std::pair<int64_t, int64_t>>({{0, 8},
+                                                                      {3, 0},
+                                                                      {1, 1},
+                                                                      {5, 2},
+                                                                      {3, 31},
+                                                                      {70, 64},
+                                                                      {2, 127},
+                                                                      {9, 128},
+                                                                      {4, 257},
+                                                                      {3, 768},
+                                                                      {2, 1021},
+                                                                      {2, 4096},
+                                                                      {1, 70000},
+                                                                      {1, 20011}})) {
         if (m == 0 && std::string_view(text).find("@halved") != std::string_view::npos) continue;
         if (n == 0 && std::string_view(text).find("@sum_parts") != std::string_view::npos) continue;
         if (n == 0 || m == 0) {
@@ -175,8 +175,8 @@ TEST(EmitCuda, RealGroupsAgree) {
 
 // Other cases of plans: f64 and integers, pointers of every alignment, indices of 64 bits.
 TEST(EmitCuda, RealGroupsOfOtherTypesAndAlignments) {
-  const std::pair<int64_t, int64_t> sizes[] = {{1, 1},    {5, 2},    {3, 31},   {9, 128},
-                                               {2, 1021}, {2, 4096}, {1, 20011}};
+  const auto sizes = sampled<std::pair<int64_t, int64_t>>(
+      {{1, 1}, {5, 2}, {3, 31}, {9, 128}, {2, 1021}, {1, 20011}, {2, 4096}});
   std::map<int, int> vectors;  // by alignment, of the tensors' type
   for (const auto& [approximate, wide] :
        {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {

@@ -11,6 +11,7 @@
 #include "tests/support/nvidia/cuda_check.h"
 #include "tests/support/nvidia/cuda_online.h"
 #include "tests/support/nvidia/cuda_variant.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon::jit {
 namespace {
@@ -102,11 +103,11 @@ CudaKernel online_kernel(const KernelCase& c) {
 }
 
 std::vector<std::pair<int64_t, int64_t>> lengths(std::string_view text, DType type) {
-  std::vector<std::pair<int64_t, int64_t>> all{{0, 8},       {3, 0},       {kKinds, 1},   {kKinds, 3},
-                                               {kKinds, 31}, {kKinds, 64}, {kKinds, 127}, {kKinds, 1000}};
+  std::vector<std::pair<int64_t, int64_t>> all{{0, 8},       {3, 0},       {kKinds, 1},    {kKinds, 3},
+                                               {kKinds, 31}, {kKinds, 64}, {kKinds, 1000}, {kKinds, 127}};
   if (type == DType::f32) all.emplace_back(kKinds, 5003);
   if (text.find("@cross_entropy") != text.npos) all.erase(all.begin() + 1);  // an empty row has no target
-  return all;
+  return sampled(all);
 }
 
 TEST(Online, InterpretersAgree) {
@@ -174,7 +175,7 @@ TEST(Online, RowsOfBlocksAndClusters) {
 // Rematerialized locals of random kernels have the same values as before.
 TEST(Online, RandomKernelsAgree) {
   int changed = 0;
-  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+  for (uint64_t seed = 1; seed <= rounds(1500); ++seed) {
     const KernelCase c = random_kernel(seed);
     const auto once = join_online_reductions(c.kernel);
     if (!once) continue;
@@ -188,7 +189,7 @@ TEST(Online, RandomKernelsAgree) {
     ASSERT_EQ(first_difference(c, got, want), "");
   }
   std::printf("%d kernels changed\n", changed);
-  EXPECT_GT(changed, 20);
+  EXPECT_GT(changed, rounds(20));
 }
 
 // Rows of every kind that end within a vector.
