@@ -143,9 +143,17 @@ Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,
     all.temps += align_up(eval(t.length) * size_of(t.type));
   }
   for (size_t b = 0; b < kernel.buffers.size(); ++b) {
+    const bool writes = kernel.kernel.buffers[b].role == Buffer::Role::out;
     const auto* temp = std::get_if<TempId>(&kernel.buffers[b]);
-    all.list.push_back({positions[b], temp ? offsets[static_cast<size_t>(*temp)] : 0});
+    if (!temp) {
+      all.list.push_back({positions[b], 0, 0, writes});
+      continue;
+    }
+    const auto t = static_cast<size_t>(*temp);
+    all.list.push_back(
+        {-1, offsets[t], eval(kernel.temps[t].length) * size_of(kernel.temps[t].type), writes});
   }
+  all.writes_again = kernel.writes_again;
   return all;
 }
 

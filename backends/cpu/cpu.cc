@@ -1,11 +1,13 @@
 // See cpu.h. A group is lowered to kernels, and all kernels of a program are compiled in one batch. A step calls each of its
-// kernels over the range of the par nest. If there is enough work, contiguous parts of the range run on several threads.
+// kernels over the range of the par nest. If there is enough work, contiguous parts of the range run on several threads. Kernels
+// that do not wait for each other, also those of several steps in a row, run in one parallel region (regions.h).
 #include "backends/cpu/cpu.h"
 
 #include <algorithm>
 #include <map>
 
 #include "backends/cpu/hot_kernel.h"
+#include "backends/cpu/regions.h"
 #include "jit/group_kernels.h"
 #include "jit/kernel/kernel.h"
 #include "jit/llvm/compiler.h"
@@ -57,73 +59,56 @@ int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes,
   return work;
 }
 
-struct Launch {
-  jit::KernelFn function;
-  std::shared_ptr<HotKernel> hot;  // null: always call `function`
-  std::vector<int64_t> sizes;
-  jit::Arguments arguments;  // temporaries lie in front of the scratch of the threads
-  std::shared_ptr<const std::vector<std::string>>
-      faults;  // the message for each fault number; null: the kernel cannot fault
-  int64_t iterations = 0;
-  int64_t scratch = 0;  // bytes per thread
-  int threads = 1;
-};
-
 class KernelStep final : public Step {
  public:
   std::vector<Launch> launches;
+  int threads = 1;
+  Regions one_by_one;
 
-  int64_t scratch_bytes() const override {
-    int64_t most = 0;
-    for (const Launch& l : launches) most = std::max(most, l.arguments.temps + l.scratch * l.threads);
-    return most;
-  }
+  int64_t scratch_bytes() const override { return one_by_one.scratch_bytes(); }
   int64_t bytes() const override {
     size_t sum = sizeof *this + launches.capacity() * sizeof(Launch);
     for (const Launch& l : launches)
       sum += l.sizes.capacity() * sizeof(int64_t) + l.arguments.list.capacity() * sizeof(l.arguments.list[0]);
-    return static_cast<int64_t>(sum);
+    return static_cast<int64_t>(sum) + one_by_one.bytes();
   }
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
-    for (const Launch& l : launches) {
-      void* arguments[kMaxBuffers + 1];
-      int32_t fault = 0;
-      size_t count = 0;
-      for (const auto& a : l.arguments.list) arguments[count++] = a.at(buffers, scratch);
-      arguments[count] = &fault;
-      if (l.hot) {
-        const HotKernel::Turn turn = l.hot->begin();
-        launch(l, turn.function, arguments, scratch, on.parallel);
-        l.hot->end(turn);
-      } else {
-        launch(l, l.function, arguments, scratch, on.parallel);
-      }
-      if (fault != 0) return invalid(l.faults->at(static_cast<size_t>(fault) - 1));
-    }
-    return {};
-  }
-
-  static constexpr size_t kMaxBuffers = 128;
-
- private:
-  struct Call {
-    const Launch* launch;
-    jit::KernelFn function;
-    void* const* arguments;
-    char* scratch;
-  };
-  static void launch(const Launch& l, jit::KernelFn function, void* const* arguments, char* scratch,
-                     Parallel& parallel) {
-    if (l.threads == 1)
-      return function(arguments, l.sizes.data(), scratch + l.arguments.temps, 0, l.iterations);
-    Call call{&l, function, arguments, scratch + l.arguments.temps};
-    parallel.run(l.iterations, l.threads, run_range, &call);
-  }
-  static void run_range(void* arg, int thread, int64_t begin, int64_t end) {
-    const Call& c = *static_cast<const Call*>(arg);
-    c.function(c.arguments, c.launch->sizes.data(), c.scratch + thread * c.launch->scratch, begin, end);
+    return one_by_one.run(buffers, scratch, on);
   }
 };
+
+// Runs the launches of steps in common regions.
+class JoinedStep final : public Step {
+ public:
+  explicit JoinedStep(Regions regions) : regions_(std::move(regions)) {}
+  int64_t scratch_bytes() const override { return regions_.scratch_bytes(); }
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + regions_.bytes(); }
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
+    return regions_.run(buffers, scratch, on);
+  }
+
+ private:
+  Regions regions_;
+};
+
+void append(std::vector<PlacedLaunch>& all, const KernelStep& step, int number, int first_buffer) {
+  for (const Launch& l : step.launches) all.push_back({&l, number, first_buffer});
+}
+
+std::unique_ptr<Step> join(std::span<const Executable::JoinedPart> parts, std::span<const BufferSpan> spans) {
+  std::vector<PlacedLaunch> launches;
+  int threads = 1;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto& step = static_cast<const KernelStep&>(*parts[i].step);
+    append(launches, step, static_cast<int>(i), parts[i].first_buffer);
+    threads = step.threads;
+  }
+  if (threads == 1 || launches.size() < 2) return nullptr;
+  const size_t count = launches.size();
+  Regions regions(std::move(launches), spans, threads);
+  if (regions.count() == count) return nullptr;
+  return std::make_unique<JoinedStep>(std::move(regions));
+}
 
 class KernelGroup final : public Executable {
  public:
@@ -136,6 +121,7 @@ class KernelGroup final : public Executable {
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     auto step = std::make_unique<KernelStep>();
+    step->threads = sizes.threads;
     step->launches.reserve(kernels.size());
     for (size_t k = 0; k < kernels.size(); ++k) {
       const jit::LoweredKernel& lowered = kernels[k];
@@ -150,15 +136,21 @@ class KernelGroup final : public Executable {
       const jit::Stmt& par = lowered.kernel.body.back();
       std::map<jit::Ref, int64_t> tiles;
       for (const jit::Axis& a : par.axes) jit::axis_iterations(a, l.sizes.data(), &tiles);
-      const int64_t share = jit::min_iterations_per_thread(work_of(par.body, l.sizes.data(), width, tiles));
+      const int64_t work = work_of(par.body, l.sizes.data(), width, tiles);
+      const int64_t share = jit::min_iterations_per_thread(work);
+      l.work = l.iterations * work;
       l.threads = static_cast<int>(std::clamp<int64_t>(l.iterations / share, 1, sizes.threads));
       if (l.iterations == 0) continue;
       if (sizes.specialize && !l.sizes.empty())
         l.hot = HotKernel::make(lowered.kernel, l.sizes, code[k], isa, sizes.specialize);
       step->launches.push_back(std::move(l));
     }
+    std::vector<PlacedLaunch> launches;
+    append(launches, *step, 0, 0);
+    step->one_by_one = Regions(std::move(launches), {}, sizes.threads);
     return std::unique_ptr<Step>(std::move(step));
   }
+  Joiner joiner() const override { return join; }
   std::string describe() const override { return jit::print(kernels); }
   int kernel_count() const override { return static_cast<int>(kernels.size()); }
   bool may_fail() const override {
@@ -197,8 +189,7 @@ class CpuBackend final : public Backend {
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
       group->kernels = std::move(*lowered);
       for (const auto& k : group->kernels) {
-        if (k.buffers.size() > KernelStep::kMaxBuffers)
-          return unsupported("a kernel of more than 128 buffers");
+        if (k.buffers.size() > Regions::kMaxBuffers) return unsupported("a kernel of more than 128 buffers");
         Status valid = jit::verify(k.kernel);
         TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
       }
