@@ -63,17 +63,54 @@ class KernelStep final : public Step {
  public:
   std::vector<Launch> launches;
   int threads = 1;
-  Regions one_by_one;
 
-  int64_t scratch_bytes() const override { return one_by_one.scratch_bytes(); }
+  int64_t scratch_bytes() const override {
+    int64_t most = 0;
+    for (const Launch& l : launches) most = std::max(most, l.arguments.temps + l.scratch * l.threads);
+    return most;
+  }
   int64_t bytes() const override {
     size_t sum = sizeof *this + launches.capacity() * sizeof(Launch);
     for (const Launch& l : launches)
       sum += l.sizes.capacity() * sizeof(int64_t) + l.arguments.list.capacity() * sizeof(l.arguments.list[0]);
-    return static_cast<int64_t>(sum) + one_by_one.bytes();
+    return static_cast<int64_t>(sum);
   }
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
-    return one_by_one.run(buffers, scratch, on);
+    for (const Launch& l : launches) {
+      void* arguments[kMaxBuffers + 1];
+      int32_t fault = 0;
+      size_t count = 0;
+      for (const auto& a : l.arguments.list) arguments[count++] = a.at(buffers, scratch);
+      arguments[count] = &fault;
+      if (l.hot) {
+        const HotKernel::Turn turn = l.hot->begin();
+        launch(l, turn.function, arguments, scratch, on.parallel);
+        l.hot->end(turn);
+      } else {
+        launch(l, l.function, arguments, scratch, on.parallel);
+      }
+      if (fault != 0) return invalid(l.faults->at(static_cast<size_t>(fault) - 1));
+    }
+    return {};
+  }
+
+ private:
+  struct Call {
+    const Launch* launch;
+    jit::KernelFn function;
+    void* const* arguments;
+    char* scratch;
+  };
+  static void launch(const Launch& l, jit::KernelFn function, void* const* arguments, char* scratch,
+                     Parallel& parallel) {
+    if (l.threads == 1)
+      return function(arguments, l.sizes.data(), scratch + l.arguments.temps, 0, l.iterations);
+    Call call{&l, function, arguments, scratch + l.arguments.temps};
+    parallel.run(l.iterations, l.threads, run_range, &call);
+  }
+  static void run_range(void* arg, int thread, int64_t begin, int64_t end) {
+    const Call& c = *static_cast<const Call*>(arg);
+    c.function(c.arguments, c.launch->sizes.data(), c.scratch + thread * c.launch->scratch, begin, end);
   }
 };
 
@@ -91,16 +128,13 @@ class JoinedStep final : public Step {
   Regions regions_;
 };
 
-void append(std::vector<PlacedLaunch>& all, const KernelStep& step, int number, int first_buffer) {
-  for (const Launch& l : step.launches) all.push_back({&l, number, first_buffer});
-}
-
 std::unique_ptr<Step> join(std::span<const Executable::JoinedPart> parts, std::span<const BufferSpan> spans) {
   std::vector<PlacedLaunch> launches;
   int threads = 1;
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto& step = static_cast<const KernelStep&>(*parts[i].step);
-    append(launches, step, static_cast<int>(i), parts[i].first_buffer);
+    for (const Launch& l : step.launches)
+      launches.push_back({&l, static_cast<int>(i), parts[i].first_buffer});
     threads = step.threads;
   }
   if (threads == 1 || launches.size() < 2) return nullptr;
@@ -145,9 +179,6 @@ class KernelGroup final : public Executable {
         l.hot = HotKernel::make(lowered.kernel, l.sizes, code[k], isa, sizes.specialize);
       step->launches.push_back(std::move(l));
     }
-    std::vector<PlacedLaunch> launches;
-    append(launches, *step, 0, 0);
-    step->one_by_one = Regions(std::move(launches), {}, sizes.threads);
     return std::unique_ptr<Step>(std::move(step));
   }
   Joiner joiner() const override { return join; }
@@ -189,7 +220,7 @@ class CpuBackend final : public Backend {
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
       group->kernels = std::move(*lowered);
       for (const auto& k : group->kernels) {
-        if (k.buffers.size() > Regions::kMaxBuffers) return unsupported("a kernel of more than 128 buffers");
+        if (k.buffers.size() > kMaxBuffers) return unsupported("a kernel of more than 128 buffers");
         Status valid = jit::verify(k.kernel);
         TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
       }

@@ -43,6 +43,11 @@ class Uses {
   // Calls each(range) for ranges that together are these bytes.
   template <class Each>
   void in(const BufferSpan& span, const Each& each) {
+    if (span.space > 0) {
+      const auto space = static_cast<size_t>(span.space);
+      if (whole_.size() <= space) whole_.resize(2 * space + 1);
+      return each(whole_[space]);
+    }
     split(span.space, span.begin);
     split(span.space, span.end);
     for (int64_t at = span.begin; at < span.end;) {
@@ -65,7 +70,9 @@ class Uses {
     range.end = at;
     ranges_.emplace_hint(next, std::pair(space, at), rest);
   }
-  std::map<std::pair<int, int64_t>, Range> ranges_;  // by space and first byte
+  std::vector<Range> whole_;  // by space
+  std::map<std::pair<int, int64_t>, Range>
+      ranges_;  // of the workspace and of temporaries, by space and first byte
 };
 
 // Finds the levels of launches, one after the other.
@@ -118,24 +125,25 @@ class Levels {
 
 Regions::Regions(std::vector<PlacedLaunch> launches, std::span<const BufferSpan> spans, int threads)
     : threads_(threads) {
+  std::vector<int64_t> temps_of;  // per step: the offset of its temporaries in the scratch memory
   for (const PlacedLaunch& p : launches) {
-    temps_of_.resize(std::max(temps_of_.size(), static_cast<size_t>(p.step) + 1));
-    int64_t& bytes = temps_of_[static_cast<size_t>(p.step)];
+    temps_of.resize(std::max(temps_of.size(), static_cast<size_t>(p.step) + 1));
+    int64_t& bytes = temps_of[static_cast<size_t>(p.step)];
     bytes = std::max(bytes, p.launch->arguments.temps);
     thread_scratch_ = std::max(thread_scratch_, p.launch->scratch);
   }
-  for (int64_t& of_step : temps_of_) temps_ += std::exchange(of_step, temps_);
+  for (int64_t& of_step : temps_of) temps_ += std::exchange(of_step, temps_);
   std::vector<std::vector<PlacedLaunch>> regions;
-  Levels levels(spans, temps_of_);
+  Levels levels(spans, temps_of);
   for (const PlacedLaunch& p : launches) {
-    const size_t level = spans.empty() ? regions.size() : static_cast<size_t>(levels.next(p));
+    const auto level = static_cast<size_t>(levels.next(p));
     regions.resize(std::max(regions.size(), level + 1));
     regions[level].push_back(p);
   }
-  for (const auto& region : regions) add_region(region);
+  for (const auto& region : regions) add_region(region, temps_of);
 }
 
-void Regions::add_region(std::span<const PlacedLaunch> launches) {
+void Regions::add_region(std::span<const PlacedLaunch> launches, std::span<const int64_t> temps_of) {
   int64_t work = 0, most = 1;
   for (const PlacedLaunch& p : launches) {
     work += work_of(*p.launch);
@@ -165,13 +173,24 @@ void Regions::add_region(std::span<const PlacedLaunch> launches) {
       if (!is_even(l)) before += work_of(l);
     }
   }
-  for (const PlacedLaunch& p : launches) regions_.back().may_fail |= p.launch->faults != nullptr;
-  launches_.insert(launches_.end(), launches.begin(), launches.end());
+  for (const PlacedLaunch& p : launches) {
+    const Launch& l = *p.launch;
+    regions_.back().may_fail |= l.faults != nullptr;
+    launches_.push_back({l.function, l.hot.get(), l.faults.get(), static_cast<uint32_t>(sizes_.size()),
+                         static_cast<uint32_t>(arguments_.size()),
+                         static_cast<uint32_t>(l.arguments.list.size())});
+    sizes_.insert(sizes_.end(), l.sizes.begin(), l.sizes.end());
+    for (const auto& a : l.arguments.list) {
+      const bool temporary = a.position < 0;
+      arguments_.push_back({temporary, temporary ? temps_of[static_cast<size_t>(p.step)] + a.offset
+                                                 : p.first_buffer + a.position});
+    }
+  }
 }
 
 int64_t Regions::bytes() const {
-  return static_cast<int64_t>(launches_.capacity() * sizeof(PlacedLaunch) +
-                              temps_of_.capacity() * sizeof(int64_t) + pieces_.capacity() * sizeof(Piece) +
+  return static_cast<int64_t>(launches_.capacity() * sizeof(Entry) + sizes_.capacity() * sizeof(int64_t) +
+                              arguments_.capacity() * sizeof(Argument) + pieces_.capacity() * sizeof(Piece) +
                               slots_.capacity() * sizeof(uint32_t) + regions_.capacity() * sizeof(Region));
 }
 
@@ -193,16 +212,15 @@ struct Regions::Call {
     for (size_t i = r.slots_[slot]; i < stop; ++i) call.run(r.pieces_[i], thread);
   }
   void run(const Piece& piece, int thread) const {
-    const PlacedLaunch& placed = regions.launches_[piece.launch];
-    const Launch& l = *placed.launch;
+    const Entry& l = regions.launches_[piece.launch];
     void* arguments[kMaxBuffers + 1];
-    size_t count = 0;
-    char* temps = scratch + regions.temps_of_[static_cast<size_t>(placed.step)];
-    for (const auto& a : l.arguments.list) arguments[count++] = a.at(buffers + placed.first_buffer, temps);
-    arguments[count] = l.faults ? &faults[piece.launch - region.first_launch] : nullptr;
+    const Argument* from = &regions.arguments_[l.argument];
+    for (uint32_t i = 0; i < l.arguments; ++i)
+      arguments[i] = from[i].is_temporary ? scratch + from[i].at : buffers[from[i].at];
+    arguments[l.arguments] = l.faults ? &faults[piece.launch - region.first_launch] : nullptr;
     const jit::KernelFn function = chosen ? chosen : l.function;
-    function(arguments, l.sizes.data(), scratch + regions.temps_ + thread * regions.thread_scratch_,
-             piece.begin, piece.end);
+    function(arguments, regions.sizes_.data() + l.size,
+             scratch + regions.temps_ + thread * regions.thread_scratch_, piece.begin, piece.end);
   }
 };
 
@@ -212,7 +230,7 @@ Status Regions::run(void* const* buffers, char* scratch, const RunOn& on) const 
     StackArray<int32_t, 64> faults(watched);
     std::fill(faults.begin(), faults.end(), 0);
     Call call{*this, region, buffers, scratch, faults.data()};
-    HotKernel* hot = launches_[region.first_launch].launch->hot.get();
+    HotKernel* hot = launches_[region.first_launch].hot;
     HotKernel::Turn turn;
     if (hot) {
       turn = hot->begin();
@@ -225,8 +243,7 @@ Status Regions::run(void* const* buffers, char* scratch, const RunOn& on) const 
     if (hot) hot->end(turn);
     for (uint32_t i = 0; i < watched; ++i)
       if (faults[i] != 0)
-        return invalid(
-            launches_[region.first_launch + i].launch->faults->at(static_cast<size_t>(faults[i]) - 1));
+        return invalid(launches_[region.first_launch + i].faults->at(static_cast<size_t>(faults[i]) - 1));
   }
   return {};
 }

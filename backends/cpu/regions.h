@@ -15,6 +15,8 @@
 
 namespace tenon {
 
+inline constexpr size_t kMaxBuffers = 128;  // of a launch
+
 // A kernel at the sizes of a plan.
 struct Launch {
   jit::KernelFn function;
@@ -39,11 +41,8 @@ struct PlacedLaunch {
 class Regions {
  public:
   Regions() = default;
-  // launches: in an order in which they may run one by one. spans: of the buffers of all steps; empty: unknown, each launch is
-  // a region.
+  // launches: in an order in which they may run one by one. They live longer. spans: of the buffers of all steps.
   Regions(std::vector<PlacedLaunch> launches, std::span<const BufferSpan> spans, int threads);
-
-  static constexpr size_t kMaxBuffers = 128;  // of a launch
 
   size_t count() const { return regions_.size(); }
   int64_t scratch_bytes() const { return temps_ + thread_scratch_ * threads_; }
@@ -52,6 +51,17 @@ class Regions {
   Status run(void* const* buffers, char* scratch, const RunOn& on) const;
 
  private:
+  // A launch, flat: a run walks along arrays. Its sizes and arguments begin at these positions.
+  struct Entry {
+    jit::KernelFn function;
+    HotKernel* hot;
+    const std::vector<std::string>* faults;
+    uint32_t size, argument, arguments;
+  };
+  struct Argument {
+    bool is_temporary;
+    int64_t at;  // position among all buffers, or offset in the scratch memory
+  };
   // Iterations of a launch that one thread runs.
   struct Piece {
     uint32_t launch;
@@ -64,12 +74,13 @@ class Regions {
     bool may_fail;
   };
   struct Call;
-  void add_region(std::span<const PlacedLaunch> launches);
+  void add_region(std::span<const PlacedLaunch> launches, std::span<const int64_t> temps_of);
 
-  std::vector<PlacedLaunch> launches_;  // region after region
-  std::vector<int64_t> temps_of_;       // per step: the offset of its temporaries in the scratch memory
-  std::vector<Piece> pieces_;           // slot after slot
-  std::vector<uint32_t> slots_;         // the first piece of each
+  std::vector<Entry> launches_;  // region after region
+  std::vector<int64_t> sizes_;
+  std::vector<Argument> arguments_;
+  std::vector<Piece> pieces_;    // slot after slot
+  std::vector<uint32_t> slots_;  // the first piece of each
   std::vector<Region> regions_;
   int64_t temps_ = 0, thread_scratch_ = 0;  // bytes of all temporaries; of the scratch memory of a thread
   int threads_ = 1;

@@ -118,10 +118,10 @@ struct Layout {
   bool dense = true;
 };
 
-// Where the memory of a buffer of a step is, as far as a plan knows. Buffers overlap only where bytes of one space do.
+// Where the memory of a buffer of a step is. Buffers overlap if they have one space; in space 0, the workspace, if bytes do.
 struct BufferSpan {
   int space = 0;
-  int64_t begin = 0, end = 0;  // bytes; equal for constants
+  int64_t begin = 0, end = 0;  // bytes of space 0; equal for constants
   bool of_input = false;       // an input of the program may lie there
 };
 

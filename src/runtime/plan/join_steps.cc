@@ -24,9 +24,9 @@ class Spaces {
   }
   BufferSpan span(const BufferRef& ref, int64_t bytes) const {
     switch (ref.kind) {
-      case BufferRef::Kind::input: return {root(1 + ref.index), 0, 1, true};
+      case BufferRef::Kind::input: return {root(1 + ref.index), 0, 0, true};
       case BufferRef::Kind::output:
-        return {root(1 + inputs_ + ref.index), 0, 1, takes_input_.contains(ref.index)};
+        return {root(1 + inputs_ + ref.index), 0, 0, takes_input_.contains(ref.index)};
       case BufferRef::Kind::workspace: return {0, ref.offset, ref.offset + bytes};
       case BufferRef::Kind::constant: break;
     }
