@@ -72,7 +72,7 @@ void expect_equal(const std::vector<HostTensor>& a, const std::vector<HostTensor
   for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].bytes, b[i].bytes) << i;
 }
 
-// `count` times: an input is read through a row of indices and folded; the results are stacked. Sizes differ.
+// Rows of `count` tables, side by side.
 std::string gathers(int count) {
   std::string inputs, body, all;
   for (int i = 0; i < count; ++i) {
@@ -93,6 +93,13 @@ TEST(JoinSteps, IndependentStepsTakeOneRegion) {
   EXPECT_GE(two.regions, 1);
   EXPECT_LE(two.regions, 2);
   expect_equal(one.outputs, two.outputs);
+}
+
+// A concatenation has a kernel for each operand, so the number of operands does not keep their producers out of the group.
+TEST(JoinSteps, AConcatenationOfManyTakesInItsProducers) {
+  auto program = Program::make(case_of(gathers(30)).graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  EXPECT_EQ((*program)->stats().steps, 1);
 }
 
 // Each weight has a small value of its own that a step computes in front of the step that updates it.
