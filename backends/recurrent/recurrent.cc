@@ -5,7 +5,6 @@
 #include <atomic>
 
 #include "backends/recurrent/cell.h"
-#include "backends/recurrent/gate_inputs.h"
 #include "backends/recurrent/matrix.h"
 #include "backends/recurrent/product.h"
 #include "src/base/align.h"
@@ -235,7 +234,6 @@ class RecurrentBackend final : public Backend {
 
   Bid bid(const Graph& graph, ValueId v) const override {
     const Node& node = graph.node(v);
-    if (node.op == ops::linear) return bid_for_gate_inputs(graph, v);
     if (node.op != ops::recurrent)
       return {false, 0, std::string(op(node.op).name) + " walks along no sequence"};
     if (graph.type(node.inputs[0]).dtype != DType::f32)
@@ -251,7 +249,6 @@ class RecurrentBackend final : public Backend {
     const Graph& g = context.graph;
     const ValueId v = members.back();
     const Node& node = g.node(v);
-    if (node.op == ops::linear) return make_gate_inputs(context, v);
     auto e = std::make_unique<RecurrentNode>();
     e->mode = attr_as<std::string>(node, "mode");
     e->reverse = attr_as<bool>(node, "reverse");
