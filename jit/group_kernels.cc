@@ -7,6 +7,7 @@
 #include "jit/pipeline.h"
 #include "jit/schedule/schedule.h"
 #include "src/base/align.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 
@@ -30,8 +31,11 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
   const std::vector<ValueId> outputs = outputs_of(graph, uses, members);
   size_t walked = 0;
   const size_t streams = outputs.size() + inputs_of(graph, members, &walked).size();
-  // A single node has no alternative. A concatenation of many operands has a kernel for each.
-  if (members.size() > 1 && streams > kMostStreams) return unsupported("more than 24 streams");
+  // A concatenation has a kernel for each of its operands, with the streams of this operand. A single node has no alternative.
+  const bool pieces =
+      std::ranges::any_of(members, [&](ValueId v) { return graph.node(v).op == ops::concat; });
+  const auto too_many = [&](size_t count) { return members.size() > 1 && count > kMostStreams; };
+  if (!pieces && too_many(streams)) return unsupported("more than 24 streams");
   if (members.size() > 1 && walked > kMostWalked) return unsupported("more than 1024 nodes and views");
   for (ValueId v : members) {
     const Node& n = graph.node(v);
@@ -44,7 +48,10 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
     if (!member && is_inlined(graph, v)) return std::nullopt;
     return stored_strides(graph, v);
   };
-  return make_kernels({graph, members, outputs, strides, target}, /*trial=*/true).status();
+  TENON_ASSIGN(const auto kernels, make_kernels({graph, members, outputs, strides, target}, /*trial=*/true));
+  for (const LoweredKernel& k : kernels)
+    if (too_many(k.buffers.size())) return unsupported("more than 24 streams");
+  return {};
 }
 
 Status may_join(const Graph& graph, const Uses& uses, std::span<const ValueId> members, ValueId v,
@@ -143,9 +150,17 @@ Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,
     all.temps += align_up(eval(t.length) * size_of(t.type));
   }
   for (size_t b = 0; b < kernel.buffers.size(); ++b) {
+    const bool writes = kernel.kernel.buffers[b].role == Buffer::Role::out;
     const auto* temp = std::get_if<TempId>(&kernel.buffers[b]);
-    all.list.push_back({positions[b], temp ? offsets[static_cast<size_t>(*temp)] : 0});
+    if (!temp) {
+      all.list.push_back({positions[b], 0, 0, writes});
+      continue;
+    }
+    const auto t = static_cast<size_t>(*temp);
+    all.list.push_back(
+        {-1, offsets[t], eval(kernel.temps[t].length) * size_of(kernel.temps[t].type), writes});
   }
+  all.writes_again = kernel.writes_again;
   return all;
 }
 

@@ -42,12 +42,15 @@ struct Arguments {
   struct Argument {
     int position;
     int64_t offset;
+    int64_t bytes;  // of a temporary
+    bool writes;
     void* at(void* const* buffers, char* scratch) const {
       return position < 0 ? scratch + offset : buffers[position];
     }
   };
   std::vector<Argument> list;
-  int64_t temps = 0;  // bytes of all temporaries
+  int64_t temps = 0;          // bytes of all temporaries
+  bool writes_again = false;  // elements that an earlier kernel of the group wrote
 };
 // positions: of this kernel, as from positions(). eval: the value of a size.
 Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,

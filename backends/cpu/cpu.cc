@@ -1,11 +1,13 @@
 // See cpu.h. A group is lowered to kernels, and all kernels of a program are compiled in one batch. A step calls each of its
-// kernels over the range of the par nest. If there is enough work, contiguous parts of the range run on several threads.
+// kernels over the range of the par nest. If there is enough work, contiguous parts of the range run on several threads. Kernels
+// that do not wait for each other, also those of several steps in a row, run in one parallel region (regions.h).
 #include "backends/cpu/cpu.h"
 
 #include <algorithm>
 #include <map>
 
 #include "backends/cpu/hot_kernel.h"
+#include "backends/cpu/regions.h"
 #include "jit/group_kernels.h"
 #include "jit/kernel/kernel.h"
 #include "jit/llvm/compiler.h"
@@ -57,21 +59,10 @@ int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes,
   return work;
 }
 
-struct Launch {
-  jit::KernelFn function;
-  std::shared_ptr<HotKernel> hot;  // null: always call `function`
-  std::vector<int64_t> sizes;
-  jit::Arguments arguments;  // temporaries lie in front of the scratch of the threads
-  std::shared_ptr<const std::vector<std::string>>
-      faults;  // the message for each fault number; null: the kernel cannot fault
-  int64_t iterations = 0;
-  int64_t scratch = 0;  // bytes per thread
-  int threads = 1;
-};
-
 class KernelStep final : public Step {
  public:
   std::vector<Launch> launches;
+  int threads = 1;
 
   int64_t scratch_bytes() const override {
     int64_t most = 0;
@@ -103,8 +94,6 @@ class KernelStep final : public Step {
     return {};
   }
 
-  static constexpr size_t kMaxBuffers = 128;
-
  private:
   struct Call {
     const Launch* launch;
@@ -125,6 +114,36 @@ class KernelStep final : public Step {
   }
 };
 
+// Runs the launches of steps in common regions.
+class JoinedStep final : public Step {
+ public:
+  explicit JoinedStep(Regions regions) : regions_(std::move(regions)) {}
+  int64_t scratch_bytes() const override { return regions_.scratch_bytes(); }
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + regions_.bytes(); }
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
+    return regions_.run(buffers, scratch, on);
+  }
+
+ private:
+  Regions regions_;
+};
+
+std::unique_ptr<Step> join(std::span<const Executable::JoinedPart> parts, std::span<const BufferSpan> spans) {
+  std::vector<PlacedLaunch> launches;
+  int threads = 1;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto& step = static_cast<const KernelStep&>(*parts[i].step);
+    for (const Launch& l : step.launches)
+      launches.push_back({&l, static_cast<int>(i), parts[i].first_buffer});
+    threads = step.threads;
+  }
+  if (threads == 1 || launches.size() < 2) return nullptr;
+  const size_t count = launches.size();
+  Regions regions(std::move(launches), spans, threads);
+  if (regions.count() == count) return nullptr;
+  return std::make_unique<JoinedStep>(std::move(regions));
+}
+
 class KernelGroup final : public Executable {
  public:
   std::vector<jit::LoweredKernel> kernels;
@@ -136,6 +155,7 @@ class KernelGroup final : public Executable {
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     auto step = std::make_unique<KernelStep>();
+    step->threads = sizes.threads;
     step->launches.reserve(kernels.size());
     for (size_t k = 0; k < kernels.size(); ++k) {
       const jit::LoweredKernel& lowered = kernels[k];
@@ -150,7 +170,9 @@ class KernelGroup final : public Executable {
       const jit::Stmt& par = lowered.kernel.body.back();
       std::map<jit::Ref, int64_t> tiles;
       for (const jit::Axis& a : par.axes) jit::axis_iterations(a, l.sizes.data(), &tiles);
-      const int64_t share = jit::min_iterations_per_thread(work_of(par.body, l.sizes.data(), width, tiles));
+      const int64_t work = work_of(par.body, l.sizes.data(), width, tiles);
+      const int64_t share = jit::min_iterations_per_thread(work);
+      l.work = l.iterations * work;
       l.threads = static_cast<int>(std::clamp<int64_t>(l.iterations / share, 1, sizes.threads));
       if (l.iterations == 0) continue;
       if (sizes.specialize && !l.sizes.empty())
@@ -159,6 +181,7 @@ class KernelGroup final : public Executable {
     }
     return std::unique_ptr<Step>(std::move(step));
   }
+  Joiner joiner() const override { return join; }
   std::string describe() const override { return jit::print(kernels); }
   int kernel_count() const override { return static_cast<int>(kernels.size()); }
   bool may_fail() const override {
@@ -197,8 +220,7 @@ class CpuBackend final : public Backend {
       if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
       group->kernels = std::move(*lowered);
       for (const auto& k : group->kernels) {
-        if (k.buffers.size() > KernelStep::kMaxBuffers)
-          return unsupported("a kernel of more than 128 buffers");
+        if (k.buffers.size() > kMaxBuffers) return unsupported("a kernel of more than 128 buffers");
         Status valid = jit::verify(k.kernel);
         TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
       }

@@ -6,10 +6,6 @@
 namespace tenon::recurrent {
 namespace {
 
-Columns::Place place(const Operand& o, const Sizes& sizes) {
-  return {o.buffer, sizes.eval(o.offset), sizes.eval(o.strides)};
-}
-
 // Whether the operand is the same in every run of every plan.
 bool is_fixed(const Operand& o) {
   const auto known = [](Dim d) { return d.is_const(); };
@@ -18,10 +14,6 @@ bool is_fixed(const Operand& o) {
 }
 
 }  // namespace
-
-const float* Columns::Place::of(void* const* buffers) const {
-  return buffer < 0 ? nullptr : static_cast<const float*>(buffers[buffer]) + offset;
-}
 
 int64_t Columns::blocks() const { return (size + panel_width() - 1) / panel_width(); }
 int64_t Columns::floats() const { return blocks() * gates * panel_floats(depth); }
@@ -53,11 +45,30 @@ void Columns::multiply(const Memory& memory, const float* x, int64_t x_stride, i
                    std::min<int64_t>(panel_width(), size - from), depth, y, y_stride);
 }
 
+Columns::Memory Columns::in_run(void* const* buffers, float* panels, int threads, Parallel& parallel) const {
+  if (size == 0) return {};
+  if (packed) return {reinterpret_cast<const float*>(packed->data())};
+  struct Packing {
+    const Columns& columns;
+    Memory from;
+    float* panels;
+  } packing{*this, {nullptr, weight.of(buffers), bias.of(buffers)}, panels};
+  if (in_place) return packing.from;
+  parallel.run(
+      blocks(), threads,
+      [](void* arg, int, int64_t begin, int64_t end) {
+        const auto& p = *static_cast<const Packing*>(arg);
+        p.columns.pack(p.from.weight, p.from.bias, begin, end, p.panels);
+      },
+      &packing);
+  return {panels};
+}
+
 Columns Matrix::at(const Sizes& sizes, int64_t products, const Allocator& allocator) {
   constexpr int64_t kFew = 8;  // rows of all products of a run
   Columns made;
-  made.weight = place(weight_, sizes);
-  if (bias_) made.bias = place(*bias_, sizes);
+  made.weight = PlacedOperand(weight_, sizes);
+  if (bias_) made.bias = PlacedOperand(*bias_, sizes);
   made.gates = gates_;
   made.size = sizes.eval(weight_.shape[0]) / gates_;
   made.depth = sizes.eval(weight_.shape[1]);

@@ -5,20 +5,13 @@
 
 #include <mutex>
 
-#include "src/backend/backend.h"
-#include "src/ops/rules/operand.h"
+#include "backends/recurrent/placed_operand.h"
 
 namespace tenon::recurrent {
 
 // At the sizes of a plan. Block b has the columns from b * panel_width() on of each gate; its panels follow each other.
 struct Columns {
-  struct Place {
-    int buffer = -1;  // no such operand
-    int64_t offset = 0;
-    std::vector<int64_t> strides;
-    const float* of(void* const* buffers) const;
-  };
-  Place weight, bias;
+  PlacedOperand weight, bias;
   int64_t gates = 1, size = 0, depth = 0;  // size: columns of a gate
   std::shared_ptr<const Arena> packed;     // null: pack() before use, unless in_place
   bool in_place = false;                   // too few products to pay for packing
@@ -34,6 +27,10 @@ struct Columns {
   void multiply(const Memory& memory, const float* x, int64_t x_stride, int64_t rows, int64_t block,
                 int64_t gate, float* y, int64_t y_stride) const;
   void pack(const float* weight_at, const float* bias_at, int64_t from, int64_t to, float* panels) const;
+  // Whether a run has to pack the matrix, in scratch memory of floats().
+  bool needs_packing() const { return size > 0 && !packed && !in_place; }
+  // The matrix in a run, packed into `panels` on that many threads if it needs packing.
+  Memory in_run(void* const* buffers, float* panels, int threads, Parallel& parallel) const;
 };
 
 class Matrix {

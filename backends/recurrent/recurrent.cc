@@ -10,7 +10,6 @@
 #include "src/base/align.h"
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
-#include "src/ops/eval/host_tensor.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/operand.h"
 #include "src/ops/rules/recurrent.h"
@@ -20,29 +19,6 @@ namespace {
 
 constexpr int64_t kProductsPerThread = 1 << 16;  // products of one step; fewer do not pay for waking a thread
 constexpr int64_t kItem = sizeof(float);
-
-// An operand or the result at a plan's sizes. `used`: it is there.
-struct Place {
-  bool used = false;
-  int buffer = 0;
-  int64_t offset = 0;                          // elements
-  std::vector<int64_t> shape, strides, dense;  // dense: row-major strides of the shape
-
-  float* of(void* const* buffers) const { return static_cast<float*>(buffers[buffer]) + offset; }
-  int64_t floats() const {
-    int64_t count = 1;
-    for (const int64_t n : shape) count *= n;
-    return count;
-  }
-  // Whether rows are dense, so that steps read them in place.
-  bool has_rows() const { return strides.back() == 1 || shape.back() <= 1; }
-  // The strides in place, or those of a dense copy.
-  const std::vector<int64_t>& row_strides() const { return has_rows() ? strides : dense; }
-  void copy_to(float* to, void* const* buffers) const {
-    copy_strided(reinterpret_cast<const char*>(of(buffers)), strides, reinterpret_cast<char*>(to), dense,
-                 shape, kItem);
-  }
-};
 
 // A range of the blocks of units, which one thread computes.
 struct Slice {
@@ -55,7 +31,7 @@ struct Slice {
 class RecurrentStep final : public Step {
  public:
   const Cell* cell = nullptr;
-  Place x, state, cell_state, result;                 // state and cell_state: before the first step
+  PlacedOperand x, state, cell_state, result;         // state and cell_state: before the first step
   bool in_place = false;                              // steps write their hidden states into the result
   Columns gates, projection;                          // projection: size 0 if there is none
   int64_t steps = 0, batch = 0, size = 0, width = 0;  // width: of a hidden state
@@ -69,7 +45,6 @@ class RecurrentStep final : public Step {
             end = 0;
   } parts;
 
-  static bool needs_packing(const Columns& c) { return c.size > 0 && !c.packed && !c.in_place; }
   void plan_scratch() {
     int64_t at = 0;
     const auto take = [&](int64_t floats) {
@@ -80,8 +55,8 @@ class RecurrentStep final : public Step {
     parts.state = take(batch * width);
     parts.cells = take(has_cell() ? 2 * batch * size : 0);
     parts.hidden = take(projection.size > 0 ? batch * size : 0);
-    parts.gates = take(needs_packing(gates) ? gates.floats() : 0);
-    parts.projection = take(needs_packing(projection) ? projection.floats() : 0);
+    parts.gates = take(gates.needs_packing() ? gates.floats() : 0);
+    parts.projection = take(projection.needs_packing() ? projection.floats() : 0);
     parts.x = take(x.has_rows() ? 0 : x.floats());
     parts.result = take(in_place ? 0 : result.floats());
     for (Slice& s : slices) {
@@ -111,33 +86,10 @@ class RecurrentStep final : public Step {
     std::atomic<bool> failed{false};
   };
   float* part(char* scratch, int64_t at) const { return reinterpret_cast<float*>(scratch + at); }
-  // A matrix, packed for this run if it is not constant.
-  Columns::Memory memory_of(const Columns& columns, void* const* buffers, float* memory,
-                            const RunOn& on) const;
   static void advance(void* arg, int thread, int64_t begin, int64_t end);
   static void project(void* arg, int thread, int64_t begin, int64_t end);
   void advance_slice(Walk& w, const Slice& slice) const;
 };
-
-Columns::Memory RecurrentStep::memory_of(const Columns& columns, void* const* buffers, float* memory,
-                                         const RunOn& on) const {
-  if (columns.size == 0) return {};
-  if (columns.packed) return {reinterpret_cast<const float*>(columns.packed->data())};
-  struct Packing {
-    const Columns& columns;
-    Columns::Memory from;
-    float* panels;
-  } packing{columns, {nullptr, columns.weight.of(buffers), columns.bias.of(buffers)}, memory};
-  if (columns.in_place) return packing.from;
-  on.parallel.run(
-      columns.blocks(), threads,
-      [](void* arg, int, int64_t begin, int64_t end) {
-        const auto& p = *static_cast<const Packing*>(arg);
-        p.columns.pack(p.from.weight, p.from.bias, begin, end, p.panels);
-      },
-      &packing);
-  return {memory};
-}
 
 void RecurrentStep::advance(void* arg, int, int64_t begin, int64_t end) {
   auto& w = *static_cast<Walk*>(arg);
@@ -174,8 +126,8 @@ void RecurrentStep::project(void* arg, int thread, int64_t begin, int64_t end) {
 
 Status RecurrentStep::run(void* const* buffers, char* scratch, const RunOn& on) const {
   if (batch == 0 || size == 0) return {};
-  Walk w{this, scratch, memory_of(gates, buffers, part(scratch, parts.gates), on),
-         memory_of(projection, buffers, part(scratch, parts.projection), on)};
+  Walk w{this, scratch, gates.in_run(buffers, part(scratch, parts.gates), threads, on.parallel),
+         projection.in_run(buffers, part(scratch, parts.projection), threads, on.parallel)};
   const float* sequence = x.of(buffers);
   if (!x.has_rows()) {
     x.copy_to(part(scratch, parts.x), buffers);
@@ -187,7 +139,7 @@ Status RecurrentStep::run(void* const* buffers, char* scratch, const RunOn& on) 
   w.before = part(scratch, parts.state);
   state.copy_to(part(scratch, parts.state), buffers);
   float* cells = part(scratch, parts.cells);
-  if (cell_state.used)
+  if (cell_state.used())
     cell_state.copy_to(cells, buffers);
   else if (has_cell())
     std::fill_n(cells, batch * size, 0.0f);
@@ -225,9 +177,9 @@ class RecurrentNode final : public Executable {
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     auto step = std::make_unique<RecurrentStep>();
     step->cell = cell.get();
-    step->x = place(x, sizes);
-    step->state = place(state, sizes);
-    if (cell_state) step->cell_state = place(*cell_state, sizes);
+    step->x = PlacedOperand(x, sizes);
+    step->state = PlacedOperand(state, sizes);
+    if (cell_state) step->cell_state = PlacedOperand(*cell_state, sizes);
     const int64_t products = step->x.shape[0] * step->x.shape[1];
     step->gates = gates->at(sizes, products, allocator);
     if (projection) step->projection = projection->at(sizes, products, allocator);
@@ -237,7 +189,7 @@ class RecurrentNode final : public Executable {
     step->width = step->state.shape[1];
     step->reverse = reverse;
     step->gives_cell = gives_cell;
-    step->result = place(result, sizes);
+    step->result = PlacedOperand(result, sizes);
     if (gives_cell) {  // the vector starts with the hidden states
       if (!step->result.has_rows()) return unsupported("hidden states and cells in a strided vector");
       step->result.shape = {step->steps, step->batch, step->width};
@@ -255,11 +207,6 @@ class RecurrentNode final : public Executable {
   }
 
  private:
-  static Place place(const Operand& o, const Sizes& sizes) {
-    Place p{true, o.buffer, sizes.eval(o.offset), sizes.eval(o.shape), sizes.eval(o.strides), {}};
-    p.dense = dense_strides(p.shape);
-    return p;
-  }
   // Distributes the units over threads.
   Status slice(RecurrentStep& step, int threads) const {
     const int64_t blocks = step.gates.blocks(), size = step.size;

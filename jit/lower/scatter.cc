@@ -63,6 +63,7 @@ class Scatter {
     par_.body.push_back(std::move(loop_));
     kernel_.body.push_back(std::move(par_));
     k_.name_sizes();
+    k_.writes_again = true;
     return std::move(k_);
   }
 

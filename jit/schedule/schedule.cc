@@ -212,9 +212,8 @@ int vectors_at_once(const Stmt& loop) {
   return (wanted + loop.unroll - 1) / loop.unroll * loop.unroll;
 }
 
-// About 16000 simple operations (a few microseconds of vector code) pay for waking a thread.
 int64_t min_iterations_per_thread(int64_t operations_per_iteration) {
-  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, operations_per_iteration));
+  return std::max<int64_t>(1, kWorkPerThread / std::max<int64_t>(1, operations_per_iteration));
 }
 
 }  // namespace tenon::jit

@@ -97,6 +97,8 @@ int vectors_at_once(const Stmt& loop);
 
 // Most nodes of one kernel: keeps compile time near 10 ms and recursion shallow.
 inline constexpr size_t kMaxGroupNodes = 160;
+// About as many simple operations (a few microseconds of vector code) pay for waking a thread.
+inline constexpr int64_t kWorkPerThread = 16384;
 // Fewest par iterations for which waking a thread pays, given the approximate number of scalar operations per
 // iteration.
 int64_t min_iterations_per_thread(int64_t operations_per_iteration);

@@ -118,6 +118,13 @@ struct Layout {
   bool dense = true;
 };
 
+// Where the memory of a buffer of a step is. Buffers overlap if they have one space; in space 0, the workspace, if bytes do.
+struct BufferSpan {
+  int space = 0;
+  int64_t begin = 0, end = 0;  // bytes of space 0; equal for constants
+  bool of_input = false;       // an input of the program may lie there
+};
+
 class Step {
  public:
   virtual ~Step() = default;
@@ -145,6 +152,15 @@ class Executable {
   // Outputs that may share the buffer of an input that is dead afterwards: (output position, input position).
   std::vector<std::pair<int, int>> inplace;
   virtual Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) = 0;
+  // Makes one step that does the same as steps of executables with this joiner that run one after another, or null if that gains
+  // nothing. spans: of the buffers of all these steps. The steps live longer than the result. A null joiner: no step joins others.
+  struct JoinedPart {
+    const Step* step;
+    int first_buffer;  // among the buffers of all steps
+  };
+  using Joiner = std::unique_ptr<Step> (*)(std::span<const JoinedPart> parts,
+                                           std::span<const BufferSpan> spans);
+  virtual Joiner joiner() const { return nullptr; }
   // Whether a running step may fail, other than at the exit of the process. If it may, no earlier or same step overwrites an
   // input of the program.
   virtual bool may_fail() const { return true; }

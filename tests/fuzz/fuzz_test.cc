@@ -65,6 +65,25 @@ TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
   EXPECT_LE(static_cast<double>(says_nothing), kMostSaysNothing * static_cast<double>(elements));
 }
 
+TEST(Fuzz, RecurrentLayers) {
+  const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 1200) / 4;
+  int64_t layers = 0, unsupported = 0;
+  for (uint64_t s = seed; s < seed + count; ++s) {
+    RandomGraph r = GraphGen(s, GraphGen::Mix::sequences).make();
+    const std::string text = print(r.graph);
+    layers += text.find("recurrent(") != std::string::npos;
+    ProgramOptions options;
+    options.threads = 1 + static_cast<int>(s % 2);
+    const CheckResult result = check_program(r.graph, r.inputs, r.frozen, options);
+    unsupported += result.kind == CheckResult::unsupported;
+    ASSERT_NE(result.kind, CheckResult::wrong) << "TENON_FUZZ_SEED=" << s << " TENON_FUZZ_COUNT=4\n"
+                                               << text << "\n"
+                                               << result.message;
+  }
+  EXPECT_GT(layers, static_cast<int64_t>(count / 2));
+  EXPECT_LE(static_cast<double>(unsupported), kMostUnsupported * static_cast<double>(count));
+}
+
 // The results of a graph do not depend on any single pass.
 TEST(Fuzz, EachPassMayBeLeftOut) {
   const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 1200) / 8;

@@ -29,8 +29,9 @@ struct RandomGraph {
 class GraphGen {
  public:
   // all: every family of nodes. indices: nodes that decide where elements are read (views, assemblies, gathers, scans), with sums
-  // and maps between them, on integers and on floats that are only moved, so that results are exact.
-  enum class Mix { all, indices };
+  // and maps between them, on integers and on floats that are only moved, so that results are exact. sequences: all, behind a
+  // recurrent layer.
+  enum class Mix { all, indices, sequences };
   explicit GraphGen(uint64_t seed, Mix mix = Mix::all) : rng_(seed), b_(out_.graph), mix_(mix) {}
 
   RandomGraph make() {
@@ -40,10 +41,12 @@ class GraphGen {
       symbols_.push_back(b_.dims().symbol(name));
       out_.symbols.push_back(chance(4) ? 0 : of<int64_t>({1, 2, 3, 4, 5, 7, 8, 17, 33}));
     }
-    special_ = chance(15);
+    // Large numbers overflow in the sums of a recurrent step, but not in those of the evaluator.
+    special_ = chance(15) && mix_ != Mix::sequences;
     coarse_ = chance(30);
     const int inputs = 1 + below(3);
     for (int i = 0; i < inputs; ++i) add_input(random_dtype(), random_shape());
+    if (mix_ == Mix::sequences) recurrent();
     // Most graphs are small, so that many run; some are long.
     const int nodes = chance(60) ? 1 + below(6) : 1 + below(24);
     for (int tries = 0; made_ < nodes && tries < 8 * nodes; ++tries) grow();
@@ -658,6 +661,41 @@ class GraphGen {
       for (int i = 0; i < axes; ++i) output.push_back(Dim(1 + below(3)));
       add(ops::adaptive_avg_pool, {image}, {{"output", output}, layout});
     }
+  }
+  // A layer over some steps; half of the time its inputs are a product, as a framework computes them.
+  void recurrent() {
+    const std::string mode = of<std::string>({"lstm", "gru", "tanh", "relu"});
+    const bool lstm = mode == "lstm", projects = lstm && chance(25);
+    const Dim units(1 + below(chance(30) ? 40 : 9)), width = projects ? Dim(1 + below(5)) : units,
+                                                     rows = b_.dims().mul(units, Dim(lstm            ? 4
+                                                                                     : mode == "gru" ? 3
+                                                                                                     : 1)),
+                                                     steps = chance(50) ? of(symbols_) : Dim(1 + below(4)),
+                                                     batch = chance(50) ? of(symbols_) : Dim(1 + below(4));
+    const auto input = [&](Dims s) { return add_input(DType::f32, std::move(s)); };
+    ValueId x;
+    if (chance(50)) {
+      x = input({steps, batch, rows});
+    } else {
+      const bool swapped = chance(50);
+      const Dim inner(1 + below(20));
+      Values in{input({swapped ? batch : steps, swapped ? steps : batch, inner}), input({rows, inner})};
+      if (chance(70)) in.push_back(input({rows}));
+      const auto product = add(ops::linear, in);
+      if (!product) return;
+      x = swapped
+              ? add(ops::transpose, {*product}, {{"perm", Dims{Dim(1), Dim(0), Dim(2)}}}).value_or(*product)
+              : *product;
+    }
+    Values in{x, input({batch, width}), input({rows, width})};
+    // Weights whose steps do not amplify the errors of earlier ones.
+    HostTensor& weight = out_.inputs.back();
+    const double scale = 0.15 / std::sqrt(static_cast<double>(width.value()));
+    for (int64_t i = 0; i < weight.count(); ++i) weight.set_number(i, weight.number(i) * scale);
+    in.push_back(input({rows}));
+    if (lstm && (projects || chance(70))) in.push_back(input({batch, units}));
+    if (projects) in.push_back(input({width, units}));
+    add(ops::recurrent, in, {{"mode", mode}, {"reverse", chance(50)}, {"cell", lstm && chance(30)}});
   }
   void source() {
     if (chance(20)) {

@@ -10,6 +10,7 @@
 #include "src/ir/op.h"
 #include "src/ir/verify.h"
 #include "src/runtime/plan/bind.h"
+#include "src/runtime/plan/join_steps.h"
 
 namespace tenon {
 
@@ -153,6 +154,18 @@ struct Intermediates {
   int64_t unshared = 0;  // the sum of their bytes
 };
 
+// Steps that are joined do not wait for each other's memory if it stays alive until the last of them. Only small values do.
+void keep_small_values(const PlanSource& source, Intermediates& in) {
+  constexpr int64_t kSmall = 1024;
+  for (size_t first = 0, last = 0; first < source.executables.size(); first = last + 1) {
+    last = last_of_row(source, first);
+    for (size_t s = first; s < last; ++s)
+      for (ValueId v : source.executables[s]->outputs)
+        if (in.slot[v] >= 0 && in.lifetimes[in.slot[v]].bytes <= kSmall)
+          in.lifetimes[in.slot[v]].last = std::max(in.lifetimes[in.slot[v]].last, static_cast<int>(last));
+  }
+}
+
 Result<Intermediates> intermediates(const PlanSource& source, const Sizes& sizes) {
   const Graph& g = *source.graph;
   Intermediates in;
@@ -177,6 +190,7 @@ Result<Intermediates> intermediates(const PlanSource& source, const Sizes& sizes
                    std::to_string(static_cast<int64_t>(std::min<__int128>(all, INT64_MAX))) +
                    " bytes, more than any memory");
   in.unshared = static_cast<int64_t>(all);
+  if (sizes.threads > 1) keep_small_values(source, in);
   for (size_t s = 0; s < source.executables.size(); ++s) {
     const Executable& e = *source.executables[s];
     std::vector<bool> given(e.inputs.size(), false);
@@ -239,8 +253,10 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
   const Graph& g = *source.graph;
   const bool only_small = source.graphs == DeviceGraphs::of_small_kernels;
   bool recorded = source.graphs != DeviceGraphs::never;
-  int64_t scratch = 0, moved = 0;
-  steps_.reserve(source.executables.size());
+  int64_t moved = 0;
+  const size_t first = steps_.size(), first_buffer = buffers_.size();
+  std::vector<int64_t> bytes;  // of the buffers
+  steps_.reserve(first + source.executables.size());
   for (size_t i = 0; i < source.executables.size(); ++i) {
     const std::unique_ptr<Executable>& e = source.executables[i];
     // Skip a step that writes nothing: next to a size of 0, other sizes may be so large that a loop over them
@@ -248,20 +264,30 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
     if (std::ranges::all_of(e->outputs, [&](ValueId v) { return plain_bytes(sizes, g.type(v)) == 0; }))
       continue;
     TENON_ASSIGN(std::unique_ptr<Step> step, e->prepare(sizes));
-    scratch = std::max(scratch, step->scratch_bytes());
     recorded = recorded && step->recordable() >= 0;
     recordable_ += step->recordable();
-    steps_.push_back({std::move(step), static_cast<uint32_t>(buffers_.size()),
-                      static_cast<uint32_t>(e->inputs.size() + e->outputs.size()),
-                      copies ? -1 : static_cast<int>(i)});
+    steps_.push_back({step.get(), static_cast<uint32_t>(buffers_.size()),
+                      static_cast<uint32_t>(e->inputs.size() + e->outputs.size()), static_cast<int>(i)});
+    owned_.push_back(std::move(step));
     for (const auto* values : {&e->inputs, &e->outputs})
       for (ValueId v : *values) {
-        if (only_small) moved += plain_bytes(sizes, g.type(v));
+        bytes.push_back(plain_bytes(sizes, g.type(v)));
+        if (only_small) moved += bytes.back();
         buffers_.push_back(place(v));
       }
-    most_buffers_ = std::max<size_t>(most_buffers_, steps_.back().buffer_count);
   }
   if (!recorded || (only_small && moved > recordable_ * kSmallKernel)) recordable_ = 0;
+  const std::span<const BufferRef> refs = std::span(buffers_).subspan(first_buffer);
+  const auto spans = spans_of(refs, bytes, static_cast<int>(inputs.size()), in_place);
+  join_steps(source, std::span(steps_).subspan(first), spans, owned_, joined_);
+  int64_t scratch = 0;
+  for (const auto* list : {&steps_, &joined_})
+    for (const PlannedStep& s : *list) {
+      scratch = std::max(scratch, s.step->scratch_bytes());
+      most_buffers_ = std::max<size_t>(most_buffers_, s.buffer_count);
+    }
+  if (copies)
+    for (size_t s = first; s < steps_.size(); ++s) steps_[s].executable = -1;
   // The scratch memory of the running step comes last.
   workspace_ = std::max(workspace_, intermediate_ + align_up(scratch));
   return {};
@@ -339,9 +365,10 @@ class Workspace {
 }  // namespace
 
 template <class Each>
-Status Plan::for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const {
+Status Plan::for_each(std::span<const PlannedStep> steps, void* const* inputs, void* const* outputs,
+                      char* base, const Each& each) const {
   StackArray<void*, 64> pointers(most_buffers_);
-  for (const PlannedStep& s : steps_) {
+  for (const PlannedStep& s : steps) {
     const BufferRef* ref = &buffers_[s.first_buffer];
     for (uint32_t i = 0; i < s.buffer_count; ++i, ++ref) {
       switch (ref->kind) {
@@ -372,10 +399,10 @@ Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, c
     as_one_.runs = 0;  // other plans are launched more often
     return {};
   }
-  Status launched =
-      for_each_step(inputs, outputs, base, [&](const PlannedStep& s, void* const* pointers, char* scratch) {
-        return s.step->record(pointers, scratch, *recording);
-      });
+  Status launched = for_each(steps_, inputs, outputs, base,
+                             [&](const PlannedStep& s, void* const* pointers, char* scratch) {
+                               return s.step->record(pointers, scratch, *recording);
+                             });
   if (launched.ok()) launched = recording->launch(on.stream);
   if (!launched.ok()) {
     recording.reset();
@@ -393,32 +420,33 @@ Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, c
   TENON_ASSIGN(char* base, workspace.take(workspace_));
   if (times) {
     times->reserve(steps_.size());
-    return for_each_step(inputs, outputs, base,
-                         [&](const PlannedStep& s, void* const* pointers, char* scratch) {
-                           const auto begin = std::chrono::steady_clock::now();
-                           const Status status = s.step->run(pointers, scratch, on);
-                           times->push_back({s.executable, begin, std::chrono::steady_clock::now()});
-                           return status;
-                         });
+    return for_each(steps_, inputs, outputs, base,
+                    [&](const PlannedStep& s, void* const* pointers, char* scratch) {
+                      const auto begin = std::chrono::steady_clock::now();
+                      const Status status = s.step->run(pointers, scratch, on);
+                      times->push_back({s.executable, begin, std::chrono::steady_clock::now()});
+                      return status;
+                    });
   }
   if (on.graphs) {
     bool done = false;
     TENON_TRY(run_as_one(inputs, outputs, base, on, &done));
     if (done) return {};
   }
-  return for_each_step(inputs, outputs, base,
-                       [&](const PlannedStep& s, void* const* pointers, char* scratch) {
-                         return s.step->run(pointers, scratch, on);
-                       });
+  return for_each(joined_, inputs, outputs, base,
+                  [&](const PlannedStep& s, void* const* pointers, char* scratch) {
+                    return s.step->run(pointers, scratch, on);
+                  });
 }
 
 int64_t Plan::bytes() const {
   size_t sum = sizeof *this + symbols_.capacity() * sizeof(int64_t) +
-               steps_.capacity() * sizeof(PlannedStep) + buffers_.capacity() * sizeof(BufferRef);
+               (steps_.capacity() + joined_.capacity()) * sizeof(PlannedStep) +
+               buffers_.capacity() * sizeof(BufferRef);
   for (const auto* list : {&inputs, &outputs})
     for (const Expected& e : *list)
       sum += sizeof e + (e.shape.capacity() + e.strides.capacity()) * sizeof(int64_t);
-  for (const PlannedStep& s : steps_) sum += static_cast<size_t>(s.step->bytes());
+  for (const auto& step : owned_) sum += static_cast<size_t>(step->bytes());
   return static_cast<int64_t>(sum);
 }
 

@@ -25,6 +25,13 @@ struct BufferRef {
   const void* constant = nullptr;
 };
 
+// A step and its buffers, which follow each other in the list of the plan.
+struct PlannedStep {
+  const Step* step = nullptr;
+  uint32_t first_buffer = 0, buffer_count = 0;
+  int executable = -1;  // the first, if several are joined; -1: copies of updates
+};
+
 // The input of Plan::make; owned by the program.
 struct PlanSource {
   const Graph* graph = nullptr;
@@ -61,8 +68,8 @@ class Plan {
     std::chrono::steady_clock::time_point begin, end;
   };
   // The pointers have been checked. The workspace comes from `arenas`, or from on.memory. Fails only if the
-  // system or a device refuses something; some outputs may have been written then. times: gets one entry per step; the steps are then
-  // launched one by one, and on a device the time is that of the launch.
+  // system or a device refuses something; some outputs may have been written then. times: gets one entry per step; the steps then run
+  // one by one, and on a device the time is that of the launch.
   Status run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on,
              std::vector<StepTime>* times = nullptr) const;
 
@@ -90,18 +97,16 @@ class Plan {
   // Sets in_place.
   void find_in_place(const PlanSource& source);
   template <class Each>
-  Status for_each_step(void* const* inputs, void* const* outputs, char* base, const Each& each) const;
+  Status for_each(std::span<const PlannedStep> steps, void* const* inputs, void* const* outputs, char* base,
+                  const Each& each) const;
   Status run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on, bool* done) const;
 
   int recordable_ = 0;  // kernels and library calls; 0: do not launch as one
 
-  struct PlannedStep {
-    std::unique_ptr<Step> step;
-    uint32_t first_buffer = 0, buffer_count = 0;
-    int executable = -1;
-  };
   std::vector<int64_t> symbols_;
-  std::vector<PlannedStep> steps_;
+  std::vector<std::unique_ptr<Step>> owned_;
+  std::vector<PlannedStep> steps_;   // one for each executable
+  std::vector<PlannedStep> joined_;  // the same, with steps in a row as one: a run
   std::vector<BufferRef> buffers_;
   size_t most_buffers_ = 0;
   int64_t workspace_ = 0;     // intermediates and scratch

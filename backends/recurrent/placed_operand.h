@@ -1,0 +1,45 @@
+// PlacedOperand: an operand or a result at the sizes of a plan, as an offset, a shape and strides in one of the step's buffers.
+// Tested by tests/unit/backends/recurrent_test.cc.
+#pragma once
+
+#include <vector>
+
+#include "src/backend/backend.h"
+#include "src/ops/eval/host_tensor.h"
+#include "src/ops/rules/operand.h"
+
+namespace tenon::recurrent {
+
+struct PlacedOperand {
+  int buffer = -1;                             // -1: no such operand
+  int64_t offset = 0;                          // elements
+  std::vector<int64_t> shape, strides, dense;  // dense: row-major strides of the shape
+
+  PlacedOperand() = default;
+  PlacedOperand(const Operand& o, const Sizes& sizes)
+      : buffer(o.buffer),
+        offset(sizes.eval(o.offset)),
+        shape(sizes.eval(o.shape)),
+        strides(sizes.eval(o.strides)) {
+    dense = dense_strides(shape);
+  }
+  bool used() const { return buffer >= 0; }
+  float* of(void* const* buffers) const {
+    return used() ? static_cast<float*>(buffers[buffer]) + offset : nullptr;
+  }
+  int64_t floats() const {
+    int64_t count = 1;
+    for (const int64_t n : shape) count *= n;
+    return count;
+  }
+  // Whether rows are dense, so that steps read them in place.
+  bool has_rows() const { return strides.back() == 1 || shape.back() <= 1; }
+  // The strides in place, or those of a dense copy.
+  const std::vector<int64_t>& row_strides() const { return has_rows() ? strides : dense; }
+  void copy_to(float* to, void* const* buffers) const {
+    copy_strided(reinterpret_cast<const char*>(of(buffers)), strides, reinterpret_cast<char*>(to), dense,
+                 shape, static_cast<int64_t>(sizeof(float)));
+  }
+};
+
+}  // namespace tenon::recurrent
