@@ -106,6 +106,17 @@ def test_suites_run():
     assert done.returncode == 0 and done.stdout.count("graph @") == len(list((ROOT / "bench/suites").glob("*.tn"))) > 5
 
 
+@pytest.mark.parametrize("verb", ["bench", "profile"])
+def test_libraries_get_no_more_threads(verb):
+    """OpenMP tells of each thread of its first parallel region."""
+    def told(threads):
+        done = tenon(verb, "x @ w", "--shapes", "x:256x256,w:256x256", "--threads", threads, "--seconds", "0.02",
+                     OMP_DISPLAY_AFFINITY="TRUE", OMP_AFFINITY_FORMAT="thread %n of %N")
+        assert done.returncode == 0, done.stderr
+        return (done.stdout + done.stderr).count("of 2")
+    assert told(1) == 0 and told(2) > 0
+
+
 def test_the_page_holds_everything(tmp_path):
     path, again = tmp_path / "a.html", tmp_path / "b.html"
     done = tenon("bench", "softmax(x)", "--shapes", "x:Nx64", "--dim", "N=4,16", "--html", path, "--json", tmp_path / "a.json", *QUICK)

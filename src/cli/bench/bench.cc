@@ -11,6 +11,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "src/backend/host_threads.h"
 #include "src/base/log.h"
 #include "src/cli/bench/probe.h"
 #include "src/cli/bench/subjects.h"
@@ -48,7 +49,9 @@ Result<std::vector<std::vector<std::string>>> combinations(const std::vector<std
 class Bench {
  public:
   Bench(const BenchArgs& args, const Subject& subject, int threads)
-      : args_(args), subject_(subject), g_(subject.model.graph), threads_(threads) {}
+      : args_(args), subject_(subject), g_(subject.model.graph), threads_(threads) {
+    set_host_threads(threads);  // libraries ask OpenMP, not the program's options
+  }
 
   Status compile() {
     const auto start = std::chrono::steady_clock::now();
