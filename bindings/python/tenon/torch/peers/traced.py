@@ -5,6 +5,10 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import torch
+
+from ..explain import explain
+
 
 def load(place):
     """The object that "package.module:name" or "path/to/file.py:name" names."""
@@ -25,13 +29,9 @@ def load(place):
 
 def write_cases(place, directory):
     """Compiles the model, writes a file per different step and returns the paths."""
-    import torch
-
-    import tenon
-
     model, arguments = load(place)()
     with torch.no_grad():
-        report = tenon.explain(model, *arguments)
+        report = explain(model, arguments, {}, None)
     paths = report.save_steps(directory)
     if not paths:
         sys.exit(f"--from-explain {place}: no graph of the model runs in Tenon")
