@@ -72,25 +72,25 @@ std::string object_file(const std::string& name, const Linked::Symbol& symbol) {
   const size_t symbols_at = sizeof(Elf64_Ehdr) + kSections * sizeof(Elf64_Shdr),
                strings_at = symbols_at + sizeof symbols;
   std::array<Elf64_Shdr, kSections> sections{};
-  sections[kText] = {.sh_name = 1,
-                     .sh_type = SHT_NOBITS,
-                     .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
-                     .sh_addr = reinterpret_cast<uintptr_t>(symbol.address),
-                     .sh_size = symbol.size,
-                     .sh_addralign = 16};
-  sections[kSymbols] = {.sh_name = 7,
-                        .sh_type = SHT_SYMTAB,
-                        .sh_offset = symbols_at,
-                        .sh_size = sizeof symbols,
-                        .sh_link = kStrings,
-                        .sh_info = 1,
-                        .sh_addralign = 8,
-                        .sh_entsize = sizeof(Elf64_Sym)};
-  sections[kStrings] = {.sh_name = 15,
-                        .sh_type = SHT_STRTAB,
-                        .sh_offset = strings_at,
-                        .sh_size = strings.size(),
-                        .sh_addralign = 1};
+  sections[kText].sh_name = 1;
+  sections[kText].sh_type = SHT_NOBITS;
+  sections[kText].sh_flags = SHF_ALLOC | SHF_EXECINSTR;
+  sections[kText].sh_addr = reinterpret_cast<uintptr_t>(symbol.address);
+  sections[kText].sh_size = symbol.size;
+  sections[kText].sh_addralign = 16;
+  sections[kSymbols].sh_name = 7;
+  sections[kSymbols].sh_type = SHT_SYMTAB;
+  sections[kSymbols].sh_offset = symbols_at;
+  sections[kSymbols].sh_size = sizeof symbols;
+  sections[kSymbols].sh_link = kStrings;
+  sections[kSymbols].sh_info = 1;  // the first global symbol
+  sections[kSymbols].sh_addralign = 8;
+  sections[kSymbols].sh_entsize = sizeof(Elf64_Sym);
+  sections[kStrings].sh_name = 15;
+  sections[kStrings].sh_type = SHT_STRTAB;
+  sections[kStrings].sh_offset = strings_at;
+  sections[kStrings].sh_size = strings.size();
+  sections[kStrings].sh_addralign = 1;
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
   header.e_ident[EI_CLASS] = ELFCLASS64;

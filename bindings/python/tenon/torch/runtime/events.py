@@ -1,15 +1,15 @@
 """Steps as events of PyTorch's profiler: while `torch.profiler.profile` records, each step of a program is an event "tenon::OPS", inside of
 the event of the compiled function's call. Tested by tests/torch/test_profile.py.
 
-A compiled function compares `profiler._is_profiler_enabled` with `events.on` (runner.py), and calls follow() when they differ. The library then
-calls the two functions below around each step.
+A compiled function reads `profiler._is_profiler_enabled` and calls follow() if it is set (runner.py). From then on the library calls the two
+functions below around each step, until a step finds that the profiler has ended.
 """
 
 import ctypes
 import threading
 
 import torch
-from torch.autograd import profiler  # noqa: F401  (compiled functions read its flag)
+from torch.autograd import profiler
 
 from ... import _abi
 
@@ -19,20 +19,28 @@ _open = threading.local()
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 def _begin(_, name):
-    event = torch.ops.profiler._record_function_enter_new(name.decode(errors="replace"))
+    event = None
+    if profiler._is_profiler_enabled:
+        event = torch.ops.profiler._record_function_enter_new(name.decode(errors="replace"))
+    else:
+        _tell(False)
     _open.__dict__.setdefault("events", []).append(event)
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _end(_):
-    if events := _open.__dict__.get("events"):
-        torch.ops.profiler._record_function_exit._RecordFunction(events.pop())
+    if (event := _open.events.pop()) is not None:
+        torch.ops.profiler._record_function_exit._RecordFunction(event)
 
 
-def follow():
-    """Starts or ends the calls of the library as the profiler does."""
+def _tell(wanted):
     global on
-    wanted = profiler._is_profiler_enabled
     pair = [ctypes.cast(f, ctypes.c_void_p) if wanted else None for f in (_begin, _end)]
     _abi.check(_abi.library().tenon_observe_steps(*pair, None))
     on = wanted
+
+
+def follow():
+    """Has the library tell of steps."""
+    if not on:
+        _tell(True)

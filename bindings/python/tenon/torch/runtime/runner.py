@@ -108,7 +108,7 @@ def whole(body, packed):
             "try:", "    try:", "        frame = take()", "    except IndexError:", "        frame = make()",
             *("    " + line for line in run)]
     give = ["finally:", "    if frame is not None:", *["        busy.discard(frame)"] * packed, "        give(frame)"]
-    watch = ["if profiler._is_profiler_enabled is not events.on:", "    events.follow()"]
+    watch = ["if profiler._is_profiler_enabled:", "    follow()"]
     return "\n".join(["def call(args):", *("    " + line for line in watch + take), body, *("    " + line for line in give)]) + "\n"
 
 
@@ -119,7 +119,7 @@ def assemble(body, constants, rescues, name, refused, layout, indices, uses, pla
         layout.frozen.pools.add(pool)
     scope = dict(constants, math=math, take=pool.free.pop, give=pool.free.append, make=pool.make, busy=pool.busy, Refusing=Refusing,
                  pointer=marshal.chosen.pointer, empty=marshal.empty_on(layout.device), fixed=fixed,
-                 profiler=events.profiler, events=events, to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices,
+                 profiler=events.profiler, follow=events.follow, to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices,
                  params=marshal.chosen.plan(indices), current=marshal.chosen.current,
                  **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)})
     compiled = Compiled(body, constants, rescues, pool, indices, uses)
