@@ -42,7 +42,16 @@ target_link_libraries(tenon_internal PUBLIC ${TENON_LAYERS})
 file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cc ${PROJECT_SOURCE_DIR}/src/cli/*/*.cc)
 if(cli_sources)
   find_package(CLI11 2 REQUIRED)
-  add_executable(tenon_cli ${cli_sources})
+  # Embeds the page of `tenon bench --html`.
+  set(page_file ${PROJECT_SOURCE_DIR}/src/cli/bench/page.html)
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page_file})
+  file(READ ${page_file} bench_page)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/bench_page.cc @ONLY CONTENT [=[
+#include "src/cli/bench/page.h"
+
+std::string_view tenon::cli::bench_page_template() { return R"page(@bench_page@)page"; }
+]=])
+  add_executable(tenon_cli ${cli_sources} ${PROJECT_BINARY_DIR}/bench_page.cc)
   # The executable is in bin/: a file `tenon` beside the library would have the name of the Ninja target `tenon`.
   set_target_properties(tenon_cli PROPERTIES OUTPUT_NAME tenon RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   target_link_libraries(tenon_cli PRIVATE tenon_internal CLI11::CLI11)

@@ -42,7 +42,7 @@ def test_an_expression_is_this_graph(expression, shapes, lines):
     (["add(x)"], "takes 2 operands, given 1"),
     (["h = x; h = 3"], "1:8: h has a value already"),
     (["x @ y", "--shapes", "x:2x3,y:4x5"], "matmul"),
-    (["x", "--shapes", "x:4,y:4"], "--shapes names y, which the expression does not use"),
+    (["x", "--shapes", "x:4,y:4"], "--shapes names y, which no expression reads"),
     (["x", "--shapes", "x:4,x:4"], "--shapes names x twice"),
     (["x", "--shapes", "x"], "expected NAME:4x1024"),
     (["x", "--shapes", "x:4:f99"], "unknown dtype 'f99'"),
@@ -58,6 +58,11 @@ def test_an_expression_is_this_graph(expression, shapes, lines):
 def test_mistakes_are_told(arguments, message):
     done = tenon("bench", *QUICK, *arguments)
     assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_expressions_share_shapes():
+    done = tenon("bench", "--print", "x*x", "y + x", "--shapes", "x:4,y:4")
+    assert done.returncode == 0 and done.stdout.count("graph @") == 2, done.stderr
 
 
 def test_usage():
@@ -99,6 +104,39 @@ def test_a_directory_is_a_suite(tmp_path):
 def test_suites_run():
     done = tenon("bench", ROOT / "bench/suites", "--print")
     assert done.returncode == 0 and done.stdout.count("graph @") == len(list((ROOT / "bench/suites").glob("*.tn"))) > 5
+
+
+@pytest.mark.parametrize("verb", ["bench", "profile"])
+def test_libraries_get_no_more_threads(verb):
+    """OpenMP tells of each thread of its first parallel region."""
+    def told(threads):
+        done = tenon(verb, "x @ w", "--shapes", "x:256x256,w:256x256", "--threads", threads, "--seconds", "0.02",
+                     OMP_DISPLAY_AFFINITY="TRUE", OMP_AFFINITY_FORMAT="thread %n of %N")
+        assert done.returncode == 0, done.stderr
+        return (done.stdout + done.stderr).count("of 2")
+    assert told(1) == 0 and told(2) > 0
+
+
+def test_the_page_holds_everything(tmp_path):
+    path, again = tmp_path / "a.html", tmp_path / "b.html"
+    done = tenon("bench", "softmax(x)", "--shapes", "x:Nx64", "--dim", "N=4,16", "--html", path, "--json", tmp_path / "a.json", *QUICK)
+    assert done.returncode == 0, done.stderr
+    page = path.read_text()
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "") and "https://" not in page and " src=" not in page
+    results = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
+    medians = [b for b in results["benchmarks"] if b.get("aggregate_name") == "median"]
+    assert [b["dims"] for b in medians] == [["N=4"], ["N=16"]]
+    assert all("softmax" in b["graph"] and "kernel @" in b["kernel_texts"] and "step 0 (cpu)" in b["steps"] for b in medians)
+    assert tenon("bench", "page", tmp_path / "a.json", again).returncode == 0 and again.read_text() == page
+    (tmp_path / "bad").write_text("{}")
+    assert "not a file of tenon bench --json" in tenon("bench", "page", tmp_path / "bad", again).stderr
+    assert "/nowhere/a.html" in tenon("bench", "page", tmp_path / "a.json", "/nowhere/a.html").stderr
+
+
+def test_no_text_ends_the_script_of_the_page(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"benchmarks": [{"aggregate_name": "median", "run_name": "</script><b>"}]}))
+    assert tenon("bench", "page", tmp_path / "a.json", tmp_path / "a.html").returncode == 0
+    assert "</script><b>" not in (tmp_path / "a.html").read_text()
 
 
 def write(path, times):

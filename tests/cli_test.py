@@ -6,7 +6,9 @@ The binary is build/release/bin/tenon, or what TENON_CLI names.
 import ctypes
 import json
 import os
+import re
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -97,6 +99,34 @@ def test_the_file_for_perf_is_never_anothers(tmp_path):
     assert " tenon " in text and output == ""
     text, output = run("echo another JIT was here >")
     assert text.startswith("another JIT was here\n") and " tenon " in text
+
+
+RELU = "graph @f(%x: f32[4]) {\n  %y = relu(%x)\n  return %y\n}\n"
+
+
+def test_perf_and_the_cache_on_disk(tmp_path):
+    """Kernels that LLVM made and kernels from the disk have the same names."""
+    names = []
+    for _ in range(2):
+        done = subprocess.run(["sh", "-c", f'echo $$; exec "{CLI}" run - --backend cpu'], text=True, input=RELU, capture_output=True, timeout=300,
+                              env={**os.environ, "TENON_JIT_PROFILE": "perf", "TENON_CACHE_DIR": str(tmp_path), "TENON_CACHE": "on"})
+        path = Path(f"/tmp/perf-{done.stdout.splitlines()[0]}.map")
+        names.append([line.split(" ", 2)[2] for line in path.read_text().splitlines()])
+        path.unlink()
+    assert any(tmp_path.rglob("*")) and names[0] == names[1] and names[0][0].startswith("tenon ")
+
+
+@pytest.mark.skipif(not shutil.which("gdb"), reason="gdb is not installed")
+def test_gdb_stops_in_a_kernel(tmp_path):
+    (tmp_path / "f.tn").write_text(RELU)
+    compiled = tenon("run", "-", "--backend", "cpu", stdin=RELU, TENON_DUMP="kernel", TENON_CACHE="off").stderr
+    name = re.search(r"kernel @(\w+)", compiled)[1]
+    done = subprocess.run(["gdb", "-nx", "-batch", "-ex", "set breakpoint pending on", "-ex", f"break tenon_{name}", "-ex", "run", "-ex", "backtrace 1",
+                           "-ex", "continue", "--args", str(CLI), "run", str(tmp_path / "f.tn"), "--backend", "cpu"],
+                          capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "TENON_JIT_PROFILE": "gdb", "TENON_CACHE": "off", "DEBUGINFOD_URLS": ""})
+    assert re.search(rf"#0 +0x[0-9a-f]+ in tenon_{name} \(\)", done.stdout), done.stdout + done.stderr
+    assert "exited normally" in done.stdout
 
 
 def test_opt_runs_the_passes_in_order_and_its_text_reads_back():
@@ -427,7 +457,7 @@ def test_wrong_values_of_variables_are_named():
     warnings = [r"TENON_ISA is 'avx3', none of sse2, avx2, avx512: it counts as unset", "TENON_CACHE is 'of', none of on, read, off, 0, 1: it counts as on",
             "TENON_CACHE_BYTES is '1Q', no number of bytes such as 500M: it counts as 1G",
             "TENON_NUM_THREADS is 'many', no number from 0 to 4096: it counts as 0", r"TENON_VERIFY is '\x1byes', none of 0, 1: it counts as 0",
-            "TENON_JIT_PROFILE is 'pref', none of perf: it counts as unset"]
+            "TENON_JIT_PROFILE is 'pref', none of perf, gdb: it counts as unset"]
     listed = tenon("env", **wrong)
     told = tenon("doctor", **wrong).stdout
     for sentence in warnings:

@@ -1,8 +1,8 @@
 """Reads every import of the Python package, at the top of a module or inside of a function, and checks the directions of
 docs/design/overview.md.
 
-Imports form no cycle, neither of modules nor of directories; tenon/__init__.py, which no module imports, counts as a directory of
-its own. Only tenon/torch imports PyTorch. Directories, files and functions stay small.
+Imports form no cycle, neither of modules nor of directories; tenon/__init__.py and __main__.py, which no module imports, count as
+a directory of their own. Only tenon/torch imports PyTorch. Directories, files and functions stay small.
 """
 
 import ast
@@ -68,7 +68,7 @@ def cycle(graph):
 def violations(package):
     known = modules(package)
     graph, folders, found = {}, {}, []
-    place = {name: "__init__.py" if not name else f"{path.parent.relative_to(package).as_posix()}/" for name, path in known.items()}
+    place = {name: "__init__.py" if name in ("", "__main__") else f"{path.parent.relative_to(package).as_posix()}/" for name, path in known.items()}
     for name, path in known.items():
         graph[name], outside = imported(name, path, package, known)
         folders.setdefault(place[name], set()).update(place[other] for other in graph[name] if place[other] != place[name])

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "src/backend/fork.h"
+#include "src/backend/host_threads.h"
 #include "src/base/threads/immortal.h"
 
 namespace tenon {
@@ -90,6 +91,8 @@ void on_new_thread(void (*job)(void*), void* arg) {
   worker->changed.wait(lock, [] { return worker->job == nullptr; });
   if (worker->thrown) std::rethrow_exception(std::exchange(worker->thrown, nullptr));
 }
+
+void set_host_threads(int threads) { omp_set_num_threads(threads); }
 
 Parallel& openmp_parallel() { return immortal<OpenMp>(); }
 

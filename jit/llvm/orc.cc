@@ -23,10 +23,6 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -39,6 +35,7 @@
 
 #include "jit/kernel/kernel.h"
 #include "jit/llvm/compiler.h"
+#include "jit/objects/code_names.h"
 #include "jit/objects/code_pool.h"
 #include "jit/objects/elf_loader.h"
 #include "jit/objects/object_cache.h"
@@ -226,37 +223,13 @@ struct Job {
   bool from_disk = false;
 };
 
-// Appends one line per function to the file that `perf report` reads, if TENON_JIT_PROFILE=perf.
-void tell_perf(const std::string& name, const Linked::Symbol& symbol) {
-  static const bool wanted = env::jit_profile() == "perf";
-  if (!wanted) return;
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
-  // Any user may have created a file of this name. Another JIT of this process may write to it too.
-  const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
-  const int file =
-      open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-  struct stat s{};
-  if (file >= 0 && fstat(file, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid() && s.st_nlink == 1) {
-    dprintf(file, "%llx %zx tenon %s\n",
-            static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size,
-            name.c_str());
-  } else {
-    static bool warned = false;
-    if (!warned) log("warning", path + " is no file of this user: kernels are not written to it");
-    warned = true;
-  }
-  if (file >= 0) close(file);
-}
-
 void finish(Job& job, const Linked& linked, const Linked::Symbol& symbol) {
   auto code = std::make_shared<jit::Code>();
   code->function = reinterpret_cast<KernelFn>(symbol.address);
   code->symbol = job.kernel->name;
-  code->memory = linked.memory;
+  code->memory = tell_name(job.kernel->name, symbol, linked.memory);
   code->bytes = static_cast<int64_t>(symbol.size);
   job.code = std::move(code);
-  tell_perf(job.kernel->name, symbol);
 }
 
 constexpr std::string_view kHead = "define void @";

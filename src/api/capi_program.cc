@@ -182,6 +182,15 @@ tenon_status tenon_profile_stop(const char** text, size_t* length) {
   });
 }
 
+tenon_status tenon_observe_steps(void (*begin)(void* user, const char* name), void (*end)(void* user),
+                                 void* user) {
+  return guarded([&]() -> tenon::Status {
+    if (!begin != !end) return tenon::invalid("tenon_observe_steps: an argument is NULL");
+    tenon::observe_steps(begin, end, user);
+    return {};
+  });
+}
+
 tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats* out) {
   return guarded([&]() -> tenon::Status {
     if (!program || !out) return tenon::invalid("tenon_program_get_stats: an argument is NULL");

@@ -46,7 +46,8 @@ void take_one_word(CLI::App* verb) {
 }
 
 // Adds the verb `bench`. The arguments must outlive the app.
-void add_bench(CLI::App& app, tenon::cli::BenchArgs& args, tenon::cli::CompareArgs& compare, int& result) {
+void add_bench(CLI::App& app, tenon::cli::BenchArgs& args, tenon::cli::CompareArgs& compare,
+               tenon::cli::PageArgs& page, int& result) {
   using namespace tenon::cli;
   CLI::App* verb = app.add_subcommand(
       "bench", "Time a graph, or an expression as softmax(x*scale + mask), and say what bounds it");
@@ -54,22 +55,29 @@ void add_bench(CLI::App& app, tenon::cli::BenchArgs& args, tenon::cli::CompareAr
   verb->add_option("--threads", args.threads, "1,2: numbers of threads, each measured; otherwise all cores")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
-  verb->add_option("--vs", args.against, "unfused: the same graph without fusion")
+  verb->add_option("--vs", args.against,
+                   "unfused: the same graph without fusion. python -m tenon bench also has torch, inductor, "
+                   "onnxruntime, openvino and xla")
       ->check(CLI::IsMember({"unfused"}));
   verb->add_option("--rounds", args.rounds, "In which contenders take turns")->check(CLI::PositiveNumber);
   verb->add_flag("--cold", args.cold, "Empty the caches before every call");
   verb->add_flag("--explain", args.explain, "Print the groups and their kernels");
   verb->add_flag("--print", args.print, "Print the graphs as text, and measure nothing");
   verb->add_option("--json", args.json, "Write the results to a file in Google Benchmark's format");
+  verb->add_option("--html", args.html, "Write the results as a page for a browser");
   take_one_word(verb);
+  CLI::App* verb_page = verb->add_subcommand("page", "Write a page that shows such a JSON file in a browser");
+  verb_page->add_option("json", page.json)->required();
+  verb_page->add_option("html", page.html)->required();
+  verb_page->callback([&] { result = bench_page(page); });
   CLI::App* verb_compare =
       verb->add_subcommand("compare", "Compare two such files; exit status 1 if a case is slower");
   verb_compare->add_option("before", compare.before)->required();
   verb_compare->add_option("after", compare.after)->required();
   verb_compare->add_option("--tolerance", compare.tolerance, "Per cent")->check(CLI::NonNegativeNumber);
   verb_compare->callback([&] { result = bench_compare(compare); });
-  verb->callback([&, verb_compare] {
-    if (verb_compare->parsed()) return;
+  verb->callback([&, verb_compare, verb_page] {
+    if (verb_compare->parsed() || verb_page->parsed()) return;
     result = args.sources.empty() ? misuse("bench needs an expression or a graph") : bench(args);
   });
 }
@@ -140,7 +148,8 @@ int read_and_call(int argc, char** argv) {
 
   BenchArgs bench_args;
   CompareArgs compare_args;
-  add_bench(app, bench_args, compare_args, result);
+  PageArgs page_args;
+  add_bench(app, bench_args, compare_args, page_args, result);
   ProfileArgs profile_args;
   add_profile(app, profile_args, result);
 

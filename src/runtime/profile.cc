@@ -17,7 +17,13 @@
 
 namespace tenon {
 
-std::atomic<bool> profile_is_on{false};
+std::atomic<int> watchers{0};
+
+struct StepObserver {
+  void (*begin)(void* user, const char* name);
+  void (*end)(void* user);
+  void* user;
+};
 
 namespace {
 
@@ -63,6 +69,7 @@ struct Profile {
   std::vector<Event> events;
   int64_t dropped = 0;
   std::map<std::thread::id, int> threads;
+  std::shared_ptr<const StepObserver> observer;
 
   void clear() {
     programs.clear();
@@ -84,16 +91,32 @@ struct Profile {
 
 Profile& profile() { return immortal<Profile>(); }
 
+bool recording() { return watchers & kProfile; }
+
+std::string ops_of(const Graph& g, const std::vector<ValueId>& members, const char* between) {
+  std::string ops;
+  for (const ValueId v : members) ops += (ops.empty() ? "" : between) + std::string(op(g.node(v).op).name);
+  return ops;
+}
+
+constexpr size_t kLongestName = 80;  // of an event
+
+std::vector<std::string> event_names(const Graph& g) {
+  std::vector<std::string> names;
+  for (const auto& members : members_of_groups(g))
+    names.push_back(("tenon::" + ops_of(g, members, "+")).substr(0, kLongestName));
+  names.emplace_back("tenon::copies to updated inputs");
+  return names;
+}
+
 StepProfile describe(const Graph& g, const Group& group, const std::vector<ValueId>& members,
                      const Executable& executable, const Cost& cost) {
   StepProfile step;
   step.backend = group.backend;
   step.why = group.why;
   step.runs = executable.describe();
-  for (const ValueId v : members) {
-    step.ops += (step.ops.empty() ? "" : " ") + std::string(op(g.node(v).op).name);
-    step.operations += cost.operations(v);
-  }
+  step.ops = ops_of(g, members, " ");
+  for (const ValueId v : members) step.operations += cost.operations(v);
   for (const auto* values : {&executable.inputs, &executable.outputs})
     for (const ValueId v : *values) step.bytes += cost.bytes(v);
   return step;
@@ -151,18 +174,18 @@ std::string print(const Event& e, Time start) {
 Status start_profile() {
   Profile& p = profile();
   std::lock_guard lock(p.mutex);
-  if (profile_is_on) return invalid("a profile is being recorded already");
+  if (recording()) return invalid("a profile is being recorded already");
   p.clear();
   p.start = ProfileClock::now();
-  profile_is_on = true;
+  watchers |= kProfile;
   return {};
 }
 
 Result<std::string> stop_profile() {
   Profile& p = profile();
   std::lock_guard lock(p.mutex);
-  if (!profile_is_on) return invalid("no profile is being recorded");
-  profile_is_on = false;
+  if (!recording()) return invalid("no profile is being recorded");
+  watchers &= ~kProfile;
   std::string programs, events;
   for (const ProgramProfile& program : p.programs)
     programs += (programs.empty() ? "" : ",\n  ") + print(program);
@@ -174,24 +197,53 @@ Result<std::string> stop_profile() {
   return text;
 }
 
-void profile_run(const ProfiledRun& run, Time begin, std::span<const Plan::StepTime> steps) {
+void observe_steps(void (*begin)(void* user, const char* name), void (*end)(void* user), void* user) {
+  Profile& p = profile();
+  std::lock_guard lock(p.mutex);
+  p.observer = begin ? std::make_shared<StepObserver>(StepObserver{begin, end, user}) : nullptr;
+  begin ? watchers |= kObserver : watchers &= ~kObserver;
+}
+
+WatchedRun::WatchedRun(const ProfiledRun& run, Time start) : run_(run), start_(start) {
+  Profile& p = profile();
+  {
+    std::lock_guard lock(p.mutex);
+    observer_ = p.observer;
+  }
+  if (observer_) names_ = event_names(*run.source.graph);
+}
+
+void WatchedRun::begin(int executable) {
+  if (observer_) {
+    const std::string& name = executable < 0 ? names_.back() : names_[executable];
+    observer_->begin(observer_->user, name.c_str());
+  }
+  times_.push_back({executable, ProfileClock::now(), {}});
+}
+
+void WatchedRun::end() {
+  times_.back().end = ProfileClock::now();
+  if (observer_) observer_->end(observer_->user);
+}
+
+void WatchedRun::succeeded() {
   const Time end = ProfileClock::now();
   Profile& p = profile();
   std::lock_guard lock(p.mutex);
-  if (!profile_is_on || begin < p.start) return;  // the profile ended, or began, during the run
+  if (!recording() || start_ < p.start) return;  // the profile ended, or began, during the run
   const auto [it, added] =
-      p.position_of.try_emplace({run.program, run.plan.symbols()}, static_cast<int>(p.programs.size()));
-  if (added) p.programs.push_back(describe(run));
+      p.position_of.try_emplace({run_.program, run_.plan.symbols()}, static_cast<int>(p.programs.size()));
+  if (added) p.programs.push_back(describe(run_));
   ProgramProfile& program = p.programs[it->second];
   ++program.runs;
-  program.sum += seconds(end - begin);
+  program.sum += seconds(end - start_);
   const int thread = p.this_thread();
-  p.add({program.graph + " " + program.sizes, "run", run.program, -1, thread, begin, end});
-  for (const Plan::StepTime& s : steps) {
+  p.add({program.graph + " " + program.sizes, "run", run_.program, -1, thread, start_, end});
+  for (const StepTime& s : times_) {
     const int number = s.executable < 0 ? static_cast<int>(program.steps.size()) - 1 : s.executable;
     StepProfile& step = program.steps[number];
     step.add(seconds(s.end - s.begin));
-    p.add({step.ops.substr(0, 80), "step", run.program, number, thread, s.begin, s.end});
+    p.add({step.ops.substr(0, kLongestName), "step", run_.program, number, thread, s.begin, s.end});
   }
 }
 
@@ -199,7 +251,7 @@ void profile_event(const char* category, int64_t program, const Graph& graph, Ti
   const Time end = ProfileClock::now();
   Profile& p = profile();
   std::lock_guard lock(p.mutex);
-  if (!profile_is_on || begin < p.start) return;
+  if (!recording() || begin < p.start) return;
   p.add({std::string(category) + " " + graph.name, category, program, -1, p.this_thread(), begin, end});
 }
 

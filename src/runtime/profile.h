@@ -1,11 +1,12 @@
-// Profile: how long each step of each run takes, for all programs of the process, from start_profile to stop_profile. While none is
-// recorded, a run pays for one load. Any thread. Tested by tests/unit/runtime/profile_test.cc.
+// Profile: how long each step of each run takes, for all programs of the process, from start_profile to stop_profile; and calls of the host
+// around each step. While nobody watches, a run pays for one load. Any thread. Tested by tests/unit/runtime/profile_test.cc.
 #pragma once
 
 #include <atomic>
 #include <chrono>
-#include <span>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/runtime/plan/plan.h"
@@ -29,8 +30,13 @@ Result<std::string> stop_profile();
 inline constexpr size_t kMostEvents = size_t{1} << 16;
 
 using ProfileClock = std::chrono::steady_clock;
-extern std::atomic<bool> profile_is_on;
-inline bool profiling() { return profile_is_on.load(std::memory_order_relaxed); }
+// Who watches runs.
+enum Watcher : int { kProfile = 1, kObserver = 2 };
+extern std::atomic<int> watchers;
+inline bool profiling() { return watchers.load(std::memory_order_relaxed) != 0; }
+
+// As in tenon_observe_steps; both null: nobody observes.
+void observe_steps(void (*begin)(void* user, const char* name), void (*end)(void* user), void* user);
 
 struct ProfiledRun {
   int64_t program;     // its number
@@ -38,8 +44,27 @@ struct ProfiledRun {
   const PlanSource& source;
   const Plan& plan;
 };
-void profile_run(const ProfiledRun& run, ProfileClock::time_point begin,
-                 std::span<const Plan::StepTime> steps);
+// One run that somebody watches.
+class WatchedRun final : public Plan::Watch {
+ public:
+  // start: when the call began. run: its references must outlive this object.
+  WatchedRun(const ProfiledRun& run, ProfileClock::time_point start);
+  void begin(int executable) override;
+  void end() override;
+  void succeeded();  // adds the run to the profile
+
+ private:
+  struct StepTime {
+    int executable;
+    ProfileClock::time_point begin, end;
+  };
+  const ProfiledRun run_;
+  const ProfileClock::time_point start_;
+  std::vector<StepTime> times_;
+  std::shared_ptr<const struct StepObserver> observer_;
+  std::vector<std::string>
+      names_;  // of executables, then of the copies of updates; empty without an observer
+};
 // category: "compile" or "plan".
 void profile_event(const char* category, int64_t program, const Graph& graph, ProfileClock::time_point begin);
 

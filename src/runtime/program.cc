@@ -191,9 +191,9 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   if (checked) checked();
   const RunOn on{p.parallel(), stream, p.memory(), p.compiled.runtime};
   if (!profiled) return plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on);
-  std::vector<Plan::StepTime> times;
-  TENON_TRY(plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on, &times));
-  profile_run({number_, source_, p.compiled.main.source, *plan}, start, times);
+  WatchedRun watched({number_, source_, p.compiled.main.source, *plan}, start);
+  TENON_TRY(plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on, &watched));
+  watched.succeeded();
   return {};
 }
 

@@ -59,6 +59,44 @@ def test_training_steps(compiled):
     assert len(p.programs) == 2  # forward and backward
 
 
+def events_of(profile):
+    return [e for e in profile.events() if e.name.startswith("tenon::")]
+
+
+def test_steps_are_events_of_the_profiler_of_pytorch(compiled):
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as first:
+            compiled(x)
+            compiled(x)
+        compiled(x)
+        with tenon.profile() as own, torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as second:
+            compiled(x)
+    (program,) = own.programs
+    names = ["tenon::" + "+".join(s["ops"].split()) for s in program["steps"]]
+    assert [e.name for e in sorted(events_of(second), key=lambda e: e.time_range.start)] == names
+    assert sorted(e.name for e in events_of(first)) == sorted(2 * names)
+    regions = [e for e in first.events() if "Torch-Compiled Region" in e.name]
+    assert len(regions) == 2
+    for e in events_of(first):  # nested in the call
+        parents = []
+        while e := e.cpu_parent:
+            parents.append(e)
+        assert any(p in regions for p in parents)
+
+
+def test_nobody_is_told_without_a_profiler(compiled):
+    from tenon.torch.runtime import events
+
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            compiled(x)
+            assert events.on
+        compiled(x)
+        assert not events.on
+
+
 def test_one_profile_at_a_time(compiled):
     with tenon.profile():
         with pytest.raises(_abi.Error, match="a profile is being recorded already"):

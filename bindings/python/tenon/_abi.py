@@ -97,6 +97,7 @@ _SIGNATURES = {
     "tenon_program_explain": (c_int32, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_size_t)]),
     "tenon_profile_start": (c_int32, []),
     "tenon_profile_stop": (c_int32, [POINTER(c_char_p), POINTER(c_size_t)]),
+    "tenon_observe_steps": (c_int32, [c_void_p, c_void_p, c_void_p]),
     "tenon_program_get_stats": (c_int32, [c_void_p, POINTER(ProgramStats)]),
     "tenon_program_release": (None, [c_void_p]),
     "tenon_op_describe": (c_int32, [c_char_p, POINTER(OpInfo)]),

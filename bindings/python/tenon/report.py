@@ -6,9 +6,11 @@ Tested by tests/torch/test_fallback.py and test_backend.py.
 """
 
 import collections
+import json
 import threading
 import time
 import weakref
+from pathlib import Path
 
 from . import _abi
 
@@ -70,11 +72,9 @@ class Record:
             pass
 
     def to_dict(self):
-        import json
-
         programs = []
         for program in self.programs:
-            programs.append({"graph": program.text, "stats": program.stats(), "explain": _json(json, program)})
+            programs.append({"graph": program.text, "stats": program.stats(), "explain": _json(program)})
         return {"name": self.name, "nodes": self.nodes, "runs_in_pytorch": self.eager, "programs": programs,
                 "host_steps": self.compiled.source if self.compiled else None, "seconds": self.seconds,
                 "fallbacks": [{"node": n, "op": o, "why": w} for n, o, w in self.fallbacks], "notes": list(self.notes),
@@ -98,7 +98,7 @@ class Record:
         return "\n".join(lines)
 
 
-def _json(json, program):
+def _json(program):
     text = program.explain(json=True)
     try:
         return json.loads(text)
@@ -162,6 +162,23 @@ class Report:
     def to_dict(self):
         return {"graphs": [r.to_dict() for r in self.records], "graph_breaks": self.breaks,
                 "fallbacks": sum(len(r.fallbacks) for r in self.records)}
+
+    def save_steps(self, directory):
+        """Writes a graph NAME.tn for each kernel and library call, equal ones once, in the order in which they run. `tenon bench` measures
+        them. Returns the paths."""
+        from .graph_read import steps
+
+        found = {}
+        for record in self.records:
+            for program in record.programs:
+                for ops, text in steps(_json(program)["graph"]):
+                    found.setdefault(text, [ops, 0])[1] += 1
+        paths = []
+        for number, (text, (ops, times)) in enumerate(found.items()):
+            name = "_".join(dict.fromkeys(ops))[:40]
+            paths.append(Path(directory) / f"{number:03}_{name}.tn")
+            paths[-1].write_text(f"; {', '.join(ops)}; {times} in the model\n{text}")
+        return paths
 
     def __str__(self):
         lines = [f"{len(self.records)} graph(s), {sum(len(r.programs) for r in self.records)} program(s), "

@@ -8,8 +8,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "src/backend/host_threads.h"
+#include "src/base/log.h"
 #include "src/cli/bench/probe.h"
 #include "src/cli/bench/subjects.h"
 #include "src/cli/tensors.h"
@@ -46,7 +49,9 @@ Result<std::vector<std::vector<std::string>>> combinations(const std::vector<std
 class Bench {
  public:
   Bench(const BenchArgs& args, const Subject& subject, int threads)
-      : args_(args), subject_(subject), g_(subject.model.graph), threads_(threads) {}
+      : args_(args), subject_(subject), g_(subject.model.graph), threads_(threads) {
+    set_host_threads(threads);  // libraries ask OpenMP, not the program's options
+  }
 
   Status compile() {
     const auto start = std::chrono::steady_clock::now();
@@ -65,7 +70,8 @@ class Bench {
     TENON_TRY(tensors.prepare());
     const std::vector<Tensor> in = tensors.inputs(), out = tensors.outputs();
     Measured m;
-    m.name = subject_.name;
+    m.name = m.subject = subject_.name;
+    m.dims = dims;
     for (const std::string& dim : dims) m.name += "/" + dim;
     m.name += "/threads:" + std::to_string(threads_);
     m.threads = threads_;
@@ -101,6 +107,34 @@ class Bench {
   }
 
   std::string explain() const { return program_->explain(false); }
+
+  // Adds the texts of the graph, the steps and the kernels to the results of this subject. Compiles once more, because the compiler dumps
+  // the texts of kernels while it makes them.
+  Status add_texts(std::span<Measured> results) {
+    const std::string steps = explain();
+    program_ = unfused_ = cheap_ = nullptr;  // otherwise the compiler would share their code
+    std::string kernels;
+    const char* dumped = std::getenv("TENON_DUMP");
+    const std::string before = dumped ? dumped : "";
+    setenv("TENON_DUMP", "kernel", 1);
+    set_logger(
+        [](void* to, const char* topic, const char* message) {
+          static std::mutex mutex;  // kernels compile in several threads
+          const std::lock_guard lock(mutex);
+          if (topic == std::string_view("dump.kernel")) *static_cast<std::string*>(to) += message;
+        },
+        &kernels);
+    const auto program = Program::make(g_, args_.options(threads_), {});
+    set_logger(nullptr, nullptr);
+    dumped ? setenv("TENON_DUMP", before.c_str(), 1) : unsetenv("TENON_DUMP");
+    if (!program.ok()) return program.status();
+    for (Measured& m : results) {
+      m.graph = tenon::print(g_, {.data_limit = 16});
+      m.steps = steps;
+      m.kernel_texts = kernels;
+    }
+    return {};
+  }
 
  private:
   static double milliseconds(std::chrono::steady_clock::time_point start) {
@@ -150,8 +184,16 @@ Result<std::vector<Measured>> measure_all(const BenchArgs& args) {
         all.push_back(std::move(m));
       }
       if (args.explain) print_line(bench.explain());
+      if (args.keeps_texts()) TENON_TRY(bench.add_texts(std::span(all).last(sizes.size())));
     }
   return all;
+}
+
+int write_page(const std::string& json, const std::string& html) {
+  const auto page = page_of(json);
+  if (!page.ok()) return fail(page.status());
+  const Status status = write_file(html, *page);
+  return status.ok() ? kDone : fail(status);
 }
 
 }  // namespace
@@ -167,8 +209,16 @@ int bench(const BenchArgs& args) {
   const auto all = measure_all(args);
   if (!all.ok()) return fail(all.status());
   print_table(*all);
-  const Status status = args.json.empty() ? Status() : write_json(args.json, *all);
-  return status.ok() ? kDone : fail(status);
+  if (!args.keeps_texts()) return kDone;
+  const std::string text = json_text(*all);
+  if (!args.json.empty())
+    if (const Status status = write_file(args.json, text); !status.ok()) return fail(status);
+  return args.html.empty() ? kDone : write_page(text, args.html);
+}
+
+int bench_page(const PageArgs& args) {
+  const auto text = read_file(args.json);
+  return text.ok() ? write_page(*text, args.html) : fail(text.status());
 }
 
 }  // namespace tenon::cli

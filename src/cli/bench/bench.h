@@ -40,6 +40,8 @@ struct BenchArgs : SubjectArgs {
   bool explain = false;
   bool print = false;  // the graphs' texts instead of measurements
   std::string json;    // a file
+  std::string html;    // a file: the results as a page
+  bool keeps_texts() const { return !json.empty() || !html.empty(); }
 };
 int bench(const BenchArgs& args);
 
@@ -48,6 +50,12 @@ struct ProfileArgs : SubjectArgs {
   std::string trace;  // a file for the trace in Chrome's format
 };
 int profile(const ProfileArgs& args);
+
+struct PageArgs {
+  std::string json, html;  // a file that --json wrote; the file to write
+};
+// Writes a page that shows the results in a browser, without a network.
+int bench_page(const PageArgs& args);
 
 struct CompareArgs {
   std::string before, after;  // files that --json wrote
@@ -59,6 +67,10 @@ int bench_compare(const CompareArgs& args);
 // The result of one case.
 struct Measured {
   std::string name;  // "softmax(x)/N=64/threads:2"
+  std::string subject;
+  std::vector<std::string> dims;  // N=64
+  // Only if the results are written to a file: the texts of the graph, of its steps and of their kernels.
+  std::string graph, steps, kernel_texts;
   int threads = 1;
   Work work;
   int64_t kernels = 0;
@@ -83,6 +95,9 @@ struct Measured {
 std::string advice(const Measured& m);
 void print_table(const std::vector<Measured>& all);
 // In the format of Google Benchmark: one entry per round, and their mean, median and standard deviation.
-Status write_json(const std::string& path, const std::vector<Measured>& all);
+std::string json_text(const std::vector<Measured>& all);
+Status write_file(const std::string& path, const std::string& text);
+// The page that shows the text of a file of --json.
+Result<std::string> page_of(const std::string& json);
 
 }  // namespace tenon::cli

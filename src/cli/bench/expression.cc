@@ -70,9 +70,6 @@ class ExpressionParser {
       graph_.outputs.push_back({v, {}, {}});
     } while (lexer_.accept(","));
     if (!lexer_.at_end()) return lexer_.expected("an operator or the end");
-    for (const auto& [name, type] : types_)
-      if (!values_.contains(name))
-        return invalid("--shapes names " + name + ", which the expression does not use");
     graph_.name = "expression";
     return std::move(graph_);
   }

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "src/backend/host_threads.h"
 #include "src/cli/bench/bench.h"
 #include "src/cli/bench/probe.h"
 #include "src/cli/bench/subjects.h"
@@ -40,6 +41,7 @@ class Roofline {
 };
 
 Status run_for(const Subject& subject, const ProfileArgs& args) {
+  if (args.threads > 0) set_host_threads(args.threads);  // libraries ask OpenMP, not the program's options
   Tensors tensors(subject.model.graph, args.files, args.dims, subject.model.tensors, args.seed);
   TENON_TRY(tensors.prepare());
   TENON_ASSIGN(const std::shared_ptr<Program> program,

@@ -82,7 +82,7 @@ void print_table(const std::vector<Measured>& all) {
   }
 }
 
-Status write_json(const std::string& path, const std::vector<Measured>& all) {
+std::string json_text(const std::vector<Measured>& all) {
   using Json = nlohmann::ordered_json;
   char host[256] = "", date[64] = "";
   gethostname(host, sizeof host - 1);
@@ -128,6 +128,10 @@ Status write_json(const std::string& path, const std::vector<Measured>& all) {
       Json e = entry(std::string("_") + name, value);
       e["aggregate_name"] = name;
       if (std::string_view(name) == "median") {
+        e["subject"] = m.subject;
+        e["dims"] = m.dims;
+        e["bytes"] = m.work.bytes;
+        e["operations"] = m.work.operations;
         e["compile_ms"] = m.compile_ms;
         e["first_call_ms"] = m.first_ms;
         e["p90_us"] = m.timing.quantile(0.9) * 1e6;
@@ -142,12 +146,21 @@ Status write_json(const std::string& path, const std::vector<Measured>& all) {
         e["bytes_saved"] = m.work.apart_bytes - m.traffic;
         e["unfused_us"] = m.unfused * 1e6;
         e["advice"] = advice(m);
+        e["noise"] = m.timing.noise();
+        e["checked"] = m.checked;
+        e["graph"] = m.graph;
+        e["steps"] = m.steps;
+        e["kernel_texts"] = m.kernel_texts;
       }
       out["benchmarks"].push_back(std::move(e));
     }
   }
+  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Status write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path);
-  file << out.dump(2) << "\n";
+  file << text;
   file.close();
   return file ? Status() : system_error(path);
 }

@@ -7,12 +7,29 @@
 #include "src/cli/bench/expression.h"
 
 namespace tenon::cli {
+namespace {
+
+// Fails for a name in `shapes` that is an input of none of the expressions.
+Status all_used(const std::vector<std::string>& shapes, const std::vector<const Graph*>& expressions) {
+  for (const std::string& entry : shapes) {
+    const std::string name = entry.substr(0, entry.find(':'));
+    const bool used = std::ranges::any_of(expressions, [&](const Graph* g) {
+      return std::ranges::any_of(g->inputs,
+                                 [&](const InputBinding& in) { return g->node(in.value).name == name; });
+    });
+    if (!used) return invalid("--shapes names " + name + ", which no expression reads");
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<std::vector<Subject>> read_subjects(const std::vector<std::string>& sources,
                                            const std::vector<std::string>& shapes,
                                            const std::vector<std::string>& inputs) {
   namespace fs = std::filesystem;
   std::vector<Subject> subjects;
+  std::vector<size_t> expressions;  // their positions
   for (const std::string& source : sources) {
     std::vector<std::string> paths;
     std::error_code none;
@@ -32,8 +49,12 @@ Result<std::vector<Subject>> read_subjects(const std::vector<std::string>& sourc
     if (!paths.empty()) continue;
     auto graph = parse_expression(source, shapes);
     if (!graph.ok()) return graph.status().at(source);
+    expressions.push_back(subjects.size());
     subjects.push_back({source, Model{std::move(*graph), {}}});
   }
+  std::vector<const Graph*> readers;
+  for (const size_t i : expressions) readers.push_back(&subjects[i].model.graph);
+  TENON_TRY(all_used(shapes, readers));
   for (Subject& s : subjects) s.model.graph = without_updates(std::move(s.model.graph));
   return subjects;
 }

@@ -14,7 +14,7 @@ struct Subject {
 };
 
 // sources: expressions, files NAME.tn or NAME.json, "-", or directories, which stand for their files *.tn. shapes: of the expressions'
-// inputs. inputs: as in RunArgs.
+// inputs; each name is an input of some expression. inputs: as in RunArgs.
 Result<std::vector<Subject>> read_subjects(const std::vector<std::string>& sources,
                                            const std::vector<std::string>& shapes,
                                            const std::vector<std::string>& inputs);

@@ -415,16 +415,15 @@ Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, c
 }
 
 Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on,
-                 std::vector<StepTime>* times) const {
+                 Watch* watch) const {
   Workspace workspace(arenas, on);
   TENON_ASSIGN(char* base, workspace.take(workspace_));
-  if (times) {
-    times->reserve(steps_.size());
+  if (watch) {
     return for_each(steps_, inputs, outputs, base,
                     [&](const PlannedStep& s, void* const* pointers, char* scratch) {
-                      const auto begin = std::chrono::steady_clock::now();
+                      watch->begin(s.executable);
                       const Status status = s.step->run(pointers, scratch, on);
-                      times->push_back({s.executable, begin, std::chrono::steady_clock::now()});
+                      watch->end();
                       return status;
                     });
   }

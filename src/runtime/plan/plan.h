@@ -62,16 +62,19 @@ class Plan {
   static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads,
                                             std::shared_ptr<Specialization> specialize = {});
 
-  // When a step ran. `executable` is a position in PlanSource::executables, or -1 for the copies of updates.
-  struct StepTime {
-    int executable = -1;
-    std::chrono::steady_clock::time_point begin, end;
+  // Is told of every step, by the thread of the run. `executable` is a position in PlanSource::executables, or -1 for the copies of updates.
+  struct Watch {
+    virtual void begin(int executable) = 0;
+    virtual void end() = 0;
+
+   protected:
+    ~Watch() = default;
   };
   // The pointers have been checked. The workspace comes from `arenas`, or from on.memory. Fails only if the
-  // system or a device refuses something; some outputs may have been written then. times: gets one entry per step; the steps then run
-  // one by one, and on a device the time is that of the launch.
+  // system or a device refuses something; some outputs may have been written then. With a watch, the steps run
+  // one by one; on a device, a step ends when it is launched.
   Status run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on,
-             std::vector<StepTime>* times = nullptr) const;
+             Watch* watch = nullptr) const;
 
   const std::vector<int64_t>& symbols() const { return symbols_; }
   int64_t workspace_bytes() const { return workspace_; }

@@ -54,6 +54,25 @@ TEST(Profile, NothingIsRecordedBeforeAndAfter) {
   EXPECT_TRUE(stopped()["traceEvents"].empty());
 }
 
+TEST(Observer, IsToldOfEveryStep) {
+  std::vector<std::string> told;
+  const auto program = made(kTwoSteps);
+  ASSERT_TRUE(run_once(*program, 3).ok());
+  observe_steps([](void* to, const char* name) { static_cast<std::vector<std::string>*>(to)->push_back(name); },
+                [](void* to) { static_cast<std::vector<std::string>*>(to)->push_back("end"); }, &told);
+  ASSERT_TRUE(run_once(*program, 3).ok());
+  EXPECT_FALSE(stop_profile().ok());  // observing records nothing
+  ASSERT_TRUE(start_profile().ok());
+  ASSERT_TRUE(run_once(*program, 3).ok());
+  EXPECT_EQ(stopped()["programs"].size(), 1u);
+  EXPECT_EQ(told, (std::vector<std::string>{"tenon::matmul", "end", "tenon::exp+sum", "end", "tenon::matmul",
+                                            "end", "tenon::exp+sum", "end"}));
+  observe_steps(nullptr, nullptr, nullptr);
+  EXPECT_FALSE(profiling());
+  ASSERT_TRUE(run_once(*program, 3).ok());
+  EXPECT_EQ(told.size(), 8u);
+}
+
 TEST(Profile, EverySizeHasItsSteps) {
   ASSERT_TRUE(start_profile().ok());
   const auto program = made(kTwoSteps);

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ... import _abi
 from . import marshal
 
-_DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32),
+DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32),
            "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8), "f8e4m3fn": (10, 8), "f8e5m2": (12, 8)}
 
 
@@ -26,7 +26,7 @@ class Layout:
     def tensor(self, dtype, shape, strides, device=None):
         """Adds a DLTensor. Returns the index of its data word, and its rank if a size depends on symbols, else -1."""
         kind, number = device or self.device
-        code, bits = _DLPACK[dtype]
+        code, bits = DLPACK[dtype]
         at, rank = len(self.words), len(shape)
         self.words += [0, kind | number << 32, rank | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0]
         self.pointers += [(at + 3, at + 6), (at + 4, at + 6 + rank)]

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from . import marshal
+from . import events, marshal
 from .frames import Pool, Refusing
 from .packing import Packings, packed_together
 from .refusal import Refused, Rescue, fixed
@@ -108,7 +108,8 @@ def whole(body, packed):
             "try:", "    try:", "        frame = take()", "    except IndexError:", "        frame = make()",
             *("    " + line for line in run)]
     give = ["finally:", "    if frame is not None:", *["        busy.discard(frame)"] * packed, "        give(frame)"]
-    return "\n".join(["def call(args):", *("    " + line for line in take), body, *("    " + line for line in give)]) + "\n"
+    watch = ["if profiler._is_profiler_enabled:", "    follow()"]
+    return "\n".join(["def call(args):", *("    " + line for line in watch + take), body, *("    " + line for line in give)]) + "\n"
 
 
 def assemble(body, constants, rescues, name, refused, layout, indices, uses, plain=None):
@@ -118,7 +119,7 @@ def assemble(body, constants, rescues, name, refused, layout, indices, uses, pla
         layout.frozen.pools.add(pool)
     scope = dict(constants, math=math, take=pool.free.pop, give=pool.free.append, make=pool.make, busy=pool.busy, Refusing=Refusing,
                  pointer=marshal.chosen.pointer, empty=marshal.empty_on(layout.device), fixed=fixed,
-                 to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices,
+                 profiler=events.profiler, follow=events.follow, to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices,
                  params=marshal.chosen.plan(indices), current=marshal.chosen.current,
                  **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)})
     compiled = Compiled(body, constants, rescues, pool, indices, uses)

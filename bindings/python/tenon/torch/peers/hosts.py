@@ -1,0 +1,165 @@
+"""The libraries that run a graph: name -> a function of a Case that returns a call. A call takes nothing, runs the graph on the case's
+inputs and returns the results in new memory. Raises Missing if the library is not installed, NoCounterpart if it has no such operation.
+
+tenon, torch, inductor (needs g++), onnxruntime and openvino (PyTorch's export to ONNX), xla (JAX). All of them get the same number of threads.
+Tested by tests/torch/test_peers.py.
+"""
+
+import array
+import ctypes
+import functools
+import importlib
+import logging
+import shutil
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from ... import _abi
+from ..lowering.tensors import DTYPES
+from ..runtime.frames import DLPACK
+from .jax_rows import JAX_DTYPES
+from .jax_rows import ROWS as JAX_ROWS
+from .spelling import source
+from .torch_rows import ROWS, TORCH_DTYPES
+
+OF_NAME = {name: dtype for dtype, name in DTYPES.items()}
+
+
+class Missing(Exception):
+    """A library is not installed. The message says how to install it."""
+
+
+@dataclass
+class Case:
+    text: str  # of the graph
+    graph: object  # the same, as graph_read.Graph.at returns it
+    inputs: list  # tensors
+    threads: int
+
+    @functools.cached_property
+    def torch(self):
+        """(function, tensors of all its arguments) of the graph in PyTorch."""
+        text, constants = source(self.graph, ROWS, TORCH_DTYPES)
+        scope = {"torch": torch, "F": F}
+        exec(compile(text, "<graph in PyTorch>", "exec"), scope)
+        return scope["graph"], [*self.inputs, *map(constant, constants)]
+
+
+def constant(node):
+    data = bytearray.fromhex(node.attrs["data"].removeprefix("0x"))
+    return torch.frombuffer(data, dtype=OF_NAME[node.dtype]).reshape(node.shape) if data else torch.empty(node.shape, dtype=OF_NAME[node.dtype])
+
+
+def needs(name, packages):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise Missing(f"is not installed: pip install {packages}") from None
+
+
+def table(tensors):
+    """A C array of addresses of DLTensors, and what has to live as long as it."""
+    blocks = []
+    for t in tensors:
+        code, bits = DLPACK[DTYPES[t.dtype]]
+        block = array.array("q", [t.data_ptr(), 1, t.dim() | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0, *t.shape, *t.stride(), 0])
+        address = block.buffer_info()[0]
+        block[3], block[4] = address + 48, address + 48 + 8 * t.dim()
+        blocks.append(block)
+    return (ctypes.c_void_p * len(blocks))(*(b.buffer_info()[0] for b in blocks)), blocks
+
+
+def tenon(case):
+    program, run = _abi.Program(case.text, num_threads=case.threads), _abi.run_function()
+    inputs, keep = table(case.inputs)
+    n_in, n_out = ctypes.c_size_t(len(case.inputs)), ctypes.c_size_t(len(case.graph.outputs))
+    wanted = [(v.shape, OF_NAME[v.dtype]) for v in case.graph.outputs]
+    outputs, blocks = table([torch.empty(shape, dtype=dtype) for shape, dtype in wanted])
+
+    def call():
+        results = [torch.empty(shape, dtype=dtype) for shape, dtype in wanted]
+        for block, result in zip(blocks, results):
+            block[0] = result.data_ptr()
+        if run(program.handle, inputs, n_in, outputs, n_out, None):
+            _abi.check(2)
+        return results
+    call.keep = keep
+    return call
+
+
+def eager(case):
+    function, arguments = case.torch
+    return lambda: function(*arguments)
+
+
+def inductor(case):
+    if not shutil.which("g++"):
+        raise Missing("needs g++: apt-get install g++")
+    function, arguments = case.torch
+    torch._dynamo.reset()
+    torch._inductor.config.compile_threads = 1  # a fork after JAX has started its threads could hang
+    fast = torch.compile(function, backend="inductor", fullgraph=True, dynamic=False)
+    return lambda: fast(*arguments)
+
+
+class Module(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+def onnx_file(case, directory):
+    """The path of the graph as ONNX."""
+    needs("onnxscript", "onnx onnxscript")
+    function, arguments = case.torch
+    path, log = str(Path(directory) / "graph.onnx"), logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)  # it warns of packages that are not installed
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(Module(function).eval(), tuple(arguments), path, dynamo=True, verbose=False)
+    finally:
+        log.setLevel(level)
+    return path, [t.numpy() for t in arguments]
+
+
+def onnxruntime(case):
+    ort = needs("onnxruntime", "onnxruntime onnx onnxscript")
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = case.threads
+    with tempfile.TemporaryDirectory() as directory:
+        path, arrays = onnx_file(case, directory)
+        session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    feeds = dict(zip([i.name for i in session.get_inputs()], arrays, strict=True))
+    return lambda: session.run(None, feeds)
+
+
+def openvino(case):
+    ov = needs("openvino", "openvino onnx onnxscript")
+    with tempfile.TemporaryDirectory() as directory:
+        path, arrays = onnx_file(case, directory)
+        model = ov.Core().compile_model(ov.convert_model(path), "CPU", {
+            "INFERENCE_NUM_THREADS": case.threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"})
+    request, feeds = model.create_infer_request(), dict(enumerate(arrays))
+    return lambda: list(request.infer(feeds, share_inputs=True, share_outputs=False).values())
+
+
+def xla(case):
+    jax = needs("jax", "jax")
+    jax.config.update("jax_enable_x64", True)  # otherwise it makes i32 of i64
+    text, constants = source(case.graph, JAX_ROWS, JAX_DTYPES)
+    scope = {"jax": jax, "jnp": jax.numpy, "lax": jax.lax}
+    exec(compile(text, "<graph in JAX>", "exec"), scope)
+    arguments = [jax.numpy.from_dlpack(t.contiguous()) if t.dtype != torch.bool else jax.numpy.asarray(t.numpy())
+                 for t in (*case.inputs, *map(constant, constants))]
+    fast = jax.jit(scope["graph"])
+    return lambda: jax.block_until_ready(fast(*arguments))
+
+
+HOSTS = {"tenon": tenon, "torch": eager, "inductor": inductor, "onnxruntime": onnxruntime, "openvino": openvino, "xla": xla}
