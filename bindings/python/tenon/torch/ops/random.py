@@ -49,6 +49,12 @@ def _(e, gradient, mask, scale):
     return _masked(e, gradient, mask, scale)
 
 
+@row("tenon.dropout_mask")
+def _(e, seeds, index, size, stride, p):
+    e.seed = (seeds, index)
+    return e.map("lt", e.uniform(size), e.full(p, "f32"))
+
+
 # --- numbers ----------------------------------------------------------------------------------------------------------
 def _number(e, x):
     return e.wide(x) if isinstance(x, Value) else e.full(float(x), "f32")

@@ -37,6 +37,11 @@ def draw_mask(shape, strides, p, number):
     return torch.empty_strided(shape, strides, dtype=torch.bool).bernoulli_(p)
 
 
+def draw_seeds(count, device):
+    """Seeds of random numbers, from PyTorch's generator of the device."""
+    return torch.randint(-2**63, 2**63 - 1, [count], device=device)
+
+
 class Compiled:
     """The parts of a boxed function that other modules need. It does not hold the function, which dies with its last user."""
 
