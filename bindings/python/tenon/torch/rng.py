@@ -1,7 +1,8 @@
 """Random numbers of a graph.
 
 rng="torch": PyTorch draws. plant_masks() moves the masks of dropouts to the start of the graph, in the order of eager mode, so their
-bits are those of eager mode and a dropout cuts no segment. Other nodes that draw run in PyTorch where they stand.
+numbers are those of eager mode and a dropout cuts no segment. Other nodes that draw run in PyTorch where they stand. In a joint graph
+the masks are drawn as bits, eight to a byte, which the forward graph saves; both graphs unpack them where they read them.
 
 rng="fast": Tenon's kernels draw. Each node that draws has its own seed. plant_seeds() adds a node at the start of the graph that
 runs in PyTorch and takes all seeds from PyTorch's generator of the device. So torch.manual_seed makes runs reproducible, two
@@ -20,12 +21,14 @@ from torch.utils.checkpoint import CheckpointPolicy
 from .lowering.node import value_of
 from .lowering.tensors import CPU
 from .ops.random import DRAWING
-from .runtime.runner import draw_mask, draw_seeds
+from .runtime.runner import draw_bits, draw_mask, draw_seeds
 
 aten = torch.ops.aten
+HOST = (draw_mask, draw_bits, draw_seeds)  # functions that run in PyTorch
 TAGS = ("recompute", "ac_graph_id", "custom")  # of checkpoints and budgets
 _library = torch.library.Library("tenon", "FRAGMENT")
 _library.define("dropout_mask(Tensor seeds, int index, SymInt[] size, SymInt[] stride, float p) -> Tensor")
+_library.define("mask_of_bits(Tensor bits, SymInt[] size, SymInt[] stride) -> Tensor")
 
 
 class Seeds(NamedTuple):
@@ -73,8 +76,13 @@ def plant_seeded_masks(gm, again):
         mask = _replace(gm, n, n, torch.ops.tenon.dropout_mask.default, lambda size, stride, p: (seeds, index, size, stride, p))
         mask.meta |= {name: n.meta[name] for name in TAGS if name in n.meta}
         if again:
-            mask.meta.setdefault("recompute", CheckpointPolicy.PREFER_RECOMPUTE)
-            mask.meta.setdefault("ac_graph_id", 0)
+            _compute_again(mask)
+
+
+def _compute_again(mask):
+    """Makes PyTorch's partitioners put a copy of the node into the backward graph."""
+    mask.meta.setdefault("recompute", CheckpointPolicy.PREFER_RECOMPUTE)
+    mask.meta.setdefault("ac_graph_id", 0)
 
 
 @torch.library.impl(_library, "dropout_mask", "CompositeExplicitAutograd")
@@ -94,9 +102,20 @@ def _(seeds, index, size, stride, p):
     return seeds.new_empty_strided(size, stride, dtype=torch.bool)
 
 
-def plant_masks(gm):
-    """Replaces dropouts by products with their masks, which nodes at the start of the graph draw. Stops at the first node that draws
-    something else, because the order of all draws has to stay that of eager mode."""
+@torch.library.impl(_library, "mask_of_bits", "CompositeExplicitAutograd")
+def _mask_of_bits(bits, size, stride):
+    flat = (bits.unsqueeze(1) >> torch.arange(8)).bitwise_and_(1).view(-1)[:math.prod(size)]
+    return torch.empty_strided(size, stride, dtype=torch.bool).copy_(flat.view(size))
+
+
+@torch.library.register_fake("tenon::mask_of_bits", lib=_library)
+def _(bits, size, stride):
+    return bits.new_empty_strided(size, stride, dtype=torch.bool)
+
+
+def plant_masks(gm, saved=False):
+    """Replaces dropouts by products with their masks, which nodes at the start of the graph draw; as bits, if they are to be saved.
+    Stops at the first node that draws something else, because the order of all draws has to stay that of eager mode."""
     before, number = _first(gm), 0
     for n in list(gm.graph.nodes):
         if n.op != "call_function" or not _is_random(n):
@@ -106,6 +125,21 @@ def plant_masks(gm):
         number += 1
         mask = _replace(gm, n, before, draw_mask, lambda size, stride, p: (size, stride, p, number))
         mask.meta |= {name: n.meta[name] for name in ("custom",) if name in n.meta}
+        if saved:
+            _pack(gm, mask)
+            mask.meta |= {name: n.meta[name] for name in ("ac_graph_id",) if name in n.meta}
+            _compute_again(mask)
+
+
+def _pack(gm, mask):
+    """Replaces a node that draws a mask by one that draws bits and one that unpacks them."""
+    size, stride, p, number = mask.args
+    fake = mask.meta["val"]
+    with gm.graph.inserting_before(mask):
+        bits = gm.graph.call_function(draw_bits, (size, stride, p, number))
+    with fake.fake_mode:
+        bits.meta = dict(mask.meta, val=torch.empty((fake.numel() + 7) // 8, dtype=torch.uint8))
+    mask.target, mask.args = torch.ops.tenon.mask_of_bits.default, (bits, size, stride)
 
 
 def _replace(gm, n, before, target, arguments):
@@ -139,7 +173,7 @@ def _is_random(n):
 
 def draws_numbers(n):
     """Whether a node of a joint graph draws random numbers, or may."""
-    return n.target in (draw_mask, draw_seeds) or isinstance(n.target, torch._ops.OpOverload) and _is_random(n)
+    return n.target in HOST or isinstance(n.target, torch._ops.OpOverload) and _is_random(n)
 
 
 def is_dropout(n):
