@@ -147,6 +147,27 @@ def test_a_checkpoint_inside_a_model_keeps_its_tags():
     torch.testing.assert_close(trained(model, x)[:2], trained(model, x, backend=None)[:2])
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1), nn.MaxPool2d((3, 2), (2, 1), (1, 0), dilation=(2, 3), ceil_mode=True),
+                                  nn.MaxPool2d(17), nn.MaxPool3d(3, 2, 1), nn.MaxPool2d(3, 1, return_indices=True)], ids=str)
+def test_places_of_max_pooling_are_saved_as_bytes(pool, dynamic):
+    torch._dynamo.reset()
+    f = torch.compile(lambda x: pool(x.sin()), backend="tenon", dynamic=dynamic)
+    for size in (35, 36) if dynamic else (35,):
+        x, kept, results = torch.randn(2, 3, size, *[size - 1] * (2 if isinstance(pool, nn.MaxPool3d) else 1)), {}, []
+        x[0, 0, 1, 1], x[:, 1] = float("nan"), 0.5  # equal elements: the first counts
+        for g in (f, lambda x: pool(x.sin())):
+            x = x.detach().requires_grad_()
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.setdefault(g, []).append(t), t)[1], lambda t: t):
+                y = g(x)
+            (y[0] if isinstance(y, tuple) else y).square().sum().backward()
+            results.append((y, x.grad))
+        torch.testing.assert_close(*results, equal_nan=True)
+        dtypes = {t.dtype for t in kept[f] if t.numel() > 3}
+        assert (torch.uint8 in dtypes, torch.int64 in dtypes) == ((False, True) if pool.kernel_size == 17 else (True, False))
+    assert tenon.stats()["fallbacks"] == 0
+
+
 def test_explain_tells_what_is_saved():
     model, x = Block(), torch.randn(4, 16, 32)
     sizes = {name: trained(model, x, options)[2] for name, options in CASES.items()}
