@@ -1,125 +1,47 @@
-"""`./dev bench train [--peers] [--threads N] [--seconds S] [--tiny] [--exact] [MODEL...]`: whole steps of training.
+#!/usr/bin/env python3
+"""`./dev bench train [MODEL...]`: whole steps of training (zero_grad, forward, loss, backward, AdamW, with dropout on).
 
-A step is zero_grad, forward, loss, backward, AdamW, with dropout on. Contenders: eager with its default optimizer (the base of all ratios),
-eager with `fused=True`, Tenon (model and optimizer compiled), and with --peers Inductor in the same way. They take turns in one
-process, each on its own copy of the model. The losses of the first steps are compared first: with eager's, or with --exact all
-with those of steps in f64, where a contender's error may be at most twice eager's (medians over the steps). Also printed: the seconds
-of the first step, the bytes that the forward pass saves over eager's, and what runs in PyTorch.
+Contenders: eager with its default optimizer (the base of all ratios), eager with `fused=True`, Tenon (model and optimizer compiled), with
+`--peers` Inductor in the same way, and with `--tenon NAME=VALUE` Tenon with an option of its own (memory_budget=0.5, rng=fast). Each
+is a process of its own; they take turns. A contender without an answer within `--limit` seconds is left out, and its row says so.
+The losses of the first steps are compared first: with eager's, or with --exact all with those of steps in f64, where a contender's
+error may be at most twice eager's (medians over the steps). Also printed: the bytes that the forward pass saves over eager's, the
+seconds of the first step, and what runs in PyTorch.
+
+--peak: the most memory during a step, less the memory before it, over eager's. --ddp: two processes train together (gloo), each with
+half of the threads. --autocast bf16: the forward pass runs in autocast. --shapes N: instead of timing one size, N steps of random
+batches and lengths, and the kernels that are compiled after the fifth.
 """
 
 import argparse
-import copy
+import contextlib
 import math
 import statistics
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch                                                # noqa: E402
-import torch.nn.functional as F                             # noqa: E402
-from torch import nn                                        # noqa: E402
 
-import tenon                                                # noqa: E402
-from bench.models import zoo                                # noqa: E402
+from bench.contenders import missing_for_peers              # noqa: E402
 from bench.table import aligned                             # noqa: E402
 from bench.timing import describe_machine, interleave, speedup  # noqa: E402
+from bench.training.contender import LAST, Contender, Failed, Setup  # noqa: E402
+from bench.training.step import MODELS, SENTENCES           # noqa: E402
 
 ROUNDS = 30
 LOSS_STEPS, EXACT_STEPS = 3, 5
+TOLERANCE = {None: 2e-3, "bfloat16": 2e-2}  # of losses, relative. A bf16 has 8 bits
 
 
-def _first(output):
-    return output if isinstance(output, torch.Tensor) else output[0]
-
-
-def of_tokens(model, ids):
-    logits = _first(model(ids))
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
-
-
-def of_classes(model, *inputs):
-    logits = _first(model(*inputs))
-    return F.cross_entropy(logits, torch.arange(logits.shape[0]) % logits.shape[1])
-
-
-def of_squares(model, *inputs):
-    output = _first(model(*inputs))
-    return output.to(torch.promote_types(output.dtype, torch.float32)).square().mean()
-
-
-def of_clicks(model, *inputs):
-    logits = model(*inputs)
-    return F.binary_cross_entropy_with_logits(logits, (torch.arange(logits.shape[0]) % 2).to(logits.dtype)[:, None])
-
-
-# name -> (loss, batch, length). Without a batch, the inputs of the zoo are taken.
-MODELS = {"bert_base": (of_squares, 4, 128), "gpt2": (of_tokens, 2, 256), "llama": (of_tokens, 2, 256), "vit_b_16": (of_classes, 4, None),
-          "resnet50": (of_classes, 8, None), "mobilenet_v3_large": (of_classes, 16, None), "unet_block": (of_squares, 1, None),
-          "dlrm": (of_clicks, None, None)}
-
-
-def build(name, tiny):
-    model, inputs = zoo.build(name, tiny)
-    _, batch, length = MODELS[name]
-    if batch:
-        batch, length = (min(batch, 2), min(length or 0, 16)) if tiny else (batch, length)
-        repeat = lambda x: torch.cat([x.roll(i, -1) for i in range(batch)])
-        inputs = tuple(map(repeat, inputs))
-        if length:
-            inputs = tuple(torch.cat([x.roll(i, -1) for i in range(-(-length // x.shape[1]))], 1)[:, :length].contiguous() for x in inputs)
-    return model.train(), inputs
-
-
-class Step:
-    """A step of training. backend: of torch.compile, or None; fused: eager's fused optimizer."""
-
-    def __init__(self, model, loss, inputs, backend=None, fused=None):
-        self.model, self.inputs = model, inputs
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused)
-        self.loss = loss if backend is None else torch.compile(loss, backend=backend)
-        self.update = self.optimizer.step if backend is None else torch.compile(self._update, backend=backend)
-
-    def _update(self):
-        self.optimizer.step()
-
-    def __call__(self):
-        self.optimizer.zero_grad()
-        loss = self.loss(self.model, *self.inputs)
-        loss.backward()
-        self.update()
-        return loss.detach()
-
-
-def saved_bytes(step):
-    """The bytes that a forward pass keeps for the backward pass, without parameters and inputs."""
-    seen, kept = {t.untyped_storage().data_ptr() for t in (*step.model.parameters(), *step.model.buffers(), *step.inputs)}, {}
-
-    def pack(t):
-        storage = t.untyped_storage()
-        if storage.data_ptr() not in seen:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return t
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        step.loss(step.model, *step.inputs)
-    return sum(kept.values())
-
-
-def exact_losses(model, loss, inputs):
-    step = Step(copy.deepcopy(model).double(), loss, [x.double() if x.is_floating_point() else x for x in inputs])
-    torch.manual_seed(0)
-    return [float(step()) for _ in range(EXACT_STEPS)]
-
-
-def disagreements(name, losses, exact):
+def disagreements(name, losses, exact, tolerance=TOLERANCE[None]):
     """Returns a sentence for each loss that is wrong. losses: {contender: losses}, eager's too. exact: the losses of f64, or None to
-    compare with eager's. Inductor draws other numbers for dropout, so its losses are not compared."""
-    others = [c for c in losses if c not in ("eager", "inductor")]
+    compare with eager's. Inductor and rng="fast" draw other numbers for dropout, so their losses are not compared."""
+    others = [c for c in losses if c not in ("eager", "inductor", "rng=fast")]
     if exact is None:
         return [f"{name}: loss {got} of {c}, {want} of eager" for c in others for want, got in zip(losses["eager"], losses[c])
-                if not math.isclose(want, got, rel_tol=2e-3, abs_tol=1e-5)]
+                if not math.isclose(want, got, rel_tol=tolerance, abs_tol=1e-5)]
     errors = {c: statistics.median(abs(got - want) for want, got in zip(exact, losses[c])) for c in ("eager", *others)}
     print(f"  {name}, median error of the loss: " + ", ".join(f"{error:.1e} of {c}" for c, error in errors.items()))
     least = torch.finfo(torch.float32).eps * statistics.median(map(abs, exact))  # one rounding of the loss
@@ -127,56 +49,156 @@ def disagreements(name, losses, exact):
             if errors[c] > 2 * max(errors["eager"], least)]
 
 
-def measure(name, options):
-    loss = MODELS[name][0]
-    model, inputs = build(name, options.tiny)
-    contenders = {"eager": (None, None), "fused": (None, True), "tenon": ("tenon", None)} | ({"inductor": ("inductor", None)} if options.peers else {})
-    steps, first, losses = {}, {}, {}
-    tenon.reset_stats()
-    for contender, (backend, fused) in contenders.items():
-        torch._dynamo.reset()
-        steps[contender] = step = Step(copy.deepcopy(model), loss, inputs, backend, fused)
-        torch.manual_seed(0)
-        start = time.perf_counter()
-        losses[contender] = [float(step())]
-        first[contender] = time.perf_counter() - start
-        losses[contender] += [float(step()) for _ in range((EXACT_STEPS if options.exact else LOSS_STEPS) - 1)]
-    stats = tenon.stats()
-    wrong = disagreements(name, losses, exact_losses(model, loss, inputs) if options.exact else None)
-    saved = saved_bytes(steps["tenon"]) / max(saved_bytes(steps["eager"]), 1)
-    times = interleave(steps, ROUNDS, limit_s=options.seconds)
-    ratios = {c: speedup(times["eager"], times[c]) for c in contenders if c != "eager"}
-    return times, ratios, first, saved, stats, wrong
+def setups(name, threads, options):
+    """{contender: its Setup}"""
+    def setup(**named):
+        return Setup(name, tiny=options.tiny, threads=threads, autocast=options.autocast, ranks=2 if options.ddp else 1, **named)
+
+    found = {"eager": setup(), "fused": setup(fused=True), "tenon": setup(backend="tenon")}
+    found |= {f"{key}={value}": setup(backend="tenon", options={key: value}) for key, value in options.tenon}
+    return found | ({"inductor": setup(backend="inductor")} if options.peers else {})
+
+
+class Race:
+    """The contenders of a model that are still running. failed: {contender: why it is not}."""
+
+    def __init__(self, name, threads, options, stack):
+        self.name, self.failed, self.running = name, {}, {}
+        for contender, setup in setups(name, threads, options).items():
+            self.running[contender] = stack.enter_context(Contender(setup, options.limit))
+
+    def ask(self, do, only=lambda contender: True, **arguments):
+        """{contender: answer}. Who gives none is left out from now on. Without eager mode there is nothing to compare with."""
+        answers = {}
+        for contender in list(self.running):
+            if only(contender):
+                try:
+                    answers[contender] = self.running[contender].ask(do, **arguments)
+                except Failed as error:
+                    if contender == "eager":
+                        raise
+                    self.failed[contender] = str(error)
+                    self.running.pop(contender).__exit__()
+        return answers
+
+    def is_tenon(self, contender):
+        return self.running[contender].setup.backend == "tenon"
+
+    def times(self, seconds):
+        """{contender: seconds of a step, one entry per round}, as the contender's own clock has them."""
+        spent = lambda: sum(contender.spent for contender in self.running.values())
+        return interleave({name: contender.step for name, contender in self.running.items()}, ROUNDS, limit_s=seconds, clock=spent)
+
+
+def relative(values):
+    """{contender: cell}: eager's value, and the others over it."""
+    return {c: (f"{v / 1e6:.0f} MB" if c == "eager" else f"{v / max(values['eager'], 1):.2f}") for c, v in values.items()}
+
+
+def measure(name, threads, options):
+    """({column: cell}, ratios {contender: speed over eager's}, sentences about what is wrong)"""
+    with contextlib.ExitStack() as stack:
+        race = Race(name, threads, options, stack)
+        first = race.ask("first", count=EXACT_STEPS if options.exact else LOSS_STEPS)
+        exact = race.ask("exact", lambda c: c == "eager", count=EXACT_STEPS)["eager"] if options.exact else None
+        wrong = disagreements(name, {c: answer["losses"] for c, answer in first.items()}, exact, TOLERANCE[options.autocast])
+        stats = race.ask("stats", lambda c: c == "tenon").get("tenon")
+        saved = race.ask("saved", lambda c: c == "eager" or race.is_tenon(c))
+        peak = race.ask("peak") if options.peak else {}
+        times = race.times(options.seconds)
+    ratios = {c: speedup(times["eager"], times[c]) for c in times if c != "eager"}
+    row = {"model": name, "threads": str(threads), "eager ms": f"{statistics.median(times['eager']) * 1e3:.1f}"}
+    row |= {c: f"{ratios[c]:.2f}x" if c in ratios else None for c in setups(name, threads, options) if c != "eager"}
+    row |= {f"saved, {c}": cell for c, cell in relative(saved).items()} | {f"peak, {c}": cell for c, cell in relative(peak).items()}
+    row |= {f"first s, {c}": f"{answer['seconds']:.1f}" for c, answer in first.items()}
+    if stats:
+        row |= {"own s": f"{stats['compile_ms'] / 1e3:.2f}", "in PyTorch": str(stats["fallbacks"])}
+        for why, count in stats["fallback_reasons"].items():
+            print(f"  in PyTorch, {count}: {why}")
+    return row, ratios, wrong + tell(name, race)
+
+
+def measure_shapes(name, threads, options):
+    """As measure(), for steps of random batches and lengths."""
+    with contextlib.ExitStack() as stack:
+        race = Race(name, threads, options, stack)
+        found = race.ask("shapes", count=options.shapes, batch=8, length=16 if options.tiny else 128)
+    tolerance = TOLERANCE["bfloat16"]  # after so many steps the weights differ
+    wrong = disagreements(name, {c: answer["losses"] for c, answer in found.items()}, None, tolerance)
+    row = {"model": name, "threads": str(threads), "eager s": f"{found['eager']['seconds']:.1f}"}
+    ratios = {c: found["eager"]["seconds"] / answer["seconds"] for c, answer in found.items() if c != "eager"}
+    row |= {c: f"{ratios[c]:.2f}x" if c in ratios else None for c in setups(name, threads, options) if c != "eager"}
+    row |= {"kernels late": str(found["tenon"]["kernels"]), "graphs late": str(found["tenon"]["graphs"])} if "tenon" in found else {}
+    return row, ratios, wrong + tell(name, race)
+
+
+def tell(name, race):
+    """Prints who failed and why. Returns a sentence for each that is ours."""
+    for contender, why in race.failed.items():
+        print(f"  {name}: {contender} is left out: {why}")
+    return [f"{name}: {contender}: {why}" for contender, why in race.failed.items() if contender != "inductor"]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS))
-    parser.add_argument("--peers", action="store_true", help="Inductor too; needs g++")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--seconds", type=float, default=60, help="per model")
-    parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--exact", action="store_true", help="compare losses with f64 instead of with eager")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    options = parse()
     machine = describe_machine()
-    rows, wrong, means, header = [], [], {}, None
-    for name in options.models or MODELS:
-        times, ratios, first, saved, stats, bad = measure(name, options)
-        header = header or ["model", "eager ms", *ratios, "saved", *(f"first s, {c}" for c in first), "own s", "in PyTorch"]
-        rows.append([name, f"{statistics.median(times['eager']) * 1e3:.1f}", *(f"{r:.2f}x" for r in ratios.values()), f"{saved:.2f}",
-                     *(f"{s:.1f}" for s in first.values()), f"{stats['compile_ms'] / 1e3:.2f}", str(stats["fallbacks"])])
-        print(aligned(header, rows[-1:]).splitlines()[-1], flush=True)
-        for why, count in stats["fallback_reasons"].items():
-            print(f"  in PyTorch, {count}: {why}")
-        wrong += bad
-        for c, r in ratios.items():
-            means.setdefault(c, []).append(r)
-    print("\n" + aligned(header, rows))
-    print("geometric means: " + ", ".join(f"{c} {math.exp(statistics.fmean(map(math.log, r))):.2f}x" for c, r in means.items()))
-    print(f"\n{machine}. {options.threads} threads, f32. Ratios: eager's time over the contender's. saved: bytes kept for the backward pass, over eager's.")
+    rows, wrong, means = [], [], {}
+    for name in options.models:
+        for threads in options.threads:
+            row, ratios, bad = (measure_shapes if options.shapes else measure)(name, threads, options)
+            rows.append(row)
+            print("  " + ", ".join(f"{column} {cell}" for column, cell in row.items()), flush=True)
+            wrong += bad
+            for c, r in ratios.items():
+                means.setdefault((c, threads), []).append(r)
+    header = list(dict.fromkeys(column for row in rows for column in row))
+    print("\n" + aligned(header, [[row.get(column) for column in header] for row in rows]))
+    print("geometric means: " + ", ".join(f"{c} {math.exp(statistics.fmean(map(math.log, r))):.2f}x on {threads} threads"
+                                          for (c, threads), r in means.items()))
+    mode = f"{options.autocast or 'f32'}{', two processes' if options.ddp else ''}"
+    print(f"\n{machine}. {mode}. Ratios: eager's time over the contender's. saved: bytes kept for the backward pass, peak: memory of a step, both over eager's."
+          + f" late: after the first {LAST} sizes." * bool(options.shapes))
     print("\n".join(wrong) or ("errors of the losses are at most twice eager's" if options.exact else "losses of the first steps agree"))
     return 1 if wrong else 0
+
+
+def option(text):
+    """NAME=VALUE of --tenon -> (name, value)"""
+    key, _, value = text.partition("=")
+    try:
+        return key, float(value) if "." in value else int(value)
+    except ValueError:
+        return key, value
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="./dev bench train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS))
+    parser.add_argument("--peers", action="store_true", help="Inductor too; needs g++")
+    parser.add_argument("--tenon", type=option, action="append", default=[], metavar="NAME=VALUE", help="Tenon with this option too; may be repeated")
+    parser.add_argument("--threads", type=lambda text: list(map(int, text.split(","))), default=[torch.get_num_threads()], metavar="N,...")
+    parser.add_argument("--seconds", type=float, default=60, help="per row, after the first steps")
+    parser.add_argument("--limit", type=float, default=300, help="seconds until a contender is left out")
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--exact", action="store_true", help="compare losses with f64 instead of with eager")
+    parser.add_argument("--autocast", choices=["bf16"], help="the dtype of products, if the CPU has them")
+    parser.add_argument("--peak", action="store_true", help="memory of a step")
+    parser.add_argument("--ddp", action="store_true", help="two processes with DistributedDataParallel (gloo)")
+    parser.add_argument("--shapes", type=int, default=0, metavar="N", help="N random batches and lengths instead of one size")
+    options = parser.parse_args()
+    if unknown := [name for name in options.models if name not in MODELS]:
+        parser.error(f"no model '{unknown[0]}': {', '.join(MODELS)}")
+    options.models = options.models or list(SENTENCES if options.shapes else MODELS)
+    if options.shapes and not set(options.models) <= set(SENTENCES):
+        parser.error(f"--shapes takes models of sentences: {', '.join(SENTENCES)}")
+    if options.peers and missing_for_peers():
+        parser.error(missing_for_peers())
+    if options.autocast:
+        flags = Path("/proc/cpuinfo").read_text().split()
+        if not {"avx512_bf16", "amx_bf16"} & set(flags):
+            parser.error("this CPU has no products of bf16")
+        options.autocast = "bfloat16"
+    return options
 
 
 if __name__ == "__main__":

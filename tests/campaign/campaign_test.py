@@ -164,6 +164,18 @@ def test_gradients_are_a_part_of_the_answer():
         backward.WithGradients(torch.argmax, [0])(x)
 
 
+def test_of_equal_elements_any_may_get_the_gradient():
+    class Op:
+        name = "msort"
+
+    distinct = torch.arange(6.0).view(2, 3)
+    assert op_db.laid_out(Op, [distinct], "given", True)[0] is not None
+    for equal in (distinct // 2, distinct // 4):
+        op_db.laid_out(Op, [equal], "given")
+        with pytest.raises(op_db.NoLayout, match="of equal elements"):
+            op_db.laid_out(Op, [equal], "given", True)
+
+
 def test_a_wrong_gradient_is_wrong():
     class OffByLittle(torch.autograd.Function):
         @staticmethod

@@ -215,8 +215,6 @@ class NoLayout(Exception):
 
 def laid_out(op, tensors, layout, gradients=False):
     """The tensors of a call of op in another layout, or NoLayout."""
-    if layout == "expanded" and gradients and op.name in OF_EQUALS:
-        raise NoLayout("of equal elements any may get the gradient")
     if layout == "expanded" and op.name in OVERREADING:
         raise NoLayout("eager reads beyond an expanded axis")
     if layout in SIZES:
@@ -225,7 +223,14 @@ def laid_out(op, tensors, layout, gradients=False):
         found = emptied(tensors) if layout == "empty" else [arrange(t, layout) for t in tensors]
     if found is None or (layout != "given" and not found):
         raise NoLayout("no such layout")
+    if gradients and (op.name in OF_EQUALS and layout == "expanded" or op.name in ("msort", "sort", "topk") and has_equals(found[0])):
+        raise NoLayout("of equal elements any may get the gradient")
     return found
+
+
+def has_equals(t):
+    """Whether a tensor has equal elements along an axis."""
+    return any((t.detach().sort(axis)[0].diff(dim=axis) == 0).any() for axis in range(t.dim()))
 
 
 def elements_named(op):

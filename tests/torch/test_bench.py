@@ -188,3 +188,46 @@ def test_errors_of_losses_are_at_most_twice_those_of_eager():
     wrong = disagreements("m", {"eager": eager, "tenon": [1.0, 2.0021, 3.0021]}, exact)
     assert len(wrong) == 1 and "tenon" in wrong[0]
     assert disagreements("m", {"eager": exact, "tenon": [1.0, 2.01, 3.0]}, None) == ["m: loss 2.01 of tenon, 2.0 of eager"]
+
+
+def contender_of(**setup):
+    from bench.training.contender import Contender, Setup
+    return Contender(Setup("dlrm", tiny=True, threads=1, **setup), limit_s=120)
+
+
+def test_a_contender_trains_when_it_is_asked():
+    from bench.train import tell
+    from bench.training.contender import Failed
+
+    with contender_of() as eager:
+        first = eager.ask("first", count=2)
+        assert len(first["losses"]) == 2 and 0 < first["seconds"] < 120
+        eager.step(), eager.step()
+        assert 0 < eager.spent < 120 and eager.ask("saved") > 0 and eager.ask("peak") >= 0
+        eager.limit_s = 0
+        with pytest.raises(Failed, match="no answer to 'exact' within 0 s"):
+            eager.ask("exact", count=1)
+    with contender_of(backend="no_such_backend") as wrong, pytest.raises(Failed, match=r"exit code 1 during 'first': .*no_such_backend"):
+        wrong.ask("first", count=1)
+    race = type("Race", (), {"failed": {"inductor": "no answer", "tenon": "exit code 1"}})
+    assert tell("dlrm", race) == ["dlrm: tenon: exit code 1"]
+
+
+def test_two_ranks_train_together():
+    with contender_of(ranks=2) as two, contender_of() as one:
+        for mine, want in zip(two.ask("first", count=2)["losses"], one.ask("first", count=2)["losses"], strict=True):
+            assert mine == pytest.approx(want, rel=1e-5)  # both ranks have the same batch
+
+
+def test_peak_counts_memory_that_a_step_gives_back():
+    from bench.training.step import Step, peak_bytes
+
+    class Net(torch.nn.Linear):
+        def forward(self, x):
+            kept.append(torch.ones(16 << 20)), kept.clear()  # 64 MiB
+            return super().forward(x)
+
+    kept, net = [], Net(4, 4)
+    step = Step(net, lambda model, x: model(x).sum(), (torch.ones(2, 4),))
+    step()
+    assert 60 << 20 < peak_bytes(step) < 80 << 20  # a little less, if the step before has left free memory

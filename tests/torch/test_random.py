@@ -30,7 +30,7 @@ def words(seed, count):
             product = x * 0xD256D193
             x, y, key = product >> 32 ^ key ^ y, product & low, key + 0x9E3779B9 & low
         numbers.append(y if place & 1 else x)
-    return torch.tensor(numbers)
+    return torch.tensor(numbers, dtype=torch.int64)
 
 
 def uniform(seed, count):
@@ -224,6 +224,23 @@ def test_pytorch_draws_what_the_library_refuses(library):
     y = fast(lambda x: F.dropout(x, 0.25))(x)  # nobody reads a seed, so none is drawn
     torch.manual_seed(2)
     assert torch.equal(y, aten.native_dropout(x, 0.25, True)[0])
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize("shape", [(7, 11), (2, 3, 4, 5), (0, 3), (1,)])
+def test_masks_of_a_training_step_are_those_of_their_seeds(library, refused, shape):
+    """A mask is the same function of its seed in Tenon and in PyTorch."""
+    library.refuse = ("random_uniform",) if refused else ()
+    x = torch.ones(shape, requires_grad=True)
+    images = x.contiguous(memory_format=torch.channels_last) if len(shape) == 4 else x
+    torch.manual_seed(6)
+    p = 0.125 if refused else 0.25  # else a program of another test would do
+    y = fast(lambda x: F.dropout(F.dropout(x, p) + 1, 0.5))(images)
+    y.sum().backward()
+    a, b = ((uniform(seed, x.numel()) < q).view(shape) for seed, q in zip(seeds(6, 2), (1 - p, 0.5)))
+    torch.testing.assert_close(y, (a / (1 - p) + 1) * b * 2)
+    torch.testing.assert_close(x.grad, a / (1 - p) * b * 2)
+    assert bool(tenon.stats()["fallbacks"]) == refused
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 dtypes and sizes; what users do between steps; several threads that compile first at the same time."""
 
 import copy
+import math
 import subprocess
 import sys
 import threading
@@ -129,6 +130,28 @@ def test_attention_with_a_mask_that_hides_whole_rows():
 @pytest.mark.parametrize("tied", [True, False])
 def test_embeddings_slices_and_losses(tied):
     compare(Tagger(tied), (torch.randint(20, (3, 11)),), (torch.randint(20, (3, 11)),))
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_masks_are_saved_as_bits(library, refused):
+    """Masks are those of eager mode for every number of elements and for transposed inputs, also where PyTorch unpacks them."""
+    library.refuse = ("shift_right",) if refused else ()
+    p = 0.375 if refused else 0.25  # else a program of another case would do
+    step = lambda x: F.dropout((x * 2).transpose(0, 1), p) * x.transpose(0, 1)
+    f = torch.compile(step, backend="tenon", dynamic=True)
+    for shape in ((4, 6), (3, 5), (7, 33), (2, 2), (16, 8)):
+        kept, results = {}, []
+        for g in (step, f):
+            x = torch.linspace(1, 2, math.prod(shape)).view(shape).requires_grad_()
+            torch.manual_seed(1)
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.setdefault(g, []).append(t), t)[1], lambda t: t):
+                y = g(x)
+            y.sum().backward()
+            results.append((y.detach(), x.grad))
+        torch.testing.assert_close(*results)
+        assert [t.numel() for t in kept[f] if t.dtype == torch.uint8] == [(math.prod(shape) + 7) // 8]
+        assert not any(t.dtype == torch.bool for t in kept[f])
+    assert bool(tenon.stats()["fallbacks"]) == refused
 
 
 @pytest.mark.parametrize("rng", ["torch", "fast"])

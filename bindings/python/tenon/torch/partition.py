@@ -19,7 +19,7 @@ from .lowering.tensors import CPU, dtype_of, why_not
 from .ops import TABLE
 from .runtime import refusal
 from .runtime.refusal import Refused
-from .runtime.runner import draw_mask
+from .runtime.runner import draw_bits, draw_mask, draw_seeds
 
 MOST_EQUALITIES = 64  # stated in a text; the library checks further equalities with the sizes of a call
 HOST_SIZE = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
@@ -107,7 +107,7 @@ class Partition:
         known = set()  # the symbols in the sizes of earlier nodes
         for n in self.nodes:
             earlier, known = known, known | _symbols(n)
-            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or self._is_seeds(n) or n.target is draw_mask:
+            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or n.target in (draw_mask, draw_bits, draw_seeds):
                 continue
             if self._is_copy(n):
                 self.copies.append((n.args[0], n.args[1]))
@@ -138,9 +138,6 @@ class Partition:
     @staticmethod
     def _is_assertion(n):
         return "assert" in str(n.target) and n.meta.get("val") is None
-
-    def _is_seeds(self, n):
-        return self.seeds is not None and n is self.seeds.node
 
     # --- levels ---
     def _levels(self):
@@ -410,7 +407,7 @@ class Partition:
         by_level = {s.level: s for s in self.segments}
         read = {n for segment in self.segments for n, _ in segment.inputs}
         hosts = [n for n in self.nodes if n.op == "call_function" and n not in self.lowered and not self._is_copy(n)
-                 and (n in read or not self._is_seeds(n))]
+                 and (n in read or n.users or n.target is not draw_seeds)]
         read_numbers = self._numbers_read()
         hosts = [n for n in hosts if n in read_numbers or not self.is_arithmetic(n)]
         hosts += sorted(self.host_views, key=self.position.get)

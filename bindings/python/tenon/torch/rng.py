@@ -1,25 +1,34 @@
 """Random numbers of a graph.
 
 rng="torch": PyTorch draws. plant_masks() moves the masks of dropouts to the start of the graph, in the order of eager mode, so their
-bits are those of eager mode and a dropout cuts no segment. Other nodes that draw run in PyTorch where they stand.
+numbers are those of eager mode and a dropout cuts no segment. Other nodes that draw run in PyTorch where they stand. In a joint graph
+the masks are drawn as bits, eight to a byte, which the forward graph saves; both graphs unpack them where they read them.
 
 rng="fast": Tenon's kernels draw. Each node that draws has its own seed. plant_seeds() adds a node at the start of the graph that
 runs in PyTorch and takes all seeds from PyTorch's generator of the device. So torch.manual_seed makes runs reproducible, two
 calls differ, and a capture of a CUDA graph sees a generator that it knows. The drawing nodes themselves do not change: if Tenon
-cannot take one, PyTorch runs it and its seed is unused.
+cannot take one, PyTorch runs it and its seed is unused. In a joint graph, plant_seeded_masks() replaces dropouts by products with
+masks that are functions of the seeds, so the backward graph computes the masks again and the forward graph saves only the seeds.
 Tested by tests/torch/test_random.py and test_training.py.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
+from torch.utils.checkpoint import CheckpointPolicy
 
 from .lowering.node import value_of
 from .lowering.tensors import CPU
 from .ops.random import DRAWING
-from .runtime.runner import draw_mask
+from .runtime.runner import draw_bits, draw_mask, draw_seeds
 
 aten = torch.ops.aten
+HOST = (draw_mask, draw_bits, draw_seeds)  # functions that run in PyTorch
+TAGS = ("recompute", "ac_graph_id", "custom")  # of checkpoints and budgets
+_library = torch.library.Library("tenon", "FRAGMENT")
+_library.define("dropout_mask(Tensor seeds, int index, SymInt[] size, SymInt[] stride, float p) -> Tensor")
+_library.define("mask_of_bits(Tensor bits, SymInt[] size, SymInt[] stride) -> Tensor")
 
 
 class Seeds(NamedTuple):
@@ -42,18 +51,71 @@ def plant_seeds(gm):
     if not drawing:
         return None
     fakes = [f for f in torch.utils._pytree.tree_leaves([n.meta["val"] for n in drawing]) if isinstance(f, torch.Tensor)]
-    fake = next((f for f in fakes if f.device != CPU), fakes[0])
-    with gm.graph.inserting_before(_first(gm)):
-        node = gm.graph.call_function(aten.randint.low, (-2**63, 2**63 - 1, [len(drawing)]),
-                                      {"dtype": torch.int64, "device": fake.device})
-    with fake.fake_mode:
-        node.meta["val"] = torch.empty(len(drawing), dtype=torch.int64, device=fake.device)
+    node = _add_seeds(gm, len(drawing), next((f for f in fakes if f.device != CPU), fakes[0]))
     return Seeds(node, {n: i for i, n in enumerate(drawing)})
 
 
-def plant_masks(gm):
-    """Replaces dropouts by products with their masks, which nodes at the start of the graph draw. Stops at the first node that draws
-    something else, because the order of all draws has to stay that of eager mode."""
+def _add_seeds(gm, count, like):
+    """Adds a node at the start of the graph that draws `count` seeds on the device of the FakeTensor `like`."""
+    with gm.graph.inserting_before(_first(gm)):
+        node = gm.graph.call_function(draw_seeds, (count, str(like.device)))
+    with like.fake_mode:
+        node.meta["val"] = torch.empty(count, dtype=torch.int64, device=like.device)
+    return node
+
+
+def plant_seeded_masks(gm, again):
+    """Replaces the dropouts of a joint graph on a CPU by products with masks that are functions of seeds. again: whether the backward
+    graph is to compute the masks again where no checkpoint decides."""
+    dropouts = [n for n in gm.graph.nodes if n.op == "call_function" and is_dropout(n) and n.meta["val"][0].device == CPU]
+    if not dropouts:
+        return
+    seeds = _add_seeds(gm, len(dropouts), dropouts[0].meta["val"][0])
+    seeds.meta |= {name: dropouts[0].meta[name] for name in ("custom",) if name in dropouts[0].meta}
+    for index, n in enumerate(dropouts):
+        mask = _replace(gm, n, n, torch.ops.tenon.dropout_mask.default, lambda size, stride, p: (seeds, index, size, stride, p))
+        mask.meta |= {name: n.meta[name] for name in TAGS if name in n.meta}
+        if again:
+            _compute_again(mask)
+
+
+def _compute_again(mask):
+    """Makes PyTorch's partitioners put a copy of the node into the backward graph."""
+    mask.meta.setdefault("recompute", CheckpointPolicy.PREFER_RECOMPUTE)
+    mask.meta.setdefault("ac_graph_id", 0)
+
+
+@torch.library.impl(_library, "dropout_mask", "CompositeExplicitAutograd")
+def _dropout_mask(seeds, index, size, stride, p):
+    """The mask as Tenon's kernels compute it: random_uniform(seed) < p, see docs/ops.md."""
+    low, seed, place = 0xFFFFFFFF, int(seeds[index]), torch.arange(math.prod(size))
+    x, y, key = place >> 1 & low, ((place >> 1) ^ seed) >> 32 & low, seed & low
+    for _ in range(10):
+        product = x * 0xD256D193
+        x, y, key = (product >> 32 & low) ^ key ^ y, product & low, key + 0x9E3779B9 & low
+    uniform = (torch.where(place % 2 == 1, y, x) >> 8) / 2**24
+    return torch.empty_strided(size, stride, dtype=torch.bool).copy_((uniform < torch.tensor(p)).view(size))
+
+
+@torch.library.register_fake("tenon::dropout_mask", lib=_library)
+def _(seeds, index, size, stride, p):
+    return seeds.new_empty_strided(size, stride, dtype=torch.bool)
+
+
+@torch.library.impl(_library, "mask_of_bits", "CompositeExplicitAutograd")
+def _mask_of_bits(bits, size, stride):
+    flat = (bits.unsqueeze(1) >> torch.arange(8)).bitwise_and_(1).view(-1)[:math.prod(size)]
+    return torch.empty_strided(size, stride, dtype=torch.bool).copy_(flat.view(size))
+
+
+@torch.library.register_fake("tenon::mask_of_bits", lib=_library)
+def _(bits, size, stride):
+    return bits.new_empty_strided(size, stride, dtype=torch.bool)
+
+
+def plant_masks(gm, saved=False):
+    """Replaces dropouts by products with their masks, which nodes at the start of the graph draw; as bits, if they are to be saved.
+    Stops at the first node that draws something else, because the order of all draws has to stay that of eager mode."""
     before, number = _first(gm), 0
     for n in list(gm.graph.nodes):
         if n.op != "call_function" or not _is_random(n):
@@ -61,19 +123,42 @@ def plant_masks(gm):
         if not is_dropout(n) or n.meta["val"][0].device != CPU:
             break
         number += 1
-        x, p = n.args[:2]
-        kept = n.meta["val"][1]
-        with gm.graph.inserting_before(before):
-            shape, strides = (tuple(gm.graph.materialize_symints(list(s))) for s in (kept.shape, kept.stride()))
-            mask = gm.graph.call_function(draw_mask, (shape, strides, 1 - p, number))
-        mask.meta = {"val": kept}  # without the tags of checkpointing: a mask is saved, never drawn again
-        with gm.graph.inserting_before(n):
-            masked = gm.graph.call_function(aten.native_dropout_backward.default, (x, mask, 1 / (1 - p)))
-        masked.meta = dict(n.meta, val=n.meta["val"][0])
-        for result in list(n.users):
-            result.replace_all_uses_with((masked, mask)[result.args[1]])
-            gm.graph.erase_node(result)
-        gm.graph.erase_node(n)
+        mask = _replace(gm, n, before, draw_mask, lambda size, stride, p: (size, stride, p, number))
+        mask.meta |= {name: n.meta[name] for name in ("custom",) if name in n.meta}
+        if saved:
+            _pack(gm, mask)
+            mask.meta |= {name: n.meta[name] for name in ("ac_graph_id",) if name in n.meta}
+            _compute_again(mask)
+
+
+def _pack(gm, mask):
+    """Replaces a node that draws a mask by one that draws bits and one that unpacks them."""
+    size, stride, p, number = mask.args
+    fake = mask.meta["val"]
+    with gm.graph.inserting_before(mask):
+        bits = gm.graph.call_function(draw_bits, (size, stride, p, number))
+    with fake.fake_mode:
+        bits.meta = dict(mask.meta, val=torch.empty((fake.numel() + 7) // 8, dtype=torch.uint8))
+    mask.target, mask.args = torch.ops.tenon.mask_of_bits.default, (bits, size, stride)
+
+
+def _replace(gm, n, before, target, arguments):
+    """Replaces a dropout by a product with a mask. The mask is target(*arguments(size, stride, probability of keeping an element)),
+    without the tags of checkpointing, and is computed before another node. Returns the mask."""
+    x, p = n.args[:2]
+    kept = n.meta["val"][1]
+    with gm.graph.inserting_before(before):
+        size, stride = (tuple(gm.graph.materialize_symints(list(s))) for s in (kept.shape, kept.stride()))
+        mask = gm.graph.call_function(target, arguments(size, stride, 1 - p))
+    mask.meta = {"val": kept}
+    with gm.graph.inserting_before(n):
+        masked = gm.graph.call_function(aten.native_dropout_backward.default, (x, mask, 1 / (1 - p)))
+    masked.meta = dict(n.meta, val=n.meta["val"][0])
+    for result in list(n.users):
+        result.replace_all_uses_with((masked, mask)[result.args[1]])
+        gm.graph.erase_node(result)
+    gm.graph.erase_node(n)
+    return mask
 
 
 def _first(gm):
@@ -88,7 +173,7 @@ def _is_random(n):
 
 def draws_numbers(n):
     """Whether a node of a joint graph draws random numbers, or may."""
-    return n.target is draw_mask or isinstance(n.target, torch._ops.OpOverload) and _is_random(n)
+    return n.target in HOST or isinstance(n.target, torch._ops.OpOverload) and _is_random(n)
 
 
 def is_dropout(n):

@@ -29,7 +29,7 @@ class Saved:
         names = {n.name for n in forward.graph.nodes if n.op == "call_function"}
         known = {_memory(n) for n in backward.graph.nodes if n.op == "placeholder"}
         for n in backward.graph.nodes:
-            if n.op == "call_function" and n.name in names and _is_new(n, known):
+            if n.op == "call_function" and n.name in names and n.target is not torch.ops.tenon.mask_of_bits.default and _is_new(n, known):
                 self.again[_text(n, why(n))].append(_size_of(n))
 
     def to_dict(self):

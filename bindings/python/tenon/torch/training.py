@@ -13,7 +13,7 @@ from torch._functorch.partitioners import default_partition, min_cut_remateriali
 from torch.fx.traceback import MEMORY_BUDGET_ANNOTATION_KEY, _get_memory_budget_annotation
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import images, rng
+from . import images, rng, windows
 from .saved import Saved
 
 aten = torch.ops.aten
@@ -23,12 +23,16 @@ LEAST_BUDGET = 1e-9  # with 0, PyTorch's min-cut ignores tags, and would draw ra
 
 def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     """A partitioner for AOTAutograd. options: Options; tell: is called with a Saved."""
-    if options.rng == "torch":
-        rng.plant_masks(joint)  # now, because a mask cannot be drawn again, but a product with it can be computed again
-    least = _keep_random_numbers(joint)
-    regions = _raise_budgets(joint, least)
     budget = config.activation_memory_budget if config.activation_memory_budget != 1 else options.memory_budget
-    limited = budget < 1 or any(region < 1 for region in regions)
+    limited = budget < 1 or any(region < 1 for region in _budgets(joint))
+    if options.rng == "torch":
+        rng.plant_masks(joint, saved=True)  # now, because a mask cannot be drawn again, but a product with it can be computed again
+    else:
+        rng.plant_seeded_masks(joint, again=limited or options.recompute == "cheap")
+    if limited or options.recompute == "cheap":
+        windows.plant_offsets(joint)
+    least = _keep_random_numbers(joint)
+    _raise_budgets(joint, least)
     checkpointed = {n.name for n in joint.graph.nodes if must_recompute(n)} if tell else ()
     named["num_fwd_outputs"] = num_fwd_outputs
     if options.recompute == "none" and not limited:
@@ -57,14 +61,16 @@ def _keep_random_numbers(joint):
     return LEAST_BUDGET if drawing else 0.0
 
 
+def _budgets(joint):
+    """The budgets of regions (torch.autograd.graph.region_activation_memory_budget)."""
+    return {_get_memory_budget_annotation(n) for n in joint.graph.nodes} - {None}
+
+
 def _raise_budgets(joint, least):
-    """Raises the budgets of regions (torch.autograd.graph.region_activation_memory_budget) to the least one. Returns the budgets."""
-    budgets = set()
+    """Raises the budgets of regions to the least one."""
     for n in joint.graph.nodes:
         if (budget := _get_memory_budget_annotation(n)) is not None:
-            budgets.add(budget)
             n.meta["custom"] = n.meta["custom"] | {MEMORY_BUDGET_ANNOTATION_KEY: max(budget, least)}
-    return budgets
 
 
 def _saves_tuples(forward, num_fwd_outputs):

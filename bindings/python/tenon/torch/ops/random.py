@@ -9,6 +9,7 @@ Tested by tests/torch/test_random.py.
 import math
 
 from ...graph_text import FLOATS, Unsupported, Value
+from ..lowering import sizes
 from .row import row
 
 DRAWING = set()  # overloads that always draw; rng.draws decides about native_dropout
@@ -47,6 +48,20 @@ def _(e, x, p, train=None):
 @row("native_dropout_backward")
 def _(e, gradient, mask, scale):
     return _masked(e, gradient, mask, scale)
+
+
+@row("tenon.dropout_mask")
+def _(e, seeds, index, size, stride, p):
+    e.seed = (seeds, index)
+    return e.map("lt", e.uniform(size), e.full(p, "f32"))
+
+
+@row("tenon.mask_of_bits")
+def _(e, bits, size, stride):
+    count = bits.shape[0]
+    octets = e.expand(e.reshape(bits, [count, 1]), [count, 8])
+    flat = e.reshape(e.map("bit_and", e.map("shift_right", octets, e.iota([8], "u8")), e.full(1, "u8")), [count * 8])
+    return e.cast(e.reshape(e.slice(flat, 0, 0, sizes.product(sizes.sizes(size))), size), "bool")
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------

@@ -37,6 +37,20 @@ def draw_mask(shape, strides, p, number):
     return torch.empty_strided(shape, strides, dtype=torch.bool).bernoulli_(p)
 
 
+def draw_bits(shape, strides, p, number):
+    """The mask that draw_mask draws, as bytes of eight bits. Element i in row-major order is bit i % 8 of byte i // 8."""
+    flat = draw_mask(shape, strides, p, number).reshape(-1)
+    if rest := len(flat) % 8:
+        flat = torch.nn.functional.pad(flat, (0, 8 - rest))
+    words = flat.view(torch.int64)  # of eight bytes that are 0 or 1; the product has byte k as bit 56 + k
+    return words.mul(0x0102040810204080).bitwise_right_shift_(56).to(torch.uint8)
+
+
+def draw_seeds(count, device):
+    """Seeds of random numbers, from PyTorch's generator of the device."""
+    return torch.randint(-2**63, 2**63 - 1, [count], device=device)
+
+
 class Compiled:
     """The parts of a boxed function that other modules need. It does not hold the function, which dies with its last user."""
 

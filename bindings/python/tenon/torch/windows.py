@@ -1,0 +1,88 @@
+"""Saves the places of max pooling as bytes.
+
+The backward pass of a max pooling reads the place of each window's largest element in the plane, an i64. plant_offsets() lets it read
+a function of the element's offset in its window, which is a byte. PyTorch's min-cut then saves the bytes.
+Tested by tests/torch/test_recompute.py.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+aten = torch.ops.aten
+GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
+MOST = 256  # elements of a window whose offsets are bytes
+
+
+class _Axis(NamedTuple):
+    """Windows along one axis. extent: of the plane; start: a node, the first position of each window."""
+    extent: object
+    start: torch.fx.Node
+    kernel: int
+    dilation: int
+
+
+def plant_offsets(joint):
+    """Rewrites the max poolings of a joint graph."""
+    for n in list(joint.graph.nodes):
+        if n.target in GRADIENTS and math.prod(n.args[2]) <= MOST and n.args[7].op == "call_function":
+            _, x, kernel, stride, padding, dilation, _, places = n.args
+            make = _Maker(joint.graph, places.meta["val"].fake_mode)
+            with joint.graph.inserting_before(places.next):
+                axes = _axes(make, x, places, kernel, stride or kernel, padding, dilation)
+                offsets = _offsets(make, places, axes)
+            with joint.graph.inserting_before(n):
+                n.update_arg(7, _places(make, offsets, axes))
+
+
+class _Maker:
+    """Adds nodes with their FakeTensors to a graph."""
+
+    def __init__(self, graph, fake_mode):
+        self.graph, self.fake_mode = graph, fake_mode
+
+    def __call__(self, target, *args, **keywords):
+        node = self.graph.call_function(target, args, keywords)
+        read = lambda a: a.meta["val"] if isinstance(a, torch.fx.Node) else a
+        with self.fake_mode:
+            node.meta["val"] = target(*torch.utils._pytree.tree_map_only(torch.fx.Node, read, args), **keywords)
+        return node
+
+    def divide(self, a, number):
+        return a if number == 1 else self(aten.div.Scalar_mode, a, number, rounding_mode="floor")
+
+
+def _axes(make, x, places, kernel, stride, padding, dilation):
+    rank, found = len(kernel), []
+    extents = make.graph.materialize_symints(list(x.meta["val"].shape[-rank:]))
+    counts = make.graph.materialize_symints(list(places.meta["val"].shape[-rank:]))
+    each = lambda values: list(values) * rank if len(values) == 1 else list(values)
+    for axis, (extent, count, k, s, p, d) in enumerate(zip(extents, counts, *map(each, (kernel, stride, padding, dilation)))):
+        window = make(aten.arange.default, count, dtype=torch.int64, device=places.meta["val"].device)
+        start = make(aten.sub.Tensor, make(aten.mul.Tensor, window, s), p)
+        found.append(_Axis(extent, make(aten.view.default, start, [count, *[1] * (rank - axis - 1)]), k, d))
+    return found
+
+
+def _offsets(make, places, axes):
+    rest, result, unit = places, None, 1
+    for number, axis in reversed(list(enumerate(axes))):
+        position = make(aten.remainder.Scalar, rest, axis.extent) if number else rest
+        rest = make.divide(rest, axis.extent) if number else None
+        here = make.divide(make(aten.sub.Tensor, position, axis.start), axis.dilation)
+        result = here if result is None else make(aten.add.Tensor, result, make(aten.mul.Tensor, here, unit))
+        unit *= axis.kernel
+    return make(aten._to_copy.default, result, dtype=torch.uint8)
+
+
+def _places(make, offsets, axes):
+    rest, positions = make(aten._to_copy.default, offsets, dtype=torch.int64), []
+    for number, axis in reversed(list(enumerate(axes))):
+        here = make(aten.remainder.Scalar, rest, axis.kernel) if number else rest
+        rest = make.divide(rest, axis.kernel) if number else None
+        positions.append((axis.extent, make(aten.add.Tensor, axis.start, make(aten.mul.Tensor, here, axis.dilation))))
+    _, result = positions.pop()  # of the outermost axis
+    for extent, position in reversed(positions):
+        result = make(aten.add.Tensor, make(aten.mul.Tensor, result, extent), position)
+    return result
