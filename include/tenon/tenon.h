@@ -440,8 +440,8 @@ TENON_API tenon_status tenon_profile_stop(const char** text, size_t* length);
 /* For the host's own profiler: the library calls begin before and end after every step of every run, in the thread of the
  * run. name is "tenon::matmul+gelu", the ops of the step, valid during the call. On a device, the step is launched between
  * the two calls. Both NULL: no more calls, except by runs under way. TENON_INVALID if one of them is NULL. Any thread. */
-TENON_API tenon_status tenon_observe_steps(void (*begin)(void* user, const char* name), void (*end)(void* user),
-                                           void* user);
+TENON_API tenon_status tenon_observe_steps(void (*begin)(void* user, const char* name),
+                                           void (*end)(void* user), void* user);
 
 typedef struct tenon_program_stats {
   size_t struct_size;

@@ -13,7 +13,7 @@ from tenon.torch.peers import bench, hosts
 from tenon.torch.peers.jax_rows import ROWS as JAX_ROWS
 from tenon.torch.peers.spelling import NoCounterpart, source
 from tenon.torch.peers.torch_rows import ROWS, TORCH_DTYPES
-from tests.cli_test import CLI, ROOT, tenon
+from tests.cli_test import ROOT, tenon
 
 SHAPES = ("x:3x4,y:3x4,z:3x4,p:3x4,v:4,u:4,one:4,k:2x3x8x6,w:4x3x3x2,b:4,m:4x5,wt:5x4,c5:5,i:3x4:i64,j:3x4:i64,r:2:i64,q:2x4x6x8,kv:2x2x6x8,h:2x4x6x8,"
           "hl:2x6x4x8,kvl:2x6x4x8,s:3x4,d8:2x4x6,e:4,f:4,rows:2x4,last:1x8x6x3,wl:4x3x3x2")
@@ -154,7 +154,7 @@ def test_difference(wanted, got, words):
 
 def run(*arguments, **environment):
     return subprocess.run([sys.executable, "-m", "tenon", "bench", *map(str, arguments)], capture_output=True, text=True, timeout=600, cwd=ROOT,
-                          env={**os.environ, "TENON_CLI": str(CLI), "PYTHONPATH": f"{ROOT}/bindings/python", **environment})
+                          env={**os.environ, "PYTHONPATH": f"{ROOT}/bindings/python", **environment})
 
 
 QUICK = ("--seconds", "0.02", "--rounds", "3", "--threads", "1")

@@ -20,7 +20,7 @@ def needs_python(arguments):
 
 
 def main():
-    path = os.environ.get("TENON_CLI") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", "tenon")
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", "tenon")
     if sys.argv[1:2] == ["bench"] and needs_python(sys.argv[2:]):
         from .torch.peers.bench import main as bench
 

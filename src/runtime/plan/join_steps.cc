@@ -1,7 +1,7 @@
 // See join_steps.h.
 #include "src/runtime/plan/join_steps.h"
 
-#include <map>
+#include <algorithm>
 
 namespace tenon {
 
@@ -19,14 +19,18 @@ namespace {
 class Spaces {
  public:
   Spaces(int inputs, std::span<const std::pair<int, int>> in_place) : inputs_(inputs) {
-    for (auto [o, i] : in_place) same_as_[root(1 + inputs + o)] = root(1 + i);
-    for (auto [o, i] : in_place) takes_input_[o] = true;
+    for (auto [o, i] : in_place) {
+      const auto output = static_cast<size_t>(1 + inputs + o);
+      while (same_as_.size() <= output) same_as_.push_back(static_cast<int>(same_as_.size()));
+      same_as_[static_cast<size_t>(root(1 + inputs + o))] = root(1 + i);
+      takes_input_.resize(std::max(takes_input_.size(), static_cast<size_t>(o) + 1));
+      takes_input_[static_cast<size_t>(o)] = true;
+    }
   }
   BufferSpan span(const BufferRef& ref, int64_t bytes) const {
     switch (ref.kind) {
       case BufferRef::Kind::input: return {root(1 + ref.index), 0, 0, true};
-      case BufferRef::Kind::output:
-        return {root(1 + inputs_ + ref.index), 0, 0, takes_input_.contains(ref.index)};
+      case BufferRef::Kind::output: return {root(1 + inputs_ + ref.index), 0, 0, takes_input(ref.index)};
       case BufferRef::Kind::workspace: return {0, ref.offset, ref.offset + bytes};
       case BufferRef::Kind::constant: break;
     }
@@ -35,14 +39,17 @@ class Spaces {
 
  private:
   int root(int space) const {
-    for (auto at = same_as_.find(space); at != same_as_.end() && at->second != space;
-         at = same_as_.find(space))
-      space = at->second;
+    while (static_cast<size_t>(space) < same_as_.size() && same_as_[static_cast<size_t>(space)] != space)
+      space = same_as_[static_cast<size_t>(space)];
     return space;
   }
+  bool takes_input(int output) const {
+    return static_cast<size_t>(output) < takes_input_.size() && takes_input_[static_cast<size_t>(output)];
+  }
   const int inputs_;
-  std::map<int, int> same_as_;
-  std::map<int, bool> takes_input_;
+  std::vector<int>
+      same_as_;  // per space: itself, or another that shares its memory; later spaces: themselves
+  std::vector<bool> takes_input_;
 };
 
 }  // namespace

@@ -277,9 +277,14 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
       }
   }
   if (!recorded || (only_small && moved > recordable_ * kSmallKernel)) recordable_ = 0;
-  const std::span<const BufferRef> refs = std::span(buffers_).subspan(first_buffer);
-  const auto spans = spans_of(refs, bytes, static_cast<int>(inputs.size()), in_place);
-  join_steps(source, std::span(steps_).subspan(first), spans, owned_, joined_);
+  const std::span<PlannedStep> made = std::span(steps_).subspan(first);
+  if (sizes.threads > 1) {
+    const std::span<const BufferRef> refs = std::span(buffers_).subspan(first_buffer);
+    const auto spans = spans_of(refs, bytes, static_cast<int>(inputs.size()), in_place);
+    join_steps(source, made, spans, owned_, joined_);
+  } else {
+    joined_.insert(joined_.end(), made.begin(), made.end());
+  }
   int64_t scratch = 0;
   for (const auto* list : {&steps_, &joined_})
     for (const PlannedStep& s : *list) {
@@ -287,7 +292,7 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
       most_buffers_ = std::max<size_t>(most_buffers_, s.buffer_count);
     }
   if (copies)
-    for (size_t s = first; s < steps_.size(); ++s) steps_[s].executable = -1;
+    for (PlannedStep& s : made) s.executable = -1;
   // The scratch memory of the running step comes last.
   workspace_ = std::max(workspace_, intermediate_ + align_up(scratch));
   return {};

@@ -58,8 +58,9 @@ TEST(Observer, IsToldOfEveryStep) {
   std::vector<std::string> told;
   const auto program = made(kTwoSteps);
   ASSERT_TRUE(run_once(*program, 3).ok());
-  observe_steps([](void* to, const char* name) { static_cast<std::vector<std::string>*>(to)->push_back(name); },
-                [](void* to) { static_cast<std::vector<std::string>*>(to)->push_back("end"); }, &told);
+  observe_steps(
+      [](void* to, const char* name) { static_cast<std::vector<std::string>*>(to)->push_back(name); },
+      [](void* to) { static_cast<std::vector<std::string>*>(to)->push_back("end"); }, &told);
   ASSERT_TRUE(run_once(*program, 3).ok());
   EXPECT_FALSE(stop_profile().ok());  // observing records nothing
   ASSERT_TRUE(start_profile().ok());
