@@ -36,6 +36,7 @@ class RecurrentStep final : public Step {
   Columns gates, projection;                          // projection: size 0 if there is none
   int64_t steps = 0, batch = 0, size = 0, width = 0;  // width: of a hidden state
   bool reverse = false, gives_cell = false;
+  int64_t cell_stride = 1;  // of the cell states behind the hidden states
   int threads = 1;
   std::vector<Slice> slices;
 
@@ -160,7 +161,10 @@ Status RecurrentStep::run(void* const* buffers, char* scratch, const RunOn& on) 
   if (!in_place)
     copy_strided(reinterpret_cast<const char*>(all), result.dense,
                  reinterpret_cast<char*>(result.of(buffers)), result.strides, result.shape, kItem);
-  if (gives_cell) std::copy_n(w.cell_before, batch * size, all + steps * batch * width);
+  if (gives_cell)
+    copy_strided(reinterpret_cast<const char*>(w.cell_before), {1},
+                 reinterpret_cast<char*>(result.of(buffers) + cell_stride * steps * batch * width),
+                 {cell_stride}, {batch * size}, kItem);
   return {};
 }
 
@@ -191,9 +195,10 @@ class RecurrentNode final : public Executable {
     step->gives_cell = gives_cell;
     step->result = PlacedOperand(result, sizes);
     if (gives_cell) {  // the vector starts with the hidden states
-      if (!step->result.has_rows()) return unsupported("hidden states and cells in a strided vector");
+      step->cell_stride = step->result.strides.front();
       step->result.shape = {step->steps, step->batch, step->width};
       step->result.strides = step->result.dense = dense_strides(step->result.shape);
+      for (int64_t& stride : step->result.strides) stride *= step->cell_stride;
     }
     step->in_place = step->result.has_rows() && (step->batch <= 1 || step->result.strides[1] == step->width);
     TENON_TRY(slice(*step, sizes.threads));

@@ -164,6 +164,32 @@ TEST(Recurrent, StridedInputAndResult) {
   }
 }
 
+TEST(Recurrent, CellsInAStridedVector) {
+  for (const int64_t stride : {2, 3})
+    for (const int64_t width : {1, 12})
+      for (const int64_t batch : {1, 3}) {
+        Layer l{"lstm", 4, batch, width};
+        l.cell = true;
+        Case c = case_of(l, "", " strides=" + sizes_of({stride}));
+        SCOPED_TRACE(c.text);
+        auto expected = evaluate(*parse_graph(case_of(l).text), c.inputs);
+        ASSERT_TRUE(expected.ok()) << expected.status().message();
+        auto graph = parse_graph(c.text);
+        ASSERT_TRUE(graph.ok()) << graph.status().message();
+        auto program = Program::make(*graph, {}, {});
+        ASSERT_TRUE(program.ok()) << program.status().message();
+        std::vector<Tensor> in;
+        for (HostTensor& t : c.inputs) in.push_back(tensor_of(t));
+        const HostTensor& wanted = (*expected)[0];
+        std::vector<float> y(static_cast<size_t>(wanted.count() * stride), -7);
+        const Tensor result{y.data(), DType::f32, wanted.shape, std::span(&stride, 1)};
+        const Status status = (*program)->run(in, std::span(&result, 1));
+        ASSERT_TRUE(status.ok()) << status.message();
+        for (int64_t i = 0; i < static_cast<int64_t>(y.size()); ++i)
+          ASSERT_NEAR(y[static_cast<size_t>(i)], i % stride ? -7 : wanted.number(i / stride), 1e-4) << i;
+      }
+}
+
 TEST(Recurrent, ManyThreadsShareTheUnits) {
   for (const char* mode : {"lstm", "gru"}) {
     Layer l{mode, 3, 14, 200};
