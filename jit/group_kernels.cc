@@ -49,8 +49,10 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
     return stored_strides(graph, v);
   };
   TENON_ASSIGN(const auto kernels, make_kernels({graph, members, outputs, strides, target}, /*trial=*/true));
+  const auto is_value = [](const BufferId& b) { return std::holds_alternative<ValueId>(b); };
   for (const LoweredKernel& k : kernels)
-    if (too_many(k.buffers.size())) return unsupported("more than 24 streams");
+    if (pieces && too_many(static_cast<size_t>(std::ranges::count_if(k.buffers, is_value))))
+      return unsupported("more than 24 streams");
   return {};
 }
 

@@ -50,7 +50,7 @@ struct Arguments {
   };
   std::vector<Argument> list;
   int64_t temps = 0;          // bytes of all temporaries
-  bool writes_again = false;  // elements that an earlier kernel of the group wrote
+  bool writes_again = false;  // whether it writes elements that an earlier kernel of the group wrote
 };
 // positions: of this kernel, as from positions(). eval: the value of a size.
 Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,

@@ -59,89 +59,41 @@ int64_t work_of(const jit::Block& block, const int64_t* sizes, int lanes,
   return work;
 }
 
+// Runs the launches of one executable one by one, or the launches of several in common regions.
 class KernelStep final : public Step {
  public:
-  std::vector<Launch> launches;
-  int threads = 1;
+  explicit KernelStep(std::vector<Launch> launches)
+      : launches_(std::move(launches)), regions_(Regions::one_by_one(launches_)) {}
+  explicit KernelStep(Regions joined) : regions_(std::move(joined)) {}
 
-  int64_t scratch_bytes() const override {
-    int64_t most = 0;
-    for (const Launch& l : launches) most = std::max(most, l.arguments.temps + l.scratch * l.threads);
-    return most;
-  }
-  int64_t bytes() const override {
-    size_t sum = sizeof *this + launches.capacity() * sizeof(Launch);
-    for (const Launch& l : launches)
-      sum += l.sizes.capacity() * sizeof(int64_t) + l.arguments.list.capacity() * sizeof(l.arguments.list[0]);
-    return static_cast<int64_t>(sum);
-  }
-  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
-    for (const Launch& l : launches) {
-      void* arguments[kMaxBuffers + 1];
-      int32_t fault = 0;
-      size_t count = 0;
-      for (const auto& a : l.arguments.list) arguments[count++] = a.at(buffers, scratch);
-      arguments[count] = &fault;
-      if (l.hot) {
-        const HotKernel::Turn turn = l.hot->begin();
-        launch(l, turn.function, arguments, scratch, on.parallel);
-        l.hot->end(turn);
-      } else {
-        launch(l, l.function, arguments, scratch, on.parallel);
-      }
-      if (fault != 0) return invalid(l.faults->at(static_cast<size_t>(fault) - 1));
-    }
-    return {};
-  }
-
- private:
-  struct Call {
-    const Launch* launch;
-    jit::KernelFn function;
-    void* const* arguments;
-    char* scratch;
-  };
-  static void launch(const Launch& l, jit::KernelFn function, void* const* arguments, char* scratch,
-                     Parallel& parallel) {
-    if (l.threads == 1)
-      return function(arguments, l.sizes.data(), scratch + l.arguments.temps, 0, l.iterations);
-    Call call{&l, function, arguments, scratch + l.arguments.temps};
-    parallel.run(l.iterations, l.threads, run_range, &call);
-  }
-  static void run_range(void* arg, int thread, int64_t begin, int64_t end) {
-    const Call& c = *static_cast<const Call*>(arg);
-    c.function(c.arguments, c.launch->sizes.data(), c.scratch + thread * c.launch->scratch, begin, end);
-  }
-};
-
-// Runs the launches of steps in common regions.
-class JoinedStep final : public Step {
- public:
-  explicit JoinedStep(Regions regions) : regions_(std::move(regions)) {}
+  std::span<const Launch> launches() const { return launches_; }  // none, if steps have been joined
   int64_t scratch_bytes() const override { return regions_.scratch_bytes(); }
-  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + regions_.bytes(); }
+  int64_t bytes() const override {
+    size_t sum = sizeof *this + launches_.capacity() * sizeof(Launch);
+    for (const Launch& l : launches_)
+      sum += l.sizes.capacity() * sizeof(int64_t) + l.arguments.list.capacity() * sizeof(l.arguments.list[0]);
+    return static_cast<int64_t>(sum) + regions_.bytes();
+  }
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     return regions_.run(buffers, scratch, on);
   }
 
  private:
+  std::vector<Launch> launches_;
   Regions regions_;
 };
 
-std::unique_ptr<Step> join(std::span<const Executable::JoinedPart> parts, std::span<const BufferSpan> spans) {
+std::unique_ptr<Step> join(std::span<const Executable::JoinedPart> parts, std::span<const BufferSpan> spans,
+                           int threads) {
   std::vector<PlacedLaunch> launches;
-  int threads = 1;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const auto& step = static_cast<const KernelStep&>(*parts[i].step);
-    for (const Launch& l : step.launches)
+  for (size_t i = 0; i < parts.size(); ++i)
+    for (const Launch& l : static_cast<const KernelStep&>(*parts[i].step).launches())
       launches.push_back({&l, static_cast<int>(i), parts[i].first_buffer});
-    threads = step.threads;
-  }
   if (threads == 1 || launches.size() < 2) return nullptr;
   const size_t count = launches.size();
   Regions regions(std::move(launches), spans, threads);
   if (regions.count() == count) return nullptr;
-  return std::make_unique<JoinedStep>(std::move(regions));
+  return std::make_unique<KernelStep>(std::move(regions));
 }
 
 class KernelGroup final : public Executable {
@@ -154,9 +106,8 @@ class KernelGroup final : public Executable {
   jit::Isa isa;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
-    auto step = std::make_unique<KernelStep>();
-    step->threads = sizes.threads;
-    step->launches.reserve(kernels.size());
+    std::vector<Launch> launches;
+    launches.reserve(kernels.size());
     for (size_t k = 0; k < kernels.size(); ++k) {
       const jit::LoweredKernel& lowered = kernels[k];
       Launch l;
@@ -177,9 +128,9 @@ class KernelGroup final : public Executable {
       if (l.iterations == 0) continue;
       if (sizes.specialize && !l.sizes.empty())
         l.hot = HotKernel::make(lowered.kernel, l.sizes, code[k], isa, sizes.specialize);
-      step->launches.push_back(std::move(l));
+      launches.push_back(std::move(l));
     }
-    return std::unique_ptr<Step>(std::move(step));
+    return std::unique_ptr<Step>(std::make_unique<KernelStep>(std::move(launches)));
   }
   Joiner joiner() const override { return join; }
   std::string describe() const override { return jit::print(kernels); }

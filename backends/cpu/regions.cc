@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "jit/schedule/schedule.h"
 #include "src/base/stack_array.h"
@@ -18,11 +19,11 @@ constexpr int64_t kCall = 256;  // the cost of calling a kernel, in vector opera
 
 constexpr int kTemporaries = -1;  // the space of temporaries
 
-int64_t work_of(const Launch& l) { return l.work + kCall; }
+int64_t launch_work(const Launch& l) { return l.work + kCall; }
 bool runs_alone(const Launch& l) { return l.hot || l.work >= kLarge * jit::kWorkPerThread; }
 
 // The levels of the launches that used each byte so far.
-class Uses {
+class MemoryUses {
  public:
   // The bytes up to `end`, all used by the same launches. -1: none.
   struct Range {
@@ -30,7 +31,8 @@ class Uses {
     int read = -1, written = -1;  // the highest levels of launches
     int step = -1;                // of the launches that wrote last
     int written_before = -1;      // the highest level of launches of the steps before it that wrote
-    // The level behind which a launch runs that writes. again: also elements that the same step wrote.
+    // The highest level that a writing launch of step `by` must follow. With `again`, the launch also follows earlier launches of its own
+    // step, because it writes their elements again.
     int before_write(int by, bool again) const {
       return std::max(read, by == step && !again ? written_before : written);
     }
@@ -40,7 +42,7 @@ class Uses {
       written = std::max(written, level);
     }
   };
-  // Calls each(range) for ranges that together are these bytes.
+  // Calls each(range) for every range within the span; together the ranges cover it.
   template <class Each>
   void in(const BufferSpan& span, const Each& each) {
     if (span.space > 0) {
@@ -87,7 +89,7 @@ class Levels {
     bool writes_input = false;
     for (const auto& a : l.arguments.list) {
       const BufferSpan span = span_of(a, placed);
-      uses_.in(span, [&](const Uses::Range& r) {
+      uses_.in(span, [&](const MemoryUses::Range& r) {
         const int wait = a.writes ? r.before_write(placed.step, l.arguments.writes_again) : r.written;
         level = std::max(level, wait + 1);
       });
@@ -96,7 +98,7 @@ class Levels {
     // A fault leaves the inputs as they are.
     if (writes_input) level = std::max(level, faulting_ + 1);
     for (const auto& a : l.arguments.list)
-      uses_.in(span_of(a, placed), [&](Uses::Range& r) {
+      uses_.in(span_of(a, placed), [&](MemoryUses::Range& r) {
         if (a.writes)
           r.write(placed.step, level);
         else
@@ -117,20 +119,20 @@ class Levels {
 
   std::span<const BufferSpan> spans_;
   std::span<const int64_t> temps_of_;
-  Uses uses_;
-  int lowest_ = 0, highest_ = -1, faulting_ = -1;
+  MemoryUses uses_;
+  int lowest_ = 0;     // the lowest level that the next launch may have
+  int highest_ = -1;   // the highest level so far
+  int faulting_ = -1;  // the highest level of a launch that may fault
 };
 
 }  // namespace
 
-Regions::Regions(std::vector<PlacedLaunch> launches, std::span<const BufferSpan> spans, int threads)
-    : threads_(threads) {
+Regions::Regions(std::vector<PlacedLaunch> launches, std::span<const BufferSpan> spans, int threads) {
   std::vector<int64_t> temps_of;  // per step: the offset of its temporaries in the scratch memory
   for (const PlacedLaunch& p : launches) {
     temps_of.resize(std::max(temps_of.size(), static_cast<size_t>(p.step) + 1));
     int64_t& bytes = temps_of[static_cast<size_t>(p.step)];
     bytes = std::max(bytes, p.launch->arguments.temps);
-    thread_scratch_ = std::max(thread_scratch_, p.launch->scratch);
   }
   for (int64_t& of_step : temps_of) temps_ += std::exchange(of_step, temps_);
   std::vector<std::vector<PlacedLaunch>> regions;
@@ -140,25 +142,39 @@ Regions::Regions(std::vector<PlacedLaunch> launches, std::span<const BufferSpan>
     regions.resize(std::max(regions.size(), level + 1));
     regions[level].push_back(p);
   }
-  for (const auto& region : regions) add_region(region, temps_of);
+  for (const auto& region : regions) add_region(region, temps_of, threads);
 }
 
-void Regions::add_region(std::span<const PlacedLaunch> launches, std::span<const int64_t> temps_of) {
-  int64_t work = 0, most = 1;
+Regions Regions::one_by_one(std::span<const Launch> launches) {
+  Regions regions;
+  constexpr int64_t kFirst = 0;  // the temporaries of the step lie at the start of the scratch memory
+  for (const Launch& l : launches) regions.temps_ = std::max(regions.temps_, l.arguments.temps);
+  for (const Launch& l : launches) {
+    const PlacedLaunch placed{&l};
+    regions.add_region(std::span(&placed, 1), std::span(&kFirst, 1), l.threads);
+  }
+  return regions;
+}
+
+void Regions::add_region(std::span<const PlacedLaunch> launches, std::span<const int64_t> temps_of,
+                         int threads) {
+  int64_t work = 0, most = 1, scratch = 0;
   for (const PlacedLaunch& p : launches) {
-    work += work_of(*p.launch);
+    work += launch_work(*p.launch);
     most = std::max<int64_t>(most, p.launch->threads);
+    scratch = std::max(scratch, p.launch->scratch);
   }
   if (launches.size() > 1) most = std::max(most, (work + jit::kWorkPerThread / 2) / jit::kWorkPerThread);
-  const int slots = static_cast<int>(std::min<int64_t>(most, threads_));
+  const int slots = static_cast<int>(std::min<int64_t>(most, threads));
+  scratch_ = std::max(scratch_, slots * scratch);
   // A launch with work for all threads is divided evenly, so that the next one that walks along its results finds them in the
   // caches of the same cores. The rest is divided as a whole.
   const auto is_even = [&](const Launch& l) { return l.threads >= slots; };
   int64_t rest = 0;
-  for (const PlacedLaunch& p : launches) rest += is_even(*p.launch) ? 0 : work_of(*p.launch);
+  for (const PlacedLaunch& p : launches) rest += is_even(*p.launch) ? 0 : launch_work(*p.launch);
   const auto first = static_cast<uint32_t>(launches_.size());
-  regions_.push_back(
-      {first, static_cast<uint32_t>(launches.size()), static_cast<uint32_t>(slots_.size()), slots, false});
+  regions_.push_back({first, static_cast<uint32_t>(launches.size()), static_cast<uint32_t>(slots_.size()),
+                      slots, false, scratch});
   for (int slot = 0; slot < slots; ++slot) {
     slots_.push_back(static_cast<uint32_t>(pieces_.size()));
     int64_t before = 0;  // work of the rest
@@ -166,11 +182,11 @@ void Regions::add_region(std::span<const PlacedLaunch> launches, std::span<const
       const Launch& l = *launches[i].launch;
       const auto start = [&](int of) {
         if (is_even(l)) return l.iterations * of / slots;
-        const int64_t share = std::clamp<int64_t>(rest * of / slots - before, 0, work_of(l));
-        return l.iterations * share / work_of(l);
+        const int64_t share = std::clamp<int64_t>(rest * of / slots - before, 0, launch_work(l));
+        return l.iterations * share / launch_work(l);
       };
       if (start(slot) < start(slot + 1)) pieces_.push_back({first + i, start(slot), start(slot + 1)});
-      if (!is_even(l)) before += work_of(l);
+      if (!is_even(l)) before += launch_work(l);
     }
   }
   for (const PlacedLaunch& p : launches) {
@@ -219,8 +235,8 @@ struct Regions::Call {
       arguments[i] = from[i].is_temporary ? scratch + from[i].at : buffers[from[i].at];
     arguments[l.arguments] = l.faults ? &faults[piece.launch - region.first_launch] : nullptr;
     const jit::KernelFn function = chosen ? chosen : l.function;
-    function(arguments, regions.sizes_.data() + l.size,
-             scratch + regions.temps_ + thread * regions.thread_scratch_, piece.begin, piece.end);
+    function(arguments, regions.sizes_.data() + l.size, scratch + regions.temps_ + thread * region.scratch,
+             piece.begin, piece.end);
   }
 };
 

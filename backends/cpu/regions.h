@@ -41,11 +41,14 @@ struct PlacedLaunch {
 class Regions {
  public:
   Regions() = default;
-  // launches: in an order in which they may run one by one. They live longer. spans: of the buffers of all steps.
+  // launches: in an order in which they may run one by one. The Launch objects must outlive this object, which keeps pointers to their
+  // hot kernels and messages. spans: of the buffers of all steps.
   Regions(std::vector<PlacedLaunch> launches, std::span<const BufferSpan> spans, int threads);
+  // A region for each launch of one step.
+  static Regions one_by_one(std::span<const Launch> launches);
 
   size_t count() const { return regions_.size(); }
-  int64_t scratch_bytes() const { return temps_ + thread_scratch_ * threads_; }
+  int64_t scratch_bytes() const { return temps_ + scratch_; }
   int64_t bytes() const;  // memory that it holds
   // buffers: of all steps, one after another. Fails if a kernel finds a fault. Regions behind it do not run.
   Status run(void* const* buffers, char* scratch, const RunOn& on) const;
@@ -72,9 +75,10 @@ class Regions {
     uint32_t first_launch, launches, first_slot;
     int slots;
     bool may_fail;
+    int64_t scratch;  // bytes per thread
   };
   struct Call;
-  void add_region(std::span<const PlacedLaunch> launches, std::span<const int64_t> temps_of);
+  void add_region(std::span<const PlacedLaunch> launches, std::span<const int64_t> temps_of, int threads);
 
   std::vector<Entry> launches_;  // region after region
   std::vector<int64_t> sizes_;
@@ -82,8 +86,8 @@ class Regions {
   std::vector<Piece> pieces_;    // slot after slot
   std::vector<uint32_t> slots_;  // the first piece of each
   std::vector<Region> regions_;
-  int64_t temps_ = 0, thread_scratch_ = 0;  // bytes of all temporaries; of the scratch memory of a thread
-  int threads_ = 1;
+  int64_t temps_ = 0,
+          scratch_ = 0;  // bytes of all temporaries; of the scratch memory of all threads of a region
 };
 
 }  // namespace tenon

@@ -68,7 +68,7 @@ struct LoweredKernel {
   std::vector<Sum> sums = {};
   // Inputs that are read only at the address where the (single) output is written, before the write.
   std::vector<ValueId> inplace = {};
-  bool writes_again = false;  // elements that an earlier kernel of the group wrote
+  bool writes_again = false;  // whether it writes elements that an earlier kernel of the group wrote
   bool uses(ValueId v) const { return std::ranges::count(buffers, BufferId(v)) > 0; }
   const Temp& temp(TempId t) const { return temps[static_cast<size_t>(t)]; }
   // Names the size arguments of the kernel.

@@ -97,7 +97,7 @@ int vectors_at_once(const Stmt& loop);
 
 // Most nodes of one kernel: keeps compile time near 10 ms and recursion shallow.
 inline constexpr size_t kMaxGroupNodes = 160;
-// About as many simple operations (a few microseconds of vector code) pay for waking a thread.
+// Waking a thread pays from about this many simple operations on, a few microseconds of vector code.
 inline constexpr int64_t kWorkPerThread = 16384;
 // Fewest par iterations for which waking a thread pays, given the approximate number of scalar operations per
 // iteration.

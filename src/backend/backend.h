@@ -4,7 +4,8 @@
 //   compile  once per plan, before prepare, for all executables at once: slow work that depends on sizes, if any
 //   prepare  once per plan: an executable becomes a step for concrete sizes, in microseconds. Any number of threads at
 //            once, also for one executable
-// A step runs on the hot path: no allocation, no lock, any number of host threads at once.
+// A step runs on the hot path: no lock, no allocation except of tables of pointers above 64 entries, any number of host threads at
+// once.
 // Back ends are listed, not registered: backends/list.cc defines all_backends().
 #pragma once
 
@@ -118,7 +119,8 @@ struct Layout {
   bool dense = true;
 };
 
-// Where the memory of a buffer of a step is. Buffers overlap if they have one space; in space 0, the workspace, if bytes do.
+// Where the memory of a buffer of a step is. Two buffers overlap if they have the same space; in space 0, the workspace, they overlap
+// only if their bytes do.
 struct BufferSpan {
   int space = 0;
   int64_t begin = 0, end = 0;  // bytes of space 0; equal for constants
@@ -152,14 +154,15 @@ class Executable {
   // Outputs that may share the buffer of an input that is dead afterwards: (output position, input position).
   std::vector<std::pair<int, int>> inplace;
   virtual Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) = 0;
-  // Makes one step that does the same as steps of executables with this joiner that run one after another, or null if that gains
-  // nothing. spans: of the buffers of all these steps. The steps live longer than the result. A null joiner: no step joins others.
+  // A Joiner makes one step that replaces several consecutive steps, whose executables all return this joiner. It returns null if that
+  // gains nothing. spans describes the buffers of all these steps; threads is that of their Sizes. The steps must outlive the result.
+  // An executable that returns null is never joined.
   struct JoinedPart {
     const Step* step;
     int first_buffer;  // among the buffers of all steps
   };
   using Joiner = std::unique_ptr<Step> (*)(std::span<const JoinedPart> parts,
-                                           std::span<const BufferSpan> spans);
+                                           std::span<const BufferSpan> spans, int threads);
   virtual Joiner joiner() const { return nullptr; }
   // Whether a running step may fail, other than at the exit of the process. If it may, no earlier or same step overwrites an
   // input of the program.

@@ -64,7 +64,7 @@ std::vector<BufferSpan> spans_of(std::span<const BufferRef> buffers, std::span<c
 }
 
 void join_steps(const PlanSource& source, std::span<PlannedStep> steps, std::span<const BufferSpan> spans,
-                std::vector<std::unique_ptr<Step>>& owned, std::vector<PlannedStep>& joined) {
+                int threads, std::vector<std::unique_ptr<Step>>& owned, std::vector<PlannedStep>& joined) {
   if (steps.empty()) return;
   const uint32_t first_buffer = steps.front().first_buffer;
   // One step for those of a row; its step is null if that gains nothing.
@@ -77,7 +77,8 @@ void join_steps(const PlanSource& source, std::span<PlannedStep> steps, std::spa
     std::vector<Executable::JoinedPart> parts;
     for (const PlannedStep& s : row)
       parts.push_back({s.step, static_cast<int>(s.first_buffer - whole.first_buffer)});
-    if (auto made = joiner(parts, spans.subspan(whole.first_buffer - first_buffer, whole.buffer_count))) {
+    const auto of_row = spans.subspan(whole.first_buffer - first_buffer, whole.buffer_count);
+    if (auto made = joiner(parts, of_row, threads)) {
       whole.step = made.get();
       owned.push_back(std::move(made));
     }

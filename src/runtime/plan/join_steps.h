@@ -17,9 +17,9 @@ size_t last_of_row(const PlanSource& source, size_t first);
 std::vector<BufferSpan> spans_of(std::span<const BufferRef> buffers, std::span<const int64_t> bytes,
                                  int inputs, std::span<const std::pair<int, int>> in_place);
 
-// steps: of all executables of the source that have work. Appends what a run executes instead to `joined`, and to `owned` the steps
-// that it makes. Kernels of one step share regions in `steps` too. spans: of the buffers, from that of the first step on.
+// steps: one for each executable that has work. Appends to `joined` the steps that a run executes, and to `owned` the steps that it
+// makes. Replaces in `steps` each step whose own kernels share regions. spans: of the buffers, from that of the first step on.
 void join_steps(const PlanSource& source, std::span<PlannedStep> steps, std::span<const BufferSpan> spans,
-                std::vector<std::unique_ptr<Step>>& owned, std::vector<PlannedStep>& joined);
+                int threads, std::vector<std::unique_ptr<Step>>& owned, std::vector<PlannedStep>& joined);
 
 }  // namespace tenon

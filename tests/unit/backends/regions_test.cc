@@ -6,11 +6,14 @@
 
 #include <deque>
 #include <numeric>
+#include <set>
 
 #include "jit/schedule/schedule.h"
 
 namespace tenon {
 namespace {
+
+int current_thread = 0;  // as Backwards numbers them
 
 // Runs one range after the other on the calling thread, the last one first, on as many threads as asked for.
 class Backwards final : public Parallel {
@@ -20,8 +23,15 @@ class Backwards final : public Parallel {
   void run(int64_t n, int most, RangeFn fn, void* arg) override {
     ++regions;
     for (int t = most; t-- > 0;)
-      if (n * t / most < n * (t + 1) / most) fn(arg, t, n * t / most, n * (t + 1) / most);
+      if (n * t / most < n * (t + 1) / most) fn(arg, current_thread = t, n * t / most, n * (t + 1) / most);
   }
+};
+
+// Runs everything on one thread, as a host does whose threads are busy.
+class Alone final : public Parallel {
+ public:
+  int threads() const override { return 1; }
+  void run(int64_t n, int, RangeFn fn, void* arg) override { fn(arg, 0, 0, n); }
 };
 
 // A kernel that counts in its last buffer how often each iteration ran. Its first size is its number; it appends the number to a log
@@ -35,9 +45,10 @@ void fail(void* const* buffers, const int64_t* sizes, char*, int64_t, int64_t) {
   log_of_runs->push_back(sizes[0]);
   *static_cast<int32_t*>(buffers[sizes[1]]) = 1;
 }
-// Writes to its own scratch memory and checks that no other thread does.
+// Tells which scratch memory each thread has.
+std::vector<std::set<char*>> scratch_of_thread;
 void scribble(void* const* buffers, const int64_t* sizes, char* scratch, int64_t begin, int64_t end) {
-  for (int64_t i = 0; i < 64; ++i) scratch[i] = static_cast<char>(begin);
+  scratch_of_thread[static_cast<size_t>(current_thread)].insert(scratch);
   count(buffers, sizes, scratch, begin, end);
 }
 
@@ -75,12 +86,19 @@ class RegionsTest : public testing::Test {
     for (int b = 0; b < kBuffers; ++b) spans.push_back({b + 1, 0, 0, std::ranges::count(inputs, b) > 0});
     return Regions(placed, spans, kThreads);
   }
-  Status run(const Regions& regions) {
+  Status run(const Regions& regions) { return run(regions, parallel); }
+  Status run(const Regions& regions, Parallel& on) {
     memory.assign(kBuffers * kIterations, 0);
     std::vector<void*> buffers;
     for (int b = 0; b < kBuffers; ++b) buffers.push_back(&memory[static_cast<size_t>(b * kIterations)]);
-    std::vector<char> scratch(static_cast<size_t>(regions.scratch_bytes()));
-    return regions.run(buffers.data(), scratch.data(), {parallel});
+    scratch.assign(static_cast<size_t>(regions.scratch_bytes()), 0);
+    return regions.run(buffers.data(), scratch.data(), {on});
+  }
+  // Whether each iteration of the launches that write these buffers ran once, and no other buffer was written.
+  void expect_written(int first, int last) const {
+    for (int b = 0; b < kBuffers; ++b)
+      for (int64_t i = 0; i < kIterations; ++i)
+        ASSERT_EQ(memory[static_cast<size_t>(b * kIterations + i)], b >= first && b <= last) << b << " " << i;
   }
 
   static constexpr int kThreads = 3, kBuffers = 40;
@@ -88,6 +106,7 @@ class RegionsTest : public testing::Test {
   std::vector<PlacedLaunch> placed;
   std::vector<int32_t> memory;
   std::vector<int64_t> log;
+  std::vector<char> scratch;
   Backwards parallel;
 };
 
@@ -97,13 +116,44 @@ TEST_F(RegionsTest, IndependentLaunchesShareARegionAndEachIterationRunsOnce) {
     l.function = scribble;
     l.scratch = 64;
   }
+  scratch_of_thread.assign(kThreads, {});
   const Regions regions = arranged();
   EXPECT_EQ(regions.count(), 1u);
+  EXPECT_EQ(regions.scratch_bytes(), 64 * kThreads);
   ASSERT_TRUE(run(regions).ok());
   EXPECT_EQ(parallel.regions, 1);
-  for (int b = 0; b < kBuffers; ++b)
-    for (int64_t i = 0; i < kIterations; ++i)
-      ASSERT_EQ(memory[static_cast<size_t>(b * kIterations + i)], b >= 1 && b <= 20) << b << " " << i;
+  expect_written(1, 20);
+  for (int t = 0; t < kThreads; ++t)
+    EXPECT_EQ(scratch_of_thread[static_cast<size_t>(t)],
+              std::set<char*>{&scratch[static_cast<size_t>(64 * t)]});
+}
+
+TEST_F(RegionsTest, FewerThreadsRunAllPieces) {
+  for (int i = 0; i < 20; ++i) add({{0}, {i + 1, true}}, i, 1 + 997 * i % 13 * 3000);
+  Alone alone;
+  ASSERT_TRUE(run(arranged(), alone).ok());
+  expect_written(1, 20);
+}
+
+TEST_F(RegionsTest, ALaunchOnOneThreadTakesItsScratchMemoryOnce) {
+  add({{0}, {1, true}}, 0, 1).scratch = 1 << 20;
+  EXPECT_EQ(arranged().scratch_bytes(), 1 << 20);
+  add({{1}, {2, true}}, 1, kThreads * jit::kWorkPerThread).scratch = 64;
+  EXPECT_EQ(arranged().count(), 2u);
+  EXPECT_EQ(arranged().scratch_bytes(), 1 << 20);
+}
+
+TEST_F(RegionsTest, OneByOne) {
+  add({{0}, {1, true}}, 0);
+  add({{0}, {2, true}}, 0, kThreads * jit::kWorkPerThread).scratch = 64;
+  const std::vector<Launch> of_step(launches.begin(), launches.end());
+  const Regions regions = Regions::one_by_one(of_step);
+  EXPECT_EQ(regions.count(), 2u);
+  EXPECT_EQ(regions.scratch_bytes(), 64 * kThreads);
+  ASSERT_TRUE(run(regions).ok());
+  EXPECT_EQ(log, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(parallel.regions, 1);
+  expect_written(1, 2);
 }
 
 TEST_F(RegionsTest, ChainsRunSideBySide) {
@@ -113,6 +163,9 @@ TEST_F(RegionsTest, ChainsRunSideBySide) {
   }
   EXPECT_EQ(arranged().count(), 2u);
   ASSERT_TRUE(run(arranged()).ok());
+  expect_written(1, 10);
+  const auto at = [&](int64_t n) { return std::ranges::find(log, n) - log.begin(); };
+  for (int i = 0; i < 5; ++i) EXPECT_LT(at(2 * i), at(2 * i + 1));
 }
 
 TEST_F(RegionsTest, LaunchesWaitForThoseThatUseTheirMemory) {
