@@ -16,6 +16,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# gdb finds kernels through these two symbols.
+STRIP = ("strip", "--strip-unneeded", "-K", "__jit_debug_descriptor", "-K", "__jit_debug_register_code")
 PACKAGE, RELEASE, CARRIED = ROOT / "bindings/python", ROOT / "build/release", ROOT / "build/carried"
 
 
@@ -50,7 +52,7 @@ def pack(archive):
         files = {libraries / "libtenon.so.1": RELEASE / "libtenon.so.1", libraries / "_marshal.abi3.so": RELEASE / "_marshal.abi3.so",
                  libraries / "libdnnl.so.3": library_of(RELEASE / "libtenon.so.1", "libdnnl.so.3"), bin / "tenon": RELEASE / "bin/tenon"}
         for to, source in files.items():
-            subprocess.run(["strip", "--strip-unneeded", "-o", str(to), str(source.resolve())], check=True)
+            subprocess.run([*STRIP, "-o", str(to), str(source.resolve())], check=True)
         how = {"mode": "w:xz", "preset": 3} if Path(archive).suffix == ".xz" else {"mode": "w:gz", "compresslevel": 1}  # quickly
         with tarfile.open(archive, **how) as tar:
             for part in ("site", "bin"):

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from carry import PACKAGE, RELEASE, ROOT, library_of
+from carry import PACKAGE, RELEASE, ROOT, STRIP, library_of
 
 WORK = ROOT / "build/wheel"
 MOST_BYTES = 60e6
@@ -40,7 +40,7 @@ def stage(source, onednn):
     shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "*.c", "CMakeLists.txt"))
     (source / "THIRD_PARTY_LICENSES.txt").write_text(licences(onednn))
     for binary in (source / "tenon/_lib").iterdir():
-        run("strip", "--strip-unneeded", binary)
+        run(*STRIP, binary)
         needed = subprocess.run(["patchelf", "--print-needed", binary], check=True, capture_output=True, text=True).stdout
         if POOL in needed.split():
             run("patchelf", "--set-rpath", TORCH_LIBRARIES, binary)

@@ -17,6 +17,7 @@
 
 #include "src/base/env.h"
 #include "src/base/log.h"
+#include "src/base/no_fork.h"
 
 // The names and fields that gdb looks for.
 extern "C" {
@@ -37,23 +38,26 @@ namespace tenon::jit {
 namespace {
 
 void tell_perf(const std::string& kernel, const Linked::Symbol& symbol) {
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
   // Any user may have created a file of this name. Another JIT of this process may write to it too.
   const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
-  const int file =
-      open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-  struct stat s{};
-  if (file >= 0 && fstat(file, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid() && s.st_nlink == 1) {
-    dprintf(file, "%llx %zx tenon %s\n",
-            static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size,
-            kernel.c_str());
-  } else {
-    static bool warned = false;
-    if (!warned) log("warning", path + " is no file of this user: kernels are not written to it");
-    warned = true;
+  bool warn = false;
+  {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    const int file =
+        open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    struct stat s{};
+    if (file >= 0 && fstat(file, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid() && s.st_nlink == 1) {
+      dprintf(file, "%llx %zx tenon %s\n",
+              static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(symbol.address)), symbol.size,
+              kernel.c_str());
+    } else {
+      static bool warned = false;
+      warn = !std::exchange(warned, true);
+    }
+    if (file >= 0) close(file);
   }
-  if (file >= 0) close(file);
+  if (warn) log("warning", path + " is no file of this user: kernels are not written to it");
 }
 
 enum : uint16_t { kText = 1, kSymbols, kStrings, kSections };  // numbers of sections; 0 is none
@@ -123,6 +127,7 @@ class Registered {
     tell(1);
   }
   ~Registered() {
+    const NoFork no_fork;
     const std::lock_guard lock(mutex());
     if (entry_.next) entry_.next->previous = entry_.previous;
     (entry_.previous ? entry_.previous->next : __jit_debug_descriptor.first) = entry_.next;
@@ -153,9 +158,11 @@ class Registered {
 
 std::shared_ptr<void> tell_name(const std::string& kernel, const Linked::Symbol& symbol,
                                 std::shared_ptr<void> memory) {
-  static const std::string wanted = env::jit_profile();
-  if (wanted == "perf") tell_perf(kernel, symbol);
-  if (wanted != "gdb") return memory;
+  // Plain values, because kernels may be compiled after static objects have been destroyed.
+  static const bool perf = env::jit_profile() == std::string_view("perf");
+  static const bool gdb = env::jit_profile() == std::string_view("gdb");
+  if (perf) tell_perf(kernel, symbol);
+  if (!gdb) return memory;
   return std::make_shared<Registered>(object_file("tenon_" + kernel, symbol), std::move(memory));
 }
 

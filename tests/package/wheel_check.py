@@ -120,6 +120,7 @@ def other_torch():
 def main():
     metadata()
     must("package", python(PACKAGE))
+    assert b"__jit_debug_register_code" in LIBRARY.read_bytes(), "gdb cannot find kernels"
     must("model", python(MODEL))
     must("library before PyTorch", python(LIBRARY_FIRST))
     commands()
