@@ -437,9 +437,12 @@ TENON_API tenon_status tenon_profile_start(void);
  * run, bytes and operations. docs/microbenchmarks.md describes it. Valid until this thread's next tenon_profile_stop.
  * TENON_INVALID if none is being recorded. */
 TENON_API tenon_status tenon_profile_stop(const char** text, size_t* length);
-/* For the host's own profiler: the library calls begin before and end after every step of every run, in the thread of the
- * run. name is "tenon::matmul+gelu", the ops of the step, valid during the call. On a device, the step is launched between
- * the two calls. Both NULL: no more calls, except by runs under way. TENON_INVALID if one of them is NULL. Any thread. */
+/* For the host's own profiler: the library calls begin before each step of every run, and end after it, on the thread of the
+ * run; several threads may call at once. name is "tenon::" and the ops of the step, "tenon::matmul+gelu", cut at 80 bytes,
+ * or "tenon::copies to updated inputs"; it is valid during the call. On a device, the step is launched between the calls.
+ * The process has one observer: a call replaces the former one, and two NULLs remove it. Runs that have begun keep calling
+ * the former functions, so user must stay valid until they return. The functions may call tenon_observe_steps, and no other
+ * function of Tenon. TENON_INVALID if exactly one function is NULL. Any thread. */
 TENON_API tenon_status tenon_observe_steps(void (*begin)(void* user, const char* name),
                                            void (*end)(void* user), void* user);
 

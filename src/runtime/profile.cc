@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/no_fork.h"
 #include "src/base/text.h"
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
@@ -70,6 +71,8 @@ struct Profile {
   int64_t dropped = 0;
   std::map<std::thread::id, int> threads;
   std::shared_ptr<const StepObserver> observer;
+  // Of programs that the observer has seen, by number and source.
+  std::map<std::pair<int64_t, const PlanSource*>, std::shared_ptr<const EventNames>> names;
 
   void clear() {
     programs.clear();
@@ -101,12 +104,12 @@ std::string ops_of(const Graph& g, const std::vector<ValueId>& members, const ch
 
 constexpr size_t kLongestName = 80;  // of an event
 
-std::vector<std::string> event_names(const Graph& g) {
-  std::vector<std::string> names;
+std::shared_ptr<const EventNames> event_names(const Graph& g) {
+  EventNames names;
   for (const auto& members : members_of_groups(g))
     names.push_back(("tenon::" + ops_of(g, members, "+")).substr(0, kLongestName));
   names.emplace_back("tenon::copies to updated inputs");
-  return names;
+  return std::make_shared<const EventNames>(std::move(names));
 }
 
 StepProfile describe(const Graph& g, const Group& group, const std::vector<ValueId>& members,
@@ -173,7 +176,8 @@ std::string print(const Event& e, Time start) {
 
 Status start_profile() {
   Profile& p = profile();
-  std::lock_guard lock(p.mutex);
+  const NoFork no_fork;
+  const std::lock_guard lock(p.mutex);
   if (recording()) return invalid("a profile is being recorded already");
   p.clear();
   p.start = ProfileClock::now();
@@ -183,7 +187,8 @@ Status start_profile() {
 
 Result<std::string> stop_profile() {
   Profile& p = profile();
-  std::lock_guard lock(p.mutex);
+  const NoFork no_fork;
+  const std::lock_guard lock(p.mutex);
   if (!recording()) return invalid("no profile is being recorded");
   watchers &= ~kProfile;
   std::string programs, events;
@@ -199,23 +204,27 @@ Result<std::string> stop_profile() {
 
 void observe_steps(void (*begin)(void* user, const char* name), void (*end)(void* user), void* user) {
   Profile& p = profile();
-  std::lock_guard lock(p.mutex);
+  const NoFork no_fork;
+  const std::lock_guard lock(p.mutex);
   p.observer = begin ? std::make_shared<StepObserver>(StepObserver{begin, end, user}) : nullptr;
+  p.names.clear();
   begin ? watchers |= kObserver : watchers &= ~kObserver;
 }
 
 WatchedRun::WatchedRun(const ProfiledRun& run, Time start) : run_(run), start_(start) {
   Profile& p = profile();
-  {
-    std::lock_guard lock(p.mutex);
-    observer_ = p.observer;
-  }
-  if (observer_) names_ = event_names(*run.source.graph);
+  const NoFork no_fork;
+  const std::lock_guard lock(p.mutex);
+  observer_ = p.observer;
+  if (!observer_) return;
+  auto& names = p.names[{run.program, &run.source}];
+  if (!names) names = event_names(*run.source.graph);
+  names_ = names;
 }
 
 void WatchedRun::begin(int executable) {
   if (observer_) {
-    const std::string& name = executable < 0 ? names_.back() : names_[executable];
+    const std::string& name = executable < 0 ? names_->back() : (*names_)[executable];
     observer_->begin(observer_->user, name.c_str());
   }
   times_.push_back({executable, ProfileClock::now(), {}});
@@ -229,7 +238,8 @@ void WatchedRun::end() {
 void WatchedRun::succeeded() {
   const Time end = ProfileClock::now();
   Profile& p = profile();
-  std::lock_guard lock(p.mutex);
+  const NoFork no_fork;
+  const std::lock_guard lock(p.mutex);
   if (!recording() || start_ < p.start) return;  // the profile ended, or began, during the run
   const auto [it, added] =
       p.position_of.try_emplace({run_.program, run_.plan.symbols()}, static_cast<int>(p.programs.size()));
@@ -250,7 +260,8 @@ void WatchedRun::succeeded() {
 void profile_event(const char* category, int64_t program, const Graph& graph, Time begin) {
   const Time end = ProfileClock::now();
   Profile& p = profile();
-  std::lock_guard lock(p.mutex);
+  const NoFork no_fork;
+  const std::lock_guard lock(p.mutex);
   if (!recording() || begin < p.start) return;
   p.add({std::string(category) + " " + graph.name, category, program, -1, p.this_thread(), begin, end});
 }

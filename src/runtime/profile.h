@@ -38,6 +38,9 @@ inline bool profiling() { return watchers.load(std::memory_order_relaxed) != 0; 
 // As in tenon_observe_steps; both null: nobody observes.
 void observe_steps(void (*begin)(void* user, const char* name), void (*end)(void* user), void* user);
 
+// What an observer is told: a name for each executable, then one for the copies of updates.
+using EventNames = std::vector<std::string>;
+
 struct ProfiledRun {
   int64_t program;     // its number
   const Graph& graph;  // as the host gave it
@@ -62,8 +65,7 @@ class WatchedRun final : public Plan::Watch {
   const ProfileClock::time_point start_;
   std::vector<StepTime> times_;
   std::shared_ptr<const struct StepObserver> observer_;
-  std::vector<std::string>
-      names_;  // of executables, then of the copies of updates; empty without an observer
+  std::shared_ptr<const EventNames> names_;  // null without an observer
 };
 // category: "compile" or "plan".
 void profile_event(const char* category, int64_t program, const Graph& graph, ProfileClock::time_point begin);

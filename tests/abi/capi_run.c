@@ -41,6 +41,41 @@ void run_and_stats(void) {
   tenon_program_retain(NULL), tenon_graph_retain(NULL), tenon_context_retain(NULL);
 }
 
+typedef struct observed {
+  int begun, ended;
+  char name[100];
+} observed;
+static void step_begins(void* user, const char* name) {
+  observed* o = user;
+  CHECK(o->begun == o->ended && strlen(name) < sizeof o->name);
+  strcpy(o->name, name);
+  ++o->begun;
+}
+static void step_ends(void* user) { ++((observed*)user)->ended; }
+
+void observers(void) {
+  float x[8] = {0}, w[4] = {0}, y[8];
+  int64_t sx[2] = {2, 4}, sw[1] = {4};
+  tenon_tensor tx = tensor(x, f32, 2, sx), tw = tensor(w, f32, 1, sw), ty = tensor(y, f32, 2, sx);
+  const tenon_tensor *in[2], *out[1];
+  observed first = {0}, second = {0};
+  tenon_program* program = compile(kScale);
+  in[0] = &tx, in[1] = &tw, out[0] = &ty;
+  INVALID(tenon_observe_steps(step_begins, NULL, &first), "tenon_observe_steps|NULL");
+  INVALID(tenon_observe_steps(NULL, step_ends, &first), "tenon_observe_steps|NULL");
+  OK(tenon_program_run(program, in, 2, out, 1));
+  CHECK(first.begun == 0);
+  OK(tenon_observe_steps(step_begins, step_ends, &first));
+  OK(tenon_program_run(program, in, 2, out, 1));
+  CHECK(first.begun == 1 && first.ended == 1 && !strcmp(first.name, "tenon::mul+add"));
+  OK(tenon_observe_steps(step_begins, step_ends, &second)); /* in place of the first */
+  OK(tenon_program_run(program, in, 2, out, 1));
+  OK(tenon_observe_steps(NULL, NULL, NULL));
+  OK(tenon_program_run(program, in, 2, out, 1));
+  CHECK(first.begun == 1 && second.begun == 1 && second.ended == 1);
+  tenon_program_release(program);
+}
+
 void strided(void) {
   float x[6] = {0, 1, 2, 3, 4, 5}, y[6];
   int64_t shape[2] = {2, 3}, strides[2] = {1, 2}, wrong[2] = {3, 1};

@@ -154,7 +154,8 @@ struct Intermediates {
   int64_t unshared = 0;  // the sum of their bytes
 };
 
-// Steps that are joined do not wait for each other's memory if it stays alive until the last of them. Only small values do.
+// A step waits for an earlier one if it reuses the memory of that step's values. Small values therefore keep their memory until the last
+// step of the row, so that joined steps need not wait.
 void keep_small_values(const PlanSource& source, Intermediates& in) {
   constexpr int64_t kSmall = 1024;
   for (size_t first = 0, last = 0; first < source.executables.size(); first = last + 1) {
@@ -281,7 +282,7 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
   if (sizes.threads > 1) {
     const std::span<const BufferRef> refs = std::span(buffers_).subspan(first_buffer);
     const auto spans = spans_of(refs, bytes, static_cast<int>(inputs.size()), in_place);
-    join_steps(source, made, spans, owned_, joined_);
+    join_steps(source, made, spans, sizes.threads, owned_, joined_);
   } else {
     joined_.insert(joined_.end(), made.begin(), made.end());
   }
@@ -367,6 +368,18 @@ class Workspace {
   int64_t bytes_ = 0;
 };
 
+// Tells a watch of a step, also if the step throws.
+class WatchedStep {
+ public:
+  WatchedStep(Plan::Watch& watch, int executable) : watch_(watch) { watch_.begin(executable); }
+  WatchedStep(const WatchedStep&) = delete;
+  WatchedStep& operator=(const WatchedStep&) = delete;
+  ~WatchedStep() { watch_.end(); }
+
+ private:
+  Plan::Watch& watch_;
+};
+
 }  // namespace
 
 template <class Each>
@@ -426,10 +439,8 @@ Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, c
   if (watch) {
     return for_each(steps_, inputs, outputs, base,
                     [&](const PlannedStep& s, void* const* pointers, char* scratch) {
-                      watch->begin(s.executable);
-                      const Status status = s.step->run(pointers, scratch, on);
-                      watch->end();
-                      return status;
+                      const WatchedStep watched(*watch, s.executable);
+                      return s.step->run(pointers, scratch, on);
                     });
   }
   if (on.graphs) {
