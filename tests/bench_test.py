@@ -111,10 +111,10 @@ def test_libraries_get_no_more_threads(verb):
     """OpenMP tells of each thread of its first parallel region."""
     def told(threads):
         done = tenon(verb, "x @ w", "--shapes", "x:256x256,w:256x256", "--threads", threads, "--seconds", "0.02",
-                     OMP_DISPLAY_AFFINITY="TRUE", OMP_AFFINITY_FORMAT="thread %n of %N")
+                     OMP_NUM_THREADS="3", OMP_DISPLAY_AFFINITY="TRUE", OMP_AFFINITY_FORMAT="thread %n of %N")
         assert done.returncode == 0, done.stderr
-        return (done.stdout + done.stderr).count("of 2")
-    assert told(1) == 0 and told(2) > 0
+        return {int(n) for n in re.findall(r"thread \d+ of (\d+)", done.stdout + done.stderr)}
+    assert told(1) <= {1} and max(told(2)) == 2
 
 
 def test_the_page_holds_everything(tmp_path):
@@ -126,7 +126,7 @@ def test_the_page_holds_everything(tmp_path):
     results = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
     medians = [b for b in results["benchmarks"] if b.get("aggregate_name") == "median"]
     assert [b["dims"] for b in medians] == [["N=4"], ["N=16"]]
-    assert all("softmax" in b["graph"] and "kernel @" in b["kernel_texts"] and "step 0 (cpu)" in b["steps"] for b in medians)
+    assert all("softmax" in b["graph"] and "kernel @" in b["steps"] and "step 0 (cpu)" in b["steps"] for b in medians)
     assert tenon("bench", "page", tmp_path / "a.json", again).returncode == 0 and again.read_text() == page
     (tmp_path / "bad").write_text("{}")
     assert "not a file of tenon bench --json" in tenon("bench", "page", tmp_path / "bad", again).stderr

@@ -31,8 +31,8 @@ namespace tenon {
   X(isa, "TENON_ISA", "", "sse2|avx2|avx512",                                                             \
     "Vector instructions of CPU kernels: sse2, avx2 or avx512; empty means the best the machine has.")    \
   X(jit_profile, "TENON_JIT_PROFILE", "", "perf|gdb",                                                     \
-    "perf writes the addresses of CPU kernels to /tmp/perf-PID.map, where perf report looks; gdb "        \
-    "registers them as functions tenon_KERNEL.")                                                          \
+    "perf writes the addresses of CPU kernels to /tmp/perf-PID.map, where perf report looks; "            \
+    "gdb makes each kernel known to gdb as a function tenon_KERNEL.")                                     \
   X(num_threads, "TENON_NUM_THREADS", "0", kCount,                                                        \
     "Threads of one run; 0 means as many as OpenMP would use.")                                           \
   X(log, "TENON_LOG", "", kAnyText,                                                                       \

@@ -66,12 +66,12 @@ void add_bench(CLI::App& app, tenon::cli::BenchArgs& args, tenon::cli::CompareAr
   verb->add_option("--json", args.json, "Write the results to a file in Google Benchmark's format");
   verb->add_option("--html", args.html, "Write the results as a page for a browser");
   take_one_word(verb);
-  CLI::App* verb_page = verb->add_subcommand("page", "Write a page that shows such a JSON file in a browser");
+  CLI::App* verb_page = verb->add_subcommand("page", "Write a page that shows a file of --json in a browser");
   verb_page->add_option("json", page.json)->required();
   verb_page->add_option("html", page.html)->required();
   verb_page->callback([&] { result = bench_page(page); });
   CLI::App* verb_compare =
-      verb->add_subcommand("compare", "Compare two such files; exit status 1 if a case is slower");
+      verb->add_subcommand("compare", "Compare two files of --json; exit status 1 if a case is slower");
   verb_compare->add_option("before", compare.before)->required();
   verb_compare->add_option("after", compare.after)->required();
   verb_compare->add_option("--tolerance", compare.tolerance, "Per cent")->check(CLI::NonNegativeNumber);

@@ -1,5 +1,5 @@
 // kSanitized: whether the test runs under a sanitizer. rounds(n): how many random cases it tries; with sanitizers each takes ten times
-// as long and runs the same code. sampled(all): the cases that it tries; with sanitizers the first of every three.
+// as long and runs the same code. sampled(all) returns the cases to try: all of them, or with sanitizers the first of every three.
 #pragma once
 
 #include <cstddef>

@@ -8,11 +8,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "src/backend/host_threads.h"
-#include "src/base/log.h"
 #include "src/cli/bench/probe.h"
 #include "src/cli/bench/subjects.h"
 #include "src/cli/tensors.h"
@@ -108,32 +106,12 @@ class Bench {
 
   std::string explain() const { return program_->explain(false); }
 
-  // Adds the texts of the graph, the steps and the kernels to the results of this subject. Compiles once more, because the compiler dumps
-  // the texts of kernels while it makes them.
-  Status add_texts(std::span<Measured> results) {
-    const std::string steps = explain();
-    program_ = unfused_ = cheap_ = nullptr;  // otherwise the compiler would share their code
-    std::string kernels;
-    const char* dumped = std::getenv("TENON_DUMP");
-    const std::string before = dumped ? dumped : "";
-    setenv("TENON_DUMP", "kernel", 1);
-    set_logger(
-        [](void* to, const char* topic, const char* message) {
-          static std::mutex mutex;  // kernels compile in several threads
-          const std::lock_guard lock(mutex);
-          if (topic == std::string_view("dump.kernel")) *static_cast<std::string*>(to) += message;
-        },
-        &kernels);
-    const auto program = Program::make(g_, args_.options(threads_), {});
-    set_logger(nullptr, nullptr);
-    dumped ? setenv("TENON_DUMP", before.c_str(), 1) : unsetenv("TENON_DUMP");
-    if (!program.ok()) return program.status();
+  // Adds the texts of the graph and of the steps, with their kernels, to results of this subject.
+  void add_texts(std::span<Measured> results) const {
     for (Measured& m : results) {
       m.graph = tenon::print(g_, {.data_limit = 16});
-      m.steps = steps;
-      m.kernel_texts = kernels;
+      m.steps = explain();
     }
-    return {};
   }
 
  private:
@@ -184,7 +162,7 @@ Result<std::vector<Measured>> measure_all(const BenchArgs& args) {
         all.push_back(std::move(m));
       }
       if (args.explain) print_line(bench.explain());
-      if (args.keeps_texts()) TENON_TRY(bench.add_texts(std::span(all).last(sizes.size())));
+      if (args.keeps_texts()) bench.add_texts(std::span(all).last(sizes.size()));
     }
   return all;
 }

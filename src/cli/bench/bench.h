@@ -69,8 +69,7 @@ struct Measured {
   std::string name;  // "softmax(x)/N=64/threads:2"
   std::string subject;
   std::vector<std::string> dims;  // N=64
-  // Only if the results are written to a file: the texts of the graph, of its steps and of their kernels.
-  std::string graph, steps, kernel_texts;
+  std::string graph, steps;  // their texts, with those of kernels; only if the results are written to a file
   int threads = 1;
   Work work;
   int64_t kernels = 0;

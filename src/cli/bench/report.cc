@@ -150,7 +150,6 @@ std::string json_text(const std::vector<Measured>& all) {
         e["checked"] = m.checked;
         e["graph"] = m.graph;
         e["steps"] = m.steps;
-        e["kernel_texts"] = m.kernel_texts;
       }
       out["benchmarks"].push_back(std::move(e));
     }
