@@ -21,6 +21,19 @@ constexpr double kMostUnsupported = 0.02;  // share of the graphs
 constexpr double kMostSaysNothing = 0.05;  // share of the elements
 constexpr int kMostFailures = 10;          // then the test stops, since one bug makes many graphs fail
 
+// How to run this seed alone, its sizes and its graph. count: of seeds that a test needs to run one.
+std::string failing(uint64_t seed, int count, const RandomGraph& r, const std::string& text) {
+  std::string out =
+      "TENON_FUZZ_SEED=" + std::to_string(seed) + " TENON_FUZZ_COUNT=" + std::to_string(count) + "\n; sizes";
+  for (size_t i = 0; i < r.symbols.size(); ++i)
+    out += " " + r.graph.dims->symbol_name(r.graph.dims->symbol_at(static_cast<int>(i))) + "=" +
+           std::to_string(r.symbols[i]);
+  std::string frozen;
+  for (size_t i = 0; i < r.frozen.size(); ++i)
+    if (r.frozen[i]) frozen += " " + r.graph.value_name(r.graph.inputs[i].value);
+  return out + (frozen.empty() ? "" : ", frozen" + frozen) + "\n" + text + "\n";
+}
+
 TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
   const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 1200);
   const bool verbose = number("TENON_FUZZ_VERBOSE", 0) != 0;
@@ -43,17 +56,7 @@ TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
       ++unsupported, ++reasons[result.message + " (seed " + std::to_string(s) + ")"];
     if (result.kind != CheckResult::wrong) continue;
     ++failures;
-    std::string sizes;
-    for (size_t i = 0; i < r.symbols.size(); ++i)
-      sizes += " " + r.graph.dims->symbol_name(r.graph.dims->symbol_at(static_cast<int>(i))) + "=" +
-               std::to_string(r.symbols[i]);
-    std::string frozen;
-    for (size_t i = 0; i < r.frozen.size(); ++i)
-      if (r.frozen[i]) frozen += " " + r.graph.value_name(r.graph.inputs[i].value);
-    ADD_FAILURE() << "TENON_FUZZ_SEED=" << s << " TENON_FUZZ_COUNT=1\n; sizes" << sizes
-                  << (frozen.empty() ? "" : ", frozen" + frozen) << "\n"
-                  << text << "\n"
-                  << result.message;
+    ADD_FAILURE() << failing(s, 1, r, text) << result.message;
   }
   std::string list;
   for (const auto& [reason, n] : reasons) list += "\n  " + std::to_string(n) + " times: " + reason;
@@ -76,9 +79,7 @@ TEST(Fuzz, RecurrentLayers) {
     options.threads = 1 + static_cast<int>(s % 2);
     const CheckResult result = check_program(r.graph, r.inputs, r.frozen, options);
     unsupported += result.kind == CheckResult::unsupported;
-    ASSERT_NE(result.kind, CheckResult::wrong) << "TENON_FUZZ_SEED=" << s << " TENON_FUZZ_COUNT=4\n"
-                                               << text << "\n"
-                                               << result.message;
+    ASSERT_NE(result.kind, CheckResult::wrong) << failing(s, 4, r, text) << result.message;
   }
   EXPECT_GT(layers, static_cast<int64_t>(count / 2));
   EXPECT_LE(static_cast<double>(unsupported), kMostUnsupported * static_cast<double>(count));
@@ -94,9 +95,7 @@ TEST(Fuzz, EachPassMayBeLeftOut) {
     options.without = {std::string(passes[s % passes.size()])};
     const CheckResult result = check_program(r.graph, r.inputs, r.frozen, options);
     ASSERT_NE(result.kind, CheckResult::wrong)
-        << "TENON_FUZZ_SEED=" << s << " TENON_FUZZ_COUNT=8\nwithout " << options.without[0] << "\n"
-        << print(r.graph) << "\n"
-        << result.message;
+        << "without " << options.without[0] << ": " << failing(s, 8, r, print(r.graph)) << result.message;
   }
 }
 
