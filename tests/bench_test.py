@@ -1,6 +1,7 @@
 """The verb `tenon bench`: expressions as graphs, measurements, JSON, and the comparison of two files."""
 
 import json
+import re
 
 import pytest
 
