@@ -9,6 +9,7 @@ Outputs may nest tuples, lists, dicts, dataclasses, None and numbers. Tested by 
 """
 
 import dataclasses
+import types
 from dataclasses import dataclass, field
 
 import torch
@@ -90,9 +91,25 @@ def leaves(tree, path="output"):
         yield path, tree
 
 
+def _depthwise(conv, x):
+    """conv(x) for a depthwise nn.Conv2d, as a sum over the elements of windows. PyTorch takes a hundred times as long in float64."""
+    x = torch.nn.functional.pad(x, (conv.padding[1], conv.padding[1], conv.padding[0], conv.padding[0]))
+    windows = x.unfold(2, conv.kernel_size[0], conv.stride[0]).unfold(3, conv.kernel_size[1], conv.stride[1])
+    y = torch.einsum("nchwij,cij->nchw", windows, conv.weight[:, 0])
+    return y if conv.bias is None else y + conv.bias[:, None, None]
+
+
+def _is_depthwise(module):
+    return (type(module) is torch.nn.Conv2d and 1 < module.groups == module.in_channels == module.out_channels and module.dilation == (1, 1)
+            and module.padding_mode == "zeros" and not isinstance(module.padding, str))
+
+
 def in_float64(model, inputs):
     """The output of a copy of the model in float64."""
     import copy
     wide = copy.deepcopy(model).double()
+    for module in wide.modules() if isinstance(wide, torch.nn.Module) else ():
+        if _is_depthwise(module):
+            module.forward = types.MethodType(_depthwise, module)
     with torch.no_grad():
         return wide(*(x.double() if x.is_floating_point() else x for x in inputs))

@@ -1,6 +1,7 @@
 """The accuracy rule accepts results that are as accurate as eager's and rejects others. A rule that accepts everything would check
 nothing."""
 
+import copy
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,3 +98,11 @@ def test_nested_outputs():
 def test_half_precision_has_more_room_than_single():
     half, single = torch.zeros(2000, dtype=torch.bfloat16), torch.zeros(2000)
     assert accuracy.factor(half, 1e-4) == 3 and accuracy.factor(single, 1e-4) == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": (1, 2)}, {"bias": False, "padding": 2}, {"dilation": 2}, {"groups": 3},
+                                     {"padding": "same"}, {"padding": 1, "padding_mode": "reflect"}], ids=str)
+def test_depthwise_convolutions_in_float64(options):
+    model = torch.nn.Sequential(torch.nn.Conv2d(6, 6, (3, 5), **{"groups": 6, **options}))
+    x = torch.randn(2, 6, 11, 13)
+    torch.testing.assert_close(accuracy.in_float64(model, (x,)), copy.deepcopy(model).double()(x.double()).detach())

@@ -93,8 +93,7 @@ def test_strided_inputs(mode):
         torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("freeze", (True, False))
+@pytest.mark.parametrize("mode, freeze", in_turn(MODES, [True, False]))
 def test_dynamic_sizes(mode, freeze):
     layer = MODES[mode](5, 40, num_layers=2, bidirectional=True, batch_first=True).eval()
     compiled = torch.compile(layer, backend="tenon", options={"freeze": freeze, "fallback": "error"}, dynamic=True, fullgraph=True)

@@ -3,6 +3,7 @@ compared with eager. Nothing raises, whatever runs where; what runs in Tenon as 
 """
 
 import math
+import os
 
 import pytest
 import sympy
@@ -501,7 +502,11 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name, way", in_turn(MODELS, ["static first", "dynamic"]))
+# PyTorch takes a minute to trace Swin with symbolic sizes. The cases `windows` and `shifted windows` have its operations.
+SHORT = [name for name in MODELS if name != "swin" or os.environ.get("TENON_TESTS") == "all"]
+
+
+@pytest.mark.parametrize("name, way", in_turn(SHORT, ["static first", "dynamic"]))
 def test_image_models(name, way):
     make, images = MODELS[name]
     torch.manual_seed(1)
