@@ -116,9 +116,9 @@ class Fuser {
       if (!scatters && backend == loops_) continue;
       const std::vector<ValueId>& inputs = g_.node(v).inputs;
       for (size_t i = 0; i < inputs.size(); ++i) {
+        // The loops that copy the base of a scatter write a literal themselves.
         const bool filled = scatters && i == 0 && backend == loops_ && is_literal(g_, inputs[i]);
-        if (!filled)
-          store_if_unreadable(inputs[i], v, backend);  // else the loops of the copy write the literal
+        if (!filled) store_if_unreadable(inputs[i], v, backend);
       }
     }
     for (ValueId v = 0; v < g_.nodes.size(); ++v) {
