@@ -93,8 +93,8 @@ def _dropout_mask(seeds, index, size, stride, p):
     for _ in range(10):
         product = x * 0xD256D193
         x, y, key = (product >> 32 & low) ^ key ^ y, product & low, key + 0x9E3779B9 & low
-    uniform = (torch.where(place % 2 == 1, y, x) >> 8) / 2**24
-    return torch.empty_strided(size, stride, dtype=torch.bool).copy_((uniform < torch.tensor(p)).view(size))
+    uniform = (torch.where(place % 2 == 1, y, x) >> 8).to(torch.float32) / 2**24
+    return torch.empty_strided(size, stride, dtype=torch.bool).copy_((uniform < torch.tensor(p, dtype=torch.float32)).view(size))
 
 
 @torch.library.register_fake("tenon::dropout_mask", lib=_library)
