@@ -169,6 +169,28 @@ def test_places_of_max_pooling_are_saved_as_bytes(pool, dynamic):
     assert tenon.stats()["fallbacks"] == 0
 
 
+@pytest.mark.parametrize("rng", ["torch", "fast"])
+def test_only_the_selection_runs_in_pytorch_where_sizes_depend_on_values(rng):
+    def pooled(x):
+        return F.max_pool2d(x[x[:, 0] > 0].sin().unsqueeze(0), 2)
+
+    def dropped(x):
+        return F.dropout(x[x > 0].exp(), 0.5)
+
+    x = torch.randn(19, 8, requires_grad=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        for f in (pooled, dropped):
+            y, x.grad = torch.compile(f, backend="tenon", fullgraph=True, options={"rng": rng})(x), None
+            y.sum().backward()
+            if f is pooled:
+                torch.testing.assert_close((y, x.grad), (f(x), torch.autograd.grad(f(x).sum(), x)[0]))
+            else:
+                torch.testing.assert_close(x.grad[x > 0], y.detach())
+                assert 0 < (y == 0).sum() < len(y)
+    reasons = set(tenon.stats()["fallback_reasons"])
+    assert "indexing by a mask: the size of the result depends on values" in reasons and not any("AOTAutograd" in why for why in reasons), reasons
+
+
 def test_explain_tells_what_is_saved():
     model, x = Block(), torch.randn(4, 16, 32)
     sizes = {name: trained(model, x, options)[2] for name, options in CASES.items()}

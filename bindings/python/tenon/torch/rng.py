@@ -16,6 +16,7 @@ import math
 from typing import NamedTuple
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils.checkpoint import CheckpointPolicy
 
 from .lowering.node import value_of
@@ -67,7 +68,7 @@ def _add_seeds(gm, count, like):
 def plant_seeded_masks(gm, again):
     """Replaces the dropouts of a joint graph on a CPU by products with masks that are functions of seeds. again: whether the backward
     graph is to compute the masks again where no checkpoint decides."""
-    dropouts = [n for n in gm.graph.nodes if n.op == "call_function" and is_dropout(n) and n.meta["val"][0].device == CPU]
+    dropouts = [n for n in gm.graph.nodes if n.op == "call_function" and is_dropout(n) and _can_be_product(n)]
     if not dropouts:
         return
     seeds = _add_seeds(gm, len(dropouts), dropouts[0].meta["val"][0])
@@ -120,7 +121,7 @@ def plant_masks(gm, saved=False):
     for n in list(gm.graph.nodes):
         if n.op != "call_function" or not _is_random(n):
             continue
-        if not is_dropout(n) or n.meta["val"][0].device != CPU:
+        if not is_dropout(n) or not _can_be_product(n):
             break
         number += 1
         mask = _replace(gm, n, before, draw_mask, lambda size, stride, p: (size, stride, p, number))
@@ -129,6 +130,11 @@ def plant_masks(gm, saved=False):
             _pack(gm, mask)
             mask.meta |= {name: n.meta[name] for name in ("ac_graph_id",) if name in n.meta}
             _compute_again(mask)
+
+
+def _can_be_product(n):
+    """Whether _replace can take a dropout: it needs the sizes of the mask before the mask is drawn."""
+    return n.meta["val"][0].device == CPU and not free_unbacked_symbols(n.meta["val"])
 
 
 def _pack(gm, mask):
