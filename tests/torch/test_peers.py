@@ -113,6 +113,29 @@ def test_a_function_is_readable():
     graph = graph_read.read("graph @f(%x: f32[N,4], %in: f32[4]) {\n  %3 = mul(%x, %in) : f32[N,4]\n  %y = sum(%3){axes=[1]} : f32[N]\n  return %y, %3\n}\n")
     text, constants = source(graph.at({"N": 2}), ROWS, TORCH_DTYPES)
     assert constants == []
+def test_names_of_values_hide_no_name_that_a_spelling_uses():
+    names = ("lax", "float", "vlax", "F", "in", "a.b", "a_b")
+    graph = graph_read.read("graph @f(" + ", ".join(f"%{n}: f32[2]" for n in names) + ") {\n  return %lax\n}\n")
+    text, _ = source(graph.at({}), ROWS, TORCH_DTYPES)
+    assert text.splitlines()[0] == "def graph(vlax, vfloat, vlax_, vF, vin, a_b, a_b_):"
+
+
+@pytest.mark.parametrize("text", ["", "graph", "graph @f(%x f32[2]) {", "graph @f(%x: f32[2]) {\n  y = exp(%x)\n}", "graph @f(%x: f32[2]) {\n  return %y\n}",
+                                  "graph @f(%x: f32[2]) {\n  return %x,\n}", "graph @f(%x: f32[2]) {\n  %y = exp(%z) : f32[2]\n  return %y\n}",
+                                  "graph @f(%x: f32[2]) {\n  %y = no_such_op(%x) : f32[2]\n  return %y\n}"])
+def test_bad_texts_are_refused(text):
+    with pytest.raises(ValueError):
+        graph_read.read(text)
+
+
+@pytest.mark.parametrize("text, words", [("", "not a size"), ("N*", "not a size"), ("(N+1)/2", "not a size"), ("N//0", "not a size"), ("N(2)", "not a size"),
+                                         ("N,2", "not a size"), ("max", "not a size"), ("N.real", "not a size"), ("M", "the size M is not known")])
+def test_bad_sizes_are_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        graph_read.size_at(text, {"N": 4})
+    assert graph_read.size_at("max((N+1)//2, 1)", {"N": 4}) == 2
+
+
     assert text == ("def graph(x, vin):\n    v3 = torch.mul(x, vin)\n    y = torch.sum(v3, (1,), keepdim=False, dtype=torch.float32)\n    return (y, v3, )\n")
 
 
