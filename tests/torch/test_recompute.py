@@ -77,7 +77,12 @@ def test_fast_masks_are_computed_again(options, checkpointed):
     again = trained(model, x, {**options, "rng": "fast"}, f=f)
     with unittest.mock.patch.object(rng, "plant_seeded_masks", lambda *_, **__: None):
         saved = trained(model, x, {**options, "rng": "fast"}, f=f)
-    if not checkpointed:  # else PyTorch's checkpoint draws without Tenon
+    if checkpointed:  # `saved` is no reference, because PyTorch's checkpoint draws without Tenon
+        ones = torch.ones(64, 64, requires_grad=True)
+        y = torch.compile(f(lambda x: F.dropout(x, 0.25)), backend="tenon", options={**options, "rng": "fast"})(ones)
+        y.sum().backward()
+        assert torch.equal(ones.grad, y.detach()) and 0 < (y == 0).sum() < y.numel()
+    else:
         exact = "memory_budget" not in options
         torch.testing.assert_close(again[:2], saved[:2], rtol=0 if exact else 1e-4, atol=0 if exact else 1e-5)
     assert tenon.stats()["fallbacks"] == 0 or checkpointed
@@ -210,6 +215,17 @@ def test_explain_tells_what_is_saved():
         assert (("native_layer_norm.default", "cheap") in again) == (name == "cheap")
         assert (("addmm.default", "the memory budget") in again) == (name in ("half", "least"))
     assert "computes again" not in str(tenon.explain(copy.deepcopy(model), x, tenon_options={"recompute": "none"}))
+
+
+@pytest.mark.parametrize("why, options", [("cheap", {}), ("the memory budget", {"memory_budget": 0.0}), ("checkpointed", {})])
+def test_explain_tells_why_masks_are_computed_again(why, options):
+    def f(x):
+        block = lambda x: F.dropout(x.sin(), 0.5).cos()
+        return torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if why == "checkpointed" else block(x)
+
+    report = tenon.explain(f, torch.randn(40, requires_grad=True), tenon_options={"rng": "fast", **options})
+    again = {row["op"]: row["why"] for row in report.to_dict()["graphs"][0]["saved"]["computed_again"]}
+    assert again["dropout_mask.default"] == why
 
 
 def test_explain_keeps_state_and_names_checkpoints_and_fallbacks():

@@ -22,10 +22,9 @@ from torch.utils.checkpoint import CheckpointPolicy
 from .lowering.node import value_of
 from .lowering.tensors import CPU
 from .ops.random import DRAWING
-from .runtime.runner import draw_bits, draw_mask, draw_seeds
+from .runtime.runner import DRAWING_FUNCTIONS, draw_bits, draw_mask, draw_seeds
 
 aten = torch.ops.aten
-HOST = (draw_mask, draw_bits, draw_seeds)  # functions that run in PyTorch
 TAGS = ("recompute", "ac_graph_id", "custom")  # of checkpoints and budgets
 _library = torch.library.Library("tenon", "FRAGMENT")
 _library.define("dropout_mask(Tensor seeds, int index, SymInt[] size, SymInt[] stride, float p) -> Tensor")
@@ -77,13 +76,15 @@ def plant_seeded_masks(gm, again):
         mask = _replace(gm, n, n, torch.ops.tenon.dropout_mask.default, lambda size, stride, p: (seeds, index, size, stride, p))
         mask.meta |= {name: n.meta[name] for name in TAGS if name in n.meta}
         if again:
-            _compute_again(mask)
+            compute_again(mask)
 
 
-def _compute_again(mask):
-    """Makes PyTorch's partitioners put a copy of the node into the backward graph."""
-    mask.meta.setdefault("recompute", CheckpointPolicy.PREFER_RECOMPUTE)
-    mask.meta.setdefault("ac_graph_id", 0)
+def compute_again(node):
+    """Makes PyTorch's partitioners put a copy of the node into the backward graph, unless a checkpoint decides about it. The mark "tenon_again"
+    tells our tag from that of a checkpoint."""
+    if "recompute" not in node.meta:
+        node.meta |= {"recompute": CheckpointPolicy.PREFER_RECOMPUTE, "tenon_again": True}
+    node.meta.setdefault("ac_graph_id", 0)
 
 
 @torch.library.impl(_library, "dropout_mask", "CompositeExplicitAutograd")
@@ -115,7 +116,7 @@ def _(bits, size, stride):
 
 
 def plant_masks(gm, saved=False):
-    """Replaces dropouts by products with their masks, which nodes at the start of the graph draw; as bits, if they are to be saved.
+    """Replaces dropouts by products with their masks, which nodes at the start of the graph draw. If `saved`, these nodes draw bits.
     Stops at the first node that draws something else, because the order of all draws has to stay that of eager mode."""
     before, number = _first(gm), 0
     for n in list(gm.graph.nodes):
@@ -129,7 +130,7 @@ def plant_masks(gm, saved=False):
         if saved:
             _pack(gm, mask)
             mask.meta |= {name: n.meta[name] for name in ("ac_graph_id",) if name in n.meta}
-            _compute_again(mask)
+            compute_again(mask)
 
 
 def _can_be_product(n):
@@ -149,8 +150,8 @@ def _pack(gm, mask):
 
 
 def _replace(gm, n, before, target, arguments):
-    """Replaces a dropout by a product with a mask. The mask is target(*arguments(size, stride, probability of keeping an element)),
-    without the tags of checkpointing, and is computed before another node. Returns the mask."""
+    """Replaces a dropout by a product with a mask. `target` computes the mask; its node stands before the node `before` and has no
+    tags of checkpoints. arguments(size, stride, probability of keeping an element): those of `target`. Returns the mask."""
     x, p = n.args[:2]
     kept = n.meta["val"][1]
     with gm.graph.inserting_before(before):
@@ -179,7 +180,7 @@ def _is_random(n):
 
 def draws_numbers(n):
     """Whether a node of a joint graph draws random numbers, or may."""
-    return n.target in HOST or isinstance(n.target, torch._ops.OpOverload) and _is_random(n)
+    return n.target in DRAWING_FUNCTIONS or isinstance(n.target, torch._ops.OpOverload) and _is_random(n)
 
 
 def is_dropout(n):
