@@ -19,6 +19,8 @@ def commands():
     found = {}
     for page in PAGES:
         for text in re.findall(r"`((?:[A-Z_]+=\S+ )?\./dev bench[^`]*)`", (ROOT / page).read_text(encoding="utf-8")):
+            if "--help" in text.split():
+                continue
             found[" ".join(word for word in text.split() if not re.search(r"\.\.\.|\[|\]", word))] = None
     return list(found)
 

@@ -6,7 +6,6 @@ Any other name is a `torch.compile` backend without options (`aot_eager`, `eager
 
 import argparse
 import ctypes
-import shutil
 
 CONTENDERS = {
     "tenon": ("tenon", {"freeze": True}),
@@ -72,4 +71,6 @@ def contender(text):
 
 def missing_for_peers():
     """The reason why Inductor cannot be measured here, or None."""
-    return None if shutil.which("g++") else "Inductor needs g++, which is not installed (apt-get install g++)"
+    from tenon.torch.peers.hosts import missing_for_inductor
+    why = missing_for_inductor()
+    return why and f"Inductor {why}"

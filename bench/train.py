@@ -14,7 +14,9 @@ batches and lengths, and the kernels that are compiled after the fifth.
 """
 
 import argparse
+import ast
 import contextlib
+import functools
 import math
 import statistics
 import sys
@@ -31,6 +33,7 @@ from bench.training.contender import LAST, Contender, Failed, Setup  # noqa: E40
 from bench.training.step import MODELS, SENTENCES           # noqa: E402
 
 ROUNDS = 30
+BATCH, LENGTH, TINY_LENGTH = 8, 128, 16  # the largest ones of --shapes; lengths begin with 2
 LOSS_STEPS, EXACT_STEPS = 3, 5
 TOLERANCE = {None: 2e-3, "bfloat16": 2e-2}  # of losses, relative. A bf16 has 8 bits
 
@@ -59,35 +62,57 @@ def setups(name, threads, options):
     return found | ({"inductor": setup(backend="inductor")} if options.peers else {})
 
 
+class LeftOut(Exception):
+    """A contender was left out while it was timed."""
+
+
 class Race:
     """The contenders of a model that are still running. failed: {contender: why it is not}."""
 
     def __init__(self, name, threads, options, stack):
         self.name, self.failed, self.running = name, {}, {}
         for contender, setup in setups(name, threads, options).items():
-            self.running[contender] = stack.enter_context(Contender(setup, options.limit))
+            try:
+                self.running[contender] = stack.enter_context(Contender(setup, options.limit))
+            except Failed as error:
+                self._leave_out(contender, error)
+
+    def _leave_out(self, contender, error):
+        if contender == "eager":
+            raise error
+        self.failed[contender] = str(error)
+        if contender in self.running:
+            self.running.pop(contender).__exit__()
 
     def ask(self, do, only=lambda contender: True, **arguments):
-        """{contender: answer}. Who gives none is left out from now on. Without eager mode there is nothing to compare with."""
+        """Returns {contender: answer}. A contender that gives no answer is left out from then on. If eager mode gives none, the error is
+        raised, because there is nothing to compare with."""
         answers = {}
         for contender in list(self.running):
             if only(contender):
                 try:
                     answers[contender] = self.running[contender].ask(do, **arguments)
                 except Failed as error:
-                    if contender == "eager":
-                        raise
-                    self.failed[contender] = str(error)
-                    self.running.pop(contender).__exit__()
+                    self._leave_out(contender, error)
         return answers
 
     def is_tenon(self, contender):
         return self.running[contender].setup.backend == "tenon"
 
     def times(self, seconds):
-        """{contender: seconds of a step, one entry per round}, as the contender's own clock has them."""
+        """{contender: seconds of a step, one entry per round}, as the contender's own clock has them. If one gives no answer, as in ask(),
+        the others are timed again without it."""
+        def step(contender):
+            try:
+                self.running[contender].step()
+            except Failed as error:
+                self._leave_out(contender, error)
+                raise LeftOut from error
+
         spent = lambda: sum(contender.spent for contender in self.running.values())
-        return interleave({name: contender.step for name, contender in self.running.items()}, ROUNDS, limit_s=seconds, clock=spent)
+        while True:
+            with contextlib.suppress(LeftOut):
+                return interleave({name: functools.partial(step, name) for name in self.running}, ROUNDS, limit_s=seconds, clock=spent)
 
 
 def relative(values):
@@ -118,11 +143,15 @@ def measure(name, threads, options):
     return row, ratios, wrong + tell(name, race)
 
 
+def longest(options):
+    return TINY_LENGTH if options.tiny else LENGTH
+
+
 def measure_shapes(name, threads, options):
     """As measure(), for steps of random batches and lengths."""
     with contextlib.ExitStack() as stack:
         race = Race(name, threads, options, stack)
-        found = race.ask("shapes", count=options.shapes, batch=8, length=16 if options.tiny else 128)
+        found = race.ask("shapes", count=options.shapes, batch=BATCH, length=longest(options))
     tolerance = TOLERANCE["bfloat16"]  # after so many steps the weights differ
     wrong = disagreements(name, {c: answer["losses"] for c, answer in found.items()}, None, tolerance)
     row = {"model": name, "threads": str(threads), "eager s": f"{found['eager']['seconds']:.1f}"}
@@ -145,7 +174,12 @@ def main():
     rows, wrong, means = [], [], {}
     for name in options.models:
         for threads in options.threads:
-            row, ratios, bad = (measure_shapes if options.shapes else measure)(name, threads, options)
+            try:
+                row, ratios, bad = (measure_shapes if options.shapes else measure)(name, threads, options)
+            except Failed as error:
+                wrong.append(f"{name}, {threads} threads: eager: {error}")
+                print(f"  {wrong[-1]}", flush=True)
+                continue
             rows.append(row)
             print("  " + ", ".join(f"{column} {cell}" for column, cell in row.items()), flush=True)
             wrong += bad
@@ -166,12 +200,12 @@ def option(text):
     """NAME=VALUE of --tenon -> (name, value)"""
     key, _, value = text.partition("=")
     try:
-        return key, float(value) if "." in value else int(value)
-    except ValueError:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
         return key, value
 
 
-def parse():
+def parse(arguments=None):
     parser = argparse.ArgumentParser(prog="./dev bench train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS))
     parser.add_argument("--peers", action="store_true", help="Inductor too; needs g++")
@@ -181,16 +215,19 @@ def parse():
     parser.add_argument("--limit", type=float, default=300, help="seconds until a contender is left out")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--exact", action="store_true", help="compare losses with f64 instead of with eager")
-    parser.add_argument("--autocast", choices=["bf16"], help="the dtype of products, if the CPU has them")
+    parser.add_argument("--autocast", choices=["bf16"], help="the forward pass computes products in this dtype; the CPU must have instructions for it")
     parser.add_argument("--peak", action="store_true", help="memory of a step")
     parser.add_argument("--ddp", action="store_true", help="two processes with DistributedDataParallel (gloo)")
     parser.add_argument("--shapes", type=int, default=0, metavar="N", help="N random batches and lengths instead of one size")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if unknown := [name for name in options.models if name not in MODELS]:
         parser.error(f"no model '{unknown[0]}': {', '.join(MODELS)}")
     options.models = options.models or list(SENTENCES if options.shapes else MODELS)
     if options.shapes and not set(options.models) <= set(SENTENCES):
         parser.error(f"--shapes takes models of sentences: {', '.join(SENTENCES)}")
+    pairs = BATCH * (longest(options) - 1)
+    if options.shapes and not LAST < options.shapes <= pairs:
+        parser.error(f"--shapes takes {LAST + 1} to {pairs}: there are {pairs} pairs of a batch and a length, and kernels of the first {LAST} are not late")
     if options.peers and missing_for_peers():
         parser.error(missing_for_peers())
     if options.autocast:

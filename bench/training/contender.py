@@ -29,12 +29,12 @@ LAST = 5  # pairs of batch and length after which no kernel should be compiled
 
 
 class Failed(Exception):
-    """The contender has ended or takes too long. The text says which."""
+    """The contender has ended or takes too long; the message says which of the two."""
 
 
 @dataclass
 class Setup:
-    """What a contender trains. options: of its backend; ranks: how many processes train together, each with its part of `threads`."""
+    """A Setup says what a contender trains. options are those of its backend; ranks is the number of processes that train together and share `threads`."""
     model: str
     backend: str = None
     fused: bool = None
@@ -46,7 +46,7 @@ class Setup:
 
 
 class Contender:
-    """Runs the processes of a Setup. limit_s: how long an answer may take. Use it as a context."""
+    """Runs the processes of a Setup. limit_s: how long an answer may take. Use it as a context; the processes are ready when it begins."""
 
     def __init__(self, setup, limit_s):
         self.setup, self.limit_s, self.spent = setup, limit_s, 0.0  # spent: the seconds of all steps that step() made
@@ -59,12 +59,18 @@ class Contender:
         command = [sys.executable, "-m", "bench.training.contender", json.dumps(asdict(self.setup)), self.scratch.name]
         self.processes = [subprocess.Popen([*command, str(rank)], cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                            stderr=self.log, start_new_session=True) for rank in range(self.setup.ranks)]
+        try:
+            self._answers("start")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
-        for process in self.processes:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # the compilers that it has started too
+        while self.processes:
+            process = self.processes.pop()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the compilers that it has started too, which may outlive it
             process.wait()
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
@@ -74,14 +80,17 @@ class Contender:
 
     def ask(self, do, **arguments):
         """The answer of the first rank; all ranks get the request."""
-        deadline = time.monotonic() + self.limit_s
         for process in self.processes:
             try:
                 process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
                 process.stdin.flush()
             except BrokenPipeError:
                 pass  # _answer says why
-        return [self._answer(process, do, deadline) for process in self.processes][0]
+        return self._answers(do)[0]
+
+    def _answers(self, do):
+        deadline = time.monotonic() + self.limit_s
+        return [self._answer(process, do, deadline) for process in self.processes]
 
     def _answer(self, process, do, deadline):
         ready, _, _ = select.select([process.stdout], [], [], max(0, deadline - time.monotonic()))
@@ -90,7 +99,9 @@ class Contender:
         if line := process.stdout.readline():
             return json.loads(line)
         lines = Path(self.scratch.name, "log").read_text(errors="replace").strip().splitlines() or ["no output"]
-        raise Failed(f"exit code {process.wait()} during '{do}': {lines[-1]}")
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie, so no other group of processes gets its number
+        code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        raise Failed(f"exit code {code} during '{do}': {lines[-1]}")
 
     def step(self):
         self.spent += self.ask("step")
@@ -159,6 +170,7 @@ def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints goes to the log
     process = Process(Setup(**json.loads(sys.argv[1])), sys.argv[2], int(sys.argv[3]))
+    print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         do = request.pop("do")

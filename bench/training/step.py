@@ -120,8 +120,8 @@ def saved_bytes(step):
 
 
 def peak_bytes(step):
-    """The most memory that the process holds during a step, less what it holds before, without gradients. Both as the kernel counts
-    them (resident), so memory that a library or an allocator keeps counts. Linux."""
+    """The most memory that the process holds during a step, less what it holds before, without gradients. The kernel counts both
+    (resident memory), so memory that a library or an allocator keeps is included. This works on Linux only."""
     step.optimizer.zero_grad()
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)

@@ -164,16 +164,22 @@ def test_gradients_are_a_part_of_the_answer():
         backward.WithGradients(torch.argmax, [0])(x)
 
 
-def test_of_equal_elements_any_may_get_the_gradient():
-    class Op:
-        name = "msort"
+def test_any_of_several_equal_elements_may_get_the_gradient():
+    rows = torch.tensor([[0.0, 1, 2], [0, 4, 5]])  # equal elements along axis 0 only
 
-    distinct = torch.arange(6.0).view(2, 3)
-    assert op_db.laid_out(Op, [distinct], "given", True)[0] is not None
-    for equal in (distinct // 2, distinct // 4):
-        op_db.laid_out(Op, [equal], "given")
-        with pytest.raises(op_db.NoLayout, match="of equal elements"):
-            op_db.laid_out(Op, [equal], "given", True)
+    def taken(name, x, *args, layout="given", **kwargs):
+        op, sample = type("Op", (), {"name": name}), type("Sample", (), {"args": args, "kwargs": kwargs})
+        op_db.laid_out(op, [x], layout)
+        try:
+            return op_db.laid_out(op, [x], layout, sample)[0] is not None
+        except op_db.NoLayout as why:
+            assert "several equal elements" in str(why)
+            return False
+
+    assert not taken("msort", rows) and taken("msort", rows.t())
+    assert taken("sort", rows) and not taken("sort", rows, 0) and not taken("sort", rows, dim=0) and taken("sort", rows, 0, stable=True)
+    assert taken("topk", rows, 2) and not taken("topk", rows, 1, 0) and not taken("topk", rows.t(), 2)
+    assert taken("sort", torch.tensor(1.0)) and not taken("sort", rows, layout="expanded") and taken("sort", rows, stable=True, layout="expanded")
 
 
 def test_a_wrong_gradient_is_wrong():

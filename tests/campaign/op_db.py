@@ -134,7 +134,7 @@ def bundle(op, samples, pairs, options, known):
         if options["backward"] and not isinstance(f, backward.WithGradients):
             continue
         try:
-            tensors = laid_out(op, tensors, layout, options["backward"])
+            tensors = laid_out(op, tensors, layout, samples[index] if options["backward"] else None)
             ref = trial.answer(f, oracle.counterpart(tensors))
             again = trial.answer(f, oracle.counterpart(tensors))
         except Exception:
@@ -213,8 +213,8 @@ class NoLayout(Exception):
     """The message is the reason."""
 
 
-def laid_out(op, tensors, layout, gradients=False):
-    """The tensors of a call of op in another layout, or NoLayout."""
+def laid_out(op, tensors, layout, differentiated=None):
+    """The tensors of a call of op in another layout, or NoLayout. differentiated: the sample of the call, if its gradients are wanted."""
     if layout == "expanded" and op.name in OVERREADING:
         raise NoLayout("eager reads beyond an expanded axis")
     if layout in SIZES:
@@ -223,14 +223,24 @@ def laid_out(op, tensors, layout, gradients=False):
         found = emptied(tensors) if layout == "empty" else [arrange(t, layout) for t in tensors]
     if found is None or (layout != "given" and not found):
         raise NoLayout("no such layout")
-    if gradients and (op.name in OF_EQUALS and layout == "expanded" or op.name in ("msort", "sort", "topk") and has_equals(found[0])):
-        raise NoLayout("of equal elements any may get the gradient")
+    if differentiated is not None and not differentiated.kwargs.get("stable") and (
+            op.name in OF_EQUALS and layout == "expanded"
+            or op.name in ("msort", "sort", "topk") and has_equals(found[0], axis_of(op, differentiated.args, differentiated.kwargs))):
+        raise NoLayout("any of several equal elements may get the gradient")
     return found
 
 
-def has_equals(t):
+def axis_of(op, args, kwargs):
+    """The axis along which an operator of OF_EQUALS, or msort, orders the elements."""
+    if op.name == "msort":
+        return 0
+    place = OF_EQUALS[op.name]
+    return kwargs.get("dim", args[place] if len(args) > place else -1)
+
+
+def has_equals(t, axis):
     """Whether a tensor has equal elements along an axis."""
-    return any((t.detach().sort(axis)[0].diff(dim=axis) == 0).any() for axis in range(t.dim()))
+    return t.dim() > 0 and bool((t.detach().sort(axis)[0].diff(dim=axis) == 0).any())
 
 
 def elements_named(op):
@@ -240,8 +250,7 @@ def elements_named(op):
         out = op.op(x, *args, **kwargs)
         if isinstance(out, torch.Tensor) and (out.dtype != torch.int64 or op.name != "argsort") or x.dim() == 0:
             return out
-        place = OF_EQUALS[op.name]
-        dim = kwargs.get("dim", args[place] if len(args) > place else -1)
+        dim = axis_of(op, args, kwargs)
         values, indices = (None, out) if isinstance(out, torch.Tensor) else out
         whole = indices if indices.dim() == x.dim() else indices.unsqueeze(dim)
         each = whole.sort(dim)[0] if op.name in ("sort", "argsort") else None
@@ -293,7 +302,7 @@ def run(op, sample, layout, mode, options, family):
     if options["backward"] and not isinstance(f, backward.WithGradients):
         return {"class": "illegal", "detail": "no argument requires gradients"}
     try:
-        tensors = laid_out(op, given, layout, options["backward"])
+        tensors = laid_out(op, given, layout, sample if options["backward"] else None)
     except NoLayout as why:
         return {"class": "illegal", "detail": str(why)}
     how = {"backend": options["backend"], "dynamic": MODES[mode]}

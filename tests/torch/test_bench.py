@@ -1,5 +1,6 @@
 """The measuring tools of the benchmarks report what happened."""
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -207,16 +208,105 @@ def test_a_contender_trains_when_it_is_asked():
         eager.limit_s = 0
         with pytest.raises(Failed, match="no answer to 'exact' within 0 s"):
             eager.ask("exact", count=1)
-    with contender_of(backend="no_such_backend") as wrong, pytest.raises(Failed, match=r"exit code 1 during 'first': .*no_such_backend"):
-        wrong.ask("first", count=1)
+    with pytest.raises(Failed, match=r"exit code 1 during 'start': .*no_such_backend"), contender_of(backend="no_such_backend"):
+        pass
     race = type("Race", (), {"failed": {"inductor": "no answer", "tenon": "exit code 1"}})
     assert tell("dlrm", race) == ["dlrm: tenon: exit code 1"]
 
 
 def test_two_ranks_train_together():
+    from bench.training.contender import Failed
+
     with contender_of(ranks=2) as two, contender_of() as one:
         for mine, want in zip(two.ask("first", count=2)["losses"], one.ask("first", count=2)["losses"], strict=True):
             assert mine == pytest.approx(want, rel=1e-5)  # both ranks have the same batch
+        two.processes[1].kill()
+        with pytest.raises(Failed, match="exit code 1 during 'step'"):  # the first rank waits for gradients of the second
+            two.processes = two.processes[:1]
+            two.step()
+
+
+def test_processes_that_a_contender_leaves_behind_are_killed():
+    with contender_of() as contender:
+        leader = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        child = int(leader.stdout.readline())
+        contender.processes.append(leader)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{child}/stat").exists() and Path(f"/proc/{child}/stat").read_text().split()[2] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Fake:
+    """A contender of steps of half a second. broken: backend -> which of its steps fails, or 0 if it does not start."""
+    broken = {}
+
+    def __init__(self, setup, limit_s):
+        self.setup, self.spent, self.steps, self.ended = setup, 0.0, 0, False
+
+    def __enter__(self):
+        self._answer()
+        return self
+
+    def __exit__(self, *_):
+        self.ended = True
+
+    def step(self):
+        self.steps, self.spent = self.steps + 1, self.spent + 0.5
+        self._answer()
+
+    def _answer(self):
+        from bench.training.contender import Failed
+
+        if self.steps == self.broken.get(self.setup.backend):
+            raise Failed("no answer")
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 4])
+def test_a_contender_that_fails_while_it_is_timed_is_left_out(monkeypatch, capsys, at):
+    from bench import train
+    from bench.training.contender import Failed
+
+    monkeypatch.setattr(train, "Contender", Fake)
+    options = type("Options", (), {"tiny": True, "autocast": None, "ddp": False, "tenon": [], "peers": True, "limit": 1})
+    with contextlib.ExitStack() as stack:
+        monkeypatch.setattr(Fake, "broken", {"inductor": at})
+        race = train.Race("dlrm", 1, options, stack)
+        inductor = race.running.get("inductor")
+        times = race.times(60)
+        assert set(times) == {"eager", "fused", "tenon"} and all(t == [0.5] * train.ROUNDS for t in times.values())
+        assert race.failed == {"inductor": "no answer"} and (at == 0 or inductor.ended)
+        monkeypatch.setattr(Fake, "broken", {None: 1})
+        with pytest.raises(Failed):
+            train.Race("dlrm", 1, options, stack).times(60)
+
+
+def test_a_model_whose_eager_mode_fails_ends_alone(monkeypatch, capsys):
+    from bench import train
+    from bench.training.contender import Failed
+
+    def measure(name, threads, options):
+        if name == "gpt2":
+            raise Failed("no answer")
+        return {"model": name}, {"tenon": 2.0}, []
+
+    monkeypatch.setattr(train, "measure", measure)
+    monkeypatch.setattr(sys, "argv", ["train", "gpt2", "dlrm", "--threads", "1"])
+    assert train.main() == 1
+    shown = capsys.readouterr().out
+    assert "gpt2, 1 threads: eager: no answer" in shown and "tenon 2.00x on 1 threads" in shown
+
+
+def test_options_of_the_benchmark_of_training(capsys):
+    from bench.train import parse
+
+    options = parse(["--tenon", "freeze=True", "--tenon", "memory_budget=0.5", "--tenon", "rng=fast", "--tenon", "num_threads=2"])
+    assert options.tenon == [("freeze", True), ("memory_budget", 0.5), ("rng", "fast"), ("num_threads", 2)]
+    assert parse(["--shapes", "6"]).shapes == 6 and parse(["--shapes", "120", "--tiny"]).shapes == 120
+    for wrong in (["--shapes", "5"], ["--shapes", "121", "--tiny"], ["--shapes", "1017"], ["--shapes", "-1"]):
+        with pytest.raises(SystemExit):
+            parse(wrong)
+        assert f"--shapes takes 6 to {120 if '--tiny' in wrong else 1016}" in capsys.readouterr().err
 
 
 def test_peak_counts_memory_that_a_step_gives_back():

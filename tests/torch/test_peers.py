@@ -13,7 +13,7 @@ from tenon.torch.peers import bench, hosts
 from tenon.torch.peers.jax_rows import ROWS as JAX_ROWS
 from tenon.torch.peers.spelling import NoCounterpart, source
 from tenon.torch.peers.torch_rows import ROWS, TORCH_DTYPES
-from tests.cli_test import ROOT, tenon
+from tests.cli_test import CLI, ROOT, tenon
 
 SHAPES = ("x:3x4,y:3x4,z:3x4,p:3x4,v:4,u:4,one:4,k:2x3x8x6,w:4x3x3x2,b:4,m:4x5,wt:5x4,c5:5,i:3x4:i64,j:3x4:i64,r:2:i64,q:2x4x6x8,kv:2x2x6x8,h:2x4x6x8,"
           "hl:2x6x4x8,kvl:2x6x4x8,s:3x4,d8:2x4x6,e:4,f:4,rows:2x4,last:1x8x6x3,wl:4x3x3x2")
@@ -78,15 +78,12 @@ def texts():
 
 @pytest.fixture
 def case():
-    class Options:
-        input, seed, threads = [], 3, 1
-    return lambda text: bench.make_case(text, {}, Options)
+    options = bench.parse(["x", "--seed", "3"])
+    return lambda text, sizes={}: bench.make_case(text, sizes, options, 1)
 
 
 @pytest.mark.parametrize("op", [*ROWS, *MORE])
 def test_a_row_means_the_same_in_pytorch(op, texts, case):
-    if op == "stop_gradient":
-        return
     a_case = case(texts[op])
     assert bench.difference(hosts.tenon(a_case)(), list(hosts.eager(a_case)())) == ""
 
@@ -116,6 +113,29 @@ def test_a_function_is_readable():
     assert text == ("def graph(x, vin):\n    v3 = torch.mul(x, vin)\n    y = torch.sum(v3, (1,), keepdim=False, dtype=torch.float32)\n    return (y, v3, )\n")
 
 
+def test_names_of_values_hide_no_name_that_a_spelling_uses():
+    names = ("lax", "float", "vlax", "F", "in", "a.b", "a_b")
+    graph = graph_read.read("graph @f(" + ", ".join(f"%{n}: f32[2]" for n in names) + ") {\n  return %lax\n}\n")
+    text, _ = source(graph.at({}), ROWS, TORCH_DTYPES)
+    assert text.splitlines()[0] == "def graph(vlax, vfloat, vlax_, vF, vin, a_b, a_b_):"
+
+
+@pytest.mark.parametrize("text", ["", "graph", "graph @f(%x f32[2]) {", "graph @f(%x: f32[2]) {\n  y = exp(%x)\n}", "graph @f(%x: f32[2]) {\n  return %y\n}",
+                                  "graph @f(%x: f32[2]) {\n  return %x,\n}", "graph @f(%x: f32[2]) {\n  %y = exp(%z) : f32[2]\n  return %y\n}",
+                                  "graph @f(%x: f32[2]) {\n  %y = no_such_op(%x) : f32[2]\n  return %y\n}"])
+def test_bad_texts_are_refused(text):
+    with pytest.raises(ValueError):
+        graph_read.read(text)
+
+
+@pytest.mark.parametrize("text, words", [("", "not a size"), ("N*", "not a size"), ("(N+1)/2", "not a size"), ("N//0", "not a size"), ("N(2)", "not a size"),
+                                         ("N,2", "not a size"), ("max", "not a size"), ("N.real", "not a size"), ("M", "the size M is not known")])
+def test_bad_sizes_are_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        graph_read.size_at(text, {"N": 4})
+    assert graph_read.size_at("max((N+1)//2, 1)", {"N": 4}) == 2
+
+
 def test_an_op_without_a_counterpart_is_named():
     graph = graph_read.read("graph @f(%s: i64[]) {\n  %y = random_uniform(%s){shape=[4]} : f32[4]\n  return %y\n}\n")
     with pytest.raises(NoCounterpart, match="random_uniform"):
@@ -126,9 +146,7 @@ def test_constants_strides_and_symbols(case):
     text = ("graph @f(%x: f32[2,3] strides=[1,2], %n: i64[] = N) {\n  %c = constant{dtype=f32, shape=[3], data=0x0000803f0000004000004040} : f32[3]\n"
             "  %d = dim{value=N*2, dtype=i64} : i64[]\n  %e = cast(%d){dtype=f32} : f32[]\n  %y = mul(%x, %c) : f32[2,3]\n  %z = add(%y, %e) : f32[2,3]\n  return %z\n}\n")
 
-    class Options:
-        input, seed, threads = [], 0, 1
-    a_case = bench.make_case(text, {"N": 5}, Options)
+    a_case = case(text, {"N": 5})
     assert a_case.inputs[0].stride() == (1, 2) and a_case.inputs[1].item() == 5
     (result,) = hosts.eager(a_case)()
     assert torch.equal(result, a_case.inputs[0] * torch.tensor([1., 2, 3]) + 10)
@@ -172,6 +190,40 @@ def test_a_table_of_peers(tmp_path):
     assert '"peers":{"tenon":' in (tmp_path / "a.html").read_text()
 
 
+def test_a_row_is_measured_with_the_sizes_and_threads_of_its_name(monkeypatch, tmp_path):
+    seen, make, path = [], bench.make_case, tmp_path / "a.json"
+    monkeypatch.setattr(bench, "make_case", lambda text, sizes, options, threads: (
+        seen.append(f"{text.split('= ')[1].split('(')[0]}(x)/N={sizes['N']}/M={sizes['M']}/threads:{threads}"), make(text, sizes, options, threads))[1])
+    assert bench.main(["neg(x)", "exp(x)", "--shapes", "x:NxM", "--dim", "N=2,3", "--dim", "M=4,5", "--vs", "torch", "--json", str(path), *QUICK[:4],
+                       "--threads", "1,2"], CLI) == 0
+    names = [b["run_name"] for b in json.loads(path.read_text())["benchmarks"] if b.get("aggregate_name") == "median"]
+    assert seen == names and len(set(names)) == 16
+
+
+def test_options_of_the_command_line_are_passed_on():
+    options = bench.parse(["--shapes", "x:4", "x + y", "--cold", "--vs", "unfused", "--backend", "cpu", "x * y", "--without=fuse", "--threads", "1,2"])
+    assert bench.command_line(options, "out.json") == ["x + y", "x * y", "--shapes=x:4", "--backend=cpu", "--without=fuse", "--cold", "--threads=1,2",
+                                                       "--seconds=0.5", "--rounds=12", "--seed=0", "--vs=unfused", "--json=out.json"]
+    done = run("--vs", "torch", "x + y", "--shapes", "x:4", "x * 2", *QUICK)
+    assert done.returncode == 0 and done.stdout.split("in this process")[1].count("threads:1") == 2, done.stderr
+    for option in ("--backend", "--without"):
+        done = run(option, "cpu", "x + y", "--vs", "torch")
+        assert done.returncode == 2 and "not with other libraries" in done.stderr
+
+
+def test_results_lie_in_new_dense_memory(case):
+    text = ("graph @f(%x: f32[2,3]) {\n  %t = transpose(%x){perm=[1,0]} : f32[3,2]\n  %e = exp(%x) : f32[2,3]\n  %u = transpose(%e){perm=[1,0]} : f32[3,2]\n"
+            "  %r = reshape(%e){shape=[6]} : f32[6]\n  return %t, %e, %u, %r, %x\n}\n")
+    a_case = case(text)
+    for name in ("torch", "inductor"):
+        results = hosts.HOSTS[name](a_case)()
+        assert bench.difference(hosts.tenon(a_case)(), list(results)) == ""
+        assert all(t.is_contiguous() for t in results)
+        assert len({t.untyped_storage().data_ptr() for t in (*results, *a_case.inputs)}) == 6
+    plain = case("graph @f(%x: f32[2,3]) {\n  %e = exp(%x) : f32[2,3]\n  return %e\n}\n")
+    assert isinstance(hosts.eager(plain)(), tuple)  # nothing is copied
+
+
 def test_mistakes_are_told():
     assert "there is no pytorch; there are unfused, torch, inductor" in run("x", "--vs", "pytorch").stderr
     assert "expected MODULE:NAME" in run("--from-explain", "models").stderr
@@ -186,10 +238,10 @@ def test_a_wrong_result_is_not_timed(monkeypatch, capsys, case):
     def missing(c):
         raise hosts.Missing("is not installed: pip install it")
     monkeypatch.setitem(hosts.HOSTS, "xla", missing)
-    options, _ = bench.parse(["neg(x)", "--vs", "torch,xla", "--seconds", "0.01", "--rounds", "2"])
+    options = bench.parse(["neg(x)", "--vs", "torch,xla", "--seconds", "0.01", "--rounds", "2"])
     text = "graph @f(%x: f32[4]) {\n  %y = neg(%x) : f32[4]\n  return %y\n}\n"
-    written = {"benchmarks": [{"aggregate_name": "median", "run_name": "neg(x)"}]}
-    assert bench.compare_all(options, ["torch", "xla"], [text], written) == 1
+    written = {"benchmarks": [{"aggregate_name": "median", "run_name": "neg(x)", "dims": [], "threads": 1}]}
+    assert bench.compare_all(options, [text], written) == 1
     assert set(written["benchmarks"][0]["peers"]) == {"tenon"}
     shown = capsys.readouterr().out
     assert "torch is not timed, since it differs from Tenon: an element differs" in shown and "xla is not installed: pip install it (1 of 1 cases)" in shown
@@ -240,3 +292,7 @@ def test_every_peer_runs(name, module, case):
     text = "graph @f(%x: f32[8,16], %b: f32[16]) {\n  %s = add(%x, %b) : f32[8,16]\n  %y = softmax(%s){axis=-1} : f32[8,16]\n  return %y\n}\n"
     calls, reasons = bench.prepare(case(text), [name])
     assert reasons == {} and set(bench.measure(calls, 0.01, 2)) == {"tenon", name}
+    for dtype in ("bf16", "f16", "bool"):
+        more = "graph @f(%x: DTYPE[8,16]) {\n  %y = transpose(%x){perm=[1,0]} : DTYPE[16,8]\n  return %y\n}\n".replace("DTYPE", dtype)
+        _, reasons = bench.prepare(case(more), [name])
+        assert reasons == ({name: "has no counterpart of bf16"} if dtype == "bf16" and name in ("onnxruntime", "openvino") else {})

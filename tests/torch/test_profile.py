@@ -1,12 +1,14 @@
 """tenon.profile() on compiled models."""
 
 import json
+import signal
 
 import pytest
 import torch
 
 import tenon
 from tenon import _abi
+from tenon.torch import codegen
 
 
 @pytest.fixture
@@ -95,6 +97,39 @@ def test_nobody_is_told_without_a_profiler(compiled):
             assert events.on
         compiled(x)
         assert not events.on
+
+
+def test_interrupts_of_runs_that_a_profiler_records_are_raised(monkeypatch):
+    """Signals come in steps and around them; the function's text and the library are all that runs, because PyTorch's own wrappers lose some."""
+    made, assemble, raised, caught = [], codegen.assemble, 0, 0
+    monkeypatch.setattr(codegen, "assemble", lambda *given, **named: (made.append(assemble(*given, **named)), made[-1])[1])
+    x = torch.randn(32, 32)
+
+    def interrupt(*_):
+        nonlocal raised
+        raised += 1
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with torch.no_grad():
+            torch.compile(lambda x: (x.sin() @ x).cos(), backend="tenon")(x)
+            function, _ = made[0]
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as first:
+                for count in range(200):
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 0.0003)
+                        while raised == count:
+                            function([x])
+                    except KeyboardInterrupt:
+                        caught += 1
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as second:
+                function([x])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert caught == raised == 200
+    assert not [child for e in events_of(first) for child in e.cpu_children if child.name.startswith("tenon::")], "an event stays open"
+    assert sorted(e.name for e in events_of(second)) == ["tenon::cos", "tenon::matmul", "tenon::sin"]
 
 
 def test_one_profile_at_a_time(compiled):

@@ -227,16 +227,20 @@ def test_pytorch_draws_what_the_library_refuses(library):
 
 
 @pytest.mark.parametrize("refused", [False, True])
-@pytest.mark.parametrize("shape", [(7, 11), (2, 3, 4, 5), (0, 3), (1,)])
+@pytest.mark.parametrize("shape", [(7, 11), (2, 3, 4, 5), (0, 3), (1,), (64, 65)])
 def test_masks_of_a_training_step_are_those_of_their_seeds(library, refused, shape):
-    """A mask is the same function of its seed in Tenon and in PyTorch."""
+    """A mask is the same function of its seed in Tenon and in PyTorch, whatever PyTorch's default dtype is."""
     library.refuse = ("random_uniform",) if refused else ()
     x = torch.ones(shape, requires_grad=True)
     images = x.contiguous(memory_format=torch.channels_last) if len(shape) == 4 else x
     torch.manual_seed(6)
-    p = 0.125 if refused else 0.25  # else a program of another test would do
-    y = fast(lambda x: F.dropout(F.dropout(x, p) + 1, 0.5))(images)
-    y.sum().backward()
+    p = 0.125 if refused else 0.25  # another p, because otherwise the library would reuse the program of the other case, which has nothing refused
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        y = fast(lambda x: F.dropout(F.dropout(x, p) + 1, 0.5))(images)
+        y.sum().backward()
+    finally:
+        torch.set_default_dtype(torch.float32)
     a, b = ((uniform(seed, x.numel()) < q).view(shape) for seed, q in zip(seeds(6, 2), (1 - p, 0.5)))
     torch.testing.assert_close(y, (a / (1 - p) + 1) * b * 2)
     torch.testing.assert_close(x.grad, a / (1 - p) * b * 2)

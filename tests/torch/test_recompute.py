@@ -77,7 +77,12 @@ def test_fast_masks_are_computed_again(options, checkpointed):
     again = trained(model, x, {**options, "rng": "fast"}, f=f)
     with unittest.mock.patch.object(rng, "plant_seeded_masks", lambda *_, **__: None):
         saved = trained(model, x, {**options, "rng": "fast"}, f=f)
-    if not checkpointed:  # else PyTorch's checkpoint draws without Tenon
+    if checkpointed:  # `saved` is no reference, because PyTorch's checkpoint draws without Tenon
+        ones = torch.ones(64, 64, requires_grad=True)
+        y = torch.compile(f(lambda x: F.dropout(x, 0.25)), backend="tenon", options={**options, "rng": "fast"})(ones)
+        y.sum().backward()
+        assert torch.equal(ones.grad, y.detach()) and 0 < (y == 0).sum() < y.numel()
+    else:
         exact = "memory_budget" not in options
         torch.testing.assert_close(again[:2], saved[:2], rtol=0 if exact else 1e-4, atol=0 if exact else 1e-5)
     assert tenon.stats()["fallbacks"] == 0 or checkpointed
@@ -149,7 +154,8 @@ def test_a_checkpoint_inside_a_model_keeps_its_tags():
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1), nn.MaxPool2d((3, 2), (2, 1), (1, 0), dilation=(2, 3), ceil_mode=True),
-                                  nn.MaxPool2d(17), nn.MaxPool3d(3, 2, 1), nn.MaxPool2d(3, 1, return_indices=True)], ids=str)
+                                  nn.MaxPool2d([2]), nn.MaxPool2d([3], [2], [1], [2]), nn.MaxPool2d(17), nn.MaxPool2d((17,)), nn.MaxPool3d(3, 2, 1),
+                                  nn.MaxPool3d([2]), nn.MaxPool2d(3, 1, return_indices=True)], ids=str)
 def test_places_of_max_pooling_are_saved_as_bytes(pool, dynamic):
     torch._dynamo.reset()
     f = torch.compile(lambda x: pool(x.sin()), backend="tenon", dynamic=dynamic)
@@ -164,8 +170,30 @@ def test_places_of_max_pooling_are_saved_as_bytes(pool, dynamic):
             results.append((y, x.grad))
         torch.testing.assert_close(*results, equal_nan=True)
         dtypes = {t.dtype for t in kept[f] if t.numel() > 3}
-        assert (torch.uint8 in dtypes, torch.int64 in dtypes) == ((False, True) if pool.kernel_size == 17 else (True, False))
+        assert (torch.uint8 in dtypes, torch.int64 in dtypes) == ((False, True) if pool.kernel_size in (17, (17,)) else (True, False))
     assert tenon.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("rng", ["torch", "fast"])
+def test_only_the_selection_runs_in_pytorch_where_sizes_depend_on_values(rng):
+    def pooled(x):
+        return F.max_pool2d(x[x[:, 0] > 0].sin().unsqueeze(0), 2)
+
+    def dropped(x):
+        return F.dropout(x[x > 0].exp(), 0.5)
+
+    x = torch.randn(19, 8, requires_grad=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        for f in (pooled, dropped):
+            y, x.grad = torch.compile(f, backend="tenon", fullgraph=True, options={"rng": rng})(x), None
+            y.sum().backward()
+            if f is pooled:
+                torch.testing.assert_close((y, x.grad), (f(x), torch.autograd.grad(f(x).sum(), x)[0]))
+            else:
+                torch.testing.assert_close(x.grad[x > 0], y.detach())
+                assert 0 < (y == 0).sum() < len(y)
+    reasons = set(tenon.stats()["fallback_reasons"])
+    assert "indexing by a mask: the size of the result depends on values" in reasons and not any("AOTAutograd" in why for why in reasons), reasons
 
 
 def test_explain_tells_what_is_saved():
@@ -187,6 +215,17 @@ def test_explain_tells_what_is_saved():
         assert (("native_layer_norm.default", "cheap") in again) == (name == "cheap")
         assert (("addmm.default", "the memory budget") in again) == (name in ("half", "least"))
     assert "computes again" not in str(tenon.explain(copy.deepcopy(model), x, tenon_options={"recompute": "none"}))
+
+
+@pytest.mark.parametrize("why, options", [("cheap", {}), ("the memory budget", {"memory_budget": 0.0}), ("checkpointed", {})])
+def test_explain_tells_why_masks_are_computed_again(why, options):
+    def f(x):
+        block = lambda x: F.dropout(x.sin(), 0.5).cos()
+        return torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if why == "checkpointed" else block(x)
+
+    report = tenon.explain(f, torch.randn(40, requires_grad=True), tenon_options={"rng": "fast", **options})
+    again = {row["op"]: row["why"] for row in report.to_dict()["graphs"][0]["saved"]["computed_again"]}
+    assert again["dropout_mask.default"] == why
 
 
 def test_explain_keeps_state_and_names_checkpoints_and_fallbacks():

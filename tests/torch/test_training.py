@@ -136,7 +136,7 @@ def test_embeddings_slices_and_losses(tied):
 def test_masks_are_saved_as_bits(library, refused):
     """Masks are those of eager mode for every number of elements and for transposed inputs, also where PyTorch unpacks them."""
     library.refuse = ("shift_right",) if refused else ()
-    p = 0.375 if refused else 0.25  # else a program of another case would do
+    p = 0.375 if refused else 0.25  # another p, because otherwise the library would reuse the program of the other case, which has nothing refused
     step = lambda x: F.dropout((x * 2).transpose(0, 1), p) * x.transpose(0, 1)
     f = torch.compile(step, backend="tenon", dynamic=True)
     for shape in ((4, 6), (3, 5), (7, 33), (2, 2), (16, 8)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from . import _abi
 from .graph_text import graph_text
 
+_HEAD = re.compile(r"graph @(\S+?)\((.*)\) \{")
 _INPUT = re.compile(r"%([^\s:]+): (\w+)\[([^\]]*)\](?: strides=\[([^\]]*)\])?( param)?(?: = (\w+))?")
 _NODE = re.compile(r"  %(\S+) = (\w+)(?:\(([^{]*)\))?(?:\{(.*)\})? : (\w+)\[([^\]]*)\](?: @(\d+))?")
 _SIZE = re.compile(r"[\w+\-*/%(), ]+")
@@ -59,9 +60,14 @@ def size_at(text, sizes):
     if not _SIZE.fullmatch(text):
         raise ValueError(f"not a size: {text}")
     try:
-        return eval(text, {"__builtins__": {}, "max": max, "min": min}, dict(sizes))
+        size = eval(text, {"__builtins__": {}, "max": max, "min": min}, dict(sizes))
     except NameError as e:
         raise ValueError(f"the size {e.name} is not known: give --dim {e.name}=4") from None
+    except (SyntaxError, TypeError, ArithmeticError) as e:
+        raise ValueError(f"not a size: {text} ({e})") from None
+    if not isinstance(size, int):
+        raise ValueError(f"not a size: {text}")
+    return size
 
 
 def _all_at(texts, sizes):
@@ -105,9 +111,13 @@ def _attr(kind, text):
 
 
 def _attrs(op, text):
-    given = dict(part.split("=", 1) for part in split(text or ""))
-    attrs = {}
-    for spec in (_abi.op(op).attrs or b"").decode().split():
+    parts = [part.partition("=") for part in split(text or "")]
+    given, attrs = {name: value for name, _, value in parts}, {}
+    try:
+        specs = (_abi.op(op).attrs or b"").decode().split()
+    except _abi.Error as e:
+        raise ValueError(f"not an op: {op} ({e})") from None
+    for spec in specs:
         name, kind = spec.split(":", 1)
         kind, _, fallback = kind.partition("=")
         if name in given or fallback:
@@ -115,29 +125,38 @@ def _attrs(op, text):
     return attrs
 
 
+def _match(pattern, text, what):
+    if match := pattern.fullmatch(text):
+        return match
+    raise ValueError(f"not {what}: {text}")
+
+
+class _Known(dict):
+    """name -> Value"""
+
+    def __missing__(self, name):
+        raise ValueError(f"there is no value {name}")
+
+
 def read(text):
     """The Graph of a text. Raises ValueError for a line that it cannot read."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("group ")]
-    head = re.fullmatch(r"graph @(\S+?)\((.*)\) \{", lines[0])
-    if not head:
-        raise ValueError(f"not a graph: {lines[0]}")
-    known, inputs, nodes, outputs = {}, [], [], []
+    head = _match(_HEAD, lines[0] if lines else "", "a graph")
+    known, inputs, nodes, outputs = _Known(), [], [], []
     for part in split(head[2]):
-        name, dtype, shape, strides, _, symbol = _INPUT.fullmatch(part).groups()
+        name, dtype, shape, strides, _, symbol = _match(_INPUT, part, "an input").groups()
         known[name] = Value(name, dtype, tuple(split(shape)), strides=None if strides is None else tuple(split(strides)), symbol=symbol)
         inputs.append(known[name])
     for line in lines[1:-1]:
         if line.startswith("  assume "):
             continue
         if line.startswith("  return"):
-            outputs = [known[part.split()[0][1:]] for part in split(line[len("  return"):])]
-        elif m := _NODE.fullmatch(line):
-            name, op, operands, attrs, dtype, shape, group = m.groups()
+            outputs = [known[part[1:].partition(" ")[0]] for part in split(line[len("  return"):])]
+        else:
+            name, op, operands, attrs, dtype, shape, group = _match(_NODE, line, "a node").groups()
             known[name] = Value(name, dtype, tuple(split(shape)), op, [known[o[1:]] for o in split(operands or "")], _attrs(op, attrs),
                                 group=group and int(group), text=f"{{{attrs}}}" if attrs else "")
             nodes.append(known[name])
-        else:
-            raise ValueError(f"not a node: {line}")
     return Graph(head[1], inputs, nodes, outputs)
 
 

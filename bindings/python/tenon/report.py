@@ -164,8 +164,8 @@ class Report:
                 "fallbacks": sum(len(r.fallbacks) for r in self.records)}
 
     def save_steps(self, directory):
-        """Writes a graph NAME.tn for each kernel and library call, equal ones once, in the order in which they run. `tenon bench` measures
-        them. Returns the paths."""
+        """Writes a file NAME.tn for each different kernel or library call, in the order in which they run. Returns the paths. `tenon bench`
+        measures such files."""
         from .graph_read import steps
 
         found = {}

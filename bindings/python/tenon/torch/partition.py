@@ -19,7 +19,7 @@ from .lowering.tensors import CPU, dtype_of, why_not
 from .ops import TABLE
 from .runtime import refusal
 from .runtime.refusal import Refused
-from .runtime.runner import draw_bits, draw_mask, draw_seeds
+from .runtime.runner import DRAWING_FUNCTIONS, draw_seeds
 
 MOST_EQUALITIES = 64  # stated in a text; the library checks further equalities with the sizes of a call
 HOST_SIZE = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
@@ -107,7 +107,7 @@ class Partition:
         known = set()  # the symbols in the sizes of earlier nodes
         for n in self.nodes:
             earlier, known = known, known | _symbols(n)
-            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or n.target in (draw_mask, draw_bits, draw_seeds):
+            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or n.target in DRAWING_FUNCTIONS:
                 continue
             if self._is_copy(n):
                 self.copies.append((n.args[0], n.args[1]))

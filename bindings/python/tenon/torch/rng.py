@@ -16,15 +16,15 @@ import math
 from typing import NamedTuple
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils.checkpoint import CheckpointPolicy
 
 from .lowering.node import value_of
 from .lowering.tensors import CPU
 from .ops.random import DRAWING
-from .runtime.runner import draw_bits, draw_mask, draw_seeds
+from .runtime.runner import DRAWING_FUNCTIONS, draw_bits, draw_mask, draw_seeds
 
 aten = torch.ops.aten
-HOST = (draw_mask, draw_bits, draw_seeds)  # functions that run in PyTorch
 TAGS = ("recompute", "ac_graph_id", "custom")  # of checkpoints and budgets
 _library = torch.library.Library("tenon", "FRAGMENT")
 _library.define("dropout_mask(Tensor seeds, int index, SymInt[] size, SymInt[] stride, float p) -> Tensor")
@@ -67,7 +67,7 @@ def _add_seeds(gm, count, like):
 def plant_seeded_masks(gm, again):
     """Replaces the dropouts of a joint graph on a CPU by products with masks that are functions of seeds. again: whether the backward
     graph is to compute the masks again where no checkpoint decides."""
-    dropouts = [n for n in gm.graph.nodes if n.op == "call_function" and is_dropout(n) and n.meta["val"][0].device == CPU]
+    dropouts = [n for n in gm.graph.nodes if n.op == "call_function" and is_dropout(n) and _can_be_product(n)]
     if not dropouts:
         return
     seeds = _add_seeds(gm, len(dropouts), dropouts[0].meta["val"][0])
@@ -76,13 +76,15 @@ def plant_seeded_masks(gm, again):
         mask = _replace(gm, n, n, torch.ops.tenon.dropout_mask.default, lambda size, stride, p: (seeds, index, size, stride, p))
         mask.meta |= {name: n.meta[name] for name in TAGS if name in n.meta}
         if again:
-            _compute_again(mask)
+            compute_again(mask)
 
 
-def _compute_again(mask):
-    """Makes PyTorch's partitioners put a copy of the node into the backward graph."""
-    mask.meta.setdefault("recompute", CheckpointPolicy.PREFER_RECOMPUTE)
-    mask.meta.setdefault("ac_graph_id", 0)
+def compute_again(node):
+    """Makes PyTorch's partitioners put a copy of the node into the backward graph, unless a checkpoint decides about it. The mark "tenon_again"
+    tells our tag from that of a checkpoint."""
+    if "recompute" not in node.meta:
+        node.meta |= {"recompute": CheckpointPolicy.PREFER_RECOMPUTE, "tenon_again": True}
+    node.meta.setdefault("ac_graph_id", 0)
 
 
 @torch.library.impl(_library, "dropout_mask", "CompositeExplicitAutograd")
@@ -93,8 +95,8 @@ def _dropout_mask(seeds, index, size, stride, p):
     for _ in range(10):
         product = x * 0xD256D193
         x, y, key = (product >> 32 & low) ^ key ^ y, product & low, key + 0x9E3779B9 & low
-    uniform = (torch.where(place % 2 == 1, y, x) >> 8) / 2**24
-    return torch.empty_strided(size, stride, dtype=torch.bool).copy_((uniform < torch.tensor(p)).view(size))
+    uniform = (torch.where(place % 2 == 1, y, x) >> 8).to(torch.float32) / 2**24
+    return torch.empty_strided(size, stride, dtype=torch.bool).copy_((uniform < torch.tensor(p, dtype=torch.float32)).view(size))
 
 
 @torch.library.register_fake("tenon::dropout_mask", lib=_library)
@@ -114,13 +116,13 @@ def _(bits, size, stride):
 
 
 def plant_masks(gm, saved=False):
-    """Replaces dropouts by products with their masks, which nodes at the start of the graph draw; as bits, if they are to be saved.
+    """Replaces dropouts by products with their masks, which nodes at the start of the graph draw. If `saved`, these nodes draw bits.
     Stops at the first node that draws something else, because the order of all draws has to stay that of eager mode."""
     before, number = _first(gm), 0
     for n in list(gm.graph.nodes):
         if n.op != "call_function" or not _is_random(n):
             continue
-        if not is_dropout(n) or n.meta["val"][0].device != CPU:
+        if not is_dropout(n) or not _can_be_product(n):
             break
         number += 1
         mask = _replace(gm, n, before, draw_mask, lambda size, stride, p: (size, stride, p, number))
@@ -128,7 +130,12 @@ def plant_masks(gm, saved=False):
         if saved:
             _pack(gm, mask)
             mask.meta |= {name: n.meta[name] for name in ("ac_graph_id",) if name in n.meta}
-            _compute_again(mask)
+            compute_again(mask)
+
+
+def _can_be_product(n):
+    """Whether _replace can take a dropout: it needs the sizes of the mask before the mask is drawn."""
+    return n.meta["val"][0].device == CPU and not free_unbacked_symbols(n.meta["val"])
 
 
 def _pack(gm, mask):
@@ -143,8 +150,8 @@ def _pack(gm, mask):
 
 
 def _replace(gm, n, before, target, arguments):
-    """Replaces a dropout by a product with a mask. The mask is target(*arguments(size, stride, probability of keeping an element)),
-    without the tags of checkpointing, and is computed before another node. Returns the mask."""
+    """Replaces a dropout by a product with a mask. `target` computes the mask; its node stands before the node `before` and has no
+    tags of checkpoints. arguments(size, stride, probability of keeping an element): those of `target`. Returns the mask."""
     x, p = n.args[:2]
     kept = n.meta["val"][1]
     with gm.graph.inserting_before(before):
@@ -173,7 +180,7 @@ def _is_random(n):
 
 def draws_numbers(n):
     """Whether a node of a joint graph draws random numbers, or may."""
-    return n.target in HOST or isinstance(n.target, torch._ops.OpOverload) and _is_random(n)
+    return n.target in DRAWING_FUNCTIONS or isinstance(n.target, torch._ops.OpOverload) and _is_random(n)
 
 
 def is_dropout(n):

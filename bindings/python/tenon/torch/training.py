@@ -33,7 +33,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
         windows.plant_offsets(joint)
     least = _keep_random_numbers(joint)
     _raise_budgets(joint, least)
-    checkpointed = {n.name for n in joint.graph.nodes if must_recompute(n)} if tell else ()
+    checkpointed = {n.name for n in joint.graph.nodes if must_recompute(n) and "tenon_again" not in n.meta} if tell else ()
     named["num_fwd_outputs"] = num_fwd_outputs
     if options.recompute == "none" and not limited:
         graphs = default_partition(joint, inputs, **named)
@@ -84,5 +84,4 @@ def _recompute_norms(joint):
     for n in joint.graph.nodes:
         source = n.args[0] if n.target is operator.getitem else n
         if source.target in NORMS and n.meta.get("partitioner_tag") != "is_backward":
-            n.meta.setdefault("recompute", CheckpointPolicy.PREFER_RECOMPUTE)
-            n.meta.setdefault("ac_graph_id", 0)
+            rng.compute_again(n)

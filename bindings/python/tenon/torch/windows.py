@@ -1,16 +1,19 @@
 """Saves the places of max pooling as bytes.
 
-The backward pass of a max pooling reads the place of each window's largest element in the plane, an i64. plant_offsets() lets it read
-a function of the element's offset in its window, which is a byte. PyTorch's min-cut then saves the bytes.
+The backward pass of max pooling reads an i64 per window: the place of the largest element in the plane. plant_offsets() computes this place
+from the offset of the element in its window. The offset fits in a byte, so PyTorch's min-cut saves the offsets.
 Tested by tests/torch/test_recompute.py.
 """
 
 import math
+import operator
 from typing import NamedTuple
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 aten = torch.ops.aten
+RANKS = {aten.max_pool2d_with_indices.default: 2, aten.max_pool3d_with_indices.default: 3}
 GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
 MOST = 256  # elements of a window whose offsets are bytes
 
@@ -24,16 +27,23 @@ class _Axis(NamedTuple):
 
 
 def plant_offsets(joint):
-    """Rewrites the max poolings of a joint graph."""
+    """Rewrites the max poolings of a joint graph, except those with sizes that depend on values."""
     for n in list(joint.graph.nodes):
-        if n.target in GRADIENTS and math.prod(n.args[2]) <= MOST and n.args[7].op == "call_function":
-            _, x, kernel, stride, padding, dilation, _, places = n.args
-            make = _Maker(joint.graph, places.meta["val"].fake_mode)
-            with joint.graph.inserting_before(places.next):
-                axes = _axes(make, x, places, kernel, stride or kernel, padding, dilation)
-                offsets = _offsets(make, places, axes)
-            with joint.graph.inserting_before(n):
-                n.update_arg(7, _places(make, offsets, axes))
+        if n.target not in GRADIENTS:
+            continue
+        _, x, kernel, stride, padding, dilation, _, places = n.args
+        rank = RANKS.get(places.args[0].target) if places.target is operator.getitem else None
+        if rank is None or free_unbacked_symbols((x.meta["val"], places.meta["val"])):
+            continue
+        kernel, *rest = (list(values) * (rank // len(values)) for values in (kernel, stride or kernel, padding, dilation))
+        if math.prod(kernel) > MOST:
+            continue
+        make = _Maker(joint.graph, places.meta["val"].fake_mode)
+        with joint.graph.inserting_before(places.next):
+            axes = _axes(make, x, places, kernel, *rest)
+            offsets = _offsets(make, places, axes)
+        with joint.graph.inserting_before(n):
+            n.update_arg(7, _places(make, offsets, axes))
 
 
 class _Maker:
@@ -57,8 +67,7 @@ def _axes(make, x, places, kernel, stride, padding, dilation):
     rank, found = len(kernel), []
     extents = make.graph.materialize_symints(list(x.meta["val"].shape[-rank:]))
     counts = make.graph.materialize_symints(list(places.meta["val"].shape[-rank:]))
-    each = lambda values: list(values) * rank if len(values) == 1 else list(values)
-    for axis, (extent, count, k, s, p, d) in enumerate(zip(extents, counts, *map(each, (kernel, stride, padding, dilation)))):
+    for axis, (extent, count, k, s, p, d) in enumerate(zip(extents, counts, kernel, stride, padding, dilation)):
         window = make(aten.arange.default, count, dtype=torch.int64, device=places.meta["val"].device)
         start = make(aten.sub.Tensor, make(aten.mul.Tensor, window, s), p)
         found.append(_Axis(extent, make(aten.view.default, start, [count, *[1] * (rank - axis - 1)]), k, d))

@@ -4,7 +4,6 @@ and calls take turns. Tested by tests/torch/test_peers.py.
 """
 
 import argparse
-import itertools
 import json
 import os
 import re
@@ -26,26 +25,22 @@ from .spelling import NoCounterpart
 
 # How far a peer's result may be from Tenon's, as a share of the largest element: rounding errors of sums in another order.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
+LISTS = ("shapes", "dim", "input", "backend", "without")  # options of the command line that may be repeated
+FLAGS = ("cold", "explain", "print")
 
 
 def main(arguments, command):
     """arguments: those of `tenon bench`; command: the path of the executable. Returns the exit status."""
-    options, others = parse(arguments)
+    options = parse(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         if options.from_explain:
             options.source += traced.write_cases(options.from_explain, Path(scratch))
-        peers = [name for name in options.vs if name != "unfused"]
-        shared = [*itertools.chain.from_iterable(("--shapes", s) for s in options.shapes)]
-        own = [*shared, *itertools.chain.from_iterable(("--dim", d) for d in options.dim),
-               *itertools.chain.from_iterable(("--input", i) for i in options.input), "--seed", str(options.seed)]
         results = Path(scratch) / "results.json"
-        status = subprocess.run([command, "bench", *options.source, *own, "--threads", str(options.threads), "--seconds", str(options.seconds),
-                                 "--rounds", str(options.rounds), *(["--vs", "unfused"] if "unfused" in options.vs else []),
-                                 "--json", str(results), *others]).returncode
+        status = subprocess.run([command, "bench", *command_line(options, results)]).returncode
         if status or not results.exists():
             return status
         written = json.loads(results.read_text())
-        failed = compare_all(options, peers, graph_texts(command, options.source, shared), written) if peers else 0
+        failed = compare_all(options, graph_texts(command, options), written) if options.peers else 0
         results.write_text(json.dumps(written, indent=2) + "\n")
         if options.json:
             Path(options.json).write_text(results.read_text())
@@ -55,40 +50,48 @@ def main(arguments, command):
 
 
 def parse(arguments):
+    """The options: those of `tenon bench`, and ours. peers: the libraries that --vs names."""
     parser = argparse.ArgumentParser(prog="python -m tenon bench", description="tenon bench, with other libraries beside Tenon. "
-                                     "Further options are those of tenon bench --help.")
+                                     "tenon bench --help explains the options that have no text here.")
     parser.add_argument("source", nargs="*", help="expressions, graphs NAME.tn, or directories of such files")
     parser.add_argument("--vs", action="append", default=[], help="a list of " + ", ".join(["unfused", *(h for h in HOSTS if h != "tenon")]))
     parser.add_argument("--from-explain", metavar="MODULE:NAME", help="a function in a module or a file that returns (model, arguments): each "
                         "kernel and library call of the model is a case")
-    parser.add_argument("--shapes", action="append", default=[])
-    parser.add_argument("--dim", action="append", default=[])
-    parser.add_argument("--input", action="append", default=[])
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    for name in LISTS:
+        parser.add_argument(f"--{name}", action="append", default=[])
+    for name in FLAGS:
+        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--threads", default=str(len(os.sched_getaffinity(0))))
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json")
     parser.add_argument("--html")
-    options, others = parser.parse_known_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     options.vs = [name for text in options.vs for name in text.split(",")]
+    options.peers = [name for name in options.vs if name != "unfused"]
     if unknown := [name for name in options.vs if name != "unfused" and name not in HOSTS or name == "tenon"]:
         parser.error(f"--vs: there is no {unknown[0]}; there are unfused, {', '.join(h for h in HOSTS if h != 'tenon')}")
     if not options.source and not options.from_explain:
         parser.error("bench needs an expression, a graph or --from-explain")
-    return options, others
+    if options.peers and (options.backend or options.without):
+        parser.error("--backend and --without: not with other libraries, because Tenon beside them is measured without these options")
+    return options
 
 
-def graph_texts(command, sources, options):
+def command_line(options, results):
+    """The arguments of `tenon bench` that measure Tenon and write the file `results`."""
+    lists = [f"--{name}={text}" for name in LISTS for text in getattr(options, name)]
+    flags = [f"--{name}" for name in FLAGS if getattr(options, name)]
+    single = [f"--{name}={getattr(options, name)}" for name in ("threads", "seconds", "rounds", "seed")]
+    return [*options.source, *lists, *flags, *single, *["--vs=unfused"] * ("unfused" in options.vs), f"--json={results}"]
+
+
+def graph_texts(command, options):
     """The texts of all graphs that the command line measures, in its order."""
-    printed = subprocess.run([command, "bench", "--print", *sources, *options], check=True, capture_output=True, text=True).stdout
+    shapes = [f"--shapes={text}" for text in options.shapes]
+    printed = subprocess.run([command, "bench", "--print", *options.source, *shapes], check=True, capture_output=True, text=True).stdout
     return ["graph @" + part for part in re.split(r"^graph @", printed, flags=re.MULTILINE)[1:]]
-
-
-def combinations(dims):
-    """["N=1,2"] as [{"N": 1}, {"N": 2}]."""
-    named = [(d.split("=")[0], [int(n) for n in d.split("=")[1].split(",")]) for d in dims]
-    return [dict(zip([n for n, _ in named], values)) for values in itertools.product(*(v for _, v in named))]
 
 
 def make_inputs(graph, options, generator):
@@ -109,21 +112,28 @@ def make_inputs(graph, options, generator):
     return tensors
 
 
-def make_case(text, sizes, options):
+def make_case(text, sizes, options, threads):
     graph = read(text)
     tensors = make_inputs(graph.at(sizes), options, torch.Generator().manual_seed(options.seed))
     for symbolic, t in zip(graph.inputs, tensors):
         if symbolic.symbol:
             t.fill_(size_at(symbolic.symbol, sizes))
-    return Case(text, graph.at(sizes), tensors, options.threads)
+    return Case(text, graph.at(sizes), tensors, threads)
+
+
+def tensor_of(result):
+    """A result of a library as a tensor."""
+    if isinstance(result, torch.Tensor):
+        return result
+    return torch.from_numpy(np.array(result)) if isinstance(result, np.ndarray) else torch.from_dlpack(result)
 
 
 def difference(wanted, got):
-    """In what two results differ, as a sentence; empty if they agree."""
+    """Returns a sentence that says how two results differ, or an empty string if they agree."""
     if len(wanted) != len(got):
         return f"{len(got)} results instead of {len(wanted)}"
     for number, (a, b) in enumerate(zip(wanted, got)):
-        b = b if isinstance(b, torch.Tensor) else torch.from_numpy(np.array(b))
+        b = tensor_of(b)
         where = f"result {number}: " if len(wanted) > 1 else ""
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             return f"{where}{b.dtype}{list(b.shape)} instead of {a.dtype}{list(a.shape)}"
@@ -190,17 +200,19 @@ def time_text(s):
     return f"{s * 1e6:.1f} us" if s < 1e-3 else f"{s * 1e3:.2f} ms" if s < 1 else f"{s:.2f} s"
 
 
-def compare_all(options, peers, texts, written):
+def compare_all(options, texts, written):
     """Prints a table, adds the peers' times to the JSON of the command line, and returns 1 if a result is wrong, otherwise 0."""
-    torch.set_num_threads(options.threads)
+    peers = options.peers
     entries = [e for e in written["benchmarks"] if e.get("aggregate_name") == "median"]
-    pairs = [(text, sizes) for text in texts for sizes in combinations(options.dim)]
+    each = len(entries) // len(texts)  # a graph has an entry for each number of threads and each set of sizes
     width, wrong, skipped = max(len(e["run_name"]) for e in entries), 0, {}
     print(f"\nin this process, with new memory for the results; x: the peer's time over Tenon's, the median over {options.rounds} rounds")
     print(f"{'case':<{width}} {'tenon':>10}" + "".join(f" {name:>19}" for name in peers))
-    for (text, sizes), entry in zip(pairs, entries, strict=True):
+    for number, entry in enumerate(entries):
+        sizes = {name: int(size) for name, size in (dim.split("=") for dim in entry["dims"])}
+        torch.set_num_threads(entry["threads"])
         with torch.no_grad():
-            case = make_case(text, sizes, options)
+            case = make_case(texts[number // each], sizes, options, entry["threads"])
             calls, reasons = prepare(case, peers)
             times = measure(calls, options.seconds, options.rounds)
         entry["peers"] = {name: statistics.median(t) * 1e6 for name, t in times.items()}

@@ -1,7 +1,8 @@
 """The libraries that run a graph: name -> a function of a Case that returns a call. A call takes nothing, runs the graph on the case's
 inputs and returns the results in new memory. Raises Missing if the library is not installed, NoCounterpart if it has no such operation.
 
-tenon, torch, inductor (needs g++), onnxruntime and openvino (PyTorch's export to ONNX), xla (JAX). All of them get the same number of threads.
+tenon, torch, inductor (needs g++), onnxruntime and openvino (PyTorch's export to ONNX), xla (JAX). All of them get the case's number of threads,
+except that xla has no such option: it takes a thread for each core that the process may use when JAX starts (`taskset -c 0` leaves it one).
 Tested by tests/torch/test_peers.py.
 """
 
@@ -21,10 +22,10 @@ import torch.nn.functional as F
 
 from ... import _abi
 from ..lowering.tensors import DTYPES
-from ..runtime.frames import DLPACK
+from ..runtime.frames import dltensor_words
 from .jax_rows import JAX_DTYPES
 from .jax_rows import ROWS as JAX_ROWS
-from .spelling import source
+from .spelling import NoCounterpart, source
 from .torch_rows import ROWS, TORCH_DTYPES
 
 OF_NAME = {name: dtype for dtype, name in DTYPES.items()}
@@ -66,10 +67,9 @@ def table(tensors):
     """A C array of addresses of DLTensors, and what has to live as long as it."""
     blocks = []
     for t in tensors:
-        code, bits = DLPACK[DTYPES[t.dtype]]
-        block = array.array("q", [t.data_ptr(), 1, t.dim() | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0, *t.shape, *t.stride(), 0])
+        block = array.array("q", dltensor_words(DTYPES[t.dtype], t.shape, t.stride()))
         address = block.buffer_info()[0]
-        block[3], block[4] = address + 48, address + 48 + 8 * t.dim()
+        block[0], block[3], block[4] = t.data_ptr(), address + 48, address + 48 + 8 * t.dim()
         blocks.append(block)
     return (ctypes.c_void_p * len(blocks))(*(b.buffer_info()[0] for b in blocks)), blocks
 
@@ -92,19 +92,34 @@ def tenon(case):
     return call
 
 
+def in_new_memory(function, arguments):
+    """A call of a function of tensors. As Tenon's, its results are dense and share no memory with an argument or with each other."""
+    used, copied = {t.untyped_storage().data_ptr() for t in arguments}, []
+    for t in function(*arguments):
+        copied.append(not t.is_contiguous() or t.untyped_storage().data_ptr() in used)
+        used.add(t.untyped_storage().data_ptr())
+    if not any(copied):
+        return lambda: function(*arguments)
+    return lambda: [t.clone(memory_format=torch.contiguous_format) if copy else t for t, copy in zip(function(*arguments), copied)]
+
+
 def eager(case):
-    function, arguments = case.torch
-    return lambda: function(*arguments)
+    return in_new_memory(*case.torch)
+
+
+def missing_for_inductor():
+    """The reason why Inductor cannot run here, or None."""
+    return None if shutil.which("g++") else "needs g++: apt-get install g++"
 
 
 def inductor(case):
-    if not shutil.which("g++"):
-        raise Missing("needs g++: apt-get install g++")
+    if missing_for_inductor():
+        raise Missing(missing_for_inductor())
     function, arguments = case.torch
     torch._dynamo.reset()
     torch._inductor.config.compile_threads = 1  # a fork after JAX has started its threads could hang
     fast = torch.compile(function, backend="inductor", fullgraph=True, dynamic=False)
-    return lambda: fast(*arguments)
+    return in_new_memory(fast, arguments)
 
 
 class Module(torch.nn.Module):
@@ -114,9 +129,14 @@ class Module(torch.nn.Module):
 
 
 def onnx_file(case, directory):
-    """The path of the graph as ONNX."""
+    """(path of the graph as ONNX, its arguments as arrays)"""
     needs("onnxscript", "onnx onnxscript")
     function, arguments = case.torch
+    for dtype in {t.dtype for t in arguments} | {OF_NAME[v.dtype] for v in case.graph.outputs}:
+        try:
+            torch.empty(0, dtype=dtype).numpy()
+        except TypeError:  # NumPy has no such dtype
+            raise NoCounterpart(DTYPES[dtype]) from None
     path, log = str(Path(directory) / "graph.onnx"), logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)  # it warns of packages that are not installed

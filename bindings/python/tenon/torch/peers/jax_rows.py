@@ -1,5 +1,5 @@
-"""The op table in JAX's words: op -> spelling (spelling.py), for the rows that graphs of inference have most. A row that is missing is
-not spelled in JAX. Tested by tests/torch/test_peers.py.
+"""The op table in JAX's words: op -> spelling (spelling.py), for the rows that are frequent in graphs of inference. A graph with another row does
+not run in JAX. Tested by tests/torch/test_peers.py.
 """
 
 from .spelling import literal

@@ -12,6 +12,7 @@ import re
 from ... import _abi
 
 CONSTANT = "constant"
+RESERVED = ("graph", "torch", "F", "jnp", "jax", "lax", "float")  # names that spellings use
 
 
 class NoCounterpart(Exception):
@@ -68,15 +69,16 @@ def spell(node, rows):
 def source(graph, rows, dtypes):
     """(text, constants) of the function `graph`. It takes the inputs, then the constants, and returns a tuple. graph: from
     graph_read.Graph.at; rows: op -> spelling; dtypes: dtype -> text. Raises NoCounterpart for a node without a spelling."""
-    names, lines, constants = {}, [], []
+    names, used, lines, constants = {}, set(), [], []
 
     def name(value):
         plain = re.sub(r"\W", "_", value.name)
-        if not plain.isidentifier() or keyword.iskeyword(plain) or plain in ("graph", "torch", "F", "jnp", "jax"):
+        if not plain.isidentifier() or keyword.iskeyword(plain) or plain in RESERVED:
             plain = "v" + plain
-        while plain in names.values():
+        while plain in used:
             plain += "_"
         names[value.name] = plain
+        used.add(plain)
         return plain
 
     arguments = [name(v) for v in graph.inputs]

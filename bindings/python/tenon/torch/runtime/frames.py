@@ -15,6 +15,12 @@ DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64"
            "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8), "f8e4m3fn": (10, 8), "f8e5m2": (12, 8)}
 
 
+def dltensor_words(dtype, shape, strides, device=_abi.CPU):
+    """The words of a DLTensor, then its shape and strides. The addresses are 0: word 0 of the data, word 3 of the shape, word 4 of the strides."""
+    (kind, number), (code, bits) = device, DLPACK[dtype]
+    return [0, kind | number << 32, len(shape) | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0, *shape, *strides, 0]  # a shape of rank 0 needs an address too
+
+
 class Layout:
     """The words that a new frame starts with: the positions of the DLTensors, and all values that are known before a call."""
 
@@ -25,14 +31,10 @@ class Layout:
 
     def tensor(self, dtype, shape, strides, device=None):
         """Adds a DLTensor. Returns the index of its data word, and its rank if a size depends on symbols, else -1."""
-        kind, number = device or self.device
-        code, bits = DLPACK[dtype]
         at, rank = len(self.words), len(shape)
-        self.words += [0, kind | number << 32, rank | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0]
         self.pointers += [(at + 3, at + 6), (at + 4, at + 6 + rank)]
         static = all(isinstance(value, int) for value in (*shape, *strides))
-        self.words += [*shape, *strides] if static else [0] * (2 * rank)
-        self.words.append(0)  # a shape of rank 0 needs an address too
+        self.words += dltensor_words(dtype, *(shape, strides) if static else ([0] * rank,) * 2, device or self.device)
         return at, -1 if static else rank
 
     def table(self, ats):

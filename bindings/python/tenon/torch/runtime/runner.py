@@ -51,6 +51,9 @@ def draw_seeds(count, device):
     return torch.randint(-2**63, 2**63 - 1, [count], device=device)
 
 
+DRAWING_FUNCTIONS = (draw_mask, draw_bits, draw_seeds)  # run in PyTorch
+
+
 class Compiled:
     """The parts of a boxed function that other modules need. It does not hold the function, which dies with its last user."""
 
