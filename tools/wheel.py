@@ -37,7 +37,7 @@ def licences(onednn):
 
 def stage(source, onednn):
     """Copies bindings/python, with files in place of links, and strips the binaries."""
-    shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "*.c", "CMakeLists.txt"))
+    shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "*.c", "*.h", "CMakeLists.txt"))
     (source / "THIRD_PARTY_LICENSES.txt").write_text(licences(onednn))
     for binary in (source / "tenon/_lib").iterdir():
         run(*STRIP, binary)

@@ -6,9 +6,8 @@
  * Every function checks the types and bounds of its arguments and raises a Python error.
  * bindings/python/tenon/torch/runtime/marshal.py has the same functions in Python. Tested by tests/torch/ with both.
  */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030a0000
-#include <Python.h>
+#include "observer.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,56 +176,6 @@ static PyObject* make_outputs(const Step* s, int64_t* words, PyObject* const* gi
   return outputs;
 }
 
-/* The observer of steps (tenon_observe_steps): begin calls on_begin(name), end calls on_end(what on_begin returned) unless this is None.
- * An error of either, above all a KeyboardInterrupt, stays set in the thread until call_step raises it; the steps until then are not
- * observed. A ctypes callback would lose it. */
-static PyObject *on_begin, *on_end;
-static int observed; /* whether begin was ever called */
-static _Thread_local PyObject*
-    event; /* of the step that runs; PyTorch closes it when its last reference goes */
-
-static void begin(void* user, const char* name) {
-  (void)user;
-  const PyGILState_STATE state = PyGILState_Ensure();
-  observed = 1;
-  Py_CLEAR(event);
-  PyObject* text = PyErr_Occurred() ? NULL : PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace");
-  if (text) event = PyObject_CallFunctionObjArgs(on_begin, text, NULL);
-  Py_XDECREF(text);
-  PyGILState_Release(state);
-}
-
-static void end(void* user) {
-  (void)user;
-  const PyGILState_STATE state = PyGILState_Ensure();
-  if (event && event != Py_None && !PyErr_Occurred()) {
-    PyObject* result = PyObject_CallFunctionObjArgs(on_end, event, NULL);
-    Py_XDECREF(result);
-  }
-  Py_CLEAR(event);
-  PyGILState_Release(state);
-}
-
-/* Whether the observer has failed during a run. Closes the event of a step that has failed. */
-static int interrupted(void) {
-  Py_CLEAR(event);
-  return PyErr_Occurred() != NULL;
-}
-
-/* observer(on_begin, on_end) -> (address of begin, address of end). Called once. */
-static PyObject* observer(PyObject* self, PyObject* const* a, Py_ssize_t n) {
-  (void)self;
-  if (!takes(n, 2)) return NULL;
-  Py_INCREF(on_begin = a[0]);
-  Py_INCREF(on_end = a[1]);
-  void (*begins)(void*, const char*) = begin;
-  void (*ends)(void*) = end;
-  void *begin_at, *end_at;
-  memcpy(&begin_at, &begins, sizeof begin_at);
-  memcpy(&end_at, &ends, sizeof end_at);
-  return Py_BuildValue("(NN)", PyLong_FromVoidPtr(begin_at), PyLong_FromVoidPtr(end_at));
-}
-
 /* step(words, args, output...) -> tuple of outputs. Releases the interpreter lock while the program runs. */
 static PyObject* call_step(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   Step* s = PyCapsule_GetPointer(self, kStep);
@@ -249,7 +198,7 @@ static PyObject* call_step(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   int32_t status;
   Py_BEGIN_ALLOW_THREADS status = s->run(s->program, words + s->inputs, (size_t)s->n_inputs,
                                          words + s->outputs, (size_t)s->n_outputs, stream);
-  Py_END_ALLOW_THREADS if (observed && interrupted()) {
+  Py_END_ALLOW_THREADS if (observer_failed()) {
     Py_DECREF(outputs);
     return NULL;
   }
