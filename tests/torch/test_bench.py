@@ -221,7 +221,8 @@ def test_two_ranks_train_together():
         for mine, want in zip(two.ask("first", count=2)["losses"], one.ask("first", count=2)["losses"], strict=True):
             assert mine == pytest.approx(want, rel=1e-5)  # both ranks have the same batch
         two.processes[1].kill()
-        with pytest.raises(Failed, match="exit code 1 during 'step'"):  # the first rank waits for gradients of the second
+        # The first rank waits for gradients of the second, so gloo ends it: by an exception or by a signal.
+        with pytest.raises(Failed, match=r"exit code -?\d+ during 'step'"):
             two.processes = two.processes[:1]
             two.step()
 
