@@ -6,7 +6,7 @@
  * Every function checks the types and bounds of its arguments and raises a Python error.
  * bindings/python/tenon/torch/runtime/marshal.py has the same functions in Python. Tested by tests/torch/ with both.
  */
-#include "observer.h"
+#include "bindings/python/observer.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* See observer.h. */
-#include "observer.h"
+#include "bindings/python/observer.h"
 
 #include <string.h>
 
