@@ -102,6 +102,15 @@ def test_a_directory_is_a_suite(tmp_path):
     assert "has no file *.tn" in tenon("bench", tmp_path / "empty").stderr
 
 
+def test_files_of_one_name_keep_their_paths(tmp_path):
+    for folder, name in (("a", "mlp"), ("b", "mlp"), ("b", "other")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f"{name}.tn").write_text("graph @g(%x: f32[8]) {\n  %y = neg(%x)\n  return %y\n}\n")
+    done = tenon("bench", tmp_path / "a", tmp_path / "b", *QUICK)
+    assert [line.split()[0] for line in done.stdout.splitlines()[2::2]] == [
+        f"{tmp_path}/a/mlp.tn/threads:1", f"{tmp_path}/b/mlp.tn/threads:1", "other/threads:1"]
+
+
 def test_suites_run():
     done = tenon("bench", ROOT / "bench/suites", "--print")
     assert done.returncode == 0 and done.stdout.count("graph @") == len(list((ROOT / "bench/suites").glob("*.tn"))) > 5

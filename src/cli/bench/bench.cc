@@ -108,10 +108,8 @@ class Bench {
 
   // Adds the texts of the graph and of the steps, with their kernels, to results of this subject.
   void add_texts(std::span<Measured> results) const {
-    for (Measured& m : results) {
-      m.graph = tenon::print(g_, {.data_limit = 16});
-      m.steps = explain();
-    }
+    const std::string graph = tenon::print(g_, {.data_limit = 16}), steps = explain();
+    for (Measured& m : results) m.graph = graph, m.steps = steps;
   }
 
  private:

@@ -10,13 +10,14 @@
 namespace tenon::cli {
 namespace {
 
-// Subjects of files have the names of the files without directories, unless two of these are equal.
-void name_files(std::vector<Subject>& subjects, const std::vector<std::string>& paths) {
+std::string stem(const std::string& path) { return std::filesystem::path(path).stem().string(); }
+
+// Shortens the names of these subjects from paths to stems. Subjects whose stems are equal keep their paths.
+void shorten_names(std::vector<Subject>& subjects, const std::vector<size_t>& files) {
   std::map<std::string, int> count;
-  for (const std::string& path : paths) ++count[std::filesystem::path(path).stem().string()];
-  for (size_t i = 0; i < subjects.size(); ++i)
-    if (const std::string stem = std::filesystem::path(paths[i]).stem().string(); !paths[i].empty())
-      subjects[i].name = count[stem] == 1 ? stem : paths[i];
+  for (const size_t i : files) ++count[stem(subjects[i].name)];
+  for (const size_t i : files)
+    if (count[stem(subjects[i].name)] == 1) subjects[i].name = stem(subjects[i].name);
 }
 
 // Fails for a name in `shapes` that is an input of none of the expressions.
@@ -39,8 +40,7 @@ Result<std::vector<Subject>> read_subjects(const std::vector<std::string>& sourc
                                            const std::vector<std::string>& inputs) {
   namespace fs = std::filesystem;
   std::vector<Subject> subjects;
-  std::vector<size_t> expressions;   // their positions
-  std::vector<std::string> path_of;  // per subject; empty for an expression
+  std::vector<size_t> expressions, files;  // positions of subjects
   for (const std::string& source : sources) {
     std::vector<std::string> paths;
     std::error_code none;
@@ -53,19 +53,18 @@ Result<std::vector<Subject>> read_subjects(const std::vector<std::string>& sourc
       paths.push_back(source);
     }
     for (const std::string& path : paths) {
-      std::vector<std::string> files = inputs;
-      TENON_ASSIGN(Model model, read_model(path, files, ""));
+      std::vector<std::string> given = inputs;
+      TENON_ASSIGN(Model model, read_model(path, given, ""));
+      files.push_back(subjects.size());
       subjects.push_back({path, std::move(model)});
-      path_of.push_back(path);
     }
     if (!paths.empty()) continue;
     auto graph = parse_expression(source, shapes);
     if (!graph.ok()) return graph.status().at(source);
     expressions.push_back(subjects.size());
     subjects.push_back({source, Model{std::move(*graph), {}}});
-    path_of.emplace_back();
   }
-  name_files(subjects, path_of);
+  shorten_names(subjects, files);
   std::vector<const Graph*> readers;
   for (const size_t i : expressions) readers.push_back(&subjects[i].model.graph);
   TENON_TRY(all_used(shapes, readers));
