@@ -119,7 +119,7 @@ struct Layout {
   bool dense = true;
 };
 
-// Where the memory of a buffer of a step is. Two buffers overlap if they have the same space; in space 0, the workspace, they overlap
+// BufferSpan is the memory of a buffer of a step. Two buffers overlap if they have the same space; in space 0, the workspace, they overlap
 // only if their bytes do.
 struct BufferSpan {
   int space = 0;

@@ -71,7 +71,7 @@ struct Profile {
   int64_t dropped = 0;
   std::map<std::thread::id, int> threads;
   std::shared_ptr<const StepObserver> observer;
-  // Of programs that the observer has seen, by number and source.
+  // The names that event_names() made for the programs that the observer has seen, by number and source.
   std::map<std::pair<int64_t, const PlanSource*>, std::shared_ptr<const EventNames>> names;
 
   void clear() {

@@ -38,7 +38,7 @@ inline bool profiling() { return watchers.load(std::memory_order_relaxed) != 0; 
 // As in tenon_observe_steps; both null: nobody observes.
 void observe_steps(void (*begin)(void* user, const char* name), void (*end)(void* user), void* user);
 
-// What an observer is told: a name for each executable, then one for the copies of updates.
+// EventNames holds the names that an observer gets: one for each executable, then one for the copies of updates.
 using EventNames = std::vector<std::string>;
 
 struct ProfiledRun {

@@ -62,7 +62,8 @@ class Plan {
   static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads,
                                             std::shared_ptr<Specialization> specialize = {});
 
-  // run() calls begin and end around every step, on the thread of the run. `executable` is a position in PlanSource::executables, or -1 for the copies of updates.
+  // run() calls begin and end around every step, on the thread of the run. `executable` is a position in PlanSource::executables, or -1
+  // for the copies of updates.
   struct Watch {
     virtual void begin(int executable) = 0;
     virtual void end() = 0;
@@ -108,9 +109,8 @@ class Plan {
 
   std::vector<int64_t> symbols_;
   std::vector<std::unique_ptr<Step>> owned_;
-  std::vector<PlannedStep> steps_;  // one for each executable
-  std::vector<PlannedStep>
-      joined_;  // what a run executes: a step of these may replace several consecutive ones
+  std::vector<PlannedStep> steps_;   // one for each executable
+  std::vector<PlannedStep> joined_;  // a run executes these; each replaces one or several of steps_
   std::vector<BufferRef> buffers_;
   size_t most_buffers_ = 0;
   int64_t workspace_ = 0;     // intermediates and scratch

@@ -113,8 +113,8 @@ def missing_for_inductor():
 
 
 def inductor(case):
-    if missing_for_inductor():
-        raise Missing(missing_for_inductor())
+    if why := missing_for_inductor():
+        raise Missing(why)
     function, arguments = case.torch
     torch._dynamo.reset()
     torch._inductor.config.compile_threads = 1  # a fork after JAX has started its threads could hang

@@ -2,7 +2,7 @@
 the event of the compiled function's call. Tested by tests/torch/test_profile.py.
 
 A compiled function reads `profiler._is_profiler_enabled` and calls follow() if it is set (runner.py). From then on the library calls
-functions of the extension module (marshal.c) around each step, until a step finds that the profiler has ended. These call _begin() and
+functions of the extension module (observer.c) around each step, until a step finds that the profiler has ended. These call _begin() and
 PyTorch; an interrupt in _begin() is raised after the run. Where calls go through ctypes, steps are no events.
 """
 
