@@ -5,6 +5,7 @@
 
 #include "jit/analysis/transposing.h"
 #include "jit/transform/blocked_column_sums.h"
+#include "jit/transform/direct_stores.h"
 #include "jit/transform/join_online_reductions.h"
 #include "jit/transform/kernel_fission.h"
 #include "jit/transform/specialize.h"
@@ -74,7 +75,9 @@ Result<Kernels> kernels_for_cpu(const LowerInput& in, bool trial) {
   TENON_ASSIGN(Lowered lowered, lower(in));
   Kernels result;
   Kernels walks;
-  for (LoweredKernel& k : after("lower", std::move(lowered.loops), trial)) {
+  Kernels loops = after("lower", std::move(lowered.loops), trial);
+  for (LoweredKernel& k : loops) k = direct_stores(std::move(k));
+  for (LoweredKernel& k : after("direct_stores", std::move(loops), trial)) {
     if (walks_apart_again(k))
       return unsupported("columns whose rows are several loops are walked along once");
     std::ranges::move(after("split_walks", split_walks(k, *in.graph.dims), trial), std::back_inserter(walks));
@@ -135,6 +138,8 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
+    {"direct_stores",
+     [](const Kernel& k, DimTable& dims) { return std::vector{direct_stores(alone(k, dims)).kernel}; }},
     {"split_walks",
      [](const Kernel& k, DimTable& dims) { return kernels_in(split_walks(alone(k, dims), dims)); }},
     {"split_reduction",
