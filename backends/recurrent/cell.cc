@@ -1,7 +1,6 @@
 // See cell.h. The graphs of the modes are texts: r, z, n and i, f, g, o are the gates; x comes from the sequence, s from the state.
 #include "backends/recurrent/cell.h"
 
-#include "src/ir/text.h"
 #include "src/ops/rules/recurrent.h"
 
 namespace tenon::recurrent {
@@ -60,50 +59,23 @@ std::string_view text_of(std::string_view mode) {
   return mode == "lstm" ? kLstm : mode == "gru" ? kGru : mode == "tanh" ? kTanh : kRelu;
 }
 
-// Runs everything on the calling thread.
-class Alone final : public Parallel {
- public:
-  int threads() const override { return 1; }
-  void run(int64_t n, int, RangeFn fn, void* arg) override {
-    if (n > 0) fn(arg, 0, 0, n);
-  }
-};
-
 }  // namespace
 
 Result<std::unique_ptr<Cell>> Cell::make(std::string_view mode, const Allocator& allocator) {
   auto made = std::make_unique<Cell>();
   made->gates_ = gates_of(mode);
   made->has_state_ = mode == "lstm" || mode == "gru";
-  auto graph = parse_graph(text_of(mode));
-  TENON_CHECK(graph.ok(), graph.status().message());
-  made->graph_ = std::move(*graph);
-  const Graph& g = made->graph_;
-  std::vector<bool> stored;
-  std::vector<ValueId> members;
-  for (ValueId v = 0; v < g.nodes.size(); ++v) {
-    made->layouts_.push_back({stored_strides(g, v), false});
-    for (const OutputBinding& out : g.outputs)
-      if (out.value == v) made->layouts_.back().strides = *out.strides;
-    stored.push_back(!is_literal(g, v));
-    if (op(g.node(v).op).kind == Kind::map) members.push_back(v);
-  }
-  const BuildContext context{g, made->layouts_, stored, allocator};
-  TENON_ASSIGN(auto built, find_backend("cpu")->build(context, std::span(&members, 1)));
-  made->kernel_ = std::move(built[0]);
+  TENON_ASSIGN(made->kernel_, inner::Kernel::make(text_of(mode), allocator));
   return made;
 }
 
 Result<std::unique_ptr<Step>> Cell::prepare(const Shape& shape) const {
-  Sizes sizes{graph_.dims.get(), std::vector<int64_t>(static_cast<size_t>(graph_.dims->symbol_count()), 1)};
-  const std::pair<std::string_view, int64_t> values[] = {
-      {"B", shape.rows},     {"U", shape.units},        {"X", shape.x_stride},
-      {"S", shape.s_stride}, {"H", shape.state_stride}, {"R", shape.result_stride}};
-  for (int i = 0; i < graph_.dims->symbol_count(); ++i)
-    for (const auto& [name, value] : values)
-      if (graph_.dims->find_symbol(name) == graph_.dims->symbol_at(i))
-        sizes.symbols[static_cast<size_t>(i)] = value;
-  return kernel_->prepare(sizes);
+  return kernel_->prepare({{"B", shape.rows},
+                           {"U", shape.units},
+                           {"X", shape.x_stride},
+                           {"S", shape.s_stride},
+                           {"H", shape.state_stride},
+                           {"R", shape.result_stride}});
 }
 
 Status Cell::run(const Step& step, const float* x, int64_t x_by, const float* s, int64_t s_by,
@@ -117,8 +89,7 @@ Status Cell::run(const Step& step, const float* x, int64_t x_by, const float* s,
   if (has_state_) add(state);
   if (cell) add(cell);
   add(result);
-  Alone alone;
-  return step.run(buffers, scratch, {alone});
+  return inner::run(step, buffers, scratch);
 }
 
 }  // namespace tenon::recurrent

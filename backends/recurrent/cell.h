@@ -2,7 +2,7 @@
 // hidden state, and to the next cell of an LSTM. Tested by tests/unit/backends/recurrent_test.cc.
 #pragma once
 
-#include "src/backend/backend.h"
+#include "backends/inner/kernel.h"
 
 namespace tenon::recurrent {
 
@@ -26,14 +26,12 @@ class Cell {
 
   std::string describe() const { return kernel_->describe(); }
   int gates() const { return gates_; }
-  int compiled() const { return kernel_->kernels_compiled; }
+  int compiled() const { return kernel_->compiled(); }
 
  private:
   int gates_ = 0;
   bool has_state_ = false;
-  Graph graph_;
-  std::vector<Layout> layouts_;
-  std::unique_ptr<Executable> kernel_;
+  std::unique_ptr<inner::Kernel> kernel_;
 };
 
 }  // namespace tenon::recurrent

@@ -1,8 +1,6 @@
 // See matrix.h.
 #include "backends/recurrent/matrix.h"
 
-#include "backends/recurrent/product.h"
-
 namespace tenon::recurrent {
 namespace {
 
@@ -27,22 +25,27 @@ void Columns::pack(const float* weight_at, const float* bias_at, int64_t from, i
   for (int64_t block = from; block < to; ++block)
     for (int64_t gate = 0; gate < gates; ++gate) {
       const int64_t first = gate * size + block * width;
-      pack_panel(weight_at + first * weight.strides[0], weight.strides[0], weight.strides[1],
-                 bias_at ? bias_at + first * bias_stride : nullptr, bias_stride,
-                 std::min(width, size - block * width), depth,
-                 const_cast<float*>(panel(panels, block, gate)));
+      const int64_t count = std::min(width, size - block * width);
+      auto* to = const_cast<float*>(panel(panels, block, gate));
+      for (int64_t j = 0; j < width; ++j)
+        to[j] = bias_at && j < count ? bias_at[(first + j) * bias_stride] : 0;
+      inner::pack_columns(weight_at + first * weight.strides[0], weight.strides[0], weight.strides[1], count,
+                          depth, to + width);
     }
 }
 
 void Columns::multiply(const Memory& memory, const float* x, int64_t x_stride, int64_t rows, int64_t block,
                        int64_t gate, float* y, int64_t y_stride) const {
-  if (!in_place)
-    return multiply_panel(x, x_stride, rows, panel(memory.panels, block, gate), depth, y, y_stride);
+  if (!in_place) {
+    const float* at = panel(memory.panels, block, gate);
+    return inner::multiply(
+        {x, x_stride, rows, at + panel_width(), panel_width(), depth, y, y_stride, at, nullptr});
+  }
   const int64_t from = block * panel_width(), first = gate * size + from,
                 stride = memory.bias ? bias.strides[0] : 0;
-  multiply_columns(x, x_stride, rows, memory.weight + first * weight.strides[0], weight.strides[0],
-                   memory.bias ? memory.bias + first * stride : nullptr, stride,
-                   std::min<int64_t>(panel_width(), size - from), depth, y, y_stride);
+  inner::multiply_columns(x, x_stride, rows, memory.weight + first * weight.strides[0], weight.strides[0],
+                          memory.bias ? memory.bias + first * stride : nullptr, stride,
+                          std::min<int64_t>(panel_width(), size - from), depth, y, y_stride);
 }
 
 Columns::Memory Columns::in_run(void* const* buffers, float* panels, int threads, Parallel& parallel) const {

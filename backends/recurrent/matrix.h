@@ -5,9 +5,15 @@
 
 #include <mutex>
 
-#include "backends/recurrent/placed_operand.h"
+#include "backends/inner/placed_operand.h"
+#include "backends/inner/product.h"
 
 namespace tenon::recurrent {
+
+using inner::panel_width, inner::PlacedOperand;
+
+// The floats of a panel with the bias of its columns in front.
+inline int64_t panel_floats(int64_t depth) { return (depth + 1) * panel_width(); }
 
 // At the sizes of a plan. Block b has the columns from b * panel_width() on of each gate; its panels follow each other.
 struct Columns {

@@ -6,7 +6,6 @@
 
 #include "backends/recurrent/cell.h"
 #include "backends/recurrent/matrix.h"
-#include "backends/recurrent/product.h"
 #include "src/base/align.h"
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"

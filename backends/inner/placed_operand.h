@@ -8,7 +8,7 @@
 #include "src/ops/eval/host_tensor.h"
 #include "src/ops/rules/operand.h"
 
-namespace tenon::recurrent {
+namespace tenon::inner {
 
 struct PlacedOperand {
   int buffer = -1;                             // -1: no such operand
@@ -42,4 +42,4 @@ struct PlacedOperand {
   }
 };
 
-}  // namespace tenon::recurrent
+}  // namespace tenon::inner

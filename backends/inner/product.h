@@ -1,0 +1,38 @@
+// Products of few rows by a panel, on the calling thread: the inner loops of steps that block their work by themselves. A panel is
+// panel_width() columns of a matrix [depth, columns]: for each k the elements k of all its columns, in a row.
+// f32, in the instruction set that kernels use. Tested by tests/unit/backends/product_test.cc.
+#pragma once
+
+#include <cstdint>
+
+namespace tenon::inner {
+
+int panel_width();  // columns of a panel
+
+// Packs `count` <= panel_width() columns of `depth` elements into the rows of a panel. Column j has its elements at
+// matrix + j * column_stride + k * stride. Columns behind the last are zeros.
+void pack_columns(const float* matrix, int64_t column_stride, int64_t stride, int64_t count, int64_t depth,
+                  float* panel);
+
+// y = first + x * panel, for rows of x with dense elements and panel_width() columns of y.
+struct PanelProduct {
+  const float* x;
+  int64_t x_stride, rows;
+  const float* panel;
+  int64_t panel_stride;  // from one row of the panel to the next
+  int64_t depth;
+  float* y;
+  int64_t y_stride;
+  // The first values: `bias`, panel_width() of them, for every row; or the rows of y times their `factors`; or zeros.
+  const float* bias = nullptr;
+  const float* factors = nullptr;
+};
+void multiply(const PanelProduct& product);
+
+// The same for a matrix that is not packed, whose columns are dense: for products that are too few to pay for packing. Writes
+// `count` columns of y.
+void multiply_columns(const float* x, int64_t x_stride, int64_t rows, const float* matrix,
+                      int64_t column_stride, const float* bias, int64_t bias_stride, int64_t count,
+                      int64_t depth, float* y, int64_t y_stride);
+
+}  // namespace tenon::inner

@@ -1,0 +1,101 @@
+// Compares the products of backends/inner with sums in double: rows around the sizes of tiles, depths around those of vectors, and all
+// ways to begin a sum.
+#include "backends/inner/product.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace tenon::inner {
+namespace {
+
+std::vector<float> random_floats(int64_t count, uint32_t seed) {
+  std::vector<float> v(static_cast<size_t>(count));
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  for (float& x : v) x = normal(rng);
+  return v;
+}
+
+TEST(Product, PanelsOfAllTileSizes) {
+  const int64_t w = panel_width();
+  for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 25, 48})
+    for (const int64_t depth : {0, 1, 2, 3, 4, 5, 17, 64})
+      for (const int start : {0, 1, 2}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows, depth " + std::to_string(depth) + ", start " +
+                     std::to_string(start));
+        const int64_t x_stride = depth + 3, panel_stride = w + 5, y_stride = w + 2;
+        const auto x = random_floats(rows * x_stride, 1), panel = random_floats(depth * panel_stride + w, 2),
+                   bias = random_floats(w, 3), factors = random_floats(rows, 4),
+                   before = random_floats(rows * y_stride, 5);
+        auto y = before;
+        multiply({x.data(), x_stride, rows, panel.data(), panel_stride, depth, y.data(), y_stride,
+                  start == 1 ? bias.data() : nullptr, start == 2 ? factors.data() : nullptr});
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t j = 0; j < y_stride; ++j) {
+            const auto at = static_cast<size_t>(r * y_stride + j);
+            if (j >= w) {
+              ASSERT_EQ(y[at], before[at]) << "behind row " << r;
+              continue;
+            }
+            double sum = start == 1   ? bias[static_cast<size_t>(j)]
+                         : start == 2 ? static_cast<double>(factors[static_cast<size_t>(r)]) * before[at]
+                                      : 0;
+            for (int64_t k = 0; k < depth; ++k)
+              sum += static_cast<double>(x[static_cast<size_t>(r * x_stride + k)]) *
+                     panel[static_cast<size_t>(k * panel_stride + j)];
+            ASSERT_NEAR(y[at], sum, 2e-5) << "row " << r << ", column " << j;
+          }
+      }
+}
+
+TEST(Product, PacksColumnsOfAnyOrder) {
+  const int64_t w = panel_width();
+  for (const int64_t count : {int64_t{1}, int64_t{3}, w / 2, w - 1, w})
+    for (const int64_t depth : {1, 3, 4, 15, 16, 17, 33, 80})
+      for (const bool dense : {true, false}) {
+        SCOPED_TRACE(std::to_string(count) + " columns, depth " + std::to_string(depth));
+        const int64_t column_stride = dense ? depth + 7 : 1, stride = dense ? 1 : count + 2;
+        const auto matrix = random_floats((count - 1) * column_stride + (depth - 1) * stride + 1, 1);
+        std::vector<float> panel(static_cast<size_t>(depth * w), NAN);
+        pack_columns(matrix.data(), column_stride, stride, count, depth, panel.data());
+        for (int64_t k = 0; k < depth; ++k)
+          for (int64_t j = 0; j < w; ++j)
+            ASSERT_EQ(panel[static_cast<size_t>(k * w + j)],
+                      j < count ? matrix[static_cast<size_t>(j * column_stride + k * stride)] : 0)
+                << "column " << j << ", element " << k;
+      }
+}
+
+TEST(Product, ColumnsThatAreNotPacked) {
+  for (const int64_t rows : {1, 2, 3})
+    for (const int64_t count : {1, 3, 4, 15, 16, 17, 37})
+      for (const int64_t depth : {0, 1, 5, 16, 19, 64})
+        for (const bool has_bias : {false, true}) {
+          SCOPED_TRACE(std::to_string(count) + " columns, depth " + std::to_string(depth));
+          const int64_t column_stride = depth + 1, y_stride = count + 1;
+          const auto x = random_floats(rows * (depth + 2), 1),
+                     matrix = random_floats(count * column_stride, 2), bias = random_floats(2 * count, 3),
+                     before = random_floats(rows * y_stride, 4);
+          auto y = before;
+          multiply_columns(x.data(), depth + 2, rows, matrix.data(), column_stride,
+                           has_bias ? bias.data() : nullptr, 2, count, depth, y.data(), y_stride);
+          for (int64_t r = 0; r < rows; ++r) {
+            for (int64_t j = 0; j < count; ++j) {
+              double sum = has_bias ? bias[static_cast<size_t>(2 * j)] : 0;
+              for (int64_t k = 0; k < depth; ++k)
+                sum += static_cast<double>(x[static_cast<size_t>(r * (depth + 2) + k)]) *
+                       matrix[static_cast<size_t>(j * column_stride + k)];
+              ASSERT_NEAR(y[static_cast<size_t>(r * y_stride + j)], sum, 2e-5)
+                  << "row " << r << ", column " << j;
+            }
+            ASSERT_EQ(y[static_cast<size_t>(r * y_stride + count)],
+                      before[static_cast<size_t>(r * y_stride + count)]);
+          }
+        }
+}
+
+}  // namespace
+}  // namespace tenon::inner
