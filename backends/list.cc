@@ -1,5 +1,6 @@
 // Defines the functions of src/backend/backend.h that name particular back ends: the list of all back ends in order of
 // preference, the GPU report and the default thread pool.
+#include "backends/attention/attention.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
 #include "backends/nvidia/cublaslt/cublaslt.h"
@@ -21,8 +22,8 @@ std::span<Backend* const> all_backends() {
 #if TENON_HAVE_ONEDNN
       &onednn_backend(),
 #endif
-      &cpu_backend(),    &rows_backend(),     &recurrent_backend(), &reference_backend(),
-      &cuda_backend(),   &cublaslt_backend(), &cudnn_backend(),
+      &cpu_backend(),       &rows_backend(), &recurrent_backend(), &attention_backend(),
+      &reference_backend(), &cuda_backend(), &cublaslt_backend(),  &cudnn_backend(),
   };
   return backends;
 }

@@ -11,16 +11,18 @@
 namespace tenon {
 namespace {
 
-// The calls of the library that were seen, in the words of explain().
+// The calls of oneDNN and of the back end of attention that were seen, in the words of explain().
 struct Seen {
   int calls = 0;
   std::set<std::string> words;
   void add(const std::string& shown) {
-    for (size_t at = shown.find("(onednn):"); at != shown.npos; at = shown.find("(onednn):", at + 1)) {
-      ++calls;
-      std::istringstream line(shown.substr(at + 9, shown.find('\n', at) - at - 9));
-      for (std::string word; line >> word;) words.insert(word);
-    }
+    for (const std::string step : {"(onednn):", "(attention):"})
+      for (size_t at = shown.find(step); at != shown.npos; at = shown.find(step, at + 1)) {
+        ++calls;
+        const size_t from = at + step.size();
+        std::istringstream line(shown.substr(from, shown.find('\n', at) - from));
+        for (std::string word; line >> word;) words.insert(word);
+      }
   }
 };
 

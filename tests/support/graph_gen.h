@@ -592,7 +592,12 @@ class GraphGen {
                   add_input(t, {batch, Dim(2 / shared), keys, head}),
                   add_input(t, {batch, Dim(2 / shared), keys, Dim(4)})};
         if (chance(40)) in.push_back(add_input(t, {length, keys}));
-        if (size(batch) <= 5) add(ops::attention, in, {{"causal", chance(50)}, {"scale", 0.5}});
+        const bool causal = chance(50);
+        if (causal) {  // whether a hidden NaN or infinity shows is not defined
+          const ValueId finite = b_(ops::isfinite, {in[2]});
+          in[2] = b_(ops::where, {finite, in[2], b_.scalar(0, t)});
+        }
+        if (size(batch) <= 5) add(ops::attention, in, {{"causal", causal}, {"scale", 0.5}});
       }
     }
   }

@@ -101,8 +101,7 @@ bool reads_attention(const Graph& graph, const Node& node, int operand, const St
 
 ValueId arrange_attention(Builder& b, Node node) {
   const bool last = heads_last(node);
-  const Dims swap = {Dim(0), Dim(2), Dim(1), Dim(3)};
-  const auto turned = [&](ValueId v) { return b(ops::transpose, {v}, {{"perm", swap}}); };
+  const auto turned = [&](ValueId v) { return bodies::swap_heads(b, v); };
   std::vector<ValueId> operands = node.inputs;
   for (size_t i = 0; i < kMask && !last; ++i) operands[i] = turned(operands[i]);
   const Dim columns = b.shape(operands[1])[1];

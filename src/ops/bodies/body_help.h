@@ -46,5 +46,9 @@ struct AttentionParts {
   ValueId weights;       // of each key in each row
 };
 AttentionParts attention_parts(Builder& b, const Node& node);
+// Exchanges the axes of heads and of positions.
+ValueId swap_heads(Builder& b, ValueId v);
+// The same attention with layout heads_last, and its result with the axes of `node`.
+ValueId attention_heads_last(Builder& b, Node node);
 
 }  // namespace tenon::bodies

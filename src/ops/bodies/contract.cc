@@ -122,12 +122,26 @@ AttentionParts attention_parts(Builder& b, const Node& node) {
   return {scaled, k, v, weights};
 }
 
+ValueId swap_heads(Builder& b, ValueId v) { return transpose(b, v, {Dim(0), Dim(2), Dim(1), Dim(3)}); }
+
+ValueId attention_heads_last(Builder& b, Node node) {
+  if (attr_as<std::string>(node, "layout") == "heads_last") return b.add(std::move(node));
+  std::vector<ValueId> operands = node.inputs;
+  for (size_t i = 0; i < 3; ++i) operands[i] = swap_heads(b, operands[i]);
+  auto arranged = b.try_add(ops::attention, operands,
+                            {{"causal", attr_as<bool>(node, "causal")},
+                             {"scale", attr_as<double>(node, "scale")},
+                             {"layout", std::string("heads_last")},
+                             {"whole", attr_as<bool>(node, "whole")}});
+  TENON_CHECK(arranged.ok(), arranged.status().message());
+  return swap_heads(b, *arranged);
+}
+
 ValueId attention(Builder& b, const Node& given) {
   if (attr_as<std::string>(given, "layout") == "heads_last") {
-    const Dims swap = {Dim(0), Dim(2), Dim(1), Dim(3)};
     Node first = with_layout(given, "heads_first");
-    for (size_t i = 0; i < 3; ++i) first.inputs[i] = transpose(b, given.inputs[i], swap);
-    return transpose(b, attention(b, first), swap);
+    for (size_t i = 0; i < 3; ++i) first.inputs[i] = swap_heads(b, given.inputs[i]);
+    return swap_heads(b, attention(b, first));
   }
   const AttentionParts parts = attention_parts(b, given);
   const ValueId result = b(ops::matmul, {parts.weights, parts.v});

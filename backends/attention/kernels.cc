@@ -1,0 +1,103 @@
+// See kernels.h.
+#include "backends/attention/kernels.h"
+
+#include <array>
+
+namespace tenon::attention {
+namespace {
+
+// "1" or "0" if the stride of the lanes is known when the kernel is compiled, else the symbol.
+std::string lane_stride(Dim stride, const char* symbol) {
+  return stride == Dim(1) ? "1" : stride == Dim(0) ? "0" : symbol;
+}
+
+std::string softmax_text(std::optional<Dim> mask_column, bool causal) {
+  std::string scores = "%scaled", body;
+  if (mask_column) {
+    body += "  %masked = add(%scaled, %mask)\n";
+    scores = "%masked";
+  }
+  if (causal) {
+    body += R"(  %row = iota{shape=[R,1], dtype=i32, axis=0}
+  %column = iota{shape=[1,K], dtype=i32, axis=1}
+  %end = add(%row, %first_hidden)
+  %seen = lt(%column, %end)
+  %cut = where(%seen, )" +
+            scores + ", %nothing)\n";
+    scores = "%cut";
+  }
+  return "graph @softmax_block(%s: f32[R,K] strides=[S,1], %scale: f32[]" +
+         (mask_column ? ", %mask: f32[R,K] strides=[A," + lane_stride(*mask_column, "B") + "]" : "") +
+         (causal ? ", %first_hidden: i32[]" : "") +
+         ", %largest: f32[R,1], %total: f32[R,1], %ks: i64[] = S, %ka: i64[] = A, %kb: i64[] = B) {\n"
+         "  %nothing = full{value=-inf, shape=[], dtype=f32}\n"
+         "  %zero = full{value=0.0, shape=[], dtype=f32}\n"
+         "  %scaled = mul(%s, %scale)\n" +
+         body + "  %most = max(" + scores + "){axes=[1], keepdims=true}\n" +
+         R"(  %new_largest = maximum(%largest, %most)
+  %unseen = eq(%new_largest, %nothing)
+  %shift = where(%unseen, %zero, %new_largest)
+  %below = sub()" +
+         scores + R"(, %shift)
+  %weights = exp(%below)
+  %sum = sum(%weights){axes=[1], keepdims=true}
+  %step = sub(%largest, %shift)
+  %factors = exp(%step)
+  %kept = mul(%total, %factors)
+  %new_total = add(%kept, %sum)
+  return %new_largest strides=[1,1], %weights strides=[S,1], %factors strides=[1,1], %new_total strides=[1,1]
+})";
+}
+
+std::string quotient_text(Dim lanes) {
+  return "graph @attention_quotient(%sums: f32[R,D] strides=[S,1], %total: f32[R,1], %ks: i64[] = S, %ky: "
+         "i64[] = Y, %ke: i64[] = E) {" +
+         std::string(R"(
+  %zero = full{value=0.0, shape=[], dtype=f32}
+  %one = full{value=1.0, shape=[], dtype=f32}
+  %unseen = eq(%total, %zero)
+  %divisor = where(%unseen, %one, %total)
+  %y = div(%sums, %divisor)
+  return %y strides=[Y,)") +
+         lane_stride(lanes, "E") + "]\n}";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Softmax>> Softmax::make(std::optional<Dim> mask_column, bool causal,
+                                               const Allocator& allocator) {
+  auto made = std::make_unique<Softmax>();
+  made->causal_ = causal;
+  made->has_mask_ = mask_column.has_value();
+  TENON_ASSIGN(made->kernel_, inner::Kernel::make(softmax_text(mask_column, causal), allocator));
+  return made;
+}
+
+Result<std::unique_ptr<Step>> Softmax::prepare(const BlockShape& shape) const {
+  return kernel_->prepare({{"R", shape.rows},
+                           {"K", shape.columns},
+                           {"S", shape.stride},
+                           {"A", shape.mask_row},
+                           {"B", shape.mask_column}});
+}
+
+Status Softmax::run(const Step& step, const Block& block, char* scratch) const {
+  std::array<void*, 10> buffers;
+  size_t count = 0;
+  const auto add = [&](const void* p) { buffers[count++] = const_cast<void*>(p); };
+  add(block.scores);
+  add(block.scale);
+  if (has_mask_) add(block.mask);
+  if (causal_) add(block.first_hidden);
+  for (const float* p : {block.largest, block.total, static_cast<const float*>(block.next_largest),
+                         static_cast<const float*>(block.weights), static_cast<const float*>(block.factors),
+                         static_cast<const float*>(block.next_total)})
+    add(p);
+  return inner::run(step, buffers.data(), scratch);
+}
+
+Result<std::unique_ptr<inner::Kernel>> make_quotient(Dim lanes, const Allocator& allocator) {
+  return inner::Kernel::make(quotient_text(lanes), allocator);
+}
+
+}  // namespace tenon::attention

@@ -1,0 +1,296 @@
+// Compares the back end of the row attention with the evaluator: sizes around those of groups, blocks and panels, masks, a causal mask,
+// heads that share keys, strided operands and results, symbolic sizes, several threads.
+#include "backends/attention/attention.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "tests/support/run_help.h"
+#include "tests/support/sanitized.h"
+
+namespace tenon {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+struct Case {
+  int64_t batch = 1, heads = 2, key_heads = 2, rows = 5, keys = 5, depth = 8, width = 8;
+  bool causal = false, symbolic = false, heads_last = false;
+  std::string mask = {};  // its shape, of the letters b, h, l, s and 1
+};
+
+std::string dims(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (int64_t n : shape) text += (text.empty() ? "" : ",") + std::to_string(n);
+  return text;
+}
+
+std::string print(const Case& c) {
+  return "batch " + std::to_string(c.batch) + ", heads " + std::to_string(c.heads) + " by " +
+         std::to_string(c.key_heads) + ", rows " + std::to_string(c.rows) + ", keys " +
+         std::to_string(c.keys) + ", depth " + std::to_string(c.depth) + ", width " +
+         std::to_string(c.width) + (c.causal ? ", causal" : "") + ", mask " + c.mask;
+}
+
+struct Built {
+  std::string text;
+  std::vector<HostTensor> inputs;
+};
+
+// How a graph is written: with sizes or symbols, and with strides of a view.
+Built build(const Case& c, bool symbolic, const std::string& strides = "") {
+  Built b;
+  std::string params;
+  const auto add = [&](const std::string& name, const std::string& type, std::vector<int64_t> shape,
+                       const std::string& symbols, const std::string& view) {
+    params += (params.empty() ? "%" : ", %") + name + ": " + type + "[" + (symbolic ? symbols : dims(shape)) +
+              "]" + view;
+    b.inputs.push_back(random_tensor(DType::f32, shape, static_cast<uint32_t>(b.inputs.size()) + 1));
+  };
+  const std::string h = std::to_string(c.heads), kh = std::to_string(c.key_heads),
+                    d = std::to_string(c.depth), w = std::to_string(c.width);
+  if (c.heads_last) {
+    add("q", "f32", {c.batch, c.rows, c.heads, c.depth}, "B,L," + h + "," + d, strides);
+    add("k", "f32", {c.batch, c.keys, c.key_heads, c.depth}, "B,S," + kh + "," + d, "");
+    add("v", "f32", {c.batch, c.keys, c.key_heads, c.width}, "B,S," + kh + "," + w, "");
+  } else {
+    add("q", "f32", {c.batch, c.heads, c.rows, c.depth}, "B," + h + ",L," + d, strides);
+    add("k", "f32", {c.batch, c.key_heads, c.keys, c.depth}, "B," + kh + ",S," + d, "");
+    add("v", "f32", {c.batch, c.key_heads, c.keys, c.width}, "B," + kh + ",S," + w, "");
+  }
+  if (!c.mask.empty()) {
+    std::vector<int64_t> shape;
+    std::string symbols;
+    for (char axis : c.mask) {
+      shape.push_back(axis == 'b'   ? c.batch
+                      : axis == 'h' ? c.heads
+                      : axis == 'l' ? c.rows
+                      : axis == 's' ? c.keys
+                                    : 1);
+      symbols += (symbols.empty() ? "" : ",") + (axis == 'b'   ? "B"
+                                                 : axis == 'h' ? h
+                                                 : axis == 'l' ? "L"
+                                                 : axis == 's' ? "S"
+                                                               : "1");
+    }
+    add("m", "f32", shape, symbols, "");
+  }
+  b.text = "graph @g(" + params + ") {\n  %y = attention(%q, %k, %v" + (c.mask.empty() ? "" : ", %m") +
+           "){scale=0.3, causal=" + (c.causal ? "true" : "false") +
+           (c.heads_last ? ", layout=\"heads_last\"" : "") + "}\n  return %y\n}\n";
+  return b;
+}
+
+std::vector<float> floats(const HostTensor& t) {
+  std::vector<float> v(static_cast<size_t>(t.count()));
+  std::memcpy(v.data(), t.bytes.data(), t.bytes.size());
+  return v;
+}
+
+// Runs a case. change: of its inputs before they are used.
+void check(const Case& c, int threads = 2, void (*change)(std::vector<HostTensor>&) = nullptr) {
+  SCOPED_TRACE(print(c));
+  Built b = build(c, c.symbolic);
+  if (change) change(b.inputs);
+  auto graph = parse_graph(build(c, false).text);
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  auto expected = evaluate(*graph, b.inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status().message();
+  graph = parse_graph(b.text);
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  ProgramOptions options;
+  options.threads = threads;
+  auto program = Program::make(*graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  EXPECT_THAT((*program)->explain(false), HasSubstr("(attention): attention"));
+  std::vector<HostTensor> outputs = blank_like(*expected);
+  const Status status = run(**program, b.inputs, outputs);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const auto got = floats(outputs[0]), wanted = floats((*expected)[0]);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    ASSERT_EQ(std::isnan(got[i]), std::isnan(wanted[i])) << "element " << i << " is " << got[i];
+    if (std::isnan(wanted[i])) continue;
+    ASSERT_NEAR(got[i], wanted[i], 2e-5) << "element " << i;
+  }
+}
+
+TEST(Attention, SizesAroundGroupsBlocksAndPanels) {
+  for (const int64_t rows : sampled<int64_t>({1, 4, 5, 48, 49, 97}))
+    for (const int64_t keys : sampled<int64_t>({1, 15, 16, 33, 100}))
+      for (const bool causal : {false, true}) check({.rows = rows, .keys = keys, .causal = causal});
+  for (const int64_t depth : sampled<int64_t>({1, 3, 16, 33, 40, 64}))
+    for (const int64_t width : sampled<int64_t>({1, 16, 31, 32, 48, 64}))
+      for (const int64_t rows : {2, 7}) check({.rows = rows, .keys = 20, .depth = depth, .width = width});
+}
+
+TEST(Attention, SeveralBlocksOfKeys) {
+  for (const int64_t keys : sampled<int64_t>({513, 511, 512, 1100}))
+    for (const int64_t rows : {1, 3, 50})
+      check({.heads = 1, .key_heads = 1, .rows = rows, .keys = keys, .width = 32});
+  // The diagonal meets the second block.
+  check({.heads = 1, .key_heads = 1, .rows = 600, .keys = 600, .depth = 4, .width = 4, .causal = true});
+  check({.heads = 1, .key_heads = 1, .rows = 700, .keys = 530, .depth = 4, .width = 4, .causal = true});
+  check({.heads = 1, .key_heads = 1, .rows = 40, .keys = 530, .depth = 4, .width = 4, .causal = true});
+}
+
+TEST(Attention, HeadsShareKeys) {
+  for (const int64_t rows : {1, 2, 50})
+    for (const int64_t key_heads : {1, 2, 6})
+      for (const bool causal : {false, true})
+        for (const char* mask : {"", "bhls", "b11s"})
+          check({.batch = 2,
+                 .heads = 6,
+                 .key_heads = key_heads,
+                 .rows = rows,
+                 .keys = 21,
+                 .causal = causal,
+                 .mask = mask});
+}
+
+TEST(Attention, MasksOfAllShapes) {
+  for (const char* mask : sampled<const char*>(
+           {"bhls", "b11s", "1hls", "b1ls", "11ls", "bh1s", "bhl1", "ls", "s", "1", "hls", "l1"}))
+    for (const bool causal : {false, true})
+      for (const int64_t rows : {1, 9})
+        check({.batch = 2,
+               .heads = 3,
+               .key_heads = 3,
+               .rows = rows,
+               .keys = 35,
+               .causal = causal,
+               .mask = mask});
+}
+
+TEST(Attention, RowsThatSeeNothingAreZero) {
+  const auto hide = [](std::vector<HostTensor>& inputs) {
+    HostTensor& mask = inputs[3];
+    for (int64_t i = 0; i < mask.count(); ++i)
+      if (i / mask.shape.back() % 3 != 1 || i % 2) mask.set_number(i, -kInf);
+  };
+  check({.rows = 7, .keys = 40, .mask = "bhls"}, 2, hide);
+  check({.heads = 1, .key_heads = 1, .rows = 60, .keys = 600, .mask = "11ls"}, 2, hide);
+}
+
+TEST(Attention, InfinitiesAndNan) {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), static_cast<double>(kInf)}) {
+    static double value;
+    value = bad;
+    const auto spoil = [](std::vector<HostTensor>& inputs) { inputs[0].set_number(3, value); };
+    check({.rows = 6, .keys = 600}, 2, spoil);
+    check({.rows = 6, .keys = 9, .causal = true}, 2, spoil);
+  }
+}
+
+TEST(Attention, NoRowsKeysOrColumns) {
+  check({.rows = 0});
+  check({.keys = 0});
+  check({.depth = 0});
+  check({.width = 0});
+  check({.batch = 0});
+  check({.heads = 0, .key_heads = 0});
+  check({.keys = 0, .causal = true, .mask = "bhls"});
+}
+
+TEST(Attention, OneProgramForAllSizes) {
+  Built b = build({}, /*symbolic=*/true);
+  auto graph = parse_graph(b.text);
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  auto program = Program::make(*graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  for (const int64_t n : {1, 2, 5, 48, 100, 514}) {
+    Built at = build({.batch = 1 + n % 3, .rows = n, .keys = n + 3}, false);
+    auto expected = evaluate(*parse_graph(at.text), at.inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status().message();
+    std::vector<HostTensor> outputs = blank_like(*expected);
+    const Status status = run(**program, at.inputs, outputs);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const auto got = floats(outputs[0]), wanted = floats((*expected)[0]);
+    for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 2e-5) << n << ", element " << i;
+  }
+  EXPECT_LE((*program)->stats().kernels_compiled, 3) << "a new size compiles a kernel";
+}
+
+TEST(Attention, HeadsLast) {
+  for (const bool causal : {false, true})
+    check({.batch = 2,
+           .heads = 4,
+           .key_heads = 2,
+           .rows = 50,
+           .keys = 70,
+           .causal = causal,
+           .heads_last = true,
+           .mask = "b11s"});
+}
+
+// Every other row of a larger tensor, elements that are not dense, and a result in another order.
+TEST(Attention, StridedOperandsAndResult) {
+  Case c{.batch = 2, .heads = 2, .key_heads = 2, .rows = 9, .keys = 9};
+  Built b = build(c, false);
+  auto expected = evaluate(*parse_graph(b.text), b.inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status().message();
+  for (const std::vector<int64_t>& strides :
+       {std::vector<int64_t>{2 * 9 * 16, 9 * 16, 16, 2}, std::vector<int64_t>{144, 8, 16, 1},
+        std::vector<int64_t>{144, 72, 1, 9}}) {
+    SCOPED_TRACE(dims(strides));
+    auto graph = parse_graph(build(c, false, " strides=[" + dims(strides) + "]").text);
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+    auto program = Program::make(*graph, {}, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    std::vector<Tensor> in;
+    for (HostTensor& t : b.inputs) in.push_back(tensor_of(t));
+    std::vector<float> spread(2 * 2 * 9 * 16, NAN);
+    const auto q = floats(b.inputs[0]);
+    for (int64_t i = 0; i < b.inputs[0].count(); ++i)
+      spread[static_cast<size_t>(i / 144 * strides[0] + i / 72 % 2 * strides[1] + i / 8 % 9 * strides[2] +
+                                 i % 8 * strides[3])] = q[static_cast<size_t>(i)];
+    in[0] = {spread.data(), DType::f32, b.inputs[0].shape, strides};
+    std::vector<HostTensor> outputs = blank_like(*expected);
+    const std::vector<Tensor> out = {tensor_of(outputs[0])};
+    const Status status = (*program)->run(in, out);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const auto got = floats(outputs[0]), wanted = floats((*expected)[0]);
+    for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 2e-5) << "element " << i;
+  }
+}
+
+TEST(Attention, ThreadsChangeNothing) {
+  for (const bool causal : {false, true}) {
+    std::vector<float> first;
+    for (const int threads : {1, 2, 3, 7}) {
+      Built b =
+          build({.batch = 2, .heads = 3, .key_heads = 3, .rows = 300, .keys = 600, .causal = causal}, false);
+      ProgramOptions options;
+      options.threads = threads;
+      auto program = Program::make(*parse_graph(b.text), options, {});
+      ASSERT_TRUE(program.ok()) << program.status().message();
+      std::vector<HostTensor> outputs = {HostTensor(DType::f32, {2, 3, 300, 8})};
+      const Status status = run(**program, b.inputs, outputs);
+      ASSERT_TRUE(status.ok()) << status.message();
+      const auto got = floats(outputs[0]);
+      if (first.empty()) first = got;
+      ASSERT_EQ(std::memcmp(got.data(), first.data(), outputs[0].bytes.size()), 0) << threads << " threads";
+    }
+  }
+}
+
+TEST(Attention, MemoryDoesNotGrowWithTheSquareOfTheLength) {
+  int64_t before = 0;
+  for (const int64_t length : {2000, 8000}) {
+    Built b = build({.heads = 1, .key_heads = 1, .rows = length, .keys = length}, false);
+    auto program = Program::make(*parse_graph(b.text), {}, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    std::vector<HostTensor> outputs = {HostTensor(DType::f32, {1, 1, length, 8})};
+    ASSERT_TRUE(run(**program, b.inputs, outputs).ok());
+    const int64_t bytes = (*program)->stats().workspace_bytes;
+    if (before > 0) {
+      EXPECT_EQ(bytes, before);
+    }
+    before = bytes;
+  }
+}
+
+}  // namespace
+}  // namespace tenon
