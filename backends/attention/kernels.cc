@@ -11,10 +11,12 @@ std::string lane_stride(Dim stride, const char* symbol) {
   return stride == Dim(1) ? "1" : stride == Dim(0) ? "0" : symbol;
 }
 
-std::string softmax_text(std::optional<Dim> mask_column, bool causal) {
+std::string softmax_text(const Spec& spec, bool causal) {
   std::string scores = "%scaled", body;
-  if (mask_column) {
-    body += "  %masked = add(%scaled, %mask)\n";
+  if (spec.mask_column) {
+    const bool wide = spec.dtype == DType::f32;
+    body += wide ? "  %masked = add(%scaled, %mask)\n"
+                 : "  %wide_mask = cast(%mask){dtype=f32}\n  %masked = add(%scaled, %wide_mask)\n";
     scores = "%masked";
   }
   if (causal) {
@@ -27,7 +29,9 @@ std::string softmax_text(std::optional<Dim> mask_column, bool causal) {
     scores = "%cut";
   }
   return "graph @softmax_block(%s: f32[R,K] strides=[S,1], %scale: f32[]" +
-         (mask_column ? ", %mask: f32[R,K] strides=[A," + lane_stride(*mask_column, "B") + "]" : "") +
+         (spec.mask_column ? ", %mask: " + std::string(name(spec.dtype)) + "[R,K] strides=[A," +
+                                 lane_stride(*spec.mask_column, "B") + "]"
+                           : "") +
          (causal ? ", %first_hidden: i32[]" : "") +
          ", %largest: f32[R,1], %total: f32[R,1], %ks: i64[] = S, %ka: i64[] = A, %kb: i64[] = B) {\n"
          "  %nothing = full{value=-inf, shape=[], dtype=f32}\n"
@@ -49,36 +53,34 @@ std::string softmax_text(std::optional<Dim> mask_column, bool causal) {
 })";
 }
 
-std::string quotient_text(Dim lanes) {
-  return "graph @attention_quotient(%sums: f32[R,D] strides=[S,1], %total: f32[R,1], %ks: i64[] = S, %ky: "
-         "i64[] = Y, %ke: i64[] = E) {" +
-         std::string(R"(
+std::string quotient_text(const Spec& spec) {
+  const std::string type(name(spec.dtype)), result = spec.dtype == DType::f32 ? "%quotient" : "%y";
+  return R"(graph @attention_quotient(%sums: f32[R,D] strides=[S,1], %total: f32[R,1], %ks: i64[] = S, %ky: i64[] = Y, %ke: i64[] = E) {
   %zero = full{value=0.0, shape=[], dtype=f32}
   %one = full{value=1.0, shape=[], dtype=f32}
   %unseen = eq(%total, %zero)
   %divisor = where(%unseen, %one, %total)
-  %y = div(%sums, %divisor)
-  return %y strides=[Y,)") +
-         lane_stride(lanes, "E") + "]\n}";
+  %quotient = div(%sums, %divisor)
+)" + (spec.dtype == DType::f32 ? "" : "  %y = cast(%quotient){dtype=" + type + "}\n") +
+         "  return " + result + " strides=[Y," + lane_stride(spec.result_element, "E") + "]\n}";
+}
+
+std::string widen_text(DType dtype) {
+  return "graph @attention_widen(%x: " + std::string(name(dtype)) +
+         R"([R,D] strides=[A,1], %ka: i64[] = A, %kz: i64[] = Z) {
+  %y = cast(%x){dtype=f32}
+  return %y strides=[Z,1]
+})";
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Softmax>> Softmax::make(std::optional<Dim> mask_column, bool causal,
-                                               const Allocator& allocator) {
+Result<std::unique_ptr<Softmax>> Softmax::make(const Spec& spec, bool causal, const Allocator& allocator) {
   auto made = std::make_unique<Softmax>();
   made->causal_ = causal;
-  made->has_mask_ = mask_column.has_value();
-  TENON_ASSIGN(made->kernel_, inner::Kernel::make(softmax_text(mask_column, causal), allocator));
+  made->has_mask_ = spec.mask_column.has_value();
+  TENON_ASSIGN(made->kernel_, inner::Kernel::make(softmax_text(spec, causal), allocator));
   return made;
-}
-
-Result<std::unique_ptr<Step>> Softmax::prepare(const BlockShape& shape) const {
-  return kernel_->prepare({{"R", shape.rows},
-                           {"K", shape.columns},
-                           {"S", shape.stride},
-                           {"A", shape.mask_row},
-                           {"B", shape.mask_column}});
 }
 
 Status Softmax::run(const Step& step, const Block& block, char* scratch) const {
@@ -96,8 +98,22 @@ Status Softmax::run(const Step& step, const Block& block, char* scratch) const {
   return inner::run(step, buffers.data(), scratch);
 }
 
-Result<std::unique_ptr<inner::Kernel>> make_quotient(Dim lanes, const Allocator& allocator) {
-  return inner::Kernel::make(quotient_text(lanes), allocator);
+Result<Kernels> Kernels::make(const Spec& spec, bool causal, const Allocator& allocator) {
+  Kernels made;
+  TENON_ASSIGN(made.whole, Softmax::make(spec, false, allocator));
+  if (causal) {
+    TENON_ASSIGN(made.cut, Softmax::make(spec, true, allocator));
+  }
+  TENON_ASSIGN(made.quotient, inner::Kernel::make(quotient_text(spec), allocator));
+  if (spec.dtype != DType::f32) {
+    TENON_ASSIGN(made.widen, inner::Kernel::make(widen_text(spec.dtype), allocator));
+  }
+  return made;
+}
+
+int Kernels::compiled() const {
+  return whole->kernel().compiled() + quotient->compiled() + (cut ? cut->kernel().compiled() : 0) +
+         (widen ? widen->compiled() : 0);
 }
 
 }  // namespace tenon::attention

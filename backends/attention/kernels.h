@@ -8,10 +8,11 @@
 
 namespace tenon::attention {
 
-// A block of scores at the sizes of a plan: [rows, columns], in rows of `stride` floats.
-struct BlockShape {
-  int64_t rows, columns, stride;
-  int64_t mask_row = 0, mask_column = 0;  // strides of the mask in floats
+// The parts of a node that the texts of its kernels depend on.
+struct Spec {
+  DType dtype = DType::f32;        // of the operands and the result
+  std::optional<Dim> mask_column;  // stride of the mask along columns; nullopt without a mask
+  Dim result_element = Dim(1);     // stride of the result along elements
 };
 
 // The memory of a block. Each row has a state that goes from block to block: the largest score so far and the sum of the exponentials.
@@ -28,11 +29,10 @@ struct Block {
 // The softmax of rows whose scores come in blocks (arXiv 2205.14135, algorithm 1).
 class Softmax {
  public:
-  // mask_column: the stride of the mask along columns; nullopt without a mask. causal: for blocks that a causal mask cuts.
-  static Result<std::unique_ptr<Softmax>> make(std::optional<Dim> mask_column, bool causal,
-                                               const Allocator& allocator);
-  Result<std::unique_ptr<Step>> prepare(const BlockShape& shape) const;
-  // Runs a step of prepare() on the calling thread.
+  // causal: for blocks that a causal mask cuts. Sizes of the kernel: R rows, K columns, S floats from row to row of scores and weights,
+  // A and B the strides of the mask along rows and columns.
+  static Result<std::unique_ptr<Softmax>> make(const Spec& spec, bool causal, const Allocator& allocator);
+  // Runs the kernel at some sizes on the calling thread.
   Status run(const Step& step, const Block& block, char* scratch) const;
   const inner::Kernel& kernel() const { return *kernel_; }
 
@@ -41,8 +41,16 @@ class Softmax {
   std::unique_ptr<inner::Kernel> kernel_;
 };
 
-// The kernel y[R,D] = sums / total, and 0 in rows that see nothing. Rows of sums have S floats, those of y Y; the elements of y have
-// the stride `lanes`, or the value of E. Buffers: sums, total, y.
-Result<std::unique_ptr<inner::Kernel>> make_quotient(Dim lanes, const Allocator& allocator);
+struct Kernels {
+  std::unique_ptr<Softmax> whole, cut;  // cut: for blocks that a causal mask cuts, null without one
+  // y[R,D] = sums / total, and 0 in rows that see nothing. Rows of sums have S floats; Y and E are the strides of y. Buffers: sums,
+  // total, y.
+  std::unique_ptr<inner::Kernel> quotient;
+  // Operands of 16 bits [R,D] in f32; rows of the operand have the stride A, those of the result Z. Null for f32.
+  std::unique_ptr<inner::Kernel> widen;
+
+  static Result<Kernels> make(const Spec& spec, bool causal, const Allocator& allocator);
+  int compiled() const;
+};
 
 }  // namespace tenon::attention

@@ -23,6 +23,7 @@ bool cpu_has(std::string_view name) {
   FEATURE("avx512cd")
   FEATURE("avx512dq")
   FEATURE("avx512vl")
+  FEATURE("amx-bf16")
 #undef FEATURE
   return name == "x86-64";
 #else

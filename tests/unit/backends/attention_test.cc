@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "src/base/cpu.h"
 #include "tests/support/run_help.h"
 #include "tests/support/sanitized.h"
 
@@ -20,6 +21,7 @@ struct Case {
   int64_t batch = 1, heads = 2, key_heads = 2, rows = 5, keys = 5, depth = 8, width = 8;
   bool causal = false, symbolic = false, heads_last = false;
   std::string mask = {};  // its shape, of the letters b, h, l, s and 1
+  DType dtype = DType::f32;
 };
 
 std::string dims(const std::vector<int64_t>& shape) {
@@ -32,7 +34,8 @@ std::string print(const Case& c) {
   return "batch " + std::to_string(c.batch) + ", heads " + std::to_string(c.heads) + " by " +
          std::to_string(c.key_heads) + ", rows " + std::to_string(c.rows) + ", keys " +
          std::to_string(c.keys) + ", depth " + std::to_string(c.depth) + ", width " +
-         std::to_string(c.width) + (c.causal ? ", causal" : "") + ", mask " + c.mask;
+         std::to_string(c.width) + (c.causal ? ", causal" : "") + ", mask " + c.mask + ", " +
+         std::string(name(c.dtype));
 }
 
 struct Built {
@@ -44,22 +47,22 @@ struct Built {
 Built build(const Case& c, bool symbolic, const std::string& strides = "") {
   Built b;
   std::string params;
-  const auto add = [&](const std::string& name, const std::string& type, std::vector<int64_t> shape,
-                       const std::string& symbols, const std::string& view) {
-    params += (params.empty() ? "%" : ", %") + name + ": " + type + "[" + (symbolic ? symbols : dims(shape)) +
-              "]" + view;
-    b.inputs.push_back(random_tensor(DType::f32, shape, static_cast<uint32_t>(b.inputs.size()) + 1));
+  const auto add = [&](const std::string& name, std::vector<int64_t> shape, const std::string& symbols,
+                       const std::string& view) {
+    params += (params.empty() ? "%" : ", %") + name + ": " + std::string(tenon::name(c.dtype)) + "[" +
+              (symbolic ? symbols : dims(shape)) + "]" + view;
+    b.inputs.push_back(random_tensor(c.dtype, shape, static_cast<uint32_t>(b.inputs.size()) + 1));
   };
   const std::string h = std::to_string(c.heads), kh = std::to_string(c.key_heads),
                     d = std::to_string(c.depth), w = std::to_string(c.width);
   if (c.heads_last) {
-    add("q", "f32", {c.batch, c.rows, c.heads, c.depth}, "B,L," + h + "," + d, strides);
-    add("k", "f32", {c.batch, c.keys, c.key_heads, c.depth}, "B,S," + kh + "," + d, "");
-    add("v", "f32", {c.batch, c.keys, c.key_heads, c.width}, "B,S," + kh + "," + w, "");
+    add("q", {c.batch, c.rows, c.heads, c.depth}, "B,L," + h + "," + d, strides);
+    add("k", {c.batch, c.keys, c.key_heads, c.depth}, "B,S," + kh + "," + d, "");
+    add("v", {c.batch, c.keys, c.key_heads, c.width}, "B,S," + kh + "," + w, "");
   } else {
-    add("q", "f32", {c.batch, c.heads, c.rows, c.depth}, "B," + h + ",L," + d, strides);
-    add("k", "f32", {c.batch, c.key_heads, c.keys, c.depth}, "B," + kh + ",S," + d, "");
-    add("v", "f32", {c.batch, c.key_heads, c.keys, c.width}, "B," + kh + ",S," + w, "");
+    add("q", {c.batch, c.heads, c.rows, c.depth}, "B," + h + ",L," + d, strides);
+    add("k", {c.batch, c.key_heads, c.keys, c.depth}, "B," + kh + ",S," + d, "");
+    add("v", {c.batch, c.key_heads, c.keys, c.width}, "B," + kh + ",S," + w, "");
   }
   if (!c.mask.empty()) {
     std::vector<int64_t> shape;
@@ -76,7 +79,7 @@ Built build(const Case& c, bool symbolic, const std::string& strides = "") {
                                                  : axis == 's' ? "S"
                                                                : "1");
     }
-    add("m", "f32", shape, symbols, "");
+    add("m", shape, symbols, "");
   }
   b.text = "graph @g(" + params + ") {\n  %y = attention(%q, %k, %v" + (c.mask.empty() ? "" : ", %m") +
            "){scale=0.3, causal=" + (c.causal ? "true" : "false") +
@@ -86,9 +89,12 @@ Built build(const Case& c, bool symbolic, const std::string& strides = "") {
 
 std::vector<float> floats(const HostTensor& t) {
   std::vector<float> v(static_cast<size_t>(t.count()));
-  std::memcpy(v.data(), t.bytes.data(), t.bytes.size());
+  for (int64_t i = 0; i < t.count(); ++i) v[static_cast<size_t>(i)] = static_cast<float>(t.number(i));
   return v;
 }
+
+// Whether another back end has faster products for this type.
+bool stays_elsewhere(DType dtype) { return dtype == DType::bf16 && cpu_lacks("amx-bf16").empty(); }
 
 // Runs a case. change: of its inputs before they are used.
 void check(const Case& c, int threads = 2, void (*change)(std::vector<HostTensor>&) = nullptr) {
@@ -105,7 +111,9 @@ void check(const Case& c, int threads = 2, void (*change)(std::vector<HostTensor
   options.threads = threads;
   auto program = Program::make(*graph, options, {});
   ASSERT_TRUE(program.ok()) << program.status().message();
-  EXPECT_THAT((*program)->explain(false), HasSubstr("(attention): attention"));
+  if (!stays_elsewhere(c.dtype)) {
+    EXPECT_THAT((*program)->explain(false), HasSubstr("(attention): attention"));
+  }
   std::vector<HostTensor> outputs = blank_like(*expected);
   const Status status = run(**program, b.inputs, outputs);
   ASSERT_TRUE(status.ok()) << status.message();
@@ -113,7 +121,10 @@ void check(const Case& c, int threads = 2, void (*change)(std::vector<HostTensor
   for (size_t i = 0; i < wanted.size(); ++i) {
     ASSERT_EQ(std::isnan(got[i]), std::isnan(wanted[i])) << "element " << i << " is " << got[i];
     if (std::isnan(wanted[i])) continue;
-    ASSERT_NEAR(got[i], wanted[i], 2e-5) << "element " << i;
+    // Both round the same sum, or neighbours of it, to the type.
+    const double ulp =
+        c.dtype == DType::f32 ? 0 : (c.dtype == DType::bf16 ? 0x1p-7 : 0x1p-10) * std::abs(wanted[i]);
+    ASSERT_NEAR(got[i], wanted[i], 2e-5 + ulp) << "element " << i;
   }
 }
 
@@ -223,6 +234,29 @@ TEST(Attention, HeadsLast) {
            .causal = causal,
            .heads_last = true,
            .mask = "b11s"});
+}
+
+TEST(Attention, SixteenBits) {
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const bool causal : {false, true})
+      for (const char* mask : {"", "b11s", "bhls"})
+        for (const int64_t rows : {1, 3, 50}) {
+          check({.batch = 2,
+                 .heads = 4,
+                 .rows = rows,
+                 .keys = 150,
+                 .width = 40,
+                 .causal = causal,
+                 .mask = mask,
+                 .dtype = dtype});
+          check({.heads = 4,
+                 .rows = rows,
+                 .keys = 20,
+                 .depth = 33,
+                 .heads_last = true,
+                 .mask = mask,
+                 .dtype = dtype});
+        }
 }
 
 // Every other row of a larger tensor, elements that are not dense, and a result in another order.

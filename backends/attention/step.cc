@@ -1,0 +1,296 @@
+// See step.h.
+#include "backends/attention/step.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+
+#include "backends/inner/product.h"
+#include "src/base/align.h"
+
+namespace tenon::attention {
+namespace {
+
+using inner::panel_width;
+
+constexpr int64_t kKeys = 512;         // most columns of a block: their k and v stay in the second cache
+constexpr int64_t kWidenedKeys = 128;  // most columns of a block that few rows read once after it was widened
+constexpr int64_t kGroup = 48;         // most rows that go through a block at once: their scores do too
+constexpr int64_t kMostGroups = 5;     // that use a packed block of keys
+constexpr int64_t kFewRows = 4;        // do not pay for packing k
+constexpr int64_t kWorkPerThread = 1 << 15;  // multiply-adds; fewer do not pay for waking a thread
+constexpr int64_t kFloat = sizeof(float);
+
+int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
+int64_t padded(int64_t n) { return parts_of(n, panel_width()) * panel_width(); }
+
+}  // namespace
+
+// The rows of a group: their first, how many, and whether they are the last of their head.
+struct AttentionStep::Rows {
+  int64_t first, count;
+  bool last;
+};
+
+// Some groups of a head, and the scratch memory of the thread that computes them.
+struct AttentionStep::Item {
+  const char *q, *k, *v, *mask;
+  char* y;
+  float* scratch;
+  int64_t from, to;      // groups
+  const float* queries;  // q in f32, from the first row of the item on
+  int64_t query_stride;
+
+  char* kernel(const Parts& parts) const { return reinterpret_cast<char*>(scratch + parts.kernel); }
+};
+
+// A block of keys in f32, and their columns in panels if there are enough rows.
+struct AttentionStep::Keys {
+  int64_t first, count;
+  const float *k, *v;
+  int64_t k_stride, v_stride;
+};
+
+struct AttentionStep::Run {
+  const AttentionStep* step;
+  void* const* buffers;
+  float* scratch;
+  std::atomic<bool> failed{false};
+};
+
+AttentionStep::Rows AttentionStep::rows_of(int64_t g) const {
+  return {g * group_, std::min(group_, rows - g * group_), g + 1 == groups_};
+}
+
+Status AttentionStep::plan(int most_threads) {
+  groups_ = parts_of(rows, kGroup);
+  group_ = parts_of(rows, std::max<int64_t>(groups_, 1));
+  groups_ = parts_of(rows, std::max<int64_t>(group_, 1));
+  const int64_t most_keys = widens() && rows <= kFewRows ? kWidenedKeys : kKeys;
+  block_ = padded(parts_of(keys, std::max<int64_t>(parts_of(keys, most_keys), 1)));
+  const int64_t all = batch * heads * groups_, work = all * group_ * keys * (depth + width);
+  const int64_t most = std::min<int64_t>(most_threads, std::max<int64_t>(all, 1));
+  threads_ = static_cast<int>(std::clamp<int64_t>(work / kWorkPerThread, 1, most));
+  item_groups_ = std::clamp<int64_t>(all / (4 * threads_), 1, kMostGroups);
+  packs_keys_ = rows > kFewRows;
+  copies_values_ = widens() || width % panel_width() != 0;
+  TENON_TRY(prepare_kernels());
+  plan_scratch();
+  return {};
+}
+
+Status AttentionStep::prepare_kernels() {
+  const int64_t blocks = parts_of(keys, std::max<int64_t>(block_, 1));
+  if (groups_ == 0) return {};
+  for (const bool last : {false, true}) {
+    const int64_t r = last ? rows - (groups_ - 1) * group_ : group_;
+    TENON_TRY(
+        prepare(*kernels->quotient,
+                {{"R", r}, {"D", width}, {"S", padded(width)}, {"Y", y.strides[1]}, {"E", y.strides[3]}},
+                &quotient_[last]));
+    if (blocks == 0) continue;
+    const int64_t c = last ? keys - (blocks - 1) * block_ : block_;
+    if (widens()) {
+      TENON_TRY(prepare(*kernels->widen, {{"R", r}, {"D", depth}, {"A", q.strides[1]}, {"Z", depth}},
+                        &widen_q_[last]));
+      TENON_TRY(prepare(*kernels->widen, {{"R", c}, {"D", depth}, {"A", k.strides[1]}, {"Z", depth}},
+                        &widen_k_[last]));
+      TENON_TRY(prepare(*kernels->widen, {{"R", c}, {"D", width}, {"A", v.strides[1]}, {"Z", padded(width)}},
+                        &widen_v_[last]));
+    }
+    for (const bool last_rows : {false, true}) {
+      const inner::Kernel::Values sizes = {{"R", last_rows ? rows - (groups_ - 1) * group_ : group_},
+                                           {"K", c},
+                                           {"S", block_},
+                                           {"A", mask.used() ? mask_strides[2] : 0},
+                                           {"B", mask.used() ? mask_strides[3] : 0}};
+      TENON_TRY(prepare(kernels->whole->kernel(), sizes, &whole_[last_rows][last]));
+      if (causal) TENON_TRY(prepare(kernels->cut->kernel(), sizes, &cut_[last_rows][last]));
+    }
+  }
+  return {};
+}
+
+Status AttentionStep::prepare(const inner::Kernel& kernel, inner::Kernel::Values sizes,
+                              std::unique_ptr<Step>* step) {
+  TENON_ASSIGN(*step, kernel.prepare(sizes));
+  kernel_scratch_ = std::max(kernel_scratch_, (*step)->scratch_bytes());
+  kernel_bytes_ += (*step)->bytes();
+  return {};
+}
+
+void AttentionStep::plan_scratch() {
+  int64_t at = 0;
+  const auto take = [&](int64_t floats) {
+    const int64_t start = at;
+    at = align_up((at + floats) * kFloat) / kFloat;
+    return start;
+  };
+  const int64_t item_rows = item_groups_ * group_;
+  parts_.queries = take(widens() ? item_rows * depth : 0);
+  parts_.keys = take(widens() ? block_ * depth : 0);
+  parts_.panels = take(packs_keys_ ? block_ * depth : 0);
+  parts_.values = take(copies_values_ ? block_ * padded(width) : 0);
+  parts_.scores = take(group_ * block_);
+  parts_.weights = take(group_ * block_);
+  parts_.sums = take(item_rows * padded(width));
+  parts_.largest = take(item_rows);
+  parts_.total = take(item_rows);
+  parts_.next = take(2 * group_);
+  parts_.factors = take(group_);
+  parts_.kernel = take(parts_of(kernel_scratch_, kFloat));
+  parts_.end = at;
+}
+
+AttentionStep::Item AttentionStep::item_of(const Run& run, int thread, int64_t index) const {
+  const int64_t per_head = parts_of(groups_, item_groups_), head = index / per_head % heads,
+                b = index / per_head / heads, key_head = head / heads_per_key;
+  int64_t part = index % per_head;
+  // Later rows see more keys: pairs of an early and a late item keep threads equally busy.
+  if (causal) part = part % 2 == 0 ? part / 2 : per_head - 1 - part / 2;
+  const auto at = [&](const PlacedOperand& o, int64_t offset) {
+    return static_cast<char*>(run.buffers[o.buffer]) + (o.offset + offset) * element;
+  };
+  const auto at_head = [&](const PlacedOperand& o, int64_t h) {
+    return at(o, b * o.strides[0] + h * o.strides[2]);
+  };
+  Item made;
+  made.q = at_head(q, head);
+  made.k = at_head(k, key_head);
+  made.v = at_head(v, key_head);
+  made.y = at_head(y, head);
+  made.mask = mask.used() ? at(mask, b * mask_strides[0] + head * mask_strides[1]) : nullptr;
+  made.scratch = run.scratch + thread * parts_.end;
+  made.from = part * item_groups_;
+  made.to = std::min(groups_, made.from + item_groups_);
+  return made;
+}
+
+bool AttentionStep::widen(const Step& step, const char* from, float* to, const Item& item) const {
+  void* buffers[] = {const_cast<char*>(from), to};
+  return inner::run(step, buffers, item.kernel(parts_)).ok();
+}
+
+bool AttentionStep::widen_queries(Item& item) const {
+  const int64_t first = item.from * group_;
+  item.query_stride = widens() ? depth : q.strides[1];
+  item.queries = widens() ? item.scratch + parts_.queries
+                          : reinterpret_cast<const float*>(item.q + first * q.strides[1] * element);
+  for (int64_t g = item.from; widens() && g < item.to; ++g) {
+    const Rows r = rows_of(g);
+    if (!widen(*widen_q_[r.last], item.q + r.first * q.strides[1] * element,
+               item.scratch + parts_.queries + (r.first - first) * depth, item))
+      return false;
+  }
+  return true;
+}
+
+bool AttentionStep::take_keys(const Item& item, Keys& block) const {
+  const int64_t w = panel_width(), wide = padded(width);
+  const char* k_at = item.k + block.first * k.strides[1] * element;
+  const char* v_at = item.v + block.first * v.strides[1] * element;
+  const bool last = block.first + block.count == keys;
+  block.k = reinterpret_cast<const float*>(k_at);
+  block.k_stride = k.strides[1];
+  block.v = reinterpret_cast<const float*>(v_at);
+  block.v_stride = v.strides[1];
+  if (widens()) {
+    float* to = item.scratch + parts_.keys;
+    if (!widen(*widen_k_[last], k_at, to, item)) return false;
+    block.k = to;
+    block.k_stride = depth;
+  }
+  if (packs_keys_)
+    for (int64_t j = 0; j < block.count; j += w)
+      inner::pack_columns(block.k + j * block.k_stride, block.k_stride, 1, std::min(w, block.count - j),
+                          depth, item.scratch + parts_.panels + j * depth);
+  if (!copies_values_) return true;
+  float* to = item.scratch + parts_.values;
+  if (widens() && !widen(*widen_v_[last], v_at, to, item)) return false;
+  for (int64_t i = 0; i < block.count; ++i) {
+    if (!widens()) std::copy_n(block.v + i * block.v_stride, width, to + i * wide);
+    std::fill(to + i * wide + width, to + (i + 1) * wide, 0.0f);
+  }
+  block.v = to;
+  block.v_stride = wide;
+  return true;
+}
+
+bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& block, float* sums,
+                                  float* largest, float* total) const {
+  const int64_t w = panel_width(), last_row = r.first + r.count - 1;
+  const int64_t seen =
+      causal ? std::min(block.count, last_row + 1 - block.first) : block.count;  // by the last row
+  const bool on_diagonal = causal && block.first + block.count - 1 > r.first;
+  const float* x = item.queries + (r.first - item.from * group_) * item.query_stride;
+  float* scores = item.scratch + parts_.scores;
+  if (packs_keys_) {
+    for (int64_t j = 0; j < seen; j += w)
+      inner::multiply({x, item.query_stride, r.count, item.scratch + parts_.panels + j * depth, w, depth,
+                       scores + j, block_});
+  } else {
+    inner::multiply_columns(x, item.query_stride, r.count, block.k, block.k_stride, nullptr, 0, seen, depth,
+                            scores, block_);
+  }
+  const auto hidden = static_cast<int32_t>(std::min<int64_t>(r.first + 1 - block.first, block.count));
+  float *weights = item.scratch + parts_.weights, *factors = item.scratch + parts_.factors,
+        *next_largest = item.scratch + parts_.next, *next_total = next_largest + r.count;
+  const char* mask_at = item.mask;
+  if (mask_at) mask_at += (r.first * mask_strides[2] + block.first * mask_strides[3]) * element;
+  const Block memory{scores, &scale,  mask_at,      &hidden,    largest,
+                     total,  weights, next_largest, next_total, factors};
+  const Softmax& softmax = on_diagonal ? *kernels->cut : *kernels->whole;
+  const Step& step = *(on_diagonal ? cut_ : whole_)[r.last][block.first + block.count == keys];
+  if (!softmax.run(step, memory, item.kernel(parts_)).ok()) return false;
+  std::copy_n(next_largest, r.count, largest);
+  std::copy_n(next_total, r.count, total);
+  for (int64_t j = 0; j < width; j += w)
+    inner::multiply({weights, block_, r.count, block.v + j, block.v_stride, seen, sums + j, padded(width),
+                     nullptr, factors});
+  return true;
+}
+
+bool AttentionStep::compute(Item item) const {
+  const int64_t wide = padded(width), first = item.from * group_, end = std::min(rows, item.to * group_);
+  float *sums = item.scratch + parts_.sums, *largest = item.scratch + parts_.largest,
+        *total = item.scratch + parts_.total;
+  std::fill_n(sums, (end - first) * wide, 0.0f);
+  std::fill_n(largest, end - first, -std::numeric_limits<float>::infinity());
+  std::fill_n(total, end - first, 0.0f);
+  const int64_t seen = causal ? std::min(keys, end) : keys;
+  if (seen > 0 && !widen_queries(item)) return false;
+  for (int64_t key = 0; key < seen; key += block_) {
+    Keys block{key, std::min(block_, keys - key), nullptr, nullptr, 0, 0};
+    if (!take_keys(item, block)) return false;
+    for (int64_t g = item.from; g < item.to; ++g) {
+      const Rows r = rows_of(g);
+      if (causal && key >= r.first + r.count) continue;
+      const int64_t at = r.first - first;
+      if (!compute_block(item, r, block, sums + at * wide, largest + at, total + at)) return false;
+    }
+  }
+  for (int64_t g = item.from; g < item.to; ++g) {
+    const Rows r = rows_of(g);
+    void* buffers[] = {sums + (r.first - first) * wide, total + (r.first - first),
+                       item.y + r.first * y.strides[1] * element};
+    if (!inner::run(*quotient_[r.last], buffers, item.kernel(parts_)).ok()) return false;
+  }
+  return true;
+}
+
+Status AttentionStep::run(void* const* buffers, char* scratch, const RunOn& on) const {
+  if (batch * heads * rows * width == 0) return {};
+  Run run{this, buffers, reinterpret_cast<float*>(scratch)};
+  on.parallel.run(
+      batch * heads * parts_of(groups_, item_groups_), threads_,
+      [](void* arg, int thread, int64_t begin, int64_t end) {
+        auto& r = *static_cast<Run*>(arg);
+        for (int64_t i = begin; i < end; ++i)
+          if (!r.step->compute(r.step->item_of(r, thread, i))) r.failed = true;
+      },
+      &run);
+  TENON_CHECK(!run.failed, "a kernel of attention has failed");
+  return {};
+}
+
+}  // namespace tenon::attention

@@ -1,0 +1,70 @@
+// The step of attention. Its parallel items are groups of rows of a head, each of which goes through all keys in blocks.
+// Tested by tests/unit/backends/attention_test.cc.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "backends/attention/kernels.h"
+#include "backends/inner/placed_operand.h"
+
+namespace tenon::attention {
+
+using inner::PlacedOperand;
+
+class AttentionStep final : public Step {
+ public:
+  // Set before plan(). q, y [B,L,H,D], k and v [B,S,H,D]; elements of q, k and v are dense.
+  const Kernels* kernels = nullptr;
+  float scale = 1;
+  bool causal = false;
+  int64_t element = 0;  // bytes
+  PlacedOperand q, k, v, y, mask;
+  std::vector<int64_t> mask_strides;                 // [batch, head, row, column]
+  int64_t batch = 0, heads = 0, heads_per_key = 1;   // heads of q that share a head of k
+  int64_t rows = 0, keys = 0, depth = 0, width = 0;  // width: of a row of v
+
+  Status plan(int most_threads);
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override;
+  int64_t scratch_bytes() const override {
+    return threads_ * parts_.end * static_cast<int64_t>(sizeof(float));
+  }
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + kernel_bytes_; }
+
+ private:
+  // Scratch memory of a thread: floats in front of each part.
+  struct Parts {
+    int64_t queries, keys, panels, values, scores, weights, sums, largest, total, next, factors, kernel, end;
+  };
+  struct Run;
+  struct Rows;
+  struct Item;
+  struct Keys;
+
+  bool widens() const { return kernels->widen != nullptr; }
+  Status prepare_kernels();
+  Status prepare(const inner::Kernel& kernel, inner::Kernel::Values sizes, std::unique_ptr<Step>* step);
+  void plan_scratch();
+  Rows rows_of(int64_t g) const;
+  Item item_of(const Run& run, int thread, int64_t index) const;
+  // These return false if a kernel fails.
+  bool compute(Item item) const;
+  bool widen(const Step& step, const char* from, float* to, const Item& item) const;
+  bool widen_queries(Item& item) const;
+  bool take_keys(const Item& item, Keys& block) const;
+  bool compute_block(const Item& item, const Rows& r, const Keys& block, float* sums, float* largest,
+                     float* total) const;
+
+  int64_t group_ = 0, groups_ = 0, item_groups_ = 1;  // rows of a group, groups of a head, groups of an item
+  int64_t block_ = 0;                                 // keys of a block
+  int threads_ = 1;
+  bool packs_keys_ = true, copies_values_ = true;
+  Parts parts_ = {};
+  int64_t kernel_scratch_ = 0, kernel_bytes_ = 0;
+  // By whether the group is the last of its head or the block the last of the keys; whole and cut: by both.
+  using Steps = std::array<std::unique_ptr<Step>, 2>;
+  std::array<Steps, 2> whole_, cut_;
+  Steps quotient_, widen_q_, widen_k_, widen_v_;
+};
+
+}  // namespace tenon::attention
