@@ -11,6 +11,7 @@
 //   hoisting   reshape(f(x, y..)) = f(reshape(x), reshape(y)..) for elementwise f with one user, if every y has the
 //              result's shape, has one element, or broadcasts over trailing axes that the reshape keeps
 //              reshape(matmul(a[M,K], b[K,N]), [B.., N]) = matmul(reshape(a, [B.., K]), b)
+//   attention  of keys and values whose heads are repeated one by one = that of the heads, which groups of queries share
 //   numbers    cast to the same dtype = x                cast of full = full
 //              cast(cast(x, wider), t) = cast(x, t) if the inner cast is exact
 //              x * 1 = x / 1 = x - 0 = x                 integer x + 0 = x
@@ -39,7 +40,8 @@ class Simplifier {
       b_ = &b;
       single_use_ = !source_.node(old).inputs.empty() && uses_[source_.node(old).inputs[0]] == 1;
       using Rule = std::optional<ValueId> (Simplifier::*)(const Node&);
-      for (Rule rule : {&Simplifier::views, &Simplifier::literals, &Simplifier::hoist, &Simplifier::numbers})
+      for (Rule rule : {&Simplifier::views, &Simplifier::literals, &Simplifier::hoist,
+                        &Simplifier::shared_heads, &Simplifier::numbers})
         if (auto v = (this->*rule)(node)) {
           changed = true;
           return *v;
@@ -103,6 +105,32 @@ class Simplifier {
     Dims p;
     for (int64_t a : perm) p.push_back(Dim(a));
     return (*b_)(ops::transpose, {x}, {{"perm", p}});
+  }
+
+  // reshape(expand(reshape(x, [B,H,1,S,D]), [B,H,G,S,D]), [B,H*G,S,D]) of x [B,H,S,D]: x with each head G times; likewise for heads
+  // on another axis. Returns the inner reshape and the shape of x.
+  std::optional<std::pair<ValueId, Dims>> without_repeats(ValueId v, size_t heads) {
+    if (!is(v, ops::reshape) || !is(made(v).inputs[0], ops::expand)) return {};
+    const Node& expand = made(made(v).inputs[0]);
+    const Dims &wide = expand.type.shape, &once = shape(expand.inputs[0]);
+    if (wide.size() != 5 || once.size() != 5 || once[heads + 1] != Dim(1)) return {};
+    Dims repeated = wide, kept = wide;
+    repeated.erase(repeated.begin() + static_cast<int64_t>(heads));
+    repeated[heads] = b_->dims().mul(wide[heads], wide[heads + 1]);
+    kept[heads + 1] = Dim(1);
+    if (kept != once || repeated != shape(v)) return {};
+    kept.erase(kept.begin() + static_cast<int64_t>(heads) + 1);
+    return std::pair(expand.inputs[0], kept);
+  }
+  std::optional<ValueId> shared_heads(const Node& n) {
+    if (n.op != ops::attention) return {};
+    const size_t heads = attr_as<std::string>(n, "layout") == "heads_last" ? 2 : 1;
+    const auto k = without_repeats(n.inputs[1], heads), v = without_repeats(n.inputs[2], heads);
+    if (!k || !v || k->second[heads] != v->second[heads]) return {};
+    Node shared = n;
+    shared.inputs[1] = b_->reshape(k->first, k->second);
+    shared.inputs[2] = b_->reshape(v->first, v->second);
+    return b_->add(std::move(shared));
   }
 
   std::optional<ValueId> literals(const Node& n) {
