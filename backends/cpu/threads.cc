@@ -94,6 +94,16 @@ void on_new_thread(void (*job)(void*), void* arg) {
 
 void set_host_threads(int threads) { omp_set_num_threads(threads); }
 
+HostThreadLimit::HostThreadLimit(int most) {
+  if (const int now = omp_get_max_threads(); most < now) {
+    before_ = now;
+    omp_set_num_threads(most);
+  }
+}
+HostThreadLimit::~HostThreadLimit() {
+  if (before_ > 0) omp_set_num_threads(before_);
+}
+
 Parallel& openmp_parallel() { return immortal<OpenMp>(); }
 
 }  // namespace tenon

@@ -5,6 +5,7 @@
 
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
+#include "src/backend/host_threads.h"
 #include "src/base/align.h"
 #include "src/base/threads/immortal.h"
 #include "src/base/threads/single_flight_lru.h"
@@ -55,6 +56,7 @@ Status Arrangement::run(void* const* buffers, char* scratch, void* const* fixed)
   };
   const InLibrary here;
   TENON_TRY(here.status());
+  const HostThreadLimit limit(threads_);
   std::unique_ptr<Set> set = take();
   for (const Zero& z : zeros_) std::memset(scratch + z.offset, 0, static_cast<size_t>(z.bytes));
   for (const PlainCopy& c : before_) copy(c);
@@ -83,6 +85,7 @@ class Arranger {
   void build(const Problem& asked, const Algorithm& choice) {
     const Problem &given = choice.given, &p = choice.problem;
     const dnnl::primitive_desc& d = choice.offer->descriptor;
+    arrangement_.threads_ = asked.threads;
     Arrangement::Run main{choice.offer->primitive, {}};
     auto read = [&](int argument, const Array& array, const memory::desc& wanted, bool pack) {
       main.arguments.push_back({argument, input(array, wanted, pack)});

@@ -2,6 +2,7 @@
 #include "backends/onednn/library.h"
 
 #include "backends/onednn/exit_gate.h"
+#include "src/backend/host_threads.h"
 #include "src/base/threads/immortal.h"
 #include "src/base/threads/single_flight_lru.h"
 
@@ -208,6 +209,7 @@ std::shared_ptr<const Offer> offer(const Problem& problem, bool make) {
   }
   const auto known = immortal<SingleFlightLru<const Offer>, kMostProblems>().at(problem.key());
   std::lock_guard lock(known->mutex);
+  const HostThreadLimit limit(problem.threads);  // the library divides work when it makes a primitive
   if (!known->value) {
     auto made = std::make_shared<Offer>();
     try {

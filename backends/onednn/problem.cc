@@ -214,7 +214,7 @@ void tidy(Array& a) {
 Problem at_sizes(const Spec& spec, const Sizes& sizes) {
   Problem p;
   p.form = spec.form;
-  p.threads = default_parallel().threads();  // as many as the library will request from OpenMP
+  p.threads = std::min(sizes.threads, default_parallel().threads());
   p.output = array(spec.output, sizes, -1);
   p.empty = p.output.count() == 0;
   if (p.empty) return p;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <type_traits>
 
 namespace tenon {
@@ -21,6 +22,8 @@ class StackArray {
   T* data() { return data_; }
   T* begin() { return data_; }
   T* end() { return data_ + size_; }
+  size_t size() const { return size_; }
+  std::span<T> all() { return {data_, size_}; }
   T& operator[](size_t i) { return data_[i]; }
 
  private:

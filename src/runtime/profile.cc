@@ -66,7 +66,7 @@ struct Profile {
   std::mutex mutex;  // guards everything below
   Time start;
   std::vector<ProgramProfile> programs;
-  std::map<std::pair<int64_t, std::vector<int64_t>>, int> position_of;  // by number and sizes
+  std::map<std::pair<int64_t, std::vector<int64_t>>, int> position_of;  // by number and key of the plan
   std::vector<Event> events;
   int64_t dropped = 0;
   std::map<std::thread::id, int> threads;
@@ -242,7 +242,7 @@ void WatchedRun::succeeded() {
   const std::lock_guard lock(p.mutex);
   if (!recording() || start_ < p.start) return;  // the profile ended, or began, during the run
   const auto [it, added] =
-      p.position_of.try_emplace({run_.program, run_.plan.symbols()}, static_cast<int>(p.programs.size()));
+      p.position_of.try_emplace({run_.program, run_.plan.key()}, static_cast<int>(p.programs.size()));
   if (added) p.programs.push_back(describe(run_));
   ProgramProfile& program = p.programs[it->second];
   ++program.runs;

@@ -86,15 +86,16 @@ struct Program::Impl {
     log_program(number, source, compiled.main.kernels, compiled.main.kernels_compiled, compile_ms);
     return {};
   }
-  Result<PlanCache::Use> make_plan(std::span<const int64_t> symbols) {
+  Result<PlanCache::Use> make_plan(std::span<const int64_t> key) {
+    const auto symbols = key.first(key.size() - 1);
     const std::optional<PlanCache::Watch> watch = watch_plans(number, source, binder);
     return plans.find_or_make(
-        symbols,
+        key,
         [&]() -> Result<std::unique_ptr<Plan>> {
           const auto start = Clock::now();
           TENON_TRY(shape_guards.check(symbols));
           TENON_ASSIGN(auto plan, Plan::make(compiled.main.source, {symbols.begin(), symbols.end()},
-                                             threads(), specialize));
+                                             static_cast<int>(key.back()), specialize));
           compiled_for_plans += plan->kernels_compiled;
           if (profiling()) profile_event("plan", number, source, start);
           return plan;
@@ -181,11 +182,12 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
     TENON_TRY(p.compiled.runtime->check_stream(stream, false));
   else if (stream)
     return invalid("a stream is given, but the program runs on the CPU");
-  PlanCache::Use plan = p.plans.find(call.symbols);
+  call.key.end()[-1] = p.threads();
+  PlanCache::Use plan = p.plans.find(call.key.all());
   if (!plan) {
     TENON_TRY(p.binder.check_sizes(inputs, call.symbols));
     if (p.compiled.runtime) TENON_TRY(p.compiled.runtime->check_stream(stream, true));
-    TENON_ASSIGN(plan, p.make_plan(call.symbols));
+    TENON_ASSIGN(plan, p.make_plan(call.key.all()));
   }
   TENON_TRY(p.binder.check(*plan, inputs, outputs));
   if (checked) checked();

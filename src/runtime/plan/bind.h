@@ -22,10 +22,12 @@ const char* name(Role role);
 // The values that a call needs of its tensors.
 struct BoundCall {
   explicit BoundCall(const Graph& graph)
-      : symbols(static_cast<size_t>(graph.dims->symbol_count())),
+      : key(static_cast<size_t>(graph.dims->symbol_count()) + 1),
+        symbols(key.data(), key.size() - 1),
         inputs(graph.inputs.size()),
         outputs(graph.outputs.size()) {}
-  StackArray<int64_t, 32> symbols;  // by symbol number
+  StackArray<int64_t, 32> key;  // of the plan: the symbols by number, then the number of threads
+  const std::span<int64_t> symbols;
   StackArray<void*, 64> inputs, outputs;
 };
 

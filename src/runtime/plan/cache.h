@@ -48,7 +48,7 @@ class PlanCache {
     std::list<std::unique_ptr<Entry>>::iterator at;
     std::atomic<bool> used{false};
 
-    const std::vector<int64_t>& key() const { return plan ? plan->symbols() : refused_key; }
+    const std::vector<int64_t>& key() const { return plan ? plan->key() : refused_key; }
     bool is_of(uint64_t h, std::span<const int64_t> k) const;
   };
 
@@ -77,7 +77,7 @@ class PlanCache {
   PlanCache(const PlanCache&) = delete;
   PlanCache& operator=(const PlanCache&) = delete;
 
-  // Returns the cached plan, or empty. The hot path.
+  // Returns the cached plan, or empty. A key is that of Plan::key(). The hot path.
   Use find(std::span<const int64_t> key);
   // Returns the cached plan, or makes it with `make`, without holding a lock. If `make` fails, every waiting
   // caller gets the error. Only `unsupported` is kept and answers later callers; other errors may be

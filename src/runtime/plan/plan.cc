@@ -214,7 +214,8 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
                                          std::shared_ptr<Specialization> specialize) {
   const Graph& g = *source.graph;
   auto plan = std::make_unique<Plan>();
-  plan->symbols_ = symbols;
+  plan->key_ = symbols;
+  plan->key_.push_back(threads);
   const Sizes sizes{g.dims.get(), std::move(symbols), threads, std::move(specialize)};
   TENON_TRY(check_values(source, sizes));
   plan->inputs.reserve(g.inputs.size());
@@ -455,7 +456,7 @@ Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, c
 }
 
 int64_t Plan::bytes() const {
-  size_t sum = sizeof *this + symbols_.capacity() * sizeof(int64_t) +
+  size_t sum = sizeof *this + key_.capacity() * sizeof(int64_t) +
                (steps_.capacity() + joined_.capacity()) * sizeof(PlannedStep) +
                buffers_.capacity() * sizeof(BufferRef);
   for (const auto* list : {&inputs, &outputs})

@@ -77,7 +77,8 @@ class Plan {
   Status run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on,
              Watch* watch = nullptr) const;
 
-  const std::vector<int64_t>& symbols() const { return symbols_; }
+  std::span<const int64_t> symbols() const { return std::span(key_).first(key_.size() - 1); }
+  const std::vector<int64_t>& key() const { return key_; }  // the symbols, then the number of threads
   int64_t workspace_bytes() const { return workspace_; }
   int64_t intermediate_bytes() const { return intermediate_; }
   int64_t unshared_bytes() const { return unshared_; }  // of the intermediates, if each had its own memory
@@ -107,7 +108,7 @@ class Plan {
 
   int recordable_ = 0;  // kernels and library calls; 0: do not launch as one
 
-  std::vector<int64_t> symbols_;
+  std::vector<int64_t> key_;
   std::vector<std::unique_ptr<Step>> owned_;
   std::vector<PlannedStep> steps_;   // one for each executable
   std::vector<PlannedStep> joined_;  // a run executes these; each replaces one or several of steps_

@@ -9,7 +9,7 @@ namespace {
 // "N=4 M=16"
 std::string sizes_of(const Graph& graph, std::span<const int64_t> key) {
   std::string text;
-  for (size_t i = 0; i < key.size(); ++i)
+  for (size_t i = 0; i + 1 < key.size(); ++i)
     text += (i ? " " : "") + graph.dims->symbol_name(graph.dims->symbol_at(static_cast<int>(i))) + "=" +
             std::to_string(key[i]);
   return text;
@@ -20,7 +20,10 @@ std::string why_missed(const Graph& graph, const Binder& binder, std::span<const
                        const Plan* near) {
   if (!near) return "the first plan of the program";
   std::string text;
-  for (size_t i = 0; i < key.size(); ++i) {
+  if (key.back() != near->key().back())
+    text = "the number of threads is " + std::to_string(key.back()) + ": the nearest plan has " +
+           std::to_string(near->key().back());
+  for (size_t i = 0; i + 1 < key.size(); ++i) {
     if (key[i] == near->symbols()[i]) continue;
     const int symbol = static_cast<int>(i);
     text += (text.empty() ? "" : "; ") + graph.dims->symbol_name(graph.dims->symbol_at(symbol));

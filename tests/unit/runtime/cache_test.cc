@@ -14,6 +14,9 @@
 namespace tenon {
 namespace {
 
+// The key of a plan for one thread.
+std::array<int64_t, 2> key_of(int64_t n) { return {n, 1}; }
+
 // Makes plans of a graph without steps, except for sizes that are `refused`, and counts them.
 struct Maker {
   Graph graph = *parse_graph("graph @f(%x: f32[N]) {\n return %x\n}");
@@ -31,8 +34,8 @@ struct Maker {
 };
 
 Result<PlanCache::Use> get(PlanCache& cache, Maker& maker, int64_t n) {
-  if (PlanCache::Use use = cache.find({&n, 1})) return use;
-  return cache.find_or_make({&n, 1}, [&] { return maker(n); });
+  if (PlanCache::Use use = cache.find(key_of(n))) return use;
+  return cache.find_or_make(key_of(n), [&] { return maker(n); });
 }
 
 TEST(PlanCache, FindsWhatItMade) {
@@ -45,7 +48,8 @@ TEST(PlanCache, FindsWhatItMade) {
       ASSERT_EQ((*use)->symbols()[0], n);
     }
   EXPECT_EQ(maker.made, 500);
-  for (int64_t n = 0; n < 500; ++n) EXPECT_TRUE(cache.find({&n, 1})) << n << " is not found without the lock";
+  for (int64_t n = 0; n < 500; ++n)
+    EXPECT_TRUE(cache.find(key_of(n))) << n << " is not found without the lock";
   const PlanStats s = cache.stats();
   EXPECT_EQ(s.plans, 500);
   EXPECT_EQ(s.misses, 500);
@@ -95,14 +99,14 @@ TEST(PlanCache, FailureIsNotKept) {
   Maker maker;
   const int64_t n = 3;
   for (const Status& no : {invalid("no"), environment("not now"), Status(Code::internal, "a bug")}) {
-    auto failed = cache.find_or_make({&n, 1}, [&] { return Result<std::unique_ptr<Plan>>(no); });
+    auto failed = cache.find_or_make(key_of(n), [&] { return Result<std::unique_ptr<Plan>>(no); });
     EXPECT_EQ(failed.status().code(), no.code());
     EXPECT_EQ(failed.status().message(), no.message());
   }
   EXPECT_THROW(
       {
         auto thrown =
-            cache.find_or_make({&n, 1}, []() -> Result<std::unique_ptr<Plan>> { throw std::bad_alloc(); });
+            cache.find_or_make(key_of(n), []() -> Result<std::unique_ptr<Plan>> { throw std::bad_alloc(); });
       },
       std::bad_alloc);
   EXPECT_TRUE(get(cache, maker, n).ok());
@@ -163,7 +167,7 @@ TEST(PlanCache, WhoWaitsIsRefusedToo) {
   std::atomic<int> made{0}, refused{0};
   const int64_t slow = 1;
   auto ask = [&] {
-    const auto use = cache.find_or_make({&slow, 1}, [&]() -> Result<std::unique_ptr<Plan>> {
+    const auto use = cache.find_or_make(key_of(slow), [&]() -> Result<std::unique_ptr<Plan>> {
       ++made;
       while (cache.stats().waits < 7) std::this_thread::yield();
       return unsupported("none");
@@ -186,7 +190,7 @@ TEST(PlanCache, NearestIsAPlan) {
   const PlanCache::Watch watch = [&](PlanCache::Event, std::span<const int64_t>, const Plan* near) {
     nearest.push_back(near ? near->symbols()[0] : -1);
   };
-  for (int64_t n : {6, 5, 5, 7}) (void)cache.find_or_make({&n, 1}, [&] { return maker(n); }, &watch);
+  for (int64_t n : {6, 5, 5, 7}) (void)cache.find_or_make(key_of(n), [&] { return maker(n); }, &watch);
   EXPECT_THAT(nearest, testing::ElementsAre(-1, 6, 6));
 }
 
@@ -196,7 +200,7 @@ TEST(PlanCache, MadeOnceAndOthersAreNotHeldUp) {
   std::atomic<bool> started{false}, go{false};
   const int64_t slow = 1;
   auto ask = [&] {
-    auto use = cache.find_or_make({&slow, 1}, [&] {
+    auto use = cache.find_or_make(key_of(slow), [&] {
       started = true;
       while (!go) std::this_thread::yield();
       return maker(slow);

@@ -1,0 +1,49 @@
+"""The number of threads: a call uses those that PyTorch has at the time, not those that it had when the plan was made."""
+
+import os
+import time
+
+import pytest
+import tenon
+import torch
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def other_threads_ticks():
+    """CPU ticks of all threads but the main one: user and system."""
+    ticks = 0
+    for thread in os.listdir("/proc/self/task"):
+        if int(thread) != os.getpid():
+            with open(f"/proc/self/task/{thread}/stat") as stat:
+                fields = stat.read().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks
+
+
+@pytest.mark.parametrize("options", [None, {"freeze": True}])
+def test_fewer_threads_after_the_first_call(two_threads, options):
+    layer = torch.nn.Linear(512, 512).eval()
+    fast, x = torch.compile(layer, backend="tenon", options=options), torch.randn(256, 512)
+    with torch.no_grad():
+        expected = layer(x)
+        for _ in range(3):
+            fast(x)
+        torch.set_num_threads(1)
+        misses = tenon.stats()["plan_misses"]
+        torch.testing.assert_close(fast(x), expected)
+        assert tenon.stats()["plan_misses"] == misses + 1
+        before, start, end = other_threads_ticks(), time.thread_time(), time.monotonic() + 1
+        while time.monotonic() < end:
+            fast(x)
+        others, own = other_threads_ticks() - before, (time.thread_time() - start) * os.sysconf("SC_CLK_TCK")
+        assert others <= 0.1 * own, f"other threads used {others} ticks beside {own:.0f}"
+        torch.set_num_threads(2)
+        torch.testing.assert_close(fast(x), expected)
+        assert tenon.stats()["plan_misses"] == misses + 1       # both plans are kept
