@@ -74,3 +74,15 @@ def test_right_and_whole(name, backend):
         answer = fast(*inputs)
         assert_right(name, model, inputs, answer)
         assert not all(torch.equal(a, b) for (_, a), (_, b) in zip(accuracy.leaves(copied), accuracy.leaves(answer), strict=True))
+
+
+@torch.no_grad()
+def test_a_step_of_decoding_writes_its_keys_and_values(backend):
+    (eager, inputs), (model, _) = (zoo.build("llama_decode", tiny=True) for _ in range(2))
+    before = [b.clone() for b in model.buffers()]
+    eager(*inputs)
+    backend.compile(model)(*inputs)
+    for (name, mine), wanted, old in zip(model.named_buffers(), eager.buffers(), before, strict=True):
+        torch.testing.assert_close(mine, wanted)
+        if name.startswith(("keys", "values")):
+            assert (mine != old).any((0, 1, 3)).nonzero().tolist() == [inputs[1].tolist()], name  # one position
