@@ -20,7 +20,7 @@ import torch
 
 from ...graph_read import read, size_at
 from . import traced
-from .hosts import HOSTS, OF_NAME, Case, Missing
+from .hosts import HOSTS, OF_NAME, Case, Missing, why_not
 from .spelling import NoCounterpart
 
 # How far a peer's result may be from Tenon's, as a share of the largest element: rounding errors of sums in another order.
@@ -161,18 +161,14 @@ def prepare(case, peers):
     for name in peers:
         try:
             call = HOSTS[name](case)
-            reason = difference(wanted, list(call()))
-            reason = reason and f"is not timed, since it differs from Tenon: {reason}"
-        except NoCounterpart as e:
-            reason = f"has no counterpart of {e}"
-        except Missing as e:
-            reason = str(e)
+            why = difference(wanted, list(call()))
+            why = why and f"is not timed, since it differs from Tenon: {why}"
         except Exception as e:  # the peer's own; other peers and cases go on
-            if os.environ.get("TENON_LOG"):
+            if os.environ.get("TENON_LOG") and not isinstance(e, (Missing, NoCounterpart)):
                 traceback.print_exc()
-            reason = f"fails: {type(e).__name__}: {(str(e).strip().splitlines() or [''])[0][:160]}"
-        if reason:
-            reasons[name] = reason
+            why = why_not(e)
+        if why:
+            reasons[name] = why
         else:
             calls[name] = call
     return calls, reasons

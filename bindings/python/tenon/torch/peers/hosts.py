@@ -17,6 +17,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -33,6 +34,15 @@ OF_NAME = {name: dtype for dtype, name in DTYPES.items()}
 
 class Missing(Exception):
     """A library is not installed. The message says how to install it."""
+
+
+def why_not(error):
+    """A sentence without a subject that says why a library does not run something."""
+    if isinstance(error, Missing):
+        return str(error)
+    if isinstance(error, NoCounterpart):
+        return f"has no counterpart of {error}"
+    return f"fails: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:160]}"
 
 
 @dataclass
@@ -56,11 +66,15 @@ def constant(node):
     return torch.frombuffer(data, dtype=OF_NAME[node.dtype]).reshape(node.shape) if data else torch.empty(node.shape, dtype=OF_NAME[node.dtype])
 
 
-def needs(name, packages):
+PACKAGES = {"onnxruntime": "onnxruntime onnx onnxscript", "openvino": "openvino onnx onnxscript", "onnxscript": "onnx onnxscript", "jax": "jax"}
+
+
+def needs(name):
+    """The module of this name, one of PACKAGES."""
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise Missing(f"is not installed: pip install {packages}") from None
+        raise Missing(f"is not installed: pip install {PACKAGES[name]}") from None
 
 
 def table(tensors):
@@ -128,50 +142,83 @@ class Module(torch.nn.Module):
         self.forward = function
 
 
-def onnx_file(case, directory):
-    """(path of the graph as ONNX, its arguments as arrays)"""
-    needs("onnxscript", "onnx onnxscript")
-    function, arguments = case.torch
-    for dtype in {t.dtype for t in arguments} | {OF_NAME[v.dtype] for v in case.graph.outputs}:
-        try:
-            torch.empty(0, dtype=dtype).numpy()
-        except TypeError:  # NumPy has no such dtype
-            raise NoCounterpart(DTYPES[dtype]) from None
+def export(module, arguments, directory):
+    """Writes the module as ONNX, with the sizes of the arguments, and returns the path."""
+    needs("onnxscript")
     path, log = str(Path(directory) / "graph.onnx"), logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)  # it warns of packages that are not installed
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.onnx.export(Module(function).eval(), tuple(arguments), path, dynamo=True, verbose=False)
+            torch.onnx.export(module, tuple(arguments), path, dynamo=True, verbose=False)
     finally:
         log.setLevel(level)
-    return path, [t.numpy() for t in arguments]
+    return path
+
+
+def onnx_file(case, directory):
+    """(path of the graph as ONNX, its arguments as arrays)"""
+    function, arguments = case.torch
+    for dtype in {t.dtype for t in arguments} | {OF_NAME[v.dtype] for v in case.graph.outputs}:
+        try:
+            torch.empty(0, dtype=dtype).numpy()
+        except TypeError:  # NumPy has no such dtype
+            raise NoCounterpart(DTYPES[dtype]) from None
+    return export(Module(function).eval(), arguments, directory), [t.numpy() for t in arguments]
+
+
+def onnxruntime_program(path, threads):
+    """A function of the arrays of all inputs that returns a call; the call returns arrays."""
+    ort = needs("onnxruntime")
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [i.name for i in session.get_inputs()]
+    return lambda arrays: functools.partial(session.run, None, dict(zip(names, arrays, strict=True)))
+
+
+def openvino_program(model, threads):
+    """As onnxruntime_program. model: what openvino.convert_model returns. Without the hint of a precision, OpenVINO would compute in bf16 on a CPU
+    that has instructions for it."""
+    ov = needs("openvino")
+    compiled = ov.Core().compile_model(model, "CPU", {
+        "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"})
+    request, results = compiled.create_infer_request(), [(tuple(o.shape), o.element_type.to_dtype()) for o in compiled.outputs]
+    large = sum(np.prod(shape) for shape, _ in results) > 1 << 14
+
+    def bind(arrays):
+        feeds = dict(enumerate(arrays))
+
+        def call():  # results in new memory: small ones are copied, large ones written there, whichever is faster
+            if not large:
+                return list(request.infer(feeds, share_inputs=True, share_outputs=False).values())
+            outputs = [np.empty(shape, dtype) for shape, dtype in results]
+            for number, output in enumerate(outputs):
+                request.set_output_tensor(number, ov.Tensor(output, shared_memory=True))
+            request.infer(feeds, share_inputs=True, share_outputs=True)
+            return outputs
+        return call
+    return bind
 
 
 def onnxruntime(case):
-    ort = needs("onnxruntime", "onnxruntime onnx onnxscript")
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = case.threads
+    needs("onnxruntime")
     with tempfile.TemporaryDirectory() as directory:
         path, arrays = onnx_file(case, directory)
-        session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    feeds = dict(zip([i.name for i in session.get_inputs()], arrays, strict=True))
-    return lambda: session.run(None, feeds)
+        return onnxruntime_program(path, case.threads)(arrays)
 
 
 def openvino(case):
-    ov = needs("openvino", "openvino onnx onnxscript")
+    ov = needs("openvino")
     with tempfile.TemporaryDirectory() as directory:
         path, arrays = onnx_file(case, directory)
-        model = ov.Core().compile_model(ov.convert_model(path), "CPU", {
-            "INFERENCE_NUM_THREADS": case.threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"})
-    request, feeds = model.create_infer_request(), dict(enumerate(arrays))
-    return lambda: list(request.infer(feeds, share_inputs=True, share_outputs=False).values())
+        return openvino_program(ov.convert_model(path), case.threads)(arrays)
 
 
 def xla(case):
-    jax = needs("jax", "jax")
+    jax = needs("jax")
     jax.config.update("jax_enable_x64", True)  # otherwise it makes i32 of i64
     text, constants = source(case.graph, JAX_ROWS, JAX_DTYPES)
     scope = {"jax": jax, "jnp": jax.numpy, "lax": jax.lax}
