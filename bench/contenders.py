@@ -16,6 +16,7 @@ CONTENDERS = {
     "inductor_freeze": ("inductor", {"freezing": True}),
 }
 PEERS = ("inductor", "inductor_freeze")
+RUNTIMES = ("onnxruntime", "openvino")      # for whole models: bench/models/runtimes.py converts them
 STATS = ("compile_ms", "kernels_compiled", "nodes", "nodes_fused", "fallbacks", "programs", "workspace_bytes", "plan_misses", "plan_ms")
 
 

@@ -104,7 +104,7 @@ def verdict(result):
 
 def parse():
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--models", type=chosen, default=list(MODELS), metavar="A,B", help=", ".join(ALL))
+    parser.add_argument("--models", type=chosen, default=list(MODELS), metavar="A,B", help="all, or " + ", ".join(ALL))
     parser.add_argument("--peers", action="store_true", help="Inductor's columns too (needs g++)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tiny", action="store_true", help="the same structures, small sizes")
@@ -114,7 +114,7 @@ def parse():
 
 
 def chosen(text):
-    names = text.split(",")
+    names = list(ALL) if text == "all" else text.split(",")
     unknown = [name for name in names if name not in ALL]
     if unknown:
         raise argparse.ArgumentTypeError(f"no model {', '.join(unknown)}; there are {', '.join(ALL)}")

@@ -24,7 +24,8 @@ def mobilenet_v3_large(tiny):
     return model, image(tiny)
 
 
-def efficientnet_b0(tiny):
+def efficientnet_b0_of_transformers(tiny):
+    """Its pooling has windows of 1280x1280, so that one covers the 7x7 pixels of each channel."""
     from transformers import EfficientNetConfig, EfficientNetForImageClassification
     small = dict(in_channels=[32, 16, 24], out_channels=[16, 24, 40], kernel_sizes=[3, 5, 3], strides=[1, 2, 2], num_block_repeats=[1, 2, 1],
                  expand_ratios=[1, 4, 4], width_coefficient=0.25, hidden_dim=320, image_size=64, num_labels=10)
@@ -35,6 +36,13 @@ def efficientnet_b0(tiny):
         if isinstance(module, torch.nn.BatchNorm2d):
             module.reset_parameters()
     return model, image(tiny)
+
+
+def efficientnet_b0(tiny):
+    """The model with the pooling of torchvision and timm."""
+    model, inputs = efficientnet_b0_of_transformers(tiny)
+    model.efficientnet.pooler = torch.nn.AdaptiveAvgPool2d(1)
+    return model, inputs
 
 
 def convnext_tiny(tiny):

@@ -4,7 +4,7 @@
 and a crash becomes a result. The time of the first call covers everything from `torch.compile` to the answer,
 after the model was built and run eagerly; Tenon's own share comes from its counters. In the steady state eager
 and compiled calls alternate. The answer is checked by the accuracy rule on the example inputs, on a second call
-and on inputs of other values.
+and on inputs of other values. A contender is a backend of torch.compile or one of RUNTIMES.
 """
 
 import json
@@ -31,11 +31,12 @@ class Request:
     rounds: int = 15
     round_s: float = 0.1
     floors: bool = False        # also measure flops and eager's memory
+    rest_s: float = 0           # without work before each turn
 
 
 def measure(request):
     import torch
-    from bench.contenders import compiled, tenon_stats
+    from bench.contenders import RUNTIMES, compiled, tenon_stats
     from bench.models import accuracy, memory, zoo
     from bench.timing import interleave, speedup
     from torch._dynamo.utils import counters
@@ -51,28 +52,31 @@ def measure(request):
         if problems:
             raise RuntimeError(f"eager does not repeat itself: {problems[0]}")
 
+        runtime = request.contender in RUNTIMES
         start = time.perf_counter()
-        fast = compiled(model, request.contender)
+        fast = converted(request, model, inputs, reference) if runtime else compiled(model, request.contender)
+        if isinstance(fast, str):
+            return result | {"problems": [fast]}
         answer = fast(*inputs)
         result["first_s"] = time.perf_counter() - start
         result |= tenon_stats(request.contender)
 
         answers = [(inputs, reference, answer), (inputs, reference, fast(*inputs)),
                    (others, reference_others, fast(*others))]
-        calls = {"eager": lambda: model(*inputs), "compiled": lambda: fast(*inputs)}
+        calls = {"eager": lambda: model(*inputs), "compiled": fast.bound(inputs) if runtime else lambda: fast(*inputs)}
         if request.floors:
             a, b, c = (torch.rand(MATMUL, MATMUL) for _ in range(3))
             calls["matmul"] = lambda: torch.mm(a, b, out=c)
-        times = interleave(calls, request.rounds, request.round_s)
+        times = interleave(calls, request.rounds, request.round_s, rest_s=request.rest_s)
         answers.append((others, reference_others, fast(*others)))
         exact = {id(x): accuracy.in_float64(model, x) for x in (inputs, others)}
 
-    checks = [accuracy.check(ref, got, exact[id(x)], tolerance) for x, ref, got in answers]
+    checks = [accuracy.check(ref, got, exact[id(x)], tolerance, strides=not runtime) for x, ref, got in answers]
     result["problems"] += [p for check in checks for p in check.problems]
     result["worst"] = max(check.worst for check in checks)
     if not all(map(torch.equal, kept, inputs)):
         result["problems"].append("the compiled model changed its inputs")
-    result["graphs"] = counters["stats"]["unique_graphs"]
+    result["graphs"] = None if runtime else counters["stats"]["unique_graphs"]
     if result["graphs"] == 0:
         result["problems"].append("nothing was compiled")
     result["fallbacks"] = tenon_stats(request.contender)["fallbacks"]     # includes those of later calls
@@ -86,6 +90,17 @@ def measure(request):
         result["gflop"] = flops(model, inputs) / 1e9
         result["matmul_gflops"] = 2 * MATMUL ** 3 / min(times["matmul"]) / 1e9
     return result
+
+
+def converted(request, model, inputs, output):
+    """The model in another library, or the reason why it is not. The import is here because the first call with Tenon includes the import of its
+    package."""
+    from bench.models.runtimes import convert
+    from tenon.torch.peers.hosts import why_not
+    try:
+        return convert(request.contender, model, inputs, output, request.threads)
+    except Exception as e:
+        return why_not(e)
 
 
 def flops(model, inputs):

@@ -99,6 +99,7 @@ MORE = {
     "convnext_tiny": Entry(images.convnext_tiny, 1e-4),
     "resnet50_b8": Entry(images.resnet50_b8, 1e-4),
     "efficientnet_b0": Entry(images.efficientnet_b0, 1e-4),
+    "efficientnet_b0_of_transformers": Entry(images.efficientnet_b0_of_transformers, 1e-4),
     "swin_tiny": Entry(images.swin_tiny, 1e-3),
     "bert_base_b8": Entry(texts.bert_base_b8, 1e-3),
     "distilbert": Entry(texts.distilbert, 1e-3),

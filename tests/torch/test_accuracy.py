@@ -62,6 +62,12 @@ def test_names_what_is_wrong(spoil, word):
     assert len(found) == 1 and word in found[0] and found[0].startswith("output.logits: ")
 
 
+def test_strides_of_a_library_without_strides_do_not_matter():
+    ref, exact = tensors(4, 8)
+    assert accuracy.check(ref, ref.t().contiguous().t(), exact, 1e-4, strides=False).ok
+    assert not accuracy.check(ref, ref.t().contiguous().t() + 1, exact, 1e-4, strides=False).ok
+
+
 def test_strides_of_size_one_dimensions_do_not_matter():
     ref = torch.randn(1, 8)
     assert not problems(ref, ref.as_strided((1, 8), (77, 1)))

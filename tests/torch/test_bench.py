@@ -51,6 +51,13 @@ def test_interleave_stops_at_its_limit():
     assert 3 <= len(times["slow"]) <= 6
 
 
+def test_interleave_rests_before_each_turn(monkeypatch):
+    events = []
+    monkeypatch.setattr(timing.time, "sleep", events.append)
+    timing.interleave({"a": lambda: events.append("a"), "b": lambda: events.append("b")}, rounds=1, round_s=0, rest_s=0.5)
+    assert events == ["a", "a", "b", "b", 0.5, "a", 0.5, "b"]   # after two warm-up calls of each
+
+
 def test_speedup_is_the_median_of_ratios_within_rounds():
     assert timing.speedup([2.0, 20.0, 3.0], [1.0, 10.0, 1.0]) == 2.0
 
