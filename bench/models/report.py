@@ -84,11 +84,11 @@ def steady_row(table, model):
 
 def left_out(table):
     """A list of one text, or of none: why a cell of a contender is empty."""
-    lines = {f"{peer} {why}": None for peer, why in table.absent.items()}
-    for r in table.runs:
-        for problem in r["problems"]:
-            wrong = "is not timed, since its answer is wrong: " if "speedup" in r else ""
-            lines[f"{r['model']}: {r['contender']} {wrong}{problem}"] = None
+    lines = [f"{peer} {why}" for peer, why in table.absent.items()]
+    first = {(r["model"], r["contender"]): r for r in reversed(table.runs) if r["problems"]}
+    for (model, contender), r in reversed(first.items()):
+        wrong = "is not timed, since its answer is wrong: " if "speedup" in r else ""
+        lines.append(f"{model}: {contender} {wrong}{r['problems'][0]}")
     return ["\n".join(f"- {line}" for line in lines)] if lines else []
 
 

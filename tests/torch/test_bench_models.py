@@ -63,7 +63,7 @@ def test_a_wrong_answer_of_tenon_fails_the_run(tmp_path, monkeypatch, capsys, wr
 
 def test_the_table_names_the_best_peer_and_its_wins():
     runs = [run_of("a", "tenon", 4), run_of("a", "x", 8), run_of("a", "y", 5), run_of("b", "tenon", 4), run_of("b", "x", 2),
-            run_of("b", "y", 1, ["output: far"]), run_of("c", "tenon", 4), run_of("c", "x", 0, ["fails: E: m"]), run_of("c", "y", 0, ["fails: E: m"])]
+            run_of("b", "y", 1, ["output: far", "output: again"]), run_of("c", "tenon", 4), run_of("c", "x", 0, ["fails: E: m"]), run_of("c", "y", 0, ["fails: E: m"])]
     table = report.Table(runs, ["a", "b", "c"], ["tenon"], ["x", "y", "z"], {"z": "is not installed"})
     assert [table.over_best(m) for m in table.models] == [("y", 1.25), ("x", 0.5), None]
     text = report.text(table)
