@@ -539,3 +539,13 @@ def test_every_row_is_covered(monkeypatch):
                and hasattr(getattr(torch.ops, name.split(".")[0]), name.split(".")[1])
                and name.split(".")[2] in getattr(getattr(torch.ops, name.split(".")[0]), name.split(".")[1]).overloads()}
     assert not missing, "rows of bindings/python/tenon/torch/ops/ without a case in this file: " + " ".join(sorted(missing))
+
+
+@torch.no_grad()
+def test_a_window_longer_than_the_image(library):
+    """The image is not padded to the size of the window."""
+    x = torch.randn(2, 3, 7, 9)
+    for pool in (lambda x: F.avg_pool2d(x, 1280, ceil_mode=True), lambda x: F.avg_pool2d(x, (1280, 2), ceil_mode=True),
+                 lambda x: F.avg_pool2d(x, 1280, ceil_mode=True, count_include_pad=False, divisor_override=5)):
+        torch.testing.assert_close(direct.call(pool, (x,)), pool(x))
+        assert "1280" not in library.texts[-1]

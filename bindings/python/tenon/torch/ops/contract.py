@@ -137,7 +137,11 @@ def _(e, x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
 def _(e, x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
     spatial = int(e.node.target._opname[-2])
     kernel, padding = _each(kernel_size, spatial), _each(padding, spatial)
-    stride = _each(stride, spatial) if stride else kernel
+    stride = _each(stride, spatial) if stride else list(kernel)
+    for i, (n, windows) in enumerate(zip(x.shape[-spatial:], e.shape[-spatial:])):
+        # A single window that is longer than the image averages all of it: elements behind the padding do not count.
+        if padding[i] == 0 and all(isinstance(size, int) for size in (n, windows, kernel[i])) and windows == 1 and kernel[i] > n:
+            kernel[i] = stride[i] = n
     high = _high_padding(x, e.shape, kernel, stride, padding, [1] * spatial, ceil_mode)
     batched = _batched(e, x, spatial)
     if not _are_attributes(high):
