@@ -55,7 +55,6 @@ class AttentionNode final : public Executable {
   void place_mask(AttentionStep& step, const Sizes& sizes) const {
     step.mask = PlacedOperand(*mask, sizes);
     step.mask_strides.assign(4, 0);  // axes that the mask lacks, or has once, are repeated
-    const std::vector<int64_t> scores = {step.batch, step.heads, step.rows, step.keys};
     const size_t rank = step.mask.shape.size();
     for (size_t i = 0; i < rank; ++i)
       if (step.mask.shape[i] != 1) step.mask_strides[4 - rank + i] = step.mask.strides[i];
@@ -91,7 +90,9 @@ class AttentionBackend final : public Backend {
     const DType dtype = node.type.dtype;
     if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)
       return {false, 0, "attention of " + std::string(tenon::name(dtype))};
-    if (dtype == DType::bf16 && cpu_lacks("amx-bf16").empty())
+    for (const ValueId operand : node.inputs)
+      if (graph.type(operand).dtype != dtype) return {false, 0, "operands of different dtypes"};
+    if (dtype == DType::bf16 && cpu_lacks("amx-bf16").empty() && find_backend("onednn"))
       return {false, 0, "attention of bf16, whose products this CPU's tiles compute faster"};
     return {true, 1, "blocks of scores stay in the cache"};
   }

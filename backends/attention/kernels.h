@@ -19,8 +19,8 @@ struct Spec {
 struct Block {
   const float *scores, *scale;
   const void* mask;  // null if there is none
-  const int32_t*
-      first_hidden;  // of a block that a causal mask cuts: the first column that row 0 does not see
+  // In a block that a causal mask cuts: the first column that row 0 does not see.
+  const int32_t* first_hidden;
   const float *largest, *total;
   // Results: the exponentials, the next state, and the factors for sums of earlier blocks.
   float *weights, *next_largest, *next_total, *factors;

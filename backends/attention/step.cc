@@ -13,12 +13,14 @@ namespace {
 
 using inner::panel_width;
 
-constexpr int64_t kKeys = 512;         // most columns of a block: their k and v stay in the second cache
-constexpr int64_t kWidenedKeys = 128;  // most columns of a block that few rows read once after it was widened
-constexpr int64_t kGroup = 48;         // most rows that go through a block at once: their scores do too
-constexpr int64_t kMostGroups = 5;     // that use a packed block of keys
-constexpr int64_t kFewRows = 4;        // do not pay for packing k
-constexpr int64_t kWorkPerThread = 1 << 15;  // multiply-adds; fewer do not pay for waking a thread
+constexpr int64_t kKeys = 512;  // most keys of a block: their k and v stay in the second cache
+constexpr int64_t kWidenedKeys =
+    128;                        // most keys of a block that few rows read once after it was converted to f32
+constexpr int64_t kGroup = 48;  // most rows of a group: its scores stay in the second cache too
+constexpr int64_t kMostGroups = 5;  // most groups that use one packed block of keys
+constexpr int64_t kFewRows = 4;     // with so few rows packing k costs more than it saves
+constexpr int64_t kWorkPerThread =
+    1 << 15;  // multiply-adds; with fewer, waking a thread costs more than it saves
 constexpr int64_t kFloat = sizeof(float);
 
 int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }

@@ -61,7 +61,8 @@ class AttentionStep final : public Step {
   bool packs_keys_ = true, copies_values_ = true;
   Parts parts_ = {};
   int64_t kernel_scratch_ = 0, kernel_bytes_ = 0;
-  // By whether the group is the last of its head or the block the last of the keys; whole and cut: by both.
+  // The index says whether the group is the last of its head or the block the last of the keys. whole_ and cut_: first of the group,
+  // then of the block.
   using Steps = std::array<std::unique_ptr<Step>, 2>;
   std::array<Steps, 2> whole_, cut_;
   Steps quotient_, widen_q_, widen_k_, widen_v_;

@@ -243,6 +243,7 @@ Result<std::shared_ptr<const Arrangement>> arrangement_of(const Spec& spec, cons
         if (!choice.offer->why.empty()) return environment(title(asked, *choice.offer, spec.name));
         try {
           auto made = std::make_shared<Arrangement>();
+          const HostThreadLimit limit(asked.threads);
           Arranger(spec, *made).build(asked, choice);
           return std::shared_ptr<const Arrangement>(std::move(made));
         } catch (const dnnl::error& failure) {

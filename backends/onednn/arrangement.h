@@ -54,7 +54,7 @@ class Arrangement {
   };
   std::unique_ptr<Set> take() const;
 
-  int threads_ = 1;  // of the library
+  int threads_ = 1;  // the most that the library may use
   int64_t scratch_ = 0;
   std::vector<Slot> slots_;
   std::vector<Zero> zeros_;

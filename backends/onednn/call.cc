@@ -6,6 +6,7 @@
 #include "backends/onednn/exact_map.h"
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
+#include "src/backend/host_threads.h"
 #include "src/base/align.h"
 #include "src/ops/eval/host_tensor.h"
 
@@ -35,8 +36,9 @@ class CallStep final : public Step {
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     if (!arrangement) return {};
     TENON_TRY(arrangement->run(buffers, scratch, fixed.data()));
-    return exact && has_failed(map, result, buffers[buffer], on.parallel) ? run_exactly(buffers, on)
-                                                                          : Status();
+    return exact && has_failed(map, result, buffers[buffer], on.parallel, sizes->threads)
+               ? run_exactly(buffers, on)
+               : Status();
   }
 
  private:
@@ -97,6 +99,7 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   const Problem asked = at_sizes(spec, sizes);
   if (asked.empty) return std::unique_ptr<Step>(std::move(step));
   TENON_ASSIGN(step->arrangement, arrangement_of(spec, asked));
+  const HostThreadLimit limit(asked.threads);
   if (exact) {
     step->exact = exact.get();
     step->map = *redone(spec);

@@ -72,7 +72,7 @@ struct Search {
     return any(at, begin, end, step);
   }
 
-  bool run(const Runs& runs, const void* data, Parallel& parallel) const {
+  bool run(const Runs& runs, const void* data, Parallel& parallel, int threads) const {
     static const bool avx2 = cpu_lacks("avx2").empty();
     struct Shared {
       const Search& search;
@@ -92,7 +92,7 @@ struct Search {
       if (runs.length < kSerial)
         part(&shared, 0, 0, runs.length);
       else
-        parallel.run(runs.length, parallel.threads(), part, &shared);
+        parallel.run(runs.length, threads, part, &shared);
     });
     return shared.found;
   }
@@ -111,14 +111,14 @@ void map_each(const Runs& runs, void* data, const F& f, Widen widen, Narrow narr
 
 }  // namespace
 
-bool has_failed(const Redone& map, const Array& array, const void* data, Parallel& parallel) {
+bool has_failed(const Redone& map, const Array& array, const void* data, Parallel& parallel, int threads) {
   const Runs runs = runs_of(array);
   const void* at = static_cast<const char*>(data) + array.offset;
-  if (map.most) return Search<uint32_t>{0xffffffff, 0x80000000}.run(runs, at, parallel);  // below -0
+  if (map.most) return Search<uint32_t>{0xffffffff, 0x80000000}.run(runs, at, parallel, threads);  // below -0
   switch (array.dtype) {
-    case DType::bf16: return Search<uint16_t>{0x7fff, 0x7f80}.run(runs, at, parallel);
-    case DType::f16: return Search<uint16_t>{0x7fff, 0x7c00}.run(runs, at, parallel);
-    default: return Search<uint32_t>{0x7fffffff, 0x7f800000}.run(runs, at, parallel);
+    case DType::bf16: return Search<uint16_t>{0x7fff, 0x7f80}.run(runs, at, parallel, threads);
+    case DType::f16: return Search<uint16_t>{0x7fff, 0x7c00}.run(runs, at, parallel, threads);
+    default: return Search<uint32_t>{0x7fffffff, 0x7f800000}.run(runs, at, parallel, threads);
   }
 }
 

@@ -10,7 +10,7 @@ namespace tenon::onednn {
 
 // Whether some element of the library's result is NaN, or the -1 that its clip makes of NaN. `data` is the beginning of the array's
 // buffer.
-bool has_failed(const Redone& map, const Array& array, const void* data, Parallel& parallel);
+bool has_failed(const Redone& map, const Array& array, const void* data, Parallel& parallel, int threads);
 // Applies the map in place; NaN stays NaN.
 void exact_map(const Redone& map, const Array& array, void* data);
 

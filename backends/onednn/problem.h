@@ -28,7 +28,7 @@ struct Problem {
   std::vector<Array> others;
   std::vector<int64_t> kernel, strides, low, high, dilations;
   bool include_pad = true;
-  int threads = 1;  // that the library may use
+  int threads = 1;  // the most that the library may use
 
   std::string key() const;  // equal for calls that one primitive serves
 };

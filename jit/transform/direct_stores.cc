@@ -33,6 +33,9 @@ class DirectStores {
         if (kernel_.buffers[b].role == Buffer::Role::local) changed = shorten(static_cast<int>(b)) || changed;
       if (changed) remove_done(par);
       outer_.clear();
+      accesses_.clear();
+      reads_.clear();
+      done_.clear();
     }
     drop_unused(lowered_);
     return std::move(lowered_);
@@ -60,13 +63,16 @@ class DirectStores {
     for (Stmt& s : reader->body)
       if (s.kind == K::store && s.args[0] == read->result) copy = &s;
     if (!copy) return false;
-    Address address = copy->address;
-    for (Term& t : address) {
-      if (t.var == reader->axes[0].var)
-        t.var = maker->axes[0].var;
-      else if (t.var != kNoRef && !outer_.count(t.var))
-        return false;
-    }
+    Address address = copy->address, local_address = read->address;
+    const Ref from = reader->axes[0].var, to = maker->axes[0].var;
+    for (Address* a : {&address, &local_address})
+      for (Term& t : *a) {
+        if (t.var == from)
+          t.var = to;
+        else if (t.var != kNoRef && !outer_.count(t.var))
+          return false;
+      }
+    if (local_address != made->address) return false;
     made->buffer = copy->buffer;
     made->address = std::move(address);
     done_.insert(read);

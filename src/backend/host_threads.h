@@ -1,4 +1,5 @@
-// The threads that back ends and libraries share with the host. Tested by tests/bench_test.py.
+// The threads that back ends and libraries share with the host. Tested by tests/bench_test.py and
+// tests/torch/test_threads.py.
 #pragma once
 
 namespace tenon {

@@ -11,7 +11,7 @@
 //   hoisting   reshape(f(x, y..)) = f(reshape(x), reshape(y)..) for elementwise f with one user, if every y has the
 //              result's shape, has one element, or broadcasts over trailing axes that the reshape keeps
 //              reshape(matmul(a[M,K], b[K,N]), [B.., N]) = matmul(reshape(a, [B.., K]), b)
-//   attention  of keys and values whose heads are repeated one by one = that of the heads, which groups of queries share
+//   heads      attention(q, repeat(k), repeat(v)) = attention(q, k, v), if each head is repeated the same number of times in a row
 //   numbers    cast to the same dtype = x                cast of full = full
 //              cast(cast(x, wider), t) = cast(x, t) if the inner cast is exact
 //              x * 1 = x / 1 = x - 0 = x                 integer x + 0 = x

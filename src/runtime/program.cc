@@ -182,7 +182,8 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
     TENON_TRY(p.compiled.runtime->check_stream(stream, false));
   else if (stream)
     return invalid("a stream is given, but the program runs on the CPU");
-  call.key.end()[-1] = p.threads();
+  call.key.end()[-1] =
+      p.compiled.runtime ? 1 : p.threads();  // a plan on a device uses no threads of the host
   PlanCache::Use plan = p.plans.find(call.key.all());
   if (!plan) {
     TENON_TRY(p.binder.check_sizes(inputs, call.symbols));

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 
 #include <limits>
+#include <sstream>
 
+#include "src/backend/host_threads.h"
 #include "src/base/cpu.h"
 #include "tests/support/run_help.h"
 #include "tests/support/sanitized.h"
@@ -259,8 +261,70 @@ TEST(Attention, SixteenBits) {
         }
 }
 
-// Every other row of a larger tensor, elements that are not dense, and a result in another order.
-TEST(Attention, StridedOperandsAndResult) {
+// Keys and values that all heads share by a stride of 0, and results in other orders: rows that are not dense, and elements that are not.
+TEST(Attention, ExpandedKeysAndStridedResult) {
+  for (const char* result : {" strides=[144,8,16,1]", " strides=[144,72,1,9]"}) {
+    SCOPED_TRACE(result);
+    const std::string text =
+        std::string("graph @g(%q: f32[2,2,9,8], %a: f32[2,1,9,8], %b: f32[2,1,9,8]) {\n") +
+        "  %k = expand(%a){shape=[2,2,9,8]}\n  %v = expand(%b){shape=[2,2,9,8]}\n" +
+        "  %y = attention(%q, %k, %v){scale=0.3}\n  return %y";
+    std::vector<HostTensor> inputs = {random_tensor(DType::f32, {2, 2, 9, 8}, 1),
+                                      random_tensor(DType::f32, {2, 1, 9, 8}, 2),
+                                      random_tensor(DType::f32, {2, 1, 9, 8}, 3)};
+    auto expected = evaluate(*parse_graph(text + "\n}\n"), inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status().message();
+    auto program = Program::make(*parse_graph(text + result + "\n}\n"), {}, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    std::vector<Tensor> in;
+    for (HostTensor& t : inputs) in.push_back(tensor_of(t));
+    const bool rows = std::string_view(result).ends_with("1]");
+    const std::vector<int64_t> strides =
+        rows ? std::vector<int64_t>{144, 8, 16, 1} : std::vector<int64_t>{144, 72, 1, 9};
+    std::vector<float> y(2 * 144, NAN);
+    const std::vector<Tensor> out = {{y.data(), DType::f32, (*expected)[0].shape, strides}};
+    const Status status = (*program)->run(in, out);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const auto wanted = floats((*expected)[0]);
+    for (int64_t i = 0; i < 288; ++i) {
+      const int64_t at =
+          i / 144 * strides[0] + i / 72 % 2 * strides[1] + i / 8 % 9 * strides[2] + i % 8 * strides[3];
+      ASSERT_NEAR(y[static_cast<size_t>(at)], wanted[static_cast<size_t>(i)], 2e-5) << "element " << i;
+    }
+  }
+}
+
+// Operands of different types stay with other back ends.
+TEST(Attention, OperandsOfDifferentTypes) {
+  for (const char* types : {"bf16 f32 f32", "bf16 bf16 bf16 f32", "f16 f16 f32"}) {
+    std::istringstream words(types);
+    std::string params, operands;
+    std::vector<HostTensor> inputs;
+    for (std::string type; words >> type;) {
+      const std::string name = "%x" + std::to_string(inputs.size());
+      params += (params.empty() ? "" : ", ") + name + ": " + type + "[1,2,5,5]";
+      operands += (operands.empty() ? "" : ", ") + name;
+      inputs.push_back(
+          random_tensor(*parse_dtype(type), {1, 2, 5, 5}, static_cast<uint32_t>(inputs.size()) + 1));
+    }
+    auto graph = parse_graph("graph @g(" + params + ") {\n  %y = attention(" + operands +
+                             "){scale=0.3}\n  return %y\n}\n");
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+    auto expected = evaluate(*graph, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status().message();
+    auto program = Program::make(*graph, {}, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    std::vector<HostTensor> outputs = blank_like(*expected);
+    const Status status = run(**program, inputs, outputs);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const auto got = floats(outputs[0]), wanted = floats((*expected)[0]);
+    for (size_t i = 0; i < wanted.size(); ++i)
+      ASSERT_NEAR(got[i], wanted[i], 0x1p-6 * std::max(1.0f, std::abs(wanted[i]))) << types;
+  }
+}
+
+// A query whose rows, heads or elements are not dense.
+TEST(Attention, StridedQueries) {
   Case c{.batch = 2, .heads = 2, .key_heads = 2, .rows = 9, .keys = 9};
   Built b = build(c, false);
   auto expected = evaluate(*parse_graph(b.text), b.inputs);
@@ -291,8 +355,10 @@ TEST(Attention, StridedOperandsAndResult) {
 }
 
 TEST(Attention, ThreadsChangeNothing) {
+  const int before = default_parallel().threads();
   for (const bool causal : {false, true}) {
     std::vector<float> first;
+    set_host_threads(7);
     for (const int threads : {1, 2, 3, 7}) {
       Built b =
           build({.batch = 2, .heads = 3, .key_heads = 3, .rows = 300, .keys = 600, .causal = causal}, false);
@@ -308,6 +374,7 @@ TEST(Attention, ThreadsChangeNothing) {
       ASSERT_EQ(std::memcmp(got.data(), first.data(), outputs[0].bytes.size()), 0) << threads << " threads";
     }
   }
+  set_host_threads(before);
 }
 
 TEST(Attention, MemoryDoesNotGrowWithTheSquareOfTheLength) {
