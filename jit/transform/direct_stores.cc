@@ -24,6 +24,7 @@ class DirectStores {
   explicit DirectStores(LoweredKernel kernel) : lowered_(std::move(kernel)), kernel_(lowered_.kernel) {}
 
   LoweredKernel run() {
+    bool any = false;
     for (Stmt& par : kernel_.body) {
       if (par.kind != K::par) continue;
       for (const Axis& a : par.axes) outer_.insert(a.var);
@@ -32,12 +33,13 @@ class DirectStores {
       for (size_t b = 0; b < kernel_.buffers.size(); ++b)
         if (kernel_.buffers[b].role == Buffer::Role::local) changed = shorten(static_cast<int>(b)) || changed;
       if (changed) remove_done(par);
+      any = any || changed;
       outer_.clear();
       accesses_.clear();
       reads_.clear();
       done_.clear();
     }
-    drop_unused(lowered_);
+    if (any) drop_unused(lowered_);
     return std::move(lowered_);
   }
 
