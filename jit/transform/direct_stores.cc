@@ -10,7 +10,7 @@ namespace {
 using K = Stmt::Kind;
 
 // A statement and the loop around it.
-struct Place {
+struct AccessPlace {
   Stmt* stmt = nullptr;
   Stmt* loop = nullptr;
 };
@@ -53,7 +53,7 @@ class DirectStores {
     }
   }
   bool shorten(int local) {
-    const std::vector<Place>& places = accesses_[local];
+    const std::vector<AccessPlace>& places = accesses_[local];
     if (places.size() != 2 || places[0].stmt->kind != K::store || places[1].stmt->kind != K::load)
       return false;
     const auto [made, maker] = places[0];
@@ -90,7 +90,7 @@ class DirectStores {
   LoweredKernel lowered_;
   Kernel& kernel_;
   std::set<Ref> outer_;
-  std::map<int, std::vector<Place>> accesses_;
+  std::map<int, std::vector<AccessPlace>> accesses_;
   std::map<Ref, int> reads_;
   std::set<const Stmt*> done_;
 };
