@@ -119,11 +119,7 @@ class AttentionBackend final : public Backend {
     e->causal = attr_as<bool>(node, "causal");
     e->inputs = inputs_of(g, members);
     e->outputs = {v};
-    const auto operand = [&](size_t i) {
-      Operand o = operand_of(g, node.inputs[i], [&](ValueId x) { return context.strides_of(x); });
-      o.buffer = e->position_of(o.base);
-      return o;
-    };
+    const auto operand = [&](size_t i) { return inner::operand_in(context, *e, node, i); };
     e->q = operand(0);
     e->k = operand(1);
     e->v = operand(2);
@@ -133,9 +129,7 @@ class AttentionBackend final : public Backend {
       const bool repeated = e->mask->shape.empty() || e->mask->shape.back() == Dim(1);
       mask_column = repeated ? Dim(0) : e->mask->strides.back();
     }
-    e->y = stored_operand(g, v);
-    e->y.strides = context.layouts[v].strides;
-    e->y.buffer = static_cast<int>(e->inputs.size());
+    e->y = inner::result_in(context, *e, v);
     TENON_ASSIGN(e->kernels, Kernels::make({node.type.dtype, mask_column, e->y.strides.back()}, e->causal,
                                            context.allocator));
     e->kernels_compiled = e->kernels.compiled();

@@ -91,9 +91,8 @@ Status Softmax::run(const Step& step, const Block& block, char* scratch) const {
   add(block.scale);
   if (has_mask_) add(block.mask);
   if (causal_) add(block.first_hidden);
-  for (const float* p : {block.largest, block.total, static_cast<const float*>(block.next_largest),
-                         static_cast<const float*>(block.weights), static_cast<const float*>(block.factors),
-                         static_cast<const float*>(block.next_total)})
+  for (const void* p : std::initializer_list<const void*>{block.largest, block.total, block.next_largest,
+                                                          block.weights, block.factors, block.next_total})
     add(p);
   return inner::run(step, buffers.data(), scratch);
 }

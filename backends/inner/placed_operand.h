@@ -42,4 +42,18 @@ struct PlacedOperand {
   }
 };
 
+// Operand i of the node that an executable runs, with its position among the buffers. e.inputs is set already.
+inline Operand operand_in(const BuildContext& context, const Executable& e, const Node& node, size_t i) {
+  Operand o = operand_of(context.graph, node.inputs[i], [&](ValueId x) { return context.strides_of(x); });
+  o.buffer = e.position_of(o.base);
+  return o;
+}
+// The only result of an executable, likewise.
+inline Operand result_in(const BuildContext& context, const Executable& e, ValueId v) {
+  Operand o = stored_operand(context.graph, v);
+  o.strides = context.layouts[v].strides;
+  o.buffer = static_cast<int>(e.inputs.size());
+  return o;
+}
+
 }  // namespace tenon::inner

@@ -260,19 +260,13 @@ class RecurrentBackend final : public Backend {
     e->allocator = context.allocator;
     e->inputs = inputs_of(g, members);
     e->outputs = {v};
-    const auto operand = [&](size_t i) {
-      Operand o = operand_of(g, node.inputs[i], [&](ValueId x) { return context.strides_of(x); });
-      o.buffer = e->position_of(o.base);
-      return o;
-    };
+    const auto operand = [&](size_t i) { return inner::operand_in(context, *e, node, i); };
     e->x = operand(0);
     e->state = operand(1);
     e->gates.emplace(operand(2), operand(3), gates_of(e->mode));
     if (node.inputs.size() > 4) e->cell_state = operand(4);
     if (node.inputs.size() > 5) e->projection.emplace(operand(5), std::nullopt, 1);
-    e->result = stored_operand(g, v);
-    e->result.strides = context.layouts[v].strides;
-    e->result.buffer = static_cast<int>(e->inputs.size());
+    e->result = inner::result_in(context, *e, v);
     TENON_ASSIGN(e->cell, Cell::make(e->mode, context.allocator));
     e->kernels_compiled = e->cell->compiled();
     return std::unique_ptr<Executable>(std::move(e));

@@ -114,13 +114,7 @@ ValueId arrange_attention(Builder& b, Node node) {
                   gone = b(ops::eq, {wide, bodies::like(b, wide, -std::numeric_limits<double>::infinity())});
     operands[kMask] = b(ops::where, {gone, bodies::like(b, wide, kGone), bounded});
   }
-  auto arranged = b.try_add(ops::attention, operands,
-                            {{"causal", attr_as<bool>(node, "causal")},
-                             {"scale", attr_as<double>(node, "scale")},
-                             {"layout", std::string("heads_last")},
-                             {"whole", attr_as<bool>(node, "whole")}});
-  TENON_CHECK(arranged.ok(), arranged.status().message());
-  ValueId y = *arranged;
+  ValueId y = bodies::add_heads_last(b, node, operands);
   if (operands.size() > kMask && columns != Dim(0)) {
     const ValueId hidden = bodies::like(b, mask, -std::numeric_limits<double>::infinity());
     const ValueId seen = b(ops::ne, {bodies::fold(b, ops::max, mask, {Dim(-1)}), hidden});

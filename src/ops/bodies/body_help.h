@@ -48,6 +48,8 @@ struct AttentionParts {
 AttentionParts attention_parts(Builder& b, const Node& node);
 // Exchanges the axes of heads and of positions.
 ValueId swap_heads(Builder& b, ValueId v);
+// The attention of a node on other operands, which have the layout heads_last. Returns its result in this layout.
+ValueId add_heads_last(Builder& b, const Node& node, const std::vector<ValueId>& operands);
 // The same attention with layout heads_last, and its result with the axes of `node`.
 ValueId attention_heads_last(Builder& b, Node node);
 

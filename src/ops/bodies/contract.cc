@@ -124,17 +124,21 @@ AttentionParts attention_parts(Builder& b, const Node& node) {
 
 ValueId swap_heads(Builder& b, ValueId v) { return transpose(b, v, {Dim(0), Dim(2), Dim(1), Dim(3)}); }
 
-ValueId attention_heads_last(Builder& b, Node node) {
-  if (attr_as<std::string>(node, "layout") == "heads_last") return b.add(std::move(node));
-  std::vector<ValueId> operands = node.inputs;
-  for (size_t i = 0; i < 3; ++i) operands[i] = swap_heads(b, operands[i]);
+ValueId add_heads_last(Builder& b, const Node& node, const std::vector<ValueId>& operands) {
   auto arranged = b.try_add(ops::attention, operands,
                             {{"causal", attr_as<bool>(node, "causal")},
                              {"scale", attr_as<double>(node, "scale")},
                              {"layout", std::string("heads_last")},
                              {"whole", attr_as<bool>(node, "whole")}});
   TENON_CHECK(arranged.ok(), arranged.status().message());
-  return swap_heads(b, *arranged);
+  return *arranged;
+}
+
+ValueId attention_heads_last(Builder& b, Node node) {
+  if (attr_as<std::string>(node, "layout") == "heads_last") return b.add(std::move(node));
+  std::vector<ValueId> operands = node.inputs;
+  for (size_t i = 0; i < 3; ++i) operands[i] = swap_heads(b, operands[i]);
+  return swap_heads(b, add_heads_last(b, node, operands));
 }
 
 ValueId attention(Builder& b, const Node& given) {
