@@ -104,10 +104,10 @@ RELU = "graph @f(%x: f32[4]) {\n  %y = relu(%x)\n  return %y\n}\n"
 
 
 def test_perf_and_the_cache_on_disk(tmp_path):
-    """Kernels that LLVM made and kernels from the disk have the same names."""
+    """Kernels that LLVM made and kernels from the disk have the same names. A process adds to the file that an earlier process of its number left."""
     names = []
     for compiles in (True, False):
-        done = subprocess.run(["sh", "-c", f'echo $$; exec "{CLI}" run - --backend cpu'], text=True, input=RELU, capture_output=True, timeout=300,
+        done = subprocess.run(["sh", "-c", f'rm -f /tmp/perf-$$.map; echo $$; exec "{CLI}" run - --backend cpu'], text=True, input=RELU, capture_output=True, timeout=300,
                               env={**os.environ, "TENON_JIT_PROFILE": "perf", "TENON_CACHE_DIR": str(tmp_path), "TENON_CACHE": "on", "TENON_LOG": "cache"})
         assert ("cache: miss," if compiles else "cache: hit,") in done.stderr, done.stderr
         path = Path(f"/tmp/perf-{done.stdout.splitlines()[0]}.map")
