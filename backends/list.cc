@@ -10,6 +10,7 @@
 #if TENON_HAVE_ONEDNN
 #include "backends/onednn/onednn.h"
 #endif
+#include "backends/products/products.h"
 #include "backends/recurrent/recurrent.h"
 #include "backends/reference/reference.h"
 #include "backends/rows/rows.h"
@@ -22,7 +23,7 @@ std::span<Backend* const> all_backends() {
 #if TENON_HAVE_ONEDNN
       &onednn_backend(),
 #endif
-      &cpu_backend(),       &rows_backend(), &recurrent_backend(), &attention_backend(),
+      &cpu_backend(),       &rows_backend(), &recurrent_backend(), &attention_backend(), &products_backend(),
       &reference_backend(), &cuda_backend(), &cublaslt_backend(),  &cudnn_backend(),
   };
   return backends;

@@ -18,7 +18,7 @@ function(tenon_layer name)
 endfunction()
 
 # backends/nvidia is always built: NVIDIA's libraries are opened at run time.
-set(backend_sources backends/*.cc backends/reference/*.cc backends/cpu/*.cc backends/rows/*.cc backends/inner/*.cc backends/recurrent/*.cc backends/attention/*.cc
+set(backend_sources backends/*.cc backends/reference/*.cc backends/cpu/*.cc backends/rows/*.cc backends/inner/*.cc backends/recurrent/*.cc backends/attention/*.cc backends/products/*.cc
     backends/library/*.cc
     backends/nvidia/*/*.cc)
 if(TENON_ONEDNN)

@@ -82,6 +82,7 @@ LAYERS = {
     "backends/inner/": ["backends/inner/"] + BACKENDS,
     "backends/recurrent/": ["backends/recurrent/", "backends/inner/"] + BACKENDS,
     "backends/attention/": ["backends/attention/", "backends/inner/"] + BACKENDS,
+    "backends/products/": ["backends/products/", "backends/inner/"] + BACKENDS,
     "backends/cpu/": ["backends/cpu/"] + BACKENDS,
     "backends/library/": LIBRARY,
     "backends/onednn/": ["backends/onednn/"] + LIBRARY,

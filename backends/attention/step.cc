@@ -5,6 +5,7 @@
 #include <atomic>
 #include <limits>
 
+#include "backends/inner/few_rows.h"
 #include "backends/inner/product.h"
 #include "src/base/align.h"
 
@@ -231,8 +232,9 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
       inner::multiply({x, item.query_stride, r.count, item.scratch + parts_.panels + j * depth, w, depth,
                        scores + j, block_});
   } else {
-    inner::multiply_columns(x, item.query_stride, r.count, block.k, block.k_stride, nullptr, 0, seen, depth,
-                            scores, block_);
+    inner::multiply({x, item.query_stride, r.count, block.k, DType::f32, 1, block.k_stride, depth, nullptr, 0,
+                     scores, block_},
+                    0, seen);
   }
   const auto hidden = static_cast<int32_t>(std::min<int64_t>(r.first + 1 - block.first, block.count));
   float *weights = item.scratch + parts_.weights, *factors = item.scratch + parts_.factors,

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/inner/lanes.h"
 #include "jit/llvm/compiler.h"
 
 namespace tenon::inner {
@@ -83,117 +84,31 @@ template <class V, int R>
   }
 }
 
-// One of the steps that transpose a square of lanes: exchanges the lanes with bit S of a with those without it of b.
-template <class V, size_t S, size_t... J>
-[[gnu::always_inline]] inline void exchange(V& a, V& b, std::index_sequence<J...>) {
-  constexpr size_t kLanes = sizeof...(J);
-  const V low = __builtin_shufflevector(a, b, ((J & S) ? kLanes + J - S : J)...);
-  b = __builtin_shufflevector(a, b, ((J & S) ? kLanes + J : J + S)...);
-  a = low;
-}
-
-template <class V, size_t S, size_t Lanes>
-[[gnu::always_inline]] inline void exchange_all(V (&rows)[Lanes]) {
-#pragma GCC unroll 16
-  for (size_t i = 0; i < Lanes; ++i)
-    if ((i & S) == 0) exchange<V, S>(rows[i], rows[i + S], std::make_index_sequence<Lanes>());
-}
-
-// Adds up the lanes of each row: lane i of rows[0] becomes the sum of rows[i].
-template <class V, size_t S, size_t Lanes>
-[[gnu::always_inline]] inline void fold_lanes(V (&rows)[Lanes]) {
-#pragma GCC unroll 16
-  for (size_t i = 0; i < Lanes; i += 2 * S) {
-    exchange<V, S>(rows[i], rows[i + S], std::make_index_sequence<Lanes>());
-    rows[i] += rows[i + S];
-  }
-  if constexpr (2 * S < Lanes) fold_lanes<V, 2 * S>(rows);
-}
-
-// A row of x by Count columns of a matrix that is not packed, one or as many as V has lanes: lanes run along k. Adds to y.
-template <class V, size_t Count>
-[[gnu::always_inline]] inline void dots(const float* x, const float* columns, int64_t column_stride,
-                                        int64_t depth, float* y) {
-  constexpr size_t kLanes = sizeof(V) / sizeof(float);
-  V sums[Count] = {}, a, b;
-  int64_t k = 0;
-  for (; k + static_cast<int64_t>(kLanes) <= depth; k += kLanes) {
-    __builtin_memcpy(&a, x + k, sizeof a);
-#pragma GCC unroll 16
-    for (size_t c = 0; c < Count; ++c) {
-      const float* at = columns + static_cast<int64_t>(c) * column_stride + k;
-      __builtin_prefetch(at + static_cast<int64_t>(Count) * column_stride);
-      __builtin_memcpy(&b, at, sizeof b);
-      sums[c] += a * b;
-    }
-  }
-  float totals[kLanes];
-  if constexpr (Count == kLanes) fold_lanes<V, 1>(sums);
-  __builtin_memcpy(totals, &sums[0], sizeof totals);
-  if constexpr (Count == 1)
-    for (size_t i = 1; i < kLanes; ++i) totals[0] += totals[i];
-  for (size_t c = 0; c < Count; ++c) {
-    for (int64_t i = k; i < depth; ++i)
-      totals[c] += x[i] * columns[static_cast<int64_t>(c) * column_stride + i];
-    y[c] += totals[c];
-  }
-}
-
-// Writes the transpose of a square of as many rows as V has lanes.
-template <class V>
-[[gnu::always_inline]] inline void transpose(const float* from, int64_t from_stride, float* to,
-                                             int64_t to_stride) {
-  constexpr size_t kLanes = sizeof(V) / sizeof(float);
-  V rows[kLanes];
-#pragma GCC unroll 16
-  for (size_t i = 0; i < kLanes; ++i)
-    __builtin_memcpy(&rows[i], from + static_cast<int64_t>(i) * from_stride, sizeof(V));
-  exchange_all<V, 1>(rows);
-  exchange_all<V, 2>(rows);
-  if constexpr (kLanes > 4) exchange_all<V, 4>(rows);
-  if constexpr (kLanes > 8) exchange_all<V, 8>(rows);
-#pragma GCC unroll 16
-  for (size_t i = 0; i < kLanes; ++i)
-    __builtin_memcpy(to + static_cast<int64_t>(i) * to_stride, &rows[i], sizeof(V));
-}
-
-using DotsFn = void (*)(const float*, const float*, int64_t, int64_t, float*);
 using TileFn = void (*)(const PanelProduct&);
 using TransposeFn = void (*)(const float*, int64_t, float*, int64_t);
 constexpr int kMostRows = 12;
 struct Tiles {
   int lanes, most;                        // floats in a vector, rows of the largest tile
   std::array<TileFn, kMostRows> of = {};  // of 1, 2, ... rows
-  DotsFn dot = nullptr, dots = nullptr;   // of a row by a column, and by as many columns as there are lanes
   TransposeFn transpose = nullptr;        // of a square of lanes
 };
 
-using Vector4 [[gnu::vector_size(16)]] = float;
-using Vector8 [[gnu::vector_size(32)]] = float;
-using Vector16 [[gnu::vector_size(64)]] = float;
-
 // Defines NAME(), the tiles of an instruction set.
-#define TILES(NAME, TARGET, VECTOR, MOST)                                                              \
-  template <int R>                                                                                     \
-  TARGET void NAME##_tile(const PanelProduct& p) {                                                     \
-    tile<VECTOR, R>(p);                                                                                \
-  }                                                                                                    \
-  TARGET void NAME##_transpose(const float* from, int64_t fs, float* to, int64_t ts) {                 \
-    transpose<VECTOR>(from, fs, to, ts);                                                               \
-  }                                                                                                    \
-  template <size_t Count>                                                                              \
-  TARGET void NAME##_dots(const float* x, const float* columns, int64_t cs, int64_t depth, float* y) { \
-    dots<VECTOR, Count>(x, columns, cs, depth, y);                                                     \
-  }                                                                                                    \
-  Tiles NAME() {                                                                                       \
-    Tiles made{sizeof(VECTOR) / sizeof(float), MOST};                                                  \
-    [&]<size_t... I>(std::index_sequence<I...>) {                                                      \
-      ((made.of[I] = NAME##_tile<static_cast<int>(I) + 1>), ...);                                      \
-    }(std::make_index_sequence<MOST>());                                                               \
-    made.transpose = NAME##_transpose;                                                                 \
-    made.dot = NAME##_dots<1>;                                                                         \
-    made.dots = NAME##_dots<sizeof(VECTOR) / sizeof(float)>;                                           \
-    return made;                                                                                       \
+#define TILES(NAME, TARGET, VECTOR, MOST)                                              \
+  template <int R>                                                                     \
+  TARGET void NAME##_tile(const PanelProduct& p) {                                     \
+    tile<VECTOR, R>(p);                                                                \
+  }                                                                                    \
+  TARGET void NAME##_transpose(const float* from, int64_t fs, float* to, int64_t ts) { \
+    transpose<VECTOR>(from, fs, to, ts);                                               \
+  }                                                                                    \
+  Tiles NAME() {                                                                       \
+    Tiles made{sizeof(VECTOR) / sizeof(float), MOST};                                  \
+    [&]<size_t... I>(std::index_sequence<I...>) {                                      \
+      ((made.of[I] = NAME##_tile<static_cast<int>(I) + 1>), ...);                      \
+    }(std::make_index_sequence<MOST>());                                               \
+    made.transpose = NAME##_transpose;                                                 \
+    return made;                                                                       \
   }
 
 TILES(plain, , Vector4, 6)
@@ -248,21 +163,6 @@ void multiply(const PanelProduct& product) {
     if (part.factors) part.factors += part.rows;
     left -= part.rows;
   }
-}
-
-void multiply_columns(const float* x, int64_t x_stride, int64_t rows, const float* matrix,
-                      int64_t column_stride, const float* bias, int64_t bias_stride, int64_t count,
-                      int64_t depth, float* y, int64_t y_stride) {
-  const Tiles& t = tiles();
-  for (int64_t j = 0; j < count; j += t.lanes)
-    for (int64_t r = 0; r < rows; ++r) {
-      float* to = y + r * y_stride + j;
-      const int64_t part = std::min<int64_t>(t.lanes, count - j), step = part == t.lanes ? part : 1;
-      for (int64_t i = 0; i < part; ++i) to[i] = bias ? bias[(j + i) * bias_stride] : 0;
-      for (int64_t i = 0; i < part; i += step)
-        (step > 1 ? t.dots : t.dot)(x + r * x_stride, matrix + (j + i) * column_stride, column_stride, depth,
-                                    to + i);
-    }
 }
 
 }  // namespace tenon::inner

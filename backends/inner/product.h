@@ -29,10 +29,4 @@ struct PanelProduct {
 };
 void multiply(const PanelProduct& product);
 
-// The same for a matrix that is not packed, whose columns are dense: for products that are too few to pay for packing. Writes
-// `count` columns of y.
-void multiply_columns(const float* x, int64_t x_stride, int64_t rows, const float* matrix,
-                      int64_t column_stride, const float* bias, int64_t bias_stride, int64_t count,
-                      int64_t depth, float* y, int64_t y_stride);
-
 }  // namespace tenon::inner

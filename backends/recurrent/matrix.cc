@@ -1,6 +1,8 @@
 // See matrix.h.
 #include "backends/recurrent/matrix.h"
 
+#include "backends/inner/few_rows.h"
+
 namespace tenon::recurrent {
 namespace {
 
@@ -43,9 +45,10 @@ void Columns::multiply(const Memory& memory, const float* x, int64_t x_stride, i
   }
   const int64_t from = block * panel_width(), first = gate * size + from,
                 stride = memory.bias ? bias.strides[0] : 0;
-  inner::multiply_columns(x, x_stride, rows, memory.weight + first * weight.strides[0], weight.strides[0],
-                          memory.bias ? memory.bias + first * stride : nullptr, stride,
-                          std::min<int64_t>(panel_width(), size - from), depth, y, y_stride);
+  inner::multiply(
+      {x, x_stride, rows, memory.weight + first * weight.strides[0], DType::f32, 1, weight.strides[0], depth,
+       memory.bias ? memory.bias + first * stride : nullptr, stride, y, y_stride},
+      0, std::min<int64_t>(panel_width(), size - from));
 }
 
 Columns::Memory Columns::in_run(void* const* buffers, float* panels, int threads, Parallel& parallel) const {

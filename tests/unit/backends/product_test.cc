@@ -69,33 +69,5 @@ TEST(Product, PacksColumnsOfAnyOrder) {
       }
 }
 
-TEST(Product, ColumnsThatAreNotPacked) {
-  for (const int64_t rows : {1, 2, 3})
-    for (const int64_t count : {1, 3, 4, 15, 16, 17, 37})
-      for (const int64_t depth : {0, 1, 5, 16, 19, 64})
-        for (const bool has_bias : {false, true}) {
-          SCOPED_TRACE(std::to_string(count) + " columns, depth " + std::to_string(depth));
-          const int64_t column_stride = depth + 1, y_stride = count + 1;
-          const auto x = random_floats(rows * (depth + 2), 1),
-                     matrix = random_floats(count * column_stride, 2), bias = random_floats(2 * count, 3),
-                     before = random_floats(rows * y_stride, 4);
-          auto y = before;
-          multiply_columns(x.data(), depth + 2, rows, matrix.data(), column_stride,
-                           has_bias ? bias.data() : nullptr, 2, count, depth, y.data(), y_stride);
-          for (int64_t r = 0; r < rows; ++r) {
-            for (int64_t j = 0; j < count; ++j) {
-              double sum = has_bias ? bias[static_cast<size_t>(2 * j)] : 0;
-              for (int64_t k = 0; k < depth; ++k)
-                sum += static_cast<double>(x[static_cast<size_t>(r * (depth + 2) + k)]) *
-                       matrix[static_cast<size_t>(j * column_stride + k)];
-              ASSERT_NEAR(y[static_cast<size_t>(r * y_stride + j)], sum, 2e-5)
-                  << "row " << r << ", column " << j;
-            }
-            ASSERT_EQ(y[static_cast<size_t>(r * y_stride + count)],
-                      before[static_cast<size_t>(r * y_stride + count)]);
-          }
-        }
-}
-
 }  // namespace
 }  // namespace tenon::inner

@@ -1,0 +1,167 @@
+// See few_rows.h. Two orders of the matrix, each read in several streams: columns that are dense along the depth are summed lane by
+// lane, a few columns at a time; rows that are dense along the columns are added to y, a few rows at a time.
+#include "backends/inner/few_rows.h"
+
+#include <algorithm>
+
+#include "backends/inner/lanes.h"
+#include "jit/llvm/compiler.h"
+
+namespace tenon::inner {
+namespace {
+
+// Sums in as many vectors as V has lanes: Rows rows of x by the next columns. At most four columns at once, since columns whose
+// distance is a multiple of 4 KiB share the same few lines of the first cache.
+template <class V, size_t Rows>
+constexpr size_t columns_at_once = std::min<size_t>(4, lanes_of<V> / Rows);
+
+template <class V, class Element, size_t Rows>
+[[gnu::always_inline]] inline void sum_columns(const FewRows& p, const float* x, float* y, int64_t column,
+                                               int64_t count) {
+  constexpr size_t kLanes = lanes_of<V>, kColumns = columns_at_once<V, Rows>,
+                   kChains = kLanes / Rows / kColumns;  // vectors of each sum
+  const Element* columns[kColumns];                     // columns behind the last are the last one again
+#pragma GCC unroll 4
+  for (size_t c = 0; c < kColumns; ++c)
+    columns[c] = static_cast<const Element*>(p.matrix) +
+                 (column + std::min(static_cast<int64_t>(c), count - 1)) * p.column_stride;
+  V sums[Rows][kColumns][kChains] = {};
+  const auto add = [&](int64_t k, size_t chain, auto load) __attribute__((always_inline)) {
+    V rows[Rows];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < Rows; ++r) load(x + static_cast<int64_t>(r) * p.x_stride + k, rows[r]);
+#pragma GCC unroll 4
+    for (size_t c = 0; c < kColumns; ++c) {
+      V element;
+      load(columns[c] + k, element);
+#pragma GCC unroll 4
+      for (size_t r = 0; r < Rows; ++r) sums[r][c][chain] += rows[r] * element;
+    }
+  };
+  const auto whole = [](const auto* from, V& to) __attribute__((always_inline)) { widen(from, to); };
+  constexpr auto kStep = static_cast<int64_t>(kLanes);
+  int64_t k = 0;
+  for (; k + static_cast<int64_t>(kChains) * kStep <= p.depth; k += static_cast<int64_t>(kChains) * kStep)
+#pragma GCC unroll 4
+    for (size_t chain = 0; chain < kChains; ++chain)
+      add(k + static_cast<int64_t>(chain) * kStep, chain, whole);
+  for (; k + kStep <= p.depth; k += kStep) add(k, 0, whole);
+  if (const auto rest = static_cast<size_t>(p.depth - k); rest > 0)
+    add(k, 0, [rest](const auto* from, V& to) __attribute__((always_inline)) { widen_part(from, rest, to); });
+  fold_lanes<V, 1>(reinterpret_cast<V(&)[kLanes]>(sums));
+  float totals[Rows][kColumns][kChains];
+  __builtin_memcpy(totals, &sums[0][0][0], sizeof totals);
+  for (size_t r = 0; r < Rows; ++r)
+    for (size_t c = 0; c < std::min(kColumns, static_cast<size_t>(count)); ++c) {
+      const auto at = column + static_cast<int64_t>(c);
+      float total = p.bias ? p.bias[at * p.bias_stride] : 0;
+      for (size_t chain = 0; chain < kChains; ++chain) total += totals[r][c][chain];
+      y[static_cast<int64_t>(r) * p.y_stride + at] = total;
+    }
+}
+
+// Adds Depth rows of the matrix, each times its element of x, to Rows rows of y.
+template <class V, class Element, size_t Rows, size_t Depth>
+[[gnu::always_inline]] inline void add_rows(const FewRows& p, const float* x, float* y, int64_t k,
+                                            int64_t from, int64_t end) {
+  constexpr auto kLanes = static_cast<int64_t>(lanes_of<V>);
+  const Element* matrix = static_cast<const Element*>(p.matrix) + k * p.stride;
+  float factors[Rows][Depth];
+  for (size_t r = 0; r < Rows; ++r)
+    for (size_t d = 0; d < Depth; ++d)
+      factors[r][d] = x[static_cast<int64_t>(r) * p.x_stride + k + static_cast<int64_t>(d)];
+  const auto add = [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+    V elements[Depth];
+#pragma GCC unroll 8
+    for (size_t d = 0; d < Depth; ++d) load(matrix + static_cast<int64_t>(d) * p.stride + j, elements[d]);
+#pragma GCC unroll 4
+    for (size_t r = 0; r < Rows; ++r) {
+      float* at = y + static_cast<int64_t>(r) * p.y_stride + j;
+      V sum;
+      load(const_cast<const float*>(at), sum);
+#pragma GCC unroll 8
+      for (size_t d = 0; d < Depth; ++d) sum += factors[r][d] * elements[d];
+      store(at, sum);
+    }
+  };
+  const int64_t whole = end - (end - from) % kLanes;
+  for (int64_t j = from; j < whole; j += kLanes)
+    add(
+        j, [](const auto* at, V& to) __attribute__((always_inline)) { widen(at, to); },
+        [](float* at, const V& v) __attribute__((always_inline)) { __builtin_memcpy(at, &v, sizeof v); });
+  if (const auto rest = static_cast<size_t>(end - whole); rest > 0)
+    add(
+        whole, [rest](const auto* at, V& to) __attribute__((always_inline)) { widen_part(at, rest, to); },
+        [rest](float* at, const V& v)
+            __attribute__((always_inline)) { __builtin_memcpy(at, &v, rest * sizeof(float)); });
+}
+
+template <class V, class Element, size_t Rows>
+[[gnu::always_inline]] inline void multiply_as(const FewRows& p, const float* x, float* y, int64_t from,
+                                               int64_t end) {
+  if (p.stride == 1) {
+    constexpr auto kColumns = static_cast<int64_t>(columns_at_once<V, Rows>);
+    for (int64_t j = from; j < end; j += kColumns)
+      sum_columns<V, Element, Rows>(p, x, y, j, std::min(kColumns, end - j));
+    return;
+  }
+  constexpr int64_t kDepth = 8, kPart = 4096 / Rows;  // columns of y that stay in the first cache
+  for (int64_t part = from; part < end; part += kPart) {
+    const int64_t part_end = std::min(end, part + kPart);
+    for (int64_t r = 0; r < static_cast<int64_t>(Rows); ++r)
+      for (int64_t j = part; j < part_end; ++j)
+        y[r * p.y_stride + j] = p.bias ? p.bias[j * p.bias_stride] : 0;
+    int64_t k = 0;
+    for (; k + kDepth <= p.depth; k += kDepth) add_rows<V, Element, Rows, kDepth>(p, x, y, k, part, part_end);
+    for (; k < p.depth; ++k) add_rows<V, Element, Rows, 1>(p, x, y, k, part, part_end);
+  }
+}
+
+using MultiplyFn = void (*)(const FewRows&, const float*, float*, int64_t, int64_t);
+constexpr int64_t kMostRows = 4;
+struct Functions {
+  MultiplyFn of[3][3];  // by dtype (f32, bf16, f16), then for 1, 2 and 4 rows
+};
+
+// Defines NAME(), the functions of an instruction set.
+#define FUNCTIONS(NAME, TARGET, VECTOR)                                                                \
+  template <class Element, size_t Rows>                                                                \
+  TARGET void NAME##_multiply(const FewRows& p, const float* x, float* y, int64_t from, int64_t end) { \
+    multiply_as<VECTOR, Element, Rows>(p, x, y, from, end);                                            \
+  }                                                                                                    \
+  Functions NAME() {                                                                                   \
+    return {{{NAME##_multiply<float, 1>, NAME##_multiply<float, 2>, NAME##_multiply<float, 4>},        \
+             {NAME##_multiply<Bf16, 1>, NAME##_multiply<Bf16, 2>, NAME##_multiply<Bf16, 4>},           \
+             {NAME##_multiply<F16, 1>, NAME##_multiply<F16, 2>, NAME##_multiply<F16, 4>}}};            \
+  }
+
+FUNCTIONS(plain_rows, , Vector4)
+#if defined(__x86_64__)
+FUNCTIONS(avx2_rows, [[gnu::target("avx2,fma")]], Vector8)
+FUNCTIONS(avx512_rows, [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,fma")]], Vector16)
+#endif
+#undef FUNCTIONS
+
+const Functions& functions() {
+  static const Functions chosen = [] {
+#if defined(__x86_64__)
+    if (jit::host_isa() == jit::Isa::avx512) return avx512_rows();
+    if (jit::host_isa() == jit::Isa::avx2) return avx2_rows();
+#endif
+    return plain_rows();
+  }();
+  return chosen;
+}
+
+}  // namespace
+
+void multiply(const FewRows& p, int64_t from, int64_t end) {
+  const auto& of = functions().of[p.dtype == DType::f32 ? 0 : p.dtype == DType::bf16 ? 1 : 2];
+  for (int64_t r = 0; r < p.rows;) {
+    const int64_t left = p.rows - r, rows = left >= kMostRows ? kMostRows : left >= 2 ? 2 : 1;
+    of[rows / 2](p, p.x + r * p.x_stride, p.y + r * p.y_stride, from, end);
+    r += rows;
+  }
+}
+
+}  // namespace tenon::inner

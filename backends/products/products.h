@@ -1,0 +1,12 @@
+// The back end of products of few rows by a large matrix, such as a step of decoding: rows matmul and linear. The matrix is read in
+// place, in either order, at the rate of the memory. f32, bf16 and f16, with sums in f32.
+// Tested by tests/unit/backends/products_test.cc.
+#pragma once
+
+#include "src/backend/backend.h"
+
+namespace tenon {
+
+Backend& products_backend();
+
+}  // namespace tenon
