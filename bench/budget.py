@@ -29,7 +29,7 @@ class Options(ctypes.Structure):
     """tenon_program_options of tenon.h."""
     _fields_ = [("struct_size", ctypes.c_size_t), ("freeze", ctypes.c_int32), ("num_threads", ctypes.c_int32),
                 ("context", ctypes.c_void_p), ("max_plans", ctypes.c_int64), ("max_plan_bytes", ctypes.c_int64),
-                ("specialize", ctypes.c_int32), ("verify", ctypes.c_int32), ("device", ctypes.c_int32 * 2),
+                ("reserved1", ctypes.c_int32), ("verify", ctypes.c_int32), ("device", ctypes.c_int32 * 2),
                 ("device_graphs", ctypes.c_int32), ("reserved2", ctypes.c_int32), ("memory_budget_bytes", ctypes.c_int64)]
 
 

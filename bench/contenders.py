@@ -11,7 +11,6 @@ CONTENDERS = {
     "tenon": ("tenon", {"freeze": True}),
     "tenon_unfrozen": ("tenon", {"freeze": False}),
     "tenon_symbolic": ("tenon", {"freeze": True}, {"dynamic": True}),
-    "tenon_specialized": ("tenon", {"freeze": True, "specialize": "wait"}, {"dynamic": True}),
     "inductor": ("inductor", None),
     "inductor_freeze": ("inductor", {"freezing": True}),
 }

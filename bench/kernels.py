@@ -6,7 +6,7 @@ with the same threads, in the same rounds. There are two floors, since fresh pag
 - `clone`, for calls that get new output memory from PyTorch: eager, and all contenders under torch.compile;
 - `copy_` between buffers that are kept, for Tenon's kernel alone, which runs again on the memory of one call.
 Every answer is checked against eager first. `--peers` adds Inductor (needs g++). `--symbolic` adds Tenon with symbols for all
-sizes, and with kernels that are specialized to constants again.
+sizes.
 """
 
 import argparse
@@ -112,7 +112,7 @@ def cells(times, who, floor):
 def main():
     options = parse()
     contenders = [options.backend, *(["inductor"] if options.peers else []),
-                  *(["tenon_symbolic", "tenon_specialized"] if options.symbolic else [])]
+                  *(["tenon_symbolic"] if options.symbolic else [])]
     if options.peers and missing_for_peers():
         sys.exit(f"bench kernels: {missing_for_peers()}")
     machine = describe_machine()
@@ -153,7 +153,7 @@ def parse():
     parser = argparse.ArgumentParser(prog="./dev bench kernels", description=__doc__.split("\n\n")[0])
     parser.add_argument("kernels", nargs="*", help="only these")
     parser.add_argument("--peers", action="store_true", help="Inductor too (needs g++)")
-    parser.add_argument("--symbolic", action="store_true", help="Tenon with symbolic and with specialized sizes too")
+    parser.add_argument("--symbolic", action="store_true", help="Tenon with symbols for all sizes too")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--backend", type=contender, default="tenon", help="another backend instead")

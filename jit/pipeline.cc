@@ -8,7 +8,6 @@
 #include "jit/transform/direct_stores.h"
 #include "jit/transform/join_online_reductions.h"
 #include "jit/transform/kernel_fission.h"
-#include "jit/transform/specialize.h"
 #include "jit/transform/split_reduction.h"
 #include "jit/transform/split_walks.h"
 #include "jit/transform/tile.h"
@@ -210,10 +209,6 @@ std::string describe(const KernelVariant& variant) {
   for (std::string_view pass : variant.passes)
     text += (pass == variant.passes[0] ? " after " : ", ") + std::string(pass);
   return text;
-}
-
-Kernel specialize(const Kernel& kernel, std::span<const int64_t> sizes) {
-  return after("specialize", with_sizes(kernel, sizes));
 }
 
 std::optional<std::pair<LoweredKernel, LoweredKernel>> fission(const LoweredKernel& kernel, DimTable& dims) {

@@ -6,7 +6,6 @@
 //                                        gpu  blocked_column_sums or split_reduction; join_online_reductions
 //                                             runs first where this lets split_reduction split long rows
 //   once per sizes      cuda_variant   merge_map, join_online_reductions: where the schedule asks for them
-//                       specialize     with_sizes: for hot kernels of the CPU
 //   when threads spill  fission        kernel_fission: the GPU back end asks for two halves when a kernel
 //                                      runs out of registers
 //   once per code       legalize       use_complements (approximate functions only), expand_math
@@ -48,9 +47,6 @@ KernelVariant cuda_variant(std::shared_ptr<const Kernel> kernel, std::span<const
 bool same_code(const KernelVariant& a, const KernelVariant& b);
 // Text for logs and golden files: "row 1024x1 vector 4 whole after join_online_reductions".
 std::string describe(const KernelVariant& variant);
-
-// Returns the kernel with its sizes as constants. sizes: one value for each size of the kernel.
-Kernel specialize(const Kernel& kernel, std::span<const int64_t> sizes);
 
 // Splits the kernel into two that run one after the other. Returns nothing if no cut is legal.
 std::optional<std::pair<LoweredKernel, LoweredKernel>> fission(const LoweredKernel& kernel, DimTable& dims);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 
-#include "backends/cpu/hot_kernel.h"
 #include "backends/cpu/regions.h"
 #include "jit/group_kernels.h"
 #include "jit/kernel/kernel.h"
@@ -126,8 +125,6 @@ class KernelGroup final : public Executable {
       l.work = l.iterations * work;
       l.threads = static_cast<int>(std::clamp<int64_t>(l.iterations / share, 1, sizes.threads));
       if (l.iterations == 0) continue;
-      if (sizes.specialize && !l.sizes.empty())
-        l.hot = HotKernel::make(lowered.kernel, l.sizes, code[k], isa, sizes.specialize);
       launches.push_back(std::move(l));
     }
     return std::unique_ptr<Step>(std::make_unique<KernelStep>(std::move(launches)));

@@ -20,7 +20,7 @@ constexpr int64_t kCall = 256;  // the cost of calling a kernel, in vector opera
 constexpr int kTemporaries = -1;  // the space of temporaries
 
 int64_t launch_work(const Launch& l) { return l.work + kCall; }
-bool runs_alone(const Launch& l) { return l.hot || l.work >= kLarge * jit::kWorkPerThread; }
+bool runs_alone(const Launch& l) { return l.work >= kLarge * jit::kWorkPerThread; }
 
 // The levels of the launches that used each byte so far.
 class MemoryUses {
@@ -192,7 +192,7 @@ void Regions::add_region(std::span<const PlacedLaunch> launches, std::span<const
   for (const PlacedLaunch& p : launches) {
     const Launch& l = *p.launch;
     regions_.back().may_fail |= l.faults != nullptr;
-    launches_.push_back({l.function, l.hot.get(), l.faults.get(), static_cast<uint32_t>(sizes_.size()),
+    launches_.push_back({l.function, l.faults.get(), static_cast<uint32_t>(sizes_.size()),
                          static_cast<uint32_t>(arguments_.size()),
                          static_cast<uint32_t>(l.arguments.list.size())});
     sizes_.insert(sizes_.end(), l.sizes.begin(), l.sizes.end());
@@ -216,8 +216,7 @@ struct Regions::Call {
   const Region& region;
   void* const* buffers;
   char* scratch;
-  int32_t* faults;                 // of its launches, if one may fail
-  jit::KernelFn chosen = nullptr;  // of a hot launch
+  int32_t* faults;  // of its launches, if one may fail
 
   static void run(void* arg, int thread, int64_t begin, int64_t end) {
     const Call& call = *static_cast<const Call*>(arg);
@@ -234,9 +233,8 @@ struct Regions::Call {
     for (uint32_t i = 0; i < l.arguments; ++i)
       arguments[i] = from[i].is_temporary ? scratch + from[i].at : buffers[from[i].at];
     arguments[l.arguments] = l.faults ? &faults[piece.launch - region.first_launch] : nullptr;
-    const jit::KernelFn function = chosen ? chosen : l.function;
-    function(arguments, regions.sizes_.data() + l.size, scratch + regions.temps_ + thread * region.scratch,
-             piece.begin, piece.end);
+    l.function(arguments, regions.sizes_.data() + l.size, scratch + regions.temps_ + thread * region.scratch,
+               piece.begin, piece.end);
   }
 };
 
@@ -246,17 +244,10 @@ Status Regions::run(void* const* buffers, char* scratch, const RunOn& on) const 
     StackArray<int32_t, 64> faults(watched);
     std::fill(faults.begin(), faults.end(), 0);
     Call call{*this, region, buffers, scratch, faults.data()};
-    HotKernel* hot = launches_[region.first_launch].hot;
-    HotKernel::Turn turn;
-    if (hot) {
-      turn = hot->begin();
-      call.chosen = turn.function;
-    }
     if (region.slots == 1)
       Call::run(&call, 0, 0, 1);
     else
       on.parallel.run(region.slots, region.slots, Call::run, &call);
-    if (hot) hot->end(turn);
     for (uint32_t i = 0; i < watched; ++i)
       if (faults[i] != 0)
         return invalid(launches_[region.first_launch + i].faults->at(static_cast<size_t>(faults[i]) - 1));

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/hot_kernel.h"
 #include "jit/group_kernels.h"
 #include "jit/llvm/compiler.h"
 #include "src/backend/backend.h"
@@ -20,7 +19,6 @@ inline constexpr size_t kMaxBuffers = 128;  // of a launch
 // A kernel at the sizes of a plan.
 struct Launch {
   jit::KernelFn function;
-  std::shared_ptr<HotKernel> hot;  // null: always call `function`
   std::vector<int64_t> sizes;
   jit::Arguments arguments;
   // The message for each fault number; null: the kernel cannot fault.
@@ -41,8 +39,8 @@ struct PlacedLaunch {
 class Regions {
  public:
   Regions() = default;
-  // launches: in an order in which they may run one by one. The Launch objects must outlive this object, which keeps pointers to their
-  // hot kernels and messages. spans: of the buffers of all steps.
+  // launches: in an order in which they may run one by one. The Launch objects must outlive this object, which keeps pointers to their messages.
+  // spans: of the buffers of all steps.
   Regions(std::vector<PlacedLaunch> launches, std::span<const BufferSpan> spans, int threads);
   // A region for each launch of one step.
   static Regions one_by_one(std::span<const Launch> launches);
@@ -57,7 +55,6 @@ class Regions {
   // A launch, flat: a run walks along arrays. Its sizes and arguments begin at these positions.
   struct Entry {
     jit::KernelFn function;
-    HotKernel* hot;
     const std::vector<std::string>* faults;
     uint32_t size, argument, arguments;
   };

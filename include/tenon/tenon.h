@@ -349,14 +349,6 @@ enum {
   TENON_DEVICE_GRAPHS_NEVER = 2
 };
 
-/* Kernels take sizes as arguments. Tenon can compile a hot kernel again with the sizes of a plan as
- * constants. The results are bit for bit the same. */
-enum {
-  TENON_SPECIALIZE_OFF = 0,
-  TENON_SPECIALIZE_BACKGROUND = 1, /* by a thread of low priority, within limits; kept if faster */
-  TENON_SPECIALIZE_WAIT = 2        /* every kernel of every plan, before the plan's first run */
-};
-
 typedef struct tenon_program_options {
   size_t struct_size;
   int32_t freeze;         /* nonzero: the given params are constants, which Tenon packs and folds once */
@@ -364,7 +356,7 @@ typedef struct tenon_program_options {
   tenon_context* context; /* NULL: none */
   int64_t max_plans; /* most plans kept, one per set of sizes; the least recently used go first. 0: 1024 */
   int64_t max_plan_bytes; /* most bytes of all plans, approximately; one plan is always kept. 0: 64 MiB */
-  int32_t specialize;     /* TENON_SPECIALIZE_... */
+  int32_t reserved1;      /* the library accepts any value and ignores it */
   int32_t verify;         /* how many of the first runs to verify, see tenon_program_create. 0: none */
   tenon_device device; /* where the program runs and its tensors lie; type 0: the CPU. freeze needs the CPU */
   int32_t device_graphs; /* TENON_DEVICE_GRAPHS_...: which plans run as a CUDA graph */
@@ -458,14 +450,14 @@ typedef struct tenon_program_stats {
   int64_t plan_hits;
   double compile_ms; /* time of optimising, compiling and packing */
   /* Counted since the last tenon_program_update_params: */
-  int64_t plan_misses;         /* sizes that needed a new plan, including refused ones */
-  int64_t plan_waits;          /* runs that waited while another thread made their plan */
-  int64_t plan_evictions;      /* plans dropped to stay within the limits */
-  int64_t plan_bytes;          /* bytes that plans hold, approximately */
-  double plan_ms;              /* time spent making plans */
-  int64_t kernels_specialized; /* launches that use kernels with sizes as constants */
-  int64_t specialize_refused;  /* launches for which such kernels were not faster or were beyond the limits */
-  int64_t reference_steps;     /* steps of the back end "reference"; 0 unless the host names it */
+  int64_t plan_misses;     /* sizes that needed a new plan, including refused ones */
+  int64_t plan_waits;      /* runs that waited while another thread made their plan */
+  int64_t plan_evictions;  /* plans dropped to stay within the limits */
+  int64_t plan_bytes;      /* bytes that plans hold, approximately */
+  double plan_ms;          /* time spent making plans */
+  int64_t reserved1;       /* always 0 */
+  int64_t reserved2;       /* always 0 */
+  int64_t reference_steps; /* steps of the back end "reference"; 0 unless the host names it */
 } tenon_program_stats;
 TENON_API tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats* out);
 TENON_API void tenon_program_retain(tenon_program* program);

@@ -38,7 +38,6 @@ struct Code {
   KernelFn function = nullptr;
   std::string symbol;
   std::shared_ptr<void> memory;
-  int64_t bytes = 0;  // of the function
 };
 // One compiler per process, any thread. Identical texts compile once (single flight).
 class Compiler {

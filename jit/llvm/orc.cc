@@ -228,7 +228,6 @@ void finish(Job& job, const Linked& linked, const Linked::Symbol& symbol) {
   code->function = reinterpret_cast<KernelFn>(symbol.address);
   code->symbol = job.kernel->name;
   code->memory = tell_name(job.kernel->name, symbol, linked.memory);
-  code->bytes = static_cast<int64_t>(symbol.size);
   job.code = std::move(code);
 }
 

@@ -51,16 +51,6 @@ class TensorList {
   std::span<Tensor> list_;
 };
 
-Result<SpecializeMode> specialize_mode(const tenon_program_options& given) {
-  if (given.reserved2) return invalid("tenon_program_options: reserved2 is not 0");
-  switch (given.specialize) {
-    case TENON_SPECIALIZE_OFF: return SpecializeMode::off;
-    case TENON_SPECIALIZE_BACKGROUND: return SpecializeMode::background;
-    case TENON_SPECIALIZE_WAIT: return SpecializeMode::wait;
-  }
-  return invalid("specialize is " + std::to_string(given.specialize) + ", no TENON_SPECIALIZE_...");
-}
-
 Result<DeviceGraphs> device_graphs(int32_t given) {
   switch (given) {
     case TENON_DEVICE_GRAPHS_AUTO: return DeviceGraphs::of_small_kernels;
@@ -100,7 +90,7 @@ tenon_status tenon_program_create(const tenon_graph* graph, const tenon_program_
     if (given.memory_budget_bytes < 0) return tenon::invalid("memory_budget_bytes is negative");
     program_options.budget = given.memory_budget_bytes;
     TENON_ASSIGN(program_options.limits, tenon::plan_limits(given.max_plans, given.max_plan_bytes));
-    TENON_ASSIGN(program_options.specialize, tenon::specialize_mode(given));
+    if (given.reserved2) return tenon::invalid("tenon_program_options: reserved2 is not 0");
     TENON_ASSIGN(program_options.graphs, tenon::device_graphs(given.device_graphs));
     if (given.device.type != 0) program_options.device = {given.device.type, given.device.id};
     if (given.context) {
@@ -202,7 +192,6 @@ tenon_status tenon_program_get_stats(tenon_program* program, tenon_program_stats
     full.plans = s.plans.plans, full.plan_hits = s.plans.hits, full.compile_ms = s.compile_ms;
     full.plan_misses = s.plans.misses, full.plan_waits = s.plans.waits;
     full.plan_evictions = s.plans.evictions, full.plan_bytes = s.plans.bytes, full.plan_ms = s.plans.make_ms;
-    full.kernels_specialized = s.specialized, full.specialize_refused = s.specialize_refused;
     full.reference_steps = s.reference_steps;
     return tenon::api::write_struct(full, "tenon_program_stats", out);
   });

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -93,23 +92,12 @@ struct RunOn {
   DeviceRuntime* graphs = nullptr;  // of the device, if plans may be launched as one
 };
 
-// Whether kernels are compiled again with the sizes of a plan as constants: never; in the background once
-// they turn out to be hot; or with every plan, before its first run. The counters are per program.
-enum class SpecializeMode : uint8_t { off, background, wait };
-struct Specialization {
-  explicit Specialization(SpecializeMode m) : mode(m) {}
-  const SpecializeMode mode;
-  std::atomic<int64_t> kept{0};     // kernels that run with constants, including those of dropped plans
-  std::atomic<int64_t> refused{0};  // kernels that were not faster, or not within the limits
-};
-
 // The sizes of one plan: the values of the graph's symbols.
 struct Sizes {
   const DimTable* table;
   std::vector<int64_t> symbols;
-  int threads = 1;                                  // the most threads a step may use
-  std::shared_ptr<Specialization> specialize = {};  // null: off
-  int64_t eval(Dim d) const;                        // throws StatusError (invalid) if the size has no value
+  int threads = 1;            // the most threads a step may use
+  int64_t eval(Dim d) const;  // throws StatusError (invalid) if the size has no value
   std::vector<int64_t> eval(std::span<const Dim> dims) const;
 };
 

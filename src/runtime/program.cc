@@ -52,7 +52,6 @@ struct Program::Impl {
   ShapeGuards shape_guards;
   std::atomic<int64_t> compiled_for_plans{0};
   double compile_ms = 0;
-  std::shared_ptr<Specialization> specialize;
   ArenaPool arenas;
   PlanCache plans;
 
@@ -60,9 +59,6 @@ struct Program::Impl {
       : source(with_own_sizes(graph)),
         number(id),
         options(given),
-        specialize(given.specialize == SpecializeMode::off
-                       ? nullptr
-                       : std::make_shared<Specialization>(given.specialize)),
         arenas(given.allocator),
         plans(given.limits) {}
 
@@ -95,7 +91,7 @@ struct Program::Impl {
           const auto start = Clock::now();
           TENON_TRY(shape_guards.check(symbols));
           TENON_ASSIGN(auto plan, Plan::make(compiled.main.source, {symbols.begin(), symbols.end()},
-                                             static_cast<int>(key.back()), specialize));
+                                             static_cast<int>(key.back())));
           compiled_for_plans += plan->kernels_compiled;
           if (profiling()) profile_event("plan", number, source, start);
           return plan;
@@ -278,10 +274,6 @@ ProgramStats Program::stats() const {
   s.reference_steps = p->compiled.main.source.reference_steps();
   s.steps = static_cast<int64_t>(p->compiled.main.source.executables.size());
   s.workspace_bytes = newest ? newest->workspace_bytes() : 0;
-  if (p->specialize) {
-    s.specialized = p->specialize->kept;
-    s.specialize_refused = p->specialize->refused;
-  }
   s.plans = p->plans.stats();
   s.compile_ms = p->compile_ms;
   return s;

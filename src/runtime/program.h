@@ -31,8 +31,6 @@ struct ProgramStats {
   int64_t steps = 0;
   int64_t reference_steps = 0;  // steps that the evaluator runs
   int64_t workspace_bytes = 0;  // of the newest plan
-  int64_t specialized = 0;      // Specialization::kept
-  int64_t specialize_refused = 0;
   PlanStats plans = {};
   double compile_ms = 0;
 };

@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
     bad_tensors(), bad_text(), prints(), struct_sizes(), every_struct_size(), nulls(), allocation_failures();
     ops(), build(), updates(), bad_build(), gradients(), built_gradients(), budget(), queries(), symbols(),
         param_files(), contexts(), allocators();
-    sizes(), threads(), plan_limits(), specialized(), no_disk_cache();
+    sizes(), threads(), plan_limits(), program_options(), no_disk_cache();
   }
   printf("%d checks, %d failures\n", checks, failures);
   return failures ? 1 : 0;

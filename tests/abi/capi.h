@@ -55,7 +55,7 @@ void threads(void);
 /* capi_sizes.c */
 void sizes(void);
 /* capi_cache.c */
-void plan_limits(void), specialized(void), no_disk_cache(void), disk_cache(void);
+void plan_limits(void), program_options(void), no_disk_cache(void), disk_cache(void);
 
 /* capi_device.c; mock: the path of libcuda_mock.so; why: words of the message that states what is missing */
 void device(const char* mock), no_device(const char* why);

@@ -28,25 +28,20 @@ static tenon_program_stats stats_of(tenon_program* program) {
   return stats;
 }
 
-void specialized(void) {
+void program_options(void) {
   tenon_graph* graph = parse(kScale);
   tenon_program* program = NULL;
   tenon_program_options options;
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options;
-  options.specialize = 3;
-  INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "specialize is 3");
-  options.specialize = TENON_SPECIALIZE_WAIT, options.reserved2 = 1;
-  INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "reserved");
+  options.reserved1 = -3, options.reserved2 = 1;
+  INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "reserved2");
   options.reserved2 = 0, options.device_graphs = 3;
   INVALID(tenon_program_create(graph, &options, NULL, 0, &program), "device_graphs is 3");
   options.device_graphs = TENON_DEVICE_GRAPHS_NEVER;
   OK(tenon_program_create(graph, &options, NULL, 0, &program));
   run_rows(program, 3);
-  CHECK(stats_of(program).kernels_specialized == 1);
-  run_rows(program, 2);
-  run_rows(program, 2);
-  CHECK(stats_of(program).kernels_specialized == 2 && stats_of(program).specialize_refused == 0);
+  CHECK(stats_of(program).reserved1 == 0 && stats_of(program).reserved2 == 0);
   tenon_program_release(program);
   tenon_graph_release(graph);
 }

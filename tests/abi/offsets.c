@@ -101,7 +101,7 @@ LOCK(tenon_program_options, context, 16);
 LOCK(tenon_program_options, max_plans, 24);
 LOCK(tenon_program_options, max_plan_bytes, 32);
 #ifndef TENON_FROZEN
-LOCK(tenon_program_options, specialize, 40);
+LOCK(tenon_program_options, reserved1, 40);
 LOCK(tenon_program_options, verify, 44);
 #ifndef TENON_FROZEN
 LOCK(tenon_program_options, device, 48);
@@ -127,8 +127,8 @@ LOCK(tenon_program_stats, plan_evictions, 96);
 LOCK(tenon_program_stats, plan_bytes, 104);
 LOCK(tenon_program_stats, plan_ms, 112);
 #ifndef TENON_FROZEN
-LOCK(tenon_program_stats, kernels_specialized, 120);
-LOCK(tenon_program_stats, specialize_refused, 128);
+LOCK(tenon_program_stats, reserved1, 120);
+LOCK(tenon_program_stats, reserved2, 128);
 LOCK(tenon_program_stats, reference_steps, 136);
 #endif
 
@@ -154,8 +154,3 @@ VALUE(TENON_NTS, SIZE_MAX);
 VALUE(TENON_NO_VALUE, UINT32_MAX);
 VALUE(sizeof(tenon_status), 4);
 VALUE(sizeof(tenon_value), 4);
-#ifndef TENON_FROZEN
-VALUE(TENON_SPECIALIZE_OFF, 0);
-VALUE(TENON_SPECIALIZE_BACKGROUND, 1);
-VALUE(TENON_SPECIALIZE_WAIT, 2);
-#endif

@@ -51,14 +51,13 @@ def f(x):
 
 @pytest.mark.parametrize("options, sentence", [
     ({"frezee": True}, "unknown option 'frezee'; did you mean 'freeze'?"),
-    ({"zzz": 1}, "unknown option 'zzz' (known: freeze, fallback, num_threads, specialize, rng, recompute, memory_budget, device_graphs, verify)"),
+    ({"zzz": 1}, "unknown option 'zzz' (known: freeze, fallback, num_threads, rng, recompute, memory_budget, device_graphs, verify)"),
     ({"freeze": 1}, "option freeze is 1, where a bool is expected"),
     ({"num_threads": True}, "option num_threads is True, where a int is expected"),
     ({"num_threads": -1}, "option num_threads is -1, where 0 or more is expected"),
     ({"verify": -1}, "option verify is -1, where 0 or more is expected"),
     ({"fallback": "eror"}, "option fallback is 'eror'; did you mean 'error'?"),
     ({"fallback": None}, "option fallback is None, where a str is expected"),
-    ({"specialize": "on"}, "option specialize is 'on'"),
     ({"device_graphs": True}, "option device_graphs is True, where a str is expected"),
     ({"device_graphs": "allways"}, "option device_graphs is 'allways'; did you mean 'always'?"),
     ({"memory_budget": 1.5}, "option memory_budget is 1.5, where a number from 0 to 1 is expected"),
@@ -78,7 +77,7 @@ def test_wrong_options(options, sentence):
 
 
 def test_options_and_modes():
-    assert Options.parse(None) == Options(False, "auto", 0, "off")
+    assert Options.parse(None) == Options(False, "auto", 0)
     assert Options.parse({"memory_budget": 1}) == Options()
     x = torch.randn(4)
     for kwargs in ({"options": {"num_threads": 1, "fallback": "count", "freeze": True}}, {"mode": "max-autotune"}, {"mode": "default"}):
@@ -87,21 +86,6 @@ def test_options_and_modes():
             assert torch.equal(torch.compile(f, backend="tenon", **kwargs)(x), f(x))
     with pytest.raises(OptionError, match="did you mean 'max-autotune'"):
         backend.tenon(None, [], mode="max-autotun")
-
-
-def test_specialized_kernels_give_the_same_bits():
-    def rows(x, b):
-        return torch.softmax(x + b, -1).sum(0)
-
-    inputs = [(torch.randn(n, m), torch.randn(m)) for n, m in ((3, 5), (64, 33))]
-    with torch.no_grad():
-        off = torch.compile(rows, backend="tenon", dynamic=True)
-        want = [off(*i) for i in inputs]
-        assert tenon.stats()["kernels_specialized"] == 0
-        torch._dynamo.reset()
-        wait = torch.compile(rows, backend="tenon", dynamic=True, options={"specialize": "wait"})
-        assert all(torch.equal(wait(*i), w) for i, w in zip(inputs, want))
-    assert tenon.stats()["kernels_specialized"] >= 2
 
 
 def test_calls_are_verified():
@@ -126,7 +110,7 @@ def test_calls_are_verified():
 
 
 def test_stats_count_and_start_anew():
-    keys = {"calls", "programs", "reference_steps", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "compile_ms", "plan_misses", "plan_ms", "workspace_bytes", "fallbacks", "fallback_reasons",
+    keys = {"calls", "programs", "reference_steps", "nodes", "nodes_fused", "kernels_compiled", "compile_ms", "plan_misses", "plan_ms", "workspace_bytes", "fallbacks", "fallback_reasons",
             "disk_hits", "disk_misses", "disk_damaged", "disk_writes", "disk_bytes_read", "disk_bytes_written"}
     assert set(tenon.stats()) == keys
     with torch.no_grad():

@@ -14,7 +14,7 @@ def stats():
 
     - calls: of compiled functions. programs: compiled graphs.
     - nodes: that remain after optimisation. nodes_fused: of these, in a group with other nodes.
-    - kernels_compiled, kernels_specialized. reference_steps: steps of the slow evaluator, none unless asked for.
+    - kernels_compiled. reference_steps: steps of the slow evaluator, none unless asked for.
     - compile_ms. plan_misses: calls with sizes that needed a new plan. plan_ms.
     - workspace_bytes: the largest workspace of a program.
     - fallbacks: how often PyTorch runs something instead. fallback_reasons: reason -> count.

@@ -21,13 +21,12 @@ class Error(RuntimeError):
         super().__init__(f"{self.status}: {message}")
 
 
-SPECIALIZE = ("off", "background", "wait")  # TENON_SPECIALIZE_...
 DEVICE_GRAPHS = ("auto", "always", "never")  # TENON_DEVICE_GRAPHS_...
 
 
 class ProgramOptions(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("freeze", c_int32), ("num_threads", c_int32), ("context", c_void_p),
-                ("max_plans", c_int64), ("max_plan_bytes", c_int64), ("specialize", c_int32), ("verify", c_int32),
+                ("max_plans", c_int64), ("max_plan_bytes", c_int64), ("reserved1", c_int32), ("verify", c_int32),
                 ("device_type", c_int32), ("device_id", c_int32), ("device_graphs", c_int32), ("reserved2", c_int32)]
 
 
@@ -44,11 +43,11 @@ class ProgramStats(ctypes.Structure):
         for name in ("nodes", "nodes_fused", "kernels", "kernels_compiled", "steps", "workspace_bytes", "plans", "plan_hits")
     ] + [("compile_ms", c_double)] + [
         (name, c_int64) for name in ("plan_misses", "plan_waits", "plan_evictions", "plan_bytes")
-    ] + [("plan_ms", c_double), ("kernels_specialized", c_int64), ("specialize_refused", c_int64),
+    ] + [("plan_ms", c_double), ("reserved1", c_int64), ("reserved2", c_int64),
          ("reference_steps", c_int64)]
 
     def as_dict(self):
-        return {name: getattr(self, name) for name, _ in self._fields_[1:]}
+        return {name: getattr(self, name) for name, _ in self._fields_[1:] if not name.startswith("reserved")}
 
 
 class OpInfo(ctypes.Structure):
@@ -255,10 +254,10 @@ class Program:
     on_release = None
     frozen_with = None  # weak reference to the packing.Frozen that packed its parameters
 
-    def __init__(self, text, freeze=False, num_threads=0, pointers=(), specialize="off", device=CPU, context=None, graphs="auto", verify=0):
+    def __init__(self, text, freeze=False, num_threads=0, pointers=(), device=CPU, context=None, graphs="auto", verify=0):
         """context: from context(), or None."""
         lib = library()
-        self.text, self.options = text, (specialize, device, context, graphs, verify)
+        self.text, self.options = text, (device, context, graphs, verify)
         self.num_threads, self.constants, self.handle = num_threads, [], c_void_p()
         self._release = lib.tenon_program_release
         graph = c_void_p()
@@ -266,8 +265,8 @@ class Program:
         check(lib.tenon_graph_parse(data, len(data), ctypes.byref(graph)))
         try:
             options = ProgramOptions(ctypes.sizeof(ProgramOptions), int(freeze), num_threads,
-                                     context, specialize=SPECIALIZE.index(specialize), device_type=device[0],
-                                     device_id=device[1], device_graphs=DEVICE_GRAPHS.index(graphs), verify=verify)
+                                     context, device_type=device[0], device_id=device[1],
+                                     device_graphs=DEVICE_GRAPHS.index(graphs), verify=verify)
             params = (c_void_p * len(pointers))(*pointers) if freeze else None
             check(lib.tenon_program_create(graph, ctypes.byref(options), params, len(pointers) if freeze else 0,
                                            ctypes.byref(self.handle)))

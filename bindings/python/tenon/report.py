@@ -14,8 +14,8 @@ from pathlib import Path
 
 from . import _abi
 
-_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "kernels_specialized", "reference_steps", "compile_ms",
-         "plan_misses", "plan_ms")
+_KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "reference_steps", "compile_ms", "plan_misses",
+         "plan_ms")
 _DISK = {f"disk_{k}": k for k in ("hits", "misses", "damaged", "writes", "bytes_read", "bytes_written")}
 MOST_REASONS = 32  # kept for the calls of one graph; a reason may name sizes, so there may be many
 _lock = threading.RLock()

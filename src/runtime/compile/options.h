@@ -19,8 +19,7 @@ struct ProgramOptions {
   std::vector<std::string> without;   // passes that are left out (src/passes/pipeline.h)
   int verify = 0;                     // how many of the first runs the evaluator computes too and compares
   PlanLimits limits = {};
-  int64_t budget = 0;  // of bytes of intermediates (recompute() in src/passes/passes.h); 0: none
-  SpecializeMode specialize = SpecializeMode::off;
+  int64_t budget = 0;        // of bytes of intermediates (recompute() in src/passes/passes.h); 0: none
   Allocator allocator = {};  // for the workspace of runs and for folded constants, on the CPU
   DeviceGraphs graphs = DeviceGraphs::of_small_kernels;
   DeviceMemory* device_memory = nullptr;  // for the workspace of runs on another device; null: the driver's

@@ -210,13 +210,12 @@ Result<Intermediates> intermediates(const PlanSource& source, const Sizes& sizes
 
 }  // namespace
 
-Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads,
-                                         std::shared_ptr<Specialization> specialize) {
+Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads) {
   const Graph& g = *source.graph;
   auto plan = std::make_unique<Plan>();
   plan->key_ = symbols;
   plan->key_.push_back(threads);
-  const Sizes sizes{g.dims.get(), std::move(symbols), threads, std::move(specialize)};
+  const Sizes sizes{g.dims.get(), std::move(symbols), threads};
   TENON_TRY(check_values(source, sizes));
   plan->inputs.reserve(g.inputs.size());
   plan->outputs.reserve(g.outputs.size());

@@ -59,8 +59,7 @@ struct PlanSource {
 
 class Plan {
  public:
-  static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads,
-                                            std::shared_ptr<Specialization> specialize = {});
+  static Result<std::unique_ptr<Plan>> make(PlanSource& source, std::vector<int64_t> symbols, int threads);
 
   // run() calls begin and end around every step, on the thread of the run. `executable` is a position in PlanSource::executables, or -1
   // for the copies of updates.

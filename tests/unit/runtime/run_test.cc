@@ -407,53 +407,50 @@ TEST(Run, FaultsEndARunAndNoOther) {
     for (int64_t i = 0; i < t.count(); ++i) t.set_number(i, static_cast<double>(i % 3 + 1));
     return t;
   };
-  for (const char* backend : {"cpu", "reference"})
-    for (const SpecializeMode mode : {SpecializeMode::off, SpecializeMode::wait}) {
-      SCOPED_TRACE(backend);
-      ProgramOptions options;
-      options.backends = {backend, "reference"};
-      options.specialize = mode;
-      const HostTensor x = numbers(DType::f32, {5, 19}), i = numbers(DType::i64, {37}),
-                       d = numbers(DType::i32, {37});
-      for (double value : {-6.0, 5.0, 1e12})
-        check_faults(
-            "graph @f(%x: f32[N,M], %i: i64[K]) {\n %y = gather(%x, %i){axis=0}\n %z = neg(%y)\n return "
-            "%z\n}",
-            {x, i}, 1, value, "%y = gather", ": index out of range", options);
+  for (const char* backend : {"cpu", "reference"}) {
+    SCOPED_TRACE(backend);
+    ProgramOptions options;
+    options.backends = {backend, "reference"};
+    const HostTensor x = numbers(DType::f32, {5, 19}), i = numbers(DType::i64, {37}),
+                     d = numbers(DType::i32, {37});
+    for (double value : {-6.0, 5.0, 1e12})
       check_faults(
-          "graph @f(%x: f32[N,M], %i: i64[K]) {\n %y = gather(%x, %i){axis=0, wrap=false}\n return %y\n}",
-          {x, i}, 1, -1, "%y = gather", ": index out of range", options);
-      check_faults("graph @f(%x: f32[N,M], %i: i64[N,K]) {\n %y = take_along(%x, %i){axis=1}\n return %y\n}",
-                   {x, numbers(DType::i64, {5, 35})}, 1, 19, "%y = take_along", ": index out of range",
-                   options);
-      check_faults(R"(graph @f(%x: f32[N,M], %i: i64[K], %u: f32[K,M]) {
-        %y = index_put(%x, %i, %u){axis=0, mode="add"}
-        return %y
-      })",
-                   {x, i, numbers(DType::f32, {37, 19})}, 1, 5, "%y = index_put", ": index out of range",
-                   options);
-      check_faults(
-          "graph @f(%a: i32[N], %d: i32[N]) {\n %q = floor_div(%a, %d)\n %y = neg(%q)\n return %y\n}", {d, d},
-          1, 0, "%q = floor_div", ": integer division by zero", options);
-      check_faults(R"(graph @f(%a: i32[N], %d: i32[N]) {
-        %q = remainder(%a, %d)
-        %s = slice(%q){axis=0, start=3, end=30}
-        %y = neg(%s)
-        return %y
-      })",
-                   {d, d}, 1, 0, "%q = remainder", ": integer division by zero", options, false);
-      // The kernel has two nodes; the error names the one with wrong operands.
-      const char* both = R"(graph @f(%x: i32[N], %i: i64[K], %d: i32[K]) {
-        %g = gather(%x, %i){axis=0}
-        %q = trunc_div(%g, %d)
-        %y = sum(%q){axes=[0]}
-        return %y
-      })";
-      check_faults(both, {numbers(DType::i32, {5}), i, d}, 1, 5, "%g = gather", ": index out of range",
-                   options);
-      check_faults(both, {numbers(DType::i32, {5}), i, d}, 2, 0, "%q = trunc_div",
-                   ": integer division by zero", options);
-    }
+          "graph @f(%x: f32[N,M], %i: i64[K]) {\n %y = gather(%x, %i){axis=0}\n %z = neg(%y)\n return "
+          "%z\n}",
+          {x, i}, 1, value, "%y = gather", ": index out of range", options);
+    check_faults(
+        "graph @f(%x: f32[N,M], %i: i64[K]) {\n %y = gather(%x, %i){axis=0, wrap=false}\n return %y\n}",
+        {x, i}, 1, -1, "%y = gather", ": index out of range", options);
+    check_faults("graph @f(%x: f32[N,M], %i: i64[N,K]) {\n %y = take_along(%x, %i){axis=1}\n return %y\n}",
+                 {x, numbers(DType::i64, {5, 35})}, 1, 19, "%y = take_along", ": index out of range",
+                 options);
+    check_faults(R"(graph @f(%x: f32[N,M], %i: i64[K], %u: f32[K,M]) {
+      %y = index_put(%x, %i, %u){axis=0, mode="add"}
+      return %y
+    })",
+                 {x, i, numbers(DType::f32, {37, 19})}, 1, 5, "%y = index_put", ": index out of range",
+                 options);
+    check_faults("graph @f(%a: i32[N], %d: i32[N]) {\n %q = floor_div(%a, %d)\n %y = neg(%q)\n return %y\n}",
+                 {d, d}, 1, 0, "%q = floor_div", ": integer division by zero", options);
+    check_faults(R"(graph @f(%a: i32[N], %d: i32[N]) {
+      %q = remainder(%a, %d)
+      %s = slice(%q){axis=0, start=3, end=30}
+      %y = neg(%s)
+      return %y
+    })",
+                 {d, d}, 1, 0, "%q = remainder", ": integer division by zero", options, false);
+    // The kernel has two nodes; the error names the one with wrong operands.
+    const char* both = R"(graph @f(%x: i32[N], %i: i64[K], %d: i32[K]) {
+      %g = gather(%x, %i){axis=0}
+      %q = trunc_div(%g, %d)
+      %y = sum(%q){axes=[0]}
+      return %y
+    })";
+    check_faults(both, {numbers(DType::i32, {5}), i, d}, 1, 5, "%g = gather", ": index out of range",
+                 options);
+    check_faults(both, {numbers(DType::i32, {5}), i, d}, 2, 0, "%q = trunc_div", ": integer division by zero",
+                 options);
+  }
 }
 
 // An output may share the memory of an input of the same type and shape whose last read is where the output is written.

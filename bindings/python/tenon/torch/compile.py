@@ -279,7 +279,7 @@ def _living(partition, templates, frozen):
 def _template(partition, segment, static, frozen, options):
     tensors = list(zip(_numbers(segment, frozen, 0), frozen.values()))
     return program_cache.Template(partition, segment, static, tensors,
-                          (options.num_threads, options.specialize, partition.place, options.device_graphs, options.verify))
+                          (options.num_threads, partition.place, options.device_graphs, options.verify))
 
 
 def _numbers(segment, frozen, symbols):
@@ -324,8 +324,8 @@ def _program(partition, segment, name, static, template, frozen, options):
     numbers = _numbers(segment, frozen, len(segment.symbols))
     params = packing.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
     text = partition.text(segment, name, static)
-    program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, options.specialize,
-                           partition.place, marshal.context(partition.place), options.device_graphs,
+    program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, partition.place,
+                           marshal.context(partition.place), options.device_graphs,
                            options.verify if partition.place == _abi.CPU else 0)
     program.template = template
     return runner.Use(program, list(segment.symbols), program.template, frozen, numbers)

@@ -26,9 +26,6 @@ class Options:
 
     num_threads: 0 means as many as PyTorch uses.
 
-    specialize: whether kernels are compiled again with their sizes as constants; results are the same bit for bit. "off": never;
-    "background": hot kernels, by a thread of low priority; "wait": all kernels before they first run.
-
     rng: who draws random numbers. "torch": PyTorch, with the numbers of eager mode. "fast": Tenon's kernels, from seeds that
     PyTorch draws. The distributions are the same and torch.manual_seed makes runs reproducible, but the numbers are not those
     of eager mode.
@@ -49,7 +46,6 @@ class Options:
     freeze: bool = False
     fallback: str = "auto"
     num_threads: int = 0
-    specialize: str = "off"
     rng: str = "torch"
     recompute: str = "cheap"
     memory_budget: float = 1.0
@@ -68,7 +64,7 @@ class Options:
             if type(value) is not known[name]:
                 raise OptionError(f"tenon: option {name} is {value!r}, where a {known[name].__name__} is expected")
         result = cls(**options)
-        for name, choices in (("fallback", FALLBACKS), ("specialize", _abi.SPECIALIZE), ("rng", RNGS), ("recompute", RECOMPUTE),
+        for name, choices in (("fallback", FALLBACKS), ("rng", RNGS), ("recompute", RECOMPUTE),
                               ("device_graphs", _abi.DEVICE_GRAPHS)):
             if (value := getattr(result, name)) not in choices:
                 raise OptionError(f"tenon: option {name} is {value!r}{nearest(value, choices)}")

@@ -22,7 +22,7 @@ from torch._inductor.output_code import OutputCode
 from .. import _abi, report
 from .runtime import frames, marshal, packing, refusal, runner
 
-FORMAT = 6  # of the file: its head and the JSON of a Function
+FORMAT = 7  # of the file: its head and the JSON of a Function
 _MAGIC = b"tenon saved function\n"
 
 
@@ -144,7 +144,7 @@ def dump(compiled, options, record, pack=()):
         parts.append({"text": s.program.text, "values": [v if isinstance(v, int) else str(v) for v in s.values],
                       "inputs": inputs, "numbers": numbers, "outputs": s.outputs, "made": made,
                       "bound": [row for row in s.bound if row[0] not in pack]})
-    return {"name": record.name, "nodes": record.nodes, "num_threads": options.num_threads, "specialize": options.specialize,
+    return {"name": record.name, "nodes": record.nodes, "num_threads": options.num_threads,
             "device_graphs": options.device_graphs, "fallback": options.fallback,
             "rescues": [(text, {name: _encode(value) for name, value in given.items()}) for text, given in compiled.rescues],
             "body": compiled.body, "device": layout.device, "words": layout.words, "pointers": layout.pointers, "parts": parts, "indices": indices,
@@ -161,8 +161,8 @@ def _load(data, args, refused):
     for part in data["parts"]:
         inputs, numbers = part["inputs"], part["numbers"]
         params = packing.Params(len(inputs), [(number, args[next(left)]) for number in numbers])
-        program = _abi.Program(part["text"], bool(numbers), data["num_threads"], params.addresses, data["specialize"],
-                               layout.device, marshal.context(layout.device), data["device_graphs"])
+        program = _abi.Program(part["text"], bool(numbers), data["num_threads"], params.addresses, layout.device,
+                               marshal.context(layout.device), data["device_graphs"])
         if numbers:
             packed.append((program, len(inputs), numbers))
         made = [(at, rank, given and (tuple(given[0]), tuple(given[1]), _decode(given[2]))) for at, rank, given in part["made"]]
