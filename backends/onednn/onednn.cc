@@ -8,6 +8,7 @@
 #include "backends/onednn/call.h"
 #include "backends/onednn/grouped.h"
 #include "backends/onednn/library.h"
+#include "src/backend/few_rows.h"
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
@@ -160,7 +161,9 @@ class OneDnnBackend final : public Backend {
     if (!is_activation(node)) return {false, 0, std::string(op(node.op).name) + " is no call of the library"};
     Bid answer{false, 0, "it does not follow a library call whose result only it reads"};
     library::each_chain(graph, v, {is_root, continues, kChain}, [&](std::span<const ValueId> members) {
-      answer = ask(graph, members);
+      answer = not_of_few_rows(graph, graph.node(members[0])).empty()
+                   ? Bid{false, 0, "it follows a product of few rows, which the back end products computes"}
+                   : ask(graph, members);
       return answer.yes;
     });
     return answer;

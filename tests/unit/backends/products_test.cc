@@ -115,6 +115,16 @@ TEST(Products, OneThreadAndTwoHaveTheSameBits) {
     EXPECT_EQ(check(text, 1).result.bytes, check(text, 2).result.bytes);
 }
 
+// The library would take the product and the map in one call, but takes neither. A map alone belongs in a loop, with its neighbours.
+TEST(Products, LeaveTheMapsBehindThemToTheLoops) {
+  for (const std::string map : {"silu", "gelu", "relu"})
+    EXPECT_THAT(check("graph @f(%x: f32[2,131], %w: f32[1301,131], %b: f32[1301]) {\n  %p = linear(%x, %w, "
+                      "%b)\n  %y = " +
+                      map + "(%p)\n  return %y\n}\n")
+                    .explained,
+                AllOf(HasSubstr("(products)"), HasSubstr("(cpu)"), Not(HasSubstr("(onednn)"))));
+}
+
 TEST(Products, LeaveOtherProducts) {
   for (const std::string& text :
        {product("9,131", "131,1301", "matmul"), product("1,32", "32,33", "matmul"),

@@ -1,0 +1,36 @@
+// See few_rows.h.
+#include "src/backend/few_rows.h"
+
+#include "src/ir/op.h"
+#include "src/ops/rows/names.h"
+
+namespace tenon {
+namespace {
+
+constexpr int64_t kMostRows = 4;  // of more rows the library's products are as fast
+constexpr int64_t kLeastElements = 16
+                                   << 10;  // of the matrix; a smaller one is better fused with its neighbours
+
+}  // namespace
+
+std::string not_of_few_rows(const Graph& graph, const Node& node) {
+  if (node.op != ops::matmul && node.op != ops::linear)
+    return std::string(op(node.op).name) + " is no product";
+  const DType dtype = node.type.dtype;
+  if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)
+    return "a product of " + std::string(name(dtype));
+  const Dims &x = graph.type(node.inputs[0]).shape, &matrix = graph.type(node.inputs[1]).shape;
+  if (x.empty() || matrix.size() != 2) return "a batch of products, or a product with one vector";
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < x.size(); ++i) {
+    if (!x[i].is_const()) return "the number of rows is not known";
+    rows *= x[i].value();
+    if (rows > kMostRows) return "a product of many rows";
+  }
+  if (!matrix[0].is_const() || !matrix[1].is_const()) return "the size of the matrix is not known";
+  if (matrix[0].value() * matrix[1].value() < kLeastElements || matrix[0] == Dim(1) || matrix[1] == Dim(1))
+    return "a product with a small matrix";
+  return "";
+}
+
+}  // namespace tenon
