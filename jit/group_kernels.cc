@@ -109,6 +109,13 @@ bool reads_then_writes(const Kernel& kernel, int in, int out) {
          read.first->address == write.first->address;
 }
 
+bool is_copy(const Kernel& kernel) {
+  if (kernel.buffers.size() != 2 || kernel.buffers[0].type != kernel.buffers[1].type ||
+      kernel.buffers[0].role != Buffer::Role::in || !reads_then_writes(kernel, 0, 1))
+    return false;
+  return accesses_of(kernel, 1).first->args[0] == accesses_of(kernel, 0).first->result;
+}
+
 // Whether, in a group with several outputs, one kernel uses both values and reads each element right before
 // it writes it.
 bool dies_into(std::span<const LoweredKernel> kernels, ValueId in, ValueId out) {
@@ -163,6 +170,7 @@ Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,
         {-1, offsets[t], eval(kernel.temps[t].length) * size_of(kernel.temps[t].type), writes});
   }
   all.writes_again = kernel.writes_again;
+  all.copies = is_copy(kernel.kernel);
   return all;
 }
 

@@ -51,6 +51,8 @@ struct Arguments {
   std::vector<Argument> list;
   int64_t temps = 0;          // bytes of all temporaries
   bool writes_again = false;  // whether it writes elements that an earlier kernel of the group wrote
+  // Whether it only copies elements of the first buffer to the same addresses of the second. There is nothing to do if both are one.
+  bool copies = false;
 };
 // positions: of this kernel, as from positions(). eval: the value of a size.
 Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,

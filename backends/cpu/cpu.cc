@@ -17,18 +17,27 @@
 #include "src/ir/builder.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
+#include "src/ops/rules/indices.h"
 
 namespace tenon {
 namespace {
 
 using Sentences = std::shared_ptr<const std::vector<std::string>>;
 
+// The node that the message of a fault names. A check of indices (the pass early_checks) speaks for a node that reads them.
+const Node& blamed(const Graph& graph, const Uses& uses, ValueId v) {
+  if (graph.node(v).op == ops::index_in)
+    for (ValueId user : uses.users(v))
+      if (indexed_size(graph, graph.node(user))) return graph.node(user);
+  return graph.node(v);
+}
+
 // The error message for each fault number of a kernel; null if the kernel cannot fault.
-Sentences sentences_of(const Graph& graph, std::span<const ValueId> faults) {
+Sentences sentences_of(const Graph& graph, const Uses& uses, std::span<const ValueId> faults) {
   if (faults.empty()) return nullptr;
   std::vector<std::string> sentences;
   for (ValueId v : faults) {
-    const Node& n = graph.node(v);
+    const Node& n = blamed(graph, uses, v);
     const std::string_view own =
         op(n.op).fault.what;  // empty: the fault is an index of the node out of range
     sentences.push_back(describe(graph, n) + ": " +
@@ -172,7 +181,7 @@ class CpuBackend final : public Backend {
         Status valid = jit::verify(k.kernel);
         TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
       }
-      for (const auto& k : group->kernels) group->faults.push_back(sentences_of(g, k.faults));
+      for (const auto& k : group->kernels) group->faults.push_back(sentences_of(g, uses, k.faults));
       group->positions = jit::positions(group->kernels, group->inputs, group->outputs);
       group->inplace = jit::inplace(group->kernels, group->inputs, group->outputs);
       built.push_back(std::move(group));

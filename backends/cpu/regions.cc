@@ -194,7 +194,7 @@ void Regions::add_region(std::span<const PlacedLaunch> launches, std::span<const
     regions_.back().may_fail |= l.faults != nullptr;
     launches_.push_back({l.function, l.faults.get(), static_cast<uint32_t>(sizes_.size()),
                          static_cast<uint32_t>(arguments_.size()),
-                         static_cast<uint32_t>(l.arguments.list.size())});
+                         static_cast<uint32_t>(l.arguments.list.size()), l.arguments.copies});
     sizes_.insert(sizes_.end(), l.sizes.begin(), l.sizes.end());
     for (const auto& a : l.arguments.list) {
       const bool temporary = a.position < 0;
@@ -208,6 +208,12 @@ int64_t Regions::bytes() const {
   return static_cast<int64_t>(launches_.capacity() * sizeof(Entry) + sizes_.capacity() * sizeof(int64_t) +
                               arguments_.capacity() * sizeof(Argument) + pieces_.capacity() * sizeof(Piece) +
                               slots_.capacity() * sizeof(uint32_t) + regions_.capacity() * sizeof(Region));
+}
+
+bool Regions::is_done(const Entry& launch, void* const* buffers) const {
+  if (!launch.copies) return false;
+  const Argument &from = arguments_[launch.argument], &to = arguments_[launch.argument + 1];
+  return !from.is_temporary && !to.is_temporary && buffers[from.at] == buffers[to.at];
 }
 
 // A region that runs.
@@ -228,6 +234,7 @@ struct Regions::Call {
   }
   void run(const Piece& piece, int thread) const {
     const Entry& l = regions.launches_[piece.launch];
+    if (regions.is_done(l, buffers)) return;
     void* arguments[kMaxBuffers + 1];
     const Argument* from = &regions.arguments_[l.argument];
     for (uint32_t i = 0; i < l.arguments; ++i)
@@ -240,6 +247,7 @@ struct Regions::Call {
 
 Status Regions::run(void* const* buffers, char* scratch, const RunOn& on) const {
   for (const Region& region : regions_) {
+    if (region.launches == 1 && is_done(launches_[region.first_launch], buffers)) continue;
     const uint32_t watched = region.may_fail ? region.launches : 0;
     StackArray<int32_t, 64> faults(watched);
     std::fill(faults.begin(), faults.end(), 0);

@@ -57,6 +57,7 @@ class Regions {
     jit::KernelFn function;
     const std::vector<std::string>* faults;
     uint32_t size, argument, arguments;
+    bool copies;
   };
   struct Argument {
     bool is_temporary;
@@ -75,6 +76,8 @@ class Regions {
     int64_t scratch;  // bytes per thread
   };
   struct Call;
+  // Whether the launch copies a buffer to itself: a scatter in place.
+  bool is_done(const Entry& launch, void* const* buffers) const;
   void add_region(std::span<const PlacedLaunch> launches, std::span<const int64_t> temps_of, int threads);
 
   std::vector<Entry> launches_;  // region after region

@@ -1,6 +1,7 @@
 // See call.h.
 #include "backends/onednn/call.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "backends/onednn/exact_map.h"
@@ -17,28 +18,30 @@ using dnnl::memory;
 
 class CallStep final : public Step {
  public:
-  std::shared_ptr<const Arrangement> arrangement;  // null: there are no output elements
-  std::vector<std::shared_ptr<char>> packed;       // keeps the packed weights alive
-  std::vector<void*> fixed;                        // their addresses
+  Call::Ready call;  // without arrangement: there are no output elements
   // Set if the call ends in a map that may have to be redone: the call without the map, the map, the sizes and the result.
   Call* exact = nullptr;
+  Call::Ready again;  // `exact`, if it was taken ahead
   Redone map;
   std::unique_ptr<Sizes> sizes;
   Array result;
   int buffer = -1;  // the buffer of the result
 
-  int64_t scratch_bytes() const override { return arrangement ? arrangement->scratch_bytes() : 0; }
+  int64_t scratch_bytes() const override { return std::max(call.scratch_bytes(), again.scratch_bytes()); }
   // Does not count primitives and arrangements, which equal calls of all plans share.
   int64_t bytes() const override {
-    return static_cast<int64_t>(sizeof *this + fixed.size() * (sizeof fixed[0] + sizeof packed[0]) +
+    const size_t packs = call.fixed.size() + again.fixed.size();
+    return static_cast<int64_t>(sizeof *this + packs * (sizeof(void*) + sizeof(std::shared_ptr<char>)) +
                                 (sizes ? sizeof *sizes + sizes->symbols.size() * sizeof(int64_t) : 0));
   }
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
-    if (!arrangement) return {};
-    TENON_TRY(arrangement->run(buffers, scratch, fixed.data()));
-    return exact && has_failed(map, result, buffers[buffer], on.parallel, sizes->threads)
-               ? run_exactly(buffers, on)
-               : Status();
+    if (!call.arrangement) return {};
+    TENON_TRY(call.arrangement->run(buffers, scratch, call.fixed.data()));
+    if (!exact || !has_failed(map, result, buffers[buffer], on.parallel, sizes->threads)) return {};
+    TENON_TRY(again.arrangement ? again.arrangement->run(buffers, scratch, again.fixed.data())
+                                : run_exactly(buffers, on));
+    exact_map(map, result, buffers[buffer]);
+    return {};
   }
 
  private:
@@ -50,9 +53,7 @@ class CallStep final : public Step {
             std::aligned_alloc(kAlign, static_cast<size_t>(align_up(step->scratch_bytes() + 1)))),
         std::free);
     if (!scratch) return environment("no memory for a call of oneDNN");
-    TENON_TRY(step->run(buffers, scratch.get(), on));
-    exact_map(map, result, buffers[buffer]);
-    return {};
+    return step->run(buffers, scratch.get(), on);
   }
 };
 
@@ -92,31 +93,40 @@ std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
   return packed;
 }
 
+Result<Call::Ready> Call::ready(const Spec& of, const Problem& asked) {
+  Ready made;
+  TENON_ASSIGN(made.arrangement, arrangement_of(of, asked));
+  const HostThreadLimit limit(asked.threads);
+  std::lock_guard lock(mutex_);  // the first thread packs; the others wait
+  try {
+    for (const Arrangement::Pack& pack : made.arrangement->packs()) {
+      made.packed.push_back(packed(pack));
+      made.fixed.push_back(made.packed.back().get());
+    }
+  } catch (const dnnl::error& failure) {
+    return environment(of.name + ": " + failure.what());
+  }
+  return made;
+}
+
 Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   const InLibrary here;  // packing weights executes primitives
   TENON_TRY(here.status());
   auto step = std::make_unique<CallStep>();
   const Problem asked = at_sizes(spec, sizes);
   if (asked.empty) return std::unique_ptr<Step>(std::move(step));
-  TENON_ASSIGN(step->arrangement, arrangement_of(spec, asked));
-  const HostThreadLimit limit(asked.threads);
+  TENON_ASSIGN(step->call, ready(spec, asked));
   if (exact) {
     step->exact = exact.get();
     step->map = *redone(spec);
     step->sizes = std::make_unique<Sizes>(sizes);
     step->result = asked.output;
     step->buffer = spec.output.buffer;
-  }
-  std::lock_guard lock(mutex_);  // the first thread packs; the others wait
-  try {
-    for (const Arrangement::Pack& pack : step->arrangement->packs()) {
-      step->packed.push_back(packed(pack));
-      step->fixed.push_back(step->packed.back().get());
+    if (ahead_) {
+      TENON_ASSIGN(step->again, ready(exact->spec, at_sizes(exact->spec, sizes)));
     }
-  } catch (const dnnl::error& failure) {
-    return environment(spec.name + ": " + failure.what());
   }
-  planned(step->arrangement->text());
+  planned(step->call.arrangement->text());
   return std::unique_ptr<Step>(std::move(step));
 }
 

@@ -20,8 +20,18 @@ class Call final : public library::Call {
   std::unique_ptr<Call> exact;  // the same call without the map at its end; null: there is no map to redo
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override;
-  // Only the repeated call takes memory.
-  bool may_fail() const override { return exact != nullptr; }
+  // Only the repeated call takes memory, unless prepare() has made it ready.
+  bool may_fail() const override { return exact != nullptr && !ahead_; }
+  void take_ahead() override { ahead_ = true; }
+
+  // A spec at the sizes of a plan.
+  struct Ready {
+    std::shared_ptr<const Arrangement> arrangement;
+    std::vector<std::shared_ptr<char>> packed;  // keeps the packed weights alive
+    std::vector<void*> fixed;                   // their addresses
+
+    int64_t scratch_bytes() const { return arrangement ? arrangement->scratch_bytes() : 0; }
+  };
 
  private:
   struct Packed {
@@ -29,8 +39,11 @@ class Call final : public library::Call {
     dnnl::memory::desc descriptor;
     std::shared_ptr<char> bytes;
   };
+  // spec: of this call or of `exact`, which read the same operands.
+  Result<Ready> ready(const Spec& spec, const Problem& asked);
   std::shared_ptr<char> packed(const Arrangement::Pack& pack);  // the caller holds mutex_
 
+  bool ahead_ = false;
   std::mutex mutex_;            // guards packed_
   std::vector<Packed> packed_;  // one per weight and layout that some plan asked for
 };

@@ -5,6 +5,7 @@
 
 #include "src/ops/eval/host_tensor.h"
 #include "src/ops/rows/names.h"
+#include "src/ops/rules/indices.h"
 #include "src/ops/rules/rules.h"
 
 namespace tenon::jit {
@@ -195,7 +196,7 @@ Ref gather(Evaluator& e, const Node& n, const Indices& at) {
   const size_t width = shape_of(e, n, 1).size();
   Ref k = e.eval(n.inputs[1], Indices(at.begin() + axis, at.begin() + axis + width));
   if (e.failed()) return 0;
-  k = index_into(e, n, k, shape.empty() ? Dim(1) : shape[axis]);
+  k = index_into(e, n, k);
   if (shape.empty()) return e.eval(n.inputs[0], {});  // a scalar has one element to take
   Indices operand(at.begin(), at.begin() + axis);
   operand.push_back(e.index().dynamic(k, shape[axis]));
@@ -208,7 +209,7 @@ Ref take_along(Evaluator& e, const Node& n, const Indices& at) {
   Ref k = e.eval(n.inputs[1], at);
   if (e.failed()) return 0;
   const size_t axis = shape.empty() ? 0 : axis_of(n, static_cast<int>(shape.size()));
-  k = index_into(e, n, k, shape.empty() ? Dim(1) : shape[axis]);
+  k = index_into(e, n, k);
   if (shape.empty()) return e.eval(n.inputs[0], {});
   Indices operand = e.broadcast(at, shape, n.type.shape);
   operand[axis] = e.index().dynamic(k, shape[axis]);
@@ -267,42 +268,10 @@ Move find_move(OpId op) {
   return nullptr;
 }
 
-namespace {
-
-// Whether all elements of a value lie in [0, size) because its node clamps them: min(max(x, low), high), as
-// PyTorch does with the positions of pixels. Looks through views and through casts that keep such numbers.
-bool is_cut(const Graph& g, ValueId v, Dim size) {
-  if (!size.is_const() || size.value() > int64_t{1} << 31) return false;
-  auto holds = [&](ValueId u) { return g.type(u).dtype == DType::i32 || g.type(u).dtype == DType::i64; };
-  auto through = [&](ValueId u) {
-    while (op(g.node(u).op).view || (g.node(u).op == ops::cast && holds(u) && holds(g.node(u).inputs[0])))
-      u = g.node(u).inputs[0];
-    return u;
-  };
-  auto bound = [&](ValueId u) {
-    const Node& n = g.node(through(u));
-    if (n.op != ops::full) return false;
-    const Scalar value = attr_as<Scalar>(n, "value");
-    return value.is_int && value.i >= 0 && value.i < size.value();
-  };
-  // cut(u, by): the operand that `by` (minimum or maximum) clamps with a constant bound.
-  auto cut = [&](ValueId u, OpId by) -> std::optional<ValueId> {
-    const Node& n = g.node(through(u));
-    if (n.op != by || !holds(through(u))) return std::nullopt;
-    for (int i : {0, 1})
-      if (bound(n.inputs[i])) return n.inputs[1 - i];
-    return std::nullopt;
-  };
-  for (auto [outer, inner] : {std::pair{ops::minimum, ops::maximum}, std::pair{ops::maximum, ops::minimum}})
-    if (const auto rest = cut(v, outer); rest && cut(*rest, inner)) return true;
-  return false;
-}
-
-}  // namespace
-
-Ref index_into(Evaluator& e, const Node& node, Ref index, Dim size) {
+Ref index_into(Evaluator& e, const Node& node, Ref index) {
+  const Dim size = *indexed_size(e.graph(), node);
   index = e.cast_to(index, DType::i64);
-  if (is_cut(e.graph(), node.inputs[1], size)) return index;
+  if (is_index_into(e.graph(), node.inputs[1], size)) return index;
   const Ref n = e.size_value(size);
   if (attr_as<bool>(node, "wrap")) {
     const Ref negative =

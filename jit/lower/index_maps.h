@@ -51,8 +51,8 @@ class Evaluator {
 using Move = Ref (*)(Evaluator&, const Node& node, const Indices& at);
 Move find_move(OpId op);  // null: the op is no move
 
-// An element of the node's indices as a number in [0, size), checked. With the attribute wrap, negative
+// An element of the node's indices as a position along the axis, checked unless the graph shows that it is one. With the attribute wrap, negative
 // numbers count from the end.
-Ref index_into(Evaluator& e, const Node& node, Ref index, Dim size);
+Ref index_into(Evaluator& e, const Node& node, Ref index);
 
 }  // namespace tenon::jit

@@ -6,6 +6,7 @@
 #include "jit/lower/kernel_draft.h"
 #include "jit/schedule/schedule.h"
 #include "src/ops/rows/names.h"
+#include "src/ops/rules/indices.h"
 #include "src/ops/rules/put_mode.h"
 #include "src/ops/rules/view.h"
 
@@ -135,11 +136,13 @@ class Scatter {
     step(update_at_, updates_.offset, kNoRef);
   }
 
-  // The updated position along the axis, checked.
+  // The updated position along the axis, checked unless the graph shows that it is one.
   Ref position(KernelBuilder b, int index) {
     Ref at = b.load(index, index_at_);
     if (type(1).dtype != DType::i64) at = b.cast(at, DType::i64);
-    const Ref extent = b.size(size(type(0).rank() ? type(0).shape[axis_] : Dim(1)));
+    const Dim axis_size = *indexed_size(in_.graph, n_);
+    if (is_index_into(in_.graph, n_.inputs[1], axis_size)) return at;
+    const Ref extent = b.size(size(axis_size));
     if (attr_as<bool>(n_, "wrap")) {
       const Ref negative = b.op(ops::lt, {at, b.constant(DType::i64, Scalar::of(int64_t{0}))});
       at = b.op(ops::where, {negative, b.op(ops::add, {at, extent}), at});

@@ -26,6 +26,7 @@ class Fuser {
         apart_(apart),
         loops_(placement.loops()),
         uses_(graph),
+        behind_(placement.finds_faults() ? behind_updates(graph) : std::vector<bool>(graph.nodes.size())),
         backend_(graph.nodes.size()) {}
 
   void run() {
@@ -60,10 +61,22 @@ class Fuser {
     if (backend_[v].empty()) backend_[v] = placement_.runs(g_, v);
     return backend_[v];
   }
+  // Whether a check of indices that waits for no update would be in one group with a value that does.
+  bool delays_check(std::span<const ValueId> members, ValueId v) const {
+    auto is_check = [&](ValueId u) { return g_.node(u).op == ops::index_in && !behind_[u]; };
+    auto waits = [&](ValueId u) { return behind_[u]; };
+    return (waits(v) && std::ranges::any_of(members, is_check)) ||
+           (is_check(v) && std::ranges::any_of(members, waits));
+  }
   bool joins(const std::string& backend, std::span<const ValueId> members, ValueId v,
              std::string* why) const {
-    if (!apart_ || members.empty()) return placement_.joins(g_, uses_, backend, members, v, why);
-    *why = "the pass fuse is left out";
+    if (members.empty()) return placement_.joins(g_, uses_, backend, members, v, why);
+    if (apart_)
+      *why = "the pass fuse is left out";
+    else if (delays_check(members, v))
+      *why = "a check of indices would wait for an update";
+    else
+      return placement_.joins(g_, uses_, backend, members, v, why);
     return false;
   }
 
@@ -364,6 +377,7 @@ class Fuser {
   const bool apart_;
   const std::string loops_;
   const Uses uses_;
+  const std::vector<bool> behind_;    // per node: whether it waits for an update of an input
   std::vector<std::string> backend_;  // per node; empty until asked for
   bool follows_all_ = false;
   const size_t most_members_ = std::max<size_t>(16, kMostLowered / (g_.nodes.size() + 1));

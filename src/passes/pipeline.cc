@@ -79,6 +79,7 @@ Graph form_groups(const Graph& graph, const Placement& placement, const Without&
   g = after("legalize", rewrite(g, [&](Builder& b, Node&& node, ValueId v) {
               return placement.legalize(b, std::move(node), g, v);
             }));
+  if (placement.finds_faults()) g = after("early_checks", early_checks(g));
   g = after("materialize_outputs", materialize_outputs(g));
   g = after("fuse", fuse(g, placement, /*apart=*/is_left_out(without, "fuse")));
   return g;
@@ -118,6 +119,7 @@ const std::vector<NamedPass>& named_passes() {
       {"fold_batch_norm", plain<fold_batch_norm>},
       {"layout", plain<layout>},
       {"expand", plain<expand_all>},
+      {"early_checks", plain<early_checks>},
       {"materialize_outputs", plain<materialize_outputs>},
       {"gradient", plain<gradients_too>},
       {"split_init", plain<split_init>},

@@ -27,6 +27,8 @@ class Placement {
   virtual bool reads(const Graph& graph, const std::string& backend, ValueId node, ValueId operand) const = 0;
   // The value that replaces a node before groups form. The node's operands are values of the builder.
   virtual ValueId legalize(Builder& b, Node&& node, const Graph& graph, ValueId old) const = 0;
+  // Whether a run reports operands that are a fault, such as an index out of range.
+  virtual bool finds_faults() const = 0;
   virtual std::string_view loops() const = 0;        // the back end that runs maps, reductions and moves
   virtual std::string_view last_resort() const = 0;  // runs single nodes that no schedule covers; "": none
 };

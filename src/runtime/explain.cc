@@ -1,11 +1,23 @@
 // See explain.h. Tested by tests/unit/runtime/run_test.cc.
 #include "src/runtime/explain.h"
 
+#include <utility>
+
 #include "src/base/text.h"
 #include "src/ir/group.h"
 #include "src/ir/text.h"
 
 namespace tenon {
+namespace {
+
+// The names of the inputs whose updates are copied after all other steps.
+std::vector<std::string> copied_updates(const Graph& g, const PlanSource& source) {
+  std::vector<std::string> names;
+  for (int o : source.copies.to) names.push_back(g.value_name(g.inputs[*g.outputs[o].updates].value));
+  return names;
+}
+
+}  // namespace
 
 std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, bool json) {
   auto members = members_of_groups(g);
@@ -21,6 +33,9 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
       out += "], \"why\": " + json_quoted(g.groups[i].why) +
              ", \"runs\": " + json_quoted(source.executables[i]->describe()) + "}";
     }
+    out += "], \"copied_updates\": [";
+    for (const char* comma = ""; const std::string& name : copied_updates(g, source))
+      out += std::exchange(comma, ", ") + json_quoted(name);
     out += "], \"recomputed_steps\": " + std::to_string(source.recomputed.steps);
     out += ", \"reference_steps\": " + std::to_string(source.reference_steps());
     if (plan)
@@ -43,6 +58,11 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
       out += "  " + text.substr(at, end - at) + "\n";
       at = end + 1;
     }
+  }
+  if (const auto copied = copied_updates(g, source); !copied.empty()) {
+    out += "updates that are copied after all steps, not written in place:";
+    for (const std::string& name : copied) out += " " + name;
+    out += "\n";
   }
   if (const Recomputed& again = source.recomputed; again.steps > 0)
     out += "recomputed: " + std::to_string(again.steps) + " steps, so that " + std::to_string(again.after) +

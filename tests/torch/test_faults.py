@@ -161,6 +161,35 @@ def test_an_error_leaves_inputs_as_they_were():
     assert torch.equal(z, torch.full((4, 3), -1.0)) and torch.equal(x, X)
 
 
+def test_an_error_behind_updates_in_place_leaves_them_undone():
+    """Two layers with caches. Where the position in the second, or the row looked up behind it, is out of range, the first stays as it was."""
+    def function(a, b, w, row, i, j, k):
+        a.index_copy_(0, i, row)
+        b[j] = a.sum(0, keepdim=True) @ w
+        return F.embedding(k, b)
+
+    def make():
+        return torch.ones(64, 8), torch.ones(64, 8), torch.eye(8), torch.full((1, 8), 2.0)
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        report = tenon.explain(function, *make(), index(3), index(4), index(5))
+        assert "1 program(s), 0 fallback(s)" in str(report) and "copied after all steps" not in str(report)
+        torch._dynamo.reset()
+        compiled = torch.compile(function, backend="tenon")
+        want, got = make(), make()
+        for at in ((3, 4, 4), (5, -1, 63), (3, 0, 5)):
+            at = [index(i) for i in at]
+            torch.testing.assert_close(compiled(*got, *at), function(*want, *at))
+            for x, y in zip(got, want):
+                torch.testing.assert_close(x, y)
+        for bad in ((64, 4, 5), (3, 64, 5), (3, -65, 5), (3, 4, 64)):
+            before = [x.clone() for x in got]
+            with pytest.raises(IndexError):
+                compiled(*got, *(index(i) for i in bad))
+            assert all(map(torch.equal, got, before)), bad
+
+
 def test_a_call_of_pytorch_is_counted_where_pytorch_finds_nothing_wrong():
     """With rows without elements PyTorch does not check the index and returns a result; so does the compiled function."""
     compiled = torch.compile(lambda x, i: (x[i], (x + 1)[i].sum(-1)), backend="tenon")

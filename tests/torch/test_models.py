@@ -86,3 +86,23 @@ def test_a_step_of_decoding_writes_its_keys_and_values(backend):
         torch.testing.assert_close(mine, wanted)
         if name.startswith(("keys", "values")):
             assert (mine != old).any((0, 1, 3)).nonzero().tolist() == [inputs[1].tolist()], name  # one position
+
+
+@torch.no_grad()
+def test_decoding_copies_no_cache(backend):
+    """Over several steps, the last one at a position out of range, which changes nothing."""
+    (eager, (token, position)), (model, _) = (zoo.build("llama_decode", tiny=True) for _ in range(2))
+    fast = backend.compile(model)
+    for step in range(5):
+        at = (token + step, position - 3 + step)
+        torch.testing.assert_close(fast(*at), eager(*at))
+        for mine, wanted in zip(model.buffers(), eager.buffers(), strict=True):
+            torch.testing.assert_close(mine, wanted)
+    before = [b.clone() for b in model.buffers()]
+    for at in ((token, position + 4), (token + 10**6, position)):
+        with pytest.raises(IndexError):
+            fast(*at)
+        assert all(map(torch.equal, before, model.buffers()))
+    if backend.stats() is not None:
+        import tenon
+        assert "copied after all steps" not in str(tenon.explain(model, token, position, tenon_options=backend.options))

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "src/ir/group.h"
+#include "src/ops/rules/indices.h"
 
 namespace tenon {
 
@@ -87,13 +88,9 @@ namespace {
 
 bool may_find_fault(const Graph& graph, ValueId v) {
   const Node& node = graph.node(v);
-  const Op& row = op(node.op);
-  auto is_integer_from = [&](size_t first) {
-    return std::any_of(node.inputs.begin() + static_cast<ptrdiff_t>(std::min(first, node.inputs.size())),
-                       node.inputs.end(), [&](ValueId i) { return is_integer(graph.type(i).dtype); });
-  };
-  if (!row.fault.what.empty()) return is_integer_from(0);
-  return row.kind == Kind::move && is_integer_from(1);  // the rows with indices
+  if (const auto size = indexed_size(graph, node)) return !is_index_into(graph, node.inputs[1], *size);
+  return !op(node.op).fault.what.empty() &&
+         std::ranges::any_of(node.inputs, [&](ValueId i) { return is_integer(graph.type(i).dtype); });
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ class BackendPlacement final : public Placement {
              std::span<const ValueId> members, ValueId node, std::string* why) const override;
   bool reads(const Graph& graph, const std::string& backend, ValueId node, ValueId operand) const override;
   ValueId legalize(Builder& b, Node&& node, const Graph& graph, ValueId old) const override;
+  bool finds_faults() const override { return device_type_ == DeviceId::kCpu; }
   std::string_view loops() const override { return loops_; }
   std::string_view last_resort() const override { return last_resort_; }
 

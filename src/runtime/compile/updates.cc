@@ -2,6 +2,7 @@
 #include "src/runtime/compile/updates.h"
 
 #include <algorithm>
+#include <map>
 
 #include "src/ir/builder.h"
 #include "src/runtime/compile/group_order.h"
@@ -36,15 +37,29 @@ OutputSet order_groups(Graph& graph, const OutputSet& copied) {
   return without_order;
 }
 
+namespace {
+
+bool cannot_fail(Executable& e) {
+  if (e.may_fail()) e.take_ahead();
+  return !e.may_fail();
+}
+
+}  // namespace
+
 OutputSet not_in_place(const PlanSource& source) {
   const Graph& graph = *source.graph;
   OutputSet copied;
-  size_t safe = source.executables.size();  // from this one on, no step can fail
-  while (safe > 0 && !source.executables[safe - 1]->may_fail()) --safe;
+  std::map<size_t, size_t> writers;  // by output; without those of values that are copied already
+  size_t safe = source.executables.size(), first = safe;
   for (size_t o = graph.plain_outputs(); o < graph.outputs.size(); ++o) {
+    const ValueId value = graph.outputs[o].value;
+    if (source.output_of[value] >= 0)
+      first = std::min(first, writers[o] = static_cast<size_t>(graph.node(value).group));
+  }
+  // From `safe` on, no step can fail.
+  while (safe > first && cannot_fail(*source.executables[safe - 1])) --safe;
+  for (auto [o, writer] : writers) {
     const ValueId value = graph.outputs[o].value, updated = updated_by(graph, o);
-    if (source.output_of[value] < 0) continue;  // copied already
-    const auto writer = static_cast<size_t>(graph.node(value).group);
     const Executable& e = *source.executables[writer];
     const auto read = std::ranges::find(e.inputs, updated);
     const std::pair<int, int> pair(static_cast<int>(std::ranges::find(e.outputs, value) - e.outputs.begin()),

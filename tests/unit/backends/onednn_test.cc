@@ -659,7 +659,8 @@ TEST(OneDnn, NaN) {
 }
 
 // Infinities, NaN, zeros and the largest numbers in front of every activation of an epilogue: in a part of the result and in all of
-// it, behind a product and a convolution, in results with gaps and with permuted axes.
+// it, behind a product and a convolution, in results with gaps and with permuted axes. With an update in front of the call, the
+// call is not made when it is repeated, but ahead.
 TEST(OneDnn, ExtremesInActivations) {
   constexpr double kInf = std::numeric_limits<double>::infinity(), kMost = 1e37;
   const double values[] = {-kInf,  kInf, std::nan(""), 0,     -0.0, kMost,  -kMost, 1e-30,
@@ -707,17 +708,20 @@ TEST(OneDnn, ExtremesInActivations) {
   };
   for (const Root& root : roots)
     for (const std::string& a : activations)
-      for (const bool all : {true, false}) {
-        SCOPED_TRACE(a + " of " + root.call + root.strides);
+      for (const auto& [all, behind_update] :
+           {std::pair{true, false}, std::pair{false, false}, std::pair{false, true}}) {
+        SCOPED_TRACE(a + " of " + root.call + root.strides + (behind_update ? " behind an update" : ""));
         const std::string text =
             std::string("graph @f(") + root.inputs +
-            ") {\n %zero = full(){value=0.0, shape=[], dtype=f32}\n %m = " + root.call +
+            ", %k: f32[1]) {\n %u = neg(%k)\n %zero = full(){value=0.0, shape=[], dtype=f32}\n %m = " +
+            root.call +
             "\n %s = add(%m, %c)\n %r = relu(%s)\n %six = full(){value=6.0, shape=[], dtype=f32}\n %y = " +
-            a + "\n return %y" + root.strides + "\n}";
+            a + "\n return %y" + root.strides + (behind_update ? ", %u updates %k\n}" : "\n}");
         auto graph = parse_graph(text);
         ASSERT_TRUE(graph.ok()) << graph.status().message();
         std::vector<HostTensor> inputs;
         for (uint32_t i = 0; i < 3; ++i) inputs.push_back(random_tensor(DType::f32, root.shapes[i], i + 1));
+        inputs.push_back(random_tensor(DType::f32, {1}, 4));
         if (all) std::fill(inputs[0].bytes.begin(), inputs[0].bytes.end(), std::byte{0});
         for (int64_t i = 0; i < inputs[2].count(); i += all ? 1 : 7)
           inputs[2].set(i, {values[i % kValues], 0});
@@ -740,6 +744,7 @@ TEST(OneDnn, ExtremesInActivations) {
         const Status status = (*program)->run(in, out);
         ASSERT_TRUE(status.ok()) << status.message();
         const std::string shown = (*program)->explain(false);
+        EXPECT_EQ(shown.find("copied after all steps"), std::string::npos) << shown;
         EXPECT_NE(shown.find(a.starts_with("minimum") ? "post-ops: add relu minimum" : "post-ops: add"),
                   std::string::npos)
             << shown;

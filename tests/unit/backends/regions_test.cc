@@ -128,6 +128,19 @@ TEST_F(RegionsTest, IndependentLaunchesShareARegionAndEachIterationRunsOnce) {
               std::set<char*>{&scratch[static_cast<size_t>(64 * t)]});
 }
 
+// A scatter in place: its first kernel copies the operand to the result.
+TEST_F(RegionsTest, ACopyOfABufferToItselfDoesNotRun) {
+  for (const int beside : {0, 3}) {
+    placed.clear();
+    add({{0}, {0, true}}).arguments.copies = true;
+    add({{1}, {2, true}}).arguments.copies = true;
+    for (int i = 0; i < beside; ++i) add({{0}, {3 + i, true}}, 1 + i);
+    const Regions regions = arranged();
+    ASSERT_TRUE(run(regions).ok());
+    expect_written(2, 2 + beside);
+  }
+}
+
 TEST_F(RegionsTest, FewerThreadsRunAllPieces) {
   for (int i = 0; i < 20; ++i) add({{0}, {i + 1, true}}, i, 1 + 997 * i % 13 * 3000);
   Alone alone;
