@@ -1,7 +1,8 @@
 """The contenders that are measured against eager: a name, and the arguments of `torch.compile`: backend, options, others.
 
 Any other name is a `torch.compile` backend without options (`aot_eager`, `eager`, ...).
-`tenon_stats` reads Tenon's own counters; a counter that is missing is None and printed as "-".
+`tenon_stats` reads Tenon's own counters, `own_seconds` the time that Tenon or Inductor takes of a first call; a counter
+that is missing is None and printed as "-".
 """
 
 import argparse
@@ -16,7 +17,9 @@ CONTENDERS = {
 }
 PEERS = ("inductor", "inductor_freeze")
 RUNTIMES = ("onnxruntime", "openvino")      # for whole models: bench/models/runtimes.py converts them
-STATS = ("compile_ms", "kernels_compiled", "nodes", "nodes_fused", "fallbacks", "programs", "workspace_bytes", "plan_misses", "plan_ms")
+INDUCTOR_STEPS = ("compile_fx_inner", "AOTAutogradCache.inductor_load")     # names of PyTorch's clocks; neither contains the other
+STATS = ("compile_ms", "kernels_compiled", "nodes", "nodes_fused", "fallbacks", "programs", "workspace_bytes", "plan_misses",
+         "plan_ms", "graph_ms")
 
 
 def compiled(function, name, **keywords):
@@ -60,6 +63,18 @@ def tenon_stats(name):
     import tenon
     stats = tenon.stats()
     return {key: stats.get(key) for key in STATS}
+
+
+def own_seconds(name):
+    """Seconds of this process that Tenon spent on graphs and on plans, which pack weights, or Inductor on compiling graphs and on reading compiled
+    ones. None for others."""
+    if name.startswith("tenon"):
+        stats = tenon_stats(name)
+        return (stats["graph_ms"] + stats["plan_ms"]) / 1e3
+    if name in PEERS:
+        from torch._dynamo.utils import compilation_time_metrics as spent
+        return sum(sum(spent.get(step, ())) for step in INDUCTOR_STEPS)
+    return None
 
 
 def contender(text):

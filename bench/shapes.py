@@ -11,12 +11,9 @@ shape. "plan us" is the time to make a plan, per plan, with the weights that the
 """
 
 import argparse
-import os
 import random
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -25,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch                        # noqa: E402
 import torch.nn.functional as F     # noqa: E402
 
-from bench.call import in_float64        # noqa: E402
+from bench.calls import in_float64       # noqa: E402
 from bench.contenders import compiled, contender, missing_for_peers, tenon_stats     # noqa: E402
 from bench.models import accuracy, zoo                      # noqa: E402
-from bench.models.worker import python_path                 # noqa: E402
+from bench.models.memory import resident                # noqa: E402
 from bench.table import Progress, aligned                   # noqa: E402
 from bench.timing import describe_machine                   # noqa: E402
 
@@ -141,37 +138,11 @@ def many_shapes(options):
                 before = resident(), mappings()
             x = torch.ones(2 + i % 97, 2 + i // 97)
             g(x, x)
-    return resident() - before[0], mappings() - before[1]
-
-
-def resident():
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGESIZE") / 2**20
+    return (resident() - before[0]) / 2**20, mappings() - before[1]
 
 
 def mappings():
     return len(Path("/proc/self/maps").read_text().splitlines())
-
-
-SECOND = """
-import sys, torch, tenon
-from bench.models import zoo
-model, inputs = zoo.build("bert_base", sys.argv[1] == "True")
-with torch.no_grad():
-    torch.compile(model, backend="tenon", options={"freeze": True})(*inputs)
-stats = tenon.stats()
-print(stats["compile_ms"], stats["plan_ms"])
-"""
-
-
-def warm_start(options):
-    """Tenon's share of BERT's first call in ms, in a first and a second process that share a cache directory: for the
-    program, and for its first plan, which packs the weights."""
-    with tempfile.TemporaryDirectory(prefix="tenon-bench-") as cache:
-        env = os.environ | {"TENON_CACHE": "on", "TENON_CACHE_DIR": cache, "PYTHONPATH": python_path()}
-        run = lambda: subprocess.run([sys.executable, "-c", SECOND, str(options.tiny)], env=env, capture_output=True,
-                                     text=True, check=True)
-        return [[float(ms) for ms in run().stdout.split()[-2:]] for _ in range(2)]
 
 
 def main():
@@ -190,17 +161,12 @@ def main():
         with Progress(f"{options.many} shapes"):
             grown, maps = many_shapes(options)
         print(f"{options.many} shapes of a ten-node graph: {grown:+.1f} MiB resident, {maps:+d} memory mappings")
-    if "warm" in options.workloads:
-        with Progress("two processes"):
-            cold, warm = warm_start(options)
-        print("BERT's first call, Tenon's share: {:.0f} ms and {:.0f} ms to plan and pack weights; in a second process {:.0f} and {:.0f} ms"
-              .format(*cold, *warm))
     print("\n".join(wrong) if wrong else "all answers right")
     return 1 if wrong else 0
 
 
 def parse():
-    known = ("bert_base", "gpt2", "decode", "resnet50", "unet_block", "many", "warm")
+    known = ("bert_base", "gpt2", "decode", "resnet50", "unet_block", "many")
     parser = argparse.ArgumentParser(prog="./dev bench shapes", description=__doc__.split("\n\n")[0])
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(known)}; default: all")
     parser.add_argument("--shapes", type=int, default=300, help="per model; images at most 40, decode steps four times it")

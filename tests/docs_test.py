@@ -104,7 +104,7 @@ def test_bench_all_runs_what_the_pages_quote():
     """Every figure with a command is measured by `./dev bench all`, and every command names a benchmark."""
     listed = subprocess.run(["python3", ROOT / "bench/all.py", "--list"], check=True, capture_output=True, text=True).stdout.splitlines()
     names = [re.search(r"\./dev bench ?(\w*)", line)[1] or "models" for line in listed]
-    assert len(listed) > 10 and {"models", "kernels", "shapes", "call", "mxnet"} <= set(names)
+    assert len(listed) > 10 and {"models", "kernels", "shapes", "cold", "calls", "mxnet"} <= set(names)
     assert not [n for n in names if n not in ("models", "mxnet", "graphs") and not list((ROOT / "bench").glob(f"{n}.*"))]
     assert not [line for line in listed if re.search(r"\.\.\.|\[|--help", line)]
 

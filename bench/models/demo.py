@@ -78,7 +78,7 @@ def row(results):
     first = results[0]
     get = first.get
     fused = None if get("nodes_fused") is None else f"{get('nodes_fused')}/{show(get('nodes'))}"
-    own = None if get("compile_ms") is None else f"{get('compile_ms') / 1e3:.2f}"
+    own = None if get("own_s") is None else f"{get('own_s'):.2f}"
     cells = [get("model"), get("eager_ms"), get("compiled_ms"), times(first), seconds(first), own,
              get("kernels_compiled"), fused, get("fallbacks"), verdict(first)]
     for peer in results[1:]:

@@ -1,11 +1,13 @@
-"""The memory of eager's intermediates, to compare with Tenon's planned workspace.
+"""The memory of eager's intermediates, to compare with Tenon's planned workspace, and the memory of this process.
 
 `peak_of_intermediates(module, inputs)` runs `module` once and returns the largest number of bytes that were
 alive at one time in tensors that it made. Inputs, parameters and outputs do not count, since they are no part
 of Tenon's workspace. Memory that an operator uses internally is not seen. Tested by tests/torch/test_bench.py.
 """
 
+import os
 import weakref
+from pathlib import Path
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -56,3 +58,8 @@ def peak_of_intermediates(module, inputs):
             live += size
             peak = max(peak, live)
     return peak
+
+
+def resident():
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")

@@ -50,12 +50,12 @@ def pool(runs):
     runs = [r for r in runs if "speedup" in r]
     if not runs:
         return {}
-    own = [r["compile_ms"] for r in runs if r["compile_ms"] is not None]
+    own = [r["own_s"] for r in runs if r.get("own_s") is not None]
     eager, compiled = ([t for r in runs for t in r[f"{who}_rounds_ms"]] for who in ("eager", "compiled"))
     return runs[0] | {
         "eager": eager, "compiled": compiled, "speedup": speedup(eager, compiled),
         "first_s": statistics.median(r["first_s"] for r in runs),
-        "compile_ms": statistics.median(own) if own else None,
+        "own_s": statistics.median(own) if own else None,
         "matmul_gflops": max(r["matmul_gflops"] for r in runs),
     }
 
@@ -120,7 +120,7 @@ def first_calls(table):
 def first_row(table, model):
     get = table.pooled[model, table.ours[0]].get
     fused = None if get("nodes_fused") is None else f"{get('nodes_fused')} / {get('nodes')}"
-    own = None if get("compile_ms") is None else f"{get('compile_ms'):.0f}"
+    own = None if get("own_s") is None else f"{1e3 * get('own_s'):.0f}"
     firsts = (table.pooled[model, c].get("first_s") for c in table.contenders)
     return [model, *(None if s is None else f"{s:.2f}" for s in firsts), own, get("kernels_compiled"), fused, get("fallbacks"), get("graphs"),
             megabytes(get("workspace_bytes")), megabytes(get("eager_peak_bytes"))]

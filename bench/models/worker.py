@@ -2,9 +2,9 @@
 
 `measure(request)` runs in this process, `spawn(request)` in a fresh one, so that the first call is a first call
 and a crash becomes a result. The time of the first call covers everything from `torch.compile` to the answer,
-after the model was built and run eagerly; Tenon's own share comes from its counters. In the steady state eager
-and compiled calls alternate. The answer is checked by the accuracy rule on the example inputs, on a second call
-and on inputs of other values. A contender is a backend of torch.compile or one of RUNTIMES.
+after the model was built and run eagerly; the contender's own share comes from its counters. In the steady state
+eager and compiled calls alternate. The answer is checked by the accuracy rule on the example inputs, on a second
+call and on inputs of other values. A contender is a backend of torch.compile or one of RUNTIMES.
 """
 
 import json
@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TENON_CACHE_DIR", "TMPDIR")
 MATMUL = 1024       # side of the square product whose best rate serves as the machine's peak
 
 
@@ -28,15 +29,15 @@ class Request:
     contender: str = "tenon"
     tiny: bool = False
     threads: int = 2
-    rounds: int = 15
+    rounds: int = 15            # 0: the first call only
     round_s: float = 0.1
-    floors: bool = False        # also measure flops and eager's memory
+    floors: bool = False        # also measure flops (unless rounds is 0) and eager's memory
     rest_s: float = 0           # without work before each turn
 
 
 def measure(request):
     import torch
-    from bench.contenders import RUNTIMES, compiled, tenon_stats
+    from bench.contenders import RUNTIMES, compiled, own_seconds, tenon_stats
     from bench.models import accuracy, memory, zoo
     from bench.timing import interleave, speedup
     from torch._dynamo.utils import counters
@@ -59,7 +60,12 @@ def measure(request):
             return result | {"problems": [fast]}
         answer = fast(*inputs)
         result["first_s"] = time.perf_counter() - start
-        result |= tenon_stats(request.contender)
+        result |= tenon_stats(request.contender) | {"own_s": fast.own_s if runtime else own_seconds(request.contender)}
+        if request.floors:
+            result["eager_peak_bytes"] = memory.peak_of_intermediates(model, inputs)
+        if not request.rounds:
+            exact = accuracy.in_float64(model, inputs)
+            return result | {"problems": accuracy.check(reference, answer, exact, tolerance, strides=not runtime).problems}
 
         answers = [(inputs, reference, answer), (inputs, reference, fast(*inputs)),
                    (others, reference_others, fast(*others))]
@@ -86,7 +92,6 @@ def measure(request):
         result[f"{name}_min_ms"] = 1e3 * min(seconds)
     result["speedup"] = speedup(times["eager"], times["compiled"])
     if request.floors:
-        result["eager_peak_bytes"] = memory.peak_of_intermediates(model, inputs)
         result["gflop"] = flops(model, inputs) / 1e9
         result["matmul_gflops"] = 2 * MATMUL ** 3 / min(times["matmul"]) / 1e9
     return result
@@ -114,20 +119,19 @@ def flops(model, inputs):
     return counter.get_total_flops()
 
 
-def spawn(request, timeout_s=900):
-    """Runs `measure` in a fresh process with empty caches. A crash or a hang is returned as a problem, with the end
-    of the output."""
+def spawn(request, timeout_s=900, caches=None, module="bench.models.worker"):
+    """Runs `measure` of the module in a fresh process with empty caches, or with the caches that earlier processes left in the folder
+    `caches`. A crash or a hang is returned as a problem, with the end of the output."""
     with tempfile.TemporaryDirectory(prefix="tenon-bench-") as scratch:
         out, log = Path(scratch, "result.json"), Path(scratch, "log")
-        caches = {name: str(Path(scratch, name)) for name in
-                  ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TENON_CACHE_DIR", "TMPDIR")}
-        for folder in caches.values():
-            os.mkdir(folder)
-        env = os.environ | caches | {"TENON_CACHE": "on", "OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": python_path(),
-                                     "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        folders = {name: str(Path(caches or scratch, name)) for name in CACHES}
+        for folder in folders.values():
+            os.makedirs(folder, exist_ok=True)
+        env = os.environ | folders | {"TENON_CACHE": "on", "OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": python_path(),
+                                      "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
         with open(log, "wb") as sink:
             # A session of its own: a compiler started by the worker must not outlive it.
-            command = [sys.executable, "-m", "bench.models.worker", json.dumps(asdict(request)), out]
+            command = [sys.executable, "-m", module, json.dumps(asdict(request)), out]
             process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=sink, stderr=sink,
                                        start_new_session=True)
             try:
@@ -155,5 +159,10 @@ def python_path():
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
-if __name__ == "__main__":
+def main(measure):
+    """The main program of a module that spawn() starts."""
     Path(sys.argv[2]).write_text(json.dumps(measure(Request(**json.loads(sys.argv[1])))))
+
+
+if __name__ == "__main__":
+    main(measure)

@@ -110,7 +110,7 @@ def test_calls_are_verified():
 
 
 def test_stats_count_and_start_anew():
-    keys = {"calls", "programs", "reference_steps", "nodes", "nodes_fused", "kernels_compiled", "compile_ms", "plan_misses", "plan_ms", "workspace_bytes", "fallbacks", "fallback_reasons",
+    keys = {"calls", "programs", "reference_steps", "nodes", "nodes_fused", "kernels_compiled", "compile_ms", "graph_ms", "plan_misses", "plan_ms", "workspace_bytes", "fallbacks", "fallback_reasons",
             "disk_hits", "disk_misses", "disk_damaged", "disk_writes", "disk_bytes_read", "disk_bytes_written"}
     assert set(tenon.stats()) == keys
     with torch.no_grad():
@@ -118,12 +118,12 @@ def test_stats_count_and_start_anew():
         for _ in range(3):
             g(torch.ones(3))
     s = tenon.stats()
-    assert (s["calls"], s["programs"], s["fallbacks"]) == (3, 1, 0) and s["nodes"] >= 2 and s["compile_ms"] > 0
+    assert (s["calls"], s["programs"], s["fallbacks"]) == (3, 1, 0) and s["nodes"] >= 2 and s["graph_ms"] > s["compile_ms"] > 0
     tenon.reset_stats()
     assert tenon.stats()["calls"] == 0 and tenon.stats()["nodes"] == 0
     with torch.no_grad():
         g(torch.ones(3))
-    assert tenon.stats()["calls"] == 1
+    assert tenon.stats()["calls"] == 1 and abs(tenon.stats()["graph_ms"]) < 1e-6
 
 
 DISK = """

@@ -154,7 +154,7 @@ def wrong(gm, example_inputs):
 """
 
 
-TOOLS = {"kernels": ["kernels.py", "sum_rows", "softmax"], "call": ["call.py"]}
+TOOLS = {"kernels": ["kernels.py", "sum_rows", "softmax"], "calls": ["calls.py"]}
 
 
 @pytest.mark.parametrize("backend, code", [("aot_eager", 0), ("wrong", 1), ("eager", 2)])

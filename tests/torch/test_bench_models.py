@@ -40,7 +40,7 @@ def cells(output, number):
 
 
 def run_of(model, contender, ms, problems=()):
-    times = {"eager_rounds_ms": [10.0, 10.0], "compiled_rounds_ms": [ms, ms], "speedup": 10 / ms, "first_s": 1.0, "compile_ms": None,
+    times = {"eager_rounds_ms": [10.0, 10.0], "compiled_rounds_ms": [ms, ms], "speedup": 10 / ms, "first_s": 1.0, "own_s": 0.25,
              "matmul_gflops": 100.0, "gflop": 0.5} if ms else {}
     return {"model": model, "contender": contender, "problems": list(problems), **times}
 
@@ -75,6 +75,7 @@ def test_the_table_names_the_best_peer_and_its_wins():
     assert "- tenon over the best peer of each row, geometric mean of 2: 0.79x" in text
     assert "Rows where a peer is faster:\n\n- b: x, in 0.50 of tenon's time\n" in text
     assert "No peer is faster in any row." in report.text(report.Table(runs[:3], ["a"], ["tenon"], ["x"], {}))
+    assert "| a | 1.00 | 1.00 | 1.00 | - | 250 |" in text       # first calls, and Tenon's own share in ms
     assert "best peer" not in report.text(report.Table(runs[:1], ["a"], ["tenon"], [], {}))
 
 
@@ -106,6 +107,7 @@ def test_a_library_is_measured_as_a_backend_is(monkeypatch):
     request = worker.Request("bert_base", "onnxruntime", tiny=True, threads=library.threads, rounds=2, round_s=0.001)
     result = worker.measure(request)
     assert result["problems"] == [] and result["speedup"] > 0 and len(result["compiled_rounds_ms"]) == 2 and result["graphs"] is None
+    assert 0 < result["own_s"] < result["first_s"]
     library.factor = 1.1
     assert "output.last_hidden_state: RMS error" in worker.measure(request)["problems"][0]
     library.error = NotImplementedError("no such op\nat line 1")

@@ -15,7 +15,8 @@ def stats():
     - calls: of compiled functions. programs: compiled graphs.
     - nodes: that remain after optimisation. nodes_fused: of these, in a group with other nodes.
     - kernels_compiled. reference_steps: steps of the slow evaluator, none unless asked for.
-    - compile_ms. plan_misses: calls with sizes that needed a new plan. plan_ms.
+    - graph_ms: from PyTorch's graphs to functions, without tracing. compile_ms: the part of it that the library takes.
+    - plan_misses: calls with sizes that needed a new plan. plan_ms: of all plans; the first one packs frozen weights.
     - workspace_bytes: the largest workspace of a program.
     - fallbacks: how often PyTorch runs something instead. fallback_reasons: reason -> count.
     - disk_hits, disk_misses, disk_damaged, disk_writes, disk_bytes_read, disk_bytes_written: the cache of kernels on disk."""

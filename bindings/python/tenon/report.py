@@ -15,7 +15,7 @@ from pathlib import Path
 from . import _abi
 
 _KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "reference_steps", "compile_ms", "plan_misses",
-         "plan_ms")
+         "plan_ms", "graph_ms")
 _DISK = {f"disk_{k}": k for k in ("hits", "misses", "damaged", "writes", "bytes_read", "bytes_written")}
 MOST_REASONS = 32  # kept for the calls of one graph; a reason may name sizes, so there may be many
 _lock = threading.RLock()
@@ -67,9 +67,12 @@ class Record:
     def __del__(self):
         try:
             with _lock:
-                _past["calls"] += self.calls()
+                _past.update(self.counts())
         except Exception:  # at interpreter exit a module may be gone before its objects
             pass
+
+    def counts(self):
+        return {"calls": self.calls(), "graph_ms": 1e3 * self.seconds}
 
     def to_dict(self):
         programs = []
@@ -128,7 +131,7 @@ def _counts(stats):
 def _totals():
     total = collections.Counter(_past)
     for record in list(_live):
-        total["calls"] += record.calls()
+        total.update(record.counts())
     for program in list(_programs):
         total.update(_counts(program.stats()))
     disk = _abi.cache_stats()
