@@ -21,8 +21,9 @@ def seconds(function, repeats=1, clock=time.perf_counter):
 def interleave(functions, rounds, round_s=0.05, warm_up=2, limit_s=60, clock=time.perf_counter, rest_s=0):
     """{name: seconds per call, one entry per round}. Every other round runs in reverse order. After `limit_s` no new
     round starts, except that there are at least three. clock: time.thread_time leaves out the time of other
-    processes, if one thread does all the work. Each turn begins with `rest_s` without work, because threads of another
-    library may wait for more work in a loop for a while, ONNX Runtime's for 20 ms."""
+    processes, if one thread does all the work. rest_s: each turn begins with so many seconds without work, because threads
+    of another library may wait for more work in a loop for a while, ONNX Runtime's for 20 ms, and with one call without a
+    time, because memory that the contender before has returned to the system must be mapped again."""
     repeats = {}
     for name, function in functions.items():
         once = min(seconds(function, 1, clock) for _ in range(warm_up))
@@ -33,7 +34,9 @@ def interleave(functions, rounds, round_s=0.05, warm_up=2, limit_s=60, clock=tim
         if r >= 3 and time.perf_counter() - start > limit_s:
             break
         for name in list(functions)[:: -1 if r % 2 else 1]:
-            time.sleep(rest_s)
+            if rest_s:
+                time.sleep(rest_s)
+                functions[name]()
             times[name].append(seconds(functions[name], repeats[name], clock))
     return times
 

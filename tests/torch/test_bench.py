@@ -55,7 +55,8 @@ def test_interleave_rests_before_each_turn(monkeypatch):
     events = []
     monkeypatch.setattr(timing.time, "sleep", events.append)
     timing.interleave({"a": lambda: events.append("a"), "b": lambda: events.append("b")}, rounds=1, round_s=0, rest_s=0.5)
-    assert events == ["a", "a", "b", "b", 0.5, "a", 0.5, "b"]   # after two warm-up calls of each
+    # two calls of each to warm up; then in each turn a rest, a call without a time, and one with a time
+    assert events == ["a", "a", "b", "b", 0.5, "a", "a", 0.5, "b", "b"]
 
 
 def test_speedup_is_the_median_of_ratios_within_rounds():
