@@ -1,4 +1,5 @@
-"""The contenders that are measured against eager: a name, and the arguments of `torch.compile`: backend, options, others.
+"""The contenders that are measured against eager: a name, and the arguments of `torch.compile`: backend, options (with the name of a function of
+`torch.compiler` as guard_filter_fn), others.
 
 Any other name is a `torch.compile` backend without options (`aot_eager`, `eager`, ...).
 `tenon_stats` reads Tenon's own counters, `own_seconds` the time that Tenon or Inductor takes of a first call; a counter
@@ -11,6 +12,7 @@ import ctypes
 CONTENDERS = {
     "tenon": ("tenon", {"freeze": True}),
     "tenon_unfrozen": ("tenon", {"freeze": False}),
+    "tenon_unguarded": ("tenon", {"freeze": True, "guard_filter_fn": "skip_guard_on_all_nn_modules_unsafe"}),
     "tenon_symbolic": ("tenon", {"freeze": True}, {"dynamic": True}),
     "inductor": ("inductor", None),
     "inductor_freeze": ("inductor", {"freezing": True}),
@@ -25,6 +27,8 @@ STATS = ("compile_ms", "kernels_compiled", "nodes", "nodes_fused", "fallbacks", 
 def compiled(function, name, **keywords):
     import torch
     backend, options, *others = CONTENDERS.get(name, (name, None))
+    if options and (guards := options.get("guard_filter_fn")):
+        options = options | {"guard_filter_fn": getattr(torch.compiler, guards)}
     return torch.compile(function, backend=backend, options=options, **keywords, **dict(*others))
 
 
