@@ -104,6 +104,11 @@ struct Op {
   // The node in terms of other rows; operands are values of the builder's graph. For composites, and for
   // other rows where useful (a contraction's body is its definition: windows, multiply, sum).
   std::function<ValueId(Builder&, const Node&)> body = {};
+  // Whether a node of the row has the body; null: every node has it.
+  bool (*body_when)(const Graph&, const Node&) = nullptr;
+  bool has_body(const Graph& graph, const Node& node) const {
+    return body && (!body_when || body_when(graph, node));
+  }
   // The scalar operation in terms of simpler map rows (polynomials of exp, erf, ...), for f32 and f64, in a
   // few rows for integers. Covers every class of the last operand for which `llvm` is empty.
   uint32_t (*math)(MathBuilder&, std::span<const uint32_t>) = nullptr;

@@ -42,14 +42,20 @@ struct Sizes : Dims {
 class Call {
  public:
   Call(Builder& builder, const Attrs& attributes, const SymbolNode& symbol_node,
-       std::vector<ValueId> operands, const std::vector<Partial>& outputs)
-      : b(builder), a(attributes), node(symbol_node), in(std::move(operands)), out(outputs) {}
+       std::vector<ValueId> operands, const std::vector<Partial>& outputs, bool trains)
+      : b(builder),
+        a(attributes),
+        node(symbol_node),
+        in(std::move(operands)),
+        out(outputs),
+        training(trains) {}
 
   Builder& b;
   const Attrs& a;
   const SymbolNode& node;
   std::vector<ValueId> in;
   const std::vector<Partial>& out;  // what is known of the outputs; used by rows with from_output
+  const bool training;              // whether the graph will be differentiated
 
   ValueId operator()(OpId op, std::vector<ValueId> operands, std::vector<NamedAttr> attrs = {});
   // A copy: adding a node moves the graph's types.

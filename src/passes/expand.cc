@@ -10,8 +10,9 @@ Graph expand(const Graph& graph, const std::function<bool(const Graph&, ValueId)
     changed = false;
     current = rewrite(current, [&](Builder& b, Node&& node, ValueId old) {
       const Op& row = op(node.op);
-      const bool may = row.kind == Kind::composite || row.kind == Kind::contract;
-      if (!may || !row.body || keep(current, old)) return b.add(std::move(node));
+      const bool may = row.kind == Kind::composite || row.kind == Kind::contract || row.kind == Kind::opaque;
+      if (!may || !row.has_body(current, current.node(old)) || keep(current, old))
+        return b.add(std::move(node));
       changed = true;
       const ValueId body = row.body(b, node);
       TENON_CHECK(b.type(body) == node.type, std::string("the body of ") + std::string(row.name) +

@@ -90,7 +90,7 @@ class Sweep {
       some = some || c.wanted.back();
     }
     if (!some) return {};
-    if (!row.gradient && row.body) return through_body(node, dy);
+    if (!row.gradient && row.has_body(b_.graph(), node)) return through_body(node, dy);
     if (!row.gradient)
       return unsupported(describe(b_.graph(), node) + ": no gradient of " + std::string(row.name) +
                          " is known");

@@ -36,7 +36,7 @@ Graph fold_batch_norm(const Graph& graph);
 // and concatenations towards the outputs, until they meet their inverse. The types of inputs and outputs do
 // not change.
 Graph layout(const Graph& graph);
-// Replaces composites and contractions for which keep() is false by their bodies, recursively.
+// Replaces composites, contractions and opaque nodes with a body for which keep() is false by their bodies, recursively.
 Graph expand(const Graph& graph, const std::function<bool(const Graph&, ValueId)>& keep);
 // Per value: whether it updates an input or depends on a value that does.
 std::vector<bool> behind_updates(const Graph& graph);

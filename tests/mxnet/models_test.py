@@ -111,6 +111,24 @@ def test_fused_layer(kind, tmp_path):
     check(net, tmp_path, infer=False, data=normal(2, 6, 5))
 
 
+def test_a_fused_layer_of_any_length():
+    """Its steps are nodes only where they need gradients, so only there their number must be known."""
+    operands = [mx.sym.var(name) for name in ("data", "parameters", "state", "state_cell")]
+    settings = {"state_size": 8, "num_layers": 2, "mode": "lstm", "bidirectional": True, "state_outputs": True}
+    symbol = tenon_symbol.Symbol(mx.sym.RNN(*operands, **settings).tojson())
+    types = lambda steps: {"data": ((steps, "N", 5), "float32")}
+    graph = symbol.graph(types("T"))
+    assert graph.print().count("= recurrent(") == 4
+    for steps in (6, 1, 9):
+        inputs = [normal(steps, 3, 5), 0.3 * normal(2 * (32 * 13 + 64) + 2 * (32 * 24 + 64)), normal(4, 3, 8), normal(4, 3, 8)]
+        want = [o.asnumpy() for o in mx.nd.RNN(*map(mx.nd.array, inputs), **settings)]
+        for got, expected in zip(graph.run(inputs, [(w.shape, w.dtype) for w in want]), want, strict=True):
+            assert_close(got, expected, inputs=inputs)
+    assert "recurrent(" not in symbol.graph(types(6), training=True).print()
+    with pytest.raises(tenon_symbol.Error, match="the number of time steps is symbolic"):
+        symbol.graph(types("T"), training=True)
+
+
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
 def test_unrolled_cells(kind):
     """The states begin with zeros whose batch size MXNet infers backwards."""

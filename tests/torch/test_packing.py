@@ -67,6 +67,22 @@ def test_replaced_parameters_are_packed_in_place(library):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("change", [
+    lambda model: model.a.weight.mul_(2), lambda model: setattr(model.a, "weight", nn.Parameter(torch.randn(16, 8))),
+    lambda model: setattr(model.a.weight, "data", torch.randn(16, 8)), lambda model: model.load_state_dict(Layer().state_dict())])
+def test_new_values_without_guards_of_modules(library, change):
+    """As docs/call.md says of guard_filter_fn."""
+    model, x = Layer().eval(), torch.randn(4, 8)
+    g = torch.compile(model, backend="tenon", options=FREEZE | {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe})
+    for _ in range(3):
+        torch.testing.assert_close(g(x), model(x))
+    change(model)
+    for _ in range(2):
+        torch.testing.assert_close(g(x), model(x))
+    assert len(library.texts) == 1 and library.updates == 1
+
+
+@torch.no_grad()
 def test_parameters_that_change_with_every_call(library):
     model, x = Layer().eval(), torch.randn(4, 8)
     g = torch.compile(model, backend="tenon", options=FREEZE)

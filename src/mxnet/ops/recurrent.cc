@@ -1,5 +1,5 @@
-// The row of fused recurrent layers. Time steps are unrolled, so their number must be constant and moderate; the
-// projections of all inputs of a layer are one product.
+// The row of fused recurrent layers. A layer and direction is a product for the inputs of the gates of all steps, then the op recurrent.
+// In training, and in other dtypes than f32, its body takes its place: the steps, which have gradients.
 //
 // data [T, N, C]; state [layers * directions, N, P], state_cell [layers * directions, N, H]; parameters: for each layer and
 // direction the weights of the input [G * H, C], of the state [G * H, P] and of the projection [P, H], then for each the
@@ -10,8 +10,6 @@
 namespace tenon::mxnet {
 namespace recurrent_ops {
 namespace {
-
-constexpr int64_t kMostSteps = 1024;  // cells in one graph
 
 struct Layout {
   explicit Layout(const Attrs& a)
@@ -46,13 +44,8 @@ class Recurrent {
  public:
   explicit Recurrent(Call& call) : c(call), l(call.a), x_(call.in[0]) {
     const Sizes shape = shape_of_rank(c, x_, 3);
-    if (!shape[0].is_const()) throw StatusError(unsupported("the number of time steps is symbolic"));
-    steps_ = shape[0].value();
+    steps_ = shape[0];
     batch_ = shape[1];
-    if (steps_ > kMostSteps || steps_ * l.layers * l.directions > kMostSteps)
-      throw StatusError(
-          unsupported(std::to_string(steps_) + " time steps of " + std::to_string(l.layers * l.directions) +
-                      " layers and directions; Tenon unrolls at most " + std::to_string(kMostSteps)));
     if (!shape[2].is_const() || shape[2].value() > 1 << 30)
       throw StatusError(unsupported("the number of input features is symbolic or huge"));
     bias_at_ = l.weights(shape[2].value());
@@ -63,24 +56,29 @@ class Recurrent {
     for (int64_t layer = 0; layer < l.layers; ++layer) {
       std::vector<ValueId> outputs;
       for (int64_t direction = 0; direction < l.directions; ++direction) {
-        run_layer(layer * l.directions + direction, direction == 1);
-        outputs.push_back(c(ops::concat, sequence_, {{"axis", Dim(0)}}));
-        last_h.push_back(row(h_, l.output));
-        if (l.mode == "lstm") last_c.push_back(row(cell_, l.size));
+        const One one = run_layer(layer * l.directions + direction, direction == 1);
+        outputs.push_back(one.states);
+        last_h.push_back(one.last);
+        last_c.push_back(one.cell);
       }
       x_ = outputs.size() == 1 ? outputs[0] : c(ops::concat, outputs, {{"axis", Dim(2)}});
     }
     Values out = {x_};
-    if (c.a.flag("state_outputs")) {
+    if (gives_states()) {
       out.push_back(c(ops::concat, last_h, {{"axis", Dim(0)}}));
-      if (l.mode == "lstm") out.push_back(c(ops::concat, last_c, {{"axis", Dim(0)}}));
+      if (is_lstm()) out.push_back(c(ops::concat, last_c, {{"axis", Dim(0)}}));
     }
     return out;
   }
 
  private:
-  // [N, size] as [1, N, size].
-  ValueId row(ValueId v, int64_t size) { return c.reshape(v, {Dim(1), batch_, Dim(size)}); }
+  // A layer in one direction: the hidden states [T,N,P], the last one [1,N,P], an LSTM's last cell [1,N,H] if the node gives it.
+  struct One {
+    ValueId states, last, cell = kNoValue;
+  };
+
+  bool is_lstm() const { return l.mode == "lstm"; }
+  bool gives_states() const { return c.a.flag("state_outputs"); }
 
   // The next parameters from `at` on, of the given shape.
   ValueId parameters(int64_t* at, Dims shape) {
@@ -97,60 +95,57 @@ class Recurrent {
              {{"shape", Dims{batch_, Dim(size)}}});
   }
 
-  void run_layer(int64_t which, bool backwards) {
+  One run_layer(int64_t which, bool reverse) {
     const Dim rows(l.gates * l.size);
     const ValueId input_weight = parameters(&weight_at_, {rows, c.shape(x_)[2]});
-    const ValueId state_weight = parameters(&weight_at_, {rows, Dim(l.output)});
-    if (l.projected) projection_ = parameters(&weight_at_, {Dim(l.output), Dim(l.size)});
-    const ValueId input_bias = parameters(&bias_at_, {rows});
-    const ValueId state_bias = parameters(&bias_at_, {rows});
-    const ValueId projected = c(ops::linear, {x_, input_weight, input_bias});
-    h_ = initial(c.in[2], which, l.output);
-    if (l.mode == "lstm") cell_ = initial(c.in[3], which, l.size);
-    sequence_.assign(static_cast<size_t>(steps_), kNoValue);
-    for (int64_t i = 0; i < steps_; ++i) {
-      const int64_t t = backwards ? steps_ - 1 - i : i;
-      const ValueId from_input = c.reshape(c.slice(projected, 0, Dim(t), Dim(t + 1)), {batch_, rows});
-      step(from_input, c(ops::linear, {h_, state_weight, state_bias}));
-      sequence_[static_cast<size_t>(t)] = row(h_, l.output);
-    }
+    const ValueId weight = parameters(&weight_at_, {rows, Dim(l.output)});
+    const ValueId projection = l.projected ? parameters(&weight_at_, {Dim(l.output), Dim(l.size)}) : kNoValue;
+    const ValueId input_bias = parameters(&bias_at_, {rows}), bias = parameters(&bias_at_, {rows});
+    std::vector<ValueId> operands = {c(ops::linear, {x_, input_weight, input_bias}),
+                                     initial(c.in[2], which, l.output), weight, bias};
+    if (is_lstm()) operands.push_back(initial(c.in[3], which, l.size));
+    if (l.projected) operands.push_back(projection);
+    const bool cell = is_lstm() && gives_states();
+    const ValueId y = recurrent(std::move(operands), reverse, cell);
+    const Dims shape = {steps_, batch_, Dim(l.output)};
+    if (!cell) return {y, last_of(y, reverse)};
+    const Dim end = c.product(shape, 0, 3);
+    const Dim all = c.b.dims().add(end, c.b.dims().mul(batch_, Dim(l.size)));
+    const ValueId states = c.reshape(c.slice(y, 0, Dim(0), end), shape);
+    return {states, last_of(states, reverse),
+            c.reshape(c.slice(y, 0, end, all), {Dim(1), batch_, Dim(l.size)})};
   }
 
-  ValueId gate(ValueId v, int64_t which) {
-    return c.slice(v, 1, Dim(which * l.size), Dim((which + 1) * l.size));
+  ValueId recurrent(std::vector<ValueId> operands, bool reverse, bool cell) {
+    const std::string mode(l.mode.starts_with("rnn_") ? l.mode.substr(4) : l.mode);
+    std::vector<NamedAttr> attrs = {{"mode", mode}, {"reverse", reverse}, {"cell", cell}};
+    if (!c.training && c.dtype(operands[0]) == DType::f32)
+      return c(ops::recurrent, std::move(operands), std::move(attrs));
+    const Op& row = op(ops::recurrent);
+    Node node;
+    node.op = ops::recurrent;
+    node.inputs = std::move(operands);
+    if (const Status filled = fill_attrs(row, std::move(attrs), node.attrs); !filled.ok())
+      throw StatusError(filled);
+    auto type = infer(c.b.graph(), node);
+    if (!type.ok()) throw StatusError(type.status());
+    node.type = std::move(*type);
+    if (!row.has_body(c.b.graph(), node))
+      throw StatusError(unsupported(
+          "the number of time steps is symbolic or above 1024, in training or another dtype than f32"));
+    return row.body(c.b, node);
   }
 
-  void step(ValueId from_input, ValueId from_state) {
-    if (l.mode == "gru") {
-      auto both = [&](int64_t which) {
-        return c(ops::add, {gate(from_input, which), gate(from_state, which)});
-      };
-      const ValueId reset = c(ops::sigmoid, {both(0)}), update = c(ops::sigmoid, {both(1)});
-      const ValueId kept = c(ops::mul, {reset, gate(from_state, 2)});
-      const ValueId fresh = c(ops::tanh, {c(ops::add, {gate(from_input, 2), kept})});
-      const ValueId share = c(ops::sub, {c.like(update, 1), update});
-      h_ = c(ops::add, {c(ops::mul, {share, fresh}), c(ops::mul, {update, h_})});
-      return;
-    }
-    const ValueId gates = c(ops::add, {from_input, from_state});
-    if (l.mode != "lstm") {
-      h_ = c(l.mode == "rnn_relu" ? ops::relu : ops::tanh, {gates});
-      return;
-    }
-    const ValueId in = c(ops::sigmoid, {gate(gates, 0)}), forget = c(ops::sigmoid, {gate(gates, 1)});
-    const ValueId fresh = c(ops::tanh, {gate(gates, 2)}), out = c(ops::sigmoid, {gate(gates, 3)});
-    cell_ = c(ops::add, {c(ops::mul, {forget, cell_}), c(ops::mul, {in, fresh})});
-    h_ = c(ops::mul, {out, c(ops::tanh, {cell_})});
-    if (l.projected) h_ = c(ops::linear, {h_, projection_});
+  ValueId last_of(ValueId states, bool reverse) {
+    if (reverse) return c.slice(states, 0, Dim(0), Dim(1));
+    return c.slice(states, 0, c.b.dims().add(steps_, Dim(-1)), steps_);
   }
 
   Call& c;
   const Layout l;
   ValueId x_;
-  int64_t steps_ = 0, weight_at_ = 0, bias_at_ = 0;
-  Dim batch_;
-  ValueId h_ = kNoValue, cell_ = kNoValue, projection_ = kNoValue;
-  std::vector<ValueId> sequence_;
+  int64_t weight_at_ = 0, bias_at_ = 0;
+  Dim steps_, batch_;
 };
 
 Values rnn(Call& c) { return Recurrent(c).run(); }

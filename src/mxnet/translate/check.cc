@@ -65,6 +65,7 @@ std::vector<Answer> check(const Symbol& symbol, const Options& options) {
   for (size_t i = 0; i < symbol.nodes.size(); ++i) {
     const SymbolNode& node = symbol.nodes[i];
     if (node.is_variable()) continue;
+    answers[i].training = options.training;
     Status& status = answers[i].status;
     status = check_node(node, options, answers[i]);
     if (status.ok()) status = check_dtypes(node);

@@ -156,7 +156,7 @@ Result<Values> emit_node(Builder& builder, const Symbol& symbol, const Answer& a
                          std::vector<ValueId> operands, const std::vector<Partial>& outputs) {
   const SymbolNode& node = symbol.nodes[n];
   try {
-    Call call(builder, *answer.attrs, node, std::move(operands), outputs);
+    Call call(builder, *answer.attrs, node, std::move(operands), outputs, answer.training);
     Values values = answer.row->body(call);
     TENON_CHECK(
         values.size() == static_cast<size_t>(answer.row->outputs ? answer.row->outputs(*answer.attrs) : 1),

@@ -25,6 +25,7 @@ struct Answer {
   const Row* row = nullptr;
   std::optional<Attrs> attrs;  // set if the status is ok and the node is no variable
   Status status;
+  bool training = false;  // Options::training
 };
 // One answer per node. The symbol must outlive the answers.
 std::vector<Answer> check(const Symbol& symbol, const Options& options);

@@ -53,4 +53,8 @@ ValueId max_pool(Builder& b, const Node& node);
 ValueId avg_pool(Builder& b, const Node& node);
 ValueId adaptive_avg_pool(Builder& b, const Node& node);
 
+// Steps of a sequence one by one, up to 1,024 of them (src/ops/bodies/recurrent.cc).
+ValueId recurrent(Builder& b, const Node& node);
+bool unrolls(const Graph& graph, const Node& node);  // whether the number of steps is constant and moderate
+
 }  // namespace tenon::bodies

@@ -50,7 +50,7 @@ std::string BackendPlacement::keeps(const Graph& graph, ValueId node) const {
   const Backend* b = best(graph, node);
   if (!b) return host_keeps(graph.node(node), device_type_) ? "none" : "";
   // Prefer a body to the slow evaluator.
-  if (!b->runs_unasked() && row.body) return "";
+  if (!b->runs_unasked() && row.has_body(graph, graph.node(node))) return "";
   return std::string(b->name());
 }
 

@@ -34,7 +34,7 @@ Answer answer(const BackendPlacement& placement, const Graph& g, ValueId v, int 
   if (row.view && !loops.empty()) return {loops, "a view: readers read through it, or it is copied"};
   std::string why;
   const Backend* b = placement.best(g, v, &why);
-  if (!row.body || b) return {b ? std::string(b->name()) : "", why};
+  if (!row.has_body(g, g.node(v)) || b) return {b ? std::string(b->name()) : "", why};
   if (host_keeps(g.node(v), device_type)) return {"", why};
   // The node runs through its body: every part of the body must run.
   const Graph body =

@@ -2,6 +2,7 @@
 // tiles, symbolic sizes, weights that are frozen or not, strided operands and results, several threads.
 #include "backends/recurrent/recurrent.h"
 
+#include "src/passes/passes.h"
 #include "tests/support/run_help.h"
 
 namespace tenon {
@@ -196,6 +197,57 @@ TEST(Recurrent, ManyThreadsShareTheUnits) {
     for (const int threads : {1, 2, 3, 7}) check(l, threads);
     if (l.mode == "lstm") l.projected = 70;
     for (const int threads : {1, 2, 3, 7}) check(l, threads);
+  }
+}
+
+// A short layer has a body, which other dtypes and other back ends run.
+TEST(Recurrent, TheBodyIsTheSameLayer) {
+  for (const char* mode : {"lstm", "gru", "tanh", "relu"})
+    for (const char* dtype : {"f32", "f64", "bf16"})
+      for (const int64_t steps : {0, 1, 3, 4}) {
+        Layer l{mode, steps, 3, 6};
+        const bool lstm = l.mode == "lstm";
+        l.projected = lstm && steps == 4 ? 2 : 0;
+        l.reverse = steps == 3;
+        l.starts_at_zero = lstm && steps == 1;
+        l.cell = lstm && steps != 3;
+        Case c = case_of(l);
+        for (size_t at; (at = c.text.find("f32")) != std::string::npos && dtype != std::string("f32");)
+          c.text.replace(at, 3, dtype);
+        SCOPED_TRACE(c.text);
+        const auto graph = parse_graph(c.text);
+        ASSERT_TRUE(graph.ok()) << graph.status().message();
+        std::vector<Tensor> in;
+        for (size_t i = 0; i < c.inputs.size(); ++i) {
+          HostTensor t(graph->type(graph->inputs[i].value).dtype, c.inputs[i].shape);
+          for (int64_t k = 0; k < t.count(); ++k) t.set_number(k, c.inputs[i].number(k));
+          c.inputs[i] = std::move(t);
+        }
+        for (HostTensor& t : c.inputs) in.push_back(tensor_of(t));
+        const auto expected = evaluate(*graph, c.inputs);
+        ASSERT_TRUE(expected.ok()) << expected.status().message();
+        ProgramOptions options;
+        options.backends = {"cpu"};
+        const auto program = Program::make(*graph, options, {});
+        ASSERT_TRUE(program.ok()) << program.status().message();
+        EXPECT_EQ((*program)->stats().reference_steps, 0);
+        std::vector<HostTensor> results = blank_like(*expected);
+        const std::vector<Tensor> out = {tensor_of(results[0])};
+        const Status status = (*program)->run(in, out);
+        ASSERT_TRUE(status.ok()) << status.message();
+        const double bound = dtype == std::string("bf16") ? 2e-2 : 3e-5;
+        for (int64_t i = 0; i < results[0].count(); ++i)
+          ASSERT_NEAR(results[0].number(i), (*expected)[0].number(i), bound) << "element " << i;
+      }
+}
+
+TEST(Recurrent, LongAndSymbolicSequencesHaveNoBody) {
+  for (const bool symbolic : {false, true}) {
+    Layer l{"tanh", symbolic ? 3 : 1025, 1, 2};
+    l.symbolic = symbolic;
+    const auto graph = parse_graph(case_of(l).text);
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+    EXPECT_EQ(print(expand(*graph, [](const Graph&, ValueId) { return false; })), print(*graph));
   }
 }
 
