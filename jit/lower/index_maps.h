@@ -51,8 +51,8 @@ class Evaluator {
 using Move = Ref (*)(Evaluator&, const Node& node, const Indices& at);
 Move find_move(OpId op);  // null: the op is no move
 
-// An element of the node's indices as a position along the axis, checked unless the graph shows that it is one. With the attribute wrap, negative
-// numbers count from the end.
+// An element of the node's indices as a position along the axis. The kernel checks it, unless the graph shows that it is one. With
+// the attribute wrap, negative numbers count from the end.
 Ref index_into(Evaluator& e, const Node& node, Ref index);
 
 }  // namespace tenon::jit

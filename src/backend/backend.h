@@ -155,8 +155,8 @@ class Executable {
   // Whether a running step may fail, other than at the exit of the process. If it may, no earlier or same step overwrites an
   // input of the program.
   virtual bool may_fail() const { return true; }
-  // Asks for steps that cannot fail: prepare() then takes what they may need, although most runs need it not. may_fail() says whether
-  // that is possible.
+  // Asks for steps that cannot fail. prepare() then takes all memory that a run may need, although most runs do not use it.
+  // Afterwards may_fail() is false if all steps have what they may need.
   virtual void take_ahead() {}
   virtual std::string describe() const = 0;       // kernel text, or the library call with its post-ops
   virtual int kernel_count() const { return 0; }  // 0: a library call

@@ -7,9 +7,10 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kMostRows = 4;  // of more rows the library's products are as fast
-constexpr int64_t kLeastElements = 16
-                                   << 10;  // of the matrix; a smaller one is better fused with its neighbours
+// A library computes products of more rows as fast.
+constexpr int64_t kMostRows = 4;
+// A product with a smaller matrix is faster in one loop with its neighbours.
+constexpr int64_t kLeastElements = 16 << 10;
 
 }  // namespace
 
