@@ -6,48 +6,14 @@
  * Every function checks the types and bounds of its arguments and raises a Python error.
  * bindings/python/tenon/torch/runtime/marshal.py has the same functions in Python. Tested by tests/torch/ with both.
  */
+#include "bindings/python/dlpack.h"
 #include "bindings/python/observer.h"
+#include "bindings/python/outputs.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-  void* data;
-  int32_t device_type, device_id;
-  int32_t ndim;
-  uint32_t dtype;
-  int64_t* shape;
-  int64_t* strides;
-  uint64_t byte_offset;
-} Tensor; /* DLTensor */
-
-typedef struct Managed {
-  uint32_t major, minor;
-  void* context;
-  void (*deleter)(struct Managed* self);
-  uint64_t flags;
-  Tensor tensor;
-} Managed; /* DLManagedTensorVersioned */
-
-typedef struct {
-  struct {
-    uint32_t major, minor;
-    void* previous;
-  } header;
-  /* Allocates a tensor like the prototype. The memory is usable in the order of the current stream of its device. */
-  int (*allocate)(Tensor* prototype, struct Managed** out, void* error_context,
-                  void (*set_error)(void* error_context, const char* kind, const char* message));
-  void* managed_from_object;
-  void* managed_to_object;
-  int (*from_object)(void* object, Tensor* out); /* `out` borrows; synchronises no stream */
-  int (*current_stream)(int32_t device_type, int32_t device_id, void** out);
-} Exchange; /* DLPackExchangeAPI */
-
-enum { CPU = 1 };
-typedef struct {
-  int32_t type, id;
-} Device;                                                                       /* tenon_device */
 typedef int32_t (*Run)(void*, const void*, size_t, const void*, size_t, void*); /* tenon_program_run_on */
 
 static const Exchange* exchange;
@@ -444,6 +410,12 @@ static PyObject* open_(PyObject* self, PyObject* capsule) {
   Py_RETURN_NONE;
 }
 
+/* outputs(small, dtypes) -> empty. See outputs.h. */
+static PyObject* make_empty(PyObject* self, PyObject* const* a, Py_ssize_t n) {
+  (void)self;
+  return takes(n, 2) ? outputs(exchange, a[0], a[1]) : NULL;
+}
+
 static PyMethodDef methods[] = {
     {"open", open_, METH_O, "open(capsule)"},
     {"pointer", (PyCFunction)(void (*)(void))pointer, METH_FASTCALL, "pointer(words, word, rank, tensor)"},
@@ -453,6 +425,10 @@ static PyMethodDef methods[] = {
      "observer(on_begin, on_end) -> (address of begin, address of end)"},
     {"device_memory", device_memory, METH_NOARGS,
      "device_memory() -> (address of alloc, address of free) or None"},
+    {"outputs", (PyCFunction)(void (*)(void))make_empty, METH_FASTCALL,
+     "outputs(small, dtypes) -> empty(shape, strides, dtype)"},
+    {"outputs_release", outputs_release, METH_NOARGS, "outputs_release(): unmaps the idle blocks"},
+    {"outputs_bytes", outputs_bytes, METH_NOARGS, "outputs_bytes() -> (bytes in use, idle bytes)"},
     {"state", (PyCFunction)(void (*)(void))state, METH_FASTCALL, "state(args, indices) -> bytes"},
     {"apart", (PyCFunction)(void (*)(void))apart, METH_FASTCALL, "apart(args, plan) -> bool"},
     {"current", (PyCFunction)(void (*)(void))current, METH_FASTCALL, "current(args, indices, state) -> bool"},

@@ -6,7 +6,7 @@ Importing this package loads neither PyTorch nor libtenon.
 """
 
 __version__ = "0.1.0"
-__all__ = ["explain", "profile", "reset_stats", "stats"]
+__all__ = ["empty_cache", "explain", "profile", "reset_stats", "stats"]
 
 
 def stats():
@@ -30,6 +30,13 @@ def reset_stats():
     from . import report
 
     report.reset_stats()
+
+
+def empty_cache():
+    """Returns the memory to the system that Tenon keeps for large outputs on the CPU and that no tensor uses."""
+    from .torch.runtime import marshal
+
+    marshal.chosen.release()
 
 
 def explain(model, *args, tenon_options=None, **kwargs):

@@ -11,13 +11,10 @@ from typing import NamedTuple
 from ... import _abi
 from . import marshal
 
-DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32),
-           "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8), "f8e4m3fn": (10, 8), "f8e5m2": (12, 8)}
-
 
 def dltensor_words(dtype, shape, strides, device=_abi.CPU):
     """The words of a DLTensor, then its shape and strides. The addresses are 0: word 0 of the data, word 3 of the shape, word 4 of the strides."""
-    (kind, number), (code, bits) = device, DLPACK[dtype]
+    (kind, number), (code, bits) = device, marshal.DLPACK[dtype]
     return [0, kind | number << 32, len(shape) | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0, *shape, *strides, 0]  # a shape of rank 0 needs an address too
 
 

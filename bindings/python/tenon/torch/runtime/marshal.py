@@ -4,6 +4,8 @@ Two classes have the same functions. InC calls the extension module (_lib/_marsh
 ctypes; it serves where the extension module cannot be loaded, or with TENON_MARSHAL=ctypes. `chosen` is an object of one of
 the two. The functions that codegen.py writes call:
 
+- empty(shape, strides, dtype): a tensor on the CPU. InC keeps the memory of large ones for later calls (outputs.h); release() returns
+  to the system what no tensor uses.
 - in_c: whether the object is an InC.
 - plan(column, ...): rows of integers, in the form that the other functions read. Each argument is a column.
 - at(frame): the frame, in the form that the other functions take as `at`.
@@ -28,12 +30,17 @@ import struct
 import torch
 
 from ... import _abi
+from ..lowering.tensors import DTYPES
+
+# DLPack's code and bits of a dtype.
+DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32),
+           "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8), "f8e4m3fn": (10, 8), "f8e5m2": (12, 8)}
 
 
 def empty_on(device):
     """A function f(shape, strides, dtype) that makes a tensor on the device."""
     if device[0] != _abi.CUDA:
-        return torch._C._dynamo.guards._empty_strided_cpu
+        return chosen.empty
     if torch.cuda.device_count() == 1:
         return torch._C._dynamo.guards._empty_strided_cuda  # on the current device
     where = torch.device("cuda", device[1])
@@ -70,9 +77,12 @@ def span(tensor):
 
 class InC:
     in_c = True
+    small = staticmethod(torch._C._dynamo.guards._empty_strided_cpu)
 
     def __init__(self, module):
         self.pointer, self.state, self.current, self.apart = module.pointer, module.state, module.current, module.apart
+        types = {dtype: code | bits << 8 | 1 << 16 for dtype, name in DTYPES.items() for code, bits in [DLPACK[name]]}
+        self.empty, self.release = module.outputs(self.small, types), module.outputs_release
         self.module = module
 
     @staticmethod
@@ -92,6 +102,11 @@ class InC:
 
 class InPython:
     in_c = False
+    empty = InC.small
+
+    @staticmethod
+    def release():
+        pass  # PyTorch allocates the outputs
 
     @staticmethod
     def plan(*columns):
