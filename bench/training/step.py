@@ -125,7 +125,7 @@ def peak_bytes(step):
     (resident memory), so memory that a library or an allocator keeps is included. This works on Linux only."""
     step.optimizer.zero_grad()
     gc.collect()
-    tenon.empty_cache()  # memory of outputs that no tensor uses counts as memory of the step, as in eager mode
+    tenon.empty_cache()  # so the step allocates all its outputs, as in eager mode
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts at the memory that is held now
     before = _resident("VmHWM")

@@ -2,6 +2,7 @@
 #ifndef TENON_PYTHON_DLPACK_H_
 #define TENON_PYTHON_DLPACK_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct {
@@ -13,6 +14,22 @@ typedef struct {
   int64_t* strides;
   uint64_t byte_offset;
 } Tensor; /* DLTensor */
+
+/* Bytes from a tensor's first element to the end of its last one; 0 without elements and if the number is no size of memory. */
+static inline size_t bytes_spanned(const Tensor* t) {
+  const size_t element = ((t->dtype >> 8 & 0xff) * (t->dtype >> 16) + 7) / 8;
+  size_t last = 0, bytes;
+  for (int32_t i = 0; i < t->ndim; i++) {
+    size_t steps;
+    if (t->shape[i] <= 0 || t->strides[i] < 0 ||
+        __builtin_mul_overflow((size_t)(t->shape[i] - 1), (size_t)t->strides[i], &steps) ||
+        __builtin_add_overflow(last, steps, &last))
+      return 0;
+  }
+  if (last > SIZE_MAX / 4 || __builtin_mul_overflow(last + 1, element, &bytes) || bytes > SIZE_MAX / 4)
+    return 0;
+  return bytes;
+}
 
 typedef struct Managed {
   uint32_t major, minor;

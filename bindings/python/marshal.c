@@ -310,14 +310,10 @@ static Span span_of(PyObject* object) {
     PyErr_Clear();
     return span;
   }
-  int64_t last = 0;
-  for (int32_t i = 0; i < t.ndim; i++) {
-    if (t.shape[i] == 0) return span;
-    last += (t.shape[i] - 1) * t.strides[i];
-  }
+  const size_t bytes = bytes_spanned(&t);
+  if (bytes == 0) return span;
   span.begin = first_element(&t);
-  const int64_t bits = (int64_t)(t.dtype >> 8 & 0xff) * (t.dtype >> 16);
-  span.end = span.begin + (last + 1) * ((bits + 7) / 8);
+  span.end = span.begin + (int64_t)bytes;
   return span;
 }
 
@@ -402,7 +398,8 @@ static PyObject* open_(PyObject* self, PyObject* capsule) {
   (void)self;
   const Exchange* table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
   if (!table) return NULL;
-  if (table->header.major != 1 || !table->from_object || !table->current_stream) {
+  if (table->header.major != 1 || !table->managed_to_object || !table->from_object ||
+      !table->current_stream) {
     PyErr_Format(PyExc_ImportError, "tenon: DLPack %u.%u, not 1", table->header.major, table->header.minor);
     return NULL;
   }

@@ -24,19 +24,19 @@ static Block idle[1024];
 static size_t n_idle;
 static _Atomic size_t idle_bytes, live_bytes;
 static size_t most_live; /* the largest live_bytes */
-static uint64_t made;    /* tensors so far */
+static uint64_t made;    /* how many tensors were made so far */
 
-static Block map(size_t bytes) {
-  Block block = {NULL, bytes, 0};
+/* NULL if the system has no more memory. */
+static char* map(size_t bytes) {
   const size_t whole = bytes + kHugePage;
   char* at = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return block;
+  if (at == MAP_FAILED) return NULL;
   const size_t before = (kHugePage - (uintptr_t)at % kHugePage) % kHugePage;
   if (before) munmap(at, before);
-  munmap(at + before + bytes, kHugePage - before);
-  block.at = at + before;
-  madvise(block.at, bytes, MADV_HUGEPAGE);
-  return block;
+  at += before;
+  munmap(at + bytes, kHugePage - before);
+  madvise(at, bytes, MADV_HUGEPAGE);
+  return at;
 }
 
 static void unmap(Block block) { munmap(block.at, block.bytes); }
@@ -56,20 +56,23 @@ static size_t size_of_block(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-/* An idle block of this size, or a new one. Idle blocks never raise the peak: while there are any, they and the blocks in use together
- * take at most the memory that blocks in use once took. */
+/* An idle block of this size, or a new one; its address is NULL if the system has no more memory. Idle blocks never raise the peak:
+ * while there are any, they and the blocks in use together take at most the memory that blocks in use once took. */
 static Block take(size_t bytes) {
-  const size_t wanted = size_of_block(bytes);
-  const size_t live = live_bytes += wanted;
-  Block block = {NULL, wanted, 0};
-  if (atomic_flag_test_and_set(&busy)) return map(wanted);
-  for (size_t i = n_idle; i-- > 0 && !block.at;)
-    if (idle[i].bytes == wanted) block = remove_idle(i);
-  if (live > most_live) most_live = live;
-  made++;
-  while (n_idle > 0 && (live + idle_bytes > most_live || made - idle[0].since > kOld)) unmap(remove_idle(0));
-  atomic_flag_clear(&busy);
-  return block.at ? block : map(wanted);
+  Block block = {NULL, size_of_block(bytes), 0};
+  const size_t live = live_bytes += block.bytes;
+  if (!atomic_flag_test_and_set(&busy)) {
+    for (size_t i = n_idle; i-- > 0 && !block.at;)
+      if (idle[i].bytes == block.bytes) block = remove_idle(i);
+    if (live > most_live) most_live = live;
+    made++;
+    while (n_idle > 0 && (live + idle_bytes > most_live || made - idle[0].since > kOld))
+      unmap(remove_idle(0));
+    atomic_flag_clear(&busy);
+  }
+  if (!block.at) block.at = map(block.bytes);
+  if (!block.at) live_bytes -= block.bytes;
+  return block;
 }
 
 static void give(Block block) {
@@ -91,24 +94,11 @@ typedef struct {
 
 static void drop(Managed* managed) {
   Output* output = (Output*)managed;
-  if (output->block.at) give(output->block);
+  give(output->block);
   free(output);
 }
 
-/* The state of a function `empty`. */
-typedef struct {
-  const Exchange* exchange;
-  PyObject *small, *dtypes;
-} Empty;
-
-static const char kEmpty[] = "tenon empty";
-
-static void free_empty(PyObject* capsule) {
-  Empty* e = PyCapsule_GetPointer(capsule, kEmpty);
-  Py_XDECREF(e->small);
-  Py_XDECREF(e->dtypes);
-  PyMem_Free(e);
-}
+static const Exchange* exchange;
 
 /* Reads `rank` integers. */
 static int read_integers(PyObject* tuple, Py_ssize_t rank, int64_t* out) {
@@ -121,79 +111,55 @@ static int read_integers(PyObject* tuple, Py_ssize_t rank, int64_t* out) {
 
 enum { kMostRank = 32 };
 
-/* Bytes from the first element to the end of the last one; 0 without elements or where the number has no size_t. */
-static size_t extent(const int64_t* shape, const int64_t* strides, Py_ssize_t rank, size_t element) {
-  size_t last = 0;
-  for (Py_ssize_t i = 0; i < rank; i++) {
-    size_t steps;
-    if (shape[i] <= 0 || strides[i] < 0 ||
-        __builtin_mul_overflow((size_t)(shape[i] - 1), (size_t)strides[i], &steps) ||
-        __builtin_add_overflow(last, steps, &last))
-      return 0;
-  }
-  size_t bytes;
-  return last > SIZE_MAX / 4 || __builtin_mul_overflow(last + 1, element, &bytes) || bytes > SIZE_MAX / 4
-             ? 0
-             : bytes;
-}
-
 /* The tensor, None if it is not large, or NULL with a Python error. */
-static PyObject* large(const Empty* e, PyObject* shape, PyObject* strides, PyObject* dtype) {
+static PyObject* large(PyObject* dtypes, PyObject* shape, PyObject* strides, PyObject* dtype) {
   int64_t dims[2 * kMostRank];
   const Py_ssize_t rank = PyTuple_Check(shape) && PyTuple_Check(strides) ? PyTuple_Size(shape) : -1;
   if (rank < 0 || rank > kMostRank || PyTuple_Size(strides) != rank) Py_RETURN_NONE;
   if (read_integers(shape, rank, dims) != 0 || read_integers(strides, rank, dims + rank) != 0) return NULL;
-  PyObject* number = PyDict_GetItemWithError(e->dtypes, dtype);
+  PyObject* number = PyDict_GetItemWithError(dtypes, dtype);
   if (!number) return PyErr_Occurred() ? NULL : (Py_INCREF(Py_None), Py_None);
-  const unsigned long type = PyLong_AsUnsignedLong(number);
-  const size_t bytes = extent(dims, dims + rank, rank, (size_t)(type >> 8 & 0xff) / 8);
+  Tensor tensor = {NULL, CPU,         0, (int32_t)rank, (uint32_t)PyLong_AsUnsignedLong(number),
+                   dims, dims + rank, 0};
+  const size_t bytes = bytes_spanned(&tensor);
   if (bytes < kLarge) Py_RETURN_NONE;
   const size_t tail = 2 * (size_t)rank * sizeof(int64_t);
   Output* output = calloc(1, sizeof *output + tail);
   if (!output) return PyErr_NoMemory();
-  memcpy(output->dims, dims, tail);
   output->block = take(bytes);
-  output->managed = (Managed){.major = 1,
-                              .minor = 0,
-                              .deleter = drop,
-                              .tensor = {output->block.at, CPU, 0, (int32_t)rank, (uint32_t)type,
-                                         output->dims, output->dims + rank, 0}};
-  if (!output->block.at) { /* the system has no more memory: PyTorch raises its error */
-    live_bytes -= output->block.bytes;
-    drop(&output->managed);
+  if (!output->block.at) { /* PyTorch raises its error */
+    free(output);
     Py_RETURN_NONE;
   }
-  void* tensor = NULL;
-  if (e->exchange->managed_to_object(&output->managed, &tensor) == 0) return tensor;
+  memcpy(output->dims, dims, tail);
+  tensor.data = output->block.at, tensor.shape = output->dims, tensor.strides = output->dims + rank;
+  output->managed = (Managed){.major = 1, .minor = 0, .deleter = drop, .tensor = tensor};
+  void* object = NULL;
+  if (exchange->managed_to_object(&output->managed, &object) == 0) return object;
   drop(&output->managed);
   return NULL;
 }
 
+/* self: the tuple (small, dtypes). */
 static PyObject* empty(PyObject* self, PyObject* const* a, Py_ssize_t n) {
-  const Empty* e = PyCapsule_GetPointer(self, kEmpty);
-  if (!e) return NULL;
   if (n != 3) return PyErr_Format(PyExc_TypeError, "tenon: empty takes 3 arguments, not %zd", n);
-  PyObject* tensor = large(e, a[0], a[1], a[2]);
+  PyObject* tensor = large(PyTuple_GetItem(self, 1), a[0], a[1], a[2]);
   if (tensor != Py_None) return tensor;
   Py_DECREF(tensor);
-  return PyObject_CallFunctionObjArgs(e->small, a[0], a[1], a[2], NULL);
+  return PyObject_CallFunctionObjArgs(PyTuple_GetItem(self, 0), a[0], a[1], a[2], NULL);
 }
 
 static PyMethodDef empty_method = {"empty", (PyCFunction)(void (*)(void))empty, METH_FASTCALL,
                                    "empty(shape, strides, dtype) -> a tensor on the CPU"};
 
-PyObject* outputs(const Exchange* exchange, PyObject* small, PyObject* dtypes) {
-  if (!PyDict_Check(dtypes) || !exchange->managed_to_object)
+PyObject* outputs(const Exchange* table, PyObject* small, PyObject* dtypes) {
+  if (!PyDict_Check(dtypes))
     return PyErr_Format(PyExc_TypeError, "tenon: outputs takes a function and a dict");
-  Empty* e = PyMem_Calloc(1, sizeof *e);
-  if (!e) return PyErr_NoMemory();
-  e->exchange = exchange;
-  Py_INCREF(e->small = small);
-  Py_INCREF(e->dtypes = dtypes);
-  PyObject* capsule = PyCapsule_New(e, kEmpty, free_empty);
-  if (!capsule) return NULL;
-  PyObject* function = PyCFunction_NewEx(&empty_method, capsule, NULL);
-  Py_DECREF(capsule);
+  exchange = table;
+  PyObject* state = PyTuple_Pack(2, small, dtypes);
+  if (!state) return NULL;
+  PyObject* function = PyCFunction_NewEx(&empty_method, state, NULL);
+  Py_DECREF(state);
   return function;
 }
 

@@ -13,7 +13,7 @@
 /* outputs(small, dtypes) -> empty(shape, strides, dtype), which makes a tensor on the CPU with elements of any value. Tensors below
  * 1 MiB come from small(shape, strides, dtype). dtypes: the type of an element -> code | bits << 8 | 1 << 16. A larger tensor has
  * storage that cannot grow. Any thread may drop a tensor, with or without the interpreter lock. */
-PyObject* outputs(const Exchange* exchange, PyObject* small, PyObject* dtypes);
+PyObject* outputs(const Exchange* table, PyObject* small, PyObject* dtypes);
 
 /* outputs_release(): unmaps the blocks that are kept for later tensors. */
 PyObject* outputs_release(PyObject* self, PyObject* unused);

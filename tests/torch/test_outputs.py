@@ -138,6 +138,9 @@ def test_what_tensors_can_do():
     assert torch.equal(z, expected.flatten()[:1000])
     z = f(x).resize_(100, 100)
     assert torch.equal(z.flatten(), expected.flatten()[:10000])
+    for resize in (lambda: z.resize_(3000, 3000), lambda: z.untyped_storage().resize_(0)):  # documented: the storage cannot change
+        with pytest.raises(RuntimeError, match="not resizable"):
+            resize()
     with torch.inference_mode():
         assert f(x).is_inference()
 

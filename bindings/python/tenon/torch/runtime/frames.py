@@ -14,8 +14,8 @@ from . import marshal
 
 def dltensor_words(dtype, shape, strides, device=_abi.CPU):
     """The words of a DLTensor, then its shape and strides. The addresses are 0: word 0 of the data, word 3 of the shape, word 4 of the strides."""
-    (kind, number), (code, bits) = device, marshal.DLPACK[dtype]
-    return [0, kind | number << 32, len(shape) | (code | bits << 8 | 1 << 16) << 32, 0, 0, 0, *shape, *strides, 0]  # a shape of rank 0 needs an address too
+    kind, number = device
+    return [0, kind | number << 32, len(shape) | marshal.dlpack_type(dtype) << 32, 0, 0, 0, *shape, *strides, 0]  # a shape of rank 0 needs an address too
 
 
 class Layout:

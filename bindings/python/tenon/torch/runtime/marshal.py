@@ -37,6 +37,15 @@ DLPACK = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64"
            "i16": (0, 16), "i8": (0, 8), "u8": (1, 8), "bool": (6, 8), "f8e4m3fn": (10, 8), "f8e5m2": (12, 8)}
 
 
+def dlpack_type(dtype):
+    """The DLDataType of a dtype of graph text, as an integer."""
+    code, bits = DLPACK[dtype]
+    return code | bits << 8 | 1 << 16
+
+
+empty_strided_cpu = torch._C._dynamo.guards._empty_strided_cpu
+
+
 def empty_on(device):
     """A function f(shape, strides, dtype) that makes a tensor on the device."""
     if device[0] != _abi.CUDA:
@@ -77,12 +86,11 @@ def span(tensor):
 
 class InC:
     in_c = True
-    small = staticmethod(torch._C._dynamo.guards._empty_strided_cpu)
 
     def __init__(self, module):
         self.pointer, self.state, self.current, self.apart = module.pointer, module.state, module.current, module.apart
-        types = {dtype: code | bits << 8 | 1 << 16 for dtype, name in DTYPES.items() for code, bits in [DLPACK[name]]}
-        self.empty, self.release = module.outputs(self.small, types), module.outputs_release
+        self.empty = module.outputs(empty_strided_cpu, {dtype: dlpack_type(name) for dtype, name in DTYPES.items()})
+        self.release = module.outputs_release
         self.module = module
 
     @staticmethod
@@ -102,7 +110,7 @@ class InC:
 
 class InPython:
     in_c = False
-    empty = InC.small
+    empty = staticmethod(empty_strided_cpu)
 
     @staticmethod
     def release():
