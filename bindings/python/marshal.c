@@ -398,9 +398,12 @@ static PyObject* open_(PyObject* self, PyObject* capsule) {
   (void)self;
   const Exchange* table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
   if (!table) return NULL;
-  if (table->header.major != 1 || !table->managed_to_object || !table->from_object ||
-      !table->current_stream) {
+  if (table->header.major != 1) {
     PyErr_Format(PyExc_ImportError, "tenon: DLPack %u.%u, not 1", table->header.major, table->header.minor);
+    return NULL;
+  }
+  if (!table->managed_to_object || !table->from_object || !table->current_stream) {
+    PyErr_SetString(PyExc_ImportError, "tenon: PyTorch's DLPack exchange table lacks a function");
     return NULL;
   }
   exchange = table;

@@ -83,7 +83,7 @@ class Gpu:
             return 0
 
         self.keep = ALLOCATE(allocate), FROM_OBJECT(from_object), STREAM_OF(stream_of)
-        self.table = Exchange(real.major, real.minor, None, self.keep[0], None, None, self.keep[1], self.keep[2])
+        self.table = Exchange(real.major, real.minor, None, self.keep[0], None, real.managed_to_object, self.keep[1], self.keep[2])
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self.fake = new(ctypes.addressof(self.table), b"dlpack_exchange_api", None)
