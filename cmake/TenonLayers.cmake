@@ -18,11 +18,11 @@ function(tenon_layer name)
 endfunction()
 
 # backends/nvidia is always built: NVIDIA's libraries are opened at run time.
-set(backend_sources backends/*.cc backends/reference/*.cc backends/cpu/*.cc backends/rows/*.cc backends/inner/*.cc backends/recurrent/*.cc backends/attention/*.cc backends/products/*.cc
+set(backend_sources backends/*.cc backends/reference/*.cc backends/cpu/*.cc backends/rows/*.cc backends/inner/*.cc backends/recurrent/*.cc backends/attention/*.cc backends/products/*.cc backends/winograd/*.cc
     backends/library/*.cc
     backends/nvidia/*/*.cc)
 if(TENON_ONEDNN)
-  list(APPEND backend_sources backends/onednn/*.cc)
+  list(APPEND backend_sources backends/onednn/*.cc backends/onednn/*/*.cc)
 endif()
 
 tenon_layer(tenon_base SOURCES src/base/*.cc src/base/*/*.cc LINK fmt::fmt-header-only Threads::Threads PRIVATE tenon_xxhash tenon_zstd)

@@ -16,7 +16,7 @@ namespace {
 constexpr int chains(int R) { return R == 1 ? 4 : R <= 3 ? 2 : 1; }
 
 // The tile of R rows. V: a vector of floats. Inlined into functions that are compiled for an instruction set.
-template <class V, int R>
+template <class V, int R, bool Ahead>
 [[gnu::always_inline]] inline void tile(const PanelProduct& p) {
   constexpr int64_t kLanes = sizeof(V) / sizeof(float);
   constexpr int kChains = chains(R);
@@ -69,12 +69,25 @@ template <class V, int R>
   for (; k < p.depth; ++k) {
     __builtin_memcpy(&left, panel, sizeof left);
     __builtin_memcpy(&right, panel + kLanes, sizeof right);
+    if constexpr (Ahead) {
+      __builtin_prefetch(panel + p.depth * panel_stride);
+      __builtin_prefetch(panel + p.depth * panel_stride + kLanes);
+    }
     panel += panel_stride;
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       const float a = x[r * x_stride + k];
       sums[r][0] += a * left;
       sums[r][1] += a * right;
+    }
+  }
+  if (p.adds) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      __builtin_memcpy(&left, p.y + r * p.y_stride, sizeof left);
+      __builtin_memcpy(&right, p.y + r * p.y_stride + kLanes, sizeof right);
+      sums[r][0] += left;
+      sums[r][1] += right;
     }
   }
 #pragma GCC unroll 16
@@ -88,16 +101,17 @@ using TileFn = void (*)(const PanelProduct&);
 using TransposeFn = void (*)(const float*, int64_t, float*, int64_t);
 constexpr int kMostRows = 12;
 struct Tiles {
-  int lanes, most;                        // floats in a vector, rows of the largest tile
-  std::array<TileFn, kMostRows> of = {};  // of 1, 2, ... rows
-  TransposeFn transpose = nullptr;        // of a square of lanes
+  int lanes, most;                           // floats in a vector, rows of the largest tile
+  std::array<TileFn, kMostRows> of = {};     // of 1, 2, ... rows
+  std::array<TileFn, kMostRows> ahead = {};  // likewise, for PanelProduct::ahead
+  TransposeFn transpose = nullptr;           // of a square of lanes
 };
 
 // Defines NAME(), the tiles of an instruction set.
 #define TILES(NAME, TARGET, VECTOR, MOST)                                              \
-  template <int R>                                                                     \
+  template <int R, bool Ahead>                                                         \
   TARGET void NAME##_tile(const PanelProduct& p) {                                     \
-    tile<VECTOR, R>(p);                                                                \
+    tile<VECTOR, R, Ahead>(p);                                                         \
   }                                                                                    \
   TARGET void NAME##_transpose(const float* from, int64_t fs, float* to, int64_t ts) { \
     transpose<VECTOR>(from, fs, to, ts);                                               \
@@ -105,7 +119,8 @@ struct Tiles {
   Tiles NAME() {                                                                       \
     Tiles made{sizeof(VECTOR) / sizeof(float), MOST};                                  \
     [&]<size_t... I>(std::index_sequence<I...>) {                                      \
-      ((made.of[I] = NAME##_tile<static_cast<int>(I) + 1>), ...);                      \
+      ((made.of[I] = NAME##_tile<static_cast<int>(I) + 1, false>), ...);               \
+      ((made.ahead[I] = NAME##_tile<static_cast<int>(I) + 1, true>), ...);             \
     }(std::make_index_sequence<MOST>());                                               \
     made.transpose = NAME##_transpose;                                                 \
     return made;                                                                       \
@@ -153,11 +168,12 @@ void pack_columns(const float* matrix, int64_t column_stride, int64_t stride, in
 
 void multiply(const PanelProduct& product) {
   const Tiles& t = tiles();
+  const auto& of = product.ahead ? t.ahead : t.of;
   PanelProduct part = product;
   int64_t left = product.rows;
   for (int64_t parts = (left + t.most - 1) / t.most; parts > 0; --parts) {  // tiles of nearly the same size
     part.rows = (left + parts - 1) / parts;
-    t.of[static_cast<size_t>(part.rows - 1)](part);
+    of[static_cast<size_t>(part.rows - 1)](part);
     part.x += part.rows * part.x_stride;
     part.y += part.rows * part.y_stride;
     if (part.factors) part.factors += part.rows;

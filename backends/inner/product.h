@@ -26,6 +26,9 @@ struct PanelProduct {
   // The first values: `bias`, panel_width() of them, for every row; or the rows of y times their `factors`; or zeros.
   const float* bias = nullptr;
   const float* factors = nullptr;
+  bool adds =
+      false;  // to y when the sum is complete. A long sum is rounded less if its parts are added up like this
+  bool ahead = false;  // the next product reads the panel that follows, which is in no near cache
 };
 void multiply(const PanelProduct& product);
 

@@ -114,8 +114,8 @@ class Arranger {
     finish_output(given.output);
     const bool packed = std::any_of(arrangement_.packs_.begin(), arrangement_.packs_.end(),
                                     [](const Arrangement::Pack& pack) { return pack.given.operand == 1; });
-    arrangement_.text_ = title(asked, *choice.offer, recipe_.name) + (packed ? ", weights packed" : "") +
-                         (twice_ ? ", weights moved twice" : "") +
+    arrangement_.text_ = title(asked, choice.offer->text(), recipe_.name) +
+                         (packed ? ", weights packed" : "") + (twice_ ? ", weights moved twice" : "") +
                          post_op_names(recipe_, given.bias.present());
   }
 
@@ -240,7 +240,7 @@ Result<std::shared_ptr<const Arrangement>> arrangement_of(const Spec& spec, cons
   return immortal<SingleFlightLru<const Arrangement>, kMostArrangements>().get(
       key_of(spec, asked), [&]() -> Result<std::shared_ptr<const Arrangement>> {
         const Algorithm choice = choose(asked, true);
-        if (!choice.offer->why.empty()) return environment(title(asked, *choice.offer, spec.name));
+        if (!choice.offer->why.empty()) return environment(title(asked, choice.offer->text(), spec.name));
         try {
           auto made = std::make_shared<Arrangement>();
           const HostThreadLimit limit(asked.threads);

@@ -268,7 +268,7 @@ Algorithm choose(const Problem& problem, bool make) {
   return best;
 }
 
-std::string title(const Problem& p, const Offer& offer, const std::string& name) {
+std::string title(const Problem& p, std::string_view algorithm, const std::string& name) {
   std::string text = name + " ";
   if (p.form == Form::matmul) {
     std::vector<int64_t> sizes = p.output.dims;
@@ -278,8 +278,7 @@ std::string title(const Problem& p, const Offer& offer, const std::string& name)
     text += library::by(p.source.dims);
     if (p.weights.present()) text += " by " + library::by(p.weights.dims);
   }
-  return text + " " + std::string(tenon::name(p.output.dtype)) + " " +
-         (offer.why.empty() ? offer.name : offer.why);
+  return text + " " + std::string(tenon::name(p.output.dtype)) + " " + std::string(algorithm);
 }
 
 }  // namespace tenon::onednn

@@ -14,6 +14,8 @@ struct Offer {
   bool gemm = false;
   dnnl::primitive_desc descriptor;
   dnnl::primitive primitive;  // made by the first offer() with `make`
+
+  const std::string& text() const { return why.empty() ? name : why; }
 };
 
 const dnnl::engine& engine();
@@ -36,7 +38,7 @@ struct Algorithm {
 };
 Algorithm choose(const Problem& problem, bool make);
 
-// "matmul 128x768x768 f32 brg:avx512_core"
-std::string title(const Problem& problem, const Offer& offer, const std::string& name);
+// "matmul 128x768x768 f32 brg:avx512_core". algorithm: what computes it, such as Offer::text().
+std::string title(const Problem& problem, std::string_view algorithm, const std::string& name);
 
 }  // namespace tenon::onednn

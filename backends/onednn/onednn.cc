@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "backends/library/epilogue.h"
-#include "backends/onednn/call.h"
-#include "backends/onednn/grouped.h"
 #include "backends/onednn/library.h"
+#include "backends/onednn/steps/call.h"
+#include "backends/onednn/steps/grouped.h"
 #include "src/backend/few_rows.h"
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
@@ -123,7 +123,7 @@ Bid offered(const Graph& graph, std::span<const ValueId> members, const std::str
   const Problem p = problem(sizes);
   if (p.empty) return {true, 0.5, "nothing to compute"};
   const Algorithm choice = choose(p, false);
-  const std::string text = title(p, *choice.offer, name);
+  const std::string text = title(p, choice.offer->text(), name);
   if (!choice.offer->why.empty()) return {false, 0, text};
   if (choice.offer->reference) return {false, 0, text + " is the library's reference code"};
   return {true, 0.5, text};
@@ -170,8 +170,8 @@ class OneDnnBackend final : public Backend {
   }
 
   ValueId legalize(Builder& b, Node node) const override {
-    if (node.op != ops::int_matmul || are_sums_exact(b.graph(), node)) return b.add(std::move(node));
-    return by_unsigned(b, node);
+    if (node.op == ops::int_matmul && !are_sums_exact(b.graph(), node)) return by_unsigned(b, node);
+    return b.add(std::move(node));
   }
 
   Bid joins(const Graph& graph, const Uses&, std::span<const ValueId> members, ValueId v) const override {
@@ -185,7 +185,7 @@ class OneDnnBackend final : public Backend {
       const BuildContext& context, std::span<const std::vector<ValueId>> groups) override {
     const Graph& g = context.graph;
     std::vector<std::unique_ptr<Executable>> built;
-    const auto store = std::make_shared<PackedStore>(context.allocator);
+    const auto store = std::make_shared<library::PackedStore>(context.allocator);
     const StridesOf strides_of = [&](ValueId v) { return context.strides_of(v); };
     for (const std::vector<ValueId>& members : groups) {
       if (g.node(members[0]).op == ops::grouped_matmul) {

@@ -38,7 +38,9 @@ namespace tenon {
   X(log, "TENON_LOG", "", kAnyText,                                                                       \
     "Comma list of topics to print to stderr while the host has set no logger; all for every topic.")     \
   X(nvrtc, "TENON_NVRTC", "", kAnyText, "NVRTC: a file, a directory or off; empty means to look for it.") \
-  X(verify, "TENON_VERIFY", "0", "0|1", "1 checks every invariant between passes in release builds too.")
+  X(verify, "TENON_VERIFY", "0", "0|1", "1 checks every invariant between passes in release builds too.") \
+  X(winograd, "TENON_WINOGRAD", "on", "on|off",                                                           \
+    "Convolutions of 3x3 windows on the CPU in fewer products: on, or off, which leaves them to oneDNN.")
 
 inline constexpr std::string_view kAnyText = "<text>", kCount = "<0 to 4096>", kBytes = "<bytes>";
 

@@ -23,7 +23,7 @@ TEST(Product, PanelsOfAllTileSizes) {
   const int64_t w = panel_width();
   for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 25, 48})
     for (const int64_t depth : {0, 1, 2, 3, 4, 5, 17, 64})
-      for (const int start : {0, 1, 2}) {
+      for (const int start : {0, 1, 2, 3}) {
         SCOPED_TRACE(std::to_string(rows) + " rows, depth " + std::to_string(depth) + ", start " +
                      std::to_string(start));
         const int64_t x_stride = depth + 3, panel_stride = w + 5, y_stride = w + 2;
@@ -32,7 +32,7 @@ TEST(Product, PanelsOfAllTileSizes) {
                    before = random_floats(rows * y_stride, 5);
         auto y = before;
         multiply({x.data(), x_stride, rows, panel.data(), panel_stride, depth, y.data(), y_stride,
-                  start == 1 ? bias.data() : nullptr, start == 2 ? factors.data() : nullptr});
+                  start == 1 ? bias.data() : nullptr, start == 2 ? factors.data() : nullptr, start == 3});
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t j = 0; j < y_stride; ++j) {
             const auto at = static_cast<size_t>(r * y_stride + j);
@@ -42,6 +42,7 @@ TEST(Product, PanelsOfAllTileSizes) {
             }
             double sum = start == 1   ? bias[static_cast<size_t>(j)]
                          : start == 2 ? static_cast<double>(factors[static_cast<size_t>(r)]) * before[at]
+                         : start == 3 ? before[at]
                                       : 0;
             for (int64_t k = 0; k < depth; ++k)
               sum += static_cast<double>(x[static_cast<size_t>(r * x_stride + k)]) *

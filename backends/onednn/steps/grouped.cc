@@ -1,5 +1,5 @@
 // See grouped.h.
-#include "backends/onednn/grouped.h"
+#include "backends/onednn/steps/grouped.h"
 
 #include <algorithm>
 #include <bit>

@@ -7,7 +7,7 @@
 
 #include "src/backend/backend.h"
 
-namespace tenon::onednn {
+namespace tenon::library {
 
 class PackedStore {
  public:
@@ -23,4 +23,4 @@ class PackedStore {
   int64_t used_ = 0;  // bytes of block_
 };
 
-}  // namespace tenon::onednn
+}  // namespace tenon::library

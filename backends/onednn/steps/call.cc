@@ -1,63 +1,45 @@
 // See call.h.
-#include "backends/onednn/call.h"
+#include "backends/onednn/steps/call.h"
 
 #include <algorithm>
-#include <cstdlib>
 
-#include "backends/onednn/exact_map.h"
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
+#include "backends/onednn/steps/exact_map.h"
 #include "src/backend/host_threads.h"
 #include "src/base/align.h"
 #include "src/ops/eval/host_tensor.h"
 
 namespace tenon::onednn {
-namespace {
 
 using dnnl::memory;
 
-class CallStep final : public Step {
+class Call::LibraryStep final : public Step {
  public:
-  Call::Ready call;  // without arrangement: there are no output elements
-  // Set if the call ends in a map that may have to be redone: the call without the map, the map, the sizes and the result.
-  Call* exact = nullptr;
-  Call::Ready again;  // `exact`, if it was taken ahead
+  Ready call;  // without arrangement: there are no output elements
+  // Set if the call ends in a map that may have to be redone: the call without the map, the map and the result.
+  Repeated exact;
   Redone map;
-  std::unique_ptr<Sizes> sizes;
   Array result;
   int buffer = -1;  // the buffer of the result
+  int threads = 1;
 
-  int64_t scratch_bytes() const override { return std::max(call.scratch_bytes(), again.scratch_bytes()); }
+  int64_t scratch_bytes() const override { return std::max(call.scratch_bytes(), exact.scratch_bytes()); }
   // Does not count primitives and arrangements, which equal calls of all plans share.
   int64_t bytes() const override {
-    const size_t packs = call.fixed.size() + again.fixed.size();
-    return static_cast<int64_t>(sizeof *this + packs * (sizeof(void*) + sizeof(std::shared_ptr<char>)) +
-                                (sizes ? sizeof *sizes + sizes->symbols.size() * sizeof(int64_t) : 0));
+    return static_cast<int64_t>(sizeof *this +
+                                call.fixed.size() * (sizeof(void*) + sizeof(std::shared_ptr<char>))) +
+           exact.bytes();
   }
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     if (!call.arrangement) return {};
     TENON_TRY(call.arrangement->run(buffers, scratch, call.fixed.data()));
-    if (!exact || !has_failed(map, result, buffers[buffer], on.parallel, sizes->threads)) return {};
-    TENON_TRY(again.arrangement ? again.arrangement->run(buffers, scratch, again.fixed.data())
-                                : run_exactly(buffers, on));
+    if (!exact || !has_failed(map, result, buffers[buffer], on.parallel, threads)) return {};
+    TENON_TRY(exact.run(buffers, scratch, on));
     exact_map(map, result, buffers[buffer]);
     return {};
   }
-
- private:
-  // Makes a step and its scratch memory for this one run, since this is rare.
-  Status run_exactly(void* const* buffers, const RunOn& on) const {
-    TENON_ASSIGN(const std::unique_ptr<Step> step, exact->prepare(*sizes));
-    const std::unique_ptr<char, void (*)(void*)> scratch(
-        static_cast<char*>(
-            std::aligned_alloc(kAlign, static_cast<size_t>(align_up(step->scratch_bytes() + 1)))),
-        std::free);
-    if (!scratch) return environment("no memory for a call of oneDNN");
-    return step->run(buffers, scratch.get(), on);
-  }
 };
-
-}  // namespace
 
 std::shared_ptr<char> Call::packed(const Arrangement::Pack& pack) {
   const Array& given = pack.given;
@@ -109,24 +91,47 @@ Result<Call::Ready> Call::ready(const Spec& of, const Problem& asked) {
   return made;
 }
 
-Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
-  const InLibrary here;  // packing weights executes primitives
-  TENON_TRY(here.status());
-  auto step = std::make_unique<CallStep>();
-  const Problem asked = at_sizes(spec, sizes);
-  if (asked.empty) return std::unique_ptr<Step>(std::move(step));
+Result<std::unique_ptr<Call::LibraryStep>> Call::library_step(const Problem& asked, const Sizes& sizes) {
+  auto step = std::make_unique<LibraryStep>();
+  if (asked.empty) return step;
   TENON_ASSIGN(step->call, ready(spec, asked));
   if (exact) {
-    step->exact = exact.get();
+    TENON_ASSIGN(step->exact, Repeated::of(*exact, sizes, ahead_));
     step->map = *redone(spec);
-    step->sizes = std::make_unique<Sizes>(sizes);
     step->result = asked.output;
     step->buffer = spec.output.buffer;
-    if (ahead_) {
-      TENON_ASSIGN(step->again, ready(exact->spec, at_sizes(exact->spec, sizes)));
-    }
+    step->threads = sizes.threads;
   }
-  planned(step->call.arrangement->text());
+  return step;
+}
+
+Result<std::unique_ptr<Step>> Call::three_step(const WindowsOfThree& problem, const Problem& asked,
+                                               const Sizes& sizes) {
+  const winograd::Convolution convolution(problem.shape, asked.threads);
+  std::shared_ptr<char> windows;
+  if (const auto& constant = spec.operands[1].constant)
+    windows = windows_.of(problem, convolution, constant->bytes, *store);
+  TENON_ASSIGN(Repeated otherwise, Repeated::of(*this, sizes, ahead_));
+  planned(title(asked, "winograd", spec.name) + (windows ? ", weights packed" : "") +
+          post_op_names(spec, asked.bias.present()));
+  return winograd_step(problem, convolution, std::move(windows), std::move(otherwise));
+}
+
+Result<std::unique_ptr<Step>> Call::prepare_library(const Sizes& sizes) {
+  const InLibrary here;  // packing weights executes primitives
+  TENON_TRY(here.status());
+  TENON_ASSIGN(std::unique_ptr<LibraryStep> step, library_step(at_sizes(spec, sizes), sizes));
+  return std::unique_ptr<Step>(std::move(step));
+}
+
+Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
+  const InLibrary here;
+  TENON_TRY(here.status());
+  const Problem asked = at_sizes(spec, sizes);
+  if (!asked.empty)
+    if (const auto three = windows_of_three(spec, asked)) return three_step(*three, asked, sizes);
+  TENON_ASSIGN(std::unique_ptr<LibraryStep> step, library_step(asked, sizes));
+  if (step->call.arrangement) planned(step->call.arrangement->text());
   return std::unique_ptr<Step>(std::move(step));
 }
 

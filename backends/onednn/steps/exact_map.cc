@@ -1,5 +1,5 @@
 // See exact_map.h. NaN is found by its bits: without the sign bit, they are greater than the bits of infinity.
-#include "backends/onednn/exact_map.h"
+#include "backends/onednn/steps/exact_map.h"
 
 #include <algorithm>
 #include <atomic>

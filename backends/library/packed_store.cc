@@ -1,9 +1,9 @@
 // See packed_store.h.
-#include "backends/onednn/packed_store.h"
+#include "backends/library/packed_store.h"
 
 #include <algorithm>
 
-namespace tenon::onednn {
+namespace tenon::library {
 
 void PackedStore::expect(int64_t bytes) {
   std::lock_guard lock(mutex_);
@@ -24,4 +24,4 @@ std::shared_ptr<char> PackedStore::take(int64_t bytes) {
   return weight;
 }
 
-}  // namespace tenon::onednn
+}  // namespace tenon::library

@@ -1,0 +1,172 @@
+// See winograd.h.
+#include "backends/onednn/steps/winograd.h"
+
+#include <algorithm>
+
+#include "src/base/align.h"
+#include "src/base/env.h"
+#include "src/ops/rows/names.h"
+
+namespace tenon::onednn {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+bool all(const std::vector<int64_t>& list, int64_t value) {
+  return list.size() == 2 && list[0] == value && list[1] == value;
+}
+
+// The strides of an image [N,C,H,W]; nothing if its channels are not dense.
+std::optional<winograd::ImageStrides> image_strides(const Array& a) {
+  if (a.dtype != DType::f32 || a.dims.size() != 4 || a.strides[1] != 1 || a.zero) return std::nullopt;
+  return winograd::ImageStrides{a.strides[0], a.strides[2], a.strides[3]};
+}
+
+// Adds a term to the epilogue. False: its operand lies in another order, or there are too many terms.
+bool add_term(const Array& operand, bool multiplies, const Problem& p, WindowsOfThree& made) {
+  const auto strides = image_strides(operand);
+  if (!strides || operand.dims[1] != p.output.dims[1] || made.terms.size() == WindowsOfThree::kMostTerms)
+    return false;
+  const auto along = [&](size_t axis, int64_t stride) { return operand.dims[axis] == 1 ? 0 : stride; };
+  made.terms.push_back(
+      {operand,
+       {multiplies, nullptr, {along(0, strides->image), along(2, strides->row), along(3, strides->column)}}});
+  return true;
+}
+
+// The activation of a post-op; nothing if it is none of those that follow a step here.
+std::optional<winograd::Activation> activation_of(const PostOp& post) {
+  using dnnl::algorithm;
+  using winograd::Activation;
+  if (post.redone) return post.redone->map == ops::relu ? std::optional(Activation::relu) : std::nullopt;
+  switch (post.algorithm) {
+    case algorithm::eltwise_relu: return Activation::relu;
+    case algorithm::eltwise_swish: return Activation::silu;
+    case algorithm::eltwise_hardswish:
+      return post.name == "hardswish" ? std::optional(Activation::hardswish) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+// Adds a post-op to the epilogue. False: it has no place there.
+bool add(const PostOp& post, const Problem& p, WindowsOfThree& made) {
+  winograd::Epilogue& epilogue = made.epilogue;
+  if (const auto activation = activation_of(post)) {
+    const float most = post.redone ? post.redone->most.value_or(0) : 0;
+    if (epilogue.activation != winograd::Activation::none && most == 0) return false;
+    epilogue.activation = *activation;
+    epilogue.slope = post.algorithm == dnnl::algorithm::eltwise_relu ? post.alpha : 0;
+    epilogue.most = most;
+    return true;
+  }
+  const bool multiplies = post.algorithm == dnnl::algorithm::binary_mul;
+  return epilogue.activation == winograd::Activation::none &&
+         (multiplies || post.algorithm == dnnl::algorithm::binary_add) &&
+         add_term(p.others[static_cast<size_t>(post.operand)], multiplies, p, made);
+}
+
+class WinogradStep final : public Step {
+ public:
+  WinogradStep(const WindowsOfThree& problem, const winograd::Convolution& convolution,
+               std::shared_ptr<char> windows, Repeated otherwise)
+      : problem_(problem),
+        convolution_(convolution),
+        windows_(std::move(windows)),
+        otherwise_(std::move(otherwise)) {}
+
+  int64_t scratch_bytes() const override {
+    return std::max(otherwise_.scratch_bytes(), packed_bytes() + convolution_.scratch_floats() * kFloat);
+  }
+  // Does not count the transformed windows, which all plans share.
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + otherwise_.bytes(); }
+
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
+    const auto at = [&](const library::Place& p) {
+      return reinterpret_cast<float*>(static_cast<char*>(buffers[p.buffer]) + p.offset);
+    };
+    auto* packed = reinterpret_cast<float*>(windows_ ? windows_.get() : scratch);
+    if (!windows_) convolution_.pack(at(problem_.weights), packed, on.parallel);
+    winograd::Convolution::Memory memory{at(problem_.in), packed, at(problem_.out),
+                                         reinterpret_cast<float*>(scratch + packed_bytes()),
+                                         problem_.epilogue};
+    std::array<winograd::Term, WindowsOfThree::kMostTerms> terms;
+    memory.epilogue.terms = terms.data();
+    for (const WindowsOfThree::Term& t : problem_.terms) {
+      winograd::Term& term = terms[memory.epilogue.count++];
+      term = t.term;
+      term.operand = at(t);
+    }
+    if (convolution_.run(memory, on.parallel)) return {};
+    return otherwise_.run(buffers, scratch, on);
+  }
+
+ private:
+  // Of windows that a run transforms.
+  int64_t packed_bytes() const { return windows_ ? 0 : align_up(convolution_.packed_floats() * kFloat); }
+
+  const WindowsOfThree problem_;
+  const winograd::Convolution convolution_;
+  const std::shared_ptr<char> windows_;
+  const Repeated otherwise_;
+};
+
+}  // namespace
+
+bool may_use_winograd(const Spec& spec) {
+  return (spec.form == Form::convolution || spec.form == Form::deconvolution) && spec.kernel.size() == 2 &&
+         spec.groups == 1 && spec.output.dtype == DType::f32 &&
+         std::ranges::all_of(spec.kernel, [](Dim d) { return d == Dim(3); }) &&
+         std::ranges::all_of(spec.strides, [](Dim d) { return d == Dim(1); }) && all(spec.dilations, 1);
+}
+
+std::optional<WindowsOfThree> windows_of_three(const Spec& spec, const Problem& p) {
+  if (!may_use_winograd(spec) || env::winograd() == "off") return std::nullopt;
+  const auto in = image_strides(p.source), out = image_strides(p.output);
+  if (!in || !out) return std::nullopt;
+  WindowsOfThree made;
+  winograd::Shape& s = made.shape;
+  made.in = p.source;
+  made.weights = p.weights;
+  made.out = p.output;
+  s.images = p.source.dims[0];
+  s.channels = p.source.dims[1];
+  s.height = p.source.dims[2];
+  s.width = p.source.dims[3];
+  s.out_channels = p.output.dims[1];
+  s.out_height = p.output.dims[2];
+  s.out_width = p.output.dims[3];
+  s.in = *in;
+  s.out = *out;
+  // A transposed convolution is a convolution by turned windows, whose padding is the rest of the window.
+  s.turned = p.form == Form::deconvolution;
+  for (size_t i = 0; i < 2; ++i) s.low[i] = s.turned ? 2 - p.low[i] : p.low[i];
+  std::copy_n(p.weights.strides.begin(), 4, s.weights.begin());
+  if (p.bias.present()) {
+    if (p.bias.strides[0] != 1) return std::nullopt;
+    made.terms.push_back({p.bias, {}});
+  }
+  for (const PostOp& post : p.post_ops)
+    if (!add(post, p, made)) return std::nullopt;
+  if (!winograd::Convolution::pays(s, spec.operands[1].constant != nullptr)) return std::nullopt;
+  return made;
+}
+
+std::shared_ptr<char> TransformedWindows::of(const WindowsOfThree& problem,
+                                             const winograd::Convolution& convolution, const void* weights,
+                                             library::PackedStore& store) {
+  std::lock_guard lock(mutex_);  // the first thread transforms; the others wait
+  for (const Transformed& t : transformed_)
+    if (t.offset == problem.weights.offset && t.strides == problem.shape.weights) return t.windows;
+  std::shared_ptr<char> windows = store.take(convolution.packed_floats() * kFloat);
+  convolution.pack(reinterpret_cast<const float*>(static_cast<const char*>(weights) + problem.weights.offset),
+                   reinterpret_cast<float*>(windows.get()), default_parallel());
+  transformed_.push_back({problem.weights.offset, problem.shape.weights, windows});
+  return windows;
+}
+
+std::unique_ptr<Step> winograd_step(const WindowsOfThree& problem, const winograd::Convolution& convolution,
+                                    std::shared_ptr<char> windows, Repeated otherwise) {
+  return std::make_unique<WinogradStep>(problem, convolution, std::move(windows), std::move(otherwise));
+}
+
+}  // namespace tenon::onednn
