@@ -115,6 +115,39 @@ ValueId by_unsigned(Builder& b, const Node& node) {
   return b(ops::sub, {b(ops::int_matmul, {above, y}), excess});
 }
 
+// Whether the node is a convolution by 1x1 windows that skips pixels, with weights that change. The library reorders such weights in each
+// call, which may take longer than the convolution.
+bool skips_pixels(const Graph& graph, const Node& node) {
+  if (node.op != ops::convolution || attr_as<bool>(node, "transposed") ||
+      attr_as<Dim>(node, "groups") != Dim(1) || graph.node(node.inputs[1]).op == ops::constant)
+    return false;
+  const Dims& weights = graph.type(node.inputs[1]).shape;
+  const auto all = [](std::span<const Dim> list, int64_t n) {
+    return std::ranges::all_of(list, [n](Dim d) { return d == Dim(n); });
+  };
+  return all(std::span(weights).subspan(2), 1) && all(attr_as<Dims>(node, "padding"), 0) &&
+         all(attr_as<Dims>(node, "padding_high"), 0) && !all(attr_as<Dims>(node, "strides"), 1);
+}
+
+// Rewrites such a convolution as one of all pixels that are left, which is a product and reads its weights in place.
+ValueId of_pixels_left(Builder& b, Node node) {
+  const bool last = attr_as<std::string>(node, "layout") == "channels_last";
+  Dims strides = attr_as<Dims>(node, "strides");
+  for (size_t i = 0; i < strides.size(); ++i) {
+    if (strides[i] == Dim(1)) continue;
+    const int64_t axis = static_cast<int64_t>(i) + (last ? 1 : 2);
+    node.inputs[0] = b(ops::slice, {node.inputs[0]},
+                       {{"axis", Dim(axis)},
+                        {"end", b.shape(node.inputs[0])[static_cast<size_t>(axis)]},
+                        {"step", strides[i]}});
+    strides[i] = Dim(1);
+  }
+  const auto& specs = op(node.op).attr_specs;
+  for (size_t i = 0; i < specs.size(); ++i)
+    if (specs[i].name == "strides") node.attrs[i] = strides;
+  return b.add(std::move(node));
+}
+
 // The bid for a group's problem at the sizes that are probed, according to the library's offer.
 Bid offered(const Graph& graph, std::span<const ValueId> members, const std::string& name,
             FunctionRef<Problem(const Sizes&)> problem) {
@@ -171,7 +204,13 @@ class OneDnnBackend final : public Backend {
 
   ValueId legalize(Builder& b, Node node) const override {
     if (node.op == ops::int_matmul && !are_sums_exact(b.graph(), node)) return by_unsigned(b, node);
+    if (skips_pixels(b.graph(), node)) return of_pixels_left(b, std::move(node));
     return b.add(std::move(node));
+  }
+  // Pixels that a slice leaves are stored first: there is one product of all of them only if they lie at equal distances.
+  bool reads(const Graph& graph, ValueId node, ValueId operand) const override {
+    return graph.node(node).op != ops::convolution || graph.node(node).inputs[0] != operand ||
+           graph.node(operand).op != ops::slice || attr_as<Dim>(graph.node(operand), "step") == Dim(1);
   }
 
   Bid joins(const Graph& graph, const Uses&, std::span<const ValueId> members, ValueId v) const override {

@@ -448,6 +448,19 @@ TEST(OneDnn, Convolution) {
        "output_padding=[0,0]}\n %s = add(%y, %z)\n return %s\n}",
        {{2, 16, 5, 5}, {16, 1, 3, 3}, {2, 16, 5, 5}},
        "ends here because the library computes the epilogue"},
+      {"pointwise, of some pixels",
+       "graph @f(%x: f32[N,H,W,16], %w: f32[32,16,1,1], %z: f32[32]) {\n %y = convolution(%x, %w)"
+       "{strides=[2,3], padding=[0,0], padding_high=[0,0], dilations=[1,1], layout=\"channels_last\"}\n"
+       " %s = add(%y, %z)\n return %s\n}",
+       {{2, 9, 10, 16}, {32, 16, 1, 1}, {32}},
+       "convolution 40x16x32 f32"},
+      {"pointwise, of some pixels, by frozen weights",
+       "graph @f(%x: f32[N,H,W,16], %w: f32[32,16,1,1] param) {\n %y = convolution(%x, %w)"
+       "{strides=[2,2], padding=[0,0], padding_high=[0,0], dilations=[1,1], layout=\"channels_last\"}\n"
+       " return %y\n}",
+       {{2, 9, 9, 16}, {32, 16, 1, 1}},
+       "convolution 2x16x9x9 by 32x16x1x1 f32",
+       {1}},
       {"transposed and pointwise",
        "graph @f(%x: f32[N,5,6,16], %w: f32[16,8,1,1], %z: f32[N,5,6,8]) {\n %y = convolution(%x, %w)"
        "{strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1], transposed=true, "
