@@ -3,10 +3,12 @@
 //   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z is broadcast, or a tensor that gets the inverse view
 //   the axes of reductions, concatenations, paddings, slices, windows, gathers, batch and group norms are renumbered
 //   a reshape that adds axes of size 1 at the end adds them before T
-// A transpose that meets its inverse disappears (simplify). Graphs without convolutions and poolings do not change.
+// An input whose channels are innermost in memory counts as such a T of an image in this order, so what is computed from it alone is stored
+// in the same order. A transpose that meets its inverse disappears (simplify). Graphs without convolutions and poolings do not change.
 // Tested by tests/golden/passes/layout_*.tn.
 #include <algorithm>
 
+#include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/passes/elementwise.h"
 #include "src/passes/passes.h"
@@ -39,16 +41,43 @@ class LayoutPass {
   explicit LayoutPass(const Graph& graph) : source_(graph) {}
 
   Graph run() {
-    return rewrite(source_, [&](Builder& b, Node&& node, ValueId) {
+    const auto visit = [&](Builder& b, Node&& node, ValueId) {
       b_ = &b;
-      const Op& row = op(node.op);
-      if (row.kind == Kind::contract && node.op != ops::matmul) return channels_last(std::move(node));
+      if (has_images(node)) return channels_last(std::move(node));
       if (auto sunk = sink(node)) return *sunk;
       return b.add(std::move(node));
-    });
+    };
+    const auto start = [&](Builder& b, std::vector<ValueId>& map) {
+      b_ = &b;
+      if (std::any_of(source_.nodes.begin(), source_.nodes.end(), has_images)) transpose_inputs(map);
+    };
+    return rewrite(source_, visit, start);
   }
 
  private:
+  static bool has_images(const Node& node) {
+    return op(node.op).kind == Kind::contract && node.op != ops::matmul;
+  }
+
+  // Replaces inputs with innermost channels by transposes of images in this order.
+  void transpose_inputs(std::vector<ValueId>& map) {
+    for (const InputBinding& input : source_.inputs) {
+      const Dims& shape = source_.type(input.value).shape;
+      const int64_t rank = static_cast<int64_t>(shape.size());
+      if (rank < 3 || !input.strides) continue;
+      const Perm perm = to_last(rank);
+      Dims moved, strides;
+      for (const int64_t axis : perm) {
+        moved.push_back(shape[axis]);
+        strides.push_back((*input.strides)[axis]);
+      }
+      if (strides != dense_strides(*source_.dims, moved)) continue;
+      const ValueId back = make_transpose(make_transpose(map[input.value], perm), inverse(perm));
+      mark(back);
+      map[input.value] = back;
+    }
+  }
+
   ValueId transpose(ValueId x, const Perm& perm) {
     const Node& n = b_->graph().node(x);
     if (n.op == ops::transpose) {  // compose now, so that pairs cancel on the way
