@@ -159,6 +159,8 @@ Bid offered(const Graph& graph, std::span<const ValueId> members, const std::str
   const std::string text = title(p, choice.offer->text(), name);
   if (!choice.offer->why.empty()) return {false, 0, text};
   if (choice.offer->reference) return {false, 0, text + " is the library's reference code"};
+  if (p.form == Form::deconvolution && !p.post_ops.empty() && choice.offer->name.starts_with("conv:"))
+    return {false, 0, "the library computes the epilogue of this transposed convolution element by element"};
   return {true, 0.5, text};
 }
 

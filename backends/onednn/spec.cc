@@ -35,9 +35,6 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
   const Op& row = op(node.op);
   if (spec.form == Form::weight_gradient)
     return unsupported("the library has no epilogue of weight gradients");
-  if (spec.form == Form::deconvolution && spec.groups > 1)
-    return unsupported(
-        "the library computes the epilogue of a grouped transposed convolution element by element");
   if (auto last = redone(spec)) {
     if (auto clip = clip_after(graph, *last, before, node)) {
       spec.post_ops.push_back(std::move(*clip));

@@ -37,10 +37,13 @@ double Cost::operations(ValueId v) const {
     case Kind::scan: return elements(node.inputs[0]);
     case Kind::contract: break;
   }
-  if (node.op == ops::convolution) {
-    const ValueId weight = node.inputs[1];  // its first axis is that of the outputs
-    return 2 * elements(v) * elements(weight) / std::max(size(g_.type(weight).shape[0]), 1.0);
-  }
+  // Each result, each element of x if it is transposed, and each element of dy takes the products of one row of weights.
+  const auto by_weights = [&](ValueId of, ValueId weights) {
+    return 2 * elements(of) * elements(weights) / std::max(size(g_.type(weights).shape[0]), 1.0);
+  };
+  if (node.op == ops::convolution)
+    return by_weights(attr_as<bool>(node, "transposed") ? node.inputs[0] : v, node.inputs[1]);
+  if (node.op == ops::convolution_weight_gradient) return by_weights(node.inputs[1], v);
   return elements(node.inputs[0]);
 }
 

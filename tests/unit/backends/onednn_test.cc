@@ -448,6 +448,12 @@ TEST(OneDnn, Convolution) {
        "output_padding=[0,0]}\n %s = add(%y, %z)\n return %s\n}",
        {{2, 16, 5, 5}, {16, 1, 3, 3}, {2, 16, 5, 5}},
        "ends here because the library computes the epilogue"},
+      {"transposed, of few channels, without an epilogue",
+       "graph @f(%x: f32[N,5,5,4], %w: f32[4,160,3,3], %z: f32[N,5,5,160]) {\n %y = convolution(%x, %w)"
+       "{strides=[1,1], padding=[1,1], padding_high=[1,1], dilations=[1,1], transposed=true, "
+       "output_padding=[0,0], layout=\"channels_last\"}\n %s = mul(%y, %z)\n return %s\n}",
+       {{2, 5, 5, 4}, {4, 160, 3, 3}, {2, 5, 5, 160}},
+       "ends here because the library computes the epilogue"},
       {"pointwise, of some pixels",
        "graph @f(%x: f32[N,H,W,16], %w: f32[32,16,1,1], %z: f32[32]) {\n %y = convolution(%x, %w)"
        "{strides=[2,3], padding=[0,0], padding_high=[0,0], dilations=[1,1], layout=\"channels_last\"}\n"

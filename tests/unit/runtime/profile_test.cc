@@ -177,13 +177,15 @@ TEST(Profile, CopiesOfUpdatesAreAStep) {
 
 TEST(Cost, CountsProductsAndBytes) {
   const Graph g = must(parse_graph(
-      R"(graph @c(%x: bf16[N,8], %w: bf16[16,8], %i: f32[2,3,10,10], %k: f32[6,3,3,3], %q: f32[1,2,5,4], %s: f32[1,2,7,4]) {
+      R"(graph @c(%x: bf16[N,8], %w: bf16[16,8], %i: f32[2,3,10,10], %k: f32[6,3,3,3], %q: f32[1,2,5,4], %s: f32[1,2,7,4], %d: f32[2,6,8,8]) {
   %l = linear(%x, %w)
   %c = convolution(%i, %k){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1]}
+  %b = convolution(%d, %k){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1], transposed=true, output_padding=[0,0]}
+  %g = convolution_weight_gradient(%i, %d){kernel=[3,3], strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1]}
   %a = attention(%q, %s, %s){scale=1.0}
   %r = sum(%i){axes=[1]}
   %t = transpose(%x){perm=[1,0]}
-  return %l, %c, %a, %r, %t
+  return %l, %c, %b, %g, %a, %r, %t
 })"));
   const std::vector<int64_t> symbols{32};
   const Cost cost(g, symbols);
@@ -194,6 +196,8 @@ TEST(Cost, CountsProductsAndBytes) {
   };
   EXPECT_EQ(cost.operations(at("l")), 2 * 32 * 16 * 8);
   EXPECT_EQ(cost.operations(at("c")), 2.0 * (2 * 6 * 8 * 8) * (3 * 3 * 3));
+  EXPECT_EQ(cost.operations(at("b")), cost.operations(at("c")));
+  EXPECT_EQ(cost.operations(at("g")), cost.operations(at("c")));
   EXPECT_EQ(cost.operations(at("a")), 2 * 2 * (2 * 5 * 7 * 4));
   EXPECT_EQ(cost.operations(at("r")), 2 * 3 * 10 * 10);
   EXPECT_EQ(cost.operations(at("t")), 0);
