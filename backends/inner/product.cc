@@ -39,7 +39,7 @@ template <class V, int R, bool Ahead>
     }
   }
   const float *x = p.x, *panel = p.panel;
-  const int64_t x_stride = p.x_stride, panel_stride = p.panel_stride;
+  const int64_t x_stride = p.x_stride, x_step = p.x_step, panel_stride = p.panel_stride;
   int64_t k = 0;
   if constexpr (kChains > 1) {
     V more[kChains][R][2] = {};
@@ -53,7 +53,7 @@ template <class V, int R, bool Ahead>
         panel += panel_stride;
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
-          const float a = x[r * x_stride + k + c];
+          const float a = x[r * x_stride + (k + c) * x_step];
           more[c][r][0] += a * left;
           more[c][r][1] += a * right;
         }
@@ -76,7 +76,7 @@ template <class V, int R, bool Ahead>
     panel += panel_stride;
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      const float a = x[r * x_stride + k];
+      const float a = x[r * x_stride + k * x_step];
       sums[r][0] += a * left;
       sums[r][1] += a * right;
     }

@@ -14,7 +14,7 @@ int panel_width();  // columns of a panel
 void pack_columns(const float* matrix, int64_t column_stride, int64_t stride, int64_t count, int64_t depth,
                   float* panel);
 
-// y = first + x * panel, for rows of x with dense elements and panel_width() columns of y.
+// y = first + x * panel, for panel_width() columns of y.
 struct PanelProduct {
   const float* x;
   int64_t x_stride, rows;
@@ -28,6 +28,7 @@ struct PanelProduct {
   const float* factors = nullptr;
   bool adds =
       false;  // to y when the sum is complete. A long sum is rounded less if its parts are added up like this
+  int64_t x_step = 1;  // from one element of a row of x to the next
   bool ahead = false;  // the next product reads the panel that follows, which is in no near cache
 };
 void multiply(const PanelProduct& product);

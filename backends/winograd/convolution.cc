@@ -35,21 +35,15 @@ int64_t blocks_of(int64_t tiles, int64_t channels) {
 }  // namespace
 
 bool Convolution::pays(const Shape& s, bool constant) {
-  if (s.channels % lanes() != 0 || s.out_channels % lanes() != 0) return false;
-  if (s.out_channels % inner::panel_width() != 0 && s.out_channels < 3 * lanes()) return false;
-  const int64_t rows = ceil_div(s.out_height, 2), columns = ceil_div(s.out_width, 2);
-  // Tiles that reach past the result waste products.
-  if (12 * rows * columns > 4 * s.out_height * s.out_width) return false;
-  return s.images * rows * columns >= (constant ? kFewestTiles : kFewestTilesPerPack);
+  const Tiles tiles(s);
+  return tiles.fill_vectors() && tiles.count() >= (constant ? kFewestTiles : kFewestTilesPerPack);
 }
 
 Convolution::Convolution(const Shape& shape, int threads)
     : shape_(shape),
-      rows_(ceil_div(shape.out_height, 2)),
-      columns_(ceil_div(shape.out_width, 2)),
-      tiles_(shape.images * rows_ * columns_),
-      blocks_(blocks_of(tiles_, shape.channels)),
-      block_tiles_(ceil_div(tiles_, blocks_)),
+      tiles_(shape),
+      blocks_(blocks_of(tiles_.count(), shape.channels)),
+      block_tiles_(ceil_div(tiles_.count(), blocks_)),
       panel_width_(inner::panel_width()),
       panels_(ceil_div(shape.out_channels, panel_width_)),
       groups_(std::min(panels_, ceil_div(threads, blocks_))),
@@ -115,9 +109,12 @@ bool Convolution::run(const Memory& memory, Parallel& parallel) const {
 
 void Convolution::run_block(const Run& run, float* scratch, int64_t block, int64_t from_panel,
                             int64_t end_panel, bool transformed) const {
-  const int64_t first = block * tiles_ / blocks_, count = (block + 1) * tiles_ / blocks_ - first;
+  const int64_t first = block * tiles_.count() / blocks_,
+                count = (block + 1) * tiles_.count() / blocks_ - first;
   float* products = scratch + kPoints * block_tiles_ * pixel_stride_;
-  if (!transformed) transform_block(run, scratch, first, count);
+  if (!transformed)
+    tiles_.transform(run.memory.in, first, count, 0, shape_.channels, scratch, pixel_stride_,
+                     block_tiles_ * pixel_stride_);
   for (int64_t panel = from_panel; panel < end_panel; ++panel) {
     const float* windows = run.memory.packed + panel * kPoints * shape_.channels * panel_width_;
     for (int64_t point = 0; point < kPoints; ++point)
@@ -138,29 +135,17 @@ void Convolution::run_block(const Run& run, float* scratch, int64_t block, int64
   }
 }
 
-void Convolution::transform_block(const Run& run, float* points, int64_t first, int64_t count) const {
-  const Shape& s = shape_;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t tile = first + i, row = 2 * (tile / columns_ % rows_) - s.low[0],
-                  column = 2 * (tile % columns_) - s.low[1];
-    transform_pixels(
-        {run.memory.in + tile / columns_ / rows_ * s.in.image + row * s.in.row + column * s.in.column,
-         s.in.row, s.in.column, -row, s.height - row, -column, s.width - column, s.channels,
-         points + i * pixel_stride_, block_tiles_ * pixel_stride_});
-  }
-}
-
 bool Convolution::store_panel(const Run& run, const float* products, int64_t first, int64_t count,
                               int64_t panel) const {
   const Shape& s = shape_;
   const int64_t channel = panel * panel_width_;
   bool finite = true;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t tile = first + i, row = 2 * (tile / columns_ % rows_), column = 2 * (tile % columns_);
-    finite &= transform_products(
-        {products + i * panel_width_, block_tiles_ * panel_width_, tile / columns_ / rows_, row, column,
-         channel, std::min<int64_t>(2, s.out_height - row), std::min<int64_t>(2, s.out_width - column),
-         std::min(panel_width_, s.out_channels - channel), run.memory.out, s.out, &run.memory.epilogue});
+    const Tiles::Position at = tiles_.at(first + i);
+    finite &= transform_products({products + i * panel_width_, block_tiles_ * panel_width_, at.image, at.row,
+                                  at.column, channel, at.rows, at.columns,
+                                  std::min(panel_width_, s.out_channels - channel), run.memory.out, s.out,
+                                  &run.memory.epilogue});
   }
   return finite;
 }

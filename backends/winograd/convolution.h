@@ -4,21 +4,10 @@
 // channels. Results do not depend on the number of threads. Immutable; any thread. Tested by tests/unit/backends/winograd_test.cc.
 #pragma once
 
-#include <array>
-
-#include "backends/winograd/transforms.h"
+#include "backends/winograd/tiles.h"
 #include "src/backend/backend.h"
 
 namespace tenon::winograd {
-
-struct Shape {
-  int64_t images = 0, channels = 0, height = 0, width = 0;
-  int64_t out_channels = 0, out_height = 0, out_width = 0;
-  std::array<int64_t, 2> low = {};  // rows of zeros above an image, columns of zeros in front of it
-  ImageStrides in, out;
-  std::array<int64_t, 4> weights = {};  // strides of [output channel, input channel, row, column]
-  bool turned = false;                  // windows are turned by 180 degrees
-};
 
 class Convolution {
  public:
@@ -45,12 +34,11 @@ class Convolution {
   struct Run;
   void run_block(const Run& run, float* scratch, int64_t block, int64_t from_panel, int64_t end_panel,
                  bool transformed) const;
-  void transform_block(const Run& run, float* points, int64_t first, int64_t count) const;
   bool store_panel(const Run& run, const float* products, int64_t first, int64_t count, int64_t panel) const;
 
   Shape shape_;
-  int64_t rows_, columns_, tiles_;  // tiles along an image, and of all images
-  int64_t blocks_, block_tiles_;    // block_tiles_: of the largest block
+  Tiles tiles_;
+  int64_t blocks_, block_tiles_;  // block_tiles_: of the largest block
   int64_t panel_width_, panels_;
   int64_t groups_;                        // of panels: the threads that share a block
   int threads_;                           // that have work

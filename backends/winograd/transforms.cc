@@ -102,6 +102,15 @@ template <class V>
   }
 }
 
+// Whether the sum of x - x over some x is 0 in each lane: it is NaN if some x is infinite or NaN.
+template <class V>
+[[gnu::always_inline]] inline bool all_zero(const V& differences) {
+  float sum = 0;
+#pragma GCC unroll 16
+  for (size_t i = 0; i < lanes_of<V>; ++i) sum += differences[i];
+  return sum == 0;
+}
+
 // Adds or multiplies an operand, of which `from` points to the first pixel of the tile.
 template <class V>
 [[gnu::always_inline]] inline void apply(const Term& term, const float* from, int64_t rows, int64_t columns,
@@ -171,7 +180,7 @@ template <class V>
     return t.image * s.image + t.row * s.row + t.column * s.column + t.channel;
   };
   float* to = t.results + at(t.strides);
-  V not_finite = {};  // the sum of x - x: 0, or NaN if some x is infinite or NaN
+  V differences = {};
   for (int64_t c = 0; c < t.channels; c += static_cast<int64_t>(lanes_of<V>)) {
     V m[4][4], e[2][4], y[2][2];
 #pragma GCC unroll 4
@@ -187,7 +196,7 @@ template <class V>
     for (int i = 0; i < 2; ++i) {
       y[i][0] = e[i][0] + e[i][1] + e[i][2];
       y[i][1] = e[i][1] - e[i][2] - e[i][3];
-      not_finite += (y[i][0] - y[i][0]) + (y[i][1] - y[i][1]);
+      differences += (y[i][0] - y[i][0]) + (y[i][1] - y[i][1]);
     }
     for (size_t k = 0; k < follow.count; ++k)
       apply(follow.terms[k], follow.terms[k].operand + at(follow.terms[k].strides) + c, t.rows, t.columns, y);
@@ -199,10 +208,90 @@ template <class V>
         if (i < t.rows && j < t.columns) store(y[i][j], to + i * t.strides.row + j * t.strides.column + c);
       }
   }
-  float sum = 0;
-#pragma GCC unroll 16
-  for (size_t i = 0; i < lanes_of<V>; ++i) sum += not_finite[i];
-  return sum == 0;
+  return all_zero(differences);
+}
+
+template <class V>
+[[gnu::always_inline]] inline void gradients_of(const GradientTile& t) {
+  for (int64_t c = 0; c < t.channels; c += static_cast<int64_t>(lanes_of<V>)) {
+    V d[2][2] = {}, e[4][2];
+#pragma GCC unroll 2
+    for (int64_t i = 0; i < 2; ++i)
+#pragma GCC unroll 2
+      for (int64_t j = 0; j < 2; ++j)
+        if (i < t.rows && j < t.columns)
+          load(t.gradients + i * t.row_stride + j * t.column_stride + c, d[i][j]);
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      e[0][j] = d[0][j];
+      e[1][j] = d[0][j] + d[1][j];
+      e[2][j] = d[0][j] - d[1][j];
+      e[3][j] = -d[1][j];
+    }
+    float* to = t.points + c;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      store(e[i][0], to);
+      store<V>(e[i][0] + e[i][1], to + t.point_stride);
+      store<V>(e[i][0] - e[i][1], to + 2 * t.point_stride);
+      store<V>(-e[i][1], to + 3 * t.point_stride);
+      to += 4 * t.point_stride;
+    }
+  }
+}
+
+// The reverse of gather_taps().
+template <class V>
+[[gnu::always_inline]] inline void scatter_taps(const WindowGradients& w, const float* taps) {
+  constexpr auto kLanes = static_cast<int64_t>(lanes_of<V>);
+  if (w.column_stride == 1 && w.row_stride == 3 && w.input_stride == 9) {
+    for (int64_t at = 0; at < 9 * kLanes; at += kLanes)
+      inner::transpose<V>(taps + at * kLanes, kLanes, w.gradients + at, w.output_stride);
+    return;
+  }
+  if (w.input_stride == 1) {
+    for (int64_t tap = 0; tap < 9; ++tap)
+      inner::transpose<V>(taps + tap * kLanes, 9 * kLanes,
+                          w.gradients + tap / 3 * w.row_stride + tap % 3 * w.column_stride, w.output_stride);
+    return;
+  }
+  for (int64_t c = 0; c < kLanes; ++c)
+    for (int64_t tap = 0; tap < 9; ++tap) {
+      float* to = w.gradients + c * w.input_stride + tap / 3 * w.row_stride + tap % 3 * w.column_stride;
+      for (int64_t k = 0; k < kLanes; ++k) to[k * w.output_stride] = taps[(c * 9 + tap) * kLanes + k];
+    }
+}
+
+template <class V>
+[[gnu::always_inline]] inline bool window_gradients_of(const WindowGradients& w) {
+  constexpr auto kLanes = static_cast<int64_t>(lanes_of<V>);
+  float taps[9 * kLanes * kLanes];
+  V differences = {};
+  for (int64_t c = 0; c < kLanes; ++c) {
+    V m[4][4], e[3][4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) load(w.points + (4 * i + j) * w.point_stride + c * w.input_step, m[i][j]);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      e[0][j] = m[0][j] + 0.5f * (m[1][j] + m[2][j]);
+      e[1][j] = 0.5f * (m[1][j] - m[2][j]);
+      e[2][j] = 0.5f * (m[1][j] + m[2][j]) + m[3][j];
+    }
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i) {
+      const V g[3] = {e[i][0] + 0.5f * (e[i][1] + e[i][2]), 0.5f * (e[i][1] - e[i][2]),
+                      0.5f * (e[i][1] + e[i][2]) + e[i][3]};
+#pragma GCC unroll 3
+      for (int j = 0; j < 3; ++j) {
+        differences += g[j] - g[j];
+        store(g[j], taps + (c * 9 + 3 * i + j) * kLanes);
+      }
+    }
+  }
+  scatter_taps<V>(w, taps);
+  return all_zero(differences);
 }
 
 struct Functions {
@@ -211,17 +300,26 @@ struct Functions {
   void (*whole_pixels)(const PixelTile&);  // of a tile without padding
   void (*windows)(const Windows&);
   bool (*products)(const ResultTile&);
+  void (*gradients)(const GradientTile&);
+  bool (*window_gradients)(const WindowGradients&);
 };
 
 // Defines NAME(), the functions of an instruction set.
-#define FUNCTIONS(NAME, TARGET, VECTOR)                                                                 \
-  TARGET void NAME##_pixels(const PixelTile& t) { pixels_of<VECTOR, false>(t); }                        \
-  TARGET void NAME##_whole_pixels(const PixelTile& t) { pixels_of<VECTOR, true>(t); }                   \
-  TARGET void NAME##_windows(const Windows& w) { windows_of<VECTOR>(w); }                               \
-  TARGET bool NAME##_products(const ResultTile& t) { return products_of<VECTOR>(t); }                   \
-  Functions NAME() {                                                                                    \
-    return {static_cast<int64_t>(lanes_of<VECTOR>), NAME##_pixels, NAME##_whole_pixels, NAME##_windows, \
-            NAME##_products};                                                                           \
+#define FUNCTIONS(NAME, TARGET, VECTOR)                                                                    \
+  TARGET void NAME##_pixels(const PixelTile& t) { pixels_of<VECTOR, false>(t); }                           \
+  TARGET void NAME##_whole_pixels(const PixelTile& t) { pixels_of<VECTOR, true>(t); }                      \
+  TARGET void NAME##_windows(const Windows& w) { windows_of<VECTOR>(w); }                                  \
+  TARGET bool NAME##_products(const ResultTile& t) { return products_of<VECTOR>(t); }                      \
+  TARGET void NAME##_gradients(const GradientTile& t) { gradients_of<VECTOR>(t); }                         \
+  TARGET bool NAME##_window_gradients(const WindowGradients& w) { return window_gradients_of<VECTOR>(w); } \
+  Functions NAME() {                                                                                       \
+    return {static_cast<int64_t>(lanes_of<VECTOR>),                                                        \
+            NAME##_pixels,                                                                                 \
+            NAME##_whole_pixels,                                                                           \
+            NAME##_windows,                                                                                \
+            NAME##_products,                                                                               \
+            NAME##_gradients,                                                                              \
+            NAME##_window_gradients};                                                                      \
   }
 
 FUNCTIONS(plain_transforms, , Vector4)
@@ -254,5 +352,11 @@ void transform_pixels(const PixelTile& t) {
 void transform_windows(const Windows& windows) { functions().windows(windows); }
 
 bool transform_products(const ResultTile& tile) { return functions().products(tile); }
+
+void transform_gradients(const GradientTile& tile) { functions().gradients(tile); }
+
+bool transform_window_gradients(const WindowGradients& windows) {
+  return functions().window_gradients(windows);
+}
 
 }  // namespace tenon::winograd

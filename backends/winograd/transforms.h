@@ -1,6 +1,7 @@
-// The three transforms of the convolution F(2x2,3x3): Y = A' [ (G g G') * (B' d B) ] A, where d is a tile of 4x4 pixels, g is a window
-// of 3x3 weights, Y is a tile of 2x2 results and * multiplies element by element (Lavin and Gray, "Fast Algorithms for Convolutional
-// Neural Networks", 2016). The 16 elements of a transformed tile are its points. A direct convolution takes 36 products for a tile.
+// The transforms of the convolution F(2x2,3x3): Y = A' [ (G g G') * (B' d B) ] A, where d is a tile of 4x4 pixels, g is a window of 3x3
+// weights, Y is a tile of 2x2 results and * multiplies element by element (Lavin and Gray, "Fast Algorithms for Convolutional Neural
+// Networks", 2016). The 16 elements of a transformed tile are its points. A direct convolution takes 36 products for a tile. The
+// gradient of g, for the gradient D of Y, is the adjoint: G' [ (A D A') * (B' d B) ] G, summed over all tiles.
 // On the calling thread; f32, in the instruction set that kernels use. Tested by tests/unit/backends/winograd_test.cc.
 #pragma once
 
@@ -72,5 +73,27 @@ struct ResultTile {
 // False if some sum is not finite, before the epilogue. Then the results may be wrong, because the transforms add pixels that belong
 // to different results: infinity minus infinity is NaN.
 bool transform_products(const ResultTile& tile);
+
+// Transforms a tile of gradients of results, A D A'. Elements outside its rows and columns are zeros and are not read. `channels` is a
+// multiple of lanes().
+struct GradientTile {
+  const float* gradients;
+  int64_t row_stride, column_stride;
+  int64_t rows, columns;  // 1 or 2
+  int64_t channels;
+  float* points;  // point p of channel c is points[p * point_stride + c]
+  int64_t point_stride;
+};
+void transform_gradients(const GradientTile& tile);
+
+// Transforms sums of products to gradients of windows, G' m G, of lanes() channels of the input by lanes() channels of the output.
+struct WindowGradients {
+  const float* points;  // of input channel c: points[p * point_stride + c * input_step + output channel]
+  int64_t point_stride, input_step;
+  float* gradients;  // element [output channel, input channel, row, column]
+  int64_t output_stride, input_stride, row_stride, column_stride;
+};
+// False if some gradient is not finite.
+bool transform_window_gradients(const WindowGradients& windows);
 
 }  // namespace tenon::winograd

@@ -107,13 +107,17 @@ Result<std::unique_ptr<Call::LibraryStep>> Call::library_step(const Problem& ask
 
 Result<std::unique_ptr<Step>> Call::three_step(const WindowsOfThree& problem, const Problem& asked,
                                                const Sizes& sizes) {
+  TENON_ASSIGN(Repeated otherwise, Repeated::of(*this, sizes, ahead_));
+  const std::string text = title(asked, "winograd", spec.name);
+  if (problem.of_weights) {
+    planned(text);
+    return weight_gradient_step(problem, asked.threads, std::move(otherwise));
+  }
   const winograd::Convolution convolution(problem.shape, asked.threads);
   std::shared_ptr<char> windows;
   if (const auto& constant = spec.operands[1].constant)
     windows = windows_.of(problem, convolution, constant->bytes, *store);
-  TENON_ASSIGN(Repeated otherwise, Repeated::of(*this, sizes, ahead_));
-  planned(title(asked, "winograd", spec.name) + (windows ? ", weights packed" : "") +
-          post_op_names(spec, asked.bias.present()));
+  planned(text + (windows ? ", weights packed" : "") + post_op_names(spec, asked.bias.present()));
   return winograd_step(problem, convolution, std::move(windows), std::move(otherwise));
 }
 

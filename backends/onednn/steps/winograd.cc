@@ -65,6 +65,10 @@ bool add(const PostOp& post, const Problem& p, WindowsOfThree& made) {
          add_term(p.others[static_cast<size_t>(post.operand)], multiplies, p, made);
 }
 
+float* at(const library::Place& place, void* const* buffers) {
+  return reinterpret_cast<float*>(static_cast<char*>(buffers[place.buffer]) + place.offset);
+}
+
 class WinogradStep final : public Step {
  public:
   WinogradStep(const WindowsOfThree& problem, const winograd::Convolution& convolution,
@@ -81,12 +85,9 @@ class WinogradStep final : public Step {
   int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + otherwise_.bytes(); }
 
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
-    const auto at = [&](const library::Place& p) {
-      return reinterpret_cast<float*>(static_cast<char*>(buffers[p.buffer]) + p.offset);
-    };
     auto* packed = reinterpret_cast<float*>(windows_ ? windows_.get() : scratch);
-    if (!windows_) convolution_.pack(at(problem_.weights), packed, on.parallel);
-    winograd::Convolution::Memory memory{at(problem_.in), packed, at(problem_.out),
+    if (!windows_) convolution_.pack(at(problem_.weights, buffers), packed, on.parallel);
+    winograd::Convolution::Memory memory{at(problem_.in, buffers), packed, at(problem_.out, buffers),
                                          reinterpret_cast<float*>(scratch + packed_bytes()),
                                          problem_.epilogue};
     std::array<winograd::Term, WindowsOfThree::kMostTerms> terms;
@@ -94,7 +95,7 @@ class WinogradStep final : public Step {
     for (const WindowsOfThree::Term& t : problem_.terms) {
       winograd::Term& term = terms[memory.epilogue.count++];
       term = t.term;
-      term.operand = at(t);
+      term.operand = at(t, buffers);
     }
     if (convolution_.run(memory, on.parallel)) return {};
     return otherwise_.run(buffers, scratch, on);
@@ -110,37 +111,64 @@ class WinogradStep final : public Step {
   const Repeated otherwise_;
 };
 
+class WeightGradientStep final : public Step {
+ public:
+  WeightGradientStep(const WindowsOfThree& problem, int threads, Repeated otherwise)
+      : problem_(problem), gradient_(problem.shape, threads), otherwise_(std::move(otherwise)) {}
+
+  int64_t scratch_bytes() const override {
+    return std::max(otherwise_.scratch_bytes(), gradient_.scratch_floats() * kFloat);
+  }
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + otherwise_.bytes(); }
+  Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
+    if (gradient_.run(at(problem_.in, buffers), at(problem_.out, buffers), at(problem_.weights, buffers),
+                      reinterpret_cast<float*>(scratch), on.parallel))
+      return {};
+    return otherwise_.run(buffers, scratch, on);
+  }
+
+ private:
+  const WindowsOfThree problem_;
+  const winograd::WeightGradient gradient_;
+  const Repeated otherwise_;
+};
+
 }  // namespace
 
 bool may_use_winograd(const Spec& spec) {
-  return (spec.form == Form::convolution || spec.form == Form::deconvolution) && spec.kernel.size() == 2 &&
-         spec.groups == 1 && spec.output.dtype == DType::f32 &&
+  const bool images = spec.form == Form::convolution || spec.form == Form::deconvolution ||
+                      spec.form == Form::weight_gradient;
+  return images && spec.kernel.size() == 2 && spec.groups == 1 && spec.output.dtype == DType::f32 &&
          std::ranges::all_of(spec.kernel, [](Dim d) { return d == Dim(3); }) &&
          std::ranges::all_of(spec.strides, [](Dim d) { return d == Dim(1); }) && all(spec.dilations, 1);
 }
 
 std::optional<WindowsOfThree> windows_of_three(const Spec& spec, const Problem& p) {
   if (!may_use_winograd(spec) || env::winograd() == "off") return std::nullopt;
-  const auto in = image_strides(p.source), out = image_strides(p.output);
-  if (!in || !out) return std::nullopt;
   WindowsOfThree made;
+  made.of_weights = p.form == Form::weight_gradient;
+  const Array &out = made.of_weights ? p.weights : p.output,
+              &weights = made.of_weights ? p.output : p.weights;
+  const auto in_strides = image_strides(p.source), out_strides = image_strides(out);
+  if (!in_strides || !out_strides) return std::nullopt;
   winograd::Shape& s = made.shape;
   made.in = p.source;
-  made.weights = p.weights;
-  made.out = p.output;
+  made.weights = weights;
+  made.out = out;
   s.images = p.source.dims[0];
   s.channels = p.source.dims[1];
   s.height = p.source.dims[2];
   s.width = p.source.dims[3];
-  s.out_channels = p.output.dims[1];
-  s.out_height = p.output.dims[2];
-  s.out_width = p.output.dims[3];
-  s.in = *in;
-  s.out = *out;
+  s.out_channels = out.dims[1];
+  s.out_height = out.dims[2];
+  s.out_width = out.dims[3];
+  s.in = *in_strides;
+  s.out = *out_strides;
   // A transposed convolution is a convolution by turned windows, whose padding is the rest of the window.
   s.turned = p.form == Form::deconvolution;
   for (size_t i = 0; i < 2; ++i) s.low[i] = s.turned ? 2 - p.low[i] : p.low[i];
-  std::copy_n(p.weights.strides.begin(), 4, s.weights.begin());
+  std::copy_n(weights.strides.begin(), 4, s.weights.begin());
+  if (made.of_weights) return winograd::WeightGradient::pays(s) ? std::optional(made) : std::nullopt;
   if (p.bias.present()) {
     if (p.bias.strides[0] != 1) return std::nullopt;
     made.terms.push_back({p.bias, {}});
@@ -167,6 +195,10 @@ std::shared_ptr<char> TransformedWindows::of(const WindowsOfThree& problem,
 std::unique_ptr<Step> winograd_step(const WindowsOfThree& problem, const winograd::Convolution& convolution,
                                     std::shared_ptr<char> windows, Repeated otherwise) {
   return std::make_unique<WinogradStep>(problem, convolution, std::move(windows), std::move(otherwise));
+}
+
+std::unique_ptr<Step> weight_gradient_step(const WindowsOfThree& problem, int threads, Repeated otherwise) {
+  return std::make_unique<WeightGradientStep>(problem, threads, std::move(otherwise));
 }
 
 }  // namespace tenon::onednn

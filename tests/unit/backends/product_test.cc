@@ -26,13 +26,15 @@ TEST(Product, PanelsOfAllTileSizes) {
       for (const int start : {0, 1, 2, 3}) {
         SCOPED_TRACE(std::to_string(rows) + " rows, depth " + std::to_string(depth) + ", start " +
                      std::to_string(start));
-        const int64_t x_stride = depth + 3, panel_stride = w + 5, y_stride = w + 2;
+        const int64_t x_step = 1 + start % 2, x_stride = depth * x_step + 3, panel_stride = w + 5,
+                      y_stride = w + 2;
         const auto x = random_floats(rows * x_stride, 1), panel = random_floats(depth * panel_stride + w, 2),
                    bias = random_floats(w, 3), factors = random_floats(rows, 4),
                    before = random_floats(rows * y_stride, 5);
         auto y = before;
         multiply({x.data(), x_stride, rows, panel.data(), panel_stride, depth, y.data(), y_stride,
-                  start == 1 ? bias.data() : nullptr, start == 2 ? factors.data() : nullptr, start == 3});
+                  start == 1 ? bias.data() : nullptr, start == 2 ? factors.data() : nullptr, start == 3,
+                  x_step});
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t j = 0; j < y_stride; ++j) {
             const auto at = static_cast<size_t>(r * y_stride + j);
@@ -45,7 +47,7 @@ TEST(Product, PanelsOfAllTileSizes) {
                          : start == 3 ? before[at]
                                       : 0;
             for (int64_t k = 0; k < depth; ++k)
-              sum += static_cast<double>(x[static_cast<size_t>(r * x_stride + k)]) *
+              sum += static_cast<double>(x[static_cast<size_t>(r * x_stride + k * x_step)]) *
                      panel[static_cast<size_t>(k * panel_stride + j)];
             ASSERT_NEAR(y[at], sum, 2e-5) << "row " << r << ", column " << j;
           }

@@ -1,9 +1,11 @@
-// Compares winograd::Convolution with sums in double, and programs that use it with the evaluator: odd sizes, padding, every order of
+// Compares winograd::Convolution and WeightGradient with sums in double, and programs that use them with the evaluator: odd sizes, padding, every order of
 // weights, epilogues, gaps between rows, one thread and several. Infinities and NaN stay in the results to which they belong.
 #include "backends/winograd/convolution.h"
+#include "backends/winograd/weight_gradient.h"
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 
@@ -175,6 +177,54 @@ TEST(Winograd, EpiloguesAndGaps) {
                .other = other});
 }
 
+std::vector<float> compute_gradient(const Sample& sample, int threads) {
+  const Shape s = sample.shape();
+  const auto in = random_floats(s.images * s.in.image, 1), out = random_floats(s.images * s.out.image, 2);
+  std::vector<float> weights(static_cast<size_t>(s.channels * s.out_channels * 9), NAN);
+  const winograd::WeightGradient gradient(s, threads);
+  std::vector<float> scratch(static_cast<size_t>(gradient.scratch_floats()), NAN);
+  EXPECT_TRUE(gradient.run(in.data(), out.data(), weights.data(), scratch.data(), default_parallel()));
+  if (threads > 1) return weights;
+  for (int64_t k = 0; k < s.out_channels; ++k)
+    for (int64_t c = 0; c < s.channels; ++c)
+      for (int64_t tap = 0; tap < 9; ++tap) {
+        double sum = 0;
+        for (int64_t n = 0; n < s.images; ++n)
+          for (int64_t y = 0; y < s.out_height; ++y)
+            for (int64_t x = 0; x < s.out_width; ++x) {
+              const int64_t row = y + tap / 3 - s.low[0], column = x + tap % 3 - s.low[1];
+              if (row < 0 || row >= s.height || column < 0 || column >= s.width) continue;
+              sum +=
+                  double{
+                      in[static_cast<size_t>(n * s.in.image + row * s.in.row + column * s.in.column + c)]} *
+                  out[static_cast<size_t>(n * s.out.image + y * s.out.row + x * s.out.column + k)];
+            }
+        EXPECT_NEAR(weights[static_cast<size_t>(k * s.weights[0] + c * s.weights[1] + tap / 3 * s.weights[2] +
+                                                tap % 3 * s.weights[3])],
+                    sum, 1e-4)
+            << k << " " << c << " " << tap;
+      }
+  return weights;
+}
+
+TEST(Winograd, WeightGradients) {
+  const int64_t lanes = winograd::lanes();
+  const Sample samples[] = {
+      {.images = 2, .height = 7, .width = 4},
+      {.images = 3, .channels = 3 * lanes, .out_channels = 5 * lanes, .height = 13, .width = 12, .gap = 5},
+      {.height = 5, .width = 8, .padding = 0, .order = Sample::ohwi},
+      {.height = 3, .width = 1, .padding = 2, .order = Sample::hwio},
+      {.channels = 2 * lanes, .out_channels = 3 * lanes, .height = 30, .width = 22}};
+  for (const Sample& sample : samples) {
+    SCOPED_TRACE(testing::Message() << sample.images << " images " << sample.height << "x" << sample.width
+                                    << ", " << sample.channels << " to " << sample.out_channels
+                                    << " channels");
+    const auto alone = compute_gradient(sample, 1);
+    for (const int threads : {2, 3, 8})
+      EXPECT_EQ(alone, compute_gradient(sample, threads)) << threads << " threads";
+  }
+}
+
 // An element of an input.
 struct Special {
   size_t input;
@@ -274,6 +324,12 @@ TEST(Winograd, TheLibraryKeepsTheRest) {
                 Not(HasSubstr("winograd")));
 }
 
+TEST(Winograd, TheEnvironmentTurnsItOff) {
+  setenv("TENON_WINOGRAD", "off", 1);
+  EXPECT_THAT(explained(graph_of(kBare), shapes_of(2, 11, 12)), Not(HasSubstr("winograd")));
+  unsetenv("TENON_WINOGRAD");
+}
+
 TEST(Winograd, TransposedConvolutions) {
   for (const char* padding : {"0", "1", "2"}) {
     const std::string p = padding;
@@ -287,6 +343,25 @@ TEST(Winograd, TransposedConvolutions) {
             {{2, 15, 17, 32}, {32, 64, 3, 3}}),
         HasSubstr("winograd"));
   }
+}
+
+TEST(Winograd, WeightGradientsInPrograms) {
+  const auto gradient = [](int64_t size, const std::vector<Special>& special = {}) {
+    return explained(
+        "graph @f(%x: f32[N,H,W,32], %d: f32[N,H,W,64]) {\n %y = convolution_weight_gradient(%x, "
+        "%d){kernel=[3,3], "
+        "strides=[1,1], padding=[1,1], padding_high=[1,1], dilations=[1,1], layout=\"channels_last\"}\n "
+        "return %y\n}\n",
+        {{2, size, size, 32}, {2, size, size, 64}}, special);
+  };
+  EXPECT_THAT(gradient(14), HasSubstr("convolution_weight_gradient 2x32x14x14 by 2x64x14x14 f32 winograd\n"));
+  EXPECT_THAT(gradient(6), Not(HasSubstr("winograd")));
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float value : {inf, -inf, std::numeric_limits<float>::quiet_NaN()})
+    for (const size_t input : {0, 1}) {
+      const int64_t inner_pixel = (input == 0 ? 32 : 64) * (14 * 7 + 6);
+      EXPECT_THAT(gradient(14, {{input, inner_pixel + 5, value}}), HasSubstr("winograd"));
+    }
 }
 
 TEST(Winograd, InfinitiesAndNaNStayWhereTheyBelong) {
