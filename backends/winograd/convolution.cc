@@ -19,8 +19,6 @@ constexpr int64_t kPart = 128;
 // Below, transforming and reading the windows takes longer than the products that it saves.
 constexpr int64_t kFewestTiles = 16, kFewestTilesPerPack = 20;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 int64_t most_tiles(int64_t channels) {
   constexpr int64_t kFewest = 32;  // with fewer, reading the windows takes longer than multiplying by them
   return std::clamp<int64_t>(kBlockBytes / (kPoints * channels * int64_t{sizeof(float)}), kFewest,

@@ -9,8 +9,8 @@ namespace tenon::winograd {
 
 Tiles::Tiles(const Shape& shape)
     : shape_(shape),
-      rows_((shape.out_height + 1) / 2),
-      columns_((shape.out_width + 1) / 2),
+      rows_(ceil_div(shape.out_height, 2)),
+      columns_(ceil_div(shape.out_width, 2)),
       count_(shape.images * rows_ * columns_) {}
 
 bool Tiles::fill_vectors() const {

@@ -8,6 +8,8 @@
 
 namespace tenon::winograd {
 
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 struct Shape {
   int64_t images = 0, channels = 0, height = 0, width = 0;
   int64_t out_channels = 0, out_height = 0, out_width = 0;

@@ -11,9 +11,7 @@ namespace tenon::winograd {
 namespace {
 
 constexpr int64_t kBlock = 64;  // tiles whose products are summed by themselves
-constexpr int64_t kFewestTiles = 48;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t kFewestTilesOfGradient = 48;
 
 // Into how many parts the input's channels are divided, of `squares` vectors, and the output's, of `panels`: the largest pair of parts takes
 // the least time.
@@ -32,7 +30,7 @@ std::pair<int64_t, int64_t> parts_of(int64_t squares, int64_t panels, int64_t th
 
 bool WeightGradient::pays(const Shape& shape) {
   const Tiles tiles(shape);
-  return tiles.fill_vectors() && tiles.count() >= kFewestTiles;
+  return tiles.fill_vectors() && tiles.count() >= kFewestTilesOfGradient;
 }
 
 WeightGradient::WeightGradient(const Shape& shape, int threads)

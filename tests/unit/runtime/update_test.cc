@@ -55,6 +55,28 @@ const Case kCases[] = {
      })",
      {{7, 7}, {7, 7}},
      true},
+    {"a convolution whose result replaces its images",
+     R"(graph @f(%x: f32[N,H,W,32], %w: f32[32,32,3,3]) {
+       %h = full{value=0.05, shape=[], dtype=f32}
+       %v = mul(%w, %h)
+       %u = convolution(%x, %v){strides=[1,1], padding=[1,1], padding_high=[1,1], dilations=[1,1], layout="channels_last"}
+       return %u updates %x
+     })",
+     {{1, 10, 10, 32}, {32, 32, 3, 3}},
+     true},
+    {"a convolution behind an update, of an image with an infinity",
+     R"(graph @f(%s: f32[4], %x: f32[N,H,W,16], %w: f32[32,16,3,3]) {
+       %t = add(%s, %s)
+       %i = iota(){axis=0, shape=[N], dtype=f32}
+       %r = reciprocal(%i)
+       %n = reshape(%r){shape=[N,1,1,1]}
+       %p = add(%x, %n)
+       %c = convolution(%p, %w){strides=[1,1], padding=[1,1], padding_high=[1,1], dilations=[1,1], layout="channels_last"}
+       %z = full{value=0, shape=[], dtype=f32}
+       %y = gt(%c, %z)
+       return %y, %t updates %s
+     })",
+     {{4}, {2, 7, 8, 16}, {32, 16, 3, 3}}},
     {"a product of the input with itself",
      "graph @f(%w: f32[N,N]) {\n %u = matmul(%w, %w)\n return %u updates %w\n}",
      {{9, 9}},
