@@ -10,13 +10,13 @@
 namespace tenon::winograd {
 namespace {
 
-// Of a block: its transformed pixels stay in the second cache.
+// A block has at most so many tiles and bytes of transformed pixels, which stay in the second cache.
 constexpr int64_t kMostTiles = 64, kBlockBytes = 1 << 20;
-// Bytes of transformed windows that stay in some cache, so that nothing is read ahead.
+// Up to so many bytes, the transformed windows stay in a cache and are not prefetched.
 constexpr int64_t kCached = 1 << 23;
-// Channels that are summed by themselves: the sum of all is rounded less.
+// The products of so many channels are summed by themselves, so the sum of all is rounded less.
 constexpr int64_t kPart = 128;
-// Below, transforming and reading the windows takes longer than the products that it saves.
+// With fewer tiles, the transforms and the reads of the windows take longer than the products that they save.
 constexpr int64_t kFewestTiles = 16, kFewestTilesPerPack = 20;
 
 int64_t most_tiles(int64_t channels) {

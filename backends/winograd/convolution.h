@@ -43,7 +43,7 @@ class Convolution {
   int64_t groups_;                        // of panels: the threads that share a block
   int threads_;                           // that have work
   int64_t pixel_stride_, thread_floats_;  // from tile to tile of transformed pixels; scratch of a thread
-  bool ahead_;                            // the transformed windows are too large for the second cache
+  bool ahead_;                            // products prefetch the transformed windows
 };
 
 }  // namespace tenon::winograd

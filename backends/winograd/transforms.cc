@@ -52,33 +52,37 @@ template <class V, bool Whole>
   }
 }
 
-// Lane k of taps[c * 9 + tap] becomes the weight of output channel k, input channel c and this tap.
-template <class V>
-[[gnu::always_inline]] inline void gather_taps(const Windows& w, float* taps) {
+// Moves weights between memory and taps: lane k of taps[c * 9 + tap] is the weight of output channel k, input channel c and this tap.
+// square(at, tap, stride) moves lanes() output channels, whose weights begin at offset `at`, by as many vectors of taps, `stride` apart.
+// vector(at, tap) moves one vector of taps. w: Windows or WindowGradients.
+template <class V, class W, class Square, class Vector>
+[[gnu::always_inline]] inline void move_taps(const W& w, Square square, Vector vector) {
   constexpr auto kLanes = static_cast<int64_t>(lanes_of<V>);
   if (w.column_stride == 1 && w.row_stride == 3 && w.input_stride == 9) {
-    for (int64_t at = 0; at < 9 * kLanes; at += kLanes)
-      inner::transpose<V>(w.weights + at, w.output_stride, taps + at * kLanes, kLanes);
+    for (int64_t at = 0; at < 9 * kLanes; at += kLanes) square(at, at * kLanes, kLanes);
     return;
   }
-  if (w.input_stride == 1) {
-    for (int64_t tap = 0; tap < 9; ++tap)
-      inner::transpose<V>(w.weights + tap / 3 * w.row_stride + tap % 3 * w.column_stride, w.output_stride,
-                          taps + tap * kLanes, 9 * kLanes);
-    return;
+  for (int64_t tap = 0; tap < 9; ++tap) {
+    const int64_t at = tap / 3 * w.row_stride + tap % 3 * w.column_stride;
+    if (w.input_stride == 1)
+      square(at, tap * kLanes, 9 * kLanes);
+    else
+      for (int64_t c = 0; c < kLanes; ++c) vector(at + c * w.input_stride, (c * 9 + tap) * kLanes);
   }
-  for (int64_t c = 0; c < kLanes; ++c)
-    for (int64_t tap = 0; tap < 9; ++tap) {
-      const float* from = w.weights + c * w.input_stride + tap / 3 * w.row_stride + tap % 3 * w.column_stride;
-      for (int64_t k = 0; k < kLanes; ++k) taps[(c * 9 + tap) * kLanes + k] = from[k * w.output_stride];
-    }
 }
 
 template <class V>
 [[gnu::always_inline]] inline void windows_of(const Windows& w) {
   constexpr auto kLanes = static_cast<int64_t>(lanes_of<V>);
   float taps[9 * kLanes * kLanes];
-  gather_taps<V>(w, taps);
+  move_taps<V>(
+      w,
+      [&](int64_t at, int64_t tap, int64_t stride) __attribute__((always_inline)) {
+        inner::transpose<V>(w.weights + at, w.output_stride, taps + tap, stride);
+      },
+      [&](int64_t at, int64_t tap) __attribute__((always_inline)) {
+        for (int64_t k = 0; k < kLanes; ++k) taps[tap + k] = w.weights[at + k * w.output_stride];
+      });
   for (int64_t c = 0; c < kLanes; ++c) {
     V g[9], e[4][3];
 #pragma GCC unroll 9
@@ -240,28 +244,6 @@ template <class V>
   }
 }
 
-// The reverse of gather_taps().
-template <class V>
-[[gnu::always_inline]] inline void scatter_taps(const WindowGradients& w, const float* taps) {
-  constexpr auto kLanes = static_cast<int64_t>(lanes_of<V>);
-  if (w.column_stride == 1 && w.row_stride == 3 && w.input_stride == 9) {
-    for (int64_t at = 0; at < 9 * kLanes; at += kLanes)
-      inner::transpose<V>(taps + at * kLanes, kLanes, w.gradients + at, w.output_stride);
-    return;
-  }
-  if (w.input_stride == 1) {
-    for (int64_t tap = 0; tap < 9; ++tap)
-      inner::transpose<V>(taps + tap * kLanes, 9 * kLanes,
-                          w.gradients + tap / 3 * w.row_stride + tap % 3 * w.column_stride, w.output_stride);
-    return;
-  }
-  for (int64_t c = 0; c < kLanes; ++c)
-    for (int64_t tap = 0; tap < 9; ++tap) {
-      float* to = w.gradients + c * w.input_stride + tap / 3 * w.row_stride + tap % 3 * w.column_stride;
-      for (int64_t k = 0; k < kLanes; ++k) to[k * w.output_stride] = taps[(c * 9 + tap) * kLanes + k];
-    }
-}
-
 template <class V>
 [[gnu::always_inline]] inline bool window_gradients_of(const WindowGradients& w) {
   constexpr auto kLanes = static_cast<int64_t>(lanes_of<V>);
@@ -290,7 +272,14 @@ template <class V>
       }
     }
   }
-  scatter_taps<V>(w, taps);
+  move_taps<V>(
+      w,
+      [&](int64_t at, int64_t tap, int64_t stride) __attribute__((always_inline)) {
+        inner::transpose<V>(taps + tap, stride, w.gradients + at, w.output_stride);
+      },
+      [&](int64_t at, int64_t tap) __attribute__((always_inline)) {
+        for (int64_t k = 0; k < kLanes; ++k) w.gradients[at + k * w.output_stride] = taps[tap + k];
+      });
   return all_zero(differences);
 }
 

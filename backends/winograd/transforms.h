@@ -51,7 +51,7 @@ struct Term {
 
 enum class Activation : uint8_t { none, relu, hardswish, silu };
 
-// What follows the sums of a convolution: the terms in their order, the activation, a minimum. NaN stays NaN.
+// The epilogue of a convolution applies the terms to its sums, in their order, then the activation, then the minimum. NaN stays NaN.
 struct Epilogue {
   const Term* terms = nullptr;
   size_t count = 0;

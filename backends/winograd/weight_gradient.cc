@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kBlock = 64;  // tiles whose products are summed by themselves
 constexpr int64_t kFewestTilesOfGradient = 48;
 
-// Into how many parts the input's channels are divided, of `squares` vectors, and the output's, of `panels`: the largest pair of parts takes
-// the least time.
+// Divides the input's channels, `squares` vectors, and the output's, `panels` panels, into parts, so that a thread has a pair of parts and
+// the largest pair is as small as possible. Returns the numbers of parts.
 std::pair<int64_t, int64_t> parts_of(int64_t squares, int64_t panels, int64_t threads) {
   std::pair<int64_t, int64_t> best{1, 1};
   int64_t least = squares * panels;

@@ -102,7 +102,7 @@ class WinogradStep final : public Step {
   }
 
  private:
-  // Of windows that a run transforms.
+  // The bytes that the transformed windows take in scratch; 0 if they are constant.
   int64_t packed_bytes() const { return windows_ ? 0 : align_up(convolution_.packed_floats() * kFloat); }
 
   const WindowsOfThree problem_;

@@ -1,6 +1,7 @@
 // Convolutions that winograd::Convolution computes in less time than the library, and gradients of their weights: 3x3 windows at stride 1,
-// in f32, of images whose channels are last. Sums and products with other operands and relu follow in the same pass. The sums of neighbouring results share products, so
-// an infinity in one spreads to the others: a step that finds a sum that is not finite runs the library's call instead.
+// in f32, of images whose channels are last. Sums and products with other operands and an activation follow in the same pass. The sums
+// of neighbouring results share products, so an infinity in one spreads to the others: a step that finds a sum that is not finite runs
+// the library's call instead.
 // Tested by tests/unit/backends/winograd_test.cc.
 #pragma once
 

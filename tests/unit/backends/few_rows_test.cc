@@ -7,21 +7,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <random>
 #include <vector>
 
 #include "src/base/convert.h"
+#include "tests/support/random_floats.h"
 
 namespace tenon::inner {
 namespace {
-
-std::vector<float> random_floats(int64_t count, uint32_t seed) {
-  std::vector<float> v(static_cast<size_t>(count));
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  for (float& x : v) x = normal(rng);
-  return v;
-}
 
 // The elements in a dtype; `elements` becomes their values.
 std::vector<std::byte> stored_as(DType dtype, std::vector<float>& elements) {

@@ -5,19 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 #include <vector>
+
+#include "tests/support/random_floats.h"
 
 namespace tenon::inner {
 namespace {
-
-std::vector<float> random_floats(int64_t count, uint32_t seed) {
-  std::vector<float> v(static_cast<size_t>(count));
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  for (float& x : v) x = normal(rng);
-  return v;
-}
 
 TEST(Product, PanelsOfAllTileSizes) {
   const int64_t w = panel_width();

@@ -1,5 +1,5 @@
-// Compares winograd::Convolution and WeightGradient with sums in double, and programs that use them with the evaluator: odd sizes, padding, every order of
-// weights, epilogues, gaps between rows, one thread and several. Infinities and NaN stay in the results to which they belong.
+// Compares winograd::Convolution and WeightGradient with sums in double, and programs that use them with the evaluator: odd sizes,
+// padding, every order of weights, epilogues, gaps between rows, one thread and several. Infinities and NaN stay in the results to which they belong.
 #include "backends/winograd/convolution.h"
 #include "backends/winograd/weight_gradient.h"
 
@@ -9,6 +9,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "tests/support/random_floats.h"
 #include "tests/support/run_help.h"
 
 namespace tenon {
@@ -19,14 +20,6 @@ using testing::Not;
 using winograd::Activation;
 using winograd::Convolution;
 using winograd::Shape;
-
-std::vector<float> random_floats(int64_t count, uint32_t seed) {
-  std::vector<float> v(static_cast<size_t>(count));
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  for (float& x : v) x = normal(rng);
-  return v;
-}
 
 // A convolution whose images have gaps behind each row and each image.
 struct Sample {
