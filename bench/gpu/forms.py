@@ -12,7 +12,7 @@ from typing import Callable
 import torch
 import torch.nn.functional as F
 
-from bench.gpu.cases import pair, rms_norm_backward, rows, swapped, wide, with_vector
+from bench.gpu.cases import labels, pair, rms_norm_backward, rows, swapped, wide, with_vector
 
 PART = 1 << 26      # most elements that are computed in float64 at once
 
@@ -57,9 +57,13 @@ BIG = [
     Big("0213", "row", lambda x: x.transpose(1, 2).contiguous(), rows, ((4, 128, 8, 64), (8, 512, 16, 64), (3, 301, 13, 65))),
     Big("transpose of a short axis", "tiled", lambda x: x.transpose(-1, -2).contiguous(), swapped, ((1 << 14, 16), (1 << 18, 24))),
     Big("rows of a cluster", "cluster", softmax, rows, ((4, 65536), (64, 65536), (131, 131072)), join=torch.cat),
+    Big("rows of small blocks of a cluster", "resident 4 cluster 8", softmax, rows, ((140, 65536), (1000, 65528)), ("bf16", "f16"), torch.cat),
+    Big("rows of a block beside another", "resident 2 registers", softmax, rows, ((64, 16384), (1000, 16384)), ("bf16", "f16"), torch.cat),
+    Big("rows that are only folded", "join_online_reductions", lambda x, t: F.cross_entropy(wide(x), t, reduction="none"), labels,
+        ((64, 32768), (600, 32768), (1100, 32771))),
     Big("rows of a cluster, one by one", "cluster", softmax, rows, ((2, 131071), (7, 99991)), join=torch.cat),
     Big("rows of a cluster, shared memory", r"cluster \d shared", softmax, rows,
-        ((1, 1 << 18), (16, 1 << 18), (5, (1 << 18) - 1)), ("bf16", "f16"), torch.cat),
+        ((1, 400000), (16, 400000), (5, (1 << 18) - 1)), ("bf16", "f16"), torch.cat),
     Big("layer_norm of a cluster", "cluster", lambda x, w: F.layer_norm(x, x.shape[-1:], w), with_vector(1),
         ((2, 131072), (33, 150001))),
     Big("rows that nothing keeps", "join_online_reductions", softmax, rows, ((1, 1 << 20), (16, 1 << 20), (150, (1 << 20) + 1)), ("f32",), torch.cat),

@@ -64,8 +64,9 @@ def race(case, options, clock):
 
 
 def per_kernel(before, after):
+    """ms per kernel that was compiled in between. A kernel for a GPU is compiled when a plan first needs it."""
     kernels = (after["kernels_compiled"] or 0) - (before["kernels_compiled"] or 0)
-    return (after["compile_ms"] - before["compile_ms"]) / kernels if kernels else None
+    return sum(after[key] - before[key] for key in ("compile_ms", "plan_ms")) / kernels if kernels else None
 
 
 def bandwidth(options):

@@ -44,7 +44,8 @@ class CudaEmitter final : CudaLoops {
     if (s_.locals == Locals::global) parameters += ", char* scratch, tn_ix scratch_stride";
     const std::string call = k_.name + "(" + parameters + ")", kernel = "extern \"C\" __global__ ";
     if (s_.cluster > 1) text_ += kernel + "TN_CLUSTER(" + number(s_.cluster) + ") void " + call + ";\n";
-    text_ += kernel + "void __launch_bounds__(" + number(s_.block) + ", 1) " + call + " {\n";
+    text_ += kernel + "void __launch_bounds__(" + number(s_.block) + ", " + number(s_.resident) + ") " +
+             call + " {\n";
     if (s_.locals == Locals::registers) find_kept_loads(par().body);
     map_ ? emit_tiles() : emit_par();
     return text_ + "}\n";

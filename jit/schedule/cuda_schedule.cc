@@ -20,18 +20,15 @@ using Form = CudaSchedule::Form;
 using Locals = CudaSchedule::Locals;
 
 constexpr int kBlock = 256, kSmallestBlock = 64;
-constexpr int64_t kKeptShare = 2;       // a row takes at most 1 / kKeptShare of a thread's registers
-constexpr int64_t kOfWideIndices = 16;  // registers for 64-bit addresses
-constexpr int kMostChunks = 8;          // steps of a row that a thread keeps
-constexpr int kBlocksPerMultiprocessor = 32;
-constexpr int kTile = 64, kSmallTile = 32;  // elements per side
-constexpr int kTransactionBytes = 32;       // of memory
+constexpr int64_t kOfWideIndices = 16;         // registers for 64-bit addresses
+constexpr int kBlocksPerMultiprocessor = 128;  // of a launch
+constexpr int kBlocksThatKeep = 32;            // per multiprocessor, of a map whose threads keep operands
+constexpr int kTile = 64, kSmallTile = 32;     // elements per side
+constexpr int kTransactionBytes = 32;          // of memory
 constexpr int kMostAhead = 16;
-constexpr int kMostRows = 32;             // threads that share a column
-constexpr int64_t kFewestSteps = 4;       // fewest steps of such a thread
-constexpr int64_t kFoldsBytes = 1 << 10;  // shared memory for the exchange of folds
-constexpr int kFirstWithClusters = 90;    // first architecture with clusters
-constexpr int kMostBlocksOfCluster = 8;   // supported by every device
+constexpr int kMostRows = 32;                            // threads that share a column
+constexpr int64_t kFewestSteps = 4;                      // fewest steps of such a thread
+constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a launch
 constexpr int64_t kIndex32 = (int64_t{1} << 31) - 1;
 
 // The variable of the simd axis around a statement, or kNoRef.
@@ -113,7 +110,7 @@ bool tile_map(const TransposingMap& map, std::span<const int64_t> sizes, const C
   for (size_t i : map.crossing)
     bytes += cuda_tile_bytes(tiled, map.kernel.buffers[map.statement(i).buffer].type);
   if (bytes > device.shared_bytes) return false;
-  for (int v = relax_level >= 2 ? 1 : std::max(1, 4 / narrowest); v >= 1; v /= 2) {
+  for (int v = relax_level >= 3 ? 1 : std::max(1, 4 / narrowest); v >= 1; v /= 2) {
     const Alignment a = alignment_of(map.kernel, sizes, v, alignment, &map);
     if (tiled.along * tiled.across < kBlock * v || (!a.aligned && v > 1)) continue;
     tiled.vector = v;
@@ -234,7 +231,7 @@ void columns(const Kernel& k, std::span<const int64_t> sizes, const CudaDevice& 
 // The longest vectors with which lanes run along `length` adjacent elements.
 void choose_vector(const Kernel& k, std::span<const int64_t> sizes, int64_t length, int64_t alignment,
                    int relax_level, CudaSchedule& s) {
-  for (int v = relax_level >= 2 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
+  for (int v = relax_level >= 3 ? 1 : std::clamp(16 / widest_neighbour(k), 1, 8); v > 1; v /= 2) {
     const Alignment a = alignment_of(k, sizes, v, alignment);
     if (!a.aligned || length < v) continue;
     s.vector = v;
@@ -244,17 +241,9 @@ void choose_vector(const Kernel& k, std::span<const int64_t> sizes, int64_t leng
   s.whole = true;
 }
 
-// Bytes of the locals of a team; with a cluster, the part of one block.
-int64_t local_bytes(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes) {
-  const int64_t own = int64_t{s.vector} * s.block, step = own * s.cluster;
-  int64_t bytes = 0;
-  for (const Buffer& b : k.buffers) {
-    if (b.role != Buffer::Role::local) continue;
-    const int64_t length = extent_value(b.length, sizes.data());
-    bytes += s.cluster > 1 ? (length + step - 1) / step * own * size_of(b.type)
-                           : (length * size_of(b.type) + 15) / 16 * 16;
-  }
-  return bytes;
+// Most threads of a launch of a map whose threads keep operands.
+int64_t most_threads(const CudaDevice& device) {
+  return int64_t{device.multiprocessors} * kBlocksThatKeep * kBlock;
 }
 
 }  // namespace
@@ -279,6 +268,7 @@ std::string describe(const CudaSchedule& s) {
                          : (s.form == Form::flat ? "flat " : "row ") + std::to_string(s.team) + "x" +
                                std::to_string(s.block / s.team);
   text += " vector " + std::to_string(s.vector);
+  if (s.resident > 1) text += " resident " + std::to_string(s.resident);
   if (s.rows > 1) text += " rows " + std::to_string(s.rows);
   for (unsigned a = 0; s.outer >> a; ++a)
     if (s.outer >> a & 1) text += (s.outer & ((1u << a) - 1) ? "," : " outer ") + std::to_string(a);
@@ -307,7 +297,6 @@ CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
     if (simd) return s;
     return CudaRewrite::merge_map;
   }
-  const int64_t most_threads = int64_t{device.multiprocessors} * kBlocksPerMultiprocessor * kBlock;
   const CudaRows rows(k, sizes);
   const bool row = rows.possible() && rows.longest() > 1;
   if (row)
@@ -319,76 +308,11 @@ CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
     if (has_locals(k)) s.locals = Locals::global;
     s.ahead = vectors_ahead(k, sizes, device, relax_level, s.vector);
     if (relax_level == 0 && is_map(k) && merge_map(k))
-      s.outer = axes_of_rows(k, sizes, most_threads, s.vector, 0);
+      s.outer = axes_of_rows(k, sizes, most_threads(device), s.vector, 0);
     columns(k, sizes, device, alignment, relax_level, s);
     return s;
   }
-  s.form = Form::row;
-  const int64_t vectors = (rows.longest() + s.vector - 1) / s.vector;
-  if (vectors <= 128) {
-    s.team = static_cast<int>(
-        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, std::min<int64_t>(vectors, 32)))));
-  } else {
-    // Sums that live from row to row take registers too.
-    const int64_t each = rows.several() ? 2 : 4;
-    int64_t team = 128;
-    while (team < 512 && vectors > team * each) team *= 2;
-    if (vectors > team * kMostChunks) team = 1024;
-    s.team = s.block = static_cast<int>(team);
-  }
-  const int64_t iterations = par_iterations(k, sizes.data(), 1);
-  // A map with few long rows: every vector gets its own thread. Also if a thread saves work by going across
-  // rows.
-  const bool few_rows = vectors > s.team && iterations * s.team < int64_t{device.multiprocessors} *
-                                                                      device.threads_per_multiprocessor;
-  const auto map = simd ? std::nullopt : merge_map(k);
-  const int64_t steps = (vectors + s.team - 1) / s.team;
-  if (map &&
-      (few_rows || (relax_level == 0 && axes_of_rows(*map, sizes, most_threads, s.vector, steps) != 0)))
-    return CudaRewrite::merge_map;
-  // Few rows of other kernels: each gets a block, although some threads of it are idle.
-  if (s.team == 32 && vectors > 32 &&
-      iterations * s.team < int64_t{device.multiprocessors} * device.threads_per_multiprocessor / 4)
-    s.team = s.block = 128;
-  const int64_t chunks = (vectors + s.team - 1) / s.team;
-  const int64_t limit = registers_of_thread(s, device) * 4 / kKeptShare;
-  // Steps in which a cluster walks a row that its registers keep. 0: the registers cannot keep it.
-  auto kept_chunks = [&](int64_t cluster) {
-    const int64_t steps = (chunks + cluster - 1) / cluster;
-    const bool fits = relax_level == 0 && rows.fits_registers() && steps <= kMostChunks &&
-                      steps * s.vector * rows.kept_bytes() <= limit;
-    return fits ? static_cast<int>(steps) : 0;
-  };
-  s.chunks = kept_chunks(1);
-  const int64_t shared_room = device.shared_bytes - kFoldsBytes;
-  const bool shared = local_bytes(k, s, sizes) * (s.block / s.team) <= shared_room;
-  if (s.chunks == 0 && device.architecture >= kFirstWithClusters && s.team == s.block && rows.again() &&
-      rows.fits_registers() && !(has_locals(k) && shared)) {
-    for (int c = 2; c <= kMostBlocksOfCluster && s.chunks == 0; c *= 2)
-      if ((s.chunks = kept_chunks(c)) > 0) s.cluster = c;
-    for (int c = 2; c <= kMostBlocksOfCluster && s.cluster == 1 && has_locals(k); c *= 2) {
-      CudaSchedule wider = s;
-      wider.cluster = c;
-      if (local_bytes(k, wider, sizes) <= shared_room) s.cluster = c;
-    }
-  }
-  if (s.chunks > 0) {
-    s.locals = Locals::registers;
-  } else if (s.cluster > 1) {
-    s.locals = Locals::shared;
-  } else if (has_locals(k)) {
-    s.locals = shared ? Locals::shared : Locals::global;
-  }
-  // A row that is not kept on chip is read as few times as possible.
-  if (!joined && s.chunks == 0 && s.cluster == 1 && s.locals != Locals::shared && rows.again())
-    return CudaRewrite::join_online_reductions;
-  // Few such rows: a cluster walks each, because otherwise most multiprocessors would be idle.
-  if (s.chunks == 0 && s.locals == Locals::none && s.team == s.block &&
-      device.architecture >= kFirstWithClusters)
-    while (s.cluster < kMostBlocksOfCluster && iterations * s.cluster * 2 <= device.multiprocessors &&
-           vectors > int64_t{s.team} * s.cluster * kMostChunks)
-      s.cluster *= 2;
-  return s;
+  return schedule_rows(rows, device, relax_level, joined, most_threads(device), s);
 }
 
 CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes,
@@ -399,7 +323,9 @@ CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const i
   const int64_t per_multiprocessor = s.locals == Locals::global
                                          ? std::max(1, device.threads_per_multiprocessor / s.block)
                                          : kBlocksPerMultiprocessor;
-  const int64_t most = device.multiprocessors * per_multiprocessor;
+  // A block of a map that keeps nothing ends after its vectors, which is faster than to go on with others.
+  const bool ends = s.form == Form::flat && s.outer == 0 && s.locals != Locals::global;
+  const int64_t most = ends ? kMostBlocks : device.multiprocessors * per_multiprocessor;
   if (s.form == Form::tiled) {
     const auto map = transposing_map(k);
     int64_t tiles = 1;
@@ -420,9 +346,9 @@ CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const i
   }
   launch.blocks = std::min((count + at_once - 1) / at_once, most / s.cluster) * s.cluster;
   launch.cluster = s.cluster;
-  if (s.locals == Locals::shared) launch.shared_bytes = local_bytes(k, s, sizes) * teams;
+  if (s.locals == Locals::shared) launch.shared_bytes = bytes_of_locals(k, s, sizes) * teams;
   if (s.locals == Locals::global) {
-    launch.scratch_stride = local_bytes(k, s, sizes);
+    launch.scratch_stride = bytes_of_locals(k, s, sizes);
     launch.scratch_bytes = launch.scratch_stride * teams * launch.blocks;
   }
   return launch;

@@ -40,6 +40,9 @@ struct CudaSchedule {
   int team = 1;     // threads per par iteration: a power of two up to 32, or the whole block
   int vector = 1;   // elements of a simd axis per thread and step
   int chunks = 0;   // row, registers: unrolled steps of a simd loop; 0: a loop
+  // Blocks that a multiprocessor can hold at once: the compiler gives a thread no more registers than this
+  // allows. While one block folds its row, another loads the next.
+  int resident = 1;
   // row: blocks per par iteration, from sm_90 on. Each block keeps the elements of its own threads.
   int cluster = 1;
   // tiled: elements of a tile along the axis of lanes and along the other axis; powers of two.
@@ -73,11 +76,12 @@ using CudaDecision = std::variant<CudaSchedule, CudaRewrite>;
 // Returns the schedule of the kernel as it stands, or the rewrite that must come first. sizes: the size
 // arguments of the kernel. alignment: bytes to which all pointers are aligned. longest_buffer: elements;
 // bounds addresses that depend on values (-1: unknown). relax_level: how often the compiler ran out of
-// registers. From level 1 on, no row is kept in registers; from level 2 on, a thread takes one element at a
+// registers. From level 1 on, a block may have all registers of a multiprocessor and a thread takes one vector
+// at a time; from level 2 on, no row is kept in registers; from level 3 on, a thread takes one element at a
 // time. joined: join_online_reductions has run already.
 CudaDecision cuda_schedule(const Kernel& kernel, std::span<const int64_t> sizes, const CudaDevice& device,
                            int64_t alignment, int64_t longest_buffer, int relax_level, bool joined);
-inline constexpr int kMostRelaxed = 2;
+inline constexpr int kMostRelaxed = 3;
 
 // Bytes that a thread keeps in flight when it reads columns or the chunks of a row; it needs as many bytes of
 // registers.

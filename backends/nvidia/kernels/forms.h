@@ -41,7 +41,7 @@ class DeviceKernel {
   void add(const Wanted& loaded);
 
  private:
-  static constexpr int kMostRelaxedToCut = 1;  // level 2, one element at a time, is slower than two kernels
+  static constexpr int kMostRelaxedToCut = 2;  // level 3, one element at a time, is slower than two kernels
   struct Loaded {
     jit::KernelVariant variant;  // its launch has the most shared memory that was asked for
     CuFunction function = nullptr;

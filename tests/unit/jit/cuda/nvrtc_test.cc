@@ -24,14 +24,18 @@ struct Built {
   CudaBinary binary;
   std::string what;
 };
+// Compiles a kernel. If it spills because its blocks leave registers to others, compiles the form in which they do not.
 Result<Built> build(const Kernel& kernel, const std::vector<int64_t>& sizes, int architecture,
                     bool ptx = false) {
   Built b;
-  const KernelVariant v = variant_of(kernel, sizes, {}, 16, 1 << 20);
-  b.schedule = v.schedule;
-  b.what = kernel.name + " sm_" + std::to_string(architecture) + " " + describe(v);
-  TENON_ASSIGN(b.binary, (*nvrtc())->compile(cuda_source(*v.kernel, b.schedule), kernel.name, architecture,
-                                             b.schedule.approximate, ptx));
+  for (int level = 0; level <= 1; ++level) {
+    const KernelVariant v = variant_of(kernel, sizes, {}, 16, 1 << 20, level);
+    b.schedule = v.schedule;
+    b.what = kernel.name + " sm_" + std::to_string(architecture) + " " + describe(v);
+    TENON_ASSIGN(b.binary, (*nvrtc())->compile(cuda_source(*v.kernel, b.schedule), kernel.name, architecture,
+                                               b.schedule.approximate, ptx));
+    if (b.binary.spill_bytes == 0 || b.schedule.resident == 1) break;
+  }
   return b;
 }
 Result<Built> build(int text, DType type, int64_t n, int64_t m, int architecture, bool ptx = false) {
