@@ -180,9 +180,9 @@ TN_FN T tn_squares_about(T mean, T seen, T from, T sum, T squares) {
 }
 
 // Folds N columns of a thread over the R threads of a block of T threads that share these columns, by halves.
-// The first of the R threads gets the results. parts: T * N values per block. All threads of the block must
-// call this function.
-template <int T, int R, class V, int N, class F>
+// The first of the R threads gets the results, or with All each of them. parts: T * N values per block. All
+// threads of the block must call this function.
+template <int T, int R, bool All, class V, int N, class F>
 TN_FN void tn_rows_fold(V (&x)[N], F fold, tn_u64* parts) {
   V* all = (V*)parts;
   const int row = threadIdx.x / (T / R);
@@ -199,6 +199,14 @@ TN_FN void tn_rows_fold(V (&x)[N], F fold, tn_u64* parts) {
       for (int v = 0; v < N; ++v) x[v] = fold(x[v], all[v * T + threadIdx.x + d * (T / R)]);
     }
   }
+  if (!All) return;
+  if (row == 0) {
+#pragma unroll
+    for (int v = 0; v < N; ++v) all[v * T + threadIdx.x] = x[v];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int v = 0; v < N; ++v) x[v] = all[v * T + threadIdx.x % (T / R)];
 }
 
 // ---- map rows ----

@@ -237,16 +237,19 @@ class CudaEmitter final : CudaLoops {
   }
 
   // `rows` threads of a block share a column: each takes every `rows`-th row. They combine their results at
-  // the end of the reduction, and the first thread runs the rest. Threads beyond the last column compute that
+  // the end of each reduction, and after the last one the first thread runs the rest. Threads beyond the last column compute that
   // column too, and store nothing.
   void emit_shared_columns() {
     const Stmt& s = par();
-    const auto fold = std::ranges::find_if(s.body, [](const Stmt& inner) { return !inner.axes.empty(); });
     const std::string columns = number(s_.block / s_.rows);
     std::vector<int> steps(s.axes.size(), 1);
     steps.back() = vector_;
     int widest = 1;
-    for (Ref r : fold->results) widest = std::max(widest, static_cast<int>(size_of(k_.types[r])));
+    auto last = s.body.begin();
+    for (auto inner = s.body.begin(); inner != s.body.end(); ++inner) {
+      if (!inner->axes.empty()) last = inner;
+      for (Ref r : inner->results) widest = std::max(widest, static_cast<int>(size_of(k_.types[r])));
+    }
     line("TN_SHARED tn_u64 parts[" + number(int64_t{s_.block} * vector_ * widest / 8) + "];");
     line("const int row = threadIdx.x / " + columns + ", column = threadIdx.x % " + columns + ";");
     line("const tn_ix total = " + count_nest(steps, whole_) + ";");
@@ -255,7 +258,7 @@ class CudaEmitter final : CudaLoops {
     line("const tn_ix at = tn_minimum((tn_ix)(first + column), (tn_ix)(total - 1));");
     place_in_nest(steps, "j");
     enter_lanes(s.axes.back(), extent(s.axes.back().extent));
-    const Block shared(s.body.begin(), fold + 1), rest(fold + 1, s.body.end());
+    const Block shared(s.body.begin(), last + 1), rest(last + 1, s.body.end());
     std::set<Ref> later;
     for (const Stmt& inner : rest) collect_uses(inner, later);
     emit_lanes(shared, {}, {later.begin(), later.end()});

@@ -12,6 +12,12 @@ namespace {
 using K = Stmt::Kind;
 using Locals = CudaSchedule::Locals;
 
+// The last statement of the par nest with loops of its own.
+const Stmt& last_control(const Kernel& k) {
+  return *std::ranges::find_if(k.body[0].body.rbegin(), k.body[0].body.rend(),
+                               [](const Stmt& s) { return !s.axes.empty(); });
+}
+
 }  // namespace
 
 CudaLoops::Range CudaLoops::range(const Axis& axis) {
@@ -207,7 +213,8 @@ void CudaLoops::emit_reduce(const Stmt& s) {
   }
   for (size_t r = 0; lanes && s_.rows > 1 && r < s.results.size(); ++r) {
     const std::string t = type(s.results[r]);
-    line("tn_rows_fold<" + number(s_.block) + ", " + number(s_.rows) + ">(" + value(s.results[r]) + ", [](" +
+    line("tn_rows_fold<" + number(s_.block) + ", " + number(s_.rows) + ", " +
+         (s.results == last_control(k_).results ? "false" : "true") + ">(" + value(s.results[r]) + ", [](" +
          t + " a, " + t + " b) { return " + fold_call(s.combine[r], "a", "b") + "; }, parts);");
   }
   if (lanes) return;

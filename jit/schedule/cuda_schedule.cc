@@ -186,18 +186,20 @@ InOrder reduction_in_order(const Kernel& k, std::span<const int64_t> sizes, int 
   return widest;
 }
 
-// Whether threads can share the columns of a kernel: its par nest has one sequential reduction and no other
-// loop, and stores nothing before the end of the reduction.
+// Whether threads can share the columns of a kernel: its par nest has sequential reductions and no other loop,
+// and stores nothing before the end of the last one.
 bool shares_columns(const Kernel& k) {
   const Stmt& par = k.body[0];
-  int folds = 0;
+  bool folds = false, stores = false;
   for (const Stmt& s : par.body) {
-    if (s.kind == K::loop || s.kind == K::scan || s.simd || (s.kind == K::store && folds == 0)) return false;
-    folds += s.kind == K::reduce;
+    if (s.kind == K::loop || s.kind == K::scan || s.simd) return false;
+    if (s.kind == K::reduce && stores) return false;
+    folds = folds || s.kind == K::reduce;
+    stores = stores || s.kind == K::store;
     if (std::ranges::any_of(s.body, [](const Stmt& i) { return !i.axes.empty() || i.kind == K::store; }))
       return false;
   }
-  return par.simd && folds == 1;
+  return par.simd && folds;
 }
 
 // Where there are few columns, several threads of a block share the rows of each column. If this does not

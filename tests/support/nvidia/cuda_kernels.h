@@ -167,6 +167,25 @@ inline constexpr const char* kCudaTexts[] = {
           store %p[M*%b + %l], %t
         }
       }
+    })",
+    R"(kernel @column_variance(N, M; in %x: $T, out %w: $T) {
+      par simd %j in M {
+        %s = reduce add %i in N {
+          %v = load %x[M*%i + %j]
+          yield %v
+        }
+        %n = size N
+        %c = cast.f32 %n
+        %m = div %s, %c
+        %q = reduce add %k in N {
+          %v2 = load %x[M*%k + %j]
+          %d = sub %v2, %m
+          %e = mul %d, %d
+          yield %e
+        }
+        %r = div %q, %c
+        store %w[%j], %r
+      }
     })"};
 
 // Writes the number `x` in this type.

@@ -68,6 +68,7 @@ TEST(CudaSchedule, Words) {
       {4, DType::bf16, 1000, 1 << 20, "A100", "flat 1x256 vector 8 ahead 8 whole approximate"},
       {4, DType::f32, 3, 1 << 20, "RTX 4090", "flat 1x256 vector 4 ahead 2 whole"},
       {4, DType::f32, 1, 1 << 20, "RTX 4090", "flat 1x256 vector 4 whole"},
+      {10, DType::bf16, 16384, 4096, "H100", "flat 1x256 vector 4 rows 32 ahead 16 whole approximate"},
       {5, DType::f32, 128, 128, "H100", "flat 1x256 vector 1"},
       {6, DType::f32, 64, 64, "H100", "flat 1x256 vector 4 whole"},
       {7, DType::bf16, 1001, 1, "H100", "flat 1x256 vector 8 approximate"},
