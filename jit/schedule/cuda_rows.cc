@@ -15,7 +15,7 @@ using Locals = CudaSchedule::Locals;
 
 namespace {
 
-constexpr int kBlock = 256, kLargestBlock = 1024;
+constexpr int kSmallBlock = 256, kLargestBlock = 1024;
 constexpr int kMostChunks = 8;  // steps of a row that a thread keeps
 // Threads of blocks that keep rows, per multiprocessor. They leave each thread 64 registers.
 constexpr int kResidentThreads = 1024;
@@ -104,8 +104,8 @@ class RowSchedule {
     }
     // Sums that live from row to row take registers too.
     const int64_t each = rows_.several() ? 2 : 4;
-    int team = kBlock / 2;
-    while (team < 2 * kBlock && vectors_ > team * each) team *= 2;
+    int team = kSmallBlock / 2;
+    while (team < 2 * kSmallBlock && vectors_ > team * each) team *= 2;
     int keeping = team;
     while (keeping < kLargestBlock && kept_steps(keeping, registers_of_row()) == 0) keeping *= 2;
     if (kept_steps(keeping, registers_of_row()) > 0)
@@ -118,7 +118,7 @@ class RowSchedule {
   // Rows that are folded only: as many small blocks as a multiprocessor runs, or larger ones if rows are few.
   void stream() {
     s_.team = kLargestBlock;
-    while (s_.team > kBlock && iterations_ * s_.team >= 2 * threads()) s_.team /= 2;
+    while (s_.team > kSmallBlock && iterations_ * s_.team >= 2 * threads()) s_.team /= 2;
     s_.block = s_.team;
   }
 
@@ -147,7 +147,7 @@ class RowSchedule {
   // The smallest blocks whose cluster keeps a row in registers, or else the smallest cluster with the shared
   // memory for it. Few rows get larger blocks.
   void choose_cluster(int64_t shared_room) {
-    int block = kBlock;
+    int block = kSmallBlock;
     while (block < kLargestBlock && iterations_ * block * kMostBlocksOfCluster < threads()) block *= 2;
     for (; block <= kLargestBlock; block *= 2)
       for (int c = 2; c <= kMostBlocksOfCluster; c *= 2) {
