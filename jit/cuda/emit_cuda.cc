@@ -237,19 +237,16 @@ class CudaEmitter final : CudaLoops {
   }
 
   // `rows` threads of a block share a column: each takes every `rows`-th row. They combine their results at
-  // the end of each reduction, and after the last one the first thread runs the rest. Threads beyond the last column compute that
-  // column too, and store nothing.
+  // the end of each reduction, and after the last one the first thread runs the rest. Threads beyond the last
+  // column compute that column too, and store nothing.
   void emit_shared_columns() {
     const Stmt& s = par();
     const std::string columns = number(s_.block / s_.rows);
     std::vector<int> steps(s.axes.size(), 1);
     steps.back() = vector_;
     int widest = 1;
-    auto last = s.body.begin();
-    for (auto inner = s.body.begin(); inner != s.body.end(); ++inner) {
-      if (!inner->axes.empty()) last = inner;
-      for (Ref r : inner->results) widest = std::max(widest, static_cast<int>(size_of(k_.types[r])));
-    }
+    for (const Stmt& inner : s.body)
+      for (Ref r : inner.results) widest = std::max(widest, static_cast<int>(size_of(k_.types[r])));
     line("TN_SHARED tn_u64 parts[" + number(int64_t{s_.block} * vector_ * widest / 8) + "];");
     line("const int row = threadIdx.x / " + columns + ", column = threadIdx.x % " + columns + ";");
     line("const tn_ix total = " + count_nest(steps, whole_) + ";");
@@ -258,7 +255,8 @@ class CudaEmitter final : CudaLoops {
     line("const tn_ix at = tn_minimum((tn_ix)(first + column), (tn_ix)(total - 1));");
     place_in_nest(steps, "j");
     enter_lanes(s.axes.back(), extent(s.axes.back().extent));
-    const Block shared(s.body.begin(), last + 1), rest(last + 1, s.body.end());
+    const auto after = s.body.begin() + (&last_control() - s.body.data()) + 1;
+    const Block shared(s.body.begin(), after), rest(after, s.body.end());
     std::set<Ref> later;
     for (const Stmt& inner : rest) collect_uses(inner, later);
     emit_lanes(shared, {}, {later.begin(), later.end()});

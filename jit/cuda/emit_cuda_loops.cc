@@ -12,12 +12,6 @@ namespace {
 using K = Stmt::Kind;
 using Locals = CudaSchedule::Locals;
 
-// The last statement of the par nest with loops of its own.
-const Stmt& last_control(const Kernel& k) {
-  return *std::ranges::find_if(k.body[0].body.rbegin(), k.body[0].body.rend(),
-                               [](const Stmt& s) { return !s.axes.empty(); });
-}
-
 }  // namespace
 
 CudaLoops::Range CudaLoops::range(const Axis& axis) {
@@ -35,6 +29,10 @@ CudaLoops::Range CudaLoops::range(const Axis& axis) {
     r.end = "(" + r.end + " + " + (known ? number(axis.by.factor - 1) : by + " - 1") + ") / " + by;
   }
   return r;
+}
+const Stmt& CudaLoops::last_control() const {
+  const Block& body = k_.body[0].body;
+  return *std::ranges::find_if(body.rbegin(), body.rend(), [](const Stmt& s) { return !s.axes.empty(); });
 }
 // Emits axes [0, count) as nested loops, then `body`.
 void CudaLoops::nest(const std::vector<Axis>& axes, size_t count, const std::function<void()>& body) {
@@ -214,8 +212,8 @@ void CudaLoops::emit_reduce(const Stmt& s) {
   for (size_t r = 0; lanes && s_.rows > 1 && r < s.results.size(); ++r) {
     const std::string t = type(s.results[r]);
     line("tn_rows_fold<" + number(s_.block) + ", " + number(s_.rows) + ", " +
-         (s.results == last_control(k_).results ? "false" : "true") + ">(" + value(s.results[r]) + ", [](" +
-         t + " a, " + t + " b) { return " + fold_call(s.combine[r], "a", "b") + "; }, parts);");
+         (s.results == last_control().results ? "false" : "true") + ">(" + value(s.results[r]) + ", [](" + t +
+         " a, " + t + " b) { return " + fold_call(s.combine[r], "a", "b") + "; }, parts);");
   }
   if (lanes) return;
   for (size_t r = 0; r < s.results.size(); ++r)

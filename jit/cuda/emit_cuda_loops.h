@@ -24,6 +24,8 @@ class CudaLoops : protected CudaLanes {
     std::string begin, end;
   };
   Range range(const Axis& axis);
+  // The last statement of the par nest with loops of its own. There is one.
+  const Stmt& last_control() const;
 
  private:
   void nest(const std::vector<Axis>& axes, size_t count, const std::function<void()>& body);

@@ -19,6 +19,8 @@ constexpr size_t kLongestAhead = 64;  // most statements of a map that takes sev
 // Cost of a 32-bit division in bytes read from a cache: about as many instructions as a vector of the
 // cheapest maps.
 constexpr double kDivisionBytes = 16;
+// Threads per multiprocessor among which the vectors of a map are divided, to estimate how many each one takes.
+constexpr int64_t kThreadsThatKeep = 32 * 256;
 constexpr int64_t kShortestRowRun = 256;  // fewest consecutive bytes within a row
 constexpr size_t kMostAxes = 7;
 
@@ -109,12 +111,13 @@ RowsOfMap rows_of_map(const Kernel& map, std::span<const int64_t> sizes, unsigne
   return r;
 }
 
-unsigned axes_of_rows(const Kernel& map, std::span<const int64_t> sizes, int64_t threads, int vector,
+unsigned axes_of_rows(const Kernel& map, std::span<const int64_t> sizes, const CudaDevice& device, int vector,
                       int64_t steps) {
   const Stmt& par = map.body[0];
   const size_t n = par.axes.size();
   if (n < 2 || n > kMostAxes) return 0;
-  const double vectors = static_cast<double>(par_iterations(map, sizes.data(), vector));
+  const double vectors = static_cast<double>(par_iterations(map, sizes.data(), vector)),
+               threads = static_cast<double>(device.multiprocessors * kThreadsThatKeep);
   int widest = 1;
   std::vector<const Stmt*> again;  // loads of elements that other iterations read too
   for (const Stmt& s : par.body) {
@@ -133,7 +136,7 @@ unsigned axes_of_rows(const Kernel& map, std::span<const int64_t> sizes, int64_t
   unsigned best = 0;
   for (unsigned axes = 1; axes < 1u << (n - 1); ++axes) {
     const RowsOfMap r = rows_of_map(map, sizes, axes, vector);
-    const double each = std::min(static_cast<double>(r.rows), vectors / static_cast<double>(threads));
+    const double each = std::min(static_cast<double>(r.rows), vectors / threads);
     if (each < 2 || kept_bytes(map, axes, vector) > kBytesAhead) continue;
     int64_t run = widest;
     size_t inner = n;

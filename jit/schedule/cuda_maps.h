@@ -16,10 +16,10 @@ namespace tenon::jit {
 int vectors_ahead(const Kernel& kernel, std::span<const int64_t> sizes, const CudaDevice& device,
                   int relax_level, int vector);
 
-// The axes of the par nest, one bit each, along which each of `threads` threads should take several vectors.
+// The axes of the par nest, one bit each, along which a thread should take several vectors of a large map.
 // These axes save more repeated reads and divisions by extents than they cost. 0: no axes do. steps: vectors
 // of a row that a thread of a team takes otherwise; 0: there are no teams.
-unsigned axes_of_rows(const Kernel& map, std::span<const int64_t> sizes, int64_t threads, int vector,
+unsigned axes_of_rows(const Kernel& map, std::span<const int64_t> sizes, const CudaDevice& device, int vector,
                       int64_t steps);
 
 // For each statement of the body of a map, whether it is the same in all iterations along these axes.

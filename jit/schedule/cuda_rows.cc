@@ -31,14 +31,13 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 class RowSchedule {
  public:
   RowSchedule(const CudaRows& rows, const CudaDevice& device, int relax_level, bool joined,
-              int64_t most_threads, const CudaSchedule& start)
+              const CudaSchedule& start)
       : rows_(rows),
         k_(rows.kernel()),
         sizes_(rows.sizes()),
         device_(device),
         relax_level_(relax_level),
         joined_(joined),
-        most_threads_(most_threads),
         vectors_(ceil_div(rows.longest(), start.vector)),
         iterations_(par_iterations(k_, sizes_.data(), 1)),
         s_(start) {
@@ -80,7 +79,7 @@ class RowSchedule {
   // Whether a thread that goes across rows of this map saves work.
   bool keeps_operands(const Kernel& map) const {
     return relax_level_ == 0 &&
-           axes_of_rows(map, sizes_, most_threads_, s_.vector, ceil_div(vectors_, s_.team)) != 0;
+           axes_of_rows(map, sizes_, device_, s_.vector, ceil_div(vectors_, s_.team)) != 0;
   }
 
   // The steps in which threads walk a row that their registers keep. 0: their registers cannot keep it.
@@ -171,7 +170,7 @@ class RowSchedule {
   const CudaDevice& device_;
   const int relax_level_;
   const bool joined_;
-  const int64_t most_threads_, vectors_, iterations_;  // vectors of a row, and rows
+  const int64_t vectors_, iterations_;  // vectors of a row, and rows
   CudaSchedule s_;
 };
 
@@ -253,8 +252,8 @@ int64_t bytes_of_locals(const Kernel& k, const CudaSchedule& s, std::span<const 
 }
 
 CudaDecision schedule_rows(const CudaRows& rows, const CudaDevice& device, int relax_level, bool joined,
-                           int64_t most_threads, const CudaSchedule& start) {
-  return RowSchedule(rows, device, relax_level, joined, most_threads, start).decide();
+                           const CudaSchedule& start) {
+  return RowSchedule(rows, device, relax_level, joined, start).decide();
 }
 
 }  // namespace tenon::jit

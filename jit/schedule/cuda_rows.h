@@ -1,7 +1,7 @@
 // CudaRows: whether and how a team of threads can share the rows of a kernel. Its simd loops are in the par
 // nest or in plain loops within it, or run over a tile of an axis of the par nest. The same lanes write and
-// read each element of a local. No output is read back. schedule_rows: their schedule at concrete sizes, for cuda_schedule.cc. Tested by
-// tests/unit/jit/schedule/cuda_schedule_test.cc.
+// read each element of a local. No output is read back. schedule_rows makes their schedule at concrete sizes,
+// for cuda_schedule.cc. Tested by tests/unit/jit/schedule/cuda_schedule_test.cc.
 #pragma once
 
 #include <array>
@@ -52,9 +52,8 @@ class CudaRows {
 // Bytes of the locals of a team; with a cluster, the part of one block.
 int64_t bytes_of_locals(const Kernel& kernel, const CudaSchedule& schedule, std::span<const int64_t> sizes);
 
-// The schedule of a kernel whose rows teams share. most_threads: of a launch of a map whose threads keep
-// operands. start: a schedule whose vector is chosen.
+// The schedule of a kernel whose rows teams share. start: a schedule whose vector is chosen.
 CudaDecision schedule_rows(const CudaRows& rows, const CudaDevice& device, int relax_level, bool joined,
-                           int64_t most_threads, const CudaSchedule& start);
+                           const CudaSchedule& start);
 
 }  // namespace tenon::jit

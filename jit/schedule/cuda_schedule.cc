@@ -22,7 +22,6 @@ using Locals = CudaSchedule::Locals;
 constexpr int kBlock = 256, kSmallestBlock = 64;
 constexpr int64_t kOfWideIndices = 16;         // registers for 64-bit addresses
 constexpr int kBlocksPerMultiprocessor = 128;  // of a launch
-constexpr int kBlocksThatKeep = 32;            // per multiprocessor, of a map whose threads keep operands
 constexpr int kTile = 64, kSmallTile = 32;     // elements per side
 constexpr int kTransactionBytes = 32;          // of memory
 constexpr int kMostAhead = 16;
@@ -243,11 +242,6 @@ void choose_vector(const Kernel& k, std::span<const int64_t> sizes, int64_t leng
   s.whole = true;
 }
 
-// Most threads of a launch of a map whose threads keep operands.
-int64_t most_threads(const CudaDevice& device) {
-  return int64_t{device.multiprocessors} * kBlocksThatKeep * kBlock;
-}
-
 }  // namespace
 
 int64_t registers_of_thread(const CudaSchedule& s, const CudaDevice& device) {
@@ -309,12 +303,11 @@ CudaDecision cuda_schedule(const Kernel& k, std::span<const int64_t> sizes, cons
   if (!row) {
     if (has_locals(k)) s.locals = Locals::global;
     s.ahead = vectors_ahead(k, sizes, device, relax_level, s.vector);
-    if (relax_level == 0 && is_map(k) && merge_map(k))
-      s.outer = axes_of_rows(k, sizes, most_threads(device), s.vector, 0);
+    if (relax_level == 0 && is_map(k) && merge_map(k)) s.outer = axes_of_rows(k, sizes, device, s.vector, 0);
     columns(k, sizes, device, alignment, relax_level, s);
     return s;
   }
-  return schedule_rows(rows, device, relax_level, joined, most_threads(device), s);
+  return schedule_rows(rows, device, relax_level, joined, s);
 }
 
 CudaLaunch cuda_launch(const Kernel& k, const CudaSchedule& s, std::span<const int64_t> sizes,
