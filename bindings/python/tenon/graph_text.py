@@ -118,6 +118,8 @@ def type_text(value, size):
 
 
 def attr_text(value, size):
+    if type(value) is int:
+        return size(value)
     if isinstance(value, Raw):
         return value
     if isinstance(value, bool):
@@ -129,6 +131,15 @@ def attr_text(value, size):
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(attr_text(v, size) for v in value) + "]"
     return size(value)
+
+
+def _sizes_in(attrs):
+    """The sizes among the values of attributes and their lists."""
+    for v in attrs:
+        if isinstance(v, (list, tuple)):
+            yield from _sizes_in(v)
+        elif not isinstance(v, (bool, float, str)):
+            yield v
 
 
 def strides_text(strides, size):
@@ -170,17 +181,20 @@ class Builder:
 
     def op(self, head, operands, dtype, shape, /, **attrs):
         """Writes a line with an op of the table. Leaves out attributes and operands that are None."""
-        symbols = set()
-
-        def collect(n):
-            symbols.update(self.sizes.symbols(n))
-            return self.sizes.text(n)
-
         attrs = {k: self._attr(v) for k, v in attrs.items() if v is not None}
         result = Value(f"{self.name}.{len(self.lines)}", dtype, self.sizes.sizes(shape))
+        symbols = self._symbols_in([*result.shape, *_sizes_in(attrs.values())])
         self.lines.append(Line(result, head, [v for v in operands if v is not None], attrs, symbols))
-        self.lines[-1].text(collect)  # a size that cannot be written is refused here, not when the graph is printed
         return result
+
+    def _symbols_in(self, sizes):
+        """The names of the symbols in sizes. Refuses a size that cannot be written."""
+        symbols = set()
+        for n in sizes:
+            if not isinstance(n, int):
+                self.sizes.text(n)  # raises Unsupported
+                symbols |= self.sizes.symbols(n)
+        return symbols
 
     def _attr(self, value):
         if isinstance(value, (list, tuple)):

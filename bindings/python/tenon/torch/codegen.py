@@ -86,10 +86,11 @@ class Writer:
     def write(self):
         p = self.p
         self.symbols, self.given = self._used_symbols(), set()  # given: the symbols that have been assigned so far
-        self.placeholders = [n for n in p.nodes if n.op == "placeholder"]
+        self.placeholders = {n: i for i, n in enumerate(n for n in p.nodes if n.op == "placeholder")}
         for n in self.placeholders:
             self.read_symbols(n)
         order = p.order()
+        self.sources = {segment: self._sources(segment) for segment in p.segments}
         last = self._last_reads(order)
         for number, step in enumerate(order):
             if isinstance(step, Segment):
@@ -110,7 +111,7 @@ class Writer:
         self.line("args.clear()")
         self.line("return (" + "".join(self.argument(r) + ", " for r in results) + ")")
         named = set(re.findall(r"\bv\d+\b", "\n".join(self.lines)))
-        unpack = [f"        {name} = args[{i}]" for i, n in enumerate(self.placeholders) if (name := self.name(n)) in named]
+        unpack = [f"        {name} = args[{i}]" for n, i in self.placeholders.items() if (name := self.name(n)) in named]
         self.lines = [*unpack, *self.lines]
 
     def body(self):
@@ -125,7 +126,7 @@ class Writer:
         last = {}
         for number, step in enumerate(order):
             if isinstance(step, Segment):  # reads the inputs of its program and of its Rescue
-                reads = [*(n for n, _ in step.inputs), *self._given(step), *step.outputs]
+                reads = [*(n for n, _ in step.inputs), *self.sources[step], *step.outputs]
             else:
                 reads = [*step.all_input_nodes, step]
             for n in reads:
@@ -155,7 +156,7 @@ class Writer:
         use, number = self.uses[segment], len(self.layout.segments)
         inputs, bound, before = [], [], len(self.lines)
         for n in dict.fromkeys(n for m in segment.nodes for n in self.p.lowered[m].placed):
-            self.line(f"    lies_at(args[{self.placeholders.index(n)}], {n.meta['val'].storage_offset()})")
+            self.line(f"    lies_at(args[{self.placeholders[n]}], {n.meta['val'].storage_offset()})")
         for value in use.symbols:
             at, word = self.layout.scalar()
             inputs.append(at)
@@ -174,7 +175,7 @@ class Writer:
                 self.line(f"    {moved} = to_device({self.argument(n)}, {self.constant(self.p.device)})")
                 self.line(f"    pointer(at, {at}, {rank}, {moved})")
             elif n.op == "placeholder":
-                bound.append((self.placeholders.index(n), at, rank))
+                bound.append((self.placeholders[n], at, rank))
             else:
                 self.line(f"    pointer(at, {at}, {rank}, {self.argument(n)})")
         outputs, made, given = [], [], []
@@ -198,7 +199,7 @@ class Writer:
             self.line("        raise")
         self.line(f"    {names}rescue{number}({', '.join(['error', 'args', *self._rescue(segment)])})")
 
-    def _given(self, segment):
+    def _sources(self, segment):
         """Node -> source, for each node that PyTorch needs to compute the segment, each before its readers. The source is None if
         the caller has the value, another node that has the same value, or the node itself, if its value has to be computed."""
         results = (*segment.outputs, *(source for _, source in segment.updates))
@@ -224,16 +225,16 @@ class Writer:
         self.lines, given = [], []
         names = self.names
         self.names = {n: name for n, name in names.items() if n.op != "get_attr"}
-        for n, source in self._given(segment).items():
+        for n, source in self.sources[segment].items():
             if source is not None:
                 self.line(f"{self.name(n)} = {self._computed(n) if source is n else self.argument(source)}")
             elif n.op == "placeholder":
-                self.line(f"{self.name(n)} = args[{self.placeholders.index(n)}]")
+                self.line(f"{self.name(n)} = args[{self.placeholders[n]}]")
             elif n.op != "get_attr":
                 given.append(self.argument(n))
         results = "".join(f"({self.name(n)}, {self.tuple_text(n.meta['val'].shape)}, {self.tuple_text(n.meta['val'].stride())}), "
                           for n in (*segment.outputs, *(source for _, source in segment.updates)))
-        written = "".join(f"args[{self.placeholders.index(to)}], " for to, _ in segment.updates)
+        written = "".join(f"args[{self.placeholders[to]}], " for to, _ in segment.updates)
         self.line(f"return updated([{written}], owned([{results}], args))")
         text = "\n".join(line[4:] for line in self.lines)
         given += [s for s in sorted(self.symbols) if re.search(rf"\b{s}\b", text)]
@@ -299,7 +300,7 @@ def build(partition, uses, name, refused):
                                  if n.op != "placeholder"]
         if named:
             packed.append((use.program, len(use.symbols) + len(segment.inputs), [number for number, _ in named]))
-            indices += [writer.placeholders.index(n) for _, n in named]
+            indices += [writer.placeholders[n] for _, n in named]
             tensors += [use.frozen[n] for _, n in named]
     if packed:
         writer.layout.frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)

@@ -42,6 +42,7 @@ class Partition:
         self.nodes = list(gm.graph.nodes)
         self.device = self._device()
         self.position = {n: i for i, n in enumerate(self.nodes)}
+        self.size_nodes = {n for n in self.nodes if n.op == "call_function" and isinstance(n.meta.get("val"), HOST_SIZE)}
         self.fallbacks = {}  # node -> reason
         self.values = {}     # node -> Value or tuple of Values
         self.lowered = {}    # node -> Lowered, for the nodes that Tenon takes
@@ -52,6 +53,7 @@ class Partition:
         self.lengths = None  # the texts of all sizes of the graph, made by ranges()
         self._refuse()
         self.tracer = sizes.tracer_of(self.nodes)
+        self.symbolic = {n: found for n in self.nodes if (found := _symbolic_sizes(n))}
         with sizes.tracer(self.tracer):
             while True:
                 self._lower()
@@ -96,7 +98,7 @@ class Partition:
         return n.op == "call_function" and n.target is torch.ops.aten.copy_.default
 
     def is_size(self, n):
-        return n.op == "call_function" and isinstance(n.meta.get("val"), HOST_SIZE)
+        return n in self.size_nodes
 
     def is_arithmetic(self, n):
         """Whether a node computes a number from numbers only. Its readers may compute it themselves."""
@@ -106,7 +108,7 @@ class Partition:
         self.values, self.lowered, self.copies = {}, {}, []
         known = set()  # the symbols in the sizes of earlier nodes
         for n in self.nodes:
-            earlier, known = known, known | _symbols(n)
+            earlier, known = known, known | self._symbols(n)
             if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or n.target in DRAWING_FUNCTIONS:
                 continue
             if self._is_copy(n):
@@ -131,13 +133,17 @@ class Partition:
                 continue
             self.lowered[n], self.values[n] = result, result.result
 
+    def _symbols(self, n):
+        """The tracer's symbols in the sizes of a node."""
+        return sizes.symbols_of(*(sizes.plain(sizes.size(s)) for s in self.symbolic.get(n, ())))
+
     def can_fault(self, n):
         """Whether a program may report a fault of a node, for which PyTorch raises an error. On a GPU no program looks for faults."""
         return self.place == _abi.CPU and any(line.can_fault() for line in self.lowered[n].lines)
 
     @staticmethod
     def _is_assertion(n):
-        return "assert" in str(n.target) and n.meta.get("val") is None
+        return n.meta.get("val") is None and "assert" in str(n.target)
 
     # --- levels ---
     def _levels(self):
@@ -171,7 +177,7 @@ class Partition:
             if self.is_arithmetic(n) and isinstance(n.meta["val"], torch.SymInt):
                 if isinstance(value := sizes.size(n.meta["val"]), sizes.Opaque) and str(value) not in seen:
                     source[str(value)] = (n, None, 0)
-            seen |= sizes.symbols_of(*map(sizes.size, _sizes(n)))
+            seen |= sizes.symbols_of(*map(sizes.size, self.symbolic.get(n, ())))
         return source
 
     def _symbol_level(self, symbol):
@@ -236,7 +242,7 @@ class Partition:
             return False
         if n.target is operator.getitem:
             return n.args[0] in self.lowered and self.is_view(n.args[0])
-        row = self.table.get(str(n.target))
+        row = self.table.get(node.name_of(n.target))
         return n in self.lowered and row is not None and row.view
 
     def root(self, n):
@@ -392,7 +398,7 @@ class Partition:
     def ranges(self, segment):
         """Symbol -> (lowest, highest), as the tracer knows them without new guards. Dynamo traces size 1 separately, so its symbols
         start at 2. Tenon's start at 1, because the graph of size 1 is usually the same (program_cache.py)."""
-        if self.lengths is None:
+        if self.lengths is None and segment.symbols:
             self.lengths = {n for f in self.nodes for t in _tensors(f.meta.get("val")) for n in map(str, sizes.sizes(t.shape))}
         return {symbol: (1 if low == 2 else max(low, 0) if symbol in self.lengths else low, high)
                 for symbol, (low, high) in sizes.ranges(self.tracer, segment.symbols).items()}
@@ -428,20 +434,15 @@ class Partition:
     def _host_level(self, n):
         if n not in self.host_views:
             return self.level[n]
-        known = (*_sizes(n), n.meta["val"].storage_offset())
+        known = (*self.symbolic.get(n, ()), n.meta["val"].storage_offset())
         return max([-1, self.level[self.root(n)], *map(self._symbol_level, sizes.symbols_of(*map(sizes.size, known)))])
 
 
-def _sizes(n):
-    """The sizes and strides of a node's tensors, and the size that the node computes, if it computes one."""
+def _symbolic_sizes(n):
+    """The SymInts among the sizes and strides of a node's tensors, and the size that the node computes, if it computes one."""
     val = n.meta.get("val")
-    tensors = [t for t in _tensors(val) if t.layout == torch.strided]
-    return [s for t in tensors for s in (*t.shape, *t.stride())] + [val] * isinstance(val, torch.SymInt)
-
-
-def _symbols(n):
-    """The tracer's symbols in the sizes of a node."""
-    return sizes.symbols_of(*(sizes.plain(sizes.size(s)) for s in _sizes(n)))
+    numbers = [s for t in _tensors(val) if t.layout == torch.strided for s in (*t.shape, *t.stride())]
+    return [s for s in (*numbers, val) if isinstance(s, torch.SymInt)]
 
 
 def _tensors(val):

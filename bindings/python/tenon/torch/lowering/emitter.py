@@ -96,8 +96,7 @@ class Emitter(Builder):
         """Tensors and numbers as Values of the dtype in which PyTorch computes. 16-bit floats stay as they are, because Tenon
         computes them in f32 anyway. With a Python number among the operands they become f32, because PyTorch uses the number in
         f32."""
-        compute, result = elementwise_dtypes(*(a.fake if isinstance(a, Value) else _number(a) for a in args),
-                                             type_promotion_kind=kind)
+        compute, result = _promoted(kind, [a.fake if isinstance(a, Value) else _number(a) for a in args])
         if compute == torch.float32 and result in (torch.float16, torch.bfloat16):
             if all(isinstance(a, Value) for a in args):
                 compute = result
@@ -119,6 +118,18 @@ class Emitter(Builder):
         torch.backends.cudnn.conv. Reads fp32_precision, which follows allow_tf32, because reading allow_tf32 raises once both
         have been set."""
         return True if self.device.type == "cuda" and v.dtype == "f32" and flags.fp32_precision == "tf32" else None
+
+
+_promotions = {}
+
+
+def _promoted(kind, args):
+    """elementwise_dtypes of tensors and numbers, from a table: it reads only the dtypes of tensors, whether they are scalars, and the types
+    of numbers."""
+    key = (kind, torch.get_default_dtype(), *((a.dtype, a.dim() == 0) if isinstance(a, torch.Tensor) else type(a) for a in args))
+    if key not in _promotions:
+        _promotions[key] = elementwise_dtypes(*args, type_promotion_kind=kind)
+    return _promotions[key]
 
 
 def _number(x):

@@ -3,6 +3,7 @@
 Lines of different nodes are independent; partition.py collects them into graphs. Tested by tests/torch/test_lower.py.
 """
 
+import functools
 import operator
 
 import torch
@@ -44,7 +45,7 @@ def lower_node(node, values, table, device=CPU, seed=None):
         if result[node.args[1]] is None:
             raise Unsupported(f"result {node.args[1]} of {node.args[0].target}")
         return Lowered([], result[node.args[1]], cheap=True)
-    row = table.get(str(node.target))
+    row = table.get(name_of(node.target))
     if row is None:
         raise Unsupported(f"{node.target} has no row in Tenon's op table")
     e = Emitter(node, seed, device)
@@ -71,6 +72,12 @@ def lower_node(node, values, table, device=CPU, seed=None):
     if isinstance(result, Value):
         result = finish(e, result)
     return Lowered(e.lines, result, row.view or not any(line.operands for line in e.lines), e.placed)
+
+
+@functools.lru_cache(1024)
+def name_of(target):
+    """The text of a node's target, which is the key of its row in the op table."""
+    return str(target)
 
 
 def size_argument(meta):

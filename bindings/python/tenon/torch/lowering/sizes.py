@@ -28,6 +28,8 @@ _tracer = threading.local()
 
 def size(value):
     """An int or a SymInt as an int or a sympy expression."""
+    if type(value) is int:  # nearly always
+        return value
     if isinstance(value, bool):
         raise Unsupported("a bool where a size is expected")
     if isinstance(value, int):
@@ -321,7 +323,7 @@ def smaller(a, b):
 
 
 def symbols(value):
-    return set() if isinstance(value, int) else {str(s) for s in value.free_symbols}
+    return frozenset() if isinstance(value, int) else {str(s) for s in value.free_symbols}
 
 
 def is_symbol(value):
