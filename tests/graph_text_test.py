@@ -86,6 +86,16 @@ def test_what_is_refused(write, sentence):
         write(b, b.input("x", "f32", (2,)))
 
 
+@pytest.mark.parametrize("write", [
+    lambda b, x: b.pad(x, (0, 0), (0, 0)), lambda b, x: b.cast(x, "f32"), lambda b, x: b.reshape(x, (2, 3)), lambda b, x: b.expand(x, (2, 3)),
+    lambda b, x: b.slice(x, 1, 0, 3), lambda b, x: b.transpose(x, (0, 1)), lambda b, x: b.concat([x], 0),
+])
+def test_what_has_no_effect_is_no_line(write):
+    b = Builder("f")
+    x = b.input("x", "f32", (2, 3))
+    assert write(b, x) is x and not b.lines
+
+
 def test_attributes():
     b = Builder("f")
     b.op("any", [], "f32", (), a=True, b=2.5, c='a "b"\\', d=[1, (2, 3)], e=Raw("f32"), f=None)
