@@ -9,8 +9,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <unordered_set>
 
 #include "src/ir/group.h"
+#include "src/ir/outline.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/view.h"
 #include "src/passes/passes.h"
@@ -26,6 +29,7 @@ class Fuser {
         apart_(apart),
         loops_(placement.loops()),
         uses_(graph),
+        outlines_(graph, uses_),
         behind_(placement.finds_faults() ? behind_updates(graph) : std::vector<bool>(graph.nodes.size())),
         backend_(graph.nodes.size()) {}
 
@@ -68,16 +72,31 @@ class Fuser {
     return (waits(v) && std::ranges::any_of(members, is_check)) ||
            (is_check(v) && std::ranges::any_of(members, waits));
   }
-  bool joins(const std::string& backend, std::span<const ValueId> members, ValueId v,
-             std::string* why) const {
-    if (members.empty()) return placement_.joins(g_, uses_, backend, members, v, why);
-    if (apart_)
+  bool joins(const std::string& backend, std::span<const ValueId> members, ValueId v, std::string* why) {
+    if (!members.empty() && apart_)
       *why = "the pass fuse is left out";
-    else if (delays_check(members, v))
+    else if (!members.empty() && delays_check(members, v))
       *why = "a check of indices would wait for an update";
-    else
+    else if (backend != loops_)
       return placement_.joins(g_, uses_, backend, members, v, why);
+    else
+      return loops_join(members, v, why);
     return false;
+  }
+  // Loops cover a set of nodes if they cover another one with the same outline.
+  bool loops_join(std::span<const ValueId> members, ValueId v, std::string* why) {
+    std::vector<ValueId> all(members.begin(), members.end());
+    all.insert(std::ranges::lower_bound(all, v), v);
+    std::string outline = outlines_.of(all);
+    if (covered_.contains(outline)) {
+#ifndef NDEBUG
+      TENON_CHECK(placement_.joins(g_, uses_, loops_, members, v, why), "equal outlines: " + *why);
+#endif
+      return true;
+    }
+    if (!placement_.joins(g_, uses_, loops_, members, v, why)) return false;
+    covered_.insert(std::move(outline));
+    return true;
   }
 
   bool stored(ValueId v) const {
@@ -377,8 +396,10 @@ class Fuser {
   const bool apart_;
   const std::string loops_;
   const Uses uses_;
-  const std::vector<bool> behind_;    // per node: whether it waits for an update of an input
-  std::vector<std::string> backend_;  // per node; empty until asked for
+  const Outlines outlines_;
+  std::unordered_set<std::string> covered_;  // the outlines of sets that loops cover
+  const std::vector<bool> behind_;           // per node: whether it waits for an update of an input
+  std::vector<std::string> backend_;         // per node; empty until asked for
   bool follows_all_ = false;
   const size_t most_members_ = std::max<size_t>(16, kMostLowered / (g_.nodes.size() + 1));
   std::vector<int> group_of_;

@@ -20,7 +20,8 @@ class Placement {
   // The back end that runs a node that is neither view nor literal; "none" if no back end does.
   virtual std::string runs(const Graph& graph, ValueId node) const = 0;
   // Whether `node` may join a group of `backend` with these members, which are in ascending order. To merge
-  // several groups, pass the union of their members; no members: the node alone. *why gets the reason.
+  // several groups, pass the union of their members; no members: the node alone. *why gets the reason. The back end of
+  // loops() accepts all sets with the same outline (src/ir/outline.h) or none of them.
   virtual bool joins(const Graph& graph, const Uses& uses, const std::string& backend,
                      std::span<const ValueId> members, ValueId node, std::string* why) const = 0;
   // Whether `node`, run by `backend`, reads `operand`, a strided view, in place.

@@ -13,6 +13,7 @@ Graph rewrite(const Graph& graph, const Visit& visit, const Start& start) {
   Graph out;
   out.name = graph.name;
   out.dims = graph.dims;
+  out.nodes.reserve(graph.nodes.size());
   Builder builder(out);
   std::vector<ValueId> map(graph.nodes.size(), kNoValue);
   for (const InputBinding& i : graph.inputs) {
@@ -26,15 +27,15 @@ Graph rewrite(const Graph& graph, const Visit& visit, const Start& start) {
   if (start) start(builder, map);
   for (ValueId v = 0; v < graph.nodes.size(); ++v) {
     if (!live[v] || map[v] != kNoValue) continue;
-    Node node = graph.nodes[v];
+    const Node& old = graph.nodes[v];
+    Node node = old;
     node.group = -1;
     for (ValueId& i : node.inputs) i = map[i];
-    std::string name = node.name, origin = node.origin;
     map[v] = visit(builder, std::move(node), v);
     TENON_CHECK(map[v] < out.nodes.size(), "a pass returned a value that does not exist");
     Node& made = out.node(map[v]);
-    if (made.origin.empty()) made.origin = origin;
-    if (made.name.empty() && !name.empty()) made.name = name;
+    if (made.origin.empty()) made.origin = old.origin;
+    if (made.name.empty()) made.name = old.name;
   }
   for (OutputBinding o : graph.outputs) {
     o.value = map[o.value];

@@ -161,6 +161,11 @@ Dim DimTable::mul(Dim a, Dim b) {
 Dim DimTable::product(std::span<const Dim> dims) {
   // A zero makes the product zero, however large the other factors are.
   if (std::find(dims.begin(), dims.end(), Dim(0)) != dims.end()) return Dim(0);
+  int64_t number = 1;
+  const auto multiplies = [&](Dim d) {
+    return d.is_const() && !__builtin_mul_overflow(number, d.value(), &number);
+  };
+  if (std::all_of(dims.begin(), dims.end(), multiplies) && Dim::fits(number)) return Dim(number);
   Terms product{{1, {}}};
   for (Dim d : dims) {
     if (is_overflow(d)) return overflow();
