@@ -1,4 +1,4 @@
-// Vectors of floats, and functions that are inlined into code for one instruction set. Tested by
+// Vectors of floats and of doubles, and functions that are inlined into code for one instruction set. Tested by
 // tests/unit/backends/product_test.cc and few_rows_test.cc.
 #pragma once
 
@@ -12,8 +12,14 @@ namespace tenon::inner {
 using Vector4 [[gnu::vector_size(16)]] = float;
 using Vector8 [[gnu::vector_size(32)]] = float;
 using Vector16 [[gnu::vector_size(64)]] = float;
+template <class T, size_t Bytes>
+struct VectorOf {
+  using Type [[gnu::vector_size(Bytes)]] = T;
+};
 template <class V>
-constexpr size_t lanes_of = sizeof(V) / sizeof(float);
+using element_of = std::remove_reference_t<decltype(std::declval<V&>()[0])>;
+template <class V>
+constexpr size_t lanes_of = sizeof(V) / sizeof(element_of<V>);
 
 // Elements of 16 bits.
 struct Bf16 {
@@ -87,15 +93,15 @@ template <class V, size_t S, size_t Lanes>
 
 // Writes the transpose of a square of as many rows as V has lanes.
 template <class V>
-[[gnu::always_inline]] inline void transpose(const float* from, int64_t from_stride, float* to,
-                                             int64_t to_stride) {
+[[gnu::always_inline]] inline void transpose(const element_of<V>* from, int64_t from_stride,
+                                             element_of<V>* to, int64_t to_stride) {
   constexpr size_t kLanes = lanes_of<V>;
   V rows[kLanes];
 #pragma GCC unroll 16
   for (size_t i = 0; i < kLanes; ++i)
     __builtin_memcpy(&rows[i], from + static_cast<int64_t>(i) * from_stride, sizeof(V));
   exchange_all<V, 1>(rows);
-  exchange_all<V, 2>(rows);
+  if constexpr (kLanes > 2) exchange_all<V, 2>(rows);
   if constexpr (kLanes > 4) exchange_all<V, 4>(rows);
   if constexpr (kLanes > 8) exchange_all<V, 8>(rows);
 #pragma GCC unroll 16

@@ -15,10 +15,11 @@ namespace {
 // How many sums each element of a tile of R rows has, so that additions do not wait for each other.
 constexpr int chains(int R) { return R == 1 ? 4 : R <= 3 ? 2 : 1; }
 
-// The tile of R rows. V: a vector of floats. Inlined into functions that are compiled for an instruction set.
+// The tile of R rows. V: a vector of floats or doubles. Inlined into functions that are compiled for an instruction set.
 template <class V, int R, bool Ahead>
-[[gnu::always_inline]] inline void tile(const PanelProduct& p) {
-  constexpr int64_t kLanes = sizeof(V) / sizeof(float);
+[[gnu::always_inline]] inline void tile(const PanelProductOf<element_of<V>>& p) {
+  using T = element_of<V>;
+  constexpr int64_t kLanes = lanes_of<V>;
   constexpr int kChains = chains(R);
   V sums[R][2] = {}, left, right;
   if (p.bias) {
@@ -38,7 +39,7 @@ template <class V, int R, bool Ahead>
       sums[r][1] = p.factors[r] * right;
     }
   }
-  const float *x = p.x, *panel = p.panel;
+  const T *x = p.x, *panel = p.panel;
   const int64_t x_stride = p.x_stride, x_step = p.x_step, panel_stride = p.panel_stride;
   int64_t k = 0;
   if constexpr (kChains > 1) {
@@ -53,7 +54,7 @@ template <class V, int R, bool Ahead>
         panel += panel_stride;
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
-          const float a = x[r * x_stride + (k + c) * x_step];
+          const T a = x[r * x_stride + (k + c) * x_step];
           more[c][r][0] += a * left;
           more[c][r][1] += a * right;
         }
@@ -76,7 +77,7 @@ template <class V, int R, bool Ahead>
     panel += panel_stride;
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      const float a = x[r * x_stride + k * x_step];
+      const T a = x[r * x_stride + k * x_step];
       sums[r][0] += a * left;
       sums[r][1] += a * right;
     }
@@ -97,62 +98,61 @@ template <class V, int R, bool Ahead>
   }
 }
 
-using TileFn = void (*)(const PanelProduct&);
-using TransposeFn = void (*)(const float*, int64_t, float*, int64_t);
 constexpr int kMostRows = 12;
+template <class T>
 struct Tiles {
-  int lanes, most;                           // floats in a vector, rows of the largest tile
+  using TileFn = void (*)(const PanelProductOf<T>&);
+  int lanes, most;                           // elements of a vector, rows of the largest tile
   std::array<TileFn, kMostRows> of = {};     // of 1, 2, ... rows
-  std::array<TileFn, kMostRows> ahead = {};  // likewise, for PanelProduct::ahead
-  TransposeFn transpose = nullptr;           // of a square of lanes
+  std::array<TileFn, kMostRows> ahead = {};  // likewise, for PanelProductOf::ahead
+  void (*transpose)(const T*, int64_t, T*, int64_t) = nullptr;  // of a square of lanes
 };
 
-// Defines NAME(), the tiles of an instruction set.
-#define TILES(NAME, TARGET, VECTOR, MOST)                                              \
-  template <int R, bool Ahead>                                                         \
-  TARGET void NAME##_tile(const PanelProduct& p) {                                     \
-    tile<VECTOR, R, Ahead>(p);                                                         \
-  }                                                                                    \
-  TARGET void NAME##_transpose(const float* from, int64_t fs, float* to, int64_t ts) { \
-    transpose<VECTOR>(from, fs, to, ts);                                               \
-  }                                                                                    \
-  Tiles NAME() {                                                                       \
-    Tiles made{sizeof(VECTOR) / sizeof(float), MOST};                                  \
-    [&]<size_t... I>(std::index_sequence<I...>) {                                      \
-      ((made.of[I] = NAME##_tile<static_cast<int>(I) + 1, false>), ...);               \
-      ((made.ahead[I] = NAME##_tile<static_cast<int>(I) + 1, true>), ...);             \
-    }(std::make_index_sequence<MOST>());                                               \
-    made.transpose = NAME##_transpose;                                                 \
-    return made;                                                                       \
+// Defines NAME(), the tiles of an instruction set for a type of vectors.
+#define TILES(NAME, TARGET)                                                    \
+  template <class V, int R, bool Ahead>                                        \
+  TARGET void NAME##_tile(const PanelProductOf<element_of<V>>& p) {            \
+    tile<V, R, Ahead>(p);                                                      \
+  }                                                                            \
+  template <class V, class T>                                                  \
+  TARGET void NAME##_transpose(const T* from, int64_t fs, T* to, int64_t ts) { \
+    transpose<V>(from, fs, to, ts);                                            \
+  }                                                                            \
+  template <class V, int Most, class T = element_of<V>>                        \
+  Tiles<T> NAME() {                                                            \
+    Tiles<T> made{lanes_of<V>, Most};                                          \
+    [&]<size_t... I>(std::index_sequence<I...>) {                              \
+      ((made.of[I] = NAME##_tile<V, static_cast<int>(I) + 1, false>), ...);    \
+      ((made.ahead[I] = NAME##_tile<V, static_cast<int>(I) + 1, true>), ...);  \
+    }(std::make_index_sequence<Most>());                                       \
+    made.transpose = NAME##_transpose<V, T>;                                   \
+    return made;                                                               \
   }
 
-TILES(plain, , Vector4, 6)
+TILES(plain, )
 #if defined(__x86_64__)
-TILES(avx2, [[gnu::target("avx2,fma")]], Vector8, 6)
-TILES(avx512, [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,fma")]], Vector16, 12)
+TILES(avx2, [[gnu::target("avx2,fma")]])
+TILES(avx512, [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,fma")]])
 #endif
 #undef TILES
 
-const Tiles& tiles() {
-  static const Tiles chosen = [] {
+template <class T>
+const Tiles<T>& tiles() {
+  static const Tiles<T> chosen = [] {
 #if defined(__x86_64__)
-    if (jit::host_isa() == jit::Isa::avx512) return avx512();
-    if (jit::host_isa() == jit::Isa::avx2) return avx2();
+    if (jit::host_isa() == jit::Isa::avx512) return avx512<typename VectorOf<T, 64>::Type, 12>();
+    if (jit::host_isa() == jit::Isa::avx2) return avx2<typename VectorOf<T, 32>::Type, 6>();
 #endif
-    return plain();
+    return plain<typename VectorOf<T, 16>::Type, 6>();
   }();
   return chosen;
 }
 
-}  // namespace
-
-int panel_width() { return 2 * tiles().lanes; }
-
-void pack_columns(const float* matrix, int64_t column_stride, int64_t stride, int64_t count, int64_t depth,
-                  float* panel) {
-  const Tiles& t = tiles();
-  const int64_t width = panel_width(), square = stride == 1 ? t.lanes : 1;
-  if (count < width) std::fill_n(panel, depth * width, 0.0f);
+template <class T>
+void pack(const T* matrix, int64_t column_stride, int64_t stride, int64_t count, int64_t depth, T* panel) {
+  const Tiles<T>& t = tiles<T>();
+  const int64_t width = panel_width_of<T>(), square = stride == 1 ? t.lanes : 1;
+  if (count < width) std::fill_n(panel, depth * width, T{});
   const int64_t whole_k = square > 1 ? depth - depth % square : 0, whole = count - count % square;
   for (int64_t k = 0; k < whole_k; k += square)
     for (int64_t j = 0; j < whole; j += square)
@@ -166,10 +166,11 @@ void pack_columns(const float* matrix, int64_t column_stride, int64_t stride, in
         panel[k * width + j] = matrix[j * column_stride + k * stride];
 }
 
-void multiply(const PanelProduct& product) {
-  const Tiles& t = tiles();
+template <class T>
+void multiply_rows(const PanelProductOf<T>& product) {
+  const Tiles<T>& t = tiles<T>();
   const auto& of = product.ahead ? t.ahead : t.of;
-  PanelProduct part = product;
+  PanelProductOf<T> part = product;
   int64_t left = product.rows;
   for (int64_t parts = (left + t.most - 1) / t.most; parts > 0; --parts) {  // tiles of nearly the same size
     part.rows = (left + parts - 1) / parts;
@@ -180,5 +181,26 @@ void multiply(const PanelProduct& product) {
     left -= part.rows;
   }
 }
+
+}  // namespace
+
+template <class T>
+int panel_width_of() {
+  return 2 * tiles<T>().lanes;
+}
+template int panel_width_of<float>();
+template int panel_width_of<double>();
+
+void pack_columns(const float* matrix, int64_t column_stride, int64_t stride, int64_t count, int64_t depth,
+                  float* panel) {
+  pack(matrix, column_stride, stride, count, depth, panel);
+}
+void pack_columns(const double* matrix, int64_t column_stride, int64_t stride, int64_t count, int64_t depth,
+                  double* panel) {
+  pack(matrix, column_stride, stride, count, depth, panel);
+}
+
+void multiply(const PanelProduct& product) { multiply_rows(product); }
+void multiply(const PanelProductOf<double>& product) { multiply_rows(product); }
 
 }  // namespace tenon::inner

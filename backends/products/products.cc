@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backends/products/panels.h"
 #include "backends/products/step.h"
 #include "src/backend/few_rows.h"
 #include "src/base/threads/immortal.h"
@@ -19,21 +20,51 @@ class Product final : public Executable {
   bool has_bias = false;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    if (y.dtype == DType::f64) return planned(std::make_unique<PanelsStep>(), sizes);
     auto step = std::make_unique<FewRowsStep>();
     step->dtype = y.dtype;
+    return planned(std::move(step), sizes);
+  }
+  bool may_fail() const override { return false; }
+  std::string describe() const override {
+    if (y.dtype == DType::f64) return "product of f64, by packed panels of columns";
+    return "product of few rows, by a matrix whose " +
+           std::string(matrix.strides[0] == Dim(1) ? "columns" : "rows") + " are dense";
+  }
+
+ private:
+  template <class Made>
+  std::unique_ptr<Step> planned(std::unique_ptr<Made> step, const Sizes& sizes) const {
     step->x = PlacedOperand(x, sizes);
     step->matrix = PlacedOperand(matrix, sizes);
     if (has_bias) step->bias = PlacedOperand(bias, sizes);
     step->y = PlacedOperand(y, sizes);
     step->plan(sizes.threads);
-    return std::unique_ptr<Step>(std::move(step));
-  }
-  bool may_fail() const override { return false; }
-  std::string describe() const override {
-    return "product of few rows, by a matrix whose " +
-           std::string(matrix.strides[0] == Dim(1) ? "columns" : "rows") + " are dense";
+    return step;
   }
 };
+
+// Empty if panels compute the product; otherwise the reason why not.
+std::string not_by_panels(const Graph& graph, const Node& node) {
+  constexpr int64_t kLeastRows = 5,
+                    kLeast = 8;  // smaller products are as fast in loops, which take their neighbours too
+  if (node.op != ops::matmul && node.op != ops::linear)
+    return std::string(op(node.op).name) + " is no product";
+  if (node.type.dtype != DType::f64) return "a product of " + std::string(name(node.type.dtype));
+  const Dims &x = graph.type(node.inputs[0]).shape, &matrix = graph.type(node.inputs[1]).shape;
+  if (x.size() < 2 || matrix.size() < 2) return "a product with one vector";
+  const auto below = [](Dim d, int64_t least) { return d.is_const() && d.value() < least; };
+  bool few = true;
+  int64_t rows = 1;
+  for (size_t i = matrix.size() > 2 ? x.size() - 2 : 0; i + 1 < x.size(); ++i) {
+    few = few && x[i].is_const();
+    if (few) rows *= std::min<int64_t>(x[i].value(), kLeastRows);
+  }
+  const Dims& y = node.type.shape;
+  if ((few && rows < kLeastRows) || below(x.back(), kLeast) || below(y.back(), kLeast))
+    return "a small product";
+  return "";
+}
 
 // The strides of the matrix as [K,N]; nullopt if it is stored first.
 std::optional<Dims> matrix_strides(const Graph& graph, const Node& node) {
@@ -49,12 +80,18 @@ class ProductsBackend final : public Backend {
   std::string_view name() const override { return "products"; }
 
   Bid bid(const Graph& graph, ValueId v) const override {
-    const std::string why = not_of_few_rows(graph, graph.node(v));
+    const Node& node = graph.node(v);
+    if (node.type.dtype == DType::f64) {
+      const std::string why = not_by_panels(graph, node);
+      return why.empty() ? Bid{true, 0.25, "a product of f64, which no library computes"}
+                         : Bid{false, 0, why};
+    }
+    const std::string why = not_of_few_rows(graph, node);
     return why.empty() ? Bid{true, 0.25, "few rows: the rate of the memory that holds the matrix decides"}
                        : Bid{false, 0, why};
   }
   bool reads(const Graph& graph, ValueId node, ValueId operand) const override {
-    if (graph.node(node).inputs[1] != operand) return true;
+    if (graph.node(node).inputs[1] != operand || graph.type(node).dtype == DType::f64) return true;
     const auto strides = matrix_strides(graph, graph.node(node));
     return strides && ((*strides)[0] == Dim(1) || (*strides)[1] == Dim(1));
   }
@@ -80,7 +117,9 @@ class ProductsBackend final : public Backend {
     e->y = inner::result_in(context, *e, v);
     return std::unique_ptr<Executable>(std::move(e));
   }
-  std::string describe() const override { return "products of few rows, at the rate of the memory"; }
+  std::string describe() const override {
+    return "products of few rows, at the rate of the memory, and products of f64";
+  }
 };
 
 }  // namespace

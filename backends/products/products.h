@@ -1,5 +1,7 @@
-// The back end of products of few rows by a large matrix, such as a step of decoding: rows matmul and linear. The matrix is read in
-// place, in either order, at the rate of the memory. f32, bf16 and f16, with sums in f32.
+// The back end of products that no library computes as fast: rows matmul and linear.
+// - Few rows by a large matrix, such as a step of decoding. The matrix is read in place, in either order, at the rate of the memory.
+//   f32, bf16 and f16, with sums in f32.
+// - Products of f64, which oneDNN does not have.
 // Tested by tests/unit/backends/products_test.cc.
 #pragma once
 

@@ -1,9 +1,10 @@
 // Compares the back end of products of few rows with the evaluator: both orders of the matrix, strided operands and results, all
-// dtypes, one thread and two. Names the products that it leaves to other back ends.
+// dtypes, one thread and two. Likewise products of f64. Names the products that it leaves to other back ends.
 #include "backends/products/products.h"
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <stdexcept>
 
 #include "tests/support/run_help.h"
@@ -48,7 +49,10 @@ Ran check(const std::string& text, int threads = 2, const std::vector<int64_t>& 
   const Status status = (*program)->run(in, out);
   EXPECT_TRUE(status.ok()) << status.message();
   const HostTensor& wanted = (*expected)[0];
-  const double bound = wanted.dtype == DType::f32 ? 1e-5 : wanted.dtype == DType::f16 ? 1e-3 : 8e-3;
+  const double bound = wanted.dtype == DType::f64   ? 1e-13
+                       : wanted.dtype == DType::f32 ? 1e-5
+                       : wanted.dtype == DType::f16 ? 1e-3
+                                                    : 8e-3;
   for (int64_t i = 0, columns = wanted.shape.back(); i < wanted.count(); ++i) {
     const int64_t at = y_strides.empty() ? i : i / columns * y_strides[0] + i % columns * y_strides[1];
     EXPECT_NEAR(results[0].number(at), wanted.number(i), bound * (4 + std::abs(wanted.number(i))))
@@ -126,10 +130,107 @@ TEST(Products, LeaveTheMapsBehindThemToTheLoops) {
 }
 
 TEST(Products, LeaveOtherProducts) {
-  for (const std::string& text :
-       {product("9,131", "131,1301", "matmul"), product("1,32", "32,33", "matmul"),
-        product("1,131", "131,1301", "matmul", "f64"), product("2,2,131", "2,131,301", "matmul")})
+  for (const std::string& text : {product("9,131", "131,1301", "matmul"), product("1,32", "32,33", "matmul"),
+                                  product("2,2,131", "2,131,301", "matmul")})
     EXPECT_THAT(check(text).explained, Not(HasSubstr("(products)")));
+}
+
+// ---- products of f64 ----
+
+TEST(ProductsOfDoubles, OfAllShapes) {
+  const char* const shapes[][3] = {
+      {"5,8", "8,8", "matmul"},         {"7,131", "131,29", "matmul"},
+      {"7,131", "29,131", "linear"},    {"100,600", "600,33", "matmul"},
+      {"2,3,4,70", "70,40", "matmul"},  {"2,3,4,70", "40,70", "linear"},
+      {"3,9,20", "3,20,17", "matmul"},  {"2,1,9,20", "3,20,17", "matmul"},
+      {"9,20", "3,20,17", "matmul"},    {"1,9,20", "4,20,16", "matmul"},
+      {"2,3,9,20", "20,17", "matmul"},  {"2,3,9,20", "2,1,20,17", "matmul"},
+      {"49,1100", "1100,16", "matmul"}, {"8,40", "40,64", "matmul"},
+      {"6,40", "40,64", "matmul"},
+  };
+  for (const auto& [x, w, op] : shapes)
+    EXPECT_THAT(check(product(x, w, op, "f64")).explained,
+                HasSubstr("product of f64, by packed panels of columns"));
+}
+
+TEST(ProductsOfDoubles, WithABias) {
+  for (const std::string rows : {"9", "2,3"})
+    EXPECT_THAT(check("graph @f(%x: f64[" + rows +
+                      ",600], %w: f64[37,600], %b: f64[37]) {\n  %y = linear(%x, %w, %b)\n  return %y\n}\n")
+                    .explained,
+                HasSubstr("(products)"));
+}
+
+TEST(ProductsOfDoubles, OfStridedOperandsAndResults) {
+  const char* before[] = {
+      // transposed operands
+      "%x: f64[31,19], %w: f64[40,31]) {\n  %a = transpose(%x){perm=[1,0]}\n  %b = "
+      "transpose(%w){perm=[1,0]}\n"
+      "  %y = matmul(%a, %b)\n",
+      // parts, with offsets and steps
+      "%x: f64[25,80], %w: f64[40,90]) {\n  %a = slice(%x){axis=1, start=3, end=65, step=2}\n"
+      "  %b = slice(%w){axis=0, start=5, end=36}\n  %c = slice(%b){axis=1, start=1, end=90, step=3}\n"
+      "  %y = matmul(%a, %c)\n",
+      // rows that are not at equal distances
+      "%x: f64[3,4,50], %w: f64[50,24]) {\n  %a = slice(%x){axis=1, start=1, end=3}\n  %y = matmul(%a, %w)\n",
+      // the same row, and the same matrix, again and again
+      "%x: f64[1,50], %w: f64[1,50,24]) {\n  %a = expand(%x){shape=[6,50]}\n  %b = "
+      "expand(%w){shape=[3,50,24]}\n"
+      "  %y = matmul(%a, %b)\n",
+      // axes in another order
+      "%x: f64[9,2,50], %w: f64[50,2,24]) {\n  %a = transpose(%x){perm=[1,0,2]}\n  %b = "
+      "transpose(%w){perm=[1,0,2]}\n"
+      "  %y = matmul(%a, %b)\n"};
+  for (const std::string text : before)
+    EXPECT_THAT(check("graph @f(" + text + "  return %y\n}\n").explained, HasSubstr("(products)"));
+  std::string text = product("9,131", "131,33", "matmul", "f64");
+  text.insert(text.rfind("return %y") + 9, " strides=[1,9]");
+  EXPECT_THAT(check(text, 2, {1, 9}).explained, HasSubstr("(products)"));
+}
+
+TEST(ProductsOfDoubles, OneThreadAndManyHaveTheSameBits) {
+  for (const std::string& text :
+       {product("301,600", "600,100", "matmul", "f64"), product("500,300", "17,300", "linear", "f64"),
+        product("4,150,300", "4,300,90", "matmul", "f64")})
+    for (const int threads : {2, 5})
+      EXPECT_EQ(check(text, 1).result.bytes, check(text, threads).result.bytes);
+}
+
+TEST(ProductsOfDoubles, LeaveSmallOnes) {
+  for (const std::string& text :
+       {product("4,131", "131,1301", "matmul", "f64"), product("100,3", "3,100", "matmul", "f64"),
+        product("50,3,3", "50,3,3", "matmul", "f64"), product("131", "131,30", "matmul", "f64")})
+    EXPECT_THAT(check(text).explained, Not(HasSubstr("(products)")));
+}
+
+// Any sizes may come in a call: none of rows, of summands or of columns, and few of them.
+TEST(ProductsOfDoubles, OfSymbolicSizes) {
+  const auto graph =
+      parse_graph("graph @f(%x: f64[B,M,K], %w: f64[B,K,N]) {\n  %y = matmul(%x, %w)\n  return %y\n}\n");
+  ASSERT_TRUE(graph.ok());
+  const auto program = Program::make(*graph, {}, {});
+  ASSERT_TRUE(program.ok());
+  for (const auto& [b, m, k, n] : std::vector<std::array<int64_t, 4>>{{2, 1, 1, 1},
+                                                                      {1, 50, 700, 20},
+                                                                      {3, 4, 5, 6},
+                                                                      {0, 2, 3, 4},
+                                                                      {2, 0, 3, 4},
+                                                                      {2, 3, 0, 4},
+                                                                      {2, 3, 4, 0},
+                                                                      {1, 97, 3, 16}}) {
+    SCOPED_TRACE(testing::Message() << b << " " << m << " " << k << " " << n);
+    std::vector<HostTensor> inputs = {random_tensor(DType::f64, {b, m, k}, 1),
+                                      random_tensor(DType::f64, {b, k, n}, 2)};
+    const std::vector<Tensor> in = {tensor_of(inputs[0]), tensor_of(inputs[1])};
+    const auto expected = evaluate(*graph, inputs);
+    ASSERT_TRUE(expected.ok());
+    std::vector<HostTensor> results = blank_like(*expected);
+    const std::vector<Tensor> out = {tensor_of(results[0])};
+    const Status status = (*program)->run(in, out);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int64_t i = 0; i < results[0].count(); ++i)
+      ASSERT_NEAR(results[0].number(i), (*expected)[0].number(i), 1e-12) << "element " << i;
+  }
 }
 
 }  // namespace
