@@ -1,5 +1,5 @@
 // Transposed convolutions to few channels, as one product and a sum of shifted results. The library computes 16 channels at a time,
-// so it wastes most of its work on one to eight channels. Tested by tests/unit/backends/onednn_test.cc.
+// so it wastes most of its work on one to eight channels. Tested by tests/unit/backends/few_channels_test.cc.
 #pragma once
 
 #include "src/ir/builder.h"
