@@ -24,8 +24,7 @@ constexpr int64_t kWorkPerThread =
     1 << 15;  // multiply-adds; with fewer, waking a thread costs more than it saves
 constexpr int64_t kFloat = sizeof(float);
 
-int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
-int64_t padded(int64_t n) { return parts_of(n, panel_width()) * panel_width(); }
+int64_t padded(int64_t n) { return ceil_div(n, panel_width()) * panel_width(); }
 
 }  // namespace
 
@@ -66,11 +65,11 @@ AttentionStep::Rows AttentionStep::rows_of(int64_t g) const {
 }
 
 Status AttentionStep::plan(int most_threads) {
-  groups_ = parts_of(rows, kGroup);
-  group_ = parts_of(rows, std::max<int64_t>(groups_, 1));
-  groups_ = parts_of(rows, std::max<int64_t>(group_, 1));
+  groups_ = ceil_div(rows, kGroup);
+  group_ = ceil_div(rows, std::max<int64_t>(groups_, 1));
+  groups_ = ceil_div(rows, std::max<int64_t>(group_, 1));
   const int64_t most_keys = widens() && rows <= kFewRows ? kWidenedKeys : kKeys;
-  block_ = padded(parts_of(keys, std::max<int64_t>(parts_of(keys, most_keys), 1)));
+  block_ = padded(ceil_div(keys, std::max<int64_t>(ceil_div(keys, most_keys), 1)));
   const int64_t all = batch * heads * groups_, work = all * group_ * keys * (depth + width);
   const int64_t most = std::min<int64_t>(most_threads, std::max<int64_t>(all, 1));
   threads_ = static_cast<int>(std::clamp<int64_t>(work / kWorkPerThread, 1, most));
@@ -83,7 +82,7 @@ Status AttentionStep::plan(int most_threads) {
 }
 
 Status AttentionStep::prepare_kernels() {
-  const int64_t blocks = parts_of(keys, std::max<int64_t>(block_, 1));
+  const int64_t blocks = ceil_div(keys, std::max<int64_t>(block_, 1));
   if (groups_ == 0) return {};
   for (const bool last : {false, true}) {
     const int64_t r = last ? rows - (groups_ - 1) * group_ : group_;
@@ -141,12 +140,12 @@ void AttentionStep::plan_scratch() {
   parts_.total = take(item_rows);
   parts_.next = take(2 * group_);
   parts_.factors = take(group_);
-  parts_.kernel = take(parts_of(kernel_scratch_, kFloat));
+  parts_.kernel = take(ceil_div(kernel_scratch_, kFloat));
   parts_.end = at;
 }
 
 AttentionStep::Item AttentionStep::item_of(const Run& run, int thread, int64_t index) const {
-  const int64_t per_head = parts_of(groups_, item_groups_), head = index / per_head % heads,
+  const int64_t per_head = ceil_div(groups_, item_groups_), head = index / per_head % heads,
                 b = index / per_head / heads, key_head = head / heads_per_key;
   int64_t part = index % per_head;
   // Later rows see more keys: pairs of an early and a late item keep threads equally busy.
@@ -286,7 +285,7 @@ Status AttentionStep::run(void* const* buffers, char* scratch, const RunOn& on) 
   if (batch * heads * rows * width == 0) return {};
   Run run{this, buffers, reinterpret_cast<float*>(scratch)};
   on.parallel.run(
-      batch * heads * parts_of(groups_, item_groups_), threads_,
+      batch * heads * ceil_div(groups_, item_groups_), threads_,
       [](void* arg, int thread, int64_t begin, int64_t end) {
         auto& r = *static_cast<Run*>(arg);
         for (int64_t i = begin; i < end; ++i)

@@ -9,13 +9,13 @@
 
 namespace tenon::inner {
 
-using Vector4 [[gnu::vector_size(16)]] = float;
-using Vector8 [[gnu::vector_size(32)]] = float;
-using Vector16 [[gnu::vector_size(64)]] = float;
 template <class T, size_t Bytes>
 struct VectorOf {
   using Type [[gnu::vector_size(Bytes)]] = T;
 };
+using Vector4 = VectorOf<float, 16>::Type;
+using Vector8 = VectorOf<float, 32>::Type;
+using Vector16 = VectorOf<float, 64>::Type;
 template <class V>
 using element_of = std::remove_reference_t<decltype(std::declval<V&>()[0])>;
 template <class V>

@@ -123,7 +123,7 @@ void used_anew() {
     // The child of a fork has only the calling thread.
     pthread_atfork(nullptr, nullptr, [] { inside.store(depth > 0 ? 1 : 0); });
   });
-  if (handlers.load() >= kMostHandlers || handlers.fetch_add(1) >= kMostHandlers) return;
+  if (handlers.fetch_add(1) >= kMostHandlers) return;
   const NoFork no_fork;  // atexit() holds a lock of the C library, which the child of a fork would wait for
   std::atexit(close_gate);
 }

@@ -4,13 +4,15 @@
 #include <algorithm>
 #include <string>
 
+#include "backends/onednn/spec.h"
+#include "src/base/align.h"
 #include "src/ir/op.h"
 #include "src/ops/rows/names.h"
 
 namespace tenon::onednn {
 namespace {
 
-constexpr int64_t kMostChannels = 8;
+constexpr int64_t kMostChannels = 8, kMostOfPointwise = 4;
 constexpr int64_t kMostBlocks = 8;     // that are summed for an element
 constexpr int64_t kLeastColumns = 16;  // of the product; the library has no fast code for fewer
 
@@ -18,7 +20,7 @@ bool are_known(const Dims& dims) {
   return std::ranges::all_of(dims, [](Dim d) { return d.is_const() && d.value() > 0; });
 }
 
-int64_t blocks_of(Dim window, Dim step) { return (window.value() + step.value() - 1) / step.value(); }
+int64_t blocks_of(Dim window, Dim step) { return ceil_div(window.value(), step.value()); }
 
 // Sums the blocks of cols [N, P.., O, m1, s1, m2, s2, ..]: [N, Q.., O, s1, s2, ..], where Q is P + m - 1.
 ValueId sum_of_blocks(Builder& b, ValueId cols, const std::vector<int64_t>& blocks) {
@@ -51,13 +53,23 @@ ValueId sum_of_blocks(Builder& b, ValueId cols, const std::vector<int64_t>& bloc
 
 }  // namespace
 
+bool is_pointwise_to_few(const Graph& graph, const Node& node) {
+  if (node.op != ops::convolution || attr_as<bool>(node, "transposed") || node.type.dtype != DType::f32 ||
+      attr_as<Dim>(node, "groups") != Dim(1))
+    return false;
+  const Dims& w = graph.type(node.inputs[1]).shape;
+  return all_are(std::span(w).subspan(2), 1) && all_are(attr_as<Dims>(node, "padding"), 0) &&
+         all_are(attr_as<Dims>(node, "padding_high"), 0) && w[0].is_const() &&
+         w[0].value() <= kMostOfPointwise;
+}
+
 bool is_transposed_to_few(const Graph& graph, const Node& node) {
   if (node.op != ops::convolution || !attr_as<bool>(node, "transposed") || node.type.dtype != DType::f32 ||
       attr_as<Dim>(node, "groups") != Dim(1))
     return false;
   const Dims &weights = graph.type(node.inputs[1]).shape, &steps = attr_as<Dims>(node, "strides");
   if (!are_known({weights.begin() + 1, weights.end()}) || !are_known(steps)) return false;
-  if (std::ranges::any_of(attr_as<Dims>(node, "dilations"), [](Dim d) { return d != Dim(1); })) return false;
+  if (!all_are(attr_as<Dims>(node, "dilations"), 1)) return false;
   int64_t columns = weights[1].value(), blocks = 1;
   for (size_t i = 0; i < steps.size(); ++i) {
     columns *= weights[i + 2].value();
@@ -85,8 +97,7 @@ ValueId by_product(Builder& b, const Node& node) {
     columns = Dim(columns.value() * blocks[i] * steps[i].value());
   }
   ValueId w = node.inputs[1];
-  if (std::ranges::any_of(longer, [](Dim d) { return d != Dim(0); }))
-    w = b(ops::pad, {w}, {{"low", Dims(axes + 2, Dim(0))}, {"high", longer}});
+  if (!all_are(longer, 0)) w = b(ops::pad, {w}, {{"low", Dims(axes + 2, Dim(0))}, {"high", longer}});
   w = b.reshape(w, {channels, columns});
 
   // Pixels by weights.
@@ -124,9 +135,7 @@ ValueId by_product(Builder& b, const Node& node) {
   }
   if (last) put_channels();
   ValueId y = b.reshape(b(ops::transpose, {sum}, {{"perm", perm}}), image);
-  const auto is_none = [](Dim d) { return d == Dim(0); };
-  if (!std::ranges::all_of(low, is_none) || !std::ranges::all_of(high, is_none))
-    y = b(ops::pad, {y}, {{"low", low}, {"high", high}});
+  if (!all_are(low, 0) || !all_are(high, 0)) y = b(ops::pad, {y}, {{"low", low}, {"high", high}});
   if (node.inputs.size() < 3) return y;
   Dims of_bias(last ? 1 : axes + 1, Dim(1));
   of_bias[0] = made;

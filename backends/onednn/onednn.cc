@@ -90,22 +90,6 @@ bool is_depthwise_filter(const Graph& graph, const Node& node) {
          w[2].value() <= kMostTaps;
 }
 
-bool all_are(std::span<const Dim> list, int64_t n) {
-  return std::ranges::all_of(list, [n](Dim d) { return d == Dim(n); });
-}
-
-// Whether the node is a convolution by 1x1 windows to at most four channels in f32, as at the head of a net. Loops read the image once,
-// in either layout, at the rate of the cache; the library takes 1.1 to 7 times as long.
-bool is_pointwise_to_few(const Graph& graph, const Node& node) {
-  constexpr int64_t kMostChannels = 4;
-  if (node.op != ops::convolution || attr_as<bool>(node, "transposed") || node.type.dtype != DType::f32 ||
-      attr_as<Dim>(node, "groups") != Dim(1))
-    return false;
-  const Dims& w = graph.type(node.inputs[1]).shape;
-  return all_are(std::span(w).subspan(2), 1) && all_are(attr_as<Dims>(node, "padding"), 0) &&
-         all_are(attr_as<Dims>(node, "padding_high"), 0) && w[0].is_const() && w[0].value() <= kMostChannels;
-}
-
 // Without VNNI the library adds pairs of products of 8-bit integers in 16 bits, and these sums saturate.
 bool sums_of_integers_saturate() {
   const auto has = [](dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; };

@@ -3,6 +3,7 @@
 // fast implementation. Tested by tests/unit/backends/onednn_test.cc.
 #pragma once
 
+#include <algorithm>
 #include <dnnl.hpp>
 #include <optional>
 #include <span>
@@ -12,6 +13,10 @@
 #include "src/ops/rules/operand.h"
 
 namespace tenon::onednn {
+
+inline bool all_are(std::span<const Dim> sizes, int64_t n) {
+  return std::ranges::all_of(sizes, [n](Dim d) { return d == Dim(n); });
+}
 
 // A map that the library computes wrongly for some operands: relu or gelu by erf, then the minimum with a number.
 struct Redone {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "backends/inner/product.h"
+#include "src/base/align.h"
 
 namespace tenon::products {
 namespace {
@@ -13,8 +14,6 @@ constexpr int64_t kRows = 48;        // of x that stay in a near cache while a p
 constexpr int64_t kDepth = 512;      // summands after which a sum is added to the result: it is rounded less
 constexpr int64_t kReadInPlace = 8;  // rows for which packing a panel does not pay, if its rows are dense
 constexpr int64_t kWorkPerThread = 1 << 18;  // products below which a thread costs more than it saves
-
-int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 int64_t width() { return inner::panel_width_of<double>(); }
 
@@ -72,14 +71,14 @@ void PanelsStep::plan(int most_threads) {
     batches_.push_back(
         {offset_at(x, 2, leading, b), offset_at(matrix, 2, leading, b), offset_at(y, 2, leading, b)});
 
-  panels_ = parts_of(columns_, width());
+  panels_ = ceil_div(columns_, width());
   const int64_t work = batches * rows_ * depth_ * columns_ / kWorkPerThread;
   threads_ = static_cast<int>(std::clamp<int64_t>(work, 1, most_threads));
   // Enough items for the threads, of at least kRows rows, because each packs its panel.
-  const int64_t wanted = parts_of(2 * threads_, std::max<int64_t>(batches * panels_, 1));
-  row_blocks_ = threads_ == 1 ? 1 : std::clamp<int64_t>(wanted, 1, parts_of(rows_, kRows));
-  row_block_ = parts_of(parts_of(rows_, row_blocks_), kRows) * kRows;
-  row_blocks_ = parts_of(rows_, row_block_);
+  const int64_t wanted = ceil_div(2 * threads_, std::max<int64_t>(batches * panels_, 1));
+  row_blocks_ = threads_ == 1 ? 1 : std::clamp<int64_t>(wanted, 1, ceil_div(rows_, kRows));
+  row_block_ = ceil_div(ceil_div(rows_, row_blocks_), kRows) * kRows;
+  row_blocks_ = ceil_div(rows_, row_block_);
   scratch_ = (depth_ + 1 + kRows) * width();
 }
 

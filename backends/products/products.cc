@@ -46,22 +46,17 @@ class Product final : public Executable {
 
 // Empty if panels compute the product; otherwise the reason why not.
 std::string not_by_panels(const Graph& graph, const Node& node) {
-  constexpr int64_t kLeastRows = 5,
-                    kLeast = 8;  // smaller products are as fast in loops, which take their neighbours too
+  // Smaller products are as fast in loops, which take their neighbours too.
+  constexpr int64_t kLeastRows = 5, kLeast = 8;
   if (node.op != ops::matmul && node.op != ops::linear)
     return std::string(op(node.op).name) + " is no product";
   if (node.type.dtype != DType::f64) return "a product of " + std::string(name(node.type.dtype));
   const Dims &x = graph.type(node.inputs[0]).shape, &matrix = graph.type(node.inputs[1]).shape;
   if (x.size() < 2 || matrix.size() < 2) return "a product with one vector";
   const auto below = [](Dim d, int64_t least) { return d.is_const() && d.value() < least; };
-  bool few = true;
-  int64_t rows = 1;
-  for (size_t i = matrix.size() > 2 ? x.size() - 2 : 0; i + 1 < x.size(); ++i) {
-    few = few && x[i].is_const();
-    if (few) rows *= std::min<int64_t>(x[i].value(), kLeastRows);
-  }
-  const Dims& y = node.type.shape;
-  if ((few && rows < kLeastRows) || below(x.back(), kLeast) || below(y.back(), kLeast))
+  const auto rows = std::span(x).first(x.size() - 1);  // of one product
+  if (below(matrix.size() > 2 ? rows.back() : graph.dims->product(rows), kLeastRows) ||
+      below(x.back(), kLeast) || below(node.type.shape.back(), kLeast))
     return "a small product";
   return "";
 }
@@ -81,14 +76,12 @@ class ProductsBackend final : public Backend {
 
   Bid bid(const Graph& graph, ValueId v) const override {
     const Node& node = graph.node(v);
-    if (node.type.dtype == DType::f64) {
-      const std::string why = not_by_panels(graph, node);
-      return why.empty() ? Bid{true, 0.25, "a product of f64, which no library computes"}
-                         : Bid{false, 0, why};
-    }
-    const std::string why = not_of_few_rows(graph, node);
-    return why.empty() ? Bid{true, 0.25, "few rows: the rate of the memory that holds the matrix decides"}
-                       : Bid{false, 0, why};
+    const bool wide = node.type.dtype == DType::f64;
+    const std::string why = wide ? not_by_panels(graph, node) : not_of_few_rows(graph, node);
+    if (!why.empty()) return {false, 0, why};
+    return {true, 0.25,
+            wide ? "a product of f64, which no library computes"
+                 : "few rows: the rate of the memory that holds the matrix decides"};
   }
   bool reads(const Graph& graph, ValueId node, ValueId operand) const override {
     if (graph.node(node).inputs[1] != operand || graph.type(node).dtype == DType::f64) return true;
@@ -96,7 +89,7 @@ class ProductsBackend final : public Backend {
     return strides && ((*strides)[0] == Dim(1) || (*strides)[1] == Dim(1));
   }
   Bid joins(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
-    return {false, 0, "nothing joins a product of few rows"};
+    return {false, 0, "nothing joins a product of this back end"};
   }
 
   Result<std::unique_ptr<Executable>> build_group(const BuildContext& context,

@@ -5,10 +5,9 @@
 #include <array>
 
 #include "backends/winograd/transforms.h"
+#include "src/base/align.h"
 
 namespace tenon::winograd {
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Shape {
   int64_t images = 0, channels = 0, height = 0, width = 0;

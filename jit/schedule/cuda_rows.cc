@@ -6,6 +6,7 @@
 
 #include "jit/analysis/transposing.h"
 #include "jit/schedule/cuda_maps.h"
+#include "src/base/align.h"
 
 namespace tenon::jit {
 
@@ -24,8 +25,6 @@ constexpr int64_t kMostKeptToFold = 1024;  // vectors; a longer row that is only
 constexpr int64_t kFoldsBytes = 1 << 10;   // shared memory for the exchange of folds
 constexpr int kFirstWithClusters = 90;     // first architecture with clusters
 constexpr int kMostBlocksOfCluster = 8;    // supported by every device
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The schedule of a kernel whose rows teams share.
 class RowSchedule {

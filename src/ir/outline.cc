@@ -6,12 +6,14 @@
 #include <variant>
 
 namespace tenon {
+namespace {
 
 // Writes one outline. Values are numbered in the order in which they are met.
 class OutlineWriter {
  public:
-  OutlineWriter(const Outlines& outlines, std::span<const ValueId> members)
-      : graph_(outlines.graph_), strides_(outlines.strides_), members_(members) {}
+  OutlineWriter(const Graph& graph, const std::unordered_map<ValueId, Dims>& strides,
+                std::span<const ValueId> members)
+      : graph_(graph), strides_(strides), members_(members) {}
 
   std::string write(std::span<const ValueId> outputs) {
     for (ValueId m : members_) meet(m);
@@ -29,6 +31,7 @@ class OutlineWriter {
   void put(Dim d) { put(d.bits); }
   void put(double x) { put(std::bit_cast<uint64_t>(x)); }
   void put(DType t) { put(static_cast<uint8_t>(t)); }
+  void put(Role role) { put(static_cast<uint8_t>(role)); }
   void put(const Dims& dims) {
     put(dims.size());
     for (Dim d : dims) put(d);
@@ -74,7 +77,6 @@ class OutlineWriter {
     put(node.inputs.size());
     for (ValueId i : node.inputs) meet(i);
   }
-  void put(Role role) { put(static_cast<uint8_t>(role)); }
 
   const Graph& graph_;
   const std::unordered_map<ValueId, Dims>& strides_;
@@ -82,6 +84,8 @@ class OutlineWriter {
   std::unordered_map<ValueId, uint32_t> numbers_;
   std::string bytes_;
 };
+
+}  // namespace
 
 Outlines::Outlines(const Graph& graph, const Uses& uses) : graph_(graph), uses_(uses) {
   for (const InputBinding& in : graph.inputs)
@@ -91,7 +95,7 @@ Outlines::Outlines(const Graph& graph, const Uses& uses) : graph_(graph), uses_(
 }
 
 std::string Outlines::of(std::span<const ValueId> members) const {
-  return OutlineWriter(*this, members).write(outputs_of(graph_, uses_, members));
+  return OutlineWriter(graph_, strides_, members).write(outputs_of(graph_, uses_, members));
 }
 
 }  // namespace tenon

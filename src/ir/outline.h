@@ -22,7 +22,6 @@ class Outlines {
   std::string of(std::span<const ValueId> members) const;
 
  private:
-  friend class OutlineWriter;
   const Graph& graph_;
   const Uses& uses_;
   std::unordered_map<ValueId, Dims> strides_;  // of the values that are bound with strides

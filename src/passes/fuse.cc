@@ -72,16 +72,18 @@ class Fuser {
     return (waits(v) && std::ranges::any_of(members, is_check)) ||
            (is_check(v) && std::ranges::any_of(members, waits));
   }
+  // Why the node may not join these members, whatever back end runs them; null if it may.
+  const char* keeps_apart(std::span<const ValueId> members, ValueId v) const {
+    if (apart_) return "the pass fuse is left out";
+    return delays_check(members, v) ? "a check of indices would wait for an update" : nullptr;
+  }
   bool joins(const std::string& backend, std::span<const ValueId> members, ValueId v, std::string* why) {
-    if (!members.empty() && apart_)
-      *why = "the pass fuse is left out";
-    else if (!members.empty() && delays_check(members, v))
-      *why = "a check of indices would wait for an update";
-    else if (backend != loops_)
-      return placement_.joins(g_, uses_, backend, members, v, why);
-    else
-      return loops_join(members, v, why);
-    return false;
+    if (const char* apart = members.empty() ? nullptr : keeps_apart(members, v)) {
+      *why = apart;
+      return false;
+    }
+    return backend == loops_ ? loops_join(members, v, why)
+                             : placement_.joins(g_, uses_, backend, members, v, why);
   }
   // Loops cover a set of nodes if they cover another one with the same outline.
   bool loops_join(std::span<const ValueId> members, ValueId v, std::string* why) {

@@ -139,8 +139,7 @@ bool may_use_winograd(const Spec& spec) {
   const bool images = spec.form == Form::convolution || spec.form == Form::deconvolution ||
                       spec.form == Form::weight_gradient;
   return images && spec.kernel.size() == 2 && spec.groups == 1 && spec.output.dtype == DType::f32 &&
-         std::ranges::all_of(spec.kernel, [](Dim d) { return d == Dim(3); }) &&
-         std::ranges::all_of(spec.strides, [](Dim d) { return d == Dim(1); }) && all(spec.dilations, 1);
+         all_are(spec.kernel, 3) && all_are(spec.strides, 1) && all(spec.dilations, 1);
 }
 
 std::optional<WindowsOfThree> windows_of_three(const Spec& spec, const Problem& p) {
