@@ -51,7 +51,7 @@ def f(x):
 
 @pytest.mark.parametrize("options, sentence", [
     ({"frezee": True}, "unknown option 'frezee'; did you mean 'freeze'?"),
-    ({"zzz": 1}, "unknown option 'zzz' (known: freeze, fallback, num_threads, rng, recompute, memory_budget, device_graphs, verify)"),
+    ({"zzz": 1}, "unknown option 'zzz' (known: freeze, fallback, num_threads, rng, recompute, memory_budget, device_graphs, verify, benchmark)"),
     ({"freeze": 1}, "option freeze is 1, where a bool is expected"),
     ({"num_threads": True}, "option num_threads is True, where a int is expected"),
     ({"num_threads": -1}, "option num_threads is -1, where 0 or more is expected"),

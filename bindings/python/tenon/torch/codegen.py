@@ -22,8 +22,8 @@ from .runtime.runner import Use, assemble
 class Writer:
     """Writes the function of one partition."""
 
-    def __init__(self, partition, uses):
-        self.p, self.uses = partition, uses
+    def __init__(self, partition, uses, benchmark):
+        self.p, self.uses, self.benchmark = partition, uses, benchmark
         self.layout, self.lines, self.steps = Layout(partition.place), [], []
         self.names, self.globals = {}, {}
         self.counter = itertools.count()
@@ -191,13 +191,21 @@ class Writer:
         self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), bound, made))
         self.steps.append(f"step{number}")
         names = "".join(f"{self.name(n)}, " for n in segment.outputs) + "= " * bool(segment.outputs)
-        self.lines.insert(before, "        try:")
+        if self.benchmark:
+            values = [v if isinstance(v, str) else sizes.text(v) for v in use.symbols if not isinstance(v, int)]
+            turn = [f"turn{number} = benchmark{number}.turn({', '.join(values)})", "try:", f"    if turn{number}.in_pytorch:",
+                    *[f"        words[{self.layout.calls}] += 1"] * (number == 0), "        raise InPyTorch"]
+            self.lines[before:before] = ["        " + text for text in turn]
+        else:
+            self.lines.insert(before, "        try:")
         self.line(f"    {names}step{number}({', '.join(['at', 'args', *given])})")
         self.line("except Exception as error:")
         if self.p.device.type == "cuda" and len(segment.updates) > 1:
             self.line("    if getattr(error, 'status', None) == 'environment':  # some inputs may have their new values already")
             self.line("        raise")
         self.line(f"    {names}rescue{number}({', '.join(['error', 'args', *self._rescue(segment)])})")
+        if self.benchmark:
+            self.line(f"turn{number}.done()")
 
     def _sources(self, segment):
         """Node -> source, for each node that PyTorch needs to compute the segment, each before its readers. The source is None if
@@ -289,9 +297,10 @@ class Writer:
         return f"{self.constant(n.target)}({', '.join(arguments)})"
 
 
-def build(partition, uses, name, refused):
-    """Returns (boxed function, Compiled). uses: segment -> Use. refused(error) is called for each call that a program refuses."""
-    writer = Writer(partition, uses)
+def build(partition, uses, name, refused, benchmark=False):
+    """Returns (boxed function, Compiled). uses: segment -> Use. refused(error) is called for each call that a program refuses, and
+    for sizes that PyTorch computes faster. benchmark: whether calls measure this (runtime/benchmark.py)."""
+    writer = Writer(partition, uses, benchmark)
     writer.write()
     indices, tensors, packed = [], [], []
     for segment, use in uses.items():

@@ -43,7 +43,8 @@ def compile_graph(gm, example_inputs, options, records=None):
     _abi.library()  # a missing library is an error that the user sees, not a fallback
     recurrent.keep_whole(gm, example_inputs)
     saving = _saving()
-    now = dataclasses.replace(options, freeze=False) if saving else options  # a saved function packs at its first call
+    # A saved function packs at its first call, and measures nothing.
+    now = dataclasses.replace(options, freeze=False, benchmark=False) if saving else options
     real = _real_tensors(gm) if now.freeze else {}
     own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # AOTAutograd numbers them before the inputs
     written, raised, noted, saved = set(), [], [], []
@@ -233,7 +234,7 @@ def _build(gm, options, real, record, kind):
     for n, why in partition.fallbacks.items():
         record.fallback(n.name, str(n.target), why)
     function = codegen.build(partition, {segment: uses[segment] for segment in partition.segments}, record.name,
-                            refusal.of_calls(record, options.fallback))
+                            refusal.of_calls(record, options.fallback), options.benchmark and partition.place == _abi.CPU)
     _, compiled = function
     order = [n for n in partition.nodes if n.op == "placeholder"]
     record.parameters = {order.index(n) for n, number in static.items() if number is not None}

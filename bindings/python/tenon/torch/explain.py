@@ -1,5 +1,6 @@
-"""tenon.explain: compiles a model, calls it once and reports. If gradients are needed, the backward graphs are compiled too, but do
-not run. Tested by tests/torch/test_fallback.py, test_backend.py and test_recompute.py.
+"""tenon.explain: compiles a model, calls it once and reports. With benchmark=True it calls the model until it is decided who computes
+each segment. If gradients are needed, the backward graphs are compiled too, but do not run.
+Tested by tests/torch/test_fallback.py, test_backend.py, test_recompute.py and test_benchmark.py.
 """
 
 import collections
@@ -11,6 +12,7 @@ from ..report import Report
 from . import recurrent
 from .compile import compile_graph
 from .options import Options
+from .runtime import benchmark
 from .saved import eager_bytes
 
 
@@ -29,6 +31,9 @@ def explain(model, args, kwargs, tenon_options):
     model = getattr(model, "_orig_mod", model)
     before = collections.Counter(counters["graph_break"])
     with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):
-        result = torch.compile(model, backend=collector)(*args, **kwargs)
+        compiled = torch.compile(model, backend=collector)
+        result = compiled(*args, **kwargs)
+        for _ in range(benchmark.CALLS - 1 if Options.parse(tenon_options).benchmark else 0):
+            compiled(*args, **kwargs)
     breaks = dict(collections.Counter(counters["graph_break"]) - before)
     return Report(records, breaks, result)

@@ -41,7 +41,11 @@ class Options:
     "always"; "never".
 
     verify: on the CPU, Tenon's evaluator also computes the first `verify` calls of each program, and the results are compared.
-    If they differ, PyTorch computes the call, and the smallest graph that differs is logged (logger "tenon", level ERROR)."""
+    If they differ, PyTorch computes the call, and the smallest graph that differs is logged (logger "tenon", level ERROR).
+
+    benchmark: on the CPU, calls 21 to 34 with the same sizes are measured in Tenon and in PyTorch in turn. If PyTorch takes at most 0.9 of
+    Tenon's time, it computes later calls with these sizes, and stats() counts the reason. Results may change by rounding from call
+    to call."""
 
     freeze: bool = False
     fallback: str = "auto"
@@ -51,6 +55,7 @@ class Options:
     memory_budget: float = 1.0
     device_graphs: str = "auto"
     verify: int = 0
+    benchmark: bool = False
 
     @classmethod
     def parse(cls, options):
@@ -73,6 +78,8 @@ class Options:
                 raise OptionError(f"tenon: option {name} is {value}, where 0 or more is expected")
         if not 0 <= result.memory_budget <= 1:
             raise OptionError(f"tenon: option memory_budget is {result.memory_budget}, where a number from 0 to 1 is expected")
+        if result.benchmark and result.fallback == "error":
+            raise OptionError("tenon: option fallback is 'error', but benchmark=True may choose PyTorch")
         return result
 
 

@@ -23,6 +23,10 @@ class Refused(Exception):
     """The whole graph runs in PyTorch; the message says why."""
 
 
+class InPyTorch(Exception):
+    """PyTorch computes this call of a segment, as benchmark.py has decided. This is no refusal."""
+
+
 def sentence(error):
     """The reason that an exception gives for running something in PyTorch."""
     if isinstance(error, STEERING):
@@ -58,7 +62,7 @@ class Rescue:
     def __call__(self, error, args, *values):
         # PyTorch raises its own error for an index out of range and for an integer divided by 0.
         fault = isinstance(error, _abi.Error) and error.status == "invalid"
-        if not fault:
+        if not fault and not isinstance(error, InPyTorch):
             self.refused(error)
         if self.function is None:
             scope = dict(self.constants, fixed=fixed, owned=owned, updated=updated)

@@ -11,9 +11,10 @@ import math
 import torch
 
 from . import events, marshal
+from .benchmark import Benchmark
 from .frames import Pool, Refusing
 from .packing import Packings, packed_together
-from .refusal import Refused, Rescue, fixed
+from .refusal import InPyTorch, Refused, Rescue, fixed
 
 
 def to_device(scalar, device):
@@ -138,7 +139,8 @@ def assemble(body, constants, rescues, name, refused, layout, indices, uses, pla
                  pointer=marshal.chosen.pointer, empty=marshal.empty_on(layout.device), fixed=fixed,
                  profiler=events.profiler, follow=events.follow, to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices,
                  params=marshal.chosen.plan(indices), current=marshal.chosen.current,
-                 **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)})
+                 InPyTorch=InPyTorch, **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)},
+                 **{f"benchmark{i}": Benchmark(refused) for i in range(len(rescues))})
     compiled = Compiled(body, constants, rescues, pool, indices, uses)
     if indices:
         scope["choose"] = Packings(compiled, functools.partial(assemble, body, constants, rescues, name, refused), plain).choose
