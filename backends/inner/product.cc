@@ -12,8 +12,8 @@
 namespace tenon::inner {
 namespace {
 
-// How many sums each element of a tile of R rows has, so that additions do not wait for each other.
-constexpr int chains(int R) { return R == 1 ? 4 : R <= 3 ? 2 : 1; }
+// How many sums each element of a tile has, so that additions do not wait for each other.
+constexpr int chains(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
 // The tile of R rows. V: a vector of floats or doubles. Inlined into functions that are compiled for an instruction set.
 template <class V, int R, bool Ahead>

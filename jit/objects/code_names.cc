@@ -37,6 +37,8 @@ struct jit_descriptor {
 namespace tenon::jit {
 namespace {
 
+using namespace std::string_view_literals;
+
 void tell_perf(const std::string& kernel, const Linked::Symbol& symbol) {
   // Any user may have created a file of this name. Another JIT of this process may write to it too.
   const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
@@ -64,7 +66,7 @@ enum : uint16_t { kText = 1, kSymbols, kStrings, kSections };  // numbers of sec
 
 // An object file with one symbol.
 std::string object_file(const std::string& name, const Linked::Symbol& symbol) {
-  constexpr std::string_view kNames("\0.text\0.symtab\0.strtab", 23);  // of sections; a name is an offset
+  constexpr auto kNames = "\0.text\0.symtab\0.strtab\0"sv;  // of sections; a name is an offset
   const std::string strings = std::string(kNames) + name + '\0';
   std::array<Elf64_Sym, 2> symbols{};
   symbols[1] = {static_cast<Elf64_Word>(kNames.size()),

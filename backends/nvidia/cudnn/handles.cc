@@ -51,7 +51,7 @@ void Handles::give(std::unique_ptr<Handle> handle) {
   for (std::atomic<Handle*>& place : idle_) {
     Handle* none = nullptr;
     if (!place.compare_exchange_strong(none, handle.get(), std::memory_order_acq_rel)) continue;
-    handle.release();
+    [[maybe_unused]] Handle* idle = handle.release();
     return;
   }
   TENON_CHECK(false, "more handles than places");
