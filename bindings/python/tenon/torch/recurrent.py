@@ -3,7 +3,8 @@
 Dynamo breaks the graph at a recurrent layer unless its setting allow_rnn is true, and AOTAutograd would unroll the layer's steps.
 allow() makes the setting true where Tenon compiles without gradients. keep_whole() replaces the layers of Dynamo's graph by operators
 tenon::lstm, tenon::gru, ..., which AOTAutograd keeps; they call PyTorch's own. ops/contract.py lowers them.
-Layers that need gradients stay as they are: PyTorch's operator, between two graphs. Tested by tests/torch/test_recurrent.py.
+Layers that need gradients stay as they are: PyTorch's operator, between two graphs. So do layers on packed sequences, because their
+sizes depend on values and Dynamo breaks the graph there. Tested by tests/torch/test_recurrent.py.
 """
 
 import sys
@@ -11,19 +12,15 @@ import sys
 import torch
 from torch import _VF
 
-ARGUMENTS = "{} Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional{}"
+ARGUMENTS = "Tensor input, {} hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
 MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 _library = torch.library.Library("tenon", "FRAGMENT")
 
 
 def _define(mode):
-    """Defines the operators of a mode, for sequences of one length and for packed sequences."""
-    state, results = ("Tensor[] hx,", "(Tensor, Tensor, Tensor)") if mode == "lstm" else ("Tensor hx,", "(Tensor, Tensor)")
-    function = getattr(_VF, mode)
-    for name, first, last in ((mode, "Tensor input, " + state, ", bool batch_first"),
-                              (mode + "_packed", "Tensor data, Tensor batch_sizes, " + state, "")):
-        _library.define(f"{name}({ARGUMENTS.format(first, last)}) -> {results}")
-        _library.impl(name, _contiguous(function), "CompositeExplicitAutograd")
+    state, results = ("Tensor[]", "(Tensor, Tensor, Tensor)") if mode == "lstm" else ("Tensor", "(Tensor, Tensor)")
+    _library.define(f"{mode}({ARGUMENTS.format(state)}) -> {results}")
+    _library.impl(mode, _contiguous(getattr(_VF, mode)), "CompositeExplicitAutograd")
 
     @torch.library.register_fake(f"tenon::{mode}", lib=_library)
     def _(x, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
@@ -32,18 +29,12 @@ def _define(mode):
         y = x.new_empty(length, batch, states[0].shape[2] * (2 if bidirectional else 1))
         return (y.transpose(0, 1) if batch_first else y, *(s.new_empty(s.shape) for s in states))
 
-    @torch.library.register_fake(f"tenon::{mode}_packed", lib=_library)
-    def _(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional):
-        states = hx if mode == "lstm" else [hx]
-        y = data.new_empty(data.shape[0], states[0].shape[2] * (2 if bidirectional else 1))
-        return (y, *(s.new_empty(s.shape) for s in states))
-
 
 def _contiguous(function):
     """The function, with results in the strides that the fakes have."""
     def run(*args):
         y, *states = function(*args)
-        dense = y if y.is_contiguous() or y.dim() == 3 and y.transpose(0, 1).is_contiguous() else y.contiguous()
+        dense = y if y.is_contiguous() or y.transpose(0, 1).is_contiguous() else y.contiguous()
         return (dense, *(s.contiguous() for s in states))
 
     return run
@@ -61,9 +52,8 @@ def keep_whole(gm, example_inputs):
     if torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in (*example_inputs, *gm.parameters())):
         return
     for n in gm.graph.nodes:
-        if n.op == "call_function" and n.target in FUNCTIONS and not n.kwargs:
-            packed = len(n.args) == 9 and isinstance(n.args[3], (list, tuple))  # data, batch_sizes, hx, params, ...
-            n.target = getattr(torch.ops.tenon, FUNCTIONS[n.target] + ("_packed" if packed else "")).default
+        if n.op == "call_function" and n.target in FUNCTIONS and not n.kwargs and isinstance(n.args[2], (list, tuple)):  # not packed
+            n.target = getattr(torch.ops.tenon, FUNCTIONS[n.target]).default
 
 
 class _WhereTenonCompiles(int):

@@ -388,8 +388,3 @@ def _of_state(name, mode):
 
 for _name, _mode in (("gru", "gru"), ("rnn_tanh", "tanh"), ("rnn_relu", "relu")):
     _of_state(_name, _mode)
-
-
-@row("tenon.lstm_packed", "tenon.gru_packed", "tenon.rnn_tanh_packed", "tenon.rnn_relu_packed")
-def _(e, *args):
-    raise Unsupported("a recurrent layer on a packed sequence")
