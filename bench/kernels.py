@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`./dev bench kernels`: fused kernels on 4096x1024 f32, against eager and a copy of the same bytes.
+"""`./dev bench kernels`: the fused kernels of bench/fused.py, against eager and a copy of the same bytes.
 
 A kernel's bytes are each input read once and each output written once. A floor moves as many bytes (half read, half written)
 with the same threads, in the same rounds. There are two floors, since fresh pages for the output cost more than many kernels:
@@ -10,7 +10,6 @@ sizes.
 """
 
 import argparse
-import math
 import statistics
 import sys
 from pathlib import Path
@@ -18,67 +17,22 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch                          # noqa: E402
-import torch.nn.functional as F       # noqa: E402
 
-from bench.contenders import compiled, contender, missing_for_peers, on_kept_outputs     # noqa: E402
+from bench.contenders import compiled, contender, missing_for_peers, on_kept_outputs, tenon_stats     # noqa: E402
+from bench.fused import kernels                              # noqa: E402
 from bench.models import accuracy                            # noqa: E402
 from bench.table import Progress, aligned                    # noqa: E402
 from bench.timing import describe_machine, interleave, speedup      # noqa: E402
 
-ROWS, COLS = 4096, 1024
 TOLERANCE = 1e-5
-
-
-def chain10(x, y):
-    h = torch.sigmoid(x * 2 + y)
-    h = (h - 0.5) * y
-    h = torch.tanh(h).abs() + x
-    return torch.clamp(h * h, max=4.0)
-
-
-def rmsnorm(x, w):
-    return w * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6))
-
-
-def rotary(x, cos, sin):
-    a, b = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-b, a], dim=-1) * sin
-
-
-def kernels():
-    """{name: (function, arguments)}. All big tensors hold ROWS x COLS elements."""
-    torch.manual_seed(0)
-    x, y, z = (torch.randn(ROWS, COLS) for _ in range(3))
-    w, b = torch.rand(COLS) + 0.5, torch.randn(COLS)
-    mask = torch.rand(ROWS, COLS) > 0.25
-    images, gain, bias = torch.randn(4, 256, 64, 64), torch.rand(256) + 0.5, torch.randn(256)
-    mean, var = torch.randn(256), torch.rand(256) + 0.5
-    heads, angle = torch.randn(1, 16, 4096, 64), torch.rand(4096, 64) * 6.28
-    return {
-        "softmax": (lambda x: F.softmax(x, -1), (x,)),
-        "layer_norm": (lambda x, w, b: F.layer_norm(x, (COLS,), w, b), (x, w, b)),
-        "add_layernorm": (lambda x, y, w, b: F.layer_norm(x + y, (COLS,), w, b), (x, y, w, b)),
-        "bias_gelu": (lambda x, b: F.gelu(x + b), (x, b)),
-        "rmsnorm": (rmsnorm, (x, w)),
-        "swiglu": (lambda x, y: F.silu(x) * y, (x, y)),
-        "chain10": (chain10, (x, y)),
-        "masked_softmax": (lambda x, m: F.softmax(torch.where(m, x * 0.125, -math.inf), -1), (x, mask)),
-        "groupnorm_silu": (lambda x, w, b: F.silu(F.group_norm(x, 32, w, b)), (images, gain, bias)),
-        "bn_relu": (lambda x, *norm: F.relu(F.batch_norm(x, *norm)), (images, mean, var, gain, bias)),
-        "sum_rows": (lambda x: x.sum(1), (x,)),
-        "sum_cols": (lambda x: x.sum(0), (x,)),
-        "transpose_add": (lambda x, y: x + y.t(), (x, y.view(COLS, ROWS))),
-        "where_mask": (lambda m, x, y, z: torch.where(m, x + y, z), (mask, x, y, z)),
-        "rotary": (rotary, (heads, angle.cos(), angle.sin())),
-        "log_softmax": (lambda x: F.log_softmax(x, -1), (x,)),
-        "cross_entropy": (F.cross_entropy, (x, torch.randint(COLS, (ROWS,)))),
-    }
+UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
 def measure(function, args, contenders, rounds):
-    """(seconds per call by name, problems by name) of one kernel; "copy" and "clone" are the floors, "kept" is Tenon's
-    kernel alone."""
+    """(seconds per call by name, problems by name, milliseconds that Tenon compiled) of one kernel; "copy" and "clone" are the floors,
+    "kept" is Tenon's kernel alone."""
     torch._dynamo.reset()
+    before = tenon_stats("tenon")["compile_ms"]
     reference = function(*args)
     exact = function(*(a.double() if a.is_floating_point() else a for a in args))
     calls, problems = {"eager": lambda: function(*args)}, {}
@@ -89,7 +43,9 @@ def measure(function, args, contenders, rounds):
             calls[name] = lambda fast=fast: fast(*args)
         except Exception as error:      # the other kernels are still measured
             problems[name] = [f"{type(error).__name__}: {str(error).splitlines()[0]}"]
-    floats = sum(t.numel() * t.element_size() for t in (*args, reference)) // 4
+    spent = tenon_stats("tenon")["compile_ms"] - before
+    results = [reference] if isinstance(reference, torch.Tensor) else reference
+    floats = sum(t.numel() * t.element_size() for t in (*args, *results)) // 4
     source, target = torch.ones(floats // 2), torch.ones(floats // 2)
     calls["copy"] = lambda: target.copy_(source)
     calls["clone"] = source.clone
@@ -97,7 +53,7 @@ def measure(function, args, contenders, rounds):
         torch._dynamo.reset()
         if kept := on_kept_outputs(function, args):
             calls["kept"] = kept
-    return interleave(calls, rounds, round_s=0.02), problems
+    return interleave(calls, rounds, round_s=0.02), problems, spent
 
 
 def over(floor, times, who):
@@ -117,41 +73,75 @@ def main():
         sys.exit(f"bench kernels: {missing_for_peers()}")
     machine = describe_machine()
     torch.set_num_threads(options.threads)
-    rows, wrong, gains = [], [], {name: [] for name in contenders}
-    table = kernels()
-    unknown = set(options.kernels) - set(table)
-    if unknown:
-        sys.exit(f"bench kernels: no kernel {', '.join(sorted(unknown))}; there are {', '.join(table)}")
-    for name in options.kernels or table:
-        with Progress(name), torch.no_grad():
-            times, problems = measure(*table[name], contenders, options.rounds)
-        wrong += [f"{name} with {who}: {text}" for who, texts in problems.items() for text in texts]
-        row = [name, *(1e3 * statistics.median(times[floor]) for floor in ("copy", "clone"))]
-        row += cells(times, "kept", "copy")
-        for who in ["eager", *contenders]:
-            row += cells(times, who, "clone")
-            if who in times and who != "eager":
-                gains[who].append(speedup(times["eager"], times[who]))
-        rows.append(row + [f"{gains[c][-1]:.2f}x" if c in times else None for c in contenders])
-    header = ["kernel", "copy ms", "clone ms", "kept ms", "/copy (best)"]
-    header += [h for c in ["eager", *contenders] for h in (f"{c} ms", "/clone (best)")]
-    print(aligned(header + [f"{c} vs eager" for c in contenders], rows))
-    print(f"\n{machine}, {options.threads} threads, {ROWS}x{COLS} f32.\n"
-          f"Medians of at most {options.rounds} rounds.\n"
+    wrong, means, few = [], [], set(options.kernels) - set(kernels(1 << 14))
+    if few:
+        sys.exit(f"bench kernels: no kernel {', '.join(sorted(few))}; there are {', '.join(kernels(1 << 14))}")
+    print(f"{machine}, {options.threads} threads, f32. Medians of at most {options.rounds} rounds.\n"
           "kept: Tenon's kernel alone, on memory that is there; /copy: over a plain copy_ of the same bytes.\n"
           "/clone: a call that gets new memory over a clone that does (best: of the shortest).\n"
-          "vs eager: eager's time over this one's, within a round.")
-    for who, values in gains.items():
-        if values:
-            mean = statistics.geometric_mean(values)
-            print(f"{who} over eager, geometric mean of {len(values)}: {mean:.2f}x")
+          "vs eager: eager's time over this one's, within a round. vs best: the shortest time of eager and the peers over Tenon's.\n"
+          "compile: what Tenon compiled, for the call and for the kept one.")
+    for size in options.sizes:
+        rows, gains = [], {name: [] for name in (*contenders, "best")}
+        table = kernels(size)
+        for name in options.kernels or list(table):
+            with Progress(f"{name}, {text_of(size)}"), torch.no_grad():
+                times, problems, spent = measure(*table.pop(name), contenders, options.rounds)
+            wrong += [f"{name} of {text_of(size)} with {who}: {text}" for who, texts in problems.items() for text in texts]
+            rows.append(row(name, times, contenders, gains, spent))
+        print(f"\n{text_of(size)} per operand")
+        print(aligned(header(contenders), rows))
+        for who, values in gains.items():
+            if values:
+                mean, worst = statistics.geometric_mean(values), min(values)
+                means.append(f"{text_of(size)}: {subject(who, options.backend)}, geometric mean of {len(values)}: {mean:.2f}x, least {worst:.2f}x")
+    print("\n" + "\n".join(means))
     print("\n".join(wrong) if wrong else "all answers right")
     return 1 if wrong else 0
+
+
+def subject(who, backend):
+    return f"{backend} over the best of the others" if who == "best" else f"{who} over eager"
+
+
+def header(contenders):
+    cells = ["kernel", "copy ms", "clone ms", "kept ms", "/copy (best)"]
+    cells += [h for c in ["eager", *contenders] for h in (f"{c} ms", "/clone (best)")]
+    return cells + [f"{c} vs eager" for c in contenders] + ["vs best", "compile ms"]
+
+
+def row(name, times, contenders, gains, spent):
+    """The cells of a kernel. Adds its ratios to `gains`."""
+    result = [name, *(1e3 * statistics.median(times[floor]) for floor in ("copy", "clone"))]
+    result += cells(times, "kept", "copy")
+    for who in ["eager", *contenders]:
+        result += cells(times, who, "clone")
+    ratios = {who: speedup(times["eager"], times[who]) for who in contenders if who in times}
+    for who, ratio in ratios.items():
+        gains[who].append(ratio)
+    ours, *peers = contenders
+    best = ours in times and min(speedup(times[who], times[ours]) for who in ["eager", *peers] if who in times)
+    if best:
+        gains["best"].append(best)
+    return result + [f"{ratios[c]:.2f}x" if c in ratios else None for c in contenders] + [f"{best:.2f}x" if best else None, spent]
+
+
+def bytes_of(text):
+    """An argparse type: 16K, 4M, several of them with commas."""
+    sizes = [int(t.rstrip("KM")) * UNITS.get(t[-1], 1) for t in text.split(",")]
+    if min(sizes) < 1 << 14:
+        raise argparse.ArgumentTypeError("the smallest size is 16K")
+    return sizes
+
+
+def text_of(size):
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 def parse():
     parser = argparse.ArgumentParser(prog="./dev bench kernels", description=__doc__.split("\n\n")[0])
     parser.add_argument("kernels", nargs="*", help="only these")
+    parser.add_argument("--sizes", type=bytes_of, default=[16 << 20], metavar="N,...", help="bytes of an operand, as 16K,1M,16M (default: 16M)")
     parser.add_argument("--peers", action="store_true", help="Inductor too (needs g++)")
     parser.add_argument("--symbolic", action="store_true", help="Tenon with symbols for all sizes too")
     parser.add_argument("--threads", type=int, default=2)

@@ -1,5 +1,6 @@
 """The measuring tools of the benchmarks report what happened."""
 
+import argparse
 import contextlib
 import subprocess
 import sys
@@ -155,7 +156,7 @@ def wrong(gm, example_inputs):
 """
 
 
-TOOLS = {"kernels": ["kernels.py", "sum_rows", "softmax"], "calls": ["calls.py"]}
+TOOLS = {"kernels": ["kernels.py", "--sizes", "16K,1M", "sum_rows", "norm_backward"], "calls": ["calls.py"]}
 
 
 @pytest.mark.parametrize("backend, code", [("aot_eager", 0), ("wrong", 1), ("eager", 2)])
@@ -167,6 +168,20 @@ def test_small_benchmarks_tell_right_from_wrong(tmp_path, monkeypatch, tool, bac
     run = subprocess.run([*command, "--backend", backend], capture_output=True, text=True)
     message = {0: "all answers right", 1: "with wrong: output: RMS error", 2: "is measured already"}[code]
     assert run.returncode == code and message in run.stdout + run.stderr, run.stdout + run.stderr
+
+
+def test_kernels_at_several_sizes():
+    from bench import fused, kernels
+
+    assert kernels.bytes_of("16K,4M,65536") == [1 << 14, 4 << 20, 1 << 16]
+    with pytest.raises(argparse.ArgumentTypeError):
+        kernels.bytes_of("4K")
+    for size in (1 << 14, 5 << 16):  # the latter has images that are not square numbers of pixels
+        for name, (function, args) in fused.kernels(size).items():
+            largest = max(a.numel() for a in args)
+            results = function(*args)
+            most = max(t.numel() for t in ([results] if isinstance(results, torch.Tensor) else results))
+            assert max(largest, most) >= size // 8, name
 
 
 @pytest.mark.parametrize("backend, code, last", [
