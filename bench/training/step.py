@@ -80,6 +80,7 @@ class Step:
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused)
         self.loss, self.update = WithLoss(model, loss), self.optimizer.step
         if parallel:
+            freeze_unused(self.loss, inputs)
             self.loss = nn.parallel.DistributedDataParallel(self.loss)
         if backend is not None:
             self.loss = torch.compile(self.loss, backend=backend, options=backend_options)
@@ -103,6 +104,13 @@ class Step:
         start = time.perf_counter()
         self()
         return time.perf_counter() - start
+
+
+def freeze_unused(loss, inputs):
+    """DistributedDataParallel refuses parameters that have no gradient, as those of BERT's pooler."""
+    parameters = list(loss.parameters())
+    for p, gradient in zip(parameters, torch.autograd.grad(loss(*inputs), parameters, allow_unused=True)):
+        p.requires_grad_(gradient is not None)
 
 
 def saved_bytes(step):

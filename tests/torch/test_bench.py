@@ -250,6 +250,15 @@ def test_two_ranks_train_together():
             two.step()
 
 
+def test_parameters_without_a_gradient_are_frozen():
+    from bench.training.step import MODELS, WithLoss, build, freeze_unused
+
+    model, inputs = build("bert_base", tiny=True)
+    freeze_unused(WithLoss(model, MODELS["bert_base"][0]), inputs)
+    frozen = {name for name, p in model.named_parameters() if not p.requires_grad}
+    assert frozen and all("pooler" in name for name in frozen), frozen
+
+
 def test_processes_that_a_contender_leaves_behind_are_killed():
     with contender_of() as contender:
         leader = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
