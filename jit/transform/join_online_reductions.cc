@@ -311,11 +311,12 @@ class Online {
       if (f.row != kPlain && late.combine[r] != ops::add) return false;
     }
     drop_unread(joined);
-    Block out;
+    Block before, out;  // before: replaces the early loop
+    for (size_t m : moves) before.push_back(body()[m]);
+    before.push_back(std::move(joined));
     for (size_t s = 0; s < body().size(); ++s) {
       if (s == i) {
-        for (size_t m : moves) out.push_back(body()[m]);
-        out.push_back(std::move(joined));
+        out.insert(out.end(), before.begin(), before.end());
       } else if (s == j) {
         out.insert(out.end(), after.begin(), after.end());
       } else if (!moves.count(s)) {

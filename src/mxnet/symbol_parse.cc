@@ -1,6 +1,7 @@
 // See symbol.h: the reader. nlohmann's JSON library parses the text; this file turns its values into nodes and checks
 // them. The library reports mistakes by exceptions, which end here.
 #include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -33,7 +34,6 @@ struct Cursor {
     return *this;
   }
   friend bool operator==(const Cursor& a, const Cursor& b) { return a.at == b.at; }
-  friend bool operator!=(const Cursor& a, const Cursor& b) { return a.at != b.at; }
 };
 
 // The message without the library's prefix "[json.exception.parse_error.101] ".
@@ -62,7 +62,8 @@ Json parse_text(std::string_view text) {
       refuse(at() + "the key '" + string.substr(0, 80) + "' is given twice");
     return true;
   };
-  return Json::parse(Cursor{text.data(), &count}, Cursor{text.data() + text.size(), &count}, check);
+  return Json::parse(Cursor{std::to_address(text.begin()), &count},
+                     Cursor{std::to_address(text.end()), &count}, check);
 }
 
 uint32_t read_number(const Json& json, const std::string& what) {
