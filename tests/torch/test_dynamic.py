@@ -118,6 +118,42 @@ def test_image_sizes():
     assert kernels[-1] == kernels[6]
 
 
+class Filter(nn.Module):
+    """Filters each channel of each image by itself, as libraries of image processing do: the images are channels of one image."""
+
+    def __init__(self, window, stride=1, dilation=1, bias=False, per_group=1):
+        super().__init__()
+        self.window, self.stride, self.dilation, self.bias, self.per_group = window, stride, dilation, bias, per_group
+
+    def forward(self, x):
+        n, c, h, w = x.shape
+        taps = (torch.arange(self.per_group * self.window[0] * self.window[1], dtype=x.dtype) * 0.7).cos()
+        taps = taps.reshape(1, self.per_group, 1, *self.window).expand(n * c, -1, -1, -1, -1).reshape(-1, 1, *self.window)
+        shift = torch.arange(self.per_group * n * c, dtype=x.dtype) if self.bias else None
+        y = F.conv2d(x.reshape(1, n * c, h, w), taps, shift, self.stride, (1, 2), self.dilation, n * c)
+        return y.reshape(n, self.per_group * c, *y.shape[2:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("window, how", [((3, 3), {}), ((11, 1), {"bias": True}), ((1, 5), {"stride": 2}), ((3, 2), {"stride": 2, "dilation": 2})])
+def test_filters_of_any_number_of_channels(window, how, dtype):
+    shapes = [(2, 3, 20, 17), (3, 2, 13, 30), (4, 5, 16, 18), (2, 6, 15, 11), (3, 4, 15, 15)]
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-4
+    kernels = run(Filter(window, **how), shapes, lambda *s: (torch.randn(s, dtype=dtype),), dynamic=True, tolerance=tolerance)
+    assert kernels[-1] == kernels[0]
+
+
+@pytest.mark.parametrize("window, how, why", [((7, 7), {}, "windows of (7, 7)"), ((3, 3), {"per_group": 2}, "several channels in a group")])
+def test_filters_that_stay_in_pytorch(window, how, why):
+    model = Filter(window, **how)
+    compiled = torch.compile(model, backend="tenon", dynamic=True)
+    with torch.no_grad():
+        for shape in ((2, 3, 20, 17), (3, 2, 13, 30)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(compiled(x), model(x))
+    assert any(why in reason for reason in tenon.stats()["fallback_reasons"]), tenon.stats()["fallback_reasons"]
+
+
 def test_mark_dynamic():
     def f(x):
         return (x * 2).softmax(-1)
