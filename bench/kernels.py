@@ -80,7 +80,7 @@ def main():
           "kept: Tenon's kernel alone, on memory that is there; /copy: over a plain copy_ of the same bytes.\n"
           "/clone: a call that gets new memory over a clone that does (best: of the shortest).\n"
           "vs eager: eager's time over this one's, within a round. vs best: the shortest time of eager and the peers over Tenon's.\n"
-          "compile: what Tenon compiled, for the call and for the kept one.")
+          "compile: what Tenon took to compile the kernels of the row.")
     for size in options.sizes:
         rows, gains = [], {name: [] for name in (*contenders, "best")}
         table = kernels(size)
