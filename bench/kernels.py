@@ -26,6 +26,7 @@ from bench.timing import describe_machine, interleave, speedup      # noqa: E402
 
 TOLERANCE = 1e-5
 UNITS = {"K": 1 << 10, "M": 1 << 20}
+LEAST = 16 << 10    # bytes of an operand
 
 
 def measure(function, args, contenders, rounds):
@@ -73,9 +74,9 @@ def main():
         sys.exit(f"bench kernels: {missing_for_peers()}")
     machine = describe_machine()
     torch.set_num_threads(options.threads)
-    wrong, means, few = [], [], set(options.kernels) - set(kernels(1 << 14))
-    if few:
-        sys.exit(f"bench kernels: no kernel {', '.join(sorted(few))}; there are {', '.join(kernels(1 << 14))}")
+    wrong, means, known = [], [], list(kernels(LEAST))
+    if unknown := set(options.kernels) - set(known):
+        sys.exit(f"bench kernels: no kernel {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     print(f"{machine}, {options.threads} threads, f32. Medians of at most {options.rounds} rounds.\n"
           "kept: Tenon's kernel alone, on memory that is there; /copy: over a plain copy_ of the same bytes.\n"
           "/clone: a call that gets new memory over a clone that does (best: of the shortest).\n"
@@ -84,7 +85,7 @@ def main():
     for size in options.sizes:
         rows, gains = [], {name: [] for name in (*contenders, "best")}
         table = kernels(size)
-        for name in options.kernels or list(table):
+        for name in options.kernels or known:
             with Progress(f"{name}, {text_of(size)}"), torch.no_grad():
                 times, problems, spent = measure(*table.pop(name), contenders, options.rounds)
             wrong += [f"{name} of {text_of(size)} with {who}: {text}" for who, texts in problems.items() for text in texts]
@@ -119,9 +120,10 @@ def row(name, times, contenders, gains, spent):
     ratios = {who: speedup(times["eager"], times[who]) for who in contenders if who in times}
     for who, ratio in ratios.items():
         gains[who].append(ratio)
-    ours, *peers = contenders
-    best = ours in times and min(speedup(times[who], times[ours]) for who in ["eager", *peers] if who in times)
-    if best:
+    ours, best = contenders[0], None
+    others = ["eager", *(c for c in contenders[1:] if c != "tenon_symbolic")]
+    if ours in times:
+        best = min(speedup(times[who], times[ours]) for who in others if who in times)
         gains["best"].append(best)
     return result + [f"{ratios[c]:.2f}x" if c in ratios else None for c in contenders] + [f"{best:.2f}x" if best else None, spent]
 
@@ -129,7 +131,7 @@ def row(name, times, contenders, gains, spent):
 def bytes_of(text):
     """An argparse type: 16K, 4M, several of them with commas."""
     sizes = [int(t.rstrip("KM")) * UNITS.get(t[-1], 1) for t in text.split(",")]
-    if min(sizes) < 1 << 14:
+    if min(sizes) < LEAST:
         raise argparse.ArgumentTypeError("the smallest size is 16K")
     return sizes
 

@@ -23,7 +23,7 @@ class Clock:
         rescue = Rescue.__call__
 
         def compute(this, error, args, *values):
-            self.now += self.extra(*values) if callable(self.extra) else self.extra
+            self.now += self.extra
             self.in_pytorch.append(error)
             return rescue(this, error, args, *values)
 
