@@ -1,5 +1,5 @@
-// See few_rows.h. Two orders of the matrix, each read in several streams: columns that are dense along the depth are summed lane by
-// lane, a few columns at a time; rows that are dense along the columns are added to y, a few rows at a time.
+// See few_rows.h. Two orders of the matrix: columns that are dense along the depth are summed lane by lane, one after another; rows that
+// are dense along the columns are added to y, a few rows at a time.
 #include "backends/inner/few_rows.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace tenon::inner {
 namespace {
 
-// Sums in as many vectors as V has lanes: Rows rows of x by the next columns. At most four columns at once, since columns whose
-// distance is a multiple of 4 KiB share the same few lines of the first cache.
+// Sums in as many vectors as V has lanes: Rows rows of x by the next columns, in kChains vectors each. Several rows read all these columns at once, so
+// that each vector of x serves four columns. A single row reads one column after another: memory delivers one stream faster than four.
 template <class V, size_t Rows>
 constexpr size_t columns_at_once = std::min<size_t>(4, lanes_of<V> / Rows);
 
@@ -19,35 +19,47 @@ template <class V, class Element, size_t Rows>
 [[gnu::always_inline]] inline void sum_columns(const FewRows& p, const float* x, float* y, int64_t column,
                                                int64_t count) {
   constexpr size_t kLanes = lanes_of<V>, kColumns = columns_at_once<V, Rows>,
-                   kChains = kLanes / Rows / kColumns;  // vectors of each sum
-  const Element* columns[kColumns];                     // columns behind the last are the last one again
-#pragma GCC unroll 4
-  for (size_t c = 0; c < kColumns; ++c)
-    columns[c] = static_cast<const Element*>(p.matrix) +
-                 (column + std::min(static_cast<int64_t>(c), count - 1)) * p.column_stride;
+                   kChains = kLanes / Rows / kColumns, kTogether = Rows == 1 ? 1 : kColumns;
   V sums[Rows][kColumns][kChains] = {};
-  const auto add = [&](int64_t k, size_t chain, auto load) __attribute__((always_inline)) {
-    V rows[Rows];
 #pragma GCC unroll 4
-    for (size_t r = 0; r < Rows; ++r) load(x + static_cast<int64_t>(r) * p.x_stride + k, rows[r]);
+  for (size_t first = 0; first < kColumns; first += kTogether) {
+    if (static_cast<int64_t>(first) >= count) break;
+    const Element* columns[kTogether];  // columns behind the last are the last one again
 #pragma GCC unroll 4
-    for (size_t c = 0; c < kColumns; ++c) {
-      V element;
-      load(columns[c] + k, element);
+    for (size_t c = 0; c < kTogether; ++c)
+      columns[c] = static_cast<const Element*>(p.matrix) +
+                   (column + std::min(static_cast<int64_t>(first + c), count - 1)) * p.column_stride;
+    V chains[Rows][kTogether][kChains] = {};
+    const auto add = [&](int64_t k, size_t chain, auto load) __attribute__((always_inline)) {
+      V rows[Rows];
 #pragma GCC unroll 4
-      for (size_t r = 0; r < Rows; ++r) sums[r][c][chain] += rows[r] * element;
-    }
-  };
-  const auto whole = [](const auto* from, V& to) __attribute__((always_inline)) { widen(from, to); };
-  constexpr auto kStep = static_cast<int64_t>(kLanes);
-  int64_t k = 0;
-  for (; k + static_cast<int64_t>(kChains) * kStep <= p.depth; k += static_cast<int64_t>(kChains) * kStep)
+      for (size_t r = 0; r < Rows; ++r) load(x + static_cast<int64_t>(r) * p.x_stride + k, rows[r]);
 #pragma GCC unroll 4
-    for (size_t chain = 0; chain < kChains; ++chain)
-      add(k + static_cast<int64_t>(chain) * kStep, chain, whole);
-  for (; k + kStep <= p.depth; k += kStep) add(k, 0, whole);
-  if (const auto rest = static_cast<size_t>(p.depth - k); rest > 0)
-    add(k, 0, [rest](const auto* from, V& to) __attribute__((always_inline)) { widen_part(from, rest, to); });
+      for (size_t c = 0; c < kTogether; ++c) {
+        V element;
+        load(columns[c] + k, element);
+#pragma GCC unroll 4
+        for (size_t r = 0; r < Rows; ++r) chains[r][c][chain] += rows[r] * element;
+      }
+    };
+    const auto whole = [](const auto* from, V& to) __attribute__((always_inline)) { widen(from, to); };
+    constexpr auto kStep = static_cast<int64_t>(kLanes);
+    int64_t k = 0;
+    for (; k + static_cast<int64_t>(kChains) * kStep <= p.depth; k += static_cast<int64_t>(kChains) * kStep)
+#pragma GCC unroll 4
+      for (size_t chain = 0; chain < kChains; ++chain)
+        add(k + static_cast<int64_t>(chain) * kStep, chain, whole);
+    for (; k + kStep <= p.depth; k += kStep) add(k, 0, whole);
+    if (const auto rest = static_cast<size_t>(p.depth - k); rest > 0)
+      add(k, 0,
+          [rest](const auto* from, V& to) __attribute__((always_inline)) { widen_part(from, rest, to); });
+#pragma GCC unroll 4
+    for (size_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+      for (size_t c = 0; c < kTogether; ++c)
+#pragma GCC unroll 4
+        for (size_t chain = 0; chain < kChains; ++chain) sums[r][first + c][chain] = chains[r][c][chain];
+  }
   fold_lanes<V, 1>(reinterpret_cast<V(&)[kLanes]>(sums));
   float totals[Rows][kColumns][kChains];
   __builtin_memcpy(totals, &sums[0][0][0], sizeof totals);
