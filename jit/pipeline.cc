@@ -48,42 +48,54 @@ Kernels split_for_gpu(const LoweredKernel& kernel, DimTable& dims, bool trial) {
   return parts;
 }
 
+// The kernels of a group with sums beside rows.
+Result<Kernels> add_up_beside(const LowerInput& in, Kernels kernels, bool trial) {
+  if (kernels.size() > 1) return unsupported("sums beside rows that are cut in pieces");
+  TENON_ASSIGN(Kernels blocks, blocked_column_sums(std::move(kernels[0]), in));
+  return after("blocked_column_sums", std::move(blocks), trial);
+}
+
 Result<Kernels> kernels_for_gpu(const LowerInput& input, bool trial) {
   LowerInput in = input;
   in.sums = sums_beside_rows(in);
   DimTable& dims = *in.graph.dims;
   TENON_ASSIGN(Lowered lowered, lower(in));
   Kernels kernels = after("lower", std::move(lowered.loops), trial), result;
-  if (!in.sums.empty() && kernels.size() > 1) return unsupported("sums beside rows that are cut in pieces");
+  if (!in.sums.empty()) {
+    TENON_ASSIGN(result, add_up_beside(in, std::move(kernels), trial));
+    kernels.clear();
+  }
   for (LoweredKernel& k : kernels) {
-    if (!in.sums.empty()) {
-      TENON_ASSIGN(Kernels blocks, blocked_column_sums(std::move(k), in));
-      result = after("blocked_column_sums", std::move(blocks), trial);
-    } else if (walks_again(k, dims)) {
-      return unsupported("on a GPU columns and channels are walked along once");
-    } else {
-      std::ranges::move(after("split_reduction", split_for_gpu(k, dims, trial), trial),
-                        std::back_inserter(result));
-    }
+    if (walks_again(k, dims)) return unsupported("on a GPU columns and channels are walked along once");
+    std::ranges::move(after("split_reduction", split_for_gpu(k, dims, trial), trial),
+                      std::back_inserter(result));
   }
   std::ranges::move(lowered.updates, std::back_inserter(result));
   return result;
 }
 
-Result<Kernels> kernels_for_cpu(const LowerInput& in, bool trial) {
-  TENON_ASSIGN(Lowered lowered, lower(in));
-  Kernels result;
-  Kernels walks;
-  Kernels loops = after("lower", std::move(lowered.loops), trial);
-  for (LoweredKernel& k : loops) k = direct_stores(std::move(k));
-  for (LoweredKernel& k : after("direct_stores", std::move(loops), trial)) {
+// Cuts kernels so that all threads have work.
+Result<Kernels> in_parts_for_cpu(Kernels kernels, DimTable& dims, bool trial) {
+  Kernels walks, result;
+  for (LoweredKernel& k : kernels) k = direct_stores(std::move(k));
+  for (LoweredKernel& k : after("direct_stores", std::move(kernels), trial)) {
     if (walks_apart_again(k))
       return unsupported("columns whose rows are several loops are walked along once");
-    std::ranges::move(after("split_walks", split_walks(k, *in.graph.dims), trial), std::back_inserter(walks));
+    std::ranges::move(after("split_walks", split_walks(k, dims), trial), std::back_inserter(walks));
   }
   for (LoweredKernel& k : walks)
-    std::ranges::move(after("split_reduction", split_reduction(k, *in.graph.dims, Target::cpu), trial),
+    std::ranges::move(after("split_reduction", split_reduction(k, dims, Target::cpu), trial),
                       std::back_inserter(result));
+  return result;
+}
+
+Result<Kernels> kernels_for_cpu(const LowerInput& input, bool trial) {
+  LowerInput in = input;
+  in.sums = sums_beside_rows(in);
+  TENON_ASSIGN(Lowered lowered, lower(in));
+  Kernels result = after("lower", std::move(lowered.loops), trial);
+  TENON_ASSIGN(result, in.sums.empty() ? in_parts_for_cpu(std::move(result), *in.graph.dims, trial)
+                                       : add_up_beside(in, std::move(result), trial));
   for (LoweredKernel& k : result) k.kernel = tile_columns(std::move(k.kernel), k.sizes);
   result = after("tile_columns", std::move(result), trial);
   for (LoweredKernel& k : result) k.kernel = tile_transposed(std::move(k.kernel), k.sizes);

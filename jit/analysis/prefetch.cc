@@ -13,7 +13,7 @@ bool walks_a_row(const Address& address, const Stmt& par, Ref row, Ref element) 
     if (t.var == element) {
       if (t.factor != 1 || t.size >= 0) return false;
       by_element = true;
-    } else if (t.var != kNoRef &&
+    } else if (t.var != kNoRef && t.var != row &&
                std::ranges::none_of(par.axes, [&](const Axis& a) { return a.var == t.var; })) {
       return false;
     }
@@ -22,22 +22,34 @@ bool walks_a_row(const Address& address, const Stmt& par, Ref row, Ref element) 
   return by_row && by_element;
 }
 
+// The loop whose iterations are rows: the par nest, or the only loop over the rows of its tiles.
+const Stmt& loop_of_rows(const Stmt& par) {
+  const Stmt* found = nullptr;
+  for (const Stmt& s : par.body) {
+    if (s.kind != Stmt::Kind::loop || s.simd) continue;
+    if (found || s.axes.size() != 1 || s.axes[0].of != par.axes.back().var) return par;
+    found = &s;
+  }
+  return found ? *found : par;
+}
+
 }  // namespace
 
 std::vector<Prefetch> prefetches(const Kernel& kernel) {
   const Stmt& par = kernel.body[0];
+  std::vector<Prefetch> result;
+  if (par.axes.empty() || par.simd) return result;
+  const Stmt& rows = loop_of_rows(par);
   std::vector<const Stmt*> passes;
-  for (const Stmt& s : par.body)
+  for (const Stmt& s : rows.body)
     if (!s.axes.empty()) passes.push_back(&s);
   auto same_row = [&](const Stmt* s) {
     const Axis &a = s->axes.back(), &b = passes[0]->axes.back();
     return s->simd && s->axes.size() == 1 && a.of == kNoRef && !a.counts_tiles() && a.extent == b.extent;
   };
-  std::vector<Prefetch> result;
-  if (par.axes.empty() || par.simd || passes.size() < 2 || !std::ranges::all_of(passes, same_row))
-    return result;
+  if (passes.size() < 2 || !std::ranges::all_of(passes, same_row)) return result;
 
-  const Ref row = par.axes.back().var;
+  const Ref row = rows.axes.back().var;
   std::vector<bool> seen(kernel.buffers.size());
   auto add = [&](const Stmt& from, const Stmt& at, Stmt::Kind kind, Buffer::Role role) {
     const Ref element = from.axes[0].var;

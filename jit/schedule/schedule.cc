@@ -179,15 +179,18 @@ bool are_few_columns(Dim columns) {
 
 // About four blocks per multiprocessor of a large GPU. The sums that the blocks store are small compared with
 // their inputs.
-Dim rows_of_block(DimTable& dims, Dim rows) {
-  constexpr int64_t kBlocks = 512, kFewest = 4;
+Dim rows_of_block(DimTable& dims, Dim rows, Target target) {
+  constexpr int64_t kBlocks = 512, kFewest = 4, kOnCpu = 32;
+  if (target == Target::cpu) return Dim(kOnCpu);
   return dims.max(Dim(kFewest), dims.ceil_div(rows, Dim(kBlocks)));
 }
 
-// With more columns, sums and rows do not fit into registers. With fewer, a block has little to do.
-bool adds_up_columns(Dim columns) {
-  constexpr int64_t kFewest = 128, kMost = 8192;
-  return columns.is_const() && columns.value() >= kFewest && columns.value() <= kMost;
+// With more columns, sums and rows do not fit into registers, or into the caches of a core. With fewer, a block has
+// little to do.
+bool adds_up_columns(Dim columns, Target target) {
+  constexpr int64_t kMost = 8192;
+  const int64_t fewest = target == Target::cpu ? 16 : 128;
+  return columns.is_const() && columns.value() >= fewest && columns.value() <= kMost;
 }
 
 int vectors_at_once(const Stmt& loop) {

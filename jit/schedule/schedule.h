@@ -77,10 +77,10 @@ inline constexpr int64_t kMostRowsAgain = 128;
 // own (split_walks.h). Of many columns, a tile may stay in a core's cache from one walk to the next.
 bool are_few_columns(Dim columns);
 
-// Column sums beside rows on a GPU (blocked_column_sums.h): how many rows a block walks, and whether a block
-// can keep the sums of so many columns.
-Dim rows_of_block(DimTable& dims, Dim rows);
-bool adds_up_columns(Dim columns);
+// Column sums beside rows (blocked_column_sums.h): how many rows a block walks, and whether a block can keep the
+// sums of so many columns.
+Dim rows_of_block(DimTable& dims, Dim rows, Target target);
+bool adds_up_columns(Dim columns, Target target);
 
 // ---- for the emitters ----
 // A reduce over a whole tile of at most this many elements is unrolled completely.

@@ -34,7 +34,7 @@ class BlockedColumnSums {
         return unsupported("sums beside rows into memory that is not dense");
     }
     const Dim rows = dim(par.axes[0].extent);
-    of_block_ = rows_of_block(dims, rows);
+    of_block_ = rows_of_block(dims, rows, in_.target);
     blocks_ = dims.ceil_div(rows, of_block_);
     for (const LoweredKernel::Sum& s : rows_.sums)
       temps_.push_back({rows_.kernel.buffers[s.buffer].type, dims.mul(blocks_, dim(columns_))});
@@ -176,7 +176,7 @@ std::vector<LowerInput::Sum> sums_beside_rows(const LowerInput& in) {
   Dims row;
   for (size_t d = 0; d < shape.size(); ++d)
     if (along[d]) row.push_back(shape[d]);
-  if (!adds_up_columns(g.dims->product(row))) return {};
+  if (!adds_up_columns(g.dims->product(row), in.target)) return {};
   along.flip();
   for (LowerInput::Sum& sum : sums) {
     sum.output = stored_sum(in, sum.fold);

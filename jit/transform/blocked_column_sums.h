@@ -1,7 +1,7 @@
 // blocked_column_sums: splits a kernel over rows that also adds up their elements over all rows, as the
 // backward pass of a norm does, into two kernels. In the first, each par iteration takes a block of rows,
 // walks them one after another and keeps sums of their columns. The second adds up the sums of the blocks. So
-// inputs are read once, and the order of all sums is fixed. For GPUs. Tested by
+// inputs are read once, and the order of all sums is fixed. Tested by tests/golden/jit/lower_norm_backward.tn,
 // tests/golden/jit/lower_gpu_norm_backward.tn, tests/unit/jit/schedule/cuda_schedule_test.cc and
 // tests/unit/backends/cuda_program_test.cc.
 #pragma once

@@ -333,7 +333,8 @@ std::string prefetched(const std::string& text) {
   std::string all;
   for (const Prefetch& p : prefetches(*k)) {
     int pass = 0;
-    for (const Stmt& s : k->body[0].body) {
+    const Block& passes = k->body[0].body;
+    for (const Stmt& s : passes[0].kind == Stmt::Kind::loop && !passes[0].simd ? passes[0].body : passes) {
       if (&s == p.loop) break;
       pass += !s.axes.empty();
     }
@@ -389,6 +390,9 @@ TEST(Prefetch, RowsAreAskedForByThePassesInTheMiddle) {
   EXPECT_EQ(prefetched(head + "%s = reduce add simd %j in M { %v = load %x[%j]  yield %v }\n" + last),
             "y of 0");
   EXPECT_EQ(prefetched(head + first + "for simd %l in N { store %y[N*%i + %l], %s }\n}\n}\n"), "");
+  // A loop over the rows of a tile.
+  const std::string blocks = head.substr(0, head.find("par")) + "par %t in N by 32 { for %i in %t {\n";
+  EXPECT_EQ(prefetched(blocks + first + middle + last + "}\n"), "x from 1, y of 1");
 }
 
 }  // namespace

@@ -67,11 +67,15 @@ TEST(ReductionPart, OfWhatFollowsAMaximum) {
 
 TEST(RowsOfBlock, ABlockIsNoMoreThanManyShare) {
   DimTable dims;
-  EXPECT_EQ(rows_of_block(dims, Dim(16384)), Dim(32));
-  EXPECT_EQ(rows_of_block(dims, Dim(16385)), Dim(33));
-  EXPECT_EQ(rows_of_block(dims, Dim(100)), Dim(4));
-  EXPECT_TRUE(adds_up_columns(Dim(4096)));
-  for (Dim columns : {Dim(64), Dim(16384), dims.symbol("M")}) EXPECT_FALSE(adds_up_columns(columns));
+  EXPECT_EQ(rows_of_block(dims, Dim(16384), Target::gpu), Dim(32));
+  EXPECT_EQ(rows_of_block(dims, Dim(16385), Target::gpu), Dim(33));
+  EXPECT_EQ(rows_of_block(dims, Dim(100), Target::gpu), Dim(4));
+  EXPECT_EQ(rows_of_block(dims, Dim(16384), Target::cpu), Dim(32));
+  for (Target target : {Target::cpu, Target::gpu}) {
+    EXPECT_TRUE(adds_up_columns(Dim(4096), target));
+    EXPECT_EQ(adds_up_columns(Dim(64), target), target == Target::cpu);
+    for (Dim columns : {Dim(8), Dim(16384), dims.symbol("M")}) EXPECT_FALSE(adds_up_columns(columns, target));
+  }
 }
 
 TEST(TilesTransposed, NotShortAxes) {
