@@ -198,6 +198,8 @@ typedef struct tenon_input_options {
   int32_t param;       /* nonzero: the same in every call; may be frozen */
   const char* strides; /* in elements, "4*N,4,1"; NULL: dense row-major */
   const char* symbol;  /* the input is an i64 of shape [] that defines this symbol; NULL: it defines none */
+  int32_t
+      donated; /* nonzero: a run may use the tensor's memory for intermediates, and leaves any bytes in it */
 } tenon_input_options;
 
 /* name: the graph's name; NULL: "main". */
@@ -388,9 +390,9 @@ TENON_API tenon_status tenon_program_set_limits(tenon_program* program, int64_t 
  * with the default stream. Inputs and outputs are in the graph's order; frozen inputs may be NULL. Strides must be those
  * that the graph declares. Outputs that update an input are not passed: n_outputs counts the others.
  *
- * An updated input must not overlap another input or an output. Tenon writes it in place if nothing reads it later
+ * An updated or donated input must not overlap another input or an output. Tenon writes it in place if nothing reads it later
  * and nothing can fail from there on; otherwise it copies the new value at the end. A run that fails because of an
- * index or a division leaves updated inputs as they were.
+ * index or a division leaves updated and donated inputs as they were.
  *
  * Outputs must not overlap each other or an input, with one exception: on the CPU an output may be the memory of an
  * input with the same type and strides, if every element is read for the last time right before it is written and

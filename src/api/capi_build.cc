@@ -66,6 +66,7 @@ Result<ValueId> add_input(tenon_graph* graph, const char* name, tenon_dtype dtyp
   if (!shape.ok()) return shape.status().at(who + ": dims \"" + text(dims) + "\"");
   InputBinding binding;
   binding.param = given.param != 0;
+  binding.donated = given.donated != 0;
   if (given.strides) {
     auto strides = read_strides(g, given.strides);
     if (!strides.ok()) return strides.status().at(who);

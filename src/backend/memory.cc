@@ -5,53 +5,94 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <numeric>
 
 #include "src/base/no_fork.h"
 
 namespace tenon {
+namespace {
 
-int64_t assign_offsets(std::vector<Lifetime>& values) {
-  // Values that share a buffer are placed as one, alive over all their lifetimes.
-  const size_t n = values.size();
-  std::vector<int> root(n);
-  std::vector<int> first(n), last(n);
-  std::vector<int64_t> bytes(n);
-  for (size_t i = 0; i < n; ++i) {
-    root[i] = static_cast<int>(i);
-    while (values[root[i]].share >= 0) root[i] = values[root[i]].share;
-    first[i] = values[i].first, last[i] = values[i].last, bytes[i] = align_up(values[i].bytes);
-  }
-  for (size_t i = 0; i < n; ++i) {
-    const int r = root[i];
-    first[r] = std::min(first[r], values[i].first);
-    last[r] = std::max(last[r], values[i].last);
-    bytes[r] = std::max(bytes[r], align_up(values[i].bytes));
-  }
-  std::vector<int> order;
-  for (size_t i = 0; i < n; ++i)
-    if (root[i] == static_cast<int>(i) && bytes[i] > 0) order.push_back(static_cast<int>(i));
-  std::sort(order.begin(), order.end(),
-            [&](int a, int b) { return std::pair(-bytes[a], a) < std::pair(-bytes[b], b); });
-  int64_t total = 0;
-  std::vector<int> placed;
-  for (int i : order) {
-    std::vector<std::pair<int64_t, int64_t>> busy;  // extents of values alive at the same time
-    for (int p : placed)
-      if (first[p] <= last[i] && first[i] <= last[p])
-        busy.push_back({values[p].offset, values[p].offset + bytes[p]});
+// Places values in one block of memory.
+class Placed {
+ public:
+  // The lowest offset at which `bytes` are free from step `first` to step `last`.
+  int64_t offset(int64_t bytes, int first, int last) const {
+    std::vector<std::pair<int64_t, int64_t>> busy;
+    for (const Value& v : values_)
+      if (v.first <= last && first <= v.last) busy.push_back({v.begin, v.end});
     std::sort(busy.begin(), busy.end());
     int64_t at = 0;
     for (auto [begin, end] : busy) {
-      if (at + bytes[i] <= begin) break;
+      if (at + bytes <= begin) break;
       at = std::max(at, end);
     }
-    values[i].offset = at;
-    total = std::max(total, at + bytes[i]);
-    placed.push_back(i);
+    return at;
   }
-  for (size_t i = 0; i < n; ++i) values[i].offset = values[root[i]].offset;
+  void add(int64_t offset, int64_t bytes, int first, int last) {
+    values_.push_back({offset, offset + bytes, first, last});
+  }
+
+ private:
+  struct Value {
+    int64_t begin, end;
+    int first, last;
+  };
+  std::vector<Value> values_;
+};
+
+}  // namespace
+
+int64_t assign_offsets(std::vector<Lifetime>& values, const std::vector<Region>& regions) {
+  // Values that share a buffer are placed as one, alive over all their lifetimes.
+  const size_t n = values.size();
+  std::vector<Lifetime> whole(n);
+  std::vector<int> root(n);
+  for (size_t i = 0; i < n; ++i) {
+    root[i] = static_cast<int>(i);
+    while (values[root[i]].share >= 0) root[i] = values[root[i]].share;
+    whole[i] = values[i];
+  }
+  for (size_t i = 0; i < n; ++i) {
+    Lifetime& w = whole[root[i]];
+    w.first = std::min(w.first, values[i].first);
+    w.last = std::max(w.last, values[i].last);
+    w.bytes = std::max(w.bytes, values[i].bytes);
+  }
+  std::vector<int> order;
+  for (size_t i = 0; i < n; ++i)
+    if (root[i] == static_cast<int>(i) && whole[i].bytes > 0) order.push_back(static_cast<int>(i));
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    return std::pair(-align_up(whole[a].bytes), a) < std::pair(-align_up(whole[b].bytes), b);
+  });
+  std::vector<int> latest(regions.size());
+  std::iota(latest.begin(), latest.end(), 0);
+  std::ranges::stable_sort(latest, std::greater(), [&](int r) { return regions[r].from; });
+
+  int64_t total = 0;
+  Placed workspace;
+  std::vector<Placed> in_region(regions.size());
+  const auto place_in_region = [&](Lifetime& w) {
+    for (int r : latest) {
+      if (regions[r].from > w.first || regions[r].bytes < w.bytes) continue;
+      w.offset = in_region[r].offset(w.bytes, w.first, w.last);
+      if (w.offset + w.bytes > regions[r].bytes) continue;
+      in_region[r].add(w.offset, align_up(w.bytes), w.first, w.last);
+      w.region = r;
+      return true;
+    }
+    return false;
+  };
+  for (int i : order) {
+    Lifetime& w = whole[i];
+    if (w.bytes > kSmallValue && place_in_region(w)) continue;
+    w.offset = workspace.offset(align_up(w.bytes), w.first, w.last);
+    workspace.add(w.offset, align_up(w.bytes), w.first, w.last);
+    total = std::max(total, w.offset + align_up(w.bytes));
+  }
+  for (size_t i = 0; i < n; ++i)
+    values[i].offset = whole[root[i]].offset, values[i].region = whole[root[i]].region;
   return total;
 }
 

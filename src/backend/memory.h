@@ -21,11 +21,22 @@ struct Lifetime {
   int last = 0;
   int share = -1;  // in place: shares the buffer of this other one, which ends where this one starts
   int64_t offset = 0;
+  int region = -1;  // the region that holds it; -1: the workspace
 };
 
-// Sets the offsets, multiples of kAlign, such that values with overlapping lifetimes do not overlap. Returns
-// the total size. First fit in order of decreasing size.
-int64_t assign_offsets(std::vector<Lifetime>& values);
+// Memory outside the workspace that intermediates may use from a step on.
+struct Region {
+  int64_t bytes = 0;
+  int from = 0;
+};
+
+// Values of at most so many bytes stay in the workspace, and keep their memory until steps that run together end.
+inline constexpr int64_t kSmallValue = 1024;
+
+// Sets the offsets, multiples of kAlign, and the regions, such that values with overlapping lifetimes do not
+// overlap. Returns the size of the workspace. First fit in order of decreasing size; a large value goes to a region if
+// one has room, the latest of them, whose memory is probably in a cache.
+int64_t assign_offsets(std::vector<Lifetime>& values, const std::vector<Region>& regions = {});
 
 // The source of blocks: the host's functions, or Tenon's own if `alloc` is null. alloc may return null.
 struct Allocator {

@@ -76,6 +76,7 @@ struct InputBinding {
   bool param = false;           // constant between calls: may be frozen (packed, folded)
   std::optional<Dims> strides;  // in elements; absent: dense row-major
   std::optional<Dim> symbol;    // an i64[] input that defines this symbol's value
+  bool donated = false;         // a run may overwrite it once no step reads it any more
 };
 
 struct OutputBinding {

@@ -24,6 +24,7 @@ class GraphHasher {
       number(in.value);
       type(graph_.type(in.value));
       number(in.param);
+      number(in.donated);
       maybe(in.strides);
       number(in.symbol.has_value());
       if (in.symbol) dim(*in.symbol);

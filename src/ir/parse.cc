@@ -2,7 +2,7 @@
 //
 //   file    = graph { group }
 //   graph   = "graph" "@" NAME "(" [ input { "," input } ] ")" "{" { assume } { node } return "}"
-//   input   = VALUE ":" type [ "strides" "=" sizes ] [ "param" ] [ "=" SYMBOL ]
+//   input   = VALUE ":" type [ "strides" "=" sizes ] [ "param" ] [ "donated" ] [ "=" SYMBOL ]
 //   assume  = "assume" SYMBOL "in" "[" ( INT | "-inf" ) "," ( INT | "inf" ) "]"     the symbol's range, both ends included
 //           | "assume" "(" size "==" size ")"                            the two sizes are equal from there on
 //   node    = VALUE "=" OP [ "(" [ VALUE { "," VALUE } ] ")" ] [ "{" [ attr { "," attr } ] "}" ] [ ":" type ] [ "@" INT ]
@@ -292,6 +292,7 @@ class Parser {
     InputBinding& in = graph_.inputs.back();
     TENON_TRY(strides(in.strides));
     in.param = lexer_.accept("param");
+    in.donated = lexer_.accept("donated");
     if (!lexer_.accept("=")) return {};
     TENON_ASSIGN(std::string_view symbol, lexer_.name("a symbol"));
     in.symbol = graph_.dims->symbol(symbol);

@@ -82,6 +82,7 @@ class Printer {
     out_ += name(in.value) + ": " + graph_.print_type(graph_.type(in.value));
     strides(in.strides);
     if (in.param) out_ += " param";
+    if (in.donated) out_ += " donated";
     if (in.symbol) out_ += " = " + graph_.dims->print(*in.symbol);
   }
 

@@ -100,6 +100,9 @@ class Verifier {
       if (!is_input(in.value)) fail(in.value, "is listed as an input, but has op " + op_name(in.value));
       if (++listed[in.value] == 2) fail(in.value, "is listed twice as an input");
       strides(in.value, in.strides);
+      if (in.donated && (in.param || in.symbol))
+        fail(in.value,
+             in.param ? "is a param, so it cannot be donated" : "defines a symbol, so it cannot be donated");
       if (!in.symbol) continue;
       if (!graph_.dims->valid(*in.symbol) || !graph_.dims->is_symbol(*in.symbol)) {
         fail(in.value, "defines what is not a symbol");
@@ -154,7 +157,10 @@ class Verifier {
       if (!exists(in.value) || !exists(out.value)) continue;
       const std::string to = "it updates " + graph_.value_name(in.value);
       if (!updated.insert(input).second) fail(who, to + ", as another output does");
-      if (in.param || in.symbol) fail(who, to + (in.param ? ", a param" : ", which defines a symbol"));
+      if (in.param || in.symbol || in.donated)
+        fail(who, to + (in.param    ? ", a param"
+                        : in.symbol ? ", which defines a symbol"
+                                    : ", which is donated"));
       if (graph_.type(in.value) != graph_.type(out.value))
         fail(who, to + ": " + graph_.print_type(graph_.type(in.value)) + " with " +
                       graph_.print_type(graph_.type(out.value)));

@@ -41,7 +41,8 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
     if (plan)
       out += ", \"workspace_bytes\": " + std::to_string(plan->workspace_bytes()) +
              ", \"intermediate_bytes\": " + std::to_string(plan->intermediate_bytes()) +
-             ", \"unshared_bytes\": " + std::to_string(plan->unshared_bytes());
+             ", \"unshared_bytes\": " + std::to_string(plan->unshared_bytes()) +
+             ", \"donated_bytes\": " + std::to_string(plan->donated_bytes());
     return out + "}";
   }
   out = print(g, {.data_limit = 16}) + "\n";
@@ -72,7 +73,10 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
   if (plan)
     out += "planned workspace: " + std::to_string(plan->workspace_bytes()) + " bytes, intermediates " +
            std::to_string(plan->intermediate_bytes()) + " bytes, without sharing " +
-           std::to_string(plan->unshared_bytes()) + " bytes\n";
+           std::to_string(plan->unshared_bytes()) + " bytes" +
+           (plan->donated_bytes() ? ", in donated inputs " + std::to_string(plan->donated_bytes()) + " bytes"
+                                  : "") +
+           "\n";
   return out;
 }
 

@@ -71,6 +71,8 @@ LOCK(tenon_input_options, strides, 16);
 LOCK(tenon_input_options, symbol, 24);
 
 #ifndef TENON_FROZEN
+LOCK(tenon_input_options, donated, 32);
+
 LOCK(tenon_gradient_options, struct_size, 0);
 LOCK(tenon_gradient_options, targets, 8);
 LOCK(tenon_gradient_options, n_targets, 16);

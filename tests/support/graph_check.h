@@ -17,7 +17,9 @@ struct CheckResult {
   enum Kind { right, wrong, unsupported } kind = right;
   std::string message;
   int64_t elements = 0, says_nothing = 0;
-  int64_t in_place = 0;  // pairs of an output and an input that shared a buffer
+  int64_t in_place = 0;   // pairs of an output and an input that shared a buffer
+  int64_t workspace = 0;  // bytes
+  bool uses_donated = false;
 };
 
 namespace check_help {
@@ -49,6 +51,11 @@ struct Strided {
   void write(const HostTensor& t) {
     each(
         [&](int64_t i, size_t at) { std::memcpy(&bytes[at], &t.bytes[i * size_of(dtype)], size_of(dtype)); });
+  }
+  // Whether the bytes around the elements are those of `other`.
+  bool same_margins(const Strided& other) const {
+    return std::equal(bytes.begin(), bytes.begin() + kMargin, other.bytes.begin()) &&
+           std::equal(bytes.end() - kMargin, bytes.end(), other.bytes.end() - kMargin);
   }
   // Reads the elements. False: a byte that belongs to no element has changed.
   bool read(HostTensor* t) const {
@@ -126,9 +133,12 @@ inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& in
       const auto before = in;
       Status status = program->run(in_tensors, out_tensors);
       if (!status.ok()) return wrong("run: " + status.message() + "\n" + program->explain(false));
-      for (size_t i = 0; i < in.size(); ++i)
-        if (in[i].bytes != before[i].bytes)
-          return wrong("input " + std::to_string(i) + " was written\n" + program->explain(false));
+      for (size_t i = 0; i < in.size(); ++i) {
+        const bool kept =
+            graph.inputs[i].donated ? in[i].same_margins(before[i]) : in[i].bytes == before[i].bytes;
+        if (!kept) return wrong("input " + std::to_string(i) + " was written\n" + program->explain(false));
+        in[i].bytes = before[i].bytes;
+      }
       for (size_t o = 0; o < out.size(); ++o) {
         HostTensor got((*want)[o].expected.dtype, (*want)[o].expected.shape);
         const std::string where =
@@ -151,7 +161,8 @@ inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& in
         if (params[i].data || in[i].dtype != out[o].dtype || in[i].shape != out[o].shape ||
             in[i].strides != out[o].strides || inputs[i].count() == 0)
           continue;
-        const std::vector<std::byte> before = in[i].bytes;
+        const std::vector<Strided> all_before = in;
+        const std::vector<std::byte>& before = all_before[i].bytes;
         std::vector<Strided> others = out;
         for (size_t k = 0; k < others.size(); ++k)
           out_tensors[k] = k == o ? in_tensors[i] : others[k].tensor();
@@ -165,8 +176,10 @@ inline CheckResult check_program(const Graph& graph, std::vector<HostTensor>& in
           if (k != o && others[k].bytes != out[k].bytes)
             return wrong(where + "changes output " + std::to_string(k) + "\n" + program->explain(false));
         result.in_place += status.ok();
-        in[i].bytes = before;
+        for (size_t k = 0; k < in.size(); ++k) in[k].bytes = all_before[k].bytes;
       }
+    result.workspace = program->stats().workspace_bytes;
+    result.uses_donated = program->explain(false).find("in donated inputs") != std::string::npos;
   } catch (const std::exception& error) {
     return wrong(std::string("exception: ") + error.what() + (program ? "\n" + program->explain(false) : ""));
   }

@@ -8,6 +8,7 @@ import torch
 from torch.testing._internal.common_optimizers import optim_db
 
 import tenon
+from tenon import report
 
 # The import forbids the tests of this process to set flags of torch.backends.
 torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
@@ -56,12 +57,14 @@ def test_a_step(cls, options):
         torch.testing.assert_close(ours, step(cls, shapes, options, None), rtol=1e-5, atol=1e-6)
 
 
-def test_a_step_updates_in_place(library):
+def test_a_step_updates_in_place(library, monkeypatch):
+    programs, track = [], report.track
+    monkeypatch.setattr(report, "track", lambda program: (programs.append(program), track(program)))
     shapes = [*SHAPES, (11, 3)]  # of no other test, whose program would be used again
     step(torch.optim.AdamW, shapes, {"lr": torch.tensor(0.01)}, "tenon")
-    (text,) = library.texts
+    (text,), (program,) = library.texts, programs
     assert text.count(" updates ") == 4 * len(shapes)  # parameters, two averages, counts of steps
-    assert tenon.stats()["workspace_bytes"] < 64 * 9 * 8
+    assert program.stats()["workspace_bytes"] < 64 * 9 * 8
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ of another size, gradients that are kept or freed, and memory that must not grow
 import copy
 import gc
 import os
+import re
 import resource
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 import tenon
+from tenon import report
 
 
 def net(width=6):
@@ -122,10 +124,9 @@ def test_parameters_of_another_size():
 
 
 def test_retain_graph():
-    """A backward pass overwrites no saved value, so it may run again, also if the first one did not say so."""
-    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
-    (model, f), (other, g) = pair(model)
-    x = torch.randn(3, 4)
+    """A backward pass that may run again overwrites no saved value, also if it did at first."""
+    (model, f), (other, g) = pair(deep())
+    x = torch.randn(64, 64)
     for m, run in ((model, f), (other, g)):
         run(x).square().sum().backward()
         loss = run(x).square().sum()
@@ -134,6 +135,44 @@ def test_retain_graph():
         with pytest.raises(RuntimeError, match="second time"):
             loss.backward()
     torch.testing.assert_close(gradients(model), gradients(other))
+
+
+def deep(width=64):
+    """A model whose backward pass keeps intermediates in the memory of saved values."""
+    return nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(width, width), nn.GELU())])
+
+
+def in_saved_values(text):
+    return sum(int(n) for n in re.findall(r"in donated inputs (\d+) bytes", text))
+
+
+def test_intermediates_in_saved_values():
+    (model, f), (other, g) = pair(deep(80))  # a size of which no other test has programs
+    x = torch.randn(80, 80)
+    former = set(report._programs)
+    for _ in range(3):
+        f(x).sum().backward()
+        g(x).sum().backward()
+    torch.testing.assert_close(gradients(model), gradients(other))
+    assert any(in_saved_values(p.explain()) >= 80 * 80 * 4 for p in set(report._programs) - former)
+
+
+def test_saved_values_that_somebody_keeps():
+    """Hooks may keep the saved tensors, or views of them: the backward pass leaves their values alone."""
+    for keep in (lambda t: t, lambda t: t.detach(), lambda t: t.reshape(-1)[5:]):
+        _, f = pair(deep())[0]
+        kept = []
+
+        def pack(t):
+            kept.append(keep(t))
+            return t
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            loss = f(torch.randn(64, 64)).sum()
+        before = [t.clone() for t in kept]
+        loss.backward()
+        for a, b in zip(kept, before):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
 def test_fork_between_steps():

@@ -147,9 +147,10 @@ def strides_text(strides, size):
     return f" strides=[{','.join(map(size, strides))}]"
 
 
-def input_text(value, size, name=str, strides="", param=False):
-    """strides: the result of strides_text, or ""; param: whether every call passes the same tensor."""
-    return f"%{name(value.name)}: {type_text(value, size)}{strides}{' param' if param else ''}"
+def input_text(value, size, name=str, strides="", param=False, donated=False):
+    """strides: the result of strides_text, or ""; param: whether every call passes the same tensor; donated: whether a run may
+    overwrite the tensor."""
+    return f"%{name(value.name)}: {type_text(value, size)}{strides}{' param' * param}{' donated' * donated}"
 
 
 def graph_text(name, inputs, body, outputs):

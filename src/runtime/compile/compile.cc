@@ -124,6 +124,7 @@ Status build(const Graph& from, const BuildTarget& target, BuiltGraph& built) {
     built.nodes = built.nodes_fused = built.kernels = built.kernels_compiled = 0;
   }
   built.source.recomputed = std::move(recomputed);
+  built.source.uses_donated = target.device.is_cpu();
   if (copied.empty()) return {};
   built.copies = std::make_unique<BuiltGraph>();
   TENON_TRY(build(copies_of(grouped, copied), target, *built.copies));

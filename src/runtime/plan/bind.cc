@@ -40,11 +40,13 @@ Result<Binder> Binder::make(const Graph& graph, const std::vector<bool>& frozen,
   binder.graph_ = &graph;
   auto expect = [&](ValueId v, bool skip, DeviceId where) {
     const TensorType& type = graph.type(v);
-    return Expected{v, type.dtype, skip, type.shape.size(), where};
+    return Expected{v, type.dtype, skip, false, type.shape.size(), where};
   };
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const InputBinding& in = graph.inputs[i];  // the host reads symbols
     binder.inputs_.push_back(expect(in.value, frozen[i], in.symbol ? DeviceId() : device));
+    binder.inputs_.back().donated = in.donated;
+    binder.donated_ += in.donated;
   }
   for (const OutputBinding& out : graph.outputs) binder.outputs_.push_back(expect(out.value, false, device));
   TENON_TRY(binder.find_sources());
@@ -256,17 +258,20 @@ namespace {
 // The bytes of a tensor that the host passes.
 struct Bytes {
   uintptr_t begin, end;
-  bool output;
+  bool written;
+  bool overlap(const Bytes& o) const { return begin < o.end && o.begin < end; }
 };
 
-Bytes bytes_of(const Plan::Expected& e, const Tensor& t, bool output) {
+Bytes bytes_of(const Plan::Expected& e, const Tensor& t, bool written) {
+  if (e.elements == 0) return {0, 0, written};
   const auto data = reinterpret_cast<uintptr_t>(t.data);
-  return {data + static_cast<uintptr_t>(e.low), data + static_cast<uintptr_t>(e.high), output};
+  return {data + static_cast<uintptr_t>(e.low), data + static_cast<uintptr_t>(e.high), written};
 }
 
 }  // namespace
 
-// Whether no output shares bytes with another output or an input, other than those that may be one buffer. In time n log n.
+// Whether no output or donated input shares bytes with another tensor, other than those that may be one buffer. In time
+// n log n.
 bool Binder::apart(const Plan& plan, std::span<const Tensor> inputs, std::span<const Tensor> outputs) const {
   StackArray<bool, 64> skipped(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) skipped[i] = inputs_[i].frozen || plan.inputs[i].elements == 0;
@@ -275,14 +280,14 @@ bool Binder::apart(const Plan& plan, std::span<const Tensor> inputs, std::span<c
   StackArray<Bytes, 64> all(inputs.size() + outputs.size());
   size_t count = 0;
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (!skipped[i]) all[count++] = bytes_of(plan.inputs[i], inputs[i], false);
+    if (!skipped[i]) all[count++] = bytes_of(plan.inputs[i], inputs[i], inputs_[i].donated);
   for (size_t o = 0; o < outputs.size(); ++o)
     if (plan.outputs[o].elements != 0) all[count++] = bytes_of(plan.outputs[o], outputs[o], true);
   std::sort(all.data(), all.data() + count, [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; });
-  uintptr_t inputs_end = 0, outputs_end = 0;  // of those that begin earlier
+  uintptr_t read_end = 0, written_end = 0;  // of those that begin earlier
   for (const Bytes& b : std::span(all.data(), count)) {
-    if (b.begin < outputs_end || (b.output && b.begin < inputs_end)) return false;
-    uintptr_t& end = b.output ? outputs_end : inputs_end;
+    if (b.begin < written_end || (b.written && b.begin < read_end)) return false;
+    uintptr_t& end = b.written ? written_end : read_end;
     end = std::max(end, b.end);
   }
   return true;
@@ -295,30 +300,32 @@ Status Binder::check(const Plan& plan, std::span<const Tensor> inputs,
   for (size_t o = 0; o < outputs.size(); ++o)
     TENON_TRY(check_one(Role::output, outputs_[o], plan.outputs[o], outputs[o], plan));
   constexpr size_t kFewPairs = 256;  // are compared faster than sorted
-  if (outputs.size() * (inputs.size() + outputs.size()) > kFewPairs && apart(plan, inputs, outputs))
+  if ((outputs.size() + donated_) * (inputs.size() + outputs.size()) > kFewPairs &&
+      apart(plan, inputs, outputs))
     return {};
+  const auto input = [&](size_t i) { return bytes_of(plan.inputs[i], inputs[i], inputs_[i].donated); };
+  const auto refused = [](const std::string& who, const std::string& other) {
+    return invalid(who + " overlaps " + other);
+  };
+  const auto name_of_input = [&](size_t i) { return "input " + graph_->value_name(inputs_[i].value); };
   for (size_t o = 0; o < outputs.size(); ++o) {
-    const Plan::Expected& out = plan.outputs[o];
-    if (out.elements == 0) continue;
-    const auto begin = reinterpret_cast<uintptr_t>(outputs[o].data) + out.low,
-               end = reinterpret_cast<uintptr_t>(outputs[o].data) + out.high;
-    auto overlaps = [&](const Plan::Expected& e, const Tensor& t) {
-      const auto data = reinterpret_cast<uintptr_t>(t.data);
-      return e.elements > 0 && data + e.low < end && begin < data + e.high;
-    };
-    auto one_buffer = [&](size_t i) {
+    const Bytes out = bytes_of(plan.outputs[o], outputs[o], true);
+    if (out.begin == out.end) continue;
+    const auto who = [&] { return "output " + graph_->value_name(outputs_[o].value); };
+    const auto one_buffer = [&](size_t i) {
       const std::pair<int, int> pair(static_cast<int>(o), static_cast<int>(i));
       return outputs[o].data == inputs[i].data && std::ranges::count(plan.in_place, pair) > 0;
     };
-    auto refused = [&](const std::string& other) {
-      return invalid("output " + graph_->value_name(outputs_[o].value) + " overlaps " + other);
-    };
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (!inputs_[i].frozen && overlaps(plan.inputs[i], inputs[i]) && !one_buffer(i))
-        return refused("input " + graph_->value_name(inputs_[i].value));
+      if (!inputs_[i].frozen && input(i).overlap(out) && !one_buffer(i))
+        return refused(who(), name_of_input(i));
     for (size_t p = 0; p < o; ++p)
-      if (overlaps(plan.outputs[p], outputs[p])) return refused("another output");
+      if (bytes_of(plan.outputs[p], outputs[p], true).overlap(out)) return refused(who(), "another output");
   }
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (size_t k = 0; inputs_[i].donated && k < inputs.size(); ++k)
+      if (k != i && !inputs_[k].frozen && input(k).overlap(input(i)))
+        return refused("donated " + name_of_input(i), name_of_input(k));
   return {};
 }
 

@@ -67,6 +67,7 @@ class Binder {
     ValueId value;
     DType dtype;
     bool frozen;
+    bool donated;
     size_t rank;
     DeviceId device;
     bool admits(const Tensor& t) const;
@@ -83,6 +84,7 @@ class Binder {
   const Graph* graph_ = nullptr;
   std::vector<Source> sources_;
   std::vector<Expected> inputs_, outputs_;
+  size_t donated_ = 0;  // how many inputs are
 };
 
 // Checks that there are as many inputs, outputs or params as the graph has. Call it before reading any of a

@@ -10,6 +10,7 @@
 #include "src/ir/op.h"
 #include "src/ir/verify.h"
 #include "src/runtime/plan/bind.h"
+#include "src/runtime/plan/intermediates.h"
 #include "src/runtime/plan/join_steps.h"
 
 namespace tenon {
@@ -57,25 +58,7 @@ Plan::Expected expected(const Sizes& sizes, const TensorType& type, const std::o
 // Bytes that a kernel reads and writes in about the time a host needs to launch it: 5 us at 3.35 TB/s (H100).
 constexpr int64_t kSmallKernel = int64_t{16} << 20;
 
-// The most bytes of a tensor in memory, and the farthest its strides may reach: 64 TiB.
-constexpr int64_t kMost = int64_t{1} << 46;
-
-// Bytes of a value; negative if a size has no value or is negative, or if the product does not fit.
-int64_t plain_bytes(const Sizes& sizes, const TensorType& type) {
-  int64_t bytes = size_of(type.dtype);
-  bool empty = false, fits = true;
-  for (Dim d : type.shape) {
-    const auto n = d.is_const() ? std::optional(d.value()) : sizes.table->eval(d, sizes.symbols);
-    if (!n || *n < 0) return -1;
-    if (*n == 0)
-      empty = true;
-    else
-      fits = fits && !__builtin_mul_overflow(bytes, *n, &bytes);
-  }
-  return empty ? 0 : fits ? bytes : -1;
-}
-
-// The same, with an error message if the result is negative.
+// Bytes of a value, with an error message where plain_bytes is negative.
 Result<int64_t> bytes_of(const Graph& g, const Sizes& sizes, ValueId v) {
   const TensorType& type = g.type(v);
   if (const int64_t bytes = plain_bytes(sizes, type); bytes >= 0) return bytes;
@@ -99,11 +82,12 @@ Result<int64_t> bytes_of(const Graph& g, const Sizes& sizes, ValueId v) {
   return bytes;
 }
 
-// Checks that a stored value stays within kMost, strides included.
+// Checks that a stored value stays within kMostBytes, strides included.
 Status check_extent(const Graph& g, const Sizes& sizes, ValueId v, const std::optional<Dims>& strides) {
   TENON_ASSIGN(const int64_t bytes, bytes_of(g, sizes, v));
   auto who = [&] { return g.value_name(v) + ": " + g.print_type(g.type(v)); };
-  if (bytes > kMost) return invalid(who() + " has " + std::to_string(bytes) + " bytes, more than any memory");
+  if (bytes > kMostBytes)
+    return invalid(who() + " has " + std::to_string(bytes) + " bytes, more than any memory");
   if (!strides || bytes == 0) return {};
   __int128 reach = 0;
   for (size_t a = 0; a < strides->size(); ++a) {
@@ -113,7 +97,7 @@ Status check_extent(const Graph& g, const Sizes& sizes, ValueId v, const std::op
                      " has no value that fits into 64 bits");
     const __int128 far = static_cast<__int128>(*stride) * (sizes.eval(g.type(v).shape[a]) - 1);
     reach += far < 0 ? -far : far;
-    if (reach > kMost) return invalid(who() + ": its strides reach farther than any memory");
+    if (reach > kMostBytes) return invalid(who() + ": its strides reach farther than any memory");
   }
   return {};
 }
@@ -147,67 +131,6 @@ Status check_values(const PlanSource& source, const Sizes& sizes) {
   return {};
 }
 
-// The values in the workspace.
-struct Intermediates {
-  std::vector<int> slot;  // per value: its lifetime, or -1
-  std::vector<Lifetime> lifetimes;
-  int64_t unshared = 0;  // the sum of their bytes
-};
-
-// A step waits for an earlier one if it reuses the memory of that step's values. Small values therefore keep their memory until the last
-// step of the row, so that joined steps need not wait.
-void keep_small_values(const PlanSource& source, Intermediates& in) {
-  constexpr int64_t kSmall = 1024;
-  for (size_t first = 0, last = 0; first < source.executables.size(); first = last + 1) {
-    last = last_of_row(source, first);
-    for (size_t s = first; s < last; ++s)
-      for (ValueId v : source.executables[s]->outputs)
-        if (in.slot[v] >= 0 && in.lifetimes[in.slot[v]].bytes <= kSmall)
-          in.lifetimes[in.slot[v]].last = std::max(in.lifetimes[in.slot[v]].last, static_cast<int>(last));
-  }
-}
-
-Result<Intermediates> intermediates(const PlanSource& source, const Sizes& sizes) {
-  const Graph& g = *source.graph;
-  Intermediates in;
-  in.slot.assign(g.nodes.size(), -1);
-  __int128 all = 0;
-  for (size_t s = 0; s < source.executables.size(); ++s) {
-    const Executable& e = *source.executables[s];
-    for (ValueId v : e.outputs) {
-      if (source.output_of[v] >= 0) continue;
-      const int64_t bytes = plain_bytes(sizes, g.type(v));
-      all += bytes;
-      in.slot[v] = static_cast<int>(in.lifetimes.size());
-      in.lifetimes.push_back({bytes, static_cast<int>(s), static_cast<int>(s), -1, 0});
-    }
-    for (ValueId v : e.inputs)
-      if (in.slot[v] >= 0) in.lifetimes[in.slot[v]].last = static_cast<int>(s);
-  }
-  for (ValueId v : source.copies.from)
-    in.lifetimes[in.slot[v]].last = static_cast<int>(source.executables.size());
-  if (all > kMost)
-    return invalid("the intermediates have " +
-                   std::to_string(static_cast<int64_t>(std::min<__int128>(all, INT64_MAX))) +
-                   " bytes, more than any memory");
-  in.unshared = static_cast<int64_t>(all);
-  if (sizes.threads > 1) keep_small_values(source, in);
-  for (size_t s = 0; s < source.executables.size(); ++s) {
-    const Executable& e = *source.executables[s];
-    std::vector<bool> given(e.inputs.size(), false);
-    for (auto [out, operand] : e.inplace) {
-      const int to = in.slot[e.outputs[out]], from = in.slot[e.inputs[operand]];
-      if (to < 0 || from < 0 || given[operand] || in.lifetimes[to].share >= 0) continue;
-      if (in.lifetimes[from].last != static_cast<int>(s) ||
-          in.lifetimes[from].bytes != in.lifetimes[to].bytes)
-        continue;
-      in.lifetimes[to].share = from;
-      given[operand] = true;
-    }
-  }
-  return in;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t> symbols, int threads) {
@@ -228,10 +151,11 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
       return invalid(g.value_name(o.value) + " = " + print_shape(e.shape) + ": the output's strides " +
                      print_shape(e.strides) + " put several elements in one place");
   }
-  TENON_ASSIGN(Intermediates in, intermediates(source, sizes));
+  TENON_ASSIGN(const Intermediates in, place_intermediates(source, sizes, plan->inputs));
   plan->find_in_place(source);
-  plan->intermediate_ = assign_offsets(in.lifetimes);
+  plan->intermediate_ = in.workspace;
   plan->unshared_ = in.unshared;
+  plan->donated_ = in.in_donated;
   for (const PlanSource* part : {static_cast<const PlanSource*>(&source), source.copies.source})
     for (size_t b = 0; part && b < part->by_backend.size(); ++b)
       TENON_TRY(
@@ -239,7 +163,11 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   auto place = [&](ValueId v) -> BufferRef {
     if (source.output_of[v] >= 0) return {BufferRef::Kind::output, source.output_of[v], 0, nullptr};
     if (source.input_of[v] >= 0) return {BufferRef::Kind::input, source.input_of[v], 0, nullptr};
-    if (in.slot[v] >= 0) return {BufferRef::Kind::workspace, 0, in.lifetimes[in.slot[v]].offset, nullptr};
+    if (in.slot[v] >= 0) {
+      const Lifetime& l = in.lifetimes[in.slot[v]];
+      if (l.region < 0) return {BufferRef::Kind::workspace, 0, l.offset, nullptr};
+      return {BufferRef::Kind::input, in.donated[l.region], l.offset, nullptr};
+    }
     return {BufferRef::Kind::constant, 0, 0,
             source.constant_at.empty() ? attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->bytes
                                        : source.constant_at[v]};
@@ -324,7 +252,7 @@ void Plan::find_in_place(const PlanSource& source) {
       const int o = source.output_of[e.outputs[out]], i = source.input_of[e.inputs[in]];
       if (o < 0 || i < 0 || source.output_of[e.inputs[in]] >= 0 || read_later.contains(e.inputs[in]))
         continue;
-      if (g.outputs[o].updates || g.outputs[o].value != e.outputs[out]) continue;
+      if (g.outputs[o].updates || g.outputs[o].value != e.outputs[out] || g.inputs[i].donated) continue;
       if (g.type(e.outputs[out]).dtype == g.type(e.inputs[in]).dtype && outputs[o].shape == inputs[i].shape &&
           outputs[o].strides == inputs[i].strides)
         in_place.push_back({o, i});
@@ -390,7 +318,9 @@ Status Plan::for_each(std::span<const PlannedStep> steps, void* const* inputs, v
     const BufferRef* ref = &buffers_[s.first_buffer];
     for (uint32_t i = 0; i < s.buffer_count; ++i, ++ref) {
       switch (ref->kind) {
-        case BufferRef::Kind::input: pointers[i] = inputs[ref->index]; break;
+        case BufferRef::Kind::input:
+          pointers[i] = static_cast<char*>(inputs[ref->index]) + ref->offset;
+          break;
         case BufferRef::Kind::output: pointers[i] = outputs[ref->index]; break;
         case BufferRef::Kind::constant: pointers[i] = const_cast<void*>(ref->constant); break;
         case BufferRef::Kind::workspace: pointers[i] = base + ref->offset; break;

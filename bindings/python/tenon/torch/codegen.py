@@ -112,6 +112,8 @@ class Writer:
         self.line("return (" + "".join(self.argument(r) + ", " for r in results) + ")")
         named = set(re.findall(r"\bv\d+\b", "\n".join(self.lines)))
         unpack = [f"        {name} = args[{i}]" for n, i in self.placeholders.items() if (name := self.name(n)) in named]
+        if given := tuple(sorted(self.placeholders[n] for n in p.donated)):
+            unpack.insert(0, f"        unshare(args, {given})")
         self.lines = [*unpack, *self.lines]
 
     def body(self):

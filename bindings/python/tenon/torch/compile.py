@@ -65,14 +65,16 @@ def compile_graph(gm, example_inputs, options, records=None):
                 raise
 
         def compile_one(graph):
-            if kind == "backward":  # no program overwrites saved values, so retain_graph=True needs no error
-                torch._guards.TracingContext.get().fw_metadata.bw_donated_idxs = []
+            donated = ()
+            if kind == "backward":
+                metadata = torch._guards.TracingContext.get().fw_metadata
+                donated, metadata.bw_donated_idxs = metadata.bw_donated_idxs or (), []  # [] makes retain_graph=True no error
             else:
                 written.update(_written(len(own) + len(example_inputs)))
             record = note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
             record.saved = saved[-1] if kind == "forward" and saved else None
             start = report.clock()
-            function = _compile(graph, now, real, record, kind, saving)
+            function = _compile(graph, now, real, record, kind, saving, donated)
             if saving:
                 function = _savable(function, options, record)
             record.seconds = report.clock() - start
@@ -182,15 +184,16 @@ def _real_tensors(gm):
     return result
 
 
-def _compile(gm, options, real, record, kind, saving):
-    """kind: "inference", "forward" or "backward". A forward graph never freezes parameters, because a step of training changes them."""
+def _compile(gm, options, real, record, kind, saving, donated):
+    """kind: "inference", "forward" or "backward". A forward graph never freezes parameters, because a step of training changes them.
+    donated: indices of the saved values that the backward graph may overwrite."""
     function = make_boxed_func(gm.forward)
     try:
         if kind != "inference":
             if saving:
                 raise Refused("gradients are needed: only graphs without gradients can be saved (compile under torch.no_grad())")
             options = dataclasses.replace(options, freeze=False)
-        function, record.compiled = _build(gm, options, real, record, kind)
+        function, record.compiled = _build(gm, options, real, record, kind, donated)
     except Exception as e:
         why = refusal.sentence(e)
         if kind != "backward" and not saving:
@@ -205,11 +208,11 @@ def _compile(gm, options, real, record, kind, saving):
     return function
 
 
-def _build(gm, options, real, record, kind):
+def _build(gm, options, real, record, kind, donated):
     """Partitions and compiles the graph. If the library refuses nodes, PyTorch runs these, and the graph is partitioned again."""
     banned, seeds = {}, rng.plant(gm, options.rng)
     while True:
-        partition = Partition(gm, banned=banned, seeds=seeds)
+        partition = Partition(gm, banned=banned, seeds=seeds, donated=donated)
         if kind != "inference" and partition.place != _abi.CPU:
             raise Refused("training graphs on a GPU run in PyTorch")
         static = _static_inputs(partition, kind)

@@ -8,6 +8,7 @@ the host makes it as a view too.
 Tested by tests/torch/test_fallback.py and test_aot_semantics.py.
 """
 
+import collections
 import operator
 
 import torch
@@ -35,9 +36,10 @@ class Segment:
 
 
 class Partition:
-    def __init__(self, gm, table=None, banned=None, seeds=None):
+    def __init__(self, gm, table=None, banned=None, seeds=None, donated=()):
         """banned: node name -> reason, for nodes that the library has refused. seeds: the rng.Seeds of nodes that draw random
-        numbers in Tenon. Nodes that draw seeds or masks run in PyTorch and do not count as fallbacks."""
+        numbers in Tenon. Nodes that draw seeds or masks run in PyTorch and do not count as fallbacks. donated: the indices of inputs
+        that nobody reads after the call."""
         self.gm, self.table, self.banned, self.seeds = gm, table or TABLE, banned or {}, seeds
         self.nodes = list(gm.graph.nodes)
         self.device = self._device()
@@ -62,6 +64,7 @@ class Partition:
                 if not self._find_outputs():
                     break
             self._segments()
+        self.donated = self._donated(donated)  # the inputs that programs may overwrite
 
     def _device(self):
         """The device of the graph: a GPU if a tensor is on one, else the CPU."""
@@ -371,11 +374,23 @@ class Partition:
                 symbols |= sizes.symbols(s)
         segment.symbols = sorted(symbols)
 
+    def _donated(self, indices):
+        """The inputs of these indices that one segment reads, and nothing else."""
+        places = [n for n in self.nodes if n.op == "placeholder"]
+        tensors = [n for n in places if isinstance(n.meta.get("val"), torch.Tensor)]
+        memory = collections.Counter(n.meta["val"].untyped_storage()._cdata for n in tensors)
+        readers = collections.defaultdict(list)
+        for segment in self.segments:
+            for n, _ in segment.inputs:
+                readers[n].append(set(segment.nodes))
+        return {n for n in (places[i] for i in indices) if len(readers[n]) == 1 and readers[n][0].issuperset(n.users)
+                and memory[n.meta["val"].untyped_storage()._cdata] == 1}
+
     # --- the text ---
     def text(self, segment, name, params=()):
         """The graph text of a segment. params: nodes whose tensors are the same in every call."""
         symbols = [f"%{symbol}: i64[] = {symbol}" for symbol in segment.symbols]
-        inputs = [tensor_input_text(n, value_name, n in params) for n, value_name in segment.inputs]
+        inputs = [tensor_input_text(n, value_name, n in params, n in self.donated) for n, value_name in segment.inputs]
         outputs = [f"%{self.values[n].name}{layout_text(n.meta['val'])}" for n in segment.outputs]
         outputs += [f"%{self.values[source].name} updates %{to.name}" for to, source in segment.updates]
         facts = [f"  ; {s} = {self.opaque[s].expr}" for s in segment.symbols if s in self.opaque]
@@ -449,11 +464,11 @@ def _tensors(val):
     return [v for v in (val if isinstance(val, (tuple, list)) else [val]) if isinstance(v, torch.Tensor)]
 
 
-def tensor_input_text(n, value_name, param, size=sizes.text, name=str):
-    """size, name: functions that write a size and the name of a value."""
+def tensor_input_text(n, value_name, param, donated, size=sizes.text, name=str):
+    """param, donated: as in input_text; size, name: functions that write a size and the name of a value."""
     fake = n.meta["val"]
     value = Value(value_name, dtype_of(fake.dtype), sizes.sizes(fake.shape))
-    return input_text(value, size, name, layout_text(fake, size), param)
+    return input_text(value, size, name, layout_text(fake, size), param, donated)
 
 
 def layout_text(fake, size=sizes.text):

@@ -67,7 +67,7 @@ class Template:
     def __init__(self, partition, segment, params, frozen, options):
         """What the cache compares of a segment. frozen: [(input number, tensor)] of the parameters that are packed into the
         program."""
-        self.inputs = [Line(lambda size: tensor_input_text(n, name, n in params, size, anonymous), name)
+        self.inputs = [Line(lambda size: tensor_input_text(n, name, n in params, n in partition.donated, size, anonymous), name)
                        for n, name in segment.inputs]
         self.lines = [Line(lambda size: line.text(size, anonymous), line.result.name, line.operands)
                       .does(line.head, line.attrs, line.result.shape, [v.shape for v in line.operands])

@@ -7,6 +7,7 @@ Tested by tests/torch/test_aot_semantics.py.
 
 import functools
 import math
+import sys
 
 import torch
 
@@ -53,6 +54,16 @@ def draw_seeds(count, device):
 
 
 DRAWING_FUNCTIONS = (draw_mask, draw_bits, draw_seeds)  # run in PyTorch
+
+
+def unshare(args, indices):
+    """Replaces saved tensors that somebody may read after this call by copies, because the programs overwrite them: a later backward
+    pass over the same graph, or a hook of saved tensors that keeps them."""
+    again = torch._C._autograd._get_current_graph_task_keep_graph()
+    for i in indices:
+        # The list and the parameter of getrefcount hold the tensor; the tensor and the storage object that is made here hold the memory.
+        if again or sys.getrefcount(args[i]) > 2 or torch._C._storage_Use_Count(args[i].untyped_storage()._cdata) > 2:
+            args[i] = args[i].clone()
 
 
 class Compiled:
@@ -137,7 +148,7 @@ def assemble(body, constants, rescues, name, refused, layout, indices, uses, pla
         layout.frozen.pools.add(pool)
     scope = dict(constants, math=math, take=pool.free.pop, give=pool.free.append, make=pool.make, busy=pool.busy, Refusing=Refusing,
                  pointer=marshal.chosen.pointer, empty=marshal.empty_on(layout.device), fixed=fixed,
-                 profiler=events.profiler, follow=events.follow, to_device=to_device, lies_at=lies_at, view_of=view_of, indices=indices,
+                 profiler=events.profiler, follow=events.follow, to_device=to_device, lies_at=lies_at, view_of=view_of, unshare=unshare, indices=indices,
                  params=marshal.chosen.plan(indices), current=marshal.chosen.current,
                  InPyTorch=InPyTorch, **{f"rescue{i}": Rescue(*rescue, refused) for i, rescue in enumerate(rescues)},
                  **{f"benchmark{i}": Benchmark(refused) for i in range(len(rescues))})
