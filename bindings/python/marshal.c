@@ -15,6 +15,14 @@
 #include <string.h>
 
 typedef int32_t (*Run)(void*, const void*, size_t, const void*, size_t, void*); /* tenon_program_run_on */
+typedef struct {                                                                /* tenon_run_host */
+  size_t struct_size;
+  void* user;
+  void* (*allocate)(void*, size_t);
+  void (*release)(void*, size_t);
+} RunHost;
+typedef int32_t (*RunWith)(void*, const void*, size_t, const void*, size_t,
+                           const RunHost*); /* tenon_program_run_with */
 
 static const Exchange* exchange;
 static PyObject* version_name;
@@ -90,11 +98,13 @@ static int bind_all(int64_t* words, const int64_t* plan, Py_ssize_t count, PyObj
 /* One program of a compiled function. */
 typedef struct {
   Run run;
+  RunWith run_with; /* for a program with donated inputs; else NULL */
   void* program;
   int64_t inputs, n_inputs, outputs, n_outputs; /* words of the tables of tensors, and their lengths */
   int64_t count;                                /* word that counts calls; -1: none */
   int32_t device_type, device_id;               /* of the program */
   PyObject* plan;                               /* for bind_all */
+  PyObject* donated;                            /* (input, index in args) of each donated input */
   PyObject*
       made; /* for each output (word, rank, arguments of empty, or None: the caller passes the output) */
   PyObject* empty; /* makes a tensor */
@@ -107,6 +117,7 @@ static const char kStep[] = "tenon step";
 static void step_free(PyObject* capsule) {
   Step* s = PyCapsule_GetPointer(capsule, kStep);
   Py_XDECREF(s->plan);
+  Py_XDECREF(s->donated);
   Py_XDECREF(s->made);
   Py_XDECREF(s->empty);
   Py_XDECREF(s->fail);
@@ -114,32 +125,103 @@ static void step_free(PyObject* capsule) {
   PyMem_Free(s);
 }
 
-/* Binds the outputs and returns them as a new tuple. Outputs whose row in `made` has no arguments come from `given`. */
+/* Makes output i, as its row of `made` says, and binds it. */
+static PyObject* make_output(const Step* s, int64_t* words, Py_ssize_t i) {
+  PyObject* row = PyTuple_GetItem(s->made, i);
+  PyObject* tensor = PyObject_CallObject(s->empty, PyTuple_GetItem(row, 2));
+  const int64_t word = PyLong_AsLongLong(PyTuple_GetItem(row, 0)),
+                rank = PyLong_AsLongLong(PyTuple_GetItem(row, 1));
+  if (tensor && bind_one(words + word, rank, tensor) == 0) return tensor;
+  Py_XDECREF(tensor);
+  return NULL;
+}
+
+/* Whether output i gets its memory when the program first writes to it. Its shape is in the frame already. */
+static int is_late(const Step* s, Py_ssize_t i) {
+  PyObject* row = PyTuple_GetItem(s->made, i);
+  return s->run_with && PyTuple_GetItem(row, 2) != Py_None && PyLong_AsLongLong(PyTuple_GetItem(row, 1)) < 0;
+}
+
+/* Binds the outputs and returns them as a new tuple, in which late ones are missing. Outputs whose row in `made` has no arguments come
+ * from `given`. */
 static PyObject* make_outputs(const Step* s, int64_t* words, PyObject* const* given, Py_ssize_t n_given) {
   PyObject* outputs = PyTuple_New((Py_ssize_t)s->n_outputs);
   Py_ssize_t used = 0;
   for (Py_ssize_t i = 0; outputs && i < s->n_outputs; i++) {
     PyObject* row = PyTuple_GetItem(s->made, i);
-    PyObject* arguments = PyTuple_GetItem(row, 2);
-    PyObject* tensor = NULL;
-    if (arguments != Py_None) {
-      tensor = PyObject_CallObject(s->empty, arguments);
-    } else if (used < n_given) {
-      tensor = given[used++];
-      Py_INCREF(tensor);
-    } else {
-      PyErr_SetString(PyExc_TypeError, "tenon: fewer outputs than the program has");
-    }
     const int64_t word = PyLong_AsLongLong(PyTuple_GetItem(row, 0)),
                   rank = PyLong_AsLongLong(PyTuple_GetItem(row, 1));
-    if (!tensor || bind_one(words + word, rank, tensor) != 0) {
-      Py_XDECREF(tensor);
+    PyObject* tensor = NULL;
+    if (is_late(s, i)) {
+      words[word] = 0;
+      continue;
+    }
+    if (PyTuple_GetItem(row, 2) != Py_None) {
+      tensor = make_output(s, words, i);
+    } else if (used >= n_given) {
+      PyErr_SetString(PyExc_TypeError, "tenon: fewer outputs than the program has");
+    } else if (bind_one(words + word, rank, given[used]) == 0) {
+      tensor = given[used++];
+      Py_INCREF(tensor);
+    }
+    if (!tensor) {
       Py_CLEAR(outputs);
       break;
     }
     PyTuple_SetItem(outputs, i, tensor);
   }
   return outputs;
+}
+
+/* A run of a program with donated inputs. */
+typedef struct {
+  const Step* step;
+  int64_t* words;
+  PyObject *args, *outputs;
+} LateRun;
+
+static void* allocate_late(void* user, size_t output) {
+  const LateRun* r = user;
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  void* data = NULL;
+  PyObject* tensor = make_output(r->step, r->words, (Py_ssize_t)output);
+  if (tensor) {
+    const int64_t word =
+        PyLong_AsLongLong(PyTuple_GetItem(PyTuple_GetItem(r->step->made, (Py_ssize_t)output), 0));
+    data = (void*)(intptr_t)r->words[word];
+    PyTuple_SetItem(r->outputs, (Py_ssize_t)output, tensor);
+  }
+  PyGILState_Release(lock);
+  return data;
+}
+
+static void release_donated(void* user, size_t input) {
+  const LateRun* r = user;
+  const PyGILState_STATE lock = PyGILState_Ensure();
+  Py_ssize_t count = 0;
+  const int64_t* donated = plan_of(r->step->donated, &count);
+  for (Py_ssize_t i = 0; i + 1 < count; i += 2)
+    if (donated[i] == (int64_t)input) {
+      Py_INCREF(Py_None);
+      PyList_SetItem(r->args, (Py_ssize_t)donated[i + 1], Py_None);
+    }
+  PyGILState_Release(lock);
+}
+
+/* Runs the program with memory that comes late and goes early. */
+static int32_t run_late(const Step* s, int64_t* words, PyObject* args, PyObject* outputs) {
+  LateRun run = {s, words, args, outputs};
+  const RunHost host = {sizeof host, &run, allocate_late, release_donated};
+  int32_t status;
+  Py_BEGIN_ALLOW_THREADS status = s->run_with(s->program, words + s->inputs, (size_t)s->n_inputs,
+                                              words + s->outputs, (size_t)s->n_outputs, &host);
+  Py_END_ALLOW_THREADS for (Py_ssize_t i = 0; status == 0 && i < s->n_outputs; i++) {
+    if (PyTuple_GetItem(outputs, i)) continue; /* it has no elements */
+    PyObject* tensor = make_output(s, words, i);
+    if (!tensor) break;
+    PyTuple_SetItem(outputs, i, tensor);
+  }
+  return status;
 }
 
 /* step(words, args, output...) -> tuple of outputs. Releases the interpreter lock while the program runs. */
@@ -162,9 +244,14 @@ static PyObject* call_step(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   }
   if (s->count >= 0) words[s->count]++;
   int32_t status;
-  Py_BEGIN_ALLOW_THREADS status = s->run(s->program, words + s->inputs, (size_t)s->n_inputs,
-                                         words + s->outputs, (size_t)s->n_outputs, stream);
-  Py_END_ALLOW_THREADS if (observer_failed()) {
+  if (s->run_with) {
+    status = run_late(s, words, a[1], outputs);
+  } else {
+    Py_BEGIN_ALLOW_THREADS status = s->run(s->program, words + s->inputs, (size_t)s->n_inputs,
+                                           words + s->outputs, (size_t)s->n_outputs, stream);
+    Py_END_ALLOW_THREADS
+  }
+  if (observer_failed() || PyErr_Occurred()) {
     Py_DECREF(outputs);
     return NULL;
   }
@@ -192,34 +279,38 @@ static int are_outputs(PyObject* made) {
   return 1;
 }
 
-/* step(function, program, owner, plan, (inputs, n), (outputs, n), made, empty, fail, count, (device type, id)) -> a step. */
+/* step(function, function with a host, program, owner, plan, donated, (inputs, n), (outputs, n), made, empty, fail, count,
+ * (device type, id)) -> a step. */
 static PyObject* step(PyObject* self, PyObject* args) {
   (void)self;
   Step* s = PyMem_Calloc(1, sizeof *s);
   if (!s) return PyErr_NoMemory();
-  PyObject *capsule = PyCapsule_New(s, kStep, step_free), *function, *program;
+  PyObject *capsule = PyCapsule_New(s, kStep, step_free), *function, *with_host, *program;
   if (!capsule) {
     PyMem_Free(s);
     return NULL;
   }
-  PyObject *owner, *plan, *made, *empty, *fail;
+  PyObject *owner, *plan, *donated, *made, *empty, *fail;
   long long in[2], out[2], count;
   int type, id;
-  if (!PyArg_ParseTuple(args, "OOOO!(LL)(LL)OOOL(ii):step", &function, &program, &owner, &PyBytes_Type, &plan,
-                        &in[0], &in[1], &out[0], &out[1], &made, &empty, &fail, &count, &type, &id))
+  if (!PyArg_ParseTuple(args, "OOOOO!O!(LL)(LL)OOOL(ii):step", &function, &with_host, &program, &owner,
+                        &PyBytes_Type, &plan, &PyBytes_Type, &donated, &in[0], &in[1], &out[0], &out[1],
+                        &made, &empty, &fail, &count, &type, &id))
     goto failed;
   if (!are_outputs(made) || PyTuple_Size(made) != out[1]) {
     PyErr_SetString(PyExc_TypeError, "tenon: outputs are (word, rank, arguments or None) each");
     goto failed;
   }
-  void* address = PyLong_AsVoidPtr(function);
+  void *address = PyLong_AsVoidPtr(function), *address_with = PyLong_AsVoidPtr(with_host);
   s->program = PyLong_AsVoidPtr(program);
   if (PyErr_Occurred()) goto failed;
   memcpy(&s->run, &address, sizeof s->run);
+  if (PyBytes_Size(donated) > 0) memcpy(&s->run_with, &address_with, sizeof s->run_with);
   s->device_type = type, s->device_id = id;
   s->inputs = in[0], s->n_inputs = in[1], s->outputs = out[0], s->n_outputs = out[1], s->count = count;
   Py_INCREF(s->owner = owner);
   Py_INCREF(s->plan = plan);
+  Py_INCREF(s->donated = donated);
   Py_INCREF(s->made = made);
   Py_INCREF(s->empty = empty);
   Py_INCREF(s->fail = fail);

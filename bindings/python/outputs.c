@@ -23,7 +23,7 @@ static atomic_flag busy = ATOMIC_FLAG_INIT;
 static Block idle[1024];
 static size_t n_idle;
 static _Atomic size_t idle_bytes, live_bytes;
-static size_t most_live; /* the largest live_bytes */
+static size_t most_live; /* the largest live_bytes since outputs_release */
 static uint64_t made;    /* how many tensors were made so far */
 
 /* NULL if the system has no more memory. */
@@ -56,19 +56,32 @@ static size_t size_of_block(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+/* The smallest idle block of at least these bytes that wastes at most a sixteenth; the newest of several. n_idle: there is none. Called
+ * with `busy` set. */
+static size_t find_idle(size_t bytes) {
+  size_t best = n_idle;
+  for (size_t i = n_idle; i-- > 0 && (best == n_idle || idle[best].bytes > bytes);)
+    if (idle[i].bytes >= bytes && idle[i].bytes - bytes <= bytes / 16 &&
+        (best == n_idle || idle[i].bytes < idle[best].bytes))
+      best = i;
+  return best;
+}
+
 /* An idle block of this size, or a new one; its address is NULL if the system has no more memory. Idle blocks never raise the peak:
  * while there are any, they and the blocks in use together take at most the memory that blocks in use once took. */
 static Block take(size_t bytes) {
   Block block = {NULL, size_of_block(bytes), 0};
-  const size_t live = live_bytes += block.bytes;
   if (!atomic_flag_test_and_set(&busy)) {
-    for (size_t i = n_idle; i-- > 0 && !block.at;)
-      if (idle[i].bytes == block.bytes) block = remove_idle(i);
+    const size_t found = find_idle(block.bytes);
+    if (found < n_idle) block = remove_idle(found);
+    const size_t live = live_bytes += block.bytes;
     if (live > most_live) most_live = live;
     made++;
     while (n_idle > 0 && (live + idle_bytes > most_live || made - idle[0].since > kOld))
       unmap(remove_idle(0));
     atomic_flag_clear(&busy);
+  } else {
+    live_bytes += block.bytes;
   }
   if (!block.at) block.at = map(block.bytes);
   if (!block.at) live_bytes -= block.bytes;
@@ -167,6 +180,7 @@ PyObject* outputs_release(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   if (!atomic_flag_test_and_set(&busy)) {
     while (n_idle > 0) unmap(remove_idle(n_idle - 1));
+    most_live = live_bytes;
     atomic_flag_clear(&busy);
   }
   Py_RETURN_NONE;

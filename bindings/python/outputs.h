@@ -15,7 +15,8 @@
  * storage that cannot grow. Any thread may drop a tensor, with or without the interpreter lock. */
 PyObject* outputs(const Exchange* table, PyObject* small, PyObject* dtypes);
 
-/* outputs_release(): unmaps the blocks that are kept for later tensors. */
+/* outputs_release(): unmaps the blocks that are kept for later tensors. From now on they take no more memory, together with tensors in use,
+ * than tensors in use take from now on. */
 PyObject* outputs_release(PyObject* self, PyObject* unused);
 
 /* outputs_bytes() -> (bytes in use, bytes kept for later tensors). */

@@ -51,6 +51,17 @@ class TensorList {
   std::span<Tensor> list_;
 };
 
+// The host of a run, as a caller gives it.
+struct CallersHost final : Plan::Host {
+  tenon_run_host given;
+  void* allocate(int output) override {
+    return given.allocate ? given.allocate(given.user, static_cast<size_t>(output)) : nullptr;
+  }
+  void release(int input) override {
+    if (given.release) given.release(given.user, static_cast<size_t>(input));
+  }
+};
+
 Result<DeviceGraphs> device_graphs(int32_t given) {
   switch (given) {
     case TENON_DEVICE_GRAPHS_AUTO: return DeviceGraphs::of_small_kernels;
@@ -143,6 +154,20 @@ tenon_status tenon_program_run_on(tenon_program* program, const tenon_tensor* co
     TENON_TRY(in.read(inputs, n_inputs, tenon::Role::input, program->program->graph()));
     TENON_TRY(out.read(outputs, n_outputs, tenon::Role::output, program->program->graph()));
     return program->program->run(in.list(), out.list(), stream);
+  });
+}
+
+tenon_status tenon_program_run_with(tenon_program* program, const tenon_tensor* const* inputs,
+                                    size_t n_inputs, const tenon_tensor* const* outputs, size_t n_outputs,
+                                    const tenon_run_host* host) {
+  return guarded([&]() -> tenon::Status {
+    if (!program) return tenon::invalid("tenon_program_run_with: program is NULL");
+    tenon::CallersHost callers;
+    TENON_TRY(tenon::api::read_struct(host, "tenon_run_host", &callers.given));
+    tenon::TensorList in, out;
+    TENON_TRY(in.read(inputs, n_inputs, tenon::Role::input, program->program->graph()));
+    TENON_TRY(out.read(outputs, n_outputs, tenon::Role::output, program->program->graph()));
+    return program->program->run(in.list(), out.list(), nullptr, &callers);
   });
 }
 

@@ -150,24 +150,27 @@ Result<std::shared_ptr<Program>> Program::make(const Graph& graph, const Program
   return program;
 }
 
-Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream) {
+Status Program::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream,
+                    Plan::Host* host) {
   TENON_TRY(check_count(source_, Role::input, inputs.size()));
   TENON_TRY(check_count(source_, Role::output, outputs.size()));
-  if (outputs.size() == source_.outputs.size()) return run_all(inputs, outputs, stream);
+  if (outputs.size() == source_.outputs.size()) return run_all(inputs, outputs, stream, host);
   std::vector<Tensor> all(outputs.begin(), outputs.end());
   for (size_t o = outputs.size(); o < source_.outputs.size(); ++o)
     all.push_back(inputs[*source_.outputs[o].updates]);
-  return run_all(inputs, all, stream);
+  return run_all(inputs, all, stream, host);
 }
 
-Status Program::run_all(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream) {
-  if (verified_ < options_.verify) return caught(source_, [&] { return run_verified(inputs, outputs); });
+Status Program::run_all(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream,
+                        Plan::Host* host) {
+  if (verified_ < options_.verify)
+    return caught(source_, [&] { return run_verified(inputs, outputs, host); });
   return caught(source_,
-                [&] { return where_threads_are([&] { return run_here(inputs, outputs, stream); }); });
+                [&] { return where_threads_are([&] { return run_here(inputs, outputs, stream, host); }); });
 }
 
 Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream,
-                         const std::function<void()>& checked) {
+                         Plan::Host* host, const std::function<void()>& checked) {
   const HazardPointer<Impl> pin(impl_);
   Impl& p = *pin;
   const bool profiled = profiling();
@@ -178,6 +181,8 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
     TENON_TRY(p.compiled.runtime->check_stream(stream, false));
   else if (stream)
     return invalid("a stream is given, but the program runs on the CPU");
+  if (p.compiled.runtime && host)
+    return unsupported("a run on a device needs the memory of all outputs before it begins");
   call.key.end()[-1] =
       p.compiled.runtime ? 1 : p.threads();  // a plan on a device uses no threads of the host
   PlanCache::Use plan = p.plans.find(call.key.all());
@@ -186,18 +191,23 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
     if (p.compiled.runtime) TENON_TRY(p.compiled.runtime->check_stream(stream, true));
     TENON_ASSIGN(plan, p.make_plan(call.key.all()));
   }
-  TENON_TRY(p.binder.check(*plan, inputs, outputs));
+  TENON_TRY(p.binder.check(*plan, inputs, outputs, host != nullptr));
   if (checked) checked();
   const RunOn on{p.parallel(), stream, p.memory(), p.compiled.runtime};
-  if (!profiled) return plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on);
+  if (!profiled) return plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on, host);
   WatchedRun watched({number_, source_, p.compiled.main.source, *plan}, start);
-  TENON_TRY(plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on, &watched));
+  TENON_TRY(plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on, host, &watched));
   watched.succeeded();
   return {};
 }
 
-Status Program::run_verified(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  for (const Tensor& out : outputs.first(source_.plain_outputs()))
+// Compares the outputs with the evaluator's, so all of them need memory from the start, and no input goes back to the host.
+Status Program::run_verified(std::span<const Tensor> inputs, std::span<const Tensor> given_outputs,
+                             Plan::Host* host) {
+  std::vector<Tensor> outputs(given_outputs.begin(), given_outputs.end());
+  for (size_t o = 0; host && o < outputs.size(); ++o)
+    if (!outputs[o].data) outputs[o].data = host->allocate(static_cast<int>(o));
+  for (const Tensor& out : std::span(outputs).first(source_.plain_outputs()))
     for (const Tensor& in : inputs)
       if (out.data && out.data == in.data)
         return invalid("an output shares memory with an input, which a verified run does not allow");
@@ -207,7 +217,7 @@ Status Program::run_verified(std::span<const Tensor> inputs, std::span<const Ten
     for (size_t i = 0; i < inputs.size(); ++i)
       given.push_back(i < params_.size() && params_[i] ? *params_[i] : host_copy(inputs[i]));
   };
-  TENON_TRY(where_threads_are([&] { return run_here(inputs, outputs, nullptr, copy_inputs); }));
+  TENON_TRY(where_threads_are([&] { return run_here(inputs, outputs, nullptr, nullptr, copy_inputs); }));
   ++verified_;
   for (const Tensor& out : outputs) got.push_back(host_copy(out));
   TENON_ASSIGN(const std::string difference, difference_of(source_, given, got));

@@ -45,7 +45,9 @@ class Program {
   // Checks every tensor, then runs. outputs: one per output that updates no input. Leaves outputs untouched on failure, except for invalid operands found by
   // kernels. Frozen inputs may have null data. stream: a stream of the program's device; run() queues the
   // work there and returns before it is done.
-  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream = nullptr);
+  // With a host, which only the CPU supports, outputs may have null data.
+  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream = nullptr,
+             Plan::Host* host = nullptr);
   // Replaces the bytes of the frozen params: folds and packs again. Calls of run() under way finish with the
   // former bytes; when this function returns, nothing reads those any more. Do not call it from within a run.
   Status update_params(std::span<const Tensor> params);
@@ -58,11 +60,12 @@ class Program {
   struct Impl;
   Program(const Graph& graph, const ProgramOptions& options);
   // outputs: one per output of the graph, for updates the input's tensor.
-  Status run_all(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream);
+  Status run_all(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream,
+                 Plan::Host* host);
   // checked: called when all checks have passed, before anything is written.
   Status run_here(std::span<const Tensor> inputs, std::span<const Tensor> outputs, void* stream,
-                  const std::function<void()>& checked = {});
-  Status run_verified(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+                  Plan::Host* host, const std::function<void()>& checked = {});
+  Status run_verified(std::span<const Tensor> inputs, std::span<const Tensor> outputs, Plan::Host* host);
   void keep_params(std::span<const Tensor> params);
 
   const Graph source_;  // the host's graph, with its own table of sizes

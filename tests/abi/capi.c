@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
   } else if (argc > 2 && !strcmp(argv[1], "--no-device")) {
     no_device(argv[2]);
   } else {
-    versions(), run_and_stats(), observers(), strided(), freeze();
+    versions(), run_and_stats(), observers(), hosts(), strided(), freeze();
     bad_tensors(), bad_text(), prints(), struct_sizes(), every_struct_size(), nulls(), allocation_failures();
     ops(), build(), updates(), bad_build(), gradients(), built_gradients(), budget(), queries(), symbols(),
         param_files(), contexts(), allocators();

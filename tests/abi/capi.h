@@ -47,7 +47,7 @@ void gradients(void), built_gradients(void), budget(void);
 void symbols(void), param_files(void);
 /* capi_run.c */
 void run_and_stats(void), strided(void), freeze(void), bad_tensors(void), contexts(void), allocators(void);
-void loggers(void), observers(void);
+void loggers(void), observers(void), hosts(void);
 /* capi_faults.c */
 void struct_sizes(void), every_struct_size(void), nulls(void), allocation_failures(void);
 /* capi_threads.c */

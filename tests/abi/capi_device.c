@@ -146,6 +146,7 @@ void device(const char* mock) {
   ty.device = cuda;
   mock_stream_device(other, 1);
   INVALID(RUN(other), "stream|another device");
+  REFUSED(tenon_program_run_with(program, in, 1, out, 1, NULL), TENON_UNSUPPORTED, "memory of all outputs");
 
   /* A capture of sizes that have run, and of new ones. */
   mock_capture(stream, 1);

@@ -76,6 +76,50 @@ void observers(void) {
   tenon_program_release(program);
 }
 
+typedef struct lent {
+  float* memory; /* for the output */
+  int allocated, released;
+} lent;
+static void* lend(void* user, size_t output) {
+  lent* l = user;
+  CHECK(output == 0 && l->released == 0);
+  ++l->allocated;
+  return l->memory;
+}
+static void take_back(void* user, size_t input) {
+  CHECK(input == 1);
+  ++((lent*)user)->released;
+}
+
+void hosts(void) {
+  float x[4] = {1, 2, 3, 4}, d[4] = {5, 6, 7, 8}, y[4] = {0};
+  int64_t shape[1] = {4};
+  tenon_tensor tx = tensor(x, f32, 1, shape), td = tensor(d, f32, 1, shape), ty = tensor(NULL, f32, 1, shape);
+  const tenon_tensor *in[2], *out[1];
+  lent given = {0};
+  tenon_run_host host = {0};
+  tenon_program* program =
+      compile("graph @t(%x: f32[4], %d: f32[4] donated) {\n  %y = add(%x, %d)\n  return %y\n}\n");
+  in[0] = &tx, in[1] = &td, out[0] = &ty;
+  given.memory = y;
+  host.struct_size = sizeof host, host.user = &given, host.allocate = lend, host.release = take_back;
+  OK(tenon_program_run_with(program, in, 2, out, 1, &host));
+  CHECK(y[0] == 6 && y[3] == 12 && given.allocated == 1 && given.released == 1);
+  given.memory = NULL, given.released = 0;
+  REFUSED(tenon_program_run_with(program, in, 2, out, 1, &host), TENON_ENVIRONMENT,
+          "no memory for an output");
+  REFUSED(tenon_program_run_with(program, in, 2, out, 1, NULL), TENON_ENVIRONMENT, "no memory for an output");
+  INVALID(tenon_program_run(program, in, 2, out, 1), "output %y|no data");
+  INVALID(tenon_program_run_with(NULL, in, 2, out, 1, &host), "NULL");
+  ty.data = y, host.allocate = NULL, host.release = NULL;
+  OK(tenon_program_run_with(program, in, 2, out, 1, &host));
+  td.data = x; /* a donated input is written to */
+  INVALID(tenon_program_run_with(program, in, 2, out, 1, &host), "donated input %d overlaps input %x");
+  host.struct_size = 1;
+  INVALID(tenon_program_run_with(program, in, 2, out, 1, &host), "tenon_run_host|struct_size");
+  tenon_program_release(program);
+}
+
 void strided(void) {
   float x[6] = {0, 1, 2, 3, 4, 5}, y[6];
   int64_t shape[2] = {2, 3}, strides[2] = {1, 2}, wrong[2] = {3, 1};

@@ -73,6 +73,11 @@ LOCK(tenon_input_options, symbol, 24);
 #ifndef TENON_FROZEN
 LOCK(tenon_input_options, donated, 32);
 
+LOCK(tenon_run_host, struct_size, 0);
+LOCK(tenon_run_host, user, 8);
+LOCK(tenon_run_host, allocate, 16);
+LOCK(tenon_run_host, release, 24);
+
 LOCK(tenon_gradient_options, struct_size, 0);
 LOCK(tenon_gradient_options, targets, 8);
 LOCK(tenon_gradient_options, n_targets, 16);

@@ -125,7 +125,7 @@ def test_wrong_arguments_are_errors():
         handle = ctypes.c_void_p(1)
 
     def step(plan=plan, made=()):
-        return IN_C.step(Program, plan, (0, 0), (0, len(made)), made, _abi.check, -1, _abi.CPU)
+        return IN_C.step(Program, plan, IN_C.plan(), (0, 0), (0, len(made)), made, _abi.check, -1, _abi.CPU)
 
     for call, error in (
         (lambda: step()(at, [object()]), (TypeError, RuntimeError)),

@@ -104,6 +104,13 @@ def test_kept_memory_never_raises_the_peak():
     assert in_use() == before and 0 < kept() <= most
     tenon.empty_cache()
     assert kept() == 0
+    one = made((4, 1 << 19))  # the peak counts from here on
+    large, (address, size) = one.nbytes, (one.data_ptr(), in_use())
+    del one
+    assert made((4, 1 << 19)).data_ptr() == address and large <= size
+    other = made((3, 1 << 19))
+    assert in_use() + kept() <= size
+    del other
 
 
 def test_memory_that_no_tensor_takes_is_returned():

@@ -14,6 +14,7 @@ from torch import nn
 
 import tenon
 from tenon import report
+from tenon.torch.runtime import marshal
 
 
 def net(width=6):
@@ -155,6 +156,51 @@ def test_intermediates_in_saved_values():
         g(x).sum().backward()
     torch.testing.assert_close(gradients(model), gradients(other))
     assert any(in_saved_values(p.explain()) >= 80 * 80 * 4 for p in set(report._programs) - former)
+
+
+@pytest.mark.skipif(not marshal.chosen.in_c, reason="the extension was not built: Python's headers are missing")
+def test_gradients_in_memory_of_saved_values():
+    """The backward pass drops saved values as it goes on, and makes gradients as late as it can."""
+    (model, f), (other, g) = pair(deep(512))
+    x, saved = torch.randn(512, 512), set()
+
+    def pack(t):
+        saved.add(t.data_ptr())
+        return t
+
+    for _ in range(2):
+        model.zero_grad()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            loss = f(x).sum()
+        loss.backward()
+    g(x).sum().backward()
+    torch.testing.assert_close(gradients(model), gradients(other), rtol=2e-4, atol=2e-4)
+    assert any(p.grad.data_ptr() in saved for p in model.parameters())
+
+
+@pytest.mark.skipif(not marshal.chosen.in_c, reason="the extension was not built: Python's headers are missing")
+def test_no_memory_for_a_gradient(monkeypatch):
+    """An error while the program runs is the caller's, and the next step is right."""
+    full, empty = [], marshal.chosen.empty
+
+    def failing(*arguments):
+        if full:
+            raise MemoryError("injected: no memory for a gradient")
+        return empty(*arguments)
+
+    monkeypatch.setattr(marshal.chosen, "empty", failing)
+    (model, f), (other, g) = pair(deep(48))
+    x = torch.randn(48, 48)
+    for late in (False, True, False):
+        model.zero_grad()
+        loss = f(x).sum()
+        full[:] = [1] * late
+        loss.backward()  # PyTorch computes what the program could not
+        full.clear()
+        if late:
+            assert any("injected: no memory" in why for why in tenon.stats()["fallback_reasons"])
+    g(x).sum().backward()
+    torch.testing.assert_close(gradients(model), gradients(other))
 
 
 def test_saved_values_that_somebody_keeps():

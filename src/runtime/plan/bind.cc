@@ -242,14 +242,14 @@ Status Binder::check_sizes(std::span<const Tensor> inputs, std::span<const int64
 
 // The strings of a message are built only when a check fails.
 Status Binder::check_one(Role role, const Expected& e, const Plan::Expected& want, const Tensor& t,
-                         const Plan& plan) const {
+                         const Plan& plan, bool late) const {
   auto who = [&] { return std::string(name(role)) + " " + graph_->value_name(e.value); };
   if (!std::ranges::equal(t.shape, want.shape))
     return invalid(std::string(name(role)) + " " + mismatch(e.value, want.shape, t.shape, plan.symbols()));
   if (!strides_fit(want, t.strides))
     return invalid(who() + " has strides " + list(want.strides) + ", got " +
                    (t.strides.empty() ? "none: dense row-major" : list(t.strides)));
-  if (!t.data && want.elements > 0) return invalid(who() + " has no data");
+  if (!t.data && want.elements > 0 && !late) return invalid(who() + " has no data");
   return {};
 }
 
@@ -263,7 +263,7 @@ struct Bytes {
 };
 
 Bytes bytes_of(const Plan::Expected& e, const Tensor& t, bool written) {
-  if (e.elements == 0) return {0, 0, written};
+  if (e.elements == 0 || !t.data) return {0, 0, written};
   const auto data = reinterpret_cast<uintptr_t>(t.data);
   return {data + static_cast<uintptr_t>(e.low), data + static_cast<uintptr_t>(e.high), written};
 }
@@ -282,7 +282,8 @@ bool Binder::apart(const Plan& plan, std::span<const Tensor> inputs, std::span<c
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!skipped[i]) all[count++] = bytes_of(plan.inputs[i], inputs[i], inputs_[i].donated);
   for (size_t o = 0; o < outputs.size(); ++o)
-    if (plan.outputs[o].elements != 0) all[count++] = bytes_of(plan.outputs[o], outputs[o], true);
+    if (plan.outputs[o].elements != 0 && outputs[o].data)
+      all[count++] = bytes_of(plan.outputs[o], outputs[o], true);
   std::sort(all.data(), all.data() + count, [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; });
   uintptr_t read_end = 0, written_end = 0;  // of those that begin earlier
   for (const Bytes& b : std::span(all.data(), count)) {
@@ -293,12 +294,12 @@ bool Binder::apart(const Plan& plan, std::span<const Tensor> inputs, std::span<c
   return true;
 }
 
-Status Binder::check(const Plan& plan, std::span<const Tensor> inputs,
-                     std::span<const Tensor> outputs) const {
+Status Binder::check(const Plan& plan, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                     bool late) const {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!inputs_[i].frozen) TENON_TRY(check_one(Role::input, inputs_[i], plan.inputs[i], inputs[i], plan));
   for (size_t o = 0; o < outputs.size(); ++o)
-    TENON_TRY(check_one(Role::output, outputs_[o], plan.outputs[o], outputs[o], plan));
+    TENON_TRY(check_one(Role::output, outputs_[o], plan.outputs[o], outputs[o], plan, late));
   constexpr size_t kFewPairs = 256;  // are compared faster than sorted
   if ((outputs.size() + donated_) * (inputs.size() + outputs.size()) > kFewPairs &&
       apart(plan, inputs, outputs))

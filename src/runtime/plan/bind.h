@@ -46,8 +46,10 @@ class Binder {
   // Checks the symbols against the graph's assumptions, and every size of every input against the symbols. A
   // message of a contradiction names both inputs. Needed only for sizes without a plan.
   Status check_sizes(std::span<const Tensor> inputs, std::span<const int64_t> symbols) const;
-  // Checks sizes, strides, pointers and overlap of every tensor against the plan of the bound symbols.
-  Status check(const Plan& plan, std::span<const Tensor> inputs, std::span<const Tensor> outputs) const;
+  // Checks sizes, strides, pointers and overlap of every tensor against the plan of the bound symbols. late: whether outputs may have no
+  // memory yet.
+  Status check(const Plan& plan, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+               bool late) const;
 
   // Where the symbol is read: "axis 0 of %x".
   std::string where(int symbol) const;
@@ -79,7 +81,7 @@ class Binder {
                        std::span<const int64_t> symbols) const;
   bool apart(const Plan& plan, std::span<const Tensor> inputs, std::span<const Tensor> outputs) const;
   Status check_one(Role role, const Expected& e, const Plan::Expected& want, const Tensor& t,
-                   const Plan& plan) const;
+                   const Plan& plan, bool late = false) const;
 
   const Graph* graph_ = nullptr;
   std::vector<Source> sources_;

@@ -174,6 +174,7 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   };
   TENON_TRY(plan->prepare_steps(source, sizes, place));
   TENON_TRY(plan->prepare_copies(source.copies, sizes, place));
+  for (Order* order : {&plan->single_, &plan->joined_}) plan->find_releases(source, *order);
   return plan;
 }
 
@@ -183,9 +184,10 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
   const bool only_small = source.graphs == DeviceGraphs::of_small_kernels;
   bool recorded = source.graphs != DeviceGraphs::never;
   int64_t moved = 0;
-  const size_t first = steps_.size(), first_buffer = buffers_.size();
+  const size_t first = single_.steps.size(), first_joined = joined_.steps.size(),
+               first_buffer = buffers_.size();
   std::vector<int64_t> bytes;  // of the buffers
-  steps_.reserve(first + source.executables.size());
+  single_.steps.reserve(first + source.executables.size());
   for (size_t i = 0; i < source.executables.size(); ++i) {
     const std::unique_ptr<Executable>& e = source.executables[i];
     // Skip a step that writes nothing: next to a size of 0, other sizes may be so large that a loop over them
@@ -195,8 +197,9 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
     TENON_ASSIGN(std::unique_ptr<Step> step, e->prepare(sizes));
     recorded = recorded && step->recordable() >= 0;
     recordable_ += step->recordable();
-    steps_.push_back({step.get(), static_cast<uint32_t>(buffers_.size()),
-                      static_cast<uint32_t>(e->inputs.size() + e->outputs.size()), static_cast<int>(i)});
+    single_.steps.push_back({step.get(), static_cast<uint32_t>(buffers_.size()),
+                             static_cast<uint32_t>(e->inputs.size() + e->outputs.size()),
+                             static_cast<int>(i)});
     owned_.push_back(std::move(step));
     for (const auto* values : {&e->inputs, &e->outputs})
       for (ValueId v : *values) {
@@ -206,22 +209,23 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
       }
   }
   if (!recorded || (only_small && moved > recordable_ * kSmallKernel)) recordable_ = 0;
-  const std::span<PlannedStep> made = std::span(steps_).subspan(first);
+  const std::span<PlannedStep> made = std::span(single_.steps).subspan(first);
   if (sizes.threads > 1) {
     const std::span<const BufferRef> refs = std::span(buffers_).subspan(first_buffer);
     const auto spans = spans_of(refs, bytes, static_cast<int>(inputs.size()), in_place);
-    join_steps(source, made, spans, sizes.threads, owned_, joined_);
+    join_steps(source, made, spans, sizes.threads, owned_, joined_.steps);
   } else {
-    joined_.insert(joined_.end(), made.begin(), made.end());
+    joined_.steps.insert(joined_.steps.end(), made.begin(), made.end());
   }
   int64_t scratch = 0;
-  for (const auto* list : {&steps_, &joined_})
-    for (const PlannedStep& s : *list) {
+  for (const Order* order : {&single_, &joined_})
+    for (const PlannedStep& s : order->steps) {
       scratch = std::max(scratch, s.step->scratch_bytes());
       most_buffers_ = std::max<size_t>(most_buffers_, s.buffer_count);
     }
   if (copies)
-    for (PlannedStep& s : made) s.executable = -1;
+    for (const std::span<PlannedStep> list : {made, std::span(joined_.steps).subspan(first_joined)})
+      for (PlannedStep& s : list) s.executable = -1;
   // The scratch memory of the running step comes last.
   workspace_ = std::max(workspace_, intermediate_ + align_up(scratch));
   return {};
@@ -310,31 +314,61 @@ class WatchedStep {
 
 }  // namespace
 
+// The steps after which donated inputs go back to the host: the last that uses the memory, and none before a step that can fail.
+void Plan::find_releases(const PlanSource& source, Order& order) const {
+  std::vector<size_t> last(inputs.size(), 0);
+  size_t safe = 0;
+  for (size_t s = 0; s < order.steps.size(); ++s) {
+    const PlannedStep& step = order.steps[s];
+    for (const BufferRef& ref : std::span(buffers_).subspan(step.first_buffer, step.buffer_count))
+      if (ref.kind == BufferRef::Kind::input) last[ref.index] = s;
+    if (step.executable < 0) continue;
+    // A joined step stands for all executables up to that of the next step.
+    const bool is_last = s + 1 == order.steps.size() || order.steps[s + 1].executable < 0;
+    const auto end = is_last ? source.executables.size() : static_cast<size_t>(order.steps[s + 1].executable);
+    for (auto e = static_cast<size_t>(step.executable); e < end; ++e)
+      if (source.executables[e]->may_fail()) safe = s;
+  }
+  for (size_t i = 0; i < inputs.size() && !order.steps.empty(); ++i)
+    if (source.graph->inputs[i].donated)
+      order.releases.push_back({std::max(last[i], safe), static_cast<int>(i)});
+  std::ranges::stable_sort(order.releases, {}, &Order::Release::step);
+}
+
 template <class Each>
-Status Plan::for_each(std::span<const PlannedStep> steps, void* const* inputs, void* const* outputs,
-                      char* base, const Each& each) const {
+Status Plan::for_each(const Order& order, void* const* inputs, void** outputs, char* base, Host* host,
+                      const Each& each) const {
   StackArray<void*, 64> pointers(most_buffers_);
-  for (const PlannedStep& s : steps) {
+  auto release = order.releases.begin();
+  for (size_t at = 0; at < order.steps.size(); ++at) {
+    const PlannedStep& s = order.steps[at];
     const BufferRef* ref = &buffers_[s.first_buffer];
     for (uint32_t i = 0; i < s.buffer_count; ++i, ++ref) {
       switch (ref->kind) {
         case BufferRef::Kind::input:
           pointers[i] = static_cast<char*>(inputs[ref->index]) + ref->offset;
           break;
-        case BufferRef::Kind::output: pointers[i] = outputs[ref->index]; break;
+        case BufferRef::Kind::output:
+          if (!outputs[ref->index] && host) {
+            outputs[ref->index] = host->allocate(ref->index);
+            if (!outputs[ref->index]) return environment("the host has no memory for an output");
+          }
+          pointers[i] = outputs[ref->index];
+          break;
         case BufferRef::Kind::constant: pointers[i] = const_cast<void*>(ref->constant); break;
         case BufferRef::Kind::workspace: pointers[i] = base + ref->offset; break;
       }
     }
     TENON_TRY(each(s, pointers.data(), base + intermediate_));
+    for (; host && release != order.releases.end() && release->step == at; ++release)
+      host->release(release->input);
   }
   return {};
 }
 
 // Sets *done if the run is complete; otherwise the caller runs the steps one by one. A device may accept
 // steps that it refuses as a whole.
-Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on,
-                        bool* done) const {
+Status Plan::run_as_one(void* const* inputs, void** outputs, char* base, const RunOn& on, bool* done) const {
   constexpr int kFewestKernels = 4, kRunsFirst = 3;
   if (recordable_ < kFewestKernels || as_one_.given_up) return {};
   if (as_one_.runs < kRunsFirst) return ++as_one_.runs, Status();
@@ -347,7 +381,7 @@ Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, c
     as_one_.runs = 0;  // other plans are launched more often
     return {};
   }
-  Status launched = for_each(steps_, inputs, outputs, base,
+  Status launched = for_each(single_, inputs, outputs, base, nullptr,
                              [&](const PlannedStep& s, void* const* pointers, char* scratch) {
                                return s.step->record(pointers, scratch, *recording);
                              });
@@ -362,12 +396,12 @@ Status Plan::run_as_one(void* const* inputs, void* const* outputs, char* base, c
   return {};
 }
 
-Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on,
+Status Plan::run(void* const* inputs, void** outputs, ArenaPool& arenas, const RunOn& on, Host* host,
                  Watch* watch) const {
   Workspace workspace(arenas, on);
   TENON_ASSIGN(char* base, workspace.take(workspace_));
   if (watch) {
-    return for_each(steps_, inputs, outputs, base,
+    return for_each(single_, inputs, outputs, base, host,
                     [&](const PlannedStep& s, void* const* pointers, char* scratch) {
                       const WatchedStep watched(*watch, s.executable);
                       return s.step->run(pointers, scratch, on);
@@ -378,7 +412,7 @@ Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, c
     TENON_TRY(run_as_one(inputs, outputs, base, on, &done));
     if (done) return {};
   }
-  return for_each(joined_, inputs, outputs, base,
+  return for_each(joined_, inputs, outputs, base, host,
                   [&](const PlannedStep& s, void* const* pointers, char* scratch) {
                     return s.step->run(pointers, scratch, on);
                   });
@@ -386,7 +420,8 @@ Status Plan::run(void* const* inputs, void* const* outputs, ArenaPool& arenas, c
 
 int64_t Plan::bytes() const {
   size_t sum = sizeof *this + key_.capacity() * sizeof(int64_t) +
-               (steps_.capacity() + joined_.capacity()) * sizeof(PlannedStep) +
+               (single_.steps.capacity() + joined_.steps.capacity()) * sizeof(PlannedStep) +
+               (single_.releases.capacity() + joined_.releases.capacity()) * sizeof(Order::Release) +
                buffers_.capacity() * sizeof(BufferRef);
   for (const auto* list : {&inputs, &outputs})
     for (const Expected& e : *list)

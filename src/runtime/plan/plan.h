@@ -71,10 +71,20 @@ class Plan {
    protected:
     ~Watch() = default;
   };
+  // A host that gives memory to outputs and takes that of donated inputs while a run goes on. Called on the thread of the run.
+  struct Host {
+    // Memory for an output without, before the first step that writes it; null if there is none.
+    virtual void* allocate(int output) = 0;
+    // No later step uses the memory of this donated input, and none can fail.
+    virtual void release(int input) = 0;
+
+   protected:
+    ~Host() = default;
+  };
   // The pointers have been checked. The workspace comes from `arenas`, or from on.memory. Fails only if the
   // system or a device refuses something; some outputs may have been written then. With a watch, the steps run
-  // one by one; on a device, a step ends when it is launched.
-  Status run(void* const* inputs, void* const* outputs, ArenaPool& arenas, const RunOn& on,
+  // one by one; on a device, a step ends when it is launched. Only with a host may outputs be null.
+  Status run(void* const* inputs, void** outputs, ArenaPool& arenas, const RunOn& on, Host* host = nullptr,
              Watch* watch = nullptr) const;
 
   std::span<const int64_t> symbols() const { return std::span(key_).first(key_.size() - 1); }
@@ -102,17 +112,27 @@ class Plan {
   Status prepare_copies(const PlanSource::Copies& copies, const Sizes& sizes, const Place& place);
   // Sets in_place.
   void find_in_place(const PlanSource& source);
+  // Steps in running order, and after which of them the host gets donated inputs back, in the same order.
+  struct Order {
+    struct Release {
+      size_t step;
+      int input;
+    };
+    std::vector<PlannedStep> steps;
+    std::vector<Release> releases;
+  };
+  void find_releases(const PlanSource& source, Order& order) const;
   template <class Each>
-  Status for_each(std::span<const PlannedStep> steps, void* const* inputs, void* const* outputs, char* base,
+  Status for_each(const Order& order, void* const* inputs, void** outputs, char* base, Host* host,
                   const Each& each) const;
-  Status run_as_one(void* const* inputs, void* const* outputs, char* base, const RunOn& on, bool* done) const;
+  Status run_as_one(void* const* inputs, void** outputs, char* base, const RunOn& on, bool* done) const;
 
   int recordable_ = 0;  // kernels and library calls; 0: do not launch as one
 
   std::vector<int64_t> key_;
   std::vector<std::unique_ptr<Step>> owned_;
-  std::vector<PlannedStep> steps_;   // one for each executable
-  std::vector<PlannedStep> joined_;  // a run executes these; each replaces one or several of steps_
+  Order single_;  // one step for each executable
+  Order joined_;  // a run executes these; each replaces one or several of the others
   std::vector<BufferRef> buffers_;
   size_t most_buffers_ = 0;
   int64_t workspace_ = 0;     // intermediates and scratch

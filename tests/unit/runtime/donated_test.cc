@@ -33,6 +33,56 @@ Ran ran(const std::string& text, int threads = 1) {
   return {result.uses_donated, result.workspace};
 }
 
+// A host that gives memory to outputs late, and fills the memory of a donated input with other bytes when it gets it back.
+struct Spoiling final : Plan::Host {
+  std::vector<HostTensor>& inputs;
+  std::vector<HostTensor>& outputs;
+  std::vector<int> allocated, released;
+  Spoiling(std::vector<HostTensor>& in, std::vector<HostTensor>& out) : inputs(in), outputs(out) {}
+  void* allocate(int output) override {
+    allocated.push_back(output);
+    return outputs[static_cast<size_t>(output)].bytes.data();
+  }
+  void release(int input) override {
+    released.push_back(input);
+    std::ranges::fill(inputs[static_cast<size_t>(input)].bytes, std::byte{0xFF});  // NaN
+  }
+};
+
+// Runs the text with and without such a host and expects the same bytes.
+void expect_same_with_host(const std::string& text, int threads) {
+  auto graph = parse_graph(text);
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  ProgramOptions options;
+  options.threads = threads;
+  auto program = Program::make(*graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  std::vector<HostTensor> inputs, want, got;
+  std::vector<int> donated;
+  for (size_t i = 0; i < graph->inputs.size(); ++i) {
+    inputs.push_back(random_tensor(DType::f32, {24, 24}, static_cast<uint32_t>(i)));
+    if (graph->inputs[i].donated) donated.push_back(static_cast<int>(i));
+  }
+  for (size_t o = 0; o < graph->outputs.size(); ++o)
+    want.emplace_back(DType::f32, std::vector<int64_t>{24, 24});
+  got = blank_like(want);
+  std::vector<HostTensor> given = inputs;
+  ASSERT_TRUE(run(**program, given, want).ok());
+  given = inputs;
+  Spoiling host(given, got);
+  std::vector<Tensor> in, out;
+  for (HostTensor& t : given) in.push_back(tensor_of(t));
+  for (HostTensor& t : got) out.push_back(tensor_of(t)), out.back().data = nullptr;
+  const Status status = (*program)->run(in, out, nullptr, &host);
+  ASSERT_TRUE(status.ok()) << status.message();
+  std::ranges::sort(host.released);
+  EXPECT_EQ(host.released, donated) << text;
+  std::ranges::sort(host.allocated);
+  EXPECT_EQ(std::ranges::adjacent_find(host.allocated), host.allocated.end()) << text;
+  EXPECT_EQ(host.allocated.size(), got.size()) << text;
+  for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].bytes, want[o].bytes) << text;
+}
+
 // %a is read first, so its memory may hold %r, which two products keep alive.
 std::string chain(const std::string& a, const std::string& last = "%q") {
   return "graph @f(%a: f32[64,64]" + a + R"(, %w: f32[64,64]) {
@@ -89,7 +139,9 @@ TEST(Donated, RandomGraphs) {
     }
     text += "  return %v" + std::to_string(inputs + nodes - 1);
     if (below(3) == 0) text += ", %v" + std::to_string(below(inputs + nodes - 1));
-    uses += ran(text + "\n}", 1 + round % 2).uses_donated;
+    text += "\n}";
+    uses += ran(text, 1 + round % 2).uses_donated;
+    expect_same_with_host(text, 1 + round % 2);
     if (HasFailure()) break;
   }
   EXPECT_GE(uses, 20);
@@ -134,6 +186,22 @@ TEST(Donated, StaysAsItWasIfTheRunFails) {
   std::vector<HostTensor> outputs{HostTensor(DType::f32, {64, 64})};
   EXPECT_EQ(run(**program, inputs, outputs).code(), Code::invalid);
   EXPECT_EQ(inputs[0].bytes, before.bytes);
+}
+
+TEST(Donated, OutputsWithoutMemoryNeedAHost) {
+  auto graph = parse_graph("graph @f(%a: f32[8]) {\n %b = exp(%a)\n return %b\n}");
+  ASSERT_TRUE(graph.ok());
+  auto program = Program::make(*graph, {}, {});
+  ASSERT_TRUE(program.ok());
+  HostTensor a(DType::f32, {8}), b(DType::f32, {8});
+  std::vector<Tensor> in{tensor_of(a)}, out{tensor_of(b)};
+  out[0].data = nullptr;
+  EXPECT_EQ((*program)->run(in, out).message(), "output %b has no data");
+  struct Poor final : Plan::Host {
+    void* allocate(int) override { return nullptr; }
+    void release(int) override {}
+  } host;
+  EXPECT_EQ((*program)->run(in, out, nullptr, &host).code(), Code::environment);
 }
 
 TEST(Donated, MustNotOverlapAnotherTensor) {

@@ -180,6 +180,7 @@ class Writer:
                 bound.append((self.placeholders[n], at, rank))
             else:
                 self.line(f"    pointer(at, {at}, {rank}, {self.argument(n)})")
+        donated = [(tensor, self.placeholders[n]) for tensor, (n, _) in enumerate(segment.inputs) if n in self.p.donated]
         outputs, made, given = [], [], []
         for n in segment.outputs:
             at, rank = self._tensor(n)
@@ -190,7 +191,7 @@ class Writer:
             else:
                 made.append((at, rank, None))
                 given.append(self._empty(n))
-        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), bound, made))
+        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), bound, donated, made))
         self.steps.append(f"step{number}")
         names = "".join(f"{self.name(n)}, " for n in segment.outputs) + "= " * bool(segment.outputs)
         if self.benchmark:

@@ -166,7 +166,7 @@ def _load(data, args, refused):
         if numbers:
             packed.append((program, len(inputs), numbers))
         made = [(at, rank, given and (tuple(given[0]), tuple(given[1]), _decode(given[2]))) for at, rank, given in part["made"]]
-        layout.segments.append(frames.Part(program, part["values"], inputs, tuple(part["outputs"]), part["bound"], made))
+        layout.segments.append(frames.Part(program, part["values"], inputs, tuple(part["outputs"]), part["bound"], [], made))  # no graph that is saved has donated inputs
     if packed:
         layout.frozen = packing.Frozen(packed, [args[i] for i in data["indices"]])
     def decoded(values):

@@ -57,8 +57,9 @@ class Layout:
         self.steps = []
         for number, s in enumerate(self.segments):
             plan, table = marshal.chosen.plan(*zip(*s.bound)), self.table(s.inputs)
+            donated = marshal.chosen.plan(*zip(*((len(s.values) + tensor, i) for tensor, i in s.donated)))
             count = self.calls if number == 0 else -1
-            self.steps.append(marshal.chosen.step(s.program, plan, table, s.outputs, s.made, _abi.check, count, self.device))
+            self.steps.append(marshal.chosen.step(s.program, plan, donated, table, s.outputs, s.made, _abi.check, count, self.device))
         return self
 
     def copy(self):
@@ -94,6 +95,7 @@ class Part(NamedTuple):
     inputs: list    # the data word of each input's DLTensor; None for a packed parameter
     outputs: tuple  # (first word, length) of the table of outputs
     bound: list     # (argument, word, rank): the plan of marshal's step
+    donated: list   # (position among the tensors, argument) of each donated input
     made: list      # as in marshal's step
 
 

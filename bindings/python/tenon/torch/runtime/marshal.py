@@ -11,10 +11,11 @@ the two. The functions that codegen.py writes call:
 - at(frame): the frame, in the form that the other functions take as `at`.
 - pointer(at, w, rank, tensor): writes the tensor's address into word w of the frame. Unless rank is -1, it also writes the
   tensor's shape and strides into the words that follow.
-- step(program, plan, inputs, outputs, made, fail, count, device): returns a function f(at, args, output...). f calls pointer with
+- step(program, plan, donated, inputs, outputs, made, fail, count, device): returns a function f(at, args, output...). f calls pointer with
   args[i] for each (i, w, rank) of the plan, makes the outputs and calls pointer with them. Then it runs the program (on a GPU
-  on PyTorch's current stream) and returns the tuple of outputs. inputs, outputs: (first word, length) of the frame's tables of
-  tensors. made: for each output (w, rank, arguments of `empty`, or None if the caller passes the output). fail(status) raises.
+  on PyTorch's current stream) and returns the tuple of outputs. donated: a plan of (number of the input, i) of each donated input. If there
+  are some, an InC makes outputs of static shapes when the program first writes to them, and drops each donated args[i] as soon as no step
+  reads it. inputs, outputs: (first word, length) of the frame's tables of tensors. made: for each output (w, rank, arguments of `empty`, or None if the caller passes the output). fail(status) raises.
   count: the word that counts calls, or -1. device: (type, id) of the program.
 - state(args, plan): address and version of each args[i]. current(args, plan, state): whether these are still the same.
 - apart(args, plan): the first row of the plan is a number n, the others are indices. Whether the tensors of the first n indices
@@ -102,9 +103,9 @@ class InC:
     def at(frame):
         return ctypes.addressof(frame.block)
 
-    def step(self, program, plan, inputs, outputs, made, fail, count, device):
-        function = ctypes.cast(_abi.run_function(), ctypes.c_void_p).value
-        return self.module.step(function, program.handle.value, program, plan, inputs, outputs, tuple(made),
+    def step(self, program, plan, donated, inputs, outputs, made, fail, count, device):
+        function, with_host = (ctypes.cast(f, ctypes.c_void_p).value for f in (_abi.run_function(), _abi.library()["tenon_program_run_with"]))
+        return self.module.step(function, with_host, program.handle.value, program, plan, donated, inputs, outputs, tuple(made),
                                 empty_on(device), fail, count, device)
 
 
@@ -132,7 +133,7 @@ class InPython:
                 words[i] = n
 
     @classmethod
-    def step(cls, program, plan, inputs, outputs, made, fail, count, device):
+    def step(cls, program, plan, donated, inputs, outputs, made, fail, count, device):
         run, empty = _abi.run_function(), empty_on(device)
         stream = torch._C._cuda_getCurrentRawStream if device[0] == _abi.CUDA else lambda _: None
 
