@@ -304,7 +304,7 @@ Status Binder::check(const Plan& plan, std::span<const Tensor> inputs, std::span
   if ((outputs.size() + donated_) * (inputs.size() + outputs.size()) > kFewPairs &&
       apart(plan, inputs, outputs))
     return {};
-  const auto input = [&](size_t i) { return bytes_of(plan.inputs[i], inputs[i], inputs_[i].donated); };
+  const auto input = [&](size_t i) { return bytes_of(plan.inputs[i], inputs[i], false); };
   const auto refused = [](const std::string& who, const std::string& other) {
     return invalid(who + " overlaps " + other);
   };
@@ -323,7 +323,7 @@ Status Binder::check(const Plan& plan, std::span<const Tensor> inputs, std::span
     for (size_t p = 0; p < o; ++p)
       if (bytes_of(plan.outputs[p], outputs[p], true).overlap(out)) return refused(who(), "another output");
   }
-  for (size_t i = 0; i < inputs.size(); ++i)
+  for (size_t i = 0; donated_ > 0 && i < inputs.size(); ++i)
     for (size_t k = 0; inputs_[i].donated && k < inputs.size(); ++k)
       if (k != i && !inputs_[k].frozen && input(k).overlap(input(i)))
         return refused("donated " + name_of_input(i), name_of_input(k));
