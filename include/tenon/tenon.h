@@ -417,17 +417,18 @@ TENON_API tenon_status tenon_program_run(tenon_program* program, const tenon_ten
 TENON_API tenon_status tenon_program_run_on(tenon_program* program, const tenon_tensor* const* inputs,
                                             size_t n_inputs, const tenon_tensor* const* outputs,
                                             size_t n_outputs, void* stream);
+/* Memory for an output whose tensor has no data: called once for each, before the first step that writes it. NULL: the run ends with
+ * TENON_ENVIRONMENT. Outputs without elements get none. */
+typedef void* (*tenon_allocate_output_fn)(void* user, size_t output);
+/* From now on the run uses the memory of this donated input no more, and cannot fail. Called at most once for each. */
+typedef void (*tenon_release_input_fn)(void* user, size_t input);
 /* How a run on the CPU gets memory from the host and gives some back while it goes on, so that fewer tensors are alive at once.
- * Both functions are called on the thread of the run, without locks of the library; they may call tenon functions. */
+ * Both functions are called on one thread, without locks of the library; they may call other functions of Tenon. */
 typedef struct tenon_run_host {
   size_t struct_size;
   void* user;
-  /* Memory for an output whose tensor has no data: called once, before the first step that writes it. NULL: the run ends
-   * with TENON_ENVIRONMENT. Outputs without elements get none. May be NULL if all outputs have data. */
-  void* (*allocate)(void* user, size_t output);
-  /* From now on the run uses the memory of this donated input no more, and can fail no more; called at most once for each.
-   * May be NULL. */
-  void (*release)(void* user, size_t input);
+  tenon_allocate_output_fn allocate; /* NULL: all outputs have data */
+  tenon_release_input_fn release;    /* NULL: nothing is given back */
 } tenon_run_host;
 /* tenon_program_run with a host. For a program on a device: TENON_UNSUPPORTED. */
 TENON_API tenon_status tenon_program_run_with(tenon_program* program, const tenon_tensor* const* inputs,

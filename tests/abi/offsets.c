@@ -73,11 +73,6 @@ LOCK(tenon_input_options, symbol, 24);
 #ifndef TENON_FROZEN
 LOCK(tenon_input_options, donated, 32);
 
-LOCK(tenon_run_host, struct_size, 0);
-LOCK(tenon_run_host, user, 8);
-LOCK(tenon_run_host, allocate, 16);
-LOCK(tenon_run_host, release, 24);
-
 LOCK(tenon_gradient_options, struct_size, 0);
 LOCK(tenon_gradient_options, targets, 8);
 LOCK(tenon_gradient_options, n_targets, 16);
@@ -116,6 +111,13 @@ LOCK(tenon_program_options, device_graphs, 56);
 LOCK(tenon_program_options, reserved2, 60);
 LOCK(tenon_program_options, memory_budget_bytes, 64);
 #endif
+#endif
+
+#ifndef TENON_FROZEN
+LOCK(tenon_run_host, struct_size, 0);
+LOCK(tenon_run_host, user, 8);
+LOCK(tenon_run_host, allocate, 16);
+LOCK(tenon_run_host, release, 24);
 #endif
 
 LOCK(tenon_program_stats, struct_size, 0);
