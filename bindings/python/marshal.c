@@ -195,20 +195,30 @@ static void* allocate_late(void* user, size_t output) {
   return data;
 }
 
+/* Replaces the arguments that are donated as this input by Ellipsis; input -1: all that are donated. */
+static void drop_donated(const Step* s, PyObject* args, int64_t input) {
+  Py_ssize_t count = 0;
+  const int64_t* donated = plan_of(s->donated, &count);
+  for (Py_ssize_t i = 0; i + 1 < count; i += 2)
+    if (input < 0 || donated[i] == input) {
+      Py_INCREF(Py_Ellipsis);
+      PyList_SetItem(args, (Py_ssize_t)donated[i + 1], Py_Ellipsis);
+    }
+}
+
 static void release_donated(void* user, size_t input) {
   const LateRun* r = user;
   const PyGILState_STATE lock = PyGILState_Ensure();
-  Py_ssize_t count = 0;
-  const int64_t* donated = plan_of(r->step->donated, &count);
-  for (Py_ssize_t i = 0; i + 1 < count; i += 2)
-    if (donated[i] == (int64_t)input) {
-      Py_INCREF(Py_None);
-      PyList_SetItem(r->args, (Py_ssize_t)donated[i + 1], Py_None);
-    }
+  drop_donated(r->step, r->args, (int64_t)input);
   PyGILState_Release(lock);
 }
 
-/* Runs the program with memory that comes late and goes early. */
+enum {
+  kEnvironment = 3
+}; /* TENON_ENVIRONMENT; less: the program has refused the tensors and left them as they are */
+
+/* Runs the program with memory that comes late and goes early. If it fails on the way, all donated arguments become Ellipsis, because
+ * some may be overwritten. */
 static int32_t run_late(const Step* s, int64_t* words, PyObject* args, PyObject* outputs) {
   LateRun run = {s, words, args, outputs};
   const RunHost host = {sizeof host, &run, allocate_late, release_donated};
@@ -220,6 +230,12 @@ static int32_t run_late(const Step* s, int64_t* words, PyObject* args, PyObject*
     PyObject* tensor = make_output(s, words, i);
     if (!tensor) break;
     PyTuple_SetItem(outputs, i, tensor);
+  }
+  if (status >= kEnvironment || PyErr_Occurred()) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    drop_donated(s, args, -1);
+    PyErr_Restore(type, value, trace);
   }
   return status;
 }

@@ -1,6 +1,7 @@
 """Training when something goes wrong or changes between the passes and steps: exceptions, forks, other models in between, parameters
 of another size, gradients that are kept or freed, and memory that must not grow."""
 
+import contextlib
 import copy
 import gc
 import os
@@ -180,7 +181,7 @@ def test_gradients_in_memory_of_saved_values():
 
 @pytest.mark.skipif(not marshal.chosen.in_c, reason="the extension was not built: Python's headers are missing")
 def test_no_memory_for_a_gradient(monkeypatch):
-    """An error while the program runs is the caller's, and the next step is right."""
+    """The program may have overwritten saved values, so the error is the caller's. The next step is right."""
     full, empty = [], marshal.chosen.empty
 
     def failing(*arguments):
@@ -195,10 +196,9 @@ def test_no_memory_for_a_gradient(monkeypatch):
         model.zero_grad()
         loss = f(x).sum()
         full[:] = [1] * late
-        loss.backward()  # PyTorch computes what the program could not
+        with pytest.raises(MemoryError, match="injected") if late else contextlib.nullcontext():
+            loss.backward()
         full.clear()
-        if late:
-            assert any("injected: no memory" in why for why in tenon.stats()["fallback_reasons"])
     g(x).sum().backward()
     torch.testing.assert_close(gradients(model), gradients(other))
 

@@ -60,6 +60,8 @@ class Rescue:
         self.text, self.constants, self.refused, self.function = text, constants, refused, None
 
     def __call__(self, error, args, *values):
+        if any(a is ... for a in args):  # donated arguments that the program has overwritten or given back
+            raise error
         # PyTorch raises its own error for an index out of range and for an integer divided by 0.
         fault = isinstance(error, _abi.Error) and error.status == "invalid"
         if not fault and not isinstance(error, InPyTorch):

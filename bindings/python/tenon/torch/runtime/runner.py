@@ -61,9 +61,16 @@ def unshare(args, indices):
     pass over the same graph, or a hook of saved tensors that keeps them."""
     again = torch._C._autograd._get_current_graph_task_keep_graph()
     for i in indices:
-        # The list and the parameter of getrefcount hold the tensor; the tensor and the storage object that is made here hold the memory.
-        if again or sys.getrefcount(args[i]) > 2 or torch._C._storage_Use_Count(args[i].untyped_storage()._cdata) > 2:
+        if again or _users(args, i) != _ALONE:
             args[i] = args[i].clone()
+
+
+def _users(args, i):
+    """How many references there are to a tensor, and to its memory."""
+    return sys.getrefcount(args[i]), torch._C._storage_Use_Count(args[i].untyped_storage()._cdata)
+
+
+_ALONE = _users([torch.empty(1)], 0)  # of a tensor that only a list holds
 
 
 class Compiled:
