@@ -392,7 +392,8 @@ TENON_API tenon_status tenon_program_set_limits(tenon_program* program, int64_t 
  *
  * An updated or donated input must not overlap another input or an output. Tenon writes it in place if nothing reads it later
  * and nothing can fail from there on; otherwise it copies the new value at the end. A run that fails because of an
- * index or a division leaves updated and donated inputs as they were.
+ * index or a division leaves updated and donated inputs as they were; after another failure on the way
+ * (TENON_ENVIRONMENT, TENON_INTERNAL) donated inputs may be overwritten.
  *
  * Outputs must not overlap each other or an input, with one exception: on the CPU an output may be the memory of an
  * input with the same type and strides, if every element is read for the last time right before it is written and
@@ -420,7 +421,8 @@ TENON_API tenon_status tenon_program_run_on(tenon_program* program, const tenon_
 /* Memory for an output whose tensor has no data: called once for each, before the first step that writes it. NULL: the run ends with
  * TENON_ENVIRONMENT. Outputs without elements get none. */
 typedef void* (*tenon_allocate_output_fn)(void* user, size_t output);
-/* From now on the run uses the memory of this donated input no more, and cannot fail. Called at most once for each. */
+/* From now on the run uses the memory of this donated input no more, and fails only if `allocate` does. Called at most once for
+ * each. */
 typedef void (*tenon_release_input_fn)(void* user, size_t input);
 /* How a run on the CPU gets memory from the host and gives some back while it goes on, so that fewer tensors are alive at once.
  * Both functions are called on one thread, without locks of the library; they may call other functions of Tenon. */

@@ -15,7 +15,9 @@ the two. The functions that codegen.py writes call:
   args[i] for each (i, w, rank) of the plan, makes the outputs and calls pointer with them. Then it runs the program (on a GPU
   on PyTorch's current stream) and returns the tuple of outputs. donated: a plan of (number of the input, i) of each donated input. If there
   are some, an InC makes outputs of static shapes when the program first writes to them, and replaces each donated args[i] by Ellipsis as soon as no
-  step reads it. A program that fails on the way may have overwritten donated arguments, so then all of them are Ellipsis. inputs, outputs: (first word, length) of the frame's tables of tensors. made: for each output (w, rank, arguments of `empty`, or None if the caller passes the output). fail(status) raises.
+  step reads it. A program that fails on the way may have overwritten donated arguments, so then all of them are Ellipsis. inputs, outputs:
+  (first word, length) of the frame's tables of tensors. made: for each output (w, rank, arguments of `empty`, or None if the caller passes
+  the output). fail(status) raises.
   count: the word that counts calls, or -1. device: (type, id) of the program.
 - state(args, plan): address and version of each args[i]. current(args, plan, state): whether these are still the same.
 - apart(args, plan): the first row of the plan is a number n, the others are indices. Whether the tensors of the first n indices
