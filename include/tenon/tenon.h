@@ -390,8 +390,8 @@ TENON_API tenon_status tenon_program_set_limits(tenon_program* program, int64_t 
  * with the default stream. Inputs and outputs are in the graph's order; frozen inputs may be NULL. Strides must be those
  * that the graph declares. Outputs that update an input are not passed: n_outputs counts the others.
  *
- * An updated or donated input must not overlap another input or an output. Tenon writes it in place if nothing reads it later
- * and nothing can fail from there on; otherwise it copies the new value at the end. A run that fails because of an
+ * An updated or donated input must not overlap another input or an output. Tenon writes an updated input in place if
+ * nothing reads it later and nothing can fail from there on; otherwise it copies the new value at the end. A run that fails because of an
  * index or a division leaves updated and donated inputs as they were; after another failure on the way
  * (TENON_ENVIRONMENT, TENON_INTERNAL) donated inputs may be overwritten.
  *

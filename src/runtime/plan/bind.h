@@ -86,7 +86,7 @@ class Binder {
   const Graph* graph_ = nullptr;
   std::vector<Source> sources_;
   std::vector<Expected> inputs_, outputs_;
-  size_t donated_ = 0;  // how many inputs are
+  size_t donated_ = 0;  // the number of donated inputs
 };
 
 // Checks that there are as many inputs, outputs or params as the graph has. Call it before reading any of a

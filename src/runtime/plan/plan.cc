@@ -349,7 +349,7 @@ Status Plan::for_each(const Order& order, void* const* inputs, void** outputs, c
           pointers[i] = static_cast<char*>(inputs[ref->index]) + ref->offset;
           break;
         case BufferRef::Kind::output:
-          if (!outputs[ref->index] && host) {
+          if (host && !outputs[ref->index] && this->outputs[ref->index].elements > 0) {
             outputs[ref->index] = host->allocate(ref->index);
             if (!outputs[ref->index]) return environment("the host has no memory for an output");
           }

@@ -10,6 +10,16 @@
 namespace tenon {
 namespace {
 
+std::shared_ptr<Program> compiled(const std::string& text, int threads = 1) {
+  auto graph = parse_graph(text);
+  TENON_CHECK(graph.ok(), graph.status().message() + "\n" + text);
+  ProgramOptions options;
+  options.threads = threads;
+  auto program = Program::make(*graph, options, {});
+  TENON_CHECK(program.ok(), program.status().message() + "\n" + text);
+  return *program;
+}
+
 struct Ran {
   bool uses_donated;
   int64_t workspace;
@@ -53,10 +63,7 @@ struct Spoiling final : Plan::Host {
 void expect_same_with_host(const std::string& text, int threads) {
   auto graph = parse_graph(text);
   ASSERT_TRUE(graph.ok()) << graph.status().message();
-  ProgramOptions options;
-  options.threads = threads;
-  auto program = Program::make(*graph, options, {});
-  ASSERT_TRUE(program.ok()) << program.status().message();
+  const auto program = compiled(text, threads);
   std::vector<HostTensor> inputs, want, got;
   std::vector<int> donated;
   for (size_t i = 0; i < graph->inputs.size(); ++i) {
@@ -67,13 +74,13 @@ void expect_same_with_host(const std::string& text, int threads) {
     want.emplace_back(DType::f32, std::vector<int64_t>{24, 24});
   got = blank_like(want);
   std::vector<HostTensor> given = inputs;
-  ASSERT_TRUE(run(**program, given, want).ok());
+  ASSERT_TRUE(run(*program, given, want).ok());
   given = inputs;
   Spoiling host(given, got);
   std::vector<Tensor> in, out;
   for (HostTensor& t : given) in.push_back(tensor_of(t));
   for (HostTensor& t : got) out.push_back(tensor_of(t)), out.back().data = nullptr;
-  const Status status = (*program)->run(in, out, nullptr, &host);
+  const Status status = program->run(in, out, nullptr, &host);
   ASSERT_TRUE(status.ok()) << status.message();
   std::ranges::sort(host.released);
   EXPECT_EQ(host.released, donated) << text;
@@ -81,6 +88,26 @@ void expect_same_with_host(const std::string& text, int threads) {
   EXPECT_EQ(std::ranges::adjacent_find(host.allocated), host.allocated.end()) << text;
   EXPECT_EQ(host.allocated.size(), got.size()) << text;
   for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].bytes, want[o].bytes) << text;
+}
+
+// One step writes rows, of which there are none, and sums of their columns.
+TEST(Donated, OutputsWithoutElementsGetNoMemory) {
+  const auto program = compiled(R"(graph @f(%x: f32[0,64], %d: f32[0,64] donated) {
+    %s = sum(%x){axes=[1], keepdims=true}
+    %y = mul(%d, %s)
+    %v = sum(%y){axes=[0]}
+    return %y, %v
+  })");
+  ASSERT_EQ(program->stats().steps, 1);
+  std::vector<HostTensor> inputs(2, HostTensor(DType::f32, {0, 64}));
+  std::vector<HostTensor> outputs{HostTensor(DType::f32, {0, 64}), HostTensor(DType::f32, {64})};
+  Spoiling host(inputs, outputs);
+  std::vector<Tensor> in{tensor_of(inputs[0]), tensor_of(inputs[1])},
+      out{tensor_of(outputs[0]), tensor_of(outputs[1])};
+  for (Tensor& t : out) t.data = nullptr;
+  const Status status = program->run(in, out, nullptr, &host);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(host.allocated, std::vector<int>{1});
 }
 
 // %a is read first, so its memory may hold %r, which two products keep alive.
@@ -149,17 +176,14 @@ TEST(Donated, RandomGraphs) {
 
 TEST(Donated, MemoryOfOtherTensorsBetweenRowsIsLeftAlone) {
   const std::string text = chain(" strides=[128,1] donated");
-  auto graph = parse_graph(text);
-  ASSERT_TRUE(graph.ok()) << graph.status().message();
-  auto program = Program::make(*graph, {}, {});
-  ASSERT_TRUE(program.ok()) << program.status().message();
+  const auto program = compiled(text);
   HostTensor wide = random_tensor(DType::f32, {64, 128}, 1), w = random_tensor(DType::f32, {64, 64}, 2),
              out(DType::f32, {64, 64});
   const HostTensor before = wide;
   const std::vector<int64_t> shape{64, 64}, strides{128, 1};
   const std::vector<Tensor> in{{wide.bytes.data(), DType::f32, shape, strides}, tensor_of(w)},
       outputs{tensor_of(out)};
-  ASSERT_TRUE((*program)->run(in, outputs).ok());
+  ASSERT_TRUE(program->run(in, outputs).ok());
   EXPECT_EQ(wide.bytes, before.bytes);
 }
 
@@ -175,33 +199,27 @@ TEST(Donated, StaysAsItWasIfTheRunFails) {
     %u = matmul(%t, %s)
     return %u
   })";
-  auto graph = parse_graph(text);
-  ASSERT_TRUE(graph.ok()) << graph.status().message();
-  auto program = Program::make(*graph, {}, {});
-  ASSERT_TRUE(program.ok()) << program.status().message();
+  const auto program = compiled(text);
   std::vector<HostTensor> inputs{random_tensor(DType::f32, {64, 64}, 1),
                                  random_tensor(DType::f32, {64, 64}, 2), HostTensor(DType::i64, {64})};
   inputs[2].set(63, {0, 64});
   const HostTensor before = inputs[0];
   std::vector<HostTensor> outputs{HostTensor(DType::f32, {64, 64})};
-  EXPECT_EQ(run(**program, inputs, outputs).code(), Code::invalid);
+  EXPECT_EQ(run(*program, inputs, outputs).code(), Code::invalid);
   EXPECT_EQ(inputs[0].bytes, before.bytes);
 }
 
 TEST(Donated, OutputsWithoutMemoryNeedAHost) {
-  auto graph = parse_graph("graph @f(%a: f32[8]) {\n %b = exp(%a)\n return %b\n}");
-  ASSERT_TRUE(graph.ok());
-  auto program = Program::make(*graph, {}, {});
-  ASSERT_TRUE(program.ok());
+  const auto program = compiled("graph @f(%a: f32[8]) {\n %b = exp(%a)\n return %b\n}");
   HostTensor a(DType::f32, {8}), b(DType::f32, {8});
   std::vector<Tensor> in{tensor_of(a)}, out{tensor_of(b)};
   out[0].data = nullptr;
-  EXPECT_EQ((*program)->run(in, out).message(), "output %b has no data");
+  EXPECT_EQ(program->run(in, out).message(), "output %b has no data");
   struct Poor final : Plan::Host {
     void* allocate(int) override { return nullptr; }
     void release(int) override {}
   } host;
-  EXPECT_EQ((*program)->run(in, out, nullptr, &host).code(), Code::environment);
+  EXPECT_EQ(program->run(in, out, nullptr, &host).code(), Code::environment);
 }
 
 TEST(Donated, MustNotOverlapAnotherTensor) {
@@ -212,10 +230,7 @@ TEST(Donated, MustNotOverlapAnotherTensor) {
       text += ", %x" + n + ": f32[8] donated";
       sum += "  %s" + next + " = add(%s" + n + ", %x" + n + ")\n";
     }
-    auto graph = parse_graph(text + ") {\n" + sum + "  return %s" + std::to_string(more) + "\n}");
-    ASSERT_TRUE(graph.ok()) << graph.status().message();
-    auto program = Program::make(*graph, {}, {});
-    ASSERT_TRUE(program.ok()) << program.status().message();
+    const auto program = compiled(text + ") {\n" + sum + "  return %s" + std::to_string(more) + "\n}");
     std::vector<HostTensor> inputs(2 + static_cast<size_t>(more), HostTensor(DType::f32, {8}));
     HostTensor out(DType::f32, {8});
     const auto status_with = [&](void* a) {
@@ -223,7 +238,7 @@ TEST(Donated, MustNotOverlapAnotherTensor) {
       for (HostTensor& t : inputs) in.push_back(tensor_of(t));
       in[0].data = a;
       const std::vector<Tensor> outputs{tensor_of(out)};
-      return (*program)->run(in, outputs);
+      return program->run(in, outputs);
     };
     EXPECT_TRUE(status_with(inputs[0].bytes.data()).ok());
     EXPECT_EQ(status_with(inputs[1].bytes.data()).message(), "donated input %a overlaps input %b");

@@ -376,13 +376,16 @@ class Partition:
 
     def _donated(self, indices):
         """The inputs of these indices that one segment reads, and nothing else."""
+        if not indices:
+            return set()
         places = [n for n in self.nodes if n.op == "placeholder"]
         tensors = [n for n in places if isinstance(n.meta.get("val"), torch.Tensor)]
         memory = collections.Counter(n.meta["val"].untyped_storage()._cdata for n in tensors)
         readers = collections.defaultdict(list)
         for segment in self.segments:
+            nodes = set(segment.nodes)
             for n, _ in segment.inputs:
-                readers[n].append(set(segment.nodes))
+                readers[n].append(nodes)
         return {n for n in (places[i] for i in indices) if len(readers[n]) == 1 and readers[n][0].issuperset(n.users)
                 and memory[n.meta["val"].untyped_storage()._cdata] == 1}
 
