@@ -55,26 +55,16 @@ Result<Kernels> add_up_beside(const LowerInput& in, Kernels kernels, bool trial)
   return after("blocked_column_sums", std::move(blocks), trial);
 }
 
-Result<Kernels> kernels_for_gpu(const LowerInput& input, bool trial) {
-  LowerInput in = input;
-  in.sums = sums_beside_rows(in);
-  DimTable& dims = *in.graph.dims;
-  TENON_ASSIGN(Lowered lowered, lower(in));
-  Kernels kernels = after("lower", std::move(lowered.loops), trial), result;
-  if (!in.sums.empty()) {
-    TENON_ASSIGN(result, add_up_beside(in, std::move(kernels), trial));
-    kernels.clear();
-  }
-  for (LoweredKernel& k : kernels) {
+Result<Kernels> in_parts_for_gpu(const Kernels& kernels, DimTable& dims, bool trial) {
+  Kernels result;
+  for (const LoweredKernel& k : kernels) {
     if (walks_again(k, dims)) return unsupported("on a GPU columns and channels are walked along once");
     std::ranges::move(after("split_reduction", split_for_gpu(k, dims, trial), trial),
                       std::back_inserter(result));
   }
-  std::ranges::move(lowered.updates, std::back_inserter(result));
   return result;
 }
 
-// Cuts kernels so that all threads have work.
 Result<Kernels> in_parts_for_cpu(Kernels kernels, DimTable& dims, bool trial) {
   Kernels walks, result;
   for (LoweredKernel& k : kernels) k = direct_stores(std::move(k));
@@ -89,24 +79,28 @@ Result<Kernels> in_parts_for_cpu(Kernels kernels, DimTable& dims, bool trial) {
   return result;
 }
 
-Result<Kernels> kernels_for_cpu(const LowerInput& input, bool trial) {
+// Cuts kernels so that all threads have work.
+Result<Kernels> in_parts(const LowerInput& in, Kernels kernels, bool trial) {
+  if (!in.sums.empty()) return add_up_beside(in, std::move(kernels), trial);
+  DimTable& dims = *in.graph.dims;
+  return in.target == Target::gpu ? in_parts_for_gpu(kernels, dims, trial)
+                                  : in_parts_for_cpu(std::move(kernels), dims, trial);
+}
+
+Kernels in_tiles(Kernels kernels, bool trial) {
+  for (LoweredKernel& k : kernels) k.kernel = tile_columns(std::move(k.kernel), k.sizes);
+  kernels = after("tile_columns", std::move(kernels), trial);
+  for (LoweredKernel& k : kernels) k.kernel = tile_transposed(std::move(k.kernel), k.sizes);
+  return after("tile_transposed", std::move(kernels), trial);
+}
+
+Result<Kernels> kernels_of(const LowerInput& input, bool trial) {
   LowerInput in = input;
   in.sums = sums_beside_rows(in);
   TENON_ASSIGN(Lowered lowered, lower(in));
-  Kernels result = after("lower", std::move(lowered.loops), trial);
-  TENON_ASSIGN(result, in.sums.empty() ? in_parts_for_cpu(std::move(result), *in.graph.dims, trial)
-                                       : add_up_beside(in, std::move(result), trial));
-  for (LoweredKernel& k : result) k.kernel = tile_columns(std::move(k.kernel), k.sizes);
-  result = after("tile_columns", std::move(result), trial);
-  for (LoweredKernel& k : result) k.kernel = tile_transposed(std::move(k.kernel), k.sizes);
-  result = after("tile_transposed", std::move(result), trial);
-  std::ranges::move(lowered.updates, std::back_inserter(result));
-  return result;
-}
-
-Result<Kernels> kernels_of(const LowerInput& in, bool trial) {
-  TENON_ASSIGN(Kernels kernels,
-               in.target == Target::gpu ? kernels_for_gpu(in, trial) : kernels_for_cpu(in, trial));
+  TENON_ASSIGN(Kernels kernels, in_parts(in, after("lower", std::move(lowered.loops), trial), trial));
+  if (in.target == Target::cpu) kernels = in_tiles(std::move(kernels), trial);
+  std::ranges::move(lowered.updates, std::back_inserter(kernels));
   for (const LoweredKernel& k : kernels)
     for (Dim d : k.sizes)
       if (in.graph.dims->is_overflow(d)) return unsupported("a size of the loops does not fit in 64 bits");
