@@ -76,6 +76,13 @@ void convert(AttrValue& value, AttrKind kind) {
 
 }  // namespace
 
+void set_attr(Node& node, std::string_view name, AttrValue value) {
+  const auto& specs = op(node.op).attr_specs;
+  const auto found = std::ranges::find(specs, name, &AttrSpec::name);
+  TENON_CHECK(found != specs.end(), std::string(op(node.op).name) + " has no attribute " + std::string(name));
+  node.attrs[static_cast<size_t>(found - specs.begin())] = std::move(value);
+}
+
 std::string describe(const Graph& graph, const Node& node) {
   // Names may be long, but messages should not be.
   auto cut = [](const std::string& name) { return name.size() <= 80 ? name : name.substr(0, 80) + "..."; };

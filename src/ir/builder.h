@@ -21,6 +21,9 @@ struct NamedAttr {
   AttrValue value;
 };
 
+// Changes an attribute of a node that is not in a graph yet; TENON_CHECKs that the row has it.
+void set_attr(Node& node, std::string_view name, AttrValue value);
+
 class Builder {
  public:
   explicit Builder(Graph& graph) : graph_(graph) {}

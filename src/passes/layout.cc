@@ -98,9 +98,8 @@ class LayoutPass {
 
   ValueId channels_last(Node&& node) {
     const int64_t rank = static_cast<int64_t>(b_->shape(node.inputs[0]).size());
-    AttrValue& layout = attribute(node, "layout");
-    if (rank < 3 || std::get<std::string>(layout) != "channels_first") return b_->add(std::move(node));
-    layout = std::string("channels_last");
+    if (rank < 3 || attr_as<std::string>(node, "layout") != "channels_first") return b_->add(std::move(node));
+    set_attr(node, "layout", std::string("channels_last"));
     const Perm perm = to_last(rank);
     const bool makes_weights = node.op == ops::convolution_weight_gradient;  // of two images
     for (size_t i = 0; i < (makes_weights ? 2 : 1); ++i) node.inputs[i] = transpose(node.inputs[i], perm);
@@ -113,13 +112,6 @@ class LayoutPass {
     return back;
   }
 
-  static AttrValue& attribute(Node& node, std::string_view name) {
-    const auto& specs = op(node.op).attr_specs;
-    for (size_t i = 0; i < specs.size(); ++i)
-      if (specs[i].name == name) return node.attrs[i];
-    TENON_CHECK(false, "no attribute " + std::string(name));
-    return node.attrs[0];
-  }
   void mark(ValueId v) {
     from_here_.resize(b_->graph().nodes.size(), false);
     from_here_[v] = true;
@@ -164,7 +156,7 @@ class LayoutPass {
       for (int64_t a : list) axes.push_back(Dim(perm[wrap_axis(a, rank)])), folded[wrap_axis(a, rank)] = true;
       if (list.empty()) folded.assign(rank, true);
       std::sort(axes.begin(), axes.end());
-      attribute(moved, "axes") = axes;
+      set_attr(moved, "axes", axes);
       moved.inputs[0] = x;
       if (attr_as<bool>(node, "keepdims")) return carry(std::move(moved), perm);
       // The remaining axes, in their order now and in the order that the graph expects.
@@ -178,7 +170,7 @@ class LayoutPass {
       return carry(std::move(moved), order);
     }
     auto axis_moved = [&](std::string_view name) {
-      attribute(moved, name) = Dim(perm[wrap_axis(attr_int(node, name), rank)]);
+      set_attr(moved, name, Dim(perm[wrap_axis(attr_int(node, name), rank)]));
     };
     if (node.op == ops::concat) {
       for (ValueId& v : moved.inputs) v = transpose(v, inv);
@@ -194,15 +186,15 @@ class LayoutPass {
       Dims low(rank), high(rank);
       for (int64_t a = 0; a < rank; ++a)
         low[perm[a]] = attr_as<Dims>(node, "low")[a], high[perm[a]] = attr_as<Dims>(node, "high")[a];
-      attribute(moved, "low") = low;
-      attribute(moved, "high") = high;
+      set_attr(moved, "low", low);
+      set_attr(moved, "high", high);
       moved.inputs[0] = x;
       return carry(std::move(moved), perm);
     }
     if (node.op == ops::windows) {  // the places in a window are new axes at the end
       Dims axes;
       for (int64_t a : attr_ints(node, "axes")) axes.push_back(Dim(perm[wrap_axis(a, rank)]));
-      attribute(moved, "axes") = axes;
+      set_attr(moved, "axes", axes);
       moved.inputs[0] = x;
       return carry(std::move(moved), longer(perm, axes.size()));
     }
@@ -213,7 +205,7 @@ class LayoutPass {
         return {};
       Dims shape = b_->shape(x);
       shape.resize(to.size(), Dim(1));
-      attribute(moved, "shape") = shape;
+      set_attr(moved, "shape", shape);
       moved.inputs[0] = x;
       return carry(std::move(moved), longer(perm, to.size() - from.size()));
     }
@@ -225,7 +217,7 @@ class LayoutPass {
     if (node.op == ops::group_norm && perm == inverse(to_last(rank)) &&
         attr_as<std::string>(node, "layout") == "channels_first") {
       moved.inputs[0] = x;
-      attribute(moved, "layout") = std::string("channels_last");
+      set_attr(moved, "layout", std::string("channels_last"));
       return carry(std::move(moved), perm);
     }
     return {};

@@ -11,6 +11,7 @@
 //   hoisting   reshape(f(x, y..)) = f(reshape(x), reshape(y)..) for elementwise f with one user, if every y has the
 //              result's shape, has one element, or broadcasts over trailing axes that the reshape keeps
 //              reshape(matmul(a[M,K], b[K,N]), [B.., N]) = matmul(reshape(a, [B.., K]), b)
+//   padding    convolution(pad of zeros) = convolution with this padding, if less than a window of it is padding
 //   heads      attention(q, repeat(k), repeat(v)) = attention(q, k, v), if each head is repeated the same number of times in a row
 //   numbers    cast to the same dtype = x                cast of full = full
 //              cast(cast(x, wider), t) = cast(x, t) if the inner cast is exact
@@ -40,7 +41,7 @@ class Simplifier {
       b_ = &b;
       single_use_ = !source_.node(old).inputs.empty() && uses_[source_.node(old).inputs[0]] == 1;
       using Rule = std::optional<ValueId> (Simplifier::*)(const Node&);
-      for (Rule rule : {&Simplifier::views, &Simplifier::literals, &Simplifier::hoist,
+      for (Rule rule : {&Simplifier::views, &Simplifier::literals, &Simplifier::hoist, &Simplifier::padding,
                         &Simplifier::shared_heads, &Simplifier::numbers})
         if (auto v = (this->*rule)(node)) {
           changed = true;
@@ -105,6 +106,36 @@ class Simplifier {
     Dims p;
     for (int64_t a : perm) p.push_back(Dim(a));
     return (*b_)(ops::transpose, {x}, {{"perm", p}});
+  }
+
+  std::optional<ValueId> padding(const Node& n) {
+    if (n.op != ops::convolution || attr_as<bool>(n, "transposed") || !is(n.inputs[0], ops::pad)) return {};
+    const Node& zeros = made(n.inputs[0]);
+    const double value = attr_as<Scalar>(zeros, "value").as_double();
+    if (value != 0 || std::signbit(value)) return {};
+    const Dims &low = attr_as<Dims>(zeros, "low"), &high = attr_as<Dims>(zeros, "high");
+    const size_t first = attr_as<std::string>(n, "layout") == "channels_last" ? 1 : 2;
+    Dims at_low = attr_as<Dims>(n, "padding"), at_high = attr_as<Dims>(n, "padding_high");
+    const Dims &dilations = attr_as<Dims>(n, "dilations"), &weights = shape(n.inputs[1]);
+    for (size_t d = 0; d < low.size(); ++d) {
+      if (d < first || d >= first + at_low.size()) {
+        if (low[d] != Dim(0) || high[d] != Dim(0)) return {};
+        continue;
+      }
+      const size_t i = d - first;
+      const Dim reach = b_->dims().mul(dilations[i], b_->dims().sub(weights[i + 2], 1));
+      for (auto [at, more] : {std::pair(&at_low[i], low[d]), std::pair(&at_high[i], high[d])}) {
+        *at = b_->dims().add(*at, more);
+        if (!more.is_const() || more.value() < 0 || !at->is_const() || !reach.is_const() ||
+            at->value() > reach.value())
+          return {};
+      }
+    }
+    Node padded = n;
+    padded.inputs[0] = zeros.inputs[0];
+    set_attr(padded, "padding", at_low);
+    set_attr(padded, "padding_high", at_high);
+    return b_->add(std::move(padded));
   }
 
   // reshape(expand(reshape(x, [B,H,1,S,D]), [B,H,G,S,D]), [B,H*G,S,D]) of x [B,H,S,D]: x with each head G times; likewise for heads
