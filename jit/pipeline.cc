@@ -10,6 +10,7 @@
 #include "jit/transform/kernel_fission.h"
 #include "jit/transform/split_reduction.h"
 #include "jit/transform/split_walks.h"
+#include "jit/transform/stores_in_folds.h"
 #include "jit/transform/tile.h"
 #include "jit/transform/use_complements.h"
 #include "src/base/log.h"
@@ -68,7 +69,9 @@ Result<Kernels> in_parts_for_gpu(const Kernels& kernels, DimTable& dims, bool tr
 Result<Kernels> in_parts_for_cpu(Kernels kernels, DimTable& dims, bool trial) {
   Kernels walks, result;
   for (LoweredKernel& k : kernels) k = direct_stores(std::move(k));
-  for (LoweredKernel& k : after("direct_stores", std::move(kernels), trial)) {
+  kernels = after("direct_stores", std::move(kernels), trial);
+  for (LoweredKernel& k : kernels) k = stores_in_folds(std::move(k));
+  for (LoweredKernel& k : after("stores_in_folds", std::move(kernels), trial)) {
     if (walks_apart_again(k))
       return unsupported("columns whose rows are several loops are walked along once");
     std::ranges::move(after("split_walks", split_walks(k, dims), trial), std::back_inserter(walks));
@@ -145,6 +148,8 @@ struct Pass {
 constexpr Pass kPasses[] = {
     {"direct_stores",
      [](const Kernel& k, DimTable& dims) { return std::vector{direct_stores(alone(k, dims)).kernel}; }},
+    {"stores_in_folds",
+     [](const Kernel& k, DimTable& dims) { return std::vector{stores_in_folds(alone(k, dims)).kernel}; }},
     {"split_walks",
      [](const Kernel& k, DimTable& dims) { return kernels_in(split_walks(alone(k, dims), dims)); }},
     {"split_reduction",

@@ -167,6 +167,12 @@ int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target targe
   return few || (elements.is_const() && elements.value() >= kLongRow) ? kPart : 0;
 }
 
+int64_t storing_part(Dim rows) {
+  constexpr int64_t kPart = 128;
+  static_assert(kPart % kRowsPerBlock == 0);
+  return rows.is_const() && rows.value() <= kPart ? 0 : kPart;
+}
+
 int64_t online_part(const Dims& par, Dim elements) {
   constexpr int64_t kPart = 8192, kFewRows = 17, kLongRow = 1 << 18;
   return fewer(par, kFewRows) && elements.is_const() && elements.value() > kLongRow ? kPart : 0;

@@ -48,8 +48,9 @@ class Splitter {
       collect_uses(s, uses);
       needed_.insert(i);
     }
-    return std::ranges::all_of(reduce().body,
-                               [](const Stmt& s) { return s.axes.empty() && s.kind != K::store; });
+    stores_ = std::ranges::count(reduce().body, K::store, &Stmt::kind) > 0;
+    return (!stores_ || k.body[0].simd) &&
+           std::ranges::all_of(reduce().body, [](const Stmt& s) { return s.axes.empty(); });
   }
   bool choose() {
     const Stmt& par = whole_.kernel.body[0];
@@ -59,7 +60,8 @@ class Splitter {
     const Dim inner = reduce().axes.size() > 1 ? extent(reduce().axes[1].extent) : Dim(1);
     const bool again = std::any_of(par.body.begin() + static_cast<long>(*reduce_) + 1, par.body.end(),
                                    [](const Stmt& s) { return !s.axes.empty(); });
-    const int64_t part = reduce().online.empty()
+    const int64_t part = stores_ ? storing_part(elements)
+                         : reduce().online.empty()
                              ? reduction_part(par_, elements, columns_, target_, inner, again)
                          : reduce().axes.size() == 1 ? online_part(par_, elements)
                                                      : 0;
@@ -97,8 +99,8 @@ class Splitter {
     // Interleaved rows are read together.
     if (!columns_) std::rotate(par.axes.begin(), par.axes.end() - 1, par.axes.end());
     drop_unused(out);
-    for (BufferId b : out.buffers)  // it writes no output
-      if (const auto* v = std::get_if<ValueId>(&b)) out.inplace.push_back(*v);
+    for (BufferId b : out.buffers)
+      if (const auto* v = std::get_if<ValueId>(&b); v && !stores_) out.inplace.push_back(*v);
     return out;
   }
 
@@ -166,7 +168,7 @@ class Splitter {
   const Target target_;
   std::optional<size_t> reduce_;  // index in the par body
   std::set<size_t> needed_;       // earlier statements that it reads
-  bool columns_ = false;
+  bool columns_ = false, stores_ = false;
   Dims par_, strides_;
   int64_t part_ = 0;
   Dim parts_;

@@ -1,0 +1,148 @@
+// See stores_in_folds.h.
+#include "jit/transform/stores_in_folds.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "jit/kernel/builder.h"
+#include "jit/kernel/walk.h"
+#include "jit/transform/kernel_edit.h"
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+
+// A loop over single elements: its statements by their results, and the results that expensive functions are part of.
+struct Walk {
+  const Stmt& loop;
+  std::map<Ref, const Stmt*> made = {};
+  std::set<Ref> expensive = {};
+
+  explicit Walk(const Stmt& s) : loop(s) {
+    for (const Stmt& i : s.body) {
+      if (i.result == kNoRef) continue;
+      made[i.result] = &i;
+      if ((i.kind == K::op && op(i.op).expensive) ||
+          std::ranges::any_of(i.args, [&](Ref a) { return expensive.count(a) > 0; }))
+        expensive.insert(i.result);
+    }
+  }
+  const Stmt* maker(Ref r) const {
+    const auto found = made.find(r);
+    return found == made.end() ? nullptr : found->second;
+  }
+};
+
+// Whether values of two walks are equal in the same iteration.
+class Equal {
+ public:
+  Equal(const Walk& a, const Walk& b) : a_(a), b_(b) {}
+
+  bool operator()(Ref x, Ref y) {
+    const Stmt *p = a_.maker(x), *q = b_.maker(y);
+    if (!p || !q) return !p && !q && (x == y || is_same_variable(x, y));
+    const auto [found, is_new] = known_.try_emplace({x, y}, false);
+    if (is_new) found->second = same(*p, *q);
+    return found->second;
+  }
+
+ private:
+  bool is_same_variable(Ref x, Ref y) const {
+    for (size_t i = 0; i < a_.loop.axes.size(); ++i)
+      if (a_.loop.axes[i].var == x) return b_.loop.axes[i].var == y;
+    return false;
+  }
+  bool same(const Stmt& p, const Stmt& q) {
+    if (p.kind != q.kind || p.op != q.op || p.type != q.type || p.fault != 0 || q.fault != 0 ||
+        p.literal != q.literal || p.buffer != q.buffer || p.size != q.size || !p.axes.empty() ||
+        !q.axes.empty() || p.kind == K::scan)
+      return false;
+    const auto terms = [&](const Term& s, const Term& t) {
+      return s.factor == t.factor && s.size == t.size &&
+             (s.var == kNoRef || t.var == kNoRef ? s.var == t.var : (*this)(s.var, t.var));
+    };
+    return std::ranges::equal(p.args, q.args, std::ref(*this)) &&
+           std::ranges::equal(p.address, q.address, terms);
+  }
+
+  const Walk &a_, &b_;
+  std::map<std::pair<Ref, Ref>, bool> known_;
+};
+
+class StoresInFolds {
+ public:
+  explicit StoresInFolds(LoweredKernel kernel) : lowered_(std::move(kernel)), kernel_(lowered_.kernel) {}
+
+  LoweredKernel run() {
+    if (kernel_.body.size() != 1 || !kernel_.body[0].simd || has_locals(kernel_)) return std::move(lowered_);
+    Block& body = kernel_.body[0].body;
+    for (Stmt& fold : body)
+      for (Stmt& loop : body)
+        if (fold.kind == K::reduce && loop.kind == K::loop && run_alike(fold, loop)) move_stores(loop, fold);
+    std::erase_if(body, [](const Stmt& s) { return s.kind == K::loop && s.body.empty(); });
+    return std::move(lowered_);
+  }
+
+ private:
+  // Whether both run over the same elements, and have no loops inside.
+  static bool run_alike(const Stmt& a, const Stmt& b) {
+    const auto same = [](const Axis& x, const Axis& y) {
+      return x.extent == y.extent && x.by == y.by && x.of == y.of;
+    };
+    const auto is_plain = [](const Stmt& s) { return s.axes.empty() && s.kind != K::scan; };
+    return std::ranges::equal(a.axes, b.axes, same) && std::ranges::all_of(a.body, is_plain) &&
+           std::ranges::all_of(b.body, is_plain);
+  }
+
+  // Moves stores of values that both compute from the loop to the reduction, if the loop then computes nothing expensive.
+  void move_stores(Stmt& loop, Stmt& fold) {
+    Stmt rest = loop;
+    Block moved;
+    const Walk stores(loop), folds(fold);
+    Equal equal(stores, folds);
+    std::erase_if(rest.body, [&](const Stmt& s) {
+      if (s.kind != K::store || !stores.expensive.count(s.args[0])) return false;
+      const auto found =
+          std::ranges::find_if(folds.made, [&](const auto& m) { return equal(s.args[0], m.first); });
+      if (found == folds.made.end() || reads_values(stores, s)) return false;
+      Stmt store = s;
+      store.args[0] = found->first;
+      for (Term& t : store.address)
+        for (size_t i = 0; i < loop.axes.size(); ++i)
+          if (t.var == loop.axes[i].var) t.var = fold.axes[i].var;
+      moved.push_back(std::move(store));
+      return true;
+    });
+    drop_dead(rest.body);
+    if (moved.empty() || !Walk(rest).expensive.empty()) return;
+    loop = std::move(rest);
+    append(fold.body, std::move(moved));
+    lowered_.inplace.clear();
+  }
+  // Whether the place of the store depends on values.
+  static bool reads_values(const Walk& walk, const Stmt& store) {
+    return std::ranges::any_of(store.address, [&](const Term& t) { return walk.maker(t.var) != nullptr; });
+  }
+  static void drop_dead(Block& body) {
+    std::set<Ref> used;
+    for (size_t i = body.size(); i-- > 0;) {
+      const Stmt& s = body[i];
+      if (s.result != kNoRef && !used.count(s.result) && s.fault == 0)
+        body.erase(body.begin() + static_cast<long>(i));
+      else
+        each_read(s, [&](Ref r) { used.insert(r); });
+    }
+  }
+
+  LoweredKernel lowered_;
+  Kernel& kernel_;
+};
+
+}  // namespace
+
+LoweredKernel stores_in_folds(LoweredKernel kernel) { return StoresInFolds(std::move(kernel)).run(); }
+
+}  // namespace tenon::jit
