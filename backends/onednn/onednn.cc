@@ -9,6 +9,7 @@
 #include "backends/onednn/library.h"
 #include "backends/onednn/steps/call.h"
 #include "backends/onednn/steps/grouped.h"
+#include "backends/onednn/steps/winograd.h"
 #include "src/backend/few_rows.h"
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
@@ -140,10 +141,21 @@ ValueId of_pixels_left(Builder& b, Node node) {
                         {"step", strides[i]}});
     strides[i] = Dim(1);
   }
-  const auto& specs = op(node.op).attr_specs;
-  for (size_t i = 0; i < specs.size(); ++i)
-    if (specs[i].name == "strides") node.attrs[i] = strides;
+  set_attr(node, "strides", strides);
   return b.add(std::move(node));
+}
+
+// Whether the spec has a function that the library computes behind a convolution of f32 two to four times as slowly as loops that
+// read the result again. In a product the function is a small part.
+bool has_slow_function(const Spec& spec) {
+  using dnnl::algorithm;
+  constexpr algorithm kSlow[] = {algorithm::eltwise_swish, algorithm::eltwise_gelu_erf,
+                                 algorithm::eltwise_gelu_tanh, algorithm::eltwise_mish,
+                                 algorithm::eltwise_tanh};
+  const bool convolution = spec.form == Form::convolution || spec.form == Form::deconvolution;
+  return convolution && spec.output.dtype == DType::f32 && !may_use_winograd(spec) &&
+         std::ranges::any_of(spec.post_ops,
+                             [&](const PostOp& p) { return std::ranges::count(kSlow, p.algorithm) > 0; });
 }
 
 // The bid for a group's problem at the sizes that are probed, according to the library's offer.
@@ -175,6 +187,8 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
     return {false, 0, "a convolution by 1x1 windows to few channels: loops read the image as fast"};
   auto spec = make_spec(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
   if (!spec.ok()) return {false, 0, spec.status().message()};
+  if (has_slow_function(*spec))
+    return {false, 0, "a function that loops compute faster behind a convolution"};
   return offered(graph, members, spec->name, [&](const Sizes& sizes) { return at_sizes(*spec, sizes); });
 }
 

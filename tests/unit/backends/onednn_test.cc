@@ -1022,6 +1022,28 @@ TEST(OneDnn, FastImplementations) {
   }
 }
 
+// Behind a convolution of f32 the library computes functions such as silu more slowly than loops do. A step of
+// backends/winograd computes some itself.
+TEST(OneDnn, SlowFunctionsBehindConvolutions) {
+  for (const char* function : {"silu", "gelu", "mish", "tanh", "relu", "hardswish"})
+    for (auto [type, kernel, stride] : {std::tuple("f32", 1, 1), std::tuple("f32", 3, 2),
+                                        std::tuple("f32", 3, 1), std::tuple("bf16", 1, 1)}) {
+      auto n = [](int v) { return std::to_string(v); };
+      const std::string t = type, k = n(kernel), s = n(stride), p = n(kernel / 2);
+      const std::string text = "graph @f(%x: " + t + "[1,16,9,9], %w: " + t + "[16,16," + k + "," + k +
+                               "]) {\n %y = convolution(%x, %w){strides=[" + s + "," + s + "], padding=[" +
+                               p + "," + p + "], padding_high=[" + p + "," + p +
+                               "], dilations=[1,1]}\n %r = " + function + "(%y)\n return %r\n}";
+      auto graph = parse_graph(text);
+      ASSERT_TRUE(graph.ok()) << graph.status().message();
+      auto program = Program::make(*graph, {}, {});
+      ASSERT_TRUE(program.ok()) << program.status().message();
+      const std::string shown = (*program)->explain(false), name = function;
+      const bool slow = t == "f32" && !(kernel == 3 && stride == 1) && name != "relu" && name != "hardswish";
+      EXPECT_EQ(shown.find("convolution " + name) == std::string::npos, slow) << shown;
+    }
+}
+
 // Attention is fast whichever axes have size 1: the library sees no batch in a batch of one, and masks are broadcast along other axes
 // then.
 TEST(OneDnn, AttentionOfAnySizeIsFast) {
