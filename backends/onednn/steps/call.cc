@@ -5,6 +5,7 @@
 
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/library.h"
+#include "backends/onednn/steps/depthwise.h"
 #include "backends/onednn/steps/exact_map.h"
 #include "src/backend/host_threads.h"
 #include "src/base/align.h"
@@ -132,8 +133,13 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   const InLibrary here;
   TENON_TRY(here.status());
   const Problem asked = at_sizes(spec, sizes);
-  if (!asked.empty)
+  if (!asked.empty) {
     if (const auto three = windows_of_three(spec, asked)) return three_step(*three, asked, sizes);
+    if (const auto depthwise = depthwise_windows(spec, asked)) {
+      planned(title(asked, "depthwise", spec.name));
+      return depthwise_step(*depthwise, asked.threads);
+    }
+  }
   TENON_ASSIGN(std::unique_ptr<LibraryStep> step, library_step(asked, sizes));
   if (step->call.arrangement) planned(step->call.arrangement->text());
   return std::unique_ptr<Step>(std::move(step));
