@@ -12,7 +12,7 @@
 namespace tenon::inner {
 namespace {
 
-constexpr int64_t kMostColumns = 7;                      // of a window
+constexpr int64_t kMostColumns = 7;                      // of a window at once
 constexpr int64_t kLine = 16;                            // floats
 constexpr int64_t kMostParts = 32, kFewestResults = 64;  // of a part
 
@@ -128,8 +128,8 @@ const Functions& depthwise_functions() {
 }  // namespace
 
 bool DepthwiseGradient::computes(const DepthwiseShape& s) {
-  return (s.dtype == DType::f32 || s.dtype == DType::bf16) && s.window[1] <= kMostColumns &&
-         s.channels >= depthwise_functions().lanes && s.images > 0 && s.out_size[0] > 0 && s.out_size[1] > 0;
+  return (s.dtype == DType::f32 || s.dtype == DType::bf16) && s.channels >= depthwise_functions().lanes &&
+         s.images > 0 && s.out_size[0] > 0 && s.out_size[1] > 0;
 }
 
 DepthwiseGradient::DepthwiseGradient(const DepthwiseShape& shape) : shape_(shape) {
@@ -181,7 +181,7 @@ void DepthwiseGradient::add_part(const Run& run, int64_t part, float* kept) cons
                      .channels = s.channels,
                      .vectors = vectors_,
                      .step = s.step[1],
-                     .low = s.low[1],
+                     .low = 0,
                      .dilation = s.dilation[1]};
     if (kept_ > 0) {
       functions.convert(static_cast<const Bf16*>(run.out_gradient) + out_at, s.out.column, s.out_size[1],
@@ -202,8 +202,11 @@ void DepthwiseGradient::add_part(const Run& run, int64_t part, float* kept) cons
                               s.size[1], s.channels, kept + converted % kept_ * s.size[1] * s.channels);
         r.in = kept + at % kept_ * s.size[1] * s.channels;
       }
-      r.sums = sums + i * s.window[1] * width_;
-      functions.add_row[s.window[1] - 1](r);
+      for (int64_t j = 0; j < s.window[1]; j += kMostColumns) {
+        r.sums = sums + (i * s.window[1] + j) * width_;
+        r.low = s.low[1] - j * s.dilation[1];
+        functions.add_row[std::min(kMostColumns, s.window[1] - j) - 1](r);
+      }
     }
   }
 }

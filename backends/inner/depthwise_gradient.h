@@ -33,7 +33,7 @@ struct DepthwiseShape {
 
 class DepthwiseGradient {
  public:
-  // Whether there is code for such windows and the channels fill a vector.
+  // Whether there is code for the type, there are results, and the channels fill a vector.
   static bool computes(const DepthwiseShape& shape);
 
   explicit DepthwiseGradient(const DepthwiseShape& shape);

@@ -1,5 +1,5 @@
 // Gradients of the weights of depthwise convolutions that inner::DepthwiseGradient computes, where the library takes 4 to 20 times as long:
-// windows longer than 3 along an axis, of images whose channels are last, in f32 and bf16. Tested by tests/unit/backends/depthwise_gradient_test.cc.
+// windows longer than 3 along an axis, or dilated, of images whose channels are last, in f32 and bf16. Tested by tests/unit/backends/depthwise_gradient_test.cc.
 #pragma once
 
 #include <memory>
