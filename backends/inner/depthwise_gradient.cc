@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "backends/inner/isa.h"
 #include "backends/inner/lanes.h"
-#include "jit/llvm/compiler.h"
 #include "src/base/align.h"
 #include "src/base/convert.h"
 
@@ -85,7 +85,7 @@ template <class V>
     }
 }
 
-struct Functions {
+struct DepthwiseFunctions {
   int64_t lanes;
   void (*add_row[kMostColumns])(const RowOfGradients&);  // by the columns of the window, less one
   void (*convert)(const Bf16*, int64_t, int64_t, int64_t, float*);
@@ -100,7 +100,7 @@ struct Functions {
   TARGET void NAME##_convert(const Bf16* from, int64_t column, int64_t width, int64_t channels, float* to) { \
     convert_as<VECTOR>(from, column, width, channels, to);                                                   \
   }                                                                                                          \
-  Functions NAME() {                                                                                         \
+  DepthwiseFunctions NAME() {                                                                                \
     return {lanes_of<VECTOR>,                                                                                \
             {NAME##_add_row<1>, NAME##_add_row<2>, NAME##_add_row<3>, NAME##_add_row<4>, NAME##_add_row<5>,  \
              NAME##_add_row<6>, NAME##_add_row<7>},                                                          \
@@ -114,14 +114,8 @@ FUNCTIONS(avx512_depthwise, [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,fm
 #endif
 #undef FUNCTIONS
 
-const Functions& depthwise_functions() {
-  static const Functions chosen = [] {
-#if defined(__x86_64__)
-    if (jit::host_isa() == jit::Isa::avx512) return avx512_depthwise();
-    if (jit::host_isa() == jit::Isa::avx2) return avx2_depthwise();
-#endif
-    return plain_depthwise();
-  }();
+const DepthwiseFunctions& depthwise_functions() {
+  static const DepthwiseFunctions chosen = TENON_BY_ISA(depthwise);
   return chosen;
 }
 
@@ -160,7 +154,7 @@ int64_t DepthwiseGradient::scratch_floats(int threads) const {
 
 void DepthwiseGradient::add_part(const Run& run, int64_t part, float* kept) const {
   const DepthwiseShape& s = shape_;
-  const Functions& functions = depthwise_functions();
+  const DepthwiseFunctions& functions = depthwise_functions();
   float* sums = run.sums + part * run.of_part();
   std::fill_n(sums, run.of_part(), 0.0f);
   float* gradients = kept + kept_ * s.size[1] * s.channels;

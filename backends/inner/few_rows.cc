@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "backends/inner/isa.h"
 #include "backends/inner/lanes.h"
-#include "jit/llvm/compiler.h"
 
 namespace tenon::inner {
 namespace {
@@ -155,13 +155,7 @@ FUNCTIONS(avx512_rows, [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,fma")]]
 #undef FUNCTIONS
 
 const Functions& functions() {
-  static const Functions chosen = [] {
-#if defined(__x86_64__)
-    if (jit::host_isa() == jit::Isa::avx512) return avx512_rows();
-    if (jit::host_isa() == jit::Isa::avx2) return avx2_rows();
-#endif
-    return plain_rows();
-  }();
+  static const Functions chosen = TENON_BY_ISA(rows);
   return chosen;
 }
 

@@ -1,8 +1,8 @@
 // See transforms.h.
 #include "backends/winograd/transforms.h"
 
+#include "backends/inner/isa.h"
 #include "backends/inner/lanes.h"
-#include "jit/llvm/compiler.h"
 
 namespace tenon::winograd {
 namespace {
@@ -319,13 +319,7 @@ FUNCTIONS(avx512_transforms, [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,f
 #undef FUNCTIONS
 
 const Functions& functions() {
-  static const Functions chosen = [] {
-#if defined(__x86_64__)
-    if (jit::host_isa() == jit::Isa::avx512) return avx512_transforms();
-    if (jit::host_isa() == jit::Isa::avx2) return avx2_transforms();
-#endif
-    return plain_transforms();
-  }();
+  static const Functions chosen = TENON_BY_ISA(transforms);
   return chosen;
 }
 
